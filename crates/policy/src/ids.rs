@@ -1,0 +1,35 @@
+//! The names of things: targets, objects, files. All are opaque numbers to the policies.
+
+use std::fmt;
+
+/// A target: one directory on one device or file system. Its number is part of the on-disk format and is never
+/// given to another target of the same volume.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct TargetId(pub u16);
+
+/// An object: one plain file on a target. Unique in the volume and never reused: the upper 32 bits are the epoch
+/// (one per start of the daemon), the lower 32 a counter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ObjectId(pub u64);
+
+/// A file with a layout. Drawn from the same numbers as objects, so unique in the volume and never reused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct FileId(pub u64);
+
+impl fmt::Display for TargetId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.0)
+    }
+}
+
+impl fmt::Display for ObjectId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:016x}", self.0)
+    }
+}
+
+impl fmt::Display for FileId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:016x}", self.0)
+    }
+}

@@ -1,0 +1,111 @@
+//! Where new segments go: how wide, and on which targets.
+//!
+//! A file grows through three shapes, so that small files cost one object and large ones use every device:
+//!
+//! ```text
+//! 0 ............ inline_bytes_max       bytes in the stub, no layout at all
+//! 0 ............ single_bytes_max       one segment of one object
+//! single_bytes_max ............ open    one segment striped over stripe_count targets
+//! ```
+//!
+//! A size that is known beforehand (stage-in) gives one segment, striped from 0 if it is larger than
+//! `single_bytes_max`. A `stripe_count` of 1 gives one open-ended segment of one object.
+
+use super::OPEN_END;
+use crate::ids::TargetId;
+
+/// What is asked of new segments. From the volume, the directory or the file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Placement {
+    /// Bytes of one stripe; a multiple of 4096.
+    pub stripe_size: u64,
+    /// Targets to stripe over; fewer are taken when fewer are usable. At least 1.
+    pub stripe_count: usize,
+    /// Up to this size a file stays on one target.
+    pub single_bytes_max: u64,
+    /// Copies. At least 1.
+    pub mirrors: usize,
+    /// The tier to use, by its number in the volume; `None` is any.
+    pub tier: Option<u8>,
+}
+
+/// What choosing needs to know of a target.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TargetView {
+    /// Its number.
+    pub id: TargetId,
+    /// Its tier.
+    pub tier: u8,
+    /// Whether new objects may be put on it (state ok).
+    pub usable: bool,
+    /// Free bytes.
+    pub free_bytes: u64,
+}
+
+/// The shape of a segment to come: a range and how many objects.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SegmentShape {
+    /// First file offset.
+    pub start: u64,
+    /// One past the last, or [`OPEN_END`].
+    pub end: u64,
+    /// Objects wanted.
+    pub stripe_count: usize,
+}
+
+/// The segments to append so that a mirror that covers `[0, covered)` covers `needed` bytes too. `known_size` is the
+/// final size where somebody said it.
+pub fn plan_growth(place: &Placement, covered: u64, needed: u64, known_size: Option<u64>) -> Vec<SegmentShape> {
+    if needed <= covered {
+        return Vec::new();
+    }
+    let wide = place.stripe_count.max(1);
+    let single = place.single_bytes_max - place.single_bytes_max % place.stripe_size;
+    let starts_wide = known_size.is_some_and(|size| size > place.single_bytes_max);
+    if covered == 0 && (wide == 1 || starts_wide || single == 0) {
+        return vec![SegmentShape { start: 0, end: OPEN_END, stripe_count: wide }];
+    }
+    let mut shapes = Vec::new();
+    let mut start = covered;
+    if start == 0 {
+        shapes.push(SegmentShape { start: 0, end: single, stripe_count: 1 });
+        start = single;
+    }
+    if needed > start {
+        shapes.push(SegmentShape { start, end: OPEN_END, stripe_count: wide });
+    }
+    shapes
+}
+
+/// Chooses up to `count` different targets for one segment: usable ones of the wanted tier (any tier if that has
+/// none), none of `avoid` unless nothing else is left; most free space first, with `turn` rotating among targets
+/// whose free space is within an eighth of the best, so that equal targets take turns. Empty if no target is usable.
+pub fn choose_targets(
+    targets: &[TargetView],
+    tier: Option<u8>,
+    count: usize,
+    avoid: &[TargetId],
+    turn: u64,
+) -> Vec<TargetId> {
+    let usable = |t: &&TargetView| t.usable;
+    let in_tier = |t: &&TargetView| tier.is_none_or(|wanted| t.tier == wanted);
+    let fresh = |t: &&TargetView| !avoid.contains(&t.id);
+    let mut candidates: Vec<TargetView> =
+        targets.iter().filter(usable).filter(in_tier).filter(fresh).copied().collect();
+    if candidates.is_empty() {
+        candidates = targets.iter().filter(usable).filter(fresh).copied().collect();
+    }
+    if candidates.is_empty() {
+        candidates = targets.iter().filter(usable).copied().collect();
+    }
+    let best = candidates.iter().map(|t| t.free_bytes).max().unwrap_or(0);
+    let near = |t: &TargetView| t.free_bytes >= best - best / 8;
+    let (mut equal, mut rest): (Vec<_>, Vec<_>) = candidates.into_iter().partition(near);
+    equal.sort_by_key(|t| t.id);
+    rest.sort_by_key(|t| (u64::MAX - t.free_bytes, t.id));
+    if !equal.is_empty() {
+        let shift = (turn % equal.len() as u64) as usize;
+        equal.rotate_left(shift);
+    }
+    equal.into_iter().chain(rest).take(count.max(1)).map(|t| t.id).collect()
+}

@@ -1,0 +1,15 @@
+//! Every decision of Entrepot, as state machines without clock, thread, file or hidden randomness.
+//!
+//! Events and the time go in (`handle(now, event)`), actions come out (`poll() -> Option<Action>`), and
+//! `next_deadline()` says when to come back. The live file system drives these machines in real time and the
+//! simulator in virtual time, so that what was simulated is what runs.
+
+pub mod ids;
+pub mod layout;
+pub mod protect;
+pub mod schedule;
+pub mod throttle;
+pub mod time;
+
+pub use ids::{FileId, ObjectId, TargetId};
+pub use time::Time;

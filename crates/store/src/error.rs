@@ -1,0 +1,69 @@
+//! What can go wrong in the world, and the one place that says which errno an application sees for it.
+
+use crate::target::TargetError;
+use policy::TargetId;
+use policy::layout::LayoutError;
+use rustix::io::Errno;
+
+/// The result of everything in the store.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// What can go wrong while serving a file.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The namespace's own file system refused; the application sees its errno.
+    #[error("namespace: {0}")]
+    Namespace(#[from] Errno),
+    /// A target could not do its part and no mirror or source could stand in.
+    #[error("target {target}: {error}")]
+    Target {
+        /// Which target.
+        target: TargetId,
+        /// What it said.
+        #[source]
+        error: TargetError,
+    },
+    /// No target can take new objects.
+    #[error("no usable target: all are failed, draining or full")]
+    NoTarget,
+    /// A layout record that cannot be believed.
+    #[error("bad layout record: {0}")]
+    BadLayout(String),
+    /// The embedded state store failed.
+    #[error("state store: {0}")]
+    State(String),
+    /// The bytes were lost and every source failed.
+    #[error("lost bytes could not be recovered: {0}")]
+    Unrecoverable(String),
+    /// The file is in use in a way that excludes the operation.
+    #[error("busy: {0}")]
+    Busy(String),
+    /// The request itself is wrong.
+    #[error("{0}")]
+    Invalid(String),
+}
+
+impl From<LayoutError> for Error {
+    fn from(e: LayoutError) -> Error {
+        Error::BadLayout(e.to_string())
+    }
+}
+
+impl Error {
+    /// What the application sees.
+    pub fn errno(&self) -> Errno {
+        match self {
+            Error::Namespace(errno) => *errno,
+            Error::Target { error: TargetError::Io(errno), .. }
+                if matches!(*errno, Errno::NOSPC | Errno::DQUOT | Errno::FBIG) =>
+            {
+                *errno
+            }
+            Error::Target { .. } | Error::Unrecoverable(_) | Error::BadLayout(_) | Error::State(_) => Errno::IO,
+            Error::NoTarget => Errno::NOSPC,
+            Error::Busy(_) => Errno::BUSY,
+            Error::Invalid(_) => Errno::INVAL,
+        }
+    }
+}

@@ -1,0 +1,20 @@
+//! The live world: targets, stubs, layouts, files, mover, repair, control socket and the FUSE mount.
+//!
+//! It drives the machines of `policy` in real time and does all the I/O. It takes no decision of its own.
+
+pub mod control;
+pub mod error;
+pub mod file;
+pub mod mount;
+pub mod mover;
+pub mod namespace;
+pub mod origin;
+pub mod repair;
+pub mod stage;
+pub mod state;
+pub mod stats;
+pub mod stub;
+pub mod target;
+pub mod volume;
+
+pub use error::{Error, Result};

@@ -1,0 +1,97 @@
+//! Where staged data came from: the trait that a remote source implements, and the record of it that a file keeps.
+//!
+//! The implementations live in the crate `source`; this module knows no protocol.
+
+use std::sync::Arc;
+
+/// Why a source gave nothing.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum OriginError {
+    /// It may work when tried again: network, timeout, server busy.
+    #[error("{0}")]
+    Passing(String),
+    /// It will not work: not found, forbidden, bad URI, no range support.
+    #[error("{0}")]
+    Permanent(String),
+    /// It is not what was staged in: size, ETag or modification time differ.
+    #[error("the source changed since it was staged in: {0}")]
+    Changed(String),
+}
+
+/// What identifies a version of the data at a source.
+#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct Version {
+    /// Size in bytes.
+    pub size: u64,
+    /// Entity tag, where the protocol has one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub etag: Option<String>,
+    /// Modification time in nanoseconds since 1970, where the protocol tells it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub modified_ns: Option<u64>,
+}
+
+/// One file at one source, over one session. Blocking; called from several threads at once.
+pub trait Origin: Send + Sync {
+    /// What is there now.
+    fn stat(&self) -> Result<Version, OriginError>;
+    /// Fills `buf` from `offset`, all of it. Fails with `Changed` where the protocol lets it guard by `version`.
+    fn read_at(&self, version: &Version, offset: u64, buf: &mut [u8]) -> Result<(), OriginError>;
+    /// Whether ranges are served: found out with a one-byte read, once.
+    fn has_ranges(&self) -> Result<bool, OriginError>;
+}
+
+/// A file being written at a destination. Becomes visible under its name only with [`Upload::finish`].
+pub trait Upload: Send {
+    /// Appends bytes.
+    fn append(&mut self, data: &[u8]) -> Result<(), OriginError>;
+    /// Completes it under a temporary name, verifies the size at the other end, renames there.
+    fn finish(self: Box<Self>, expect_size: u64) -> Result<Version, OriginError>;
+    /// Gives up and removes what was written.
+    fn abort(self: Box<Self>);
+}
+
+/// What a directory at a source holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// Path below the directory, with `/` between its parts; never absolute, never with `..`.
+    pub path: String,
+    /// What it is.
+    pub kind: EntryKind,
+}
+
+/// The kind of an [`Entry`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum EntryKind {
+    /// A file of that many bytes.
+    File(u64),
+    /// A directory.
+    Directory,
+    /// A symbolic link and where it points (only sources that are local directories know them).
+    Symlink(String),
+}
+
+/// On whose behalf a source is opened: decides where credentials are looked for.
+#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct Identity {
+    /// User id.
+    pub uid: u32,
+    /// Group id.
+    pub gid: u32,
+    /// A file of mode 0600 with credentials, or nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub credentials_file: Option<std::path::PathBuf>,
+    /// Credential variables of the user's environment that the client passed on. Never logged.
+    #[serde(default, skip_serializing_if = "std::collections::BTreeMap::is_empty")]
+    pub environment: std::collections::BTreeMap<String, String>,
+}
+
+/// Opens sources by URI. Implemented by the crate `source`; in tests by memory.
+pub trait Opener: Send + Sync {
+    /// A file to read.
+    fn open(&self, uri: &str, who: &Identity) -> Result<Arc<dyn Origin>, OriginError>;
+    /// A file to write.
+    fn create(&self, uri: &str, who: &Identity) -> Result<Box<dyn Upload>, OriginError>;
+    /// The tree below a directory, parents before children.
+    fn list(&self, uri: &str, who: &Identity) -> Result<Vec<Entry>, OriginError>;
+}

@@ -1,0 +1,39 @@
+//! The stub of a file: the sparse inode in the namespace that carries name, owner, times, size, the small file's bytes
+//! and the layout record.
+//!
+//! The stub is the one authority on the size. Every write that makes a file larger sets the stub's size before it is
+//! acknowledged, so a killed daemon leaves a file of the right size behind.
+
+use crate::Result;
+use policy::layout::Layout;
+use policy::Time;
+
+/// What a file needs of its stub. Real ones are open files of the namespace; tests use one in memory that can crash.
+pub trait Stub: Send + Sync + 'static {
+    /// The layout record; `None` while the bytes are in the stub.
+    fn layout(&self) -> Result<Option<Layout>>;
+    /// Replaces the layout record in one step. Durable after [`Stub::sync`].
+    fn set_layout(&self, layout: &Layout) -> Result<()>;
+    /// Where the file came from; `None` if nobody said so. A text record, see `origin::Record`.
+    fn source(&self) -> Result<Option<String>>;
+    /// Replaces or (with `None`) removes the source record.
+    fn set_source(&self, record: Option<&str>) -> Result<()>;
+    /// Size of the file in bytes.
+    fn size(&self) -> Result<u64>;
+    /// Sets the size.
+    fn set_size(&self, size: u64) -> Result<()>;
+    /// Sets the modification time (nanoseconds since 1970) for writes that did not change the size.
+    fn touch(&self, modified: Time) -> Result<()>;
+    /// Reads bytes of a file that has no layout.
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<usize>;
+    /// Writes bytes of a file that has no layout.
+    fn write_at(&self, offset: u64, data: &[u8]) -> Result<()>;
+    /// Frees a range of the stub's own bytes; the size stays.
+    fn punch(&self, offset: u64, len: u64) -> Result<()>;
+    /// First data at or after `offset` in the stub's own bytes (`NXIO` as an error if none).
+    fn seek_data(&self, offset: u64) -> Result<u64>;
+    /// First hole at or after `offset` in the stub's own bytes.
+    fn seek_hole(&self, offset: u64) -> Result<u64>;
+    /// Makes size, times, layout record and bytes durable.
+    fn sync(&self) -> Result<()>;
+}

@@ -1,0 +1,61 @@
+//! What a target is made of: a directory in real life, memory with faults in tests.
+//!
+//! An implementation does plain, blocking I/O and knows nothing of deadlines, states or layouts.
+
+use policy::ObjectId;
+use rustix::fd::BorrowedFd;
+use rustix::io::Errno;
+use std::sync::Arc;
+
+/// Capacity of a medium, in bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Space {
+    /// All of it.
+    pub total_bytes: u64,
+    /// What is free for us.
+    pub free_bytes: u64,
+}
+
+/// Somewhere objects can be kept.
+pub trait Medium: Send + Sync + 'static {
+    /// Makes an empty object, or empties the one of that name. Not yet durable.
+    fn create(&self, id: ObjectId) -> Result<Arc<dyn Handle>, Errno>;
+    /// Opens an object for reading and writing. `NOENT` if it is not there.
+    fn open(&self, id: ObjectId) -> Result<Arc<dyn Handle>, Errno>;
+    /// Removes an object. Removing what is not there succeeds.
+    fn remove(&self, id: ObjectId) -> Result<(), Errno>;
+    /// Makes the creations and removals so far durable.
+    fn sync_names(&self) -> Result<(), Errno>;
+    /// All objects, in no order.
+    fn list(&self) -> Result<Vec<ObjectId>, Errno>;
+    /// Looks whether this is the medium it was: identity file present, ours, readable; and writable.
+    fn probe(&self) -> Result<(), Errno>;
+    /// How full it is.
+    fn space(&self) -> Result<Space, Errno>;
+}
+
+/// An open object. Offsets and lengths are bytes in the object.
+pub trait Handle: Send + Sync {
+    /// Reads up to `buf.len()` bytes; fewer only at the end of the object.
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<usize, Errno>;
+    /// Writes all of `data`.
+    fn write_at(&self, offset: u64, data: &[u8]) -> Result<(), Errno>;
+    /// Sets the length; growing leaves a hole.
+    fn set_len(&self, len: u64) -> Result<(), Errno>;
+    /// Frees a range, which then reads as zeros. The length stays.
+    fn punch(&self, offset: u64, len: u64) -> Result<(), Errno>;
+    /// Reserves space for a range, growing the length if it ends beyond it.
+    fn allocate(&self, offset: u64, len: u64) -> Result<(), Errno>;
+    /// First offset at or after `offset` that holds data; `NXIO` if there is none.
+    fn seek_data(&self, offset: u64) -> Result<u64, Errno>;
+    /// First offset at or after `offset` that is a hole (the end counts as one); `NXIO` if `offset` is beyond the end.
+    fn seek_hole(&self, offset: u64) -> Result<u64, Errno>;
+    /// Length in bytes.
+    fn len(&self) -> Result<u64, Errno>;
+    /// Bytes of space it takes.
+    fn allocated(&self) -> Result<u64, Errno>;
+    /// Makes data and length durable.
+    fn sync(&self) -> Result<(), Errno>;
+    /// The file behind it, for passthrough and kernel-side copies; `None` if it is no file.
+    fn fd(&self) -> Option<BorrowedFd<'_>>;
+}
