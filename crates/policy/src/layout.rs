@@ -126,10 +126,7 @@ impl Layout {
     pub fn objects(&self) -> impl Iterator<Item = (Position, &Object)> {
         self.mirrors.iter().enumerate().flat_map(|(mirror, m)| {
             m.segments.iter().enumerate().flat_map(move |(segment, s)| {
-                s.objects
-                    .iter()
-                    .enumerate()
-                    .map(move |(index, o)| (Position { mirror, segment, index }, o))
+                s.objects.iter().enumerate().map(move |(index, o)| (Position { mirror, segment, index }, o))
             })
         })
     }

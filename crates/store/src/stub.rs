@@ -5,8 +5,8 @@
 //! acknowledged, so a killed daemon leaves a file of the right size behind.
 
 use crate::Result;
-use policy::layout::Layout;
 use policy::Time;
+use policy::layout::Layout;
 
 /// What a file needs of its stub. Real ones are open files of the namespace; tests use one in memory that can crash.
 pub trait Stub: Send + Sync + 'static {

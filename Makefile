@@ -1,0 +1,40 @@
+# Two commands for a user: `make demo` and `make test`. Each does all its own set-up.
+# For developers: `make check` (fast), `make bench` (ratios, one run), `make docs` (man pages, completions).
+
+SHELL := /bin/bash
+export PATH := $(PATH):$(HOME)/.cargo/bin
+
+.PHONY: help setup setup-test build demo test check bench docs clean
+
+help:
+	@sed -n 's/^# //p' Makefile | head -2
+
+setup:
+	@scripts/setup.sh build
+
+setup-test:
+	@scripts/setup.sh build test
+
+build: setup
+	cargo build --release --locked -p entrepot-cli
+
+demo: build
+	@scripts/setup.sh demo
+	@demo/run.sh target/release/entrepot
+
+test: setup-test
+	@scripts/test.sh
+
+check: setup
+	@scripts/check.sh
+
+bench: build
+	@scripts/setup.sh bench
+	cargo bench --locked -p entrepot-cli --bench mount
+
+docs: build
+	target/release/entrepot man target/man
+	for shell in bash zsh fish; do target/release/entrepot completions $$shell > target/entrepot.$$shell; done
+
+clean:
+	cargo clean

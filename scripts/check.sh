@@ -1,0 +1,13 @@
+#!/usr/bin/env bash
+# The fast check before a commit: format, clippy, unit tests and house rules, docs.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+if cargo fmt --version >/dev/null 2>&1; then cargo fmt --all --check; else echo "check: no rustfmt here, format not checked"; fi
+if cargo clippy --version >/dev/null 2>&1; then
+    cargo clippy --workspace --all-targets --locked -- -D warnings
+else
+    echo "check: no clippy here, lints not checked"
+fi
+cargo test --workspace --locked --lib --bins
+cargo test --locked -p entrepot-cli --test house
+RUSTDOCFLAGS="-D warnings" cargo doc --workspace --locked --no-deps
