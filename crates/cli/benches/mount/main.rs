@@ -1,0 +1,57 @@
+//! Entrepot against the raw directory and mergerfs, side by side in one run: `make bench`.
+//!
+//! Every workload visits the subjects in turn, round after round, so that a machine whose speed drifts drifts for all
+//! of them alike. Medians and ratios are printed; the whole goes to `target/bench.json`. Set `ENTREPOT_BENCH_DIR` to
+//! choose the file system underneath, `ENTREPOT_BENCH_ROUNDS` and `ENTREPOT_BENCH_MIB` for longer or shorter runs.
+
+mod recovery;
+mod report;
+mod subject;
+mod workload;
+
+use report::Report;
+use std::path::PathBuf;
+
+fn main() {
+    // `cargo test --benches` and `cargo bench -- --list` must not start an hour of I/O.
+    if std::env::args().any(|a| a == "--list" || a == "--test") {
+        return;
+    }
+    let rounds = number("ENTREPOT_BENCH_ROUNDS", 3);
+    let mib = number("ENTREPOT_BENCH_MIB", 512);
+    let base = std::env::var_os("ENTREPOT_BENCH_DIR").map_or_else(std::env::temp_dir, PathBuf::from);
+    let dir = base.join(format!("entrepot-bench-{}", std::process::id()));
+    std::fs::create_dir_all(&dir).unwrap_or_else(|e| panic!("cannot make {}: {e}", dir.display()));
+    println!("bench: {} rounds, files of {mib} MiB, in {}", rounds, dir.display());
+
+    let subjects = subject::all(&dir);
+    let mut report = Report::new(subjects.iter().map(|s| s.name));
+    for w in workload::all(mib) {
+        for round in 0..rounds {
+            for s in &subjects {
+                report.add(w.name, w.unit, s.name, (w.run)(s.dir(), mib, round));
+            }
+        }
+        report.print_row(w.name);
+    }
+    drop(subjects);
+    recovery::measure(&dir, rounds, &mut report);
+    report.print();
+    let json = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../target/bench.json");
+    std::fs::write(&json, report.json()).unwrap_or_else(|e| panic!("cannot write {}: {e}", json.display()));
+    println!("written: target/bench.json");
+    let _ = std::fs::remove_dir_all(&dir);
+}
+
+fn number(name: &str, default: usize) -> usize {
+    match std::env::var(name) {
+        Ok(text) => text.parse().unwrap_or_else(|_| panic!("{name}={text} is no number")),
+        Err(_) => default,
+    }
+}
+
+/// The entrepot binary that cargo built for this benchmark.
+fn entrepot() -> std::process::Command {
+    std::process::Command::new(env!("CARGO_BIN_EXE_entrepot"))
+}
+

@@ -1,0 +1,108 @@
+//! What is measured: the raw directory, Entrepot with striped and with single-object files, and mergerfs.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// A directory to work in, and how to take it down.
+pub struct Subject {
+    /// The column's heading.
+    pub name: &'static str,
+    dir: PathBuf,
+    end: End,
+}
+
+enum End {
+    Nothing,
+    Entrepot(PathBuf),
+    Mergerfs,
+}
+
+impl Subject {
+    /// Where the workloads make their files.
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+}
+
+impl Drop for Subject {
+    fn drop(&mut self) {
+        match &self.end {
+            End::Nothing => {}
+            End::Entrepot(toml) => {
+                let _ = super::entrepot().arg("--volume").arg(toml).arg("down").status();
+            }
+            End::Mergerfs => {
+                let _ = Command::new("fusermount3").arg("-u").arg(&self.dir).status();
+            }
+        }
+    }
+}
+
+/// Every subject that this machine can have, mounted.
+pub fn all(base: &Path) -> Vec<Subject> {
+    let raw = base.join("raw");
+    make(&raw);
+    let mut subjects = vec![
+        Subject { name: "raw", dir: raw, end: End::Nothing },
+        entrepot_volume(base, "striped", ""),
+        entrepot_volume(base, "single", "stripe_count = 1"),
+    ];
+    subjects.extend(mergerfs(base));
+    subjects
+}
+
+/// Makes and mounts a volume; `layout` replaces the stripe count of the template.
+pub fn entrepot_volume(base: &Path, name: &'static str, layout: &str) -> Subject {
+    let home = base.join(format!("volume-{name}"));
+    let at = base.join(format!("mount-{name}"));
+    make(&at);
+    ok(super::entrepot().arg("init").arg(&home));
+    let toml = home.join("volume.toml");
+    if !layout.is_empty() {
+        let text = std::fs::read_to_string(&toml).expect("init writes volume.toml");
+        let key = layout.split('=').next().unwrap_or("").trim();
+        let mut replaced = false;
+        let lines: Vec<String> = text
+            .lines()
+            .map(|line| {
+                if line.trim_start_matches(['#', ' ']).starts_with(key) && line.contains('=') {
+                    replaced = true;
+                    layout.to_string()
+                } else {
+                    line.to_string()
+                }
+            })
+            .collect();
+        assert!(replaced, "the template has no {key}");
+        std::fs::write(&toml, lines.join("\n") + "\n").expect("volume.toml can be written");
+    }
+    ok(super::entrepot().arg("up").arg(&toml).arg("--at").arg(&at).arg("--detach"));
+    Subject { name, dir: at, end: End::Entrepot(toml) }
+}
+
+fn mergerfs(base: &Path) -> Option<Subject> {
+    let branches: Vec<PathBuf> = (0..4).map(|i| base.join(format!("branch{i}"))).collect();
+    branches.iter().for_each(|b| make(b));
+    let at = base.join("mount-mergerfs");
+    make(&at);
+    let list: Vec<_> = branches.iter().map(|b| b.display().to_string()).collect();
+    let started = Command::new("mergerfs").args(["-o", "category.create=mfs"]).arg(list.join(":")).arg(&at).status();
+    match started {
+        Ok(status) if status.success() => Some(Subject { name: "mergerfs", dir: at, end: End::Mergerfs }),
+        _ => {
+            println!("bench: no mergerfs here (apt-get install mergerfs), its column is left out");
+            None
+        }
+    }
+}
+
+fn make(dir: &Path) {
+    std::fs::create_dir_all(dir).unwrap_or_else(|e| panic!("cannot make {}: {e}", dir.display()));
+}
+
+/// Runs a command that must succeed.
+pub fn ok(command: &mut Command) -> String {
+    let out = command.output().unwrap_or_else(|e| panic!("{command:?}: {e}"));
+    assert!(out.status.success(), "{command:?} failed:\n{}", String::from_utf8_lossy(&out.stderr));
+    String::from_utf8_lossy(&out.stdout).into_owned()
+}
