@@ -2,6 +2,10 @@
 //!
 //! The implementations live in the crate `source`; this module knows no protocol.
 
+mod record;
+
+pub use record::{FORMAT, Place, Record, RecordError, SOURCES_MAX, SUM_BYTES, check_uri};
+
 use std::sync::Arc;
 
 /// Why a source gave nothing.
@@ -72,7 +76,7 @@ pub enum EntryKind {
 }
 
 /// On whose behalf a source is opened: decides where credentials are looked for.
-#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[derive(Clone, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Identity {
     /// User id.
     pub uid: u32,
@@ -86,6 +90,18 @@ pub struct Identity {
     pub environment: std::collections::BTreeMap<String, String>,
 }
 
+impl std::fmt::Debug for Identity {
+    /// Says which credential variables there are, not what is in them.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Identity")
+            .field("uid", &self.uid)
+            .field("gid", &self.gid)
+            .field("credentials_file", &self.credentials_file)
+            .field("environment", &self.environment.keys().collect::<Vec<_>>())
+            .finish()
+    }
+}
+
 /// Opens sources by URI. Implemented by the crate `source`; in tests by memory.
 pub trait Opener: Send + Sync {
     /// A file to read.
@@ -94,4 +110,25 @@ pub trait Opener: Send + Sync {
     fn create(&self, uri: &str, who: &Identity) -> Result<Box<dyn Upload>, OriginError>;
     /// The tree below a directory, parents before children.
     fn list(&self, uri: &str, who: &Identity) -> Result<Vec<Entry>, OriginError>;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_identity_shows_no_secret() {
+        let environment = [("AWS_SECRET_ACCESS_KEY".to_string(), "hush".to_string())].into();
+        let shown = format!(
+            "{:?}",
+            Identity {
+                environment,
+                ..Default::default()
+            }
+        );
+        assert!(
+            shown.contains("AWS_SECRET_ACCESS_KEY") && !shown.contains("hush"),
+            "{shown}"
+        );
+    }
 }
