@@ -1,0 +1,114 @@
+//! What all files of a volume share: targets, numbers, defaults, and the sinks for what they cannot do themselves.
+
+use super::File;
+use crate::Result;
+use policy::layout::{Placement, Position};
+use policy::{FileId, ObjectId, TargetId, Time};
+use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+
+/// What a write to a file with several mirrors does with them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum MirrorWrites {
+    /// Writes all of them; one that cannot take a write is marked stale before the write is acknowledged.
+    #[default]
+    Sync,
+    /// Marks all but the first stale, writes that one, and leaves the rest to a later resync.
+    Stale,
+}
+
+/// What all files of a volume share.
+pub struct Pool {
+    /// The targets of the volume.
+    pub targets: Arc<crate::target::Targets>,
+    /// Gives numbers for objects and files; never the same twice in the life of a volume.
+    pub next_id: Box<dyn Fn() -> u64 + Send + Sync>,
+    /// How new segments are made where neither file nor directory says otherwise.
+    pub placement: Placement,
+    /// What a write does with several mirrors.
+    pub mirror_writes: MirrorWrites,
+    /// Up to this size a file's bytes stay in its stub.
+    pub inline_bytes_max: u64,
+    /// Nanoseconds since 1970.
+    pub clock: Box<dyn Fn() -> Time + Send + Sync>,
+    /// Where objects are noted that could not be removed because their target was away.
+    pub garbage: Arc<dyn Garbage>,
+    /// Who brings lost stripes back; nobody until repair registered itself.
+    pub recovery: OnceLock<Arc<dyn Recover>>,
+    /// Who wants to know what happens to files.
+    pub observer: Arc<dyn Observer>,
+    /// Turns among equal targets.
+    pub(super) turn: AtomicU64,
+}
+
+/// Remembers objects that must be removed when their target is back.
+pub trait Garbage: Send + Sync {
+    /// Notes one object, durably.
+    fn remember(&self, target: TargetId, object: ObjectId) -> Result<()>;
+}
+
+/// Brings lost stripes back from the source of a file. A *row* is one stripe of one object: its object offset divided
+/// by the segment's stripe size.
+pub trait Recover: Send + Sync {
+    /// Blocks until those rows of the object at `at` are readable, under the file's layout of then.
+    fn recover(&self, file: &Arc<File>, at: Position, rows: Range<u64>) -> Result<()>;
+    /// Whether a row of a `Partial` object may be read.
+    fn is_patched(&self, file: FileId, object: ObjectId, row: u64) -> bool;
+}
+
+/// What happened to a file, for statistics and for background work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// The file outgrew its stub.
+    Converted,
+    /// Segments were added.
+    Grown,
+    /// A mirror missed a write; a resync is due.
+    MirrorStale {
+        /// Its index.
+        mirror: usize,
+    },
+    /// Mirrors may differ in bytes that were never acknowledged; a resync of all but the first is due.
+    MirrorsDiffer,
+    /// A piece was read from another mirror than the first choice.
+    ReadElsewhere {
+        /// Which target did not give it.
+        target: TargetId,
+    },
+    /// A reader waits for a lost stripe.
+    RecoveryAsked {
+        /// Which target lost it.
+        target: TargetId,
+    },
+    /// A stripe was lost for good: the reader got an error.
+    ReadFailed {
+        /// Which target lost it.
+        target: TargetId,
+    },
+}
+
+/// Told what happens to files, on the thread where it happens; must be quick and must not call back into the file.
+pub trait Observer: Send + Sync {
+    /// Something happened.
+    fn note(&self, file: &File, event: Event);
+}
+
+/// Does nothing with what it is told.
+pub struct Unobserved;
+
+impl Observer for Unobserved {
+    fn note(&self, _file: &File, _event: Event) {}
+}
+
+impl Pool {
+    /// The next number that shifts the choice among equal targets.
+    pub(crate) fn next_turn(&self) -> u64 {
+        self.turn.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// A new object number.
+    pub fn next_object(&self) -> ObjectId {
+        ObjectId((self.next_id)())
+    }
+}
