@@ -55,14 +55,12 @@ impl Error {
     pub fn errno(&self) -> Errno {
         match self {
             Error::Namespace(errno) => *errno,
-            Error::Target {
-                error: TargetError::Io(errno),
-                ..
-            } if matches!(*errno, Errno::NOSPC | Errno::DQUOT | Errno::FBIG) => *errno,
-            Error::Target { .. }
-            | Error::Unrecoverable(_)
-            | Error::BadLayout(_)
-            | Error::State(_) => Errno::IO,
+            Error::Target { error: TargetError::Io(errno), .. }
+                if matches!(*errno, Errno::NOSPC | Errno::DQUOT | Errno::FBIG) =>
+            {
+                *errno
+            }
+            Error::Target { .. } | Error::Unrecoverable(_) | Error::BadLayout(_) | Error::State(_) => Errno::IO,
             Error::NoTarget => Errno::NOSPC,
             Error::Busy(_) => Errno::BUSY,
             Error::Invalid(_) => Errno::INVAL,

@@ -119,16 +119,7 @@ mod tests {
     #[test]
     fn an_identity_shows_no_secret() {
         let environment = [("AWS_SECRET_ACCESS_KEY".to_string(), "hush".to_string())].into();
-        let shown = format!(
-            "{:?}",
-            Identity {
-                environment,
-                ..Default::default()
-            }
-        );
-        assert!(
-            shown.contains("AWS_SECRET_ACCESS_KEY") && !shown.contains("hush"),
-            "{shown}"
-        );
+        let shown = format!("{:?}", Identity { environment, ..Default::default() });
+        assert!(shown.contains("AWS_SECRET_ACCESS_KEY") && !shown.contains("hush"), "{shown}");
     }
 }

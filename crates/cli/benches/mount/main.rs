@@ -54,4 +54,3 @@ fn number(name: &str, default: usize) -> usize {
 fn entrepot() -> std::process::Command {
     std::process::Command::new(env!("CARGO_BIN_EXE_entrepot"))
 }
-

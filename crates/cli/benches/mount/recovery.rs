@@ -61,7 +61,8 @@ fn one(server: &Nginx, at: &Path, toml: &Path, name: &str, offline: bool) -> Out
     ok(entrepot().args(["stage", "in"]).arg(server.uri("data")).arg(&path));
     let layout = ok(entrepot().args(["layout", "--output", "json"]).arg(&path));
     let layout: serde_json::Value = serde_json::from_str(&layout).expect("layout prints json");
-    let target = layout["mirrors"][0]["segments"][0]["objects"][1]["target"].as_str().expect("a target's name").to_string();
+    let target =
+        layout["mirrors"][0]["segments"][0]["objects"][1]["target"].as_str().expect("a target's name").to_string();
     ok(entrepot().args(["target", "fail", &target]));
     let outcome = if offline {
         let start = Instant::now();

@@ -20,8 +20,6 @@ pub enum MirrorWrites {
 
 /// What all files of a volume share.
 pub struct Pool {
-    /// The targets of the volume.
-    pub targets: Arc<crate::target::Targets>,
     /// Gives numbers for objects and files; never the same twice in the life of a volume.
     pub next_id: Box<dyn Fn() -> u64 + Send + Sync>,
     /// How new segments are made where neither file nor directory says otherwise.

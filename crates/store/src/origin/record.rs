@@ -60,9 +60,7 @@ pub enum RecordError {
     #[error("the source record cannot be read: {0}; set it anew with `entrepot source set`")]
     Shape(String),
     /// Written by a later version.
-    #[error(
-        "the source record has format {0}, this version knows {FORMAT}; use the newer version of entrepot"
-    )]
+    #[error("the source record has format {0}, this version knows {FORMAT}; use the newer version of entrepot")]
     Format(u32),
     /// No source, too many, or sources of different sizes.
     #[error("bad source record: {0}")]
@@ -154,15 +152,8 @@ pub fn check_uri(uri: &str) -> Result<(), RecordError> {
     }
     let secret = |key: &str| {
         let key = key.to_ascii_lowercase();
-        [
-            "x-amz-signature",
-            "x-amz-security-token",
-            "password",
-            "access_token",
-            "sig",
-            "secret_access_key",
-        ]
-        .contains(&key.as_str())
+        ["x-amz-signature", "x-amz-security-token", "password", "access_token", "sig", "secret_access_key"]
+            .contains(&key.as_str())
     };
     if parsed.query_pairs().any(|(key, _)| secret(&key)) {
         return refuse(
@@ -182,16 +173,8 @@ mod tests {
     use super::*;
 
     fn record() -> Record {
-        let version = Version {
-            size: 7,
-            etag: Some("\"x\"".into()),
-            modified_ns: None,
-        };
-        let place = Place {
-            uri: "https://host/a".into(),
-            version,
-            ranges: true,
-        };
+        let version = Version { size: 7, etag: Some("\"x\"".into()), modified_ns: None };
+        let place = Place { uri: "https://host/a".into(), version, ranges: true };
         let who = super::super::Identity {
             uid: 5,
             environment: [("AWS_SECRET_ACCESS_KEY".to_string(), "hush".to_string())].into(),
@@ -213,31 +196,15 @@ mod tests {
         assert_eq!(Record::parse(&later), Err(RecordError::Format(2)));
         assert!(matches!(Record::parse("{}"), Err(RecordError::Shape(_))));
         let mut two = record();
-        two.sources.push(Place {
-            version: Version {
-                size: 8,
-                ..Default::default()
-            },
-            ..two.sources[0].clone()
-        });
-        assert!(matches!(
-            Record::parse(&two.to_text()),
-            Err(RecordError::Sources(_))
-        ));
+        two.sources.push(Place { version: Version { size: 8, ..Default::default() }, ..two.sources[0].clone() });
+        assert!(matches!(Record::parse(&two.to_text()), Err(RecordError::Sources(_))));
         two.sources.clear();
-        assert!(matches!(
-            Record::parse(&two.to_text()),
-            Err(RecordError::Sources(_))
-        ));
+        assert!(matches!(Record::parse(&two.to_text()), Err(RecordError::Sources(_))));
     }
 
     #[test]
     fn secrets_in_uris_are_refused_without_repeating_them() {
-        for uri in [
-            "ftp://me:hush@host/x",
-            "https://h/x?X-Amz-Signature=hush",
-            "https://h/x?access_token=hush",
-        ] {
+        for uri in ["ftp://me:hush@host/x", "https://h/x?X-Amz-Signature=hush", "https://h/x?access_token=hush"] {
             let error = check_uri(uri).expect_err(uri).to_string();
             assert!(!error.contains("hush"), "{error}");
         }

@@ -53,12 +53,7 @@ pub(crate) struct Meter<'a> {
 const REPORT_EVERY_MS: u64 = 100;
 
 impl<'a> Meter<'a> {
-    pub(crate) fn new(
-        report: Report<'a>,
-        what: &str,
-        total_bytes: u64,
-        earlier_bytes: u64,
-    ) -> Meter<'a> {
+    pub(crate) fn new(report: Report<'a>, what: &str, total_bytes: u64, earlier_bytes: u64) -> Meter<'a> {
         let meter = Meter {
             report,
             what: what.to_string(),
@@ -78,12 +73,7 @@ impl<'a> Meter<'a> {
         let now_ms = self.began.elapsed().as_millis() as u64;
         let last_ms = self.reported_ms.load(Ordering::Relaxed);
         let due = now_ms >= last_ms + REPORT_EVERY_MS;
-        if due
-            && self
-                .reported_ms
-                .compare_exchange(last_ms, now_ms, Ordering::Relaxed, Ordering::Relaxed)
-                .is_ok()
-        {
+        if due && self.reported_ms.compare_exchange(last_ms, now_ms, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
             (self.report)(&self.progress());
         }
     }
@@ -104,13 +94,7 @@ impl<'a> Meter<'a> {
         let rate_bytes_s = fetched_bytes as f64 / self.began.elapsed().as_secs_f64().max(1e-9);
         let left_bytes = self.total_bytes.saturating_sub(done_bytes) as f64;
         let left_s = (fetched_bytes > 0).then(|| left_bytes / rate_bytes_s);
-        Progress {
-            what: self.what.clone(),
-            done_bytes,
-            total_bytes: self.total_bytes,
-            rate_bytes_s,
-            left_s,
-        }
+        Progress { what: self.what.clone(), done_bytes, total_bytes: self.total_bytes, rate_bytes_s, left_s }
     }
 }
 
@@ -130,9 +114,6 @@ mod tests {
         let seen = seen.into_inner();
         assert_eq!((seen[0].done_bytes, seen[0].left_s), (40, None));
         let last = seen.last().expect("reports");
-        assert_eq!(
-            (last.done_bytes, last.total_bytes, last.left_s),
-            (100, 100, Some(0.0))
-        );
+        assert_eq!((last.done_bytes, last.total_bytes, last.left_s), (100, 100, Some(0.0)));
     }
 }
