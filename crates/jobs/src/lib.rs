@@ -1,1 +1,13 @@
-//! placeholder
+//! Job scripts in, dependent jobs out.
+//!
+//! A batch script says with `#STAGEIN` and `#STAGEOUT` lines what data it needs and what becomes of its results.
+//! [`directives`] reads them, [`plan`] makes dependent parts of them (stage-in, compute, stage-out), [`runner`] runs the
+//! parts on this machine with first come, first served and EASY backfilling, and [`exec`] is the small supervisor that
+//! each part runs under, as the user who submitted it.
+
+pub mod directives;
+pub mod exec;
+pub mod plan;
+pub mod request;
+pub mod runner;
+pub mod volume;

@@ -1,0 +1,72 @@
+//! What the runner asks of the volume that its jobs use. The command line wires it to the live store; tests to memory.
+
+use crate::request::Caller;
+use serde::{Deserialize, Serialize};
+use std::path::{Path, PathBuf};
+
+/// The volume as jobs see it. All calls may block; none is made while the runner holds a lock.
+///
+/// Paths are absolute, below the mount point, and free of `.` and `..`; symbolic links are not resolved: the
+/// implementation must resolve them inside the volume, with the owner's rights.
+pub trait Volume: Send + Sync {
+    /// Where it is mounted, or nothing while it is not.
+    fn mount_point(&self) -> Option<PathBuf>;
+
+    /// Looks whether the data of a job are all there and mends what can be mended, before the job is dispatched.
+    /// A path may be a directory: all below it is meant. The error is a reason that the user can understand.
+    fn check_before_job(&self, owner: Caller, paths: &[PathBuf]) -> Result<CheckReport, String>;
+
+    /// Records `uri` as the source of the file at `path`, which an ordinary command just fetched from there. Where
+    /// `path` is a directory, the file in it that is called like the last part of the URI is meant. Gives back the file.
+    fn record_source(&self, owner: Caller, path: &Path, uri: &str) -> Result<PathBuf, String>;
+
+    /// Recoveries of files at or below `paths` in that span of time (milliseconds since 1970), as far as remembered.
+    fn recoveries(&self, paths: &[PathBuf], from_ms: u64, to_ms: u64) -> Vec<RecoveryEvent>;
+}
+
+/// What the check before dispatch found and did.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CheckReport {
+    /// Files looked at.
+    pub n_files: u64,
+    /// Files that had lost bytes and have them again.
+    pub n_repaired: u64,
+    /// Bytes fetched from sources for that.
+    pub fetched_bytes: u64,
+}
+
+/// A recovery that touched a file of the job.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RecoveryEvent {
+    /// When it began, in milliseconds since 1970.
+    pub at_ms: u64,
+    /// The file.
+    pub path: PathBuf,
+    /// What happened, in a sentence.
+    pub what: String,
+    /// Stripes lost.
+    pub n_stripes: u64,
+    /// Bytes fetched.
+    pub fetched_bytes: u64,
+    /// The longest that a reader waited, in milliseconds.
+    pub reader_wait_ms_max: u64,
+}
+
+/// A volume that nothing is known of: no mount point, nothing to check, no source to keep.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NoVolume;
+
+impl Volume for NoVolume {
+    fn mount_point(&self) -> Option<PathBuf> {
+        None
+    }
+    fn check_before_job(&self, _: Caller, _: &[PathBuf]) -> Result<CheckReport, String> {
+        Ok(CheckReport::default())
+    }
+    fn record_source(&self, _: Caller, _: &Path, _: &str) -> Result<PathBuf, String> {
+        Err("no volume is mounted".into())
+    }
+    fn recoveries(&self, _: &[PathBuf], _: u64, _: u64) -> Vec<RecoveryEvent> {
+        Vec::new()
+    }
+}
