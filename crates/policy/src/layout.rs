@@ -20,16 +20,22 @@
 //! This module does not know sizes: the size of a file belongs to its stub. It does not know whether a target works.
 
 mod check;
+mod codec;
 mod map;
 mod missing;
 mod place;
 mod reason;
+mod select;
+mod verbs;
 
 pub use check::LayoutError;
+pub use codec::CodecError;
 pub use map::{Piece, Pieces};
 pub use missing::{Chunk, missing_chunks, object_len};
 pub use place::{Placement, SegmentShape, TargetView, choose_targets, plan_growth};
 pub use reason::{History, Reason};
+pub use select::{Candidate, Standing};
+pub use verbs::{Verb, VerbError};
 
 use crate::ids::{FileId, ObjectId, TargetId};
 

@@ -1,1 +1,4 @@
-//! placeholder
+//! When jobs run, and into which jobs a script is cut.
+
+pub mod easy;
+pub mod staging;

@@ -1,0 +1,447 @@
+//! Whether one target can be trusted.
+//!
+//! ```text
+//!            hard error, miss, failed probe            N failed probes, or a second miss
+//!     Ok ------------------------------------> Suspect -----------------------------------> Failed
+//!      ^ <------------------------------------    |                                          |  ^
+//!      |   probe ok (and nothing hangs)           | drain                                    |  |
+//!      |                                          v         the same, but doubted inside     |  |
+//!      +---- restore ------------------------- Draining ---------------------------------------+
+//!      +---- restore (or M good probes, if so configured) -----------------------------------+
+//! ```
+//!
+//! A drained target stays `Draining` while it is in doubt, because what it must not take (new objects) is the same;
+//! [`Health::in_doubt`] tells. `Failed` is sticky: a target that comes and goes would otherwise cause a recovery each
+//! time. What the operator failed is restored by the operator alone.
+//!
+//! A miss is an operation that passed its deadline. Several operations that were under way when a target stalled all
+//! miss; they are one stall. Only an operation that was *started after* the first miss and misses too is a second miss.
+//!
+//! It does not probe, and does not measure time: the driver does both and says what came of it.
+
+mod hard;
+
+pub use hard::is_hard;
+
+use crate::time::Time;
+use std::collections::VecDeque;
+use std::fmt;
+
+/// What a target may be used for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum State {
+    /// Everything.
+    Ok,
+    /// Everything that exists on it, but readers prefer other mirrors and new objects go elsewhere.
+    Suspect,
+    /// Nothing; every operation is refused at once.
+    Failed,
+    /// Everything that exists on it; no new objects, and the mover empties it.
+    Draining,
+}
+
+impl State {
+    /// Whether operations on existing objects are tried at all.
+    pub fn accepts_io(self) -> bool {
+        self != State::Failed
+    }
+
+    /// Whether new objects may be put on it.
+    pub fn accepts_new_objects(self) -> bool {
+        self == State::Ok
+    }
+}
+
+impl fmt::Display for State {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            State::Ok => "ok",
+            State::Suspect => "suspect",
+            State::Failed => "failed",
+            State::Draining => "draining",
+        })
+    }
+}
+
+/// Limits of [`Health`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Config {
+    /// So many probes in a row must fail before a doubted target is failed. At least 1.
+    pub failed_probes_max: u32,
+    /// A second miss within this span of the first fails the target.
+    pub miss_window: Time,
+    /// Span between two probes of a doubted target.
+    pub probe_interval: Time,
+    /// A probe without an answer counts as failed after this span.
+    pub probe_deadline: Time,
+    /// Span between probes of a target that is ok or draining; `None` probes only in doubt.
+    pub routine_interval: Option<Time>,
+    /// Whether a good probe is not enough while an operation still hangs.
+    pub wait_for_hanging: bool,
+    /// So many good probes in a row bring a failed target back; `None` leaves that to the operator.
+    pub auto_restore: Option<u32>,
+}
+
+impl Default for Config {
+    /// Guesses that suit a local disk and a network file system alike: a target that is gone is failed within seconds.
+    fn default() -> Config {
+        Config {
+            failed_probes_max: 2,
+            miss_window: Time::from_secs(60),
+            probe_interval: Time::from_millis(500),
+            probe_deadline: Time::from_secs(5),
+            routine_interval: Some(Time::from_secs(10)),
+            wait_for_hanging: true,
+            auto_restore: None,
+        }
+    }
+}
+
+/// What happened to the target.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// An operation succeeded. Changes nothing; drivers may leave it out on the hot path.
+    OpOk,
+    /// An operation failed. `transient` for errors that say nothing about the target: those of the application, of
+    /// space, of an object that is not there. See [`is_hard`].
+    OpError {
+        /// Whether health is not concerned.
+        transient: bool,
+    },
+    /// An operation passed its deadline and still hangs.
+    DeadlineMissed {
+        /// When the operation began.
+        started: Time,
+    },
+    /// An operation that had missed its deadline has returned after all.
+    HangingReturned,
+    /// A probe succeeded.
+    ProbeOk,
+    /// A probe failed or passed its own deadline.
+    ProbeFailed,
+    /// The operator failed the target.
+    OperatorFail,
+    /// The operator trusts the target again; ends failure, doubt and draining.
+    OperatorRestore,
+    /// The operator wants the target emptied.
+    OperatorDrain,
+    /// Time passed; to be sent at [`Health::next_deadline`].
+    Tick,
+}
+
+/// What the driver has to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// Look whether the target answers and is the one it was; answer with `ProbeOk` or `ProbeFailed`. While an earlier
+    /// probe still hangs, answer `ProbeFailed` at once.
+    Probe {
+        /// Why.
+        reason: Reason,
+    },
+    /// The state changed; tell everybody who cares.
+    Changed {
+        /// From this state.
+        from: State,
+        /// To this one.
+        to: State,
+        /// Why.
+        reason: Reason,
+    },
+}
+
+/// Why a probe is asked for or a state changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reason {
+    /// An operation passed its deadline.
+    DeadlineMissed,
+    /// Another operation passed its deadline soon after the first.
+    MissedAgain,
+    /// An operation failed with an error of the device.
+    HardError,
+    /// So many probes in a row failed.
+    ProbesFailed(u32),
+    /// So many probes in a row succeeded.
+    ProbesOk(u32),
+    /// It is time to look.
+    Routine,
+    /// The operator said so.
+    Operator,
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Reason::DeadlineMissed => write!(f, "an operation got no answer within its deadline"),
+            Reason::MissedAgain => write!(f, "a second operation got no answer within its deadline"),
+            Reason::HardError => write!(f, "an operation failed with an error of the device"),
+            Reason::ProbesFailed(n) => write!(f, "{n} probe(s) in a row failed"),
+            Reason::ProbesOk(n) => write!(f, "{n} probe(s) in a row succeeded"),
+            Reason::Routine => write!(f, "routine check"),
+            Reason::Operator => write!(f, "the operator said so"),
+        }
+    }
+}
+
+/// Counts since the start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stats {
+    /// Operations that passed their deadline.
+    pub misses: u64,
+    /// Operations that failed with an error of the device.
+    pub hard_errors: u64,
+    /// Probes asked for.
+    pub probes: u64,
+    /// Probes that failed or got no answer.
+    pub probes_failed: u64,
+    /// Changes of state.
+    pub changes: u64,
+}
+
+/// The state machine of one target.
+#[derive(Clone, Debug)]
+pub struct Health {
+    config: Config,
+    state: State,
+    /// Set while the target is suspect, or draining and just as doubtful.
+    doubt: bool,
+    failed_by_operator: bool,
+    first_miss: Option<Time>,
+    hanging: u32,
+    probes_failed_in_row: u32,
+    probes_ok_in_row: u32,
+    /// When the probe under way counts as failed.
+    probe_expires: Option<Time>,
+    next_probe: Option<Time>,
+    probe_wanted: Option<Reason>,
+    changes: VecDeque<Action>,
+    stats: Stats,
+}
+
+impl Health {
+    /// A target in the state it was left in (`Suspect` starts with a probe).
+    pub fn new(config: Config, state: State, now: Time) -> Health {
+        let mut health = Health {
+            config,
+            state,
+            doubt: state == State::Suspect,
+            failed_by_operator: false,
+            first_miss: None,
+            hanging: 0,
+            probes_failed_in_row: 0,
+            probes_ok_in_row: 0,
+            probe_expires: None,
+            next_probe: None,
+            probe_wanted: None,
+            changes: VecDeque::new(),
+            stats: Stats::default(),
+        };
+        if health.doubt {
+            health.ask_probe(now, Reason::Routine);
+        } else {
+            health.plan_probe(now);
+        }
+        health
+    }
+
+    /// The state now.
+    pub fn state(&self) -> State {
+        self.state
+    }
+
+    /// Whether readers should prefer another mirror: suspect, or draining and doubtful.
+    pub fn in_doubt(&self) -> bool {
+        self.doubt
+    }
+
+    /// Operations that passed their deadline and have not returned.
+    pub fn hanging(&self) -> u32 {
+        self.hanging
+    }
+
+    /// Counts since the start.
+    pub fn stats(&self) -> Stats {
+        self.stats
+    }
+
+    /// Takes in what happened. Follow with [`Health::poll`] until it gives nothing.
+    pub fn handle(&mut self, now: Time, event: Event) {
+        match event {
+            Event::OpOk | Event::OpError { transient: true } => {}
+            Event::OpError { transient: false } => {
+                self.stats.hard_errors += 1;
+                self.doubt_it(now, Reason::HardError);
+            }
+            Event::DeadlineMissed { started } => self.missed(now, started),
+            Event::HangingReturned => {
+                self.hanging = self.hanging.saturating_sub(1);
+                if self.hanging == 0 && self.doubt && self.probe_expires.is_none() {
+                    self.next_probe = Some(now); // nothing hangs any more: a good probe now ends the doubt
+                }
+            }
+            Event::ProbeOk => self.probe_ok(now),
+            Event::ProbeFailed => self.probe_failed(now),
+            Event::OperatorFail => self.fail(now, Reason::Operator),
+            Event::OperatorRestore => self.restore(now, Reason::Operator),
+            Event::OperatorDrain => {
+                if matches!(self.state, State::Ok | State::Suspect) {
+                    self.change(State::Draining, Reason::Operator);
+                }
+            }
+            Event::Tick => {}
+        }
+        self.advance(now);
+    }
+
+    /// What to do next, if anything.
+    pub fn poll(&mut self) -> Option<Action> {
+        if let Some(change) = self.changes.pop_front() {
+            return Some(change);
+        }
+        self.probe_wanted.take().map(|reason| Action::Probe { reason })
+    }
+
+    /// When to send [`Event::Tick`], if nothing else happens before.
+    pub fn next_deadline(&self) -> Option<Time> {
+        self.probe_expires.or(self.next_probe)
+    }
+
+    /// Panics if an invariant is broken.
+    pub fn check(&self) {
+        assert_eq!(self.doubt, self.doubt && matches!(self.state, State::Suspect | State::Draining));
+        assert!(self.state != State::Suspect || self.doubt, "suspect is doubt");
+        assert!(!self.failed_by_operator || self.state == State::Failed);
+        assert!(self.probe_wanted.is_none() || self.probe_expires.is_some(), "a wanted probe expires");
+        if self.doubt {
+            assert!(self.probe_expires.is_some() || self.next_probe.is_some(), "doubt is looked into");
+            assert!(self.probes_failed_in_row < self.config.failed_probes_max.max(1));
+        }
+    }
+
+    fn missed(&mut self, now: Time, started: Time) {
+        self.stats.misses += 1;
+        self.hanging += 1;
+        match self.first_miss {
+            Some(first) if now.since(first) <= self.config.miss_window => {
+                if started > first {
+                    self.fail(now, Reason::MissedAgain);
+                }
+            }
+            _ => self.first_miss = Some(now),
+        }
+        self.doubt_it(now, Reason::DeadlineMissed);
+    }
+
+    fn doubt_it(&mut self, now: Time, reason: Reason) {
+        if self.state == State::Failed || self.doubt {
+            return;
+        }
+        self.doubt = true;
+        self.probes_failed_in_row = 0;
+        if self.state == State::Ok {
+            self.change(State::Suspect, reason);
+        }
+        self.ask_probe(now, reason);
+    }
+
+    fn probe_ok(&mut self, now: Time) {
+        self.probe_expires = None;
+        self.probe_wanted = None;
+        self.probes_failed_in_row = 0;
+        self.probes_ok_in_row = self.probes_ok_in_row.saturating_add(1);
+        if self.doubt && !(self.config.wait_for_hanging && self.hanging > 0) {
+            self.doubt = false;
+            if self.state == State::Suspect {
+                self.change(State::Ok, Reason::ProbesOk(self.probes_ok_in_row));
+            }
+        }
+        let enough = self.config.auto_restore.is_some_and(|n| self.probes_ok_in_row >= n.max(1));
+        if self.state == State::Failed && !self.failed_by_operator && enough {
+            self.restore(now, Reason::ProbesOk(self.probes_ok_in_row));
+        }
+        self.plan_probe(now);
+    }
+
+    fn probe_failed(&mut self, now: Time) {
+        self.stats.probes_failed += 1;
+        self.probe_expires = None;
+        self.probe_wanted = None;
+        self.probes_ok_in_row = 0;
+        self.probes_failed_in_row = self.probes_failed_in_row.saturating_add(1);
+        let failed = self.probes_failed_in_row;
+        if self.state != State::Failed {
+            if failed >= self.config.failed_probes_max {
+                self.fail(now, Reason::ProbesFailed(failed));
+            } else if !self.doubt {
+                self.doubt = true;
+                if self.state == State::Ok {
+                    self.change(State::Suspect, Reason::ProbesFailed(failed));
+                }
+            }
+        }
+        self.plan_probe(now);
+    }
+
+    fn fail(&mut self, now: Time, reason: Reason) {
+        self.failed_by_operator |= reason == Reason::Operator;
+        self.doubt = false;
+        self.probes_ok_in_row = 0;
+        self.change(State::Failed, reason);
+        if self.config.auto_restore.is_none() || self.failed_by_operator {
+            self.probe_expires = None;
+            self.probe_wanted = None;
+        }
+        self.plan_probe(now);
+    }
+
+    fn restore(&mut self, now: Time, reason: Reason) {
+        self.failed_by_operator = false;
+        self.doubt = false;
+        self.first_miss = None;
+        self.hanging = 0; // what hung before no longer speaks against it
+        self.probes_failed_in_row = 0;
+        self.change(State::Ok, reason);
+        self.plan_probe(now);
+    }
+
+    fn change(&mut self, to: State, reason: Reason) {
+        let from = self.state;
+        if from != to {
+            self.state = to;
+            self.stats.changes += 1;
+            self.changes.push_back(Action::Changed { from, to, reason });
+        }
+    }
+
+    /// Says when the next probe is due, from the state.
+    fn plan_probe(&mut self, now: Time) {
+        let wait = match self.state {
+            _ if self.doubt => Some(self.config.probe_interval),
+            State::Failed if self.failed_by_operator => None,
+            State::Failed => self.config.auto_restore.map(|_| self.config.probe_interval),
+            State::Ok | State::Suspect | State::Draining => self.config.routine_interval,
+        };
+        self.next_probe = wait.map(|wait| now + wait);
+    }
+
+    fn ask_probe(&mut self, now: Time, reason: Reason) {
+        self.next_probe = None;
+        if self.probe_expires.is_none() {
+            self.stats.probes += 1;
+            self.probe_expires = Some(now + self.config.probe_deadline);
+            self.probe_wanted = Some(reason);
+        }
+    }
+
+    /// Lets what was due by `now` happen.
+    fn advance(&mut self, now: Time) {
+        if self.probe_expires.is_some_and(|at| at <= now) {
+            self.probe_failed(now);
+        }
+        if self.probe_expires.is_none() && self.next_probe.is_some_and(|at| at <= now) {
+            self.ask_probe(now, Reason::Routine);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,35 @@
+//! Which errors speak against the target, and which only against the request.
+
+/// Whether an errno of Linux says that the target, and not the request, is at fault.
+pub fn is_hard(errno: i32) -> bool {
+    const EIO: i32 = 5;
+    const ENXIO: i32 = 6;
+    const ENODEV: i32 = 19;
+    const EROFS: i32 = 30;
+    const ECONNABORTED: i32 = 103;
+    const ECONNRESET: i32 = 104;
+    const ENOTCONN: i32 = 107;
+    const ESHUTDOWN: i32 = 108;
+    const ETIMEDOUT: i32 = 110;
+    const EHOSTDOWN: i32 = 112;
+    const EHOSTUNREACH: i32 = 113;
+    const ESTALE: i32 = 116;
+    const EUCLEAN: i32 = 117; // "structure needs cleaning": the file system below is damaged
+    const EREMOTEIO: i32 = 121;
+    matches!(
+        errno,
+        EIO | ENXIO
+            | ENODEV
+            | EROFS
+            | ECONNABORTED
+            | ECONNRESET
+            | ENOTCONN
+            | ESHUTDOWN
+            | ETIMEDOUT
+            | EHOSTDOWN
+            | EHOSTUNREACH
+            | ESTALE
+            | EUCLEAN
+            | EREMOTEIO
+    )
+}

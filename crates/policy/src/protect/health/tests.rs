@@ -1,0 +1,199 @@
+//! Tests of the health of a target.
+
+use super::*;
+use proptest::prelude::*;
+
+const SEC: u64 = 1_000_000_000;
+
+fn quiet() -> Config {
+    Config { routine_interval: None, ..Config::default() }
+}
+
+fn drain(health: &mut Health) -> Vec<Action> {
+    health.check();
+    std::iter::from_fn(|| health.poll()).collect()
+}
+
+fn after(health: &mut Health, at_secs: u64, event: Event) -> Vec<Action> {
+    health.handle(Time(at_secs * SEC), event);
+    drain(health)
+}
+
+fn changed(from: State, to: State, reason: Reason) -> Action {
+    Action::Changed { from, to, reason }
+}
+
+#[test]
+fn a_miss_makes_suspect_and_a_good_probe_makes_ok() {
+    let mut h = Health::new(quiet(), State::Ok, Time::ZERO);
+    let got = after(&mut h, 5, Event::DeadlineMissed { started: Time::ZERO });
+    let reason = Reason::DeadlineMissed;
+    assert_eq!(got, [changed(State::Ok, State::Suspect, reason), Action::Probe { reason }]);
+    assert_eq!(after(&mut h, 5, Event::HangingReturned), []);
+    assert_eq!(after(&mut h, 5, Event::ProbeOk), [changed(State::Suspect, State::Ok, Reason::ProbesOk(1))]);
+    assert_eq!(h.next_deadline(), None);
+}
+
+#[test]
+fn a_good_probe_is_not_enough_while_an_operation_hangs() {
+    let mut h = Health::new(quiet(), State::Ok, Time::ZERO);
+    after(&mut h, 5, Event::DeadlineMissed { started: Time::ZERO });
+    assert_eq!(after(&mut h, 6, Event::ProbeOk), []);
+    assert_eq!(h.state(), State::Suspect);
+    assert_eq!(after(&mut h, 7, Event::HangingReturned), [Action::Probe { reason: Reason::Routine }]);
+    assert_eq!(after(&mut h, 7, Event::ProbeOk), [changed(State::Suspect, State::Ok, Reason::ProbesOk(2))]);
+
+    let mut h = Health::new(Config { wait_for_hanging: false, ..quiet() }, State::Ok, Time::ZERO);
+    after(&mut h, 5, Event::DeadlineMissed { started: Time::ZERO });
+    after(&mut h, 6, Event::ProbeOk);
+    assert_eq!(h.state(), State::Ok);
+}
+
+#[test]
+fn operations_of_one_stall_are_one_miss_and_a_later_one_is_the_second() {
+    let mut h = Health::new(quiet(), State::Ok, Time::ZERO);
+    for _ in 0..8 {
+        after(&mut h, 5, Event::DeadlineMissed { started: Time(SEC) });
+    }
+    assert_eq!(h.state(), State::Suspect);
+    let got = after(&mut h, 11, Event::DeadlineMissed { started: Time(6 * SEC) });
+    assert_eq!(got, [changed(State::Suspect, State::Failed, Reason::MissedAgain)]);
+}
+
+#[test]
+fn a_second_miss_after_the_window_only_makes_suspect_again() {
+    let mut h = Health::new(quiet(), State::Ok, Time::ZERO);
+    after(&mut h, 5, Event::DeadlineMissed { started: Time::ZERO });
+    after(&mut h, 6, Event::HangingReturned);
+    after(&mut h, 6, Event::ProbeOk);
+    assert_eq!(h.state(), State::Ok);
+    after(&mut h, 66, Event::DeadlineMissed { started: Time(61 * SEC) });
+    assert_eq!(h.state(), State::Suspect);
+}
+
+#[test]
+fn failed_probes_fail_it_and_it_stays_failed() {
+    let mut h = Health::new(quiet(), State::Ok, Time::ZERO);
+    after(&mut h, 1, Event::OpError { transient: false });
+    assert_eq!(after(&mut h, 1, Event::ProbeFailed), []);
+    let due = h.next_deadline().expect("it probes again");
+    h.handle(due, Event::Tick);
+    assert_eq!(drain(&mut h), [Action::Probe { reason: Reason::Routine }]);
+    assert_eq!(after(&mut h, 3, Event::ProbeFailed), [changed(State::Suspect, State::Failed, Reason::ProbesFailed(2))]);
+    for event in [Event::ProbeOk, Event::OpOk, Event::OperatorDrain, Event::Tick] {
+        assert_eq!(after(&mut h, 4, event), []);
+    }
+    assert_eq!(after(&mut h, 5, Event::OperatorRestore), [changed(State::Failed, State::Ok, Reason::Operator)]);
+}
+
+#[test]
+fn a_probe_without_answer_counts_as_failed() {
+    let mut h = Health::new(quiet(), State::Ok, Time::ZERO);
+    after(&mut h, 1, Event::OpError { transient: false });
+    let mut probes = 1;
+    while h.state() != State::Failed {
+        let due = h.next_deadline().expect("a deadline while in doubt");
+        h.handle(due, Event::Tick);
+        probes += drain(&mut h).iter().filter(|a| matches!(a, Action::Probe { .. })).count();
+    }
+    assert_eq!(probes, 2);
+}
+
+#[test]
+fn errors_of_the_application_change_nothing() {
+    for errno in [1, 2, 13, 17, 22, 27, 28, 122] {
+        assert!(!is_hard(errno), "{errno}");
+    }
+    for errno in [5, 19, 107, 116] {
+        assert!(is_hard(errno), "{errno}");
+    }
+    let mut h = Health::new(quiet(), State::Ok, Time::ZERO);
+    assert_eq!(after(&mut h, 1, Event::OpError { transient: true }), []);
+    assert_eq!(h.state(), State::Ok);
+}
+
+#[test]
+fn draining_takes_no_new_objects_can_fail_and_is_restored() {
+    let mut h = Health::new(quiet(), State::Ok, Time::ZERO);
+    assert_eq!(after(&mut h, 1, Event::OperatorDrain), [changed(State::Ok, State::Draining, Reason::Operator)]);
+    assert!(h.state().accepts_io() && !h.state().accepts_new_objects());
+    let got = after(&mut h, 2, Event::OpError { transient: false });
+    assert_eq!(got, [Action::Probe { reason: Reason::HardError }]);
+    assert!(h.in_doubt());
+    after(&mut h, 2, Event::ProbeOk);
+    assert!(!h.in_doubt());
+    assert_eq!(h.state(), State::Draining);
+    after(&mut h, 3, Event::OpError { transient: false });
+    after(&mut h, 3, Event::ProbeFailed);
+    after(&mut h, 4, Event::ProbeFailed);
+    assert_eq!(h.state(), State::Failed);
+    after(&mut h, 5, Event::OperatorRestore);
+    after(&mut h, 6, Event::OperatorDrain);
+    assert_eq!(after(&mut h, 7, Event::OperatorRestore), [changed(State::Draining, State::Ok, Reason::Operator)]);
+}
+
+#[test]
+fn good_probes_restore_it_where_configured_but_not_what_the_operator_failed() {
+    let config = Config { auto_restore: Some(3), ..quiet() };
+    let mut h = Health::new(config.clone(), State::Failed, Time::ZERO);
+    for round in 1..=3 {
+        assert_eq!(h.state(), State::Failed, "round {round}");
+        let due = h.next_deadline().expect("it is probed");
+        h.handle(due, Event::Tick);
+        assert_eq!(drain(&mut h).len(), 1);
+        h.handle(due, Event::ProbeOk);
+    }
+    assert_eq!(h.state(), State::Ok);
+    let mut h = Health::new(config, State::Ok, Time::ZERO);
+    after(&mut h, 1, Event::OperatorFail);
+    for _ in 0..9 {
+        after(&mut h, 2, Event::ProbeOk);
+    }
+    assert_eq!((h.state(), h.next_deadline()), (State::Failed, None));
+}
+
+fn any_event() -> impl Strategy<Value = Event> {
+    prop_oneof![
+        4 => Just(Event::OpOk),
+        2 => any::<bool>().prop_map(|transient| Event::OpError { transient }),
+        2 => (0u64..100).prop_map(|s| Event::DeadlineMissed { started: Time(s * SEC) }),
+        2 => Just(Event::HangingReturned),
+        4 => Just(Event::ProbeOk),
+        3 => Just(Event::ProbeFailed),
+        1 => Just(Event::OperatorFail),
+        1 => Just(Event::OperatorRestore),
+        1 => Just(Event::OperatorDrain),
+        4 => Just(Event::Tick),
+    ]
+}
+
+proptest! {
+    #[test]
+    fn whatever_happens_the_invariants_hold(
+        events in prop::collection::vec((0u64..3_000, any_event()), 1..200),
+        auto_restore in prop::option::of(1u32..4),
+        routine in any::<bool>(),
+    ) {
+        let routine_interval = routine.then(|| Time::from_secs(10));
+        let config = Config { auto_restore, routine_interval, ..Config::default() };
+        let mut h = Health::new(config, State::Ok, Time::ZERO);
+        let mut now = Time::ZERO;
+        let mut told = State::Ok;
+        for (millis, event) in events {
+            now = now + Time::from_millis(millis);
+            let before = h.state();
+            h.handle(now, event);
+            for action in drain(&mut h) {
+                if let Action::Changed { from, to, .. } = action {
+                    prop_assert_eq!(from, told);
+                    prop_assert_ne!(from, to);
+                    told = to;
+                }
+            }
+            prop_assert_eq!(told, h.state());
+            let sticky = auto_restore.is_none() && before == State::Failed && event != Event::OperatorRestore;
+            prop_assert!(!sticky || h.state() == State::Failed);
+            prop_assert!(h.next_deadline().is_none_or(|at| at > now), "a tick makes progress");
+        }
+    }
+}

@@ -1,0 +1,202 @@
+//! A script with directives becomes up to three jobs: stage in, compute, stage out.
+//!
+//! ```text
+//!   stage-in            compute               stage-out
+//!   queue dataxfer  ->  queue batch       ->  queue dataxfer
+//!                       afterok(stage-in)     afterok(compute)
+//! ```
+//!
+//! A part without commands is left out, and what would depend on it depends on what it would have depended on. So a
+//! failed stage-in keeps the job from running, and results go home only from a job that succeeded.
+//!
+//! The commands of a data part run one after the other, as one attempt; the part is tried up to `retries + 1` times,
+//! and the status of the last attempt is its status. It reads no script and runs nothing.
+//!
+//! Source: the reference, section 6.1.
+
+/// What the directives of a script say, already parsed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Directives {
+    /// Commands that bring data in, in order.
+    pub stage_in: Vec<String>,
+    /// So often a failed stage-in is tried again.
+    pub stage_in_retries: u32,
+    /// Whether anything is left to run without the directives.
+    pub compute: bool,
+    /// Commands that take results home, in order.
+    pub stage_out: Vec<String>,
+    /// So often a failed stage-out is tried again.
+    pub stage_out_retries: u32,
+}
+
+/// Which of the three.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum PartKind {
+    /// Brings data in.
+    StageIn,
+    /// The script itself.
+    Compute,
+    /// Takes results home.
+    StageOut,
+}
+
+/// Where a part is queued.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum PartQueue {
+    /// The queue of data jobs: no charge, few at once.
+    Dataxfer,
+    /// The queue of compute jobs.
+    Batch,
+}
+
+impl PartQueue {
+    /// The name of the queue as users and schedulers know it.
+    pub fn name(self) -> &'static str {
+        match self {
+            PartQueue::Dataxfer => "dataxfer",
+            PartQueue::Batch => "batch",
+        }
+    }
+}
+
+/// One job to submit.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Part {
+    /// Which of the three.
+    pub kind: PartKind,
+    /// Where it is queued.
+    pub queue: PartQueue,
+    /// The part that must end well before, by its kind.
+    pub after_ok: Option<PartKind>,
+    /// Commands of a data part; empty for the script.
+    pub commands: Vec<String>,
+    /// So often it is tried again.
+    pub retries: u32,
+}
+
+/// Cuts a script into the jobs to submit, in the order to submit them.
+pub fn plan(directives: &Directives) -> Vec<Part> {
+    let wanted = [
+        (PartKind::StageIn, PartQueue::Dataxfer, !directives.stage_in.is_empty()),
+        (PartKind::Compute, PartQueue::Batch, directives.compute),
+        (PartKind::StageOut, PartQueue::Dataxfer, !directives.stage_out.is_empty()),
+    ];
+    let mut parts: Vec<Part> = Vec::with_capacity(wanted.len());
+    for (kind, queue, _) in wanted.into_iter().filter(|(.., present)| *present) {
+        let (commands, retries) = match kind {
+            PartKind::StageIn => (directives.stage_in.clone(), directives.stage_in_retries),
+            PartKind::Compute => (Vec::new(), 0),
+            PartKind::StageOut => (directives.stage_out.clone(), directives.stage_out_retries),
+        };
+        let after_ok = parts.last().map(|p| p.kind);
+        parts.push(Part { kind, queue, after_ok, commands, retries });
+    }
+    parts
+}
+
+/// Decides after each attempt of a part whether there is another.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Attempts {
+    retries: u32,
+    made: u32,
+}
+
+/// What follows an attempt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// Try again.
+    Again {
+        /// The number of the attempt to come, from 2.
+        attempt: u32,
+        /// How many there may be in all.
+        of: u32,
+    },
+    /// The part ended with this exit status, which is that of its last attempt.
+    Done {
+        /// 0 is success.
+        status: i32,
+    },
+}
+
+impl Attempts {
+    /// No attempt made yet; up to `retries + 1` may be.
+    pub fn new(retries: u32) -> Attempts {
+        Attempts { retries, made: 0 }
+    }
+
+    /// An attempt ended with this exit status.
+    pub fn ended(&mut self, status: i32) -> Verdict {
+        self.made = self.made.saturating_add(1);
+        if status == 0 || self.made > self.retries {
+            return Verdict::Done { status };
+        }
+        Verdict::Again { attempt: self.made + 1, of: self.retries.saturating_add(1) }
+    }
+
+    /// How many attempts have ended.
+    pub fn made(&self) -> u32 {
+        self.made
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn directives(stage_in: usize, compute: bool, stage_out: usize) -> Directives {
+        let commands = |n: usize, verb: &str| (0..n).map(|i| format!("{verb} {i}")).collect();
+        Directives {
+            stage_in: commands(stage_in, "in"),
+            stage_in_retries: 2,
+            compute,
+            stage_out: commands(stage_out, "out"),
+            stage_out_retries: 1,
+        }
+    }
+
+    #[test]
+    fn three_parts_each_after_the_one_before() {
+        let parts = plan(&directives(2, true, 1));
+        let shape: Vec<_> = parts.iter().map(|p| (p.kind, p.queue.name(), p.after_ok, p.retries)).collect();
+        assert_eq!(
+            shape,
+            [
+                (PartKind::StageIn, "dataxfer", None, 2),
+                (PartKind::Compute, "batch", Some(PartKind::StageIn), 0),
+                (PartKind::StageOut, "dataxfer", Some(PartKind::Compute), 1),
+            ]
+        );
+        assert_eq!(parts[0].commands, ["in 0", "in 1"]);
+        assert!(parts[1].commands.is_empty());
+        assert_eq!(parts[2].commands, ["out 0"]);
+    }
+
+    #[test]
+    fn an_empty_part_is_left_out_and_the_chain_closes() {
+        for (stage_in, compute, stage_out, expect) in [
+            (0, false, 0, vec![]),
+            (0, true, 0, vec![(PartKind::Compute, None)]),
+            (1, false, 0, vec![(PartKind::StageIn, None)]),
+            (0, true, 1, vec![(PartKind::Compute, None), (PartKind::StageOut, Some(PartKind::Compute))]),
+            (1, true, 0, vec![(PartKind::StageIn, None), (PartKind::Compute, Some(PartKind::StageIn))]),
+            (1, false, 1, vec![(PartKind::StageIn, None), (PartKind::StageOut, Some(PartKind::StageIn))]),
+        ] {
+            let parts = plan(&directives(stage_in, compute, stage_out));
+            assert_eq!(parts.iter().map(|p| (p.kind, p.after_ok)).collect::<Vec<_>>(), expect);
+        }
+    }
+
+    #[test]
+    fn n_retries_are_n_and_one_attempts_and_the_last_status_counts() {
+        let mut attempts = Attempts::new(2);
+        assert_eq!(attempts.ended(7), Verdict::Again { attempt: 2, of: 3 });
+        assert_eq!(attempts.ended(8), Verdict::Again { attempt: 3, of: 3 });
+        assert_eq!(attempts.ended(9), Verdict::Done { status: 9 });
+        assert_eq!(attempts.made(), 3);
+        assert_eq!(Attempts::new(5).ended(0), Verdict::Done { status: 0 });
+        assert_eq!(Attempts::new(0).ended(1), Verdict::Done { status: 1 });
+        let mut second = Attempts::new(1);
+        assert_eq!(second.ended(1), Verdict::Again { attempt: 2, of: 2 });
+        assert_eq!(second.ended(0), Verdict::Done { status: 0 });
+    }
+}
