@@ -1,1 +1,91 @@
-//! placeholder
+//! What the volume remembers besides files: epochs, targets, the mover's journal, garbage, staging progress, jobs.
+//!
+//! [`State`] is what callers use; [`SqliteState`] keeps it in one file on this machine. Every call that returned is
+//! durable. The suite [`conformance`] holds for every implementation.
+
+mod conformance;
+mod sqlite;
+
+pub use conformance::conformance;
+pub use sqlite::SqliteState;
+
+use crate::Result;
+use crate::target::State as TargetState;
+use policy::{FileId, ObjectId, TargetId};
+
+/// What is remembered of a target.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TargetRecord {
+    /// Its number; never given to another target.
+    pub id: TargetId,
+    /// Its name.
+    pub name: String,
+    /// `Ok`, `Failed` or `Draining`; suspicion is not remembered.
+    pub state: TargetState,
+    /// Whether the operator failed it, so that only the operator restores it.
+    pub by_operator: bool,
+}
+
+/// One layout change of the mover that may be half done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct JournalEntry {
+    /// The file.
+    pub file: FileId,
+    /// Where its stub was, relative to the namespace's tree. May have been renamed since.
+    pub path: String,
+    /// The stub's inode number, which a rename does not change.
+    pub inode: u64,
+    /// The objects that the change makes.
+    pub objects: Vec<(TargetId, ObjectId)>,
+}
+
+/// The state store of a volume. All calls block; all are durable when they return.
+pub trait State: Send + Sync {
+    /// A number greater than any before, for the upper half of ids.
+    fn new_epoch(&self) -> Result<u32>;
+
+    /// Remembers a new target and gives it a number that no target ever had.
+    fn add_target(&self, name: &str) -> Result<TargetId>;
+    /// All targets that were added and not forgotten, by number.
+    fn targets(&self) -> Result<Vec<TargetRecord>>;
+    /// Remembers the state of a target.
+    fn set_target_state(&self, id: TargetId, state: TargetState, by_operator: bool) -> Result<()>;
+    /// Forgets a target and its garbage. Its number is not used again.
+    fn forget_target(&self, id: TargetId) -> Result<()>;
+
+    /// Remembers (or replaces) the change under way on a file.
+    fn journal_put(&self, entry: &JournalEntry) -> Result<()>;
+    /// The change is over: forgets it and remembers what is now garbage, in one step.
+    fn journal_finish(&self, file: FileId, garbage: &[(TargetId, ObjectId)]) -> Result<()>;
+    /// All changes under way, by file.
+    fn journal(&self) -> Result<Vec<JournalEntry>>;
+
+    /// Remembers objects to be removed. Those already remembered stay.
+    fn garbage_add(&self, objects: &[(TargetId, ObjectId)]) -> Result<()>;
+    /// These have been removed.
+    fn garbage_removed(&self, objects: &[(TargetId, ObjectId)]) -> Result<()>;
+    /// Up to `count_max` objects to be removed from a target, ascending.
+    fn garbage_of(&self, target: TargetId, count_max: usize) -> Result<Vec<ObjectId>>;
+    /// How many objects wait to be removed.
+    fn garbage_count(&self) -> Result<u64>;
+
+    /// Remembers (or replaces) the progress of a staging.
+    fn staging_put(&self, key: &str, progress: &[u8]) -> Result<()>;
+    /// The progress of a staging.
+    fn staging_get(&self, key: &str) -> Result<Option<Vec<u8>>>;
+    /// Forgets a staging.
+    fn staging_remove(&self, key: &str) -> Result<()>;
+    /// All stagings, by key.
+    fn stagings(&self) -> Result<Vec<(String, Vec<u8>)>>;
+
+    /// Remembers (or replaces) a record of some kind, such as a job.
+    fn record_put(&self, kind: &str, key: &str, value: &[u8]) -> Result<()>;
+    /// One record.
+    fn record_get(&self, kind: &str, key: &str) -> Result<Option<Vec<u8>>>;
+    /// Forgets a record. Whether it was there.
+    fn record_remove(&self, kind: &str, key: &str) -> Result<bool>;
+    /// All records of a kind, by key.
+    fn records(&self, kind: &str) -> Result<Vec<(String, Vec<u8>)>>;
+    /// The next number of a sequence of that name, starting with 1.
+    fn next_number(&self, sequence: &str) -> Result<u64>;
+}

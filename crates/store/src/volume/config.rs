@@ -1,0 +1,168 @@
+//! What `volume.toml` says, checked, with every default filled in.
+
+use super::Problems;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// The whole of `volume.toml`.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// The file it came from.
+    pub file: PathBuf,
+    /// Name of the volume, for people.
+    pub name: String,
+    /// Directory of the namespace.
+    pub namespace: PathBuf,
+    /// Directory of the state store.
+    pub state: PathBuf,
+    /// Tier names, fastest first: a tier's number is its index.
+    pub tiers: Vec<String>,
+    /// The targets, as they stand in the file.
+    pub targets: Vec<TargetConfig>,
+    /// How new files are laid out.
+    pub layout: LayoutConfig,
+    /// The mount.
+    pub mount: Mount,
+    /// When a target is given up.
+    pub health: Health,
+    /// The mover.
+    pub mover: Mover,
+    /// Recovery from sources.
+    pub recovery: Recovery,
+    /// The job runner.
+    pub jobs: Jobs,
+}
+
+/// One `[[target]]`.
+#[derive(Clone, Debug)]
+pub struct TargetConfig {
+    /// Its name.
+    pub name: String,
+    /// Its directory.
+    pub path: PathBuf,
+    /// Its tier, an index into [`Config::tiers`].
+    pub tier: u8,
+    /// Line of its block in the file, for messages.
+    pub line: usize,
+}
+
+/// `[layout]`
+#[derive(Clone, Debug)]
+pub struct LayoutConfig {
+    /// Bytes of one stripe.
+    pub stripe_size: u64,
+    /// Targets that a large file is striped over.
+    pub stripe_count: usize,
+    /// Up to this size a file's bytes stay in its stub.
+    pub inline_max: u64,
+    /// Up to this size a file stays on one target.
+    pub single_max: u64,
+    /// Copies of each new file.
+    pub mirrors: usize,
+    /// What a write to a file with several mirrors waits for.
+    pub mirror_writes: MirrorWrites,
+}
+
+/// What a write to a file with several mirrors waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MirrorWrites {
+    /// All mirrors.
+    Sync,
+    /// The first; the others are marked stale and resynced later.
+    Stale,
+}
+
+/// `[mount]`
+#[derive(Clone, Debug)]
+pub struct Mount {
+    /// FUSE threads.
+    pub threads: usize,
+    /// How long the kernel may believe a name.
+    pub entry_timeout: Duration,
+    /// How long the kernel may believe attributes.
+    pub attr_timeout: Duration,
+    /// Whether other users may use the mount; `None`: if run by root.
+    pub allow_other: Option<bool>,
+    /// Whether the kernel may read and write one-object files by itself.
+    pub passthrough: Passthrough,
+    /// Whether the kernel's page cache is used for striped files.
+    pub io: Io,
+}
+
+/// Whether the kernel may read and write one-object files by itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Passthrough {
+    /// Where the kernel can and nothing needs to see the data.
+    Auto,
+    /// Never.
+    Off,
+}
+
+/// Whether the kernel's page cache is used for striped files.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Io {
+    /// Chosen per open file.
+    Auto,
+    /// Never.
+    Direct,
+    /// Always.
+    Cached,
+}
+
+/// `[health]`
+#[derive(Clone, Debug)]
+pub struct Health {
+    /// An operation on a target that takes longer has missed its deadline.
+    pub deadline: Duration,
+    /// Span between two probes of a doubted target.
+    pub probe_interval: Duration,
+    /// So many probes in a row must fail before a target is failed.
+    pub probes_failed_max: u32,
+    /// So many good probes in a row bring a failed target back; 0: only the operator does.
+    pub auto_restore: u32,
+}
+
+/// `[mover]`
+#[derive(Clone, Debug)]
+pub struct Mover {
+    /// Bytes per second; 0 is unlimited.
+    pub rate: u64,
+    /// Files moved at the same time.
+    pub concurrent: usize,
+}
+
+/// `[recovery]`
+#[derive(Clone, Debug)]
+pub struct Recovery {
+    /// Ranges in flight per source.
+    pub concurrent: usize,
+    /// Tries of one range at one source.
+    pub retries: u32,
+    /// Bytes per second; 0 is unlimited.
+    pub rate: u64,
+}
+
+/// `[jobs]`
+#[derive(Clone, Debug)]
+pub struct Jobs {
+    /// Cores of the queue `batch`.
+    pub cores: usize,
+    /// Jobs at the same time in the queue `dataxfer`.
+    pub dataxfer_concurrent: usize,
+    /// Whether a job's files are checked before it starts.
+    pub check_before_job: bool,
+}
+
+impl Config {
+    /// Reads and checks a `volume.toml`: its text alone, no directory is looked at.
+    pub fn parse(file: &Path, text: &str) -> Result<Config, Problems> {
+        let _ = (file, text);
+        todo!()
+    }
+
+    /// Reads and checks a `volume.toml` and all directories that it names. Touches nothing.
+    pub fn load(file: &Path) -> Result<Config, Problems> {
+        let _ = file;
+        todo!()
+    }
+}

@@ -1,0 +1,44 @@
+//! What is wrong with a `volume.toml` or what it names: where, why, what follows, what to do.
+
+use std::fmt;
+use std::path::PathBuf;
+
+/// One thing that is wrong.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problem {
+    /// File, line and column (from 1), where it has a place in a file.
+    pub place: Option<(PathBuf, usize, usize)>,
+    /// What is wrong.
+    pub cause: String,
+    /// What follows from it.
+    pub consequence: String,
+    /// What to do.
+    pub mend: String,
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some((file, line, column)) = &self.place {
+            write!(f, "{}:{line}:{column}: ", file.display())?;
+        }
+        write!(f, "{}; {}. {}", self.cause, self.consequence, self.mend)
+    }
+}
+
+/// All that is wrong; never empty.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problems(pub Vec<Problem>);
+
+impl fmt::Display for Problems {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (i, problem) in self.0.iter().enumerate() {
+            if i > 0 {
+                writeln!(f)?;
+            }
+            write!(f, "{problem}")?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for Problems {}
