@@ -6,16 +6,17 @@
 //! taken until the call returns, and what it returns then is thrown away.
 
 mod directory;
+mod health;
 mod inline;
 pub mod medium;
 pub mod memory;
 mod table;
 
 pub use directory::{DirectoryMedium, Identity};
+pub use health::State;
 pub use inline::{InlineError, InlineSlots, OnDeadline};
 pub use medium::{Handle, Medium, Space};
 pub use memory::{Faults, MemoryMedium};
-pub use policy::protect::health::State;
 pub use table::{Change, Order, Targets, TargetsOptions};
 
 use policy::TargetId;

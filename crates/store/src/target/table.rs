@@ -26,7 +26,7 @@ pub struct TargetsOptions {
     /// Limits of each target.
     pub limits: Limits,
     /// When a target is suspect and when failed.
-    pub health: policy::protect::health::Config,
+    pub health: super::health::Config,
     /// Slots of the hot path.
     pub slots: Arc<InlineSlots>,
 }
