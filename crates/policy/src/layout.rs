@@ -25,6 +25,8 @@ mod map;
 mod missing;
 mod place;
 mod reason;
+#[cfg(test)]
+mod sample;
 mod select;
 mod verbs;
 

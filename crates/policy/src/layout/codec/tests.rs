@@ -1,0 +1,130 @@
+//! Tests of the layout record.
+
+use super::*;
+use crate::layout::sample;
+use proptest::prelude::*;
+
+/// One open segment over `count` objects with consecutive numbers.
+fn wide(count: u64) -> Layout {
+    let first = 7 << 32;
+    let objects = (0..count)
+        .map(|n| Object { id: ObjectId(first + n), target: TargetId(n as u16), state: ObjectState::Complete })
+        .collect();
+    let segment = Segment { start: 0, end: OPEN_END, stripe_size: 1 << 20, objects };
+    let mut history = History::default();
+    for _ in 0..History::ENTRIES_MAX {
+        history.push(Time(1_700_000_000_000_000_000), Reason::Drained(TargetId(300)));
+    }
+    let mirrors = vec![Mirror { state: MirrorState::InSync, segments: vec![segment] }];
+    Layout { file: FileId(first - 1), generation: 900, mirrors, history }
+}
+
+/// A record with the right checksum around any body.
+fn sealed(body: &[u8]) -> Vec<u8> {
+    let mut record = [MAGIC, &[VERSION][..], body].concat();
+    let crc = crc32(&record);
+    record.extend_from_slice(&crc.to_le_bytes());
+    record
+}
+
+#[test]
+fn the_bytes_of_one_record_by_hand() {
+    let mut layout = wide(1);
+    layout.file = FileId(300);
+    layout.generation = 2;
+    layout.mirrors[0].segments[0].objects[0] =
+        Object { id: ObjectId(301), target: TargetId(5), state: ObjectState::Partial };
+    layout.history = History::default();
+    layout.history.push(Time(100), Reason::RecoveryStarted(TargetId(4)));
+    let body = [
+        0xac, 2, // file 300
+        2, // generation
+        1, // one mirror
+        0, // in sync
+        1, // one segment
+        0, // open end
+        0x80, 0x80, 0x40, // stripe size 1 MiB
+        1,    // one object
+        11,   // target 5, partial
+        2,    // number: one more than the file's
+        1,    // one entry of history
+        0xc8, 1, // time 100, folded
+        7, 4, // recovery started, target 4
+    ];
+    assert_eq!(layout.encode(), sealed(&body));
+}
+
+#[test]
+fn a_layout_over_256_targets_fits_into_an_attribute() {
+    let layout = wide(256);
+    let record = layout.encode();
+    assert!(record.len() < 1228, "{} bytes", record.len());
+    assert_eq!(Layout::decode(&record), Ok(layout));
+}
+
+#[test]
+fn what_is_no_record_is_told_apart() {
+    let record = wide(3).encode();
+    assert_eq!(Layout::decode(b""), Err(CodecError::NotARecord));
+    assert_eq!(Layout::decode(b"ENT"), Err(CodecError::NotARecord));
+    assert_eq!(Layout::decode(b"ENTL"), Err(CodecError::Checksum));
+    assert_eq!(Layout::decode(b"ENTL\x01"), Err(CodecError::Checksum));
+    assert_eq!(Layout::decode(&record[1..]), Err(CodecError::NotARecord));
+    assert_eq!(Layout::decode(&record[..record.len() - 1]), Err(CodecError::Checksum));
+    let mut newer = record.clone();
+    newer[4] = 2;
+    assert_eq!(Layout::decode(&newer), Err(CodecError::Version(2)));
+}
+
+#[test]
+fn a_true_checksum_does_not_make_nonsense_a_layout() {
+    let trailing = sealed(&[1, 1, 1, 0, 1, 0, 0x80, 0x20, 1, 0, 2, 0, 0]);
+    assert_eq!(Layout::decode(&trailing), Err(CodecError::Malformed { at: 17 }));
+    let no_mirror = sealed(&[1, 1, 0, 0]);
+    assert_eq!(Layout::decode(&no_mirror), Err(CodecError::Invalid(LayoutError::NoMirror)));
+    let huge_count = sealed(&[1, 1, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1]);
+    assert!(matches!(Layout::decode(&huge_count), Err(CodecError::Malformed { .. })));
+    let odd_stripe = sealed(&[1, 1, 1, 0, 1, 0, 7, 1, 0, 2, 0]);
+    assert_eq!(Layout::decode(&odd_stripe), Err(CodecError::Invalid(LayoutError::Stripe { mirror: 0, segment: 0 })));
+}
+
+proptest! {
+    #[test]
+    fn what_was_encoded_comes_back(layout in sample::layouts()) {
+        prop_assert_eq!(Layout::decode(&layout.encode()), Ok(layout));
+    }
+
+    #[test]
+    fn hostile_bytes_do_no_harm(bytes in prop::collection::vec(any::<u8>(), 0..400)) {
+        prop_assert!(Layout::decode(&bytes).is_err());
+        if let Ok(layout) = Layout::decode(&sealed(&bytes)) {
+            prop_assert_eq!(layout.check(), Ok(()));
+            prop_assert_eq!(layout.encode(), sealed(&bytes), "one layout, one record");
+        }
+    }
+
+    #[test]
+    fn every_flipped_bit_is_noticed(layout in sample::layouts(), at in any::<prop::sample::Index>(), bit in 0u8..8) {
+        let mut record = layout.encode();
+        let at = at.index(record.len());
+        record[at] ^= 1 << bit;
+        prop_assert!(Layout::decode(&record).is_err());
+    }
+
+    #[test]
+    fn a_changed_body_under_a_true_checksum_does_no_harm(
+        layout in sample::layouts(),
+        changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..4),
+    ) {
+        let record = layout.encode();
+        let mut body = record[HEAD_LEN..record.len() - CRC_LEN].to_vec();
+        for (at, byte) in changes {
+            let at = at.index(body.len());
+            body[at] = byte;
+        }
+        if let Ok(layout) = Layout::decode(&sealed(&body)) {
+            prop_assert_eq!(layout.check(), Ok(()));
+            prop_assert_eq!(layout.encode(), sealed(&body));
+        }
+    }
+}
