@@ -6,7 +6,7 @@ use policy::layout::LayoutError;
 use rustix::io::Errno;
 
 /// The result of everything in the store.
-pub type Result<T> = std::result::Result<T, Error>;
+pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// What can go wrong while serving a file.
 #[derive(Debug, thiserror::Error)]

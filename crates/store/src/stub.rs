@@ -4,9 +4,12 @@
 //! The stub is the one authority on the size. Every write that makes a file larger sets the stub's size before it is
 //! acknowledged, so a killed daemon leaves a file of the right size behind.
 
+pub mod memory;
+pub mod real;
+
 use crate::Result;
-use policy::Time;
 use policy::layout::Layout;
+use policy::{FileId, Time};
 
 /// What a file needs of its stub. Real ones are open files of the namespace; tests use one in memory that can crash.
 pub trait Stub: Send + Sync + 'static {
@@ -34,6 +37,10 @@ pub trait Stub: Send + Sync + 'static {
     fn seek_data(&self, offset: u64) -> Result<u64>;
     /// First hole at or after `offset` in the stub's own bytes.
     fn seek_hole(&self, offset: u64) -> Result<u64>;
+    /// Sets or removes the mark that says to whoever starts after a crash that this file was in use in a way that a
+    /// record cannot tell: written by the kernel alone, in several mirrors, or being moved. A mark that was set is
+    /// durable. Setting a set mark and removing a missing one succeed.
+    fn mark_in_use(&self, file: FileId, in_use: bool) -> Result<()>;
     /// Makes size, times, layout record and bytes durable.
     fn sync(&self) -> Result<()>;
 }

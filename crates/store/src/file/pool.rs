@@ -2,6 +2,7 @@
 
 use super::File;
 use crate::Result;
+use crate::target::Targets;
 use policy::layout::{Placement, Position};
 use policy::{FileId, ObjectId, TargetId, Time};
 use std::ops::Range;
@@ -20,6 +21,8 @@ pub enum MirrorWrites {
 
 /// What all files of a volume share.
 pub struct Pool {
+    /// The targets of the volume.
+    pub targets: Arc<Targets>,
     /// Gives numbers for objects and files; never the same twice in the life of a volume.
     pub next_id: Box<dyn Fn() -> u64 + Send + Sync>,
     /// How new segments are made where neither file nor directory says otherwise.

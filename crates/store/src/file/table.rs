@@ -2,35 +2,92 @@
 
 use super::{File, Pool};
 use crate::Result;
+use crate::stub::real::FdStub;
+use parking_lot::Mutex;
 use rustix::fd::OwnedFd;
+use rustix::fs::fstat;
+use std::collections::HashMap;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
-/// The files in use, by device and inode of their stubs. A file leaves with its last user.
-pub struct FileTable {
-    #[allow(dead_code)]
-    pool: Arc<Pool>,
+/// An inode: device and number.
+type Inode = (u64, u64);
+
+struct Entry {
+    file: Weak<File>,
+    stub: Weak<FdStub>,
 }
 
-#[allow(unused_variables)]
+/// Entries of one part of the table, and how many there may be before the dead ones are cleared out.
+#[derive(Default)]
+struct Shard {
+    entries: HashMap<Inode, Entry>,
+    clear_at: usize,
+}
+
+/// Parts of the table that are locked apart, so that opening one file waits for no other. A guess.
+const SHARDS: usize = 64;
+
+/// The files in use, by device and inode of their stubs. A file leaves with its last user; an inode's number is not
+/// used again before, since the file holds it open.
+pub struct FileTable {
+    pool: Arc<Pool>,
+    namespace: PathBuf,
+    shards: Vec<Mutex<Shard>>,
+}
+
 impl FileTable {
     /// An empty table. `namespace` is the directory that holds `tree`, `side` and `open`.
     pub fn new(pool: Arc<Pool>, namespace: PathBuf) -> Arc<FileTable> {
-        todo!()
+        let shards = (0..SHARDS).map(|_| Mutex::default()).collect();
+        Arc::new(FileTable { pool, namespace, shards })
+    }
+
+    /// What all files share.
+    pub fn pool(&self) -> &Arc<Pool> {
+        &self.pool
     }
 
     /// The file behind an open stub. A descriptor open for writing makes the file writable for all.
     pub fn get_or_open(&self, stub: OwnedFd) -> Result<Arc<File>> {
-        todo!()
+        let stat = fstat(&stub)?;
+        let inode = (stat.st_dev, stat.st_ino);
+        let mut shard = self.shard(inode).lock();
+        if let Some(entry) = shard.entries.get(&inode)
+            && let (Some(file), Some(known)) = (entry.file.upgrade(), entry.stub.upgrade())
+        {
+            known.offer(stub);
+            return Ok(file);
+        }
+        let stub = Arc::new(FdStub::new(stub, &self.namespace));
+        let file = File::open(stub.clone(), self.pool.clone())?;
+        shard.entries.insert(inode, Entry { file: Arc::downgrade(&file), stub: Arc::downgrade(&stub) });
+        shard.clear();
+        Ok(file)
     }
 
     /// The file of that device and inode, if it is in use.
     pub fn get(&self, dev: u64, ino: u64) -> Option<Arc<File>> {
-        todo!()
+        self.shard((dev, ino)).lock().entries.get(&(dev, ino))?.file.upgrade()
     }
 
     /// The files in use now.
     pub fn files(&self) -> Vec<Arc<File>> {
-        todo!()
+        let live = |s: &Mutex<Shard>| s.lock().entries.values().filter_map(|e| e.file.upgrade()).collect::<Vec<_>>();
+        self.shards.iter().flat_map(live).collect()
+    }
+
+    fn shard(&self, (dev, ino): Inode) -> &Mutex<Shard> {
+        &self.shards[(ino ^ dev) as usize % SHARDS]
+    }
+}
+
+impl Shard {
+    /// Clears out entries without file once they may be half of all.
+    fn clear(&mut self) {
+        if self.entries.len() > self.clear_at.max(64) {
+            self.entries.retain(|_, e| e.file.strong_count() > 0);
+            self.clear_at = self.entries.len() * 2;
+        }
     }
 }

@@ -1,0 +1,92 @@
+//! Changes of the layout record: stale marks by writers, everything else by those who hold the file exclusively.
+
+use super::write::Missed;
+use super::{Event, File, MirrorWrites, View, target_error};
+use crate::{Error, Result};
+use parking_lot::MutexGuard;
+use policy::Time;
+use policy::layout::{Layout, MirrorState, Reason};
+use std::sync::Arc;
+
+impl File {
+    /// Replaces the layout by what `f` makes of it (repair, mover). No writer is inside meanwhile; readers see the old
+    /// layout or the new. `f` is given the time for the history. Durable when it returns.
+    ///
+    /// # Errors
+    /// `Busy` while the kernel does the file's I/O by itself or the file has no layout; what `f` says; what the stub says.
+    pub fn change_layout(&self, f: impl FnOnce(&Layout, Time) -> Result<Layout>) -> Result<Arc<Layout>> {
+        let _io = self.io.write();
+        self.check_unpinned()?;
+        let record = self.record.lock();
+        let view = self.view();
+        let Some(old) = &view.layout else { return Err(Error::Busy("the file has no layout".into())) };
+        let new = f(old, (self.pool.clock)())?;
+        let new = self.replace(&record, &view, new)?;
+        self.stub.sync()?;
+        Ok(new)
+    }
+
+    /// Puts a layout into the stub and then before the readers. The caller holds `record`.
+    pub(super) fn replace(&self, _: &MutexGuard<'_, ()>, old: &View, mut new: Layout) -> Result<Arc<Layout>> {
+        if let Some(old) = &old.layout {
+            new.generation = new.generation.max(old.generation + 1);
+        }
+        new.check()?;
+        self.stub_changed();
+        self.stub.set_layout(&new)?;
+        let view = Arc::new(View::new(Some(new), Some(old)));
+        let layout = view.layout.clone().expect("it was just given one");
+        *self.view.write() = view;
+        Ok(layout)
+    }
+
+    /// Marks mirrors stale that missed a change, in the record. The caller holds `io` and acknowledges only after.
+    pub(super) fn mark_stale(&self, missed: &[Missed]) -> Result<()> {
+        let record = self.record.lock();
+        let view = self.view();
+        let Some(old) = &view.layout else { return Ok(()) };
+        let mut new = Layout::clone(old);
+        for m in missed.iter().filter(|m| old.mirrors[m.mirror].state == MirrorState::InSync) {
+            new = new
+                .set_mirror_state(m.mirror, MirrorState::Stale, (self.pool.clock)(), Reason::MirrorStale(m.target))
+                .map_err(|_| target_error(m.target, m.error.clone()))?;
+        }
+        if new.generation != old.generation {
+            self.replace(&record, &view, new)?;
+            for m in missed {
+                self.note(Event::MirrorStale { mirror: m.mirror });
+            }
+        }
+        Ok(())
+    }
+
+    /// Before the first write in mode `Stale`: keeps only the first healthy mirror in sync.
+    pub(super) fn reduce_to_one(&self) -> Result<()> {
+        debug_assert_eq!(self.pool.mirror_writes, MirrorWrites::Stale);
+        let _io = self.io.write();
+        self.keep_one_mirror()
+    }
+
+    /// Marks all mirrors stale but the first that can be used whole. The caller holds `io` exclusively.
+    pub(super) fn keep_one_mirror(&self) -> Result<()> {
+        let record = self.record.lock();
+        let view = self.view();
+        let Some(old) = &view.layout else { return Ok(()) };
+        let healthy = |m: &usize| view.of_mirror(*m).all(|s| self.target_state(s.target_id).accepts_io());
+        let Some(keep) = view.in_sync().find(healthy).or_else(|| view.in_sync().next()) else { return Ok(()) };
+        let mut new = Layout::clone(old);
+        for mirror in view.in_sync().filter(|&m| m != keep) {
+            let target = old.mirrors[mirror].segments[0].objects[0].target;
+            new = new
+                .set_mirror_state(mirror, MirrorState::Stale, (self.pool.clock)(), Reason::MirrorStale(target))
+                .map_err(|e| Error::Invalid(e.to_string()))?;
+        }
+        if new.generation != old.generation {
+            self.replace(&record, &view, new)?;
+            for mirror in view.in_sync().filter(|&m| m != keep) {
+                self.note(Event::MirrorStale { mirror });
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,83 @@
+//! Which ranges of a file were written while the mover copied it.
+
+use parking_lot::Mutex;
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+/// Ranges, merged where they touch. When there are too many they become one that covers all: then more is copied again
+/// than need be, never less.
+#[derive(Default)]
+pub(crate) struct DirtyRanges(Mutex<BTreeMap<u64, u64>>);
+
+/// Most ranges that are told apart.
+const RANGES_MAX: usize = 4096;
+
+impl DirtyRanges {
+    /// Adds `[start, end)`.
+    pub fn add(&self, start: u64, end: u64) {
+        if start >= end {
+            return;
+        }
+        let mut ranges = self.0.lock();
+        let (mut start, mut end) = (start, end);
+        while let Some((&s, &e)) = ranges.range(..=end).next_back().filter(|(_, e)| **e >= start) {
+            ranges.remove(&s);
+            start = start.min(s);
+            end = end.max(e);
+        }
+        ranges.insert(start, end);
+        if ranges.len() > RANGES_MAX {
+            let all = *ranges.keys().next().expect("not empty")..*ranges.values().next_back().expect("not empty");
+            ranges.clear();
+            ranges.insert(all.start, all.end);
+        }
+    }
+
+    /// Takes all ranges out, ascending.
+    pub fn take(&self) -> Vec<Range<u64>> {
+        std::mem::take(&mut *self.0.lock()).into_iter().map(|(s, e)| s..e).collect()
+    }
+
+    /// How many bytes wait.
+    pub fn bytes(&self) -> u64 {
+        self.0.lock().iter().map(|(s, e)| e - s).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn what_touches_is_merged() {
+        let d = DirtyRanges::default();
+        d.add(10, 20);
+        d.add(30, 40);
+        d.add(20, 25);
+        d.add(5, 5);
+        assert_eq!(d.bytes(), 25);
+        assert_eq!(d.take(), vec![10..25, 30..40]);
+        assert_eq!(d.take(), vec![]);
+    }
+
+    proptest! {
+        #[test]
+        fn covers_exactly_what_was_added(adds in prop::collection::vec((0u64..200, 0u64..30), 0..60)) {
+            let d = DirtyRanges::default();
+            let mut model = [false; 256];
+            for (start, len) in adds {
+                d.add(start, start + len);
+                model[start as usize..(start + len) as usize].fill(true);
+            }
+            let mut seen = [false; 256];
+            let mut last = None;
+            for r in d.take() {
+                prop_assert!(last.is_none_or(|e| e < r.start));
+                last = Some(r.end);
+                seen[r.start as usize..r.end as usize].fill(true);
+            }
+            prop_assert_eq!(seen, model);
+        }
+    }
+}

@@ -1,0 +1,294 @@
+//! Growing: out of the stub into objects, and on to more segments; and laying out an empty file as somebody asked.
+//!
+//! Objects exist before the record names them, so a crash in between leaves objects that no layout names. Their numbers
+//! carry the epoch of their daemon, by which `mover::sweep` finds them.
+
+use super::{File, Pool, Slot, View};
+use crate::target::TargetError;
+use crate::{Error, Result};
+use policy::layout::{
+    Layout, Mirror, MirrorState, OPEN_END, Object, ObjectState, Placement, Reason, Segment, SegmentShape,
+    choose_targets, plan_growth,
+};
+use policy::{FileId, TargetId};
+use rustix::io::Errno;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// Bytes copied at once out of the stub.
+const COPY_BYTES: u64 = 1 << 20;
+
+/// Objects just made, with their open handles; removed again unless kept.
+pub(crate) struct NewObjects<'a> {
+    pool: &'a Pool,
+    made: Vec<(Arc<Slot>, bool)>,
+}
+
+impl<'a> NewObjects<'a> {
+    pub fn new(pool: &'a Pool) -> NewObjects<'a> {
+        NewObjects { pool, made: Vec::new() }
+    }
+
+    /// Makes one object.
+    pub fn make(&mut self, object: &Object) -> Result<(), TargetError> {
+        let slot = Arc::new(Slot::new(object));
+        let id = object.id;
+        let made = slot.target(self.pool)?.run(move |medium| medium.create(id));
+        // After a missed deadline it may exist all the same, so it is noted before the result is known.
+        self.made.push((slot.clone(), true));
+        slot.set_handle(made?);
+        slot.unnamed.store(true, Ordering::Release);
+        slot.dirty.store(true, Ordering::Release);
+        Ok(())
+    }
+
+    /// A segment of that shape on targets chosen now; targets that cannot take an object are passed over.
+    pub fn segment(&mut self, shape: &SegmentShape, place: &Placement, avoid: &[TargetId]) -> Result<Segment> {
+        let mut refused: Vec<(TargetId, TargetError)> = Vec::new();
+        loop {
+            let mut views = self.pool.targets.views();
+            views.retain(|v| refused.iter().all(|(t, _)| *t != v.id));
+            let chosen = choose_targets(&views, place.tier, shape.stripe_count, avoid, self.pool.next_turn());
+            if chosen.is_empty() {
+                return Err(match refused.into_iter().find(|(_, e)| *e != TargetError::Failed) {
+                    Some((target, error)) => Error::Target { target, error },
+                    None => Error::NoTarget,
+                });
+            }
+            let fresh =
+                |&target: &TargetId| Object { id: self.pool.next_object(), target, state: ObjectState::Complete };
+            let objects: Vec<Object> = chosen.iter().map(fresh).collect();
+            let start = self.made.len();
+            let failed = objects.iter().find_map(|o| self.make(o).err().map(|e| (o.target, e)));
+            match failed {
+                None => {
+                    return Ok(Segment { start: shape.start, end: shape.end, stripe_size: place.stripe_size, objects });
+                }
+                Some(refusal) => {
+                    self.discard(start);
+                    refused.push(refusal);
+                }
+            }
+        }
+    }
+
+    /// Keeps them: gives the view's slots the open handles.
+    pub fn keep(&mut self, view: &View) {
+        for (slot, discard) in &mut self.made {
+            *discard = false;
+            if let (Some(kept), Some(handle)) = (view.all().find(|s| s.id == slot.id), slot.handle()) {
+                kept.set_handle(handle);
+                kept.dirty.store(true, Ordering::Release);
+                kept.unnamed.store(true, Ordering::Release);
+            }
+        }
+    }
+
+    /// The slot of an object made here.
+    pub fn slot(&self, object: &Object) -> Option<&Arc<Slot>> {
+        self.made.iter().map(|(slot, _)| slot).find(|s| s.id == object.id)
+    }
+
+    /// Whether any was made.
+    pub fn is_empty(&self) -> bool {
+        self.made.is_empty()
+    }
+
+    /// Leaves them where they are: somebody else answers for them.
+    pub fn leave(&mut self) {
+        self.made.clear();
+    }
+
+    fn discard(&mut self, from: usize) {
+        for (slot, discard) in self.made.drain(from..) {
+            if discard {
+                self.pool.remove_object(slot.target_id, slot.id);
+            }
+        }
+    }
+}
+
+impl Drop for NewObjects<'_> {
+    fn drop(&mut self) {
+        self.discard(0);
+    }
+}
+
+impl Pool {
+    /// A new mirror of those shapes, on other targets than `avoid` where there are enough.
+    pub(crate) fn new_mirror(
+        &self,
+        made: &mut NewObjects<'_>,
+        shapes: &[SegmentShape],
+        place: &Placement,
+        avoid: &[TargetId],
+    ) -> Result<Mirror> {
+        let segments = shapes.iter().map(|s| made.segment(s, place, avoid)).collect::<Result<Vec<Segment>>>()?;
+        Ok(Mirror { state: MirrorState::InSync, segments })
+    }
+}
+
+/// The targets that a mirror uses.
+pub(crate) fn targets_of(mirror: &Mirror) -> impl Iterator<Item = TargetId> + '_ {
+    mirror.segments.iter().flat_map(|s| &s.objects).map(|o| o.target)
+}
+
+impl File {
+    /// Moves the bytes from the stub into objects, with room for `needed` bytes.
+    pub(super) fn convert(self: &Arc<Self>, needed: u64) -> Result<()> {
+        let _io = self.io.write();
+        if self.view().layout.is_some() {
+            return Ok(());
+        }
+        let size = self.size.load(Ordering::Acquire);
+        let layout = self.first_layout(needed.max(size), None, &self.placement(), Reason::Grown)?;
+        self.note(super::Event::Converted);
+        drop(layout);
+        self.stub.punch(0, size.max(1)).or_else(|e| match e.errno() {
+            // The bytes stay in the stub and are never looked at again.
+            Errno::OPNOTSUPP | Errno::NOSPC | Errno::IO => Ok(()),
+            _ => Err(e),
+        })
+    }
+
+    /// Lays out an empty file as asked (the virtual attribute): one segment, striped from the start.
+    pub fn set_layout_request(self: &Arc<Self>, placement: &Placement) -> Result<()> {
+        self.lay_out(u64::MAX, placement, Reason::Requested).map(|_| ())
+    }
+
+    /// Lays out an empty file whose final size is known (stage-in).
+    ///
+    /// # Errors
+    /// `Busy` unless the file is empty and never was laid out.
+    pub fn lay_out(self: &Arc<Self>, size: u64, placement: &Placement, reason: Reason) -> Result<Arc<Layout>> {
+        if placement.stripe_size == 0 || placement.stripe_size % 4096 != 0 {
+            return Err(Error::Invalid("a stripe size must be a positive multiple of 4096".into()));
+        }
+        let _io = self.io.write();
+        if self.size() != 0 || self.view().layout.is_some() {
+            return Err(Error::Busy("only an empty file that was never written can be laid out".into()));
+        }
+        self.set_placement(placement.clone());
+        self.first_layout(size.max(1), Some(size), placement, reason)
+    }
+
+    /// Gives the file its first layout and copies the stub's bytes. The caller holds `io` exclusively.
+    fn first_layout(
+        self: &Arc<Self>,
+        needed: u64,
+        known_size: Option<u64>,
+        place: &Placement,
+        reason: Reason,
+    ) -> Result<Arc<Layout>> {
+        let shapes = plan_growth(place, 0, needed, known_size);
+        let mut made = NewObjects::new(&self.pool);
+        let mut mirrors: Vec<Mirror> = Vec::new();
+        for _ in 0..place.mirrors.max(1) {
+            let avoid: Vec<TargetId> = mirrors.iter().flat_map(targets_of).collect();
+            mirrors.push(self.pool.new_mirror(&mut made, &shapes, place, &avoid)?);
+        }
+        let mut layout =
+            Layout { file: FileId((self.pool.next_id)()), generation: 1, mirrors, history: Default::default() };
+        layout.history.push((self.pool.clock)(), reason);
+        self.copy_out_of_stub(&layout, &made)?;
+        let promised = self.promised.load(Ordering::Acquire);
+        let staging = View::new(Some(layout.clone()), None);
+        made.keep_handles(&staging);
+        if promised {
+            self.sync_objects(&staging)?;
+        }
+        let record = self.record.lock();
+        let layout = self.replace(&record, &staging, layout)?;
+        made.keep(&self.view());
+        if promised {
+            for slot in self.view().all() {
+                slot.dirty.store(false, Ordering::Release);
+                slot.unnamed.store(false, Ordering::Release);
+            }
+            self.stub.sync()?; // before the stub's bytes go
+        }
+        self.tail_clean.store(true, Ordering::Release);
+        Ok(layout)
+    }
+
+    fn copy_out_of_stub(&self, layout: &Layout, made: &NewObjects<'_>) -> Result<()> {
+        let size = self.size.load(Ordering::Acquire);
+        let mut at = 0;
+        while at < size {
+            at = match self.stub.seek_data(at) {
+                Ok(data) => data,
+                Err(e) if e.errno() == Errno::NXIO => return Ok(()),
+                Err(e) => return Err(e),
+            };
+            let mut buf = vec![0; COPY_BYTES.min(size.saturating_sub(at)) as usize];
+            let read = self.stub.read_at(at, &mut buf)?;
+            if read == 0 {
+                return Ok(());
+            }
+            buf.truncate(read);
+            let bytes: Arc<[u8]> = Arc::from(buf);
+            for (m, mirror) in layout.mirrors.iter().enumerate() {
+                for piece in mirror.pieces(m, at, read as u64) {
+                    let object = layout.object(piece.at).expect("a piece lies on an object");
+                    let slot = made.slot(object).expect("every object of a first layout is new");
+                    let (from, len, bytes) = ((piece.file_offset - at) as usize, piece.len as usize, bytes.clone());
+                    slot.run(&self.pool, move |h| h.write_at(piece.object_offset, &bytes[from..from + len]))
+                        .map_err(|error| Error::Target { target: slot.target_id, error })?;
+                }
+            }
+            at += read as u64;
+        }
+        Ok(())
+    }
+
+    /// Appends segments to the mirrors in sync so that they cover `needed` bytes.
+    pub(super) fn grow(self: &Arc<Self>, needed: u64) -> Result<()> {
+        let _io = self.io.write();
+        let view = self.view();
+        let Some(old) = &view.layout else { return Ok(()) };
+        let pinned = self.check_unpinned().is_err();
+        let mut made = NewObjects::new(&self.pool);
+        let mut new = Layout::clone(old);
+        let place = self.placement();
+        for m in view.in_sync() {
+            let covered = old.mirrors[m].covered();
+            if covered >= needed {
+                continue;
+            }
+            let last = old.mirrors[m].segments.last().expect("a checked mirror has a segment");
+            if pinned || covered % last.stripe_size != 0 {
+                // The kernel does I/O on this object by itself: it goes on being the only one.
+                new.mirrors[m].segments.last_mut().expect("as above").end = OPEN_END;
+                continue;
+            }
+            let others = new.mirrors.iter().enumerate().filter(|(i, _)| *i != m);
+            let avoid: Vec<TargetId> = others.flat_map(|(_, mirror)| targets_of(mirror)).collect();
+            let shapes = plan_growth(&place, covered, needed, None);
+            let added = self.pool.new_mirror(&mut made, &shapes, &place, &avoid)?;
+            new.mirrors[m].segments.extend(added.segments);
+        }
+        if new == **old {
+            return Ok(());
+        }
+        new.generation += 1;
+        new.history.push((self.pool.clock)(), Reason::Grown);
+        let record = self.record.lock();
+        self.replace(&record, &view, new)?;
+        made.keep(&self.view());
+        self.note(super::Event::Grown);
+        Ok(())
+    }
+}
+
+impl NewObjects<'_> {
+    /// Lends the open handles to a view that is not in use yet.
+    fn keep_handles(&self, view: &View) {
+        for (slot, _) in &self.made {
+            if let (Some(there), Some(handle)) = (view.all().find(|s| s.id == slot.id), slot.handle()) {
+                there.set_handle(handle);
+                there.dirty.store(true, Ordering::Release);
+                there.unnamed.store(true, Ordering::Release);
+            }
+        }
+    }
+}

@@ -1,0 +1,63 @@
+//! The objects of a file as things on targets: their space, and their end.
+
+use super::{File, Pool};
+use crate::Result;
+use policy::layout::Position;
+use policy::{ObjectId, TargetId};
+use std::sync::Arc;
+
+impl Pool {
+    /// Removes an object, or notes it as garbage when its target cannot do it now.
+    pub(crate) fn remove_object(&self, target: TargetId, object: ObjectId) {
+        let removed = self.targets.get(target).map(|t| t.run(move |medium| medium.remove(object)));
+        if !matches!(removed, Some(Ok(()))) && self.garbage.remember(target, object).is_err() {
+            tracing::warn!(
+                "object {object} on target {target} could neither be removed nor remembered as garbage; \
+                 it takes space until `entrepot check` finds it"
+            );
+        }
+    }
+}
+
+impl File {
+    /// After the last unlink and close: removes the objects, or notes them as garbage where the target is away.
+    pub fn remove_objects(&self) -> Result<()> {
+        let _io = self.io.write();
+        for slot in self.view().all() {
+            self.pool.remove_object(slot.target_id, slot.id);
+        }
+        let mut claims = self.claims.lock();
+        if let Some(id) = self.id()
+            && claims.take_mark()
+        {
+            self.stub.mark_in_use(id, false)?;
+        }
+        Ok(())
+    }
+
+    /// Bytes of space that the objects take. Those that cannot be asked count as nothing; a file in its stub has none.
+    pub fn allocated(&self) -> u64 {
+        let view = self.view();
+        let ask = |slot: &Arc<super::Slot>| match slot.run_inline(&self.pool, |h| h.allocated()) {
+            Some(answer) => answer,
+            None => slot.run(&self.pool, |h| h.allocated()),
+        };
+        view.all().map(|slot| ask(slot).unwrap_or(0)).sum()
+    }
+
+    /// Does something with the object at a position of the current layout, on a worker of its target (repair).
+    pub fn with_object<T, F>(&self, at: Position, object: ObjectId, op: F) -> Result<T>
+    where
+        T: Send + 'static,
+        F: FnOnce(&dyn crate::target::Handle) -> Result<T, rustix::io::Errno> + Send + 'static,
+    {
+        let view = self.view();
+        let there = view.layout.as_ref().and_then(|l| l.object(at)).is_some_and(|o| o.id == object);
+        if !there {
+            return Err(crate::Error::Busy("the layout changed meanwhile".into()));
+        }
+        let slot = view.slot(at);
+        slot.dirty.store(true, std::sync::atomic::Ordering::Release);
+        slot.run(&self.pool, op).map_err(|error| crate::Error::Target { target: slot.target_id, error })
+    }
+}

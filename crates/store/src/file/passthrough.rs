@@ -1,0 +1,250 @@
+//! Letting the kernel do the I/O of a file that is one object, and what pins a layout meanwhile.
+//!
+//! While a guard lives the object is exactly as long as the file, nobody moves it, and growth goes on in it. While a
+//! writing guard lives the object's length is the size; it is brought into the stub by `settle`, `sync` and when the
+//! last writing guard goes. The mark `open/ID` in the namespace says so to whoever starts after a crash.
+
+use super::{File, MirrorWrites};
+use crate::target::Handle;
+use crate::{Error, Result};
+use policy::layout::{OPEN_END, ObjectState};
+use policy::protect::health::State;
+use rustix::fd::BorrowedFd;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// Who has which claims on the layout.
+#[derive(Default)]
+pub(super) struct Claims {
+    readers: usize,
+    writers: usize,
+    moving: bool,
+    /// The mark in `open/` is set.
+    marked: bool,
+    /// The one object, while there are writers.
+    object: Option<Arc<dyn Handle>>,
+}
+
+impl Claims {
+    /// Takes the mark away; whether it was set.
+    pub fn take_mark(&mut self) -> bool {
+        std::mem::take(&mut self.marked)
+    }
+}
+
+/// Lets the kernel read or write the one object of a file by itself; pins the layout while it lives.
+pub struct PassthroughGuard {
+    file: Arc<File>,
+    handle: Arc<dyn Handle>,
+    write: bool,
+}
+
+impl PassthroughGuard {
+    /// The object's file, to be registered with the kernel.
+    pub fn fd(&self) -> BorrowedFd<'_> {
+        self.handle.fd().expect("a guard is only given for an object that is a file")
+    }
+
+    /// The file.
+    pub fn file(&self) -> &Arc<File> {
+        &self.file
+    }
+}
+
+impl Drop for PassthroughGuard {
+    fn drop(&mut self) {
+        let _io = self.file.io.write();
+        if self.write {
+            self.file.was_modified_by_kernel();
+            let settled = self.file.settle_size();
+            let mut claims = self.file.claims.lock();
+            claims.writers -= 1;
+            if claims.writers == 0 && settled.is_ok() {
+                claims.object = None;
+                self.file.kernel_writes.store(false, Ordering::Release);
+                if std::mem::take(&mut claims.marked) {
+                    // If the mark stays, the next start settles a file that is settled.
+                    let _ = self.file.stub.mark_in_use(self.file.id().expect("it has an object"), false);
+                }
+            }
+        } else {
+            self.file.claims.lock().readers -= 1;
+        }
+    }
+}
+
+impl File {
+    /// The right to let the kernel do the I/O on the one object; `None` when the file is not that simple: several
+    /// objects or mirrors, being recovered or moved, with a source, on a target that is not ok, or not a plain file.
+    pub fn passthrough(self: &Arc<Self>, write: bool) -> Option<PassthroughGuard> {
+        if !self.source.is_none() || self.layout()?.single_object().is_none() {
+            return None;
+        }
+        let _io = self.io.write();
+        let view = self.view();
+        let layout = view.layout.as_ref()?;
+        let object = layout.single_object()?;
+        let ok = object.state == ObjectState::Complete && self.target_state(object.target) == State::Ok;
+        let open_ended = layout.mirrors[0].covered() == OPEN_END;
+        if !ok || !self.source.is_none() || (write && !open_ended) {
+            return None;
+        }
+        let slot = view.all().next()?;
+        let size = self.size();
+        slot.dirty.store(true, Ordering::Release);
+        let handle = slot.clone();
+        slot.run(&self.pool, move |h| if h.len()? == size { Ok(()) } else { h.set_len(size) }).ok()?;
+        let handle = handle.handle().filter(|h| h.fd().is_some())?;
+        self.tail_clean.store(true, Ordering::Release);
+        let mut claims = self.claims.lock();
+        if claims.moving {
+            return None;
+        }
+        if write {
+            if !claims.marked {
+                self.stub.mark_in_use(layout.file, true).ok()?;
+                claims.marked = true;
+            }
+            claims.writers += 1;
+            claims.object = Some(handle.clone());
+            self.kernel_writes.store(true, Ordering::Release);
+        } else {
+            claims.readers += 1;
+        }
+        drop(claims);
+        Some(PassthroughGuard { file: self.clone(), handle, write })
+    }
+
+    /// The size as the kernel made it, while it writes by itself.
+    pub(super) fn passthrough_size(&self) -> Option<u64> {
+        if !self.kernel_writes.load(Ordering::Acquire) {
+            return None;
+        }
+        self.claims.lock().object.as_ref()?.len().ok()
+    }
+
+    /// The object's modification time, while the kernel writes it by itself.
+    pub(super) fn passthrough_modified_ns(&self) -> Option<u64> {
+        if !self.kernel_writes.load(Ordering::Acquire) {
+            return None;
+        }
+        let object = self.claims.lock().object.clone()?;
+        let stat = rustix::fs::fstat(object.fd()?).ok()?;
+        let at = i128::from(stat.st_mtime) * 1_000_000_000 + i128::from(stat.st_mtime_nsec);
+        u64::try_from(at).ok()
+    }
+
+    fn was_modified_by_kernel(&self) {
+        if let Some(at) = self.passthrough_modified_ns() {
+            self.modified.fetch_max(at, Ordering::Relaxed);
+        }
+    }
+
+    /// Brings the size that the kernel made into the stub.
+    pub(super) fn settle_size(&self) -> Result<()> {
+        let Some(size) = self.passthrough_size() else { return Ok(()) };
+        let _extend = self.extend.lock();
+        if size != self.size.load(Ordering::Acquire) {
+            self.stub_changed();
+            self.stub.set_size(size)?;
+            self.size.store(size, Ordering::Release);
+        }
+        Ok(())
+    }
+
+    /// After the size changed: keeps the object as long as the file while the kernel uses it. The caller holds `io`
+    /// exclusively.
+    pub(super) fn follow_size(&self, size: u64) -> Result<()> {
+        let claims = self.claims.lock();
+        if claims.readers + claims.writers == 0 {
+            return Ok(());
+        }
+        drop(claims);
+        let view = self.view();
+        let Some(slot) = view.all().next() else { return Ok(()) };
+        slot.dirty.store(true, Ordering::Release);
+        slot.run(&self.pool, move |h| if h.len()? == size { Ok(()) } else { h.set_len(size) })
+            .map_err(|error| Error::Target { target: slot.target_id, error })
+    }
+
+    /// `Busy` while the kernel uses the object by itself.
+    pub(super) fn check_unpinned(&self) -> Result<()> {
+        let claims = self.claims.lock();
+        if claims.readers + claims.writers > 0 {
+            return Err(Error::Busy(
+                "the kernel does the file's I/O by itself while it is open; close it first".into(),
+            ));
+        }
+        Ok(())
+    }
+
+    /// Claims the file for the mover; `Busy` if somebody moves it already or the kernel uses its object.
+    pub(crate) fn begin_move(&self) -> Result<()> {
+        let _io = self.io.write();
+        self.check_unpinned()?;
+        let mut claims = self.claims.lock();
+        if claims.moving {
+            return Err(Error::Busy("the file is being moved already".into()));
+        }
+        claims.moving = true;
+        Ok(())
+    }
+
+    /// Ends the mover's claim.
+    pub(crate) fn end_move(&self) {
+        self.claims.lock().moving = false;
+    }
+
+    pub(super) fn is_marked_in_use(&self) -> bool {
+        self.claims.lock().marked
+    }
+
+    /// Marks a file with several mirrors before it is written: after a crash they may differ.
+    pub(super) fn mark_in_use(&self) -> Result<()> {
+        let Some(id) = self.id() else { return Ok(()) };
+        let mut claims = self.claims.lock();
+        if !claims.marked {
+            self.stub.mark_in_use(id, true)?;
+            claims.marked = true;
+        }
+        Ok(())
+    }
+
+    /// For files found in the namespace's `open/` after a crash: settles the size, keeps one mirror in sync where
+    /// several may differ, and removes the mark.
+    pub fn settle_after_crash(self: &Arc<Self>) -> Result<()> {
+        let Some(id) = self.id() else { return Ok(()) };
+        {
+            let _io = self.io.write();
+            let view = self.view();
+            let single = view.layout.as_ref().is_some_and(|l| l.single_object().is_some());
+            if single && self.source.is_none() {
+                let slot = view.all().next().expect("a single object");
+                let len = slot
+                    .run(&self.pool, |h| h.len())
+                    .map_err(|error| Error::Target { target: slot.target_id, error })?;
+                self.extend_to(len)?;
+            }
+            if view.in_sync().nth(1).is_some() {
+                debug_assert!(matches!(self.pool.mirror_writes, MirrorWrites::Sync | MirrorWrites::Stale));
+                self.keep_one_mirror()?;
+            }
+        }
+        self.stub.sync()?;
+        self.stub.mark_in_use(id, false)
+    }
+}
+
+impl Drop for File {
+    fn drop(&mut self) {
+        if !self.claims.lock().marked {
+            return;
+        }
+        let view = self.view();
+        let synced = self.sync_objects(&view).and_then(|()| self.stub.sync());
+        if let (Ok(()), Some(id)) = (synced, self.id()) {
+            // If the mark stays, the next start takes one mirror for the true one, which is right for equal ones too.
+            let _ = self.stub.mark_in_use(id, false);
+        }
+    }
+}

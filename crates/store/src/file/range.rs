@@ -1,0 +1,133 @@
+//! Freeing, zeroing and reserving ranges.
+//!
+//! The bytes that a file range has on one object are one range of that object, however many stripes it crosses.
+
+use super::write::Missed;
+use super::{File, View};
+use crate::target::Handle;
+use crate::{Error, Result};
+use policy::layout::{OPEN_END, Segment, object_len};
+use rustix::io::Errno;
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// The range of object `index` that holds what `range` of the file has in it.
+pub(crate) fn object_range(segment: &Segment, index: usize, range: &Range<u64>) -> Range<u64> {
+    let clamp = |offset: u64| if segment.end == OPEN_END { offset } else { offset.min(segment.end) };
+    object_len(segment, index, clamp(range.start))..object_len(segment, index, clamp(range.end))
+}
+
+impl File {
+    /// Frees a range, which then reads as zeros. The size stays.
+    pub fn punch(self: &Arc<Self>, offset: u64, len: u64) -> Result<()> {
+        let end = Self::check_range(offset, len)?;
+        self.ready_to_modify()?;
+        let _io = self.io.write();
+        self.punch_in(offset..end.min(self.size()))?;
+        self.was_modified();
+        Ok(())
+    }
+
+    /// Makes a range zero, growing the file unless `keep_size`.
+    pub fn zero(self: &Arc<Self>, offset: u64, len: u64, keep_size: bool) -> Result<()> {
+        let end = Self::check_range(offset, len)?;
+        self.ready_to_modify()?;
+        let _io = self.io.write();
+        self.punch_in(offset..end.min(self.size()))?;
+        self.was_modified();
+        if keep_size || end <= self.size() {
+            return Ok(());
+        }
+        self.watch_range(self.size(), end - self.size());
+        self.clean_tail_in()?;
+        self.extend_to(end)?;
+        self.follow_size(end)
+    }
+
+    /// Reserves space for a range, growing the file unless `keep_size`. Small files keep their bytes in the stub, where
+    /// nothing is reserved.
+    pub fn allocate(self: &Arc<Self>, offset: u64, len: u64, keep_size: bool) -> Result<()> {
+        let end = Self::check_range(offset, len)?;
+        self.ready_to_modify()?;
+        if end > self.pool.inline_bytes_max {
+            self.convert(end)?;
+            let covered =
+                |v: &View| v.in_sync().all(|m| v.layout.as_ref().is_some_and(|l| l.mirrors[m].covered() >= end));
+            if !covered(&self.view()) {
+                self.grow(end)?;
+            }
+        }
+        let _io = self.io.write();
+        if self.source.is_pristine() {
+            return Err(Error::Busy("the file was given a source meanwhile".into()));
+        }
+        self.clean_tail_in()?;
+        let view = self.view();
+        let missed = self.each_object(&view, offset..end, |h, r| {
+            if r.is_empty() { Ok(()) } else { h.allocate(r.start, r.end - r.start) }
+        });
+        self.settle_missed(&view, missed, end)?;
+        if !keep_size {
+            self.watch_range(self.size().min(end), end.saturating_sub(self.size()));
+            self.extend_to(end)?;
+            self.was_modified();
+            self.follow_size(end.max(self.size()))?;
+        }
+        Ok(())
+    }
+
+    /// The caller holds `io` exclusively.
+    fn punch_in(&self, range: Range<u64>) -> Result<()> {
+        if range.is_empty() {
+            return Ok(());
+        }
+        self.watch_range(range.start, range.end - range.start);
+        let view = self.view();
+        if view.layout.is_none() {
+            self.stub_changed();
+            return self.stub.punch(range.start, range.end - range.start);
+        }
+        let missed = self.each_object(&view, range, |h, r| {
+            let end = r.end.min(h.len()?);
+            if end > r.start { h.punch(r.start, end - r.start) } else { Ok(()) }
+        });
+        self.settle_missed(&view, missed, 0)
+    }
+
+    /// Does `op` with the object ranges of a file range, on all mirrors in sync at the same time; gives those that
+    /// missed it.
+    fn each_object(
+        &self,
+        view: &View,
+        range: Range<u64>,
+        op: fn(&dyn Handle, Range<u64>) -> Result<(), Errno>,
+    ) -> Vec<Missed> {
+        let Some(layout) = &view.layout else { return Vec::new() };
+        let mut missed: Vec<Missed> = Vec::new();
+        let mut pending = Vec::new();
+        for mirror in view.in_sync() {
+            for (s, segment) in layout.mirrors[mirror].segments.iter().enumerate() {
+                for (index, slot) in view.slots[mirror][s].iter().enumerate() {
+                    let part = object_range(segment, index, &range);
+                    if part.is_empty() {
+                        continue;
+                    }
+                    slot.dirty.store(true, Ordering::Release);
+                    match slot.submit(&self.pool, move |h| op(h, part)) {
+                        Ok(p) => pending.push((mirror, slot.target_id, p)),
+                        Err(error) => missed.push(Missed { mirror, target: slot.target_id, error }),
+                    }
+                }
+            }
+        }
+        for (mirror, target, p) in pending {
+            if let Err(error) = p.wait() {
+                missed.push(Missed { mirror, target, error });
+            }
+        }
+        missed.sort_by_key(|m| m.mirror);
+        missed.dedup_by_key(|m| m.mirror);
+        missed
+    }
+}

@@ -1,0 +1,217 @@
+//! Reading: piece by piece, from the best mirror, from the next when it fails, after recovery when none is left.
+
+use super::{Event, File, View, target_error};
+use crate::target::TargetError;
+use crate::{Error, Result};
+use policy::TargetId;
+use policy::layout::{ObjectState, Piece};
+use policy::protect::health::State;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// How often one read may wait for recoveries, or find that the layout changed, before it gives up. Each time somebody
+/// made progress, so this only bounds a world gone mad.
+const ATTEMPTS_MAX: usize = 1024;
+
+/// From this size on, the pieces of one request go to the workers of their targets at the same time. A guess: below it,
+/// handing over costs more than it gains.
+pub(super) const PARALLEL_BYTES_MIN: usize = 128 << 10;
+
+/// Why a piece could not be read under this view.
+pub(super) enum Failure {
+    /// Look at the layout again and read again.
+    Again,
+    /// It cannot be read.
+    Final(Error),
+}
+
+impl File {
+    /// Reads up to `buf.len()` bytes; fewer only at the end of the file.
+    pub fn read(self: &Arc<Self>, offset: u64, buf: &mut [u8]) -> Result<usize> {
+        for _ in 0..ATTEMPTS_MAX {
+            let view = self.view();
+            let left = self.size().saturating_sub(offset);
+            let len = usize::try_from(left).unwrap_or(usize::MAX).min(buf.len());
+            let result = self.read_in(&view, offset, &mut buf[..len]);
+            if !self.is_current(&view) {
+                continue;
+            }
+            match result {
+                Ok(()) => return Ok(len),
+                Err(Failure::Again) => {}
+                Err(Failure::Final(error)) => return Err(error),
+            }
+        }
+        Err(Error::Unrecoverable("the layout changed under every attempt to read; read again".into()))
+    }
+
+    /// Fills `buf` from the file as `view` says it lies. What is beyond an object's end is zeros.
+    pub(super) fn read_in(self: &Arc<Self>, view: &View, offset: u64, buf: &mut [u8]) -> Result<(), Failure> {
+        if view.layout.is_none() {
+            let read = self.stub.read_at(offset, buf).map_err(Failure::Final)?;
+            buf[read..].fill(0);
+            return Ok(());
+        }
+        if buf.len() >= PARALLEL_BYTES_MIN && self.read_parallel(view, offset, buf) {
+            return Ok(());
+        }
+        let mut done = 0;
+        while done < buf.len() {
+            done += self.read_next(view, offset + done as u64, &mut buf[done..])?;
+        }
+        Ok(())
+    }
+
+    /// Reads the first piece of the range from whoever has it; gives its length.
+    fn read_next(self: &Arc<Self>, view: &View, offset: u64, buf: &mut [u8]) -> Result<usize, Failure> {
+        let layout = view.layout.as_ref().expect("only called with a layout");
+        let candidates = layout.candidates(offset, buf.len() as u64, |t| self.target_state(t));
+        let Some(first) = candidates.first() else {
+            buf.fill(0); // within the size, beyond what any segment covers: never written
+            return Ok(buf.len());
+        };
+        let mut error = None;
+        for candidate in &candidates {
+            let piece = &candidate.piece;
+            let len = piece.len as usize;
+            match self.read_piece(view, piece, &mut buf[..len]) {
+                Ok(true) => return Ok(len),
+                Ok(false) => {}
+                Err(e) => {
+                    self.note(Event::ReadElsewhere { target: candidate.target });
+                    error.get_or_insert((candidate.target, e));
+                }
+            }
+        }
+        let (target, error) = error.unwrap_or((first.target, TargetError::Failed));
+        Err(self.recover_piece(&first.piece, layout, target, error))
+    }
+
+    /// Reads a piece, on this thread if it may; `false` if its rows are not recovered yet.
+    fn read_piece(&self, view: &View, piece: &Piece, buf: &mut [u8]) -> Result<bool, TargetError> {
+        if !self.is_readable(view, piece) {
+            return Ok(false);
+        }
+        let slot = view.slot(piece.at);
+        let offset = piece.object_offset;
+        if let Some(result) = slot.run_inline(&self.pool, |h| h.read_at(offset, buf)) {
+            let read = result?;
+            buf[read..].fill(0);
+            return Ok(true);
+        }
+        let len = buf.len();
+        let bytes = slot.run(&self.pool, move |h| {
+            let mut bytes = vec![0; len];
+            h.read_at(offset, &mut bytes).map(|read| {
+                bytes.truncate(read);
+                bytes
+            })
+        })?;
+        buf[..bytes.len()].copy_from_slice(&bytes);
+        buf[bytes.len()..].fill(0);
+        Ok(true)
+    }
+
+    /// Reads all pieces from the best mirror at the same time. `false` if that is not possible or one failed: then the
+    /// careful way is taken.
+    fn read_parallel(&self, view: &View, offset: u64, buf: &mut [u8]) -> bool {
+        let layout = view.layout.as_ref().expect("only called with a layout");
+        let candidates = layout.candidates(offset, 1, |t| self.target_state(t));
+        let Some(mirror) = candidates.first().map(|c| c.piece.at.mirror) else { return false };
+        let pieces: Vec<Piece> = layout.mirrors[mirror].pieces(mirror, offset, buf.len() as u64).collect();
+        let covered: u64 = pieces.iter().map(|p| p.len).sum();
+        if pieces.len() < 2 || covered != buf.len() as u64 || !pieces.iter().all(|p| self.is_readable(view, p)) {
+            return false;
+        }
+        let mut pending = Vec::with_capacity(pieces.len());
+        for piece in &pieces[1..] {
+            let (at, len) = (piece.object_offset, piece.len as usize);
+            let submitted = view.slot(piece.at).submit(&self.pool, move |h| {
+                let mut bytes = vec![0; len];
+                h.read_at(at, &mut bytes).map(|read| {
+                    bytes[read..].fill(0);
+                    bytes
+                })
+            });
+            match submitted {
+                Ok(p) => pending.push(p),
+                Err(_) => return false,
+            }
+        }
+        let (head, mut rest) = buf.split_at_mut(pieces[0].len as usize);
+        if !matches!(self.read_piece(view, &pieces[0], head), Ok(true)) {
+            return false;
+        }
+        for p in pending {
+            let Ok(bytes) = p.wait() else { return false };
+            let (head, tail) = rest.split_at_mut(bytes.len());
+            head.copy_from_slice(&bytes);
+            rest = tail;
+        }
+        true
+    }
+
+    /// Whether what a hole in the piece's object would say may be believed.
+    pub(super) fn is_readable(&self, view: &View, piece: &Piece) -> bool {
+        let layout = view.layout.as_ref().expect("a piece comes from a layout");
+        let Some(object) = layout.object(piece.at) else { return false };
+        if object.state == ObjectState::Complete {
+            return true;
+        }
+        let Some(recovery) = self.pool.recovery.get() else { return false };
+        rows(layout, piece).all(|row| recovery.is_patched(layout.file, object.id, row))
+    }
+
+    /// Waits until somebody brought the piece back.
+    fn recover_piece(
+        self: &Arc<Self>,
+        piece: &Piece,
+        layout: &policy::layout::Layout,
+        target: TargetId,
+        error: TargetError,
+    ) -> Failure {
+        let recovery = self.pool.recovery.get().filter(|_| self.source.is_pristine());
+        if let Some(recovery) = recovery {
+            self.note(Event::RecoveryAsked { target });
+            match recovery.recover(self, piece.at, rows(layout, piece)) {
+                Ok(()) => return Failure::Again,
+                Err(e) => {
+                    self.note(Event::ReadFailed { target });
+                    return Failure::Final(e);
+                }
+            }
+        }
+        self.note(Event::ReadFailed { target });
+        Failure::Final(target_error(target, error))
+    }
+
+    /// How a target is, as far as choosing a mirror is concerned.
+    pub(super) fn target_state(&self, id: TargetId) -> State {
+        let Some(target) = self.pool.targets.get(id) else { return State::Failed };
+        match target.state() {
+            crate::target::State::Failed => State::Failed,
+            crate::target::State::Suspect => State::Suspect,
+            crate::target::State::Draining => State::Draining,
+            crate::target::State::Ok if target.in_doubt() => State::Suspect,
+            crate::target::State::Ok => State::Ok,
+        }
+    }
+}
+
+/// The rows of its object that a piece touches.
+fn rows(layout: &policy::layout::Layout, piece: &Piece) -> std::ops::Range<u64> {
+    let stripe = layout.mirrors[piece.at.mirror].segments[piece.at.segment].stripe_size;
+    piece.object_offset / stripe..(piece.object_offset + piece.len).div_ceil(stripe)
+}
+
+impl File {
+    /// Whether somebody changed the view meanwhile; for those who read in several steps.
+    pub(crate) fn same_view(&self, view: &Arc<View>) -> bool {
+        self.is_current(view)
+    }
+
+    /// Remembers that the stub must be synced.
+    pub(super) fn stub_changed(&self) {
+        self.stub_dirty.store(true, Ordering::Release);
+    }
+}

@@ -1,0 +1,107 @@
+//! The source of a file, and the rule that a modified file is never recovered from it.
+
+use super::File;
+use crate::origin::Record;
+use crate::{Error, Result};
+use policy::layout::{ObjectState, Position, object_len};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
+
+const NONE: u8 = 0;
+const PRISTINE: u8 = 1;
+const MODIFIED: u8 = 2;
+
+/// Whether there is a source that could still give the file's bytes.
+pub(super) struct SourceState(AtomicU8);
+
+impl SourceState {
+    pub fn of(record: Option<&str>) -> SourceState {
+        SourceState(AtomicU8::new(Self::value(record)))
+    }
+
+    fn value(record: Option<&str>) -> u8 {
+        match record.map(Record::parse) {
+            None => NONE,
+            Some(Ok(record)) if record.modified => MODIFIED,
+            Some(Ok(_)) => PRISTINE,
+            Some(Err(_)) => NONE, // nothing can be recovered by a record that nobody can read
+        }
+    }
+
+    pub fn is_pristine(&self) -> bool {
+        self.0.load(Ordering::Acquire) == PRISTINE
+    }
+
+    pub fn is_none(&self) -> bool {
+        self.0.load(Ordering::Acquire) == NONE
+    }
+}
+
+impl File {
+    /// The source record (text), as in the stub.
+    pub fn source(&self) -> Result<Option<String>> {
+        self.stub.source()
+    }
+
+    /// Whether the file can be recovered from its source: it has one and was not modified since.
+    pub fn is_recoverable(&self) -> bool {
+        self.source.is_pristine()
+    }
+
+    /// Replaces or (with `None`) removes the source record.
+    pub fn set_source(&self, record: Option<&str>) -> Result<()> {
+        let _io = self.io.write();
+        self.stub_changed();
+        self.stub.set_source(record)?;
+        self.source.0.store(SourceState::value(record), Ordering::Release);
+        Ok(())
+    }
+
+    /// To be called before anything changes the bytes, without holding `io`: finishes the recovery of what is lost,
+    /// since after the change no source has it any more, and marks the source modified.
+    pub(super) fn ready_to_modify(self: &Arc<Self>) -> Result<()> {
+        while self.source.is_pristine() {
+            if let Some((at, rows)) = self.lost_object() {
+                let recovery = self.pool.recovery.get().ok_or_else(|| {
+                    Error::Unrecoverable("a part of the file is lost and nobody is there to recover it".into())
+                })?;
+                recovery.recover(self, at, 0..rows)?;
+                continue;
+            }
+            let _io = self.io.write();
+            if !self.source.is_pristine() || self.view().has_partial() {
+                continue;
+            }
+            if let Some(text) = self.stub.source()? {
+                let mut record = Record::parse(&text).map_err(|e| Error::Invalid(e.to_string()))?;
+                record.modified = true;
+                self.stub.set_source(Some(&record.to_text()))?;
+                self.stub.sync()?;
+            }
+            self.source.0.store(MODIFIED, Ordering::Release);
+        }
+        Ok(())
+    }
+
+    /// The first object that holds bytes of the file, is lost or being recovered, and has no healthy mirror to stand
+    /// in; with its number of rows.
+    fn lost_object(&self) -> Option<(Position, u64)> {
+        let view = self.view();
+        let layout = view.layout.as_ref()?;
+        let size = self.size();
+        let lost = |m: usize| {
+            layout.objects().find_map(|(at, o)| {
+                let segment = &layout.mirrors[at.mirror].segments[at.segment];
+                let bytes = object_len(segment, at.index, size);
+                let gone = o.state == ObjectState::Partial || !self.target_state(o.target).accepts_io();
+                (at.mirror == m && bytes > 0 && gone).then(|| (at, bytes.div_ceil(segment.stripe_size)))
+            })
+        };
+        let mut first = None;
+        for mirror in view.in_sync() {
+            let found = lost(mirror)?;
+            first.get_or_insert(found);
+        }
+        first
+    }
+}

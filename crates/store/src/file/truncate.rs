@@ -1,0 +1,102 @@
+//! Truncation, and the rule that bytes beyond the end of a file never come back.
+//!
+//! The stub's size is set first: from then on nobody reads what is beyond it. Cutting the objects is tried at once;
+//! what could not be cut (a target is away, the daemon was killed) is cut before the file is next extended over it, and
+//! a target that cannot do it then keeps its mirror from being used further or, if it is the only one, the file from
+//! being extended.
+
+use super::write::Missed;
+use super::{File, SIZE_MAX, View};
+use crate::target::TargetError;
+use crate::{Error, Result};
+use policy::layout::object_len;
+use rustix::io::Errno;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+impl File {
+    /// Sets the size. What is cut off is gone; what is added is zeros.
+    pub fn truncate(self: &Arc<Self>, size: u64) -> Result<()> {
+        if size > SIZE_MAX {
+            return Err(Error::Namespace(Errno::FBIG));
+        }
+        if size == self.size() {
+            self.was_modified();
+            return Ok(());
+        }
+        self.ready_to_modify()?;
+        let _io = self.io.write();
+        let old = self.size();
+        self.watch_range(size.min(old), size.max(old) - size.min(old));
+        if size > old {
+            self.clean_tail_in()?;
+        } else {
+            self.tail_clean.store(self.view().layout.is_none(), Ordering::Release);
+        }
+        {
+            let _extend = self.extend.lock();
+            self.stub_changed();
+            self.stub.set_size(size)?;
+            self.size.store(size, Ordering::Release);
+        }
+        self.was_modified();
+        if size < old {
+            let view = self.view();
+            if self.cut(&view, size).is_empty() && view.layout.is_some() {
+                self.tail_clean.store(true, Ordering::Release);
+            }
+        }
+        self.follow_size(size)
+    }
+
+    /// Makes sure that no object holds bytes beyond the end.
+    pub(super) fn clean_tail(&self) -> Result<()> {
+        let _io = self.io.write();
+        self.clean_tail_in()
+    }
+
+    /// As [`File::clean_tail`]; the caller holds `io` exclusively.
+    pub(super) fn clean_tail_in(&self) -> Result<()> {
+        if self.tail_clean.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        let view = self.view();
+        let missed = self.cut(&view, self.size());
+        self.settle_missed(&view, missed, 0)?;
+        self.tail_clean.store(true, Ordering::Release);
+        Ok(())
+    }
+
+    /// Cuts the objects of all mirrors in sync to what a file of `size` bytes needs; gives the mirrors that could not.
+    fn cut(&self, view: &View, size: u64) -> Vec<Missed> {
+        let Some(layout) = &view.layout else { return Vec::new() };
+        let mut pending = Vec::new();
+        let mut results: Vec<(usize, policy::TargetId, Result<(), TargetError>)> = Vec::new();
+        for mirror in view.in_sync() {
+            for (s, segment) in layout.mirrors[mirror].segments.iter().enumerate() {
+                for (index, slot) in view.slots[mirror][s].iter().enumerate() {
+                    let keep = object_len(segment, index, size);
+                    slot.dirty.store(true, Ordering::Release);
+                    let cut = slot.submit(&self.pool, move |h| if h.len()? > keep { h.set_len(keep) } else { Ok(()) });
+                    match cut {
+                        Ok(p) => pending.push((mirror, slot.target_id, keep, p)),
+                        Err(e) => results.push((mirror, slot.target_id, Err(e))),
+                    }
+                }
+            }
+        }
+        results.extend(pending.into_iter().map(|(m, t, keep, p)| {
+            let lost = |e: &TargetError| keep == 0 && *e == TargetError::Io(Errno::NOENT);
+            (m, t, p.wait().or_else(|e| if lost(&e) { Ok(()) } else { Err(e) }))
+        }));
+        let mut missed: Vec<Missed> = Vec::new();
+        for (mirror, target, result) in results {
+            if let Err(error) = result
+                && missed.iter().all(|m| m.mirror != mirror)
+            {
+                missed.push(Missed { mirror, target, error });
+            }
+        }
+        missed
+    }
+}

@@ -1,0 +1,168 @@
+//! A layout with its opened objects: what a reader takes at once and what is replaced as a whole.
+//!
+//! Objects keep their slots (open handle, dirty mark) from one view to the next, by object number.
+
+use super::Pool;
+use crate::target::{Handle, InlineError, Medium, Pending, Target, TargetError};
+use parking_lot::RwLock;
+use policy::layout::{Layout, MirrorState, Object, ObjectState, Position};
+use policy::{ObjectId, TargetId};
+use rustix::io::Errno;
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
+
+/// One object in use.
+pub(crate) struct Slot {
+    pub id: ObjectId,
+    pub target_id: TargetId,
+    target: OnceLock<Arc<Target>>,
+    handle: RwLock<Option<Arc<dyn Handle>>>,
+    /// Written since it was last synced.
+    pub dirty: AtomicBool,
+    /// Created since the names of its target were last synced.
+    pub unnamed: AtomicBool,
+}
+
+impl Slot {
+    pub fn new(object: &Object) -> Slot {
+        Slot {
+            id: object.id,
+            target_id: object.target,
+            target: OnceLock::new(),
+            handle: RwLock::new(None),
+            dirty: AtomicBool::new(false),
+            unnamed: AtomicBool::new(false),
+        }
+    }
+
+    /// Its target; `Failed` if the volume does not know it.
+    pub fn target(&self, pool: &Pool) -> Result<&Arc<Target>, TargetError> {
+        if let Some(target) = self.target.get() {
+            return Ok(target);
+        }
+        let target = pool.targets.get(self.target_id).ok_or(TargetError::Failed)?;
+        Ok(self.target.get_or_init(|| target))
+    }
+
+    /// The handle, if it is open.
+    pub fn handle(&self) -> Option<Arc<dyn Handle>> {
+        self.handle.read().clone()
+    }
+
+    /// Sets the handle of an object just created.
+    pub fn set_handle(&self, handle: Arc<dyn Handle>) {
+        *self.handle.write() = Some(handle);
+    }
+
+    /// The handle, opened if need be. Runs where operations on the target may run.
+    fn open(&self, medium: &dyn Medium) -> Result<Arc<dyn Handle>, Errno> {
+        if let Some(handle) = self.handle() {
+            return Ok(handle);
+        }
+        let handle = medium.open(self.id)?;
+        *self.handle.write() = Some(handle.clone());
+        Ok(handle)
+    }
+
+    /// Runs `op`; after an error that may come from the handle itself, the next operation opens the object anew.
+    fn with<T>(&self, medium: &dyn Medium, op: impl FnOnce(&dyn Handle) -> Result<T, Errno>) -> Result<T, Errno> {
+        let handle = self.open(medium)?;
+        let result = op(&*handle);
+        if matches!(result, Err(Errno::IO | Errno::STALE | Errno::BADF | Errno::NOTCONN | Errno::NODEV)) {
+            *self.handle.write() = None;
+        }
+        result
+    }
+
+    /// Hands an operation to a worker of the target.
+    pub fn submit<T, F>(self: &Arc<Self>, pool: &Pool, op: F) -> Result<Pending<T>, TargetError>
+    where
+        T: Send + 'static,
+        F: FnOnce(&dyn Handle) -> Result<T, Errno> + Send + 'static,
+    {
+        let slot = self.clone();
+        Ok(self.target(pool)?.submit(move |medium| slot.with(medium, op)))
+    }
+
+    /// Runs an operation on a worker of the target and waits.
+    pub fn run<T, F>(self: &Arc<Self>, pool: &Pool, op: F) -> Result<T, TargetError>
+    where
+        T: Send + 'static,
+        F: FnOnce(&dyn Handle) -> Result<T, Errno> + Send + 'static,
+    {
+        self.submit(pool, op)?.wait()
+    }
+
+    /// Runs an operation on this thread; `None` if there is no room for that now.
+    pub fn run_inline<T>(
+        &self,
+        pool: &Pool,
+        op: impl FnOnce(&dyn Handle) -> Result<T, Errno>,
+    ) -> Option<Result<T, TargetError>> {
+        let target = match self.target(pool) {
+            Ok(target) => target,
+            Err(e) => return Some(Err(e)),
+        };
+        match target.run_inline(|medium| self.with(medium, op), None) {
+            Ok(value) => Some(Ok(value)),
+            Err(InlineError::NotNow) => None,
+            Err(InlineError::Taken) => Some(Err(TargetError::Deadline)),
+            Err(InlineError::Target(e)) => Some(Err(e)),
+        }
+    }
+}
+
+/// A layout with its slots, `slots[mirror][segment][index]`. Without a layout the bytes are in the stub.
+pub(crate) struct View {
+    pub layout: Option<Arc<Layout>>,
+    pub slots: Vec<Vec<Vec<Arc<Slot>>>>,
+}
+
+impl View {
+    /// A view of a layout, with the slots of `old` for the objects it had.
+    pub fn new(layout: Option<Layout>, old: Option<&View>) -> View {
+        let mut kept: HashMap<ObjectId, Arc<Slot>> =
+            old.into_iter().flat_map(|v| v.all()).map(|s| (s.id, s.clone())).collect();
+        let mut slot = |o: &Object| match kept.remove(&o.id) {
+            Some(slot) if slot.target_id == o.target => slot,
+            _ => Arc::new(Slot::new(o)),
+        };
+        let mut slots = Vec::new();
+        for mirror in layout.iter().flat_map(|l| &l.mirrors) {
+            slots.push(mirror.segments.iter().map(|s| s.objects.iter().map(&mut slot).collect()).collect());
+        }
+        View { layout: layout.map(Arc::new), slots }
+    }
+
+    /// The slot at a position of this view's own layout.
+    pub fn slot(&self, at: Position) -> &Arc<Slot> {
+        &self.slots[at.mirror][at.segment][at.index]
+    }
+
+    /// All slots.
+    pub fn all(&self) -> impl Iterator<Item = &Arc<Slot>> {
+        self.slots.iter().flatten().flatten()
+    }
+
+    /// The slots of one mirror.
+    pub fn of_mirror(&self, mirror: usize) -> impl Iterator<Item = &Arc<Slot>> {
+        self.slots[mirror].iter().flatten()
+    }
+
+    /// The mirrors that hold every acknowledged byte.
+    pub fn in_sync(&self) -> impl Iterator<Item = usize> + '_ {
+        let mirrors = self.layout.iter().flat_map(|l| &l.mirrors).enumerate();
+        mirrors.filter(|(_, m)| m.state == MirrorState::InSync).map(|(i, _)| i)
+    }
+
+    /// Whether any object is being recovered.
+    pub fn has_partial(&self) -> bool {
+        self.layout.iter().any(|l| l.objects().any(|(_, o)| o.state == ObjectState::Partial))
+    }
+
+    /// Marks a slot written.
+    pub fn written(&self, at: Position) {
+        self.slot(at).dirty.store(true, Ordering::Release);
+    }
+}

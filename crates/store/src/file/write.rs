@@ -1,0 +1,244 @@
+//! Writing: into the stub while the file is small, into all mirrors in sync when it is not; then the size, then the
+//! acknowledgement.
+
+use super::read::PARALLEL_BYTES_MIN;
+use super::{File, MirrorWrites, View, target_error};
+use crate::target::TargetError;
+use crate::{Error, Result};
+use policy::TargetId;
+use policy::layout::Piece;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// A mirror that could not take a write.
+pub(super) struct Missed {
+    pub mirror: usize,
+    pub target: TargetId,
+    pub error: TargetError,
+}
+
+/// What a writer found in its way.
+enum Obstacle {
+    Convert,
+    Grow,
+    CleanTail,
+    ReduceToOne,
+    MarkInUse,
+}
+
+impl File {
+    /// Writes all of `data`.
+    pub fn write(self: &Arc<Self>, offset: u64, data: &[u8]) -> Result<()> {
+        let end = Self::check_range(offset, data.len() as u64)?;
+        if data.is_empty() {
+            return Ok(());
+        }
+        loop {
+            self.ready_to_modify()?;
+            let obstacle = {
+                let _io = self.io.read();
+                if self.source.is_pristine() {
+                    continue; // somebody gave it a source between the two lines above
+                }
+                let view = self.view();
+                match self.obstacle(&view, offset, end) {
+                    None => return self.write_in(&view, offset, data),
+                    Some(obstacle) => obstacle,
+                }
+            };
+            match obstacle {
+                Obstacle::Convert => self.convert(end)?,
+                Obstacle::Grow => self.grow(end)?,
+                Obstacle::CleanTail => self.clean_tail()?,
+                Obstacle::ReduceToOne => self.reduce_to_one()?,
+                Obstacle::MarkInUse => self.mark_in_use()?,
+            }
+        }
+    }
+
+    /// Writes at the end; gives the offset where.
+    pub fn append(self: &Arc<Self>, data: &[u8]) -> Result<u64> {
+        let _append = self.append.lock();
+        let offset = self.size();
+        self.write(offset, data)?;
+        Ok(offset)
+    }
+
+    /// What must be done before `[offset, end)` can be written under this view.
+    fn obstacle(&self, view: &View, offset: u64, end: u64) -> Option<Obstacle> {
+        let Some(layout) = &view.layout else {
+            return (end > self.pool.inline_bytes_max).then_some(Obstacle::Convert);
+        };
+        if offset > self.size() && !self.tail_clean.load(Ordering::Acquire) {
+            return Some(Obstacle::CleanTail);
+        }
+        if view.in_sync().any(|m| layout.mirrors[m].covered() < end) {
+            return Some(Obstacle::Grow);
+        }
+        if view.in_sync().nth(1).is_some() {
+            match self.pool.mirror_writes {
+                MirrorWrites::Stale => return Some(Obstacle::ReduceToOne),
+                MirrorWrites::Sync if !self.is_marked_in_use() => return Some(Obstacle::MarkInUse),
+                MirrorWrites::Sync => {}
+            }
+        }
+        None
+    }
+
+    /// Whether a write of `[offset, end)` would go straight to its objects.
+    pub(super) fn is_unobstructed(&self, view: &View, offset: u64, end: u64) -> bool {
+        !self.source.is_pristine() && self.obstacle(view, offset, end).is_none()
+    }
+
+    /// Writes where nothing is in the way. The caller holds `io`.
+    fn write_in(self: &Arc<Self>, view: &View, offset: u64, data: &[u8]) -> Result<()> {
+        self.watch_range(offset, data.len() as u64);
+        if view.layout.is_none() {
+            return self.write_stub(offset, data);
+        }
+        let missed = self.write_mirrors(view, offset, data);
+        self.settle_missed(view, missed, offset + data.len() as u64)?;
+        self.extend_to(offset + data.len() as u64)?;
+        self.was_modified();
+        Ok(())
+    }
+
+    fn write_stub(&self, offset: u64, data: &[u8]) -> Result<()> {
+        self.stub_changed();
+        self.stub.write_at(offset, data)?;
+        let _extend = self.extend.lock();
+        self.size.fetch_max(offset + data.len() as u64, Ordering::AcqRel);
+        Ok(())
+    }
+
+    /// Tells the mover, if it copies this file now. The caller holds `io`.
+    pub(super) fn watch_range(&self, offset: u64, len: u64) {
+        if let Some(watch) = self.watch.read().as_ref() {
+            watch.add(offset, offset.saturating_add(len));
+        }
+    }
+
+    /// Marks the mirrors stale that missed a change, if one is left that did not; otherwise gives the first error.
+    pub(super) fn settle_missed(&self, view: &View, mut missed: Vec<Missed>, end: u64) -> Result<()> {
+        if missed.is_empty() {
+            return Ok(());
+        }
+        if end > self.size() {
+            self.tail_clean.store(false, Ordering::Release); // what did land lies beyond the end
+        }
+        if missed.len() < view.in_sync().count() {
+            return self.mark_stale(&missed);
+        }
+        if missed.len() > 1 {
+            self.note(super::Event::MirrorsDiffer);
+        }
+        let first = missed.swap_remove(0);
+        Err(target_error(first.target, first.error))
+    }
+
+    /// Makes the file reach to `end` at least. The caller holds `io`.
+    pub(super) fn extend_to(&self, end: u64) -> Result<()> {
+        if end <= self.size.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        let _extend = self.extend.lock();
+        if end > self.size.load(Ordering::Acquire) {
+            self.stub_changed();
+            if let Err(e) = self.stub.set_size(end) {
+                self.tail_clean.store(false, Ordering::Release);
+                return Err(e);
+            }
+            self.size.store(end, Ordering::Release);
+        }
+        Ok(())
+    }
+
+    /// Writes to every mirror in sync; gives those that missed it.
+    fn write_mirrors(&self, view: &View, offset: u64, data: &[u8]) -> Vec<Missed> {
+        let layout = view.layout.as_ref().expect("only called with a layout");
+        let mirrors: Vec<usize> = view.in_sync().collect();
+        let pieces = |m: usize| layout.mirrors[m].pieces(m, offset, data.len() as u64);
+        let first: Vec<Piece> = pieces(mirrors[0]).collect();
+        let alone = mirrors.len() == 1 && (first.len() == 1 || data.len() < PARALLEL_BYTES_MIN);
+        let mut missed = Vec::new();
+        let mut miss = |mirror, target, error| {
+            if missed.iter().all(|m: &Missed| m.mirror != mirror) {
+                missed.push(Missed { mirror, target, error });
+            }
+        };
+        let mut pending = Vec::new();
+        if !alone {
+            let shared: Arc<[u8]> = Arc::from(data);
+            let rest = first.iter().skip(1).copied().chain(mirrors[1..].iter().flat_map(|&m| pieces(m)));
+            for piece in rest {
+                view.written(piece.at);
+                let slot = view.slot(piece.at);
+                let from = (piece.file_offset - offset) as usize;
+                let (bytes, to, len) = (shared.clone(), piece.object_offset, piece.len as usize);
+                match slot.submit(&self.pool, move |h| h.write_at(to, &bytes[from..from + len])) {
+                    Ok(p) => pending.push((piece.at.mirror, slot.target_id, p)),
+                    Err(e) => miss(piece.at.mirror, slot.target_id, e),
+                }
+            }
+        }
+        let own = if alone { &first[..] } else { &first[..1] };
+        for piece in own {
+            let from = (piece.file_offset - offset) as usize;
+            if let Err(e) = self.write_piece(view, piece, &data[from..from + piece.len as usize]) {
+                miss(piece.at.mirror, view.slot(piece.at).target_id, e);
+                break;
+            }
+        }
+        for (mirror, target, p) in pending {
+            if let Err(e) = p.wait() {
+                miss(mirror, target, e);
+            }
+        }
+        missed
+    }
+
+    /// Writes a piece, on this thread if it may.
+    fn write_piece(&self, view: &View, piece: &Piece, data: &[u8]) -> Result<(), TargetError> {
+        let slot = view.slot(piece.at);
+        let offset = piece.object_offset;
+        view.written(piece.at);
+        if let Some(result) = slot.run_inline(&self.pool, |h| h.write_at(offset, data)) {
+            return result;
+        }
+        let bytes = data.to_vec();
+        slot.run(&self.pool, move |h| h.write_at(offset, &bytes))
+    }
+
+    /// Writes on the caller's thread when the range is one piece on one healthy target of a file with one mirror and
+    /// nothing else is to be done first; `None` when it is not so: use [`File::write`].
+    pub fn write_inline(self: &Arc<Self>, offset: u64, data: &[u8]) -> Option<Result<()>> {
+        let end = Self::check_range(offset, data.len() as u64).ok()?;
+        let _io = self.io.try_read()?;
+        let view = self.view();
+        if data.is_empty() || !self.is_unobstructed(&view, offset, end) {
+            return None;
+        }
+        let Some(layout) = &view.layout else { return Some(self.write_in(&view, offset, data)) };
+        let [mirror] = layout.mirrors.as_slice() else { return None };
+        let mut pieces = mirror.pieces(0, offset, data.len() as u64);
+        let piece = pieces.next()?;
+        if pieces.next().is_some() {
+            return None;
+        }
+        self.watch_range(offset, data.len() as u64);
+        view.written(piece.at);
+        let slot = view.slot(piece.at);
+        let result = slot.run_inline(&self.pool, |h| h.write_at(piece.object_offset, data))?;
+        if let Err(error) = result {
+            if end > self.size() {
+                self.tail_clean.store(false, Ordering::Release);
+            }
+            return Some(Err(Error::Target { target: slot.target_id, error }));
+        }
+        if let Err(e) = self.extend_to(end) {
+            return Some(Err(e));
+        }
+        self.was_modified();
+        Some(Ok(()))
+    }
+}

@@ -1,0 +1,229 @@
+//! A stub in memory that can crash: for tests of everything above stubs.
+//!
+//! What was changed since the last sync is a list of changes; a loss of power keeps a first part of it, as a journalling
+//! file system does. Faults: from a chosen call on, every call fails, as for a daemon that is being killed.
+
+use super::Stub;
+use crate::Result;
+use parking_lot::Mutex;
+use policy::layout::Layout;
+use policy::{FileId, Time};
+use rustix::io::Errno;
+use std::collections::BTreeSet;
+
+/// Granularity of holes, in bytes.
+const BLOCK: u64 = 512;
+
+#[derive(Clone, Default)]
+struct State {
+    bytes: Vec<u8>,
+    layout: Option<Layout>,
+    source: Option<String>,
+    modified: Time,
+}
+
+#[derive(Clone)]
+enum Change {
+    Layout(Box<Layout>),
+    Source(Option<String>),
+    Size(u64),
+    Touch(Time),
+    Write(u64, Vec<u8>),
+    Punch(u64, u64),
+}
+
+#[derive(Default)]
+struct Inner {
+    durable: State,
+    now: State,
+    since_sync: Vec<Change>,
+    marks: BTreeSet<u64>,
+    calls: u64,
+    fail_from: Option<u64>,
+    forget_syncs: bool,
+}
+
+/// The inode of one file in memory.
+#[derive(Default)]
+pub struct MemoryStub(Mutex<Inner>);
+
+impl State {
+    fn apply(&mut self, change: &Change) {
+        match change {
+            Change::Layout(layout) => self.layout = Some((**layout).clone()),
+            Change::Source(source) => self.source.clone_from(source),
+            Change::Size(size) => self.bytes.resize(*size as usize, 0),
+            Change::Touch(at) => self.modified = *at,
+            Change::Write(offset, data) => {
+                let (from, to) = (*offset as usize, *offset as usize + data.len());
+                if self.bytes.len() < to {
+                    self.bytes.resize(to, 0);
+                }
+                self.bytes[from..to].copy_from_slice(data);
+            }
+            Change::Punch(offset, len) => {
+                let size = self.bytes.len();
+                let (from, to) = ((*offset as usize).min(size), (offset.saturating_add(*len) as usize).min(size));
+                self.bytes[from..to].fill(0);
+            }
+        }
+    }
+}
+
+impl MemoryStub {
+    /// An empty file.
+    pub fn new() -> MemoryStub {
+        MemoryStub::default()
+    }
+
+    /// Loses power: of what was changed since the last sync, the first `keep` changes stay.
+    pub fn crash(&self, keep: usize) {
+        let mut inner = self.0.lock();
+        let changes = std::mem::take(&mut inner.since_sync);
+        let mut state = inner.durable.clone();
+        changes.iter().take(keep).for_each(|c| state.apply(c));
+        inner.durable = state.clone();
+        inner.now = state;
+        inner.fail_from = None;
+    }
+
+    /// How many changes were made since the last sync.
+    pub fn unsynced(&self) -> usize {
+        self.0.lock().since_sync.len()
+    }
+
+    /// From the n-th call from now (counting from 1), every call fails with `EIO`; `None` heals it.
+    pub fn fail_from(&self, nth: Option<u64>) {
+        let mut inner = self.0.lock();
+        inner.fail_from = nth.map(|n| inner.calls + n);
+    }
+
+    /// A broken disk: a sync says that it was done and does nothing. For tests of the tests.
+    pub fn forget_syncs(&self, forget: bool) {
+        self.0.lock().forget_syncs = forget;
+    }
+
+    /// Whether a mark says that a file was in use.
+    pub fn is_marked(&self) -> bool {
+        !self.0.lock().marks.is_empty()
+    }
+
+    /// The modification time as it was last set.
+    pub fn modified(&self) -> Time {
+        self.0.lock().now.modified
+    }
+
+    fn look<T>(&self, f: impl FnOnce(&mut Inner) -> Result<T>) -> Result<T> {
+        let mut inner = self.0.lock();
+        inner.calls += 1;
+        if inner.fail_from.is_some_and(|n| inner.calls >= n) {
+            return Err(Errno::IO.into());
+        }
+        f(&mut inner)
+    }
+
+    fn change(&self, change: Change) -> Result<()> {
+        self.look(|inner| {
+            inner.now.apply(&change);
+            inner.since_sync.push(change);
+            Ok(())
+        })
+    }
+
+    fn block_is_data(state: &State, block: u64) -> bool {
+        let size = state.bytes.len() as u64;
+        let (from, to) = ((block * BLOCK).min(size), ((block + 1) * BLOCK).min(size));
+        state.bytes[from as usize..to as usize].iter().any(|b| *b != 0)
+    }
+
+    fn seek(&self, offset: u64, data: bool) -> Result<u64> {
+        self.look(|inner| {
+            let size = inner.now.bytes.len() as u64;
+            if offset >= size {
+                return Err(Errno::NXIO.into());
+            }
+            let blocks = offset / BLOCK..size.div_ceil(BLOCK);
+            match blocks.clone().find(|b| Self::block_is_data(&inner.now, *b) == data) {
+                Some(block) => Ok(offset.max(block * BLOCK)),
+                None if data => Err(Errno::NXIO.into()),
+                None => Ok(size),
+            }
+        })
+    }
+}
+
+impl Stub for MemoryStub {
+    fn layout(&self) -> Result<Option<Layout>> {
+        self.look(|inner| Ok(inner.now.layout.clone()))
+    }
+
+    fn set_layout(&self, layout: &Layout) -> Result<()> {
+        self.change(Change::Layout(Box::new(layout.clone())))
+    }
+
+    fn source(&self) -> Result<Option<String>> {
+        self.look(|inner| Ok(inner.now.source.clone()))
+    }
+
+    fn set_source(&self, record: Option<&str>) -> Result<()> {
+        self.change(Change::Source(record.map(str::to_string)))
+    }
+
+    fn size(&self) -> Result<u64> {
+        self.look(|inner| Ok(inner.now.bytes.len() as u64))
+    }
+
+    fn set_size(&self, size: u64) -> Result<()> {
+        self.change(Change::Size(size))
+    }
+
+    fn touch(&self, modified: Time) -> Result<()> {
+        self.change(Change::Touch(modified))
+    }
+
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<usize> {
+        self.look(|inner| {
+            let bytes = inner.now.bytes.get(offset as usize..).unwrap_or(&[]);
+            let len = bytes.len().min(buf.len());
+            buf[..len].copy_from_slice(&bytes[..len]);
+            Ok(len)
+        })
+    }
+
+    fn write_at(&self, offset: u64, data: &[u8]) -> Result<()> {
+        self.change(Change::Write(offset, data.to_vec()))
+    }
+
+    fn punch(&self, offset: u64, len: u64) -> Result<()> {
+        self.change(Change::Punch(offset, len))
+    }
+
+    fn seek_data(&self, offset: u64) -> Result<u64> {
+        self.seek(offset, true)
+    }
+
+    fn seek_hole(&self, offset: u64) -> Result<u64> {
+        self.seek(offset, false)
+    }
+
+    fn mark_in_use(&self, file: FileId, in_use: bool) -> Result<()> {
+        self.look(|inner| {
+            if in_use {
+                inner.marks.insert(file.0);
+            } else {
+                inner.marks.remove(&file.0);
+            }
+            Ok(())
+        })
+    }
+
+    fn sync(&self) -> Result<()> {
+        self.look(|inner| {
+            if !inner.forget_syncs {
+                inner.durable = inner.now.clone();
+                inner.since_sync.clear();
+            }
+            Ok(())
+        })
+    }
+}

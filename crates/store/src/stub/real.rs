@@ -1,0 +1,265 @@
+//! A stub that is an open file of the namespace.
+//!
+//! The layout record lies in the hidden attribute `user.entrepot.layout`. One that is too large for an attribute lies
+//! in `side/ID.layout`, and the attribute is a pointer to it: the word `side`, the file's number and the generation at
+//! which it was written. A side file is replaced by renaming, durable before the pointer is set; so after a crash the
+//! attribute and what it points to are the old record or the new one, whole. A side file newer than its pointer is the
+//! new record: the crash came between the two.
+
+use super::Stub;
+use crate::{Error, Result};
+use parking_lot::RwLock;
+use policy::layout::Layout;
+use policy::{FileId, Time};
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::fs::{self, AtFlags, FallocateFlags, Mode, OFlags, SeekFrom, Timespec, Timestamps, XattrFlags};
+use rustix::io::{self, Errno};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// The attribute of the layout record.
+pub const LAYOUT_ATTRIBUTE: &str = "user.entrepot.layout";
+/// The attribute of the source record.
+pub const SOURCE_ATTRIBUTE: &str = "user.entrepot.source";
+
+/// What a pointer to a side file starts with; no layout record does.
+const POINTER: &[u8; 4] = b"side";
+/// Attributes are at most this large on Linux.
+const ATTRIBUTE_BYTES_MAX: usize = 64 << 10;
+
+/// An open file of the namespace.
+pub struct FdStub {
+    /// The best descriptor seen so far: one for writing, if anybody had one.
+    fd: RwLock<Arc<OwnedFd>>,
+    side: PathBuf,
+    open: PathBuf,
+}
+
+impl FdStub {
+    /// The stub behind a descriptor. One for reading only is opened again for writing where the file's mode lets us.
+    pub fn new(fd: OwnedFd, namespace: &Path) -> FdStub {
+        let fd = if is_writable(&fd) { fd } else { reopen(&fd).unwrap_or(fd) };
+        FdStub { fd: RwLock::new(Arc::new(fd)), side: namespace.join("side"), open: namespace.join("open") }
+    }
+
+    /// Another descriptor of the same file: kept instead of ours if it can write and ours cannot.
+    pub fn offer(&self, fd: OwnedFd) {
+        if is_writable(&fd) && !is_writable(&self.fd()) {
+            *self.fd.write() = Arc::new(fd);
+        }
+    }
+
+    /// The descriptor in use.
+    pub fn fd(&self) -> Arc<OwnedFd> {
+        self.fd.read().clone()
+    }
+
+    fn attribute(&self, name: &str) -> Result<Option<Vec<u8>>> {
+        let fd = self.fd();
+        let mut value = vec![0; 1024];
+        loop {
+            match fs::fgetxattr(&*fd, name, &mut value[..]) {
+                Ok(len) => {
+                    value.truncate(len);
+                    return Ok(Some(value));
+                }
+                Err(Errno::NODATA) => return Ok(None),
+                Err(Errno::RANGE) if value.len() < ATTRIBUTE_BYTES_MAX => value.resize(ATTRIBUTE_BYTES_MAX, 0),
+                Err(e) => return Err(e.into()),
+            }
+        }
+    }
+
+    fn side_file(&self, file: FileId) -> PathBuf {
+        self.side.join(format!("{file}.layout"))
+    }
+
+    fn write_side(&self, layout: &Layout, record: &[u8]) -> Result<()> {
+        let name = self.side_file(layout.file);
+        let temporary = self.side.join(format!("{}.layout.new", layout.file));
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+        let fd = fs::open(&temporary, flags, Mode::RUSR | Mode::WUSR)?;
+        write_all(fd.as_fd(), 0, record)?;
+        fs::fsync(&fd)?;
+        fs::rename(&temporary, &name)?;
+        sync_directory(&self.side)
+    }
+
+    fn read_side(&self, pointer: &[u8]) -> Result<Layout> {
+        let number = |at: usize| pointer.get(at..at + 8).map(|b| u64::from_le_bytes(b.try_into().expect("8 bytes")));
+        let (Some(file), Some(generation)) = (number(4), number(12)) else {
+            return Err(Error::BadLayout("the pointer to the side file is cut off".into()));
+        };
+        let name = self.side_file(FileId(file));
+        let record = std::fs::read(&name).map_err(|e| Error::BadLayout(format!("{}: {e}", name.display())))?;
+        let layout = decode(&record)?;
+        if layout.file != FileId(file) || layout.generation < generation {
+            return Err(Error::BadLayout(format!("{} is older than the stub says", name.display())));
+        }
+        Ok(layout)
+    }
+}
+
+fn decode(record: &[u8]) -> Result<Layout> {
+    Layout::decode(record).map_err(|e| Error::BadLayout(e.to_string()))
+}
+
+fn is_writable(fd: &OwnedFd) -> bool {
+    fs::fcntl_getfl(fd).is_ok_and(|flags| flags.contains(OFlags::RDWR) || flags.contains(OFlags::WRONLY))
+}
+
+fn reopen(fd: &OwnedFd) -> Option<OwnedFd> {
+    fs::open(own_path(fd.as_fd()), OFlags::RDWR | OFlags::CLOEXEC, Mode::empty()).ok()
+}
+
+fn own_path(fd: BorrowedFd<'_>) -> String {
+    use std::os::fd::AsRawFd;
+    format!("/proc/self/fd/{}", fd.as_raw_fd())
+}
+
+fn sync_directory(path: &Path) -> Result<()> {
+    let fd = fs::open(path, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+    Ok(fs::fsync(&fd)?)
+}
+
+fn write_all(fd: BorrowedFd<'_>, mut offset: u64, mut data: &[u8]) -> Result<()> {
+    while !data.is_empty() {
+        match io::pwrite(fd, data, offset) {
+            Ok(0) => return Err(Errno::IO.into()),
+            Ok(written) => {
+                data = &data[written..];
+                offset += written as u64;
+            }
+            Err(Errno::INTR) => {}
+            Err(e) => return Err(e.into()),
+        }
+    }
+    Ok(())
+}
+
+impl Stub for FdStub {
+    fn layout(&self) -> Result<Option<Layout>> {
+        match self.attribute(LAYOUT_ATTRIBUTE)? {
+            None => Ok(None),
+            Some(pointer) if pointer.starts_with(POINTER) => self.read_side(&pointer).map(Some),
+            Some(record) => decode(&record).map(Some),
+        }
+    }
+
+    fn set_layout(&self, layout: &Layout) -> Result<()> {
+        let record = layout.encode();
+        let fd = self.fd();
+        let refused = if record.len() > ATTRIBUTE_BYTES_MAX {
+            Errno::RANGE
+        } else {
+            match fs::fsetxattr(&*fd, LAYOUT_ATTRIBUTE, &record, XattrFlags::empty()) {
+                Ok(()) => return Ok(()),
+                Err(e) => e,
+            }
+        };
+        if !matches!(refused, Errno::NOSPC | Errno::TOOBIG | Errno::RANGE) {
+            return Err(refused.into());
+        }
+        self.write_side(layout, &record)?;
+        let mut pointer = POINTER.to_vec();
+        pointer.extend(layout.file.0.to_le_bytes());
+        pointer.extend(layout.generation.to_le_bytes());
+        Ok(fs::fsetxattr(&*fd, LAYOUT_ATTRIBUTE, &pointer, XattrFlags::empty())?)
+    }
+
+    fn source(&self) -> Result<Option<String>> {
+        let Some(value) = self.attribute(SOURCE_ATTRIBUTE)? else { return Ok(None) };
+        String::from_utf8(value).map(Some).map_err(|_| Error::Invalid("the source record is not text".into()))
+    }
+
+    fn set_source(&self, record: Option<&str>) -> Result<()> {
+        let fd = self.fd();
+        match record {
+            Some(text) => Ok(fs::fsetxattr(&*fd, SOURCE_ATTRIBUTE, text.as_bytes(), XattrFlags::empty())?),
+            None => match fs::fremovexattr(&*fd, SOURCE_ATTRIBUTE) {
+                Ok(()) | Err(Errno::NODATA) => Ok(()),
+                Err(e) => Err(e.into()),
+            },
+        }
+    }
+
+    fn size(&self) -> Result<u64> {
+        Ok(fs::fstat(&*self.fd())?.st_size as u64)
+    }
+
+    fn set_size(&self, size: u64) -> Result<()> {
+        Ok(fs::ftruncate(&*self.fd(), size)?)
+    }
+
+    fn touch(&self, modified: Time) -> Result<()> {
+        let last_modification =
+            Timespec { tv_sec: (modified.0 / 1_000_000_000) as i64, tv_nsec: (modified.0 % 1_000_000_000) as _ };
+        let last_access = Timespec { tv_sec: 0, tv_nsec: fs::UTIME_OMIT as _ };
+        Ok(fs::futimens(&*self.fd(), &Timestamps { last_access, last_modification })?)
+    }
+
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<usize> {
+        let fd = self.fd();
+        let mut done = 0;
+        while done < buf.len() {
+            match io::pread(&*fd, &mut buf[done..], offset + done as u64) {
+                Ok(0) => break,
+                Ok(read) => done += read,
+                Err(Errno::INTR) => {}
+                Err(e) => return Err(e.into()),
+            }
+        }
+        Ok(done)
+    }
+
+    fn write_at(&self, offset: u64, data: &[u8]) -> Result<()> {
+        write_all(self.fd().as_fd(), offset, data)
+    }
+
+    fn punch(&self, offset: u64, len: u64) -> Result<()> {
+        let fd = self.fd();
+        match fs::fallocate(&*fd, FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE, offset, len) {
+            Err(Errno::OPNOTSUPP | Errno::NOSYS) => {}
+            result => return Ok(result?),
+        }
+        let end = offset.saturating_add(len).min(self.size()?);
+        let zeros = [0; 4096];
+        let mut at = offset;
+        while at < end {
+            let step = (end - at).min(4096);
+            write_all(fd.as_fd(), at, &zeros[..step as usize])?;
+            at += step;
+        }
+        Ok(())
+    }
+
+    fn seek_data(&self, offset: u64) -> Result<u64> {
+        Ok(fs::seek(&*self.fd(), SeekFrom::Data(offset))?)
+    }
+
+    fn seek_hole(&self, offset: u64) -> Result<u64> {
+        Ok(fs::seek(&*self.fd(), SeekFrom::Hole(offset))?)
+    }
+
+    fn mark_in_use(&self, file: FileId, in_use: bool) -> Result<()> {
+        let name = self.open.join(file.to_string());
+        if in_use {
+            let fd = self.fd();
+            match fs::linkat(fs::CWD, own_path(fd.as_fd()), fs::CWD, &name, AtFlags::SYMLINK_FOLLOW) {
+                Ok(()) | Err(Errno::EXIST) => {}
+                // The file was unlinked: it dies with its last user, there is nothing to settle after a crash.
+                Err(Errno::NOENT) => return Ok(()),
+                Err(e) => return Err(e.into()),
+            }
+            return sync_directory(&self.open);
+        }
+        match fs::unlink(&name) {
+            Ok(()) | Err(Errno::NOENT) => Ok(()),
+            Err(e) => Err(e.into()),
+        }
+    }
+
+    fn sync(&self) -> Result<()> {
+        Ok(fs::fsync(&*self.fd())?)
+    }
+}
