@@ -19,11 +19,17 @@
 //! given up too, so that a dead source costs no more than a few rows' worth of retries.
 //!
 //! Duties of the driver: it answers every action (`ChooseSpare` with `SpareReady` or `SpareFailed`, `Publish` with
-//! `Published` or `PublishFailed`, each `Fetch` with `Patched` or `FetchFailed`, `Finish` with `Closed`), whatever
-//! happens; so every waiter is woken in the end. Before it reports a blocked read it looks whether the lost object
+//! `Published` or `PublishFailed`, each `Fetch` with `Patched` or `FetchFailed`), whatever happens; so every waiter is
+//! woken in the end. Before it reports a blocked read it looks whether the lost object
 //! still stands in the layout. It fetches, verifies and writes; this machine sees no byte.
 //!
 //! Source: the reference, section 6.6.
+
+mod entry;
+mod machine;
+mod rows;
+
+pub use machine::Recovery;
 
 use crate::ids::{FileId, ObjectId};
 use crate::time::Time;
@@ -121,7 +127,7 @@ pub enum Event {
         /// The lost object.
         key: Key,
     },
-    /// A row is fetched, verified and written to the new object.
+    /// A row is fetched, verified and written to the new object; or its bytes came to be there in another way.
     Patched {
         /// The lost object.
         key: Key,
@@ -184,7 +190,14 @@ pub enum Action {
         /// The one to take its place.
         new_object: ObjectId,
     },
-    /// Fetch a row, verify it, write it to the new object.
+    /// Remove a spare that came to nothing: it stands in no layout.
+    Discard {
+        /// The lost object.
+        key: Key,
+        /// The spare.
+        new_object: ObjectId,
+    },
+    /// Fetch a row, verify it, write it to the new object. A row beyond the end of a file that shrank is `Patched`.
     Fetch {
         /// The lost object.
         key: Key,
@@ -286,52 +299,5 @@ pub struct Stats {
     pub in_flight: u64,
 }
 
-/// The coordinator of all recoveries of a volume.
-#[derive(Debug)]
-pub struct Recovery {
-    config: Config,
-}
-
-impl Recovery {
-    /// A coordinator with nothing to do.
-    pub fn new(config: Config) -> Recovery {
-        Recovery { config }
-    }
-
-    /// Takes in what happened. Follow with [`Recovery::poll`] until it gives nothing.
-    pub fn handle(&mut self, _now: Time, _event: Event) {
-        todo!()
-    }
-
-    /// What to do next, if anything.
-    pub fn poll(&mut self) -> Option<Action> {
-        todo!()
-    }
-
-    /// When to send [`Event::Tick`], if nothing else happens before.
-    pub fn next_deadline(&self) -> Option<Time> {
-        todo!()
-    }
-
-    /// Whether a row of the object that takes the place of a lost one holds its data. Always true for a finished
-    /// recovery, false for a key that is not known.
-    pub fn is_patched(&self, _key: Key, _row: u64) -> bool {
-        todo!()
-    }
-
-    /// Whether the key is known: in recovery, finished but not closed, or broken.
-    pub fn knows(&self, _key: Key) -> bool {
-        todo!()
-    }
-
-    /// Rows patched and rows in all, of a key that has come so far.
-    pub fn progress(&self, _key: Key) -> Option<(u64, u64)> {
-        todo!()
-    }
-
-    /// Counts since the start.
-    pub fn stats(&self) -> Stats {
-        let _ = &self.config;
-        todo!()
-    }
-}
+#[cfg(test)]
+mod tests;

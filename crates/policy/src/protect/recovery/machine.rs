@@ -1,0 +1,491 @@
+//! The coordinator itself: all keys, the order of asking, and what is under way.
+
+use super::entry::{Busy, Entry, Phase};
+use super::{Action, Config, Event, FetchError, FetchReason, Finished, Key, Outcome, Stats, Waiter, Why};
+use crate::ids::ObjectId;
+use crate::time::Time;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::ops::Range;
+
+/// Somebody who waits.
+#[derive(Debug)]
+struct Wait {
+    waiter: Waiter,
+    key: Key,
+    rows: Range<u64>,
+    /// Rows below were taken for it already.
+    next: u64,
+}
+
+/// The coordinator of all recoveries of a volume.
+#[derive(Debug)]
+pub struct Recovery {
+    config: Config,
+    now: Time,
+    keys: BTreeMap<Key, Entry>,
+    /// All who wait, in the order they asked.
+    order: BTreeMap<u64, Wait>,
+    place_of: BTreeMap<Waiter, u64>,
+    next_place: u64,
+    /// Keys that have rows to take in order; they take turns.
+    turn: VecDeque<Key>,
+    /// Rows to be asked for again, and when.
+    again: BTreeSet<(Time, Key, u64)>,
+    in_flight: usize,
+    actions: VecDeque<Action>,
+    stats: Stats,
+}
+
+impl Recovery {
+    /// A coordinator with nothing to do.
+    pub fn new(config: Config) -> Recovery {
+        Recovery {
+            config,
+            now: Time::ZERO,
+            keys: BTreeMap::new(),
+            order: BTreeMap::new(),
+            place_of: BTreeMap::new(),
+            next_place: 0,
+            turn: VecDeque::new(),
+            again: BTreeSet::new(),
+            in_flight: 0,
+            actions: VecDeque::new(),
+            stats: Stats::default(),
+        }
+    }
+
+    /// Takes in what happened. Follow with [`Recovery::poll`] until it gives nothing. What comes for a key that is not
+    /// known, or too late, changes nothing.
+    pub fn handle(&mut self, now: Time, event: Event) {
+        self.now = self.now.max(now);
+        match event {
+            Event::ReadBlocked { key, waiter, rows } => self.read_blocked(key, waiter, rows),
+            Event::RepairWanted { key } => self.wake_up(key, true),
+            Event::SpareReady { key, new_object, rows, sources } => self.spare_ready(key, new_object, rows, sources),
+            Event::SpareFailed { key } => self.answered(key, Phase::Choosing, |this| this.broke(key, Why::NoSpare)),
+            Event::Published { key } => {
+                if let Some(entry) = self.keys.get_mut(&key) {
+                    entry.published |= entry.owed; // though abandoned, the layout names the spare: it is not discarded
+                }
+                self.answered(key, Phase::Publishing, |this| this.published(key));
+            }
+            Event::PublishFailed { key } => self.answered(key, Phase::Publishing, |this| {
+                this.discard(key);
+                this.broke(key, Why::NotPublished);
+            }),
+            Event::Patched { key, row } => self.patched(key, row),
+            Event::FetchFailed { key, row, kind } => self.fetch_failed(key, row, kind),
+            Event::Closed { key } | Event::Abandoned { key } => self.abandon(key),
+            Event::Cancel { waiter } => {
+                if let Some(place) = self.place_of.get(&waiter).copied() {
+                    self.leave(place);
+                }
+            }
+            Event::Tick => {}
+        }
+    }
+
+    /// What to do next, if anything.
+    pub fn poll(&mut self) -> Option<Action> {
+        self.actions
+            .pop_front()
+            .or_else(|| self.fetch_again())
+            .or_else(|| self.fetch_asked())
+            .or_else(|| self.fetch_in_order())
+    }
+
+    /// When to send [`Event::Tick`], if nothing else happens before.
+    pub fn next_deadline(&self) -> Option<Time> {
+        let free = self.in_flight < self.config.fetches_max.max(1);
+        self.again.first().filter(|_| free).map(|(due, ..)| *due)
+    }
+
+    /// Whether a row of the object that takes the place of a lost one holds its data. Always true for a finished
+    /// recovery, false for a key that is not known.
+    pub fn is_patched(&self, key: Key, row: u64) -> bool {
+        self.keys.get(&key).is_some_and(|e| e.has(&(row..row.saturating_add(1))))
+    }
+
+    /// Whether the key is known: in recovery, finished but not closed, or broken.
+    pub fn knows(&self, key: Key) -> bool {
+        self.keys.contains_key(&key)
+    }
+
+    /// Rows patched and rows in all, of a key that has come so far.
+    pub fn progress(&self, key: Key) -> Option<(u64, u64)> {
+        self.keys.get(&key).filter(|e| e.published).map(|e| (e.patched.len(), e.rows))
+    }
+
+    /// Counts since the start.
+    pub fn stats(&self) -> Stats {
+        let (keys, waiting) = (self.keys.len() as u64, self.order.len() as u64);
+        Stats { keys, waiting, in_flight: self.in_flight as u64, ..self.stats }
+    }
+
+    /// Panics if an invariant is broken.
+    pub fn check(&self) {
+        let under_way = |e: &Entry| e.busy.values().filter(|b| b.due.is_none()).count();
+        assert_eq!(self.in_flight, self.keys.values().map(under_way).sum::<usize>());
+        assert!(self.in_flight <= self.config.fetches_max.max(1), "fetches are bounded");
+        assert_eq!(self.place_of.len(), self.order.len());
+        let due = |e: &Entry| e.busy.values().filter(|b| b.due.is_some()).count();
+        assert_eq!(self.again.len(), self.keys.values().map(due).sum::<usize>());
+        for (key, e) in &self.keys {
+            assert!(e.busy.len() <= self.config.rows_per_key_max.max(1), "rows of a key are bounded");
+            assert!(e.busy.keys().all(|r| *r < e.rows && !e.patched.contains(*r) && !e.failed.contains(*r)));
+            assert!(e.patched.len() + e.failed.len() + e.busy.len() as u64 <= e.rows.max(e.patched.len()));
+            for place in &e.waiting {
+                let wait = &self.order[place];
+                assert_eq!((wait.key, self.place_of[&wait.waiter]), (*key, *place));
+                assert!(!e.has(&wait.rows), "who has all rows does not wait");
+                assert!(!e.failed.intersects(&e.clip(&wait.rows)), "who cannot have all rows does not wait");
+            }
+            let nobody = e.waiting.is_empty() && e.busy.is_empty();
+            let idle = matches!(e.phase, Phase::Closing | Phase::Broken { .. });
+            assert!(!idle || nobody, "nothing goes on where all is over");
+        }
+    }
+
+    fn read_blocked(&mut self, key: Key, waiter: Waiter, rows: Range<u64>) {
+        self.stats.waits += 1;
+        if let Some(place) = self.place_of.get(&waiter).copied() {
+            self.leave(place); // a number waits once at a time; the later question counts
+        }
+        if rows.is_empty() || self.keys.get(&key).is_some_and(|e| e.has(&rows)) {
+            return self.tell(waiter, Outcome::Ok);
+        }
+        self.wake_up(key, false);
+        let Some(entry) = self.keys.get_mut(&key) else { return };
+        match entry.phase {
+            Phase::Abandoned => return self.tell(waiter, Outcome::LookAgain),
+            Phase::Broken { .. } => {
+                let why = entry.why.unwrap_or(Why::NoSpare);
+                return self.tell(waiter, Outcome::Failed(why));
+            }
+            Phase::Choosing | Phase::Publishing | Phase::Patching | Phase::Closing => {}
+        }
+        if let Some(why) = entry.why.filter(|_| entry.failed.intersects(&entry.clip(&rows))) {
+            return self.tell(waiter, Outcome::Failed(why));
+        }
+        let place = self.next_place;
+        self.next_place += 1;
+        entry.waiting.insert(place);
+        self.place_of.insert(waiter, place);
+        self.order.insert(place, Wait { waiter, key, next: rows.start, rows });
+    }
+
+    /// Begins a recovery, or begins a broken one again: at once if `now`, else when its time has come.
+    fn wake_up(&mut self, key: Key, at_once: bool) {
+        let Some(entry) = self.keys.get_mut(&key) else {
+            self.keys.insert(key, Entry::new());
+            self.stats.started += 1;
+            return self.actions.push_back(Action::ChooseSpare { key });
+        };
+        let Phase::Broken { until } = entry.phase else { return };
+        if at_once || until <= self.now {
+            entry.start_over();
+            self.stats.started += 1;
+            if entry.phase == Phase::Choosing {
+                self.actions.push_back(Action::ChooseSpare { key });
+            } else {
+                self.join_turn(key);
+            }
+        }
+    }
+
+    fn spare_ready(&mut self, key: Key, new_object: ObjectId, rows: u64, sources: u32) {
+        let waited_for = self.keys.get(&key).is_some_and(|e| e.phase == Phase::Choosing && e.spare.is_none());
+        if waited_for && sources > 0 {
+            let entry = self.keys.get_mut(&key).expect("looked up above");
+            entry.spare_ready(new_object, rows, sources);
+            return self.actions.push_back(Action::Publish { key, new_object });
+        }
+        if self.keys.get(&key).is_none_or(|e| e.spare != Some(new_object)) {
+            self.actions.push_back(Action::Discard { key, new_object });
+        }
+        self.answered(key, Phase::Choosing, |this| this.broke(key, Why::NoSpare));
+    }
+
+    /// The driver answered what it owed. Goes on if the key still is in that phase.
+    fn answered(&mut self, key: Key, phase: Phase, go_on: impl FnOnce(&mut Recovery)) {
+        let Some(entry) = self.keys.get_mut(&key) else { return };
+        let abandoned = entry.phase == Phase::Abandoned && entry.owed;
+        if entry.phase == phase || abandoned {
+            entry.owed = false;
+        }
+        if abandoned {
+            self.forget_if_over(key);
+        } else if entry.phase == phase {
+            go_on(self);
+        }
+    }
+
+    fn published(&mut self, key: Key) {
+        let Some(entry) = self.keys.get_mut(&key) else { return };
+        entry.phase = Phase::Patching;
+        self.wake_settled(key);
+        self.join_turn(key);
+        self.finish_if_settled(key);
+    }
+
+    fn patched(&mut self, key: Key, row: u64) {
+        let Some(entry) = self.keys.get_mut(&key) else { return };
+        if let Some(busy) = entry.busy.get(&row).copied() {
+            self.no_longer_busy(key, row, busy);
+        }
+        let Some(entry) = self.keys.get_mut(&key) else { return };
+        if entry.published && row < entry.rows && !entry.patched.contains(row) {
+            entry.patch(row);
+            self.stats.rows_patched += 1;
+            self.wake_settled(key);
+            self.finish_if_settled(key);
+        }
+        self.forget_if_over(key);
+    }
+
+    fn fetch_failed(&mut self, key: Key, row: u64, kind: FetchError) {
+        let Some(entry) = self.keys.get_mut(&key) else { return };
+        let Some(busy) = entry.busy.get(&row).copied().filter(|b| b.due.is_none()) else { return };
+        self.no_longer_busy(key, row, busy);
+        let Some(entry) = self.keys.get_mut(&key) else { return };
+        if entry.phase == Phase::Abandoned {
+            return self.forget_if_over(key);
+        }
+        if !entry.given_up {
+            let again = if kind == FetchError::Passing && busy.retries < self.config.retries {
+                let wait = self.config.retry_first.0.saturating_mul(1 << busy.retries.min(40));
+                let due = self.now + Time(wait.min(self.config.retry_max.0));
+                Some(Busy { retries: busy.retries + 1, due: Some(due), ..busy })
+            } else {
+                let next = entry.next_source(busy.source, busy.first, kind);
+                next.map(|source| Busy { source, retries: 0, due: Some(self.now), ..busy })
+            };
+            if let Some(busy) = again {
+                entry.busy.insert(row, busy);
+                self.again.insert((busy.due.unwrap_or(self.now), key, row));
+                return;
+            }
+        }
+        self.row_failed(key, row, kind);
+    }
+
+    fn row_failed(&mut self, key: Key, row: u64, kind: FetchError) {
+        let Some(entry) = self.keys.get_mut(&key) else { return };
+        self.stats.rows_failed += 1;
+        entry.failed.insert(row..row + 1);
+        entry.why.get_or_insert(Why::Sources(kind));
+        if kind != FetchError::BadChecksum {
+            entry.failed_in_row += 1; // a source that gives wrong bytes for one row may have right ones for others
+        }
+        let hopeless = entry.failed_in_row >= self.config.failed_rows_max.max(1) || entry.all_dead();
+        if hopeless && !entry.given_up {
+            let due = |(row, busy): (&u64, &Busy)| busy.due.map(|due| (due, *row));
+            let waiting: Vec<_> = entry.busy.iter().filter_map(due).collect();
+            for (due, row) in waiting {
+                entry.busy.remove(&row);
+                self.again.remove(&(due, key, row));
+            }
+            let before = entry.failed.len();
+            entry.fail_the_rest();
+            self.stats.rows_failed += entry.failed.len() - before;
+        }
+        self.wake_settled(key);
+        self.finish_if_settled(key);
+    }
+
+    /// Drops a row from what is under way.
+    fn no_longer_busy(&mut self, key: Key, row: u64, busy: Busy) {
+        match busy.due {
+            None => self.in_flight -= 1,
+            Some(due) => {
+                self.again.remove(&(due, key, row));
+            }
+        }
+        if let Some(entry) = self.keys.get_mut(&key) {
+            entry.busy.remove(&row);
+        }
+    }
+
+    /// Ends a recovery before it came to rows.
+    fn broke(&mut self, key: Key, why: Why) {
+        let Some(entry) = self.keys.get_mut(&key) else { return };
+        entry.phase = Phase::Broken { until: self.now + self.config.broken_for };
+        entry.why = Some(why);
+        entry.spare = None;
+        self.stats.failed += 1;
+        self.tell_all(key, Outcome::Failed(why));
+        self.actions.push_back(Action::Finish { key, result: Finished::Failed { why, rows_failed: 0 } });
+    }
+
+    fn discard(&mut self, key: Key) {
+        if let Some(new_object) = self.keys.get_mut(&key).and_then(|e| e.spare.take()) {
+            self.actions.push_back(Action::Discard { key, new_object });
+        }
+    }
+
+    fn finish_if_settled(&mut self, key: Key) {
+        let Some(entry) = self.keys.get_mut(&key) else { return };
+        if !entry.is_settled() {
+            return;
+        }
+        let result = entry.result();
+        match (entry.phase, result) {
+            (Phase::Patching, Finished::Complete) => {
+                entry.phase = Phase::Closing;
+                self.stats.completed += 1;
+            }
+            (Phase::Patching, Finished::Failed { .. }) => {
+                entry.phase = Phase::Broken { until: self.now + self.config.broken_for };
+                self.stats.failed += 1;
+            }
+            // The missing rows came to be there in another way after all.
+            (Phase::Broken { .. }, Finished::Complete) => entry.phase = Phase::Closing,
+            _ => return,
+        }
+        self.actions.push_back(Action::Finish { key, result });
+    }
+
+    fn abandon(&mut self, key: Key) {
+        let Some(entry) = self.keys.get_mut(&key) else { return };
+        entry.phase = Phase::Abandoned;
+        let due = |(row, busy): (&u64, &Busy)| busy.due.map(|due| (due, *row));
+        let waiting: Vec<_> = entry.busy.iter().filter_map(due).collect();
+        for (due, row) in waiting {
+            entry.busy.remove(&row);
+            self.again.remove(&(due, key, row));
+        }
+        self.tell_all(key, Outcome::LookAgain);
+        self.forget_if_over(key);
+    }
+
+    /// Forgets an abandoned key once nothing asked of the driver is open.
+    fn forget_if_over(&mut self, key: Key) {
+        let Some(entry) = self.keys.get(&key) else { return };
+        if entry.phase == Phase::Abandoned && !entry.owed && entry.busy.is_empty() {
+            if !entry.published {
+                self.discard(key);
+            }
+            if self.keys.remove(&key).is_some_and(|e| e.in_turn) {
+                self.turn.retain(|k| *k != key);
+            }
+        }
+    }
+
+    /// Wakes those whose rows are all there, and those who cannot have theirs.
+    fn wake_settled(&mut self, key: Key) {
+        let Some(entry) = self.keys.get(&key) else { return };
+        let outcome = |place: &u64| {
+            let rows = &self.order[place].rows;
+            let failed = entry.why.filter(|_| entry.failed.intersects(&entry.clip(rows)));
+            match failed {
+                Some(why) => Some((*place, Outcome::Failed(why))),
+                None => entry.has(rows).then_some((*place, Outcome::Ok)),
+            }
+        };
+        let woken: Vec<_> = entry.waiting.iter().filter_map(outcome).collect();
+        for (place, outcome) in woken {
+            if let Some(wait) = self.leave(place) {
+                self.tell(wait.waiter, outcome);
+            }
+        }
+    }
+
+    fn tell_all(&mut self, key: Key, outcome: Outcome) {
+        let places: Vec<u64> = self.keys.get(&key).map(|e| e.waiting.iter().copied().collect()).unwrap_or_default();
+        for place in places {
+            if let Some(wait) = self.leave(place) {
+                self.tell(wait.waiter, outcome);
+            }
+        }
+    }
+
+    fn tell(&mut self, waiter: Waiter, outcome: Outcome) {
+        self.actions.push_back(Action::Wake { waiter, outcome });
+    }
+
+    fn leave(&mut self, place: u64) -> Option<Wait> {
+        let wait = self.order.remove(&place)?;
+        self.place_of.remove(&wait.waiter);
+        if let Some(entry) = self.keys.get_mut(&wait.key) {
+            entry.waiting.remove(&place);
+        }
+        Some(wait)
+    }
+
+    fn join_turn(&mut self, key: Key) {
+        if let Some(entry) = self.keys.get_mut(&key).filter(|e| !e.in_turn) {
+            entry.in_turn = true;
+            self.turn.push_back(key);
+        }
+    }
+
+    /// A row whose time to be asked for again has come.
+    fn fetch_again(&mut self) -> Option<Action> {
+        let &(due, key, row) = self.again.first()?;
+        if due > self.now || self.in_flight >= self.config.fetches_max.max(1) {
+            return None;
+        }
+        self.again.pop_first();
+        let busy = self.keys.get_mut(&key)?.busy.get_mut(&row)?;
+        busy.due = None;
+        let reason = if busy.retries == 0 { FetchReason::NextSource } else { FetchReason::Retry(busy.retries) };
+        let source_index = busy.source;
+        Some(self.count_fetch(key, row, source_index, reason))
+    }
+
+    /// The row that was asked for first of those that nobody took.
+    fn fetch_asked(&mut self) -> Option<Action> {
+        if self.in_flight >= self.config.fetches_max.max(1) {
+            return None;
+        }
+        let rows_max = self.config.rows_per_key_max.max(1);
+        for wait in self.order.values_mut() {
+            let Some(entry) = self.keys.get_mut(&wait.key) else { continue };
+            let ready = entry.phase == Phase::Patching && !entry.given_up && entry.busy.len() < rows_max;
+            if !ready || wait.next >= wait.rows.end {
+                continue;
+            }
+            let Some(row) = entry.untouched(wait.next..wait.rows.end) else {
+                wait.next = wait.rows.end;
+                continue;
+            };
+            wait.next = row + 1;
+            let Some(busy) = entry.take(row) else { continue };
+            let key = wait.key;
+            return Some(self.count_fetch(key, row, busy.source, FetchReason::Asked));
+        }
+        None
+    }
+
+    /// The next row in order of the next key in turn.
+    fn fetch_in_order(&mut self) -> Option<Action> {
+        let unreserved = |max: usize| max.saturating_sub(self.config.reserved_for_asked).max(1);
+        let (fetches_max, rows_max) = (unreserved(self.config.fetches_max), unreserved(self.config.rows_per_key_max));
+        if self.in_flight >= fetches_max {
+            return None;
+        }
+        for _ in 0..self.turn.len() {
+            let key = self.turn.pop_front()?;
+            let Some(entry) = self.keys.get_mut(&key) else { continue };
+            let untouched = entry.untouched(entry.cursor..entry.rows);
+            let Some(row) = untouched.filter(|_| entry.phase == Phase::Patching && !entry.given_up) else {
+                entry.in_turn = false;
+                continue;
+            };
+            self.turn.push_back(key);
+            if entry.busy.len() >= rows_max {
+                continue;
+            }
+            entry.cursor = row + 1;
+            let Some(busy) = entry.take(row) else { continue };
+            return Some(self.count_fetch(key, row, busy.source, FetchReason::InOrder));
+        }
+        None
+    }
+
+    fn count_fetch(&mut self, key: Key, row: u64, source_index: u32, reason: FetchReason) -> Action {
+        self.in_flight += 1;
+        self.stats.fetches += 1;
+        Action::Fetch { key, row, source_index, reason }
+    }
+}
