@@ -1,1 +1,26 @@
-//! placeholder
+//! Remote origins of staged data: the one crate that knows OpenDAL, ssh and an asynchronous runtime.
+//!
+//! [`Sources`] implements `store::origin::Opener` for http, https, webdav, s3 and ftp (through OpenDAL), sftp (through the
+//! user's own `ssh`), local files, and any other scheme through an external command. It shows a blocking face: every
+//! call has a deadline and may come from any thread that is not itself part of an asynchronous runtime.
+
+mod address;
+mod command;
+mod credentials;
+mod dal;
+mod failure;
+mod guard;
+mod local;
+mod put;
+mod recognise;
+mod rights;
+mod runtime;
+mod send;
+mod sftp;
+mod sources;
+
+pub use address::{Address, AddressError, Scheme};
+pub use command::CommandTemplate;
+pub use credentials::CREDENTIAL_VARIABLES;
+pub use recognise::{Recognised, recognise};
+pub use sources::{HostKeys, Settings, Sources};

@@ -41,6 +41,8 @@ pub trait Origin: Send + Sync {
     fn stat(&self) -> Result<Version, OriginError>;
     /// Fills `buf` from `offset`, all of it. Fails with `Changed` where the protocol lets it guard by `version`.
     fn read_at(&self, version: &Version, offset: u64, buf: &mut [u8]) -> Result<(), OriginError>;
+    /// Reads from the start, in order, for sources without ranges: `each` gets the bytes and says whether to go on.
+    fn read_all(&self, version: &Version, each: &mut dyn FnMut(&[u8]) -> bool) -> Result<(), OriginError>;
     /// Whether ranges are served: found out with a one-byte read, once.
     fn has_ranges(&self) -> Result<bool, OriginError>;
 }

@@ -1,0 +1,186 @@
+//! Sources of other schemes through an external program: gridftp, xrootd, a tape archive.
+//!
+//! The words of the template are arguments as they stand, never a shell line: `{uri}`, `{offset}` and `{length}` are replaced inside them.
+//! The program runs as the user who asks, with an empty environment but for her home and a plain search path.
+
+use crate::failure;
+use crate::guard::{Guard, same};
+use crate::rights;
+use crate::runtime::Runtime;
+use std::os::unix::process::CommandExt;
+use std::process::Stdio;
+use std::sync::Arc;
+use store::origin::{Identity, Origin, OriginError, Version};
+use tokio::io::{AsyncRead, AsyncReadExt};
+
+/// How a program is called for a scheme.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CommandTemplate {
+    /// The scheme it serves, as `gsiftp`.
+    pub scheme: String,
+    /// Writes `{length}` bytes from `{offset}` of `{uri}` to its standard output.
+    pub read: Vec<String>,
+    /// Writes the size in bytes to its standard output, and after a space what tells versions apart, if it knows.
+    pub stat: Vec<String>,
+}
+
+/// One file behind a program.
+pub struct CommandOrigin {
+    template: CommandTemplate,
+    uri: String,
+    who: Identity,
+    guard: Guard,
+    runtime: Arc<Runtime>,
+}
+
+impl CommandOrigin {
+    /// Names a file; nothing is started yet.
+    pub fn new(template: CommandTemplate, uri: &str, who: &Identity, runtime: Arc<Runtime>) -> CommandOrigin {
+        CommandOrigin { template, uri: uri.to_string(), who: who.clone(), guard: Guard::default(), runtime }
+    }
+
+    /// Runs the program and hands what it writes to `take`.
+    async fn run<T>(
+        &self,
+        words: &[String],
+        offset: u64,
+        length: u64,
+        take: impl AsyncFnOnce(&mut (dyn AsyncRead + Unpin + Send)) -> Result<T, OriginError>,
+    ) -> Result<T, OriginError> {
+        let words = fill(words, &self.uri, offset, length);
+        let Some((program, arguments)) = words.split_first() else {
+            return Err(OriginError::Permanent(format!("the command for {} has no words", self.template.scheme)));
+        };
+        let mut command = std::process::Command::new(program);
+        command.args(arguments).env_clear().env("PATH", "/usr/local/bin:/usr/bin:/bin").current_dir("/");
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+        if let Some(home) = rights::home_of(self.who.uid) {
+            command.env("HOME", home);
+        }
+        if rustix::process::geteuid().as_raw() != self.who.uid {
+            command.uid(self.who.uid).gid(self.who.gid);
+        }
+        let mut command = tokio::process::Command::from(command);
+        let spawned = command.kill_on_drop(true).spawn();
+        let mut child = spawned.map_err(|e| OriginError::Permanent(format!("cannot start {program}: {e}")))?;
+        let mut output = child.stdout.take().expect("piped");
+        let taken = take(&mut output).await;
+        drop(output);
+        let status = child.wait().await.map_err(|e| failure::of_io(program, &e))?;
+        if !status.success() {
+            return Err(OriginError::Passing(format!("{program} ended with {status}")));
+        }
+        taken
+    }
+}
+
+/// Puts the values into the words. A value is never split and never begins a word that the template did not begin.
+fn fill(words: &[String], uri: &str, offset: u64, length: u64) -> Vec<String> {
+    let put = |word: &String| {
+        // The URI last: what it holds is not looked at again.
+        let word = word.replace("{offset}", &offset.to_string()).replace("{length}", &length.to_string());
+        word.replace("{uri}", uri)
+    };
+    words.iter().map(put).collect()
+}
+
+fn parse_stat(text: &str) -> Result<Version, OriginError> {
+    let bad = || OriginError::Permanent("the stat command must write SIZE, or SIZE and a word, on one line".into());
+    let mut words = text.split_whitespace();
+    let size = words.next().and_then(|w| w.parse().ok()).ok_or_else(bad)?;
+    let etag = words.next().map(str::to_string);
+    if words.next().is_some() { Err(bad()) } else { Ok(Version { size, etag, modified_ns: None }) }
+}
+
+impl Origin for CommandOrigin {
+    fn stat(&self) -> Result<Version, OriginError> {
+        let run = self.run(&self.template.stat, 0, 0, async |output| {
+            let mut text = String::new();
+            output.take(4096).read_to_string(&mut text).await.map_err(|e| failure::of_io("stat", &e))?;
+            parse_stat(&text)
+        });
+        self.runtime.wait("stat", 0, run)
+    }
+
+    fn read_at(&self, version: &Version, offset: u64, buf: &mut [u8]) -> Result<(), OriginError> {
+        self.guard.check(version, || self.stat())?;
+        let length = buf.len() as u64;
+        let run = self.run(&self.template.read, offset, length, async |output| {
+            let read = output.read_exact(buf).await;
+            read.map_err(|e| OriginError::Passing(format!("the command wrote too little: {e}")))?;
+            match output.read(&mut [0]).await {
+                Ok(0) => Ok(()),
+                _ => Err(OriginError::Permanent("the command wrote more than the range asked for".into())),
+            }
+        });
+        self.runtime.wait("read", length, run)
+    }
+
+    fn read_all(&self, version: &Version, each: &mut dyn FnMut(&[u8]) -> bool) -> Result<(), OriginError> {
+        let mut buf = vec![0; 8 << 20];
+        let mut offset = 0;
+        while offset < version.size {
+            let len = (version.size - offset).min(buf.len() as u64) as usize;
+            self.read_at(version, offset, &mut buf[..len])?;
+            offset += len as u64;
+            if !each(&buf[..len]) {
+                break;
+            }
+        }
+        same(version, &self.stat()?)
+    }
+
+    fn has_ranges(&self) -> Result<bool, OriginError> {
+        Ok(true)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    fn words(words: &[&str]) -> Vec<String> {
+        words.iter().map(|w| w.to_string()).collect()
+    }
+
+    #[test]
+    fn values_stay_one_word_and_are_not_filled_again() {
+        let filled = fill(&words(&["get", "{uri}", "-o{offset}", "{length}"]), "x://h/$(id) {offset};ls", 3, 4);
+        assert_eq!(filled, ["get", "x://h/$(id) {offset};ls", "-o3", "4"]);
+    }
+
+    #[test]
+    fn a_range_through_a_program() {
+        let dir = tempfile::tempdir().expect("dir");
+        let path = dir.path().join("data");
+        std::fs::write(&path, b"0123456789").expect("write");
+        let script = dir.path().join("get");
+        let text = format!("#!/bin/sh\ntail -c +$(($1 + 1)) {} | head -c $2\n", path.display());
+        std::fs::write(&script, text).expect("write");
+        let script = script.display().to_string();
+        let template = CommandTemplate {
+            scheme: "x".into(),
+            read: words(&["/bin/sh", &script, "{offset}", "{length}"]),
+            stat: words(&["/bin/echo", "10", "v1"]),
+        };
+        let who = Identity {
+            uid: rustix::process::geteuid().as_raw(),
+            gid: rustix::process::getegid().as_raw(),
+            ..Default::default()
+        };
+        let runtime = Arc::new(Runtime::start(Duration::from_secs(10)).expect("starts"));
+        let origin = CommandOrigin::new(template.clone(), "x://h/y", &who, runtime.clone());
+        let version = origin.stat().expect("stat");
+        assert_eq!((version.size, version.etag.as_deref()), (10, Some("v1")));
+        let mut buf = [0; 4];
+        origin.read_at(&version, 3, &mut buf).expect("read");
+        assert_eq!(&buf, b"3456");
+        let mut beyond = [0; 9];
+        assert!(matches!(origin.read_at(&version, 3, &mut beyond), Err(OriginError::Passing(_))));
+        let other = Version { etag: Some("v0".into()), ..version };
+        let origin = CommandOrigin::new(template, "x://h/y", &who, runtime);
+        assert!(matches!(origin.read_at(&other, 0, &mut buf), Err(OriginError::Changed(_))));
+    }
+}

@@ -1,0 +1,343 @@
+//! Sources through OpenDAL: http, webdav, s3, ftp.
+
+use crate::address::{Address, Scheme};
+use crate::credentials::{Credentials, Secret};
+use crate::failure;
+use crate::guard::{Guard, same};
+use crate::put::HttpAccess;
+use crate::runtime::Runtime;
+use futures_util::StreamExt;
+use opendal::{Metadata, Operator, services};
+use std::sync::{Arc, OnceLock};
+use std::time::{SystemTime, UNIX_EPOCH};
+use store::origin::{Entry, EntryKind, Origin, OriginError, Upload, Version};
+use tokio::sync::Semaphore;
+
+/// Entries that one listing may have.
+pub const ENTRIES_MAX: usize = 1_000_000;
+
+/// Part size of an upload to s3, in bytes; 10 000 parts are allowed, so files up to 312 GiB.
+const S3_PART_BYTES: usize = 32 << 20;
+
+const DAY_NS: u64 = 86_400_000_000_000;
+
+/// One session with a server on behalf of one user.
+pub struct DalSession {
+    operator: Operator,
+    scheme: Scheme,
+    slots: Semaphore,
+    http: Option<HttpAccess>,
+    runtime: Arc<Runtime>,
+}
+
+impl DalSession {
+    /// Prepares a session; nothing is sent yet.
+    pub fn new(address: &Address, who: &Credentials, runtime: Arc<Runtime>) -> Result<DalSession, OriginError> {
+        let operator = operator(address, who).map_err(failure::of_opendal)?;
+        let http = match address.scheme {
+            Scheme::Http | Scheme::Webdav => Some(HttpAccess::new(address, who, runtime.patience())?),
+            _ => None,
+        };
+        // Connections of ftp are dear (a login each) and servers allow few of them.
+        let in_flight = if address.scheme == Scheme::Ftp { 4 } else { 8 };
+        Ok(DalSession { operator, scheme: address.scheme, slots: Semaphore::new(in_flight), http, runtime })
+    }
+
+    async fn slot(&self) -> tokio::sync::SemaphorePermit<'_> {
+        self.slots.acquire().await.expect("the slots are never closed")
+    }
+
+    async fn stat(&self, path: &str) -> Result<Version, OriginError> {
+        let _slot = self.slot().await;
+        let meta = self.operator.stat(path).await.map_err(failure::of_opendal)?;
+        if meta.is_dir() {
+            return Err(OriginError::Permanent("it is a directory, not a file".into()));
+        }
+        let mut version = self.version(&meta);
+        if version.size == 0
+            && let Some(http) = &self.http
+        {
+            version.size = http
+                .probe(path)
+                .await?
+                .size
+                .ok_or_else(|| OriginError::Permanent("the server does not say how large the file is".into()))?;
+        }
+        Ok(version)
+    }
+
+    fn version(&self, meta: &Metadata) -> Version {
+        // A weak tag is no guard: the server may keep it when bytes change, and If-Match never accepts it.
+        let etag = meta.etag().filter(|tag| !tag.starts_with("W/")).map(str::to_string);
+        let modified = meta.last_modified().map(SystemTime::from);
+        let mut modified_ns = modified.and_then(|at| at.duration_since(UNIX_EPOCH).ok()).map(|d| d.as_nanos() as u64);
+        if self.scheme == Scheme::Ftp {
+            // A listing says hour and minute only of the last half year: later the same file shows its day alone.
+            modified_ns = modified_ns.map(|ns| ns - ns % DAY_NS);
+        }
+        Version { size: meta.content_length(), etag, modified_ns }
+    }
+
+    /// Streams a range (all of it if `range` is `None`) to `each`, which says whether to go on.
+    async fn stream(
+        &self,
+        path: &str,
+        version: &Version,
+        range: Option<std::ops::Range<u64>>,
+        each: &mut dyn FnMut(&[u8]) -> bool,
+    ) -> Result<(), OriginError> {
+        let _slot = self.slot().await;
+        let mut reader = self.operator.reader_with(path);
+        if let Some(tag) = version.etag.as_deref().filter(|_| self.guards_by_tag()) {
+            reader = reader.if_match(tag);
+        }
+        let reader = reader.await.map_err(failure::of_opendal)?;
+        let stream = match range {
+            Some(range) => reader.into_bytes_stream(range).await,
+            None => reader.into_bytes_stream(..).await,
+        };
+        let mut stream = stream.map_err(failure::of_opendal)?;
+        while let Some(bytes) = stream.next().await {
+            let bytes = bytes.map_err(of_stream)?;
+            if !each(&bytes) {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn guards_by_tag(&self) -> bool {
+        self.operator.info().capability().read_with_if_match
+    }
+
+    async fn list(&self, path: &str) -> Result<Vec<Entry>, OriginError> {
+        let dir = if path.ends_with('/') { path.to_string() } else { format!("{path}/") };
+        let mut lister = self.operator.lister_with(&dir).recursive(true).await.map_err(failure::of_opendal)?;
+        let prefix = dir.trim_start_matches('/').to_string();
+        let mut entries = Vec::new();
+        while let Some(entry) = lister.next().await {
+            let (name, meta) = entry.map_err(failure::of_opendal)?.into_parts();
+            let name = name.strip_prefix(&prefix).unwrap_or(&name).trim_end_matches('/').to_string();
+            if name.is_empty() {
+                continue;
+            }
+            let kind = if meta.is_dir() { EntryKind::Directory } else { EntryKind::File(meta.content_length()) };
+            entries.push(Entry { path: name, kind });
+            if entries.len() > ENTRIES_MAX {
+                return Err(OriginError::Permanent("the directory has more than a million entries".into()));
+            }
+        }
+        entries.sort_by(|a, b| a.path.cmp(&b.path));
+        Ok(entries)
+    }
+}
+
+fn of_stream(e: std::io::Error) -> OriginError {
+    match e.downcast::<opendal::Error>() {
+        Ok(e) => failure::of_opendal(e),
+        Err(e) => OriginError::Passing(e.to_string()),
+    }
+}
+
+fn operator(address: &Address, who: &Credentials) -> opendal::Result<Operator> {
+    let user = who.user.as_deref().unwrap_or("");
+    let password = who.password.as_ref().map_or("", Secret::reveal);
+    let token = who.token.as_ref().map_or("", Secret::reveal);
+    match address.scheme {
+        Scheme::Webdav => {
+            let mut service = services::Webdav::default().endpoint(&address.http_endpoint()).disable_create_dir(true);
+            if !user.is_empty() {
+                service = service.username(user).password(password);
+            }
+            if !token.is_empty() {
+                service = service.token(token);
+            }
+            Operator::new(service)
+        }
+        Scheme::S3 => Operator::new(s3(address, who)),
+        Scheme::Ftp => {
+            let endpoint = format!("{}://{}", if address.secure { "ftps" } else { "ftp" }, address.authority());
+            let (user, password) = if user.is_empty() { ("anonymous", "anonymous@") } else { (user, password) };
+            Operator::new(services::Ftp::default().endpoint(&endpoint).user(user).password(password).root("/"))
+        }
+        _ => {
+            let service = services::Http::default().endpoint(&address.http_endpoint());
+            let service = if user.is_empty() { service } else { service.username(user).password(password) };
+            Operator::new(if token.is_empty() { service } else { service.token(token) })
+        }
+    }
+}
+
+/// The daemon's own configuration, environment and machine role are never used on behalf of a user.
+fn s3(address: &Address, who: &Credentials) -> services::S3 {
+    let mut service = services::S3::default()
+        .bucket(&address.host)
+        .region(who.region.as_deref().unwrap_or("us-east-1"))
+        .disable_config_load()
+        .disable_ec2_metadata();
+    if let Some(endpoint) = &who.endpoint {
+        service = service.endpoint(endpoint);
+    }
+    match (&who.access_key_id, &who.secret_access_key) {
+        (Some(id), Some(secret)) => {
+            service = service.access_key_id(id).secret_access_key(secret.reveal());
+            if let Some(token) = &who.session_token {
+                service = service.session_token(token.reveal());
+            }
+            service
+        }
+        _ => service.skip_signature(),
+    }
+}
+
+/// One file at one server.
+pub struct DalOrigin {
+    session: Arc<DalSession>,
+    path: String,
+    guard: Guard,
+    ranges: OnceLock<bool>,
+}
+
+impl DalOrigin {
+    /// Names a file; nothing is sent yet.
+    pub fn new(session: Arc<DalSession>, path: &str) -> DalOrigin {
+        DalOrigin { session, path: path.to_string(), guard: Guard::default(), ranges: OnceLock::new() }
+    }
+
+    fn check(&self, version: &Version) -> Result<(), OriginError> {
+        if version.etag.is_some() && self.session.guards_by_tag() {
+            return Ok(());
+        }
+        self.guard.check(version, || self.stat())
+    }
+}
+
+impl Origin for DalOrigin {
+    fn stat(&self) -> Result<Version, OriginError> {
+        self.session.runtime.wait("stat", 0, self.session.stat(&self.path))
+    }
+
+    fn read_at(&self, version: &Version, offset: u64, buf: &mut [u8]) -> Result<(), OriginError> {
+        if !self.has_ranges()? {
+            return Err(OriginError::Permanent("the server ignores ranges".into()));
+        }
+        self.check(version)?;
+        let (len, mut filled, mut too_much) = (buf.len(), 0, false);
+        let mut each = |bytes: &[u8]| {
+            too_much = bytes.len() > len - filled;
+            if !too_much {
+                buf[filled..filled + bytes.len()].copy_from_slice(bytes);
+                filled += bytes.len();
+            }
+            !too_much
+        };
+        let range = offset..offset + len as u64;
+        let session = &self.session;
+        session.runtime.wait("read", len as u64, session.stream(&self.path, version, Some(range), &mut each))?;
+        if too_much {
+            return Err(OriginError::Permanent("the server sent more than the range asked for".into()));
+        }
+        if filled < len {
+            return Err(OriginError::Passing(format!("the server sent {filled} of {len} bytes")));
+        }
+        Ok(())
+    }
+
+    fn read_all(&self, version: &Version, each: &mut dyn FnMut(&[u8]) -> bool) -> Result<(), OriginError> {
+        self.check(version)?;
+        let session = &self.session;
+        session.runtime.wait("read", version.size, session.stream(&self.path, version, None, each))
+    }
+
+    fn has_ranges(&self) -> Result<bool, OriginError> {
+        if let Some(known) = self.ranges.get() {
+            return Ok(*known);
+        }
+        let session = &self.session;
+        let found = match &session.http {
+            Some(http) => session.runtime.wait("probe", 0, http.probe(&self.path))?.ranges,
+            None => true, // s3 and ftp's REST are ranges by definition; a server without REST fails the read
+        };
+        Ok(*self.ranges.get_or_init(|| found))
+    }
+}
+
+/// The tree below a directory.
+pub fn list(session: &DalSession, path: &str) -> Result<Vec<Entry>, OriginError> {
+    if session.scheme == Scheme::Http {
+        let why = "http has no listing of directories; name the files in a manifest, or use webdav://";
+        return Err(OriginError::Permanent(why.into()));
+    }
+    session.runtime.wait("list", 64 << 20, session.list(path))
+}
+
+/// An upload to s3 or ftp, whose writers show the file only when they are closed.
+pub struct DalUpload {
+    session: Arc<DalSession>,
+    writer: opendal::Writer,
+    path: String,
+    written: u64,
+}
+
+impl DalUpload {
+    /// Starts an upload.
+    pub fn start(session: Arc<DalSession>, path: &str) -> Result<DalUpload, OriginError> {
+        let open = async {
+            let writer = session.operator.writer_with(path);
+            let writer = if session.scheme == Scheme::S3 { writer.chunk(S3_PART_BYTES) } else { writer };
+            writer.await.map_err(failure::of_opendal)
+        };
+        let writer = session.runtime.wait("create", 0, open)?;
+        Ok(DalUpload { session, writer, path: path.to_string(), written: 0 })
+    }
+
+    fn remove(&mut self) {
+        let runtime = self.session.runtime.clone();
+        let (operator, path) = (&self.session.operator, &self.path);
+        let gone = runtime.wait("remove", 0, async { operator.delete(path).await.map_err(failure::of_opendal) });
+        if let Err(e) = gone {
+            tracing::warn!("an upload that failed could not be removed again: {e}");
+        }
+    }
+}
+
+impl Upload for DalUpload {
+    fn append(&mut self, data: &[u8]) -> Result<(), OriginError> {
+        let runtime = self.session.runtime.clone();
+        let bytes = bytes::Bytes::copy_from_slice(data);
+        let written = async { self.writer.write(bytes).await.map_err(failure::of_opendal) };
+        runtime.wait("write", data.len() as u64, written)?;
+        self.written += data.len() as u64;
+        Ok(())
+    }
+
+    fn finish(mut self: Box<Self>, expect_size: u64) -> Result<Version, OriginError> {
+        if self.written != expect_size {
+            let why = format!("{} bytes were handed over, {expect_size} expected", self.written);
+            self.abort();
+            return Err(OriginError::Permanent(why));
+        }
+        if expect_size == 0 && self.session.scheme == Scheme::Ftp {
+            return Err(OriginError::Permanent("an empty file cannot be sent over ftp; use sftp".into()));
+        }
+        let runtime = self.session.runtime.clone();
+        let closed = async { self.writer.close().await.map_err(failure::of_opendal) };
+        runtime.wait("close", S3_PART_BYTES as u64, closed)?;
+        let version = runtime.wait("stat", 0, self.session.stat(&self.path))?;
+        let wanted = Version { size: expect_size, etag: None, modified_ns: None };
+        if same(&wanted, &version).is_err() {
+            self.remove();
+            let why = format!("{} bytes arrived, {expect_size} were sent", version.size);
+            return Err(OriginError::Passing(why));
+        }
+        Ok(version)
+    }
+
+    fn abort(mut self: Box<Self>) {
+        let runtime = self.session.runtime.clone();
+        let aborted = runtime.wait("abort", 0, async { self.writer.abort().await.map_err(failure::of_opendal) });
+        if let Err(e) = aborted {
+            tracing::warn!("an upload that was given up may have left parts behind: {e}");
+        }
+    }
+}

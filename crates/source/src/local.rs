@@ -1,0 +1,222 @@
+//! `file://`: opened with the rights of the user who asks, never inside the volume's own directories.
+
+use crate::failure;
+use crate::guard::same;
+use crate::rights::with_rights_of;
+use crate::runtime::Runtime;
+use rustix::fs::{Mode, OFlags};
+use std::fs::File;
+use std::io::{Result as IoResult, Write};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use store::origin::{Entry, EntryKind, Identity, Origin, OriginError, Upload, Version};
+
+/// Opens with the user's rights, and refuses what lies inside `refused`, by whatever links it was reached.
+fn open_as(
+    who: &Identity,
+    refused: &Arc<Vec<PathBuf>>,
+    path: &Path,
+    flags: OFlags,
+    mode: u32,
+) -> Result<File, OriginError> {
+    let (target, refused) = (path.to_path_buf(), refused.clone());
+    let opened = with_rights_of(who, move || -> IoResult<Result<File, String>> {
+        let flags = flags | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
+        let file = File::from(rustix::fs::open(&target, flags, Mode::from_raw_mode(mode))?);
+        let real = std::fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd()))?;
+        if refused.iter().any(|inner| real.starts_with(inner)) {
+            return Ok(Err(real.display().to_string()));
+        }
+        Ok(Ok(file))
+    })?;
+    match opened {
+        Ok(Ok(file)) => Ok(file),
+        Ok(Err(real)) => Err(OriginError::Permanent(format!(
+            "{real} is inside the volume's own directories; name the file below the mount point instead"
+        ))),
+        Err(e) => Err(failure::of_io(&path.display().to_string(), &e)),
+    }
+}
+
+fn version_of(file: &File) -> Result<Version, OriginError> {
+    let meta = file.metadata().map_err(|e| failure::of_io("stat", &e))?;
+    if !meta.is_file() {
+        return Err(OriginError::Permanent("it is not a plain file".into()));
+    }
+    let modified_ns = meta.mtime() as i128 * 1_000_000_000 + i128::from(meta.mtime_nsec());
+    Ok(Version { size: meta.len(), etag: None, modified_ns: u64::try_from(modified_ns).ok() })
+}
+
+/// A local file.
+pub struct LocalOrigin {
+    file: Arc<File>,
+    runtime: Arc<Runtime>,
+}
+
+impl LocalOrigin {
+    /// Opens it.
+    pub fn open(
+        who: &Identity,
+        refused: &Arc<Vec<PathBuf>>,
+        path: &str,
+        runtime: Arc<Runtime>,
+    ) -> Result<LocalOrigin, OriginError> {
+        let file = open_as(who, refused, Path::new(path), OFlags::RDONLY, 0)?;
+        version_of(&file)?;
+        Ok(LocalOrigin { file: Arc::new(file), runtime })
+    }
+
+    fn read(&self, offset: u64, len: usize) -> Result<Vec<u8>, OriginError> {
+        let file = self.file.clone();
+        let read = async move {
+            let task = tokio::task::spawn_blocking(move || {
+                let mut bytes = vec![0; len];
+                file.read_exact_at(&mut bytes, offset).map(|()| bytes)
+            });
+            let bytes = task.await.map_err(|e| OriginError::Passing(e.to_string()))?;
+            bytes.map_err(|e| match e.kind() {
+                std::io::ErrorKind::UnexpectedEof => OriginError::Changed("the file ended early".into()),
+                _ => failure::of_io("read", &e),
+            })
+        };
+        self.runtime.wait("read", len as u64, read)
+    }
+}
+
+impl Origin for LocalOrigin {
+    fn stat(&self) -> Result<Version, OriginError> {
+        version_of(&self.file)
+    }
+
+    fn read_at(&self, version: &Version, offset: u64, buf: &mut [u8]) -> Result<(), OriginError> {
+        same(version, &self.stat()?)?;
+        buf.copy_from_slice(&self.read(offset, buf.len())?);
+        same(version, &self.stat()?)
+    }
+
+    fn read_all(&self, version: &Version, each: &mut dyn FnMut(&[u8]) -> bool) -> Result<(), OriginError> {
+        let mut offset = 0;
+        while offset < version.size {
+            let len = (version.size - offset).min(1 << 20) as usize;
+            same(version, &self.stat()?)?;
+            if !each(&self.read(offset, len)?) {
+                break;
+            }
+            offset += len as u64;
+        }
+        Ok(())
+    }
+
+    fn has_ranges(&self) -> Result<bool, OriginError> {
+        Ok(true)
+    }
+}
+
+/// A local file being written under a temporary name.
+pub struct LocalUpload {
+    file: File,
+    temporary: PathBuf,
+    path: PathBuf,
+    who: Identity,
+}
+
+impl LocalUpload {
+    /// Creates the temporary file beside the destination.
+    pub fn start(
+        who: &Identity,
+        refused: &Arc<Vec<PathBuf>>,
+        path: &str,
+        temporary: &str,
+    ) -> Result<LocalUpload, OriginError> {
+        let temporary = PathBuf::from(temporary);
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW;
+        let started = open_as(who, refused, &temporary, flags, 0o666);
+        if let Err(OriginError::Permanent(why)) = &started
+            && why.contains("inside the volume")
+        {
+            let inner = temporary.clone();
+            let _ = with_rights_of(who, move || std::fs::remove_file(inner));
+        }
+        Ok(LocalUpload { file: started?, temporary, path: path.into(), who: who.clone() })
+    }
+
+    fn settle(&mut self, expect_size: u64) -> Result<Version, OriginError> {
+        self.file.sync_all().map_err(|e| failure::of_io("sync", &e))?;
+        let version = version_of(&self.file)?;
+        if version.size != expect_size {
+            return Err(OriginError::Passing(format!("{} bytes arrived, {expect_size} were sent", version.size)));
+        }
+        let (from, to) = (self.temporary.clone(), self.path.clone());
+        let renamed = with_rights_of(&self.who, move || {
+            std::fs::rename(&from, &to)?;
+            let parent = to.parent().unwrap_or(Path::new("/")).to_path_buf();
+            File::open(parent)?.sync_all()
+        })?;
+        renamed.map_err(|e| failure::of_io("rename to the final name", &e))?;
+        Ok(version)
+    }
+
+    fn remove(&self) {
+        let temporary = self.temporary.clone();
+        let _ = with_rights_of(&self.who, move || std::fs::remove_file(temporary));
+    }
+}
+
+impl Upload for LocalUpload {
+    fn append(&mut self, data: &[u8]) -> Result<(), OriginError> {
+        self.file.write_all(data).map_err(|e| failure::of_io("write", &e))
+    }
+
+    fn finish(mut self: Box<Self>, expect_size: u64) -> Result<Version, OriginError> {
+        let result = self.settle(expect_size);
+        if result.is_err() {
+            self.remove();
+        }
+        result
+    }
+
+    fn abort(self: Box<Self>) {
+        self.remove();
+    }
+}
+
+/// The tree below a directory, links as they are.
+pub fn list(who: &Identity, refused: &Arc<Vec<PathBuf>>, path: &str) -> Result<Vec<Entry>, OriginError> {
+    // Opening it refuses the volume's own directories before anything is read.
+    open_as(who, refused, Path::new(path), OFlags::RDONLY | OFlags::DIRECTORY, 0)?;
+    let root = PathBuf::from(path);
+    let walked = with_rights_of(who, move || walk(&root))?;
+    walked.map_err(|e| failure::of_io(path, &e))
+}
+
+fn walk(root: &Path) -> IoResult<Vec<Entry>> {
+    let mut entries = Vec::new();
+    let mut todo = vec![String::new()];
+    while let Some(dir) = todo.pop() {
+        for entry in std::fs::read_dir(root.join(&dir))? {
+            let entry = entry?;
+            let name = entry.file_name().into_string();
+            let name = name.map_err(|n| std::io::Error::other(format!("the name {n:?} is no UTF-8")))?;
+            let path = if dir.is_empty() { name } else { format!("{dir}/{name}") };
+            let meta = entry.metadata()?; // of the link itself, if it is one
+            let kind = if meta.is_dir() {
+                todo.push(path.clone());
+                EntryKind::Directory
+            } else if meta.is_symlink() {
+                EntryKind::Symlink(std::fs::read_link(entry.path())?.to_string_lossy().into_owned())
+            } else if meta.is_file() {
+                EntryKind::File(meta.len())
+            } else {
+                continue; // devices and sockets are no data
+            };
+            entries.push(Entry { path, kind });
+            if entries.len() > crate::dal::ENTRIES_MAX {
+                return Err(std::io::Error::other("the directory has more than a million entries"));
+            }
+        }
+    }
+    entries.sort_by(|a, b| a.path.cmp(&b.path));
+    Ok(entries)
+}

@@ -1,0 +1,86 @@
+//! Uploads over sftp: a temporary file beside the destination, its size checked there, renamed there.
+
+use crate::failure;
+use crate::sftp::{Live, SftpSession, remote_path, stat};
+use openssh_sftp_client::file::File;
+use std::sync::Arc;
+use store::origin::{OriginError, Upload, Version};
+
+/// A file being sent.
+pub struct SftpUpload {
+    session: Arc<SftpSession>,
+    live: Arc<Live>,
+    file: Option<File>,
+    temporary: String,
+    path: String,
+}
+
+impl SftpUpload {
+    /// Creates the temporary file; it must not exist yet.
+    pub fn start(session: Arc<SftpSession>, path: &str, temporary: &str) -> Result<SftpUpload, OriginError> {
+        let (path, temporary) = (remote_path(path).to_string(), remote_path(temporary).to_string());
+        let (live, file) = session.runtime.wait("create", 0, async {
+            let live = session.live().await?;
+            let file = live.sftp.options().write(true).create_new(true).open(&temporary).await;
+            let file = file.map_err(|e| failure::of_sftp("create the temporary file", e))?;
+            Ok((live, file))
+        })?;
+        Ok(SftpUpload { session, live, file: Some(file), temporary, path })
+    }
+
+    fn settle(&mut self, expect_size: u64) -> Result<Version, OriginError> {
+        let runtime = self.session.runtime.clone();
+        let (sftp, file) = (&self.live.sftp, self.file.take());
+        runtime.wait("finish", 0, async {
+            if let Some(mut file) = file {
+                if sftp.support_fsync() {
+                    file.sync_all().await.map_err(|e| failure::of_sftp("sync", e))?;
+                }
+                file.close().await.map_err(|e| failure::of_sftp("close", e))?;
+            }
+            let arrived = stat(sftp, &self.temporary).await?;
+            if arrived.size != expect_size {
+                let why = format!("{} bytes arrived, {expect_size} were sent", arrived.size);
+                return Err(OriginError::Passing(why));
+            }
+            let renamed = sftp.fs().rename(&self.temporary, &self.path).await;
+            renamed.map_err(|e| failure::of_sftp("rename to the final name", e))?;
+            Ok(arrived)
+        })
+    }
+
+    fn remove(&mut self) {
+        let runtime = self.session.runtime.clone();
+        let file = self.file.take();
+        let gone = runtime.wait("remove", 0, async {
+            drop(file);
+            let gone = self.live.sftp.fs().remove_file(&self.temporary).await;
+            gone.map_err(|e| failure::of_sftp("remove", e))
+        });
+        if let Err(e) = gone {
+            tracing::warn!("an upload that failed could not be removed again: {e}");
+        }
+    }
+}
+
+impl Upload for SftpUpload {
+    fn append(&mut self, data: &[u8]) -> Result<(), OriginError> {
+        let runtime = self.session.runtime.clone();
+        let Some(file) = &mut self.file else { return Err(OriginError::Passing("the upload has ended".into())) };
+        runtime.wait("write", data.len() as u64, async {
+            file.write_all(data).await.map_err(|e| failure::of_sftp("write", e))
+        })
+    }
+
+    fn finish(mut self: Box<Self>, expect_size: u64) -> Result<Version, OriginError> {
+        let result = self.settle(expect_size);
+        if result.is_err() {
+            self.remove();
+        }
+        result
+    }
+
+    fn abort(mut self: Box<Self>) {
+        self.remove();
+    }
+}

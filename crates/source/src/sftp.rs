@@ -1,0 +1,354 @@
+//! Sources over sftp, through the user's own `ssh`: her keys, her known hosts, her configuration.
+//!
+//! One `ssh` child per server and user carries all requests of it. When root runs the daemon, the child runs with the
+//! user's ids (without her supplementary groups) and finds her `~/.ssh` by the password file; the daemon's own keys are
+//! never used on behalf of somebody else.
+
+use crate::address::Address;
+use crate::credentials::Credentials;
+use crate::failure;
+use crate::guard::Guard;
+use crate::rights;
+use crate::runtime::Runtime;
+use crate::sources::HostKeys;
+use bytes::BytesMut;
+use futures_util::StreamExt;
+use futures_util::future::try_join_all;
+use openssh_sftp_client::{Sftp, SftpOptions, file::File};
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::Stdio;
+use std::sync::Arc;
+use store::origin::{Entry, EntryKind, Identity, Origin, OriginError, Version};
+use tokio::io::AsyncSeekExt;
+use tokio::sync::{Mutex, Semaphore};
+
+/// Ranges in flight over one session.
+const IN_FLIGHT_MAX: usize = 8;
+
+/// Bytes of one request: what every server takes.
+const REQUEST_BYTES: usize = 32 << 10;
+
+/// One `ssh` child, started when it is first needed and again when it died.
+pub struct SftpSession {
+    arguments: Vec<String>,
+    who: Identity,
+    agent: Option<PathBuf>,
+    live: Mutex<Option<Arc<Live>>>,
+    slots: Semaphore,
+    pub(crate) runtime: Arc<Runtime>,
+}
+
+/// A running child. Killed when the last user drops it.
+pub(crate) struct Live {
+    pub(crate) sftp: Sftp,
+    _child: tokio::process::Child,
+}
+
+impl SftpSession {
+    /// Prepares a session; nothing is started yet.
+    pub fn new(
+        address: &Address,
+        found: &Credentials,
+        who: &Identity,
+        host_keys: HostKeys,
+        runtime: Arc<Runtime>,
+    ) -> SftpSession {
+        SftpSession {
+            arguments: arguments(address, found, host_keys),
+            who: who.clone(),
+            agent: found.agent.clone(),
+            live: Mutex::new(None),
+            slots: Semaphore::new(IN_FLIGHT_MAX),
+            runtime,
+        }
+    }
+
+    /// The running child, a new one if there is none.
+    pub(crate) async fn live(&self) -> Result<Arc<Live>, OriginError> {
+        let mut live = self.live.lock().await;
+        if let Some(live) = &*live {
+            return Ok(live.clone());
+        }
+        let started = Arc::new(self.start().await?);
+        *live = Some(started.clone());
+        Ok(started)
+    }
+
+    async fn start(&self) -> Result<Live, OriginError> {
+        let mut command = std::process::Command::new("ssh");
+        command.args(&self.arguments).env_clear().env("PATH", "/usr/local/bin:/usr/bin:/bin");
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).current_dir("/");
+        if let Some(home) = rights::home_of(self.who.uid) {
+            command.env("HOME", home);
+        }
+        if let Some(name) = rights::name_of(self.who.uid) {
+            command.env("USER", &name).env("LOGNAME", &name);
+        }
+        if let Some(agent) = &self.agent {
+            command.env("SSH_AUTH_SOCK", agent);
+        }
+        let own = rustix::process::geteuid().as_raw();
+        if own != self.who.uid {
+            if own != 0 {
+                let why = format!("this daemon runs as user {own} and cannot act for user {}", self.who.uid);
+                return Err(OriginError::Permanent(why));
+            }
+            command.uid(self.who.uid).gid(self.who.gid); // this drops root's groups too
+        }
+        let mut command = tokio::process::Command::from(command);
+        let spawned = command.kill_on_drop(true).spawn();
+        let mut child = spawned.map_err(|e| OriginError::Permanent(format!("cannot start ssh: {e}; install it")))?;
+        let (stdin, stdout) = (child.stdin.take().expect("piped"), child.stdout.take().expect("piped"));
+        let stderr = child.stderr.take().expect("piped");
+        let said = tokio::spawn(last_words(stderr));
+        match Sftp::new(stdin, stdout, SftpOptions::default()).await {
+            Ok(sftp) => Ok(Live { sftp, _child: child }),
+            Err(e) => {
+                drop(child);
+                let said = said.await.unwrap_or_default();
+                Err(of_ssh(&said, &e.to_string()))
+            }
+        }
+    }
+
+    /// Forgets a child that no longer answers, so that the next call starts another.
+    pub(crate) async fn forget(&self, dead: &Arc<Live>) {
+        let mut live = self.live.lock().await;
+        if live.as_ref().is_some_and(|l| Arc::ptr_eq(l, dead)) {
+            *live = None;
+        }
+    }
+
+    /// Runs one piece of work over the child; a child that failed in passing is not used again.
+    pub(crate) fn run<T>(
+        &self,
+        what: &str,
+        bytes: u64,
+        work: impl AsyncFnOnce(&Sftp) -> Result<T, OriginError>,
+    ) -> Result<T, OriginError> {
+        let result = self.runtime.wait(what, bytes, async {
+            let _slot = self.slots.acquire().await.expect("the slots are never closed");
+            let live = self.live().await?;
+            let result = work(&live.sftp).await;
+            if matches!(result, Err(OriginError::Passing(_))) {
+                self.forget(&live).await;
+            }
+            result
+        });
+        if matches!(result, Err(OriginError::Passing(_))) {
+            // Also after a deadline, where the piece of work above did not come to its end.
+            let _ = self.runtime.wait("forget", 0, async {
+                self.live.lock().await.take();
+                Ok(())
+            });
+        }
+        result
+    }
+}
+
+/// The words of the command line after `ssh`. No word comes from a user unchecked, and `--` ends the options.
+fn arguments(address: &Address, found: &Credentials, host_keys: HostKeys) -> Vec<String> {
+    let checking = match host_keys {
+        HostKeys::Strict => "yes",
+        HostKeys::AcceptNew => "accept-new",
+    };
+    let mut words: Vec<String> = vec!["-x".into(), "-a".into(), "-T".into()];
+    let mut option = |text: String| words.extend(["-o".to_string(), text]);
+    option("BatchMode=yes".into());
+    option("ConnectTimeout=10".into());
+    option("ServerAliveInterval=15".into());
+    option("ServerAliveCountMax=2".into());
+    option("ClearAllForwardings=yes".into());
+    option("PermitLocalCommand=no".into());
+    option(format!("StrictHostKeyChecking={checking}"));
+    if let Some(file) = &found.known_hosts {
+        option(format!("UserKnownHostsFile=\"{}\"", file.display()));
+    }
+    if let Some(key) = &found.key {
+        option("IdentitiesOnly=yes".into());
+        option(format!("IdentityFile=\"{}\"", key.display()));
+    }
+    if let Some(port) = address.port {
+        words.extend(["-p".to_string(), port.to_string()]);
+    }
+    if let Some(user) = &found.user {
+        words.extend(["-l".to_string(), user.clone()]);
+    }
+    words.extend(["-s", "--", address.host.trim_matches(['[', ']']), "sftp"].map(String::from));
+    words
+}
+
+/// Keeps the last line that `ssh` says; the rest is read and forgotten, so that it never blocks.
+async fn last_words(stderr: tokio::process::ChildStderr) -> String {
+    use tokio::io::{AsyncBufReadExt, BufReader};
+    let mut lines = BufReader::new(stderr).lines();
+    let mut last = String::new();
+    while let Ok(Some(line)) = lines.next_line().await {
+        if !line.trim().is_empty() {
+            last = line.chars().take(300).collect();
+        }
+    }
+    last
+}
+
+fn of_ssh(said: &str, otherwise: &str) -> OriginError {
+    let text = format!("ssh: {}", if said.is_empty() { otherwise } else { said });
+    let hopeless =
+        ["Permission denied", "Host key verification failed", "Could not resolve", "subsystem request failed"];
+    if hopeless.iter().any(|words| said.contains(words)) {
+        OriginError::Permanent(text)
+    } else {
+        OriginError::Passing(text)
+    }
+}
+
+/// The path as the server is to see it: `/~/x` is `x` in the home directory.
+pub fn remote_path(path: &str) -> &str {
+    path.strip_prefix("/~/").unwrap_or(path)
+}
+
+/// What sftp says about a file.
+pub(crate) async fn stat(sftp: &Sftp, path: &str) -> Result<Version, OriginError> {
+    let meta = sftp.fs().metadata(path).await.map_err(|e| failure::of_sftp("stat", e))?;
+    if meta.file_type().is_some_and(|t| !t.is_file()) {
+        return Err(OriginError::Permanent("it is not a plain file".into()));
+    }
+    let size = meta.len().ok_or_else(|| OriginError::Permanent("the server does not say the size".into()))?;
+    let modified_ns = meta.modified().map(|at| u64::from(at.into_raw()) * 1_000_000_000);
+    Ok(Version { size, etag: None, modified_ns })
+}
+
+/// One file at one server.
+pub struct SftpOrigin {
+    session: Arc<SftpSession>,
+    path: String,
+    guard: Guard,
+}
+
+impl SftpOrigin {
+    /// Names a file; nothing is sent yet.
+    pub fn new(session: Arc<SftpSession>, path: &str) -> SftpOrigin {
+        SftpOrigin { session, path: remote_path(path).to_string(), guard: Guard::default() }
+    }
+}
+
+/// Fills one request's part of the buffer. The library moves its own offset by what was asked for, not by what came,
+/// so it is set before every request.
+async fn read_part(mut file: File, offset: u64, part: &mut [u8]) -> Result<(), OriginError> {
+    let mut filled = 0;
+    while filled < part.len() {
+        let from = std::io::SeekFrom::Start(offset + filled as u64);
+        file.seek(from).await.map_err(|e| OriginError::Passing(e.to_string()))?;
+        let wanted = (part.len() - filled) as u32;
+        let got = file.read(wanted, BytesMut::new()).await.map_err(|e| failure::of_sftp("read", e))?;
+        let Some(got) = got.filter(|g| !g.is_empty() && g.len() <= part.len() - filled) else {
+            return Err(OriginError::Changed("the file ended early".into()));
+        };
+        part[filled..filled + got.len()].copy_from_slice(&got);
+        filled += got.len();
+    }
+    Ok(())
+}
+
+async fn read_range(sftp: &Sftp, path: &str, offset: u64, buf: &mut [u8]) -> Result<(), OriginError> {
+    let file = sftp.open(path).await.map_err(|e| failure::of_sftp("open", e))?;
+    let parts = buf.chunks_mut(REQUEST_BYTES).enumerate();
+    let reads = parts.map(|(k, part)| read_part(file.clone(), offset + (k * REQUEST_BYTES) as u64, part));
+    try_join_all(reads).await?;
+    file.close().await.map_err(|e| failure::of_sftp("close", e))
+}
+
+impl Origin for SftpOrigin {
+    fn stat(&self) -> Result<Version, OriginError> {
+        self.session.run("stat", 0, async |sftp| stat(sftp, &self.path).await)
+    }
+
+    fn read_at(&self, version: &Version, offset: u64, buf: &mut [u8]) -> Result<(), OriginError> {
+        self.guard.check(version, || self.stat())?;
+        let bytes = buf.len() as u64;
+        self.session.run("read", bytes, async |sftp| read_range(sftp, &self.path, offset, buf).await)
+    }
+
+    fn read_all(&self, version: &Version, each: &mut dyn FnMut(&[u8]) -> bool) -> Result<(), OriginError> {
+        let mut buf = vec![0; 1 << 20];
+        let mut offset = 0;
+        while offset < version.size {
+            let len = (version.size - offset).min(buf.len() as u64) as usize;
+            self.read_at(version, offset, &mut buf[..len])?;
+            offset += len as u64;
+            if !each(&buf[..len]) {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn has_ranges(&self) -> Result<bool, OriginError> {
+        Ok(true) // offsets are part of every read request
+    }
+}
+
+/// The tree below a directory, links as they are.
+pub fn list(session: &SftpSession, path: &str) -> Result<Vec<Entry>, OriginError> {
+    let root = remote_path(path).trim_end_matches('/').to_string();
+    session.run("list", 64 << 20, async |sftp| {
+        let mut entries = Vec::new();
+        let mut todo = vec![String::new()];
+        while let Some(dir) = todo.pop() {
+            let here = if dir.is_empty() { format!("{root}/") } else { format!("{root}/{dir}") };
+            let opened = sftp.fs().open_dir(&here).await.map_err(|e| failure::of_sftp("list", e))?;
+            let mut listing = Box::pin(opened.read_dir());
+            while let Some(entry) = listing.next().await {
+                let entry = entry.map_err(|e| failure::of_sftp("list", e))?;
+                let Some(name) = entry.filename().to_str().filter(|n| !n.contains('\u{fffd}')) else {
+                    return Err(OriginError::Permanent(format!("a name in {here} is no UTF-8")));
+                };
+                if name == "." || name == ".." {
+                    continue;
+                }
+                let path = if dir.is_empty() { name.to_string() } else { format!("{dir}/{name}") };
+                let kind = match entry.file_type() {
+                    Some(t) if t.is_dir() => {
+                        todo.push(path.clone());
+                        EntryKind::Directory
+                    }
+                    Some(t) if t.is_symlink() => {
+                        let link = sftp.fs().read_link(format!("{root}/{path}")).await;
+                        let link = link.map_err(|e| failure::of_sftp("read link", e))?;
+                        EntryKind::Symlink(link.to_string_lossy().into_owned())
+                    }
+                    Some(t) if t.is_file() => EntryKind::File(entry.metadata().len().unwrap_or(0)),
+                    _ => continue, // devices and sockets are no data
+                };
+                entries.push(Entry { path, kind });
+                if entries.len() > crate::dal::ENTRIES_MAX {
+                    return Err(OriginError::Permanent("the directory has more than a million entries".into()));
+                }
+            }
+        }
+        entries.sort_by(|a, b| a.path.cmp(&b.path));
+        Ok(entries)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_line_ends_its_options_before_the_host() {
+        let address = Address::parse("sftp://alice@host:2222/x").expect("good");
+        let found = Credentials { user: address.user.clone(), ..Default::default() };
+        let words = arguments(&address, &found, HostKeys::Strict);
+        assert_eq!(&words[words.len() - 4..], ["-s", "--", "host", "sftp"]);
+        assert!(words.contains(&"StrictHostKeyChecking=yes".to_string()));
+        assert!(words.contains(&"BatchMode=yes".to_string()));
+    }
+
+    #[test]
+    fn home_paths() {
+        assert_eq!(remote_path("/~/data/x"), "data/x");
+        assert_eq!(remote_path("/data/x"), "/data/x");
+    }
+}

@@ -1,0 +1,206 @@
+//! Opens sources by URI, with one session per server and user.
+
+use crate::address::{Address, Scheme};
+use crate::command::{CommandOrigin, CommandTemplate};
+use crate::credentials::Credentials;
+use crate::dal::{self, DalOrigin, DalSession, DalUpload};
+use crate::local::{self, LocalOrigin, LocalUpload};
+use crate::put::{HttpAccess, HttpUpload};
+use crate::runtime::Runtime;
+use crate::send::SftpUpload;
+use crate::sftp::{self, SftpOrigin, SftpSession};
+use parking_lot::Mutex;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+use store::origin::{Entry, Identity, Opener, Origin, OriginError, Upload};
+
+/// Sessions that are kept; the one not used for longest goes first.
+const SESSIONS_MAX: usize = 32;
+
+/// Whether a server that nobody has seen before is talked to over ssh.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum HostKeys {
+    /// Only servers in the user's known hosts.
+    #[default]
+    Strict,
+    /// New ones are remembered, changed ones refused.
+    AcceptNew,
+}
+
+/// What the operator decides about sources.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// How long a server may take for one call without bytes.
+    pub patience: Duration,
+    /// Whether unknown ssh servers are talked to.
+    pub host_keys: HostKeys,
+    /// Directories that no `file://` may reach into: namespace, targets, state.
+    pub refused: Vec<PathBuf>,
+    /// Programs for other schemes.
+    pub commands: Vec<CommandTemplate>,
+}
+
+impl Default for Settings {
+    fn default() -> Settings {
+        Settings {
+            patience: Duration::from_secs(30),
+            host_keys: HostKeys::Strict,
+            refused: Vec::new(),
+            commands: Vec::new(),
+        }
+    }
+}
+
+/// The opener of sources.
+pub struct Sources {
+    runtime: Arc<Runtime>,
+    settings: Settings,
+    refused: Arc<Vec<PathBuf>>,
+    sessions: Mutex<Vec<(Key, Session)>>,
+    temporaries: AtomicU32,
+}
+
+/// What makes two sessions the same.
+#[derive(PartialEq, Eq)]
+struct Key {
+    scheme: Scheme,
+    secure: bool,
+    authority: String,
+    found: Credentials,
+    uid: u32,
+    gid: u32,
+}
+
+#[derive(Clone)]
+enum Session {
+    Dal(Arc<DalSession>),
+    Sftp(Arc<SftpSession>),
+}
+
+impl Sources {
+    /// Starts the runtime behind the sources.
+    pub fn new(settings: Settings) -> std::io::Result<Sources> {
+        opendal::install_default();
+        let runtime = Arc::new(Runtime::start(settings.patience)?);
+        let real = |path: &PathBuf| std::fs::canonicalize(path).unwrap_or_else(|_| path.clone());
+        let refused = Arc::new(settings.refused.iter().map(real).collect());
+        Ok(Sources { runtime, settings, refused, sessions: Mutex::default(), temporaries: AtomicU32::new(0) })
+    }
+
+    /// How many sessions are kept. For tests and statistics.
+    pub fn sessions(&self) -> usize {
+        self.sessions.lock().len()
+    }
+
+    fn session(&self, address: &Address, who: &Identity) -> Result<Session, OriginError> {
+        let found = Credentials::find(address, who)?;
+        let key = Key {
+            scheme: address.scheme,
+            secure: address.secure,
+            authority: address.authority(),
+            found,
+            uid: who.uid,
+            gid: who.gid,
+        };
+        let mut sessions = self.sessions.lock();
+        if let Some(at) = sessions.iter().position(|(k, _)| *k == key) {
+            let entry = sessions.remove(at);
+            let session = entry.1.clone();
+            sessions.push(entry);
+            return Ok(session);
+        }
+        let runtime = self.runtime.clone();
+        let session = match address.scheme {
+            Scheme::Sftp => {
+                let session = SftpSession::new(address, &key.found, who, self.settings.host_keys, runtime);
+                Session::Sftp(Arc::new(session))
+            }
+            _ => Session::Dal(Arc::new(DalSession::new(address, &key.found, runtime)?)),
+        };
+        if sessions.len() == SESSIONS_MAX {
+            sessions.remove(0);
+        }
+        sessions.push((key, session.clone()));
+        Ok(session)
+    }
+
+    /// A name beside the destination that nobody else uses.
+    fn temporary(&self, address: &Address) -> Result<String, OriginError> {
+        let Some((parent, name)) = address.parent_and_name() else {
+            return Err(OriginError::Permanent("the destination ends in /: name a file".into()));
+        };
+        let turn = self.temporaries.fetch_add(1, Ordering::Relaxed);
+        let nanos =
+            std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0, |d| d.as_nanos() as u64);
+        let short: String = name.chars().take(40).collect();
+        Ok(format!("{}/.{short}.entrepot-{nanos:x}-{turn}", parent.trim_end_matches('/')))
+    }
+}
+
+fn address_of(uri: &str) -> Result<Address, OriginError> {
+    let address = Address::parse(uri).map_err(|e| OriginError::Permanent(e.to_string()))?;
+    if address.query.is_some() {
+        let why = "URIs with a query (?...) are not served; name the file by a URI without one";
+        return Err(OriginError::Permanent(why.into()));
+    }
+    Ok(address)
+}
+
+impl Opener for Sources {
+    fn open(&self, uri: &str, who: &Identity) -> Result<Arc<dyn Origin>, OriginError> {
+        let address = address_of(uri)?;
+        if address.scheme == Scheme::File {
+            let runtime = self.runtime.clone();
+            return Ok(Arc::new(LocalOrigin::open(who, &self.refused, &address.path, runtime)?));
+        }
+        if address.scheme == Scheme::Other {
+            let scheme = uri.split(':').next().unwrap_or("");
+            let Some(template) = self.settings.commands.iter().find(|c| c.scheme == scheme) else {
+                return Err(OriginError::Permanent(format!(
+                    "nothing serves the scheme {scheme}; use http, https, webdav, s3, ftp, sftp or file, or name a \
+                     command for it in the volume's configuration"
+                )));
+            };
+            let runtime = self.runtime.clone();
+            return Ok(Arc::new(CommandOrigin::new(template.clone(), uri, who, runtime)));
+        }
+        Ok(match self.session(&address, who)? {
+            Session::Sftp(session) => Arc::new(SftpOrigin::new(session, &address.path)),
+            Session::Dal(session) => Arc::new(DalOrigin::new(session, &address.path)),
+        })
+    }
+
+    fn create(&self, uri: &str, who: &Identity) -> Result<Box<dyn Upload>, OriginError> {
+        let address = address_of(uri)?;
+        let temporary = self.temporary(&address)?;
+        match address.scheme {
+            Scheme::File => Ok(Box::new(LocalUpload::start(who, &self.refused, &address.path, &temporary)?)),
+            Scheme::Other => {
+                Err(OriginError::Permanent("external commands only read; choose another destination".into()))
+            }
+            Scheme::Http | Scheme::Webdav => {
+                let found = Credentials::find(&address, who)?;
+                let access = HttpAccess::new(&address, &found, self.runtime.patience())?;
+                Ok(Box::new(HttpUpload::start(access, self.runtime.clone(), &address.path, temporary)))
+            }
+            Scheme::S3 | Scheme::Ftp | Scheme::Sftp => match self.session(&address, who)? {
+                Session::Sftp(session) => Ok(Box::new(SftpUpload::start(session, &address.path, &temporary)?)),
+                Session::Dal(session) => Ok(Box::new(DalUpload::start(session, &address.path)?)),
+            },
+        }
+    }
+
+    fn list(&self, uri: &str, who: &Identity) -> Result<Vec<Entry>, OriginError> {
+        let address = address_of(uri)?;
+        match address.scheme {
+            Scheme::File => local::list(who, &self.refused, &address.path),
+            Scheme::Other => Err(OriginError::Permanent("external commands list no directories".into())),
+            _ => match self.session(&address, who)? {
+                Session::Sftp(session) => sftp::list(&session, &address.path),
+                Session::Dal(session) => dal::list(&session, &address.path),
+            },
+        }
+    }
+}
