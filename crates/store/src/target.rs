@@ -5,21 +5,30 @@
 //! hot path). A target that is failed refuses at once. A worker that hangs in the kernel is left behind: its slot stays
 //! taken until the call returns, and what it returns then is thrown away.
 
+mod changes;
+mod clock;
+mod core;
 mod directory;
-mod health;
 mod inline;
 pub mod medium;
 pub mod memory;
+mod pending;
+mod pool;
 mod table;
+mod watch;
 
-pub use directory::{DirectoryMedium, Identity};
-pub use health::State;
+pub use changes::{Change, log_change};
+pub use directory::{DirectoryMedium, Identity, IdentityError};
 pub use inline::{InlineError, InlineSlots, OnDeadline};
 pub use medium::{Handle, Medium, Space};
 pub use memory::{Faults, MemoryMedium};
-pub use table::{Change, Order, Targets, TargetsOptions};
+pub use pending::Pending;
+pub use policy::protect::health::State;
+pub use table::{Order, OrderError, Targets, TargetsOptions};
 
+use crate::stats::Counter;
 use policy::TargetId;
+use policy::protect::health::Event;
 use rustix::io::Errno;
 use std::sync::Arc;
 use std::time::Duration;
@@ -48,6 +57,26 @@ pub enum Execution {
     Inline,
 }
 
+/// Limits of the targets of a volume.
+#[derive(Clone, Debug)]
+pub struct Limits {
+    /// An operation that takes longer has missed its deadline.
+    pub deadline: Duration,
+    /// Worker threads of one target, not counting replacements of hung ones.
+    pub workers_max: usize,
+    /// Replacements for hung workers of one target.
+    pub replacements_max: usize,
+    /// Operations that wait for a worker of one target.
+    pub queue_max: usize,
+}
+
+impl Default for Limits {
+    /// Guesses: eight workers keep a disk's own queue filled; a target of which sixteen calls hang is past helping.
+    fn default() -> Limits {
+        Limits { deadline: Duration::from_secs(5), workers_max: 8, replacements_max: 8, queue_max: 256 }
+    }
+}
+
 /// What a target is made from.
 pub struct TargetSpec {
     /// Its number in the volume.
@@ -60,42 +89,73 @@ pub struct TargetSpec {
     pub medium: Arc<dyn Medium>,
     /// The state it was left in.
     pub state: State,
+    /// Whether the operator left it failed, so that only the operator restores it.
+    pub failed_by_operator: bool,
+}
+
+impl TargetSpec {
+    /// A target that is ok, called `tN` by its number.
+    pub fn new(id: TargetId, tier: u8, medium: Arc<dyn Medium>) -> TargetSpec {
+        TargetSpec { id, name: format!("t{id}"), tier, medium, state: State::Ok, failed_by_operator: false }
+    }
+}
+
+/// What happened on a target since the start.
+#[derive(Default)]
+pub struct Counters {
+    /// Operations begun.
+    pub ops: Counter,
+    /// Operations that failed with an error of the device.
+    pub errors: Counter,
+    /// Operations that passed their deadline.
+    pub deadline_misses: Counter,
+    /// Bytes of files read. Counted by whoever reads.
+    pub read_bytes: Counter,
+    /// Bytes of files written. Counted by whoever writes.
+    pub written_bytes: Counter,
 }
 
 /// One target of the volume.
 pub struct Target {
-    spec: TargetSpec,
+    core: Arc<core::Core>,
+    slots: Arc<InlineSlots>,
+    execution: Execution,
 }
 
 impl Target {
     /// Its number in the volume.
     pub fn id(&self) -> TargetId {
-        self.spec.id
+        self.core.id
     }
 
     /// Its name in the volume.
     pub fn name(&self) -> &str {
-        &self.spec.name
+        &self.core.name
     }
 
     /// Its tier: 0 is the fastest.
     pub fn tier(&self) -> u8 {
-        self.spec.tier
+        self.core.tier
     }
 
     /// Its state now: one relaxed load.
     pub fn state(&self) -> State {
-        todo!()
+        self.core.state()
     }
 
-    /// Whether readers should prefer another mirror.
+    /// Whether readers should prefer another mirror: suspect, or draining and just as doubtful. One relaxed load.
     pub fn in_doubt(&self) -> bool {
-        todo!()
+        self.core.in_doubt()
     }
 
     /// Space as last seen in the background.
     pub fn space(&self) -> Space {
-        todo!()
+        self.core.space()
+    }
+
+    /// What happened on it since the start.
+    pub fn counters(&self) -> &Counters {
+        &self.core.counters
     }
 
     /// Executes `op` on a worker of this target and waits for it, at most until the deadline.
@@ -113,8 +173,10 @@ impl Target {
         T: Send + 'static,
         F: FnOnce(&dyn Medium) -> Result<T, Errno> + Send + 'static,
     {
-        let _ = op;
-        todo!()
+        if self.state() == State::Failed {
+            return Pending::ready(Err(TargetError::Failed));
+        }
+        self.core.submit(op)
     }
 
     /// Executes `op` on the caller's thread, watched: for short operations of the hot path. `NotNow` without having
@@ -125,32 +187,31 @@ impl Target {
     where
         F: FnOnce(&dyn Medium) -> Result<T, Errno>,
     {
-        let _ = (op, on_deadline);
-        todo!()
+        if self.state() == State::Failed {
+            return Err(TargetError::Failed.into());
+        }
+        if self.execution == Execution::Inline {
+            return self.core.guarded(op).map_err(|errno| self.core.error(errno).into());
+        }
+        if self.in_doubt() {
+            return Err(InlineError::NotNow);
+        }
+        let entered = self.slots.enter(self.id(), self.core.now(), on_deadline).ok_or(InlineError::NotNow)?;
+        self.core.counters.ops.add(1);
+        let result = op(&*self.core.medium);
+        if entered.leave() {
+            self.core.report(Event::HangingReturned);
+            return Err(InlineError::Taken);
+        }
+        result.map_err(|errno| self.core.error(errno).into())
     }
 }
 
-/// An operation under way on a worker. Dropping it abandons the result, not the operation.
-pub struct Pending<T> {
-    done: std::marker::PhantomData<fn() -> T>,
-}
-
-impl<T: Send + 'static> Pending<T> {
-    /// Waits for the result, at most until the deadline.
-    pub fn wait(self) -> Result<T, TargetError> {
-        todo!()
+impl Drop for Target {
+    fn drop(&mut self) {
+        self.core.pool.stop();
     }
 }
 
-/// Limits of the targets of a volume.
-#[derive(Clone, Debug)]
-pub struct Limits {
-    /// An operation that takes longer has missed its deadline.
-    pub deadline: Duration,
-    /// Worker threads of one target, not counting replacements of hung ones.
-    pub workers_max: usize,
-    /// Replacements for hung workers of one target.
-    pub replacements_max: usize,
-    /// Operations that wait for a worker of one target.
-    pub queue_max: usize,
-}
+#[cfg(test)]
+mod tests;

@@ -1,9 +1,87 @@
 //! Counters that many threads add to without waiting for each other.
+//!
+//! Each is cut into shards on cache lines of their own; a thread always adds to the same shard. Reading sums the shards,
+//! so a value read while others add is one that was or will be true of each shard, not of all at one instant.
+
+use std::cell::Cell;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+const SHARDS: usize = 8;
+
+#[derive(Default)]
+#[repr(align(64))]
+struct Shard(AtomicU64);
 
 /// A number that grows.
 #[derive(Default)]
-pub struct Counter {}
+pub struct Counter([Shard; SHARDS]);
+
+impl Counter {
+    /// Adds to it.
+    pub fn add(&self, n: u64) {
+        self.0[shard()].0.fetch_add(n, Ordering::Relaxed);
+    }
+
+    /// What has been added so far.
+    pub fn get(&self) -> u64 {
+        self.0.iter().map(|shard| shard.0.load(Ordering::Relaxed)).fold(0, u64::wrapping_add)
+    }
+}
+
+/// Buckets of a [`Histogram`]: bucket `i` counts what took less than `2^(i + FIRST_POWER)` nanoseconds and no less
+/// than the bucket before; the last one counts all the rest. From 1 microsecond to 17 minutes.
+pub const BUCKETS: usize = 32;
+const FIRST_POWER: u32 = 10;
+
+#[repr(align(64))]
+#[derive(Default)]
+struct HistogramShard([AtomicU64; BUCKETS]);
 
 /// How long things took, in powers of two nanoseconds.
 #[derive(Default)]
-pub struct Histogram {}
+pub struct Histogram([HistogramShard; SHARDS]);
+
+impl Histogram {
+    /// Counts a span.
+    pub fn record(&self, span_ns: u64) {
+        let power = u64::BITS - span_ns.leading_zeros();
+        let bucket = power.saturating_sub(FIRST_POWER).min(BUCKETS as u32 - 1);
+        self.0[shard()].0[bucket as usize].fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// How many spans fell into each bucket.
+    pub fn buckets(&self) -> [u64; BUCKETS] {
+        std::array::from_fn(|i| self.0.iter().map(|shard| shard.0[i].load(Ordering::Relaxed)).sum())
+    }
+
+    /// The span below which all of bucket `i` lies, in nanoseconds; `None` for the last.
+    pub fn bound_ns(bucket: usize) -> Option<u64> {
+        (bucket + 1 < BUCKETS).then(|| 1 << (bucket as u32 + FIRST_POWER))
+    }
+}
+
+/// An upper bound of the given share (0 to 1) of spans, in nanoseconds: the bound of the bucket where it falls.
+pub fn quantile_ns(buckets: &[u64; BUCKETS], share: f64) -> u64 {
+    let all: u64 = buckets.iter().sum();
+    let wanted = (share * all as f64).ceil() as u64;
+    let mut seen = 0;
+    for (i, count) in buckets.iter().enumerate() {
+        seen += count;
+        if seen >= wanted && seen > 0 {
+            return Histogram::bound_ns(i).unwrap_or(u64::MAX);
+        }
+    }
+    0
+}
+
+/// This thread's shard.
+fn shard() -> usize {
+    static NEXT: AtomicUsize = AtomicUsize::new(0);
+    thread_local!(static MINE: Cell<usize> = const { Cell::new(usize::MAX) });
+    MINE.with(|mine| {
+        if mine.get() == usize::MAX {
+            mine.set(NEXT.fetch_add(1, Ordering::Relaxed) % SHARDS);
+        }
+        mine.get()
+    })
+}

@@ -1,62 +1,199 @@
 //! A target in a directory: objects are plain files under `objects/HH/`, with an identity file beside them.
+//!
+//! ```text
+//! PATH/target.id            whose it is
+//! PATH/target.probe         written by probes
+//! PATH/objects/00 .. ff/    by the low byte of the object's number
+//! PATH/objects/2a/000000010000002a
+//! ```
+//! The directory is opened by its path with every probe: when another file system was mounted there meanwhile, the
+//! medium moves to it if its identity file says that it is ours, and is gone (`ENODEV`) if not.
+
+mod file;
+mod identity;
+
+pub use identity::{Identity, IdentityError};
 
 use super::medium::{Handle, Medium, Space};
-use policy::{ObjectId, TargetId};
+use file::FileHandle;
+use parking_lot::{Mutex, RwLock};
+use policy::ObjectId;
+use rustix::fd::OwnedFd;
+use rustix::fs::{AtFlags, Dir, Mode, OFlags};
 use rustix::io::Errno;
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// What the identity file of a target says.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Identity {
-    /// The volume it belongs to.
-    pub volume: crate::volume::VolumeId,
-    /// Its number there.
-    pub target: TargetId,
-    /// Its name when it was formatted.
-    pub name: String,
-}
+const DIRECTORY: OFlags = OFlags::DIRECTORY.union(OFlags::CLOEXEC).union(OFlags::RDONLY);
+const FILE: OFlags = OFlags::RDWR.union(OFlags::CLOEXEC).union(OFlags::NOFOLLOW);
+const PRIVATE_FILE: Mode = Mode::RUSR.union(Mode::WUSR);
 
 /// A directory on a file system that is already there.
 pub struct DirectoryMedium {
     path: PathBuf,
     identity: Identity,
+    place: RwLock<Option<Arc<Place>>>,
+    /// Directories under `objects/` with creations or removals that are not durable.
+    touched: Mutex<BTreeSet<u8>>,
+}
+
+/// The directory as it was when last opened.
+struct Place {
+    objects: OwnedFd,
+    device: u64,
+    inode: u64,
+}
+
+fn bucket(id: ObjectId) -> u8 {
+    id.0 as u8
+}
+
+fn object_path(id: ObjectId) -> String {
+    format!("{:02x}/{id}", bucket(id))
 }
 
 impl DirectoryMedium {
-    /// Makes the directory a target: object directories first, the identity last.
-    pub fn format(path: &Path, identity: &Identity) -> Result<(), Errno> {
-        let _ = (path, identity);
-        todo!()
+    /// Makes the directory a target: object directories first, the identity last, so that what has an identity is
+    /// complete. Directories that exist are taken over; an identity is replaced only by the same one.
+    pub fn format(path: &Path, identity: &Identity) -> Result<(), IdentityError> {
+        match Identity::read(path) {
+            Ok(found) if found == *identity => {}
+            Ok(found) => return Err(IdentityError::Foreign { found: Box::new(found) }),
+            Err(IdentityError::Missing) => {}
+            Err(error) => return Err(error),
+        }
+        let root = rustix::fs::open(path, DIRECTORY, Mode::empty())?;
+        make_directory(&root, "objects")?;
+        let objects = rustix::fs::openat(&root, "objects", DIRECTORY | OFlags::NOFOLLOW, Mode::empty())?;
+        for byte in 0..=u8::MAX {
+            make_directory(&objects, &format!("{byte:02x}"))?;
+        }
+        rustix::fs::fsync(&objects)?;
+        identity.write(&root)
     }
 
-    /// The target in `path`. Whether it is there and ours, [`Medium::probe`] tells.
+    /// The target in `path`. Until the first probe that finds it there, everything fails with `ENODEV`.
     pub fn new(path: &Path, identity: Identity) -> DirectoryMedium {
-        DirectoryMedium { path: path.to_owned(), identity }
+        DirectoryMedium { path: path.to_owned(), identity, place: RwLock::new(None), touched: Mutex::default() }
+    }
+
+    fn place(&self) -> Result<Arc<Place>, Errno> {
+        self.place.read().clone().ok_or(Errno::NODEV)
+    }
+
+    /// Opens the directory by its path and moves there if it is ours.
+    fn look(&self) -> Result<OwnedFd, Errno> {
+        let root = rustix::fs::open(&self.path, DIRECTORY, Mode::empty()).map_err(absent)?;
+        let found = Identity::read_at(&root).map_err(|error| match error {
+            IdentityError::Io(errno) => errno,
+            IdentityError::Missing | IdentityError::Foreign { .. } | IdentityError::Unreadable { .. } => Errno::NODEV,
+        })?;
+        if (found.volume, found.target) != (self.identity.volume, self.identity.target) {
+            return Err(Errno::NODEV);
+        }
+        let objects = rustix::fs::openat(&root, "objects", DIRECTORY | OFlags::NOFOLLOW, Mode::empty());
+        let objects = objects.map_err(absent)?;
+        let stat = rustix::fs::fstat(&objects)?;
+        let here = self.place.read().as_ref().is_some_and(|p| (p.device, p.inode) == (stat.st_dev, stat.st_ino));
+        if !here {
+            *self.place.write() = Some(Arc::new(Place { objects, device: stat.st_dev, inode: stat.st_ino }));
+        }
+        Ok(root)
+    }
+}
+
+/// What is not there, or no directory, is a medium that is gone; an object that is not there is something else.
+fn absent(errno: Errno) -> Errno {
+    if matches!(errno, Errno::NOENT | Errno::NOTDIR | Errno::LOOP) { Errno::NODEV } else { errno }
+}
+
+fn make_directory(parent: &OwnedFd, name: &str) -> Result<(), Errno> {
+    match rustix::fs::mkdirat(parent, name, Mode::RWXU) {
+        Err(Errno::EXIST) => Ok(()),
+        other => other,
     }
 }
 
 impl Medium for DirectoryMedium {
-    fn create(&self, _: ObjectId) -> Result<Arc<dyn Handle>, Errno> {
-        let _ = (&self.path, &self.identity);
-        todo!()
+    fn create(&self, id: ObjectId) -> Result<Arc<dyn Handle>, Errno> {
+        let flags = FILE | OFlags::CREATE | OFlags::TRUNC;
+        let fd = rustix::fs::openat(&self.place()?.objects, object_path(id), flags, PRIVATE_FILE)?;
+        self.touched.lock().insert(bucket(id));
+        Ok(Arc::new(FileHandle::new(fd)))
     }
-    fn open(&self, _: ObjectId) -> Result<Arc<dyn Handle>, Errno> {
-        todo!()
+
+    fn open(&self, id: ObjectId) -> Result<Arc<dyn Handle>, Errno> {
+        let fd = rustix::fs::openat(&self.place()?.objects, object_path(id), FILE, Mode::empty())?;
+        Ok(Arc::new(FileHandle::new(fd)))
     }
-    fn remove(&self, _: ObjectId) -> Result<(), Errno> {
-        todo!()
+
+    fn remove(&self, id: ObjectId) -> Result<(), Errno> {
+        match rustix::fs::unlinkat(&self.place()?.objects, object_path(id), AtFlags::empty()) {
+            Ok(()) => {
+                self.touched.lock().insert(bucket(id));
+                Ok(())
+            }
+            Err(Errno::NOENT) => Ok(()),
+            Err(errno) => Err(errno),
+        }
     }
+
     fn sync_names(&self) -> Result<(), Errno> {
-        todo!()
+        let place = self.place()?;
+        let touched = std::mem::take(&mut *self.touched.lock());
+        let sync = |byte: u8| {
+            let name = format!("{byte:02x}");
+            rustix::fs::fsync(rustix::fs::openat(&place.objects, name, DIRECTORY | OFlags::NOFOLLOW, Mode::empty())?)
+        };
+        for &byte in &touched {
+            if let Err(errno) = sync(byte) {
+                self.touched.lock().extend(touched); // the next attempt does them all again
+                return Err(errno);
+            }
+        }
+        Ok(())
     }
+
     fn list(&self) -> Result<Vec<ObjectId>, Errno> {
-        todo!()
+        let place = self.place()?;
+        let mut ids = Vec::new();
+        for byte in 0..=u8::MAX {
+            let name = format!("{byte:02x}");
+            let fd = rustix::fs::openat(&place.objects, name, DIRECTORY | OFlags::NOFOLLOW, Mode::empty())?;
+            for entry in Dir::new(fd)? {
+                let name = entry?.file_name().to_str().ok().map(str::to_owned);
+                let id = name.filter(|n| n.len() == 16).and_then(|n| u64::from_str_radix(&n, 16).ok());
+                ids.extend(id.map(ObjectId).filter(|id| bucket(*id) == byte));
+            }
+        }
+        Ok(ids)
     }
+
     fn probe(&self) -> Result<(), Errno> {
-        todo!()
+        const TEXT: &[u8] = b"written by probes, may be removed\n";
+        let root = self.look()?;
+        let fd = rustix::fs::openat(&root, "target.probe", FILE | OFlags::CREATE, PRIVATE_FILE)?;
+        match rustix::io::pwrite(&fd, TEXT, 0) {
+            Ok(n) if n == TEXT.len() => {}
+            Ok(_) | Err(Errno::NOSPC | Errno::DQUOT) => return Ok(()), // full, and otherwise well
+            Err(errno) => return Err(errno),
+        }
+        let mut back = [0; TEXT.len()];
+        let n = rustix::io::pread(&fd, &mut back, 0)?;
+        if n == TEXT.len() && back == *TEXT { Ok(()) } else { Err(Errno::IO) }
     }
+
     fn space(&self) -> Result<Space, Errno> {
-        todo!()
+        let place = self.place()?;
+        let vfs = rustix::fs::fstatvfs(&place.objects)?;
+        Ok(Space {
+            total_bytes: vfs.f_blocks * vfs.f_frsize,
+            free_bytes: vfs.f_bavail * vfs.f_frsize,
+            device: Some(place.device),
+        })
     }
 }
+
+#[cfg(test)]
+mod tests;

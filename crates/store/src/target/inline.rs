@@ -1,6 +1,19 @@
 //! Operations on the caller's own thread, watched: the hot path of small reads and writes.
+//!
+//! ```text
+//! caller    enter: claim a slot, note the time ── op ── leave: free the slot, was it taken?
+//! watchdog        looks at the slots now and then:  too old? -> taken, on_deadline(), tell health
+//! ```
+//! A slot is locked only for an instant, except while the watchdog runs `on_deadline`: a caller that returns just then
+//! waits for it and so learns for certain whether somebody else dealt with its request. No allocation and no system
+//! call is made on the caller's way.
 
 use super::TargetError;
+use parking_lot::Mutex;
+use policy::{TargetId, Time};
+use std::cell::Cell;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 /// Called when an operation on somebody's own thread passed its deadline, at most once per operation.
 pub trait OnDeadline: Send + Sync {
@@ -29,12 +42,99 @@ pub enum InlineError {
 }
 
 /// How many threads may be inside inline operations, over all targets of a volume.
-pub struct InlineSlots {}
+pub struct InlineSlots {
+    slots: Box<[Slot]>,
+}
+
+/// On its own cache lines, so that threads with different slots do not slow each other.
+#[repr(align(128))]
+#[derive(Default)]
+struct Slot {
+    busy: AtomicBool,
+    inside: Mutex<Option<Inside>>,
+}
+
+struct Inside {
+    target: TargetId,
+    started: Time,
+    on_deadline: Option<Arc<dyn OnDeadline>>,
+    taken: bool,
+}
+
+/// A claimed slot; freed when dropped.
+pub struct Entered<'a>(&'a Slot);
 
 impl InlineSlots {
     /// Room for `slots_max` threads.
     pub fn new(slots_max: usize) -> InlineSlots {
-        let _ = slots_max;
-        todo!()
+        InlineSlots { slots: (0..slots_max).map(|_| Slot::default()).collect() }
     }
+
+    /// Claims a slot, if one is free.
+    pub(super) fn enter(
+        &self,
+        target: TargetId,
+        started: Time,
+        on_deadline: Option<&Arc<dyn OnDeadline>>,
+    ) -> Option<Entered<'_>> {
+        let count = self.slots.len();
+        let first = favourite();
+        let slot = (0..count).map(|i| &self.slots[(first + i) % count]).find(|slot| {
+            !slot.busy.load(Ordering::Relaxed)
+                && slot.busy.compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed).is_ok()
+        })?;
+        *slot.inside.lock() = Some(Inside { target, started, on_deadline: on_deadline.cloned(), taken: false });
+        Some(Entered(slot))
+    }
+
+    /// Takes the requests of operations that began before `limit`: calls their `on_deadline` and tells `report`.
+    pub(super) fn take_overdue(&self, limit: Time, mut report: impl FnMut(TargetId, Time)) {
+        for slot in &self.slots {
+            let mut overdue = None;
+            if let Some(inside) = slot.inside.lock().as_mut()
+                && !inside.taken
+                && inside.started < limit
+            {
+                inside.taken = true;
+                overdue = Some((inside.target, inside.started));
+                if let Some(on_deadline) = &inside.on_deadline {
+                    on_deadline.missed();
+                }
+            }
+            if let Some((target, started)) = overdue {
+                report(target, started);
+            }
+        }
+    }
+}
+
+impl Entered<'_> {
+    /// Ends the operation; whether its request was taken meanwhile.
+    pub(super) fn leave(self) -> bool {
+        self.clear()
+    }
+
+    fn clear(&self) -> bool {
+        self.0.inside.lock().take().is_some_and(|inside| inside.taken)
+    }
+}
+
+impl Drop for Entered<'_> {
+    fn drop(&mut self) {
+        self.clear();
+        self.0.busy.store(false, Ordering::Release);
+    }
+}
+
+/// Where this thread looks first, so that threads seldom meet.
+fn favourite() -> usize {
+    static NEXT: AtomicUsize = AtomicUsize::new(0);
+    thread_local!(static MINE: Cell<Option<usize>> = const { Cell::new(None) });
+    MINE.with(|mine| {
+        mine.get().unwrap_or_else(|| {
+            let first = NEXT.fetch_add(1, Ordering::Relaxed);
+            mine.set(Some(first));
+            first
+        })
+    })
 }

@@ -14,6 +14,8 @@ pub struct Space {
     pub total_bytes: u64,
     /// What is free for us.
     pub free_bytes: u64,
+    /// The file system it lies on, so that the space of two targets on one is not counted twice.
+    pub device: Option<u64>,
 }
 
 /// Somewhere objects can be kept.

@@ -3,96 +3,307 @@
 //! It keeps for every object what is synced and what is not, as a page cache would; [`MemoryMedium::crash`] keeps or
 //! loses each unsynced part as the seed decides. Deterministic: the same seed and calls give the same results.
 
+mod content;
+mod faults;
+mod object;
+
+pub use faults::{Faults, MISSED_DEADLINE};
+
 use super::medium::{Handle, Medium, Space};
+use content::PAGE_BYTES;
+use faults::{FaultPlan, Kind, Verdict};
+use object::Object;
+use parking_lot::Mutex;
 use policy::ObjectId;
+use rustix::fd::BorrowedFd;
 use rustix::io::Errno;
+use std::collections::BTreeMap;
 use std::sync::Arc;
-
-/// What [`super::Execution::Inline`] takes for a missed deadline.
-pub const MISSED_DEADLINE: Errno = Errno::TIME;
-
-/// What goes wrong. All chances are in 65 536.
-#[derive(Clone, Debug, Default)]
-pub struct Faults {
-    /// The n-th operation from now (counting from 1) fails with this error, once.
-    pub nth: Option<(u64, Errno)>,
-    /// Chance that an operation fails with `EIO`.
-    pub io_chance: u16,
-    /// Chance that a write or create fails with `ENOSPC`.
-    pub nospace_chance: u16,
-    /// Chance that an open fails with `ENOENT`.
-    pub noent_chance: u16,
-    /// Chance that an operation misses its deadline: it has its effect or not, and says [`MISSED_DEADLINE`].
-    pub deadline_chance: u16,
-    /// Chance that of a write only a first part lands, and the write fails with `EIO`.
-    pub torn_chance: u16,
-}
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Objects in memory. Clones share the objects.
 #[derive(Clone)]
-pub struct MemoryMedium {}
+pub struct MemoryMedium(Arc<Shared>);
+
+struct Shared {
+    plan: Mutex<FaultPlan>,
+    names: Mutex<Names>,
+    capacity_bytes: AtomicU64,
+    used_pages: AtomicU64,
+    /// Grows with every crash; handles of an earlier life are dead.
+    life: AtomicU64,
+}
+
+#[derive(Default)]
+struct Names {
+    here: BTreeMap<ObjectId, Named>,
+    /// Removed, but a crash may bring them back.
+    removed: BTreeMap<ObjectId, Arc<Mutex<Object>>>,
+}
+
+struct Named {
+    object: Arc<Mutex<Object>>,
+    durable: bool,
+}
+
+struct MemoryHandle {
+    shared: Arc<Shared>,
+    object: Arc<Mutex<Object>>,
+    life: u64,
+}
 
 impl MemoryMedium {
     /// An empty medium without faults and without limit.
     pub fn new(seed: u64) -> MemoryMedium {
-        let _ = seed;
-        todo!()
+        MemoryMedium(Arc::new(Shared {
+            plan: Mutex::new(FaultPlan::new(seed)),
+            names: Mutex::default(),
+            capacity_bytes: AtomicU64::new(u64::MAX),
+            used_pages: AtomicU64::new(0),
+            life: AtomicU64::new(0),
+        }))
     }
+
     /// Replaces the fault plan.
     pub fn set_faults(&self, faults: Faults) {
-        let _ = faults;
-        todo!()
+        self.0.plan.lock().set(faults);
     }
+
     /// Makes all operations fail with `ENODEV` (`true`), or brings the medium back as it was (`false`).
     pub fn set_gone(&self, gone: bool) {
-        let _ = gone;
-        todo!()
+        self.0.plan.lock().gone = gone;
     }
+
     /// Limits the bytes that fit.
     pub fn set_capacity_bytes(&self, capacity_bytes: u64) {
-        let _ = capacity_bytes;
-        todo!()
+        self.0.capacity_bytes.store(capacity_bytes, Ordering::Relaxed);
     }
+
     /// Loses power: what was not synced is kept or lost, as the seed decides. Handles opened before fail with `EIO`.
     pub fn crash(&self) {
-        todo!()
+        let mut plan = self.0.plan.lock();
+        let mut names = self.0.names.lock();
+        self.0.life.fetch_add(1, Ordering::Relaxed);
+        let Names { here, removed } = std::mem::take(&mut *names);
+        let mut survivors: BTreeMap<ObjectId, Named> = BTreeMap::new();
+        for (id, object) in removed {
+            if plan.coin() {
+                survivors.insert(id, Named { object, durable: true });
+            }
+        }
+        for (id, named) in here {
+            if named.durable || plan.coin() {
+                survivors.insert(id, Named { object: named.object, durable: true });
+            }
+        }
+        let mut used_pages = 0;
+        for named in survivors.values_mut() {
+            let after = named.object.lock().after_crash(&mut plan);
+            used_pages += after.pages();
+            named.object = Arc::new(Mutex::new(after));
+        }
+        self.0.used_pages.store(used_pages, Ordering::Relaxed);
+        names.here = survivors;
     }
+
     /// Operations so far.
     pub fn operations(&self) -> u64 {
-        todo!()
+        self.0.plan.lock().operations
     }
+
     /// The bytes of an object as they are now, without faults.
     pub fn peek(&self, id: ObjectId) -> Option<Vec<u8>> {
-        let _ = id;
-        todo!()
+        let object = self.0.names.lock().here.get(&id)?.object.clone();
+        let object = object.lock();
+        let mut bytes = vec![0; object.now().len() as usize];
+        object.now().read(0, &mut bytes);
+        Some(bytes)
     }
-    /// Changes the bytes of an object behind everybody's back.
+
+    /// Changes the bytes of an object behind everybody's back, durably. Nothing happens if there is no such object.
     pub fn poke(&self, id: ObjectId, offset: u64, data: &[u8]) {
-        let _ = (id, offset, data);
-        todo!()
+        let object = self.0.names.lock().here.get(&id).map(|named| named.object.clone());
+        if let Some(object) = object {
+            let mut object = object.lock();
+            let before = object.pages();
+            object.write(offset, data);
+            object.sync();
+            self.0.resized(before, object.pages());
+        }
+    }
+}
+
+impl Shared {
+    fn resized(&self, before: u64, after: u64) {
+        self.used_pages.fetch_add(after.wrapping_sub(before), Ordering::Relaxed);
+    }
+
+    fn begin(&self, kind: Kind) -> Result<Verdict, Errno> {
+        self.plan.lock().begin(kind)
+    }
+
+    fn handle(self: &Arc<Shared>, object: Arc<Mutex<Object>>) -> Arc<dyn Handle> {
+        Arc::new(MemoryHandle { shared: self.clone(), object, life: self.life.load(Ordering::Relaxed) })
     }
 }
 
 impl Medium for MemoryMedium {
-    fn create(&self, _: ObjectId) -> Result<Arc<dyn Handle>, Errno> {
-        todo!()
+    fn create(&self, id: ObjectId) -> Result<Arc<dyn Handle>, Errno> {
+        let verdict = self.0.begin(Kind::Create)?;
+        verdict.apply(|| {
+            let mut names = self.0.names.lock();
+            let named = names.here.entry(id).or_insert_with(|| Named { object: Arc::default(), durable: false });
+            let object = named.object.clone();
+            let mut inside = object.lock();
+            let before = inside.pages();
+            inside.set_len(0);
+            self.0.resized(before, inside.pages());
+            drop(inside);
+            Ok(self.0.handle(object))
+        })
     }
-    fn open(&self, _: ObjectId) -> Result<Arc<dyn Handle>, Errno> {
-        todo!()
+
+    fn open(&self, id: ObjectId) -> Result<Arc<dyn Handle>, Errno> {
+        let verdict = self.0.begin(Kind::Open)?;
+        verdict.apply(|| {
+            let names = self.0.names.lock();
+            let named = names.here.get(&id).ok_or(Errno::NOENT)?;
+            Ok(self.0.handle(named.object.clone()))
+        })
     }
-    fn remove(&self, _: ObjectId) -> Result<(), Errno> {
-        todo!()
+
+    fn remove(&self, id: ObjectId) -> Result<(), Errno> {
+        let verdict = self.0.begin(Kind::Other)?;
+        verdict.apply(|| {
+            let mut names = self.0.names.lock();
+            if let Some(named) = names.here.remove(&id) {
+                let mut object = named.object.lock();
+                self.0.resized(object.pages(), 0);
+                object.unlinked = true;
+                drop(object);
+                if named.durable {
+                    names.removed.insert(id, named.object);
+                }
+            }
+            Ok(())
+        })
     }
+
     fn sync_names(&self) -> Result<(), Errno> {
-        todo!()
+        let verdict = self.0.begin(Kind::Other)?;
+        verdict.apply(|| {
+            let mut names = self.0.names.lock();
+            names.removed.clear();
+            names.here.values_mut().for_each(|named| named.durable = true);
+            Ok(())
+        })
     }
+
     fn list(&self) -> Result<Vec<ObjectId>, Errno> {
-        todo!()
+        let verdict = self.0.begin(Kind::Other)?;
+        verdict.apply(|| Ok(self.0.names.lock().here.keys().copied().collect()))
     }
+
     fn probe(&self) -> Result<(), Errno> {
-        todo!()
+        let verdict = self.0.begin(Kind::Probe)?;
+        verdict.apply(|| Ok(()))
     }
+
     fn space(&self) -> Result<Space, Errno> {
-        todo!()
+        if self.0.plan.lock().gone {
+            return Err(Errno::NODEV);
+        }
+        let total_bytes = self.0.capacity_bytes.load(Ordering::Relaxed);
+        let used_bytes = self.0.used_pages.load(Ordering::Relaxed) * PAGE_BYTES;
+        Ok(Space { total_bytes, free_bytes: total_bytes.saturating_sub(used_bytes), device: None })
     }
 }
+
+impl MemoryHandle {
+    fn begin(&self, kind: Kind) -> Result<Verdict, Errno> {
+        if self.shared.life.load(Ordering::Relaxed) != self.life {
+            return Err(Errno::IO);
+        }
+        self.shared.begin(kind)
+    }
+
+    /// Changes the object if `pages_new_max` more pages fit.
+    fn change(&self, pages_new_max: u64, change: impl FnOnce(&mut Object)) -> Result<(), Errno> {
+        let mut object = self.object.lock();
+        let before = object.pages();
+        let used = self.shared.used_pages.load(Ordering::Relaxed) + pages_new_max;
+        if used.saturating_mul(PAGE_BYTES) > self.shared.capacity_bytes.load(Ordering::Relaxed) {
+            return Err(Errno::NOSPC);
+        }
+        change(&mut object);
+        if !object.unlinked {
+            self.shared.resized(before, object.pages());
+        }
+        Ok(())
+    }
+
+    fn write(&self, offset: u64, data: &[u8]) -> Result<(), Errno> {
+        let pages_new = self.object.lock().now().pages_missing(offset, data.len() as u64);
+        self.change(pages_new, |object| object.write(offset, data))
+    }
+}
+
+impl Handle for MemoryHandle {
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<usize, Errno> {
+        self.begin(Kind::Read)?.apply(|| Ok(self.object.lock().now().read(offset, buf)))
+    }
+
+    fn write_at(&self, offset: u64, data: &[u8]) -> Result<(), Errno> {
+        let verdict = self.begin(Kind::Write)?;
+        if let Verdict::Torn(fraction) = verdict {
+            let landed = (data.len() as u64 * u64::from(fraction) / 65_536) as usize;
+            self.write(offset, &data[..landed])?;
+            return Err(Errno::IO);
+        }
+        verdict.apply(|| self.write(offset, data))
+    }
+
+    fn set_len(&self, len: u64) -> Result<(), Errno> {
+        self.begin(Kind::Other)?.apply(|| self.change(0, |object| object.set_len(len)))
+    }
+
+    fn punch(&self, offset: u64, len: u64) -> Result<(), Errno> {
+        self.begin(Kind::Other)?.apply(|| self.change(0, |object| object.punch(offset, len)))
+    }
+
+    fn allocate(&self, offset: u64, len: u64) -> Result<(), Errno> {
+        let verdict = self.begin(Kind::Write)?;
+        let pages_new = self.object.lock().now().pages_missing(offset, len);
+        verdict.apply(|| self.change(pages_new, |object| object.allocate(offset, len)))
+    }
+
+    fn seek_data(&self, offset: u64) -> Result<u64, Errno> {
+        self.begin(Kind::Read)?.apply(|| self.object.lock().now().seek_data(offset).ok_or(Errno::NXIO))
+    }
+
+    fn seek_hole(&self, offset: u64) -> Result<u64, Errno> {
+        self.begin(Kind::Read)?.apply(|| self.object.lock().now().seek_hole(offset).ok_or(Errno::NXIO))
+    }
+
+    fn len(&self) -> Result<u64, Errno> {
+        self.begin(Kind::Read)?.apply(|| Ok(self.object.lock().now().len()))
+    }
+
+    fn allocated(&self) -> Result<u64, Errno> {
+        self.begin(Kind::Read)?.apply(|| Ok(self.object.lock().pages() * PAGE_BYTES))
+    }
+
+    fn sync(&self) -> Result<(), Errno> {
+        self.begin(Kind::Other)?.apply(|| {
+            self.object.lock().sync();
+            Ok(())
+        })
+    }
+
+    fn fd(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests;

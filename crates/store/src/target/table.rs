@@ -1,23 +1,18 @@
-//! The targets of a volume: lookup, cached space, states, and the threads that watch over them.
+//! The targets of a volume: lookup, cached space, states, orders of the operator.
 
+use super::core::{Core, Shared};
 use super::inline::InlineSlots;
-use super::{Execution, Limits, State, Target, TargetSpec};
+use super::watch;
+use super::changes::Change;
+use super::{Execution, Limits, Space, State, Target, TargetError, TargetSpec, changes, clock};
+use parking_lot::{Mutex, RwLock};
 use policy::TargetId;
 use policy::layout::TargetView;
+use policy::protect::health::{Config, Event};
+use std::collections::BTreeMap;
 use std::sync::Arc;
-
-/// A target changed its state.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Change {
-    /// Which.
-    pub target: TargetId,
-    /// What it was.
-    pub from: State,
-    /// What it is.
-    pub to: State,
-    /// Why, for people.
-    pub reason: String,
-}
+use std::thread::JoinHandle;
+use std::time::Duration;
 
 /// How the targets of a volume are run.
 pub struct TargetsOptions {
@@ -26,72 +21,20 @@ pub struct TargetsOptions {
     /// Limits of each target.
     pub limits: Limits,
     /// When a target is suspect and when failed.
-    pub health: super::health::Config,
+    pub health: Config,
     /// Slots of the hot path.
     pub slots: Arc<InlineSlots>,
 }
 
 impl TargetsOptions {
-    /// For tests: everything on the caller's thread, defaults for the rest.
+    /// For tests: everything on the caller's thread, time counted, defaults for the rest.
     pub fn inline() -> TargetsOptions {
-        todo!()
-    }
-}
-
-/// The targets of a volume.
-pub struct Targets {}
-
-impl Targets {
-    /// No target yet; starts the watching threads (none with [`Execution::Inline`]).
-    pub fn new(options: TargetsOptions) -> Arc<Targets> {
-        let _ = options;
-        todo!()
-    }
-    /// Adds a target, usable at once.
-    pub fn add(&self, spec: TargetSpec) -> Arc<Target> {
-        let _ = spec;
-        todo!()
-    }
-    /// Forgets a target. Operations under way end as they can.
-    pub fn remove(&self, id: TargetId) -> Option<Arc<Target>> {
-        let _ = id;
-        todo!()
-    }
-    /// The target of that number.
-    pub fn get(&self, id: TargetId) -> Option<Arc<Target>> {
-        let _ = id;
-        todo!()
-    }
-    /// The target of that name.
-    pub fn by_name(&self, name: &str) -> Option<Arc<Target>> {
-        let _ = name;
-        todo!()
-    }
-    /// All, by number.
-    pub fn all(&self) -> Vec<Arc<Target>> {
-        todo!()
-    }
-    /// What choosing targets needs to know, with the space as last seen.
-    pub fn views(&self) -> Vec<TargetView> {
-        todo!()
-    }
-    /// Probes all targets at the same time and waits for every answer or its deadline. Those that did not answer well.
-    pub fn probe_all(&self) -> Vec<TargetId> {
-        todo!()
-    }
-    /// The operator fails, drains or restores a target. `None` if there is none of that number.
-    pub fn operate(&self, id: TargetId, order: Order) -> Option<State> {
-        let _ = (id, order);
-        todo!()
-    }
-    /// Calls `listener` after every change of a state, in order, never from inside another listener.
-    pub fn on_change(&self, listener: impl Fn(&Change) + Send + Sync + 'static) {
-        let _ = listener;
-        todo!()
-    }
-    /// Stops the watching threads.
-    pub fn stop(&self) {
-        todo!()
+        TargetsOptions {
+            execution: Execution::Inline,
+            limits: Limits::default(),
+            health: Config::default(),
+            slots: Arc::new(InlineSlots::new(0)),
+        }
     }
 }
 
@@ -100,8 +43,216 @@ impl Targets {
 pub enum Order {
     /// Use it no more.
     Fail,
-    /// Trust it again.
+    /// Trust it again, if it answers a probe.
     Restore,
     /// Move everything off it.
     Drain,
+}
+
+/// Why an order was not carried out.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum OrderError {
+    /// There is no such target.
+    #[error("there is no target {0}")]
+    Unknown(TargetId),
+    /// It does not answer, or is not the target that it was.
+    #[error("target {name} stays failed: its probe says \"{error}\". Mount or mend what is under it, then restore it")]
+    Unwell {
+        /// Its name.
+        name: String,
+        /// What the probe said.
+        #[source]
+        error: TargetError,
+    },
+    /// A failed target cannot be read, so it cannot be drained.
+    #[error("target {name} is failed and cannot be drained. Restore it first, or let `entrepot check --repair` rebuild what it held")]
+    Failed {
+        /// Its name.
+        name: String,
+    },
+}
+
+/// The targets of a volume.
+pub struct Targets {
+    shared: Arc<Shared>,
+    slots: Arc<InlineSlots>,
+    health: Config,
+    table: RwLock<BTreeMap<TargetId, Arc<Target>>>,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+}
+
+impl Targets {
+    /// No target yet; starts the watching threads (none with [`Execution::Inline`]).
+    pub fn new(options: TargetsOptions) -> Arc<Targets> {
+        let inline = options.execution == Execution::Inline;
+        let shared = Arc::new(Shared {
+            execution: options.execution,
+            limits: options.limits,
+            clock: if inline { clock::Clock::counted() } else { clock::Clock::real() },
+            changes: changes::Changes::default(),
+            bell: watch::Bell::default(),
+        });
+        let targets = Arc::new(Targets {
+            shared: shared.clone(),
+            slots: options.slots,
+            health: options.health,
+            table: RwLock::default(),
+            threads: Mutex::default(),
+        });
+        if !inline {
+            *targets.threads.lock() = watch::start(&targets, &shared);
+        }
+        targets
+    }
+
+    /// Adds a target, usable at once. Its space is measured in the background (at once with [`Execution::Inline`]).
+    pub fn add(&self, spec: TargetSpec) -> Arc<Target> {
+        let core = Arc::new(Core::new(spec, &self.shared, self.health.clone()));
+        let target = Arc::new(Target { core, slots: self.slots.clone(), execution: self.shared.execution });
+        self.table.write().insert(target.id(), target.clone());
+        if target.state() != State::Failed {
+            target.core.measure();
+        }
+        self.shared.bell.ring();
+        target
+    }
+
+    /// Forgets a target. Operations under way end as they can.
+    pub fn remove(&self, id: TargetId) -> Option<Arc<Target>> {
+        self.table.write().remove(&id)
+    }
+
+    /// The target of that number.
+    pub fn get(&self, id: TargetId) -> Option<Arc<Target>> {
+        self.table.read().get(&id).cloned()
+    }
+
+    /// The target of that name.
+    pub fn by_name(&self, name: &str) -> Option<Arc<Target>> {
+        self.table.read().values().find(|target| target.name() == name).cloned()
+    }
+
+    /// All, by number.
+    pub fn all(&self) -> Vec<Arc<Target>> {
+        self.table.read().values().cloned().collect()
+    }
+
+    /// What choosing targets needs to know, with the space as last seen.
+    pub fn views(&self) -> Vec<TargetView> {
+        if self.shared.execution == Execution::Inline {
+            self.measure();
+        }
+        let view = |target: &Arc<Target>| TargetView {
+            id: target.id(),
+            tier: target.tier(),
+            usable: target.state().accepts_new_objects(),
+            free_bytes: target.space().free_bytes,
+        };
+        self.table.read().values().map(view).collect()
+    }
+
+    /// The space of all targets that are not failed, each file system counted once.
+    pub fn space(&self) -> Space {
+        let mut sum = Space::default();
+        let mut seen = std::collections::BTreeSet::new();
+        for target in self.all().iter().filter(|target| target.state() != State::Failed) {
+            let space = target.space();
+            if space.device.is_none_or(|device| seen.insert(device)) {
+                sum.total_bytes = sum.total_bytes.saturating_add(space.total_bytes);
+                sum.free_bytes = sum.free_bytes.saturating_add(space.free_bytes);
+            }
+        }
+        sum
+    }
+
+    /// Probes all targets at the same time and waits for every answer or its deadline: with hung targets as long as one
+    /// deadline. Gives those that are failed or did not answer well.
+    pub fn probe_all(&self) -> Vec<TargetId> {
+        let asked: Vec<_> = self.all().into_iter().map(|target| (target.id(), target.submit(|m| m.probe()))).collect();
+        let unwell = asked.into_iter().filter_map(|(id, answer)| answer.wait().err().map(|_| id)).collect();
+        unwell
+    }
+
+    /// Measures the space of all targets now, at most for a deadline.
+    pub fn measure_now(&self) {
+        let usable = self.all().into_iter().filter(|target| target.state() != State::Failed);
+        let asked: Vec<_> = usable.map(|target| (target.submit(|m| m.space()), target)).collect();
+        for (space, target) in asked {
+            if let Ok(space) = space.wait() {
+                target.core.set_space(space);
+            }
+        }
+    }
+
+    /// The operator fails, drains or restores a target. Gives its state after that.
+    pub fn operate(&self, id: TargetId, order: Order) -> Result<State, OrderError> {
+        let target = self.get(id).ok_or(OrderError::Unknown(id))?;
+        let name = target.name().to_owned();
+        match order {
+            Order::Fail => target.core.report(Event::OperatorFail),
+            Order::Drain if target.state() == State::Failed => return Err(OrderError::Failed { name }),
+            Order::Drain => target.core.report(Event::OperatorDrain),
+            Order::Restore => {
+                target.core.submit(|m| m.probe()).wait().map_err(|error| OrderError::Unwell { name, error })?;
+                target.core.report(Event::OperatorRestore);
+                target.core.measure();
+            }
+        }
+        Ok(target.state())
+    }
+
+    /// Calls `listener` after every change of a state, in order, never from inside another listener. From a thread of
+    /// its own, or, with [`Execution::Inline`], from the caller that caused the change, when its call ends.
+    pub fn on_change(&self, listener: impl Fn(&Change) + Send + Sync + 'static) {
+        self.shared.changes.listen(Arc::new(listener));
+    }
+
+    /// With [`Execution::Inline`]: lets time pass.
+    pub fn advance(&self, span: Duration) {
+        self.shared.clock.advance(span);
+        self.tick(self.shared.clock.now());
+    }
+
+    /// Stops the watching threads and lets the workers end.
+    pub fn stop(&self) {
+        self.shared.bell.stop();
+        self.shared.changes.stop();
+        let threads = std::mem::take(&mut *self.threads.lock());
+        for thread in threads {
+            if thread.thread().id() != std::thread::current().id() {
+                let _ = thread.join();
+            }
+        }
+        self.all().iter().for_each(|target| target.core.pool.stop());
+    }
+
+    pub(super) fn start_probes(&self) {
+        for id in self.shared.bell.take_probes() {
+            if let Some(target) = self.get(id) {
+                target.core.probe();
+            }
+        }
+    }
+
+    pub(super) fn measure(&self) {
+        self.all().iter().filter(|target| target.state() != State::Failed).for_each(|target| target.core.measure());
+    }
+
+    /// Answers for the callers whose operation passed the deadline.
+    pub(super) fn take_overdue(&self) {
+        let limit = self.shared.clock.now().since(clock::time(self.shared.limits.deadline));
+        self.slots.take_overdue(limit, |id, started| {
+            if let Some(target) = self.get(id) {
+                target.core.counters.deadline_misses.add(1);
+                target.core.report(Event::DeadlineMissed { started });
+            }
+        });
+    }
+}
+
+impl Drop for Targets {
+    fn drop(&mut self) {
+        self.shared.bell.stop();
+        self.shared.changes.stop();
+    }
 }

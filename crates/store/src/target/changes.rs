@@ -1,0 +1,113 @@
+//! Changes of state on their way to whoever listens: in order, and never from inside a listener.
+
+use super::State;
+use parking_lot::{Condvar, Mutex, RwLock};
+use policy::TargetId;
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+/// A target changed its state.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Change {
+    /// Which.
+    pub target: TargetId,
+    /// Its name.
+    pub name: String,
+    /// What it was.
+    pub from: State,
+    /// What it is.
+    pub to: State,
+    /// Whether the operator said so.
+    pub by_operator: bool,
+    /// Why, for people.
+    pub reason: String,
+}
+
+type Listener = Arc<dyn Fn(&Change) + Send + Sync>;
+
+/// A queue of changes. It is bounded by the states: a target that changes again before anybody was told keeps one entry.
+#[derive(Default)]
+pub struct Changes {
+    queue: Mutex<Queue>,
+    arrived: Condvar,
+    listeners: RwLock<Vec<Listener>>,
+}
+
+#[derive(Default)]
+struct Queue {
+    waiting: VecDeque<Change>,
+    delivering: bool,
+    stopped: bool,
+}
+
+impl Changes {
+    pub fn listen(&self, listener: Listener) {
+        self.listeners.write().push(listener);
+    }
+
+    pub fn push(&self, change: Change) {
+        let mut queue = self.queue.lock();
+        match queue.waiting.iter_mut().find(|waiting| waiting.target == change.target) {
+            Some(waiting) => {
+                waiting.to = change.to;
+                waiting.reason = change.reason;
+                waiting.by_operator = change.by_operator;
+            }
+            None => queue.waiting.push_back(change),
+        }
+        self.arrived.notify_one();
+    }
+
+    /// Tells the listeners all that waits, unless somebody is at it.
+    pub fn deliver(&self) {
+        while let Some(change) = self.take() {
+            if change.from != change.to {
+                let listeners = self.listeners.read().clone();
+                listeners.iter().for_each(|listener| listener(&change));
+            }
+            self.queue.lock().delivering = false;
+        }
+    }
+
+    fn take(&self) -> Option<Change> {
+        let mut queue = self.queue.lock();
+        if queue.delivering {
+            return None;
+        }
+        let change = queue.waiting.pop_front()?;
+        queue.delivering = true;
+        Some(change)
+    }
+
+    /// Delivers until stopped: the body of the notifying thread.
+    pub fn deliver_until_stopped(&self) {
+        loop {
+            self.deliver();
+            let mut queue = self.queue.lock();
+            if queue.stopped {
+                return;
+            }
+            if queue.waiting.is_empty() {
+                self.arrived.wait(&mut queue);
+            }
+        }
+    }
+
+    pub fn stop(&self) {
+        self.queue.lock().stopped = true;
+        self.arrived.notify_all();
+    }
+}
+
+/// Writes a change to the log, at the level that it deserves.
+pub fn log_change(change: &Change) {
+    let Change { target, name, from, to, reason, .. } = change;
+    match to {
+        State::Failed => tracing::error!(
+            "target {name} ({target}) is failed: {reason}. Its data is read from mirrors and sources from now on; when it \
+             is well again: `entrepot target restore {name}`"
+        ),
+        State::Suspect => tracing::warn!("target {name} ({target}) is suspect: {reason}. It is being probed"),
+        State::Ok | State::Draining => tracing::info!("target {name} ({target}) went from {from} to {to}: {reason}"),
+    }
+}

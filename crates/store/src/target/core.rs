@@ -1,0 +1,246 @@
+//! What the callers, the workers and the watching threads of one target share: the medium, its health, its workers.
+
+use super::changes::{Change, Changes};
+use super::clock::Clock;
+use super::medium::{Medium, Space};
+use super::memory::MISSED_DEADLINE;
+use super::pending::{Pending, Task};
+use super::pool::Pool;
+use super::watch::Bell;
+use super::{Counters, Execution, Limits, State, TargetError, TargetSpec};
+use parking_lot::Mutex;
+use policy::protect::health::{Action, Event, Health, Reason, is_hard};
+use policy::{TargetId, Time};
+use rustix::io::Errno;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+
+/// What all targets of a volume share.
+pub struct Shared {
+    pub execution: Execution,
+    pub limits: Limits,
+    pub clock: Clock,
+    pub changes: Changes,
+    pub bell: Bell,
+}
+
+/// The inside of a [`super::Target`].
+pub struct Core {
+    pub id: TargetId,
+    pub name: String,
+    pub tier: u8,
+    pub medium: Arc<dyn Medium>,
+    pub limits: Limits,
+    pub pool: Pool,
+    pub counters: Counters,
+    shared: Arc<Shared>,
+    health: Mutex<Health>,
+    /// The state and (bit 2) doubt, as [`Health`] last left them: all that the hot path looks at.
+    published: AtomicU8,
+    probing: AtomicBool,
+    measuring: AtomicBool,
+    total_bytes: AtomicU64,
+    free_bytes: AtomicU64,
+    /// One more than the device's number; 0 if none is known.
+    device: AtomicU64,
+}
+
+const DOUBT: u8 = 4;
+
+fn encode(health: &Health) -> u8 {
+    let state = match health.state() {
+        State::Ok => 0,
+        State::Suspect => 1,
+        State::Failed => 2,
+        State::Draining => 3,
+    };
+    state | if health.in_doubt() { DOUBT } else { 0 }
+}
+
+impl Core {
+    pub fn new(spec: TargetSpec, shared: &Arc<Shared>, config: policy::protect::health::Config) -> Core {
+        let now = shared.clock.now();
+        let mut health = Health::new(config, spec.state, now);
+        if spec.failed_by_operator {
+            health.handle(now, Event::OperatorFail);
+        }
+        Core {
+            id: spec.id,
+            name: spec.name,
+            tier: spec.tier,
+            medium: spec.medium,
+            limits: shared.limits.clone(),
+            pool: Pool::new(),
+            counters: Counters::default(),
+            shared: shared.clone(),
+            published: AtomicU8::new(encode(&health)),
+            health: Mutex::new(health),
+            probing: AtomicBool::new(false),
+            measuring: AtomicBool::new(false),
+            total_bytes: AtomicU64::new(0),
+            free_bytes: AtomicU64::new(0),
+            device: AtomicU64::new(0),
+        }
+    }
+
+    pub fn now(&self) -> Time {
+        self.shared.clock.now()
+    }
+
+    pub fn state(&self) -> State {
+        match self.published.load(Ordering::Relaxed) & !DOUBT {
+            0 => State::Ok,
+            1 => State::Suspect,
+            2 => State::Failed,
+            _ => State::Draining,
+        }
+    }
+
+    pub fn in_doubt(&self) -> bool {
+        self.published.load(Ordering::Relaxed) & DOUBT != 0
+    }
+
+    pub fn next_deadline(&self) -> Option<Time> {
+        self.health.lock().next_deadline()
+    }
+
+    /// Tells health what happened and does what it says.
+    pub fn report(&self, event: Event) {
+        let (mut probe, mut failed) = (false, false);
+        {
+            let mut health = self.health.lock();
+            health.handle(self.now(), event);
+            self.published.store(encode(&health), Ordering::Relaxed);
+            while let Some(action) = health.poll() {
+                match action {
+                    Action::Probe { .. } => probe = true,
+                    Action::Changed { from, to, reason } => {
+                        failed |= to == State::Failed;
+                        self.shared.changes.push(Change {
+                            target: self.id,
+                            name: self.name.clone(),
+                            from,
+                            to,
+                            by_operator: reason == Reason::Operator,
+                            reason: reason.to_string(),
+                        });
+                    }
+                }
+            }
+        }
+        if failed {
+            self.pool.abandon_all(self, &TargetError::Failed);
+        }
+        if self.shared.execution == Execution::Inline {
+            if probe {
+                self.report(if self.medium.probe().is_ok() { Event::ProbeOk } else { Event::ProbeFailed });
+            }
+            return self.shared.changes.deliver();
+        }
+        if probe {
+            self.shared.bell.want_probe(self.id);
+        }
+        self.shared.bell.ring();
+    }
+
+    /// Executes an operation of anybody on this thread; a panic in it is our bug, and the target's caller sees `EIO`.
+    pub fn guarded<T>(&self, op: impl FnOnce(&dyn Medium) -> Result<T, Errno>) -> Result<T, Errno> {
+        self.counters.ops.add(1);
+        let run = std::panic::AssertUnwindSafe(|| op(&*self.medium));
+        std::panic::catch_unwind(run).unwrap_or_else(|_| {
+            tracing::error!("bug: an operation on target {} panicked", self.name);
+            Err(Errno::IO)
+        })
+    }
+
+    /// What an errno of the medium means for the caller; health is told what concerns it.
+    pub fn error(&self, errno: Errno) -> TargetError {
+        if self.shared.execution == Execution::Inline && errno == MISSED_DEADLINE {
+            self.counters.deadline_misses.add(1);
+            self.report(Event::DeadlineMissed { started: self.now() });
+            self.report(Event::HangingReturned);
+            return TargetError::Deadline;
+        }
+        if is_hard(errno.raw_os_error()) {
+            self.counters.errors.add(1);
+            self.report(Event::OpError { transient: false });
+        }
+        TargetError::Io(errno)
+    }
+
+    /// Hands an operation to a worker whatever the state, or executes it here.
+    pub fn submit<T, F>(self: &Arc<Core>, op: F) -> Pending<T>
+    where
+        T: Send + 'static,
+        F: FnOnce(&dyn Medium) -> Result<T, Errno> + Send + 'static,
+    {
+        if self.shared.execution == Execution::Inline {
+            return Pending::ready(self.guarded(op).map_err(|errno| self.error(errno)));
+        }
+        let task = Arc::new(Task::new(op, self.now()));
+        match Pool::push(self, task.clone()) {
+            Ok(()) => Pending::under(task, self.clone()),
+            Err(error) => Pending::ready(Err(error)),
+        }
+    }
+
+    /// Looks on a worker whether the medium is what it was, and tells health. One look at a time: while one hangs, the
+    /// next has failed already.
+    pub fn probe(self: &Arc<Core>) {
+        if self.probing.swap(true, Ordering::Relaxed) {
+            return self.report(Event::ProbeFailed);
+        }
+        let core = self.clone();
+        let began = self.now();
+        let look = move |medium: &dyn Medium| {
+            let answer = medium.probe();
+            core.probing.store(false, Ordering::Relaxed);
+            match answer {
+                // An answer that comes too late was counted as none.
+                _ if core.now() >= began + super::clock::time(core.limits.deadline) => {}
+                Ok(()) => core.report(Event::ProbeOk),
+                Err(errno) => {
+                    tracing::debug!("probe of target {}: {errno}", core.name);
+                    core.report(Event::ProbeFailed);
+                }
+            }
+            Ok(())
+        };
+        if Pool::push(self, Arc::new(Task::new(look, began))).is_err() {
+            self.probing.store(false, Ordering::Relaxed);
+            self.report(Event::ProbeFailed);
+        }
+    }
+
+    /// Measures the space on a worker.
+    pub fn measure(self: &Arc<Core>) {
+        if self.measuring.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        let core = self.clone();
+        let look = move |medium: &dyn Medium| {
+            let space = medium.space();
+            core.measuring.store(false, Ordering::Relaxed);
+            space.map(|space| core.set_space(space))
+        };
+        if self.shared.execution == Execution::Inline {
+            let _ = self.guarded(look);
+        } else if Pool::push(self, Arc::new(Task::new(look, self.now()))).is_err() {
+            self.measuring.store(false, Ordering::Relaxed);
+        }
+    }
+
+    pub fn set_space(&self, space: Space) {
+        self.total_bytes.store(space.total_bytes, Ordering::Relaxed);
+        self.free_bytes.store(space.free_bytes, Ordering::Relaxed);
+        self.device.store(space.device.map_or(0, |device| device.wrapping_add(1)), Ordering::Relaxed);
+    }
+
+    pub fn space(&self) -> Space {
+        Space {
+            total_bytes: self.total_bytes.load(Ordering::Relaxed),
+            free_bytes: self.free_bytes.load(Ordering::Relaxed),
+            device: self.device.load(Ordering::Relaxed).checked_sub(1),
+        }
+    }
+}

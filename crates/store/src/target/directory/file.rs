@@ -1,0 +1,99 @@
+//! An object that is a plain file: positioned I/O on its descriptor.
+
+use crate::target::medium::Handle;
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::fs::{FallocateFlags, SeekFrom};
+use rustix::io::{Errno, retry_on_intr};
+
+/// An open file.
+pub struct FileHandle(OwnedFd);
+
+impl FileHandle {
+    pub fn new(fd: OwnedFd) -> FileHandle {
+        FileHandle(fd)
+    }
+
+    fn zero(&self, offset: u64, len: u64) -> Result<(), Errno> {
+        const ZEROS: [u8; 65_536] = [0; 65_536];
+        let end = offset.saturating_add(len).min(self.len()?);
+        let mut at = offset;
+        while at < end {
+            let piece = (end - at).min(ZEROS.len() as u64);
+            self.write_at(at, &ZEROS[..piece as usize])?;
+            at += piece;
+        }
+        Ok(())
+    }
+}
+
+impl Handle for FileHandle {
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<usize, Errno> {
+        let mut done = 0;
+        while done < buf.len() {
+            match retry_on_intr(|| rustix::io::pread(&self.0, &mut buf[done..], offset + done as u64))? {
+                0 => break,
+                n => done += n,
+            }
+        }
+        Ok(done)
+    }
+
+    fn write_at(&self, offset: u64, data: &[u8]) -> Result<(), Errno> {
+        let mut done = 0;
+        while done < data.len() {
+            match retry_on_intr(|| rustix::io::pwrite(&self.0, &data[done..], offset + done as u64))? {
+                0 => return Err(Errno::IO),
+                n => done += n,
+            }
+        }
+        Ok(())
+    }
+
+    fn set_len(&self, len: u64) -> Result<(), Errno> {
+        retry_on_intr(|| rustix::fs::ftruncate(&self.0, len))
+    }
+
+    /// On a file system that cannot punch, zeros are written: the bytes are right, the space stays taken.
+    fn punch(&self, offset: u64, len: u64) -> Result<(), Errno> {
+        if len == 0 {
+            return Ok(());
+        }
+        let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        match retry_on_intr(|| rustix::fs::fallocate(&self.0, flags, offset, len)) {
+            Err(Errno::OPNOTSUPP) => self.zero(offset, len),
+            other => other,
+        }
+    }
+
+    fn allocate(&self, offset: u64, len: u64) -> Result<(), Errno> {
+        if len == 0 {
+            return Ok(());
+        }
+        retry_on_intr(|| rustix::fs::fallocate(&self.0, FallocateFlags::empty(), offset, len))
+    }
+
+    fn seek_data(&self, offset: u64) -> Result<u64, Errno> {
+        rustix::fs::seek(&self.0, SeekFrom::Data(offset))
+    }
+
+    fn seek_hole(&self, offset: u64) -> Result<u64, Errno> {
+        rustix::fs::seek(&self.0, SeekFrom::Hole(offset))
+    }
+
+    fn len(&self) -> Result<u64, Errno> {
+        Ok(rustix::fs::fstat(&self.0)?.st_size as u64)
+    }
+
+    fn allocated(&self) -> Result<u64, Errno> {
+        const BLOCK_BYTES: u64 = 512; // the unit of st_blocks, whatever the file system's own
+        Ok(rustix::fs::fstat(&self.0)?.st_blocks as u64 * BLOCK_BYTES)
+    }
+
+    fn sync(&self) -> Result<(), Errno> {
+        retry_on_intr(|| rustix::fs::fdatasync(&self.0))
+    }
+
+    fn fd(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.0.as_fd())
+    }
+}

@@ -1,0 +1,99 @@
+//! The identity file of a target: an unmounted or wrong device is seen as failed, never as empty.
+
+use super::{DIRECTORY, PRIVATE_FILE};
+use crate::volume::VolumeId;
+use policy::TargetId;
+use rustix::fd::{AsFd, OwnedFd};
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
+use std::io::{Read, Write};
+use std::path::Path;
+
+/// Name of the identity file in a target's directory.
+const NAME: &str = "target.id";
+const NEW_NAME: &str = "target.id.new";
+/// An identity is some hundred bytes; more is somebody else's file.
+const BYTES_MAX: u64 = 4096;
+
+/// What the identity file of a target says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Identity {
+    /// The volume it belongs to.
+    pub volume: VolumeId,
+    /// Its number there.
+    pub target: TargetId,
+    /// Its name when it was formatted.
+    pub name: String,
+}
+
+/// Why a directory has no identity of ours.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum IdentityError {
+    /// It has none.
+    #[error("there is no {NAME}")]
+    Missing,
+    /// It has another one.
+    #[error("it is target {} ({}) of volume {}", found.target, found.name, found.volume)]
+    Foreign {
+        /// Which.
+        found: Box<Identity>,
+    },
+    /// It has something that is no identity.
+    #[error("{NAME} is damaged: {cause}")]
+    Unreadable {
+        /// What is wrong.
+        cause: String,
+    },
+    /// It could not be read or written.
+    #[error("{0}")]
+    Io(#[from] Errno),
+}
+
+/// The file's text, as TOML.
+#[derive(serde::Serialize, serde::Deserialize)]
+struct Text {
+    volume: String,
+    target: u16,
+    name: String,
+}
+
+impl Identity {
+    /// The identity of the target in a directory.
+    pub fn read(directory: &Path) -> Result<Identity, IdentityError> {
+        Identity::read_at(&rustix::fs::open(directory, DIRECTORY, Mode::empty())?)
+    }
+
+    pub(super) fn read_at(directory: impl AsFd) -> Result<Identity, IdentityError> {
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+        let fd = match rustix::fs::openat(directory, NAME, flags, Mode::empty()) {
+            Err(Errno::NOENT) => return Err(IdentityError::Missing),
+            other => other?,
+        };
+        let mut bytes = Vec::new();
+        std::fs::File::from(fd).take(BYTES_MAX).read_to_end(&mut bytes).map_err(from_io)?;
+        Identity::parse(&String::from_utf8_lossy(&bytes)).map_err(|cause| IdentityError::Unreadable { cause })
+    }
+
+    fn parse(text: &str) -> Result<Identity, String> {
+        let text: Text = toml::from_str(text).map_err(|error| error.message().to_owned())?;
+        let volume = u128::from_str_radix(&text.volume, 16).map_err(|_| "the volume is no number".to_owned())?;
+        Ok(Identity { volume: VolumeId(volume), target: TargetId(text.target), name: text.name })
+    }
+
+    /// Writes it durably, in one step.
+    pub(super) fn write(&self, directory: &OwnedFd) -> Result<(), IdentityError> {
+        let text = Text { volume: self.volume.to_string(), target: self.target.0, name: self.name.clone() };
+        let text = toml::to_string(&text).map_err(|error| IdentityError::Unreadable { cause: error.to_string() })?;
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+        let fd = rustix::fs::openat(directory, NEW_NAME, flags, PRIVATE_FILE)?;
+        let mut file = std::fs::File::from(fd);
+        file.write_all(text.as_bytes()).map_err(from_io)?;
+        file.sync_all().map_err(from_io)?;
+        rustix::fs::renameat(directory, NEW_NAME, directory, NAME)?;
+        Ok(rustix::fs::fsync(directory)?)
+    }
+}
+
+fn from_io(error: std::io::Error) -> IdentityError {
+    IdentityError::Io(error.raw_os_error().map_or(Errno::IO, Errno::from_raw_os_error))
+}

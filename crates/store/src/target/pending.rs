@@ -1,0 +1,181 @@
+//! One operation on its way through a worker, and the caller that waits for it with a deadline.
+
+use super::clock::time;
+use super::core::Core;
+use super::medium::Medium;
+use super::TargetError;
+use super::pool::Work;
+use parking_lot::{Condvar, Mutex};
+use policy::Time;
+use policy::protect::health::Event;
+use rustix::io::Errno;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Nobody waits longer than so many deadlines for a worker, even while others are served: overload is no excuse to hang.
+const QUEUED_DEADLINES_MAX: u32 = 4;
+
+/// An operation under way on a worker. Dropping it abandons the result, not the operation.
+pub struct Pending<T>(Stage<T>);
+
+enum Stage<T> {
+    Ready(Result<T, TargetError>),
+    Under { task: Arc<dyn Outcome<T>>, core: Arc<Core> },
+}
+
+/// The part of a task that its waiter sees.
+trait Outcome<T>: Send + Sync {
+    fn phase(&self) -> &Mutex<Phase<T>>;
+    fn changed(&self) -> &Condvar;
+}
+
+/// An operation with its result.
+pub struct Task<T, F> {
+    op: Mutex<Option<F>>,
+    phase: Mutex<Phase<T>>,
+    changed: Condvar,
+}
+
+enum Phase<T> {
+    Queued { since: Time },
+    Running { since: Time },
+    Done(Result<T, Errno>),
+    /// Nobody wants the result any more; `missed` if health was told that it hangs.
+    Abandoned { error: TargetError, missed: bool },
+    Taken,
+}
+
+impl<T, F> Task<T, F> {
+    pub fn new(op: F, now: Time) -> Task<T, F> {
+        Task {
+            op: Mutex::new(Some(op)),
+            phase: Mutex::new(Phase::Queued { since: now }),
+            changed: Condvar::new(),
+        }
+    }
+}
+
+impl<T: Send, F: Send> Outcome<T> for Task<T, F> {
+    fn phase(&self) -> &Mutex<Phase<T>> {
+        &self.phase
+    }
+    fn changed(&self) -> &Condvar {
+        &self.changed
+    }
+}
+
+impl<T, F> Work for Task<T, F>
+where
+    T: Send + 'static,
+    F: FnOnce(&dyn Medium) -> Result<T, Errno> + Send + 'static,
+{
+    fn execute(&self, core: &Core) {
+        let op = {
+            let mut phase = self.phase.lock();
+            match *phase {
+                Phase::Queued { .. } => *phase = Phase::Running { since: core.now() },
+                Phase::Abandoned { missed: true, .. } => {
+                    drop(phase);
+                    return core.report(Event::HangingReturned);
+                }
+                _ => return,
+            }
+            self.op.lock().take()
+        };
+        let Some(op) = op else { return };
+        let result = core.guarded(op);
+        let mut phase = self.phase.lock();
+        if let Phase::Abandoned { missed, .. } = *phase {
+            drop(phase);
+            core.pool.found();
+            if missed {
+                core.report(Event::HangingReturned);
+            }
+            return;
+        }
+        *phase = Phase::Done(result);
+        self.changed.notify_all();
+    }
+
+    fn abandon(&self, core: &Core, error: TargetError) {
+        let mut phase = self.phase.lock();
+        let running = matches!(*phase, Phase::Running { .. });
+        if running || matches!(*phase, Phase::Queued { .. }) {
+            *phase = Phase::Abandoned { error, missed: false };
+            self.changed.notify_all();
+        }
+        drop(phase);
+        if running {
+            core.pool.lost();
+        }
+    }
+}
+
+impl<T: Send + 'static> Pending<T> {
+    /// An operation that is over.
+    pub(super) fn ready(result: Result<T, TargetError>) -> Pending<T> {
+        Pending(Stage::Ready(result))
+    }
+
+    /// An operation handed to a worker.
+    pub(super) fn under<F: Send + 'static>(task: Arc<Task<T, F>>, core: Arc<Core>) -> Pending<T> {
+        Pending(Stage::Under { task, core })
+    }
+
+    /// Waits for the result, at most until the deadline. The deadline counts from when a worker began, or, while none
+    /// did, from the last sign of life of the target's workers.
+    pub fn wait(self) -> Result<T, TargetError> {
+        let (task, core) = match self.0 {
+            Stage::Ready(result) => return result,
+            Stage::Under { task, core } => (task, core),
+        };
+        let mut phase = task.phase().lock();
+        loop {
+            let until = match &*phase {
+                Phase::Done(_) => break,
+                Phase::Abandoned { error, .. } => return Err(error.clone()),
+                Phase::Running { since } => *since + time(core.limits.deadline),
+                Phase::Queued { since } => {
+                    let sign_of_life = core.pool.last_progress().max(*since);
+                    let patience = time(core.limits.deadline * QUEUED_DEADLINES_MAX);
+                    (sign_of_life + time(core.limits.deadline)).min(*since + patience)
+                }
+                Phase::Taken => unreachable!("only the one waiter takes the result"),
+            };
+            let now = core.now();
+            if now >= until {
+                return Err(give_up(&mut phase, &core));
+            }
+            task.changed().wait_for(&mut phase, Duration::from_nanos(until.since(now).0));
+        }
+        match std::mem::replace(&mut *phase, Phase::Taken) {
+            Phase::Done(result) => {
+                drop(phase);
+                result.map_err(|errno| core.error(errno))
+            }
+            _ => unreachable!("the loop ends with a result"),
+        }
+    }
+}
+
+/// The deadline has passed: tells health and leaves the operation to itself.
+fn give_up<T>(phase: &mut parking_lot::MutexGuard<'_, Phase<T>>, core: &Core) -> TargetError {
+    let (started, running) = match **phase {
+        Phase::Running { since } => (since, true),
+        Phase::Queued { since } => (since, false),
+        _ => return TargetError::Deadline,
+    };
+    // Behind others that are being served, it is the target's load that is at fault, not the target.
+    let missed = running || core.now() >= core.pool.last_progress() + time(core.limits.deadline);
+    **phase = Phase::Abandoned { error: TargetError::Deadline, missed };
+    parking_lot::MutexGuard::unlocked(phase, || {
+        if running {
+            core.pool.lost();
+        }
+        if missed {
+            core.counters.deadline_misses.add(1);
+            core.report(Event::DeadlineMissed { started });
+        }
+    });
+    TargetError::Deadline
+}

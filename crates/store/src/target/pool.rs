@@ -1,0 +1,190 @@
+//! The worker threads of one target: a few, started when needed, replaced (a bounded number of times) while they hang.
+
+use super::clock::time;
+use super::core::Core;
+use super::{Limits, TargetError};
+use parking_lot::{Condvar, Mutex};
+use policy::Time;
+use rustix::io::Errno;
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+/// A worker with nothing to do ends after this span. A guess: threads are cheap to start, not free to keep.
+const IDLE_SPAN: Duration = Duration::from_secs(10);
+/// The deepest thing a worker does is a system call.
+const STACK_BYTES: usize = 256 * 1024;
+
+/// Something that a worker can do.
+pub trait Work: Send + Sync {
+    /// Does it, unless it was abandoned before.
+    fn execute(&self, core: &Core);
+    /// Tells whoever waits for it that there will be no result.
+    fn abandon(&self, core: &Core, error: TargetError);
+}
+
+/// The workers and their queue.
+pub struct Pool {
+    crew: Mutex<Crew>,
+    work: Condvar,
+    room: Condvar,
+    last_progress: AtomicU64,
+}
+
+#[derive(Default)]
+struct Crew {
+    queue: VecDeque<Arc<dyn Work>>,
+    /// What each living worker is at; the index is the worker's seat.
+    at: Vec<Option<Arc<dyn Work>>>,
+    free_seats: Vec<usize>,
+    live: usize,
+    idle: usize,
+    /// Workers that nobody waits for any more because they hang. Signed: one may be found before it was counted lost.
+    lost: isize,
+    stopped: bool,
+}
+
+impl Crew {
+    fn may_grow(&self, limits: &Limits) -> bool {
+        self.live as isize - self.lost < limits.workers_max as isize
+            && self.live < limits.workers_max + limits.replacements_max
+    }
+}
+
+impl Pool {
+    pub fn new() -> Pool {
+        Pool {
+            crew: Mutex::default(),
+            work: Condvar::new(),
+            room: Condvar::new(),
+            last_progress: AtomicU64::new(0),
+        }
+    }
+
+    /// When a worker last began or ended something.
+    pub fn last_progress(&self) -> Time {
+        Time(self.last_progress.load(Ordering::Relaxed))
+    }
+
+    fn progress(&self, core: &Core) {
+        self.last_progress.fetch_max(core.now().0, Ordering::Relaxed);
+    }
+
+    /// Queues a piece of work; waits for room, at most a deadline long.
+    pub fn push(core: &Arc<Core>, work: Arc<dyn Work>) -> Result<(), TargetError> {
+        let (pool, limits) = (&core.pool, &core.limits);
+        let mut crew = pool.crew.lock();
+        let until = core.now() + time(limits.deadline);
+        while crew.queue.len() >= limits.queue_max && !crew.stopped {
+            let now = core.now();
+            if now >= until {
+                return Err(TargetError::Deadline);
+            }
+            pool.room.wait_for(&mut crew, Duration::from_nanos(until.since(now).0));
+        }
+        if crew.stopped {
+            return Err(TargetError::Failed);
+        }
+        crew.queue.push_back(work);
+        if crew.idle < crew.queue.len() && crew.may_grow(limits) {
+            match start_worker(core, &mut crew) {
+                Ok(()) => {}
+                Err(_) if crew.live > 0 => {} // those that live will come to it
+                Err(errno) => {
+                    crew.queue.pop_back();
+                    return Err(TargetError::Io(errno));
+                }
+            }
+        }
+        pool.work.notify_one();
+        Ok(())
+    }
+
+    /// A worker hangs, and nobody waits for it any more.
+    pub fn lost(&self) {
+        self.crew.lock().lost += 1;
+    }
+
+    /// A worker that was lost has returned.
+    pub fn found(&self) {
+        self.crew.lock().lost -= 1;
+    }
+
+    /// Answers everything that waits or runs with an error.
+    pub fn abandon_all(&self, core: &Core, error: &TargetError) {
+        let mut crew = self.crew.lock();
+        let mut all: Vec<_> = crew.queue.drain(..).collect();
+        all.extend(crew.at.iter().flatten().cloned());
+        drop(crew);
+        self.room.notify_all();
+        all.iter().for_each(|work| work.abandon(core, error.clone()));
+    }
+
+    /// Lets the workers end.
+    pub fn stop(&self) {
+        self.crew.lock().stopped = true;
+        self.work.notify_all();
+        self.room.notify_all();
+    }
+
+    /// Threads alive and how many of them hang.
+    #[cfg(test)]
+    pub fn census(&self) -> (usize, isize) {
+        let crew = self.crew.lock();
+        (crew.live, crew.lost)
+    }
+
+    /// The next piece of work, or nothing if the worker is to end.
+    fn next(&self, limits: &Limits, seat: usize) -> Option<Arc<dyn Work>> {
+        let mut crew = self.crew.lock();
+        crew.at[seat] = None;
+        loop {
+            let too_many = crew.live as isize - crew.lost > limits.workers_max as isize;
+            if !too_many && let Some(work) = crew.queue.pop_front() {
+                crew.at[seat] = Some(work.clone());
+                self.room.notify_one();
+                return Some(work);
+            }
+            if crew.stopped || too_many {
+                break;
+            }
+            crew.idle += 1;
+            let waited = self.work.wait_for(&mut crew, IDLE_SPAN);
+            crew.idle -= 1;
+            if waited.timed_out() && crew.queue.is_empty() {
+                break;
+            }
+        }
+        crew.live -= 1;
+        crew.free_seats.push(seat);
+        None
+    }
+}
+
+fn start_worker(core: &Arc<Core>, crew: &mut Crew) -> Result<(), Errno> {
+    let seat = crew.free_seats.pop().unwrap_or_else(|| {
+        crew.at.push(None);
+        crew.at.len() - 1
+    });
+    let worker = core.clone();
+    let body = move || {
+        while let Some(work) = worker.pool.next(&worker.limits, seat) {
+            worker.pool.progress(&worker);
+            work.execute(&worker);
+            worker.pool.progress(&worker);
+        }
+    };
+    let started =
+        std::thread::Builder::new().name(format!("target-{}", core.id)).stack_size(STACK_BYTES).spawn(body);
+    match started {
+        Ok(_) => {
+            crew.live += 1;
+            Ok(())
+        }
+        Err(error) => {
+            crew.free_seats.push(seat);
+            Err(error.raw_os_error().map_or(Errno::AGAIN, Errno::from_raw_os_error))
+        }
+    }
+}

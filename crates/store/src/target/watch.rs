@@ -1,0 +1,126 @@
+//! The threads that watch over the targets of a volume: one that answers for hung callers, one that probes and
+//! measures, one that tells listeners of changes. None of them touches a medium, so none can hang.
+
+use super::Targets;
+use super::core::Shared;
+use super::clock::time;
+use parking_lot::{Condvar, Mutex};
+use policy::protect::health::Event;
+use policy::{TargetId, Time};
+use std::collections::BTreeSet;
+use std::sync::{Arc, Weak};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// How old the cached space may become.
+const SPACE_SPAN: Duration = Duration::from_secs(5);
+
+/// Wakes the prober.
+#[derive(Default)]
+pub struct Bell {
+    rung: Mutex<Rung>,
+    wake: Condvar,
+}
+
+#[derive(Default)]
+struct Rung {
+    rung: bool,
+    stopped: bool,
+    probes: BTreeSet<TargetId>,
+}
+
+impl Bell {
+    pub fn ring(&self) {
+        self.rung.lock().rung = true;
+        self.wake.notify_all();
+    }
+
+    /// Health wants this target to be probed.
+    pub fn want_probe(&self, target: TargetId) {
+        self.rung.lock().probes.insert(target);
+    }
+
+    pub fn take_probes(&self) -> BTreeSet<TargetId> {
+        std::mem::take(&mut self.rung.lock().probes)
+    }
+
+    pub fn stop(&self) {
+        self.rung.lock().stopped = true;
+        self.wake.notify_all();
+    }
+
+    /// Sleeps until rung or the span is over; whether to go on.
+    fn wait(&self, span: Duration) -> bool {
+        let mut rung = self.rung.lock();
+        if !rung.rung && !rung.stopped {
+            self.wake.wait_for(&mut rung, span);
+        }
+        rung.rung = false;
+        !rung.stopped
+    }
+
+    /// Sleeps for the span, rung or not, unless stopped; whether to go on.
+    fn nap(&self, span: Duration) -> bool {
+        let mut rung = self.rung.lock();
+        let until = std::time::Instant::now() + span;
+        while !rung.stopped && !self.wake.wait_until(&mut rung, until).timed_out() {}
+        !rung.stopped
+    }
+}
+
+/// Starts the three threads. They end with [`Bell::stop`] and [`super::changes::Changes::stop`].
+pub fn start(targets: &Arc<Targets>, shared: &Arc<Shared>) -> Vec<JoinHandle<()>> {
+    let (prober, watchdog, notifier) = (shared.clone(), shared.clone(), shared.clone());
+    let (for_prober, for_watchdog) = (Arc::downgrade(targets), Arc::downgrade(targets));
+    vec![
+        spawn("prober", move || probe_until_stopped(&for_prober, &prober)),
+        spawn("watchdog", move || watch_until_stopped(&for_watchdog, &watchdog)),
+        spawn("notifier", move || notifier.changes.deliver_until_stopped()),
+    ]
+}
+
+fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> JoinHandle<()> {
+    let thread = std::thread::Builder::new().name(name.to_owned());
+    thread.spawn(body).expect("the first threads of a process can be started")
+}
+
+fn watch_until_stopped(targets: &Weak<Targets>, shared: &Shared) {
+    // An eighth: a hung caller is answered for at most that much after its deadline.
+    let span = (shared.limits.deadline / 8).max(Duration::from_millis(2));
+    while shared.bell.nap(span) {
+        let Some(targets) = targets.upgrade() else { return };
+        targets.take_overdue();
+    }
+}
+
+fn probe_until_stopped(targets: &Weak<Targets>, shared: &Shared) {
+    let mut measured: Option<Time> = None;
+    loop {
+        let wait = {
+            let Some(targets) = targets.upgrade() else { return };
+            let now = shared.clock.now();
+            if measured.is_none_or(|at| now.since(at) >= time(SPACE_SPAN)) {
+                measured = Some(now);
+                targets.measure();
+            }
+            targets.tick(now).map_or(SPACE_SPAN, |at| Duration::from_nanos(at.since(now).0)).min(SPACE_SPAN)
+        };
+        if !shared.bell.wait(wait) {
+            return;
+        }
+    }
+}
+
+impl Targets {
+    /// Lets what is due by `now` happen, and starts the probes that are wanted; when to come back.
+    pub(super) fn tick(&self, now: Time) -> Option<Time> {
+        let all = self.all();
+        for target in &all {
+            if target.core.next_deadline().is_some_and(|at| at <= now) {
+                target.core.report(Event::Tick);
+            }
+        }
+        self.start_probes();
+        all.iter().filter_map(|target| target.core.next_deadline()).min()
+    }
+}
