@@ -1,9 +1,9 @@
 //! One operation on its way through a worker, and the caller that waits for it with a deadline.
 
+use super::TargetError;
 use super::clock::time;
 use super::core::Core;
 use super::medium::Medium;
-use super::TargetError;
 use super::pool::Work;
 use parking_lot::{Condvar, Mutex};
 use policy::Time;
@@ -37,21 +37,24 @@ pub struct Task<T, F> {
 }
 
 enum Phase<T> {
-    Queued { since: Time },
-    Running { since: Time },
+    Queued {
+        since: Time,
+    },
+    Running {
+        since: Time,
+    },
     Done(Result<T, Errno>),
     /// Nobody wants the result any more; `missed` if health was told that it hangs.
-    Abandoned { error: TargetError, missed: bool },
+    Abandoned {
+        error: TargetError,
+        missed: bool,
+    },
     Taken,
 }
 
 impl<T, F> Task<T, F> {
     pub fn new(op: F, now: Time) -> Task<T, F> {
-        Task {
-            op: Mutex::new(Some(op)),
-            phase: Mutex::new(Phase::Queued { since: now }),
-            changed: Condvar::new(),
-        }
+        Task { op: Mutex::new(Some(op)), phase: Mutex::new(Phase::Queued { since: now }), changed: Condvar::new() }
     }
 }
 

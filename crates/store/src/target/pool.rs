@@ -54,12 +54,7 @@ impl Crew {
 
 impl Pool {
     pub fn new() -> Pool {
-        Pool {
-            crew: Mutex::default(),
-            work: Condvar::new(),
-            room: Condvar::new(),
-            last_progress: AtomicU64::new(0),
-        }
+        Pool { crew: Mutex::default(), work: Condvar::new(), room: Condvar::new(), last_progress: AtomicU64::new(0) }
     }
 
     /// When a worker last began or ended something.
@@ -175,8 +170,7 @@ fn start_worker(core: &Arc<Core>, crew: &mut Crew) -> Result<(), Errno> {
             worker.pool.progress(&worker);
         }
     };
-    let started =
-        std::thread::Builder::new().name(format!("target-{}", core.id)).stack_size(STACK_BYTES).spawn(body);
+    let started = std::thread::Builder::new().name(format!("target-{}", core.id)).stack_size(STACK_BYTES).spawn(body);
     match started {
         Ok(_) => {
             crew.live += 1;

@@ -1,9 +1,9 @@
 //! The targets of a volume: lookup, cached space, states, orders of the operator.
 
+use super::changes::Change;
 use super::core::{Core, Shared};
 use super::inline::InlineSlots;
 use super::watch;
-use super::changes::Change;
 use super::{Execution, Limits, Space, State, Target, TargetError, TargetSpec, changes, clock};
 use parking_lot::{Mutex, RwLock};
 use policy::TargetId;
@@ -65,7 +65,9 @@ pub enum OrderError {
         error: TargetError,
     },
     /// A failed target cannot be read, so it cannot be drained.
-    #[error("target {name} is failed and cannot be drained. Restore it first, or let `entrepot check --repair` rebuild what it held")]
+    #[error(
+        "target {name} is failed and cannot be drained. Restore it first, or let `entrepot check --repair` rebuild what it held"
+    )]
     Failed {
         /// Its name.
         name: String,

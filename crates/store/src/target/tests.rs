@@ -1,0 +1,1 @@
+//! Targets under hung, failing and returning media.

@@ -2,8 +2,8 @@
 //! measures, one that tells listeners of changes. None of them touches a medium, so none can hang.
 
 use super::Targets;
-use super::core::Shared;
 use super::clock::time;
+use super::core::Shared;
 use parking_lot::{Condvar, Mutex};
 use policy::protect::health::Event;
 use policy::{TargetId, Time};
