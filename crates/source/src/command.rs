@@ -5,11 +5,11 @@
 
 use crate::failure;
 use crate::guard::{Guard, same};
-use crate::rights;
 use crate::runtime::Runtime;
 use std::os::unix::process::CommandExt;
 use std::process::Stdio;
 use std::sync::Arc;
+use store::origin::rights;
 use store::origin::{Identity, Origin, OriginError, Version};
 use tokio::io::{AsyncRead, AsyncReadExt};
 

@@ -13,13 +13,13 @@
 //! ```
 
 use crate::address::{Address, Scheme};
-use crate::rights;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::io::Read;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use store::origin::rights;
 use store::origin::{Identity, OriginError};
 
 /// The variables of a user's environment that are looked at; a client passes on these and no others.

@@ -13,7 +13,6 @@ mod guard;
 mod local;
 mod put;
 mod recognise;
-mod rights;
 mod runtime;
 mod send;
 mod sftp;

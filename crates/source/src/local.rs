@@ -2,7 +2,6 @@
 
 use crate::failure;
 use crate::guard::same;
-use crate::rights::with_rights_of;
 use crate::runtime::Runtime;
 use rustix::fs::{Mode, OFlags};
 use std::fs::File;
@@ -11,6 +10,7 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use store::origin::rights::with_rights_of;
 use store::origin::{Entry, EntryKind, Identity, Origin, OriginError, Upload, Version};
 
 /// Opens with the user's rights, and refuses what lies inside `refused`, by whatever links it was reached.

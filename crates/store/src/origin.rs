@@ -3,6 +3,7 @@
 //! The implementations live in the crate `source`; this module knows no protocol.
 
 mod record;
+pub mod rights;
 
 pub use record::{FORMAT, Place, Record, RecordError, SOURCES_MAX, SUM_BYTES, check_uri};
 

@@ -4,12 +4,12 @@
 //! thing, and ends. Its real and saved ids stay root's, so the user can neither signal nor trace it. Supplementary groups come from
 //! `/etc/group` only: a group that a directory service knows may be missing, which refuses and never allows.
 
+use super::{Identity, OriginError};
 use rustix::process::{Gid, Uid};
 use rustix::thread::{set_thread_groups, set_thread_res_gid, set_thread_res_uid};
 use std::path::PathBuf;
 use std::sync::mpsc;
 use std::time::Duration;
-use store::origin::{Identity, OriginError};
 
 /// A local file system that does not answer within this time is given up; its thread is left behind.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -40,7 +40,7 @@ pub fn with_rights_of<T: Send + 'static>(
     match receiver.recv_timeout(PATIENCE) {
         Ok(Ok(value)) => Ok(value),
         Ok(Err(e)) => Err(OriginError::Permanent(format!("cannot take the rights of user {}: {e}", who.uid))),
-        Err(_) => Err(crate::failure::timeout("local file system")),
+        Err(_) => Err(OriginError::Passing("local file system: no answer within the deadline".into())),
     }
 }
 

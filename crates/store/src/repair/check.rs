@@ -1,0 +1,118 @@
+//! Looks through a volume for what is lost, half done or left over, and sets it right when told to.
+
+use super::Repair;
+use crate::Result;
+use crate::file::FileTable;
+use crate::stage::{self, Stop};
+use crate::volume::Volume;
+use std::sync::Arc;
+
+/// What to look at and what to do about it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct CheckOptions {
+    /// Whether to set right what is wrong.
+    #[serde(default)]
+    pub repair: bool,
+    /// Files and directories relative to the mount's root; empty for everything. Orphans are only looked for in everything.
+    #[serde(default)]
+    pub paths: Vec<String>,
+    /// Paths whose files a job is about to read: those are repaired first.
+    #[serde(default)]
+    pub before_job: Vec<String>,
+}
+
+/// What a check found.
+#[derive(Clone, Debug, Default, PartialEq, serde::Serialize, serde::Deserialize)]
+pub struct Report {
+    /// Targets that did not answer or are failed, by name.
+    pub targets_away: Vec<String>,
+    /// Files looked at.
+    pub files: u64,
+    /// Objects looked at.
+    pub objects: u64,
+    /// What is wrong.
+    pub findings: Vec<Finding>,
+    /// Bytes fetched or copied to set things right.
+    pub repaired_bytes: u64,
+    /// Seconds it took.
+    pub took_s: f64,
+}
+
+/// One thing that is wrong.
+#[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
+pub struct Finding {
+    /// The file, relative to the mount's root; empty for an orphan.
+    pub path: String,
+    /// What it is.
+    pub kind: FindingKind,
+    /// Object number in hexadecimal digits, where one is meant.
+    #[serde(default)]
+    pub object: String,
+    /// Target, by name, where one is meant.
+    #[serde(default)]
+    pub target: String,
+    /// Bytes of the file that cannot be read because of it.
+    #[serde(default)]
+    pub missing_bytes: u64,
+    /// What became of it.
+    pub outcome: Outcome,
+}
+
+/// What can be wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FindingKind {
+    /// An object on a target that is away.
+    TargetAway,
+    /// An object that its target does not have.
+    ObjectMissing,
+    /// An object whose recovery is not complete.
+    Partial,
+    /// A mirror that missed a write.
+    MirrorStale,
+    /// An object that no file names.
+    Orphan,
+    /// The checksums of a staged file are gone.
+    SumsMissing,
+    /// A layout that cannot be read.
+    BadLayout,
+}
+
+/// What became of a finding.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Outcome {
+    /// Nothing was tried; it can be repaired from a source or a mirror.
+    Repairable,
+    /// Nothing was tried; there is neither mirror nor source.
+    Lost,
+    /// Set right.
+    Repaired,
+    /// Tried, and failed: why.
+    Failed(String),
+}
+
+/// Checks a volume.
+pub struct Checker {
+    /// The volume.
+    pub volume: Arc<Volume>,
+    /// Its files.
+    pub files: Arc<FileTable>,
+    /// Who brings objects back.
+    pub repair: Arc<Repair>,
+}
+
+#[allow(clippy::todo, unused_variables)]
+impl Checker {
+    /// Looks, and repairs if told to. Can be stopped and run again at any time.
+    pub fn check(&self, options: &CheckOptions, report: stage::Report, stop: &Stop) -> Result<Report> {
+        todo!()
+    }
+}
+
+impl Report {
+    /// Whether everything is in order or was set right.
+    pub fn is_healthy(&self) -> bool {
+        self.findings.iter().all(|f| f.outcome == Outcome::Repaired)
+    }
+}
