@@ -1,1 +1,137 @@
-//! placeholder
+//! The FUSE mount: translates the kernel's requests into operations of the namespace and of files. It knows no layouts.
+//!
+//! ```text
+//! kernel -> FUSE threads -> namespace            names, attributes, small files' bytes: here and now
+//!                        -> file, inline         one piece on one healthy target: here, watched
+//!                        -> slow pool -> file    everything that may wait
+//! ```
+//!
+//! A FUSE thread that hangs in a target is watched; its request is answered by another. What may hang and is not watched never
+//! runs on a FUSE thread, so names and attributes are served whatever the targets do.
+
+mod bytes;
+mod convert;
+mod directory;
+mod durable;
+mod handles;
+mod layout_text;
+mod metadata;
+mod mode;
+mod mountpoint;
+mod open;
+mod ranges;
+mod request;
+mod serve;
+mod session;
+mod setattr;
+mod slow;
+mod space;
+mod xattr;
+
+pub use layout_text::describe;
+pub use mountpoint::clear_stale;
+pub use request::parse_request;
+pub use session::{Mount, MountError};
+
+use crate::file::{File, FileTable, PassthroughGuard, Pool, SyncCursor};
+use crate::namespace::Namespace;
+use crate::stats::Stats;
+use crate::target::Targets;
+use crate::volume::{Io, Passthrough};
+use crate::Result;
+use handles::Handles;
+use parking_lot::Mutex;
+use slow::Slow;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+/// What the mount is made of.
+#[derive(Clone)]
+pub struct Parts {
+    /// The tree.
+    pub namespace: Arc<Namespace>,
+    /// The files in use.
+    pub files: Arc<FileTable>,
+    /// What files share.
+    pub pool: Arc<Pool>,
+    /// The targets, for their space.
+    pub targets: Arc<Targets>,
+    /// Where operations are counted.
+    pub stats: Arc<Stats>,
+    /// Names of the tiers, fastest first.
+    pub tiers: Vec<String>,
+    /// Who checks what users set as `user.entrepot.source`.
+    pub sources: Arc<dyn Sources>,
+}
+
+/// Checks and shows the source records that users set and read as the attribute `user.entrepot.source`.
+pub trait Sources: Send + Sync {
+    /// The record to keep for what a user set. Must refuse credentials.
+    fn set(&self, file: &Arc<File>, uid: u32, text: &str) -> Result<()>;
+    /// What a user sees of the file's record.
+    fn show(&self, file: &Arc<File>) -> Result<Option<String>>;
+}
+
+/// Keeps the text as it is set. For volumes without staging.
+pub struct PlainSources;
+
+impl Sources for PlainSources {
+    fn set(&self, file: &Arc<File>, _uid: u32, text: &str) -> Result<()> {
+        file.set_source((!text.is_empty()).then_some(text))
+    }
+    fn show(&self, file: &Arc<File>) -> Result<Option<String>> {
+        file.source()
+    }
+}
+
+/// How the mount behaves.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// FUSE threads; at least 4.
+    pub threads: usize,
+    /// How long the kernel may believe a name.
+    pub entry_timeout: Duration,
+    /// How long the kernel may believe attributes.
+    pub attr_timeout: Duration,
+    /// Whether other users may use it; `None`: if run by root.
+    pub allow_other: Option<bool>,
+    /// Whether the kernel may read and write one-object files by itself.
+    pub passthrough: Passthrough,
+    /// Whether the kernel's page cache is used.
+    pub io: Io,
+    /// Shown as the source in `/proc/mounts`.
+    pub name: String,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        let cores = std::thread::available_parallelism().map_or(2, usize::from);
+        Options {
+            threads: (2 * cores).max(8),
+            entry_timeout: Duration::from_secs(1),
+            attr_timeout: Duration::from_secs(1),
+            allow_other: None,
+            passthrough: Passthrough::Auto,
+            io: Io::Auto,
+            name: "entrepot".into(),
+        }
+    }
+}
+
+/// Everything the FUSE threads share.
+struct Server {
+    parts: Parts,
+    options: Options,
+    /// Open files by inode.
+    open: open::OpenFiles,
+    /// Open files by handle.
+    handles: Handles<open::Handle>,
+    directories: Handles<Mutex<crate::namespace::Listing>>,
+    /// What each open `.stats` shows.
+    texts: Handles<Vec<u8>>,
+    slow: Arc<Slow>,
+    /// Whether the kernel lets us register backing files; found out at the first try.
+    passthrough: AtomicBool,
+}
+

@@ -1,1 +1,118 @@
-//! placeholder
+//! The directory tree that the mount shows: operations by node, each of them one or two system calls on the namespace's own
+//! file system, which stays the authority on names, permissions, links and times.
+//!
+//! A node is an inode that somebody looked up. Directories are reached through an `O_PATH` descriptor; everything else
+//! relative to its directory, by the name it was last seen under, and what answers is taken only if its inode number is
+//! the one that was asked for. So a rename that is under way can make an operation try again, never hit the wrong file.
+
+pub mod attributes;
+pub mod create;
+pub mod credentials;
+pub mod listing;
+pub mod node;
+pub mod reach;
+pub mod remove;
+pub mod times;
+
+pub use credentials::Caller;
+pub use listing::Listing;
+pub use node::{Node, NodeId, ROOT};
+pub use remove::Removed;
+
+use node::Nodes;
+use parking_lot::RwLock;
+use rustix::fs::{AtFlags, Stat, fstat, statat};
+use rustix::io::{Errno, Result};
+use std::ffi::OsStr;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+/// The tree and what is known of it.
+#[derive(Debug)]
+pub struct Namespace {
+    root: Arc<OwnedFd>,
+    root_inode: u64,
+    device: u64,
+    nodes: Nodes,
+    /// Held exclusively by a rename, shared by whoever found a name that no longer fits and looks again.
+    renames: RwLock<()>,
+}
+
+impl Namespace {
+    /// The tree below `root`, an open directory (`NAMESPACE/tree`).
+    pub fn new(root: OwnedFd) -> Result<Namespace> {
+        let stat = fstat(&root)?;
+        let root = Arc::new(root);
+        Ok(Namespace {
+            nodes: Nodes::new(descriptors_max() / 4),
+            root_inode: stat.st_ino,
+            device: stat.st_dev,
+            root,
+            renames: RwLock::new(()),
+        })
+    }
+
+    /// What is known of a node.
+    pub fn node(&self, id: NodeId) -> Result<Arc<Node>> {
+        self.nodes.get(id).ok_or(Errno::STALE)
+    }
+
+    /// Finds `name` in a directory and counts the kernel's reference to it.
+    pub fn lookup(&self, parent: NodeId, name: &OsStr) -> Result<(Arc<Node>, Stat)> {
+        let stat = statat(&*self.directory(parent)?, name, AtFlags::SYMLINK_NOFOLLOW)?;
+        self.found(parent, name, &stat).map(|node| (node, stat))
+    }
+
+    /// Counts a reference to what `stat` says `name` is.
+    pub(crate) fn found(&self, parent: NodeId, name: &OsStr, stat: &Stat) -> Result<Arc<Node>> {
+        if stat.st_dev != self.device {
+            // Something is mounted inside the tree; its inode numbers would collide with ours.
+            return Err(Errno::XDEV);
+        }
+        Ok(self.nodes.found(self.id_of(stat.st_ino), stat, parent, name))
+    }
+
+    /// The kernel gives back `count` references.
+    pub fn forget(&self, id: NodeId, count: u64) {
+        self.nodes.forget(id, count);
+    }
+
+    /// Attributes of a node.
+    pub fn stat(&self, id: NodeId) -> Result<Stat> {
+        if id == ROOT {
+            return fstat(&*self.root);
+        }
+        let node = self.node(id)?;
+        if let Some(directory) = node.directory() {
+            return fstat(&*directory);
+        }
+        self.retrying(id, |directory, name| {
+            let stat = statat(directory, name, AtFlags::SYMLINK_NOFOLLOW)?;
+            self.is(id, &stat).then_some(stat).ok_or(Errno::STALE)
+        })
+    }
+
+    /// Free and total space and inodes of the namespace's own file system.
+    pub fn space(&self) -> Result<rustix::fs::StatVfs> {
+        rustix::fs::fstatvfs(&*self.root)
+    }
+
+    /// The node number of an inode: the inode number itself, except for the root, which FUSE calls 1.
+    pub fn id_of(&self, inode: u64) -> NodeId {
+        if inode == self.root_inode { ROOT } else { inode }
+    }
+
+    fn is(&self, id: NodeId, stat: &Stat) -> bool {
+        self.id_of(stat.st_ino) == id && stat.st_dev == self.device
+    }
+}
+
+/// Raises the soft limit on open descriptors to the hard one and says what it is.
+pub fn descriptors_max() -> usize {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let limit = getrlimit(Resource::Nofile);
+    let wanted = Rlimit { current: limit.maximum, maximum: limit.maximum };
+    let _ = setrlimit(Resource::Nofile, wanted);
+    getrlimit(Resource::Nofile).current.map_or(1 << 20, |n| n as usize)
+}
+

@@ -195,7 +195,8 @@ impl File {
         self.claims.lock().moving = false;
     }
 
-    pub(super) fn is_marked_in_use(&self) -> bool {
+    /// Whether the stub has one link more than names: its mark in `open/`.
+    pub(crate) fn is_marked_in_use(&self) -> bool {
         self.claims.lock().marked
     }
 

@@ -1,0 +1,171 @@
+//! Reading and writing: the hot path.
+//!
+//! A read of one piece on one healthy target runs right here, watched; when the target hangs, the watchdog takes the reply out of
+//! its slot and has the request answered by the slow pool, which knows mirrors and recovery.
+
+use super::Server;
+use super::convert::errno;
+use super::metadata::STATS_ID;
+use super::open::Handle;
+use crate::namespace::NodeId;
+use crate::target::{InlineError, Medium, OnDeadline};
+use fuser::{FileHandle, ReplyData, ReplyWrite, WriteFlags};
+use parking_lot::Mutex;
+use rustix::io::Errno;
+use std::cell::RefCell;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+thread_local! {
+    /// Bytes on their way to the kernel; as large as the largest read so far, at most what the kernel asks at once.
+    static BUFFER: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+}
+
+fn with_buffer<T>(len: usize, act: impl FnOnce(&mut [u8]) -> T) -> T {
+    BUFFER.with_borrow_mut(|buffer| {
+        if buffer.len() < len {
+            buffer.resize(len, 0);
+        }
+        act(&mut buffer[..len])
+    })
+}
+
+/// A read under way, whose reply belongs to whoever takes it first.
+struct Reading {
+    server: Arc<Server>,
+    handle: Arc<Handle>,
+    offset: u64,
+    len: usize,
+    reply: Mutex<Option<ReplyData>>,
+}
+
+impl Reading {
+    fn take(&self) -> Option<ReplyData> {
+        self.reply.lock().take()
+    }
+
+    fn answer_slowly(&self, reply: ReplyData) {
+        with_buffer(self.len, |buffer| match self.handle.open.file.read(self.offset, buffer) {
+            Ok(got) => reply.data(&buffer[..got]),
+            Err(error) => {
+                tracing::debug!(%error, node = self.handle.open.id, offset = self.offset, "read failed");
+                reply.error(errno(error.errno()));
+            }
+        });
+    }
+}
+
+/// What the watchdog holds of a read.
+struct Rescue(Arc<Reading>);
+
+impl OnDeadline for Rescue {
+    fn missed(&self) {
+        let Some(reply) = self.0.take() else { return };
+        let reading = self.0.clone();
+        // A refused work is dropped with its reply, which answers EIO.
+        let _ = self.0.server.slow.push_now(Box::new(move || reading.answer_slowly(reply)));
+    }
+}
+
+impl Server {
+    pub fn read(self: &Arc<Self>, id: NodeId, handle: FileHandle, offset: u64, len: u32, reply: ReplyData) {
+        if id == STATS_ID {
+            return self.read_stats(handle, offset, len as usize, reply);
+        }
+        let Some(handle) = self.handles.get(handle.0) else { return reply.error(fuser::Errno::EBADF) };
+        let file = handle.open.file.clone();
+        let len = len as usize;
+        if file.layout().is_none() {
+            return with_buffer(len, |buffer| match file.read(offset, buffer) {
+                Ok(got) => reply.data(&buffer[..got]),
+                Err(error) => reply.error(errno(error.errno())),
+            });
+        }
+        if offset >= file.size() {
+            return reply.data(&[]);
+        }
+        let reading = Arc::new(Reading { server: self.clone(), handle, offset, len, reply: Mutex::new(Some(reply)) });
+        if let Some(piece) = file.fast_read(offset, len) {
+            let rescue: Arc<dyn OnDeadline> = Arc::new(Rescue(reading.clone()));
+            let read = |buffer: &mut [u8]| {
+                let read = |_: &dyn Medium| piece.handle().read_at(piece.object_offset, buffer);
+                piece.target().run_inline(read, Some(&rescue))
+            };
+            let answered = with_buffer(piece.len, |buffer| match read(buffer) {
+                Ok(got) if file.still_valid(&piece) => {
+                    buffer[got..].fill(0);
+                    if let Some(reply) = reading.take() {
+                        reply.data(buffer);
+                    }
+                    true
+                }
+                Err(InlineError::Taken) => true,
+                Ok(_) | Err(InlineError::NotNow | InlineError::Target(_)) => false,
+            });
+            if answered {
+                return;
+            }
+        }
+        let Some(reply) = reading.take() else { return };
+        self.hand_over(reply, ReplyData::error, move |reply| reading.answer_slowly(reply));
+    }
+
+    pub fn write(
+        self: &Arc<Self>,
+        handle: FileHandle,
+        offset: u64,
+        data: &[u8],
+        flags: WriteFlags,
+        sync: Option<bool>,
+        reply: ReplyWrite,
+    ) {
+        let Some(handle) = self.handles.get(handle.0) else { return reply.error(fuser::Errno::EBADF) };
+        handle.wrote.store(true, Ordering::Relaxed);
+        if flags.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID) {
+            let id = handle.open.id;
+            let dropped =
+                self.parts.namespace.hold(id, Some(handle.open.stub())).and_then(|held| held.drop_privileges());
+            if let Err(error) = dropped {
+                return reply.error(errno(error));
+            }
+        }
+        let file = &handle.open.file;
+        let len = data.len();
+        let stays_inline = offset.saturating_add(len as u64) <= self.parts.pool.inline_bytes_max;
+        let done = if sync.is_some() {
+            None
+        } else if file.layout().is_none() {
+            stays_inline.then(|| file.write(offset, data))
+        } else {
+            file.write_inline(offset, data)
+        };
+        match done {
+            Some(done) => answer_write(done, len, reply),
+            None => {
+                let data = data.to_vec();
+                self.hand_over(reply, ReplyWrite::error, move |reply| {
+                    let file = &handle.open.file;
+                    let mut done = file.write(offset, &data);
+                    if let (Ok(()), Some(data_only)) = (&done, sync) {
+                        done = file.sync(data_only, &handle.synced);
+                    }
+                    answer_write(done, data.len(), reply);
+                });
+            }
+        }
+    }
+
+    fn read_stats(&self, handle: FileHandle, offset: u64, len: usize, reply: ReplyData) {
+        let Some(text) = self.texts.get(handle.0) else { return reply.error(errno(Errno::BADF)) };
+        let start = text.len().min(offset as usize);
+        let end = text.len().min(start + len);
+        reply.data(&text[start..end]);
+    }
+}
+
+fn answer_write(done: crate::Result<()>, len: usize, reply: ReplyWrite) {
+    match done {
+        Ok(()) => reply.written(len as u32),
+        Err(error) => reply.error(errno(error.errno())),
+    }
+}

@@ -1,0 +1,109 @@
+//! Between the namespace's words and FUSE's.
+
+use crate::namespace::times::SetTime;
+use crate::namespace::{Caller, NodeId};
+use fuser::{FileAttr, FileType, INodeNo, Request, TimeOrNow};
+use rustix::fs::Stat;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// The kernel's errno for ours.
+pub fn errno(error: rustix::io::Errno) -> fuser::Errno {
+    fuser::Errno::from_i32(error.raw_os_error())
+}
+
+/// Who sent a request; `umask` where the request has one.
+pub fn caller(request: &Request, umask: u32) -> Caller {
+    Caller { uid: request.uid(), gid: request.gid(), umask }
+}
+
+/// Attributes as the kernel wants them.
+pub fn attributes(id: NodeId, stat: &Stat) -> FileAttr {
+    FileAttr {
+        ino: INodeNo(id),
+        size: stat.st_size as u64,
+        blocks: stat.st_blocks as u64,
+        atime: system_time(stat.st_atime, stat.st_atime_nsec),
+        mtime: system_time(stat.st_mtime, stat.st_mtime_nsec),
+        ctime: system_time(stat.st_ctime, stat.st_ctime_nsec),
+        crtime: UNIX_EPOCH,
+        kind: kind(rustix::fs::FileType::from_raw_mode(stat.st_mode)),
+        perm: (stat.st_mode & 0o7777) as u16,
+        nlink: u32::try_from(stat.st_nlink).unwrap_or(u32::MAX),
+        uid: stat.st_uid,
+        gid: stat.st_gid,
+        rdev: kernel_device(stat.st_rdev),
+        blksize: stat.st_blksize as u32,
+        flags: 0,
+    }
+}
+
+/// The kind of an inode.
+pub fn kind(kind: rustix::fs::FileType) -> FileType {
+    use rustix::fs::FileType as Of;
+    match kind {
+        Of::Directory => FileType::Directory,
+        Of::Symlink => FileType::Symlink,
+        Of::Fifo => FileType::NamedPipe,
+        Of::CharacterDevice => FileType::CharDevice,
+        Of::BlockDevice => FileType::BlockDevice,
+        Of::Socket => FileType::Socket,
+        _ => FileType::RegularFile,
+    }
+}
+
+/// A device number as the kernel's 32 bits say it.
+fn kernel_device(device: u64) -> u32 {
+    let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
+    (minor & 0xff) | (major << 8) | ((minor & !0xff) << 12)
+}
+
+/// A device number out of the kernel's 32 bits.
+pub fn device(kernel: u32) -> u64 {
+    rustix::fs::makedev((kernel & 0xfff00) >> 8, (kernel & 0xff) | ((kernel >> 12) & 0xfff00))
+}
+
+fn system_time(seconds: i64, ns: u64) -> SystemTime {
+    let whole = if seconds >= 0 {
+        UNIX_EPOCH.checked_add(Duration::from_secs(seconds as u64))
+    } else {
+        UNIX_EPOCH.checked_sub(Duration::from_secs(seconds.unsigned_abs()))
+    };
+    whole.and_then(|t| t.checked_add(Duration::from_nanos(ns))).unwrap_or(UNIX_EPOCH)
+}
+
+/// A time to set as the kernel says it.
+pub fn set_time(time: TimeOrNow) -> SetTime {
+    let TimeOrNow::SpecificTime(time) = time else { return SetTime::Now };
+    match time.duration_since(UNIX_EPOCH) {
+        Ok(after) => SetTime::At(after.as_secs() as i64, after.subsec_nanos()),
+        Err(before) => {
+            let before = before.duration();
+            let seconds = -(before.as_secs() as i64);
+            match before.subsec_nanos() {
+                0 => SetTime::At(seconds, 0),
+                ns => SetTime::At(seconds - 1, 1_000_000_000 - ns),
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_before_1970_keep_their_nanoseconds() {
+        for (seconds, ns) in [(0, 0), (1, 5), (-1, 999_999_999), (-5, 0), (-5, 1), (1_700_000_000, 123_456_789)] {
+            let time = system_time(seconds, ns);
+            assert_eq!(set_time(TimeOrNow::SpecificTime(time)), SetTime::At(seconds, ns as u32));
+        }
+    }
+
+    #[test]
+    fn devices_survive_the_way_there_and_back() {
+        for (major, minor) in [(1, 3), (8, 17), (259, 70_000), (0xfff, 0xfffff)] {
+            let device_number = rustix::fs::makedev(major, minor);
+            assert_eq!(device(kernel_device(device_number)), device_number);
+        }
+    }
+}

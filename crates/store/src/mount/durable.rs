@@ -1,0 +1,83 @@
+//! Closing and syncing.
+
+use super::Server;
+use super::convert::errno;
+use super::metadata::STATS_ID;
+use super::mode::Mode;
+use super::open::{Handle, version};
+use crate::namespace::NodeId;
+use fuser::{FileHandle, FopenFlags, OpenFlags, ReplyEmpty, ReplyOpen, Request};
+use rustix::fs::fstat;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+impl Server {
+    pub fn open(self: &Arc<Self>, request: &Request, id: NodeId, flags: OpenFlags, reply: ReplyOpen) {
+        if id != STATS_ID {
+            return self.open_file(request, id, flags, reply);
+        }
+        let text = self.parts.stats.render_text().into_bytes();
+        let number = FileHandle(self.texts.insert(Arc::new(text)));
+        reply.opened(number, FopenFlags::FOPEN_DIRECT_IO | FopenFlags::FOPEN_NOFLUSH);
+    }
+
+    /// A descriptor is closed: what was written through it shows its time and size to everybody.
+    pub fn flush(self: &Arc<Self>, id: NodeId, handle: FileHandle, reply: ReplyEmpty) {
+        if id == STATS_ID {
+            return reply.ok();
+        }
+        let Some(handle) = self.handles.get(handle.0) else { return reply.error(fuser::Errno::EBADF) };
+        if !handle.wrote.load(Ordering::Relaxed) || handle.open.file.layout().is_none() {
+            return reply.ok();
+        }
+        self.hand_over(reply, ReplyEmpty::error, move |reply| match handle.open.file.settle() {
+            Ok(()) => reply.ok(),
+            Err(error) => reply.error(errno(error.errno())),
+        });
+    }
+
+    pub fn release(self: &Arc<Self>, id: NodeId, handle: FileHandle, reply: ReplyEmpty) {
+        if id == STATS_ID {
+            self.texts.remove(handle.0);
+            return reply.ok();
+        }
+        let Some(handle) = self.handles.remove(handle.0) else { return reply.error(fuser::Errno::EBADF) };
+        if handle.open.file.layout().is_none() {
+            self.finish(&handle);
+            return reply.ok();
+        }
+        // The last user of a file settles and may sync it; that waits for targets.
+        let server = self.clone();
+        let work = move || {
+            if handle.wrote.load(Ordering::Relaxed) {
+                if let Err(error) = handle.open.file.settle() {
+                    tracing::warn!(%error, node = handle.open.id, "times of a closed file are not settled");
+                }
+            }
+            server.finish(&handle);
+            drop(handle);
+            reply.ok();
+        };
+        if let Err(work) = self.slow.push_now(Box::new(work)) {
+            work();
+        }
+    }
+
+    fn finish(&self, handle: &Handle) {
+        if handle.mode == Mode::Cached && handle.wrote.load(Ordering::Relaxed) {
+            // What the kernel cached of its own writes is what the file holds now.
+            if let (Ok(node), Ok(stat)) = (self.parts.namespace.node(handle.open.id), fstat(handle.open.stub())) {
+                node.keeps_cache(version(&stat));
+            }
+        }
+        self.close(handle);
+    }
+
+    pub fn sync(self: &Arc<Self>, handle: FileHandle, data_only: bool, reply: ReplyEmpty) {
+        let Some(handle) = self.handles.get(handle.0) else { return reply.error(fuser::Errno::EBADF) };
+        self.hand_over(reply, ReplyEmpty::error, move |reply| match handle.open.file.sync(data_only, &handle.synced) {
+            Ok(()) => reply.ok(),
+            Err(error) => reply.error(errno(error.errno())),
+        });
+    }
+}

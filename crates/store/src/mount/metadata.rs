@@ -1,0 +1,300 @@
+//! Names and attributes.
+
+use super::Server;
+use super::convert::{attributes, caller, device, errno};
+use super::open::Open;
+use crate::Result;
+use crate::namespace::attributes::REQUEST;
+use crate::namespace::{Caller, Node, NodeId, ROOT};
+use fuser::{
+    FileAttr, FileHandle, FileType, Generation, INodeNo, ReplyAttr, ReplyCreate, ReplyEmpty, ReplyEntry, Request,
+};
+use rustix::fs::{OFlags, RenameFlags, Stat, XattrFlags, fstat};
+use rustix::io::Errno;
+use std::ffi::OsStr;
+use std::sync::Arc;
+use std::time::{Duration, UNIX_EPOCH};
+
+/// Name of the virtual file at the root that shows what the mount does.
+pub const STATS_NAME: &str = ".stats";
+/// Its node number, which no file system gives.
+pub const STATS_ID: NodeId = u64::MAX - 1;
+
+impl Server {
+    /// What the kernel hears about a node.
+    pub fn shown(&self, id: NodeId, mut stat: Stat) -> FileAttr {
+        match self.open.get(id) {
+            Some(open) => shown_open(&open, &mut stat),
+            None => shown_closed(&mut stat, self.parts.pool.inline_bytes_max),
+        }
+        attributes(id, &stat)
+    }
+
+    /// Attributes now; through the open stub if there is one, which works for a file without a name too.
+    pub fn stat(&self, id: NodeId) -> Result<FileAttr> {
+        if id == STATS_ID {
+            return Ok(self.stats_attributes(0));
+        }
+        if let Some(open) = self.open.get(id) {
+            let mut stat = fstat(open.stub())?;
+            shown_open(&open, &mut stat);
+            return Ok(attributes(id, &stat));
+        }
+        let mut stat = self.parts.namespace.stat(id)?;
+        shown_closed(&mut stat, self.parts.pool.inline_bytes_max);
+        Ok(attributes(id, &stat))
+    }
+
+    /// The virtual file's attributes.
+    pub fn stats_attributes(&self, size: u64) -> FileAttr {
+        FileAttr {
+            ino: INodeNo(STATS_ID),
+            size,
+            blocks: 0,
+            atime: UNIX_EPOCH,
+            mtime: UNIX_EPOCH,
+            ctime: UNIX_EPOCH,
+            crtime: UNIX_EPOCH,
+            kind: FileType::RegularFile,
+            perm: 0o444,
+            nlink: 1,
+            uid: rustix::process::geteuid().as_raw(),
+            gid: rustix::process::getegid().as_raw(),
+            rdev: 0,
+            blksize: 4096,
+            flags: 0,
+        }
+    }
+
+    pub fn lookup(&self, parent: NodeId, name: &OsStr, reply: ReplyEntry) {
+        if parent == ROOT && name == STATS_NAME {
+            return reply.entry(&Duration::from_secs(1), &self.stats_attributes(0), Generation(0));
+        }
+        self.entry(self.parts.namespace.lookup(parent, name), reply);
+    }
+
+    /// Answers with a node whose reference was counted.
+    fn entry(&self, made: rustix::io::Result<(Arc<Node>, Stat)>, reply: ReplyEntry) {
+        match made {
+            Ok((node, stat)) => {
+                let attr = self.shown(node.id, stat);
+                let (entry, attributes) = (&self.options.entry_timeout, &self.options.attr_timeout);
+                reply.entry_with_ttls(entry, attributes, &attr, Generation(node.generation()));
+            }
+            Err(error) => reply.error(errno(error)),
+        }
+    }
+
+    pub fn getattr(&self, id: NodeId, handle: Option<FileHandle>, reply: ReplyAttr) {
+        let stat = match handle.filter(|_| id != STATS_ID).and_then(|h| self.handles.get(h.0)) {
+            Some(handle) if handle.open.id == id => fstat(handle.open.stub()).map_err(Into::into).map(|mut stat| {
+                shown_open(&handle.open, &mut stat);
+                attributes(id, &stat)
+            }),
+            _ => self.stat(id),
+        };
+        match stat {
+            Ok(attr) => reply.attr(&self.options.attr_timeout, &attr),
+            Err(error) => reply.error(errno(error.errno())),
+        }
+    }
+
+    pub fn make_node(
+        &self,
+        caller: Caller,
+        parent: NodeId,
+        name: &OsStr,
+        mode: u32,
+        kernel_device: u32,
+        reply: ReplyEntry,
+    ) {
+        let made = not_virtual(parent, name)
+            .and_then(|()| self.parts.namespace.make_node(caller, parent, name, mode, device(kernel_device)));
+        self.entry(made, reply);
+    }
+
+    pub fn make_directory(&self, caller: Caller, parent: NodeId, name: &OsStr, mode: u32, reply: ReplyEntry) {
+        let made =
+            not_virtual(parent, name).and_then(|()| self.parts.namespace.make_directory(caller, parent, name, mode));
+        if let (Ok((node, _)), Some(text)) = (&made, self.request_text(parent)) {
+            let set =
+                self.parts.namespace.set_attribute(node.id, OsStr::new(REQUEST), text.as_bytes(), XattrFlags::empty());
+            match set {
+                Ok(()) => node.set_request(Some(text)),
+                Err(error) => {
+                    tracing::warn!(?name, %error, "a new directory does not inherit its parent's layout request")
+                }
+            }
+        }
+        self.entry(made, reply);
+    }
+
+    pub fn make_symlink(&self, caller: Caller, parent: NodeId, name: &OsStr, target: &OsStr, reply: ReplyEntry) {
+        let made =
+            not_virtual(parent, name).and_then(|()| self.parts.namespace.make_symlink(caller, parent, name, target));
+        self.entry(made, reply);
+    }
+
+    pub fn link(&self, id: NodeId, parent: NodeId, name: &OsStr, reply: ReplyEntry) {
+        let made = not_virtual(parent, name).and_then(|()| self.parts.namespace.link(id, parent, name));
+        self.entry(made, reply);
+    }
+
+    pub fn unlink(&self, parent: NodeId, name: &OsStr, reply: ReplyEmpty) {
+        match not_permitted(parent, name).and_then(|()| self.parts.namespace.unlink(parent, name)) {
+            Ok(removed) => {
+                self.unlinked(removed);
+                reply.ok();
+            }
+            Err(error) => reply.error(errno(error)),
+        }
+    }
+
+    pub fn remove_directory(&self, parent: NodeId, name: &OsStr, reply: ReplyEmpty) {
+        match self.parts.namespace.remove_directory(parent, name) {
+            Ok(_) => reply.ok(),
+            Err(error) => reply.error(errno(error)),
+        }
+    }
+
+    pub fn rename(&self, from: (NodeId, &OsStr), to: (NodeId, &OsStr), flags: fuser::RenameFlags, reply: ReplyEmpty) {
+        let flags = RenameFlags::from_bits_retain(flags.bits());
+        let renamed = not_permitted(from.0, from.1)
+            .and_then(|()| not_permitted(to.0, to.1))
+            .and_then(|()| self.parts.namespace.rename(from.0, from.1, to.0, to.1, flags));
+        match renamed {
+            Ok(replaced) => {
+                if let Some(removed) = replaced {
+                    self.unlinked(removed);
+                }
+                reply.ok();
+            }
+            Err(error) => reply.error(errno(error)),
+        }
+    }
+
+    /// Creates and opens a file; opens it if somebody else was faster and that is allowed.
+    pub fn create(
+        self: &Arc<Self>,
+        request: &Request,
+        parent: NodeId,
+        name: &OsStr,
+        mode: u32,
+        umask: u32,
+        flags: i32,
+        reply: ReplyCreate,
+    ) {
+        let (caller, flags) = (caller(request, umask), OFlags::from_bits_retain(flags as u32));
+        if self.request_text(parent).is_none() && !flags.contains(OFlags::TRUNC) {
+            return self.create_now(caller, parent, name, mode, flags, reply);
+        }
+        // Objects may have to be made or cut at once.
+        let (server, name) = (self.clone(), name.to_owned());
+        self.hand_over(reply, ReplyCreate::error, move |reply| {
+            server.create_now(caller, parent, &name, mode, flags, reply);
+        });
+    }
+
+    fn create_now(&self, caller: Caller, parent: NodeId, name: &OsStr, mode: u32, flags: OFlags, reply: ReplyCreate) {
+        let created = self.create_or_find(caller, parent, name, mode, flags);
+        let (node, stat, user) = match created {
+            Ok(created) => created,
+            Err(error) => return reply.error(errno(error.errno())),
+        };
+        let (handle, fopen) = self.handle(user, flags, |fd| reply.open_backing(fd));
+        let attr = self.shown(node.id, stat);
+        let backing = handle.backing();
+        let number = FileHandle(self.handles.insert(Arc::new(handle)));
+        let (ttl, generation) =
+            (&self.options.attr_timeout.min(self.options.entry_timeout), Generation(node.generation()));
+        match backing {
+            Some(backing) => reply.created_passthrough(ttl, &attr, generation, number, fopen, &backing),
+            None => reply.created(ttl, &attr, generation, number, fopen),
+        }
+    }
+
+    fn create_or_find(
+        &self,
+        caller: Caller,
+        parent: NodeId,
+        name: &OsStr,
+        mode: u32,
+        flags: OFlags,
+    ) -> Result<(Arc<Node>, Stat, super::open::User<'_>)> {
+        not_virtual(parent, name)?;
+        match self.parts.namespace.create(caller, parent, name, mode) {
+            Ok((node, stat, stub)) => {
+                let user = self.user_of_stub(node.id, stub).inspect_err(|_| self.parts.namespace.forget(node.id, 1))?;
+                self.lay_out_new(parent, &user.open);
+                Ok((node, stat, user))
+            }
+            Err(Errno::EXIST) if !flags.contains(OFlags::EXCL) => {
+                let (node, stat) = self.parts.namespace.lookup(parent, name)?;
+                if node.kind() != rustix::fs::FileType::RegularFile {
+                    self.parts.namespace.forget(node.id, 1);
+                    return Err(Errno::STALE.into());
+                }
+                let user = self.user(node.id).inspect_err(|_| self.parts.namespace.forget(node.id, 1))?;
+                if flags.contains(OFlags::TRUNC) {
+                    user.open.file.truncate(0)?;
+                }
+                Ok((node, stat, user))
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// A new file takes what its directory says. One object for the whole file is made at once, so that the kernel can
+    /// pass the very first write through.
+    fn lay_out_new(&self, parent: NodeId, open: &Open) {
+        let Some(placement) = self.inherited_in(parent) else { return };
+        if placement.stripe_count == 1 && placement.mirrors == 1 {
+            if let Err(error) = open.file.set_layout_request(&placement) {
+                tracing::debug!(%error, "a new file's object cannot be made now; it is made when needed");
+            }
+        }
+        open.file.set_placement(placement);
+    }
+}
+
+fn shown_open(open: &Open, stat: &mut Stat) {
+    stat.st_size = open.file.size() as i64;
+    if open.file.layout().is_some() {
+        all_allocated(stat);
+    }
+    if open.file.is_marked_in_use() {
+        // The mark is a link that nobody is to see.
+        stat.st_nlink -= 1;
+    }
+    if let Some(ns) = open.file.modified_ns() {
+        let (seconds, rest) = ((ns / 1_000_000_000) as i64, ns % 1_000_000_000);
+        if (seconds, rest) > (stat.st_mtime, stat.st_mtime_nsec) {
+            (stat.st_mtime, stat.st_mtime_nsec) = (seconds, rest);
+        }
+        if (seconds, rest) > (stat.st_ctime, stat.st_ctime_nsec) {
+            (stat.st_ctime, stat.st_ctime_nsec) = (seconds, rest);
+        }
+    }
+}
+
+fn shown_closed(stat: &mut Stat, inline_bytes_max: u64) {
+    let regular = rustix::fs::FileType::from_raw_mode(stat.st_mode) == rustix::fs::FileType::RegularFile;
+    if regular && stat.st_size as u64 > inline_bytes_max {
+        all_allocated(stat);
+    }
+}
+
+/// Targets are not asked how much of an object is holes: `stat` would wait for all of them. All of the size counts.
+fn all_allocated(stat: &mut Stat) {
+    stat.st_blocks = stat.st_blocks.max((stat.st_size + 511) / 512);
+}
+
+/// The virtual file's name is taken.
+fn not_virtual(parent: NodeId, name: &OsStr) -> rustix::io::Result<()> {
+    if parent == ROOT && name == STATS_NAME { Err(Errno::EXIST) } else { Ok(()) }
+}
+
+/// The virtual file stays where it is.
+fn not_permitted(parent: NodeId, name: &OsStr) -> rustix::io::Result<()> {
+    if parent == ROOT && name == STATS_NAME { Err(Errno::PERM) } else { Ok(()) }
+}

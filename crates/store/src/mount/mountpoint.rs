@@ -1,0 +1,95 @@
+//! The mount point: cleared of what a killed daemon left, and the kernel's connection behind it.
+
+use rustix::fs::{AtFlags, CWD, statat};
+use rustix::io::Errno;
+use rustix::mount::{UnmountFlags, unmount};
+use std::fs;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// Unmounts what a daemon that is gone left at `mountpoint` ("Transport endpoint is not connected"). Whether there was something.
+pub fn clear_stale(mountpoint: &Path) -> io::Result<bool> {
+    match statat(CWD, mountpoint, AtFlags::empty()) {
+        Err(Errno::NOTCONN | Errno::CONNABORTED) => {}
+        Err(error) => return Err(error.into()),
+        Ok(_) => return Ok(false),
+    }
+    tracing::warn!(mountpoint = %mountpoint.display(), "the daemon that served this mount point is gone; unmounting what it left");
+    detach(mountpoint)?;
+    Ok(true)
+}
+
+/// Unmounts now for everybody who comes, and for those inside when they leave.
+pub fn detach(mountpoint: &Path) -> io::Result<()> {
+    match unmount(mountpoint, UnmountFlags::DETACH | UnmountFlags::NOFOLLOW) {
+        Ok(()) => return Ok(()),
+        // Not mounted (any more) is what was wanted.
+        Err(Errno::INVAL | Errno::NOENT) => return Ok(()),
+        Err(Errno::PERM) => {}
+        Err(error) => return Err(error.into()),
+    }
+    let status =
+        Command::new("fusermount3").args(["-u", "-z", "-q", "--"]).arg(mountpoint).stdin(Stdio::null()).status()?;
+    if status.success() { Ok(()) } else { Err(io::Error::other(format!("fusermount3 ended with {status}"))) }
+}
+
+/// The kernel's number of the FUSE connection mounted at `mountpoint`, found without asking the mount anything.
+pub fn connection(mountpoint: &Path) -> Option<u32> {
+    let table = fs::read("/proc/self/mountinfo").ok()?;
+    let wanted = mountpoint.as_os_str().as_bytes();
+    let of_line = |line: &[u8]| {
+        let mut fields = line.split(|b| *b == b' ');
+        let device = fields.nth(2)?;
+        let at = unescape(fields.nth(1)?);
+        let minor = std::str::from_utf8(device).ok()?.split_once(':')?.1;
+        (at == wanted).then(|| minor.parse().ok())?
+    };
+    // The last one is on top.
+    table.split(|b| *b == b'\n').filter_map(of_line).next_back()
+}
+
+/// Where the kernel shows a connection.
+pub fn control(connection: u32) -> PathBuf {
+    PathBuf::from(format!("/sys/fs/fuse/connections/{connection}"))
+}
+
+/// Spaces and the like stand as `\040` in the table of mounts.
+fn unescape(text: &[u8]) -> Vec<u8> {
+    let mut plain = Vec::with_capacity(text.len());
+    let mut rest = text;
+    while let [first, tail @ ..] = rest {
+        let code = if *first == b'\\' { tail.get(..3) } else { None };
+        let code = code.and_then(|c| u8::from_str_radix(std::str::from_utf8(c).ok()?, 8).ok());
+        match code {
+            Some(byte) => {
+                plain.push(byte);
+                rest = &tail[3..];
+            }
+            None => {
+                plain.push(*first);
+                rest = tail;
+            }
+        }
+    }
+    plain
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_in_the_mount_table_are_unescaped() {
+        assert_eq!(unescape(br"/mnt/a\040b\134c"), b"/mnt/a b\\c");
+        assert_eq!(unescape(br"/mnt/\9"), br"/mnt/\9");
+    }
+
+    #[test]
+    fn what_is_not_stale_is_left_alone() {
+        let dir = tempfile::tempdir().unwrap();
+        assert!(!clear_stale(dir.path()).unwrap());
+        assert!(clear_stale(&dir.path().join("missing")).is_err());
+    }
+}

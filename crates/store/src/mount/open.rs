@@ -1,0 +1,304 @@
+//! Open files: one entry per inode, one handle per open.
+
+use super::convert::{caller, errno};
+use super::mode::{Mode, Modes, Wish};
+use super::{File, PassthroughGuard, Server, SyncCursor};
+use crate::Result;
+use crate::namespace::{Caller, NodeId};
+use crate::stats::Metric;
+use crate::volume::{Io, Passthrough};
+use fuser::{BackingId, FileHandle, FopenFlags, OpenFlags, ReplyOpen, Request};
+use parking_lot::Mutex;
+use rustix::fs::{OFlags, Stat, fstat};
+use rustix::io::Errno;
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+const SHARDS: usize = 64;
+
+/// An inode that somebody has open.
+pub struct Open {
+    pub id: NodeId,
+    pub file: Arc<File>,
+    /// The stub, for what concerns the inode rather than its bytes.
+    stub: OwnedFd,
+    pub modes: Mutex<Modes>,
+    users: AtomicUsize,
+}
+
+impl Open {
+    pub fn stub(&self) -> BorrowedFd<'_> {
+        self.stub.as_fd()
+    }
+}
+
+/// One open of a file.
+pub struct Handle {
+    pub open: Arc<Open>,
+    pub mode: Mode,
+    /// What of the failures to make the file durable this handle was told.
+    pub synced: SyncCursor,
+    /// Something was written through it.
+    pub wrote: AtomicBool,
+    guard: Mutex<Option<PassthroughGuard>>,
+    backing: Option<Arc<BackingId>>,
+}
+
+impl Handle {
+    /// The backing file that the kernel is told of.
+    pub fn backing(&self) -> Option<Arc<BackingId>> {
+        self.backing.clone()
+    }
+}
+
+/// Open files by inode.
+pub struct OpenFiles {
+    shards: Vec<Mutex<HashMap<NodeId, Arc<Open>>>>,
+}
+
+impl Default for OpenFiles {
+    fn default() -> OpenFiles {
+        OpenFiles { shards: (0..SHARDS).map(|_| Mutex::default()).collect() }
+    }
+}
+
+impl OpenFiles {
+    fn shard(&self, id: NodeId) -> &Mutex<HashMap<NodeId, Arc<Open>>> {
+        &self.shards[id as usize % SHARDS]
+    }
+
+    /// The open file of a node, without becoming a user.
+    pub fn get(&self, id: NodeId) -> Option<Arc<Open>> {
+        self.shard(id).lock().get(&id).cloned()
+    }
+
+    fn enter(&self, id: NodeId) -> Option<Arc<Open>> {
+        let shard = self.shard(id).lock();
+        let open = shard.get(&id)?.clone();
+        open.users.fetch_add(1, Ordering::AcqRel);
+        Some(open)
+    }
+}
+
+/// A user of an open file; leaves when dropped.
+pub struct User<'a> {
+    server: &'a Server,
+    pub open: Arc<Open>,
+}
+
+impl User<'_> {
+    /// Stays a user for a handle, for which [`Server::close`] leaves.
+    fn keep(self) -> Arc<Open> {
+        self.open.users.fetch_add(1, Ordering::AcqRel);
+        self.open.clone()
+    }
+}
+
+impl Drop for User<'_> {
+    fn drop(&mut self) {
+        self.server.leave(&self.open);
+    }
+}
+
+impl Server {
+    /// Uses a file by its node, opening its stub if nobody has.
+    pub fn user(&self, id: NodeId) -> Result<User<'_>> {
+        if let Some(open) = self.open.enter(id) {
+            return Ok(User { server: self, open });
+        }
+        let stub = self.parts.namespace.open_stub(id)?;
+        self.user_of_stub(id, stub)
+    }
+
+    /// Uses the file behind a stub that was just opened.
+    pub fn user_of_stub(&self, id: NodeId, stub: OwnedFd) -> Result<User<'_>> {
+        let own = stub.try_clone().map_err(|_| Errno::MFILE)?;
+        let file = self.parts.files.get_or_open(stub)?;
+        let mut shard = self.open.shard(id).lock();
+        let open = match shard.entry(id) {
+            Entry::Occupied(known) => known.get().clone(),
+            Entry::Vacant(free) => {
+                let (modes, users) = (Mutex::default(), AtomicUsize::new(0));
+                free.insert(Arc::new(Open { id, file, stub: own, modes, users })).clone()
+            }
+        };
+        open.users.fetch_add(1, Ordering::AcqRel);
+        drop(shard);
+        Ok(User { server: self, open })
+    }
+
+    /// A user is gone; with the last one of a file without a name go its objects.
+    fn leave(&self, open: &Arc<Open>) {
+        let mut shard = self.open.shard(open.id).lock();
+        if open.users.fetch_sub(1, Ordering::AcqRel) > 1 {
+            return;
+        }
+        shard.remove(&open.id);
+        drop(shard);
+        let mark = u64::from(open.file.is_marked_in_use());
+        if fstat(open.stub()).is_ok_and(|stat| stat.st_nlink <= mark) {
+            self.remove_objects(open.file.clone());
+        }
+    }
+
+    /// A name of a file went away. If it was the last and nobody uses the file, its objects go now.
+    pub fn unlinked(&self, removed: crate::namespace::Removed) {
+        let Some(stub) = removed.stub else { return };
+        // Becoming a user and leaving again decides it, in one place.
+        if let Err(error) = self.user_of_stub(removed.id, stub) {
+            tracing::warn!(%error, "the objects of a removed file stay; `entrepot check` will find them");
+        }
+    }
+
+    fn remove_objects(&self, file: Arc<File>) {
+        if file.layout().is_none() {
+            return;
+        }
+        let work = move || {
+            if let Err(error) = file.remove_objects() {
+                tracing::warn!(%error, "objects of a removed file stay; `entrepot check` will find them");
+            }
+        };
+        if let Err(work) = self.slow.push(Box::new(work)) {
+            work();
+        }
+    }
+
+    /// Opens a file for the kernel.
+    pub fn open_file(self: &Arc<Self>, request: &Request, id: NodeId, flags: OpenFlags, reply: ReplyOpen) {
+        let (caller, flags) = (caller(request, 0), OFlags::from_bits_retain(flags.0 as u32));
+        let user = match self.user(id) {
+            Ok(user) if user.open.file.layout().is_none() => user,
+            Ok(_) => {
+                // Its target may have to be asked: to open the object for the kernel, to cut it.
+                let server = self.clone();
+                return self.hand_over(reply, ReplyOpen::error, move |reply| match server.user(id) {
+                    Ok(user) => server.open_user(caller, user, flags, reply),
+                    Err(error) => reply.error(errno(error.errno())),
+                });
+            }
+            Err(error) => return reply.error(errno(error.errno())),
+        };
+        self.open_user(caller, user, flags, reply);
+    }
+
+    fn open_user(&self, caller: Caller, user: User<'_>, flags: OFlags, reply: ReplyOpen) {
+        match self.prepare_open(caller, &user, flags) {
+            Ok(()) => {
+                let (handle, fopen) = self.handle(user, flags, |fd| reply.open_backing(fd));
+                let backing = handle.backing.clone();
+                let number = FileHandle(self.handles.insert(Arc::new(handle)));
+                match backing {
+                    Some(backing) => reply.opened_passthrough(number, fopen, &backing),
+                    None => reply.opened(number, fopen),
+                }
+            }
+            Err(error) => reply.error(errno(error.errno())),
+        }
+    }
+
+    fn prepare_open(&self, caller: Caller, user: &User<'_>, flags: OFlags) -> Result<()> {
+        let id = user.open.id;
+        if flags.contains(OFlags::TRUNC) {
+            user.open.file.truncate(0)?;
+            if !caller.is_root() {
+                self.parts.namespace.hold(id, Some(user.open.stub()))?.drop_privileges()?;
+            }
+        }
+        if is_writable(flags) && user.open.file.layout().is_none() {
+            if let Some(request) = self.inherited(id) {
+                user.open.file.set_placement(request);
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes the handle of an open and says how the kernel shall treat it.
+    pub fn handle(
+        &self,
+        user: User<'_>,
+        flags: OFlags,
+        register: impl FnOnce(BorrowedFd<'_>) -> std::io::Result<BackingId>,
+    ) -> (Handle, FopenFlags) {
+        let open = user.keep();
+        let writable = is_writable(flags);
+        let striped = open.file.layout().is_some();
+        let stat = fstat(open.stub()).ok();
+        let wish = self.wish(flags, striped, stat.as_ref());
+        let (mode, backing, guard) = open.modes.lock().enter(wish, |first| {
+            let guard = open.file.passthrough(writable)?;
+            if !first {
+                return Some((guard, None));
+            }
+            match register(guard.fd()) {
+                Ok(backing) => Some((guard, Some(backing))),
+                Err(error) => {
+                    tracing::info!(%error, "the kernel does not let this daemon pass files through; going on without");
+                    self.passthrough.store(false, Ordering::Relaxed);
+                    None
+                }
+            }
+        });
+        let mut fopen = match mode {
+            Mode::Cached => FopenFlags::empty(),
+            Mode::Direct | Mode::Passed { direct: true } => {
+                FopenFlags::FOPEN_DIRECT_IO | FopenFlags::FOPEN_PARALLEL_DIRECT_WRITES
+            }
+            Mode::Passed { direct: false } => FopenFlags::empty(),
+        };
+        if let Ok(node) = self.parts.namespace.node(open.id) {
+            match (mode, stat) {
+                (Mode::Cached, Some(stat)) if node.keeps_cache(version(&stat)) => fopen |= FopenFlags::FOPEN_KEEP_CACHE,
+                (Mode::Cached, _) => {}
+                _ if writable => node.drop_cache(),
+                _ => {}
+            }
+        }
+        if matches!(mode, Mode::Passed { .. }) {
+            self.parts.stats.add(Metric::PassthroughOpens, 1);
+        }
+        if !writable {
+            fopen |= FopenFlags::FOPEN_NOFLUSH;
+        }
+        let synced = open.file.sync_cursor();
+        let wrote = AtomicBool::new(writable && guard.is_some());
+        (Handle { open, mode, synced, wrote, guard: Mutex::new(guard), backing }, fopen)
+    }
+
+    fn wish(&self, flags: OFlags, striped: bool, stat: Option<&Stat>) -> Wish {
+        let direct = flags.contains(OFlags::DIRECT)
+            || match self.options.io {
+                Io::Auto => striped,
+                Io::Direct => true,
+                Io::Cached => false,
+            };
+        // The kernel does not take setuid and setgid away when it writes by itself.
+        let plain = stat.is_some_and(|s| s.st_mode & 0o6000 == 0);
+        let allowed = self.options.passthrough == Passthrough::Auto && self.passthrough.load(Ordering::Relaxed);
+        Wish { direct, pass: allowed && striped && plain }
+    }
+
+    /// A handle is gone.
+    pub fn close(&self, handle: &Handle) {
+        let backing = handle.open.modes.lock().leave(handle.mode);
+        drop(backing);
+        // The guard settles the file; only then is it known whether it has a name left.
+        let guard = handle.guard.lock().take();
+        drop(guard);
+        self.leave(&handle.open);
+    }
+}
+
+/// Whether an open may write.
+pub fn is_writable(flags: OFlags) -> bool {
+    flags.intersects(OFlags::WRONLY | OFlags::RDWR)
+}
+
+/// What tells two contents of a file apart: never 0.
+pub fn version(stat: &Stat) -> u64 {
+    let time = (stat.st_mtime as u64).wrapping_mul(1_000_000_000).wrapping_add(stat.st_mtime_nsec);
+    (time ^ (stat.st_size as u64).rotate_left(40)) | 1
+}

@@ -1,0 +1,73 @@
+//! Operations on ranges of a file: reserving, punching, zeroing, finding holes, copying.
+
+use super::Server;
+use super::convert::errno;
+use crate::Result;
+use crate::file::File;
+use fuser::{FileHandle, ReplyEmpty, ReplyLseek, ReplyWrite};
+use rustix::fs::FallocateFlags;
+use rustix::io::Errno;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// `lseek` to data, as the system call's number.
+const SEEK_DATA: i32 = 3;
+/// `lseek` to a hole.
+const SEEK_HOLE: i32 = 4;
+
+impl Server {
+    pub fn allocate(self: &Arc<Self>, handle: FileHandle, offset: u64, len: u64, mode: i32, reply: ReplyEmpty) {
+        let Some(handle) = self.handles.get(handle.0) else { return reply.error(fuser::Errno::EBADF) };
+        handle.wrote.store(true, Ordering::Relaxed);
+        let mode = FallocateFlags::from_bits_retain(mode as u32);
+        self.hand_over(reply, ReplyEmpty::error, move |reply| match allocate(&handle.open.file, offset, len, mode) {
+            Ok(()) => reply.ok(),
+            Err(error) => reply.error(errno(error.errno())),
+        });
+    }
+
+    pub fn seek(self: &Arc<Self>, handle: FileHandle, offset: i64, whence: i32, reply: ReplyLseek) {
+        let Some(handle) = self.handles.get(handle.0) else { return reply.error(fuser::Errno::EBADF) };
+        let Ok(offset) = u64::try_from(offset) else { return reply.error(fuser::Errno::ENXIO) };
+        self.hand_over(reply, ReplyLseek::error, move |reply| {
+            let found = match whence {
+                SEEK_DATA => handle.open.file.seek_data(offset),
+                SEEK_HOLE => handle.open.file.seek_hole(offset),
+                _ => Err(Errno::INVAL.into()),
+            };
+            match found {
+                Ok(found) => reply.offset(found as i64),
+                Err(error) => reply.error(errno(error.errno())),
+            }
+        });
+    }
+
+    pub fn copy(self: &Arc<Self>, from: (FileHandle, u64), to: (FileHandle, u64), len: u64, reply: ReplyWrite) {
+        let (Some(source), Some(destination)) = (self.handles.get(from.0.0), self.handles.get(to.0.0)) else {
+            return reply.error(fuser::Errno::EBADF);
+        };
+        destination.wrote.store(true, Ordering::Relaxed);
+        // The answer's field has 32 bits; the kernel asks again for the rest.
+        let len = len.min(1 << 30);
+        self.hand_over(reply, ReplyWrite::error, move |reply| {
+            match destination.open.file.copy_range(&source.open.file, from.1, to.1, len) {
+                Ok(copied) => reply.written(copied as u32),
+                Err(error) => reply.error(errno(error.errno())),
+            }
+        });
+    }
+}
+
+fn allocate(file: &Arc<File>, offset: u64, len: u64, mode: FallocateFlags) -> Result<()> {
+    let keep_size = mode.contains(FallocateFlags::KEEP_SIZE);
+    let what = mode - FallocateFlags::KEEP_SIZE;
+    if what.is_empty() {
+        file.allocate(offset, len, keep_size)
+    } else if what == FallocateFlags::PUNCH_HOLE && keep_size {
+        file.punch(offset, len)
+    } else if what == FallocateFlags::ZERO_RANGE {
+        file.zero(offset, len, keep_size)
+    } else {
+        Err(Errno::OPNOTSUPP.into())
+    }
+}

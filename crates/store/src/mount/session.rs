@@ -1,0 +1,183 @@
+//! A mount from its start to its end.
+
+use super::mountpoint::{clear_stale, connection, control, detach};
+use super::serve::Fuse;
+use super::slow::Slow;
+use super::{Options, Parts, Server};
+use crate::namespace::NodeId;
+use fuser::{BackgroundSession, Config, INodeNo, MountOption, Notifier, Session, SessionACL};
+use parking_lot::Mutex;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+/// Threads of the slow pool at most.
+const SLOW_THREADS_MAX: usize = 64;
+/// Requests that wait for one of them at most.
+const SLOW_QUEUE_MAX: usize = 256;
+/// How long the end waits for requests under way on the slow pool.
+const END_PATIENCE: Duration = Duration::from_secs(60);
+
+/// Why there is no mount.
+#[derive(Debug, thiserror::Error)]
+pub enum MountError {
+    /// The mount point cannot be used.
+    #[error("the mount point {path} cannot be used: {error}; nothing was mounted. Give an empty directory that you may write to", path = .path.display())]
+    Mountpoint {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        error: io::Error,
+    },
+    /// The kernel or `fusermount3` refused.
+    #[error("mounting at {path} was refused: {error}. As an ordinary user you need `fusermount3` (package fuse3) and access to /dev/fuse", path = .path.display())]
+    Refused {
+        /// Where.
+        path: PathBuf,
+        /// Why.
+        error: io::Error,
+    },
+    /// It cannot be ended in the way asked.
+    #[error("the mount at {path} cannot be ended: {error}. `fusermount3 -u -z {path}` detaches it", path = .path.display())]
+    End {
+        /// Where.
+        path: PathBuf,
+        /// Why.
+        error: io::Error,
+    },
+}
+
+/// A mounted volume. Dropping it detaches it.
+pub struct Mount {
+    path: PathBuf,
+    connection: Option<u32>,
+    notifier: Notifier,
+    session: Mutex<Option<BackgroundSession>>,
+    server: Arc<Server>,
+}
+
+impl Mount {
+    /// Mounts and serves in the background.
+    pub fn start(parts: Parts, options: Options, mountpoint: &Path) -> Result<Mount, MountError> {
+        let unusable = |error| MountError::Mountpoint { path: mountpoint.to_path_buf(), error };
+        clear_stale(mountpoint).map_err(unusable)?;
+        let path = mountpoint.canonicalize().map_err(unusable)?;
+        let threads = options.threads.max(4);
+        let config = config(&options, threads);
+        let server = Arc::new(Server {
+            slow: Slow::new(SLOW_THREADS_MAX, SLOW_QUEUE_MAX, threads),
+            passthrough: AtomicBool::new(true),
+            parts,
+            options,
+            open: Default::default(),
+            handles: Default::default(),
+            directories: Default::default(),
+            texts: Default::default(),
+        });
+        let refused = |error| MountError::Refused { path: path.clone(), error };
+        let session = Session::new(Fuse(server.clone()), &path, &config).map_err(refused)?;
+        let session = session.spawn().map_err(refused)?;
+        let (connection, notifier) = (connection(&path), session.notifier());
+        Ok(Mount { connection, notifier, session: Mutex::new(Some(session)), server, path })
+    }
+
+    /// Where it is mounted.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The kernel forgets what it cached of a file's bytes and attributes. Not to be called while holding a lock that a request
+    /// might wait for: the kernel may write back first.
+    pub fn invalidate(&self, id: NodeId) -> io::Result<()> {
+        self.notifier.inval_inode(INodeNo(id), 0, 0)
+    }
+
+    /// The same for somebody who outlives no mount.
+    pub fn invalidator(&self) -> impl Fn(NodeId) + Send + Sync + 'static {
+        let notifier = self.notifier.clone();
+        move |id| {
+            if let Err(error) = notifier.inval_inode(INodeNo(id), 0, 0) {
+                tracing::debug!(%error, id, "the kernel was not told to forget a file");
+            }
+        }
+    }
+
+    /// Unmounts: refused with `EBUSY` while it is in use. Requests under way are finished.
+    pub fn unmount(&self) -> Result<(), MountError> {
+        let ended = |error| MountError::End { path: self.path.clone(), error };
+        match rustix::mount::unmount(&self.path, rustix::mount::UnmountFlags::NOFOLLOW) {
+            Ok(()) | Err(rustix::io::Errno::INVAL) => {}
+            Err(rustix::io::Errno::PERM) => {
+                let status = std::process::Command::new("fusermount3").args(["-u", "--"]).arg(&self.path).status();
+                let status = status.map_err(ended)?;
+                if !status.success() {
+                    return Err(ended(io::Error::from_raw_os_error(rustix::io::Errno::BUSY.raw_os_error())));
+                }
+            }
+            Err(error) => return Err(ended(error.into())),
+        }
+        self.wait().map_err(ended)
+    }
+
+    /// Ends it at once: whoever waits for an answer gets an error, whoever comes later too. Nothing acknowledged is lost.
+    pub fn abort(&self) -> Result<(), MountError> {
+        let aborted = match self.connection {
+            Some(number) => std::fs::write(control(number).join("abort"), "1"),
+            None => Err(io::ErrorKind::NotFound.into()),
+        };
+        let detached = detach(&self.path);
+        match (aborted, detached) {
+            (Ok(()), _) => Ok(()),
+            // Detached, it ends with its last user; the end of the process turns the rest into errors.
+            (Err(error), Ok(())) => {
+                tracing::warn!(%error, "the connection cannot be aborted (is /sys/fs/fuse/connections mounted?); waiting calls end with this process");
+                Ok(())
+            }
+            (Err(_), Err(error)) => Err(MountError::End { path: self.path.clone(), error }),
+        }
+    }
+
+    /// Waits until it is unmounted, by whomever, and until what was under way is done.
+    pub fn wait(&self) -> io::Result<()> {
+        let session = self.session.lock().take();
+        let ended = session.map_or(Ok(()), BackgroundSession::join);
+        if !self.server.slow.end(END_PATIENCE) {
+            tracing::warn!("requests still wait for targets that do not answer; leaving them behind");
+        }
+        match ended {
+            // After an abort the device says so.
+            Err(error) if error.raw_os_error() == Some(rustix::io::Errno::CONNABORTED.raw_os_error()) => Ok(()),
+            ended => ended,
+        }
+    }
+}
+
+impl Drop for Mount {
+    fn drop(&mut self) {
+        if self.session.lock().is_some() {
+            if let Err(error) = detach(&self.path) {
+                tracing::warn!(%error, path = %self.path.display(), "a mount that is not needed any more cannot be detached");
+            }
+        }
+    }
+}
+
+fn config(options: &Options, threads: usize) -> Config {
+    let root = rustix::process::geteuid().is_root();
+    let mut config = Config::default();
+    config.mount_options = vec![
+        MountOption::FSName(options.name.clone()),
+        MountOption::Subtype("entrepot".into()),
+        MountOption::DefaultPermissions,
+    ];
+    if root {
+        // As a local file system of root's would be; whoever wants less mounts it again with less.
+        config.mount_options.extend([MountOption::Dev, MountOption::Suid]);
+    }
+    config.acl = if options.allow_other.unwrap_or(root) { SessionACL::All } else { SessionACL::Owner };
+    config.n_threads = Some(threads);
+    config.clone_fd = true;
+    config
+}

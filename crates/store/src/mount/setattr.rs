@@ -1,0 +1,116 @@
+//! Changing mode, owner, size and times.
+
+use super::Server;
+use super::convert::errno;
+use super::metadata::STATS_ID;
+use crate::Result;
+use crate::namespace::times::SetTime;
+use crate::namespace::{Caller, NodeId};
+use fuser::{FileAttr, ReplyAttr};
+use rustix::io::Errno;
+use std::sync::Arc;
+
+/// What to change.
+#[derive(Clone, Copy, Debug)]
+pub struct Changes {
+    pub mode: Option<u32>,
+    pub uid: Option<u32>,
+    pub gid: Option<u32>,
+    pub size: Option<u64>,
+    pub accessed: Option<SetTime>,
+    pub modified: Option<SetTime>,
+}
+
+impl Server {
+    /// Changes attributes; where objects are to be cut or made, on the slow pool.
+    pub fn set_attributes(self: &Arc<Self>, caller: Caller, id: NodeId, changes: Changes, reply: ReplyAttr) {
+        if id == STATS_ID {
+            return reply.error(fuser::Errno::EPERM);
+        }
+        let inline = |size: u64| {
+            let laid_out = match self.open.get(id) {
+                Some(open) => open.file.layout().is_some(),
+                None => {
+                    self.parts.namespace.stat(id).is_ok_and(|s| s.st_size as u64 > self.parts.pool.inline_bytes_max)
+                }
+            };
+            size <= self.parts.pool.inline_bytes_max && !laid_out
+        };
+        if changes.size.is_none_or(inline) {
+            return self.answer(caller, id, changes, reply);
+        }
+        let server = self.clone();
+        self.hand_over(reply, ReplyAttr::error, move |reply| server.answer(caller, id, changes, reply));
+    }
+
+    fn answer(&self, caller: Caller, id: NodeId, changes: Changes, reply: ReplyAttr) {
+        match self.change(caller, id, changes) {
+            Ok(attr) => reply.attr(&self.options.attr_timeout, &attr),
+            Err(error) => reply.error(errno(error.errno())),
+        }
+    }
+
+    fn change(&self, caller: Caller, id: NodeId, changes: Changes) -> Result<FileAttr> {
+        let user = changes.size.map(|_| self.user(id)).transpose()?;
+        let open = match &user {
+            Some(user) => Some(user.open.clone()),
+            None => self.open.get(id),
+        };
+        let held = self.parts.namespace.hold(id, open.as_ref().map(|open| open.stub()))?;
+        if let (Some(size), Some(open)) = (changes.size, &open) {
+            open.file.truncate(size)?;
+            // Privileges go with a truncation as with a write, for whoever may not keep them.
+            if !caller.is_root() {
+                held.drop_privileges()?;
+            }
+        }
+        let nothing_said = changes.mode.is_none()
+            && changes.size.is_none()
+            && changes.accessed.is_none()
+            && changes.modified.is_none();
+        if changes.uid.is_some() || changes.gid.is_some() || nothing_said {
+            // chown(-1, -1) arrives as no change at all; the namespace does with it what it does.
+            held.set_owner(changes.uid, changes.gid)?;
+        }
+        if let Some(mode) = changes.mode {
+            held.set_mode(mode)?;
+        }
+        if changes.accessed.is_some() || changes.modified.is_some() {
+            if let Some(open) = &open {
+                // What is pending is older than what is said now.
+                if changes.modified.is_some() {
+                    open.file.times_set();
+                } else {
+                    open.file.settle()?;
+                }
+            }
+            held.set_times(changes.accessed, changes.modified)?;
+        }
+        drop(held);
+        self.stat(id)
+    }
+
+    /// Runs `work` on the slow pool with the reply; refuses the request when there is no place for it.
+    pub fn hand_over<R: Send + 'static>(
+        self: &Arc<Self>,
+        reply: R,
+        refuse: impl FnOnce(R, fuser::Errno) + Send + 'static,
+        work: impl FnOnce(R) + Send + 'static,
+    ) {
+        let slot = Arc::new(parking_lot::Mutex::new(Some(reply)));
+        let taken = slot.clone();
+        let pushed = self.slow.push(Box::new(move || {
+            let reply = taken.lock().take();
+            if let Some(reply) = reply {
+                work(reply);
+            }
+        }));
+        if pushed.is_err() {
+            let reply = slot.lock().take();
+            if let Some(reply) = reply {
+                tracing::warn!("too many requests wait for targets; one is refused");
+                refuse(reply, errno(Errno::BUSY));
+            }
+        }
+    }
+}

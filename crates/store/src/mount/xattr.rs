@@ -1,0 +1,240 @@
+//! Extended attributes: the namespace's, with ours shown as text or not at all.
+//!
+//! `user.entrepot.layout` and `user.entrepot.source` are virtual: what is stored under these names is a record for the daemon. All
+//! other names beginning with `user.entrepot.` do not exist.
+
+use super::convert::{caller, errno};
+use super::metadata::STATS_ID;
+use super::open::Open;
+use super::{Server, describe, parse_request};
+use crate::namespace::NodeId;
+use crate::namespace::attributes::{LAYOUT, OURS, REQUEST};
+use crate::{Error, Result};
+use fuser::{ReplyEmpty, ReplyXattr, Request};
+use rustix::fs::{FileType, XattrFlags, fgetxattr, flistxattr, fremovexattr, fsetxattr};
+use rustix::io::Errno;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::sync::Arc;
+
+/// The virtual attribute with a file's origin.
+const SOURCE: &str = "user.entrepot.source";
+
+enum Name {
+    Layout,
+    Source,
+    Hidden,
+    Other,
+}
+
+fn sort(name: &OsStr) -> Name {
+    if name == LAYOUT {
+        Name::Layout
+    } else if name == SOURCE {
+        Name::Source
+    } else if name.as_bytes().starts_with(OURS) {
+        Name::Hidden
+    } else {
+        Name::Other
+    }
+}
+
+impl Server {
+    pub fn get_attribute(&self, id: NodeId, name: &OsStr, size: u32, reply: ReplyXattr) {
+        answer(self.attribute(id, name), size, reply);
+    }
+
+    fn attribute(&self, id: NodeId, name: &OsStr) -> Result<Vec<u8>> {
+        if id == STATS_ID {
+            return Err(Errno::NODATA.into());
+        }
+        match sort(name) {
+            Name::Layout => Ok(self.layout_text(id)?.ok_or(Errno::NODATA)?.into_bytes()),
+            Name::Source => {
+                // A stub without a record is the rule; it is not opened to find that out.
+                if self.open.get(id).is_none() {
+                    self.stored(id, name)?;
+                }
+                let shown = self.parts.sources.show(&self.user(id)?.open.file)?;
+                Ok(shown.ok_or(Errno::NODATA)?.into_bytes())
+            }
+            Name::Hidden => Err(Errno::NODATA.into()),
+            Name::Other => Ok(self.stored(id, name)?),
+        }
+    }
+
+    fn stored(&self, id: NodeId, name: &OsStr) -> rustix::io::Result<Vec<u8>> {
+        match self.open.get(id) {
+            Some(open) => read_open(&open, name),
+            None => self.parts.namespace.attribute(id, name),
+        }
+    }
+
+    fn layout_text(&self, id: NodeId) -> Result<Option<String>> {
+        match self.parts.namespace.node(id)?.kind() {
+            FileType::Directory => Ok(self.request_text(id).map(|text| text.to_string())),
+            FileType::RegularFile => {
+                let name = |target| self.parts.targets.get(target).map(|t| t.name().to_string());
+                Ok(self.user(id)?.open.file.layout().map(|layout| describe(&layout, name)))
+            }
+            _ => Ok(None),
+        }
+    }
+
+    pub fn set_attribute(
+        self: &Arc<Self>,
+        request: &Request,
+        id: NodeId,
+        name: &OsStr,
+        value: &[u8],
+        flags: i32,
+        reply: ReplyEmpty,
+    ) {
+        if id == STATS_ID {
+            return reply.error(fuser::Errno::EPERM);
+        }
+        let caller = caller(request, 0);
+        let ours = !matches!(sort(name), Name::Other);
+        let (name, value) = (name.to_owned(), value.to_vec());
+        let server = self.clone();
+        let work = move |reply: ReplyEmpty| {
+            let done = match sort(&name) {
+                Name::Layout => server.set_layout(caller.uid, id, &value),
+                Name::Source => server.set_source(caller.uid, id, &value),
+                Name::Hidden => Err(Errno::PERM.into()),
+                Name::Other => {
+                    server.store(id, &name, &value, XattrFlags::from_bits_retain(flags as u32)).map_err(Error::from)
+                }
+            };
+            match done {
+                Ok(()) => reply.ok(),
+                Err(error) => {
+                    tracing::debug!(%error, ?name, "attribute not set");
+                    reply.error(errno(error.errno()));
+                }
+            }
+        };
+        if ours {
+            // Laying out a file makes objects.
+            return self.hand_over(reply, ReplyEmpty::error, work);
+        }
+        work(reply);
+    }
+
+    fn store(&self, id: NodeId, name: &OsStr, value: &[u8], flags: XattrFlags) -> rustix::io::Result<()> {
+        match self.open.get(id) {
+            Some(open) => fsetxattr(open.stub(), name, value, flags),
+            None => self.parts.namespace.set_attribute(id, name, value, flags),
+        }
+    }
+
+    fn set_layout(&self, uid: u32, id: NodeId, value: &[u8]) -> Result<()> {
+        let text = std::str::from_utf8(value).map_err(|_| Errno::INVAL)?.trim_end_matches('\0').trim();
+        let placement = parse_request(text, &self.parts.pool.placement, &self.parts.tiers)?;
+        self.only_owner(uid, id)?;
+        let node = self.parts.namespace.node(id)?;
+        match node.kind() {
+            FileType::Directory => {
+                self.store(id, OsStr::new(REQUEST), text.as_bytes(), XattrFlags::empty())?;
+                node.set_request(Some(Arc::from(text)));
+                Ok(())
+            }
+            FileType::RegularFile => self.user(id)?.open.file.set_layout_request(&placement),
+            _ => Err(Errno::OPNOTSUPP.into()),
+        }
+    }
+
+    fn set_source(&self, uid: u32, id: NodeId, value: &[u8]) -> Result<()> {
+        let text = std::str::from_utf8(value).map_err(|_| Errno::INVAL)?;
+        self.only_owner(uid, id)?;
+        if self.parts.namespace.node(id)?.kind() != FileType::RegularFile {
+            return Err(Errno::OPNOTSUPP.into());
+        }
+        self.parts.sources.set(&self.user(id)?.open.file, uid, text)
+    }
+
+    fn only_owner(&self, uid: u32, id: NodeId) -> Result<()> {
+        if uid == 0 || uid == self.stat(id)?.uid { Ok(()) } else { Err(Errno::PERM.into()) }
+    }
+
+    pub fn remove_attribute(&self, request: &Request, id: NodeId, name: &OsStr, reply: ReplyEmpty) {
+        match self.remove(request.uid(), id, name) {
+            Ok(()) => reply.ok(),
+            Err(error) => reply.error(errno(error.errno())),
+        }
+    }
+
+    fn remove(&self, uid: u32, id: NodeId, name: &OsStr) -> Result<()> {
+        if id == STATS_ID {
+            return Err(Errno::PERM.into());
+        }
+        let node = self.parts.namespace.node(id)?;
+        match sort(name) {
+            Name::Layout if node.kind() == FileType::Directory => {
+                self.only_owner(uid, id)?;
+                self.parts.namespace.remove_attribute(id, OsStr::new(REQUEST))?;
+                node.set_request(None);
+                Ok(())
+            }
+            Name::Layout => Err(Errno::PERM.into()),
+            Name::Source => {
+                self.only_owner(uid, id)?;
+                self.user(id)?.open.file.set_source(None)
+            }
+            Name::Hidden => Err(Errno::NODATA.into()),
+            Name::Other => Ok(match self.open.get(id) {
+                Some(open) => fremovexattr(open.stub(), name)?,
+                None => self.parts.namespace.remove_attribute(id, name)?,
+            }),
+        }
+    }
+
+    pub fn list_attributes(&self, id: NodeId, size: u32, reply: ReplyXattr) {
+        answer(self.listed(id), size, reply);
+    }
+
+    fn listed(&self, id: NodeId) -> Result<Vec<u8>> {
+        if id == STATS_ID {
+            return Ok(Vec::new());
+        }
+        let stored = match self.open.get(id) {
+            Some(open) => {
+                let mut list = vec![0; VALUE_MAX];
+                let len = flistxattr(open.stub(), &mut list)?;
+                list.truncate(len);
+                list
+            }
+            None => self.parts.namespace.attributes(id)?,
+        };
+        let mut shown = Vec::with_capacity(stored.len());
+        for name in stored.split(|b| *b == 0).filter(|name| !name.is_empty()) {
+            let name = match sort(OsStr::from_bytes(name)) {
+                Name::Hidden if name == REQUEST.as_bytes() => LAYOUT.as_bytes(),
+                Name::Hidden => continue,
+                _ => name,
+            };
+            shown.extend_from_slice(name);
+            shown.push(0);
+        }
+        Ok(shown)
+    }
+}
+
+/// The largest attribute, and list of attributes, that Linux allows.
+const VALUE_MAX: usize = 64 << 10;
+
+fn read_open(open: &Open, name: &OsStr) -> rustix::io::Result<Vec<u8>> {
+    let mut value = vec![0; VALUE_MAX];
+    let len = fgetxattr(open.stub(), name, &mut value)?;
+    value.truncate(len);
+    Ok(value)
+}
+
+fn answer(value: Result<Vec<u8>>, size: u32, reply: ReplyXattr) {
+    match value {
+        Ok(value) if size == 0 => reply.size(value.len() as u32),
+        Ok(value) if value.len() > size as usize => reply.error(fuser::Errno::ERANGE),
+        Ok(value) => reply.data(&value),
+        Err(error) => reply.error(errno(error.errno())),
+    }
+}

@@ -1,0 +1,64 @@
+//! Extended attributes as they are stored; which of them are shown is the mount's affair.
+
+use super::Namespace;
+use super::node::NodeId;
+use super::reach::descriptor_path;
+use rustix::fs::{XattrFlags, getxattr, listxattr, removexattr, setxattr};
+use rustix::io::{Errno, Result};
+use std::ffi::OsStr;
+
+/// Where a stub keeps its layout record.
+pub const LAYOUT: &str = "user.entrepot.layout";
+/// Where a directory keeps the layout request that its files inherit, as text.
+pub const REQUEST: &str = "user.entrepot.request";
+/// What all attributes of ours begin with.
+pub const OURS: &[u8] = b"user.entrepot.";
+
+/// The largest attribute that Linux allows.
+const VALUE_MAX: usize = 64 << 10;
+
+impl Namespace {
+    /// Value of an attribute.
+    pub fn attribute(&self, id: NodeId, name: &OsStr) -> Result<Vec<u8>> {
+        self.by_path(id, |path| {
+            let mut value = vec![0; 256];
+            loop {
+                match getxattr(path, name, &mut value) {
+                    Err(Errno::RANGE) if value.len() < VALUE_MAX => value.resize(VALUE_MAX, 0),
+                    Err(error) => return Err(error),
+                    Ok(len) => {
+                        value.truncate(len);
+                        return Ok(value);
+                    }
+                }
+            }
+        })
+    }
+
+    /// Sets an attribute.
+    pub fn set_attribute(&self, id: NodeId, name: &OsStr, value: &[u8], flags: XattrFlags) -> Result<()> {
+        self.by_path(id, |path| setxattr(path, name, value, flags))
+    }
+
+    /// Removes an attribute.
+    pub fn remove_attribute(&self, id: NodeId, name: &OsStr) -> Result<()> {
+        self.by_path(id, |path| removexattr(path, name))
+    }
+
+    /// Names of all attributes, each ended by a zero byte.
+    pub fn attributes(&self, id: NodeId) -> Result<Vec<u8>> {
+        self.by_path(id, |path| {
+            let mut list = vec![0; VALUE_MAX];
+            let len = listxattr(path, &mut list)?;
+            list.truncate(len);
+            Ok(list)
+        })
+    }
+
+    /// Attributes have no call by directory and name (before Linux 6.13), so a pinned descriptor is named in `/proc`.
+    /// Following that link leads to the pinned inode itself, even if that is a symbolic link.
+    fn by_path<T>(&self, id: NodeId, act: impl FnOnce(&str) -> Result<T>) -> Result<T> {
+        let fd = self.pinned(id)?;
+        act(&descriptor_path(&fd))
+    }
+}

@@ -1,0 +1,117 @@
+//! New inodes and new names.
+
+use super::Namespace;
+use super::credentials::{Caller, as_caller};
+use super::node::{Node, NodeId};
+use super::reach::descriptor_path;
+use rustix::fs::{
+    AtFlags, CWD, Dev, FileType, Mode, OFlags, RenameFlags, Stat, fstat, linkat, mkdirat, mknodat, openat, readlinkat,
+    renameat_with, statat, symlinkat,
+};
+use rustix::io::{Errno, Result};
+use std::ffi::OsStr;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+/// A new inode as the kernel wants to hear of it.
+pub type Made = (Arc<Node>, Stat);
+
+impl Namespace {
+    /// Creates a regular file and opens its stub. `EXIST` if the name is taken.
+    pub fn create(
+        &self,
+        caller: Caller,
+        parent: NodeId,
+        name: &OsStr,
+        mode: u32,
+    ) -> Result<(Arc<Node>, Stat, OwnedFd)> {
+        let directory = self.directory(parent)?;
+        let flags = OFlags::CREATE | OFlags::EXCL | OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let mode = Mode::from_raw_mode(mode & 0o7777);
+        let fd = as_caller(caller, || openat(&*directory, name, flags, mode))?;
+        let stat = fstat(&fd)?;
+        Ok((self.found(parent, name, &stat)?, stat, fd))
+    }
+
+    /// Creates a file that is not opened, a fifo, a socket or a device.
+    pub fn make_node(&self, caller: Caller, parent: NodeId, name: &OsStr, mode: u32, device: Dev) -> Result<Made> {
+        let directory = self.directory(parent)?;
+        let (kind, mode) = (FileType::from_raw_mode(mode), Mode::from_raw_mode(mode & 0o7777));
+        as_caller(caller, || mknodat(&*directory, name, kind, mode, device))?;
+        self.lookup(parent, name)
+    }
+
+    /// Creates a directory.
+    pub fn make_directory(&self, caller: Caller, parent: NodeId, name: &OsStr, mode: u32) -> Result<Made> {
+        let directory = self.directory(parent)?;
+        as_caller(caller, || mkdirat(&*directory, name, Mode::from_raw_mode(mode & 0o7777)))?;
+        self.lookup(parent, name)
+    }
+
+    /// Creates a symbolic link.
+    pub fn make_symlink(&self, caller: Caller, parent: NodeId, name: &OsStr, target: &OsStr) -> Result<Made> {
+        let directory = self.directory(parent)?;
+        as_caller(caller, || symlinkat(target, &*directory, name))?;
+        self.lookup(parent, name)
+    }
+
+    /// Where a symbolic link points.
+    pub fn read_symlink(&self, id: NodeId) -> Result<Vec<u8>> {
+        let target = self.retrying(id, |directory, name| readlinkat(directory, name, Vec::new()))?;
+        Ok(target.into_bytes())
+    }
+
+    /// Gives an inode one more name.
+    pub fn link(&self, id: NodeId, parent: NodeId, name: &OsStr) -> Result<Made> {
+        let from = self.pinned(id)?;
+        let directory = self.directory(parent)?;
+        linkat(CWD, descriptor_path(&from), &*directory, name, AtFlags::SYMLINK_FOLLOW)?;
+        let stat = fstat(&from)?;
+        Ok((self.found(parent, name, &stat)?, stat))
+    }
+
+    /// Renames, replaces or exchanges. Returns what was replaced, if anything was.
+    pub fn rename(
+        &self,
+        parent: NodeId,
+        name: &OsStr,
+        new_parent: NodeId,
+        new_name: &OsStr,
+        flags: RenameFlags,
+    ) -> Result<Option<super::Removed>> {
+        let (from, to) = (self.directory(parent)?, self.directory(new_parent)?);
+        let _exclusive = self.renames.write();
+        let moved = statat(&*from, name, AtFlags::SYMLINK_NOFOLLOW)?;
+        let target = match statat(&*to, new_name, AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(stat) => Some(stat),
+            Err(Errno::NOENT) => None,
+            Err(error) => return Err(error),
+        };
+        let moved_id = self.id_of(moved.st_ino);
+        if flags.contains(RenameFlags::EXCHANGE) {
+            let target = target.ok_or(Errno::NOENT)?;
+            renameat_with(&*from, name, &*to, new_name, flags)?;
+            let target_id = self.id_of(target.st_ino);
+            self.nodes.remove_name(moved_id, parent, name, false);
+            self.nodes.remove_name(target_id, new_parent, new_name, false);
+            self.nodes.add_name(moved_id, new_parent, new_name);
+            self.nodes.add_name(target_id, parent, name);
+            return Ok(None);
+        }
+        let replaced = match target {
+            Some(stat) if stat.st_ino != moved.st_ino && !flags.contains(RenameFlags::NOREPLACE) => {
+                Some(self.about_to_remove(&to, new_name, stat))
+            }
+            _ => None,
+        };
+        renameat_with(&*from, name, &*to, new_name, flags)?;
+        if target.is_some_and(|t| t.st_ino == moved.st_ino) {
+            // Two names of one inode: renaming one to the other does nothing.
+            return Ok(None);
+        }
+        let replaced = replaced.map(|removed| self.now_removed(removed, new_parent, new_name));
+        self.nodes.remove_name(moved_id, parent, name, false);
+        self.nodes.add_name(moved_id, new_parent, new_name);
+        Ok(replaced)
+    }
+}

@@ -1,0 +1,235 @@
+//! The nodes that the kernel knows, with the names they were last seen under.
+
+use parking_lot::Mutex;
+use rustix::fs::{FileType, Stat};
+use std::collections::hash_map::Entry;
+use std::collections::{HashMap, VecDeque};
+use std::ffi::{OsStr, OsString};
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+/// Number of a node: the inode number underneath, 1 for the root.
+pub type NodeId = u64;
+
+/// The root of the tree.
+pub const ROOT: NodeId = 1;
+
+const SHARDS: usize = 64;
+/// More names than that of one file are not remembered; a lookup brings a forgotten one back.
+const NAMES_MAX: usize = 64;
+
+/// One inode that the kernel holds references to.
+#[derive(Debug)]
+pub struct Node {
+    /// Its number.
+    pub id: NodeId,
+    inner: Mutex<Inner>,
+    /// Version of the bytes that the kernel's page cache holds; 0 if it must not be trusted.
+    cached_version: AtomicU64,
+    used: AtomicBool,
+    /// A directory's layout request as last read; not read yet if `None`.
+    request: Mutex<Option<Option<Arc<str>>>>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    kind: FileType,
+    references: u64,
+    generation: u64,
+    names: Vec<(NodeId, OsString)>,
+    directory: Option<Arc<OwnedFd>>,
+}
+
+impl Node {
+    /// What kind of inode it is.
+    pub fn kind(&self) -> FileType {
+        self.inner.lock().kind
+    }
+
+    /// Tells the kernel apart two files that got the same inode number one after the other.
+    pub fn generation(&self) -> u64 {
+        self.inner.lock().generation
+    }
+
+    /// Whether the kernel's cached pages are of `version`; from now on they count as that.
+    pub fn keeps_cache(&self, version: u64) -> bool {
+        self.cached_version.swap(version, Ordering::AcqRel) == version
+    }
+
+    /// The bytes changed in a way the kernel's page cache did not see.
+    pub fn drop_cache(&self) {
+        self.cached_version.store(0, Ordering::Release);
+    }
+
+    /// What files in this directory inherit; `read` is asked once.
+    pub fn request(&self, read: impl FnOnce() -> Option<Arc<str>>) -> Option<Arc<str>> {
+        self.request.lock().get_or_insert_with(read).clone()
+    }
+
+    /// The request was changed.
+    pub fn set_request(&self, request: Option<Arc<str>>) {
+        *self.request.lock() = Some(request);
+    }
+
+    /// The name it was last seen under.
+    pub fn name(&self) -> Option<(NodeId, OsString)> {
+        self.inner.lock().names.last().cloned()
+    }
+
+    /// Its open directory, if it has one.
+    pub fn directory(&self) -> Option<Arc<OwnedFd>> {
+        self.used.store(true, Ordering::Relaxed);
+        self.inner.lock().directory.clone()
+    }
+
+    fn add_name(inner: &mut Inner, parent: NodeId, name: &OsStr) {
+        match inner.names.iter().position(|(p, n)| *p == parent && n == name) {
+            Some(at) if at + 1 == inner.names.len() => {}
+            Some(at) => {
+                let known = inner.names.remove(at);
+                inner.names.push(known);
+            }
+            None => {
+                if inner.names.len() == NAMES_MAX {
+                    inner.names.remove(0);
+                }
+                inner.names.push((parent, name.to_owned()));
+            }
+        }
+    }
+}
+
+/// All nodes, and at most so many open directories.
+#[derive(Debug)]
+pub(super) struct Nodes {
+    shards: Vec<Mutex<HashMap<NodeId, Arc<Node>>>>,
+    /// Directories in the order they were opened; the front is closed when there are too many and it was not used lately.
+    opened: Mutex<VecDeque<NodeId>>,
+    opened_max: usize,
+}
+
+impl Nodes {
+    pub(super) fn new(opened_max: usize) -> Nodes {
+        let nodes = Nodes {
+            shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
+            opened: Mutex::default(),
+            opened_max: opened_max.max(16),
+        };
+        let root = Node {
+            id: ROOT,
+            inner: Mutex::new(Inner {
+                kind: FileType::Directory,
+                references: 1,
+                generation: 0,
+                names: Vec::new(),
+                directory: None,
+            }),
+            cached_version: AtomicU64::new(0),
+            used: AtomicBool::new(true),
+            request: Mutex::new(None),
+        };
+        nodes.shard(ROOT).lock().insert(ROOT, Arc::new(root));
+        nodes
+    }
+
+    fn shard(&self, id: NodeId) -> &Mutex<HashMap<NodeId, Arc<Node>>> {
+        &self.shards[(id as usize ^ (id >> 32) as usize) % SHARDS]
+    }
+
+    pub(super) fn get(&self, id: NodeId) -> Option<Arc<Node>> {
+        self.shard(id).lock().get(&id).cloned()
+    }
+
+    pub(super) fn found(&self, id: NodeId, stat: &Stat, parent: NodeId, name: &OsStr) -> Arc<Node> {
+        let kind = FileType::from_raw_mode(stat.st_mode);
+        let mut shard = self.shard(id).lock();
+        match shard.entry(id) {
+            Entry::Occupied(known) => {
+                let node = known.get();
+                let mut inner = node.inner.lock();
+                inner.references += 1;
+                if inner.kind != kind {
+                    inner.kind = kind;
+                    inner.generation += 1;
+                    inner.directory = None;
+                    inner.names.clear();
+                    node.drop_cache();
+                    *node.request.lock() = None;
+                }
+                Node::add_name(&mut inner, parent, name);
+                node.clone()
+            }
+            Entry::Vacant(free) => {
+                let names = vec![(parent, name.to_owned())];
+                let inner = Inner { kind, references: 1, generation: 0, names, directory: None };
+                let node = Node {
+                    id,
+                    inner: Mutex::new(inner),
+                    cached_version: AtomicU64::new(0),
+                    used: AtomicBool::new(false),
+                    request: Mutex::new(None),
+                };
+                free.insert(Arc::new(node)).clone()
+            }
+        }
+    }
+
+    pub(super) fn forget(&self, id: NodeId, count: u64) {
+        if id == ROOT {
+            return;
+        }
+        let mut shard = self.shard(id).lock();
+        let Entry::Occupied(known) = shard.entry(id) else { return };
+        let gone = {
+            let mut inner = known.get().inner.lock();
+            inner.references = inner.references.saturating_sub(count);
+            inner.references == 0
+        };
+        if gone {
+            // Dropped outside the lock: closing a directory may take a while.
+            let node = known.remove();
+            drop(shard);
+            drop(node);
+        }
+    }
+
+    pub(super) fn add_name(&self, id: NodeId, parent: NodeId, name: &OsStr) {
+        if let Some(node) = self.get(id) {
+            Node::add_name(&mut node.inner.lock(), parent, name);
+        }
+    }
+
+    /// A name is gone. With the last one, whatever gets the inode number next is another file.
+    pub(super) fn remove_name(&self, id: NodeId, parent: NodeId, name: &OsStr, last: bool) {
+        if let Some(node) = self.get(id) {
+            let mut inner = node.inner.lock();
+            inner.names.retain(|(p, n)| !(*p == parent && n == name));
+            if last {
+                inner.names.clear();
+                inner.generation += 1;
+                node.drop_cache();
+            }
+        }
+    }
+
+    /// Remembers an opened directory, and closes one that was not used lately if there are too many.
+    pub(super) fn opened(&self, node: &Node, fd: Arc<OwnedFd>) {
+        node.inner.lock().directory = Some(fd);
+        let mut opened = self.opened.lock();
+        opened.push_back(node.id);
+        let mut chances = opened.len();
+        while opened.len() > self.opened_max && chances > 0 {
+            chances -= 1;
+            let Some(id) = opened.pop_front() else { return };
+            let Some(old) = self.get(id) else { continue };
+            // A removed directory cannot be opened again by name, so it keeps its descriptor while the kernel knows it.
+            let mut inner = old.inner.lock();
+            if old.used.swap(false, Ordering::Relaxed) || inner.names.is_empty() {
+                opened.push_back(id);
+            } else {
+                inner.directory = None;
+            }
+        }
+    }
+}

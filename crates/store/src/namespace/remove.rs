@@ -1,0 +1,87 @@
+//! Names that go away, and what of the file behind them has to go with the last one.
+
+use super::Namespace;
+use super::attributes::LAYOUT;
+use super::node::NodeId;
+use super::reach::descriptor_path;
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat, lgetxattr, openat, statat, unlinkat};
+use rustix::io::{Errno, Result};
+use std::ffi::OsStr;
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
+
+/// What was removed.
+#[derive(Debug)]
+pub struct Removed {
+    /// The node.
+    pub id: NodeId,
+    /// Its attributes before.
+    pub stat: Stat,
+    /// Whether that was its last name.
+    pub last: bool,
+    /// The open stub of a regular file with objects whose last name this may have been: they go when nobody has it open.
+    pub stub: Option<OwnedFd>,
+}
+
+impl Namespace {
+    /// Removes a name that is not a directory's.
+    pub fn unlink(&self, parent: NodeId, name: &OsStr) -> Result<Removed> {
+        let directory = self.directory(parent)?;
+        let stat = statat(&*directory, name, AtFlags::SYMLINK_NOFOLLOW)?;
+        let removed = self.about_to_remove(&directory, name, stat);
+        unlinkat(&*directory, name, AtFlags::empty())?;
+        Ok(self.now_removed(removed, parent, name))
+    }
+
+    /// Removes an empty directory.
+    pub fn remove_directory(&self, parent: NodeId, name: &OsStr) -> Result<Removed> {
+        let directory = self.directory(parent)?;
+        let stat = statat(&*directory, name, AtFlags::SYMLINK_NOFOLLOW)?;
+        let removed = self.about_to_remove(&directory, name, stat);
+        unlinkat(&*directory, name, AtFlags::REMOVEDIR)?;
+        Ok(self.now_removed(removed, parent, name))
+    }
+
+    /// Learns what can only be learned while the name is there.
+    pub(super) fn about_to_remove(&self, directory: &OwnedFd, name: &OsStr, stat: Stat) -> Removed {
+        let id = self.id_of(stat.st_ino);
+        let kind = FileType::from_raw_mode(stat.st_mode);
+        let last = kind == FileType::Directory || stat.st_nlink <= 1;
+        let mut stub = None;
+        if kind == FileType::Directory {
+            // Somebody may stand in it: opened now, since it cannot be opened by name any more.
+            if self.node(id).is_ok() {
+                let _ = self.directory(id);
+            }
+        } else if kind == FileType::RegularFile && stat.st_nlink <= 2 && stat.st_size > 0 {
+            // A file in use may have one link more, its mark in `open/`.
+            stub = stub_with_objects(directory, name);
+        }
+        Removed { id, stat, last, stub }
+    }
+
+    pub(super) fn now_removed(&self, removed: Removed, parent: NodeId, name: &OsStr) -> Removed {
+        self.nodes.remove_name(removed.id, parent, name, removed.last);
+        removed
+    }
+}
+
+/// Opens the stub if it has a layout, which costs a file without objects one look at an attribute.
+fn stub_with_objects(directory: &OwnedFd, name: &OsStr) -> Option<OwnedFd> {
+    let mut path = descriptor_path(directory).into_bytes();
+    path.push(b'/');
+    path.extend_from_slice(name.as_bytes());
+    let mut record: [u8; 0] = [];
+    match lgetxattr(path.as_slice(), LAYOUT, &mut record) {
+        Err(Errno::NODATA | Errno::OPNOTSUPP) => return None,
+        Ok(_) | Err(_) => {}
+    }
+    let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    match openat(directory, name, flags, Mode::empty()) {
+        Ok(stub) => Some(stub),
+        Err(error) => {
+            tracing::warn!(?name, %error, "a file being removed cannot be opened; `entrepot check` will find its objects");
+            None
+        }
+    }
+}

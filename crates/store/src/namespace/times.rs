@@ -1,0 +1,98 @@
+//! Changing owner, mode and times of any node, reached by an open stub or by name.
+
+use super::Namespace;
+use super::node::NodeId;
+use super::reach::descriptor_path;
+use rustix::fs::{
+    AtFlags, CWD, Gid, Mode, Stat, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT, Uid, chmodat, chownat, fstat, utimensat,
+};
+use rustix::io::Result;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+/// A time to set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SetTime {
+    /// The present, by the namespace's clock.
+    Now,
+    /// Seconds and nanoseconds since 1970.
+    At(i64, u32),
+}
+
+/// A node that changes are made to: held by a descriptor that is surely its own.
+#[derive(Debug)]
+pub struct Held<'a> {
+    fd: Holder<'a>,
+}
+
+#[derive(Debug)]
+enum Holder<'a> {
+    Stub(BorrowedFd<'a>),
+    Pinned(OwnedFd),
+}
+
+impl Held<'_> {
+    fn fd(&self) -> BorrowedFd<'_> {
+        match &self.fd {
+            Holder::Stub(fd) => *fd,
+            Holder::Pinned(fd) => fd.as_fd(),
+        }
+    }
+
+    /// Attributes now.
+    pub fn stat(&self) -> Result<Stat> {
+        fstat(self.fd())
+    }
+
+    /// Sets the mode's permission bits, with setuid, setgid and sticky.
+    pub fn set_mode(&self, mode: u32) -> Result<()> {
+        let mode = Mode::from_raw_mode(mode & 0o7777);
+        match &self.fd {
+            Holder::Stub(fd) => rustix::fs::fchmod(fd, mode),
+            Holder::Pinned(fd) => chmodat(CWD, descriptor_path(fd), mode, AtFlags::empty()),
+        }
+    }
+
+    /// Sets owner and group; the namespace's file system takes setuid and setgid bits away as it has to.
+    pub fn set_owner(&self, uid: Option<u32>, gid: Option<u32>) -> Result<()> {
+        let (uid, gid) = (uid.map(Uid::from_raw), gid.map(Gid::from_raw));
+        chownat(self.fd(), "", uid, gid, AtFlags::EMPTY_PATH | AtFlags::SYMLINK_NOFOLLOW)
+    }
+
+    /// Sets the times given.
+    pub fn set_times(&self, accessed: Option<SetTime>, modified: Option<SetTime>) -> Result<()> {
+        let times = Timestamps { last_access: timespec(accessed), last_modification: timespec(modified) };
+        match &self.fd {
+            Holder::Stub(fd) => rustix::fs::futimens(fd, &times),
+            Holder::Pinned(fd) => utimensat(fd, "", &times, AtFlags::EMPTY_PATH),
+        }
+    }
+
+    /// Takes setuid and setgid away, as a write by somebody without privilege does.
+    pub fn drop_privileges(&self) -> Result<()> {
+        let mode = self.stat()?.st_mode;
+        let mut kept = mode & !0o4000;
+        if mode & 0o2010 == 0o2010 {
+            kept &= !0o2000;
+        }
+        if kept == mode { Ok(()) } else { self.set_mode(kept) }
+    }
+}
+
+fn timespec(time: Option<SetTime>) -> Timespec {
+    match time {
+        None => Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT },
+        Some(SetTime::Now) => Timespec { tv_sec: 0, tv_nsec: UTIME_NOW },
+        Some(SetTime::At(tv_sec, ns)) => Timespec { tv_sec, tv_nsec: ns.into() },
+    }
+}
+
+impl Namespace {
+    /// Holds a node for changes; by its open stub if there is one, since a file without a name has nothing else.
+    pub fn hold<'a>(&self, id: NodeId, stub: Option<BorrowedFd<'a>>) -> Result<Held<'a>> {
+        let fd = match stub {
+            Some(fd) => Holder::Stub(fd),
+            None => Holder::Pinned(self.pinned(id)?),
+        };
+        Ok(Held { fd })
+    }
+}
