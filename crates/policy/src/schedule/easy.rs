@@ -22,7 +22,13 @@
 //!
 //! Source: the reference, section 6.8.
 
+mod line;
+mod slab;
+
 use crate::time::Time;
+use line::Line;
+use slab::Slab;
+use std::collections::VecDeque;
 
 /// A job; a number of the driver's choosing, never used twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -188,24 +194,61 @@ pub enum Standing {
 /// The scheduler of all queues.
 #[derive(Debug)]
 pub struct Easy {
-    queues: Vec<Queue>,
+    now: Time,
+    jobs: Slab,
+    queues: Vec<Line>,
+    /// Whether some queue is to be scheduled anew.
+    dirty: bool,
+    scan_max: usize,
+    actions: VecDeque<Action>,
+    stats: Stats,
 }
 
 impl Easy {
     /// A scheduler with nothing to run. [`QueueId`] counts from 0 in the order given.
     pub fn new(queues: &[Queue]) -> Easy {
-        Easy { queues: queues.to_vec() }
+        Easy {
+            now: Time::ZERO,
+            jobs: Slab::default(),
+            queues: queues.iter().map(|q| Line::new(*q)).collect(),
+            dirty: false,
+            scan_max: usize::MAX,
+            actions: VecDeque::new(),
+            stats: Stats::default(),
+        }
+    }
+
+    /// Looks at no more than so many jobs behind the head when one ends. No limit is EASY as published; a limit bounds
+    /// the time that an event takes when very many wait.
+    pub fn with_scan_max(mut self, jobs: usize) -> Easy {
+        self.scan_max = jobs;
+        self
     }
 
     /// Takes in what happened. Follow with [`Easy::poll`] until it gives nothing, after the last event of an instant.
-    pub fn handle(&mut self, _now: Time, _event: Event) {
-        todo!()
+    pub fn handle(&mut self, now: Time, event: Event) {
+        self.now = self.now.max(now);
+        match event {
+            Event::Submitted(job) => self.submit(job),
+            Event::Ended { id, ok } => self.ended(id, ok),
+            Event::Cancelled { id } => self.cancel(id),
+            Event::Capacity { queue, capacity } => self.set_capacity(queue, capacity),
+            Event::Running { job, started } => {
+                if let Some(slot) = self.admit(&job) {
+                    self.jobs[slot].standing = Standing::Running;
+                    self.run(slot, started);
+                }
+            }
+        }
     }
 
     /// What to do next, if anything.
     pub fn poll(&mut self) -> Option<Action> {
-        let _ = &self.queues;
-        todo!()
+        if self.actions.is_empty() && self.dirty {
+            self.dirty = false;
+            (0..self.queues.len()).for_each(|q| self.schedule(q));
+        }
+        self.actions.pop_front()
     }
 
     /// Always `None`: only events change what runs.
@@ -214,27 +257,241 @@ impl Easy {
     }
 
     /// Where a job stands; `None` if it is not known (any more).
-    pub fn standing(&self, _id: JobId) -> Option<Standing> {
-        todo!()
+    pub fn standing(&self, id: JobId) -> Option<Standing> {
+        self.jobs.find(id).map(|slot| self.jobs[slot].standing)
     }
 
     /// The jobs that wait in a queue, in order.
-    pub fn waiting(&self, _queue: QueueId) -> impl Iterator<Item = JobId> {
-        std::iter::empty()
+    pub fn waiting(&self, queue: QueueId) -> impl Iterator<Item = JobId> {
+        let head = self.queues.get(usize::from(queue.0)).and_then(|q| q.head);
+        std::iter::successors(head, |slot| self.jobs[*slot].next).map(|slot| self.jobs[slot].id)
     }
 
     /// When the first waiting job of a queue was promised to start, once it blocked.
-    pub fn promise(&self, _queue: QueueId) -> Option<(JobId, Time)> {
-        todo!()
+    pub fn promise(&self, queue: QueueId) -> Option<(JobId, Time)> {
+        self.queues.get(usize::from(queue.0)).and_then(|q| q.promise)
     }
 
     /// What of a queue's capacity is free.
-    pub fn free(&self, _queue: QueueId) -> u32 {
-        todo!()
+    pub fn free(&self, queue: QueueId) -> u32 {
+        self.queues.get(usize::from(queue.0)).map_or(0, |q| u32::try_from(q.free.max(0)).unwrap_or(u32::MAX))
     }
 
     /// Counts since the start.
     pub fn stats(&self) -> Stats {
-        todo!()
+        self.stats
+    }
+
+    /// Panics if an invariant is broken.
+    pub fn check(&self) {
+        for (n, line) in self.queues.iter().enumerate() {
+            let taken: i64 = line.running.values().map(|need| i64::from(*need)).sum();
+            assert_eq!(line.free + taken, i64::from(line.queue.capacity), "capacity is free or taken");
+            let mut last = None;
+            let mut at = line.head;
+            while let Some(slot) = at {
+                let job = &self.jobs[slot];
+                assert_eq!((job.standing, job.queue, job.prev), (Standing::Waiting, n, last));
+                assert!(job.unmet == 0 && self.jobs.find(job.id) == Some(slot));
+                (last, at) = (at, job.next);
+            }
+            assert_eq!(line.tail, last);
+        }
+    }
+
+    /// Takes a job on, if it can ever run.
+    fn admit(&mut self, job: &Job) -> Option<u32> {
+        let queue = usize::from(job.queue.0);
+        let refusal = match self.queues.get(queue) {
+            _ if self.jobs.find(job.id).is_some() => Some(DropReason::NumberInUse),
+            None => Some(DropReason::NoSuchQueue),
+            Some(line) if line.need(job.cores) > line.queue.capacity => {
+                Some(DropReason::TooLarge { capacity: line.queue.capacity })
+            }
+            Some(_) => {
+                let unknown = job.after_ok.iter().find(|id| self.jobs.find(**id).is_none());
+                unknown.map(|id| DropReason::DependencyUnknown(*id))
+            }
+        };
+        if let Some(reason) = refusal {
+            self.drop_job(job.id, reason);
+            return None;
+        }
+        let need = self.queues[queue].need(job.cores);
+        Some(self.jobs.insert(job.id, queue, need, job.estimate))
+    }
+
+    fn submit(&mut self, job: Job) {
+        self.stats.submitted += 1;
+        let Some(slot) = self.admit(&job) else { return };
+        self.jobs[slot].unmet = job.after_ok.len() as u32;
+        for parent in job.after_ok.iter().filter_map(|id| self.jobs.find(*id)).collect::<Vec<_>>() {
+            self.jobs[parent].dependants.push(job.id);
+        }
+        if self.jobs[slot].unmet == 0 {
+            self.enter(slot);
+        }
+    }
+
+    /// Puts a job whose dependencies are met at the end of its queue.
+    fn enter(&mut self, slot: u32) {
+        let line = &mut self.queues[self.jobs[slot].queue];
+        let last = line.tail.replace(slot);
+        match last {
+            Some(last) => self.jobs[last].next = Some(slot),
+            None => line.head = Some(slot),
+        }
+        let job = &mut self.jobs[slot];
+        job.standing = Standing::Waiting;
+        job.prev = last;
+        line.fresh = line.fresh.or(Some(slot));
+        self.dirty = true;
+    }
+
+    /// Takes a job out of its queue.
+    fn unlink(&mut self, slot: u32) {
+        let (queue, prev, next) = (self.jobs[slot].queue, self.jobs[slot].prev, self.jobs[slot].next);
+        let line = &mut self.queues[queue];
+        match prev {
+            Some(prev) => self.jobs[prev].next = next,
+            None => line.head = next,
+        }
+        match next {
+            Some(next) => self.jobs[next].prev = prev,
+            None => line.tail = prev,
+        }
+        if line.fresh == Some(slot) {
+            line.fresh = next;
+        }
+        (self.jobs[slot].prev, self.jobs[slot].next) = (None, None);
+    }
+
+    fn ended(&mut self, id: JobId, ok: bool) {
+        let Some(slot) = self.jobs.find(id).filter(|s| self.jobs[*s].standing == Standing::Running) else { return };
+        self.stats.ended += 1;
+        let job = &self.jobs[slot];
+        let line = &mut self.queues[job.queue];
+        line.running.remove(&(job.end, id));
+        line.free += i64::from(job.need);
+        line.room = None;
+        self.dirty = true;
+        let dependants = self.jobs.remove(slot);
+        for child in dependants {
+            if !ok {
+                self.drop_with_dependants(child, DropReason::DependencyFailed(id));
+            } else if let Some(slot) = self.jobs.find(child) {
+                self.jobs[slot].unmet -= 1;
+                if self.jobs[slot].unmet == 0 {
+                    self.enter(slot);
+                }
+            }
+        }
+    }
+
+    fn cancel(&mut self, id: JobId) {
+        match self.standing(id) {
+            Some(Standing::Running) => self.actions.push_back(Action::Stop { id }),
+            Some(Standing::Held | Standing::Waiting) => self.drop_with_dependants(id, DropReason::Cancelled),
+            None => {}
+        }
+    }
+
+    fn set_capacity(&mut self, queue: QueueId, capacity: u32) {
+        let Some(line) = self.queues.get_mut(usize::from(queue.0)) else { return };
+        line.free += i64::from(capacity) - i64::from(line.queue.capacity);
+        line.queue.capacity = capacity;
+        line.room = None;
+        self.dirty = true;
+        let too_large = |id: &JobId| self.jobs.find(*id).is_some_and(|slot| self.jobs[slot].need > capacity);
+        let never: Vec<JobId> = self.waiting(queue).filter(too_large).collect();
+        for id in never {
+            self.drop_with_dependants(id, DropReason::TooLarge { capacity });
+        }
+    }
+
+    /// Drops a job that does not run, and all that depends on it.
+    fn drop_with_dependants(&mut self, id: JobId, reason: DropReason) {
+        let mut doomed = vec![(id, reason)];
+        while let Some((id, reason)) = doomed.pop() {
+            let Some(slot) = self.jobs.find(id) else { continue };
+            if self.jobs[slot].standing == Standing::Waiting {
+                let line = &mut self.queues[self.jobs[slot].queue];
+                if line.head == Some(slot) {
+                    line.room = None; // another head, another promise
+                    self.dirty = true;
+                }
+                self.unlink(slot);
+            }
+            self.drop_job(id, reason);
+            let dependants = self.jobs.remove(slot);
+            doomed.extend(dependants.into_iter().rev().map(|child| (child, DropReason::DependencyFailed(id))));
+        }
+    }
+
+    fn drop_job(&mut self, id: JobId, reason: DropReason) {
+        self.stats.dropped += 1;
+        self.actions.push_back(Action::Drop { id, reason });
+    }
+
+    /// Takes the capacity for a job.
+    fn run(&mut self, slot: u32, started: Time) {
+        let job = &mut self.jobs[slot];
+        job.end = started + job.estimate;
+        let line = &mut self.queues[job.queue];
+        line.running.insert((job.end, job.id), job.need);
+        line.free -= i64::from(job.need);
+    }
+
+    fn start(&mut self, slot: u32, reason: StartReason) {
+        self.unlink(slot);
+        self.jobs[slot].standing = Standing::Running;
+        self.run(slot, self.now);
+        match reason {
+            StartReason::Head => self.stats.started_in_turn += 1,
+            StartReason::EndsInTime { .. } | StartReason::FitsBesideHead => self.stats.backfilled += 1,
+        }
+        self.actions.push_back(Action::Start { id: self.jobs[slot].id, reason });
+    }
+
+    /// Starts what can start in one queue.
+    fn schedule(&mut self, queue: usize) {
+        while let Some(head) = self.queues[queue].head.filter(|head| self.queues[queue].fits(self.jobs[*head].need)) {
+            let (id, line) = (self.jobs[head].id, &mut self.queues[queue]);
+            if line.promise.take().is_some_and(|(promised, at)| promised == id && at < self.now) {
+                self.stats.promises_broken += 1;
+            }
+            line.room = None;
+            self.start(head, StartReason::Head);
+        }
+        let line = &mut self.queues[queue];
+        let Some(head) = line.head else {
+            (line.promise, line.fresh) = (None, None);
+            return;
+        };
+        // Who was refused before stays refused until something ends: time and free capacity only run out.
+        let known = line.room.is_some();
+        let mut room = line.room.unwrap_or_else(|| line.room_beside(self.jobs[head].need, self.now));
+        if line.promise.is_none_or(|(id, _)| id != self.jobs[head].id) {
+            line.promise = Some((self.jobs[head].id, room.shadow));
+        }
+        let mut next = if known { line.fresh } else { self.jobs[head].next };
+        let mut scanned = 0;
+        while let Some(slot) = next.filter(|_| self.queues[queue].free > 0 && scanned < self.scan_max) {
+            let job = &self.jobs[slot];
+            (next, scanned) = (job.next, scanned + 1);
+            if !self.queues[queue].fits(job.need) {
+                continue;
+            }
+            if self.now + job.estimate <= room.shadow.max(self.now) {
+                self.start(slot, StartReason::EndsInTime { shadow: room.shadow });
+            } else if i64::from(job.need) <= room.extra {
+                room.extra -= i64::from(job.need);
+                self.start(slot, StartReason::FitsBesideHead);
+            }
+        }
+        (self.queues[queue].room, self.queues[queue].fresh) = (Some(room), None);
     }
 }
+
+#[cfg(test)]
+mod tests;

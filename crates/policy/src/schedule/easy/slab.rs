@@ -1,0 +1,90 @@
+//! The jobs, in slots that are used again, so that a job costs no allocation of its own.
+
+use super::{JobId, Standing};
+use crate::time::Time;
+use std::collections::BTreeMap;
+use std::ops::{Index, IndexMut};
+
+/// What the scheduler keeps of a job.
+#[derive(Debug)]
+pub(super) struct Slot {
+    pub id: JobId,
+    pub queue: usize,
+    /// What it takes of its queue's capacity.
+    pub need: u32,
+    pub estimate: Time,
+    pub standing: Standing,
+    /// When it ends by its estimate, once it runs.
+    pub end: Time,
+    /// Dependencies that have not ended yet.
+    pub unmet: u32,
+    /// Who waits for it to end well.
+    pub dependants: Vec<JobId>,
+    /// Neighbours in the queue while it waits there.
+    pub prev: Option<u32>,
+    pub next: Option<u32>,
+}
+
+/// All jobs that are known.
+#[derive(Debug, Default)]
+pub(super) struct Slab {
+    slots: Vec<Slot>,
+    free: Vec<u32>,
+    by_id: BTreeMap<JobId, u32>,
+}
+
+impl Slab {
+    /// Where a job is kept.
+    pub(super) fn find(&self, id: JobId) -> Option<u32> {
+        self.by_id.get(&id).copied()
+    }
+
+    /// Keeps a new job, as one that is held.
+    pub(super) fn insert(&mut self, id: JobId, queue: usize, need: u32, estimate: Time) -> u32 {
+        let job = Slot {
+            id,
+            queue,
+            need,
+            estimate,
+            standing: Standing::Held,
+            end: Time::ZERO,
+            unmet: 0,
+            dependants: Vec::new(),
+            prev: None,
+            next: None,
+        };
+        let slot = match self.free.pop() {
+            Some(slot) => {
+                self.slots[slot as usize] = job;
+                slot
+            }
+            None => {
+                self.slots.push(job);
+                (self.slots.len() - 1) as u32
+            }
+        };
+        self.by_id.insert(id, slot);
+        slot
+    }
+
+    /// Forgets a job; gives those that waited for it.
+    pub(super) fn remove(&mut self, slot: u32) -> Vec<JobId> {
+        let id = self[slot].id;
+        self.by_id.remove(&id);
+        self.free.push(slot);
+        std::mem::take(&mut self[slot].dependants)
+    }
+}
+
+impl Index<u32> for Slab {
+    type Output = Slot;
+    fn index(&self, slot: u32) -> &Slot {
+        &self.slots[slot as usize]
+    }
+}
+
+impl IndexMut<u32> for Slab {
+    fn index_mut(&mut self, slot: u32) -> &mut Slot {
+        &mut self.slots[slot as usize]
+    }
+}
