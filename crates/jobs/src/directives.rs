@@ -1,7 +1,25 @@
 //! The head of a job script: staging directives and resource lines.
+//!
+//! The head ends with the first line that is neither blank nor a comment. Everything below is the user's program, is
+//! never looked into except for directives that came too late, and runs byte for byte as it is.
 
+mod lines;
+mod resources;
+pub mod words;
+
+pub use lines::parse;
+pub use resources::Resources;
+
+use crate::request::PartKind;
 use serde::{Deserialize, Serialize};
 use std::fmt;
+
+/// Largest script.
+pub const SCRIPT_BYTES_MAX: usize = 1024 * 1024;
+/// Most staging commands of a script.
+pub const COMMANDS_MAX: usize = 1000;
+/// Most retries of a staging command.
+pub const RETRIES_MAX: u32 = 100;
 
 /// What is wrong in a script: where, what, and how to mend it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -21,4 +39,56 @@ impl fmt::Display for Complaint {
         }
         write!(f, "{}; {}", self.cause, self.mend)
     }
+}
+
+/// A staging directive.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Directive {
+    /// Its first line, from 1.
+    pub line: u32,
+    /// Stage-in or stage-out.
+    pub kind: PartKind,
+    /// What it says.
+    pub says: Says,
+}
+
+/// What a staging directive says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Says {
+    /// `-retry N`: try a failed command again, up to that often.
+    Retry(u32),
+    /// Parameters for the scheduler of the data job.
+    Parameters(Vec<String>),
+    /// A command, as words.
+    Command(Vec<String>),
+}
+
+impl fmt::Display for Directive {
+    /// As it stands in a script, on one line.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let word = if self.kind == PartKind::StageIn { "#STAGEIN" } else { "#STAGEOUT" };
+        match &self.says {
+            Says::Retry(n) => write!(f, "{word} -retry {n}"),
+            Says::Parameters(words) | Says::Command(words) => {
+                // Words come from a splitter that refuses NUL, the one thing that cannot be quoted.
+                let quoted = shlex::try_join(words.iter().map(String::as_str)).map_err(|_| fmt::Error)?;
+                write!(f, "{word} {quoted}")
+            }
+        }
+    }
+}
+
+/// What the head of a script says.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Head {
+    /// The interpreter and its argument, from the `#!` line.
+    pub interpreter: Vec<String>,
+    /// Staging directives in order.
+    pub directives: Vec<Directive>,
+    /// Resources asked for.
+    pub resources: Resources,
+    /// The script with each line of a staging directive replaced by an empty comment.
+    pub compute_script: Vec<u8>,
+    /// What is ignored or may surprise.
+    pub warnings: Vec<Complaint>,
 }

@@ -1,0 +1,307 @@
+//! A script's lines, sorted into directives, resource lines, comments and the user's program.
+
+use super::words::{self, Refusal};
+use super::{COMMANDS_MAX, Complaint, Directive, Head, RETRIES_MAX, Resources, SCRIPT_BYTES_MAX, Says};
+use crate::request::PartKind;
+
+/// Reads a script. All complaints come at once.
+pub fn parse(script: &[u8]) -> Result<Head, Vec<Complaint>> {
+    if script.len() > SCRIPT_BYTES_MAX {
+        return Err(vec![Complaint {
+            line: 0,
+            cause: format!("the script is {} bytes long, more than {SCRIPT_BYTES_MAX}", script.len()),
+            mend: "keep data in files of their own and stage them in".into(),
+        }]);
+    }
+    let mut reader = Reader::default();
+    let mut lines = script.split_inclusive(|b| *b == b'\n').zip(1..);
+    while let Some((line, number)) = lines.next() {
+        reader.line(line, number, &mut lines);
+    }
+    if script.is_empty() {
+        reader.complain(0, Refusal::new("the script is empty", "name the file that holds your job script"));
+    }
+    reader.finish()
+}
+
+type Lines<'a, 'b> = &'a mut dyn Iterator<Item = (&'b [u8], u32)>;
+
+#[derive(Default)]
+struct Reader {
+    head: Head,
+    ours: Resources,
+    theirs: Resources,
+    past_head: bool,
+    complaints: Vec<Complaint>,
+}
+
+/// What a line is, by its first characters.
+enum Sort {
+    Staging(PartKind),
+    Resource(&'static str),
+    /// Looks like a directive but is none.
+    NearMiss(&'static str),
+    Comment,
+    Program,
+}
+
+fn sort(line: &[u8]) -> Sort {
+    let line = line.trim_ascii_end();
+    for (word, kind) in [("#STAGEIN", PartKind::StageIn), ("#STAGEOUT", PartKind::StageOut)] {
+        if after_word(line, word).is_some() {
+            return Sort::Staging(kind);
+        }
+    }
+    for word in ["#ENTREPOT", "#SBATCH", "#PBS"] {
+        if after_word(line, word).is_some() {
+            return Sort::Resource(word);
+        }
+    }
+    let Some(comment) = line.trim_ascii_start().strip_prefix(b"#") else {
+        return if line.trim_ascii().is_empty() { Sort::Comment } else { Sort::Program };
+    };
+    let first = comment.trim_ascii_start().split(|b| b.is_ascii_whitespace() || *b == b':').next().unwrap_or_default();
+    let bare: Vec<u8> = first.iter().filter(|b| b.is_ascii_alphanumeric()).map(u8::to_ascii_uppercase).collect();
+    // "# stagein brings the data" is prose; "# STAGEIN cp" and "#stagein cp" are slips.
+    let shouted = !first.iter().any(u8::is_ascii_lowercase);
+    let slip = shouted || !comment.starts_with(b" ");
+    match bare.as_slice() {
+        b"STAGEIN" if slip => Sort::NearMiss("#STAGEIN"),
+        b"STAGEOUT" | b"STAGEQUT" if slip => Sort::NearMiss("#STAGEOUT"),
+        _ => Sort::Comment,
+    }
+}
+
+/// What follows the word, if the line starts with just that word.
+fn after_word<'a>(line: &'a [u8], word: &str) -> Option<&'a [u8]> {
+    let rest = line.strip_prefix(word.as_bytes())?;
+    (rest.is_empty() || rest[0].is_ascii_whitespace()).then_some(rest)
+}
+
+impl Reader {
+    fn complain(&mut self, line: u32, refusal: Refusal) {
+        self.complaints.push(Complaint { line, cause: refusal.cause, mend: refusal.mend });
+    }
+
+    fn warn(&mut self, line: u32, cause: String, mend: &str) {
+        self.head.warnings.push(Complaint { line, cause, mend: mend.into() });
+    }
+
+    fn line(&mut self, line: &[u8], number: u32, more: Lines<'_, '_>) {
+        if number == 1 {
+            self.interpreter(line);
+            return self.keep(line);
+        }
+        match sort(line) {
+            Sort::Staging(_) if self.past_head => {
+                self.too_late(number, line);
+                self.keep(line);
+            }
+            Sort::Staging(kind) => self.staging(kind, line, number, more),
+            Sort::Resource(word) => {
+                self.keep(line);
+                self.resource(word, line, number);
+            }
+            Sort::NearMiss(word) if !self.past_head => {
+                self.complain(
+                    number,
+                    Refusal::new(
+                        format!("this looks like {word} but is an ordinary comment"),
+                        format!("write {word} at the start of the line, in capitals, and a space"),
+                    ),
+                );
+                self.keep(line);
+            }
+            Sort::NearMiss(_) | Sort::Comment => self.keep(line),
+            Sort::Program => {
+                self.past_head = true;
+                self.keep(line);
+            }
+        }
+    }
+
+    fn keep(&mut self, line: &[u8]) {
+        self.head.compute_script.extend_from_slice(line);
+    }
+
+    fn blank(&mut self, line: &[u8]) {
+        self.keep(if line.ends_with(b"\n") { b"#\n" } else { b"#" });
+    }
+
+    fn too_late(&mut self, number: u32, line: &[u8]) {
+        let word = String::from_utf8_lossy(line.split(u8::is_ascii_whitespace).next().unwrap_or_default()).into_owned();
+        self.complain(
+            number,
+            Refusal::new(
+                format!("{word} stands after the first command, where it would be ignored"),
+                "move it up, above the first command; if it is no directive, indent it",
+            ),
+        );
+    }
+
+    /// The kernel's rule: everything after the first blank is one argument.
+    fn interpreter(&mut self, line: &[u8]) {
+        let refusal = match (line.strip_prefix(b"#!"), std::str::from_utf8(line)) {
+            (None, _) => Refusal::new("the script does not start with #!", "write its interpreter first: #!/bin/bash"),
+            (_, Err(_)) => Refusal::new("the name of the interpreter is not UTF-8", "write #!/bin/bash"),
+            (_, Ok(text)) if text.contains('\r') => {
+                Refusal::new("the lines end in CR LF", "save the script with Unix line ends (dos2unix)")
+            }
+            (_, Ok(text)) if text.contains('\0') => Refusal::new("the #! line holds a NUL", "write #!/bin/bash"),
+            (Some(_), Ok(text)) => {
+                let text = text[2..].trim();
+                let (program, argument) = text.split_once([' ', '\t']).unwrap_or((text, ""));
+                if program.starts_with('/') && text.len() < 256 {
+                    self.head.interpreter = vec![program.to_string()];
+                    if !argument.trim().is_empty() {
+                        self.head.interpreter.push(argument.trim().to_string());
+                    }
+                    return;
+                }
+                Refusal::new(format!("{program:?} is no absolute path of an interpreter"), "write #!/bin/bash")
+            }
+        };
+        self.complain(1, refusal);
+    }
+
+    fn staging(&mut self, kind: PartKind, line: &[u8], number: u32, more: Lines<'_, '_>) {
+        self.blank(line);
+        let mut bytes = after_kind(line).to_vec();
+        while let Some(open) = continued(&bytes) {
+            bytes.truncate(open);
+            let Some((next, at)) = more.next() else {
+                let refusal = Refusal::new("the script ends in a continued directive", "remove the \\ at the end");
+                return self.complain(number, refusal);
+            };
+            match sort(next) {
+                Sort::Staging(other) if other != kind => {
+                    self.keep(next);
+                    let cause = format!("the directive of line {number} is continued by one of another kind");
+                    return self.complain(at, Refusal::new(cause, "remove the \\ or use the same word"));
+                }
+                Sort::Program => self.warn(
+                    at,
+                    format!("this line belongs to the directive of line {number}, which ends in \\"),
+                    "if it is a command of the job, remove that \\",
+                ),
+                _ => {}
+            }
+            self.blank(next);
+            bytes.push(b' ');
+            bytes.extend_from_slice(after_kind(next));
+            if bytes.len() > words::DIRECTIVE_BYTES_MAX * 2 {
+                break; // the splitter says why
+            }
+        }
+        match read_staging(&bytes) {
+            Ok((says, pattern)) => {
+                if let Some(c) = pattern.filter(|_| matches!(says, Says::Command(_))) {
+                    let cause = format!("the unquoted {c} goes to the command as it is: no shell replaces it by names");
+                    self.warn(number, cause, "quote it if that is meant, else name the files");
+                }
+                self.head.directives.push(Directive { line: number, kind, says });
+            }
+            Err(refusal) => self.complain(number, refusal),
+        }
+    }
+
+    fn resource(&mut self, word: &'static str, line: &[u8], number: u32) {
+        if self.past_head {
+            if word == "#ENTREPOT" {
+                return self.too_late(number, line);
+            }
+            let cause = format!("{word} stands after the first command and is ignored, as the batch system does");
+            return self.warn(number, cause, "move it up, above the first command");
+        }
+        let read = text(after_word(line, word).unwrap_or_default()).and_then(|text| {
+            // A comment after the options is usual here, and harmless: nothing of it is run.
+            let words = shlex::split(text.trim()).ok_or_else(|| Refusal::new("a quote is not closed", "close it"))?;
+            match word {
+                "#PBS" => self.theirs.read_pbs(&words),
+                "#SBATCH" => self.theirs.read_slurm(&words),
+                _ => self.ours.read_slurm(&words),
+            }
+        });
+        match read {
+            Ok(foreign) => {
+                for option in foreign {
+                    if word == "#ENTREPOT" {
+                        let cause = format!("{option:?} is no option of #ENTREPOT");
+                        self.complain(number, Refusal::new(cause, "use -n CORES, -c CORES, -t TIME or -J NAME"));
+                    } else {
+                        self.warn(number, format!("{option} has no effect here"), "see docs/JOBS.md for what has");
+                    }
+                }
+            }
+            Err(refusal) => self.complain(number, refusal),
+        }
+    }
+
+    fn finish(mut self) -> Result<Head, Vec<Complaint>> {
+        let n_commands = self.head.directives.iter().filter(|d| matches!(d.says, Says::Command(_))).count();
+        if n_commands > COMMANDS_MAX {
+            let cause = format!("the script has {n_commands} staging commands, more than {COMMANDS_MAX}");
+            self.complain(0, Refusal::new(cause, "use a manifest: entrepot stage in --manifest FILE"));
+        }
+        if !self.complaints.is_empty() {
+            return Err(self.complaints);
+        }
+        self.head.resources = self.ours.or(self.theirs);
+        Ok(self.head)
+    }
+}
+
+/// The line without its end and its directive word; of a continued line also without the `#` of a comment.
+fn after_kind(line: &[u8]) -> &[u8] {
+    let line = line.strip_suffix(b"\n").unwrap_or(line);
+    after_word(line, "#STAGEIN")
+        .or_else(|| after_word(line, "#STAGEOUT"))
+        .or_else(|| line.strip_prefix(b"# "))
+        .unwrap_or(line)
+}
+
+/// Where the `\` stands that continues the line: one that is not itself escaped.
+fn continued(bytes: &[u8]) -> Option<usize> {
+    let n_backslashes = bytes.iter().rev().take_while(|b| **b == b'\\').count();
+    (n_backslashes % 2 == 1).then(|| bytes.len() - 1)
+}
+
+fn text(bytes: &[u8]) -> Result<&str, Refusal> {
+    if bytes.contains(&0) {
+        return Err(Refusal::new("the line holds a NUL", "remove it"));
+    }
+    std::str::from_utf8(bytes).map_err(|_| Refusal::new("the line is not UTF-8", "rename the file, or use a manifest"))
+}
+
+fn read_staging(bytes: &[u8]) -> Result<(Says, Option<char>), Refusal> {
+    let words::Words { words, pattern } = words::split(text(bytes)?)?;
+    let Some(first) = words.first() else {
+        return Err(Refusal::new("the directive says nothing", "write a command after it, or remove the line"));
+    };
+    let says = if matches!(first.as_str(), "-retry" | "--retry") {
+        let retries = match words.as_slice() {
+            [_, n] => n.parse().ok().filter(|n| *n <= RETRIES_MAX),
+            _ => None,
+        };
+        Says::Retry(retries.ok_or_else(|| {
+            Refusal::new(
+                format!("{first} takes one number up to {RETRIES_MAX} and nothing else"),
+                "write -retry N on a line of its own; it holds for all commands of the same kind",
+            )
+        })?)
+    } else if first.starts_with('-') {
+        Says::Parameters(words)
+    } else if first.is_empty() {
+        return Err(Refusal::new("the command is an empty word", "write the program's name first"));
+    } else if first.contains('=') {
+        let mend = format!("write: env {first} COMMAND ...");
+        return Err(Refusal::new(format!("{first:?} sets a variable, which only a shell does"), mend));
+    } else {
+        Says::Command(words)
+    };
+    Ok((says, pattern))
+}
+
+#[cfg(test)]
+#[path = "lines_tests.rs"]
+mod tests;
