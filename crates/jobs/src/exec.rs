@@ -1,10 +1,132 @@
 //! The supervisor that each part of a job runs under: `entrepot job-exec --spec FILE [--step N]`.
+//!
+//! ```text
+//! daemon -- supervisor (own process group, reads the spec, keeps time, writes logs and status)
+//!              `-- step (own session: becomes the user, then the command)
+//! ```
+//!
+//! The supervisor outlives the daemon, so a restart of the daemon does not touch running jobs. It keeps the daemon's
+//! identity and so is out of its job's reach; the step gives all privilege up before it becomes the user's command. Whatever the
+//! command leaves behind falls to the supervisor, which ends it: nothing of a part outlives the part.
 
-use std::path::Path;
+mod attempt;
+mod become_user;
+pub mod process;
+mod pump;
+mod supervise;
+
+use crate::request::{Ending, PartKind, StepReport};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+
+/// All that a part needs to run, fixed at submission. Holds the user's environment: mode 0600, removed when the job ends.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Spec {
+    /// Which part.
+    pub kind: PartKind,
+    /// Its commands, one after the other.
+    pub steps: Vec<Vec<String>>,
+    /// How often a failed command is tried again.
+    pub retries: u32,
+    /// Who the commands run as; nothing for whoever the supervisor is.
+    pub user: Option<User>,
+    /// Where they start.
+    pub cwd: PathBuf,
+    /// Their file creation mask.
+    pub umask: u32,
+    /// Their environment, complete.
+    pub environment: BTreeMap<String, String>,
+    /// Longest run of the part in seconds.
+    pub walltime_s: u64,
+    /// Time between SIGTERM and SIGKILL in milliseconds.
+    pub grace_ms: u64,
+    /// Largest log of a stream.
+    pub log_bytes_max: u64,
+    /// Whether each attempt is announced in the log.
+    pub announce: bool,
+    /// Where status, pid and logs go.
+    pub dir: PathBuf,
+}
+
+/// A user to become.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct User {
+    /// Login name, for the groups.
+    pub name: String,
+    /// User id.
+    pub uid: u32,
+    /// Primary group.
+    pub gid: u32,
+}
+
+/// How a part ended, as the supervisor leaves it behind.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Status {
+    /// When it started, in milliseconds since 1970.
+    pub started_ms: u64,
+    /// When it ended.
+    pub ended_ms: u64,
+    /// What became of it.
+    pub ending: Ending,
+    /// Its commands, as far as they ran.
+    pub steps: Vec<StepReport>,
+}
+
+/// The processes of a part, as the supervisor leaves them behind.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Processes {
+    /// The supervisor.
+    pub supervisor: process::Identity,
+    /// The command, which leads a session of its own.
+    pub command: Option<process::Identity>,
+}
+
+/// A file of a part: `DIR/PART.SUFFIX`.
+pub fn file(dir: &Path, kind: PartKind, suffix: &str) -> PathBuf {
+    dir.join(format!("{kind}.{suffix}"))
+}
 
 /// Runs the part that the file describes. With a step it becomes that command itself, as the user.
 pub fn main(spec: &Path, step: Option<usize>) -> ExitCode {
-    let _ = (spec, step);
-    todo!()
+    let read = std::fs::read(spec).map_err(|e| e.to_string());
+    let spec: Spec = match read.and_then(|bytes| serde_json::from_slice(&bytes).map_err(|e| e.to_string())) {
+        Ok(spec) => spec,
+        Err(error) => {
+            eprintln!("entrepot: cannot read {}: {error}; this command is started by the daemon only", spec.display());
+            return ExitCode::FAILURE;
+        }
+    };
+    match step {
+        Some(step) => become_user::run(&spec, step),
+        None => supervise::run(&spec),
+    }
+}
+
+/// Replaces a file as a whole: a reader sees the old bytes or the new ones.
+pub(crate) fn write_whole(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
+    let mut name = path.as_os_str().to_owned();
+    name.push(".new");
+    let new = PathBuf::from(name);
+    let mut file = private().truncate(true).open(&new)?;
+    file.write_all(bytes)?;
+    file.sync_all()?;
+    std::fs::rename(&new, path)?;
+    path.parent().map_or(Ok(()), |dir| std::fs::File::open(dir)?.sync_all())
+}
+
+/// How files of the spool are made: for us alone, never through a symbolic link.
+pub(crate) fn private() -> std::fs::OpenOptions {
+    use std::os::unix::fs::OpenOptionsExt;
+    let mut options = std::fs::OpenOptions::new();
+    options.write(true).create(true).mode(0o600).custom_flags(rustix::fs::OFlags::NOFOLLOW.bits() as i32);
+    options
+}
+
+/// Milliseconds since 1970.
+pub(crate) fn now_ms() -> u64 {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    since.map_or(0, |span| span.as_millis() as u64)
 }

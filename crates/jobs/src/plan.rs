@@ -1,7 +1,12 @@
 //! What would be submitted: the dependent parts of a job, made from its script.
 
-use crate::directives::Complaint;
+mod text;
+
+pub use text::render;
+
+use crate::directives::{self, Complaint, Directive, RETRIES_MAX, Resources, Says};
 use crate::request::{Overrides, PartKind, Script};
+use policy::schedule::staging;
 use serde::{Deserialize, Serialize};
 
 /// A source that a staging command names, and the file or directory that it fetches it to, both as written.
@@ -91,12 +96,163 @@ pub fn plan(
     limits: Limits,
     recognise: Recognise<'_>,
 ) -> Result<Plan, Vec<Complaint>> {
-    let _ = (script, file_name, overrides, limits, recognise);
-    todo!()
+    let head = directives::parse(script)?;
+    let mut draft = Draft { warnings: head.warnings, ..Draft::default() };
+    for directive in head.directives {
+        draft.take(directive);
+    }
+    let cores = overrides.cores.or(head.resources.cores()).unwrap_or(1);
+    if cores == 0 || cores > limits.cores {
+        draft.complain(
+            0,
+            format!("the job asks for {cores} cores and this machine lends {}", limits.cores),
+            format!("ask for 1 to {}: #ENTREPOT -n CORES, or the option --cores", limits.cores),
+        );
+    }
+    if overrides.walltime_s == Some(0) {
+        draft.complain(0, "a time limit of 0 leaves no time to run".into(), "give a longer --time".into());
+    }
+    if let Some(retries) = overrides.retries {
+        if retries > RETRIES_MAX {
+            let cause = format!("{retries} retries are more than {RETRIES_MAX}");
+            draft.complain(0, cause, format!("give --retry 0 to {RETRIES_MAX}"));
+        }
+        draft.stage_in.retries = retries;
+        draft.stage_out.retries = retries;
+    }
+    if !draft.complaints.is_empty() {
+        return Err(draft.complaints);
+    }
+    let walltime_s = overrides.walltime_s.or(head.resources.walltime_s).unwrap_or(limits.walltime_default_s);
+    let compute = Part {
+        kind: PartKind::Compute,
+        queue: Queue::Batch,
+        after: None,
+        cores,
+        walltime_s,
+        retries: 0,
+        commands: vec![Command { line: 0, argv: head.interpreter, sources: Vec::new() }],
+        parameters: Vec::new(),
+    };
+    let name = overrides.name.as_deref().or(head.resources.name.as_deref()).unwrap_or(file_name);
+    Ok(Plan {
+        name: display_name(name),
+        parts: chain(draft.stage_in, compute, draft.stage_out, limits, recognise),
+        compute_script: Script::from(head.compute_script),
+        warnings: draft.warnings,
+    })
 }
 
-/// The plan as a person reads it.
-pub fn render(plan: &Plan) -> String {
-    let _ = plan;
-    todo!()
+/// A name that is safe to print: no control characters, not empty, not long.
+fn display_name(name: &str) -> String {
+    let name: String = name.chars().filter(|c| !c.is_control()).take(64).collect();
+    if name.trim().is_empty() { "job".into() } else { name }
 }
+
+/// What the directives of one kind say, together.
+#[derive(Default)]
+struct Staging {
+    retries: u32,
+    walltime_s: Option<u64>,
+    parameters: Vec<Vec<String>>,
+    commands: Vec<(u32, Vec<String>)>,
+}
+
+#[derive(Default)]
+struct Draft {
+    stage_in: Staging,
+    stage_out: Staging,
+    warnings: Vec<Complaint>,
+    complaints: Vec<Complaint>,
+}
+
+impl Draft {
+    fn complain(&mut self, line: u32, cause: String, mend: String) {
+        self.complaints.push(Complaint { line, cause, mend });
+    }
+
+    fn take(&mut self, directive: Directive) {
+        let line = directive.line;
+        let staging = if directive.kind == PartKind::StageIn { &mut self.stage_in } else { &mut self.stage_out };
+        match directive.says {
+            Says::Retry(retries) => staging.retries = retries,
+            Says::Command(argv) => staging.commands.push((line, argv)),
+            Says::Parameters(words) => {
+                let mut read = Resources::default();
+                let is_pbs = words.iter().any(|w| w.starts_with("-l"));
+                let foreign = if is_pbs { read.read_pbs(&words) } else { read.read_slurm(&words) };
+                staging.walltime_s = read.walltime_s.or(staging.walltime_s);
+                staging.parameters.push(words);
+                match foreign {
+                    Ok(foreign) => self.warnings.extend(foreign.into_iter().map(|option| Complaint {
+                        line,
+                        cause: format!("{option} has no effect here"),
+                        mend: "of a data job only the time limit counts: -t TIME".into(),
+                    })),
+                    Err(refusal) => self.complain(line, refusal.cause, refusal.mend),
+                }
+            }
+        }
+    }
+}
+
+/// The parts in their order and dependence, as the policy has it, filled with what they run.
+fn chain(stage_in: Staging, compute: Part, stage_out: Staging, limits: Limits, recognise: Recognise<'_>) -> Vec<Part> {
+    let line = |(_, argv): &(u32, Vec<String>)| argv.join(" ");
+    let cut = staging::plan(&staging::Directives {
+        stage_in: stage_in.commands.iter().map(line).collect(),
+        stage_in_retries: stage_in.retries,
+        compute: true,
+        stage_out: stage_out.commands.iter().map(line).collect(),
+        stage_out_retries: stage_out.retries,
+    });
+    let (mut stage_in, mut stage_out) = (Some(stage_in), Some(stage_out));
+    let mut parts = Vec::with_capacity(cut.len());
+    for part in cut {
+        let (kind, after) = (ours(part.kind), part.after_ok.map(ours));
+        let filled = match kind {
+            PartKind::Compute => Part { after, ..compute.clone() },
+            PartKind::StageIn => staging_part(kind, stage_in.take(), after, limits, Some(recognise)),
+            PartKind::StageOut => staging_part(kind, stage_out.take(), after, limits, None),
+        };
+        parts.push(filled);
+    }
+    parts
+}
+
+fn ours(kind: staging::PartKind) -> PartKind {
+    match kind {
+        staging::PartKind::StageIn => PartKind::StageIn,
+        staging::PartKind::Compute => PartKind::Compute,
+        staging::PartKind::StageOut => PartKind::StageOut,
+    }
+}
+
+fn staging_part(
+    kind: PartKind,
+    staging: Option<Staging>,
+    after: Option<PartKind>,
+    limits: Limits,
+    recognise: Option<Recognise<'_>>,
+) -> Part {
+    let staging = staging.unwrap_or_default();
+    let commands = staging.commands.into_iter().map(|(line, argv)| {
+        // Our own client records its sources itself.
+        let foreign = recognise.filter(|_| argv.first().is_some_and(|program| program != "entrepot"));
+        let sources = foreign.map_or_else(Vec::new, |recognise| recognise(&argv));
+        Command { line, argv, sources }
+    });
+    Part {
+        kind,
+        queue: Queue::Dataxfer,
+        after,
+        cores: 0,
+        walltime_s: staging.walltime_s.unwrap_or(limits.walltime_default_s),
+        retries: staging.retries,
+        commands: commands.collect(),
+        parameters: staging.parameters,
+    }
+}
+
+#[cfg(test)]
+mod tests;

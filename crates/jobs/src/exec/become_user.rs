@@ -1,0 +1,48 @@
+//! The last step before a user's command: a session of its own, the user's identity, directory and environment.
+//!
+//! The order matters: groups before the group, the group before the user, and the directory only as the user, so
+//! that nobody starts where they could not go themselves.
+
+use super::{Spec, User};
+use nix::unistd::{Gid, Uid};
+use std::ffi::CString;
+use std::os::unix::process::CommandExt;
+use std::process::{Command, ExitCode};
+
+/// Becomes the command. Returns only when that failed: 126 when it may not, 127 when there is no such program.
+pub(super) fn run(spec: &Spec, step: usize) -> ExitCode {
+    let Some((program, arguments)) = spec.steps.get(step).and_then(|argv| argv.split_first()) else {
+        eprintln!("entrepot: this part has no command {step}");
+        return ExitCode::from(126);
+    };
+    if let Err(why) = prepare(spec) {
+        eprintln!("entrepot: {why}");
+        return ExitCode::from(126);
+    }
+    let error = Command::new(program).args(arguments).env_clear().envs(&spec.environment).exec();
+    eprintln!("entrepot: cannot run {program}: {error}");
+    ExitCode::from(if error.kind() == std::io::ErrorKind::NotFound { 127 } else { 126 })
+}
+
+fn prepare(spec: &Spec) -> Result<(), String> {
+    // Fails only where the process leads a session already, which serves as well.
+    let _ = rustix::process::setsid();
+    if let Some(user) = &spec.user {
+        become_user(user).map_err(|e| format!("cannot become user {}: {e}", user.name))?;
+    }
+    rustix::process::umask(rustix::fs::Mode::from_raw_mode(spec.umask & 0o777));
+    std::env::set_current_dir(&spec.cwd)
+        .map_err(|e| format!("cannot start in {}: {e}; submit from a directory of yours", spec.cwd.display()))
+}
+
+fn become_user(user: &User) -> Result<(), String> {
+    let (uid, gid) = (Uid::from_raw(user.uid), Gid::from_raw(user.gid));
+    let name = CString::new(user.name.as_str()).map_err(|_| "the name holds a NUL".to_string())?;
+    nix::unistd::initgroups(&name, gid).map_err(|e| format!("groups: {e}"))?;
+    nix::unistd::setgid(gid).map_err(|e| format!("group: {e}"))?;
+    nix::unistd::setuid(uid).map_err(|e| format!("user: {e}"))?;
+    if !uid.is_root() && (nix::unistd::setuid(Uid::from_raw(0)).is_ok() || nix::unistd::getuid() != uid) {
+        return Err("root could be had back".into());
+    }
+    Ok(())
+}

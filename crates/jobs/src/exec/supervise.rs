@@ -1,0 +1,114 @@
+//! The supervisor: one part from its first command to its status file.
+
+use super::attempt::{self, Ears, Event};
+use super::{Processes, Spec, Status, file, now_ms, process, write_whole};
+use crate::request::{Ending, StepReport};
+use policy::schedule::staging::{Attempts, Verdict};
+use rustix::fs::FlockOperation;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use std::io::Write;
+use std::process::ExitCode;
+use std::sync::mpsc::sync_channel;
+use std::time::{Duration, Instant};
+
+/// Runs a part. Does nothing if it ended already or another supervisor has it.
+pub(super) fn run(spec: &Spec) -> ExitCode {
+    match supervise(spec) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("entrepot: the {} part in {} cannot run: {error}", spec.kind, spec.dir.display());
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn supervise(spec: &Spec) -> std::io::Result<()> {
+    // Held until this process ends: a part never has two supervisors.
+    let lock = super::private().open(file(&spec.dir, spec.kind, "lock"))?;
+    rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive)?;
+    let status_file = file(&spec.dir, spec.kind, "status");
+    if status_file.exists() {
+        return Ok(());
+    }
+    rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
+    let mut ears = listen()?;
+    let me = process::identify(std::process::id() as i32).ok_or_else(|| std::io::Error::other("/proc is missing"))?;
+    let mut processes = Processes { supervisor: me, command: None };
+    let pid_file = file(&spec.dir, spec.kind, "pid");
+    write_whole(&pid_file, &serde_json::to_vec(&processes)?)?;
+
+    let started_ms = now_ms();
+    let deadline = Instant::now() + Duration::from_secs(spec.walltime_s);
+    let mut steps = Vec::new();
+    let mut ending = Ending::Exited { code: 0 };
+    for step in 0..spec.steps.len() {
+        let report = run_step(spec, step, deadline, &mut ears, &mut |pid| {
+            processes.command = process::identify(pid);
+            if let Ok(bytes) = serde_json::to_vec(&processes) {
+                // Only needed to clean up after a killed supervisor; the part goes on without.
+                let _ = write_whole(&pid_file, &bytes);
+            }
+        });
+        ending = report.ending.clone();
+        steps.push(report);
+        if !ending.is_success() {
+            break;
+        }
+    }
+    let status = Status { started_ms, ended_ms: now_ms(), ending, steps };
+    write_whole(&status_file, &serde_json::to_vec(&status)?)
+}
+
+/// SIGTERM means cancel; a terminal's signals mean nothing here.
+fn listen() -> std::io::Result<Ears> {
+    let (send, receive) = sync_channel(64);
+    let mut signals = signal_hook::iterator::Signals::new([SIGTERM, SIGINT, SIGHUP])?;
+    let to = send.clone();
+    std::thread::spawn(move || {
+        for signal in signals.forever() {
+            if signal == SIGTERM && to.send(Event::Cancel).is_err() {
+                return;
+            }
+        }
+    });
+    Ok(Ears { send, receive, cancelled: false })
+}
+
+/// A command with its retries. The last attempt counts.
+fn run_step(spec: &Spec, step: usize, deadline: Instant, ears: &mut Ears, started: &mut dyn FnMut(i32)) -> StepReport {
+    let began = Instant::now();
+    let mut attempts = Attempts::new(spec.retries);
+    loop {
+        announce(spec, step, attempts.made() + 1);
+        let outcome = attempt::run(spec, step, deadline, ears, &mut *started);
+        let again = matches!(attempts.ended(status(&outcome.ending)), Verdict::Again { .. });
+        let own_end = matches!(outcome.ending, Ending::Exited { .. } | Ending::Signalled { .. });
+        if again && own_end && !ears.cancelled {
+            continue;
+        }
+        let failed = !outcome.ending.is_success();
+        return StepReport {
+            attempts: attempts.made(),
+            ending: if failed && ears.cancelled { Ending::Cancelled } else { outcome.ending },
+            lasted_ms: began.elapsed().as_millis() as u64,
+            stderr_tail: if failed { outcome.stderr_tail } else { String::new() },
+        };
+    }
+}
+
+/// The number that a shell would give.
+fn status(ending: &Ending) -> i32 {
+    match ending {
+        Ending::Exited { code } => *code,
+        Ending::Signalled { signal } => 128 + signal,
+        _ => 255,
+    }
+}
+
+fn announce(spec: &Spec, step: usize, attempt: u32) {
+    if let Some(mut log) = attempt::open_log(spec, "out").filter(|_| spec.announce) {
+        let words = shlex::try_join(spec.steps[step].iter().map(String::as_str)).unwrap_or_default();
+        let of = u64::from(spec.retries) + 1;
+        let _ = writeln!(log, "[entrepot: {words} (attempt {attempt} of {of})]");
+    }
+}

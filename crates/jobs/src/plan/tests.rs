@@ -1,0 +1,85 @@
+//! Tests of planning: parts, order, dependence, sources, and what options change.
+
+use super::*;
+
+const LIMITS: Limits = Limits { cores: 8, walltime_default_s: 3600 };
+
+fn scp_source(argv: &[String]) -> Vec<Found> {
+    match argv {
+        [program, from, to] if program == "scp" => {
+            vec![Found { uri: format!("sftp://{}", from.replace(':', "")), path: to.clone() }]
+        }
+        _ => Vec::new(),
+    }
+}
+
+fn planned(script: &str, overrides: Overrides) -> Plan {
+    plan(script.as_bytes(), "run.sh", &overrides, LIMITS, &scp_source).unwrap()
+}
+
+const SCRIPT: &str = "#!/bin/bash\n#SBATCH -n 4 -t 10 --mem=4G\n#STAGEIN -retry 2\n#STAGEIN -t 5 -q long\n\
+    #STAGEIN scp h:/a b\n#STAGEIN entrepot stage in 'http://h/x y' /s/x\n#STAGEOUT cp /s/y /home/y\necho hi\n";
+
+#[test]
+fn three_parts_with_their_queues_and_dependence() {
+    let plan = planned(SCRIPT, Overrides::default());
+    let shape: Vec<_> =
+        plan.parts.iter().map(|p| (p.kind, p.queue, p.after, p.cores, p.walltime_s, p.retries)).collect();
+    assert_eq!(
+        shape,
+        [
+            (PartKind::StageIn, Queue::Dataxfer, None, 0, 300, 2),
+            (PartKind::Compute, Queue::Batch, Some(PartKind::StageIn), 4, 600, 0),
+            (PartKind::StageOut, Queue::Dataxfer, Some(PartKind::Compute), 0, 3600, 0),
+        ]
+    );
+    assert_eq!(plan.name, "run.sh");
+    assert_eq!(plan.parts[0].commands[0].sources, [Found { uri: "sftp://h/a".into(), path: "b".into() }]);
+    assert_eq!(plan.parts[0].commands[1].argv[3], "http://h/x y");
+    assert_eq!(plan.parts[0].commands[1].line, 6);
+    assert_eq!(plan.warnings.iter().map(|w| w.line).collect::<Vec<_>>(), [2, 4]);
+    assert_eq!(plan.compute_script.as_bytes(), b"#!/bin/bash\n#SBATCH -n 4 -t 10 --mem=4G\n#\n#\n#\n#\n#\necho hi\n");
+}
+
+#[test]
+fn a_part_without_commands_is_left_out() {
+    let plan = planned("#!/bin/sh\ntrue\n", Overrides::default());
+    assert_eq!(plan.parts.len(), 1);
+    assert_eq!((plan.parts[0].after, plan.parts[0].cores, plan.parts[0].walltime_s), (None, 1, 3600));
+}
+
+#[test]
+fn options_go_over_the_script() {
+    let overrides = Overrides { name: Some("x\ny".into()), cores: Some(2), walltime_s: Some(60), retries: Some(0) };
+    let plan = planned(SCRIPT, overrides);
+    assert_eq!((plan.name.as_str(), plan.parts[1].cores, plan.parts[1].walltime_s), ("xy", 2, 60));
+    assert_eq!(plan.parts[0].retries, 0);
+}
+
+#[test]
+fn what_the_machine_has_not_is_refused() {
+    for overrides in [
+        Overrides { cores: Some(9), ..Overrides::default() },
+        Overrides { cores: Some(0), ..Overrides::default() },
+        Overrides { walltime_s: Some(0), ..Overrides::default() },
+        Overrides { retries: Some(RETRIES_MAX + 1), ..Overrides::default() },
+    ] {
+        let refused = plan(SCRIPT.as_bytes(), "run.sh", &overrides, LIMITS, &scp_source).unwrap_err();
+        assert_eq!(refused[0].line, 0);
+    }
+}
+
+#[test]
+fn the_text_says_what_would_run() {
+    let text = render(&planned(SCRIPT, Overrides::default()));
+    for line in [
+        "1. stage-in: queue dataxfer, no cores, at most 00:05:00, 3 attempts for each command",
+        "   scp h:/a b   (line 5)",
+        "      source of b: sftp://h/a",
+        "   entrepot stage in 'http://h/x y' /s/x   (line 6)",
+        "2. compute: queue batch, 4 cores, at most 00:10:00, after stage-in succeeded",
+        "note: line 2: --mem=4G has no effect here; see docs/JOBS.md for what has",
+    ] {
+        assert!(text.lines().any(|l| l == line), "{line:?} is not in\n{text}");
+    }
+}

@@ -1,0 +1,66 @@
+//! The plan as a person reads it.
+
+use super::{Part, Plan, Queue};
+use crate::request::PartKind;
+use std::fmt::Write;
+
+/// The plan as text, one part after the other, then the warnings.
+pub fn render(plan: &Plan) -> String {
+    let mut out = String::new();
+    // Writing to a string cannot fail.
+    let _ = writeln!(out, "job {}", plan.name);
+    for (part, number) in plan.parts.iter().zip(1..) {
+        let _ = render_part(&mut out, part, number);
+    }
+    for warning in &plan.warnings {
+        let _ = writeln!(out, "note: {warning}");
+    }
+    out
+}
+
+fn render_part(out: &mut String, part: &Part, number: usize) -> std::fmt::Result {
+    let queue = match part.queue {
+        Queue::Batch => "batch",
+        Queue::Dataxfer => "dataxfer",
+    };
+    write!(out, "\n{number}. {}: queue {queue}, ", part.kind)?;
+    match part.cores {
+        0 => write!(out, "no cores")?,
+        1 => write!(out, "1 core")?,
+        n => write!(out, "{n} cores")?,
+    }
+    write!(out, ", at most {}", duration(part.walltime_s))?;
+    if let Some(after) = part.after {
+        write!(out, ", after {after} succeeded")?;
+    }
+    if part.kind != PartKind::Compute {
+        write!(out, ", {} attempts for each command", u64::from(part.retries) + 1)?;
+    }
+    writeln!(out)?;
+    for command in &part.commands {
+        if part.kind == PartKind::Compute {
+            writeln!(out, "   {} SCRIPT   (the script without its directives)", quoted(&command.argv))?;
+            continue;
+        }
+        writeln!(out, "   {}   (line {})", quoted(&command.argv), command.line)?;
+        for source in &command.sources {
+            writeln!(out, "      source of {}: {}", source.path, source.uri)?;
+        }
+    }
+    for words in &part.parameters {
+        writeln!(out, "   scheduler parameters: {}", quoted(words))?;
+    }
+    Ok(())
+}
+
+/// Words as one could type them.
+fn quoted(words: &[String]) -> String {
+    shlex::try_join(words.iter().map(String::as_str)).unwrap_or_else(|_| format!("{words:?}"))
+}
+
+/// `D-HH:MM:SS`, without the days where there are none.
+fn duration(seconds: u64) -> String {
+    let (days, hours, minutes) = (seconds / 86_400, seconds / 3600 % 24, seconds / 60 % 60);
+    let clock = format!("{hours:02}:{minutes:02}:{:02}", seconds % 60);
+    if days > 0 { format!("{days}-{clock}") } else { clock }
+}
