@@ -1,11 +1,20 @@
 //! The built-in runner: queues, dependencies and processes of the jobs of one machine.
 
+mod core;
+mod record;
+mod requests;
+mod restart;
+mod spool;
+mod watch;
+
+use self::core::Core;
 use crate::directives::Complaint;
-use crate::request::*;
+use crate::request::JobId;
 use crate::volume::Volume;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::sync::Arc;
+use store::state::State;
 
 /// How the runner runs.
 pub struct Config {
@@ -33,6 +42,25 @@ pub struct Config {
     pub environment: Vec<(String, String)>,
 }
 
+impl Config {
+    /// The usual settings, with all cores of the machine and the running binary.
+    pub fn new(jobs_dir: PathBuf) -> std::io::Result<Config> {
+        Ok(Config {
+            jobs_dir,
+            cores: std::thread::available_parallelism().map_or(1, |n| n.get() as u32),
+            n_transfers_max: 4,
+            walltime_default_s: 24 * 3600,
+            n_finished_max: 1000,
+            n_unfinished_per_user_max: 1000,
+            log_bytes_max: 64 * 1024 * 1024,
+            grace_ms: 10_000,
+            program: std::env::current_exe()?,
+            supervisor_args: vec!["job-exec".into()],
+            environment: Vec::new(),
+        })
+    }
+}
+
 /// Recognises the sources in the words of an ordinary command.
 pub type Recogniser = Arc<dyn Fn(&[String]) -> Vec<crate::plan::Found> + Send + Sync>;
 
@@ -55,65 +83,37 @@ pub enum Error {
 
 /// The runner. Shared by the daemon's connections; ends when dropped or [`Runner::shut_down`], the jobs go on running.
 pub struct Runner {
-    volume: Arc<dyn Volume>,
+    core: Arc<Core>,
 }
 
 impl Runner {
-    /// Plans, spools and queues a job.
-    pub fn submit(&self, caller: Caller, request: Submit) -> Result<Submitted, Error> {
-        let _ = (caller, request, &self.volume);
-        todo!()
-    }
-
-    /// The caller's jobs, or all for root.
-    pub fn list(&self, caller: Caller, request: List) -> Vec<JobSummary> {
-        let _ = (caller, request);
-        todo!()
-    }
-
-    /// All about one job.
-    pub fn show(&self, caller: Caller, id: JobId) -> Result<JobDetail, Error> {
-        let _ = (caller, id);
-        todo!()
-    }
-
-    /// Cancels a job: what runs of it is told to end, then made to. Returns at once.
-    pub fn cancel(&self, caller: Caller, id: JobId) -> Result<JobSummary, Error> {
-        let _ = (caller, id);
-        todo!()
-    }
-
-    /// A piece of a log.
-    pub fn log(&self, caller: Caller, request: &Log) -> Result<LogPiece, Error> {
-        let _ = (caller, request);
-        todo!()
-    }
-
-    /// Waits for the end of a job. `progress` hears each change and says with `false` that nobody listens any more.
-    pub fn wait(
-        &self,
-        caller: Caller,
-        id: JobId,
-        progress: &mut dyn FnMut(&JobSummary) -> bool,
-    ) -> Result<JobSummary, Error> {
-        let _ = (caller, id, progress);
-        todo!()
-    }
-
-    /// Serves the request `job.NAME` with its JSON body: the one entry that the control socket needs.
-    pub fn handle(
-        &self,
-        caller: Caller,
-        name: &str,
-        body: serde_json::Value,
-        progress: &mut dyn FnMut(serde_json::Value) -> bool,
-    ) -> Result<serde_json::Value, Error> {
-        let _ = (caller, name, body, progress);
-        todo!()
+    /// Takes up the jobs that the state store knows and starts what can start.
+    pub fn open(
+        config: Config,
+        state: Arc<dyn State>,
+        volume: Arc<dyn Volume>,
+        recogniser: Recogniser,
+    ) -> Result<Runner, Error> {
+        spool::prepare(&config)
+            .map_err(|e| Error::World(format!("{} cannot be made: {e}; no jobs can run", config.jobs_dir.display())))?;
+        let core = Core::new(config, state, volume, recogniser)
+            .map_err(|e| Error::World(format!("the job runner cannot start: {e}")))?;
+        let core = Arc::new(core);
+        restart::take_up(&core).map_err(|e| Error::World(format!("the jobs cannot be read: {e}")))?;
+        Ok(Runner { core })
     }
 
     /// Ends the runner's own threads. Running parts go on under their supervisors and are adopted again at the next start.
     pub fn shut_down(&self) {
-        todo!()
+        self.core.book.lock().closed = true;
+        self.core.changed.notify_all();
+        // The counter cannot overflow: it is written once for each call.
+        let _ = rustix::io::write(&self.core.closing, &1u64.to_ne_bytes());
+    }
+}
+
+impl Drop for Runner {
+    fn drop(&mut self) {
+        self.shut_down();
     }
 }

@@ -1,0 +1,234 @@
+//! A job as the runner remembers it, in memory and in the state store.
+
+use crate::exec::now_ms;
+use crate::plan::Plan;
+use crate::request::*;
+use crate::volume::{CheckReport, RecoveryEvent};
+use policy::schedule::easy;
+use serde::{Deserialize, Serialize};
+use std::path::{Component, PathBuf};
+
+/// All about one job. Its script and its environment are in the spool.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct Record {
+    pub id: JobId,
+    pub owner: Caller,
+    pub user: String,
+    /// The plan, without the script.
+    pub plan: Plan,
+    pub cwd: PathBuf,
+    /// Where the volume was mounted at submission.
+    pub mount: Option<PathBuf>,
+    pub submitted_ms: u64,
+    pub ended_ms: Option<u64>,
+    pub state: JobState,
+    pub detail: String,
+    pub why: Option<String>,
+    /// Somebody wants it gone.
+    pub cancelled: bool,
+    pub timeline: Vec<Moment>,
+    pub parts: Vec<PartRecord>,
+    pub sources: Vec<RecordedSource>,
+    pub check: Option<CheckReport>,
+    pub recoveries: Vec<RecoveryEvent>,
+}
+
+/// One part of it.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct PartRecord {
+    pub kind: PartKind,
+    pub phase: Phase,
+    /// When it was dispatched.
+    pub dispatched_ms: Option<u64>,
+    pub report: Option<PartReport>,
+}
+
+/// Where a part stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum Phase {
+    /// Not dispatched.
+    Waiting,
+    /// Dispatched; its data are being looked at.
+    Checking,
+    /// Its supervisor was started.
+    Started,
+    /// It ended, well or not.
+    Ended,
+    /// It will never run.
+    Dropped,
+}
+
+impl Record {
+    pub fn part(&self, kind: PartKind) -> Option<&PartRecord> {
+        self.parts.iter().find(|part| part.kind == kind)
+    }
+
+    pub fn part_mut(&mut self, kind: PartKind) -> Option<&mut PartRecord> {
+        self.parts.iter_mut().find(|part| part.kind == kind)
+    }
+
+    /// Whether one of its parts holds a place in the machine.
+    pub fn is_active(&self) -> bool {
+        self.parts.iter().any(|part| matches!(part.phase, Phase::Checking | Phase::Started))
+    }
+
+    /// Enters a state; the moment before it ends now.
+    pub fn enter(&mut self, state: JobState, detail: impl Into<String>) {
+        let (at_ms, detail) = (now_ms(), detail.into());
+        if let Some(last) = self.timeline.last_mut() {
+            last.lasted_ms = Some(at_ms.saturating_sub(last.at_ms));
+        }
+        (self.state, self.detail) = (state, detail.clone());
+        let lasted_ms = state.is_final().then_some(0);
+        self.ended_ms = state.is_final().then_some(at_ms);
+        self.timeline.push(Moment { state, detail, at_ms, lasted_ms });
+    }
+
+    pub fn summary(&self) -> JobSummary {
+        let compute = self.plan.parts.iter().find(|part| part.kind == PartKind::Compute);
+        JobSummary {
+            id: self.id,
+            name: self.plan.name.clone(),
+            uid: self.owner.uid,
+            user: self.user.clone(),
+            state: self.state,
+            detail: self.detail.clone(),
+            why: self.why.clone(),
+            cores: compute.map_or(0, |part| part.cores),
+            walltime_s: compute.map_or(0, |part| part.walltime_s),
+            submitted_ms: self.submitted_ms,
+            started_ms: self.parts.iter().filter_map(|part| part.dispatched_ms).min(),
+            ended_ms: self.ended_ms,
+        }
+    }
+
+    pub fn detail(&self, log_dir: PathBuf) -> JobDetail {
+        JobDetail {
+            summary: self.summary(),
+            plan: self.plan.clone(),
+            cwd: self.cwd.clone(),
+            timeline: self.timeline.clone(),
+            parts: self.parts.iter().filter_map(|part| part.report.clone()).collect(),
+            sources: self.sources.clone(),
+            check: self.check.clone(),
+            recoveries: self.recoveries.clone(),
+            log_dir,
+        }
+    }
+
+    /// What its stage-in brings into the volume.
+    pub fn staged_paths(&self) -> Vec<PathBuf> {
+        let commands = self.plan.parts.iter().filter(|part| part.kind == PartKind::StageIn).flat_map(|p| &p.commands);
+        let mut paths: Vec<PathBuf> = commands
+            .flat_map(|command| {
+                let found = command.sources.iter().map(|found| found.path.as_str());
+                let ours = match command.argv.as_slice() {
+                    [entrepot, stage, r#in, rest @ ..]
+                        if entrepot == "entrepot" && stage == "stage" && r#in == "in" =>
+                    {
+                        rest
+                    }
+                    _ => &[],
+                };
+                found.chain(ours.iter().map(String::as_str).filter(|w| !w.starts_with('-') && !w.contains("://")))
+            })
+            .filter_map(|path| self.in_volume(path))
+            .collect();
+        paths.sort();
+        paths.dedup();
+        paths
+    }
+
+    /// A path of a directive as an absolute path in the volume, or nothing if it lies outside. Words alone decide:
+    /// what symbolic links make of it is for the volume to see, with the owner's rights.
+    pub fn in_volume(&self, path: &str) -> Option<PathBuf> {
+        let mount = self.mount.as_deref()?;
+        let mut absolute = PathBuf::new();
+        for component in self.cwd.join(path).components() {
+            match component {
+                Component::ParentDir => {
+                    absolute.pop();
+                }
+                Component::CurDir => {}
+                other => absolute.push(other),
+            }
+        }
+        absolute.starts_with(mount).then_some(absolute)
+    }
+}
+
+/// A part's number for the scheduler.
+pub(super) fn number(id: JobId, kind: PartKind) -> easy::JobId {
+    easy::JobId(id.0 * 4 + kind as u64)
+}
+
+/// And back.
+pub(super) fn part_of(number: easy::JobId) -> (JobId, PartKind) {
+    let kind = match number.0 % 4 {
+        0 => PartKind::StageIn,
+        1 => PartKind::Compute,
+        _ => PartKind::StageOut,
+    };
+    (JobId(number.0 / 4), kind)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn record(cwd: &str) -> Record {
+        Record {
+            id: JobId(1),
+            owner: Caller { uid: 1, gid: 1 },
+            user: "u".into(),
+            plan: Plan {
+                name: String::new(),
+                parts: Vec::new(),
+                compute_script: Script::Text(String::new()),
+                warnings: Vec::new(),
+            },
+            cwd: cwd.into(),
+            mount: Some("/mnt/s".into()),
+            submitted_ms: 0,
+            ended_ms: None,
+            state: JobState::Queued,
+            detail: String::new(),
+            why: None,
+            cancelled: false,
+            timeline: Vec::new(),
+            parts: Vec::new(),
+            sources: Vec::new(),
+            check: None,
+            recoveries: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn paths_of_directives_stay_in_the_volume_or_are_left_out() {
+        let job = record("/mnt/s/u");
+        assert_eq!(job.in_volume("a/../b"), Some("/mnt/s/u/b".into()));
+        assert_eq!(job.in_volume("/mnt/s/./x"), Some("/mnt/s/x".into()));
+        for outside in ["../../../etc/passwd", "/etc/passwd", "/mnt/s/../sx", "/mnt/sx", "../../../../../.."] {
+            assert_eq!(job.in_volume(outside), None, "{outside}");
+        }
+    }
+
+    #[test]
+    fn parts_have_numbers_of_their_own() {
+        for kind in [PartKind::StageIn, PartKind::Compute, PartKind::StageOut] {
+            assert_eq!(part_of(number(JobId(7), kind)), (JobId(7), kind));
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_path_escapes(path in "(/|\\.\\.|\\.|a|mnt|s){0,12}") {
+            if let Some(inside) = record("/mnt/s/u").in_volume(&path) {
+                let clean = inside.components().all(|c| matches!(c, Component::RootDir | Component::Normal(_)));
+                prop_assert!(clean && inside.starts_with("/mnt/s"), "{}", inside.display());
+            }
+        }
+    }
+}

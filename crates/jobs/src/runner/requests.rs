@@ -1,0 +1,249 @@
+//! What callers may ask of the runner. Users see and act on their own jobs, root on all.
+
+use super::core::Core;
+use super::record::{PartRecord, Phase, Record, number};
+use super::{Error, Runner, spool};
+use crate::exec::{self, now_ms};
+use crate::plan::{self, Limits, Plan};
+use crate::request::*;
+use policy::schedule::easy::Event;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use std::os::unix::fs::FileExt;
+use std::time::Duration;
+
+/// Largest piece of a log in one answer.
+const LOG_PIECE_BYTES_MAX: usize = 256 * 1024;
+/// How often a waiting client is asked whether it still listens.
+const WAIT_BEAT: Duration = Duration::from_secs(5);
+
+impl Runner {
+    /// Plans, spools and queues a job.
+    pub fn submit(&self, caller: Caller, request: Submit) -> Result<Submitted, Error> {
+        let core = &self.core;
+        let own = rustix::process::geteuid();
+        if !own.is_root() && own.as_raw() != caller.uid {
+            return Err(Error::Refused(format!(
+                "this volume is run by user {} for itself, so only that user's jobs can run; ask the operator for a volume run by root",
+                own.as_raw()
+            )));
+        }
+        spool::check_request(&request)?;
+        let account = spool::account(caller.uid, own.is_root())?;
+        if own.is_root() && caller.uid != 0 {
+            spool::reachable(&core.config)?;
+        }
+        let limits = Limits { cores: core.config.cores, walltime_default_s: core.config.walltime_default_s };
+        let planned =
+            plan::plan(request.script.as_bytes(), &request.file_name, &request.overrides, limits, &*core.recogniser);
+        let mut plan = planned.map_err(Error::Script)?;
+        let script = std::mem::replace(&mut plan.compute_script, Script::Text(String::new()));
+        self.check_share(caller)?;
+        let number = core.state.next_number("job").map_err(|e| Error::World(e.to_string()))?;
+        let id = JobId(number);
+        let base = spool::base(&core.config, caller, &account, &request, id, &plan);
+        let record = new_record(core, caller, account.name, id, plan, &request);
+        let warnings = record.plan.warnings.iter().map(ToString::to_string).collect();
+        let mut base = base;
+        if let Some(mount) = &record.mount {
+            base.environment.insert("ENTREPOT_MOUNT".into(), mount.to_string_lossy().into_owned());
+        }
+        if let Err(error) = spool::write(&core.config, &record, script.as_bytes(), &base) {
+            let _ = std::fs::remove_dir_all(spool::dir(&core.config, id));
+            return Err(Error::World(format!(
+                "the job could not be written to {}: {error}; nothing was queued, make room there and submit again",
+                core.config.jobs_dir.display()
+            )));
+        }
+        self.enqueue(record)?;
+        Ok(Submitted { id, warnings })
+    }
+
+    fn enqueue(&self, record: Record) -> Result<(), Error> {
+        let core = &self.core;
+        let mut book = core.book.lock();
+        if book.closed {
+            let _ = std::fs::remove_dir_all(spool::dir(&core.config, record.id));
+            return Err(Error::Refused("the daemon is stopping; submit again when it is back".into()));
+        }
+        core.keep(&record);
+        for part in &record.parts {
+            let job = core.request(&record, part.kind);
+            book.machine.handle(core.now(), Event::Submitted(job));
+        }
+        book.jobs.insert(record.id, record);
+        core.pump(&mut book);
+        Ok(())
+    }
+
+    fn check_share(&self, caller: Caller) -> Result<(), Error> {
+        let book = self.core.book.lock();
+        let n_mine = book.jobs.values().filter(|r| r.owner.uid == caller.uid && !r.state.is_final()).count();
+        if n_mine >= self.core.config.n_unfinished_per_user_max {
+            return Err(Error::Refused(format!(
+                "you have {n_mine} unfinished jobs, as many as one user may; submit again when some have ended"
+            )));
+        }
+        Ok(())
+    }
+
+    /// What would be submitted: the plan of a script, with its compute part.
+    pub fn plan(&self, script: &[u8], file_name: &str, overrides: &Overrides) -> Result<Plan, Error> {
+        let config = &self.core.config;
+        let limits = Limits { cores: config.cores, walltime_default_s: config.walltime_default_s };
+        plan::plan(script, file_name, overrides, limits, &*self.core.recogniser).map_err(Error::Script)
+    }
+
+    /// The caller's jobs, or all for root.
+    pub fn list(&self, caller: Caller, request: List) -> Vec<JobSummary> {
+        let book = self.core.book.lock();
+        let shown = book.jobs.values().filter(|r| may(caller, r) && (request.all || !r.state.is_final()));
+        shown.map(Record::summary).collect()
+    }
+
+    /// All about one job.
+    pub fn show(&self, caller: Caller, id: JobId) -> Result<JobDetail, Error> {
+        let record = self.look(caller, id, Record::clone)?;
+        let mut detail = record.detail(spool::dir(&self.core.config, id));
+        let started_ms = record.part(PartKind::Compute).and_then(|part| part.dispatched_ms);
+        if let (JobState::Running, Some(from_ms)) = (record.state, started_ms) {
+            detail.recoveries = self.core.volume.recoveries(&record.staged_paths(), from_ms, now_ms());
+        }
+        Ok(detail)
+    }
+
+    fn look<T>(&self, caller: Caller, id: JobId, read: impl FnOnce(&Record) -> T) -> Result<T, Error> {
+        let book = self.core.book.lock();
+        book.jobs.get(&id).filter(|r| may(caller, r)).map(read).ok_or(Error::NoJob(id))
+    }
+
+    /// Cancels a job: what runs of it is told to end, then made to. Returns at once.
+    pub fn cancel(&self, caller: Caller, id: JobId) -> Result<JobSummary, Error> {
+        let core = &self.core;
+        let mut book = core.book.lock();
+        let record = book.jobs.get_mut(&id).filter(|r| may(caller, r)).ok_or(Error::NoJob(id))?;
+        if record.state.is_final() {
+            return Err(Error::Refused(format!("job {id} has ended already: {}", record.state)));
+        }
+        record.cancelled = true;
+        record.detail = "being cancelled".into();
+        core.keep(record);
+        let kinds: Vec<PartKind> = record.parts.iter().map(|part| part.kind).collect();
+        for kind in kinds {
+            book.machine.handle(core.now(), Event::Cancelled { id: number(id, kind) });
+        }
+        core.pump(&mut book);
+        book.jobs.get(&id).map(Record::summary).ok_or(Error::NoJob(id))
+    }
+
+    /// A piece of a log.
+    pub fn log(&self, caller: Caller, request: &Log) -> Result<LogPiece, Error> {
+        let kind = request.part;
+        let ended = self.look(caller, request.id, |record| {
+            let part = record.part(kind);
+            let over = part.is_none_or(|part| matches!(part.phase, Phase::Ended | Phase::Dropped));
+            over || record.state.is_final()
+        })?;
+        let suffix = if request.stream == Stream::Out { "out" } else { "err" };
+        let path = exec::file(&spool::dir(&self.core.config, request.id), kind, suffix);
+        let mut data = vec![0; LOG_PIECE_BYTES_MAX];
+        let n = match std::fs::File::open(&path) {
+            Ok(file) => file.read_at(&mut data, request.offset).map_err(|e| Error::World(format!("log: {e}")))?,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => 0,
+            Err(error) => return Err(Error::World(format!("the log cannot be read: {error}; see {}", path.display()))),
+        };
+        data.truncate(n);
+        let next_offset = request.offset + n as u64;
+        Ok(LogPiece { data: Script::from(data), next_offset, ended: ended && n < LOG_PIECE_BYTES_MAX })
+    }
+
+    /// Waits for the end of a job. `progress` hears each change, the same again every few seconds, and says with
+    /// `false` that nobody listens any more.
+    pub fn wait(
+        &self,
+        caller: Caller,
+        id: JobId,
+        progress: &mut dyn FnMut(&JobSummary) -> bool,
+    ) -> Result<JobSummary, Error> {
+        loop {
+            let seen = self.look(caller, id, Record::summary)?;
+            if seen.state.is_final() || !progress(&seen) {
+                return Ok(seen);
+            }
+            let mut book = self.core.book.lock();
+            let changed = |record: Option<&Record>| record.map(Record::summary).as_ref() != Some(&seen);
+            let until = std::time::Instant::now() + WAIT_BEAT;
+            while !book.closed && !changed(book.jobs.get(&id)) {
+                if self.core.changed.wait_until(&mut book, until).timed_out() {
+                    break;
+                }
+            }
+            if book.closed {
+                return Err(Error::Refused(
+                    "the daemon is stopping; the job goes on, ask again when it is back".into(),
+                ));
+            }
+        }
+    }
+
+    /// Serves the request `job.NAME` with its JSON body: the one entry that the control socket needs.
+    pub fn handle(
+        &self,
+        caller: Caller,
+        name: &str,
+        body: Value,
+        progress: &mut dyn FnMut(Value) -> bool,
+    ) -> Result<Value, Error> {
+        match name.strip_prefix("job.").unwrap_or(name) {
+            "submit" => answer(&self.submit(caller, read(body)?)?),
+            "list" => answer(&self.list(caller, read(body)?)),
+            "show" => answer(&self.show(caller, read::<OneJob>(body)?.id)?),
+            "cancel" => answer(&self.cancel(caller, read::<OneJob>(body)?.id)?),
+            "log" => answer(&self.log(caller, &read(body)?)?),
+            "wait" => {
+                let mut tell = |summary: &JobSummary| answer(summary).is_ok_and(&mut *progress);
+                answer(&self.wait(caller, read::<OneJob>(body)?.id, &mut tell)?)
+            }
+            other => Err(Error::Refused(format!(
+                "there is no request job.{other}; client and daemon are of different versions"
+            ))),
+        }
+    }
+}
+
+fn may(caller: Caller, record: &Record) -> bool {
+    caller.uid == 0 || caller.uid == record.owner.uid
+}
+
+fn read<T: DeserializeOwned>(body: Value) -> Result<T, Error> {
+    serde_json::from_value(body).map_err(|e| Error::Refused(format!("the request cannot be read: {e}")))
+}
+
+fn answer<T: serde::Serialize>(value: &T) -> Result<Value, Error> {
+    serde_json::to_value(value).map_err(|e| Error::World(format!("the answer cannot be written: {e}")))
+}
+
+fn new_record(core: &Core, owner: Caller, user: String, id: JobId, plan: Plan, request: &Submit) -> Record {
+    let waiting = |kind| PartRecord { kind, phase: Phase::Waiting, dispatched_ms: None, report: None };
+    let mut record = Record {
+        id,
+        owner,
+        user,
+        parts: plan.parts.iter().map(|part| waiting(part.kind)).collect(),
+        plan,
+        cwd: request.cwd.clone(),
+        mount: core.volume.mount_point(),
+        submitted_ms: now_ms(),
+        ended_ms: None,
+        state: JobState::Queued,
+        detail: String::new(),
+        why: None,
+        cancelled: false,
+        timeline: Vec::new(),
+        sources: Vec::new(),
+        check: None,
+        recoveries: Vec::new(),
+    };
+    record.enter(JobState::Queued, "waits for its turn");
+    record
+}
