@@ -1,1 +1,85 @@
-//! placeholder
+//! The control socket: one JSON object per line goes in, progress lines and one last line come out.
+//!
+//! ```text
+//! -> {"id":1,"command":"stage.in","args":{...}}
+//! <- {"id":1,"progress":{...}}                       as many as there are
+//! <- {"id":1,"result":{...}}                         or
+//! <- {"id":1,"error":{"cause":...,"consequence":...,"next_step":...,"exit_code":...}}
+//! ```
+//!
+//! A connection serves one request after the other. Requests find their handler by the part of the command before the
+//! dot. The kernel says who the caller is; a caller that goes away stops its request. This module knows no command.
+
+mod client;
+mod find;
+mod problem;
+mod server;
+mod wire;
+
+pub use client::Client;
+pub use find::{ENVIRONMENT, Found, find, mounts, socket_of};
+pub use problem::{Problem, exit};
+pub use server::{Server, ServerOptions};
+pub use wire::LINE_BYTES_MAX;
+
+use crate::stage::Stop;
+use serde_json::Value;
+use std::sync::Arc;
+
+/// Who asks, from the credentials of the socket's peer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Caller {
+    /// User id.
+    pub uid: u32,
+    /// Group id.
+    pub gid: u32,
+    /// Process id.
+    pub pid: i32,
+}
+
+impl Caller {
+    /// Whether this is root or who runs the daemon: only the operator may act on targets and on the volume.
+    pub fn is_operator(&self) -> bool {
+        self.uid == 0 || self.uid == rustix::process::geteuid().as_raw()
+    }
+
+    /// Refuses everybody else.
+    pub fn must_be_operator(&self, what: &str) -> Result<(), Problem> {
+        if self.is_operator() {
+            return Ok(());
+        }
+        Err(Problem::denied(format!("only the operator of the volume may {what}; you are user {}", self.uid)))
+    }
+}
+
+/// Serves the commands that start with the prefix it was registered for.
+pub trait Handler: Send + Sync {
+    /// Serves one request; may take long, and should look at [`Responder::stop`] then.
+    fn handle(&self, caller: &Caller, command: &str, args: Value, out: &mut Responder<'_>) -> Result<Value, Problem>;
+}
+
+/// Where a handler's progress goes, and where it hears that nobody listens any more.
+pub struct Responder<'a> {
+    send: &'a mut (dyn FnMut(Value) -> bool + Send),
+    stop: Arc<Stop>,
+}
+
+impl<'a> Responder<'a> {
+    /// A responder that hands progress to `send`, which says with `false` that nobody listens any more.
+    pub fn new(send: &'a mut (dyn FnMut(Value) -> bool + Send), stop: Arc<Stop>) -> Responder<'a> {
+        Responder { send, stop }
+    }
+
+    /// Sends a line of progress. `false`: nobody listens any more, and [`Responder::stop`] is set.
+    pub fn progress(&mut self, value: Value) -> bool {
+        if !self.stop.is_set() && !(self.send)(value) {
+            self.stop.set();
+        }
+        !self.stop.is_set()
+    }
+
+    /// Set when the caller went away or the daemon stops.
+    pub fn stop(&self) -> &Arc<Stop> {
+        &self.stop
+    }
+}

@@ -1,0 +1,80 @@
+//! The command line's end of the socket.
+
+use super::wire::{Answer, LINE_BYTES_MAX, Request, read_line};
+use super::{Problem, exit};
+use serde_json::Value;
+use std::io::{self, BufReader, Write};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// A connection to a daemon. One request after the other.
+pub struct Client {
+    path: PathBuf,
+    stream: BufReader<UnixStream>,
+    next_id: u64,
+}
+
+impl Client {
+    /// Connects to the daemon that listens on `path`.
+    pub fn connect(path: &Path) -> Result<Client, Problem> {
+        let stream = UnixStream::connect(path).map_err(|e| match e.kind() {
+            io::ErrorKind::PermissionDenied => {
+                Problem::denied(format!("the control socket {} is closed to you", path.display()))
+                    .try_this("the volume is run by another user for herself; ask her, or use a volume of your own")
+            }
+            _ => Problem::new(exit::NO_DAEMON, format!("no daemon answers on {}: {e}", path.display()))
+                .try_this("start the volume with `entrepot up VOLUME.TOML --at MOUNTPOINT`"),
+        })?;
+        Ok(Client { path: path.to_path_buf(), stream: BufReader::new(stream), next_id: 1 })
+    }
+
+    /// Gives up on a request that is silent for so long; `None`: waits for ever.
+    pub fn set_patience(&mut self, patience: Option<Duration>) -> Result<(), Problem> {
+        self.stream.get_ref().set_read_timeout(patience).map_err(|e| self.broken(&e))
+    }
+
+    /// Sends a request and waits for its end. `progress` gets each line of progress.
+    pub fn request(&mut self, command: &str, args: Value, progress: &mut dyn FnMut(Value)) -> Result<Value, Problem> {
+        let id = self.next_id;
+        self.next_id += 1;
+        let mut line = serde_json::to_vec(&Request { id, command: command.to_string(), args })
+            .map_err(|e| Problem::wrong(format!("the request cannot be written down: {e}")))?;
+        if line.len() as u64 >= LINE_BYTES_MAX {
+            return Err(Problem::wrong(format!("the request is longer than {LINE_BYTES_MAX} bytes"))
+                .try_this("ask for less at once"));
+        }
+        line.push(b'\n');
+        // A daemon that is full says so and hangs up: look for its answer even when the request could not be sent.
+        let sent = self.stream.get_mut().write_all(&line);
+        loop {
+            let line = match read_line(&mut self.stream, LINE_BYTES_MAX) {
+                Ok(Some(line)) => line,
+                Ok(None) => return Err(self.broken(&sent.err().unwrap_or(io::ErrorKind::UnexpectedEof.into()))),
+                Err(e) => return Err(self.broken(&sent.err().unwrap_or(e))),
+            };
+            let answer: Answer = serde_json::from_slice(&line).map_err(|e| {
+                Problem::failed(format!("the daemon's answer is not understood: {e}"))
+                    .so("whether the request was carried out is not known")
+                    .try_this("use the `entrepot` of the same version as the daemon")
+            })?;
+            if let Some(problem) = answer.error {
+                return Err(problem);
+            } else if let Some(result) = answer.result {
+                return Ok(result);
+            } else if let Some(value) = answer.progress {
+                progress(value);
+            }
+        }
+    }
+
+    fn broken(&self, e: &io::Error) -> Problem {
+        let cause = match e.kind() {
+            io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => "the daemon did not answer in time".to_string(),
+            _ => format!("the connection to the daemon on {} broke: {e}", self.path.display()),
+        };
+        Problem::new(exit::NO_DAEMON, cause)
+            .so("whether the request was carried out is not known")
+            .try_this("look at `entrepot status` and at the daemon's log, then repeat the command")
+    }
+}

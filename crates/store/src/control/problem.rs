@@ -1,0 +1,123 @@
+//! What went wrong, as the command line shows it: cause, consequence, next step.
+
+use std::fmt;
+
+/// Exit codes of the command line.
+pub mod exit {
+    /// It failed.
+    pub const FAILED: u8 = 1;
+    /// The request itself is wrong: options, names, configuration.
+    pub const WRONG_INPUT: u8 = 2;
+    /// No daemon answers.
+    pub const NO_DAEMON: u8 = 3;
+    /// The caller may not do this.
+    pub const DENIED: u8 = 4;
+    /// What was asked about is not there.
+    pub const NOT_FOUND: u8 = 5;
+    /// It is in use; nothing was changed.
+    pub const BUSY: u8 = 6;
+    /// Some of it was done and some failed, or data are lost.
+    pub const INCOMPLETE: u8 = 7;
+    /// It was interrupted and can be resumed.
+    pub const INTERRUPTED: u8 = 130;
+}
+
+/// Why a request was not served.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct Problem {
+    /// What went wrong.
+    pub cause: String,
+    /// What follows from it.
+    pub consequence: String,
+    /// What to do about it.
+    pub next_step: String,
+    /// The exit code of the command, see [`exit`].
+    pub exit_code: u8,
+}
+
+impl Problem {
+    /// A problem with that exit code; say what follows with [`Problem::so`] and what to do with [`Problem::try_this`].
+    pub fn new(exit_code: u8, cause: impl Into<String>) -> Problem {
+        Problem {
+            cause: cause.into(),
+            consequence: "nothing was changed".into(),
+            next_step: "`entrepot status` shows how the volume is".into(),
+            exit_code,
+        }
+    }
+
+    /// The world failed.
+    pub fn failed(cause: impl Into<String>) -> Problem {
+        Problem::new(exit::FAILED, cause).try_this("`entrepot status` and the daemon's log say more")
+    }
+
+    /// The request is wrong.
+    pub fn wrong(cause: impl Into<String>) -> Problem {
+        Problem::new(exit::WRONG_INPUT, cause).try_this("`entrepot --help` shows what is understood")
+    }
+
+    /// The caller may not.
+    pub fn denied(cause: impl Into<String>) -> Problem {
+        Problem::new(exit::DENIED, cause).try_this("ask who runs the volume")
+    }
+
+    /// It is not there.
+    pub fn not_found(cause: impl Into<String>) -> Problem {
+        Problem::new(exit::NOT_FOUND, cause).try_this("check the name")
+    }
+
+    /// It is in use.
+    pub fn busy(cause: impl Into<String>) -> Problem {
+        Problem::new(exit::BUSY, cause).try_this("try again later")
+    }
+
+    /// What follows from it.
+    pub fn so(mut self, consequence: impl Into<String>) -> Problem {
+        self.consequence = consequence.into();
+        self
+    }
+
+    /// What to do about it.
+    pub fn try_this(mut self, next_step: impl Into<String>) -> Problem {
+        self.next_step = next_step.into();
+        self
+    }
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}; {}. {}", self.cause, self.consequence, self.next_step)
+    }
+}
+
+impl std::error::Error for Problem {}
+
+impl From<crate::Error> for Problem {
+    fn from(e: crate::Error) -> Problem {
+        use crate::Error;
+        let cause = e.to_string();
+        match e {
+            Error::Busy(_) => Problem::busy(cause),
+            Error::Invalid(_) => Problem::wrong(cause),
+            Error::Namespace(rustix::io::Errno::NOENT | rustix::io::Errno::NOTDIR) => Problem::not_found(cause),
+            Error::Namespace(rustix::io::Errno::ACCESS | rustix::io::Errno::PERM) => {
+                Problem::denied(cause).try_this("check the permissions of the path")
+            }
+            Error::NoTarget => {
+                Problem::failed(cause).try_this("`entrepot target list` shows their states; restore or add one")
+            }
+            _ => Problem::failed(cause),
+        }
+    }
+}
+
+impl From<crate::volume::Problems> for Problem {
+    fn from(problems: crate::volume::Problems) -> Problem {
+        let [first, rest @ ..] = problems.0.as_slice() else { return Problem::wrong("unknown problem") };
+        let mut cause = first.cause.clone();
+        for problem in rest {
+            cause.push_str(&format!("; {}", problem.cause));
+        }
+        Problem::wrong(cause).so(first.consequence.clone()).try_this(first.mend.clone())
+    }
+}

@@ -1,0 +1,111 @@
+//! The server against real sockets.
+
+use super::super::Client;
+use super::*;
+use serde_json::json;
+use std::sync::mpsc;
+
+struct Echo;
+
+impl Handler for Echo {
+    fn handle(&self, caller: &Caller, command: &str, args: Value, out: &mut Responder<'_>) -> Result<Value, Problem> {
+        match command {
+            "echo.twice" => {
+                out.progress(args.clone());
+                Ok(json!([args.clone(), args]))
+            }
+            "echo.who" => Ok(json!({"uid": caller.uid, "pid": caller.pid})),
+            "echo.panic" => panic!("on purpose"),
+            _ => Err(Problem::not_found("no such echo")),
+        }
+    }
+}
+
+struct Waits(Mutex<mpsc::Sender<&'static str>>);
+
+impl Handler for Waits {
+    fn handle(&self, _: &Caller, _: &str, _: Value, out: &mut Responder<'_>) -> Result<Value, Problem> {
+        self.0.lock().send("began").expect("test listens");
+        while !out.stop().is_set() {
+            thread::yield_now();
+        }
+        self.0.lock().send("stopped").expect("test listens");
+        Err(Problem::failed("stopped"))
+    }
+}
+
+fn server(options: ServerOptions) -> (tempfile::TempDir, Server) {
+    let dir = tempfile::tempdir().expect("temp dir");
+    let server = Server::start(&dir.path().join("control.sock"), options).expect("server");
+    server.register("echo", Arc::new(Echo));
+    (dir, server)
+}
+
+#[test]
+fn progress_comes_before_the_result_and_the_kernel_says_who_asks() {
+    let (_dir, server) = server(ServerOptions::default());
+    let mut client = Client::connect(server.path()).expect("client");
+    let mut seen = Vec::new();
+    let result = client.request("echo.twice", json!(7), &mut |p| seen.push(p)).expect("result");
+    assert_eq!((seen, result), (vec![json!(7)], json!([7, 7])));
+    let who = client.request("echo.who", Value::Null, &mut |_| {}).expect("result");
+    assert_eq!(who["uid"], rustix::process::getuid().as_raw());
+    assert_eq!(who["pid"], std::process::id());
+}
+
+#[test]
+fn errors_come_back_whole_and_a_panic_ends_one_request_only() {
+    let (_dir, server) = server(ServerOptions::default());
+    let mut client = Client::connect(server.path()).expect("client");
+    let problem = client.request("echo.nothing", Value::Null, &mut |_| {}).unwrap_err();
+    assert_eq!((problem.cause.as_str(), problem.exit_code), ("no such echo", exit::NOT_FOUND));
+    let problem = client.request("echo.panic", Value::Null, &mut |_| {}).unwrap_err();
+    assert!(problem.cause.contains("bug"), "{problem}");
+    let problem = client.request("other.thing", Value::Null, &mut |_| {}).unwrap_err();
+    assert_eq!(problem.exit_code, exit::WRONG_INPUT);
+    assert!(client.request("echo.twice", json!(1), &mut |_| {}).is_ok());
+}
+
+#[test]
+fn a_caller_that_goes_away_stops_its_request() {
+    let (_dir, server) = server(ServerOptions::default());
+    let (tell, told) = mpsc::channel();
+    server.register("wait", Arc::new(Waits(Mutex::new(tell))));
+    let mut stream = UnixStream::connect(server.path()).expect("connect");
+    stream.write_all(b"{\"id\":1,\"command\":\"wait\"}\n").expect("send");
+    assert_eq!(told.recv(), Ok("began"));
+    drop(stream);
+    assert_eq!(told.recv(), Ok("stopped"));
+}
+
+#[test]
+fn one_connection_too_many_is_told_so() {
+    let (_dir, server) = server(ServerOptions { connections_max: 1, ..ServerOptions::default() });
+    let mut first = Client::connect(server.path()).expect("client");
+    first.request("echo.twice", json!(1), &mut |_| {}).expect("served");
+    let mut second = Client::connect(server.path()).expect("client");
+    let problem = second.request("echo.twice", json!(1), &mut |_| {}).unwrap_err();
+    assert_eq!(problem.exit_code, exit::BUSY);
+    first.request("echo.twice", json!(1), &mut |_| {}).expect("still served");
+}
+
+#[test]
+fn garbage_is_refused_and_the_connection_goes_on() {
+    let (_dir, server) = server(ServerOptions::default());
+    let mut stream = UnixStream::connect(server.path()).expect("connect");
+    stream.write_all(b"what?\n{\"id\":4,\"command\":\"echo.twice\",\"args\":2}\n").expect("send");
+    let mut lines = BufReader::new(stream);
+    let first = read_line(&mut lines, 1000).expect("line").expect("answer");
+    assert!(String::from_utf8_lossy(&first).contains("not understood"));
+    let second = read_line(&mut lines, 1000).expect("line").expect("answer");
+    assert_eq!(String::from_utf8_lossy(&second), r#"{"id":4,"progress":2}"#);
+}
+
+#[test]
+fn the_socket_is_closed_to_others_unless_it_is_for_everybody() {
+    for (everybody, mode) in [(false, 0o600), (true, 0o666)] {
+        let (_dir, server) = server(ServerOptions { everybody, ..ServerOptions::default() });
+        let found = std::fs::metadata(server.path()).expect("socket").permissions().mode() & 0o777;
+        assert_eq!(found, mode);
+    }
+}
