@@ -1,0 +1,228 @@
+//! Sources against real servers on loopback: nginx with and without ranges, sshd, vsftpd. Each is started by the test
+//! in a directory of its own and stopped by its process; a test whose server is not installed says so and ends.
+
+mod server;
+
+use server::{Ftpd, Nginx, Sshd, data, who};
+use source::{HostKeys, Settings, Sources};
+use std::sync::Arc;
+use std::time::Duration;
+use store::origin::{EntryKind, Identity, Opener, Origin, OriginError};
+
+fn sources() -> Sources {
+    let settings = Settings { patience: Duration::from_secs(20), host_keys: HostKeys::Strict, ..Settings::default() };
+    Sources::new(settings).expect("runtime")
+}
+
+/// Reads ranges from several threads at once and all of it in order, and compares.
+fn reads_well(origin: &Arc<dyn Origin>, expected: &[u8]) {
+    let version = origin.stat().expect("stat");
+    assert_eq!(version.size, expected.len() as u64);
+    assert!(origin.has_ranges().expect("probe"));
+    std::thread::scope(|scope| {
+        for k in 0..12 {
+            let version = &version;
+            scope.spawn(move || {
+                let offset = k * 70_001;
+                let mut buf = vec![0; 300_000.min(expected.len() - offset)];
+                origin.read_at(version, offset as u64, &mut buf).expect("range");
+                assert!(buf == expected[offset..offset + buf.len()], "range {k}");
+            });
+        }
+    });
+    let mut all = Vec::new();
+    let mut each = |bytes: &[u8]| {
+        all.extend_from_slice(bytes);
+        true
+    };
+    origin.read_all(&version, &mut each).expect("all");
+    assert!(all == expected);
+}
+
+/// Uploads, replaces, aborts, and looks what lies there.
+fn writes_well(sources: &Sources, uri: &str, who: &Identity, dir: &std::path::Path) {
+    for size in [3_000_000, 17] {
+        let bytes = data(size, 9);
+        let mut upload = sources.create(uri, who).expect("create");
+        for block in bytes.chunks(1 << 20) {
+            upload.append(block).expect("append");
+        }
+        let version = upload.finish(bytes.len() as u64).expect("finish");
+        assert_eq!(version.size, bytes.len() as u64);
+        assert!(std::fs::read(dir.join("result")).expect("there") == bytes);
+    }
+    let mut upload = sources.create(uri, who).expect("create");
+    upload.append(b"half").expect("append");
+    assert!(upload.finish(5).is_err(), "four bytes are not five");
+    let mut upload = sources.create(uri, who).expect("create");
+    upload.append(b"half").expect("append");
+    upload.abort();
+    assert!(std::fs::read(dir.join("result")).expect("there") == data(17, 9), "the old one stays");
+    let names: Vec<_> = std::fs::read_dir(dir).expect("dir").map(|e| e.expect("entry").file_name()).collect();
+    assert_eq!(names, ["result"], "no temporary file is left");
+}
+
+#[test]
+fn http_with_ranges() {
+    let Some(nginx) = Nginx::start() else { return };
+    let bytes = data(2_000_000, 1);
+    std::fs::write(nginx.root().join("a file"), &bytes).expect("write");
+    let sources = sources();
+    let origin = sources.open(&nginx.uri("a%20file"), &who()).expect("open");
+    reads_well(&origin, &bytes);
+    let version = origin.stat().expect("stat");
+    assert!(version.etag.is_some());
+    std::fs::write(nginx.root().join("a file"), data(2_000_000, 2)).expect("write");
+    let before = filetime(&nginx.root().join("a file"), 1_000_000_000);
+    assert!(before);
+    let changed = origin.read_at(&version, 0, &mut [0; 10]);
+    assert!(matches!(changed, Err(OriginError::Changed(_))), "{changed:?}");
+    let missing = sources.open(&nginx.uri("none"), &who()).expect("open").stat();
+    assert!(matches!(missing, Err(OriginError::Permanent(_))), "{missing:?}");
+    assert_eq!(sources.sessions(), 1, "one session per server");
+    std::fs::write(nginx.root().join("empty"), b"").expect("write");
+    assert_eq!(sources.open(&nginx.uri("empty"), &who()).expect("open").stat().expect("stat").size, 0);
+}
+
+fn filetime(path: &std::path::Path, seconds: u64) -> bool {
+    let file = std::fs::File::options().write(true).open(path).expect("open");
+    file.set_modified(std::time::UNIX_EPOCH + Duration::from_secs(seconds)).is_ok()
+}
+
+#[test]
+fn http_without_ranges_is_found_out() {
+    let Some(nginx) = Nginx::start() else { return };
+    let bytes = data(2_000_000, 1);
+    std::fs::write(nginx.root().join("x"), &bytes).expect("write");
+    let origin = sources().open(&nginx.uri_without_ranges("x"), &who()).expect("open");
+    assert!(!origin.has_ranges().expect("probe"));
+    let version = origin.stat().expect("stat");
+    let refused = origin.read_at(&version, 10, &mut [0; 10]);
+    assert!(matches!(refused, Err(OriginError::Permanent(_))), "{refused:?}");
+    let mut all = Vec::new();
+    let mut each = |bytes: &[u8]| {
+        all.extend_from_slice(bytes);
+        true
+    };
+    origin.read_all(&version, &mut each).expect("all");
+    assert!(all == bytes);
+}
+
+#[test]
+fn http_put_and_move() {
+    let Some(nginx) = Nginx::start() else { return };
+    writes_well(&sources(), &nginx.uri("up/result"), &who(), &nginx.root().join("up"));
+}
+
+#[test]
+fn a_server_that_is_gone_is_a_passing_failure() {
+    let uri = format!("http://127.0.0.1:{}/x", server::free_port());
+    let gone = sources().open(&uri, &who()).expect("open").stat();
+    assert!(matches!(gone, Err(OriginError::Passing(_))), "{gone:?}");
+}
+
+#[test]
+fn a_server_that_accepts_and_says_nothing_is_given_up() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("bind");
+    let uri = format!("http://{}/x", listener.local_addr().expect("address"));
+    let settings = Settings { patience: Duration::from_millis(300), ..Settings::default() };
+    let silent = Sources::new(settings).expect("runtime").open(&uri, &who()).expect("open").stat();
+    assert!(matches!(silent, Err(OriginError::Passing(_))), "{silent:?}");
+}
+
+#[test]
+fn sftp() {
+    let Some(sshd) = Sshd::start() else { return };
+    let bytes = data(2_000_000, 3);
+    let dir = sshd.dir().join("data dir");
+    std::fs::create_dir(&dir).expect("dir");
+    std::fs::write(dir.join("x"), &bytes).expect("write");
+    let sources = sources();
+    let who = sshd.who();
+    let origin = sources.open(&sshd.uri(&dir.join("x")), &who).expect("open");
+    reads_well(&origin, &bytes);
+    assert_eq!(sources.sessions(), 1, "one session per server");
+    let version = origin.stat().expect("stat");
+    let missing = sources.open(&sshd.uri(&dir.join("none")), &who).expect("open").stat();
+    assert!(matches!(missing, Err(OriginError::Permanent(_))), "{missing:?}");
+    assert!(filetime(&dir.join("x"), 1_000_000_000));
+    let other = sources.open(&sshd.uri(&dir.join("x")), &who).expect("open");
+    let changed = other.read_at(&version, 0, &mut [0; 10]);
+    assert!(matches!(changed, Err(OriginError::Changed(_))), "{changed:?}");
+
+    std::fs::create_dir(dir.join("sub")).expect("dir");
+    std::fs::write(dir.join("sub/y"), b"y").expect("write");
+    std::os::unix::fs::symlink("../x", dir.join("sub/l")).expect("link");
+    let listed = sources.list(&sshd.uri(&dir), &who).expect("list");
+    let listed: Vec<_> = listed.into_iter().map(|e| (e.path, e.kind)).collect();
+    let expected = [
+        ("sub".to_string(), EntryKind::Directory),
+        ("sub/l".to_string(), EntryKind::Symlink("../x".into())),
+        ("sub/y".to_string(), EntryKind::File(1)),
+        ("x".to_string(), EntryKind::File(2_000_000)),
+    ];
+    assert_eq!(listed, expected);
+
+    let up = sshd.dir().join("up");
+    std::fs::create_dir(&up).expect("dir");
+    writes_well(&sources, &sshd.uri(&up.join("result")), &who, &up);
+}
+
+#[test]
+fn sftp_to_a_server_with_another_key_is_refused() {
+    let Some(sshd) = Sshd::start() else { return };
+    let known = sshd.dir().join("known_hosts");
+    let other = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIHJrMJwNpKYXFWXkhgtuqt/qFqGoLnHZzLQUa0ZlYOlR";
+    std::fs::write(&known, format!("[127.0.0.1]:{} {other}\n", sshd.port())).expect("write");
+    let refused = sources().open(&sshd.uri(std::path::Path::new("/etc/passwd")), &sshd.who()).expect("open").stat();
+    assert!(matches!(refused, Err(OriginError::Permanent(_))), "{refused:?}");
+}
+
+#[test]
+fn ftp() {
+    let Some(ftpd) = Ftpd::start() else { return };
+    let bytes = data(2_000_000, 4);
+    std::fs::write(ftpd.root().join("pub/x"), &bytes).expect("write");
+    let sources = sources();
+    let origin = sources.open(&ftpd.uri("pub/x"), &who()).expect("open");
+    reads_well(&origin, &bytes);
+    let missing = sources.open(&ftpd.uri("pub/none"), &who()).expect("open").stat();
+    assert!(matches!(missing, Err(OriginError::Permanent(_))), "{missing:?}");
+    let listed = sources.list(&ftpd.uri("pub"), &who()).expect("list");
+    assert_eq!(listed.into_iter().map(|e| e.path).collect::<Vec<_>>(), ["x"]);
+}
+
+#[test]
+fn local_files_and_the_volumes_own() {
+    let dir = tempfile::tempdir().expect("dir");
+    let bytes = data(1_500_000, 5);
+    std::fs::write(dir.path().join("x"), &bytes).expect("write");
+    std::fs::create_dir(dir.path().join("objects")).expect("dir");
+    std::fs::write(dir.path().join("objects/o"), b"secret").expect("write");
+    std::os::unix::fs::symlink("objects/o", dir.path().join("l")).expect("link");
+    let settings = Settings { refused: vec![dir.path().join("objects")], ..Settings::default() };
+    let sources = Sources::new(settings).expect("runtime");
+    let uri = |name: &str| format!("file://{}/{name}", dir.path().display());
+    reads_well(&sources.open(&uri("x"), &who()).expect("open"), &bytes);
+    for inner in ["objects/o", "l", "objects/../l"] {
+        assert!(matches!(sources.open(&uri(inner), &who()), Err(OriginError::Permanent(_))), "{inner}");
+    }
+    assert!(sources.create(&uri("objects/new"), &who()).is_err());
+    assert_eq!(std::fs::read_dir(dir.path().join("objects")).expect("dir").count(), 1);
+    let up = dir.path().join("up");
+    std::fs::create_dir(&up).expect("dir");
+    writes_well(&sources, &uri("up/result"), &who(), &up);
+}
+
+#[test]
+fn root_reads_local_files_with_the_users_rights() {
+    if who().uid != 0 {
+        eprintln!("skipped: needs root to act for another user");
+        return;
+    }
+    let nobody = Identity { uid: 65534, gid: 65534, ..Identity::default() };
+    let refused = sources().open("file:///etc/shadow", &nobody);
+    assert!(matches!(refused, Err(OriginError::Permanent(_))), "nobody may not read it");
+    assert!(sources().open("file:///etc/passwd", &nobody).is_ok());
+    assert!(sources().create("file:///etc/entrepot-test", &nobody).is_err());
+}

@@ -1,0 +1,208 @@
+//! Real servers in temporary directories on free ports of loopback.
+
+use std::net::{TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use store::origin::Identity;
+use tempfile::TempDir;
+
+/// Bytes that no two seeds share.
+pub fn data(len: usize, seed: u64) -> Vec<u8> {
+    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    let mut next = || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        (state >> 24) as u8
+    };
+    (0..len).map(|_| next()).collect()
+}
+
+/// Whoever runs the tests.
+pub fn who() -> Identity {
+    let uid = rustix::process::geteuid().as_raw();
+    Identity { uid, gid: rustix::process::getegid().as_raw(), ..Identity::default() }
+}
+
+/// A port that was free a moment ago.
+pub fn free_port() -> u16 {
+    TcpListener::bind("127.0.0.1:0").expect("bind").local_addr().expect("address").port()
+}
+
+fn installed(program: &str) -> Option<PathBuf> {
+    let found = ["/usr/sbin", "/usr/bin"].map(|d| Path::new(d).join(program)).into_iter().find(|p| p.exists());
+    if found.is_none() {
+        eprintln!("skipped: {program} is not installed");
+    }
+    found
+}
+
+/// A child that is killed with the test.
+struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Starts a server and waits until it answers or ends.
+fn start(program: &Path, arguments: &[&str], port: u16) -> Running {
+    let mut command = Command::new(program);
+    command.args(arguments).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    let mut running = Running(command.spawn().expect("starts"));
+    while TcpStream::connect(("127.0.0.1", port)).is_err() {
+        if let Some(status) = running.0.try_wait().expect("wait") {
+            panic!("{} ended with {status}", program.display());
+        }
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    running
+}
+
+fn public_dir() -> TempDir {
+    use std::os::unix::fs::PermissionsExt;
+    let dir = tempfile::tempdir().expect("dir");
+    std::fs::set_permissions(dir.path(), std::fs::Permissions::from_mode(0o755)).expect("chmod");
+    dir
+}
+
+/// nginx: one port with ranges and PUT, one without ranges.
+pub struct Nginx {
+    dir: TempDir,
+    port: u16,
+    port_without_ranges: u16,
+    _running: Running,
+}
+
+impl Nginx {
+    pub fn start() -> Option<Nginx> {
+        let program = installed("nginx")?;
+        let dir = public_dir();
+        let (port, port_without_ranges) = (free_port(), free_port());
+        std::fs::create_dir_all(dir.path().join("root/up")).expect("dir");
+        let user = if who().uid == 0 { "user root;" } else { "" };
+        let path = dir.path().display();
+        let text = format!(
+            "{user} daemon off; master_process off; pid {path}/pid; error_log {path}/log;\n\
+             events {{}}\n\
+             http {{ access_log off; client_body_temp_path {path}/body; proxy_temp_path {path}/p;\n\
+             fastcgi_temp_path {path}/f; uwsgi_temp_path {path}/u; scgi_temp_path {path}/s;\n\
+             client_max_body_size 0;\n\
+             server {{ listen 127.0.0.1:{port}; root {path}/root; location /up/ {{ dav_methods PUT DELETE MOVE; }} }}\n\
+             server {{ listen 127.0.0.1:{port_without_ranges}; root {path}/root; max_ranges 0; }} }}\n"
+        );
+        let conf = dir.path().join("conf");
+        std::fs::write(&conf, text).expect("write");
+        let conf = conf.display().to_string();
+        let log = dir.path().join("log").display().to_string();
+        let running = start(&program, &["-e", &log, "-c", &conf], port);
+        Some(Nginx { dir, port, port_without_ranges, _running: running })
+    }
+
+    pub fn root(&self) -> PathBuf {
+        self.dir.path().join("root")
+    }
+
+    pub fn uri(&self, path: &str) -> String {
+        format!("http://127.0.0.1:{}/{path}", self.port)
+    }
+
+    pub fn uri_without_ranges(&self, path: &str) -> String {
+        format!("http://127.0.0.1:{}/{path}", self.port_without_ranges)
+    }
+}
+
+/// sshd with keys of its own, for whoever runs the tests.
+pub struct Sshd {
+    dir: TempDir,
+    port: u16,
+    _running: Running,
+}
+
+impl Sshd {
+    pub fn start() -> Option<Sshd> {
+        let program = installed("sshd")?;
+        installed("ssh")?;
+        let dir = tempfile::tempdir().expect("dir");
+        let path = dir.path().display();
+        for key in ["host", "user"] {
+            let key = dir.path().join(key).display().to_string();
+            let made = Command::new("ssh-keygen").args(["-q", "-t", "ed25519", "-N", "", "-f", &key]).status();
+            assert!(made.expect("ssh-keygen").success());
+        }
+        let port = free_port();
+        if who().uid == 0 {
+            let _ = std::fs::create_dir("/run/sshd"); // where sshd separates its privileges
+        }
+        let text = format!(
+            "Port {port}\nListenAddress 127.0.0.1\nHostKey {path}/host\nPidFile {path}/pid\nUsePAM no\n\
+             AuthorizedKeysFile {path}/user.pub\nStrictModes no\nPermitRootLogin yes\n\
+             PasswordAuthentication no\nSubsystem sftp internal-sftp\n"
+        );
+        std::fs::write(dir.path().join("conf"), text).expect("write");
+        let host_key = std::fs::read_to_string(dir.path().join("host.pub")).expect("key");
+        std::fs::write(dir.path().join("known_hosts"), format!("[127.0.0.1]:{port} {host_key}")).expect("write");
+        let conf = dir.path().join("conf").display().to_string();
+        let running = start(&program, &["-D", "-e", "-f", &conf], port);
+        Some(Sshd { dir, port, _running: running })
+    }
+
+    pub fn dir(&self) -> &Path {
+        self.dir.path()
+    }
+
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    pub fn who(&self) -> Identity {
+        let word = |name: &str| self.dir.path().join(name).display().to_string();
+        let environment = [("ENTREPOT_SFTP_KEY", word("user")), ("ENTREPOT_SFTP_KNOWN_HOSTS", word("known_hosts"))];
+        let environment = environment.into_iter().map(|(k, v)| (k.to_string(), v)).collect();
+        Identity { environment, ..who() }
+    }
+
+    pub fn uri(&self, path: &Path) -> String {
+        format!("sftp://127.0.0.1:{}{}", self.port, path.display().to_string().replace(' ', "%20"))
+    }
+}
+
+/// vsftpd for anonymous readers.
+pub struct Ftpd {
+    dir: TempDir,
+    port: u16,
+    _running: Running,
+}
+
+impl Ftpd {
+    pub fn start() -> Option<Ftpd> {
+        let program = installed("vsftpd")?;
+        if who().uid != 0 {
+            eprintln!("skipped: vsftpd serves anonymous users only when root starts it");
+            return None;
+        }
+        let dir = public_dir();
+        std::fs::create_dir_all(dir.path().join("root/pub")).expect("dir");
+        std::fs::create_dir_all(dir.path().join("empty")).expect("dir");
+        let (port, path) = (free_port(), dir.path().display());
+        let text = format!(
+            "listen=YES\nlisten_port={port}\nlisten_address=127.0.0.1\nbackground=NO\nanonymous_enable=YES\n\
+             local_enable=NO\nanon_root={path}/root\nsecure_chroot_dir={path}/empty\nftp_username=daemon\n\
+             seccomp_sandbox=NO\nrun_as_launching_user=NO\nxferlog_enable=NO\n"
+        );
+        std::fs::write(dir.path().join("conf"), text).expect("write");
+        let conf = dir.path().join("conf").display().to_string();
+        let running = start(&program, &[&conf], port);
+        Some(Ftpd { dir, port, _running: running })
+    }
+
+    pub fn root(&self) -> PathBuf {
+        self.dir.path().join("root")
+    }
+
+    pub fn uri(&self, path: &str) -> String {
+        format!("ftp://127.0.0.1:{}/{path}", self.port)
+    }
+}
