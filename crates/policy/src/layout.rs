@@ -154,3 +154,6 @@ impl Mirror {
         self.segments.last().map_or(0, |s| s.end)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -85,11 +85,13 @@ impl Layout {
         })
     }
 
-    /// Puts other objects, and if wanted another stripe size and count, in the place of a segment. Its range stays.
+    /// Puts other objects, and if wanted another stripe size and count, in the place of a segment. Its range stays,
+    /// whatever `to` says.
     pub fn move_segment(&self, mirror: usize, segment: usize, to: Segment, at: Time, reason: Reason) -> Verb {
         self.changed(at, reason, |new| {
             let old = new.mirrors.get_mut(mirror).and_then(|m| m.segments.get_mut(segment));
-            *old.ok_or(VerbError::NoSuchPosition(place(mirror, segment, 0)))? = to;
+            let old = old.ok_or(VerbError::NoSuchPosition(place(mirror, segment, 0)))?;
+            *old = Segment { start: old.start, end: old.end, ..to };
             Ok(())
         })
     }
@@ -111,7 +113,7 @@ impl Layout {
     fn changed(&self, at: Time, reason: Reason, change: impl FnOnce(&mut Layout) -> Result<(), VerbError>) -> Verb {
         let mut new = self.clone();
         change(&mut new)?;
-        new.generation += 1;
+        new.generation = new.generation.saturating_add(1);
         new.history.push(at, reason);
         new.check().map_err(VerbError::Invalid)?;
         Ok(new)
@@ -120,4 +122,114 @@ impl Layout {
 
 fn place(mirror: usize, segment: usize, index: usize) -> Position {
     Position { mirror, segment, index }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ids::{ObjectId, TargetId};
+    use crate::layout::{OPEN_END, sample};
+    use proptest::prelude::*;
+
+    const AT: Time = Time(77);
+
+    /// A segment of objects that no sample has, if `used` are those it has.
+    fn fresh(layout: &Layout, count: u64) -> Segment {
+        let used: Vec<ObjectId> = layout.objects().map(|(_, o)| o.id).collect();
+        let ids = (0..).map(ObjectId).filter(|id| !used.contains(id)).take(count as usize);
+        let object = |id| Object { id, target: TargetId(9), state: ObjectState::Complete };
+        Segment { start: 0, end: OPEN_END, stripe_size: 8192, objects: ids.map(object).collect() }
+    }
+
+    fn complete_mirror(layout: &Layout) -> Mirror {
+        Mirror { state: MirrorState::InSync, segments: vec![fresh(layout, 2)] }
+    }
+
+    /// What every verb does to the record.
+    fn is_next(old: &Layout, new: &Layout, reason: Reason) {
+        assert_eq!(new.check(), Ok(()));
+        assert_eq!((new.file, new.generation), (old.file, old.generation.saturating_add(1)));
+        assert_eq!(new.history.iter().next_back(), Some(&(AT, reason)));
+    }
+
+    proptest! {
+        #[test]
+        fn a_mirror_added_and_dropped_again_leaves_the_others_as_they_were(layout in sample::layouts()) {
+            let wider = layout.add_mirror(complete_mirror(&layout), AT, Reason::MirrorAdded).expect("valid");
+            is_next(&layout, &wider, Reason::MirrorAdded);
+            let last = wider.mirrors.len() - 1;
+            prop_assert_eq!(&wider.mirrors[..last], &layout.mirrors[..]);
+            let back = wider.drop_mirror(last, AT, Reason::MirrorDropped).expect("others are in sync");
+            is_next(&wider, &back, Reason::MirrorDropped);
+            prop_assert_eq!(back.mirrors, layout.mirrors);
+        }
+
+        #[test]
+        fn the_last_mirror_in_sync_stays(layout in sample::layouts()) {
+            let mut layout = layout;
+            while let Some(n) = layout.mirrors.iter().rposition(|m| m.state == MirrorState::InSync) {
+                let dropped = layout.drop_mirror(n, AT, Reason::MirrorDropped);
+                let stale = layout.set_mirror_state(n, MirrorState::Stale, AT, Reason::MirrorStale(TargetId(1)));
+                if layout.in_sync_count() == 1 {
+                    prop_assert_eq!(dropped, Err(VerbError::LastInSync));
+                    prop_assert_eq!(stale, Err(VerbError::LastInSync));
+                    break;
+                }
+                layout = dropped.expect("another is in sync");
+            }
+        }
+
+        #[test]
+        fn replacing_an_object_changes_that_object_alone(layout in sample::layouts(), pick in any::<prop::sample::Index>()) {
+            let positions: Vec<Position> = layout.objects().map(|(at, _)| at).collect();
+            let position = *pick.get(&positions);
+            let spare = Object { state: ObjectState::Partial, ..fresh(&layout, 1).objects[0] };
+            let reason = Reason::RecoveryStarted(TargetId(3));
+            let new = layout.replace_object(position, spare, AT, reason).expect("valid");
+            is_next(&layout, &new, reason);
+            for (at, object) in layout.objects() {
+                prop_assert_eq!(new.object(at), Some(if at == position { &spare } else { object }));
+            }
+            let done = new.complete_object(position, AT, Reason::Recovered).expect("valid");
+            prop_assert_eq!(done.object(position), Some(&Object { state: ObjectState::Complete, ..spare }));
+        }
+
+        #[test]
+        fn a_moved_segment_keeps_its_range(layout in sample::layouts(), pick in any::<prop::sample::Index>()) {
+            let segment = pick.index(layout.mirrors[0].segments.len());
+            let to = fresh(&layout, 3);
+            let new = layout.move_segment(0, segment, to.clone(), AT, Reason::Moved).expect("valid");
+            is_next(&layout, &new, Reason::Moved);
+            let (old, moved) = (&layout.mirrors[0].segments[segment], &new.mirrors[0].segments[segment]);
+            prop_assert_eq!((moved.start, moved.end), (old.start, old.end));
+            prop_assert_eq!((&moved.objects, moved.stripe_size), (&to.objects, to.stripe_size));
+        }
+
+        #[test]
+        fn what_is_not_there_or_would_be_invalid_is_refused(layout in sample::layouts()) {
+            let nowhere = Position { mirror: layout.mirrors.len(), segment: 0, index: 0 };
+            let object = *layout.objects().next().expect("every layout has one").1;
+            let none = Err(VerbError::NoSuchPosition(nowhere));
+            prop_assert_eq!(&layout.drop_mirror(nowhere.mirror, AT, Reason::MirrorDropped), &none);
+            prop_assert_eq!(&layout.replace_object(nowhere, object, AT, Reason::Moved), &none);
+            let twice = layout.add_mirror(layout.mirrors[0].clone(), AT, Reason::MirrorAdded);
+            prop_assert_eq!(twice, Err(VerbError::Invalid(LayoutError::Twice(object.id))));
+            let gap = Segment { start: 4096, ..fresh(&layout, 1) };
+            let open = layout.mirrors[0].covered();
+            if open != 4096 {
+                let gapped = layout.append_segments(0, vec![gap], AT, Reason::Grown);
+                prop_assert_eq!(gapped, Err(VerbError::Invalid(LayoutError::Segments { mirror: 0 })));
+            }
+        }
+
+        #[test]
+        fn appended_segments_go_on_where_the_last_ended(layout in sample::layouts()) {
+            let start = layout.mirrors[0].covered();
+            prop_assume!(start != OPEN_END);
+            let next = Segment { start, ..fresh(&layout, 2) };
+            let new = layout.append_segments(0, vec![next], AT, Reason::Grown).expect("valid");
+            is_next(&layout, &new, Reason::Grown);
+            prop_assert_eq!(new.mirrors[0].covered(), OPEN_END);
+        }
+    }
 }

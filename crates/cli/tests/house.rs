@@ -1,0 +1,165 @@
+//! The order of the house: arrows between crates, files that keep to one idea, nothing left half done, promises paired
+//! with tests.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Longer files hold more than one idea.
+const LINES_MAX: usize = 600;
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().expect("the workspace is there")
+}
+
+/// All files below a directory, but for what is built or hidden.
+fn files_below(dir: &Path, found: &mut Vec<PathBuf>) {
+    let Ok(entries) = std::fs::read_dir(dir) else { return };
+    for entry in entries {
+        let path = entry.expect("a directory that can be listed").path();
+        let name = path.file_name().and_then(|n| n.to_str()).unwrap_or_default();
+        if name.starts_with('.') || name == "target" {
+            continue;
+        }
+        if path.is_dir() { files_below(&path, found) } else { found.push(path) }
+    }
+}
+
+/// Every Rust file of the workspace, by its path below the root, with its text.
+fn rust_files() -> Vec<(PathBuf, String)> {
+    let root = root();
+    let mut found = Vec::new();
+    files_below(&root.join("crates"), &mut found);
+    let texts: Vec<_> = found
+        .into_iter()
+        .filter(|p| p.extension().is_some_and(|e| e == "rs"))
+        .map(|p| (p.strip_prefix(&root).expect("below the root").to_path_buf(), std::fs::read_to_string(&p).expect("text")))
+        .collect();
+    assert!(texts.len() > 20, "the sources were not found");
+    texts
+}
+
+fn complain(what: &str, offenders: &[String]) {
+    assert!(offenders.is_empty(), "{what}:\n  {}", offenders.join("\n  "));
+}
+
+#[test]
+fn arrows_between_crates() {
+    let allowed: BTreeMap<&str, &[&str]> = BTreeMap::from([
+        ("entrepot-policy", &[][..]),
+        ("entrepot-store", &["entrepot-policy"]),
+        ("entrepot-source", &["entrepot-policy", "entrepot-store"]),
+        ("entrepot-jobs", &["entrepot-policy", "entrepot-store"]),
+        ("entrepot-cli", &["entrepot-policy", "entrepot-store", "entrepot-source", "entrepot-jobs"]),
+    ]);
+    let cargo = Command::new(env!("CARGO"))
+        .args(["metadata", "--no-deps", "--offline", "--format-version", "1"])
+        .current_dir(root())
+        .output()
+        .expect("cargo runs");
+    assert!(cargo.status.success(), "{}", String::from_utf8_lossy(&cargo.stderr));
+    let metadata: serde_json::Value = serde_json::from_slice(&cargo.stdout).expect("json");
+    let text = |v: &serde_json::Value| v.as_str().unwrap_or_default().to_owned();
+    let mut seen = BTreeSet::new();
+    let mut wrong = Vec::new();
+    for package in metadata["packages"].as_array().expect("packages") {
+        let name = text(&package["name"]);
+        let Some(may) = allowed.get(name.as_str()) else {
+            wrong.push(format!("{name}: a new crate; say here and in docs/ARCHITECTURE.md what it may use"));
+            continue;
+        };
+        for dependency in package["dependencies"].as_array().expect("dependencies") {
+            let used = text(&dependency["name"]);
+            let for_tests = dependency["kind"] == "dev";
+            if allowed.contains_key(used.as_str()) && !may.contains(&used.as_str()) && !for_tests {
+                wrong.push(format!("{name} -> {used}"));
+            }
+            if name == "entrepot-policy" && !for_tests {
+                wrong.push(format!("{name} -> {used}: decisions depend on nothing"));
+            }
+        }
+        seen.insert(name);
+    }
+    complain("arrows that docs/ARCHITECTURE.md does not know", &wrong);
+    assert_eq!(seen.len(), allowed.len(), "a crate is gone: {seen:?}");
+}
+
+#[test]
+fn every_file_says_its_purpose_first() {
+    let mute = rust_files().into_iter().filter(|(_, text)| !text.starts_with("//! "));
+    complain("files without a first line of purpose (`//! ...`)", &mute.map(|f| f.0.display().to_string()).collect::<Vec<_>>());
+}
+
+#[test]
+fn no_file_outgrows_its_idea() {
+    let long = rust_files().into_iter().map(|(path, text)| (path, text.lines().count())).filter(|(_, n)| *n > LINES_MAX);
+    complain("files that are too long", &long.map(|(p, n)| format!("{}: {n} lines", p.display())).collect::<Vec<_>>());
+}
+
+#[test]
+fn nothing_is_left_half_done() {
+    // In two halves, so that this file does not find itself.
+    let marks = [concat!("TO", "DO"), concat!("FIX", "ME"), concat!("X", "XX"), concat!("to", "do!("), concat!("unimple", "mented!(")];
+    let is_word = |line: &str, at: usize, mark: &str| {
+        let letter = |c: Option<char>| c.is_some_and(|c| c.is_alphanumeric() || c == '_');
+        let open = mark.ends_with('(');
+        !letter(line[..at].chars().next_back()) && (open || !letter(line[at + mark.len()..].chars().next()))
+    };
+    let mut found = Vec::new();
+    for (path, text) in rust_files() {
+        for (n, line) in text.lines().enumerate() {
+            let marked = |mark: &&str| line.match_indices(*mark).any(|(at, _)| is_word(line, at, mark));
+            if marks.iter().any(|mark| marked(mark)) || line.trim() == concat!("//! place", "holder") {
+                found.push(format!("{}:{}: {}", path.display(), n + 1, line.trim()));
+            }
+        }
+    }
+    complain("left half done", &found);
+}
+
+#[test]
+fn no_test_is_switched_off() {
+    let mark = concat!("#[ign", "ore");
+    let off = rust_files().into_iter().filter(|(_, text)| text.contains(mark));
+    complain("tests that do not run", &off.map(|f| f.0.display().to_string()).collect::<Vec<_>>());
+}
+
+/// The numbers of promises (`S-` and three digits) in a text.
+fn promises(text: &str) -> BTreeSet<String> {
+    let number = |at: usize| text.get(at + 2..at + 5).filter(|n| n.bytes().all(|b| b.is_ascii_digit()));
+    text.match_indices("S-").filter_map(|(at, _)| number(at)).map(|n| format!("S-{n}")).collect()
+}
+
+/// The part of a file that is a test: all of a test file, or what follows the first test module.
+fn test_part<'a>(path: &Path, text: &'a str) -> &'a str {
+    let in_tests = path.components().any(|c| c.as_os_str() == "tests" || c.as_os_str() == "tests.rs");
+    if in_tests {
+        return text;
+    }
+    text.find("#[cfg(test)]").map_or("", |at| &text[at..])
+}
+
+#[test]
+fn every_promise_has_a_test_and_every_test_s_promise_is_made() {
+    let root = root();
+    let semantics = std::fs::read_to_string(root.join("docs/SEMANTICS.md")).expect("docs/SEMANTICS.md is there");
+    let made: Vec<String> =
+        semantics.lines().filter_map(|l| l.strip_prefix("- [S-")).map(|l| format!("S-{}", &l[..3])).collect();
+    let promised: BTreeSet<String> = made.iter().cloned().collect();
+    assert!(promised.len() > 10, "the promises were not found");
+    assert_eq!(made.len(), promised.len(), "a number is given twice");
+
+    let mut tested = BTreeSet::new();
+    for (path, text) in rust_files() {
+        if !path.ends_with("cli/tests/house.rs") {
+            tested.append(&mut promises(test_part(&path, &text)));
+        }
+    }
+    let mut others = Vec::new();
+    files_below(&root.join("tests"), &mut others);
+    for path in others {
+        tested.append(&mut promises(&std::fs::read_to_string(&path).unwrap_or_default()));
+    }
+    complain("promises without a test", &promised.difference(&tested).cloned().collect::<Vec<_>>());
+    complain("tests of promises that nobody made", &tested.difference(&promised).cloned().collect::<Vec<_>>());
+}
