@@ -32,7 +32,7 @@ pub struct JournalEntry {
     /// The file.
     pub file: FileId,
     /// Where its stub was, relative to the namespace's tree. May have been renamed since.
-    pub path: String,
+    pub path: std::path::PathBuf,
     /// The stub's inode number, which a rename does not change.
     pub inode: u64,
     /// The objects that the change makes.
@@ -44,8 +44,10 @@ pub trait State: Send + Sync {
     /// A number greater than any before, for the upper half of ids.
     fn new_epoch(&self) -> Result<u32>;
 
-    /// Remembers a new target and gives it a number that no target ever had.
-    fn add_target(&self, name: &str) -> Result<TargetId>;
+    /// A number that no target ever had.
+    fn new_target_number(&self) -> Result<TargetId>;
+    /// Remembers a target, as ok, under a number that was drawn or that was found on it. Does nothing if it is known.
+    fn remember_target(&self, id: TargetId, name: &str) -> Result<()>;
     /// All targets that were added and not forgotten, by number.
     fn targets(&self) -> Result<Vec<TargetRecord>>;
     /// Remembers the state of a target.

@@ -1,9 +1,93 @@
 //! What every state store must do, as one function that panics where one does not.
 
-use super::State;
+use super::{JournalEntry, State};
+use crate::target::State as TargetState;
+use policy::{FileId, ObjectId, TargetId};
 
 /// Runs the suite on an empty store.
 pub fn conformance(state: &dyn State) {
-    let _ = state;
-    todo!()
+    epochs_and_numbers_grow(state);
+    targets_keep_their_numbers(state);
+    the_journal_turns_into_garbage(state);
+    stagings_and_records(state);
+}
+
+fn epochs_and_numbers_grow(state: &dyn State) {
+    let (first, second) = (state.new_epoch().unwrap(), state.new_epoch().unwrap());
+    assert!(0 < first && first < second, "{first} {second}");
+    assert_eq!((state.next_number("job").unwrap(), state.next_number("job").unwrap()), (1, 2));
+    assert_eq!(state.next_number("epoch").unwrap(), 1, "sequences of records are apart from the store's own");
+}
+
+fn targets_keep_their_numbers(state: &dyn State) {
+    let add = |name| {
+        let id = state.new_target_number().unwrap();
+        state.remember_target(id, name).map(|()| id)
+    };
+    let (a, b) = (add("a").unwrap(), add("b").unwrap());
+    assert_ne!(a, b);
+    add("a").expect_err("a name is taken once");
+    state.remember_target(a, "a").expect("what is known is known");
+    state.set_target_state(a, TargetState::Failed, true).unwrap();
+    state.set_target_state(b, TargetState::Suspect, false).unwrap();
+    let seen: Vec<_> = state.targets().unwrap().into_iter().map(|t| (t.id, t.name, t.state, t.by_operator)).collect();
+    let expected = [(a, "a".into(), TargetState::Failed, true), (b, "b".into(), TargetState::Ok, false)];
+    assert_eq!(seen, expected, "suspicion is not remembered");
+
+    state.garbage_add(&[(b, ObjectId(1))]).unwrap();
+    state.forget_target(b).unwrap();
+    assert!(state.garbage_of(b, 10).unwrap().is_empty(), "its garbage is forgotten with it");
+    let again = add("b").unwrap();
+    assert!(again > b, "a number is never given again");
+    state.remember_target(TargetId(again.0 + 5), "c").unwrap();
+    assert!(add("d").unwrap() > TargetId(again.0 + 5), "nor one that was found on a target");
+    assert_eq!(state.targets().unwrap().len(), 4);
+}
+
+fn the_journal_turns_into_garbage(state: &dyn State) {
+    let high = ObjectId(0xffff_ffff_0000_0001); // the sign bit of a signed integer
+    let (a, b) = (TargetId(1), TargetId(2));
+    let path: std::ffi::OsString = std::os::unix::ffi::OsStringExt::from_vec(b"dir/not utf-8 \xff".to_vec());
+    let mut entry = JournalEntry {
+        file: FileId(u64::MAX),
+        path: path.into(),
+        inode: u64::MAX - 1,
+        objects: vec![(a, ObjectId(7)), (a, high), (b, ObjectId(8))],
+    };
+    state.journal_put(&entry).unwrap();
+    entry.objects.pop();
+    state.journal_put(&entry).unwrap();
+    let small = JournalEntry { file: FileId(3), path: "x".into(), inode: 1, objects: Vec::new() };
+    state.journal_put(&small).unwrap();
+    assert_eq!(state.journal().unwrap(), [small, entry.clone()], "by file, replaced as a whole");
+
+    let before = state.garbage_count().unwrap();
+    state.garbage_add(&[(a, high)]).unwrap();
+    state.journal_finish(entry.file, &[(a, high), (a, ObjectId(7)), (b, ObjectId(8))]).unwrap();
+    state.journal_finish(FileId(3), &[]).unwrap();
+    assert!(state.journal().unwrap().is_empty());
+    assert_eq!(state.garbage_count().unwrap() - before, 3, "what was garbage already counts once");
+    assert_eq!(state.garbage_of(a, 10).unwrap(), [ObjectId(7), high], "ascending, as unsigned numbers");
+    assert_eq!(state.garbage_of(a, 1).unwrap(), [ObjectId(7)]);
+    state.garbage_removed(&[(a, ObjectId(7)), (a, ObjectId(99))]).unwrap();
+    assert_eq!(state.garbage_of(a, 10).unwrap(), [high]);
+}
+
+fn stagings_and_records(state: &dyn State) {
+    state.staging_put("k", b"1").unwrap();
+    state.staging_put("k", b"\0two").unwrap();
+    assert_eq!(state.staging_get("k").unwrap().as_deref(), Some(&b"\0two"[..]));
+    assert_eq!(state.stagings().unwrap(), [("k".to_owned(), b"\0two".to_vec())]);
+    state.staging_remove("k").unwrap();
+    assert_eq!(state.staging_get("k").unwrap(), None);
+
+    for (kind, key) in [("job", "2"), ("job", "1"), ("other", "1")] {
+        state.record_put(kind, key, key.as_bytes()).unwrap();
+    }
+    let keys = |kind| state.records(kind).unwrap().into_iter().map(|(key, _)| key).collect::<Vec<_>>();
+    assert_eq!(keys("job"), ["1", "2"]);
+    assert!(state.record_remove("job", "1").unwrap());
+    assert!(!state.record_remove("job", "1").unwrap());
+    assert_eq!((keys("job"), keys("other")), (vec!["2".to_owned()], vec!["1".to_owned()]));
+    assert_eq!(state.record_get("job", "2").unwrap().as_deref(), Some(&b"2"[..]));
 }

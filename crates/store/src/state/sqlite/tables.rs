@@ -1,0 +1,217 @@
+//! The calls of a state store as statements.
+//!
+//! Numbers of files and objects use all 64 bits; SQLite's integers are signed, so they are stored as their bit pattern
+//! and ordered as unsigned by comparing the sign first.
+
+use super::SqliteState;
+use crate::Result;
+use crate::state::{JournalEntry, State, TargetRecord};
+use crate::target::State as TargetState;
+use policy::{FileId, ObjectId, TargetId};
+use rusqlite::types::Type;
+use rusqlite::{Connection, OptionalExtension, Row, Transaction, params};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::PathBuf;
+
+fn bits(n: u64) -> i64 {
+    n as i64
+}
+
+fn state_name(state: TargetState) -> &'static str {
+    match state {
+        TargetState::Ok | TargetState::Suspect => "ok",
+        TargetState::Failed => "failed",
+        TargetState::Draining => "draining",
+    }
+}
+
+fn state_of(name: &str) -> Option<TargetState> {
+    match name {
+        "ok" => Some(TargetState::Ok),
+        "failed" => Some(TargetState::Failed),
+        "draining" => Some(TargetState::Draining),
+        _ => None,
+    }
+}
+
+fn target_record(row: &Row<'_>) -> rusqlite::Result<TargetRecord> {
+    let state: String = row.get(2)?;
+    let unknown = || rusqlite::Error::FromSqlConversionFailure(2, Type::Text, format!("no state: {state}").into());
+    Ok(TargetRecord {
+        id: TargetId(row.get(0)?),
+        name: row.get(1)?,
+        state: state_of(&state).ok_or_else(unknown)?,
+        by_operator: row.get(3)?,
+    })
+}
+
+fn next(transaction: &Transaction<'_>, sequence: &str) -> rusqlite::Result<i64> {
+    transaction.query_row(
+        "INSERT INTO sequence VALUES (?1, 1) ON CONFLICT DO UPDATE SET last = last + 1 RETURNING last",
+        [sequence],
+        |row| row.get(0),
+    )
+}
+
+fn add_garbage(transaction: &Transaction<'_>, objects: &[(TargetId, ObjectId)]) -> rusqlite::Result<()> {
+    let mut insert = transaction.prepare_cached("INSERT OR IGNORE INTO garbage VALUES (?1, ?2)")?;
+    for (target, object) in objects {
+        insert.execute(params![target.0, bits(object.0)])?;
+    }
+    Ok(())
+}
+
+fn pairs(connection: &Connection, sql: &str, arguments: &[&str]) -> rusqlite::Result<Vec<(String, Vec<u8>)>> {
+    let mut select = connection.prepare_cached(sql)?;
+    let rows = select.query_map(rusqlite::params_from_iter(arguments), |row| Ok((row.get(0)?, row.get(1)?)))?;
+    rows.collect()
+}
+
+impl State for SqliteState {
+    fn new_epoch(&self) -> Result<u32> {
+        let epoch = self.write(|t| next(t, "epoch"))?;
+        u32::try_from(epoch).map_err(|_| crate::Error::State("all epochs are used up".into()))
+    }
+
+    fn new_target_number(&self) -> Result<TargetId> {
+        let number = self.write(|t| next(t, "target"))?;
+        u16::try_from(number).map(TargetId).map_err(|_| crate::Error::State("all target numbers are used up".into()))
+    }
+
+    fn remember_target(&self, id: TargetId, name: &str) -> Result<()> {
+        self.write(|t| {
+            let known = "INSERT INTO target VALUES (?1, ?2, 'ok', 0) ON CONFLICT (id) DO NOTHING";
+            t.execute(known, params![id.0, name])?;
+            let used = "INSERT INTO sequence VALUES ('target', ?1) ON CONFLICT DO UPDATE SET last = max(last, ?1)";
+            t.execute(used, [id.0]).map(drop)
+        })
+    }
+
+    fn targets(&self) -> Result<Vec<TargetRecord>> {
+        self.read(|c| {
+            let mut select = c.prepare_cached("SELECT id, name, state, by_operator FROM target ORDER BY id")?;
+            select.query_map([], target_record)?.collect()
+        })
+    }
+
+    fn set_target_state(&self, id: TargetId, state: TargetState, by_operator: bool) -> Result<()> {
+        self.write(|t| {
+            let sql = "UPDATE target SET state = ?2, by_operator = ?3 WHERE id = ?1";
+            t.execute(sql, params![id.0, state_name(state), by_operator]).map(drop)
+        })
+    }
+
+    fn forget_target(&self, id: TargetId) -> Result<()> {
+        self.write(|t| {
+            t.execute("DELETE FROM garbage WHERE target = ?1", [id.0])?;
+            t.execute("DELETE FROM target WHERE id = ?1", [id.0]).map(drop)
+        })
+    }
+
+    fn journal_put(&self, entry: &JournalEntry) -> Result<()> {
+        self.write(|t| {
+            let file = bits(entry.file.0);
+            t.execute("DELETE FROM journal WHERE file = ?1", [file])?;
+            let path = entry.path.as_os_str().as_bytes();
+            t.execute("INSERT INTO journal VALUES (?1, ?2, ?3)", params![file, path, bits(entry.inode)])?;
+            let mut insert = t.prepare_cached("INSERT OR IGNORE INTO journal_object VALUES (?1, ?2, ?3)")?;
+            for (target, object) in &entry.objects {
+                insert.execute(params![file, target.0, bits(object.0)])?;
+            }
+            Ok(())
+        })
+    }
+
+    fn journal_finish(&self, file: FileId, garbage: &[(TargetId, ObjectId)]) -> Result<()> {
+        self.write(|t| {
+            t.execute("DELETE FROM journal WHERE file = ?1", [bits(file.0)])?;
+            add_garbage(t, garbage)
+        })
+    }
+
+    fn journal(&self) -> Result<Vec<JournalEntry>> {
+        self.read(|c| {
+            let mut entries = c.prepare_cached("SELECT file, path, inode FROM journal ORDER BY file < 0, file")?;
+            let mut objects = c.prepare_cached(
+                "SELECT target, object FROM journal_object WHERE file = ?1 ORDER BY target, object < 0, object",
+            )?;
+            let rows = entries.query_map([], |row| {
+                let (file, path, inode): (i64, Vec<u8>, i64) = (row.get(0)?, row.get(1)?, row.get(2)?);
+                let pair = |row: &Row<'_>| Ok((TargetId(row.get(0)?), ObjectId(row.get::<_, i64>(1)? as u64)));
+                Ok(JournalEntry {
+                    file: FileId(file as u64),
+                    path: PathBuf::from(std::ffi::OsString::from_vec(path)),
+                    inode: inode as u64,
+                    objects: objects.query_map([file], pair)?.collect::<rusqlite::Result<_>>()?,
+                })
+            })?;
+            rows.collect()
+        })
+    }
+
+    fn garbage_add(&self, objects: &[(TargetId, ObjectId)]) -> Result<()> {
+        self.write(|t| add_garbage(t, objects))
+    }
+
+    fn garbage_removed(&self, objects: &[(TargetId, ObjectId)]) -> Result<()> {
+        self.write(|t| {
+            let mut delete = t.prepare_cached("DELETE FROM garbage WHERE target = ?1 AND object = ?2")?;
+            for (target, object) in objects {
+                delete.execute(params![target.0, bits(object.0)])?;
+            }
+            Ok(())
+        })
+    }
+
+    fn garbage_of(&self, target: TargetId, count_max: usize) -> Result<Vec<ObjectId>> {
+        self.read(|c| {
+            let sql = "SELECT object FROM garbage WHERE target = ?1 ORDER BY object < 0, object LIMIT ?2";
+            let mut select = c.prepare_cached(sql)?;
+            let limit = i64::try_from(count_max).unwrap_or(i64::MAX);
+            let rows = select.query_map(params![target.0, limit], |row| row.get::<_, i64>(0))?;
+            rows.map(|object| object.map(|object| ObjectId(object as u64))).collect()
+        })
+    }
+
+    fn garbage_count(&self) -> Result<u64> {
+        self.read(|c| c.query_row("SELECT count(*) FROM garbage", [], |row| row.get::<_, i64>(0))).map(|n| n as u64)
+    }
+
+    fn staging_put(&self, key: &str, progress: &[u8]) -> Result<()> {
+        self.write(|t| t.execute("INSERT OR REPLACE INTO staging VALUES (?1, ?2)", params![key, progress]).map(drop))
+    }
+
+    fn staging_get(&self, key: &str) -> Result<Option<Vec<u8>>> {
+        self.read(|c| c.query_row("SELECT progress FROM staging WHERE key = ?1", [key], |row| row.get(0)).optional())
+    }
+
+    fn staging_remove(&self, key: &str) -> Result<()> {
+        self.write(|t| t.execute("DELETE FROM staging WHERE key = ?1", [key]).map(drop))
+    }
+
+    fn stagings(&self) -> Result<Vec<(String, Vec<u8>)>> {
+        self.read(|c| pairs(c, "SELECT key, progress FROM staging ORDER BY key", &[]))
+    }
+
+    fn record_put(&self, kind: &str, key: &str, value: &[u8]) -> Result<()> {
+        let sql = "INSERT OR REPLACE INTO record VALUES (?1, ?2, ?3)";
+        self.write(|t| t.execute(sql, params![kind, key, value]).map(drop))
+    }
+
+    fn record_get(&self, kind: &str, key: &str) -> Result<Option<Vec<u8>>> {
+        let sql = "SELECT value FROM record WHERE kind = ?1 AND key = ?2";
+        self.read(|c| c.query_row(sql, [kind, key], |row| row.get(0)).optional())
+    }
+
+    fn record_remove(&self, kind: &str, key: &str) -> Result<bool> {
+        self.write(|t| t.execute("DELETE FROM record WHERE kind = ?1 AND key = ?2", [kind, key])).map(|n| n > 0)
+    }
+
+    fn records(&self, kind: &str) -> Result<Vec<(String, Vec<u8>)>> {
+        self.read(|c| pairs(c, "SELECT key, value FROM record WHERE kind = ?1 ORDER BY key", &[kind]))
+    }
+
+    fn next_number(&self, sequence: &str) -> Result<u64> {
+        self.write(|t| next(t, &format!("record:{sequence}"))).map(|n| n as u64)
+    }
+}
