@@ -16,6 +16,7 @@ mod copy;
 mod dirty;
 mod fast;
 mod grow;
+mod moving;
 mod objects;
 mod passthrough;
 mod pool;
@@ -36,6 +37,10 @@ pub use sync::SyncCursor;
 pub use table::FileTable;
 
 pub(crate) use dirty::DirtyRanges;
+pub(crate) use grow::{NewObjects, targets_of};
+pub(crate) use moving::Changed;
+pub(crate) use range::object_range;
+pub(crate) use seek::Seek;
 pub(crate) use view::{Slot, View};
 
 use crate::stub::Stub;

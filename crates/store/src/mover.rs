@@ -1,1 +1,104 @@
-//! placeholder
+//! The mover: the one part that changes where existing bytes lie.
+//!
+//! One verb: transform a layout. The others are functions from the old layout to the new. Safe at every step:
+//!
+//! ```text
+//! mark the stub | journal objects | make, copy | (exclusive) copy the rest, sync, replace record, sync stub | journal -> garbage | remove
+//!               '---------- a restart removes the new objects ------------' '------- a restart removes the old ones --------'
+//! ```
+//!
+//! The journal names old and new objects together; whatever of them the layout does not name is garbage.
+
+mod copy;
+mod crash;
+mod drain;
+mod journal;
+mod progress;
+mod transform;
+mod verbs;
+
+pub use crash::{CrashHook, Step};
+pub use drain::{DrainProgress, Walk};
+pub use journal::Recovered;
+pub use progress::{Phase, Progress, ProgressEntry};
+
+use crate::file::Pool;
+use crate::state::State;
+use parking_lot::{Condvar, Mutex};
+use policy::Time;
+use policy::throttle::Throttle;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Bytes that may be copied at once before the throttle bites. A guess: one step of copying.
+const BURST_BYTES: u64 = 4 << 20;
+
+/// Carries out changes of layouts. See the module.
+pub struct Mover {
+    pool: Arc<Pool>,
+    state: Arc<dyn State>,
+    throttle: Mutex<Throttle>,
+    started: Instant,
+    progress: Arc<Progress>,
+    crash: Option<CrashHook>,
+    stopped: Mutex<bool>,
+    woken: Condvar,
+}
+
+impl Mover {
+    /// A mover of at most so many bytes per second (`None`: as fast as it goes).
+    pub fn new(pool: Arc<Pool>, state: Arc<dyn State>, rate_bytes_per_sec: Option<u64>) -> Mover {
+        Mover {
+            pool,
+            state,
+            throttle: Mutex::new(Throttle::new(rate_bytes_per_sec, BURST_BYTES, Time::ZERO)),
+            started: Instant::now(),
+            progress: Arc::default(),
+            crash: None,
+            stopped: Mutex::new(false),
+            woken: Condvar::new(),
+        }
+    }
+
+    /// For tests: calls `hook` at every step; an error from it is the death of the daemon at that step.
+    pub fn with_crash_hook(mut self, hook: CrashHook) -> Mover {
+        self.crash = Some(hook);
+        self
+    }
+
+    /// What is being moved, for `entrepot status`.
+    pub fn progress(&self) -> &Arc<Progress> {
+        &self.progress
+    }
+
+    /// Changes the rate from now on.
+    pub fn set_rate(&self, rate_bytes_per_sec: Option<u64>) {
+        self.throttle.lock().set_rate(self.now(), rate_bytes_per_sec);
+    }
+
+    /// Ends waits and moves under way with `Busy`; what was half done is undone.
+    pub fn stop(&self) {
+        *self.stopped.lock() = true;
+        self.woken.notify_all();
+    }
+
+    fn now(&self) -> Time {
+        Time(self.started.elapsed().as_nanos() as u64)
+    }
+
+    /// Waits, or not if the mover is stopped meanwhile. Whether it goes on.
+    fn wait(&self, span: Duration) -> bool {
+        let until = Instant::now() + span;
+        let mut stopped = self.stopped.lock();
+        while !*stopped && !self.woken.wait_until(&mut stopped, until).timed_out() {}
+        !*stopped
+    }
+
+    /// Waits until `bytes` may be moved.
+    fn throttle(&self, bytes: u64) -> crate::Result<()> {
+        let now = self.now();
+        let at = self.throttle.lock().take(now, bytes);
+        let goes_on = if at > now { self.wait(Duration::from_nanos(at.since(now).0)) } else { !*self.stopped.lock() };
+        if goes_on { Ok(()) } else { Err(crate::Error::Busy("the mover is stopped".into())) }
+    }
+}

@@ -41,6 +41,8 @@ pub trait Stub: Send + Sync + 'static {
     /// record cannot tell: written by the kernel alone, in several mirrors, or being moved. A mark that was set is
     /// durable. Setting a set mark and removing a missing one succeed.
     fn mark_in_use(&self, file: FileId, in_use: bool) -> Result<()>;
+    /// Removes everything that is kept beside the stub for that file, for a file that is gone.
+    fn discard(&self, file: FileId) -> Result<()>;
     /// Makes size, times, layout record and bytes durable.
     fn sync(&self) -> Result<()>;
 }

@@ -32,8 +32,9 @@ impl File {
             new.generation = new.generation.max(old.generation + 1);
         }
         new.check()?;
+        let set = self.stub.set_layout(&new);
         self.stub_changed();
-        self.stub.set_layout(&new)?;
+        set?;
         let view = Arc::new(View::new(Some(new), Some(old)));
         let layout = view.layout.clone().expect("it was just given one");
         *self.view.write() = view;

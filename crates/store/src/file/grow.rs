@@ -10,8 +10,9 @@ use policy::layout::{
     Layout, Mirror, MirrorState, OPEN_END, Object, ObjectState, Placement, Reason, Segment, SegmentShape,
     choose_targets, plan_growth,
 };
-use policy::{FileId, TargetId};
+use policy::{FileId, ObjectId, TargetId};
 use rustix::io::Errno;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -22,11 +23,18 @@ const COPY_BYTES: u64 = 1 << 20;
 pub(crate) struct NewObjects<'a> {
     pool: &'a Pool,
     made: Vec<(Arc<Slot>, bool)>,
+    /// Told of objects before they are made.
+    journal: Option<&'a dyn Fn(&[Object]) -> Result<()>>,
 }
 
 impl<'a> NewObjects<'a> {
     pub fn new(pool: &'a Pool) -> NewObjects<'a> {
-        NewObjects { pool, made: Vec::new() }
+        NewObjects { pool, made: Vec::new(), journal: None }
+    }
+
+    /// None yet; each is told to `journal` before it is made.
+    pub fn journalled(pool: &'a Pool, journal: &'a dyn Fn(&[Object]) -> Result<()>) -> NewObjects<'a> {
+        NewObjects { pool, made: Vec::new(), journal: Some(journal) }
     }
 
     /// Makes one object.
@@ -42,12 +50,28 @@ impl<'a> NewObjects<'a> {
         Ok(())
     }
 
+    /// Tells the journal of objects to come.
+    pub fn note(&self, objects: &[Object]) -> Result<()> {
+        self.journal.map_or(Ok(()), |journal| journal(objects))
+    }
+
     /// A segment of that shape on targets chosen now; targets that cannot take an object are passed over.
     pub fn segment(&mut self, shape: &SegmentShape, place: &Placement, avoid: &[TargetId]) -> Result<Segment> {
+        self.segment_not_on(shape, place, avoid, None)
+    }
+
+    /// As [`NewObjects::segment`], never on a certain target.
+    pub fn segment_not_on(
+        &mut self,
+        shape: &SegmentShape,
+        place: &Placement,
+        avoid: &[TargetId],
+        not_on: Option<TargetId>,
+    ) -> Result<Segment> {
         let mut refused: Vec<(TargetId, TargetError)> = Vec::new();
         loop {
             let mut views = self.pool.targets.views();
-            views.retain(|v| refused.iter().all(|(t, _)| *t != v.id));
+            views.retain(|v| Some(v.id) != not_on && refused.iter().all(|(t, _)| *t != v.id));
             let chosen = choose_targets(&views, place.tier, shape.stripe_count, avoid, self.pool.next_turn());
             if chosen.is_empty() {
                 return Err(match refused.into_iter().find(|(_, e)| *e != TargetError::Failed) {
@@ -58,6 +82,7 @@ impl<'a> NewObjects<'a> {
             let fresh =
                 |&target: &TargetId| Object { id: self.pool.next_object(), target, state: ObjectState::Complete };
             let objects: Vec<Object> = chosen.iter().map(fresh).collect();
+            self.note(&objects)?;
             let start = self.made.len();
             let failed = objects.iter().find_map(|o| self.make(o).err().map(|e| (o.target, e)));
             match failed {
@@ -89,7 +114,27 @@ impl<'a> NewObjects<'a> {
         self.made.iter().map(|(slot, _)| slot).find(|s| s.id == object.id)
     }
 
-    /// Whether any was made.
+    /// Whether an object was made here.
+    pub fn was_made(&self, id: ObjectId) -> bool {
+        self.made.iter().any(|(s, _)| s.id == id)
+    }
+
+    /// Makes them and their names durable.
+    pub fn sync(&self) -> Result<()> {
+        let mut targets = BTreeSet::new();
+        let error = |target| move |error| Error::Target { target, error };
+        for (slot, _) in &self.made {
+            slot.run(self.pool, |h| h.sync()).map_err(error(slot.target_id))?;
+            targets.insert(slot.target_id);
+        }
+        for id in targets {
+            let target = self.pool.targets.get(id).ok_or(error(id)(TargetError::Failed))?;
+            target.run(|medium| medium.sync_names()).map_err(error(id))?;
+        }
+        Ok(())
+    }
+
+    /// Whether none was made.
     pub fn is_empty(&self) -> bool {
         self.made.is_empty()
     }

@@ -26,13 +26,13 @@ impl File {
         for slot in self.view().all() {
             self.pool.remove_object(slot.target_id, slot.id);
         }
-        let mut claims = self.claims.lock();
-        if let Some(id) = self.id()
-            && claims.take_mark()
-        {
-            self.stub.mark_in_use(id, false)?;
+        match self.id() {
+            Some(id) => {
+                self.claims.lock().take_mark();
+                self.stub.discard(id)
+            }
+            None => Ok(()),
         }
-        Ok(())
     }
 
     /// Bytes of space that the objects take. Those that cannot be asked count as nothing; a file in its stub has none.

@@ -145,8 +145,7 @@ impl File {
         let Some(size) = self.passthrough_size() else { return Ok(()) };
         let _extend = self.extend.lock();
         if size != self.size.load(Ordering::Acquire) {
-            self.stub_changed();
-            self.stub.set_size(size)?;
+            self.stub.set_size(size).inspect(|()| self.stub_changed())?;
             self.size.store(size, Ordering::Release);
         }
         Ok(())
@@ -201,7 +200,7 @@ impl File {
     }
 
     /// Marks a file with several mirrors before it is written: after a crash they may differ.
-    pub(super) fn mark_in_use(&self) -> Result<()> {
+    pub(crate) fn mark_in_use(&self) -> Result<()> {
         let Some(id) = self.id() else { return Ok(()) };
         let mut claims = self.claims.lock();
         if !claims.marked {

@@ -32,7 +32,7 @@ impl File {
             let view = self.view();
             let left = self.size().saturating_sub(offset);
             let len = usize::try_from(left).unwrap_or(usize::MAX).min(buf.len());
-            let result = self.read_in(&view, offset, &mut buf[..len]);
+            let result = self.read_in(&view, offset, &mut buf[..len], true);
             if !self.is_current(&view) {
                 continue;
             }
@@ -45,8 +45,15 @@ impl File {
         Err(Error::Unrecoverable("the layout changed under every attempt to read; read again".into()))
     }
 
-    /// Fills `buf` from the file as `view` says it lies. What is beyond an object's end is zeros.
-    pub(super) fn read_in(self: &Arc<Self>, view: &View, offset: u64, buf: &mut [u8]) -> Result<(), Failure> {
+    /// Fills `buf` from the file as `view` says it lies. What is beyond an object's end is zeros. Waits for recoveries
+    /// if it may; whoever holds `io` must not.
+    pub(super) fn read_in(
+        self: &Arc<Self>,
+        view: &View,
+        offset: u64,
+        buf: &mut [u8],
+        may_wait: bool,
+    ) -> Result<(), Failure> {
         if view.layout.is_none() {
             let read = self.stub.read_at(offset, buf).map_err(Failure::Final)?;
             buf[read..].fill(0);
@@ -57,13 +64,13 @@ impl File {
         }
         let mut done = 0;
         while done < buf.len() {
-            done += self.read_next(view, offset + done as u64, &mut buf[done..])?;
+            done += self.read_next(view, offset + done as u64, &mut buf[done..], may_wait)?;
         }
         Ok(())
     }
 
     /// Reads the first piece of the range from whoever has it; gives its length.
-    fn read_next(self: &Arc<Self>, view: &View, offset: u64, buf: &mut [u8]) -> Result<usize, Failure> {
+    fn read_next(self: &Arc<Self>, view: &View, offset: u64, buf: &mut [u8], may_wait: bool) -> Result<usize, Failure> {
         let layout = view.layout.as_ref().expect("only called with a layout");
         let candidates = layout.candidates(offset, buf.len() as u64, |t| self.target_state(t));
         let Some(first) = candidates.first() else {
@@ -84,6 +91,9 @@ impl File {
             }
         }
         let (target, error) = error.unwrap_or((first.target, TargetError::Failed));
+        if !may_wait {
+            return Err(Failure::Final(target_error(target, error)));
+        }
         Err(self.recover_piece(&first.piece, layout, target, error))
     }
 

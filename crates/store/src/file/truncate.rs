@@ -35,8 +35,7 @@ impl File {
         }
         {
             let _extend = self.extend.lock();
-            self.stub_changed();
-            self.stub.set_size(size)?;
+            self.stub.set_size(size).inspect(|()| self.stub_changed())?;
             self.size.store(size, Ordering::Release);
         }
         self.was_modified();

@@ -104,8 +104,9 @@ impl File {
     }
 
     fn write_stub(&self, offset: u64, data: &[u8]) -> Result<()> {
+        let written = self.stub.write_at(offset, data);
         self.stub_changed();
-        self.stub.write_at(offset, data)?;
+        written?;
         let _extend = self.extend.lock();
         self.size.fetch_max(offset + data.len() as u64, Ordering::AcqRel);
         Ok(())
@@ -143,8 +144,9 @@ impl File {
         }
         let _extend = self.extend.lock();
         if end > self.size.load(Ordering::Acquire) {
+            let set = self.stub.set_size(end);
             self.stub_changed();
-            if let Err(e) = self.stub.set_size(end) {
+            if let Err(e) = set {
                 self.tail_clean.store(false, Ordering::Release);
                 return Err(e);
             }
@@ -171,12 +173,11 @@ impl File {
             let shared: Arc<[u8]> = Arc::from(data);
             let rest = first.iter().skip(1).copied().chain(mirrors[1..].iter().flat_map(|&m| pieces(m)));
             for piece in rest {
-                view.written(piece.at);
                 let slot = view.slot(piece.at);
                 let from = (piece.file_offset - offset) as usize;
                 let (bytes, to, len) = (shared.clone(), piece.object_offset, piece.len as usize);
                 match slot.submit(&self.pool, move |h| h.write_at(to, &bytes[from..from + len])) {
-                    Ok(p) => pending.push((piece.at.mirror, slot.target_id, p)),
+                    Ok(p) => pending.push((piece.at, slot.target_id, p)),
                     Err(e) => miss(piece.at.mirror, slot.target_id, e),
                 }
             }
@@ -189,24 +190,27 @@ impl File {
                 break;
             }
         }
-        for (mirror, target, p) in pending {
-            if let Err(e) = p.wait() {
-                miss(mirror, target, e);
+        for (at, target, p) in pending {
+            let written = p.wait();
+            view.written(at);
+            if let Err(e) = written {
+                miss(at.mirror, target, e);
             }
         }
         missed
     }
 
-    /// Writes a piece, on this thread if it may.
+    /// Writes a piece, on this thread if it may. The slot is marked written after the write: a sync in between would
+    /// otherwise take the mark away and leave the bytes.
     fn write_piece(&self, view: &View, piece: &Piece, data: &[u8]) -> Result<(), TargetError> {
         let slot = view.slot(piece.at);
         let offset = piece.object_offset;
+        let result = slot.run_inline(&self.pool, |h| h.write_at(offset, data)).unwrap_or_else(|| {
+            let bytes = data.to_vec();
+            slot.run(&self.pool, move |h| h.write_at(offset, &bytes))
+        });
         view.written(piece.at);
-        if let Some(result) = slot.run_inline(&self.pool, |h| h.write_at(offset, data)) {
-            return result;
-        }
-        let bytes = data.to_vec();
-        slot.run(&self.pool, move |h| h.write_at(offset, &bytes))
+        result
     }
 
     /// Writes on the caller's thread when the range is one piece on one healthy target of a file with one mirror and
@@ -226,9 +230,9 @@ impl File {
             return None;
         }
         self.watch_range(offset, data.len() as u64);
-        view.written(piece.at);
         let slot = view.slot(piece.at);
         let result = slot.run_inline(&self.pool, |h| h.write_at(piece.object_offset, data))?;
+        view.written(piece.at);
         if let Err(error) = result {
             if end > self.size() {
                 self.tail_clean.store(false, Ordering::Release);

@@ -217,6 +217,10 @@ impl Stub for MemoryStub {
         })
     }
 
+    fn discard(&self, file: FileId) -> Result<()> {
+        self.mark_in_use(file, false)
+    }
+
     fn sync(&self) -> Result<()> {
         self.look(|inner| {
             if !inner.forget_syncs {

@@ -16,6 +16,7 @@ use rustix::fs::{self, AtFlags, FallocateFlags, Mode, OFlags, SeekFrom, Timespec
 use rustix::io::{self, Errno};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// The attribute of the layout record.
 pub const LAYOUT_ATTRIBUTE: &str = "user.entrepot.layout";
@@ -33,13 +34,20 @@ pub struct FdStub {
     fd: RwLock<Arc<OwnedFd>>,
     side: PathBuf,
     open: PathBuf,
+    /// A side file was replaced since the last sync.
+    side_changed: AtomicBool,
 }
 
 impl FdStub {
     /// The stub behind a descriptor. One for reading only is opened again for writing where the file's mode lets us.
     pub fn new(fd: OwnedFd, namespace: &Path) -> FdStub {
         let fd = if is_writable(&fd) { fd } else { reopen(&fd).unwrap_or(fd) };
-        FdStub { fd: RwLock::new(Arc::new(fd)), side: namespace.join("side"), open: namespace.join("open") }
+        FdStub {
+            fd: RwLock::new(Arc::new(fd)),
+            side: namespace.join("side"),
+            open: namespace.join("open"),
+            side_changed: AtomicBool::new(false),
+        }
     }
 
     /// Another descriptor of the same file: kept instead of ours if it can write and ours cannot.
@@ -81,8 +89,7 @@ impl FdStub {
         let fd = fs::open(&temporary, flags, Mode::RUSR | Mode::WUSR)?;
         write_all(fd.as_fd(), 0, record)?;
         fs::fsync(&fd)?;
-        fs::rename(&temporary, &name)?;
-        sync_directory(&self.side)
+        Ok(fs::rename(&temporary, &name)?)
     }
 
     fn read_side(&self, pointer: &[u8]) -> Result<Layout> {
@@ -161,6 +168,11 @@ impl Stub for FdStub {
             return Err(refused.into());
         }
         self.write_side(layout, &record)?;
+        self.side_changed.store(true, Ordering::Release);
+        if self.attribute(LAYOUT_ATTRIBUTE)?.is_some_and(|a| a.starts_with(POINTER)) {
+            return Ok(()); // the pointer points to the new record since the renaming
+        }
+        sync_directory(&self.side)?;
         let mut pointer = POINTER.to_vec();
         pointer.extend(layout.file.0.to_le_bytes());
         pointer.extend(layout.generation.to_le_bytes());
@@ -259,7 +271,21 @@ impl Stub for FdStub {
         }
     }
 
+    fn discard(&self, file: FileId) -> Result<()> {
+        let beside = [self.side_file(file), self.side.join(format!("{file}.sums")), self.open.join(file.to_string())];
+        for path in beside {
+            match fs::unlink(&path) {
+                Ok(()) | Err(Errno::NOENT) => {}
+                Err(e) => return Err(e.into()),
+            }
+        }
+        Ok(())
+    }
+
     fn sync(&self) -> Result<()> {
+        if self.side_changed.swap(false, Ordering::AcqRel) {
+            sync_directory(&self.side).inspect_err(|_| self.side_changed.store(true, Ordering::Release))?;
+        }
         Ok(fs::fsync(&*self.fd())?)
     }
 }

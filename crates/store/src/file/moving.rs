@@ -1,0 +1,77 @@
+//! What the mover needs of a file: to hear of writes, to read an old view, to swap the layout with writers kept out.
+
+use super::read::Failure;
+use super::{DirtyRanges, File, NewObjects, View};
+use crate::{Error, Result};
+use policy::layout::Layout;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+impl File {
+    /// From now on every write is told to `watch`.
+    pub(crate) fn watch(&self, watch: Arc<DirtyRanges>) {
+        let _io = self.io.write(); // writers under way have ended
+        *self.watch.write() = Some(watch);
+    }
+
+    /// Ends that.
+    pub(crate) fn unwatch(&self) {
+        *self.watch.write() = None;
+    }
+
+    /// Fills `buf` from where `view` says the bytes lie, whether or not it is still current.
+    pub(crate) fn read_view(self: &Arc<Self>, view: &View, offset: u64, buf: &mut [u8]) -> Result<()> {
+        match self.read_in(view, offset, buf, false) {
+            Ok(()) => Ok(()),
+            Err(Failure::Again) => Err(Error::Busy("a part of the file is being recovered".into())),
+            Err(Failure::Final(e)) => Err(e),
+        }
+    }
+
+    /// Keeps writers out, lets `finish` bring the new objects up to date, and puts the new layout in the place of that
+    /// of `view`. Nothing is changed if the layout is not that of `view` any more.
+    pub(crate) fn swap_layout<'a, E: From<Error> + Changed>(
+        &self,
+        view: &Arc<View>,
+        new: Layout,
+        made: &mut NewObjects<'a>,
+        finish: impl FnOnce(&Layout, &NewObjects<'a>) -> Result<(), E>,
+    ) -> Result<Arc<Layout>, E> {
+        let _io = self.io.write();
+        self.check_unpinned()?;
+        if !self.same_view(view) {
+            return Err(E::changed());
+        }
+        finish(&new, made)?;
+        let record = self.record.lock();
+        let layout = self.replace(&record, view, new)?;
+        made.keep(&self.view());
+        for slot in self.view().all() {
+            if made.was_made(slot.id) {
+                slot.dirty.store(false, Ordering::Release);
+                slot.unnamed.store(false, Ordering::Release);
+            }
+        }
+        Ok(layout)
+    }
+
+    /// Removes the mark of use when nothing asks for it any more: one mirror, no writer in the kernel.
+    pub(crate) fn unmark_if_simple(&self) {
+        let several = self.view().in_sync().nth(1).is_some();
+        let mut claims = self.claims.lock();
+        if let Some(id) = self.id()
+            && !several
+            && !self.kernel_writes.load(Ordering::Acquire)
+            && claims.take_mark()
+        {
+            // If the mark stays, the next start settles a file that is settled.
+            let _ = self.stub.mark_in_use(id, false);
+        }
+    }
+}
+
+/// An error that can say that the layout changed meanwhile.
+pub(crate) trait Changed {
+    /// The layout changed meanwhile.
+    fn changed() -> Self;
+}

@@ -1,0 +1,125 @@
+//! Copying what new objects must hold, holes as holes.
+
+use super::progress::Active;
+use super::transform::Stop;
+use super::{Mover, Step};
+use crate::file::{File, NewObjects, Seek, View, object_range};
+use crate::{Error, Result};
+use policy::layout::Layout;
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// Bytes per step. A guess: large enough to stripe, small enough to throttle and to keep in memory.
+const CHUNK_BYTES: u64 = 1 << 20;
+
+/// A move's view of its work.
+pub(super) struct Copy<'a> {
+    pub mover: &'a Mover,
+    pub file: &'a Arc<File>,
+    /// What is read.
+    pub view: &'a View,
+    /// What is written: those objects of it that are in `made`.
+    pub new: &'a Layout,
+    pub made: &'a NewObjects<'a>,
+    pub active: &'a Active,
+}
+
+impl Copy<'_> {
+    /// Copies a range of the file, as far as the file reaches. `fresh` objects have nothing there yet, so holes need no
+    /// punching; without `throttled` writers are waiting.
+    pub fn range(&self, range: Range<u64>, fresh: bool, throttled: bool) -> Result<(), Stop> {
+        let end = range.end.min(self.file.size());
+        let mut at = range.start;
+        while at < end {
+            let data = self.next(at..end, Seek::Data)?;
+            if data > at && !fresh {
+                self.punch(at..data)?;
+            }
+            let hole = if data < end { self.next(data..end, Seek::Hole)?.max(data + 1) } else { end };
+            at = data;
+            while at < hole {
+                let len = CHUNK_BYTES.min(hole - at);
+                if throttled {
+                    self.mover.throttle(len)?;
+                }
+                self.chunk(at, len)?;
+                at += len;
+                self.mover.step(Step::ChunkCopied)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Where the next data or hole begins, at most the end of the range.
+    fn next(&self, range: Range<u64>, what: Seek) -> Result<u64> {
+        let Some(mirror) = self.view.in_sync().next() else { return Ok(range.start) };
+        let found = self.file.seek_mirror(self.view, mirror, range.clone(), what, true)?;
+        Ok(found.unwrap_or(range.end).max(range.start))
+    }
+
+    fn chunk(&self, offset: u64, len: u64) -> Result<(), Stop> {
+        let wanted = |p: &policy::layout::Piece| self.slot(p).is_some();
+        let any = (0..self.new.mirrors.len()).any(|m| self.new.mirrors[m].pieces(m, offset, len).any(|p| wanted(&p)));
+        if !any {
+            return Ok(());
+        }
+        for (m, mirror) in self.new.mirrors.iter().enumerate() {
+            let mut pending = Vec::new();
+            for piece in mirror.pieces(m, offset, len) {
+                let Some(slot) = self.slot(&piece) else { continue };
+                let mut bytes = vec![0; piece.len as usize];
+                self.file.read_view(self.view, piece.file_offset, &mut bytes)?;
+                let submitted = slot.submit(self.file.pool(), move |h| h.write_at(piece.object_offset, &bytes));
+                let error = |error| Error::Target { target: slot.target_id, error };
+                pending.push((slot.target_id, submitted.map_err(error)?));
+                self.active.done_bytes.fetch_add(piece.len, Ordering::Relaxed);
+            }
+            for (target, p) in pending {
+                p.wait().map_err(|error| Error::Target { target, error })?;
+            }
+        }
+        Ok(())
+    }
+
+    fn slot(&self, piece: &policy::layout::Piece) -> Option<&Arc<crate::file::Slot>> {
+        self.made.slot(self.new.object(piece.at)?)
+    }
+
+    fn punch(&self, range: Range<u64>) -> Result<()> {
+        self.each(
+            |segment, index| object_range(segment, index, &range),
+            |h, part| {
+                let end = part.end.min(h.len()?);
+                if end > part.start { h.punch(part.start, end - part.start) } else { Ok(()) }
+            },
+        )
+    }
+
+    /// Cuts the new objects to the file's size.
+    pub fn cut(&self) -> Result<()> {
+        let size = self.file.size();
+        self.each(
+            |segment, index| 0..policy::layout::object_len(segment, index, size),
+            |h, part| {
+                if h.len()? > part.end { h.set_len(part.end) } else { Ok(()) }
+            },
+        )
+    }
+
+    fn each(
+        &self,
+        part: impl Fn(&policy::layout::Segment, usize) -> Range<u64>,
+        op: fn(&dyn crate::target::Handle, Range<u64>) -> Result<(), rustix::io::Errno>,
+    ) -> Result<()> {
+        for segment in self.new.mirrors.iter().flat_map(|m| &m.segments) {
+            for (index, object) in segment.objects.iter().enumerate() {
+                let Some(slot) = self.made.slot(object) else { continue };
+                let part = part(segment, index);
+                slot.run(self.file.pool(), move |h| op(h, part))
+                    .map_err(|error| Error::Target { target: slot.target_id, error })?;
+            }
+        }
+        Ok(())
+    }
+}

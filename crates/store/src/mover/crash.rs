@@ -1,0 +1,51 @@
+//! Where a move can be interrupted by death: the steps that tests die at.
+
+use crate::Result;
+use std::sync::Arc;
+
+/// A step of a move that was just completed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Step {
+    /// The stub carries the mark of use.
+    Marked,
+    /// Some of the objects to come are in the journal.
+    Journalled,
+    /// All objects exist.
+    Created,
+    /// A chunk was copied.
+    ChunkCopied,
+    /// Everything was copied once.
+    Copied,
+    /// Writers are kept out and what they wrote meanwhile is copied.
+    CaughtUp,
+    /// The new objects are durable.
+    Synced,
+    /// The record names the new objects.
+    Replaced,
+    /// The stub is durable.
+    Durable,
+    /// The journal is done, the old objects are garbage.
+    Finished,
+    /// The old objects are removed.
+    Removed,
+}
+
+impl Step {
+    /// All of them, in order.
+    pub const ALL: [Step; 11] = [
+        Step::Marked,
+        Step::Journalled,
+        Step::Created,
+        Step::ChunkCopied,
+        Step::Copied,
+        Step::CaughtUp,
+        Step::Synced,
+        Step::Replaced,
+        Step::Durable,
+        Step::Finished,
+        Step::Removed,
+    ];
+}
+
+/// Called after every step; an error stands for the death of the daemon.
+pub type CrashHook = Arc<dyn Fn(Step) -> Result<()> + Send + Sync>;

@@ -1,0 +1,89 @@
+//! After a crash: what the journal says was half done, and garbage on targets that came back.
+
+use super::Mover;
+use crate::Result;
+use crate::state::JournalEntry;
+use policy::layout::Layout;
+use policy::{ObjectId, TargetId};
+use std::collections::HashSet;
+
+/// What recovery of the journal did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Recovered {
+    /// Moves that were settled.
+    pub moves: usize,
+    /// Objects removed or noted as garbage.
+    pub objects: usize,
+    /// Moves whose file was not found; they stay in the journal and nothing of them is touched.
+    pub unknown: usize,
+}
+
+/// Garbage removed per question to the state store.
+const GARBAGE_STEP: usize = 256;
+
+impl Mover {
+    /// Settles the moves that a crash interrupted. `layout_of` finds a file's layout by its number, through its mark in
+    /// the namespace's `open/`; `None` if it cannot be found. To be called before those marks are removed.
+    pub fn recover_journal(&self, layout_of: impl Fn(&JournalEntry) -> Result<Option<Layout>>) -> Result<Recovered> {
+        let mut recovered = Recovered::default();
+        for entry in self.state.journal()? {
+            let Some(layout) = layout_of(&entry)? else {
+                tracing::warn!(
+                    "a move of file {} was interrupted and the file is not found; its objects stay until \
+                     `entrepot check` looks at them",
+                    entry.file
+                );
+                recovered.unknown += 1;
+                continue;
+            };
+            let named: HashSet<ObjectId> = layout.objects().map(|(_, o)| o.id).collect();
+            let mut left = entry.objects.clone();
+            left.retain(|(_, o)| !named.contains(o));
+            self.state.journal_finish(entry.file, &left)?;
+            self.remove_garbage(&left)?;
+            recovered.moves += 1;
+            recovered.objects += left.len();
+        }
+        Ok(recovered)
+    }
+
+    /// Removes what is noted as garbage on a target; gives how many objects. Stops at the first that fails.
+    pub fn collect_garbage(&self, target: TargetId) -> Result<usize> {
+        let mut count = 0;
+        loop {
+            let step = self.state.garbage_of(target, GARBAGE_STEP)?;
+            let objects: Vec<_> = step.iter().map(|o| (target, *o)).collect();
+            let removed = self.remove_garbage(&objects)?;
+            count += removed;
+            if removed < objects.len() || objects.is_empty() {
+                return Ok(count);
+            }
+        }
+    }
+
+    /// Removes objects that no layout names: made by a daemon that died before it wrote the record. Only those made
+    /// before `epoch`, the current one, are looked at. Gives how many objects.
+    pub fn sweep(&self, named: &HashSet<ObjectId>, epoch: u32) -> Result<usize> {
+        let mut count = 0;
+        for target in self.pool.targets.all() {
+            let Ok(there) = target.run(|medium| medium.list()) else { continue };
+            let orphan = |o: &ObjectId| o.0 >> 32 < u64::from(epoch) && !named.contains(o);
+            let orphans: Vec<_> = there.into_iter().filter(orphan).map(|o| (target.id(), o)).collect();
+            self.state.garbage_add(&orphans)?;
+            count += self.remove_garbage(&orphans)?;
+        }
+        Ok(count)
+    }
+
+    pub(super) fn remove_garbage(&self, objects: &[(TargetId, ObjectId)]) -> Result<usize> {
+        let mut removed = Vec::new();
+        for &(target, object) in objects {
+            let at = self.pool.targets.get(target);
+            if at.is_some_and(|t| t.run(move |medium| medium.remove(object)).is_ok()) {
+                removed.push((target, object));
+            }
+        }
+        self.state.garbage_removed(&removed)?;
+        Ok(removed.len())
+    }
+}

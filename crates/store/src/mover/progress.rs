@@ -1,0 +1,94 @@
+//! What the mover is doing, to be shown by `entrepot status`.
+
+use parking_lot::Mutex;
+use policy::FileId;
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// How far one move is.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Phase {
+    /// Bytes are copied while the file is in use.
+    Copying,
+    /// Done.
+    Done,
+    /// The file was in use in a way that excludes a move; it will be tried again.
+    Busy,
+    /// Failed, and why.
+    Failed(String),
+}
+
+/// One move.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+pub struct ProgressEntry {
+    /// Its number, ascending.
+    pub id: u64,
+    /// What is done: `add mirror`, `drop mirror`, `replace target`, `move segment`, `resync`.
+    pub verb: &'static str,
+    /// The file's number.
+    pub file: String,
+    /// Bytes copied so far.
+    pub done_bytes: u64,
+    /// Bytes of the file: an upper bound, holes are not copied.
+    pub total_bytes: u64,
+    /// How far it is.
+    pub phase: Phase,
+}
+
+/// Moves kept in sight after they ended. A guess.
+const ENDED_MAX: usize = 32;
+
+/// The moves under way and the last ones that ended.
+#[derive(Default)]
+pub struct Progress {
+    next: AtomicU64,
+    active: Mutex<Vec<Arc<Active>>>,
+    ended: Mutex<VecDeque<ProgressEntry>>,
+}
+
+/// A move under way.
+pub(super) struct Active {
+    id: u64,
+    verb: &'static str,
+    file: FileId,
+    total_bytes: u64,
+    pub done_bytes: AtomicU64,
+}
+
+impl Active {
+    fn entry(&self, phase: Phase) -> ProgressEntry {
+        ProgressEntry {
+            id: self.id,
+            verb: self.verb,
+            file: self.file.to_string(),
+            done_bytes: self.done_bytes.load(Ordering::Relaxed),
+            total_bytes: self.total_bytes,
+            phase,
+        }
+    }
+}
+
+impl Progress {
+    /// The moves under way, then those that ended last.
+    pub fn list(&self) -> Vec<ProgressEntry> {
+        let mut all: Vec<_> = self.active.lock().iter().map(|a| a.entry(Phase::Copying)).collect();
+        all.extend(self.ended.lock().iter().cloned());
+        all
+    }
+
+    pub(super) fn begin(&self, verb: &'static str, file: FileId, total_bytes: u64) -> Arc<Active> {
+        let id = self.next.fetch_add(1, Ordering::Relaxed) + 1;
+        let active = Arc::new(Active { id, verb, file, total_bytes, done_bytes: AtomicU64::new(0) });
+        self.active.lock().push(active.clone());
+        active
+    }
+
+    pub(super) fn end(&self, active: &Active, phase: Phase) {
+        self.active.lock().retain(|a| a.id != active.id);
+        let mut ended = self.ended.lock();
+        ended.push_front(active.entry(phase));
+        ended.truncate(ENDED_MAX);
+    }
+}

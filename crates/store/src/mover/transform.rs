@@ -1,0 +1,264 @@
+//! The one verb: from one layout to another while the file is in use.
+
+use super::copy::Copy;
+use super::progress::Active;
+use super::{Mover, Phase, Step};
+use crate::file::{DirtyRanges, File, NewObjects, View};
+use crate::state::JournalEntry;
+use crate::{Error, Result};
+use policy::layout::{Layout, Object, Reason};
+use policy::{ObjectId, TargetId};
+use std::cell::Cell;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+/// How often a move starts again because the layout changed under it (growth, a stale mark). Each change happens a few
+/// times in a file's life.
+const ATTEMPTS_MAX: usize = 4;
+
+/// Passes over what was written meanwhile before writers are kept out.
+const PASSES_MAX: usize = 4;
+
+/// So little may be copied while writers are kept out. A guess: some milliseconds.
+const REST_BYTES_MAX: u64 = 8 << 20;
+
+/// Why a move ended early.
+pub(super) enum Stop {
+    /// It failed; what was done is undone.
+    Failed(Error),
+    /// The layout changed under it.
+    Changed,
+    /// The daemon "died": nothing is undone.
+    Died(Error),
+}
+
+impl From<Error> for Stop {
+    fn from(e: Error) -> Stop {
+        Stop::Failed(e)
+    }
+}
+
+/// One attempt of a move.
+struct Move<'a> {
+    file: &'a Arc<File>,
+    view: &'a Arc<View>,
+    old: &'a Layout,
+    reason: Reason,
+    active: &'a Active,
+    watch: &'a DirtyRanges,
+    /// The record was replaced.
+    replaced: &'a Cell<bool>,
+}
+
+/// What a move leaves behind when it is over.
+type Left = Vec<(TargetId, ObjectId)>;
+
+impl Mover {
+    /// Brings the file from its layout to what `plan` makes of it. Objects that `plan` makes are filled; those that the
+    /// new layout does not name any more are removed. An object that stays must stay where it is in its segment.
+    ///
+    /// # Errors
+    /// `Busy` if the file has no layout, is moved, recovered, or used by the kernel alone.
+    pub(crate) fn transform(
+        &self,
+        file: &Arc<File>,
+        verb: &'static str,
+        reason: Reason,
+        plan: impl Fn(&Layout, &mut NewObjects<'_>) -> Result<Layout>,
+    ) -> Result<Arc<Layout>> {
+        file.begin_move()?;
+        let Some(id) = file.id() else {
+            file.end_move();
+            return Err(Error::Busy("the file has no layout: its bytes are in its stub".into()));
+        };
+        let active = self.progress.begin(verb, id, file.size());
+        let mut result = Err(Stop::Changed);
+        for _ in 0..ATTEMPTS_MAX {
+            result = self.attempt(file, reason, &active, &plan);
+            file.unwatch();
+            if !matches!(result, Err(Stop::Changed)) {
+                break;
+            }
+        }
+        file.end_move();
+        let result = match result {
+            Ok(layout) => Ok(layout),
+            Err(Stop::Changed) => Err(Error::Busy("the layout changed under every attempt; try again".into())),
+            Err(Stop::Failed(e) | Stop::Died(e)) => Err(e),
+        };
+        let phase = match &result {
+            Ok(_) => Phase::Done,
+            Err(Error::Busy(_)) => Phase::Busy,
+            Err(e) => Phase::Failed(e.to_string()),
+        };
+        self.progress.end(&active, phase);
+        result
+    }
+
+    fn attempt(
+        &self,
+        file: &Arc<File>,
+        reason: Reason,
+        active: &Active,
+        plan: &impl Fn(&Layout, &mut NewObjects<'_>) -> Result<Layout>,
+    ) -> Result<Arc<Layout>, Stop> {
+        let watch = Arc::new(DirtyRanges::default());
+        file.watch(watch.clone());
+        let view = file.view();
+        let old = view.layout.clone().ok_or(Stop::Changed)?;
+        if view.has_partial() {
+            return Err(Error::Busy("a part of the file is being recovered".into()).into());
+        }
+        file.mark_in_use()?;
+        self.step(Step::Marked)?;
+        let (died, replaced) = (Cell::new(false), Cell::new(false));
+        let journal = |objects: &[Object]| self.journal(&old, objects, &died);
+        let mut made = NewObjects::journalled(&self.pool, &journal);
+        let move_ = Move { file, view: &view, old: &old, reason, active, watch: &watch, replaced: &replaced };
+        let result = match self.carry_out(&move_, plan, &mut made) {
+            Err(Stop::Failed(e)) if died.get() => Err(Stop::Died(e)),
+            result => result,
+        };
+        match result {
+            Ok(layout) => self.tidy_up(file, &layout).map(|()| layout),
+            // After a failure to make the new record durable either may be found after a crash: both are kept.
+            Err(stop) if matches!(stop, Stop::Died(_)) || replaced.get() => {
+                made.leave();
+                Err(stop)
+            }
+            Err(stop) => {
+                drop(made); // removes what it made
+                self.settle_journal(&old)?;
+                file.unmark_if_simple();
+                Err(stop)
+            }
+        }
+    }
+
+    /// Up to and with the new record.
+    fn carry_out(
+        &self,
+        m: &Move<'_>,
+        plan: &impl Fn(&Layout, &mut NewObjects<'_>) -> Result<Layout>,
+        made: &mut NewObjects<'_>,
+    ) -> Result<Arc<Layout>, Stop> {
+        let mut new = plan(m.old, made)?;
+        if new.mirrors == m.old.mirrors {
+            return Ok(m.view.layout.clone().expect("it is where the old one comes from"));
+        }
+        new.generation = m.old.generation + 1;
+        new.history.push((self.pool.clock)(), m.reason);
+        check_kept(m.old, &new)?;
+        if made.is_empty() {
+            made.note(&[])?; // for the objects that go
+        }
+        self.step(Step::Created)?;
+        if !made.is_empty() {
+            let copy = Copy { mover: self, file: m.file, view: m.view, new: &new, made, active: m.active };
+            copy.range(0..u64::MAX, true, true)?;
+            for _ in 0..PASSES_MAX {
+                if m.watch.bytes() <= REST_BYTES_MAX || !m.file.same_view(m.view) {
+                    break;
+                }
+                for range in m.watch.take() {
+                    copy.range(range, false, true)?;
+                }
+            }
+        }
+        self.step(Step::Copied)?;
+        let layout = m.file.swap_layout(m.view, new, made, |new, made| {
+            if !made.is_empty() {
+                let copy = Copy { mover: self, file: m.file, view: m.view, new, made, active: m.active };
+                for range in m.watch.take() {
+                    copy.range(range, false, false)?;
+                }
+                copy.cut()?;
+            }
+            self.step(Step::CaughtUp)?;
+            made.sync()?;
+            self.step(Step::Synced)
+        })?;
+        m.replaced.set(true);
+        self.step(Step::Replaced)?;
+        m.file.stub().sync()?;
+        self.step(Step::Durable)?;
+        Ok(layout)
+    }
+
+    /// After the new record: the old objects go.
+    fn tidy_up(&self, file: &Arc<File>, layout: &Layout) -> Result<(), Stop> {
+        let left = self.finish_journal(layout)?;
+        self.step(Step::Finished)?;
+        self.remove_garbage(&left)?;
+        self.step(Step::Removed)?;
+        file.unmark_if_simple();
+        Ok(())
+    }
+
+    /// Ends the journal of a file whose layout is `layout`: what it does not name is garbage, and goes.
+    fn settle_journal(&self, layout: &Layout) -> Result<()> {
+        let left = self.finish_journal(layout)?;
+        self.remove_garbage(&left).map(|_| ())
+    }
+
+    /// Ends the journal of a file; gives what is garbage now.
+    fn finish_journal(&self, layout: &Layout) -> Result<Left> {
+        let Some(entry) = self.state.journal()?.into_iter().find(|e| e.file == layout.file) else {
+            return Ok(Left::new());
+        };
+        let named: BTreeSet<ObjectId> = layout.objects().map(|(_, o)| o.id).collect();
+        let left: Left = entry.objects.into_iter().filter(|(_, o)| !named.contains(o)).collect();
+        self.state.journal_finish(layout.file, &left)?;
+        Ok(left)
+    }
+
+    /// Notes objects to come, together with those that the file has.
+    fn journal(&self, old: &Layout, objects: &[Object], died: &Cell<bool>) -> Result<()> {
+        let mut entry = self.state.journal()?.into_iter().find(|e| e.file == old.file).unwrap_or(JournalEntry {
+            file: old.file,
+            path: String::new(), // found again by its mark in `open/`
+            inode: 0,
+            objects: Vec::new(),
+        });
+        let now = old.objects().map(|(_, o)| o).chain(objects).map(|o| (o.target, o.id));
+        let fresh: Left = now.filter(|o| !entry.objects.contains(o)).collect();
+        entry.objects.extend(fresh);
+        self.state.journal_put(&entry)?;
+        match self.step(Step::Journalled) {
+            Err(Stop::Died(e)) => {
+                died.set(true);
+                Err(e)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    pub(super) fn step(&self, step: Step) -> Result<(), Stop> {
+        match &self.crash {
+            Some(hook) => hook(step).map_err(Stop::Died),
+            None => Ok(()),
+        }
+    }
+}
+
+/// An object that both layouts name must hold the same bytes of the file in both.
+fn check_kept(old: &Layout, new: &Layout) -> Result<()> {
+    new.check()?;
+    for (at, object) in new.objects() {
+        let Some((was, before)) = old.objects().find(|(_, o)| o.id == object.id) else { continue };
+        let (a, b) = (&old.mirrors[was.mirror], &new.mirrors[at.mirror]);
+        let (s, t) = (&a.segments[was.segment], &b.segments[at.segment]);
+        let same_place = s.start == t.start && s.stripe_size == t.stripe_size && was.index == at.index;
+        let same_state = before.state == object.state && a.state == b.state;
+        if !same_place || !same_state || s.objects.len() != t.objects.len() || before.target != object.target {
+            return Err(Error::Invalid(format!("object {} would change its place in the file", object.id)));
+        }
+    }
+    Ok(())
+}
+
+impl crate::file::Changed for Stop {
+    fn changed() -> Stop {
+        Stop::Changed
+    }
+}

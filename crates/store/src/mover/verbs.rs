@@ -1,0 +1,154 @@
+//! The verbs: functions from a file's layout to its next.
+
+use super::Mover;
+use crate::file::{File, NewObjects, targets_of};
+use crate::{Error, Result};
+use policy::TargetId;
+use policy::layout::{Layout, Mirror, MirrorState, Placement, Reason, Segment, SegmentShape, plan_growth};
+use std::sync::Arc;
+
+impl Mover {
+    /// Adds a complete copy, on other targets than the file's where there are enough.
+    pub fn add_mirror(&self, file: &Arc<File>, place: &Placement) -> Result<Arc<Layout>> {
+        self.transform(file, "add mirror", Reason::MirrorAdded, |old, made| {
+            let mut new = old.clone();
+            let avoid: Vec<TargetId> = old.mirrors.iter().flat_map(targets_of).collect();
+            let size = file.size();
+            let mut shapes = plan_growth(place, 0, size.max(1), Some(size));
+            if let Some(last) = shapes.last_mut() {
+                last.end = last.end.max(covered(old));
+            }
+            new.mirrors.push(self.pool.new_mirror(made, &shapes, place, &avoid)?);
+            Ok(new)
+        })
+    }
+
+    /// Gives up a copy; refuses the last one in sync.
+    pub fn drop_mirror(&self, file: &Arc<File>, mirror: usize) -> Result<Arc<Layout>> {
+        self.transform(file, "drop mirror", Reason::MirrorDropped, |old, _| {
+            let others = old.mirrors.iter().enumerate().filter(|(i, _)| *i != mirror);
+            if mirror >= old.mirrors.len() {
+                return Err(Error::Invalid(format!("the file has no mirror {mirror}")));
+            }
+            if others.clone().all(|(_, m)| m.state != MirrorState::InSync) {
+                return Err(Error::Invalid(format!(
+                    "mirror {mirror} is the last one in sync, without it the file would be lost; resync another first"
+                )));
+            }
+            let mut new = old.clone();
+            new.mirrors.remove(mirror);
+            Ok(new)
+        })
+    }
+
+    /// Moves every object of the file that lies on a target to others. Stale mirrors with a part there are made anew.
+    pub fn replace_target(&self, file: &Arc<File>, target: TargetId, reason: Reason) -> Result<Arc<Layout>> {
+        self.transform(file, "replace target", reason, |old, made| {
+            let mut new = old.clone();
+            let tier = self.pool.targets.get(target).map(|t| t.tier());
+            for m in 0..old.mirrors.len() {
+                if targets_of(&old.mirrors[m]).all(|t| t != target) {
+                    continue;
+                }
+                if old.mirrors[m].state == MirrorState::Stale {
+                    new.mirrors[m] = self.renewed(&new, m, made, target)?;
+                    continue;
+                }
+                for s in 0..old.mirrors[m].segments.len() {
+                    for index in 0..old.mirrors[m].segments[s].objects.len() {
+                        if old.mirrors[m].segments[s].objects[index].target == target {
+                            let object = self.elsewhere(&new, (m, s), tier, made, target)?;
+                            new.mirrors[m].segments[s].objects[index] = object;
+                        }
+                    }
+                }
+            }
+            Ok(new)
+        })
+    }
+
+    /// Puts a segment on other objects, with another stripe size and count if wanted.
+    pub fn move_segment(
+        &self,
+        file: &Arc<File>,
+        mirror: usize,
+        segment: usize,
+        place: &Placement,
+    ) -> Result<Arc<Layout>> {
+        self.transform(file, "move segment", Reason::Moved, |old, made| {
+            let there = old.mirrors.get(mirror).filter(|m| m.state == MirrorState::InSync);
+            let Some(there) = there.and_then(|m| m.segments.get(segment)) else {
+                return Err(Error::Invalid(format!("the file has no segment {segment} in a mirror {mirror} in sync")));
+            };
+            let others = old.mirrors.iter().enumerate().filter(|(i, _)| *i != mirror);
+            let avoid: Vec<TargetId> = others.flat_map(|(_, m)| targets_of(m)).collect();
+            let shape = SegmentShape { start: there.start, end: there.end, stripe_count: place.stripe_count };
+            let mut new = old.clone();
+            new.mirrors[mirror].segments[segment] = made.segment(&shape, place, &avoid)?;
+            Ok(new)
+        })
+    }
+
+    /// Makes all stale mirrors anew from one in sync.
+    pub fn resync(&self, file: &Arc<File>) -> Result<Arc<Layout>> {
+        self.transform(file, "resync", Reason::Resynced, |old, made| {
+            let mut new = old.clone();
+            for m in 0..old.mirrors.len() {
+                if old.mirrors[m].state == MirrorState::Stale {
+                    new.mirrors[m] = self.renewed(&new, m, made, TargetId(u16::MAX))?;
+                }
+            }
+            Ok(new)
+        })
+    }
+
+    /// A mirror of the shape of a stale one, made of new objects, none of them on `not_on`.
+    fn renewed(&self, layout: &Layout, mirror: usize, made: &mut NewObjects<'_>, not_on: TargetId) -> Result<Mirror> {
+        let others = layout.mirrors.iter().enumerate().filter(|(i, _)| *i != mirror);
+        let mut avoid: Vec<TargetId> = others.flat_map(|(_, m)| targets_of(m)).collect();
+        avoid.push(not_on);
+        let mut segments: Vec<Segment> = Vec::new();
+        // It must reach as far as the others: what it does not reach would later count as never written.
+        let reach = covered(layout);
+        let count = layout.mirrors[mirror].segments.len();
+        for (s, old) in layout.mirrors[mirror].segments.iter().enumerate() {
+            let end = if s + 1 == count { old.end.max(reach) } else { old.end };
+            let shape = SegmentShape { start: old.start, end, stripe_count: old.objects.len() };
+            let tier = old.objects.first().and_then(|o| self.pool.targets.get(o.target)).map(|t| t.tier());
+            let place = Placement { stripe_size: old.stripe_size, tier, ..self.pool.placement.clone() };
+            segments.push(made.segment_not_on(&shape, &place, &avoid, Some(not_on))?);
+        }
+        Ok(Mirror { state: MirrorState::InSync, segments })
+    }
+
+    /// One object in the stead of one on `not_on`: on a target that holds nothing else of the segment and of the other
+    /// mirrors, if there is one.
+    fn elsewhere(
+        &self,
+        layout: &Layout,
+        (mirror, segment): (usize, usize),
+        tier: Option<u8>,
+        made: &mut NewObjects<'_>,
+        not_on: TargetId,
+    ) -> Result<policy::layout::Object> {
+        let others = layout.mirrors.iter().enumerate().filter(|(i, _)| *i != mirror);
+        let elsewhere: Vec<TargetId> = others.flat_map(|(_, m)| targets_of(m)).collect();
+        let here = layout.mirrors[mirror].segments[segment].objects.iter().map(|o| o.target);
+        let spread: Vec<TargetId> = elsewhere.iter().copied().chain(here).collect();
+        let shape = SegmentShape { start: 0, end: 1, stripe_count: 1 };
+        let place = Placement { tier, ..self.pool.placement.clone() };
+        let usable = |avoid: &[TargetId]| {
+            let views = self.pool.targets.views();
+            views.iter().any(|v| v.usable && v.id != not_on && !avoid.contains(&v.id))
+        };
+        // Rather two stripes of one mirror on a target than two mirrors.
+        let avoid = if usable(&spread) { &spread } else { &elsewhere };
+        let made = made.segment_not_on(&shape, &place, avoid, Some(not_on))?;
+        Ok(made.objects[0])
+    }
+}
+
+/// How far the mirrors in sync reach.
+fn covered(layout: &Layout) -> u64 {
+    layout.mirrors.iter().filter(|m| m.state == MirrorState::InSync).map(Mirror::covered).max().unwrap_or(0)
+}
