@@ -33,7 +33,9 @@ fn rust_files() -> Vec<(PathBuf, String)> {
     let texts: Vec<_> = found
         .into_iter()
         .filter(|p| p.extension().is_some_and(|e| e == "rs"))
-        .map(|p| (p.strip_prefix(&root).expect("below the root").to_path_buf(), std::fs::read_to_string(&p).expect("text")))
+        .map(|p| {
+            (p.strip_prefix(&root).expect("below the root").to_path_buf(), std::fs::read_to_string(&p).expect("text"))
+        })
         .collect();
     assert!(texts.len() > 20, "the sources were not found");
     texts
@@ -87,19 +89,29 @@ fn arrows_between_crates() {
 #[test]
 fn every_file_says_its_purpose_first() {
     let mute = rust_files().into_iter().filter(|(_, text)| !text.starts_with("//! "));
-    complain("files without a first line of purpose (`//! ...`)", &mute.map(|f| f.0.display().to_string()).collect::<Vec<_>>());
+    complain(
+        "files without a first line of purpose (`//! ...`)",
+        &mute.map(|f| f.0.display().to_string()).collect::<Vec<_>>(),
+    );
 }
 
 #[test]
 fn no_file_outgrows_its_idea() {
-    let long = rust_files().into_iter().map(|(path, text)| (path, text.lines().count())).filter(|(_, n)| *n > LINES_MAX);
+    let long =
+        rust_files().into_iter().map(|(path, text)| (path, text.lines().count())).filter(|(_, n)| *n > LINES_MAX);
     complain("files that are too long", &long.map(|(p, n)| format!("{}: {n} lines", p.display())).collect::<Vec<_>>());
 }
 
 #[test]
 fn nothing_is_left_half_done() {
     // In two halves, so that this file does not find itself.
-    let marks = [concat!("TO", "DO"), concat!("FIX", "ME"), concat!("X", "XX"), concat!("to", "do!("), concat!("unimple", "mented!(")];
+    let marks = [
+        concat!("TO", "DO"),
+        concat!("FIX", "ME"),
+        concat!("X", "XX"),
+        concat!("to", "do!("),
+        concat!("unimple", "mented!("),
+    ];
     let is_word = |line: &str, at: usize, mark: &str| {
         let letter = |c: Option<char>| c.is_some_and(|c| c.is_alphanumeric() || c == '_');
         let open = mark.ends_with('(');

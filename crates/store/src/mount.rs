@@ -33,12 +33,12 @@ pub use mountpoint::clear_stale;
 pub use request::parse_request;
 pub use session::{Mount, MountError};
 
+use crate::Result;
 use crate::file::{File, FileTable, PassthroughGuard, Pool, SyncCursor};
 use crate::namespace::Namespace;
 use crate::stats::Stats;
 use crate::target::Targets;
 use crate::volume::{Io, Passthrough};
-use crate::Result;
 use handles::Handles;
 use parking_lot::Mutex;
 use slow::Slow;
@@ -134,4 +134,3 @@ struct Server {
     /// Whether the kernel lets us register backing files; found out at the first try.
     passthrough: AtomicBool,
 }
-

@@ -115,4 +115,3 @@ pub fn descriptors_max() -> usize {
     let _ = setrlimit(Resource::Nofile, wanted);
     getrlimit(Resource::Nofile).current.map_or(1 << 20, |n| n as usize)
 }
-

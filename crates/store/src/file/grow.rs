@@ -317,6 +317,9 @@ impl File {
         }
         new.generation += 1;
         new.history.push((self.pool.clock)(), Reason::Grown);
+        if view.in_sync().any(|m| old.mirrors[m].covered() < self.size()) {
+            made.sync()?; // zeros that may have been made durable must not depend on objects that are not
+        }
         let record = self.record.lock();
         self.replace(&record, &view, new)?;
         made.keep(&self.view());

@@ -39,8 +39,8 @@ pub struct Pool {
     pub recovery: OnceLock<Arc<dyn Recover>>,
     /// Who wants to know what happens to files.
     pub observer: Arc<dyn Observer>,
-    /// Turns among equal targets.
-    pub(super) turn: AtomicU64,
+    /// Turns among equal targets; starts anywhere.
+    pub turn: AtomicU64,
 }
 
 /// Remembers objects that must be removed when their target is back.

@@ -5,7 +5,7 @@ use crate::Result;
 use crate::state::JournalEntry;
 use policy::layout::Layout;
 use policy::{ObjectId, TargetId};
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 
 /// What recovery of the journal did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -75,12 +75,22 @@ impl Mover {
         Ok(count)
     }
 
+    /// Removes objects, durably, and forgets them as garbage; gives how many. The rest stays garbage.
     pub(super) fn remove_garbage(&self, objects: &[(TargetId, ObjectId)]) -> Result<usize> {
-        let mut removed = Vec::new();
+        let mut by_target: BTreeMap<TargetId, Vec<ObjectId>> = BTreeMap::new();
         for &(target, object) in objects {
-            let at = self.pool.targets.get(target);
-            if at.is_some_and(|t| t.run(move |medium| medium.remove(object)).is_ok()) {
-                removed.push((target, object));
+            by_target.entry(target).or_default().push(object);
+        }
+        let mut removed = Vec::new();
+        for (id, objects) in by_target {
+            let Some(target) = self.pool.targets.get(id) else { continue };
+            let remove = |o: &ObjectId| {
+                let object = *o;
+                target.run(move |medium| medium.remove(object)).is_ok()
+            };
+            let gone: Vec<ObjectId> = objects.into_iter().filter(remove).collect();
+            if target.run(|medium| medium.sync_names()).is_ok() {
+                removed.extend(gone.into_iter().map(|o| (id, o)));
             }
         }
         self.state.garbage_removed(&removed)?;

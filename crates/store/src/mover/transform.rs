@@ -216,7 +216,7 @@ impl Mover {
     fn journal(&self, old: &Layout, objects: &[Object], died: &Cell<bool>) -> Result<()> {
         let mut entry = self.state.journal()?.into_iter().find(|e| e.file == old.file).unwrap_or(JournalEntry {
             file: old.file,
-            path: String::new(), // found again by its mark in `open/`
+            path: Default::default(), // found again by its mark in `open/`
             inode: 0,
             objects: Vec::new(),
         });
