@@ -1,0 +1,245 @@
+//! The runner with real processes: parts in order, failures, cancelling, restarts.
+
+#[path = "runner/world.rs"]
+mod world;
+
+use jobs::request::*;
+use jobs::runner::Error;
+use world::{World, is_alive, me};
+
+fn states(detail: &JobDetail) -> Vec<&'static str> {
+    let mut names: Vec<_> = detail.timeline.iter().map(|moment| moment.state.name()).collect();
+    names.dedup();
+    names
+}
+
+#[test]
+fn a_job_brings_its_data_runs_and_takes_its_results_home() {
+    let world = World::new();
+    std::fs::write(world.home().join("input"), "data").unwrap();
+    let id = world.submit(
+        "#!/bin/sh\n#STAGEIN cp HOME/input ../mnt/input\n#STAGEOUT cp ../mnt/result HOME/result\n\
+         tr a-z A-Z < $ENTREPOT_MOUNT/input > $ENTREPOT_MOUNT/result\necho job $ENTREPOT_JOB_ID in $PWD; echo oops >&2\n",
+    );
+    let detail = world.end(id);
+    assert_eq!(detail.summary.why, None);
+    assert_eq!(
+        states(&detail),
+        ["queued", "staging-in", "queued", "checking", "running", "queued", "staging-out", "completed"]
+    );
+    assert_eq!(world.read("result").unwrap(), "DATA");
+    assert_eq!(world.log(id, PartKind::Compute, Stream::Out), format!("job {id} in {}\n", world.home().display()));
+    assert_eq!(world.log(id, PartKind::Compute, Stream::Err), "oops\n");
+    let source = format!("source input file://{}/input", world.home().display());
+    assert_eq!(*world.volume.asked.lock().unwrap(), [source, "check input".to_string()], "recorded, then checked");
+    assert_eq!(detail.sources.len(), 1);
+    assert_eq!(detail.recoveries.len(), 1);
+    assert_eq!(detail.parts.iter().map(|part| part.kind).collect::<Vec<_>>().len(), 3);
+    assert!(detail.timeline.iter().all(|moment| moment.lasted_ms.is_some()));
+    let spec = detail.log_dir.join("compute.spec");
+    assert!(!spec.exists(), "the environment is gone when the job is over");
+}
+
+#[test]
+fn a_failed_stage_in_is_tried_n_times_again_keeps_the_job_from_running_and_says_why() {
+    let world = World::new();
+    let id = world.submit(
+        "#!/bin/sh\n#STAGEIN -retry 2\n#STAGEIN true\n#STAGEIN sh -c 'echo x >> tries; echo no such host >&2; exit 7'\n\
+         #STAGEIN touch never\n#STAGEOUT touch never\ntouch ran\n",
+    );
+    let detail = world.end(id);
+    assert_eq!(detail.summary.state, JobState::Failed);
+    assert_eq!(world.read("tries").unwrap().lines().count(), 3);
+    assert_eq!((world.read("ran"), world.read("never")), (None, None));
+    let why = detail.summary.why.unwrap();
+    for text in ["stage-in failed", "line 4", "exited with status 7", "3 attempts", "no such host"] {
+        assert!(why.contains(text), "{text:?} is not in {why:?}");
+    }
+    assert!(world.log(id, PartKind::StageIn, Stream::Out).contains("attempt 3 of 3"));
+}
+
+#[test]
+fn a_command_that_succeeds_when_tried_again_is_a_success() {
+    let world = World::new();
+    let id = world.submit(
+        "#!/bin/sh\n#STAGEIN -retry 5\n#STAGEIN mkdir a/b\n#STAGEIN sh -c 'mkdir a || rm -r a && test -e b'\ntrue\n",
+    );
+    assert_eq!(world.end(id).summary.state, JobState::Failed, "mkdir a/b fails each time");
+    let id = world.submit("#!/bin/sh\n#STAGEIN -retry 5\n#STAGEIN sh -c 'test -e c || { touch c; exit 1; }'\ntrue\n");
+    let detail = world.end(id);
+    assert_eq!(detail.summary.state, JobState::Completed);
+    assert_eq!(detail.parts[0].steps[0].attempts, 2);
+}
+
+#[test]
+fn data_that_cannot_be_mended_keep_the_job_from_running() {
+    let world = World::new();
+    *world.volume.check.lock().unwrap() = Err("mnt/x lost 3 stripes and has no source".into());
+    let id = world.submit("#!/bin/sh\n#STAGEIN cp /dev/null HOME/../mnt/x\ntouch ran\n");
+    let detail = world.end(id);
+    assert_eq!(detail.summary.state, JobState::Failed);
+    assert!(detail.summary.why.unwrap().contains("lost 3 stripes"));
+    assert_eq!(world.read("ran"), None);
+}
+
+#[test]
+fn a_failed_script_keeps_its_results_where_they_are() {
+    let world = World::new();
+    let id = world.submit("#!/bin/sh\n#STAGEOUT touch taken\necho broken >&2; exit 3\n");
+    let detail = world.end(id);
+    assert_eq!(detail.summary.state, JobState::Failed);
+    assert_eq!(detail.summary.why.unwrap(), "the script exited with status 3; it said: broken");
+    assert_eq!(world.read("taken"), None);
+}
+
+#[test]
+fn cancelling_ends_all_processes_even_those_that_hide() {
+    let world = World::new();
+    world.fifo("pids");
+    let id = world.submit(
+        "#!/bin/bash\n#STAGEOUT touch never\ntrap '' TERM\nsetsid sleep 1000 & a=$!\n(setsid sleep 1000 & echo $! > b; wait) & sleep 1000 &\n\
+         until test -s b; do sleep 0.01; done\necho $$ $a $(cat b) $! > pids\nwhile true; do wait; done\n",
+    );
+    let pids = world.hear("pids");
+    assert_eq!(pids.split(' ').count(), 4);
+    assert!(pids.split(' ').all(is_alive), "{pids}");
+    world.runner.cancel(me(), id).unwrap();
+    let detail = world.end(id);
+    assert_eq!(detail.summary.state, JobState::Cancelled);
+    assert!(!pids.split(' ').any(is_alive), "{pids}");
+    assert_eq!(world.read("never"), None);
+    assert!(matches!(world.runner.cancel(me(), id), Err(Error::Refused(_))), "it ended already");
+}
+
+#[test]
+fn a_waiting_job_can_be_cancelled_and_never_runs() {
+    let world = World::tuned(1, |_| {});
+    world.fifo("go");
+    let first = world.submit("#!/bin/sh\nread line < go\n");
+    let second = world.submit("#!/bin/sh\ntouch ran\n");
+    assert_eq!(world.runner.show(me(), second).unwrap().summary.state, JobState::Queued);
+    world.runner.cancel(me(), second).unwrap();
+    assert_eq!(world.end(second).summary.state, JobState::Cancelled);
+    world.tell("go");
+    assert_eq!(world.end(first).summary.state, JobState::Completed);
+    assert_eq!(world.read("ran"), None);
+}
+
+#[test]
+fn a_machine_lends_each_core_once() {
+    let world = World::tuned(1, |_| {});
+    let script = "#!/bin/sh\nmkdir busy || exit 1\necho x >> done\nrmdir busy\n";
+    let ids: Vec<JobId> = (0..5).map(|_| world.submit(script)).collect();
+    for id in ids {
+        assert_eq!(world.end(id).summary.why, None);
+    }
+    assert_eq!(world.read("done").unwrap().lines().count(), 5);
+}
+
+#[test]
+fn a_job_that_runs_too_long_is_stopped() {
+    let world = World::new();
+    let mut request = world.request("#!/bin/sh\nexec sleep 1000\n");
+    request.overrides.walltime_s = Some(1);
+    let id = world.runner.submit(me(), request).unwrap().id;
+    let detail = world.end(id);
+    assert_eq!(detail.parts[0].ending, Ending::OutOfTime { walltime_s: 1 });
+    assert!(detail.summary.why.unwrap().contains("ran longer than its 1 s"));
+}
+
+#[test]
+fn what_a_script_leaves_behind_is_ended_with_it() {
+    let world = World::new();
+    let id = world.submit("#!/bin/bash\nsetsid sleep 1000 & echo $! > pid\n");
+    assert_eq!(world.end(id).summary.state, JobState::Completed);
+    assert!(!is_alive(world.read("pid").unwrap().trim()));
+}
+
+#[test]
+fn a_restart_adopts_what_runs() {
+    let mut world = World::tuned(1, |_| {});
+    for fifo in ["started", "go"] {
+        world.fifo(fifo);
+    }
+    let first =
+        world.submit("#!/bin/sh\n#STAGEOUT cp ran home-again\necho x >> ran\necho 1 > started\nread line < go\n");
+    let second = world.submit("#!/bin/sh\necho second >> ran\n");
+    world.hear("started");
+    world.restart();
+    assert_eq!(world.runner.show(me(), first).unwrap().summary.state, JobState::Running);
+    assert_eq!(world.runner.show(me(), second).unwrap().summary.state, JobState::Queued, "its core is not lent twice");
+    world.tell("go");
+    assert_eq!(world.end(first).summary.state, JobState::Completed);
+    assert_eq!(world.end(second).summary.state, JobState::Completed);
+    assert_eq!(world.read("ran").unwrap(), "x\nsecond\n", "each ran once");
+    assert!(world.read("home-again").is_some());
+}
+
+#[test]
+fn a_restart_learns_of_what_ended_meanwhile_and_can_cancel_what_it_adopted() {
+    let mut world = World::new();
+    for fifo in ["a1", "a2", "b1", "b2"] {
+        world.fifo(fifo);
+    }
+    let ended = world.submit("#!/bin/sh\n#STAGEOUT touch taken\necho 1 > a1\nread line < a2\n");
+    let cancelled = world.submit("#!/bin/sh\necho $$ > b1\nread line < b2\n");
+    world.hear("a1");
+    let pid = world.hear("b1");
+    world.stop();
+    let supervisor = supervisor_of(&world, ended);
+    world.tell("a2");
+    while is_alive(&supervisor) {
+        std::thread::yield_now();
+    }
+    world.start();
+    assert_eq!(world.end(ended).summary.state, JobState::Completed);
+    assert!(world.read("taken").is_some());
+    world.runner.cancel(me(), cancelled).unwrap();
+    assert_eq!(world.end(cancelled).summary.state, JobState::Cancelled);
+    assert!(!is_alive(&pid));
+}
+
+/// The process number of a running compute part's supervisor.
+fn supervisor_of(world: &World, id: JobId) -> String {
+    let file = world.dir.path().join("jobs").join(id.to_string()).join("compute.pid");
+    let noted: jobs::exec::Processes = serde_json::from_slice(&std::fs::read(file).unwrap()).unwrap();
+    noted.supervisor.pid.to_string()
+}
+
+#[test]
+fn a_killed_supervisor_fails_its_job_and_its_processes_do_not_stay() {
+    let world = World::new();
+    world.fifo("pid");
+    let id = world.submit("#!/bin/sh\necho $$ > pid\nexec sleep 1000\n");
+    let pid = world.hear("pid");
+    let supervisor: i32 = supervisor_of(&world, id).parse().unwrap();
+    jobs::exec::process::signal_all(&[supervisor], rustix::process::Signal::KILL);
+    let detail = world.end(id);
+    assert_eq!(detail.summary.state, JobState::Failed);
+    assert!(detail.summary.why.unwrap().contains("supervisor was killed"));
+    while is_alive(&pid) {
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn old_jobs_are_forgotten_and_numbers_are_not_used_again() {
+    let mut world = World::tuned(2, |config| config.n_finished_max = 2);
+    let ids: Vec<JobId> = (0..4).map(|_| world.submit("#!/bin/sh\n")).inspect(|id| drop(world.end(*id))).collect();
+    let kept = |world: &World| world.runner.list(me(), List { all: true }).iter().map(|job| job.id).collect::<Vec<_>>();
+    assert_eq!(kept(&world), ids[2..]);
+    assert_eq!(std::fs::read_dir(world.dir.path().join("jobs")).unwrap().count(), 2);
+    world.restart();
+    assert_eq!(kept(&world), ids[2..]);
+    assert_eq!(world.submit("#!/bin/sh\n"), JobId(5));
+}
+
+#[test]
+fn logs_stop_at_their_limit() {
+    let world = World::tuned(2, |config| config.log_bytes_max = 1000);
+    let id = world.submit("#!/bin/sh\nhead -c 1000000 /dev/zero | tr '\\0' x\n");
+    assert_eq!(world.end(id).summary.state, JobState::Completed);
+    let log = world.log(id, PartKind::Compute, Stream::Out);
+    assert!(log.starts_with(&"x".repeat(1000)) && log.len() < 1200, "{} bytes", log.len());
+    assert!(log.contains("the rest was dropped"));
+}
