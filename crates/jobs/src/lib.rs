@@ -10,4 +10,5 @@ pub mod exec;
 pub mod plan;
 pub mod request;
 pub mod runner;
+pub mod submit;
 pub mod volume;

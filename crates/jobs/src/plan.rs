@@ -88,6 +88,14 @@ pub struct Limits {
     pub walltime_default_s: u64,
 }
 
+impl Limits {
+    /// This machine, and a day for parts that name no time.
+    pub fn of_machine() -> Limits {
+        let cores = std::thread::available_parallelism().map_or(1, |n| n.get() as u32);
+        Limits { cores, walltime_default_s: 24 * 3600 }
+    }
+}
+
 /// Plans a script. `file_name` names the job where nothing else does. All complaints come at once.
 pub fn plan(
     script: &[u8],

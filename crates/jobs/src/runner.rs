@@ -4,8 +4,11 @@ mod core;
 mod record;
 mod requests;
 mod restart;
+mod serve;
 mod spool;
 mod watch;
+
+pub use serve::PREFIX;
 
 use self::core::Core;
 use crate::directives::Complaint;
@@ -45,11 +48,12 @@ pub struct Config {
 impl Config {
     /// The usual settings, with all cores of the machine and the running binary.
     pub fn new(jobs_dir: PathBuf) -> std::io::Result<Config> {
+        let limits = crate::plan::Limits::of_machine();
         Ok(Config {
             jobs_dir,
-            cores: std::thread::available_parallelism().map_or(1, |n| n.get() as u32),
+            cores: limits.cores,
             n_transfers_max: 4,
-            walltime_default_s: 24 * 3600,
+            walltime_default_s: limits.walltime_default_s,
             n_finished_max: 1000,
             n_unfinished_per_user_max: 1000,
             log_bytes_max: 64 * 1024 * 1024,
@@ -74,11 +78,22 @@ pub enum Error {
     #[error("there is no job {0} of yours; `entrepot job list --all` shows those there are")]
     NoJob(JobId),
     /// The request cannot be granted.
-    #[error("{0}")]
-    Refused(String),
+    #[error("{cause}; {mend}")]
+    Refused {
+        /// Why not.
+        cause: String,
+        /// What to do about it.
+        mend: String,
+    },
     /// The machine failed: disk, state store, processes.
     #[error("{0}")]
     World(String),
+}
+
+impl Error {
+    fn refused(cause: impl Into<String>, mend: impl Into<String>) -> Error {
+        Error::Refused { cause: cause.into(), mend: mend.into() }
+    }
 }
 
 /// The runner. Shared by the daemon's connections; ends when dropped or [`Runner::shut_down`], the jobs go on running.

@@ -7,8 +7,6 @@ use crate::exec::{self, now_ms};
 use crate::plan::{self, Limits, Plan};
 use crate::request::*;
 use policy::schedule::easy::Event;
-use serde::de::DeserializeOwned;
-use serde_json::Value;
 use std::os::unix::fs::FileExt;
 use std::time::Duration;
 
@@ -23,10 +21,10 @@ impl Runner {
         let core = &self.core;
         let own = rustix::process::geteuid();
         if !own.is_root() && own.as_raw() != caller.uid {
-            return Err(Error::Refused(format!(
-                "this volume is run by user {} for itself, so only that user's jobs can run; ask the operator for a volume run by root",
-                own.as_raw()
-            )));
+            return Err(Error::refused(
+                format!("this volume is run by user {} for itself, so only that user's jobs can run", own.as_raw()),
+                "use a volume of your own, or one that is run by root",
+            ));
         }
         spool::check_request(&request)?;
         let account = spool::account(caller.uid, own.is_root())?;
@@ -64,7 +62,7 @@ impl Runner {
         let mut book = core.book.lock();
         if book.closed {
             let _ = std::fs::remove_dir_all(spool::dir(&core.config, record.id));
-            return Err(Error::Refused("the daemon is stopping; submit again when it is back".into()));
+            return Err(Error::refused("the daemon is stopping", "submit again when it is back"));
         }
         core.keep(&record);
         for part in &record.parts {
@@ -80,18 +78,12 @@ impl Runner {
         let book = self.core.book.lock();
         let n_mine = book.jobs.values().filter(|r| r.owner.uid == caller.uid && !r.state.is_final()).count();
         if n_mine >= self.core.config.n_unfinished_per_user_max {
-            return Err(Error::Refused(format!(
-                "you have {n_mine} unfinished jobs, as many as one user may; submit again when some have ended"
-            )));
+            return Err(Error::refused(
+                format!("you have {n_mine} unfinished jobs, as many as one user may"),
+                "submit again when some have ended",
+            ));
         }
         Ok(())
-    }
-
-    /// What would be submitted: the plan of a script, with its compute part.
-    pub fn plan(&self, script: &[u8], file_name: &str, overrides: &Overrides) -> Result<Plan, Error> {
-        let config = &self.core.config;
-        let limits = Limits { cores: config.cores, walltime_default_s: config.walltime_default_s };
-        plan::plan(script, file_name, overrides, limits, &*self.core.recogniser).map_err(Error::Script)
     }
 
     /// The caller's jobs, or all for root.
@@ -123,7 +115,8 @@ impl Runner {
         let mut book = core.book.lock();
         let record = book.jobs.get_mut(&id).filter(|r| may(caller, r)).ok_or(Error::NoJob(id))?;
         if record.state.is_final() {
-            return Err(Error::Refused(format!("job {id} has ended already: {}", record.state)));
+            let cause = format!("job {id} has ended already: {}", record.state);
+            return Err(Error::refused(cause, format!("`entrepot job show {id}` shows how")));
         }
         record.cancelled = true;
         record.detail = "being cancelled".into();
@@ -179,48 +172,14 @@ impl Runner {
                 }
             }
             if book.closed {
-                return Err(Error::Refused(
-                    "the daemon is stopping; the job goes on, ask again when it is back".into(),
-                ));
+                return Err(Error::refused("the daemon is stopping; the job goes on", "ask again when it is back"));
             }
-        }
-    }
-
-    /// Serves the request `job.NAME` with its JSON body: the one entry that the control socket needs.
-    pub fn handle(
-        &self,
-        caller: Caller,
-        name: &str,
-        body: Value,
-        progress: &mut dyn FnMut(Value) -> bool,
-    ) -> Result<Value, Error> {
-        match name.strip_prefix("job.").unwrap_or(name) {
-            "submit" => answer(&self.submit(caller, read(body)?)?),
-            "list" => answer(&self.list(caller, read(body)?)),
-            "show" => answer(&self.show(caller, read::<OneJob>(body)?.id)?),
-            "cancel" => answer(&self.cancel(caller, read::<OneJob>(body)?.id)?),
-            "log" => answer(&self.log(caller, &read(body)?)?),
-            "wait" => {
-                let mut tell = |summary: &JobSummary| answer(summary).is_ok_and(&mut *progress);
-                answer(&self.wait(caller, read::<OneJob>(body)?.id, &mut tell)?)
-            }
-            other => Err(Error::Refused(format!(
-                "there is no request job.{other}; client and daemon are of different versions"
-            ))),
         }
     }
 }
 
 fn may(caller: Caller, record: &Record) -> bool {
     caller.uid == 0 || caller.uid == record.owner.uid
-}
-
-fn read<T: DeserializeOwned>(body: Value) -> Result<T, Error> {
-    serde_json::from_value(body).map_err(|e| Error::Refused(format!("the request cannot be read: {e}")))
-}
-
-fn answer<T: serde::Serialize>(value: &T) -> Result<Value, Error> {
-    serde_json::to_value(value).map_err(|e| Error::World(format!("the answer cannot be written: {e}")))
 }
 
 fn new_record(core: &Core, owner: Caller, user: String, id: JobId, plan: Plan, request: &Submit) -> Record {

@@ -26,9 +26,10 @@ pub(super) struct Account {
 pub(super) fn account(uid: u32, needed: bool) -> Result<Account, Error> {
     match nix::unistd::User::from_uid(uid.into()) {
         Ok(Some(user)) => Ok(Account { name: user.name, home: user.dir, shell: user.shell }),
-        _ if needed => Err(Error::Refused(format!(
-            "user {uid} has no account on the machine of the daemon, so no job can run as that user; create the account there"
-        ))),
+        _ if needed => Err(Error::refused(
+            format!("user {uid} has no account on the machine of the daemon, so no job can run as that user"),
+            "create the account there",
+        )),
         _ => Ok(Account { name: uid.to_string(), home: "/".into(), shell: "/bin/sh".into() }),
     }
 }
@@ -53,11 +54,10 @@ pub(super) fn prepare(config: &Config) -> std::io::Result<()> {
 pub(super) fn reachable(config: &Config) -> Result<(), Error> {
     for dir in config.jobs_dir.ancestors() {
         if std::fs::metadata(dir).is_ok_and(|metadata| metadata.mode() & 0o001 == 0) {
-            return Err(Error::Refused(format!(
-                "other users cannot pass {}, where copies of job scripts are kept below; the operator can mend it: chmod o+x {}",
-                dir.display(),
-                dir.display()
-            )));
+            return Err(Error::refused(
+                format!("other users cannot pass {}, below which copies of job scripts are kept", dir.display()),
+                format!("the operator can mend it: chmod o+x {}", dir.display()),
+            ));
         }
     }
     Ok(())
@@ -165,13 +165,17 @@ fn filtered(environment: &BTreeMap<String, String>) -> BTreeMap<String, String> 
 pub(super) fn check_request(request: &Submit) -> Result<(), Error> {
     let size: usize = request.environment.iter().map(|(name, value)| name.len() + value.len() + 2).sum();
     if size > ENVIRONMENT_BYTES_MAX {
-        return Err(Error::Refused(format!(
-            "the environment is {size} bytes long, more than {ENVIRONMENT_BYTES_MAX}; submit from a shell with fewer variables"
-        )));
+        return Err(Error::refused(
+            format!("the environment is {size} bytes long, more than {ENVIRONMENT_BYTES_MAX}"),
+            "submit from a shell with fewer variables",
+        ));
     }
     let cwd = request.cwd.as_os_str().as_encoded_bytes();
     if !request.cwd.is_absolute() || cwd.contains(&0) || cwd.len() > 4096 {
-        return Err(Error::Refused("the directory of the job is no absolute path; submit with a newer client".into()));
+        return Err(Error::refused(
+            "the directory of the job is no absolute path",
+            "submit from a directory that exists",
+        ));
     }
     Ok(())
 }

@@ -1,11 +1,11 @@
 //! Who may do what, and what hostile scripts get: nothing but their own words.
 
-#[path = "runner/world.rs"]
-mod world;
-
+use crate::world::{World, me};
 use jobs::request::*;
 use jobs::runner::Error;
-use world::{World, me};
+use std::sync::Arc;
+use store::control::{Handler, Responder};
+use store::stage::Stop;
 
 #[test]
 fn directives_are_words_and_nothing_else() {
@@ -103,7 +103,7 @@ fn a_directory_where_the_user_may_not_go_stops_the_job() {
     assert!(world.end(id).summary.why.unwrap().contains("cannot start in"));
     let mut request = world.request("#!/bin/sh\ntrue\n");
     request.cwd = "relative".into();
-    assert!(matches!(world.runner.submit(me(), request), Err(Error::Refused(_))));
+    assert!(matches!(world.runner.submit(me(), request), Err(Error::Refused { .. })));
 }
 
 #[test]
@@ -119,13 +119,20 @@ fn others_see_and_touch_nothing() {
     assert!(matches!(world.runner.wait(other, id, &mut |_| true), Err(Error::NoJob(_))));
     assert!(world.runner.list(other, List { all: true }).is_empty());
     assert!(world.runner.show(Caller { uid: 0, gid: 0 }, id).is_ok(), "root sees all");
-    assert!(matches!(world.runner.submit(other, world.request("#!/bin/sh\n")), Err(Error::Refused(_))), "no account");
+    assert!(
+        matches!(world.runner.submit(other, world.request("#!/bin/sh\n")), Err(Error::Refused { .. })),
+        "no account"
+    );
 }
 
 #[test]
 fn requests_come_as_json() {
     let world = World::new();
-    let mut ask = |name: &str, body| world.runner.handle(me(), name, body, &mut |_| true);
+    let caller = store::control::Caller { uid: me().uid, gid: me().gid, pid: 1 };
+    let ask = |command: &str, args| {
+        let mut listen = |_| true;
+        world.runner.handle(&caller, command, args, &mut Responder::new(&mut listen, Arc::new(Stop::default())))
+    };
     let request = serde_json::to_value(world.request("#!/bin/sh\necho hi\n")).unwrap();
     let submitted: Submitted = serde_json::from_value(ask("job.submit", request).unwrap()).unwrap();
     let one = serde_json::to_value(OneJob { id: submitted.id }).unwrap();

@@ -1,11 +1,8 @@
-//! The runner with real processes: parts in order, failures, cancelling, restarts.
+//! The life of a job: parts in order, failures, cancelling, restarts.
 
-#[path = "runner/world.rs"]
-mod world;
-
+use crate::world::{World, is_alive, me};
 use jobs::request::*;
 use jobs::runner::Error;
-use world::{World, is_alive, me};
 
 fn states(detail: &JobDetail) -> Vec<&'static str> {
     let mut names: Vec<_> = detail.timeline.iter().map(|moment| moment.state.name()).collect();
@@ -108,7 +105,7 @@ fn cancelling_ends_all_processes_even_those_that_hide() {
     assert_eq!(detail.summary.state, JobState::Cancelled);
     assert!(!pids.split(' ').any(is_alive), "{pids}");
     assert_eq!(world.read("never"), None);
-    assert!(matches!(world.runner.cancel(me(), id), Err(Error::Refused(_))), "it ended already");
+    assert!(matches!(world.runner.cancel(me(), id), Err(Error::Refused { .. })), "it ended already");
 }
 
 #[test]

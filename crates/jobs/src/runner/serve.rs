@@ -1,0 +1,64 @@
+//! The runner behind the control socket: the requests `job.*`, and errors as the command line shows them.
+
+use super::{Error, Runner};
+use crate::request::*;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use store::control::{self, Handler, Problem, Responder};
+
+/// The part before the dot of the commands served here.
+pub const PREFIX: &str = "job";
+
+impl Handler for Runner {
+    fn handle(
+        &self,
+        caller: &control::Caller,
+        command: &str,
+        args: Value,
+        out: &mut Responder<'_>,
+    ) -> Result<Value, Problem> {
+        let caller = Caller { uid: caller.uid, gid: caller.gid };
+        match command.strip_prefix("job.").unwrap_or(command) {
+            "submit" => answer(&self.submit(caller, read(args)?)?),
+            "list" => answer(&self.list(caller, read(args)?)),
+            "show" => answer(&self.show(caller, read::<OneJob>(args)?.id)?),
+            "cancel" => answer(&self.cancel(caller, read::<OneJob>(args)?.id)?),
+            "log" => answer(&self.log(caller, &read(args)?)?),
+            "wait" => {
+                let mut tell = |summary: &JobSummary| answer(summary).is_ok_and(|value| out.progress(value));
+                answer(&self.wait(caller, read::<OneJob>(args)?.id, &mut tell)?)
+            }
+            other => Err(Problem::wrong(format!("the daemon knows no request job.{other}"))
+                .try_this("restart the daemon: it is of another version than this command")),
+        }
+    }
+}
+
+fn read<T: DeserializeOwned>(args: Value) -> Result<T, Problem> {
+    let wrong = |e| Problem::wrong(format!("the request cannot be read: {e}"));
+    serde_json::from_value(args)
+        .map_err(|e| wrong(e).try_this("restart the daemon if it is of another version than this command"))
+}
+
+fn answer<T: Serialize>(value: &T) -> Result<Value, Problem> {
+    serde_json::to_value(value).map_err(|e| Problem::failed(format!("the answer cannot be written: {e}")))
+}
+
+impl From<Error> for Problem {
+    fn from(error: Error) -> Problem {
+        let cause = error.to_string();
+        match error {
+            Error::Script(complaints) => {
+                let lines: Vec<String> = complaints.iter().map(ToString::to_string).collect();
+                Problem::wrong(lines.join("\n"))
+                    .so("the job was not submitted")
+                    .try_this("mend the script; `entrepot job plan` checks it without submitting")
+            }
+            Error::NoJob(id) => Problem::not_found(format!("there is no job {id} of yours"))
+                .try_this("`entrepot job list --all` shows those there are"),
+            Error::Refused { cause, mend } => Problem::wrong(cause).try_this(mend),
+            Error::World(_) => Problem::failed(cause),
+        }
+    }
+}

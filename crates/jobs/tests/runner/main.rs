@@ -1,0 +1,5 @@
+//! The runner with real processes in temporary directories.
+
+mod life;
+mod rights;
+mod world;
