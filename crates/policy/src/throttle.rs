@@ -72,7 +72,9 @@ mod tests {
         assert_eq!(t.take(Time::ZERO, 50), Time::ZERO);
         assert_eq!(t.take(Time::ZERO, 100), Time::from_secs(1));
         assert_eq!(t.take(Time::from_secs(1), 50), Time::from_millis(1500));
-        assert_eq!(t.take(Time::from_secs(9), 50), Time::from_secs(9));
+        let idle = Time::from_secs(900);
+        assert_eq!(t.take(idle, 50), idle);
+        assert_eq!(t.take(idle, 50), idle + Time::from_millis(500), "no more than the burst was saved up");
     }
 
     #[test]

@@ -84,6 +84,9 @@ fn a_true_checksum_does_not_make_nonsense_a_layout() {
     assert_eq!(Layout::decode(&no_mirror), Err(CodecError::Invalid(LayoutError::NoMirror)));
     let huge_count = sealed(&[1, 1, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1]);
     assert!(matches!(Layout::decode(&huge_count), Err(CodecError::Malformed { .. })));
+    let huge_objects =
+        sealed(&[1, 1, 1, 0, 1, 0, 0x80, 0x20, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1, 0]);
+    assert!(matches!(Layout::decode(&huge_objects), Err(CodecError::Malformed { .. })));
     let odd_stripe = sealed(&[1, 1, 1, 0, 1, 0, 7, 1, 0, 2, 0]);
     assert_eq!(Layout::decode(&odd_stripe), Err(CodecError::Invalid(LayoutError::Stripe { mirror: 0, segment: 0 })));
 }

@@ -109,7 +109,7 @@ fn a_passing_failure_is_tried_again_later_each_time_then_the_next_source() {
 
 #[test]
 fn a_changed_source_is_not_asked_again() {
-    let (mut r, _) = patching(narrow(), 3, 2, blocked(1, 0..3));
+    let (mut r, _) = patching(Config { retries: 0, ..narrow() }, 4, 2, blocked(1, 0..3));
     let sources = |actions: &[Action]| {
         let source = |a: &Action| if let Action::Fetch { source_index, .. } = a { Some(*source_index) } else { None };
         actions.iter().filter_map(source).collect::<Vec<_>>()
@@ -118,8 +118,11 @@ fn a_changed_source_is_not_asked_again() {
     for row in 0..2 {
         assert_eq!(sources(&after(&mut r, Time::ZERO, Event::Patched { key: KEY, row })), [1]);
     }
-    let end = after(&mut r, Time::ZERO, Event::Patched { key: KEY, row: 2 });
-    assert_eq!(end, [wake(1, Outcome::Ok), Action::Finish { key: KEY, result: Finished::Complete }]);
+    let got = after(&mut r, Time::ZERO, Event::Patched { key: KEY, row: 2 });
+    assert_eq!((got[0].clone(), sources(&got)), (wake(1, Outcome::Ok), vec![1]));
+    let result = Finished::Failed { why: Why::Sources(FetchError::Passing), rows_failed: 1 };
+    let end = after(&mut r, Time::ZERO, failed(3, FetchError::Passing));
+    assert_eq!(end, [Action::Finish { key: KEY, result }], "the other source is not asked even now");
 }
 
 #[test]

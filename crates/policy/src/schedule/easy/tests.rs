@@ -225,6 +225,17 @@ fn a_cancelled_head_lets_the_next_start() {
 }
 
 #[test]
+fn a_cancelled_head_leaves_other_room_to_the_next() {
+    let mut easy = queues(4, 1);
+    for (id, cores, estimate) in [(1, 3, 10), (2, 4, 10), (3, 2, 99), (4, 1, 50)] {
+        easy.handle(Time(0), batch(id, cores, estimate, &[]));
+    }
+    assert_eq!(started(&poll_all(&mut easy)), [1], "beside the head of 4 cores there is no room");
+    assert_eq!(started(&after(&mut easy, 1, Event::Cancelled { id: JobId(2) })), [4], "beside one of 2 there is");
+    assert_eq!(easy.promise(BATCH), Some((JobId(3), Time(10))));
+}
+
+#[test]
 fn what_can_never_run_is_dropped_at_once() {
     let mut easy = queues(4, 1);
     assert_eq!(dropped(&after(&mut easy, 0, batch(1, 5, 1, &[]))), [(1, DropReason::TooLarge { capacity: 4 })]);
