@@ -65,11 +65,20 @@ impl Namespace {
 
     /// Counts a reference to what `stat` says `name` is.
     pub(crate) fn found(&self, parent: NodeId, name: &OsStr, stat: &Stat) -> Result<Arc<Node>> {
+        self.count(parent, name, stat, false)
+    }
+
+    /// The same for an inode that was created just now, whose number may have been another's before.
+    fn created(&self, parent: NodeId, name: &OsStr, stat: &Stat) -> Result<Arc<Node>> {
+        self.count(parent, name, stat, true)
+    }
+
+    fn count(&self, parent: NodeId, name: &OsStr, stat: &Stat, new: bool) -> Result<Arc<Node>> {
         if stat.st_dev != self.device {
             // Something is mounted inside the tree; its inode numbers would collide with ours.
             return Err(Errno::XDEV);
         }
-        Ok(self.nodes.found(self.id_of(stat.st_ino), stat, parent, name))
+        Ok(self.nodes.found(self.id_of(stat.st_ino), stat, parent, name, new))
     }
 
     /// The kernel gives back `count` references.

@@ -40,9 +40,10 @@ impl Fuse {
 
 impl Filesystem for Fuse {
     fn init(&mut self, _request: &Request, config: &mut KernelConfig) -> std::io::Result<()> {
+        // Not FUSE_ATOMIC_O_TRUNC: an open that truncates would reach us before the kernel found the file to be a running
+        // program (ETXTBSY), and cut it under the program's feet.
         let wanted = [
             InitFlags::FUSE_DONT_MASK,
-            InitFlags::FUSE_ATOMIC_O_TRUNC,
             InitFlags::FUSE_PARALLEL_DIROPS,
             InitFlags::FUSE_DO_READDIRPLUS,
             InitFlags::FUSE_READDIRPLUS_AUTO,

@@ -210,7 +210,8 @@ impl Server {
         for name in stored.split(|b| *b == 0).filter(|name| !name.is_empty()) {
             let name = match sort(OsStr::from_bytes(name)) {
                 Name::Hidden if name == REQUEST.as_bytes() => LAYOUT.as_bytes(),
-                Name::Hidden => continue,
+                // Shown on request only: a copy of the text is no layout, and tools that copy attributes would stumble.
+                Name::Hidden | Name::Layout => continue,
                 _ => name,
             };
             shown.extend_from_slice(name);

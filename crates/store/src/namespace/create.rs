@@ -30,7 +30,7 @@ impl Namespace {
         let mode = Mode::from_raw_mode(mode & 0o7777);
         let fd = as_caller(caller, || openat(&*directory, name, flags, mode))?;
         let stat = fstat(&fd)?;
-        Ok((self.found(parent, name, &stat)?, stat, fd))
+        Ok((self.created(parent, name, &stat)?, stat, fd))
     }
 
     /// Creates a file that is not opened, a fifo, a socket or a device.
@@ -38,21 +38,26 @@ impl Namespace {
         let directory = self.directory(parent)?;
         let (kind, mode) = (FileType::from_raw_mode(mode), Mode::from_raw_mode(mode & 0o7777));
         as_caller(caller, || mknodat(&*directory, name, kind, mode, device))?;
-        self.lookup(parent, name)
+        self.look_at_new(&directory, parent, name)
     }
 
     /// Creates a directory.
     pub fn make_directory(&self, caller: Caller, parent: NodeId, name: &OsStr, mode: u32) -> Result<Made> {
         let directory = self.directory(parent)?;
         as_caller(caller, || mkdirat(&*directory, name, Mode::from_raw_mode(mode & 0o7777)))?;
-        self.lookup(parent, name)
+        self.look_at_new(&directory, parent, name)
     }
 
     /// Creates a symbolic link.
     pub fn make_symlink(&self, caller: Caller, parent: NodeId, name: &OsStr, target: &OsStr) -> Result<Made> {
         let directory = self.directory(parent)?;
         as_caller(caller, || symlinkat(target, &*directory, name))?;
-        self.lookup(parent, name)
+        self.look_at_new(&directory, parent, name)
+    }
+
+    fn look_at_new(&self, directory: &OwnedFd, parent: NodeId, name: &OsStr) -> Result<Made> {
+        let stat = statat(directory, name, AtFlags::SYMLINK_NOFOLLOW)?;
+        Ok((self.created(parent, name, &stat)?, stat))
     }
 
     /// Where a symbolic link points.
@@ -92,8 +97,8 @@ impl Namespace {
             let target = target.ok_or(Errno::NOENT)?;
             renameat_with(&*from, name, &*to, new_name, flags)?;
             let target_id = self.id_of(target.st_ino);
-            self.nodes.remove_name(moved_id, parent, name, false);
-            self.nodes.remove_name(target_id, new_parent, new_name, false);
+            self.nodes.remove_name(moved_id, parent, name);
+            self.nodes.remove_name(target_id, new_parent, new_name);
             self.nodes.add_name(moved_id, new_parent, new_name);
             self.nodes.add_name(target_id, parent, name);
             return Ok(None);
@@ -110,7 +115,7 @@ impl Namespace {
             return Ok(None);
         }
         let replaced = replaced.map(|removed| self.now_removed(removed, new_parent, new_name));
-        self.nodes.remove_name(moved_id, parent, name, false);
+        self.nodes.remove_name(moved_id, parent, name);
         self.nodes.add_name(moved_id, new_parent, new_name);
         Ok(replaced)
     }

@@ -83,6 +83,16 @@ impl Node {
         self.inner.lock().directory.clone()
     }
 
+    /// The inode number was used again: nothing that was known of it holds.
+    fn begin_again(&self, inner: &mut Inner, kind: FileType) {
+        inner.kind = kind;
+        inner.generation += 1;
+        inner.directory = None;
+        inner.names.clear();
+        self.drop_cache();
+        *self.request.lock() = None;
+    }
+
     fn add_name(inner: &mut Inner, parent: NodeId, name: &OsStr) {
         match inner.names.iter().position(|(p, n)| *p == parent && n == name) {
             Some(at) if at + 1 == inner.names.len() => {}
@@ -141,7 +151,8 @@ impl Nodes {
         self.shard(id).lock().get(&id).cloned()
     }
 
-    pub(super) fn found(&self, id: NodeId, stat: &Stat, parent: NodeId, name: &OsStr) -> Arc<Node> {
+    /// Counts a reference to what has that name; `new` if it was created just now.
+    pub(super) fn found(&self, id: NodeId, stat: &Stat, parent: NodeId, name: &OsStr, new: bool) -> Arc<Node> {
         let kind = FileType::from_raw_mode(stat.st_mode);
         let mut shard = self.shard(id).lock();
         match shard.entry(id) {
@@ -149,13 +160,8 @@ impl Nodes {
                 let node = known.get();
                 let mut inner = node.inner.lock();
                 inner.references += 1;
-                if inner.kind != kind {
-                    inner.kind = kind;
-                    inner.generation += 1;
-                    inner.directory = None;
-                    inner.names.clear();
-                    node.drop_cache();
-                    *node.request.lock() = None;
+                if new || inner.kind != kind {
+                    node.begin_again(&mut inner, kind);
                 }
                 Node::add_name(&mut inner, parent, name);
                 node.clone()
@@ -200,16 +206,10 @@ impl Nodes {
         }
     }
 
-    /// A name is gone. With the last one, whatever gets the inode number next is another file.
-    pub(super) fn remove_name(&self, id: NodeId, parent: NodeId, name: &OsStr, last: bool) {
+    /// A name is gone.
+    pub(super) fn remove_name(&self, id: NodeId, parent: NodeId, name: &OsStr) {
         if let Some(node) = self.get(id) {
-            let mut inner = node.inner.lock();
-            inner.names.retain(|(p, n)| !(*p == parent && n == name));
-            if last {
-                inner.names.clear();
-                inner.generation += 1;
-                node.drop_cache();
-            }
+            node.inner.lock().names.retain(|(p, n)| !(*p == parent && n == name));
         }
     }
 

@@ -89,7 +89,7 @@ impl Namespace {
                     // Wait for a rename that is under way; if the name is still the same, it is gone behind our back.
                     let _settled = self.renames.read();
                     if node.name().is_some_and(|now| now == (parent, name.clone())) {
-                        self.nodes.remove_name(id, parent, &name, false);
+                        self.nodes.remove_name(id, parent, &name);
                     }
                 }
                 done => return done,

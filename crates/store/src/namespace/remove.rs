@@ -61,7 +61,7 @@ impl Namespace {
     }
 
     pub(super) fn now_removed(&self, removed: Removed, parent: NodeId, name: &OsStr) -> Removed {
-        self.nodes.remove_name(removed.id, parent, name, removed.last);
+        self.nodes.remove_name(removed.id, parent, name);
         removed
     }
 }

@@ -1,0 +1,128 @@
+//! A volume in a temporary directory, mounted, with as many targets as wanted; gone at the end, whatever the test did.
+
+use policy::layout::Placement;
+use policy::{TargetId, Time};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use store::file::{FileTable, Garbage, MirrorWrites, Pool, Unobserved};
+use store::mount::{Mount, Options, Parts, PlainSources};
+use store::namespace::Namespace;
+use store::stats::Stats;
+use store::target::{
+    DirectoryMedium, Execution, Identity, InlineSlots, Limits, State, TargetSpec, Targets, TargetsOptions,
+};
+use store::volume::VolumeId;
+
+struct NoGarbage;
+
+impl Garbage for NoGarbage {
+    fn remember(&self, _: TargetId, _: policy::ObjectId) -> store::Result<()> {
+        Ok(())
+    }
+}
+
+/// What a volume of a test is like.
+pub struct Wanted {
+    pub targets: u16,
+    pub placement: Placement,
+    pub inline_bytes_max: u64,
+    pub options: Options,
+}
+
+impl Default for Wanted {
+    fn default() -> Wanted {
+        let stripe = 64 << 10;
+        Wanted {
+            targets: 4,
+            placement: Placement {
+                stripe_size: stripe,
+                stripe_count: 4,
+                single_bytes_max: 4 * stripe,
+                mirrors: 1,
+                tier: None,
+            },
+            inline_bytes_max: 16 << 10,
+            options: Options {
+                threads: 6,
+                entry_timeout: Duration::from_millis(100),
+                attr_timeout: Duration::from_millis(100),
+                ..Options::default()
+            },
+        }
+    }
+}
+
+/// A mounted volume.
+pub struct Volume {
+    pub mount: Mount,
+    pub targets: Arc<Targets>,
+    pub files: Arc<FileTable>,
+    pub at: PathBuf,
+    pub dir: PathBuf,
+}
+
+impl Volume {
+    /// Mounts a volume in `dir`, formatting what is new there.
+    pub fn start(dir: &Path, wanted: Wanted) -> Volume {
+        let namespace = dir.join("namespace");
+        for part in ["namespace/tree", "namespace/side", "namespace/open", "namespace/staging", "mnt"] {
+            std::fs::create_dir_all(dir.join(part)).unwrap();
+        }
+        let targets = Targets::new(TargetsOptions {
+            execution: Execution::Threads,
+            limits: Limits::default(),
+            slots: Arc::new(InlineSlots::new(wanted.options.threads - 2)),
+            health: Default::default(),
+        });
+        for number in 0..wanted.targets {
+            let path = dir.join(format!("target{number}"));
+            std::fs::create_dir_all(&path).unwrap();
+            let name = format!("t{number}");
+            let identity = Identity { volume: VolumeId(7), target: TargetId(number), name: name.clone() };
+            DirectoryMedium::format(&path, &identity).unwrap();
+            let medium = Arc::new(DirectoryMedium::new(&path, identity));
+            store::target::Medium::probe(&*medium).unwrap();
+            targets.add(TargetSpec { id: TargetId(number), name, tier: 0, medium, state: State::Ok, failed_by_operator: false });
+        }
+        let first = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_micros() as u64;
+        let next = AtomicU64::new(first);
+        let pool = Arc::new(Pool {
+            targets: targets.clone(),
+            next_id: Box::new(move || next.fetch_add(1, Ordering::Relaxed)),
+            placement: wanted.placement,
+            mirror_writes: MirrorWrites::Sync,
+            inline_bytes_max: wanted.inline_bytes_max,
+            clock: Box::new(|| Time(SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_nanos() as u64)),
+            garbage: Arc::new(NoGarbage),
+            recovery: Default::default(),
+            observer: Arc::new(Unobserved),
+            turn: AtomicU64::new(0),
+        });
+        let flags = rustix::fs::OFlags::PATH | rustix::fs::OFlags::DIRECTORY | rustix::fs::OFlags::CLOEXEC;
+        let tree = rustix::fs::open(namespace.join("tree"), flags, rustix::fs::Mode::empty()).unwrap();
+        let files = FileTable::new(pool.clone(), namespace);
+        let parts = Parts {
+            namespace: Arc::new(Namespace::new(tree).unwrap()),
+            files: files.clone(),
+            pool,
+            targets: targets.clone(),
+            stats: Arc::new(Stats::new()),
+            tiers: vec!["fast".into()],
+            sources: Arc::new(PlainSources),
+        };
+        let at = dir.join("mnt");
+        let mount = Mount::start(parts, wanted.options, &at).unwrap();
+        Volume { mount, targets, files, at: at.canonicalize().unwrap(), dir: dir.to_path_buf() }
+    }
+}
+
+impl Drop for Volume {
+    fn drop(&mut self) {
+        if self.mount.unmount().is_err() {
+            let _ = self.mount.abort();
+        }
+        self.targets.stop();
+    }
+}
