@@ -2,14 +2,25 @@
 //!
 //! One daemon at a time: a lock in the state directory sees to it.
 
+mod check;
 mod config;
+mod edit;
+mod ids;
+mod lock;
+mod namespace;
+mod open;
+mod parse;
 mod problem;
+mod quantity;
+mod roster;
+mod section;
 mod template;
 
 pub use config::{
     Config, Health, Io, Jobs, LayoutConfig, MirrorWrites, Mount, Mover, Passthrough, Recovery, TargetConfig,
 };
 pub use problem::{Problem, Problems};
+pub use quantity::{parse_size, parse_span};
 pub use template::{init, template};
 
 use crate::Result;
@@ -17,7 +28,7 @@ use crate::state::State;
 use crate::stats::Stats;
 use crate::target::Targets;
 use policy::layout::Placement;
-use rustix::fd::BorrowedFd;
+use rustix::fd::{AsFd, BorrowedFd};
 use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
@@ -33,70 +44,81 @@ impl fmt::Display for VolumeId {
 }
 
 /// An open volume.
-pub struct Volume {}
+pub struct Volume {
+    config: Config,
+    id: VolumeId,
+    directories: namespace::Directories,
+    targets: Arc<Targets>,
+    state: Arc<dyn State>,
+    ids: ids::Ids,
+    stats: Arc<Stats>,
+    _lock: lock::Lock,
+}
 
 impl Volume {
-    /// Formats what is new, takes the lock and opens everything.
-    pub fn open(config: Config) -> std::result::Result<Volume, Problems> {
-        let _ = config;
-        todo!()
-    }
     /// What `volume.toml` says.
     pub fn config(&self) -> &Config {
-        todo!()
+        &self.config
     }
+
     /// Its identity.
     pub fn id(&self) -> VolumeId {
-        todo!()
+        self.id
     }
+
     /// What the mount shows: directories, stubs, symlinks, devices.
     pub fn tree(&self) -> BorrowedFd<'_> {
-        todo!()
+        self.directories.tree.as_fd()
     }
+
     /// Layout records and checksums that outgrew their attribute.
     pub fn side(&self) -> BorrowedFd<'_> {
-        todo!()
+        self.directories.side.as_fd()
     }
+
     /// Hard links to stubs that are written in a way the daemon cannot follow.
     pub fn open_links(&self) -> BorrowedFd<'_> {
-        todo!()
+        self.directories.open.as_fd()
     }
+
     /// Stubs of files being staged in.
     pub fn staging(&self) -> BorrowedFd<'_> {
-        todo!()
+        self.directories.staging.as_fd()
     }
+
     /// The state directory, where the control socket lives.
     pub fn state_dir(&self) -> &Path {
-        todo!()
+        &self.config.state
     }
+
     /// The targets.
     pub fn targets(&self) -> &Arc<Targets> {
-        todo!()
+        &self.targets
     }
+
     /// The state store.
     pub fn state(&self) -> &Arc<dyn State> {
-        todo!()
+        &self.state
     }
+
     /// The metrics.
     pub fn stats(&self) -> &Arc<Stats> {
-        todo!()
+        &self.stats
     }
+
     /// The placement of new files that nobody asked otherwise for.
     pub fn placement(&self) -> Placement {
-        todo!()
+        self.config.placement()
     }
+
     /// A number that was never given before, for an object or a file.
     pub fn next_id(&self) -> Result<u64> {
-        todo!()
+        self.ids.next()
     }
-    /// Formats a directory as a new target, uses it at once and appends it to `volume.toml`.
-    pub fn add_target(&self, name: &str, path: &Path, tier: &str) -> std::result::Result<(), Problems> {
-        let _ = (name, path, tier);
-        todo!()
-    }
-    /// Forgets a target that is empty (or failed, with `force`) and removes its block from `volume.toml`.
-    pub fn remove_target(&self, name: &str, force: bool) -> std::result::Result<(), Problems> {
-        let _ = (name, force);
-        todo!()
+}
+
+impl Drop for Volume {
+    fn drop(&mut self) {
+        self.targets.stop();
     }
 }

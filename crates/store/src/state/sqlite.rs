@@ -8,7 +8,8 @@ mod tables;
 
 use crate::{Error, Result};
 use parking_lot::Mutex;
-use rusqlite::{Connection, Transaction, TransactionBehavior};
+use crate::state::TargetRecord;
+use rusqlite::{Connection, OpenFlags, Transaction, TransactionBehavior};
 use std::path::Path;
 use std::time::Duration;
 
@@ -36,6 +37,18 @@ impl SqliteState {
             Error::State(cause) => explain(cause),
             other => other,
         })
+    }
+
+    /// The targets in a store that may be in use, without changing it.
+    pub fn known_targets(path: &Path) -> Result<Vec<TargetRecord>> {
+        let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        let read = || {
+            let connection = Connection::open_with_flags(path, flags)?;
+            connection.busy_timeout(BUSY_SPAN)?;
+            let version: u32 = connection.pragma_query_value(None, "user_version", |row| row.get(0))?;
+            if version == 0 { Ok(Vec::new()) } else { tables::targets(&connection) }
+        };
+        read().map_err(|error| Error::State(format!("{} cannot be read: {error}", path.display())))
     }
 
     /// A store in memory, for tests.

@@ -184,6 +184,11 @@ impl Medium for DirectoryMedium {
         if n == TEXT.len() && back == *TEXT { Ok(()) } else { Err(Errno::IO) }
     }
 
+    fn disown(&self) -> Result<(), Errno> {
+        let root = self.look()?;
+        Identity::remove(&root)
+    }
+
     fn space(&self) -> Result<Space, Errno> {
         let place = self.place()?;
         let vfs = rustix::fs::fstatvfs(&place.objects)?;

@@ -32,6 +32,10 @@ pub trait Medium: Send + Sync + 'static {
     fn list(&self) -> Result<Vec<ObjectId>, Errno>;
     /// Looks whether this is the medium it was: identity file present, ours, readable; and writable.
     fn probe(&self) -> Result<(), Errno>;
+    /// Takes the volume's identity off it, so that it may be used for something else.
+    fn disown(&self) -> Result<(), Errno> {
+        Ok(())
+    }
     /// How full it is.
     fn space(&self) -> Result<Space, Errno>;
 }

@@ -175,6 +175,21 @@ impl Targets {
         unwell
     }
 
+    /// Probes one target and waits for its answer or the deadline.
+    pub fn probe_one(&self, id: TargetId) -> Result<(), TargetError> {
+        self.get(id).ok_or(TargetError::Failed)?.run(|medium| medium.probe())
+    }
+
+    /// Counts as many failed probes as it takes to fail a target: for one that was not there from the start.
+    pub fn give_up(&self, id: TargetId) {
+        let Some(target) = self.get(id) else { return };
+        for _ in 0..self.health.failed_probes_max.max(1) {
+            if target.state() != State::Failed {
+                target.core.report(Event::ProbeFailed);
+            }
+        }
+    }
+
     /// Measures the space of all targets now, at most for a deadline.
     pub fn measure_now(&self) {
         let usable = self.all().into_iter().filter(|target| target.state() != State::Failed);

@@ -1,6 +1,7 @@
 //! What `volume.toml` says, checked, with every default filled in.
 
-use super::Problems;
+use super::problem::{Problem, Problems};
+use policy::layout::Placement;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -13,8 +14,12 @@ pub struct Config {
     pub name: String,
     /// Directory of the namespace.
     pub namespace: PathBuf,
+    /// Line and column of it.
+    pub(super) namespace_place: (usize, usize),
     /// Directory of the state store.
     pub state: PathBuf,
+    /// Line and column of it.
+    pub(super) state_place: (usize, usize),
     /// Tier names, fastest first: a tier's number is its index.
     pub tiers: Vec<String>,
     /// The targets, as they stand in the file.
@@ -42,8 +47,8 @@ pub struct TargetConfig {
     pub path: PathBuf,
     /// Its tier, an index into [`Config::tiers`].
     pub tier: u8,
-    /// Line of its block in the file, for messages.
-    pub line: usize,
+    /// Line and column of its path.
+    pub(super) place: (usize, usize),
 }
 
 /// `[layout]`
@@ -154,15 +159,34 @@ pub struct Jobs {
 }
 
 impl Config {
-    /// Reads and checks a `volume.toml`: its text alone, no directory is looked at.
+    /// Reads and checks a `volume.toml`: its text alone, no directory is looked at. `file` is the path for messages
+    /// and for relative paths.
     pub fn parse(file: &Path, text: &str) -> Result<Config, Problems> {
-        let _ = (file, text);
-        todo!()
+        super::parse::parse(file, text)
     }
 
     /// Reads and checks a `volume.toml` and all directories that it names. Touches nothing.
     pub fn load(file: &Path) -> Result<Config, Problems> {
-        let _ = file;
-        todo!()
+        let text = std::fs::read_to_string(file).map_err(|error| {
+            Problems::one(Problem::new(
+                format!("{} cannot be read: {error}", file.display()),
+                "there is no volume to open",
+                "Name the right file, or make a volume with `entrepot init DIR`",
+            ))
+        })?;
+        let config = Config::parse(file, &text)?;
+        super::check::check(&config)?;
+        Ok(config)
+    }
+
+    /// The placement of new files that nobody asked otherwise for.
+    pub fn placement(&self) -> Placement {
+        Placement {
+            stripe_size: self.layout.stripe_size,
+            stripe_count: self.layout.stripe_count,
+            single_bytes_max: self.layout.single_max,
+            mirrors: self.layout.mirrors,
+            tier: None,
+        }
     }
 }

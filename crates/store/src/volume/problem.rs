@@ -16,6 +16,20 @@ pub struct Problem {
     pub mend: String,
 }
 
+impl Problem {
+    /// A problem without a place in a file.
+    pub fn new(cause: impl Into<String>, consequence: impl Into<String>, mend: impl Into<String>) -> Problem {
+        Problem { place: None, cause: cause.into(), consequence: consequence.into(), mend: mend.into() }
+    }
+}
+
+impl Problems {
+    /// A single problem.
+    pub fn one(problem: Problem) -> Problems {
+        Problems(vec![problem])
+    }
+}
+
 impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some((file, line, column)) = &self.place {

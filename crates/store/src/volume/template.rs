@@ -1,16 +1,153 @@
 //! The commented `volume.toml` that a new volume starts with.
 
-use super::Problems;
+use super::problem::{Problem, Problems};
+use std::io::Write;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-/// The text of a `volume.toml` with every key, its default and what it does.
+/// Targets of a new volume: name and tier.
+const TARGETS: &[(&str, &str)] = &[
+    ("fast0", "fast"),
+    ("fast1", "fast"),
+    ("fast2", "fast"),
+    ("capacity0", "capacity"),
+    ("capacity1", "capacity"),
+    ("capacity2", "capacity"),
+];
+
+const HEAD: &str = r#"# An Entrepot volume: one scratch file system of directories on devices that are already there.
+# `entrepot up` reads this file. Paths are relative to it. Sizes: "64KiB", "1MiB", "2GB" or bytes. Spans: "500ms", "5s",
+# "2min" or seconds. A line that starts with `#` shows a default; remove the `#` to change it.
+
+# Name of the volume, shown by `entrepot status` and `df`.
+name = "@NAME@"
+
+# The directory tree with names, owners, times, small files and where the data of the others lies. Needs a file system
+# with user extended attributes (ext4, xfs, btrfs, ...). Put it on something that you trust.
+namespace = "namespace"
+
+# The embedded state store and the control socket. On a local file system.
+state = "state"
+
+# Tiers, fastest first. Every tier needs a target.
+[tier.fast]
+[tier.capacity]
+
+# Targets: directories on the devices that hold the data. Move these to your disks and mounts before the first
+# `entrepot up`; afterwards use `entrepot target add|drain|remove`.
+"#;
+
+const TAIL: &str = r#"
+[layout]
+# Bytes that lie on one target before the next one's turn; a multiple of 4096.
+# stripe_size = "1MiB"
+# Targets that a large file is striped over.
+# stripe_count = 4
+# Files up to this size are kept with their name and need no target.
+# inline_max = "64KiB"
+# Files up to this size lie whole on one target.
+# single_max = "4MiB"
+# Copies of every new file, on different targets.
+# mirrors = 1
+# With several copies, a write waits for all ("sync"), or for the first while the others are brought up later ("stale").
+# mirror_writes = "sync"
+
+[mount]
+# Threads that serve requests. The default is two per core, from 6 to 32.
+# threads = 8
+# How long the kernel may believe names and attributes without asking again.
+# entry_timeout = "1s"
+# attr_timeout = "1s"
+# Whether other users may use the mount. The default is yes if run by root, else no.
+# allow_other = true
+# "auto" lets the kernel read and write files on one target by itself where it can; "off" never.
+# passthrough = "auto"
+# Striped files: "direct" past the page cache, "cached" through it, "auto" as each open file needs.
+# io = "auto"
+
+[health]
+# A target that does not answer an operation within this is suspect, and failed if that happens again.
+# deadline = "5s"
+# A suspect target is probed this often ...
+# probe_interval = "500ms"
+# ... and failed after so many bad probes in a row.
+# probes_failed_max = 2
+# A failed target is used again after so many good probes in a row. 0: only after `entrepot target restore`.
+# auto_restore = 0
+
+[mover]
+# Bytes per second for moving data between targets; 0 is no limit.
+# rate = 0
+# Files that are moved at the same time.
+# concurrent = 2
+
+[recovery]
+# Ranges fetched from one source at the same time.
+# concurrent = 4
+# Tries of one range before the next source is asked.
+# retries = 3
+# Bytes per second; 0 is no limit.
+# rate = 0
+
+[jobs]
+# Cores for the queue `batch`. The default is all of this machine.
+# cores = 8
+# Staging jobs at the same time.
+# dataxfer_concurrent = 2
+# Whether the files of a job are checked, and repaired, before it starts.
+# check_before_job = true
+"#;
+
+/// The text of a `volume.toml` with every key, its default and what it does, named after the directory.
 pub fn template(dir: &Path) -> String {
-    let _ = dir;
-    todo!()
+    let usable = |c: &char| c.is_alphanumeric() || matches!(c, '-' | '_' | '.');
+    let name: String = dir.file_name().map_or_else(String::new, |n| n.to_string_lossy().chars().filter(usable).collect());
+    let mut text = HEAD.replace("@NAME@", if name.is_empty() { "scratch" } else { &name });
+    for (name, tier) in TARGETS {
+        text.push_str(&block(name, &format!("targets/{name}"), tier));
+    }
+    text + TAIL
 }
 
-/// Writes a `volume.toml` and the directories it names below `dir`; gives the file's path. Refuses to overwrite.
+/// A `[[target]]` block.
+pub(super) fn block(name: &str, path: &str, tier: &str) -> String {
+    let quoted = |text: &str| toml::Value::String(text.to_owned()).to_string();
+    format!("\n[[target]]\nname = {}\npath = {}\ntier = {}\n", quoted(name), quoted(path), quoted(tier))
+}
+
+/// Writes a `volume.toml` and makes the directories that it names below `dir`; gives the file's path. Refuses to
+/// overwrite.
 pub fn init(dir: &Path) -> Result<PathBuf, Problems> {
-    let _ = dir;
-    todo!()
+    let file = dir.join("volume.toml");
+    let dir = std::path::absolute(dir).unwrap_or_else(|_| dir.to_owned());
+    let failed = |path: &Path, error: &std::io::Error| {
+        let exists = error.kind() == std::io::ErrorKind::AlreadyExists;
+        let mend = if exists { "Use it as it is (`entrepot up`), or choose another directory" } else { "Choose another directory" };
+        Problems::one(Problem::new(
+            format!("{} cannot be made: {error}", path.display()),
+            "no volume was made",
+            mend,
+        ))
+    };
+    if file.exists() {
+        return Err(failed(&file, &std::io::ErrorKind::AlreadyExists.into()));
+    }
+    let make = |path: &Path| {
+        let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(path);
+        made.map_err(|error| failed(path, &error))
+    };
+    make(&dir)?;
+    for name in ["namespace", "state"] {
+        make(&dir.join(name))?;
+    }
+    for (name, _) in TARGETS {
+        make(&dir.join("targets").join(name))?;
+    }
+    let opened = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o644).open(&file);
+    let written = opened.and_then(|mut f| {
+        f.write_all(template(&dir).as_bytes())?;
+        f.sync_all()
+    });
+    written.map_err(|error| failed(&file, &error))?;
+    Ok(file)
 }

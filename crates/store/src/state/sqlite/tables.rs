@@ -45,6 +45,12 @@ fn target_record(row: &Row<'_>) -> rusqlite::Result<TargetRecord> {
     })
 }
 
+/// All targets, by number.
+pub fn targets(connection: &Connection) -> rusqlite::Result<Vec<TargetRecord>> {
+    let mut select = connection.prepare_cached("SELECT id, name, state, by_operator FROM target ORDER BY id")?;
+    select.query_map([], target_record)?.collect()
+}
+
 fn next(transaction: &Transaction<'_>, sequence: &str) -> rusqlite::Result<i64> {
     transaction.query_row(
         "INSERT INTO sequence VALUES (?1, 1) ON CONFLICT DO UPDATE SET last = last + 1 RETURNING last",
@@ -88,10 +94,7 @@ impl State for SqliteState {
     }
 
     fn targets(&self) -> Result<Vec<TargetRecord>> {
-        self.read(|c| {
-            let mut select = c.prepare_cached("SELECT id, name, state, by_operator FROM target ORDER BY id")?;
-            select.query_map([], target_record)?.collect()
-        })
+        self.read(targets)
     }
 
     fn set_target_state(&self, id: TargetId, state: TargetState, by_operator: bool) -> Result<()> {

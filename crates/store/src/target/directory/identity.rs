@@ -4,7 +4,7 @@ use super::{DIRECTORY, PRIVATE_FILE};
 use crate::volume::VolumeId;
 use policy::TargetId;
 use rustix::fd::{AsFd, OwnedFd};
-use rustix::fs::{Mode, OFlags};
+use rustix::fs::{AtFlags, Mode, OFlags};
 use rustix::io::Errno;
 use std::io::{Read, Write};
 use std::path::Path;
@@ -78,6 +78,12 @@ impl Identity {
         let text: Text = toml::from_str(text).map_err(|error| error.message().to_owned())?;
         let volume = u128::from_str_radix(&text.volume, 16).map_err(|_| "the volume is no number".to_owned())?;
         Ok(Identity { volume: VolumeId(volume), target: TargetId(text.target), name: text.name })
+    }
+
+    /// Removes it durably.
+    pub(super) fn remove(directory: &OwnedFd) -> Result<(), Errno> {
+        rustix::fs::unlinkat(directory, NAME, AtFlags::empty())?;
+        rustix::fs::fsync(directory)
     }
 
     /// Writes it durably, in one step.

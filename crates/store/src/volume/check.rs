@@ -1,0 +1,162 @@
+//! Whether the directories that a `volume.toml` names are there, apart from each other, and ours. Changes nothing.
+
+use super::VolumeId;
+use super::config::Config;
+use super::namespace;
+use super::problem::{Problem, Problems};
+use crate::state::{SqliteState, TargetRecord};
+use crate::target::{Identity, IdentityError};
+use rustix::fs::Access;
+use rustix::io::Errno;
+use std::path::{Path, PathBuf};
+
+const REFUSED: &str = "the volume is not opened";
+
+/// Name of the state store in the state directory.
+pub const STATE_FILE: &str = "state.db";
+
+/// Finds all problems.
+pub fn check(config: &Config) -> Result<(), Problems> {
+    let mut check = Check { config, problems: Vec::new() };
+    let known = check.known_targets();
+    check.directory(&config.namespace, config.namespace_place, "the namespace");
+    check.directory(&config.state, config.state_place, "the state store");
+    let volume = check.namespace();
+    for target in &config.targets {
+        let record = known.iter().find(|record| record.name == target.name);
+        // A device that is away is a failed target, not a wrong configuration.
+        if record.is_some() && !target.path.is_dir() {
+            continue;
+        }
+        if check.directory(&target.path, target.place, &format!("target \"{}\"", target.name)) {
+            check.identity(&target.path, target.place, &target.name, volume, &known);
+        }
+    }
+    check.apart();
+    let Check { mut problems, .. } = check;
+    problems.sort_by(|a, b| a.place.cmp(&b.place));
+    if problems.is_empty() { Ok(()) } else { Err(Problems(problems)) }
+}
+
+struct Check<'a> {
+    config: &'a Config,
+    problems: Vec<Problem>,
+}
+
+impl Check<'_> {
+    fn problem(&mut self, place: (usize, usize), cause: String, mend: impl Into<String>) {
+        let mut problem = Problem::new(cause, REFUSED, mend);
+        problem.place = Some((self.config.file.clone(), place.0, place.1));
+        self.problems.push(problem);
+    }
+
+    /// The targets that the volume has had so far; none before it is formatted.
+    fn known_targets(&mut self) -> Vec<TargetRecord> {
+        let path = self.config.state.join(STATE_FILE);
+        if !path.is_file() {
+            return Vec::new();
+        }
+        SqliteState::known_targets(&path).unwrap_or_else(|error| {
+            self.problem(self.config.state_place, error.to_string(), "See docs/OPERATING.md, \"The state store is damaged\"");
+            Vec::new()
+        })
+    }
+
+    /// Whether a directory is there for us.
+    fn directory(&mut self, path: &Path, place: (usize, usize), what: &str) -> bool {
+        let shown = path.display();
+        let (cause, mend) = match std::fs::metadata(path) {
+            Ok(found) if !found.is_dir() => {
+                (format!("{shown}, for {what}, is no directory"), "Name a directory".to_owned())
+            }
+            Ok(_) => match rustix::fs::access(path, Access::READ_OK | Access::WRITE_OK | Access::EXEC_OK) {
+                Ok(()) => return true,
+                Err(Errno::ROFS) => {
+                    (format!("{shown}, for {what}, is on a read-only file system"), "Mount it for writing".to_owned())
+                }
+                Err(errno) => {
+                    let mend = "Give it to the user who runs the daemon, with mode 0700".to_owned();
+                    (format!("{shown}, for {what}, cannot be read and written: {errno}"), mend)
+                }
+            },
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                (format!("{shown}, for {what}, does not exist"), format!("Make it (`mkdir -p {shown}`), mount what belongs there, or correct the path"))
+            }
+            Err(error) => (format!("{shown}, for {what}, cannot be looked at: {error}"), "Correct the path".to_owned()),
+        };
+        self.problem(place, cause, mend);
+        false
+    }
+
+    /// Whether the namespace can hold attributes, and whose it is.
+    fn namespace(&mut self) -> Option<VolumeId> {
+        let (path, place) = (&self.config.namespace, self.config.namespace_place);
+        if !path.is_dir() {
+            return None;
+        }
+        let mut nothing = [0u8; 1];
+        if rustix::fs::getxattr(path, "user.entrepot.layout", &mut nothing[..]) == Err(Errno::OPNOTSUPP) {
+            let cause = format!("the file system of {} has no user extended attributes", path.display());
+            self.problem(place, cause, "Put the namespace on ext4, xfs or btrfs, or mount it with `user_xattr`");
+        }
+        namespace::read_id(path).unwrap_or_else(|cause| {
+            let mend = "Put the right file back from a backup; without it nothing tells whose targets these are";
+            self.problem(place, cause, mend);
+            None
+        })
+    }
+
+    /// Whether what is in a target's directory belongs to this volume under this name.
+    fn identity(&mut self, path: &Path, place: (usize, usize), name: &str, volume: Option<VolumeId>, known: &[TargetRecord]) {
+        let record = known.iter().find(|record| record.name == name);
+        let (cause, mend) = match Identity::read(path) {
+            Err(IdentityError::Missing) => return, // new, or (if known) a device that is away
+            Ok(found) if Some(found.volume) != volume => (
+                format!("{} is target {} (\"{}\") of another volume, {}", path.display(), found.target, found.name, found.volume),
+                "Name the directory that belongs here. To give this one to this volume for good, and lose what the other has \
+                 on it, empty it first".to_owned(),
+            ),
+            Ok(found) => {
+                let expected = record.map(|record| record.id);
+                let holder = known.iter().find(|record| record.id == found.target);
+                if expected.is_none_or(|id| id == found.target) && holder.is_none_or(|holder| holder.name == name) {
+                    return;
+                }
+                let called = holder.map_or(found.name.as_str(), |holder| holder.name.as_str());
+                (
+                    format!("{} is target \"{called}\" of this volume, not \"{name}\"", path.display()),
+                    format!("Call it \"{called}\", or correct the path; the names and places of targets belong together"),
+                )
+            }
+            Err(error) => (format!("{}: {error}", path.display()), "Put the right file back, or name another directory".to_owned()),
+        };
+        self.problem(place, cause, mend);
+    }
+
+    /// No directory may lie in another one: what one removes as foreign would be the other's data.
+    fn apart(&mut self) {
+        let config = self.config;
+        let mut all = vec![
+            ("the namespace".to_owned(), &config.namespace, config.namespace_place),
+            ("the state store".to_owned(), &config.state, config.state_place),
+        ];
+        all.extend(config.targets.iter().map(|t| (format!("target \"{}\"", t.name), &t.path, t.place)));
+        let real: Vec<PathBuf> = all.iter().map(|(_, path, _)| path.canonicalize().unwrap_or_else(|_| path.to_path_buf())).collect();
+        for later in 1..all.len() {
+            for earlier in 0..later {
+                let (inner, outer) = if real[later].starts_with(&real[earlier]) {
+                    (later, earlier)
+                } else if real[earlier].starts_with(&real[later]) {
+                    (earlier, later)
+                } else {
+                    continue;
+                };
+                let cause = format!("{} ({}) lies inside {} ({})", all[inner].0, real[inner].display(), all[outer].0, real[outer].display());
+                self.problem(all[later].2, cause, "Give each a directory of its own");
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,121 @@
+//! Adding and removing a `[[target]]` block of a `volume.toml`, leaving every other line and comment as it is.
+
+use super::config::Config;
+use super::problem::{Problem, Problems};
+use super::template;
+use std::io::Write;
+use std::path::Path;
+
+/// Appends a block.
+pub fn append_target(file: &Path, name: &str, path: &str, tier: &str) -> Result<(), Problems> {
+    change(file, name, true, |text| {
+        let newline = if text.ends_with('\n') { "" } else { "\n" };
+        Some(format!("{text}{newline}{}", template::block(name, path, tier)))
+    })
+}
+
+/// Removes the block of that name. Nothing happens if there is none.
+pub fn remove_target(file: &Path, name: &str) -> Result<(), Problems> {
+    change(file, name, false, |text| {
+        let lines: Vec<&str> = text.split_inclusive('\n').collect();
+        let headers: Vec<usize> = (0..lines.len()).filter(|&i| lines[i].trim_start().starts_with('[')).collect();
+        let (from, to) = headers.iter().enumerate().find_map(|(i, &from)| {
+            let end = headers.get(i + 1).copied().unwrap_or(lines.len());
+            let block = lines[from..end].concat();
+            (names(&block).as_deref() == Some(name)).then_some((from, end))
+        })?;
+        // Comments and blank lines at the end belong to what follows.
+        let last = (from..to).rev().find(|&i| !matches!(lines[i].trim_start().chars().next(), None | Some('#')))?;
+        Some(lines[..from].concat() + &lines[last + 1..].concat())
+    })
+}
+
+/// The name of the one target that a piece of text describes.
+fn names(block: &str) -> Option<String> {
+    let table: toml::Table = block.parse().ok()?;
+    let [target] = table.get("target")?.as_array()?.as_slice() else { return None };
+    target.get("name")?.as_str().map(str::to_owned)
+}
+
+/// Replaces the file in one step, if the result has the target (or has it not) and the others as before.
+fn change(file: &Path, name: &str, present: bool, edit: impl FnOnce(&str) -> Option<String>) -> Result<(), Problems> {
+    let failed = |cause: String| {
+        Problems::one(Problem::new(
+            cause,
+            format!("{} still says the old", file.display()),
+            format!("{} the `[[target]]` block \"{name}\" by hand", if present { "Add" } else { "Remove" }),
+        ))
+    };
+    let text = std::fs::read_to_string(file).map_err(|error| failed(error.to_string()))?;
+    let targets = |text: &str| {
+        let config = Config::parse(file, text).map_err(|problems| failed(problems.to_string()))?;
+        Ok::<_, Problems>(config.targets.into_iter().map(|target| target.name).collect::<Vec<_>>())
+    };
+    let mut expected = targets(&text)?;
+    if expected.iter().any(|target| target == name) == present {
+        return Ok(());
+    }
+    if present {
+        expected.push(name.to_owned());
+    } else {
+        expected.retain(|target| target != name);
+    }
+    let edited = edit(&text).ok_or_else(|| failed("the block was not found in a form that can be edited".into()))?;
+    if targets(&edited)? != expected {
+        return Err(failed("the file is written in a form that cannot be edited".into()));
+    }
+    replace(file, &edited).map_err(|error| failed(error.to_string()))
+}
+
+fn replace(file: &Path, text: &str) -> std::io::Result<()> {
+    let directory = file.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let new = file.with_extension("toml.new");
+    let mut written = std::fs::File::create(&new)?;
+    written.set_permissions(std::fs::metadata(file)?.permissions())?;
+    written.write_all(text.as_bytes())?;
+    written.sync_all()?;
+    std::fs::rename(&new, file)?;
+    std::fs::File::open(directory)?.sync_all()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn blocks_come_and_go_and_comments_stay() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("volume.toml");
+        let text = "# mine\nnamespace = \"n\"\nstate = \"s\"\n\n[[target]] # first\nname = \"a\"\npath = \"a\"\n\n\
+                    # about the layout\n[layout]\nstripe_count = 2 # two";
+        std::fs::write(&file, text).unwrap();
+        append_target(&file, "b \"x", "c", "default").expect_err("no such name passes the check");
+        assert_eq!(std::fs::read_to_string(&file).unwrap(), text);
+
+        append_target(&file, "b", "/x \"y\"", "default").unwrap();
+        let config = Config::load_text(&file);
+        assert_eq!(config.targets[1].path, Path::new("/x \"y\""));
+        remove_target(&file, "a").unwrap();
+        let left = std::fs::read_to_string(&file).unwrap();
+        assert!(left.starts_with("# mine\nnamespace = \"n\"\nstate = \"s\"\n\n\n# about the layout\n[layout]"), "{left}");
+        assert_eq!(Config::load_text(&file).targets.len(), 1);
+        remove_target(&file, "a").expect("gone is gone");
+    }
+
+    #[test]
+    fn a_form_that_cannot_be_edited_is_left_alone() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("volume.toml");
+        let text = "namespace = \"n\"\nstate = \"s\"\ntarget = [{name = \"a\", path = \"a\"}, {name = \"b\", path = \"b\"}]\n";
+        std::fs::write(&file, text).unwrap();
+        let error = remove_target(&file, "a").unwrap_err().to_string();
+        assert!(error.contains("by hand"), "{error}");
+        assert_eq!(std::fs::read_to_string(&file).unwrap(), text);
+    }
+
+    impl Config {
+        fn load_text(file: &Path) -> Config {
+            Config::parse(file, &std::fs::read_to_string(file).unwrap()).unwrap()
+        }
+    }
+}

@@ -1,0 +1,80 @@
+//! The directories of the namespace, and the file that says which volume they belong to.
+
+use super::VolumeId;
+use rustix::fd::{AsFd, OwnedFd};
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
+use std::io::Write;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+
+const ID_FILE: &str = "volume.id";
+const DIRECTORY: OFlags = OFlags::DIRECTORY.union(OFlags::CLOEXEC).union(OFlags::RDONLY);
+
+/// The open directories of a namespace.
+pub struct Directories {
+    pub tree: OwnedFd,
+    pub side: OwnedFd,
+    pub open: OwnedFd,
+    pub staging: OwnedFd,
+}
+
+/// The volume that a namespace belongs to; `None` if it is new. The error is a cause for people.
+pub fn read_id(namespace: &Path) -> Result<Option<VolumeId>, String> {
+    let file = namespace.join(ID_FILE);
+    let text = match std::fs::read_to_string(&file) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(format!("{} cannot be read: {error}", file.display())),
+        Ok(text) => text,
+    };
+    match u128::from_str_radix(text.trim(), 16) {
+        Ok(id) => Ok(Some(VolumeId(id))),
+        Err(_) => Err(format!("{} does not hold the number of a volume", file.display())),
+    }
+}
+
+/// Gives a new namespace its random identity, durably.
+pub fn format(namespace: &Path) -> std::io::Result<VolumeId> {
+    let mut bytes = [0u8; 16];
+    let mut filled = 0;
+    while filled < bytes.len() {
+        filled += rustix::rand::getrandom(&mut bytes[filled..], rustix::rand::GetRandomFlags::empty())?;
+    }
+    let id = VolumeId(u128::from_be_bytes(bytes));
+    let new = namespace.join("volume.id.new");
+    let mut file = std::fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&new)?;
+    writeln!(file, "{id}")?;
+    file.sync_all()?;
+    std::fs::rename(&new, namespace.join(ID_FILE))?;
+    std::fs::File::open(namespace)?.sync_all()?;
+    Ok(id)
+}
+
+/// Opens the directories, and makes those that are missing. The namespace itself is closed to others, so that nobody
+/// goes round the mount; the tree inside starts as an ordinary directory, which the mount shows as its root.
+pub fn open(namespace: &Path) -> Result<Directories, Errno> {
+    let root = rustix::fs::open(namespace, DIRECTORY, Mode::empty())?;
+    rustix::fs::fchmod(&root, Mode::RWXU)?;
+    let everybody = Mode::RWXU | Mode::RGRP | Mode::XGRP | Mode::ROTH | Mode::XOTH;
+    let directories = Directories {
+        tree: directory(&root, "tree", everybody)?,
+        side: directory(&root, "side", Mode::RWXU)?,
+        open: directory(&root, "open", Mode::RWXU)?,
+        staging: directory(&root, "staging", Mode::RWXU)?,
+    };
+    rustix::fs::fsync(&root)?;
+    Ok(directories)
+}
+
+fn directory(parent: impl AsFd, name: &str, mode: Mode) -> Result<OwnedFd, Errno> {
+    let made = match rustix::fs::mkdirat(&parent, name, mode) {
+        Ok(()) => true,
+        Err(Errno::EXIST) => false,
+        Err(errno) => return Err(errno),
+    };
+    let fd = rustix::fs::openat(&parent, name, DIRECTORY | OFlags::NOFOLLOW, Mode::empty())?;
+    if made {
+        rustix::fs::fchmod(&fd, mode)?; // whatever the umask was
+    }
+    Ok(fd)
+}

@@ -1,0 +1,76 @@
+//! Targets that come, go and change at run time: orders of the operator that outlive the daemon.
+
+use super::config::TargetConfig;
+use super::problem::{Problem, Problems};
+use super::{Volume, check, edit, open};
+use crate::target::{Order, State};
+use std::path::Path;
+
+fn refused(cause: impl Into<String>, mend: impl Into<String>) -> Problems {
+    Problems::one(Problem::new(cause, "nothing was changed", mend))
+}
+
+impl Volume {
+    /// Fails, restores or drains a target; durable when it returns. Gives the target's state after that.
+    pub fn order_target(&self, name: &str, order: Order) -> Result<State, Problems> {
+        let target = self.targets.by_name(name).ok_or_else(|| self.unknown(name))?;
+        let state = self.targets.operate(target.id(), order).map_err(|e| refused(e.to_string(), "See `entrepot target list`"))?;
+        self.state.set_target_state(target.id(), state, state == State::Failed).map_err(|error| {
+            let cause = format!("target {name} is {state}, but a restart will not know: {error}");
+            Problems::one(Problem::new(cause, "the order holds until then", "Mend the state store and repeat it"))
+        })?;
+        Ok(state)
+    }
+
+    /// Formats a directory as a new target, uses it at once, then appends it to `volume.toml`.
+    pub fn add_target(&self, name: &str, path: &Path, tier: &str) -> Result<(), Problems> {
+        let tier_number = self.config.tiers.iter().position(|known| known == tier).ok_or_else(|| {
+            let known = self.config.tiers.join(", ");
+            refused(format!("there is no tier \"{tier}\""), format!("Use one of: {known}"))
+        })?;
+        let path = path.canonicalize().map_err(|error| {
+            refused(format!("{} cannot be used: {error}", path.display()), "Name a directory that exists")
+        })?;
+        let shown = path.to_str().ok_or_else(|| {
+            refused(format!("{} is not UTF-8 and cannot stand in volume.toml", path.display()), "Use another name")
+        })?;
+        let block = TargetConfig { name: name.into(), path: path.clone(), tier: tier_number as u8, place: (0, 0) };
+        // The same check as at a start, of the file as it will be.
+        let mut config = super::Config::load(&self.config.file)?;
+        if config.targets.iter().any(|known| known.name == name) || self.targets.by_name(name).is_some() {
+            return Err(refused(format!("there is a target \"{name}\" already"), "Choose another name"));
+        }
+        config.targets.push(block.clone());
+        check::check(&config)?;
+        let record = open::format_target(&*self.state, self.id, &block)?;
+        let target = self.targets.add(open::spec(&block, &record, self.id));
+        if self.targets.probe_one(target.id()).is_err() {
+            self.targets.give_up(target.id());
+        }
+        edit::append_target(&self.config.file, name, shown, tier)
+    }
+
+    /// Forgets a target that is empty (with `force`: whatever it holds), then removes its block from `volume.toml`.
+    pub fn remove_target(&self, name: &str, force: bool) -> Result<(), Problems> {
+        let target = self.targets.by_name(name).ok_or_else(|| self.unknown(name))?;
+        if !force {
+            let drain = format!("`entrepot target drain {name}` moves everything off; `--force` gives up what it holds");
+            match target.run(|medium| medium.list()) {
+                Ok(objects) if objects.is_empty() => {}
+                Ok(objects) => return Err(refused(format!("target {name} holds {} objects", objects.len()), drain)),
+                Err(error) => return Err(refused(format!("target {name} cannot be looked at: {error}"), drain)),
+            }
+        }
+        self.state.forget_target(target.id()).map_err(|error| refused(error.to_string(), "Mend the state store"))?;
+        self.targets.remove(target.id());
+        if let Err(error) = target.run(|medium| medium.disown()) {
+            tracing::warn!("the identity of target {name} stays on it: {error}. Remove its `target.id` before it is used anew");
+        }
+        edit::remove_target(&self.config.file, name)
+    }
+
+    fn unknown(&self, name: &str) -> Problems {
+        let known: Vec<_> = self.targets.all().iter().map(|target| target.name().to_owned()).collect();
+        refused(format!("there is no target \"{name}\""), format!("Use one of: {}", known.join(", ")))
+    }
+}
