@@ -6,9 +6,9 @@
 mod schema;
 mod tables;
 
+use crate::state::TargetRecord;
 use crate::{Error, Result};
 use parking_lot::Mutex;
-use crate::state::TargetRecord;
 use rusqlite::{Connection, OpenFlags, Transaction, TransactionBehavior};
 use std::path::Path;
 use std::time::Duration;

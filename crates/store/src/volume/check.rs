@@ -57,7 +57,11 @@ impl Check<'_> {
             return Vec::new();
         }
         SqliteState::known_targets(&path).unwrap_or_else(|error| {
-            self.problem(self.config.state_place, error.to_string(), "See docs/OPERATING.md, \"The state store is damaged\"");
+            self.problem(
+                self.config.state_place,
+                error.to_string(),
+                "See docs/OPERATING.md, \"The state store is damaged\"",
+            );
             Vec::new()
         })
     }
@@ -79,9 +83,10 @@ impl Check<'_> {
                     (format!("{shown}, for {what}, cannot be read and written: {errno}"), mend)
                 }
             },
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-                (format!("{shown}, for {what}, does not exist"), format!("Make it (`mkdir -p {shown}`), mount what belongs there, or correct the path"))
-            }
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => (
+                format!("{shown}, for {what}, does not exist"),
+                format!("Make it (`mkdir -p {shown}`), mount what belongs there, or correct the path"),
+            ),
             Err(error) => (format!("{shown}, for {what}, cannot be looked at: {error}"), "Correct the path".to_owned()),
         };
         self.problem(place, cause, mend);
@@ -107,7 +112,14 @@ impl Check<'_> {
     }
 
     /// Whether what is in a target's directory belongs to this volume under this name.
-    fn identity(&mut self, path: &Path, place: (usize, usize), name: &str, volume: Option<VolumeId>, known: &[TargetRecord]) {
+    fn identity(
+        &mut self,
+        path: &Path,
+        place: (usize, usize),
+        name: &str,
+        volume: Option<VolumeId>,
+        known: &[TargetRecord],
+    ) {
         let record = known.iter().find(|record| record.name == name);
         let (cause, mend) = match Identity::read(path) {
             Err(IdentityError::Missing) => return, // new, or (if known) a device that is away
@@ -141,7 +153,8 @@ impl Check<'_> {
             ("the state store".to_owned(), &config.state, config.state_place),
         ];
         all.extend(config.targets.iter().map(|t| (format!("target \"{}\"", t.name), &t.path, t.place)));
-        let real: Vec<PathBuf> = all.iter().map(|(_, path, _)| path.canonicalize().unwrap_or_else(|_| path.to_path_buf())).collect();
+        let real: Vec<PathBuf> =
+            all.iter().map(|(_, path, _)| path.canonicalize().unwrap_or_else(|_| path.to_path_buf())).collect();
         for later in 1..all.len() {
             for earlier in 0..later {
                 let (inner, outer) = if real[later].starts_with(&real[earlier]) {
@@ -151,7 +164,13 @@ impl Check<'_> {
                 } else {
                     continue;
                 };
-                let cause = format!("{} ({}) lies inside {} ({})", all[inner].0, real[inner].display(), all[outer].0, real[outer].display());
+                let cause = format!(
+                    "{} ({}) lies inside {} ({})",
+                    all[inner].0,
+                    real[inner].display(),
+                    all[outer].0,
+                    real[outer].display()
+                );
                 self.problem(all[later].2, cause, "Give each a directory of its own");
             }
         }

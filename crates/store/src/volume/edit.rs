@@ -97,7 +97,10 @@ mod tests {
         assert_eq!(config.targets[1].path, Path::new("/x \"y\""));
         remove_target(&file, "a").unwrap();
         let left = std::fs::read_to_string(&file).unwrap();
-        assert!(left.starts_with("# mine\nnamespace = \"n\"\nstate = \"s\"\n\n\n# about the layout\n[layout]"), "{left}");
+        assert!(
+            left.starts_with("# mine\nnamespace = \"n\"\nstate = \"s\"\n\n\n# about the layout\n[layout]"),
+            "{left}"
+        );
         assert_eq!(Config::load_text(&file).targets.len(), 1);
         remove_target(&file, "a").expect("gone is gone");
     }
@@ -106,7 +109,8 @@ mod tests {
     fn a_form_that_cannot_be_edited_is_left_alone() {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("volume.toml");
-        let text = "namespace = \"n\"\nstate = \"s\"\ntarget = [{name = \"a\", path = \"a\"}, {name = \"b\", path = \"b\"}]\n";
+        let text =
+            "namespace = \"n\"\nstate = \"s\"\ntarget = [{name = \"a\", path = \"a\"}, {name = \"b\", path = \"b\"}]\n";
         std::fs::write(&file, text).unwrap();
         let error = remove_target(&file, "a").unwrap_err().to_string();
         assert!(error.contains("by hand"), "{error}");

@@ -14,7 +14,12 @@ impl Lock {
     pub fn take(state_dir: &Path) -> Result<Lock, Problems> {
         let path = state_dir.join("lock");
         let refused = |cause: String, mend: &str| Problems::one(Problem::new(cause, "the volume is not opened", mend));
-        let failed = |errno: Errno| refused(format!("{} cannot be locked: {errno}", path.display()), "Put `state` on a local file system of yours");
+        let failed = |errno: Errno| {
+            refused(
+                format!("{} cannot be locked: {errno}", path.display()),
+                "Put `state` on a local file system of yours",
+            )
+        };
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOFOLLOW;
         let mut file = std::fs::File::from(rustix::fs::open(&path, flags, Mode::RUSR | Mode::WUSR).map_err(failed)?);
         match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {

@@ -51,7 +51,9 @@ impl Volume {
             tracing::error!(
                 "target {} is known to the volume and not named in {}: it is failed, and what it holds is out of reach. Put \
                  its block back, or forget it with `entrepot target remove {} --force`",
-                record.name, config.file.display(), record.name
+                record.name,
+                config.file.display(),
+                record.name
             );
             let away = TargetConfig { name: record.name.clone(), path: "/nonexistent".into(), tier: 0, place: (0, 0) };
             targets.add(spec(&away, record, id));
@@ -76,7 +78,11 @@ fn close_to_others(state_dir: &std::path::Path) -> Result<(), Problems> {
 
 /// Makes the directory of a new target a target. Its number is drawn first and remembered last: a crash between the
 /// two leaves an identity that the next start finds, or a number that is never used.
-pub(super) fn format_target(state: &dyn State, volume: VolumeId, target: &TargetConfig) -> Result<TargetRecord, Problems> {
+pub(super) fn format_target(
+    state: &dyn State,
+    volume: VolumeId,
+    target: &TargetConfig,
+) -> Result<TargetRecord, Problems> {
     let number = match Identity::read(&target.path) {
         Ok(found) if found.volume == volume => found.target,
         Ok(_) | Err(IdentityError::Missing) => state.new_target_number().map_err(problem)?,

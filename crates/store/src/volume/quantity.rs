@@ -60,7 +60,8 @@ mod tests {
 
     #[test]
     fn sizes() {
-        for (text, bytes) in [("4MiB", 4 << 20), ("64 KiB", 65_536), ("1.5GB", 1_500_000_000), ("4096", 4096), ("0", 0)] {
+        for (text, bytes) in [("4MiB", 4 << 20), ("64 KiB", 65_536), ("1.5GB", 1_500_000_000), ("4096", 4096), ("0", 0)]
+        {
             assert_eq!(parse_size(text), Some(bytes), "{text}");
         }
         for text in ["", "MiB", "4 bananas", "-1", "99999999999TiB", "1.2.3M"] {

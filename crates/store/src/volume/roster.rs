@@ -14,7 +14,10 @@ impl Volume {
     /// Fails, restores or drains a target; durable when it returns. Gives the target's state after that.
     pub fn order_target(&self, name: &str, order: Order) -> Result<State, Problems> {
         let target = self.targets.by_name(name).ok_or_else(|| self.unknown(name))?;
-        let state = self.targets.operate(target.id(), order).map_err(|e| refused(e.to_string(), "See `entrepot target list`"))?;
+        let state = self
+            .targets
+            .operate(target.id(), order)
+            .map_err(|e| refused(e.to_string(), "See `entrepot target list`"))?;
         self.state.set_target_state(target.id(), state, state == State::Failed).map_err(|error| {
             let cause = format!("target {name} is {state}, but a restart will not know: {error}");
             Problems::one(Problem::new(cause, "the order holds until then", "Mend the state store and repeat it"))
@@ -54,7 +57,8 @@ impl Volume {
     pub fn remove_target(&self, name: &str, force: bool) -> Result<(), Problems> {
         let target = self.targets.by_name(name).ok_or_else(|| self.unknown(name))?;
         if !force {
-            let drain = format!("`entrepot target drain {name}` moves everything off; `--force` gives up what it holds");
+            let drain =
+                format!("`entrepot target drain {name}` moves everything off; `--force` gives up what it holds");
             match target.run(|medium| medium.list()) {
                 Ok(objects) if objects.is_empty() => {}
                 Ok(objects) => return Err(refused(format!("target {name} holds {} objects", objects.len()), drain)),
@@ -64,7 +68,9 @@ impl Volume {
         self.state.forget_target(target.id()).map_err(|error| refused(error.to_string(), "Mend the state store"))?;
         self.targets.remove(target.id());
         if let Err(error) = target.run(|medium| medium.disown()) {
-            tracing::warn!("the identity of target {name} stays on it: {error}. Remove its `target.id` before it is used anew");
+            tracing::warn!(
+                "the identity of target {name} stays on it: {error}. Remove its `target.id` before it is used anew"
+            );
         }
         edit::remove_target(&self.config.file, name)
     }

@@ -74,7 +74,11 @@ impl<'r, 'a, 't> Section<'r, 'a, 't> {
         let table = value.and_then(|value| {
             let table = value.get_ref().as_table();
             if table.is_none() {
-                self.reading.problem(value.span(), format!("`{key}` is no table"), format!("Write `[{key}]` on a line of its own"));
+                self.reading.problem(
+                    value.span(),
+                    format!("`{key}` is no table"),
+                    format!("Write `[{key}]` on a line of its own"),
+                );
             }
             table
         });
@@ -102,7 +106,11 @@ impl<'r, 'a, 't> Section<'r, 'a, 't> {
     /// A string that must be there.
     pub fn required(&self, key: &'static str, example: &str) -> (String, Range<usize>) {
         self.string(key).unwrap_or_else(|| {
-            self.reading.problem(self.span.clone(), format!("`{key}` is missing{}", self.whereabouts()), format!("Add `{key} = \"{example}\"`"));
+            self.reading.problem(
+                self.span.clone(),
+                format!("`{key}` is missing{}", self.whereabouts()),
+                format!("Add `{key} = \"{example}\"`"),
+            );
             (String::new(), self.span.clone())
         })
     }
@@ -127,7 +135,9 @@ impl<'r, 'a, 't> Section<'r, 'a, 't> {
         self.parsed(key, default, &what, |value| {
             let span = match value.as_str() {
                 Some(text) => parse_span(text),
-                None => value.as_float().map(|f| f.as_str()).or(value.as_integer().map(|i| i.as_str())).and_then(parse_span),
+                None => {
+                    value.as_float().map(|f| f.as_str()).or(value.as_integer().map(|i| i.as_str())).and_then(parse_span)
+                }
             };
             span.filter(|span| range.contains(span))
         })
@@ -160,7 +170,8 @@ impl<'r, 'a, 't> Section<'r, 'a, 't> {
             if asked.contains(&name) {
                 continue;
             }
-            let near = asked.iter().filter(|known| distance(known, name) <= 2).min_by_key(|known| distance(known, name));
+            let near =
+                asked.iter().filter(|known| distance(known, name) <= 2).min_by_key(|known| distance(known, name));
             let mend = match near {
                 Some(known) => format!("Did you mean `{known}`?"),
                 None => format!("Remove it; known here are: {}", asked.join(", ")),

@@ -101,7 +101,8 @@ const TAIL: &str = r#"
 /// The text of a `volume.toml` with every key, its default and what it does, named after the directory.
 pub fn template(dir: &Path) -> String {
     let usable = |c: &char| c.is_alphanumeric() || matches!(c, '-' | '_' | '.');
-    let name: String = dir.file_name().map_or_else(String::new, |n| n.to_string_lossy().chars().filter(usable).collect());
+    let name: String =
+        dir.file_name().map_or_else(String::new, |n| n.to_string_lossy().chars().filter(usable).collect());
     let mut text = HEAD.replace("@NAME@", if name.is_empty() { "scratch" } else { &name });
     for (name, tier) in TARGETS {
         text.push_str(&block(name, &format!("targets/{name}"), tier));
@@ -122,12 +123,12 @@ pub fn init(dir: &Path) -> Result<PathBuf, Problems> {
     let dir = std::path::absolute(dir).unwrap_or_else(|_| dir.to_owned());
     let failed = |path: &Path, error: &std::io::Error| {
         let exists = error.kind() == std::io::ErrorKind::AlreadyExists;
-        let mend = if exists { "Use it as it is (`entrepot up`), or choose another directory" } else { "Choose another directory" };
-        Problems::one(Problem::new(
-            format!("{} cannot be made: {error}", path.display()),
-            "no volume was made",
-            mend,
-        ))
+        let mend = if exists {
+            "Use it as it is (`entrepot up`), or choose another directory"
+        } else {
+            "Choose another directory"
+        };
+        Problems::one(Problem::new(format!("{} cannot be made: {error}", path.display()), "no volume was made", mend))
     };
     if file.exists() {
         return Err(failed(&file, &std::io::ErrorKind::AlreadyExists.into()));
