@@ -2,6 +2,8 @@
 //!
 //! The implementations live in the crate `source`; this module knows no protocol.
 
+#[cfg(test)]
+pub mod memory;
 mod record;
 pub mod rights;
 

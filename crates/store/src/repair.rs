@@ -1,77 +1,156 @@
 //! Repair: lost objects come back from the source, under readers or offline.
 //!
-//! [`Repair`] drives the machine `policy::protect::recovery`; [`check`] looks through a volume and sets it right.
+//! [`Repair`] drives the machine `policy::protect::recovery`; [`Checker`] looks through a volume and sets it right.
+//! The machine decides; here actions are carried out by a few workers, and readers wait.
 
-pub mod check;
+mod case;
+mod check;
+mod driver;
+mod fetch;
+mod log;
+mod spare;
+mod sweep;
+#[cfg(test)]
+mod tests;
 
-pub use check::{CheckOptions, Checker, Report};
+pub use check::{CheckOptions, Checker, Finding, FindingKind, Outcome, Report};
+pub use log::RepairEvent;
 
-use crate::Result;
 use crate::file::{File, Pool, Recover};
 use crate::origin::Opener;
-use crate::stats::Stats;
-use crate::target::Targets;
+use crate::stats::{Metric, Stats};
+use crate::{Error, Result};
+use driver::{Driver, Wait};
+use parking_lot::Mutex;
 use policy::layout::Position;
-use policy::protect::recovery;
+use policy::protect::recovery::{self, Event, Key, Outcome as Told, Why};
 use policy::{FileId, ObjectId};
 use rustix::fd::OwnedFd;
 use std::ops::Range;
 use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// Workers that fetch and write. More than the machine keeps in flight per key, so that several files go on at once.
+const WORKERS: usize = 12;
+
+/// The longest that a reader waits in all. Every fetch has its own deadline and the retries are few, so this is reached
+/// only when a source gives a little again and again.
+const WAIT_MAX: Duration = Duration::from_secs(600);
 
 /// Brings lost objects back from their sources. Register it in `Pool::recovery`.
-pub struct Repair {}
-
-/// Something that repair did, for `status` and the summary of a job.
-#[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
-pub struct RepairEvent {
-    /// Nanoseconds since 1970.
-    pub at_ns: u64,
-    /// What happened, for people.
-    pub text: String,
+pub struct Repair {
+    driver: Arc<Driver>,
+    workers: Mutex<Vec<JoinHandle<()>>>,
 }
 
-#[allow(clippy::todo, unused_variables)]
 impl Repair {
     /// Starts the workers. `side` is the namespace's directory of checksums.
     pub fn start(
         config: recovery::Config,
         pool: Arc<Pool>,
-        targets: Arc<Targets>,
         opener: Arc<dyn Opener>,
         side: OwnedFd,
         stats: Arc<Stats>,
     ) -> Arc<Repair> {
-        todo!()
+        let driver = Arc::new(Driver::new(config, pool, opener, side, stats));
+        let workers = (0..WORKERS).map(|k| {
+            let driver = driver.clone();
+            let worker = std::thread::Builder::new().name(format!("repair-{k}"));
+            worker.spawn(move || driver.work()).expect("a thread can be started")
+        });
+        let workers = Mutex::new(workers.collect());
+        Arc::new(Repair { driver, workers })
     }
 
     /// Recovers one object with nobody waiting and returns when it is complete.
     pub fn repair(&self, file: &Arc<File>, at: Position) -> Result<()> {
-        todo!()
+        let Some((file_id, object)) = named(file, at) else { return Ok(()) };
+        let wait = Arc::new(Wait::default());
+        self.driver.repair_wanted(file, file_id, object, &wait)?;
+        self.wait(&wait, WAIT_MAX * 100)
+    }
+
+    /// Rows patched and rows in all of the object that stands at `at`, while it is being recovered.
+    pub fn progress(&self, file: &Arc<File>, at: Position) -> Option<(u64, u64)> {
+        let (file_id, object) = named(file, at)?;
+        self.driver.progress(file_id, object)
     }
 
     /// Counts of the machine.
     pub fn counts(&self) -> recovery::Stats {
-        todo!()
+        self.driver.counts()
     }
 
     /// The last things it did, oldest first.
     pub fn events(&self) -> Vec<RepairEvent> {
-        todo!()
+        self.driver.log.all()
     }
 
     /// Ends the workers; waiting readers get an error.
     pub fn stop(&self) {
-        todo!()
+        self.driver.stop();
+        for worker in self.workers.lock().drain(..) {
+            if worker.join().is_err() {
+                tracing::error!("a repair worker panicked");
+            }
+        }
+    }
+
+    fn wait(&self, wait: &Wait, longest: Duration) -> Result<()> {
+        match wait.wait(longest) {
+            Some(Told::Ok | Told::LookAgain) => Ok(()),
+            Some(Told::Failed(why)) => Err(Error::Unrecoverable(reason(why).into())),
+            None => Err(Error::Unrecoverable("the recovery took too long; read again".into())),
+        }
     }
 }
 
-#[allow(clippy::todo, unused_variables)]
+impl Drop for Repair {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
 impl Recover for Repair {
     fn recover(&self, file: &Arc<File>, at: Position, rows: Range<u64>) -> Result<()> {
-        todo!()
+        let Some((file_id, object)) = named(file, at) else { return Ok(()) };
+        let (wait, began) = (Arc::new(Wait::default()), Instant::now());
+        let waiter = self.driver.read_blocked(file, file_id, object, rows, &wait)?;
+        let result = self.wait(&wait, WAIT_MAX);
+        if wait.get().is_none() {
+            self.driver.handle(Event::Cancel { waiter });
+        }
+        let stats = &self.driver.stats;
+        stats.add(Metric::RecoveryWaits, 1);
+        stats.add(Metric::RecoveryDelayNs, began.elapsed().as_nanos() as u64);
+        result
     }
 
     fn is_patched(&self, file: FileId, object: ObjectId, row: u64) -> bool {
-        todo!()
+        self.driver.is_patched(file, object, row)
     }
+}
+
+/// The file's number and the object that stands at a position now; nothing if the layout changed that much.
+fn named(file: &File, at: Position) -> Option<(FileId, ObjectId)> {
+    let layout = file.layout()?;
+    Some((layout.file, layout.object(at)?.id))
+}
+
+/// The words for why something could not be had.
+fn reason(why: Why) -> &'static str {
+    match why {
+        Why::NoSpare => "no target can take the place of the lost one, or no source has the bytes",
+        Why::NotPublished => "the layout could not be written",
+        Why::Sources(recovery::FetchError::Passing) => "no source answered, though tried several times",
+        Why::Sources(recovery::FetchError::Permanent) => "every source refused",
+        Why::Sources(recovery::FetchError::Changed) => "the source changed since the file was staged in",
+        Why::Sources(recovery::FetchError::BadChecksum) => "what the source gave does not match the checksum",
+    }
+}
+
+/// What is being recovered, for messages.
+fn name_of(key: Key) -> String {
+    format!("object {} of file {}", key.lost, key.file)
 }

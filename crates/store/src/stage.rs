@@ -6,6 +6,7 @@
 
 mod error;
 pub mod progress;
+pub mod sums;
 
 pub use error::StageError;
 pub use progress::{Progress, Report, Stop};

@@ -1,0 +1,239 @@
+//! Sources in memory that fail when told to, for tests.
+
+use super::{Entry, EntryKind, Identity, Opener, Origin, OriginError, Upload, Version};
+use parking_lot::{Condvar, Mutex};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// Bytes that no two seeds share.
+pub fn data(len: usize, seed: u64) -> Vec<u8> {
+    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    let mut next = || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        (state >> 24) as u8
+    };
+    (0..len).map(|_| next()).collect()
+}
+
+/// One file at a source and how it behaves.
+#[derive(Default)]
+pub struct Remote {
+    state: Mutex<RemoteState>,
+    bell: Condvar,
+}
+
+#[derive(Default)]
+struct RemoteState {
+    bytes: Vec<u8>,
+    generation: u64,
+    no_ranges: bool,
+    fails: Option<OriginError>,
+    fail_after: Option<usize>,
+    gate: Option<usize>,
+    reads: Vec<(u64, usize)>,
+}
+
+impl Remote {
+    /// Replaces the bytes; the version is another then.
+    pub fn put(&self, bytes: Vec<u8>) {
+        let mut state = self.state.lock();
+        state.bytes = bytes;
+        state.generation += 1;
+    }
+
+    /// Changes a byte without anybody noticing by the version.
+    pub fn rot(&self, offset: usize) {
+        self.state.lock().bytes[offset] ^= 1;
+    }
+
+    /// Every read fails so from now on.
+    pub fn fail(&self, error: Option<OriginError>) {
+        self.state.lock().fails = error;
+    }
+
+    /// After so many more reads every one fails in passing.
+    pub fn fail_after(&self, reads: usize) {
+        self.state.lock().fail_after = Some(reads);
+    }
+
+    /// Serves no ranges from now on.
+    pub fn without_ranges(&self) {
+        self.state.lock().no_ranges = true;
+    }
+
+    /// Lets only so many more reads through until [`Remote::open_gate`].
+    pub fn close_gate(&self, after: usize) {
+        self.state.lock().gate = Some(after);
+    }
+
+    /// Lets all reads through again.
+    pub fn open_gate(&self) {
+        self.state.lock().gate = None;
+        self.bell.notify_all();
+    }
+
+    /// What was read so far: offsets and lengths, in order.
+    pub fn reads(&self) -> Vec<(u64, usize)> {
+        self.state.lock().reads.clone()
+    }
+
+    fn version(&self) -> Version {
+        let state = self.state.lock();
+        let etag = Some(format!("\"{}\"", state.generation));
+        Version { size: state.bytes.len() as u64, etag, modified_ns: None }
+    }
+}
+
+impl Origin for Arc<Remote> {
+    fn stat(&self) -> Result<Version, OriginError> {
+        match &self.state.lock().fails {
+            Some(error) => return Err(error.clone()),
+            None => {}
+        }
+        Ok(self.version())
+    }
+
+    fn read_at(&self, version: &Version, offset: u64, buf: &mut [u8]) -> Result<(), OriginError> {
+        let mut state = self.state.lock();
+        self.bell.wait_while(&mut state, |s| s.gate == Some(0));
+        if let Some(left) = &mut state.gate {
+            *left -= 1;
+        }
+        state.reads.push((offset, buf.len()));
+        if let Some(left) = &mut state.fail_after {
+            if *left == 0 {
+                return Err(OriginError::Passing("told to fail".into()));
+            }
+            *left -= 1;
+        }
+        if let Some(error) = &state.fails {
+            return Err(error.clone());
+        }
+        if state.no_ranges {
+            return Err(OriginError::Permanent("no ranges".into()));
+        }
+        let now = format!("\"{}\"", state.generation);
+        if version.etag.as_ref() != Some(&now) || version.size != state.bytes.len() as u64 {
+            return Err(OriginError::Changed("another version".into()));
+        }
+        buf.copy_from_slice(&state.bytes[offset as usize..offset as usize + buf.len()]);
+        Ok(())
+    }
+
+    fn read_all(&self, version: &Version, each: &mut dyn FnMut(&[u8]) -> bool) -> Result<(), OriginError> {
+        if *version != self.stat()? {
+            return Err(OriginError::Changed("another version".into()));
+        }
+        let bytes = {
+            let mut state = self.state.lock();
+            let len = state.bytes.len();
+            state.reads.push((0, len));
+            state.bytes.clone()
+        };
+        for block in bytes.chunks(100_003) {
+            if !each(block) {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn has_ranges(&self) -> Result<bool, OriginError> {
+        Ok(!self.state.lock().no_ranges)
+    }
+}
+
+/// Sources by URI, as `mem://name`.
+#[derive(Default)]
+pub struct Memory {
+    files: Arc<Mutex<BTreeMap<String, Arc<Remote>>>>,
+    links: Mutex<BTreeMap<String, String>>,
+}
+
+impl Memory {
+    /// A source of that URI with those bytes.
+    pub fn add(&self, uri: &str, bytes: &[u8]) -> Arc<Remote> {
+        let remote = Arc::new(Remote::default());
+        remote.put(bytes.to_vec());
+        self.files.lock().insert(uri.to_string(), remote.clone());
+        remote
+    }
+
+    /// A symbolic link below a directory.
+    pub fn add_link(&self, uri: &str, to: &str) {
+        self.links.lock().insert(uri.to_string(), to.to_string());
+    }
+
+    /// What lies at a URI.
+    pub fn bytes(&self, uri: &str) -> Option<Vec<u8>> {
+        self.files.lock().get(uri).map(|r| r.state.lock().bytes.clone())
+    }
+
+    /// All URIs.
+    pub fn uris(&self) -> Vec<String> {
+        self.files.lock().keys().cloned().collect()
+    }
+}
+
+struct MemoryUpload {
+    files: Arc<Mutex<BTreeMap<String, Arc<Remote>>>>,
+    uri: String,
+    bytes: Vec<u8>,
+}
+
+impl Upload for MemoryUpload {
+    fn append(&mut self, data: &[u8]) -> Result<(), OriginError> {
+        self.bytes.extend_from_slice(data);
+        Ok(())
+    }
+
+    fn finish(self: Box<Self>, expect_size: u64) -> Result<Version, OriginError> {
+        if self.bytes.len() as u64 != expect_size {
+            return Err(OriginError::Passing("another size arrived".into()));
+        }
+        let mut files = self.files.lock();
+        let remote = files.entry(self.uri.clone()).or_default();
+        remote.put(self.bytes);
+        Ok(remote.version())
+    }
+
+    fn abort(self: Box<Self>) {}
+}
+
+impl Opener for Memory {
+    fn open(&self, uri: &str, _who: &Identity) -> Result<Arc<dyn Origin>, OriginError> {
+        let files = self.files.lock();
+        let remote = files.get(uri).ok_or_else(|| OriginError::Permanent(format!("{uri} is not there")))?;
+        Ok(Arc::new(remote.clone()))
+    }
+
+    fn create(&self, uri: &str, _who: &Identity) -> Result<Box<dyn Upload>, OriginError> {
+        if let Some(remote) = self.files.lock().get(uri) {
+            remote.stat()?;
+        }
+        Ok(Box::new(MemoryUpload { files: self.files.clone(), uri: uri.to_string(), bytes: Vec::new() }))
+    }
+
+    fn list(&self, uri: &str, _who: &Identity) -> Result<Vec<Entry>, OriginError> {
+        let prefix = format!("{}/", uri.trim_end_matches('/'));
+        let mut entries = BTreeMap::new();
+        let parents = |path: &str, entries: &mut BTreeMap<String, EntryKind>| {
+            let ends = path.match_indices('/').map(|(at, _)| at);
+            ends.for_each(|at| drop(entries.insert(path[..at].to_string(), EntryKind::Directory)));
+        };
+        for (name, remote) in self.files.lock().iter() {
+            if let Some(path) = name.strip_prefix(&prefix) {
+                parents(path, &mut entries);
+                entries.insert(path.to_string(), EntryKind::File(remote.state.lock().bytes.len() as u64));
+            }
+        }
+        for (name, to) in self.links.lock().iter() {
+            if let Some(path) = name.strip_prefix(&prefix) {
+                entries.insert(path.to_string(), EntryKind::Symlink(to.clone()));
+            }
+        }
+        Ok(entries.into_iter().map(|(path, kind)| Entry { path, kind }).collect())
+    }
+}

@@ -1,0 +1,114 @@
+//! One lost object while it is being recovered: its file, the spare that takes its place, and the sources.
+
+use crate::file::File;
+use crate::origin::{Identity, Opener, Origin, OriginError, Place, Record};
+use crate::stage::sums::Sums;
+use crate::target::{Handle, Target};
+use parking_lot::Mutex;
+use policy::layout::{Chunk, Object, Segment, object_len};
+use std::sync::{Arc, Weak};
+
+use super::sweep::Sweep;
+
+/// A lost object.
+pub(super) struct Case {
+    file: Weak<File>,
+    /// Keeps the file in use while work is under way; let go when the recovery broke.
+    held: Mutex<Option<Arc<File>>>,
+    spare: Mutex<Option<Arc<Spare>>>,
+}
+
+impl Case {
+    pub fn new(file: &Arc<File>) -> Case {
+        Case { file: Arc::downgrade(file), held: Mutex::new(Some(file.clone())), spare: Mutex::new(None) }
+    }
+
+    /// The file, if anybody still uses it.
+    pub fn file(&self) -> Option<Arc<File>> {
+        self.file.upgrade()
+    }
+
+    /// Somebody wants it again.
+    pub fn hold(&self, file: &Arc<File>) {
+        *self.held.lock() = Some(file.clone());
+    }
+
+    /// Nothing goes on for now. What is given back is dropped without any lock.
+    pub fn let_go(&self) -> Option<Arc<File>> {
+        self.held.lock().take()
+    }
+
+    pub fn spare(&self) -> Option<Arc<Spare>> {
+        self.spare.lock().clone()
+    }
+
+    pub fn set_spare(&self, spare: Option<Arc<Spare>>) {
+        *self.spare.lock() = spare;
+    }
+}
+
+/// The object that takes the place of a lost one, and where its bytes come from.
+pub(super) struct Spare {
+    pub lost: Object,
+    pub new: Object,
+    pub target: Arc<Target>,
+    pub handle: Arc<dyn Handle>,
+    pub segment: Segment,
+    pub index: usize,
+    pub size: u64,
+    pub sums: Option<Sums>,
+    pub sources: Vec<Source>,
+}
+
+impl Spare {
+    /// Where a row lies in the file and in the object; `None` beyond the end.
+    pub fn chunk(&self, row: u64) -> Option<Chunk> {
+        let object_offset = row * self.segment.stripe_size;
+        let file_offset = self.segment.file_offset(self.index, object_offset);
+        let end = self.size.min(self.segment.end);
+        let len = self.segment.stripe_size.min(end.checked_sub(file_offset)?);
+        (len > 0).then_some(Chunk { file_offset, object_offset, len })
+    }
+
+    /// How many rows there are.
+    pub fn rows(&self) -> u64 {
+        object_len(&self.segment, self.index, self.size).div_ceil(self.segment.stripe_size)
+    }
+}
+
+/// One source of the file, opened when it is first asked.
+pub(super) struct Source {
+    pub place: Place,
+    who: Identity,
+    opened: Mutex<Option<Arc<dyn Origin>>>,
+    pub sweep: Sweep,
+}
+
+impl Source {
+    /// The sources of a record.
+    pub fn all(record: &Record) -> Vec<Source> {
+        let source = |place: &Place| Source {
+            place: place.clone(),
+            who: record.identity(),
+            opened: Mutex::new(None),
+            sweep: Sweep::default(),
+        };
+        record.sources.iter().map(source).collect()
+    }
+
+    /// The open source: one session for all rows.
+    pub fn origin(&self, opener: &dyn Opener) -> Result<Arc<dyn Origin>, OriginError> {
+        let mut opened = self.opened.lock();
+        if let Some(origin) = &*opened {
+            return Ok(origin.clone());
+        }
+        let origin = opener.open(&self.place.uri, &self.who)?;
+        *opened = Some(origin.clone());
+        Ok(origin)
+    }
+
+    /// Whether ranges are served there: what the record says, and the probe now.
+    pub fn has_ranges(&self, origin: &dyn Origin) -> Result<bool, OriginError> {
+        if self.place.ranges { origin.has_ranges() } else { Ok(false) }
+    }
+}

@@ -1,0 +1,294 @@
+//! Drives the coordinator: events in, actions out, a few workers that carry them out.
+//!
+//! The machine is behind one lock that is never held during I/O. Every action that a worker takes is answered, whatever happens, so
+//! every waiter is woken.
+
+use super::case::Case;
+use super::log::Log;
+use crate::file::{File, Pool};
+use crate::origin::Opener;
+use crate::stats::Stats;
+use crate::{Error, Result};
+use parking_lot::{Condvar, Mutex};
+use policy::protect::recovery::{
+    Action, Config, Event, Finished, Key, Outcome, Recovery, Stats as Counts, Waiter, Why,
+};
+use policy::{FileId, ObjectId, Time};
+use rustix::fd::OwnedFd;
+use std::collections::{BTreeMap, VecDeque};
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Broken recoveries whose patched rows are kept readable; the oldest are forgotten.
+const BROKEN_MAX: usize = 256;
+
+/// A worker with nothing to do looks again after this time, whatever it was told.
+const IDLE_MAX: Duration = Duration::from_secs(60);
+
+/// Somebody who waits.
+#[derive(Default)]
+pub(super) struct Wait {
+    told: Mutex<Option<Outcome>>,
+    bell: Condvar,
+}
+
+impl Wait {
+    /// Waits for the outcome, at most that long.
+    pub fn wait(&self, longest: Duration) -> Option<Outcome> {
+        let mut told = self.told.lock();
+        self.bell.wait_while_for(&mut told, |told| told.is_none(), longest);
+        *told
+    }
+
+    pub fn get(&self) -> Option<Outcome> {
+        *self.told.lock()
+    }
+
+    fn tell(&self, outcome: Outcome) {
+        *self.told.lock() = Some(outcome);
+        self.bell.notify_all();
+    }
+}
+
+/// The coordinator and what goes with it.
+struct State {
+    machine: Recovery,
+    work: VecDeque<Action>,
+    cases: BTreeMap<Key, Arc<Case>>,
+    /// The lost object that a new one takes the place of.
+    place_of: BTreeMap<ObjectId, Key>,
+    waiters: BTreeMap<Waiter, Arc<Wait>>,
+    repairs: BTreeMap<Key, Vec<Arc<Wait>>>,
+    broken: VecDeque<Key>,
+    next_waiter: Waiter,
+    stopped: bool,
+}
+
+pub(super) struct Driver {
+    pub pool: Arc<Pool>,
+    pub opener: Arc<dyn Opener>,
+    pub side: OwnedFd,
+    pub stats: Arc<Stats>,
+    pub log: Log,
+    began: Instant,
+    state: Mutex<State>,
+    bell: Condvar,
+}
+
+impl Driver {
+    pub fn new(config: Config, pool: Arc<Pool>, opener: Arc<dyn Opener>, side: OwnedFd, stats: Arc<Stats>) -> Driver {
+        let state = State {
+            machine: Recovery::new(config),
+            work: VecDeque::new(),
+            cases: BTreeMap::new(),
+            place_of: BTreeMap::new(),
+            waiters: BTreeMap::new(),
+            repairs: BTreeMap::new(),
+            broken: VecDeque::new(),
+            next_waiter: 0,
+            stopped: false,
+        };
+        let (state, bell, log) = (Mutex::new(state), Condvar::new(), Log::default());
+        Driver { pool, opener, side, stats, log, began: Instant::now(), state, bell }
+    }
+
+    fn now(&self) -> Time {
+        Time(self.began.elapsed().as_nanos() as u64)
+    }
+
+    /// A reader needs rows of what stands in the layout as `object`.
+    pub fn read_blocked(
+        &self,
+        file: &Arc<File>,
+        file_id: FileId,
+        object: ObjectId,
+        rows: Range<u64>,
+        wait: &Arc<Wait>,
+    ) -> Result<Waiter> {
+        let mut state = self.state.lock();
+        let key = state.enter(file, file_id, object)?;
+        let waiter = state.next_waiter;
+        state.next_waiter += 1;
+        state.waiters.insert(waiter, wait.clone());
+        self.step(&mut state, Event::ReadBlocked { key, waiter, rows });
+        Ok(waiter)
+    }
+
+    /// The object should be recovered; `wait` is told when it is over.
+    pub fn repair_wanted(&self, file: &Arc<File>, file_id: FileId, object: ObjectId, wait: &Arc<Wait>) -> Result<()> {
+        let mut state = self.state.lock();
+        let key = state.enter(file, file_id, object)?;
+        state.repairs.entry(key).or_default().push(wait.clone());
+        self.step(&mut state, Event::RepairWanted { key });
+        Ok(())
+    }
+
+    pub fn is_patched(&self, file: FileId, object: ObjectId, row: u64) -> bool {
+        let state = self.state.lock();
+        state.place_of.get(&object).is_some_and(|key| key.file == file && state.machine.is_patched(*key, row))
+    }
+
+    pub fn progress(&self, file: FileId, object: ObjectId) -> Option<(u64, u64)> {
+        let state = self.state.lock();
+        state.machine.progress(state.key(file, object))
+    }
+
+    pub fn counts(&self) -> Counts {
+        self.state.lock().machine.stats()
+    }
+
+    /// What is known of a key.
+    pub fn case(&self, key: Key) -> Option<Arc<Case>> {
+        self.state.lock().cases.get(&key).cloned()
+    }
+
+    /// From now on `new` stands in the layout for the lost object of `key`.
+    pub fn stands_for(&self, new: ObjectId, key: Key) {
+        self.state.lock().place_of.insert(new, key);
+    }
+
+    /// Takes in what happened.
+    pub fn handle(&self, event: Event) {
+        self.step(&mut self.state.lock(), event);
+    }
+
+    fn step(&self, state: &mut State, event: Event) {
+        if let Event::Cancel { waiter } = &event {
+            state.waiters.remove(waiter);
+        }
+        state.machine.handle(self.now(), event);
+        while let Some(action) = state.machine.poll() {
+            match action {
+                Action::Wake { waiter, outcome } => {
+                    if let Some(wait) = state.waiters.remove(&waiter) {
+                        wait.tell(outcome);
+                    }
+                }
+                action => state.work.push_back(action),
+            }
+        }
+        self.bell.notify_all();
+    }
+
+    /// The recovery of a key ended: those who wait for the whole object are told, and what is no longer needed goes.
+    pub fn ended(&self, key: Key, result: Finished, keep: bool) {
+        // Dropped after the lock: the last user of a file may have I/O to do.
+        let _case = self.case(key);
+        let mut state = self.state.lock();
+        let outcome = match result {
+            Finished::Complete => Outcome::Ok,
+            Finished::Failed { why, .. } => Outcome::Failed(why),
+        };
+        for wait in state.repairs.remove(&key).unwrap_or_default() {
+            wait.tell(outcome);
+        }
+        if !keep {
+            return self.close(&mut state, key);
+        }
+        let held = state.cases.get(&key).and_then(|case| case.let_go());
+        state.broken.retain(|k| *k != key);
+        state.broken.push_back(key);
+        if state.broken.len() > BROKEN_MAX
+            && let Some(oldest) = state.broken.pop_front()
+        {
+            self.close(&mut state, oldest);
+        }
+        drop(state);
+        drop(held);
+    }
+
+    fn close(&self, state: &mut State, key: Key) {
+        self.step(state, Event::Closed { key });
+        if !state.machine.knows(key) {
+            state.forget(key);
+        }
+    }
+
+    /// The recovery became pointless: the object no longer stands in the layout.
+    pub fn abandoned(&self, key: Key) {
+        let _case = self.case(key); // dropped after the lock, as in `ended`
+        let mut state = self.state.lock();
+        self.step(&mut state, Event::Abandoned { key });
+        for wait in state.repairs.remove(&key).unwrap_or_default() {
+            wait.tell(Outcome::LookAgain);
+        }
+        if !state.machine.knows(key) {
+            state.forget(key);
+        }
+    }
+
+    /// What a worker does all its life.
+    pub fn work(&self) {
+        loop {
+            let action = {
+                let mut state = self.state.lock();
+                loop {
+                    if state.stopped {
+                        return;
+                    }
+                    if let Some(action) = state.work.pop_front() {
+                        break action;
+                    }
+                    let now = self.now();
+                    match state.machine.next_deadline() {
+                        Some(due) if due <= now => self.step(&mut state, Event::Tick),
+                        due => {
+                            let idle = due.map_or(IDLE_MAX, |due| Duration::from_nanos(due.since(now).0));
+                            self.bell.wait_for(&mut state, idle.min(IDLE_MAX));
+                        }
+                    }
+                }
+            };
+            self.carry_out(action);
+        }
+    }
+
+    fn carry_out(&self, action: Action) {
+        match action {
+            Action::ChooseSpare { key } => self.choose_spare(key),
+            Action::Publish { key, .. } => self.publish(key),
+            Action::Discard { key, new_object } => self.discard(key, new_object),
+            Action::Fetch { key, row, source_index, .. } => self.fetch(key, row, source_index as usize),
+            Action::Finish { key, result } => self.finish(key, result),
+            Action::Wake { .. } => {} // told at once, never handed to a worker
+        }
+    }
+
+    /// Ends the workers and tells everybody who waits.
+    pub fn stop(&self) {
+        let mut state = self.state.lock();
+        state.stopped = true;
+        let failed = Outcome::Failed(Why::Sources(policy::protect::recovery::FetchError::Passing));
+        let waiters = std::mem::take(&mut state.waiters).into_values();
+        let repairs = std::mem::take(&mut state.repairs).into_values().flatten();
+        for wait in waiters.chain(repairs) {
+            wait.tell(failed);
+        }
+        let cases = std::mem::take(&mut state.cases);
+        self.bell.notify_all();
+        drop(state);
+        drop(cases);
+    }
+}
+
+impl State {
+    fn key(&self, file: FileId, object: ObjectId) -> Key {
+        self.place_of.get(&object).copied().unwrap_or(Key { file, lost: object })
+    }
+
+    fn enter(&mut self, file: &Arc<File>, file_id: FileId, object: ObjectId) -> Result<Key> {
+        if self.stopped {
+            return Err(Error::Unrecoverable("the daemon is going down".into()));
+        }
+        let key = self.key(file_id, object);
+        self.cases.entry(key).or_insert_with(|| Arc::new(Case::new(file))).hold(file);
+        Ok(key)
+    }
+
+    fn forget(&mut self, key: Key) {
+        self.cases.remove(&key);
+        self.place_of.retain(|_, k| *k != key);
+        self.broken.retain(|k| *k != key);
+    }
+}

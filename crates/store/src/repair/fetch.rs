@@ -1,0 +1,110 @@
+//! One row: fetched from one source, verified, written to the spare.
+//!
+//! Checksums cover stripes of the file as it was staged in. The mover may have striped it otherwise since, so what is
+//! fetched is the row's range widened to whole checksum stripes.
+
+use super::case::{Source, Spare};
+use super::driver::Driver;
+use super::name_of;
+use crate::origin::OriginError;
+use crate::stats::Metric;
+use policy::layout::Chunk;
+use policy::protect::recovery::{Event, FetchError, Key};
+use std::ops::Range;
+
+/// Why a row did not come.
+pub(super) struct Failure {
+    pub kind: FetchError,
+    pub text: String,
+}
+
+impl From<OriginError> for Failure {
+    fn from(e: OriginError) -> Failure {
+        let kind = match &e {
+            OriginError::Passing(_) => FetchError::Passing,
+            OriginError::Permanent(_) => FetchError::Permanent,
+            OriginError::Changed(_) => FetchError::Changed,
+        };
+        Failure { kind, text: e.to_string() }
+    }
+}
+
+impl Driver {
+    /// Fetches a row from one source.
+    pub(super) fn fetch(&self, key: Key, row: u64, source_index: usize) {
+        let spare = self.case(key).and_then(|case| case.spare());
+        let Some(spare) = spare else {
+            return self.handle(Event::FetchFailed { key, row, kind: FetchError::Permanent });
+        };
+        let fetched = match (spare.chunk(row), spare.sources.get(source_index)) {
+            (Some(chunk), Some(source)) => self.fetch_chunk(&spare, source, row, &chunk),
+            (None, _) => Ok(()), // beyond the end there is nothing to fetch
+            (_, None) => Err(Failure { kind: FetchError::Permanent, text: "there is no such source".into() }),
+        };
+        match fetched {
+            Ok(()) => {
+                self.stats.add(Metric::RecoveryStripes, 1);
+                self.handle(Event::Patched { key, row });
+            }
+            Err(Failure { kind, text }) => {
+                let uri = spare.sources.get(source_index).map_or("", |s| s.place.uri.as_str());
+                if kind == FetchError::Passing {
+                    self.stats.add(Metric::RecoveryRetries, 1);
+                }
+                self.log.warn(format!("stripe {row} of {} from {uri}: {text}", name_of(key)));
+                self.handle(Event::FetchFailed { key, row, kind });
+            }
+        }
+    }
+
+    fn fetch_chunk(&self, spare: &Spare, source: &Source, row: u64, chunk: &Chunk) -> Result<(), Failure> {
+        let origin = source.origin(&*self.opener)?;
+        if !source.has_ranges(&*origin)? {
+            return source.sweep.row(row, |done| self.sweep_all(spare, source, &*origin, done));
+        }
+        let range = widened(spare, chunk);
+        let mut bytes = vec![0; (range.end - range.start) as usize];
+        origin.read_at(&source.place.version, range.start, &mut bytes)?;
+        self.stats.add(Metric::RecoveryBytes, bytes.len() as u64);
+        self.verify(spare, range.start, &bytes)?;
+        let skip = (chunk.file_offset - range.start) as usize;
+        bytes.drain(..skip);
+        bytes.truncate(chunk.len as usize);
+        self.write(spare, chunk.object_offset, bytes)
+    }
+
+    /// Compares whole checksum stripes that begin at `offset`.
+    pub(super) fn verify(&self, spare: &Spare, offset: u64, bytes: &[u8]) -> Result<(), Failure> {
+        let Some(sums) = &spare.sums else { return Ok(()) };
+        for (k, stripe) in bytes.chunks(sums.stripe_bytes() as usize).enumerate() {
+            let number = offset / sums.stripe_bytes() + k as u64;
+            match sums.matches(number, stripe) {
+                Ok(true) => {}
+                Ok(false) => {
+                    let text = format!("the checksum of bytes from {} does not match", number * sums.stripe_bytes());
+                    return Err(Failure { kind: FetchError::BadChecksum, text });
+                }
+                Err(e) => {
+                    let text = format!("the checksums cannot be read: {e}");
+                    return Err(Failure { kind: FetchError::Permanent, text });
+                }
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn write(&self, spare: &Spare, offset: u64, bytes: Vec<u8>) -> Result<(), Failure> {
+        let handle = spare.handle.clone();
+        spare.target.run(move |_| handle.write_at(offset, &bytes)).map_err(|e| Failure {
+            kind: FetchError::Permanent,
+            text: format!("target {} cannot take it: {e}", spare.target.id()),
+        })
+    }
+}
+
+/// The range of a row, widened to whole checksum stripes.
+fn widened(spare: &Spare, chunk: &Chunk) -> Range<u64> {
+    let (start, end) = (chunk.file_offset, chunk.file_offset + chunk.len);
+    let Some(stripe) = spare.sums.as_ref().map(|s| s.stripe_bytes()) else { return start..end };
+    start - start % stripe..(end.div_ceil(stripe) * stripe).min(spare.size)
+}

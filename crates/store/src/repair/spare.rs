@@ -1,0 +1,154 @@
+//! The spare: chosen, published, completed. Everything that touches the layout of the file.
+
+use super::case::{Case, Source, Spare};
+use super::driver::Driver;
+use super::name_of;
+use crate::file::File;
+use crate::origin::Record;
+use crate::stage::sums::Sums;
+use crate::stats::Metric;
+use crate::{Error, Result};
+use policy::layout::{Layout, Object, ObjectState, Position, Reason, choose_targets, object_len};
+use policy::protect::recovery::{Event, Finished, Key};
+use policy::{ObjectId, TargetId};
+use std::sync::Arc;
+
+impl Driver {
+    /// Chooses a target and creates the object.
+    pub(super) fn choose_spare(&self, key: Key) {
+        let Some(case) = self.case(key) else { return self.handle(Event::SpareFailed { key }) };
+        let Some(file) = case.file() else { return self.abandoned(key) };
+        let Some((layout, at)) = file.layout().and_then(|l| Some((l.clone(), position(&l, key.lost)?))) else {
+            return self.abandoned(key);
+        };
+        match self.make_spare(&file, &layout, at) {
+            Ok(spare) => {
+                let (rows, sources) = (spare.rows(), spare.sources.len() as u32);
+                self.stats.add(Metric::RecoveryStripesLost, rows);
+                let new_object = spare.new.id;
+                self.log.note(format!(
+                    "recovering {}: target {} lost {rows} stripes, target {} takes its place, from {}",
+                    name_of(key),
+                    spare.lost.target,
+                    spare.new.target,
+                    spare.sources[0].place.uri,
+                ));
+                case.set_spare(Some(Arc::new(spare)));
+                self.handle(Event::SpareReady { key, new_object, rows, sources });
+            }
+            Err(e) => {
+                self.log.warn(format!("{} is lost and cannot be recovered: {e}", name_of(key)));
+                self.handle(Event::SpareFailed { key });
+            }
+        }
+    }
+
+    fn make_spare(&self, file: &Arc<File>, layout: &Layout, at: Position) -> Result<Spare> {
+        let record = file.source()?.ok_or_else(|| no("it has neither another mirror nor a source"))?;
+        let record = Record::parse(&record).map_err(|e| no(&e.to_string()))?;
+        let size = file.size();
+        if record.modified {
+            return Err(no("it was modified since it was staged in, so its source has other bytes"));
+        }
+        if record.size() != size {
+            return Err(no("it has another size than its source"));
+        }
+        let segment = layout.mirrors[at.mirror].segments[at.segment].clone();
+        let lost = segment.objects[at.index];
+        let avoid: Vec<TargetId> = segment.objects.iter().map(|o| o.target).collect();
+        let targets = &self.pool.targets;
+        let tier = targets.get(lost.target).map(|t| t.tier());
+        let chosen = choose_targets(&targets.views(), tier, 1, &avoid, self.pool.next_turn());
+        let target = chosen.first().and_then(|id| targets.get(*id)).ok_or(Error::NoTarget)?;
+        let id = self.pool.next_object();
+        let len = object_len(&segment, at.index, size);
+        let created = target.run(move |medium| {
+            let handle = medium.create(id)?;
+            handle.set_len(len)?;
+            medium.sync_names()?;
+            Ok(handle)
+        });
+        let handle = created.map_err(|error| Error::Target { target: target.id(), error })?;
+        let sums = Sums::open(&self.side, layout.file, record.stripe_bytes, size)?;
+        if sums.is_none() && record.stripe_bytes > 0 {
+            self.log.warn(format!("the checksums of file {} are gone; its recovery is not verified", layout.file));
+        }
+        let new = Object { id, target: target.id(), state: ObjectState::Partial };
+        let sources = Source::all(&record);
+        Ok(Spare { lost, new, target, handle, segment, index: at.index, size, sums, sources })
+    }
+
+    /// Puts the new object into the layout as `Partial`.
+    pub(super) fn publish(&self, key: Key) {
+        let published = self.case(key).and_then(|case| Some((case.file()?, case.spare()?)));
+        let Some((file, spare)) = published else { return self.handle(Event::PublishFailed { key }) };
+        self.stands_for(spare.new.id, key);
+        let changed = file.change_layout(|layout, now| {
+            let at = position(layout, key.lost).ok_or_else(|| no("the layout changed meanwhile"))?;
+            let reason = Reason::RecoveryStarted(spare.lost.target);
+            layout.replace_object(at, spare.new, now, reason).map_err(|e| no(&e.to_string()))
+        });
+        match changed {
+            Ok(_) => self.handle(Event::Published { key }),
+            Err(e) => {
+                self.log.warn(format!("{}: the layout could not be changed: {e}", name_of(key)));
+                self.handle(Event::PublishFailed { key });
+            }
+        }
+    }
+
+    /// Removes an object that never came into the layout.
+    pub(super) fn discard(&self, key: Key, new_object: ObjectId) {
+        let Some(case) = self.case(key) else { return };
+        let Some(spare) = case.spare().filter(|s| s.new.id == new_object) else { return };
+        case.set_spare(None);
+        self.pool.remove_object(spare.new.target, new_object);
+    }
+
+    /// Marks the object complete, or keeps what there is.
+    pub(super) fn finish(&self, key: Key, result: Finished) {
+        let Some(case) = self.case(key) else { return self.ended(key, result, false) };
+        match result {
+            Finished::Complete => match self.complete(key, &case) {
+                Ok(()) => self.ended(key, result, false),
+                Err(e) => {
+                    self.log.warn(format!("{} is recovered but could not be completed: {e}", name_of(key)));
+                    let why = policy::protect::recovery::Why::NotPublished;
+                    self.ended(key, Finished::Failed { why, rows_failed: 0 }, false);
+                }
+            },
+            Finished::Failed { why, rows_failed } => {
+                self.stats.add(Metric::RecoveryFailures, 1);
+                let lost = if rows_failed > 0 { format!("{rows_failed} stripes of ") } else { String::new() };
+                let reason = super::reason(why);
+                self.log.warn(format!("{lost}{} could not be recovered: {reason}", name_of(key)));
+                self.ended(key, result, rows_failed > 0);
+            }
+        }
+    }
+
+    fn complete(&self, key: Key, case: &Case) -> Result<()> {
+        let (Some(file), Some(spare)) = (case.file(), case.spare()) else {
+            return Err(no("nobody uses the file any more"));
+        };
+        let handle = spare.handle.clone();
+        let synced = spare.target.run(move |_| handle.sync());
+        synced.map_err(|error| Error::Target { target: spare.target.id(), error })?;
+        file.change_layout(|layout, now| {
+            let at = position(layout, spare.new.id).ok_or_else(|| no("the layout changed meanwhile"))?;
+            layout.complete_object(at, now, Reason::Recovered).map_err(|e| no(&e.to_string()))
+        })?;
+        self.pool.remove_object(spare.lost.target, spare.lost.id);
+        self.log.note(format!("recovered {}: {} stripes", name_of(key), spare.rows()));
+        Ok(())
+    }
+}
+
+/// Where an object stands in a layout.
+fn position(layout: &Layout, object: ObjectId) -> Option<Position> {
+    layout.objects().find(|(_, o)| o.id == object).map(|(at, _)| at)
+}
+
+fn no(why: &str) -> Error {
+    Error::Unrecoverable(why.to_string())
+}

@@ -1,0 +1,162 @@
+//! A source without ranges: it is read once from its start, and every row that passes is kept.
+//!
+//! The first row asked for begins the sweep; the others wait for the same one. A sweep that ends early says why to all who wait,
+//! and the next row asked for begins another.
+
+use super::case::{Source, Spare};
+use super::driver::Driver;
+use super::fetch::Failure;
+use crate::origin::Origin;
+use crate::stats::Metric;
+use parking_lot::{Condvar, Mutex};
+use policy::layout::{Chunk, missing_chunks};
+use policy::protect::recovery::FetchError;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Which rows one source's sweep has brought.
+#[derive(Default)]
+pub(super) struct Sweep {
+    state: Mutex<Progress>,
+    bell: Condvar,
+}
+
+#[derive(Default)]
+struct Progress {
+    running: bool,
+    done: BTreeSet<u64>,
+    /// Rows that passed with wrong bytes.
+    bad: BTreeSet<u64>,
+    /// Sweeps that ended.
+    ended: u64,
+    failed: Option<(FetchError, String)>,
+}
+
+/// Told by the sweep of each row that passed: whether it was kept.
+pub(super) type Passed<'a> = &'a dyn Fn(u64, bool);
+
+impl Sweep {
+    /// Waits for a row, or begins the sweep.
+    pub fn row(&self, row: u64, sweep: impl FnOnce(Passed) -> Result<(), Failure>) -> Result<(), Failure> {
+        let mut state = self.state.lock();
+        let seen = state.ended;
+        loop {
+            if state.done.contains(&row) {
+                return Ok(());
+            }
+            if state.bad.contains(&row) {
+                let text = "the checksum of the stripe does not match".to_string();
+                return Err(Failure { kind: FetchError::BadChecksum, text });
+            }
+            if state.ended > seen
+                && let Some((kind, text)) = &state.failed
+            {
+                return Err(Failure { kind: *kind, text: text.clone() });
+            }
+            if !state.running {
+                break;
+            }
+            self.bell.wait(&mut state);
+        }
+        state.running = true;
+        drop(state);
+        let result = sweep(&|row, kept| {
+            let mut state = self.state.lock();
+            if kept {
+                state.done.insert(row)
+            } else {
+                state.bad.insert(row)
+            };
+            self.bell.notify_all();
+        });
+        let mut state = self.state.lock();
+        state.running = false;
+        state.ended += 1;
+        state.failed = match &result {
+            Ok(()) => Some((FetchError::Passing, "the source ended before the stripe".to_string())),
+            Err(e) => Some((e.kind, e.text.clone())),
+        };
+        self.bell.notify_all();
+        if state.done.contains(&row) { Ok(()) } else { result.and(Err(ended_early())) }
+    }
+}
+
+fn ended_early() -> Failure {
+    Failure { kind: FetchError::Passing, text: "the source ended before the stripe".into() }
+}
+
+impl Driver {
+    /// Reads the source from its start and keeps the rows of the spare.
+    pub(super) fn sweep_all(
+        &self,
+        spare: &Spare,
+        source: &Source,
+        origin: &dyn Origin,
+        passed: Passed,
+    ) -> Result<(), Failure> {
+        let unit = spare.sums.as_ref().map_or(spare.segment.stripe_size, |s| s.stripe_bytes());
+        let chunks = missing_chunks(&spare.segment, spare.index, spare.size).enumerate();
+        let mut wanted: BTreeMap<u64, (Chunk, u64)> = chunks.map(|(row, c)| (row as u64, (c, c.len))).collect();
+        let (mut block, mut start, mut failed) = (Vec::new(), 0, None);
+        origin.read_all(&source.place.version, &mut |mut bytes| {
+            while !bytes.is_empty() {
+                let room = (unit.min(spare.size - start) as usize).saturating_sub(block.len());
+                let take = room.min(bytes.len());
+                if take == 0 {
+                    failed =
+                        Some(Failure { kind: FetchError::Changed, text: "the source is longer than it was".into() });
+                    return false;
+                }
+                block.extend_from_slice(&bytes[..take]);
+                bytes = &bytes[take..];
+                if take == room {
+                    if let Err(e) = self.keep(spare, start, &block, &mut wanted, passed) {
+                        failed = Some(e);
+                        return false;
+                    }
+                    start += block.len() as u64;
+                    block.clear();
+                }
+            }
+            !wanted.is_empty()
+        })?;
+        self.stats.add(Metric::RecoveryBytes, start);
+        failed.map_or(Ok(()), Err)
+    }
+
+    /// Writes the parts of wanted rows that lie in a verified block.
+    fn keep(
+        &self,
+        spare: &Spare,
+        start: u64,
+        block: &[u8],
+        wanted: &mut BTreeMap<u64, (Chunk, u64)>,
+        passed: Passed,
+    ) -> Result<(), Failure> {
+        let end = start + block.len() as u64;
+        let touches = |c: &Chunk| c.file_offset < end && c.file_offset + c.len > start;
+        let rows: Vec<u64> = wanted.iter().filter(|(_, (c, _))| touches(c)).map(|(row, _)| *row).collect();
+        if rows.is_empty() {
+            return Ok(());
+        }
+        let verified = self.verify(spare, start, block);
+        for row in rows {
+            let Some((chunk, left)) = wanted.get_mut(&row) else { continue };
+            if verified.is_err() {
+                wanted.remove(&row);
+                passed(row, false);
+                continue;
+            }
+            let from = chunk.file_offset.max(start);
+            let to = (chunk.file_offset + chunk.len).min(end);
+            let part = block[(from - start) as usize..(to - start) as usize].to_vec();
+            *left -= to - from;
+            let whole = *left == 0;
+            self.write(spare, chunk.object_offset + (from - chunk.file_offset), part)?;
+            if whole {
+                wanted.remove(&row);
+                passed(row, true);
+            }
+        }
+        Ok(())
+    }
+}
