@@ -5,7 +5,7 @@ use crate::file::{Garbage, MirrorWrites, Unobserved};
 use crate::origin::memory::{Memory, Remote, data};
 use crate::origin::{Identity, OriginError, Place, Record};
 use crate::stage::sums::{name_of, sum_of};
-use crate::stub::MemoryStub;
+use crate::stub::memory::MemoryStub;
 use crate::target::{MemoryMedium, Order, State, TargetSpec, Targets, TargetsOptions};
 use policy::layout::{ObjectState, Placement, Reason};
 use policy::{TargetId, Time};
@@ -47,9 +47,11 @@ impl World {
                 tier: 0,
                 medium: Arc::new(medium.clone()),
                 state: State::Ok,
+                failed_by_operator: false,
             });
         }
-        let (garbage, memory, stats) = (Arc::new(Noted::default()), Arc::new(Memory::default()), Arc::new(Stats::new()));
+        let (garbage, memory, stats) =
+            (Arc::new(Noted::default()), Arc::new(Memory::default()), Arc::new(Stats::new()));
         let counter = AtomicU64::new(1);
         let pool = Arc::new(Pool {
             targets: targets.clone(),
@@ -95,7 +97,7 @@ impl World {
         let at = Position { mirror: 0, segment: layout.mirrors[0].segments.len() - 1, index };
         let object = *layout.object(at).expect("there");
         self.media[usize::from(object.target.0)].set_gone(true);
-        self.targets.order(object.target, Order::Fail).expect("failed");
+        self.targets.operate(object.target, Order::Fail).expect("failed");
         (at, object.id)
     }
 }
@@ -218,7 +220,7 @@ fn when_a_source_fails_the_next_is_asked() {
     remotes[0].fail(Some(OriginError::Passing("down".into())));
     assert!(read_all(&file).expect("read") == bytes);
     assert!(!remotes[1].reads().is_empty());
-    assert!(world.stats.get(Metric::RecoveryRetries) == 0 || remotes[0].reads().len() > 1, "it was tried again first");
+    assert!(remotes[0].reads().len() > 1, "it was tried again first");
 }
 
 #[test]
