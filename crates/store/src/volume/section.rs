@@ -63,7 +63,10 @@ impl<'r, 'a, 't> Section<'r, 'a, 't> {
     }
 
     pub fn get(&self, key: &'static str) -> Option<&'t Spanned<DeValue<'t>>> {
-        self.asked.borrow_mut().push(key);
+        let mut asked = self.asked.borrow_mut();
+        if !asked.contains(&key) {
+            asked.push(key);
+        }
         self.table?.get(key)
     }
 

@@ -84,7 +84,14 @@ impl Volume {
             DirectoryMedium::format(&path, &identity).unwrap();
             let medium = Arc::new(DirectoryMedium::new(&path, identity));
             store::target::Medium::probe(&*medium).unwrap();
-            targets.add(TargetSpec { id: TargetId(number), name, tier: 0, medium, state: State::Ok, failed_by_operator: false });
+            targets.add(TargetSpec {
+                id: TargetId(number),
+                name,
+                tier: 0,
+                medium,
+                state: State::Ok,
+                failed_by_operator: false,
+            });
         }
         let first = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_micros() as u64;
         let next = AtomicU64::new(first);

@@ -1,1 +1,169 @@
-//! Tests.
+//! Every problem of the text, with its line, and every default.
+
+use super::*;
+use crate::volume::template;
+
+const GOOD: &str = "namespace = \"n\"\nstate = \"s\"\n[[target]]\nname = \"a\"\npath = \"/t/a\"\n";
+
+fn parsed(text: &str) -> Config {
+    parse(Path::new("/v/volume.toml"), text).unwrap()
+}
+
+/// The problems of a text, one per line.
+fn problems(text: &str) -> String {
+    parse(Path::new("/v/volume.toml"), text).expect_err("it has problems").to_string()
+}
+
+/// Appends lines to a good text and expects one problem in the last line.
+#[track_caller]
+fn expect(lines: &str, place: &str, words: &[&str]) {
+    let shown = problems(&format!("{GOOD}{lines}"));
+    assert!(shown.starts_with(&format!("/v/volume.toml:{place}: ")), "{shown}");
+    assert!(shown.contains("; the volume is not opened. "), "cause, consequence, mend: {shown}");
+    assert!(!shown.contains('\n'), "one problem: {shown}");
+    for word in words {
+        assert!(shown.contains(word), "{word} in {shown}");
+    }
+}
+
+#[test]
+fn defaults() {
+    let config = parsed(GOOD);
+    assert_eq!(
+        (config.name.as_str(), config.namespace.as_path()),
+        ("scratch", Path::new("/v/n")),
+        "relative to the file"
+    );
+    assert_eq!(config.targets[0].path, Path::new("/t/a"));
+    assert_eq!(config.tiers, ["default"]);
+    let layout = &config.layout;
+    assert_eq!((layout.stripe_size, layout.stripe_count, layout.inline_max), (1 << 20, 4, 64 << 10));
+    assert_eq!((layout.single_max, layout.mirrors, layout.mirror_writes), (4 << 20, 1, MirrorWrites::Sync));
+    assert_eq!(
+        (config.mount.passthrough, config.mount.io, config.mount.allow_other),
+        (Passthrough::Auto, Io::Auto, None)
+    );
+    assert_eq!((config.health.deadline, config.health.auto_restore), (Duration::from_secs(5), 0));
+    assert_eq!((config.mover.rate, config.recovery.rate, config.jobs.check_before_job), (0, 0, true));
+}
+
+#[test]
+fn values_as_people_write_them() {
+    let config = parsed(&format!(
+        "{GOOD}[layout]\nstripe_size = \"64 KiB\"\nsingle_max = 0\nmirror_writes = \"stale\"\n\
+         [health]\ndeadline = 0.25\nprobe_interval = \"20ms\"\n[mover]\nrate = \"200MB\"\n[mount]\nallow_other = true\nentry_timeout = 3\n"
+    ));
+    assert_eq!((config.layout.stripe_size, config.layout.single_max), (65_536, 0));
+    assert_eq!(config.layout.mirror_writes, MirrorWrites::Stale);
+    assert_eq!(config.health.deadline, Duration::from_millis(250));
+    assert_eq!((config.mover.rate, config.mount.allow_other), (200_000_000, Some(true)));
+    assert_eq!(config.mount.entry_timeout, Duration::from_secs(3));
+}
+
+#[test]
+fn tiers_are_numbered_in_the_order_of_the_file() {
+    let text = "namespace = \"n\"\nstate = \"s\"\n[tier.zippy]\n[tier.a_slow_one]\n\
+                [[target]]\nname = \"a\"\npath = \"a\"\ntier = \"a_slow_one\"\n[[target]]\nname = \"b\"\npath = \"b\"\n";
+    let config = parsed(text);
+    assert_eq!(config.tiers, ["zippy", "a_slow_one"]);
+    assert_eq!(config.targets.iter().map(|t| t.tier).collect::<Vec<_>>(), [1, 0], "no tier is the first");
+}
+
+#[test]
+fn bad_values_say_where_and_what_is_good() {
+    expect("[layout]\nstripe_size = \"5 bananas\"\n", "7:15", &["`stripe_size` is \"5 bananas\"", "4096"]);
+    expect("[layout]\nstripe_size = 5000\n", "7:15", &["5000 bytes", "multiple of 4096"]);
+    expect("[layout]\nstripe_count = 0\n", "7:16", &["from 1 to 256"]);
+    expect("[layout]\nmirror_writes = \"maybe\"\n", "7:17", &["\"sync\" or \"stale\""]);
+    expect("[health]\ndeadline = \"soon\"\n", "7:12", &["a span from"]);
+    expect("[mount]\nallow_other = \"yes\"\n", "7:15", &["true or false"]);
+    expect("[mount]\nio = \"quick\"\n", "7:6", &["\"auto\" or \"direct\" or \"cached\""]);
+    expect("[recovery]\nretries = -1\n", "7:11", &["from 1 to 100"]);
+}
+
+#[test]
+fn unknown_keys_are_refused_with_a_guess() {
+    expect(
+        "[layout]\nstripe_sise = 4096\n",
+        "7:1",
+        &["unknown key `stripe_sise` in `[layout]`", "Did you mean `stripe_size`?"],
+    );
+    expect(
+        "[[target]]\nname = \"b\"\npath = \"b\"\ncolour = \"red\"\n",
+        "9:1",
+        &["unknown key `colour`", "name, path, tier"],
+    );
+    expect("[lay]\n", "6:2", &["unknown key `lay`"]);
+    expect("[tier.default]\nspeed = 1\n", "7:1", &["unknown key `speed` in `[tier.default]`"]);
+}
+
+#[test]
+fn targets_are_distinct_and_named() {
+    expect("[[target]]\nname = \"a\"\npath = \"b\"\n", "6:1", &["two targets are named \"a\"", "line 5"]);
+    expect("[[target]]\nname = \"b\"\npath = \"/t/a\"\n", "6:1", &["two targets are in /t/a"]);
+    expect("[[target]]\nname = \"b/c\"\npath = \"b\"\n", "7:8", &["\"b/c\" cannot be the name"]);
+    expect("[[target]]\nname = \"b\"\n", "6:1", &["`path` is missing in `[[target]]`", "Add `path"]);
+    expect("[[target]]\nname = \"\"\npath = \"b\"\n", "7:8", &["not empty"]);
+}
+
+#[test]
+fn tiers_and_targets_fit() {
+    expect(
+        "tier = \"x\"\n[tier.y]\n[[target]]\nname = \"b\"\npath = \"b\"\ntier = \"y\"\n",
+        "6:8",
+        &["tier \"x\" is not declared", "y"],
+    );
+    let shown = problems(&format!("{GOOD}[tier.fast]\n[tier.slow]\n"));
+    assert!(shown.contains("volume.toml:7:7: tier \"slow\" has no target"), "{shown}");
+}
+
+#[test]
+fn no_target_and_too_many() {
+    let none = problems("namespace = \"n\"\nstate = \"s\"\n");
+    assert!(none.contains("there is no target; ") && none.contains("[[target]]"), "{none}");
+    let many: String = (0..257).map(|i| format!("[[target]]\nname = \"t{i}\"\npath = \"t{i}\"\n")).collect();
+    let many = problems(&format!("namespace = \"n\"\nstate = \"s\"\n{many}"));
+    assert!(many.contains(":3:1: there are 257 targets, and 256 is the most"), "{many}");
+}
+
+#[test]
+fn missing_directories_and_broken_toml() {
+    let shown = problems("[[target]]\nname = \"a\"\npath = \"a\"\n");
+    assert!(shown.contains("`namespace` is missing") && shown.contains("`state` is missing"), "{shown}");
+    let shown = problems(&format!("{GOOD}[layout\n"));
+    assert!(shown.contains("volume.toml:6:") && shown.contains("no TOML"), "{shown}");
+}
+
+#[test]
+fn all_problems_are_told_in_the_order_of_the_file() {
+    let shown = problems(
+        "nmespace = 1\nstate = 5\n[[target]]\nname = \"a\"\npath = \"a\"\n[mover]\nrate = \"x\"\nconcurrent = 0\n",
+    );
+    let lines: Vec<_> = shown.lines().map(|line| line.split(':').nth(1).unwrap()).collect();
+    assert_eq!(lines, ["1", "1", "2", "7", "8"], "{shown}");
+}
+
+#[test]
+fn the_template_and_its_comments_are_the_defaults() {
+    let text = template(Path::new("/data/my volume"));
+    let plain = parsed(&text);
+    assert_eq!((plain.name.as_str(), plain.targets.len()), ("myvolume", 6));
+    assert_eq!(plain.tiers, ["fast", "capacity"]);
+    // Every commented key is one that is known, and its value is the default where it does not depend on the machine.
+    let assignment =
+        |line: &&str| line.starts_with("# ") && line.split_once(" = ").is_some_and(|(key, _)| !key[2..].contains(' '));
+    let shown: Vec<&str> = text.lines().filter(assignment).collect();
+    assert!(shown.len() >= 20, "{shown:?}");
+    let uncommented: String =
+        text.lines().map(|line| if assignment(&line) { &line[2..] } else { line }).map(|l| format!("{l}\n")).collect();
+    let full = parsed(&uncommented);
+    let of_machine = |config: &Config| {
+        let mut config = config.clone();
+        (config.mount.threads, config.mount.allow_other, config.jobs.cores) = (0, None, 0);
+        format!(
+            "{:?}{:?}{:?}{:?}{:?}{:?}",
+            config.layout, config.mount, config.health, config.mover, config.recovery, config.jobs
+        )
+    };
+    assert_eq!(of_machine(&plain), of_machine(&full));
+}
