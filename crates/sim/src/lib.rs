@@ -1,0 +1,1 @@
+//! Worlds in virtual time: traces, devices, links and caches, driven by the machines of `policy`.
