@@ -1,89 +1,41 @@
 //! What the mount does, in numbers: one table of all metrics, counted without locks.
 
 mod counter;
+mod snapshot;
+mod table;
 
-pub use counter::{Counter, Histogram};
+pub use counter::{BUCKETS, Counter, Histogram};
+pub use snapshot::{OpCounts, Snapshot, TargetCounts};
+pub use table::{Metric, Op};
 
-use policy::TargetId;
-use std::time::Duration;
-
-/// What applications ask for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(missing_docs)]
-pub enum Op {
-    Read,
-    Write,
-    Create,
-    Open,
-    Lookup,
-    Getattr,
-    Setattr,
-    Readdir,
-    Unlink,
-    Rename,
-    Link,
-    Xattr,
-    Flush,
-    Fsync,
-    Release,
-    Fallocate,
-    Seek,
-    Copy,
-    Statfs,
-    Lock,
-}
-
-/// Numbers that belong to no operation and no target.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Metric {
-    /// Bytes copied by the mover.
-    MoverBytes,
-    /// Objects written by the mover.
-    MoverObjects,
-    /// Layout changes that the mover completed.
-    MoverChanges,
-    /// Layout changes that failed.
-    MoverFailures,
-    /// Mirrors marked stale.
-    MirrorsStale,
-    /// Stripes reported lost.
-    RecoveryStripesLost,
-    /// Stripes fetched from a source.
-    RecoveryStripes,
-    /// Bytes fetched from a source.
-    RecoveryBytes,
-    /// Readers that waited for a stripe.
-    RecoveryWaits,
-    /// Nanoseconds that readers waited.
-    RecoveryDelayNs,
-    /// Fetches that failed and were tried again.
-    RecoveryRetries,
-    /// Objects that could not be recovered.
-    RecoveryFailures,
-    /// Bytes staged in.
-    StageInBytes,
-    /// Bytes staged out.
-    StageOutBytes,
-    /// Jobs submitted.
-    JobsSubmitted,
-    /// Jobs that ended well.
-    JobsCompleted,
-    /// Jobs that failed.
-    JobsFailed,
-    /// Reads and writes on the caller's own thread.
-    InlineOps,
-    /// Times that no inline slot was free.
-    InlineRefused,
-    /// Opens with passthrough.
-    PassthroughOpens,
-}
+use crate::target::{Target, Targets};
+use std::sync::{Arc, OnceLock, Weak};
+use std::time::{Duration, Instant};
 
 /// All metrics of a volume.
-pub struct Stats {}
+pub struct Stats {
+    started: Instant,
+    ops: Vec<OpCounters>,
+    numbers: Vec<Counter>,
+    targets: OnceLock<Weak<Targets>>,
+}
+
+#[derive(Default)]
+struct OpCounters {
+    failed: Counter,
+    bytes: Counter,
+    total_ns: Counter,
+    spans: Histogram,
+}
 
 impl Default for Stats {
-    fn default() -> Self {
-        Stats {}
+    fn default() -> Stats {
+        Stats {
+            started: Instant::now(),
+            ops: Op::ALL.iter().map(|_| OpCounters::default()).collect(),
+            numbers: Metric::ALL.iter().map(|_| Counter::default()).collect(),
+            targets: OnceLock::new(),
+        }
     }
 }
 
@@ -92,33 +44,86 @@ impl Stats {
     pub fn new() -> Stats {
         Stats::default()
     }
-    /// Shows these targets too.
-    pub fn attach(&self, targets: &std::sync::Arc<crate::target::Targets>) {
-        let _ = targets;
+
+    /// Shows these targets too. Only the first call counts.
+    pub fn attach(&self, targets: &Arc<Targets>) {
+        let _ = self.targets.set(Arc::downgrade(targets));
     }
+
     /// An operation ended.
     pub fn op(&self, op: Op, bytes: u64, took: Duration, failed: bool) {
-        let _ = (op, bytes, took, failed);
+        let counters = &self.ops[op as usize];
+        let took_ns = took.as_nanos() as u64;
+        counters.spans.record(took_ns);
+        counters.total_ns.add(took_ns);
+        if bytes > 0 {
+            counters.bytes.add(bytes);
+        }
+        if failed {
+            counters.failed.add(1);
+        }
     }
+
     /// Adds to a number.
     pub fn add(&self, metric: Metric, n: u64) {
-        let _ = (metric, n);
+        self.numbers[metric as usize].add(n);
     }
+
     /// A number now.
     pub fn get(&self, metric: Metric) -> u64 {
-        let _ = metric;
-        0
+        self.numbers[metric as usize].get()
     }
-    /// An operation on a target ended.
-    pub fn target_op(&self, target: TargetId, read_bytes: u64, written_bytes: u64) {
-        let _ = (target, read_bytes, written_bytes);
+
+    /// All numbers now.
+    pub fn snapshot(&self) -> Snapshot {
+        let op = |op: &Op| {
+            let counters = &self.ops[*op as usize];
+            let buckets = counters.spans.buckets().to_vec();
+            OpCounts {
+                op: op.name().to_owned(),
+                count: buckets.iter().sum(),
+                failed: counters.failed.get(),
+                bytes: counters.bytes.get(),
+                total_ns: counters.total_ns.get(),
+                buckets,
+            }
+        };
+        let targets = self.targets.get().and_then(Weak::upgrade).map_or_else(Vec::new, |targets| targets.all());
+        Snapshot {
+            uptime_ns: self.started.elapsed().as_nanos() as u64,
+            ops: Op::ALL.iter().map(op).collect(),
+            targets: targets.iter().map(|target| target_counts(target)).collect(),
+            numbers: Metric::ALL.iter().map(|metric| (metric.name().to_owned(), self.get(*metric))).collect(),
+        }
     }
+
     /// For people.
     pub fn render_text(&self) -> String {
-        String::new()
+        self.snapshot().text()
     }
+
     /// For Prometheus.
     pub fn render_prometheus(&self) -> String {
-        String::new()
+        self.snapshot().prometheus()
     }
 }
+
+fn target_counts(target: &Target) -> TargetCounts {
+    let (counters, space) = (target.counters(), target.space());
+    TargetCounts {
+        id: target.id().0,
+        name: target.name().to_owned(),
+        tier: target.tier(),
+        state: target.state().to_string(),
+        total_bytes: space.total_bytes,
+        free_bytes: space.free_bytes,
+        ops: counters.ops.get(),
+        errors: counters.errors.get(),
+        deadline_misses: counters.deadline_misses.get(),
+        read_bytes: counters.read_bytes.get(),
+        written_bytes: counters.written_bytes.get(),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,181 @@
+//! All metrics at one time, for whoever shows them: `entrepot stats`, `.stats` and Prometheus.
+
+use super::counter::{BUCKETS, Histogram, quantile_ns};
+use super::table::Metric;
+use std::fmt::Write;
+
+/// All metrics at one time.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct Snapshot {
+    /// Nanoseconds since the start.
+    pub uptime_ns: u64,
+    /// Operations of applications, in the order of the table.
+    pub ops: Vec<OpCounts>,
+    /// Targets, by number.
+    pub targets: Vec<TargetCounts>,
+    /// All other numbers: name and value, in the order of the table.
+    pub numbers: Vec<(String, u64)>,
+}
+
+/// One kind of operation.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct OpCounts {
+    /// Name of the operation.
+    pub op: String,
+    /// How many ended.
+    pub count: u64,
+    /// How many of them failed.
+    pub failed: u64,
+    /// Bytes that they moved.
+    pub bytes: u64,
+    /// Nanoseconds that they took together.
+    pub total_ns: u64,
+    /// How many took how long; see [`Histogram`].
+    pub buckets: Vec<u64>,
+}
+
+/// One target.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct TargetCounts {
+    /// Its number.
+    pub id: u16,
+    /// Its name.
+    pub name: String,
+    /// Its tier.
+    pub tier: u8,
+    /// Its state.
+    pub state: String,
+    /// All its bytes.
+    pub total_bytes: u64,
+    /// Its free bytes.
+    pub free_bytes: u64,
+    /// Operations.
+    pub ops: u64,
+    /// Errors of the device.
+    pub errors: u64,
+    /// Operations that passed their deadline.
+    pub deadline_misses: u64,
+    /// Bytes of files read.
+    pub read_bytes: u64,
+    /// Bytes of files written.
+    pub written_bytes: u64,
+}
+
+impl OpCounts {
+    /// Mean nanoseconds; 0 if there was none.
+    pub fn mean_ns(&self) -> u64 {
+        self.total_ns.checked_div(self.count).unwrap_or(0)
+    }
+
+    /// An upper bound of the given share (0 to 1) of spans, in nanoseconds.
+    pub fn quantile_ns(&self, share: f64) -> u64 {
+        let mut buckets = [0; BUCKETS];
+        for (bucket, count) in buckets.iter_mut().zip(&self.buckets) {
+            *bucket = *count;
+        }
+        quantile_ns(&buckets, share)
+    }
+}
+
+impl Snapshot {
+    /// A number by its name in the table.
+    pub fn number(&self, metric: Metric) -> u64 {
+        self.numbers.iter().find(|(name, _)| name == metric.name()).map_or(0, |(_, value)| *value)
+    }
+
+    /// For people: what happened at all, in columns.
+    pub fn text(&self) -> String {
+        let mut out = format!("uptime {:.1} s\n\n", self.uptime_ns as f64 / 1e9);
+        let us = |ns: u64| ns as f64 / 1e3;
+        let mut line = |args: std::fmt::Arguments<'_>| {
+            let _ = writeln!(out, "{args}"); // a String takes everything
+        };
+        line(format_args!("{:<10} {:>12} {:>8} {:>16} {:>10} {:>10} {:>10}", "operation", "count", "failed", "bytes", "mean us", "p50 us <", "p99 us <"));
+        for op in self.ops.iter().filter(|op| op.count > 0) {
+            line(format_args!(
+                "{:<10} {:>12} {:>8} {:>16} {:>10.1} {:>10.0} {:>10.0}",
+                op.op, op.count, op.failed, op.bytes, us(op.mean_ns()), us(op.quantile_ns(0.5)), us(op.quantile_ns(0.99))
+            ));
+        }
+        line(format_args!(
+            "\n{:<16} {:<9} {:>12} {:>16} {:>16} {:>7} {:>7} {:>16} {:>16}",
+            "target", "state", "ops", "read bytes", "written bytes", "errors", "misses", "free bytes", "total bytes"
+        ));
+        for t in &self.targets {
+            line(format_args!(
+                "{:<16} {:<9} {:>12} {:>16} {:>16} {:>7} {:>7} {:>16} {:>16}",
+                t.name, t.state, t.ops, t.read_bytes, t.written_bytes, t.errors, t.deadline_misses, t.free_bytes, t.total_bytes
+            ));
+        }
+        line(format_args!(""));
+        for (name, value) in self.numbers.iter().filter(|(_, value)| *value > 0) {
+            line(format_args!("{name:<24} {value:>16}"));
+        }
+        out
+    }
+
+    /// For Prometheus, in its text format.
+    pub fn prometheus(&self) -> String {
+        let mut out = Families(String::new());
+        out.family("op_total", "counter", "Operations of applications that ended");
+        self.ops.iter().for_each(|op| out.sample("op_total", &format!("op=\"{}\"", op.op), op.count));
+        out.family("op_failed_total", "counter", "Operations of applications that failed");
+        self.ops.iter().for_each(|op| out.sample("op_failed_total", &format!("op=\"{}\"", op.op), op.failed));
+        out.family("op_bytes_total", "counter", "Bytes that operations of applications moved");
+        self.ops.iter().for_each(|op| out.sample("op_bytes_total", &format!("op=\"{}\"", op.op), op.bytes));
+        out.family("op_seconds", "histogram", "How long operations of applications took");
+        self.ops.iter().for_each(|op| out.histogram(op));
+        type Column = (&'static str, &'static str, &'static str, fn(&TargetCounts) -> u64);
+        let columns: [Column; 7] = [
+            ("target_ops_total", "counter", "Operations on a target", |t| t.ops),
+            ("target_errors_total", "counter", "Errors of a target's device", |t| t.errors),
+            ("target_deadline_misses_total", "counter", "Operations on a target that passed their deadline", |t| t.deadline_misses),
+            ("target_read_bytes_total", "counter", "Bytes of files read from a target", |t| t.read_bytes),
+            ("target_written_bytes_total", "counter", "Bytes of files written to a target", |t| t.written_bytes),
+            ("target_free_bytes", "gauge", "Free bytes of a target", |t| t.free_bytes),
+            ("target_size_bytes", "gauge", "All bytes of a target", |t| t.total_bytes),
+        ];
+        for (name, kind, help, value) in columns {
+            out.family(name, kind, help);
+            self.targets.iter().for_each(|t| out.sample(name, &format!("target=\"{}\"", t.name), value(t)));
+        }
+        out.family("target_state", "gauge", "1 for the state that a target is in");
+        for t in &self.targets {
+            for state in ["ok", "suspect", "failed", "draining"] {
+                let labels = format!("target=\"{}\",state=\"{state}\"", t.name);
+                out.sample("target_state", &labels, u64::from(t.state == state));
+            }
+        }
+        for metric in Metric::ALL {
+            let name = format!("{}_total", metric.name());
+            out.family(&name, "counter", metric.help());
+            out.sample(&name, "", self.number(*metric));
+        }
+        out.0
+    }
+}
+
+/// Prometheus text being written.
+struct Families(String);
+
+impl Families {
+    fn family(&mut self, name: &str, kind: &str, help: &str) {
+        let _ = writeln!(self.0, "# HELP entrepot_{name} {help}\n# TYPE entrepot_{name} {kind}");
+    }
+
+    fn sample(&mut self, name: &str, labels: &str, value: u64) {
+        let labels = if labels.is_empty() { String::new() } else { format!("{{{labels}}}") };
+        let _ = writeln!(self.0, "entrepot_{name}{labels} {value}");
+    }
+
+    fn histogram(&mut self, op: &OpCounts) {
+        let mut below = 0;
+        for (i, count) in op.buckets.iter().enumerate() {
+            below += count;
+            let bound = Histogram::bound_ns(i).map_or("+Inf".to_owned(), |ns| (ns as f64 / 1e9).to_string());
+            self.sample("op_seconds_bucket", &format!("op=\"{}\",le=\"{bound}\"", op.op), below);
+        }
+        let _ = writeln!(self.0, "entrepot_op_seconds_sum{{op=\"{}\"}} {}", op.op, op.total_ns as f64 / 1e9);
+        self.sample("op_seconds_count", &format!("op=\"{}\"", op.op), below);
+    }
+}

@@ -1,0 +1,118 @@
+//! The one table of all metrics: names, units, help.
+
+macro_rules! names {
+    ($(#[$doc:meta])* $kind:ident { $($(#[doc = $help:literal])* $item:ident = $name:literal,)* }) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum $kind {
+            $($(#[doc = $help])* $item,)*
+        }
+
+        impl $kind {
+            /// All, in the order of the table.
+            pub const ALL: &[$kind] = &[$($kind::$item),*];
+
+            /// Its name in reports.
+            pub fn name(self) -> &'static str {
+                match self { $($kind::$item => $name),* }
+            }
+
+            /// What it counts.
+            pub fn help(self) -> &'static str {
+                match self { $($kind::$item => concat!($($help),*).trim_ascii()),* }
+            }
+        }
+    };
+}
+
+names! {
+    /// What applications ask for.
+    Op {
+        /// Reads.
+        Read = "read",
+        /// Writes.
+        Write = "write",
+        /// New files, directories, links and devices.
+        Create = "create",
+        /// Opens.
+        Open = "open",
+        /// Lookups of names.
+        Lookup = "lookup",
+        /// Looks at attributes.
+        Getattr = "getattr",
+        /// Changes of attributes.
+        Setattr = "setattr",
+        /// Reads of directories.
+        Readdir = "readdir",
+        /// Removals.
+        Unlink = "unlink",
+        /// Renames.
+        Rename = "rename",
+        /// Hard links.
+        Link = "link",
+        /// Extended attributes.
+        Xattr = "xattr",
+        /// Closes of a descriptor.
+        Flush = "flush",
+        /// Synchronisations.
+        Fsync = "fsync",
+        /// Last closes.
+        Release = "release",
+        /// Reservations and holes.
+        Fallocate = "fallocate",
+        /// Searches for data and holes.
+        Seek = "seek",
+        /// Copies inside the mount.
+        Copy = "copy",
+        /// Looks at the space.
+        Statfs = "statfs",
+        /// Locks.
+        Lock = "lock",
+    }
+}
+
+names! {
+    /// Numbers that belong to no operation and no target.
+    Metric {
+        /// Bytes copied by the mover.
+        MoverBytes = "mover_bytes",
+        /// Objects written by the mover.
+        MoverObjects = "mover_objects",
+        /// Layout changes that the mover completed.
+        MoverChanges = "mover_changes",
+        /// Layout changes that failed.
+        MoverFailures = "mover_failures",
+        /// Mirrors marked stale.
+        MirrorsStale = "mirrors_stale",
+        /// Stripes reported lost.
+        RecoveryStripesLost = "recovery_stripes_lost",
+        /// Stripes fetched from a source.
+        RecoveryStripes = "recovery_stripes",
+        /// Bytes fetched from a source.
+        RecoveryBytes = "recovery_bytes",
+        /// Readers that waited for a stripe.
+        RecoveryWaits = "recovery_waits",
+        /// Nanoseconds that readers waited.
+        RecoveryDelayNs = "recovery_delay_ns",
+        /// Fetches that failed and were tried again.
+        RecoveryRetries = "recovery_retries",
+        /// Objects that could not be recovered.
+        RecoveryFailures = "recovery_failures",
+        /// Bytes staged in.
+        StageInBytes = "stage_in_bytes",
+        /// Bytes staged out.
+        StageOutBytes = "stage_out_bytes",
+        /// Jobs submitted.
+        JobsSubmitted = "jobs_submitted",
+        /// Jobs that ended well.
+        JobsCompleted = "jobs_completed",
+        /// Jobs that failed.
+        JobsFailed = "jobs_failed",
+        /// Reads and writes on the caller's own thread.
+        InlineOps = "inline_ops",
+        /// Times that no inline slot was free.
+        InlineRefused = "inline_refused",
+        /// Opens with passthrough, whose reads and writes the daemon does not see.
+        PassthroughOpens = "passthrough_opens",
+    }
+}

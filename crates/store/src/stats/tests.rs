@@ -1,0 +1,68 @@
+//! Counting from many threads, and how it is shown.
+
+use super::*;
+use crate::target::{MemoryMedium, TargetSpec, TargetsOptions};
+use policy::TargetId;
+
+#[test]
+fn nothing_is_lost_between_threads() {
+    let stats = Stats::new();
+    std::thread::scope(|scope| {
+        for _ in 0..16 {
+            scope.spawn(|| {
+                for _ in 0..1000 {
+                    stats.op(Op::Read, 3, Duration::from_micros(3), false);
+                    stats.add(Metric::MoverBytes, 2);
+                }
+            });
+        }
+    });
+    let read = stats.snapshot().ops[Op::Read as usize].clone();
+    assert_eq!((read.op.as_str(), read.count, read.bytes, read.failed), ("read", 16_000, 48_000, 0));
+    assert_eq!((read.mean_ns(), stats.get(Metric::MoverBytes)), (3000, 32_000));
+}
+
+#[test]
+fn spans_fall_into_powers_of_two() {
+    let stats = Stats::new();
+    for ns in [0, 1023, 1024, 2047, 2048, u64::MAX / 2] {
+        stats.op(Op::Write, 0, Duration::from_nanos(ns), true);
+    }
+    let write = stats.snapshot().ops[Op::Write as usize].clone();
+    assert_eq!((&write.buckets[..3], write.buckets[BUCKETS - 1]), (&[2, 2, 1][..], 1));
+    assert_eq!((write.quantile_ns(0.3), write.quantile_ns(0.5), write.failed), (1024, 2048, 6));
+    assert_eq!((Histogram::bound_ns(0), Histogram::bound_ns(BUCKETS - 1)), (Some(1024), None));
+}
+
+#[test]
+fn shown_with_targets_to_people_and_prometheus() {
+    let targets = Targets::new(TargetsOptions::inline());
+    let target = targets.add(TargetSpec::new(TargetId(7), 1, Arc::new(MemoryMedium::new(1))));
+    target.counters().read_bytes.add(512);
+    let stats = Stats::new();
+    stats.attach(&targets);
+    stats.op(Op::Fsync, 0, Duration::from_micros(1500), false);
+    stats.add(Metric::RecoveryStripes, 4);
+    let text = stats.render_text();
+    for words in ["fsync", "1500.0", "t7", "512", "recovery_stripes"] {
+        assert!(text.contains(words), "{words} in {text}");
+    }
+    assert!(!text.contains("rename") && !text.contains("jobs_failed"), "only what happened: {text}");
+    let shown = stats.render_prometheus();
+    for line in [
+        "# TYPE entrepot_op_seconds histogram",
+        "entrepot_op_total{op=\"fsync\"} 1",
+        "entrepot_op_seconds_bucket{op=\"fsync\",le=\"+Inf\"} 1",
+        "entrepot_op_seconds_bucket{op=\"fsync\",le=\"0.000001024\"} 0",
+        "entrepot_op_seconds_sum{op=\"fsync\"} 0.0015",
+        "entrepot_target_read_bytes_total{target=\"t7\"} 512",
+        "entrepot_target_state{target=\"t7\",state=\"ok\"} 1",
+        "# HELP entrepot_recovery_stripes_total Stripes fetched from a source.",
+        "entrepot_recovery_stripes_total 4",
+    ] {
+        assert!(shown.lines().any(|l| l == line), "{line} in {shown}");
+    }
+    let snapshot = stats.snapshot();
+    let json = serde_json::to_string(&snapshot).unwrap();
+    assert_eq!(serde_json::from_str::<Snapshot>(&json).unwrap(), snapshot);
+}
