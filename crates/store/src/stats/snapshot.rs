@@ -90,11 +90,20 @@ impl Snapshot {
         let mut line = |args: std::fmt::Arguments<'_>| {
             let _ = writeln!(out, "{args}"); // a String takes everything
         };
-        line(format_args!("{:<10} {:>12} {:>8} {:>16} {:>10} {:>10} {:>10}", "operation", "count", "failed", "bytes", "mean us", "p50 us <", "p99 us <"));
+        line(format_args!(
+            "{:<10} {:>12} {:>8} {:>16} {:>10} {:>10} {:>10}",
+            "operation", "count", "failed", "bytes", "mean us", "p50 us <", "p99 us <"
+        ));
         for op in self.ops.iter().filter(|op| op.count > 0) {
             line(format_args!(
                 "{:<10} {:>12} {:>8} {:>16} {:>10.1} {:>10.0} {:>10.0}",
-                op.op, op.count, op.failed, op.bytes, us(op.mean_ns()), us(op.quantile_ns(0.5)), us(op.quantile_ns(0.99))
+                op.op,
+                op.count,
+                op.failed,
+                op.bytes,
+                us(op.mean_ns()),
+                us(op.quantile_ns(0.5)),
+                us(op.quantile_ns(0.99))
             ));
         }
         line(format_args!(
@@ -104,7 +113,15 @@ impl Snapshot {
         for t in &self.targets {
             line(format_args!(
                 "{:<16} {:<9} {:>12} {:>16} {:>16} {:>7} {:>7} {:>16} {:>16}",
-                t.name, t.state, t.ops, t.read_bytes, t.written_bytes, t.errors, t.deadline_misses, t.free_bytes, t.total_bytes
+                t.name,
+                t.state,
+                t.ops,
+                t.read_bytes,
+                t.written_bytes,
+                t.errors,
+                t.deadline_misses,
+                t.free_bytes,
+                t.total_bytes
             ));
         }
         line(format_args!(""));
@@ -129,7 +146,9 @@ impl Snapshot {
         let columns: [Column; 7] = [
             ("target_ops_total", "counter", "Operations on a target", |t| t.ops),
             ("target_errors_total", "counter", "Errors of a target's device", |t| t.errors),
-            ("target_deadline_misses_total", "counter", "Operations on a target that passed their deadline", |t| t.deadline_misses),
+            ("target_deadline_misses_total", "counter", "Operations on a target that passed their deadline", |t| {
+                t.deadline_misses
+            }),
             ("target_read_bytes_total", "counter", "Bytes of files read from a target", |t| t.read_bytes),
             ("target_written_bytes_total", "counter", "Bytes of files written to a target", |t| t.written_bytes),
             ("target_free_bytes", "gauge", "Free bytes of a target", |t| t.free_bytes),

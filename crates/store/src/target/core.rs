@@ -132,10 +132,11 @@ impl Core {
             self.pool.abandon_all(self, &TargetError::Failed);
         }
         if self.shared.execution == Execution::Inline {
+            self.shared.changes.deliver();
             if probe {
                 self.report(if self.medium.probe().is_ok() { Event::ProbeOk } else { Event::ProbeFailed });
             }
-            return self.shared.changes.deliver();
+            return;
         }
         if probe {
             self.shared.bell.want_probe(self.id);

@@ -4,7 +4,7 @@ use super::TargetError;
 use super::clock::time;
 use super::core::Core;
 use super::medium::Medium;
-use super::pool::Work;
+use super::pool::{Pool, Work};
 use parking_lot::{Condvar, Mutex};
 use policy::Time;
 use policy::protect::health::Event;
@@ -162,7 +162,7 @@ impl<T: Send + 'static> Pending<T> {
 }
 
 /// The deadline has passed: tells health and leaves the operation to itself.
-fn give_up<T>(phase: &mut parking_lot::MutexGuard<'_, Phase<T>>, core: &Core) -> TargetError {
+fn give_up<T>(phase: &mut parking_lot::MutexGuard<'_, Phase<T>>, core: &Arc<Core>) -> TargetError {
     let (started, running) = match **phase {
         Phase::Running { since } => (since, true),
         Phase::Queued { since } => (since, false),
@@ -172,12 +172,14 @@ fn give_up<T>(phase: &mut parking_lot::MutexGuard<'_, Phase<T>>, core: &Core) ->
     let missed = running || core.now() >= core.pool.last_progress() + time(core.limits.deadline);
     **phase = Phase::Abandoned { error: TargetError::Deadline, missed };
     parking_lot::MutexGuard::unlocked(phase, || {
-        if running {
-            core.pool.lost();
-        }
+        // First the miss, then the replacement: what it begins has begun after the miss.
         if missed {
             core.counters.deadline_misses.add(1);
             core.report(Event::DeadlineMissed { started });
+        }
+        if running {
+            core.pool.lost();
+            Pool::replace(core);
         }
     });
     TargetError::Deadline

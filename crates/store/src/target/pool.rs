@@ -101,6 +101,14 @@ impl Pool {
         self.crew.lock().lost += 1;
     }
 
+    /// Starts a worker in place of a lost one, if there is work for it.
+    pub fn replace(core: &Arc<Core>) {
+        let mut crew = core.pool.crew.lock();
+        if crew.idle < crew.queue.len() && crew.may_grow(&core.limits) && !crew.stopped {
+            let _ = start_worker(core, &mut crew); // if not, those that wait pass their deadline
+        }
+    }
+
     /// A worker that was lost has returned.
     pub fn found(&self) {
         self.crew.lock().lost -= 1;

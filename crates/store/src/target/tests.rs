@@ -1,1 +1,276 @@
-//! Targets under hung, failing and returning media.
+//! Targets under hung, failing and returning media. Ordering is by channels; deadlines are real, and only what must
+//! hang is ever longer than one.
+
+use super::*;
+use policy::ObjectId;
+use policy::protect::health::Config;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Barrier, Mutex};
+
+/// Long enough for a quick operation on a busy machine.
+const DEADLINE: Duration = Duration::from_millis(1000);
+
+fn threads(limits: Limits, slots: usize) -> Arc<Targets> {
+    Targets::new(TargetsOptions {
+        execution: Execution::Threads,
+        limits: Limits { deadline: DEADLINE, ..limits },
+        health: Config { routine_interval: None, ..Config::default() },
+        slots: Arc::new(InlineSlots::new(slots)),
+    })
+}
+
+fn add(targets: &Targets, id: u16) -> Arc<Target> {
+    targets.add(TargetSpec::new(TargetId(id), 0, Arc::new(MemoryMedium::new(1))))
+}
+
+/// An operation that hangs until its sender is dropped.
+fn hang() -> (Sender<()>, impl FnOnce(&dyn Medium) -> Result<u32, Errno> + Send + 'static) {
+    let (release, gate) = channel::<()>();
+    (release, move |_: &dyn Medium| {
+        let _ = gate.recv();
+        Ok(1)
+    })
+}
+
+fn changes(targets: &Targets) -> Receiver<(State, State)> {
+    let (tell, told) = channel();
+    let tell = Mutex::new(tell);
+    targets.on_change(move |change| {
+        let _ = tell.lock().unwrap().send((change.from, change.to));
+    });
+    told
+}
+
+#[test]
+fn a_hung_operation_misses_its_deadline_and_others_go_on() {
+    let targets = threads(Limits { workers_max: 1, replacements_max: 1, ..Limits::default() }, 0);
+    let (sick, well) = (add(&targets, 1), add(&targets, 2));
+    let told = changes(&targets);
+    let (release, op) = hang();
+    assert_eq!(sick.run(op), Err(TargetError::Deadline));
+    assert_eq!((sick.state(), well.state()), (State::Suspect, State::Ok));
+    assert_eq!(well.run(|_| Ok(2)), Ok(2));
+    assert_eq!(sick.run(|_| Ok(3)), Ok(3), "a replacement works while the worker hangs");
+    assert_eq!(sick.run_inline(|_| Ok(4), None), Err(InlineError::NotNow), "no thread of others goes in");
+    assert_eq!(told.recv(), Ok((State::Ok, State::Suspect)));
+    drop(release);
+    assert_eq!(told.recv(), Ok((State::Suspect, State::Ok)), "it has returned, and a probe is good");
+    assert_eq!(sick.counters().deadline_misses.get(), 1);
+}
+
+#[test]
+fn a_second_miss_fails_the_target_and_frees_all_who_wait() {
+    let targets = threads(Limits::default(), 0);
+    let target = add(&targets, 1);
+    let (_a, first) = hang();
+    let (_b, second) = hang();
+    let (_c, third) = hang();
+    assert_eq!(target.run(first), Err(TargetError::Deadline));
+    let (second, third) = (target.submit(second), target.submit(third));
+    assert_eq!(second.wait(), Err(TargetError::Deadline));
+    assert_eq!(target.state(), State::Failed);
+    assert_eq!(third.wait(), Err(TargetError::Failed));
+    assert_eq!(target.run(|_| Ok(())), Err(TargetError::Failed), "refused at once");
+    assert_eq!(target.run_inline(|_| Ok(()), None), Err(TargetError::Failed.into()));
+    targets.operate(TargetId(1), Order::Restore).unwrap();
+    assert_eq!(target.run(|_| Ok(5)), Ok(5), "replacements serve it after a restore");
+}
+
+#[test]
+fn hung_workers_are_replaced_a_bounded_number_of_times() {
+    let targets = threads(Limits { workers_max: 2, replacements_max: 1, queue_max: 8, ..Limits::default() }, 0);
+    let target = add(&targets, 1);
+    let (releases, ops): (Vec<_>, Vec<_>) = (0..6).map(|_| hang()).unzip();
+    let pending: Vec<_> = ops.into_iter().map(|op| target.submit(op)).collect();
+    for op in pending {
+        op.wait().expect_err("nobody releases them");
+        let (live, _) = target.core.pool.census();
+        assert!(live <= 3, "{live} threads");
+    }
+    assert_eq!(target.state(), State::Failed);
+    drop(releases);
+}
+
+#[test]
+fn operations_of_several_targets_run_at_the_same_time() {
+    let targets = threads(Limits::default(), 0);
+    let meet = Arc::new(Barrier::new(8));
+    let all: Vec<_> = (0..8).map(|id| add(&targets, id)).collect();
+    let pending: Vec<_> = all
+        .iter()
+        .map(|target| (meet.clone(), target))
+        .map(|(meet, target)| target.submit(move |_| Ok(meet.wait().is_leader())))
+        .collect();
+    let leaders = pending.into_iter().filter(|_| true).map(|p| p.wait().unwrap()).filter(|leader| *leader).count();
+    assert_eq!(leaders, 1, "they met, so none waited for another");
+}
+
+#[test]
+fn the_watchdog_answers_for_a_hung_caller_once() {
+    let targets = threads(Limits::default(), 1);
+    let (sick, well) = (add(&targets, 1), add(&targets, 2));
+    let told = changes(&targets);
+    let calls = Arc::new(AtomicUsize::new(0));
+    let (answered, answer) = channel::<()>();
+    let (inside, is_inside) = channel::<()>();
+    let (release, op) = hang();
+    let on_deadline: Arc<dyn OnDeadline> = {
+        let (calls, answered) = (calls.clone(), Mutex::new(answered));
+        Arc::new(move || {
+            calls.fetch_add(1, Ordering::Relaxed);
+            let _ = answered.lock().unwrap().send(());
+        })
+    };
+    std::thread::scope(|scope| {
+        let (sick, on_deadline) = (&sick, &on_deadline);
+        let caller = scope.spawn(move || {
+            sick.run_inline(
+                |medium| {
+                    inside.send(()).unwrap();
+                    op(medium)
+                },
+                Some(on_deadline),
+            )
+        });
+        is_inside.recv().unwrap();
+        assert_eq!(well.run_inline(|_| Ok(1), None), Err(InlineError::NotNow), "the one slot is taken");
+        answer.recv().unwrap();
+        assert_eq!(told.recv(), Ok((State::Ok, State::Suspect)));
+        drop(release);
+        assert_eq!(caller.join().unwrap(), Err(InlineError::Taken));
+    });
+    assert_eq!(told.recv(), Ok((State::Suspect, State::Ok)));
+    assert_eq!(calls.load(Ordering::Relaxed), 1);
+    assert_eq!(well.run_inline(|_| Ok(1), None), Ok(1), "the slot is free again");
+}
+
+#[test]
+fn an_inline_operation_that_panics_frees_its_slot() {
+    let targets = threads(Limits::default(), 1);
+    let target = add(&targets, 1);
+    let panicking = || target.run_inline(|_| -> Result<(), Errno> { panic!("on purpose") }, None);
+    assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(panicking)).is_err());
+    assert_eq!(target.run_inline(|_| Ok(1), None), Ok(1));
+    let worker: Result<(), _> = target.run(|_| panic!("on purpose"));
+    assert_eq!(worker, Err(TargetError::Io(Errno::IO)), "and on a worker it is an error");
+}
+
+/// A medium whose probes wait for each other, or for ever.
+struct Meeting(Option<Arc<Barrier>>, Mutex<Receiver<()>>);
+
+impl Medium for Meeting {
+    fn create(&self, _: ObjectId) -> Result<Arc<dyn Handle>, Errno> {
+        Err(Errno::ROFS)
+    }
+    fn open(&self, _: ObjectId) -> Result<Arc<dyn Handle>, Errno> {
+        Err(Errno::NOENT)
+    }
+    fn remove(&self, _: ObjectId) -> Result<(), Errno> {
+        Ok(())
+    }
+    fn sync_names(&self) -> Result<(), Errno> {
+        Ok(())
+    }
+    fn list(&self) -> Result<Vec<ObjectId>, Errno> {
+        Ok(Vec::new())
+    }
+    fn probe(&self) -> Result<(), Errno> {
+        match &self.0 {
+            Some(barrier) => drop(barrier.wait()),
+            None => drop(self.1.lock().unwrap().recv()),
+        }
+        Ok(())
+    }
+    fn space(&self) -> Result<Space, Errno> {
+        Ok(Space::default())
+    }
+}
+
+#[test]
+fn all_targets_are_probed_at_the_same_time_and_a_hung_one_is_found() {
+    const COUNT: u16 = 512;
+    let targets = Targets::new(TargetsOptions {
+        execution: Execution::Threads,
+        limits: Limits { deadline: 5 * DEADLINE, ..Limits::default() },
+        health: Config { routine_interval: None, ..Config::default() },
+        slots: Arc::new(InlineSlots::new(0)),
+    });
+    let meet = Arc::new(Barrier::new(usize::from(COUNT) - 1));
+    let mut releases = Vec::new();
+    for id in 0..COUNT {
+        let (release, gate) = channel();
+        releases.push(release);
+        let barrier = (id != 77).then(|| meet.clone());
+        targets.add(TargetSpec::new(TargetId(id), 0, Arc::new(Meeting(barrier, Mutex::new(gate)))));
+    }
+    assert_eq!(targets.probe_all(), [TargetId(77)], "the others met at the barrier, so they ran together");
+}
+
+/// On the caller's thread, with a medium that does what it is told.
+fn told() -> (Arc<Targets>, Arc<Target>, MemoryMedium, Arc<Mutex<Vec<String>>>) {
+    let targets = Targets::new(TargetsOptions::inline());
+    let medium = MemoryMedium::new(1);
+    let target = targets.add(TargetSpec::new(TargetId(3), 0, Arc::new(medium.clone())));
+    let log: Arc<Mutex<Vec<String>>> = Arc::default();
+    let entries = log.clone();
+    targets.on_change(move |change| entries.lock().unwrap().push(format!("{}>{}", change.from, change.to)));
+    (targets, target, medium, log)
+}
+
+#[test]
+fn a_medium_that_is_gone_fails_after_probes_and_is_restored_when_it_is_back() {
+    let (targets, target, medium, log) = told();
+    medium.set_gone(true);
+    assert_eq!(target.run(|m| m.list()), Err(TargetError::Io(Errno::NODEV)));
+    assert_eq!(target.state(), State::Suspect, "one probe has failed");
+    targets.advance(Duration::from_secs(1));
+    assert_eq!(target.state(), State::Failed, "and a second");
+    let refused = targets.operate(TargetId(3), Order::Restore).unwrap_err();
+    assert!(matches!(refused, OrderError::Unwell { error: TargetError::Io(Errno::NODEV), .. }), "{refused}");
+    medium.set_gone(false);
+    assert_eq!(targets.operate(TargetId(3), Order::Restore), Ok(State::Ok));
+    assert_eq!(*log.lock().unwrap(), ["ok>suspect", "suspect>failed", "failed>ok"]);
+    assert_eq!(targets.operate(TargetId(9), Order::Fail), Err(OrderError::Unknown(TargetId(9))));
+}
+
+#[test]
+fn errors_of_the_request_say_nothing_about_the_target() {
+    let (_, target, medium, log) = told();
+    for errno in [Errno::NOENT, Errno::NOSPC, Errno::INVAL] {
+        medium.set_faults(Faults { nth: Some((1, errno)), ..Faults::default() });
+        assert_eq!(target.run(|m| m.list()), Err(TargetError::Io(errno)));
+    }
+    assert_eq!((target.state(), target.counters().errors.get()), (State::Ok, 0));
+    medium.set_faults(Faults { nth: Some((1, Errno::IO)), ..Faults::default() });
+    assert_eq!(target.run_inline(|m| m.list(), None), Err(TargetError::Io(Errno::IO).into()));
+    assert_eq!(*log.lock().unwrap(), ["ok>suspect", "suspect>ok"], "a good probe ends the doubt");
+}
+
+#[test]
+fn a_missed_deadline_on_the_callers_thread_is_said_by_the_medium() {
+    let (_, target, medium, _) = told();
+    for expected in [State::Ok, State::Failed] {
+        medium.set_faults(Faults { nth: Some((1, memory::MISSED_DEADLINE)), ..Faults::default() });
+        assert_eq!(target.run(|m| m.list()), Err(TargetError::Deadline));
+        assert_eq!(target.state(), expected, "the second within a minute fails it");
+    }
+}
+
+#[test]
+fn views_follow_space_state_and_orders() {
+    let (targets, target, medium, _) = told();
+    medium.set_capacity_bytes(8192);
+    let view = |targets: &Targets| targets.views()[0];
+    assert_eq!((view(&targets).free_bytes, view(&targets).usable), (8192, true));
+    target.run(|m| m.create(ObjectId(1))?.write_at(0, b"x")).unwrap();
+    assert_eq!(view(&targets).free_bytes, 4096);
+    assert_eq!(targets.operate(TargetId(3), Order::Drain), Ok(State::Draining));
+    assert!(!view(&targets).usable);
+    assert_eq!(target.run(|_| Ok(1)), Ok(1), "what is on it is still served");
+    targets.operate(TargetId(3), Order::Fail).unwrap();
+    assert!(targets.operate(TargetId(3), Order::Drain).is_err());
+    assert_eq!(targets.space().total_bytes, 0, "a failed target adds nothing");
+    targets.remove(TargetId(3));
+    assert!(targets.by_name("t3").is_none() && targets.views().is_empty());
+}

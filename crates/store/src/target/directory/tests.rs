@@ -1,1 +1,122 @@
-//! Directories as targets.
+//! Directories as targets: what is on disk, and whose it is.
+
+use super::*;
+use crate::volume::VolumeId;
+use policy::TargetId;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+
+const ID: ObjectId = ObjectId(0x1_0000_002a);
+
+fn identity(number: u16) -> Identity {
+    Identity { volume: VolumeId(0xfeed), target: TargetId(number), name: format!("t{number}") }
+}
+
+fn formatted() -> (tempfile::TempDir, DirectoryMedium) {
+    let dir = tempfile::tempdir().unwrap();
+    DirectoryMedium::format(dir.path(), &identity(1)).unwrap();
+    let medium = DirectoryMedium::new(dir.path(), identity(1));
+    medium.probe().unwrap();
+    (dir, medium)
+}
+
+fn mode(path: &Path) -> u32 {
+    fs::metadata(path).unwrap().permissions().mode() & 0o777
+}
+
+#[test]
+fn objects_are_plain_private_files() {
+    let (dir, medium) = formatted();
+    let handle = medium.create(ID).unwrap();
+    handle.write_at(3, b"abc").unwrap();
+    handle.sync().unwrap();
+    medium.sync_names().unwrap();
+    let path = dir.path().join("objects/2a/000000010000002a");
+    assert_eq!(fs::read(&path).unwrap(), b"\0\0\0abc");
+    assert_eq!((mode(&path), mode(&dir.path().join("objects")), mode(path.parent().unwrap())), (0o600, 0o700, 0o700));
+    assert_eq!(medium.list().unwrap(), [ID]);
+    let mut buf = [9; 8];
+    assert_eq!(medium.open(ID).unwrap().read_at(1, &mut buf).unwrap(), 5, "fewer only at the end");
+    assert_eq!(medium.create(ID).unwrap().len(), Ok(0), "emptied");
+    medium.remove(ID).unwrap();
+    medium.remove(ID).expect("gone is gone");
+    assert!(matches!(medium.open(ID).err(), Some(Errno::NOENT)));
+}
+
+#[test]
+fn holes_space_and_lengths() {
+    let (_dir, medium) = formatted();
+    let handle = medium.create(ID).unwrap();
+    handle.write_at(0, &[1; 65_536]).unwrap();
+    handle.punch(0, 32_768).unwrap();
+    let mut buf = [9; 4];
+    handle.read_at(32_766, &mut buf).unwrap();
+    assert_eq!(buf, [0, 0, 1, 1]);
+    handle.set_len(100_000).unwrap();
+    assert_eq!((handle.len(), handle.seek_data(100_000)), (Ok(100_000), Err(Errno::NXIO)));
+    let data = handle.seek_data(0).unwrap();
+    assert!(data == 32_768 || data == 0, "a file system may not tell holes: {data}");
+    handle.allocate(0, 200_000).unwrap();
+    assert_eq!(handle.len(), Ok(200_000));
+    assert!(handle.allocated().unwrap() > 0 && handle.fd().is_some());
+    let space = medium.space().unwrap();
+    assert!(space.free_bytes <= space.total_bytes && space.device.is_some());
+}
+
+#[test]
+fn an_object_that_is_a_link_is_not_followed() {
+    let (dir, medium) = formatted();
+    let outside = dir.path().join("outside");
+    fs::write(&outside, "secret").unwrap();
+    std::os::unix::fs::symlink(&outside, dir.path().join("objects/2a/000000010000002a")).unwrap();
+    assert!(matches!(medium.open(ID).err(), Some(Errno::LOOP)));
+    assert!(matches!(medium.create(ID).err(), Some(Errno::LOOP)));
+    assert_eq!(fs::read(&outside).unwrap(), b"secret");
+}
+
+#[test]
+fn what_is_not_ours_is_gone_not_empty() {
+    let (dir, medium) = formatted();
+    let before = DirectoryMedium::new(dir.path(), identity(1));
+    assert!(matches!(before.open(ID).err(), Some(Errno::NODEV)), "nothing is believed before a probe");
+    assert_eq!(DirectoryMedium::new(dir.path(), identity(2)).probe(), Err(Errno::NODEV));
+    let theirs = Identity { volume: VolumeId(1), ..identity(1) };
+    assert_eq!(DirectoryMedium::new(dir.path(), theirs.clone()).probe(), Err(Errno::NODEV));
+    assert_eq!(
+        DirectoryMedium::format(dir.path(), &theirs),
+        Err(IdentityError::Foreign { found: Box::new(identity(1)) })
+    );
+    DirectoryMedium::format(dir.path(), &identity(1)).expect("the same again does no harm");
+    fs::remove_file(dir.path().join("target.id")).unwrap();
+    assert_eq!(medium.probe(), Err(Errno::NODEV));
+    assert_eq!(DirectoryMedium::new(&dir.path().join("nowhere"), identity(1)).probe(), Err(Errno::NODEV));
+}
+
+#[test]
+fn a_medium_moves_to_what_is_mounted_at_its_path() {
+    let dir = tempfile::tempdir().unwrap();
+    let (path, copy) = (dir.path().join("t"), dir.path().join("copy"));
+    for place in [&path, &copy] {
+        fs::create_dir(place).unwrap();
+        DirectoryMedium::format(place, &identity(1)).unwrap();
+    }
+    let medium = DirectoryMedium::new(&path, identity(1));
+    medium.probe().unwrap();
+    medium.create(ID).unwrap();
+    fs::rename(&path, dir.path().join("old")).unwrap();
+    assert_eq!(medium.probe(), Err(Errno::NODEV));
+    fs::rename(&copy, &path).unwrap();
+    medium.probe().unwrap();
+    assert_eq!(medium.list().unwrap(), []);
+    medium.disown().unwrap();
+    assert_eq!(Identity::read(&path), Err(IdentityError::Missing));
+}
+
+#[test]
+fn names_that_are_no_objects_are_not_listed() {
+    let (dir, medium) = formatted();
+    for name in ["objects/2a/readme", "objects/2b/000000010000002a", "objects/2a/zz0000010000002a"] {
+        fs::write(dir.path().join(name), "").unwrap();
+    }
+    assert_eq!(medium.list().unwrap(), []);
+}
