@@ -41,6 +41,7 @@ pub trait Medium: Send + Sync + 'static {
 }
 
 /// An open object. Offsets and lengths are bytes in the object.
+#[expect(clippy::len_without_is_empty, reason = "a length costs a call that can fail")]
 pub trait Handle: Send + Sync {
     /// Reads up to `buf.len()` bytes; fewer only at the end of the object.
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<usize, Errno>;

@@ -171,8 +171,7 @@ impl Targets {
     /// deadline. Gives those that are failed or did not answer well.
     pub fn probe_all(&self) -> Vec<TargetId> {
         let asked: Vec<_> = self.all().into_iter().map(|target| (target.id(), target.submit(|m| m.probe()))).collect();
-        let unwell = asked.into_iter().filter_map(|(id, answer)| answer.wait().err().map(|_| id)).collect();
-        unwell
+        asked.into_iter().filter_map(|(id, answer)| answer.wait().err().map(|_| id)).collect()
     }
 
     /// Probes one target and waits for its answer or the deadline.

@@ -97,12 +97,12 @@ fn operations_of_several_targets_run_at_the_same_time() {
     let targets = threads(Limits::default(), 0);
     let meet = Arc::new(Barrier::new(8));
     let all: Vec<_> = (0..8).map(|id| add(&targets, id)).collect();
-    let pending: Vec<_> = all
-        .iter()
-        .map(|target| (meet.clone(), target))
-        .map(|(meet, target)| target.submit(move |_| Ok(meet.wait().is_leader())))
-        .collect();
-    let leaders = pending.into_iter().filter(|_| true).map(|p| p.wait().unwrap()).filter(|leader| *leader).count();
+    let met = |target: &Arc<Target>| {
+        let meet = meet.clone();
+        target.submit(move |_| Ok(meet.wait().is_leader()))
+    };
+    let pending: Vec<_> = all.iter().map(met).collect();
+    let leaders = pending.into_iter().map(|p| p.wait().unwrap()).filter(|leader| *leader).count();
     assert_eq!(leaders, 1, "they met, so none waited for another");
 }
 
@@ -207,12 +207,15 @@ fn all_targets_are_probed_at_the_same_time_and_a_hung_one_is_found() {
     assert_eq!(targets.probe_all(), [TargetId(77)], "the others met at the barrier, so they ran together");
 }
 
+/// The changes of state that a listener was told.
+type Log = Arc<Mutex<Vec<String>>>;
+
 /// On the caller's thread, with a medium that does what it is told.
-fn told() -> (Arc<Targets>, Arc<Target>, MemoryMedium, Arc<Mutex<Vec<String>>>) {
+fn told() -> (Arc<Targets>, Arc<Target>, MemoryMedium, Log) {
     let targets = Targets::new(TargetsOptions::inline());
     let medium = MemoryMedium::new(1);
     let target = targets.add(TargetSpec::new(TargetId(3), 0, Arc::new(medium.clone())));
-    let log: Arc<Mutex<Vec<String>>> = Arc::default();
+    let log = Log::default();
     let entries = log.clone();
     targets.on_change(move |change| entries.lock().unwrap().push(format!("{}>{}", change.from, change.to)));
     (targets, target, medium, log)

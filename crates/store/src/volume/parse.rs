@@ -164,7 +164,7 @@ fn layout(reading: &Reading<'_>, section: Section<'_, '_, '_>) -> LayoutConfig {
             &[("sync", MirrorWrites::Sync), ("stale", MirrorWrites::Stale)],
         ),
     };
-    if layout.stripe_size % 4096 != 0 {
+    if !layout.stripe_size.is_multiple_of(4096) {
         let span = section.get("stripe_size").map_or(0..0, |value| value.span());
         reading.problem(span, format!("`stripe_size` is {} bytes", layout.stripe_size), format!("Give {stripe}"));
     }

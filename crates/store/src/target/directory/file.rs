@@ -14,7 +14,7 @@ impl FileHandle {
     }
 
     fn zero(&self, offset: u64, len: u64) -> Result<(), Errno> {
-        const ZEROS: [u8; 65_536] = [0; 65_536];
+        static ZEROS: [u8; 65_536] = [0; 65_536];
         let end = offset.saturating_add(len).min(self.len()?);
         let mut at = offset;
         while at < end {
