@@ -1,19 +1,33 @@
 //! Staging: data in from a source, results out to a destination.
 //!
-//! A file that comes in is a stub in `staging/` until every byte is there, verified and synced; then it is linked into the
-//! tree under its name, in one step. What was fetched before an interruption is not fetched again, as long as the
-//! source is still what it was. All paths are relative to the mount's root and resolved beneath it, with the rights of the user who asks.
+//! A file that comes in is a stub in `staging/` until every byte is there, verified and synced; then it is linked into
+//! the tree under its name, in one step. What was fetched before an interruption is not fetched again, as long as the
+//! source is still what it was. All paths are relative to the mount's root and resolved beneath it, with the rights of
+//! the user who asks.
 
 mod error;
+mod fetch;
+mod incoming;
+mod manifest;
+mod origins;
+mod out;
+mod place;
 pub mod progress;
+mod record;
 pub mod sums;
+#[cfg(test)]
+mod tests;
+mod tree;
 
 pub use error::StageError;
+pub use manifest::{Line, parse as parse_manifest};
 pub use progress::{Progress, Report, Stop};
 
 use crate::file::FileTable;
-use crate::origin::{Identity, Opener, Record};
+use crate::origin::Opener;
 use crate::volume::Volume;
+use parking_lot::Mutex;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// Stages files in and out of one volume.
@@ -21,6 +35,8 @@ pub struct Stager {
     volume: Arc<Volume>,
     files: Arc<FileTable>,
     opener: Arc<dyn Opener>,
+    /// Stagings under way, by key: the same one never runs twice at once.
+    running: Mutex<BTreeSet<String>>,
 }
 
 /// One file to be staged in.
@@ -55,69 +71,20 @@ pub struct Staged {
     pub notes: Vec<String>,
 }
 
-#[allow(clippy::todo, unused_variables)]
+impl Staged {
+    fn add(&mut self, other: Staged) {
+        self.files += other.files;
+        self.bytes += other.bytes;
+        self.fetched_bytes += other.fetched_bytes;
+        self.directories += other.directories;
+        self.symlinks += other.symlinks;
+        self.notes.extend(other.notes);
+    }
+}
+
 impl Stager {
     /// A stager for a volume.
     pub fn new(volume: Arc<Volume>, files: Arc<FileTable>, opener: Arc<dyn Opener>) -> Stager {
-        Stager { volume, files, opener }
-    }
-
-    /// One file in.
-    pub fn stage_in(&self, what: &StageIn, who: &Identity, report: Report, stop: &Stop) -> Result<Staged, StageError> {
-        todo!()
-    }
-
-    /// A directory in, with its symbolic links where the source knows them.
-    pub fn stage_in_tree(
-        &self,
-        what: &StageIn,
-        who: &Identity,
-        report: Report,
-        stop: &Stop,
-    ) -> Result<Staged, StageError> {
-        todo!()
-    }
-
-    /// Many files in: lines `URI PATH`. Nothing is changed if a line is bad.
-    pub fn stage_in_manifest(
-        &self,
-        manifest: &str,
-        replace: bool,
-        who: &Identity,
-        report: Report,
-        stop: &Stop,
-    ) -> Result<Staged, StageError> {
-        todo!()
-    }
-
-    /// A file or a directory out.
-    pub fn stage_out(
-        &self,
-        path: &str,
-        uri: &str,
-        who: &Identity,
-        report: Report,
-        stop: &Stop,
-    ) -> Result<Staged, StageError> {
-        todo!()
-    }
-
-    /// What a file remembers of its sources.
-    pub fn source_get(&self, path: &str, who: &Identity) -> Result<Option<Record>, StageError> {
-        todo!()
-    }
-
-    /// Says where a file came from (no URIs: forgets it): its bytes are checksummed as they are here, and with `verify` compared with
-    /// the sources.
-    pub fn source_set(
-        &self,
-        path: &str,
-        uris: &[String],
-        verify: bool,
-        who: &Identity,
-        report: Report,
-        stop: &Stop,
-    ) -> Result<Option<Record>, StageError> {
-        todo!()
+        Stager { volume, files, opener, running: Mutex::default() }
     }
 }

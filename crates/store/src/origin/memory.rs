@@ -150,9 +150,18 @@ impl Origin for Arc<Remote> {
 pub struct Memory {
     files: Arc<Mutex<BTreeMap<String, Arc<Remote>>>>,
     links: Mutex<BTreeMap<String, String>>,
+    on_append: Arc<Mutex<Option<Hook>>>,
 }
 
+/// Called before every block of an upload.
+pub type Hook = Box<dyn Fn() + Send>;
+
 impl Memory {
+    /// Does something before every block of an upload.
+    pub fn on_append(&self, hook: Hook) {
+        *self.on_append.lock() = Some(hook);
+    }
+
     /// A source of that URI with those bytes.
     pub fn add(&self, uri: &str, bytes: &[u8]) -> Arc<Remote> {
         let remote = Arc::new(Remote::default());
@@ -181,10 +190,14 @@ struct MemoryUpload {
     files: Arc<Mutex<BTreeMap<String, Arc<Remote>>>>,
     uri: String,
     bytes: Vec<u8>,
+    on_append: Arc<Mutex<Option<Hook>>>,
 }
 
 impl Upload for MemoryUpload {
     fn append(&mut self, data: &[u8]) -> Result<(), OriginError> {
+        if let Some(hook) = &*self.on_append.lock() {
+            hook();
+        }
         self.bytes.extend_from_slice(data);
         Ok(())
     }
@@ -213,7 +226,8 @@ impl Opener for Memory {
         if let Some(remote) = self.files.lock().get(uri) {
             remote.stat()?;
         }
-        Ok(Box::new(MemoryUpload { files: self.files.clone(), uri: uri.to_string(), bytes: Vec::new() }))
+        let (files, on_append) = (self.files.clone(), self.on_append.clone());
+        Ok(Box::new(MemoryUpload { files, uri: uri.to_string(), bytes: Vec::new(), on_append }))
     }
 
     fn list(&self, uri: &str, _who: &Identity) -> Result<Vec<Entry>, OriginError> {

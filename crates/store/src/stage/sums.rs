@@ -7,6 +7,9 @@ use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{Mode, OFlags, fstat, openat};
 use rustix::io::{Errno, pread};
 
+/// Bytes of one checksum, for offsets.
+pub(super) const SUM_BYTES_U64: u64 = SUM_BYTES as u64;
+
 /// One checksum.
 pub type Sum = [u8; SUM_BYTES];
 

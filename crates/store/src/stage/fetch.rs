@@ -1,0 +1,160 @@
+//! Fetching one file: units of whole stripes, several in flight, straight into the striped layout, each stripe
+//! checksummed as it passes.
+
+use super::incoming::Incoming;
+use super::origins::Origins;
+use super::progress::Meter;
+use super::sums::{SUM_BYTES_U64, cut};
+use super::{StageError, Stop};
+use crate::Error;
+use parking_lot::Mutex;
+use rustix::io::{Errno, pwrite};
+
+/// Units in flight. A guess: fills a gigabit line at 100 ms with units of 4 MiB.
+const IN_FLIGHT: usize = 8;
+
+/// A unit is at least this large, in whole stripes.
+pub(super) const UNIT_BYTES_MIN: u64 = 4 << 20;
+
+/// The largest range asked for at once: bounds the memory to this times [`IN_FLIGHT`].
+const RANGE_BYTES_MAX: u64 = 8 << 20;
+
+/// After so many bytes the progress is made durable.
+const SAVE_EVERY_BYTES: u64 = 256 << 20;
+
+/// Fetches what is not done yet.
+pub(super) fn fetch(incoming: &Incoming, origins: &Origins, meter: &Meter, stop: &Stop) -> Result<(), StageError> {
+    if !origins.list.iter().any(|(place, _)| place.ranges) {
+        return fetch_in_order(incoming, origins, meter, stop);
+    }
+    let todo =
+        Mutex::new((0..incoming.units()).filter(|unit| !incoming.is_done(*unit)).collect::<Vec<_>>().into_iter());
+    let failed: Mutex<Option<StageError>> = Mutex::new(None);
+    std::thread::scope(|scope| {
+        for _ in 0..IN_FLIGHT.min(incoming.units() as usize) {
+            scope.spawn(|| {
+                while failed.lock().is_none() {
+                    let Some(unit) = todo.lock().next() else { break };
+                    if let Err(e) = fetch_unit(incoming, origins, unit, meter, stop) {
+                        failed.lock().get_or_insert(e);
+                    }
+                }
+            });
+        }
+    });
+    match failed.into_inner() {
+        None => Ok(()),
+        Some(e) => {
+            incoming.save()?;
+            Err(e)
+        }
+    }
+}
+
+fn fetch_unit(incoming: &Incoming, origins: &Origins, unit: u64, meter: &Meter, stop: &Stop) -> Result<(), StageError> {
+    let range = incoming.range(unit);
+    let mut stripes = Stripes::new(incoming, range.start);
+    let mut buf = vec![0; (range.end - range.start).min(RANGE_BYTES_MAX) as usize];
+    let mut offset = range.start;
+    while offset < range.end {
+        let len = (range.end - offset).min(buf.len() as u64) as usize;
+        origins.read_at(offset, &mut buf[..len], stop)?;
+        incoming.file.write(offset, &buf[..len])?;
+        stripes.take(&buf[..len])?;
+        offset += len as u64;
+        meter.add(len as u64);
+    }
+    stripes.finish()?;
+    if incoming.done(unit, range.end - range.start) >= SAVE_EVERY_BYTES {
+        incoming.save()?;
+    }
+    Ok(())
+}
+
+/// From a source without ranges: from its start to its end.
+fn fetch_in_order(incoming: &Incoming, origins: &Origins, meter: &Meter, stop: &Stop) -> Result<(), StageError> {
+    let (place, origin) = &origins.list[0];
+    let mut stripes = Stripes::new(incoming, 0);
+    let (mut offset, mut failed) = (0, None);
+    let read = origin.read_all(&place.version, &mut |bytes| {
+        let mut written = || -> Result<(), StageError> {
+            if stop.is_set() {
+                return Err(StageError::Stopped);
+            }
+            if offset + bytes.len() as u64 > place.version.size {
+                let why = crate::origin::OriginError::Changed("it is longer than it was".into());
+                return Err(StageError::origin(&place.uri, why));
+            }
+            incoming.file.write(offset, bytes)?;
+            stripes.take(bytes)
+        };
+        failed = written().err();
+        offset += bytes.len() as u64;
+        meter.add(bytes.len() as u64);
+        failed.is_none()
+    });
+    if let Some(e) = failed {
+        return Err(e);
+    }
+    read.map_err(|e| StageError::origin(&place.uri, e))?;
+    if offset != place.version.size {
+        let why = crate::origin::OriginError::Passing(format!("it ended after {offset} bytes"));
+        return Err(StageError::origin(&place.uri, why));
+    }
+    stripes.finish()
+}
+
+/// Cuts bytes that pass in order into stripes and keeps the checksum of each.
+struct Stripes<'a> {
+    incoming: &'a Incoming<'a>,
+    number: u64,
+    filled: u64,
+    hasher: blake3::Hasher,
+}
+
+impl<'a> Stripes<'a> {
+    fn new(incoming: &'a Incoming<'a>, offset: u64) -> Stripes<'a> {
+        let number = if incoming.stripe_bytes > 0 { offset / incoming.stripe_bytes } else { 0 };
+        Stripes { incoming, number, filled: 0, hasher: blake3::Hasher::new() }
+    }
+
+    fn take(&mut self, mut bytes: &[u8]) -> Result<(), StageError> {
+        if self.incoming.stripe_bytes == 0 {
+            return Ok(());
+        }
+        while !bytes.is_empty() {
+            let room = self.incoming.stripe_bytes - self.filled;
+            let (head, tail) = bytes.split_at(bytes.len().min(room as usize));
+            self.hasher.update(head);
+            self.filled += head.len() as u64;
+            if self.filled == self.incoming.stripe_bytes {
+                self.put()?;
+            }
+            bytes = tail;
+        }
+        Ok(())
+    }
+
+    fn put(&mut self) -> Result<(), StageError> {
+        let sum = cut(self.hasher.finalize());
+        let mut written = 0;
+        while written < sum.len() {
+            let at = self.number * SUM_BYTES_U64 + written as u64;
+            match pwrite(&self.incoming.sums, &sum[written..], at) {
+                Ok(0) => return Err(Error::from(Errno::IO).into()),
+                Ok(n) => written += n,
+                Err(Errno::INTR) => {}
+                Err(e) => return Err(e.into()),
+            }
+        }
+        self.hasher.reset();
+        self.filled = 0;
+        self.number += 1;
+        Ok(())
+    }
+
+    /// The last stripe may be short.
+    fn finish(mut self) -> Result<(), StageError> {
+        if self.filled > 0 { self.put() } else { Ok(()) }
+    }
+}

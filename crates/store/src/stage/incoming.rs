@@ -1,0 +1,350 @@
+//! One file on its way in: its stub in `staging/`, what of it is there, and its end in the tree.
+
+use super::fetch::{UNIT_BYTES_MIN, fetch};
+use super::origins::Origins;
+use super::place::Place;
+use super::progress::Meter;
+use super::record::{Progress, Units};
+use super::{Report, StageError, StageIn, Staged, Stager, Stop, sums};
+use crate::file::File;
+use crate::origin::{Identity, Record};
+use crate::stats::Metric;
+use parking_lot::Mutex;
+use policy::layout::Reason;
+use rustix::fd::{AsFd, OwnedFd};
+use rustix::fs::{self, AtFlags, FileType, Gid, Mode, OFlags, Uid};
+use rustix::io::Errno;
+use std::ops::Range;
+use std::sync::Arc;
+
+/// A file on its way in.
+pub(super) struct Incoming<'a> {
+    stager: &'a Stager,
+    key: String,
+    stub: OwnedFd,
+    pub file: Arc<File>,
+    pub sums: OwnedFd,
+    /// Bytes that one checksum covers; 0 for a file that stays in its stub and cannot lose a stripe.
+    pub stripe_bytes: u64,
+    size: u64,
+    progress: Mutex<(Progress, Units, u64)>,
+}
+
+impl Stager {
+    /// One file in.
+    pub fn stage_in(&self, what: &StageIn, who: &Identity, report: Report, stop: &Stop) -> Result<Staged, StageError> {
+        let last_name = what.uris.first().and_then(|uri| last_name(uri));
+        let place = Place::find(self.volume.tree(), &what.path, last_name.as_deref(), who)?;
+        check_free(&place, what.replace)?;
+        let origins = Origins::open(&*self.opener, &what.uris, who, stop)?;
+        let key = key_of(who, &place.shown, &origins.list[0].0.uri);
+        if !self.running.lock().insert(key.clone()) {
+            return Err(StageError::path(&place.shown, "it is being staged in already; wait for that"));
+        }
+        let result = self.stage_in_as(&key, what, &place, &origins, who, report, stop);
+        self.running.lock().remove(&key);
+        let mut staged = result?;
+        staged.notes.splice(0..0, origins.notes);
+        Ok(staged)
+    }
+
+    #[allow(clippy::too_many_arguments)] // one call site; a struct for it would only repeat the names
+    fn stage_in_as(
+        &self,
+        key: &str,
+        what: &StageIn,
+        place: &Place,
+        origins: &Origins,
+        who: &Identity,
+        report: Report,
+        stop: &Stop,
+    ) -> Result<Staged, StageError> {
+        let mut staged = Staged { files: 1, bytes: origins.list[0].0.version.size, ..Default::default() };
+        let incoming = Incoming::begin(self, key, place, origins, &mut staged.notes)?;
+        let meter = Meter::new(report, &place.shown, incoming.size, incoming.done_bytes());
+        fetch(&incoming, origins, &meter, stop)?;
+        origins.check_unchanged(stop)?;
+        if let Some(expected) = &what.blake3 {
+            incoming.verify(expected, stop)?;
+        }
+        incoming.finish(place, what.replace, origins, who)?;
+        meter.finish();
+        staged.fetched_bytes = meter.fetched_bytes();
+        self.volume.stats().add(Metric::StageInBytes, staged.fetched_bytes);
+        Ok(staged)
+    }
+
+    /// Forgets a staging and what it brought.
+    fn discard(&self, key: &str) -> Result<(), StageError> {
+        let staging = self.volume.staging();
+        let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        match fs::openat(staging, key, flags, Mode::empty()) {
+            Ok(stub) => {
+                // With a name elsewhere the staging had come to its end, and the objects are that file's.
+                let linked = fs::fstat(&stub)?.st_nlink > 1;
+                let file = self.files.get_or_open(stub)?;
+                unlink(staging, key)?;
+                if !linked {
+                    file.remove_objects()?;
+                }
+            }
+            Err(Errno::NOENT) => {}
+            Err(e) => return Err(e.into()),
+        }
+        unlink(staging, &sums_key(key))?;
+        Ok(self.volume.state().staging_remove(key)?)
+    }
+}
+
+impl<'a> Incoming<'a> {
+    /// Takes up an interrupted staging where the source is still the same, or begins a new one.
+    fn begin(
+        stager: &'a Stager,
+        key: &str,
+        place: &Place,
+        origins: &Origins,
+        notes: &mut Vec<String>,
+    ) -> Result<Incoming<'a>, StageError> {
+        let origin = &origins.list[0].0;
+        let earlier = stager.volume.state().staging_get(key)?;
+        let earlier: Option<Progress> = earlier.and_then(|bytes| serde_json::from_slice(&bytes).ok());
+        if let Some(earlier) = earlier {
+            if earlier.version == origin.version && earlier.uri == origin.uri && origin.ranges {
+                if let Some(incoming) = Incoming::take_up(stager, key, earlier)? {
+                    return Ok(incoming);
+                }
+            } else if origin.ranges {
+                notes.push(format!("{} changed since the staging was interrupted: it begins anew", origin.uri));
+            }
+        }
+        stager.discard(key)?;
+        Incoming::begin_new(stager, key, place, origin)
+    }
+
+    fn begin_new(
+        stager: &'a Stager,
+        key: &str,
+        place: &Place,
+        origin: &crate::origin::Place,
+    ) -> Result<Incoming<'a>, StageError> {
+        let size = origin.version.size;
+        let pool = stager.files.pool();
+        let placement = pool.placement.clone();
+        let needed_bytes = size.saturating_mul(placement.mirrors.max(1) as u64);
+        let free_bytes: u64 = stager.volume.targets().views().iter().filter(|t| t.usable).map(|t| t.free_bytes).sum();
+        if size > pool.inline_bytes_max && needed_bytes > free_bytes {
+            return Err(StageError::Space { needed_bytes, free_bytes });
+        }
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let stub = fs::openat(stager.volume.staging(), key, flags, Mode::from_raw_mode(0o600))?;
+        let file = stager.files.get_or_open(stub.try_clone().map_err(|_| Errno::MFILE)?)?;
+        let mut stripe_bytes = 0;
+        if size > pool.inline_bytes_max {
+            file.lay_out(size, &placement, Reason::StagedIn)?;
+            stripe_bytes = placement.stripe_size;
+        }
+        let sums = open_sums(stager, key)?;
+        fs::ftruncate(&sums, 0)?;
+        let unit_bytes = unit_bytes(stripe_bytes);
+        let units = Units::none(size.div_ceil(unit_bytes));
+        let progress = Progress {
+            path: place.shown.clone(),
+            uri: origin.uri.clone(),
+            version: origin.version.clone(),
+            unit_bytes,
+            done: units.to_text(),
+        };
+        let progress = Mutex::new((progress, units, 0));
+        Ok(Incoming { stager, key: key.to_string(), stub, file, sums, stripe_bytes, size, progress })
+    }
+
+    fn take_up(stager: &'a Stager, key: &str, earlier: Progress) -> Result<Option<Incoming<'a>>, StageError> {
+        let size = earlier.version.size;
+        let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let Ok(stub) = fs::openat(stager.volume.staging(), key, flags, Mode::empty()) else { return Ok(None) };
+        let file = stager.files.get_or_open(stub.try_clone().map_err(|_| Errno::MFILE)?)?;
+        let stripe_bytes = file.layout().map_or(0, |l| l.mirrors[0].segments[0].stripe_size);
+        let count = size.div_ceil(earlier.unit_bytes.max(1));
+        let units = Units::parse(&earlier.done, count).filter(|_| earlier.unit_bytes == unit_bytes(stripe_bytes));
+        // What lies on a target that is away must be fetched again: better all of it than a riddle.
+        let states = stager.volume.targets();
+        let whole = file
+            .layout()
+            .is_none_or(|l| l.objects().all(|(_, o)| states.get(o.target).is_some_and(|t| t.state().accepts_io())));
+        let pristine = file.source()?.is_none() && fs::fstat(&stub)?.st_nlink == 1;
+        let Some(units) = units.filter(|_| whole && pristine) else { return Ok(None) };
+        let sums = open_sums(stager, key)?;
+        let progress = Mutex::new((earlier, units, 0));
+        Ok(Some(Incoming { stager, key: key.to_string(), stub, file, sums, stripe_bytes, size, progress }))
+    }
+
+    /// How many units there are.
+    pub fn units(&self) -> u64 {
+        self.size.div_ceil(self.progress.lock().0.unit_bytes)
+    }
+
+    /// The file range of a unit.
+    pub fn range(&self, unit: u64) -> Range<u64> {
+        let bytes = self.progress.lock().0.unit_bytes;
+        unit * bytes..((unit + 1) * bytes).min(self.size)
+    }
+
+    pub fn is_done(&self, unit: u64) -> bool {
+        self.progress.lock().1.contains(unit)
+    }
+
+    /// A unit is written. Gives the bytes written since the progress was made durable.
+    pub fn done(&self, unit: u64, bytes: u64) -> u64 {
+        let mut progress = self.progress.lock();
+        progress.1.insert(unit);
+        progress.2 += bytes;
+        progress.2
+    }
+
+    fn done_bytes(&self) -> u64 {
+        (0..self.units()).filter(|u| self.is_done(*u)).map(|u| self.range(u)).map(|r| r.end - r.start).sum()
+    }
+
+    /// Makes durable what is done, then says so.
+    pub fn save(&self) -> Result<(), StageError> {
+        let record = {
+            let mut progress = self.progress.lock();
+            progress.2 = 0;
+            Progress { done: progress.1.to_text(), ..progress.0.clone() }
+        };
+        self.file.sync_now(false)?;
+        fs::fsync(&self.sums)?;
+        let bytes = serde_json::to_vec(&record).map_err(|e| crate::Error::State(e.to_string()))?;
+        Ok(self.stager.volume.state().staging_put(&self.key, &bytes)?)
+    }
+
+    /// Compares the checksum of the whole file.
+    fn verify(&self, expected: &str, stop: &Stop) -> Result<(), StageError> {
+        let mut hasher = blake3::Hasher::new();
+        let mut buf = vec![0; 4 << 20];
+        let mut offset = 0;
+        while offset < self.size {
+            if stop.is_set() {
+                return Err(StageError::Stopped);
+            }
+            let read = self.file.read(offset, &mut buf)?;
+            hasher.update(&buf[..read]);
+            offset += read as u64;
+        }
+        let found = hasher.finalize().to_hex().to_string();
+        if found.eq_ignore_ascii_case(expected.trim()) {
+            return Ok(());
+        }
+        self.stager.discard(&self.key)?;
+        Err(StageError::Checksum { found, expected: expected.to_string() })
+    }
+
+    /// Makes it a file of the user in the tree.
+    fn finish(self, place: &Place, replace: bool, origins: &Origins, who: &Identity) -> Result<(), StageError> {
+        if self.file.size() != self.size {
+            let why = format!("{} of {} bytes are there; stage it in again", self.file.size(), self.size);
+            return Err(StageError::path(&place.shown, why));
+        }
+        self.file.sync_now(false)?;
+        if let Some(layout) = self.file.layout().filter(|_| self.stripe_bytes > 0) {
+            fs::fsync(&self.sums)?;
+            let side = self.stager.volume.side();
+            fs::renameat(self.stager.volume.staging(), sums_key(&self.key), side, sums::name_of(layout.file))?;
+            fs::fsync(side)?;
+        }
+        let sources = origins.list.iter().map(|(place, _)| place.clone()).collect();
+        self.file.set_source(Some(&Record::new(sources, self.stripe_bytes, who).to_text()))?;
+        self.own(place, who)?;
+        self.file.sync_now(false)?;
+        let replaced = if replace { self.stager.named(place)? } else { None };
+        place.put(self.stub.as_fd(), replace, who)?;
+        unlink(self.stager.volume.staging(), &self.key)?;
+        unlink(self.stager.volume.staging(), &sums_key(&self.key))?;
+        self.stager.volume.state().staging_remove(&self.key)?;
+        if let Some(old) = replaced {
+            self.stager.remove_replaced(&old)?;
+        }
+        Ok(())
+    }
+
+    fn own(&self, place: &Place, who: &Identity) -> Result<(), StageError> {
+        let parent = place.parent_stat()?;
+        let gid = if parent.st_mode & 0o2000 != 0 { parent.st_gid } else { who.gid };
+        let stat = fs::fstat(&self.stub)?;
+        if (stat.st_uid, stat.st_gid) != (who.uid, gid) {
+            fs::fchown(&self.stub, Some(Uid::from_raw(who.uid)), Some(Gid::from_raw(gid)))?;
+        }
+        Ok(fs::fchmod(&self.stub, Mode::from_raw_mode(0o644))?)
+    }
+}
+
+impl Stager {
+    /// The file that has the name now, to be removed once another has it.
+    fn named(&self, place: &Place) -> Result<Option<OwnedFd>, StageError> {
+        let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
+        match fs::openat(place.parent(), &place.name, flags, Mode::empty()) {
+            Ok(fd) => Ok(Some(fd)),
+            Err(Errno::NOENT | Errno::LOOP) => Ok(None),
+            Err(e) => Err(StageError::path(&place.shown, e)),
+        }
+    }
+
+    /// Removes the objects of a file that lost its last name and that nobody has open. Whoever has it open removes them.
+    fn remove_replaced(&self, old: &OwnedFd) -> Result<(), StageError> {
+        let stat = fs::fstat(old)?;
+        let in_use = self.files.get(stat.st_dev, stat.st_ino).is_some();
+        if stat.st_nlink == 0 && !in_use && FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile {
+            let file = self.files.get_or_open(old.try_clone().map_err(|_| Errno::MFILE)?)?;
+            if let Some(layout) = file.layout() {
+                unlink(self.volume.side(), &sums::name_of(layout.file))?;
+            }
+            file.remove_objects()?;
+        }
+        Ok(())
+    }
+}
+
+fn check_free(place: &Place, replace: bool) -> Result<(), StageError> {
+    match place.stat()?.map(|stat| FileType::from_raw_mode(stat.st_mode)) {
+        None => Ok(()),
+        Some(FileType::RegularFile | FileType::Symlink) if replace => Ok(()),
+        Some(FileType::RegularFile | FileType::Symlink) => {
+            Err(StageError::path(&place.shown, "it is there already; use --force to replace it"))
+        }
+        Some(_) => Err(StageError::path(&place.shown, "it is there already and is not a file")),
+    }
+}
+
+fn unit_bytes(stripe_bytes: u64) -> u64 {
+    let stripe = stripe_bytes.max(4096);
+    UNIT_BYTES_MIN.div_ceil(stripe) * stripe
+}
+
+fn open_sums(stager: &Stager, key: &str) -> Result<OwnedFd, StageError> {
+    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    Ok(fs::openat(stager.volume.staging(), sums_key(key), flags, Mode::from_raw_mode(0o600))?)
+}
+
+fn sums_key(key: &str) -> String {
+    format!("{key}.sums")
+}
+
+fn unlink(dir: impl AsFd, name: &str) -> Result<(), StageError> {
+    match fs::unlinkat(dir, name, AtFlags::empty()) {
+        Ok(()) | Err(Errno::NOENT) => Ok(()),
+        Err(e) => Err(e.into()),
+    }
+}
+
+/// The same staging gets the same key, so that it can be taken up again.
+fn key_of(who: &Identity, path: &str, uri: &str) -> String {
+    let hash = blake3::hash(format!("{}\n{path}\n{uri}", who.uid).as_bytes());
+    hash.to_hex()[..32].to_string()
+}
+
+/// The last name in a URI's path.
+fn last_name(uri: &str) -> Option<String> {
+    let url = url::Url::parse(uri).ok()?;
+    let name = url.path().rsplit('/').next().filter(|name| !name.is_empty())?;
+    Some(super::tree::decoded(name))
+}

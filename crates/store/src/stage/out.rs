@@ -1,0 +1,292 @@
+//! Results out, and the sources of a file asked and said.
+
+use super::place::{names, open_at};
+use super::progress::Meter;
+use super::{Report, StageError, Staged, Stager, Stop, sums};
+use crate::file::File;
+use crate::origin::{Identity, OriginError, Place, Record, Version};
+use crate::stage::origins::{Origins, retried};
+use crate::stats::Metric;
+use rustix::fd::OwnedFd;
+use rustix::fs::{self, Dir, FileType, Mode, OFlags};
+use rustix::io::Errno;
+use std::sync::Arc;
+
+/// Bytes handed over at once.
+const BLOCK_BYTES: usize = 4 << 20;
+
+/// Files up to this size are read back from the destination and compared; of larger ones only the size is.
+const READ_BACK_BYTES_MAX: u64 = 256 << 20;
+
+/// So often a whole upload is tried.
+const TRIES: usize = 3;
+
+impl Stager {
+    /// A file or a directory out.
+    pub fn stage_out(
+        &self,
+        path: &str,
+        uri: &str,
+        who: &Identity,
+        report: Report,
+        stop: &Stop,
+    ) -> Result<Staged, StageError> {
+        crate::origin::check_uri(uri)?;
+        let names = names(path)?;
+        let fd = open_at(self.volume.tree(), &names, OFlags::RDONLY, who)?;
+        match FileType::from_raw_mode(fs::fstat(&fd)?.st_mode) {
+            FileType::RegularFile => self.file_out(fd, &names.join("/"), uri, who, report, stop),
+            FileType::Directory => self.tree_out(fd, names, uri, who, report, stop),
+            _ => Err(StageError::path(path, "it is neither a file nor a directory")),
+        }
+    }
+
+    fn tree_out(
+        &self,
+        fd: OwnedFd,
+        names: Vec<String>,
+        uri: &str,
+        who: &Identity,
+        report: Report,
+        stop: &Stop,
+    ) -> Result<Staged, StageError> {
+        let mut staged = Staged::default();
+        let mut entries = Vec::new();
+        for entry in Dir::new(fd)? {
+            let name = entry?.file_name().to_str().map(str::to_string);
+            let name = name.map_err(|_| StageError::path(&names.join("/"), "a name in it is no UTF-8"))?;
+            if name != "." && name != ".." {
+                entries.push(name);
+            }
+        }
+        entries.sort();
+        for name in entries {
+            let mut inner = names.clone();
+            inner.push(name.clone());
+            let shown = inner.join("/");
+            // Links are neither followed nor sent: the other end may not know them.
+            match open_at(self.volume.tree(), &inner, OFlags::RDONLY | OFlags::NOFOLLOW, who) {
+                Ok(fd) => {
+                    let uri = format!("{}/{}", uri.trim_end_matches('/'), super::tree::encoded(&name));
+                    match FileType::from_raw_mode(fs::fstat(&fd)?.st_mode) {
+                        FileType::Directory => staged.add(self.tree_out(fd, inner, &uri, who, report, stop)?),
+                        FileType::RegularFile => staged.add(self.file_out(fd, &shown, &uri, who, report, stop)?),
+                        _ => staged.notes.push(format!("{shown} is no file and was left out")),
+                    }
+                }
+                Err(e) if e.to_string().contains(&Errno::LOOP.to_string()) => {
+                    staged.notes.push(format!("{shown} is a symbolic link and was left out"));
+                }
+                Err(e) => return Err(e),
+            }
+        }
+        Ok(staged)
+    }
+
+    fn file_out(
+        &self,
+        fd: OwnedFd,
+        shown: &str,
+        uri: &str,
+        who: &Identity,
+        report: Report,
+        stop: &Stop,
+    ) -> Result<Staged, StageError> {
+        let stub = fd.try_clone().map_err(|_| Errno::MFILE)?;
+        let file = self.files.get_or_open(fd)?;
+        for tries_left in (0..TRIES).rev() {
+            let meter = Meter::new(report, shown, file.size(), 0);
+            match self.send(&file, &stub, shown, uri, who, &meter, stop) {
+                Ok(bytes) => {
+                    meter.finish();
+                    self.volume.stats().add(Metric::StageOutBytes, bytes);
+                    return Ok(Staged { files: 1, bytes, fetched_bytes: bytes, ..Default::default() });
+                }
+                Err(StageError::Origin { error: OriginError::Passing(_), .. } | StageError::Moving(_))
+                    if tries_left > 0 && !stop.is_set() => {}
+                Err(e) => return Err(e),
+            }
+        }
+        unreachable!("the last try returns")
+    }
+
+    #[allow(clippy::too_many_arguments)] // one call site
+    fn send(
+        &self,
+        file: &Arc<File>,
+        stub: &OwnedFd,
+        shown: &str,
+        uri: &str,
+        who: &Identity,
+        meter: &Meter,
+        stop: &Stop,
+    ) -> Result<u64, StageError> {
+        let failed = |e| StageError::origin(uri, e);
+        file.settle()?;
+        let before = look(file, stub)?;
+        let mut upload =
+            retried(stop, || self.opener.create(uri, who)).map_err(|e| e.map_or(StageError::Stopped, failed))?;
+        let mut hasher = blake3::Hasher::new();
+        let mut copy = || -> Result<u64, StageError> {
+            let mut buf = vec![0; BLOCK_BYTES];
+            let mut offset = 0;
+            loop {
+                if stop.is_set() {
+                    return Err(StageError::Stopped);
+                }
+                let read = file.read(offset, &mut buf)?;
+                if read == 0 {
+                    return Ok(offset);
+                }
+                hasher.update(&buf[..read]);
+                upload.append(&buf[..read]).map_err(failed)?;
+                offset += read as u64;
+                meter.add(read as u64);
+            }
+        };
+        let copied = copy().and_then(|bytes| {
+            file.settle()?;
+            if look(file, stub)? == before { Ok(bytes) } else { Err(StageError::Moving(shown.to_string())) }
+        });
+        let bytes = match copied {
+            Ok(bytes) => bytes,
+            Err(e) => {
+                upload.abort();
+                return Err(e);
+            }
+        };
+        upload.finish(bytes).map_err(failed)?;
+        if bytes <= READ_BACK_BYTES_MAX {
+            self.read_back(uri, who, bytes, hasher.finalize(), stop)?;
+        }
+        Ok(bytes)
+    }
+
+    /// Reads what lies at the destination and compares.
+    fn read_back(
+        &self,
+        uri: &str,
+        who: &Identity,
+        size: u64,
+        expected: blake3::Hash,
+        stop: &Stop,
+    ) -> Result<(), StageError> {
+        let failed = |e| StageError::origin(uri, e);
+        let origin = retried(stop, || self.opener.open(uri, who)).map_err(|e| e.map_or(StageError::Stopped, failed))?;
+        let version = retried(stop, || origin.stat()).map_err(|e| e.map_or(StageError::Stopped, failed))?;
+        let wrong = || failed(OriginError::Passing("what arrived is not what was sent".into()));
+        if version.size != size {
+            return Err(wrong());
+        }
+        let mut hasher = blake3::Hasher::new();
+        let read = origin.read_all(&version, &mut |bytes| {
+            hasher.update(bytes);
+            !stop.is_set()
+        });
+        read.map_err(failed)?;
+        if stop.is_set() {
+            return Err(StageError::Stopped);
+        }
+        if hasher.finalize() == expected { Ok(()) } else { Err(wrong()) }
+    }
+
+    /// What a file remembers of its sources.
+    pub fn source_get(&self, path: &str, who: &Identity) -> Result<Option<Record>, StageError> {
+        let fd = open_at(self.volume.tree(), &names(path)?, OFlags::RDONLY, who)?;
+        let file = self.files.get_or_open(fd)?;
+        Ok(file.source()?.map(|text| Record::parse(&text)).transpose()?)
+    }
+
+    /// Says where a file came from (no URIs: forgets it): its bytes are checksummed as they are here, and with `verify`
+    /// compared with the sources.
+    pub fn source_set(
+        &self,
+        path: &str,
+        uris: &[String],
+        verify: bool,
+        who: &Identity,
+        report: Report,
+        stop: &Stop,
+    ) -> Result<Option<Record>, StageError> {
+        let fd = open_at(self.volume.tree(), &names(path)?, OFlags::RDWR, who)?;
+        if FileType::from_raw_mode(fs::fstat(&fd)?.st_mode) != FileType::RegularFile {
+            return Err(StageError::path(path, "only files have sources"));
+        }
+        let file = self.files.get_or_open(fd)?;
+        if uris.is_empty() {
+            file.set_source(None)?;
+            return Ok(None);
+        }
+        let origins = Origins::open(&*self.opener, uris, who, stop)?;
+        if let Some(note) = origins.notes.iter().find(|note| note.contains("not used")) {
+            return Err(StageError::path(path, note));
+        }
+        let size = file.size();
+        if let Some((place, _)) = origins.list.iter().find(|(p, _)| p.version.size != size) {
+            let why = format!("it has {} bytes and the file has {size}: they are not the same", place.version.size);
+            return Err(StageError::origin(&place.uri, OriginError::Changed(why)));
+        }
+        let meter = Meter::new(report, path, size, 0);
+        let stripe_bytes = self.sum_up(&file, &origins, verify, &meter, stop)?;
+        let places: Vec<Place> = origins.list.into_iter().map(|(place, _)| place).collect();
+        let record = Record::new(places, stripe_bytes, who);
+        file.set_source(Some(&record.to_text()))?;
+        file.sync_now(false)?;
+        meter.finish();
+        Ok(Some(record))
+    }
+
+    /// Writes the checksums of the file as it is here. Gives the bytes that each covers.
+    fn sum_up(
+        &self,
+        file: &Arc<File>,
+        origins: &Origins,
+        verify: bool,
+        meter: &Meter,
+        stop: &Stop,
+    ) -> Result<u64, StageError> {
+        let layout = file.layout();
+        let stripe = layout.as_ref().map_or(1 << 20, |l| l.mirrors[0].segments[0].stripe_size);
+        let (size, mut offset, mut all) = (file.size(), 0, Vec::new());
+        while offset < size {
+            if stop.is_set() {
+                return Err(StageError::Stopped);
+            }
+            let len = (size - offset).min(stripe) as usize;
+            let mut here = vec![0; len];
+            let read = file.read(offset, &mut here)?;
+            if read < len {
+                return Err(StageError::Moving(origins.list[0].0.uri.clone()));
+            }
+            if verify {
+                let mut there = vec![0; len];
+                origins.read_at(offset, &mut there, stop)?;
+                if here != there {
+                    let why = format!("its bytes from {offset} are not those of the file");
+                    return Err(StageError::origin(&origins.list[0].0.uri, OriginError::Changed(why)));
+                }
+            }
+            all.extend(sums::sum_of(&here));
+            offset += len as u64;
+            meter.add(len as u64);
+        }
+        let Some(layout) = layout else { return Ok(0) };
+        let (side, name) = (self.volume.side(), sums::name_of(layout.file));
+        let temporary = format!("{name}.new");
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let fd = fs::openat(side, &temporary, flags, Mode::from_raw_mode(0o600))?;
+        let mut out = std::fs::File::from(fd);
+        std::io::Write::write_all(&mut out, &all).map_err(|e| Errno::from_io_error(&e).unwrap_or(Errno::IO))?;
+        fs::fsync(&out)?;
+        fs::renameat(side, &temporary, side, &name)?;
+        fs::fsync(side)?;
+        Ok(stripe)
+    }
+}
+
+/// What tells whether a file was written to: its size and its time of modification, pending or settled.
+fn look(file: &File, stub: &OwnedFd) -> Result<(Version, i64, u64), StageError> {
+    let stat = fs::fstat(stub)?;
+    let version = Version { size: file.size(), etag: None, modified_ns: file.modified_ns() };
+    Ok((version, stat.st_mtime, stat.st_mtime_nsec))
+}

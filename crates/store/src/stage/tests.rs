@@ -1,0 +1,385 @@
+//! Staging into a real volume in a temporary directory, from sources in memory.
+
+use super::*;
+use crate::file::{Garbage, MirrorWrites, Pool, Unobserved};
+use crate::origin::memory::{Memory, data};
+use crate::origin::{Identity, OriginError};
+use crate::state::State;
+use crate::volume::{self, Config};
+use policy::{ObjectId, TargetId, Time};
+use std::os::unix::fs::symlink;
+use std::path::PathBuf;
+use std::sync::OnceLock;
+use std::sync::atomic::AtomicU64;
+
+struct Forgetful;
+
+impl Garbage for Forgetful {
+    fn remember(&self, _: TargetId, _: ObjectId) -> crate::Result<()> {
+        Ok(())
+    }
+}
+
+struct World {
+    stager: Stager,
+    memory: Arc<Memory>,
+    tree: PathBuf,
+    dir: tempfile::TempDir,
+}
+
+fn now() -> Time {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    Time(since.expect("after 1970").as_nanos() as u64)
+}
+
+const QUIET: Report = &|_| {};
+
+fn who() -> Identity {
+    let uid = rustix::process::geteuid().as_raw();
+    Identity { uid, gid: rustix::process::getegid().as_raw(), ..Identity::default() }
+}
+
+impl World {
+    fn new() -> World {
+        let dir = tempfile::tempdir().expect("dir");
+        let config = Config::load(&volume::init(&dir.path().join("v")).expect("init")).expect("config");
+        World::open(dir, config)
+    }
+
+    fn open(dir: tempfile::TempDir, config: Config) -> World {
+        let namespace = config.namespace.clone();
+        let volume = Arc::new(Volume::open(config).expect("volume"));
+        let ids = volume.clone();
+        let pool = Arc::new(Pool {
+            targets: volume.targets().clone(),
+            next_id: Box::new(move || ids.next_id().expect("number")),
+            placement: volume.placement(),
+            mirror_writes: MirrorWrites::Sync,
+            inline_bytes_max: 65536,
+            clock: Box::new(now),
+            garbage: Arc::new(Forgetful),
+            recovery: OnceLock::new(),
+            observer: Arc::new(Unobserved),
+            turn: AtomicU64::new(0),
+        });
+        let files = FileTable::new(pool, namespace.clone());
+        let memory = Arc::new(Memory::default());
+        let stager = Stager::new(volume, files, memory.clone());
+        World { stager, memory, tree: namespace.join("tree"), dir }
+    }
+
+    fn stage(&self, uris: &[&str], path: &str) -> Result<Staged, StageError> {
+        let what = request(uris, path);
+        self.stager.stage_in(&what, &who(), QUIET, &Stop::default())
+    }
+
+    fn read(&self, path: &str) -> Vec<u8> {
+        let fd = std::fs::File::options().read(true).write(true).open(self.tree.join(path)).expect("there");
+        let file = self.stager.files.get_or_open(fd.into()).expect("opens");
+        let mut bytes = vec![0; file.size() as usize];
+        assert_eq!(file.read(0, &mut bytes).expect("read"), bytes.len());
+        bytes
+    }
+
+    fn staging_is_empty(&self) -> bool {
+        let staging = self.tree.with_file_name("staging");
+        std::fs::read_dir(staging).expect("dir").next().is_none()
+            && self.stager.volume.state().stagings().expect("state").is_empty()
+    }
+}
+
+fn request(uris: &[&str], path: &str) -> StageIn {
+    StageIn { uris: uris.iter().map(|u| u.to_string()).collect(), path: path.into(), ..StageIn::default() }
+}
+
+#[test]
+fn a_large_file_in_with_record_and_checksums() {
+    let world = World::new();
+    let bytes = data(21_000_077, 1);
+    let remote = world.memory.add("mem://h/a", &bytes);
+    std::fs::create_dir(world.tree.join("d")).expect("dir");
+    let staged = world.stage(&["mem://h/a"], "d").expect("staged into the directory under its own name");
+    assert_eq!((staged.files, staged.bytes, staged.fetched_bytes), (1, 21_000_077, 21_000_077));
+    assert!(world.read("d/a") == bytes);
+    assert!(remote.reads().iter().all(|(offset, len)| *len as u64 >= 1 << 20 || offset + *len as u64 == 21_000_077));
+    let record = world.stager.source_get("d/a", &who()).expect("get").expect("record");
+    assert_eq!((record.sources[0].uri.as_str(), record.modified), ("mem://h/a", false));
+    let fd = std::fs::File::open(world.tree.join("d/a")).expect("there");
+    let layout = world.stager.files.get_or_open(fd.into()).expect("opens").layout().expect("objects");
+    assert!(layout.mirrors[0].segments[0].objects.len() > 1, "striped from the start");
+    let opened = sums::Sums::open(world.stager.volume.side(), layout.file, record.stripe_bytes, record.size());
+    let opened = opened.expect("open").expect("checksums");
+    for (k, stripe) in bytes.chunks(record.stripe_bytes as usize).enumerate() {
+        assert!(opened.matches(k as u64, stripe).expect("read"), "stripe {k}");
+    }
+    assert!(world.staging_is_empty());
+}
+
+#[test]
+fn small_and_empty_files_stay_in_their_stub() {
+    let world = World::new();
+    for (name, len) in [("small", 100), ("empty", 0), ("edge", 65536)] {
+        let bytes = data(len, 2);
+        world.memory.add(&format!("mem://h/{name}"), &bytes);
+        world.stage(&[&format!("mem://h/{name}")], name).expect("staged");
+        assert!(world.read(name) == bytes, "{name}");
+    }
+    assert!(world.staging_is_empty());
+}
+
+#[test]
+fn an_interrupted_staging_goes_on_where_it_was_also_after_a_restart() {
+    let world = World::new();
+    let bytes = data(24 << 20, 3);
+    let remote = world.memory.add("mem://h/a", &bytes);
+    remote.fail_after(3);
+    assert!(matches!(world.stage(&["mem://h/a"], "a"), Err(StageError::Origin { .. })));
+    assert!(!world.tree.join("a").exists(), "nothing is seen of it");
+    let World { stager, memory, dir, .. } = world;
+    let file = stager.volume.config().file.clone();
+    let state: Arc<dyn State> = stager.volume.state().clone();
+    assert_eq!(state.stagings().expect("state").len(), 1);
+    drop((state, stager));
+    let mut again = World { memory: memory.clone(), ..World::reopened(dir, &file) };
+    again.stager.opener = memory.clone();
+    remote.fail_after(usize::MAX);
+    let before = remote.reads().len();
+    let staged = again.stage(&["mem://h/a"], "a").expect("goes on");
+    assert!(staged.fetched_bytes < bytes.len() as u64, "not all again: {}", staged.fetched_bytes);
+    assert!(remote.reads().len() > before);
+    assert!(again.read("a") == bytes);
+    assert!(again.staging_is_empty());
+}
+
+impl World {
+    /// Opens the volume again once the first user let go of it.
+    fn reopened(dir: tempfile::TempDir, file: &std::path::Path) -> World {
+        let config = Config::load(file).expect("config");
+        World::open(dir, config)
+    }
+}
+
+#[test]
+fn a_source_that_changed_meanwhile_begins_anew() {
+    let world = World::new();
+    let remote = world.memory.add("mem://h/a", &data(24 << 20, 3));
+    remote.fail_after(3);
+    assert!(world.stage(&["mem://h/a"], "a").is_err());
+    remote.fail_after(usize::MAX);
+    let other = data(24 << 20, 4);
+    remote.put(other.clone());
+    let staged = world.stage(&["mem://h/a"], "a").expect("staged");
+    assert!(staged.notes.iter().any(|n| n.contains("anew")), "{:?}", staged.notes);
+    assert_eq!(staged.fetched_bytes, other.len() as u64);
+    assert!(world.read("a") == other);
+}
+
+#[test]
+fn told_to_stop_it_stops_and_can_go_on() {
+    let world = World::new();
+    world.memory.add("mem://h/a", &data(24 << 20, 3));
+    let stop = Stop::default();
+    let report: Report = &|p: &Progress| {
+        if p.done_bytes > 0 {
+            stop.set();
+        }
+    };
+    stop.set();
+    let what = request(&["mem://h/a"], "a");
+    assert!(matches!(world.stager.stage_in(&what, &who(), report, &stop), Err(StageError::Stopped)));
+    assert!(!world.tree.join("a").exists());
+    world.stage(&["mem://h/a"], "a").expect("goes on");
+}
+
+#[test]
+fn without_ranges_and_with_a_second_source() {
+    let world = World::new();
+    let bytes = data(9_000_001, 5);
+    world.memory.add("mem://h/a", &bytes).without_ranges();
+    let staged = world.stage(&["mem://h/a"], "a").expect("staged");
+    assert!(staged.notes.iter().any(|n| n.contains("no ranges")));
+    assert!(world.read("a") == bytes);
+    assert!(!world.stager.source_get("a", &who()).expect("get").expect("record").sources[0].ranges);
+    let first = world.memory.add("mem://h/b", &bytes);
+    world.memory.add("mem://i/b", &bytes);
+    world.memory.add("mem://j/b", &bytes[1..]);
+    first.fail_after(1);
+    let staged = world.stage(&["mem://h/b", "mem://i/b", "mem://j/b", "mem://k/none"], "b").expect("from the second");
+    assert_eq!(staged.notes.len(), 2, "{:?}", staged.notes);
+    assert!(world.read("b") == bytes);
+    let record = world.stager.source_get("b", &who()).expect("get").expect("record");
+    assert_eq!(record.sources.len(), 2);
+}
+
+#[test]
+fn what_is_there_is_replaced_only_on_demand() {
+    let world = World::new();
+    let (old, new) = (data(3_000_000, 6), data(2_000_000, 7));
+    let remote = world.memory.add("mem://h/a", &old);
+    world.stage(&["mem://h/a"], "a").expect("staged");
+    remote.put(new.clone());
+    let refused = world.stage(&["mem://h/a"], "a").expect_err("refused").to_string();
+    assert!(refused.contains("--force"), "{refused}");
+    assert!(world.read("a") == old);
+    let what = StageIn { replace: true, ..request(&["mem://h/a"], "a") };
+    world.stager.stage_in(&what, &who(), QUIET, &Stop::default()).expect("replaced");
+    assert!(world.read("a") == new);
+    let objects = |world: &World| -> usize {
+        let count = |t: &Arc<crate::target::Target>| t.run(|m| m.list()).map_or(0, |l| l.len());
+        world.stager.volume.targets().all().iter().map(count).sum()
+    };
+    let fd = std::fs::File::open(world.tree.join("a")).expect("there");
+    let layout = world.stager.files.get_or_open(fd.into()).expect("opens").layout().expect("objects");
+    assert_eq!(objects(&world), layout.objects().count(), "the objects of the old file are gone");
+}
+
+#[test]
+fn a_wrong_checksum_keeps_the_file_out() {
+    let world = World::new();
+    let bytes = data(3_000_000, 8);
+    world.memory.add("mem://h/a", &bytes);
+    let right = blake3::hash(&bytes).to_hex().to_string();
+    let with = |sum: &str| StageIn { blake3: Some(sum.to_string()), ..request(&["mem://h/a"], "a") };
+    let wrong = world.stager.stage_in(&with(&right.replace('a', "b")), &who(), QUIET, &Stop::default());
+    assert!(matches!(wrong, Err(StageError::Checksum { .. })), "{wrong:?}");
+    assert!(!world.tree.join("a").exists() && world.staging_is_empty());
+    world.stager.stage_in(&with(&right), &who(), QUIET, &Stop::default()).expect("right");
+}
+
+#[test]
+fn no_path_leads_out_of_the_mount() {
+    let world = World::new();
+    world.memory.add("mem://h/a", b"x");
+    symlink("/tmp", world.tree.join("abroad")).expect("link");
+    symlink("../..", world.tree.join("up")).expect("link");
+    std::fs::create_dir(world.tree.join("real")).expect("dir");
+    symlink("real", world.tree.join("inside")).expect("link");
+    for path in ["../a", "d/../../a", "abroad/a", "up/a", "a\nb", "a\0b", "missing/a", "/../a"] {
+        assert!(world.stage(&["mem://h/a"], path).is_err(), "{path:?}");
+    }
+    assert!(!world.dir.path().join("v/a").exists() && !std::path::Path::new("/tmp/a").exists());
+    world.stage(&["mem://h/a"], "inside/a").expect("a link inside is followed");
+    assert!(world.read("real/a") == b"x");
+    world.stage(&["mem://h/a"], "/b").expect("the root of the mount");
+}
+
+#[test]
+fn a_user_stages_where_she_may_and_owns_what_comes() {
+    if who().uid != 0 {
+        eprintln!("skipped: needs root to act for another user");
+        return;
+    }
+    use std::os::unix::fs::{MetadataExt, PermissionsExt};
+    let world = World::new();
+    world.memory.add("mem://h/a", &data(100_000, 9));
+    let mode = std::fs::Permissions::from_mode;
+    std::fs::set_permissions(&world.tree, mode(0o755)).expect("chmod");
+    std::fs::create_dir(world.tree.join("open")).expect("dir");
+    std::fs::set_permissions(world.tree.join("open"), mode(0o777)).expect("chmod");
+    std::fs::create_dir(world.tree.join("closed")).expect("dir");
+    let nobody = Identity { uid: 65534, gid: 65534, ..Identity::default() };
+    let stage = |path: &str| world.stager.stage_in(&request(&["mem://h/a"], path), &nobody, QUIET, &Stop::default());
+    let refused = stage("closed/a").expect_err("refused").to_string();
+    assert!(refused.contains("Permission"), "{refused}");
+    stage("open/a").expect("staged");
+    let meta = std::fs::metadata(world.tree.join("open/a")).expect("there");
+    assert_eq!((meta.uid(), meta.gid(), meta.mode() & 0o777), (65534, 65534, 0o644));
+    std::fs::set_permissions(world.tree.join("open/a"), mode(0o600)).expect("chmod");
+    let other = Identity { uid: 65533, gid: 65533, ..Identity::default() };
+    assert!(world.stager.stage_out("open/a", "mem://h/out", &other, QUIET, &Stop::default()).is_err());
+    assert!(world.stager.source_get("open/a", &other).is_err());
+}
+
+#[test]
+fn directories_with_links_and_hostile_listings() {
+    let world = World::new();
+    world.memory.add("mem://h/t/x", b"x");
+    world.memory.add("mem://h/t/sub/y", &data(200_000, 10));
+    world.memory.add_link("mem://h/t/sub/l", "../x");
+    let tree =
+        |uri: &str, path: &str| world.stager.stage_in_tree(&request(&[uri], path), &who(), QUIET, &Stop::default());
+    let staged = tree("mem://h/t", "t").expect("staged");
+    assert_eq!((staged.files, staged.directories, staged.symlinks), (2, 2, 1));
+    assert!(world.read("t/sub/y") == data(200_000, 10));
+    assert_eq!(std::fs::read_link(world.tree.join("t/sub/l")).expect("link").to_str(), Some("../x"));
+    world.memory.add("mem://h/evil/../../z", b"z");
+    let refused = tree("mem://h/evil", "e").expect_err("refused").to_string();
+    assert!(refused.contains("nothing was changed"), "{refused}");
+    assert!(!world.tree.join("e").exists());
+    world.memory.add_link("mem://h/trap/d", "/tmp");
+    world.memory.add("mem://h/trap/d/z", b"z");
+    let _ = tree("mem://h/trap", "trap");
+    assert!(!std::path::Path::new("/tmp/z").exists(), "nothing is written through a link of the listing");
+}
+
+#[test]
+fn a_manifest_is_checked_whole_before_anything_changes() {
+    let world = World::new();
+    world.memory.add("mem://h/a", b"a");
+    world.memory.add("mem://h/b", b"b");
+    let stage = |text: &str| world.stager.stage_in_manifest(text, false, &who(), QUIET, &Stop::default());
+    for bad in ["mem://h/a d/a\nmem://h/none d/b\n", "mem://h/a d/a\nmem://h/b ../b\n"] {
+        assert!(matches!(stage(bad), Err(StageError::Manifest { line: 2, .. })), "{bad}");
+        assert!(!world.tree.join("d").exists());
+    }
+    let staged = stage("# two\nmem://h/a\td/e/a\nmem://h/b d/b\n").expect("staged");
+    assert_eq!((staged.files, staged.directories), (2, 2));
+    assert!(world.read("d/e/a") == b"a" && world.read("d/b") == b"b");
+    assert!(matches!(stage("mem://h/a new\nmem://h/b d/b\n"), Err(StageError::Manifest { line: 2, .. })));
+    assert!(!world.tree.join("new").exists());
+}
+
+#[test]
+fn results_out_files_and_directories() {
+    let world = World::new();
+    let bytes = data(9_000_001, 11);
+    world.memory.add("mem://h/a", &bytes);
+    std::fs::create_dir_all(world.tree.join("r/sub")).expect("dir");
+    world.stage(&["mem://h/a"], "r/sub/a b").expect("staged");
+    let out = |path: &str, uri: &str| world.stager.stage_out(path, uri, &who(), QUIET, &Stop::default());
+    assert_eq!(out("r/sub/a b", "mem://o/result").expect("out").bytes, 9_000_001);
+    assert!(world.memory.bytes("mem://o/result").expect("there") == bytes);
+    symlink("sub", world.tree.join("r/l")).expect("link");
+    let staged = out("r", "mem://o/all").expect("out");
+    assert_eq!((staged.files, staged.notes.len()), (1, 1));
+    assert!(world.memory.bytes("mem://o/all/sub/a%20b").expect("there") == bytes);
+    let blocked = world.memory.add("mem://o/blocked", b"");
+    blocked.fail(Some(OriginError::Permanent("forbidden".into())));
+    assert!(out("r/sub/a b", "mem://o/blocked").is_err());
+    assert!(out("../x", "mem://o/x").is_err());
+    assert!(out("r/sub/a b", "ftp://u:hush@o/x").is_err());
+}
+
+#[test]
+fn a_file_that_is_written_while_it_is_copied_is_not_sent() {
+    let world = World::new();
+    world.memory.add("mem://h/a", &data(5 << 20, 12));
+    world.stage(&["mem://h/a"], "a").expect("staged");
+    let fd = std::fs::File::options().read(true).write(true).open(world.tree.join("a")).expect("there");
+    let file = world.stager.files.get_or_open(fd.into()).expect("opens");
+    world.memory.on_append(Box::new(move || file.write(5, b"more").expect("written")));
+    let result = world.stager.stage_out("a", "mem://o/a", &who(), QUIET, &Stop::default());
+    assert!(matches!(result, Err(StageError::Moving(_))), "{result:?}");
+    assert!(world.memory.bytes("mem://o/a").is_none());
+}
+
+#[test]
+fn sources_said_afterwards() {
+    let world = World::new();
+    let bytes = data(3_000_000, 13);
+    let remote = world.memory.add("mem://h/a", &bytes);
+    world.stage(&["mem://h/a"], "a").expect("staged");
+    let set = |uris: &[&str], verify: bool| {
+        let uris: Vec<String> = uris.iter().map(|u| u.to_string()).collect();
+        world.stager.source_set("a", &uris, verify, &who(), QUIET, &Stop::default())
+    };
+    assert_eq!(set(&[], false).expect("forgotten"), None);
+    assert_eq!(world.stager.source_get("a", &who()).expect("get"), None);
+    let record = set(&["mem://h/a"], true).expect("set").expect("record");
+    assert_eq!(world.stager.source_get("a", &who()).expect("get"), Some(record));
+    remote.rot(7);
+    assert!(set(&["mem://h/a"], false).is_ok(), "not compared");
+    assert!(set(&["mem://h/a"], true).is_err(), "compared");
+    world.memory.add("mem://h/b", &bytes[1..]);
+    assert!(set(&["mem://h/b"], false).is_err(), "another size");
+}
