@@ -41,6 +41,10 @@ pub trait Stub: Send + Sync + 'static {
     /// record cannot tell: written by the kernel alone, in several mirrors, or being moved. A mark that was set is
     /// durable. Setting a set mark and removing a missing one succeed.
     fn mark_in_use(&self, file: FileId, in_use: bool) -> Result<()>;
+    /// Whether the mark of that file is a link of this stub.
+    fn has_mark(&self, _file: FileId) -> bool {
+        false
+    }
     /// Removes everything that is kept beside the stub for that file, for a file that is gone.
     fn discard(&self, file: FileId) -> Result<()>;
     /// Makes size, times, layout record and bytes durable.

@@ -194,9 +194,25 @@ impl File {
         self.claims.lock().moving = false;
     }
 
-    /// Whether the stub has one link more than names: its mark in `open/`.
-    pub(crate) fn is_marked_in_use(&self) -> bool {
+    pub(super) fn is_marked_in_use(&self) -> bool {
         self.claims.lock().marked
+    }
+
+    /// Links of the stub that are no names: its mark in `open/`.
+    pub(crate) fn hidden_links(&self) -> u64 {
+        let claims = self.claims.lock();
+        u64::from(claims.marked && self.id().is_some_and(|id| self.stub.has_mark(id)))
+    }
+
+    /// Whether no name leads to the file any more. `links` counts the stub's links while no mark comes or goes through
+    /// this file; in doubt it has a name.
+    pub(crate) fn is_nameless(&self, links: impl FnOnce() -> Option<u64>) -> bool {
+        let claims = self.claims.lock();
+        match links() {
+            Some(0) => true,
+            Some(1) => claims.marked && self.id().is_some_and(|id| self.stub.has_mark(id)),
+            _ => false,
+        }
     }
 
     /// Marks a file with several mirrors before it is written: after a crash they may differ.
@@ -235,16 +251,28 @@ impl File {
     }
 }
 
-impl Drop for File {
-    fn drop(&mut self) {
-        if !self.claims.lock().marked {
+impl File {
+    /// Takes the mark away when nobody writes any more; what the mirrors hold is synced first.
+    pub(crate) fn settle_mark(&self) {
+        if !self.is_marked_in_use() {
+            return;
+        }
+        let _io = self.io.write();
+        if self.claims.lock().writers > 0 {
             return;
         }
         let view = self.view();
         let synced = self.sync_objects(&view).and_then(|()| self.stub.sync());
-        if let (Ok(()), Some(id)) = (synced, self.id()) {
+        let mut claims = self.claims.lock();
+        if let (Ok(()), Some(id), true) = (synced, self.id(), claims.marked) {
             // If the mark stays, the next start takes one mirror for the true one, which is right for equal ones too.
-            let _ = self.stub.mark_in_use(id, false);
+            claims.marked = self.stub.mark_in_use(id, false).is_err();
         }
+    }
+}
+
+impl Drop for File {
+    fn drop(&mut self) {
+        self.settle_mark();
     }
 }

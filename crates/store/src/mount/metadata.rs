@@ -262,10 +262,8 @@ fn shown_open(open: &Open, stat: &mut Stat) {
     if open.file.layout().is_some() {
         all_allocated(stat);
     }
-    if open.file.is_marked_in_use() {
-        // The mark is a link that nobody is to see.
-        stat.st_nlink -= 1;
-    }
+    // The mark is a link that nobody is to see.
+    stat.st_nlink = stat.st_nlink.saturating_sub(open.file.hidden_links());
     if let Some(ns) = open.file.modified_ns() {
         let (seconds, rest) = ((ns / 1_000_000_000) as i64, ns % 1_000_000_000);
         if (seconds, rest) > (stat.st_mtime, stat.st_mtime_nsec) {

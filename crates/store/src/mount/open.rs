@@ -132,14 +132,17 @@ impl Server {
 
     /// A user is gone; with the last one of a file without a name go its objects.
     fn leave(&self, open: &Arc<Open>) {
+        if open.users.load(Ordering::Acquire) == 1 {
+            // While others still find the file here, and with it how many of its links are names.
+            open.file.settle_mark();
+        }
         let mut shard = self.open.shard(open.id).lock();
         if open.users.fetch_sub(1, Ordering::AcqRel) > 1 {
             return;
         }
         shard.remove(&open.id);
         drop(shard);
-        let mark = u64::from(open.file.is_marked_in_use());
-        if fstat(open.stub()).is_ok_and(|stat| stat.st_nlink <= mark) {
+        if open.file.is_nameless(|| fstat(open.stub()).ok().map(|stat| stat.st_nlink)) {
             self.remove_objects(open.file.clone());
         }
     }

@@ -7,7 +7,9 @@ use super::{Options, Parts, Server};
 use crate::namespace::NodeId;
 use fuser::{BackgroundSession, Config, INodeNo, MountOption, Notifier, Session, SessionACL};
 use parking_lot::Mutex;
-use std::io;
+use rustix::io::Errno;
+use rustix::mount::UnmountFlags;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -107,13 +109,13 @@ impl Mount {
     /// Unmounts: refused with `EBUSY` while it is in use. Requests under way are finished.
     pub fn unmount(&self) -> Result<(), MountError> {
         let ended = |error| MountError::End { path: self.path.clone(), error };
-        match rustix::mount::unmount(&self.path, rustix::mount::UnmountFlags::NOFOLLOW) {
-            Ok(()) | Err(rustix::io::Errno::INVAL) => {}
-            Err(rustix::io::Errno::PERM) => {
+        match rustix::mount::unmount(&self.path, UnmountFlags::NOFOLLOW) {
+            Ok(()) | Err(Errno::INVAL) => {}
+            Err(Errno::PERM) => {
                 let status = std::process::Command::new("fusermount3").args(["-u", "--"]).arg(&self.path).status();
                 let status = status.map_err(ended)?;
                 if !status.success() {
-                    return Err(ended(io::Error::from_raw_os_error(rustix::io::Errno::BUSY.raw_os_error())));
+                    return Err(ended(io::Error::from_raw_os_error(Errno::BUSY.raw_os_error())));
                 }
             }
             Err(error) => return Err(ended(error.into())),
@@ -123,10 +125,7 @@ impl Mount {
 
     /// Ends it at once: whoever waits for an answer gets an error, whoever comes later too. Nothing acknowledged is lost.
     pub fn abort(&self) -> Result<(), MountError> {
-        let aborted = match self.connection {
-            Some(number) => std::fs::write(control(number).join("abort"), "1"),
-            None => Err(io::ErrorKind::NotFound.into()),
-        };
+        let aborted = abort_connection(self.connection, &self.path);
         let detached = detach(&self.path);
         match (aborted, detached) {
             (Ok(()), _) => Ok(()),
@@ -148,7 +147,7 @@ impl Mount {
         }
         match ended {
             // After an abort the device says so.
-            Err(error) if error.raw_os_error() == Some(rustix::io::Errno::CONNABORTED.raw_os_error()) => Ok(()),
+            Err(error) if error.raw_os_error() == Some(Errno::CONNABORTED.raw_os_error()) => Ok(()),
             ended => ended,
         }
     }
@@ -161,6 +160,20 @@ impl Drop for Mount {
                 tracing::warn!(%error, path = %self.path.display(), "a mount that is not needed any more cannot be detached");
             }
         }
+    }
+}
+
+/// By the kernel's control file system, which the user who mounted may use; where that is not mounted, by a forced unmount,
+/// which only root may do. That aborts even when it then finds the mount in use.
+fn abort_connection(connection: Option<u32>, path: &Path) -> io::Result<()> {
+    let number = connection.ok_or(io::ErrorKind::NotFound)?;
+    let file = std::fs::OpenOptions::new().write(true).open(control(number).join("abort"));
+    match file.and_then(|mut file| file.write_all(b"1")) {
+        Ok(()) => Ok(()),
+        Err(error) => match rustix::mount::unmount(path, UnmountFlags::FORCE | UnmountFlags::NOFOLLOW) {
+            Ok(()) | Err(Errno::BUSY) => Ok(()),
+            Err(_) => Err(error),
+        },
     }
 }
 

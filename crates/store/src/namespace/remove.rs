@@ -4,7 +4,7 @@ use super::Namespace;
 use super::attributes::LAYOUT;
 use super::node::NodeId;
 use super::reach::descriptor_path;
-use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat, lgetxattr, openat, statat, unlinkat};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat, chmodat, lgetxattr, openat, statat, unlinkat};
 use rustix::io::{Errno, Result};
 use std::ffi::OsStr;
 use std::os::fd::OwnedFd;
@@ -76,8 +76,13 @@ fn stub_with_objects(directory: &OwnedFd, name: &OsStr) -> Option<OwnedFd> {
         Err(Errno::NODATA | Errno::OPNOTSUPP) => return None,
         Ok(_) | Err(_) => {}
     }
-    let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    match openat(directory, name, flags, Mode::empty()) {
+    let open = |access| openat(directory, name, access | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty());
+    let opened = open(OFlags::RDWR).or_else(|_| open(OFlags::RDONLY)).or_else(|error| {
+        // Its mode keeps even its owner out; it is going away, or its mode comes back with the next chmod.
+        chmodat(directory, name, Mode::RUSR | Mode::WUSR, AtFlags::empty()).map_err(|_| error)?;
+        open(OFlags::RDWR)
+    });
+    match opened {
         Ok(stub) => Some(stub),
         Err(error) => {
             tracing::warn!(?name, %error, "a file being removed cannot be opened; `entrepot check` will find its objects");

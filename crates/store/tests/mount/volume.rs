@@ -67,9 +67,11 @@ impl Volume {
     /// Mounts a volume in `dir`, formatting what is new there.
     pub fn start(dir: &Path, wanted: Wanted) -> Volume {
         let namespace = dir.join("namespace");
-        for part in ["namespace/tree", "namespace/side", "namespace/open", "namespace/staging", "mnt"] {
+        for part in ["namespace/tree", "namespace/side", "namespace/open", "namespace/staging"] {
             std::fs::create_dir_all(dir.join(part)).unwrap();
         }
+        // It exists, and cannot be looked at, where a killed daemon left its mount.
+        let _ = std::fs::create_dir(dir.join("mnt"));
         let targets = Targets::new(TargetsOptions {
             execution: Execution::Threads,
             limits: Limits::default(),
@@ -131,5 +133,16 @@ impl Drop for Volume {
             let _ = self.mount.abort();
         }
         self.targets.stop();
+    }
+}
+
+/// Whether FUSE is not to be had here; says so.
+pub fn cannot_mount() -> bool {
+    match std::fs::OpenOptions::new().read(true).write(true).open("/dev/fuse") {
+        Ok(_) => false,
+        Err(error) => {
+            eprintln!("skipped: /dev/fuse cannot be opened: {error}");
+            true
+        }
     }
 }

@@ -1,0 +1,346 @@
+//! What applications rely on, one by one, on a mounted volume.
+
+#[allow(dead_code)]
+#[path = "mount/volume.rs"]
+mod volume;
+
+use rustix::fs::{FlockOperation, XattrFlags};
+use rustix::io::Errno;
+use rustix::mm::{MapFlags, ProtFlags};
+use std::collections::HashSet;
+use std::fs::{self, File, OpenOptions};
+use std::io::{Read, Write};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::path::Path;
+use std::process::Command;
+use std::thread;
+
+/// A mounted volume, or nothing where that cannot be had.
+fn mounted() -> Option<(volume::Volume, tempfile::TempDir)> {
+    if volume::cannot_mount() {
+        return None;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    fs::set_permissions(dir.path(), PermissionsExt::from_mode(0o755)).unwrap();
+    Some((volume::Volume::start(dir.path(), volume::Wanted::default()), dir))
+}
+
+fn is_root() -> bool {
+    let root = rustix::process::geteuid().is_root();
+    if !root {
+        eprintln!("skipped: needs root");
+    }
+    root
+}
+
+/// How many objects lie on all targets.
+fn objects(volume: &volume::Volume) -> usize {
+    volume.targets.all().iter().map(|t| t.run(|medium| medium.list()).unwrap().len()).sum()
+}
+
+fn pattern(len: usize) -> Vec<u8> {
+    (0..len).map(|n| (n % 251) as u8).collect()
+}
+
+#[test]
+fn private_and_shared_mappings_see_what_they_should() {
+    let Some((volume, _dir)) = mounted() else { return };
+    for len in [9_000, 600_000] {
+        let path = volume.at.join(format!("mapped{len}"));
+        fs::write(&path, pattern(len)).unwrap();
+        let file = OpenOptions::new().read(true).write(true).open(&path).unwrap();
+        let protection = ProtFlags::READ | ProtFlags::WRITE;
+        // SAFETY: both mappings are used within their length, and the file keeps its size.
+        unsafe {
+            let map = |flags| rustix::mm::mmap(std::ptr::null_mut(), len, protection, flags, &file, 0).unwrap();
+            let (private, shared) = (map(MapFlags::PRIVATE).cast::<u8>(), map(MapFlags::SHARED).cast::<u8>());
+            *private.add(5) = 77;
+            *shared.add(6) = 88;
+            rustix::mm::msync(shared.cast(), len, rustix::mm::MsyncFlags::SYNC).unwrap();
+            assert_eq!((*shared.add(5), *private.add(5)), (5, 77), "a private change stays private");
+            rustix::mm::munmap(private.cast(), len).unwrap();
+            rustix::mm::munmap(shared.cast(), len).unwrap();
+        }
+        drop(file);
+        let bytes = fs::read(&path).unwrap();
+        let mut expected = pattern(len);
+        expected[6] = 88;
+        assert!(bytes == expected, "a shared change is in the file, {len} bytes");
+    }
+}
+
+#[test]
+fn appends_of_many_never_overwrite_each_other() {
+    let Some((volume, _dir)) = mounted() else { return };
+    let path = volume.at.join("log");
+    File::create(&path).unwrap();
+    thread::scope(|scope| {
+        for writer in 0..4u8 {
+            let path = &path;
+            scope.spawn(move || {
+                let mut file = OpenOptions::new().append(true).open(path).unwrap();
+                for _ in 0..200 {
+                    file.write_all(&[writer; 1000]).unwrap();
+                }
+            });
+        }
+    });
+    let bytes = fs::read(&path).unwrap();
+    assert_eq!(bytes.len(), 800_000);
+    let mut counts = [0; 4];
+    for record in bytes.chunks(1000) {
+        assert!(record.iter().all(|b| *b == record[0]), "records are whole");
+        counts[record[0] as usize] += 1;
+    }
+    assert_eq!(counts, [200; 4]);
+}
+
+#[test]
+fn direct_io_reads_and_writes_aligned_blocks() {
+    let Some((volume, _dir)) = mounted() else { return };
+    let path = volume.at.join("direct");
+    let direct = |options: &mut OpenOptions| options.custom_flags(rustix::fs::OFlags::DIRECT.bits() as i32).open(&path);
+    let file = direct(OpenOptions::new().read(true).write(true).create(true).truncate(true)).unwrap();
+    let mut area = vec![0u8; 3 * 65536 + 4096];
+    let skip = area.as_ptr().align_offset(4096);
+    let block = &mut area[skip..skip + 3 * 65536];
+    block.copy_from_slice(&pattern(3 * 65536));
+    file.write_all_at(block, 131_072).unwrap();
+    block.fill(0);
+    file.read_exact_at(block, 131_072).unwrap();
+    assert!(*block == pattern(3 * 65536)[..]);
+    assert_eq!(fs::read(&path).unwrap()[131_072..], pattern(3 * 65536)[..], "others see it through the page cache");
+}
+
+#[test]
+fn a_hundred_thousand_names_are_listed_once_each() {
+    let Some((volume, _dir)) = mounted() else { return };
+    let path = volume.at.join("many");
+    fs::create_dir(&path).unwrap();
+    // Made underneath, which is as good here and faster; the mount has to list what it never looked up.
+    let below = volume.dir.join("namespace/tree/many");
+    for number in 0..100_000 {
+        rustix::fs::mknodat(
+            rustix::fs::CWD,
+            below.join(format!("{number}")),
+            rustix::fs::FileType::RegularFile,
+            rustix::fs::Mode::RUSR,
+            0,
+        )
+        .unwrap();
+    }
+    let mut seen = HashSet::new();
+    for entry in fs::read_dir(&path).unwrap() {
+        assert!(seen.insert(entry.unwrap().file_name()), "a name came twice");
+    }
+    assert_eq!(seen.len(), 100_000);
+}
+
+#[test]
+fn a_sparse_file_beyond_four_gib_keeps_its_places() {
+    let Some((volume, _dir)) = mounted() else { return };
+    let path = volume.at.join("sparse");
+    let file = OpenOptions::new().read(true).write(true).create(true).truncate(true).open(&path).unwrap();
+    let places = [0, (4 << 30) - 3, 5 << 30, (9 << 30) + 12_345];
+    for (number, place) in places.iter().enumerate() {
+        file.write_all_at(&[number as u8 + 1; 7], *place).unwrap();
+    }
+    file.sync_all().unwrap();
+    assert_eq!(file.metadata().unwrap().len(), (9 << 30) + 12_352);
+    let mut seven = [0; 7];
+    for (number, place) in places.iter().enumerate() {
+        file.read_exact_at(&mut seven, *place).unwrap();
+        assert_eq!(seven, [number as u8 + 1; 7]);
+    }
+    file.read_exact_at(&mut seven, 7 << 30).unwrap();
+    assert_eq!(seven, [0; 7], "holes are zeros");
+    let data = rustix::fs::seek(&file, rustix::fs::SeekFrom::Data(6 << 30)).unwrap();
+    assert!((6 << 30..=(9 << 30) + 12_345).contains(&data), "data is found at {data}");
+}
+
+#[test]
+fn locks_exclude() {
+    let Some((volume, _dir)) = mounted() else { return };
+    let path = volume.at.join("locked");
+    let first = File::create(&path).unwrap();
+    let second = File::open(&path).unwrap();
+    rustix::fs::flock(&first, FlockOperation::LockExclusive).unwrap();
+    let refused = rustix::fs::flock(&second, FlockOperation::NonBlockingLockShared);
+    assert_eq!(refused, Err(Errno::AGAIN));
+    drop(first);
+    rustix::fs::flock(&second, FlockOperation::NonBlockingLockShared).unwrap();
+    // Record locks belong to a process, so another one has to try.
+    let writer = OpenOptions::new().write(true).open(&path).unwrap();
+    rustix::fs::fcntl_lock(&writer, FlockOperation::LockExclusive).unwrap();
+    let script = "import fcntl,sys\ntry:\n fcntl.lockf(open(sys.argv[1],'r+'),fcntl.LOCK_EX|fcntl.LOCK_NB)\nexcept OSError:\n sys.exit(9)";
+    match Command::new("python3").args(["-c", script]).arg(&path).status() {
+        Ok(status) => assert_eq!(status.code(), Some(9), "the record is locked"),
+        Err(error) => eprintln!("skipped the second process: {error}"),
+    }
+}
+
+#[test]
+fn an_unlinked_file_lives_until_it_is_closed() {
+    let Some((volume, _dir)) = mounted() else { return };
+    let path = volume.at.join("gone");
+    fs::write(&path, pattern(700_000)).unwrap();
+    let mut file = OpenOptions::new().read(true).write(true).open(&path).unwrap();
+    assert!(objects(&volume) > 0);
+    fs::remove_file(&path).unwrap();
+    assert_eq!(file.metadata().unwrap().nlink(), 0);
+    file.set_permissions(PermissionsExt::from_mode(0o640)).unwrap();
+    file.write_all_at(b"still here", 699_995).unwrap();
+    let mut bytes = Vec::new();
+    file.read_to_end(&mut bytes).unwrap();
+    assert_eq!((bytes.len(), &bytes[699_995..]), (700_005, &b"still here"[..]));
+    drop(file);
+    let at = volume.at.clone();
+    drop(volume.mount.unmount());
+    assert!(!at.join("gone").exists());
+    assert_eq!(objects(&volume), 0, "its objects went with the last user");
+}
+
+#[test]
+fn replacing_and_removing_leave_no_objects() {
+    let Some((volume, _dir)) = mounted() else { return };
+    let (a, b, c) = (volume.at.join("a"), volume.at.join("b"), volume.at.join("c"));
+    fs::write(&a, pattern(600_000)).unwrap();
+    fs::write(&b, pattern(500_000)).unwrap();
+    fs::hard_link(&a, &c).unwrap();
+    fs::rename(&b, &a).unwrap();
+    assert_eq!(fs::read(&c).unwrap().len(), 600_000, "its other name keeps it");
+    fs::remove_file(&c).unwrap();
+    fs::remove_file(&a).unwrap();
+    volume.mount.unmount().unwrap();
+    assert_eq!(objects(&volume), 0);
+}
+
+#[test]
+fn layouts_are_asked_for_inherited_and_shown() {
+    let Some((volume, _dir)) = mounted() else { return };
+    let directory = volume.at.join("wide");
+    fs::create_dir(&directory).unwrap();
+    let layout = "user.entrepot.layout";
+    rustix::fs::setxattr(&directory, layout, b"stripe_count=2 stripe_size=128K single_max=0", XattrFlags::empty())
+        .unwrap();
+    let refused = rustix::fs::setxattr(&directory, layout, b"stripe_count=none", XattrFlags::empty());
+    assert_eq!(refused, Err(Errno::INVAL));
+    fs::create_dir(directory.join("sub")).unwrap();
+    let file = directory.join("sub/file");
+    fs::write(&file, pattern(600_000)).unwrap();
+    let mut text = [0; 1024];
+    let len = rustix::fs::getxattr(&file, layout, &mut text).unwrap();
+    let text = String::from_utf8_lossy(&text[..len]);
+    assert!(text.contains("stripe_size=131072 stripe_count=2"), "{text}");
+    assert!(fs::read(&file).unwrap() == pattern(600_000));
+    let small = volume.at.join("small");
+    fs::write(&small, b"x").unwrap();
+    assert_eq!(rustix::fs::getxattr(&small, layout, &mut [0; 10]), Err(Errno::NODATA), "its bytes are in its stub");
+    let hidden = rustix::fs::setxattr(&small, "user.entrepot.other", b"x", XattrFlags::empty());
+    assert_eq!(hidden, Err(Errno::PERM));
+    let mut names = [0; 1024];
+    assert_eq!(rustix::fs::listxattr(&small, &mut names).unwrap(), 0);
+}
+
+#[test]
+fn one_object_files_are_passed_through_and_keep_their_size() {
+    let Some((volume, _dir)) = mounted() else { return };
+    let directory = volume.at.join("one");
+    fs::create_dir(&directory).unwrap();
+    rustix::fs::setxattr(&directory, "user.entrepot.layout", b"stripe_count=1", XattrFlags::empty()).unwrap();
+    let path = directory.join("file");
+    let file = OpenOptions::new().read(true).write(true).create(true).truncate(true).open(&path).unwrap();
+    file.write_all_at(&pattern(300_000), 0).unwrap();
+    assert_eq!(file.metadata().unwrap().len(), 300_000);
+    assert_eq!(file.metadata().unwrap().nlink(), 1, "the mark is not seen");
+    let again = File::open(&path).unwrap();
+    let mut bytes = vec![0; 300_000];
+    again.read_exact_at(&mut bytes, 0).unwrap();
+    assert!(bytes == pattern(300_000));
+    file.set_len(200_000).unwrap();
+    drop((file, again));
+    assert_eq!(fs::metadata(&path).unwrap().len(), 200_000);
+    volume.mount.unmount().unwrap();
+    let stub = fs::metadata(volume.dir.join("namespace/tree/one/file")).unwrap();
+    assert_eq!((stub.len(), stub.nlink()), (200_000, 1), "size and marks are settled");
+}
+
+#[test]
+fn directories_give_their_group_and_default_acl() {
+    let Some((volume, _dir)) = mounted() else { return };
+    if !is_root() {
+        return;
+    }
+    let directory = volume.at.join("shared");
+    fs::create_dir(&directory).unwrap();
+    std::os::unix::fs::chown(&directory, Some(0), Some(4321)).unwrap();
+    fs::set_permissions(&directory, PermissionsExt::from_mode(0o2777)).unwrap();
+    let as_nobody = |script: &str| {
+        let status = Command::new("setpriv")
+            .args(["--reuid=65534", "--regid=65534", "--clear-groups", "sh", "-c", script])
+            .current_dir(&directory)
+            .status();
+        status.expect("setpriv is there (util-linux)").success()
+    };
+    assert!(as_nobody("umask 027; touch file; mkdir sub; mkfifo pipe"));
+    let stat = |name: &str| fs::metadata(directory.join(name)).unwrap();
+    assert_eq!((stat("file").uid(), stat("file").gid(), stat("file").mode() & 0o7777), (65534, 4321, 0o640));
+    assert_eq!((stat("sub").uid(), stat("sub").gid(), stat("sub").mode() & 0o7777), (65534, 4321, 0o2750));
+    assert_eq!((stat("pipe").uid(), stat("pipe").gid()), (65534, 4321));
+    assert!(!as_nobody("echo x > /dev/null && echo x > ../not-here"), "the root directory is root's");
+    let acl = Command::new("setfacl").args(["-d", "-m", "u:daemon:rwx,g::r-x,o::---"]).arg(&directory).status();
+    if !acl.is_ok_and(|s| s.success()) {
+        return eprintln!("skipped the rest: no setfacl, or the namespace has no ACLs");
+    }
+    assert!(as_nobody("umask 077; touch inherited"));
+    let shown = Command::new("getfacl").args(["-cpn"]).arg(directory.join("inherited")).output().unwrap();
+    let shown = String::from_utf8_lossy(&shown.stdout).into_owned();
+    assert!(
+        shown.contains("user:1:rwx") && shown.contains("mask::rw-"),
+        "the default ACL rules, not the mask: {shown}"
+    );
+}
+
+#[test]
+fn writing_takes_setuid_away_unless_root_writes() {
+    let Some((volume, _dir)) = mounted() else { return };
+    if !is_root() {
+        return;
+    }
+    for len in [100, 700_000] {
+        let path = volume.at.join(format!("program{len}"));
+        fs::write(&path, pattern(len)).unwrap();
+        fs::set_permissions(&path, PermissionsExt::from_mode(0o6777)).unwrap();
+        OpenOptions::new().write(true).open(&path).unwrap().write_all(b"root").unwrap();
+        assert_eq!(fs::metadata(&path).unwrap().mode() & 0o7777, 0o6777);
+        let script = format!("printf nobody 1<> '{}'", path.display());
+        let status = Command::new("setpriv")
+            .args(["--reuid=65534", "--regid=65534", "--clear-groups", "sh", "-c", &script])
+            .status()
+            .unwrap();
+        assert!(status.success());
+        assert_eq!(fs::metadata(&path).unwrap().mode() & 0o7777, 0o777, "{len} bytes");
+    }
+}
+
+#[test]
+fn the_virtual_file_shows_and_stays() {
+    let Some((volume, _dir)) = mounted() else { return };
+    let path = volume.at.join(".stats");
+    fs::read_to_string(&path).unwrap();
+    assert_eq!(fs::remove_file(&path).unwrap_err().raw_os_error(), Some(Errno::PERM.raw_os_error()));
+    assert_eq!(fs::write(&path, "x").unwrap_err().kind(), std::io::ErrorKind::PermissionDenied);
+    let listed: Vec<_> = fs::read_dir(&volume.at).unwrap().map(|e| e.unwrap().file_name()).collect();
+    assert!(listed.is_empty(), "{listed:?}");
+}
+
+#[test]
+fn space_is_what_the_targets_have() {
+    let Some((volume, _dir)) = mounted() else { return };
+    let shown = rustix::fs::statvfs(&volume.at).unwrap();
+    let total: u64 = volume.targets.all().iter().map(|t| t.space().total_bytes).sum();
+    assert!(total > 0);
+    assert_eq!(shown.f_blocks * shown.f_frsize, total / 4096 * 4096);
+    assert!(shown.f_bavail <= shown.f_blocks);
+    assert_eq!(shown.f_namemax, rustix::fs::statvfs(Path::new("/tmp")).unwrap().f_namemax);
+}
