@@ -8,6 +8,7 @@
 mod changes;
 mod clock;
 mod core;
+mod counted;
 mod directory;
 mod inline;
 pub mod medium;
@@ -109,9 +110,9 @@ pub struct Counters {
     pub errors: Counter,
     /// Operations that passed their deadline.
     pub deadline_misses: Counter,
-    /// Bytes of files read. Counted by whoever reads.
+    /// Bytes read from objects.
     pub read_bytes: Counter,
-    /// Bytes of files written. Counted by whoever writes.
+    /// Bytes written to objects.
     pub written_bytes: Counter,
 }
 

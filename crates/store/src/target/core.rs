@@ -2,6 +2,7 @@
 
 use super::changes::{Change, Changes};
 use super::clock::Clock;
+use super::counted::Counted;
 use super::medium::{Medium, Space};
 use super::memory::MISSED_DEADLINE;
 use super::pending::{Pending, Task};
@@ -32,7 +33,7 @@ pub struct Core {
     pub medium: Arc<dyn Medium>,
     pub limits: Limits,
     pub pool: Pool,
-    pub counters: Counters,
+    pub counters: Arc<Counters>,
     shared: Arc<Shared>,
     health: Mutex<Health>,
     /// The state and (bit 2) doubt, as [`Health`] last left them: all that the hot path looks at.
@@ -64,14 +65,15 @@ impl Core {
         if spec.failed_by_operator {
             health.handle(now, Event::OperatorFail);
         }
+        let counters = Arc::<Counters>::default();
         Core {
             id: spec.id,
             name: spec.name,
             tier: spec.tier,
-            medium: spec.medium,
+            medium: Arc::new(Counted { medium: spec.medium, counters: counters.clone() }),
             limits: shared.limits.clone(),
             pool: Pool::new(),
-            counters: Counters::default(),
+            counters,
             shared: shared.clone(),
             published: AtomicU8::new(encode(&health)),
             health: Mutex::new(health),

@@ -268,6 +268,9 @@ fn views_follow_space_state_and_orders() {
     assert_eq!((view(&targets).free_bytes, view(&targets).usable), (8192, true));
     target.run(|m| m.create(ObjectId(1))?.write_at(0, b"x")).unwrap();
     assert_eq!(view(&targets).free_bytes, 4096);
+    assert_eq!(target.run(|m| m.open(ObjectId(1))?.read_at(0, &mut [0; 9])), Ok(1));
+    let counters = target.counters();
+    assert_eq!((counters.written_bytes.get(), counters.read_bytes.get()), (1, 1));
     assert_eq!(targets.operate(TargetId(3), Order::Drain), Ok(State::Draining));
     assert!(!view(&targets).usable);
     assert_eq!(target.run(|_| Ok(1)), Ok(1), "what is on it is still served");

@@ -1,0 +1,92 @@
+//! A medium that counts the bytes that pass through it, so that nobody above has to.
+
+use super::Counters;
+use super::medium::{Handle, Medium, Space};
+use policy::ObjectId;
+use rustix::fd::BorrowedFd;
+use rustix::io::Errno;
+use std::sync::Arc;
+
+/// A medium and where to count.
+pub struct Counted {
+    pub medium: Arc<dyn Medium>,
+    pub counters: Arc<Counters>,
+}
+
+struct CountedHandle {
+    handle: Arc<dyn Handle>,
+    counters: Arc<Counters>,
+}
+
+impl Counted {
+    fn handle(&self, handle: Arc<dyn Handle>) -> Arc<dyn Handle> {
+        Arc::new(CountedHandle { handle, counters: self.counters.clone() })
+    }
+}
+
+impl Medium for Counted {
+    fn create(&self, id: ObjectId) -> Result<Arc<dyn Handle>, Errno> {
+        self.medium.create(id).map(|handle| self.handle(handle))
+    }
+    fn open(&self, id: ObjectId) -> Result<Arc<dyn Handle>, Errno> {
+        self.medium.open(id).map(|handle| self.handle(handle))
+    }
+    fn remove(&self, id: ObjectId) -> Result<(), Errno> {
+        self.medium.remove(id)
+    }
+    fn sync_names(&self) -> Result<(), Errno> {
+        self.medium.sync_names()
+    }
+    fn list(&self) -> Result<Vec<ObjectId>, Errno> {
+        self.medium.list()
+    }
+    fn probe(&self) -> Result<(), Errno> {
+        self.medium.probe()
+    }
+    fn disown(&self) -> Result<(), Errno> {
+        self.medium.disown()
+    }
+    fn space(&self) -> Result<Space, Errno> {
+        self.medium.space()
+    }
+}
+
+impl Handle for CountedHandle {
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<usize, Errno> {
+        let read = self.handle.read_at(offset, buf)?;
+        self.counters.read_bytes.add(read as u64);
+        Ok(read)
+    }
+    fn write_at(&self, offset: u64, data: &[u8]) -> Result<(), Errno> {
+        self.handle.write_at(offset, data)?;
+        self.counters.written_bytes.add(data.len() as u64);
+        Ok(())
+    }
+    fn set_len(&self, len: u64) -> Result<(), Errno> {
+        self.handle.set_len(len)
+    }
+    fn punch(&self, offset: u64, len: u64) -> Result<(), Errno> {
+        self.handle.punch(offset, len)
+    }
+    fn allocate(&self, offset: u64, len: u64) -> Result<(), Errno> {
+        self.handle.allocate(offset, len)
+    }
+    fn seek_data(&self, offset: u64) -> Result<u64, Errno> {
+        self.handle.seek_data(offset)
+    }
+    fn seek_hole(&self, offset: u64) -> Result<u64, Errno> {
+        self.handle.seek_hole(offset)
+    }
+    fn len(&self) -> Result<u64, Errno> {
+        self.handle.len()
+    }
+    fn allocated(&self) -> Result<u64, Errno> {
+        self.handle.allocated()
+    }
+    fn sync(&self) -> Result<(), Errno> {
+        self.handle.sync()
+    }
+    fn fd(&self) -> Option<BorrowedFd<'_>> {
+        self.handle.fd()
+    }
+}
