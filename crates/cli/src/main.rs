@@ -1,2 +1,18 @@
-//! placeholder
-fn main() {}
+//! The one binary, `entrepot`: reads the command line, hands it to the subcommand's file, shows what went wrong.
+
+mod command;
+mod connect;
+mod failure;
+mod log;
+mod shown;
+
+use clap::Parser;
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let cli = command::Cli::parse();
+    match cli.run() {
+        Ok(code) => ExitCode::from(code),
+        Err(failure) => failure.show(),
+    }
+}

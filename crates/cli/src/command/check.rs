@@ -1,0 +1,91 @@
+//! `entrepot check`: what is lost, half done or left over.
+
+use crate::command::work;
+use crate::connect::Context;
+use crate::failure::Result;
+use crate::shown::{self, Output, list, number, word};
+use clap::Args;
+use serde_json::{Value, json};
+use std::path::PathBuf;
+use store::control::{Client, exit};
+
+/// Look for lost, half-done and left-over objects, and set them right
+///
+/// All targets are probed at the same time, then every file is compared with what is on them. With `--repair`, lost
+/// objects are copied from a mirror or fetched from the source (only the missing ranges), stale mirrors are resynced, and orphans
+/// removed. It may run while the volume is used and may be interrupted. The exit code is 7 when something is wrong
+/// and was not set right.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+EXAMPLES:
+  entrepot check
+  entrepot check --repair
+  entrepot check --before-job /mnt/scratch/input    repair what a job is about to read")]
+pub struct Check {
+    /// Set right what is wrong.
+    #[arg(long)]
+    repair: bool,
+    /// These paths are the input of a job: repair their files, ask nothing about the rest.
+    #[arg(long)]
+    before_job: bool,
+    /// How to write it.
+    #[arg(long, value_enum, default_value = "text")]
+    output: Output,
+    /// Files and directories to look at; everything if none is named.
+    paths: Vec<PathBuf>,
+}
+
+impl Check {
+    pub fn run(self, context: &Context) -> Result<u8> {
+        let mut paths = Vec::new();
+        let mut volume = None;
+        for path in &self.paths {
+            let inside = context.inside(path)?;
+            paths.push(inside.path);
+            volume = Some(inside.volume);
+        }
+        let volume = volume.map_or_else(|| context.find(), Ok)?;
+        let args = json!({"repair": self.repair || self.before_job, "paths": paths, "before_job": self.before_job});
+        let mut client = Client::connect(&volume.socket())?;
+        let hint = "run the same command again";
+        let report = work::follow(|progress| client.request("check.run", args, progress), Some(hint))?;
+        match self.output {
+            Output::Json => shown::json(&report)?,
+            Output::Text => shown::text(&render(&report))?,
+        }
+        Ok(if report["healthy"] == true { 0 } else { exit::INCOMPLETE })
+    }
+}
+
+fn render(report: &Value) -> String {
+    let mut text = String::new();
+    let rows = list(report, "findings").iter().map(|f| {
+        let outcome = f["outcome"].as_str().map_or_else(
+            || format!("failed: {}", word(&f["outcome"], "failed")),
+            str::to_string,
+        );
+        let missing = match number(f, "missing_bytes") {
+            0 => String::new(),
+            n => shown::bytes(n),
+        };
+        let path = if word(f, "path").is_empty() { "-" } else { word(f, "path") };
+        vec![path.into(), word(f, "kind").replace('_', " "), word(f, "target").into(), missing, outcome]
+    });
+    let rows: Vec<_> = rows.collect();
+    if !rows.is_empty() {
+        text.push_str(&shown::table(&["file", "what", "target", "missing", "outcome"], rows));
+        text.push('\n');
+    }
+    for target in list(report, "targets_away") {
+        text.push_str(&format!("target {} is away\n", target.as_str().unwrap_or_default()));
+    }
+    text.push_str(&format!(
+        "{} files and {} objects looked at in {:.1} s, {} findings, {} repaired\n",
+        number(report, "files"),
+        number(report, "objects"),
+        report["took_s"].as_f64().unwrap_or(0.0),
+        list(report, "findings").len(),
+        shown::bytes(number(report, "repaired_bytes")),
+    ));
+    text
+}

@@ -1,0 +1,98 @@
+//! `entrepot down`: stops a volume.
+
+use crate::connect::Context;
+use crate::failure::{Failure, Result};
+use crate::shown;
+use clap::Args;
+use rustix::process::{Pid, Signal, kill_process, test_kill_process};
+use serde_json::json;
+use std::path::Path;
+use std::time::{Duration, Instant};
+use store::control::{Client, Found, Problem, exit};
+
+/// Unmount the volume and stop its daemon
+///
+/// Refused with the list of users while somebody has files open there or stands in it. With `--force` the calls of
+/// waiting processes end with an error, whatever the targets or the daemon itself do; what was acknowledged is kept.
+/// Running jobs go on; the next `entrepot up` takes them up again.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+EXAMPLES:
+  entrepot down
+  entrepot down --force
+  entrepot --volume scratch/volume.toml down")]
+pub struct Down {
+    /// Turn calls of waiting processes into errors and unmount in any case.
+    #[arg(long)]
+    force: bool,
+}
+
+/// How long a daemon may take for a clean end before `--force` ends it.
+const FORCED_PATIENCE: Duration = Duration::from_secs(20);
+
+impl Down {
+    pub fn run(self, context: &Context) -> Result<u8> {
+        let found = context.find()?;
+        let mut client = match Client::connect(&found.socket()) {
+            Ok(client) => client,
+            Err(problem) if self.force && problem.exit_code == exit::NO_DAEMON && found.mount_point.is_some() => {
+                cut_off(&found)?;
+                shown::text("the daemon was dead already; its mount is gone now\n")?;
+                return Ok(0);
+            }
+            Err(problem) => return Err(problem.into()),
+        };
+        let pid = client.daemon_pid();
+        client.set_patience(self.force.then_some(FORCED_PATIENCE))?;
+        match client.request("daemon.down", json!({"force": self.force}), &mut |_| {}) {
+            Ok(_) => {}
+            Err(problem) if self.force && problem.exit_code == exit::NO_DAEMON => cut_off(&found)?,
+            Err(problem) => return Err(problem.into()),
+        }
+        if !self.force {
+            // The daemon holds the connection until its process ends.
+            client.wait_for_end();
+        } else if let Some(pid) = pid {
+            end(pid)?;
+        }
+        shown::text("the volume is down\n")?;
+        Ok(0)
+    }
+}
+
+/// Breaks the connection between kernel and daemon, so that waiting calls end, and unmounts.
+fn cut_off(found: &Found) -> Result<()> {
+    if let Some(minor) = found.device.as_deref().and_then(|d| d.split(':').nth(1)) {
+        let abort = Path::new("/sys/fs/fuse/connections").join(minor).join("abort");
+        // Without rights or without that file system the end of the daemon's process does the same.
+        drop(std::fs::write(abort, "1"));
+    }
+    let Some(mount_point) = &found.mount_point else { return Ok(()) };
+    let detached = rustix::mount::unmount(mount_point, rustix::mount::UnmountFlags::DETACH);
+    if detached.is_ok() {
+        return Ok(());
+    }
+    let status = std::process::Command::new("fusermount3").args(["-u", "-z", "--"]).arg(mount_point).status();
+    match status {
+        Ok(status) if status.success() => Ok(()),
+        _ => Err(Failure::Problem(
+            Problem::failed(format!("{} cannot be unmounted", mount_point.display()))
+                .so("the mount is still there")
+                .try_this(format!("as root: umount -l {}", mount_point.display())),
+        )),
+    }
+}
+
+/// Waits for the end of a daemon that was told to stop, and ends it when it does not.
+fn end(pid: i32) -> Result<()> {
+    let Some(pid) = Pid::from_raw(pid) else { return Ok(()) };
+    let until = Instant::now() + FORCED_PATIENCE;
+    while test_kill_process(pid).is_ok() {
+        if Instant::now() > until {
+            kill_process(pid, Signal::KILL).map_err(std::io::Error::from)?;
+            return Ok(());
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    Ok(())
+}

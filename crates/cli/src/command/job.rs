@@ -1,0 +1,300 @@
+//! `entrepot job`: jobs with their data.
+
+mod show;
+
+use crate::connect::Context;
+use crate::failure::{Failure, Result};
+use crate::shown::{self, Output};
+use clap::{Args, Subcommand};
+use jobs::directives::Complaint;
+use jobs::plan::Found;
+use jobs::request::{JobId, JobState, JobSummary, Log, LogPiece, Overrides, PartKind, Script, Stream, Submit};
+use serde_json::{Value, json};
+use std::io::{Read, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+use store::control::{Client, Problem, exit};
+
+/// Run job scripts with #STAGEIN and #STAGEOUT lines on this machine
+///
+/// A script becomes up to three parts: stage-in, compute, stage-out, each started when the one before succeeded. The queue
+/// is first come, first served with backfilling. Jobs run as the user who submits them and outlive a restart of
+/// the daemon.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+EXAMPLES:
+  entrepot job plan job.sh                what would be submitted
+  entrepot job submit job.sh --cores 4
+  entrepot job list && entrepot job log 3 && entrepot job wait 3")]
+pub struct Job {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Debug, Args)]
+struct Wishes {
+    /// Name of the job.
+    #[arg(long)]
+    name: Option<String>,
+    /// Cores of the script.
+    #[arg(long, short = 'n')]
+    cores: Option<u32>,
+    /// Longest run of the script, such as `90s`, `2h`.
+    #[arg(long, short = 't', value_parser = humantime::parse_duration)]
+    walltime: Option<Duration>,
+    /// Retries of the staging commands.
+    #[arg(long)]
+    retry: Option<u32>,
+}
+
+#[derive(Debug, Subcommand)]
+enum Verb {
+    /// Print what would be submitted; submits nothing and needs no daemon
+    #[command(after_help = "EXAMPLES:\n  entrepot job plan job.sh\n  entrepot job plan job.sh --output json")]
+    Plan {
+        /// The script; `-` is standard input.
+        script: PathBuf,
+        #[command(flatten)]
+        wishes: Wishes,
+        /// How to write it.
+        #[arg(long, value_enum, default_value = "text")]
+        output: Output,
+    },
+    /// Submit a job; prints its number
+    #[command(after_help = "EXAMPLES:\n  entrepot job submit job.sh\n  entrepot job submit job.sh --cores 2 --walltime 10min --name assembly")]
+    Submit {
+        /// The script; `-` is standard input.
+        script: PathBuf,
+        #[command(flatten)]
+        wishes: Wishes,
+    },
+    /// Show your unfinished jobs (root: everybody's)
+    #[command(after_help = "EXAMPLES:\n  entrepot job list\n  entrepot job list --all --output json")]
+    List {
+        /// Finished ones too.
+        #[arg(long)]
+        all: bool,
+        /// How to write it.
+        #[arg(long, value_enum, default_value = "text")]
+        output: Output,
+    },
+    /// Show all about a job: parts, times, sources, recoveries
+    #[command(after_help = "EXAMPLES:\n  entrepot job show 3\n  entrepot job show 3 --output json")]
+    Show {
+        /// Its number.
+        id: u64,
+        /// How to write it.
+        #[arg(long, value_enum, default_value = "text")]
+        output: Output,
+    },
+    /// Cancel a job
+    #[command(after_help = "EXAMPLES:\n  entrepot job cancel 3")]
+    Cancel {
+        /// Its number.
+        id: u64,
+    },
+    /// Print what a part of a job wrote
+    #[command(after_help = "EXAMPLES:\n  entrepot job log 3\n  entrepot job log 3 --part stage-in --stderr\n  entrepot job log 3 --follow")]
+    Log {
+        /// Its number.
+        id: u64,
+        /// Which part: stage-in, compute, stage-out.
+        #[arg(long, default_value = "compute")]
+        part: Part,
+        /// Standard error instead of standard output.
+        #[arg(long)]
+        stderr: bool,
+        /// Go on until the part has ended.
+        #[arg(long, short)]
+        follow: bool,
+    },
+    /// Wait for the end of a job; the exit code is 0 when it completed
+    #[command(after_help = "EXAMPLES:\n  entrepot job wait 3 && cat result.txt")]
+    Wait {
+        /// Its number.
+        id: u64,
+    },
+}
+
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+enum Part {
+    StageIn,
+    Compute,
+    StageOut,
+}
+
+impl Job {
+    pub fn run(self, context: &Context) -> Result<u8> {
+        match self.verb {
+            Verb::Plan { script, wishes, output } => return plan(&script, wishes.into(), output),
+            Verb::Submit { script, wishes } => return submit(context, &script, wishes.into()),
+            Verb::List { all, output } => {
+                let answer = context.ask("job.list", json!({"all": all}))?;
+                match output {
+                    Output::Json => shown::json(&answer)?,
+                    Output::Text => shown::text(&show::list(&read(answer)?))?,
+                }
+            }
+            Verb::Show { id, output } => {
+                let answer = context.ask("job.show", json!({"id": id}))?;
+                match output {
+                    Output::Json => shown::json(&answer)?,
+                    Output::Text => shown::text(&show::detail(&read(answer)?))?,
+                }
+            }
+            Verb::Cancel { id } => {
+                let summary: JobSummary = read(context.ask("job.cancel", json!({"id": id}))?)?;
+                shown::text(&format!("job {id} {}\n", summary.state))?;
+            }
+            Verb::Log { id, part, stderr, follow } => return log(context, id, part, stderr, follow),
+            Verb::Wait { id } => return wait(context, id),
+        }
+        Ok(0)
+    }
+}
+
+impl From<Wishes> for Overrides {
+    fn from(w: Wishes) -> Overrides {
+        Overrides { name: w.name, cores: w.cores, walltime_s: w.walltime.map(|t| t.as_secs()), retries: w.retry }
+    }
+}
+
+/// Which sources an ordinary command reads, in the planner's words.
+pub fn recognise(words: &[String]) -> Vec<Found> {
+    source::recognise(words).into_iter().map(|r| Found { uri: r.uri, path: r.destination }).collect()
+}
+
+fn read<T: serde::de::DeserializeOwned>(answer: Value) -> Result<T> {
+    serde_json::from_value(answer).map_err(|e| {
+        Problem::failed(format!("the daemon's answer is not understood: {e}"))
+            .try_this("use the `entrepot` of the same version as the daemon")
+            .into()
+    })
+}
+
+fn script_of(path: &Path) -> Result<(Vec<u8>, String)> {
+    let mut script = Vec::new();
+    let done = if path == Path::new("-") {
+        std::io::stdin().read_to_end(&mut script).map(|_| ())
+    } else {
+        std::fs::read(path).map(|bytes| script = bytes)
+    };
+    done.map_err(|e| {
+        Failure::Problem(
+            Problem::not_found(format!("the script {} cannot be read: {e}", path.display()))
+                .so("nothing was submitted")
+                .try_this("check the path"),
+        )
+    })?;
+    let name = path.file_name().map_or("stdin".into(), |n| n.to_string_lossy().into_owned());
+    Ok((script, name))
+}
+
+fn plan(path: &Path, overrides: Overrides, output: Output) -> Result<u8> {
+    let (script, name) = script_of(path)?;
+    let cores = std::thread::available_parallelism().map_or(1, |n| n.get() as u32);
+    let limits = jobs::plan::Limits { cores, walltime_default_s: WALLTIME_DEFAULT_S };
+    match jobs::plan::plan(&script, &name, &overrides, limits, &recognise) {
+        Ok(plan) if output == Output::Json => shown::json(&json!(plan))?,
+        Ok(plan) => shown::text(&jobs::plan::render(&plan))?,
+        Err(complaints) => return Err(complain(&complaints)),
+    }
+    Ok(0)
+}
+
+/// The runner's own default, see `jobs::runner::Config`.
+const WALLTIME_DEFAULT_S: u64 = 24 * 3600;
+
+fn complain(complaints: &[Complaint]) -> Failure {
+    for c in complaints {
+        let place = if c.line > 0 { format!("line {}: ", c.line) } else { String::new() };
+        let problem = Problem::wrong(format!("{place}{}", c.cause)).so("the script was not submitted");
+        drop(Failure::Problem(problem.try_this(c.mend.clone())).show());
+    }
+    Failure::Said(exit::WRONG_INPUT)
+}
+
+fn submit(context: &Context, path: &Path, overrides: Overrides) -> Result<u8> {
+    let (script, file_name) = script_of(path)?;
+    let cwd = std::env::current_dir()?;
+    let umask = rustix::process::umask(rustix::fs::Mode::empty());
+    rustix::process::umask(umask);
+    // A variable that is no UTF-8 cannot be passed on; scripts hardly miss it.
+    let environment = std::env::vars_os().filter_map(|(k, v)| Some((k.into_string().ok()?, v.into_string().ok()?)));
+    let request = Submit {
+        file_name,
+        script: Script::from(script),
+        cwd: cwd.clone(),
+        umask: umask.as_raw_mode(),
+        environment: environment.collect(),
+        overrides,
+    };
+    let found = store::control::find(context.volume.as_deref(), Some(&cwd))?;
+    let answer = Client::connect(&found.socket())?.request("job.submit", json!(request), &mut |_| {})?;
+    let submitted: jobs::request::Submitted = read(answer)?;
+    for warning in &submitted.warnings {
+        eprintln!("note: {warning}");
+    }
+    shown::text(&format!("job {}\n", submitted.id))?;
+    Ok(0)
+}
+
+/// How often a log that is followed is asked for.
+const FOLLOW_EVERY: Duration = Duration::from_millis(500);
+
+fn log(context: &Context, id: u64, part: Part, stderr: bool, follow: bool) -> Result<u8> {
+    let part = match part {
+        Part::StageIn => PartKind::StageIn,
+        Part::Compute => PartKind::Compute,
+        Part::StageOut => PartKind::StageOut,
+    };
+    let stream = if stderr { Stream::Err } else { Stream::Out };
+    let mut client = context.connect()?;
+    let mut offset = 0;
+    let mut out = std::io::stdout().lock();
+    loop {
+        let request = Log { id: JobId(id), part, stream, offset };
+        let piece: LogPiece = read(client.request("job.log", json!(request), &mut |_| {})?)?;
+        let data = piece.data.as_bytes();
+        out.write_all(data)?;
+        out.flush()?;
+        offset = piece.next_offset;
+        if data.is_empty() && (piece.ended || !follow) {
+            return Ok(0);
+        }
+        if data.is_empty() {
+            std::thread::sleep(FOLLOW_EVERY);
+        }
+    }
+}
+
+fn wait(context: &Context, id: u64) -> Result<u8> {
+    let mut client = context.connect()?;
+    let mut show_change = |value: Value| {
+        if let Ok(summary) = serde_json::from_value::<JobSummary>(value) {
+            eprintln!("{}", show::line(&summary));
+        }
+    };
+    let summary: JobSummary = read(client.request("job.wait", json!({"id": id}), &mut show_change)?)?;
+    shown::text(&format!("{}\n", show::line(&summary)))?;
+    Ok(if summary.state == JobState::Completed { 0 } else { exit::FAILED })
+}
+
+/// The supervisor of a part of a job; started by the daemon, not by people
+#[derive(Debug, Args)]
+#[command(after_help = "EXAMPLES:\n  entrepot job-exec --spec FILE     as the daemon does")]
+pub struct JobExec {
+    /// What to run.
+    #[arg(long)]
+    spec: PathBuf,
+    /// Which command of it to become.
+    #[arg(long)]
+    step: Option<usize>,
+}
+
+impl JobExec {
+    pub fn run(self) -> ExitCode {
+        jobs::exec::main(&self.spec, self.step)
+    }
+}

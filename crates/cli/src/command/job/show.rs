@@ -1,0 +1,88 @@
+//! Jobs as people read them.
+
+use crate::shown;
+use jobs::request::{JobDetail, JobSummary};
+use std::fmt::Write;
+
+/// One line about a job.
+pub fn line(job: &JobSummary) -> String {
+    let mut line = format!("job {} ({}) {}", job.id, job.name, job.state);
+    if let Some(why) = &job.why {
+        let _ = write!(line, ": {why}");
+    } else if !job.detail.is_empty() {
+        let _ = write!(line, ": {}", job.detail);
+    }
+    line
+}
+
+/// The list of jobs as columns.
+pub fn list(all: &[JobSummary]) -> String {
+    let row = |j: &JobSummary| {
+        let why = j.why.clone().unwrap_or_else(|| j.detail.clone());
+        let cells = [
+            j.id.to_string(),
+            j.name.clone(),
+            j.user.clone(),
+            j.state.to_string(),
+            j.cores.to_string(),
+            shown::span_s(j.walltime_s),
+            why,
+        ];
+        cells.to_vec()
+    };
+    shown::table(&["job", "name", "user", "state", "cores", "walltime", "detail"], all.iter().map(row).collect())
+}
+
+/// All about one job.
+pub fn detail(d: &JobDetail) -> String {
+    let mut text = line(&d.summary) + "\n";
+    let s = &d.summary;
+    let _ = writeln!(
+        text,
+        "  user {}, {} cores, at most {}, submitted {} in {}",
+        s.user,
+        s.cores,
+        shown::span_s(s.walltime_s),
+        shown::moment_ms(s.submitted_ms),
+        d.cwd.display()
+    );
+    for moment in &d.timeline {
+        let lasted = moment.lasted_ms.map_or("so far".into(), |ms| format!("{:.1} s", ms as f64 / 1000.0));
+        let _ = writeln!(text, "  {}  {:<12} {lasted}  {}", shown::moment_ms(moment.at_ms), moment.state, moment.detail);
+    }
+    for part in &d.parts {
+        let _ = writeln!(text, "  {} {}", part.kind, part.ending);
+        for step in part.steps.iter().filter(|s| !s.ending.is_success()) {
+            let _ = writeln!(text, "    a command {} after {} attempts", step.ending, step.attempts);
+            for line in step.stderr_tail.lines() {
+                let _ = writeln!(text, "    | {line}");
+            }
+        }
+    }
+    if let Some(check) = &d.check {
+        let _ = writeln!(
+            text,
+            "  data checked before the start: {} files, {} repaired, {} fetched",
+            check.n_files,
+            check.n_repaired,
+            shown::bytes(check.fetched_bytes)
+        );
+    }
+    for source in &d.sources {
+        let outcome = source.error.as_ref().map_or(String::new(), |e| format!(" (not recorded: {e})"));
+        let _ = writeln!(text, "  source of {}: {}{outcome}", source.path.display(), source.uri);
+    }
+    for r in &d.recoveries {
+        let _ = writeln!(
+            text,
+            "  recovery of {}: {}; {} stripes, {} fetched, a reader waited at most {} ms",
+            r.path.display(),
+            r.what,
+            r.n_stripes,
+            shown::bytes(r.fetched_bytes),
+            r.reader_wait_ms_max
+        );
+    }
+    let _ = writeln!(text, "  logs in {}", d.log_dir.display());
+    text
+}

@@ -1,0 +1,182 @@
+//! `entrepot layout`: where the bytes of a file lie, and the verbs that change it.
+
+use crate::command::work;
+use crate::connect::Context;
+use crate::failure::{Failure, Result};
+use crate::shown::{self, Output, list, number, word};
+use clap::{Args, Subcommand};
+use serde_json::{Value, json};
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
+use store::control::Problem;
+
+/// Show where the bytes of a file lie, or change it
+///
+/// A layout has mirrors (complete copies), each cut into segments, each striped round-robin over objects on targets. The
+/// verbs copy first, then switch, then remove; the file stays in use meanwhile.
+#[derive(Debug, Args)]
+#[command(
+    args_conflicts_with_subcommands = true,
+    subcommand_negates_reqs = true,
+    after_help = "\
+EXAMPLES:
+  entrepot layout /mnt/scratch/big.dat
+  entrepot layout /mnt/scratch/big.dat --output json
+  entrepot layout set /mnt/scratch/dir stripe_count=4 stripe_size=4M     for new files in it
+  entrepot layout add-mirror /mnt/scratch/big.dat --tier capacity
+  entrepot layout replace /mnt/scratch/big.dat --from t2 --to t5"
+)]
+pub struct Layout {
+    /// The file.
+    #[arg(required = true)]
+    file: Option<PathBuf>,
+    /// How to write it.
+    #[arg(long, value_enum, default_value = "text")]
+    output: Output,
+    #[command(subcommand)]
+    verb: Option<Verb>,
+}
+
+#[derive(Debug, Subcommand)]
+enum Verb {
+    /// Say how an empty file, or new files in a directory, shall be laid out
+    #[command(after_help = "EXAMPLES:\n  entrepot layout set /mnt/scratch/dir stripe_count=4 stripe_size=4M\n  entrepot layout set /mnt/scratch/dir mirrors=2 tier=fast\n  entrepot layout set /mnt/scratch/dir                inherit again")]
+    Set {
+        /// An empty file or a directory.
+        path: PathBuf,
+        /// KEY=VALUE with the keys stripe_count, stripe_size, single_max, mirrors, tier.
+        request: Vec<String>,
+    },
+    /// Take on another complete copy
+    #[command(after_help = "EXAMPLES:\n  entrepot layout add-mirror /mnt/scratch/big.dat --tier capacity --stripe-count 2")]
+    AddMirror {
+        /// The file.
+        file: PathBuf,
+        /// The tier of the copy.
+        #[arg(long)]
+        tier: Option<String>,
+        /// Targets to stripe it over.
+        #[arg(long, value_name = "N")]
+        stripe_count: Option<usize>,
+    },
+    /// Give up a copy
+    #[command(after_help = "EXAMPLES:\n  entrepot layout drop-mirror /mnt/scratch/big.dat 1")]
+    DropMirror {
+        /// The file.
+        file: PathBuf,
+        /// Its number in `entrepot layout FILE`.
+        mirror: usize,
+    },
+    /// Move what a target has of a file to another one
+    #[command(after_help = "EXAMPLES:\n  entrepot layout replace /mnt/scratch/big.dat --from t2\n  entrepot layout replace /mnt/scratch/big.dat --from t2 --to t5")]
+    Replace {
+        /// The file.
+        file: PathBuf,
+        /// The target to leave.
+        #[arg(long, value_name = "TARGET")]
+        from: String,
+        /// The target to go to; chosen if not given.
+        #[arg(long, value_name = "TARGET")]
+        to: Option<String>,
+    },
+    /// Move a segment to other targets
+    #[command(after_help = "EXAMPLES:\n  entrepot layout move /mnt/scratch/big.dat --segment 1 --to t1,t2,t3")]
+    Move {
+        /// The file.
+        file: PathBuf,
+        /// The mirror.
+        #[arg(long, value_name = "N", default_value_t = 0)]
+        mirror: usize,
+        /// The segment.
+        #[arg(long, value_name = "N")]
+        segment: usize,
+        /// The targets, in stripe order.
+        #[arg(long, value_name = "TARGETS", value_delimiter = ',', required = true)]
+        to: Vec<String>,
+    },
+    /// Bring stale mirrors up to date now
+    #[command(after_help = "EXAMPLES:\n  entrepot layout resync /mnt/scratch/big.dat")]
+    Resync {
+        /// The file.
+        file: PathBuf,
+    },
+}
+
+impl Layout {
+    pub fn run(self, context: &Context) -> Result<u8> {
+        let (file, command, args) = match self.verb {
+            None => return show(context, self.file.as_deref().unwrap_or(Path::new(".")), self.output),
+            Some(Verb::Set { path, request }) => return set(&path, &request.join(" ")),
+            Some(Verb::AddMirror { file, tier, stripe_count }) => {
+                (file, "layout.add-mirror", json!({"tier": tier, "stripe_count": stripe_count}))
+            }
+            Some(Verb::DropMirror { file, mirror }) => (file, "layout.drop-mirror", json!({"mirror": mirror})),
+            Some(Verb::Replace { file, from, to }) => (file, "layout.replace", json!({"from": from, "to": to})),
+            Some(Verb::Move { file, mirror, segment, to }) => {
+                (file, "layout.move", json!({"mirror": mirror, "segment": segment, "to": to}))
+            }
+            Some(Verb::Resync { file }) => (file, "layout.resync", json!({})),
+        };
+        let ask = |progress: &mut dyn FnMut(Value)| context.ask_about(&file, command, args, progress);
+        let answer = work::follow(ask, None)?;
+        shown::text(&format!("{}\n", word(&answer, "text")))?;
+        Ok(0)
+    }
+}
+
+fn show(context: &Context, file: &Path, output: Output) -> Result<u8> {
+    let answer = context.ask_about(file, "layout.get", json!({}), &mut |_| {})?;
+    match output {
+        Output::Json => shown::json(&answer)?,
+        Output::Text => shown::text(&render(&answer))?,
+    }
+    Ok(0)
+}
+
+/// Sets the virtual attribute: the mount checks who may.
+fn set(path: &Path, request: &str) -> Result<u8> {
+    const NAME: &str = "user.entrepot.layout";
+    let done = if request.is_empty() {
+        rustix::fs::removexattr(path, NAME)
+    } else {
+        rustix::fs::setxattr(path, NAME, request.as_bytes(), rustix::fs::XattrFlags::empty())
+    };
+    done.map_err(|e| {
+        let cause = format!("the layout of {} was not set: {e}", path.display());
+        Failure::Problem(Problem::wrong(cause).try_this(
+            "name a directory or an empty file of a volume that is yours, with keys of `entrepot layout set --help`",
+        ))
+    })?;
+    Ok(0)
+}
+
+fn render(answer: &Value) -> String {
+    let size = number(answer, "size");
+    if answer["inline"] == true {
+        return format!("{size} bytes in the stub: the file is small and has no objects\n");
+    }
+    let mut text = format!("{size} bytes, generation {}\n", number(answer, "generation"));
+    for (m, mirror) in list(answer, "mirrors").iter().enumerate() {
+        let _ = writeln!(text, "mirror {m}: {}", word(mirror, "state").replace('_', " "));
+        for (s, segment) in list(mirror, "segments").iter().enumerate() {
+            let end = segment["end"].as_u64().map_or("end of file".into(), shown::bytes);
+            let objects = list(segment, "objects");
+            let _ = writeln!(
+                text,
+                "  segment {s}: from {} to {end}, {} wide, stripes of {}",
+                shown::bytes(number(segment, "start")),
+                objects.len(),
+                shown::bytes(number(segment, "stripe_size")),
+            );
+            for object in objects {
+                let doubt = match (word(object, "state"), word(object, "target_state")) {
+                    ("complete", "ok") => String::new(),
+                    ("complete", state) => format!("  (target {state})"),
+                    (state, _) => format!("  ({state}: being recovered)"),
+                };
+                let _ = writeln!(text, "    {}  object {}{doubt}", word(object, "target"), word(object, "object"));
+            }
+        }
+    }
+    text
+}

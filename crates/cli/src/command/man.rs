@@ -1,0 +1,39 @@
+//! `entrepot man`: manual pages.
+
+use super::Cli;
+use crate::failure::Result;
+use clap::{Args, CommandFactory};
+use std::path::{Path, PathBuf};
+
+/// Write the manual pages of all commands into a directory
+#[derive(Debug, Args)]
+#[command(after_help = "\
+EXAMPLES:
+  entrepot man /usr/local/share/man/man1
+  entrepot man . && man ./entrepot-up.1")]
+pub struct Man {
+    /// Where to; made if it does not exist.
+    dir: PathBuf,
+}
+
+impl Man {
+    pub fn run(self) -> Result<u8> {
+        std::fs::create_dir_all(&self.dir)?;
+        let mut command = Cli::command();
+        // Names like `entrepot-target-add`, and the global options in every page.
+        command.build();
+        write(&command, &self.dir)?;
+        Ok(0)
+    }
+}
+
+fn write(command: &clap::Command, dir: &Path) -> Result<()> {
+    let name = command.get_display_name().unwrap_or_else(|| command.get_name()).to_string();
+    let mut page = Vec::new();
+    clap_mangen::Man::new(command.clone()).render(&mut page)?;
+    std::fs::write(dir.join(format!("{name}.1")), page)?;
+    for sub in command.get_subcommands().filter(|s| !s.is_hide_set() && s.get_name() != "help") {
+        write(sub, dir)?;
+    }
+    Ok(())
+}

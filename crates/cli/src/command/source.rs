@@ -1,0 +1,88 @@
+//! `entrepot source`: where a file came from.
+
+use crate::command::work;
+use crate::connect::Context;
+use crate::failure::Result;
+use crate::shown::{self, Output, list, number, word};
+use clap::{Args, Subcommand};
+use serde_json::json;
+use std::path::PathBuf;
+
+/// Show or say where a file came from, so that lost bytes can be fetched again
+#[derive(Debug, Args)]
+#[command(after_help = "\
+EXAMPLES:
+  entrepot source get /mnt/scratch/big.dat
+  entrepot source set /mnt/scratch/big.dat https://example.org/big.dat
+  entrepot source set /mnt/scratch/big.dat           forget it")]
+pub struct Source {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Debug, Subcommand)]
+enum Verb {
+    /// Show the sources of a file
+    #[command(after_help = "EXAMPLES:\n  entrepot source get /mnt/scratch/big.dat\n  entrepot source get --output json /mnt/scratch/big.dat")]
+    Get {
+        /// The file.
+        file: PathBuf,
+        /// How to write it.
+        #[arg(long, value_enum, default_value = "text")]
+        output: Output,
+    },
+    /// Say where a file came from; without a URI, forget it
+    ///
+    /// The bytes that are here now are checksummed. A source that has other bytes is refused when they are needed;
+    /// with `--verify`, it is refused now. A URI must not carry a password.
+    #[command(after_help = "EXAMPLES:\n  entrepot source set /mnt/scratch/big.dat https://example.org/big.dat --verify")]
+    Set {
+        /// The file.
+        file: PathBuf,
+        /// Where the same bytes are, the preferred one first.
+        uris: Vec<String>,
+        /// Compare all bytes now.
+        #[arg(long)]
+        verify: bool,
+        /// A file of mode 0600 with credentials.
+        #[arg(long, value_name = "FILE")]
+        credentials: Option<PathBuf>,
+    },
+}
+
+impl Source {
+    pub fn run(self, context: &Context) -> Result<u8> {
+        match self.verb {
+            Verb::Get { file, output } => {
+                let answer = context.ask_about(&file, "source.get", json!({}), &mut |_| {})?;
+                match output {
+                    Output::Json => shown::json(&answer)?,
+                    Output::Text => shown::text(&render(&answer))?,
+                }
+            }
+            Verb::Set { file, uris, verify, credentials } => {
+                let identity = super::stage::identity(credentials)?;
+                let args = json!({"uris": uris, "verify": verify, "identity": identity});
+                let ask = |progress: &mut dyn FnMut(_)| context.ask_about(&file, "source.set", args, progress);
+                let answer = work::follow(ask, Some("run the same command again"))?;
+                shown::text(&render(&answer))?;
+            }
+        }
+        Ok(0)
+    }
+}
+
+fn render(answer: &serde_json::Value) -> String {
+    if answer.is_null() {
+        return "no source\n".into();
+    }
+    let mut text = String::new();
+    for place in list(answer, "sources") {
+        text.push_str(&format!("{}\n", word(place, "uri")));
+    }
+    text.push_str(&format!("{} bytes\n", number(answer, "size")));
+    if answer["modified"] == true {
+        text.push_str("the file was written to since: it is not recovered from its source\n");
+    }
+    text
+}

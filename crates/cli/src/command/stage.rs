@@ -1,0 +1,247 @@
+//! `entrepot stage`: data in from a source, results out to a destination.
+
+use crate::command::work;
+use crate::connect::Context;
+use crate::failure::{Failure, Result};
+use crate::shown::{self, Output, list, number};
+use clap::{Args, Subcommand};
+use serde_json::{Value, json};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use store::control::{Client, Problem, exit};
+use store::origin::Identity;
+use store::stage::Staged;
+
+/// Bring data in from a source, or take results out, verified
+///
+/// Sources and destinations are URIs: http, https, webdav, s3, sftp, ftp, file. Credentials come from your environment
+/// (AWS_ACCESS_KEY_ID, ENTREPOT_HTTP_USER, ...), from ssh's own files, or from a file of mode 0600; never from the URI.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+EXAMPLES:
+  entrepot stage in https://example.org/big.dat /mnt/scratch/big.dat
+  entrepot stage out /mnt/scratch/result.txt sftp://home.example.org/results/result.txt")]
+pub struct Stage {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Debug, Subcommand)]
+enum Verb {
+    In(In),
+    Out(Out),
+}
+
+/// Bring files in: parallel ranges straight into the striped layout, with a checksum per stripe
+///
+/// The file appears under its name when every byte is there. It remembers its source, so that lost stripes can be fetched
+/// again. Interrupted or failed, run the same command again: what was fetched is kept.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+EXAMPLES:
+  entrepot stage in https://example.org/big.dat /mnt/scratch/big.dat
+  entrepot stage in --also s3://bucket/big.dat https://example.org/big.dat /mnt/scratch/
+  entrepot stage in --directory file:///home/me/input /mnt/scratch/input
+  entrepot stage in --manifest input.txt       lines `URI PATH`, paths relative to the mount point")]
+struct In {
+    /// Where the data are.
+    #[arg(required_unless_present = "manifest", requires = "path")]
+    uri: Option<String>,
+    /// Where they go: a new file, or a directory that takes the source's last name.
+    path: Option<PathBuf>,
+    /// Another place with the same bytes, tried when the first fails.
+    #[arg(long, value_name = "URI")]
+    also: Vec<String>,
+    /// The whole directory, with its symbolic links where the source knows them.
+    #[arg(long, short = 'r')]
+    directory: bool,
+    /// Many files: lines `URI PATH`; `-` is standard input.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["uri", "also", "directory", "blake3"])]
+    manifest: Option<PathBuf>,
+    /// The BLAKE3 checksum that the file must have.
+    #[arg(long, value_name = "HEX")]
+    blake3: Option<String>,
+    #[command(flatten)]
+    how: How,
+}
+
+/// Take a file or a directory out: copied, verified at the other end, renamed there, and only then called done
+#[derive(Debug, Args)]
+#[command(after_help = "\
+EXAMPLES:
+  entrepot stage out /mnt/scratch/result.txt file:///home/me/result.txt
+  entrepot stage out --retry 3 /mnt/scratch/results s3://bucket/results
+  entrepot stage out --manifest out.txt        lines `PATH URI`")]
+struct Out {
+    /// The file or directory.
+    #[arg(required_unless_present = "manifest", requires = "uri")]
+    path: Option<PathBuf>,
+    /// Where it goes.
+    uri: Option<String>,
+    /// Many files: lines `PATH URI`; `-` is standard input.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["uri", "path"])]
+    manifest: Option<PathBuf>,
+    #[command(flatten)]
+    how: How,
+}
+
+#[derive(Debug, Args)]
+struct How {
+    /// Try so many times more after a failure that may pass.
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    retry: u32,
+    /// Replace what is there already.
+    #[arg(long)]
+    force: bool,
+    /// A file of mode 0600 with credentials.
+    #[arg(long, value_name = "FILE")]
+    credentials: Option<PathBuf>,
+    /// How to write the result.
+    #[arg(long, value_enum, default_value = "text")]
+    output: Output,
+}
+
+/// Most seconds between two tries: a guess, so that a server that comes back is not waited for much longer.
+const WAIT_S_MAX: u64 = 60;
+
+impl Stage {
+    pub fn run(self, context: &Context) -> Result<u8> {
+        match self.verb {
+            Verb::In(c) => c.run(context),
+            Verb::Out(c) => c.run(context),
+        }
+    }
+}
+
+impl In {
+    fn run(self, context: &Context) -> Result<u8> {
+        let who = identity(self.how.credentials.clone())?;
+        let (mut client, args, command) = if let Some(manifest) = &self.manifest {
+            let text = read_text(manifest)?;
+            let args = json!({"manifest": text, "replace": self.how.force, "identity": who});
+            (context.connect()?, args, "stage.in-manifest")
+        } else {
+            let inside = context.inside(self.path.as_deref().unwrap_or(Path::new(".")))?;
+            let uris: Vec<_> = self.uri.into_iter().chain(self.also).collect();
+            let what = json!({"uris": uris, "path": inside.path, "replace": self.how.force, "blake3": self.blake3});
+            let args = json!({"what": what, "identity": who});
+            let command = if self.directory { "stage.in-tree" } else { "stage.in" };
+            (Client::connect(&inside.volume.socket())?, args, command)
+        };
+        let staged = with_retries(self.how.retry, &mut client, command, &args)?;
+        show(&staged, "in", self.how.output)
+    }
+}
+
+impl Out {
+    fn run(self, context: &Context) -> Result<u8> {
+        let who = identity(self.how.credentials.clone())?;
+        let lines = match (&self.manifest, self.path, self.uri) {
+            (Some(manifest), _, _) => lines_of(&read_text(manifest)?)?,
+            (None, Some(path), Some(uri)) => vec![(path, uri)],
+            _ => Vec::new(),
+        };
+        let mut inside = Vec::new();
+        for (path, uri) in lines {
+            inside.push((context.inside(&path)?, uri));
+        }
+        let mut all = Staged::default();
+        for (from, uri) in inside {
+            let args = json!({"path": from.path, "uri": uri, "identity": who, "replace": self.how.force});
+            let mut client = Client::connect(&from.volume.socket())?;
+            let staged = with_retries(self.how.retry, &mut client, "stage.out", &args)?;
+            let staged: Staged = serde_json::from_value(staged).unwrap_or_default();
+            all.files += staged.files;
+            all.bytes += staged.bytes;
+            all.directories += staged.directories;
+            all.symlinks += staged.symlinks;
+            all.fetched_bytes += staged.fetched_bytes;
+            all.notes.extend(staged.notes);
+        }
+        show(&json!(all), "out", self.how.output)
+    }
+}
+
+fn with_retries(retries: u32, client: &mut Client, command: &str, args: &Value) -> Result<Value> {
+    let hint = "run the same command again; it goes on where it stopped";
+    for attempt in 0..=retries {
+        let request = |progress: &mut dyn FnMut(Value)| client.request(command, args.clone(), progress);
+        match work::follow(request, Some(hint)) {
+            Err(Failure::Problem(p)) if attempt < retries && p.exit_code == exit::FAILED => {
+                let wait_s = (1 << attempt.min(10)).min(WAIT_S_MAX);
+                eprintln!("try {} of {} failed: {}; again in {wait_s} s", attempt + 1, retries + 1, p.cause);
+                std::thread::sleep(Duration::from_secs(wait_s));
+            }
+            outcome => return outcome,
+        }
+    }
+    unreachable!("the last try returns its outcome")
+}
+
+fn show(staged: &Value, way: &str, output: Output) -> Result<u8> {
+    match output {
+        Output::Json => shown::json(staged)?,
+        Output::Text => {
+            for note in list(staged, "notes") {
+                shown::text(&format!("note: {}\n", note.as_str().unwrap_or_default()))?;
+            }
+            let files = number(staged, "files");
+            let fetched = shown::bytes(number(staged, "fetched_bytes"));
+            let what = if files == 1 { "1 file".into() } else { format!("{files} files") };
+            let size = shown::bytes(number(staged, "bytes"));
+            shown::text(&format!("staged {way} {what}, {size} ({fetched} transferred now)\n"))?;
+        }
+    }
+    Ok(0)
+}
+
+/// On whose behalf: the daemon knows the user; this adds where her credentials are.
+pub fn identity(credentials: Option<PathBuf>) -> Result<Value> {
+    let credentials_file = credentials.map(std::path::absolute).transpose()?;
+    let variables = source::CREDENTIAL_VARIABLES.iter();
+    let environment = variables.filter_map(|v| Some((v.to_string(), std::env::var(v).ok()?))).collect();
+    // The daemon puts the ids that the kernel tells it in the place of these.
+    Ok(json!(Identity { uid: 0, gid: 0, credentials_file, environment }))
+}
+
+fn read_text(file: &Path) -> Result<String> {
+    let text = if file == Path::new("-") {
+        std::io::read_to_string(std::io::stdin())
+    } else {
+        std::fs::read_to_string(file)
+    };
+    text.map_err(|e| {
+        Problem::wrong(format!("the manifest {} cannot be read: {e}", file.display()))
+            .try_this("give a readable text file with two words per line")
+            .into()
+    })
+}
+
+/// The lines `PATH URI` of a manifest; all are looked at before the first is carried out.
+fn lines_of(text: &str) -> Result<Vec<(PathBuf, String)>> {
+    let mut lines = Vec::new();
+    for (number, line) in text.lines().enumerate().filter(|(_, l)| !l.trim().is_empty() && !l.starts_with('#')) {
+        match line.split_whitespace().collect::<Vec<_>>().as_slice() {
+            [path, uri] => lines.push((PathBuf::from(path), uri.to_string())),
+            _ => {
+                return Err(Problem::wrong(format!("manifest line {}: `PATH URI` is expected", number + 1))
+                    .try_this("write one path and one URI per line; blanks in a URI are %20")
+                    .into());
+            }
+        }
+    }
+    Ok(lines)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_manifest_is_read_whole_before_anything_is_done() {
+        let lines = lines_of("# results\n\na file:///x\nb/c  s3://k/b\n").unwrap();
+        assert_eq!(lines[1], (PathBuf::from("b/c"), "s3://k/b".to_string()));
+        let Err(Failure::Problem(problem)) = lines_of("a file:///x\nb\n") else { panic!("accepted") };
+        assert!(problem.cause.contains("line 2"), "{problem}");
+    }
+}

@@ -1,0 +1,88 @@
+//! `entrepot status`: how the volume is.
+
+use crate::connect::Context;
+use crate::failure::Result;
+use crate::shown::{self, Output, list, number, word};
+use clap::Args;
+use serde_json::{Value, json};
+use std::fmt::Write;
+use std::time::Duration;
+
+/// Show how the volume is: targets, space, what moves, what was recovered
+#[derive(Debug, Args)]
+#[command(after_help = "\
+EXAMPLES:
+  entrepot status
+  entrepot status --watch
+  entrepot status --output json | jq .repair")]
+pub struct Status {
+    /// Show it again every second until interrupted.
+    #[arg(long)]
+    watch: bool,
+    /// How to write it.
+    #[arg(long, value_enum, default_value = "text")]
+    output: Output,
+}
+
+impl Status {
+    pub fn run(self, context: &Context) -> Result<u8> {
+        let mut client = context.connect()?;
+        loop {
+            let status = client.request("status.get", json!({}), &mut |_| {})?;
+            match self.output {
+                Output::Json => shown::json(&status)?,
+                // Clears the screen and goes to its corner.
+                Output::Text if self.watch => shown::text(&format!("\x1b[H\x1b[2J{}", render(&status)))?,
+                Output::Text => shown::text(&render(&status))?,
+            }
+            if !self.watch {
+                return Ok(0);
+            }
+            std::thread::sleep(Duration::from_secs(1));
+        }
+    }
+}
+
+/// The status for people.
+fn render(s: &Value) -> String {
+    let mut text = String::new();
+    let up_s = number(s, "uptime_s");
+    let _ = writeln!(text, "volume   {} at {}, up {}", word(s, "name"), word(s, "mount_point"), shown::span_s(up_s));
+    let (total, free) = (number(s, "total_bytes"), number(s, "free_bytes"));
+    let _ = writeln!(text, "space    {} free of {}", shown::bytes(free), shown::bytes(total));
+    text.push('\n');
+    text.push_str(&super::target::table(list(s, "targets")));
+    text.push('\n');
+    let m = &s["mover"];
+    let _ = writeln!(
+        text,
+        "mover    {} changes done, {} failed, {} copied, {} under way, {} waiting",
+        number(m, "changes_done"),
+        number(m, "changes_failed"),
+        shown::bytes(number(m, "bytes_copied")),
+        number(m, "running"),
+        number(m, "queued"),
+    );
+    for one in list(m, "moves") {
+        let _ = writeln!(text, "         {}", one.as_str().unwrap_or_default());
+    }
+    let r = &s["repair"];
+    let _ = writeln!(
+        text,
+        "repair   {} stripes lost, {} recovered, {} fetched, readers waited {} ms in all, {} objects could not be recovered",
+        number(r, "stripes_lost"),
+        number(r, "stripes_recovered"),
+        shown::bytes(number(r, "bytes_fetched")),
+        number(r, "reader_delay_total_ms"),
+        number(r, "failures"),
+    );
+    let _ = writeln!(text, "garbage  {} objects wait to be removed", number(s, "garbage_objects"));
+    let events = list(s, "events");
+    if !events.is_empty() {
+        text.push_str("\nlately\n");
+    }
+    for event in events {
+        let _ = writeln!(text, "  {}  {}", shown::moment_ms(number(event, "at_ms")), word(event, "text"));
+    }
+    text
+}

@@ -1,0 +1,117 @@
+//! `entrepot target`: the devices of a volume.
+
+use crate::connect::Context;
+use crate::failure::Result;
+use crate::shown::{self, Output, list, number, word};
+use crate::command::work;
+use clap::{Args, Subcommand};
+use serde_json::{Value, json};
+use std::path::PathBuf;
+
+/// List the targets, add or remove one, say that one failed, is well again, or shall be emptied
+#[derive(Debug, Args)]
+#[command(after_help = "\
+STATES:
+  ok        used
+  suspect   answers late or badly; read only where nothing else is, probed
+  failed    used no more; files on it are read from mirrors or recovered from their sources
+  draining  being emptied; readable, nothing new goes there
+
+EXAMPLES:
+  entrepot target list
+  entrepot target add fast2 /nvme2/entrepot --tier fast
+  entrepot target drain t3 && entrepot target remove t3")]
+pub struct Target {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Debug, Subcommand)]
+enum Verb {
+    /// Show all targets with state, space and objects
+    #[command(after_help = "EXAMPLES:\n  entrepot target list\n  entrepot target list --output json")]
+    List {
+        /// How to write it.
+        #[arg(long, value_enum, default_value = "text")]
+        output: Output,
+    },
+    /// Format a directory as a new target and use it at once
+    #[command(after_help = "EXAMPLES:\n  entrepot target add t7 /mnt/disk7/entrepot --tier capacity")]
+    Add {
+        /// Its name.
+        name: String,
+        /// An existing directory on the device.
+        dir: PathBuf,
+        /// Its tier, one of the volume's.
+        #[arg(long)]
+        tier: String,
+    },
+    /// Forget a target that is empty
+    #[command(after_help = "EXAMPLES:\n  entrepot target drain t3 && entrepot target remove t3\n  entrepot target remove t3 --force     it is lost for good, and so is what only it had")]
+    Remove {
+        /// Its name.
+        name: String,
+        /// Even if objects are on it: files keep only what mirrors and sources have.
+        #[arg(long)]
+        force: bool,
+    },
+    /// Use a target no more, as if it had failed
+    #[command(after_help = "EXAMPLES:\n  entrepot target fail t3")]
+    Fail {
+        /// Its name.
+        name: String,
+    },
+    /// Trust a target again after a look at it
+    #[command(after_help = "EXAMPLES:\n  entrepot target restore t3")]
+    Restore {
+        /// Its name.
+        name: String,
+    },
+    /// Move everything off a target while it stays in use
+    #[command(after_help = "EXAMPLES:\n  entrepot target drain t3\n  entrepot target drain t3 --no-wait   and look at `entrepot status`")]
+    Drain {
+        /// Its name.
+        name: String,
+        /// Only say that it shall be emptied.
+        #[arg(long)]
+        no_wait: bool,
+    },
+}
+
+impl Target {
+    pub fn run(self, context: &Context) -> Result<u8> {
+        let (command, args) = match self.verb {
+            Verb::List { output } => {
+                let answer = context.ask("target.list", json!({}))?;
+                match output {
+                    Output::Json => shown::json(&answer)?,
+                    Output::Text => shown::text(&table(list(&answer, "targets")))?,
+                }
+                return Ok(0);
+            }
+            Verb::Add { name, dir, tier } => {
+                // The daemon has another working directory.
+                let dir = std::path::absolute(dir)?;
+                ("target.add", json!({"name": name, "dir": dir, "tier": tier}))
+            }
+            Verb::Remove { name, force } => ("target.remove", json!({"name": name, "force": force})),
+            Verb::Fail { name } => ("target.fail", json!({"name": name})),
+            Verb::Restore { name } => ("target.restore", json!({"name": name})),
+            Verb::Drain { name, no_wait } => ("target.drain", json!({"name": name, "wait": !no_wait})),
+        };
+        let mut client = context.connect()?;
+        let answer = work::follow(|progress| client.request(command, args, progress), None)?;
+        shown::text(&format!("{}\n", word(&answer, "text")))?;
+        Ok(0)
+    }
+}
+
+/// The targets as columns.
+pub fn table(targets: &[Value]) -> String {
+    let row = |t: &Value| {
+        let (total, free) = (number(t, "total_bytes"), number(t, "free_bytes"));
+        let space = format!("{} of {}", shown::bytes(free), shown::bytes(total));
+        vec![word(t, "name").into(), word(t, "tier").into(), word(t, "state").into(), space, word(t, "path").into()]
+    };
+    shown::table(&["target", "tier", "state", "free", "directory"], targets.iter().map(row).collect())
+}

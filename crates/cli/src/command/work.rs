@@ -1,0 +1,66 @@
+//! Watching a long request: a bar with rate and time left on a terminal, and Ctrl-C that keeps what was done.
+
+use indicatif::{ProgressBar, ProgressStyle};
+use serde_json::Value;
+use std::io::IsTerminal;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use crate::failure::{Failure, Result};
+use store::control::exit;
+use store::stage::Progress;
+
+/// Sends a request and shows its progress. With `resume`, Ctrl-C ends the program with that hint: the daemon notices and
+/// keeps what was done.
+pub fn follow<E: Into<Failure>>(
+    request: impl FnOnce(&mut dyn FnMut(Value)) -> std::result::Result<Value, E>,
+    resume: Option<&str>,
+) -> Result<Value> {
+    let bar = bar();
+    let done = Arc::new(AtomicBool::new(false));
+    if let Some(hint) = resume {
+        on_interrupt(bar.clone(), done.clone(), hint.to_string())?;
+    }
+    let mut show = |value: Value| show(&bar, value);
+    let answer = request(&mut show);
+    done.store(true, Ordering::Release);
+    bar.finish_and_clear();
+    answer.map_err(Into::into)
+}
+
+fn bar() -> ProgressBar {
+    if !std::io::stderr().is_terminal() {
+        return ProgressBar::hidden();
+    }
+    let bar = ProgressBar::no_length();
+    let template = "{msg} [{bar:30}] {bytes}/{total_bytes} {prefix}";
+    bar.set_style(ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar()));
+    bar
+}
+
+fn show(bar: &ProgressBar, value: Value) {
+    if let Some(text) = value.as_str() {
+        bar.set_message(text.to_string());
+        return;
+    }
+    let Ok(progress) = serde_json::from_value::<Progress>(value) else { return };
+    bar.set_length(progress.total_bytes);
+    bar.set_position(progress.done_bytes);
+    let rate = crate::shown::bytes(progress.rate_bytes_s as u64);
+    let left = progress.left_s.map_or(String::new(), |s| format!(", {} left", crate::shown::span_s(s.ceil() as u64)));
+    bar.set_prefix(format!("{rate}/s{left}"));
+    bar.set_message(progress.what);
+}
+
+/// Waits for Ctrl-C or SIGTERM on a thread of its own, which ends with the process.
+fn on_interrupt(bar: ProgressBar, done: Arc<AtomicBool>, hint: String) -> std::io::Result<()> {
+    use signal_hook::consts::{SIGINT, SIGTERM};
+    let mut signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM])?;
+    std::thread::Builder::new().name("interrupt".into()).spawn(move || {
+        if signals.forever().next().is_some() && !done.load(Ordering::Acquire) {
+            bar.finish_and_clear();
+            eprintln!("interrupted: what is done is kept\n  next: {hint}");
+            std::process::exit(exit::INTERRUPTED.into());
+        }
+    })?;
+    Ok(())
+}

@@ -1,0 +1,110 @@
+//! From a path or `--volume` to an answer of the right daemon.
+
+use crate::failure::Result;
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+use store::control::{Client, Found, Problem, exit, find};
+
+/// What every subcommand may need of the command line.
+#[derive(Clone, Debug, Default)]
+pub struct Context {
+    /// The `volume.toml` named with `--volume`.
+    pub volume: Option<PathBuf>,
+}
+
+/// A path inside a volume.
+pub struct Inside {
+    /// The volume.
+    pub volume: Found,
+    /// The path below the mount point, with `/` between its parts; empty for the mount point itself.
+    pub path: String,
+}
+
+impl Context {
+    /// The volume that a command without path is for.
+    pub fn find(&self) -> Result<Found> {
+        Ok(find(self.volume.as_deref(), None)?)
+    }
+
+    /// A connection to its daemon.
+    pub fn connect(&self) -> Result<Client> {
+        Ok(Client::connect(&self.find()?.socket())?)
+    }
+
+    /// Asks the daemon and drops progress.
+    pub fn ask(&self, command: &str, args: Value) -> Result<Value> {
+        Ok(self.connect()?.request(command, args, &mut |_| {})?)
+    }
+
+    /// Where a path lies in which volume. The path itself may not exist yet, its directory must.
+    pub fn inside(&self, path: &Path) -> Result<Inside> {
+        let real = real(path)?;
+        let volume = find(self.volume.as_deref(), Some(&real))?;
+        let shown = path.display();
+        let Some(mount_point) = &volume.mount_point else {
+            return Err(Problem::new(exit::NO_DAEMON, "the volume is not mounted")
+                .try_this("start it with `entrepot up VOLUME.TOML --at MOUNTPOINT`")
+                .into());
+        };
+        let Ok(below) = real.strip_prefix(mount_point) else {
+            return Err(Problem::wrong(format!("{shown} is not in the volume mounted at {}", mount_point.display()))
+                .try_this("name a path below the mount point")
+                .into());
+        };
+        let Some(below) = below.to_str() else {
+            return Err(Problem::wrong(format!("{shown} is not UTF-8, and the control socket speaks UTF-8 only"))
+                .try_this("rename the file, or name its directory instead")
+                .into());
+        };
+        Ok(Inside { path: below.to_string(), volume })
+    }
+
+    /// Asks the daemon of the volume that `path` lies in; `args` gets the path below its mount point as `path`.
+    pub fn ask_about(
+        &self,
+        path: &Path,
+        command: &str,
+        mut args: Value,
+        progress: &mut dyn FnMut(Value),
+    ) -> Result<Value> {
+        let inside = self.inside(path)?;
+        args["path"] = inside.path.into();
+        Ok(Client::connect(&inside.volume.socket())?.request(command, args, progress)?)
+    }
+}
+
+/// The path with its symbolic links followed, as far as it exists.
+fn real(path: &Path) -> Result<PathBuf> {
+    let problem = |e: std::io::Error| {
+        let problem = Problem::not_found(format!("{}: {e}", path.display()));
+        match e.raw_os_error() {
+            Some(n) if n == rustix::io::Errno::NOTCONN.raw_os_error() => problem
+                .try_this("the daemon of this mount has died: start it again with `entrepot up VOLUME.TOML --at MOUNTPOINT`"),
+            _ => problem.try_this("check the path"),
+        }
+    };
+    let error = match path.canonicalize() {
+        Ok(real) => return Ok(real),
+        Err(e) => e,
+    };
+    let Some(name) = path.file_name().filter(|_| error.kind() == std::io::ErrorKind::NotFound) else {
+        return Err(problem(error).into());
+    };
+    let parent = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    Ok(parent.canonicalize().map_err(problem)?.join(name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_new_file_in_a_real_directory_has_a_real_path_and_one_in_no_directory_has_none() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = dir.path().canonicalize().unwrap();
+        assert_eq!(real(&dir.path().join("new")).unwrap(), at.join("new"));
+        std::os::unix::fs::symlink("..", dir.path().join("up")).unwrap();
+        assert_eq!(real(&dir.path().join("up/new")).unwrap(), at.parent().unwrap().join("new"));
+        assert!(real(&dir.path().join("no/new")).is_err());
+    }
+}

@@ -1,0 +1,76 @@
+//! What went wrong, shown as cause, consequence and next step.
+
+use std::io::IsTerminal;
+use std::process::ExitCode;
+use store::control::{Problem, exit};
+use store::volume::Problems;
+
+/// Why a command failed.
+#[derive(Debug)]
+pub enum Failure {
+    /// One thing is wrong.
+    Problem(Problem),
+    /// The configuration is wrong, maybe in several places.
+    Configuration(Problems),
+    /// What there was to say was said; only the exit code is left.
+    Said(u8),
+}
+
+/// The result of a command: its exit code.
+pub type Result<T> = std::result::Result<T, Failure>;
+
+impl From<Problem> for Failure {
+    fn from(problem: Problem) -> Failure {
+        Failure::Problem(problem)
+    }
+}
+
+impl From<Problems> for Failure {
+    fn from(problems: Problems) -> Failure {
+        Failure::Configuration(problems)
+    }
+}
+
+impl From<std::io::Error> for Failure {
+    fn from(e: std::io::Error) -> Failure {
+        if e.kind() == std::io::ErrorKind::BrokenPipe {
+            // Whoever read our output has seen enough.
+            return Failure::Said(0);
+        }
+        Failure::Problem(Problem::failed(e.to_string()))
+    }
+}
+
+impl Failure {
+    /// Writes it to standard error and gives the exit code.
+    pub fn show(&self) -> ExitCode {
+        let code = match self {
+            Failure::Problem(p) => {
+                show(&p.cause, &p.consequence, &p.next_step);
+                p.exit_code
+            }
+            Failure::Configuration(problems) => {
+                for p in &problems.0 {
+                    let place = p.place.as_ref().map_or(String::new(), |(file, line, column)| {
+                        format!("{}:{line}:{column}: ", file.display())
+                    });
+                    show(&format!("{place}{}", p.cause), &p.consequence, &p.mend);
+                }
+                exit::WRONG_INPUT
+            }
+            Failure::Said(code) => *code,
+        };
+        ExitCode::from(code)
+    }
+}
+
+fn show(cause: &str, consequence: &str, next_step: &str) {
+    let (bold, plain) = if std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none() {
+        ("\x1b[1;31m", "\x1b[0m")
+    } else {
+        ("", "")
+    };
+    eprintln!("{bold}error:{plain} {cause}");
+    eprintln!("  so:   {consequence}");
+    eprintln!("  next: {next_step}");
+}

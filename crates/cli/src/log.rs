@@ -1,0 +1,94 @@
+//! Where the log goes: to standard error in the foreground, to a file of bounded size in the background.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use tracing_subscriber::EnvFilter;
+
+/// When the log is larger than this it becomes `daemon.log.1`, replacing the one before: at most twice this is kept.
+const LOG_BYTES_MAX: u64 = 8 << 20;
+
+fn filter() -> EnvFilter {
+    // What other people's code says below a warning is noise, and some of it prints requests with their headers.
+    EnvFilter::try_from_env("ENTREPOT_LOG")
+        .unwrap_or_else(|_| EnvFilter::new("warn,entrepot=info,store=info,source=info,jobs=info"))
+}
+
+/// The log goes to standard error.
+pub fn to_stderr() {
+    let subscriber = tracing_subscriber::fmt().with_env_filter(filter()).with_writer(io::stderr);
+    // Fails only when there is one already, which is as good.
+    drop(subscriber.with_target(false).try_init());
+}
+
+/// The log goes to a file, panics too.
+pub fn to_file(path: &Path) -> io::Result<()> {
+    let rotating = Mutex::new(Rotating::open(path)?);
+    let subscriber = tracing_subscriber::fmt().with_env_filter(filter()).with_writer(rotating);
+    drop(subscriber.with_ansi(false).with_target(false).try_init());
+    std::panic::set_hook(Box::new(|panic| tracing::error!("bug: {panic}")));
+    Ok(())
+}
+
+struct Rotating {
+    path: PathBuf,
+    file: File,
+    written_bytes: u64,
+}
+
+impl Rotating {
+    fn open(path: &Path) -> io::Result<Rotating> {
+        let file = append_to(path)?;
+        let written_bytes = file.metadata()?.len();
+        Ok(Rotating { path: path.to_path_buf(), file, written_bytes })
+    }
+
+    fn rotate(&mut self) -> io::Result<()> {
+        std::fs::rename(&self.path, self.path.with_extension("log.1"))?;
+        self.file = append_to(&self.path)?;
+        self.written_bytes = 0;
+        Ok(())
+    }
+}
+
+fn append_to(path: &Path) -> io::Result<File> {
+    OpenOptions::new().create(true).append(true).mode(0o600).open(path)
+}
+
+impl Write for Rotating {
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        if self.written_bytes > LOG_BYTES_MAX {
+            self.rotate()?;
+        }
+        let n = self.file.write(line)?;
+        self.written_bytes += n as u64;
+        Ok(n)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.flush()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_log_keeps_the_newest_and_stays_bounded() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("daemon.log");
+        let mut log = Rotating::open(&path).unwrap();
+        let line = vec![b'x'; 1 << 20];
+        for _ in 0..30 {
+            log.write_all(&line).unwrap();
+        }
+        log.write_all(b"last").unwrap();
+        assert!(std::fs::read(&path).unwrap().ends_with(b"last"));
+        let kept: u64 = std::fs::read_dir(dir.path()).unwrap().map(|e| e.unwrap().metadata().unwrap().len()).sum();
+        assert!(kept <= 2 * (LOG_BYTES_MAX + (2 << 20)), "{kept}");
+        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 2);
+    }
+}

@@ -1,0 +1,96 @@
+//! How numbers, times and answers are shown.
+
+use clap::ValueEnum;
+use serde_json::Value;
+use std::io::{self, Write};
+
+/// How an answer is written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum Output {
+    /// For people.
+    #[default]
+    Text,
+    /// For programs.
+    Json,
+}
+
+/// Writes a value as indented JSON.
+pub fn json(value: &Value) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    serde_json::to_writer_pretty(&mut out, value)?;
+    writeln!(out)
+}
+
+/// Writes text, which ends with its own line end.
+pub fn text(text: &str) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    out.write_all(text.as_bytes())?;
+    if !text.ends_with('\n') && !text.is_empty() {
+        writeln!(out)?;
+    }
+    out.flush()
+}
+
+/// A size with a binary unit and three digits or so.
+pub fn bytes(n: u64) -> String {
+    const UNITS: [&str; 7] = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
+    let mut value = n as f64;
+    let mut unit = 0;
+    while value >= 1024.0 && unit + 1 < UNITS.len() {
+        value /= 1024.0;
+        unit += 1;
+    }
+    if unit == 0 || value >= 100.0 { format!("{value:.0} {}", UNITS[unit]) } else { format!("{value:.1} {}", UNITS[unit]) }
+}
+
+/// A span in the two largest units that matter.
+pub fn span_s(seconds: u64) -> String {
+    match seconds {
+        0..60 => format!("{seconds} s"),
+        60..3600 => format!("{} min {} s", seconds / 60, seconds % 60),
+        3600..86_400 => format!("{} h {} min", seconds / 3600, seconds % 3600 / 60),
+        _ => format!("{} d {} h", seconds / 86_400, seconds % 86_400 / 3600),
+    }
+}
+
+/// A moment in milliseconds since 1970, in UTC.
+pub fn moment_ms(ms: u64) -> String {
+    let at = std::time::UNIX_EPOCH + std::time::Duration::from_millis(ms);
+    humantime::format_rfc3339_seconds(at).to_string()
+}
+
+/// A number of an answer; 0 where there is none.
+pub fn number(value: &Value, key: &str) -> u64 {
+    value[key].as_u64().or_else(|| value[key].as_f64().map(|f| f as u64)).unwrap_or(0)
+}
+
+/// A text of an answer; empty where there is none.
+pub fn word<'a>(value: &'a Value, key: &str) -> &'a str {
+    value[key].as_str().unwrap_or_default()
+}
+
+/// A list of an answer; empty where there is none.
+pub fn list<'a>(value: &'a Value, key: &str) -> &'a [Value] {
+    value[key].as_array().map_or(&[], Vec::as_slice)
+}
+
+/// Columns without borders, the first row as heading.
+pub fn table(heading: &[&str], rows: Vec<Vec<String>>) -> String {
+    let mut table = comfy_table::Table::new();
+    table.load_preset(comfy_table::presets::NOTHING).set_header(heading);
+    table.add_rows(rows);
+    let lines: Vec<_> = table.lines().map(|l| l.strip_prefix(' ').unwrap_or(&l).trim_end().to_string()).collect();
+    lines.join("\n") + "\n"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_and_spans_read_well() {
+        assert_eq!([bytes(0), bytes(1023), bytes(1536), bytes(150 << 20)], ["0 B", "1023 B", "1.5 KiB", "150 MiB"]);
+        assert_eq!(bytes(u64::MAX), "16.0 EiB");
+        assert_eq!([span_s(59), span_s(61), span_s(90_000)], ["59 s", "1 min 1 s", "1 d 1 h"]);
+    }
+}
