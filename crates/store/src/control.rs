@@ -17,7 +17,7 @@ mod server;
 mod wire;
 
 pub use client::Client;
-pub use find::{ENVIRONMENT, Found, find, mounts, socket_of};
+pub use find::{DEVICE_PREFIX, ENVIRONMENT, Found, find, mounts, socket_of};
 pub use problem::{Problem, exit};
 pub use server::{Server, ServerOptions};
 pub use wire::LINE_BYTES_MAX;

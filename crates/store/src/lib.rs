@@ -3,6 +3,7 @@
 //! It drives the machines of `policy` in real time and does all the I/O. It takes no decision of its own.
 
 pub mod control;
+pub mod daemon;
 pub mod error;
 pub mod file;
 pub mod mount;

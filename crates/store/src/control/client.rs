@@ -34,6 +34,17 @@ impl Client {
         self.stream.get_ref().set_read_timeout(patience).map_err(|e| self.broken(&e))
     }
 
+    /// The process that listens: found by the kernel, whether or not it still answers.
+    pub fn daemon_pid(&self) -> Option<i32> {
+        let peer = rustix::net::sockopt::socket_peercred(self.stream.get_ref()).ok()?;
+        Some(peer.pid.as_raw_nonzero().get())
+    }
+
+    /// Waits until the daemon hangs up, which it does when its process ends.
+    pub fn wait_for_end(&mut self) {
+        while let Ok(Some(_)) = read_line(&mut self.stream, LINE_BYTES_MAX) {}
+    }
+
     /// Sends a request and waits for its end. `progress` gets each line of progress.
     pub fn request(&mut self, command: &str, args: Value, progress: &mut dyn FnMut(Value)) -> Result<Value, Problem> {
         let id = self.next_id;

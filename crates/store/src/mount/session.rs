@@ -108,6 +108,12 @@ impl Mount {
 
     /// Unmounts: refused with `EBUSY` while it is in use. Requests under way are finished.
     pub fn unmount(&self) -> Result<(), MountError> {
+        self.take_away()?;
+        self.wait().map_err(|error| MountError::End { path: self.path.clone(), error })
+    }
+
+    /// Takes the mount away: refused with `EBUSY` while it is in use. Does not wait for requests under way.
+    pub fn take_away(&self) -> Result<(), MountError> {
         let ended = |error| MountError::End { path: self.path.clone(), error };
         match rustix::mount::unmount(&self.path, UnmountFlags::NOFOLLOW) {
             Ok(()) | Err(Errno::INVAL) => {}
@@ -120,7 +126,7 @@ impl Mount {
             }
             Err(error) => return Err(ended(error.into())),
         }
-        self.wait().map_err(ended)
+        Ok(())
     }
 
     /// Ends it at once: whoever waits for an answer gets an error, whoever comes later too. Nothing acknowledged is lost.

@@ -1,0 +1,234 @@
+//! The daemon: one volume, opened, mounted and served, from its start to its clean end.
+//!
+//! ```text
+//! start:  open volume | settle what a crash left | repair, mover, staging | mount | control socket
+//! end:    unmount (refused while in use) | control socket | jobs | repair, mover | settle files | targets, state
+//! ```
+//!
+//! Nothing in the end waits without bound: what hangs is left behind and ends with the process.
+
+mod background;
+mod crash;
+mod end;
+mod requests;
+mod resolve;
+mod users;
+mod walk;
+
+pub use end::Ending;
+
+use crate::control::{DEVICE_PREFIX, Handler, Server, ServerOptions, socket_of};
+use crate::file::{FileTable, Garbage, MirrorWrites, Pool};
+use crate::mount::{Mount, MountError, Options, Parts};
+use crate::mover::Mover;
+use crate::namespace::Namespace;
+use crate::origin::Opener;
+use crate::repair::{Checker, Repair};
+use crate::stage::Stager;
+use crate::state::State;
+use crate::volume::{self, Config, Problem, Problems, Volume};
+use background::Background;
+use policy::protect::recovery;
+use policy::{ObjectId, TargetId, Time};
+use rustix::fs::{Mode, OFlags, openat};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+/// The parts of a running volume, shared by everybody who serves requests.
+pub struct Core {
+    /// The volume.
+    pub volume: Arc<Volume>,
+    /// What files share.
+    pub pool: Arc<Pool>,
+    /// The files in use.
+    pub files: Arc<FileTable>,
+    /// Who moves bytes.
+    pub mover: Arc<Mover>,
+    /// Who brings lost bytes back.
+    pub repair: Arc<Repair>,
+    /// Who looks for what is lost.
+    pub checker: Checker,
+    /// Who stages in and out.
+    pub stager: Stager,
+    /// Where the volume is mounted.
+    pub mount_point: PathBuf,
+    background: Arc<Background>,
+    started: Instant,
+}
+
+/// A running daemon.
+pub struct Daemon {
+    core: Arc<Core>,
+    mount: Arc<Mount>,
+    server: Arc<Server>,
+    ending: Arc<Ending>,
+}
+
+impl Daemon {
+    /// Opens the volume, settles what a crash left, mounts it and listens. Everything that may be wrong with the
+    /// configuration or the mount point is looked at before anything is touched.
+    pub fn start(config: Config, mount_point: &Path, opener: Arc<dyn Opener>) -> Result<Daemon, Problems> {
+        end::check_mount_point(mount_point, &config)?;
+        let volume = Arc::new(Volume::open(config)?);
+        let background = Background::new();
+        let pool = pool(&volume, background.clone());
+        let files = FileTable::new(pool.clone(), volume.config().namespace.clone());
+        let repair = repair(&volume, &pool, opener.clone()).map_err(|e| problem(&e))?;
+        drop(pool.recovery.set(repair.clone()));
+        let rate = volume.config().mover.rate;
+        let mover = Arc::new(Mover::new(pool.clone(), volume.state().clone(), (rate > 0).then_some(rate)));
+        crash::settle(&volume, &files, &mover).map_err(|e| problem(&e))?;
+        let stager = Stager::new(volume.clone(), files.clone(), opener);
+        let checker = Checker { volume: volume.clone(), files: files.clone(), repair: repair.clone() };
+        let mount = Arc::new(mount(&volume, &pool, &files, mount_point)?);
+        let core = Arc::new(Core {
+            mount_point: mount.path().to_path_buf(),
+            background: background.clone(),
+            started: Instant::now(),
+            volume,
+            pool,
+            files,
+            mover,
+            repair,
+            checker,
+            stager,
+        });
+        background.start(&core);
+        let ending = Ending::new(mount.clone());
+        let server = listen(&core, &ending).map_err(|error| {
+            // Nobody could end it otherwise.
+            drop(mount.abort());
+            problem(&format!("the control socket cannot be made: {error}"))
+        })?;
+        Ok(Daemon { core, mount, server, ending })
+    }
+
+    /// Its parts, for handlers that are registered from outside.
+    pub fn core(&self) -> &Arc<Core> {
+        &self.core
+    }
+
+    /// Where it is mounted.
+    pub fn mount_point(&self) -> &Path {
+        self.mount.path()
+    }
+
+    /// Serves further commands on the control socket.
+    pub fn register(&self, prefix: &str, handler: Arc<dyn Handler>) {
+        self.server.register(prefix, handler);
+    }
+
+    /// How it is told to end.
+    pub fn ending(&self) -> &Arc<Ending> {
+        &self.ending
+    }
+
+    /// Waits until it is unmounted, by whomever; then calls `stop_jobs` and ends everything in order.
+    pub fn run(self, stop_jobs: impl FnOnce() + Send + 'static) {
+        self.ending.wait();
+        end::finish(self, stop_jobs);
+    }
+}
+
+fn problem(cause: &impl ToString) -> Problems {
+    Problems::one(Problem::new(cause.to_string(), "the volume is not mounted", "Mend that and start it again"))
+}
+
+fn listen(core: &Arc<Core>, ending: &Arc<Ending>) -> std::io::Result<Arc<Server>> {
+    let everybody = core.volume.config().mount.allow_other.unwrap_or(rustix::process::geteuid().is_root());
+    if everybody {
+        // Others must reach the socket; what else is here stays closed by its own mode.
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o711);
+        std::fs::set_permissions(core.volume.state_dir(), mode)?;
+    }
+    let socket = socket_of(core.volume.state_dir());
+    let server = Arc::new(Server::start(&socket, ServerOptions { everybody, ..ServerOptions::default() })?);
+    requests::register(&server, core, ending);
+    Ok(server)
+}
+
+/// Notes garbage in the state store.
+struct InState(Arc<dyn State>);
+
+impl Garbage for InState {
+    fn remember(&self, target: TargetId, object: ObjectId) -> crate::Result<()> {
+        self.0.garbage_add(&[(target, object)])
+    }
+}
+
+fn pool(volume: &Arc<Volume>, background: Arc<Background>) -> Arc<Pool> {
+    let config = volume.config();
+    let ids = volume.clone();
+    // Numbers come from memory; only every four thousand million the state store is asked, and without it there is no volume.
+    let next_id = move || ids.next_id().expect("the state store gives a new epoch");
+    Arc::new(Pool {
+        targets: volume.targets().clone(),
+        next_id: Box::new(next_id),
+        placement: volume.placement(),
+        mirror_writes: match config.layout.mirror_writes {
+            volume::MirrorWrites::Sync => MirrorWrites::Sync,
+            volume::MirrorWrites::Stale => MirrorWrites::Stale,
+        },
+        inline_bytes_max: config.layout.inline_max,
+        clock: Box::new(|| Time(now_ns())),
+        garbage: Arc::new(InState(volume.state().clone())),
+        recovery: Default::default(),
+        observer: background,
+        turn: AtomicU64::new(0),
+    })
+}
+
+/// Nanoseconds since 1970.
+fn now_ns() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_nanos() as u64)
+}
+
+fn repair(volume: &Volume, pool: &Arc<Pool>, opener: Arc<dyn Opener>) -> std::io::Result<Arc<Repair>> {
+    let config = &volume.config().recovery;
+    let config = recovery::Config {
+        rows_per_key_max: config.concurrent.max(1),
+        retries: config.retries,
+        ..recovery::Config::default()
+    };
+    let side = volume.side().try_clone_to_owned()?;
+    Ok(Repair::start(config, pool.clone(), opener, side, volume.stats().clone()))
+}
+
+fn mount(
+    volume: &Arc<Volume>,
+    pool: &Arc<Pool>,
+    files: &Arc<FileTable>,
+    mount_point: &Path,
+) -> Result<Mount, Problems> {
+    let config = volume.config();
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let tree = openat(volume.tree(), c".", flags, Mode::empty()).map_err(|e| problem(&e))?;
+    let parts = Parts {
+        namespace: Arc::new(Namespace::new(tree).map_err(|e| problem(&e))?),
+        files: files.clone(),
+        pool: pool.clone(),
+        targets: volume.targets().clone(),
+        stats: volume.stats().clone(),
+        tiers: config.tiers.clone(),
+        sources: Arc::new(crate::mount::PlainSources),
+    };
+    let state = volume.state_dir().canonicalize().unwrap_or_else(|_| volume.state_dir().to_path_buf());
+    let options = Options {
+        threads: config.mount.threads,
+        entry_timeout: config.mount.entry_timeout,
+        attr_timeout: config.mount.attr_timeout,
+        allow_other: config.mount.allow_other,
+        passthrough: config.mount.passthrough,
+        io: config.mount.io,
+        name: format!("{DEVICE_PREFIX}{}", state.display()),
+    };
+    Mount::start(parts, options, mount_point).map_err(|e| {
+        let mend = match e {
+            MountError::Mountpoint { .. } => "Give an empty directory of yours with --at",
+            _ => "Look whether /dev/fuse is there and fusermount3 is installed, and who may mount",
+        };
+        Problems::one(Problem::new(e.to_string(), "the volume is not mounted", mend))
+    })
+}

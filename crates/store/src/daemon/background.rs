@@ -1,0 +1,236 @@
+//! What happens by itself: stale mirrors are resynced, draining targets emptied, garbage removed where targets are back.
+
+use super::walk::{open_file, walk};
+use super::{Core, now_ns};
+use crate::file::{Event, File, Observer};
+use crate::mover::DrainProgress;
+use crate::target::State;
+use crate::{Error, Result};
+use parking_lot::{Condvar, Mutex};
+use policy::{FileId, TargetId};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::ffi::CString;
+use std::sync::{Arc, Weak};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// A file rests so long after its last trouble before it is resynced: whoever writes it is probably not done.
+const RESYNC_AFTER: Duration = Duration::from_secs(2);
+/// Files remembered for a resync; beyond that, `entrepot check --repair` finds them.
+const RESYNC_MAX: usize = 10_000;
+/// How often somebody who waits for a drain sees how far it is.
+const LOOK_EVERY: Duration = Duration::from_millis(200);
+/// Lines of news kept for `entrepot status`.
+const NEWS_MAX: usize = 64;
+
+/// What waits to be done.
+#[derive(Default)]
+struct Waiting {
+    stopped: bool,
+    /// Files with stale mirrors, and when to look at them.
+    resync: BTreeMap<FileId, Instant>,
+    /// Targets that came back.
+    collect: BTreeSet<TargetId>,
+    /// Targets being drained now.
+    drains: BTreeMap<TargetId, DrainProgress>,
+    /// What happened lately, with nanoseconds since 1970.
+    news: VecDeque<(u64, String)>,
+}
+
+/// The work that nobody waits for.
+pub struct Background {
+    waiting: Mutex<Waiting>,
+    woken: Condvar,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+}
+
+impl Observer for Background {
+    fn note(&self, file: &File, event: Event) {
+        if !matches!(event, Event::MirrorStale { .. } | Event::MirrorsDiffer) {
+            return;
+        }
+        let Some(id) = file.id() else { return };
+        let mut waiting = self.waiting.lock();
+        if waiting.resync.len() < RESYNC_MAX || waiting.resync.contains_key(&id) {
+            waiting.resync.insert(id, Instant::now() + RESYNC_AFTER);
+            self.woken.notify_all();
+        }
+    }
+}
+
+impl Background {
+    pub(super) fn new() -> Arc<Background> {
+        Arc::new(Background { waiting: Mutex::default(), woken: Condvar::new(), threads: Mutex::default() })
+    }
+
+    /// Starts the worker and listens for changes of targets. Goes on with drains that a restart interrupted.
+    pub(super) fn start(self: &Arc<Background>, core: &Arc<Core>) {
+        let (listener, weak) = (self.clone(), Arc::downgrade(core));
+        core.volume.targets().on_change(move |change| {
+            let name = weak.upgrade().and_then(|c| Some(c.volume.targets().get(change.target)?.name().to_string()));
+            let name = name.unwrap_or_else(|| change.target.to_string());
+            listener.news(format!("target {name} is {} ({}): {}", change.to, change.from, change.reason));
+            match change.to {
+                State::Ok => {
+                    listener.waiting.lock().collect.insert(change.target);
+                    listener.woken.notify_all();
+                }
+                State::Draining => listener.drain(&weak, change.target),
+                State::Suspect | State::Failed => {}
+            }
+        });
+        let (worker, weak) = (self.clone(), Arc::downgrade(core));
+        self.spawn("background", move || worker.work(&weak));
+        for target in core.volume.targets().all() {
+            match target.state() {
+                State::Draining => self.drain(&Arc::downgrade(core), target.id()),
+                State::Ok => drop(self.waiting.lock().collect.insert(target.id())),
+                State::Suspect | State::Failed => {}
+            }
+        }
+    }
+
+    /// Ends the worker after what it is doing. The mover must have been stopped before, so that drains end.
+    pub(super) fn stop(&self) {
+        self.waiting.lock().stopped = true;
+        self.woken.notify_all();
+        for thread in self.threads.lock().drain(..) {
+            if thread.join().is_err() {
+                tracing::error!("bug: a background thread panicked");
+            }
+        }
+    }
+
+    /// The drains under way.
+    pub(super) fn drains(&self) -> BTreeMap<TargetId, DrainProgress> {
+        self.waiting.lock().drains.clone()
+    }
+
+    /// What happened lately, oldest first.
+    pub(super) fn latest(&self) -> Vec<(u64, String)> {
+        self.waiting.lock().news.iter().cloned().collect()
+    }
+
+    fn news(&self, text: String) {
+        let mut waiting = self.waiting.lock();
+        if waiting.news.len() == NEWS_MAX {
+            waiting.news.pop_front();
+        }
+        waiting.news.push_back((now_ns(), text));
+    }
+
+    fn spawn(&self, name: &str, work: impl FnOnce() + Send + 'static) {
+        match std::thread::Builder::new().name(name.into()).spawn(work) {
+            Ok(thread) => self.threads.lock().push(thread),
+            Err(error) => tracing::error!("no thread for {name}: {error}"),
+        }
+    }
+
+    /// Empties a target on a thread of its own, once.
+    fn drain(self: &Arc<Background>, core: &Weak<Core>, target: TargetId) {
+        {
+            let mut waiting = self.waiting.lock();
+            if waiting.stopped || waiting.drains.contains_key(&target) {
+                return;
+            }
+            waiting.drains.insert(target, DrainProgress::default());
+        }
+        let (this, core) = (self.clone(), core.clone());
+        self.spawn("drain", move || {
+            let Some(core) = core.upgrade() else { return };
+            let report = |progress: &DrainProgress| drop(this.waiting.lock().drains.insert(target, *progress));
+            let drained = core.mover.drain(target, || walk(&core.volume, &core.files), report);
+            let name = core.volume.targets().get(target).map_or(target.to_string(), |t| t.name().to_string());
+            match drained {
+                Ok(done) => this.news(format!("target {name} is empty: {} files moved", done.files)),
+                Err(e) => this.news(format!("the drain of target {name} stopped: {e}")),
+            }
+            this.waiting.lock().drains.remove(&target);
+            this.woken.notify_all();
+        });
+    }
+
+    /// Empties a target (if nobody does yet) and waits until that ended; `look` gets the progress and says whether to go
+    /// on waiting. The drain goes on when nobody waits any more.
+    pub(super) fn drain_now(
+        self: &Arc<Background>,
+        core: &Arc<Core>,
+        target: TargetId,
+        mut look: impl FnMut(&DrainProgress) -> bool,
+    ) {
+        self.drain(&Arc::downgrade(core), target);
+        loop {
+            let progress = {
+                let mut waiting = self.waiting.lock();
+                if !waiting.drains.contains_key(&target) || waiting.stopped {
+                    return;
+                }
+                self.woken.wait_for(&mut waiting, LOOK_EVERY);
+                waiting.drains.get(&target).copied()
+            };
+            if progress.is_some_and(|p| !look(&p)) {
+                return;
+            }
+        }
+    }
+
+    fn work(&self, core: &Weak<Core>) {
+        loop {
+            let (file, target) = {
+                let mut waiting = self.waiting.lock();
+                loop {
+                    if waiting.stopped {
+                        return;
+                    }
+                    let now = Instant::now();
+                    let due = waiting.resync.iter().find(|(_, at)| **at <= now).map(|(id, _)| *id);
+                    let target = waiting.collect.pop_first();
+                    if due.is_some() || target.is_some() {
+                        if let Some(id) = due {
+                            waiting.resync.remove(&id);
+                        }
+                        break (due, target);
+                    }
+                    let next = waiting.resync.values().min().copied();
+                    let until = next.unwrap_or(now + Duration::from_secs(3600));
+                    self.woken.wait_until(&mut waiting, until);
+                }
+            };
+            let Some(core) = core.upgrade() else { return };
+            if let Some(id) = file {
+                self.resync(&core, id);
+            }
+            if let Some(target) = target
+                && let Err(error) = core.mover.collect_garbage(target)
+            {
+                tracing::warn!(%target, "garbage stays for now: {error}");
+            }
+        }
+    }
+
+    fn resync(&self, core: &Core, id: FileId) {
+        match resync(core, id) {
+            Ok(()) => {}
+            Err(Error::Busy(_)) => {
+                self.waiting.lock().resync.insert(id, Instant::now() + RESYNC_AFTER);
+            }
+            Err(error) => self.news(format!("file {id} has a stale mirror that cannot be resynced now: {error}")),
+        }
+    }
+}
+
+fn resync(core: &Core, id: FileId) -> Result<()> {
+    let named = |file: &Arc<File>| file.id() == Some(id);
+    let file = match core.files.files().into_iter().find(named) {
+        Some(file) => Some(file),
+        None => {
+            let mark = CString::new(id.to_string()).expect("hexadecimal digits");
+            open_file(&core.files, core.volume.open_links(), &mark)?
+        }
+    };
+    match file {
+        Some(file) => core.mover.resync(&file).map(|_| ()),
+        // Closed and unmarked: gone, or resynced already.
+        None => Ok(()),
+    }
+}

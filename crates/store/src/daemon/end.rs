@@ -1,0 +1,138 @@
+//! The end of a daemon, clean or forced, and what could keep it from starting.
+
+use super::users::users_of;
+use super::Daemon;
+use crate::control;
+use crate::mount::{Mount, MountError};
+use crate::volume::{Config, Problem, Problems};
+use parking_lot::{Condvar, Mutex};
+use rustix::io::Errno;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::mpsc;
+use std::time::Duration;
+
+/// How long the steps of the end may take together before the rest is left to the end of the process.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// How a daemon is told to end, and who waits for that.
+pub struct Ending {
+    mount: Arc<Mount>,
+    ended: Mutex<bool>,
+    told: Condvar,
+}
+
+impl Ending {
+    pub(super) fn new(mount: Arc<Mount>) -> Arc<Ending> {
+        let ending = Arc::new(Ending { mount, ended: Mutex::new(false), told: Condvar::new() });
+        let watcher = ending.clone();
+        let watch = move || {
+            // Ends when anybody unmounts: us, `umount`, `fusermount3 -u`.
+            if let Err(error) = watcher.mount.wait() {
+                tracing::error!("the mount ended with an error: {error}");
+            }
+            watcher.tell();
+        };
+        if let Err(error) = std::thread::Builder::new().name("mount-watch".into()).spawn(watch) {
+            tracing::error!("nobody will notice when the volume is unmounted from outside: {error}");
+        }
+        ending
+    }
+
+    /// Unmounts, and so makes [`Daemon::run`] return. Without `force` it is refused while somebody uses the mount; with
+    /// it, waiting calls end with an error.
+    pub fn unmount(&self, force: bool) -> Result<(), control::Problem> {
+        let path = self.mount.path();
+        match self.mount.take_away() {
+            Ok(()) => {}
+            Err(_) if force => self.mount.abort().map_err(|e| failed(&e))?,
+            Err(MountError::End { error, .. }) if error.raw_os_error() == Some(Errno::BUSY.raw_os_error()) => {
+                let users = users_of(path);
+                let who = if users.is_empty() { "somebody".into() } else { users.join(", ") };
+                return Err(control::Problem::busy(format!("{} is in use by {who}", path.display()))
+                    .so("nothing was stopped")
+                    .try_this("end these processes, or use `entrepot down --force`: their calls end with errors"));
+            }
+            Err(e) => return Err(failed(&e)),
+        }
+        self.tell();
+        Ok(())
+    }
+
+    pub(super) fn wait(&self) {
+        let mut ended = self.ended.lock();
+        while !*ended {
+            self.told.wait(&mut ended);
+        }
+    }
+
+    fn tell(&self) {
+        *self.ended.lock() = true;
+        self.told.notify_all();
+    }
+}
+
+fn failed(error: &MountError) -> control::Problem {
+    control::Problem::failed(error.to_string()).so("the volume is still mounted")
+}
+
+/// Stops everything in order; leaves behind what does not end in time.
+pub(super) fn finish(daemon: Daemon, stop_jobs: impl FnOnce() + Send + 'static) {
+    let (done, wait) = mpsc::channel();
+    let steps = move || {
+        let Daemon { core, mount, server, .. } = daemon;
+        stop_jobs();
+        server.stop();
+        core.mover.stop();
+        core.background.stop();
+        core.repair.stop();
+        if let Err(error) = mount.wait() {
+            tracing::warn!("the mount ended with an error: {error}");
+        }
+        for file in core.files.files() {
+            if let Err(error) = file.settle() {
+                tracing::warn!("a file could not be settled, the next start does it: {error}");
+            }
+        }
+        core.volume.targets().stop();
+        // Whoever listened may be gone.
+        drop(done.send(()));
+    };
+    let started = std::thread::Builder::new().name("end".into()).spawn(steps);
+    match started {
+        Ok(_) if wait.recv_timeout(PATIENCE).is_ok() => tracing::info!("the volume is down"),
+        Ok(_) => tracing::warn!("something does not end (a target that hangs?); it is left behind"),
+        Err(error) => tracing::warn!("no thread for a clean end: {error}"),
+    }
+}
+
+/// Looks at the mount point before anything is touched.
+pub(super) fn check_mount_point(path: &Path, config: &Config) -> Result<(), Problems> {
+    let refused = |cause: String, mend: &str| {
+        Err(Problems::one(Problem::new(cause, "nothing was touched, nothing is mounted", mend)))
+    };
+    let shown = path.display();
+    let metadata = match std::fs::metadata(path) {
+        Ok(metadata) => metadata,
+        // A dead mount: it is cleared away when the new one starts.
+        Err(e) if e.raw_os_error() == Some(Errno::NOTCONN.raw_os_error()) => return Ok(()),
+        Err(e) => return refused(format!("the mount point {shown}: {e}"), "Make the directory, or give another with --at"),
+    };
+    if !metadata.is_dir() {
+        return refused(format!("the mount point {shown} is no directory"), "Give a directory with --at");
+    }
+    let real = path.canonicalize().unwrap_or_else(|_| path.to_path_buf());
+    if let Some(there) = control::mounts().iter().find(|m| m.mount_point.as_deref() == Some(&*real)) {
+        let mend = "Use `entrepot down` there first, or give another directory with --at";
+        return refused(format!("{shown} is in use by the volume with state in {}", there.state.display()), mend);
+    }
+    let own = [&config.namespace, &config.state].into_iter().chain(config.targets.iter().map(|t| &t.path));
+    for dir in own {
+        let dir = dir.canonicalize().unwrap_or_else(|_| dir.clone());
+        if dir.starts_with(&real) || real.starts_with(&dir) {
+            let cause = format!("the mount point {shown} and {} lie in each other", dir.display());
+            return refused(cause, "Give a directory outside of the volume's own with --at");
+        }
+    }
+    Ok(())
+}

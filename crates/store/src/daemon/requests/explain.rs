@@ -1,0 +1,135 @@
+//! `layout.explain`: why a file lies where it lies, in plain words.
+
+use super::layout::name_of;
+use crate::daemon::Core;
+use crate::file::File;
+use crate::origin::Record;
+use crate::target::State;
+use policy::layout::{Layout, MirrorState, OPEN_END, Reason, Segment};
+use policy::TargetId;
+use std::collections::BTreeSet;
+
+/// What led to a change, in words.
+pub fn reason(core: &Core, reason: Reason) -> String {
+    let name = |target: TargetId| name_of(core, target);
+    match reason {
+        Reason::Grown => "it outgrew what it had".into(),
+        Reason::StagedIn => "it was staged in with a known size".into(),
+        Reason::Requested => "the user or its directory asked for this layout".into(),
+        Reason::MirrorAdded => "a mirror was added".into(),
+        Reason::MirrorDropped => "a mirror was dropped".into(),
+        Reason::MirrorStale(t) => format!("a mirror missed a write because of target {}", name(t)),
+        Reason::Resynced => "a stale mirror was brought up to date".into(),
+        Reason::RecoveryStarted(t) => {
+            format!("target {} failed, and recovery of its part from the source began", name(t))
+        }
+        Reason::Recovered => "the recovered part is complete".into(),
+        Reason::FailedOver(t) => format!("target {} failed, and its part was copied from another mirror", name(t)),
+        Reason::Drained(t) => format!("target {} was being emptied", name(t)),
+        Reason::Moved => "somebody moved a part of it".into(),
+    }
+}
+
+/// Where it lies, why, and what would happen if a target failed.
+pub fn sentences(core: &Core, file: &File) -> Vec<String> {
+    let Some(layout) = file.layout() else {
+        let limit = core.volume.config().layout.inline_max;
+        let size = file.size();
+        return vec![
+            format!("Its {size} bytes lie in its stub in the namespace, because it never outgrew {limit} bytes (inline_max)."),
+            "It has no objects on targets, so no target's failure can touch it.".into(),
+        ];
+    };
+    let mut told = Vec::new();
+    for (number, mirror) in layout.mirrors.iter().enumerate() {
+        let state = match mirror.state {
+            MirrorState::InSync => "in sync",
+            MirrorState::Stale => "stale: it missed a write and is not read until it is resynced",
+        };
+        told.push(format!("Mirror {number} of {} is {state}.", layout.mirrors.len()));
+        told.extend(mirror.segments.iter().map(|s| format!("  {}", segment(core, s))));
+    }
+    told.extend(targets(core, &layout));
+    let source = file.source().ok().flatten();
+    told.push(safety(&layout, source.as_deref()));
+    if layout.history.iter().len() > 0 {
+        told.push("It came to lie so:".into());
+    }
+    for (at, why) in layout.history.iter() {
+        told.push(format!("  {}  {}", moment(at.0), reason(core, *why)));
+    }
+    told
+}
+
+fn segment(core: &Core, s: &Segment) -> String {
+    let names: Vec<_> = s.objects.iter().map(|o| name_of(core, o.target)).collect();
+    let end = if s.end == OPEN_END { "its end".into() } else { format!("byte {}", s.end) };
+    let how = match s.objects.len() {
+        1 => "whole, on".to_string(),
+        n => format!("in stripes of {} bytes over {n} objects, on", s.stripe_size),
+    };
+    format!("from byte {} to {end}: {how} {}", s.start, names.join(", "))
+}
+
+/// Targets of the file that are not ok, and what follows.
+fn targets(core: &Core, layout: &Layout) -> Vec<String> {
+    let all: BTreeSet<_> = layout.objects().map(|(_, o)| o.target).collect();
+    let say = |id: TargetId| {
+        let name = name_of(core, id);
+        match core.volume.targets().get(id).map_or(State::Failed, |t| t.state()) {
+            State::Ok => None,
+            State::Suspect => Some(format!("Target {name} is suspect: other mirrors are read first.")),
+            State::Draining => Some(format!("Target {name} is being emptied: its part will move.")),
+            State::Failed => Some(format!("Target {name} is failed: its part is not read from there.")),
+        }
+    };
+    all.into_iter().filter_map(say).collect()
+}
+
+/// What protects it.
+fn safety(layout: &Layout, source: Option<&str>) -> String {
+    let in_sync = layout.mirrors.iter().filter(|m| m.state == MirrorState::InSync).count();
+    let record = source.and_then(|text| Record::parse(text).ok());
+    let source = record.as_ref().filter(|r| !r.modified).and_then(|r| r.sources.first()).map(|p| p.uri.as_str());
+    match (in_sync, source) {
+        (2.., Some(uri)) => format!("If a target fails, the other mirror is read; if all copies are lost, {uri}."),
+        (2.., None) => "If a target fails, the other mirror is read.".into(),
+        (_, Some(uri)) => format!("If a target fails, its stripes are fetched again from {uri}, those asked for first."),
+        (_, None) if record.is_some_and(|r| r.modified) => {
+            "It was written to since it was staged in, so its source cannot bring lost bytes back; a mirror would.".into()
+        }
+        (_, None) => "If a target fails, its part of the file cannot be read: there is neither a second mirror nor a source.".into(),
+    }
+}
+
+/// Seconds since 1970 as a date in UTC.
+fn moment(ns: u64) -> String {
+    let (days, second) = (ns / 1_000_000_000 / 86_400, ns / 1_000_000_000 % 86_400);
+    let (year, month, day) = civil(days);
+    format!("{year}-{month:02}-{day:02}T{:02}:{:02}:{:02}Z", second / 3600, second / 60 % 60, second % 60)
+}
+
+/// The Gregorian date of a day since 1970-01-01: in years that start on the first of March the leap day comes last.
+fn civil(days: u64) -> (u64, u64, u64) {
+    let z = days + 719_468;
+    let (era, of_era) = (z / 146_097, z % 146_097);
+    let year_of_era = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
+    let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let shifted = (5 * of_year + 2) / 153;
+    let day = of_year - (153 * shifted + 2) / 5 + 1;
+    let month = if shifted < 10 { shifted + 3 } else { shifted - 9 };
+    (year_of_era + era * 400 + u64::from(month <= 2), month, day)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn moments_are_dates() {
+        assert_eq!(moment(0), "1970-01-01T00:00:00Z");
+        assert_eq!(moment(951_782_399 * 1_000_000_000), "2000-02-28T23:59:59Z");
+        assert_eq!(moment(951_868_799 * 1_000_000_000), "2000-02-29T23:59:59Z");
+        assert_eq!(moment(1_704_067_199 * 1_000_000_000), "2023-12-31T23:59:59Z");
+    }
+}

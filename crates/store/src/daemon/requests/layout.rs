@@ -1,0 +1,134 @@
+//! `layout.*`: where a file lies, and the verbs that change it.
+
+use super::{explain, read, unknown};
+use crate::control::{Caller, Problem, Responder};
+use crate::daemon::Core;
+use crate::daemon::resolve::Wish;
+use crate::file::File;
+use policy::layout::{Layout, MirrorState, OPEN_END, ObjectState, Placement, Reason};
+use policy::{Time, TargetId};
+use serde_json::{Value, json};
+use std::sync::Arc;
+
+#[derive(serde::Deserialize)]
+struct Args {
+    path: String,
+    tier: Option<String>,
+    stripe_count: Option<usize>,
+    #[serde(default)]
+    mirror: usize,
+    #[serde(default)]
+    segment: usize,
+    from: Option<String>,
+    to: Option<Value>,
+}
+
+pub fn serve(core: &Arc<Core>, caller: &Caller, verb: &str, args: Value, _: &mut Responder<'_>) -> Result<Value, Problem> {
+    let args: Args = read(args)?;
+    let wish = if matches!(verb, "get" | "explain") { Wish::See } else { Wish::Change };
+    let (file, _) = core.file_of(caller, &args.path, wish)?;
+    let layout = match verb {
+        "get" => return Ok(describe(core, &args.path, &file)),
+        "explain" => return Ok(json!({"path": args.path, "sentences": explain::sentences(core, &file)})),
+        "add-mirror" => core.mover.add_mirror(&file, &placement(core, &file, &args)?)?,
+        "drop-mirror" => core.mover.drop_mirror(&file, args.mirror)?,
+        "replace" => replace(core, &file, &args)?,
+        "move" => {
+            let to = targets(core, &args)?;
+            core.mover.move_segment_to(&file, args.mirror, args.segment, &to)?
+        }
+        "resync" => core.mover.resync(&file)?,
+        _ => return Err(unknown(&format!("layout.{verb}"))),
+    };
+    let count = layout.mirrors.len();
+    let mirrors = if count == 1 { "1 mirror".into() } else { format!("{count} mirrors") };
+    Ok(json!({"text": format!("done: {mirrors}, generation {}", layout.generation)}))
+}
+
+fn placement(core: &Core, file: &File, args: &Args) -> Result<Placement, Problem> {
+    let tiers = &core.volume.config().tiers;
+    let tier = match &args.tier {
+        None => None,
+        Some(name) => Some(tiers.iter().position(|t| t == name).ok_or_else(|| {
+            Problem::wrong(format!("there is no tier {name}")).try_this(format!("its tiers are {}", tiers.join(", ")))
+        })? as u8),
+    };
+    let wide = file.layout().and_then(|l| l.mirrors.first()?.segments.last().map(|s| s.objects.len()));
+    let default = core.volume.placement();
+    let stripe_count = args.stripe_count.or(wide).unwrap_or(default.stripe_count).clamp(1, 256);
+    Ok(Placement { stripe_count, tier, mirrors: 1, ..default })
+}
+
+fn target(core: &Core, name: &str) -> Result<TargetId, Problem> {
+    let found = core.volume.targets().by_name(name).map(|t| t.id());
+    found.ok_or_else(|| {
+        Problem::not_found(format!("there is no target {name}")).try_this("`entrepot target list` shows those there are")
+    })
+}
+
+/// The targets named in `to`.
+fn targets(core: &Core, args: &Args) -> Result<Vec<TargetId>, Problem> {
+    let names: Vec<String> = match args.to.clone() {
+        Some(Value::String(one)) => vec![one],
+        Some(Value::Null) | None => Vec::new(),
+        Some(many) => read(many)?,
+    };
+    names.iter().map(|name| target(core, name)).collect()
+}
+
+fn replace(core: &Core, file: &Arc<File>, args: &Args) -> Result<Arc<Layout>, Problem> {
+    let from = target(core, args.from.as_deref().unwrap_or_default())?;
+    let layout = file.layout();
+    if !layout.is_some_and(|l| l.objects().any(|(_, o)| o.target == from)) {
+        return Err(Problem::not_found(format!("the file has nothing on {}", args.from.as_deref().unwrap_or_default()))
+            .try_this("`entrepot layout FILE` shows where it lies"));
+    }
+    match targets(core, args)?.as_slice() {
+        [] => Ok(core.mover.replace_target(file, from, Reason::Moved)?),
+        [to, ..] => Ok(core.mover.replace_target_by(file, from, *to)?),
+    }
+}
+
+/// The name of a target, or its number when it is forgotten.
+pub fn name_of(core: &Core, id: TargetId) -> String {
+    core.volume.targets().get(id).map_or_else(|| format!("forgotten target {}", id.0), |t| t.name().to_string())
+}
+
+fn describe(core: &Core, path: &str, file: &File) -> Value {
+    let size = file.size();
+    let Some(layout) = file.layout() else {
+        return json!({"path": path, "size": size, "inline": true, "mirrors": []});
+    };
+    let object = |o: &policy::layout::Object| {
+        json!({
+            "target": name_of(core, o.target),
+            "target_state": core.volume.targets().get(o.target).map_or("failed".into(), |t| t.state().to_string()),
+            "object": format!("{:016x}", o.id.0),
+            "state": match o.state { ObjectState::Complete => "complete", ObjectState::Partial => "partial" },
+        })
+    };
+    let segment = |s: &policy::layout::Segment| {
+        json!({
+            "start": s.start,
+            "end": (s.end != OPEN_END).then_some(s.end),
+            "stripe_size": s.stripe_size,
+            "objects": s.objects.iter().map(object).collect::<Vec<_>>(),
+        })
+    };
+    let mirror = |m: &policy::layout::Mirror| {
+        json!({
+            "state": match m.state { MirrorState::InSync => "in_sync", MirrorState::Stale => "stale" },
+            "segments": m.segments.iter().map(segment).collect::<Vec<_>>(),
+        })
+    };
+    let change = |(at, reason): &(Time, Reason)| json!({"at_ms": at.0 / 1_000_000, "why": explain::reason(core, *reason)});
+    json!({
+        "path": path,
+        "size": size,
+        "inline": false,
+        "file": layout.file.to_string(),
+        "generation": layout.generation,
+        "mirrors": layout.mirrors.iter().map(mirror).collect::<Vec<_>>(),
+        "history": layout.history.iter().map(change).collect::<Vec<_>>(),
+    })
+}

@@ -1,0 +1,115 @@
+//! `stage.*` and `source.*`: data in and out, with the caller's rights.
+
+use super::{read, unknown, with_progress};
+use crate::control::{Caller, Problem, Responder, exit};
+use crate::daemon::Core;
+use crate::daemon::resolve::identity;
+use crate::origin::{Identity, OriginError, Record};
+use crate::stage::{StageError, StageIn};
+use serde_json::{Value, json};
+use std::sync::Arc;
+
+#[derive(serde::Deserialize)]
+struct Args {
+    identity: Option<Identity>,
+    what: Option<StageIn>,
+    manifest: Option<String>,
+    #[serde(default)]
+    replace: bool,
+    #[serde(default)]
+    path: String,
+    #[serde(default)]
+    uri: String,
+    #[serde(default)]
+    uris: Vec<String>,
+    #[serde(default)]
+    verify: bool,
+}
+
+impl Args {
+    /// The caller as the kernel knows her, with the credentials that she passed on.
+    fn who(&self, caller: &Caller) -> Identity {
+        let told = self.identity.clone().unwrap_or_default();
+        Identity { credentials_file: told.credentials_file, environment: told.environment, ..identity(caller) }
+    }
+}
+
+pub fn serve(
+    core: &Arc<Core>,
+    caller: &Caller,
+    verb: &str,
+    args: Value,
+    out: &mut Responder<'_>,
+) -> Result<Value, Problem> {
+    let args: Args = read(args)?;
+    let who = args.who(caller);
+    let stager = &core.stager;
+    let staged = with_progress(out, |report, stop| {
+        let what = args.what.clone().unwrap_or_default();
+        match verb {
+            "in" => Ok(stager.stage_in(&what, &who, report, stop)),
+            "in-tree" => Ok(stager.stage_in_tree(&what, &who, report, stop)),
+            "in-manifest" => {
+                let manifest = args.manifest.as_deref().unwrap_or_default();
+                Ok(stager.stage_in_manifest(manifest, args.replace, &who, report, stop))
+            }
+            "out" => Ok(stager.stage_out(&args.path, &args.uri, &who, report, stop)),
+            _ => Err(unknown(&format!("stage.{verb}"))),
+        }
+    })?;
+    Ok(json!(staged?))
+}
+
+pub fn source(
+    core: &Arc<Core>,
+    caller: &Caller,
+    verb: &str,
+    args: Value,
+    out: &mut Responder<'_>,
+) -> Result<Value, Problem> {
+    let args: Args = read(args)?;
+    let who = args.who(caller);
+    let record = with_progress(out, |report, stop| match verb {
+        "get" => Ok(core.stager.source_get(&args.path, &who)),
+        "set" => Ok(core.stager.source_set(&args.path, &args.uris, args.verify, &who, report, stop)),
+        _ => Err(unknown(&format!("source.{verb}"))),
+    })?;
+    Ok(record?.map_or(Value::Null, |r| shown(&r)))
+}
+
+/// A record as users see it.
+fn shown(record: &Record) -> Value {
+    json!({
+        "sources": record.sources,
+        "size": record.size(),
+        "modified": record.modified,
+        "checksums": record.stripe_bytes > 0,
+    })
+}
+
+impl From<StageError> for Problem {
+    fn from(e: StageError) -> Problem {
+        let cause = e.to_string();
+        match e {
+            StageError::Origin { error: OriginError::Permanent(_), .. } => {
+                Problem::new(exit::NOT_FOUND, cause).try_this("check the URI and your credentials")
+            }
+            StageError::Origin { .. } => Problem::failed(cause)
+                .so("what was fetched is kept")
+                .try_this("run the same command again, or with `--retry N`"),
+            StageError::Path { .. } => Problem::wrong(cause).try_this("check the path; `--force` replaces a file"),
+            StageError::Manifest { .. } | StageError::Record(_) => {
+                Problem::wrong(cause).try_this("mend it and run the same command again")
+            }
+            StageError::Store(e) => Problem::from(e),
+            StageError::Space { .. } => Problem::failed(cause).try_this("remove files, or add a target"),
+            StageError::Checksum { .. } => Problem::new(exit::INCOMPLETE, cause)
+                .so("no file was put in place")
+                .try_this("check the checksum and the source"),
+            StageError::Moving(_) => Problem::busy(cause).try_this("wait for its writer"),
+            StageError::Stopped => Problem::new(exit::INTERRUPTED, cause)
+                .so("what was fetched is kept")
+                .try_this("run the same command again to go on"),
+        }
+    }
+}

@@ -1,0 +1,93 @@
+//! `status.get` and `stats.get`.
+
+use super::{target, unknown};
+use crate::control::{Caller, Problem, Responder};
+use crate::daemon::Core;
+use crate::mover::Phase;
+use crate::stats::Metric;
+use serde_json::{Value, json};
+use std::sync::Arc;
+
+/// Lines of news in a status.
+const NEWS_MAX: usize = 12;
+
+pub fn status(core: &Arc<Core>, _: &Caller, verb: &str, _: Value, _: &mut Responder<'_>) -> Result<Value, Problem> {
+    if verb != "get" {
+        return Err(unknown(&format!("status.{verb}")));
+    }
+    let space = core.volume.targets().space();
+    let mut answer = json!({
+        "name": core.volume.config().name,
+        "id": core.volume.id().to_string(),
+        "mount_point": core.mount_point,
+        "pid": std::process::id(),
+        "uptime_s": core.started.elapsed().as_secs(),
+        "total_bytes": space.total_bytes,
+        "free_bytes": space.free_bytes,
+        "garbage_objects": core.volume.state().garbage_count()?,
+        "targets": target::list(core),
+    });
+    answer["mover"] = mover(core);
+    answer["repair"] = repair(core);
+    answer["events"] = news(core);
+    Ok(answer)
+}
+
+fn mover(core: &Core) -> Value {
+    let stats = core.volume.stats();
+    let all = core.mover.progress().list();
+    let running = all.iter().filter(|m| m.phase == Phase::Copying);
+    let moves = running.clone().map(|m| {
+        format!("{} of file {}: {} of at most {} bytes copied", m.verb, m.file, m.done_bytes, m.total_bytes)
+    });
+    let drains = core.background.drains().into_iter().map(|(target, p)| {
+        let name = core.volume.targets().get(target).map_or(target.to_string(), |t| t.name().to_string());
+        format!("drain of {name}: {} files moved, {} left in this round, {} of them in use", p.files, p.left, p.busy)
+    });
+    let count = |phase: fn(&Phase) -> bool| all.iter().filter(|m| phase(&m.phase)).count();
+    json!({
+        "running": running.clone().count(),
+        "changes_done": stats.get(Metric::MoverChanges).max(count(|p| *p == Phase::Done) as u64),
+        "changes_failed": stats.get(Metric::MoverFailures).max(count(|p| matches!(p, Phase::Failed(_))) as u64),
+        "bytes_copied": stats.get(Metric::MoverBytes).max(all.iter().map(|m| m.done_bytes).sum()),
+        "moves": moves.chain(drains).collect::<Vec<_>>(),
+        "lately": all,
+    })
+}
+
+fn repair(core: &Core) -> Value {
+    let stats = core.volume.stats();
+    let counts = core.repair.counts();
+    json!({
+        "stripes_lost": stats.get(Metric::RecoveryStripesLost),
+        "stripes_recovered": stats.get(Metric::RecoveryStripes),
+        "bytes_fetched": stats.get(Metric::RecoveryBytes),
+        "reader_waits": stats.get(Metric::RecoveryWaits),
+        "reader_delay_total_ms": stats.get(Metric::RecoveryDelayNs) / 1_000_000,
+        "retries": stats.get(Metric::RecoveryRetries),
+        "failures": stats.get(Metric::RecoveryFailures),
+        "recoveries_started": counts.started,
+        "recoveries_completed": counts.completed,
+        "recoveries_failed": counts.failed,
+        "recoveries_running": counts.keys,
+        "fetches_in_flight": counts.in_flight,
+    })
+}
+
+fn news(core: &Core) -> Value {
+    let mut all = core.background.latest();
+    all.extend(core.repair.events().into_iter().map(|e| (e.at_ns, e.text)));
+    all.sort();
+    let from = all.len().saturating_sub(NEWS_MAX);
+    all[from..].iter().map(|(at_ns, text)| json!({"at_ms": at_ns / 1_000_000, "text": text})).collect()
+}
+
+pub fn stats(core: &Arc<Core>, _: &Caller, verb: &str, _: Value, _: &mut Responder<'_>) -> Result<Value, Problem> {
+    match verb {
+        "get" => {
+            let stats = core.volume.stats();
+            Ok(json!({"prometheus": stats.render_prometheus(), "text": stats.render_text()}))
+        }
+        _ => Err(unknown(&format!("stats.{verb}"))),
+    }
+}

@@ -1,0 +1,79 @@
+//! From a path that somebody names to the file, with that somebody's rights.
+
+use super::Core;
+use crate::control::{Caller, Problem};
+use crate::file::File;
+use crate::origin::Identity;
+use crate::origin::rights::with_rights_of;
+use rustix::fd::{AsRawFd, OwnedFd};
+use rustix::fs::{FileType, Mode, OFlags, ResolveFlags, Stat, fstat, open, openat2};
+use rustix::io::Errno;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::sync::Arc;
+
+/// What somebody wants to do with a file.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Wish {
+    /// Know where it lies: she must be able to reach it.
+    See,
+    /// Change where it lies: it must be hers.
+    Change,
+}
+
+/// On whose behalf a caller acts.
+pub fn identity(caller: &Caller) -> Identity {
+    Identity { uid: caller.uid, gid: caller.gid, ..Identity::default() }
+}
+
+impl Core {
+    /// The file at `path` (relative to the mount's root), if the caller may. Symbolic links are followed inside the volume.
+    pub fn file_of(&self, caller: &Caller, path: &str, wish: Wish) -> Result<(Arc<File>, Stat), Problem> {
+        let (fd, stat) = self.reach(caller, path)?;
+        if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
+            return Err(Problem::wrong(format!("{path} is no regular file")).try_this("name a file"));
+        }
+        if wish == Wish::Change && caller.uid != stat.st_uid && !caller.is_operator() {
+            return Err(Problem::denied(format!("{path} belongs to user {}, you are {}", stat.st_uid, caller.uid))
+                .try_this("ask its owner"));
+        }
+        // What the caller may reach, the daemon opens for itself: its bytes do not go to the caller.
+        let again = format!("/proc/self/fd/{}", fd.as_raw_fd());
+        let reopen = |mode| open(&again, mode | OFlags::CLOEXEC, Mode::empty());
+        let stub = match reopen(OFlags::RDWR) {
+            Err(Errno::ACCESS | Errno::PERM | Errno::ROFS | Errno::TXTBSY) => reopen(OFlags::RDONLY),
+            done => done,
+        };
+        let stub = stub.map_err(|e| Problem::failed(format!("{path}: {e}")))?;
+        Ok((self.files.get_or_open(stub)?, stat))
+    }
+
+    /// Refuses unless the caller may reach the path, a directory or a file.
+    pub fn may(&self, caller: &Caller, path: &str, wish: Wish) -> Result<(), Problem> {
+        let (_, stat) = self.reach(caller, path)?;
+        if wish == Wish::Change && caller.uid != stat.st_uid && !caller.is_operator() {
+            return Err(Problem::denied(format!("{path} belongs to user {}", stat.st_uid)).try_this("ask its owner"));
+        }
+        Ok(())
+    }
+
+    /// Reaches a path as the caller would.
+    fn reach(&self, caller: &Caller, path: &str) -> Result<(OwnedFd, Stat), Problem> {
+        let failed = |e: &dyn std::fmt::Display| Problem::failed(format!("{path}: {e}"));
+        let tree = self.volume.tree().try_clone_to_owned().map_err(|e| failed(&e))?;
+        let relative = if path.is_empty() { ".".to_string() } else { path.to_string() };
+        let look = move || {
+            let flags = OFlags::PATH | OFlags::CLOEXEC;
+            let resolve = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS | ResolveFlags::NO_XDEV;
+            let fd = openat2(&tree, OsStr::from_bytes(relative.as_bytes()), flags, Mode::empty(), resolve)?;
+            let stat = fstat(&fd)?;
+            Ok((fd, stat))
+        };
+        let reached = with_rights_of(&identity(caller), look).map_err(|e| failed(&e))?;
+        reached.map_err(|e: Errno| match e {
+            Errno::NOENT | Errno::NOTDIR => Problem::not_found(format!("{path}: {e}")).try_this("check the path"),
+            Errno::ACCESS => Problem::denied(format!("{path}: {e}")).try_this("check the permissions of its directories"),
+            _ => failed(&e),
+        })
+    }
+}
