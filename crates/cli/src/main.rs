@@ -3,6 +3,7 @@
 mod command;
 mod connect;
 mod failure;
+mod jobs_on_volume;
 mod log;
 mod shown;
 

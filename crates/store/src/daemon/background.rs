@@ -84,7 +84,9 @@ impl Background {
         for target in core.volume.targets().all() {
             match target.state() {
                 State::Draining => self.drain(&Arc::downgrade(core), target.id()),
-                State::Ok => drop(self.waiting.lock().collect.insert(target.id())),
+                State::Ok => {
+                    self.waiting.lock().collect.insert(target.id());
+                }
                 State::Suspect | State::Failed => {}
             }
         }
@@ -138,7 +140,9 @@ impl Background {
         let (this, core) = (self.clone(), core.clone());
         self.spawn("drain", move || {
             let Some(core) = core.upgrade() else { return };
-            let report = |progress: &DrainProgress| drop(this.waiting.lock().drains.insert(target, *progress));
+            let report = |progress: &DrainProgress| {
+                this.waiting.lock().drains.insert(target, *progress);
+            };
             let drained = core.mover.drain(target, || walk(&core.volume, &core.files), report);
             let name = core.volume.targets().get(target).map_or(target.to_string(), |t| t.name().to_string());
             match drained {

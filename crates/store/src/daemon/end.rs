@@ -96,7 +96,7 @@ pub(super) fn finish(daemon: Daemon, stop_jobs: impl FnOnce() + Send + 'static) 
         }
         core.volume.targets().stop();
         // Whoever listened may be gone.
-        drop(done.send(()));
+        let _ = done.send(());
     };
     let started = std::thread::Builder::new().name("end".into()).spawn(steps);
     match started {

@@ -95,7 +95,7 @@ fn safety(layout: &Layout, source: Option<&str>) -> String {
         (2.., Some(uri)) => format!("If a target fails, the other mirror is read; if all copies are lost, {uri}."),
         (2.., None) => "If a target fails, the other mirror is read.".into(),
         (_, Some(uri)) => format!("If a target fails, its stripes are fetched again from {uri}, those asked for first."),
-        (_, None) if record.is_some_and(|r| r.modified) => {
+        (_, None) if record.as_ref().is_some_and(|r| r.modified) => {
             "It was written to since it was staged in, so its source cannot bring lost bytes back; a mirror would.".into()
         }
         (_, None) => "If a target fails, its part of the file cannot be read: there is neither a second mirror nor a source.".into(),

@@ -1,0 +1,247 @@
+//! `entrepot up`: mounts a volume and serves it.
+
+use crate::command::job::recognise;
+use crate::connect::Context;
+use crate::failure::{Failure, Result};
+use crate::jobs_on_volume::JobsOnVolume;
+use crate::{log, shown};
+use clap::Args;
+use serde::{Deserialize, Serialize};
+use std::fs::File;
+use std::io::{BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use store::control::{ENVIRONMENT, Problem, exit, socket_of};
+use store::daemon::{Daemon, Ending};
+use store::volume::{self, Config, Problems};
+
+/// Mount a volume and serve it
+///
+/// Formats what is new (empty namespace and targets). Bad configuration is refused before anything is touched. Without
+/// `--detach` it stays in the foreground and ends with Ctrl-C. Run by root it serves everybody (with the permissions
+/// of the files), run by another user it serves her alone.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+EXAMPLES:
+  entrepot up scratch/volume.toml --at /mnt/scratch
+  entrepot up scratch/volume.toml --at /mnt/scratch --detach
+  systemctl start entrepot@scratch     with packaging/entrepot@.service and /etc/entrepot/scratch.toml
+
+ENVIRONMENT:
+  ENTREPOT_LOG   what is logged, such as `info` or `store=debug`; in the background to STATE/daemon.log")]
+pub struct Up {
+    /// The volume's file; `volume.toml` here if neither this, `--volume` nor ENTREPOT_VOLUME says otherwise.
+    file: Option<PathBuf>,
+    /// Where to mount it: an existing directory.
+    #[arg(long, value_name = "MOUNTPOINT")]
+    at: PathBuf,
+    /// Go to the background when it is mounted.
+    #[arg(long)]
+    detach: bool,
+    /// This is the process in the background: its first line of output says how the start went.
+    #[arg(long, hide = true)]
+    in_background: bool,
+}
+
+/// What the process in the background says to the one that started it.
+#[derive(Debug, Serialize, Deserialize)]
+enum Word {
+    Mounted(PathBuf),
+    Wrong(Problem),
+    /// Places as `file:line:column`, and the rest of each problem.
+    Refused(Vec<Refusal>),
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct Refusal {
+    place: Option<(PathBuf, usize, usize)>,
+    cause: String,
+    consequence: String,
+    mend: String,
+}
+
+impl Up {
+    pub fn run(self, context: &Context) -> Result<u8> {
+        let environment = || std::env::var_os(ENVIRONMENT).map(PathBuf::from);
+        let file = self.file.clone().or_else(|| context.volume.clone()).or_else(environment);
+        let file = file.unwrap_or_else(|| "volume.toml".into());
+        if self.detach {
+            return detach(&file, &self.at);
+        }
+        if self.in_background {
+            let served = start(&file, &self.at, true);
+            return match served {
+                Ok(running) => {
+                    say(&Word::Mounted(running.daemon.mount_point().to_path_buf()))?;
+                    running.serve()
+                }
+                Err(failure) => {
+                    say(&word_of(&failure))?;
+                    Ok(exit::FAILED)
+                }
+            };
+        }
+        log::to_stderr();
+        let running = start(&file, &self.at, false)?;
+        shown::text(&format!("mounted at {}; Ctrl-C ends it\n", running.daemon.mount_point().display()))?;
+        running.serve()
+    }
+}
+
+/// Starts the same program in the background and waits for its word.
+fn detach(file: &Path, at: &Path) -> Result<u8> {
+    // Before a process is started, so that the messages come from here.
+    Config::load(file)?;
+    let (file, at) = (std::path::absolute(file)?, std::path::absolute(at)?);
+    let mut command = Command::new(std::env::current_exe()?);
+    command.arg("up").arg(&file).arg("--at").arg(&at).arg("--in-background");
+    // It must not keep a directory busy, nor a terminal.
+    command.current_dir("/").stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+    let mut child = command.spawn()?;
+    let mut line = String::new();
+    if let Some(out) = child.stdout.take() {
+        BufReader::new(out).read_line(&mut line)?;
+    }
+    match serde_json::from_str(&line) {
+        Ok(Word::Mounted(path)) => {
+            shown::text(&format!("mounted at {}\n", path.display()))?;
+            Ok(0)
+        }
+        Ok(Word::Wrong(problem)) => Err(problem.into()),
+        Ok(Word::Refused(problems)) => {
+            let problem = |r: Refusal| volume::Problem {
+                place: r.place,
+                cause: r.cause,
+                consequence: r.consequence,
+                mend: r.mend,
+            };
+            Err(Problems(problems.into_iter().map(problem).collect()).into())
+        }
+        Err(_) => {
+            let ended = child.wait()?;
+            Err(Problem::failed(format!("the daemon ended before the volume was mounted ({ended})"))
+                .so("the volume is not mounted")
+                .try_this("STATE/daemon.log may say more; without --detach it speaks here")
+                .into())
+        }
+    }
+}
+
+/// Says the word and lets go of the pipe.
+fn say(word: &Word) -> Result<()> {
+    let mut line = serde_json::to_vec(word).map_err(std::io::Error::from)?;
+    line.push(b'\n');
+    let mut out = std::io::stdout().lock();
+    // Who started us may be gone; the volume is served all the same.
+    drop(out.write_all(&line).and_then(|()| out.flush()));
+    let nowhere = File::options().write(true).open("/dev/null")?;
+    rustix::stdio::dup2_stdout(&nowhere).map_err(std::io::Error::from)?;
+    Ok(())
+}
+
+fn word_of(failure: &Failure) -> Word {
+    let refusal = |p: &volume::Problem| Refusal {
+        place: p.place.clone(),
+        cause: p.cause.clone(),
+        consequence: p.consequence.clone(),
+        mend: p.mend.clone(),
+    };
+    match failure {
+        Failure::Configuration(problems) => Word::Refused(problems.0.iter().map(refusal).collect()),
+        Failure::Problem(problem) => Word::Wrong(problem.clone()),
+        Failure::Said(code) => Word::Wrong(Problem::failed(format!("the daemon ended with {code}"))),
+    }
+}
+
+/// A volume that is mounted, with its jobs.
+struct Running {
+    daemon: Daemon,
+    runner: Option<Arc<jobs::runner::Runner>>,
+}
+
+fn start(file: &Path, at: &Path, background: bool) -> Result<Running> {
+    let config = Config::load(file)?;
+    if background {
+        drop(rustix::process::setsid());
+        log::to_file(&config.state.join("daemon.log"))?;
+    }
+    let own = [config.namespace.clone(), config.state.clone()];
+    let refused = own.into_iter().chain(config.targets.iter().map(|t| t.path.clone())).collect();
+    let settings = source::Settings { refused, ..source::Settings::default() };
+    let opener = Arc::new(source::Sources::new(settings)?);
+    let job_settings = config.jobs.clone();
+    let daemon = Daemon::start(config, at, opener)?;
+    let runner = match runner(&daemon, &job_settings) {
+        Ok(runner) => runner,
+        Err(problem) => {
+            // A volume without jobs would be half a volume; better none than a surprise at the first submit.
+            drop(daemon.ending().unmount(true));
+            daemon.run(|| ());
+            return Err(problem.so("the volume was unmounted again").into());
+        }
+    };
+    daemon.register(jobs::runner::PREFIX, runner.clone());
+    tracing::info!(mount_point = %daemon.mount_point().display(), "mounted");
+    Ok(Running { daemon, runner: Some(runner) })
+}
+
+fn runner(daemon: &Daemon, settings: &volume::Jobs) -> std::result::Result<Arc<jobs::runner::Runner>, Problem> {
+    let core = daemon.core();
+    let failed = |e: &dyn std::fmt::Display| Problem::failed(format!("the job runner cannot start: {e}"));
+    let state_dir = core.volume.state_dir();
+    let mut config = jobs::runner::Config::new(state_dir.join("jobs")).map_err(|e| failed(&e))?;
+    if settings.cores > 0 {
+        config.cores = settings.cores as u32;
+    }
+    config.n_transfers_max = settings.dataxfer_concurrent.max(1) as u32;
+    let toml = std::path::absolute(&core.volume.config().file).map_err(|e| failed(&e))?;
+    config.environment = vec![(ENVIRONMENT.into(), toml.display().to_string())];
+    let volume = Arc::new(JobsOnVolume::new(core.clone(), settings.check_before_job));
+    let state = core.volume.state().clone();
+    let runner = jobs::runner::Runner::open(config, state, volume, Arc::new(recognise)).map_err(|e| failed(&e))?;
+    Ok(Arc::new(runner))
+}
+
+impl Running {
+    /// Serves until it is unmounted or told to end.
+    fn serve(self) -> Result<u8> {
+        let Running { daemon, runner } = self;
+        end_on_signal(daemon.ending().clone())?;
+        let socket = socket_of(daemon.core().volume.state_dir());
+        daemon.run(move || {
+            if let Some(runner) = runner {
+                runner.shut_down();
+            }
+        });
+        drop(std::fs::remove_file(socket));
+        // Threads that hang in a target would keep a return from `main` waiting for nothing.
+        std::process::exit(0);
+    }
+}
+
+/// SIGTERM ends it in any case; the first Ctrl-C is refused while somebody uses the mount, the second is not.
+fn end_on_signal(ending: Arc<Ending>) -> Result<()> {
+    use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+    let mut signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM, SIGHUP])?;
+    std::thread::Builder::new().name("signals".into()).spawn(move || {
+        let mut insisted = false;
+        for signal in signals.forever() {
+            match ending.unmount(false) {
+                Ok(()) => return,
+                Err(problem) if signal == SIGTERM || insisted => {
+                    tracing::warn!("{problem}; ending all the same, calls of these processes end with errors");
+                    if let Err(problem) = ending.unmount(true) {
+                        tracing::error!("{problem}");
+                    }
+                    return;
+                }
+                Err(problem) => {
+                    tracing::error!("{}; press Ctrl-C again to end it all the same", problem.cause);
+                    insisted = true;
+                }
+            }
+        }
+    })?;
+    Ok(())
+}

@@ -1,0 +1,89 @@
+//! What the job runner asks of the volume, answered by the running daemon.
+
+use jobs::request::Caller;
+use jobs::volume::{CheckReport, RecoveryEvent, Volume};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use store::daemon::Core;
+use store::origin::Identity;
+use store::repair::{CheckOptions, Outcome};
+use store::stage::Stop;
+
+/// The volume as jobs see it.
+pub struct JobsOnVolume {
+    core: Arc<Core>,
+    check_before_job: bool,
+}
+
+impl JobsOnVolume {
+    /// The volume of a daemon. `check_before_job`: whether a job's data are looked at before it is dispatched.
+    pub fn new(core: Arc<Core>, check_before_job: bool) -> JobsOnVolume {
+        JobsOnVolume { core, check_before_job }
+    }
+
+    /// The path below the mount point, as the store names it.
+    fn below(&self, path: &Path) -> Option<String> {
+        Some(path.strip_prefix(&self.core.mount_point).ok()?.to_str()?.to_string())
+    }
+}
+
+impl Volume for JobsOnVolume {
+    fn mount_point(&self) -> Option<PathBuf> {
+        Some(self.core.mount_point.clone())
+    }
+
+    fn check_before_job(&self, owner: Caller, paths: &[PathBuf]) -> Result<CheckReport, String> {
+        let paths: Vec<String> = paths.iter().filter_map(|p| self.below(p)).collect();
+        if !self.check_before_job || paths.is_empty() {
+            return Ok(CheckReport::default());
+        }
+        let caller = store::control::Caller { uid: owner.uid, gid: owner.gid, pid: 0 };
+        for path in &paths {
+            self.core.may_see(&caller, path).map_err(|p| p.cause)?;
+        }
+        let options = CheckOptions { repair: true, before_job: paths.clone(), paths };
+        let report = self.core.checker.check(&options, &|_| (), &Stop::default()).map_err(|e| e.to_string())?;
+        let lost = report.findings.iter().filter(|f| f.outcome != Outcome::Repaired && f.missing_bytes > 0);
+        let lost: Vec<_> = lost.map(|f| format!("{} has lost {} bytes", f.path, f.missing_bytes)).collect();
+        if !lost.is_empty() {
+            return Err(format!("{}; restore the target, or stage the file in again", lost.join(", ")));
+        }
+        let repaired = report.findings.iter().filter(|f| f.outcome == Outcome::Repaired);
+        let mut files: Vec<_> = repaired.map(|f| &f.path).collect();
+        files.sort();
+        files.dedup();
+        Ok(CheckReport {
+            n_files: report.files,
+            n_repaired: files.len() as u64,
+            fetched_bytes: report.repaired_bytes,
+        })
+    }
+
+    fn record_source(&self, owner: Caller, path: &Path, uri: &str) -> Result<PathBuf, String> {
+        let mut path = path.to_path_buf();
+        if path.is_dir() {
+            let name = uri.trim_end_matches('/').rsplit('/').next().unwrap_or_default();
+            if name.is_empty() || name == "." || name == ".." {
+                return Err(format!("{uri} names no file"));
+            }
+            path.push(name);
+        }
+        let below = self.below(&path).ok_or_else(|| format!("{} is not in the volume", path.display()))?;
+        let who = Identity { uid: owner.uid, gid: owner.gid, ..Identity::default() };
+        let uris = [uri.to_string()];
+        let set = self.core.stager.source_set(&below, &uris, false, &who, &|_| (), &Stop::default());
+        set.map_err(|e| e.to_string())?;
+        Ok(path)
+    }
+
+    fn recoveries(&self, _: &[PathBuf], from_ms: u64, to_ms: u64) -> Vec<RecoveryEvent> {
+        self.core.recoveries(from_ms, to_ms).into_iter().map(|(at_ms, what)| RecoveryEvent {
+            at_ms,
+            path: self.core.mount_point.clone(),
+            what,
+            n_stripes: 0,
+            fetched_bytes: 0,
+            reader_wait_ms_max: 0,
+        }).collect()
+    }
+}
