@@ -78,8 +78,9 @@ fn real(path: &Path) -> Result<PathBuf> {
     let problem = |e: std::io::Error| {
         let problem = Problem::not_found(format!("{}: {e}", path.display()));
         match e.raw_os_error() {
-            Some(n) if n == rustix::io::Errno::NOTCONN.raw_os_error() => problem
-                .try_this("the daemon of this mount has died: start it again with `entrepot up VOLUME.TOML --at MOUNTPOINT`"),
+            Some(n) if n == rustix::io::Errno::NOTCONN.raw_os_error() => problem.try_this(
+                "the daemon of this mount has died: start it again with `entrepot up VOLUME.TOML --at MOUNTPOINT`",
+            ),
             _ => problem.try_this("check the path"),
         }
     };

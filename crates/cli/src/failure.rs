@@ -51,9 +51,10 @@ impl Failure {
             }
             Failure::Configuration(problems) => {
                 for p in &problems.0 {
-                    let place = p.place.as_ref().map_or(String::new(), |(file, line, column)| {
-                        format!("{}:{line}:{column}: ", file.display())
-                    });
+                    let place = p
+                        .place
+                        .as_ref()
+                        .map_or(String::new(), |(file, line, column)| format!("{}:{line}:{column}: ", file.display()));
                     show(&format!("{place}{}", p.cause), &p.consequence, &p.mend);
                 }
                 exit::WRONG_INPUT

@@ -52,11 +52,7 @@ impl Volume for JobsOnVolume {
         let mut files: Vec<_> = repaired.map(|f| &f.path).collect();
         files.sort();
         files.dedup();
-        Ok(CheckReport {
-            n_files: report.files,
-            n_repaired: files.len() as u64,
-            fetched_bytes: report.repaired_bytes,
-        })
+        Ok(CheckReport { n_files: report.files, n_repaired: files.len() as u64, fetched_bytes: report.repaired_bytes })
     }
 
     fn record_source(&self, owner: Caller, path: &Path, uri: &str) -> Result<PathBuf, String> {
@@ -77,13 +73,17 @@ impl Volume for JobsOnVolume {
     }
 
     fn recoveries(&self, _: &[PathBuf], from_ms: u64, to_ms: u64) -> Vec<RecoveryEvent> {
-        self.core.recoveries(from_ms, to_ms).into_iter().map(|(at_ms, what)| RecoveryEvent {
-            at_ms,
-            path: self.core.mount_point.clone(),
-            what,
-            n_stripes: 0,
-            fetched_bytes: 0,
-            reader_wait_ms_max: 0,
-        }).collect()
+        self.core
+            .recoveries(from_ms, to_ms)
+            .into_iter()
+            .map(|(at_ms, what)| RecoveryEvent {
+                at_ms,
+                path: self.core.mount_point.clone(),
+                what,
+                n_stripes: 0,
+                fetched_bytes: 0,
+                reader_wait_ms_max: 0,
+            })
+            .collect()
     }
 }

@@ -40,7 +40,11 @@ pub fn bytes(n: u64) -> String {
         value /= 1024.0;
         unit += 1;
     }
-    if unit == 0 || value >= 100.0 { format!("{value:.0} {}", UNITS[unit]) } else { format!("{value:.1} {}", UNITS[unit]) }
+    if unit == 0 || value >= 100.0 {
+        format!("{value:.0} {}", UNITS[unit])
+    } else {
+        format!("{value:.1} {}", UNITS[unit])
+    }
 }
 
 /// A span in the two largest units that matter.
@@ -74,18 +78,29 @@ pub fn list<'a>(value: &'a Value, key: &str) -> &'a [Value] {
     value[key].as_array().map_or(&[], Vec::as_slice)
 }
 
-/// Columns without borders, the first row as heading.
+/// Columns without borders, each as wide as its widest cell.
 pub fn table(heading: &[&str], rows: Vec<Vec<String>>) -> String {
-    let mut table = comfy_table::Table::new();
-    table.load_preset(comfy_table::presets::NOTHING).set_header(heading);
-    table.add_rows(rows);
-    let lines: Vec<_> = table.lines().map(|l| l.strip_prefix(' ').unwrap_or(&l).trim_end().to_string()).collect();
-    lines.join("\n") + "\n"
+    let heading = heading.iter().map(ToString::to_string).collect();
+    let rows: Vec<Vec<String>> = std::iter::once(heading).chain(rows).collect();
+    let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
+    let width = |c: usize| rows.iter().filter_map(|r| r.get(c)).map(|cell| cell.chars().count()).max().unwrap_or(0);
+    let widths: Vec<usize> = (0..columns).map(width).collect();
+    let line = |row: &Vec<String>| {
+        let cells = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:width$}"));
+        cells.collect::<Vec<_>>().join("  ").trim_end().to_string() + "\n"
+    };
+    rows.iter().map(line).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn columns_are_as_wide_as_their_widest_cell() {
+        let rows = vec![vec!["long name".to_string(), "x".into()], vec!["é".into(), String::new()]];
+        assert_eq!(table(&["a", "b"], rows), "a          b\nlong name  x\né\n");
+    }
 
     #[test]
     fn sizes_and_spans_read_well() {

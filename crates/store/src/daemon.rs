@@ -58,6 +58,14 @@ pub struct Core {
     started: Instant,
 }
 
+impl Core {
+    /// What recovery did in that span (milliseconds since 1970), as far as remembered: when, and a sentence.
+    pub fn recoveries(&self, from_ms: u64, to_ms: u64) -> Vec<(u64, String)> {
+        let events = self.repair.events().into_iter().map(|e| (e.at_ns / 1_000_000, e.text));
+        events.filter(|(at_ms, _)| (from_ms..=to_ms).contains(at_ms)).collect()
+    }
+}
+
 /// A running daemon.
 pub struct Daemon {
     core: Arc<Core>,

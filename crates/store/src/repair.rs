@@ -28,6 +28,7 @@ use policy::{FileId, ObjectId};
 use rustix::fd::OwnedFd;
 use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -42,6 +43,8 @@ const WAIT_MAX: Duration = Duration::from_secs(600);
 pub struct Repair {
     driver: Arc<Driver>,
     workers: Mutex<Vec<JoinHandle<()>>>,
+    /// The longest that a reader waited so far, in nanoseconds.
+    longest_wait_ns: AtomicU64,
 }
 
 impl Repair {
@@ -60,7 +63,7 @@ impl Repair {
             worker.spawn(move || driver.work()).expect("a thread can be started")
         });
         let workers = Mutex::new(workers.collect());
-        Arc::new(Repair { driver, workers })
+        Arc::new(Repair { driver, workers, longest_wait_ns: AtomicU64::new(0) })
     }
 
     /// Recovers one object with nobody waiting and returns when it is complete.
@@ -80,6 +83,11 @@ impl Repair {
     /// Counts of the machine.
     pub fn counts(&self) -> recovery::Stats {
         self.driver.counts()
+    }
+
+    /// The longest that a reader waited so far.
+    pub fn longest_wait(&self) -> Duration {
+        Duration::from_nanos(self.longest_wait_ns.load(Ordering::Relaxed))
     }
 
     /// The last things it did, oldest first.
@@ -123,7 +131,9 @@ impl Recover for Repair {
         }
         let stats = &self.driver.stats;
         stats.add(Metric::RecoveryWaits, 1);
-        stats.add(Metric::RecoveryDelayNs, began.elapsed().as_nanos() as u64);
+        let waited_ns = began.elapsed().as_nanos() as u64;
+        stats.add(Metric::RecoveryDelayNs, waited_ns);
+        self.longest_wait_ns.fetch_max(waited_ns, Ordering::Relaxed);
         result
     }
 

@@ -60,10 +60,8 @@ impl Check {
 fn render(report: &Value) -> String {
     let mut text = String::new();
     let rows = list(report, "findings").iter().map(|f| {
-        let outcome = f["outcome"].as_str().map_or_else(
-            || format!("failed: {}", word(&f["outcome"], "failed")),
-            str::to_string,
-        );
+        let outcome =
+            f["outcome"].as_str().map_or_else(|| format!("failed: {}", word(&f["outcome"], "failed")), str::to_string);
         let missing = match number(f, "missing_bytes") {
             0 => String::new(),
             n => shown::bytes(n),

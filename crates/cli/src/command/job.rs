@@ -62,7 +62,9 @@ enum Verb {
         output: Output,
     },
     /// Submit a job; prints its number
-    #[command(after_help = "EXAMPLES:\n  entrepot job submit job.sh\n  entrepot job submit job.sh --cores 2 --walltime 10min --name assembly")]
+    #[command(
+        after_help = "EXAMPLES:\n  entrepot job submit job.sh\n  entrepot job submit job.sh --cores 2 --walltime 10min --name assembly"
+    )]
     Submit {
         /// The script; `-` is standard input.
         script: PathBuf,
@@ -95,7 +97,9 @@ enum Verb {
         id: u64,
     },
     /// Print what a part of a job wrote
-    #[command(after_help = "EXAMPLES:\n  entrepot job log 3\n  entrepot job log 3 --part stage-in --stderr\n  entrepot job log 3 --follow")]
+    #[command(
+        after_help = "EXAMPLES:\n  entrepot job log 3\n  entrepot job log 3 --part stage-in --stderr\n  entrepot job log 3 --follow"
+    )]
     Log {
         /// Its number.
         id: u64,
@@ -133,7 +137,7 @@ impl Job {
                 let answer = context.ask("job.list", json!({"all": all}))?;
                 match output {
                     Output::Json => shown::json(&answer)?,
-                    Output::Text => shown::text(&show::list(&read(answer)?))?,
+                    Output::Text => shown::text(&show::list(&read::<Vec<JobSummary>>(answer)?))?,
                 }
             }
             Verb::Show { id, output } => {

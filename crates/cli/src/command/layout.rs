@@ -40,7 +40,9 @@ pub struct Layout {
 #[derive(Debug, Subcommand)]
 enum Verb {
     /// Say how an empty file, or new files in a directory, shall be laid out
-    #[command(after_help = "EXAMPLES:\n  entrepot layout set /mnt/scratch/dir stripe_count=4 stripe_size=4M\n  entrepot layout set /mnt/scratch/dir mirrors=2 tier=fast\n  entrepot layout set /mnt/scratch/dir                inherit again")]
+    #[command(
+        after_help = "EXAMPLES:\n  entrepot layout set /mnt/scratch/dir stripe_count=4 stripe_size=4M\n  entrepot layout set /mnt/scratch/dir mirrors=2 tier=fast\n  entrepot layout set /mnt/scratch/dir                inherit again"
+    )]
     Set {
         /// An empty file or a directory.
         path: PathBuf,
@@ -48,7 +50,9 @@ enum Verb {
         request: Vec<String>,
     },
     /// Take on another complete copy
-    #[command(after_help = "EXAMPLES:\n  entrepot layout add-mirror /mnt/scratch/big.dat --tier capacity --stripe-count 2")]
+    #[command(
+        after_help = "EXAMPLES:\n  entrepot layout add-mirror /mnt/scratch/big.dat --tier capacity --stripe-count 2"
+    )]
     AddMirror {
         /// The file.
         file: PathBuf,
@@ -68,7 +72,9 @@ enum Verb {
         mirror: usize,
     },
     /// Move what a target has of a file to another one
-    #[command(after_help = "EXAMPLES:\n  entrepot layout replace /mnt/scratch/big.dat --from t2\n  entrepot layout replace /mnt/scratch/big.dat --from t2 --to t5")]
+    #[command(
+        after_help = "EXAMPLES:\n  entrepot layout replace /mnt/scratch/big.dat --from t2\n  entrepot layout replace /mnt/scratch/big.dat --from t2 --to t5"
+    )]
     Replace {
         /// The file.
         file: PathBuf,

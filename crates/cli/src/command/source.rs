@@ -23,7 +23,9 @@ pub struct Source {
 #[derive(Debug, Subcommand)]
 enum Verb {
     /// Show the sources of a file
-    #[command(after_help = "EXAMPLES:\n  entrepot source get /mnt/scratch/big.dat\n  entrepot source get --output json /mnt/scratch/big.dat")]
+    #[command(
+        after_help = "EXAMPLES:\n  entrepot source get /mnt/scratch/big.dat\n  entrepot source get --output json /mnt/scratch/big.dat"
+    )]
     Get {
         /// The file.
         file: PathBuf,
@@ -35,7 +37,9 @@ enum Verb {
     ///
     /// The bytes that are here now are checksummed. A source that has other bytes is refused when they are needed;
     /// with `--verify`, it is refused now. A URI must not carry a password.
-    #[command(after_help = "EXAMPLES:\n  entrepot source set /mnt/scratch/big.dat https://example.org/big.dat --verify")]
+    #[command(
+        after_help = "EXAMPLES:\n  entrepot source set /mnt/scratch/big.dat https://example.org/big.dat --verify"
+    )]
     Set {
         /// The file.
         file: PathBuf,

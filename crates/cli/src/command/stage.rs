@@ -205,11 +205,8 @@ pub fn identity(credentials: Option<PathBuf>) -> Result<Value> {
 }
 
 fn read_text(file: &Path) -> Result<String> {
-    let text = if file == Path::new("-") {
-        std::io::read_to_string(std::io::stdin())
-    } else {
-        std::fs::read_to_string(file)
-    };
+    let text =
+        if file == Path::new("-") { std::io::read_to_string(std::io::stdin()) } else { std::fs::read_to_string(file) };
     text.map_err(|e| {
         Problem::wrong(format!("the manifest {} cannot be read: {e}", file.display()))
             .try_this("give a readable text file with two words per line")

@@ -1,9 +1,9 @@
 //! `entrepot target`: the devices of a volume.
 
+use crate::command::work;
 use crate::connect::Context;
 use crate::failure::Result;
 use crate::shown::{self, Output, list, number, word};
-use crate::command::work;
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 use std::path::PathBuf;
@@ -47,7 +47,9 @@ enum Verb {
         tier: String,
     },
     /// Forget a target that is empty
-    #[command(after_help = "EXAMPLES:\n  entrepot target drain t3 && entrepot target remove t3\n  entrepot target remove t3 --force     it is lost for good, and so is what only it had")]
+    #[command(
+        after_help = "EXAMPLES:\n  entrepot target drain t3 && entrepot target remove t3\n  entrepot target remove t3 --force     it is lost for good, and so is what only it had"
+    )]
     Remove {
         /// Its name.
         name: String,
@@ -68,7 +70,9 @@ enum Verb {
         name: String,
     },
     /// Move everything off a target while it stays in use
-    #[command(after_help = "EXAMPLES:\n  entrepot target drain t3\n  entrepot target drain t3 --no-wait   and look at `entrepot status`")]
+    #[command(
+        after_help = "EXAMPLES:\n  entrepot target drain t3\n  entrepot target drain t3 --no-wait   and look at `entrepot status`"
+    )]
     Drain {
         /// Its name.
         name: String,

@@ -1,11 +1,11 @@
 //! Watching a long request: a bar with rate and time left on a terminal, and Ctrl-C that keeps what was done.
 
+use crate::failure::{Failure, Result};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::Value;
 use std::io::IsTerminal;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use crate::failure::{Failure, Result};
 use store::control::exit;
 use store::stage::Progress;
 

@@ -28,7 +28,9 @@ pub(super) fn settle(volume: &Volume, files: &Arc<FileTable>, mover: &Mover) -> 
         let shown = mark.to_string_lossy();
         match open(mark).and_then(|file| file.map_or(Ok(()), |file| settle_one(volume, &file, mark))) {
             Ok(()) => tracing::debug!(file = %shown, "settled after a crash"),
-            Err(error) => tracing::warn!(file = %shown, "a file was in use at a crash and cannot be settled yet: {error}"),
+            Err(error) => {
+                tracing::warn!(file = %shown, "a file was in use at a crash and cannot be settled yet: {error}")
+            }
         }
     }
     Ok(())

@@ -1,7 +1,7 @@
 //! The end of a daemon, clean or forced, and what could keep it from starting.
 
-use super::users::users_of;
 use super::Daemon;
+use super::users::users_of;
 use crate::control;
 use crate::mount::{Mount, MountError};
 use crate::volume::{Config, Problem, Problems};
@@ -116,7 +116,9 @@ pub(super) fn check_mount_point(path: &Path, config: &Config) -> Result<(), Prob
         Ok(metadata) => metadata,
         // A dead mount: it is cleared away when the new one starts.
         Err(e) if e.raw_os_error() == Some(Errno::NOTCONN.raw_os_error()) => return Ok(()),
-        Err(e) => return refused(format!("the mount point {shown}: {e}"), "Make the directory, or give another with --at"),
+        Err(e) => {
+            return refused(format!("the mount point {shown}: {e}"), "Make the directory, or give another with --at");
+        }
     };
     if !metadata.is_dir() {
         return refused(format!("the mount point {shown} is no directory"), "Give a directory with --at");

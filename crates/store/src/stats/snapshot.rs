@@ -5,7 +5,7 @@ use super::table::Metric;
 use std::fmt::Write;
 
 /// All metrics at one time.
-#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Snapshot {
     /// Nanoseconds since the start.
     pub uptime_ns: u64,
@@ -18,7 +18,7 @@ pub struct Snapshot {
 }
 
 /// One kind of operation.
-#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct OpCounts {
     /// Name of the operation.
     pub op: String,
@@ -35,7 +35,7 @@ pub struct OpCounts {
 }
 
 /// One target.
-#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct TargetCounts {
     /// Its number.
     pub id: u16,

@@ -3,7 +3,6 @@
 use super::{read, unknown, with_progress};
 use crate::control::{Caller, Problem, Responder};
 use crate::daemon::Core;
-use crate::daemon::resolve::Wish;
 use crate::repair::CheckOptions;
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -34,7 +33,7 @@ pub fn serve(
         caller.must_be_operator("check the whole volume")?;
     }
     for path in &args.paths {
-        core.may(caller, path, Wish::See)?;
+        core.may_see(caller, path)?;
     }
     let before_job = if args.before_job { args.paths.clone() } else { Vec::new() };
     let options = CheckOptions { repair: args.repair, paths: args.paths, before_job };

@@ -5,8 +5,8 @@ use crate::daemon::Core;
 use crate::file::File;
 use crate::origin::Record;
 use crate::target::State;
-use policy::layout::{Layout, MirrorState, OPEN_END, Reason, Segment};
 use policy::TargetId;
+use policy::layout::{Layout, MirrorState, OPEN_END, Reason, Segment};
 use std::collections::BTreeSet;
 
 /// What led to a change, in words.
@@ -36,7 +36,9 @@ pub fn sentences(core: &Core, file: &File) -> Vec<String> {
         let limit = core.volume.config().layout.inline_max;
         let size = file.size();
         return vec![
-            format!("Its {size} bytes lie in its stub in the namespace, because it never outgrew {limit} bytes (inline_max)."),
+            format!(
+                "Its {size} bytes lie in its stub in the namespace, because it never outgrew {limit} bytes (inline_max)."
+            ),
             "It has no objects on targets, so no target's failure can touch it.".into(),
         ];
     };
@@ -94,11 +96,17 @@ fn safety(layout: &Layout, source: Option<&str>) -> String {
     match (in_sync, source) {
         (2.., Some(uri)) => format!("If a target fails, the other mirror is read; if all copies are lost, {uri}."),
         (2.., None) => "If a target fails, the other mirror is read.".into(),
-        (_, Some(uri)) => format!("If a target fails, its stripes are fetched again from {uri}, those asked for first."),
-        (_, None) if record.as_ref().is_some_and(|r| r.modified) => {
-            "It was written to since it was staged in, so its source cannot bring lost bytes back; a mirror would.".into()
+        (_, Some(uri)) => {
+            format!("If a target fails, its stripes are fetched again from {uri}, those asked for first.")
         }
-        (_, None) => "If a target fails, its part of the file cannot be read: there is neither a second mirror nor a source.".into(),
+        (_, None) if record.as_ref().is_some_and(|r| r.modified) => {
+            "It was written to since it was staged in, so its source cannot bring lost bytes back; a mirror would."
+                .into()
+        }
+        (_, None) => {
+            "If a target fails, its part of the file cannot be read: there is neither a second mirror nor a source."
+                .into()
+        }
     }
 }
 

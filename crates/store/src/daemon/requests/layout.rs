@@ -6,7 +6,7 @@ use crate::daemon::Core;
 use crate::daemon::resolve::Wish;
 use crate::file::File;
 use policy::layout::{Layout, MirrorState, OPEN_END, ObjectState, Placement, Reason};
-use policy::{Time, TargetId};
+use policy::{TargetId, Time};
 use serde_json::{Value, json};
 use std::sync::Arc;
 
@@ -23,7 +23,13 @@ struct Args {
     to: Option<Value>,
 }
 
-pub fn serve(core: &Arc<Core>, caller: &Caller, verb: &str, args: Value, _: &mut Responder<'_>) -> Result<Value, Problem> {
+pub fn serve(
+    core: &Arc<Core>,
+    caller: &Caller,
+    verb: &str,
+    args: Value,
+    _: &mut Responder<'_>,
+) -> Result<Value, Problem> {
     let args: Args = read(args)?;
     let wish = if matches!(verb, "get" | "explain") { Wish::See } else { Wish::Change };
     let (file, _) = core.file_of(caller, &args.path, wish)?;
@@ -62,7 +68,8 @@ fn placement(core: &Core, file: &File, args: &Args) -> Result<Placement, Problem
 fn target(core: &Core, name: &str) -> Result<TargetId, Problem> {
     let found = core.volume.targets().by_name(name).map(|t| t.id());
     found.ok_or_else(|| {
-        Problem::not_found(format!("there is no target {name}")).try_this("`entrepot target list` shows those there are")
+        Problem::not_found(format!("there is no target {name}"))
+            .try_this("`entrepot target list` shows those there are")
     })
 }
 
@@ -80,8 +87,11 @@ fn replace(core: &Core, file: &Arc<File>, args: &Args) -> Result<Arc<Layout>, Pr
     let from = target(core, args.from.as_deref().unwrap_or_default())?;
     let layout = file.layout();
     if !layout.is_some_and(|l| l.objects().any(|(_, o)| o.target == from)) {
-        return Err(Problem::not_found(format!("the file has nothing on {}", args.from.as_deref().unwrap_or_default()))
-            .try_this("`entrepot layout FILE` shows where it lies"));
+        return Err(Problem::not_found(format!(
+            "the file has nothing on {}",
+            args.from.as_deref().unwrap_or_default()
+        ))
+        .try_this("`entrepot layout FILE` shows where it lies"));
     }
     match targets(core, args)?.as_slice() {
         [] => Ok(core.mover.replace_target(file, from, Reason::Moved)?),
@@ -121,7 +131,8 @@ fn describe(core: &Core, path: &str, file: &File) -> Value {
             "segments": m.segments.iter().map(segment).collect::<Vec<_>>(),
         })
     };
-    let change = |(at, reason): &(Time, Reason)| json!({"at_ms": at.0 / 1_000_000, "why": explain::reason(core, *reason)});
+    let change =
+        |(at, reason): &(Time, Reason)| json!({"at_ms": at.0 / 1_000_000, "why": explain::reason(core, *reason)});
     json!({
         "path": path,
         "size": size,

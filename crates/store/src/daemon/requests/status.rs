@@ -37,9 +37,9 @@ fn mover(core: &Core) -> Value {
     let stats = core.volume.stats();
     let all = core.mover.progress().list();
     let running = all.iter().filter(|m| m.phase == Phase::Copying);
-    let moves = running.clone().map(|m| {
-        format!("{} of file {}: {} of at most {} bytes copied", m.verb, m.file, m.done_bytes, m.total_bytes)
-    });
+    let moves = running
+        .clone()
+        .map(|m| format!("{} of file {}: {} of at most {} bytes copied", m.verb, m.file, m.done_bytes, m.total_bytes));
     let drains = core.background.drains().into_iter().map(|(target, p)| {
         let name = core.volume.targets().get(target).map_or(target.to_string(), |t| t.name().to_string());
         format!("drain of {name}: {} files moved, {} left in this round, {} of them in use", p.files, p.left, p.busy)
@@ -64,6 +64,7 @@ fn repair(core: &Core) -> Value {
         "bytes_fetched": stats.get(Metric::RecoveryBytes),
         "reader_waits": stats.get(Metric::RecoveryWaits),
         "reader_delay_total_ms": stats.get(Metric::RecoveryDelayNs) / 1_000_000,
+        "reader_delay_max_ms": core.repair.longest_wait().as_millis() as u64,
         "retries": stats.get(Metric::RecoveryRetries),
         "failures": stats.get(Metric::RecoveryFailures),
         "recoveries_started": counts.started,
@@ -86,7 +87,8 @@ pub fn stats(core: &Arc<Core>, _: &Caller, verb: &str, _: Value, _: &mut Respond
     match verb {
         "get" => {
             let stats = core.volume.stats();
-            Ok(json!({"prometheus": stats.render_prometheus(), "text": stats.render_text()}))
+            let snapshot = stats.snapshot();
+            Ok(json!({"prometheus": snapshot.prometheus(), "snapshot": snapshot}))
         }
         _ => Err(unknown(&format!("stats.{verb}"))),
     }

@@ -98,9 +98,11 @@ fn drain(core: &Arc<Core>, args: &Args, out: &mut Responder<'_>) -> Result<Strin
         Ok(objects) if objects.is_empty() => {
             Ok(format!("target {name} is empty; `entrepot target remove {name}` forgets it"))
         }
-        Ok(objects) => Err(Problem::new(exit::INCOMPLETE, format!("target {name} still holds {} objects", objects.len()))
-            .so("it stays draining; nothing is lost")
-            .try_this("`entrepot status` says why; `entrepot check --repair` removes orphans; then drain it again")),
+        Ok(objects) => {
+            Err(Problem::new(exit::INCOMPLETE, format!("target {name} still holds {} objects", objects.len()))
+                .so("it stays draining; nothing is lost")
+                .try_this("`entrepot status` says why; `entrepot check --repair` removes orphans; then drain it again"))
+        }
         Err(e) => Err(Problem::failed(format!("target {name} cannot be looked at: {e}"))
             .so("whether it is empty is not known")
             .try_this("`entrepot target list` shows its state")),
