@@ -49,10 +49,10 @@ impl Server {
         // The last user of a file settles and may sync it; that waits for targets.
         let server = self.clone();
         let work = move || {
-            if handle.wrote.load(Ordering::Relaxed) {
-                if let Err(error) = handle.open.file.settle() {
-                    tracing::warn!(%error, node = handle.open.id, "times of a closed file are not settled");
-                }
+            if handle.wrote.load(Ordering::Relaxed)
+                && let Err(error) = handle.open.file.settle()
+            {
+                tracing::warn!(%error, node = handle.open.id, "times of a closed file are not settled");
             }
             server.finish(&handle);
             drop(handle);

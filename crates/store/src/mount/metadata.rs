@@ -1,14 +1,12 @@
 //! Names and attributes.
 
 use super::Server;
-use super::convert::{attributes, caller, device, errno};
+use super::convert::{attributes, device, errno};
 use super::open::Open;
 use crate::Result;
 use crate::namespace::attributes::REQUEST;
 use crate::namespace::{Caller, Node, NodeId, ROOT};
-use fuser::{
-    FileAttr, FileHandle, FileType, Generation, INodeNo, ReplyAttr, ReplyCreate, ReplyEmpty, ReplyEntry, Request,
-};
+use fuser::{FileAttr, FileHandle, FileType, Generation, INodeNo, ReplyAttr, ReplyCreate, ReplyEmpty, ReplyEntry};
 use rustix::fs::{OFlags, RenameFlags, Stat, XattrFlags, fstat};
 use rustix::io::Errno;
 use std::ffi::OsStr;
@@ -176,15 +174,12 @@ impl Server {
     /// Creates and opens a file; opens it if somebody else was faster and that is allowed.
     pub fn create(
         self: &Arc<Self>,
-        request: &Request,
-        parent: NodeId,
-        name: &OsStr,
+        caller: Caller,
+        (parent, name): (NodeId, &OsStr),
         mode: u32,
-        umask: u32,
-        flags: i32,
+        flags: OFlags,
         reply: ReplyCreate,
     ) {
-        let (caller, flags) = (caller(request, umask), OFlags::from_bits_retain(flags as u32));
         if self.request_text(parent).is_none() && !flags.contains(OFlags::TRUNC) {
             return self.create_now(caller, parent, name, mode, flags, reply);
         }
@@ -248,10 +243,11 @@ impl Server {
     /// pass the very first write through.
     fn lay_out_new(&self, parent: NodeId, open: &Open) {
         let Some(placement) = self.inherited_in(parent) else { return };
-        if placement.stripe_count == 1 && placement.mirrors == 1 {
-            if let Err(error) = open.file.set_layout_request(&placement) {
-                tracing::debug!(%error, "a new file's object cannot be made now; it is made when needed");
-            }
+        if placement.stripe_count == 1
+            && placement.mirrors == 1
+            && let Err(error) = open.file.set_layout_request(&placement)
+        {
+            tracing::debug!(%error, "a new file's object cannot be made now; it is made when needed");
         }
         open.file.set_placement(placement);
     }

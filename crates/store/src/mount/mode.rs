@@ -53,13 +53,15 @@ impl Modes {
             self.passed += 1;
             return (Mode::Passed { direct: guard.is_none() }, Some(backing.clone()), guard);
         }
-        if wish.pass && self.cached == 0 && self.direct == 0 {
-            if let Some((guard, Some(backing))) = register(true) {
-                let backing = Arc::new(backing);
-                self.passed += 1;
-                self.backing = Some(backing.clone());
-                return (Mode::Passed { direct: false }, Some(backing), Some(guard));
-            }
+        if wish.pass
+            && self.cached == 0
+            && self.direct == 0
+            && let Some((guard, Some(backing))) = register(true)
+        {
+            let backing = Arc::new(backing);
+            self.passed += 1;
+            self.backing = Some(backing.clone());
+            return (Mode::Passed { direct: false }, Some(backing), Some(guard));
         }
         if wish.direct {
             self.direct += 1;

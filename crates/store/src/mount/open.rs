@@ -211,10 +211,11 @@ impl Server {
                 self.parts.namespace.hold(id, Some(user.open.stub()))?.drop_privileges()?;
             }
         }
-        if is_writable(flags) && user.open.file.layout().is_none() {
-            if let Some(request) = self.inherited(id) {
-                user.open.file.set_placement(request);
-            }
+        if is_writable(flags)
+            && user.open.file.layout().is_none()
+            && let Some(request) = self.inherited(id)
+        {
+            user.open.file.set_placement(request);
         }
         Ok(())
     }

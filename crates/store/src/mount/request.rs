@@ -18,7 +18,10 @@ pub fn parse_request(text: &str, base: &Placement, tiers: &[String]) -> Result<P
             "mirrors" => placement.mirrors = count(word, value, 16)?,
             "stripe_size" => {
                 placement.stripe_size = bytes(word, value)?;
-                if placement.stripe_size == 0 || placement.stripe_size % 4096 != 0 || placement.stripe_size > 1 << 30 {
+                if placement.stripe_size == 0
+                    || !placement.stripe_size.is_multiple_of(4096)
+                    || placement.stripe_size > 1 << 30
+                {
                     return Err(refused(word, "a multiple of 4K up to 1G is expected"));
                 }
             }

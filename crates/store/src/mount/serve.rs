@@ -308,7 +308,8 @@ impl Filesystem for Fuse {
         reply: ReplyCreate,
     ) {
         let _counted = self.count(Op::Create, 0);
-        self.0.create(request, parent.0, name, mode, umask, flags, reply);
+        let flags = OFlags::from_bits_retain(flags as u32);
+        self.0.create(caller(request, umask), (parent.0, name), mode, flags, reply);
     }
 
     fn fallocate(

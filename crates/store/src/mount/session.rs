@@ -161,10 +161,10 @@ impl Mount {
 
 impl Drop for Mount {
     fn drop(&mut self) {
-        if self.session.lock().is_some() {
-            if let Err(error) = detach(&self.path) {
-                tracing::warn!(%error, path = %self.path.display(), "a mount that is not needed any more cannot be detached");
-            }
+        if self.session.lock().is_some()
+            && let Err(error) = detach(&self.path)
+        {
+            tracing::warn!(%error, path = %self.path.display(), "a mount that is not needed any more cannot be detached");
         }
     }
 }

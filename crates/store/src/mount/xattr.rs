@@ -182,10 +182,13 @@ impl Server {
                 self.user(id)?.open.file.set_source(None)
             }
             Name::Hidden => Err(Errno::NODATA.into()),
-            Name::Other => Ok(match self.open.get(id) {
-                Some(open) => fremovexattr(open.stub(), name)?,
-                None => self.parts.namespace.remove_attribute(id, name)?,
-            }),
+            Name::Other => {
+                match self.open.get(id) {
+                    Some(open) => fremovexattr(open.stub(), name)?,
+                    None => self.parts.namespace.remove_attribute(id, name)?,
+                }
+                Ok(())
+            }
         }
     }
 

@@ -53,7 +53,7 @@ impl Namespace {
     /// A descriptor (`O_PATH`) of any node, surely of that node.
     pub(crate) fn pinned(&self, id: NodeId) -> Result<OwnedFd> {
         if id == ROOT {
-            return Ok(self.root.try_clone().map_err(|_| Errno::MFILE)?);
+            return self.root.try_clone().map_err(|_| Errno::MFILE);
         }
         if let Some(directory) = self.node(id)?.directory() {
             return directory.try_clone().map_err(|_| Errno::MFILE);

@@ -55,7 +55,7 @@ impl Namespace {
             }
         } else if kind == FileType::RegularFile && stat.st_nlink <= 2 && stat.st_size > 0 {
             // A file in use may have one link more, its mark in `open/`.
-            stub = stub_with_objects(directory, name);
+            stub = stub_with_objects(directory, name, &stat);
         }
         Removed { id, stat, last, stub }
     }
@@ -67,20 +67,21 @@ impl Namespace {
 }
 
 /// Opens the stub if it has a layout, which costs a file without objects one look at an attribute.
-fn stub_with_objects(directory: &OwnedFd, name: &OsStr) -> Option<OwnedFd> {
+fn stub_with_objects(directory: &OwnedFd, name: &OsStr, stat: &Stat) -> Option<OwnedFd> {
     let mut path = descriptor_path(directory).into_bytes();
     path.push(b'/');
     path.extend_from_slice(name.as_bytes());
     let mut record: [u8; 0] = [];
-    match lgetxattr(path.as_slice(), LAYOUT, &mut record) {
-        Err(Errno::NODATA | Errno::OPNOTSUPP) => return None,
-        Ok(_) | Err(_) => {}
+    if let Err(Errno::NODATA | Errno::OPNOTSUPP) = lgetxattr(path.as_slice(), LAYOUT, &mut record) {
+        return None;
     }
     let open = |access| openat(directory, name, access | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty());
     let opened = open(OFlags::RDWR).or_else(|_| open(OFlags::RDONLY)).or_else(|error| {
-        // Its mode keeps even its owner out; it is going away, or its mode comes back with the next chmod.
+        // Its mode keeps even its owner out.
         chmodat(directory, name, Mode::RUSR | Mode::WUSR, AtFlags::empty()).map_err(|_| error)?;
-        open(OFlags::RDWR)
+        let opened = open(OFlags::RDWR);
+        chmodat(directory, name, Mode::from_raw_mode(stat.st_mode & 0o7777), AtFlags::empty())?;
+        opened
     });
     match opened {
         Ok(stub) => Some(stub),
