@@ -93,12 +93,15 @@ impl Core {
         }
     }
 
-    /// Remembers a job. If that fails the job goes on; a restart then finds its processes and status files.
+    /// Remembers a job.
+    pub fn remember(&self, record: &Record) -> Result<(), String> {
+        let bytes = serde_json::to_vec(record).map_err(|e| e.to_string())?;
+        self.state.record_put(RECORDS, &key(record.id), &bytes).map_err(|e| e.to_string())
+    }
+
+    /// Remembers a job's change. If that fails the job goes on; a restart then finds its processes and status files.
     pub fn keep(&self, record: &Record) {
-        let stored = serde_json::to_vec(record)
-            .map_err(|e| e.to_string())
-            .and_then(|bytes| self.state.record_put(RECORDS, &key(record.id), &bytes).map_err(|e| e.to_string()));
-        if let Err(error) = stored {
+        if let Err(error) = self.remember(record) {
             tracing::error!("job {} could not be remembered: {error}; check the state directory's disk", record.id);
         }
     }

@@ -60,11 +60,15 @@ impl Runner {
     fn enqueue(&self, record: Record) -> Result<(), Error> {
         let core = &self.core;
         let mut book = core.book.lock();
-        if book.closed {
+        let refused = if book.closed {
+            Some(Error::refused("the daemon is stopping", "submit again when it is back"))
+        } else {
+            core.remember(&record).err().map(|error| Error::World(format!("the job could not be remembered: {error}")))
+        };
+        if let Some(error) = refused {
             let _ = std::fs::remove_dir_all(spool::dir(&core.config, record.id));
-            return Err(Error::refused("the daemon is stopping", "submit again when it is back"));
+            return Err(error);
         }
-        core.keep(&record);
         for part in &record.parts {
             let job = core.request(&record, part.kind);
             book.machine.handle(core.now(), Event::Submitted(job));

@@ -123,14 +123,46 @@ fn a_waiting_job_can_be_cancelled_and_never_runs() {
 }
 
 #[test]
-fn a_machine_lends_each_core_once() {
+fn a_machine_lends_each_core_once_and_in_turn() {
     let world = World::tuned(1, |_| {});
-    let script = "#!/bin/sh\nmkdir busy || exit 1\necho x >> done\nrmdir busy\n";
+    let script = "#!/bin/sh\nmkdir busy || exit 1\necho $ENTREPOT_JOB_ID >> done\nrmdir busy\n";
     let ids: Vec<JobId> = (0..5).map(|_| world.submit(script)).collect();
     for id in ids {
         assert_eq!(world.end(id).summary.why, None);
     }
-    assert_eq!(world.read("done").unwrap().lines().count(), 5);
+    assert_eq!(world.read("done").unwrap(), "1\n2\n3\n4\n5\n");
+}
+
+#[test]
+fn a_short_job_overtakes_only_where_the_first_in_line_loses_nothing() {
+    let world = World::tuned(2, |_| {});
+    world.fifo("go");
+    let submit = |script: &str, cores, walltime_s| {
+        let mut request = world.request(script);
+        (request.overrides.cores, request.overrides.walltime_s) = (Some(cores), Some(walltime_s));
+        world.runner.submit(me(), request).unwrap().id
+    };
+    let holds = submit("#!/bin/sh\nread line < go\n", 1, 3600);
+    let wide = submit("#!/bin/sh\necho wide >> order\n", 2, 3600);
+    let long = submit("#!/bin/sh\necho long >> order\n", 1, 36_000);
+    let short = submit("#!/bin/sh\necho short >> order\n", 1, 60);
+    assert_eq!(world.end(short).summary.state, JobState::Completed, "fits beside the first and ends in time");
+    for waiting in [wide, long] {
+        assert_eq!(world.runner.show(me(), waiting).unwrap().summary.state, JobState::Queued);
+    }
+    world.tell("go");
+    for id in [holds, wide, long] {
+        assert_eq!(world.end(id).summary.state, JobState::Completed);
+    }
+    assert_eq!(world.read("order").unwrap(), "short\nwide\nlong\n");
+}
+
+#[test]
+fn the_word_entrepot_is_this_binary() {
+    let world = World::new();
+    let id = world.submit("#!/bin/sh\n#STAGEIN entrepot stage in http://h/x ../mnt/x\ntrue\n");
+    let why = world.end(id).summary.why.unwrap();
+    assert!(why.contains("line 2: entrepot stage in") && why.contains("usage: job_exec"), "{why}");
 }
 
 #[test]
@@ -194,6 +226,29 @@ fn a_restart_learns_of_what_ended_meanwhile_and_can_cancel_what_it_adopted() {
     world.runner.cancel(me(), cancelled).unwrap();
     assert_eq!(world.end(cancelled).summary.state, JobState::Cancelled);
     assert!(!is_alive(&pid));
+}
+
+#[test]
+fn a_daemon_that_died_before_it_started_a_part_starts_it_later() {
+    for (state, phase) in [("running", "started"), ("checking", "checking"), ("queued", "waiting")] {
+        let mut world = World::tuned(1, |_| {});
+        world.fifo("go");
+        let holds = world.submit("#!/bin/sh\nread line < go\n");
+        let id = world.submit("#!/bin/sh\necho x >> ran\n");
+        world.stop();
+        let (key, bytes) = world.state.records("job").unwrap().pop().unwrap();
+        let mut record: serde_json::Value = serde_json::from_slice(&bytes).unwrap();
+        assert_eq!(record["id"], serde_json::json!(id));
+        record["state"] = state.into();
+        record["parts"][0]["phase"] = phase.into();
+        world.state.record_put("job", &key, record.to_string().as_bytes()).unwrap();
+        world.start();
+        world.tell("go");
+        for id in [holds, id] {
+            assert_eq!(world.end(id).summary.state, JobState::Completed, "{phase}");
+        }
+        assert_eq!(world.read("ran").unwrap(), "x\n", "{phase}");
+    }
 }
 
 /// The process number of a running compute part's supervisor.
