@@ -4,6 +4,7 @@ use super::{Spec, file, process, pump};
 use crate::request::Ending;
 use rustix::process::{Pid, Signal, WaitOptions, WaitStatus};
 use std::fs::File;
+use std::io::Write;
 use std::process::{Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender};
 use std::time::{Duration, Instant};
@@ -48,7 +49,7 @@ pub(super) fn run(spec: &Spec, step: usize, deadline: Instant, ears: &mut Ears, 
     // The running binary itself, even if its file was replaced meanwhile.
     let mut command = Command::new("/proc/self/exe");
     command.args(std::env::args_os().skip(1)).arg("--step").arg(step.to_string());
-    command.env_clear().stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command.env_clear().stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     // It stays in the supervisor's group, since the leader of a group could not start a session.
     let mut child = match command.spawn() {
         Ok(child) => child,
@@ -56,6 +57,10 @@ pub(super) fn run(spec: &Spec, step: usize, deadline: Instant, ears: &mut Ears, 
     };
     let pid = child.id() as i32;
     started(pid);
+    // The step waits for this byte: nothing of the user's runs before its process is noted for a clean-up.
+    if let Some(mut go) = child.stdin.take() {
+        let _ = go.write_all(b"g");
+    }
     let log = |suffix| open_log(spec, suffix);
     let out = child.stdout.take().map(|pipe| pump::start(pipe, log("out"), spec.log_bytes_max));
     let err = child.stderr.take().map(|pipe| pump::start(pipe, log("err"), spec.log_bytes_max));

@@ -6,8 +6,9 @@
 use super::{Spec, User};
 use nix::unistd::{Gid, Uid};
 use std::ffi::CString;
+use std::io::Read;
 use std::os::unix::process::CommandExt;
-use std::process::{Command, ExitCode};
+use std::process::{Command, ExitCode, Stdio};
 
 /// Becomes the command. Returns only when that failed: 126 when it may not, 127 when there is no such program.
 pub(super) fn run(spec: &Spec, step: usize) -> ExitCode {
@@ -19,7 +20,11 @@ pub(super) fn run(spec: &Spec, step: usize) -> ExitCode {
         eprintln!("entrepot: {why}");
         return ExitCode::from(126);
     }
-    let error = Command::new(program).args(arguments).env_clear().envs(&spec.environment).exec();
+    if std::io::stdin().read_exact(&mut [0]).is_err() {
+        eprintln!("entrepot: the supervisor is gone");
+        return ExitCode::from(126);
+    }
+    let error = Command::new(program).args(arguments).stdin(Stdio::null()).env_clear().envs(&spec.environment).exec();
     eprintln!("entrepot: cannot run {program}: {error}");
     ExitCode::from(if error.kind() == std::io::ErrorKind::NotFound { 127 } else { 126 })
 }

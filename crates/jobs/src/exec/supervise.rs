@@ -23,9 +23,10 @@ pub(super) fn run(spec: &Spec) -> ExitCode {
 }
 
 fn supervise(spec: &Spec) -> std::io::Result<()> {
-    // Held until this process ends: a part never has two supervisors.
+    // Held until this process ends: a part never has two supervisors. A second one, started by a daemon that could
+    // not know of the first, waits here for the first and then finds its status.
     let lock = super::private().open(file(&spec.dir, spec.kind, "lock"))?;
-    rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive)?;
+    rustix::fs::flock(&lock, FlockOperation::LockExclusive)?;
     let status_file = file(&spec.dir, spec.kind, "status");
     if status_file.exists() {
         return Ok(());

@@ -138,14 +138,18 @@ pub(super) fn lost_report(kind: PartKind, cause: String) -> PartReport {
 }
 
 /// Tells a supervisor to end its part, and ends both if it does not.
-pub(super) fn stop(core: &Arc<Core>, id: JobId, kind: PartKind, process: Arc<OwnedFd>) {
+pub(super) fn stop(core: &Arc<Core>, id: JobId, kind: PartKind, held: Arc<OwnedFd>) {
     // If it is gone already, its end is on the way to us.
-    let _ = pidfd_send_signal(&*process, Signal::TERM);
+    let _ = pidfd_send_signal(&*held, Signal::TERM);
+    // Where a second supervisor waits for a first, the first is the one to tell.
+    if let Some(noted) = processes(core, id, kind).map(|p| p.supervisor).filter(Identity::is_alive) {
+        process::signal_all(&[noted.pid], Signal::TERM);
+    }
     let patience_ms = core.config.grace_ms + SUPERVISOR_PATIENCE_MS;
     let weak = Arc::downgrade(core);
     std::thread::spawn(move || {
         let timeout = Timespec { tv_sec: (patience_ms / 1000) as i64, tv_nsec: 0 };
-        let mut fds = [PollFd::new(&*process, PollFlags::IN)];
+        let mut fds = [PollFd::new(&*held, PollFlags::IN)];
         if poll(&mut fds, Some(&timeout)).is_ok_and(|n| n > 0) {
             return;
         }
@@ -153,7 +157,7 @@ pub(super) fn stop(core: &Arc<Core>, id: JobId, kind: PartKind, process: Arc<Own
             tracing::warn!("the supervisor of job {id} does not end its {kind} part; both are killed");
             kill_orphans(processes(&core, id, kind).and_then(|p| p.command).as_ref());
         }
-        let _ = pidfd_send_signal(&*process, Signal::KILL);
+        let _ = pidfd_send_signal(&*held, Signal::KILL);
     });
 }
 
