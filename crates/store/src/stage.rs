@@ -11,12 +11,12 @@ mod incoming;
 mod manifest;
 mod origins;
 mod out;
-mod place;
+pub(crate) mod place;
 pub mod progress;
 mod record;
 pub mod sums;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 mod tree;
 
 pub use error::StageError;

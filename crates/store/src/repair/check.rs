@@ -1,11 +1,17 @@
 //! Looks through a volume for what is lost, half done or left over, and sets it right when told to.
 
+mod look;
+mod mend;
+#[cfg(test)]
+mod tests;
+
 use super::Repair;
 use crate::Result;
 use crate::file::FileTable;
 use crate::stage::{self, Stop};
 use crate::volume::Volume;
 use std::sync::Arc;
+use std::time::Instant;
 
 /// What to look at and what to do about it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -13,7 +19,8 @@ pub struct CheckOptions {
     /// Whether to set right what is wrong.
     #[serde(default)]
     pub repair: bool,
-    /// Files and directories relative to the mount's root; empty for everything. Orphans are only looked for in everything.
+    /// Files and directories relative to the mount's root; with no path here and below: everything. Orphans are only
+    /// looked for in everything.
     #[serde(default)]
     pub paths: Vec<String>,
     /// Paths whose files a job is about to read: those are repaired first.
@@ -102,11 +109,16 @@ pub struct Checker {
     pub repair: Arc<Repair>,
 }
 
-#[allow(clippy::todo, unused_variables)]
 impl Checker {
     /// Looks, and repairs if told to. Can be stopped and run again at any time.
     pub fn check(&self, options: &CheckOptions, report: stage::Report, stop: &Stop) -> Result<Report> {
-        todo!()
+        let began = Instant::now();
+        let mut found = self.look(options, stop)?;
+        if options.repair && !stop.is_set() {
+            self.mend(&mut found, options, report, stop);
+        }
+        found.report.took_s = began.elapsed().as_secs_f64();
+        Ok(found.report)
     }
 }
 
@@ -114,5 +126,42 @@ impl Report {
     /// Whether everything is in order or was set right.
     pub fn is_healthy(&self) -> bool {
         self.findings.iter().all(|f| f.outcome == Outcome::Repaired)
+    }
+
+    /// For people.
+    pub fn text(&self) -> String {
+        let mut text =
+            format!("{} files with {} objects looked at in {:.1} s\n", self.files, self.objects, self.took_s);
+        for target in &self.targets_away {
+            text += &format!("target {target} does not answer or is failed\n");
+        }
+        for f in &self.findings {
+            let what = match f.kind {
+                FindingKind::TargetAway => format!("object {} is on target {}, which is away", f.object, f.target),
+                FindingKind::ObjectMissing => format!("object {} is gone from target {}", f.object, f.target),
+                FindingKind::Partial => {
+                    format!("the recovery of object {} on target {} is not complete", f.object, f.target)
+                }
+                FindingKind::MirrorStale => "a mirror missed a write".to_string(),
+                FindingKind::Orphan => format!("object {} on target {} belongs to no file", f.object, f.target),
+                FindingKind::SumsMissing => "the checksums of the staged file are gone".to_string(),
+                FindingKind::BadLayout => "its layout cannot be read".to_string(),
+            };
+            let outcome = match &f.outcome {
+                Outcome::Repairable => "can be repaired with --repair".to_string(),
+                Outcome::Lost => format!("{} bytes are lost: neither mirror nor source has them", f.missing_bytes),
+                Outcome::Repaired => "repaired".to_string(),
+                Outcome::Failed(why) => format!("not repaired: {why}"),
+            };
+            let path = if f.path.is_empty() { String::new() } else { format!("{}: ", f.path) };
+            text += &format!("{path}{what}; {outcome}\n");
+        }
+        let open = self.findings.iter().filter(|f| f.outcome != Outcome::Repaired).count();
+        text += &match (self.findings.len(), open) {
+            (0, _) => "everything is in order\n".to_string(),
+            (all, 0) => format!("{all} things were set right, {} bytes fetched or copied\n", self.repaired_bytes),
+            (_, open) => format!("{open} things are not in order\n"),
+        };
+        text
     }
 }

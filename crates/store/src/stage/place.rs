@@ -15,7 +15,7 @@ const NAME_BYTES_MAX: usize = 255;
 ///
 /// # Errors
 /// A name that climbs, is empty, too long or holds a control character: nobody means those.
-pub(super) fn names(path: &str) -> Result<Vec<String>, StageError> {
+pub(crate) fn names(path: &str) -> Result<Vec<String>, StageError> {
     let mut names = Vec::new();
     for name in path.split('/').filter(|name| !name.is_empty() && *name != ".") {
         if name == ".." {
@@ -33,7 +33,7 @@ pub(super) fn names(path: &str) -> Result<Vec<String>, StageError> {
 }
 
 /// Opens what is at `names` below the mount's root, as the user. Links are followed as long as they stay beneath.
-pub(super) fn open_at(
+pub(crate) fn open_at(
     tree: BorrowedFd<'_>,
     names: &[String],
     flags: OFlags,

@@ -20,10 +20,11 @@ impl Garbage for Forgetful {
     }
 }
 
-struct World {
-    stager: Stager,
-    memory: Arc<Memory>,
-    tree: PathBuf,
+/// A volume in a temporary directory, and sources in memory.
+pub(crate) struct World {
+    pub stager: Stager,
+    pub memory: Arc<Memory>,
+    pub tree: PathBuf,
     dir: tempfile::TempDir,
 }
 
@@ -32,7 +33,8 @@ fn now() -> Time {
     Time(since.expect("after 1970").as_nanos() as u64)
 }
 
-const QUIET: Report = &|_| {};
+/// Wants no report.
+pub(crate) const QUIET: Report = &|_| {};
 
 fn who() -> Identity {
     let uid = rustix::process::geteuid().as_raw();
@@ -40,7 +42,7 @@ fn who() -> Identity {
 }
 
 impl World {
-    fn new() -> World {
+    pub fn new() -> World {
         let dir = tempfile::tempdir().expect("dir");
         let config = Config::load(&volume::init(&dir.path().join("v")).expect("init")).expect("config");
         World::open(dir, config)
@@ -68,17 +70,22 @@ impl World {
         World { stager, memory, tree: namespace.join("tree"), dir }
     }
 
-    fn stage(&self, uris: &[&str], path: &str) -> Result<Staged, StageError> {
+    pub fn stage(&self, uris: &[&str], path: &str) -> Result<Staged, StageError> {
         let what = request(uris, path);
         self.stager.stage_in(&what, &who(), QUIET, &Stop::default())
     }
 
-    fn read(&self, path: &str) -> Vec<u8> {
+    pub fn read(&self, path: &str) -> Vec<u8> {
         let fd = std::fs::File::options().read(true).write(true).open(self.tree.join(path)).expect("there");
         let file = self.stager.files.get_or_open(fd.into()).expect("opens");
         let mut bytes = vec![0; file.size() as usize];
         assert_eq!(file.read(0, &mut bytes).expect("read"), bytes.len());
         bytes
+    }
+
+    /// The volume and its files.
+    pub fn parts(&self) -> (Arc<Volume>, Arc<FileTable>) {
+        (self.stager.volume.clone(), self.stager.files.clone())
     }
 
     fn staging_is_empty(&self) -> bool {

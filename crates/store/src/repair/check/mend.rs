@@ -1,0 +1,114 @@
+//! Mending: what is lost comes back from another mirror or from the source, in the order of repair, several at once.
+
+use super::look::{Candidate, Found};
+use super::{CheckOptions, Checker, FindingKind, Outcome};
+use crate::mover::Mover;
+use crate::stage::progress::Meter;
+use crate::stage::{Report, Stop};
+use crate::{Error, Result};
+use parking_lot::Mutex;
+use policy::Time;
+use policy::layout::Reason;
+use policy::protect::repair_order;
+use rustix::fs::OFlags;
+use std::collections::BTreeMap;
+
+/// Objects repaired at the same time; the sources still have one session each.
+const AT_ONCE: usize = 4;
+
+impl Checker {
+    pub(super) fn mend(&self, found: &mut Found, options: &CheckOptions, report: Report, stop: &Stop) {
+        let mover = Mover::new(self.files.pool().clone(), self.volume.state().clone(), None);
+        let candidates = in_order(&found.candidates, options);
+        let total_bytes = candidates.iter().filter(|c| c.recoverable).map(|c| c.bytes).sum();
+        let meter = Meter::new(report, "repair", total_bytes, 0);
+        let outcomes: Mutex<Vec<(usize, Outcome)>> = Mutex::default();
+        let todo = Mutex::new(candidates.iter().filter(|c| c.recoverable));
+        std::thread::scope(|scope| {
+            for _ in 0..AT_ONCE.min(candidates.len()) {
+                scope.spawn(|| {
+                    while !stop.is_set() {
+                        let Some(candidate) = todo.lock().next() else { break };
+                        let outcome = match self.mend_one(candidate, &mover) {
+                            Ok(()) => Outcome::Repaired,
+                            Err(e) => Outcome::Failed(e.to_string()),
+                        };
+                        if outcome == Outcome::Repaired {
+                            meter.add(candidate.bytes);
+                        }
+                        outcomes.lock().push((candidate.finding, outcome));
+                    }
+                });
+            }
+        });
+        for (finding, outcome) in outcomes.into_inner() {
+            found.report.findings[finding].outcome = outcome;
+        }
+        found.report.repaired_bytes = meter.fetched_bytes();
+        self.sweep(found, &mover);
+        meter.finish();
+    }
+
+    /// Brings one object back. What is in order by now needs nothing.
+    fn mend_one(&self, candidate: &Candidate, mover: &Mover) -> Result<()> {
+        let file = self.files.get_or_open(self.open(&candidate.path, OFlags::RDWR)?)?;
+        let Some(layout) = file.layout().filter(|l| l.file == candidate.file) else {
+            return Err(Error::Busy("the file was replaced meanwhile".into()));
+        };
+        if layout.object(candidate.at).is_none_or(|o| o.id != candidate.object.id) {
+            return Ok(()); // somebody else repaired it
+        }
+        let stale = layout.mirrors[candidate.at.mirror].state == policy::layout::MirrorState::Stale;
+        if stale {
+            mover.resync(&file)?;
+        } else if candidate.healthy_copies > 0 || !file.is_recoverable() {
+            let target = candidate.object.target;
+            mover.replace_target(&file, target, Reason::FailedOver(target))?;
+        } else {
+            self.repair.repair(&file, candidate.at)?;
+        }
+        Ok(())
+    }
+
+    /// Removes the orphans, if every name of the tree was seen.
+    fn sweep(&self, found: &mut Found, mover: &Mover) {
+        if !found.report.findings.iter().any(|f| f.kind == FindingKind::Orphan) {
+            return;
+        }
+        let swept = if found.complete {
+            self.epoch().and_then(|epoch| mover.sweep(&found.named, epoch)).map_err(|e| e.to_string())
+        } else {
+            Err("the tree changed while it was looked through, or not all of it can be read; check again when it is \
+                 quiet"
+                .to_string())
+        };
+        for finding in found.report.findings.iter_mut().filter(|f| f.kind == FindingKind::Orphan) {
+            finding.outcome = match &swept {
+                Ok(_) => Outcome::Repaired,
+                Err(why) => Outcome::Failed(why.clone()),
+            };
+        }
+    }
+}
+
+/// The candidates in the order of repair.
+fn in_order(candidates: &[Candidate], options: &CheckOptions) -> Vec<Candidate> {
+    let clean = |path: &String| path.split('/').filter(|n| !n.is_empty() && *n != ".").collect::<Vec<_>>().join("/");
+    let before_job: Vec<String> = options.before_job.iter().map(clean).collect();
+    let of = |c: &Candidate| {
+        let path = c.path.join("/");
+        let wanted = before_job.iter().any(|p| p.is_empty() || path == *p || path.starts_with(&format!("{p}/")));
+        repair_order::Candidate {
+            file: c.file,
+            object: c.object.id,
+            job_start: wanted.then_some(Time::ZERO),
+            healthy_copies: c.healthy_copies,
+            bytes: c.bytes,
+        }
+    };
+    let mut order: Vec<_> = candidates.iter().map(of).collect();
+    repair_order::repair_order(&mut order);
+    let find =
+        |o: &repair_order::Candidate| candidates.iter().find(|c| c.file == o.file && c.object.id == o.object).cloned();
+    order.iter().filter_map(find).collect()
+}
