@@ -4,8 +4,11 @@
 //! `next_deadline()` says when to come back. The live file system drives these machines in real time and the
 //! simulator in virtual time, so that what was simulated is what runs.
 
+pub mod cache;
+pub mod coordinate;
 pub mod ids;
 pub mod layout;
+pub mod prefetch;
 pub mod protect;
 pub mod schedule;
 pub mod throttle;

@@ -1,0 +1,33 @@
+//! One level of a hierarchy of block caches, as a state machine: replacement, prefetcher, trigger and coordinator.
+//!
+//! ```text
+//!             requests from above (application or upper level)          Deliver
+//!                  |                                                       ^
+//!                  v                                                       |
+//!     coordinate: demand labels, PFC  -->  prefetch: RA, Linux, SARC, AMP  |
+//!                  |  direct                     |  plan                   |
+//!                  |                             v                         |
+//!                  |            pages: table + slab, lists: LRU or SARC's two, DU on top
+//!                  v                             v
+//!             Fetch to below (next level, or a device) ---- FetchDone -----+
+//! ```
+//!
+//! A level knows nothing of time but the `now` it is given, and nothing of what lies above and below it: the simulator
+//! stacks levels to any depth, and the live cache drives one level with the mount as its client.
+
+mod block;
+mod config;
+mod event;
+mod level;
+mod stats;
+mod two_lists;
+
+pub use block::{Block, FILE_MAX, INDEX_MAX, Span};
+pub use config::{ConfigError, LevelConfig, Replacement};
+pub use event::{Action, Event, Fetch, FetchId, Outcome, Reason, Request, RequestId};
+pub use level::{Level, Violation};
+pub use stats::{Stats, StreamStats};
+pub use two_lists::TwoLists;
+
+/// Blocks a level can hold at most: slots are numbered in 32 bits with room for marks.
+pub const CAPACITY_MAX: u32 = 1 << 30;

@@ -1,0 +1,85 @@
+//! A block's name: file and index in one word, so that one flat table serves all files and a successor is `+ 1`.
+
+use std::fmt;
+
+/// Bits of the index; the file number has the rest.
+const INDEX_BITS: u32 = 40;
+
+/// Largest block index in a file. The last number is left out, so that no file's end touches the next one's start.
+pub const INDEX_MAX: u64 = (1 << INDEX_BITS) - 2;
+
+/// Largest file number. The last number is left out: its blocks mark free places in tables.
+pub const FILE_MAX: u32 = (1 << (64 - INDEX_BITS)) - 2;
+
+/// One block of one file. Drivers number files densely as they meet them; how long a block is, is the driver's business.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Block(pub(crate) u64);
+
+impl Block {
+    /// Block `index` of `file`. Panics when either is beyond [`FILE_MAX`] or [`INDEX_MAX`]: readers of traces and the
+    /// mount check their input.
+    pub fn new(file: u32, index: u64) -> Block {
+        assert!(file <= FILE_MAX && index <= INDEX_MAX, "block {index} of file {file} is out of range");
+        Block((u64::from(file) << INDEX_BITS) | index)
+    }
+
+    /// The file.
+    pub fn file(self) -> u32 {
+        (self.0 >> INDEX_BITS) as u32
+    }
+
+    /// The index in the file.
+    pub fn index(self) -> u64 {
+        self.0 & ((1 << INDEX_BITS) - 1)
+    }
+
+    /// The block `n` further on. Drivers keep requests within a file and plans are clipped to it.
+    pub(crate) fn plus(self, n: u64) -> Block {
+        Block(self.0 + n)
+    }
+
+    /// The block before, unless this is the first of its file.
+    pub(crate) fn before(self) -> Option<Block> {
+        (self.index() > 0).then(|| Block(self.0 - 1))
+    }
+}
+
+impl fmt::Debug for Block {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.file(), self.index())
+    }
+}
+
+/// A run of blocks of one file.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Span {
+    /// The first block.
+    pub first: Block,
+    /// How many.
+    pub len: u32,
+}
+
+impl Span {
+    /// `len` blocks of `file` from `index`. Panics like [`Block::new`], also when the end is out of range.
+    pub fn new(file: u32, index: u64, len: u32) -> Span {
+        let first = Block::new(file, index);
+        assert!(index + u64::from(len) <= INDEX_MAX + 1, "{len} blocks from {index} of file {file} end out of range");
+        Span { first, len }
+    }
+
+    /// The block after the last.
+    pub(crate) fn end(self) -> Block {
+        self.first.plus(u64::from(self.len))
+    }
+
+    /// Its blocks, ascending.
+    pub fn blocks(self) -> impl Iterator<Item = Block> {
+        (self.first.0..self.first.0 + u64::from(self.len)).map(Block)
+    }
+}
+
+impl fmt::Debug for Span {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}+{}", self.first, self.len)
+    }
+}

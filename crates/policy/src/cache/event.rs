@@ -1,0 +1,175 @@
+//! What goes into a level and what comes out of it.
+
+use super::block::{Block, Span};
+use std::fmt;
+
+/// A request's name, chosen by the driver and unique among those not yet delivered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct RequestId(pub u64);
+
+/// A fetch's name, chosen by the level.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct FetchId(pub u64);
+
+/// A request from above: an application's, or a [`Fetch`] of the level above.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Request {
+    /// Its name.
+    pub id: RequestId,
+    /// The blocks. At least one.
+    pub span: Span,
+    /// So many of them, from the first, the application waits for; the rest is a prefetch of the level above. 0 for a
+    /// pure prefetch, `span.len` for an application's request. Only levels with demand labels look at it, and the
+    /// fetches of all levels pass it on.
+    pub demand_len: u32,
+    /// Who reads sequentially: an open file, or whatever the driver can tell apart. Prefetchers that remember a
+    /// position (Linux, the stream read-ahead) and rates have one state for each.
+    pub stream: u32,
+    /// The client it came from; a context of PFC can be per client.
+    pub client: u32,
+    /// Blocks of the file; nothing beyond is prefetched. `u64::MAX` when not known.
+    pub file_blocks: u64,
+    /// A write of whole blocks: they become resident without being fetched, and nothing is prefetched. Passing the
+    /// write on is the driver's business. A write of part of a block is an [`Event::Forget`] or, if the block is
+    /// resident, a write.
+    pub write: bool,
+}
+
+impl Request {
+    /// An application's read without further ado: stream = file, client 0, length of the file not known.
+    pub fn read(id: u64, span: Span) -> Request {
+        Request {
+            id: RequestId(id),
+            span,
+            demand_len: span.len,
+            stream: span.first.file(),
+            client: 0,
+            file_blocks: u64::MAX,
+            write: false,
+        }
+    }
+}
+
+/// What happened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// A request arrived.
+    Request(Request),
+    /// The blocks of a fetch are here, all of them.
+    FetchDone(FetchId),
+    /// A fetch failed: its blocks are not here, and the requests that wait for them fail.
+    FetchFailed(FetchId),
+    /// These blocks changed behind the cache, or their file ended before them. Blocks in flight are fetched for those who
+    /// wait and not kept.
+    Forget(Span),
+    /// A stream ended; what was remembered of it can go.
+    StreamEnded(u32),
+}
+
+/// Why blocks are fetched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reason {
+    /// Asked for from above and not here. If blocks follow that nobody asked for, a prefetch was joined to it.
+    Missing,
+    /// A prefetch that began because something was missing.
+    Ahead,
+    /// A prefetch that began because a trigger was touched.
+    Triggered,
+    /// PFC took it past the native cache.
+    Bypass,
+    /// PFC reads more than was asked.
+    Readmore,
+    /// Every frame was in flight or the block may not be kept: passed through.
+    NoRoom,
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Reason::Missing => "asked for and not cached",
+            Reason::Ahead => "read ahead after a miss",
+            Reason::Triggered => "a trigger block was reached",
+            Reason::Bypass => "PFC bypasses this level's cache",
+            Reason::Readmore => "PFC reads more than was asked",
+            Reason::NoRoom => "no free frame: passed through",
+        })
+    }
+}
+
+/// Blocks to fetch from below. Its blocks are, in this order, `demand_len` that the application waits for,
+/// `wanted_len - demand_len` that a level above wants, and the rest that only this level wants.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fetch {
+    /// Its name, for [`Event::FetchDone`].
+    pub id: FetchId,
+    /// The blocks.
+    pub span: Span,
+    /// So many of them an application waits for. The `demand_len` of the request to the level below.
+    pub demand_len: u32,
+    /// So many of them the request that caused it waits for; 0 for a pure prefetch.
+    pub wanted_len: u32,
+    /// Whether they become resident here when done.
+    pub keep: bool,
+    /// The stream of the request that caused it.
+    pub stream: u32,
+    /// The client of the request that caused it.
+    pub client: u32,
+    /// Blocks of the file, as in the request.
+    pub file_blocks: u64,
+    /// Why.
+    pub reason: Reason,
+}
+
+/// How the blocks of a request were found.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Outcome {
+    /// Resident.
+    pub hit: u32,
+    /// On the way already: waited for.
+    pub late: u32,
+    /// Not here.
+    pub missed: u32,
+}
+
+/// What to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// These blocks of the request are resident: take them now, before the next `Evict` of one of them. Only with
+    /// [`LevelConfig::announce`](super::LevelConfig::announce).
+    Hit {
+        /// The request.
+        request: RequestId,
+        /// The blocks.
+        span: Span,
+    },
+    /// These blocks of the request come with a fetch. Only with `announce`, and before the `Fetch` if that is new.
+    Wait {
+        /// The request.
+        request: RequestId,
+        /// The blocks.
+        span: Span,
+        /// The fetch.
+        fetch: FetchId,
+    },
+    /// Fetch from below.
+    Fetch(Fetch),
+    /// The block is no longer resident. Only with `announce`.
+    Evict {
+        /// The block.
+        block: Block,
+        /// Whether anything above ever asked for it.
+        used: bool,
+    },
+    /// All blocks of the request are here: answer it.
+    Deliver {
+        /// The request.
+        request: RequestId,
+        /// How its blocks were found.
+        outcome: Outcome,
+    },
+    /// A fetch that the request waited for failed, and no other is outstanding for it: answer it with an error.
+    Fail {
+        /// The request.
+        request: RequestId,
+    },
+}

@@ -1,0 +1,109 @@
+//! What coordinates a level with the one above.
+
+use std::fmt;
+
+/// The coordinators of one level. They go together as one likes; the published ones are one at a time.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Coordination {
+    /// Whether the level looks at the requests' `demand_len`: what only the upper level's prefetcher wants does not adapt
+    /// anything here (section 4.1). Without it everything counts as demanded.
+    pub labels: bool,
+    /// PFC in front of the level (section 4.2).
+    pub pfc: Option<Pfc>,
+    /// Whether blocks that were sent up go first (section 4.3).
+    pub du: bool,
+}
+
+impl Coordination {
+    /// None.
+    pub const NONE: Coordination = Coordination { labels: false, pfc: None, du: false };
+    /// Demand labels.
+    pub const LABELS: Coordination = Coordination { labels: true, ..Coordination::NONE };
+    /// PFC as published, in the reading of the reference.
+    pub const PFC: Coordination = Coordination { pfc: Some(Pfc::PUBLISHED), ..Coordination::NONE };
+    /// DU, exclusive caching.
+    pub const DU: Coordination = Coordination { du: true, ..Coordination::NONE };
+}
+
+/// PFC's parameters.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Pfc {
+    /// Whether it bypasses.
+    pub bypass: bool,
+    /// Whether it reads more.
+    pub readmore: bool,
+    /// What has one set of parameters.
+    pub scope: Scope,
+    /// What happens to requests that are larger than the mean.
+    pub large: Large,
+    /// Blocks of each queue, as a fraction of the level's capacity: 0.1.
+    pub queue_fraction: f64,
+    /// Largest `bypass_length`; none as published.
+    pub bypass_max: Option<u32>,
+}
+
+impl Pfc {
+    /// As published, in the reading of the reference.
+    pub const PUBLISHED: Pfc = Pfc {
+        bypass: true,
+        readmore: true,
+        scope: Scope::Level,
+        large: Large::Literal,
+        queue_fraction: 0.1,
+        bypass_max: None,
+    };
+}
+
+/// What has one set of PFC's parameters. The queues and what is known of the cache are the level's in any case.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scope {
+    /// The level, as published.
+    Level,
+    /// Each file, as the paper's future work asks.
+    File,
+    /// Each client, as the paper's future work asks.
+    Client,
+}
+
+/// How Algorithm 2 treats a request that is larger than the mean, which code and text say differently.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Large {
+    /// The code: larger than the mean and the level full, then `readmore_length = 0`, and on to the rest.
+    Literal,
+    /// The text: larger than `factor` of the mean and the level full, then the whole request is bypassed and nothing more
+    /// read. The text's factor is 0.5.
+    Text {
+        /// Part of the mean.
+        factor: f64,
+    },
+}
+
+/// Why PFC cannot be had.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum ConfigError {
+    /// Queues of nothing or of more than the level.
+    QueueFraction {
+        /// What was asked for.
+        fraction: f64,
+    },
+    /// A part of the mean that is no positive number.
+    Factor {
+        /// What was asked for.
+        factor: f64,
+    },
+}
+
+impl fmt::Display for ConfigError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ConfigError::QueueFraction { fraction } => {
+                write!(f, "PFC's queues are {fraction} of the cache; set queue_fraction above 0 and at most 1")
+            }
+            ConfigError::Factor { factor } => {
+                write!(f, "{factor} of the mean request is no size; set PFC's factor to a number above 0")
+            }
+        }
+    }
+}
+
+impl std::error::Error for ConfigError {}
