@@ -1,12 +1,13 @@
 #!/bin/sh
 # Runs pjdfstest and fsx in a directory, usually of a mount: tests/posix.sh DIRECTORY [attribute timeout in seconds]
 # Both come from `cargo install pjdfstest fsx`. As an ordinary user pjdfstest leaves out what needs others.
+# One line per run: PASS, FAIL or SKIP; status 1 if one failed.
 set -eu
 dir=${1:?usage: tests/posix.sh DIRECTORY [ATTRIBUTE_TIMEOUT_S]}
 timeout_s=${2:-1}
 PATH=$PATH:${CARGO_HOME:-$HOME/.cargo}/bin
 for tool in pjdfstest fsx; do
-    command -v "$tool" >/dev/null || { echo "$tool is missing; install it with: cargo install $tool" >&2; exit 2; }
+    command -v "$tool" >/dev/null || { echo "SKIP pjdfstest and fsx: $tool is not installed (cargo install $tool)"; exit 0; }
 done
 work=$(mktemp -d "$dir/posix.XXXXXX")
 config=$(mktemp -d)
@@ -27,10 +28,10 @@ TOML
 chmod 777 "$work"
 (cd "$config" && pjdfstest -c "$config/pjdfstest.toml" -p "$work") >"$config/pjdfstest.log" 2>&1 || {
     grep -A1 FAILED "$config/pjdfstest.log" || cat "$config/pjdfstest.log"
-    echo "pjdfstest failed" >&2
+    echo "FAIL pjdfstest"
     exit 1
 }
-tail -n 1 "$config/pjdfstest.log"
+echo "PASS pjdfstest: $(tail -n 1 "$config/pjdfstest.log")"
 
 # One run that stays small, two that cross every change of a file's shape.
 for run in "262144 4096 11" "1000000 262144 12" "8000000 1000000 13"; do
@@ -52,8 +53,8 @@ invalidate = 1
 TOML
     (cd "$config" && fsx -f "$config/fsx.toml" -N 3000 -S "$3" -P "$config" "$work/fsx$3") >"$config/fsx.log" 2>&1 || {
         tail -n 40 "$config/fsx.log"
-        echo "fsx failed with seed $3, at most $1 bytes" >&2
+        echo "FAIL fsx: seed $3, at most $1 bytes"
         exit 1
     }
-    echo "fsx: seed $3, at most $1 bytes: good"
+    echo "PASS fsx: seed $3, at most $1 bytes"
 done

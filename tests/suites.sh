@@ -1,36 +1,81 @@
 #!/bin/sh
-# Short runs of dbench, stress-ng and fio --verify (Debian packages) in a directory, usually of a mount: tests/suites.sh DIRECTORY [SECONDS]
-set -eu
-dir=${1:?usage: tests/suites.sh DIRECTORY [SECONDS]}
-seconds=${2:-10}
-work=$(mktemp -d "$dir/suites.XXXXXX")
+# The POSIX and file system suites on a mount: tests/suites.sh [DIRECTORY [SECONDS [ATTRIBUTE_TIMEOUT_S]]]
+# Without a directory it mounts a volume of its own. One line per suite: PASS, FAIL or SKIP; status 1 if one failed.
+set -u
+here=$(cd "$(dirname "$0")" && pwd)
+dir=${1:-}
+seconds=${2:-5}
+timeout_s=${3:-1}
 log=$(mktemp)
-trap 'rm -rf "$work" "$log"' EXIT INT TERM
+own=
+work=
+failed=0
 
-run() { # NAME COMMAND...: quiet when good
+clean() {
+    [ -z "$work" ] || rm -rf "$work"
+    if [ -n "$own" ]; then
+        umount "$own/mnt" 2>/dev/null || fusermount3 -u "$own/mnt" 2>/dev/null || umount -l "$own/mnt"
+        rm -rf "$own"
+    fi
+    rm -f "$log"
+}
+trap clean EXIT
+trap 'exit 1' INT TERM
+
+if [ -z "$dir" ]; then
+    if ! [ -r /dev/fuse ] || ! [ -w /dev/fuse ]; then
+        echo "SKIP suites: /dev/fuse cannot be opened"
+        exit 0
+    fi
+    (cd "$here/.." && cargo build --quiet --locked -p entrepot-store --example mount) || exit 1
+    own=$(mktemp -d)
+    chmod 755 "$own"
+    "${CARGO_TARGET_DIR:-$here/../target}/debug/examples/mount" "$own" >"$log.mount" 2>&1 &
+    for _ in $(seq 100); do
+        grep -q '^mounted' "$log.mount" && break
+        sleep 0.1
+    done
+    grep -q '^mounted' "$log.mount" || { cat "$log.mount"; echo "FAIL suites: no mount"; exit 1; }
+    rm -f "$log.mount"
+    dir=$own/mnt
+    timeout_s=0.1
+fi
+work=$(mktemp -d "$dir/suites.XXXXXX")
+
+run() { # NAME COMMAND...
     name=$1
     shift
-    command -v "$1" >/dev/null || { echo "$name: skipped, $1 is not installed"; return 0; }
-    if "$@" >"$log" 2>&1; then echo "$name: good"; else
-        status=$?
+    if ! command -v "$1" >/dev/null; then
+        echo "SKIP $name: $1 is not installed"
+    elif "$@" >"$log" 2>&1; then
+        echo "PASS $name"
+    else
         tail -n 40 "$log"
-        echo "$name failed with status $status" >&2
-        exit 1
+        echo "FAIL $name"
+        failed=1
     fi
 }
 
+"$here/posix.sh" "$dir" "$timeout_s" || failed=1
+
 run dbench dbench -t "$seconds" -D "$work" 4
-# These exercise files through the calls that POSIX and Linux have for them; each verifies what it did.
+# The stressors of the class `filesystem` that exercise files, each of which verifies what it did.
 for stressor in access chmod copy-file dentry dir fallocate filename flock fpunch getdent hdd link \
-    lockf mmap open rename seek symlink touch unlink utime xattr; do
-    run "stress-ng $stressor" stress-ng --"$stressor" 2 --timeout "$((seconds / 5 + 1))" --verify --temp-path "$work" \
-        --hdd-bytes 16m --copy-file-bytes 8m --fallocate-bytes 16m --seek-bytes 16m
+    lockf mmap open rename seek symlink touch utime xattr; do
+    case $stressor in
+    hdd) size="--hdd-bytes 16m" ;;
+    fallocate) size="--fallocate-bytes 16m" ;;
+    seek) size="--seek-size 16m" ;;
+    mmap) size="--mmap-bytes 8m --mmap-file" ;;
+    *) size= ;;
+    esac
+    # shellcheck disable=SC2086
+    run "stress-ng $stressor" stress-ng --"$stressor" 2 $size --timeout 1 --verify --temp-path "$work"
 done
-for engine in psync libaio mmap; do
-    for direct in 0 1; do
-        if [ "$engine" = mmap ] && [ "$direct" = 1 ]; then continue; fi
-        run "fio $engine direct=$direct" fio --name=verify --directory="$work" --ioengine="$engine" --direct="$direct" \
-            --rw=randwrite --bs=4k-256k --bs_unaligned=0 --blockalign=4k --size=32m --numjobs=2 --iodepth=8 --verify=crc32c --verify_fatal=1 \
-            --end_fsync=1 --group_reporting
-    done
+for how in "psync 0" "psync 1" "libaio 1" "mmap 0"; do
+    # shellcheck disable=SC2086
+    set -- $how
+    run "fio $1 direct=$2" fio --name=verify --directory="$work" --ioengine="$1" --direct="$2" --rw=randwrite \
+        --bs=64k --size=32m --numjobs=2 --iodepth=8 --verify=crc32c --verify_fatal=1 --end_fsync=1
 done
+exit $failed
