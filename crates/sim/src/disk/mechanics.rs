@@ -1,0 +1,167 @@
+//! Arm and spindle: when a run of sectors passes under the head, given where the arm is.
+//!
+//! The spindle never stops, so the angle is the time modulo one revolution and nothing has to be remembered but the
+//! arm's place. All in whole nanoseconds.
+
+use super::geometry::{Geometry, Place};
+use super::model::Model;
+use super::seek::SeekCurve;
+
+/// The moving parts of one drive.
+#[derive(Debug)]
+pub struct Mechanics {
+    geometry: Geometry,
+    seeks: SeekCurve,
+    revolution_ns: u64,
+    head_switch_ns: u64,
+    write_settle_ns: u64,
+}
+
+/// Where the arm rests: a cylinder and the active head.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Arm {
+    /// Cylinder.
+    pub cylinder: u32,
+    /// Active head.
+    pub surface: u32,
+}
+
+/// Sectors that pass under one head without a pause.
+#[derive(Clone, Copy, Debug)]
+pub struct Pass {
+    /// First sector.
+    pub sector: u64,
+    /// How many.
+    pub count: u64,
+    /// When the first one begins to pass.
+    pub start_ns: u64,
+    /// When the arm moved and for how long.
+    pub seek_ns: u64,
+    /// How long it then waited for the first sector.
+    pub rotation_ns: u64,
+    /// Where the arm is.
+    pub arm: Arm,
+    revolution_ns: u64,
+    track_sectors: u64,
+}
+
+impl Mechanics {
+    /// The moving parts of `model`.
+    pub fn new(model: &Model) -> Mechanics {
+        Mechanics {
+            geometry: Geometry::new(model),
+            seeks: SeekCurve::new(model),
+            revolution_ns: model.revolution_ns(),
+            head_switch_ns: model.head_switch_ns,
+            write_settle_ns: model.write_settle_ns,
+        }
+    }
+
+    /// Sectors that a host can address.
+    pub fn sectors(&self) -> u64 {
+        self.geometry.sectors()
+    }
+
+    /// Position for `sector`, free from `at_ns` on with the arm at `arm`, and pass over as much of `count` sectors as
+    /// lies on one track.
+    pub fn pass(&self, at_ns: u64, arm: Arm, sector: u64, count: u64, write: bool) -> Pass {
+        let place = self.geometry.place(sector);
+        let seek_ns = self.move_ns(arm, place, write);
+        let ready = at_ns + seek_ns;
+        let target = u64::from(place.angle_sectors) * self.revolution_ns / u64::from(place.track_sectors);
+        let rotation_ns = (target + self.revolution_ns - ready % self.revolution_ns) % self.revolution_ns;
+        Pass {
+            sector,
+            count: count.min(self.geometry.run(sector)),
+            start_ns: ready + rotation_ns,
+            seek_ns,
+            rotation_ns,
+            arm: Arm { cylinder: place.cylinder, surface: place.surface },
+            revolution_ns: self.revolution_ns,
+            track_sectors: u64::from(place.track_sectors),
+        }
+    }
+
+    fn move_ns(&self, arm: Arm, place: Place, write: bool) -> u64 {
+        if arm.cylinder == place.cylinder && arm.surface == place.surface {
+            return 0;
+        }
+        let head = if arm.surface == place.surface { 0 } else { self.head_switch_ns };
+        let settle = if write { self.write_settle_ns } else { 0 };
+        self.seeks.ns(arm.cylinder.abs_diff(place.cylinder)).max(head) + settle
+    }
+}
+
+impl Pass {
+    /// When `count` sectors have passed.
+    pub fn passed_ns(&self, count: u64) -> u64 {
+        self.start_ns + count * self.revolution_ns / self.track_sectors
+    }
+
+    /// When the last one has passed.
+    pub fn end_ns(&self) -> u64 {
+        self.passed_ns(self.count)
+    }
+
+    /// The sector behind the last.
+    pub fn next(&self) -> u64 {
+        self.sector + self.count
+    }
+
+    /// How many sectors have passed at `now_ns`.
+    pub fn passed(&self, now_ns: u64) -> u64 {
+        if now_ns <= self.start_ns {
+            return 0;
+        }
+        let mut count = ((now_ns - self.start_ns) * self.track_sectors / self.revolution_ns).min(self.count);
+        // The end of a sector is rounded down, so the division may be one short.
+        if count < self.count && self.passed_ns(count + 1) <= now_ns {
+            count += 1;
+        }
+        count
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::disk::model::CHEETAH9LP;
+
+    #[test]
+    fn one_revolution_is_the_published_one() {
+        assert_eq!(Mechanics::new(&CHEETAH9LP).revolution_ns, 5_973_121);
+        assert!((CHEETAH9LP.revolution_ns() as f64 / 1e6 - 5.9731).abs() < 0.0001);
+    }
+
+    #[test]
+    fn a_track_takes_a_revolution_and_the_skew_hides_the_head_switch() {
+        let mechanics = Mechanics::new(&CHEETAH9LP);
+        let first = mechanics.pass(0, Arm::default(), 0, 1000, false);
+        assert_eq!((first.start_ns, first.count, first.end_ns()), (0, 254, mechanics.revolution_ns));
+        let second = mechanics.pass(first.end_ns(), first.arm, first.next(), 1000, false);
+        let skew_ns = 97 * mechanics.revolution_ns / 254;
+        assert_eq!(second.start_ns, first.end_ns() + skew_ns);
+        assert_eq!(second.seek_ns, 30_000);
+        assert_eq!(second.seek_ns + second.rotation_ns, skew_ns);
+    }
+
+    #[test]
+    fn media_rate_falls_from_the_outer_to_the_inner_zone() {
+        let mechanics = Mechanics::new(&CHEETAH9LP);
+        let rate = |sector: u64| {
+            let pass = mechanics.pass(0, Arm::default(), sector, 1000, false);
+            pass.count as f64 * 512.0 / (pass.end_ns() - pass.start_ns) as f64 * 1e3
+        };
+        assert!((rate(0) - 21.8).abs() < 0.1, "{}", rate(0));
+        assert!((rate(17_783_240 - 167 * 20) - 14.3).abs() < 0.1);
+    }
+
+    #[test]
+    fn what_has_passed_agrees_with_when_it_passes() {
+        let pass = Mechanics::new(&CHEETAH9LP).pass(1_000_000, Arm::default(), 777_777, 500, false);
+        for count in 1..=pass.count {
+            assert_eq!(pass.passed(pass.passed_ns(count)), count);
+            assert_eq!(pass.passed(pass.passed_ns(count) - 1), count - 1);
+        }
+    }
+}

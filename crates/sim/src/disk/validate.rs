@@ -1,0 +1,168 @@
+//! The disk model against measured service times: mean error, and how far the two distributions lie apart.
+//!
+//! The measurement is one of those that DiskSim's authors published: one request at a time, each with its measured
+//! service time and the think time until the next. The drive's rotational position at the start is unknown, so requests
+//! cannot be compared one by one; the distributions can. Their distance is the *demerit figure* of Ruemmler and Wilkes
+//! (IEEE Computer, March 1994): the root mean square of the horizontal distance between the two distribution curves.
+
+use super::{Command, Disk, Model};
+use policy::time::Time;
+use std::fmt;
+
+/// One measured request.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Measured {
+    /// The request.
+    pub command: Command,
+    /// How long the real drive took.
+    pub service_ns: u64,
+    /// From its completion to the next request.
+    pub think_ns: u64,
+}
+
+/// A line that is not a measured request.
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+#[error(
+    "line {line} of the measurement: {what}; nothing was simulated. Expected: R|W Hit|Miss first-sector sectors service-us think-us"
+)]
+pub struct BadLine {
+    /// Its number, from 1.
+    pub line: usize,
+    /// What is wrong.
+    pub what: String,
+}
+
+/// How the model did.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Outcome {
+    /// Name of the model.
+    pub model: &'static str,
+    /// Requests compared.
+    pub requests: usize,
+    /// Requests left out because the model's disk has no such sectors.
+    pub beyond: usize,
+    /// Mean measured service time.
+    pub measured_mean_ns: f64,
+    /// Mean simulated service time.
+    pub simulated_mean_ns: f64,
+    /// Root mean square distance between the two distributions.
+    pub demerit_ns: f64,
+    /// The same between reads only, and between writes only.
+    pub demerit_by_kind_ns: [f64; 2],
+    /// What DiskSim's authors report for their simulator and this drive.
+    pub published_demerit_ns: u64,
+}
+
+/// Read a measurement: one request per line.
+pub fn parse(text: &str) -> Result<Vec<Measured>, BadLine> {
+    let lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
+    lines.map(|(at, line)| parse_line(line).map_err(|what| BadLine { line: at + 1, what })).collect()
+}
+
+fn parse_line(line: &str) -> Result<Measured, String> {
+    let fields: Vec<_> = line.split_whitespace().collect();
+    let [kind, _, sector, count, service, think] = fields[..] else {
+        return Err(format!("{} fields instead of 6", fields.len()));
+    };
+    let write = match kind {
+        "R" => false,
+        "W" => true,
+        _ => return Err(format!("`{kind}` is neither R nor W")),
+    };
+    let whole = |text: &str| text.parse::<u64>().map_err(|_| format!("`{text}` is not a whole number"));
+    let nanoseconds = |text: &str| match text.parse::<f64>() {
+        Ok(us) if us.is_finite() && (0.0..1e15).contains(&us) => Ok((us * 1000.0).round() as u64),
+        _ => Err(format!("`{text}` is not a time in microseconds")),
+    };
+    let command = Command { sector: whole(sector)?, count: whole(count)?, write };
+    if command.count == 0 {
+        return Err("no sectors".into());
+    }
+    Ok(Measured { command, service_ns: nanoseconds(service)?, think_ns: nanoseconds(think)? })
+}
+
+/// Run the measured requests through `model`, each as long after the one before as on the real drive.
+pub fn validate(model: &'static Model, measured: &[Measured]) -> Outcome {
+    let mut disk = Disk::new(model);
+    let mut now = Time::ZERO;
+    let mut pairs = Vec::with_capacity(measured.len());
+    let mut beyond = 0;
+    for request in measured {
+        if request.command.sector.saturating_add(request.command.count) > disk.sectors() {
+            beyond += 1;
+            continue;
+        }
+        let served = disk.serve(now, request.command);
+        disk.check();
+        pairs.push((request.command.write, request.service_ns, (served.done - now).0));
+        now = served.done + Time(request.think_ns);
+    }
+    let all = |_: bool| true;
+    Outcome {
+        model: model.name,
+        requests: pairs.len(),
+        beyond,
+        measured_mean_ns: mean(pairs.iter().map(|&(_, measured, _)| measured)),
+        simulated_mean_ns: mean(pairs.iter().map(|&(_, _, simulated)| simulated)),
+        demerit_ns: demerit(&pairs, all),
+        demerit_by_kind_ns: [demerit(&pairs, |write| !write), demerit(&pairs, |write| write)],
+        published_demerit_ns: model.published_demerit_ns,
+    }
+}
+
+fn mean(values: impl ExactSizeIterator<Item = u64>) -> f64 {
+    let count = values.len().max(1);
+    values.sum::<u64>() as f64 / count as f64
+}
+
+/// Both distributions have the same number of points, so the horizontal distance at each height is that between the
+/// values of the same rank.
+fn demerit(pairs: &[(bool, u64, u64)], of: impl Fn(bool) -> bool) -> f64 {
+    let chosen = || pairs.iter().filter(|pair| of(pair.0));
+    let mut measured: Vec<_> = chosen().map(|pair| pair.1).collect();
+    let mut simulated: Vec<_> = chosen().map(|pair| pair.2).collect();
+    measured.sort_unstable();
+    simulated.sort_unstable();
+    let squares = measured.iter().zip(&simulated).map(|(&a, &b)| (a as f64 - b as f64).powi(2));
+    (squares.sum::<f64>() / measured.len().max(1) as f64).sqrt()
+}
+
+impl fmt::Display for Outcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ms = |ns: f64| ns / 1e6;
+        let error = (self.simulated_mean_ns / self.measured_mean_ns - 1.0) * 100.0;
+        writeln!(f, "disk model          {}", self.model)?;
+        writeln!(f, "requests            {} compared, {} beyond the disk's end", self.requests, self.beyond)?;
+        let (measured, simulated) = (ms(self.measured_mean_ns), ms(self.simulated_mean_ns));
+        writeln!(f, "mean service time   {measured:.3} ms measured, {simulated:.3} ms simulated ({error:+.1} %)")?;
+        let [reads, writes] = self.demerit_by_kind_ns.map(ms);
+        writeln!(f, "demerit figure      {:.3} ms (reads {reads:.3}, writes {writes:.3})", ms(self.demerit_ns))?;
+        write!(
+            f,
+            "DiskSim's own       {:.3} ms, as reported by its authors for this drive",
+            ms(self.published_demerit_ns as f64)
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_measurement_is_read_and_a_bad_line_named() {
+        let read = parse("R Hit 100 4 1000.5 20\n\nW Miss 8 8 3 4\n").unwrap();
+        assert_eq!(read.len(), 2);
+        assert_eq!(read[0].service_ns, 1_000_500);
+        assert_eq!(read[1].command, Command { sector: 8, count: 8, write: true });
+        assert_eq!(parse("R Hit 100 4 1 2\nX Hit 1 1 1 1").unwrap_err().line, 2);
+        assert_eq!(parse("R Hit 100 4 1").unwrap_err().what, "5 fields instead of 6");
+        assert_eq!(parse("R Hit 100 0 1 2").unwrap_err().what, "no sectors");
+    }
+
+    #[test]
+    fn distributions_that_differ_by_a_shift_are_that_far_apart() {
+        let pairs = [(false, 10, 17), (false, 30, 7), (true, 20, 27), (true, 0, 37)];
+        assert!((demerit(&pairs, |_| true) - 7.0).abs() < 1e-12);
+    }
+}
