@@ -18,6 +18,8 @@ impl File {
         if Arc::ptr_eq(self, from) && overlaps && len > 0 {
             return Err(Error::Namespace(Errno::INVAL));
         }
+        // The end of `from` now: what this call itself adds to the same file is not copied.
+        let len = len.min(from.size().saturating_sub(off_in));
         let mut buf = vec![0; STEP_BYTES.min(len) as usize];
         let mut done = 0;
         while done < len {

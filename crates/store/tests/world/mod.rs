@@ -1,0 +1,261 @@
+//! A volume in memory whose daemon can die at any I/O and whose machine can lose power.
+
+pub mod cells;
+pub mod power;
+
+use parking_lot::Mutex;
+use policy::layout::{Layout, Object, ObjectState, Placement, Position, Reason, missing_chunks};
+use policy::{FileId, ObjectId, TargetId, Time};
+use power::{Power, PoweredMedium, PoweredStub};
+use std::collections::HashSet;
+use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+use store::file::{File, Garbage, MirrorWrites, Pool, Recover, Unobserved};
+use store::mover::Mover;
+use store::state::{SqliteState, State};
+use store::stub::Stub;
+use store::stub::memory::MemoryStub;
+use store::target::{InlineSlots, MemoryMedium, State as TargetState, TargetSpec, Targets, TargetsOptions};
+use store::{Error, Result};
+
+/// How a world is made.
+#[derive(Clone, Debug)]
+pub struct Options {
+    pub targets: u16,
+    pub placement: Placement,
+    pub mirror_writes: MirrorWrites,
+    pub inline_bytes_max: u64,
+}
+
+/// A volume with one file.
+pub struct World {
+    pub options: Options,
+    pub power: Arc<Power>,
+    pub media: Vec<MemoryMedium>,
+    pub stub: Arc<MemoryStub>,
+    pub state: Arc<SqliteState>,
+    pub source: Arc<Mutex<Option<Vec<u8>>>>,
+    /// Targets that the operator failed.
+    pub failed: HashSet<TargetId>,
+    pub epoch: u32,
+    pub life: Life,
+}
+
+/// What dies with the daemon.
+pub struct Life {
+    pub pool: Arc<Pool>,
+    pub mover: Mover,
+    pub file: Arc<File>,
+}
+
+struct GarbageInState(Arc<SqliteState>);
+
+impl Garbage for GarbageInState {
+    fn remember(&self, target: TargetId, object: ObjectId) -> Result<()> {
+        self.0.garbage_add(&[(target, object)])
+    }
+}
+
+/// A small generator (splitmix64): the same numbers for the same seed on every machine.
+pub struct Random(pub u64);
+
+impl Random {
+    pub fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    pub fn below(&mut self, n: u64) -> u64 {
+        self.next() % n.max(1)
+    }
+
+    pub fn chance(&mut self, percent: u64) -> bool {
+        self.below(100) < percent
+    }
+}
+
+impl World {
+    pub fn new(options: Options, seed: u64) -> World {
+        let power = Arc::new(Power::default());
+        let media: Vec<_> =
+            (0..u64::from(options.targets)).map(|i| MemoryMedium::new(seed.wrapping_mul(31) + i)).collect();
+        let stub = Arc::new(MemoryStub::new());
+        let state = Arc::new(SqliteState::in_memory().expect("a state store in memory"));
+        let source = Arc::new(Mutex::new(None));
+        let failed = HashSet::new();
+        let life = Life::begin(&options, &power, &media, &stub, &state, &source, &failed, 1).expect("a new world");
+        World { options, power, media, stub, state, source, failed, epoch: 1, life }
+    }
+
+    /// The daemon dies: what is in memory is gone, what was written stays.
+    pub fn kill(&mut self) {
+        self.power.cut();
+        self.restart();
+    }
+
+    /// The machine loses power: what was not synced may be gone.
+    pub fn crash(&mut self, random: &mut Random) {
+        self.power.cut();
+        let keep = random.below(self.stub.unsynced() as u64 + 1) as usize;
+        self.stub.crash(keep);
+        self.media.iter().for_each(MemoryMedium::crash);
+        self.restart();
+    }
+
+    fn restart(&mut self) {
+        self.epoch += 1;
+        // A new life that fails nothing, to be replaced below: the old one must end while the power is off.
+        let media: Vec<_> = (0..self.options.targets).map(|_| MemoryMedium::new(0)).collect();
+        let idle = Arc::new(Power::default());
+        let none = HashSet::new();
+        let stub = Arc::new(MemoryStub::new());
+        let blank = Life::begin(&self.options, &idle, &media, &stub, &self.state, &self.source, &none, self.epoch);
+        self.life = blank.expect("a blank life");
+        self.media.iter().for_each(|m| m.set_faults(Default::default()));
+        self.power.restore();
+        let life = Life::begin(
+            &self.options,
+            &self.power,
+            &self.media,
+            &self.stub,
+            &self.state,
+            &self.source,
+            &self.failed,
+            self.epoch,
+        );
+        self.life = life.expect("opening after a crash");
+        let layout = self.stub.layout().expect("the stub is well");
+        if let Some(layout) = &layout {
+            layout.check().expect("a layout after a crash");
+        }
+        self.life.mover.recover_journal(|entry| Ok(layout.clone().filter(|l| l.file == entry.file))).expect("journal");
+        if self.stub.is_marked() {
+            match self.life.file.settle_after_crash() {
+                Ok(()) | Err(Error::Target { .. }) => {}
+                Err(e) => panic!("settling after a crash: {e}"),
+            }
+        }
+        self.life.mover.sweep(&self.named(), self.epoch).expect("sweep");
+    }
+
+    /// What the layout names.
+    pub fn named(&self) -> HashSet<ObjectId> {
+        self.life.file.layout().iter().flat_map(|l| l.objects().map(|(_, o)| o.id).collect::<Vec<_>>()).collect()
+    }
+
+    /// Objects that neither the layout nor the garbage nor the journal names.
+    pub fn orphans(&self) -> Vec<(usize, ObjectId)> {
+        let named = self.named();
+        let journal: HashSet<ObjectId> =
+            self.state.journal().expect("journal").iter().flat_map(|e| e.objects.clone()).map(|(_, o)| o).collect();
+        let mut orphans = Vec::new();
+        for (i, medium) in self.media.iter().enumerate() {
+            use store::target::Medium;
+            let garbage = self.state.garbage_of(TargetId(i as u16), 10_000).expect("garbage");
+            let there = medium.list().unwrap_or_default();
+            let lost = |o: &ObjectId| !named.contains(o) && !journal.contains(o) && !garbage.contains(o);
+            orphans.extend(there.into_iter().filter(lost).map(|o| (i, o)));
+        }
+        orphans
+    }
+}
+
+impl Life {
+    #[allow(clippy::too_many_arguments)] // the parts of a world, before there is one
+    fn begin(
+        options: &Options,
+        power: &Arc<Power>,
+        media: &[MemoryMedium],
+        stub: &Arc<MemoryStub>,
+        state: &Arc<SqliteState>,
+        source: &Arc<Mutex<Option<Vec<u8>>>>,
+        failed: &HashSet<TargetId>,
+        epoch: u32,
+    ) -> Result<Life> {
+        let slots = Arc::new(InlineSlots::new(8));
+        let targets = Targets::new(TargetsOptions { slots, ..TargetsOptions::inline() });
+        for (i, medium) in media.iter().enumerate() {
+            let id = TargetId(i as u16);
+            let mut spec = TargetSpec::new(id, 0, Arc::new(PoweredMedium::new(medium.clone(), power.clone())));
+            if failed.contains(&id) {
+                (spec.state, spec.failed_by_operator) = (TargetState::Failed, true);
+            }
+            targets.add(spec);
+        }
+        let next = AtomicU64::new(u64::from(epoch) << 32);
+        let pool = Arc::new(Pool {
+            targets,
+            next_id: Box::new(move || next.fetch_add(1, Ordering::Relaxed) + 1),
+            placement: options.placement.clone(),
+            mirror_writes: options.mirror_writes,
+            inline_bytes_max: options.inline_bytes_max,
+            clock: Box::new(|| Time(1_000_000_000)),
+            garbage: Arc::new(GarbageInState(state.clone())),
+            recovery: OnceLock::new(),
+            observer: Arc::new(Unobserved),
+            turn: AtomicU64::new(0),
+        });
+        let recovery = MemoryRecovery { pool: Arc::downgrade(&pool), source: source.clone() };
+        pool.recovery.set(Arc::new(recovery)).ok().expect("set once");
+        let stub = Arc::new(PoweredStub::new(stub.clone(), power.clone()));
+        let file = File::open(stub, pool.clone())?;
+        let mover = Mover::new(pool.clone(), state.clone(), None);
+        Ok(Life { pool, mover, file })
+    }
+}
+
+/// Recovers whole objects from bytes in memory, on the thread of the reader.
+struct MemoryRecovery {
+    pool: std::sync::Weak<Pool>,
+    source: Arc<Mutex<Option<Vec<u8>>>>,
+}
+
+impl Recover for MemoryRecovery {
+    fn recover(&self, file: &Arc<File>, at: Position, _rows: Range<u64>) -> Result<()> {
+        let pool = self.pool.upgrade().expect("files live shorter than pools");
+        let source = self.source.lock().clone().ok_or_else(|| Error::Unrecoverable("the source is gone".into()))?;
+        let lost = |l: &Layout| l.object(at).copied().ok_or_else(|| Error::Busy("gone".into()));
+        let old = file.layout().ok_or_else(|| Error::Busy("no layout".into()))?;
+        let object = lost(&old)?;
+        let is_lost = object.state == ObjectState::Partial
+            || pool.targets.get(object.target).is_none_or(|t| t.state() == TargetState::Failed)
+            || file.with_object(at, object.id, |h| h.len()).is_err();
+        if !is_lost {
+            return Ok(());
+        }
+        let spare = pool.targets.views().into_iter().find(|v| v.usable && v.id != object.target);
+        let target = spare.ok_or(Error::NoTarget)?.id;
+        let id = pool.next_object();
+        let error = |error| Error::Target { target, error };
+        pool.targets.get(target).ok_or(Error::NoTarget)?.run(move |m| m.create(id)).map_err(error)?;
+        let partial = Object { id, target, state: ObjectState::Partial };
+        let changed = file.change_layout(|l, now| {
+            if lost(l)? != object {
+                return Err(Error::Busy("changed".into()));
+            }
+            l.replace_object(at, partial, now, Reason::RecoveryStarted(object.target))
+                .map_err(|e| Error::Invalid(e.to_string()))
+        })?;
+        let segment = &changed.mirrors[at.mirror].segments[at.segment];
+        for chunk in missing_chunks(segment, at.index, source.len() as u64) {
+            let from = chunk.file_offset as usize;
+            let bytes = source[from..from + chunk.len as usize].to_vec();
+            file.with_object(at, id, move |h| h.write_at(chunk.object_offset, &bytes))?;
+        }
+        file.with_object(at, id, |h| h.sync())?;
+        pool.targets.get(target).ok_or(Error::NoTarget)?.run(|m| m.sync_names()).map_err(error)?;
+        file.change_layout(|l, now| {
+            l.complete_object(at, now, Reason::Recovered).map_err(|e| Error::Invalid(e.to_string()))
+        })?;
+        let _ = self.pool.upgrade().map(|p| p.garbage.remember(object.target, object.id));
+        Ok(())
+    }
+
+    fn is_patched(&self, _file: FileId, _object: ObjectId, _row: u64) -> bool {
+        false
+    }
+}
