@@ -30,6 +30,8 @@ struct Schedule {
     cells: Cells,
     random: Random,
     value: u8,
+    /// Since then an object may be gone that no sync promised, while another mirror still has its own.
+    lost_power: bool,
     /// What was done, for whoever must understand a failure.
     log: Vec<String>,
 }
@@ -55,7 +57,7 @@ impl Schedule {
         let options = options(&mut random);
         let log = vec![format!("{options:?}")];
         let world = World::new(options, seed);
-        let mut schedule = Schedule { world, cells: Cells::new(CELLS), random, value: 0, log };
+        let mut schedule = Schedule { world, cells: Cells::new(CELLS), random, value: 0, lost_power: false, log };
         if schedule.random.chance(25) {
             schedule.stage();
         }
@@ -98,9 +100,8 @@ impl Schedule {
     fn is_well(&self) -> bool {
         let targets = self.world.life.pool.targets.all();
         let layout = self.file().layout();
-        let object_lost = |l: &Arc<Layout>| {
-            l.objects().any(|(_, o)| self.world.media[usize::from(o.target.0)].peek(o.id).is_none())
-        };
+        let object_lost =
+            |l: &Arc<Layout>| l.objects().any(|(_, o)| self.world.media[usize::from(o.target.0)].peek(o.id).is_none());
         targets.iter().all(|t| t.state() == State::Ok) && !layout.as_ref().is_some_and(object_lost)
     }
 
@@ -114,12 +115,17 @@ impl Schedule {
             }
             9..=11 => {
                 self.log.push("power lost".into());
-                self.cells.crashed();
-                self.world.crash(&mut self.random);
+                self.lose_power();
             }
             _ => self.operate()?,
         }
         self.check().map_err(|e| format!("{e}\n  {}", self.log.join("\n  ")))
+    }
+
+    fn lose_power(&mut self) {
+        self.lost_power = true;
+        self.cells.crashed();
+        self.world.crash(&mut self.random);
     }
 
     fn fail_or_restore(&mut self) {
@@ -136,6 +142,8 @@ impl Schedule {
                 Order::Fail => self.world.failed.insert(id),
                 _ => self.world.failed.remove(&id),
             };
+            self.world.life.mover.collect_garbage(id).ok();
+            self.world.life.mover.sweep(&self.world.named(), self.world.epoch).ok();
         }
     }
 
@@ -166,12 +174,13 @@ impl Schedule {
             if self.random.chance(50) {
                 self.world.kill();
             } else {
-                self.cells.crashed();
-                self.world.crash(&mut self.random);
+                self.lose_power();
             }
         }
         match result {
-            Err(e) if well && fault > 2 && !dies && !matches!(e, Error::Busy(_) | Error::Invalid(_) | Error::NoTarget) => {
+            Err(e)
+                if well && fault > 2 && !dies && !matches!(e, Error::Busy(_) | Error::Invalid(_) | Error::NoTarget) =>
+            {
                 Err(format!("nothing is wrong and yet: {e}\n  {}", self.log.join("\n  ")))
             }
             _ => Ok(()),
@@ -256,7 +265,8 @@ impl Schedule {
         let candidates = layout.candidates(at * CELL_BYTES, CELL_BYTES, |_| State::Ok);
         let there = candidates.iter().any(|c| {
             let object = layout.object(c.piece.at).expect("a candidate has an object");
-            works(c.target) && object.state == ObjectState::Complete
+            let there = self.world.media[usize::from(c.target.0)].peek(object.id).is_some();
+            works(c.target) && object.state == ObjectState::Complete && (there || !self.lost_power)
         });
         let spare = |not: TargetId| targets.views().iter().any(|v| v.usable && v.id != not);
         let source = self.file().is_recoverable() && candidates.first().is_some_and(|c| spare(c.target));

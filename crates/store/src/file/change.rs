@@ -2,6 +2,7 @@
 
 use super::write::Missed;
 use super::{Event, File, MirrorWrites, View, target_error};
+use crate::target::TargetError;
 use crate::{Error, Result};
 use parking_lot::MutexGuard;
 use policy::Time;
@@ -46,6 +47,12 @@ impl File {
         let record = self.record.lock();
         let view = self.view();
         let Some(old) = &view.layout else { return Ok(()) };
+        // A mirror that lost something may need one that missed a write: then the write fails and nobody is marked.
+        let others = view.in_sync().filter(|i| missed.iter().all(|m| m.mirror != *i));
+        if !others.into_iter().any(|m| self.is_whole(&view, m)) {
+            let first = &missed[0];
+            return Err(target_error(first.target, first.error.clone()));
+        }
         let mut new = Layout::clone(old);
         for m in missed.iter().filter(|m| old.mirrors[m.mirror].state == MirrorState::InSync) {
             new = new
@@ -61,20 +68,31 @@ impl File {
         Ok(())
     }
 
-    /// Before the first write in mode `Stale`: keeps only the first healthy mirror in sync.
+    /// Before the first write in mode `Stale`: keeps only the first whole mirror in sync.
     pub(super) fn reduce_to_one(&self) -> Result<()> {
         debug_assert_eq!(self.pool.mirror_writes, MirrorWrites::Stale);
         let _io = self.io.write();
-        self.keep_one_mirror()
+        if self.keep_one_mirror()? {
+            return Ok(());
+        }
+        let view = self.view();
+        let hurt = view.all().find_map(|s| s.run(&self.pool, |h| h.len()).err().map(|e| (s.target_id, e)));
+        let (target, error) = hurt.unwrap_or((view.all().next().expect("a mirror").target_id, TargetError::Failed));
+        Err(target_error(target, error))
     }
 
-    /// Marks all mirrors stale but the first that can be used whole. The caller holds `io` exclusively.
-    pub(super) fn keep_one_mirror(&self) -> Result<()> {
+    /// Whether every object of a mirror answers.
+    pub(crate) fn is_whole(&self, view: &View, mirror: usize) -> bool {
+        view.of_mirror(mirror).all(|s| s.run(&self.pool, |h| h.len()).is_ok())
+    }
+
+    /// Marks all mirrors stale but the first whole one. If none is whole nothing is changed, since each may have what
+    /// the others lost, and the answer is no. The caller holds `io` exclusively.
+    pub(super) fn keep_one_mirror(&self) -> Result<bool> {
         let record = self.record.lock();
         let view = self.view();
-        let Some(old) = &view.layout else { return Ok(()) };
-        let healthy = |m: &usize| view.of_mirror(*m).all(|s| self.target_state(s.target_id).accepts_io());
-        let Some(keep) = view.in_sync().find(healthy).or_else(|| view.in_sync().next()) else { return Ok(()) };
+        let Some(old) = &view.layout else { return Ok(true) };
+        let Some(keep) = view.in_sync().find(|&m| self.is_whole(&view, m)) else { return Ok(false) };
         let mut new = Layout::clone(old);
         for mirror in view.in_sync().filter(|&m| m != keep) {
             let target = old.mirrors[mirror].segments[0].objects[0].target;
@@ -88,6 +106,6 @@ impl File {
                 self.note(Event::MirrorStale { mirror });
             }
         }
-        Ok(())
+        Ok(true)
     }
 }

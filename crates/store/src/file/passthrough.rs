@@ -4,7 +4,7 @@
 //! writing guard lives the object's length is the size; it is brought into the stub by `settle`, `sync` and when the
 //! last writing guard goes. The mark `open/ID` in the namespace says so to whoever starts after a crash.
 
-use super::{File, MirrorWrites};
+use super::File;
 use crate::target::Handle;
 use crate::{Error, Result};
 use policy::layout::{OPEN_END, ObjectState};
@@ -242,8 +242,9 @@ impl File {
                 self.extend_to(len)?;
             }
             if view.in_sync().nth(1).is_some() {
-                debug_assert!(matches!(self.pool.mirror_writes, MirrorWrites::Sync | MirrorWrites::Stale));
-                self.keep_one_mirror()?;
+                if !self.keep_one_mirror()? {
+                    return Ok(()); // the mark stays: they still may differ
+                }
             }
         }
         self.stub.sync()?;

@@ -1,9 +1,9 @@
 //! Truncation, and the rule that bytes beyond the end of a file never come back.
 //!
 //! The stub's size is set first: from then on nobody reads what is beyond it. Cutting the objects is tried at once;
-//! what could not be cut (a target is away, the daemon was killed) is cut before the file is next extended over it, and
-//! a target that cannot do it then keeps its mirror from being used further or, if it is the only one, the file from
-//! being extended.
+//! what could not be cut (a target is away, the daemon was killed) is cut before the file is next extended, and durably,
+//! since after a loss of power the new size may be there and what was written below it not. A target that cannot do it
+//! then keeps its mirror from being used further or, if it is the only one, the file from being extended.
 
 use super::write::Missed;
 use super::{File, SIZE_MAX, View};
@@ -41,7 +41,7 @@ impl File {
         self.was_modified();
         if size < old {
             let view = self.view();
-            if self.cut(&view, size).is_empty() && view.layout.is_some() {
+            if self.cut(&view, size, old).is_empty() && view.layout.is_some() {
                 self.tail_clean.store(true, Ordering::Release);
             }
         }
@@ -60,14 +60,15 @@ impl File {
             return Ok(());
         }
         let view = self.view();
-        let missed = self.cut(&view, self.size());
+        let missed = self.cut(&view, self.size(), self.size());
         self.settle_missed(&view, missed, 0)?;
         self.tail_clean.store(true, Ordering::Release);
         Ok(())
     }
 
     /// Cuts the objects of all mirrors in sync to what a file of `size` bytes needs; gives the mirrors that could not.
-    fn cut(&self, view: &View, size: u64) -> Vec<Missed> {
+    /// What lies beyond `old`, where no file ever was, goes for good before this returns.
+    fn cut(&self, view: &View, size: u64, old: u64) -> Vec<Missed> {
         let Some(layout) = &view.layout else { return Vec::new() };
         let mut pending = Vec::new();
         let mut results: Vec<(usize, policy::TargetId, Result<(), TargetError>)> = Vec::new();
@@ -75,8 +76,13 @@ impl File {
             for (s, segment) in layout.mirrors[mirror].segments.iter().enumerate() {
                 for (index, slot) in view.slots[mirror][s].iter().enumerate() {
                     let keep = object_len(segment, index, size);
+                    let had = object_len(segment, index, old);
                     slot.dirty.store(true, Ordering::Release);
-                    let cut = slot.submit(&self.pool, move |h| if h.len()? > keep { h.set_len(keep) } else { Ok(()) });
+                    let cut = slot.submit(&self.pool, move |h| match h.len()? {
+                        len if len > keep.max(had) => h.set_len(keep).and_then(|()| h.sync()),
+                        len if len > keep => h.set_len(keep),
+                        _ => Ok(()),
+                    });
                     match cut {
                         Ok(p) => pending.push((mirror, slot.target_id, keep, p)),
                         Err(e) => results.push((mirror, slot.target_id, Err(e))),

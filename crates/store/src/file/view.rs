@@ -18,21 +18,22 @@ pub(crate) struct Slot {
     pub target_id: TargetId,
     target: OnceLock<Arc<Target>>,
     handle: RwLock<Option<Arc<dyn Handle>>>,
-    /// Written since it was last synced.
+    /// Perhaps written since it was last synced.
     pub dirty: AtomicBool,
-    /// Created since the names of its target were last synced.
+    /// Perhaps created since the names of its target were last synced.
     pub unnamed: AtomicBool,
 }
 
 impl Slot {
+    /// Whoever had the file open before may have left it unsynced.
     pub fn new(object: &Object) -> Slot {
         Slot {
             id: object.id,
             target_id: object.target,
             target: OnceLock::new(),
             handle: RwLock::new(None),
-            dirty: AtomicBool::new(false),
-            unnamed: AtomicBool::new(false),
+            dirty: AtomicBool::new(true),
+            unnamed: AtomicBool::new(true),
         }
     }
 

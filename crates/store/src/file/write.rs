@@ -41,7 +41,7 @@ impl File {
                     continue; // somebody gave it a source between the two lines above
                 }
                 let view = self.view();
-                match self.obstacle(&view, offset, end) {
+                match self.obstacle(&view, end) {
                     None => return self.write_in(&view, offset, data),
                     Some(obstacle) => obstacle,
                 }
@@ -64,12 +64,12 @@ impl File {
         Ok(offset)
     }
 
-    /// What must be done before `[offset, end)` can be written under this view.
-    fn obstacle(&self, view: &View, offset: u64, end: u64) -> Option<Obstacle> {
+    /// What must be done before the file can be written up to `end` under this view.
+    fn obstacle(&self, view: &View, end: u64) -> Option<Obstacle> {
         let Some(layout) = &view.layout else {
             return (end > self.pool.inline_bytes_max).then_some(Obstacle::Convert);
         };
-        if offset > self.size() && !self.tail_clean.load(Ordering::Acquire) {
+        if end > self.size() && !self.tail_clean.load(Ordering::Acquire) {
             return Some(Obstacle::CleanTail);
         }
         if view.in_sync().any(|m| layout.mirrors[m].covered() < end) {
@@ -85,9 +85,9 @@ impl File {
         None
     }
 
-    /// Whether a write of `[offset, end)` would go straight to its objects.
-    pub(super) fn is_unobstructed(&self, view: &View, offset: u64, end: u64) -> bool {
-        !self.source.is_pristine() && self.obstacle(view, offset, end).is_none()
+    /// Whether a write up to `end` would go straight to its objects.
+    pub(super) fn is_unobstructed(&self, view: &View, end: u64) -> bool {
+        !self.source.is_pristine() && self.obstacle(view, end).is_none()
     }
 
     /// Writes where nothing is in the way. The caller holds `io`.
@@ -219,7 +219,7 @@ impl File {
         let end = Self::check_range(offset, data.len() as u64).ok()?;
         let _io = self.io.try_read()?;
         let view = self.view();
-        if data.is_empty() || !self.is_unobstructed(&view, offset, end) {
+        if data.is_empty() || !self.is_unobstructed(&view, end) {
             return None;
         }
         let Some(layout) = &view.layout else { return Some(self.write_in(&view, offset, data)) };

@@ -26,13 +26,15 @@ impl Mover {
     /// Gives up a copy; refuses the last one in sync.
     pub fn drop_mirror(&self, file: &Arc<File>, mirror: usize) -> Result<Arc<Layout>> {
         self.transform(file, "drop mirror", Reason::MirrorDropped, |old, _| {
-            let others = old.mirrors.iter().enumerate().filter(|(i, _)| *i != mirror);
-            if mirror >= old.mirrors.len() {
+            let Some(gone) = old.mirrors.get(mirror) else {
                 return Err(Error::Invalid(format!("the file has no mirror {mirror}")));
-            }
-            if others.clone().all(|(_, m)| m.state != MirrorState::InSync) {
+            };
+            let view = file.view();
+            let stays = view.in_sync().any(|m| m != mirror && file.is_whole(&view, m));
+            if gone.state == MirrorState::InSync && !stays {
                 return Err(Error::Invalid(format!(
-                    "mirror {mirror} is the last one in sync, without it the file would be lost; resync another first"
+                    "mirror {mirror} is the last one that is in sync and whole, without it bytes would be lost; \
+                     resync or add another first"
                 )));
             }
             let mut new = old.clone();

@@ -82,9 +82,10 @@ impl Cells {
 
     /// The power was lost.
     pub fn crashed(&mut self) {
-        for cell in &mut self.cells {
+        let promised = *self.sizes_since_sync.first().expect("some size is always possible");
+        for (at, cell) in self.cells.iter_mut().enumerate() {
             cell.now = cell.since_sync.clone();
-            cell.may_be_lost |= cell.touched;
+            cell.may_be_lost |= cell.touched || at as u64 >= promised;
             cell.touched = false;
         }
         self.sizes = self.sizes_since_sync.clone();

@@ -155,6 +155,10 @@ impl World {
         let mut orphans = Vec::new();
         for (i, medium) in self.media.iter().enumerate() {
             use store::target::Medium;
+            let target = self.life.pool.targets.get(TargetId(i as u16)).expect("it was added");
+            if target.state() == TargetState::Failed {
+                continue; // nobody could have looked there
+            }
             let garbage = self.state.garbage_of(TargetId(i as u16), 10_000).expect("garbage");
             let there = medium.list().unwrap_or_default();
             let lost = |o: &ObjectId| !named.contains(o) && !journal.contains(o) && !garbage.contains(o);
