@@ -88,9 +88,8 @@ impl Remote {
 
 impl Origin for Arc<Remote> {
     fn stat(&self) -> Result<Version, OriginError> {
-        match &self.state.lock().fails {
-            Some(error) => return Err(error.clone()),
-            None => {}
+        if let Some(error) = &self.state.lock().fails {
+            return Err(error.clone());
         }
         Ok(self.version())
     }

@@ -114,7 +114,7 @@ struct Stripes<'a> {
 
 impl<'a> Stripes<'a> {
     fn new(incoming: &'a Incoming<'a>, offset: u64) -> Stripes<'a> {
-        let number = if incoming.stripe_bytes > 0 { offset / incoming.stripe_bytes } else { 0 };
+        let number = offset.checked_div(incoming.stripe_bytes).unwrap_or(0);
         Stripes { incoming, number, filled: 0, hasher: blake3::Hasher::new() }
     }
 

@@ -213,7 +213,7 @@ impl Checker {
         if !there.contains(&object.id) {
             // It may be younger than the list.
             let (id, target) = (object.id, self.volume.targets().get(object.target));
-            if !target.is_some_and(|t| t.run(move |medium| medium.open(id).map(drop)).is_ok()) {
+            if target.is_none_or(|t| t.run(move |medium| medium.open(id).map(drop)).is_err()) {
                 return Some(FindingKind::ObjectMissing);
             }
         }

@@ -108,7 +108,6 @@ fn in_order(candidates: &[Candidate], options: &CheckOptions) -> Vec<Candidate> 
     };
     let mut order: Vec<_> = candidates.iter().map(of).collect();
     repair_order::repair_order(&mut order);
-    let find =
-        |o: &repair_order::Candidate| candidates.iter().find(|c| c.file == o.file && c.object.id == o.object).cloned();
-    order.iter().filter_map(find).collect()
+    let by_object: BTreeMap<_, &Candidate> = candidates.iter().map(|c| (c.object.id, c)).collect();
+    order.iter().filter_map(|o| by_object.get(&o.object).map(|c| (*c).clone())).collect()
 }
