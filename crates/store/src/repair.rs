@@ -19,10 +19,11 @@ pub use log::RepairEvent;
 use crate::file::{File, Pool, Recover};
 use crate::origin::Opener;
 use crate::stats::{Metric, Stats};
+use crate::target::State;
 use crate::{Error, Result};
 use driver::{Driver, Wait};
 use parking_lot::Mutex;
-use policy::layout::Position;
+use policy::layout::{Object, ObjectState, Position};
 use policy::protect::recovery::{self, Event, Key, Outcome as Told, Why};
 use policy::{FileId, ObjectId};
 use rustix::fd::OwnedFd;
@@ -70,14 +71,16 @@ impl Repair {
     pub fn repair(&self, file: &Arc<File>, at: Position) -> Result<()> {
         let Some((file_id, object)) = named(file, at) else { return Ok(()) };
         let wait = Arc::new(Wait::default());
-        self.driver.repair_wanted(file, file_id, object, &wait)?;
+        if is_sound(file, at, &object, 0..1) || !self.driver.repair_wanted(file, file_id, object, &wait)? {
+            return Ok(());
+        }
         self.wait(&wait, WAIT_MAX * 100)
     }
 
     /// Rows patched and rows in all of the object that stands at `at`, while it is being recovered.
     pub fn progress(&self, file: &Arc<File>, at: Position) -> Option<(u64, u64)> {
         let (file_id, object) = named(file, at)?;
-        self.driver.progress(file_id, object)
+        self.driver.progress(file_id, object.id)
     }
 
     /// Counts of the machine.
@@ -124,7 +127,10 @@ impl Recover for Repair {
     fn recover(&self, file: &Arc<File>, at: Position, rows: Range<u64>) -> Result<()> {
         let Some((file_id, object)) = named(file, at) else { return Ok(()) };
         let (wait, began) = (Arc::new(Wait::default()), Instant::now());
-        let waiter = self.driver.read_blocked(file, file_id, object, rows, &wait)?;
+        if is_sound(file, at, &object, rows.clone()) {
+            return Ok(());
+        }
+        let Some(waiter) = self.driver.read_blocked(file, file_id, object, rows, &wait)? else { return Ok(()) };
         let result = self.wait(&wait, WAIT_MAX);
         if wait.get().is_none() {
             self.driver.handle(Event::Cancel { waiter });
@@ -143,9 +149,23 @@ impl Recover for Repair {
 }
 
 /// The file's number and the object that stands at a position now; nothing if the layout changed that much.
-fn named(file: &File, at: Position) -> Option<(FileId, ObjectId)> {
+fn named(file: &File, at: Position) -> Option<(FileId, Object)> {
     let layout = file.layout()?;
-    Some((layout.file, layout.object(at)?.id))
+    Some((layout.file, *layout.object(at)?))
+}
+
+/// Whether rows can be read after all: the caller may have looked at an older layout, before a recovery ended. A
+/// complete object that cannot be read (a bad sector, a target in doubt) is lost.
+fn is_sound(file: &File, at: Position, object: &Object, rows: Range<u64>) -> bool {
+    let target = file.pool().targets.get(object.target);
+    let trusted = target.is_some_and(|t| t.state() == State::Ok && !t.in_doubt());
+    let stripe = file.layout().map(|l| l.mirrors[at.mirror].segments[at.segment].stripe_size);
+    let (ObjectState::Complete, true, Some(stripe)) = (object.state, trusted, stripe) else { return false };
+    let readable = file.with_object(at, object.id, move |handle| {
+        let mut bytes = vec![0; stripe as usize];
+        rows.into_iter().try_for_each(|row| handle.read_at(row * stripe, &mut bytes).map(drop))
+    });
+    readable.is_ok()
 }
 
 /// The words for why something could not be had.

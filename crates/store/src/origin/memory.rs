@@ -96,11 +96,11 @@ impl Origin for Arc<Remote> {
 
     fn read_at(&self, version: &Version, offset: u64, buf: &mut [u8]) -> Result<(), OriginError> {
         let mut state = self.state.lock();
+        state.reads.push((offset, buf.len()));
         self.bell.wait_while(&mut state, |s| s.gate == Some(0));
         if let Some(left) = &mut state.gate {
             *left -= 1;
         }
-        state.reads.push((offset, buf.len()));
         if let Some(left) = &mut state.fail_after {
             if *left == 0 {
                 return Err(OriginError::Passing("told to fail".into()));

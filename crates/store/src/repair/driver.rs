@@ -10,6 +10,7 @@ use crate::origin::Opener;
 use crate::stats::Stats;
 use crate::{Error, Result};
 use parking_lot::{Condvar, Mutex};
+use policy::layout::Object;
 use policy::protect::recovery::{
     Action, Config, Event, Finished, Key, Outcome, Recovery, Stats as Counts, Waiter, Why,
 };
@@ -97,31 +98,31 @@ impl Driver {
         Time(self.began.elapsed().as_nanos() as u64)
     }
 
-    /// A reader needs rows of what stands in the layout as `object`.
+    /// A reader needs rows of what stood in the layout as `object`; `None` if it must look again.
     pub fn read_blocked(
         &self,
         file: &Arc<File>,
         file_id: FileId,
-        object: ObjectId,
+        object: Object,
         rows: Range<u64>,
         wait: &Arc<Wait>,
-    ) -> Result<Waiter> {
+    ) -> Result<Option<Waiter>> {
         let mut state = self.state.lock();
-        let key = state.enter(file, file_id, object)?;
+        let Some(key) = state.enter(file, file_id, object)? else { return Ok(None) };
         let waiter = state.next_waiter;
         state.next_waiter += 1;
         state.waiters.insert(waiter, wait.clone());
         self.step(&mut state, Event::ReadBlocked { key, waiter, rows });
-        Ok(waiter)
+        Ok(Some(waiter))
     }
 
-    /// The object should be recovered; `wait` is told when it is over.
-    pub fn repair_wanted(&self, file: &Arc<File>, file_id: FileId, object: ObjectId, wait: &Arc<Wait>) -> Result<()> {
+    /// The object should be recovered; `wait` is told when it is over. `false` if it must be looked at again.
+    pub fn repair_wanted(&self, file: &Arc<File>, file_id: FileId, object: Object, wait: &Arc<Wait>) -> Result<bool> {
         let mut state = self.state.lock();
-        let key = state.enter(file, file_id, object)?;
+        let Some(key) = state.enter(file, file_id, object)? else { return Ok(false) };
         state.repairs.entry(key).or_default().push(wait.clone());
         self.step(&mut state, Event::RepairWanted { key });
-        Ok(())
+        Ok(true)
     }
 
     pub fn is_patched(&self, file: FileId, object: ObjectId, row: u64) -> bool {
@@ -277,13 +278,19 @@ impl State {
         self.place_of.get(&object).copied().unwrap_or(Key { file, lost: object })
     }
 
-    fn enter(&mut self, file: &Arc<File>, file_id: FileId, object: ObjectId) -> Result<Key> {
+    /// The key of a lost object. `None` if its recovery ended since the caller looked: the layout says so before the key
+    /// is forgotten.
+    fn enter(&mut self, file: &Arc<File>, file_id: FileId, object: Object) -> Result<Option<Key>> {
         if self.stopped {
             return Err(Error::Unrecoverable("the daemon is going down".into()));
         }
-        let key = self.key(file_id, object);
+        let key = self.key(file_id, object.id);
+        let stands = || file.layout().is_some_and(|l| l.objects().any(|(_, o)| *o == object));
+        if !self.cases.contains_key(&key) && !stands() {
+            return Ok(None);
+        }
         self.cases.entry(key).or_insert_with(|| Arc::new(Case::new(file))).hold(file);
-        Ok(key)
+        Ok(Some(key))
     }
 
     fn forget(&mut self, key: Key) {
