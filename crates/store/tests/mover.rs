@@ -1,0 +1,162 @@
+//! A move that dies at every step, by kill and by loss of power: the file is whole, nothing is left over.
+
+#[allow(dead_code)]
+mod world;
+
+use parking_lot::Mutex;
+use policy::TargetId;
+use policy::layout::{MirrorState, Placement, Reason};
+use rustix::io::Errno;
+use std::sync::Arc;
+use store::Result;
+use store::file::{File, MirrorWrites};
+use store::mover::{Mover, Step};
+use store::state::State;
+use world::{Options, Random, World};
+
+const SIZE: usize = 50_000;
+
+fn content() -> Vec<u8> {
+    (0..SIZE).map(|i| (i / 7) as u8).collect()
+}
+
+fn world(mirrors: usize) -> World {
+    let placement = Placement { stripe_size: 4096, stripe_count: 3, single_bytes_max: 8192, mirrors, tier: None };
+    let options = Options { targets: 6, placement, mirror_writes: MirrorWrites::Sync, inline_bytes_max: 0 };
+    let world = World::new(options, 7);
+    let file = &world.life.file;
+    file.write(0, &content()).expect("nothing is wrong");
+    file.sync_now(false).expect("nothing is wrong");
+    world
+}
+
+fn check(world: &World, when: &str) {
+    let mut buf = vec![0; SIZE + 1];
+    let file = &world.life.file;
+    assert_eq!(file.read(0, &mut buf).expect(when), SIZE, "{when}");
+    assert!(buf[..SIZE] == content()[..], "content {when}");
+    assert_eq!(world.orphans(), vec![], "{when}");
+}
+
+type Verb = fn(&Mover, &Arc<File>, &Placement) -> Result<()>;
+
+const VERBS: [(&str, usize, Verb); 5] = [
+    ("add mirror", 1, |m, f, p| m.add_mirror(f, p).map(drop)),
+    ("drop mirror", 2, |m, f, _| m.drop_mirror(f, 0).map(drop)),
+    ("replace target", 1, |m, f, _| {
+        let target = f.layout().expect("laid out").mirrors[0].segments[1].objects[0].target;
+        m.replace_target(f, target, Reason::Drained(target)).map(drop)
+    }),
+    ("move segment", 1, |m, f, p| m.move_segment(f, 0, 1, &Placement { stripe_count: 2, ..p.clone() }).map(drop)),
+    ("resync", 2, |m, f, _| m.resync(f).map(drop)),
+];
+
+/// Runs a verb and dies the first time it reaches `step`. Whether it did.
+fn die_at(world: &mut World, verb: Verb, step: Step) -> bool {
+    let reached = Arc::new(Mutex::new(false));
+    let (seen, power) = (reached.clone(), world.power.clone());
+    let hook = move |at| {
+        if at != step || *seen.lock() {
+            return Ok(());
+        }
+        *seen.lock() = true;
+        power.cut();
+        Err(Errno::IO.into())
+    };
+    let mover = Mover::new(world.life.pool.clone(), world.state.clone(), None).with_crash_hook(Arc::new(hook));
+    let file = world.life.file.clone();
+    let result = verb(&mover, &file, &world.options.placement.clone());
+    let reached = *reached.lock();
+    assert_eq!(result.is_err(), reached, "at {step:?}: {result:?}");
+    reached
+}
+
+#[test]
+fn dying_at_any_step_leaves_a_whole_file_and_nothing_else() {
+    let mut deaths = 0;
+    for (name, mirrors, verb) in VERBS {
+        for step in Step::ALL {
+            for power_lost in [false, true] {
+                let mut world = world(mirrors);
+                if name == "resync" {
+                    make_stale(&mut world);
+                }
+                if !die_at(&mut world, verb, step) {
+                    continue;
+                }
+                deaths += 1;
+                if power_lost {
+                    world.crash(&mut Random(3))
+                } else {
+                    world.kill()
+                }
+                check(&world, &format!("{name} died at {step:?}, power lost: {power_lost}"));
+                assert!(world.state.journal().expect("journal").is_empty());
+            }
+        }
+    }
+    assert!(deaths > 70, "only {deaths} deaths: the steps are not reached");
+}
+
+/// Makes the first mirror miss a write of what is there already.
+fn make_stale(world: &mut World) {
+    let file = world.life.file.clone();
+    let target = file.layout().expect("laid out").mirrors[0].segments[0].objects[0].target;
+    world.life.pool.targets.operate(target, store::target::Order::Fail).expect("known");
+    file.write(0, &content()[..100]).expect("the other mirror takes it");
+    assert_eq!(file.layout().expect("laid out").mirrors[0].state, MirrorState::Stale);
+    world.life.pool.targets.operate(target, store::target::Order::Restore).expect("it is well");
+    file.sync_now(false).expect("well again");
+}
+
+#[test]
+fn what_is_written_during_a_move_is_in_the_copy() {
+    let world = world(1);
+    let file = world.life.file.clone();
+    let writer = file.clone();
+    let times = Mutex::new(0u64);
+    let hook = move |step| {
+        if matches!(step, Step::ChunkCopied | Step::Copied | Step::Created) {
+            let mut n = times.lock();
+            *n += 1;
+            if *n < 20 {
+                writer.write(*n * 1000, &[0xA0 + *n as u8; 500])?;
+            }
+            if step == Step::Copied {
+                *n = 20; // from here on writers are kept out
+            }
+        }
+        Ok(())
+    };
+    let mover = Mover::new(world.life.pool.clone(), world.state.clone(), None).with_crash_hook(Arc::new(hook));
+    let target = file.layout().expect("laid out").mirrors[0].segments[1].objects[0].target;
+    let mut before = vec![0; SIZE];
+    mover.replace_target(&file, target, Reason::Drained(target)).expect("a healthy move");
+    assert!(file.layout().expect("laid out").objects().all(|(_, o)| o.target != target));
+    file.read(0, &mut before).expect("healthy");
+    let mut expect = content();
+    for n in 1..20usize {
+        if before[n * 1000] == 0xA0 + n as u8 {
+            expect[n * 1000..n * 1000 + 500].fill(0xA0 + n as u8);
+        }
+    }
+    assert!(before == expect && expect != content(), "the writes of the hook are there, whole");
+    assert_eq!(world.orphans(), vec![]);
+}
+
+#[test]
+fn draining_empties_a_target_and_says_how_far_it_is() {
+    let world = world(1);
+    let file = world.life.file.clone();
+    let target = TargetId(0);
+    world.life.pool.targets.operate(target, store::target::Order::Drain).expect("known");
+    let mut seen = 0;
+    let walk = || Ok(Box::new(std::iter::once(Ok(file.clone()))) as store::mover::Walk<'_>);
+    let progress = world.life.mover.drain(target, walk, |_| seen += 1).expect("a healthy drain");
+    assert_eq!((progress.files, progress.left, progress.busy), (1, 0, 0));
+    assert!(seen > 0);
+    use store::target::Medium;
+    assert_eq!(world.media[0].list().expect("well"), vec![]);
+    check(&world, "after the drain");
+    assert_eq!(world.life.mover.progress().list()[0].verb, "replace target");
+}
