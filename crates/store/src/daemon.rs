@@ -90,6 +90,7 @@ impl Daemon {
         crash::settle(&volume, &files, &mover).map_err(|e| problem(&e))?;
         let stager = Stager::new(volume.clone(), files.clone(), opener);
         let checker = Checker { volume: volume.clone(), files: files.clone(), repair: repair.clone() };
+        end::clear_dead_mount(mount_point);
         let mount = Arc::new(mount(&volume, &pool, &files, mount_point)?);
         let core = Arc::new(Core {
             mount_point: mount.path().to_path_buf(),

@@ -56,12 +56,11 @@ fn render(s: &Value) -> String {
     let m = &s["mover"];
     let _ = writeln!(
         text,
-        "mover    {} changes done, {} failed, {} copied, {} under way, {} waiting",
+        "mover    {} changes done, {} failed, {} copied, {} under way",
         number(m, "changes_done"),
         number(m, "changes_failed"),
         shown::bytes(number(m, "bytes_copied")),
         number(m, "running"),
-        number(m, "queued"),
     );
     for one in list(m, "moves") {
         let _ = writeln!(text, "         {}", one.as_str().unwrap_or_default());

@@ -2,11 +2,12 @@
 
 use super::Daemon;
 use super::users::users_of;
-use crate::control;
+use crate::control::{self, Found};
 use crate::mount::{Mount, MountError};
 use crate::volume::{Config, Problem, Problems};
 use parking_lot::{Condvar, Mutex};
 use rustix::io::Errno;
+use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc;
@@ -106,6 +107,28 @@ pub(super) fn finish(daemon: Daemon, stop_jobs: impl FnOnce() + Send + 'static) 
     }
 }
 
+/// The Entrepot mount at a mount point, from the kernel's table.
+fn mounted_at(path: &Path) -> Option<Found> {
+    control::mounts().into_iter().find(|m| m.mount_point.as_deref() == Some(path))
+}
+
+/// Whether somebody serves a mount. Asking the mount itself says little: the kernel remembers attributes for a while.
+fn answers(there: &Found) -> bool {
+    UnixStream::connect(there.socket()).is_ok()
+}
+
+/// Unmounts what a daemon that was killed left at the mount point.
+pub(super) fn clear_dead_mount(path: &Path) {
+    let path = path.canonicalize().or_else(|_| std::path::absolute(path)).unwrap_or_else(|_| path.to_path_buf());
+    while let Some(there) = mounted_at(&path).filter(|there| !answers(there)) {
+        tracing::warn!(state = %there.state.display(), "the daemon of this mount was killed; unmounting what it left");
+        if let Err(error) = crate::mount::detach(&path) {
+            tracing::warn!("it cannot be unmounted: {error}");
+            return;
+        }
+    }
+}
+
 /// Looks at the mount point before anything is touched.
 pub(super) fn check_mount_point(path: &Path, config: &Config) -> Result<(), Problems> {
     let refused = |cause: String, mend: &str| {
@@ -123,8 +146,8 @@ pub(super) fn check_mount_point(path: &Path, config: &Config) -> Result<(), Prob
     if !metadata.is_dir() {
         return refused(format!("the mount point {shown} is no directory"), "Give a directory with --at");
     }
-    let real = path.canonicalize().unwrap_or_else(|_| path.to_path_buf());
-    if let Some(there) = control::mounts().iter().find(|m| m.mount_point.as_deref() == Some(&*real)) {
+    let real = path.canonicalize().or_else(|_| std::path::absolute(path)).unwrap_or_else(|_| path.to_path_buf());
+    if let Some(there) = mounted_at(&real).filter(answers) {
         let mend = "Use `entrepot down` there first, or give another directory with --at";
         return refused(format!("{shown} is in use by the volume with state in {}", there.state.display()), mend);
     }

@@ -116,6 +116,18 @@ pub(super) fn block(name: &str, path: &str, tier: &str) -> String {
     format!("\n[[target]]\nname = {}\npath = {}\ntier = {}\n", quoted(name), quoted(path), quoted(tier))
 }
 
+/// The directory around it all: when root makes it, others pass through to the control socket and see nothing.
+fn make_outer(dir: &Path) -> std::io::Result<()> {
+    if let Some(parent) = dir.parent() {
+        std::fs::create_dir_all(parent)?;
+    }
+    let mode = if rustix::process::geteuid().is_root() { 0o711 } else { 0o700 };
+    match std::fs::DirBuilder::new().mode(mode).create(dir) {
+        Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists && dir.is_dir() => Ok(()),
+        done => done,
+    }
+}
+
 /// Writes a `volume.toml` and makes the directories that it names below `dir`; gives the file's path. Refuses to
 /// overwrite.
 pub fn init(dir: &Path) -> Result<PathBuf, Problems> {
@@ -137,7 +149,7 @@ pub fn init(dir: &Path) -> Result<PathBuf, Problems> {
         let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(path);
         made.map_err(|error| failed(path, &error))
     };
-    make(&dir)?;
+    make_outer(&dir).map_err(|error| failed(&dir, &error))?;
     for name in ["namespace", "state"] {
         make(&dir.join(name))?;
     }

@@ -1,0 +1,168 @@
+//! A volume of the real binary in a temporary directory; unmounted and ended whatever the test did.
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+/// A volume that is up.
+pub struct Volume {
+    pub dir: tempfile::TempDir,
+    /// Its `volume.toml`.
+    pub toml: PathBuf,
+    /// Its mount point.
+    pub at: PathBuf,
+    /// A copy of the binary where every user may run it.
+    binary: PathBuf,
+}
+
+impl Volume {
+    /// Sets one up and mounts it, or says why not.
+    pub fn up() -> Option<Volume> {
+        let dir = tempfile::Builder::new().prefix("entrepot-test").tempdir().expect("temp dir");
+        let open = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+        std::fs::set_permissions(dir.path(), open).expect("chmod");
+        if let Err(e) = std::fs::File::options().read(true).write(true).open("/dev/fuse") {
+            eprintln!("skipped: /dev/fuse: {e}");
+            return None;
+        }
+        let at = dir.path().canonicalize().expect("real path").join("mnt");
+        std::fs::create_dir(&at).expect("mount point");
+        let binary = dir.path().join("entrepot");
+        std::fs::copy(env!("CARGO_BIN_EXE_entrepot"), &binary).expect("copy");
+        let toml = dir.path().join("vol/volume.toml");
+        let volume = Volume { toml, at, binary, dir };
+        volume.ok(&["init", volume.dir.path().join("vol").to_str().expect("UTF-8")]);
+        let up = volume.run(&volume.up_words());
+        if !up.status.success() && (err(&up).contains("not permitted") || err(&up).contains("fusermount3")) {
+            eprintln!("skipped: {}", err(&up));
+            return None;
+        }
+        assert!(up.status.success(), "{}", err(&up));
+        Some(volume)
+    }
+
+    fn up_words(&self) -> Vec<&str> {
+        let (toml, at) = (self.toml.to_str().expect("UTF-8"), self.at.to_str().expect("UTF-8"));
+        vec!["up", toml, "--at", at, "--detach"]
+    }
+
+    /// Mounts it once more.
+    pub fn up_again(&self) {
+        self.ok(&self.up_words());
+    }
+
+    /// Runs a command in the mount.
+    pub fn run(&self, words: &[&str]) -> Output {
+        let inside = std::fs::metadata(&self.at).is_ok() && !matches!(words[0], "up" | "down" | "init");
+        self.run_in(if inside { &self.at } else { Path::new("/") }, words)
+    }
+
+    /// Runs a command somewhere.
+    pub fn run_in(&self, dir: &Path, words: &[&str]) -> Output {
+        let mut command = Command::new(&self.binary);
+        command.env("ENTREPOT_VOLUME", &self.toml).args(words).current_dir(dir);
+        command.output().expect("the binary runs")
+    }
+
+    /// Runs a command in the mount as an ordinary user, who finds the volume by where she is.
+    pub fn run_as_nobody(&self, words: &[&str]) -> Output {
+        let mut command = Command::new("setpriv");
+        command.args(["--reuid", "65534", "--regid", "65534", "--clear-groups", "--"]).arg(&self.binary);
+        command.args(words).env_remove("ENTREPOT_VOLUME").current_dir(&self.at);
+        command.output().expect("setpriv runs")
+    }
+
+    /// Runs a command that must succeed.
+    pub fn ok(&self, words: &[&str]) {
+        let output = self.run(words);
+        assert!(output.status.success(), "{words:?}: {}{}", out(&output), err(&output));
+    }
+
+    /// What a command answers as JSON.
+    pub fn json(&self, words: &[&str]) -> Value {
+        let output = self.run(&[words, &["--output", "json"]].concat());
+        assert!(output.status.success(), "{words:?}: {}", err(&output));
+        serde_json::from_slice(&output.stdout).expect("JSON")
+    }
+
+    /// The state of a target.
+    pub fn state_of(&self, target: &str) -> String {
+        let all = self.json(&["target", "list"]);
+        let found = all["targets"].as_array().expect("targets").iter().find(|t| t["name"] == target).cloned();
+        found.expect("the target")["state"].as_str().expect("a state").to_string()
+    }
+
+    fn pid(&self) -> Option<Pid> {
+        let status = self.run_in(Path::new("/"), &["status", "--output", "json"]);
+        let status: Value = serde_json::from_slice(&status.stdout).ok()?;
+        Pid::from_raw(i32::try_from(status["pid"].as_i64()?).ok()?)
+    }
+
+    /// Kills the daemon as a crash would, and waits until it is gone.
+    pub fn kill(&self) {
+        let pid = self.pid().expect("a daemon");
+        kill_process(pid, Signal::KILL).expect("kill");
+        while rustix::process::test_kill_process(pid).is_ok() && !is_zombie(pid) {
+            std::thread::yield_now();
+        }
+    }
+}
+
+/// A daemon whose parent is a process that reaps nobody stays as a zombie.
+fn is_zombie(pid: Pid) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero())).unwrap_or_default();
+    stat.rsplit(')').next().is_some_and(|rest| rest.trim_start().starts_with('Z'))
+}
+
+impl Drop for Volume {
+    fn drop(&mut self) {
+        let down = self.run_in(Path::new("/"), &["down", "--force"]);
+        if down.status.success()
+            || !std::fs::read_to_string("/proc/mounts").is_ok_and(|m| m.contains(&*self.at.to_string_lossy()))
+        {
+            return;
+        }
+        if let Some(pid) = self.pid() {
+            let _ = kill_process(pid, Signal::KILL);
+        }
+        let _ = Command::new("umount").arg("-l").arg(&self.at).status();
+        let _ = Command::new("fusermount3").arg("-uzq").arg(&self.at).status();
+    }
+}
+
+/// The exit code.
+pub fn code(output: &Output) -> i32 {
+    output.status.code().expect("an exit code")
+}
+
+/// Standard output.
+pub fn out(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+/// Standard error.
+pub fn err(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// Bytes that no hole and no other place in the file looks like.
+pub fn noise(len: usize) -> Vec<u8> {
+    let mut x = 0x9e37_79b9_7f4a_7c15_u64 ^ len as u64;
+    let mut bytes = Vec::with_capacity(len + 8);
+    while bytes.len() < len {
+        x ^= x << 13;
+        x ^= x >> 7;
+        x ^= x << 17;
+        bytes.extend_from_slice(&x.to_le_bytes());
+    }
+    bytes.truncate(len);
+    bytes
+}
+
+/// The kernel forgets the pages of a file, so that the next read asks the daemon.
+pub fn drop_caches_of(path: &Path) {
+    let file = std::fs::File::open(path).expect("open");
+    file.sync_all().expect("sync");
+    rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed).expect("fadvise");
+}
