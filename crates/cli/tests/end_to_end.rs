@@ -59,6 +59,7 @@ fn targets_fail_come_back_and_are_emptied() {
     volume.ok(&["target", "restore", &victim]);
     assert_eq!(volume.state_of(&victim), "ok");
 
+    volume.ok(&["layout", "resync", "f"]);
     volume.ok(&["layout", "drop-mirror", "f", "1"]);
     volume.ok(&["target", "drain", &victim]);
     let layout = volume.json(&["layout", "f"]).to_string();

@@ -214,7 +214,7 @@ fn complain(complaints: &[Complaint]) -> Failure {
     for c in complaints {
         let place = if c.line > 0 { format!("line {}: ", c.line) } else { String::new() };
         let problem = Problem::wrong(format!("{place}{}", c.cause)).so("the script was not submitted");
-        drop(Failure::Problem(problem.try_this(c.mend.clone())).show());
+        let _ = Failure::Problem(problem.try_this(c.mend.clone())).show();
     }
     Failure::Said(exit::WRONG_INPUT)
 }

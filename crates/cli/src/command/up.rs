@@ -163,7 +163,8 @@ struct Running {
 fn start(file: &Path, at: &Path, background: bool) -> Result<Running> {
     let config = Config::load(file)?;
     if background {
-        drop(rustix::process::setsid());
+        // Refused only to who leads a session already, which is what is wanted.
+        let _ = rustix::process::setsid();
         log::to_file(&config.state.join("daemon.log"))?;
     }
     let own = [config.namespace.clone(), config.state.clone()];

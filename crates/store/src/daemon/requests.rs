@@ -78,6 +78,8 @@ fn with_progress<T>(
 ) -> T {
     let stop = out.stop().clone();
     let out = Mutex::new(out);
-    let report = |progress: &Progress| drop(out.lock().progress(json!(progress)));
+    let report = |progress: &Progress| {
+        out.lock().progress(json!(progress));
+    };
     work(&report, &stop)
 }
