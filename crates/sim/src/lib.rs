@@ -4,5 +4,10 @@
 //! runs independent worlds side by side) or draws a random number that its caller did not seed: the same inputs give
 //! the same bytes out on any machine.
 
+pub mod block;
 pub mod disk;
 pub mod event;
+pub mod latency;
+pub mod link;
+pub mod ssd;
+pub mod storage;

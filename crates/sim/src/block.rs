@@ -1,0 +1,166 @@
+//! The block layer between the last cache and a device: requests queue, are merged with neighbours, and a scheduler
+//! chooses who goes next.
+//!
+//! ```text
+//! submit --> merge with a waiting neighbour, or wait --> scheduler chooses --> device --> completed --> tags
+//! ```
+//! A request carries a *tag*, the caller's name for it; merged requests complete together and give all their tags back.
+
+mod anticipatory;
+mod deadline;
+mod pending;
+
+pub use anticipatory::Anticipatory;
+pub use deadline::Deadline;
+pub use pending::{Io, Slot};
+
+use anticipatory::Look;
+use pending::Pending;
+use policy::time::Time;
+
+/// Which request goes next.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Scheduler {
+    /// In order of arrival.
+    Noop,
+    /// Batches in sector order, with a deadline for each request.
+    Deadline(Deadline),
+    /// A one-way elevator that waits a moment for the next request of whoever was just served.
+    Anticipatory(Anticipatory),
+}
+
+/// What the block layer wants done.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Choice {
+    /// Give this to the device; it is out of the queue and has to be [`Queue::completed`].
+    Start(Slot, Io),
+    /// Nothing before this time unless something arrives.
+    WaitUntil(Time),
+    /// Nothing waits.
+    Idle,
+}
+
+/// Limits of merging.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Merging {
+    /// Whether a request is joined with one that ends where it starts.
+    pub back: bool,
+    /// Whether a request is joined with one that starts where it ends.
+    pub front: bool,
+    /// Sectors of the largest merged request: 1024, the default of Linux.
+    pub sectors_max: u64,
+}
+
+impl Default for Merging {
+    fn default() -> Merging {
+        Merging { back: true, front: true, sectors_max: 1024 }
+    }
+}
+
+/// What went through.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Requests submitted.
+    pub submitted: u64,
+    /// Of these, merged with one that waited.
+    pub merged: u64,
+    /// Requests given to the device.
+    pub started: u64,
+    /// Sectors given to the device.
+    pub sectors: u64,
+    /// Of `started`, writes.
+    pub writes: u64,
+    /// Sum over the started requests of the time they waited.
+    pub waited_ns: u64,
+    /// Most requests that ever waited.
+    pub waiting_max: u64,
+}
+
+/// The queue of one device.
+#[derive(Debug)]
+pub struct Queue {
+    pending: Pending,
+    scheduler: State,
+    merging: Merging,
+    counts: Counts,
+}
+
+#[derive(Debug)]
+enum State {
+    Noop,
+    Deadline(deadline::State),
+    Anticipatory(anticipatory::State),
+}
+
+impl Queue {
+    /// An empty queue.
+    pub fn new(scheduler: Scheduler, merging: Merging) -> Queue {
+        let scheduler = match scheduler {
+            Scheduler::Noop => State::Noop,
+            Scheduler::Deadline(config) => State::Deadline(deadline::State::new(config)),
+            Scheduler::Anticipatory(config) => State::Anticipatory(anticipatory::State::new(config)),
+        };
+        Queue { pending: Pending::new(), scheduler, merging, counts: Counts::default() }
+    }
+
+    /// A request that waits for the device from `now` on.
+    pub fn submit(&mut self, now: Time, io: Io, tag: u64) {
+        self.counts.submitted += 1;
+        if let State::Anticipatory(state) = &mut self.scheduler {
+            state.arrived(now, &io);
+        }
+        if self.pending.merge(&io, tag, self.merging) {
+            self.counts.merged += 1;
+            return;
+        }
+        self.pending.add(now, io, tag);
+        self.counts.waiting_max = self.counts.waiting_max.max(self.pending.waiting() as u64);
+    }
+
+    /// What to do with a device that can take a request.
+    pub fn choose(&mut self, now: Time) -> Choice {
+        if self.pending.waiting() == 0 {
+            return Choice::Idle;
+        }
+        let slot = match &mut self.scheduler {
+            State::Noop => self.pending.first().expect("something waits"),
+            State::Deadline(state) => state.choose(now, &self.pending),
+            State::Anticipatory(state) => match state.choose(now, &self.pending) {
+                Look::Start(slot) => slot,
+                Look::WaitUntil(until) => return Choice::WaitUntil(until),
+            },
+        };
+        let (io, since) = self.pending.take(slot);
+        self.counts.started += 1;
+        self.counts.sectors += io.count;
+        self.counts.writes += u64::from(io.write);
+        self.counts.waited_ns += (now - since).0;
+        Choice::Start(slot, io)
+    }
+
+    /// The device is done with `slot`: `tag` is called for each request in it, in the order they were submitted.
+    pub fn completed(&mut self, now: Time, slot: Slot, tag: impl FnMut(u64)) {
+        let io = self.pending.finish(slot, tag);
+        if let State::Anticipatory(state) = &mut self.scheduler {
+            state.completed(now, &io);
+        }
+    }
+
+    /// How many requests wait.
+    pub fn waiting(&self) -> usize {
+        self.pending.waiting()
+    }
+
+    /// What went through.
+    pub fn counts(&self) -> Counts {
+        self.counts
+    }
+
+    /// Panic unless the queue's state makes sense.
+    pub fn check(&self) {
+        self.pending.check();
+    }
+}
+
+#[cfg(test)]
+mod tests;

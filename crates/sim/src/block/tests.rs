@@ -1,0 +1,150 @@
+//! Merging and the three orders, by hand and at random.
+
+use super::*;
+use proptest::prelude::*;
+
+fn read(sector: u64, count: u64) -> Io {
+    Io { sector, count, write: false, owner: 0 }
+}
+
+fn started(queue: &mut Queue, now: Time) -> Option<(u64, u64)> {
+    match queue.choose(now) {
+        Choice::Start(slot, io) => {
+            queue.completed(now, slot, |_| ());
+            Some((io.sector, io.count))
+        }
+        _ => None,
+    }
+}
+
+#[test]
+fn neighbours_are_merged_at_both_ends_and_keep_their_tags() {
+    let mut queue = Queue::new(Scheduler::Noop, Merging::default());
+    queue.submit(Time::ZERO, read(100, 8), 1);
+    queue.submit(Time::ZERO, read(108, 8), 2);
+    queue.submit(Time::ZERO, read(92, 8), 3);
+    queue.submit(Time::ZERO, Io { write: true, ..read(116, 8) }, 4);
+    queue.check();
+    let Choice::Start(slot, io) = queue.choose(Time::ZERO) else { panic!("three requests wait") };
+    assert_eq!((io.sector, io.count), (92, 24));
+    let mut tags = Vec::new();
+    queue.completed(Time::ZERO, slot, |tag| tags.push(tag));
+    assert_eq!(tags, [1, 2, 3]);
+    assert_eq!(queue.counts().merged, 2);
+    assert_eq!(queue.waiting(), 1);
+}
+
+#[test]
+fn merging_stops_at_the_largest_request() {
+    let mut queue = Queue::new(Scheduler::Noop, Merging { sectors_max: 16, ..Merging::default() });
+    for n in 0..4 {
+        queue.submit(Time::ZERO, read(n * 8, 8), n);
+    }
+    assert_eq!(started(&mut queue, Time::ZERO), Some((0, 16)));
+    assert_eq!(started(&mut queue, Time::ZERO), Some((16, 16)));
+    assert_eq!(started(&mut queue, Time::ZERO), None);
+}
+
+#[test]
+fn deadline_goes_in_sector_order_until_a_request_has_expired() {
+    let config = Deadline { batch_max: 2, ..Deadline::default() };
+    let mut queue = Queue::new(Scheduler::Deadline(config), Merging::default());
+    for sector in [500, 100, 300, 900] {
+        queue.submit(Time::ZERO, read(sector, 8), sector);
+    }
+    let early = Time::from_millis(1);
+    assert_eq!(started(&mut queue, early).unwrap().0, 100);
+    assert_eq!(started(&mut queue, early).unwrap().0, 300);
+    // The batch is over and the oldest has expired.
+    assert_eq!(started(&mut queue, Time::from_millis(600)).unwrap().0, 500);
+    assert_eq!(started(&mut queue, Time::from_millis(600)).unwrap().0, 900);
+}
+
+#[test]
+fn deadline_passes_writes_over_twice() {
+    let config = Deadline { batch_max: 1, ..Deadline::default() };
+    let mut queue = Queue::new(Scheduler::Deadline(config), Merging::default());
+    for n in 0..4 {
+        queue.submit(Time::ZERO, read(n * 100, 8), n);
+        queue.submit(Time::ZERO, Io { write: true, ..read(n * 100 + 50, 8) }, n);
+    }
+    let order: Vec<_> = std::iter::from_fn(|| started(&mut queue, Time(1))).map(|(sector, _)| sector % 100).collect();
+    assert_eq!(order, [0, 0, 50, 0, 0, 50, 50, 50]);
+}
+
+#[test]
+fn anticipation_waits_for_the_reader_that_was_just_served() {
+    let owned = |sector, owner| Io { owner, ..read(sector, 8) };
+    let mut queue = Queue::new(Scheduler::Anticipatory(Anticipatory::default()), Merging::default());
+    let mut now = Time::ZERO;
+    // Owner 1 reads on and on with little thought.
+    for n in 0..4 {
+        queue.submit(now, owned(n * 8, 1), n);
+        assert_eq!(started(&mut queue, now).unwrap().0, n * 8);
+        now = now + Time(100_000);
+    }
+    queue.submit(now, owned(9_000_000, 2), 9);
+    let Choice::WaitUntil(until) = queue.choose(now) else { panic!("owner 1 is about to read") };
+    assert!(until > now && until < now + Time::from_millis(6));
+    queue.submit(now + Time(1000), owned(32, 1), 4);
+    assert_eq!(started(&mut queue, now + Time(1000)).unwrap().0, 32);
+    // Nobody comes: the stranger is served when the wait is over.
+    let Choice::WaitUntil(until) = queue.choose(now + Time(2000)) else { panic!("it waits again") };
+    assert_eq!(started(&mut queue, until).unwrap().0, 9_000_000);
+}
+
+#[test]
+fn anticipation_steps_back_when_that_is_much_nearer() {
+    let mut queue = Queue::new(Scheduler::Anticipatory(Anticipatory::default()), Merging::default());
+    queue.submit(Time::ZERO, read(10_000, 8), 0);
+    assert_eq!(started(&mut queue, Time::ZERO).unwrap().0, 10_000);
+    let late = Time::from_millis(50);
+    queue.submit(late, read(9_900, 8), 1);
+    queue.submit(late, read(20_000, 8), 2);
+    assert_eq!(started(&mut queue, late).unwrap().0, 9_900);
+}
+
+proptest! {
+    #[test]
+    fn every_request_is_served_once_whatever_the_scheduler(
+        requests in prop::collection::vec((0u64..200, 1u64..4, any::<bool>(), 0u32..3, 0u64..40_000_000), 1..80),
+        which in 0..3,
+    ) {
+        let scheduler = match which {
+            0 => Scheduler::Noop,
+            1 => Scheduler::Deadline(Deadline::default()),
+            _ => Scheduler::Anticipatory(Anticipatory::default()),
+        };
+        let mut queue = Queue::new(scheduler, Merging::default());
+        let mut now = Time::ZERO;
+        let (mut tags, mut sectors, mut asked) = (Vec::new(), 0, 0);
+        let mut serve = |queue: &mut Queue, now: Time| -> Option<Time> {
+            match queue.choose(now) {
+                Choice::Start(slot, io) => {
+                    sectors += io.count;
+                    queue.completed(now, slot, |tag| tags.push(tag));
+                    Some(now)
+                }
+                Choice::WaitUntil(until) => Some(until),
+                Choice::Idle => None,
+            }
+        };
+        for (n, (at, count, write, owner, gap)) in requests.iter().enumerate() {
+            queue.submit(now, Io { sector: at * 8, count: count * 8, write: *write, owner: *owner }, n as u64);
+            queue.check();
+            asked += count * 8;
+            now = now + Time(*gap);
+            if gap % 3 == 0 {
+                serve(&mut queue, now);
+            }
+        }
+        while let Some(next) = serve(&mut queue, now) {
+            prop_assert!(next >= now);
+            now = next;
+        }
+        tags.sort_unstable();
+        prop_assert_eq!(tags, (0..requests.len() as u64).collect::<Vec<_>>());
+        prop_assert_eq!(sectors, asked);
+        queue.check();
+    }
+}

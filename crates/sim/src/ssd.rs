@@ -1,0 +1,180 @@
+//! A solid-state drive: parallel channels, reads cheaper than writes, and reads that suffer from the writes beside them.
+//!
+//! Pages are striped over the channels. A channel does one page at a time; changing between reading and writing costs a pause,
+//! and after every `erase_every_pages` written a channel is busy erasing. The interface carries all bytes one after the other.
+//! The parameters are round numbers of their class (a guess, not a measured drive).
+
+use policy::time::Time;
+
+/// Parameters of a solid-state drive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SsdModel {
+    /// What the command line calls it.
+    pub name: &'static str,
+    /// Sectors of 512 bytes.
+    pub sectors: u64,
+    /// Channels that work side by side.
+    pub channels: u32,
+    /// Requests it takes at a time.
+    pub slots: u32,
+    /// Sectors in a page.
+    pub page_sectors: u64,
+    /// Reading a page.
+    pub read_ns: u64,
+    /// Writing a page.
+    pub write_ns: u64,
+    /// Changing between reading and writing on one channel.
+    pub turn_ns: u64,
+    /// Pages written on a channel between two erasures.
+    pub erase_every_pages: u64,
+    /// Erasing.
+    pub erase_ns: u64,
+    /// Command overhead.
+    pub overhead_ns: u64,
+    /// The interface, per sector.
+    pub bus_sector_ns: u64,
+}
+
+/// A drive on a SATA interface: 500 MB/s, 32 requests.
+pub static SATA: SsdModel = SsdModel {
+    name: "ssd-sata",
+    sectors: 1_000_215_216,
+    channels: 8,
+    slots: 32,
+    page_sectors: 8,
+    read_ns: 50_000,
+    write_ns: 200_000,
+    turn_ns: 20_000,
+    erase_every_pages: 256,
+    erase_ns: 2_000_000,
+    overhead_ns: 20_000,
+    bus_sector_ns: 1_000,
+};
+
+/// A drive on an NVMe interface: 3 GB/s, 256 requests.
+pub static NVME: SsdModel = SsdModel {
+    name: "ssd-nvme",
+    sectors: 2_000_409_264,
+    channels: 32,
+    slots: 256,
+    page_sectors: 8,
+    read_ns: 50_000,
+    write_ns: 150_000,
+    turn_ns: 10_000,
+    erase_every_pages: 512,
+    erase_ns: 2_000_000,
+    overhead_ns: 6_000,
+    bus_sector_ns: 170,
+};
+
+/// One drive.
+#[derive(Debug)]
+pub struct Ssd {
+    model: &'static SsdModel,
+    channels: Vec<Channel>,
+    bus_free_ns: u64,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Channel {
+    free_ns: u64,
+    wrote: bool,
+    written: u64,
+}
+
+impl SsdModel {
+    /// The models by name.
+    pub const ALL: [&'static SsdModel; 2] = [&SATA, &NVME];
+
+    /// The model called `name`.
+    pub fn named(name: &str) -> Option<&'static SsdModel> {
+        SsdModel::ALL.into_iter().find(|model| model.name == name)
+    }
+}
+
+impl Ssd {
+    /// An idle drive.
+    pub fn new(model: &'static SsdModel) -> Ssd {
+        Ssd { model, channels: vec![Channel::default(); model.channels as usize], bus_free_ns: 0 }
+    }
+
+    /// Its parameters.
+    pub fn model(&self) -> &'static SsdModel {
+        self.model
+    }
+
+    /// Begin a request; when it will be done. Requests may overlap.
+    pub fn serve(&mut self, now: Time, sector: u64, count: u64, write: bool) -> Time {
+        let model = self.model;
+        let start = now.0 + model.overhead_ns;
+        let bus = |at: u64, free: &mut u64| {
+            *free = at.max(*free) + count * model.bus_sector_ns;
+            *free
+        };
+        // Written data crosses the interface before it is stored, read data after.
+        let begin = if write { bus(start, &mut self.bus_free_ns) } else { start };
+        let pages = sector / model.page_sectors..=(sector + count - 1) / model.page_sectors;
+        let stored = pages.map(|page| self.page(begin, page, write)).max().unwrap_or(begin);
+        Time(if write { stored } else { bus(stored, &mut self.bus_free_ns) })
+    }
+
+    fn page(&mut self, at: u64, page: u64, write: bool) -> u64 {
+        let model = self.model;
+        let count = self.channels.len() as u64;
+        let channel = &mut self.channels[(page % count) as usize];
+        let turn = if channel.wrote == write { 0 } else { model.turn_ns };
+        channel.wrote = write;
+        let took = turn + if write { model.write_ns } else { model.read_ns };
+        let done = at.max(channel.free_ns) + took;
+        channel.free_ns = done;
+        if write {
+            channel.written += 1;
+            if channel.written.is_multiple_of(model.erase_every_pages) {
+                channel.free_ns += model.erase_ns;
+            }
+        }
+        done
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pages_on_different_channels_overlap_and_on_one_channel_do_not() {
+        let mut ssd = Ssd::new(&SATA);
+        let one = ssd.serve(Time::ZERO, 0, 8, false);
+        let mut ssd = Ssd::new(&SATA);
+        let eight = ssd.serve(Time::ZERO, 0, 64, false);
+        let mut ssd = Ssd::new(&SATA);
+        let sixteen = ssd.serve(Time::ZERO, 0, 128, false);
+        assert_eq!(one, Time(20_000 + 50_000 + 8_000));
+        assert_eq!(eight, Time(20_000 + 50_000 + 64_000));
+        assert_eq!(sixteen, Time(20_000 + 100_000 + 128_000));
+    }
+
+    #[test]
+    fn a_read_behind_a_write_on_its_channel_waits_and_turns() {
+        let mut ssd = Ssd::new(&SATA);
+        let write = ssd.serve(Time::ZERO, 0, 8, true);
+        let read = ssd.serve(Time::ZERO, 64, 8, false);
+        assert!(write > Time(200_000));
+        assert_eq!(read, write + Time(20_000 + 50_000 + 8_000));
+        let elsewhere = Ssd::new(&SATA).serve(Time::ZERO, 8, 8, false);
+        assert!(elsewhere < write);
+    }
+
+    #[test]
+    fn erasing_falls_to_those_who_come_after() {
+        let mut ssd = Ssd::new(&SATA);
+        let mut now = Time::ZERO;
+        let mut longest = 0;
+        for n in 0..600 {
+            let done = ssd.serve(now, n % 8 * 64, 8, true);
+            longest = longest.max((done - now).0);
+            now = done;
+        }
+        assert!(longest > 2_000_000);
+    }
+}

@@ -1,0 +1,230 @@
+//! Storage below the last cache: one device or an array of them, each behind a block layer of its own.
+//!
+//! The owner of the world calls [`Storage::submit`] and, when their time comes, [`Storage::happen`]; both say through `wake` what to
+//! call back and when. Requests come back by their tag.
+
+mod array;
+mod device;
+
+pub use array::{Array, Piece};
+pub use device::{Device, Service};
+
+use crate::block::{self, Choice, Io, Merging, Queue, Scheduler, Slot};
+use array::Split;
+use policy::time::Time;
+
+/// Something that will happen to a member.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Wake {
+    /// The device is done with this request.
+    Done {
+        /// Which member.
+        member: u32,
+        /// Its request.
+        slot: Slot,
+    },
+    /// The scheduler has waited long enough.
+    Look {
+        /// Which member.
+        member: u32,
+    },
+}
+
+/// Devices behind their queues.
+#[derive(Debug)]
+pub struct Storage {
+    members: Vec<Member>,
+    array: Array,
+    /// Requests that were split, by number; free numbers below.
+    joints: Vec<Joint>,
+    free_joints: Vec<u32>,
+    split: Split,
+    done: Vec<u64>,
+}
+
+#[derive(Debug)]
+struct Member {
+    queue: Queue,
+    device: Device,
+    under_way: u32,
+    looks_at: Option<Time>,
+}
+
+/// A request that consists of several.
+#[derive(Debug, Default)]
+struct Joint {
+    tag: u64,
+    owner: u32,
+    outstanding: u32,
+    /// What follows when all of that is done: the writes of a read-modify-write.
+    then: Vec<Piece>,
+}
+
+/// The tag of background work: nobody waits for it.
+pub const UNATTENDED: u64 = u64::MAX;
+
+impl Storage {
+    /// `devices` as an array; each with its own queue.
+    pub fn new(devices: Vec<Device>, array: Array, scheduler: Scheduler, merging: Merging) -> Storage {
+        assert!(!devices.is_empty(), "an array of nothing");
+        let member = |device| Member { queue: Queue::new(scheduler, merging), device, under_way: 0, looks_at: None };
+        let members = devices.into_iter().map(member).collect();
+        Storage {
+            members,
+            array,
+            joints: Vec::new(),
+            free_joints: Vec::new(),
+            split: Split::default(),
+            done: Vec::new(),
+        }
+    }
+
+    /// Sectors that can be addressed.
+    pub fn sectors(&self) -> u64 {
+        let smallest = self.members.iter().map(|member| member.device.sectors()).min().unwrap_or(0);
+        self.array.sectors(smallest, self.members.len() as u64)
+    }
+
+    /// A request from above; `tag` comes back when it is done.
+    pub fn submit(&mut self, now: Time, io: Io, tag: u64, mut wake: impl FnMut(Time, Wake)) {
+        if self.members.len() == 1 {
+            self.members[0].queue.submit(now, io, tag);
+            self.start(now, 0, &mut wake);
+            return;
+        }
+        self.array.split(&io, self.members.len() as u64, &mut self.split);
+        let joint = self.free_joints.pop().unwrap_or_else(|| {
+            self.joints.push(Joint::default());
+            (self.joints.len() - 1) as u32
+        });
+        let entry = &mut self.joints[joint as usize];
+        (entry.tag, entry.owner) = (tag, io.owner);
+        std::mem::swap(&mut entry.then, &mut self.split.then);
+        let first = std::mem::take(&mut self.split.first);
+        self.submit_pieces(now, joint, &first, &mut wake);
+        self.split.first = first;
+    }
+
+    /// What was announced through `wake` happens now. The tags of requests that are done are left for [`Storage::drain`].
+    pub fn happen(&mut self, now: Time, what: Wake, mut wake: impl FnMut(Time, Wake)) {
+        let member = match what {
+            Wake::Look { member } => {
+                let looks_at = &mut self.members[member as usize].looks_at;
+                if *looks_at == Some(now) {
+                    *looks_at = None;
+                }
+                member
+            }
+            Wake::Done { member, slot } => {
+                let Member { queue, under_way, .. } = &mut self.members[member as usize];
+                *under_way -= 1;
+                let first = self.done.len();
+                queue.completed(now, slot, |tag| self.done.push(tag));
+                if self.members.len() > 1 {
+                    self.join(now, first, &mut wake);
+                }
+                member
+            }
+        };
+        self.start(now, member, &mut wake);
+    }
+
+    /// Call `tag` for each request that is done since the last call.
+    pub fn drain(&mut self, tag: impl FnMut(u64)) {
+        self.done.drain(..).filter(|&tag| tag != UNATTENDED).for_each(tag);
+    }
+
+    /// What went through the block layers, summed.
+    pub fn counts(&self) -> block::Counts {
+        let mut sum = block::Counts::default();
+        for counts in self.members.iter().map(|member| member.queue.counts()) {
+            sum.submitted += counts.submitted;
+            sum.merged += counts.merged;
+            sum.started += counts.started;
+            sum.sectors += counts.sectors;
+            sum.writes += counts.writes;
+            sum.waited_ns += counts.waited_ns;
+            sum.waiting_max = sum.waiting_max.max(counts.waiting_max);
+        }
+        sum
+    }
+
+    /// Time that the devices had something to do, summed over them.
+    pub fn busy_ns(&self) -> u64 {
+        self.members.iter().map(|member| member.device.busy_ns()).sum()
+    }
+
+    /// Whether nothing waits or is under way.
+    pub fn is_idle(&self) -> bool {
+        self.members.iter().all(|member| member.under_way == 0 && member.queue.waiting() == 0)
+    }
+
+    /// Panic unless the state of all members makes sense.
+    pub fn check(&self) {
+        for member in &self.members {
+            member.queue.check();
+            member.device.check();
+            assert!(member.under_way <= member.device.slots(), "more under way than the device takes");
+            let stuck = member.queue.waiting() > 0 && member.under_way == 0 && member.looks_at.is_none();
+            assert!(!stuck, "requests wait and nothing will start them");
+        }
+    }
+
+    fn submit_pieces(&mut self, now: Time, joint: u32, pieces: &[Piece], wake: &mut impl FnMut(Time, Wake)) {
+        let owner = self.joints[joint as usize].owner;
+        self.joints[joint as usize].outstanding = pieces.len() as u32;
+        for piece in pieces {
+            let io = Io { sector: piece.sector, count: piece.count, write: piece.write, owner };
+            self.members[piece.member as usize].queue.submit(now, io, u64::from(joint));
+        }
+        for piece in pieces {
+            self.start(now, piece.member, wake);
+        }
+    }
+
+    /// The tags from `first` on are joints of which a piece is done.
+    fn join(&mut self, now: Time, first: usize, wake: &mut impl FnMut(Time, Wake)) {
+        let pieces = self.done.len() - first;
+        for _ in 0..pieces {
+            let joint = self.done.remove(first) as u32;
+            let entry = &mut self.joints[joint as usize];
+            entry.outstanding -= 1;
+            if entry.outstanding > 0 {
+                continue;
+            }
+            if entry.then.is_empty() {
+                self.done.push(entry.tag);
+                self.free_joints.push(joint);
+                continue;
+            }
+            let mut then = std::mem::take(&mut entry.then);
+            self.submit_pieces(now, joint, &then, wake);
+            then.clear();
+            self.joints[joint as usize].then = then;
+        }
+    }
+
+    /// Keep the device of `member` as busy as it can be.
+    fn start(&mut self, now: Time, member: u32, wake: &mut impl FnMut(Time, Wake)) {
+        let Member { queue, device, under_way, looks_at } = &mut self.members[member as usize];
+        while *under_way < device.slots() {
+            match queue.choose(now) {
+                Choice::Start(slot, io) => {
+                    *under_way += 1;
+                    wake(device.serve(now, &io), Wake::Done { member, slot });
+                }
+                Choice::WaitUntil(until) => {
+                    if looks_at.is_none_or(|at| at > until) {
+                        *looks_at = Some(until);
+                        wake(until, Wake::Look { member });
+                    }
+                    break;
+                }
+                Choice::Idle => break,
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
