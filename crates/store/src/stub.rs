@@ -45,6 +45,11 @@ pub trait Stub: Send + Sync + 'static {
     fn has_mark(&self, _file: FileId) -> bool {
         false
     }
+    /// Says (or no longer) that the kernel writes the object by itself, so that after the death of the daemon the
+    /// object's length is the size. Need not be durable: `sync` settles the size.
+    fn set_kernel_writes(&self, writes: bool) -> Result<()>;
+    /// Whether that was said.
+    fn kernel_writes(&self) -> Result<bool>;
     /// Removes everything that is kept beside the stub for that file, for a file that is gone.
     fn discard(&self, file: FileId) -> Result<()>;
     /// Makes size, times, layout record and bytes durable.

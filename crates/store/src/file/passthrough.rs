@@ -61,6 +61,8 @@ impl Drop for PassthroughGuard {
             claims.writers -= 1;
             if claims.writers == 0 && settled.is_ok() {
                 claims.object = None;
+                // If it stays said, the next start asks an object that is as long as the file.
+                let _ = self.file.stub.set_kernel_writes(false);
                 self.file.kernel_writes.store(false, Ordering::Release);
                 if std::mem::take(&mut claims.marked) {
                     // If the mark stays, the next start settles a file that is settled.
@@ -101,6 +103,9 @@ impl File {
             return None;
         }
         if write {
+            if claims.writers == 0 {
+                self.stub.set_kernel_writes(true).ok()?;
+            }
             if !claims.marked {
                 self.stub.mark_in_use(layout.file, true).ok()?;
                 claims.marked = true;
@@ -234,7 +239,7 @@ impl File {
             let _io = self.io.write();
             let view = self.view();
             let single = view.layout.as_ref().is_some_and(|l| l.single_object().is_some());
-            if single && self.source.is_none() {
+            if single && self.stub.kernel_writes()? {
                 let slot = view.all().next().expect("a single object");
                 let len = slot
                     .run(&self.pool, |h| h.len())
@@ -247,6 +252,7 @@ impl File {
                 }
             }
         }
+        self.stub.set_kernel_writes(false)?;
         self.stub.sync()?;
         self.stub.mark_in_use(id, false)
     }

@@ -38,6 +38,7 @@ struct Inner {
     now: State,
     since_sync: Vec<Change>,
     marks: BTreeSet<u64>,
+    kernel_writes: bool,
     calls: u64,
     fail_from: Option<u64>,
     forget_syncs: bool,
@@ -215,6 +216,17 @@ impl Stub for MemoryStub {
             }
             Ok(())
         })
+    }
+
+    fn set_kernel_writes(&self, writes: bool) -> Result<()> {
+        self.look(|inner| {
+            inner.kernel_writes = writes;
+            Ok(())
+        })
+    }
+
+    fn kernel_writes(&self) -> Result<bool> {
+        self.look(|inner| Ok(inner.kernel_writes))
     }
 
     fn discard(&self, file: FileId) -> Result<()> {

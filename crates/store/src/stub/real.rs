@@ -23,6 +23,9 @@ pub const LAYOUT_ATTRIBUTE: &str = "user.entrepot.layout";
 /// The attribute of the source record.
 pub const SOURCE_ATTRIBUTE: &str = "user.entrepot.source";
 
+/// Set while the kernel writes the object by itself.
+pub const KERNEL_ATTRIBUTE: &str = "user.entrepot.kernel";
+
 /// What a pointer to a side file starts with; no layout record does.
 const POINTER: &[u8; 4] = b"side";
 /// Attributes are at most this large on Linux.
@@ -285,6 +288,21 @@ impl Stub for FdStub {
             Ok(()) | Err(Errno::NOENT) => Ok(()),
             Err(e) => Err(e.into()),
         }
+    }
+
+    fn set_kernel_writes(&self, writes: bool) -> Result<()> {
+        let fd = self.fd();
+        if writes {
+            return Ok(fs::fsetxattr(&*fd, KERNEL_ATTRIBUTE, b"1", XattrFlags::empty())?);
+        }
+        match fs::fremovexattr(&*fd, KERNEL_ATTRIBUTE) {
+            Ok(()) | Err(Errno::NODATA) => Ok(()),
+            Err(e) => Err(e.into()),
+        }
+    }
+
+    fn kernel_writes(&self) -> Result<bool> {
+        Ok(self.attribute(KERNEL_ATTRIBUTE)?.is_some())
     }
 
     fn discard(&self, file: FileId) -> Result<()> {

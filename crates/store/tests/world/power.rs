@@ -197,6 +197,13 @@ impl Stub for PoweredStub {
         self.1.use_some()?;
         self.0.mark_in_use(file, in_use)
     }
+    fn set_kernel_writes(&self, writes: bool) -> Result<()> {
+        self.1.use_some()?;
+        self.0.set_kernel_writes(writes)
+    }
+    fn kernel_writes(&self) -> Result<bool> {
+        self.0.kernel_writes()
+    }
     fn discard(&self, file: FileId) -> Result<()> {
         self.1.use_some()?;
         self.0.discard(file)
