@@ -11,3 +11,4 @@ pub mod latency;
 pub mod link;
 pub mod ssd;
 pub mod storage;
+pub mod trace;

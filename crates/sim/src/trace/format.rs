@@ -1,0 +1,208 @@
+//! The formats by name, and what each of them does and does not say.
+
+use serde::Serialize;
+
+/// A format of trace files. Layouts are in the readers' own files and in `docs/TRACES.md`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Format {
+    /// Our own.
+    Native,
+    /// SPC ASCII 1.0.1, as in the UMass repository.
+    Spc,
+    /// MSR Cambridge CSV.
+    Msr,
+    /// blkreplay's `.load`.
+    Load,
+    /// Text of `blkparse`.
+    Blkparse,
+    /// Binary of `blktrace`.
+    Blktrace,
+    /// fio's I/O log, versions 2 and 3.
+    Fio,
+    /// DiskSim ASCII (also MQSim's and SSDsim's).
+    Disksim,
+    /// libCacheSim's oracleGeneral.
+    OracleGeneral,
+    /// `.lis` of the ARC paper.
+    Arc,
+    /// References of the LIRS distribution.
+    Lirs,
+    /// Text of `darshan-dxt-parser`.
+    Dxt,
+}
+
+impl Format {
+    /// All of them.
+    pub const ALL: &'static [Format] = &[
+        Format::Native,
+        Format::Spc,
+        Format::Msr,
+        Format::Load,
+        Format::Blkparse,
+        Format::Blktrace,
+        Format::Fio,
+        Format::Disksim,
+        Format::OracleGeneral,
+        Format::Arc,
+        Format::Lirs,
+        Format::Dxt,
+    ];
+
+    /// The name on the command line.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Format::Native => "native",
+            Format::Spc => "spc",
+            Format::Msr => "msr",
+            Format::Load => "load",
+            Format::Blkparse => "blkparse",
+            Format::Blktrace => "blktrace",
+            Format::Fio => "fio",
+            Format::Disksim => "disksim",
+            Format::OracleGeneral => "oracle-general",
+            Format::Arc => "arc",
+            Format::Lirs => "lirs",
+            Format::Dxt => "dxt",
+        }
+    }
+
+    /// The format of that name.
+    pub fn named(name: &str) -> Option<Format> {
+        Format::ALL.iter().copied().find(|f| f.name() == name)
+    }
+
+    /// All names, for messages.
+    pub fn names() -> String {
+        Format::ALL.iter().map(|f| f.name()).collect::<Vec<_>>().join(", ")
+    }
+
+    /// Whether its requests have times. Without, all are 0 and only a closed-loop replay makes sense.
+    pub const fn has_times(self) -> bool {
+        !matches!(self, Format::Arc | Format::Lirs)
+    }
+
+    /// Whether its addresses are numbers of blocks whose size it does not say.
+    pub const fn needs_block_bytes(self) -> bool {
+        matches!(self, Format::Arc | Format::Lirs)
+    }
+
+    /// Whether its records say who issued them.
+    pub const fn has_clients(self) -> bool {
+        matches!(self, Format::Native | Format::Msr | Format::Blkparse | Format::Blktrace | Format::Dxt)
+    }
+
+    /// Whether its times count from some distant past, so that the first record's becomes 0.
+    pub const fn has_absolute_times(self) -> bool {
+        matches!(self, Format::Msr | Format::Blktrace | Format::OracleGeneral)
+    }
+
+    /// Its unit of time and address, in words.
+    pub const fn units(self) -> &'static str {
+        match self {
+            Format::Native => "ns, bytes",
+            Format::Spc => "seconds, sectors of 512 bytes",
+            Format::Msr => "100 ns since 1601, bytes",
+            Format::Load | Format::Blkparse => "seconds, sectors of 512 bytes",
+            Format::Blktrace => "ns since boot, sectors of 512 bytes",
+            Format::Fio => "us, bytes",
+            Format::Disksim => "given unit, sectors of 512 bytes",
+            Format::OracleGeneral => "seconds, object numbers times the block size",
+            Format::Arc | Format::Lirs => "no times, block numbers times the block size",
+            Format::Dxt => "seconds (0.1 ms), bytes",
+        }
+    }
+}
+
+impl std::fmt::Display for Format {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// A unit of time of a trace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum TimeUnit {
+    /// Seconds.
+    S,
+    /// Milliseconds.
+    Ms,
+    /// Microseconds.
+    Us,
+    /// Nanoseconds.
+    Ns,
+}
+
+impl TimeUnit {
+    /// Nanoseconds in one.
+    pub const fn ns(self) -> u64 {
+        match self {
+            TimeUnit::S => 1_000_000_000,
+            TimeUnit::Ms => 1_000_000,
+            TimeUnit::Us => 1_000,
+            TimeUnit::Ns => 1,
+        }
+    }
+}
+
+/// How a trace is read. The default reads what the content tells.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// The format; without it, what the content tells.
+    pub format: Option<Format>,
+    /// Malformed lines are skipped and counted instead of ending the trace.
+    pub lenient: bool,
+    /// The unit of time where the format does not say it (DiskSim).
+    pub time_unit: Option<TimeUnit>,
+    /// The size of a block where the format counts in blocks; 4096 if not given.
+    pub block_bytes: Option<u32>,
+    /// The event of blktrace and blkparse that is the request: `Q` (queued; how it arrived), `D` (issued to the device), `C` ...
+    pub action: u8,
+    /// DXT: take the transfers of MPI-IO instead of those of POSIX below it.
+    pub mpiio: bool,
+    /// Sort by time. Needs all records in memory; DXT is always sorted.
+    pub sort: bool,
+    /// As many records may be held for sorting.
+    pub sort_records_max: usize,
+}
+
+impl Options {
+    /// 1 GiB of records.
+    pub const SORT_RECORDS_MAX: usize = 32 << 20;
+    /// The size of a block where nobody says it: a page, as most published caches count.
+    pub const BLOCK_BYTES: u32 = 4096;
+
+    /// The size of a block, given or not.
+    pub fn block_bytes(&self) -> u32 {
+        self.block_bytes.unwrap_or(Self::BLOCK_BYTES).max(1)
+    }
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options {
+            format: None,
+            lenient: false,
+            time_unit: None,
+            block_bytes: None,
+            action: b'Q',
+            mpiio: false,
+            sort: false,
+            sort_records_max: Options::SORT_RECORDS_MAX,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_lead_back_to_formats() {
+        for format in Format::ALL {
+            assert_eq!(Format::named(format.name()), Some(*format));
+        }
+        assert_eq!(Format::named("SPC"), None);
+    }
+}
