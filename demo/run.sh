@@ -60,6 +60,9 @@ say "2. A volume of six targets, mounted"
 ep init "$dir/scratch" | sed 's/^/   /'
 ep up "$toml" --at "$mnt" --detach | sed 's/^/   /'
 ep target list | sed 's/^/   /'
+# What the job writes has no source, so it gets two copies.
+mkdir "$mnt/parts"
+ep layout set "$mnt/parts" mirrors=2
 
 say "3. A job: stage in, four readers, stage out"
 sed -e "s|@URI@|http://127.0.0.1:$port/input.bin|; s|@MNT@|$mnt|g; s|@HOME@|$dir/home|g" "$here/job.sh.in" >"$dir/job.sh"

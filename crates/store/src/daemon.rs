@@ -12,6 +12,7 @@ mod crash;
 mod end;
 mod requests;
 mod resolve;
+mod source_attribute;
 mod users;
 mod walk;
 
@@ -51,7 +52,7 @@ pub struct Core {
     /// Who looks for what is lost.
     pub checker: Checker,
     /// Who stages in and out.
-    pub stager: Stager,
+    pub stager: Arc<Stager>,
     /// Where the volume is mounted.
     pub mount_point: PathBuf,
     background: Arc<Background>,
@@ -88,10 +89,10 @@ impl Daemon {
         let rate = volume.config().mover.rate;
         let mover = Arc::new(Mover::new(pool.clone(), volume.state().clone(), (rate > 0).then_some(rate)));
         crash::settle(&volume, &files, &mover).map_err(|e| problem(&e))?;
-        let stager = Stager::new(volume.clone(), files.clone(), opener);
+        let stager = Arc::new(Stager::new(volume.clone(), files.clone(), opener));
         let checker = Checker { volume: volume.clone(), files: files.clone(), repair: repair.clone() };
         end::clear_dead_mount(mount_point);
-        let mount = Arc::new(mount(&volume, &pool, &files, mount_point)?);
+        let mount = Arc::new(mount(&volume, &pool, &files, &stager, mount_point)?);
         let core = Arc::new(Core {
             mount_point: mount.path().to_path_buf(),
             background: background.clone(),
@@ -209,6 +210,7 @@ fn mount(
     volume: &Arc<Volume>,
     pool: &Arc<Pool>,
     files: &Arc<FileTable>,
+    stager: &Arc<Stager>,
     mount_point: &Path,
 ) -> Result<Mount, Problems> {
     let config = volume.config();
@@ -221,7 +223,7 @@ fn mount(
         targets: volume.targets().clone(),
         stats: volume.stats().clone(),
         tiers: config.tiers.clone(),
-        sources: Arc::new(crate::mount::PlainSources),
+        sources: Arc::new(source_attribute::SourceAttribute { stager: stager.clone() }),
     };
     let state = volume.state_dir().canonicalize().unwrap_or_else(|_| volume.state_dir().to_path_buf());
     let options = Options {

@@ -170,4 +170,13 @@ fn a_job_runs_with_its_data() {
     assert_eq!(shown["summary"]["state"], "completed");
     let source = volume.json(&["source", "get", "input"]);
     assert_eq!(source["sources"][0]["uri"], format!("file://{from}/input"));
+    // The same through the attribute, and nothing else is believed.
+    let (input, attribute) = (volume.at.join("input"), "user.entrepot.source");
+    let set = |uri: &str| rustix::fs::setxattr(&input, attribute, uri.as_bytes(), rustix::fs::XattrFlags::empty());
+    set("").expect("forgotten");
+    assert!(volume.json(&["source", "get", "input"]).is_null());
+    set(&format!("file://{from}/input")).expect("set");
+    assert_eq!(volume.json(&["source", "get", "input"]), source);
+    set(&format!("file://{from}/job.sh")).expect_err("other bytes");
+    set("https://user:password@example.org/input").expect_err("a password");
 }

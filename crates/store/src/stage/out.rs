@@ -213,6 +213,21 @@ impl Stager {
             return Err(StageError::path(path, "only files have sources"));
         }
         let file = self.files.get_or_open(fd)?;
+        self.source_set_on(&file, path, uris, verify, who, report, stop)
+    }
+
+    /// The same for a file that is at hand; `path` is its name in messages.
+    #[expect(clippy::too_many_arguments, reason = "those of `source_set` and the file")]
+    pub fn source_set_on(
+        &self,
+        file: &Arc<File>,
+        path: &str,
+        uris: &[String],
+        verify: bool,
+        who: &Identity,
+        report: Report,
+        stop: &Stop,
+    ) -> Result<Option<Record>, StageError> {
         if uris.is_empty() {
             file.set_source(None)?;
             return Ok(None);
@@ -227,7 +242,7 @@ impl Stager {
             return Err(StageError::origin(&place.uri, OriginError::Changed(why)));
         }
         let meter = Meter::new(report, path, size, 0);
-        let stripe_bytes = self.sum_up(&file, &origins, verify, &meter, stop)?;
+        let stripe_bytes = self.sum_up(file, &origins, verify, &meter, stop)?;
         let places: Vec<Place> = origins.list.into_iter().map(|(place, _)| place).collect();
         let record = Record::new(places, stripe_bytes, who);
         file.set_source(Some(&record.to_text()))?;

@@ -74,15 +74,7 @@ pub fn detail(d: &JobDetail) -> String {
         let _ = writeln!(text, "  source of {}: {}{outcome}", source.path.display(), source.uri);
     }
     for r in &d.recoveries {
-        let _ = writeln!(
-            text,
-            "  recovery of {}: {}; {} stripes, {} fetched, a reader waited at most {} ms",
-            r.path.display(),
-            r.what,
-            r.n_stripes,
-            shown::bytes(r.fetched_bytes),
-            r.reader_wait_ms_max
-        );
+        let _ = writeln!(text, "  {}  {}", shown::moment_ms(r.at_ms), r.what);
     }
     let _ = writeln!(text, "  logs in {}", d.log_dir.display());
     text
