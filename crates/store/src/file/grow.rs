@@ -19,12 +19,15 @@ use std::sync::atomic::Ordering;
 /// Bytes copied at once out of the stub.
 const COPY_BYTES: u64 = 1 << 20;
 
+/// Hears of objects before they are made.
+type Journal<'a> = dyn Fn(&[Object]) -> Result<()> + 'a;
+
 /// Objects just made, with their open handles; removed again unless kept.
 pub(crate) struct NewObjects<'a> {
     pool: &'a Pool,
     made: Vec<(Arc<Slot>, bool)>,
     /// Told of objects before they are made.
-    journal: Option<&'a dyn Fn(&[Object]) -> Result<()>>,
+    journal: Option<&'a Journal<'a>>,
 }
 
 impl<'a> NewObjects<'a> {
@@ -33,7 +36,7 @@ impl<'a> NewObjects<'a> {
     }
 
     /// None yet; each is told to `journal` before it is made.
-    pub fn journalled(pool: &'a Pool, journal: &'a dyn Fn(&[Object]) -> Result<()>) -> NewObjects<'a> {
+    pub fn journalled(pool: &'a Pool, journal: &'a Journal<'a>) -> NewObjects<'a> {
         NewObjects { pool, made: Vec::new(), journal: Some(journal) }
     }
 
@@ -206,7 +209,7 @@ impl File {
     /// # Errors
     /// `Busy` unless the file is empty and never was laid out.
     pub fn lay_out(self: &Arc<Self>, size: u64, placement: &Placement, reason: Reason) -> Result<Arc<Layout>> {
-        if placement.stripe_size == 0 || placement.stripe_size % 4096 != 0 {
+        if placement.stripe_size == 0 || !placement.stripe_size.is_multiple_of(4096) {
             return Err(Error::Invalid("a stripe size must be a positive multiple of 4096".into()));
         }
         let _io = self.io.write();

@@ -246,10 +246,8 @@ impl File {
                     .map_err(|error| Error::Target { target: slot.target_id, error })?;
                 self.extend_to(len)?;
             }
-            if view.in_sync().nth(1).is_some() {
-                if !self.keep_one_mirror()? {
-                    return Ok(()); // the mark stays: they still may differ
-                }
+            if view.in_sync().nth(1).is_some() && !self.keep_one_mirror()? {
+                return Ok(()); // the mark stays: they still may differ
             }
         }
         self.stub.set_kernel_writes(false)?;

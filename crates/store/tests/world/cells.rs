@@ -94,7 +94,7 @@ impl Cells {
     /// The size was seen. Beyond it nothing is left.
     pub fn saw_size(&mut self, size_bytes: u64) -> Result<u64, String> {
         let size = size_bytes / CELL_BYTES;
-        if size_bytes % CELL_BYTES != 0 || !self.sizes.contains(&size) {
+        if !size_bytes.is_multiple_of(CELL_BYTES) || !self.sizes.contains(&size) {
             return Err(format!("the size is {size_bytes} bytes, may be {:?} cells", self.sizes));
         }
         self.sizes = [size].into();
