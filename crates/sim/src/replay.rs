@@ -93,13 +93,7 @@ fn blocks(record: &Record, block_bytes: u32) -> (u64, u64) {
 
 impl<'s> Replay<'s> {
     /// The requests of `client` (or all) in trace number `trace` of `survey`, which `reader` reads from the start.
-    pub fn new(
-        reader: Box<dyn Reader>,
-        survey: &'s Survey,
-        trace: usize,
-        cut: Cut,
-        client: Option<u32>,
-    ) -> Replay<'s> {
+    pub fn new(reader: Box<dyn Reader>, survey: &'s Survey, trace: usize, cut: Cut, client: Option<u32>) -> Replay<'s> {
         let start_ns = survey.start_ns(trace);
         Replay { reader, survey, trace, cut, client, start_ns, meter: Meter::default(), failed: None }
     }

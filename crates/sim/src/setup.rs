@@ -145,18 +145,14 @@ impl Setup {
             return Err(SetupError::new("block", &self.block, "a block is a multiple of 512 bytes up to 16 MiB"));
         }
         let bytes_max = self.limit_bytes.as_deref().map(|limit| size_bytes("limit-bytes", limit)).transpose()?;
-        Ok(Cut {
-            block_bytes: block_bytes as u32,
-            bytes_max,
-            requests_max: self.limit_requests,
-            streams: self.streams,
-        })
+        Ok(Cut { block_bytes: block_bytes as u32, bytes_max, requests_max: self.limit_requests, streams: self.streams })
     }
 
     /// The world's configuration for a trace with this footprint.
     pub fn config(&self, footprint_blocks: u64) -> Result<Config, SetupError> {
         if self.private_levels == 0 || self.private_levels > self.levels.len() {
-            let why = format!("a client needs at least one level of its own, and there are {} levels", self.levels.len());
+            let why =
+                format!("a client needs at least one level of its own, and there are {} levels", self.levels.len());
             return Err(SetupError::new("private levels", self.private_levels.to_string(), why));
         }
         if !(self.speed.is_finite() && self.speed > 0.0) {

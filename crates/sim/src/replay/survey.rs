@@ -57,7 +57,9 @@ pub enum SurveyError {
         census: u64,
     },
     /// More files than can be numbered.
-    #[error("the trace names more than {max} files and devices; nothing was simulated. Cut it with a limit of requests")]
+    #[error(
+        "the trace names more than {max} files and devices; nothing was simulated. Cut it with a limit of requests"
+    )]
     Files {
         /// How many can be.
         max: u32,
@@ -103,7 +105,8 @@ impl Survey {
         }
         let accounting = reader.accounting().clone();
         // A cut trace has given out one record more than was counted: the one that ended it.
-        let closes = if is_cut { accounting.closes() && accounting.records == counted + 1 } else { census.agrees(&accounting) };
+        let closes =
+            if is_cut { accounting.closes() && accounting.records == counted + 1 } else { census.agrees(&accounting) };
         if !closes {
             let Accounting { lines, records, .. } = accounting;
             return Err(SurveyError::Accounts { lines, records, census: counted });
@@ -184,8 +187,18 @@ impl fmt::Display for Surveyed {
             write!(f, "; {count} lines passed over: {}", passed.text())?;
         }
         writeln!(f)?;
-        writeln!(f, "replayed   {} requests: {reads} reads, {writes} writes; {} records aside", self.replayed, self.aside)?;
-        writeln!(f, "span       {span_s:.3} s, {} clients, {} files, {} devices", self.clients.len(), self.report.files, self.report.devices)?;
+        writeln!(
+            f,
+            "replayed   {} requests: {reads} reads, {writes} writes; {} records aside",
+            self.replayed, self.aside
+        )?;
+        writeln!(
+            f,
+            "span       {span_s:.3} s, {} clients, {} files, {} devices",
+            self.clients.len(),
+            self.report.files,
+            self.report.devices
+        )?;
         let mib = footprint_bytes as f64 / (1 << 20) as f64;
         write!(f, "footprint  {mib:.1} MiB: {footprint_blocks} blocks of {block_bytes} bytes")
     }

@@ -173,7 +173,7 @@ mod tests {
         assert_eq!(trigger("ets").unwrap(), Trigger::Ets(Share::default()));
         assert_eq!(coordination("none").unwrap(), Coordination::NONE);
         assert_eq!(coordination("pfc").unwrap(), Coordination::PFC);
-        assert_eq!(coordination("labels+pfc:bypass").unwrap().pfc.unwrap().readmore, false);
+        assert!(!coordination("labels+pfc:bypass").unwrap().pfc.unwrap().readmore);
         assert!(coordination("labels+pfc").unwrap().labels);
     }
 

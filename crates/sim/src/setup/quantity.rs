@@ -22,9 +22,7 @@ impl Size {
             Size::Blocks(blocks) => blocks,
             Size::Bytes(bytes) => bytes / block_bytes,
             // Two decimals of a percent are kept exactly; a product of floating-point numbers may fall short of a whole.
-            Size::Percent(percent) => {
-                (u128::from(whole) * (percent * 1e6).round() as u128 / 100_000_000) as u64
-            }
+            Size::Percent(percent) => (u128::from(whole) * (percent * 1e6).round() as u128 / 100_000_000) as u64,
         }
     }
 }
