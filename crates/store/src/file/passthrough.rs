@@ -203,10 +203,11 @@ impl File {
         self.claims.lock().marked
     }
 
-    /// Links of the stub that are no names: its mark in `open/`.
-    pub(crate) fn hidden_links(&self) -> u64 {
+    /// How many names lead to the file: the stub's `links` without its mark in `open/`, counted while no mark comes or goes.
+    pub(crate) fn names(&self, links: impl FnOnce() -> u64) -> u64 {
         let claims = self.claims.lock();
-        u64::from(claims.marked && self.id().is_some_and(|id| self.stub.has_mark(id)))
+        let marked = claims.marked && self.id().is_some_and(|id| self.stub.has_mark(id));
+        links().saturating_sub(u64::from(marked))
     }
 
     /// Whether no name leads to the file any more. `links` counts the stub's links while no mark comes or goes through

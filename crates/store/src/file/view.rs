@@ -3,7 +3,7 @@
 //! Objects keep their slots (open handle, dirty mark) from one view to the next, by object number.
 
 use super::Pool;
-use crate::target::{Handle, InlineError, Medium, Pending, Target, TargetError};
+use crate::target::{Handle, InlineError, Medium, OnDeadline, Pending, Target, TargetError};
 use parking_lot::RwLock;
 use policy::layout::{Layout, MirrorState, Object, ObjectState, Position};
 use policy::{ObjectId, TargetId};
@@ -95,17 +95,20 @@ impl Slot {
         self.submit(pool, op)?.wait()
     }
 
-    /// Runs an operation on this thread; `None` if there is no room for that now.
+    /// Runs an operation on this thread; `None` if there is no room for that now, or nobody who would deal with the
+    /// request in a hung thread's stead: a worker's deadline has to do then.
     pub fn run_inline<T>(
         &self,
         pool: &Pool,
+        rescue: Option<&Arc<dyn OnDeadline>>,
         op: impl FnOnce(&dyn Handle) -> Result<T, Errno>,
     ) -> Option<Result<T, TargetError>> {
+        rescue?;
         let target = match self.target(pool) {
             Ok(target) => target,
             Err(e) => return Some(Err(e)),
         };
-        match target.run_inline(|medium| self.with(medium, op), None) {
+        match target.run_inline(|medium| self.with(medium, op), rescue) {
             Ok(value) => Some(Ok(value)),
             Err(InlineError::NotNow) => None,
             Err(InlineError::Taken) => Some(Err(TargetError::Deadline)),

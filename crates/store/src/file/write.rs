@@ -3,7 +3,7 @@
 
 use super::read::PARALLEL_BYTES_MIN;
 use super::{File, MirrorWrites, View, target_error};
-use crate::target::TargetError;
+use crate::target::{OnDeadline, TargetError};
 use crate::{Error, Result};
 use policy::TargetId;
 use policy::layout::Piece;
@@ -200,20 +200,28 @@ impl File {
         missed
     }
 
-    /// Writes a piece, on a worker: nobody would answer for this thread if the target hangs. The slot is marked written after the write: a sync in between would
+    /// Writes a piece, on this thread if it may. The slot is marked written after the write: a sync in between would
     /// otherwise take the mark away and leave the bytes.
     fn write_piece(&self, view: &View, piece: &Piece, data: &[u8]) -> Result<(), TargetError> {
         let slot = view.slot(piece.at);
         let offset = piece.object_offset;
-        let bytes = data.to_vec();
-        let result = slot.run(&self.pool, move |h| h.write_at(offset, &bytes));
+        let result = slot.run_inline(&self.pool, None, |h| h.write_at(offset, data)).unwrap_or_else(|| {
+            let bytes = data.to_vec();
+            slot.run(&self.pool, move |h| h.write_at(offset, &bytes))
+        });
         view.written(piece.at);
         result
     }
 
     /// Writes on the caller's thread when the range is one piece on one healthy target of a file with one mirror and
     /// nothing else is to be done first; `None` when it is not so: use [`File::write`].
-    pub fn write_inline(self: &Arc<Self>, offset: u64, data: &[u8]) -> Option<Result<()>> {
+    /// When it passes the deadline, `rescue` deals with the request; without one, bytes that lie on targets are not written here.
+    pub fn write_inline(
+        self: &Arc<Self>,
+        offset: u64,
+        data: &[u8],
+        rescue: Option<&Arc<dyn OnDeadline>>,
+    ) -> Option<Result<()>> {
         let end = Self::check_range(offset, data.len() as u64).ok()?;
         let _io = self.io.try_read()?;
         let view = self.view();
@@ -229,7 +237,7 @@ impl File {
         }
         self.watch_range(offset, data.len() as u64);
         let slot = view.slot(piece.at);
-        let result = slot.run_inline(&self.pool, |h| h.write_at(piece.object_offset, data))?;
+        let result = slot.run_inline(&self.pool, rescue, |h| h.write_at(piece.object_offset, data))?;
         view.written(piece.at);
         if let Err(error) = result {
             if end > self.size() {

@@ -132,13 +132,22 @@ impl Server {
         let file = &handle.open.file;
         let len = data.len();
         let stays_inline = offset.saturating_add(len as u64) <= self.parts.pool.inline_bytes_max;
+        let slot = Arc::new(Mutex::new(Some(reply)));
         let done = if sync.is_some() {
             None
         } else if file.layout().is_none() {
             stays_inline.then(|| file.write(offset, data))
         } else {
-            file.write_inline(offset, data)
+            let taken = slot.clone();
+            // What the hung target does with the bytes is not known: the writer gets an error and may write again.
+            let rescue: Arc<dyn OnDeadline> = Arc::new(move || {
+                if let Some(reply) = taken.lock().take() {
+                    reply.error(errno(Errno::IO));
+                }
+            });
+            file.write_inline(offset, data, Some(&rescue))
         };
+        let Some(reply) = slot.lock().take() else { return };
         match done {
             Some(done) => answer_write(done, len, reply),
             None => {

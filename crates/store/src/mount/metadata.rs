@@ -23,7 +23,13 @@ impl Server {
     pub fn shown(&self, id: NodeId, mut stat: Stat) -> FileAttr {
         match self.open.get(id) {
             Some(open) => shown_open(&open, &mut stat),
-            None => shown_closed(&mut stat, self.parts.pool.inline_bytes_max),
+            None => {
+                if stat.st_nlink > 1 && stat.st_size as u64 > self.parts.pool.inline_bytes_max {
+                    // Its mark may have been counted just before the last user left; now it is gone.
+                    stat.st_nlink = self.parts.namespace.stat(id).map_or(stat.st_nlink, |now| now.st_nlink);
+                }
+                shown_closed(&mut stat, self.parts.pool.inline_bytes_max);
+            }
         }
         attributes(id, &stat)
     }
@@ -258,8 +264,10 @@ fn shown_open(open: &Open, stat: &mut Stat) {
     if open.file.layout().is_some() {
         all_allocated(stat);
     }
-    // The mark is a link that nobody is to see.
-    stat.st_nlink = stat.st_nlink.saturating_sub(open.file.hidden_links());
+    if stat.st_nlink > 0 && open.file.layout().is_some() {
+        // One of them may be a mark, which nobody is to see.
+        stat.st_nlink = open.file.names(|| fstat(open.stub()).map_or(stat.st_nlink, |now| now.st_nlink));
+    }
     if let Some(ns) = open.file.modified_ns() {
         let (seconds, rest) = ((ns / 1_000_000_000) as i64, ns % 1_000_000_000);
         if (seconds, rest) > (stat.st_mtime, stat.st_mtime_nsec) {

@@ -22,6 +22,13 @@ const SLOW_QUEUE_MAX: usize = 256;
 /// How long the end waits for requests under way on the slow pool.
 const END_PATIENCE: Duration = Duration::from_secs(60);
 
+/// How long the end waits for FUSE threads, which only hung targets keep.
+const JOIN_PATIENCE: Duration = Duration::from_secs(5);
+/// How often the end looks for them.
+const JOIN_LOOK: Duration = Duration::from_millis(5);
+/// How often a waiting daemon looks whether somebody unmounted.
+const MOUNTED_LOOK: Duration = Duration::from_millis(100);
+
 /// Why there is no mount.
 #[derive(Debug, thiserror::Error)]
 pub enum MountError {
@@ -147,7 +154,7 @@ impl Mount {
     /// Waits until it is unmounted, by whomever, and until what was under way is done.
     pub fn wait(&self) -> io::Result<()> {
         let session = self.session.lock().take();
-        let ended = session.map_or(Ok(()), BackgroundSession::join);
+        let ended = session.map_or(Ok(()), |session| self.join(session));
         if !self.server.slow.end(END_PATIENCE) {
             tracing::warn!("requests still wait for targets that do not answer; leaving them behind");
         }
@@ -156,6 +163,27 @@ impl Mount {
             Err(error) if error.raw_os_error() == Some(Errno::CONNABORTED.raw_os_error()) => Ok(()),
             ended => ended,
         }
+    }
+}
+
+impl Mount {
+    /// Joins the FUSE threads. Once the connection is gone, those that hang in a target are left behind.
+    fn join(&self, session: BackgroundSession) -> io::Result<()> {
+        while self.connection.is_some() && connection(&self.path) == self.connection {
+            if session.guard.is_finished() {
+                return session.join();
+            }
+            std::thread::sleep(MOUNTED_LOOK);
+        }
+        let until = std::time::Instant::now() + JOIN_PATIENCE;
+        while !session.guard.is_finished() {
+            if std::time::Instant::now() >= until {
+                tracing::warn!("threads still hang in targets that do not answer; leaving them behind");
+                return Ok(());
+            }
+            std::thread::sleep(JOIN_LOOK);
+        }
+        session.join()
     }
 }
 

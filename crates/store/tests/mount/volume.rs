@@ -11,7 +11,7 @@ use store::mount::{Mount, Options, Parts, PlainSources};
 use store::namespace::Namespace;
 use store::stats::Stats;
 use store::target::{
-    DirectoryMedium, Execution, Identity, InlineSlots, Limits, State, TargetSpec, Targets, TargetsOptions,
+    DirectoryMedium, Execution, Identity, InlineSlots, Limits, Medium, State, TargetSpec, Targets, TargetsOptions,
 };
 use store::volume::VolumeId;
 
@@ -29,6 +29,9 @@ pub struct Wanted {
     pub placement: Placement,
     pub inline_bytes_max: u64,
     pub options: Options,
+    pub deadline: Duration,
+    /// Puts something between a target and its directory.
+    pub wrap: fn(u16, Arc<dyn Medium>) -> Arc<dyn Medium>,
 }
 
 impl Default for Wanted {
@@ -50,6 +53,8 @@ impl Default for Wanted {
                 attr_timeout: Duration::from_millis(100),
                 ..Options::default()
             },
+            deadline: Limits::default().deadline,
+            wrap: |_, medium| medium,
         }
     }
 }
@@ -74,7 +79,7 @@ impl Volume {
         let _ = std::fs::create_dir(dir.join("mnt"));
         let targets = Targets::new(TargetsOptions {
             execution: Execution::Threads,
-            limits: Limits::default(),
+            limits: Limits { deadline: wanted.deadline, ..Limits::default() },
             slots: Arc::new(InlineSlots::new(wanted.options.threads - 2)),
             health: Default::default(),
         });
@@ -84,8 +89,8 @@ impl Volume {
             let name = format!("t{number}");
             let identity = Identity { volume: VolumeId(7), target: TargetId(number), name: name.clone() };
             DirectoryMedium::format(&path, &identity).unwrap();
-            let medium = Arc::new(DirectoryMedium::new(&path, identity));
-            store::target::Medium::probe(&*medium).unwrap();
+            let medium = (wanted.wrap)(number, Arc::new(DirectoryMedium::new(&path, identity)));
+            medium.probe().unwrap();
             targets.add(TargetSpec {
                 id: TargetId(number),
                 name,
