@@ -26,6 +26,7 @@ naptime = $(awk "BEGIN { print $timeout_s + 0.1 }")
 entries = [["nobody", "nogroup"], ["daemon", "daemon"], ["bin", "bin"]]
 TOML
 chmod 777 "$work"
+# [S-001]
 (cd "$config" && pjdfstest -c "$config/pjdfstest.toml" -p "$work") >"$config/pjdfstest.log" 2>&1 || {
     grep -A1 FAILED "$config/pjdfstest.log" || cat "$config/pjdfstest.log"
     echo "FAIL pjdfstest"
@@ -33,7 +34,7 @@ chmod 777 "$work"
 }
 echo "PASS pjdfstest: $(tail -n 1 "$config/pjdfstest.log")"
 
-# One run that stays small, two that cross every change of a file's shape.
+# [S-010] One run that stays small, two that cross every change of a file's shape.
 for run in "262144 4096 11" "1000000 262144 12" "8000000 1000000 13"; do
     set -- $run
     cat >"$config/fsx.toml" <<TOML

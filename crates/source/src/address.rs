@@ -171,6 +171,7 @@ mod tests {
         assert_eq!(Address::parse("s3://bucket/dir/").expect("good").parent_and_name(), None);
     }
 
+    /// [S-052]
     #[test]
     fn attacks_are_refused() {
         for uri in [

@@ -209,6 +209,7 @@ mod tests {
         assert_eq!(found.password.as_ref().map(Secret::reveal), Some("louder"));
     }
 
+    /// [S-047]
     #[test]
     fn a_file_that_others_may_read_is_refused() {
         let (_dir, who) = file(0o640, "[\"*\"]\npassword = \"hush\"\n");
@@ -216,6 +217,7 @@ mod tests {
         assert!(error.to_string().contains("chmod 600"), "{error}");
     }
 
+    /// [S-047]
     #[test]
     fn a_bad_line_is_named_but_not_quoted() {
         let (_dir, who) = file(0o600, "[\"*\"]\nuser = \"u\"\npasword = \"hush\"\n");

@@ -121,6 +121,7 @@ pub trait Opener: Send + Sync {
 mod tests {
     use super::*;
 
+    /// [S-047]
     #[test]
     fn an_identity_shows_no_secret() {
         let environment = [("AWS_SECRET_ACCESS_KEY".to_string(), "hush".to_string())].into();

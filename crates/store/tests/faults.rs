@@ -319,6 +319,7 @@ fn number(variable: &str) -> Option<u64> {
     std::env::var(variable).ok()?.parse().ok()
 }
 
+/// [S-020] [S-021] [S-022] [S-023] [S-024]
 #[test]
 fn no_schedule_loses_an_acknowledged_byte() {
     if let Some(seed) = number("ENTREPOT_SEED") {

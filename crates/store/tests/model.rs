@@ -208,6 +208,7 @@ fn apply(world: &mut World, model: &mut Vec<u8>, op: &Op) {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
 
+    /// [S-010]
     #[test]
     fn a_file_is_a_vector_of_bytes(options in options(), ops in prop::collection::vec(op(), 1..40)) {
         let mut world = World::new(options, 1);

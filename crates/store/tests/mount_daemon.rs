@@ -56,6 +56,7 @@ impl Drop for Daemon {
     }
 }
 
+/// [S-022] [S-034]
 #[test]
 fn files_survive_a_killed_daemon_and_callers_get_errors() {
     if volume::cannot_mount() {
@@ -80,6 +81,7 @@ fn files_survive_a_killed_daemon_and_callers_get_errors() {
     assert!(fs::read(again.at.join("large")).unwrap() == bytes, "acknowledged bytes survive");
 }
 
+/// [S-034]
 #[test]
 fn an_aborted_mount_answers_with_errors() {
     if volume::cannot_mount() {

@@ -42,6 +42,7 @@ fn pattern(len: usize) -> Vec<u8> {
     (0..len).map(|n| (n % 251) as u8).collect()
 }
 
+/// [S-013]
 #[test]
 fn private_and_shared_mappings_see_what_they_should() {
     let Some((volume, _dir)) = mounted() else { return };
@@ -69,6 +70,7 @@ fn private_and_shared_mappings_see_what_they_should() {
     }
 }
 
+/// [S-012]
 #[test]
 fn appends_of_many_never_overwrite_each_other() {
     let Some((volume, _dir)) = mounted() else { return };
@@ -112,6 +114,7 @@ fn direct_io_reads_and_writes_aligned_blocks() {
     assert_eq!(fs::read(&path).unwrap()[131_072..], pattern(3 * 65536)[..], "others see it through the page cache");
 }
 
+/// [S-005]
 #[test]
 fn a_hundred_thousand_names_are_listed_once_each() {
     let Some((volume, _dir)) = mounted() else { return };
@@ -136,6 +139,7 @@ fn a_hundred_thousand_names_are_listed_once_each() {
     assert_eq!(seen.len(), 100_000);
 }
 
+/// [S-011] [S-015]
 #[test]
 fn a_sparse_file_beyond_four_gib_keeps_its_places() {
     let Some((volume, _dir)) = mounted() else { return };
@@ -158,6 +162,7 @@ fn a_sparse_file_beyond_four_gib_keeps_its_places() {
     assert!((6 << 30..=(9 << 30) + 12_345).contains(&data), "data is found at {data}");
 }
 
+/// [S-016]
 #[test]
 fn locks_exclude() {
     let Some((volume, _dir)) = mounted() else { return };
@@ -179,6 +184,7 @@ fn locks_exclude() {
     }
 }
 
+/// [S-003]
 #[test]
 fn an_unlinked_file_lives_until_it_is_closed() {
     let Some((volume, _dir)) = mounted() else { return };
@@ -215,6 +221,7 @@ fn replacing_and_removing_leave_no_objects() {
     assert_eq!(objects(&volume), 0);
 }
 
+/// [S-007]
 #[test]
 fn layouts_are_asked_for_inherited_and_shown() {
     let Some((volume, _dir)) = mounted() else { return };
@@ -265,6 +272,7 @@ fn one_object_files_are_passed_through_and_keep_their_size() {
     assert_eq!((stub.len(), stub.nlink()), (200_000, 1), "size and marks are settled");
 }
 
+/// [S-004]
 #[test]
 fn directories_give_their_group_and_default_acl() {
     let Some((volume, _dir)) = mounted() else { return };
@@ -334,6 +342,7 @@ fn the_virtual_file_shows_and_stays() {
     assert!(listed.is_empty(), "{listed:?}");
 }
 
+/// [S-006]
 #[test]
 fn space_is_what_the_targets_have() {
     let Some((volume, _dir)) = mounted() else { return };

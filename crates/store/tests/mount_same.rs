@@ -268,6 +268,7 @@ fn steps() -> usize {
     std::env::var("ENTREPOT_STEPS").map_or(600, |steps| steps.parse().expect("ENTREPOT_STEPS is a number"))
 }
 
+/// [S-001] [S-007] [S-010]
 #[test]
 fn the_mount_is_like_a_local_directory() {
     if volume::cannot_mount() {
@@ -278,6 +279,7 @@ fn the_mount_is_like_a_local_directory() {
     }
 }
 
+/// [S-010]
 #[test]
 fn it_is_with_the_page_cache_and_without_passthrough() {
     if volume::cannot_mount() {
@@ -289,6 +291,7 @@ fn it_is_with_the_page_cache_and_without_passthrough() {
     same(11, steps(), wanted);
 }
 
+/// [S-010]
 #[test]
 fn it_is_with_two_mirrors() {
     if volume::cannot_mount() {
@@ -300,6 +303,7 @@ fn it_is_with_two_mirrors() {
     same(21, steps(), wanted);
 }
 
+/// [S-010]
 #[test]
 fn it_is_with_one_object_per_file() {
     if volume::cannot_mount() {

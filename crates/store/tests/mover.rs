@@ -71,6 +71,7 @@ fn die_at(world: &mut World, verb: Verb, step: Step) -> bool {
     reached
 }
 
+/// [S-024]
 #[test]
 fn dying_at_any_step_leaves_a_whole_file_and_nothing_else() {
     let mut deaths = 0;
@@ -144,6 +145,7 @@ fn what_is_written_during_a_move_is_in_the_copy() {
     assert_eq!(world.orphans(), vec![]);
 }
 
+/// [S-033]
 #[test]
 fn draining_empties_a_target_and_says_how_far_it_is() {
     let world = world(1);

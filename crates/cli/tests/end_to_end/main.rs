@@ -116,6 +116,7 @@ fn the_end_is_refused_while_in_use_and_forced_all_the_same() {
     assert_eq!(std::fs::read(&file).expect("read"), b"x");
 }
 
+/// [S-050]
 #[test]
 fn users_do_not_command_targets() {
     if !rustix::process::geteuid().is_root() {

@@ -205,6 +205,7 @@ mod tests {
         }
     }
 
+    /// [S-052]
     #[test]
     fn paths_of_directives_stay_in_the_volume_or_are_left_out() {
         let job = record("/mnt/s/u");
@@ -223,6 +224,7 @@ mod tests {
     }
 
     proptest! {
+        /// [S-052]
         #[test]
         fn no_path_escapes(path in "(/|\\.\\.|\\.|a|mnt|s){0,12}") {
             if let Some(inside) = record("/mnt/s/u").in_volume(&path) {

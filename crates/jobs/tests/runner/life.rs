@@ -37,6 +37,7 @@ fn a_job_brings_its_data_runs_and_takes_its_results_home() {
     assert!(!spec.exists(), "the environment is gone when the job is over");
 }
 
+/// [S-060]
 #[test]
 fn a_failed_stage_in_is_tried_n_times_again_keeps_the_job_from_running_and_says_why() {
     let world = World::new();
@@ -133,6 +134,7 @@ fn a_machine_lends_each_core_once_and_in_turn() {
     assert_eq!(world.read("done").unwrap(), "1\n2\n3\n4\n5\n");
 }
 
+/// [S-062]
 #[test]
 fn a_short_job_overtakes_only_where_the_first_in_line_loses_nothing() {
     let world = World::tuned(2, |_| {});
@@ -184,6 +186,7 @@ fn what_a_script_leaves_behind_is_ended_with_it() {
     assert!(!is_alive(world.read("pid").unwrap().trim()));
 }
 
+/// [S-061]
 #[test]
 fn a_restart_adopts_what_runs() {
     let mut world = World::tuned(1, |_| {});
@@ -204,6 +207,7 @@ fn a_restart_adopts_what_runs() {
     assert!(world.read("home-again").is_some());
 }
 
+/// [S-061]
 #[test]
 fn a_restart_learns_of_what_ended_meanwhile_and_can_cancel_what_it_adopted() {
     let mut world = World::new();

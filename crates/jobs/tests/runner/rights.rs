@@ -7,6 +7,7 @@ use std::sync::Arc;
 use store::control::{Handler, Responder};
 use store::stage::Stop;
 
+/// [S-051]
 #[test]
 fn directives_are_words_and_nothing_else() {
     let world = World::new();
@@ -18,6 +19,7 @@ fn directives_are_words_and_nothing_else() {
     assert_eq!(world.read("owned"), None);
 }
 
+/// [S-051]
 #[test]
 fn what_asks_for_a_shell_is_refused_and_nothing_is_queued() {
     let world = World::new();
@@ -106,6 +108,7 @@ fn a_directory_where_the_user_may_not_go_stops_the_job() {
     assert!(matches!(world.runner.submit(me(), request), Err(Error::Refused { .. })));
 }
 
+/// [S-050]
 #[test]
 fn others_see_and_touch_nothing() {
     let world = World::new();
@@ -147,6 +150,7 @@ fn requests_come_as_json() {
     assert!(ask("job.nonsense", serde_json::json!({})).is_err());
 }
 
+/// [S-051]
 #[test]
 fn run_by_root_the_job_is_its_submitters() {
     if !rustix::process::geteuid().is_root() {

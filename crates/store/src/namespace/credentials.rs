@@ -106,6 +106,7 @@ mod tests {
     use super::*;
     use rustix::fs::{CWD, OFlags, fstat, openat};
 
+    /// [S-004]
     #[test]
     fn files_belong_to_the_caller_and_obey_her_mask() {
         let dir = tempfile::tempdir().unwrap();

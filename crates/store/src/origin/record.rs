@@ -202,6 +202,7 @@ mod tests {
         assert!(matches!(Record::parse(&two.to_text()), Err(RecordError::Sources(_))));
     }
 
+    /// [S-047]
     #[test]
     fn secrets_in_uris_are_refused_without_repeating_them() {
         for uri in ["ftp://me:hush@host/x", "https://h/x?X-Amz-Signature=hush", "https://h/x?access_token=hush"] {

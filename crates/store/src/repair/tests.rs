@@ -141,6 +141,7 @@ fn settle(world: &World, file: &Arc<File>) {
     }
 }
 
+/// [S-041] [S-043]
 #[test]
 fn many_readers_cause_one_reconstruction_of_only_the_lost_bytes() {
     let world = World::new();
@@ -166,6 +167,7 @@ fn many_readers_cause_one_reconstruction_of_only_the_lost_bytes() {
     assert!(world.repair.events().iter().any(|e| e.text.starts_with("recovered")));
 }
 
+/// [S-042]
 #[test]
 fn healthy_stripes_are_never_delayed_and_asked_for_ones_come_first() {
     let world = World::new();
@@ -197,6 +199,7 @@ fn healthy_stripes_are_never_delayed_and_asked_for_ones_come_first() {
     assert_eq!(file.layout().expect("l").object(at).expect("o").state, ObjectState::Complete);
 }
 
+/// [S-042]
 #[test]
 fn no_reader_sees_a_byte_before_it_is_patched() {
     let world = World::new();
@@ -227,6 +230,7 @@ fn when_a_source_fails_the_next_is_asked() {
     assert!(remotes[0].reads().len() > 1, "it was tried again first");
 }
 
+/// [S-044]
 #[test]
 fn a_changed_source_is_refused_and_nothing_is_lost() {
     let world = World::new();
@@ -241,6 +245,7 @@ fn a_changed_source_is_refused_and_nothing_is_lost() {
     assert!(world.garbage.0.lock().iter().all(|(_, object)| *object != lost), "the lost object is kept");
 }
 
+/// [S-041]
 #[test]
 fn bytes_that_do_not_match_are_refused_and_another_source_has_them() {
     let world = World::new();
@@ -270,6 +275,7 @@ fn a_source_without_ranges_is_read_once() {
     assert_eq!(remotes[0].reads().len(), 1, "one pass for all stripes");
 }
 
+/// [S-045]
 #[test]
 fn a_modified_file_is_never_recovered() {
     let world = World::new();

@@ -65,6 +65,7 @@ mod tests {
         assert_eq!(found, [(3, "http://h/a", "dir/a"), (4, "file:///x", "a name")]);
     }
 
+    /// [S-052]
     #[test]
     fn hostile_and_bad_lines_are_named() {
         for (text, line) in [

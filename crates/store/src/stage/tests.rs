@@ -134,6 +134,7 @@ fn small_and_empty_files_stay_in_their_stub() {
     assert!(world.staging_is_empty());
 }
 
+/// [S-040]
 #[test]
 fn an_interrupted_staging_goes_on_where_it_was_also_after_a_restart() {
     let world = World::new();
@@ -240,6 +241,7 @@ fn what_is_there_is_replaced_only_on_demand() {
     assert_eq!(objects(&world), layout.objects().count(), "the objects of the old file are gone");
 }
 
+/// [S-040]
 #[test]
 fn a_wrong_checksum_keeps_the_file_out() {
     let world = World::new();
@@ -253,6 +255,7 @@ fn a_wrong_checksum_keeps_the_file_out() {
     world.stager.stage_in(&with(&right), &who(), QUIET, &Stop::default()).expect("right");
 }
 
+/// [S-052]
 #[test]
 fn no_path_leads_out_of_the_mount() {
     let world = World::new();
@@ -297,6 +300,7 @@ fn a_user_stages_where_she_may_and_owns_what_comes() {
     assert!(world.stager.source_get("open/a", &other).is_err());
 }
 
+/// [S-052]
 #[test]
 fn directories_with_links_and_hostile_listings() {
     let world = World::new();
@@ -319,6 +323,7 @@ fn directories_with_links_and_hostile_listings() {
     assert!(!std::path::Path::new("/tmp/z").exists(), "nothing is written through a link of the listing");
 }
 
+/// [S-052]
 #[test]
 fn a_manifest_is_checked_whole_before_anything_changes() {
     let world = World::new();

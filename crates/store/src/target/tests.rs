@@ -42,6 +42,7 @@ fn changes(targets: &Targets) -> Receiver<(State, State)> {
     told
 }
 
+/// [S-030]
 #[test]
 fn a_hung_operation_misses_its_deadline_and_others_go_on() {
     let targets = threads(Limits { workers_max: 1, replacements_max: 1, ..Limits::default() }, 0);
@@ -59,6 +60,7 @@ fn a_hung_operation_misses_its_deadline_and_others_go_on() {
     assert_eq!(sick.counters().deadline_misses.get(), 1);
 }
 
+/// [S-030]
 #[test]
 fn a_second_miss_fails_the_target_and_frees_all_who_wait() {
     let targets = threads(Limits::default(), 0);

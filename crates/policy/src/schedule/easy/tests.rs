@@ -275,6 +275,7 @@ fn samples() -> impl Strategy<Value = Vec<Sample>> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(512))]
 
+    /// [S-062]
     #[test]
     fn starts_as_the_plain_restatement_says_and_keeps_its_promises(samples in samples()) {
         prop_assert_eq!(simulate(10, &samples), restated(10, &samples));

@@ -63,6 +63,7 @@ fn what_is_in_order_is_said_to_be() {
     assert!(report.text().contains("in order"));
 }
 
+/// [S-041]
 #[test]
 fn lost_objects_come_back_and_only_their_bytes_are_fetched() {
     let c = new();

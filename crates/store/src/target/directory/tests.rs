@@ -74,6 +74,7 @@ fn an_object_that_is_a_link_is_not_followed() {
     assert_eq!(fs::read(&outside).unwrap(), b"secret");
 }
 
+/// [S-031]
 #[test]
 fn what_is_not_ours_is_gone_not_empty() {
     let (dir, medium) = formatted();

@@ -58,6 +58,7 @@ fn a_second_daemon_is_refused_with_the_first_ones_pid() {
     assert!(error.contains(&format!("in process {}", std::process::id())), "{error}");
 }
 
+/// [S-031]
 #[test]
 fn a_device_that_is_away_is_a_failed_target_not_an_empty_one() {
     let (_dir, file) = new_volume();
