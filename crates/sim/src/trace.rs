@@ -7,21 +7,42 @@
 //! record, was passed over for a stated reason, or was malformed. Formats, units and options are in `docs/TRACES.md`.
 
 mod accounting;
+mod arc;
+mod blkparse;
+mod blktrace;
+mod bytes;
 mod census;
+mod detect;
+mod disksim;
+mod dxt;
 mod error;
+mod fields;
+mod fio;
+mod fixed;
+mod flat;
 mod format;
+mod lines;
+mod lirs;
+mod load;
+mod merged;
+mod msr;
+mod names;
+mod native;
+mod open;
+mod oracle;
+mod origin;
+mod sorted;
+mod spc;
+mod write;
 
 pub use accounting::{Accounting, Passed, Reason};
 pub use census::{Census, Report};
+pub use detect::Identity;
 pub use error::{Error, Malformed};
+pub use flat::Flat;
 pub use format::{Format, Options, TimeUnit};
-
-use std::path::Path;
-
-/// Opens a trace: decompresses by magic number, tells the format, reads.
-pub fn open(_path: &Path, _options: &Options) -> Result<Box<dyn Reader>, Error> {
-    todo!("the readers follow")
-}
+pub use open::{identify, open, open_all};
+pub use write::{Target, WriteError, Writer, Written};
 
 /// What a request does.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]

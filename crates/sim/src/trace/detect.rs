@@ -1,0 +1,173 @@
+//! What format a file has, told by its first bytes and the shape of its first lines; never guessed.
+
+use super::bytes::Bytes;
+use super::fields::{Separated, Words};
+use super::{Error, Format, Options, blkparse, blktrace, native};
+
+/// As much of a file is looked at.
+const HEAD_BYTES: usize = 64 << 10;
+
+/// As many lines vote.
+const LINES_MAX: usize = 200;
+
+/// What a file is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Identity {
+    /// Its format.
+    pub format: Format,
+    /// The size of the blocks that it counts in: said by the file, given, or assumed.
+    pub block_bytes: u32,
+}
+
+/// Tells the format of an opened file; what the options say goes before what the content says.
+pub(super) fn identify(bytes: &mut Bytes, options: &Options) -> Result<Identity, Error> {
+    let path = bytes.path().to_owned();
+    let head = bytes.head(HEAD_BYTES)?;
+    let said = head.starts_with(native::MAGIC).then(|| native::block_bytes(head)).flatten();
+    let name = path.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
+    let format = match options.format {
+        Some(format) => format,
+        None => by_content(head, &name).map_err(|why| Error::Unrecognised { path: path.clone(), why })?,
+    };
+    if format == Format::Disksim && options.time_unit.is_none() {
+        return Err(Error::NoTimeUnit { path, format });
+    }
+    Ok(Identity { format, block_bytes: options.block_bytes.or(said).unwrap_or(Options::BLOCK_BYTES).max(1) })
+}
+
+fn by_content(head: &[u8], name: &str) -> Result<Format, &'static str> {
+    if head.starts_with(native::MAGIC) {
+        return Ok(Format::Native);
+    }
+    if blktrace::is_magic(head) {
+        return Ok(Format::Blktrace);
+    }
+    // libCacheSim's format has no mark of its own; its tools go by the name, too.
+    if name.contains("oracleGeneral") {
+        return Ok(Format::OracleGeneral);
+    }
+    if head.is_empty() {
+        return Err("it is empty");
+    }
+    if head.iter().any(|b| *b < 9) {
+        return Err("binary, without a known magic number");
+    }
+    if head.starts_with(b"fio version ") {
+        return Ok(Format::Fio);
+    }
+    let lines = || head.split(|b| *b == b'\n').map(|l| l.trim_ascii());
+    if lines().any(|l| l.starts_with(b"# DXT, ") || l.starts_with(b"# darshan log version")) {
+        return Ok(Format::Dxt);
+    }
+    if lines().any(|l| l.starts_with(b"start") && l.contains(&b';')) {
+        return Ok(Format::Load);
+    }
+    let whole = if head.len() == HEAD_BYTES { head.iter().rposition(|b| *b == b'\n').unwrap_or(0) } else { head.len() };
+    by_shapes(head[..whole].split(|b| *b == b'\n').map(|l| l.trim_ascii()).filter(|l| !l.is_empty()))
+}
+
+/// The one shape that more than half of the lines have, while none has another.
+fn by_shapes<'a>(lines: impl Iterator<Item = &'a [u8]>) -> Result<Format, &'static str> {
+    let (mut found, mut votes, mut asked) = (None, 0, 0);
+    let lines = lines.take_while(|l| !blkparse::starts_summary(l));
+    for line in lines.filter(|l| l[0] != b'#').take(LINES_MAX) {
+        asked += 1;
+        match shape(line) {
+            None => {}
+            Some(format) if found.is_none_or(|f| f == format) => {
+                found = Some(format);
+                votes += 1;
+            }
+            Some(_) => return Err("its lines have the shapes of different formats"),
+        }
+    }
+    match found {
+        Some(format) if votes * 2 > asked => Ok(format),
+        _ => Err("its lines have the shape of no known format"),
+    }
+}
+
+/// The format that a line of this shape belongs to, if it is only one.
+fn shape(line: &[u8]) -> Option<Format> {
+    let number = |w: &[u8]| !w.is_empty() && w.iter().all(|b| b.is_ascii_digit() || *b == b'.');
+    let words: Vec<&[u8]> = Words(line).take(10).collect();
+    if words.len() >= 6 {
+        let mut device = Separated::new(words[0], b',');
+        if device.next().is_some_and(number) && device.next().is_some_and(number) && device.next().is_none() {
+            return Some(Format::Blkparse);
+        }
+    }
+    if line.iter().filter(|b| **b == b';').count() >= 3 {
+        return Some(Format::Load);
+    }
+    let fields: Vec<&[u8]> = Separated::new(line, b',').take(10).collect();
+    match fields.get(3) {
+        Some([b'r' | b'R' | b'w' | b'W']) if fields.len() >= 5 => return Some(Format::Spc),
+        Some(op) if fields.len() >= 7 && (op.eq_ignore_ascii_case(b"read") || op.eq_ignore_ascii_case(b"write")) => {
+            return Some(Format::Msr);
+        }
+        _ => {}
+    }
+    if !words.iter().all(|w| number(w)) {
+        return (line == b"*").then_some(Format::Lirs);
+    }
+    match words.len() {
+        1 => Some(Format::Lirs),
+        4 if words[2] == b"0" => Some(Format::Arc),
+        5 => Some(Format::Disksim),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::Path;
+
+    fn told(text: &[u8], name: &str, options: &Options) -> Result<Identity, Error> {
+        identify(&mut Bytes::decompress(Path::new(name), std::io::Cursor::new(text.to_vec())).unwrap(), options)
+    }
+
+    #[test]
+    fn formats_with_a_shape_of_their_own_are_told() {
+        let samples: [(&[u8], Format); 10] = [
+            (b"0,303,3584,w,0.0\n1,5,512,R,0.5\n", Format::Spc),
+            (b"128166372003061629,hm,1,Read,383496192,32768,413\n", Format::Msr),
+            (b"Some prose, first\n###\nstart ; sector; length ; op\n", Format::Load),
+            (b"0.5 ; 8 ; 16 ; R ; 0.0 ; 0.0\n", Format::Load),
+            (b"  8,0    3        1     0.000000000   697  G   W 223490 + 8 [kjournald]\n", Format::Blkparse),
+            (b"fio version 3 iolog\n", Format::Fio),
+            (b"# darshan log version: 3.41\n", Format::Dxt),
+            (b"230027 8 0 0\n1842745 64 0 1\n", Format::Arc),
+            (b"0\n1\n*\n2\n", Format::Lirs),
+            (&[7, 0x74, 0x61, 0x65, 0, 0, 0, 0], Format::Blktrace),
+        ];
+        for (text, format) in samples {
+            assert_eq!(told(text, "t", &Options::default()).unwrap().format, format);
+        }
+        assert_eq!(told(&[0; 48], "w.oracleGeneral.zst", &Options::default()).unwrap().format, Format::OracleGeneral);
+        assert_eq!(told(&native::header(512), "t", &Options::default()).unwrap().block_bytes, 512);
+    }
+
+    #[test]
+    fn disksim_needs_its_unit() {
+        let line = b"0 0 303567 7 0\n";
+        let error = told(line, "a.trace", &Options::default()).unwrap_err();
+        assert!(matches!(error, Error::NoTimeUnit { .. }), "{error}");
+        assert!(error.to_string().contains("--time-unit"), "{error}");
+        let options = Options { time_unit: Some(super::super::TimeUnit::Ns), ..Options::default() };
+        assert_eq!(told(line, "a.trace", &options).unwrap().format, Format::Disksim);
+    }
+
+    #[test]
+    fn what_is_not_told_is_asked_for() {
+        let samples: [&[u8]; 6] =
+            [b"", b"hello\nworld\n", &[0; 48], b"1 2 3 4\n", b"1\n0,1,512,r,0.0\n", b"1.0 2 3 4 5 6\n"];
+        for text in samples {
+            let error = told(text, "t", &Options::default()).unwrap_err().to_string();
+            assert!(error.contains("--format") && error.contains("oracle-general"), "{error}");
+        }
+        let options = Options { format: Some(Format::Lirs), ..Options::default() };
+        assert_eq!(told(b"hello", "t", &options).unwrap().format, Format::Lirs);
+    }
+}

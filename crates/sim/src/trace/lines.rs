@@ -1,0 +1,153 @@
+//! A reader of any format of lines: finds the lines, lets the format speak, keeps the accounts.
+
+use super::bytes::Bytes;
+use super::origin::Origin;
+use super::{Accounting, Error, Malformed, Passed, Reader, Reason, Record};
+
+/// No line of a known format is longer; a file without line ends must not fill memory.
+pub(super) const LINE_BYTES_MAX: usize = 64 << 10;
+
+/// As much of a malformed line is shown.
+const SEEN_BYTES_MAX: usize = 80;
+
+/// What a line is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Line {
+    /// A request.
+    Record(Record),
+    /// Nothing, on purpose.
+    Passed(Passed),
+}
+
+/// A format of lines: from one line to a record, with whatever it must remember.
+pub(super) trait LineFormat: Send {
+    /// What a line looks like.
+    const EXPECTED: &'static str;
+
+    /// Reads a line, without its end.
+    fn line(&mut self, line: &[u8]) -> Result<Line, Reason>;
+}
+
+/// The reader.
+pub(super) struct Lines<F> {
+    bytes: Bytes,
+    format: F,
+    lenient: bool,
+    origin: Origin,
+    accounting: Accounting,
+    done: bool,
+}
+
+impl<F: LineFormat> Lines<F> {
+    pub(super) fn new(bytes: Bytes, format: F, lenient: bool, origin: Origin) -> Lines<F> {
+        Lines { bytes, format, lenient, origin, accounting: Accounting::default(), done: false }
+    }
+
+    /// Finds the next line: its bytes, and what to use up after it. None at the end of the file.
+    fn find(&mut self) -> Result<Option<Found>, Error> {
+        let mut searched = 0;
+        loop {
+            if let Some(at) = memchr::memchr(b'\n', &self.bytes.held()[searched..]) {
+                let length = searched + at;
+                return Ok(Some(Found { length, used: length + 1, whole: length <= LINE_BYTES_MAX }));
+            }
+            searched = self.bytes.held().len();
+            if searched > LINE_BYTES_MAX {
+                return Ok(Some(Found { length: LINE_BYTES_MAX, used: searched, whole: false }));
+            }
+            if self.bytes.want(searched + 1)? == searched {
+                let found = Found { length: searched, used: searched, whole: true };
+                return Ok((searched > 0).then_some(found));
+            }
+        }
+    }
+
+    /// Uses up the rest of a line that was too long.
+    fn skip_to_end_of_line(&mut self) -> Result<(), Error> {
+        while self.bytes.want(1)? > 0 {
+            match memchr::memchr(b'\n', self.bytes.held()) {
+                Some(at) => {
+                    self.bytes.advance(at + 1);
+                    return Ok(());
+                }
+                None => self.bytes.advance(usize::MAX),
+            }
+        }
+        Ok(())
+    }
+
+    fn next_record(&mut self) -> Result<Option<Record>, Error> {
+        while let Some(found) = self.find()? {
+            self.accounting.lines += 1;
+            let line = &self.bytes.held()[..found.length];
+            let line = line.strip_suffix(b"\r").unwrap_or(line);
+            let read = match found.whole.then(|| self.format.line(line)) {
+                None => Err(Reason::LineTooLong),
+                Some(Ok(Line::Record(r))) if r.offset.checked_add(u64::from(r.length)).is_none() => {
+                    Err(Reason::BeyondEnd)
+                }
+                Some(other) => other,
+            };
+            let seen = read.is_err() && !self.lenient;
+            let seen = if seen { printable(line) } else { String::new() };
+            let line_goes_on = !found.whole && self.bytes.held().get(found.used - 1) != Some(&b'\n');
+            self.bytes.advance(found.used);
+            if line_goes_on {
+                self.skip_to_end_of_line()?;
+            }
+            match read {
+                Ok(Line::Record(mut record)) => {
+                    self.accounting.records += 1;
+                    self.origin.apply(&mut record);
+                    return Ok(Some(record));
+                }
+                Ok(Line::Passed(why)) => self.accounting.pass(why),
+                Err(reason) => {
+                    self.accounting.skip(reason, self.accounting.lines);
+                    if !self.lenient {
+                        let line = self.accounting.lines;
+                        return Err(Error::Malformed(Box::new(Malformed {
+                            line,
+                            reason,
+                            expected: F::EXPECTED,
+                            seen,
+                        })));
+                    }
+                }
+            }
+        }
+        Ok(None)
+    }
+}
+
+struct Found {
+    length: usize,
+    used: usize,
+    whole: bool,
+}
+
+fn printable(line: &[u8]) -> String {
+    let shown = String::from_utf8_lossy(&line[..line.len().min(SEEN_BYTES_MAX)]);
+    shown.chars().map(|c| if c.is_control() { '\u{b7}' } else { c }).collect()
+}
+
+impl<F: LineFormat> Iterator for Lines<F> {
+    type Item = Result<Record, Error>;
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.done {
+            return None;
+        }
+        let next = self.next_record().transpose();
+        self.done = !matches!(next, Some(Ok(_)));
+        next
+    }
+}
+
+impl<F: LineFormat> Reader for Lines<F> {
+    fn accounting(&self) -> &Accounting {
+        &self.accounting
+    }
+}
+
+#[cfg(test)]
+mod tests;

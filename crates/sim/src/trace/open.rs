@@ -1,0 +1,76 @@
+//! From a path to records: decompress, identify, read, and where needed merge and sort.
+
+use super::bytes::Bytes;
+use super::detect::{self, Identity};
+use super::fixed::Fixed;
+use super::lines::Lines;
+use super::merged::Merged;
+use super::origin::Origin;
+use super::sorted::Sorted;
+use super::{Error, Format, Options, Reader, TimeUnit};
+use super::{arc, blkparse, blktrace, disksim, dxt, fio, lirs, load, msr, native, oracle, spc};
+use std::path::Path;
+
+/// Opens a trace.
+pub fn open(path: &Path, options: &Options) -> Result<Box<dyn Reader>, Error> {
+    open_all(&[path], options)
+}
+
+/// Opens several files as one trace, merged by time: those of blktrace, one per CPU, or one file per client (the n-th file is
+/// client n where the format names none). Each file must be in order.
+pub fn open_all(paths: &[impl AsRef<Path>], options: &Options) -> Result<Box<dyn Reader>, Error> {
+    if let [path] = paths {
+        let bytes = Bytes::open(path.as_ref())?;
+        return read(bytes, options, true);
+    }
+    let (mut readers, mut named, mut absolute) = (Vec::new(), true, false);
+    for path in paths {
+        let mut bytes = Bytes::open(path.as_ref())?;
+        let format = detect::identify(&mut bytes, options)?.format;
+        named &= format.has_clients();
+        absolute |= format.has_absolute_times();
+        readers.push(read(bytes, &Options { format: Some(format), ..options.clone() }, false)?);
+    }
+    let origin = if absolute { Origin::at_first_record() } else { Origin::as_given() };
+    Ok(Box::new(Merged::new(readers, !named, origin)))
+}
+
+/// Tells what a file is, without reading it.
+pub fn identify(path: &Path, options: &Options) -> Result<Identity, Error> {
+    detect::identify(&mut Bytes::open(path)?, options)
+}
+
+/// Reads an opened stream. A file that is merged with others keeps its absolute times until then.
+pub(super) fn read(mut bytes: Bytes, options: &Options, alone: bool) -> Result<Box<dyn Reader>, Error> {
+    let Identity { format, block_bytes } = detect::identify(&mut bytes, options)?;
+    let origin = if alone && format.has_absolute_times() { Origin::at_first_record() } else { Origin::as_given() };
+    let o = options;
+    Ok(match format {
+        Format::Native => done(Fixed::new(bytes, native::Native::default(), o.lenient, origin), o),
+        Format::OracleGeneral => done(Fixed::new(bytes, oracle::OracleGeneral { block_bytes }, o.lenient, origin), o),
+        Format::Blktrace => done(Fixed::new(bytes, blktrace::Blktrace::new(o.action), o.lenient, origin), o),
+        Format::Spc => done(Lines::new(bytes, spc::Spc, o.lenient, origin), o),
+        Format::Msr => done(Lines::new(bytes, msr::Msr::new(), o.lenient, origin), o),
+        Format::Load => done(Lines::new(bytes, load::Load::default(), o.lenient, origin), o),
+        Format::Blkparse => done(Lines::new(bytes, blkparse::Blkparse::new(o.action), o.lenient, origin), o),
+        Format::Fio => done(Lines::new(bytes, fio::Fio::new(), o.lenient, origin), o),
+        Format::Disksim => {
+            let unit = o.time_unit.unwrap_or(TimeUnit::Ns);
+            done(Lines::new(bytes, disksim::Disksim::new(unit), o.lenient, origin), o)
+        }
+        Format::Arc => done(Lines::new(bytes, arc::Arc { block_bytes }, o.lenient, origin), o),
+        Format::Lirs => done(Lines::new(bytes, lirs::Lirs { block_bytes }, o.lenient, origin), o),
+        Format::Dxt => {
+            // All writes of a file come before its reads, whatever their times.
+            let lines = Lines::new(bytes, dxt::Dxt::new(o.mpiio), o.lenient, origin);
+            Box::new(Sorted::new(lines, o.sort_records_max))
+        }
+    })
+}
+
+fn done<R: Reader + 'static>(reader: R, options: &Options) -> Box<dyn Reader> {
+    if options.sort { Box::new(Sorted::new(reader, options.sort_records_max)) } else { Box::new(reader) }
+}
+
+#[cfg(test)]
+mod tests;
