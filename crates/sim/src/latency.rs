@@ -34,6 +34,15 @@ impl Latencies {
         self.max_ns = self.max_ns.max(time.0);
     }
 
+    /// Count all that `other` counted.
+    pub fn merge(&mut self, other: &Latencies) {
+        self.buckets.iter_mut().zip(&other.buckets).for_each(|(mine, theirs)| *mine += theirs);
+        self.count += other.count;
+        self.sum_ns += other.sum_ns;
+        self.min_ns = self.min_ns.min(other.min_ns);
+        self.max_ns = self.max_ns.max(other.max_ns);
+    }
+
     /// How many were counted.
     pub fn count(&self) -> u64 {
         self.count

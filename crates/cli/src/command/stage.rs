@@ -61,6 +61,9 @@ struct In {
     /// The BLAKE3 checksum that the file must have.
     #[arg(long, value_name = "HEX")]
     blake3: Option<String>,
+    /// Replace a file that is there already.
+    #[arg(long)]
+    force: bool,
     #[command(flatten)]
     how: How,
 }
@@ -90,9 +93,6 @@ struct How {
     /// Try so many times more after a failure that may pass.
     #[arg(long, value_name = "N", default_value_t = 0)]
     retry: u32,
-    /// Replace what is there already.
-    #[arg(long)]
-    force: bool,
     /// A file of mode 0600 with credentials.
     #[arg(long, value_name = "FILE")]
     credentials: Option<PathBuf>,
@@ -118,12 +118,12 @@ impl In {
         let who = identity(self.how.credentials.clone())?;
         let (mut client, args, command) = if let Some(manifest) = &self.manifest {
             let text = read_text(manifest)?;
-            let args = json!({"manifest": text, "replace": self.how.force, "identity": who});
+            let args = json!({"manifest": text, "replace": self.force, "identity": who});
             (context.connect()?, args, "stage.in-manifest")
         } else {
             let inside = context.inside(self.path.as_deref().unwrap_or(Path::new(".")))?;
             let uris: Vec<_> = self.uri.into_iter().chain(self.also).collect();
-            let what = json!({"uris": uris, "path": inside.path, "replace": self.how.force, "blake3": self.blake3});
+            let what = json!({"uris": uris, "path": inside.path, "replace": self.force, "blake3": self.blake3});
             let args = json!({"what": what, "identity": who});
             let command = if self.directory { "stage.in-tree" } else { "stage.in" };
             (Client::connect(&inside.volume.socket())?, args, command)
@@ -147,7 +147,7 @@ impl Out {
         }
         let mut all = Staged::default();
         for (from, uri) in inside {
-            let args = json!({"path": from.path, "uri": uri, "identity": who, "replace": self.how.force});
+            let args = json!({"path": from.path, "uri": uri, "identity": who});
             let mut client = Client::connect(&from.volume.socket())?;
             let staged = with_retries(self.how.retry, &mut client, "stage.out", &args)?;
             let staged: Staged = serde_json::from_value(staged).unwrap_or_default();

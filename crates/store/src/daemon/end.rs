@@ -10,22 +10,27 @@ use rustix::io::Errno;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 use std::time::Duration;
 
 /// How long the steps of the end may take together before the rest is left to the end of the process.
 const PATIENCE: Duration = Duration::from_secs(30);
+/// The same after a forced end: nobody waits for an answer any more.
+const FORCED_PATIENCE: Duration = Duration::from_secs(5);
 
 /// How a daemon is told to end, and who waits for that.
 pub struct Ending {
     mount: Arc<Mount>,
     ended: Mutex<bool>,
+    forced: AtomicBool,
     told: Condvar,
 }
 
 impl Ending {
     pub(super) fn new(mount: Arc<Mount>) -> Arc<Ending> {
-        let ending = Arc::new(Ending { mount, ended: Mutex::new(false), told: Condvar::new() });
+        let ending =
+            Arc::new(Ending { mount, ended: Mutex::new(false), forced: AtomicBool::new(false), told: Condvar::new() });
         let watcher = ending.clone();
         let watch = move || {
             // Ends when anybody unmounts: us, `umount`, `fusermount3 -u`.
@@ -44,6 +49,9 @@ impl Ending {
     /// it, waiting calls end with an error.
     pub fn unmount(&self, force: bool) -> Result<(), control::Problem> {
         let path = self.mount.path();
+        if force {
+            self.forced.store(true, Ordering::Release);
+        }
         match self.mount.take_away() {
             Ok(()) => {}
             Err(_) if force => self.mount.abort().map_err(|e| failed(&e))?,
@@ -80,6 +88,8 @@ fn failed(error: &MountError) -> control::Problem {
 /// Stops everything in order; leaves behind what does not end in time.
 pub(super) fn finish(daemon: Daemon, stop_jobs: impl FnOnce() + Send + 'static) {
     let (done, wait) = mpsc::channel();
+    let forced = daemon.ending.forced.load(Ordering::Acquire);
+    let patience = if forced { FORCED_PATIENCE } else { PATIENCE };
     let steps = move || {
         let Daemon { core, mount, server, .. } = daemon;
         stop_jobs();
@@ -101,7 +111,7 @@ pub(super) fn finish(daemon: Daemon, stop_jobs: impl FnOnce() + Send + 'static) 
     };
     let started = std::thread::Builder::new().name("end".into()).spawn(steps);
     match started {
-        Ok(_) if wait.recv_timeout(PATIENCE).is_ok() => tracing::info!("the volume is down"),
+        Ok(_) if wait.recv_timeout(patience).is_ok() => tracing::info!("the volume is down"),
         Ok(_) => tracing::warn!("something does not end (a target that hangs?); it is left behind"),
         Err(error) => tracing::warn!("no thread for a clean end: {error}"),
     }

@@ -38,10 +38,7 @@ impl File {
     /// Bytes of space that the objects take. Those that cannot be asked count as nothing; a file in its stub has none.
     pub fn allocated(&self) -> u64 {
         let view = self.view();
-        let ask = |slot: &Arc<super::Slot>| match slot.run_inline(&self.pool, None, |h| h.allocated()) {
-            Some(answer) => answer,
-            None => slot.run(&self.pool, |h| h.allocated()),
-        };
+        let ask = |slot: &Arc<super::Slot>| slot.run(&self.pool, |h| h.allocated());
         view.all().map(|slot| ask(slot).unwrap_or(0)).sum()
     }
 

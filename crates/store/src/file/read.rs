@@ -97,18 +97,14 @@ impl File {
         Err(self.recover_piece(&first.piece, layout, target, error))
     }
 
-    /// Reads a piece, on this thread if it may; `false` if its rows are not recovered yet.
+    /// Reads a piece; `false` if its rows are not recovered yet.
     fn read_piece(&self, view: &View, piece: &Piece, buf: &mut [u8]) -> Result<bool, TargetError> {
         if !self.is_readable(view, piece) {
             return Ok(false);
         }
         let slot = view.slot(piece.at);
         let offset = piece.object_offset;
-        if let Some(result) = slot.run_inline(&self.pool, None, |h| h.read_at(offset, buf)) {
-            let read = result?;
-            buf[read..].fill(0);
-            return Ok(true);
-        }
+        // Never on this thread: nobody would answer for it if the target hangs.
         let len = buf.len();
         let bytes = slot.run(&self.pool, move |h| {
             let mut bytes = vec![0; len];

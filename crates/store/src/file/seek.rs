@@ -121,11 +121,7 @@ impl File {
                 Err(e) => Err(e),
             }
         };
-        let found = match slot.run_inline(&self.pool, None, ask) {
-            Some(found) => found,
-            None => slot.run(&self.pool, ask),
-        };
-        match found {
+        match slot.run(&self.pool, ask) {
             Ok(found) => Ok(found.filter(|f| *f < part.end).map(|f| segment.file_offset(at.index, f))),
             Err(_) if lenient => Ok(all_data()),
             Err(e) => Err(target_error(slot.target_id, e)),

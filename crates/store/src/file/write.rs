@@ -200,15 +200,13 @@ impl File {
         missed
     }
 
-    /// Writes a piece, on this thread if it may. The slot is marked written after the write: a sync in between would
+    /// Writes a piece, on a worker: nobody would answer for this thread if the target hangs. The slot is marked written after the write: a sync in between would
     /// otherwise take the mark away and leave the bytes.
     fn write_piece(&self, view: &View, piece: &Piece, data: &[u8]) -> Result<(), TargetError> {
         let slot = view.slot(piece.at);
         let offset = piece.object_offset;
-        let result = slot.run_inline(&self.pool, None, |h| h.write_at(offset, data)).unwrap_or_else(|| {
-            let bytes = data.to_vec();
-            slot.run(&self.pool, move |h| h.write_at(offset, &bytes))
-        });
+        let bytes = data.to_vec();
+        let result = slot.run(&self.pool, move |h| h.write_at(offset, &bytes));
         view.written(piece.at);
         result
     }

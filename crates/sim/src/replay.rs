@@ -1,0 +1,144 @@
+//! From a trace's records to a client's requests: bytes to blocks, address spaces to files, who reads sequentially.
+//!
+//! A trace is read twice: once for its [`Survey`] (census, files and their lengths), once as it is replayed. Memory is that of the
+//! survey, linear in files and in the footprint, not in the length of the trace.
+
+mod survey;
+
+pub use survey::{Survey, SurveyError};
+
+use crate::trace::{Error, Flags, Op, Reader, Record};
+use crate::world::Access;
+use policy::cache::Span;
+use policy::time::Time;
+use serde::{Deserialize, Serialize};
+
+/// What a sequential stream is in the eyes of the prefetchers that keep a position.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Streams {
+    /// Each file or device one.
+    #[default]
+    File,
+    /// Each client of the trace one.
+    Client,
+    /// All requests one: a single global history.
+    All,
+}
+
+/// How much of a trace, and how it is cut into blocks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cut {
+    /// Bytes of a block; a multiple of 512.
+    pub block_bytes: u32,
+    /// End before the requests' bytes would exceed this.
+    pub bytes_max: Option<u64>,
+    /// End after so many requests.
+    pub requests_max: Option<u64>,
+    /// What a stream is.
+    pub streams: Streams,
+}
+
+impl Default for Cut {
+    fn default() -> Cut {
+        Cut { block_bytes: 4096, bytes_max: None, requests_max: None, streams: Streams::File }
+    }
+}
+
+/// The requests of one client, read from a trace as they are needed.
+pub struct Replay<'s> {
+    reader: Box<dyn Reader>,
+    survey: &'s Survey,
+    /// Which of the surveyed traces this is.
+    trace: usize,
+    cut: Cut,
+    /// Only records of this client, or all.
+    client: Option<u32>,
+    start_ns: u64,
+    meter: Meter,
+    failed: Option<Error>,
+}
+
+/// Counts requests until the cut.
+#[derive(Clone, Copy, Debug, Default)]
+struct Meter {
+    requests: u64,
+    bytes: u64,
+}
+
+impl Meter {
+    /// Whether `record` still belongs to the cut; counts it if so.
+    fn takes(&mut self, cut: &Cut, record: &Record) -> bool {
+        let bytes = self.bytes + u64::from(record.length);
+        if cut.requests_max.is_some_and(|max| self.requests >= max) || cut.bytes_max.is_some_and(|max| bytes > max) {
+            return false;
+        }
+        self.requests += 1;
+        self.bytes = bytes;
+        true
+    }
+}
+
+/// Whether a record is a request that a cache sees: a read or a write of something that its system did not fetch unasked.
+fn is_request(record: &Record) -> bool {
+    matches!(record.op, Op::Read | Op::Write) && record.length > 0 && !record.flags.has(Flags::SPECULATIVE)
+}
+
+/// First block and number of blocks that `record` touches.
+fn blocks(record: &Record, block_bytes: u32) -> (u64, u64) {
+    let first = record.offset / u64::from(block_bytes);
+    let last = (record.end() - 1) / u64::from(block_bytes);
+    (first, last - first + 1)
+}
+
+impl<'s> Replay<'s> {
+    /// The requests of `client` (or all) in trace number `trace` of `survey`, which `reader` reads from the start.
+    pub fn new(reader: Box<dyn Reader>, survey: &'s Survey, trace: usize, cut: Cut, client: Option<u32>) -> Replay<'s> {
+        let start_ns = survey.start_ns(trace);
+        Replay { reader, survey, trace, cut, client, start_ns, meter: Meter::default(), failed: None }
+    }
+
+    /// Why it ended early, if it did: the trace changed or became unreadable since its survey.
+    pub fn failed(&self) -> Option<&Error> {
+        self.failed.as_ref()
+    }
+}
+
+impl Iterator for Replay<'_> {
+    type Item = Access;
+
+    fn next(&mut self) -> Option<Access> {
+        loop {
+            let record = match self.reader.next()? {
+                Ok(record) => record,
+                Err(error) => {
+                    self.failed = Some(error);
+                    return None;
+                }
+            };
+            if !is_request(&record) {
+                continue;
+            }
+            if !self.meter.takes(&self.cut, &record) {
+                return None;
+            }
+            if self.client.is_some_and(|client| client != record.client) {
+                continue;
+            }
+            let (file, file_blocks) = self.survey.file(self.trace, &record)?;
+            let (first, count) = blocks(&record, self.cut.block_bytes);
+            let stream = match self.cut.streams {
+                Streams::File => file,
+                Streams::Client => record.client,
+                Streams::All => 0,
+            };
+            return Some(Access {
+                at: Time(record.time_ns.saturating_sub(self.start_ns)),
+                span: Span::new(file, first, count as u32),
+                stream,
+                file_blocks,
+                write: record.op == Op::Write,
+            });
+        }
+    }
+}

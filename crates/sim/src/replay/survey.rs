@@ -1,0 +1,205 @@
+//! The survey of the traces of a world: census and accounts, files and their lengths, clients.
+
+use super::{Cut, Meter, blocks, is_request};
+use crate::trace::{Accounting, Census, Error, Reader, Record, Report};
+use policy::cache::{FILE_MAX, INDEX_MAX};
+use std::collections::{BTreeSet, HashMap};
+use std::fmt;
+
+/// Most clients of a trace that are told apart.
+const CLIENTS_MAX: usize = 4096;
+
+/// What is known of all traces of a world before they are replayed.
+#[derive(Debug, Default)]
+pub struct Survey {
+    files: HashMap<(usize, u64), u32>,
+    file_blocks: Vec<u64>,
+    /// Whether the length is that of a file; a device goes on beyond what the trace touches.
+    bounded: Vec<bool>,
+    traces: Vec<Surveyed>,
+    footprint_blocks: u64,
+}
+
+/// One trace.
+#[derive(Debug)]
+pub struct Surveyed {
+    /// What the reader read, passed over and could not read.
+    pub accounting: Accounting,
+    /// What it found.
+    pub report: Report,
+    /// Requests that are replayed.
+    pub replayed: u64,
+    /// Records that are no requests of a client: flushes, discards, empty ones, the traced system's own prefetches.
+    pub aside: u64,
+    /// Whether the trace was cut before its end.
+    pub cut: bool,
+    /// The clients in it, ascending.
+    pub clients: Vec<u32>,
+}
+
+/// Why a trace cannot be replayed.
+#[derive(Debug, thiserror::Error)]
+pub enum SurveyError {
+    /// It cannot be read.
+    #[error(transparent)]
+    Trace(#[from] Error),
+    /// Lines and records do not add up.
+    #[error(
+        "the accounts of the trace do not close: {lines} lines, {records} records, {census} counted; nothing was simulated. This \
+         is a bug of the reader: report it with the trace's first lines"
+    )]
+    Accounts {
+        /// Lines read.
+        lines: u64,
+        /// Records the reader gave out.
+        records: u64,
+        /// Records that arrived.
+        census: u64,
+    },
+    /// More files than can be numbered.
+    #[error(
+        "the trace names more than {max} files and devices; nothing was simulated. Cut it with a limit of requests"
+    )]
+    Files {
+        /// How many can be.
+        max: u32,
+    },
+    /// An offset that no block number reaches.
+    #[error("a request at byte {offset} lies beyond block {INDEX_MAX}; nothing was simulated. Check the trace's unit")]
+    Beyond {
+        /// The offset.
+        offset: u64,
+    },
+    /// More clients than are told apart.
+    #[error("the trace has more than {CLIENTS_MAX} clients; nothing was simulated. Replay them as one client")]
+    Clients,
+    /// Nothing to replay.
+    #[error("the trace has no reads or writes; nothing was simulated. Check its format with `entrepot trace stats`")]
+    Empty,
+}
+
+impl Survey {
+    /// Read one more trace from start to end (or to the cut) and note what is in it.
+    pub fn add(&mut self, mut reader: Box<dyn Reader>, cut: &Cut) -> Result<(), SurveyError> {
+        let trace = self.traces.len();
+        let mut census = Census::new(cut.block_bytes);
+        let mut meter = Meter::default();
+        let (mut aside, mut counted, mut is_cut) = (0, 0, false);
+        let mut clients = BTreeSet::new();
+        for record in reader.by_ref() {
+            let record = record?;
+            if is_request(&record) && !meter.takes(cut, &record) {
+                is_cut = true;
+                break;
+            }
+            census.add(&record);
+            counted += 1;
+            if !is_request(&record) {
+                aside += 1;
+                continue;
+            }
+            self.note(trace, &record, cut.block_bytes)?;
+            if clients.len() <= CLIENTS_MAX {
+                clients.insert(record.client);
+            }
+        }
+        let accounting = reader.accounting().clone();
+        // A cut trace has given out one record more than was counted: the one that ended it.
+        let closes =
+            if is_cut { accounting.closes() && accounting.records == counted + 1 } else { census.agrees(&accounting) };
+        if !closes {
+            let Accounting { lines, records, .. } = accounting;
+            return Err(SurveyError::Accounts { lines, records, census: counted });
+        }
+        if meter.requests == 0 {
+            return Err(SurveyError::Empty);
+        }
+        let report = census.report();
+        self.footprint_blocks += report.footprint_blocks;
+        let clients = clients.into_iter().collect();
+        self.traces.push(Surveyed { accounting, report, replayed: meter.requests, aside, cut: is_cut, clients });
+        Ok(())
+    }
+
+    fn note(&mut self, trace: usize, record: &Record, block_bytes: u32) -> Result<(), SurveyError> {
+        let (first, count) = blocks(record, block_bytes);
+        let end = first + count;
+        if end > INDEX_MAX {
+            return Err(SurveyError::Beyond { offset: record.offset });
+        }
+        let next = self.file_blocks.len() as u32;
+        let file = *self.files.entry((trace, record.space())).or_insert(next);
+        if file > FILE_MAX {
+            return Err(SurveyError::Files { max: FILE_MAX });
+        }
+        if file == next {
+            self.file_blocks.push(0);
+            self.bounded.push(record.file != 0);
+        }
+        let blocks = &mut self.file_blocks[file as usize];
+        *blocks = (*blocks).max(end);
+        Ok(())
+    }
+
+    /// The traces in the order they were added.
+    pub fn traces(&self) -> &[Surveyed] {
+        &self.traces
+    }
+
+    /// The clients of trace number `trace`, or why they cannot be told apart.
+    pub fn clients(&self, trace: usize) -> Result<&[u32], SurveyError> {
+        let clients = &self.traces[trace].clients;
+        if clients.len() > CLIENTS_MAX { Err(SurveyError::Clients) } else { Ok(clients) }
+    }
+
+    /// Different blocks touched, summed over the traces.
+    pub fn footprint_blocks(&self) -> u64 {
+        self.footprint_blocks
+    }
+
+    /// Blocks of each file as far as the traces show, in the order of their numbers.
+    pub fn file_blocks(&self) -> &[u64] {
+        &self.file_blocks
+    }
+
+    /// The number of the file that `record` is about and its length, `u64::MAX` for a device.
+    pub fn file(&self, trace: usize, record: &Record) -> Option<(u32, u64)> {
+        let file = *self.files.get(&(trace, record.space()))?;
+        let blocks = if self.bounded[file as usize] { self.file_blocks[file as usize] } else { u64::MAX };
+        Some((file, blocks))
+    }
+
+    pub(super) fn start_ns(&self, trace: usize) -> u64 {
+        self.traces[trace].report.first_ns
+    }
+}
+
+impl fmt::Display for Surveyed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Report { reads, writes, span_s, footprint_blocks, footprint_bytes, block_bytes, .. } = self.report;
+        let cut = if self.cut { ", cut there" } else { "" };
+        writeln!(f, "records    {} of {} lines{cut}", self.report.records, self.accounting.lines)?;
+        write!(f, "skipped    {} malformed lines", self.accounting.skipped_sum())?;
+        for (reason, count, first) in self.accounting.skipped() {
+            write!(f, "; {} {count} times, first in line {first}", reason.text())?;
+        }
+        for (passed, count) in self.accounting.passed() {
+            write!(f, "; {count} lines passed over: {}", passed.text())?;
+        }
+        writeln!(f)?;
+        writeln!(
+            f,
+            "replayed   {} requests: {reads} reads, {writes} writes; {} records aside",
+            self.replayed, self.aside
+        )?;
+        writeln!(
+            f,
+            "span       {span_s:.3} s, {} clients, {} files, {} devices",
+            self.clients.len(),
+            self.report.files,
+            self.report.devices
+        )?;
+        let mib = footprint_bytes as f64 / (1 << 20) as f64;
+        write!(f, "footprint  {mib:.1} MiB: {footprint_blocks} blocks of {block_bytes} bytes")
+    }
+}

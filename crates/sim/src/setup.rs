@@ -1,0 +1,223 @@
+//! A simulation described in words, as the command line and grids say it, and the world that these words mean.
+
+mod algorithm;
+mod quantity;
+mod storage;
+
+pub use algorithm::{coordination, prefetch, replacement, trigger};
+pub use quantity::{Size, duration, size_bytes};
+
+use crate::link::Link;
+use crate::replay::{Cut, Streams, Survey};
+use crate::storage::Storage;
+use crate::world::{Arrival, Config, Placement, Writes};
+use policy::cache::{CAPACITY_MAX, LevelConfig};
+use policy::time::Time;
+use serde::{Deserialize, Serialize};
+
+/// A simulation in words. Everything but the levels has a default; times are like `6ms`, sizes like `64KiB`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Setup {
+    /// The levels, that of the application first.
+    pub levels: Vec<LevelSetup>,
+    /// How many of them each client has for itself; the others are shared, behind the link.
+    pub private_levels: usize,
+    /// The device: `cheetah9lp`, `atlas10k`, `ssd-sata`, `ssd-nvme`, or `constant:TIME`.
+    pub disk: String,
+    /// How many of them.
+    pub disks: u32,
+    /// `0` or `5` for an array.
+    pub raid: Option<u8>,
+    /// Stripe unit of an array.
+    pub stripe_unit: String,
+    /// The bus of a mechanical disk in MB/s, if not that of its measurement.
+    pub disk_bus_mb_s: Option<f64>,
+    /// `noop`, `deadline` or `anticipatory`.
+    pub scheduler: String,
+    /// Part of the link's time that does not depend on the size.
+    pub alpha: String,
+    /// Time of the link per block.
+    pub beta: String,
+    /// Time of a request on the link.
+    pub link_request: String,
+    /// Whether replies share the link's bandwidth.
+    pub link_shared: bool,
+    /// Whether requests wait for the answer to the one before, instead of coming at the times of the trace.
+    pub closed: bool,
+    /// How long a client thinks in a closed loop.
+    pub think: String,
+    /// Times faster than the trace in an open loop.
+    pub speed: f64,
+    /// What becomes of writes: `cached`, `background` or `dropped`.
+    pub writes: String,
+    /// Bytes of a block.
+    pub block: String,
+    /// What a stream is.
+    pub streams: Streams,
+    /// Whether each client of a trace is one here, with levels of its own.
+    pub client_each: bool,
+    /// End before the requests' bytes would exceed this.
+    pub limit_bytes: Option<String>,
+    /// End after so many requests.
+    pub limit_requests: Option<u64>,
+    /// Whether counts are kept per stream.
+    pub per_stream: bool,
+    /// Whether invariants are checked after every event.
+    pub check: bool,
+    /// How often inventories are sampled.
+    pub sample_every: Option<String>,
+}
+
+/// One level in words.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LevelSetup {
+    /// The prefetcher: `linux`, `sarc:threshold=6` ...
+    pub prefetch: String,
+    /// `5%` of the footprint for the first level, of the level above for the others; `64MiB`; or blocks, as in `1000`.
+    pub size: String,
+    /// `lru` or `sarc`; what goes with the prefetcher if not said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub replacement: Option<String>,
+    /// `native`, `fixed:24`, `ets`, `esf`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trigger: Option<String>,
+    /// `none`, `labels`, `pfc`, `du`, several joined by `+`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub coordinator: Option<String>,
+}
+
+impl Default for Setup {
+    fn default() -> Setup {
+        Setup {
+            levels: Vec::new(),
+            private_levels: 1,
+            disk: "cheetah9lp".into(),
+            disks: 1,
+            raid: None,
+            stripe_unit: "64KiB".into(),
+            disk_bus_mb_s: None,
+            scheduler: "deadline".into(),
+            alpha: "6ms".into(),
+            beta: "0.03ms".into(),
+            link_request: "0s".into(),
+            link_shared: false,
+            closed: false,
+            think: "0s".into(),
+            speed: 1.0,
+            writes: "cached".into(),
+            block: "4KiB".into(),
+            streams: Streams::File,
+            client_each: false,
+            limit_bytes: None,
+            limit_requests: None,
+            per_stream: false,
+            check: false,
+            sample_every: None,
+        }
+    }
+}
+
+/// What is wrong with a setup.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{what} `{value}`: {why}; nothing was simulated")]
+pub struct SetupError {
+    /// Which part.
+    pub what: &'static str,
+    /// What it says.
+    pub value: String,
+    /// What is wrong with it and what would be right.
+    pub why: String,
+}
+
+impl SetupError {
+    fn new(what: &'static str, value: impl Into<String>, why: impl Into<String>) -> SetupError {
+        SetupError { what, value: value.into(), why: why.into() }
+    }
+}
+
+impl Setup {
+    /// How traces are cut for this setup.
+    pub fn cut(&self) -> Result<Cut, SetupError> {
+        let block_bytes = size_bytes("block", &self.block)?;
+        if block_bytes % 512 != 0 || !(512..=1 << 24).contains(&block_bytes) {
+            return Err(SetupError::new("block", &self.block, "a block is a multiple of 512 bytes up to 16 MiB"));
+        }
+        let bytes_max = self.limit_bytes.as_deref().map(|limit| size_bytes("limit-bytes", limit)).transpose()?;
+        Ok(Cut { block_bytes: block_bytes as u32, bytes_max, requests_max: self.limit_requests, streams: self.streams })
+    }
+
+    /// The world's configuration for a trace with this footprint.
+    pub fn config(&self, footprint_blocks: u64) -> Result<Config, SetupError> {
+        if self.private_levels == 0 || self.private_levels > self.levels.len() {
+            let why =
+                format!("a client needs at least one level of its own, and there are {} levels", self.levels.len());
+            return Err(SetupError::new("private levels", self.private_levels.to_string(), why));
+        }
+        if !(self.speed.is_finite() && self.speed > 0.0) {
+            return Err(SetupError::new("speed", self.speed.to_string(), "a speed is a number above 0"));
+        }
+        let mut levels = self.level_configs(footprint_blocks)?;
+        let shared = levels.split_off(self.private_levels);
+        let link = Link {
+            alpha: duration("alpha", &self.alpha)?,
+            beta: duration("beta", &self.beta)?,
+            request: duration("link-request", &self.link_request)?,
+            shared: self.link_shared,
+        };
+        let arrival = if self.closed {
+            Arrival::Closed { think: duration("think", &self.think)? }
+        } else {
+            Arrival::Open { speed: self.speed }
+        };
+        let writes = match self.writes.as_str() {
+            "cached" => Writes::Cached,
+            "background" => Writes::Background,
+            "dropped" => Writes::Dropped,
+            other => return Err(SetupError::new("writes", other, "choose cached, background or dropped")),
+        };
+        let sample_every = self.sample_every.as_deref().map(|every| duration("timeline", every)).transpose()?;
+        if sample_every == Some(Time::ZERO) {
+            return Err(SetupError::new("timeline", "0s", "samples need a time between them, like 100ms"));
+        }
+        let per_stream = self.per_stream;
+        Ok(Config { private: levels, shared, link, arrival, writes, check: self.check, per_stream, sample_every })
+    }
+
+    fn level_configs(&self, footprint_blocks: u64) -> Result<Vec<LevelConfig>, SetupError> {
+        let block_bytes = u64::from(self.cut()?.block_bytes);
+        let mut above = footprint_blocks;
+        let mut configs = Vec::new();
+        for level in &self.levels {
+            let size: Size = level.size.parse()?;
+            let blocks = size.blocks(above, block_bytes).clamp(1, u64::from(CAPACITY_MAX));
+            above = blocks;
+            let mut config = LevelConfig::new(blocks as u32, prefetch(&level.prefetch)?);
+            if let Some(text) = &level.replacement {
+                config.replacement = replacement(text)?;
+            }
+            if let Some(text) = &level.trigger {
+                config.trigger = trigger(text)?;
+            }
+            if let Some(text) = &level.coordinator {
+                config.coordination = coordination(text)?;
+            }
+            config.per_stream = self.per_stream || self.sample_every.is_some();
+            policy::cache::Level::new(config.clone())
+                .map_err(|error| SetupError::new("level", &level.prefetch, error.to_string()))?;
+            configs.push(config);
+        }
+        Ok(configs)
+    }
+
+    /// The storage.
+    pub fn storage(&self) -> Result<Storage, SetupError> {
+        storage::build(self)
+    }
+
+    /// Where the blocks of what `survey` found lie on `storage`.
+    pub fn placement(&self, survey: &Survey, storage: &Storage) -> Result<Placement, SetupError> {
+        Ok(Placement::new(survey.file_blocks(), u64::from(self.cut()?.block_bytes) / 512, storage.sectors()))
+    }
+}

@@ -1,0 +1,190 @@
+//! Algorithms in words: a name, and parameters after a colon, as in `sarc:threshold=6,degree=8`.
+
+use super::SetupError;
+use policy::cache::{Replacement, TwoLists};
+use policy::coordinate::{Coordination, Large, Pfc, Scope};
+use policy::prefetch::{Prefetch, Share, Trigger};
+
+/// A name with its parameters.
+struct Words<'t> {
+    what: &'static str,
+    text: &'t str,
+    name: &'t str,
+    parameters: Vec<(&'t str, &'t str)>,
+}
+
+impl<'t> Words<'t> {
+    /// Takes `text` apart; a parameter without a value has an empty one.
+    fn new(what: &'static str, text: &'t str) -> Words<'t> {
+        let (name, rest) = text.split_once(':').unwrap_or((text, ""));
+        let parts = rest.split(',').map(str::trim).filter(|part| !part.is_empty());
+        let parameters = parts.map(|part| part.split_once('=').unwrap_or((part, ""))).collect();
+        Words { what, text, name: name.trim(), parameters }
+    }
+
+    fn wrong(&self, why: impl Into<String>) -> SetupError {
+        SetupError::new(self.what, self.text, why)
+    }
+
+    fn number<T: std::str::FromStr>(&self, key: &str, value: &str) -> Result<T, SetupError> {
+        value.parse().map_err(|_| self.wrong(format!("`{value}` is no value for {key}")))
+    }
+
+    fn unknown(&self, key: &str, known: &str) -> SetupError {
+        self.wrong(format!("{} has no parameter `{key}`; it has {known}", self.name))
+    }
+}
+
+/// A prefetcher: its name as in `policy`, its parameters by the names of its fields.
+pub fn prefetch(text: &str) -> Result<Prefetch, SetupError> {
+    let words = Words::new("prefetcher", text);
+    let mut chosen: Prefetch = words.name.parse().map_err(|error| words.wrong(format!("{error}")))?;
+    for &(key, value) in &words.parameters {
+        let unknown = |known| Err(words.unknown(key, known));
+        match (&mut chosen, key) {
+            (Prefetch::Ra { degree }, "degree") => *degree = words.number(key, value)?,
+            (Prefetch::Ra { .. }, _) => return unknown("degree"),
+            (Prefetch::LinuxSimple { min, .. } | Prefetch::Linux2618 { min, .. }, "min") => {
+                *min = words.number(key, value)?;
+            }
+            (
+                Prefetch::LinuxSimple { max, .. } | Prefetch::Linux2618 { max, .. } | Prefetch::OnDemand { max },
+                "max",
+            ) => *max = words.number(key, value)?,
+            (Prefetch::LinuxSimple { incl_demand, .. }, "incl_demand") => *incl_demand = true,
+            (Prefetch::LinuxSimple { .. }, _) => return unknown("min, max, incl_demand"),
+            (Prefetch::Linux2618 { .. }, _) => return unknown("min, max"),
+            (Prefetch::OnDemand { .. }, _) => return unknown("max"),
+            (Prefetch::Stream { degree_max, .. } | Prefetch::Amp { degree_max, .. }, "degree_max") => {
+                *degree_max = words.number(key, value)?;
+            }
+            (Prefetch::Stream { distance, .. } | Prefetch::Sarc { distance, .. }, "distance") => {
+                *distance = words.number(key, value)?;
+            }
+            (Prefetch::Stream { .. }, _) => return unknown("degree_max, distance"),
+            (Prefetch::Sarc { degree, .. }, "degree") => *degree = words.number(key, value)?,
+            (Prefetch::Sarc { threshold, .. }, "threshold") => *threshold = words.number(key, value)?,
+            (Prefetch::Sarc { .. }, _) => return unknown("degree, distance, threshold"),
+            (Prefetch::Amp { apt, .. }, "apt") => *apt = words.number(key, value)?,
+            (Prefetch::Amp { run, .. }, "run") => *run = words.number(key, value)?,
+            (Prefetch::Amp { .. }, _) => return unknown("apt, degree_max, run"),
+            (Prefetch::None, _) => return unknown("none"),
+        }
+    }
+    Ok(chosen)
+}
+
+/// What decides which block goes: `lru` or `sarc`.
+pub fn replacement(text: &str) -> Result<Replacement, SetupError> {
+    let words = Words::new("replacement", text);
+    let mut lists = TwoLists::default();
+    match words.name {
+        "lru" if words.parameters.is_empty() => return Ok(Replacement::Lru),
+        "lru" => return Err(words.wrong("lru has no parameters")),
+        "sarc" => {}
+        _ => return Err(words.wrong("choose lru or sarc")),
+    }
+    for &(key, value) in &words.parameters {
+        match key {
+            "bottom_fraction" => lists.bottom_fraction = words.number(key, value)?,
+            "large_ratio" => lists.large_ratio = words.number(key, value)?,
+            _ => return Err(words.unknown(key, "bottom_fraction, large_ratio")),
+        }
+    }
+    Ok(Replacement::Sarc(lists))
+}
+
+/// Who sets trigger distances: `native`, `fixed:24`, `ets`, `esf`; the last two with `default=`, `min=`, `max=`, `redistribute`.
+pub fn trigger(text: &str) -> Result<Trigger, SetupError> {
+    let words = Words::new("trigger", text);
+    match (words.name, &words.parameters[..]) {
+        ("native", []) => return Ok(Trigger::Native),
+        ("fixed", &[(distance, "")]) => return Ok(Trigger::Fixed { distance: words.number("fixed", distance)? }),
+        ("ets" | "esf", _) => {}
+        _ => return Err(words.wrong("choose native, fixed:BLOCKS, ets or esf")),
+    }
+    let mut share = Share::default();
+    for &(key, value) in &words.parameters {
+        match key {
+            "default" => share.distance_default = words.number(key, value)?,
+            "min" => share.distance_min = words.number(key, value)?,
+            "max" => share.distance_max = words.number(key, value)?,
+            "redistribute" => share.redistribute = true,
+            _ => return Err(words.unknown(key, "default, min, max, redistribute")),
+        }
+    }
+    Ok(if words.name == "ets" { Trigger::Ets(share) } else { Trigger::Esf(share) })
+}
+
+/// What coordinates a level with the one above: `none`, or several of `labels`, `pfc`, `du` joined by `+`. PFC takes `bypass` or
+/// `readmore` for one action only, `file` or `client` for its scope, `text` (`text=0.5`) for the other reading of its code,
+/// `queue=0.1`, `cap=BLOCKS`.
+pub fn coordination(text: &str) -> Result<Coordination, SetupError> {
+    let mut chosen = Coordination::NONE;
+    for part in text.split('+') {
+        let words = Words::new("coordinator", part);
+        match words.name {
+            "none" => {}
+            "labels" => chosen.labels = true,
+            "du" => chosen.du = true,
+            "pfc" => {
+                chosen.pfc = Some(pfc(&words)?);
+                continue;
+            }
+            _ => return Err(words.wrong("choose none, labels, pfc, du, or several joined by +")),
+        }
+        if let Some((key, _)) = words.parameters.first() {
+            return Err(words.unknown(key, "none"));
+        }
+    }
+    Ok(chosen)
+}
+
+fn pfc(words: &Words<'_>) -> Result<Pfc, SetupError> {
+    let mut pfc = Pfc::PUBLISHED;
+    for &(key, value) in &words.parameters {
+        match key {
+            "bypass" => pfc.readmore = false,
+            "readmore" => pfc.bypass = false,
+            "file" => pfc.scope = Scope::File,
+            "client" => pfc.scope = Scope::Client,
+            "text" if value.is_empty() => pfc.large = Large::Text { factor: 0.5 },
+            "text" => pfc.large = Large::Text { factor: words.number(key, value)? },
+            "queue" => pfc.queue_fraction = words.number(key, value)?,
+            "cap" => pfc.bypass_max = Some(words.number(key, value)?),
+            _ => return Err(words.unknown(key, "bypass, readmore, file, client, text, queue, cap")),
+        }
+    }
+    if !pfc.bypass && !pfc.readmore {
+        return Err(words.wrong("bypass and readmore each mean that action only; leave both out for both"));
+    }
+    Ok(pfc)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_and_parameters_become_algorithms() {
+        assert_eq!(prefetch("sarc:threshold=6").unwrap(), Prefetch::Sarc { degree: 8, distance: 4, threshold: 6 });
+        assert_eq!(prefetch("ra").unwrap(), Prefetch::Ra { degree: 4 });
+        assert_eq!(trigger("fixed:24").unwrap(), Trigger::Fixed { distance: 24 });
+        assert_eq!(trigger("ets").unwrap(), Trigger::Ets(Share::default()));
+        assert_eq!(coordination("none").unwrap(), Coordination::NONE);
+        assert_eq!(coordination("pfc").unwrap(), Coordination::PFC);
+        assert!(!coordination("labels+pfc:bypass").unwrap().pfc.unwrap().readmore);
+        assert!(coordination("labels+pfc").unwrap().labels);
+    }
+
+    #[test]
+    fn what_is_wrong_is_said_with_what_would_be_right() {
+        assert!(prefetch("sark").unwrap_err().why.contains("sarc"));
+        assert!(prefetch("ra:threshold=4").unwrap_err().why.contains("degree"));
+        assert!(prefetch("ra:degree=x").unwrap_err().why.contains("`x`"));
+        assert!(trigger("fixed").is_err());
+        assert!(coordination("pfc:bypass,readmore").is_err());
+        assert!(coordination("labels:loud").is_err());
+        assert!(replacement("fifo").is_err());
+    }
+}

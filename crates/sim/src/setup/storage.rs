@@ -1,0 +1,72 @@
+//! The storage that a setup names.
+
+use super::{Setup, SetupError, duration, size_bytes};
+use crate::block::{Anticipatory, Deadline, Merging, Scheduler};
+use crate::disk::{Disk, Model};
+use crate::ssd::{Ssd, SsdModel};
+use crate::storage::{Array, Device, Service, Storage};
+use policy::time::Time;
+
+pub(super) fn build(setup: &Setup) -> Result<Storage, SetupError> {
+    let scheduler = match setup.scheduler.as_str() {
+        "noop" => Scheduler::Noop,
+        "deadline" => Scheduler::Deadline(Deadline::default()),
+        "anticipatory" => Scheduler::Anticipatory(Anticipatory::default()),
+        other => return Err(SetupError::new("scheduler", other, "choose noop, deadline or anticipatory")),
+    };
+    let unit_sectors = size_bytes("stripe-unit", &setup.stripe_unit)? / 512;
+    if unit_sectors == 0 {
+        return Err(SetupError::new("stripe-unit", &setup.stripe_unit, "a stripe unit has at least 512 bytes"));
+    }
+    let wrong = |why: &str| Err(SetupError::new("disks", setup.disks.to_string(), why));
+    let array = match (setup.raid, setup.disks) {
+        (None, 1) => Array::Single,
+        (None, _) => return wrong("several disks need raid 0 or 5, one disk is 1"),
+        (Some(0), 2..) => Array::Raid0 { unit_sectors },
+        (Some(5), 3..) => Array::Raid5 { unit_sectors },
+        (Some(0), _) => return wrong("raid 0 needs at least 2 disks"),
+        (Some(5), _) => return wrong("raid 5 needs at least 3 disks"),
+        (Some(other), _) => return Err(SetupError::new("raid", other.to_string(), "choose 0 or 5")),
+    };
+    let devices = (0..setup.disks).map(|_| device(setup)).collect::<Result<_, _>>()?;
+    Ok(Storage::new(devices, array, scheduler, Merging::default()))
+}
+
+fn device(setup: &Setup) -> Result<Device, SetupError> {
+    let name = setup.disk.as_str();
+    if let Some(model) = Model::named(name) {
+        let disk = Disk::new(model);
+        return Ok(Device::Disk(Box::new(match setup.disk_bus_mb_s {
+            None => disk,
+            Some(mb_s) if mb_s.is_finite() && mb_s > 0.0 => disk.with_bus((512.0 * 1e3 / mb_s).round() as u64),
+            Some(mb_s) => {
+                return Err(SetupError::new("disk-bus", mb_s.to_string(), "a bus moves more than 0 MB/s"));
+            }
+        })));
+    }
+    if let Some(model) = SsdModel::named(name) {
+        return Ok(Device::Ssd(Ssd::new(model)));
+    }
+    if let Some(time) = name.strip_prefix("constant:") {
+        return Ok(Device::Constant(Service::new(duration("disk", time)?, Time::ZERO)));
+    }
+    let mechanical = Model::ALL.iter().map(|model| model.name);
+    let names: Vec<_> = mechanical.chain(SsdModel::ALL.iter().map(|model| model.name)).collect();
+    Err(SetupError::new("disk", name, format!("choose {} or constant:TIME", names.join(", "))))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arrays_have_the_capacity_of_their_members() {
+        let one = Setup::default().storage().unwrap().sectors();
+        assert_eq!(one, 17_783_240);
+        let five = Setup { disks: 5, raid: Some(5), ..Setup::default() }.storage().unwrap().sectors();
+        assert_eq!(five, one / 128 * 128 * 4);
+        let wrong = Setup { disks: 2, ..Setup::default() }.storage().unwrap_err();
+        assert!(wrong.why.contains("raid"));
+        assert!(Setup { disk: "floppy".into(), ..Setup::default() }.storage().unwrap_err().why.contains("cheetah9lp"));
+    }
+}

@@ -1,0 +1,82 @@
+//! One simulation from words to figures: survey the traces, build the world, run it, report.
+
+mod report;
+
+pub use report::{LevelFigures, Report, Times};
+
+use crate::replay::{Replay, Survey, SurveyError};
+use crate::setup::{Setup, SetupError};
+use crate::trace::{self, Reader};
+use crate::world::{Sample, World};
+
+/// Opens a trace anew from its start. Every call gives the same records.
+pub trait Opener: Sync {
+    /// A reader at the start of the trace.
+    fn open(&self) -> Result<Box<dyn Reader>, trace::Error>;
+}
+
+impl<F: Fn() -> Result<Box<dyn Reader>, trace::Error> + Sync> Opener for F {
+    fn open(&self) -> Result<Box<dyn Reader>, trace::Error> {
+        self()
+    }
+}
+
+/// Why a simulation has no result.
+#[derive(Debug, thiserror::Error)]
+pub enum SimulateError {
+    /// The setup is wrong.
+    #[error(transparent)]
+    Setup(#[from] SetupError),
+    /// The traces cannot be surveyed.
+    #[error(transparent)]
+    Survey(#[from] SurveyError),
+    /// A trace that could be surveyed cannot be read again.
+    #[error("a trace changed while it was replayed: {0}")]
+    Trace(String),
+    /// A level cannot be made.
+    #[error("{0}; nothing was simulated")]
+    Level(#[from] policy::cache::ConfigError),
+}
+
+/// What came out.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    /// The figures.
+    pub report: Report,
+    /// Samples of inventories, if asked for.
+    pub samples: Vec<Sample>,
+}
+
+/// Read all traces once, for [`run`].
+pub fn survey(setup: &Setup, traces: &[&dyn Opener]) -> Result<Survey, SimulateError> {
+    let cut = setup.cut()?;
+    let mut survey = Survey::default();
+    for trace in traces {
+        survey.add(trace.open().map_err(SurveyError::from)?, &cut)?;
+    }
+    Ok(survey)
+}
+
+/// Simulate `setup` on traces that were surveyed. Each trace is one client, or as many as it names.
+pub fn run(setup: &Setup, survey: &Survey, traces: &[&dyn Opener]) -> Result<Outcome, SimulateError> {
+    let config = setup.config(survey.footprint_blocks())?;
+    let storage = setup.storage()?;
+    let placement = setup.placement(survey, &storage)?;
+    let cut = setup.cut()?;
+    let mut sources = Vec::new();
+    for (number, trace) in traces.iter().enumerate() {
+        let all = [None];
+        let each: Vec<_> = survey.clients(number)?.iter().copied().map(Some).collect();
+        for client in if setup.client_each { &each[..] } else { &all[..] } {
+            let reader = trace.open().map_err(SurveyError::from)?;
+            sources.push(Replay::new(reader, survey, number, cut, *client));
+        }
+    }
+    let mut world = World::new(config, storage, placement, sources)?;
+    world.run();
+    if let Some(error) = world.sources().find_map(Replay::failed) {
+        return Err(SimulateError::Trace(error.to_string()));
+    }
+    let tally = world.tally();
+    Ok(Outcome { report: Report::new(&tally, cut.block_bytes), samples: world.samples().to_vec() })
+}

@@ -1,0 +1,362 @@
+//! A world of caches in virtual time: clients with levels of their own, a link, shared levels, storage.
+//!
+//! ```text
+//! client 0: trace -> level -> ... -> level \
+//! client 1: trace -> level -> ... -> level  --- link ---> level -> ... -> level -> block layer -> device(s)
+//! ```
+//! The world drives `policy::cache::Level` and decides nothing itself: a level's fetches are requests to what lies below, its
+//! deliveries answer what lies above. A write is put into every level on its way and costs nobody's time (A-13).
+//!
+//! Order of things: events as in [`crate::event`]; within one event the work it causes is done first in, first out.
+
+mod access;
+mod client;
+mod tally;
+#[cfg(test)]
+mod tests;
+mod timeline;
+
+pub use access::{Access, Arrival, Placement, Writes};
+pub use tally::{LevelTally, StreamTally, Tally};
+pub use timeline::Sample;
+
+use crate::block::Io;
+use crate::event::{EventQueue, Rank};
+use crate::link::{Link, Wire};
+use crate::storage::{Storage, UNATTENDED, Wake};
+use client::Client;
+use policy::cache::{self, Action, Event as CacheEvent, FetchId, Level, LevelConfig, Request, RequestId};
+use policy::time::Time;
+use std::collections::VecDeque;
+
+/// What a world is made of, but for its storage and its traces.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// The levels that each client has for itself, from the application down; at least one.
+    pub private: Vec<LevelConfig>,
+    /// The levels that all clients share, from the link down.
+    pub shared: Vec<LevelConfig>,
+    /// Between the two.
+    pub link: Link,
+    /// When requests come.
+    pub arrival: Arrival,
+    /// What becomes of writes.
+    pub writes: Writes,
+    /// Whether every machine checks its invariants after every event; slow.
+    pub check: bool,
+    /// Whether response times are kept per stream.
+    pub per_stream: bool,
+    /// How often the streams' inventories are sampled; never if `None`.
+    pub sample_every: Option<Time>,
+}
+
+/// A world in the making or at work; `S` brings one client's requests.
+pub struct World<S> {
+    config: Config,
+    /// Clients' levels first, client by client; then the shared ones.
+    nodes: Vec<Node>,
+    clients: Vec<Client<S>>,
+    storage: Storage,
+    placement: Placement,
+    wire: Wire,
+    events: EventQueue<Event>,
+    work: VecDeque<Work>,
+    /// The client that may go on at this time, if nothing comes before.
+    ready: Option<(Time, u32)>,
+    messages: Vec<Request>,
+    free_messages: Vec<u32>,
+    passed_on: u64,
+    streams: tally::Streams,
+    samples: Vec<Sample>,
+    end: Time,
+}
+
+struct Node {
+    level: Level,
+    below: Option<u32>,
+    /// Whether the way down is the link.
+    linked: bool,
+    /// Fetches sent down and not answered.
+    outstanding: u64,
+}
+
+enum Event {
+    Arrive { client: u32 },
+    Message { node: u32, message: u32 },
+    Reply { node: u32, fetch: u64 },
+    Storage(Wake),
+    Sample,
+}
+
+enum Work {
+    Request { node: u32, request: Request },
+    Reply { node: u32, fetch: u64 },
+}
+
+/// Requests between levels are named by the fetch they answer: the node in the upper bits, the level's number below.
+const FETCH_BITS: u32 = 48;
+/// The node of writes that are passed on: nobody waits for them.
+const NOBODY: u64 = 0xffff;
+
+impl<S: Iterator<Item = Access>> World<S> {
+    /// A world with one client per source.
+    pub fn new(
+        config: Config,
+        storage: Storage,
+        placement: Placement,
+        sources: Vec<S>,
+    ) -> Result<World<S>, cache::ConfigError> {
+        assert!(!config.private.is_empty(), "a client without a level");
+        let (clients, depth) = (sources.len(), config.private.len());
+        assert!((1..NOBODY as usize).contains(&(clients * depth + config.shared.len())), "too many levels");
+        let shared_first = (clients * depth) as u32;
+        let mut nodes = Vec::new();
+        for _ in 0..clients {
+            for (at, level) in config.private.iter().enumerate() {
+                let last = at + 1 == depth;
+                let below = if last { shared_first } else { nodes.len() as u32 + 1 };
+                let below = (!last || !config.shared.is_empty()).then_some(below);
+                nodes.push(Node { level: Level::new(level.clone())?, below, linked: last, outstanding: 0 });
+            }
+        }
+        for (at, level) in config.shared.iter().enumerate() {
+            let below = (at + 1 < config.shared.len()).then_some(nodes.len() as u32 + 1);
+            nodes.push(Node { level: Level::new(level.clone())?, below, linked: false, outstanding: 0 });
+        }
+        Ok(World {
+            nodes,
+            clients: sources.into_iter().map(Client::new).collect(),
+            storage,
+            placement,
+            wire: Wire::new(config.link),
+            events: EventQueue::new(),
+            work: VecDeque::new(),
+            ready: None,
+            messages: Vec::new(),
+            free_messages: Vec::new(),
+            passed_on: 0,
+            streams: tally::Streams::default(),
+            samples: Vec::new(),
+            end: Time::ZERO,
+            config,
+        })
+    }
+
+    /// Run until nothing is left to happen.
+    pub fn run(&mut self) {
+        for client in 0..self.clients.len() as u32 {
+            self.schedule(Time::ZERO, client);
+        }
+        if let Some(every) = self.config.sample_every {
+            self.events.push(every, Rank::Timer, Event::Sample);
+        }
+        loop {
+            if let Some((at, client)) = self.ready.take() {
+                // Going on at once saves a turn through the heap and is the same when nothing else comes first.
+                if self.events.next_at().is_none_or(|next| next > at) {
+                    self.events.advance(at);
+                    self.happen(at, Event::Arrive { client });
+                    continue;
+                }
+                self.events.push(at, Rank::Arrival, Event::Arrive { client });
+            }
+            let Some((now, event)) = self.events.pop() else { break };
+            self.happen(now, event);
+        }
+        self.check_end();
+    }
+
+    /// The sources of the clients' requests, which may have something to say when all is over.
+    pub fn sources(&self) -> impl Iterator<Item = &S> {
+        self.clients.iter().map(Client::source)
+    }
+
+    /// Samples of the streams' inventories, if they were asked for.
+    pub fn samples(&self) -> &[Sample] {
+        &self.samples
+    }
+
+    fn happen(&mut self, now: Time, event: Event) {
+        match event {
+            Event::Arrive { client } => self.arrive(now, client),
+            Event::Message { node, message } => {
+                let request = self.messages[message as usize];
+                self.free_messages.push(message);
+                self.work.push_back(Work::Request { node, request });
+            }
+            Event::Reply { node, fetch } => self.work.push_back(Work::Reply { node, fetch }),
+            Event::Storage(what) => {
+                let events = &mut self.events;
+                self.storage.happen(now, what, |at, wake| push_wake(events, at, wake));
+                let work = &mut self.work;
+                self.storage.drain(|tag| {
+                    work.push_back(Work::Reply { node: (tag >> FETCH_BITS) as u32, fetch: tag & low_bits() });
+                });
+            }
+            Event::Sample => self.sample(now),
+        }
+        while let Some(work) = self.work.pop_front() {
+            self.end = now;
+            self.do_work(now, work);
+        }
+        if self.config.check {
+            self.check();
+        }
+    }
+
+    fn do_work(&mut self, now: Time, work: Work) {
+        let node = match work {
+            Work::Request { node, request } => {
+                self.nodes[node as usize].level.handle(now, CacheEvent::Request(request));
+                if request.write {
+                    self.pass_on(now, node, request);
+                }
+                node
+            }
+            Work::Reply { node, fetch } => {
+                let at = &mut self.nodes[node as usize];
+                assert!(at.outstanding > 0, "an answer to nothing");
+                at.outstanding -= 1;
+                at.level.handle(now, CacheEvent::FetchDone(FetchId(fetch)));
+                node
+            }
+        };
+        while let Some(action) = self.nodes[node as usize].level.poll() {
+            match action {
+                Action::Fetch(fetch) => self.send_down(now, node, fetch),
+                Action::Deliver { request, outcome } => {
+                    self.answer(now, node, request, u64::from(outcome.hit + outcome.late + outcome.missed));
+                }
+                Action::Fail { .. } => unreachable!("no fetch of a simulated world fails"),
+                Action::Hit { .. } | Action::Wait { .. } | Action::Evict { .. } => {}
+            }
+        }
+    }
+
+    fn send_down(&mut self, now: Time, node: u32, fetch: cache::Fetch) {
+        debug_assert!(fetch.id.0 <= low_bits());
+        let name = u64::from(node) << FETCH_BITS | fetch.id.0;
+        let Node { below, linked, outstanding, .. } = &mut self.nodes[node as usize];
+        *outstanding += 1;
+        let Some(below) = *below else {
+            let io = self.placement.io(fetch.span, false, fetch.client);
+            let events = &mut self.events;
+            self.storage.submit(now, io, name, |at, wake| push_wake(events, at, wake));
+            return;
+        };
+        let request = Request {
+            id: RequestId(name),
+            span: fetch.span,
+            demand_len: fetch.demand_len,
+            stream: fetch.stream,
+            client: fetch.client,
+            file_blocks: fetch.file_blocks,
+            write: false,
+        };
+        let at = if *linked { self.wire.request_at(now) } else { now };
+        self.send(now, at, below, request);
+    }
+
+    fn send(&mut self, now: Time, at: Time, node: u32, request: Request) {
+        if at == now {
+            self.work.push_back(Work::Request { node, request });
+            return;
+        }
+        let message = self.free_messages.pop().unwrap_or_else(|| {
+            self.messages.push(request);
+            (self.messages.len() - 1) as u32
+        });
+        self.messages[message as usize] = request;
+        self.events.push(at, Rank::Completion, Event::Message { node, message });
+    }
+
+    /// A written block goes to all levels below; what the device does of it is nobody's concern in the foreground.
+    fn pass_on(&mut self, now: Time, node: u32, request: Request) {
+        let Node { below, linked, .. } = self.nodes[node as usize];
+        if let Some(below) = below {
+            self.passed_on += 1;
+            let id = RequestId(NOBODY << FETCH_BITS | self.passed_on & low_bits());
+            let at = if linked { now + self.config.link.reply(u64::from(request.span.len)) } else { now };
+            self.send(now, at, below, Request { id, ..request });
+        } else if self.config.writes == Writes::Background {
+            let io: Io = self.placement.io(request.span, true, request.client);
+            let events = &mut self.events;
+            self.storage.submit(now, io, UNATTENDED, |at, wake| push_wake(events, at, wake));
+        }
+    }
+
+    /// `node` has all of `request`, which was of `blocks`.
+    fn answer(&mut self, now: Time, node: u32, request: RequestId, blocks: u64) {
+        let depth = self.config.private.len() as u32;
+        if node < self.clients.len() as u32 * depth && node.is_multiple_of(depth) {
+            self.respond(now, node / depth, request);
+            return;
+        }
+        let (above, fetch) = ((request.0 >> FETCH_BITS) as u32, request.0 & low_bits());
+        if u64::from(above) == NOBODY {
+            return;
+        }
+        if !self.nodes[above as usize].linked {
+            self.work.push_back(Work::Reply { node: above, fetch });
+            return;
+        }
+        let at = self.wire.reply_at(now, blocks);
+        if at == now {
+            self.work.push_back(Work::Reply { node: above, fetch });
+        } else {
+            self.events.push(at, Rank::Completion, Event::Reply { node: above, fetch });
+        }
+    }
+
+    fn check(&self) {
+        for (at, node) in self.nodes.iter().enumerate() {
+            if let Err(violation) = node.level.check() {
+                panic!("level {at}: {violation}");
+            }
+        }
+        self.storage.check();
+        let closed = matches!(self.config.arrival, Arrival::Closed { .. });
+        for client in &self.clients {
+            assert!(!closed || client.outstanding() <= 1, "a synchronous client has two requests under way");
+        }
+    }
+
+    /// Whatever the world is made of, everything that was asked for has been answered when nothing is left to happen.
+    fn check_end(&self) {
+        assert!(self.storage.is_idle(), "nothing is left to happen and the device has work");
+        for node in &self.nodes {
+            assert_eq!(node.outstanding, 0, "a fetch was never answered");
+        }
+        for client in &self.clients {
+            assert_eq!(client.outstanding(), 0, "a request was never answered");
+        }
+    }
+}
+
+impl Config {
+    /// Clients with one level each and a server with one, over the published link, requests at the times of the trace.
+    pub fn two_levels(upper: LevelConfig, lower: LevelConfig) -> Config {
+        Config {
+            private: vec![upper],
+            shared: vec![lower],
+            link: Link::PUBLISHED,
+            arrival: Arrival::Open { speed: 1.0 },
+            writes: Writes::Cached,
+            check: false,
+            per_stream: false,
+            sample_every: None,
+        }
+    }
+}
+
+fn push_wake(events: &mut EventQueue<Event>, at: Time, wake: Wake) {
+    let rank = match wake {
+        Wake::Done { .. } => Rank::Completion,
+        Wake::Look { .. } => Rank::Timer,
+    };
+    events.push(at, rank, Event::Storage(wake));
+}
+
+const fn low_bits() -> u64 {
+    (1 << FETCH_BITS) - 1
+}

@@ -1,0 +1,132 @@
+//! A client: takes requests from its trace, issues them in open or closed loop, and notes how long they took.
+
+use super::{Access, Arrival, Event, Work, World, Writes};
+use crate::event::Rank;
+use crate::latency::Latencies;
+use policy::cache::{Request, RequestId};
+use policy::time::Time;
+
+/// One client.
+pub(super) struct Client<S> {
+    source: S,
+    /// The request that comes next.
+    next: Option<Access>,
+    /// Requests under way, by number; free numbers below.
+    issued: Vec<Issued>,
+    free: Vec<u32>,
+    pub(super) reads: Latencies,
+    pub(super) writes: u64,
+    pub(super) read_blocks: u64,
+    pub(super) written_blocks: u64,
+    pub(super) dropped_writes: u64,
+}
+
+#[derive(Clone, Copy)]
+struct Issued {
+    at: Time,
+    stream: u32,
+    write: bool,
+}
+
+impl<S> Client<S> {
+    pub(super) fn new(source: S) -> Client<S> {
+        Client {
+            source,
+            next: None,
+            issued: Vec::new(),
+            free: Vec::new(),
+            reads: Latencies::default(),
+            writes: 0,
+            read_blocks: 0,
+            written_blocks: 0,
+            dropped_writes: 0,
+        }
+    }
+
+    /// Where its requests come from.
+    pub(super) fn source(&self) -> &S {
+        &self.source
+    }
+
+    /// Requests under way.
+    pub(super) fn outstanding(&self) -> usize {
+        self.issued.len() - self.free.len()
+    }
+}
+
+impl<S: Iterator<Item = Access>> World<S> {
+    /// Take the next request of `client` from its trace and let it come when it should.
+    pub(super) fn schedule(&mut self, now: Time, client: u32) {
+        let entry = &mut self.clients[client as usize];
+        loop {
+            entry.next = entry.source.next();
+            let Some(next) = &entry.next else { return };
+            if !next.write || self.config.writes != Writes::Dropped {
+                break;
+            }
+            entry.dropped_writes += 1;
+        }
+        let due = entry.next.map_or(now, |next| match self.config.arrival {
+            Arrival::Open { speed: 1.0 } => next.at,
+            Arrival::Open { speed } => Time((next.at.0 as f64 / speed) as u64),
+            Arrival::Closed { think } => now + think,
+        });
+        // A trace that is not quite in order does not turn time back.
+        let due = due.max(now);
+        if let Some((at, client)) = self.ready.replace((due, client)) {
+            self.events.push(at, Rank::Arrival, Event::Arrive { client });
+        }
+    }
+
+    /// The next request of `client` comes now.
+    pub(super) fn arrive(&mut self, now: Time, client: u32) {
+        let entry = &mut self.clients[client as usize];
+        let access = entry.next.take().expect("an arrival was scheduled for a request");
+        let issued = Issued { at: now, stream: access.stream, write: access.write };
+        let number = match entry.free.pop() {
+            Some(number) => {
+                entry.issued[number as usize] = issued;
+                number
+            }
+            None => {
+                entry.issued.push(issued);
+                (entry.issued.len() - 1) as u32
+            }
+        };
+        let blocks = u64::from(access.span.len);
+        *(if access.write { &mut entry.written_blocks } else { &mut entry.read_blocks }) += blocks;
+        let request = Request {
+            id: RequestId(u64::from(number)),
+            span: access.span,
+            demand_len: access.span.len,
+            stream: access.stream,
+            client,
+            file_blocks: access.file_blocks,
+            write: access.write,
+        };
+        let node = client * self.config.private.len() as u32;
+        self.work.push_back(Work::Request { node, request });
+        if matches!(self.config.arrival, Arrival::Open { .. }) {
+            self.schedule(now, client);
+        }
+    }
+
+    /// A request of `client` is answered.
+    pub(super) fn respond(&mut self, now: Time, client: u32, request: RequestId) {
+        let entry = &mut self.clients[client as usize];
+        let issued = entry.issued[request.0 as usize];
+        entry.free.push(request.0 as u32);
+        if issued.write {
+            entry.writes += 1;
+        } else {
+            let took = now - issued.at;
+            entry.reads.add(took);
+            if self.config.per_stream {
+                self.streams.add(issued.stream, took);
+            }
+        }
+        if matches!(self.config.arrival, Arrival::Closed { .. }) {
+            self.schedule(now, client);
+        }
+    }
+}
