@@ -1,6 +1,7 @@
 //! A simulation described in words, as the command line and grids say it, and the world that these words mean.
 
 mod algorithm;
+mod axis;
 mod quantity;
 mod storage;
 

@@ -1,0 +1,27 @@
+//! Grids: one setup varied along axes, run side by side, resumed where it stopped, compared pair by pair.
+//!
+//! ```toml
+//! [[trace]]
+//! name = "oltp"
+//! path = "financial1.spc"          # or: generate = "oltp", seed = 1
+//! [base]                           # whatever differs from the defaults of a setup
+//! disk = "cheetah9lp"
+//! [axes]                           # every combination is a case
+//! pair = ["ra", "linux", "sarc", "amp"]
+//! l1_size = ["5%", "1%"]
+//! l2_size = ["200%", "100%", "10%", "5%"]
+//! coordinator = ["none", "du", "pfc"]
+//! [compare]
+//! axis = "coordinator"
+//! baseline = "none"
+//! [published]                      # printed beside what comes out
+//! pfc = "96 of 96 improved"
+//! ```
+
+mod plan;
+mod run;
+mod summary;
+
+pub use plan::{Case, Cell, Compare, Done, GridError, Plan, TraceWish, trace_setup};
+pub use run::{Progress, run};
+pub use summary::{Comparison, Summary, csv, summarise};

@@ -1,0 +1,254 @@
+//! The grid file: what it says, and the cases that follow from it.
+
+use crate::setup::{Setup, SetupError};
+use crate::simulate::Report;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+/// A grid file.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Plan {
+    /// What it is called in its summary.
+    #[serde(default)]
+    pub name: String,
+    /// The traces; each is an axis value called by its name.
+    pub trace: Vec<TraceWish>,
+    /// Whatever differs from the defaults of a setup.
+    #[serde(default)]
+    pub base: Setup,
+    /// Axes and their values; every combination is a case.
+    #[serde(default)]
+    pub axes: BTreeMap<String, Vec<String>>,
+    /// What is compared with what.
+    pub compare: Option<Compare>,
+    /// What others have published for a value of the compared axis; printed beside it.
+    #[serde(default)]
+    pub published: BTreeMap<String, String>,
+}
+
+/// One axis whose values are compared with its baseline, all else being equal.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Compare {
+    /// The axis.
+    pub axis: String,
+    /// Its value that the others are compared with.
+    pub baseline: String,
+}
+
+/// A trace of a grid: a file or a generator, and what of the base is different for it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TraceWish {
+    /// What it is called.
+    pub name: String,
+    /// A file, relative to the grid file.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub path: Option<PathBuf>,
+    /// Its format, if its content does not say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub format: Option<String>,
+    /// Its unit of time, if its format does not say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub time_unit: Option<String>,
+    /// A generated workload, in words.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub generate: Option<String>,
+    /// The seed of the generator.
+    #[serde(default)]
+    pub seed: u64,
+    /// Whether malformed lines are skipped and counted.
+    #[serde(default)]
+    pub lenient: bool,
+    /// Whether its requests wait for each other.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub closed: Option<bool>,
+    /// Whether each of its clients is one of the world.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub client_each: Option<bool>,
+    /// End before the requests' bytes would exceed this.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limit_bytes: Option<String>,
+    /// End after so many requests.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limit_requests: Option<u64>,
+}
+
+/// One case: the values of the axes (`trace` among them) and the setup that they mean.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Case {
+    /// Axis to value.
+    pub cell: Cell,
+    /// Which of the plan's traces.
+    pub trace: usize,
+    /// The setup.
+    pub setup: Setup,
+}
+
+/// Values by axis, `trace` among them.
+pub type Cell = BTreeMap<String, String>;
+
+/// A case and what came out of it, as it stands in the results.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Done {
+    /// The case.
+    pub cell: Cell,
+    /// Its setup in full: a case whose setup has changed since is run again.
+    pub setup: Setup,
+    /// What came out.
+    pub report: Report,
+}
+
+/// What is wrong with a grid.
+#[derive(Debug, thiserror::Error)]
+pub enum GridError {
+    /// The file is not what it should be.
+    #[error(
+        "the grid file is not understood: {0}; nothing was simulated. See `entrepot sim cache --help` for an example"
+    )]
+    File(String),
+    /// A value of an axis is none.
+    #[error(transparent)]
+    Setup(#[from] SetupError),
+    /// The comparison names what is not there.
+    #[error(
+        "the grid compares `{axis}` with `{baseline}`, which is not among its values; nothing was simulated. Add it to [axes]"
+    )]
+    Compare {
+        /// The axis.
+        axis: String,
+        /// The baseline.
+        baseline: String,
+    },
+    /// The results cannot be read or written.
+    #[error("{path}: {source}; cases that were done before are not lost. Give another file with --results")]
+    Results {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// A case has failed.
+    #[error("case {cell}: {source}; the cases done so far are kept")]
+    Case {
+        /// The case.
+        cell: String,
+        /// Why.
+        source: crate::simulate::SimulateError,
+    },
+}
+
+impl Plan {
+    /// Read a grid file.
+    pub fn parse(text: &str) -> Result<Plan, GridError> {
+        let plan: Plan = toml::from_str(text).map_err(|error| GridError::File(error.to_string()))?;
+        if plan.trace.is_empty() {
+            return Err(GridError::File("there is no [[trace]]".into()));
+        }
+        for wish in &plan.trace {
+            if wish.path.is_some() == wish.generate.is_some() {
+                return Err(GridError::File(format!("trace `{}` needs either path or generate", wish.name)));
+            }
+            if plan.trace.iter().filter(|other| other.name == wish.name).count() > 1 {
+                return Err(GridError::File(format!("two traces are called `{}`", wish.name)));
+            }
+        }
+        if let Some(Compare { axis, baseline }) = &plan.compare
+            && !plan.axes.get(axis).is_some_and(|values| values.contains(baseline))
+        {
+            return Err(GridError::Compare { axis: axis.clone(), baseline: baseline.clone() });
+        }
+        Ok(plan)
+    }
+
+    /// All cases, the last axis changing fastest; every setup has been looked through.
+    pub fn cases(&self) -> Result<Vec<Case>, GridError> {
+        let mut cases = Vec::new();
+        for (trace, wish) in self.trace.iter().enumerate() {
+            let cell = Cell::from([("trace".to_owned(), wish.name.clone())]);
+            cases.push(Case { cell, trace, setup: trace_setup(&self.base, wish) });
+        }
+        // `pair` makes the levels that the others change, so it comes first.
+        let mut axes: Vec<_> = self.axes.iter().collect();
+        axes.sort_by_key(|(axis, _)| (axis.as_str() != "pair", axis.as_str()));
+        for (axis, values) in axes {
+            let mut next = Vec::with_capacity(cases.len() * values.len());
+            for case in &cases {
+                for value in values {
+                    let mut case: Case = case.clone();
+                    case.setup.set(axis, value)?;
+                    case.cell.insert(axis.clone(), value.clone());
+                    next.push(case);
+                }
+            }
+            cases = next;
+        }
+        for case in &cases {
+            // Any footprint will do to find out whether the words are understood.
+            case.setup.config(1 << 20)?;
+            case.setup.storage()?;
+        }
+        Ok(cases)
+    }
+}
+
+/// `base` with what is different for `wish`.
+pub fn trace_setup(base: &Setup, wish: &TraceWish) -> Setup {
+    let mut setup = base.clone();
+    setup.closed = wish.closed.unwrap_or(setup.closed);
+    setup.client_each = wish.client_each.unwrap_or(setup.client_each);
+    setup.limit_bytes = wish.limit_bytes.clone().or(setup.limit_bytes);
+    setup.limit_requests = wish.limit_requests.or(setup.limit_requests);
+    setup
+}
+
+/// A case in one line.
+pub(super) fn cell_text(cell: &Cell) -> String {
+    cell.iter().map(|(axis, value)| format!("{axis}={value}")).collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GRID: &str = r#"
+        [[trace]]
+        name = "a"
+        path = "a.spc"
+        [[trace]]
+        name = "b"
+        generate = "oltp"
+        closed = true
+        [axes]
+        pair = ["ra", "amp"]
+        l1_size = ["5%", "1%"]
+        coordinator = ["none", "pfc"]
+        [compare]
+        axis = "coordinator"
+        baseline = "none"
+    "#;
+
+    #[test]
+    fn every_combination_is_a_case() {
+        let cases = Plan::parse(GRID).unwrap().cases().unwrap();
+        assert_eq!(cases.len(), 16);
+        assert!(cases[8..].iter().all(|case| case.setup.closed && case.trace == 1));
+        let last = cases.last().unwrap();
+        assert_eq!(cell_text(&last.cell), "coordinator=pfc l1_size=1% pair=amp trace=b");
+        assert_eq!(last.setup.levels[1].coordinator.as_deref(), Some("pfc"));
+        assert_eq!(last.setup.levels[0].size, "1%");
+    }
+
+    #[test]
+    fn mistakes_are_found_before_anything_runs() {
+        let wrong = |from: &str, to: &str| Plan::parse(&GRID.replace(from, to)).and_then(|plan| plan.cases());
+        assert!(matches!(wrong("baseline = \"none\"", "baseline = \"du\""), Err(GridError::Compare { .. })));
+        assert!(matches!(wrong("\"amp\"", "\"apm\""), Err(GridError::Setup(_))));
+        assert!(matches!(wrong("path = \"a.spc\"", ""), Err(GridError::File(_))));
+        assert!(matches!(wrong("[axes]", "[axis]"), Err(GridError::File(_))));
+        assert!(matches!(wrong("name = \"b\"", "name = \"a\""), Err(GridError::File(_))));
+        assert!(matches!(wrong("l1_size", "l9_size"), Err(GridError::Setup(_))));
+    }
+}
