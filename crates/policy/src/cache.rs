@@ -18,8 +18,15 @@
 mod block;
 mod config;
 mod event;
+mod flight;
 mod level;
+mod lists;
+pub(crate) mod page;
+pub(crate) mod pages;
+pub(crate) mod recent;
+mod slab;
 mod stats;
+mod table;
 mod two_lists;
 
 pub use block::{Block, FILE_MAX, INDEX_MAX, Span};

@@ -1,11 +1,28 @@
 //! Sequential prefetchers and the trigger distances that are set over them.
 
+mod amp;
+mod context;
+mod linux_2618;
+mod linux_simple;
+mod machine;
+mod on_demand;
+mod ra;
+mod sarc;
+mod stream;
+#[cfg(test)]
+mod tests;
 pub mod trigger;
+mod window;
 
 use std::fmt;
 use std::str::FromStr;
 
+pub(crate) use context::{Ahead, Context, Verdict};
+pub(crate) use machine::{Machine, check};
 pub use trigger::{Share, Trigger};
+
+/// Largest degree or window that can be set: 4 GiB in blocks of 4 KiB.
+pub const DEGREE_MAX: u32 = 1 << 20;
 
 /// Which blocks are fetched unasked.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -72,6 +72,11 @@ impl Span {
         self.first.plus(u64::from(self.len))
     }
 
+    /// Whether a block is in it.
+    pub fn contains(self, block: Block) -> bool {
+        self.first <= block && block < self.end()
+    }
+
     /// Its blocks, ascending.
     pub fn blocks(self) -> impl Iterator<Item = Block> {
         (self.first.0..self.first.0 + u64::from(self.len)).map(Block)

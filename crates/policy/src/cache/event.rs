@@ -4,7 +4,7 @@ use super::block::{Block, Span};
 use std::fmt;
 
 /// A request's name, chosen by the driver and unique among those not yet delivered.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RequestId(pub u64);
 
 /// A fetch's name, chosen by the level.

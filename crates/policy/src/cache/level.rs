@@ -1,47 +1,148 @@
 //! The level: takes requests apart, lets coordinator, prefetcher and replacement decide, and says what to fetch.
+//!
+//! A block gets its frame when its fetch is issued and is then in no list, so it cannot be evicted; it enters the lists when
+//! it arrives. The frames never exceed the capacity: when all are in flight, a block that is asked for is passed through
+//! and a prefetch is dropped.
 
-use super::config::{ConfigError, LevelConfig};
+mod arrive;
+mod frames;
+mod plan;
+mod read;
+mod tally;
+
+use super::block::Span;
+use super::config::{ConfigError, LevelConfig, Replacement};
 use super::event::{Action, Event, Outcome, Request};
+use super::flight::{Flight, Waiting};
+use super::pages::Pages;
+use super::recent::Recent;
 use super::stats::{Stats, StreamStats};
+use crate::coordinate::pfc::Pfc;
+use crate::prefetch::trigger::Rates;
+use crate::prefetch::{self, Ahead, Machine};
 use crate::time::Time;
+use plan::Plan;
+use std::collections::VecDeque;
 use std::fmt;
+use tally::Tally;
 
 /// One cache level.
 #[derive(Debug)]
 pub struct Level {
     config: LevelConfig,
+    pages: Pages,
+    machine: Machine,
+    rates: Option<Rates>,
+    pfc: Option<Pfc>,
+    streams: Option<Recent>,
+    flight: Flight,
+    plan: Plan,
+    aheads: Vec<Ahead>,
+    done: Vec<Waiting>,
+    actions: VecDeque<Action>,
+    stats: Stats,
+    tally: Option<Tally>,
+    /// Whether fetches are done at once: a replay without a device.
+    instant: bool,
+    /// Whether a read needs nothing but the table and the lists.
+    plain: bool,
 }
 
 impl Level {
     /// An empty level.
     pub fn new(config: LevelConfig) -> Result<Level, ConfigError> {
-        Ok(Level { config })
+        let capacity = config.capacity_blocks;
+        if capacity == 0 || capacity > super::CAPACITY_MAX {
+            return Err(ConfigError::Capacity { blocks: capacity });
+        }
+        if config.streams_max == 0 {
+            return Err(ConfigError::Streams);
+        }
+        prefetch::check(config.prefetch, config.trigger).map_err(ConfigError::Prefetch)?;
+        if let Replacement::Sarc(lists) = config.replacement {
+            let fraction = lists.bottom_fraction;
+            if !(fraction > 0.0 && fraction <= 1.0) {
+                return Err(ConfigError::BottomFraction { fraction });
+            }
+        }
+        if let Some(pfc) = &config.coordination.pfc {
+            pfc.check().map_err(ConfigError::Coordination)?;
+        }
+        let machine = Machine::new(config.prefetch);
+        let rates = Rates::new(config.trigger);
+        let needs_streams = machine.needs_streams() || rates.is_some() || config.per_stream;
+        let pfc = config.coordination.pfc.map(|pfc| Pfc::new(pfc, capacity, config.streams_max));
+        Ok(Level {
+            pages: Pages::new(capacity, config.replacement),
+            plain: matches!(machine, Machine::None) && !needs_streams && pfc.is_none() && !config.announce,
+            machine,
+            rates,
+            pfc,
+            streams: needs_streams.then(|| Recent::new(config.streams_max)),
+            flight: Flight::default(),
+            plan: Plan::default(),
+            aheads: Vec::new(),
+            done: Vec::new(),
+            actions: VecDeque::new(),
+            stats: Stats::default(),
+            tally: config.per_stream.then(|| Tally::new(config.streams_max)),
+            instant: false,
+            config,
+        })
     }
 
     /// Takes an event in. Actions it caused are polled until there is none before the next event goes in.
-    pub fn handle(&mut self, _now: Time, _event: Event) {
-        todo!()
+    pub fn handle(&mut self, now: Time, event: Event) {
+        match event {
+            Event::Request(request) => {
+                self.request(now, &request);
+            }
+            Event::FetchDone(fetch) => self.fetch_done(now, fetch),
+            Event::FetchFailed(fetch) => self.fetch_failed(fetch),
+            Event::Forget(span) => self.forget(span),
+            Event::StreamEnded(stream) => {
+                if let Some(streams) = &mut self.streams {
+                    streams.forget(u64::from(stream));
+                }
+            }
+        }
     }
 
     /// The next thing to do.
     pub fn poll(&mut self) -> Option<Action> {
-        todo!()
+        self.actions.pop_front()
     }
 
     /// A request whose fetches, if any, are done at once: a level without a device below. Causes no actions but, with
-    /// `announce`, `Hit` and `Evict`.
-    pub fn replay(&mut self, _now: Time, _request: &Request) -> Outcome {
-        todo!()
+    /// `announce`, `Hit` and `Evict`. Not to be mixed with requests that are under way.
+    pub fn replay(&mut self, now: Time, request: &Request) -> Outcome {
+        self.instant = true;
+        let outcome = self.request(now, request);
+        self.instant = false;
+        outcome
+    }
+
+    /// Whether a block is resident.
+    pub fn is_resident(&self, block: super::Block) -> bool {
+        self.pages.find(block).is_some_and(|slot| self.pages.flags(slot) & super::page::FLYING == 0)
     }
 
     /// What it counted.
     pub fn stats(&self) -> Stats {
-        todo!()
+        self.stats
     }
 
-    /// What it counted per stream, ascending; empty unless configured with `per_stream`.
+    /// What it counted per stream, ascending, for those it remembers; empty unless configured with `per_stream`.
     pub fn stream_stats(&self) -> Vec<StreamStats> {
-        todo!()
+        let Some(tally) = &self.tally else { return Vec::new() };
+        let mut all = tally.all();
+        if let (Some(streams), Some(rates)) = (&self.streams, &self.rates) {
+            for stats in &mut all {
+                let at = streams.find(u64::from(stats.stream));
+                (stats.trigger_distance, stats.rate) = at.map_or((0.0, 0.0), |at| rates.state(at));
+            }
+        }
+        all
     }
 
     /// Its configuration.
@@ -51,12 +152,33 @@ impl Level {
 
     /// Blocks resident or on the way: never more than the capacity.
     pub fn inventory(&self) -> u32 {
-        todo!()
+        self.pages.used()
+    }
+
+    /// Fetches that are not done, and requests that wait for them.
+    pub fn outstanding(&self) -> (usize, usize) {
+        self.flight.outstanding()
     }
 
     /// Whether the invariants hold; takes time linear in the capacity.
     pub fn check(&self) -> Result<(), Violation> {
-        todo!()
+        self.pages.check().map_err(Violation)?;
+        self.machine.check(&self.pages).map_err(Violation)?;
+        self.stats.check().map_err(Violation)
+    }
+
+    /// These blocks changed or are no more.
+    fn forget(&mut self, span: Span) {
+        if span.len > self.pages.used() {
+            let within: Vec<u32> = self.pages.slots().filter(|&slot| span.contains(self.pages.block(slot))).collect();
+            within.into_iter().for_each(|slot| self.drop_slot(slot));
+        } else {
+            for block in span.blocks() {
+                if let Some(slot) = self.pages.find(block) {
+                    self.drop_slot(slot);
+                }
+            }
+        }
     }
 }
 

@@ -44,6 +44,21 @@ pub struct Stats {
 }
 
 impl Stats {
+    /// What does not add up.
+    pub(crate) fn check(&self) -> Result<(), String> {
+        if self.hit + self.late + self.missed != self.asked {
+            return Err(format!(
+                "{} hit, {} late, {} missed of {} asked",
+                self.hit, self.late, self.missed, self.asked
+            ));
+        }
+        if self.prefetch_used + self.prefetch_wasted > self.prefetched {
+            let (used, wasted) = (self.prefetch_used, self.prefetch_wasted);
+            return Err(format!("{used} used and {wasted} wasted of {} prefetched", self.prefetched));
+        }
+        Ok(())
+    }
+
     /// Share of the blocks asked for that were resident; 0 if none was asked for.
     pub fn hit_ratio(&self) -> f64 {
         ratio(self.hit, self.asked)

@@ -54,6 +54,19 @@ impl Pfc {
     };
 }
 
+impl Pfc {
+    /// Whether the numbers make sense.
+    pub(crate) fn check(&self) -> Result<(), ConfigError> {
+        if !(self.queue_fraction > 0.0 && self.queue_fraction <= 1.0) {
+            return Err(ConfigError::QueueFraction { fraction: self.queue_fraction });
+        }
+        match self.large {
+            Large::Text { factor } if !(factor > 0.0 && factor.is_finite()) => Err(ConfigError::Factor { factor }),
+            _ => Ok(()),
+        }
+    }
+}
+
 /// What has one set of PFC's parameters. The queues and what is known of the cache are the level's in any case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scope {

@@ -1,5 +1,13 @@
 //! Where in what was prefetched the next prefetch is triggered: fixed, or shared out over streams by ETS or ESF.
 
+mod esf;
+mod ets;
+mod rates;
+
+pub use esf::esf;
+pub use ets::ets;
+pub(crate) use rates::Rates;
+
 use crate::time::Time;
 
 /// Who sets the trigger distances `T`: a prefetch is due when no more than `T` blocks, the one being read included, are
@@ -49,5 +57,19 @@ impl Default for Share {
             sample_period: Time::from_millis(100),
             active_period: Time::from_secs(1),
         }
+    }
+}
+
+impl Share {
+    /// Whether the numbers fit together.
+    pub(crate) fn is_valid(&self) -> bool {
+        self.distance_min >= 1
+            && self.distance_min <= self.distance_max
+            && self.sample_period > Time::ZERO
+            && self.time_constant > Time::ZERO
+    }
+
+    fn bounds(&self) -> (f64, f64) {
+        (f64::from(self.distance_min), f64::from(self.distance_max))
     }
 }

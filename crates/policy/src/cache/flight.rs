@@ -1,0 +1,131 @@
+//! What is on the way, and who waits for it: fetches, requests, and the edges between them, all in arrays that are reused.
+
+use super::block::Span;
+use super::event::{FetchId, Outcome, RequestId};
+use super::slab::NIL;
+use crate::time::Time;
+
+/// A fetch that is not done.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Flying {
+    pub(crate) span: Span,
+    pub(crate) wanted_len: u32,
+    pub(crate) issued_at: Time,
+    /// First of its pages, linked through their nodes; NIL if nothing is kept.
+    pub(crate) first_page: u32,
+    /// Whether someone waits for the first block that was not wanted when it was issued.
+    pub(crate) waited: bool,
+    edges: u32,
+    generation: u32,
+    live: bool,
+}
+
+/// A request that waits.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Waiting {
+    pub(crate) id: RequestId,
+    pub(crate) span: Span,
+    pub(crate) outcome: Outcome,
+    pub(crate) failed: bool,
+    pending: u32,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Edge {
+    request: u32,
+    next: u32,
+}
+
+/// The fetches and the requests.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Flight {
+    fetches: Vec<Flying>,
+    free_fetches: Vec<u32>,
+    requests: Vec<Waiting>,
+    free_requests: Vec<u32>,
+    edges: Vec<Edge>,
+    free_edges: Vec<u32>,
+}
+
+fn put<T>(items: &mut Vec<T>, free: &mut Vec<u32>, item: T) -> u32 {
+    match free.pop() {
+        Some(at) => {
+            items[at as usize] = item;
+            at
+        }
+        None => {
+            items.push(item);
+            (items.len() - 1) as u32
+        }
+    }
+}
+
+impl Flight {
+    /// A new fetch; its number here.
+    pub(crate) fn depart(&mut self, span: Span, wanted_len: u32, issued_at: Time) -> u32 {
+        let generation = match self.free_fetches.last() {
+            Some(&at) => self.fetches[at as usize].generation.wrapping_add(1),
+            None => 0,
+        };
+        let flying =
+            Flying { span, wanted_len, issued_at, first_page: NIL, waited: false, edges: NIL, generation, live: true };
+        put(&mut self.fetches, &mut self.free_fetches, flying)
+    }
+
+    /// A fetch by its number.
+    pub(crate) fn fetch_mut(&mut self, at: u32) -> &mut Flying {
+        &mut self.fetches[at as usize]
+    }
+
+    /// The name the driver knows.
+    pub(crate) fn name(&self, at: u32) -> FetchId {
+        FetchId(u64::from(self.fetches[at as usize].generation) << 32 | u64::from(at))
+    }
+
+    /// A request starts to wait for these fetches, at least one.
+    pub(crate) fn wait(&mut self, id: RequestId, span: Span, outcome: Outcome, fetches: &[u32]) {
+        let waiting = Waiting { id, span, outcome, failed: false, pending: fetches.len() as u32 };
+        let request = put(&mut self.requests, &mut self.free_requests, waiting);
+        for &fetch in fetches {
+            let next = self.fetches[fetch as usize].edges;
+            self.fetches[fetch as usize].edges = put(&mut self.edges, &mut self.free_edges, Edge { request, next });
+        }
+    }
+
+    /// A fetch is over. `None` if there is none of that name.
+    pub(crate) fn arrive(&mut self, id: FetchId) -> Option<Flying> {
+        let at = id.0 as u32;
+        let flying = self.fetches.get_mut(at as usize)?;
+        if !flying.live || flying.generation != (id.0 >> 32) as u32 {
+            return None;
+        }
+        flying.live = false;
+        self.free_fetches.push(at);
+        Some(*flying)
+    }
+
+    /// Takes a finished fetch's waiters off one by one, and passes on those that wait for nothing more.
+    pub(crate) fn release(&mut self, flying: &Flying, failed: bool, out: &mut Vec<Waiting>) {
+        let mut at = flying.edges;
+        let start = out.len();
+        while at != NIL {
+            let Edge { request, next } = self.edges[at as usize];
+            self.free_edges.push(at);
+            let waiting = &mut self.requests[request as usize];
+            waiting.pending -= 1;
+            waiting.failed |= failed;
+            if waiting.pending == 0 {
+                out.push(*waiting);
+                self.free_requests.push(request);
+            }
+            at = next;
+        }
+        // Edges are stacked: the request that waited first is answered first.
+        out[start..].reverse();
+    }
+
+    /// Fetches that are not over, and requests that wait.
+    pub(crate) fn outstanding(&self) -> (usize, usize) {
+        (self.fetches.len() - self.free_fetches.len(), self.requests.len() - self.free_requests.len())
+    }
+}

@@ -1,0 +1,114 @@
+//! Frames: where a block gets one, who loses his for it, and what is counted then.
+
+use super::Level;
+use super::plan::Placed;
+use crate::cache::block::Block;
+use crate::cache::event::{Action, Reason};
+use crate::cache::page::{DOOMED, FLYING, PLANNED, PREFETCHED, SEQUENTIAL, USED};
+use crate::prefetch::{Ahead, Context};
+
+impl Level {
+    /// Makes a frame free. False if all are in flight.
+    #[inline]
+    fn make_room(&mut self) -> bool {
+        while self.pages.used() >= self.pages.capacity {
+            let Some(slot) = self.pages.lists.victim() else { return false };
+            if self.machine.keeps(&mut self.pages, slot) {
+                continue;
+            }
+            self.stats.evicted += 1;
+            self.drop_slot(slot);
+            self.pages.lists.evicted();
+        }
+        true
+    }
+
+    /// Gives a block a frame, in no list yet; `None` if there is none.
+    #[inline]
+    pub(super) fn frame(&mut self, block: Block, flags: u32, owner: u32) -> Option<u32> {
+        if !self.make_room() {
+            return None;
+        }
+        let slot = self.pages.slab.take(block.0);
+        let node = self.pages.slab.node_mut(slot);
+        node.flags = flags;
+        node.owner = owner;
+        self.pages.table.insert(block.0, slot);
+        self.machine.fresh(slot, block);
+        Some(slot)
+    }
+
+    /// A block with a new frame is on the way, or here if fetches are instant.
+    pub(super) fn send_for(&mut self, slot: u32, block: Block, reason: Reason) {
+        self.stats.fetched += 1;
+        self.plan.placed.push(Placed { block, slot, reason });
+        if self.instant {
+            *self.pages.flags_mut(slot) &= !FLYING;
+            self.pages.lists.insert(&mut self.pages.slab, slot);
+        }
+    }
+
+    /// Places what a prefetcher wants: gives frames to the blocks that are not here, until there is none.
+    pub(super) fn place(&mut self, ahead: &Ahead, file_blocks: u64, owner: u32, context: &Context) {
+        let span = crate::coordinate::pfc::clipped(ahead.span.first, ahead.span.len, file_blocks);
+        let mut placed = 0;
+        for block in span.blocks() {
+            if self.pages.find(block).is_none() {
+                let flags = FLYING | PLANNED | PREFETCHED | SEQUENTIAL;
+                let Some(slot) = self.frame(block, flags, owner) else {
+                    self.stats.prefetch_dropped += u64::from(span.len - placed);
+                    break;
+                };
+                self.count_prefetched(owner);
+                self.send_for(slot, block, ahead.reason);
+            }
+            placed += 1;
+        }
+        let set = crate::cache::Span { len: placed, ..span };
+        if placed > 0 {
+            self.machine.placed(&mut self.pages, set, ahead.mark, context);
+        }
+    }
+
+    /// A block was brought unasked.
+    pub(super) fn count_prefetched(&mut self, owner: u32) {
+        self.stats.prefetched += 1;
+        if let Some(stream) = self.tally.as_mut().and_then(|tally| tally.find(owner)) {
+            stream.prefetched += 1;
+            stream.inventory += 1;
+        }
+    }
+
+    /// A block is dropped, resident or on the way: what is on the way is fetched for those who wait and not kept.
+    pub(super) fn drop_slot(&mut self, slot: u32) {
+        let block = self.pages.block(slot);
+        let flags = self.pages.flags(slot);
+        self.count_wasted(slot);
+        self.pages.table.remove(block.0);
+        if flags & FLYING != 0 {
+            *self.pages.flags_mut(slot) |= DOOMED;
+            return;
+        }
+        self.pages.lists.remove(&mut self.pages.slab, slot);
+        self.pages.slab.give(slot);
+        if self.config.announce {
+            self.say_run();
+            self.actions.push_back(Action::Evict { block, used: flags & USED != 0 });
+        }
+    }
+
+    /// A block goes: if it was prefetched and never asked for, that was in vain.
+    pub(super) fn count_wasted(&mut self, slot: u32) {
+        let node = self.pages.slab.node_mut(slot);
+        if node.flags & (PREFETCHED | USED) != PREFETCHED {
+            return;
+        }
+        node.flags &= !PREFETCHED;
+        let owner = node.owner;
+        self.stats.prefetch_wasted += 1;
+        if let Some(stream) = self.tally.as_mut().and_then(|tally| tally.find(owner)) {
+            stream.prefetch_wasted += 1;
+            stream.inventory = stream.inventory.saturating_sub(1);
+        }
+    }
+}

@@ -1,0 +1,271 @@
+//! A request: past the coordinator, block by block through table, prefetcher and lists, then into fetches.
+
+use super::Level;
+use super::plan::Said;
+use crate::cache::block::{Block, Span};
+use crate::cache::event::{Action, Outcome, Reason, Request};
+use crate::cache::page::{FLYING, PLANNED, PREFETCHED, SEQUENTIAL, USED};
+use crate::coordinate::labels;
+use crate::coordinate::pfc::Split;
+use crate::prefetch::Context;
+use crate::time::Time;
+
+impl Level {
+    pub(super) fn request(&mut self, now: Time, request: &Request) -> Outcome {
+        if request.write {
+            self.write(request);
+            return Outcome::default();
+        }
+        self.stats.requests += 1;
+        self.stats.asked += u64::from(request.span.len);
+        self.plan.clear();
+        let outcome = if self.plain && self.instant { self.plain(request.span) } else { self.read(now, request) };
+        self.stats.hit += u64::from(outcome.hit);
+        self.stats.late += u64::from(outcome.late);
+        self.stats.missed += u64::from(outcome.missed);
+        outcome
+    }
+
+    /// Table and lists alone, all fetches instant: the fast way of a replay.
+    fn plain(&mut self, span: Span) -> Outcome {
+        let mut outcome = Outcome::default();
+        for block in span.blocks() {
+            match self.pages.find(block) {
+                Some(slot) => {
+                    outcome.hit += 1;
+                    self.pages.lists.hit(&mut self.pages.slab, slot, true);
+                }
+                None => {
+                    outcome.missed += 1;
+                    if let Some(slot) = self.frame(block, USED, 0) {
+                        self.pages.lists.insert(&mut self.pages.slab, slot);
+                    }
+                }
+            }
+        }
+        self.stats.fetched += u64::from(outcome.missed);
+        self.stats.fetches += u64::from(outcome.missed > 0);
+        if self.config.coordination.du {
+            crate::coordinate::du::sent(&mut self.pages, span);
+        }
+        outcome
+    }
+
+    fn read(&mut self, now: Time, request: &Request) -> Outcome {
+        if let Some(tally) = &mut self.tally {
+            tally.enter(request.stream).asked += u64::from(request.span.len);
+        }
+        let full = self.pages.used() >= self.pages.capacity;
+        let split = match &mut self.pfc {
+            Some(pfc) => pfc.split(request, |block| self.pages.contains(block), full),
+            None => Split { direct: 0, readmore: 0 },
+        };
+        let mut outcome = Outcome::default();
+        self.direct(request, split.direct, &mut outcome);
+        let first = request.span.first.plus(u64::from(split.direct));
+        let native = Span { first, len: request.span.len - split.direct + split.readmore };
+        if native.len > 0 {
+            self.native(now, request, native, &mut outcome);
+        }
+        if let Some(tally) = &mut self.tally {
+            let stream = tally.enter(request.stream);
+            stream.hit += u64::from(outcome.hit);
+            stream.late += u64::from(outcome.late);
+            stream.missed += u64::from(outcome.missed);
+        }
+        self.depart(now, request, outcome);
+        outcome
+    }
+
+    /// PFC's bypass: from here if it is here, else straight from below. The native cache learns nothing of it.
+    fn direct(&mut self, request: &Request, len: u32, outcome: &mut Outcome) {
+        for block in (Span { len, ..request.span }).blocks() {
+            match self.pages.find(block) {
+                Some(slot) => {
+                    self.stats.silent += 1;
+                    self.found(slot, block, request, outcome);
+                }
+                None => {
+                    outcome.missed += 1;
+                    self.stats.bypassed += 1;
+                    self.plan.pass(block, Reason::Bypass);
+                }
+            }
+        }
+    }
+
+    fn native(&mut self, now: Time, request: &Request, span: Span, outcome: &mut Outcome) {
+        let labelled = labels::labelled(self.config.coordination.labels, request);
+        let mut context = Context {
+            span,
+            labelled_end: request.span.first.plus(u64::from(labelled)),
+            stream: 0,
+            fresh: false,
+            distance: None,
+        };
+        // PFC's readmore is an ordinary part of the request to the native prefetcher.
+        if labelled == request.span.len {
+            context.labelled_end = span.end();
+        }
+        self.follow_stream(now, request, &mut context);
+        self.aheads.clear();
+        self.machine.before(&self.pages, &context, &mut self.aheads);
+        let wanted_end = request.span.end();
+        for block in span.blocks() {
+            self.visit(block, request, &context, block < wanted_end, outcome);
+        }
+        for at in 0..self.aheads.len() {
+            let ahead = self.aheads[at];
+            self.place(&ahead, request.file_blocks, request.stream, &context);
+        }
+        self.machine.after(&context);
+    }
+
+    /// Where the stream's state is, and which trigger distance it has.
+    fn follow_stream(&mut self, now: Time, request: &Request, context: &mut Context) {
+        if let Some(streams) = &mut self.streams {
+            let entered = streams.enter(u64::from(request.stream));
+            context.stream = entered.at;
+            context.fresh = entered.fresh;
+        }
+        if let crate::prefetch::Trigger::Fixed { distance } = self.config.trigger {
+            context.distance = Some(distance);
+        }
+        if let Some(rates) = &mut self.rates {
+            let jumped = self.machine.jumped(context);
+            rates.read(now, context.stream, context.fresh, request.span.len);
+            if jumped {
+                rates.reset(context.stream);
+            }
+            context.distance = Some(rates.distance(context.stream));
+        }
+    }
+
+    /// One block of what the native cache is asked for; `wanted` is false for PFC's readmore.
+    fn visit(&mut self, block: Block, request: &Request, context: &Context, wanted: bool, outcome: &mut Outcome) {
+        let adapt = context.labelled(block);
+        let verdict = match self.pages.find(block) {
+            Some(slot) => {
+                if wanted {
+                    self.found(slot, block, request, outcome);
+                }
+                let verdict = self.machine.hit(&mut self.pages, slot, block, context);
+                if !verdict.leave && self.pages.flags(slot) & FLYING == 0 {
+                    self.pages.lists.hit(&mut self.pages.slab, slot, adapt);
+                }
+                verdict
+            }
+            None => self.miss(block, request, context, wanted, outcome),
+        };
+        if let Some(ahead) = verdict.ahead {
+            self.place(&ahead, request.file_blocks, request.stream, context);
+        }
+    }
+
+    fn miss(
+        &mut self,
+        block: Block,
+        request: &Request,
+        context: &Context,
+        wanted: bool,
+        outcome: &mut Outcome,
+    ) -> crate::prefetch::Verdict {
+        let flags = FLYING | PLANNED | if wanted { USED } else { PREFETCHED };
+        let slot = self.frame(block, flags, request.stream);
+        let verdict = self.machine.missed(&mut self.pages, slot, block, context);
+        let ahead = |ahead: &crate::prefetch::Ahead| ahead.reason != Reason::Missing && ahead.span.contains(block);
+        let sequential = verdict.sequential || self.aheads.iter().any(ahead);
+        if context.labelled(block) {
+            self.pages.lists.missed(sequential);
+        }
+        outcome.missed += u32::from(wanted);
+        match slot {
+            Some(slot) => {
+                if sequential || !wanted {
+                    *self.pages.flags_mut(slot) |= SEQUENTIAL;
+                }
+                if !wanted {
+                    self.count_prefetched(request.stream);
+                }
+                self.send_for(slot, block, if wanted { Reason::Missing } else { Reason::Readmore });
+            }
+            None if wanted => {
+                self.stats.passed_through += 1;
+                self.plan.pass(block, Reason::NoRoom);
+            }
+            None => self.stats.prefetch_dropped += 1,
+        }
+        verdict
+    }
+
+    /// A block that is asked for is here or on the way.
+    fn found(&mut self, slot: u32, block: Block, request: &Request, outcome: &mut Outcome) {
+        let node = self.pages.slab.node_mut(slot);
+        let (flags, owner) = (node.flags, node.owner);
+        node.flags |= USED;
+        let first_use = flags & (PREFETCHED | USED) == PREFETCHED;
+        if flags & PLANNED != 0 {
+            outcome.missed += 1;
+            if first_use {
+                // It was asked for by the very request whose prefetch brought it: no prefetch at all.
+                node.flags &= !PREFETCHED;
+                self.stats.prefetched -= 1;
+                if let Some(stream) = self.tally.as_mut().and_then(|tally| tally.find(owner)) {
+                    stream.prefetched -= 1;
+                    stream.inventory = stream.inventory.saturating_sub(1);
+                }
+            }
+            return;
+        }
+        let late = flags & FLYING != 0;
+        if late {
+            outcome.late += 1;
+            let fetch = node.prev;
+            self.wait_for(fetch, block, request);
+        } else {
+            outcome.hit += 1;
+            self.say(Said::Hit, block, request);
+        }
+        if first_use {
+            self.stats.prefetch_used += 1;
+            self.stats.prefetch_late += u64::from(late);
+            if let Some(stream) = self.tally.as_mut().and_then(|tally| tally.find(owner)) {
+                stream.prefetch_used += 1;
+                stream.inventory = stream.inventory.saturating_sub(1);
+            }
+        }
+    }
+
+    fn wait_for(&mut self, fetch: u32, block: Block, request: &Request) {
+        let flying = self.flight.fetch_mut(fetch);
+        flying.waited |= block == flying.span.first.plus(u64::from(flying.wanted_len));
+        if self.plan.waits.last() != Some(&fetch) {
+            self.plan.waits.push(fetch);
+        }
+        self.say(Said::Wait(fetch), block, request);
+    }
+
+    /// A write of whole blocks: they become resident, nothing is fetched.
+    fn write(&mut self, request: &Request) {
+        self.stats.written += u64::from(request.span.len);
+        for block in request.span.blocks() {
+            match self.pages.find(block) {
+                Some(slot) if self.pages.flags(slot) & FLYING == 0 => {
+                    self.count_wasted(slot);
+                    *self.pages.flags_mut(slot) &= !PREFETCHED;
+                    self.pages.lists.hit(&mut self.pages.slab, slot, false);
+                    continue;
+                }
+                // What is on the way may be older than what is written.
+                Some(slot) => self.drop_slot(slot),
+                None => {}
+            }
+            if let Some(slot) = self.frame(block, 0, request.stream) {
+                self.pages.lists.insert(&mut self.pages.slab, slot);
+            }
+        }
+        if !self.instant {
+            self.actions.push_back(Action::Deliver { request: request.id, outcome: Outcome::default() });
+        }
+    }
+}

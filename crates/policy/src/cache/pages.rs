@@ -1,0 +1,125 @@
+//! The blocks a level holds or waits for: table, slab and lists as one thing that keeps them in step.
+
+use super::block::Block;
+use super::config::Replacement;
+use super::lists::Lists;
+use super::page::{DOOMED, FLYING, PLANNED, TRIGGER};
+use super::slab::Slab;
+use super::table::Table;
+
+/// The pages. Prefetchers look blocks up here and put their marks on them; only the level adds and removes.
+#[derive(Clone, Debug)]
+pub(crate) struct Pages {
+    pub(super) table: Table,
+    pub(super) slab: Slab,
+    pub(super) lists: Lists,
+    pub(super) capacity: u32,
+}
+
+impl Pages {
+    pub(crate) fn new(capacity: u32, replacement: Replacement) -> Pages {
+        Pages { table: Table::new(), slab: Slab::new(), lists: Lists::new(replacement, capacity), capacity }
+    }
+
+    /// The slot of a block that is resident or on the way.
+    #[inline]
+    pub(crate) fn find(&self, block: Block) -> Option<u32> {
+        self.table.get(block.0)
+    }
+
+    /// Whether a block is resident or on the way.
+    pub(crate) fn contains(&self, block: Block) -> bool {
+        self.find(block).is_some()
+    }
+
+    /// The slot of the block before, if that is in the same file and here.
+    pub(crate) fn find_before(&self, block: Block) -> Option<u32> {
+        block.before().and_then(|before| self.find(before))
+    }
+
+    /// The block at a slot.
+    pub(crate) fn block(&self, slot: u32) -> Block {
+        Block(self.slab.node(slot).key)
+    }
+
+    #[inline]
+    pub(crate) fn flags(&self, slot: u32) -> u32 {
+        self.slab.node(slot).flags
+    }
+
+    #[inline]
+    pub(crate) fn flags_mut(&mut self, slot: u32) -> &mut u32 {
+        &mut self.slab.node_mut(slot).flags
+    }
+
+    /// Takes the trigger off a page and says whether there was one.
+    pub(crate) fn take_trigger(&mut self, slot: u32) -> bool {
+        let flags = self.flags_mut(slot);
+        let was = *flags & TRIGGER != 0;
+        *flags &= !TRIGGER;
+        was
+    }
+
+    /// Puts the trigger on a block if it is here.
+    pub(crate) fn set_trigger(&mut self, block: Block) {
+        if let Some(slot) = self.find(block) {
+            *self.flags_mut(slot) |= TRIGGER;
+        }
+    }
+
+    /// Puts the trigger on a block if the request that is being taken apart has brought it.
+    pub(crate) fn set_trigger_if_new(&mut self, block: Block) {
+        if let Some(slot) = self.find(block).filter(|&slot| self.flags(slot) & PLANNED != 0) {
+            *self.flags_mut(slot) |= TRIGGER;
+        }
+    }
+
+    /// The slots of all blocks, resident or on the way.
+    pub(crate) fn slots(&self) -> impl Iterator<Item = u32> + '_ {
+        let live = |(slot, node): (usize, &super::slab::Node)| (node.key != u64::MAX).then_some(slot as u32);
+        self.slab.nodes.iter().enumerate().filter_map(live)
+    }
+
+    /// Moves a page to the most recently used end if it is resident.
+    pub(crate) fn renew(&mut self, slot: u32) {
+        if self.flags(slot) & FLYING == 0 {
+            self.lists.renew(&mut self.slab, slot);
+        }
+    }
+
+    /// Makes a page the first to go if it is resident.
+    pub(crate) fn demote(&mut self, slot: u32) {
+        if self.flags(slot) & FLYING == 0 {
+            self.lists.demote(&mut self.slab, slot);
+        }
+    }
+
+    /// Frames in use, those in flight and the doomed included.
+    #[inline]
+    pub(crate) fn used(&self) -> u32 {
+        self.slab.used()
+    }
+
+    /// Whether the table, the slab and the lists agree; what is wrong if not.
+    pub(super) fn check(&self) -> Result<(), String> {
+        if self.used() > self.capacity {
+            return Err(format!("{} blocks in a cache of {}", self.used(), self.capacity));
+        }
+        self.lists.check(&self.slab)?;
+        let mut listed = 0;
+        for (slot, node) in self.slab.nodes.iter().enumerate() {
+            if node.key == u64::MAX {
+                continue;
+            }
+            let found = self.table.get(node.key) == Some(slot as u32);
+            if found == (node.flags & DOOMED != 0) {
+                return Err(format!("{:?} at slot {slot} is found: {found}", Block(node.key)));
+            }
+            listed += u32::from(node.flags & FLYING == 0);
+        }
+        if listed != self.lists.len() {
+            return Err(format!("{listed} blocks are resident and {} are listed", self.lists.len()));
+        }
+        Ok(())
+    }
+}

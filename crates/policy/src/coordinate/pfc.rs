@@ -1,0 +1,166 @@
+//! PFC: a shim in front of a level's native prefetcher that hides part of a request from it, or extends it (section 4.2).
+//!
+//! ```text
+//!     request      s ............................. e
+//!                  |-- bypass --|---- native ------|-- readmore --|-- readmore window --|
+//!                   silent hit or  seen by the native cache        remembered in readmore_q
+//!                   straight from below, remembered in bypass_q
+//! ```
+//!
+//! A hit in `bypass_q` says that bypassing was wrong (the block is asked for again), a hit in `readmore_q` that reading more
+//! would have paid. Blocks ahead that are all here already say that the native prefetcher is aggressive enough.
+//!
+//! Readings: A-09 the code, with the text as an option; A-10 ranges begin one block after the end; A-11 `bypass_length` is
+//! cut per request, never below 0, and uncapped unless configured; A-40 the mean is that of earlier requests, and the first
+//! request defines it. Requests larger than twice the mean do not enter it.
+
+use super::config::{Large, Pfc as Config, Scope};
+use crate::cache::recent::Recent;
+use crate::cache::{Block, Request, Span};
+
+/// One set of parameters.
+#[derive(Clone, Copy, Debug, Default)]
+struct Parameters {
+    bypass_length: u32,
+    readmore_length: u32,
+    sum: u64,
+    count: u64,
+}
+
+/// PFC's state at one level.
+#[derive(Clone, Debug)]
+pub(crate) struct Pfc {
+    config: Config,
+    contexts: Recent,
+    parameters: Vec<Parameters>,
+    bypass_queue: Recent,
+    readmore_queue: Recent,
+}
+
+/// What PFC makes of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Split {
+    /// So many blocks, from the first, are served past the native cache.
+    pub(crate) direct: u32,
+    /// So many blocks after the last are read as well.
+    pub(crate) readmore: u32,
+}
+
+impl Pfc {
+    pub(crate) fn new(config: Config, capacity: u32, contexts_max: u32) -> Pfc {
+        let queue = ((f64::from(capacity) * config.queue_fraction) as u32).max(1);
+        Pfc {
+            config,
+            contexts: Recent::new(contexts_max),
+            parameters: Vec::new(),
+            bypass_queue: Recent::new(queue),
+            readmore_queue: Recent::new(queue),
+        }
+    }
+
+    fn context(&mut self, request: &Request) -> usize {
+        let key = match self.config.scope {
+            Scope::Level => 0,
+            Scope::File => u64::from(request.span.first.file()),
+            Scope::Client => u64::from(request.client),
+        };
+        let entered = self.contexts.enter(key);
+        if entered.at >= self.parameters.len() {
+            self.parameters.resize(entered.at + 1, Parameters::default());
+        }
+        if entered.fresh {
+            self.parameters[entered.at] = Parameters::default();
+        }
+        entered.at
+    }
+
+    /// Sets the parameters and splits the request. `cached` says what the level holds, `full` whether it has no free frame.
+    pub(crate) fn split(&mut self, request: &Request, cached: impl Fn(Block) -> bool, full: bool) -> Split {
+        let context = self.context(request);
+        let (span, n) = (request.span, request.span.len);
+        let mut parameters = self.parameters[context];
+        let mean = parameters.mean(n);
+        let window = (f64::from(n).max(mean)).ceil() as u32;
+        let large = match self.config.large {
+            Large::Literal => f64::from(n) > mean && full,
+            Large::Text { factor } => f64::from(n) > factor * mean && full,
+        };
+        let ahead = clipped(span.end(), n, request.file_blocks);
+        let mut direct = n;
+        if large {
+            parameters.readmore_length = 0;
+        }
+        if large && self.config.large != Large::Literal {
+            // The text bypasses the whole request and returns; `bypass_length` stays.
+        } else if ahead.len > 0 && ahead.blocks().all(&cached) {
+            parameters.bypass_length = n;
+            parameters.readmore_length = 0;
+        } else {
+            self.adapt(&mut parameters, span, window, cached);
+            direct = parameters.bypass_length.min(n);
+        }
+        if !self.config.bypass {
+            direct = 0;
+            parameters.bypass_length = 0;
+        }
+        if !self.config.readmore {
+            parameters.readmore_length = 0;
+        }
+        self.parameters[context] = parameters;
+        let readmore = clipped(span.end(), parameters.readmore_length, request.file_blocks);
+        self.remember(span, direct, clipped(readmore.end(), window, request.file_blocks));
+        Split { direct, readmore: readmore.len }
+    }
+
+    /// The detail of the algorithm: what the queues and the cache say about the blocks asked for.
+    fn adapt(&mut self, parameters: &mut Parameters, span: Span, window: u32, cached: impl Fn(Block) -> bool) {
+        let hit = span.blocks().any(cached);
+        let (mut in_bypass, mut in_readmore) = (false, false);
+        for block in span.blocks() {
+            in_bypass |= self.bypass_queue.touch(block.0);
+            in_readmore |= self.readmore_queue.touch(block.0);
+        }
+        if !in_bypass {
+            let max = self.config.bypass_max.unwrap_or(u32::MAX);
+            parameters.bypass_length = parameters.bypass_length.saturating_add(1).min(max);
+        }
+        if !hit {
+            if in_bypass {
+                parameters.bypass_length = parameters.bypass_length.saturating_sub(1);
+            }
+            parameters.readmore_length = if in_readmore { window } else { 0 };
+        }
+    }
+
+    fn remember(&mut self, span: Span, direct: u32, window: Span) {
+        for block in (Span { len: direct, ..span }).blocks() {
+            self.bypass_queue.enter(block.0);
+        }
+        if self.config.readmore {
+            for block in window.blocks() {
+                self.readmore_queue.enter(block.0);
+            }
+        }
+    }
+}
+
+impl Parameters {
+    /// The mean of the earlier requests, which this one enters unless it is larger than twice the mean.
+    fn mean(&mut self, n: u32) -> f64 {
+        let mean = if self.count == 0 { f64::from(n) } else { self.sum as f64 / self.count as f64 };
+        if f64::from(n) <= 2.0 * mean {
+            self.sum += u64::from(n);
+            self.count += 1;
+        }
+        mean
+    }
+}
+
+/// `len` blocks from `first`, cut at the end of the file.
+pub(crate) fn clipped(first: Block, len: u32, file_blocks: u64) -> Span {
+    let left = file_blocks.min(crate::cache::INDEX_MAX + 1).saturating_sub(first.index());
+    Span { first, len: len.min(u32::try_from(left).unwrap_or(u32::MAX)) }
+}
+
+#[cfg(test)]
+mod tests;

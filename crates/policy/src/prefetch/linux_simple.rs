@@ -1,0 +1,67 @@
+//! The "Linux" of the paper's simulator: groups that double while reads stay within the last two (section 3.2).
+//!
+//! ```text
+//!        previous group        current group            next group, twice as long
+//!     |-------------------|---------------------|-----------------------------------------|
+//!      read here: nothing    read here: fetch it
+//! ```
+//!
+//! Readings. A-05: only touching the current group prefetches, else every access doubles without bound. A group is what
+//! was prefetched, so groups are 3, 6, 12, 24, 32; with `incl_demand` the first counts the block asked for, and they are
+//! 4, 8, 16, 32. A request of several blocks touches the current group when its last block is in it or beyond (section
+//! 1, rule 3), and the next group begins after whichever is further, the group or the request. A request that only an
+//! upper level's prefetcher wants fires, but groups do not grow, and outside the window it changes nothing.
+
+use super::context::{Ahead, Context, state};
+use crate::cache::{Block, Reason};
+
+/// First block and the one after the last.
+type Group = (u64, u64);
+
+#[derive(Clone, Copy, Debug)]
+struct Window {
+    previous: Group,
+    current: Group,
+}
+
+const NONE: Group = (0, 0);
+
+/// The groups of all streams.
+#[derive(Clone, Debug)]
+pub(crate) struct LinuxSimple {
+    min: u32,
+    max: u32,
+    incl_demand: bool,
+    windows: Vec<Window>,
+}
+
+impl LinuxSimple {
+    pub(crate) fn new(min: u32, max: u32, incl_demand: bool) -> LinuxSimple {
+        LinuxSimple { min, max, incl_demand, windows: Vec::new() }
+    }
+
+    /// What to prefetch after this request.
+    pub(crate) fn before(&mut self, context: &Context) -> Option<Ahead> {
+        let (first, end) = (context.span.first.0, context.span.end().0);
+        let window = state(&mut self.windows, context, || Window { previous: NONE, current: NONE });
+        let within = |group: Group| group.0 <= first && first < group.1;
+        let labelled = context.any_labelled();
+        if !within(window.previous) && !within(window.current) {
+            if !labelled {
+                return None;
+            }
+            let from = if self.incl_demand { end - 1 } else { end };
+            *window = Window { previous: NONE, current: (from, end + u64::from(self.min)) };
+            return Some(Ahead::new(Block(end), self.min, Reason::Ahead));
+        }
+        if end <= window.current.0 {
+            return None;
+        }
+        let size = (window.current.1 - window.current.0) as u32;
+        let size = if labelled { (2 * size).min(self.max) } else { size };
+        let from = window.current.1.max(end);
+        window.previous = window.current;
+        window.current = (from, from + u64::from(size));
+        Some(Ahead::new(Block(from), size, Reason::Triggered))
+    }
+}

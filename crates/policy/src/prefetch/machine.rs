@@ -1,0 +1,178 @@
+//! All prefetchers behind one face: what a level asks while it takes a request apart.
+//!
+//! Two kinds. Those that look at requests (RA, the Linuxes with windows, the stream read-ahead) decide before the blocks are
+//! looked up; what they want is placed after the blocks asked for. Those that look at pages (on-demand, SARC, AMP) decide
+//! block by block, and what they want is placed at once, so that the next block already sees it.
+
+use super::amp::Amp;
+use super::context::{Ahead, Context, Verdict};
+use super::linux_2618::Linux2618;
+use super::linux_simple::LinuxSimple;
+use super::on_demand::OnDemand;
+use super::sarc::Sarc;
+use super::stream::Streams;
+use super::{ConfigError, Prefetch, Trigger, ra};
+use crate::cache::pages::Pages;
+use crate::cache::{Block, Span};
+
+/// A prefetcher with its state.
+#[derive(Clone, Debug)]
+pub(crate) enum Machine {
+    None,
+    Ra(u32),
+    LinuxSimple(LinuxSimple),
+    Linux2618(Linux2618),
+    OnDemand(OnDemand),
+    Stream(Streams),
+    Sarc(Sarc),
+    Amp(Box<Amp>),
+}
+
+impl Machine {
+    pub(crate) fn new(prefetch: Prefetch) -> Machine {
+        match prefetch {
+            Prefetch::None => Machine::None,
+            Prefetch::Ra { degree } => Machine::Ra(degree),
+            Prefetch::LinuxSimple { min, max, incl_demand } => {
+                Machine::LinuxSimple(LinuxSimple::new(min, max, incl_demand))
+            }
+            Prefetch::Linux2618 { min, max } => Machine::Linux2618(Linux2618::new(min, max)),
+            Prefetch::OnDemand { max } => Machine::OnDemand(OnDemand::new(max)),
+            Prefetch::Stream { degree_max, distance } => Machine::Stream(Streams::new(degree_max, distance)),
+            Prefetch::Sarc { degree, distance, threshold } => Machine::Sarc(Sarc { degree, distance, threshold }),
+            Prefetch::Amp { apt, degree_max, run } => Machine::Amp(Box::new(Amp::new(apt, degree_max, run))),
+        }
+    }
+
+    /// Whether it remembers streams.
+    pub(crate) fn needs_streams(&self) -> bool {
+        matches!(self, Machine::LinuxSimple(_) | Machine::Linux2618(_) | Machine::OnDemand(_) | Machine::Stream(_))
+    }
+
+    /// Whether a stream jumped, as far as the prefetcher follows it.
+    pub(crate) fn jumped(&self, context: &Context) -> bool {
+        matches!(self, Machine::Stream(streams) if !context.fresh && !streams.continues(context))
+    }
+
+    /// A request begins.
+    pub(crate) fn before(&mut self, pages: &Pages, context: &Context, out: &mut Vec<Ahead>) {
+        match self {
+            Machine::None | Machine::Sarc(_) => {}
+            Machine::Ra(degree) => out.push(ra::ahead(*degree, context)),
+            Machine::LinuxSimple(linux) => out.extend(linux.before(context)),
+            Machine::Linux2618(linux) => linux.before(context, |block| pages.contains(block), out),
+            Machine::OnDemand(linux) => linux.before(context),
+            Machine::Stream(streams) => out.extend(streams.before(context)),
+            Machine::Amp(amp) => amp.before(),
+        }
+    }
+
+    /// A request ends.
+    pub(crate) fn after(&mut self, context: &Context) {
+        if let Machine::OnDemand(linux) = self {
+            linux.after(context);
+        }
+    }
+
+    /// A block is missing; `slot` is its new frame, if it has got one.
+    #[inline]
+    pub(crate) fn missed(&mut self, pages: &mut Pages, slot: Option<u32>, block: Block, context: &Context) -> Verdict {
+        match self {
+            Machine::OnDemand(linux) => linux.missed(pages, block, context),
+            Machine::Sarc(sarc) => sarc.missed(pages, slot, block, context),
+            Machine::Amp(amp) => amp.missed(pages, slot, block, context),
+            _ => Verdict::default(),
+        }
+    }
+
+    /// A block is here or on the way.
+    #[inline]
+    pub(crate) fn hit(&mut self, pages: &mut Pages, slot: u32, block: Block, context: &Context) -> Verdict {
+        match self {
+            Machine::OnDemand(linux) => linux.hit(pages, slot, block, context),
+            Machine::Sarc(sarc) => sarc.hit(pages, slot, block, context),
+            Machine::Amp(amp) => amp.hit(pages, slot, block, context),
+            _ => Verdict::default(),
+        }
+    }
+
+    /// A frame got a new block.
+    #[inline]
+    pub(crate) fn fresh(&mut self, slot: u32, block: Block) {
+        if let Machine::Amp(amp) = self {
+            amp.fresh(slot, block);
+        }
+    }
+
+    /// What it wanted is here or on the way: all of it, or as much of it as there were frames for.
+    pub(crate) fn placed(&mut self, pages: &mut Pages, set: Span, mark: Option<Block>, context: &Context) {
+        match self {
+            Machine::Sarc(sarc) => sarc.placed(pages, set, context),
+            Machine::Amp(amp) => amp.placed(pages, set, context),
+            _ => {}
+        }
+        if let Some(mark) = mark {
+            pages.set_trigger_if_new(mark);
+        }
+    }
+
+    /// Whether a page that is about to be evicted stays for another round.
+    #[inline]
+    pub(crate) fn keeps(&mut self, pages: &mut Pages, slot: u32) -> bool {
+        match self {
+            Machine::Amp(amp) => amp.keeps(pages, slot),
+            _ => false,
+        }
+    }
+
+    /// A set came while a reader waited for its first block.
+    pub(crate) fn late(&mut self, pages: &Pages, first: Block) {
+        if let Machine::Amp(amp) = self {
+            amp.late(pages, first);
+        }
+    }
+
+    /// What is wrong with its state.
+    pub(crate) fn check(&self, pages: &Pages) -> Result<(), String> {
+        match self {
+            Machine::Amp(amp) => amp.check(pages, pages.slots()),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Whether a prefetcher's numbers fit together, and those of the trigger over it.
+pub(crate) fn check(prefetch: Prefetch, trigger: Trigger) -> Result<(), ConfigError> {
+    let name = prefetch.name();
+    let (least, most) = match prefetch {
+        Prefetch::None => (1, 1),
+        Prefetch::Ra { degree } => (degree, degree),
+        Prefetch::LinuxSimple { min, max, .. } | Prefetch::Linux2618 { min, max } => (min, max),
+        Prefetch::OnDemand { max } => (max, max),
+        Prefetch::Stream { degree_max, .. } => (1, degree_max),
+        Prefetch::Sarc { degree, threshold, .. } => (degree.min(u32::from(threshold)), degree.max(1)),
+        Prefetch::Amp { apt, degree_max, run } => {
+            (run.min(1), degree_max.min(if apt < degree_max { degree_max } else { 0 }))
+        }
+    };
+    if least == 0 || least > most || most > super::DEGREE_MAX {
+        return Err(ConfigError::Degree { prefetch: name });
+    }
+    match prefetch {
+        Prefetch::Stream { degree_max, distance } if distance == 0 || distance > degree_max => {
+            return Err(ConfigError::Distance { distance, degree: degree_max });
+        }
+        Prefetch::Sarc { degree, distance, .. } if distance >= degree => {
+            return Err(ConfigError::Distance { distance, degree });
+        }
+        _ => {}
+    }
+    match trigger {
+        Trigger::Native => Ok(()),
+        _ if !prefetch.has_trigger_distance() => Err(ConfigError::NoTriggerDistance { prefetch: name }),
+        Trigger::Fixed { distance: 0 } => Err(ConfigError::Distance { distance: 0, degree: most }),
+        Trigger::Fixed { .. } => Ok(()),
+        Trigger::Ets(share) | Trigger::Esf(share) if !share.is_valid() => Err(ConfigError::Share),
+        Trigger::Ets(_) | Trigger::Esf(_) => Ok(()),
+    }
+}
