@@ -1,5 +1,6 @@
 //! A mount from its start to its end.
 
+use super::attach::attach;
 use super::mountpoint::{clear_stale, connection, control, detach};
 use super::serve::Fuse;
 use super::slow::Slow;
@@ -86,8 +87,7 @@ impl Mount {
             texts: Default::default(),
         });
         let refused = |error| MountError::Refused { path: path.clone(), error };
-        let session = Session::new(Fuse(server.clone()), &path, &config).map_err(refused)?;
-        let session = session.spawn().map_err(refused)?;
+        let session = session(&server, &path, config).map_err(refused)?;
         let (connection, notifier) = (connection(&path), session.notifier());
         Ok(Mount { connection, notifier, session: Mutex::new(Some(session)), server, path })
     }
@@ -197,6 +197,22 @@ impl Drop for Mount {
     }
 }
 
+/// Mounts, and serves on threads of its own.
+fn session(server: &Arc<Server>, path: &Path, config: Config) -> io::Result<BackgroundSession> {
+    let fuse = Fuse(server.clone());
+    let acl = config.acl;
+    let Some(device) = attach(path, &server.options.name, acl == SessionACL::All)? else {
+        return Session::new(fuse, path, &config)?.spawn();
+    };
+    let served = Session::from_fd(fuse, device, acl, config).and_then(Session::spawn);
+    served.inspect_err(|_| {
+        // Nobody serves it.
+        if let Err(error) = detach(path) {
+            tracing::warn!(%error, path = %path.display(), "a mount that nobody serves cannot be detached");
+        }
+    })
+}
+
 /// By the kernel's control file system, which the user who mounted may use; where that is not mounted, by a forced unmount,
 /// which only root may do. That aborts even when it then finds the mount in use.
 fn abort_connection(connection: Option<u32>, path: &Path) -> io::Result<()> {
@@ -219,10 +235,6 @@ fn config(options: &Options, threads: usize) -> Config {
         MountOption::Subtype("entrepot".into()),
         MountOption::DefaultPermissions,
     ];
-    if root {
-        // As a local file system of root's would be; whoever wants less mounts it again with less.
-        config.mount_options.extend([MountOption::Dev, MountOption::Suid]);
-    }
     config.acl = if options.allow_other.unwrap_or(root) { SessionACL::All } else { SessionACL::Owner };
     config.n_threads = Some(threads);
     config.clone_fd = true;

@@ -1,0 +1,37 @@
+//! Mounting by root: the kernel is asked directly, so that tables of mounts show the type `fuse.entrepot`.
+//!
+//! `fuser` asks for plain `fuse` when it needs no `fusermount3`, and `df`, `findmnt` and `updatedb` then cannot tell it from others.
+
+use rustix::fd::{AsRawFd, OwnedFd};
+use rustix::fs::{Mode, OFlags, open, stat};
+use rustix::io::Errno;
+use rustix::mount::{MountFlags, mount};
+use std::ffi::CString;
+use std::io;
+use std::path::Path;
+
+/// What stands as the type in tables of mounts.
+const TYPE: &str = "fuse.entrepot";
+
+/// Mounts at `path` and gives the device to serve it from; `None` if this process may not mount by itself.
+pub(super) fn attach(path: &Path, name: &str, allow_other: bool) -> io::Result<Option<OwnedFd>> {
+    if !rustix::process::geteuid().is_root() {
+        return Ok(None);
+    }
+    let device = open("/dev/fuse", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
+    let (uid, gid) = (rustix::process::getuid().as_raw(), rustix::process::getgid().as_raw());
+    let mut data = format!(
+        "fd={},rootmode={:o},user_id={uid},group_id={gid},default_permissions",
+        device.as_raw_fd(),
+        stat(path)?.st_mode,
+    );
+    if allow_other {
+        data.push_str(",allow_other");
+    }
+    // Devices and set-user-id programs as on a local file system of root's; whoever wants less mounts it again with less.
+    match mount(name, path, TYPE, MountFlags::empty(), &*CString::new(data)?) {
+        Ok(()) => Ok(Some(device)),
+        Err(Errno::PERM) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
