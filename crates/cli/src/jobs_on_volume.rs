@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use store::daemon::Core;
 use store::origin::Identity;
-use store::repair::{CheckOptions, Outcome};
+use store::repair::{CheckOptions, Outcome, Tally};
 use store::stage::Stop;
 
 /// The volume as jobs see it.
@@ -72,18 +72,26 @@ impl Volume for JobsOnVolume {
         Ok(path)
     }
 
-    fn recoveries(&self, _: &[PathBuf], from_ms: u64, to_ms: u64) -> Vec<RecoveryEvent> {
-        self.core
-            .recoveries(from_ms, to_ms)
-            .into_iter()
-            .map(|(at_ms, what)| RecoveryEvent {
-                at_ms,
-                path: self.core.mount_point.clone(),
-                what,
-                n_stripes: 0,
-                fetched_bytes: 0,
-                reader_wait_ms_max: 0,
-            })
-            .collect()
+    fn recoveries(&self, owner: Caller, paths: &[PathBuf], from_ms: u64, to_ms: u64) -> Vec<RecoveryEvent> {
+        let caller = store::control::Caller { uid: owner.uid, gid: owner.gid, pid: 0 };
+        let paths: Vec<String> = paths.iter().filter_map(|p| self.below(p)).collect();
+        let recoveries = self.core.recoveries(&caller, &paths, from_ms, to_ms).into_iter();
+        recoveries.map(|(path, tally)| event(self.core.mount_point.join(path), &tally)).collect()
+    }
+}
+
+fn event(path: PathBuf, tally: &Tally) -> RecoveryEvent {
+    let (n_stripes, lost) = (tally.recovered_stripes(), tally.lost_stripes());
+    let what = match lost {
+        0 => "lost stripes could not be recovered".to_string(),
+        lost => format!("{n_stripes} of {lost} lost stripes recovered from the source"),
+    };
+    RecoveryEvent {
+        at_ms: tally.began_ns / 1_000_000,
+        path,
+        what,
+        n_stripes,
+        fetched_bytes: tally.fetched_bytes(),
+        reader_wait_ms_max: tally.reader_wait_max().as_millis() as u64,
     }
 }

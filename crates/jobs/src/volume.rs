@@ -20,8 +20,9 @@ pub trait Volume: Send + Sync {
     /// `path` is a directory, the file in it that is called like the last part of the URI is meant. Gives back the file.
     fn record_source(&self, owner: Caller, path: &Path, uri: &str) -> Result<PathBuf, String>;
 
-    /// Recoveries of files at or below `paths` in that span of time (milliseconds since 1970), as far as remembered.
-    fn recoveries(&self, paths: &[PathBuf], from_ms: u64, to_ms: u64) -> Vec<RecoveryEvent>;
+    /// Recoveries of files at or below `paths` that began in that span of time (milliseconds since 1970), as far as
+    /// remembered, and as far as the owner may reach the files.
+    fn recoveries(&self, owner: Caller, paths: &[PathBuf], from_ms: u64, to_ms: u64) -> Vec<RecoveryEvent>;
 }
 
 /// What the check before dispatch found and did.
@@ -44,7 +45,7 @@ pub struct RecoveryEvent {
     pub path: PathBuf,
     /// What happened, in a sentence.
     pub what: String,
-    /// Stripes lost.
+    /// Stripes recovered.
     pub n_stripes: u64,
     /// Bytes fetched.
     pub fetched_bytes: u64,
@@ -66,7 +67,7 @@ impl Volume for NoVolume {
     fn record_source(&self, _: Caller, _: &Path, _: &str) -> Result<PathBuf, String> {
         Err("no volume is mounted".into())
     }
-    fn recoveries(&self, _: &[PathBuf], _: u64, _: u64) -> Vec<RecoveryEvent> {
+    fn recoveries(&self, _: Caller, _: &[PathBuf], _: u64, _: u64) -> Vec<RecoveryEvent> {
         Vec::new()
     }
 }

@@ -18,13 +18,13 @@ mod walk;
 
 pub use end::Ending;
 
-use crate::control::{DEVICE_PREFIX, Handler, Server, ServerOptions, socket_of};
+use crate::control::{Caller, DEVICE_PREFIX, Handler, Server, ServerOptions, socket_of};
 use crate::file::{FileTable, Garbage, MirrorWrites, Pool};
 use crate::mount::{Mount, MountError, Options, Parts};
 use crate::mover::Mover;
 use crate::namespace::Namespace;
 use crate::origin::Opener;
-use crate::repair::{Checker, Repair};
+use crate::repair::{Checker, Repair, Tally};
 use crate::stage::Stager;
 use crate::state::State;
 use crate::volume::{self, Config, Problem, Problems, Volume};
@@ -32,6 +32,7 @@ use background::Background;
 use policy::protect::recovery;
 use policy::{ObjectId, TargetId, Time};
 use rustix::fs::{Mode, OFlags, openat};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -60,10 +61,20 @@ pub struct Core {
 }
 
 impl Core {
-    /// What recovery did in that span (milliseconds since 1970), as far as remembered: when, and a sentence.
-    pub fn recoveries(&self, from_ms: u64, to_ms: u64) -> Vec<(u64, String)> {
-        let events = self.repair.events().into_iter().map(|e| (e.at_ns / 1_000_000, e.text));
-        events.filter(|(at_ms, _)| (from_ms..=to_ms).contains(at_ms)).collect()
+    /// The recoveries that began in that span (milliseconds since 1970), as far as remembered, of files at or below
+    /// `paths` that the caller may reach: each with the file's path.
+    pub fn recoveries(&self, caller: &Caller, paths: &[String], from_ms: u64, to_ms: u64) -> Vec<(String, Arc<Tally>)> {
+        let mut tallies = self.repair.tallies();
+        tallies.retain(|t| (from_ms..=to_ms).contains(&(t.began_ns / 1_000_000)));
+        if tallies.is_empty() {
+            return Vec::new();
+        }
+        let files = paths.iter().flat_map(|path| self.checker.files_below(path)).collect::<BTreeMap<_, _>>();
+        let of = |tally: Arc<Tally>| {
+            let path = files.get(&tally.key.file)?;
+            self.may_see(caller, path).is_ok().then(|| (path.clone(), tally))
+        };
+        tallies.into_iter().filter_map(of).collect()
     }
 }
 

@@ -10,11 +10,13 @@ mod fetch;
 mod log;
 mod spare;
 mod sweep;
+mod tally;
 #[cfg(test)]
 mod tests;
 
 pub use check::{CheckOptions, Checker, Finding, FindingKind, Outcome, Report};
 pub use log::RepairEvent;
+pub use tally::Tally;
 
 use crate::file::{File, Pool, Recover};
 use crate::origin::Opener;
@@ -70,7 +72,7 @@ impl Repair {
     /// Recovers one object with nobody waiting and returns when it is complete.
     pub fn repair(&self, file: &Arc<File>, at: Position) -> Result<()> {
         let Some((file_id, object)) = named(file, at) else { return Ok(()) };
-        let wait = Arc::new(Wait::default());
+        let wait = Arc::new(Wait::new());
         if is_sound(file, at, &object, 0..1) || !self.driver.repair_wanted(file, file_id, object, &wait)? {
             return Ok(());
         }
@@ -96,6 +98,11 @@ impl Repair {
     /// The last things it did, oldest first.
     pub fn events(&self) -> Vec<RepairEvent> {
         self.driver.log.all()
+    }
+
+    /// The accounts of the last recoveries, oldest first.
+    pub fn tallies(&self) -> Vec<Arc<Tally>> {
+        self.driver.log.tallies()
     }
 
     /// Ends the workers; waiting readers get an error.
@@ -126,7 +133,7 @@ impl Drop for Repair {
 impl Recover for Repair {
     fn recover(&self, file: &Arc<File>, at: Position, rows: Range<u64>) -> Result<()> {
         let Some((file_id, object)) = named(file, at) else { return Ok(()) };
-        let (wait, began) = (Arc::new(Wait::default()), Instant::now());
+        let (wait, began) = (Arc::new(Wait::new()), Instant::now());
         if is_sound(file, at, &object, rows.clone()) {
             return Ok(());
         }

@@ -103,7 +103,8 @@ impl Runner {
         let mut detail = record.detail(spool::dir(&self.core.config, id));
         let started_ms = record.part(PartKind::Compute).and_then(|part| part.dispatched_ms);
         if let (JobState::Running, Some(from_ms)) = (record.state, started_ms) {
-            detail.recoveries = self.core.volume.recoveries(&record.staged_paths(), from_ms, now_ms());
+            let paths = record.staged_paths();
+            detail.recoveries = self.core.volume.recoveries(record.owner, &paths, from_ms, now_ms());
         }
         Ok(detail)
     }

@@ -100,11 +100,11 @@ fn take_report(core: &Weak<Core>, id: JobId, kind: PartKind) {
 }
 
 fn recoveries(core: &Core, id: JobId, report: &PartReport) -> Vec<crate::volume::RecoveryEvent> {
-    let paths = core.book.lock().jobs.get(&id).map(Record::staged_paths).unwrap_or_default();
-    if paths.is_empty() || report.kind != PartKind::Compute {
+    let staged = core.book.lock().jobs.get(&id).map(|record| (record.owner, record.staged_paths()));
+    let Some((owner, paths)) = staged.filter(|(_, paths)| !paths.is_empty() && report.kind == PartKind::Compute) else {
         return Vec::new();
-    }
-    core.volume.recoveries(&paths, report.started_ms, report.ended_ms)
+    };
+    core.volume.recoveries(owner, &paths, report.started_ms, report.ended_ms)
 }
 
 /// How a part ended, from what its supervisor left; without that, what is left of the part is ended now.

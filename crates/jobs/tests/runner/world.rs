@@ -37,7 +37,7 @@ impl Volume for FakeVolume {
         self.asked.lock().unwrap().push(format!("source {name} {uri}"));
         Ok(path.into())
     }
-    fn recoveries(&self, paths: &[PathBuf], from_ms: u64, to_ms: u64) -> Vec<RecoveryEvent> {
+    fn recoveries(&self, _: Caller, paths: &[PathBuf], from_ms: u64, to_ms: u64) -> Vec<RecoveryEvent> {
         assert!(from_ms <= to_ms);
         let event = |path: &PathBuf| RecoveryEvent {
             at_ms: from_ms,

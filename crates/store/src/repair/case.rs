@@ -9,6 +9,8 @@ use policy::layout::{Chunk, Object, Segment, object_len};
 use std::sync::{Arc, Weak};
 
 use super::sweep::Sweep;
+use super::tally::Tally;
+use policy::protect::recovery::Key;
 
 /// A lost object.
 pub(super) struct Case {
@@ -16,11 +18,18 @@ pub(super) struct Case {
     /// Keeps the file in use while work is under way; let go when the recovery broke.
     held: Mutex<Option<Arc<File>>>,
     spare: Mutex<Option<Arc<Spare>>>,
+    /// What it cost so far.
+    pub tally: Arc<Tally>,
 }
 
 impl Case {
-    pub fn new(file: &Arc<File>) -> Case {
-        Case { file: Arc::downgrade(file), held: Mutex::new(Some(file.clone())), spare: Mutex::new(None) }
+    pub fn new(file: &Arc<File>, key: Key) -> Case {
+        Case {
+            file: Arc::downgrade(file),
+            held: Mutex::new(Some(file.clone())),
+            spare: Mutex::new(None),
+            tally: Arc::new(Tally::new(key)),
+        }
     }
 
     /// The file, if anybody still uses it.
@@ -58,6 +67,7 @@ pub(super) struct Spare {
     pub size: u64,
     pub sums: Option<Sums>,
     pub sources: Vec<Source>,
+    pub tally: Arc<Tally>,
 }
 
 impl Spare {

@@ -1,5 +1,6 @@
 //! Looks through a volume for what is lost, half done or left over, and sets it right when told to.
 
+mod below;
 mod look;
 mod mend;
 #[cfg(test)]

@@ -28,13 +28,17 @@ const BROKEN_MAX: usize = 256;
 const IDLE_MAX: Duration = Duration::from_secs(60);
 
 /// Somebody who waits.
-#[derive(Default)]
 pub(super) struct Wait {
+    began: Instant,
     told: Mutex<Option<Outcome>>,
     bell: Condvar,
 }
 
 impl Wait {
+    pub fn new() -> Wait {
+        Wait { began: Instant::now(), told: Mutex::default(), bell: Condvar::new() }
+    }
+
     /// Waits for the outcome, at most that long.
     pub fn wait(&self, longest: Duration) -> Option<Outcome> {
         let mut told = self.told.lock();
@@ -59,7 +63,7 @@ struct State {
     cases: BTreeMap<Key, Arc<Case>>,
     /// The lost object that a new one takes the place of.
     place_of: BTreeMap<ObjectId, Key>,
-    waiters: BTreeMap<Waiter, Arc<Wait>>,
+    waiters: BTreeMap<Waiter, (Key, Arc<Wait>)>,
     repairs: BTreeMap<Key, Vec<Arc<Wait>>>,
     broken: VecDeque<Key>,
     next_waiter: Waiter,
@@ -108,10 +112,10 @@ impl Driver {
         wait: &Arc<Wait>,
     ) -> Result<Option<Waiter>> {
         let mut state = self.state.lock();
-        let Some(key) = state.enter(file, file_id, object)? else { return Ok(None) };
+        let Some(key) = self.enter(&mut state, file, file_id, object)? else { return Ok(None) };
         let waiter = state.next_waiter;
         state.next_waiter += 1;
-        state.waiters.insert(waiter, wait.clone());
+        state.waiters.insert(waiter, (key, wait.clone()));
         self.step(&mut state, Event::ReadBlocked { key, waiter, rows });
         Ok(Some(waiter))
     }
@@ -119,7 +123,7 @@ impl Driver {
     /// The object should be recovered; `wait` is told when it is over. `false` if it must be looked at again.
     pub fn repair_wanted(&self, file: &Arc<File>, file_id: FileId, object: Object, wait: &Arc<Wait>) -> Result<bool> {
         let mut state = self.state.lock();
-        let Some(key) = state.enter(file, file_id, object)? else { return Ok(false) };
+        let Some(key) = self.enter(&mut state, file, file_id, object)? else { return Ok(false) };
         state.repairs.entry(key).or_default().push(wait.clone());
         self.step(&mut state, Event::RepairWanted { key });
         Ok(true)
@@ -162,7 +166,10 @@ impl Driver {
         while let Some(action) = state.machine.poll() {
             match action {
                 Action::Wake { waiter, outcome } => {
-                    if let Some(wait) = state.waiters.remove(&waiter) {
+                    if let Some((key, wait)) = state.waiters.remove(&waiter) {
+                        if let Some(case) = state.cases.get(&key) {
+                            case.tally.waited(wait.began.elapsed());
+                        }
                         wait.tell(outcome);
                     }
                 }
@@ -256,12 +263,32 @@ impl Driver {
         }
     }
 
+    /// The key of a lost object. `None` if its recovery ended since the caller looked: the layout says so before the key
+    /// is forgotten.
+    fn enter(&self, state: &mut State, file: &Arc<File>, file_id: FileId, object: Object) -> Result<Option<Key>> {
+        if state.stopped {
+            return Err(Error::Unrecoverable("the daemon is going down".into()));
+        }
+        let key = state.key(file_id, object.id);
+        if let Some(case) = state.cases.get(&key) {
+            case.hold(file);
+            return Ok(Some(key));
+        }
+        if !file.layout().is_some_and(|l| l.objects().any(|(_, o)| *o == object)) {
+            return Ok(None);
+        }
+        let case = Arc::new(Case::new(file, key));
+        self.log.count(case.tally.clone());
+        state.cases.insert(key, case);
+        Ok(Some(key))
+    }
+
     /// Ends the workers and tells everybody who waits.
     pub fn stop(&self) {
         let mut state = self.state.lock();
         state.stopped = true;
         let failed = Outcome::Failed(Why::Sources(policy::protect::recovery::FetchError::Passing));
-        let waiters = std::mem::take(&mut state.waiters).into_values();
+        let waiters = std::mem::take(&mut state.waiters).into_values().map(|(_, wait)| wait);
         let repairs = std::mem::take(&mut state.repairs).into_values().flatten();
         for wait in waiters.chain(repairs) {
             wait.tell(failed);
@@ -276,21 +303,6 @@ impl Driver {
 impl State {
     fn key(&self, file: FileId, object: ObjectId) -> Key {
         self.place_of.get(&object).copied().unwrap_or(Key { file, lost: object })
-    }
-
-    /// The key of a lost object. `None` if its recovery ended since the caller looked: the layout says so before the key
-    /// is forgotten.
-    fn enter(&mut self, file: &Arc<File>, file_id: FileId, object: Object) -> Result<Option<Key>> {
-        if self.stopped {
-            return Err(Error::Unrecoverable("the daemon is going down".into()));
-        }
-        let key = self.key(file_id, object.id);
-        let stands = || file.layout().is_some_and(|l| l.objects().any(|(_, o)| *o == object));
-        if !self.cases.contains_key(&key) && !stands() {
-            return Ok(None);
-        }
-        self.cases.entry(key).or_insert_with(|| Arc::new(Case::new(file))).hold(file);
-        Ok(Some(key))
     }
 
     fn forget(&mut self, key: Key) {

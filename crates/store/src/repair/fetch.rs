@@ -44,6 +44,7 @@ impl Driver {
         match fetched {
             Ok(()) => {
                 self.stats.add(Metric::RecoveryStripes, 1);
+                spare.tally.recovered();
                 self.handle(Event::Patched { key, row });
             }
             Err(Failure { kind, text }) => {
@@ -66,6 +67,7 @@ impl Driver {
         let mut bytes = vec![0; (range.end - range.start) as usize];
         origin.read_at(&source.place.version, range.start, &mut bytes)?;
         self.stats.add(Metric::RecoveryBytes, bytes.len() as u64);
+        spare.tally.fetched(bytes.len() as u64);
         self.verify(spare, range.start, &bytes)?;
         let skip = (chunk.file_offset - range.start) as usize;
         bytes.drain(..skip);

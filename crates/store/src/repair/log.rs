@@ -1,7 +1,9 @@
 //! The last things that repair did: bounded, for `status` and the summary of a job.
 
+use super::tally::Tally;
 use parking_lot::Mutex;
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Entries that are kept.
@@ -18,7 +20,10 @@ pub struct RepairEvent {
 
 /// The log.
 #[derive(Default)]
-pub(super) struct Log(Mutex<VecDeque<RepairEvent>>);
+pub(super) struct Log {
+    events: Mutex<VecDeque<RepairEvent>>,
+    tallies: Mutex<VecDeque<Arc<Tally>>>,
+}
 
 impl Log {
     /// Something worth knowing.
@@ -35,15 +40,33 @@ impl Log {
 
     /// All entries, oldest first.
     pub fn all(&self) -> Vec<RepairEvent> {
-        self.0.lock().iter().cloned().collect()
+        self.events.lock().iter().cloned().collect()
     }
 
     fn push(&self, text: String) {
-        let at_ns = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_nanos() as u64);
-        let mut entries = self.0.lock();
-        if entries.len() == ENTRIES_MAX {
-            entries.pop_front();
-        }
-        entries.push_back(RepairEvent { at_ns, text });
+        push(&self.events, RepairEvent { at_ns: now_ns(), text });
     }
+
+    /// A recovery begins; its account is kept.
+    pub fn count(&self, tally: Arc<Tally>) {
+        push(&self.tallies, tally);
+    }
+
+    /// The accounts of the last recoveries, oldest first.
+    pub fn tallies(&self) -> Vec<Arc<Tally>> {
+        self.tallies.lock().iter().cloned().collect()
+    }
+}
+
+fn push<T>(entries: &Mutex<VecDeque<T>>, entry: T) {
+    let mut entries = entries.lock();
+    if entries.len() == ENTRIES_MAX {
+        entries.pop_front();
+    }
+    entries.push_back(entry);
+}
+
+/// Nanoseconds since 1970.
+pub(super) fn now_ns() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_nanos() as u64)
 }

@@ -21,10 +21,11 @@ impl Driver {
         let Some((layout, at)) = file.layout().and_then(|l| Some((l.clone(), position(&l, key.lost)?))) else {
             return self.abandoned(key);
         };
-        match self.make_spare(&file, &layout, at) {
+        match self.make_spare(&case, &file, &layout, at) {
             Ok(spare) => {
                 let (rows, sources) = (spare.rows(), spare.sources.len() as u32);
                 self.stats.add(Metric::RecoveryStripesLost, rows);
+                case.tally.lost(rows);
                 let new_object = spare.new.id;
                 self.log.note(format!(
                     "recovering {}: target {} lost {rows} stripes, target {} takes its place, from {}",
@@ -43,7 +44,7 @@ impl Driver {
         }
     }
 
-    fn make_spare(&self, file: &Arc<File>, layout: &Layout, at: Position) -> Result<Spare> {
+    fn make_spare(&self, case: &Case, file: &Arc<File>, layout: &Layout, at: Position) -> Result<Spare> {
         let record = file.source()?.ok_or_else(|| no("it has neither another mirror nor a source"))?;
         let record = Record::parse(&record).map_err(|e| no(&e.to_string()))?;
         let size = file.size();
@@ -75,7 +76,8 @@ impl Driver {
         }
         let new = Object { id, target: target.id(), state: ObjectState::Partial };
         let sources = Source::all(&record);
-        Ok(Spare { lost, new, target, handle, segment, index: at.index, size, sums, sources })
+        let tally = case.tally.clone();
+        Ok(Spare { lost, new, target, handle, segment, index: at.index, size, sums, sources, tally })
     }
 
     /// Puts the new object into the layout as `Partial`.

@@ -120,6 +120,7 @@ impl Driver {
             !wanted.is_empty()
         })?;
         self.stats.add(Metric::RecoveryBytes, start);
+        spare.tally.fetched(start);
         failed.map_or(Ok(()), Err)
     }
 

@@ -74,7 +74,12 @@ pub fn detail(d: &JobDetail) -> String {
         let _ = writeln!(text, "  source of {}: {}{outcome}", source.path.display(), source.uri);
     }
     for r in &d.recoveries {
-        let _ = writeln!(text, "  {}  {}", shown::moment_ms(r.at_ms), r.what);
+        let (at, path, fetched) = (shown::moment_ms(r.at_ms), r.path.display(), shown::bytes(r.fetched_bytes));
+        let _ = writeln!(
+            text,
+            "  {at}  {path}: {}, {fetched} fetched, a reader waited at most {} ms",
+            r.what, r.reader_wait_ms_max
+        );
     }
     let _ = writeln!(text, "  logs in {}", d.log_dir.display());
     text

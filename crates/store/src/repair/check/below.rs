@@ -1,0 +1,35 @@
+//! Which files are at or below a path, for whoever knows files by number and wants their names.
+
+use super::Checker;
+use crate::stage::place::names;
+use policy::FileId;
+use rustix::fs::{Dir, FileType, OFlags, fstat};
+
+impl Checker {
+    /// The files at or below a path that have a layout, with their paths. Symbolic links are not followed; what cannot be
+    /// read is left out.
+    pub fn files_below(&self, path: &str) -> Vec<(FileId, String)> {
+        let mut files = Vec::new();
+        let mut todo: Vec<_> = names(path).into_iter().collect();
+        while let Some(names) = todo.pop() {
+            let Ok(fd) = self.open(&names, OFlags::RDONLY) else { continue };
+            let Ok(stat) = fstat(&fd) else { continue };
+            match FileType::from_raw_mode(stat.st_mode) {
+                FileType::Directory => {
+                    let entries = Dir::new(fd).into_iter().flatten().flatten();
+                    let plain = entries.filter_map(|e| e.file_name().to_str().ok().map(str::to_string));
+                    for name in plain.filter(|name| name != "." && name != "..") {
+                        todo.push(names.iter().cloned().chain([name]).collect());
+                    }
+                }
+                FileType::RegularFile => {
+                    let file = self.files.get_or_open(fd).ok();
+                    let layout = file.and_then(|file| file.layout());
+                    files.extend(layout.map(|layout| (layout.file, names.join("/"))));
+                }
+                _ => {}
+            }
+        }
+        files
+    }
+}
