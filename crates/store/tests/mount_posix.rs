@@ -14,6 +14,7 @@ use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 use std::process::Command;
 use std::thread;
+use store::target::Order;
 
 /// A mounted volume, or nothing where that cannot be had.
 fn mounted() -> Option<(volume::Volume, tempfile::TempDir)> {
@@ -59,13 +60,16 @@ fn private_and_shared_mappings_see_what_they_should() {
             *shared.add(6) = 88;
             rustix::mm::msync(shared.cast(), len, rustix::mm::MsyncFlags::SYNC).unwrap();
             assert_eq!((*shared.add(5), *private.add(5)), (5, 77), "a private change stays private");
+            file.write_all_at(&[99], 7).unwrap();
+            rustix::mm::msync(shared.cast(), len, rustix::mm::MsyncFlags::SYNC).unwrap();
+            assert_eq!(shared.add(7).read_volatile(), 99, "what is written is in the mapping");
             rustix::mm::munmap(private.cast(), len).unwrap();
             rustix::mm::munmap(shared.cast(), len).unwrap();
         }
         drop(file);
         let bytes = fs::read(&path).unwrap();
         let mut expected = pattern(len);
-        expected[6] = 88;
+        (expected[6], expected[7]) = (88, 99);
         assert!(bytes == expected, "a shared change is in the file, {len} bytes");
     }
 }
@@ -346,10 +350,14 @@ fn the_virtual_file_shows_and_stays() {
 #[test]
 fn space_is_what_the_targets_have() {
     let Some((volume, _dir)) = mounted() else { return };
-    let shown = rustix::fs::statvfs(&volume.at).unwrap();
-    let total: u64 = volume.targets.all().iter().map(|t| t.space().total_bytes).sum();
-    assert!(total > 0);
-    assert_eq!(shown.f_blocks * shown.f_frsize, total / 4096 * 4096);
-    assert!(shown.f_bavail <= shown.f_blocks);
+    let space = || rustix::fs::statvfs(&volume.at).unwrap();
+    let (shown, below) = (space(), rustix::fs::statvfs(&volume.dir).unwrap());
+    // All targets of this volume lie on one file system, which is counted once.
+    assert_eq!(shown.f_blocks, below.f_blocks * below.f_frsize / 4096);
+    assert!(0 < shown.f_bavail && shown.f_bavail <= shown.f_blocks);
     assert_eq!(shown.f_namemax, rustix::fs::statvfs(Path::new("/tmp")).unwrap().f_namemax);
+    for (order, (blocks, free)) in [(Order::Drain, (shown.f_blocks, 0)), (Order::Fail, (0, 0))] {
+        volume.targets.all().iter().for_each(|target| drop(volume.targets.operate(target.id(), order)));
+        assert_eq!((space().f_blocks, space().f_bavail), (blocks, free), "{order:?}");
+    }
 }

@@ -1,8 +1,7 @@
-//! How much space there is: the sum of what the usable targets have, with the inodes of the namespace.
+//! How much space there is: what the usable targets have, with the inodes of the namespace.
 
 use super::Server;
 use super::convert::errno;
-use crate::target::State;
 use fuser::ReplyStatfs;
 
 /// What `statfs` counts in.
@@ -14,18 +13,8 @@ impl Server {
             Ok(names) => names,
             Err(error) => return reply.error(errno(error)),
         };
-        let (mut total, mut free) = (0u64, 0u64);
-        for target in self.parts.targets.all() {
-            if target.state() != State::Failed {
-                let space = target.space();
-                total = total.saturating_add(space.total_bytes);
-                // A draining target takes nothing new.
-                if target.state() != State::Draining {
-                    free = free.saturating_add(space.free_bytes);
-                }
-            }
-        }
-        let (total, free) = (total / BLOCK_BYTES, free / BLOCK_BYTES);
+        let space = self.parts.targets.space();
+        let (total, free) = (space.total_bytes / BLOCK_BYTES, space.free_bytes / BLOCK_BYTES);
         reply.statfs(
             total,
             free,

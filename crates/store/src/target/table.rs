@@ -153,14 +153,18 @@ impl Targets {
         self.table.read().values().map(view).collect()
     }
 
-    /// The space of all targets that are not failed, each file system counted once.
+    /// The space of all targets that are not failed, each file system counted once. What lies on a draining target is
+    /// counted, its free space is not: nothing new goes there.
     pub fn space(&self) -> Space {
         let mut sum = Space::default();
-        let mut seen = std::collections::BTreeSet::new();
-        for target in self.all().iter().filter(|target| target.state() != State::Failed) {
-            let space = target.space();
-            if space.device.is_none_or(|device| seen.insert(device)) {
+        let (mut counted, mut offered) = (std::collections::BTreeSet::new(), std::collections::BTreeSet::new());
+        for target in self.all() {
+            let (state, space) = (target.state(), target.space());
+            let is_first = |seen: &mut std::collections::BTreeSet<u64>| space.device.is_none_or(|d| seen.insert(d));
+            if state != State::Failed && is_first(&mut counted) {
                 sum.total_bytes = sum.total_bytes.saturating_add(space.total_bytes);
+            }
+            if !matches!(state, State::Failed | State::Draining) && is_first(&mut offered) {
                 sum.free_bytes = sum.free_bytes.saturating_add(space.free_bytes);
             }
         }

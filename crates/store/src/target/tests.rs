@@ -282,3 +282,21 @@ fn views_follow_space_state_and_orders() {
     targets.remove(TargetId(3));
     assert!(targets.by_name("t3").is_none() && targets.views().is_empty());
 }
+
+/// [S-006]
+#[test]
+fn space_adds_up_over_the_targets_that_take_something() {
+    let targets = Targets::new(TargetsOptions::inline());
+    for id in 0..3 {
+        let medium = MemoryMedium::new(1);
+        medium.set_capacity_bytes(8192 << id);
+        targets.add(TargetSpec::new(TargetId(id), 0, Arc::new(medium)));
+    }
+    targets.views();
+    let space = || (targets.space().total_bytes >> 13, targets.space().free_bytes >> 13);
+    assert_eq!(space(), (7, 7));
+    targets.operate(TargetId(1), Order::Drain).unwrap();
+    assert_eq!(space(), (7, 5), "what drains takes nothing new");
+    targets.operate(TargetId(2), Order::Fail).unwrap();
+    assert_eq!(space(), (3, 1));
+}
