@@ -7,6 +7,7 @@
 pub mod block;
 pub mod disk;
 pub mod event;
+pub mod generate;
 pub mod grid;
 pub mod latency;
 pub mod link;
