@@ -8,6 +8,7 @@ mod init;
 mod job;
 mod layout;
 mod man;
+mod sim;
 mod source;
 mod stage;
 mod stats;
@@ -67,6 +68,7 @@ enum Command {
     Source(source::Source),
     Check(check::Check),
     Job(job::Job),
+    Sim(sim::Sim),
     Completions(completions::Completions),
     Man(man::Man),
     #[command(hide = true)]
@@ -90,6 +92,7 @@ impl Cli {
             Command::Source(c) => c.run(&context),
             Command::Check(c) => c.run(&context),
             Command::Job(c) => c.run(&context),
+            Command::Sim(c) => c.run(),
             Command::Completions(c) => c.run(),
             Command::Man(c) => c.run(),
             Command::JobExec(c) => Err(crate::failure::Failure::Said(code_of(c.run()))),

@@ -2,7 +2,6 @@
 //! they are looked for in `$ENTREPOT_DATA` and in `../shared/data`, and the test says so when it finds none.
 
 use sim::disk::{Model, validate};
-use std::io::Read;
 use std::path::PathBuf;
 
 /// The measurement called `name`, if it is there.
@@ -10,12 +9,10 @@ fn measurement(name: &str) -> Option<Vec<validate::Measured>> {
     let beside = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data");
     let root = std::env::var_os("ENTREPOT_DATA").map_or(beside, PathBuf::from);
     let path = root.join("disksim-validation/disks").join(format!("{name}.trace.gz"));
-    let Ok(file) = std::fs::File::open(&path) else {
+    let Ok(text) = validate::read(&path) else {
         eprintln!("skipped: no measurement at {}", path.display());
         return None;
     };
-    let mut text = String::new();
-    flate2::read::GzDecoder::new(file).read_to_string(&mut text).expect("a compressed text");
     Some(validate::parse(&text).expect("a measurement"))
 }
 

@@ -8,6 +8,9 @@
 use super::{Command, Disk, Model};
 use policy::time::Time;
 use std::fmt;
+use std::fs::File;
+use std::io::{self, BufReader, Read};
+use std::path::{Path, PathBuf};
 
 /// One measured request.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -51,6 +54,43 @@ pub struct Outcome {
     pub demerit_by_kind_ns: [f64; 2],
     /// What DiskSim's authors report for their simulator and this drive.
     pub published_demerit_ns: u64,
+}
+
+/// The measurements at `path`, a file or a directory of files, each with its model: `model`, or the one it is called after.
+pub fn find(path: &Path, model: Option<&'static Model>) -> io::Result<Vec<(&'static Model, PathBuf)>> {
+    let called_after = |file: &Path| {
+        let name = file.file_name()?.to_str()?.to_ascii_lowercase();
+        let stem = [".trace", ".trace.gz", ".trace.zst"].iter().find_map(|end| name.strip_suffix(end))?;
+        Model::named(stem)
+    };
+    if !path.metadata()?.is_dir() {
+        return Ok(model.or_else(|| called_after(path)).map(|model| (model, path.into())).into_iter().collect());
+    }
+    let mut found = Vec::new();
+    for directory in [path.to_owned(), path.join("disks")].iter().filter(|directory| directory.is_dir()) {
+        for entry in std::fs::read_dir(directory)? {
+            let file = entry?.path();
+            found.extend(
+                called_after(&file)
+                    .filter(|&of| model.is_none_or(|model| std::ptr::eq(model, of)))
+                    .map(|of| (of, file)),
+            );
+        }
+    }
+    found.sort_by(|a, b| a.1.cmp(&b.1));
+    Ok(found)
+}
+
+/// The text of a measurement, decompressed by its name.
+pub fn read(path: &Path) -> io::Result<String> {
+    let file = BufReader::new(File::open(path)?);
+    let mut text = String::new();
+    match path.extension().and_then(|extension| extension.to_str()) {
+        Some("gz") => flate2::read::GzDecoder::new(file).read_to_string(&mut text)?,
+        Some("zst") => zstd::Decoder::new(file)?.read_to_string(&mut text)?,
+        _ => { file }.read_to_string(&mut text)?,
+    };
+    Ok(text)
 }
 
 /// Read a measurement: one request per line.

@@ -1,10 +1,11 @@
 //! The grid file: what it says, and the cases that follow from it.
 
 use crate::setup::{Setup, SetupError};
-use crate::simulate::Report;
+use crate::simulate::{Opener, Report};
+use crate::trace::{self, Format, Options, TimeUnit};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// A grid file.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -191,6 +192,33 @@ impl Plan {
             case.setup.storage()?;
         }
         Ok(cases)
+    }
+}
+
+impl TraceWish {
+    /// Opens the trace, whose path counts from `beside`.
+    pub fn opener(&self, beside: &Path) -> Result<Box<dyn Opener>, GridError> {
+        let wrong = |why: String| GridError::File(format!("trace `{}`: {why}", self.name));
+        let format = self.format.as_deref().map(|name| {
+            Format::named(name)
+                .ok_or_else(|| wrong(format!("there is no format `{name}`, choose one of {}", Format::names())))
+        });
+        let time_unit = self.time_unit.as_deref().map(|name| match name {
+            "s" => Ok(TimeUnit::S),
+            "ms" => Ok(TimeUnit::Ms),
+            "us" => Ok(TimeUnit::Us),
+            "ns" => Ok(TimeUnit::Ns),
+            _ => Err(wrong(format!("`{name}` is no unit of time, choose s, ms, us or ns"))),
+        });
+        let options = Options {
+            format: format.transpose()?,
+            lenient: self.lenient,
+            time_unit: time_unit.transpose()?,
+            ..Options::default()
+        };
+        let Some(path) = &self.path else { return Err(wrong("it has no path".into())) };
+        let path = beside.join(path);
+        Ok(Box::new(move || trace::open(&path, &options)))
     }
 }
 

@@ -4,8 +4,7 @@
 //! written anew in the order of the cases, so that it is the same whatever the number of threads.
 
 use super::plan::{Case, Done, GridError, cell_text};
-use crate::replay::Survey;
-use crate::simulate::{self, Opener, SimulateError};
+use crate::simulate::{Outcome, SimulateError};
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
@@ -27,15 +26,14 @@ pub struct Progress {
     pub last: String,
 }
 
-/// Run what is not yet done of `cases`, where `traces[case.trace]` and `surveys[case.trace]` belong to a case. Results are kept
-/// in `results`, or nowhere. When `stop` becomes true no further case is begun.
+/// Run what is not yet done of `cases` through `simulate`. Results are kept in `results`, or nowhere. When `stop` becomes true
+/// no further case is begun.
 pub fn run(
     cases: &[Case],
-    traces: &[&dyn Opener],
-    surveys: &[Survey],
     results: Option<&Path>,
     threads: usize,
     stop: &AtomicBool,
+    simulate: impl Fn(&Case) -> Result<Outcome, SimulateError> + Sync,
     mut progress: impl FnMut(&Progress),
 ) -> Result<Vec<Done>, GridError> {
     let mut done = match results {
@@ -56,11 +54,11 @@ pub fn run(
     let (send, receive) = mpsc::channel();
     let outcome = thread::scope(|scope| {
         for _ in 0..threads.clamp(1, todo.len().max(1)) {
-            let (send, next, failed, todo) = (send.clone(), &next, &failed, &todo);
+            let (send, next, failed, todo, simulate) = (send.clone(), &next, &failed, &todo, &simulate);
             scope.spawn(move || {
                 while !stop.load(Ordering::Relaxed) && !failed.load(Ordering::Relaxed) {
                     let Some(&case) = todo.get(next.fetch_add(1, Ordering::Relaxed)) else { break };
-                    let result = one(&cases[case], traces, surveys);
+                    let result = simulate(&cases[case]).map(|outcome| done_with(&cases[case], outcome));
                     if result.is_err() {
                         failed.store(true, Ordering::Relaxed);
                     }
@@ -101,9 +99,8 @@ pub fn run(
     Ok(done)
 }
 
-fn one(case: &Case, traces: &[&dyn Opener], surveys: &[Survey]) -> Result<Done, SimulateError> {
-    let outcome = simulate::run(&case.setup, &surveys[case.trace], &traces[case.trace..=case.trace])?;
-    Ok(Done { cell: case.cell.clone(), setup: case.setup.clone(), report: outcome.report })
+fn done_with(case: &Case, outcome: Outcome) -> Done {
+    Done { cell: case.cell.clone(), setup: case.setup.clone(), report: outcome.report }
 }
 
 fn keep(append: &Mutex<Option<File>>, done: &Done, path: Option<&Path>) -> Result<(), GridError> {
@@ -148,4 +145,82 @@ fn rewrite(path: &Path, done: &[Done]) -> io::Result<()> {
     let beside = path.with_extension("new");
     fs::write(&beside, text)?;
     fs::rename(&beside, path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::grid::Plan;
+    use crate::simulate::Report;
+    use std::sync::atomic::AtomicU32;
+
+    fn cases() -> Vec<Case> {
+        let text = r#"
+            [[trace]]
+            name = "a"
+            path = "a"
+            [axes]
+            pair = ["ra", "amp", "sarc"]
+            coordinator = ["none", "pfc"]
+        "#;
+        Plan::parse(text).unwrap().cases().unwrap()
+    }
+
+    /// A stand-in for a simulation: figures that depend on the case.
+    fn figures(case: &Case) -> Outcome {
+        let mut report = Report { span_s: cell_text(&case.cell).len() as f64, ..Report::default() };
+        report.reads.mean_ms = 1.0 / report.span_s;
+        Outcome { report, samples: Vec::new() }
+    }
+
+    #[test]
+    fn results_are_the_same_on_any_number_of_threads_and_survive_being_cut_off() {
+        let directory = tempfile::tempdir().unwrap();
+        let (cases, never) = (cases(), AtomicBool::new(false));
+        let texts = [1, 4].map(|threads| {
+            let path = directory.path().join(threads.to_string());
+            run(&cases, Some(&path), threads, &never, |case| Ok(figures(case)), |_| ()).unwrap();
+            fs::read_to_string(path).unwrap()
+        });
+        assert_eq!(texts[0], texts[1]);
+        // Three whole lines and a half are left: three cases are not run again.
+        let path = directory.path().join("torn");
+        let third = texts[0].match_indices('\n').nth(2).unwrap().0;
+        fs::write(&path, &texts[0][..third + 30]).unwrap();
+        let ran = AtomicU32::new(0);
+        let count = |case: &Case| {
+            ran.fetch_add(1, Ordering::Relaxed);
+            Ok(figures(case))
+        };
+        run(&cases, Some(&path), 2, &never, count, |_| ()).unwrap();
+        assert_eq!(ran.into_inner(), 3);
+        assert_eq!(fs::read_to_string(&path).unwrap(), texts[0]);
+    }
+
+    #[test]
+    fn a_changed_setup_is_run_again_and_a_stopped_grid_goes_on() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("results");
+        let (mut cases, stop) = (cases(), AtomicBool::new(false));
+        let stopping = |case: &Case| {
+            stop.store(true, Ordering::Relaxed);
+            Ok(figures(case))
+        };
+        assert_eq!(run(&cases, Some(&path), 1, &stop, stopping, |_| ()).unwrap().len(), 1);
+        cases[0].setup.alpha = "1ms".into();
+        let mut progress = Vec::new();
+        let never = AtomicBool::new(false);
+        run(&cases, Some(&path), 1, &never, |case| Ok(figures(case)), |at| progress.push((at.done, at.resumed)))
+            .unwrap();
+        assert_eq!(progress.first(), Some(&(0, 0)));
+        assert_eq!(progress.last(), Some(&(6, 0)));
+    }
+
+    #[test]
+    fn a_case_that_fails_ends_the_grid_and_is_named() {
+        let never = AtomicBool::new(false);
+        let fail = |_: &Case| Err(SimulateError::Trace("gone".into()));
+        let error = run(&cases(), None, 2, &never, fail, |_| ()).unwrap_err();
+        assert!(matches!(error, GridError::Case { cell, .. } if cell.contains("pair=")));
+    }
 }

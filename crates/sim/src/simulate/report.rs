@@ -6,7 +6,7 @@ use policy::cache::StreamStats;
 use serde::{Deserialize, Serialize};
 
 /// Everything that a run has found out.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Report {
     /// Virtual time from the first request to the last answer, in seconds.
     pub span_s: f64,

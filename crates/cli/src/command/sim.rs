@@ -1,0 +1,64 @@
+//! `entrepot sim`: worlds in virtual time.
+
+mod cache;
+mod disk;
+mod figures;
+mod grid;
+
+use crate::failure::Result;
+use clap::{Args, Subcommand};
+use sim::grid::GridError;
+use sim::setup::SetupError;
+use sim::simulate::SimulateError;
+use store::control::Problem;
+
+/// Simulate caches, prefetchers and disks in virtual time
+///
+/// The policies are the ones that the mount runs. The same command with the same input writes the same bytes, on any machine.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+EXAMPLES:
+  entrepot sim cache --trace oltp.spc --l1 linux --l1-size 5% --l2 sarc --l2-size 200% --coordinator pfc
+  entrepot sim cache --grid grid.toml
+  entrepot sim disk validate measurements/")]
+pub struct Sim {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Debug, Subcommand)]
+enum Verb {
+    Cache(Box<cache::Cache>),
+    Disk(disk::Disk),
+}
+
+impl Sim {
+    pub fn run(self) -> Result<u8> {
+        match self.verb {
+            Verb::Cache(cache) => cache.run(),
+            Verb::Disk(disk) => disk.run(),
+        }
+    }
+}
+
+/// What went wrong, as the command line says it: the messages carry cause, consequence and next step in one sentence.
+fn said(message: &str, wrong: bool) -> Problem {
+    let (cause, rest) = message.split_once("; ").unwrap_or((message, "nothing was simulated"));
+    let (so, next) = rest.split_once(". ").unwrap_or((rest, "see `entrepot sim cache --help`"));
+    let problem = if wrong { Problem::wrong(cause) } else { Problem::failed(cause) };
+    problem.so(so).try_this(next)
+}
+
+fn setup_problem(error: &SetupError) -> Problem {
+    said(&error.to_string(), true)
+}
+
+fn simulate_problem(error: &SimulateError) -> Problem {
+    let wrong = matches!(error, SimulateError::Setup(_) | SimulateError::Level(_));
+    said(&error.to_string(), wrong)
+}
+
+fn grid_problem(error: &GridError) -> Problem {
+    let wrong = matches!(error, GridError::File(_) | GridError::Setup(_) | GridError::Compare { .. });
+    said(&error.to_string(), wrong)
+}

@@ -1,0 +1,349 @@
+//! `entrepot sim cache`: a hierarchy of caches over a device, driven by traces.
+
+use super::{figures, grid, setup_problem, simulate_problem};
+use crate::failure::Result;
+use crate::shown;
+use clap::{Args, ValueEnum};
+use serde_json::json;
+use sim::grid::{Case, Cell, TraceWish};
+use sim::replay::Streams;
+use sim::setup::{LevelSetup, Setup};
+use sim::simulate::{self, Opener};
+use std::path::PathBuf;
+use store::control::Problem;
+
+/// Replay traces through caches with prefetching and coordination, over a disk
+///
+/// Before anything is simulated each trace is read once and its census shown: records, what was skipped and why, span,
+/// reads, footprint. A trace whose accounts do not close is refused.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+PREFETCHERS (--l1, --l2), with their parameters:
+  none   ra:degree=4   linux:min=3,max=32,incl_demand   linux-2.6.18:min=4,max=32   on-demand:max=32
+  stream:degree_max=48,distance=24   sarc:degree=8,distance=4,threshold=4   amp:apt=4,degree_max=256,run=1
+TRIGGERS (--l1-trigger, --l2-trigger):
+  native   fixed:24   ets   esf, both with default=24,min=4,max=48,redistribute
+COORDINATORS (--coordinator), joined by +:
+  none   labels   du   pfc, which takes bypass, readmore, file, client, text=0.5, queue=0.1, cap=BLOCKS
+DISKS (--disk):
+  cheetah9lp   atlas10k   ssd-sata   ssd-nvme   constant:5ms
+
+A GRID FILE:
+  name = \"coordinators\"
+  [[trace]]
+  name = \"oltp\"
+  path = \"oltp.spc\"
+  [axes]
+  pair = [\"ra\", \"linux\", \"sarc\", \"amp\"]
+  l1_size = [\"5%\", \"1%\"]
+  l2_size = [\"200%\", \"100%\", \"10%\", \"5%\"]
+  coordinator = [\"none\", \"du\", \"pfc\"]
+  [compare]
+  axis = \"coordinator\"
+  baseline = \"none\"
+
+EXAMPLES:
+  entrepot sim cache --trace oltp.spc --l1 linux --l1-size 5% --l2 sarc --l2-size 200% --coordinator pfc
+  entrepot sim cache --trace multi.spc --closed --l1 ra --l2 sarc --compare none,labels,pfc,du
+  entrepot sim cache --trace a.spc --trace b.spc --l1 amp --l2 amp --disks 5 --raid 5 --output json
+  entrepot sim cache --trace vod.csv --l1 stream --l1-trigger ets --timeline inventory.csv
+  entrepot sim cache --grid grid.toml --threads 8")]
+pub struct Cache {
+    /// A trace; several are several clients of one server.
+    #[arg(long, value_name = "FILE", required_unless_present_any = ["grid", "generate"])]
+    trace: Vec<PathBuf>,
+    /// A generated workload instead of a trace, in words; see `entrepot trace generate --help`.
+    #[arg(long, value_name = "WORKLOAD")]
+    generate: Vec<String>,
+    /// The seed of generated workloads.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// The traces' format, if their content does not say.
+    #[arg(long)]
+    format: Option<String>,
+    /// The traces' unit of time (s, ms, us, ns), if their format does not say.
+    #[arg(long)]
+    time_unit: Option<String>,
+    /// Skip and count malformed lines.
+    #[arg(long)]
+    lenient: bool,
+    /// Prefetcher of the first level, that of the application.
+    #[arg(long, default_value = "linux", value_name = "PREFETCHER")]
+    l1: String,
+    /// Size of the first level: part of the footprint, bytes, or blocks.
+    #[arg(long, default_value = "5%", value_name = "SIZE")]
+    l1_size: String,
+    /// Replacement of the first level: lru, sarc; without it, what goes with the prefetcher.
+    #[arg(long, value_name = "REPLACEMENT")]
+    l1_replacement: Option<String>,
+    /// Who sets the trigger distances of the first level.
+    #[arg(long, value_name = "TRIGGER")]
+    l1_trigger: Option<String>,
+    /// Prefetcher of the second level; without it there is one level.
+    #[arg(long, value_name = "PREFETCHER")]
+    l2: Option<String>,
+    /// Size of the second level: part of the first, bytes, or blocks.
+    #[arg(long, default_value = "200%", value_name = "SIZE")]
+    l2_size: String,
+    /// Replacement of the second level.
+    #[arg(long, value_name = "REPLACEMENT")]
+    l2_replacement: Option<String>,
+    /// Who sets the trigger distances of the second level.
+    #[arg(long, value_name = "TRIGGER")]
+    l2_trigger: Option<String>,
+    /// One more level below: "PREFETCHER size=SIZE trigger=... coordinator=... replacement=...".
+    #[arg(long, value_name = "WORDS")]
+    level: Vec<String>,
+    /// What coordinates the levels below the first with the one above.
+    #[arg(long, default_value = "none")]
+    coordinator: String,
+    /// How many levels each client has for itself.
+    #[arg(long, default_value_t = 1, value_name = "N")]
+    private_levels: usize,
+    #[command(flatten)]
+    world: WorldArgs,
+    /// Several policies side by side: coordinators, triggers, prefetchers for all levels, or AXIS=VALUE, separated by commas
+    /// (by semicolons if one has parameters).
+    #[arg(long, value_name = "POLICIES", conflicts_with = "grid")]
+    compare: Option<String>,
+    /// Run a whole grid.
+    #[arg(long, value_name = "GRID.TOML", conflicts_with_all = ["trace", "generate"])]
+    grid: Option<PathBuf>,
+    /// Where a grid keeps its results and resumes from; without it, beside the grid file.
+    #[arg(long, value_name = "FILE", requires = "grid")]
+    results: Option<PathBuf>,
+    /// Cases that run side by side; without it, as many as there are cores.
+    #[arg(long, value_name = "N")]
+    threads: Option<usize>,
+    /// Write samples of the streams' read-ahead inventories to this file, as comma-separated values.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["grid", "compare"])]
+    timeline: Option<PathBuf>,
+    /// Time between two samples.
+    #[arg(long, default_value = "100ms", value_name = "TIME")]
+    timeline_every: String,
+    /// How to write it.
+    #[arg(long, value_enum, default_value = "text")]
+    output: Output,
+}
+
+/// The world around the levels.
+#[derive(Debug, Args)]
+struct WorldArgs {
+    /// The device.
+    #[arg(long, default_value = "cheetah9lp")]
+    disk: String,
+    /// How many of them.
+    #[arg(long, default_value_t = 1)]
+    disks: u32,
+    /// An array of them: 0 or 5.
+    #[arg(long)]
+    raid: Option<u8>,
+    /// Stripe unit of the array.
+    #[arg(long, default_value = "64KiB", value_name = "SIZE")]
+    stripe_unit: String,
+    /// Bus of a mechanical disk in MB/s, if not the one it was measured on.
+    #[arg(long, value_name = "MB/S")]
+    disk_bus: Option<f64>,
+    /// Scheduler of the block layer: noop, deadline, anticipatory.
+    #[arg(long, default_value = "deadline")]
+    scheduler: String,
+    /// Part of the link's time that does not depend on the size.
+    #[arg(long, default_value = "6ms", value_name = "TIME")]
+    alpha: String,
+    /// The link's time per block.
+    #[arg(long, default_value = "0.03ms", value_name = "TIME")]
+    beta: String,
+    /// The link's time for a request.
+    #[arg(long, default_value = "0s", value_name = "TIME")]
+    link_request: String,
+    /// Replies share the link's bandwidth.
+    #[arg(long)]
+    link_shared: bool,
+    /// Each request waits for the answer to the one before, instead of coming at its time.
+    #[arg(long)]
+    closed: bool,
+    /// How long a client thinks between answer and request.
+    #[arg(long, default_value = "0s", value_name = "TIME", requires = "closed")]
+    think: String,
+    /// Times faster than the trace.
+    #[arg(long, default_value_t = 1.0, conflicts_with = "closed")]
+    speed: f64,
+    /// What becomes of writes: cached (no device time), background, dropped.
+    #[arg(long, default_value = "cached")]
+    writes: String,
+    /// Size of a block.
+    #[arg(long, default_value = "4KiB", value_name = "SIZE")]
+    block: String,
+    /// What a sequential stream is.
+    #[arg(long, value_enum, default_value = "file")]
+    streams: StreamsArg,
+    /// Each client of a trace is one of the world, with levels of its own.
+    #[arg(long)]
+    client_each: bool,
+    /// End before the requests' bytes would exceed this.
+    #[arg(long, value_name = "SIZE")]
+    limit_bytes: Option<String>,
+    /// End after so many requests.
+    #[arg(long, value_name = "N")]
+    limit_requests: Option<u64>,
+    /// Show each stream.
+    #[arg(long)]
+    per_stream: bool,
+    /// Check all invariants after every event; slow.
+    #[arg(long)]
+    check: bool,
+}
+
+/// How figures are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum Output {
+    /// For people.
+    Text,
+    /// For programs.
+    Json,
+    /// For spreadsheets.
+    Csv,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum StreamsArg {
+    /// Each file or device.
+    File,
+    /// Each client of the trace.
+    Client,
+    /// All requests.
+    All,
+}
+
+impl Cache {
+    pub fn run(self) -> Result<u8> {
+        let threads = self.threads.or_else(|| std::thread::available_parallelism().ok().map(Into::into)).unwrap_or(1);
+        if let Some(path) = &self.grid {
+            return grid::run(path, self.results.as_deref(), threads, self.output);
+        }
+        let setup = self.setup()?;
+        let wishes = self.wishes();
+        let openers = wishes.iter().map(|wish| grid::opener(wish, "".as_ref())).collect::<Result<Vec<_>>>()?;
+        let traces: Vec<&dyn Opener> = openers.iter().map(|opener| &**opener).collect();
+        // Words are checked before long traces are read.
+        setup.config(1 << 20).and_then(|_| setup.storage()).map_err(|error| setup_problem(&error))?;
+        let policies = self.policies(&setup)?;
+        let survey = simulate::survey(&setup, &traces).map_err(|error| simulate_problem(&error))?;
+        for (wish, trace) in wishes.iter().zip(survey.traces()) {
+            if self.output == Output::Text {
+                shown::text(&format!("trace      {}\n{trace}\n\n", wish.name))?;
+            } else {
+                eprintln!("trace      {}\n{trace}\n", wish.name);
+            }
+        }
+        if !policies.is_empty() {
+            let done = grid::side_by_side(&policies, &traces, &survey, threads)?;
+            return figures::compared(&done, self.output);
+        }
+        let outcome = simulate::run(&setup, &survey, &traces).map_err(|error| simulate_problem(&error))?;
+        if let Some(path) = &self.timeline {
+            figures::timeline(path, &outcome.samples)?;
+        }
+        match self.output {
+            Output::Text => shown::text(&figures::text(&setup, &outcome.report))?,
+            Output::Csv => shown::text(&figures::csv(&setup, &outcome.report))?,
+            Output::Json => {
+                let census: Vec<_> = survey.traces().iter().map(|trace| json!(trace.report)).collect();
+                shown::json(&json!({ "setup": setup, "census": census, "report": outcome.report }))?;
+            }
+        }
+        Ok(0)
+    }
+
+    fn setup(&self) -> Result<Setup> {
+        let world = &self.world;
+        let first = LevelSetup {
+            replacement: self.l1_replacement.clone(),
+            trigger: self.l1_trigger.clone(),
+            ..LevelSetup::new(&self.l1, &self.l1_size)
+        };
+        let second = self.l2.as_ref().map(|l2| LevelSetup {
+            replacement: self.l2_replacement.clone(),
+            trigger: self.l2_trigger.clone(),
+            coordinator: Some(self.coordinator.clone()),
+            ..LevelSetup::new(l2, &self.l2_size)
+        });
+        if second.is_none() && self.coordinator != "none" && self.level.is_empty() {
+            let problem = Problem::wrong("--coordinator has nothing to coordinate: there is one level");
+            return Err(problem.try_this("add a second level with --l2").into());
+        }
+        let mut levels: Vec<_> = std::iter::once(first).chain(second).collect();
+        for words in &self.level {
+            let mut level = LevelSetup::parse(words).map_err(|error| setup_problem(&error))?;
+            level.coordinator.get_or_insert_with(|| self.coordinator.clone());
+            levels.push(level);
+        }
+        Ok(Setup {
+            levels,
+            private_levels: self.private_levels,
+            disk: world.disk.clone(),
+            disks: world.disks,
+            raid: world.raid,
+            stripe_unit: world.stripe_unit.clone(),
+            disk_bus_mb_s: world.disk_bus,
+            scheduler: world.scheduler.clone(),
+            alpha: world.alpha.clone(),
+            beta: world.beta.clone(),
+            link_request: world.link_request.clone(),
+            link_shared: world.link_shared,
+            closed: world.closed,
+            think: world.think.clone(),
+            speed: world.speed,
+            writes: world.writes.clone(),
+            block: world.block.clone(),
+            streams: match world.streams {
+                StreamsArg::File => Streams::File,
+                StreamsArg::Client => Streams::Client,
+                StreamsArg::All => Streams::All,
+            },
+            client_each: world.client_each,
+            limit_bytes: world.limit_bytes.clone(),
+            limit_requests: world.limit_requests,
+            per_stream: world.per_stream,
+            check: world.check,
+            sample_every: self.timeline.as_ref().map(|_| self.timeline_every.clone()),
+        })
+    }
+
+    fn wishes(&self) -> Vec<TraceWish> {
+        let common = TraceWish {
+            format: self.format.clone(),
+            time_unit: self.time_unit.clone(),
+            lenient: self.lenient,
+            seed: self.seed,
+            ..TraceWish::default()
+        };
+        let files = self.trace.iter().map(|path| TraceWish {
+            name: path.display().to_string(),
+            path: Some(path.clone()),
+            ..common.clone()
+        });
+        let generated = self.generate.iter().map(|workload| TraceWish {
+            name: format!("{workload}, seed {}", self.seed),
+            generate: Some(workload.clone()),
+            ..common.clone()
+        });
+        files.chain(generated).collect()
+    }
+
+    /// The setups that are put side by side.
+    fn policies(&self, setup: &Setup) -> Result<Vec<Case>> {
+        let Some(names) = &self.compare else { return Ok(Vec::new()) };
+        let separator = if names.contains(';') { ';' } else { ',' };
+        let names = names.split(separator).map(str::trim).filter(|name| !name.is_empty());
+        let cases = names.map(|name| {
+            let (axis, value) = Setup::axis_of(name)?;
+            let mut setup = setup.clone();
+            setup.set(&axis, &value)?;
+            setup.config(1 << 20)?;
+            Ok(Case { cell: Cell::from([("policy".to_owned(), name.to_owned())]), trace: 0, setup })
+        });
+        let cases: std::result::Result<_, _> = cases.collect();
+        Ok(cases.map_err(|error| setup_problem(&error))?)
+    }
+}

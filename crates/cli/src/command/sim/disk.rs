@@ -1,0 +1,96 @@
+//! `entrepot sim disk`: the disk models by themselves.
+
+use super::said;
+use crate::failure::Result;
+use crate::shown;
+use clap::{Args, Subcommand};
+use sim::disk::{Model, validate};
+use std::path::{Path, PathBuf};
+use store::control::Problem;
+
+/// Hold the disk models against measured disks
+#[derive(Debug, Args)]
+#[command(after_help = "EXAMPLES:\n  entrepot sim disk validate measurements/\n  entrepot sim disk models")]
+pub struct Disk {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Debug, Subcommand)]
+enum Verb {
+    /// Compare simulated with measured service times
+    ///
+    /// Prints mean error and demerit figure (the root mean square distance between the two distributions of service times) beside
+    /// the figure that DiskSim's authors report for the same drive.
+    #[command(after_help = "\
+INPUT:
+  A directory with measurements as published with DiskSim, one per drive, called after the model
+  (cheetah9lp.trace, atlas10k.trace; also compressed: .gz, .zst; upper case is fine), or one such file.
+  A line is: R|W Hit|Miss first-sector sectors service-time-us think-time-us
+
+EXAMPLES:
+  entrepot sim disk validate disksim-validation/disks
+  entrepot sim disk validate my-disk.trace.gz --model cheetah9lp")]
+    Validate {
+        /// The directory or file.
+        path: PathBuf,
+        /// The model; without it, the one that the file is called after.
+        #[arg(long)]
+        model: Option<String>,
+    },
+    /// List the models
+    #[command(after_help = "EXAMPLES:\n  entrepot sim disk models")]
+    Models,
+}
+
+impl Disk {
+    pub fn run(self) -> Result<u8> {
+        match self.verb {
+            Verb::Validate { path, model } => run_validate(&path, model.as_deref()),
+            Verb::Models => {
+                for model in Model::ALL {
+                    let gb = model.sectors as f64 * 512.0 / 1e9;
+                    shown::text(&format!(
+                        "{:<12} mechanical disk, {gb:.1} GB, {} revolutions per minute\n",
+                        model.name, model.revolutions_per_minute
+                    ))?;
+                }
+                for model in sim::ssd::SsdModel::ALL {
+                    let gb = model.sectors as f64 * 512.0 / 1e9;
+                    shown::text(&format!(
+                        "{:<12} solid-state drive, {gb:.0} GB, {} channels\n",
+                        model.name, model.channels
+                    ))?;
+                }
+                Ok(0)
+            }
+        }
+    }
+}
+
+fn run_validate(path: &Path, model: Option<&str>) -> Result<u8> {
+    let model = match model {
+        Some(name) => Some(Model::named(name).ok_or_else(|| {
+            let names: Vec<_> = Model::ALL.iter().map(|model| model.name).collect();
+            Problem::wrong(format!("there is no disk model `{name}`"))
+                .try_this(format!("choose one of {}", names.join(", ")))
+        })?),
+        None => None,
+    };
+    let unreadable = |path: &Path, error: std::io::Error| Problem::wrong(format!("{}: {error}", path.display()));
+    let found = validate::find(path, model).map_err(|error| unreadable(path, error))?;
+    if found.is_empty() {
+        let problem = Problem::wrong(format!("{} holds no measurement of a disk that is modelled", path.display()));
+        return Err(problem
+            .try_this("name the file and its model: `entrepot sim disk validate FILE --model cheetah9lp`")
+            .into());
+    }
+    for (at, (model, file)) in found.iter().enumerate() {
+        let text = validate::read(file).map_err(|error| unreadable(file, error))?;
+        let measured = validate::parse(&text).map_err(|error| said(&error.to_string(), true))?;
+        let gap = if at > 0 { "\n" } else { "" };
+        let outcome = validate::validate(model, &measured);
+        shown::text(&format!("{gap}measurement         {}\n{outcome}\n", file.display()))?;
+    }
+    Ok(0)
+}
