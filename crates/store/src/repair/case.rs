@@ -14,7 +14,8 @@ use policy::protect::recovery::Key;
 
 /// A lost object.
 pub(super) struct Case {
-    file: Weak<File>,
+    /// As it was last asked for: whoever opens it again after everybody closed it has another one.
+    file: Mutex<Weak<File>>,
     /// Keeps the file in use while work is under way; let go when the recovery broke.
     held: Mutex<Option<Arc<File>>>,
     spare: Mutex<Option<Arc<Spare>>>,
@@ -25,7 +26,7 @@ pub(super) struct Case {
 impl Case {
     pub fn new(file: &Arc<File>, key: Key) -> Case {
         Case {
-            file: Arc::downgrade(file),
+            file: Mutex::new(Arc::downgrade(file)),
             held: Mutex::new(Some(file.clone())),
             spare: Mutex::new(None),
             tally: Arc::new(Tally::new(key)),
@@ -34,11 +35,12 @@ impl Case {
 
     /// The file, if anybody still uses it.
     pub fn file(&self) -> Option<Arc<File>> {
-        self.file.upgrade()
+        self.file.lock().upgrade()
     }
 
     /// Somebody wants it again.
     pub fn hold(&self, file: &Arc<File>) {
+        *self.file.lock() = Arc::downgrade(file);
         *self.held.lock() = Some(file.clone());
     }
 
