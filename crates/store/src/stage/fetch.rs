@@ -9,6 +9,7 @@ use super::{StageError, Stop};
 use crate::Error;
 use parking_lot::Mutex;
 use rustix::io::{Errno, pwrite};
+use std::time::Duration;
 
 /// Units in flight. A guess: fills a gigabit line at 100 ms with units of 4 MiB.
 const IN_FLIGHT: usize = 8;
@@ -19,8 +20,10 @@ pub(super) const UNIT_BYTES_MIN: u64 = 4 << 20;
 /// The largest range asked for at once: bounds the memory to this times [`IN_FLIGHT`].
 const RANGE_BYTES_MAX: u64 = 8 << 20;
 
-/// After so many bytes the progress is made durable.
-const SAVE_EVERY_BYTES: u64 = 256 << 20;
+/// After so many bytes the progress is made durable, or after this time: so that little is fetched again after a crash,
+/// from fast sources and slow ones. Guesses.
+pub(super) const SAVE_EVERY_BYTES: u64 = 256 << 20;
+pub(super) const SAVE_EVERY: Duration = Duration::from_secs(1);
 
 /// Fetches what is not done yet.
 pub(super) fn fetch(incoming: &Incoming, origins: &Origins, meter: &Meter, stop: &Stop) -> Result<(), StageError> {
@@ -65,7 +68,7 @@ fn fetch_unit(incoming: &Incoming, origins: &Origins, unit: u64, meter: &Meter, 
         meter.add(len as u64);
     }
     stripes.finish()?;
-    if incoming.done(unit, range.end - range.start) >= SAVE_EVERY_BYTES {
+    if incoming.done(unit, range.end - range.start) {
         incoming.save()?;
     }
     Ok(())

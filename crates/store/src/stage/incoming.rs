@@ -1,6 +1,6 @@
 //! One file on its way in: its stub in `staging/`, what of it is there, and its end in the tree.
 
-use super::fetch::{UNIT_BYTES_MIN, fetch};
+use super::fetch::{SAVE_EVERY, SAVE_EVERY_BYTES, UNIT_BYTES_MIN, fetch};
 use super::origins::Origins;
 use super::place::Place;
 use super::progress::Meter;
@@ -16,6 +16,7 @@ use rustix::fs::{self, AtFlags, FileType, Gid, Mode, OFlags, Uid};
 use rustix::io::Errno;
 use std::ops::Range;
 use std::sync::Arc;
+use std::time::Instant;
 
 /// A file on its way in.
 pub(super) struct Incoming<'a> {
@@ -27,7 +28,19 @@ pub(super) struct Incoming<'a> {
     /// Bytes that one checksum covers; 0 for a file that stays in its stub and cannot lose a stripe.
     pub stripe_bytes: u64,
     size: u64,
-    progress: Mutex<(Progress, Units, u64)>,
+    progress: Mutex<(Progress, Units, Unsaved)>,
+}
+
+/// What is written and not yet known to be durable.
+struct Unsaved {
+    bytes: u64,
+    since: Instant,
+}
+
+impl Unsaved {
+    fn nothing() -> Unsaved {
+        Unsaved { bytes: 0, since: Instant::now() }
+    }
 }
 
 impl Stager {
@@ -154,7 +167,7 @@ impl<'a> Incoming<'a> {
             unit_bytes,
             done: units.to_text(),
         };
-        let progress = Mutex::new((progress, units, 0));
+        let progress = Mutex::new((progress, units, Unsaved::nothing()));
         Ok(Incoming { stager, key: key.to_string(), stub, file, sums, stripe_bytes, size, progress })
     }
 
@@ -174,7 +187,7 @@ impl<'a> Incoming<'a> {
         let pristine = file.source()?.is_none() && fs::fstat(&stub)?.st_nlink == 1;
         let Some(units) = units.filter(|_| whole && pristine) else { return Ok(None) };
         let sums = open_sums(stager, key)?;
-        let progress = Mutex::new((earlier, units, 0));
+        let progress = Mutex::new((earlier, units, Unsaved::nothing()));
         Ok(Some(Incoming { stager, key: key.to_string(), stub, file, sums, stripe_bytes, size, progress }))
     }
 
@@ -193,12 +206,16 @@ impl<'a> Incoming<'a> {
         self.progress.lock().1.contains(unit)
     }
 
-    /// A unit is written. Gives the bytes written since the progress was made durable.
-    pub fn done(&self, unit: u64, bytes: u64) -> u64 {
+    /// A unit is written. Whether it is time to make the progress durable.
+    pub fn done(&self, unit: u64, bytes: u64) -> bool {
         let mut progress = self.progress.lock();
         progress.1.insert(unit);
-        progress.2 += bytes;
-        progress.2
+        progress.2.bytes += bytes;
+        let due = progress.2.bytes >= SAVE_EVERY_BYTES || progress.2.since.elapsed() >= SAVE_EVERY;
+        if due {
+            progress.2 = Unsaved::nothing(); // the others go on meanwhile
+        }
+        due
     }
 
     fn done_bytes(&self) -> u64 {
@@ -209,7 +226,7 @@ impl<'a> Incoming<'a> {
     pub fn save(&self) -> Result<(), StageError> {
         let record = {
             let mut progress = self.progress.lock();
-            progress.2 = 0;
+            progress.2 = Unsaved::nothing();
             Progress { done: progress.1.to_text(), ..progress.0.clone() }
         };
         self.file.sync_now(false)?;
