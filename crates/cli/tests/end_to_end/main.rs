@@ -1,6 +1,13 @@
 //! The real binary with a real mount: set up, use, fail, kill, restart, end. Skipped with the reason where nobody may mount.
 
+mod killed;
+mod mirrors;
 mod real;
+mod recovery;
+#[allow(dead_code, reason = "some of it is for the tests of sources alone")]
+#[path = "../../../source/tests/server/mod.rs"]
+mod server;
+mod sources;
 
 use real::{Volume, code, err, out};
 use std::process::{Command, Stdio};

@@ -2,6 +2,7 @@
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
@@ -13,12 +14,17 @@ pub struct Volume {
     /// Its mount point.
     pub at: PathBuf,
     /// A copy of the binary where every user may run it.
-    binary: PathBuf,
+    pub binary: PathBuf,
 }
 
 impl Volume {
     /// Sets one up and mounts it, or says why not.
     pub fn up() -> Option<Volume> {
+        Volume::up_with(|toml| toml)
+    }
+
+    /// The same, with another `volume.toml` than the one that `init` writes.
+    pub fn up_with(edit: impl FnOnce(String) -> String) -> Option<Volume> {
         let dir = tempfile::Builder::new().prefix("entrepot-test").tempdir().expect("temp dir");
         let open = std::os::unix::fs::PermissionsExt::from_mode(0o755);
         std::fs::set_permissions(dir.path(), open).expect("chmod");
@@ -29,10 +35,14 @@ impl Volume {
         let at = dir.path().canonicalize().expect("real path").join("mnt");
         std::fs::create_dir(&at).expect("mount point");
         let binary = dir.path().join("entrepot");
-        std::fs::copy(env!("CARGO_BIN_EXE_entrepot"), &binary).expect("copy");
+        // By another process: a child that another test forks just now would keep ours open for writing, and busy.
+        let copied = Command::new("cp").arg(env!("CARGO_BIN_EXE_entrepot")).arg(&binary).status();
+        assert!(copied.expect("cp").success());
         let toml = dir.path().join("vol/volume.toml");
         let volume = Volume { toml, at, binary, dir };
         volume.ok(&["init", volume.dir.path().join("vol").to_str().expect("UTF-8")]);
+        let text = std::fs::read_to_string(&volume.toml).expect("volume.toml");
+        std::fs::write(&volume.toml, edit(text)).expect("volume.toml");
         let up = volume.run(&volume.up_words());
         if !up.status.success() && (err(&up).contains("not permitted") || err(&up).contains("fusermount3")) {
             eprintln!("skipped: {}", err(&up));
@@ -76,7 +86,10 @@ impl Volume {
     /// Runs a command that must succeed.
     pub fn ok(&self, words: &[&str]) {
         let output = self.run(words);
-        assert!(output.status.success(), "{words:?}: {}{}", out(&output), err(&output));
+        if !output.status.success() {
+            let log = std::fs::read_to_string(self.log_file()).unwrap_or_default();
+            panic!("{words:?}: {}{}\n{log}", out(&output), err(&output));
+        }
     }
 
     /// What a command answers as JSON.
@@ -91,6 +104,41 @@ impl Volume {
         let all = self.json(&["target", "list"]);
         let found = all["targets"].as_array().expect("targets").iter().find(|t| t["name"] == target).cloned();
         found.expect("the target")["state"].as_str().expect("a state").to_string()
+    }
+
+    /// One of the counts of `status`.
+    pub fn count(&self, part: &str, name: &str) -> u64 {
+        let status = self.run_in(Path::new("/"), &["status", "--output", "json"]);
+        let status: Value = serde_json::from_slice(&status.stdout).expect("JSON");
+        status[part][name].as_u64().unwrap_or_else(|| panic!("{part}.{name} in {status}"))
+    }
+
+    /// What the daemon logged.
+    pub fn log(&self) -> String {
+        std::fs::read_to_string(self.log_file()).expect("the log")
+    }
+
+    fn log_file(&self) -> PathBuf {
+        self.toml.parent().expect("a directory").join("state/daemon.log")
+    }
+
+    /// The ranges of a file that lie on a target and in no other in-sync mirror.
+    pub fn ranges_on(&self, file: &str, target: &str) -> Vec<Range<usize>> {
+        let layout = self.json(&["layout", file]);
+        let size = layout["size"].as_u64().expect("size") as usize;
+        let mut ranges = Vec::new();
+        for segment in layout["mirrors"][0]["segments"].as_array().expect("segments") {
+            let number = |name: &str| segment[name].as_u64().map(|n| n as usize);
+            let (start, end) = (number("start").expect("start"), number("end").unwrap_or(size).min(size));
+            let objects = segment["objects"].as_array().expect("objects");
+            let stripe = number("stripe_size").expect("stripe size");
+            for (k, from) in (start..end).step_by(stripe).enumerate() {
+                if objects[k % objects.len()]["target"] == target {
+                    ranges.push(from..(from + stripe).min(end));
+                }
+            }
+        }
+        ranges
     }
 
     fn pid(&self) -> Option<Pid> {
@@ -158,6 +206,15 @@ pub fn noise(len: usize) -> Vec<u8> {
     }
     bytes.truncate(len);
     bytes
+}
+
+/// Waits until something is so; a minute is for ever.
+pub fn until(what: &str, mut so: impl FnMut() -> bool) {
+    let began = std::time::Instant::now();
+    while !so() {
+        assert!(began.elapsed() < std::time::Duration::from_secs(60), "it never came to pass: {what}");
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
 }
 
 /// The kernel forgets the pages of a file, so that the next read asks the daemon.

@@ -40,6 +40,13 @@ fn installed(program: &str) -> Option<PathBuf> {
 /// A child that is killed with the test.
 struct Running(Child);
 
+impl Running {
+    fn signal(&self, signal: rustix::process::Signal) {
+        let pid = rustix::process::Pid::from_child(&self.0);
+        rustix::process::kill_process(pid, signal).expect("signal");
+    }
+}
+
 impl Drop for Running {
     fn drop(&mut self) {
         let _ = self.0.kill();
@@ -68,12 +75,12 @@ fn public_dir() -> TempDir {
     dir
 }
 
-/// nginx: one port with ranges and PUT, one without ranges.
+/// nginx: one port with ranges and PUT, one without ranges. Below `/slow/` the same files come slowly.
 pub struct Nginx {
     dir: TempDir,
     port: u16,
     port_without_ranges: u16,
-    _running: Running,
+    running: Option<Running>,
 }
 
 impl Nginx {
@@ -87,18 +94,50 @@ impl Nginx {
         let text = format!(
             "{user} daemon off; master_process off; pid {path}/pid; error_log {path}/log;\n\
              events {{}}\n\
-             http {{ access_log off; client_body_temp_path {path}/body; proxy_temp_path {path}/p;\n\
+             http {{ log_format sent $body_bytes_sent; access_log {path}/access sent; client_body_temp_path {path}/body; proxy_temp_path {path}/p;\n\
              fastcgi_temp_path {path}/f; uwsgi_temp_path {path}/u; scgi_temp_path {path}/s;\n\
              client_max_body_size 0;\n\
-             server {{ listen 127.0.0.1:{port}; root {path}/root; location /up/ {{ dav_methods PUT DELETE MOVE; }} }}\n\
+             server {{ listen 127.0.0.1:{port}; root {path}/root; location /up/ {{ dav_methods PUT DELETE MOVE; }}\n\
+             location /slow/ {{ alias {path}/root/; limit_rate 4m; }} }}\n\
              server {{ listen 127.0.0.1:{port_without_ranges}; root {path}/root; max_ranges 0; }} }}\n"
         );
         let conf = dir.path().join("conf");
         std::fs::write(&conf, text).expect("write");
         let conf = conf.display().to_string();
-        let log = dir.path().join("log").display().to_string();
-        let running = start(&program, &["-e", &log, "-c", &conf], port);
-        Some(Nginx { dir, port, port_without_ranges, _running: running })
+        let mut nginx = Nginx { dir, port, port_without_ranges, running: None };
+        nginx.start_again(&program, &conf);
+        Some(nginx)
+    }
+
+    fn start_again(&mut self, program: &Path, conf: &str) {
+        let log = self.dir.path().join("log").display().to_string();
+        self.running = Some(start(program, &["-e", &log, "-c", conf], self.port));
+    }
+
+    /// It stands still: who asks gets no answer.
+    pub fn pause(&self) {
+        self.running.as_ref().expect("it runs").signal(rustix::process::Signal::STOP);
+    }
+
+    /// It goes on.
+    pub fn go_on(&self) {
+        self.running.as_ref().expect("it runs").signal(rustix::process::Signal::CONT);
+    }
+
+    /// It is gone: who asks is refused.
+    pub fn stop(&mut self) {
+        self.running = None;
+    }
+
+    /// It is there again, at the same ports.
+    pub fn restart(&mut self) {
+        self.start_again(&installed("nginx").expect("it was"), &self.dir.path().join("conf").display().to_string());
+    }
+
+    /// Bytes of bodies that were sent by requests that ended.
+    pub fn sent_bytes(&self) -> u64 {
+        let log = std::fs::read_to_string(self.dir.path().join("access")).expect("log");
+        log.lines().map(|line| line.parse::<u64>().expect("a number")).sum()
     }
 
     pub fn root(&self) -> PathBuf {

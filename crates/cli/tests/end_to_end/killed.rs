@@ -1,0 +1,86 @@
+//! `kill -9` of the daemon while it fetches, and while somebody writes.
+
+use crate::real::{Volume, noise, until};
+use crate::recovery::direct;
+use crate::server::{self, Nginx};
+use std::os::unix::fs::FileExt;
+use std::process::{Command, Stdio};
+
+#[test]
+fn killed_in_the_middle_of_a_recovery() {
+    let Some(nginx) = Nginx::start() else { return };
+    let Some(volume) = Volume::up_with(direct) else { return };
+    let data = server::data(24_000_000, 1);
+    std::fs::write(nginx.root().join("f"), &data).expect("write");
+    volume.ok(&["stage", "in", &nginx.uri("f"), "f"]);
+    volume.ok(&["source", "set", "f", &nginx.uri("slow/f")]);
+    volume.ok(&["target", "fail", "fast0"]);
+    let mut reader = Command::new("cat").arg(volume.at.join("f")).stdout(Stdio::null()).spawn().expect("cat");
+    until("a part is recovered", || volume.count("repair", "stripes_recovered") > 0);
+    assert_eq!(volume.count("repair", "recoveries_completed"), 0, "it is in the middle");
+    volume.kill();
+    assert!(!reader.wait().expect("cat ends").success(), "its call is an error, and it returns");
+    volume.up_again();
+    volume.ok(&["source", "set", "f", &nginx.uri("f")]);
+    assert!(std::fs::read(volume.at.join("f")).expect("read") == data, "no hole is taken for data");
+    until("it is complete", || volume.count("repair", "recoveries_completed") > 0);
+    volume.ok(&["check", "--repair"]);
+    volume.ok(&["check"]);
+}
+
+#[test]
+fn killed_in_the_middle_of_a_stage_in() {
+    let Some(nginx) = Nginx::start() else { return };
+    let Some(volume) = Volume::up() else { return };
+    let data = server::data(100_000_000, 2);
+    std::fs::write(nginx.root().join("f"), &data).expect("write");
+    let mut stage = Command::new(&volume.binary);
+    stage.args(["stage", "in", &nginx.uri("slow/f"), "f"]).current_dir(&volume.at);
+    let mut stage = stage.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("it runs");
+    until("most is fetched", || nginx.sent_bytes() > 70_000_000);
+    volume.kill();
+    assert!(!stage.wait().expect("it ends").success(), "the client says that it failed");
+    volume.up_again();
+    assert!(!volume.at.join("f").exists(), "half a file is none");
+    let before = nginx.sent_bytes();
+    let staged = volume.json(&["stage", "in", &nginx.uri("slow/f"), "f"]);
+    let fetched = staged["fetched_bytes"].as_u64().expect("bytes");
+    assert!(fetched < data.len() as u64, "only the rest: {fetched}");
+    assert!(fetched > 0, "there was a rest");
+    assert!(nginx.sent_bytes() - before <= fetched + 2, "and a probe");
+    assert!(std::fs::read(volume.at.join("f")).expect("read") == data);
+    volume.ok(&["check"]);
+}
+
+#[test]
+fn killed_while_somebody_writes() {
+    let Some(volume) = Volume::up() else { return };
+    let data = noise(64 << 20);
+    let path = volume.at.join("f");
+    let mut written = 0;
+    std::thread::scope(|scope| {
+        let (tell, told) = std::sync::mpsc::channel();
+        let (data, path) = (&data, &path);
+        scope.spawn(move || {
+            let file = std::fs::File::create(path).expect("create");
+            for (k, block) in data.chunks(300_000).enumerate() {
+                // Acknowledged is what fsync said is safe; the rest may or may not be there.
+                let done = file.write_all_at(block, k as u64 * 300_000).and_then(|()| file.sync_data());
+                if done.is_err() || tell.send((k + 1) * 300_000).is_err() {
+                    return;
+                }
+            }
+        });
+        while written < 10_000_000 {
+            written = told.recv().expect("it goes on");
+        }
+        volume.kill();
+        written = told.iter().last().unwrap_or(written).min(data.len());
+    });
+    volume.up_again();
+    let found = std::fs::read(&path).expect("read");
+    assert!(found.len() >= written, "{} of {written}", found.len());
+    assert!(found[..written] == data[..written], "what was synced is there");
+    volume.ok(&["check", "--repair"]);
+    volume.ok(&["check"]);
+}
