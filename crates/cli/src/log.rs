@@ -5,29 +5,41 @@ use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
-use tracing_subscriber::EnvFilter;
+use tracing::{Level, Metadata};
+use tracing_subscriber::filter::{EnvFilter, filter_fn};
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::registry;
+use tracing_subscriber::util::SubscriberInitExt;
 
 /// When the log is larger than this it becomes `daemon.log.1`, replacing the one before: at most twice this is kept.
 const LOG_BYTES_MAX: u64 = 8 << 20;
 
-fn filter() -> EnvFilter {
-    // What other people's code says below a warning is noise, and some of it prints requests with their headers.
-    EnvFilter::try_from_env("ENTREPOT_LOG")
-        .unwrap_or_else(|_| EnvFilter::new("warn,entrepot=info,store=info,source=info,jobs=info"))
+/// The crates that know which of their words are secrets.
+const OURS: [&str; 6] = ["entrepot", "policy", "store", "source", "jobs", "sim"];
+
+/// What `ENTREPOT_LOG` asks for.
+fn wanted() -> EnvFilter {
+    EnvFilter::try_from_env("ENTREPOT_LOG").unwrap_or_else(|_| EnvFilter::new("info"))
+}
+
+/// What other people's code says below a warning never gets into a log, whatever is asked for: some of it prints
+/// credentials, and requests with their headers.
+fn is_harmless(what: &Metadata<'_>) -> bool {
+    *what.level() <= Level::WARN || OURS.contains(&what.target().split("::").next().unwrap_or_default())
 }
 
 /// The log goes to standard error.
 pub fn to_stderr() {
-    let subscriber = tracing_subscriber::fmt().with_env_filter(filter()).with_writer(io::stderr);
+    let lines = tracing_subscriber::fmt::layer().with_writer(io::stderr).with_target(false);
     // Fails only when there is one already, which is as good.
-    drop(subscriber.with_target(false).try_init());
+    drop(registry().with(wanted()).with(filter_fn(is_harmless)).with(lines).try_init());
 }
 
 /// The log goes to a file, panics too.
 pub fn to_file(path: &Path) -> io::Result<()> {
     let rotating = Mutex::new(Rotating::open(path)?);
-    let subscriber = tracing_subscriber::fmt().with_env_filter(filter()).with_writer(rotating);
-    drop(subscriber.with_ansi(false).with_target(false).try_init());
+    let lines = tracing_subscriber::fmt::layer().with_writer(rotating).with_ansi(false).with_target(false);
+    drop(registry().with(wanted()).with(filter_fn(is_harmless)).with(lines).try_init());
     std::panic::set_hook(Box::new(|panic| tracing::error!("bug: {panic}")));
     Ok(())
 }

@@ -108,6 +108,7 @@ fn http_without_ranges_is_found_out() {
     assert!(all == bytes);
 }
 
+/// [S-046]
 #[test]
 fn http_put_and_move() {
     let Some(nginx) = Nginx::start() else { return };
@@ -130,6 +131,7 @@ fn a_server_that_accepts_and_says_nothing_is_given_up() {
     assert!(matches!(silent, Err(OriginError::Passing(_))), "{silent:?}");
 }
 
+/// [S-046]
 #[test]
 fn sftp() {
     let Some(sshd) = Sshd::start() else { return };
@@ -192,6 +194,7 @@ fn ftp() {
     assert_eq!(listed.into_iter().map(|e| e.path).collect::<Vec<_>>(), ["x"]);
 }
 
+/// [S-046]
 #[test]
 fn local_files_and_the_volumes_own() {
     let dir = tempfile::tempdir().expect("dir");

@@ -16,7 +16,6 @@ mod copy;
 mod dirty;
 mod fast;
 mod grow;
-mod inline;
 mod moving;
 mod objects;
 mod passthrough;
@@ -32,7 +31,6 @@ mod view;
 mod write;
 
 pub use fast::FastPiece;
-pub use inline::InlineWrite;
 pub use passthrough::PassthroughGuard;
 pub use pool::{Event, Garbage, MirrorWrites, Observer, Pool, Recover, Unobserved};
 pub use sync::SyncCursor;
@@ -62,7 +60,7 @@ pub struct File {
     pool: Arc<Pool>,
     stub: Arc<dyn Stub>,
     view: RwLock<Arc<View>>,
-    io: Arc<RwLock<()>>,
+    io: RwLock<()>,
     record: Mutex<()>,
     extend: Mutex<()>,
     append: Mutex<()>,
@@ -103,7 +101,7 @@ impl File {
             pool,
             stub,
             source,
-            io: Arc::default(),
+            io: RwLock::new(()),
             record: Mutex::new(()),
             extend: Mutex::new(()),
             append: Mutex::new(()),

@@ -4,13 +4,12 @@
 //! writing guard lives the object's length is the size; it is brought into the stub by `settle`, `sync` and when the
 //! last writing guard goes. The mark `open/ID` in the namespace says so to whoever starts after a crash.
 
-use super::{File, Slot};
+use super::File;
 use crate::target::Handle;
 use crate::{Error, Result};
 use policy::layout::{OPEN_END, ObjectState};
 use policy::protect::health::State;
 use rustix::fd::BorrowedFd;
-use rustix::io::Errno;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -23,7 +22,7 @@ pub(super) struct Claims {
     /// The mark in `open/` is set.
     marked: bool,
     /// The one object, while there are writers.
-    object: Option<Arc<Slot>>,
+    object: Option<Arc<dyn Handle>>,
 }
 
 impl Claims {
@@ -95,8 +94,9 @@ impl File {
         let slot = view.all().next()?;
         let size = self.size();
         slot.dirty.store(true, Ordering::Release);
+        let handle = slot.clone();
         slot.run(&self.pool, move |h| if h.len()? == size { Ok(()) } else { h.set_len(size) }).ok()?;
-        let handle = slot.handle().filter(|h| h.fd().is_some())?;
+        let handle = handle.handle().filter(|h| h.fd().is_some())?;
         self.tail_clean.store(true, Ordering::Release);
         let mut claims = self.claims.lock();
         if claims.moving {
@@ -111,7 +111,7 @@ impl File {
                 claims.marked = true;
             }
             claims.writers += 1;
-            claims.object = Some(slot.clone());
+            claims.object = Some(handle.clone());
             self.kernel_writes.store(true, Ordering::Release);
         } else {
             claims.readers += 1;
@@ -125,8 +125,7 @@ impl File {
         if !self.kernel_writes.load(Ordering::Acquire) {
             return None;
         }
-        let object = self.claims.lock().object.clone()?;
-        object.run(&self.pool, |h| h.len()).ok()
+        self.claims.lock().object.as_ref()?.len().ok()
     }
 
     /// The object's modification time, while the kernel writes it by itself.
@@ -135,8 +134,7 @@ impl File {
             return None;
         }
         let object = self.claims.lock().object.clone()?;
-        let ask = |h: &dyn Handle| rustix::fs::fstat(h.fd().ok_or(Errno::NOTSUP)?);
-        let stat = object.run(&self.pool, ask).ok()?;
+        let stat = rustix::fs::fstat(object.fd()?).ok()?;
         let at = i128::from(stat.st_mtime) * 1_000_000_000 + i128::from(stat.st_mtime_nsec);
         u64::try_from(at).ok()
     }

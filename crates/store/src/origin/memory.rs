@@ -4,6 +4,7 @@ use super::{Entry, EntryKind, Identity, Opener, Origin, OriginError, Upload, Ver
 use parking_lot::{Condvar, Mutex};
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Bytes that no two seeds share.
 pub fn data(len: usize, seed: u64) -> Vec<u8> {
@@ -150,6 +151,7 @@ pub struct Memory {
     files: Arc<Mutex<BTreeMap<String, Arc<Remote>>>>,
     links: Mutex<BTreeMap<String, String>>,
     on_append: Arc<Mutex<Option<Hook>>>,
+    garbles: AtomicBool,
 }
 
 /// Called before every block of an upload.
@@ -159,6 +161,11 @@ impl Memory {
     /// Does something before every block of an upload.
     pub fn on_append(&self, hook: Hook) {
         *self.on_append.lock() = Some(hook);
+    }
+
+    /// From now on one bit of every upload is another at the other end, and nobody there notices.
+    pub fn garble_uploads(&self, garble: bool) {
+        self.garbles.store(garble, Ordering::Relaxed);
     }
 
     /// A source of that URI with those bytes.
@@ -190,6 +197,7 @@ struct MemoryUpload {
     uri: String,
     bytes: Vec<u8>,
     on_append: Arc<Mutex<Option<Hook>>>,
+    garbles: bool,
 }
 
 impl Upload for MemoryUpload {
@@ -201,7 +209,10 @@ impl Upload for MemoryUpload {
         Ok(())
     }
 
-    fn finish(self: Box<Self>, expect_size: u64) -> Result<Version, OriginError> {
+    fn finish(mut self: Box<Self>, expect_size: u64) -> Result<Version, OriginError> {
+        if let Some(byte) = self.bytes.last_mut().filter(|_| self.garbles) {
+            *byte ^= 1;
+        }
         if self.bytes.len() as u64 != expect_size {
             return Err(OriginError::Passing("another size arrived".into()));
         }
@@ -226,7 +237,8 @@ impl Opener for Memory {
             remote.stat()?;
         }
         let (files, on_append) = (self.files.clone(), self.on_append.clone());
-        Ok(Box::new(MemoryUpload { files, uri: uri.to_string(), bytes: Vec::new(), on_append }))
+        let garbles = self.garbles.load(Ordering::Relaxed);
+        Ok(Box::new(MemoryUpload { files, uri: uri.to_string(), bytes: Vec::new(), on_append, garbles }))
     }
 
     fn list(&self, uri: &str, _who: &Identity) -> Result<Vec<Entry>, OriginError> {

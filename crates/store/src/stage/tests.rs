@@ -362,6 +362,23 @@ fn results_out_files_and_directories() {
     assert!(out("r/sub/a b", "ftp://u:hush@o/x").is_err());
 }
 
+/// [S-046]
+#[test]
+fn a_copy_that_is_not_what_was_sent_is_no_success() {
+    let world = World::new();
+    let bytes = data(5_000_001, 14);
+    world.memory.add("mem://h/a", &bytes);
+    world.stage(&["mem://h/a"], "a").expect("staged");
+    let out = || world.stager.stage_out("a", "mem://o/a", &who(), QUIET, &Stop::default());
+    world.memory.garble_uploads(true);
+    let refused = out().expect_err("one bit is another").to_string();
+    assert!(refused.contains("what arrived is not what was sent"), "{refused}");
+    world.memory.garble_uploads(false);
+    out().expect("well again");
+    assert!(world.memory.bytes("mem://o/a").expect("there") == bytes);
+}
+
+/// [S-046]
 #[test]
 fn a_file_that_is_written_while_it_is_copied_is_not_sent() {
     let world = World::new();
