@@ -143,13 +143,32 @@ fn promises(text: &str) -> BTreeSet<String> {
     text.match_indices("S-").filter_map(|(at, _)| number(at)).map(|n| format!("S-{n}")).collect()
 }
 
-/// The part of a file that is a test: all of a test file, or what follows the first test module.
-fn test_part<'a>(path: &Path, text: &'a str) -> &'a str {
-    let in_tests = path.components().any(|c| c.as_os_str() == "tests" || c.as_os_str() == "tests.rs");
-    if in_tests {
-        return text;
+/// The numbers in the doc comments of tests. One that stands anywhere else tests nothing.
+fn tested_in(text: &str) -> BTreeSet<String> {
+    let (mut found, mut pending) = (BTreeSet::new(), BTreeSet::new());
+    let mut is_test = false;
+    for line in text.lines().map(str::trim) {
+        if line.starts_with("/// ") {
+            pending.append(&mut promises(line));
+        } else if line.starts_with("#[") {
+            is_test |= line == "#[test]";
+        } else {
+            if is_test && line.starts_with("fn ") {
+                found.append(&mut pending);
+            }
+            (pending, is_test) = (BTreeSet::new(), false);
+        }
     }
-    text.find("#[cfg(test)]").map_or("", |at| &text[at..])
+    found
+}
+
+#[test]
+fn a_number_counts_only_on_a_test() {
+    let numbers = |text: &str| tested_in(text).into_iter().collect::<Vec<_>>();
+    assert_eq!(numbers("/// [S-001] [S-002] words\n#[test]\nfn f() {"), ["S-001", "S-002"]);
+    for elsewhere in ["/// [S-001]\nfn f() {", "// [S-001]\n#[test]\nfn f() {", "/// [S-001]\n\n#[test]\nfn f() {"] {
+        assert!(numbers(elsewhere).is_empty(), "{elsewhere}");
+    }
 }
 
 #[test]
@@ -165,13 +184,15 @@ fn every_promise_has_a_test_and_every_test_s_promise_is_made() {
     let mut tested = BTreeSet::new();
     for (path, text) in rust_files() {
         if !path.ends_with("cli/tests/house.rs") {
-            tested.append(&mut promises(test_part(&path, &text)));
+            tested.append(&mut tested_in(&text));
         }
     }
-    let mut others = Vec::new();
-    files_below(&root.join("tests"), &mut others);
-    for path in others {
-        tested.append(&mut promises(&std::fs::read_to_string(&path).unwrap_or_default()));
+    // The suites in shell: comments at what they run.
+    let mut suites = Vec::new();
+    files_below(&root.join("tests"), &mut suites);
+    for path in suites {
+        let text = std::fs::read_to_string(&path).unwrap_or_default();
+        text.lines().filter(|l| l.starts_with("# ")).for_each(|l| tested.append(&mut promises(l)));
     }
     complain("promises without a test", &promised.difference(&tested).cloned().collect::<Vec<_>>());
     complain("tests of promises that nobody made", &tested.difference(&promised).cloned().collect::<Vec<_>>());

@@ -119,6 +119,7 @@ impl Handle for Gated<dyn Handle> {
     }
 }
 
+/// [S-030]
 #[test]
 fn a_hung_target_does_not_hang_the_mount() {
     if volume::cannot_mount() {

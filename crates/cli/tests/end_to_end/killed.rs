@@ -6,6 +6,7 @@ use crate::server::{self, Nginx};
 use std::os::unix::fs::FileExt;
 use std::process::{Command, Stdio};
 
+/// [S-022]
 #[test]
 fn killed_in_the_middle_of_a_recovery() {
     let Some(nginx) = Nginx::start() else { return };
@@ -28,6 +29,7 @@ fn killed_in_the_middle_of_a_recovery() {
     volume.ok(&["check"]);
 }
 
+/// [S-040]
 #[test]
 fn killed_in_the_middle_of_a_stage_in() {
     let Some(nginx) = Nginx::start() else { return };
@@ -52,6 +54,7 @@ fn killed_in_the_middle_of_a_stage_in() {
     volume.ok(&["check"]);
 }
 
+/// [S-022]
 #[test]
 fn killed_while_somebody_writes() {
     let Some(volume) = Volume::up() else { return };

@@ -49,6 +49,7 @@ fn files_outlive_the_daemon() {
     assert_eq!(std::fs::read(volume.at.join("small")).expect("read"), b"a few bytes");
 }
 
+/// [S-033]
 #[test]
 fn targets_fail_come_back_and_are_emptied() {
     let Some(volume) = Volume::up() else { return };
@@ -101,6 +102,7 @@ fn a_second_daemon_is_refused() {
     volume.ok(&["status"]);
 }
 
+/// [S-034]
 #[test]
 fn the_end_is_refused_while_in_use_and_forced_all_the_same() {
     let Some(volume) = Volume::up() else { return };

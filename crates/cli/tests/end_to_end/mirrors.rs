@@ -8,6 +8,7 @@ fn mirrored(toml: String) -> String {
     toml.replace("# mirrors = 1", "mirrors = 2").replace(r#"# io = "auto""#, r#"io = "direct""#)
 }
 
+/// [S-021]
 #[test]
 fn reads_and_writes_go_on_and_both_mirrors_come_in_sync_again() {
     let Some(volume) = Volume::up_with(mirrored) else { return };

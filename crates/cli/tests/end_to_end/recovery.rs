@@ -57,6 +57,7 @@ fn recovers_exactly_what_was_lost(volume: &Volume, data: &[u8]) {
     volume.ok(&["check"]);
 }
 
+/// [S-041] [S-043]
 #[test]
 fn readers_get_every_byte_while_a_target_fails_http() {
     let Some(nginx) = Nginx::start() else { return };
@@ -71,6 +72,7 @@ fn readers_get_every_byte_while_a_target_fails_http() {
     assert!((lost as u64..=lost as u64 + 2).contains(&sent), "{sent} sent for {lost}: a probe is one byte");
 }
 
+/// [S-041] [S-043]
 #[test]
 fn readers_get_every_byte_while_a_target_fails_sftp() {
     let Some(sshd) = Sshd::start() else { return };
@@ -92,6 +94,7 @@ fn readers_get_every_byte_while_a_target_fails_sftp() {
     recovers_exactly_what_was_lost(&volume, &data);
 }
 
+/// [S-042]
 #[test]
 fn healthy_stripes_are_read_while_the_source_hangs() {
     let Some(nginx) = Nginx::start() else { return };
@@ -123,6 +126,7 @@ pub fn read(path: &Path, range: std::ops::Range<usize>) -> std::io::Result<Vec<u
     Ok(bytes)
 }
 
+/// [S-041]
 #[test]
 fn check_reports_and_repairs_only_what_is_missing() {
     let Some(nginx) = Nginx::start() else { return };

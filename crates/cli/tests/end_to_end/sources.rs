@@ -31,6 +31,7 @@ fn only_the_lost_are_errors(path: &Path, data: &[u8], lost: &[std::ops::Range<us
     }
 }
 
+/// [S-044]
 #[test]
 fn a_source_that_changed_gives_no_bytes_until_it_is_restored() {
     let Some(nginx) = Nginx::start() else { return };
@@ -101,6 +102,7 @@ fn a_source_without_ranges_is_found_out_and_read_once() {
     assert!(fetched <= data.len() as u64, "{fetched}: once, not once per stripe");
 }
 
+/// [S-045]
 #[test]
 fn a_modified_file_is_not_recovered_from_its_source() {
     let Some(nginx) = Nginx::start() else { return };
@@ -122,6 +124,7 @@ fn a_modified_file_is_not_recovered_from_its_source() {
     assert!(std::fs::read(volume.at.join("f")).expect("read") == data, "nothing was lost for good");
 }
 
+/// [S-032]
 #[test]
 fn without_mirror_or_source_the_rest_is_read_and_written() {
     let Some(volume) = Volume::up_with(direct) else { return };
