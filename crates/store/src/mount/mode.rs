@@ -2,6 +2,10 @@
 //!
 //! The kernel forbids some mixtures on one inode: while one open is passed through, all must be, with the same backing
 //! file; and none may be while the page cache is in use. A direct open counts as cached, since a shared mapping of it is.
+//!
+//! We avoid one more: a direct writer beside a reader through the page cache. The kernel drops the pages a direct write
+//! touches, but a reader may bring one back while the write is under way and then keep what was there before. So whoever
+//! comes second joins the first, unless the application itself asked for `O_DIRECT`, which promises it nothing else.
 
 use super::PassthroughGuard;
 use fuser::BackingId;
@@ -34,8 +38,10 @@ pub struct Modes {
 /// What an open wants.
 #[derive(Clone, Copy, Debug)]
 pub struct Wish {
-    /// Bypass the page cache.
+    /// Bypass the page cache, if nobody uses it.
     pub direct: bool,
+    /// Bypass it whoever uses it (`O_DIRECT`).
+    pub always_direct: bool,
     /// Let the kernel do it, if it can.
     pub pass: bool,
 }
@@ -63,7 +69,8 @@ impl Modes {
             self.backing = Some(backing.clone());
             return (Mode::Passed { direct: false }, Some(backing), Some(guard));
         }
-        if wish.direct {
+        let join = if self.cached > 0 { false } else { self.direct > 0 || wish.direct };
+        if wish.always_direct || join {
             self.direct += 1;
             (Mode::Direct, None, None)
         } else {
@@ -90,12 +97,12 @@ mod tests {
     #[test]
     fn cached_and_passed_opens_never_meet() {
         let mut modes = Modes::default();
-        let wish = Wish { direct: false, pass: true };
+        let wish = Wish { direct: false, always_direct: false, pass: true };
         let (first, backing, _) = modes.enter(Wish { pass: false, ..wish }, |_| panic!("did not ask for it"));
         assert_eq!((first, backing.is_none()), (Mode::Cached, true));
         let (second, ..) = modes.enter(wish, |_| panic!("the page cache is in use"));
         assert_eq!(second, Mode::Cached);
-        let (third, ..) = modes.enter(Wish { direct: true, pass: true }, |_| panic!("the page cache is in use"));
+        let (third, ..) = modes.enter(Wish { always_direct: true, ..wish }, |_| panic!("the page cache is in use"));
         assert_eq!(third, Mode::Direct);
         for mode in [first, second, third] {
             assert!(modes.leave(mode).is_none());
@@ -107,5 +114,21 @@ mod tests {
         });
         assert!(asked, "nobody is in the way any more");
         assert_eq!(fourth, Mode::Cached, "a file that is not that simple goes through the page cache");
+    }
+    #[test]
+    fn who_comes_second_joins_the_first() {
+        let mut modes = Modes::default();
+        let (reader, writer) = (wish(false), wish(true));
+        let none = |_| None;
+        let first = modes.enter(reader, none).0;
+        assert_eq!((first, modes.enter(writer, none).0), (Mode::Cached, Mode::Cached));
+        modes.leave(Mode::Cached);
+        modes.leave(Mode::Cached);
+        let first = modes.enter(writer, none).0;
+        assert_eq!((first, modes.enter(reader, none).0), (Mode::Direct, Mode::Direct));
+    }
+
+    fn wish(direct: bool) -> Wish {
+        Wish { direct, always_direct: false, pass: false }
     }
 }

@@ -273,16 +273,18 @@ impl Server {
     }
 
     fn wish(&self, flags: OFlags, striped: bool, stat: Option<&Stat>) -> Wish {
-        let direct = flags.contains(OFlags::DIRECT)
-            || match self.options.io {
-                Io::Auto => striped,
-                Io::Direct => true,
-                Io::Cached => false,
-            };
+        let empty = stat.is_some_and(|s| s.st_size == 0);
+        let direct = match self.options.io {
+            // Readers gain by the page cache, and by its read-ahead. Who only writes, or fills an empty file, gains
+            // nothing: every write comes to us anyway, and past the page cache it is copied once less.
+            Io::Auto => is_writable(flags) && (empty || !flags.contains(OFlags::RDWR)),
+            Io::Direct => true,
+            Io::Cached => false,
+        };
         // The kernel does not take setuid and setgid away when it writes by itself.
         let plain = stat.is_some_and(|s| s.st_mode & 0o6000 == 0);
         let allowed = self.options.passthrough == Passthrough::Auto && self.passthrough.load(Ordering::Relaxed);
-        Wish { direct, pass: allowed && striped && plain }
+        Wish { direct, always_direct: flags.contains(OFlags::DIRECT), pass: allowed && striped && plain }
     }
 
     /// A handle is gone.

@@ -1,7 +1,7 @@
 //! A mount from its start to its end.
 
 use super::attach::attach;
-use super::mountpoint::{clear_stale, connection, control, detach};
+use super::mountpoint::{clear_stale, connection, control, detach, widen_read_ahead};
 use super::serve::Fuse;
 use super::slow::Slow;
 use super::{Options, Parts, Server};
@@ -29,6 +29,10 @@ const JOIN_PATIENCE: Duration = Duration::from_secs(5);
 const JOIN_LOOK: Duration = Duration::from_millis(5);
 /// How often a waiting daemon looks whether somebody unmounted.
 const MOUNTED_LOOK: Duration = Duration::from_millis(100);
+
+/// How far the kernel reads ahead: one request of the largest size. Measured: 512 KiB to 4 MiB are alike, and a third
+/// faster than the kernel's 128 KiB.
+const READ_AHEAD_KIB: u32 = 1024;
 
 /// Why there is no mount.
 #[derive(Debug, thiserror::Error)]
@@ -89,6 +93,9 @@ impl Mount {
         let refused = |error| MountError::Refused { path: path.clone(), error };
         let session = session(&server, &path, config).map_err(refused)?;
         let (connection, notifier) = (connection(&path), session.notifier());
+        if let Some(connection) = connection {
+            widen_read_ahead(connection, READ_AHEAD_KIB);
+        }
         Ok(Mount { connection, notifier, session: Mutex::new(Some(session)), server, path })
     }
 
