@@ -24,7 +24,7 @@ pub fn measure(base: &Path, rounds: usize, report: &mut Report) {
         println!("bench: no nginx here, recovery is left out");
         return;
     };
-    let volume = entrepot_volume(base, "recovery", "");
+    let volume = entrepot_volume(base, "recovery");
     let toml = base.join("volume-recovery/volume.toml");
     for mib in [64_u64, 256] {
         fill(&server.root.join("data"), mib);
@@ -69,7 +69,7 @@ fn one(server: &Nginx, at: &Path, toml: &Path, name: &str, offline: bool) -> Out
         let out = ok(entrepot().args(["check", "--repair", "--output", "json"]).arg(&path));
         let secs = start.elapsed().as_secs_f64();
         let out: serde_json::Value = serde_json::from_str(&out).expect("check prints json");
-        Outcome { secs, fetched: out["bytes_fetched"].as_u64().expect("bytes_fetched") }
+        Outcome { secs, fetched: out["repaired_bytes"].as_u64().expect("repaired_bytes") }
     } else {
         let file = File::open(&path).expect("open");
         let size = file.metadata().expect("stat").len();

@@ -44,40 +44,32 @@ pub fn all(base: &Path) -> Vec<Subject> {
     make(&raw);
     let mut subjects = vec![
         Subject { name: "raw", dir: raw, end: End::Nothing },
-        entrepot_volume(base, "striped", ""),
-        entrepot_volume(base, "single", "stripe_count = 1"),
+        entrepot_volume(base, "striped"),
+        single(base),
     ];
     subjects.extend(mergerfs(base));
     subjects
 }
 
-/// Makes and mounts a volume; `layout` replaces the stripe count of the template.
-pub fn entrepot_volume(base: &Path, name: &'static str, layout: &str) -> Subject {
+/// Makes and mounts a volume as `entrepot init` proposes it.
+pub fn entrepot_volume(base: &Path, name: &'static str) -> Subject {
     let home = base.join(format!("volume-{name}"));
     let at = base.join(format!("mount-{name}"));
     make(&at);
     ok(super::entrepot().arg("init").arg(&home));
     let toml = home.join("volume.toml");
-    if !layout.is_empty() {
-        let text = std::fs::read_to_string(&toml).expect("init writes volume.toml");
-        let key = layout.split('=').next().unwrap_or("").trim();
-        let mut replaced = false;
-        let lines: Vec<String> = text
-            .lines()
-            .map(|line| {
-                if line.trim_start_matches(['#', ' ']).starts_with(key) && line.contains('=') {
-                    replaced = true;
-                    layout.to_string()
-                } else {
-                    line.to_string()
-                }
-            })
-            .collect();
-        assert!(replaced, "the template has no {key}");
-        std::fs::write(&toml, lines.join("\n") + "\n").expect("volume.toml can be written");
-    }
     ok(super::entrepot().arg("up").arg(&toml).arg("--at").arg(&at).arg("--detach"));
     Subject { name, dir: at, end: End::Entrepot(toml) }
+}
+
+/// A directory whose files the user wants whole on one target.
+fn single(base: &Path) -> Subject {
+    let mut volume = entrepot_volume(base, "single");
+    let dir = volume.dir.join("single");
+    make(&dir);
+    ok(super::entrepot().args(["layout", "set"]).arg(&dir).arg("stripe_count=1"));
+    volume.dir = dir;
+    volume
 }
 
 fn mergerfs(base: &Path) -> Option<Subject> {

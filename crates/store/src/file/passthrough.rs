@@ -95,7 +95,9 @@ impl File {
         let size = self.size();
         slot.dirty.store(true, Ordering::Release);
         let handle = slot.clone();
-        slot.run(&self.pool, move |h| if h.len()? == size { Ok(()) } else { h.set_len(size) }).ok()?;
+        // Where the kernel writes already, the object's length is the size, and it grows under us.
+        let grows = self.kernel_writes.load(Ordering::Acquire);
+        slot.run(&self.pool, move |h| if grows || h.len()? == size { Ok(()) } else { h.set_len(size) }).ok()?;
         let handle = handle.handle().filter(|h| h.fd().is_some())?;
         self.tail_clean.store(true, Ordering::Release);
         let mut claims = self.claims.lock();
@@ -156,9 +158,23 @@ impl File {
         Ok(())
     }
 
-    /// After the size changed: keeps the object as long as the file while the kernel uses it. The caller holds `io`
+    /// After truncation: keeps the object as long as the file while the kernel uses it. The caller holds `io`
     /// exclusively.
     pub(super) fn follow_size(&self, size: u64) -> Result<()> {
+        self.on_pinned_object(move |h| if h.len()? == size { Ok(()) } else { h.set_len(size) })
+    }
+
+    /// After growth: the same, but never shorter, since the kernel may have written further meanwhile. Reserving the last
+    /// byte grows an object and can do nothing else.
+    pub(super) fn follow_growth(&self, size: u64) -> Result<()> {
+        self.on_pinned_object(move |h| if h.len()? >= size { Ok(()) } else { h.allocate(size - 1, 1) })
+    }
+
+    /// Runs an operation on the one object, if the kernel uses it.
+    fn on_pinned_object(
+        &self,
+        op: impl FnOnce(&dyn Handle) -> std::result::Result<(), rustix::io::Errno> + Send + 'static,
+    ) -> Result<()> {
         let claims = self.claims.lock();
         if claims.readers + claims.writers == 0 {
             return Ok(());
@@ -167,8 +183,7 @@ impl File {
         let view = self.view();
         let Some(slot) = view.all().next() else { return Ok(()) };
         slot.dirty.store(true, Ordering::Release);
-        slot.run(&self.pool, move |h| if h.len()? == size { Ok(()) } else { h.set_len(size) })
-            .map_err(|error| Error::Target { target: slot.target_id, error })
+        slot.run(&self.pool, op).map_err(|error| Error::Target { target: slot.target_id, error })
     }
 
     /// `Busy` while the kernel uses the object by itself.

@@ -42,7 +42,7 @@ impl File {
         self.watch_range(self.size(), end - self.size());
         self.clean_tail_in()?;
         self.extend_to(end)?;
-        self.follow_size(end)
+        self.follow_growth(end)
     }
 
     /// Reserves space for a range, growing the file unless `keep_size`. Small files keep their bytes in the stub, where
@@ -72,7 +72,7 @@ impl File {
             self.watch_range(self.size().min(end), end.saturating_sub(self.size()));
             self.extend_to(end)?;
             self.was_modified();
-            self.follow_size(end.max(self.size()))?;
+            self.follow_growth(end)?;
         }
         Ok(())
     }

@@ -56,7 +56,8 @@ impl File {
 
     /// As [`File::clean_tail`]; the caller holds `io` exclusively.
     pub(super) fn clean_tail_in(&self) -> Result<()> {
-        if self.tail_clean.load(Ordering::Acquire) {
+        // While the kernel writes by itself the object ends where the file does, and cutting could hit what it just wrote.
+        if self.tail_clean.load(Ordering::Acquire) || self.kernel_writes.load(Ordering::Acquire) {
             return Ok(());
         }
         let view = self.view();
