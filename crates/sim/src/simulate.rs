@@ -1,8 +1,10 @@
 //! One simulation from words to figures: survey the traces, build the world, run it, report.
 
 mod report;
+mod workload;
 
 pub use report::{LevelFigures, Report, Times};
+pub use workload::Workload;
 
 use crate::replay::{Replay, Survey, SurveyError};
 use crate::setup::{Setup, SetupError};

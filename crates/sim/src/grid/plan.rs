@@ -1,7 +1,7 @@
 //! The grid file: what it says, and the cases that follow from it.
 
 use crate::setup::{Setup, SetupError};
-use crate::simulate::{Opener, Report};
+use crate::simulate::{Opener, Report, Workload};
 use crate::trace::{self, Format, Options, TimeUnit};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -216,9 +216,17 @@ impl TraceWish {
             time_unit: time_unit.transpose()?,
             ..Options::default()
         };
-        let Some(path) = &self.path else { return Err(wrong("it has no path".into())) };
-        let path = beside.join(path);
-        Ok(Box::new(move || trace::open(&path, &options)))
+        match (&self.path, &self.generate) {
+            (Some(path), _) => {
+                let path = beside.join(path);
+                Ok(Box::new(move || trace::open(&path, &options)))
+            }
+            (None, Some(words)) => {
+                let (workload, seed) = (Workload::parse(words)?, self.seed);
+                Ok(Box::new(move || Ok(workload.open(seed))))
+            }
+            (None, None) => Err(wrong("it has neither path nor generate".into())),
+        }
     }
 }
 
