@@ -27,6 +27,8 @@ pub(crate) mod recent;
 mod slab;
 mod stats;
 mod table;
+#[cfg(test)]
+pub(crate) mod tests;
 mod two_lists;
 
 pub use block::{Block, FILE_MAX, INDEX_MAX, Span};

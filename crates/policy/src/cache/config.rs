@@ -31,7 +31,7 @@ pub struct LevelConfig {
     pub coordination: Coordination,
     /// Whether a prefetch that directly follows missing blocks goes down with them as one fetch, answered as one.
     pub join: bool,
-    /// Whether `Hit`, `Wait` and `Evict` are said. The live cache needs them; the simulator is faster without.
+    /// Whether `Hit`, `Wait`, `Store` and `Evict` are said. The live cache needs them; the simulator is faster without.
     pub announce: bool,
     /// Whether statistics are kept per stream.
     pub per_stream: bool,

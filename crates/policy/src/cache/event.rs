@@ -153,6 +153,13 @@ pub enum Action {
     },
     /// Fetch from below.
     Fetch(Fetch),
+    /// These blocks are resident now: store their bytes, those of the fetch, or those written. Only with `announce`.
+    Store {
+        /// The blocks.
+        span: Span,
+        /// The fetch, or `None` for a write.
+        fetch: Option<FetchId>,
+    },
     /// The block is no longer resident. Only with `announce`.
     Evict {
         /// The block.

@@ -115,7 +115,11 @@ impl Level {
 
     /// A request whose fetches, if any, are done at once: a level without a device below. Causes no actions but, with
     /// `announce`, `Hit` and `Evict`. Not to be mixed with requests that are under way.
+    #[inline]
     pub fn replay(&mut self, now: Time, request: &Request) -> Outcome {
+        if self.plain && !request.write {
+            return self.plain(request.span);
+        }
         self.instant = true;
         let outcome = self.request(now, request);
         self.instant = false;

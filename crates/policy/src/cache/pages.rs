@@ -100,6 +100,20 @@ impl Pages {
         self.slab.used()
     }
 
+    /// Gives the victim's frame to a block that is not here, most recently used. There is a victim: nothing is in flight.
+    #[inline]
+    pub(super) fn reuse_victim(&mut self, block: Block, flags: u32) {
+        let Some(slot) = self.lists.victim() else { return };
+        self.table.remove(self.slab.node(slot).key);
+        self.table.insert(block.0, slot);
+        self.lists.remove(&mut self.slab, slot);
+        let node = self.slab.node_mut(slot);
+        node.key = block.0;
+        node.flags = flags;
+        self.lists.evicted();
+        self.lists.insert(&mut self.slab, slot);
+    }
+
     /// Whether the table, the slab and the lists agree; what is wrong if not.
     pub(super) fn check(&self) -> Result<(), String> {
         if self.used() > self.capacity {

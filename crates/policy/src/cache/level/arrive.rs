@@ -112,6 +112,7 @@ impl Level {
             } else {
                 *self.pages.flags_mut(slot) &= !FLYING;
                 self.pages.lists.insert(&mut self.pages.slab, slot);
+                self.say_stored(slot, fetch);
             }
             slot = next;
         }
@@ -165,7 +166,7 @@ impl Level {
 
     /// Announces how a block of the request comes, run by run.
     pub(super) fn say(&mut self, said: Said, block: Block, request: &Request) {
-        if !self.config.announce || (self.instant && said != Said::Hit) {
+        if !self.config.announce || (self.instant && matches!(said, Said::Wait(_))) {
             return;
         }
         match &mut self.plan.said {
@@ -178,12 +179,25 @@ impl Level {
         }
     }
 
+    /// Announces that a block of a fetch is resident, joined to the one before.
+    fn say_stored(&mut self, slot: u32, fetch: FetchId) {
+        if !self.config.announce {
+            return;
+        }
+        let block = self.pages.block(slot);
+        match self.actions.back_mut() {
+            Some(Action::Store { span, fetch: Some(of) }) if *of == fetch && span.end() == block => span.len += 1,
+            _ => self.actions.push_back(Action::Store { span: Span { first: block, len: 1 }, fetch: Some(fetch) }),
+        }
+    }
+
     /// Puts out the run that is being gathered.
     pub(super) fn say_run(&mut self) {
         let Some((said, span)) = self.plan.said.take() else { return };
         let request = self.plan.said_for;
         self.actions.push_back(match said {
             Said::Hit => Action::Hit { request, span },
+            Said::Written => Action::Store { span, fetch: None },
             Said::Wait(fetch) => Action::Wait { request, span, fetch: self.flight.name(fetch) },
         });
     }

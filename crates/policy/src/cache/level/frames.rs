@@ -3,7 +3,7 @@
 use super::Level;
 use super::plan::Placed;
 use crate::cache::block::Block;
-use crate::cache::event::{Action, Reason};
+use crate::cache::event::{Action, Reason, Request};
 use crate::cache::page::{DOOMED, FLYING, PLANNED, PREFETCHED, SEQUENTIAL, USED};
 use crate::prefetch::{Ahead, Context};
 
@@ -48,12 +48,15 @@ impl Level {
         }
     }
 
-    /// Places what a prefetcher wants: gives frames to the blocks that are not here, until there is none.
-    pub(super) fn place(&mut self, ahead: &Ahead, file_blocks: u64, owner: u32, context: &Context) {
-        let span = crate::coordinate::pfc::clipped(ahead.span.first, ahead.span.len, file_blocks);
+    /// Places what a prefetcher wants: gives frames to the blocks that are not here, until there is none. The blocks of the
+    /// request before `visited_end` had their turn, even if they have lost their frames again since.
+    pub(super) fn place(&mut self, ahead: &Ahead, request: &Request, visited_end: Block, context: &Context) {
+        let span = crate::coordinate::pfc::clipped(ahead.span.first, ahead.span.len, request.file_blocks);
+        let owner = request.stream;
+        let visited = request.span.first..visited_end;
         let mut placed = 0;
         for block in span.blocks() {
-            if self.pages.find(block).is_none() {
+            if !visited.contains(&block) && self.pages.find(block).is_none() {
                 let flags = FLYING | PLANNED | PREFETCHED | SEQUENTIAL;
                 let Some(slot) = self.frame(block, flags, owner) else {
                     self.stats.prefetch_dropped += u64::from(span.len - placed);

@@ -28,6 +28,7 @@ pub(super) struct Plan {
 pub(super) enum Said {
     Hit,
     Wait(u32),
+    Written,
 }
 
 impl Plan {

@@ -19,7 +19,7 @@ impl Level {
         self.stats.requests += 1;
         self.stats.asked += u64::from(request.span.len);
         self.plan.clear();
-        let outcome = if self.plain && self.instant { self.plain(request.span) } else { self.read(now, request) };
+        let outcome = self.read(now, request);
         self.stats.hit += u64::from(outcome.hit);
         self.stats.late += u64::from(outcome.late);
         self.stats.missed += u64::from(outcome.missed);
@@ -27,28 +27,36 @@ impl Level {
     }
 
     /// Table and lists alone, all fetches instant: the fast way of a replay.
-    fn plain(&mut self, span: Span) -> Outcome {
-        let mut outcome = Outcome::default();
+    pub(super) fn plain(&mut self, span: Span) -> Outcome {
+        let mut hit = 0;
         for block in span.blocks() {
             match self.pages.find(block) {
                 Some(slot) => {
-                    outcome.hit += 1;
+                    hit += 1;
                     self.pages.lists.hit(&mut self.pages.slab, slot, true);
                 }
+                None if self.pages.used() == self.pages.capacity => {
+                    self.stats.evicted += 1;
+                    self.pages.reuse_victim(block, USED);
+                }
                 None => {
-                    outcome.missed += 1;
                     if let Some(slot) = self.frame(block, USED, 0) {
                         self.pages.lists.insert(&mut self.pages.slab, slot);
                     }
                 }
             }
         }
-        self.stats.fetched += u64::from(outcome.missed);
-        self.stats.fetches += u64::from(outcome.missed > 0);
+        let missed = span.len - hit;
+        self.stats.requests += 1;
+        self.stats.asked += u64::from(span.len);
+        self.stats.hit += u64::from(hit);
+        self.stats.missed += u64::from(missed);
+        self.stats.fetched += u64::from(missed);
+        self.stats.fetches += u64::from(missed > 0);
         if self.config.coordination.du {
             crate::coordinate::du::sent(&mut self.pages, span);
         }
-        outcome
+        Outcome { hit, late: 0, missed }
     }
 
     fn read(&mut self, now: Time, request: &Request) -> Outcome {
@@ -116,7 +124,7 @@ impl Level {
         }
         for at in 0..self.aheads.len() {
             let ahead = self.aheads[at];
-            self.place(&ahead, request.file_blocks, request.stream, &context);
+            self.place(&ahead, request, span.end(), &context);
         }
         self.machine.after(&context);
     }
@@ -158,7 +166,7 @@ impl Level {
             None => self.miss(block, request, context, wanted, outcome),
         };
         if let Some(ahead) = verdict.ahead {
-            self.place(&ahead, request.file_blocks, request.stream, context);
+            self.place(&ahead, request, block.plus(1), context);
         }
     }
 
@@ -248,12 +256,14 @@ impl Level {
     /// A write of whole blocks: they become resident, nothing is fetched.
     fn write(&mut self, request: &Request) {
         self.stats.written += u64::from(request.span.len);
+        self.plan.clear();
         for block in request.span.blocks() {
             match self.pages.find(block) {
                 Some(slot) if self.pages.flags(slot) & FLYING == 0 => {
                     self.count_wasted(slot);
                     *self.pages.flags_mut(slot) &= !PREFETCHED;
                     self.pages.lists.hit(&mut self.pages.slab, slot, false);
+                    self.say(Said::Written, block, request);
                     continue;
                 }
                 // What is on the way may be older than what is written.
@@ -262,8 +272,10 @@ impl Level {
             }
             if let Some(slot) = self.frame(block, 0, request.stream) {
                 self.pages.lists.insert(&mut self.pages.slab, slot);
+                self.say(Said::Written, block, request);
             }
         }
+        self.say_run();
         if !self.instant {
             self.actions.push_back(Action::Deliver { request: request.id, outcome: Outcome::default() });
         }

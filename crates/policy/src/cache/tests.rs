@@ -1,0 +1,191 @@
+//! Levels driven as a simulator and as a live cache drive them.
+
+pub(crate) mod driver;
+mod oracle;
+mod random;
+mod stacked;
+
+use super::*;
+use crate::coordinate::Coordination;
+use crate::prefetch::Prefetch;
+use crate::time::Time;
+use driver::Driver;
+
+fn level(capacity: u32, prefetch: Prefetch) -> Driver {
+    Driver::new(LevelConfig::new(capacity, prefetch))
+}
+
+#[test]
+fn a_joined_prefetch_is_one_fetch_and_a_separate_one_two() {
+    let mut joined = level(100, Prefetch::Ra { degree: 4 });
+    let fetches = joined.read(7, 1);
+    assert_eq!(fetches.len(), 1);
+    let fetch = fetches[0];
+    assert_eq!((fetch.span, fetch.demand_len, fetch.wanted_len), (Span::new(0, 7, 5), 1, 1));
+    assert_eq!(fetch.reason, Reason::Missing);
+    let mut config = LevelConfig::new(100, Prefetch::Ra { degree: 4 });
+    config.join = false;
+    let fetches = Driver::new(config).read(7, 1);
+    assert_eq!(
+        fetches.iter().map(|f| (f.span, f.wanted_len)).collect::<Vec<_>>(),
+        [(Span::new(0, 7, 1), 1), (Span::new(0, 8, 4), 0)]
+    );
+    assert_eq!(fetches[1].reason, Reason::Ahead);
+}
+
+#[test]
+fn a_request_waits_for_what_is_on_the_way() {
+    let mut driver = level(100, Prefetch::Ra { degree: 4 });
+    let first = driver.start(0, Span::new(0, 0, 1));
+    let second = driver.start(1, Span::new(0, 1, 1));
+    assert_eq!((first.len(), second.len()), (1, 1));
+    assert_eq!(second[0].span, Span::new(0, 5, 1), "only what its own prefetch adds");
+    assert!(driver.delivered.is_empty());
+    driver.done(first[0].id);
+    assert_eq!(driver.delivered.iter().map(|d| d.0.0).collect::<Vec<_>>(), [0, 1]);
+    assert_eq!(driver.delivered[1].1, Outcome { hit: 0, late: 1, missed: 0 });
+    let stats = driver.level.stats();
+    assert_eq!((stats.prefetch_used, stats.prefetch_late), (1, 1));
+}
+
+#[test]
+fn a_failed_fetch_fails_those_who_wait_and_leaves_nothing() {
+    let mut driver = level(100, Prefetch::Ra { degree: 4 });
+    let fetch = driver.start(0, Span::new(0, 0, 1))[0];
+    driver.start(1, Span::new(0, 2, 1));
+    driver.event(Event::FetchFailed(fetch.id));
+    assert_eq!(driver.failed.iter().map(|id| id.0).collect::<Vec<_>>(), [0, 1]);
+    assert!(!driver.level.is_resident(Block::new(0, 0)));
+    assert_eq!(driver.read(0, 1).len(), 1, "it is fetched again");
+}
+
+#[test]
+fn blocks_pass_through_when_every_frame_is_in_flight() {
+    let mut driver = level(4, Prefetch::None);
+    let kept = driver.start(0, Span::new(0, 0, 4));
+    let passed = driver.start(1, Span::new(0, 10, 2));
+    assert!(kept[0].keep);
+    assert!(!passed[0].keep);
+    assert_eq!(passed[0].reason, Reason::NoRoom);
+    driver.done(passed[0].id);
+    driver.done(kept[0].id);
+    assert_eq!(driver.delivered.len(), 2);
+    assert_eq!(driver.level.stats().passed_through, 2);
+    assert_eq!(driver.level.inventory(), 4);
+}
+
+#[test]
+fn unused_prefetch_is_counted_when_it_goes() {
+    let mut driver = level(5, Prefetch::Ra { degree: 4 });
+    driver.read(0, 1);
+    driver.read(100, 1);
+    let stats = driver.level.stats();
+    assert_eq!((stats.prefetched, stats.prefetch_used, stats.prefetch_wasted), (8, 0, 4));
+    assert_eq!(stats.prefetch_unused(), 8);
+    driver.read(101, 1);
+    assert_eq!(driver.level.stats().prefetch_used, 1);
+}
+
+#[test]
+fn nothing_beyond_the_file_is_fetched() {
+    let mut driver = level(100, Prefetch::Ra { degree: 4 });
+    driver.file_blocks = 9;
+    assert_eq!(driver.read(7, 1)[0].span, Span::new(0, 7, 2));
+    assert_eq!(driver.read(8, 1), []);
+}
+
+#[test]
+fn what_is_forgotten_on_the_way_is_delivered_and_not_kept() {
+    let mut driver = level(100, Prefetch::None);
+    let fetch = driver.start(0, Span::new(0, 0, 2))[0];
+    driver.event(Event::Forget(Span::new(0, 1, 1)));
+    driver.done(fetch.id);
+    assert_eq!(driver.delivered.len(), 1);
+    assert!(driver.level.is_resident(Block::new(0, 0)));
+    assert!(!driver.level.is_resident(Block::new(0, 1)));
+    driver.event(Event::Forget(Span::new(0, 0, u32::MAX)));
+    assert_eq!(driver.level.inventory(), 0);
+}
+
+#[test]
+fn per_stream_counts_follow_the_inventory() {
+    let mut config = LevelConfig::new(100, Prefetch::Ra { degree: 4 });
+    config.per_stream = true;
+    let mut driver = Driver::new(config);
+    driver.stream = 3;
+    driver.read(0, 1);
+    driver.stream = 5;
+    driver.read(1, 1);
+    let stats = driver.level.stream_stats();
+    assert_eq!(
+        stats.iter().map(|s| (s.stream, s.asked, s.hit, s.prefetched, s.inventory)).collect::<Vec<_>>(),
+        [(3, 1, 0, 4, 3), (5, 1, 1, 1, 1)]
+    );
+}
+
+#[test]
+fn per_stream_read_ahead_serves_64_interleaved_streams_and_one_history_does_not() {
+    let hit_ratio = |stream_of: fn(u32) -> u32, prefetch: &str| {
+        let mut level = Level::new(LevelConfig::new(64 * 128, prefetch.parse().unwrap())).unwrap();
+        for at in 0..400u64 {
+            for stream in 0..64u32 {
+                let span = Span::new(0, u64::from(stream) * 1_000_000 + 17 + at, 1);
+                level.replay(Time::ZERO, &Request { stream: stream_of(stream), ..Request::read(0, span) });
+            }
+        }
+        level.check().unwrap();
+        level.stats().hit_ratio()
+    };
+    for prefetch in ["linux-2.6.18", "stream"] {
+        assert!(hit_ratio(|_| 0, prefetch) < 0.1, "{prefetch}");
+        assert!(hit_ratio(|stream| stream, prefetch) > 0.8, "{prefetch}");
+    }
+    for prefetch in ["sarc", "amp"] {
+        assert!(hit_ratio(|_| 0, prefetch) > 0.8, "{prefetch} keeps its state in pages");
+    }
+}
+
+#[test]
+fn wrong_configurations_are_refused() {
+    use crate::coordinate::Pfc;
+    use crate::prefetch::{Share, Trigger};
+    let with = |change: fn(&mut LevelConfig)| {
+        let mut config = LevelConfig::new(10, Prefetch::Ra { degree: 4 });
+        change(&mut config);
+        Level::new(config).map(|_| ()).map_err(|e| e.to_string())
+    };
+    assert_eq!(with(|_| ()), Ok(()));
+    let wrong: [fn(&mut LevelConfig); 8] = [
+        |c| c.capacity_blocks = 0,
+        |c| c.prefetch = Prefetch::Ra { degree: 0 },
+        |c| c.trigger = Trigger::Fixed { distance: 4 },
+        |c| c.prefetch = Prefetch::Sarc { degree: 4, distance: 4, threshold: 4 },
+        |c| c.replacement = Replacement::Sarc(TwoLists { bottom_fraction: 0.0, large_ratio: 20.0 }),
+        |c| c.coordination.pfc = Some(Pfc { queue_fraction: 2.0, ..Pfc::PUBLISHED }),
+        |c| {
+            c.prefetch = Prefetch::OnDemand { max: 32 };
+            c.trigger = Trigger::Ets(Share { distance_min: 9, distance_max: 8, ..Share::default() });
+        },
+        |c| c.streams_max = 0,
+    ];
+    let messages: Vec<String> = wrong.iter().map(|&change| with(change).unwrap_err()).collect();
+    let distinct: std::collections::BTreeSet<&String> = messages.iter().collect();
+    assert_eq!(distinct.len(), messages.len(), "{messages:?}");
+}
+
+#[test]
+fn labels_keep_ra_from_misleading_sarc() {
+    let prefetched = |coordination| {
+        let mut config = LevelConfig::new(1000, Prefetch::Sarc { degree: 8, distance: 4, threshold: 4 });
+        config.coordination = coordination;
+        let mut driver = Driver::new(config);
+        for n in 1..50u64 {
+            // A random one-block read that RA(4) above made five blocks long.
+            driver.demand_len = 1;
+            driver.read(n * 1009, 5);
+        }
+        driver.level.stats().prefetched
+    };
+    assert!(prefetched(Coordination::NONE) >= 49 * 4);
+    assert_eq!(prefetched(Coordination::LABELS), 0);
+}
