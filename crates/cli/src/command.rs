@@ -14,6 +14,7 @@ mod stage;
 mod stats;
 mod status;
 mod target;
+mod trace;
 mod up;
 mod work;
 
@@ -69,6 +70,7 @@ enum Command {
     Check(check::Check),
     Job(job::Job),
     Sim(sim::Sim),
+    Trace(trace::Trace),
     Completions(completions::Completions),
     Man(man::Man),
     #[command(hide = true)]
@@ -93,6 +95,7 @@ impl Cli {
             Command::Check(c) => c.run(&context),
             Command::Job(c) => c.run(&context),
             Command::Sim(c) => c.run(),
+            Command::Trace(c) => c.run(),
             Command::Completions(c) => c.run(),
             Command::Man(c) => c.run(),
             Command::JobExec(c) => Err(crate::failure::Failure::Said(code_of(c.run()))),

@@ -60,7 +60,7 @@ pub fn oltp_like() -> MixedShape {
         random_share: 0.11,
         read_share: 1.0,
         rate_per_s: 122.0,
-        runs: 8,
+        runs: 4,
         pages: vec![(1, 0.80), (2, 0.15), (4, 0.05)],
     }
 }

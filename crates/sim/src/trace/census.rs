@@ -72,9 +72,9 @@ pub struct Report {
     pub footprint_exact: bool,
     /// The end of the highest request.
     pub address_end_bytes: u64,
-    /// Share of requests that start where the one before ended.
+    /// Share of requests that start where the one before on the same device ended.
     pub sequential_strict: f64,
-    /// Share of requests that start where one of the 32 most recent streams ended.
+    /// Share of requests that start where one of the 32 before on the same device ended: sequential, if interleaved.
     pub sequential_streams: f64,
     /// Clients, at most counted to 4 Mi (as devices and files).
     pub clients: u64,

@@ -1,11 +1,11 @@
 //! blkreplay's `.load`: a preamble of prose, a line of headings, then `start ; sector ; length ; op ; delay ; duration`.
 //!
-//! Start is decimal seconds, sector and length count 512 bytes, op is R or W. The preamble ends with the line that begins
-//! with `start`; a file that begins with numbers has none.
+//! Start is decimal seconds, sector and length count 512 bytes, op is R, RA (read-ahead of the traced kernel) or W. What
+//! comes before the first line with three semicolons is preamble; there may be several, and none.
 
 use super::fields::{self, Separated, need};
 use super::lines::{Line, LineFormat};
-use super::{Op, Passed, Reason, Record};
+use super::{Flags, Op, Passed, Reason, Record};
 
 const SECOND_NS: u64 = 1_000_000_000;
 
@@ -21,7 +21,6 @@ impl LineFormat for Load {
     fn line(&mut self, line: &[u8]) -> Result<Line, Reason> {
         let line = line.trim_ascii();
         if line.starts_with(b"start") {
-            self.in_data = true;
             return Ok(Line::Passed(Passed::Header));
         }
         if line.is_empty() {
@@ -30,23 +29,23 @@ impl LineFormat for Load {
         if line.starts_with(b"#") {
             return Ok(Line::Passed(Passed::Comment));
         }
+        self.in_data = self.in_data || line.iter().filter(|b| **b == b';').count() >= 3;
         if !self.in_data {
-            if !(line[0].is_ascii_digit() && line.contains(&b';')) {
-                return Ok(Line::Passed(Passed::Header));
-            }
-            self.in_data = true;
+            return Ok(Line::Passed(Passed::Header));
         }
         let mut f = Separated::new(line, b';');
         let time_ns = fields::time_ns(need(&mut f)?, SECOND_NS)?;
         let sector = fields::integer(need(&mut f)?)?;
         let sectors = fields::integer(need(&mut f)?)?;
-        let op = match need(&mut f)? {
-            b"R" | b"r" => Op::Read,
-            b"W" | b"w" => Op::Write,
+        let (op, flags) = match need(&mut f)? {
+            b"R" | b"r" => (Op::Read, Flags::NONE),
+            b"W" | b"w" => (Op::Write, Flags::NONE),
+            // As blktrace wrote it: read-ahead of the traced kernel.
+            b"RA" => (Op::Read, Flags::SPECULATIVE),
             _ => return Err(Reason::UnknownOp),
         };
         let (offset, length) = (fields::blocks_offset(sector, 512)?, fields::blocks_length(sectors, 512)?);
-        Ok(Line::Record(Record { time_ns, offset, length, op, ..Record::default() }))
+        Ok(Line::Record(Record { time_ns, offset, length, op, flags, ..Record::default() }))
     }
 }
 
@@ -57,11 +56,12 @@ mod tests {
     #[test]
     fn prose_headings_and_requests() {
         let mut load = Load::default();
-        let preamble: [(&[u8], Passed); 4] = [
+        let preamble: [(&[u8], Passed); 5] = [
             (b"Copyright of somebody; 2012", Passed::Header),
             (b"", Passed::Blank),
             (b"#######", Passed::Comment),
             (b"start ; sector; length ; op ;  replay_delay=0 ; replay_duration=0", Passed::Header),
+            (b"more prose; of another hand", Passed::Header),
         ];
         for (line, passed) in preamble {
             assert_eq!(load.line(line), Ok(Line::Passed(passed)));
@@ -69,6 +69,8 @@ mod tests {
         let expected =
             Record { time_ns: 449_518_165, offset: 1000 * 512, length: 7168, op: Op::Write, ..Record::default() };
         assert_eq!(load.line(b"      0.449518165 ;     1000 ;   14 ; W ; 0.0 ; 0.0"), Ok(Line::Record(expected)));
+        let read_ahead = load.line(b"1.0 ; 8 ; 8 ;RA ; 0.0 ; 0.0");
+        assert!(matches!(read_ahead, Ok(Line::Record(r)) if r.flags == Flags::SPECULATIVE), "{read_ahead:?}");
         assert_eq!(load.line(b"some words"), Err(Reason::NotANumber));
         assert_eq!(load.line(b"1.0 ; 3"), Err(Reason::FieldsMissing));
         assert_eq!(load.line(b"1.0 ; 3 ; 8388608 ; R"), Err(Reason::OutOfRange));

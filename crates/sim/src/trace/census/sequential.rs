@@ -1,41 +1,58 @@
-//! Sequentiality: whether a request starts where the one before ended, or where a recent stream ended.
+//! Sequentiality: whether a request starts where one of the 32 requests before it, or the very last, ended on that device.
 
 use crate::trace::Record;
+use std::collections::HashMap;
 
-/// As many interleaved streams are followed, the same number that published figures of traces use.
-const STREAMS: usize = 32;
+/// As many requests are looked back, the same number that published figures of traces use for interleaved streams.
+const LOOK_BACK: usize = 32;
 
-/// Counts sequential requests, strictly and within streams.
+/// An address space and an offset in it.
+type Place = (u64, u64);
+
+/// Counts sequential requests, strictly and within interleaved streams.
 #[derive(Debug, Default)]
 pub struct Sequential {
-    /// Ends of recent streams, latest first.
-    ends: Vec<(u64, u64)>,
+    devices: HashMap<u16, Ends>,
     strict: u64,
     in_streams: u64,
+}
+
+/// Where the last requests to a device ended: a ring.
+#[derive(Debug, Default)]
+struct Ends {
+    ring: Vec<Place>,
+    latest: usize,
+}
+
+impl Ends {
+    fn add(&mut self, end: Place) {
+        if self.ring.len() < LOOK_BACK {
+            self.latest = self.ring.len();
+            self.ring.push(end);
+        } else {
+            self.latest = (self.latest + 1) % LOOK_BACK;
+            self.ring[self.latest] = end;
+        }
+    }
 }
 
 impl Sequential {
     /// Adds a read or write.
     pub fn add(&mut self, record: &Record) {
+        let ends = self.devices.entry(record.device).or_default();
         let start = (record.space(), record.offset);
-        let end = (record.space(), record.end());
-        let found = self.ends.iter().position(|e| *e == start);
-        if let Some(at) = found {
-            self.strict += u64::from(at == 0);
-            self.in_streams += 1;
-            self.ends.remove(at);
-        } else if self.ends.len() == STREAMS {
-            self.ends.pop();
-        }
-        self.ends.insert(0, end);
+        let strict = ends.ring.get(ends.latest) == Some(&start);
+        self.strict += u64::from(strict);
+        self.in_streams += u64::from(strict || ends.ring.contains(&start));
+        ends.add((record.space(), record.end()));
     }
 
-    /// Requests that start where the one before ended.
+    /// Requests that start where the one before on the device ended.
     pub fn strict(&self) -> u64 {
         self.strict
     }
 
-    /// Requests that start where one of the recent streams ended.
+    /// Requests that start where one of the 32 before on the device ended.
     pub fn in_streams(&self) -> u64 {
         self.in_streams
     }
@@ -45,11 +62,12 @@ impl Sequential {
 mod tests {
     use super::*;
 
-    fn shares(streams: u64, rounds: u64) -> (u64, u64) {
+    fn shares(streams: u64, rounds: u64, device: impl Fn(u64) -> u16) -> (u64, u64) {
         let mut s = Sequential::default();
         for round in 0..rounds {
             for stream in 0..streams {
-                s.add(&Record { offset: (stream << 32) + round * 4096, length: 4096, ..Record::default() });
+                let (offset, device) = ((stream << 32) + round * 4096, device(stream));
+                s.add(&Record { offset, length: 4096, device, ..Record::default() });
             }
         }
         (s.strict(), s.in_streams())
@@ -57,8 +75,21 @@ mod tests {
 
     #[test]
     fn one_stream_is_strict_many_are_streams_too_many_are_random() {
-        assert_eq!(shares(1, 10), (9, 9));
-        assert_eq!(shares(32, 10), (0, 9 * 32));
-        assert_eq!(shares(33, 10), (0, 0));
+        assert_eq!(shares(1, 10, |_| 0), (9, 9));
+        assert_eq!(shares(32, 10, |_| 0), (0, 9 * 32));
+        assert_eq!(shares(33, 10, |_| 0), (0, 0));
+    }
+
+    #[test]
+    fn devices_do_not_disturb_each_other() {
+        assert_eq!(shares(40, 10, |stream| stream as u16), (9 * 40, 9 * 40));
+    }
+
+    #[test]
+    fn the_same_offset_of_another_file_is_another_place() {
+        let mut s = Sequential::default();
+        s.add(&Record { length: 10, file: 1, ..Record::default() });
+        s.add(&Record { offset: 10, length: 10, file: 2, ..Record::default() });
+        assert_eq!((s.strict(), s.in_streams()), (0, 0));
     }
 }

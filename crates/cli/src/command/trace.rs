@@ -1,0 +1,266 @@
+//! `entrepot trace`: traces looked at, converted and generated.
+
+mod generate;
+mod stats;
+
+use crate::failure::{Failure, Result};
+use crate::shown::{self, Output};
+use clap::{Args, Subcommand, ValueEnum};
+use serde_json::json;
+use sim::trace::{self, Error, Flat, Format, Options, Target, TimeUnit, WriteError, Writer};
+use std::path::{Path, PathBuf};
+use store::control::Problem;
+
+/// Look at traces of requests, convert and generate them
+#[derive(Debug, Args)]
+#[command(after_help = "\
+FORMATS:
+  native spc msr load blkparse blktrace fio disksim oracle-general arc lirs dxt
+  Most are told by their content, .gz and .zst are read directly; docs/TRACES.md describes all of them.
+
+EXAMPLES:
+  entrepot trace stats Financial1.spc
+  entrepot trace stats financial.ascii.gz --time-unit ns
+  entrepot trace convert OLTP.lis.zst oltp.trace.zst
+  entrepot trace generate web web.trace.zst --seed 1")]
+pub struct Trace {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Debug, Subcommand)]
+enum Verb {
+    Stats(stats::Stats),
+    Convert(Convert),
+    Generate(generate::Generate),
+}
+
+impl Trace {
+    pub fn run(self) -> Result<u8> {
+        match self.verb {
+            Verb::Stats(c) => c.run(),
+            Verb::Convert(c) => c.run(),
+            Verb::Generate(c) => c.run(),
+        }
+    }
+}
+
+/// A unit of time of a trace.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Unit {
+    S,
+    Ms,
+    Us,
+    Ns,
+}
+
+impl From<Unit> for TimeUnit {
+    fn from(unit: Unit) -> TimeUnit {
+        match unit {
+            Unit::S => TimeUnit::S,
+            Unit::Ms => TimeUnit::Ms,
+            Unit::Us => TimeUnit::Us,
+            Unit::Ns => TimeUnit::Ns,
+        }
+    }
+}
+
+fn format_named(name: &str) -> std::result::Result<Format, String> {
+    Format::named(name).ok_or_else(|| format!("no such format; there are {}", Format::names()))
+}
+
+/// How a trace is read.
+#[derive(Debug, Args)]
+struct Reading {
+    /// The format, if the content does not tell it.
+    #[arg(long, value_parser = format_named)]
+    format: Option<Format>,
+    /// Skip and count malformed lines instead of stopping at the first.
+    #[arg(long)]
+    lenient: bool,
+    /// Unit of time where the format does not say it (disksim).
+    #[arg(long, value_enum)]
+    time_unit: Option<Unit>,
+    /// Size of a block where the format counts in blocks (arc, lirs, oracle-general), and of the blocks of the footprint; 4096 if not
+    /// given.
+    #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(1..))]
+    block_size: Option<u32>,
+    /// Event of blktrace and blkparse that is the request: Q as it arrived, D as it was issued to the device, C as it completed.
+    #[arg(long, default_value = "Q", value_parser = ["Q", "G", "I", "D", "C"])]
+    action: String,
+    /// Darshan: transfers of MPI-IO instead of those of POSIX.
+    #[arg(long)]
+    mpiio: bool,
+    /// Sort by time; holds all records in memory.
+    #[arg(long)]
+    sort: bool,
+}
+
+impl Reading {
+    fn options(&self) -> Options {
+        Options {
+            format: self.format,
+            lenient: self.lenient,
+            time_unit: self.time_unit.map(TimeUnit::from),
+            block_bytes: self.block_size,
+            action: self.action.as_bytes().first().copied().unwrap_or(b'Q'),
+            mpiio: self.mpiio,
+            sort: self.sort,
+            ..Options::default()
+        }
+    }
+}
+
+/// Formats that can be written.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum To {
+    Native,
+    Spc,
+    Disksim,
+    Load,
+    Fio,
+}
+
+/// Write a trace in another format; `native` keeps everything
+///
+/// The result is compressed if its name ends with .zst or .gz. It appears under its name when it is complete.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+EXAMPLES:
+  entrepot trace convert OLTP.lis.zst oltp.trace.zst
+  entrepot trace convert app-dxt.txt app.spc --to spc --flat
+  entrepot trace convert web.trace web.ascii --to disksim --to-unit ms
+  entrepot trace convert web.trace web.log --to fio && fio --name=r --read_iolog=web.log ...")]
+struct Convert {
+    /// The trace.
+    from: PathBuf,
+    /// The file to write.
+    to_file: PathBuf,
+    /// The format to write.
+    #[arg(long, value_enum, default_value = "native")]
+    to: To,
+    /// Unit of time to write (disksim).
+    #[arg(long, value_enum, default_value = "ns")]
+    to_unit: Unit,
+    /// Place files on one device, in extents that double from 64 KiB to 64 MiB.
+    #[arg(long)]
+    flat: bool,
+    #[command(flatten)]
+    reading: Reading,
+    /// How to write what was done.
+    #[arg(long, value_enum, default_value = "text")]
+    output: Output,
+}
+
+impl Convert {
+    fn run(self) -> Result<u8> {
+        let options = self.reading.options();
+        let identity = trace::identify(&self.from, &options).map_err(failed)?;
+        let block_bytes = if identity.format.needs_block_bytes() { identity.block_bytes } else { 0 };
+        let target = match self.to {
+            To::Native => Target::Native(block_bytes),
+            To::Spc => Target::Spc,
+            To::Disksim => Target::Disksim(self.to_unit.into()),
+            To::Load => Target::Load,
+            To::Fio => Target::Fio,
+        };
+        let mut reader = trace::open(&self.from, &options).map_err(failed)?;
+        let mut flat = self.flat.then(Flat::new);
+        let written = whole(&self.to_file, target, |writer| {
+            for record in reader.by_ref() {
+                write(writer, &mut flat, &record.map_err(failed)?)?;
+            }
+            Ok(())
+        })?;
+        let accounting = reader.accounting();
+        match self.output {
+            Output::Json => shown::json(&json!({ "read": accounting, "written": written }))?,
+            Output::Text => shown::text(&format!(
+                "{} lines, {} records read, {} skipped; {} written, {} dropped, {} widened to whole sectors\n",
+                accounting.lines,
+                accounting.records,
+                accounting.skipped_sum(),
+                written.records - written.dropped,
+                written.dropped,
+                written.widened,
+            ))?,
+        }
+        Ok(0)
+    }
+}
+
+fn write(writer: &mut Writer, flat: &mut Option<Flat>, record: &trace::Record) -> Result<()> {
+    let Some(flat) = flat else { return writer.write(record).map_err(not_written) };
+    let mut problem = Ok(());
+    let placed = flat.place(record, |r| {
+        if problem.is_ok() {
+            problem = writer.write(&r);
+        }
+    });
+    placed.map_err(|reason| {
+        let cause = format!("the files do not fit on one device: {}", reason.text());
+        Failure::Problem(Problem::wrong(cause).try_this("convert without --flat"))
+    })?;
+    problem.map_err(not_written)
+}
+
+/// Writes a trace beside its name and moves it there when it is whole.
+fn whole(path: &Path, target: Target, fill: impl FnOnce(&mut Writer) -> Result<()>) -> Result<trace::Written> {
+    let name = path.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
+    // The end of the name says how it is compressed, so the mark goes before.
+    let partial = path.with_file_name(format!(".partial-{}-{name}", std::process::id()));
+    let written = Writer::create(&partial, target).map_err(not_written).and_then(|mut writer| {
+        fill(&mut writer)?;
+        writer.finish().map_err(not_written)
+    });
+    let moved = written.and_then(|written| std::fs::rename(&partial, path).map(|()| written).map_err(Failure::from));
+    if moved.is_err() {
+        // What is there is useless; if it can't be removed either, the first failure is the one to tell.
+        let _ = std::fs::remove_file(&partial);
+    }
+    moved
+}
+
+/// Why a trace is not read, for people.
+fn failed(error: Error) -> Failure {
+    let problem = match &error {
+        Error::Malformed(m) => Problem::wrong(m.to_string())
+            .so("nothing after it is read")
+            .try_this("mend the line, or skip and count such lines with --lenient"),
+        Error::Io { path, source } if source.kind() == std::io::ErrorKind::NotFound => {
+            Problem::not_found(format!("{}: {source}", path.display())).try_this("name a file that is there")
+        }
+        Error::Io { path, source } => Problem::failed(format!("{}: {source}", path.display()))
+            .so("the rest of the trace is not read")
+            .try_this("look whether the file is whole and readable"),
+        Error::Unrecognised { path, why } => {
+            Problem::wrong(format!("{}: its content does not tell the format: {why}", path.display()))
+                .so("nothing was read")
+                .try_this(format!("say it with --format, one of: {}", Format::names()))
+        }
+        Error::NoTimeUnit { path, format } => Problem::wrong(format!(
+            "{}: {format} does not say its unit of time (DiskSim writes ms, MQSim and SSDsim ns)",
+            path.display()
+        ))
+        .so("nothing was read; a guess would be wrong by powers of ten")
+        .try_this("say it with --time-unit s, ms, us or ns"),
+        Error::TooManyToSort { max } => Problem::wrong(format!("more than {max} records are to be sorted by time"))
+            .so("nothing was given out; they would not fit into memory")
+            .try_this("cut the trace into parts"),
+    };
+    Failure::Problem(problem)
+}
+
+fn not_written(error: WriteError) -> Failure {
+    let problem = match &error {
+        WriteError::Io { path, source } => Problem::failed(format!("{}: {source}", path.display()))
+            .so("the trace was not written")
+            .try_this("make room, or name another place"),
+        WriteError::HasFiles { record } => {
+            Problem::wrong(format!("record {record} belongs to a file, and the format knows devices only"))
+                .so("the trace was not written")
+                .try_this("add --flat, or convert to native or fio")
+        }
+    };
+    Failure::Problem(problem)
+}

@@ -1,0 +1,161 @@
+//! `entrepot trace stats`: the census of a trace.
+
+use super::{Reading, failed};
+use crate::failure::{Failure, Result};
+use crate::shown::{self, Output};
+use clap::Args;
+use serde_json::json;
+use sim::trace::{self, Accounting, Census, Format, Identity, Report};
+use std::fmt::Write;
+use std::path::PathBuf;
+use store::control::Problem;
+
+/// Count a trace: requests, reads, footprint, sequentiality, rates, span
+///
+/// Every line is accounted for: it is a record, was passed over for a stated reason, or was malformed.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+EXAMPLES:
+  entrepot trace stats Financial1.spc
+  entrepot trace stats sda.blktrace.0 sda.blktrace.1     files of several CPUs or clients, merged by time
+  entrepot trace stats P3.lis.zst --block-size 512 --output json")]
+pub(super) struct Stats {
+    /// The trace; several files are merged by time.
+    #[arg(required = true)]
+    files: Vec<PathBuf>,
+    #[command(flatten)]
+    reading: Reading,
+    /// How to write it.
+    #[arg(long, value_enum, default_value = "text")]
+    output: Output,
+}
+
+impl Stats {
+    pub(super) fn run(self) -> Result<u8> {
+        let options = self.reading.options();
+        let identity = trace::identify(&self.files[0], &options).map_err(failed)?;
+        let mut reader = trace::open_all(&self.files, &options).map_err(failed)?;
+        let mut census = Census::new(identity.block_bytes);
+        for record in reader.by_ref() {
+            census.add(&record.map_err(failed)?);
+        }
+        let accounting = reader.accounting();
+        if !census.agrees(accounting) {
+            let cause =
+                format!("the accounts do not close: {} lines, {} records", accounting.lines, accounting.records);
+            let problem = Problem::failed(cause).so("the figures can't be trusted and are not shown");
+            return Err(Failure::Problem(problem.try_this("report this with the trace; the reader is wrong")));
+        }
+        let report = census.report();
+        match self.output {
+            Output::Json => shown::json(&json!({
+                "format": identity.format,
+                "units": identity.format.units(),
+                "accounting": accounting,
+                "census": report,
+            }))?,
+            Output::Text => shown::text(&text(identity, options.block_bytes.is_none(), accounting, &report))?,
+        }
+        Ok(0)
+    }
+}
+
+fn text(identity: Identity, block_assumed: bool, accounting: &Accounting, r: &Report) -> String {
+    let mut out = String::new();
+    let mut line = |what: &str, value: String| {
+        // Writing to a string does not fail.
+        let _ = writeln!(out, "{what:<12}{value}");
+    };
+    let format: Format = identity.format;
+    let assumed =
+        if format.needs_block_bytes() && block_assumed { "; a block is taken as so many bytes: " } else { "" };
+    let block = if assumed.is_empty() { String::new() } else { format!("{assumed}{}", identity.block_bytes) };
+    line("format", format!("{format}: {}{block}", format.units()));
+    line("lines", format!("{} = {} records{}", accounting.lines, accounting.records, parts(accounting)));
+    for (reason, count, first) in accounting.skipped() {
+        line("  skipped", format!("{count} {}, first at line {first}", reason.text()));
+    }
+    let share = |part: u64| if r.requests == 0 { 0.0 } else { 100.0 * part as f64 / r.requests as f64 };
+    line("requests", format!("{}: {} reads ({:.2} %), {} writes", r.requests, r.reads, share(r.reads), r.writes));
+    if r.trims + r.syncs > 0 {
+        line("others", format!("{} trims, {} syncs", r.trims, r.syncs));
+    }
+    line("data", format!("{} read, {} written", shown::bytes(r.read_bytes), shown::bytes(r.write_bytes)));
+    line("size", format!("mean {:.0} B, {} to {}", r.length_mean_bytes, r.length_min_bytes, r.length_max_bytes));
+    line("references", format!("{} to blocks of {} B", r.references, r.block_bytes));
+    let least = if r.footprint_exact { "" } else { "at least " };
+    line("footprint", format!("{least}{}, {} blocks", shown::bytes(r.footprint_bytes), r.footprint_blocks));
+    line(
+        "sequential",
+        format!(
+            "{:.1} % strictly, {:.1} % within 32 requests of a device",
+            100.0 * r.sequential_strict,
+            100.0 * r.sequential_streams
+        ),
+    );
+    line(
+        "addresses",
+        format!(
+            "{} devices, {} files, {} clients, up to {}",
+            r.devices,
+            r.files,
+            r.clients,
+            shown::bytes(r.address_end_bytes)
+        ),
+    );
+    if !format.has_times() || r.span_s == 0.0 {
+        line("span", "no times: closed loop only".into());
+        return out;
+    }
+    line("span", format!("{:.3} s, from {:.3} s", r.span_s, r.first_ns as f64 / 1e9));
+    line(
+        "rates",
+        format!(
+            "{:.1} requests/s, {}/s, gaps vary by {:.2}",
+            r.records_per_s,
+            shown::bytes(r.bytes_per_s as u64),
+            r.gap_variation
+        ),
+    );
+    if r.out_of_order > 0 {
+        line("order", format!("{} records are earlier than the one before; --sort mends it", r.out_of_order));
+    }
+    out
+}
+
+/// What lines became besides records.
+fn parts(accounting: &Accounting) -> String {
+    let passed = accounting.passed().map(|(p, n)| format!(" + {n} {}", p.text()));
+    let skipped = Some(accounting.skipped_sum()).filter(|n| *n > 0).map(|n| format!(" + {n} malformed"));
+    passed.chain(skipped).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use sim::trace::{Passed, Reason, Record};
+
+    #[test]
+    fn the_census_in_words_shows_the_account_and_what_was_assumed() {
+        let mut census = Census::new(4096);
+        for n in 0..3 {
+            census.add(&Record { offset: n * 4096, length: 4096, ..Record::default() });
+        }
+        let mut accounting = Accounting { lines: 5, records: 3, ..Accounting::default() };
+        accounting.pass(Passed::Mark);
+        accounting.skip(Reason::NotANumber, 4);
+        assert!(census.agrees(&accounting));
+        let identity = Identity { format: Format::Lirs, block_bytes: 4096 };
+        let shown = text(identity, true, &accounting, &census.report());
+        for part in [
+            "5 = 3 records + 1 mark + 1 malformed",
+            "1 not a number, first at line 4",
+            "so many bytes: 4096",
+            "12.0 KiB, 3 blocks",
+            "66.7 % strictly",
+            "closed loop only",
+        ] {
+            assert!(shown.contains(part), "{part}\n{shown}");
+        }
+    }
+}

@@ -1,0 +1,132 @@
+//! Real traces, read as their descriptions say: counts, shares, spans. Skipped where the data are not there.
+
+use sim::trace::{Census, Options, Report, TimeUnit, identify, open};
+use std::path::PathBuf;
+
+/// A file of the real data, which are not part of the project: in `$ENTREPOT_DATA`, or beside the repository.
+fn data(file: &str) -> Option<PathBuf> {
+    let beside = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data");
+    let path = std::env::var_os("ENTREPOT_DATA").map_or(beside, PathBuf::from).join(file);
+    if !path.exists() {
+        println!("skipped: {} is not there", path.display());
+        return None;
+    }
+    Some(path)
+}
+
+/// The census of a trace in blocks of a size; the accounts must close.
+fn census(file: &str, block_bytes: u32, options: &Options) -> Option<Report> {
+    let path = data(file)?;
+    let mut reader = open(&path, options).unwrap_or_else(|e| panic!("{e}"));
+    let mut census = Census::new(block_bytes);
+    reader.by_ref().for_each(|r| census.add(&r.unwrap_or_else(|e| panic!("{file}: {e}"))));
+    assert!(census.agrees(reader.accounting()), "{file}: {:?}", reader.accounting());
+    Some(census.report())
+}
+
+fn percent(share: f64) -> f64 {
+    (share * 1000.0).round() / 10.0
+}
+
+#[test]
+fn the_arc_paper_s_traces_have_the_counts_of_its_table() {
+    for (file, requests, references, unique, strict, streams) in [
+        ("ibm-arc-traces/OLTP.lis.zst", 914_145, 914_145, 186_880, 14.9, 31.9),
+        ("ibm-arc-traces/P3.lis.zst", 238_578, 3_912_296, 762_543, 11.9, 23.2),
+    ] {
+        let options = Options { block_bytes: Some(512), ..Options::default() };
+        let Some(r) = census(file, 512, &options) else { return };
+        assert_eq!((r.requests, r.references, r.footprint_blocks), (requests, references, unique), "{file}");
+        assert_eq!((percent(r.sequential_strict), percent(r.sequential_streams)), (strict, streams), "{file}");
+    }
+}
+
+#[test]
+fn the_lirs_references_are_as_counted() {
+    for (name, references, unique, strict) in [
+        ("cpp", 9_047, 1_223, 75.0),
+        ("cs", 6_781, 1_409, 97.0),
+        ("gli", 6_015, 2_529, 98.0),
+        ("ps", 10_448, 3_083, 96.0),
+        ("sprite", 133_996, 7_075, 43.0),
+        ("multi1", 15_858, 2_606, 18.0),
+        ("multi2", 26_311, 5_684, 10.0),
+        ("multi3", 30_241, 7_454, 15.0),
+    ] {
+        let Some(r) = census(&format!("lirs-traces/{name}.trace.gz"), 4096, &Options::default()) else { return };
+        assert_eq!((r.references, r.footprint_blocks), (references, unique), "{name}");
+        assert_eq!((100.0 * r.sequential_strict).round(), strict, "{name}");
+    }
+}
+
+/// What a description of a block trace says.
+struct Said {
+    file: &'static str,
+    unit: TimeUnit,
+    requests: u64,
+    span_s: f64,
+    reads_percent: f64,
+    mean_bytes: f64,
+    footprint_mib: f64,
+    strict_percent: f64,
+    streams_percent: f64,
+}
+
+#[test]
+fn block_traces_are_as_described() {
+    let all = [
+        Said {
+            file: "umass-financial1-head/financial1-first10000.ascii.gz",
+            unit: TimeUnit::Ns,
+            requests: 10_000,
+            span_s: 259.6,
+            reads_percent: 40.8,
+            mean_bytes: 5_528.0,
+            footprint_mib: 28.6,
+            strict_percent: 45.2,
+            streams_percent: 74.9,
+        },
+        Said {
+            file: "mqsim-ms-small/wsrch-small.trace.gz",
+            unit: TimeUnit::Ns,
+            requests: 24_783,
+            span_s: 60.06,
+            reads_percent: 100.0,
+            mean_bytes: 15_419.0,
+            footprint_mib: 363.0,
+            strict_percent: 9.6,
+            streams_percent: 33.3,
+        },
+        Said {
+            file: "ms-production-dtrs/DTRS1K.trace.gz",
+            unit: TimeUnit::Us,
+            requests: 127_043,
+            span_s: 300.0,
+            reads_percent: 89.0,
+            mean_bytes: 56_700.0,
+            footprint_mib: 4.85 * 1024.0,
+            strict_percent: 20.1,
+            streams_percent: 84.7,
+        },
+    ];
+    for said in all {
+        let options = Options { time_unit: Some(said.unit), ..Options::default() };
+        let Some(r) = census(said.file, 4096, &options) else { return };
+        let near = |seen: f64, asked: f64, share: f64| (seen / asked - 1.0).abs() < share;
+        assert_eq!(r.requests, said.requests, "{}", said.file);
+        assert!(near(r.span_s, said.span_s, 0.002), "{}: span {}", said.file, r.span_s);
+        assert_eq!(percent(r.reads as f64 / r.requests as f64), said.reads_percent, "{}", said.file);
+        assert!(near(r.length_mean_bytes, said.mean_bytes, 0.002), "{}: mean {}", said.file, r.length_mean_bytes);
+        let footprint_mib = r.footprint_bytes as f64 / f64::from(1 << 20);
+        assert!(near(footprint_mib, said.footprint_mib, 0.003), "{}: {footprint_mib} MiB", said.file);
+        assert_eq!(percent(r.sequential_strict), said.strict_percent, "{}", said.file);
+        assert_eq!(percent(r.sequential_streams), said.streams_percent, "{}", said.file);
+    }
+}
+
+#[test]
+fn a_trace_without_its_unit_of_time_is_refused() {
+    let Some(path) = data("mqsim-ms-small/tpcc-small.trace.gz") else { return };
+    let error = identify(&path, &Options::default()).unwrap_err().to_string();
+    assert!(error.contains("--time-unit"), "{error}");
+}
