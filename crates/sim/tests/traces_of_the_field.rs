@@ -119,8 +119,10 @@ fn block_traces_are_as_described() {
         assert!(near(r.length_mean_bytes, said.mean_bytes, 0.002), "{}: mean {}", said.file, r.length_mean_bytes);
         let footprint_mib = r.footprint_bytes as f64 / f64::from(1 << 20);
         assert!(near(footprint_mib, said.footprint_mib, 0.003), "{}: {footprint_mib} MiB", said.file);
-        assert_eq!(percent(r.sequential_strict), said.strict_percent, "{}", said.file);
-        assert_eq!(percent(r.sequential_streams), said.streams_percent, "{}", said.file);
+        // One decimal is given, and whether the first request counts is not.
+        let close = |share: f64, said: f64| (100.0 * share - said).abs() < 0.06;
+        assert!(close(r.sequential_strict, said.strict_percent), "{}: {}", said.file, r.sequential_strict);
+        assert!(close(r.sequential_streams, said.streams_percent), "{}: {}", said.file, r.sequential_streams);
     }
 }
 

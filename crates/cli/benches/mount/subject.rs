@@ -42,11 +42,8 @@ impl Drop for Subject {
 pub fn all(base: &Path) -> Vec<Subject> {
     let raw = base.join("raw");
     make(&raw);
-    let mut subjects = vec![
-        Subject { name: "raw", dir: raw, end: End::Nothing },
-        entrepot_volume(base, "striped"),
-        single(base),
-    ];
+    let mut subjects =
+        vec![Subject { name: "raw", dir: raw, end: End::Nothing }, entrepot_volume(base, "striped"), single(base)];
     subjects.extend(mergerfs(base));
     subjects
 }
