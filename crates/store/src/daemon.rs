@@ -10,6 +10,7 @@
 mod background;
 mod crash;
 mod end;
+mod mend;
 mod requests;
 mod resolve;
 mod source_attribute;
@@ -101,7 +102,8 @@ impl Daemon {
         let mover = Arc::new(Mover::new(pool.clone(), volume.state().clone(), (rate > 0).then_some(rate)));
         crash::settle(&volume, &files, &mover).map_err(|e| problem(&e))?;
         let stager = Arc::new(Stager::new(volume.clone(), files.clone(), opener));
-        let checker = Checker { volume: volume.clone(), files: files.clone(), repair: repair.clone() };
+        let checker =
+            Checker { volume: volume.clone(), files: files.clone(), repair: repair.clone(), mover: mover.clone() };
         end::clear_dead_mount(mount_point);
         let mount = Arc::new(mount(&volume, &pool, &files, &stager, mount_point)?);
         let core = Arc::new(Core {

@@ -1,5 +1,6 @@
-//! What happens by itself: stale mirrors are resynced, draining targets emptied, garbage removed where targets are back.
+//! What happens by itself: stale mirrors are resynced, what failed targets held is made anew, draining targets emptied, garbage removed where targets are back.
 
+use super::mend::{self, Mended};
 use super::walk::{open_file, walk};
 use super::{Core, now_ns};
 use crate::file::{Event, File, Observer};
@@ -22,6 +23,10 @@ const RESYNC_MAX: usize = 10_000;
 const LOOK_EVERY: Duration = Duration::from_millis(200);
 /// Lines of news kept for `entrepot status`.
 const NEWS_MAX: usize = 64;
+/// A target that fails is given up for so long before what it held is made anew (algorithms, 6.7: 5 s, tunable).
+const MEND_AFTER: Duration = Duration::from_secs(5);
+/// Most seconds between two passes while something cannot be mended: a walk over a large tree is not free.
+const MEND_WAIT_MAX: Duration = Duration::from_secs(3600);
 
 /// What waits to be done.
 #[derive(Default)]
@@ -33,6 +38,11 @@ struct Waiting {
     collect: BTreeSet<TargetId>,
     /// Targets being drained now.
     drains: BTreeMap<TargetId, DrainProgress>,
+    /// When to look through the tree for what is to be mended, and how long to wait after a look that left something.
+    mend: Option<Instant>,
+    mend_wait: Duration,
+    /// The pass under way or the last one, and whether it is under way.
+    mended: Option<(Mended, bool)>,
     /// What happened lately, with nanoseconds since 1970.
     news: VecDeque<(u64, String)>,
 }
@@ -73,10 +83,11 @@ impl Background {
             match change.to {
                 State::Ok => {
                     listener.waiting.lock().collect.insert(change.target);
-                    listener.woken.notify_all();
+                    listener.mend_soon(Duration::ZERO);
                 }
                 State::Draining => listener.drain(&weak, change.target),
-                State::Suspect | State::Failed => {}
+                State::Failed => listener.mend_soon(MEND_AFTER),
+                State::Suspect => {}
             }
         });
         let (worker, weak) = (self.clone(), Arc::downgrade(core));
@@ -87,9 +98,35 @@ impl Background {
                 State::Ok => {
                     self.waiting.lock().collect.insert(target.id());
                 }
-                State::Suspect | State::Failed => {}
+                State::Failed => self.mend_soon(MEND_AFTER),
+                State::Suspect => {}
             }
         }
+        if core.pool.placement.mirrors > 1 {
+            self.mend_soon(MEND_AFTER); // an earlier daemon may have left stale mirrors behind
+        }
+    }
+
+    /// Looks through the tree for what is to be mended, soon or earlier.
+    fn mend_soon(&self, after: Duration) {
+        let mut waiting = self.waiting.lock();
+        let at = Instant::now() + after;
+        waiting.mend = Some(waiting.mend.map_or(at, |planned| planned.min(at)));
+        waiting.mend_wait = RESYNC_AFTER;
+        self.woken.notify_all();
+    }
+
+    /// How far mending is: a line for people; none if nothing was to be mended since the start.
+    pub(super) fn mending(&self) -> Option<String> {
+        let waiting = self.waiting.lock();
+        let (m, running) = waiting.mended.as_ref()?;
+        let left = match (&m.why, m.busy + m.failed) {
+            (_, 0) => String::new(),
+            (None, n) => format!(", {n} in use: tried again"),
+            (Some(why), n) => format!(", {n} cannot be mended now ({why}): tried again"),
+        };
+        let what = if *running { "looking for files to mend" } else { "files mended" };
+        Some(format!("{what}: {} made whole{left}", m.files))
     }
 
     /// Ends the worker after what it is doing. The mover must have been stopped before, so that drains end.
@@ -180,7 +217,7 @@ impl Background {
 
     fn work(&self, core: &Weak<Core>) {
         loop {
-            let (file, target) = {
+            let (file, target, mend) = {
                 let mut waiting = self.waiting.lock();
                 loop {
                     if waiting.stopped {
@@ -189,13 +226,17 @@ impl Background {
                     let now = Instant::now();
                     let due = waiting.resync.iter().find(|(_, at)| **at <= now).map(|(id, _)| *id);
                     let target = waiting.collect.pop_first();
-                    if due.is_some() || target.is_some() {
+                    let mend = waiting.mend.is_some_and(|at| at <= now);
+                    if due.is_some() || target.is_some() || mend {
+                        if mend {
+                            waiting.mend = None;
+                        }
                         if let Some(id) = due {
                             waiting.resync.remove(&id);
                         }
-                        break (due, target);
+                        break (due, target, mend);
                     }
-                    let next = waiting.resync.values().min().copied();
+                    let next = waiting.resync.values().chain(&waiting.mend).min().copied();
                     let until = next.unwrap_or(now + Duration::from_secs(3600));
                     self.woken.wait_until(&mut waiting, until);
                 }
@@ -209,21 +250,56 @@ impl Background {
             {
                 tracing::warn!(%target, "garbage stays for now: {error}");
             }
+            if mend {
+                self.mend(&core);
+            }
         }
     }
 
     fn resync(&self, core: &Core, id: FileId) {
         match resync(core, id) {
-            Ok(()) => {}
+            Ok(true) => {}
+            Ok(false) => self.mend_soon(MEND_AFTER), // closed: a look through the tree finds it
             Err(Error::Busy(_)) => {
                 self.waiting.lock().resync.insert(id, Instant::now() + RESYNC_AFTER);
             }
-            Err(error) => self.news(format!("file {id} has a stale mirror that cannot be resynced now: {error}")),
+            Err(error) => {
+                self.news(format!("file {id} has a stale mirror that cannot be resynced now: {error}"));
+                self.mend_soon(MEND_AFTER);
+            }
         }
+    }
+
+    /// One look through the tree. What is left is tried again, after a longer and longer while, or at once when a target
+    /// comes back.
+    fn mend(&self, core: &Core) {
+        let report = |mended: &Mended, running: bool| {
+            let mut waiting = self.waiting.lock();
+            waiting.mended = Some((mended.clone(), running)).filter(|(m, _)| *m != Mended::default());
+            !waiting.stopped
+        };
+        let mended = mend::pass(&core.volume, &core.files, &core.mover, |mended| report(mended, true));
+        let mended = mended.unwrap_or_else(|e| Mended { failed: 1, why: Some(e.to_string()), ..Mended::default() });
+        report(&mended, false);
+        if mended.files > 0 {
+            self.news(format!("{} files were made whole again from their other mirrors", mended.files));
+        }
+        if mended.is_complete() {
+            return;
+        }
+        if let Some(why) = &mended.why {
+            self.news(format!("{} files cannot be mended now: {why}", mended.failed));
+        }
+        let mut waiting = self.waiting.lock();
+        let wait = waiting.mend_wait.max(RESYNC_AFTER);
+        waiting.mend_wait = (wait * 2).min(MEND_WAIT_MAX);
+        let again = Instant::now() + wait;
+        waiting.mend = Some(waiting.mend.map_or(again, |planned| planned.min(again)));
     }
 }
 
-fn resync(core: &Core, id: FileId) -> Result<()> {
+/// Whether the file was found.
+fn resync(core: &Core, id: FileId) -> Result<bool> {
     let named = |file: &Arc<File>| file.id() == Some(id);
     let file = match core.files.files().into_iter().find(named) {
         Some(file) => Some(file),
@@ -233,8 +309,7 @@ fn resync(core: &Core, id: FileId) -> Result<()> {
         }
     };
     match file {
-        Some(file) => core.mover.resync(&file).map(|_| ()),
-        // Closed and unmarked: gone, or resynced already.
-        None => Ok(()),
+        Some(file) => core.mover.resync(&file).map(|_| true),
+        None => Ok(false),
     }
 }

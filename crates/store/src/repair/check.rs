@@ -9,6 +9,7 @@ mod tests;
 use super::Repair;
 use crate::Result;
 use crate::file::FileTable;
+use crate::mover::Mover;
 use crate::stage::{self, Stop};
 use crate::volume::Volume;
 use std::sync::Arc;
@@ -108,6 +109,8 @@ pub struct Checker {
     pub files: Arc<FileTable>,
     /// Who brings objects back.
     pub repair: Arc<Repair>,
+    /// Who copies from other mirrors and removes orphans.
+    pub mover: Arc<Mover>,
 }
 
 impl Checker {

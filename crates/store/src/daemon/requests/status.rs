@@ -50,7 +50,7 @@ fn mover(core: &Core) -> Value {
         "changes_done": stats.get(Metric::MoverChanges).max(count(|p| *p == Phase::Done) as u64),
         "changes_failed": stats.get(Metric::MoverFailures).max(count(|p| matches!(p, Phase::Failed(_))) as u64),
         "bytes_copied": stats.get(Metric::MoverBytes).max(all.iter().map(|m| m.done_bytes).sum()),
-        "moves": moves.chain(drains).collect::<Vec<_>>(),
+        "moves": moves.chain(drains).chain(core.background.mending()).collect::<Vec<_>>(),
         "lately": all,
     })
 }

@@ -2,7 +2,6 @@
 
 use super::look::{Candidate, Found};
 use super::{CheckOptions, Checker, FindingKind, Outcome};
-use crate::mover::Mover;
 use crate::stage::progress::Meter;
 use crate::stage::{Report, Stop};
 use crate::{Error, Result};
@@ -18,7 +17,6 @@ const AT_ONCE: usize = 4;
 
 impl Checker {
     pub(super) fn mend(&self, found: &mut Found, options: &CheckOptions, report: Report, stop: &Stop) {
-        let mover = Mover::new(self.files.pool().clone(), self.volume.state().clone(), None);
         let candidates = in_order(&found.candidates, options);
         let total_bytes = candidates.iter().filter(|c| c.recoverable).map(|c| c.bytes).sum();
         let meter = Meter::new(report, "repair", total_bytes, 0);
@@ -29,7 +27,7 @@ impl Checker {
                 scope.spawn(|| {
                     while !stop.is_set() {
                         let Some(candidate) = todo.lock().next() else { break };
-                        let outcome = match self.mend_one(candidate, &mover) {
+                        let outcome = match self.mend_one(candidate) {
                             Ok(()) => Outcome::Repaired,
                             Err(e) => Outcome::Failed(e.to_string()),
                         };
@@ -45,12 +43,12 @@ impl Checker {
             found.report.findings[finding].outcome = outcome;
         }
         found.report.repaired_bytes = meter.fetched_bytes();
-        self.sweep(found, &mover);
+        self.sweep(found);
         meter.finish();
     }
 
     /// Brings one object back. What is in order by now needs nothing.
-    fn mend_one(&self, candidate: &Candidate, mover: &Mover) -> Result<()> {
+    fn mend_one(&self, candidate: &Candidate) -> Result<()> {
         let file = self.files.get_or_open(self.open(&candidate.path, OFlags::RDWR)?)?;
         let Some(layout) = file.layout().filter(|l| l.file == candidate.file) else {
             return Err(Error::Busy("the file was replaced meanwhile".into()));
@@ -60,10 +58,10 @@ impl Checker {
         }
         let stale = layout.mirrors[candidate.at.mirror].state == policy::layout::MirrorState::Stale;
         if stale {
-            mover.resync(&file)?;
+            self.mover.resync(&file)?;
         } else if candidate.healthy_copies > 0 || !file.is_recoverable() {
             let target = candidate.object.target;
-            mover.replace_target(&file, target, Reason::FailedOver(target))?;
+            self.mover.replace_target(&file, target, Reason::FailedOver(target))?;
         } else {
             self.repair.repair(&file, candidate.at)?;
         }
@@ -71,12 +69,12 @@ impl Checker {
     }
 
     /// Removes the orphans, if every name of the tree was seen.
-    fn sweep(&self, found: &mut Found, mover: &Mover) {
+    fn sweep(&self, found: &mut Found) {
         if !found.report.findings.iter().any(|f| f.kind == FindingKind::Orphan) {
             return;
         }
         let swept = if found.complete {
-            self.epoch().and_then(|epoch| mover.sweep(&found.named, epoch)).map_err(|e| e.to_string())
+            self.epoch().and_then(|epoch| self.mover.sweep(&found.named, epoch)).map_err(|e| e.to_string())
         } else {
             Err("the tree changed while it was looked through, or not all of it can be read; check again when it is \
                  quiet"

@@ -28,7 +28,8 @@ fn new() -> Checked {
     let config = recovery::Config::default();
     let repair = Repair::start(config, files.pool().clone(), world.memory.clone(), side, stats);
     assert!(files.pool().recovery.set(repair.clone()).is_ok());
-    Checked { world, checker: Checker { volume, files, repair } }
+    let mover = Arc::new(Mover::new(files.pool().clone(), volume.state().clone(), None));
+    Checked { world, checker: Checker { volume, files, repair, mover } }
 }
 
 impl Checked {
@@ -145,4 +146,56 @@ fn only_the_named_paths_are_looked_at_and_checksums_that_are_gone_are_said() {
     assert_eq!(kinds(&c.check(true)), [FindingKind::SumsMissing]);
     let outside = CheckOptions { paths: vec!["../x".into()], ..CheckOptions::default() };
     assert!(c.checker.check(&outside, QUIET, &Stop::default()).is_err());
+}
+
+/// A file with two mirrors of two stripes each and no source.
+fn mirrored(c: &Checked) -> Arc<crate::file::File> {
+    let mut options = std::fs::File::options();
+    let fd = options.read(true).write(true).create(true).truncate(false).open(c.world.tree.join("m")).expect("made");
+    let file = c.checker.files.get_or_open(fd.into()).expect("opens");
+    let place = c.checker.files.pool().placement.clone();
+    let place = policy::layout::Placement { stripe_size: 65536, stripe_count: 2, mirrors: 2, ..place };
+    file.set_layout_request(&place).expect("laid out");
+    file.write(0, &data(300_000, 7)).expect("written");
+    file
+}
+
+fn is_in_order(c: &Checked) -> bool {
+    let targets = c.checker.volume.targets();
+    let layout = c.layout("m");
+    layout.in_sync_count() == 2
+        && layout.objects().all(|(_, o)| targets.get(o.target).is_some_and(|t| t.state().accepts_io()))
+}
+
+#[test]
+fn what_a_failed_target_held_comes_back_from_the_other_mirror() {
+    let c = new();
+    drop(mirrored(&c));
+    let victim = c.layout("m").mirrors[0].segments[0].objects[1].target;
+    c.checker.volume.targets().operate(victim, Order::Fail).expect("failed");
+    assert_eq!(kinds(&c.check(false)), [FindingKind::TargetAway]);
+    assert!(!is_in_order(&c), "only looked");
+    let report = c.check(true);
+    assert!(report.is_healthy() && is_in_order(&c), "{}", report.text());
+    assert!(c.world.read("m") == data(300_000, 7));
+    let moves = c.checker.mover.progress().list();
+    assert!(moves.iter().any(|m| m.verb == "replace target"), "the daemon's own mover did it, so its throttle holds");
+    assert!(c.check(false).findings.is_empty());
+}
+
+#[test]
+fn a_stale_mirror_is_resynced() {
+    let c = new();
+    let file = mirrored(&c);
+    let victim = c.layout("m").mirrors[1].segments[0].objects[0].target;
+    c.checker.volume.targets().operate(victim, Order::Fail).expect("failed");
+    file.write(0, &[9; 100]).expect("the other mirror takes it");
+    c.checker.volume.targets().operate(victim, Order::Restore).expect("restored");
+    drop(file);
+    assert_eq!(kinds(&c.check(false)), [FindingKind::MirrorStale]);
+    let report = c.check(true);
+    assert!(report.is_healthy() && is_in_order(&c), "{}", report.text());
+    let other = c.layout("m").mirrors[0].segments[0].objects[0].target;
+    c.checker.volume.targets().operate(other, Order::Fail).expect("failed");
+    assert!(c.world.read("m")[..100] == [9; 100]);
 }

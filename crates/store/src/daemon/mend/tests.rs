@@ -1,0 +1,114 @@
+//! Passes over a real volume in a temporary directory.
+
+use super::*;
+use crate::stage::tests::World;
+use crate::target::Order;
+use policy::layout::Placement;
+
+const SIZE: usize = 400_000;
+
+struct Mirrored {
+    world: World,
+    volume: Arc<Volume>,
+    files: Arc<FileTable>,
+    mover: Mover,
+}
+
+fn new() -> Mirrored {
+    let world = World::new();
+    let (volume, files) = world.parts();
+    let mover = Mover::new(files.pool().clone(), volume.state().clone(), None);
+    Mirrored { world, volume, files, mover }
+}
+
+impl Mirrored {
+    fn file(&self, name: &str) -> Arc<File> {
+        let mut options = std::fs::File::options();
+        let fd = options.read(true).write(true).create(true).truncate(false).open(self.world.tree.join(name));
+        self.files.get_or_open(fd.expect("there").into()).expect("opens")
+    }
+
+    /// A closed file with two mirrors of two stripes each.
+    fn write(&self, name: &str, byte: u8) {
+        let file = self.file(name);
+        let shape =
+            Placement { stripe_size: 65536, stripe_count: 2, mirrors: 2, ..self.files.pool().placement.clone() };
+        file.set_layout_request(&shape).expect("laid out");
+        file.write(0, &vec![byte; SIZE]).expect("written");
+        file.sync_now(false).expect("synced");
+    }
+
+    fn order(&self, target: TargetId, order: Order) {
+        self.volume.targets().operate(target, order).expect("known");
+    }
+
+    fn pass(&self) -> Mended {
+        pass(&self.volume, &self.files, &self.mover, |_| true).expect("a walk")
+    }
+
+    fn is_healthy(&self, name: &str) -> bool {
+        let layout = self.file(name).layout().expect("laid out");
+        layout.in_sync_count() == 2 && failed_targets(&layout, self.volume.targets()).is_empty()
+    }
+}
+
+/// [S-035]
+#[test]
+fn what_a_failed_target_held_is_made_anew_elsewhere() {
+    let m = new();
+    for (n, name) in ["a", "b", "c"].into_iter().enumerate() {
+        m.write(name, n as u8 + 1);
+    }
+    assert_eq!(m.pass(), Mended::default(), "nothing is wrong");
+    let victim = m.file("b").layout().expect("laid out").mirrors[0].segments[0].objects[1].target;
+    m.order(victim, Order::Fail);
+    assert!(!m.is_healthy("b"));
+    let mended = m.pass();
+    assert!(mended.files >= 1 && mended.is_complete(), "{mended:?}");
+    for (n, name) in ["a", "b", "c"].into_iter().enumerate() {
+        assert!(m.is_healthy(name), "{name}");
+        assert!(m.world.read(name) == vec![n as u8 + 1; SIZE]);
+    }
+    assert_eq!(m.pass(), Mended::default(), "once is enough");
+    let garbage = m.volume.state().garbage_of(victim, 100).expect("state");
+    assert!(!garbage.is_empty(), "what the failed target holds is removed when it is back");
+}
+
+#[test]
+fn a_stale_mirror_of_a_closed_file_is_resynced() {
+    let m = new();
+    m.write("a", 1);
+    let victim = m.file("a").layout().expect("laid out").mirrors[1].segments[0].objects[0].target;
+    m.order(victim, Order::Fail);
+    m.file("a").write(0, &[9; 70_000]).expect("the other mirror takes it");
+    m.order(victim, Order::Restore);
+    assert_eq!(m.file("a").layout().expect("laid out").in_sync_count(), 1);
+    assert_eq!(m.pass(), Mended { files: 1, ..Mended::default() });
+    assert!(m.is_healthy("a"));
+    let mirror = m.file("a").layout().expect("laid out").mirrors[0].segments[0].objects[0].target;
+    m.order(mirror, Order::Fail);
+    assert!(m.world.read("a")[..70_000] == [9; 70_000], "the mirror that was stale has it");
+}
+
+#[test]
+fn without_room_elsewhere_it_is_said_and_done_when_a_target_is_back() {
+    let m = new();
+    m.write("a", 1);
+    let layout = m.file("a").layout().expect("laid out");
+    let kept: BTreeSet<_> = layout.objects().filter(|(at, _)| at.mirror == 0).map(|(_, o)| o.target).collect();
+    let all: Vec<_> = m.volume.targets().all().iter().map(|t| t.id()).collect();
+    for target in all.iter().filter(|t| !kept.contains(t)) {
+        m.order(*target, Order::Fail);
+    }
+    for target in &kept {
+        m.order(*target, Order::Drain);
+    }
+    let mended = m.pass();
+    assert_eq!((mended.files, mended.failed), (0, 1));
+    assert!(mended.why.expect("a reason").contains("file"));
+    for target in all.iter().filter(|t| !kept.contains(t)) {
+        m.order(*target, Order::Restore);
+    }
+    assert!(m.pass().is_complete());
+    assert!(m.is_healthy("a"));
+}
