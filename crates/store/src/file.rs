@@ -16,6 +16,7 @@ mod copy;
 mod dirty;
 mod fast;
 mod grow;
+mod inline;
 mod moving;
 mod objects;
 mod passthrough;
@@ -31,6 +32,7 @@ mod view;
 mod write;
 
 pub use fast::FastPiece;
+pub use inline::InlineWrite;
 pub use passthrough::PassthroughGuard;
 pub use pool::{Event, Garbage, MirrorWrites, Observer, Pool, Recover, Unobserved};
 pub use sync::SyncCursor;
@@ -60,7 +62,7 @@ pub struct File {
     pool: Arc<Pool>,
     stub: Arc<dyn Stub>,
     view: RwLock<Arc<View>>,
-    io: RwLock<()>,
+    io: Arc<RwLock<()>>,
     record: Mutex<()>,
     extend: Mutex<()>,
     append: Mutex<()>,
@@ -101,7 +103,7 @@ impl File {
             pool,
             stub,
             source,
-            io: RwLock::new(()),
+            io: Arc::default(),
             record: Mutex::new(()),
             extend: Mutex::new(()),
             append: Mutex::new(()),

@@ -1,10 +1,9 @@
-//! The objects of a file as things on targets: their space, and their end.
+//! The objects of a file as things on targets: what repair does with one, and their end.
 
 use super::{File, Pool};
 use crate::Result;
 use policy::layout::Position;
 use policy::{ObjectId, TargetId};
-use std::sync::Arc;
 
 impl Pool {
     /// Removes an object, or notes it as garbage when its target cannot do it now.
@@ -33,13 +32,6 @@ impl File {
             }
             None => Ok(()),
         }
-    }
-
-    /// Bytes of space that the objects take. Those that cannot be asked count as nothing; a file in its stub has none.
-    pub fn allocated(&self) -> u64 {
-        let view = self.view();
-        let ask = |slot: &Arc<super::Slot>| slot.run(&self.pool, |h| h.allocated());
-        view.all().map(|slot| ask(slot).unwrap_or(0)).sum()
     }
 
     /// Does something with the object at a position of the current layout, on a worker of its target (repair).

@@ -4,12 +4,13 @@
 //! writing guard lives the object's length is the size; it is brought into the stub by `settle`, `sync` and when the
 //! last writing guard goes. The mark `open/ID` in the namespace says so to whoever starts after a crash.
 
-use super::File;
+use super::{File, Slot};
 use crate::target::Handle;
 use crate::{Error, Result};
 use policy::layout::{OPEN_END, ObjectState};
 use policy::protect::health::State;
 use rustix::fd::BorrowedFd;
+use rustix::io::Errno;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -22,7 +23,7 @@ pub(super) struct Claims {
     /// The mark in `open/` is set.
     marked: bool,
     /// The one object, while there are writers.
-    object: Option<Arc<dyn Handle>>,
+    object: Option<Arc<Slot>>,
 }
 
 impl Claims {
@@ -94,11 +95,10 @@ impl File {
         let slot = view.all().next()?;
         let size = self.size();
         slot.dirty.store(true, Ordering::Release);
-        let handle = slot.clone();
         // Where the kernel writes already, the object's length is the size, and it grows under us.
         let grows = self.kernel_writes.load(Ordering::Acquire);
         slot.run(&self.pool, move |h| if grows || h.len()? == size { Ok(()) } else { h.set_len(size) }).ok()?;
-        let handle = handle.handle().filter(|h| h.fd().is_some())?;
+        let handle = slot.handle().filter(|h| h.fd().is_some())?;
         self.tail_clean.store(true, Ordering::Release);
         let mut claims = self.claims.lock();
         if claims.moving {
@@ -113,7 +113,7 @@ impl File {
                 claims.marked = true;
             }
             claims.writers += 1;
-            claims.object = Some(handle.clone());
+            claims.object = Some(slot.clone());
             self.kernel_writes.store(true, Ordering::Release);
         } else {
             claims.readers += 1;
@@ -127,7 +127,8 @@ impl File {
         if !self.kernel_writes.load(Ordering::Acquire) {
             return None;
         }
-        self.claims.lock().object.as_ref()?.len().ok()
+        let object = self.claims.lock().object.clone()?;
+        object.run(&self.pool, |h| h.len()).ok()
     }
 
     /// The object's modification time, while the kernel writes it by itself.
@@ -136,7 +137,8 @@ impl File {
             return None;
         }
         let object = self.claims.lock().object.clone()?;
-        let stat = rustix::fs::fstat(object.fd()?).ok()?;
+        let ask = |h: &dyn Handle| rustix::fs::fstat(h.fd().ok_or(Errno::NOTSUP)?);
+        let stat = object.run(&self.pool, ask).ok()?;
         let at = i128::from(stat.st_mtime) * 1_000_000_000 + i128::from(stat.st_mtime_nsec);
         u64::try_from(at).ok()
     }
@@ -173,7 +175,7 @@ impl File {
     /// Runs an operation on the one object, if the kernel uses it.
     fn on_pinned_object(
         &self,
-        op: impl FnOnce(&dyn Handle) -> std::result::Result<(), rustix::io::Errno> + Send + 'static,
+        op: impl FnOnce(&dyn Handle) -> std::result::Result<(), Errno> + Send + 'static,
     ) -> Result<()> {
         let claims = self.claims.lock();
         if claims.readers + claims.writers == 0 {

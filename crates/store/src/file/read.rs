@@ -97,14 +97,13 @@ impl File {
         Err(self.recover_piece(&first.piece, layout, target, error))
     }
 
-    /// Reads a piece; `false` if its rows are not recovered yet.
+    /// Reads a piece on a worker of its target; `false` if its rows are not recovered yet.
     fn read_piece(&self, view: &View, piece: &Piece, buf: &mut [u8]) -> Result<bool, TargetError> {
         if !self.is_readable(view, piece) {
             return Ok(false);
         }
         let slot = view.slot(piece.at);
         let offset = piece.object_offset;
-        // Never on this thread: nobody would answer for it if the target hangs.
         let len = buf.len();
         let bytes = slot.run(&self.pool, move |h| {
             let mut bytes = vec![0; len];

@@ -95,25 +95,14 @@ impl Slot {
         self.submit(pool, op)?.wait()
     }
 
-    /// Runs an operation on this thread; `None` if there is no room for that now, or nobody who would deal with the
-    /// request in a hung thread's stead: a worker's deadline has to do then.
+    /// Runs an operation on this thread, watched: when it passes the deadline, `on_deadline` deals with the request.
     pub fn run_inline<T>(
         &self,
         pool: &Pool,
-        rescue: Option<&Arc<dyn OnDeadline>>,
         op: impl FnOnce(&dyn Handle) -> Result<T, Errno>,
-    ) -> Option<Result<T, TargetError>> {
-        rescue?;
-        let target = match self.target(pool) {
-            Ok(target) => target,
-            Err(e) => return Some(Err(e)),
-        };
-        match target.run_inline(|medium| self.with(medium, op), rescue) {
-            Ok(value) => Some(Ok(value)),
-            Err(InlineError::NotNow) => None,
-            Err(InlineError::Taken) => Some(Err(TargetError::Deadline)),
-            Err(InlineError::Target(e)) => Some(Err(e)),
-        }
+        on_deadline: &Arc<dyn OnDeadline>,
+    ) -> Result<T, InlineError> {
+        self.target(pool)?.run_inline(|medium| self.with(medium, op), Some(on_deadline))
     }
 }
 

@@ -1,12 +1,10 @@
 //! Writing: into the stub while the file is small, into all mirrors in sync when it is not; then the size, then the
 //! acknowledgement.
 
-use super::read::PARALLEL_BYTES_MIN;
 use super::{File, MirrorWrites, View, target_error};
-use crate::target::{OnDeadline, TargetError};
-use crate::{Error, Result};
+use crate::Result;
+use crate::target::TargetError;
 use policy::TargetId;
-use policy::layout::Piece;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -155,13 +153,10 @@ impl File {
         Ok(())
     }
 
-    /// Writes to every mirror in sync; gives those that missed it.
+    /// Writes to every mirror in sync, all pieces at the same time; gives those that missed it. A slot is marked
+    /// written after the write: a sync in between would otherwise take the mark away and leave the bytes.
     fn write_mirrors(&self, view: &View, offset: u64, data: &[u8]) -> Vec<Missed> {
         let layout = view.layout.as_ref().expect("only called with a layout");
-        let mirrors: Vec<usize> = view.in_sync().collect();
-        let pieces = |m: usize| layout.mirrors[m].pieces(m, offset, data.len() as u64);
-        let first: Vec<Piece> = pieces(mirrors[0]).collect();
-        let alone = mirrors.len() == 1 && (first.len() == 1 || data.len() < PARALLEL_BYTES_MIN);
         let mut missed = Vec::new();
         let mut miss = |mirror, target, error| {
             if missed.iter().all(|m: &Missed| m.mirror != mirror) {
@@ -169,25 +164,14 @@ impl File {
             }
         };
         let mut pending = Vec::new();
-        if !alone {
-            let shared: Arc<[u8]> = Arc::from(data);
-            let rest = first.iter().skip(1).copied().chain(mirrors[1..].iter().flat_map(|&m| pieces(m)));
-            for piece in rest {
-                let slot = view.slot(piece.at);
-                let from = (piece.file_offset - offset) as usize;
-                let (bytes, to, len) = (shared.clone(), piece.object_offset, piece.len as usize);
-                match slot.submit(&self.pool, move |h| h.write_at(to, &bytes[from..from + len])) {
-                    Ok(p) => pending.push((piece.at, slot.target_id, p)),
-                    Err(e) => miss(piece.at.mirror, slot.target_id, e),
-                }
-            }
-        }
-        let own = if alone { &first[..] } else { &first[..1] };
-        for piece in own {
+        let shared: Arc<[u8]> = Arc::from(data);
+        for piece in view.in_sync().flat_map(|m| layout.mirrors[m].pieces(m, offset, data.len() as u64)) {
+            let slot = view.slot(piece.at);
             let from = (piece.file_offset - offset) as usize;
-            if let Err(e) = self.write_piece(view, piece, &data[from..from + piece.len as usize]) {
-                miss(piece.at.mirror, view.slot(piece.at).target_id, e);
-                break;
+            let (bytes, to, len) = (shared.clone(), piece.object_offset, piece.len as usize);
+            match slot.submit(&self.pool, move |h| h.write_at(to, &bytes[from..from + len])) {
+                Ok(p) => pending.push((piece.at, slot.target_id, p)),
+                Err(e) => miss(piece.at.mirror, slot.target_id, e),
             }
         }
         for (at, target, p) in pending {
@@ -198,55 +182,5 @@ impl File {
             }
         }
         missed
-    }
-
-    /// Writes a piece, on a worker: nobody would answer for this thread if the target hangs. The slot is marked written after the write: a sync in between would
-    /// otherwise take the mark away and leave the bytes.
-    fn write_piece(&self, view: &View, piece: &Piece, data: &[u8]) -> Result<(), TargetError> {
-        let slot = view.slot(piece.at);
-        let offset = piece.object_offset;
-        let bytes = data.to_vec();
-        let result = slot.run(&self.pool, move |h| h.write_at(offset, &bytes));
-        view.written(piece.at);
-        result
-    }
-
-    /// Writes on the caller's thread when the range is one piece on one healthy target of a file with one mirror and
-    /// nothing else is to be done first; `None` when it is not so: use [`File::write`].
-    /// When it passes the deadline, `rescue` deals with the request; without one, bytes that lie on targets are not written here.
-    pub fn write_inline(
-        self: &Arc<Self>,
-        offset: u64,
-        data: &[u8],
-        rescue: Option<&Arc<dyn OnDeadline>>,
-    ) -> Option<Result<()>> {
-        let end = Self::check_range(offset, data.len() as u64).ok()?;
-        let _io = self.io.try_read()?;
-        let view = self.view();
-        if data.is_empty() || !self.is_unobstructed(&view, end) {
-            return None;
-        }
-        let Some(layout) = &view.layout else { return Some(self.write_in(&view, offset, data)) };
-        let [mirror] = layout.mirrors.as_slice() else { return None };
-        let mut pieces = mirror.pieces(0, offset, data.len() as u64);
-        let piece = pieces.next()?;
-        if pieces.next().is_some() {
-            return None;
-        }
-        self.watch_range(offset, data.len() as u64);
-        let slot = view.slot(piece.at);
-        let result = slot.run_inline(&self.pool, rescue, |h| h.write_at(piece.object_offset, data))?;
-        view.written(piece.at);
-        if let Err(error) = result {
-            if end > self.size() {
-                self.tail_clean.store(false, Ordering::Release);
-            }
-            return Some(Err(Error::Target { target: slot.target_id, error }));
-        }
-        if let Err(e) = self.extend_to(end) {
-            return Some(Err(e));
-        }
-        self.was_modified();
-        Some(Ok(()))
     }
 }

@@ -1,12 +1,14 @@
 //! Reading and writing: the hot path.
 //!
 //! A read of one piece on one healthy target runs right here, watched; when the target hangs, the watchdog takes the reply out of
-//! its slot and has the request answered by the slow pool, which knows mirrors and recovery.
+//! its slot and has the request answered by the slow pool, which knows mirrors and recovery. A write that hangs is
+//! answered with an error: nobody knows what of it will still land.
 
 use super::Server;
 use super::convert::errno;
 use super::metadata::STATS_ID;
 use super::open::Handle;
+use crate::file::InlineWrite;
 use crate::namespace::NodeId;
 use crate::target::{InlineError, Medium, OnDeadline};
 use fuser::{FileHandle, ReplyData, ReplyWrite, WriteFlags};
@@ -52,6 +54,17 @@ impl Reading {
                 reply.error(errno(error.errno()));
             }
         });
+    }
+}
+
+/// A write under way, whose reply belongs to whoever takes it first.
+struct Writing(Mutex<Option<ReplyWrite>>);
+
+impl OnDeadline for Writing {
+    fn missed(&self) {
+        if let Some(reply) = self.0.lock().take() {
+            reply.error(fuser::Errno::EIO);
+        }
     }
 }
 
@@ -117,7 +130,7 @@ impl Server {
         data: &[u8],
         flags: WriteFlags,
         sync: Option<bool>,
-        reply: ReplyWrite,
+        mut reply: ReplyWrite,
     ) {
         let Some(handle) = self.handles.get(handle.0) else { return reply.error(fuser::Errno::EBADF) };
         handle.wrote.store(true, Ordering::Relaxed);
@@ -131,37 +144,29 @@ impl Server {
         }
         let file = &handle.open.file;
         let len = data.len();
-        let stays_inline = offset.saturating_add(len as u64) <= self.parts.pool.inline_bytes_max;
-        let slot = Arc::new(Mutex::new(Some(reply)));
-        let done = if sync.is_some() {
-            None
-        } else if file.layout().is_none() {
-            stays_inline.then(|| file.write(offset, data))
-        } else {
-            let taken = slot.clone();
-            // What the hung target does with the bytes is not known: the writer gets an error and may write again.
-            let rescue: Arc<dyn OnDeadline> = Arc::new(move || {
-                if let Some(reply) = taken.lock().take() {
-                    reply.error(errno(Errno::IO));
-                }
-            });
-            file.write_inline(offset, data, Some(&rescue))
-        };
-        let Some(reply) = slot.lock().take() else { return };
-        match done {
-            Some(done) => answer_write(done, len, reply),
-            None => {
-                let data = data.to_vec();
-                self.hand_over(reply, ReplyWrite::error, move |reply| {
-                    let file = &handle.open.file;
-                    let mut done = file.write(offset, &data);
-                    if let (Ok(()), Some(data_only)) = (&done, sync) {
-                        done = file.sync(data_only, &handle.synced);
-                    }
-                    answer_write(done, data.len(), reply);
-                });
+        if sync.is_none() && file.layout().is_none() {
+            if offset.saturating_add(len as u64) <= self.parts.pool.inline_bytes_max {
+                return answer_write(file.write(offset, data), len, reply);
+            }
+        } else if sync.is_none() {
+            let writing = Arc::new(Writing(Mutex::new(Some(reply))));
+            let done = file.write_inline(offset, data, writing.clone());
+            let Some(mine) = writing.0.lock().take() else { return };
+            match done {
+                InlineWrite::Done(done) => return answer_write(done, len, mine),
+                InlineWrite::Taken => return drop(mine), // never so: whoever took the request took the reply
+                InlineWrite::NotNow => reply = mine,
             }
         }
+        let data = data.to_vec();
+        self.hand_over(reply, ReplyWrite::error, move |reply| {
+            let file = &handle.open.file;
+            let mut done = file.write(offset, &data);
+            if let (Ok(()), Some(data_only)) = (&done, sync) {
+                done = file.sync(data_only, &handle.synced);
+            }
+            answer_write(done, data.len(), reply);
+        });
     }
 
     fn read_stats(&self, handle: FileHandle, offset: u64, len: usize, reply: ReplyData) {

@@ -1,0 +1,94 @@
+//! Files on targets whose writes hang: callers are answered, files go on, and nothing lands late.
+
+#[allow(dead_code)]
+mod gate;
+
+use gate::{Gate, Gated};
+use parking_lot::Mutex;
+use policy::layout::Placement;
+use policy::{ObjectId, TargetId, Time};
+use rustix::io::Errno;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, channel};
+use std::time::Duration;
+use store::file::{File, Garbage, InlineWrite, MirrorWrites, Pool, Unobserved};
+use store::stub::memory::MemoryStub;
+use store::target::{
+    Execution, InlineSlots, Limits, MemoryMedium, OnDeadline, Order, State, TargetSpec, Targets, TargetsOptions,
+};
+
+struct NoGarbage;
+
+impl Garbage for NoGarbage {
+    fn remember(&self, _: TargetId, _: ObjectId) -> store::Result<()> {
+        Ok(())
+    }
+}
+
+/// A file of one object on one target behind a gate of its own.
+fn file() -> (Arc<File>, Arc<Targets>, &'static Gate) {
+    let gate: &'static Gate = Box::leak(Box::default());
+    let targets = Targets::new(TargetsOptions {
+        execution: Execution::Threads,
+        limits: Limits { deadline: Duration::from_millis(300), ..Limits::default() },
+        slots: Arc::new(InlineSlots::new(2)),
+        health: Default::default(),
+    });
+    let medium = Gated { medium: Arc::new(MemoryMedium::new(1)), gate };
+    targets.add(TargetSpec::new(TargetId(0), 0, Arc::new(medium)));
+    let next = AtomicU64::new(1);
+    let pool = Pool {
+        targets: targets.clone(),
+        next_id: Box::new(move || next.fetch_add(1, Ordering::Relaxed)),
+        placement: Placement { stripe_size: 4096, stripe_count: 1, single_bytes_max: 4096, mirrors: 1, tier: None },
+        mirror_writes: MirrorWrites::Sync,
+        inline_bytes_max: 0,
+        clock: Box::new(|| Time(1_000_000_000)),
+        garbage: Arc::new(NoGarbage),
+        recovery: Default::default(),
+        observer: Arc::new(Unobserved),
+        turn: AtomicU64::new(0),
+    };
+    let file = File::open(Arc::new(MemoryStub::new()), Arc::new(pool)).unwrap();
+    file.write(0, &[1; 8192]).unwrap();
+    (file, targets, gate)
+}
+
+fn request() -> (Arc<dyn OnDeadline>, Receiver<()>) {
+    let (tell, told) = channel();
+    let tell = Mutex::new(tell);
+    (Arc::new(move || tell.lock().send(()).unwrap()), told)
+}
+
+#[test]
+fn a_write_on_the_callers_thread_that_hangs_is_answered_and_the_file_goes_on() {
+    let (file, targets, gate) = file();
+    gate.close();
+    let (answer, answered) = request();
+    let writer = file.clone();
+    let hung = std::thread::spawn(move || writer.write_inline(4096, &[2; 4096], answer));
+    answered.recv().expect("the watchdog answers while the write hangs");
+    file.truncate(2048).expect("nobody waits for the write that hangs");
+    gate.open();
+    assert!(matches!(hung.join().unwrap(), InlineWrite::Taken));
+    assert!(answered.try_recv().is_err(), "once");
+    let mut buf = [0; 4096];
+    assert_eq!(file.read(0, &mut buf).unwrap(), 2048);
+    assert!(buf[..2048] == [1; 2048]);
+    targets.stop();
+}
+
+#[test]
+fn a_write_on_the_callers_thread_that_does_not_hang_is_over_when_it_returns() {
+    let (file, targets, _) = file();
+    let (answer, answered) = request();
+    assert!(matches!(file.write_inline(4096, &[2; 8192], answer.clone()), InlineWrite::Done(Ok(()))));
+    assert_eq!(file.size(), 12288);
+    targets.operate(TargetId(0), Order::Fail).unwrap();
+    let refused = file.write_inline(0, &[3; 10], answer);
+    assert!(matches!(&refused, InlineWrite::Done(Err(e)) if e.errno() == Errno::IO), "{refused:?}");
+    assert!(answered.try_recv().is_err(), "nothing hung");
+    assert_eq!(targets.get(TargetId(0)).unwrap().state(), State::Failed);
+    targets.stop();
+}
