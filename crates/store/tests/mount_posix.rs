@@ -276,6 +276,44 @@ fn one_object_files_are_passed_through_and_keep_their_size() {
     assert_eq!((stub.len(), stub.nlink()), (200_000, 1), "size and marks are settled");
 }
 
+/// [S-010] Records of several writers of one file, whose opens and closes come while the others write; a writer that
+/// joined passed-through ones once cut what they had written. Then readers through the page cache.
+#[test]
+fn writers_of_one_file_lose_no_record() {
+    const RECORD: usize = 47_008;
+    const RECORDS: usize = 1_200;
+    let Some((volume, _dir)) = mounted() else { return };
+    for request in ["stripe_count=1", "stripe_count=4 single_max=64K"] {
+        let dir = volume.at.join(request.replace([' ', '='], "-"));
+        fs::create_dir(&dir).unwrap();
+        rustix::fs::setxattr(&dir, "user.entrepot.layout", request.as_bytes(), XattrFlags::empty()).unwrap();
+        for round in 0..4 {
+            let path = dir.join(format!("shared{round}"));
+            File::create(&path).unwrap();
+            let each = |act: &(dyn Fn(usize) + Sync)| {
+                thread::scope(|scope| (0..4).for_each(|writer| drop(scope.spawn(move || act(writer)))));
+            };
+            each(&|writer| {
+                for first in (writer..RECORDS).step_by(400) {
+                    let file = OpenOptions::new().write(true).open(&path).unwrap();
+                    for k in (first..RECORDS.min(first + 400)).step_by(4) {
+                        file.write_all_at(&[writer as u8 + 1; RECORD], (k * RECORD) as u64).unwrap();
+                    }
+                }
+            });
+            each(&|reader| {
+                let file = File::open(&path).unwrap();
+                let mut record = vec![0; RECORD];
+                for k in (reader..RECORDS).step_by(4) {
+                    file.read_exact_at(&mut record, (k * RECORD) as u64).unwrap();
+                    assert!(record.iter().all(|b| *b == reader as u8 + 1), "{request}: record {k} of round {round}");
+                }
+            });
+            fs::remove_file(&path).unwrap();
+        }
+    }
+}
+
 /// [S-004]
 #[test]
 fn directories_give_their_group_and_default_acl() {
