@@ -94,6 +94,9 @@ impl Level {
     /// Takes an event in. Actions it caused are polled until there is none before the next event goes in.
     pub fn handle(&mut self, now: Time, event: Event) {
         match event {
+            Event::Request(request) if request.span.len == 0 => {
+                self.actions.push_back(Action::Deliver { request: request.id, outcome: Outcome::default() });
+            }
             Event::Request(request) => {
                 self.request(now, &request);
             }
@@ -114,9 +117,12 @@ impl Level {
     }
 
     /// A request whose fetches, if any, are done at once: a level without a device below. Causes no actions but, with
-    /// `announce`, `Hit` and `Evict`. Not to be mixed with requests that are under way.
+    /// `announce`, `Hit`, `Evict` and, for writes, `Store`. Not to be mixed with requests that are under way.
     #[inline]
     pub fn replay(&mut self, now: Time, request: &Request) -> Outcome {
+        if request.span.len == 0 {
+            return Outcome::default();
+        }
         if self.plain && !request.write {
             return self.plain(request.span);
         }

@@ -87,6 +87,13 @@ fn unused_prefetch_is_counted_when_it_goes() {
 }
 
 #[test]
+fn a_request_of_nothing_is_answered_at_once() {
+    let mut driver = level(5, Prefetch::Linux2618 { min: 4, max: 32 });
+    assert_eq!(driver.start(1, Span::new(0, 0, 0)), []);
+    assert_eq!(driver.delivered, [(RequestId(1), Outcome::default())]);
+}
+
+#[test]
 fn nothing_beyond_the_file_is_fetched() {
     let mut driver = level(100, Prefetch::Ra { degree: 4 });
     driver.file_blocks = 9;

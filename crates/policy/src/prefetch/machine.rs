@@ -151,9 +151,8 @@ pub(crate) fn check(prefetch: Prefetch, trigger: Trigger) -> Result<(), ConfigEr
         Prefetch::OnDemand { max } => (max, max),
         Prefetch::Stream { degree_max, .. } => (1, degree_max),
         Prefetch::Sarc { degree, threshold, .. } => (degree.min(u32::from(threshold)), degree.max(1)),
-        Prefetch::Amp { apt, degree_max, run } => {
-            (run.min(1), degree_max.min(if apt < degree_max { degree_max } else { 0 }))
-        }
+        // A degree that never exceeds the threshold would never prefetch asynchronously.
+        Prefetch::Amp { apt, degree_max, run } => (run.min(apt + 1), if apt < degree_max { degree_max } else { 0 }),
     };
     if least == 0 || least > most || most > super::DEGREE_MAX {
         return Err(ConfigError::Degree { prefetch: name });

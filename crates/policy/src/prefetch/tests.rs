@@ -3,6 +3,7 @@
 use super::*;
 use crate::cache::tests::driver::Driver;
 use crate::cache::{Fetch, LevelConfig, Span};
+use proptest::prelude::*;
 
 /// What each read brought unasked: (block read, first block, how many).
 fn ahead(driver: &mut Driver, reads: impl Iterator<Item = u64>) -> Vec<(u64, u64, u32)> {
@@ -158,6 +159,23 @@ fn amp_asks_earlier_after_a_reader_had_to_wait() {
     };
     let (prompt, late) = (triggers(false), triggers(true));
     assert!(late.last() > prompt.last(), "{prompt:?} {late:?}");
+}
+
+proptest! {
+    /// Pages that were prefetched come and go in every way; the driver checks `g < p` on every page after every event.
+    #[test]
+    fn amp_keeps_g_below_p_under_random_eviction(
+        capacity in 4u32..60,
+        degree_max in 5u32..40,
+        parts in prop::collection::vec((0u64..2000, 1u64..60, 1u32..6), 1..25),
+    ) {
+        let mut amp = Driver::new(LevelConfig::new(capacity, Prefetch::Amp { apt: 4, degree_max, run: 1 }));
+        for (start, count, len) in parts {
+            for n in 0..count {
+                amp.read(start + n * u64::from(len), len);
+            }
+        }
+    }
 }
 
 #[test]

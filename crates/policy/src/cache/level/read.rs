@@ -16,6 +16,7 @@ impl Level {
             self.write(request);
             return Outcome::default();
         }
+        debug_assert!(request.span.len > 0, "a request of nothing");
         self.stats.requests += 1;
         self.stats.asked += u64::from(request.span.len);
         self.plan.clear();
