@@ -228,7 +228,7 @@ impl<S: Iterator<Item = Access>> World<S> {
                     self.answer(now, node, request, u64::from(outcome.hit + outcome.late + outcome.missed));
                 }
                 Action::Fail { .. } => unreachable!("no fetch of a simulated world fails"),
-                Action::Hit { .. } | Action::Wait { .. } | Action::Evict { .. } => {}
+                Action::Hit { .. } | Action::Wait { .. } | Action::Store { .. } | Action::Evict { .. } => {}
             }
         }
     }

@@ -5,6 +5,13 @@ use super::event::{FetchId, Outcome, RequestId};
 use super::slab::NIL;
 use crate::time::Time;
 
+/// Bits of a fetch's name that are its place here; with the generations a name stays below 2^48, so that drivers have room
+/// for a number of their own beside it.
+const AT_BITS: u32 = 28;
+
+/// So many fetches in one place have different names.
+const GENERATIONS: u32 = 1 << (48 - AT_BITS);
+
 /// A fetch that is not done.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Flying {
@@ -64,12 +71,14 @@ impl Flight {
     /// A new fetch; its number here.
     pub(crate) fn depart(&mut self, span: Span, wanted_len: u32, issued_at: Time) -> u32 {
         let generation = match self.free_fetches.last() {
-            Some(&at) => self.fetches[at as usize].generation.wrapping_add(1),
+            Some(&at) => (self.fetches[at as usize].generation + 1) % GENERATIONS,
             None => 0,
         };
         let flying =
             Flying { span, wanted_len, issued_at, first_page: NIL, waited: false, edges: NIL, generation, live: true };
-        put(&mut self.fetches, &mut self.free_fetches, flying)
+        let at = put(&mut self.fetches, &mut self.free_fetches, flying);
+        assert!(at < 1 << AT_BITS, "more than 2^{AT_BITS} fetches are outstanding");
+        at
     }
 
     /// A fetch by its number.
@@ -79,7 +88,7 @@ impl Flight {
 
     /// The name the driver knows.
     pub(crate) fn name(&self, at: u32) -> FetchId {
-        FetchId(u64::from(self.fetches[at as usize].generation) << 32 | u64::from(at))
+        FetchId(u64::from(self.fetches[at as usize].generation) << AT_BITS | u64::from(at))
     }
 
     /// A request starts to wait for these fetches, at least one.
@@ -94,9 +103,9 @@ impl Flight {
 
     /// A fetch is over. `None` if there is none of that name.
     pub(crate) fn arrive(&mut self, id: FetchId) -> Option<Flying> {
-        let at = id.0 as u32;
+        let at = (id.0 & ((1 << AT_BITS) - 1)) as u32;
         let flying = self.fetches.get_mut(at as usize)?;
-        if !flying.live || flying.generation != (id.0 >> 32) as u32 {
+        if !flying.live || u64::from(flying.generation) != id.0 >> AT_BITS {
             return None;
         }
         flying.live = false;
@@ -127,5 +136,26 @@ impl Flight {
     /// Fetches that are not over, and requests that wait.
     pub(crate) fn outstanding(&self) -> (usize, usize) {
         (self.fetches.len() - self.free_fetches.len(), self.requests.len() - self.free_requests.len())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_stay_below_48_bits_and_an_old_one_is_no_fetch() {
+        let mut flight = Flight::default();
+        let span = Span::new(0, 0, 1);
+        let mut last = None;
+        for _ in 0..GENERATIONS + 10 {
+            let at = flight.depart(span, 0, Time::ZERO);
+            let name = flight.name(at);
+            assert!(name.0 < 1 << 48 && Some(name) != last);
+            assert!(last.is_none_or(|last| flight.arrive(last).is_none()));
+            assert!(flight.arrive(name).is_some());
+            assert!(flight.arrive(name).is_none(), "it is over");
+            last = Some(name);
+        }
     }
 }
