@@ -40,6 +40,10 @@ const COMMANDS: &[&[&str]] = &[
     &["job", "cancel"],
     &["job", "log"],
     &["job", "wait"],
+    &["trace"],
+    &["trace", "stats"],
+    &["trace", "convert"],
+    &["trace", "generate"],
     &["completions"],
     &["man"],
 ];
