@@ -44,6 +44,13 @@ const COMMANDS: &[&[&str]] = &[
     &["trace", "stats"],
     &["trace", "convert"],
     &["trace", "generate"],
+    &["trace", "generate", "streams"],
+    &["trace", "generate", "vod"],
+    &["trace", "generate", "copy"],
+    &["trace", "generate", "downloads"],
+    &["trace", "generate", "oltp"],
+    &["trace", "generate", "web"],
+    &["trace", "generate", "multi"],
     &["completions"],
     &["man"],
 ];

@@ -41,6 +41,7 @@ struct Scaled {
 #[derive(Debug, Subcommand)]
 enum Kind {
     /// Sequential streams of 4 KiB reads with given rates
+    #[command(after_help = "EXAMPLES:\n  entrepot trace generate streams two.trace --rates 1000,7000")]
     Streams {
         #[command(flatten)]
         common: Common,
@@ -56,6 +57,7 @@ enum Kind {
         seconds: u64,
     },
     /// Video on demand: a request every 33 ms per stream, of 16 to 128 KiB
+    #[command(after_help = "EXAMPLES:\n  entrepot trace generate vod vod.trace --streams 32 --random-readers 4")]
     Vod {
         #[command(flatten)]
         common: Common,
@@ -70,6 +72,7 @@ enum Kind {
         seconds: u64,
     },
     /// Copies of files of 128 MiB: one local, one to NFS, six by scp to sites of falling bandwidth
+    #[command(after_help = "EXAMPLES:\n  entrepot trace generate copy copy.trace --seconds 60")]
     Copy {
         #[command(flatten)]
         common: Common,
@@ -78,6 +81,7 @@ enum Kind {
         seconds: u64,
     },
     /// A web server's downloads: five sites of falling bandwidth, four downloads each
+    #[command(after_help = "EXAMPLES:\n  entrepot trace generate downloads web-server.trace --seconds 60")]
     Downloads {
         #[command(flatten)]
         common: Common,
@@ -86,6 +90,7 @@ enum Kind {
         seconds: u64,
     },
     /// Like the SPC OLTP trace: 11 % random, 529 MiB footprint, 10 GiB requested
+    #[command(after_help = "EXAMPLES:\n  entrepot trace generate oltp oltp.trace.zst --reads 0.23")]
     Oltp {
         #[command(flatten)]
         common: Common,
@@ -96,6 +101,7 @@ enum Kind {
         reads: f64,
     },
     /// Like the SPC Web trace: 74 % random, 8392 MiB footprint, 10 GiB requested
+    #[command(after_help = "EXAMPLES:\n  entrepot trace generate web web.trace.zst --scale 0.1")]
     Web {
         #[command(flatten)]
         common: Common,
@@ -103,6 +109,7 @@ enum Kind {
         scaled: Scaled,
     },
     /// Like the Purdue Multi trace: cscope, gcc and viewperf on 12 514 files of 792 MiB, 25 % random, closed loop
+    #[command(after_help = "EXAMPLES:\n  entrepot trace generate multi multi.trace.zst")]
     Multi {
         #[command(flatten)]
         common: Common,
