@@ -41,8 +41,8 @@ pub struct JournalEntry {
 
 /// The state store of a volume. All calls block; all are durable when they return.
 pub trait State: Send + Sync {
-    /// A number greater than any before, for the upper half of ids.
-    fn new_epoch(&self) -> Result<u32>;
+    /// A number greater than any before and than `above`, for the upper half of ids.
+    fn new_epoch(&self, above: u32) -> Result<u32>;
 
     /// A number that no target ever had.
     fn new_target_number(&self) -> Result<TargetId>;

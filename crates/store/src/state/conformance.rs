@@ -13,8 +13,9 @@ pub fn conformance(state: &dyn State) {
 }
 
 fn epochs_and_numbers_grow(state: &dyn State) {
-    let (first, second) = (state.new_epoch().unwrap(), state.new_epoch().unwrap());
+    let (first, second) = (state.new_epoch(0).unwrap(), state.new_epoch(0).unwrap());
     assert!(0 < first && first < second, "{first} {second}");
+    assert_eq!([70, 0, 8, 90].map(|above| state.new_epoch(above).unwrap()), [71, 72, 73, 91]);
     assert_eq!((state.next_number("job").unwrap(), state.next_number("job").unwrap()), (1, 2));
     assert_eq!(state.next_number("epoch").unwrap(), 1, "sequences of records are apart from the store's own");
 }

@@ -9,6 +9,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 const ID_FILE: &str = "volume.id";
+const EPOCH_FILE: &str = "epoch";
 const DIRECTORY: OFlags = OFlags::DIRECTORY.union(OFlags::CLOEXEC).union(OFlags::RDONLY);
 
 /// The open directories of a namespace.
@@ -41,13 +42,31 @@ pub fn format(namespace: &Path) -> std::io::Result<VolumeId> {
         filled += rustix::rand::getrandom(&mut bytes[filled..], rustix::rand::GetRandomFlags::empty())?;
     }
     let id = VolumeId(u128::from_be_bytes(bytes));
-    let new = namespace.join("volume.id.new");
-    let mut file = std::fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&new)?;
-    writeln!(file, "{id}")?;
-    file.sync_all()?;
-    std::fs::rename(&new, namespace.join(ID_FILE))?;
-    std::fs::File::open(namespace)?.sync_all()?;
+    write_whole(namespace, ID_FILE, &id.to_string())?;
     Ok(id)
+}
+
+/// The last epoch that this namespace has seen; 0 if it is new.
+pub fn read_epoch(namespace: &Path) -> std::io::Result<u32> {
+    match std::fs::read_to_string(namespace.join(EPOCH_FILE)) {
+        Ok(text) => text.trim().parse().map_err(|_| std::io::Error::other("the file `epoch` holds no number")),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(0),
+        Err(error) => Err(error),
+    }
+}
+
+/// Remembers an epoch, durably.
+pub fn write_epoch(namespace: &Path, epoch: u32) -> std::io::Result<()> {
+    write_whole(namespace, EPOCH_FILE, &epoch.to_string())
+}
+
+fn write_whole(namespace: &Path, name: &str, text: &str) -> std::io::Result<()> {
+    let new = namespace.join(format!("{name}.new"));
+    let mut file = std::fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&new)?;
+    writeln!(file, "{text}")?;
+    file.sync_all()?;
+    std::fs::rename(&new, namespace.join(name))?;
+    std::fs::File::open(namespace)?.sync_all()
 }
 
 /// Opens the directories, and makes those that are missing. The namespace itself is closed to others, so that nobody

@@ -63,7 +63,7 @@ impl Volume {
             targets.give_up(unwell);
         }
         targets.measure_now();
-        let ids = Ids::new(state.clone()).map_err(problem)?;
+        let ids = Ids::new(state.clone(), &config.namespace).map_err(problem)?;
         let stats = Arc::new(Stats::new());
         stats.attach(&targets);
         Ok(Volume { config, id, directories, targets, state, ids, stats, _lock: lock })

@@ -74,8 +74,15 @@ fn pairs(connection: &Connection, sql: &str, arguments: &[&str]) -> rusqlite::Re
 }
 
 impl State for SqliteState {
-    fn new_epoch(&self) -> Result<u32> {
-        let epoch = self.write(|t| next(t, "epoch"))?;
+    fn new_epoch(&self, above: u32) -> Result<u32> {
+        let epoch: i64 = self.write(|t| {
+            t.query_row(
+                "INSERT INTO sequence VALUES ('epoch', ?1 + 1) \
+                 ON CONFLICT DO UPDATE SET last = max(last, ?1) + 1 RETURNING last",
+                [above],
+                |row| row.get(0),
+            )
+        })?;
         u32::try_from(epoch).map_err(|_| crate::Error::State("all epochs are used up".into()))
     }
 

@@ -17,10 +17,10 @@ fn what_was_said_is_there_after_a_restart() {
     let first = {
         let state = SqliteState::open(&path).unwrap();
         state.record_put("job", "1", b"x").unwrap();
-        state.new_epoch().unwrap()
+        state.new_epoch(0).unwrap()
     };
     let state = SqliteState::open(&path).unwrap();
-    assert!(state.new_epoch().unwrap() > first);
+    assert!(state.new_epoch(0).unwrap() > first);
     assert_eq!(state.record_get("job", "1").unwrap().as_deref(), Some(&b"x"[..]));
 }
 

@@ -137,11 +137,16 @@ fn a_target_comes_is_used_and_goes() {
 #[test]
 fn targets_are_found_again_when_the_state_store_is_lost() {
     let (_dir, file) = new_volume();
-    let before: Vec<_> = { open(&file).targets().all().iter().map(|t| (t.id(), t.name().to_owned())).collect() };
+    drop(open(&file));
+    let volume = open(&file);
+    let number = volume.next_id().unwrap();
+    let before: Vec<_> = volume.targets().all().iter().map(|t| (t.id(), t.name().to_owned())).collect();
+    drop(volume);
     for name in ["state.db", "state.db-wal", "state.db-shm"] {
         let _ = fs::remove_file(file.parent().unwrap().join("state").join(name));
     }
     let volume = open(&file);
     let after: Vec<_> = volume.targets().all().iter().map(|t| (t.id(), t.name().to_owned())).collect();
     assert_eq!(after, before);
+    assert!(volume.next_id().unwrap() >> 32 > number >> 32, "no number is given again");
 }
