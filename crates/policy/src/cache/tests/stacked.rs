@@ -41,6 +41,16 @@ fn every_pair_of_algorithms_stacks() {
 }
 
 #[test]
+fn labels_change_nothing_for_ra_and_cure_sarc_below_it() {
+    let random = || (0..400u64).map(|n| n * 7919 % 100_000);
+    assert_eq!(run("ra", "ra", Coordination::NONE, random()), run("ra", "ra", Coordination::LABELS, random()));
+    let (_, misled) = run("ra", "sarc", Coordination::NONE, random());
+    let (_, told) = run("ra", "sarc", Coordination::LABELS, random());
+    assert!(misled.prefetched > 1000);
+    assert_eq!(told.prefetched, 0);
+}
+
+#[test]
 fn two_levels_amplify_each_others_prefetching() {
     let (_, alone) = run("none", "linux", Coordination::NONE, 0..500);
     let (_, amplified) = run("linux", "linux", Coordination::NONE, 0..500);
