@@ -31,6 +31,7 @@ check: setup
 bench: build
 	@scripts/setup.sh bench
 	cargo bench --locked -p entrepot-cli --bench mount
+	cargo bench --locked -p entrepot-sim --bench replay
 
 docs: build
 	target/release/entrepot man target/man

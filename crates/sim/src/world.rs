@@ -65,6 +65,9 @@ pub struct World<S> {
     ready: Option<(Time, u32)>,
     messages: Vec<Request>,
     free_messages: Vec<u32>,
+    /// Fetches under way; free places below.
+    sent: Vec<Sent>,
+    free_sent: Vec<u32>,
     passed_on: u64,
     streams: tally::Streams,
     samples: Vec<Sample>,
@@ -83,20 +86,25 @@ struct Node {
 enum Event {
     Arrive { client: u32 },
     Message { node: u32, message: u32 },
-    Reply { node: u32, fetch: u64 },
+    Reply { fetch: u32 },
     Storage(Wake),
     Sample,
 }
 
 enum Work {
     Request { node: u32, request: Request },
-    Reply { node: u32, fetch: u64 },
+    Reply { fetch: u32 },
 }
 
-/// Requests between levels are named by the fetch they answer: the node in the upper bits, the level's number below.
-const FETCH_BITS: u32 = 48;
-/// The node of writes that are passed on: nobody waits for them.
-const NOBODY: u64 = 0xffff;
+/// A fetch under way: whose it is and what that level calls it. Its place here is what the level below, or the storage, calls it.
+#[derive(Clone, Copy)]
+struct Sent {
+    node: u32,
+    fetch: FetchId,
+}
+
+/// Names of writes that are passed on have this bit: nobody waits for them.
+const PASSED_ON: u64 = 1 << 63;
 
 impl<S: Iterator<Item = Access>> World<S> {
     /// A world with one client per source.
@@ -108,7 +116,7 @@ impl<S: Iterator<Item = Access>> World<S> {
     ) -> Result<World<S>, cache::ConfigError> {
         assert!(!config.private.is_empty(), "a client without a level");
         let (clients, depth) = (sources.len(), config.private.len());
-        assert!((1..NOBODY as usize).contains(&(clients * depth + config.shared.len())), "too many levels");
+        assert!((1..1 << 24).contains(&(clients * depth + config.shared.len())), "too many levels");
         let shared_first = (clients * depth) as u32;
         let mut nodes = Vec::new();
         for _ in 0..clients {
@@ -134,6 +142,8 @@ impl<S: Iterator<Item = Access>> World<S> {
             ready: None,
             messages: Vec::new(),
             free_messages: Vec::new(),
+            sent: Vec::new(),
+            free_sent: Vec::new(),
             passed_on: 0,
             streams: tally::Streams::default(),
             samples: Vec::new(),
@@ -184,14 +194,12 @@ impl<S: Iterator<Item = Access>> World<S> {
                 self.free_messages.push(message);
                 self.work.push_back(Work::Request { node, request });
             }
-            Event::Reply { node, fetch } => self.work.push_back(Work::Reply { node, fetch }),
+            Event::Reply { fetch } => self.work.push_back(Work::Reply { fetch }),
             Event::Storage(what) => {
                 let events = &mut self.events;
                 self.storage.happen(now, what, |at, wake| push_wake(events, at, wake));
                 let work = &mut self.work;
-                self.storage.drain(|tag| {
-                    work.push_back(Work::Reply { node: (tag >> FETCH_BITS) as u32, fetch: tag & low_bits() });
-                });
+                self.storage.drain(|tag| work.push_back(Work::Reply { fetch: tag as u32 }));
             }
             Event::Sample => self.sample(now),
         }
@@ -213,11 +221,13 @@ impl<S: Iterator<Item = Access>> World<S> {
                 }
                 node
             }
-            Work::Reply { node, fetch } => {
+            Work::Reply { fetch: at } => {
+                let Sent { node, fetch } = self.sent[at as usize];
+                self.free_sent.push(at);
                 let at = &mut self.nodes[node as usize];
                 assert!(at.outstanding > 0, "an answer to nothing");
                 at.outstanding -= 1;
-                at.level.handle(now, CacheEvent::FetchDone(FetchId(fetch)));
+                at.level.handle(now, CacheEvent::FetchDone(fetch));
                 node
             }
         };
@@ -234,8 +244,17 @@ impl<S: Iterator<Item = Access>> World<S> {
     }
 
     fn send_down(&mut self, now: Time, node: u32, fetch: cache::Fetch) {
-        debug_assert!(fetch.id.0 <= low_bits());
-        let name = u64::from(node) << FETCH_BITS | fetch.id.0;
+        let sent = Sent { node, fetch: fetch.id };
+        let name = match self.free_sent.pop() {
+            Some(at) => {
+                self.sent[at as usize] = sent;
+                u64::from(at)
+            }
+            None => {
+                self.sent.push(sent);
+                (self.sent.len() - 1) as u64
+            }
+        };
         let Node { below, linked, outstanding, .. } = &mut self.nodes[node as usize];
         *outstanding += 1;
         let Some(below) = *below else {
@@ -275,7 +294,7 @@ impl<S: Iterator<Item = Access>> World<S> {
         let Node { below, linked, .. } = self.nodes[node as usize];
         if let Some(below) = below {
             self.passed_on += 1;
-            let id = RequestId(NOBODY << FETCH_BITS | self.passed_on & low_bits());
+            let id = RequestId(PASSED_ON | self.passed_on);
             let at = if linked { now + self.config.link.reply(u64::from(request.span.len)) } else { now };
             self.send(now, at, below, Request { id, ..request });
         } else if self.config.writes == Writes::Background {
@@ -292,19 +311,16 @@ impl<S: Iterator<Item = Access>> World<S> {
             self.respond(now, node / depth, request);
             return;
         }
-        let (above, fetch) = ((request.0 >> FETCH_BITS) as u32, request.0 & low_bits());
-        if u64::from(above) == NOBODY {
+        if request.0 & PASSED_ON != 0 {
             return;
         }
-        if !self.nodes[above as usize].linked {
-            self.work.push_back(Work::Reply { node: above, fetch });
-            return;
-        }
-        let at = self.wire.reply_at(now, blocks);
+        let fetch = request.0 as u32;
+        let above = self.sent[fetch as usize].node;
+        let at = if self.nodes[above as usize].linked { self.wire.reply_at(now, blocks) } else { now };
         if at == now {
-            self.work.push_back(Work::Reply { node: above, fetch });
+            self.work.push_back(Work::Reply { fetch });
         } else {
-            self.events.push(at, Rank::Completion, Event::Reply { node: above, fetch });
+            self.events.push(at, Rank::Completion, Event::Reply { fetch });
         }
     }
 
@@ -355,8 +371,4 @@ fn push_wake(events: &mut EventQueue<Event>, at: Time, wake: Wake) {
         Wake::Look { .. } => Rank::Timer,
     };
     events.push(at, rank, Event::Storage(wake));
-}
-
-const fn low_bits() -> u64 {
-    (1 << FETCH_BITS) - 1
 }

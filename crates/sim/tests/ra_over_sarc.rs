@@ -81,6 +81,11 @@ fn demand_labels_cure_it_and_hurt_no_other_pair() {
     eprintln!("RA over SARC: {:.3} -> {:.3} ms", without.reads.mean_ms(), with.reads.mean_ms());
     assert!(with.levels[1].stats.prefetch_unused() * 10 < without.levels[1].stats.prefetch_unused());
     assert!(with.reads.mean_ms() < without.reads.mean_ms());
+    // The deeper SARC prefetches, the worse the anomaly; labels end it whatever the degree.
+    let deep = Prefetch::Sarc { degree: 32, distance: 16, threshold: 4 };
+    let [without, with] =
+        [Coordination::NONE, Coordination::LABELS].map(|labels| run(RA, deep, labels).reads.mean_ms());
+    assert!(with < without / 2.0, "cut by more than half: {without} -> {with} ms");
     for upper in [RA, Prefetch::ALL[2], sarc(4), Prefetch::ALL[7]] {
         for lower in [RA, Prefetch::ALL[2], sarc(4), Prefetch::ALL[7]] {
             let [without, with] =

@@ -115,6 +115,18 @@ fn a_world_without_a_lower_level_has_no_link() {
 }
 
 #[test]
+fn a_world_that_has_fetched_more_often_than_16_bits_count_goes_on() {
+    // One place for fetches, used again and again: its level's names for them run through all bits of their counter.
+    let trace: Vec<_> = (0..70_000).map(|n| read(n * 20, n % 3000, 1)).collect();
+    let config = Config::two_levels(plain(8), plain(16));
+    let storage = constant(5);
+    let placement = Placement::new(&[1 << 20], 8, storage.sectors());
+    let mut world = World::new(config, storage, placement, vec![trace.into_iter()]).unwrap();
+    world.run();
+    assert_eq!(world.tally().storage.started, 70_000);
+}
+
+#[test]
 fn inventories_are_sampled_until_the_world_ends() {
     let mut level = LevelConfig::new(1000, Prefetch::Stream { degree_max: 48, distance: 24 });
     level.per_stream = true;

@@ -1,0 +1,100 @@
+//! How fast the simulator replays: one LRU level without a device, and two levels with prefetching over a disk.
+//!
+//! `cargo bench -p entrepot-sim --bench replay`. Each line is the median of five runs in this process; the requests are made before
+//! the clock starts for the first, and while it runs for the second, as they are when a trace is replayed.
+
+use policy::cache::{Level, LevelConfig, Request, Span};
+use policy::coordinate::Coordination;
+use policy::prefetch::Prefetch;
+use policy::time::Time;
+use sim::block::{Deadline, Merging, Scheduler};
+use sim::disk::{Disk, model::CHEETAH9LP};
+use sim::generate::{Mixed, Rng, oltp_like};
+use sim::storage::{Array, Device, Storage};
+use sim::world::{Access, Arrival, Config, Placement, World};
+use std::hint::black_box;
+use std::sync::OnceLock;
+use std::time::Instant;
+
+const RUNS: usize = 5;
+
+fn main() {
+    let blocks = zipf(4_000_000);
+    report("one LRU level, no device, Zipf 1.0", blocks.len(), || lru(&blocks));
+    let accesses = accesses();
+    let kinds = [
+        ("linux", Prefetch::LinuxSimple { min: 3, max: 32, incl_demand: false }),
+        ("amp", Prefetch::Amp { apt: 4, degree_max: 256, run: 1 }),
+        ("sarc", Prefetch::Sarc { degree: 8, distance: 4, threshold: 4 }),
+    ];
+    for (name, prefetch) in kinds {
+        for (with, coordination) in [("", Coordination::NONE), (", PFC", Coordination::PFC)] {
+            let label = format!("two levels, {name}{with}, Cheetah 9LP");
+            report(&label, accesses.len(), || hierarchy(&accesses, prefetch, coordination));
+        }
+    }
+}
+
+/// Run `subject` and print the median rate of `requests`.
+fn report(label: &str, requests: usize, mut subject: impl FnMut() -> u64) {
+    let mut rates: Vec<f64> = (0..RUNS)
+        .map(|_| {
+            let start = worked_s();
+            black_box(subject());
+            requests as f64 / (worked_s() - start) / 1e6
+        })
+        .collect();
+    rates.sort_by(f64::total_cmp);
+    println!("{label:<40} {:8.2} million requests/s of one core", rates[RUNS / 2]);
+}
+
+/// Seconds that this thread has had a core: other load on the machine does not count. Elapsed time where the kernel does not say.
+fn worked_s() -> f64 {
+    static START: OnceLock<Instant> = OnceLock::new();
+    let said = std::fs::read_to_string("/proc/thread-self/schedstat").ok();
+    let worked = said.and_then(|text| text.split_whitespace().next()?.parse::<f64>().ok());
+    worked.map_or_else(|| START.get_or_init(Instant::now).elapsed().as_secs_f64(), |ns| ns / 1e9)
+}
+
+/// Block numbers of which the n-th is drawn in proportion to 1/n, scattered over the address space.
+fn zipf(count: usize) -> Vec<u64> {
+    const OBJECTS: u64 = 1 << 20;
+    let mut rng = Rng::new(1, 0);
+    let top = (OBJECTS as f64).ln();
+    let draw = |rng: &mut Rng| ((rng.unit() * top).exp() as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40;
+    (0..count).map(|_| draw(&mut rng)).collect()
+}
+
+fn lru(blocks: &[u64]) -> u64 {
+    let mut level = Level::new(LevelConfig::new(100_000, Prefetch::None)).expect("a plain level");
+    for (at, &block) in blocks.iter().enumerate() {
+        level.replay(Time(at as u64), &Request::read(at as u64, Span::new(0, block, 1)));
+    }
+    level.stats().hit
+}
+
+/// The OLTP-like workload, a tenth of its data.
+fn accesses() -> Vec<Access> {
+    let access = |record: sim::trace::Record| Access {
+        at: Time(record.time_ns),
+        span: Span::new(0, record.offset / 4096, record.length.div_ceil(4096)),
+        stream: 0,
+        file_blocks: u64::MAX,
+        write: false,
+    };
+    Mixed::new(oltp_like().scaled(0.1), 1).map(access).collect()
+}
+
+fn hierarchy(accesses: &[Access], prefetch: Prefetch, coordination: Coordination) -> u64 {
+    let upper = LevelConfig::new(1354, prefetch);
+    let mut lower = LevelConfig::new(2708, prefetch);
+    lower.coordination = coordination;
+    let mut config = Config::two_levels(upper, lower);
+    config.arrival = Arrival::Closed { think: Time::ZERO };
+    let disk = Device::Disk(Box::new(Disk::new(&CHEETAH9LP)));
+    let storage = Storage::new(vec![disk], Array::Single, Scheduler::Deadline(Deadline::default()), Merging::default());
+    let placement = Placement::new(&[1 << 20], 8, storage.sectors());
+    let mut world = World::new(config, storage, placement, vec![accesses.iter().copied()]).expect("a plain world");
+    world.run();
+    world.tally().reads.count()
+}
