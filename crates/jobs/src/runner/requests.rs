@@ -37,8 +37,7 @@ impl Runner {
         let mut plan = planned.map_err(Error::Script)?;
         let script = std::mem::replace(&mut plan.compute_script, Script::Text(String::new()));
         self.check_share(caller)?;
-        let number = core.state.next_number("job").map_err(|e| Error::World(e.to_string()))?;
-        let id = JobId(number);
+        let id = self.new_id()?;
         let base = spool::base(&core.config, caller, &account, &request, id, &plan);
         let record = new_record(core, caller, account.name, id, plan, &request);
         let warnings = record.plan.warnings.iter().map(ToString::to_string).collect();
@@ -55,6 +54,16 @@ impl Runner {
         }
         self.enqueue(record)?;
         Ok(Submitted { id, warnings })
+    }
+
+    /// A number that no job has. Those of a state store that was lost still have their directories, and may run.
+    fn new_id(&self) -> Result<JobId, Error> {
+        loop {
+            let id = JobId(self.core.state.next_number("job").map_err(|e| Error::World(e.to_string()))?);
+            if !spool::dir(&self.core.config, id).exists() {
+                return Ok(id);
+            }
+        }
     }
 
     fn enqueue(&self, record: Record) -> Result<(), Error> {

@@ -299,3 +299,18 @@ fn logs_stop_at_their_limit() {
     assert!(log.starts_with(&"x".repeat(1000)) && log.len() < 1200, "{} bytes", log.len());
     assert!(log.contains("the rest was dropped"));
 }
+
+#[test]
+fn jobs_of_a_state_store_that_was_lost_keep_their_directories() {
+    let mut world = World::new();
+    let first = world.submit("#!/bin/sh\necho first\n");
+    world.end(first);
+    world.stop();
+    world.state = std::sync::Arc::new(store::state::SqliteState::in_memory().unwrap());
+    world.start();
+    let second = world.submit("#!/bin/sh\necho second\n");
+    assert_eq!((first, second), (JobId(1), JobId(2)));
+    assert_eq!(world.end(second).summary.state, JobState::Completed);
+    let log = world.dir.path().join("jobs/1/compute.out");
+    assert_eq!(std::fs::read_to_string(log).unwrap(), "first\n");
+}
