@@ -15,7 +15,8 @@ use std::time::Duration;
 use store::file::{File, Garbage, InlineWrite, MirrorWrites, Pool, Unobserved};
 use store::stub::memory::MemoryStub;
 use store::target::{
-    Execution, InlineSlots, Limits, MemoryMedium, OnDeadline, Order, State, TargetSpec, Targets, TargetsOptions,
+    Execution, InlineSlots, Limits, MemoryMedium, OnDeadline, Order, OrderError, State, TargetSpec, Targets,
+    TargetsOptions,
 };
 
 struct NoGarbage;
@@ -90,5 +91,40 @@ fn a_write_on_the_callers_thread_that_does_not_hang_is_over_when_it_returns() {
     assert!(matches!(&refused, InlineWrite::Done(Err(e)) if e.errno() == Errno::IO), "{refused:?}");
     assert!(answered.try_recv().is_err(), "nothing hung");
     assert_eq!(targets.get(TargetId(0)).unwrap().state(), State::Failed);
+    targets.stop();
+}
+
+#[test]
+fn a_write_that_was_given_up_does_not_land_on_what_is_written_after_a_restore() {
+    let (file, targets, gate) = file();
+    gate.close();
+    file.write(0, &[2; 4096]).expect_err("it hangs");
+    targets.operate(TargetId(0), Order::Fail).unwrap();
+    let refused = targets.operate(TargetId(0), Order::Restore).expect_err("the write may still land");
+    assert!(matches!(refused, OrderError::Hanging { hanging: 1, .. }), "{refused}");
+    gate.open();
+    while let Err(refused) = targets.operate(TargetId(0), Order::Restore) {
+        assert!(matches!(refused, OrderError::Hanging { .. }), "{refused}");
+    }
+    file.write(0, &[3; 4096]).unwrap();
+    let mut buf = [0; 4096];
+    file.read(0, &mut buf).unwrap();
+    assert!(buf == [3; 4096]);
+    targets.stop();
+}
+
+#[test]
+fn a_write_on_the_callers_thread_that_hangs_keeps_its_target_from_being_restored() {
+    let (file, targets, gate) = file();
+    gate.close();
+    let (answer, answered) = request();
+    let hung = std::thread::spawn(move || file.write_inline(0, &[2; 4096], answer));
+    answered.recv().expect("the watchdog answers");
+    targets.operate(TargetId(0), Order::Fail).unwrap();
+    let refused = targets.operate(TargetId(0), Order::Restore);
+    assert!(matches!(refused, Err(OrderError::Hanging { .. })), "{refused:?}");
+    gate.open();
+    assert!(matches!(hung.join().unwrap(), InlineWrite::Taken));
+    assert_eq!(targets.operate(TargetId(0), Order::Restore), Ok(State::Ok));
     targets.stop();
 }

@@ -87,6 +87,12 @@ impl InlineSlots {
         Some(Entered(slot))
     }
 
+    /// How many operations on a target hang whose request was taken.
+    pub(super) fn taken_of(&self, target: TargetId) -> usize {
+        let taken = |slot: &&Slot| slot.inside.lock().as_ref().is_some_and(|i| i.taken && i.target == target);
+        self.slots.iter().filter(taken).count()
+    }
+
     /// Takes the requests of operations that began before `limit`: calls their `on_deadline` and tells `report`.
     pub(super) fn take_overdue(&self, limit: Time, mut report: impl FnMut(TargetId, Time)) {
         for slot in &self.slots {

@@ -114,6 +114,11 @@ impl Pool {
         self.crew.lock().lost -= 1;
     }
 
+    /// Operations that hang although nobody waits for them any more.
+    pub fn hanging(&self) -> usize {
+        self.crew.lock().lost.max(0) as usize
+    }
+
     /// Answers everything that waits or runs with an error.
     pub fn abandon_all(&self, core: &Core, error: &TargetError) {
         let mut crew = self.crew.lock();

@@ -64,6 +64,17 @@ pub enum OrderError {
         #[source]
         error: TargetError,
     },
+    /// Operations that nobody waits for any more still hang on it: a write among them would land on what is written later.
+    #[error(
+        "target {name} stays as it is: {hanging} operation(s) given up earlier still hang on it and may yet change it. \
+         Wait until they return (or unmount and mount what is under it), then restore it again"
+    )]
+    Hanging {
+        /// Its name.
+        name: String,
+        /// How many.
+        hanging: usize,
+    },
     /// A failed target cannot be read, so it cannot be drained.
     #[error(
         "target {name} is failed and cannot be drained. Restore it first, or let `entrepot check --repair` rebuild what it held"
@@ -213,7 +224,12 @@ impl Targets {
             Order::Drain if target.state() == State::Failed => return Err(OrderError::Failed { name }),
             Order::Drain => target.core.report(Event::OperatorDrain),
             Order::Restore => {
-                target.core.submit(|m| m.probe()).wait().map_err(|error| OrderError::Unwell { name, error })?;
+                let unwell = |error| OrderError::Unwell { name: name.clone(), error };
+                target.core.submit(|m| m.probe()).wait().map_err(unwell)?;
+                let hanging = target.core.pool.hanging() + self.slots.taken_of(id);
+                if hanging > 0 {
+                    return Err(OrderError::Hanging { name, hanging });
+                }
                 target.core.report(Event::OperatorRestore);
                 target.core.measure();
             }

@@ -65,9 +65,9 @@ fn a_hung_operation_misses_its_deadline_and_others_go_on() {
 fn a_second_miss_fails_the_target_and_frees_all_who_wait() {
     let targets = threads(Limits::default(), 0);
     let target = add(&targets, 1);
-    let (_a, first) = hang();
-    let (_b, second) = hang();
-    let (_c, third) = hang();
+    let (a, first) = hang();
+    let (b, second) = hang();
+    let (c, third) = hang();
     assert_eq!(target.run(first), Err(TargetError::Deadline));
     let (second, third) = (target.submit(second), target.submit(third));
     assert_eq!(second.wait(), Err(TargetError::Deadline));
@@ -75,8 +75,13 @@ fn a_second_miss_fails_the_target_and_frees_all_who_wait() {
     assert_eq!(third.wait(), Err(TargetError::Failed));
     assert_eq!(target.run(|_| Ok(())), Err(TargetError::Failed), "refused at once");
     assert_eq!(target.run_inline(|_| Ok(()), None), Err(TargetError::Failed.into()));
-    targets.operate(TargetId(1), Order::Restore).unwrap();
-    assert_eq!(target.run(|_| Ok(5)), Ok(5), "replacements serve it after a restore");
+    let refused = targets.operate(TargetId(1), Order::Restore).unwrap_err();
+    assert!(matches!(refused, OrderError::Hanging { hanging: 3, .. }), "{refused}");
+    drop((a, b, c));
+    while let Err(refused) = targets.operate(TargetId(1), Order::Restore) {
+        assert!(matches!(refused, OrderError::Hanging { .. }), "{refused}");
+    }
+    assert_eq!(target.run(|_| Ok(5)), Ok(5), "it serves after a restore");
 }
 
 #[test]
