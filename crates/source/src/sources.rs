@@ -79,13 +79,17 @@ enum Session {
     Sftp(Arc<SftpSession>),
 }
 
+/// A directory that says nothing for so long is refused by the name that was given. A guess.
+const REAL_PATHS_PATIENCE: Duration = Duration::from_secs(2);
+
 impl Sources {
     /// Starts the runtime behind the sources.
     pub fn new(settings: Settings) -> std::io::Result<Sources> {
         opendal::install_default();
         let runtime = Arc::new(Runtime::start(settings.patience)?);
-        let real = |path: &PathBuf| std::fs::canonicalize(path).unwrap_or_else(|_| path.clone());
-        let refused = Arc::new(settings.refused.iter().map(real).collect());
+        let real = store::volume::real_paths(&settings.refused, REAL_PATHS_PATIENCE).into_iter();
+        let refused = real.zip(&settings.refused).map(|(real, path)| real.unwrap_or_else(|| path.clone()));
+        let refused = Arc::new(refused.collect());
         Ok(Sources { runtime, settings, refused, sessions: Mutex::default(), temporaries: AtomicU32::new(0) })
     }
 

@@ -12,6 +12,7 @@ mod open;
 mod parse;
 mod problem;
 mod quantity;
+mod real_paths;
 mod roster;
 mod section;
 mod template;
@@ -21,6 +22,7 @@ pub use config::{
 };
 pub use problem::{Problem, Problems};
 pub use quantity::{parse_size, parse_span};
+pub use real_paths::real_paths;
 pub use template::{init, template};
 
 use crate::Result;

@@ -4,7 +4,7 @@ use super::Daemon;
 use super::users::users_of;
 use crate::control::{self, Found};
 use crate::mount::{Mount, MountError};
-use crate::volume::{Config, Problem, Problems};
+use crate::volume::{self, Config, Problem, Problems};
 use parking_lot::{Condvar, Mutex};
 use rustix::io::Errno;
 use std::os::unix::net::UnixStream;
@@ -161,9 +161,10 @@ pub(super) fn check_mount_point(path: &Path, config: &Config) -> Result<(), Prob
         let mend = "Use `entrepot down` there first, or give another directory with --at";
         return refused(format!("{shown} is in use by the volume with state in {}", there.state.display()), mend);
     }
-    let own = [&config.namespace, &config.state].into_iter().chain(config.targets.iter().map(|t| &t.path));
-    for dir in own {
-        let dir = dir.canonicalize().unwrap_or_else(|_| dir.clone());
+    let own: Vec<_> =
+        [&config.namespace, &config.state].into_iter().chain(config.targets.iter().map(|t| &t.path)).collect();
+    for (dir, found) in own.iter().zip(volume::real_paths(&own, config.health.deadline)) {
+        let dir = found.unwrap_or_else(|| dir.to_path_buf());
         if dir.starts_with(&real) || real.starts_with(&dir) {
             let cause = format!("the mount point {shown} and {} lie in each other", dir.display());
             return refused(cause, "Give a directory outside of the volume's own with --at");

@@ -4,6 +4,7 @@ use super::VolumeId;
 use super::config::Config;
 use super::namespace;
 use super::problem::{Problem, Problems};
+use super::real_paths;
 use crate::state::{SqliteState, TargetRecord};
 use crate::target::{Identity, IdentityError};
 use rustix::fs::Access;
@@ -22,17 +23,24 @@ pub fn check(config: &Config) -> Result<(), Problems> {
     check.directory(&config.namespace, config.namespace_place, "the namespace");
     check.directory(&config.state, config.state_place, "the state store");
     let volume = check.namespace();
-    for target in &config.targets {
+    let paths: Vec<_> = config.targets.iter().map(|target| &target.path).collect();
+    let real = real_paths(&paths, config.health.deadline);
+    for (target, real) in config.targets.iter().zip(&real) {
         let record = known.iter().find(|record| record.name == target.name);
-        // A device that is away is a failed target, not a wrong configuration.
-        if record.is_some() && !target.path.is_dir() {
+        // A device that is away or hangs is a failed target, not a wrong configuration.
+        if record.is_some() && real.as_ref().is_none_or(|_| !target.path.is_dir()) {
+            continue;
+        }
+        if real.is_none() {
+            let cause = format!("{}, for target \"{}\", does not answer", target.path.display(), target.name);
+            check.problem(target.place, cause, "Mend the device, or name another directory");
             continue;
         }
         if check.directory(&target.path, target.place, &format!("target \"{}\"", target.name)) {
             check.identity(&target.path, target.place, &target.name, volume, &known);
         }
     }
-    check.apart();
+    check.apart(&real);
     let Check { mut problems, .. } = check;
     problems.sort_by(|a, b| a.place.cmp(&b.place));
     if problems.is_empty() { Ok(()) } else { Err(Problems(problems)) }
@@ -146,15 +154,17 @@ impl Check<'_> {
     }
 
     /// No directory may lie in another one: what one removes as foreign would be the other's data.
-    fn apart(&mut self) {
+    fn apart(&mut self, targets: &[Option<PathBuf>]) {
         let config = self.config;
         let mut all = vec![
             ("the namespace".to_owned(), &config.namespace, config.namespace_place),
             ("the state store".to_owned(), &config.state, config.state_place),
         ];
         all.extend(config.targets.iter().map(|t| (format!("target \"{}\"", t.name), &t.path, t.place)));
-        let real: Vec<PathBuf> =
-            all.iter().map(|(_, path, _)| path.canonicalize().unwrap_or_else(|_| path.to_path_buf())).collect();
+        let own = [&config.namespace, &config.state].map(|p| p.canonicalize().unwrap_or_else(|_| p.clone()));
+        let targets =
+            targets.iter().zip(&config.targets).map(|(real, t)| real.clone().unwrap_or_else(|| t.path.clone()));
+        let real: Vec<PathBuf> = own.into_iter().chain(targets).collect();
         for later in 1..all.len() {
             for earlier in 0..later {
                 let (inner, outer) = if real[later].starts_with(&real[earlier]) {
