@@ -144,9 +144,13 @@ impl<'a> Incoming<'a> {
         let pool = stager.files.pool();
         let placement = pool.placement.clone();
         let needed_bytes = size.saturating_mul(placement.mirrors.max(1) as u64);
-        let free_bytes: u64 = stager.volume.targets().views().iter().filter(|t| t.usable).map(|t| t.free_bytes).sum();
-        if size > pool.inline_bytes_max && needed_bytes > free_bytes {
-            return Err(StageError::Space { needed_bytes, free_bytes });
+        if size > pool.inline_bytes_max {
+            let targets = stager.volume.targets();
+            targets.measure_now(); // what was measured a while ago does not do for a large file
+            let free_bytes = targets.space().free_bytes;
+            if needed_bytes > free_bytes {
+                return Err(StageError::Space { needed_bytes, free_bytes });
+            }
         }
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let stub = fs::openat(stager.volume.staging(), key, flags, Mode::from_raw_mode(0o600))?;
