@@ -1,6 +1,7 @@
 //! Sources against real servers on loopback: nginx with and without ranges, sshd, vsftpd. Each is started by the test
 //! in a directory of its own and stopped by its process; a test whose server is not installed says so and ends.
 
+#[allow(dead_code, reason = "some of it is for the tests of the whole alone")]
 mod server;
 
 use server::{Ftpd, Nginx, Sshd, data, who};

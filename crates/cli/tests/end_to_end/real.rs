@@ -141,7 +141,8 @@ impl Volume {
         ranges
     }
 
-    fn pid(&self) -> Option<Pid> {
+    /// The daemon.
+    pub fn pid(&self) -> Option<Pid> {
         let status = self.run_in(Path::new("/"), &["status", "--output", "json"]);
         let status: Value = serde_json::from_slice(&status.stdout).ok()?;
         Pid::from_raw(i32::try_from(status["pid"].as_i64()?).ok()?)
@@ -158,7 +159,7 @@ impl Volume {
 }
 
 /// A daemon whose parent is a process that reaps nobody stays as a zombie.
-fn is_zombie(pid: Pid) -> bool {
+pub fn is_zombie(pid: Pid) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero())).unwrap_or_default();
     stat.rsplit(')').next().is_some_and(|rest| rest.trim_start().starts_with('Z'))
 }
