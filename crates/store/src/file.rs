@@ -11,6 +11,7 @@
 //!
 //! Readers hold nothing. They take the view, read, and look whether the view is still the same; if not, they read again.
 
+mod anew;
 mod change;
 mod copy;
 mod dirty;

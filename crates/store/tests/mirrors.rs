@@ -176,3 +176,50 @@ fn loses_every_third_stripe(file: &Arc<File>) {
         }
     }
 }
+
+/// [S-036]
+#[test]
+fn an_emptied_file_gets_new_objects_where_it_lost_some() {
+    for (mirrors, failed) in [(1, true), (1, false), (2, true), (2, false)] {
+        let mut world = world(mirrors, MirrorWrites::Sync);
+        let file = world.life.file.clone();
+        file.write(0, &content(1)).expect("nothing is wrong");
+        file.sync_now(false).expect("nothing is wrong");
+        for mirror in 0..mirrors {
+            let object = objects(&file, mirror)[1];
+            if failed {
+                world.life.pool.targets.operate(object.target, Order::Fail).expect("known");
+            } else {
+                world.media[usize::from(object.target.0)].remove(object.id).expect("there");
+            }
+        }
+        drop(file);
+        if !failed {
+            world.kill(); // who has an object open still writes it
+        }
+        let file = &world.life.file;
+        if mirrors == 1 {
+            file.write(0, &content(2)).expect_err("a part of it is lost");
+        }
+        file.truncate(0).expect("nothing of it is needed");
+        file.write(0, &content(3)).expect("as a file that was never hurt");
+        file.sync_now(false).expect("whole");
+        assert!(read(file).expect("whole") == content(3));
+        assert_eq!(file.layout().expect("laid out").in_sync_count(), mirrors);
+        file.truncate(0).expect("whole");
+        assert_eq!(world.orphans(), vec![], "the old objects are gone, or garbage where their target is away");
+    }
+}
+
+#[test]
+fn an_empty_file_on_a_lost_target_is_made_whole_by_emptying_it_again() {
+    let world = world(1, MirrorWrites::Sync);
+    let file = &world.life.file;
+    file.write(0, &content(1)).expect("nothing is wrong");
+    file.truncate(0).expect("nothing is wrong");
+    world.life.pool.targets.operate(objects(file, 0)[0].target, Order::Fail).expect("known");
+    file.write(0, &content(2)).expect_err("its first object is lost");
+    file.truncate(0).expect("nothing of it is needed");
+    file.write(0, &content(2)).expect("whole");
+    assert!(read(file).expect("whole") == content(2));
+}

@@ -60,8 +60,13 @@ impl File {
     /// To be called before anything changes the bytes, without holding `io`: finishes the recovery of what is lost,
     /// since after the change no source has it any more, and marks the source modified.
     pub(super) fn ready_to_modify(self: &Arc<Self>) -> Result<()> {
+        self.ready_to_change(false)
+    }
+
+    /// The same; with `discard` all bytes are about to go, and nothing needs to be recovered first.
+    pub(super) fn ready_to_change(self: &Arc<Self>, discard: bool) -> Result<()> {
         while self.source.is_pristine() {
-            if let Some((at, rows)) = self.lost_object() {
+            if !discard && let Some((at, rows)) = self.lost_object() {
                 let recovery = self.pool.recovery.get().ok_or_else(|| {
                     Error::Unrecoverable("a part of the file is lost and nobody is there to recover it".into())
                 })?;
@@ -69,7 +74,7 @@ impl File {
                 continue;
             }
             let _io = self.io.write();
-            if !self.source.is_pristine() || self.view().has_partial() {
+            if !self.source.is_pristine() || (!discard && self.view().has_partial()) {
                 continue;
             }
             if let Some(text) = self.stub.source()? {

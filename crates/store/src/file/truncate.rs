@@ -20,11 +20,11 @@ impl File {
         if size > SIZE_MAX {
             return Err(Error::Namespace(Errno::FBIG));
         }
-        if size == self.size() {
+        if size == self.size() && !(size == 0 && self.is_hurt()) {
             self.was_modified();
             return Ok(());
         }
-        self.ready_to_modify()?;
+        self.ready_to_change(size == 0)?;
         let _io = self.io.write();
         let old = self.size();
         self.watch_range(size.min(old), size.max(old) - size.min(old));
@@ -41,9 +41,16 @@ impl File {
         self.was_modified();
         if size < old {
             let view = self.view();
-            if self.cut(&view, size, old).is_empty() && view.layout.is_some() {
+            let missed = self.cut(&view, size, old);
+            if size == 0 && (!missed.is_empty() || self.is_hurt()) {
+                if let Err(error) = self.lay_out_anew(missed.first().map(|m| m.target)) {
+                    tracing::debug!(%error, "an emptied file keeps its lost objects for now");
+                }
+            } else if missed.is_empty() && view.layout.is_some() {
                 self.tail_clean.store(true, Ordering::Release);
             }
+        } else if size == 0 && self.is_hurt() {
+            self.lay_out_anew(None)?;
         }
         self.follow_size(size)
     }
@@ -92,7 +99,9 @@ impl File {
             }
         }
         results.extend(pending.into_iter().map(|(m, t, keep, p)| {
-            let lost = |e: &TargetError| keep == 0 && *e == TargetError::Io(Errno::NOENT);
+            // What is gone ends nowhere. Of a file that is being emptied it is made anew, so that it can be written.
+            let emptied = size == 0 && old > 0;
+            let lost = |e: &TargetError| keep == 0 && !emptied && *e == TargetError::Io(Errno::NOENT);
             (m, t, p.wait().or_else(|e| if lost(&e) { Ok(()) } else { Err(e) }))
         }));
         let mut missed: Vec<Missed> = Vec::new();
