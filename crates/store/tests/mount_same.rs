@@ -150,7 +150,7 @@ impl Side {
                 let file = self.open(name)?;
                 let past = *offset >= file.metadata()?.len();
                 let found = rustix::fs::seek(&file, rustix::fs::SeekFrom::Hole(*offset));
-                Ok(format!("{}", found.is_ok() == !past))
+                Ok(format!("{}", found.is_ok() != past))
             }
             Step::Rename(from, to, flags) => {
                 let flags = RenameFlags::from_bits_retain(*flags);

@@ -33,7 +33,7 @@ pub fn all(_mib: usize) -> Vec<Workload> {
         row("read, 1 stream", "MiB/s", |d, m, _| read_streams(d, m, 1)),
         row("write, 4 streams", "MiB/s", |d, m, _| write_streams(d, m, 4)),
         row("read, 4 streams", "MiB/s", |d, m, _| read_streams(d, m, 4)),
-        row("random 4 KiB reads, 4 threads", "1/s", |d, m, r| random_reads(d, m, r)),
+        row("random 4 KiB reads, 4 threads", "1/s", random_reads),
         row("create", "1/s", |d, _, _| small_files(d, Step::Create)),
         row("stat", "1/s", |d, _, _| small_files(d, Step::Stat)),
         row("unlink", "1/s", |d, _, _| small_files(d, Step::Unlink)),

@@ -136,13 +136,16 @@ fn no_file_holds(dir: &Path, secret: &str) -> usize {
     looked
 }
 
+/// A way to write to a file.
+type Write = fn(&std::fs::File);
+
 /// [S-045] By whatever way it is written to.
 #[test]
 fn a_file_that_was_written_to_is_modified() {
     let Some(volume) = Volume::up() else { return };
     let origin = volume.dir.path().join("origin");
     std::fs::write(&origin, real::noise(3 << 20)).expect("write");
-    let ways: [(&str, fn(&std::fs::File)); 3] = [
+    let ways: [(&str, Write); 3] = [
         ("write", |f| std::os::unix::fs::FileExt::write_all_at(f, b"x", 100).expect("write")),
         ("truncate", |f| f.set_len(100).expect("truncate")),
         ("punch", |f| {
