@@ -1,5 +1,7 @@
 //! The real binary with a real mount: set up, use, fail, kill, restart, end. Skipped with the reason where nobody may mount.
 
+mod as_user;
+mod attack;
 mod full;
 mod hung_target;
 mod kept;
