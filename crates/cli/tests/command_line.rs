@@ -51,6 +51,11 @@ const COMMANDS: &[&[&str]] = &[
     &["trace", "generate", "oltp"],
     &["trace", "generate", "web"],
     &["trace", "generate", "multi"],
+    &["sim"],
+    &["sim", "cache"],
+    &["sim", "disk"],
+    &["sim", "disk", "validate"],
+    &["sim", "disk", "models"],
     &["completions"],
     &["man"],
 ];

@@ -84,6 +84,8 @@ pub struct Case {
     pub cell: Cell,
     /// Which of the plan's traces.
     pub trace: usize,
+    /// That trace.
+    pub wish: TraceWish,
     /// The setup.
     pub setup: Setup,
 }
@@ -96,7 +98,9 @@ pub type Cell = BTreeMap<String, String>;
 pub struct Done {
     /// The case.
     pub cell: Cell,
-    /// Its setup in full: a case whose setup has changed since is run again.
+    /// Its trace and its setup in full: a case of which either has changed since is run again.
+    pub wish: TraceWish,
+    /// See `wish`.
     pub setup: Setup,
     /// What came out.
     pub report: Report,
@@ -169,7 +173,7 @@ impl Plan {
         let mut cases = Vec::new();
         for (trace, wish) in self.trace.iter().enumerate() {
             let cell = Cell::from([("trace".to_owned(), wish.name.clone())]);
-            cases.push(Case { cell, trace, setup: trace_setup(&self.base, wish) });
+            cases.push(Case { cell, trace, wish: wish.clone(), setup: trace_setup(&self.base, wish) });
         }
         // `pair` makes the levels that the others change, so it comes first.
         let mut axes: Vec<_> = self.axes.iter().collect();

@@ -100,7 +100,7 @@ pub fn run(
 }
 
 fn done_with(case: &Case, outcome: Outcome) -> Done {
-    Done { cell: case.cell.clone(), setup: case.setup.clone(), report: outcome.report }
+    Done { cell: case.cell.clone(), wish: case.wish.clone(), setup: case.setup.clone(), report: outcome.report }
 }
 
 fn keep(append: &Mutex<Option<File>>, done: &Done, path: Option<&Path>) -> Result<(), GridError> {
@@ -123,7 +123,8 @@ fn read(path: &Path, cases: &[Case]) -> io::Result<Vec<Option<Done>>> {
     };
     let lines = text.lines().filter_map(|line| serde_json::from_str::<Done>(line).ok());
     let mut by_cell: BTreeMap<_, _> = lines.map(|done| (done.cell.clone(), done)).collect();
-    let mut take = |case: &Case| by_cell.remove(&case.cell).filter(|done| done.setup == case.setup);
+    let mut take =
+        |case: &Case| by_cell.remove(&case.cell).filter(|done| done.setup == case.setup && done.wish == case.wish);
     Ok(cases.iter().map(&mut take).collect())
 }
 
@@ -208,6 +209,7 @@ mod tests {
         };
         assert_eq!(run(&cases, Some(&path), 1, &stop, stopping, |_| ()).unwrap().len(), 1);
         cases[0].setup.alpha = "1ms".into();
+        cases[1].wish.seed = 7;
         let mut progress = Vec::new();
         let never = AtomicBool::new(false);
         run(&cases, Some(&path), 1, &never, |case| Ok(figures(case)), |at| progress.push((at.done, at.resumed)))

@@ -341,7 +341,8 @@ impl Cache {
             let mut setup = setup.clone();
             setup.set(&axis, &value)?;
             setup.config(1 << 20)?;
-            Ok(Case { cell: Cell::from([("policy".to_owned(), name.to_owned())]), trace: 0, setup })
+            let cell = Cell::from([("policy".to_owned(), name.to_owned())]);
+            Ok(Case { cell, trace: 0, wish: TraceWish::default(), setup })
         });
         let cases: std::result::Result<_, _> = cases.collect();
         Ok(cases.map_err(|error| setup_problem(&error))?)

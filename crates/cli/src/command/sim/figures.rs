@@ -4,7 +4,7 @@ use super::cache::Output;
 use crate::failure::Result;
 use crate::shown;
 use serde_json::json;
-use sim::grid::{Cell, Done};
+use sim::grid::{Cell, Done, TraceWish};
 use sim::setup::Setup;
 use sim::simulate::Report;
 use sim::world::Sample;
@@ -90,7 +90,7 @@ fn streams(text: &mut String, report: &Report) {
 pub(super) fn csv(setup: &Setup, report: &Report) -> String {
     let levels = setup.levels.iter().enumerate();
     let cell: Cell = levels.map(|(at, level)| (format!("l{}", at + 1), level.prefetch.clone())).collect();
-    sim::grid::csv(&[Done { cell, setup: setup.clone(), report: report.clone() }])
+    sim::grid::csv(&[Done { cell, wish: TraceWish::default(), setup: setup.clone(), report: report.clone() }])
 }
 
 /// Several runs side by side.
