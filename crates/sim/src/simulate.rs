@@ -3,7 +3,7 @@
 mod report;
 mod workload;
 
-pub use report::{LevelFigures, Report, Times};
+pub use report::{LevelFigures, Report, Times, rounded};
 pub use workload::Workload;
 
 use crate::replay::{Replay, Survey, SurveyError};

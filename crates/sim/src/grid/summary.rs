@@ -1,6 +1,7 @@
 //! What a grid says as a whole: for each value of the compared axis, how often and by how much it beats the baseline.
 
 use super::plan::{Cell, Done, Plan};
+use crate::simulate::rounded;
 use std::collections::BTreeMap;
 use std::fmt::{self, Write};
 
@@ -129,21 +130,15 @@ pub fn csv(done: &[Done]) -> String {
         axes.iter().for_each(|axis| text += &format!("{},", quoted(one.cell.get(*axis).map_or("", String::as_str))));
         let report = &one.report;
         let reads = &report.reads;
-        let _ = write!(
-            text,
-            "{},{},{},{},{},{},{},{}",
-            reads.count,
-            reads.mean_ms,
-            reads.p50_ms,
-            reads.p95_ms,
-            reads.p99_ms,
-            report.disk_requests,
-            report.disk_mib,
-            report.disk_busy
-        );
+        let _ = write!(text, "{}", reads.count);
+        for value in [reads.mean_ms, reads.p50_ms, reads.p95_ms, reads.p99_ms] {
+            let _ = write!(text, ",{}", rounded(value));
+        }
+        let (disk_mib, disk_busy) = (rounded(report.disk_mib), rounded(report.disk_busy));
+        let _ = write!(text, ",{},{disk_mib},{disk_busy}", report.disk_requests);
         for level in &report.levels {
-            let (unused, coverage) = (level.prefetch_unused, level.coverage);
-            let _ = write!(text, ",{},{},{unused},{coverage},{}", level.hit_ratio, level.prefetched, level.accuracy);
+            let [hit_ratio, coverage, accuracy] = [level.hit_ratio, level.coverage, level.accuracy].map(rounded);
+            let _ = write!(text, ",{hit_ratio},{},{},{coverage},{accuracy}", level.prefetched, level.prefetch_unused);
         }
         text.push('\n');
     }

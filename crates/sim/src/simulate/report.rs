@@ -3,12 +3,13 @@
 use crate::latency::Latencies;
 use crate::world::{LevelTally, StreamTally, Tally};
 use policy::cache::StreamStats;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer};
 
 /// Everything that a run has found out.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Report {
     /// Virtual time from the first request to the last answer, in seconds.
+    #[serde(serialize_with = "short")]
     pub span_s: f64,
     /// Response times of reads.
     pub reads: Times,
@@ -21,6 +22,7 @@ pub struct Report {
     /// Writes left out.
     pub dropped_writes: u64,
     /// Megabytes per second (10^6) that applications read.
+    #[serde(serialize_with = "short")]
     pub read_mb_s: f64,
     /// The levels, that of the application first.
     pub levels: Vec<LevelFigures>,
@@ -29,10 +31,13 @@ pub struct Report {
     /// Of these, writes.
     pub disk_writes: u64,
     /// Megabytes (2^20) that the device moved.
+    #[serde(serialize_with = "short")]
     pub disk_mib: f64,
     /// Mean time that a request waited for the device, in milliseconds.
+    #[serde(serialize_with = "short")]
     pub disk_wait_ms: f64,
     /// Share of the time that the device had something to do; summed over devices, so an array may exceed 1.
+    #[serde(serialize_with = "short")]
     pub disk_busy: f64,
     /// Replies over the link.
     pub link_replies: u64,
@@ -47,14 +52,19 @@ pub struct Times {
     /// How many.
     pub count: u64,
     /// Mean.
+    #[serde(serialize_with = "short")]
     pub mean_ms: f64,
     /// Median.
+    #[serde(serialize_with = "short")]
     pub p50_ms: f64,
     /// 95th percentile.
+    #[serde(serialize_with = "short")]
     pub p95_ms: f64,
     /// 99th percentile.
+    #[serde(serialize_with = "short")]
     pub p99_ms: f64,
     /// Largest.
+    #[serde(serialize_with = "short")]
     pub max_ms: f64,
 }
 
@@ -66,6 +76,7 @@ pub struct LevelFigures {
     /// Asked for from above.
     pub asked: u64,
     /// Share of them that were resident.
+    #[serde(serialize_with = "short")]
     pub hit_ratio: f64,
     /// Of the resident ones, those that PFC served silently.
     pub silent: u64,
@@ -82,8 +93,10 @@ pub struct LevelFigures {
     /// Prefetched and not asked for until the end.
     pub prefetch_unused: u64,
     /// Share of what would have been missed that prefetching covered.
+    #[serde(serialize_with = "short")]
     pub coverage: f64,
     /// Share of the prefetched that were asked for.
+    #[serde(serialize_with = "short")]
     pub accuracy: f64,
     /// Fetches sent down.
     pub fetches: u64,
@@ -104,6 +117,7 @@ pub struct LevelStream {
     /// Blocks asked for.
     pub asked: u64,
     /// Share of them resident.
+    #[serde(serialize_with = "short")]
     pub hit_ratio: f64,
     /// Prefetched for it.
     pub prefetched: u64,
@@ -121,9 +135,20 @@ pub struct StreamFigures {
     /// Reads.
     pub reads: u64,
     /// Their mean response time.
+    #[serde(serialize_with = "short")]
     pub mean_ms: f64,
     /// Their longest.
+    #[serde(serialize_with = "short")]
     pub max_ms: f64,
+}
+
+/// Twelve significant digits: more than is meant, and few enough that what was read back is written the same again.
+pub fn rounded(value: f64) -> f64 {
+    format!("{value:.11e}").parse().unwrap_or(value)
+}
+
+fn short<S: Serializer>(value: &f64, to: S) -> Result<S::Ok, S::Error> {
+    to.serialize_f64(rounded(*value))
 }
 
 impl Report {
