@@ -61,9 +61,21 @@ toolchain() {
     }
 }
 
+# Two test suites that are Rust packages; built once into target/tools.
+suites() {
+    local tool version
+    for tool in fsx:0.3.2 pjdfstest:0.2.2; do
+        version=${tool#*:} tool=${tool%:*}
+        [ -x "target/tools/bin/$tool" ] && continue
+        echo "setup: building $tool $version"
+        cargo install --quiet --locked --root target/tools --version "$version" "$tool"
+    done
+}
+
 cd "$(dirname "$0")/.."
 for what in "$@"; do
     # shellcheck disable=SC2086
     install ${packages[$what]}
     [ "$what" != build ] || toolchain
+    [ "$what" != test ] || suites
 done

@@ -3,6 +3,7 @@
 # Tests that need what is not here (root, /dev/fuse, a package) say "skipped: ..." and count as passed by the runner.
 set -uo pipefail
 cd "$(dirname "$0")/.."
+export PATH=$PWD/target/tools/bin:$PATH
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
 

@@ -5,7 +5,7 @@
 set -eu
 dir=${1:?usage: tests/posix.sh DIRECTORY [ATTRIBUTE_TIMEOUT_S]}
 timeout_s=${2:-1}
-PATH=$PATH:${CARGO_HOME:-$HOME/.cargo}/bin
+PATH=$(cd "$(dirname "$0")/.." && pwd)/target/tools/bin:$PATH:${CARGO_HOME:-$HOME/.cargo}/bin
 for tool in pjdfstest fsx; do
     command -v "$tool" >/dev/null || { echo "SKIP pjdfstest and fsx: $tool is not installed (cargo install $tool)"; exit 0; }
 done
