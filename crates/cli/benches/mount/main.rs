@@ -26,13 +26,16 @@ fn main() {
 
     let subjects = subject::all(&dir);
     let mut report = Report::new(subjects.iter().map(|s| s.name));
-    for w in workload::all(mib) {
+    for workload in workload::all() {
+        let mut names = Vec::new();
         for round in 0..rounds {
             for s in &subjects {
-                report.add(w.name, w.unit, s.name, (w.run)(s.dir(), mib, round));
+                let rates = workload(s.dir(), mib, round);
+                names = rates.iter().map(|r| r.name).collect();
+                rates.iter().for_each(|r| report.add(r.name, r.unit, s.name, r.value));
             }
         }
-        report.print_row(w.name);
+        names.iter().for_each(|name| report.print_row(name));
     }
     drop(subjects);
     recovery::measure(&dir, rounds, &mut report);

@@ -10,15 +10,18 @@ use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// A named measurement.
-pub struct Workload {
+/// One measured rate.
+pub struct Rate {
     /// The row's heading.
     pub name: &'static str,
     /// What the number counts.
     pub unit: &'static str,
-    /// Runs once in a directory, with files of that many MiB; gives the rate.
-    pub run: fn(&Path, usize, usize) -> f64,
+    /// How many of them in a second.
+    pub value: f64,
 }
+
+/// Runs once in a directory, with files of that many MiB; `round` makes the random numbers others each time.
+pub type Workload = fn(dir: &Path, mib: usize, round: usize) -> Vec<Rate>;
 
 const BLOCK: usize = 1 << 20;
 const SMALL_FILES: usize = 10_000;
@@ -26,20 +29,24 @@ const SMALL_BYTES: usize = 3_901; // mdtest-hard's file size
 const RECORD: usize = 47_008; // ior-hard's record size
 
 /// All of them, in the order of the table.
-pub fn all(_mib: usize) -> Vec<Workload> {
-    let row = |name, unit, run| Workload { name, unit, run };
+pub fn all() -> Vec<Workload> {
     vec![
-        row("write, 1 stream", "MiB/s", |d, m, _| write_streams(d, m, 1)),
-        row("read, 1 stream", "MiB/s", |d, m, _| read_streams(d, m, 1)),
-        row("write, 4 streams", "MiB/s", |d, m, _| write_streams(d, m, 4)),
-        row("read, 4 streams", "MiB/s", |d, m, _| read_streams(d, m, 4)),
-        row("random 4 KiB reads, 4 threads", "1/s", random_reads),
-        row("create", "1/s", |d, _, _| small_files(d, Step::Create)),
-        row("stat", "1/s", |d, _, _| small_files(d, Step::Stat)),
-        row("unlink", "1/s", |d, _, _| small_files(d, Step::Unlink)),
-        row("shared file, 4 writers", "MiB/s", |d, m, _| shared_file(d, m, true)),
-        row("shared file, 4 readers", "MiB/s", |d, m, _| shared_file(d, m, false)),
+        |dir, mib, _| vec![mib_per_s("write, 1 stream", write_streams(dir, mib, 1))],
+        |dir, mib, _| vec![mib_per_s("read, 1 stream", read_streams(dir, mib, 1))],
+        |dir, mib, _| vec![mib_per_s("write, 4 streams", write_streams(dir, mib, 4))],
+        |dir, mib, _| vec![mib_per_s("read, 4 streams", read_streams(dir, mib, 4))],
+        |dir, mib, round| vec![per_s("random 4 KiB reads, 4 threads", random_reads(dir, mib, round))],
+        |dir, _, _| small_files(dir),
+        |dir, mib, _| shared_file(dir, mib),
     ]
+}
+
+fn mib_per_s(name: &'static str, value: f64) -> Rate {
+    Rate { name, unit: "MiB/s", value }
+}
+
+fn per_s(name: &'static str, value: f64) -> Rate {
+    Rate { name, unit: "1/s", value }
 }
 
 fn fill(path: &Path, mib: usize) {
@@ -116,38 +123,25 @@ fn random_reads(dir: &Path, mib: usize, round: usize) -> f64 {
     done.into_inner() as f64 / secs
 }
 
-#[derive(Clone, Copy, PartialEq)]
-enum Step {
-    Create,
-    Stat,
-    Unlink,
-}
-
-fn small_files(dir: &Path, measured: Step) -> f64 {
+fn small_files(dir: &Path) -> Vec<Rate> {
     let dir = dir.join("small");
     fs::create_dir(&dir).expect("mkdir");
     let data = vec![7_u8; SMALL_BYTES];
     let name = |i: usize| dir.join(format!("file.{i:05}"));
-    let mut rate = 0.0;
-    for step in [Step::Create, Step::Stat, Step::Unlink] {
+    let rate = |step: &dyn Fn(usize)| {
         let start = Instant::now();
-        for i in 0..SMALL_FILES {
-            match step {
-                Step::Create => fs::write(name(i), &data).expect("create"),
-                Step::Stat => assert_eq!(fs::metadata(name(i)).expect("stat").len(), SMALL_BYTES as u64),
-                Step::Unlink => fs::remove_file(name(i)).expect("unlink"),
-            }
-        }
-        if step == measured {
-            rate = SMALL_FILES as f64 / start.elapsed().as_secs_f64();
-        }
-    }
+        (0..SMALL_FILES).for_each(step);
+        SMALL_FILES as f64 / start.elapsed().as_secs_f64()
+    };
+    let create = rate(&|i| fs::write(name(i), &data).expect("create"));
+    let stat = rate(&|i| assert_eq!(fs::metadata(name(i)).expect("stat").len(), SMALL_BYTES as u64));
+    let unlink = rate(&|i| fs::remove_file(name(i)).expect("unlink"));
     fs::remove_dir(&dir).expect("rmdir");
-    rate
+    vec![per_s("create", create), per_s("stat", stat), per_s("unlink", unlink)]
 }
 
-/// Writers (or readers) take turns over one file, record by record.
-fn shared_file(dir: &Path, mib: usize, measure_write: bool) -> f64 {
+/// Writers, then readers, take turns over one file, record by record.
+fn shared_file(dir: &Path, mib: usize) -> Vec<Rate> {
     let path = dir.join("shared");
     let records = mib * BLOCK / 2 / RECORD;
     File::create(&path).expect("create");
@@ -168,5 +162,5 @@ fn shared_file(dir: &Path, mib: usize, measure_write: bool) -> f64 {
     });
     fs::remove_file(&path).expect("remove");
     let bytes = (records * RECORD) as f64 / BLOCK as f64;
-    bytes / if measure_write { write } else { read }
+    vec![mib_per_s("shared file, 4 writers", bytes / write), mib_per_s("shared file, 4 readers", bytes / read)]
 }
