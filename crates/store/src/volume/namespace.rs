@@ -57,7 +57,17 @@ pub fn read_epoch(namespace: &Path) -> std::io::Result<u32> {
 
 /// Remembers an epoch, durably.
 pub fn write_epoch(namespace: &Path, epoch: u32) -> std::io::Result<()> {
-    write_whole(namespace, EPOCH_FILE, &epoch.to_string())
+    match write_whole(namespace, EPOCH_FILE, &epoch.to_string()) {
+        // A volume whose namespace is full must start, or nobody could remove anything: the block that is there takes a
+        // number that only grows.
+        Err(error) if error.raw_os_error() == Some(Errno::NOSPC.raw_os_error()) => {
+            let mut file =
+                std::fs::OpenOptions::new().write(true).open(namespace.join(EPOCH_FILE)).map_err(|_| error)?;
+            writeln!(file, "{epoch}")?;
+            file.sync_all()
+        }
+        written => written,
+    }
 }
 
 fn write_whole(namespace: &Path, name: &str, text: &str) -> std::io::Result<()> {
