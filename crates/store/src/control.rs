@@ -16,7 +16,7 @@ mod problem;
 mod server;
 mod wire;
 
-pub use client::Client;
+pub use client::{Client, is_dead};
 pub use find::{DEVICE_PREFIX, ENVIRONMENT, Found, find, mounts, socket_of};
 pub use problem::{Problem, exit};
 pub use server::{Server, ServerOptions};

@@ -54,10 +54,15 @@ pub struct Volume {
     state: Arc<dyn State>,
     ids: ids::Ids,
     stats: Arc<Stats>,
-    _lock: lock::Lock,
+    lock: lock::Lock,
 }
 
 impl Volume {
+    /// Lets another daemon have it, once nothing of it is used any more.
+    pub(crate) fn release(&self) {
+        self.lock.release();
+    }
+
     /// What `volume.toml` says.
     pub fn config(&self) -> &Config {
         &self.config

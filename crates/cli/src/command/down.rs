@@ -4,11 +4,11 @@ use crate::connect::Context;
 use crate::failure::{Failure, Result};
 use crate::shown;
 use clap::Args;
-use rustix::process::{Pid, Signal, kill_process, test_kill_process};
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
 use std::path::Path;
 use std::time::{Duration, Instant};
-use store::control::{Client, Found, Problem, exit};
+use store::control::{Client, Found, Problem, exit, is_dead};
 
 /// Unmount the volume and stop its daemon
 ///
@@ -51,7 +51,7 @@ impl Down {
         }
         if !self.force {
             // The daemon holds the connection until its process ends.
-            client.wait_for_end();
+            client.wait_for_end()?;
         } else if let Some(pid) = pid {
             end(pid)?;
         }
@@ -87,7 +87,7 @@ fn cut_off(found: &Found) -> Result<()> {
 fn end(pid: i32) -> Result<()> {
     let Some(pid) = Pid::from_raw(pid) else { return Ok(()) };
     let until = Instant::now() + FORCED_PATIENCE;
-    while test_kill_process(pid).is_ok() {
+    while !is_dead(pid.as_raw_nonzero().get()) {
         if Instant::now() > until {
             kill_process(pid, Signal::KILL).map_err(std::io::Error::from)?;
             return Ok(());

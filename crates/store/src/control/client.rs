@@ -15,6 +15,15 @@ pub struct Client {
     next_id: u64,
 }
 
+/// How often it is looked whether a daemon is dead that does not hang up.
+const END_LOOK_EVERY: Duration = Duration::from_millis(100);
+
+/// Whether a process is gone, or is a zombie.
+pub fn is_dead(pid: i32) -> bool {
+    let Ok(stat) = std::fs::read_to_string(format!("/proc/{pid}/stat")) else { return true };
+    stat.rsplit(')').next().is_some_and(|rest| rest.trim_start().starts_with('Z'))
+}
+
 impl Client {
     /// Connects to the daemon that listens on `path`.
     pub fn connect(path: &Path) -> Result<Client, Problem> {
@@ -40,9 +49,16 @@ impl Client {
         Some(peer.pid.as_raw_nonzero().get())
     }
 
-    /// Waits until the daemon hangs up, which it does when its process ends.
-    pub fn wait_for_end(&mut self) {
-        while let Ok(Some(_)) = read_line(&mut self.stream, LINE_BYTES_MAX) {}
+    /// Waits until the daemon hangs up, which it does when its process ends; or until the process is dead but for a thread
+    /// that hangs in a device, which the kernel ends when the device answers.
+    pub fn wait_for_end(&mut self) -> Result<(), Problem> {
+        self.set_patience(Some(END_LOOK_EVERY))?;
+        while !matches!(read_line(&mut self.stream, LINE_BYTES_MAX), Ok(None)) {
+            if self.daemon_pid().is_none_or(is_dead) {
+                break;
+            }
+        }
+        Ok(())
     }
 
     /// Sends a request and waits for its end. `progress` gets each line of progress.

@@ -88,6 +88,7 @@ fn failed(error: &MountError) -> control::Problem {
 /// Stops everything in order; leaves behind what does not end in time.
 pub(super) fn finish(daemon: Daemon, stop_jobs: impl FnOnce() + Send + 'static) {
     let (done, wait) = mpsc::channel();
+    let volume = daemon.core.volume.clone();
     let forced = daemon.ending.forced.load(Ordering::Acquire);
     let patience = if forced { FORCED_PATIENCE } else { PATIENCE };
     let steps = move || {
@@ -115,6 +116,7 @@ pub(super) fn finish(daemon: Daemon, stop_jobs: impl FnOnce() + Send + 'static) 
         Ok(_) => tracing::warn!("something does not end (a target that hangs?); it is left behind"),
         Err(error) => tracing::warn!("no thread for a clean end: {error}"),
     }
+    volume.release();
 }
 
 /// The Entrepot mount at a mount point, from the kernel's table.

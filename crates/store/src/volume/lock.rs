@@ -7,9 +7,16 @@ use std::io::{Read, Write};
 use std::path::Path;
 
 /// The lock; given back when dropped.
-pub struct Lock(#[expect(dead_code, reason = "the lock is held by keeping the file open")] std::fs::File);
+pub struct Lock(std::fs::File);
 
 impl Lock {
+    /// Gives it back now. A process with a thread that hangs in a device does not end, and keeps its files open.
+    pub fn release(&self) {
+        if let Err(errno) = rustix::fs::flock(&self.0, FlockOperation::Unlock) {
+            tracing::warn!("the lock of the volume ends only with this process: {errno}");
+        }
+    }
+
     /// Takes it, or says who has it.
     pub fn take(state_dir: &Path) -> Result<Lock, Problems> {
         let path = state_dir.join("lock");

@@ -66,7 +66,7 @@ impl Volume {
         let ids = Ids::new(state.clone(), &config.namespace).map_err(problem)?;
         let stats = Arc::new(Stats::new());
         stats.attach(&targets);
-        Ok(Volume { config, id, directories, targets, state, ids, stats, _lock: lock })
+        Ok(Volume { config, id, directories, targets, state, ids, stats, lock })
     }
 }
 
