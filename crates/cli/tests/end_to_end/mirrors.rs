@@ -42,8 +42,7 @@ fn reads_and_writes_go_on_and_both_mirrors_come_in_sync_again() {
     assert!(states(&volume).contains(&"stale".to_string()), "who missed a write is known to have");
 
     volume.ok(&["target", "restore", victim]);
-    volume.ok(&["layout", "resync", "f"]);
-    assert_eq!(states(&volume), ["in_sync", "in_sync"]);
+    until("it is resynced, by itself", || states(&volume) == ["in_sync", "in_sync"]);
     // Either mirror alone has everything.
     for target in ["fast0", "fast1", "fast2", "capacity0", "capacity1", "capacity2"] {
         volume.ok(&["target", "fail", target]);

@@ -68,6 +68,8 @@ fn readers_get_every_byte_while_a_target_fails_http() {
     let before = nginx.sent_bytes();
     let lost: usize = volume.ranges_on("f", "fast1").iter().map(std::ops::Range::len).sum();
     recovers_exactly_what_was_lost(&volume, &data);
+    // What was sent is logged a moment after it arrived.
+    until("the server logged it", || nginx.sent_bytes() - before >= lost as u64);
     let sent = nginx.sent_bytes() - before;
     assert!((lost as u64..=lost as u64 + 2).contains(&sent), "{sent} sent for {lost}: a probe is one byte");
 }
