@@ -72,7 +72,8 @@ fn targets_fail_come_back_and_are_emptied() {
     volume.ok(&["target", "restore", &victim]);
     assert_eq!(volume.state_of(&victim), "ok");
 
-    volume.ok(&["layout", "resync", "f"]);
+    // The volume may be at it by itself just now, and then says that it is busy.
+    real::until("it is resynced", || volume.run(&["layout", "resync", "f"]).status.success());
     volume.ok(&["layout", "drop-mirror", "f", "1"]);
     volume.ok(&["target", "drain", &victim]);
     let layout = volume.json(&["layout", "f"]).to_string();
