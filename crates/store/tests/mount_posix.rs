@@ -276,6 +276,25 @@ fn one_object_files_are_passed_through_and_keep_their_size() {
     assert_eq!((stub.len(), stub.nlink()), (200_000, 1), "size and marks are settled");
 }
 
+/// A mount that ends under an open file settles it: the release that the kernel would have sent never comes.
+#[test]
+fn the_end_closes_what_was_open() {
+    let Some((volume, _dir)) = mounted() else { return };
+    if !is_root() {
+        return;
+    }
+    rustix::fs::setxattr(&volume.at, "user.entrepot.layout", b"stripe_count=1", XattrFlags::empty()).unwrap();
+    let (kept, gone) = (volume.at.join("kept"), volume.at.join("gone"));
+    let open = [&kept, &gone].map(|path| File::create(path).unwrap());
+    open.iter().for_each(|file| file.write_all_at(&pattern(300_000), 0).unwrap());
+    fs::remove_file(&gone).unwrap();
+    volume.mount.abort().unwrap();
+    volume.mount.wait().unwrap();
+    let stub = fs::metadata(volume.dir.join("namespace/tree/kept")).unwrap();
+    assert_eq!((stub.len(), stub.nlink()), (300_000, 1), "size and mark are settled");
+    assert_eq!(objects(&volume), 1, "the file without a name lost its object");
+}
+
 /// [S-010] Records of several writers of one file, whose opens and closes come while the others write; a writer that
 /// joined passed-through ones once cut what they had written. Then readers through the page cache.
 #[test]

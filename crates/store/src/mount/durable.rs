@@ -49,18 +49,30 @@ impl Server {
         // The last user of a file settles and may sync it; that waits for targets.
         let server = self.clone();
         let work = move || {
-            if handle.wrote.load(Ordering::Relaxed)
-                && let Err(error) = handle.open.file.settle()
-            {
-                tracing::warn!(%error, node = handle.open.id, "times of a closed file are not settled");
-            }
-            server.finish(&handle);
+            server.settle_and_finish(&handle);
             drop(handle);
             reply.ok();
         };
         if let Err(work) = self.slow.push_now(Box::new(work)) {
             work();
         }
+    }
+
+    /// The kernel drops the releases that wait when the mount goes away. What is open then is closed here, as if they had
+    /// come: sizes and times are settled, and files without a name lose their objects.
+    pub fn close_all(&self) {
+        for handle in self.handles.drain() {
+            self.settle_and_finish(&handle);
+        }
+    }
+
+    fn settle_and_finish(&self, handle: &Handle) {
+        if handle.wrote.load(Ordering::Relaxed)
+            && let Err(error) = handle.open.file.settle()
+        {
+            tracing::warn!(%error, node = handle.open.id, "times of a closed file are not settled");
+        }
+        self.finish(handle);
     }
 
     fn finish(&self, handle: &Handle) {

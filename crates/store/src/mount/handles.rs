@@ -48,6 +48,16 @@ impl<T> Handles<T> {
         self.shards[at].read().open.get(slot)?.clone()
     }
 
+    /// Takes everything that is open, for the end.
+    pub fn drain(&self) -> Vec<Arc<T>> {
+        let take = |shard: &RwLock<Shard<T>>| {
+            let mut shard = shard.write();
+            shard.free.clear();
+            std::mem::take(&mut shard.open)
+        };
+        self.shards.iter().flat_map(take).flatten().collect()
+    }
+
     /// Takes the number back.
     pub fn remove(&self, number: u64) -> Option<Arc<T>> {
         let (slot, at) = (number as usize / SHARDS, number as usize % SHARDS);

@@ -161,24 +161,28 @@ impl Mount {
     /// Waits until it is unmounted, by whomever, and until what was under way is done.
     pub fn wait(&self) -> io::Result<()> {
         let session = self.session.lock().take();
-        let ended = session.map_or(Ok(()), |session| self.join(session));
-        if !self.server.slow.end(END_PATIENCE) {
+        let ended = session.map_or(Ok(true), |session| self.join(session));
+        let served = self.server.slow.end(END_PATIENCE);
+        if !served {
             tracing::warn!("requests still wait for targets that do not answer; leaving them behind");
+        }
+        if served && !matches!(ended, Ok(false)) {
+            self.server.close_all();
         }
         match ended {
             // After an abort the device says so.
             Err(error) if error.raw_os_error() == Some(Errno::CONNABORTED.raw_os_error()) => Ok(()),
-            ended => ended,
+            ended => ended.map(|_| ()),
         }
     }
 }
 
 impl Mount {
-    /// Joins the FUSE threads. Once the connection is gone, those that hang in a target are left behind.
-    fn join(&self, session: BackgroundSession) -> io::Result<()> {
+    /// Joins the FUSE threads. Once the connection is gone, those that hang in a target are left behind, and it is `false`.
+    fn join(&self, session: BackgroundSession) -> io::Result<bool> {
         while self.connection.is_some() && connection(&self.path) == self.connection {
             if session.guard.is_finished() {
-                return session.join();
+                return session.join().map(|()| true);
             }
             std::thread::sleep(MOUNTED_LOOK);
         }
@@ -186,11 +190,11 @@ impl Mount {
         while !session.guard.is_finished() {
             if std::time::Instant::now() >= until {
                 tracing::warn!("threads still hang in targets that do not answer; leaving them behind");
-                return Ok(());
+                return Ok(false);
             }
             std::thread::sleep(JOIN_LOOK);
         }
-        session.join()
+        session.join().map(|()| true)
     }
 }
 
