@@ -11,7 +11,7 @@ mnt=$dir/mnt
 toml=$dir/scratch/volume.toml
 nginx_pid=""
 
-say() { printf '\n\033[1m%s\033[0m\n' "$*"; }
+say() { if [ -t 1 ]; then printf '\n\033[1m%s\033[0m\n' "$*"; else printf '\n%s\n' "$*"; fi; }
 ep() { "$entrepot" --volume "$toml" "$@"; }
 
 cleanup() {
