@@ -8,6 +8,7 @@
 pub mod directives;
 pub mod exec;
 pub mod plan;
+pub mod queue;
 pub mod request;
 pub mod runner;
 pub mod submit;

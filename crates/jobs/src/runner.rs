@@ -1,6 +1,7 @@
 //! The built-in runner: queues, dependencies and processes of the jobs of one machine.
 
 mod core;
+mod queued;
 mod record;
 mod requests;
 mod restart;

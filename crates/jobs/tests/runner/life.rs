@@ -314,3 +314,33 @@ fn jobs_of_a_state_store_that_was_lost_keep_their_directories() {
     let log = world.dir.path().join("jobs/1/compute.out");
     assert_eq!(std::fs::read_to_string(log).unwrap(), "first\n");
 }
+
+#[test]
+fn the_queue_says_who_runs_who_waits_until_when_and_for_which_files() {
+    let world = World::tuned(2, |_| ());
+    world.fifo("go");
+    let head = "#!/bin/sh\n#ENTREPOT -n 2 -t 60\n";
+    let first = world.submit(&format!("{head}cat go\n"));
+    let second = world.submit(&format!("{head}#STAGEIN touch ../mnt/input\n#STAGEIN cp x ../mnt/y\ntrue\n"));
+    let third = world.submit(&format!("{head}true\n"));
+    world.tell("go");
+    // Taken before the first ends or after: both are queues, and each says what holds at that moment.
+    let before = world.runner.queue();
+    assert_eq!(before.nodes, 2);
+    let at = |id: JobId| before.jobs.iter().position(|job| job.id == id.to_string());
+    if let (Some(a), Some(b)) = (at(first), at(third)) {
+        assert!(a < b, "{before:?}");
+        if before.jobs[a].state == jobs::queue::State::Running {
+            let (runs, waits) = (&before.jobs[a], &before.jobs[b]);
+            assert_eq!(waits.waits_for, jobs::queue::WaitsFor::Nodes);
+            assert!(waits.start_ms >= runs.start_ms.map(|at| at + 3_600_000), "an hour after the first: {before:?}");
+        }
+    }
+    if let Some(b) = at(second) {
+        assert_eq!(before.jobs[b].inputs.len(), 1, "cp x ../mnt/y: {before:?}");
+    }
+    for id in [first, second, third] {
+        world.end(id);
+    }
+    assert!(world.runner.queue().jobs.is_empty());
+}

@@ -1,0 +1,161 @@
+//! What waits and runs, as one picture of a scheduler's queue: who has the nodes, who is next, when and with which data.
+//!
+//! [`Queue`] is one trait over Slurm, PBS and the built-in runner, so that whoever decides by the queue (when to bring
+//! data, what to protect) does not care whose queue it is. A picture is taken, never held: ask again in a few seconds.
+
+mod forecast;
+pub mod local;
+pub mod pbs;
+pub mod slurm;
+
+pub use forecast::forecast;
+
+use serde::{Deserialize, Serialize};
+use std::path::PathBuf;
+
+/// A scheduler's queue.
+pub trait Queue: Send + Sync {
+    /// Its name: `slurm`, `pbs` or `local`.
+    fn name(&self) -> &'static str;
+
+    /// The queue as it is now. Blocks for as long as the scheduler takes to answer.
+    ///
+    /// # Errors
+    /// The scheduler does not answer, or says what is not understood. The last picture is then the best there is.
+    fn snapshot(&self) -> Result<Snapshot, Error>;
+}
+
+/// Why there is no picture.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Error {
+    /// The scheduler's command failed or could not be run.
+    #[error("{command} failed: {cause}; is the scheduler up, and may this user ask it?")]
+    Command {
+        /// Which command.
+        command: String,
+        /// What it said.
+        cause: String,
+    },
+    /// Its answer has another shape than the versions that are known.
+    #[error("{command} wrote what is not understood: {line:?}")]
+    Answer {
+        /// Which command.
+        command: String,
+        /// The line.
+        line: String,
+    },
+}
+
+/// A queue at one moment.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Snapshot {
+    /// When it was taken, in milliseconds since 1970.
+    pub taken_ms: u64,
+    /// Nodes of the system (cores for the built-in runner, whose one machine has one).
+    pub nodes: u32,
+    /// What runs, then what waits in the order in which the scheduler looks at it.
+    pub jobs: Vec<QueuedJob>,
+}
+
+impl Snapshot {
+    /// Jobs that have their nodes.
+    pub fn running(&self) -> impl Iterator<Item = &QueuedJob> {
+        self.jobs.iter().filter(|job| job.state == State::Running)
+    }
+
+    /// Jobs that wait for nodes and nothing else, first in line first. The replication window is a prefix of these.
+    pub fn in_line(&self) -> impl Iterator<Item = &QueuedJob> {
+        self.jobs.iter().filter(|job| job.state == State::Pending && job.waits_for == WaitsFor::Nodes)
+    }
+
+    /// The job of that number.
+    pub fn job(&self, id: &str) -> Option<&QueuedJob> {
+        self.jobs.iter().find(|job| job.id == id)
+    }
+}
+
+/// A job in a queue.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct QueuedJob {
+    /// Its number as the scheduler gives it to programs: one number for each element of a job array.
+    pub id: String,
+    /// Its owner's login name.
+    pub user: String,
+    /// The queue (partition) it is in.
+    pub queue: String,
+    /// Nodes that it asks for or has (cores for the built-in runner).
+    pub nodes: u32,
+    /// Where it stands.
+    pub state: State,
+    /// What it waits for, if it waits.
+    pub waits_for: WaitsFor,
+    /// Why it waits, in the scheduler's words.
+    pub reason: String,
+    /// When the scheduler thinks that it starts, or when it started; milliseconds since 1970.
+    pub start_ms: Option<u64>,
+    /// How long it may run, in seconds; nothing where there is no limit.
+    pub time_limit_s: Option<u64>,
+    /// When it was submitted, in milliseconds since 1970.
+    pub submitted_ms: Option<u64>,
+    /// Files of the volume that it reads: absolute paths, as far as its directives name them.
+    pub inputs: Vec<PathBuf>,
+}
+
+/// Where a job of a queue stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum State {
+    /// Has no nodes yet.
+    Pending,
+    /// Has its nodes.
+    Running,
+    /// Gives its nodes back, or takes its results home: it reads no input any more.
+    Ending,
+    /// Is over, and still remembered.
+    Ended,
+}
+
+/// What a pending job waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum WaitsFor {
+    /// Its turn and its nodes.
+    Nodes,
+    /// Another job.
+    Dependency,
+    /// Somebody to release it.
+    Release,
+    /// A time of day.
+    Time,
+    /// Its data.
+    Data,
+    /// Nothing: it does not wait.
+    Nothing,
+}
+
+/// Finds the input files of a job by its number: the schedulers do not know them.
+pub type InputsOf = std::sync::Arc<dyn Fn(&str) -> Vec<PathBuf> + Send + Sync>;
+
+/// For queues whose jobs' inputs nobody knows.
+pub fn no_inputs() -> InputsOf {
+    std::sync::Arc::new(|_| Vec::new())
+}
+
+/// Runs a scheduler's command in the time zone that its answer is read in; gives back what it wrote.
+pub(crate) fn ask(program: &str, args: &[&str], environment: &[(&str, &str)]) -> Result<String, Error> {
+    let command = || format!("{program} {}", args.join(" "));
+    let done = std::process::Command::new(program)
+        .args(args)
+        .envs(environment.iter().copied())
+        .env("TZ", "UTC")
+        .env("LC_ALL", "C")
+        .stdin(std::process::Stdio::null())
+        .output()
+        .map_err(|e| Error::Command { command: command(), cause: e.to_string() })?;
+    if !done.status.success() {
+        let said = String::from_utf8_lossy(&done.stderr);
+        let cause = said.lines().next().map_or_else(|| done.status.to_string(), str::to_string);
+        return Err(Error::Command { command: command(), cause });
+    }
+    Ok(String::from_utf8_lossy(&done.stdout).into_owned())
+}

@@ -1,0 +1,152 @@
+//! The queue of PBS: `qstat -f -F json`, and what of it counts.
+
+use super::{Error, InputsOf, Queue, QueuedJob, Snapshot, State, WaitsFor, ask};
+use crate::exec::now_ms;
+use serde_json::{Map, Value};
+
+/// The queue of a PBS server.
+pub struct Pbs {
+    inputs_of: InputsOf,
+}
+
+impl Pbs {
+    /// The queue that `qstat` reaches from here.
+    pub fn new(inputs_of: InputsOf) -> Pbs {
+        Pbs { inputs_of }
+    }
+}
+
+impl Queue for Pbs {
+    fn name(&self) -> &'static str {
+        "pbs"
+    }
+
+    fn snapshot(&self) -> Result<Snapshot, Error> {
+        let mut jobs = parse(&ask("qstat", &["-f", "-F", "json"], &[])?)?;
+        for job in &mut jobs {
+            job.inputs = (self.inputs_of)(&job.id);
+        }
+        // A server without nodes refuses the question; then nobody runs anything either.
+        let nodes = ask("pbsnodes", &["-a", "-F", "json"], &[]).unwrap_or_default();
+        Ok(Snapshot { taken_ms: now_ms(), nodes: count_nodes(&nodes), jobs })
+    }
+}
+
+/// Reads what `qstat -f -F json` wrote: what runs, then what waits in the order of the server.
+pub fn parse(text: &str) -> Result<Vec<QueuedJob>, Error> {
+    let strange = || Error::Answer { command: "qstat".into(), line: text.chars().take(200).collect() };
+    let answer: Value = serde_json::from_str(text).map_err(|_| strange())?;
+    let answer = answer.as_object().ok_or_else(strange)?;
+    // Without jobs the server leaves the member out.
+    let none = Map::new();
+    let jobs = answer.get("Jobs").map_or(Some(&none), Value::as_object).ok_or_else(strange)?;
+    let mut jobs: Vec<_> = jobs.iter().map(|(id, job)| read(id, job)).collect::<Option<_>>().ok_or_else(strange)?;
+    jobs.sort_by_key(|job| (job.state == State::Pending, job.submitted_ms, number(&job.id)));
+    Ok(jobs)
+}
+
+/// How a job that is over ended, as `qstat -x -f -F json ID` knows it: its exit status.
+pub fn exit_status(text: &str, id: &str) -> Option<i64> {
+    let answer: Value = serde_json::from_str(text).ok()?;
+    answer["Jobs"].get(id)?.get("Exit_status")?.as_i64()
+}
+
+fn number(id: &str) -> u64 {
+    id.split(['.', '[']).next().and_then(|n| n.parse().ok()).unwrap_or(u64::MAX)
+}
+
+fn read(id: &str, job: &Value) -> Option<QueuedJob> {
+    let text = |name: &str| job[name].as_str().unwrap_or_default();
+    let (state, waits_for) = state(text("job_state"));
+    let resources = &job["Resource_List"];
+    let start_ms = match state {
+        State::Pending => time(&job["estimated"]["start_time"]),
+        _ => time(&job["stime"]),
+    };
+    Some(QueuedJob {
+        id: id.into(),
+        user: text("Job_Owner").split('@').next().unwrap_or_default().into(),
+        queue: text("queue").into(),
+        nodes: resources["nodect"].as_u64().unwrap_or(1) as u32,
+        state,
+        waits_for,
+        reason: text("comment").into(),
+        start_ms,
+        time_limit_s: resources["walltime"].as_str().and_then(clock),
+        submitted_ms: time(&job["ctime"]),
+        inputs: Vec::new(),
+    })
+}
+
+fn state(letter: &str) -> (State, WaitsFor) {
+    match letter {
+        "R" | "S" | "U" | "B" => (State::Running, WaitsFor::Nothing),
+        "E" => (State::Ending, WaitsFor::Nothing),
+        "F" | "X" | "M" | "C" => (State::Ended, WaitsFor::Nothing),
+        "W" => (State::Pending, WaitsFor::Time),
+        // The server holds a job with unmet dependencies as it holds any other, by itself.
+        "H" => (State::Pending, WaitsFor::Dependency),
+        _ => (State::Pending, WaitsFor::Nodes),
+    }
+}
+
+fn clock(text: &str) -> Option<u64> {
+    text.split(':').try_fold(0u64, |sum, field| Some(sum * 60 + field.parse::<u64>().ok()?))
+}
+
+/// Seconds since 1970, or `Sat Nov 21 12:00:00 2026` in UTC, which is what was asked for; in milliseconds.
+fn time(value: &Value) -> Option<u64> {
+    if let Some(seconds) = value.as_u64() {
+        return Some(seconds * 1000);
+    }
+    let fields: Vec<&str> = value.as_str()?.split_ascii_whitespace().collect();
+    let [_, month, day, at, year] = fields.as_slice() else { return None };
+    const MONTHS: [&str; 12] = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
+    let month = MONTHS.iter().position(|m| m == month)? as i64 + 1;
+    let days = days_since_1970(year.parse().ok()?, month, day.parse().ok()?);
+    Some((u64::try_from(days).ok()? * 86_400 + clock(at)?) * 1000)
+}
+
+/// Days of the Gregorian calendar, counted in years that begin in March, so that the leap day comes last.
+fn days_since_1970(year: i64, month: i64, day: i64) -> i64 {
+    let (year, month) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
+    365 * year + year / 4 - year / 100 + year / 400 + (153 * month + 2) / 5 + day - 1 - 719_468
+}
+
+fn count_nodes(text: &str) -> u32 {
+    let answer: Value = serde_json::from_str(text).unwrap_or_default();
+    answer["nodes"].as_object().map_or(0, Map::len) as u32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_queue_is_read_as_qstat_writes_it() {
+        let text = r#"{"timestamp":1,"pbs_server":"s","Jobs":{
+            "11.s":{"Job_Name":"b","Job_Owner":"ann@h","job_state":"Q","queue":"batch","ctime":"Sat Nov 21 12:00:05 2026",
+                "Resource_List":{"nodect":4,"walltime":"01:30:00"},"estimated":{"start_time":"Sat Nov 21 13:00:00 2026"}},
+            "10.s":{"Job_Name":"a","Job_Owner":"ann@h","job_state":"R","queue":"batch","ctime":"Sat Nov 21 12:00:00 2026",
+                "stime":1795262400,"Resource_List":{"nodect":2}},
+            "9.s":{"Job_Name":"c","Job_Owner":"bob@h","job_state":"H","queue":"dataxfer","ctime":"Sat Nov 21 11:00:00 2026",
+                "Resource_List":{"ncpus":1}}}}"#;
+        let jobs = parse(text).unwrap();
+        assert_eq!(jobs.iter().map(|job| job.id.as_str()).collect::<Vec<_>>(), ["10.s", "9.s", "11.s"]);
+        assert_eq!(jobs[0].start_ms, Some(1_795_262_400_000), "stime");
+        assert_eq!((jobs[1].waits_for, jobs[1].user.as_str()), (WaitsFor::Dependency, "bob"));
+        assert_eq!((jobs[2].nodes, jobs[2].time_limit_s), (4, Some(5400)));
+        // 21 November 2026, 13:00 UTC.
+        assert_eq!(jobs[2].start_ms, Some(1_795_266_000_000));
+        assert_eq!(parse(r#"{"timestamp":1}"#).unwrap(), [], "an empty server");
+        assert!(parse("qstat: cannot connect").is_err());
+        assert_eq!(exit_status(r#"{"Jobs":{"9.s":{"Exit_status":271}}}"#, "9.s"), Some(271));
+    }
+
+    #[test]
+    fn days_are_counted_as_the_calendar_does() {
+        assert_eq!(days_since_1970(1970, 1, 1), 0);
+        assert_eq!(days_since_1970(2000, 3, 1), 11_017);
+        assert_eq!(days_since_1970(2026, 11, 21), 20_778);
+    }
+}

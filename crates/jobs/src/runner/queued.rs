@@ -1,0 +1,58 @@
+//! The runner's queue as a picture: its compute parts, their cores, and when those that wait are expected to start.
+
+use super::Runner;
+use super::record::{Phase, Record};
+use crate::exec::now_ms;
+use crate::queue::{QueuedJob, Snapshot, State, WaitsFor, forecast};
+use crate::request::PartKind;
+
+impl Runner {
+    /// The queue as it is now. Nodes are cores here.
+    pub fn queue(&self) -> Snapshot {
+        let core = &self.core;
+        let records: Vec<Record> = core.book.lock().jobs.values().filter(|r| !r.state.is_final()).cloned().collect();
+        let mut jobs: Vec<QueuedJob> = records.iter().map(queued).collect();
+        jobs.sort_by_key(|job| job.state == State::Pending);
+        let now = now_ms();
+        let length_ms =
+            |job: &QueuedJob| job.time_limit_s.unwrap_or(core.config.walltime_default_s).saturating_mul(1000);
+        let ends = jobs.iter().filter(|job| job.state == State::Running);
+        let ends: Vec<_> = ends.map(|job| (job.start_ms.unwrap_or(now) + length_ms(job), job.nodes)).collect();
+        let waiting: Vec<_> =
+            jobs.iter().filter(|job| job.state == State::Pending).map(|job| (job.nodes, length_ms(job))).collect();
+        let starts = forecast(now, core.config.cores, &ends, &waiting);
+        for (job, start) in jobs.iter_mut().filter(|job| job.state == State::Pending).zip(starts) {
+            job.start_ms = start;
+        }
+        Snapshot { taken_ms: now, nodes: core.config.cores, jobs }
+    }
+}
+
+fn queued(record: &Record) -> QueuedJob {
+    let summary = record.summary();
+    let compute = record.part(PartKind::Compute);
+    let state = match compute.map(|part| part.phase) {
+        Some(Phase::Waiting) => State::Pending,
+        Some(Phase::Checking | Phase::Started) => State::Running,
+        _ => State::Ending,
+    };
+    let brought = record.part(PartKind::StageIn).is_none_or(|part| part.phase == Phase::Ended);
+    let waits_for = match state {
+        State::Pending if !brought => WaitsFor::Data,
+        State::Pending => WaitsFor::Nodes,
+        _ => WaitsFor::Nothing,
+    };
+    QueuedJob {
+        id: summary.id.to_string(),
+        user: summary.user,
+        queue: "batch".into(),
+        nodes: summary.cores,
+        state,
+        waits_for,
+        reason: summary.detail,
+        start_ms: compute.and_then(|part| part.dispatched_ms),
+        time_limit_s: Some(summary.walltime_s),
+        submitted_ms: Some(summary.submitted_ms),
+        inputs: record.staged_paths(),
+    }
+}
