@@ -1,5 +1,9 @@
-//! What to do about targets that fail: whether one can be trusted, and how lost objects come back.
+//! What to do about targets that fail: whether one can be trusted, how lost objects come back, and which job's input is
+//! copied beforehand.
 
+pub mod failover;
 pub mod health;
 pub mod recovery;
 pub mod repair_order;
+pub mod replica;
+pub mod window;

@@ -1,4 +1,5 @@
-//! When jobs run, and into which jobs a script is cut.
+//! When jobs run, into which jobs a script is cut, and when their data start on their way.
 
 pub mod easy;
+pub mod just_in_time;
 pub mod staging;

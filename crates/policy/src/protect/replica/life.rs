@@ -1,0 +1,162 @@
+//! The life of one copy: wanted, made, kept while somebody uses it, removed.
+
+use super::machine::{Copy, File};
+use super::{Action, CreateReason, FileId, JobId, Rank, RemoveReason, Replication};
+use std::collections::BTreeSet;
+
+impl Replication {
+    /// A job that was chosen wants a copy.
+    pub(super) fn want(&mut self, id: FileId, job: JobId) {
+        let rank = self.jobs[&job].rank;
+        let running = u32::from(self.jobs[&job].running);
+        if let Some(file) = self.files.get_mut(&id) {
+            if file.users.insert(job) {
+                file.running += running;
+            }
+            return self.requeue(id);
+        }
+        self.files.insert(id, File { copy: Copy::Queued { rank }, users: BTreeSet::from([job]), running });
+        self.queued.insert((rank, id));
+        self.dirty = true;
+    }
+
+    /// Gives a copy that waits to be made the turn of the soonest of its users.
+    pub(super) fn requeue(&mut self, id: FileId) {
+        let Some(file) = self.files.get_mut(&id) else { return };
+        let Copy::Queued { rank } = file.copy else { return };
+        let soonest = file.users.iter().map(|job| self.jobs[job].rank).min().unwrap_or(rank);
+        self.queued.remove(&(rank, id));
+        self.queued.insert((soonest, id));
+        file.copy = Copy::Queued { rank: soonest };
+    }
+
+    /// A job does not want a copy any more.
+    pub(super) fn unused(&mut self, id: FileId, job: JobId, reason: RemoveReason) {
+        let Some(file) = self.files.get_mut(&id) else { return };
+        if file.users.remove(&job) && self.jobs.get(&job).is_some_and(|j| j.running) {
+            file.running -= 1;
+        }
+        if file.users.is_empty() { self.remove(id, reason) } else { self.requeue(id) }
+    }
+
+    /// Nobody wants a copy any more.
+    fn remove(&mut self, id: FileId, reason: RemoveReason) {
+        let Some(file) = self.files.get_mut(&id) else { return };
+        match file.copy {
+            Copy::Queued { rank } => {
+                self.queued.remove(&(rank, id));
+                self.files.remove(&id);
+            }
+            Copy::Failed { retry_at } => {
+                self.retries.remove(&(retry_at, id));
+                self.files.remove(&id);
+            }
+            Copy::Creating { .. } | Copy::Complete => {
+                if file.copy != Copy::Complete {
+                    self.creating -= 1;
+                    self.stats.removed_incomplete += 1;
+                    self.dirty = true;
+                }
+                file.copy = Copy::Removing;
+                self.stats.removed += 1;
+                self.actions.push_back(Action::Remove { file: id, reason });
+            }
+            Copy::Removing => {}
+        }
+    }
+
+    /// Removes complete copies that nobody asked for.
+    pub(super) fn remove_unwanted(&mut self) {
+        let idle = |file: &File| file.users.is_empty() && file.copy == Copy::Complete;
+        let unwanted: Vec<FileId> = self.files.iter().filter(|(_, file)| idle(file)).map(|(id, _)| *id).collect();
+        for id in unwanted {
+            self.remove(id, RemoveReason::Unwanted);
+        }
+    }
+
+    /// Begins as many copies as may be made at once.
+    pub(super) fn create(&mut self) {
+        while self.creating < self.config.creating_max {
+            let Some((_, id)) = self.queued.pop_first() else { break };
+            let Some(file) = self.files.get_mut(&id) else { continue };
+            let first = file.users.iter().min_by_key(|job| (self.jobs[*job].rank, **job));
+            let Some(job) = first.copied() else { continue };
+            file.copy = Copy::Creating { since: self.now };
+            self.creating += 1;
+            self.stats.begun += 1;
+            self.stats.copies += 1;
+            let reason = self.jobs[&job].chosen.unwrap_or(CreateReason::All);
+            self.actions.push_back(Action::Create { file: id, job, reason });
+        }
+    }
+
+    pub(super) fn adopt(&mut self, id: FileId) {
+        let complete = File { copy: Copy::Complete, users: BTreeSet::new(), running: 0 };
+        if !self.files.contains_key(&id) {
+            self.files.insert(id, complete);
+            self.stats.copies += 1;
+        }
+    }
+
+    pub(super) fn created(&mut self, id: FileId) {
+        let Some(file) = self.files.get_mut(&id) else { return };
+        if matches!(file.copy, Copy::Creating { .. }) {
+            file.copy = Copy::Complete;
+            self.creating -= 1;
+            self.stats.completed += 1;
+            self.dirty = true;
+        }
+    }
+
+    pub(super) fn create_failed(&mut self, id: FileId) {
+        let Some(file) = self.files.get_mut(&id) else { return };
+        if !matches!(file.copy, Copy::Creating { .. }) {
+            return;
+        }
+        let retry_at = self.now + self.config.retry_after;
+        file.copy = Copy::Failed { retry_at };
+        self.retries.insert((retry_at, id));
+        self.creating -= 1;
+        self.stats.failed += 1;
+        self.stats.copies -= 1;
+        self.dirty = true;
+    }
+
+    pub(super) fn lost(&mut self, id: FileId) {
+        let Some(file) = self.files.get_mut(&id).filter(|file| file.copy == Copy::Complete) else { return };
+        self.stats.failed += 1;
+        self.stats.copies -= 1;
+        if file.users.is_empty() {
+            self.files.remove(&id);
+        } else {
+            self.queue(id);
+        }
+    }
+
+    pub(super) fn removed(&mut self, id: FileId) {
+        let Some(file) = self.files.get_mut(&id).filter(|file| file.copy == Copy::Removing) else { return };
+        self.stats.copies -= 1;
+        if file.users.is_empty() {
+            self.files.remove(&id);
+        } else {
+            self.queue(id); // somebody came to want it meanwhile
+        }
+    }
+
+    /// Failed copies whose time has come wait for their turn again.
+    pub(super) fn retry(&mut self) {
+        while let Some((at, id)) = self.retries.first().copied().filter(|(at, _)| *at <= self.now) {
+            self.retries.remove(&(at, id));
+            self.queue(id);
+        }
+    }
+
+    /// Puts a copy that has users among those to be made.
+    fn queue(&mut self, id: FileId) {
+        let Some(file) = self.files.get_mut(&id) else { return };
+        let rank = file.users.iter().map(|job| self.jobs[job].rank).min().unwrap_or(Rank(u64::MAX));
+        file.copy = Copy::Queued { rank };
+        self.queued.insert((rank, id));
+        self.dirty = true;
+    }
+}

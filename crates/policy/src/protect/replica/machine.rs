@@ -1,0 +1,292 @@
+//! The machine: who wants which copies, and what follows from it.
+
+use super::super::window::{Reach, takes_shortcut};
+use super::prefix::Prefix;
+use super::*;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+/// What is kept of a job.
+#[derive(Debug)]
+pub(super) struct Job {
+    pub rank: Rank,
+    pub nodes: u32,
+    pub files: Vec<FileId>,
+    pub running: bool,
+    /// Why its input was chosen, once it was.
+    pub chosen: Option<CreateReason>,
+    /// Whether it was dispatched before all its copies were complete.
+    pub at_risk: bool,
+}
+
+/// Where a copy is, without what follows from its users.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Copy {
+    Queued { rank: Rank },
+    Creating { since: Time },
+    Complete,
+    Failed { retry_at: Time },
+    Removing,
+}
+
+/// What is kept of a file.
+#[derive(Debug)]
+pub(super) struct File {
+    pub copy: Copy,
+    /// Jobs that were chosen and have not closed it yet.
+    pub users: BTreeSet<JobId>,
+    /// How many of them run.
+    pub running: u32,
+}
+
+/// Temporal replication of one volume.
+#[derive(Debug)]
+pub struct Replication {
+    pub(super) config: Config,
+    pub(super) jobs: BTreeMap<JobId, Job>,
+    pub(super) files: BTreeMap<FileId, File>,
+    waiting: Prefix,
+    /// How many jobs run on so many nodes.
+    running: BTreeMap<u32, u32>,
+    /// Copies to make, soonest first.
+    pub(super) queued: BTreeSet<(Rank, FileId)>,
+    pub(super) retries: BTreeSet<(Time, FileId)>,
+    pub(super) creating: usize,
+    pub(super) now: Time,
+    look_at: Option<Time>,
+    /// Whether copies were adopted that nobody may want.
+    adopted: bool,
+    pub(super) dirty: bool,
+    pub(super) actions: VecDeque<Action>,
+    pub(super) stats: Stats,
+}
+
+impl Replication {
+    /// No job, no copy.
+    pub fn new(config: Config) -> Replication {
+        let config = Config { creating_max: config.creating_max.max(1), ..config };
+        Replication {
+            look_at: config.poll_every,
+            config,
+            jobs: BTreeMap::new(),
+            files: BTreeMap::new(),
+            waiting: Prefix::default(),
+            running: BTreeMap::new(),
+            queued: BTreeSet::new(),
+            retries: BTreeSet::new(),
+            creating: 0,
+            now: Time::ZERO,
+            adopted: false,
+            dirty: false,
+            actions: VecDeque::new(),
+            stats: Stats::default(),
+        }
+    }
+
+    /// Takes in what happened; follow with [`Replication::poll`] until it gives nothing.
+    pub fn handle(&mut self, now: Time, event: Event) {
+        self.now = self.now.max(now);
+        match event {
+            Event::Submitted { job, rank, nodes, files } => self.submitted(job, rank, nodes, files),
+            Event::Ranked { job, rank } => self.ranked(job, rank),
+            Event::Dispatched { job, nodes } => self.dispatched(job, nodes),
+            Event::Closed { job, file } => {
+                if self.config.removal == Removal::Eager && self.jobs.get(&job).is_some_and(|j| j.running) {
+                    self.unused(file, job, RemoveReason::Closed(job));
+                }
+            }
+            Event::Ended { job } => self.ended(job),
+            Event::Created { file } => self.created(file),
+            Event::CreateFailed { file } => self.create_failed(file),
+            Event::Removed { file } => self.removed(file),
+            Event::Lost { file } => self.lost(file),
+            Event::Adopted { file } => {
+                self.adopted = true;
+                self.adopt(file);
+            }
+            Event::Tick => self.tick(),
+        }
+    }
+
+    /// What to do next, if anything.
+    pub fn poll(&mut self) -> Option<Action> {
+        if self.dirty && self.actions.is_empty() {
+            self.dirty = false;
+            self.choose();
+            self.create();
+        }
+        self.actions.pop_front()
+    }
+
+    /// When the next look or retry is due.
+    pub fn next_deadline(&self) -> Option<Time> {
+        let retry = self.retries.first().map(|(at, _)| *at);
+        self.look_at.into_iter().chain(retry).min()
+    }
+
+    /// What protects the inputs of a job that waits or runs; empty for one that is not known.
+    pub fn protection(&self, job: JobId) -> Vec<Protection> {
+        let Some(entry) = self.jobs.get(&job) else { return Vec::new() };
+        let of = |file: &FileId| Protection {
+            file: *file,
+            life: self.life(*file),
+            reason: entry.chosen,
+            at_risk: entry.at_risk,
+        };
+        entry.files.iter().map(of).collect()
+    }
+
+    /// How far a file's copy is.
+    pub fn life(&self, file: FileId) -> Option<Life> {
+        let file = self.files.get(&file)?;
+        Some(match file.copy {
+            Copy::Queued { .. } => Life::Queued,
+            Copy::Creating { since } => Life::Creating { since },
+            Copy::Complete if file.running > 0 => Life::InUse,
+            Copy::Complete => Life::Complete,
+            Copy::Failed { retry_at } => Life::Failed { retry_at },
+            Copy::Removing => Life::Removing,
+        })
+    }
+
+    /// Counts since the start.
+    pub fn stats(&self) -> Stats {
+        Stats { window: self.waiting.length() as u64, ..self.stats }
+    }
+
+    /// Panics if an invariant is broken.
+    pub fn check(&self) {
+        let mut creating = 0;
+        for (id, file) in &self.files {
+            creating += usize::from(matches!(file.copy, Copy::Creating { .. }));
+            for job in &file.users {
+                let job = &self.jobs[job];
+                assert!(job.chosen.is_some() && job.files.contains(id), "only jobs that were chosen use a copy");
+            }
+            let running = file.users.iter().filter(|job| self.jobs[job].running).count();
+            assert_eq!(file.running as usize, running, "{id}: jobs that run");
+            let retries = self.retries.iter().any(|(_, f)| f == id);
+            assert_eq!(matches!(file.copy, Copy::Failed { .. }), retries, "{id}: what failed is tried again");
+            let queued = self.queued.iter().any(|(_, f)| f == id);
+            assert_eq!(matches!(file.copy, Copy::Queued { .. }), queued, "{id}: what is wanted has a turn");
+        }
+        assert_eq!(self.creating, creating, "copies being made");
+        let bytes = |f: &&File| matches!(f.copy, Copy::Creating { .. } | Copy::Complete | Copy::Removing);
+        assert_eq!(self.stats.copies as usize, self.files.values().filter(bytes).count(), "copies there are");
+        if !self.dirty && !matches!(self.config.strategy, Strategy::None | Strategy::All) {
+            assert_eq!(self.waiting.length(), super::super::window::window(self.waiting.nodes(), self.reach()));
+        }
+    }
+
+    fn reach(&self) -> Reach {
+        let largest = self.running.last_key_value().map_or(0, |(nodes, _)| *nodes);
+        Reach::new(largest, self.config.system_nodes, self.config.alpha)
+    }
+
+    fn submitted(&mut self, id: JobId, rank: Rank, nodes: u32, mut files: Vec<FileId>) {
+        if self.jobs.contains_key(&id) {
+            return self.ranked(id, rank);
+        }
+        files.sort_unstable();
+        files.dedup();
+        self.jobs.insert(id, Job { rank, nodes, files, running: false, chosen: None, at_risk: false });
+        self.waiting.insert((rank, id), nodes);
+        self.dirty = true;
+        match self.config.strategy {
+            Strategy::All => self.choose_job(id, CreateReason::All),
+            Strategy::Shortcut(threshold) if takes_shortcut(nodes, self.config.system_nodes, threshold) => {
+                self.choose_job(id, CreateReason::Shortcut);
+            }
+            Strategy::None | Strategy::Window | Strategy::Shortcut(_) => {}
+        }
+    }
+
+    fn ranked(&mut self, id: JobId, rank: Rank) {
+        let Some(job) = self.jobs.get_mut(&id).filter(|j| !j.running && j.rank != rank) else { return };
+        self.waiting.remove((job.rank, id));
+        job.rank = rank;
+        self.waiting.insert((rank, id), job.nodes);
+        self.dirty = true;
+        for file in job.files.clone() {
+            self.requeue(file);
+        }
+    }
+
+    fn dispatched(&mut self, id: JobId, nodes: u32) {
+        let fresh = Job { rank: Rank(0), nodes, files: vec![], running: false, chosen: None, at_risk: false };
+        let job = self.jobs.entry(id).or_insert(fresh);
+        if std::mem::replace(&mut job.running, true) {
+            return;
+        }
+        self.waiting.remove((job.rank, id));
+        job.nodes = nodes;
+        *self.running.entry(nodes).or_default() += 1;
+        self.dirty = true;
+        for file in &job.files {
+            let Some(file) = self.files.get_mut(file) else { continue };
+            // A copy that another job asked for is kept for this one too.
+            if file.copy == Copy::Complete && file.users.insert(id) {
+                job.chosen = job.chosen.or(Some(CreateReason::Shared));
+            }
+            file.running += u32::from(file.users.contains(&id));
+        }
+        if !job.files.is_empty() {
+            let complete = |file: &FileId| self.files.get(file).is_some_and(|f| f.copy == Copy::Complete);
+            job.at_risk = !job.files.iter().all(complete);
+            self.stats.dispatched += 1;
+            self.stats.at_risk += u64::from(job.at_risk);
+        }
+    }
+
+    fn ended(&mut self, id: JobId) {
+        let Some(job) = self.jobs.get(&id) else { return };
+        if job.running {
+            if let Some(count) = self.running.get_mut(&job.nodes) {
+                *count -= 1;
+                if *count == 0 {
+                    self.running.remove(&job.nodes);
+                }
+            }
+        } else {
+            self.waiting.remove((job.rank, id));
+        }
+        self.dirty = true;
+        for file in job.files.clone() {
+            self.unused(file, id, RemoveReason::JobEnded(id));
+        }
+        self.jobs.remove(&id);
+    }
+
+    fn tick(&mut self) {
+        self.dirty = true;
+        if let Some(every) = self.config.poll_every.filter(|_| self.look_at.is_some_and(|at| at <= self.now)) {
+            self.look_at = Some(self.now + every);
+        }
+        self.retry();
+        if std::mem::take(&mut self.adopted) {
+            self.remove_unwanted();
+        }
+    }
+
+    /// Chooses the jobs that have come to be in the window.
+    fn choose(&mut self) {
+        let reach = self.reach();
+        if self.config.strategy == Strategy::None || self.config.strategy == Strategy::All {
+            return;
+        }
+        let mut entered = Vec::new();
+        self.waiting.settle(reach, |job| entered.push(job));
+        let reason = CreateReason::InWindow { window: u32::try_from(self.waiting.length()).unwrap_or(u32::MAX) };
+        for job in entered {
+            self.choose_job(job, reason);
+        }
+    }
+
+    /// Chooses a job's input, once.
+    fn choose_job(&mut self, id: JobId, reason: CreateReason) {
+        let Some(job) = self.jobs.get_mut(&id).filter(|job| job.chosen.is_none()) else { return };
+        job.chosen = Some(reason);
+        for file in job.files.clone() {
+            self.want(file, id);
+        }
+    }
+}

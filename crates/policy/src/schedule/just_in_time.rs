@@ -1,0 +1,221 @@
+//! When the data of a job start on their way: late enough not to fill the scratch space, early enough to be there.
+//!
+//! ```text
+//!   submitted          stage-in begins            data are there      job starts
+//!      |------- waits -------|======= transfer =======|--- margin ---|
+//!                            ^ estimated start - estimated transfer - margin
+//! ```
+//! The start is the queue's own estimate, corrected as often as the queue corrects it; without one the data come at once.
+//! The transfer is reckoned from the rate that its source has shown ([`Rates`]). The margin is a fixed part and a part of
+//! the transfer, for estimates err and jobs end early. Space is reserved before a transfer begins and given back when
+//! its job is gone; when there is none, the soonest job's data come first as soon as there is.
+//!
+//! A stage-in is *too late* if the job could have started before its data were there, *too early* if they lay there for
+//! longer than `early_max`; both are counted, with the time lost.
+//!
+//! Duties of the driver: it answers each `Reserve` with `Reserved` or `NoSpace` and each `Begin` with `Arrived` or
+//! `Failed`. It says `Started` when the job starts *or would have started but for its data*, the earlier of the two, and
+//! `Gone` when the job is no more; `Release` then gives back what was reserved.
+//!
+//! Source: the reference, section 6.1 (`est_start - est_transfer - slack`).
+
+mod machine;
+mod rates;
+
+pub use machine::JustInTime;
+pub use rates::{Rates, SourceId};
+
+pub use super::easy::JobId;
+use crate::time::Time;
+
+/// Settings of [`JustInTime`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Config {
+    /// The least margin.
+    pub margin_min: Time,
+    /// More of it, in percent of the estimated transfer.
+    pub margin_percent: u32,
+    /// Data that lie there for longer before the job starts came too early.
+    pub early_max: Time,
+    /// After there was no space, or a transfer failed, the next try comes after so long.
+    pub retry_after: Time,
+    /// So often a transfer that failed is tried again.
+    pub retries: u32,
+    /// Bytes per second of a source that has not shown its rate yet.
+    pub rate_unknown: u64,
+}
+
+impl Default for Config {
+    /// Guesses: five minutes and half of the transfer cover an estimate that errs by as much; 10 MB/s is a slow remote
+    /// source, so that the first transfer from one errs towards early.
+    fn default() -> Config {
+        Config {
+            margin_min: Time::from_secs(300),
+            margin_percent: 50,
+            early_max: Time::from_secs(3600),
+            retry_after: Time::from_secs(30),
+            retries: 3,
+            rate_unknown: 10_000_000,
+        }
+    }
+}
+
+/// What happened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// A job waits that needs data.
+    Submitted {
+        /// Its number.
+        job: JobId,
+        /// Bytes to bring.
+        bytes: u64,
+        /// From where.
+        source: SourceId,
+        /// When the queue says that it will start; `None` if it cannot say: then the data come at once.
+        start: Option<Time>,
+    },
+    /// The queue says anew when a job will start; `None` if it cannot say any more.
+    Estimated {
+        /// Which.
+        job: JobId,
+        /// When.
+        start: Option<Time>,
+    },
+    /// Space for a job's data is set aside.
+    Reserved {
+        /// Which.
+        job: JobId,
+    },
+    /// There is not enough space for them.
+    NoSpace {
+        /// Which.
+        job: JobId,
+    },
+    /// Space became free: those that found none may try again at once.
+    SpaceFreed,
+    /// The data of a job are there and verified; the transfer took this long.
+    Arrived {
+        /// Which.
+        job: JobId,
+        /// From the beginning of the transfer.
+        took: Time,
+    },
+    /// A transfer failed.
+    Failed {
+        /// Which.
+        job: JobId,
+        /// Whether to try again is of no use.
+        permanent: bool,
+    },
+    /// The job has started, or would have but for its data.
+    Started {
+        /// Which.
+        job: JobId,
+    },
+    /// The job is no more, or its data are in other hands.
+    Gone {
+        /// Which.
+        job: JobId,
+    },
+    /// Time passed; to be sent at [`JustInTime::next_deadline`].
+    Tick,
+}
+
+/// What the driver has to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// Set space aside.
+    Reserve {
+        /// For which job.
+        job: JobId,
+        /// How much.
+        bytes: u64,
+        /// Why now.
+        reason: Reason,
+    },
+    /// Begin the transfer.
+    Begin {
+        /// Which.
+        job: JobId,
+        /// Why now.
+        reason: Reason,
+    },
+    /// Give back what was reserved and not used.
+    Release {
+        /// For which job.
+        job: JobId,
+        /// How much.
+        bytes: u64,
+    },
+    /// The data of a job will not come: it should not be started.
+    GiveUp {
+        /// Which.
+        job: JobId,
+    },
+}
+
+/// Why a stage-in begins now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reason {
+    /// The job is expected to start then, and this much is reckoned for the transfer and to be safe.
+    Due {
+        /// When the job starts.
+        start: Time,
+        /// How long the transfer takes.
+        transfer: Time,
+        /// The margin.
+        margin: Time,
+    },
+    /// Nobody can say when the job starts.
+    StartUnknown,
+    /// The job waits for its data.
+    Waited,
+}
+
+/// How far a job's data are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Phase {
+    /// Too early to begin.
+    Waiting {
+        /// When to begin, by the latest estimate.
+        due: Time,
+    },
+    /// Space is being set aside, or there was none.
+    Reserving,
+    /// On their way.
+    Moving {
+        /// Since when.
+        since: Time,
+    },
+    /// There.
+    Arrived {
+        /// Since when.
+        at: Time,
+    },
+    /// Will not come.
+    GivenUp,
+}
+
+/// Counts since the start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stats {
+    /// Jobs whose data were there when they started, within `early_max`.
+    pub in_time: u64,
+    /// Jobs that would have started before their data were there.
+    pub too_late: u64,
+    /// How long these waited for their data, in all.
+    pub too_late_total: Time,
+    /// Jobs whose data lay there for longer than `early_max`.
+    pub too_early: u64,
+    /// How long the data of all jobs lay there before their start.
+    pub idle_total: Time,
+    /// Jobs whose data never came.
+    pub given_up: u64,
+    /// Reservations that found no space.
+    pub no_space: u64,
+    /// Bytes reserved now.
+    pub bytes_reserved: u64,
+}
+
+#[cfg(test)]
+mod tests;
