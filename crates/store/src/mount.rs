@@ -32,7 +32,6 @@ mod xattr;
 pub use layout_text::describe;
 pub use mountpoint::clear_stale;
 pub(crate) use mountpoint::detach;
-pub use request::parse_request;
 pub use session::{Mount, MountError};
 
 use crate::Result;

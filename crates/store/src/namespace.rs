@@ -12,6 +12,7 @@ pub mod listing;
 pub mod node;
 pub mod reach;
 pub mod remove;
+pub mod request;
 pub mod times;
 
 pub use credentials::Caller;

@@ -93,6 +93,19 @@ pub struct Identity {
     /// Credential variables of the user's environment that the client passed on. Never logged.
     #[serde(default, skip_serializing_if = "std::collections::BTreeMap::is_empty")]
     pub environment: std::collections::BTreeMap<String, String>,
+    /// File mode creation mask, for what is made on her behalf; [`UMASK`] where the client does not say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub umask: Option<u32>,
+}
+
+/// The mask of a client that does not tell hers: what systems come with.
+pub const UMASK: u32 = 0o022;
+
+impl Identity {
+    /// The mask to use.
+    pub fn mask(&self) -> u32 {
+        self.umask.unwrap_or(UMASK) & 0o777
+    }
 }
 
 impl std::fmt::Debug for Identity {
@@ -103,6 +116,7 @@ impl std::fmt::Debug for Identity {
             .field("gid", &self.gid)
             .field("credentials_file", &self.credentials_file)
             .field("environment", &self.environment.keys().collect::<Vec<_>>())
+            .field("umask", &self.umask)
             .finish()
     }
 }

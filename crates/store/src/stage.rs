@@ -8,6 +8,7 @@
 mod error;
 mod fetch;
 mod incoming;
+mod inherit;
 mod manifest;
 mod origins;
 mod out;

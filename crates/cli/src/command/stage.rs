@@ -195,13 +195,20 @@ fn show(staged: &Value, way: &str, output: Output) -> Result<u8> {
     Ok(0)
 }
 
-/// On whose behalf: the daemon knows the user; this adds where her credentials are.
+/// The file mode creation mask of this process; reading it from the kernel's account does not change it meanwhile.
+fn umask() -> Option<u32> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let octal = status.lines().find_map(|line| line.strip_prefix("Umask:"))?;
+    u32::from_str_radix(octal.trim(), 8).ok()
+}
+
+/// On whose behalf: the daemon knows the user; this adds where her credentials are and her mask.
 pub fn identity(credentials: Option<PathBuf>) -> Result<Value> {
     let credentials_file = credentials.map(std::path::absolute).transpose()?;
     let variables = source::CREDENTIAL_VARIABLES.iter();
     let environment = variables.filter_map(|v| Some((v.to_string(), std::env::var(v).ok()?))).collect();
     // The daemon puts the ids that the kernel tells it in the place of these.
-    Ok(json!(Identity { uid: 0, gid: 0, credentials_file, environment }))
+    Ok(json!(Identity { uid: 0, gid: 0, credentials_file, environment, umask: umask() }))
 }
 
 fn read_text(file: &Path) -> Result<String> {

@@ -13,6 +13,7 @@ mod recovery;
 #[path = "../../../source/tests/server/mod.rs"]
 mod server;
 mod sources;
+mod staged;
 
 use real::{Volume, code, err, out};
 use std::process::{Command, Stdio};

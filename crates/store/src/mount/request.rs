@@ -1,64 +1,12 @@
-//! Layout requests: what a user writes into `user.entrepot.layout` of a directory or an empty file.
+//! What new files and directories inherit of the layout request of their directory.
 
 use super::Server;
 use crate::namespace::NodeId;
 use crate::namespace::attributes::REQUEST;
-use crate::{Error, Result};
+use crate::namespace::request::parse_request;
 use policy::layout::Placement;
 use std::ffi::OsStr;
 use std::sync::Arc;
-
-/// Reads a request like `stripe_count=4 stripe_size=1M mirrors=2 tier=fast single_max=4M`, on top of `base`.
-pub fn parse_request(text: &str, base: &Placement, tiers: &[String]) -> Result<Placement> {
-    let mut placement = base.clone();
-    for word in text.split([' ', ',', '\n', '\t']).filter(|w| !w.is_empty()) {
-        let (key, value) = word.split_once('=').ok_or_else(|| refused(word, "KEY=VALUE is expected"))?;
-        match key {
-            "stripe_count" => placement.stripe_count = count(word, value, 256)?,
-            "mirrors" => placement.mirrors = count(word, value, 16)?,
-            "stripe_size" => {
-                placement.stripe_size = bytes(word, value)?;
-                if placement.stripe_size == 0
-                    || !placement.stripe_size.is_multiple_of(4096)
-                    || placement.stripe_size > 1 << 30
-                {
-                    return Err(refused(word, "a multiple of 4K up to 1G is expected"));
-                }
-            }
-            "single_max" => placement.single_bytes_max = bytes(word, value)?,
-            "tier" if value == "any" => placement.tier = None,
-            "tier" => {
-                let tier = tiers.iter().position(|t| t == value);
-                let tier =
-                    tier.ok_or_else(|| refused(word, &format!("the volume's tiers are {}", tiers.join(", "))))?;
-                placement.tier = Some(tier as u8);
-            }
-            _ => return Err(refused(word, "known are stripe_count, stripe_size, single_max, mirrors, tier")),
-        }
-    }
-    Ok(placement)
-}
-
-fn refused(word: &str, next: &str) -> Error {
-    Error::Invalid(format!("the layout request `{word}` is not understood, nothing was changed; {next}"))
-}
-
-fn count(word: &str, value: &str, max: usize) -> Result<usize> {
-    let parsed = value.parse().ok().filter(|n| (1..=max).contains(n));
-    parsed.ok_or_else(|| refused(word, &format!("a number from 1 to {max} is expected")))
-}
-
-fn bytes(word: &str, value: &str) -> Result<u64> {
-    let value = value.trim_end_matches("iB");
-    let (digits, shift) = match value.as_bytes().last() {
-        Some(b'k' | b'K') => (&value[..value.len() - 1], 10),
-        Some(b'M') => (&value[..value.len() - 1], 20),
-        Some(b'G') => (&value[..value.len() - 1], 30),
-        _ => (value, 0),
-    };
-    let number = digits.parse::<u64>().ok().and_then(|n| n.checked_mul(1 << shift));
-    number.ok_or_else(|| refused(word, "a size like 65536, 64K, 1M is expected"))
-}
 
 impl Server {
     /// The text of a directory's layout request.
@@ -81,43 +29,5 @@ impl Server {
     pub fn inherited(&self, file: NodeId) -> Option<Placement> {
         let (directory, _) = self.parts.namespace.node(file).ok()?.name()?;
         self.inherited_in(directory)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn base() -> Placement {
-        Placement { stripe_size: 1 << 20, stripe_count: 3, single_bytes_max: 4 << 20, mirrors: 1, tier: None }
-    }
-
-    #[test]
-    fn says_what_is_asked_and_keeps_the_rest() {
-        let tiers = ["fast".to_string(), "large".to_string()];
-        let asked = parse_request("stripe_count=8 stripe_size=256K, mirrors=2 tier=large\n", &base(), &tiers).unwrap();
-        let expected = Placement { stripe_size: 256 << 10, stripe_count: 8, mirrors: 2, tier: Some(1), ..base() };
-        assert_eq!(asked, expected);
-        assert_eq!(parse_request("", &base(), &tiers).unwrap(), base());
-    }
-
-    #[test]
-    fn refuses_what_it_does_not_understand() {
-        let tiers = ["fast".to_string()];
-        let wrong = [
-            "stripe_count=0",
-            "stripe_count=257",
-            "stripe_count",
-            "stripe_size=1000",
-            "stripe_size=0",
-            "mirrors=x",
-            "tier=slow",
-            "color=red",
-            "stripe_size=99999999999999G",
-        ];
-        for text in wrong {
-            let error = parse_request(text, &base(), &tiers).unwrap_err().to_string();
-            assert!(error.contains(text), "{error}");
-        }
     }
 }

@@ -6,9 +6,10 @@
 use super::convert::{caller, errno};
 use super::metadata::STATS_ID;
 use super::open::Open;
-use super::{Server, describe, parse_request};
+use super::{Server, describe};
 use crate::namespace::NodeId;
 use crate::namespace::attributes::{LAYOUT, OURS, REQUEST};
+use crate::namespace::request::parse_request;
 use crate::{Error, Result};
 use fuser::{ReplyEmpty, ReplyXattr, Request};
 use rustix::fs::{FileType, XattrFlags, fgetxattr, flistxattr, fremovexattr, fsetxattr};

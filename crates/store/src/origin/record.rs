@@ -116,7 +116,7 @@ impl Record {
             uid: self.uid,
             gid: self.gid,
             credentials_file: self.credentials_file.clone(),
-            environment: Default::default(),
+            ..super::Identity::default()
         }
     }
 

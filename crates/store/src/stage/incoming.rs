@@ -1,6 +1,7 @@
 //! One file on its way in: its stub in `staging/`, what of it is there, and its end in the tree.
 
 use super::fetch::{SAVE_EVERY, SAVE_EVERY_BYTES, UNIT_BYTES_MIN, fetch};
+use super::inherit::placement_in;
 use super::origins::Origins;
 use super::place::Place;
 use super::progress::Meter;
@@ -12,7 +13,7 @@ use crate::stats::Metric;
 use parking_lot::Mutex;
 use policy::layout::Reason;
 use rustix::fd::{AsFd, OwnedFd};
-use rustix::fs::{self, AtFlags, FileType, Gid, Mode, OFlags, Uid};
+use rustix::fs::{self, AtFlags, FileType, Mode, OFlags};
 use rustix::io::Errno;
 use std::ops::Range;
 use std::sync::Arc;
@@ -142,7 +143,7 @@ impl<'a> Incoming<'a> {
     ) -> Result<Incoming<'a>, StageError> {
         let size = origin.version.size;
         let pool = stager.files.pool();
-        let placement = pool.placement.clone();
+        let placement = placement_in(place.parent(), &pool.placement, &stager.volume.config().tiers);
         let needed_bytes = size.saturating_mul(placement.mirrors.max(1) as u64);
         if size > pool.inline_bytes_max {
             let targets = stager.volume.targets();
@@ -275,7 +276,7 @@ impl<'a> Incoming<'a> {
         }
         let sources = origins.list.iter().map(|(place, _)| place.clone()).collect();
         self.file.set_source(Some(&Record::new(sources, self.stripe_bytes, who).to_text()))?;
-        self.own(place, who)?;
+        place.new_file(who)?.give(self.stub.as_fd(), who.uid)?;
         self.file.sync_now(false)?;
         let replaced = if replace { self.stager.named(place)? } else { None };
         place.put(self.stub.as_fd(), replace, who)?;
@@ -286,16 +287,6 @@ impl<'a> Incoming<'a> {
             self.stager.remove_replaced(&old)?;
         }
         Ok(())
-    }
-
-    fn own(&self, place: &Place, who: &Identity) -> Result<(), StageError> {
-        let parent = place.parent_stat()?;
-        let gid = if parent.st_mode & 0o2000 != 0 { parent.st_gid } else { who.gid };
-        let stat = fs::fstat(&self.stub)?;
-        if (stat.st_uid, stat.st_gid) != (who.uid, gid) {
-            fs::fchown(&self.stub, Some(Uid::from_raw(who.uid)), Some(Gid::from_raw(gid)))?;
-        }
-        Ok(fs::fchmod(&self.stub, Mode::from_raw_mode(0o644))?)
     }
 }
 

@@ -1,10 +1,12 @@
 //! Paths in the mount: checked word by word, resolved beneath its root, with the rights of the user who asks.
 
 use super::StageError;
+use super::inherit::{self, NewFile, masked};
+use crate::namespace::attributes::REQUEST;
 use crate::origin::Identity;
 use crate::origin::rights::with_rights_of;
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use rustix::fs::{self, Access, AtFlags, CWD, Mode, OFlags, ResolveFlags, Stat};
+use rustix::fs::{self, Access, AtFlags, CWD, Mode, OFlags, ResolveFlags, Stat, XattrFlags};
 use rustix::io::Errno;
 use std::sync::Arc;
 
@@ -95,11 +97,6 @@ impl Place {
         }
     }
 
-    /// What of the directory new files inherit.
-    pub fn parent_stat(&self) -> Result<Stat, StageError> {
-        fs::fstat(&*self.parent).map_err(|e| StageError::path(&self.shown, e))
-    }
-
     /// Gives an open file the name, as the user, in one step. Replaces a file that has it if told to.
     pub fn put(&self, file: BorrowedFd<'_>, replace: bool, who: &Identity) -> Result<(), StageError> {
         let from = format!("/proc/self/fd/{}", file.as_raw_fd());
@@ -120,9 +117,18 @@ impl Place {
 
     /// Makes a directory, as the user. One that is there already is taken as it is; whether it was made.
     pub fn make_directory(&self, who: &Identity) -> Result<bool, StageError> {
-        let parent = self.parent.clone();
-        self.act(who, move |name| match fs::mkdirat(&*parent, &name, Mode::from_raw_mode(0o755)) {
-            Ok(()) => Ok(true),
+        let (parent, request, mask) = (self.parent.clone(), inherit::request_of(self.parent()), who.mask());
+        self.act(who, move |name| match masked(mask, || fs::mkdirat(&*parent, &name, Mode::from_raw_mode(0o777)))? {
+            Ok(()) => {
+                let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+                if let Some(text) = request
+                    && let Err(error) = fs::openat(&*parent, &name, flags, Mode::empty())
+                        .and_then(|made| fs::fsetxattr(&made, REQUEST, text.as_bytes(), XattrFlags::empty()))
+                {
+                    tracing::warn!(name, %error, "a new directory does not inherit its parent's layout request");
+                }
+                Ok(true)
+            }
             Err(Errno::EXIST) => {
                 let stat = fs::statat(&*parent, &name, AtFlags::SYMLINK_NOFOLLOW)?;
                 let kind = fs::FileType::from_raw_mode(stat.st_mode);
@@ -136,6 +142,12 @@ impl Place {
     pub fn make_symlink(&self, to: &str, who: &Identity) -> Result<(), StageError> {
         let (parent, to) = (self.parent.clone(), to.to_string());
         self.act(who, move |name| fs::symlinkat(&to, &*parent, &name))
+    }
+
+    /// What a file that the user made here would be.
+    pub fn new_file(&self, who: &Identity) -> Result<NewFile, StageError> {
+        let (parent, mask, gid) = (self.parent.clone(), who.mask(), who.gid);
+        self.act(who, move |_| masked(mask, || NewFile::ask(parent.as_fd(), mask, gid))?)
     }
 
     fn act<T: Send + 'static>(

@@ -412,3 +412,71 @@ fn sources_said_afterwards() {
     world.memory.add("mem://h/b", &bytes[1..]);
     assert!(set(&["mem://h/b"], false).is_err(), "another size");
 }
+
+/// The layout of a staged file.
+fn layout_of(world: &World, path: &str) -> Arc<policy::layout::Layout> {
+    let fd = std::fs::File::open(world.tree.join(path)).expect("there");
+    world.stager.files.get_or_open(fd.into()).expect("opens").layout().expect("objects")
+}
+
+/// [S-048]
+#[test]
+fn staged_files_take_mask_and_layout_request_as_created_ones_do() {
+    use std::os::unix::fs::MetadataExt;
+    let world = World::new();
+    world.memory.add("mem://h/t/sub/large", &data(3_000_000, 12));
+    world.memory.add("mem://h/t/small", &data(100, 12));
+    let asked = world.tree.join("asked");
+    std::fs::create_dir(&asked).expect("dir");
+    let request_name = crate::namespace::attributes::REQUEST;
+    let flags = rustix::fs::XattrFlags::empty();
+    rustix::fs::setxattr(&asked, request_name, b"stripe_count=2 stripe_size=64K single_max=64K mirrors=2", flags)
+        .expect("request");
+    let tight = Identity { umask: Some(0o027), ..who() };
+    let tree = request(&["mem://h/t"], "asked/t");
+    world.stager.stage_in_tree(&tree, &tight, QUIET, &Stop::default()).expect("staged");
+    let mode = |path: &str| std::fs::metadata(world.tree.join(path)).expect("there").mode() & 0o7777;
+    for (path, expected) in [("t", 0o750), ("t/sub", 0o750), ("t/sub/large", 0o640), ("t/small", 0o640)] {
+        assert_eq!(mode(&format!("asked/{path}")), expected, "{path}");
+    }
+    let layout = layout_of(&world, "asked/t/sub/large");
+    let shape: Vec<_> =
+        layout.mirrors.iter().map(|m| (m.segments[0].stripe_size, m.segments[0].objects.len())).collect();
+    assert_eq!(shape, [(65536, 2); 2], "inherited through two directories that staging made");
+    assert!(world.read("asked/t/sub/large") == data(3_000_000, 12));
+
+    world.stage(&["mem://h/t/sub/large"], "plain").expect("staged");
+    assert_eq!((mode("plain"), layout_of(&world, "plain").mirrors.len()), (0o644, 1), "a client that says nothing");
+}
+
+/// [S-048]
+#[test]
+fn a_default_acl_stands_in_for_the_mask() {
+    let world = World::new();
+    world.memory.add("mem://h/a", &data(100, 13));
+    let shared = world.tree.join("shared");
+    std::fs::create_dir(&shared).expect("dir");
+    // Version 2; owner rwx, user 12345 rw-, group r-x, mask rwx, others nothing.
+    let entries =
+        [(0x01_u16, 7_u16, u32::MAX), (0x02, 6, 12345), (0x04, 5, u32::MAX), (0x10, 7, u32::MAX), (0x20, 0, u32::MAX)];
+    let mut acl = 2_u32.to_le_bytes().to_vec();
+    for (tag, rights, id) in entries {
+        acl.extend([&tag.to_le_bytes()[..], &rights.to_le_bytes(), &id.to_le_bytes()].concat());
+    }
+    if let Err(e) = rustix::fs::setxattr(&shared, "system.posix_acl_default", &acl, rustix::fs::XattrFlags::empty()) {
+        eprintln!("skipped: no ACLs here: {e}");
+        return;
+    }
+    std::fs::write(shared.join("made"), b"x").expect("write");
+    let mut tight = request(&["mem://h/a"], "shared/staged");
+    tight.replace = true;
+    let who = Identity { umask: Some(0o077), ..who() };
+    world.stager.stage_in(&tight, &who, QUIET, &Stop::default()).expect("staged");
+    let access = |name: &str| {
+        let mut value = vec![0; 1024];
+        let len = rustix::fs::getxattr(shared.join(name), "system.posix_acl_access", &mut value).expect("an ACL");
+        value.truncate(len);
+        value
+    };
+    assert_eq!(access("staged"), access("made"));
+}

@@ -3,7 +3,6 @@
 use super::{read, unknown, with_progress};
 use crate::control::{Caller, Problem, Responder, exit};
 use crate::daemon::Core;
-use crate::daemon::resolve::identity;
 use crate::origin::{Identity, OriginError, Record};
 use crate::stage::{StageError, StageIn};
 use serde_json::{Value, json};
@@ -27,10 +26,10 @@ struct Args {
 }
 
 impl Args {
-    /// The caller as the kernel knows her, with the credentials that she passed on.
+    /// The caller as the kernel knows her, with the credentials and the mask that she passed on.
     fn who(&self, caller: &Caller) -> Identity {
         let told = self.identity.clone().unwrap_or_default();
-        Identity { credentials_file: told.credentials_file, environment: told.environment, ..identity(caller) }
+        Identity { uid: caller.uid, gid: caller.gid, ..told }
     }
 }
 

@@ -1,0 +1,93 @@
+//! What a staged file takes from where it goes and who asks, as if she had created it there: group, permissions under
+//! her mask or the directory's default ACL, and the layout request of the directory.
+//!
+//! The file system is asked rather than imitated: a nameless file made in the directory shows what it gives to new ones.
+
+use crate::namespace::attributes::REQUEST;
+use crate::namespace::request::parse_request;
+use policy::layout::Placement;
+use rustix::fd::{AsFd, BorrowedFd};
+use rustix::fs::{self, Gid, Mode, OFlags, Uid, XattrFlags};
+use rustix::io::{Errno, Result};
+use rustix::thread::UnshareFlags;
+
+const ACCESS_ACL: &str = "system.posix_acl_access";
+const DEFAULT_ACL: &str = "system.posix_acl_default";
+
+/// The largest attribute that Linux allows.
+const VALUE_MAX: usize = 64 << 10;
+
+/// What programs ask for when they create a file.
+const MODE: u32 = 0o666;
+
+/// Runs `work` under a file mode creation mask, on a thread that ends after it: the mask stays with the thread.
+pub(super) fn masked<T>(mask: u32, work: impl FnOnce() -> T) -> Result<T> {
+    // SAFETY: only the mask, root and working directory are unshared, no descriptor table.
+    unsafe { rustix::thread::unshare_unsafe(UnshareFlags::FS)? };
+    rustix::process::umask(Mode::from_raw_mode(mask));
+    Ok(work())
+}
+
+/// The layout request of an open directory, as text.
+pub(super) fn request_of(directory: BorrowedFd<'_>) -> Option<String> {
+    String::from_utf8(attribute(directory, REQUEST)?).ok()
+}
+
+/// How files in a directory are laid out; `base` where it says nothing that can be understood.
+pub(super) fn placement_in(directory: BorrowedFd<'_>, base: &Placement, tiers: &[String]) -> Placement {
+    let Some(text) = request_of(directory) else { return base.clone() };
+    parse_request(&text, base, tiers).unwrap_or_else(|error| {
+        tracing::warn!(%error, "a directory's layout request is ignored");
+        base.clone()
+    })
+}
+
+/// What a new file is given.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct NewFile {
+    gid: u32,
+    mode: u32,
+    acl: Option<Vec<u8>>,
+}
+
+impl NewFile {
+    /// Asks the directory, on a thread with the user's rights and mask.
+    pub fn ask(directory: BorrowedFd<'_>, mask: u32, gid: u32) -> Result<NewFile> {
+        // A default ACL takes the mask's place. Kernels before 6.0 forgot the mask for nameless files on some file systems.
+        let mask = if attribute(directory, DEFAULT_ACL).is_some() { 0 } else { mask };
+        let flags = OFlags::TMPFILE | OFlags::WRONLY | OFlags::CLOEXEC;
+        match fs::openat(directory, ".", flags, Mode::from_raw_mode(MODE)) {
+            Ok(probe) => {
+                let stat = fs::fstat(&probe)?;
+                let acl = attribute(probe.as_fd(), ACCESS_ACL);
+                Ok(NewFile { gid: stat.st_gid, mode: stat.st_mode & 0o777 & !mask, acl })
+            }
+            Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::INVAL) => {
+                let parent = fs::fstat(directory)?;
+                let gid = if parent.st_mode & 0o2000 != 0 { parent.st_gid } else { gid };
+                Ok(NewFile { gid, mode: MODE & !mask, acl: None })
+            }
+            Err(e) => Err(e),
+        }
+    }
+
+    /// Gives an open file to the user.
+    pub fn give(&self, stub: BorrowedFd<'_>, uid: u32) -> Result<()> {
+        let stat = fs::fstat(stub)?;
+        if (stat.st_uid, stat.st_gid) != (uid, self.gid) {
+            fs::fchown(stub, Some(Uid::from_raw(uid)), Some(Gid::from_raw(self.gid)))?;
+        }
+        fs::fchmod(stub, Mode::from_raw_mode(self.mode))?;
+        match &self.acl {
+            Some(acl) => fs::fsetxattr(stub, ACCESS_ACL, acl, XattrFlags::empty()),
+            None => Ok(()),
+        }
+    }
+}
+
+fn attribute(fd: BorrowedFd<'_>, name: &str) -> Option<Vec<u8>> {
+    let mut value = vec![0; VALUE_MAX];
+    let len = fs::fgetxattr(fd, name, &mut value).ok()?;
+    value.truncate(len);
+    Some(value)
+}
