@@ -12,6 +12,7 @@ pub mod prefetch;
 pub mod protect;
 pub mod schedule;
 pub mod throttle;
+pub mod tier;
 pub mod time;
 
 pub use ids::{FileId, ObjectId, TargetId};

@@ -1,0 +1,147 @@
+//! Hot data on the fast devices: which locations lie on which tier, and which move when the devices are idle.
+//!
+//! ```text
+//!   access --> table (read region, write region: location -> hotness, last access; a sliding window)
+//!   end of a pane --> reorganize (the paper's Algorithm 2)  or  tuned (ours: expected gain against cost)  --> moves
+//!   idle devices, budget --> machine --> Action::Move, one after the other
+//! ```
+//! Source: J. Chen, J. Liu, P. C. Roth, Y. Chen, "Using Working Set Reorganization to Manage Storage Systems with Hard and
+//! Solid State Disks" (WS-ROS); the reference, section 11.
+
+pub mod cost;
+pub mod gain;
+pub mod machine;
+pub mod reorganize;
+pub mod split;
+pub mod table;
+pub mod tuned;
+
+use std::fmt;
+
+/// One of two groups of devices.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Tier {
+    /// The few, fast devices: flash.
+    Fast,
+    /// The many, slow ones: disks.
+    Slow,
+}
+
+impl Tier {
+    /// The other one.
+    pub fn other(self) -> Tier {
+        match self {
+            Tier::Fast => Tier::Slow,
+            Tier::Slow => Tier::Fast,
+        }
+    }
+}
+
+impl fmt::Display for Tier {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Tier::Fast => "fast",
+            Tier::Slow => "slow",
+        })
+    }
+}
+
+/// What is moved as a whole: a stripe or a segment of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Location {
+    /// The file, as the driver numbers it.
+    pub file: u64,
+    /// Which piece of it, from 0.
+    pub block: u64,
+}
+
+/// Which region of the working set an access belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Region {
+    /// Reads.
+    Read,
+    /// Writes.
+    Write,
+}
+
+/// Why a location is moved.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Reason {
+    /// Read more than `threshold` times in the window.
+    ReadHot {
+        /// Reads in the window.
+        hotness: u32,
+        /// The threshold H that it exceeds.
+        threshold: u32,
+    },
+    /// Written more than `threshold` times in the window: it goes where writes cost no erasing (the paper's rule).
+    WriteHot {
+        /// Writes in the window.
+        hotness: u32,
+        /// The threshold H that it exceeds.
+        threshold: u32,
+    },
+    /// Read less than `threshold` times in the window, and the fast tier is short of space.
+    Cold {
+        /// Reads in the window.
+        hotness: u32,
+        /// The threshold L that it falls short of.
+        threshold: u32,
+    },
+    /// The time that the move is expected to save exceeds what it costs.
+    Gain {
+        /// Device time saved within the horizon, in nanoseconds.
+        saves_ns: u64,
+        /// Device time of the move, in nanoseconds.
+        costs_ns: u64,
+    },
+    /// It makes room for one that is worth more.
+    Room {
+        /// What it was still worth on the fast tier, in nanoseconds.
+        worth_ns: u64,
+    },
+    /// It takes more of the fast tier than this use of it may have.
+    OverShare,
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Reason::ReadHot { hotness, threshold } => {
+                write!(f, "read {hotness} times in the window, more than H = {threshold}")
+            }
+            Reason::WriteHot { hotness, threshold } => {
+                write!(f, "written {hotness} times in the window, more than H = {threshold}")
+            }
+            Reason::Cold { hotness, threshold } => {
+                write!(
+                    f,
+                    "read {hotness} times in the window, less than L = {threshold}, and the fast tier is short of space"
+                )
+            }
+            Reason::Gain { saves_ns, costs_ns } => {
+                write!(
+                    f,
+                    "saves {:.3} ms of device time, costs {:.3} ms",
+                    *saves_ns as f64 / 1e6,
+                    *costs_ns as f64 / 1e6
+                )
+            }
+            Reason::Room { worth_ns } => {
+                write!(f, "makes room on the fast tier, where it was worth {:.3} ms", *worth_ns as f64 / 1e6)
+            }
+            Reason::OverShare => write!(f, "the fast tier's share for hot data is exceeded"),
+        }
+    }
+}
+
+/// One location to the other tier.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Move {
+    /// What.
+    pub location: Location,
+    /// Where to.
+    pub to: Tier,
+    /// Why.
+    pub reason: Reason,
+}

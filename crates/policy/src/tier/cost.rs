@@ -1,0 +1,96 @@
+//! What an access and a move cost on each tier, in device time.
+
+use super::{Region, Tier};
+
+/// Speed of one device. An access of `bytes` takes `latency + bytes * ns_per_byte`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct DeviceCost {
+    /// Part of a read that does not depend on its size.
+    pub read_latency_ns: f64,
+    /// Part of a write that does not depend on its size.
+    pub write_latency_ns: f64,
+    /// Reading, per byte.
+    pub read_ns_per_byte: f64,
+    /// Writing, per byte.
+    pub write_ns_per_byte: f64,
+}
+
+impl DeviceCost {
+    /// From the paper's unit: seconds per gigabyte (10^9 bytes), no latency beside them.
+    pub fn seconds_per_gb(read: f64, write: f64) -> DeviceCost {
+        DeviceCost { read_latency_ns: 0.0, write_latency_ns: 0.0, read_ns_per_byte: read, write_ns_per_byte: write }
+    }
+
+    /// Device time of one access.
+    pub fn access_ns(&self, region: Region, bytes: f64) -> f64 {
+        match region {
+            Region::Read => self.read_latency_ns + bytes * self.read_ns_per_byte,
+            Region::Write => self.write_latency_ns + bytes * self.write_ns_per_byte,
+        }
+    }
+}
+
+/// Both tiers.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Costs {
+    /// One fast device.
+    pub fast: DeviceCost,
+    /// One slow device.
+    pub slow: DeviceCost,
+    /// Fast devices.
+    pub fast_devices: u32,
+    /// Slow devices.
+    pub slow_devices: u32,
+}
+
+impl Default for Costs {
+    /// The paper's: 4 SSDs (read 0.1, write 0.5 s/GB) and 4 disks (read 1, write 2 s/GB).
+    fn default() -> Costs {
+        Costs {
+            fast: DeviceCost::seconds_per_gb(0.1, 0.5),
+            slow: DeviceCost::seconds_per_gb(1.0, 2.0),
+            fast_devices: 4,
+            slow_devices: 4,
+        }
+    }
+}
+
+impl Costs {
+    /// The device of a tier.
+    pub fn of(&self, tier: Tier) -> &DeviceCost {
+        match tier {
+            Tier::Fast => &self.fast,
+            Tier::Slow => &self.slow,
+        }
+    }
+
+    /// Device time that an access saves on the fast tier; negative if it is slower there.
+    pub fn saved_ns(&self, region: Region, bytes: f64) -> f64 {
+        self.slow.access_ns(region, bytes) - self.fast.access_ns(region, bytes)
+    }
+
+    /// Device time of moving `bytes` to a tier: a read on the one, a write on the other.
+    pub fn move_ns(&self, to: Tier, bytes: f64) -> f64 {
+        self.of(to.other()).access_ns(Region::Read, bytes) + self.of(to).access_ns(Region::Write, bytes)
+    }
+
+    /// How many times slower the slow device is.
+    pub fn gamma(&self, region: Region, bytes: f64) -> f64 {
+        self.slow.access_ns(region, bytes) / self.fast.access_ns(region, bytes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_paper_s_devices() {
+        let costs = Costs::default();
+        assert_eq!(costs.gamma(Region::Read, 65536.0).round(), 10.0);
+        assert_eq!(costs.gamma(Region::Write, 65536.0), 4.0);
+        assert!((costs.saved_ns(Region::Read, 1e9) - 0.9e9).abs() < 1.0);
+        assert!((costs.move_ns(Tier::Fast, 1e9) - 1.5e9).abs() < 1.0);
+        assert!((costs.move_ns(Tier::Slow, 1e9) - 2.1e9).abs() < 1.0);
+    }
+}

@@ -1,0 +1,438 @@
+//! The state machine of working-set reorganisation: accesses in, moves out, when the devices are idle.
+//!
+//! It keeps the tables, ends their panes, has a planner say what should move, and hands the moves out one after the other as idleness and
+//! budget allow. A plan that was not finished when the next pane ends is dropped: the new one knows better.
+//!
+//! The driver tells it every access, where locations are placed first, when the devices of a tier fall idle or get busy, and what became
+//! of each move. It may forget to tell: a location that was never placed counts as slow.
+
+use super::cost::Costs;
+use super::reorganize::{Space, Thresholds, algorithm_2, cancel_pairs};
+use super::table::{LocalityTable, PANES_MAX};
+use super::tuned::{self, Pane, Tuned};
+use super::{Location, Move, Reason, Region, Tier};
+use crate::throttle::Throttle;
+use crate::time::Time;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+/// How long the window is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Window {
+    /// So many requests.
+    Requests(u64),
+    /// A span of time.
+    Span(Time),
+}
+
+/// Who plans the moves.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Planner {
+    /// The paper's Algorithm 2.
+    WsRos(Thresholds),
+    /// Ours.
+    Tuned(tuned::Config),
+}
+
+/// Parameters of the machine.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Config {
+    /// The sliding window.
+    pub window: Window,
+    /// Panes of the window; the planner runs at the end of each. 1 for the paper's algorithm; the tuned planner needs 2 at least.
+    pub panes: usize,
+    /// Locations that are remembered per region.
+    pub locations_max: usize,
+    /// Bytes of a location.
+    pub block_bytes: u64,
+    /// Bytes of the fast tier that hot data may take.
+    pub fast_bytes: u64,
+    /// The devices.
+    pub costs: Costs,
+    /// Who plans.
+    pub planner: Planner,
+    /// How long both tiers must have been idle before something is moved.
+    pub idle: Time,
+    /// Bytes moved per second of idleness; `None` is as fast as it goes.
+    pub idle_bytes_per_s: Option<u64>,
+    /// Bytes moved per second while the devices are busy; 0 waits for idleness.
+    pub busy_bytes_per_s: u64,
+    /// Moves under way at a time.
+    pub moves_max: usize,
+}
+
+impl Default for Config {
+    /// The tuned planner over the paper's devices, 64 KiB locations, a window of ten thousand requests.
+    fn default() -> Config {
+        Config {
+            window: Window::Requests(10_000),
+            panes: 4,
+            locations_max: 1 << 20,
+            block_bytes: 64 << 10,
+            fast_bytes: 256_000_000_000,
+            costs: Costs::default(),
+            planner: Planner::Tuned(tuned::Config::default()),
+            idle: Time::from_millis(100),
+            idle_bytes_per_s: None,
+            busy_bytes_per_s: 0,
+            moves_max: 1,
+        }
+    }
+}
+
+/// What happened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// An access of `bytes`.
+    Access {
+        /// Where.
+        location: Location,
+        /// Reading or writing.
+        region: Region,
+        /// How many bytes of it.
+        bytes: u64,
+    },
+    /// A location has data now, on this tier.
+    Placed {
+        /// Which.
+        location: Location,
+        /// Where it was put.
+        tier: Tier,
+    },
+    /// A location has no data any more.
+    Gone {
+        /// Which.
+        location: Location,
+    },
+    /// No device of the tier has anything to do.
+    Idle(Tier),
+    /// A device of the tier has something to do.
+    Busy(Tier),
+    /// A move was carried out.
+    Moved {
+        /// Which.
+        location: Location,
+    },
+    /// A move was given up; the location is where it was.
+    Failed {
+        /// Which.
+        location: Location,
+    },
+    /// The fast tier has this room for hot data now.
+    FastBytes(u64),
+}
+
+/// What to do.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Action {
+    /// Move this; answer with [`Event::Moved`] or [`Event::Failed`].
+    Move(Move),
+}
+
+/// What was done so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stats {
+    /// Locations moved to the fast tier.
+    pub promoted: u64,
+    /// Locations moved to the slow tier.
+    pub demoted: u64,
+    /// Moves that were given up.
+    pub failed: u64,
+    /// Moves that were planned.
+    pub planned: u64,
+    /// Moves that were dropped because the next plan came first.
+    pub dropped: u64,
+    /// Moves that another of the same plan undid.
+    pub cancelled: u64,
+    /// Accesses to the fast tier.
+    pub fast_accesses: u64,
+    /// All accesses.
+    pub accesses: u64,
+    /// Panes that ended.
+    pub panes: u64,
+}
+
+/// The machine.
+#[derive(Debug)]
+pub struct Reorganizer {
+    config: Config,
+    read: LocalityTable,
+    write: LocalityTable,
+    fast: BTreeSet<Location>,
+    delayed: BTreeMap<Location, u32>,
+    tuned: Option<Tuned>,
+    plan: VecDeque<Move>,
+    moving: BTreeMap<Location, Move>,
+    /// Since when each tier is idle.
+    idle_since: [Option<Time>; 2],
+    idle_budget: Throttle,
+    busy_budget: Throttle,
+    budget_at: Time,
+    pane: Counting,
+    stats: Stats,
+}
+
+/// What is summed up within a pane.
+#[derive(Clone, Copy, Debug, Default)]
+struct Counting {
+    began: Time,
+    requests: u64,
+    busy_ns: [f64; 2],
+    bytes: [f64; 2],
+    accesses: [f64; 2],
+}
+
+impl Reorganizer {
+    /// A machine without history.
+    pub fn new(config: Config, now: Time) -> Reorganizer {
+        let panes = config.panes.clamp(if matches!(config.planner, Planner::Tuned(_)) { 2 } else { 1 }, PANES_MAX);
+        let config = Config { panes, block_bytes: config.block_bytes.max(1), ..config };
+        let table = || LocalityTable::new(panes, config.locations_max);
+        let tuned = match config.planner {
+            Planner::Tuned(tuned) => Some(Tuned::new(tuned, config.costs, panes)),
+            Planner::WsRos(_) => None,
+        };
+        Reorganizer {
+            read: table(),
+            write: table(),
+            fast: BTreeSet::new(),
+            delayed: BTreeMap::new(),
+            tuned,
+            plan: VecDeque::new(),
+            moving: BTreeMap::new(),
+            idle_since: [Some(now); 2],
+            idle_budget: Throttle::new(config.idle_bytes_per_s, 0, now),
+            busy_budget: Throttle::new(Some(config.busy_bytes_per_s), 0, now),
+            budget_at: now,
+            pane: Counting { began: now, ..Counting::default() },
+            stats: Stats::default(),
+            config,
+        }
+    }
+
+    /// Takes an event.
+    pub fn handle(&mut self, now: Time, event: Event) {
+        match event {
+            Event::Access { location, region, bytes } => self.access(now, location, region, bytes),
+            Event::Placed { location, tier } => self.placed(location, tier),
+            Event::Gone { location } => {
+                self.placed(location, Tier::Slow);
+                self.read.remove(location);
+                self.write.remove(location);
+                self.plan.retain(|of| of.location != location);
+            }
+            Event::Idle(tier) => {
+                self.idle_since[tier as usize].get_or_insert(now);
+            }
+            Event::Busy(tier) => self.idle_since[tier as usize] = None,
+            Event::Moved { location } => {
+                if let Some(of) = self.moving.remove(&location) {
+                    self.placed(location, of.to);
+                    match of.to {
+                        Tier::Fast => self.stats.promoted += 1,
+                        Tier::Slow => self.stats.demoted += 1,
+                    }
+                    if let (Some(tuned), Reason::Gain { saves_ns, .. }) = (&mut self.tuned, of.reason) {
+                        tuned.promoted(location, saves_ns as f64);
+                    }
+                }
+            }
+            Event::Failed { location } => {
+                self.stats.failed += u64::from(self.moving.remove(&location).is_some());
+            }
+            Event::FastBytes(bytes) => self.config.fast_bytes = bytes,
+        }
+        self.end_span(now);
+    }
+
+    /// What to do now; ask until `None`.
+    pub fn poll(&mut self, now: Time) -> Option<Action> {
+        self.end_span(now);
+        if self.plan.is_empty() || self.moving.len() >= self.config.moves_max || now < self.may_at()? {
+            return None;
+        }
+        while let Some(of) = self.plan.pop_front() {
+            let pointless = self.tier(of.location) == of.to || self.moving.contains_key(&of.location);
+            if pointless || (of.to == Tier::Fast && self.room() == 0) {
+                continue;
+            }
+            let budget = if self.is_idle(now) { &mut self.idle_budget } else { &mut self.busy_budget };
+            // What this move takes from the budget, the next one waits for.
+            self.budget_at = budget.take(now, self.config.block_bytes);
+            self.moving.insert(of.location, of);
+            return Some(Action::Move(of));
+        }
+        None
+    }
+
+    /// When to call [`Reorganizer::poll`] again, if nothing happens before.
+    pub fn next_deadline(&self) -> Option<Time> {
+        let window = match self.config.window {
+            Window::Span(span) => Some(self.pane.began + Time((span.0 / self.config.panes as u64).max(1))),
+            Window::Requests(_) => None,
+        };
+        let ready = !self.plan.is_empty() && self.moving.len() < self.config.moves_max;
+        let moves = if ready { self.may_at() } else { None };
+        window.into_iter().chain(moves).min()
+    }
+
+    /// Where a location lies.
+    pub fn tier(&self, location: Location) -> Tier {
+        if self.fast.contains(&location) { Tier::Fast } else { Tier::Slow }
+    }
+
+    /// Reads and writes of a location within the window.
+    pub fn temperature(&self, location: Location) -> (u32, u32) {
+        (self.read.hotness(location), self.write.hotness(location))
+    }
+
+    /// Locations in the tables: the working set.
+    pub fn working_set(&self) -> (usize, usize) {
+        (self.read.len(), self.write.len())
+    }
+
+    /// Locations on the fast tier.
+    pub fn fast_locations(&self) -> usize {
+        self.fast.len()
+    }
+
+    /// Accesses within the window above which reads are promoted at present; `None` if none are.
+    pub fn threshold(&self) -> Option<u32> {
+        match (&self.tuned, self.config.planner) {
+            (Some(tuned), _) => tuned.threshold(),
+            (None, Planner::WsRos(thresholds)) => Some(thresholds.hot + 1),
+            (None, Planner::Tuned(_)) => None,
+        }
+    }
+
+    /// Moves that wait, and that are under way.
+    pub fn pending(&self) -> (usize, usize) {
+        (self.plan.len(), self.moving.len())
+    }
+
+    /// What was done so far.
+    pub fn stats(&self) -> Stats {
+        self.stats
+    }
+
+    fn access(&mut self, now: Time, location: Location, region: Region, bytes: u64) {
+        let tier = self.tier(location);
+        let table = match region {
+            Region::Read => &mut self.read,
+            Region::Write => &mut self.write,
+        };
+        table.touch(now, location);
+        self.stats.accesses += 1;
+        self.stats.fast_accesses += u64::from(tier == Tier::Fast);
+        let pane = &mut self.pane;
+        pane.busy_ns[tier as usize] += self.config.costs.of(tier).access_ns(region, bytes as f64);
+        pane.bytes[region as usize] += bytes as f64;
+        pane.accesses[region as usize] += 1.0;
+        pane.requests += 1;
+        if let Window::Requests(requests) = self.config.window
+            && pane.requests >= (requests / self.config.panes as u64).max(1)
+        {
+            self.end_pane(now);
+        }
+    }
+
+    fn placed(&mut self, location: Location, tier: Tier) {
+        match tier {
+            Tier::Fast => {
+                self.fast.insert(location);
+            }
+            Tier::Slow => {
+                if self.fast.remove(&location)
+                    && let Some(tuned) = &mut self.tuned
+                {
+                    tuned.left(location);
+                }
+                self.delayed.remove(&location);
+            }
+        }
+    }
+
+    fn end_span(&mut self, now: Time) {
+        if let Window::Span(span) = self.config.window {
+            let pane = Time((span.0 / self.config.panes as u64).max(1));
+            if now >= self.pane.began + pane {
+                self.end_pane(now);
+            }
+        }
+    }
+
+    fn end_pane(&mut self, now: Time) {
+        self.stats.panes += 1;
+        self.stats.dropped += self.plan.len() as u64;
+        let counted = std::mem::replace(&mut self.pane, Counting { began: now, ..Counting::default() });
+        let moves = match (self.config.planner, self.tuned.is_some()) {
+            (Planner::WsRos(thresholds), _) => self.plan_ws_ros(&thresholds),
+            _ => self.plan_tuned(now, &counted),
+        };
+        self.stats.planned += moves.len() as u64;
+        self.plan = moves.into();
+    }
+
+    fn plan_ws_ros(&mut self, thresholds: &Thresholds) -> Vec<Move> {
+        let block_bytes = self.config.block_bytes;
+        let space = Space { free_bytes: self.room() * block_bytes, block_bytes };
+        let fast = &self.fast;
+        let place = |at: Location| if fast.contains(&at) { Tier::Fast } else { Tier::Slow };
+        let (read, write) = (&mut self.read, &mut self.write);
+        let all = algorithm_2(read, write, &mut self.delayed, &place, space, thresholds);
+        let (before, moves) = (all.len(), cancel_pairs(all));
+        self.stats.cancelled += (before - moves.len()) as u64;
+        self.read.turn();
+        self.write.turn();
+        moves
+    }
+
+    fn plan_tuned(&mut self, now: Time, counted: &Counting) -> Vec<Move> {
+        let (room, block_bytes) = (self.room(), self.config.block_bytes);
+        let mean = |region: Region| match counted.accesses[region as usize] {
+            0.0 => block_bytes as f64,
+            accesses => counted.bytes[region as usize] / accesses,
+        };
+        let pane = Pane {
+            span_ns: now.since(counted.began).0 as f64,
+            fast_busy_ns: counted.busy_ns[Tier::Fast as usize],
+            slow_busy_ns: counted.busy_ns[Tier::Slow as usize],
+            read_bytes: mean(Region::Read),
+            write_bytes: mean(Region::Write),
+            room,
+            block_bytes: block_bytes as f64,
+            excess: (self.fast.len() as u64).saturating_sub(self.config.fast_bytes / block_bytes),
+        };
+        let Some(tuned) = &mut self.tuned else { return Vec::new() };
+        tuned.learn(&self.read, &self.write, &pane);
+        self.read.turn();
+        self.write.turn();
+        tuned.plan(&self.read, &self.write, &self.fast, &pane)
+    }
+
+    /// Locations that still fit on the fast tier, counting those on their way.
+    fn room(&self) -> u64 {
+        let coming = self.moving.values().filter(|of| of.to == Tier::Fast).count();
+        (self.config.fast_bytes / self.config.block_bytes).saturating_sub((self.fast.len() + coming) as u64)
+    }
+
+    fn is_idle(&self, now: Time) -> bool {
+        self.idle_since.iter().all(|since| since.is_some_and(|since| now.since(since) >= self.config.idle))
+    }
+
+    /// When the next move may be made; `None` if only something that happens can tell.
+    fn may_at(&self) -> Option<Time> {
+        let idle_at = match self.idle_since {
+            [Some(one), Some(other)] => Some(one.max(other) + self.config.idle),
+            _ => None,
+        };
+        match (idle_at, self.config.busy_bytes_per_s) {
+            (Some(idle_at), 0) => Some(idle_at.max(self.budget_at)),
+            (None, 0) => None,
+            // The budget of busy times alone decides.
+            _ => Some(self.budget_at),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,203 @@
+//! The paper's Algorithm 2: what moves at the end of a window.
+//!
+//! ```text
+//!   read table    hotness > H: on the slow tier -> to the fast one, if it fits
+//!                 hotness < L: out of the table; on the fast tier -> to the slow one, later: only while the fast tier has
+//!                              less free space than the threshold
+//!   write table   hotness > H: on the fast tier -> to the slow one
+//!                 hotness < L: out of the table
+//! ```
+//! Both comparisons are strict. A location hot in both tables ends on the slow tier because the write table comes second;
+//! `read_wins` turns that round. Two moves of one location that undo each other are cancelled: neither is made.
+//!
+//! Source: WS-ROS, Algorithm 2; the reference, section 11, readings A-31 (delayed demotion) and A-32 (hot in both).
+
+use super::table::LocalityTable;
+use super::{Location, Move, Reason, Tier};
+use std::collections::BTreeMap;
+
+/// Parameters of the algorithm.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Thresholds {
+    /// H: a location with more accesses in the window is hot.
+    pub hot: u32,
+    /// L: a location with fewer is cold.
+    pub cold: u32,
+    /// Free bytes of the fast tier below which cold data leave it.
+    pub free_bytes: u64,
+    /// Whether a location hot in both tables goes to the fast tier.
+    pub read_wins: bool,
+}
+
+impl Default for Thresholds {
+    /// The paper's: H = 3, L = 2, 20 GB; the write table wins.
+    fn default() -> Thresholds {
+        Thresholds { hot: 3, cold: 2, free_bytes: 20_000_000_000, read_wins: false }
+    }
+}
+
+/// The fast tier's space, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Space {
+    /// What is free.
+    pub free_bytes: u64,
+    /// Size of a location.
+    pub block_bytes: u64,
+}
+
+/// Moves in the order of the algorithm, without cancelling any. Cold locations leave the tables. `delayed` holds the cold ones that are on
+/// the fast tier and may stay until space is short; it is carried from window to window.
+pub fn algorithm_2(
+    read: &mut LocalityTable,
+    write: &mut LocalityTable,
+    delayed: &mut BTreeMap<Location, u32>,
+    place: &dyn Fn(Location) -> Tier,
+    mut space: Space,
+    thresholds: &Thresholds,
+) -> Vec<Move> {
+    let mut moves = Vec::new();
+    let mut placed: BTreeMap<Location, Tier> = BTreeMap::new();
+    // What became cold earlier goes first: it has waited longest.
+    let mut waiting = std::mem::take(delayed);
+    waiting.retain(|at, _| place(*at) == Tier::Fast && read.hotness(*at) < thresholds.cold);
+    for (location, hotness) in waiting {
+        if !demote_cold(location, hotness, &mut space, thresholds, &mut moves, &mut placed) {
+            delayed.insert(location, hotness);
+        }
+    }
+    let entries: Vec<_> = read.iter().map(|(at, entry)| (at, entry.hotness())).collect();
+    for (location, hotness) in entries {
+        if hotness > thresholds.hot {
+            if place(location) == Tier::Slow && space.free_bytes >= space.block_bytes {
+                space.free_bytes -= space.block_bytes;
+                placed.insert(location, Tier::Fast);
+                let reason = Reason::ReadHot { hotness, threshold: thresholds.hot };
+                moves.push(Move { location, to: Tier::Fast, reason });
+            }
+        } else if hotness < thresholds.cold {
+            read.remove(location);
+            if place(location) == Tier::Fast
+                && !placed.contains_key(&location)
+                && !demote_cold(location, hotness, &mut space, thresholds, &mut moves, &mut placed)
+            {
+                delayed.insert(location, hotness);
+            }
+        }
+    }
+    let entries: Vec<_> = write.iter().map(|(at, entry)| (at, entry.hotness())).collect();
+    for (location, hotness) in entries {
+        if hotness > thresholds.hot {
+            let on_fast = placed.get(&location).copied().unwrap_or_else(|| place(location)) == Tier::Fast;
+            if on_fast && !(thresholds.read_wins && read.hotness(location) > thresholds.hot) {
+                placed.insert(location, Tier::Slow);
+                delayed.remove(&location);
+                let reason = Reason::WriteHot { hotness, threshold: thresholds.hot };
+                moves.push(Move { location, to: Tier::Slow, reason });
+            }
+        } else if hotness < thresholds.cold {
+            write.remove(location);
+        }
+    }
+    moves
+}
+
+/// Takes out pairs of moves of one location that undo each other.
+pub fn cancel_pairs(moves: Vec<Move>) -> Vec<Move> {
+    let mut count: BTreeMap<Location, u32> = BTreeMap::new();
+    moves.iter().for_each(|of| *count.entry(of.location).or_default() += 1);
+    moves.into_iter().filter(|of| count[&of.location] == 1).collect()
+}
+
+fn demote_cold(
+    location: Location,
+    hotness: u32,
+    space: &mut Space,
+    thresholds: &Thresholds,
+    moves: &mut Vec<Move>,
+    placed: &mut BTreeMap<Location, Tier>,
+) -> bool {
+    if space.free_bytes >= thresholds.free_bytes {
+        return false;
+    }
+    space.free_bytes += space.block_bytes;
+    placed.insert(location, Tier::Slow);
+    let reason = Reason::Cold { hotness, threshold: thresholds.cold };
+    moves.push(Move { location, to: Tier::Slow, reason });
+    true
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::time::Time;
+
+    const LOC: fn(u64) -> Location = |block| Location { file: 0, block };
+
+    /// The walk-through of the reference: reads of loc1-4 and writes of loc2, loc4, loc5, with the given number of times.
+    fn tables() -> (LocalityTable, LocalityTable) {
+        let (mut read, mut write) = (LocalityTable::new(1, 100), LocalityTable::new(1, 100));
+        let touch = |table: &mut LocalityTable, hotness: &[(u64, u32)]| {
+            for &(block, times) in hotness {
+                (0..times).for_each(|n| table.touch(Time(u64::from(n)), LOC(block)));
+            }
+        };
+        touch(&mut read, &[(1, 1), (2, 5), (3, 3), (4, 4)]);
+        touch(&mut write, &[(2, 1), (4, 6), (5, 4)]);
+        (read, write)
+    }
+
+    fn place(location: Location) -> Tier {
+        if [1, 3, 5].contains(&location.block) { Tier::Fast } else { Tier::Slow }
+    }
+
+    fn run(thresholds: &Thresholds, free: u64) -> (Vec<(u64, Tier)>, Vec<u64>, Vec<u64>, Vec<Move>) {
+        let (mut read, mut write) = tables();
+        let space = Space { free_bytes: free, block_bytes: 1 };
+        let moves = algorithm_2(&mut read, &mut write, &mut BTreeMap::new(), &place, space, thresholds);
+        let kept = |table: &LocalityTable| table.iter().map(|(at, _)| at.block).collect::<Vec<_>>();
+        (moves.iter().map(|of| (of.location.block, of.to)).collect(), kept(&read), kept(&write), moves)
+    }
+
+    #[test]
+    fn the_walk_through_of_the_reference() {
+        use Tier::{Fast, Slow};
+        let short = Thresholds { free_bytes: 20, ..Thresholds::default() };
+        let (order, read, write, moves) = run(&short, 2);
+        assert_eq!(order, [(1, Slow), (2, Fast), (4, Fast), (4, Slow), (5, Slow)]);
+        assert_eq!((read, write), (vec![2, 3, 4], vec![4, 5]));
+        let made: Vec<_> = cancel_pairs(moves).iter().map(|of| (of.location.block, of.to)).collect();
+        assert_eq!(made, [(1, Slow), (2, Fast), (5, Slow)], "the pair of loc4 undoes itself");
+    }
+
+    #[test]
+    fn reads_win_if_so_configured_and_cold_data_wait_for_space_to_be_short() {
+        use Tier::{Fast, Slow};
+        let wins = Thresholds { free_bytes: 20, read_wins: true, ..Thresholds::default() };
+        assert_eq!(run(&wins, 2).0, [(1, Slow), (2, Fast), (4, Fast), (5, Slow)]);
+        let roomy = Thresholds { free_bytes: 20, ..Thresholds::default() };
+        assert_eq!(run(&roomy, 1000).0, [(2, Fast), (4, Fast), (4, Slow), (5, Slow)], "loc1 stays");
+    }
+
+    #[test]
+    fn what_was_delayed_goes_when_space_becomes_short_unless_it_warmed_up() {
+        let thresholds = Thresholds { free_bytes: 20, ..Thresholds::default() };
+        let (mut read, mut write) = tables();
+        let mut delayed = BTreeMap::new();
+        let space = |free_bytes| Space { free_bytes, block_bytes: 1 };
+        algorithm_2(&mut read, &mut write, &mut delayed, &place, space(1000), &thresholds);
+        assert_eq!(delayed.keys().map(|at| at.block).collect::<Vec<_>>(), [1]);
+        let mut again = delayed.clone();
+        let (mut none, mut warm) = (LocalityTable::new(1, 9), LocalityTable::new(1, 9));
+        let moves = algorithm_2(&mut none.clone(), &mut none, &mut delayed, &place, space(2), &thresholds);
+        assert_eq!(moves.iter().map(|of| of.location.block).collect::<Vec<_>>(), [1]);
+        (0..2).for_each(|n| warm.touch(Time(n), LOC(1)));
+        let moves = algorithm_2(&mut warm, &mut none, &mut again, &place, space(2), &thresholds);
+        assert!(moves.is_empty() && again.is_empty(), "two reads are not cold");
+    }
+
+    #[test]
+    fn what_does_not_fit_stays() {
+        let thresholds = Thresholds { free_bytes: 0, ..Thresholds::default() };
+        assert_eq!(run(&thresholds, 0).0, [(5, Tier::Slow)]);
+    }
+}

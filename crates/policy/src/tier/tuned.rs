@@ -1,0 +1,361 @@
+//! Our planner: a location moves if the device time it is expected to save exceeds what the move costs.
+//!
+//! ```text
+//!   worth(location) = trust * horizon * (reads expected * time a read saves + writes expected * time a write saves)
+//!   promote   worth > cost of the move, and it fits
+//!   swap      worth(candidate) - worth(coldest on the fast tier) > cost of both moves
+//! ```
+//! Expected accesses are learned ([`super::gain`]). `trust` is learned from past moves: what they saved within the horizon against what
+//! was expected of them. When moves don't pay, it falls and only hotter locations move; without moves it creeps back to 1,
+//! so that the question is asked again. [`Tuned::threshold`] says which H this amounts to.
+//!
+//! The fast tier is not overfilled with work: once it would be busier than the slow one and nearly saturated, nothing more is promoted,
+//! because two tiers serve more than one.
+//!
+//! Ours, beyond the paper: it replaces H and L, weighs moves by bytes, and keeps scans from flushing the fast tier.
+
+use super::cost::Costs;
+use super::gain::Expectation;
+use super::table::{Entry, LocalityTable};
+use super::{Location, Move, Reason, Region, Tier};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Utilisation of the fast tier above which it is spared.
+const SATURATED: f64 = 0.8;
+
+/// Limits of trust.
+const TRUST: (f64, f64) = (0.05, 2.0);
+
+/// Past moves whose gain is measured at a time.
+const MEASURED_MAX: usize = 1 << 16;
+
+/// Parameters of the planner.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Config {
+    /// Panes for which a move must pay.
+    pub horizon_panes: u32,
+}
+
+impl Default for Config {
+    /// Eight panes: two windows of the default four.
+    fn default() -> Config {
+        Config { horizon_panes: 8 }
+    }
+}
+
+/// What the planner is told of a pane that ended.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Pane {
+    /// How long it took, in nanoseconds.
+    pub span_ns: f64,
+    /// Device time of the accesses to the fast tier, summed over its devices.
+    pub fast_busy_ns: f64,
+    /// The same of the slow tier.
+    pub slow_busy_ns: f64,
+    /// Mean bytes of a read.
+    pub read_bytes: f64,
+    /// Mean bytes of a write.
+    pub write_bytes: f64,
+    /// Locations that the fast tier has room for.
+    pub room: u64,
+    /// Bytes of a location.
+    pub block_bytes: f64,
+    /// Locations that the fast tier holds beyond its share.
+    pub excess: u64,
+}
+
+/// The planner.
+#[derive(Clone, Debug)]
+pub struct Tuned {
+    config: Config,
+    costs: Costs,
+    read: Expectation,
+    write: Expectation,
+    trust: f64,
+    measured: BTreeMap<Location, Measured>,
+    threshold: Option<u32>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Measured {
+    expected_ns: f64,
+    saved_ns: f64,
+    panes: u32,
+}
+
+/// What a location is worth on the fast tier, and what it would cost both tiers per pane.
+#[derive(Clone, Copy, Debug)]
+struct Worth {
+    saves_ns: f64,
+    fast_ns: f64,
+    slow_ns: f64,
+}
+
+impl Tuned {
+    /// A planner for these devices and windows of `panes` panes.
+    pub fn new(config: Config, costs: Costs, panes: usize) -> Tuned {
+        let before = panes.saturating_sub(1);
+        let (read, write) = (Expectation::new(before), Expectation::new(before));
+        Tuned { config, costs, read, write, trust: 1.0, measured: BTreeMap::new(), threshold: None }
+    }
+
+    /// How far past moves kept what was expected of them, from 0.05 to 2.
+    pub fn trust(&self) -> f64 {
+        self.trust
+    }
+
+    /// The least number of reads within the window for which a move pays at present; `None` if none does.
+    pub fn threshold(&self) -> Option<u32> {
+        self.threshold
+    }
+
+    /// A promotion was carried out: measure what it saves.
+    pub fn promoted(&mut self, location: Location, expected_ns: f64) {
+        if self.measured.len() < MEASURED_MAX {
+            self.measured.insert(location, Measured { expected_ns, saved_ns: 0.0, panes: 0 });
+        }
+    }
+
+    /// A location left the fast tier: its account is closed as it stands.
+    pub fn left(&mut self, location: Location) {
+        if let Some(measured) = self.measured.remove(&location) {
+            self.settle(&[measured]);
+        }
+    }
+
+    /// The present pane of both tables ends: learn from it. Call before [`LocalityTable::turn`].
+    pub fn learn(&mut self, read: &LocalityTable, write: &LocalityTable, pane: &Pane) {
+        for (table, learned) in [(read, &mut self.read), (write, &mut self.write)] {
+            for (_, entry) in table.iter() {
+                let (now, before) = table.now_and_before(entry);
+                if before > 0 {
+                    learned.observe(before, now);
+                }
+            }
+            learned.turn();
+        }
+        let now = |table: &LocalityTable, at| table.get(at).map_or(0, |entry| table.now_and_before(entry).0);
+        let read_saves = self.costs.saved_ns(Region::Read, pane.read_bytes);
+        let write_saves = self.costs.saved_ns(Region::Write, pane.write_bytes);
+        let mut closed = Vec::new();
+        let horizon = self.config.horizon_panes;
+        self.measured.retain(|&at, measured| {
+            measured.saved_ns += f64::from(now(read, at)) * read_saves + f64::from(now(write, at)) * write_saves;
+            measured.panes += 1;
+            if measured.panes >= horizon {
+                closed.push(*measured);
+            }
+            measured.panes < horizon
+        });
+        self.settle(&closed);
+        self.trust += (1.0 - self.trust) * 0.05;
+    }
+
+    /// What to move, the most worth first. Call after [`LocalityTable::turn`]. `fast` are the locations on the fast tier.
+    pub fn plan(
+        &mut self,
+        read: &LocalityTable,
+        write: &LocalityTable,
+        fast: &BTreeSet<Location>,
+        pane: &Pane,
+    ) -> Vec<Move> {
+        let promote_ns = self.costs.move_ns(Tier::Fast, pane.block_bytes);
+        let demote_ns = self.costs.move_ns(Tier::Slow, pane.block_bytes);
+        self.threshold = (1..=1 << 16).find(|&hot| self.worth(hot, 0, pane).saves_ns > promote_ns);
+        let locations: BTreeSet<Location> = read.iter().chain(write.iter()).map(|(at, _)| at).collect();
+        let worth = |at: Location| {
+            let hotness = |table: &LocalityTable| table.get(at).map_or(0, Entry::hotness);
+            self.worth(hotness(read), hotness(write), pane)
+        };
+        let by_worth = |a: &(f64, Location), b: &(f64, Location)| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1));
+        let mut candidates: Vec<(f64, Location)> = locations
+            .iter()
+            .filter(|at| !fast.contains(at))
+            .map(|&at| (worth(at).saves_ns, at))
+            .filter(|(saves, _)| *saves > promote_ns)
+            .collect();
+        candidates.sort_by(|a, b| by_worth(b, a).then(a.1.cmp(&b.1)));
+        let mut victims: Vec<(f64, Location)> = fast.iter().map(|&at| (worth(at).saves_ns, at)).collect();
+        victims.sort_by(by_worth);
+        let mut victims = victims.into_iter().peekable();
+
+        let mut moves = Vec::new();
+        for (_, location) in victims.by_ref().take(usize::try_from(pane.excess).unwrap_or(usize::MAX)) {
+            moves.push(Move { location, to: Tier::Slow, reason: Reason::OverShare });
+        }
+        let mut room = pane.room;
+        let mut busy = Busy::new(pane, &self.costs);
+        for (saves, location) in candidates {
+            let of = worth(location);
+            if busy.refuses(&of) {
+                continue;
+            }
+            if room > 0 {
+                room -= 1;
+            } else {
+                let Some(&(victim_worth, victim)) = victims.peek() else { break };
+                // The coldest that may go must be worth so much less that both moves pay.
+                if saves - victim_worth.max(0.0) <= promote_ns + demote_ns {
+                    break;
+                }
+                victims.next();
+                let reason = Reason::Room { worth_ns: victim_worth.max(0.0) as u64 };
+                moves.push(Move { location: victim, to: Tier::Slow, reason });
+                busy.demote(&worth(victim));
+            }
+            busy.promote(&of);
+            let reason = Reason::Gain { saves_ns: saves as u64, costs_ns: promote_ns as u64 };
+            moves.push(Move { location, to: Tier::Fast, reason });
+        }
+        moves
+    }
+
+    fn worth(&self, reads: u32, writes: u32, pane: &Pane) -> Worth {
+        let (reads, writes) = (self.read.expect(reads), self.write.expect(writes));
+        let on = |tier: Tier| {
+            let device = self.costs.of(tier);
+            reads * device.access_ns(Region::Read, pane.read_bytes)
+                + writes * device.access_ns(Region::Write, pane.write_bytes)
+        };
+        let (fast_ns, slow_ns) = (on(Tier::Fast), on(Tier::Slow));
+        let saves_ns = self.trust * f64::from(self.config.horizon_panes) * (slow_ns - fast_ns);
+        Worth { saves_ns, fast_ns, slow_ns }
+    }
+
+    fn settle(&mut self, closed: &[Measured]) {
+        // Those that left early are held to what they had time for.
+        let horizon = f64::from(self.config.horizon_panes.max(1));
+        let expected: f64 = closed.iter().map(|of| of.expected_ns * f64::from(of.panes) / horizon).sum();
+        let saved: f64 = closed.iter().map(|of| of.saved_ns).sum();
+        if expected > 0.0 {
+            // Expectations were already scaled by the trust of their time; a quarter of the way per settlement.
+            let kept = (saved / expected).clamp(0.0, 4.0);
+            self.trust = (self.trust * (0.75 + 0.25 * kept)).clamp(TRUST.0, TRUST.1);
+        }
+    }
+}
+
+/// Utilisation of the tiers as the plan changes it.
+struct Busy {
+    fast: f64,
+    slow: f64,
+    fast_capacity: f64,
+    slow_capacity: f64,
+}
+
+impl Busy {
+    fn new(pane: &Pane, costs: &Costs) -> Busy {
+        let capacity = |devices: u32| (pane.span_ns * f64::from(devices)).max(1.0);
+        Busy {
+            fast: pane.fast_busy_ns,
+            slow: pane.slow_busy_ns,
+            fast_capacity: capacity(costs.fast_devices),
+            slow_capacity: capacity(costs.slow_devices),
+        }
+    }
+
+    fn refuses(&self, of: &Worth) -> bool {
+        let fast = (self.fast + of.fast_ns) / self.fast_capacity;
+        fast > SATURATED && fast > (self.slow - of.slow_ns) / self.slow_capacity
+    }
+
+    fn promote(&mut self, of: &Worth) {
+        self.fast += of.fast_ns;
+        self.slow = (self.slow - of.slow_ns).max(0.0);
+    }
+
+    fn demote(&mut self, of: &Worth) {
+        self.slow += of.slow_ns;
+        self.fast = (self.fast - of.fast_ns).max(0.0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::time::Time;
+
+    const BLOCK: f64 = 65536.0;
+
+    fn at(block: u64) -> Location {
+        Location { file: 0, block }
+    }
+
+    fn pane(room: u64) -> Pane {
+        Pane {
+            span_ns: 1e12,
+            fast_busy_ns: 0.0,
+            slow_busy_ns: 0.0,
+            read_bytes: BLOCK,
+            write_bytes: BLOCK,
+            room,
+            block_bytes: BLOCK,
+            excess: 0,
+        }
+    }
+
+    /// Ten panes in each of which `hot` are read eight times and a fresh stretch is scanned once.
+    fn trained(hot: std::ops::Range<u64>) -> (Tuned, LocalityTable, LocalityTable) {
+        let mut tuned = Tuned::new(Config::default(), Costs::default(), 4);
+        let (mut read, write) = (LocalityTable::new(4, 10_000), LocalityTable::new(4, 10_000));
+        for n in 0..10u64 {
+            (0..8).for_each(|_| hot.clone().for_each(|block| read.touch(Time(n), at(block))));
+            (0..200).for_each(|block| read.touch(Time(n), at(1000 + n * 200 + block)));
+            tuned.learn(&read, &write, &pane(0));
+            read.turn();
+        }
+        (tuned, read, write)
+    }
+
+    #[test]
+    fn hot_locations_move_and_a_scan_does_not() {
+        let (mut tuned, read, write) = trained(0..16);
+        let moves = tuned.plan(&read, &write, &BTreeSet::new(), &pane(100));
+        let moved: BTreeSet<u64> = moves.iter().map(|of| of.location.block).collect();
+        assert_eq!(moved, (0..16).collect());
+        assert!(moves.iter().all(|of| of.to == Tier::Fast && matches!(of.reason, Reason::Gain { .. })));
+        assert!(tuned.threshold().is_some_and(|h| (2..=24).contains(&h)), "{:?}", tuned.threshold());
+    }
+
+    #[test]
+    fn a_full_fast_tier_swaps_only_what_is_worth_both_moves() {
+        let (mut tuned, read, write) = trained(0..16);
+        let cold: BTreeSet<Location> = (5000..5004).map(at).collect();
+        let moves = tuned.plan(&read, &write, &cold, &pane(0));
+        assert_eq!(moves.len(), 8, "four out, four in");
+        assert!(moves.chunks(2).all(|pair| pair[0].to == Tier::Slow && pair[1].to == Tier::Fast));
+        let as_hot: BTreeSet<Location> = (0..4).map(at).collect();
+        assert!(tuned.plan(&read, &write, &as_hot, &pane(0)).is_empty(), "equals are not exchanged");
+    }
+
+    #[test]
+    fn moves_that_do_not_pay_cost_trust_and_raise_the_threshold() {
+        let (mut tuned, read, write) = trained(0..16);
+        tuned.plan(&read, &write, &BTreeSet::new(), &pane(100));
+        let before = tuned.threshold().unwrap();
+        for n in 0..100 {
+            tuned.promoted(at(9000 + n), 1e9);
+        }
+        let quiet = LocalityTable::new(4, 10);
+        (0..9).for_each(|_| tuned.learn(&quiet, &quiet, &pane(0)));
+        assert!(tuned.trust() < 0.9, "{}", tuned.trust());
+        tuned.plan(&read, &write, &BTreeSet::new(), &pane(100));
+        assert!(tuned.threshold().is_none_or(|after| after >= before));
+    }
+
+    #[test]
+    fn a_saturated_fast_tier_is_spared() {
+        let (mut tuned, read, write) = trained(0..16);
+        let busy = Pane { span_ns: 1e9, fast_busy_ns: 3.9e9, slow_busy_ns: 2e9, ..pane(100) };
+        assert!(tuned.plan(&read, &write, &BTreeSet::new(), &busy).is_empty());
+    }
+
+    #[test]
+    fn more_than_the_share_is_given_back_the_coldest_first() {
+        let (mut tuned, read, write) = trained(0..4);
+        let fast: BTreeSet<Location> = (0..8).map(at).collect();
+        let moves = tuned.plan(&read, &write, &fast, &Pane { excess: 3, ..pane(0) });
+        let gone: Vec<_> = moves.iter().map(|of| (of.location.block, of.to, of.reason)).collect();
+        assert_eq!(gone, [4, 5, 6].map(|block| (block, Tier::Slow, Reason::OverShare)));
+    }
+}
