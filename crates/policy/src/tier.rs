@@ -9,6 +9,7 @@
 //! Solid State Disks" (WS-ROS); the reference, section 11.
 
 pub mod cost;
+pub mod frequency;
 pub mod gain;
 pub mod machine;
 pub mod reorganize;

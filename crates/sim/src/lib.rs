@@ -16,5 +16,6 @@ pub mod setup;
 pub mod simulate;
 pub mod ssd;
 pub mod storage;
+pub mod tier;
 pub mod trace;
 pub mod world;

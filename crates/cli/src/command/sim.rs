@@ -4,10 +4,12 @@ mod cache;
 mod disk;
 mod figures;
 mod grid;
+mod tier;
 
 use crate::failure::Result;
 use clap::{Args, Subcommand};
 use sim::grid::GridError;
+use sim::replay::SurveyError;
 use sim::setup::SetupError;
 use sim::simulate::SimulateError;
 use store::control::Problem;
@@ -20,7 +22,8 @@ use store::control::Problem;
 EXAMPLES:
   entrepot sim cache --trace oltp.spc --l1 linux --l1-size 5% --l2 sarc --l2-size 200% --coordinator pfc
   entrepot sim cache --grid grid.toml
-  entrepot sim disk validate measurements/")]
+  entrepot sim disk validate measurements/
+  entrepot sim tier --generate zipf:theta=1.0 --fast-size 20%")]
 pub struct Sim {
     #[command(subcommand)]
     verb: Verb,
@@ -30,6 +33,7 @@ pub struct Sim {
 enum Verb {
     Cache(Box<cache::Cache>),
     Disk(disk::Disk),
+    Tier(Box<tier::Tier>),
 }
 
 impl Sim {
@@ -37,6 +41,7 @@ impl Sim {
         match self.verb {
             Verb::Cache(cache) => cache.run(),
             Verb::Disk(disk) => disk.run(),
+            Verb::Tier(tier) => tier.run(),
         }
     }
 }
@@ -51,6 +56,10 @@ fn said(message: &str, wrong: bool) -> Problem {
 
 fn setup_problem(error: &SetupError) -> Problem {
     said(&error.to_string(), true)
+}
+
+fn survey_problem(error: &SurveyError) -> Problem {
+    said(&error.to_string(), false)
 }
 
 fn simulate_problem(error: &SimulateError) -> Problem {

@@ -7,6 +7,7 @@
 //! of each move. It may forget to tell: a location that was never placed counts as slow.
 
 use super::cost::Costs;
+use super::frequency;
 use super::reorganize::{Space, Thresholds, algorithm_2, cancel_pairs};
 use super::table::{LocalityTable, PANES_MAX};
 use super::tuned::{self, Pane, Tuned};
@@ -29,6 +30,8 @@ pub enum Window {
 pub enum Planner {
     /// The paper's Algorithm 2.
     WsRos(Thresholds),
+    /// What was accessed most often so far, without a window.
+    Frequency,
     /// Ours.
     Tuned(tuned::Config),
 }
@@ -189,7 +192,7 @@ impl Reorganizer {
         let table = || LocalityTable::new(panes, config.locations_max);
         let tuned = match config.planner {
             Planner::Tuned(tuned) => Some(Tuned::new(tuned, config.costs, panes)),
-            Planner::WsRos(_) => None,
+            Planner::WsRos(_) | Planner::Frequency => None,
         };
         Reorganizer {
             read: table(),
@@ -300,7 +303,7 @@ impl Reorganizer {
         match (&self.tuned, self.config.planner) {
             (Some(tuned), _) => tuned.threshold(),
             (None, Planner::WsRos(thresholds)) => Some(thresholds.hot + 1),
-            (None, Planner::Tuned(_)) => None,
+            (None, _) => None,
         }
     }
 
@@ -366,6 +369,9 @@ impl Reorganizer {
         let counted = std::mem::replace(&mut self.pane, Counting { began: now, ..Counting::default() });
         let moves = match (self.config.planner, self.tuned.is_some()) {
             (Planner::WsRos(thresholds), _) => self.plan_ws_ros(&thresholds),
+            (Planner::Frequency, _) => {
+                frequency::plan(&self.read, &self.write, &self.fast, self.config.fast_bytes / self.config.block_bytes)
+            }
             _ => self.plan_tuned(now, &counted),
         };
         self.stats.planned += moves.len() as u64;

@@ -1,7 +1,8 @@
 //! Generated workloads in words: `oltp`, `multi:scale=0.1`, `vod:streams=16,seconds=60`.
 
 use crate::generate::{
-    Arrivals, Mixed, MixedShape, Multi, MultiShape, copies, downloads, oltp_like, rates, vod, web_like,
+    Arrivals, Mixed, MixedShape, Multi, MultiShape, Queries, Skew, Skewed, SkewedShape, WebServer, copies, downloads,
+    oltp_like, rates, vod, web_like,
 };
 use crate::setup::SetupError;
 use crate::trace::{Accounting, Error, Reader, Record};
@@ -21,6 +22,12 @@ pub enum Workload {
     Copies(u64),
     /// Downloads, so many seconds.
     Downloads(u64),
+    /// Zipf, a shifting hot spot, scans.
+    Skewed(SkewedShape),
+    /// DB2-like queries, scaled.
+    Queries(f64),
+    /// Web-server-like, scaled.
+    WebServer(f64),
 }
 
 /// A generator as a trace.
@@ -49,19 +56,23 @@ impl<I: Iterator<Item = Record> + Send> Reader for Generated<I> {
 impl Workload {
     /// A workload in words: a name, and parameters after a colon. `oltp`, `web` and `multi` take `scale`; `vod` takes `streams`, `random`
     /// (random readers) and `seconds`; `copies` and `downloads` take `seconds`; `rates` takes `rates` (`1000/3000`, per second),
-    /// `sigma` (`0/3`, of the mean) and `seconds`.
+    /// `sigma` (`0/3`, of the mean) and `seconds`; `queries` and `webserver` take `scale`; `zipf`, `hotspot`, `scan` and `scan-over` take
+    /// `footprint` (MiB), `request` (KiB), `requests`, `writes` (share) and `rate` (per second), with skew `theta`, or `spot` (share) and `shift`
+    /// (requests).
     pub fn parse(text: &str) -> Result<Workload, SetupError> {
         let wrong = |why: &str| SetupError { what: "workload", value: text.into(), why: why.into() };
         let (name, rest) = text.split_once(':').unwrap_or((text, ""));
         let (mut scale, mut streams, mut random, mut seconds) = (1.0, 16, 0, 60);
         let (mut rates, mut sigmas) = (vec![1000.0, 3000.0], Vec::new());
+        let mut skewed = SkewedShape::default();
+        let (mut theta, mut spot, mut shift) = (1.0, 0.05, 20_000);
         for part in rest.split(',').map(str::trim).filter(|part| !part.is_empty()) {
             let (key, value) = part.split_once('=').unwrap_or((part, ""));
             let number = || value.parse::<f64>().ok().filter(|n| n.is_finite() && *n >= 0.0);
             let list = || value.split('/').map(|n| n.parse::<f64>().ok()).collect::<Option<Vec<_>>>();
             let not_a_number = || wrong("a parameter's value is a number that is not negative");
             match (name, key) {
-                ("oltp" | "web" | "multi", "scale") => {
+                ("oltp" | "web" | "multi" | "queries" | "webserver", "scale") => {
                     scale = number().filter(|n| *n > 0.0).ok_or_else(not_a_number)?;
                 }
                 ("vod", "streams") => streams = number().ok_or_else(not_a_number)? as u32,
@@ -69,6 +80,25 @@ impl Workload {
                 ("vod" | "copies" | "downloads" | "rates", "seconds") => {
                     seconds = number().ok_or_else(not_a_number)? as u64;
                 }
+                ("zipf" | "hotspot" | "scan" | "scan-over", "footprint") => {
+                    skewed.footprint_bytes = (number().ok_or_else(not_a_number)? * 1_048_576.0) as u64;
+                }
+                ("zipf" | "hotspot" | "scan" | "scan-over", "request") => {
+                    let bytes = number().filter(|n| (0.5..=1_048_576.0).contains(n)).ok_or_else(not_a_number)? * 1024.0;
+                    skewed.request_bytes = bytes as u32;
+                }
+                ("zipf" | "hotspot" | "scan" | "scan-over", "requests") => {
+                    skewed.requests = number().ok_or_else(not_a_number)? as u64;
+                }
+                ("zipf" | "hotspot" | "scan" | "scan-over", "writes") => {
+                    skewed.write_share = number().filter(|n| *n <= 1.0).ok_or_else(not_a_number)?;
+                }
+                ("zipf" | "hotspot" | "scan" | "scan-over", "rate") => {
+                    skewed.rate_per_s = number().filter(|n| *n > 0.0).ok_or_else(not_a_number)?;
+                }
+                ("zipf" | "scan-over", "theta") => theta = number().ok_or_else(not_a_number)?,
+                ("hotspot", "spot") => spot = number().filter(|n| *n <= 1.0).ok_or_else(not_a_number)?,
+                ("hotspot", "shift") => shift = number().filter(|n| *n >= 1.0).ok_or_else(not_a_number)? as u64,
                 ("rates", "rates") => rates = list().ok_or_else(not_a_number)?,
                 ("rates", "sigma") => sigmas = list().ok_or_else(not_a_number)?,
                 _ => return Err(wrong(&format!("`{name}` has no parameter `{key}`"))),
@@ -81,6 +111,12 @@ impl Workload {
             "vod" => Workload::Vod(streams, random, seconds),
             "copies" => Workload::Copies(seconds),
             "downloads" => Workload::Downloads(seconds),
+            "queries" => Workload::Queries(scale),
+            "webserver" => Workload::WebServer(scale),
+            "zipf" => Workload::Skewed(SkewedShape { skew: Skew::Zipf { theta }, ..skewed }),
+            "hotspot" => Workload::Skewed(SkewedShape { skew: Skew::HotSpot { spot, shift }, ..skewed }),
+            "scan" => Workload::Skewed(SkewedShape { skew: Skew::Scan, ..skewed }),
+            "scan-over" => Workload::Skewed(SkewedShape { skew: Skew::ScanOver { theta }, ..skewed }),
             "rates" if rates.iter().all(|rate| *rate > 0.0) => {
                 let arrivals = |at: usize| match sigmas.get(at) {
                     Some(&sigma) if sigma > 0.0 => Arrivals::Bursty { sigma, window_ns: 100_000_000 },
@@ -89,7 +125,11 @@ impl Workload {
                 Workload::Rates(rates.iter().enumerate().map(|(at, rate)| (*rate, arrivals(at))).collect(), seconds)
             }
             "rates" => return Err(wrong("rates are above 0")),
-            _ => return Err(wrong("choose oltp, web, multi, vod, copies, downloads or rates")),
+            _ => {
+                return Err(wrong(
+                    "choose oltp, web, multi, vod, copies, downloads, rates, zipf, hotspot, scan, scan-over, queries or webserver",
+                ));
+            }
         })
     }
 
@@ -102,6 +142,9 @@ impl Workload {
             Workload::Vod(streams, random, seconds) => reader(vod(*streams, *random, *seconds, seed)),
             Workload::Copies(seconds) => reader(copies(*seconds, seed)),
             Workload::Downloads(seconds) => reader(downloads(*seconds, seed)),
+            Workload::Skewed(shape) => reader(Skewed::new(shape.clone(), seed)),
+            Workload::Queries(scale) => reader(Queries::new(*scale, seed)),
+            Workload::WebServer(scale) => reader(WebServer::new(*scale, seed)),
         }
     }
 }
@@ -122,6 +165,12 @@ mod tests {
             "multi:scale=0.01",
             "vod:streams=4,seconds=1",
             "rates:rates=10/20,sigma=0/3,seconds=2",
+            "zipf:footprint=16,request=4,requests=500,theta=0.8,writes=0.2,rate=10",
+            "hotspot:footprint=16,requests=500,spot=0.1,shift=100",
+            "scan:footprint=16,requests=500",
+            "scan-over:footprint=16,requests=500",
+            "queries:scale=0.001",
+            "webserver:scale=0.001",
         ] {
             let workload = Workload::parse(words).unwrap();
             let mut reader = workload.open(1);
@@ -135,7 +184,15 @@ mod tests {
 
     #[test]
     fn unknown_words_are_refused() {
-        for wrong in ["tpcc", "oltp:streams=3", "vod:streams=x", "rates:rates=0", "multi:scale=0"] {
+        for wrong in [
+            "tpcc",
+            "oltp:streams=3",
+            "vod:streams=x",
+            "rates:rates=0",
+            "multi:scale=0",
+            "zipf:spot=1",
+            "zipf:writes=2",
+        ] {
             assert!(Workload::parse(wrong).is_err(), "{wrong}");
         }
     }

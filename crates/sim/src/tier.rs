@@ -1,0 +1,56 @@
+//! Two tiers of devices under one file system: how fast a workload is, depending on where its data lie.
+//!
+//! ```text
+//!   trace -> pieces of locations -> device of each -> queue -> device     (the longest piece ends the request)
+//!                 |                                     ^
+//!                 +--> policy::tier::machine --> moves -+     read on one tier, written on the other
+//! ```
+//! Devices are those of the paper: a service time of latency plus bytes over bandwidth, first come first served; moves queue with everything else.
+//! Requests come one after another from `depth` clients (closed), or at their times (open).
+//!
+//! Memory is linear in the trace: it is held, so that every scheme sees the same requests and the offline optimum can look ahead.
+
+mod lru;
+mod optimum;
+mod requests;
+mod scheme;
+mod world;
+
+pub use requests::{Piece, Request, Requests};
+pub use scheme::Scheme;
+pub use world::{Figures, run};
+
+use policy::tier::cost::Costs;
+use policy::time::Time;
+
+/// When requests are issued.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Arrivals {
+    /// So many clients, each waiting for its answer and then thinking.
+    Closed {
+        /// Clients.
+        depth: usize,
+        /// From an answer to the next request.
+        think: Time,
+    },
+    /// At the times of the trace, made faster by a factor.
+    Open {
+        /// The factor.
+        speed: f64,
+    },
+}
+
+/// The devices and the load on them.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Setup {
+    /// The devices.
+    pub costs: Costs,
+    /// Bytes of the fast tier.
+    pub fast_bytes: u64,
+    /// Bytes of a location: the stripe.
+    pub block_bytes: u64,
+    /// When requests are issued.
+    pub arrivals: Arrivals,
+    /// Check the accounts after every event.
+    pub check: bool,
+}

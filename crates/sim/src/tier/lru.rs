@@ -1,0 +1,55 @@
+//! The fast tier as a cache: least recently used leaves.
+
+use std::collections::BTreeMap;
+
+/// The order of use of at most `capacity` locations.
+#[derive(Debug)]
+pub(super) struct Lru {
+    capacity: usize,
+    used: u64,
+    /// Last use and whether it was written since it came, by location; and locations by last use.
+    held: BTreeMap<u32, (u64, bool)>,
+    order: BTreeMap<u64, u32>,
+}
+
+impl Lru {
+    pub(super) fn new(capacity: usize) -> Lru {
+        Lru { capacity, used: 0, held: BTreeMap::new(), order: BTreeMap::new() }
+    }
+
+    /// An access: whether it was held, and what leaves in its favour (and whether that must be written back).
+    pub(super) fn access(&mut self, at: u32, write: bool) -> (bool, Option<(u32, bool)>) {
+        if self.capacity == 0 {
+            return (false, None);
+        }
+        self.used += 1;
+        let before = self.held.insert(at, (self.used, write));
+        self.order.insert(self.used, at);
+        if let Some((used, dirty)) = before {
+            self.order.remove(&used);
+            self.held.insert(at, (self.used, write || dirty));
+            return (true, None);
+        }
+        if self.held.len() <= self.capacity {
+            return (false, None);
+        }
+        let victim = self.order.pop_first().map(|(_, victim)| victim);
+        let left = victim.and_then(|victim| self.held.remove(&victim).map(|(_, dirty)| (victim, dirty)));
+        (false, left)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_least_recently_used_leaves_and_says_whether_it_is_dirty() {
+        let mut lru = Lru::new(2);
+        assert_eq!(lru.access(1, true), (false, None));
+        assert_eq!(lru.access(2, false), (false, None));
+        assert_eq!(lru.access(1, false), (true, None));
+        assert_eq!(lru.access(3, false), (false, Some((2, false))));
+        assert_eq!(lru.access(4, false), (false, Some((1, true))), "written once, dirty until it leaves");
+    }
+}

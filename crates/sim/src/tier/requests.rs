@@ -1,0 +1,116 @@
+//! A trace as requests of pieces of numbered locations.
+
+use crate::trace::{Flags, Op, Record};
+use policy::tier::Location;
+use policy::time::Time;
+use std::collections::BTreeMap;
+
+/// A part of a request within one location.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Piece {
+    /// The location, numbered in the order of appearance.
+    pub at: u32,
+    /// Bytes of it.
+    pub bytes: u32,
+}
+
+/// A request: its pieces are those up to `end` and after the request before it.
+#[derive(Clone, Copy, Debug)]
+pub struct Request {
+    /// When the trace issued it, from its first request.
+    pub time: Time,
+    /// Whether it writes.
+    pub write: bool,
+    end: usize,
+}
+
+/// All requests of a trace.
+#[derive(Clone, Debug, Default)]
+pub struct Requests {
+    requests: Vec<Request>,
+    pieces: Vec<Piece>,
+    locations: Vec<Location>,
+    numbers: BTreeMap<Location, u32>,
+    first_ns: Option<u64>,
+}
+
+impl Requests {
+    /// Adds a record of trace number `trace`; what is no request of a client is left out.
+    pub fn add(&mut self, trace: usize, record: &Record, block_bytes: u64) {
+        let asked = matches!(record.op, Op::Read | Op::Write) && !record.flags.has(Flags::SPECULATIVE);
+        if !asked || record.length == 0 {
+            return;
+        }
+        let first_ns = *self.first_ns.get_or_insert(record.time_ns);
+        let file = (trace as u64) << 48 ^ record.space();
+        let mut offset = record.offset;
+        while offset < record.end() {
+            let block = offset / block_bytes;
+            let end = ((block + 1) * block_bytes).min(record.end());
+            let at = self.number(Location { file, block });
+            self.pieces.push(Piece { at, bytes: (end - offset) as u32 });
+            offset = end;
+        }
+        let time = Time(record.time_ns.saturating_sub(first_ns));
+        self.requests.push(Request { time, write: record.op == Op::Write, end: self.pieces.len() });
+    }
+
+    fn number(&mut self, location: Location) -> u32 {
+        let next = self.locations.len() as u32;
+        let number = *self.numbers.entry(location).or_insert(next);
+        if number == next {
+            self.locations.push(location);
+        }
+        number
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.requests.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.requests.is_empty()
+    }
+
+    /// Request number `n`.
+    pub fn get(&self, n: usize) -> &Request {
+        &self.requests[n]
+    }
+
+    /// The pieces of request number `n`.
+    pub fn pieces(&self, n: usize) -> &[Piece] {
+        let start = if n == 0 { 0 } else { self.requests[n - 1].end };
+        &self.pieces[start..self.requests[n].end]
+    }
+
+    /// The locations by number.
+    pub fn locations(&self) -> &[Location] {
+        &self.locations
+    }
+
+    /// The number of a location that appears.
+    pub fn number_of(&self, location: Location) -> Option<u32> {
+        self.numbers.get(&location).copied()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_are_cut_at_locations_and_locations_keep_their_number() {
+        let mut requests = Requests::default();
+        let record = |offset, length, time_ns| Record { offset, length, time_ns, ..Record::default() };
+        requests.add(0, &record(60, 80, 7), 64);
+        requests.add(0, &Record { op: Op::Write, ..record(64, 64, 9) }, 64);
+        requests.add(0, &Record { op: Op::Sync, ..record(0, 0, 9) }, 64);
+        requests.add(1, &record(0, 1, 10), 64);
+        let pieces = |n: usize| requests.pieces(n).iter().map(|p| (p.at, p.bytes)).collect::<Vec<_>>();
+        assert_eq!((requests.len(), pieces(0), pieces(1)), (3, vec![(0, 4), (1, 64), (2, 12)], vec![(1, 64)]));
+        assert_eq!(pieces(2), [(3, 1)], "another trace, another file");
+        assert_eq!((requests.get(1).time, requests.get(1).write), (Time(2), true));
+    }
+}

@@ -1,0 +1,456 @@
+//! The world: clients, queues, devices, moves.
+
+use super::lru::Lru;
+use super::optimum;
+use super::requests::{Piece, Requests};
+use super::{Arrivals, Scheme, Setup};
+use crate::event::{EventQueue, Rank};
+use crate::latency::Latencies;
+use policy::tier::machine::{Action, Event, Reorganizer};
+use policy::tier::split::Split;
+use policy::tier::{Location, Move, Region, Tier};
+use policy::time::Time;
+use serde::Serialize;
+use std::collections::{BTreeMap, VecDeque};
+
+/// What came out.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Figures {
+    /// Requests served.
+    pub requests: u64,
+    /// From the first request to the last answer, in seconds.
+    pub span_s: f64,
+    /// Mean response time, in milliseconds.
+    pub mean_ms: f64,
+    /// 95th percentile of the response times, in milliseconds.
+    pub p95_ms: f64,
+    /// Share of the accesses that the fast tier served.
+    pub fast_share: f64,
+    /// Share of the time that a fast device was busy.
+    pub fast_busy: f64,
+    /// Share of the time that a slow device was busy.
+    pub slow_busy: f64,
+    /// Locations moved to the fast tier.
+    pub promoted: u64,
+    /// Locations moved to the slow tier.
+    pub demoted: u64,
+    /// Moves given up because the location was written meanwhile.
+    pub failed: u64,
+    /// Megabytes (2^20) that moves and cache fills read and wrote.
+    pub moved_mib: f64,
+    /// Hotness above which reads are promoted at the end, if a machine moves data.
+    pub threshold: Option<u32>,
+}
+
+/// Runs all requests under a scheme.
+pub fn run(setup: &Setup, scheme: &Scheme, requests: &Requests) -> Figures {
+    match scheme {
+        Scheme::Optimum { window } => {
+            let with = |balanced| World::new(setup, scheme, requests).optimal(*window, balanced).run();
+            let (one, other) = (with(true), with(false));
+            if one.span_s <= other.span_s && one.mean_ms <= other.mean_ms || one.span_s < other.span_s {
+                one
+            } else {
+                other
+            }
+        }
+        _ => World::new(setup, scheme, requests).run(),
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Happening {
+    /// The device is done with what it did.
+    Done(usize),
+    /// A client issues the next request.
+    Issue,
+    /// The machine wanted to be asked.
+    Timer,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Job {
+    /// A piece of a request.
+    Piece { request: usize },
+    /// A location is read for a move.
+    MoveRead { at: u32 },
+    /// A location is written for a move.
+    MoveWrite { at: u32 },
+    /// Nobody waits for it.
+    Background,
+}
+
+#[derive(Debug, Default)]
+struct Device {
+    queue: VecDeque<(Job, u64)>,
+    now: Option<Job>,
+    busy_ns: u64,
+}
+
+/// A request under way.
+#[derive(Clone, Copy, Debug, Default)]
+struct UnderWay {
+    since: Time,
+    pieces: u32,
+}
+
+struct World<'a> {
+    setup: &'a Setup,
+    requests: &'a Requests,
+    events: EventQueue<Happening>,
+    devices: Vec<Device>,
+    fast_devices: usize,
+    /// Pieces of requests at each tier: nobody's moves.
+    foreground: [usize; 2],
+    /// The device of each location, if it has one.
+    place: Vec<Option<usize>>,
+    fast_held: u64,
+    split: Split,
+    /// Which devices take new data.
+    takes: [bool; 2],
+    unlimited: bool,
+    next: usize,
+    under_way: BTreeMap<usize, UnderWay>,
+    machine: Option<Reorganizer>,
+    timer: Option<Time>,
+    moving: BTreeMap<u32, (Move, bool)>,
+    lru: Option<Lru>,
+    optimum: Option<(u64, bool)>,
+    held: Vec<bool>,
+    latencies: Latencies,
+    accesses: u64,
+    fast_accesses: u64,
+    moved_bytes: u64,
+    end: Time,
+}
+
+impl<'a> World<'a> {
+    fn new(setup: &'a Setup, scheme: &Scheme, requests: &'a Requests) -> World<'a> {
+        let (fast, slow) = (setup.costs.fast_devices as usize, setup.costs.slow_devices as usize);
+        let proportional = matches!(scheme, Scheme::Proportional | Scheme::Reorganized { proportional: true, .. });
+        let reads = (0..requests.len()).filter(|&n| !requests.get(n).write).count() * 2 >= requests.len();
+        let region = if reads { Region::Read } else { Region::Write };
+        let speed = |tier| 1.0 / setup.costs.of(tier).access_ns(region, setup.block_bytes as f64).max(1e-9);
+        let weight = |tier| if proportional { speed(tier) } else { 1.0 };
+        let weights = [vec![weight(Tier::Fast); fast], vec![weight(Tier::Slow); slow]].concat();
+        let takes = match scheme {
+            Scheme::SlowOnly | Scheme::Lru | Scheme::Optimum { .. } => [false, true],
+            Scheme::FastOnly => [true, false],
+            _ => [true, true],
+        };
+        let machine = match scheme {
+            Scheme::Reorganized { config, .. } => Some(Reorganizer::new(*config, Time::ZERO)),
+            _ => None,
+        };
+        let capacity = (setup.fast_bytes / setup.block_bytes) as usize;
+        World {
+            setup,
+            requests,
+            events: EventQueue::new(),
+            devices: (0..fast + slow).map(|_| Device::default()).collect(),
+            fast_devices: fast,
+            foreground: [0; 2],
+            place: vec![None; requests.locations().len()],
+            fast_held: 0,
+            split: Split::new(&weights),
+            takes,
+            unlimited: *scheme == Scheme::FastOnly,
+            next: 0,
+            under_way: BTreeMap::new(),
+            machine,
+            timer: None,
+            moving: BTreeMap::new(),
+            lru: (*scheme == Scheme::Lru).then(|| Lru::new(capacity)),
+            optimum: None,
+            held: Vec::new(),
+            latencies: Latencies::default(),
+            accesses: 0,
+            fast_accesses: 0,
+            moved_bytes: 0,
+            end: Time::ZERO,
+        }
+    }
+
+    fn optimal(mut self, window: u64, balanced: bool) -> World<'a> {
+        self.optimum = Some((window.max(1), balanced));
+        self
+    }
+
+    fn run(mut self) -> Figures {
+        let first = match self.setup.arrivals {
+            Arrivals::Closed { depth, .. } => depth.max(1),
+            Arrivals::Open { .. } => 1,
+        };
+        (0..first.min(self.requests.len())).for_each(|_| self.events.push(Time::ZERO, Rank::Arrival, Happening::Issue));
+        while let Some((now, happening)) = self.events.pop() {
+            match happening {
+                Happening::Done(device) => self.done(now, device),
+                Happening::Issue => self.issue(now),
+                Happening::Timer => self.timer = None,
+            }
+            self.ask(now);
+            if self.setup.check {
+                self.check();
+            }
+            // Nothing is measured after the last answer: a machine could go on for ever.
+            if self.next == self.requests.len() && self.under_way.is_empty() {
+                break;
+            }
+        }
+        self.figures()
+    }
+
+    fn issue(&mut self, now: Time) {
+        if self.next >= self.requests.len() {
+            return;
+        }
+        let n = self.next;
+        self.next += 1;
+        if let Arrivals::Open { speed } = self.setup.arrivals
+            && self.next < self.requests.len()
+        {
+            let at = Time((self.requests.get(self.next).time.0 as f64 / speed) as u64).max(now);
+            self.events.push(at, Rank::Arrival, Happening::Issue);
+        }
+        if let Some((window, balanced)) = self.optimum
+            && (n as u64).is_multiple_of(window)
+        {
+            let best = optimum::best(self.requests, self.setup, n, n + window as usize, balanced);
+            self.held = vec![false; self.place.len()];
+            best.into_iter().for_each(|at| self.held[at as usize] = true);
+        }
+        let pieces = self.requests.pieces(n);
+        self.under_way.insert(n, UnderWay { since: now, pieces: pieces.len() as u32 });
+        let write = self.requests.get(n).write;
+        for &piece in pieces {
+            self.piece(now, n, piece, write);
+        }
+    }
+
+    fn piece(&mut self, now: Time, request: usize, piece: Piece, write: bool) {
+        let region = if write { Region::Write } else { Region::Read };
+        let home = self.home(now, piece.at);
+        let device = match (&self.lru, self.optimum) {
+            (Some(_), _) => self.cached(now, piece, write, home),
+            (None, Some(_)) if self.held[piece.at as usize] => self.device(piece.at, Tier::Fast),
+            _ => home,
+        };
+        if write && let Some((_, stale)) = self.moving.get_mut(&piece.at) {
+            *stale = true;
+        }
+        self.accesses += 1;
+        self.fast_accesses += u64::from(device < self.fast_devices);
+        let location = self.requests.locations()[piece.at as usize];
+        self.tell(now, Event::Access { location, region, bytes: u64::from(piece.bytes) });
+        let tier = self.tier_of(device);
+        self.foreground[tier as usize] += 1;
+        self.tell(now, Event::Busy(tier));
+        self.queue(now, device, Job::Piece { request }, region, u64::from(piece.bytes));
+    }
+
+    /// Where a location lies; a new one is placed.
+    fn home(&mut self, now: Time, at: u32) -> usize {
+        if let Some(device) = self.place[at as usize] {
+            return device;
+        }
+        let room =
+            self.unlimited || (self.fast_held + self.coming() + 1) * self.setup.block_bytes <= self.setup.fast_bytes;
+        let (fast_devices, takes) = (self.fast_devices, self.takes);
+        let may = |device: usize| if device < fast_devices { takes[0] && room } else { takes[1] };
+        let fallback = if takes[1] { fast_devices } else { 0 };
+        let device = self.split.next(may).unwrap_or(fallback);
+        self.place[at as usize] = Some(device);
+        let tier = self.tier_of(device);
+        self.fast_held += u64::from(tier == Tier::Fast);
+        let location = self.requests.locations()[at as usize];
+        self.tell(now, Event::Placed { location, tier });
+        device
+    }
+
+    /// The device that serves a piece when the fast tier is a cache of `home`.
+    fn cached(&mut self, now: Time, piece: Piece, write: bool, home: usize) -> usize {
+        let Some(lru) = &mut self.lru else { return home };
+        if self.setup.fast_bytes < self.setup.block_bytes {
+            return home;
+        }
+        let (hit, left) = lru.access(piece.at, write);
+        let block = self.setup.block_bytes;
+        let fast = self.device(piece.at, Tier::Fast);
+        if let Some((victim, true)) = left {
+            let (from, to) = (self.device(victim, Tier::Fast), self.place[victim as usize].unwrap_or(home));
+            self.queue(now, from, Job::Background, Region::Read, block);
+            self.queue(now, to, Job::Background, Region::Write, block);
+            self.moved_bytes += 2 * block;
+        }
+        if hit || write {
+            return fast;
+        }
+        // The rest of the block is read as well, and the whole stored.
+        let rest = block - u64::from(piece.bytes);
+        if rest > 0 {
+            self.queue(now, home, Job::Background, Region::Read, rest);
+        }
+        self.queue(now, fast, Job::Background, Region::Write, block);
+        self.moved_bytes += rest + block;
+        home
+    }
+
+    fn queue(&mut self, now: Time, device: usize, job: Job, region: Region, bytes: u64) {
+        let cost = self.setup.costs.of(self.tier_of(device)).access_ns(region, bytes as f64);
+        self.devices[device].queue.push_back((job, cost.max(1.0) as u64));
+        self.start(now, device);
+    }
+
+    fn start(&mut self, now: Time, number: usize) {
+        let device = &mut self.devices[number];
+        if device.now.is_none()
+            && let Some((job, takes_ns)) = device.queue.pop_front()
+        {
+            device.now = Some(job);
+            device.busy_ns += takes_ns;
+            self.events.push(now + Time(takes_ns), Rank::Completion, Happening::Done(number));
+        }
+    }
+
+    fn done(&mut self, now: Time, number: usize) {
+        let job = self.devices[number].now.take();
+        self.start(now, number);
+        match job {
+            Some(Job::Piece { request }) => {
+                let tier = self.tier_of(number);
+                self.foreground[tier as usize] -= 1;
+                if self.foreground[tier as usize] == 0 {
+                    self.tell(now, Event::Idle(tier));
+                }
+                self.piece_done(now, request);
+            }
+            Some(Job::MoveRead { at }) => {
+                if let Some((of, _)) = self.moving.get(&at) {
+                    let to = self.device(at, of.to);
+                    self.queue(now, to, Job::MoveWrite { at }, Region::Write, self.setup.block_bytes);
+                }
+            }
+            Some(Job::MoveWrite { at }) => self.moved(now, at),
+            Some(Job::Background) | None => {}
+        }
+    }
+
+    fn piece_done(&mut self, now: Time, request: usize) {
+        let Some(under_way) = self.under_way.get_mut(&request) else { return };
+        under_way.pieces -= 1;
+        if under_way.pieces > 0 {
+            return;
+        }
+        self.latencies.add(now.since(under_way.since));
+        self.under_way.remove(&request);
+        self.end = now;
+        if let Arrivals::Closed { think, .. } = self.setup.arrivals {
+            self.events.push(now + think, Rank::Arrival, Happening::Issue);
+        }
+    }
+
+    fn moved(&mut self, now: Time, at: u32) {
+        let Some((of, stale)) = self.moving.remove(&at) else { return };
+        let location = of.location;
+        if stale {
+            self.tell(now, Event::Failed { location });
+            return;
+        }
+        match of.to {
+            Tier::Fast => self.fast_held += 1,
+            Tier::Slow => self.fast_held -= 1,
+        }
+        self.place[at as usize] = Some(self.device(at, of.to));
+        self.tell(now, Event::Moved { location });
+    }
+
+    fn tell(&mut self, now: Time, event: Event) {
+        if let Some(machine) = &mut self.machine {
+            machine.handle(now, event);
+        }
+    }
+
+    /// Has the machine say what to move.
+    fn ask(&mut self, now: Time) {
+        while let Some(Action::Move(of)) = self.machine.as_mut().and_then(|machine| machine.poll(now)) {
+            let known = self.number(of.location).and_then(|at| self.place[at as usize].map(|from| (at, from)));
+            let Some((at, from)) = known else {
+                self.tell(now, Event::Failed { location: of.location });
+                continue;
+            };
+            self.moved_bytes += 2 * self.setup.block_bytes;
+            self.moving.insert(at, (of, false));
+            self.queue(now, from, Job::MoveRead { at }, Region::Read, self.setup.block_bytes);
+        }
+        let deadline = self.machine.as_ref().and_then(Reorganizer::next_deadline);
+        if let Some(at) = deadline
+            && self.timer.is_none_or(|timer| at < timer)
+        {
+            let at = at.max(now);
+            // One that is due already was refused for another reason, and that ends with another event.
+            if at > now {
+                self.timer = Some(at);
+                self.events.push(at, Rank::Timer, Happening::Timer);
+            }
+        }
+    }
+
+    fn number(&self, location: Location) -> Option<u32> {
+        self.requests.number_of(location)
+    }
+
+    fn coming(&self) -> u64 {
+        self.moving.values().filter(|(of, _)| of.to == Tier::Fast).count() as u64
+    }
+
+    /// The device of a tier that a location belongs on.
+    fn device(&self, at: u32, tier: Tier) -> usize {
+        match tier {
+            Tier::Fast => at as usize % self.fast_devices.max(1),
+            Tier::Slow => self.fast_devices + at as usize % (self.devices.len() - self.fast_devices).max(1),
+        }
+    }
+
+    fn tier_of(&self, device: usize) -> Tier {
+        if device < self.fast_devices { Tier::Fast } else { Tier::Slow }
+    }
+
+    fn check(&self) {
+        let held = self.place.iter().flatten().filter(|&&device| device < self.fast_devices).count() as u64;
+        assert_eq!(held, self.fast_held, "the account of the fast tier is wrong");
+        let full = (held + self.coming()) * self.setup.block_bytes <= self.setup.fast_bytes;
+        assert!(full || self.unlimited, "the fast tier holds more than it can");
+        let pieces: usize = self.under_way.values().map(|of| of.pieces as usize).sum();
+        assert_eq!(pieces, self.foreground.iter().sum::<usize>(), "a piece was lost");
+        for (at, (of, _)) in &self.moving {
+            let from = self.place[*at as usize].map(|device| self.tier_of(device));
+            assert_eq!(from, Some(of.to.other()), "a move from where the location is not");
+        }
+    }
+
+    fn figures(&self) -> Figures {
+        let busy = |devices: &[Device]| {
+            let sum: u64 = devices.iter().map(|device| device.busy_ns).sum();
+            sum as f64 / (self.end.0.max(1) as f64 * devices.len().max(1) as f64)
+        };
+        let (fast, slow) = self.devices.split_at(self.fast_devices);
+        let stats = self.machine.as_ref().map(Reorganizer::stats).unwrap_or_default();
+        Figures {
+            requests: self.latencies.count(),
+            span_s: self.end.as_secs_f64(),
+            mean_ms: self.latencies.mean_ms(),
+            p95_ms: self.latencies.quantile_ms(0.95),
+            fast_share: self.fast_accesses as f64 / self.accesses.max(1) as f64,
+            fast_busy: busy(fast),
+            slow_busy: busy(slow),
+            promoted: stats.promoted,
+            demoted: stats.demoted,
+            failed: stats.failed,
+            moved_mib: self.moved_bytes as f64 / f64::from(1 << 20),
+            threshold: self.machine.as_ref().and_then(Reorganizer::threshold),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

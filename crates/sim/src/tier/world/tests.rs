@@ -1,0 +1,116 @@
+//! Worlds whose outcome is known.
+
+use super::*;
+use crate::generate::{Skew, Skewed, SkewedShape};
+use crate::trace::{Op, Record};
+use policy::tier::cost::{Costs, DeviceCost};
+use policy::tier::machine::{Config, Planner, Window};
+use policy::tier::reorganize::Thresholds;
+use policy::tier::{split, tuned};
+
+const BLOCK: u64 = 64 << 10;
+
+fn setup(fast_bytes: u64) -> Setup {
+    let arrivals = Arrivals::Closed { depth: 16, think: Time::ZERO };
+    Setup { costs: Costs::default(), fast_bytes, block_bytes: BLOCK, arrivals, check: true }
+}
+
+fn of(records: impl Iterator<Item = Record>) -> Requests {
+    let mut requests = Requests::default();
+    records.for_each(|record| requests.add(0, &record, BLOCK));
+    requests
+}
+
+fn skewed(skew: Skew, requests: u64, write_share: f64) -> Requests {
+    let shape = SkewedShape { skew, requests, write_share, footprint_bytes: 256 << 20, ..SkewedShape::default() };
+    of(Skewed::new(shape, 1))
+}
+
+fn machine(planner: Planner, setup: &Setup, requests: &Requests) -> Scheme {
+    let window = Window::Requests(requests.len() as u64 / 10);
+    let panes = if matches!(planner, Planner::Tuned(_)) { 4 } else { 1 };
+    let busy_bytes_per_s = 200_000_000;
+    let (fast_bytes, block_bytes, idle) = (setup.fast_bytes, BLOCK, Time::ZERO);
+    let config =
+        Config { window, panes, planner, fast_bytes, block_bytes, busy_bytes_per_s, idle, ..Config::default() };
+    Scheme::Reorganized { config, proportional: false }
+}
+
+/// The model's own assumptions: one device of each tier, all requests alike, all there at once.
+#[test]
+fn the_gains_of_the_model_come_out() {
+    for (write, gamma) in [(false, 10.0), (true, 4.0)] {
+        let costs = Costs { fast_devices: 1, slow_devices: 1, ..Costs::default() };
+        let op = if write { Op::Write } else { Op::Read };
+        let records = (0..22_000).map(|n| Record { offset: n * BLOCK, length: BLOCK as u32, op, ..Record::default() });
+        let requests = of(records);
+        let arrivals = Arrivals::Closed { depth: 22_000, think: Time::ZERO };
+        let setup = Setup { costs, arrivals, check: false, ..setup(u64::MAX / 2) };
+        let plain = run(&setup, &Scheme::RoundRobin, &requests);
+        let split = run(&setup, &Scheme::Proportional, &requests);
+        let gain = plain.span_s / split.span_s;
+        assert!((gain - split::gain(gamma)).abs() < 0.01, "{gain} for gamma {gamma}");
+        let model = split::round_robin_ns(22_000.0, BLOCK as f64, gamma, if write { 0.5 } else { 0.1 }) / 1e9;
+        assert!((plain.span_s / model - 1.0).abs() < 0.001, "{} s, the model says {model}", plain.span_s);
+    }
+}
+
+#[test]
+fn every_scheme_serves_every_request_and_keeps_its_accounts() {
+    for (skew, writes) in [(Skew::Zipf { theta: 1.0 }, 0.3), (Skew::HotSpot { spot: 0.05, shift: 900 }, 0.0)] {
+        let requests = skewed(skew, 3_000, writes);
+        let setup = setup(32 << 20);
+        let ws_ros = Planner::WsRos(Thresholds { free_bytes: 4 << 20, ..Thresholds::default() });
+        let mut schemes = vec![
+            Scheme::SlowOnly,
+            Scheme::FastOnly,
+            Scheme::RoundRobin,
+            Scheme::Proportional,
+            Scheme::Lru,
+            Scheme::Optimum { window: 300 },
+        ];
+        let planners = [ws_ros, Planner::Frequency, Planner::Tuned(tuned::Config::default())];
+        schemes.extend(planners.map(|planner| machine(planner, &setup, &requests)));
+        for scheme in schemes {
+            let one = run(&setup, &scheme, &requests);
+            assert_eq!(one.requests, 3_000, "{scheme:?}");
+            assert_eq!(one, run(&setup, &scheme, &requests), "the same input, the same figures");
+        }
+    }
+}
+
+#[test]
+fn hot_data_move_up_and_pay() {
+    let requests = skewed(Skew::Zipf { theta: 1.0 }, 60_000, 0.0);
+    let setup = Setup { check: false, ..setup(64 << 20) };
+    let plain = run(&setup, &Scheme::RoundRobin, &requests);
+    for planner in [
+        Planner::WsRos(Thresholds { free_bytes: 8 << 20, ..Thresholds::default() }),
+        Planner::Tuned(tuned::Config::default()),
+    ] {
+        let moved = run(&setup, &machine(planner, &setup, &requests), &requests);
+        assert!(moved.promoted > 50, "{moved:?}");
+        assert!(moved.fast_share > plain.fast_share, "{planner:?}");
+        assert!(moved.span_s < plain.span_s, "{planner:?}: {} and {}", moved.span_s, plain.span_s);
+    }
+}
+
+#[test]
+fn a_scan_moves_nothing_under_the_tuned_planner() {
+    let requests = skewed(Skew::Scan, 20_000, 0.0);
+    let setup = Setup { check: false, ..setup(32 << 20) };
+    let tuned = run(&setup, &machine(Planner::Tuned(tuned::Config::default()), &setup, &requests), &requests);
+    assert!(tuned.promoted + tuned.demoted < 20, "{tuned:?}");
+}
+
+#[test]
+fn open_arrivals_keep_their_times() {
+    let device = DeviceCost { read_latency_ns: 1e6, ..DeviceCost::seconds_per_gb(0.0, 0.0) };
+    let costs = Costs { fast: device, slow: device, ..Costs::default() };
+    let records =
+        (0..100).map(|n| Record { time_ns: n * 10_000_000, offset: n * BLOCK, length: 512, ..Record::default() });
+    let requests = of(records);
+    let setup = Setup { costs, arrivals: Arrivals::Open { speed: 2.0 }, ..setup(u64::MAX / 2) };
+    let out = run(&setup, &Scheme::RoundRobin, &requests);
+    assert!((out.span_s - 0.496).abs() < 1e-9 && (out.mean_ms - 1.0).abs() < 1e-9, "{out:?}");
+}
