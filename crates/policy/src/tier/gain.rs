@@ -1,15 +1,16 @@
 //! What past accesses say of the next ones: learned, not assumed.
 //!
-//! At the end of each pane, every known location tells how often it was accessed in that pane, given its hotness in the panes before.
-//! Locations of like hotness (by powers of two) share one mean, in which older panes weigh less and less. So a scan teaches that what
-//! was read once is not read again, and a shifting hot spot how soon hot data cool; nobody sets a threshold.
+//! At the end of each pane, every known location tells how often it was accessed in that pane, given how often it was in the pane before and in
+//! those before that. Locations with a like past (each count by powers of two) share one mean, in which older panes weigh less and
+//! less. So a scan teaches that what was read once is not read again, a shifting hot spot that what is new and hot stays for a while and
+//! what has cooled does not come back; nobody sets a threshold.
 //!
 //! Until enough was seen, a location is expected to go on at half of its past rate.
 //!
 //! Ours; the paper has fixed thresholds.
 
-/// Classes of hotness: 1, 2-3, 4-7, ...
-const CLASSES: usize = 17;
+/// Classes of a count: 0, 1, 2-3, 4-7, ...
+const CLASSES: usize = 10;
 
 /// Weight of an older pane against the next newer one.
 const MEMORY: f64 = 0.7;
@@ -17,63 +18,85 @@ const MEMORY: f64 = 0.7;
 /// Observations that the assumption at the start counts for.
 const PRIOR_WEIGHT: f64 = 4.0;
 
+/// Accesses of a location before the pane in question.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Past {
+    /// In the pane before.
+    pub recent: u32,
+    /// In the panes before that one, as far as the window reaches.
+    pub older: u32,
+}
+
 /// The learned means of one region.
 #[derive(Clone, Debug)]
 pub struct Expectation {
-    sums: [f64; CLASSES],
-    weights: [f64; CLASSES],
+    cells: [[Cell; CLASSES]; CLASSES],
     panes_before: f64,
 }
 
+#[derive(Clone, Copy, Debug, Default)]
+struct Cell {
+    sum: f64,
+    weight: f64,
+}
+
 impl Expectation {
-    /// Nothing learned; hotness is counted over `panes_before` panes.
+    /// Nothing learned; the past reaches back `panes_before` panes.
     pub fn new(panes_before: usize) -> Expectation {
-        Expectation { sums: [0.0; CLASSES], weights: [0.0; CLASSES], panes_before: panes_before.max(1) as f64 }
+        Expectation { cells: [[Cell::default(); CLASSES]; CLASSES], panes_before: panes_before.max(1) as f64 }
     }
 
-    /// A location of hotness `before` (above 0) was accessed `now` times in the pane that ends.
-    pub fn observe(&mut self, before: u32, now: u32) {
-        let class = class(before);
-        self.sums[class] += f64::from(now);
-        self.weights[class] += 1.0;
+    /// A location with this past was accessed `now` times in the pane that ends.
+    pub fn observe(&mut self, past: Past, now: u32) {
+        let cell = &mut self.cells[class(past.recent)][class(past.older)];
+        cell.sum += f64::from(now);
+        cell.weight += 1.0;
     }
 
     /// The pane has ended: what was seen before it weighs less.
     pub fn turn(&mut self) {
-        self.sums.iter_mut().chain(&mut self.weights).for_each(|sum| *sum *= MEMORY);
+        for cell in self.cells.iter_mut().flatten() {
+            cell.sum *= MEMORY;
+            cell.weight *= MEMORY;
+        }
     }
 
-    /// Accesses to expect in the next pane, of a location with this hotness.
-    pub fn expect(&self, hotness: u32) -> f64 {
-        if hotness == 0 {
+    /// Accesses to expect in the next pane, of a location with this past.
+    pub fn expect(&self, past: Past) -> f64 {
+        if past == Past::default() {
             return 0.0;
         }
-        let class = class(hotness);
-        let prior = f64::from(hotness) / self.panes_before / 2.0;
-        (self.sums[class] + prior * PRIOR_WEIGHT) / (self.weights[class] + PRIOR_WEIGHT)
+        let cell = &self.cells[class(past.recent)][class(past.older)];
+        let prior = f64::from(past.recent + past.older) / self.panes_before / 2.0;
+        (cell.sum + prior * PRIOR_WEIGHT) / (cell.weight + PRIOR_WEIGHT)
     }
 }
 
-fn class(hotness: u32) -> usize {
-    (hotness.max(1).ilog2() as usize).min(CLASSES - 1)
+fn class(count: u32) -> usize {
+    count.checked_ilog2().map_or(0, |log| log as usize + 1).min(CLASSES - 1)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    const ONCE: Past = Past { recent: 1, older: 0 };
+    const HOT: Past = Past { recent: 10, older: 20 };
+    const COOLED: Past = Past { recent: 0, older: 20 };
+
     #[test]
     fn a_scan_teaches_to_expect_nothing_and_a_hot_spot_to_expect_much() {
         let mut learned = Expectation::new(3);
-        assert_eq!(learned.expect(6), 1.0, "half of the past rate");
+        assert_eq!(learned.expect(Past { recent: 2, older: 4 }), 1.0, "half of the past rate");
         for _ in 0..20 {
-            (0..1000).for_each(|_| learned.observe(1, 0));
-            (0..10).for_each(|_| learned.observe(30, 12));
+            (0..1000).for_each(|_| learned.observe(ONCE, 0));
+            (0..10).for_each(|_| learned.observe(HOT, 12));
+            (0..100).for_each(|_| learned.observe(COOLED, 0));
             learned.turn();
         }
-        assert!(learned.expect(1) < 0.001);
-        assert!((learned.expect(25) - 12.0).abs() < 2.0);
-        assert_eq!(learned.expect(0), 0.0);
+        assert!(learned.expect(ONCE) < 0.001 && learned.expect(COOLED) < 0.1, "{}", learned.expect(COOLED));
+        assert!((learned.expect(Past { recent: 9, older: 25 }) - 12.0).abs() < 2.0);
+        assert_eq!(learned.expect(Past::default()), 0.0);
     }
 
     #[test]
@@ -81,10 +104,10 @@ mod tests {
         let mut learned = Expectation::new(3);
         for now in [10, 0] {
             for _ in 0..15 {
-                (0..100).for_each(|_| learned.observe(30, now));
+                (0..100).for_each(|_| learned.observe(HOT, now));
                 learned.turn();
             }
         }
-        assert!(learned.expect(30) < 0.2);
+        assert!(learned.expect(HOT) < 0.2);
     }
 }

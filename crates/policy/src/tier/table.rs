@@ -71,10 +71,12 @@ impl LocalityTable {
         self.entries.get(&location)
     }
 
-    /// Accesses to a location in the present pane alone, and in the panes before it.
-    pub fn now_and_before(&self, entry: &Entry) -> (u32, u32) {
-        let now = u32::from(entry.counts[self.present]);
-        (now, entry.hotness() - now)
+    /// Accesses of an entry in the present pane, in the one before it, and in all panes before that.
+    pub fn by_age(&self, entry: &Entry) -> (u32, u32, u32) {
+        let count = |pane: usize| u32::from(entry.counts[pane]);
+        let now = count(self.present);
+        let recent = if self.panes > 1 { count((self.present + self.panes - 1) % self.panes) } else { 0 };
+        (now, recent, entry.hotness() - now - recent)
     }
 
     /// All locations, in their order.

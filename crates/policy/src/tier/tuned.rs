@@ -15,8 +15,8 @@
 //! Ours, beyond the paper: it replaces H and L, weighs moves by bytes, and keeps scans from flushing the fast tier.
 
 use super::cost::Costs;
-use super::gain::Expectation;
-use super::table::{Entry, LocalityTable};
+use super::gain::{Expectation, Past};
+use super::table::LocalityTable;
 use super::{Location, Move, Reason, Region, Tier};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -73,6 +73,8 @@ pub struct Tuned {
     write: Expectation,
     trust: f64,
     measured: BTreeMap<Location, Measured>,
+    /// Expected and measured gain of the accounts that were closed in this pane.
+    closed: (f64, f64),
     threshold: Option<u32>,
 }
 
@@ -96,7 +98,7 @@ impl Tuned {
     pub fn new(config: Config, costs: Costs, panes: usize) -> Tuned {
         let before = panes.saturating_sub(1);
         let (read, write) = (Expectation::new(before), Expectation::new(before));
-        Tuned { config, costs, read, write, trust: 1.0, measured: BTreeMap::new(), threshold: None }
+        Tuned { config, costs, read, write, trust: 1.0, measured: BTreeMap::new(), closed: (0.0, 0.0), threshold: None }
     }
 
     /// How far past moves kept what was expected of them, from 0.05 to 2.
@@ -104,7 +106,7 @@ impl Tuned {
         self.trust
     }
 
-    /// The least number of reads within the window for which a move pays at present; `None` if none does.
+    /// The least number of reads within a pane (a power of two) for which moving a new location pays at present; `None` if none does.
     pub fn threshold(&self) -> Option<u32> {
         self.threshold
     }
@@ -119,7 +121,7 @@ impl Tuned {
     /// A location left the fast tier: its account is closed as it stands.
     pub fn left(&mut self, location: Location) {
         if let Some(measured) = self.measured.remove(&location) {
-            self.settle(&[measured]);
+            self.close(&measured);
         }
     }
 
@@ -127,14 +129,14 @@ impl Tuned {
     pub fn learn(&mut self, read: &LocalityTable, write: &LocalityTable, pane: &Pane) {
         for (table, learned) in [(read, &mut self.read), (write, &mut self.write)] {
             for (_, entry) in table.iter() {
-                let (now, before) = table.now_and_before(entry);
-                if before > 0 {
-                    learned.observe(before, now);
+                let (now, recent, older) = table.by_age(entry);
+                if recent + older > 0 {
+                    learned.observe(Past { recent, older }, now);
                 }
             }
             learned.turn();
         }
-        let now = |table: &LocalityTable, at| table.get(at).map_or(0, |entry| table.now_and_before(entry).0);
+        let now = |table: &LocalityTable, at| table.get(at).map_or(0, |entry| table.by_age(entry).0);
         let read_saves = self.costs.saved_ns(Region::Read, pane.read_bytes);
         let write_saves = self.costs.saved_ns(Region::Write, pane.write_bytes);
         let mut closed = Vec::new();
@@ -147,8 +149,8 @@ impl Tuned {
             }
             measured.panes < horizon
         });
-        self.settle(&closed);
-        self.trust += (1.0 - self.trust) * 0.05;
+        closed.iter().for_each(|measured| self.close(measured));
+        self.settle();
     }
 
     /// What to move, the most worth first. Call after [`LocalityTable::turn`]. `fast` are the locations on the fast tier.
@@ -161,11 +163,16 @@ impl Tuned {
     ) -> Vec<Move> {
         let promote_ns = self.costs.move_ns(Tier::Fast, pane.block_bytes);
         let demote_ns = self.costs.move_ns(Tier::Slow, pane.block_bytes);
-        self.threshold = (1..=1 << 16).find(|&hot| self.worth(hot, 0, pane).saves_ns > promote_ns);
+        let worth_of = |recent| self.worth(Past { recent, older: 0 }, Past::default(), pane).saves_ns;
+        self.threshold = (0..16).map(|log| 1 << log).find(|&hot| worth_of(hot) > promote_ns);
         let locations: BTreeSet<Location> = read.iter().chain(write.iter()).map(|(at, _)| at).collect();
         let worth = |at: Location| {
-            let hotness = |table: &LocalityTable| table.get(at).map_or(0, Entry::hotness);
-            self.worth(hotness(read), hotness(write), pane)
+            // The pane has turned: what it counted is the recent past.
+            let past = |table: &LocalityTable| {
+                let (_, recent, older) = table.get(at).map_or((0, 0, 0), |entry| table.by_age(entry));
+                Past { recent, older }
+            };
+            self.worth(past(read), past(write), pane)
         };
         let by_worth = |a: &(f64, Location), b: &(f64, Location)| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1));
         let mut candidates: Vec<(f64, Location)> = locations
@@ -210,7 +217,7 @@ impl Tuned {
         moves
     }
 
-    fn worth(&self, reads: u32, writes: u32, pane: &Pane) -> Worth {
+    fn worth(&self, reads: Past, writes: Past, pane: &Pane) -> Worth {
         let (reads, writes) = (self.read.expect(reads), self.write.expect(writes));
         let on = |tier: Tier| {
             let device = self.costs.of(tier);
@@ -222,16 +229,22 @@ impl Tuned {
         Worth { saves_ns, fast_ns, slow_ns }
     }
 
-    fn settle(&mut self, closed: &[Measured]) {
-        // Those that left early are held to what they had time for.
-        let horizon = f64::from(self.config.horizon_panes.max(1));
-        let expected: f64 = closed.iter().map(|of| of.expected_ns * f64::from(of.panes) / horizon).sum();
-        let saved: f64 = closed.iter().map(|of| of.saved_ns).sum();
+    fn close(&mut self, of: &Measured) {
+        // One that left early is held to what it had time for.
+        let share = f64::from(of.panes) / f64::from(self.config.horizon_panes.max(1));
+        self.closed.0 += of.expected_ns * share;
+        self.closed.1 += of.saved_ns;
+    }
+
+    /// Once a pane: trust goes a quarter of the way to what the closed accounts say, and a little towards 1.
+    fn settle(&mut self) {
+        let (expected, saved) = std::mem::take(&mut self.closed);
         if expected > 0.0 {
-            // Expectations were already scaled by the trust of their time; a quarter of the way per settlement.
+            // What was expected was scaled by the trust of its time.
             let kept = (saved / expected).clamp(0.0, 4.0);
             self.trust = (self.trust * (0.75 + 0.25 * kept)).clamp(TRUST.0, TRUST.1);
         }
+        self.trust += (1.0 - self.trust) * 0.05;
     }
 }
 
