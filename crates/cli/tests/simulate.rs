@@ -65,3 +65,38 @@ fn a_grid_goes_on_where_it_was_and_compares() {
     assert_eq!(first.stdout, again.stdout);
     assert_eq!(std::fs::read_to_string(at.path().join("grid.results.jsonl")).unwrap(), results);
 }
+
+#[test]
+fn tiers_are_compared_with_the_plain_hybrid_and_the_optimum() {
+    let at = tempfile::tempdir().unwrap();
+    let zipf = "zipf:footprint=64,requests=4000";
+    let run = ["tier", "--generate", zipf, "--fast-size", "25%", "--check", "--threads", "2"];
+    let first = sim(at.path(), &run);
+    let said = text(&first.stdout);
+    assert!(first.status.success(), "{}", text(&first.stderr));
+    for part in ["footprint", "speed-up", "round-robin", "lru", "lfu", "ws-ros", "tuned", "optimum"] {
+        assert!(said.contains(part), "{part} is missing in\n{said}");
+    }
+    let alone = [&run[..6], &["--threads", "1"]].concat();
+    assert_eq!(first.stdout, sim(at.path(), &alone).stdout, "the same on any number of threads");
+    let sweep = ["tier", "--generate", zipf, "--schemes", "ws-ros", "--sweep", "hot=1,3", "--output", "csv"];
+    let said = text(&sim(at.path(), &sweep).stdout);
+    assert!(said.contains("ws-ros hot=1,") && said.contains("ws-ros hot=3,"), "{said}");
+}
+
+#[test]
+fn mistakes_about_tiers_are_named() {
+    let at = tempfile::tempdir().unwrap();
+    for (option, value, right) in [
+        ("--schemes", "arc", "ws-ros"),
+        ("--fast-speed", "fast", "1000/500"),
+        ("--sweep", "colour=red", "busy-share"),
+        ("--window", "0s", "longer"),
+        ("--stripe", "1000", "stripe"),
+    ] {
+        let run = sim(at.path(), &["tier", "--generate", "scan:requests=10", option, value]);
+        assert_eq!(run.status.code(), Some(2), "{option} {value}");
+        let said = text(&run.stderr);
+        assert!(said.contains(right), "{option} {value}: {said}");
+    }
+}

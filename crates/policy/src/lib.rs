@@ -11,6 +11,7 @@ pub mod layout;
 pub mod prefetch;
 pub mod protect;
 pub mod schedule;
+pub mod stripe;
 pub mod throttle;
 pub mod tier;
 pub mod time;

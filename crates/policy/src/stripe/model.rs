@@ -1,0 +1,295 @@
+//! The queueing model: a request of `D` stripes on `m` disks is a fork-join of `D` requests to M/G/1 queues.
+//!
+//! ```text
+//!   lambda_D = lambda D / m                 arrivals per disk
+//!   S_D      = f/2 + c/2 + k/2              seek, rotation, the third term of the paper's Table 1: half of each span on average
+//!            + (c/t)(l/D) + i (l/D) + h D   transfer from the medium, over the interface, and work per stripe
+//!   var      = (f^2 + c^2 + k^2) / 12       the three are uniform
+//!   rho      = lambda_D S_D                 unstable from 1 on
+//!   W_D      = lambda_D (var + S_D^2) / (2 (1 - rho)),   R_D = W_D + S_D
+//!   Rmax     = gamma(D) R_D                 the last of D
+//! ```
+//! Disks without seek or rotation (flash) have `f = c = k = 0`, a latency and a transfer time of their own, and serve `channels` requests
+//! side by side; the queue is then that of one server `channels` times as fast, which is right for the load and a little hopeful for the wait.
+//!
+//! Source: Simitci & Reed, section 4, equations 1-11; readings A-27 (2D/(D+1) is exact), A-28 (equation 11 lacks a factor 2 and the
+//! term of h), A-41 (unstable from rho = 1).
+
+/// How the last of `D` parallel requests compares with the mean.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Scaling {
+    /// Response times uniform on `[0, 2R]`: `2D / (D + 1)`.
+    #[default]
+    Uniform,
+    /// Exponential: the harmonic number `H_D` (the paper's `0.5772 + ln D` is its limit and wrong at `D = 1`).
+    Exponential,
+    /// Normal: `1 + (sigma_R / R) sqrt(2 ln D)`.
+    Normal,
+}
+
+/// One device.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Device {
+    /// A disk; times in seconds.
+    Disk {
+        /// `c`: a revolution.
+        revolution_s: f64,
+        /// `f`: span of the seek time.
+        seek_s: f64,
+        /// `k`: span of the third uniform term.
+        settle_s: f64,
+        /// `t`: blocks on a track.
+        track_blocks: f64,
+    },
+    /// A flash device; times in seconds.
+    Flash {
+        /// Part of the service time that does not depend on the size.
+        latency_s: f64,
+        /// Reading or writing a block.
+        block_s: f64,
+        /// Requests served side by side.
+        channels: f64,
+    },
+}
+
+/// Everything that the response time depends on.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Parameters {
+    /// The devices, all alike.
+    pub device: Device,
+    /// `m`: how many.
+    pub devices: u32,
+    /// `l`: blocks of a request.
+    pub request_blocks: f64,
+    /// `i`: the interface or network, seconds per block.
+    pub interface_s: f64,
+    /// `h`: work per stripe, in seconds.
+    pub overhead_s: f64,
+    /// `lambda`: requests per second, over all devices.
+    pub rate: f64,
+    /// Which scaling.
+    pub scaling: Scaling,
+}
+
+impl Default for Parameters {
+    /// The paper's Table 2: 128 disks, requests of 1024 blocks of 4 KiB, 30 per second.
+    fn default() -> Parameters {
+        Parameters {
+            device: Device::Disk { revolution_s: 0.0084, seek_s: 0.018, settle_s: 0.030, track_blocks: 22.0 },
+            devices: 128,
+            request_blocks: 1024.0,
+            interface_s: 0.0005,
+            overhead_s: 0.001,
+            rate: 30.0,
+            scaling: Scaling::Uniform,
+        }
+    }
+}
+
+/// What the model says of one width.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Prediction {
+    /// Mean service time of a stripe, `S_D`, in seconds.
+    pub service_s: f64,
+    /// Arrivals per device and second, `lambda_D`.
+    pub arrivals: f64,
+    /// Utilisation of a device, `rho`.
+    pub utilisation: f64,
+    /// Mean time in the queue, `W_D`, in seconds; infinite when unstable.
+    pub wait_s: f64,
+    /// Mean response time of a stripe, `R_D`, in seconds; infinite when unstable.
+    pub response_s: f64,
+    /// Mean response time of the request, `Rmax`, in seconds; infinite when unstable.
+    pub request_s: f64,
+}
+
+impl Parameters {
+    /// What to expect of requests that are `width` devices wide (at least 1).
+    pub fn predict(&self, width: u32) -> Prediction {
+        let d = f64::from(width.max(1));
+        let share = self.request_blocks / d;
+        let (positioning, variance, transfer, servers) = match self.device {
+            Device::Disk { revolution_s: c, seek_s: f, settle_s: k, track_blocks } => {
+                ((f + c + k) / 2.0, (f * f + c * c + k * k) / 12.0, c / track_blocks * share, 1.0)
+            }
+            Device::Flash { latency_s, block_s, channels } => (latency_s, 0.0, block_s * share, channels.max(1.0)),
+        };
+        let service_s = positioning + transfer + self.interface_s * share + self.overhead_s * d;
+        let arrivals = self.rate * d / f64::from(self.devices.max(1));
+        let utilisation = arrivals * service_s / servers;
+        // One server `servers` times as fast: its service time counts in the queue, the whole one for the request itself.
+        let (in_queue, spread) = (service_s / servers, variance / (servers * servers));
+        let square = spread + in_queue * in_queue;
+        if utilisation >= 1.0 {
+            let (wait_s, response_s, request_s) = (f64::INFINITY, f64::INFINITY, f64::INFINITY);
+            return Prediction { service_s, arrivals, utilisation, wait_s, response_s, request_s };
+        }
+        let wait_s = arrivals * square / (2.0 * (1.0 - utilisation));
+        let response_s = wait_s + service_s;
+        let gamma = match self.scaling {
+            Scaling::Uniform => 2.0 * d / (d + 1.0),
+            Scaling::Exponential => harmonic(width.max(1)),
+            Scaling::Normal => {
+                // Moments of a sum of symmetric uniforms around S.
+                let cube = in_queue * (in_queue * in_queue + 3.0 * spread);
+                let of_wait = arrivals * cube / (3.0 * (1.0 - utilisation)) + wait_s * wait_s;
+                1.0 + (variance + of_wait).max(0.0).sqrt() / response_s * (2.0 * d.ln()).sqrt()
+            }
+        };
+        Prediction { service_s, arrivals, utilisation, wait_s, response_s, request_s: gamma * response_s }
+    }
+
+    /// The width with the least response time; among equals the narrowest. `None` if no width is stable.
+    pub fn optimal_width(&self) -> Option<u32> {
+        let mut best: Option<(f64, u32)> = None;
+        for width in 1..=self.devices {
+            let request_s = self.predict(width).request_s;
+            if request_s.is_finite() && best.is_none_or(|(least, _)| request_s < least) {
+                best = Some((request_s, width));
+            }
+        }
+        best.map(|(_, width)| width)
+    }
+
+    /// The width at which the devices' utilisation is `utilisation`, as a real number: equation 11, mended.
+    ///
+    /// `h D^2 + K D + A = utilisation m / lambda` with `K` the positioning and `A` the transfer of the whole request. `None` if even one
+    /// device wide is too much.
+    pub fn width_at(&self, utilisation: f64) -> Option<f64> {
+        let (k, a, servers) = match self.device {
+            Device::Disk { revolution_s, seek_s, settle_s, track_blocks } => (
+                (seek_s + revolution_s + settle_s) / 2.0,
+                self.request_blocks * (revolution_s / track_blocks + self.interface_s),
+                1.0,
+            ),
+            Device::Flash { latency_s, block_s, channels } => {
+                (latency_s, self.request_blocks * (block_s + self.interface_s), channels.max(1.0))
+            }
+        };
+        let room = utilisation * f64::from(self.devices) * servers / self.rate - a;
+        if room <= 0.0 {
+            return None;
+        }
+        let h = self.overhead_s;
+        let width = if h > 0.0 { ((k * k + 4.0 * h * room).sqrt() - k) / (2.0 * h) } else { room / k };
+        (width >= 1.0).then_some(width)
+    }
+
+    /// The largest width that is stable (utilisation below 1), at most all devices; `None` if none is.
+    pub fn largest_stable_width(&self) -> Option<u32> {
+        (1..=self.devices).rev().find(|&width| self.predict(width).utilisation < 1.0)
+    }
+}
+
+/// `1 + 1/2 + ... + 1/n`.
+fn harmonic(n: u32) -> f64 {
+    (1..=n).map(|k| 1.0 / f64::from(k)).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn near(a: f64, b: f64) -> bool {
+        (a - b).abs() <= 1e-6 * b.abs().max(1.0)
+    }
+
+    #[test]
+    fn the_check_values_of_the_reference() {
+        let p = Parameters::default();
+        let rows = [
+            (1, 0.932182, 0.234375, 0.218480, 0.130316, 1.062497, 1.062497),
+            (2, 0.481691, 0.46875, 0.225793, 0.070274, 0.551965, 0.735953),
+            (4, 0.257945, 0.9375, 0.241824, 0.041203, 0.299149, 0.478638),
+            (8, 0.149073, 1.875, 0.279511, 0.029057, 0.178129, 0.316674),
+            (16, 0.100636, 3.75, 0.377386, 0.030824, 0.131461, 0.247455),
+            (32, 0.088418, 7.5, 0.663136, 0.088229, 0.176647, 0.342589),
+            (45, 0.093266, 10.546875, 0.983668, 2.843455, 2.936721, 5.745758),
+        ];
+        for (d, s, a, rho, w, r, max) in rows {
+            let of = p.predict(d);
+            let got = [of.service_s, of.arrivals, of.utilisation, of.wait_s, of.response_s, of.request_s];
+            for (got, said) in got.into_iter().zip([s, a, rho, w, r, max]) {
+                assert!((got - said).abs() < 2e-6, "width {d}: {got} and {said}");
+            }
+        }
+        let over = p.predict(46);
+        assert!((over.utilisation - 1.011605).abs() < 1e-6 && over.request_s.is_infinite());
+    }
+
+    #[test]
+    fn the_optimal_widths_of_the_reference() {
+        let at = |request_blocks, rate| Parameters { request_blocks, rate, ..Parameters::default() }.optimal_width();
+        for (blocks, widths) in [
+            (1024.0, [28, 24, 18, 11, 5]),
+            (512.0, [19, 18, 15, 11, 8]),
+            (256.0, [13, 12, 11, 9, 7]),
+            (128.0, [8, 8, 7, 6, 5]),
+            (16.0, [1; 5]),
+        ] {
+            let got = [1.0, 10.0, 30.0, 60.0, 100.0].map(|rate| at(blocks, rate).unwrap());
+            assert_eq!(got, widths, "{blocks} blocks");
+        }
+        let testbed = |request_blocks, rate| {
+            Parameters { devices: 24, request_blocks, rate, ..Parameters::default() }.optimal_width().unwrap()
+        };
+        assert_eq!([1.0, 20.0, 50.0, 100.0].map(|rate| testbed(128.0, rate)), [8, 5, 3, 1]);
+        assert_eq!([1.0, 20.0, 50.0, 100.0].map(|rate| testbed(16.0, rate)), [1; 4]);
+    }
+
+    #[test]
+    fn the_largest_widths_of_the_reference() {
+        let p = Parameters::default();
+        assert!((p.width_at(1.0).unwrap() - 45.59).abs() < 0.005);
+        assert_eq!(p.largest_stable_width(), Some(45));
+        let without_h = Parameters { overhead_s: 0.0, ..p };
+        assert!((without_h.width_at(1.0).unwrap() - 119.28).abs() < 0.005);
+        let flooded = Parameters { rate: 1000.0, ..p };
+        assert_eq!(
+            (flooded.width_at(1.0), flooded.largest_stable_width(), flooded.optimal_width()),
+            (None, None, None)
+        );
+    }
+
+    #[test]
+    fn one_wide_nothing_is_joined_and_the_scalings_grow() {
+        for scaling in [Scaling::Uniform, Scaling::Exponential, Scaling::Normal] {
+            let p = Parameters { scaling, ..Parameters::default() };
+            let ratio = |d| p.predict(d).request_s / p.predict(d).response_s;
+            assert!(near(ratio(1), 1.0), "{scaling:?}");
+            assert!((1..40).all(|d| ratio(d + 1) > ratio(d) - 1e-12), "{scaling:?}");
+        }
+    }
+
+    #[test]
+    fn flash_has_no_seek_and_its_channels_share_the_load() {
+        let device = Device::Flash { latency_s: 1e-4, block_s: 1e-5, channels: 1.0 };
+        let one = Parameters { device, devices: 8, request_blocks: 256.0, rate: 500.0, ..Parameters::default() };
+        let one = Parameters { interface_s: 0.0, overhead_s: 1e-5, ..one };
+        let many = Parameters { device: Device::Flash { latency_s: 1e-4, block_s: 1e-5, channels: 8.0 }, ..one };
+        let (a, b) = (one.predict(4), many.predict(4));
+        assert!(near(a.service_s, 1e-4 + 64e-5 + 4e-5) && near(a.service_s, b.service_s));
+        assert!(near(a.utilisation, 8.0 * b.utilisation) && b.wait_s < a.wait_s);
+    }
+
+    proptest! {
+        #[test]
+        fn utilisation_at_the_width_of_a_utilisation_is_that_utilisation(
+            blocks in 16.0f64..4096.0, rate in 0.5f64..60.0, goal in 0.1f64..1.0,
+        ) {
+            let p = Parameters { request_blocks: blocks, rate, devices: 4096, ..Parameters::default() };
+            if let Some(width) = p.width_at(goal) {
+                let (below, above) = (p.predict(width.floor() as u32), p.predict(width.ceil() as u32));
+                // Utilisation grows with the width: each stripe positions once more.
+                prop_assert!(below.utilisation <= goal + 1e-9 && above.utilisation >= goal - 1e-9);
+            }
+        }
+
+        #[test]
+        fn response_grows_with_the_rate(rate in 0.5f64..100.0, width in 1u32..40) {
+            let at = |rate| Parameters { rate, ..Parameters::default() }.predict(width).request_s;
+            prop_assert!(at(rate * 1.1) >= at(rate));
+        }
+    }
+}
