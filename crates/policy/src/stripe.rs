@@ -7,6 +7,8 @@
 //! ```
 //! Source: H. Simitci, D. A. Reed, "Adaptive Disk Striping for Parallel Input/Output" (1999); the reference, sections 9 and 10.
 
+pub mod controller;
 pub mod fuzzy;
 pub mod model;
 pub mod rules;
+pub mod sensor;

@@ -16,6 +16,7 @@ pub mod setup;
 pub mod simulate;
 pub mod ssd;
 pub mod storage;
+pub mod stripe;
 pub mod tier;
 pub mod trace;
 pub mod world;
