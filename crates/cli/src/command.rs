@@ -8,6 +8,7 @@ mod init;
 mod job;
 mod layout;
 mod man;
+mod rules;
 mod sim;
 mod source;
 mod stage;
@@ -71,6 +72,7 @@ enum Command {
     Job(job::Job),
     Sim(sim::Sim),
     Trace(trace::Trace),
+    Rules(rules::Rules),
     Completions(completions::Completions),
     Man(man::Man),
     #[command(hide = true)]
@@ -96,6 +98,7 @@ impl Cli {
             Command::Job(c) => c.run(&context),
             Command::Sim(c) => c.run(),
             Command::Trace(c) => c.run(),
+            Command::Rules(c) => c.run(),
             Command::Completions(c) => c.run(),
             Command::Man(c) => c.run(),
             Command::JobExec(c) => Err(crate::failure::Failure::Said(code_of(c.run()))),

@@ -100,3 +100,39 @@ fn mistakes_about_tiers_are_named() {
         assert!(said.contains(right), "{option} {value}: {said}");
     }
 }
+
+#[test]
+fn stripe_widths_are_predicted_held_against_queues_and_adapted() {
+    let at = tempfile::tempdir().unwrap();
+    let model = text(&sim(at.path(), &["stripe", "model"]).stdout);
+    assert!(model.contains("optimal width          18") && model.contains("largest stable width   45"), "{model}");
+    let surface = text(&sim(at.path(), &["stripe", "model", "--surface", "rate", "--output", "csv"]).stdout);
+    assert!(surface.starts_with("at,1,2,4,") && surface.lines().count() == 11, "{surface}");
+    let validate = ["stripe", "validate", "--requests", "300", "--devices", "8", "--scaling", "positioning"];
+    let held = text(&sim(at.path(), &validate).stdout);
+    assert!(held.contains("one device wide"), "{held}");
+    let run = ["stripe", "run", "--devices", "8", "--phases", "2x1MiB@60s,80x16KiB@60s", "--warm-up", "10s"];
+    let said = text(&sim(at.path(), &run).stdout);
+    assert!(said.contains("model+fuzzy") && said.contains("against the best"), "{said}");
+}
+
+#[test]
+fn rule_files_are_shown_checked_and_plotted_and_mistakes_named_with_their_line() {
+    let at = tempfile::tempdir().unwrap();
+    let rules = |arguments: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_entrepot"));
+        command.current_dir(at.path()).arg("rules").args(arguments).output().expect("the binary runs")
+    };
+    let shown = rules(&["show"]);
+    std::fs::write(at.path().join("mine.rules"), &shown.stdout).unwrap();
+    let checked = text(&rules(&["check", "mine.rules"]).stdout);
+    assert!(checked.contains("17 rules") && checked.contains("RequestWidth is never MEDIUM"), "{checked}");
+    assert!(text(&rules(&["plot", "mine.rules"]).stdout).contains("1.00 | 9"));
+    let wrong = text(&shown.stdout).replacen("is INFREQUENT then", "is RARE then", 1);
+    std::fs::write(at.path().join("wrong.rules"), wrong).unwrap();
+    let refused = rules(&["check", "wrong.rules"]);
+    let said = text(&refused.stderr);
+    assert!(refused.status.code() == Some(2) && said.contains("line ") && said.contains("no term RARE"), "{said}");
+    let run = sim(at.path(), &["stripe", "run", "--devices", "8", "--rules", "wrong.rules"]);
+    assert_eq!(run.status.code(), Some(2));
+}

@@ -4,6 +4,7 @@ mod cache;
 mod disk;
 mod figures;
 mod grid;
+mod stripe;
 mod tier;
 
 use crate::failure::Result;
@@ -23,6 +24,7 @@ EXAMPLES:
   entrepot sim cache --trace oltp.spc --l1 linux --l1-size 5% --l2 sarc --l2-size 200% --coordinator pfc
   entrepot sim cache --grid grid.toml
   entrepot sim disk validate measurements/
+  entrepot sim stripe run --devices 24
   entrepot sim tier --generate zipf:theta=1.0 --fast-size 20%")]
 pub struct Sim {
     #[command(subcommand)]
@@ -33,6 +35,7 @@ pub struct Sim {
 enum Verb {
     Cache(Box<cache::Cache>),
     Disk(disk::Disk),
+    Stripe(Box<stripe::Stripe>),
     Tier(Box<tier::Tier>),
 }
 
@@ -41,6 +44,7 @@ impl Sim {
         match self.verb {
             Verb::Cache(cache) => cache.run(),
             Verb::Disk(disk) => disk.run(),
+            Verb::Stripe(stripe) => stripe.run(),
             Verb::Tier(tier) => tier.run(),
         }
     }

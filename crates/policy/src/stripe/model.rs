@@ -25,6 +25,9 @@ pub enum Scaling {
     Exponential,
     /// Normal: `1 + (sigma_R / R) sqrt(2 ln D)`.
     Normal,
+    /// Ours: only what is random is the larger the more there are. The slowest of `D` positionings is computed from their own distribution (a sum
+    /// of three uniforms), waits are scaled as uniform, transfer and overhead not at all.
+    Positioning,
 }
 
 /// One device.
@@ -126,8 +129,16 @@ impl Parameters {
         }
         let wait_s = arrivals * square / (2.0 * (1.0 - utilisation));
         let response_s = wait_s + service_s;
+        if self.scaling == Scaling::Positioning {
+            let slowest = match self.device {
+                Device::Disk { revolution_s, seek_s, settle_s, .. } => slowest_of([seek_s, revolution_s, settle_s], d),
+                Device::Flash { .. } => positioning,
+            };
+            let request_s = wait_s * 2.0 * d / (d + 1.0) + slowest + service_s - positioning;
+            return Prediction { service_s, arrivals, utilisation, wait_s, response_s, request_s };
+        }
         let gamma = match self.scaling {
-            Scaling::Uniform => 2.0 * d / (d + 1.0),
+            Scaling::Uniform | Scaling::Positioning => 2.0 * d / (d + 1.0),
             Scaling::Exponential => harmonic(width.max(1)),
             Scaling::Normal => {
                 // Moments of a sum of symmetric uniforms around S.
@@ -179,6 +190,23 @@ impl Parameters {
     pub fn largest_stable_width(&self) -> Option<u32> {
         (1..=self.devices).rev().find(|&width| self.predict(width).utilisation < 1.0)
     }
+}
+
+/// Mean of the largest of `d` sums of three uniforms on `[0, span]`: the integral of `1 - F^d`.
+///
+/// `F(x) = sum over subsets S of the spans of (-1)^|S| max(0, x - sum S)^3 / (6 product of the spans)`.
+fn slowest_of(spans: [f64; 3], d: f64) -> f64 {
+    const STEPS: u32 = 256;
+    let [a, b, c] = spans.map(|span| span.max(1e-9));
+    let total = a + b + c;
+    let below = |x: f64| {
+        let cube = |less: f64| (x - less).max(0.0).powi(3);
+        let sum = cube(0.0) - cube(a) - cube(b) - cube(c) + cube(a + b) + cube(a + c) + cube(b + c) - cube(total);
+        (sum / (6.0 * a * b * c)).clamp(0.0, 1.0)
+    };
+    // Midpoints: the integrand is smooth.
+    let step = total / f64::from(STEPS);
+    (0..STEPS).map(|n| 1.0 - below((f64::from(n) + 0.5) * step).powf(d)).sum::<f64>() * step
 }
 
 /// `1 + 1/2 + ... + 1/n`.
@@ -260,6 +288,17 @@ mod tests {
             assert!(near(ratio(1), 1.0), "{scaling:?}");
             assert!((1..40).all(|d| ratio(d + 1) > ratio(d) - 1e-12), "{scaling:?}");
         }
+    }
+
+    #[test]
+    fn the_slowest_positioning_is_the_mean_for_one_and_near_the_end_for_many() {
+        let spans = [0.018, 0.0084, 0.030];
+        assert!(near(slowest_of(spans, 1.0), 0.0282));
+        let slowest = [2.0, 8.0, 64.0, 4096.0].map(|d| slowest_of(spans, d));
+        assert!(slowest.windows(2).all(|pair| pair[0] < pair[1]) && slowest[3] < 0.0564 && slowest[3] > 0.050);
+        let ours = Parameters { scaling: Scaling::Positioning, ..Parameters::default() };
+        assert!(near(ours.predict(1).request_s, ours.predict(1).response_s));
+        assert!(ours.predict(16).request_s < Parameters::default().predict(16).request_s);
     }
 
     #[test]

@@ -1,0 +1,157 @@
+//! `entrepot rules`: the rule files of adaptive striping.
+
+use crate::failure::Result;
+use crate::shown;
+use clap::{Args, Subcommand};
+use policy::stripe::fuzzy::{Inference, Rules as RuleBase};
+use policy::stripe::rules;
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use store::control::Problem;
+
+/// Check and plot the rule files of adaptive striping
+#[derive(Debug, Args)]
+#[command(after_help = "\
+EXAMPLES:
+  entrepot rules show > my.rules
+  entrepot rules check my.rules
+  entrepot rules plot my.rules RequestWidth RequestRate RequestSize")]
+pub struct Rules {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Debug, Subcommand)]
+enum Verb {
+    /// Print the paper's rules, to begin with
+    #[command(after_help = "EXAMPLES:\n  entrepot rules show > my.rules")]
+    Show,
+    /// Check a rule file: variables, terms, rules, and where no rule fires
+    #[command(after_help = "EXAMPLES:\n  entrepot rules check my.rules")]
+    Check {
+        /// The file.
+        file: PathBuf,
+    },
+    /// Plot an output over two inputs
+    #[command(after_help = "\
+EXAMPLES:
+  entrepot rules plot my.rules
+  entrepot rules plot my.rules StripeWidth FileParallelism RequestRate --csv")]
+    Plot {
+        /// The file.
+        file: PathBuf,
+        /// Which output.
+        #[arg(default_value = "RequestWidth")]
+        output: String,
+        /// The input from left to right.
+        #[arg(default_value = "RequestRate")]
+        across: String,
+        /// The input from bottom to top.
+        #[arg(default_value = "RequestSize")]
+        up: String,
+        /// Numbers for a spreadsheet.
+        #[arg(long)]
+        csv: bool,
+    },
+}
+
+impl Rules {
+    pub fn run(self) -> Result<u8> {
+        match self.verb {
+            Verb::Show => shown::text(rules::PAPER)?,
+            Verb::Check { file } => shown::text(&check(&read(&file)?))?,
+            Verb::Plot { file, output, across, up, csv } => {
+                shown::text(&plot(&read(&file)?, &output, &across, &up, csv)?)?;
+            }
+        }
+        Ok(0)
+    }
+}
+
+fn read(path: &Path) -> Result<RuleBase> {
+    let text = std::fs::read_to_string(path).map_err(|error| Problem::wrong(format!("{}: {error}", path.display())))?;
+    let rules = rules::parse(&text).map_err(|error| {
+        Problem::wrong(format!("{}, {error}", path.display()))
+            .so("the rules cannot be used")
+            .try_this("compare with the paper's: `entrepot rules show`")
+    })?;
+    Ok(rules)
+}
+
+fn check(rules: &RuleBase) -> String {
+    let inference = match rules.inference {
+        Inference::Product => "product",
+        Inference::Min => "min",
+    };
+    let mut text = format!("{} rules, inference {inference}\n", rules.rules.len());
+    for (kind, variables) in [("input", &rules.inputs), ("output", &rules.outputs)] {
+        for variable in variables {
+            let terms: Vec<_> = variable.terms.iter().map(|(name, _)| name.as_str()).collect();
+            let _ = writeln!(text, "{kind:<7} {:<20} {}", variable.name, terms.join(", "));
+        }
+    }
+    for (at, output) in rules.outputs.iter().enumerate() {
+        let unused: Vec<_> = (0..output.terms.len())
+            .filter(|&term| rules.rules.iter().all(|rule| rule.then.variable != at || rule.then.term != term))
+            .map(|term| output.terms[term].0.as_str())
+            .collect();
+        if !unused.is_empty() {
+            let _ = writeln!(text, "note    {} is never {}", output.name, unused.join(", "));
+        }
+    }
+    for (at, input) in rules.inputs.iter().enumerate() {
+        if rules.rules.iter().all(|rule| rule.when.iter().all(|is| is.variable != at)) {
+            let _ = writeln!(text, "note    no rule asks for {}", input.name);
+        }
+    }
+    text += "the rules can be used\n";
+    text
+}
+
+/// Steps per axis.
+const STEPS: usize = 20;
+
+fn plot(rules: &RuleBase, output: &str, across: &str, up: &str, csv: bool) -> Result<String> {
+    let names = |all: &[policy::stripe::fuzzy::Variable]| {
+        all.iter().map(|variable| variable.name.as_str()).collect::<Vec<_>>().join(", ")
+    };
+    let unknown = |kind: &str, name: &str, known: String| {
+        Problem::wrong(format!("the rules have no {kind} {name}")).try_this(format!("choose one of {known}"))
+    };
+    let out = rules.output(output).ok_or_else(|| unknown("output", output, names(&rules.outputs)))?;
+    let x = rules.input(across).ok_or_else(|| unknown("input", across, names(&rules.inputs)))?;
+    let y = rules.input(up).ok_or_else(|| unknown("input", up, names(&rules.inputs)))?;
+    let at = |column: usize, row: usize| {
+        let mut inputs = vec![None; rules.inputs.len()];
+        inputs[x] = Some(column as f64 / STEPS as f64);
+        inputs[y] = Some(row as f64 / STEPS as f64);
+        rules.decide(&inputs, out)
+    };
+    let mut text = String::new();
+    if csv {
+        let _ = writeln!(text, "{across},{up},{output}");
+        for row in 0..=STEPS {
+            for column in 0..=STEPS {
+                let value = at(column, row).map_or(String::new(), |value| format!("{value:.4}"));
+                let (a, b) = (column as f64 / STEPS as f64, row as f64 / STEPS as f64);
+                let _ = writeln!(text, "{a:.2},{b:.2},{value}");
+            }
+        }
+        return Ok(text);
+    }
+    let _ = writeln!(
+        text,
+        "{output} in tenths, over {across} (left to right) and {up} (bottom to top); . where no rule fires\n"
+    );
+    for row in (0..=STEPS).rev() {
+        let label = if row % 5 == 0 { format!("{:.2}", row as f64 / STEPS as f64) } else { String::new() };
+        let _ = write!(text, "{label:>5} |");
+        for column in 0..=STEPS {
+            let digit = at(column, row).map_or('.', |value| char::from(b'0' + (value * 10.0).min(9.0) as u8));
+            let _ = write!(text, " {digit}");
+        }
+        text.push('\n');
+    }
+    let _ = writeln!(text, "      +{}\n       0.00      0.25      0.50      0.75      1.00", "--".repeat(STEPS + 1));
+    Ok(text)
+}

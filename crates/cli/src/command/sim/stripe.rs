@@ -1,0 +1,551 @@
+//! `entrepot sim stripe`: how wide to stripe, by the queueing model and by simulation.
+
+use super::cache::Output;
+use super::setup_problem;
+use crate::failure::Result;
+use crate::shown;
+use clap::{Args, Subcommand, ValueEnum};
+use policy::stripe::controller::{Config, Controller, Mode};
+use policy::stripe::fuzzy::Rules;
+use policy::stripe::model::{Device, Parameters, Scaling};
+use policy::stripe::rules;
+use policy::time::Time;
+use serde_json::json;
+use sim::disk::Model;
+use sim::setup::{duration, size_bytes};
+use sim::stripe::{Figures, Kind, Phase, Setup, parse_phases};
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use store::control::Problem;
+
+/// Stripe widths: the queueing model, the fuzzy rules, and fork-join simulation
+#[derive(Debug, Args)]
+#[command(after_help = "\
+EXAMPLES:
+  entrepot sim stripe model
+  entrepot sim stripe model --rate 100 --size 512KiB --devices 24
+  entrepot sim stripe model --surface rate --output csv
+  entrepot sim stripe validate --devices 24
+  entrepot sim stripe run --devices 24 --phases 2x2MiB@300s,150x32KiB@300s,2x2MiB@300s")]
+pub struct Stripe {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Debug, Subcommand)]
+enum Verb {
+    /// What the model says of each width
+    #[command(
+        after_help = "EXAMPLES:\n  entrepot sim stripe model --rate 30 --size 4MiB\n  entrepot sim stripe model --surface size --output csv"
+    )]
+    Model(ModelArgs),
+    /// Hold the model against simulated queues, over a grid of rates, sizes and widths
+    #[command(
+        after_help = "EXAMPLES:\n  entrepot sim stripe validate\n  entrepot sim stripe validate --devices 24 --requests 20000"
+    )]
+    Validate(ValidateArgs),
+    /// A load that changes, under fixed widths and under the adaptive modes
+    #[command(after_help = "\
+EXAMPLES:
+  entrepot sim stripe run --devices 24
+  entrepot sim stripe run --devices 24 --disk cheetah9lp --phases 5x1MiB@200s,400x8KiB@200s
+  entrepot sim stripe run --modes fixed:1,fixed:8,model,fuzzy,model+fuzzy --rules my.rules --output json")]
+    Run(RunArgs),
+}
+
+/// The devices; without options those of the paper's Table 2.
+#[derive(Debug, Args)]
+struct DeviceArgs {
+    /// Devices.
+    #[arg(long, default_value_t = 128, value_name = "N")]
+    devices: u32,
+    /// A revolution, the paper's c.
+    #[arg(long, default_value = "8.4ms", value_name = "TIME")]
+    revolution: String,
+    /// Span of the seek time, f.
+    #[arg(long, default_value = "18ms", value_name = "TIME")]
+    seek: String,
+    /// Span of the third uniform term, k.
+    #[arg(long, default_value = "30ms", value_name = "TIME")]
+    settle: String,
+    /// Blocks of 4 KiB on a track, t.
+    #[arg(long, default_value_t = 22.0, value_name = "N")]
+    track_blocks: f64,
+    /// Interface or network, per block of 4 KiB, i.
+    #[arg(long, default_value = "0.5ms", value_name = "TIME")]
+    interface: String,
+    /// Work per stripe, h.
+    #[arg(long, default_value = "1ms", value_name = "TIME")]
+    overhead: String,
+    /// Flash devices: service time that does not depend on the size.
+    #[arg(long, value_name = "TIME", requires = "flash_block")]
+    flash_latency: Option<String>,
+    /// Flash devices: time per block of 4 KiB.
+    #[arg(long, value_name = "TIME", requires = "flash_latency")]
+    flash_block: Option<String>,
+    /// Flash devices: requests served side by side.
+    #[arg(long, default_value_t = 8.0, value_name = "N")]
+    channels: f64,
+    /// How the last of the parallel requests compares with the mean.
+    #[arg(long, value_enum, default_value = "uniform")]
+    scaling: ScalingArg,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum ScalingArg {
+    /// All of it is uniform: the paper's.
+    Uniform,
+    /// All of it is exponential.
+    Exponential,
+    /// All of it is normal.
+    Normal,
+    /// Only the positioning is random: ours.
+    Positioning,
+}
+
+#[derive(Debug, Args)]
+struct ModelArgs {
+    #[command(flatten)]
+    device: DeviceArgs,
+    /// Requests per second, over all devices.
+    #[arg(long, default_value_t = 30.0)]
+    rate: f64,
+    /// Size of a request.
+    #[arg(long, default_value = "4MiB", value_name = "SIZE")]
+    size: String,
+    /// Instead of one load: response times over widths and rates, or widths and sizes (the paper's figures 4 to 10).
+    #[arg(long, value_enum)]
+    surface: Option<Surface>,
+    /// How to write it.
+    #[arg(long, value_enum, default_value = "text")]
+    output: Output,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Surface {
+    /// Over widths and rates.
+    Rate,
+    /// Over widths and sizes.
+    Size,
+}
+
+#[derive(Debug, Args)]
+struct ValidateArgs {
+    #[command(flatten)]
+    device: DeviceArgs,
+    /// Requests simulated per cell.
+    #[arg(long, default_value_t = 20_000)]
+    requests: u64,
+    /// The seed.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// How to write it.
+    #[arg(long, value_enum, default_value = "text")]
+    output: Output,
+}
+
+#[derive(Debug, Args)]
+struct RunArgs {
+    #[command(flatten)]
+    device: DeviceArgs,
+    /// A mechanical disk model instead of the queueing model's uniform times; see `entrepot sim disk models`.
+    #[arg(long)]
+    disk: Option<String>,
+    /// The load: rate x size @ length, one after another.
+    #[arg(long, default_value = "2x2MiB@600s,150x32KiB@600s,2x2MiB@600s,150x32KiB@600s")]
+    phases: String,
+    /// Modes: fixed:N, model, fuzzy, model+fuzzy; without it, all of them and every power of two.
+    #[arg(long, value_delimiter = ',')]
+    modes: Vec<String>,
+    /// A rule file instead of the paper's rules.
+    #[arg(long, value_name = "FILE")]
+    rules: Option<PathBuf>,
+    /// How often the controller is asked.
+    #[arg(long, default_value = "1s", value_name = "TIME")]
+    interval: String,
+    /// Start of each phase that is not counted.
+    #[arg(long, default_value = "30s", value_name = "TIME")]
+    warm_up: String,
+    /// Bytes that are copied in the background when the width changes.
+    #[arg(long, default_value = "64MiB", value_name = "SIZE")]
+    copy: String,
+    /// The seed.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// How to write it.
+    #[arg(long, value_enum, default_value = "text")]
+    output: Output,
+}
+
+const BLOCK_BYTES: f64 = 4096.0;
+
+impl Stripe {
+    pub fn run(self) -> Result<u8> {
+        match self.verb {
+            Verb::Model(args) => model(&args),
+            Verb::Validate(args) => validate(&args),
+            Verb::Run(args) => run(&args),
+        }
+    }
+}
+
+impl DeviceArgs {
+    fn parameters(&self) -> Result<Parameters> {
+        let time = |what, text: &str| duration(what, text).map(Time::as_secs_f64).map_err(|e| setup_problem(&e));
+        if self.devices == 0 || !(self.track_blocks > 0.0) || !(self.channels >= 1.0) {
+            return Err(Problem::wrong("--devices, --track-blocks and --channels are at least 1").into());
+        }
+        let device = match (&self.flash_latency, &self.flash_block) {
+            (Some(latency), Some(block)) => Device::Flash {
+                latency_s: time("latency", latency)?,
+                block_s: time("time per block", block)?,
+                channels: self.channels,
+            },
+            _ => Device::Disk {
+                revolution_s: time("revolution", &self.revolution)?,
+                seek_s: time("seek time", &self.seek)?,
+                settle_s: time("settle time", &self.settle)?,
+                track_blocks: self.track_blocks,
+            },
+        };
+        Ok(Parameters {
+            device,
+            devices: self.devices,
+            interface_s: time("interface time", &self.interface)?,
+            overhead_s: time("overhead", &self.overhead)?,
+            scaling: match self.scaling {
+                ScalingArg::Uniform => Scaling::Uniform,
+                ScalingArg::Exponential => Scaling::Exponential,
+                ScalingArg::Normal => Scaling::Normal,
+                ScalingArg::Positioning => Scaling::Positioning,
+            },
+            ..Parameters::default()
+        })
+    }
+}
+
+/// Widths worth showing: powers of two and all devices.
+fn widths(devices: u32) -> Vec<u32> {
+    let mut all: Vec<u32> = (0..32).map(|log| 1u32 << log).take_while(|width| *width < devices).collect();
+    all.push(devices);
+    all
+}
+
+fn model(args: &ModelArgs) -> Result<u8> {
+    let parameters = args.device.parameters()?;
+    let bytes = size_bytes("size", &args.size).map_err(|error| setup_problem(&error))?;
+    if !(args.rate.is_finite() && args.rate > 0.0) {
+        return Err(Problem::wrong("--rate is above 0").into());
+    }
+    let at = Parameters { rate: args.rate, request_blocks: bytes as f64 / BLOCK_BYTES, ..parameters };
+    if let Some(surface) = args.surface {
+        return surface_of(&at, surface, args.output);
+    }
+    let mut shown_widths = widths(at.devices);
+    shown_widths.extend(at.optimal_width().into_iter().chain(at.largest_stable_width()));
+    shown_widths.sort_unstable();
+    shown_widths.dedup();
+    let rows: Vec<_> = shown_widths.iter().map(|&width| (width, at.predict(width))).collect();
+    match args.output {
+        Output::Json => {
+            let rows: Vec<_> = rows
+                .iter()
+                .map(|(width, of)| {
+                    json!({ "width": width, "service_s": of.service_s, "arrivals_per_s": of.arrivals,
+                        "utilisation": of.utilisation, "wait_s": finite(of.wait_s),
+                        "response_s": finite(of.response_s), "request_s": finite(of.request_s) })
+                })
+                .collect();
+            shown::json(&json!({ "widths": rows, "optimal_width": at.optimal_width(),
+                "largest_stable_width": at.largest_stable_width() }))?;
+        }
+        Output::Csv => {
+            let mut text = String::from("width,service_s,arrivals_per_s,utilisation,wait_s,response_s,request_s\n");
+            for (width, of) in rows {
+                let _ = writeln!(
+                    text,
+                    "{width},{:.6},{:.6},{:.6},{:.6},{:.6},{:.6}",
+                    of.service_s, of.arrivals, of.utilisation, of.wait_s, of.response_s, of.request_s
+                );
+            }
+            shown::text(&text)?;
+        }
+        Output::Text => {
+            let mut text =
+                String::from("width   service s  arrivals/s  utilisation      wait s  response s   request s\n");
+            let longest = rows.iter().map(|(_, of)| of.request_s).filter(|s| s.is_finite()).fold(0.0, f64::max);
+            for (width, of) in rows {
+                let bar = if of.request_s.is_finite() {
+                    "#".repeat((of.request_s / longest * 30.0).ceil() as usize)
+                } else {
+                    "unstable".into()
+                };
+                let _ = writeln!(
+                    text,
+                    "{width:>5}  {:>10.6}  {:>10.6}  {:>11.6}  {:>10.6}  {:>10.6}  {:>10.6}  {bar}",
+                    of.service_s, of.arrivals, of.utilisation, of.wait_s, of.response_s, of.request_s
+                );
+            }
+            let number = |width: Option<u32>| width.map_or("none".to_owned(), |width| width.to_string());
+            let _ = writeln!(
+                text,
+                "\noptimal width          {}\nlargest stable width   {}",
+                number(at.optimal_width()),
+                number(at.largest_stable_width())
+            );
+            shown::text(&text)?;
+        }
+    }
+    Ok(0)
+}
+
+/// Infinity has no number in JSON.
+fn finite(x: f64) -> Option<f64> {
+    x.is_finite().then_some(x)
+}
+
+fn surface_of(at: &Parameters, surface: Surface, output: Output) -> Result<u8> {
+    let steps: Vec<(String, Parameters)> = match surface {
+        Surface::Rate => [1.0, 2.0, 5.0, 10.0, 20.0, 30.0, 45.0, 60.0, 80.0, 100.0]
+            .map(|rate| (format!("{rate}/s"), Parameters { rate, ..*at }))
+            .to_vec(),
+        Surface::Size => (0..10)
+            .map(|log| {
+                let blocks = f64::from(16u32 << log);
+                (format!("{}KiB", 64u32 << log), Parameters { request_blocks: blocks, ..*at })
+            })
+            .collect(),
+    };
+    let widths = widths(at.devices);
+    let cells = |of: &Parameters| widths.iter().map(|&width| of.predict(width).request_s).collect::<Vec<_>>();
+    match output {
+        Output::Json => {
+            let rows: Vec<_> = steps
+                .iter()
+                .map(|(name, of)| {
+                    let seconds: Vec<_> = cells(of).into_iter().map(finite).collect();
+                    json!({ "at": name, "request_s": seconds, "optimal_width": of.optimal_width() })
+                })
+                .collect();
+            shown::json(&json!({ "widths": widths, "rows": rows }))?;
+        }
+        Output::Csv | Output::Text => {
+            let (gap, head) = if output == Output::Csv { (",", "at") } else { ("  ", "request s, by width") };
+            let pad = |text: String| if output == Output::Csv { text } else { format!("{text:>9}") };
+            let mut text = if output == Output::Csv { head.to_owned() } else { format!("{head:<20}") };
+            widths.iter().for_each(|width| text += &format!("{gap}{}", pad(width.to_string())));
+            text += &format!("{gap}optimal\n");
+            for (name, of) in &steps {
+                text += &if output == Output::Csv { name.clone() } else { format!("{name:<20}") };
+                for seconds in cells(of) {
+                    let cell = if seconds.is_finite() { format!("{seconds:.4}") } else { "inf".into() };
+                    text += &format!("{gap}{}", pad(cell));
+                }
+                let best = of.optimal_width().map_or("none".to_owned(), |width| width.to_string());
+                text += &format!("{gap}{best}\n");
+            }
+            shown::text(&text)?;
+        }
+    }
+    Ok(0)
+}
+
+fn validate(args: &ValidateArgs) -> Result<u8> {
+    let parameters = args.device.parameters()?;
+    if !(100..=10_000_000).contains(&args.requests) {
+        return Err(Problem::wrong("--requests is from 100 to 10000000").into());
+    }
+    let rules = paper_rules()?;
+    let mut rows = Vec::new();
+    for rate in [1.0, 5.0, 10.0, 20.0, 30.0, 50.0, 80.0] {
+        for blocks in [16.0, 64.0, 128.0, 256.0, 512.0, 1024.0] {
+            for width in widths(parameters.devices) {
+                let at = Parameters { rate, request_blocks: blocks, ..parameters };
+                let said = at.predict(width);
+                if said.utilisation >= 0.9 {
+                    continue;
+                }
+                let bytes = (blocks * BLOCK_BYTES) as u64;
+                let phases = vec![Phase { rate, bytes, seconds: args.requests as f64 / rate }];
+                let setup = Setup {
+                    parameters,
+                    kind: Kind::Modelled,
+                    block_bytes: BLOCK_BYTES,
+                    phases,
+                    interval: Time::from_secs(3600),
+                    warm_up: Time::ZERO,
+                    copy_bytes: 0,
+                    seed: args.seed,
+                };
+                let controller = Controller::new(Config::new(Mode::Fixed(width), parameters), rules.clone());
+                let Some(got) = sim::stripe::run(&setup, controller).pop() else { continue };
+                let error = said.request_s * 1e3 / got.mean_ms - 1.0;
+                rows.push((rate, blocks, width, said, got, error));
+            }
+        }
+    }
+    let mean = |keep: &dyn Fn(f64, u32) -> bool| {
+        let kept: Vec<f64> = rows.iter().filter(|r| keep(r.3.utilisation, r.2)).map(|r| r.5.abs()).collect();
+        (kept.len(), kept.iter().sum::<f64>() / kept.len().max(1) as f64 * 100.0)
+    };
+    let parts: [(&str, &dyn Fn(f64, u32) -> bool); 5] = [
+        ("all stable cells (utilisation below 0.9)", &|_, _| true),
+        ("utilisation below 0.5", &|rho, _| rho < 0.5),
+        ("utilisation from 0.5 to 0.9", &|rho, _| rho >= 0.5),
+        ("one device wide", &|_, width| width == 1),
+        ("wider than half of the devices", &|_, width| width > parameters.devices / 2),
+    ];
+    match args.output {
+        Output::Json => {
+            let cells: Vec<_> = rows
+                .iter()
+                .map(|(rate, blocks, width, said, got, error)| {
+                    json!({ "rate": rate, "blocks": blocks, "width": width, "utilisation": said.utilisation,
+                        "model_ms": said.request_s * 1e3, "simulated_ms": got.mean_ms, "error": error })
+                })
+                .collect();
+            shown::json(&json!({ "cells": cells, "mean_error_percent": mean(&|_, _| true).1 }))?;
+        }
+        Output::Csv => {
+            let mut text = String::from("rate,blocks,width,utilisation,model_ms,simulated_ms,error\n");
+            for (rate, blocks, width, said, got, error) in &rows {
+                let (rho, ms) = (said.utilisation, said.request_s * 1e3);
+                let _ = writeln!(text, "{rate},{blocks},{width},{rho:.4},{ms:.4},{:.4},{error:.4}", got.mean_ms);
+            }
+            shown::text(&text)?;
+        }
+        Output::Text => {
+            let mut text = String::from("mean error of the model's response time against the simulated one\n");
+            for (what, keep) in parts {
+                let (cells, percent) = mean(keep);
+                let _ = writeln!(text, "{what:<45} {cells:>4} cells  {percent:>6.1} %");
+            }
+            text += "the paper reports 11 to 13 % against its testbed\n";
+            shown::text(&text)?;
+        }
+    }
+    Ok(0)
+}
+
+fn paper_rules() -> Result<Rules> {
+    Ok(rules::parse(rules::PAPER).map_err(|error| Problem::failed(format!("the built-in rules: {error}")))?)
+}
+
+fn read_rules(path: &Path) -> Result<Rules> {
+    let text = std::fs::read_to_string(path).map_err(|error| Problem::wrong(format!("{}: {error}", path.display())))?;
+    let rules = rules::parse(&text).map_err(|error| {
+        Problem::wrong(format!("{}, {error}", path.display())).try_this("check it with `entrepot rules check FILE`")
+    })?;
+    Ok(rules)
+}
+
+fn parse_mode(text: &str, devices: u32) -> Result<Mode> {
+    let wrong = || {
+        Problem::wrong(format!("there is no mode `{text}`"))
+            .try_this(format!("choose fixed:N with N from 1 to {devices}, model, fuzzy, or model+fuzzy"))
+    };
+    Ok(match text {
+        "model" => Mode::Model,
+        "fuzzy" => Mode::Fuzzy,
+        "model+fuzzy" => Mode::ModelFuzzy,
+        _ => {
+            let width = text.strip_prefix("fixed:").and_then(|n| n.parse::<u32>().ok());
+            Mode::Fixed(width.filter(|n| (1..=devices).contains(n)).ok_or_else(wrong)?)
+        }
+    })
+}
+
+fn run(args: &RunArgs) -> Result<u8> {
+    let parameters = args.device.parameters()?;
+    let phases = parse_phases(&args.phases).map_err(Problem::wrong)?;
+    let rules = args.rules.as_deref().map_or_else(paper_rules, read_rules)?;
+    let kind = match &args.disk {
+        None => Kind::Modelled,
+        Some(name) => Kind::Mechanical(Model::named(name).ok_or_else(|| {
+            Problem::wrong(format!("there is no disk model `{name}`"))
+                .try_this("see `entrepot sim disk models` for the mechanical ones")
+        })?),
+    };
+    let time = |what, text: &str| duration(what, text).map_err(|error| setup_problem(&error));
+    let copy_bytes =
+        if args.copy == "0" { 0 } else { size_bytes("copy", &args.copy).map_err(|e| setup_problem(&e))? };
+    let setup = Setup {
+        parameters,
+        kind,
+        block_bytes: BLOCK_BYTES,
+        interval: time("interval", &args.interval)?,
+        warm_up: time("warm-up", &args.warm_up)?,
+        copy_bytes,
+        seed: args.seed,
+        phases,
+    };
+    let mut names: Vec<String> = args.modes.clone();
+    if names.is_empty() {
+        names = widths(parameters.devices).iter().map(|width| format!("fixed:{width}")).collect();
+        names.extend(["model", "fuzzy", "model+fuzzy"].map(str::to_owned));
+    }
+    let modes = names.iter().map(|name| parse_mode(name, parameters.devices)).collect::<Result<Vec<_>>>()?;
+    let done: Vec<Vec<Figures>> = modes
+        .iter()
+        .map(|&mode| sim::stripe::run(&setup, Controller::new(Config::new(mode, parameters), rules.clone())))
+        .collect();
+    match args.output {
+        Output::Json => {
+            let rows: Vec<_> =
+                names.iter().zip(&done).map(|(name, phases)| json!({ "mode": name, "phases": phases })).collect();
+            shown::json(&json!({ "modes": rows }))?;
+        }
+        Output::Csv => {
+            let mut text = String::from("mode,phase,requests,mean_ms,p95_ms,utilisation,width,changes\n");
+            for (name, phases) in names.iter().zip(&done) {
+                for (n, of) in phases.iter().enumerate() {
+                    let _ = writeln!(
+                        text,
+                        "{name},{n},{},{:.4},{:.4},{:.4},{:.2},{}",
+                        of.requests, of.mean_ms, of.p95_ms, of.utilisation, of.width, of.changes
+                    );
+                }
+            }
+            shown::text(&text)?;
+        }
+        Output::Text => shown::text(&table(&setup, &names, &modes, &done))?,
+    }
+    Ok(0)
+}
+
+/// Mean response times per phase; adaptive modes against the best and the worst fixed width of the phase.
+fn table(setup: &Setup, names: &[String], modes: &[Mode], done: &[Vec<Figures>]) -> String {
+    let mut text = String::from("mean response time in ms, and width\nmode        ");
+    for phase in &setup.phases {
+        let _ = write!(text, "  {:>19}", format!("{}/s of {} KiB", phase.rate, phase.bytes >> 10));
+    }
+    text.push('\n');
+    for (name, phases) in names.iter().zip(done) {
+        let _ = write!(text, "{name:<12}");
+        for of in phases {
+            let _ = write!(text, "  {:>12.3} {:>6.1}", of.mean_ms, of.width);
+        }
+        text.push('\n');
+    }
+    let fixed = |phase: usize| {
+        let all = modes.iter().zip(done).filter(|(mode, _)| matches!(mode, Mode::Fixed(_)));
+        all.map(move |(_, phases)| phases[phase].mean_ms).collect::<Vec<_>>()
+    };
+    if modes.iter().all(|mode| matches!(mode, Mode::Fixed(_))) || fixed(0).is_empty() {
+        return text;
+    }
+    text += "\nspeed against the best and the worst fixed width of the phase\n";
+    for ((name, mode), phases) in names.iter().zip(modes).zip(done) {
+        if matches!(mode, Mode::Fixed(_)) {
+            continue;
+        }
+        let _ = write!(text, "{name:<12}");
+        for (n, of) in phases.iter().enumerate() {
+            let best = fixed(n).into_iter().fold(f64::INFINITY, f64::min);
+            let worst = fixed(n).into_iter().fold(0.0, f64::max);
+            let _ = write!(text, "  {:>19}", format!("{:.2} {:.2}x", best / of.mean_ms, worst / of.mean_ms));
+        }
+        text.push('\n');
+    }
+    text
+}
