@@ -20,6 +20,7 @@ mod template;
 pub use config::{
     Config, Health, Io, Jobs, LayoutConfig, MirrorWrites, Mount, Mover, Passthrough, Recovery, TargetConfig,
 };
+pub use parse::TARGETS_MAX;
 pub use problem::{Problem, Problems};
 pub use quantity::{parse_size, parse_span};
 pub use real_paths::real_paths;

@@ -7,6 +7,7 @@ use policy::protect::health::Config;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Barrier, Mutex};
+use std::time::Instant;
 
 /// Long enough for a quick operation on a busy machine.
 const DEADLINE: Duration = Duration::from_millis(1000);
@@ -194,24 +195,45 @@ impl Medium for Meeting {
     }
 }
 
-#[test]
-fn all_targets_are_probed_at_the_same_time_and_a_hung_one_is_found() {
+/// 512 targets of which those in `hung` do not answer; the others wait for each other, so that they answer only if all
+/// are asked at the same time.
+fn many_targets(hung: &[u16], deadline: Duration) -> (Arc<Targets>, Vec<std::sync::mpsc::Sender<()>>) {
     const COUNT: u16 = 512;
     let targets = Targets::new(TargetsOptions {
         execution: Execution::Threads,
-        limits: Limits { deadline: 5 * DEADLINE, ..Limits::default() },
+        limits: Limits { deadline, ..Limits::default() },
         health: Config { routine_interval: None, ..Config::default() },
         slots: Arc::new(InlineSlots::new(0)),
     });
-    let meet = Arc::new(Barrier::new(usize::from(COUNT) - 1));
+    let meet = Arc::new(Barrier::new(usize::from(COUNT) - hung.len()));
     let mut releases = Vec::new();
     for id in 0..COUNT {
         let (release, gate) = channel();
         releases.push(release);
-        let barrier = (id != 77).then(|| meet.clone());
+        let barrier = (!hung.contains(&id)).then(|| meet.clone());
         targets.add(TargetSpec::new(TargetId(id), 0, Arc::new(Meeting(barrier, Mutex::new(gate)))));
     }
-    assert_eq!(targets.probe_all(), [TargetId(77)], "the others met at the barrier, so they ran together");
+    (targets, releases)
+}
+
+/// [S-037]
+#[test]
+fn all_targets_are_probed_at_the_same_time_and_hung_ones_cost_one_deadline() {
+    let deadline = 10 * DEADLINE;
+    let (targets, _releases) = many_targets(&[], deadline);
+    let began = Instant::now();
+    assert_eq!(targets.probe_all(), [], "they met at the barrier, so they ran together");
+    assert!(began.elapsed() < deadline, "nobody was waited for");
+    let hung = [3, 77, 200, 300, 400, 500, 509, 511];
+    let (targets, _releases) = many_targets(&hung, deadline);
+    let began = Instant::now();
+    assert_eq!(targets.probe_all(), hung.map(TargetId));
+    let took = began.elapsed();
+    assert!(took >= deadline, "an answer is waited for");
+    assert!(
+        took < deadline * hung.len() as u32 / 2,
+        "the deadlines pass at the same time, not one after the other: {took:?}"
+    );
 }
 
 /// The changes of state that a listener was told.

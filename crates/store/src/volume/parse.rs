@@ -11,7 +11,7 @@ use std::time::Duration;
 use toml::de::{DeTable, DeValue};
 
 /// Targets of one volume. A guess at what one daemon serves well; the formats allow 65 535.
-pub const TARGETS_MAX: usize = 256;
+pub const TARGETS_MAX: usize = 512;
 /// The tier of targets that name none.
 const DEFAULT_TIER: &str = "default";
 

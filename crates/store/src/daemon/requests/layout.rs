@@ -61,7 +61,7 @@ fn placement(core: &Core, file: &File, args: &Args) -> Result<Placement, Problem
     };
     let wide = file.layout().and_then(|l| l.mirrors.first()?.segments.last().map(|s| s.objects.len()));
     let default = core.volume.placement();
-    let stripe_count = args.stripe_count.or(wide).unwrap_or(default.stripe_count).clamp(1, 256);
+    let stripe_count = args.stripe_count.or(wide).unwrap_or(default.stripe_count).clamp(1, crate::volume::TARGETS_MAX);
     Ok(Placement { stripe_count, tier, mirrors: 1, ..default })
 }
 
