@@ -23,6 +23,7 @@ use crate::control::{Caller, DEVICE_PREFIX, Handler, Server, ServerOptions, sock
 use crate::file::{FileTable, Garbage, MirrorWrites, Pool};
 use crate::mount::{Mount, MountError, Options, Parts};
 use crate::mover::Mover;
+use crate::names::{self, Names};
 use crate::namespace::Namespace;
 use crate::origin::Opener;
 use crate::repair::{Checker, Repair, Tally};
@@ -45,6 +46,8 @@ pub struct Core {
     pub volume: Arc<Volume>,
     /// What files share.
     pub pool: Arc<Pool>,
+    /// Which objects were made durable.
+    pub names: Arc<Names>,
     /// The files in use.
     pub files: Arc<FileTable>,
     /// Who moves bytes.
@@ -100,6 +103,8 @@ impl Daemon {
         drop(pool.recovery.set(repair.clone()));
         let rate = volume.config().mover.rate;
         let mover = Arc::new(Mover::new(pool.clone(), volume.state().clone(), (rate > 0).then_some(rate)));
+        let names =
+            Arc::new(Names::open(volume.state().clone(), pool.clone(), &names::boot()).map_err(|e| problem(&e))?);
         crash::settle(&volume, &files, &mover).map_err(|e| problem(&e))?;
         let stager = Arc::new(Stager::new(volume.clone(), files.clone(), opener));
         let checker =
@@ -112,6 +117,7 @@ impl Daemon {
             started: Instant::now(),
             volume,
             pool,
+            names,
             files,
             mover,
             repair,

@@ -29,6 +29,7 @@ mod source;
 mod sync;
 mod table;
 mod truncate;
+mod undone;
 mod view;
 mod write;
 

@@ -8,6 +8,7 @@ pub mod error;
 pub mod file;
 pub mod mount;
 pub mod mover;
+pub mod names;
 pub mod namespace;
 pub mod origin;
 pub mod repair;

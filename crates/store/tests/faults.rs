@@ -117,6 +117,10 @@ impl Schedule {
                 self.log.push("power lost".into());
                 self.lose_power();
             }
+            12..=14 => {
+                self.log.push("names".into());
+                self.world.life.names.pass().map_err(|e| e.to_string())?;
+            }
             _ => self.operate()?,
         }
         self.check().map_err(|e| format!("{e}\n  {}", self.log.join("\n  ")))
@@ -143,6 +147,7 @@ impl Schedule {
                 _ => self.world.failed.remove(&id),
             };
             self.world.life.mover.collect_garbage(id).ok();
+            self.world.make_undone().ok();
             self.world.life.mover.sweep(&self.world.named(), self.world.epoch).ok();
         }
     }
@@ -266,7 +271,9 @@ impl Schedule {
         let there = candidates.iter().any(|c| {
             let object = layout.object(c.piece.at).expect("a candidate has an object");
             let there = self.world.media[usize::from(c.target.0)].peek(object.id).is_some();
-            works(c.target) && object.state == ObjectState::Complete && (there || !self.lost_power)
+            // Of several mirrors none gets its undone objects back while a failed target may have their bytes.
+            let may_be_undone = self.lost_power && layout.in_sync_count() > 1 && !self.world.failed.is_empty();
+            works(c.target) && object.state == ObjectState::Complete && (there || !may_be_undone)
         });
         let spare = |not: TargetId| targets.views().iter().any(|v| v.usable && v.id != not);
         let source = self.file().is_recoverable() && candidates.first().is_some_and(|c| spare(c.target));
@@ -284,7 +291,7 @@ impl Schedule {
             let cell = &mut buf[(at * CELL_BYTES) as usize..][..CELL_BYTES as usize];
             if !whole && let Err(e) = file.read(at * CELL_BYTES, cell) {
                 let layout = file.layout();
-                if self.must_read(layout.as_deref(), at) && !self.cells.cells[at as usize].may_be_lost {
+                if self.must_read(layout.as_deref(), at) {
                     return Err(format!("cell {at} of {size} cannot be read: {e}; {layout:?}"));
                 }
                 continue;

@@ -5,9 +5,10 @@ use super::walk::{open_file, walk};
 use super::{Core, now_ns};
 use crate::file::{Event, File, Observer};
 use crate::mover::DrainProgress;
+use crate::names::Names;
 use crate::target::State;
 use crate::{Error, Result};
-use parking_lot::{Condvar, Mutex};
+use parking_lot::{Condvar, Mutex, MutexGuard};
 use policy::{FileId, TargetId};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ffi::CString;
@@ -27,6 +28,10 @@ const NEWS_MAX: usize = 64;
 const MEND_AFTER: Duration = Duration::from_secs(5);
 /// Most seconds between two passes while something cannot be mended: a walk over a large tree is not free.
 const MEND_WAIT_MAX: Duration = Duration::from_secs(3600);
+
+/// How often the names of new objects are made durable. A guess: longer than any operation on a target may take with the
+/// default deadline, and what a loss of power may undo is that of two of these.
+const NAMES_EVERY: Duration = Duration::from_secs(20);
 
 /// What waits to be done.
 #[derive(Default)]
@@ -92,6 +97,8 @@ impl Background {
         });
         let (worker, weak) = (self.clone(), Arc::downgrade(core));
         self.spawn("background", move || worker.work(&weak));
+        let (keeper, names) = (self.clone(), core.names.clone());
+        self.spawn("names", move || keeper.keep_names(&names));
         for target in core.volume.targets().all() {
             match target.state() {
                 State::Draining => self.drain(&Arc::downgrade(core), target.id()),
@@ -101,6 +108,10 @@ impl Background {
                 State::Failed => self.mend_soon(MEND_AFTER),
                 State::Suspect => {}
             }
+        }
+        if core.names.any_undone() {
+            tracing::warn!("the machine went down: looking for objects that were never made durable");
+            self.mend_soon(Duration::ZERO);
         }
         if core.pool.placement.mirrors > 1 {
             self.mend_soon(MEND_AFTER); // an earlier daemon may have left stale mirrors behind
@@ -256,6 +267,23 @@ impl Background {
         }
     }
 
+    /// Makes the names of new objects durable now and then.
+    fn keep_names(&self, names: &Names) {
+        let mut waiting = self.waiting.lock();
+        loop {
+            let until = Instant::now() + NAMES_EVERY;
+            while !waiting.stopped && !self.woken.wait_until(&mut waiting, until).timed_out() {}
+            if waiting.stopped {
+                return;
+            }
+            MutexGuard::unlocked(&mut waiting, || {
+                if let Err(error) = names.pass() {
+                    tracing::warn!("what new objects are durable cannot be remembered: {error}");
+                }
+            });
+        }
+    }
+
     fn resync(&self, core: &Core, id: FileId) {
         match resync(core, id) {
             Ok(true) => {}
@@ -278,13 +306,19 @@ impl Background {
             waiting.mended = Some((mended.clone(), running)).filter(|(m, _)| *m != Mended::default());
             !waiting.stopped
         };
-        let mended = mend::pass(&core.volume, &core.files, &core.mover, |mended| report(mended, true));
+        let mended = mend::pass(&core.volume, &core.files, &core.mover, &core.names, |mended| report(mended, true));
         let mended = mended.unwrap_or_else(|e| Mended { failed: 1, why: Some(e.to_string()), ..Mended::default() });
         report(&mended, false);
         if mended.files > 0 {
-            self.news(format!("{} files were made whole again from their other mirrors", mended.files));
+            self.news(format!("{} files were made whole again", mended.files));
         }
         if mended.is_complete() {
+            if core.names.any_undone()
+                && !self.waiting.lock().stopped
+                && let Err(error) = core.names.made()
+            {
+                tracing::warn!("that all files were looked at cannot be remembered: {error}");
+            }
             return;
         }
         if let Some(why) = &mended.why {

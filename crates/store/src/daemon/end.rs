@@ -106,6 +106,9 @@ pub(super) fn finish(daemon: Daemon, stop_jobs: impl FnOnce() + Send + 'static) 
                 tracing::warn!("a file could not be settled, the next start does it: {error}");
             }
         }
+        if let Err(error) = core.names.finish() {
+            tracing::warn!("the names of new objects could not be made durable: {error}");
+        }
         core.volume.targets().stop();
         // Whoever listened may be gone.
         let _ = done.send(());

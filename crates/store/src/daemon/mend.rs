@@ -7,6 +7,7 @@
 use super::walk::walk;
 use crate::file::{File, FileTable};
 use crate::mover::Mover;
+use crate::names::Names;
 use crate::target::{State, Targets};
 use crate::volume::Volume;
 use crate::{Error, Result};
@@ -44,13 +45,19 @@ pub(super) fn pass(
     volume: &Volume,
     files: &FileTable,
     mover: &Mover,
+    names: &Names,
     mut go_on: impl FnMut(&Mended) -> bool,
 ) -> Result<Mended> {
     let mut mended = Mended::default();
     let mut batch: Vec<(repair_order::Candidate, Arc<File>)> = Vec::new();
     for file in walk(volume, files)? {
         match file {
-            Ok(file) => batch.extend(due(&file, volume.targets()).map(|candidate| (candidate, file))),
+            Ok(file) => {
+                if names.any_undone() {
+                    give_back(&file, names, &mut mended);
+                }
+                batch.extend(due(&file, volume.targets()).map(|candidate| (candidate, file)));
+            }
             Err(error) => {
                 mended.failed += 1;
                 mended.why.get_or_insert(error.to_string());
@@ -62,6 +69,24 @@ pub(super) fn pass(
     }
     mend_all(&mut batch, volume.targets(), mover, &mut mended, &mut go_on);
     Ok(mended)
+}
+
+/// Gives a file the objects back that a loss of power took before they were durable.
+fn give_back(file: &Arc<File>, names: &Names, mended: &mut Mended) {
+    match file.make_undone(|target, object| names.is_undone(target, object)) {
+        Ok(0) => {}
+        Ok(objects) => {
+            tracing::info!(
+                file = file.id().map(|id| id.to_string()),
+                "{objects} objects that were lost with the power before any sync are there again, empty"
+            );
+            mended.files += 1;
+        }
+        Err(error) => {
+            mended.failed += 1;
+            mended.why.get_or_insert(error.to_string());
+        }
+    }
 }
 
 /// Mends a batch in the order of repair; whether to go on.

@@ -34,8 +34,11 @@ pub struct DirectoryMedium {
     path: PathBuf,
     identity: Identity,
     place: RwLock<Option<Arc<Place>>>,
-    /// Directories under `objects/` with creations or removals that are not durable.
+    /// Directories under `objects/` with creations or removals that may not be durable: at first all, since a daemon that was
+    /// killed may have left some.
     touched: Mutex<BTreeSet<u8>>,
+    /// Held while they are synced: whoever finds nothing touched must not go before those are who took it.
+    syncing: Mutex<()>,
 }
 
 /// The directory as it was when last opened.
@@ -75,7 +78,13 @@ impl DirectoryMedium {
 
     /// The target in `path`. Until the first probe that finds it there, everything fails with `ENODEV`.
     pub fn new(path: &Path, identity: Identity) -> DirectoryMedium {
-        DirectoryMedium { path: path.to_owned(), identity, place: RwLock::new(None), touched: Mutex::default() }
+        DirectoryMedium {
+            path: path.to_owned(),
+            identity,
+            place: RwLock::new(None),
+            touched: Mutex::new((0..=u8::MAX).collect()),
+            syncing: Mutex::default(),
+        }
     }
 
     fn place(&self) -> Result<Arc<Place>, Errno> {
@@ -141,6 +150,7 @@ impl Medium for DirectoryMedium {
 
     fn sync_names(&self) -> Result<(), Errno> {
         let place = self.place()?;
+        let _syncing = self.syncing.lock();
         let touched = std::mem::take(&mut *self.touched.lock());
         let sync = |byte: u8| {
             let name = format!("{byte:02x}");

@@ -17,8 +17,6 @@ pub struct Cell {
     pub since_sync: Vec<u8>,
     /// It, or the size around it, was changed since the last sync.
     pub touched: bool,
-    /// A loss of power may have taken the object that held it, which no sync promised.
-    pub may_be_lost: bool,
 }
 
 /// The file. Sizes are in cells.
@@ -36,7 +34,7 @@ fn add(values: &mut Vec<u8>, value: u8) {
 
 impl Cells {
     pub fn new(count: u64) -> Cells {
-        let cell = Cell { now: vec![0], since_sync: vec![0], touched: false, may_be_lost: false };
+        let cell = Cell { now: vec![0], since_sync: vec![0], touched: false };
         Cells { cells: vec![cell; count as usize], sizes: [0].into(), sizes_since_sync: [0].into() }
     }
 
@@ -82,10 +80,8 @@ impl Cells {
 
     /// The power was lost.
     pub fn crashed(&mut self) {
-        let promised = *self.sizes_since_sync.first().expect("some size is always possible");
-        for (at, cell) in self.cells.iter_mut().enumerate() {
+        for cell in &mut self.cells {
             cell.now = cell.since_sync.clone();
-            cell.may_be_lost |= cell.touched || at as u64 >= promised;
             cell.touched = false;
         }
         self.sizes = self.sizes_since_sync.clone();
@@ -110,7 +106,6 @@ impl Cells {
         if let Some(wrong) = bytes.iter().find(|b| !cell.now.contains(b)) {
             return Err(format!("cell {at} reads {wrong}, may be {:?}", cell.now));
         }
-        cell.may_be_lost = false;
         if certain && uniform {
             cell.now = vec![first];
         }

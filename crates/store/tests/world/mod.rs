@@ -13,6 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use store::file::{File, Garbage, MirrorWrites, Pool, Recover, Unobserved};
 use store::mover::Mover;
+use store::names::Names;
 use store::state::{SqliteState, State};
 use store::stub::Stub;
 use store::stub::memory::MemoryStub;
@@ -39,6 +40,8 @@ pub struct World {
     /// Targets that the operator failed.
     pub failed: HashSet<TargetId>,
     pub epoch: u32,
+    /// How often the machine was started.
+    pub boots: u32,
     pub life: Life,
 }
 
@@ -46,6 +49,7 @@ pub struct World {
 pub struct Life {
     pub pool: Arc<Pool>,
     pub mover: Mover,
+    pub names: Names,
     pub file: Arc<File>,
 }
 
@@ -87,8 +91,8 @@ impl World {
         let state = Arc::new(SqliteState::in_memory().expect("a state store in memory"));
         let source = Arc::new(Mutex::new(None));
         let failed = HashSet::new();
-        let life = Life::begin(&options, &power, &media, &stub, &state, &source, &failed, 1).expect("a new world");
-        World { options, power, media, stub, state, source, failed, epoch: 1, life }
+        let life = Life::begin(&options, &power, &media, &stub, &state, &source, &failed, 1, 1).expect("a new world");
+        World { options, power, media, stub, state, source, failed, epoch: 1, boots: 1, life }
     }
 
     /// The daemon dies: what is in memory is gone, what was written stays.
@@ -103,6 +107,7 @@ impl World {
         let keep = random.below(self.stub.unsynced() as u64 + 1) as usize;
         self.stub.crash(keep);
         self.media.iter().for_each(MemoryMedium::crash);
+        self.boots += 1;
         self.restart();
     }
 
@@ -113,7 +118,8 @@ impl World {
         let idle = Arc::new(Power::default());
         let none = HashSet::new();
         let stub = Arc::new(MemoryStub::new());
-        let blank = Life::begin(&self.options, &idle, &media, &stub, &self.state, &self.source, &none, self.epoch);
+        let nothing = Arc::new(SqliteState::in_memory().expect("a state store in memory"));
+        let blank = Life::begin(&self.options, &idle, &media, &stub, &nothing, &self.source, &none, self.epoch, 1);
         self.life = blank.expect("a blank life");
         self.media.iter().for_each(|m| m.set_faults(Default::default()));
         self.power.restore();
@@ -126,6 +132,7 @@ impl World {
             &self.source,
             &self.failed,
             self.epoch,
+            self.boots,
         );
         self.life = life.expect("opening after a crash");
         let layout = self.stub.layout().expect("the stub is well");
@@ -139,7 +146,15 @@ impl World {
                 Err(e) => panic!("settling after a crash: {e}"),
             }
         }
+        self.make_undone().ok();
         self.life.mover.sweep(&self.named(), self.epoch).expect("sweep");
+    }
+
+    /// What the daemon does for every file after the machine went down.
+    pub fn make_undone(&self) -> Result<()> {
+        let names = &self.life.names;
+        self.life.file.make_undone(|target, object| names.is_undone(target, object))?;
+        names.made()
     }
 
     /// What the layout names.
@@ -179,6 +194,7 @@ impl Life {
         source: &Arc<Mutex<Option<Vec<u8>>>>,
         failed: &HashSet<TargetId>,
         epoch: u32,
+        boots: u32,
     ) -> Result<Life> {
         let slots = Arc::new(InlineSlots::new(8));
         let targets = Targets::new(TargetsOptions { slots, ..TargetsOptions::inline() });
@@ -208,7 +224,8 @@ impl Life {
         let stub = Arc::new(PoweredStub::new(stub.clone(), power.clone()));
         let file = File::open(stub, pool.clone())?;
         let mover = Mover::new(pool.clone(), state.clone(), None);
-        Ok(Life { pool, mover, file })
+        let names = Names::open(state.clone(), pool.clone(), &format!("boot {boots}"))?;
+        Ok(Life { pool, mover, names, file })
     }
 }
 

@@ -12,13 +12,15 @@ struct Mirrored {
     volume: Arc<Volume>,
     files: Arc<FileTable>,
     mover: Mover,
+    names: Names,
 }
 
 fn new() -> Mirrored {
     let world = World::new();
     let (volume, files) = world.parts();
     let mover = Mover::new(files.pool().clone(), volume.state().clone(), None);
-    Mirrored { world, volume, files, mover }
+    let names = Names::open(volume.state().clone(), files.pool().clone(), "one").expect("names");
+    Mirrored { world, volume, files, mover, names }
 }
 
 impl Mirrored {
@@ -43,7 +45,7 @@ impl Mirrored {
     }
 
     fn pass(&self) -> Mended {
-        pass(&self.volume, &self.files, &self.mover, |_| true).expect("a walk")
+        pass(&self.volume, &self.files, &self.mover, &self.names, |_| true).expect("a walk")
     }
 
     fn is_healthy(&self, name: &str) -> bool {
@@ -111,4 +113,47 @@ fn without_room_elsewhere_it_is_said_and_done_when_a_target_is_back() {
     }
     assert!(m.pass().is_complete());
     assert!(m.is_healthy("a"));
+}
+
+/// [S-025]
+#[test]
+fn what_was_never_durable_comes_back_empty_once() {
+    let mut m = new();
+    let (volume, pool) = (m.volume.clone(), m.files.pool().clone());
+    let restart = |boot: &str| Names::open(volume.state().clone(), pool.clone(), boot).expect("names");
+    let write = |m: &Mirrored, name: &str| {
+        let file = m.file(name);
+        file.write(0, &vec![7; SIZE]).expect("written");
+        file.layout().expect("it outgrew its stub").mirrors[0].segments[0].objects[0]
+    };
+    let lose = |object: policy::layout::Object| {
+        let target = volume.targets().get(object.target).expect("known");
+        target.run(move |medium| medium.remove(object.id)).expect("removed");
+    };
+    let reads = |m: &Mirrored, name: &str| m.file(name).read(0, &mut vec![0; SIZE]);
+    let old = write(&m, "old");
+    m.names.pass().expect("the number of now");
+    m.names.pass().expect("what was created before it");
+    let new = write(&m, "new");
+    lose(old);
+    lose(new);
+    m.names = restart("one");
+    assert_eq!(m.pass(), Mended::default(), "the same start of the machine: both are lost");
+    m.names = restart("two");
+    assert!(m.names.any_undone());
+    assert_eq!(m.pass(), Mended { files: 1, ..Mended::default() });
+    m.names.made().expect("remembered");
+    assert_eq!(reads(&m, "new").expect("never written"), SIZE);
+    reads(&m, "old").expect_err("lost");
+    let again = write(&m, "new");
+    lose(again);
+    m.names = restart("two");
+    assert!(!m.names.any_undone());
+    assert_eq!(m.pass(), Mended::default(), "a second time it is lost");
+    reads(&m, "new").expect_err("lost");
+
+    write(&m, "last");
+    m.names.finish().expect("a clean end");
+    m.names = restart("three");
+    assert!(!m.names.any_undone(), "everything was durable");
 }

@@ -1,0 +1,78 @@
+//! Objects that a loss of power took before any sync promised them: given back empty, as never written.
+
+use super::{File, Slot, View, target_error};
+use crate::target::TargetError;
+use crate::{Error, Result};
+use policy::layout::ObjectState;
+use policy::{ObjectId, TargetId};
+use rustix::io::Errno;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+impl File {
+    /// Gives a mirror that lacks nothing but `undone` objects empty ones in their place; gives how many. A file that has a
+    /// whole mirror, or a source, is left to those who make it whole from there.
+    ///
+    /// # Errors
+    /// A target that may have the bytes does not answer or is failed: to be tried again.
+    pub fn make_undone(self: &Arc<Self>, undone: impl Fn(TargetId, ObjectId) -> bool) -> Result<usize> {
+        let Some(layout) = self.layout() else { return Ok(0) };
+        let concerned = layout.objects().any(|(_, o)| o.state == ObjectState::Complete && undone(o.target, o.id));
+        if !concerned || self.is_recoverable() {
+            return Ok(0);
+        }
+        let _io = self.io.write();
+        let view = self.view();
+        let several = view.in_sync().count() > 1;
+        let (mut least, mut unknown): (Option<Vec<Arc<Slot>>>, _) = (None, None);
+        for mirror in view.in_sync() {
+            let (missing, failed) = self.missing_of(&view, mirror)?;
+            if missing.is_empty() && failed.is_none() {
+                return Ok(0);
+            }
+            unknown = unknown.or(failed.filter(|_| several)); // what it has would be worth more than nothing
+            let all_undone = missing.iter().all(|slot| undone(slot.target_id, slot.id));
+            if (all_undone || !several) && least.as_ref().is_none_or(|l| missing.len() < l.len()) {
+                least = Some(missing);
+            }
+        }
+        if let Some(target) = unknown {
+            return Err(target_error(target, TargetError::Failed));
+        }
+        let mut missing = least.unwrap_or_default();
+        missing.retain(|slot| undone(slot.target_id, slot.id));
+        let mut targets = BTreeSet::new();
+        for slot in &missing {
+            let id = slot.id;
+            let failed = |error| target_error(slot.target_id, error);
+            let made = slot.target(&self.pool).and_then(|t| t.run(move |medium| medium.create(id))).map_err(failed)?;
+            slot.set_handle(made);
+            slot.dirty.store(true, Ordering::Release);
+            slot.run(&self.pool, |h| h.sync()).map_err(failed)?;
+            targets.insert(slot.target_id);
+        }
+        for id in targets {
+            let target = self.pool.targets.get(id).ok_or(target_error(id, TargetError::Failed))?;
+            target.run(|medium| medium.sync_names()).map_err(|error| target_error(id, error))?;
+        }
+        if several && !missing.is_empty() && !self.keep_one_mirror()? {
+            return Err(Error::Busy("no mirror is whole".into()));
+        }
+        Ok(missing.len())
+    }
+
+    /// The objects of a mirror that are not there, and a failed target of it, of which nobody can say.
+    fn missing_of(&self, view: &View, mirror: usize) -> Result<(Vec<Arc<Slot>>, Option<TargetId>)> {
+        let (mut missing, mut unknown) = (Vec::new(), None);
+        for slot in view.of_mirror(mirror) {
+            match slot.run(&self.pool, |h| h.len()) {
+                Ok(_) => {}
+                Err(TargetError::Io(Errno::NOENT)) => missing.push(slot.clone()),
+                Err(TargetError::Failed) => unknown = Some(slot.target_id),
+                Err(error) => return Err(target_error(slot.target_id, error)),
+            }
+        }
+        Ok((missing, unknown))
+    }
+}

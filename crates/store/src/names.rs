@@ -1,0 +1,161 @@
+//! Up to which number the names of objects are known to be durable, so that after a loss of power an object that was
+//! never made durable is told apart from one that was lost.
+//!
+//! ```text
+//! numbers  ---------------------+---------------------------+--------------->
+//!           names are durable   | perhaps not (half a       |  this life's,
+//!           (a missing one      | minute's worth): missing  |  since the machine
+//!            is lost: EIO)      | ones were never written   |  started
+//!                             bound                      next epoch
+//! ```
+//!
+//! Creating an object syncs nothing: a record that names it can be durable before its name is. [`Names::pass`], called now
+//! and then, syncs the names on every target and remembers the bound; it costs one creation nothing. After the machine (not
+//! only the daemon) went down, numbers between the bound and the next epoch are *undone* until a walk over all files gave
+//! each file its empty objects back ([`File::make_undone`](crate::file::File::make_undone)). `fsync` makes names durable by
+//! itself; so on a disk that keeps what it said was synced, no object of a synced file is ever among the missing.
+
+use crate::file::Pool;
+use crate::state::State;
+use crate::target::State as TargetState;
+use crate::{Error, Result};
+use parking_lot::Mutex;
+use policy::{ObjectId, TargetId};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+const KIND: &str = "names";
+const KEY: &str = "durable";
+
+/// Names of this machine's starts.
+const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
+
+/// Numbers of objects on one target whose names a loss of power may have taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+struct Undone {
+    target: u16,
+    from: u64,
+    /// One past the last.
+    to: u64,
+}
+
+/// What is remembered.
+#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+struct Record {
+    /// The start of the machine that this is about.
+    boot: String,
+    /// The first number that may have been given in it.
+    since: u64,
+    /// By target: all names of smaller numbers are durable.
+    durable: BTreeMap<u16, u64>,
+    undone: Vec<Undone>,
+}
+
+/// Keeps the bound. See the module.
+pub struct Names {
+    state: Arc<dyn State>,
+    pool: Arc<Pool>,
+    inner: Mutex<Inner>,
+}
+
+struct Inner {
+    record: Record,
+    /// Names of smaller numbers exist: whoever drew one has created its object since.
+    created: u64,
+    /// The number drawn last.
+    drawn: u64,
+}
+
+/// The name of the machine's present start; empty where the kernel does not tell, and then nothing is ever undone.
+pub fn boot() -> String {
+    std::fs::read_to_string(BOOT_ID).map(|id| id.trim().to_string()).unwrap_or_default()
+}
+
+impl Names {
+    /// Takes up what an earlier daemon left. Draws a number: the first of this life, so to be called first.
+    pub fn open(state: Arc<dyn State>, pool: Arc<Pool>, boot: &str) -> Result<Names> {
+        let first = pool.next_object().0;
+        let stored = state.record_get(KIND, KEY)?;
+        let stored: Option<Record> = stored.and_then(|bytes| serde_json::from_slice(&bytes).ok());
+        let record = match stored {
+            Some(record) if record.boot == boot || boot.is_empty() => record,
+            Some(mut old) => {
+                for target in pool.targets.all() {
+                    let target = target.id().0;
+                    let from = old.durable.get(&target).copied().unwrap_or(old.since);
+                    if from < first {
+                        old.undone.push(Undone { target, from, to: first });
+                    }
+                }
+                Record { boot: boot.into(), since: first, durable: BTreeMap::new(), undone: old.undone }
+            }
+            None => Record { boot: boot.into(), since: first, ..Record::default() },
+        };
+        let names = Names { state, pool, inner: Mutex::new(Inner { record, created: first, drawn: first }) };
+        names.save(&names.inner.lock().record)?;
+        Ok(names)
+    }
+
+    fn save(&self, record: &Record) -> Result<()> {
+        let bytes = serde_json::to_vec(record).map_err(|e| Error::State(e.to_string()))?;
+        self.state.record_put(KIND, KEY, &bytes)
+    }
+
+    /// Makes names durable. What was created before the pass before this one is, after it: between two passes lies more than
+    /// an operation may take. A target that cannot now keeps its bound.
+    pub fn pass(&self) -> Result<()> {
+        let mut inner = self.inner.lock();
+        let drawn = self.pool.next_object().0;
+        let idle = drawn == inner.drawn + 1;
+        let bound = inner.created;
+        inner.drawn = drawn;
+        if !idle {
+            inner.created = drawn; // the numbers between these two were given to nobody
+        }
+        let behind = |t: TargetId| inner.record.durable.get(&t.0).is_none_or(|b| *b < bound);
+        let behind: Vec<_> = self.pool.targets.all().into_iter().filter(|t| behind(t.id())).collect();
+        let mut changed = false;
+        for target in behind {
+            if target.state() != TargetState::Failed && target.run(|medium| medium.sync_names()).is_ok() {
+                inner.record.durable.insert(target.id().0, bound);
+                changed = true;
+            }
+        }
+        if changed { self.save(&inner.record) } else { Ok(()) }
+    }
+
+    /// The clean end: nothing is created any more, and everything that was is made durable.
+    pub fn finish(&self) -> Result<()> {
+        let bound = self.pool.next_object().0;
+        self.inner.lock().created = bound;
+        self.pass()?;
+        let mut inner = self.inner.lock();
+        let all = |b: &mut u64| *b = if *b >= bound { next_epoch(bound) } else { *b };
+        inner.record.durable.values_mut().for_each(all);
+        self.save(&inner.record)
+    }
+
+    /// Whether anything is undone.
+    pub fn any_undone(&self) -> bool {
+        !self.inner.lock().record.undone.is_empty()
+    }
+
+    /// Whether an object that is missing may never have been made durable.
+    pub fn is_undone(&self, target: TargetId, object: ObjectId) -> bool {
+        let inner = self.inner.lock();
+        inner.record.undone.iter().any(|u| u.target == target.0 && (u.from..u.to).contains(&object.0))
+    }
+
+    /// All files were looked at and got their objects back: what is missing on targets that work is lost from now on.
+    pub fn made(&self) -> Result<()> {
+        let mut inner = self.inner.lock();
+        let away = |t: u16| self.pool.targets.get(TargetId(t)).is_some_and(|t| t.state() == TargetState::Failed);
+        inner.record.undone.retain(|u| away(u.target));
+        self.save(&inner.record)
+    }
+}
+
+/// The first number of the epoch after that of `number`.
+fn next_epoch(number: u64) -> u64 {
+    ((number >> 32) + 1) << 32
+}
