@@ -11,6 +11,7 @@
 
 mod attempt;
 mod become_user;
+pub(crate) mod outside;
 pub mod process;
 mod pump;
 mod supervise;

@@ -9,6 +9,7 @@ mod error;
 mod fetch;
 mod incoming;
 mod inherit;
+mod keep;
 mod manifest;
 mod origins;
 mod out;
@@ -50,6 +51,10 @@ pub struct StageIn {
     /// Whether a file that is there already is replaced.
     #[serde(default)]
     pub replace: bool,
+    /// Whether a file that is there already is taken as it is if it came from the same source and is still what the
+    /// source has; an older version is replaced, anything else is in the way.
+    #[serde(default)]
+    pub keep: bool,
     /// BLAKE3 of the whole file in hexadecimal digits, where the user knows it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub blake3: Option<String>,

@@ -42,6 +42,7 @@ EXAMPLES:
   entrepot stage in https://example.org/big.dat /mnt/scratch/big.dat
   entrepot stage in --also s3://bucket/big.dat https://example.org/big.dat /mnt/scratch/
   entrepot stage in --directory file:///home/me/input /mnt/scratch/input
+  entrepot stage in --keep https://example.org/big.dat /mnt/scratch/big.dat      fetched only if need be
   entrepot stage in --manifest input.txt       lines `URI PATH`, paths relative to the mount point")]
 struct In {
     /// Where the data are.
@@ -64,6 +65,9 @@ struct In {
     /// Replace a file that is there already.
     #[arg(long)]
     force: bool,
+    /// Take a file that is there already as it is, if it came from the same source and is still what the source has.
+    #[arg(long, conflicts_with = "force")]
+    keep: bool,
     #[command(flatten)]
     how: How,
 }
@@ -118,12 +122,14 @@ impl In {
         let who = identity(self.how.credentials.clone())?;
         let (mut client, args, command) = if let Some(manifest) = &self.manifest {
             let text = read_text(manifest)?;
-            let args = json!({"manifest": text, "replace": self.force, "identity": who});
+            let args = json!({"manifest": text, "replace": self.force, "keep": self.keep, "identity": who});
             (context.connect()?, args, "stage.in-manifest")
         } else {
             let inside = context.inside(self.path.as_deref().unwrap_or(Path::new(".")))?;
             let uris: Vec<_> = self.uri.into_iter().chain(self.also).collect();
-            let what = json!({"uris": uris, "path": inside.path, "replace": self.force, "blake3": self.blake3});
+            let what = json!({
+                "uris": uris, "path": inside.path, "replace": self.force, "keep": self.keep, "blake3": self.blake3
+            });
             let args = json!({"what": what, "identity": who});
             let command = if self.directory { "stage.in-tree" } else { "stage.in" };
             (Client::connect(&inside.volume.socket())?, args, command)

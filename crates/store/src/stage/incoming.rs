@@ -49,13 +49,23 @@ impl Stager {
     pub fn stage_in(&self, what: &StageIn, who: &Identity, report: Report, stop: &Stop) -> Result<Staged, StageError> {
         let last_name = what.uris.first().and_then(|uri| last_name(uri));
         let place = Place::find(self.volume.tree(), &what.path, last_name.as_deref(), who)?;
-        check_free(&place, what.replace)?;
+        let there = self.there(&place, what, who)?;
+        if there.is_none() {
+            check_free(&place, what.replace)?;
+        }
         let origins = Origins::open(&*self.opener, &what.uris, who, stop)?;
+        let mut what = what.clone();
+        if let Some(there) = &there {
+            if let Some(bytes) = self.still_the_same(there, &origins, &what, &place.shown, stop)? {
+                return Ok(Staged { files: 1, bytes, notes: origins.notes, ..Staged::default() });
+            }
+            what.replace = true;
+        }
         let key = key_of(who, &place.shown, &origins.list[0].0.uri);
         if !self.running.lock().insert(key.clone()) {
             return Err(StageError::path(&place.shown, "it is being staged in already; wait for that"));
         }
-        let result = self.stage_in_as(&key, what, &place, &origins, who, report, stop);
+        let result = self.stage_in_as(&key, &what, &place, &origins, who, report, stop);
         self.running.lock().remove(&key);
         let mut staged = result?;
         staged.notes.splice(0..0, origins.notes);
@@ -89,7 +99,7 @@ impl Stager {
     }
 
     /// Forgets a staging and what it brought.
-    fn discard(&self, key: &str) -> Result<(), StageError> {
+    pub(super) fn discard(&self, key: &str) -> Result<(), StageError> {
         let staging = self.volume.staging();
         let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         match fs::openat(staging, key, flags, Mode::empty()) {
@@ -349,7 +359,7 @@ fn unlink(dir: impl AsFd, name: &str) -> Result<(), StageError> {
 }
 
 /// The same staging gets the same key, so that it can be taken up again.
-fn key_of(who: &Identity, path: &str, uri: &str) -> String {
+pub(super) fn key_of(who: &Identity, path: &str, uri: &str) -> String {
     let hash = blake3::hash(format!("{}\n{path}\n{uri}", who.uid).as_bytes());
     hash.to_hex()[..32].to_string()
 }

@@ -36,7 +36,7 @@ fn now() -> Time {
 /// Wants no report.
 pub(crate) const QUIET: Report = &|_| {};
 
-fn who() -> Identity {
+pub(crate) fn who() -> Identity {
     let uid = rustix::process::geteuid().as_raw();
     Identity { uid, gid: rustix::process::getegid().as_raw(), ..Identity::default() }
 }
@@ -329,7 +329,7 @@ fn a_manifest_is_checked_whole_before_anything_changes() {
     let world = World::new();
     world.memory.add("mem://h/a", b"a");
     world.memory.add("mem://h/b", b"b");
-    let stage = |text: &str| world.stager.stage_in_manifest(text, false, &who(), QUIET, &Stop::default());
+    let stage = |text: &str| world.stager.stage_in_manifest(text, false, false, &who(), QUIET, &Stop::default());
     for bad in ["mem://h/a d/a\nmem://h/none d/b\n", "mem://h/a d/a\nmem://h/b ../b\n"] {
         assert!(matches!(stage(bad), Err(StageError::Manifest { line: 2, .. })), "{bad}");
         assert!(!world.tree.join("d").exists());

@@ -37,6 +37,7 @@ impl Stager {
                     uris: vec![format!("{}/{}", uri.trim_end_matches('/'), encoded(&entry.path))],
                     path: below(&entry.path),
                     replace: what.replace,
+                    keep: what.keep,
                     blake3: None,
                 };
                 staged.add(self.stage_in(&file, who, &|p| report(&whole.of(p)), stop)?);
@@ -52,11 +53,12 @@ impl Stager {
         Ok(staged)
     }
 
-    /// Many files in: lines `URI PATH`. Nothing is changed if a line is bad. Directories that are not there are made.
+    /// Many files in: lines `URI PATH`; what is there already is refused, replaced or kept as [`StageIn`] has it. Nothing is changed if a line is bad. Directories that are not there are made.
     pub fn stage_in_manifest(
         &self,
         text: &str,
         replace: bool,
+        keep: bool,
         who: &Identity,
         report: Report,
         stop: &Stop,
@@ -67,7 +69,7 @@ impl Stager {
             self.opener.open(&line.uri, who).map_err(|e| bad(format!("{}: {e}", line.uri)))?;
             if let Ok(place) = Place::find(self.volume.tree(), &line.path, None, who)
                 && let Some(there) = place.stat()?
-                && (!replace || FileType::from_raw_mode(there.st_mode) == FileType::Directory)
+                && (!(replace || keep) || FileType::from_raw_mode(there.st_mode) == FileType::Directory)
             {
                 return Err(bad(format!("{} is there already", line.path)));
             }
@@ -77,7 +79,7 @@ impl Stager {
             for (at, _) in line.path.match_indices('/') {
                 self.make_directory(&line.path[..at], who, &mut staged)?;
             }
-            let file = StageIn { uris: vec![line.uri], path: line.path, replace, blake3: None };
+            let file = StageIn { uris: vec![line.uri], path: line.path, replace, keep, ..StageIn::default() };
             staged.add(self.stage_in(&file, who, report, stop)?);
         }
         Ok(staged)

@@ -16,6 +16,8 @@ struct Args {
     #[serde(default)]
     replace: bool,
     #[serde(default)]
+    keep: bool,
+    #[serde(default)]
     path: String,
     #[serde(default)]
     uri: String,
@@ -50,7 +52,7 @@ pub fn serve(
             "in-tree" => Ok(stager.stage_in_tree(&what, &who, report, stop)),
             "in-manifest" => {
                 let manifest = args.manifest.as_deref().unwrap_or_default();
-                Ok(stager.stage_in_manifest(manifest, args.replace, &who, report, stop))
+                Ok(stager.stage_in_manifest(manifest, args.replace, args.keep, &who, report, stop))
             }
             "out" => Ok(stager.stage_out(&args.path, &args.uri, &who, report, stop)),
             _ => Err(unknown(&format!("stage.{verb}"))),

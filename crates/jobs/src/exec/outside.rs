@@ -1,0 +1,133 @@
+//! A supervisor as the daemon sees it: started, found again after a restart, told to end, and what it left behind.
+
+use super::process::{self, Identity};
+use super::{Processes, Status, file, now_ms, private};
+use crate::request::{Ending, PartKind, PartReport};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use std::ffi::OsString;
+use std::os::fd::OwnedFd;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+
+/// How much longer than its grace a supervisor may take to end a part before it is killed with it.
+const PATIENCE_MS: u64 = 15_000;
+
+/// A supervisor that runs.
+pub(crate) struct Supervisor {
+    /// Readable when it has ended.
+    pub process: Arc<OwnedFd>,
+    /// To be waited for, if it is a child of ours.
+    pub child: Option<Child>,
+}
+
+/// Starts the supervisor of the part whose spec lies in `dir`.
+pub(crate) fn start(program: &Path, args: &[OsString], dir: &Path, kind: PartKind) -> std::io::Result<Supervisor> {
+    let complaints = private().truncate(true).open(file(dir, kind, "supervisor"))?;
+    let mut child = Command::new(program)
+        .args(args)
+        .arg("--spec")
+        .arg(file(dir, kind, "spec"))
+        .env_clear()
+        .current_dir("/")
+        // Out of reach of the signals of the daemon's terminal.
+        .process_group(0)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(complaints)
+        .spawn()?;
+    let opened = Pid::from_raw(child.id() as i32)
+        .ok_or(rustix::io::Errno::SRCH)
+        .and_then(|p| pidfd_open(p, PidfdFlags::empty()));
+    match opened {
+        Ok(process) => Ok(Supervisor { process: Arc::new(process), child: Some(child) }),
+        Err(error) => {
+            let _ = child.kill();
+            let _ = child.wait();
+            Err(error.into())
+        }
+    }
+}
+
+/// Takes over a supervisor that another daemon started, if it still runs.
+pub(crate) fn adopt(dir: &Path, kind: PartKind) -> Option<Supervisor> {
+    let who = processes(dir, kind)?.supervisor;
+    let process = pidfd_open(Pid::from_raw(who.pid)?, PidfdFlags::empty()).ok()?;
+    // Looked at after it is held: now it cannot be another process of the same number.
+    who.is_alive().then(|| Supervisor { process: Arc::new(process), child: None })
+}
+
+/// The processes that a part's supervisor noted.
+pub(crate) fn processes(dir: &Path, kind: PartKind) -> Option<Processes> {
+    serde_json::from_slice(&std::fs::read(file(dir, kind, "pid")).ok()?).ok()
+}
+
+impl Supervisor {
+    /// Waits for its end, or for `closing` to become readable. Whether it ended.
+    pub fn wait(&mut self, closing: &OwnedFd) -> bool {
+        let ended = loop {
+            let mut fds = [PollFd::new(&*self.process, PollFlags::IN), PollFd::new(closing, PollFlags::IN)];
+            match poll(&mut fds, None) {
+                Ok(_) => break !fds[0].revents().is_empty(),
+                Err(rustix::io::Errno::INTR) => {}
+                Err(_) => break true,
+            }
+        };
+        if let Some(child) = self.child.as_mut().filter(|_| ended) {
+            let _ = child.wait();
+        }
+        ended
+    }
+}
+
+/// How a part ended, from what its supervisor left; without that, what is left of the part is ended now.
+pub(crate) fn report(dir: &Path, kind: PartKind) -> PartReport {
+    let status = std::fs::read(file(dir, kind, "status")).ok();
+    if let Some(status) = status.and_then(|bytes| serde_json::from_slice::<Status>(&bytes).ok()) {
+        let Status { started_ms, ended_ms, ending, steps } = status;
+        return PartReport { kind, started_ms, ended_ms, ending, steps };
+    }
+    kill_orphans(processes(dir, kind).and_then(|p| p.command).as_ref());
+    let said = std::fs::read_to_string(file(dir, kind, "supervisor")).unwrap_or_default();
+    let cause = match said.trim() {
+        "" => "its supervisor was killed or the machine restarted".to_string(),
+        said => said.to_string(),
+    };
+    lost_report(kind, cause)
+}
+
+fn kill_orphans(command: Option<&Identity>) {
+    // The leader may be gone while others of its session live; its number is not reused as long as they do.
+    if let Some(command) = command.filter(|c| c.is_alive() || process::identify(c.pid).is_none()) {
+        process::signal_all(&process::session(command.pid), Signal::KILL);
+    }
+}
+
+/// The report of a part that nothing is known of.
+pub(crate) fn lost_report(kind: PartKind, cause: String) -> PartReport {
+    let now = now_ms();
+    PartReport { kind, started_ms: now, ended_ms: now, ending: Ending::Lost { cause }, steps: Vec::new() }
+}
+
+/// Tells a supervisor to end its part, and ends both if it does not within its grace. Returns at once.
+pub(crate) fn stop(dir: &Path, kind: PartKind, process: Arc<OwnedFd>, grace_ms: u64) {
+    // If it is gone already, its end is on the way to us.
+    let _ = pidfd_send_signal(&*process, Signal::TERM);
+    // Where a second supervisor waits for a first, the first is the one to tell.
+    if let Some(noted) = processes(dir, kind).map(|p| p.supervisor).filter(Identity::is_alive) {
+        process::signal_all(&[noted.pid], Signal::TERM);
+    }
+    let dir = dir.to_path_buf();
+    std::thread::spawn(move || {
+        let timeout = Timespec { tv_sec: ((grace_ms + PATIENCE_MS) / 1000) as i64, tv_nsec: 0 };
+        let mut fds = [PollFd::new(&*process, PollFlags::IN)];
+        if poll(&mut fds, Some(&timeout)).is_ok_and(|n| n > 0) {
+            return;
+        }
+        tracing::warn!("the supervisor in {} does not end its {kind} part; both are killed", dir.display());
+        kill_orphans(processes(&dir, kind).and_then(|p| p.command).as_ref());
+        let _ = pidfd_send_signal(&*process, Signal::KILL);
+    });
+}

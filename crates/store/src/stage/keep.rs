@@ -1,0 +1,200 @@
+//! Staging that was done already: a file that came from the same source and still has its bytes is taken as it is, one
+//! that was verified can be verified again, and what an abandoned staging left is given up.
+
+use super::origins::Origins;
+use super::place::{Place, names, open_at};
+use super::record::Progress;
+use super::{StageError, StageIn, Stager, Stop, sums};
+use crate::file::File;
+use crate::origin::{Identity, Record};
+use rustix::fd::OwnedFd;
+use rustix::fs::{self, Dir, FileType, OFlags};
+use rustix::io::Errno;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// A staging that is told to stop does so within this time, or it hangs in a device.
+const STOP_WAIT_MAX: Duration = Duration::from_secs(10);
+const STOP_LOOK_EVERY: Duration = Duration::from_millis(20);
+
+impl Stager {
+    /// The file that has the name, if it came from one of these sources and was not written to since.
+    pub(super) fn there(
+        &self,
+        place: &Place,
+        what: &StageIn,
+        who: &Identity,
+    ) -> Result<Option<(Arc<File>, Record)>, StageError> {
+        let regular = place.stat()?.is_some_and(|s| FileType::from_raw_mode(s.st_mode) == FileType::RegularFile);
+        if !what.keep || !regular {
+            return Ok(None);
+        }
+        let fd = open_at(self.volume.tree(), &names(&place.shown)?, OFlags::RDONLY | OFlags::NOFOLLOW, who)?;
+        let file = self.files.get_or_open(fd)?;
+        let Some(record) = file.source()?.map(|text| Record::parse(&text)).transpose()? else { return Ok(None) };
+        let ours = !record.modified && record.sources.iter().any(|source| what.uris.contains(&source.uri));
+        Ok(ours.then_some((file, record)))
+    }
+
+    /// Whether a file is what its first source has now, byte for byte as it was staged in. Gives its size if so; an older
+    /// version is `None`.
+    pub(super) fn still_the_same(
+        &self,
+        (file, record): &(Arc<File>, Record),
+        origins: &Origins,
+        what: &StageIn,
+        shown: &str,
+        stop: &Stop,
+    ) -> Result<Option<u64>, StageError> {
+        let now = &origins.list[0].0;
+        if !record.sources.iter().any(|source| source.uri == now.uri && source.version == now.version) {
+            return Ok(None);
+        }
+        let hash = self.compare(file, record, shown, stop)?;
+        match &what.blake3 {
+            Some(expected) if !hash.to_hex().as_str().eq_ignore_ascii_case(expected.trim()) => {
+                Err(StageError::Checksum { found: hash.to_hex().to_string(), expected: expected.clone() })
+            }
+            _ => Ok(Some(record.size())),
+        }
+    }
+
+    /// Reads what was staged in at `path` (all below it, where it is a directory) and compares size and checksums with
+    /// what was kept when it came. Files that no source is known of need only be there. Gives the bytes compared.
+    pub fn verify(&self, path: &str, who: &Identity, stop: &Stop) -> Result<u64, StageError> {
+        let names = names(path)?;
+        let fd = open_at(self.volume.tree(), &names, OFlags::RDONLY, who)?;
+        self.verify_at(fd, &names, who, stop)
+    }
+
+    fn verify_at(&self, fd: OwnedFd, at: &[String], who: &Identity, stop: &Stop) -> Result<u64, StageError> {
+        match FileType::from_raw_mode(fs::fstat(&fd)?.st_mode) {
+            FileType::RegularFile => {
+                let file = self.files.get_or_open(fd)?;
+                let Some(record) = file.source()?.map(|text| Record::parse(&text)).transpose()? else { return Ok(0) };
+                if record.modified {
+                    return Ok(0);
+                }
+                self.compare(&file, &record, &at.join("/"), stop)?;
+                Ok(record.size())
+            }
+            FileType::Directory => {
+                let mut bytes = 0;
+                for entry in Dir::new(fd)? {
+                    let entry = entry?;
+                    let Ok(name) = entry.file_name().to_str() else { continue };
+                    let kind = entry.file_type();
+                    if matches!(name, "." | "..") || !matches!(kind, FileType::RegularFile | FileType::Directory) {
+                        continue;
+                    }
+                    let inner = [at, &[name.to_string()]].concat();
+                    let fd = open_at(self.volume.tree(), &inner, OFlags::RDONLY | OFlags::NOFOLLOW, who)?;
+                    bytes += self.verify_at(fd, &inner, who, stop)?;
+                }
+                Ok(bytes)
+            }
+            _ => Ok(0),
+        }
+    }
+
+    /// Reads the whole file and compares each stripe with its checksum. Gives the checksum of the whole.
+    fn compare(&self, file: &Arc<File>, record: &Record, shown: &str, stop: &Stop) -> Result<blake3::Hash, StageError> {
+        let wrong = |why: String| StageError::path(shown, why);
+        let size = record.size();
+        if file.size() != size {
+            return Err(wrong(format!("it has {} bytes and its source {size}; stage it in again", file.size())));
+        }
+        let layout = file.layout();
+        let sums = match &layout {
+            Some(layout) => sums::Sums::open(self.volume.side(), layout.file, record.stripe_bytes, size)?,
+            None => None,
+        };
+        let stripe = sums.as_ref().map_or(1 << 20, sums::Sums::stripe_bytes);
+        let (mut offset, mut whole, mut buf) = (0, blake3::Hasher::new(), vec![0; stripe as usize]);
+        while offset < size {
+            if stop.is_set() {
+                return Err(StageError::Stopped);
+            }
+            let len = (size - offset).min(stripe) as usize;
+            if file.read(offset, &mut buf[..len])? < len {
+                return Err(wrong(format!("it ends before byte {}", offset + len as u64)));
+            }
+            let same = sums.as_ref().map_or(Ok(true), |sums| sums.matches(offset / stripe, &buf[..len]))?;
+            if !same {
+                return Err(wrong(format!("its bytes from {offset} are not those that were staged in")));
+            }
+            whole.update(&buf[..len]);
+            offset += len as u64;
+        }
+        Ok(whole.finalize())
+    }
+
+    /// Gives up what interrupted stagings of this user to `path` (or below it) brought. Waits for those that are just
+    /// being stopped. How many there were.
+    pub fn forget(&self, path: &str, who: &Identity) -> Result<usize, StageError> {
+        let path = names(path)?.join("/");
+        let mut forgotten = 0;
+        for (key, bytes) in self.volume.state().stagings()? {
+            let Ok(progress) = serde_json::from_slice::<Progress>(&bytes) else { continue };
+            let below = progress.path.strip_prefix(&path).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
+            if !below || key != super::incoming::key_of(who, &progress.path, &progress.uri) {
+                continue;
+            }
+            let until = Instant::now() + STOP_WAIT_MAX;
+            while self.running.lock().contains(&key) {
+                if Instant::now() >= until {
+                    return Err(StageError::Store(crate::Error::Namespace(Errno::BUSY)));
+                }
+                std::thread::sleep(STOP_LOOK_EVERY);
+            }
+            self.discard(&key)?;
+            forgotten += 1;
+        }
+        Ok(forgotten)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{QUIET, World, who};
+    use super::*;
+    use crate::origin::memory::data;
+
+    fn keep(world: &World, path: &str) -> Result<super::super::Staged, StageError> {
+        let what = StageIn { uris: vec!["mem://h/a".into()], path: path.into(), keep: true, ..StageIn::default() };
+        world.stager.stage_in(&what, &who(), QUIET, &Stop::default())
+    }
+
+    /// [S-080]
+    #[test]
+    fn what_is_there_and_the_same_is_kept_what_is_older_is_replaced_and_what_is_not_ours_is_left() {
+        let world = World::new();
+        let bytes = data(5_000_000, 1);
+        world.memory.add("mem://h/a", &bytes);
+        assert_eq!(keep(&world, "a").expect("fetched").fetched_bytes, 5_000_000);
+        let kept = keep(&world, "a").expect("kept");
+        assert_eq!((kept.files, kept.bytes, kept.fetched_bytes), (1, 5_000_000, 0));
+        assert_eq!(world.stager.verify("a", &who(), &Stop::default()).expect("the same"), 5_000_000);
+        let newer = data(5_000_001, 2);
+        world.memory.add("mem://h/a", &newer);
+        assert_eq!(keep(&world, "a").expect("fetched anew").fetched_bytes, 5_000_001);
+        assert!(world.read("a") == newer);
+        std::fs::write(world.tree.join("mine"), "precious").expect("write");
+        assert!(keep(&world, "mine").expect_err("not from there").to_string().contains("there already"));
+    }
+
+    #[test]
+    fn other_bytes_are_found_by_their_checksums() {
+        let world = World::new();
+        world.memory.add("mem://h/a", &data(5_000_000, 1));
+        keep(&world, "a").expect("fetched");
+        let fd = std::fs::File::options().read(true).write(true).open(world.tree.join("a")).expect("there");
+        let file = world.stager.files.get_or_open(fd.into()).expect("opens");
+        let layout = file.layout().expect("objects");
+        let object = layout.mirrors[0].segments[0].objects[1].clone();
+        let target = world.stager.volume.targets().get(object.target).expect("target");
+        target.run(move |m| m.open(object.id)?.write_at(7, b"x")).expect("one byte");
+        let found = world.stager.verify("a", &who(), &Stop::default()).expect_err("other bytes");
+        assert!(found.to_string().contains("not those that were staged in"), "{found}");
+    }
+}
