@@ -10,6 +10,7 @@ mod layout;
 mod man;
 mod rules;
 mod sim;
+mod slurm;
 mod source;
 mod stage;
 mod stats;
@@ -70,6 +71,7 @@ enum Command {
     Source(source::Source),
     Check(check::Check),
     Job(job::Job),
+    Slurm(slurm::Slurm),
     Sim(sim::Sim),
     Trace(trace::Trace),
     Rules(rules::Rules),
@@ -96,6 +98,7 @@ impl Cli {
             Command::Source(c) => c.run(&context),
             Command::Check(c) => c.run(&context),
             Command::Job(c) => c.run(&context),
+            Command::Slurm(c) => c.run(&context),
             Command::Sim(c) => c.run(),
             Command::Trace(c) => c.run(),
             Command::Rules(c) => c.run(),

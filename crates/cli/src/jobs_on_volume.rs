@@ -55,6 +55,21 @@ impl Volume for JobsOnVolume {
         Ok(CheckReport { n_files: report.files, n_repaired: files.len() as u64, fetched_bytes: report.repaired_bytes })
     }
 
+    fn verify_staged(&self, owner: Caller, paths: &[PathBuf]) -> Result<u64, String> {
+        let who = Identity { uid: owner.uid, gid: owner.gid, ..Identity::default() };
+        let mut bytes = 0;
+        for path in paths.iter().filter_map(|path| self.below(path)) {
+            bytes += self.core.stager.verify(&path, &who, &Stop::default()).map_err(|e| e.to_string())?;
+        }
+        Ok(bytes)
+    }
+
+    fn forget_staging(&self, owner: Caller, path: &Path) -> Result<(), String> {
+        let Some(path) = self.below(path) else { return Ok(()) };
+        let who = Identity { uid: owner.uid, gid: owner.gid, ..Identity::default() };
+        self.core.stager.forget(&path, &who).map(drop).map_err(|e| e.to_string())
+    }
+
     fn record_source(&self, owner: Caller, path: &Path, uri: &str) -> Result<PathBuf, String> {
         let mut path = path.to_path_buf();
         if path.is_dir() {

@@ -11,5 +11,6 @@ pub mod plan;
 pub mod queue;
 pub mod request;
 pub mod runner;
+pub mod slurm;
 pub mod submit;
 pub mod volume;

@@ -1,5 +1,6 @@
 //! What would be submitted: the dependent parts of a job, made from its script.
 
+pub mod paths;
 mod text;
 
 pub use text::render;

@@ -10,6 +10,7 @@ mod spool;
 mod watch;
 
 pub use serve::PREFIX;
+pub(crate) use spool::{account, base};
 
 use self::core::Core;
 use crate::directives::Complaint;
@@ -92,7 +93,7 @@ pub enum Error {
 }
 
 impl Error {
-    fn refused(cause: impl Into<String>, mend: impl Into<String>) -> Error {
+    pub(crate) fn refused(cause: impl Into<String>, mend: impl Into<String>) -> Error {
         Error::Refused { cause: cause.into(), mend: mend.into() }
     }
 }

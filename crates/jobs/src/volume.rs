@@ -16,6 +16,13 @@ pub trait Volume: Send + Sync {
     /// A path may be a directory: all below it is meant. The error is a reason that the user can understand.
     fn check_before_job(&self, owner: Caller, paths: &[PathBuf]) -> Result<CheckReport, String>;
 
+    /// Reads what was staged in at `paths` and compares size and checksums with what was kept when it came. Gives the
+    /// bytes compared. The error names the file and says what is wrong with it.
+    fn verify_staged(&self, owner: Caller, paths: &[PathBuf]) -> Result<u64, String>;
+
+    /// Gives up what an abandoned staging to `path` has brought so far. Nothing to give up is no error.
+    fn forget_staging(&self, owner: Caller, path: &Path) -> Result<(), String>;
+
     /// Records `uri` as the source of the file at `path`, which an ordinary command just fetched from there. Where
     /// `path` is a directory, the file in it that is called like the last part of the URI is meant. Gives back the file.
     fn record_source(&self, owner: Caller, path: &Path, uri: &str) -> Result<PathBuf, String>;
@@ -63,6 +70,12 @@ impl Volume for NoVolume {
     }
     fn check_before_job(&self, _: Caller, _: &[PathBuf]) -> Result<CheckReport, String> {
         Ok(CheckReport::default())
+    }
+    fn verify_staged(&self, _: Caller, _: &[PathBuf]) -> Result<u64, String> {
+        Ok(0)
+    }
+    fn forget_staging(&self, _: Caller, _: &Path) -> Result<(), String> {
+        Ok(())
     }
     fn record_source(&self, _: Caller, _: &Path, _: &str) -> Result<PathBuf, String> {
         Err("no volume is mounted".into())

@@ -1,5 +1,6 @@
 //! `entrepot job`: jobs with their data.
 
+pub mod directives;
 mod show;
 
 use crate::connect::Context;
@@ -199,7 +200,12 @@ fn plan(path: &Path, overrides: Overrides, output: Output) -> Result<u8> {
     let (script, name) = script_of(path)?;
     let cores = std::thread::available_parallelism().map_or(1, |n| n.get() as u32);
     let limits = jobs::plan::Limits { cores, walltime_default_s: WALLTIME_DEFAULT_S };
-    match jobs::plan::plan(&script, &name, &overrides, limits, &recognise) {
+    let planned = jobs::plan::plan(&script, &name, &overrides, limits, &recognise);
+    let planned = planned.and_then(|plan| match directives::check(&plan) {
+        complaints if complaints.is_empty() => Ok(plan),
+        complaints => Err(complaints),
+    });
+    match planned {
         Ok(plan) if output == Output::Json => shown::json(&json!(plan))?,
         Ok(plan) => shown::text(&jobs::plan::render(&plan))?,
         Err(complaints) => return Err(complain(&complaints)),

@@ -157,7 +157,13 @@ fn word_of(failure: &Failure) -> Word {
 /// A volume that is mounted, with its jobs.
 struct Running {
     daemon: Daemon,
-    runner: Option<Arc<jobs::runner::Runner>>,
+    jobs: Option<Jobs>,
+}
+
+/// What serves the jobs of a volume.
+struct Jobs {
+    runner: Arc<jobs::runner::Runner>,
+    slurm: Arc<jobs::slurm::Slurm>,
 }
 
 fn start(file: &Path, at: &Path, background: bool) -> Result<Running> {
@@ -173,8 +179,8 @@ fn start(file: &Path, at: &Path, background: bool) -> Result<Running> {
     let opener = Arc::new(source::Sources::new(settings)?);
     let job_settings = config.jobs.clone();
     let daemon = Daemon::start(config, at, opener)?;
-    let runner = match runner(&daemon, &job_settings) {
-        Ok(runner) => runner,
+    let jobs = match jobs_of(&daemon, &job_settings) {
+        Ok(jobs) => jobs,
         Err(problem) => {
             // A volume without jobs would be half a volume; better none than a surprise at the first submit.
             drop(daemon.ending().unmount(true));
@@ -182,37 +188,45 @@ fn start(file: &Path, at: &Path, background: bool) -> Result<Running> {
             return Err(problem.so("the volume was unmounted again").into());
         }
     };
-    daemon.register(jobs::runner::PREFIX, runner.clone());
+    daemon.register(jobs::runner::PREFIX, jobs.runner.clone());
+    daemon.register(jobs::slurm::PREFIX, jobs.slurm.clone());
     tracing::info!(mount_point = %daemon.mount_point().display(), "mounted");
-    Ok(Running { daemon, runner: Some(runner) })
+    Ok(Running { daemon, jobs: Some(jobs) })
 }
 
-fn runner(daemon: &Daemon, settings: &volume::Jobs) -> std::result::Result<Arc<jobs::runner::Runner>, Problem> {
+fn jobs_of(daemon: &Daemon, settings: &volume::Jobs) -> std::result::Result<Jobs, Problem> {
     let core = daemon.core();
     let failed = |e: &dyn std::fmt::Display| Problem::failed(format!("the job runner cannot start: {e}"));
     let state_dir = core.volume.state_dir();
-    let mut config = jobs::runner::Config::new(state_dir.join("jobs")).map_err(|e| failed(&e))?;
-    if settings.cores > 0 {
-        config.cores = settings.cores as u32;
-    }
-    config.n_transfers_max = settings.dataxfer_concurrent.max(1) as u32;
     let toml = std::path::absolute(&core.volume.config().file).map_err(|e| failed(&e))?;
-    config.environment = vec![(ENVIRONMENT.into(), toml.display().to_string())];
+    let config = || -> std::io::Result<jobs::runner::Config> {
+        let mut config = jobs::runner::Config::new(state_dir.join("jobs"))?;
+        if settings.cores > 0 {
+            config.cores = settings.cores as u32;
+        }
+        config.n_transfers_max = settings.dataxfer_concurrent.max(1) as u32;
+        config.environment = vec![(ENVIRONMENT.into(), toml.display().to_string())];
+        Ok(config)
+    };
     let volume = Arc::new(JobsOnVolume::new(core.clone(), settings.check_before_job));
-    let state = core.volume.state().clone();
-    let runner = jobs::runner::Runner::open(config, state, volume, Arc::new(recognise)).map_err(|e| failed(&e))?;
-    Ok(Arc::new(runner))
+    let state = || core.volume.state().clone();
+    let recogniser = Arc::new(recognise);
+    let config = || config().map_err(|e| failed(&e));
+    let runner = jobs::runner::Runner::open(config()?, state(), volume.clone(), recogniser.clone());
+    let slurm = jobs::slurm::Slurm::open(config()?, &settings.slurm_user, state(), volume, recogniser);
+    Ok(Jobs { runner: Arc::new(runner.map_err(|e| failed(&e))?), slurm: Arc::new(slurm.map_err(|e| failed(&e))?) })
 }
 
 impl Running {
     /// Serves until it is unmounted or told to end.
     fn serve(self) -> Result<u8> {
-        let Running { daemon, runner } = self;
+        let Running { daemon, jobs } = self;
         end_on_signal(daemon.ending().clone())?;
         let socket = socket_of(daemon.core().volume.state_dir());
         daemon.run(move || {
-            if let Some(runner) = runner {
-                runner.shut_down();
+            if let Some(jobs) = jobs {
+                jobs.slurm.shut_down();
+                jobs.runner.shut_down();
             }
         });
         drop(std::fs::remove_file(socket));

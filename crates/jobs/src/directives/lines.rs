@@ -24,6 +24,9 @@ pub fn parse(script: &[u8]) -> Result<Head, Vec<Complaint>> {
     reader.finish()
 }
 
+/// The word of Slurm's plug-in for directives; what follows `entrepot` there is ours, the rest is for others.
+const BB_LUA: &str = "#BB_LUA";
+
 type Lines<'a, 'b> = &'a mut dyn Iterator<Item = (&'b [u8], u32)>;
 
 #[derive(Default)]
@@ -41,6 +44,8 @@ enum Sort {
     Resource(&'static str),
     /// Looks like a directive but is none.
     NearMiss(&'static str),
+    /// `#BB_LUA entrepot` and then something that stages nothing.
+    NoStaging,
     Comment,
     Program,
 }
@@ -51,6 +56,14 @@ fn sort(line: &[u8]) -> Sort {
         if after_word(line, word).is_some() {
             return Sort::Staging(kind);
         }
+    }
+    if let Some(ours) = after_word(line, BB_LUA).and_then(|rest| after_word(rest.trim_ascii_start(), "entrepot")) {
+        let mut words = ours.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty());
+        return match (words.next(), words.next()) {
+            (Some(b"stage"), Some(b"in")) => Sort::Staging(PartKind::StageIn),
+            (Some(b"stage"), Some(b"out")) => Sort::Staging(PartKind::StageOut),
+            _ => Sort::NoStaging,
+        };
     }
     for word in ["#ENTREPOT", "#SBATCH", "#PBS"] {
         if after_word(line, word).is_some() {
@@ -108,6 +121,16 @@ impl Reader {
                     Refusal::new(
                         format!("this looks like {word} but is an ordinary comment"),
                         format!("write {word} at the start of the line, in capitals, and a space"),
+                    ),
+                );
+                self.keep(line);
+            }
+            Sort::NoStaging => {
+                self.complain(
+                    number,
+                    Refusal::new(
+                        "#BB_LUA entrepot is followed by neither `stage in` nor `stage out`",
+                        "write #BB_LUA entrepot stage in URI PATH, or #BB_LUA entrepot stage out PATH URI",
                     ),
                 );
                 self.keep(line);
@@ -256,6 +279,7 @@ fn after_kind(line: &[u8]) -> &[u8] {
     let line = line.strip_suffix(b"\n").unwrap_or(line);
     after_word(line, "#STAGEIN")
         .or_else(|| after_word(line, "#STAGEOUT"))
+        .or_else(|| after_word(line, BB_LUA))
         .or_else(|| line.strip_prefix(b"# "))
         .unwrap_or(line)
 }

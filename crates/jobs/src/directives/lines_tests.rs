@@ -114,6 +114,23 @@ fn any_directive() -> impl Strategy<Value = Directive> {
     })
 }
 
+/// [S-085]
+#[test]
+fn lines_for_the_slurm_plug_in_are_ours_where_entrepot_is_named() {
+    let script = "#!/bin/sh\n#BB_LUA entrepot stage in http://h/a /m/a\n#BB_LUA entrepot stage out /m/b file:///b\n\
+                  #BB_LUA pool=fast capacity=1\ntrue\n";
+    let head = parse(script.as_bytes()).unwrap();
+    let kinds: Vec<_> = head.directives.iter().map(|d| (d.line, d.kind)).collect();
+    assert_eq!(kinds, [(2, PartKind::StageIn), (3, PartKind::StageOut)]);
+    assert_eq!(head.compute_script, b"#!/bin/sh\n#\n#\n#BB_LUA pool=fast capacity=1\ntrue\n");
+    for wrong in ["#BB_LUA entrepot", "#BB_LUA entrepot stage", "#BB_LUA entrepot fetch a b"] {
+        let complaints = parse(format!("#!/bin/sh\n{wrong}\ntrue\n").as_bytes()).unwrap_err();
+        assert!(complaints[0].line == 2 && complaints[0].mend.contains("stage in URI PATH"), "{wrong}");
+    }
+    let late = parse(b"#!/bin/sh\nset -e\n#BB_LUA entrepot stage in http://h/a /m/a\n").unwrap_err();
+    assert!(late[0].line == 3 && late[0].cause.contains("after the first command"), "{late:?}");
+}
+
 proptest! {
     #[test]
     fn written_directives_are_read_back(mut list in proptest::collection::vec(any_directive(), 0..8)) {

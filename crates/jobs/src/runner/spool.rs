@@ -16,14 +16,14 @@ use std::path::{Path, PathBuf};
 const ENVIRONMENT_BYTES_MAX: usize = 256 * 1024;
 
 /// The account that a job runs under.
-pub(super) struct Account {
+pub(crate) struct Account {
     pub name: String,
     home: PathBuf,
     shell: PathBuf,
 }
 
 /// Looks the user up. Without an account root could not take its groups, so root refuses; a user's own daemon needs none.
-pub(super) fn account(uid: u32, needed: bool) -> Result<Account, Error> {
+pub(crate) fn account(uid: u32, needed: bool) -> Result<Account, Error> {
     match nix::unistd::User::from_uid(uid.into()) {
         Ok(Some(user)) => Ok(Account { name: user.name, home: user.dir, shell: user.shell }),
         _ if needed => Err(Error::refused(
@@ -104,7 +104,7 @@ fn spec(config: &Config, part: &Part, dir: &Path, base: &Spec) -> Spec {
 }
 
 /// What all parts have in common.
-pub(super) fn base(
+pub(crate) fn base(
     config: &Config,
     caller: Caller,
     account: &Account,

@@ -32,6 +32,12 @@ impl Volume for FakeVolume {
         self.asked.lock().unwrap().push(format!("check {}", names.join(" ")));
         self.check.lock().unwrap().clone()
     }
+    fn verify_staged(&self, _: Caller, _: &[PathBuf]) -> Result<u64, String> {
+        Ok(0)
+    }
+    fn forget_staging(&self, _: Caller, _: &Path) -> Result<(), String> {
+        Ok(())
+    }
     fn record_source(&self, _: Caller, path: &Path, uri: &str) -> Result<PathBuf, String> {
         let name = path.strip_prefix(&self.mount).unwrap().display().to_string();
         self.asked.lock().unwrap().push(format!("source {name} {uri}"));

@@ -59,6 +59,9 @@ pub enum StageError {
     /// The file was written while it was copied.
     #[error("{0} was written to while it was copied; wait for its writer and stage it out again")]
     Moving(String),
+    /// The same is under way.
+    #[error("{0}: it is being staged in already")]
+    Running(String),
     /// Told to stop.
     #[error("stopped; what was fetched is kept, run the same command again to go on")]
     Stopped,

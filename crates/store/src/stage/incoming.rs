@@ -63,7 +63,7 @@ impl Stager {
         }
         let key = key_of(who, &place.shown, &origins.list[0].0.uri);
         if !self.running.lock().insert(key.clone()) {
-            return Err(StageError::path(&place.shown, "it is being staged in already; wait for that"));
+            return Err(StageError::Running(place.shown));
         }
         let result = self.stage_in_as(&key, &what, &place, &origins, who, report, stop);
         self.running.lock().remove(&key);

@@ -9,7 +9,6 @@ use crate::file::File;
 use crate::origin::{Identity, Record};
 use rustix::fd::OwnedFd;
 use rustix::fs::{self, Dir, FileType, OFlags};
-use rustix::io::Errno;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -141,13 +140,16 @@ impl Stager {
                 continue;
             }
             let until = Instant::now() + STOP_WAIT_MAX;
-            while self.running.lock().contains(&key) {
+            // Held like a staging of its own, so that none begins meanwhile.
+            while !self.running.lock().insert(key.clone()) {
                 if Instant::now() >= until {
-                    return Err(StageError::Store(crate::Error::Namespace(Errno::BUSY)));
+                    return Err(StageError::Running(progress.path));
                 }
                 std::thread::sleep(STOP_LOOK_EVERY);
             }
-            self.discard(&key)?;
+            let discarded = self.discard(&key);
+            self.running.lock().remove(&key);
+            discarded?;
             forgotten += 1;
         }
         Ok(forgotten)

@@ -156,6 +156,8 @@ pub struct Jobs {
     pub dataxfer_concurrent: usize,
     /// Whether a job's files are checked before it starts.
     pub check_before_job: bool,
+    /// The user that slurmctld runs as, besides root: it may speak for Slurm. Empty: nobody.
+    pub slurm_user: String,
 }
 
 impl Config {

@@ -233,6 +233,7 @@ fn jobs(section: Section<'_, '_, '_>) -> Jobs {
         cores: section.count("cores", cores, 1..=65_536) as usize,
         dataxfer_concurrent: section.count("dataxfer_concurrent", 2, 1..=1024) as usize,
         check_before_job: section.boolean("check_before_job").unwrap_or(true),
+        slurm_user: section.string("slurm_user").map_or_else(String::new, |(name, _)| name),
     };
     section.finish();
     jobs

@@ -96,6 +96,8 @@ const TAIL: &str = r#"
 # dataxfer_concurrent = 2
 # Whether the files of a job are checked, and repaired, before it starts.
 # check_before_job = true
+# The user that slurmctld runs as, if not root: it may hand over jobs of Slurm (`entrepot slurm install`).
+# slurm_user = "slurm"
 "#;
 
 /// The text of a `volume.toml` with every key, its default and what it does, named after the directory.

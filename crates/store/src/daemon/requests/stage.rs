@@ -107,6 +107,7 @@ impl From<StageError> for Problem {
             StageError::Checksum { .. } => Problem::new(exit::INCOMPLETE, cause)
                 .so("no file was put in place")
                 .try_this("check the checksum and the source"),
+            StageError::Running(_) => Problem::busy(cause).try_this("wait for that, or look for who does it"),
             StageError::Moving(_) => Problem::busy(cause).try_this("wait for its writer"),
             StageError::Stopped => Problem::new(exit::INTERRUPTED, cause)
                 .so("what was fetched is kept")

@@ -1,0 +1,187 @@
+//! `entrepot slurm`: jobs of a real Slurm with their data.
+
+mod hook;
+mod install;
+
+use crate::connect::Context;
+use crate::failure::Result;
+use crate::shown::{self, Output};
+use clap::{Args, Subcommand};
+use jobs::request::{LogPiece, PartKind, Stream};
+use jobs::slurm::wire::{Detail, Log, Summary};
+use serde_json::{Value, json};
+use std::fmt::Write as _;
+use std::io::Write;
+use store::control::Problem;
+
+/// Jobs of a real Slurm: data in before they start, looked at just before, results out after
+///
+/// In a script for sbatch, `#STAGEIN entrepot stage in URI PATH` and `#STAGEOUT entrepot stage out PATH URI` above the first
+/// command do it. `squeue` shows BurstBufferStageIn while data come, and the reason where that failed.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+EXAMPLES:
+  entrepot slurm install --dry-run          what an administrator would change for it
+  sbatch job.sh && scontrol show bbstat     where the data of all jobs stand
+  entrepot slurm show 4711                  why job 4711 does not start
+  entrepot slurm retry 4711                 once the cause is gone")]
+pub struct Slurm {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Debug, Subcommand)]
+enum Verb {
+    Install(install::Install),
+    /// Show your jobs that have staging directives (root: everybody's)
+    #[command(after_help = "EXAMPLES:\n  entrepot slurm list\n  entrepot slurm list --all --output json")]
+    List {
+        /// Completed ones too.
+        #[arg(long)]
+        all: bool,
+        /// How to write it.
+        #[arg(long, value_enum, default_value = "text")]
+        output: Output,
+    },
+    /// Show all about the data of a job
+    #[command(after_help = "EXAMPLES:\n  entrepot slurm show 4711\n  entrepot slurm show 4711 --output json")]
+    Show {
+        /// Slurm's number of it.
+        job: u64,
+        /// How to write it.
+        #[arg(long, value_enum, default_value = "text")]
+        output: Output,
+    },
+    /// Try a failed stage-in or stage-out again
+    ///
+    /// A job that Slurm holds because its data could not be brought is released; one that is over has its results taken
+    /// home. What was brought already is not fetched again.
+    #[command(after_help = "EXAMPLES:\n  entrepot slurm retry 4711")]
+    Retry {
+        /// Slurm's number of it.
+        job: u64,
+    },
+    /// Print what a staging command of a job wrote
+    #[command(
+        after_help = "EXAMPLES:\n  entrepot slurm log 4711\n  entrepot slurm log 4711 --part stage-out --command 2 --stderr"
+    )]
+    Log {
+        /// Slurm's number of it.
+        job: u64,
+        /// Which part: stage-in or stage-out.
+        #[arg(long, default_value = "stage-in")]
+        part: Part,
+        /// Which of its commands, from 1.
+        #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=1000))]
+        command: u64,
+        /// Standard error instead of standard output.
+        #[arg(long)]
+        stderr: bool,
+    },
+    #[command(hide = true)]
+    Hook(hook::Hook),
+}
+
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+enum Part {
+    StageIn,
+    StageOut,
+}
+
+impl Slurm {
+    pub fn run(self, context: &Context) -> Result<u8> {
+        match self.verb {
+            Verb::Install(c) => return c.run(context),
+            Verb::Hook(c) => return c.run(context),
+            Verb::List { all, output } => {
+                let answer = context.ask("slurm.list", json!({"all": all}))?;
+                match output {
+                    Output::Json => shown::json(&answer)?,
+                    Output::Text => shown::text(&table(&read::<Vec<Summary>>(answer)?))?,
+                }
+            }
+            Verb::Show { job, output } => {
+                let answer = context.ask("slurm.show", json!({"job": job}))?;
+                match output {
+                    Output::Json => shown::json(&answer)?,
+                    Output::Text => shown::text(&detail(&read(answer)?))?,
+                }
+            }
+            Verb::Retry { job } => {
+                let said: String = read(context.ask("slurm.retry", json!({"job": job}))?)?;
+                shown::text(&format!("job {job}: {said}\n"))?;
+            }
+            Verb::Log { job, part, command, stderr } => {
+                let part = if matches!(part, Part::StageIn) { PartKind::StageIn } else { PartKind::StageOut };
+                let stream = if stderr { Stream::Err } else { Stream::Out };
+                let mut client = context.connect()?;
+                let mut offset = 0;
+                loop {
+                    let asked = Log { job, part, command: command as usize - 1, stream, offset };
+                    let piece: LogPiece = read(client.request("slurm.log", json!(asked), &mut |_| {})?)?;
+                    std::io::stdout().lock().write_all(piece.data.as_bytes())?;
+                    offset = piece.next_offset;
+                    if piece.data.as_bytes().is_empty() {
+                        break;
+                    }
+                }
+            }
+        }
+        Ok(0)
+    }
+}
+
+fn read<T: serde::de::DeserializeOwned>(answer: Value) -> Result<T> {
+    serde_json::from_value(answer).map_err(|e| {
+        Problem::failed(format!("the daemon's answer is not understood: {e}"))
+            .try_this("use the `entrepot` of the same version as the daemon")
+            .into()
+    })
+}
+
+/// Jobs as columns; also what `scontrol show bbstat` prints.
+fn table(jobs: &[Summary]) -> String {
+    let row = |s: &Summary| {
+        let cells =
+            [s.job.to_string(), s.user.clone(), s.phase.name().into(), shown::moment_ms(s.since_ms), s.doing.clone()];
+        cells.to_vec()
+    };
+    shown::table(&["job", "user", "state", "since", "doing"], jobs.iter().map(row).collect())
+}
+
+fn detail(d: &Detail) -> String {
+    let job = &d.job;
+    let mut text = format!("job {} of {}: {}\n", job.id, job.user, job.phase.name());
+    if let Some(why) = &job.why {
+        let prospect = if why.passing { "this may pass" } else { "this will not pass by itself" };
+        let _ = writeln!(text, "  {} failed: {}", why.part, why.cause);
+        let _ = writeln!(text, "  {prospect}; then: entrepot slurm retry {}", job.id);
+    }
+    if let Some(note) = &job.note {
+        let _ = writeln!(text, "  {note}");
+    }
+    let _ = writeln!(text, "  submitted in {}", job.cwd.display());
+    for (phase, at_ms) in &job.timeline {
+        let _ = writeln!(text, "  {}  {}", shown::moment_ms(*at_ms), phase.name());
+    }
+    for t in &d.transfers {
+        let words = t.argv.join(" ");
+        let others = t.jobs.len().saturating_sub(1);
+        let shared = if others > 0 { format!(", shared with {others} other jobs") } else { String::new() };
+        let state = format!("{:?}", t.state).to_lowercase();
+        let _ = writeln!(text, "  {} line {}: {words}: {state}{shared}", t.kind, t.line);
+        if let Some((cause, _)) = &t.why {
+            let _ = writeln!(text, "    {cause}");
+        }
+    }
+    if let Some(check) = &job.check {
+        let _ = writeln!(
+            text,
+            "  before the start {} files were looked at, {} mended, {} fetched",
+            check.n_files,
+            check.n_repaired,
+            shown::bytes(check.fetched_bytes)
+        );
+    }
+    text
+}

@@ -1,0 +1,103 @@
+//! `entrepot slurm install`: our files into Slurm's configuration, and what the administrator adds to it.
+
+use crate::connect::Context;
+use crate::failure::{Failure, Result};
+use crate::shown;
+use clap::Args;
+use jobs::slurm::install::{InstallError, Now, plan};
+use std::path::PathBuf;
+use store::control::{ENVIRONMENT, Problem};
+
+/// Put Entrepot's scripts into Slurm's configuration
+///
+/// Writes burst_buffer.lua, burst_buffer.conf and job_submit.lua beside slurm.conf, and prints the lines that slurm.conf
+/// needs. A file that is not Entrepot's is never overwritten. Restart slurmctld afterwards.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+EXAMPLES:
+  entrepot --volume /etc/entrepot/scratch.toml slurm install --dry-run
+  entrepot --volume /etc/entrepot/scratch.toml slurm install
+  entrepot --volume scratch.toml slurm install --conf-dir /opt/slurm/etc --keep-job-submit")]
+pub struct Install {
+    /// Print what would change and change nothing.
+    #[arg(long)]
+    dry_run: bool,
+    /// Where slurm.conf is; by default beside SLURM_CONF, else /etc/slurm.
+    #[arg(long, value_name = "DIR")]
+    conf_dir: Option<PathBuf>,
+    /// Keep a job_submit.lua of yours: what it must call goes into entrepot_submit.lua beside it.
+    #[arg(long)]
+    keep_job_submit: bool,
+    /// The entrepot that Slurm is to call; by default this one.
+    #[arg(long, value_name = "PATH")]
+    program: Option<PathBuf>,
+}
+
+impl Install {
+    pub fn run(self, context: &Context) -> Result<u8> {
+        let beside = std::env::var_os("SLURM_CONF").and_then(|conf| Some(PathBuf::from(conf).parent()?.to_path_buf()));
+        let conf_dir = self.conf_dir.or(beside).unwrap_or_else(|| "/etc/slurm".into());
+        let refuse = |p: Problem| -> Failure { p.so("nothing was installed").into() };
+        let conf_dir = conf_dir.canonicalize().map_err(|e| {
+            refuse(
+                Problem::not_found(format!("{}: {e}", conf_dir.display()))
+                    .try_this("name the directory of slurm.conf: --conf-dir DIR"),
+            )
+        })?;
+        let toml = context.volume.clone().or_else(|| std::env::var_os(ENVIRONMENT).map(PathBuf::from));
+        let Some(toml) = toml else {
+            return Err(refuse(
+                Problem::wrong("it is not said which volume jobs stage into").try_this("give --volume VOLUME.TOML"),
+            ));
+        };
+        let toml = toml.canonicalize().map_err(|e| {
+            refuse(Problem::not_found(format!("{}: {e}", toml.display())).try_this("give --volume VOLUME.TOML"))
+        })?;
+        let program = self.program.map_or_else(std::env::current_exe, |p| p.canonicalize())?;
+        let installation =
+            plan(&conf_dir, &program, &toml, self.keep_job_submit).map_err(|e| refuse(problem_of(&e)))?;
+        for file in &installation.files {
+            let what = match file.now {
+                Now::Nothing => "new",
+                Now::Ours => "changed",
+                Now::Same => "as it should be",
+            };
+            shown::text(&format!("{}: {what}\n", file.path.display()))?;
+            if self.dry_run && file.now != Now::Same {
+                let text: String = file.text.lines().map(|line| format!("    {line}\n")).collect();
+                shown::text(&text)?;
+            }
+        }
+        let conf = std::fs::read_to_string(conf_dir.join("slurm.conf")).unwrap_or_default();
+        let set = |line: &str| {
+            let key = line.split([' ', '\t']).next().unwrap_or(line);
+            conf.lines().any(|there| there.trim().starts_with(key))
+        };
+        let missing: Vec<_> = installation.lines.iter().filter(|line| !set(line)).collect();
+        if !missing.is_empty() {
+            shown::text(&format!("{} needs besides:\n", conf_dir.join("slurm.conf").display()))?;
+            for line in missing {
+                shown::text(&format!("    {line}\n"))?;
+            }
+        }
+        if self.dry_run {
+            shown::text("nothing was changed; without --dry-run the files are written\n")?;
+            return Ok(0);
+        }
+        installation.carry_out().map_err(|e| Failure::from(problem_of(&e)))?;
+        shown::text("now restart slurmctld; jobs that run go on\n")?;
+        Ok(0)
+    }
+}
+
+fn problem_of(e: &InstallError) -> Problem {
+    match e {
+        InstallError::Foreign { path } if path.ends_with("job_submit.lua") => {
+            Problem::wrong(e.to_string()).try_this("give --keep-job-submit, and add two lines to yours as it then says")
+        }
+        InstallError::Foreign { .. } => Problem::wrong(e.to_string())
+            .try_this("Slurm calls one such script: move yours away, or merge the two by hand from --dry-run"),
+        InstallError::Path { .. } => Problem::wrong(e.to_string()).try_this("use a plain absolute path"),
+        InstallError::Io { .. } => Problem::failed(e.to_string()).try_this("run it as root, or check --conf-dir"),
+    }
+}

@@ -1,0 +1,113 @@
+//! Which files of the volume a plan's commands name. Words alone decide: what symbolic links make of them is for the
+//! volume to see, with the owner's rights.
+
+use super::{Command, Plan};
+use crate::request::PartKind;
+use std::path::{Component, Path, PathBuf};
+
+/// What `entrepot stage in` is told: sources and destination.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StageInWords {
+    /// Where the data are, in order of preference.
+    pub uris: Vec<String>,
+    /// Where they go, as written.
+    pub path: String,
+}
+
+/// Options of `entrepot stage in` that are followed by a value.
+const WITH_VALUE: [&str; 7] = ["--also", "--blake3", "--manifest", "--retry", "--credentials", "--output", "--volume"];
+
+/// Reads the words of a command that is `entrepot stage in URI PATH`.
+pub fn stage_in_words(argv: &[String]) -> Option<StageInWords> {
+    let [entrepot, stage, r#in, rest @ ..] = argv else { return None };
+    if (entrepot.as_str(), stage.as_str(), r#in.as_str()) != ("entrepot", "stage", "in") {
+        return None;
+    }
+    let (mut places, mut also) = (Vec::new(), Vec::new());
+    let mut rest = rest.iter();
+    while let Some(word) = rest.next() {
+        if WITH_VALUE.contains(&word.as_str()) {
+            let value = rest.next();
+            also.extend(value.filter(|_| word == "--also").cloned());
+        } else if let Some(uri) = word.strip_prefix("--also=") {
+            also.push(uri.to_string());
+        } else if !word.starts_with('-') {
+            places.push(word.clone());
+        }
+    }
+    let [uri, path] = <[String; 2]>::try_from(places).ok()?;
+    Some(StageInWords { uris: [vec![uri], also].concat(), path })
+}
+
+/// The files and directories that a command brings into the volume.
+pub fn brought_by(command: &Command, cwd: &Path, mount: Option<&Path>) -> Vec<PathBuf> {
+    let ours = stage_in_words(&command.argv).map(|words| words.path);
+    let found = command.sources.iter().map(|found| found.path.clone());
+    found.chain(ours).filter_map(|path| in_volume(&path, cwd, mount?)).collect()
+}
+
+/// What a plan's stage-in brings into the volume mounted at `mount`, seen from the job's directory: sorted, each once.
+pub fn staged(plan: &Plan, cwd: &Path, mount: Option<&Path>) -> Vec<PathBuf> {
+    let commands = plan.parts.iter().filter(|part| part.kind == PartKind::StageIn).flat_map(|p| &p.commands);
+    let mut paths: Vec<PathBuf> = commands.flat_map(|command| brought_by(command, cwd, mount)).collect();
+    paths.sort();
+    paths.dedup();
+    paths
+}
+
+/// A path of a directive as an absolute path in the volume, or nothing if it lies outside.
+pub fn in_volume(path: &str, cwd: &Path, mount: &Path) -> Option<PathBuf> {
+    let mut absolute = PathBuf::new();
+    for component in cwd.join(path).components() {
+        match component {
+            Component::ParentDir => {
+                absolute.pop();
+            }
+            Component::CurDir => {}
+            other => absolute.push(other),
+        }
+    }
+    absolute.starts_with(mount).then_some(absolute)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn inside(path: &str) -> Option<PathBuf> {
+        in_volume(path, Path::new("/mnt/s/u"), Path::new("/mnt/s"))
+    }
+
+    /// [S-052]
+    #[test]
+    fn paths_of_directives_stay_in_the_volume_or_are_left_out() {
+        assert_eq!(inside("a/../b"), Some("/mnt/s/u/b".into()));
+        assert_eq!(inside("/mnt/s/./x"), Some("/mnt/s/x".into()));
+        for outside in ["../../../etc/passwd", "/etc/passwd", "/mnt/s/../sx", "/mnt/sx", "../../../../../.."] {
+            assert_eq!(inside(outside), None, "{outside}");
+        }
+    }
+
+    #[test]
+    fn options_and_their_values_are_no_files() {
+        let argv = |line: &str| line.split(' ').map(String::from).collect::<Vec<_>>();
+        let words = stage_in_words(&argv("entrepot stage in --retry 3 --also http://b/x --keep http://a/x /mnt/s/x"));
+        let expected = StageInWords { uris: vec!["http://a/x".into(), "http://b/x".into()], path: "/mnt/s/x".into() };
+        assert_eq!(words, Some(expected));
+        for none in ["entrepot stage in --manifest m", "entrepot stage out /mnt/s/x http://a/x", "cp a b", "entrepot"] {
+            assert_eq!(stage_in_words(&argv(none)), None, "{none}");
+        }
+    }
+
+    proptest! {
+        /// [S-052]
+        #[test]
+        fn no_path_escapes(path in "(/|\\.\\.|\\.|a|mnt|s){0,12}") {
+            if let Some(inside) = inside(&path) {
+                let clean = inside.components().all(|c| matches!(c, Component::RootDir | Component::Normal(_)));
+                prop_assert!(clean && inside.starts_with("/mnt/s"), "{}", inside.display());
+            }
+        }
+    }
+}

@@ -1,0 +1,92 @@
+//! Jobs of a real Slurm: their data brought before they start, looked at just before, results taken home after.
+//!
+//! ```text
+//!   slurmctld -- burst_buffer.lua -- `entrepot slurm hook ...` -- control socket -- this
+//!      setup, data_in, pre_run, data_out, teardown                jobs --< transfers (one command each, supervised)
+//! ```
+//!
+//! Slurm decides when each step is due; the script in its plug-in hands the job's number and script over and asks how it
+//! stands. The work is the daemon's: a transfer goes on when slurmctld restarts or its hook is killed, and every step
+//! may be asked for again. Jobs of one user that bring the same data share one transfer, which ends only with the last.
+//! A transfer runs as the job's owner, under the same supervisor as the parts of the built-in runner.
+
+mod core;
+mod hooks;
+pub mod install;
+mod record;
+mod scontrol;
+mod serve;
+mod spool;
+mod transfer;
+mod users;
+mod verify;
+mod watch;
+pub mod wire;
+
+pub use serve::PREFIX;
+pub use wire::{Environment, original};
+
+use self::core::Core;
+use crate::runner::{Config, Error, Recogniser};
+use crate::volume::Volume;
+use std::path::PathBuf;
+use std::sync::Arc;
+use store::state::State;
+
+/// The jobs of Slurm that use this volume. Ends when dropped or [`Slurm::shut_down`]; transfers go on running.
+pub struct Slurm {
+    core: Arc<Core>,
+}
+
+impl Slurm {
+    /// Takes up what the state store knows. `config` is the built-in runner's: directories, limits, the supervisor.
+    /// `slurm_user` (none if empty) may call the hooks besides root and whoever runs the daemon.
+    pub fn open(
+        config: Config,
+        slurm_user: &str,
+        state: Arc<dyn State>,
+        volume: Arc<dyn Volume>,
+        recogniser: Recogniser,
+    ) -> Result<Slurm, Error> {
+        let slurm_users = match nix::unistd::User::from_name(slurm_user) {
+            _ if slurm_user.is_empty() => Vec::new(),
+            Ok(Some(user)) => vec![user.uid.as_raw()],
+            _ => {
+                return Err(Error::refused(
+                    format!("there is no user {slurm_user:?} here, whom [jobs] slurm_user names"),
+                    "name the user that slurmctld runs as, or leave the line out",
+                ));
+            }
+        };
+        let failed = |e: String| Error::World(format!("the jobs of Slurm cannot be taken up: {e}"));
+        spool::prepare(&config).map_err(|e| failed(e.to_string()))?;
+        let core = Core::new(config, slurm_users, state, volume, recogniser).map_err(|e| failed(e.to_string()))?;
+        let core = Arc::new(core);
+        core.take_up().map_err(|e| failed(e.to_string()))?;
+        watch::start(&core).map_err(|e| failed(e.to_string()))?;
+        Ok(Slurm { core })
+    }
+
+    /// The files that a job of Slurm brings, for whoever looks at Slurm's queue.
+    pub fn inputs_of(&self) -> crate::queue::InputsOf {
+        let core = Arc::downgrade(&self.core);
+        Arc::new(move |id: &str| -> Vec<PathBuf> {
+            let (Some(core), Ok(id)) = (core.upgrade(), id.parse::<u64>()) else { return Vec::new() };
+            core.book.lock().jobs.get(&id).map(record::Job::staged_paths).unwrap_or_default()
+        })
+    }
+
+    /// Ends the threads. Transfers go on under their supervisors and are found again at the next start.
+    pub fn shut_down(&self) {
+        self.core.book.lock().closed = true;
+        self.core.changed.notify_all();
+        // The counter cannot overflow: it is written once for each call.
+        let _ = rustix::io::write(&self.core.closing, &1u64.to_ne_bytes());
+    }
+}
+
+impl Drop for Slurm {
+    fn drop(&mut self) {
+        self.shut_down();
+    }
+}

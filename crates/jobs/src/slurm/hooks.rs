@@ -1,0 +1,230 @@
+//! What Slurm's plug-in asks. Every step may be asked for again, in any order in which Slurm comes back to a job.
+
+use super::core::{Book, Core};
+use super::record::{Job, Phase, Why};
+use super::wire::{SetUp, Standing, original};
+use super::{Slurm, scontrol, spool};
+use crate::exec::now_ms;
+use crate::plan::{self, Limits};
+use crate::request::{Caller, JobId, Overrides, PartKind, Script, Submit};
+use crate::runner::{Error, account, base};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+impl Slurm {
+    /// Slurm names a job. One that is known already goes on where it was; one that failed begins anew.
+    pub fn set_up(&self, asked: SetUp) -> Result<(), Error> {
+        let core = &self.core;
+        let own = rustix::process::geteuid();
+        if !own.is_root() && own.as_raw() != asked.uid {
+            return Err(Error::refused(
+                format!("this volume is run by user {} for itself, so only that user's jobs can stage", own.as_raw()),
+                "use a volume that is run by root",
+            ));
+        }
+        let owner = Caller { uid: asked.uid, gid: asked.gid };
+        let account = account(asked.uid, own.is_root())?;
+        let script = original(asked.script.as_bytes());
+        let limits = Limits { cores: u32::MAX, walltime_default_s: core.config.walltime_default_s };
+        let planned = plan::plan(&script, "job", &Overrides::default(), limits, &*core.recogniser);
+        let mut plan = planned.map_err(Error::Script)?;
+        plan.compute_script = Script::Text(String::new());
+        let cwd = asked.environment.get("SLURM_SUBMIT_DIR").or(asked.environment.get("PWD"));
+        let cwd = cwd.map(PathBuf::from).filter(|dir| dir.is_absolute()).unwrap_or_else(|| "/".into());
+        let umask = asked.environment.get("SLURM_UMASK").and_then(|mask| u32::from_str_radix(mask, 8).ok());
+        let request = Submit {
+            file_name: "job".into(),
+            script: Script::Text(String::new()),
+            cwd: cwd.clone(),
+            umask: umask.unwrap_or(0o022),
+            environment: asked.environment,
+            overrides: Overrides::default(),
+        };
+        let mut base = base(&core.config, owner, &account, &request, JobId(asked.job), &plan);
+        base.environment.insert("SLURM_JOB_ID".into(), asked.job.to_string());
+        let mount = core.volume.mount_point();
+        base.environment.extend(mount.iter().map(|m| ("ENTREPOT_MOUNT".into(), m.to_string_lossy().into_owned())));
+        spool::put_base(&core.config, asked.job, &base).map_err(|e| {
+            Error::World(format!("the job cannot be written down: {e}; make room in the state directory"))
+        })?;
+        let mut book = core.book.lock();
+        let under_way = |job: &Job| {
+            let going = matches!(job.phase, Phase::StagingIn | Phase::Verifying | Phase::StagedIn);
+            going && job.plan == plan && job.owner == owner
+        };
+        if let Some(job) = book.jobs.get_mut(&asked.job).filter(|job| under_way(job)) {
+            job.let_go = false;
+            core.keep(job);
+            return Ok(());
+        }
+        core.release(&mut book, asked.job, PartKind::StageIn);
+        core.release(&mut book, asked.job, PartKind::StageOut);
+        let earlier = book.jobs.remove(&asked.job).filter(|job| job.owner == owner);
+        let mut job = Job {
+            id: asked.job,
+            owner,
+            user: account.name,
+            plan,
+            cwd,
+            mount,
+            conf: asked.conf,
+            phase: Phase::SetUp,
+            since_ms: now_ms(),
+            why: None,
+            note: None,
+            let_go: false,
+            brought: Vec::new(),
+            taken: Vec::new(),
+            check: None,
+            timeline: earlier.map(|job| job.timeline).unwrap_or_default(),
+        };
+        job.enter(Phase::SetUp);
+        core.keep(&job);
+        book.jobs.insert(asked.job, job);
+        Ok(())
+    }
+
+    /// Brings a job's data, or says how that stands.
+    pub fn data_in(&self, id: u64) -> Result<Standing, Error> {
+        let core = &self.core;
+        let mut book = core.book.lock();
+        let job = book.jobs.get_mut(&id).ok_or_else(|| unknown(id))?;
+        job.let_go = false;
+        if job.phase == Phase::SetUp {
+            job.enter(Phase::StagingIn);
+            core.keep(job);
+            core.advance(&mut book, id);
+            core.start_waiting(&mut book);
+        }
+        let job = book.jobs.get(&id).ok_or_else(|| unknown(id))?;
+        Ok(match job.phase {
+            Phase::StagingIn | Phase::Verifying | Phase::SetUp => Standing::UnderWay,
+            Phase::Failed => Standing::Failed { cause: reason(job) },
+            Phase::Cancelled => Standing::Failed { cause: "the job was cancelled".into() },
+            _ => Standing::Done { note: job.note.clone().unwrap_or_default() },
+        })
+    }
+
+    /// Looks whether all data of a job are there, and mends what can be mended. Slurm starts the job only then.
+    pub fn pre_run(&self, id: u64) -> Result<Standing, Error> {
+        let core = &self.core;
+        let job = core.book.lock().jobs.get(&id).cloned().ok_or_else(|| unknown(id))?;
+        let paths = job.staged_paths();
+        let checked =
+            if paths.is_empty() { Ok(None) } else { core.volume.check_before_job(job.owner, &paths).map(Some) };
+        let mut book = core.book.lock();
+        match checked {
+            Ok(report) => {
+                if let Some(job) = book.jobs.get_mut(&id) {
+                    job.check = report;
+                    job.enter(Phase::Running);
+                    core.keep(job);
+                }
+                Ok(Standing::Done { note: String::new() })
+            }
+            Err(cause) => {
+                let cause = format!("its data are not all there: {cause}");
+                core.fail(&mut book, id, Why { part: PartKind::Compute, cause, passing: true });
+                let cause = book.jobs.get(&id).map(reason).unwrap_or_default();
+                Ok(Standing::Failed { cause })
+            }
+        }
+    }
+
+    /// Takes a job's results home, or says how that stands. Those of a script that failed stay where they are.
+    pub fn data_out(&self, id: u64) -> Result<Standing, Error> {
+        let core = &self.core;
+        let (phase, conf) = {
+            let book = core.book.lock();
+            book.jobs.get(&id).map(|job| (job.phase, job.conf.clone())).ok_or_else(|| unknown(id))?
+        };
+        if !phase.is_final() && phase != Phase::StagingOut {
+            let ended = scontrol::look(id, conf.as_deref());
+            let mut book = core.book.lock();
+            match ended.ok().and_then(|found| found.exit_code).filter(|code| code != "0:0") {
+                Some(code) => {
+                    let note = format!("the script ended with {code}; its results stay where they are");
+                    core.finish(&mut book, id, Phase::Completed, Some(note));
+                }
+                None => {
+                    if let Some(job) = book.jobs.get_mut(&id) {
+                        job.enter(Phase::StagingOut);
+                        core.keep(job);
+                    }
+                    core.advance(&mut book, id);
+                    core.start_waiting(&mut book);
+                }
+            }
+        }
+        let book = core.book.lock();
+        let job = book.jobs.get(&id).ok_or_else(|| unknown(id))?;
+        Ok(match job.phase {
+            Phase::Completed => Standing::Done { note: job.note.clone().unwrap_or_default() },
+            Phase::Failed => Standing::Failed { cause: reason(job) },
+            Phase::Cancelled => Standing::Failed { cause: "the job was cancelled".into() },
+            _ => Standing::UnderWay,
+        })
+    }
+
+    /// Slurm is done with a job, or has lost track of it. What that means is looked up; nothing is thrown away before.
+    pub fn tear_down(&self, id: u64) {
+        let core = &self.core;
+        let mut book = core.book.lock();
+        let Some(job) = book.jobs.get_mut(&id) else { return };
+        match job.phase {
+            Phase::Completed | Phase::Cancelled => {}
+            Phase::Failed => core.release(&mut book, id, PartKind::StageIn),
+            _ => {
+                job.let_go = true;
+                core.keep(job);
+                core.changed.notify_all();
+            }
+        }
+    }
+}
+
+fn unknown(id: u64) -> Error {
+    Error::refused(
+        format!("job {id} was never set up here"),
+        "it may belong to another volume; requeue it, or cancel it and submit it again",
+    )
+}
+
+/// The reason as it stands in `squeue`: what, whether waiting helps, and what the owner can do.
+pub(super) fn reason(job: &Job) -> String {
+    let Some(why) = &job.why else { return "its data could not be brought".into() };
+    let prospect = if why.passing { "this may pass" } else { "this will not pass by itself" };
+    format!("{}: {} ({prospect}; then: entrepot slurm retry {})", why.part, why.cause, job.id)
+}
+
+/// The owner wants a failed step tried again. Says what is done about it.
+pub(super) fn retry(core: &Arc<Core>, book: &mut Book, id: u64) -> Result<Retried, Error> {
+    let job = book.jobs.get_mut(&id).ok_or(Error::NoJob(JobId(id)))?;
+    let Some(why) = job.why.clone().filter(|_| job.phase == Phase::Failed) else {
+        let cause = format!("nothing of job {id} has failed: it is {}", job.phase.name());
+        return Err(Error::refused(cause, format!("`entrepot slurm show {id}` shows where it stands")));
+    };
+    if why.part != PartKind::StageOut {
+        return Ok(Retried::NeedsRelease(job.conf.clone()));
+    }
+    // Commands that succeeded are not done again.
+    let failed = job.taken.pop();
+    job.why = None;
+    job.enter(Phase::StagingOut);
+    core.keep(job);
+    if let Some(transfer) = failed.and_then(|number| book.transfers.get_mut(&number)) {
+        transfer.jobs.remove(&id);
+        core.keep_transfer(transfer);
+    }
+    core.advance(book, id);
+    core.start_waiting(book);
+    Ok(Retried::UnderWay)
+}
+
+/// What follows from a retry.
+pub(super) enum Retried {
+    /// It goes on.
+    UnderWay,
+    /// Slurm holds the job and must let it go; it then asks for its data again. Its configuration, if not the usual.
+    NeedsRelease(Option<PathBuf>),
+}

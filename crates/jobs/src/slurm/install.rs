@@ -1,0 +1,183 @@
+//! The files that make Slurm call us, and the care not to step on anybody else's.
+
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+const SCRIPT: &str = include_str!("burst_buffer.lua");
+const CONF: &str = include_str!("burst_buffer.conf");
+const SUBMIT: &str = include_str!("job_submit.lua");
+const SUBMIT_OWN: &str = include_str!("job_submit_own.lua");
+
+/// In the first line of every file of ours, whatever version wrote it.
+const SIGN: &str = "ntrepot";
+
+/// What an installation would change.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Installation {
+    /// Files, with what they are to hold.
+    pub files: Vec<Planned>,
+    /// Lines for `slurm.conf`, which is the administrator's.
+    pub lines: Vec<String>,
+}
+
+/// A file to be written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Planned {
+    /// Where.
+    pub path: PathBuf,
+    /// What.
+    pub text: String,
+    /// What is there now.
+    pub now: Now,
+}
+
+/// What is in a file's place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Now {
+    /// Nothing.
+    Nothing,
+    /// The very same.
+    Same,
+    /// One of ours, of another version or for another volume.
+    Ours,
+}
+
+/// Why nothing is installed.
+#[derive(Debug, thiserror::Error)]
+pub enum InstallError {
+    /// Somebody else's file is there.
+    #[error("{path} is there already and is not Entrepot's")]
+    Foreign {
+        /// Which.
+        path: PathBuf,
+    },
+    /// A path that the script cannot hold.
+    #[error("{path:?} cannot be written into a script: {why}")]
+    Path {
+        /// Which.
+        path: PathBuf,
+        /// Why not.
+        why: &'static str,
+    },
+    /// The file system.
+    #[error("{path}: {error}")]
+    Io {
+        /// Which file.
+        path: PathBuf,
+        /// What happened.
+        error: std::io::Error,
+    },
+}
+
+/// Plans an installation into `conf_dir` for one volume: looks at everything, changes nothing.
+///
+/// # Errors
+/// A file of that name that is not ours. With `keep_job_submit`, an existing `job_submit.lua` is left alone, and the part
+/// that it needs is put beside it under the name `entrepot_submit.lua`.
+pub fn plan(
+    conf_dir: &Path,
+    program: &Path,
+    volume: &Path,
+    keep_job_submit: bool,
+) -> Result<Installation, InstallError> {
+    let script = SCRIPT.replace("@ENTREPOT@", &in_lua(program)?).replace("@VOLUME@", &in_lua(volume)?);
+    let name = if keep_job_submit { "entrepot_submit.lua" } else { "job_submit.lua" };
+    let submit_file = conf_dir.join(name);
+    let mut submit = SUBMIT.replace("@FILE@", &in_lua(&submit_file)?);
+    if !keep_job_submit {
+        submit.push_str(SUBMIT_OWN);
+    }
+    let wanted = [
+        (conf_dir.join("burst_buffer.lua"), script),
+        (conf_dir.join("burst_buffer.conf"), CONF.to_string()),
+        (submit_file.clone(), submit),
+    ];
+    let mut files = Vec::new();
+    for (path, text) in wanted {
+        files.push(Planned { now: look(&path, &text)?, path, text });
+    }
+    let mut lines = vec!["BurstBufferType=burst_buffer/lua".to_string(), "JobSubmitPlugins=lua".to_string()];
+    if keep_job_submit {
+        lines[1] = format!(
+            "in {}: dofile(\"{}\"), and entrepot_submit(job_desc) in slurm_job_submit",
+            conf_dir.join("job_submit.lua").display(),
+            submit_file.display()
+        );
+    }
+    lines.push("PartitionName=dataxfer Nodes=ALL TRESBillingWeights=\"CPU=0,Mem=0\"".to_string());
+    Ok(Installation { files, lines })
+}
+
+impl Installation {
+    /// Writes what is not there yet.
+    pub fn carry_out(&self) -> Result<(), InstallError> {
+        for file in self.files.iter().filter(|file| file.now != Now::Same) {
+            write(&file.path, &file.text).map_err(|error| InstallError::Io { path: file.path.clone(), error })?;
+        }
+        Ok(())
+    }
+}
+
+/// As a whole: slurmctld reads the script anew before each call.
+fn write(path: &Path, text: &str) -> std::io::Result<()> {
+    let new = path.with_extension("new");
+    let mut options = std::fs::OpenOptions::new();
+    let mut file = options.write(true).create(true).truncate(true).mode(0o644).open(&new)?;
+    std::io::Write::write_all(&mut file, text.as_bytes())?;
+    file.sync_all()?;
+    std::fs::rename(&new, path)
+}
+
+fn look(path: &Path, text: &str) -> Result<Now, InstallError> {
+    match std::fs::read_to_string(path) {
+        Ok(there) if there == text => Ok(Now::Same),
+        Ok(there) if there.lines().next().is_some_and(|line| line.contains(SIGN)) => Ok(Now::Ours),
+        Ok(_) => Err(InstallError::Foreign { path: path.to_path_buf() }),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Now::Nothing),
+        Err(error) => Err(InstallError::Io { path: path.to_path_buf(), error }),
+    }
+}
+
+fn in_lua(path: &Path) -> Result<String, InstallError> {
+    let bad = |why| InstallError::Path { path: path.to_path_buf(), why };
+    let text = path.to_str().ok_or_else(|| bad("it is no UTF-8"))?;
+    if !path.is_absolute() {
+        return Err(bad("it is not absolute"));
+    }
+    if text.chars().any(|c| c.is_control() || matches!(c, '"' | '\\' | '@')) {
+        return Err(bad("it holds a quote, a backslash, an @ or a control character"));
+    }
+    Ok(text.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// [S-086]
+    #[test]
+    fn what_is_ours_is_renewed_and_what_is_not_stays() {
+        let dir = tempfile::tempdir().unwrap();
+        let plan_for = |volume: &str| plan(dir.path(), Path::new("/usr/bin/entrepot"), Path::new(volume), false);
+        let first = plan_for("/etc/entrepot/a.toml").unwrap();
+        assert!(first.files.iter().all(|file| file.now == Now::Nothing));
+        assert!(std::fs::read_dir(dir.path()).unwrap().next().is_none(), "a plan writes nothing");
+        first.carry_out().unwrap();
+        let script = std::fs::read_to_string(dir.path().join("burst_buffer.lua")).unwrap();
+        assert!(script.contains("local VOLUME = \"/etc/entrepot/a.toml\"") && !script.contains('@'), "{script}");
+        assert!(plan_for("/etc/entrepot/a.toml").unwrap().files.iter().all(|file| file.now == Now::Same));
+        let other = plan_for("/etc/entrepot/b.toml").unwrap();
+        assert_eq!(other.files.iter().map(|file| file.now).collect::<Vec<_>>(), [Now::Ours, Now::Same, Now::Same]);
+
+        let theirs = dir.path().join("job_submit.lua");
+        std::fs::write(&theirs, "-- ours since 2011\nfunction slurm_job_submit() end\n").unwrap();
+        assert!(matches!(plan_for("/v"), Err(InstallError::Foreign { path }) if path == theirs));
+        let beside = plan(dir.path(), Path::new("/usr/bin/entrepot"), Path::new("/v"), true).unwrap();
+        beside.carry_out().unwrap();
+        assert!(std::fs::read_to_string(&theirs).unwrap().starts_with("-- ours since 2011"));
+        assert!(!std::fs::read_to_string(dir.path().join("entrepot_submit.lua")).unwrap().contains("slurm_job_modify"));
+        for bad in ["relative", "/a\"b", "/a\\b"] {
+            assert!(matches!(plan_for(bad), Err(InstallError::Path { .. })), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,82 @@
+//! What Slurm says of a job, and the two things that only its operator may do for a user: release and start at once.
+
+use crate::queue::{Error, ask};
+use std::path::Path;
+
+/// A job as `scontrol show job` has it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Found {
+    /// `JobState`, or nothing where Slurm knows no such job (any more).
+    pub state: Option<String>,
+    /// `ExitCode`: status and signal.
+    pub exit_code: Option<String>,
+}
+
+impl Found {
+    /// Whether the job will not run (again).
+    pub fn is_over(&self) -> bool {
+        const OVER: [&str; 10] = [
+            "COMPLETED",
+            "CANCELLED",
+            "FAILED",
+            "TIMEOUT",
+            "NODE_FAIL",
+            "PREEMPTED",
+            "BOOT_FAIL",
+            "DEADLINE",
+            "OUT_OF_MEMORY",
+            "REVOKED",
+        ];
+        self.state.as_deref().is_none_or(|state| OVER.contains(&state))
+    }
+
+    /// Whether somebody cancelled it, or nobody knows.
+    pub fn is_cancelled(&self) -> bool {
+        self.state.as_deref().is_none_or(|state| state == "CANCELLED")
+    }
+}
+
+/// Looks a job up. An error means that Slurm does not answer, which says nothing about the job.
+pub(super) fn look(id: u64, conf: Option<&Path>) -> Result<Found, Error> {
+    match run(&["-o", "show", "job", &id.to_string()], conf) {
+        Ok(text) => Ok(parse(&text)),
+        Err(Error::Command { cause, .. }) if cause.contains("Invalid job id") => Ok(Found::default()),
+        Err(error) => Err(error),
+    }
+}
+
+/// Lets a held job go on, and one that waits for a time start now.
+pub(super) fn release(id: u64, conf: Option<&Path>) -> Result<(), Error> {
+    run(&["update", &format!("JobId={id}"), "StartTime=now"], conf)?;
+    run(&["release", &id.to_string()], conf).map(drop)
+}
+
+fn run(args: &[&str], conf: Option<&Path>) -> Result<String, Error> {
+    let conf = conf.map(|path| path.to_string_lossy().into_owned());
+    let environment: Vec<_> = conf.iter().map(|path| ("SLURM_CONF", path.as_str())).collect();
+    ask("scontrol", args, &environment)
+}
+
+fn parse(text: &str) -> Found {
+    let field = |name: &str| {
+        let words = text.split_ascii_whitespace();
+        words.filter_map(|word| word.strip_prefix(name)).find_map(|rest| rest.strip_prefix('=')).map(str::to_string)
+    };
+    Found { state: field("JobState"), exit_code: field("ExitCode") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_job_is_read_as_scontrol_writes_it() {
+        let line = "JobId=7 JobName=JobState=x UserId=a(1) Priority=0 JobState=PENDING Reason=burst_buffer/lua:_no \
+                    Requeue=1 ExitCode=0:0 RunTime=00:00:00\n";
+        let found = parse(line);
+        assert_eq!((found.state.as_deref(), found.exit_code.as_deref()), (Some("PENDING"), Some("0:0")));
+        assert!(!found.is_over());
+        assert!(parse("JobId=7 JobState=CANCELLED ExitCode=0:15").is_cancelled());
+        assert!(Found::default().is_over(), "a job that Slurm has forgotten");
+    }
+}

@@ -1,0 +1,66 @@
+//! The requests `slurm.*` behind the control socket: hooks for Slurm alone, the rest for the jobs' owners.
+
+use super::Slurm;
+use super::wire::{Log, OneJob, SetUp};
+use crate::request::{Caller, List};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+use store::control::{self, Handler, Problem, Responder};
+
+/// The part before the dot of the commands served here.
+pub const PREFIX: &str = "slurm";
+
+impl Handler for Slurm {
+    fn handle(
+        &self,
+        caller: &control::Caller,
+        command: &str,
+        args: Value,
+        _: &mut Responder<'_>,
+    ) -> Result<Value, Problem> {
+        let who = Caller { uid: caller.uid, gid: caller.gid };
+        let verb = command.strip_prefix("slurm.").unwrap_or(command);
+        let is_hook = matches!(verb, "setup" | "data-in" | "pre-run" | "data-out" | "teardown");
+        if is_hook && !caller.is_operator() && !self.core.slurm_users.contains(&caller.uid) {
+            let cause = format!("user {} may not speak for Slurm", caller.uid);
+            return Err(Problem::denied(cause).try_this(
+                "name the user that slurmctld runs as in volume.toml: [jobs] slurm_user = \"slurm\"; then restart the daemon",
+            ));
+        }
+        match verb {
+            "setup" => {
+                self.set_up(read::<SetUp>(args)?)?;
+                Ok(Value::Null)
+            }
+            "data-in" => answer(&self.data_in(job(args)?)?),
+            "pre-run" => answer(&self.pre_run(job(args)?)?),
+            "data-out" => answer(&self.data_out(job(args)?)?),
+            "teardown" => {
+                self.tear_down(job(args)?);
+                Ok(Value::Null)
+            }
+            "status" => answer(&self.status()),
+            "list" => answer(&self.list(who, read::<List>(args)?.all)),
+            "show" => answer(&self.show(who, job(args)?)?),
+            "log" => answer(&self.log(who, &read::<Log>(args)?)?),
+            "retry" => Ok(json!(self.retry(who, job(args)?)?)),
+            other => Err(Problem::wrong(format!("the daemon knows no request slurm.{other}"))
+                .try_this("restart the daemon: it is of another version than this command")),
+        }
+    }
+}
+
+fn job(args: Value) -> Result<u64, Problem> {
+    Ok(read::<OneJob>(args)?.job)
+}
+
+fn read<T: DeserializeOwned>(args: Value) -> Result<T, Problem> {
+    let wrong = |e| Problem::wrong(format!("the request cannot be read: {e}"));
+    serde_json::from_value(args)
+        .map_err(|e| wrong(e).try_this("restart the daemon if it is of another version than this command"))
+}
+
+fn answer<T: Serialize>(value: &T) -> Result<Value, Problem> {
+    serde_json::to_value(value).map_err(|e| Problem::failed(format!("the answer cannot be written: {e}")))
+}

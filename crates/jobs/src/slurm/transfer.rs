@@ -1,0 +1,215 @@
+//! One staging command: shared where another job's does the same, run as the owner, and explained when it fails.
+
+use super::core::{Book, Core};
+use super::record::{Transfer, TransferState};
+use super::spool;
+use crate::exec::{self, Spec};
+use crate::plan::{Command, paths};
+use crate::request::{Caller, Ending, PartKind, PartReport};
+use std::path::Path;
+use store::control::exit;
+
+/// Tries of a command of ours after a failure that may pass, where the script does not say how many. With waits of 1, 2
+/// and 4 s between them, a guess: a restart of a server is bridged, an outage is not.
+const RETRIES_DEFAULT: u32 = 3;
+
+/// Lets a job have the transfer of its next command of that kind: one that does the same and has not failed, or a new one.
+pub(super) fn join(core: &Core, book: &mut Book, id: u64, kind: PartKind) -> Result<(), String> {
+    let Some(job) = book.jobs.get_mut(&id) else { return Ok(()) };
+    let Some(part) = job.plan.parts.iter().find(|part| part.kind == kind) else { return Ok(()) };
+    let Some(command) = part.commands.get(job.transfers(kind).len()) else { return Ok(()) };
+    let brings = paths::brought_by(command, &job.cwd, job.mount.as_deref());
+    let share =
+        (kind == PartKind::StageIn).then(|| share(command, job.owner, &job.cwd, job.mount.as_deref())).flatten();
+    let alive =
+        |t: &&mut Transfer| !t.jobs.is_empty() && !matches!(t.state, TransferState::Failed | TransferState::Dropped);
+    let shared = book.transfers.values_mut().find(|t| share.is_some() && t.share == share && alive(t));
+    let number = if let Some(transfer) = shared {
+        transfer.jobs.insert(id);
+        transfer.seen_by.insert(id);
+        core.keep_transfer(transfer);
+        transfer.number
+    } else {
+        let number = core.state.next_number("slurm-transfer").map_err(|e| e.to_string())?;
+        let retries = if part.retries > 0 { part.retries } else { RETRIES_DEFAULT };
+        let dir = spool::dir(&core.config, number);
+        let base = spool::base(&core.config, id).map_err(|e| format!("its environment is gone: {e}"))?;
+        let ours = command.argv.first().is_some_and(|program| program == "entrepot");
+        let spec = Spec {
+            kind,
+            steps: vec![argv(command, &core.config.program, retries)],
+            // Ours waits between its tries and knows which failures can pass.
+            retries: if ours { 0 } else { part.retries },
+            walltime_s: part.walltime_s,
+            announce: true,
+            dir: dir.clone(),
+            ..base
+        };
+        // Left by a daemon that ended before it could remember the transfer.
+        let _ = std::fs::remove_dir_all(&dir);
+        let write = || {
+            std::fs::create_dir(&dir)?;
+            exec::write_whole(&exec::file(&dir, kind, "spec"), &serde_json::to_vec(&spec)?)
+        };
+        write().map_err(|e: std::io::Error| format!("{} cannot be written: {e}", dir.display()))?;
+        let transfer = Transfer {
+            number,
+            kind,
+            argv: command.argv.clone(),
+            line: command.line,
+            share,
+            owner: job.owner,
+            brings,
+            jobs: [id].into(),
+            seen_by: [id].into(),
+            state: TransferState::Waiting,
+            why: None,
+        };
+        core.keep_transfer(&transfer);
+        book.transfers.insert(number, transfer);
+        number
+    };
+    job.transfers_mut(kind).push(number);
+    core.keep(job);
+    Ok(())
+}
+
+/// What makes two commands of one user the same: sources known, same words, same destination. Commands whose sources are
+/// not known may do anything and are never shared.
+fn share(command: &Command, owner: Caller, cwd: &Path, mount: Option<&Path>) -> Option<String> {
+    let brings = paths::brought_by(command, cwd, mount);
+    let words = paths::stage_in_words(&command.argv);
+    let mut argv = command.argv.clone();
+    if let Some(path) = words.map(|words| words.path) {
+        // The destination counts as the place that it is, however it was written.
+        argv.retain(|word| *word != path);
+    } else if command.sources.is_empty() {
+        return None;
+    }
+    serde_json::to_string(&(owner.uid, &brings, argv, brings.is_empty().then_some(cwd))).ok()
+}
+
+/// The words that are run: ours with the running version, its retries, and never fetching what is there already.
+fn argv(command: &Command, program: &Path, retries: u32) -> Vec<String> {
+    let mut argv = command.argv.clone();
+    if argv[0] != "entrepot" {
+        return argv;
+    }
+    argv[0] = program.to_string_lossy().into_owned();
+    let is = |word: &str, option: &str| word == option || word.strip_prefix(option).is_some_and(|r| r.starts_with('='));
+    let has = |option: &str| command.argv.iter().any(|word| is(word, option));
+    if argv.len() > 2 && argv[1] == "stage" {
+        if argv[2] == "in" && !has("--keep") && !has("--force") {
+            argv.insert(3, "--keep".into());
+        }
+        if !has("--retry") {
+            argv.splice(3..3, ["--retry".to_string(), retries.to_string()]);
+        }
+    }
+    argv
+}
+
+/// The reason that the user sees, on one line, and whether it may pass by itself.
+pub(super) fn why(transfer: &Transfer, report: &PartReport) -> (String, bool) {
+    let words = shlex::try_join(transfer.argv.iter().map(String::as_str)).unwrap_or_default();
+    let ours = transfer.argv.first().is_some_and(|program| program == "entrepot");
+    let step = report.steps.last();
+    let ending = step.map_or(&report.ending, |step| &step.ending);
+    let said = step.map_or("", |step| step.stderr_tail.as_str());
+    let passing = match ending {
+        Ending::Exited { code } if ours => {
+            let passing = [exit::FAILED, exit::NO_DAEMON, exit::BUSY, exit::INTERRUPTED].map(i32::from);
+            passing.contains(code)
+        }
+        // What a foreign program means by its status is not known; no such program, or one that may not run, stays so.
+        Ending::Exited { code } => !matches!(code, 126 | 127),
+        Ending::OutOfTime { .. } => false,
+        _ => true,
+    };
+    let cause = match said.lines().find_map(|line| line.trim().strip_prefix("error: ")) {
+        Some(cause) if ours => cause.to_string(),
+        _ => {
+            let last: Vec<&str> = said.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+            let said = if last.is_empty() { String::new() } else { format!("; it said: {}", last.join(" / ")) };
+            format!("{ending}{said}")
+        }
+    };
+    let cause: String = cause.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+    (format!("line {}: {words}: {cause}", transfer.line), passing)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::request::StepReport;
+
+    fn command(line: &str) -> Command {
+        Command { line: 3, argv: line.split(' ').map(String::from).collect(), sources: Vec::new() }
+    }
+
+    #[test]
+    fn what_does_the_same_is_shared_and_nothing_else() {
+        let ann = Caller { uid: 7, gid: 7 };
+        let key = |line: &str, owner, cwd: &str| share(&command(line), owner, Path::new(cwd), Some(Path::new("/m")));
+        let absolute = key("entrepot stage in http://h/a /m/d/a", ann, "/home/ann");
+        assert!(absolute.is_some());
+        assert_eq!(absolute, key("entrepot stage in http://h/a a", ann, "/m/d"), "the same place");
+        for other in ["entrepot stage in http://h/b /m/d/a", "entrepot stage in http://h/a /m/d/b"] {
+            assert_ne!(absolute, key(other, ann, "/home/ann"), "{other}");
+        }
+        assert_ne!(absolute, key("entrepot stage in http://h/a /m/d/a", Caller { uid: 8, gid: 7 }, "/home/ann"));
+        assert_eq!(key("./prepare.sh", ann, "/m"), None);
+    }
+
+    #[test]
+    fn our_command_keeps_what_is_there_and_retries_what_may_pass() {
+        let run = |line: &str| argv(&command(line), Path::new("/e"), 3).join(" ");
+        assert_eq!(run("entrepot stage in u p"), "/e stage in --retry 3 --keep u p");
+        assert_eq!(run("entrepot stage in --force --retry=1 u p"), "/e stage in --force --retry=1 u p");
+        assert_eq!(run("entrepot stage out p u"), "/e stage out --retry 3 p u");
+        assert_eq!(run("scp a:b c"), "scp a:b c");
+    }
+
+    /// [S-083]
+    #[test]
+    fn permanent_errors_are_told_from_passing_ones() {
+        let transfer = |line: &str| Transfer {
+            number: 1,
+            kind: PartKind::StageIn,
+            argv: command(line).argv,
+            line: 3,
+            share: None,
+            owner: Caller { uid: 7, gid: 7 },
+            brings: Vec::new(),
+            jobs: [1].into(),
+            seen_by: [1].into(),
+            state: TransferState::Running,
+            why: None,
+        };
+        let report = |code: i32, said: &str| PartReport {
+            kind: PartKind::StageIn,
+            started_ms: 0,
+            ended_ms: 0,
+            ending: Ending::Exited { code },
+            steps: vec![StepReport {
+                attempts: 1,
+                ending: Ending::Exited { code },
+                lasted_ms: 0,
+                stderr_tail: said.into(),
+            }],
+        };
+        let ours = transfer("entrepot stage in http://h/a /m/a");
+        let said = "error: http://h/a: 404 Not Found\n  so:   nothing was changed\n  next: check the URI\n";
+        assert_eq!(
+            why(&ours, &report(5, said)),
+            ("line 3: entrepot stage in http://h/a /m/a: http://h/a: 404 Not Found".into(), false)
+        );
+        assert!(why(&ours, &report(1, "error: http://h/a: connection refused\n")).1);
+        let foreign = transfer("scp h:a b");
+        assert_eq!(
+            why(&foreign, &report(255, "no route\nto host\n")),
+            ("line 3: scp h:a b: exited with status 255; it said: no route / to host".into(), true)
+        );
+        assert!(!why(&foreign, &report(127, "")).1);
+    }
+}

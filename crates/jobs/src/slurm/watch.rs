@@ -1,0 +1,102 @@
+//! Jobs that Slurm let go of: cancelled ones end, those of a slurmctld that restarted are kept until it comes back to them.
+
+use super::core::Core;
+use super::record::{Job, Phase};
+use super::scontrol::{self, Found};
+use crate::request::PartKind;
+use parking_lot::MutexGuard;
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
+
+/// Between two looks at jobs that were let go of.
+const LOOK_EVERY: Duration = Duration::from_secs(2);
+/// Between two looks at all jobs that are not over: hooks may have been lost with slurmctld.
+const LOOK_AT_ALL_EVERY: Duration = Duration::from_secs(60);
+
+/// Starts the thread.
+pub(super) fn start(core: &Arc<Core>) -> std::io::Result<()> {
+    let weak = Arc::downgrade(core);
+    std::thread::Builder::new().name("slurm-watch".into()).spawn(move || watch(&weak)).map(drop)
+}
+
+fn watch(weak: &Weak<Core>) {
+    let mut looked_at_all = Instant::now();
+    // Jobs that were over at the last look at all: a hook that is on its way has until the next one.
+    let mut over_before = BTreeSet::new();
+    loop {
+        let Some(core) = weak.upgrade() else { return };
+        let all = looked_at_all.elapsed() >= LOOK_AT_ALL_EVERY;
+        let asked = {
+            let mut book = core.book.lock();
+            let let_go = |book: &super::core::Book| book.jobs.values().any(|job| job.let_go);
+            if !all && !book.closed && !let_go(&book) {
+                wait(&core, &mut book);
+            }
+            if book.closed {
+                return;
+            }
+            let wanted = book.jobs.values().filter(|job| job.let_go || (all && needs_look(job)));
+            wanted.map(|job| (job.id, job.conf.clone())).collect::<Vec<(u64, Option<PathBuf>)>>()
+        };
+        if all {
+            looked_at_all = Instant::now();
+        }
+        let found: Vec<_> =
+            asked.iter().filter_map(|(id, conf)| Some((*id, scontrol::look(*id, conf.as_deref()).ok()?))).collect();
+        let mut book = core.book.lock();
+        let mut over_now = BTreeSet::new();
+        for (id, found) in found.into_iter().filter(|(_, found)| found.is_over()) {
+            let let_go = book.jobs.get(&id).is_some_and(|job| job.let_go);
+            if let_go || over_before.contains(&id) {
+                end(&core, &mut book, id, &found);
+            } else {
+                over_now.insert(id);
+            }
+        }
+        if all {
+            over_before = over_now;
+        }
+        if book.jobs.values().any(|job| job.let_go) {
+            wait(&core, &mut book);
+        }
+    }
+}
+
+/// A failed stage-in keeps what it fetched for a retry, as long as Slurm has the job.
+fn needs_look(job: &Job) -> bool {
+    let stage_in_failed = job.phase == Phase::Failed && !stage_out_failed(job);
+    !job.phase.is_final() || stage_in_failed
+}
+
+fn stage_out_failed(job: &Job) -> bool {
+    job.why.as_ref().is_some_and(|why| why.part == PartKind::StageOut)
+}
+
+fn wait(core: &Core, book: &mut MutexGuard<'_, super::core::Book>) {
+    core.changed.wait_until(book, Instant::now() + LOOK_EVERY);
+}
+
+fn end(core: &Arc<Core>, book: &mut super::core::Book, id: u64, found: &Found) {
+    let Some(job) = book.jobs.get(&id) else { return };
+    match job.phase {
+        // Its owner can still have its results taken home.
+        Phase::Failed if stage_out_failed(job) => {}
+        Phase::Failed | Phase::SetUp | Phase::StagingIn | Phase::Verifying | Phase::StagedIn | Phase::StagingOut => {
+            let state = found.state.as_deref().unwrap_or("gone");
+            core.finish(book, id, Phase::Cancelled, Some(format!("in Slurm it is {state}")));
+        }
+        Phase::Running if found.is_cancelled() => core.finish(book, id, Phase::Cancelled, None),
+        Phase::Running => {
+            let state = found.state.clone().unwrap_or_default();
+            core.finish(
+                book,
+                id,
+                Phase::Completed,
+                Some(format!("in Slurm it is {state}; its results stay where they are")),
+            );
+        }
+        Phase::Completed | Phase::Cancelled => {}
+    }
+}

@@ -1,0 +1,145 @@
+//! What the hooks and the command line say to the daemon: the bodies of the `slurm.*` requests and of their answers.
+
+use super::record::{Job, Phase, Transfer};
+use crate::request::{PartKind, Script, Stream};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+/// `slurm.setup`: Slurm names a job that has staging directives. Answer: nothing. May be said again.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SetUp {
+    /// Slurm's number.
+    pub job: u64,
+    /// The owner.
+    pub uid: u32,
+    /// Her group.
+    pub gid: u32,
+    /// The script as Slurm keeps it.
+    pub script: Script,
+    /// The environment in which it was submitted, as Slurm keeps it.
+    #[serde(default)]
+    pub environment: BTreeMap<String, String>,
+    /// `SLURM_CONF` of slurmctld.
+    #[serde(default)]
+    pub conf: Option<PathBuf>,
+}
+
+/// `slurm.data-in`, `slurm.pre-run`, `slurm.data-out` (answer: [`Standing`]), `slurm.teardown`, `slurm.retry` and
+/// `slurm.show` (answer: [`Detail`]).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OneJob {
+    /// Slurm's number.
+    pub job: u64,
+}
+
+/// How a step stands. Ask again until it is done or has failed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", tag = "standing")]
+pub enum Standing {
+    /// It goes on.
+    UnderWay,
+    /// It succeeded.
+    Done {
+        /// What is worth saying.
+        note: String,
+    },
+    /// It failed.
+    Failed {
+        /// Why, for the user.
+        cause: String,
+    },
+}
+
+/// `slurm.log`: what a staging command of a job wrote. The answer is `jobs::request::LogPiece`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Log {
+    /// Slurm's number.
+    pub job: u64,
+    /// Stage-in or stage-out.
+    pub part: PartKind,
+    /// Which of its commands, from 0.
+    pub command: usize,
+    /// Which stream.
+    #[serde(default)]
+    pub stream: Stream,
+    /// First byte wanted.
+    #[serde(default)]
+    pub offset: u64,
+}
+
+/// One line of `slurm.list` and of `scontrol show bbstat`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Summary {
+    /// Slurm's number.
+    pub job: u64,
+    /// Its owner.
+    pub user: String,
+    /// Where it stands.
+    pub phase: Phase,
+    /// Since when, in milliseconds since 1970.
+    pub since_ms: u64,
+    /// What it does, in a few words that name no file.
+    pub doing: String,
+}
+
+/// The answer to `slurm.show`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Detail {
+    /// All about the job.
+    pub job: Job,
+    /// Its transfers, stage-in first.
+    pub transfers: Vec<Transfer>,
+}
+
+/// What a hook found of a job's environment.
+pub type Environment = BTreeMap<String, String>;
+
+/// What `job_submit.lua` has Slurm put below the first line of a script, so that the plug-in looks at it.
+pub const MARK: &str = "#STAGE entrepot";
+
+/// The script as its owner wrote it: without our mark, so that lines have the numbers that she knows.
+pub fn original(script: &[u8]) -> Vec<u8> {
+    let mut lines = script.split_inclusive(|b| *b == b'\n');
+    let mut original = lines.next().unwrap_or_default().to_vec();
+    let mut marked = false;
+    for line in lines {
+        if !marked && line.trim_ascii() == MARK.as_bytes() {
+            marked = true;
+        } else {
+            original.extend_from_slice(line);
+        }
+    }
+    original
+}
+
+/// Reads the file `environment` that Slurm keeps beside a job's script: a count, then the variables, each with a NUL.
+/// What is no UTF-8 is left out.
+pub fn read_environment(bytes: &[u8]) -> Environment {
+    let variables = bytes.get(4..).unwrap_or_default().split(|b| *b == 0);
+    let pair = |variable: &[u8]| {
+        let (name, value) = std::str::from_utf8(variable).ok()?.split_once('=')?;
+        Some((name.to_string(), value.to_string()))
+    };
+    variables.filter_map(pair).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_mark_is_taken_out_once_and_nothing_else() {
+        let script = b"#!/bin/sh\n#STAGE entrepot\n#STAGEIN a b\n#STAGE entrepot\nx";
+        assert_eq!(original(script), b"#!/bin/sh\n#STAGEIN a b\n#STAGE entrepot\nx");
+        assert_eq!(original(b"#!/bin/sh\nx"), b"#!/bin/sh\nx");
+        assert_eq!(original(b""), b"");
+    }
+
+    #[test]
+    fn the_environment_is_read_as_slurm_writes_it() {
+        let read = read_environment(b"\x03\0\0\0HOME=/h\0X=a=b\0BAD\xff=1\0");
+        assert_eq!(read.into_iter().collect::<Vec<_>>(), [("HOME".into(), "/h".into()), ("X".into(), "a=b".into())]);
+        assert!(read_environment(b"").is_empty());
+    }
+}
