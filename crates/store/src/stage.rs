@@ -29,7 +29,7 @@ use crate::file::FileTable;
 use crate::origin::Opener;
 use crate::volume::Volume;
 use parking_lot::Mutex;
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// Stages files in and out of one volume.
@@ -37,8 +37,8 @@ pub struct Stager {
     volume: Arc<Volume>,
     files: Arc<FileTable>,
     opener: Arc<dyn Opener>,
-    /// Stagings under way, by key: the same one never runs twice at once.
-    running: Mutex<BTreeSet<String>>,
+    /// Stagings under way, by key, with the path that each is for: the same one never runs twice at once.
+    running: Mutex<BTreeMap<String, String>>,
 }
 
 /// One file to be staged in.

@@ -88,8 +88,8 @@ impl Slurm {
     pub fn data_in(&self, id: u64) -> Result<Standing, Error> {
         let core = &self.core;
         let mut book = core.book.lock();
+        // A hook may still ask for a job that Slurm has let go of meanwhile; only a new set-up takes that back.
         let job = book.jobs.get_mut(&id).ok_or_else(|| unknown(id))?;
-        job.let_go = false;
         if job.phase == Phase::SetUp {
             job.enter(Phase::StagingIn);
             core.keep(job);

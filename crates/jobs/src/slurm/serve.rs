@@ -6,7 +6,7 @@ use crate::request::{Caller, List};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
-use store::control::{self, Handler, Problem, Responder};
+use store::control::{self, Handler, Problem, Responder, exit};
 
 /// The part before the dot of the commands served here.
 pub const PREFIX: &str = "slurm";
@@ -28,6 +28,15 @@ impl Handler for Slurm {
                 "name the user that slurmctld runs as in volume.toml: [jobs] slurm_user = \"slurm\"; then restart the daemon",
             ));
         }
+        self.serve(who, verb, args).map_err(|problem| match problem.exit_code {
+            exit::NOT_FOUND => problem.try_this("`entrepot slurm list --all` shows those there are"),
+            _ => problem,
+        })
+    }
+}
+
+impl Slurm {
+    fn serve(&self, who: Caller, verb: &str, args: Value) -> Result<Value, Problem> {
         match verb {
             "setup" => {
                 self.set_up(read::<SetUp>(args)?)?;

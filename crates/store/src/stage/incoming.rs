@@ -62,7 +62,10 @@ impl Stager {
             what.replace = true;
         }
         let key = key_of(who, &place.shown, &origins.list[0].0.uri);
-        if !self.running.lock().insert(key.clone()) {
+        if stop.is_set() {
+            return Err(StageError::Stopped); // before anything is made that would have to be kept
+        }
+        if !self.hold(&key, &place.shown) {
             return Err(StageError::Running(place.shown));
         }
         let result = self.stage_in_as(&key, &what, &place, &origins, who, report, stop);
@@ -96,6 +99,16 @@ impl Stager {
         staged.fetched_bytes = meter.fetched_bytes();
         self.volume.stats().add(Metric::StageInBytes, staged.fetched_bytes);
         Ok(staged)
+    }
+
+    /// Takes a key, unless it is taken. Whoever holds it removes it from `running`.
+    pub(super) fn hold(&self, key: &str, path: &str) -> bool {
+        let mut running = self.running.lock();
+        let free = !running.contains_key(key);
+        if free {
+            running.insert(key.to_string(), path.to_string());
+        }
+        free
     }
 
     /// Forgets a staging and what it brought.

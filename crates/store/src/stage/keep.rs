@@ -15,6 +15,8 @@ use std::time::{Duration, Instant};
 /// A staging that is told to stop does so within this time, or it hangs in a device.
 const STOP_WAIT_MAX: Duration = Duration::from_secs(10);
 const STOP_LOOK_EVERY: Duration = Duration::from_millis(20);
+/// Twice the time within which the control socket tells a request that its caller went away.
+const HANG_UP_NOTICED: Duration = Duration::from_millis(400);
 
 impl Stager {
     /// The file that has the name, if it came from one of these sources and was not written to since.
@@ -132,25 +134,28 @@ impl Stager {
     /// being stopped. How many there were.
     pub fn forget(&self, path: &str, who: &Identity) -> Result<usize, StageError> {
         let path = names(path)?.join("/");
+        let below =
+            |other: &str| other.strip_prefix(&path).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
+        // One whose caller has just gone away may not know it yet, nor have written down that it began.
+        std::thread::sleep(HANG_UP_NOTICED);
+        let until = Instant::now() + STOP_WAIT_MAX;
+        while self.running.lock().values().any(|other| below(other)) {
+            if Instant::now() >= until {
+                return Err(StageError::Running(path));
+            }
+            std::thread::sleep(STOP_LOOK_EVERY);
+        }
         let mut forgotten = 0;
         for (key, bytes) in self.volume.state().stagings()? {
             let Ok(progress) = serde_json::from_slice::<Progress>(&bytes) else { continue };
-            let below = progress.path.strip_prefix(&path).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
-            if !below || key != super::incoming::key_of(who, &progress.path, &progress.uri) {
-                continue;
-            }
-            let until = Instant::now() + STOP_WAIT_MAX;
+            let mine = below(&progress.path) && key == super::incoming::key_of(who, &progress.path, &progress.uri);
             // Held like a staging of its own, so that none begins meanwhile.
-            while !self.running.lock().insert(key.clone()) {
-                if Instant::now() >= until {
-                    return Err(StageError::Running(progress.path));
-                }
-                std::thread::sleep(STOP_LOOK_EVERY);
+            if mine && self.hold(&key, &progress.path) {
+                let discarded = self.discard(&key);
+                self.running.lock().remove(&key);
+                discarded?;
+                forgotten += 1;
             }
-            let discarded = self.discard(&key);
-            self.running.lock().remove(&key);
-            discarded?;
-            forgotten += 1;
         }
         Ok(forgotten)
     }
@@ -183,6 +188,18 @@ mod tests {
         assert!(world.read("a") == newer);
         std::fs::write(world.tree.join("mine"), "precious").expect("write");
         assert!(keep(&world, "mine").expect_err("not from there").to_string().contains("there already"));
+    }
+
+    #[test]
+    fn what_an_abandoned_staging_left_is_given_up() {
+        let world = World::new();
+        let remote = world.memory.add("mem://h/a", &data(21_000_000, 1));
+        remote.fail_after(3);
+        keep(&world, "a").expect_err("it broke off");
+        assert!(!world.staging_is_empty(), "kept to go on from");
+        assert_eq!(world.stager.forget("b", &who()).expect("nothing"), 0);
+        assert_eq!(world.stager.forget("a", &who()).expect("forgotten"), 1);
+        assert!(world.staging_is_empty());
     }
 
     #[test]

@@ -88,7 +88,7 @@ impl World {
         (self.stager.volume.clone(), self.stager.files.clone())
     }
 
-    fn staging_is_empty(&self) -> bool {
+    pub fn staging_is_empty(&self) -> bool {
         let staging = self.tree.with_file_name("staging");
         std::fs::read_dir(staging).expect("dir").next().is_none()
             && self.stager.volume.state().stagings().expect("state").is_empty()

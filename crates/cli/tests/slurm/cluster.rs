@@ -1,0 +1,224 @@
+//! A Slurm of its own in a temporary directory: munged, slurmctld, two slurmd on pretend nodes. Ended by process number.
+
+use crate::real::{self, Volume, err, out};
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+/// Who submits: an account that every Debian has, and that may nothing.
+pub const USER: u32 = 65534;
+
+/// A cluster that is up, with Entrepot installed in it.
+pub struct Cluster {
+    dir: tempfile::TempDir,
+    /// The user's own directory.
+    pub home: PathBuf,
+}
+
+fn missing() -> Option<String> {
+    if !rustix::process::geteuid().is_root() {
+        return Some("needs root to run slurmd for other users".into());
+    }
+    let programs = ["slurmctld", "slurmd", "munged", "sbatch", "setpriv"];
+    let there = |name: &str| ["/usr/sbin", "/usr/bin"].iter().any(|dir| Path::new(dir).join(name).exists());
+    programs.into_iter().find(|name| !there(name)).map(|name| format!("{name} is not installed"))
+}
+
+impl Cluster {
+    /// Starts one, or says why not.
+    pub fn start(volume: &Volume) -> Option<Cluster> {
+        if let Some(why) = missing() {
+            eprintln!("skipped: {why}");
+            return None;
+        }
+        let dir = tempfile::Builder::new().prefix("entrepot-slurm").tempdir().expect("temp dir");
+        let open = |path: &Path, mode| {
+            std::fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(mode)).expect("chmod");
+        };
+        open(dir.path(), 0o755);
+        for name in ["state", "spool-n1", "spool-n2", "home", "munge"] {
+            std::fs::create_dir(dir.path().join(name)).expect("directory");
+        }
+        let home = dir.path().join("home");
+        std::os::unix::fs::chown(&home, Some(USER), Some(USER)).expect("chown");
+        let cluster = Cluster { home, dir };
+        cluster.write_conf();
+        let conf_dir = cluster.dir.path().to_str().expect("UTF-8");
+        volume.ok(&["slurm", "install", "--conf-dir", conf_dir]);
+        cluster.munge();
+        cluster.controller();
+        for node in ["n1", "n2"] {
+            cluster.root(&["slurmd", "-N", node]);
+        }
+        real::until("both nodes are idle", || {
+            out(&cluster.run(None, &["sinfo", "-h", "-p", "batch", "-t", "idle", "-o", "%D"])).trim() == "2"
+        });
+        Some(cluster)
+    }
+
+    fn write_conf(&self) {
+        let host = std::fs::read_to_string("/proc/sys/kernel/hostname").expect("a name");
+        let (at, host) = (self.dir.path().display(), host.trim().split('.').next().unwrap_or_default().to_string());
+        let ports: Vec<u16> = (0..3).map(|_| crate::server::free_port()).collect();
+        let [ctld, one, two] = ports.as_slice() else { unreachable!("three") };
+        let text = format!(
+            "ClusterName=entrepot\nSlurmctldHost={host}(127.0.0.1)\nSlurmctldPort={ctld}\nSlurmUser=root\n\
+             AuthType=auth/munge\nAuthInfo=socket={at}/munge/socket\nCredType=cred/munge\nMpiDefault=none\n\
+             ProctrackType=proctrack/linuxproc\nTaskPlugin=task/none\nSelectType=select/cons_tres\n\
+             SelectTypeParameters=CR_Core\nSchedulerType=sched/backfill\n\
+             SchedulerParameters=sched_interval=1,bf_interval=1,batch_sched_delay=0\nReturnToService=2\n\
+             SlurmdParameters=config_overrides\n\
+             BurstBufferType=burst_buffer/lua\nJobSubmitPlugins=lua\nStateSaveLocation={at}/state\n\
+             SlurmdSpoolDir={at}/spool-%n\nSlurmctldPidFile={at}/slurmctld.pid\nSlurmdPidFile={at}/slurmd-%n.pid\n\
+             SlurmctldLogFile={at}/slurmctld.log\nSlurmdLogFile={at}/slurmd-%n.log\nSlurmctldDebug=info\n\
+             JobAcctGatherType=jobacct_gather/none\nKillWait=2\n\
+             NodeName=n1 NodeAddr=127.0.0.1 NodeHostname={host} Port={one} CPUs=4 RealMemory=100\n\
+             NodeName=n2 NodeAddr=127.0.0.1 NodeHostname={host} Port={two} CPUs=4 RealMemory=100\n\
+             PartitionName=batch Nodes=n[1-2] Default=YES State=UP\n\
+             PartitionName=dataxfer Nodes=n[1-2] State=UP TRESBillingWeights=\"CPU=0,Mem=0\"\n"
+        );
+        std::fs::write(self.conf(), text).expect("slurm.conf");
+    }
+
+    fn conf(&self) -> PathBuf {
+        self.dir.path().join("slurm.conf")
+    }
+
+    fn munge(&self) {
+        let at = self.dir.path().join("munge");
+        std::fs::write(at.join("key"), real::noise(128)).expect("key");
+        std::fs::set_permissions(at.join("key"), std::os::unix::fs::PermissionsExt::from_mode(0o600)).expect("chmod");
+        std::fs::set_permissions(&at, std::os::unix::fs::PermissionsExt::from_mode(0o755)).expect("chmod");
+        let file = |name: &str| at.join(name).display().to_string();
+        let options = [("key-file", "key"), ("socket", "socket"), ("pid-file", "pid"), ("log-file", "log")];
+        let mut words = vec!["munged".to_string(), format!("--seed-file={}", file("seed")), "--num-threads=2".into()];
+        words.extend(options.map(|(option, name)| format!("--{option}={}", file(name))));
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        self.root(&words);
+    }
+
+    /// Starts the controller.
+    pub fn controller(&self) {
+        self.root(&["slurmctld"]);
+        real::until("slurmctld answers", || self.run(None, &["scontrol", "ping"]).status.success());
+    }
+
+    /// Ends the controller and waits until it is gone.
+    pub fn end_controller(&self) {
+        let pid = self.pid("slurmctld.pid").expect("it runs");
+        end(pid);
+    }
+
+    fn pid(&self, file: &str) -> Option<i32> {
+        std::fs::read_to_string(self.dir.path().join(file)).ok()?.trim().parse().ok()
+    }
+
+    /// Runs a command with this cluster's configuration, as root or as a user.
+    pub fn run(&self, user: Option<u32>, words: &[&str]) -> Output {
+        let id = user.map(|user| user.to_string()).unwrap_or_default();
+        let mut command = if user.is_some() {
+            let mut command = Command::new("setpriv");
+            command.args(["--reuid", &id, "--regid", &id, "--clear-groups", "--"]).args(words);
+            command
+        } else {
+            let mut command = Command::new(words[0]);
+            command.args(&words[1..]);
+            command
+        };
+        let command = command.env("SLURM_CONF", self.conf()).env("TZ", "UTC").env_remove("ENTREPOT_VOLUME");
+        command.current_dir(&self.home).output().expect("it runs")
+    }
+
+    fn root(&self, words: &[&str]) {
+        let done = self.run(None, words);
+        assert!(done.status.success(), "{words:?}: {}{}", out(&done), err(&done));
+    }
+
+    /// Submits a script as the user, with `sbatch`.
+    pub fn sbatch(&self, name: &str, script: &str) -> Output {
+        let path = self.home.join(name);
+        std::fs::write(&path, script).expect("script");
+        self.run(Some(USER), &["sbatch", "--parsable", path.to_str().expect("UTF-8")])
+    }
+
+    /// Submits a script that must be taken; its number.
+    pub fn submit(&self, name: &str, script: &str) -> u64 {
+        let done = self.sbatch(name, script);
+        assert!(done.status.success(), "{}", err(&done));
+        out(&done).trim().parse().unwrap_or_else(|_| panic!("{}", out(&done)))
+    }
+
+    /// A field of a job, as `squeue -o` names it; empty when Slurm's queue has it no more.
+    pub fn queue(&self, job: u64, field: &str) -> String {
+        let id = job.to_string();
+        out(&self.run(Some(USER), &["squeue", "-h", "-j", &id, "-o", field])).trim().to_string()
+    }
+
+    /// `JobState` of a job, also when it is over.
+    pub fn state(&self, job: u64) -> String {
+        let shown = out(&self.run(None, &["scontrol", "-o", "show", "job", &job.to_string()]));
+        let state = shown.split_whitespace().find_map(|word| word.strip_prefix("JobState="));
+        state.unwrap_or("none").to_string()
+    }
+
+    /// Waits until a job is in that state.
+    pub fn until_state(&self, volume: &Volume, job: u64, state: &str) {
+        let began = std::time::Instant::now();
+        while self.state(job) != state {
+            if began.elapsed() > std::time::Duration::from_secs(60) {
+                let ours = out(&volume.run(&["slurm", "show", &job.to_string()]));
+                let log = std::fs::read_to_string(self.dir.path().join("slurmctld.log")).unwrap_or_default();
+                let tail: Vec<&str> = log.lines().rev().take(30).collect();
+                panic!(
+                    "job {job} is {} {}, not {state}\n{ours}\n{}",
+                    self.state(job),
+                    self.queue(job, "%r"),
+                    tail.join("\n")
+                );
+            }
+            std::thread::sleep(std::time::Duration::from_millis(50));
+        }
+    }
+
+    /// What we know of a job, as its owner sees it; nothing before Slurm has named it.
+    pub fn ours(&self, volume: &Volume, job: u64) -> Value {
+        let binary = volume.binary.to_str().expect("UTF-8");
+        let toml = volume.toml.to_str().expect("UTF-8");
+        let words = ["--volume", toml, "slurm", "show", &job.to_string(), "--output", "json"];
+        let shown = self.run(Some(USER), &[&[binary][..], &words].concat());
+        if real::code(&shown) == 5 {
+            return Value::Null;
+        }
+        assert!(shown.status.success(), "{}", err(&shown));
+        serde_json::from_slice(&shown.stdout).expect("JSON")
+    }
+
+    /// Runs our command as the user.
+    pub fn user(&self, volume: &Volume, words: &[&str]) -> Output {
+        let (binary, toml) = (volume.binary.to_str().expect("UTF-8"), volume.toml.to_str().expect("UTF-8"));
+        self.run(Some(USER), &[&[binary, "--volume", toml][..], words].concat())
+    }
+}
+
+fn end(pid: i32) {
+    let Some(process) = rustix::process::Pid::from_raw(pid) else { return };
+    let _ = rustix::process::kill_process(process, rustix::process::Signal::TERM);
+    let began = std::time::Instant::now();
+    while !store::control::is_dead(pid) {
+        if began.elapsed() > std::time::Duration::from_secs(20) {
+            let _ = rustix::process::kill_process(process, rustix::process::Signal::KILL);
+        }
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        self.run(None, &["scancel", "--full", "-u", "nobody"]);
+        for file in ["slurmctld.pid", "slurmd-n1.pid", "slurmd-n2.pid", "munge/pid"] {
+            if let Some(pid) = self.pid(file) {
+                end(pid);
+            }
+        }
+    }
+}

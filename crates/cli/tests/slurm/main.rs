@@ -1,0 +1,294 @@
+//! A real Slurm with a user who is not root: good jobs, and everything that goes wrong with data. Skipped with the
+//! reason where Slurm is not installed or the tests are not run by root.
+
+#[allow(dead_code, reason = "some of it is for other tests")]
+mod cluster;
+#[allow(dead_code, reason = "some of it is for other tests")]
+#[path = "../end_to_end/real.rs"]
+mod real;
+#[allow(dead_code, reason = "some of it is for the tests of sources alone")]
+#[path = "../../../source/tests/server/mod.rs"]
+mod server;
+
+use cluster::{Cluster, USER};
+use real::{Volume, code, err, out, until};
+use server::Nginx;
+use std::path::Path;
+
+/// A volume, a source and a cluster. One for all cases: starting them is what takes time.
+struct World {
+    cluster: Cluster,
+    nginx: Nginx,
+    volume: Volume,
+    /// Where the user may write in the volume.
+    dir: std::path::PathBuf,
+}
+
+impl World {
+    fn start() -> Option<World> {
+        let nginx = Nginx::start()?;
+        let volume = Volume::up_with(|toml| toml.replace("[jobs]", "[jobs]\ndataxfer_concurrent = 4"))?;
+        let dir = volume.at.join("user");
+        std::fs::create_dir(&dir).expect("directory");
+        std::os::unix::fs::chown(&dir, Some(USER), Some(USER)).expect("chown");
+        let cluster = Cluster::start(&volume)?;
+        Some(World { cluster, nginx, volume, dir })
+    }
+
+    /// A script that brings `name` of the source and runs `body`.
+    fn script(&self, uri: &str, name: &str, body: &str) -> String {
+        let to = self.dir.join(name);
+        format!(
+            "#!/bin/bash\n#SBATCH -n 1 -t 5 -o {home}/%j.out\n#STAGEIN -retry 1\n\
+             #STAGEIN entrepot stage in {uri} {to}\n{body}\n",
+            home = self.cluster.home.display(),
+            to = to.display(),
+        )
+    }
+
+    fn put(&self, name: &str, len: usize, seed: u64) -> Vec<u8> {
+        let data = server::data(len, seed);
+        std::fs::write(self.nginx.root().join(name), &data).expect("write");
+        data
+    }
+
+    /// What the user sees as the reason that a job waits.
+    fn reason(&self, job: u64) -> String {
+        self.cluster.queue(job, "%r")
+    }
+
+    fn until_held(&self, job: u64) -> String {
+        until("the job is held with a reason", || self.reason(job).contains("entrepot slurm retry"));
+        until("it is torn down, and held", || self.cluster.queue(job, "%Q") == "0");
+        self.reason(job)
+    }
+
+    fn retry(&self, job: u64) {
+        let retried = self.cluster.user(&self.volume, &["slurm", "retry", &job.to_string()]);
+        assert_eq!(code(&retried), 0, "{}", err(&retried));
+    }
+
+    fn until_phase(&self, job: u64, phase: &str) {
+        until(phase, || self.cluster.ours(&self.volume, job)["job"]["phase"] == phase);
+    }
+
+    /// Nothing of any job is left: no process, no half-staged file, no secret.
+    fn nothing_is_left(&self) {
+        let state = self.volume.toml.parent().expect("a directory").join("state");
+        let staging = self.volume.toml.parent().expect("a directory").join("namespace/staging");
+        let empty = |dir: &Path| std::fs::read_dir(dir).map_or(true, |mut entries| entries.next().is_none());
+        until("no half-staged file", || empty(&staging));
+        let of_jobs = |e: std::fs::DirEntry| e.file_name().to_string_lossy().starts_with("job-");
+        until("no environment of a job", || {
+            !std::fs::read_dir(state.join("jobs/slurm")).expect("spool").flatten().any(of_jobs)
+        });
+        let spool = state.join("jobs/slurm").display().to_string();
+        until("no supervisor", || {
+            let processes = std::fs::read_dir("/proc").expect("/proc").flatten();
+            !processes
+                .filter_map(|p| std::fs::read(p.path().join("cmdline")).ok())
+                .any(|line| String::from_utf8_lossy(&line).contains(&spool))
+        });
+    }
+}
+
+/// [S-081] [S-082] [S-083] [S-084]
+#[test]
+fn every_case_ends_as_its_user_would_expect() {
+    let Some(mut world) = World::start() else { return };
+    bad_directives_are_refused_at_submission(&world);
+    a_good_job(&world);
+    two_jobs_share_one_transfer(&world);
+    a_stage_in_that_cannot_succeed(&world);
+    a_target_fails_before_dispatch_and_another_during_the_run(&world);
+    a_cancelled_job_leaves_nothing(&world);
+    staging_survives_a_restart_of_slurmctld(&world);
+    results_that_cannot_go_home(&world);
+    the_source_is_dead(&mut world);
+    world.nothing_is_left();
+}
+
+fn bad_directives_are_refused_at_submission(world: &World) {
+    let refused = |script: &str, words: &[&str]| {
+        let done = world.cluster.sbatch("bad.sh", script);
+        assert_ne!(code(&done), 0, "{script}: {}", out(&done));
+        for word in words {
+            assert!(err(&done).contains(word), "{word:?} is not in {}", err(&done));
+        }
+    };
+    refused("#!/bin/bash\n#STAGEIN entrepot stage in http://h/a\ntrue\n", &["line 2", "<PATH>"]);
+    refused("#!/bin/bash\n#STAGEIN cp a b; rm c\ntrue\n", &["line 2", ";"]);
+    // All of them too late: Slurm by itself would not even look.
+    refused("#!/bin/bash\nset -e\n#STAGEIN cp a b\ntrue\n", &["line 3", "after the first command"]);
+    refused("#!/bin/bash\n#BB_LUA entrepot fetch a b\ntrue\n", &["line 2", "stage in"]);
+    let plain = world.cluster.submit("plain.sh", "#!/bin/bash\n# STAGEINs are for others\ntrue\n");
+    world.cluster.until_state(&world.volume, plain, "COMPLETED");
+}
+
+fn a_good_job(world: &World) {
+    let data = world.put("good", 5_000_000, 1);
+    let (home, dir) = (world.cluster.home.display(), world.dir.display());
+    let script = format!(
+        "#!/bin/bash\n#SBATCH -n 1 -t 5 -o {home}/%j.out\n#BB_LUA entrepot stage in {} {dir}/good\n\
+         #STAGEOUT entrepot stage out {dir}/result file://{home}/result\n\
+         id -u > {dir}/result; cat {dir}/good >> {dir}/result; sleep 1\n",
+        world.nginx.uri("slow/good")
+    );
+    let job = world.cluster.submit("good.sh", &script);
+    until("squeue shows it", || world.reason(job) == "BurstBufferStageIn");
+    let status = world.cluster.run(Some(USER), &["scontrol", "show", "bbstat"]);
+    assert!(out(&status).contains(&format!("{job}")) && out(&status).contains("staging-in"), "{}", out(&status));
+    world.cluster.until_state(&world.volume, job, "COMPLETED");
+    let result = std::fs::read(world.cluster.home.join("result")).expect("the result is home");
+    assert!(result == [format!("{USER}\n").into_bytes(), data].concat(), "as the user, with the data");
+    let ours = world.cluster.ours(&world.volume, job);
+    assert_eq!(ours["job"]["phase"], "completed");
+    assert_eq!(ours["job"]["timeline"].as_array().expect("timeline").len(), 7, "{ours}");
+    let owner = std::os::unix::fs::MetadataExt::uid(&std::fs::metadata(world.dir.join("good")).expect("staged"));
+    assert_eq!(owner, USER);
+}
+
+fn two_jobs_share_one_transfer(world: &World) {
+    world.put("shared", 12_000_000, 2);
+    let sent = world.nginx.sent_bytes();
+    let script = world.script(&world.nginx.uri("slow/shared"), "shared", "cmp $0 $0");
+    let (one, two) = (world.cluster.submit("one.sh", &script), world.cluster.submit("two.sh", &script));
+    until("both wait for one transfer", || {
+        let list = out(&world.volume.run(&["slurm", "list"]));
+        list.contains("shared by 2 jobs")
+    });
+    // The first is cancelled; the second still has its data.
+    world.cluster.run(Some(USER), &["scancel", &one.to_string()]);
+    world.cluster.until_state(&world.volume, one, "CANCELLED");
+    world.cluster.until_state(&world.volume, two, "COMPLETED");
+    world.until_phase(one, "cancelled");
+    // And once more, with nobody left who brought it: what is there is not fetched again.
+    let third = world.cluster.submit("three.sh", &script);
+    world.cluster.until_state(&world.volume, third, "COMPLETED");
+    let sent = world.nginx.sent_bytes() - sent;
+    assert!((12_000_000..12_100_000).contains(&sent), "{sent} bytes for three jobs");
+}
+
+fn a_stage_in_that_cannot_succeed(world: &World) {
+    let uri = world.nginx.uri("later");
+    let job = world.cluster.submit("fails.sh", &world.script(&uri, "later", "true"));
+    let reason = world.until_held(job);
+    for word in [uri.as_str(), "NotFound", "will not pass by itself", "line 4"] {
+        assert!(reason.contains(word), "{word:?} is not in {reason:?}");
+    }
+    let stranger = world.cluster.run(
+        Some(1),
+        &[
+            world.volume.binary.to_str().expect("UTF-8"),
+            "--volume",
+            world.volume.toml.to_str().expect("UTF-8"),
+            "slurm",
+            "retry",
+            &job.to_string(),
+        ],
+    );
+    assert_eq!(code(&stranger), 5, "not a stranger's: {}", err(&stranger));
+    world.put("later", 1000, 3);
+    world.retry(job);
+    world.cluster.until_state(&world.volume, job, "COMPLETED");
+}
+
+fn a_target_fails_before_dispatch_and_another_during_the_run(world: &World) {
+    let data = world.put("big", 9_000_000, 4);
+    let dir = world.dir.display();
+    let (at, home) = (world.cluster.home.join("big.sum"), world.cluster.home.display());
+    // It is ready and waits for its turn; then a target fails, and its data are mended before it starts.
+    let body =
+        format!("touch {home}/started; while [ ! -e {home}/go ]; do sleep 0.1; done; cat {dir}/big > {}", at.display());
+    let script = world.script(&world.nginx.uri("big"), "big", &body).replace("-t 5", "-t 5 --begin=now+4");
+    let job = world.cluster.submit("big.sh", &script);
+    world.until_phase(job, "staged-in");
+    let targets = world.volume.json(&["layout", "user/big"]).to_string();
+    let on = |name: &&str| targets.contains(&format!("\"{name}\""));
+    let used: Vec<&str> = ["fast0", "capacity0", "fast1", "capacity1"].into_iter().filter(on).collect();
+    world.volume.ok(&["target", "fail", used[0]]);
+    until("it starts", || world.cluster.home.join("started").exists());
+    let check = world.cluster.ours(&world.volume, job)["job"]["check"].clone();
+    assert!(check["fetched_bytes"].as_u64() > Some(0), "mended before it started: {check}");
+    // And another while it runs.
+    world.volume.ok(&["target", "restore", used[0]]);
+    let now = world.volume.json(&["layout", "user/big"]).to_string();
+    let on_now = |name: &&str| now.contains(&format!("\"{name}\""));
+    let second = ["fast0", "capacity0", "fast1", "capacity1"].into_iter().find(on_now).expect("some target");
+    real::drop_caches_of(&world.dir.join("big"));
+    world.volume.ok(&["target", "fail", second]);
+    std::fs::write(world.cluster.home.join("go"), "").expect("go");
+    world.cluster.until_state(&world.volume, job, "COMPLETED");
+    assert!(std::fs::read(&at).expect("read") == data, "the job read what was sent");
+    world.volume.ok(&["target", "restore", second]);
+}
+
+fn a_cancelled_job_leaves_nothing(world: &World) {
+    world.put("cancelled", 40_000_000, 5);
+    let script = world.script(&world.nginx.uri("slow/cancelled"), "cancelled", "true");
+    let job = world.cluster.submit("cancel.sh", &script);
+    until("some of it came", || world.reason(job) == "BurstBufferStageIn");
+    world.until_phase(job, "staging-in");
+    world.cluster.run(Some(USER), &["scancel", &job.to_string()]);
+    world.cluster.until_state(&world.volume, job, "CANCELLED");
+    world.until_phase(job, "cancelled");
+    assert!(!world.dir.join("cancelled").exists());
+    world.nothing_is_left();
+}
+
+fn staging_survives_a_restart_of_slurmctld(world: &World) {
+    world.put("restart", 30_000_000, 6);
+    let sent = world.nginx.sent_bytes();
+    let script = world.script(&world.nginx.uri("slow/restart"), "restart", "true");
+    let job = world.cluster.submit("restart.sh", &script);
+    world.until_phase(job, "staging-in");
+    world.cluster.end_controller();
+    let phase = world.cluster.ours(&world.volume, job)["job"]["phase"].clone();
+    assert!(["staging-in", "verifying", "staged-in"].iter().any(|p| phase == *p), "nobody stopped it: {phase}");
+    world.cluster.controller();
+    // Slurm itself comes back to such a job after two minutes; its operator need not wait.
+    until("it is back in the queue", || world.reason(job) == "BeginTime");
+    world.cluster.run(None, &["scontrol", "update", &format!("JobId={job}"), "StartTime=now"]);
+    world.cluster.until_state(&world.volume, job, "COMPLETED");
+    let sent = world.nginx.sent_bytes() - sent;
+    assert!((30_000_000..30_100_000).contains(&sent), "{sent} bytes: each was sent once");
+}
+
+fn results_that_cannot_go_home(world: &World) {
+    let (home, dir) = (world.cluster.home.display(), world.dir.display());
+    let script = format!(
+        "#!/bin/bash\n#SBATCH -n 1 -t 5 -o {home}/%j.out\n#STAGEOUT -retry 1\n\
+         #STAGEOUT entrepot stage out {dir}/out file://{home}/nowhere/out\necho result > {dir}/out\n"
+    );
+    let job = world.cluster.submit("out.sh", &script);
+    world.until_phase(job, "failed");
+    world.cluster.until_state(&world.volume, job, "COMPLETED");
+    let shown = out(&world.cluster.run(Some(USER), &["scontrol", "show", "job", &job.to_string()]));
+    assert!(shown.contains("nowhere/out") && shown.contains(&format!("retry {job}")), "{shown}");
+    let nowhere = world.cluster.home.join("nowhere");
+    std::fs::create_dir(&nowhere).expect("directory");
+    std::os::unix::fs::chown(&nowhere, Some(USER), Some(USER)).expect("chown");
+    world.retry(job);
+    world.until_phase(job, "completed");
+    assert_eq!(std::fs::read_to_string(nowhere.join("out")).expect("home at last"), "result\n");
+    // A script that fails keeps its results where they are, and Slurm says that it failed.
+    let failing = script.replace("nowhere/out", "never").replace("> ", "> /dev/null; exit 3; : > ");
+    let job = world.cluster.submit("failing.sh", &failing);
+    world.cluster.until_state(&world.volume, job, "FAILED");
+    world.until_phase(job, "completed");
+    assert!(world.cluster.ours(&world.volume, job)["job"]["note"].to_string().contains("ended with 3:0"));
+    assert!(!world.cluster.home.join("never").exists());
+}
+
+fn the_source_is_dead(world: &mut World) {
+    world.put("dead", 3_000_000, 7);
+    world.nginx.stop();
+    let uri = world.nginx.uri("dead");
+    let job = world.cluster.submit("dead.sh", &world.script(&uri, "dead", "true"));
+    let reason = world.until_held(job);
+    assert!(reason.contains(&uri) && reason.contains("this may pass"), "{reason}");
+    world.nginx.restart();
+    world.retry(job);
+    world.cluster.until_state(&world.volume, job, "COMPLETED");
+    assert_eq!(std::fs::metadata(world.dir.join("dead")).expect("staged").len(), 3_000_000);
+}
