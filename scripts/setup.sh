@@ -6,7 +6,7 @@ set -euo pipefail
 
 declare -A packages=(
     [build]="gcc libc6-dev make pkg-config ca-certificates fuse3"
-    [test]="acl attr libacl1-dev nginx-light openssh-server openssh-client vsftpd dbench stress-ng fio"
+    [test]="acl attr libacl1-dev nginx-light openssh-server openssh-client vsftpd dbench stress-ng fio slurm-wlm munge"
     [demo]="nginx-light"
     [bench]="mergerfs nginx-light"
 )
