@@ -20,7 +20,7 @@ mod verbs;
 
 pub use crash::{CrashHook, Step};
 pub use drain::{DrainProgress, Walk};
-pub use journal::Recovered;
+pub use journal::{Found, Recovered};
 pub use progress::{Phase, Progress, ProgressEntry};
 
 use crate::file::Pool;

@@ -2,6 +2,7 @@
 
 mod as_user;
 mod attack;
+mod drained;
 mod full;
 mod hung_target;
 mod kept;

@@ -1,12 +1,14 @@
 //! What an earlier daemon left when it was killed: marks in `open/` and moves that were half done.
 
-use super::walk::open_file;
+use super::walk::{open_file, walk};
 use crate::Result;
 use crate::file::{File, FileTable};
-use crate::mover::Mover;
+use crate::mover::{Found, Mover};
 use crate::volume::Volume;
+use policy::FileId;
 use policy::layout::Layout;
 use rustix::fs::{Dir, fstat};
+use std::collections::{HashMap, HashSet};
 use std::ffi::CString;
 use std::sync::Arc;
 
@@ -15,12 +17,21 @@ use std::sync::Arc;
 pub(super) fn settle(volume: &Volume, files: &Arc<FileTable>, mover: &Mover) -> Result<()> {
     let marks = marks(volume)?;
     let open = |name: &CString| open_file(files, volume.open_links(), name);
-    let layout_of = |entry: &crate::state::JournalEntry| -> Result<Option<Layout>> {
+    let mut elsewhere = None;
+    let recovered = mover.recover_journal(|entry| {
         let name = entry.file.to_string();
-        let Some(mark) = marks.iter().find(|m| m.to_bytes() == name.as_bytes()) else { return Ok(None) };
-        Ok(open(mark)?.and_then(|file| file.layout()).map(|layout| (*layout).clone()))
-    };
-    let recovered = mover.recover_journal(layout_of)?;
+        if let Some(mark) = marks.iter().find(|m| m.to_bytes() == name.as_bytes())
+            && let Some(layout) = open(mark)?.and_then(|file| file.layout())
+        {
+            return Ok(Found::Layout(Box::new(Layout::clone(&layout))));
+        }
+        // Unlinked before it could be marked, or a user took the mark away: then it is found by its number, or is gone.
+        let elsewhere = match &mut elsewhere {
+            Some(layouts) => layouts,
+            unknown => unknown.insert(moved_files(volume, files, mover)?),
+        };
+        Ok(elsewhere.find(entry.file))
+    })?;
     if recovered.moves > 0 {
         tracing::info!(moves = recovered.moves, objects = recovered.objects, "moves that were interrupted are settled");
     }
@@ -34,6 +45,39 @@ pub(super) fn settle(volume: &Volume, files: &Arc<FileTable>, mover: &Mover) -> 
         }
     }
     Ok(())
+}
+
+/// The files of the journal, as a walk over the tree found them.
+struct Walked {
+    layouts: HashMap<FileId, Arc<Layout>>,
+    /// Everything was looked at.
+    complete: bool,
+}
+
+impl Walked {
+    fn find(&self, file: FileId) -> Found {
+        match self.layouts.get(&file) {
+            Some(layout) => Found::Layout(Box::new(Layout::clone(layout))),
+            None if self.complete => Found::Gone,
+            None => Found::Unknown,
+        }
+    }
+}
+
+fn moved_files(volume: &Volume, files: &FileTable, mover: &Mover) -> Result<Walked> {
+    tracing::info!("looking through the tree for files whose move was interrupted");
+    let moved: HashSet<FileId> = mover.journal_files()?;
+    let mut walked = Walked { layouts: HashMap::new(), complete: true };
+    for file in walk(volume, files)? {
+        match file.map(|file| file.layout()) {
+            Ok(Some(layout)) if moved.contains(&layout.file) => {
+                walked.layouts.insert(layout.file, layout);
+            }
+            Ok(_) => {}
+            Err(_) => walked.complete = false,
+        }
+    }
+    Ok(walked)
 }
 
 /// The names in `open/`.
@@ -66,3 +110,6 @@ pub(super) fn is_regular(fd: impl rustix::fd::AsFd) -> Result<bool> {
     let mode = fstat(fd)?.st_mode;
     Ok(rustix::fs::FileType::from_raw_mode(mode) == rustix::fs::FileType::RegularFile)
 }
+
+#[cfg(test)]
+mod tests;

@@ -281,8 +281,12 @@ impl File {
             return;
         }
         let _io = self.io.write();
-        if self.claims.lock().writers > 0 {
-            return;
+        {
+            let claims = self.claims.lock();
+            // A move is found by its mark after a crash; its end takes it away.
+            if claims.writers > 0 || claims.moving {
+                return;
+            }
         }
         let view = self.view();
         let synced = self.sync_objects(&view).and_then(|()| self.stub.sync());

@@ -4,7 +4,7 @@ use super::Mover;
 use crate::Result;
 use crate::state::JournalEntry;
 use policy::layout::Layout;
-use policy::{ObjectId, TargetId};
+use policy::{FileId, ObjectId, TargetId};
 use std::collections::{BTreeMap, HashSet};
 
 /// What recovery of the journal did.
@@ -14,29 +14,43 @@ pub struct Recovered {
     pub moves: usize,
     /// Objects removed or noted as garbage.
     pub objects: usize,
-    /// Moves whose file was not found; they stay in the journal and nothing of them is touched.
+    /// Moves whose file could not be looked for; they stay in the journal and nothing of them is touched.
     pub unknown: usize,
+}
+
+/// What is known of the file of a move that was interrupted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Found {
+    /// Its layout.
+    Layout(Box<Layout>),
+    /// There is no such file any more.
+    Gone,
+    /// It cannot be said now.
+    Unknown,
 }
 
 /// Garbage removed per question to the state store.
 const GARBAGE_STEP: usize = 256;
 
 impl Mover {
-    /// Settles the moves that a crash interrupted. `layout_of` finds a file's layout by its number, through its mark in
-    /// the namespace's `open/`; `None` if it cannot be found. To be called before those marks are removed.
-    pub fn recover_journal(&self, layout_of: impl Fn(&JournalEntry) -> Result<Option<Layout>>) -> Result<Recovered> {
+    /// Settles the moves that a crash interrupted. `find` finds a file by its number, first through its mark in the
+    /// namespace's `open/`. To be called before those marks are removed.
+    pub fn recover_journal(&self, mut find: impl FnMut(&JournalEntry) -> Result<Found>) -> Result<Recovered> {
         let mut recovered = Recovered::default();
         for entry in self.state.journal()? {
-            let Some(layout) = layout_of(&entry)? else {
-                tracing::warn!(
-                    "a move of file {} was interrupted and the file is not found; its objects stay until \
-                     `entrepot check` looks at them",
-                    entry.file
-                );
-                recovered.unknown += 1;
-                continue;
+            let named: HashSet<ObjectId> = match find(&entry)? {
+                Found::Layout(layout) => layout.objects().map(|(_, o)| o.id).collect(),
+                Found::Gone => HashSet::new(),
+                Found::Unknown => {
+                    tracing::warn!(
+                        "a move of file {} was interrupted and the file cannot be looked for now; its objects stay until \
+                         the next start",
+                        entry.file
+                    );
+                    recovered.unknown += 1;
+                    continue;
+                }
             };
-            let named: HashSet<ObjectId> = layout.objects().map(|(_, o)| o.id).collect();
             let mut left = entry.objects.clone();
             left.retain(|(_, o)| !named.contains(o));
             self.state.journal_finish(entry.file, &left)?;
@@ -45,6 +59,11 @@ impl Mover {
             recovered.objects += left.len();
         }
         Ok(recovered)
+    }
+
+    /// The files in the journal.
+    pub fn journal_files(&self) -> Result<HashSet<FileId>> {
+        Ok(self.state.journal()?.into_iter().map(|entry| entry.file).collect())
     }
 
     /// Removes what is noted as garbage on a target; gives how many objects. Stops at the first that fails.

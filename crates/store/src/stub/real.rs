@@ -329,3 +329,6 @@ impl Stub for FdStub {
         Ok(fs::fsync(&*self.fd())?)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -12,7 +12,7 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use store::file::{File, Garbage, MirrorWrites, Pool, Recover, Unobserved};
-use store::mover::Mover;
+use store::mover::{Found, Mover};
 use store::names::Names;
 use store::state::{SqliteState, State};
 use store::stub::Stub;
@@ -139,7 +139,8 @@ impl World {
         if let Some(layout) = &layout {
             layout.check().expect("a layout after a crash");
         }
-        self.life.mover.recover_journal(|entry| Ok(layout.clone().filter(|l| l.file == entry.file))).expect("journal");
+        let found = layout.clone().map_or(Found::Gone, |l| Found::Layout(Box::new(l)));
+        self.life.mover.recover_journal(|_| Ok(found.clone())).expect("journal");
         if self.stub.is_marked() {
             match self.life.file.settle_after_crash() {
                 Ok(()) | Err(Error::Target { .. }) => {}

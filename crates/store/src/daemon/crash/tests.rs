@@ -1,0 +1,110 @@
+//! Moves interrupted on real directories: whatever was done to the file meanwhile, the next start ends them.
+
+use super::*;
+use crate::Error;
+use crate::mover::Step;
+use crate::stage::tests::World;
+use policy::ObjectId;
+use policy::layout::Placement;
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+const SIZE: usize = 400_000;
+
+fn open(files: &Arc<FileTable>, path: &Path) -> Arc<File> {
+    let fd = std::fs::File::options().read(true).write(true).create(true).truncate(false).open(path);
+    files.get_or_open(fd.expect("there").into()).expect("opens")
+}
+
+/// A mirrored file is moved and the daemon dies at `step`, after `then` was done to the file. Gives where it is.
+fn die_at(world: &World, step: Step, then: impl Fn(&Path, &Arc<File>) + Send + Sync + 'static) -> PathBuf {
+    let (volume, files) = world.parts();
+    let path = world.tree.join(format!("{step:?}"));
+    let file = open(&files, &path);
+    let shape = Placement { stripe_size: 65536, stripe_count: 2, mirrors: 2, ..files.pool().placement.clone() };
+    file.set_layout_request(&shape).expect("laid out");
+    file.write(0, &vec![5; SIZE]).expect("written");
+    let from = file.layout().expect("laid out").mirrors[0].segments[0].objects[0].target;
+    let (at, moved) = (path.clone(), file.clone());
+    let hook = move |now| {
+        if now == step {
+            then(&at, &moved);
+            return Err(Error::State("died".into()));
+        }
+        Ok(())
+    };
+    let mover = Mover::new(files.pool().clone(), volume.state().clone(), None).with_crash_hook(Arc::new(hook));
+    mover.replace_target(&file, from, policy::layout::Reason::Drained(from)).expect_err("it died");
+    std::mem::forget(file); // a daemon that is killed closes nothing in order
+    path
+}
+
+/// What the next daemon does; the journal must be empty after it. Gives the objects that are left.
+fn start_again(world: &World) -> (Arc<FileTable>, BTreeSet<ObjectId>) {
+    let (volume, files) = world.parts();
+    let pool = files.pool().clone();
+    let files = FileTable::new(pool.clone(), volume.config().namespace.clone());
+    let mover = Mover::new(pool, volume.state().clone(), None);
+    settle(&volume, &files, &mover).expect("settled");
+    assert!(mover.journal_files().expect("journal").is_empty());
+    for target in volume.targets().all() {
+        mover.collect_garbage(target.id()).expect("as the daemon does at its start");
+    }
+    let list = |t: Arc<crate::target::Target>| t.run(|medium| medium.list()).expect("list");
+    let there = volume.targets().all().into_iter().flat_map(list).collect();
+    (files, there)
+}
+
+/// The objects of a file that is whole.
+fn objects_of(files: &Arc<FileTable>, path: &Path) -> BTreeSet<ObjectId> {
+    let file = open(files, path);
+    let mut bytes = vec![0; SIZE];
+    assert_eq!(file.read(0, &mut bytes).expect("whole"), SIZE, "{path:?}");
+    assert!(bytes.iter().all(|b| *b == 5), "{path:?}");
+    file.layout().expect("laid out").objects().map(|(_, o)| o.id).collect()
+}
+
+/// [S-024]
+#[test]
+fn a_move_is_found_also_when_somebody_closed_the_file_meanwhile() {
+    let world = World::new();
+    let die = |step: Step| {
+        die_at(&world, step, move |_, file| {
+            // At these two the mover keeps everybody out.
+            if !matches!(step, Step::CaughtUp | Step::Synced) {
+                file.settle_mark();
+            }
+        })
+    };
+    let paths = Step::ALL.map(die);
+    let marks = marks(&world.parts().0).expect("marks").len();
+    assert!(marks >= Step::ALL.len() - 2, "all but the last keep their mark: {marks}");
+    let (files, there) = start_again(&world);
+    let named: BTreeSet<ObjectId> = paths.iter().flat_map(|path| objects_of(&files, path)).collect();
+    assert_eq!(there, named);
+}
+
+const STEPS: [Step; 3] = [Step::Journalled, Step::Copied, Step::Durable];
+
+fn unmark(file: &Arc<File>) {
+    file.stub().mark_in_use(file.id().expect("laid out"), false).expect("unmarked");
+}
+
+/// [S-024]
+#[test]
+fn a_move_whose_mark_is_gone_is_found_by_the_number_of_the_file_or_leaves_nothing() {
+    let world = World::new();
+    let paths = STEPS.map(|step| die_at(&world, step, |_, file| unmark(file)));
+    let (files, there) = start_again(&world);
+    let named: BTreeSet<ObjectId> = paths.iter().flat_map(|path| objects_of(&files, path)).collect();
+    assert_eq!(there, named);
+
+    paths.iter().for_each(|path| std::fs::remove_file(path).expect("unlinked"));
+    for step in STEPS {
+        die_at(&world, step, |path, file| {
+            std::fs::remove_file(path).expect("unlinked");
+            unmark(file);
+        });
+    }
+    assert_eq!(start_again(&world).1, named, "of those that were moved and unlinked nothing is left");
+}
