@@ -5,7 +5,7 @@
 //! four operations and the root, which are exact everywhere. What of a generator is published, derived or a guess is
 //! said in its own file and in `docs/TRACES.md`.
 
-mod arithmetic;
+pub(crate) mod arithmetic;
 mod arrivals;
 mod mixed;
 mod multi;

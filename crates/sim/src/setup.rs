@@ -133,7 +133,7 @@ pub struct SetupError {
 }
 
 impl SetupError {
-    fn new(what: &'static str, value: impl Into<String>, why: impl Into<String>) -> SetupError {
+    pub(crate) fn new(what: &'static str, value: impl Into<String>, why: impl Into<String>) -> SetupError {
         SetupError { what, value: value.into(), why: why.into() }
     }
 }

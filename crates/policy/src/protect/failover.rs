@@ -91,7 +91,8 @@ pub enum Event {
         /// Which.
         file: FileId,
     },
-    /// A target was replaced or came back: the next complaint about it starts from nothing.
+    /// A target was replaced or came back: the next complaint about it starts from nothing. A rebuild that is due goes on,
+    /// for the twin that took over has no twin of its own yet.
     TargetReturned {
         /// Which.
         target: TargetId,
@@ -181,6 +182,8 @@ struct Request {
     phase: Phase,
     waiters: BTreeSet<Waiter>,
     tries: u32,
+    /// Its target is back: forgotten as soon as it is settled.
+    returned: bool,
 }
 
 /// All requests of a volume.
@@ -215,12 +218,14 @@ impl Failover {
                     self.stats.without_twin += 1;
                     self.enter(key, Phase::Hopeless);
                     self.wake_all(key, Outcome::Recover);
+                    self.tidy(key);
                 }
             }
             Event::Rebuilt { key } => {
                 if self.in_phase(key, Phase::Rebuilding) {
                     self.stats.rebuilt += 1;
                     self.enter(key, Phase::Settled);
+                    self.tidy(key);
                 }
             }
             Event::RebuildFailed { key } => self.rebuild_failed(now, key),
@@ -230,7 +235,7 @@ impl Failover {
                 });
             }
             Event::Forget { file } => self.forget(|key| key.file == file),
-            Event::TargetReturned { target } => self.forget(|key| key.target == target),
+            Event::TargetReturned { target } => self.target_returned(target),
             Event::Tick => {}
         }
         self.begin_rebuilds(now);
@@ -273,7 +278,7 @@ impl Failover {
         self.stats.complaints += 1;
         let Some(request) = self.requests.get_mut(&key) else {
             let waiters = BTreeSet::from([waiter]);
-            self.requests.insert(key, Request { phase: Phase::Swapping, waiters, tries: 0 });
+            self.requests.insert(key, Request { phase: Phase::Swapping, waiters, tries: 0, returned: false });
             return self.actions.push_back(Action::Swap { key, reason: Reason::Complaint });
         };
         let outcome = match request.phase {
@@ -292,7 +297,8 @@ impl Failover {
         request.tries += 1;
         if request.tries > self.config.rebuild_retries {
             self.stats.rebuilds_given_up += 1;
-            return self.enter(key, Phase::Settled);
+            self.enter(key, Phase::Settled);
+            return self.tidy(key);
         }
         let delay = Time(self.config.rebuild_delay.0.saturating_mul(1 << request.tries.min(20)));
         self.enter(key, Phase::Swapped(now + delay));
@@ -325,6 +331,13 @@ impl Failover {
         }
     }
 
+    fn target_returned(&mut self, target: TargetId) {
+        for (_, request) in self.requests.iter_mut().filter(|(key, _)| key.target == target) {
+            request.returned = true;
+        }
+        self.requests.retain(|_, request| !request.returned || !is_over(request.phase));
+    }
+
     fn wake_all(&mut self, key: Key, outcome: Outcome) {
         let Some(request) = self.requests.get_mut(&key) else { return };
         let waiters = std::mem::take(&mut request.waiters);
@@ -342,6 +355,18 @@ impl Failover {
             self.due.insert((at, key));
         }
     }
+
+    /// Forgets a request that is over and whose target is back, once nobody waits for it.
+    fn tidy(&mut self, key: Key) {
+        if self.requests.get(&key).is_some_and(|request| request.returned && is_over(request.phase)) {
+            self.requests.remove(&key);
+        }
+    }
+}
+
+/// Whether nothing more comes of a request.
+fn is_over(phase: Phase) -> bool {
+    matches!(phase, Phase::Settled | Phase::Hopeless)
 }
 
 #[cfg(test)]
@@ -437,6 +462,18 @@ mod tests {
         let got = after(&mut machine, 2, Event::Forget { file: FileId(1) });
         assert_eq!(got, [woken(1, Outcome::LookAgain)], "nobody waits for ever");
         assert_eq!(after(&mut machine, 3, Event::Swapped { key: key(1, 2) }), [], "an answer that comes late");
+    }
+
+    #[test]
+    fn a_target_that_comes_back_leaves_the_rebuild_due() {
+        let mut machine = Failover::new(Config::default());
+        let k = key(1, 2);
+        after(&mut machine, 0, Event::Complained { key: k, waiter: 1 });
+        after(&mut machine, 0, Event::Swapped { key: k });
+        after(&mut machine, 1, Event::TargetReturned { target: TargetId(2) });
+        assert_eq!(after(&mut machine, 5, Event::Tick).len(), 1);
+        after(&mut machine, 6, Event::Rebuilt { key: k });
+        assert_eq!(machine.phase(k), None, "the next failure is a new one");
     }
 
     proptest! {

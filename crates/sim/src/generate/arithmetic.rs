@@ -4,7 +4,7 @@
 const LN_2: f64 = std::f64::consts::LN_2;
 
 /// The natural logarithm of a positive, normal number.
-pub(super) fn ln(x: f64) -> f64 {
+pub(crate) fn ln(x: f64) -> f64 {
     debug_assert!(x.is_normal() && x > 0.0);
     let bits = x.to_bits();
     let mut exponent = ((bits >> 52) & 0x7ff) as i64 - 1023;
@@ -24,7 +24,7 @@ pub(super) fn ln(x: f64) -> f64 {
 }
 
 /// e to the power of x, for x from -700 to 700.
-pub(super) fn exp(x: f64) -> f64 {
+pub(crate) fn exp(x: f64) -> f64 {
     debug_assert!(x.abs() <= 700.0);
     let halvings = (x / LN_2).round();
     let r = x - halvings * LN_2;

@@ -66,15 +66,18 @@ pub fn size_bytes(what: &'static str, text: &str) -> Result<u64, SetupError> {
     if bytes.is_finite() && (1.0..=1e18).contains(&bytes) { Ok(bytes.round() as u64) } else { Err(wrong()) }
 }
 
-/// A time: a number with `ns`, `us`, `ms` or `s`.
+/// A time: a number with `ns`, `us`, `ms`, `s`, `min`, `h` or `d`.
 pub fn duration(what: &'static str, text: &str) -> Result<Time, SetupError> {
-    let wrong = || SetupError::new(what, text, "times are like 6ms, 0.03ms, 33us, 1s");
+    let wrong = || SetupError::new(what, text, "times are like 6ms, 0.03ms, 33us, 1s, 5min, 3.5h, 30d");
     let (number, unit) = split(text);
     let unit = match unit {
         "ns" => 1.0,
         "us" => 1e3,
         "ms" => 1e6,
         "s" => 1e9,
+        "min" => 60e9,
+        "h" => 3600e9,
+        "d" => 86_400e9,
         "" if number == "0" => 1.0,
         _ => return Err(wrong()),
     };

@@ -91,11 +91,11 @@ impl Replication {
     }
 
     pub(super) fn adopt(&mut self, id: FileId) {
-        let complete = File { copy: Copy::Complete, users: BTreeSet::new(), running: 0 };
-        if !self.files.contains_key(&id) {
-            self.files.insert(id, complete);
-            self.stats.copies += 1;
-        }
+        let stats = &mut self.stats;
+        self.files.entry(id).or_insert_with(|| {
+            stats.copies += 1;
+            File { copy: Copy::Complete, users: BTreeSet::new(), running: 0 }
+        });
     }
 
     pub(super) fn created(&mut self, id: FileId) {

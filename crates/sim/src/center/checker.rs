@@ -1,0 +1,114 @@
+//! Watches that no job at the head of the queue starts later than it was promised.
+//!
+//! The promise is the shadow time that was reckoned when the job came to be the blocked head. It can only be kept if those
+//! that run end by their estimates, so a late start is *excused* if somebody ran past his estimate between promise and
+//! start, and a *violation* of the scheduler's otherwise. It looks at what the scheduler said and at what happened, not at
+//! how the scheduler reckons.
+
+use policy::schedule::easy::JobId;
+use policy::time::Time;
+use serde::{Deserialize, Serialize};
+
+/// What became of the promises.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Promises {
+    /// Jobs that started when promised or earlier.
+    pub kept: u64,
+    /// Jobs that started later because others ran past their estimates.
+    pub excused: u64,
+    /// Jobs that started later for no such reason.
+    pub broken: u64,
+}
+
+/// A promise that is open.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Open {
+    job: JobId,
+    start_by: Time,
+    given: Time,
+}
+
+/// The checker.
+#[derive(Clone, Debug, Default)]
+pub struct Checker {
+    open: Option<Open>,
+    /// When the last of those that ran past their estimate ended.
+    overran: Option<Time>,
+    promises: Promises,
+}
+
+impl Checker {
+    /// What the scheduler promises now, after all that happened at this instant.
+    pub fn promised(&mut self, now: Time, promise: Option<(JobId, Time)>) {
+        let Some((job, start_by)) = promise else { return };
+        if self.open.is_none_or(|open| open.job != job) {
+            self.open = Some(Open { job, start_by, given: now });
+        }
+    }
+
+    /// A job ended that should have ended by `estimate`.
+    pub fn ended(&mut self, now: Time, estimate: Time) {
+        if now > estimate {
+            self.overran = Some(now);
+        }
+    }
+
+    /// A job starts. `overdue` tells whether one that runs now is past its estimate; it is asked only if the start is late.
+    pub fn started(&mut self, now: Time, job: JobId, overdue: impl FnOnce() -> bool) {
+        let Some(open) = self.open.take_if(|open| open.job == job) else { return };
+        if now <= open.start_by {
+            self.promises.kept += 1;
+        } else if self.overran.is_some_and(|at| at >= open.given) || overdue() {
+            self.promises.excused += 1;
+        } else {
+            self.promises.broken += 1;
+        }
+    }
+
+    /// What became of the promises so far.
+    pub fn promises(&self) -> Promises {
+        self.promises
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const A: JobId = JobId(1);
+
+    fn promised(at: u64) -> Checker {
+        let mut checker = Checker::default();
+        checker.promised(Time(5), Some((A, Time(at))));
+        checker.promised(Time(6), Some((A, Time(at + 50))));
+        checker
+    }
+
+    #[test]
+    fn the_first_promise_counts() {
+        let mut checker = promised(10);
+        checker.started(Time(9), JobId(2), || false);
+        checker.started(Time(10), A, || false);
+        assert_eq!(checker.promises(), Promises { kept: 1, ..Promises::default() });
+    }
+
+    /// That the checker bites.
+    #[test]
+    fn a_late_start_is_a_violation_unless_somebody_overran() {
+        let mut checker = promised(10);
+        checker.started(Time(11), A, || false);
+        assert_eq!(checker.promises(), Promises { broken: 1, ..Promises::default() });
+        let mut checker = promised(10);
+        checker.ended(Time(11), Time(8));
+        checker.started(Time(11), A, || false);
+        assert_eq!(checker.promises().excused, 1);
+        let mut checker = Checker::default();
+        checker.ended(Time(4), Time(3));
+        checker.promised(Time(5), Some((A, Time(10))));
+        checker.started(Time(11), A, || false);
+        assert_eq!(checker.promises().broken, 1, "who overran before the promise is no excuse");
+        let mut checker = promised(10);
+        checker.started(Time(11), A, || true);
+        assert_eq!(checker.promises().excused, 1);
+    }
+}

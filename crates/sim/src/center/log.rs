@@ -1,0 +1,445 @@
+//! Job logs in the Standard Workload Format, and what is mended in them before they are simulated.
+//!
+//! A line is a job: number, submit time, wait, run time, processors allocated, CPU time, memory used (KB per processor),
+//! processors asked for, time asked for, memory asked for, status, and more that is not used; seconds, -1 for unknown. Lines
+//! that begin with `;` are comments; of them `MaxProcs` is read.
+//!
+//! Real logs hold what no scheduler could have run. What is done about each kind is a rule ([`Rules`]), each kind is
+//! counted ([`Census`]), and a log whose account does not close is refused.
+//!
+//! Source: Feitelson's Parallel Workloads Archive, "The Standard Workload Format" version 2.2.
+
+use crate::setup::SetupError;
+use policy::time::Time;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+/// A job of a log, mended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Job {
+    /// Its number in the log.
+    pub number: u64,
+    /// From the first job's submission.
+    pub submit: Time,
+    /// How long it really runs.
+    pub run: Time,
+    /// How long it says it runs.
+    pub estimate: Time,
+    /// Processors.
+    pub nodes: u32,
+    /// Memory per processor in bytes: used, or else asked for.
+    pub memory: Option<u64>,
+}
+
+/// What is done about what cannot be simulated as it stands.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Rules {
+    /// Cancelled jobs (status 5): `never-ran` drops those without run time, `drop` all, `keep` none.
+    pub cancelled: String,
+    /// Jobs without run time: `drop`, or `1s`.
+    pub zero_run: String,
+    /// Jobs wider than the machine: `drop`, or `clamp` to its width.
+    pub too_wide: String,
+    /// Jobs that do not say how long they run: `run` takes the true time, or `drop`.
+    pub no_estimate: String,
+    /// Jobs that ran longer than they said: `extend` what they said, `cut` their run, or `keep` both (promises break then).
+    pub overrun: String,
+    /// Jobs not in order of submission: `sort`, or `refuse`.
+    pub order: String,
+    /// Lines that are no job: `refuse`, or `skip`.
+    pub malformed: String,
+}
+
+impl Default for Rules {
+    fn default() -> Rules {
+        let words = |word: &str| word.to_owned();
+        Rules {
+            cancelled: words("never-ran"),
+            zero_run: words("drop"),
+            too_wide: words("drop"),
+            no_estimate: words("run"),
+            overrun: words("extend"),
+            order: words("sort"),
+            malformed: words("refuse"),
+        }
+    }
+}
+
+impl Rules {
+    /// Sets a rule by name.
+    pub fn set(&mut self, rule: &str, what: &str) -> Result<(), SetupError> {
+        let (place, words): (&mut String, &[&str]) = match rule {
+            "cancelled" => (&mut self.cancelled, &["never-ran", "drop", "keep"]),
+            "zero-run" => (&mut self.zero_run, &["drop", "1s"]),
+            "too-wide" => (&mut self.too_wide, &["drop", "clamp"]),
+            "no-estimate" => (&mut self.no_estimate, &["run", "drop"]),
+            "overrun" => (&mut self.overrun, &["extend", "cut", "keep"]),
+            "order" => (&mut self.order, &["sort", "refuse"]),
+            "malformed" => (&mut self.malformed, &["refuse", "skip"]),
+            _ => {
+                let why = "rules are cancelled, zero-run, too-wide, no-estimate, overrun, order, malformed";
+                return Err(SetupError::new("cleaning rule", rule, why));
+            }
+        };
+        if !words.contains(&what) {
+            return Err(SetupError::new(
+                "cleaning rule",
+                format!("{rule}={what}"),
+                format!("choose {}", words.join(", ")),
+            ));
+        }
+        *place = what.to_owned();
+        Ok(())
+    }
+
+    /// Whether all words are known (they may come from a file).
+    pub fn check(&self) -> Result<(), SetupError> {
+        let mut other = Rules::default();
+        for (rule, what) in [
+            ("cancelled", &self.cancelled),
+            ("zero-run", &self.zero_run),
+            ("too-wide", &self.too_wide),
+            ("no-estimate", &self.no_estimate),
+            ("overrun", &self.overrun),
+            ("order", &self.order),
+            ("malformed", &self.malformed),
+        ] {
+            other.set(rule, what)?;
+        }
+        Ok(())
+    }
+}
+
+/// What was in a log and what became of it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Census {
+    /// Lines that are a job.
+    pub records: u64,
+    /// Lines that are none and were skipped.
+    pub malformed: u64,
+    /// Cancelled jobs dropped.
+    pub cancelled: u64,
+    /// Jobs without run time dropped.
+    pub zero_run: u64,
+    /// Jobs without run time that run for a second now.
+    pub zero_run_mended: u64,
+    /// Jobs without processors dropped.
+    pub no_processors: u64,
+    /// Jobs wider than the machine dropped.
+    pub too_wide: u64,
+    /// Jobs wider than the machine narrowed.
+    pub too_wide_mended: u64,
+    /// Jobs without estimate dropped.
+    pub no_estimate: u64,
+    /// Jobs without estimate that got one.
+    pub no_estimate_mended: u64,
+    /// Jobs that ran longer than they said (kept, whatever was mended).
+    pub overrun: u64,
+    /// Jobs that were submitted before the line above.
+    pub out_of_order: u64,
+    /// Jobs that say their memory.
+    pub with_memory: u64,
+    /// Jobs left.
+    pub jobs: u64,
+    /// Processors of the machine.
+    pub procs: u32,
+    /// From the first to the last submission, in seconds.
+    pub span_s: f64,
+    /// Processor-seconds of the jobs left, over those of the machine in the span.
+    pub offered_load: f64,
+}
+
+impl Census {
+    fn closes(&self) -> bool {
+        let gone = self.cancelled + self.zero_run + self.no_processors + self.too_wide + self.no_estimate;
+        self.records == gone + self.jobs
+    }
+}
+
+impl fmt::Display for Census {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(
+            f,
+            "  records      {}, of which {} are left; {} malformed lines skipped",
+            self.records, self.jobs, self.malformed
+        )?;
+        writeln!(
+            f,
+            "  dropped      cancelled {}, without run time {}, without processors {}, too wide {}, without estimate {}",
+            self.cancelled, self.zero_run, self.no_processors, self.too_wide, self.no_estimate
+        )?;
+        writeln!(
+            f,
+            "  mended       without run time {}, too wide {}, without estimate {}; ran past their estimate {}; out of order {}",
+            self.zero_run_mended, self.too_wide_mended, self.no_estimate_mended, self.overrun, self.out_of_order
+        )?;
+        write!(
+            f,
+            "  machine      {} processors; {:.1} days, offered load {:.1} %; {} jobs say their memory",
+            self.procs,
+            self.span_s / 86_400.0,
+            self.offered_load * 100.0,
+            self.with_memory
+        )
+    }
+}
+
+/// A log, mended, in order of submission.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Log {
+    /// The jobs.
+    pub jobs: Vec<Job>,
+    /// Processors of the machine.
+    pub procs: u32,
+    /// What became of the lines.
+    pub census: Census,
+}
+
+/// Why a log cannot be simulated.
+#[derive(Debug, thiserror::Error)]
+pub enum LogError {
+    /// It cannot be read.
+    #[error("{}: {source}; nothing was simulated. Give a job log in the Standard Workload Format, plain, .gz or .zst", path.display())]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// A line is no job.
+    #[error(
+        "line {line} is no job: {what}: \"{seen}\"; nothing was simulated. Jobs have at least 11 numbers; mend it, or skip such lines with --clean malformed=skip"
+    )]
+    Malformed {
+        /// From 1.
+        line: usize,
+        /// What is wrong.
+        what: String,
+        /// Its beginning.
+        seen: String,
+    },
+    /// Not in order, and that was to be refused.
+    #[error(
+        "line {line} was submitted before the one above; nothing was simulated. Sort the log, or use --clean order=sort"
+    )]
+    OutOfOrder {
+        /// From 1.
+        line: usize,
+    },
+    /// Nothing is left.
+    #[error(
+        "the log holds no job that can be simulated ({census:?}); nothing was simulated. Look whether it is a log in the Standard Workload Format"
+    )]
+    Empty {
+        /// What became of the lines.
+        census: Box<Census>,
+    },
+    /// A rule is none.
+    #[error(transparent)]
+    Rule(#[from] SetupError),
+}
+
+/// Reads a log from a file, plain or compressed.
+pub fn open(path: &Path, rules: &Rules, procs: Option<u32>) -> Result<Log, LogError> {
+    let text = crate::disk::validate::read(path).map_err(|source| LogError::Io { path: path.into(), source })?;
+    parse(&text, rules, procs)
+}
+
+struct Record {
+    line: usize,
+    number: u64,
+    submit: f64,
+    run: f64,
+    procs: f64,
+    estimate: f64,
+    memory_kb: f64,
+    status: i64,
+}
+
+fn record(line: usize, text: &str) -> Result<Record, LogError> {
+    let wrong = |what: String| LogError::Malformed { line, what, seen: text.chars().take(60).collect() };
+    let mut fields = [-1.0f64; 11];
+    let mut words = text.split_ascii_whitespace();
+    for (n, field) in fields.iter_mut().enumerate() {
+        let word = words.next().ok_or_else(|| wrong(format!("it has {n} fields")))?;
+        let number: f64 = word.parse().map_err(|_| wrong(format!("`{word}` is no number")))?;
+        if !number.is_finite() || number.abs() > 1e12 {
+            return Err(wrong(format!("`{word}` is beyond reason")));
+        }
+        *field = number;
+    }
+    let [number, submit, _, run, allocated, _, used_kb, asked, estimate, asked_kb, status] = fields;
+    let procs = if allocated > 0.0 { allocated } else { asked };
+    let memory_kb = if used_kb > 0.0 { used_kb } else { asked_kb };
+    Ok(Record { line, number: number.max(0.0) as u64, submit, run, procs, estimate, memory_kb, status: status as i64 })
+}
+
+/// Reads a log from text. `procs` is the machine's width, if the log is not to say it.
+pub fn parse(text: &str, rules: &Rules, procs: Option<u32>) -> Result<Log, LogError> {
+    rules.check()?;
+    let mut census = Census::default();
+    let (mut records, mut said) = (Vec::new(), None);
+    for (at, line) in text.lines().enumerate() {
+        if let Some(comment) = line.trim_start().strip_prefix(';') {
+            let value = |key: &str| comment.trim().strip_prefix(key)?.trim().parse::<u32>().ok().filter(|n| *n > 0);
+            said = said.or(value("MaxProcs:"));
+        } else if !line.trim().is_empty() {
+            match record(at + 1, line) {
+                Ok(record) => records.push(record),
+                Err(_) if rules.malformed == "skip" => census.malformed += 1,
+                Err(error) => return Err(error),
+            }
+        }
+    }
+    census.records = records.len() as u64;
+    for pair in records.windows(2).filter(|pair| pair[1].submit < pair[0].submit) {
+        if rules.order == "refuse" {
+            return Err(LogError::OutOfOrder { line: pair[1].line });
+        }
+        census.out_of_order += 1;
+    }
+    records.sort_by(|a, b| a.submit.total_cmp(&b.submit));
+    let widest = records.iter().map(|r| r.procs.max(0.0) as u32).max().unwrap_or(0);
+    census.procs = procs.or(said).unwrap_or(widest);
+    let first = records.first().map_or(0.0, |record| record.submit);
+    let mut jobs: Vec<Job> = records.iter().filter_map(|record| mend(record, first, rules, &mut census)).collect();
+    let Some(start) = jobs.first().map(|job| job.submit) else {
+        return Err(LogError::Empty { census: Box::new(census) });
+    };
+    jobs.iter_mut().for_each(|job| job.submit = job.submit.since(start));
+    census.jobs = jobs.len() as u64;
+    assert!(census.closes(), "every record is left or dropped for a reason: {census:?}");
+    census.span_s = jobs.last().map_or(0.0, |job| job.submit.as_secs_f64());
+    census.offered_load = offered_load(&jobs, census.procs);
+    Ok(Log { jobs, procs: census.procs, census })
+}
+
+/// What the jobs ask of the machine between the first and the last submission.
+pub fn offered_load(jobs: &[Job], procs: u32) -> f64 {
+    let area: f64 = jobs.iter().map(|job| job.run.as_secs_f64() * f64::from(job.nodes)).sum();
+    let span = jobs.last().map_or(0.0, |job| job.submit.as_secs_f64());
+    if span > 0.0 { area / (span * f64::from(procs)) } else { 0.0 }
+}
+
+fn seconds(s: f64) -> Time {
+    Time((s * 1e9).round() as u64)
+}
+
+fn mend(record: &Record, first: f64, rules: &Rules, census: &mut Census) -> Option<Job> {
+    let procs = census.procs;
+    let mut drop = |count: fn(&mut Census) -> &mut u64| {
+        *count(census) += 1;
+        None
+    };
+    if record.status == 5 && (rules.cancelled == "drop" || rules.cancelled == "never-ran" && record.run <= 0.0) {
+        return drop(|c| &mut c.cancelled);
+    }
+    if record.procs < 1.0 {
+        return drop(|c| &mut c.no_processors);
+    }
+    if record.run <= 0.0 && rules.zero_run == "drop" {
+        return drop(|c| &mut c.zero_run);
+    }
+    let too_wide = record.procs > f64::from(procs);
+    if too_wide && rules.too_wide == "drop" {
+        return drop(|c| &mut c.too_wide);
+    }
+    if record.estimate <= 0.0 && rules.no_estimate == "drop" {
+        return drop(|c| &mut c.no_estimate);
+    }
+    census.zero_run_mended += u64::from(record.run <= 0.0);
+    census.too_wide_mended += u64::from(too_wide);
+    census.no_estimate_mended += u64::from(record.estimate <= 0.0);
+    let mut run = if record.run <= 0.0 { 1.0 } else { record.run };
+    let mut estimate = if record.estimate <= 0.0 { run } else { record.estimate };
+    if run > estimate {
+        census.overrun += 1;
+        match rules.overrun.as_str() {
+            "extend" => estimate = run,
+            "cut" => run = estimate,
+            _ => {}
+        }
+    }
+    let memory = (record.memory_kb > 0.0).then_some((record.memory_kb * 1024.0) as u64);
+    census.with_memory += u64::from(memory.is_some());
+    Some(Job {
+        number: record.number,
+        submit: seconds(record.submit - first),
+        run: seconds(run),
+        estimate: seconds(estimate),
+        nodes: if too_wide { procs } else { record.procs as u32 },
+        memory,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LOG: &str = "\
+; MaxProcs: 10
+; a comment
+1 100 0 50 4 -1 -1 4 60 -1 1 1 1 -1 1 -1 -1 -1
+2 110 0 -1 4 -1 -1 4 60 -1 5 1 1 -1 1 -1 -1 -1
+3 120 0 0 4 -1 -1 4 60 -1 1 1 1 -1 1 -1 -1 -1
+4 115 0 70 -1 -1 2048 4 60 -1 1 1 1 -1 1 -1 -1 -1
+5 130 0 70 20 -1 -1 20 90 1024 1 1 1 -1 1 -1 -1 -1
+6 140 0 70 -1 -1 -1 -1 90 -1 1 1 1 -1 1 -1 -1 -1
+7 150 0 10 2 -1 -1 2 -1 1024 5 1 1 -1 1 -1 -1 -1
+";
+
+    fn rules(changes: &[(&str, &str)]) -> Rules {
+        let mut rules = Rules::default();
+        changes.iter().for_each(|(rule, what)| rules.set(rule, what).unwrap());
+        rules
+    }
+
+    #[test]
+    fn every_line_is_kept_or_dropped_for_a_reason() {
+        let log = parse(LOG, &Rules::default(), None).unwrap();
+        let c = &log.census;
+        assert_eq!((c.records, c.jobs, c.procs), (7, 3, 10));
+        assert_eq!((c.cancelled, c.zero_run, c.no_processors, c.too_wide, c.no_estimate), (1, 1, 1, 1, 0));
+        assert_eq!((c.out_of_order, c.overrun, c.no_estimate_mended, c.with_memory), (1, 1, 1, 2));
+        let numbers: Vec<u64> = log.jobs.iter().map(|job| job.number).collect();
+        assert_eq!(numbers, [1, 4, 7], "in order of submission");
+        let four = log.jobs[1];
+        assert_eq!(
+            (four.submit, four.run, four.estimate),
+            (Time::from_secs(15), Time::from_secs(70), Time::from_secs(70))
+        );
+        assert_eq!((four.nodes, four.memory), (4, Some(2 << 20)));
+        assert_eq!(log.jobs[2].estimate, Time::from_secs(10), "the true time stands in for a missing estimate");
+        let area = 50.0 * 4.0 + 70.0 * 4.0 + 10.0 * 2.0;
+        assert!((c.offered_load - area / (50.0 * 10.0)).abs() < 1e-12);
+    }
+
+    #[test]
+    fn each_rule_can_be_changed() {
+        let jobs = |changes: &[(&str, &str)]| parse(LOG, &rules(changes), None).unwrap();
+        assert_eq!(jobs(&[("cancelled", "drop")]).census.cancelled, 2);
+        let kept = jobs(&[("cancelled", "keep"), ("zero-run", "1s")]);
+        assert_eq!((kept.census.jobs, kept.census.zero_run_mended), (5, 2));
+        let clamped = jobs(&[("too-wide", "clamp")]);
+        assert_eq!((clamped.census.too_wide_mended, clamped.jobs[2].nodes), (1, 10));
+        assert_eq!(jobs(&[("no-estimate", "drop")]).census.no_estimate, 1);
+        assert_eq!(jobs(&[("overrun", "cut")]).jobs[1].run, Time::from_secs(60));
+        let kept = jobs(&[("overrun", "keep")]).jobs[1];
+        assert_eq!((kept.run, kept.estimate), (Time::from_secs(70), Time::from_secs(60)));
+        assert!(matches!(parse(LOG, &rules(&[("order", "refuse")]), None), Err(LogError::OutOfOrder { line: 6 })));
+        assert_eq!(parse(LOG, &Rules::default(), Some(20)).unwrap().census.too_wide, 0);
+        assert!(Rules::default().set("overrun", "forget").is_err() && Rules::default().set("x", "drop").is_err());
+    }
+
+    #[test]
+    fn what_is_no_log_is_refused() {
+        let broken = LOG.replace("4 115", "4 oops");
+        assert!(matches!(parse(&broken, &Rules::default(), None), Err(LogError::Malformed { line: 6, .. })));
+        assert_eq!(parse(&broken, &rules(&[("malformed", "skip")]), None).unwrap().census.malformed, 1);
+        for text in ["", "; nothing\n", "1 2 3\n", "1 1 1 1e300 1 1 1 1 1 1 1\n", "1 0 0 -1 -1 0 0 -1 0 0 0\n"] {
+            assert!(parse(text, &Rules::default(), None).is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,278 @@
+//! The copies of inputs: `policy::protect::replica` says which are made and removed, `failover` which twin takes over.
+
+use super::{Rank as EventRank, What, World, number};
+use crate::center::nodes::{NodeSet, substitute, twins};
+use crate::center::setup::{Replication as Wanted, Setup};
+use policy::ids::{FileId, TargetId};
+use policy::protect::failover::{self, Failover};
+use policy::protect::replica::{Action, Config, Event, Rank, Replication, Strategy};
+use policy::schedule::easy::JobId;
+use policy::time::Time;
+use std::collections::BTreeMap;
+
+/// A copy that is there, or on its way.
+#[derive(Debug)]
+struct Twin {
+    epoch: u32,
+    complete: bool,
+    bytes: u64,
+    /// For each node of the input the node of its twin.
+    pairs: Vec<(u16, u16)>,
+}
+
+/// All copies of a centre.
+#[derive(Debug)]
+pub(super) struct Copies {
+    machine: Replication,
+    failover: Failover,
+    there: BTreeMap<u32, Twin>,
+    epoch: u32,
+    /// True times of dispatch, if they are known.
+    ranks: Option<Vec<u64>>,
+    arrivals: u64,
+    bytes: u64,
+    pub peak_bytes: u64,
+    pub swapped: u64,
+    /// Whether one of the machines may have something to say.
+    told: bool,
+}
+
+impl Copies {
+    pub(super) fn new(setup: &Setup, procs: u32, ranks: Option<Vec<u64>>) -> Copies {
+        let strategy = match setup.replication {
+            Wanted::None => Strategy::None,
+            Wanted::Fcfs | Wanted::DispatchAware => Strategy::Window,
+            Wanted::Shortcut => Strategy::Shortcut(setup.threshold),
+            Wanted::All => Strategy::All,
+        };
+        let config = Config {
+            strategy,
+            alpha: setup.alpha,
+            removal: setup.removal,
+            // Published: the few copies at a time do not slow each other down. Time alone changes nothing here.
+            creating_max: usize::MAX,
+            poll_every: None,
+            ..Config::new(procs)
+        };
+        Copies {
+            machine: Replication::new(config),
+            failover: Failover::new(failover::Config::default()),
+            there: BTreeMap::new(),
+            epoch: 0,
+            ranks,
+            arrivals: 0,
+            bytes: 0,
+            peak_bytes: 0,
+            swapped: 0,
+            told: false,
+        }
+    }
+
+    pub(super) fn next_deadline(&self) -> Option<Time> {
+        self.machine.next_deadline().into_iter().chain(self.failover.next_deadline()).min()
+    }
+
+    pub(super) fn check(&self) {
+        self.machine.check();
+        self.failover.check();
+        assert_eq!(self.bytes, self.there.values().map(|twin| twin.bytes).sum::<u64>(), "space of the copies");
+    }
+
+    /// Bytes of all copies, complete or not.
+    pub(super) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// How many copies there are.
+    pub(super) fn count(&self) -> u64 {
+        self.there.len() as u64
+    }
+
+    fn tell(&mut self, now: Time, event: Event) {
+        self.machine.handle(now, event);
+        self.told = true;
+    }
+
+    fn rank(&mut self, job: u32, again: bool, now: Time) -> Rank {
+        self.arrivals += 1;
+        match &self.ranks {
+            Some(_) if again => Rank(now.0),
+            Some(ranks) => Rank(ranks[job as usize]),
+            None => Rank(self.arrivals),
+        }
+    }
+}
+
+impl World<'_> {
+    pub(super) fn copies_submitted(&mut self, job: u32) {
+        let (now, attempt) = (self.now, self.live[job as usize].attempt);
+        let nodes = self.jobs[job as usize].nodes;
+        let Some(copies) = &mut self.copies else { return };
+        let rank = copies.rank(job, attempt > 0, now);
+        let files = vec![FileId(u64::from(job))];
+        copies.tell(now, Event::Submitted { job: number(job, attempt), rank, nodes, files });
+    }
+
+    /// Tells that a job runs; gives whether its copy is complete.
+    pub(super) fn copies_dispatched(&mut self, job: u32) -> bool {
+        let complete = self.copy_is_complete(job);
+        let (now, attempt, nodes) = (self.now, self.live[job as usize].attempt, self.jobs[job as usize].nodes);
+        if let Some(copies) = &mut self.copies {
+            copies.tell(now, Event::Dispatched { job: number(job, attempt), nodes });
+        }
+        complete
+    }
+
+    /// A node is back: the next failure of it is a new one.
+    pub(super) fn copies_returned(&mut self, node: u16) {
+        let now = self.now;
+        if let Some(copies) = &mut self.copies {
+            copies.failover.handle(now, failover::Event::TargetReturned { target: TargetId(node) });
+        }
+    }
+
+    pub(super) fn copies_closed(&mut self, job: u32) {
+        let (now, attempt) = (self.now, self.live[job as usize].attempt);
+        let Some(copies) = &mut self.copies else { return };
+        copies.tell(now, Event::Closed { job: number(job, attempt), file: FileId(u64::from(job)) });
+    }
+
+    pub(super) fn copies_ended(&mut self, id: JobId) {
+        let now = self.now;
+        if let Some(copies) = &mut self.copies {
+            copies.tell(now, Event::Ended { job: id });
+        }
+    }
+
+    pub(super) fn copy_is_complete(&self, job: u32) -> bool {
+        self.copies.as_ref().and_then(|copies| copies.there.get(&job)).is_some_and(|twin| twin.complete)
+    }
+
+    /// A copy is made, unless it is wanted no more.
+    pub(super) fn copied(&mut self, job: u32, epoch: u32) {
+        let now = self.now;
+        let Some(copies) = &mut self.copies else { return };
+        if let Some(twin) = copies.there.get_mut(&job).filter(|twin| twin.epoch == epoch) {
+            twin.complete = true;
+            copies.tell(now, Event::Created { file: FileId(u64::from(job)) });
+        }
+    }
+
+    /// A node broke down: copies that lie on it are no use any more and are made anew.
+    pub(super) fn copies_lost(&mut self, node: u16) {
+        let now = self.now;
+        let Some(copies) = &mut self.copies else { return };
+        let on_it = |twin: &Twin| twin.pairs.iter().any(|(_, other)| *other == node);
+        let hit: Vec<u32> = copies.there.iter().filter(|(_, twin)| on_it(twin)).map(|(job, _)| *job).collect();
+        for job in hit {
+            let Some(twin) = copies.there.remove(&job) else { continue };
+            copies.bytes -= twin.bytes;
+            let file = FileId(u64::from(job));
+            copies.failover.handle(now, failover::Event::Forget { file });
+            let event = if twin.complete { Event::Lost { file } } else { Event::CreateFailed { file } };
+            copies.tell(now, event);
+        }
+    }
+
+    /// Lets the twin of what a node held take over. Gives whether there was one.
+    pub(super) fn swap_twin(&mut self, job: u32, node: u16) -> bool {
+        let (now, file, target) = (self.now, FileId(u64::from(job)), TargetId(node));
+        let Some(copies) = &mut self.copies else { return false };
+        let down = self.down;
+        let complete = copies.there.get(&job).filter(|twin| twin.complete);
+        let other = complete.and_then(|twin| twin.pairs.iter().find(|(own, _)| *own == node)).map(|(_, other)| *other);
+        let Some(other) = other.filter(|other| !down.has(*other)) else { return false };
+        let key = failover::Key { file, target };
+        copies.failover.handle(now, failover::Event::Complained { key, waiter: u64::from(job) });
+        let mut swapped = false;
+        while let Some(action) = copies.failover.poll() {
+            match action {
+                failover::Action::Swap { key, .. } => {
+                    copies.failover.handle(now, failover::Event::Swapped { key });
+                }
+                failover::Action::Wake { outcome, .. } => swapped |= outcome == failover::Outcome::LookAgain,
+                failover::Action::Rebuild { .. } => {}
+            }
+        }
+        if swapped {
+            copies.swapped += 1;
+            self.layouts[job as usize].remove(node);
+            self.layouts[job as usize].insert(other);
+            if let Some(twin) = copies.there.get_mut(&job) {
+                twin.pairs.retain(|(own, _)| *own != node);
+            }
+        }
+        swapped
+    }
+
+    /// A secondary replica is complete: what took over has a twin again.
+    pub(super) fn rebuilt(&mut self, job: u32, node: u16) {
+        let (now, down, layout) = (self.now, self.down, self.layouts[job as usize]);
+        let Some(copies) = &mut self.copies else { return };
+        let key = failover::Key { file: FileId(u64::from(job)), target: TargetId(node) };
+        copies.failover.handle(now, failover::Event::Rebuilt { key });
+        let Some(twin) = copies.there.get_mut(&job) else { return };
+        let mut both = layout;
+        twin.pairs.iter().for_each(|(_, other)| both.insert(*other));
+        // The node of the input that has no twin is the one that took over.
+        let alone = layout.iter().find(|own| !twin.pairs.iter().any(|(with, _)| with == own));
+        let spare = substitute(node, &both, self.setup.io_nodes, &down);
+        if let Some((own, spare)) = alone.zip(spare).filter(|(own, spare)| own != spare) {
+            twin.pairs.push((own, spare));
+        }
+    }
+
+    pub(super) fn copies_tick(&mut self) {
+        let now = self.now;
+        let Some(copies) = &mut self.copies else { return };
+        copies.tell(now, Event::Tick);
+        copies.failover.handle(now, failover::Event::Tick);
+        while let Some(action) = copies.failover.poll() {
+            let failover::Action::Rebuild { key, .. } = action else { continue };
+            let job = key.file.0 as u32;
+            let bytes = copies.there.get(&job).map_or(0, |twin| twin.bytes) / u64::from(self.setup.stripes);
+            let took = Time((bytes as f64 / self.setup.copy_rate as f64 * 1e9) as u64);
+            self.events.push(now + took, EventRank::Completion, What::Rebuilt { job, node: key.target.0 });
+        }
+    }
+
+    /// Carries out what the machine decides.
+    pub(super) fn pump_copies(&mut self) {
+        let now = self.now;
+        while let Some(action) = self.copies.as_mut().filter(|copies| copies.told).and_then(|copies| {
+            let action = copies.machine.poll();
+            copies.told = action.is_some();
+            action
+        }) {
+            match action {
+                Action::Create { file, .. } => self.create_copy(file.0 as u32),
+                Action::Remove { file, .. } => {
+                    let Some(copies) = &mut self.copies else { return };
+                    if let Some(twin) = copies.there.remove(&(file.0 as u32)) {
+                        copies.bytes -= twin.bytes;
+                    }
+                    copies.failover.handle(now, failover::Event::Forget { file });
+                    copies.tell(now, Event::Removed { file });
+                }
+            }
+        }
+    }
+
+    fn create_copy(&mut self, job: u32) {
+        let (now, bytes, layout) = (self.now, self.bytes(job), self.layouts[job as usize]);
+        let Some(copies) = &mut self.copies else { return };
+        // What lost a stripe cannot be copied.
+        let whole: NodeSet = layout.and(&self.down);
+        let pairs = if whole.is_empty() { twins(&layout, self.setup.io_nodes, &self.down) } else { None };
+        let Some(pairs) = pairs else {
+            return copies.tell(now, Event::CreateFailed { file: FileId(u64::from(job)) });
+        };
+        copies.epoch += 1;
+        let epoch = copies.epoch;
+        copies.bytes += bytes;
+        copies.peak_bytes = copies.peak_bytes.max(copies.bytes);
+        copies.there.insert(job, Twin { epoch, complete: false, bytes, pairs });
+        let took = Time((bytes as f64 / self.setup.copy_rate as f64 * 1e9) as u64);
+        self.events.push(now + took, EventRank::Completion, What::Copied { job, epoch });
+    }
+}

@@ -1,0 +1,223 @@
+//! What came out of a simulated centre.
+
+use super::World;
+use crate::center::checker::Promises;
+use policy::time::Time;
+use serde::{Deserialize, Serialize};
+
+/// What came out for one job; the n-th belongs to the n-th job of the log.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct JobOutcome {
+    /// From submission to the beginning of the run that succeeded, in seconds.
+    pub wait_s: f64,
+    /// Whether a failure made it wait or run longer, or start anew.
+    pub harmed: bool,
+}
+
+/// Wait times of a set of jobs, in seconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Waits {
+    /// How many jobs.
+    pub jobs: u64,
+    /// Their mean wait.
+    pub mean_s: f64,
+    /// Its standard deviation.
+    pub sd_s: f64,
+    /// Half wait no longer.
+    pub p50_s: f64,
+    /// Nine of ten wait no longer.
+    pub p90_s: f64,
+    /// All but one of a hundred wait no longer.
+    pub p99_s: f64,
+    /// The longest wait.
+    pub max_s: f64,
+}
+
+impl Waits {
+    /// Of these waits.
+    pub fn of(waits: impl IntoIterator<Item = f64>) -> Waits {
+        let mut waits: Vec<f64> = waits.into_iter().collect();
+        waits.sort_by(f64::total_cmp);
+        let n = waits.len();
+        if n == 0 {
+            return Waits::default();
+        }
+        let mean = waits.iter().sum::<f64>() / n as f64;
+        let variance = waits.iter().map(|w| (w - mean) * (w - mean)).sum::<f64>() / n as f64;
+        // The nearest rank.
+        let part = |p: usize| waits[(n * p).div_ceil(100).clamp(1, n) - 1];
+        Waits {
+            jobs: n as u64,
+            mean_s: mean,
+            sd_s: variance.sqrt(),
+            p50_s: part(50),
+            p90_s: part(90),
+            p99_s: part(99),
+            max_s: waits[n - 1],
+        }
+    }
+}
+
+/// The centre at one moment.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Sample {
+    /// When, from the first submission, in seconds.
+    pub at_s: f64,
+    /// Jobs that wait.
+    pub waiting: u64,
+    /// Processors in use.
+    pub busy: u64,
+    /// Copies of inputs, complete or being made.
+    pub copies: u64,
+    /// Their bytes.
+    pub copy_bytes: u64,
+}
+
+/// What came out.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Report {
+    /// Waits of all jobs.
+    pub all: Waits,
+    /// Waits of those that waited at all.
+    pub waited: Waits,
+    /// Waits of those that a failure harmed.
+    pub affected: Waits,
+    /// Of all jobs, how many in a hundred a failure harmed.
+    pub affected_percent: f64,
+    /// Jobs whose input was brought back while they waited.
+    pub patched: u64,
+    /// Runs that failed and went to the tail of the queue.
+    pub requeued: u64,
+    /// I/O nodes that broke down while jobs were there.
+    pub failures: u64,
+    /// Mean of (wait + run) / run, runs below 10 s taken as 10 s.
+    pub expansion_factor: f64,
+    /// Processor-seconds of runs that succeeded over those of the machine until the last end, in percent.
+    pub utilisation_percent: f64,
+    /// The same, with what was held by runs that failed or waited for data.
+    pub held_percent: f64,
+    /// Until the last job ended, in seconds.
+    pub makespan_s: f64,
+    /// Jobs started in their turn.
+    pub started_in_turn: u64,
+    /// Jobs started by backfilling.
+    pub backfilled: u64,
+    /// Mean of the jobs that waited, over the samples.
+    pub queue_mean: f64,
+    /// What became of the promises to heads of the queue.
+    pub promises: Promises,
+    /// Jobs dispatched before their copy was complete, in percent of all.
+    pub at_risk_percent: f64,
+    /// Mean over the samples of the copies' bytes, in percent of the scratch space.
+    pub copy_space_mean_percent: f64,
+    /// The most that copies took, in percent of the scratch space.
+    pub copy_space_peak_percent: f64,
+    /// Twins that took over for an input on a failed node.
+    pub failovers: u64,
+    /// Samples at regular times.
+    pub samples: Vec<Sample>,
+}
+
+/// What is counted on the way.
+#[derive(Debug)]
+pub(super) struct Tally {
+    pub waiting: u64,
+    pub busy: u64,
+    pub failures: u64,
+    pub requeued: u64,
+    pub last_end: Time,
+    useful: f64,
+    held: f64,
+    samples: Vec<Sample>,
+    every: u64,
+    end: Time,
+}
+
+impl Tally {
+    /// So many samples up to `end`.
+    pub fn new(end: Time, snapshots: u32) -> Tally {
+        Tally {
+            waiting: 0,
+            busy: 0,
+            failures: 0,
+            requeued: 0,
+            last_end: Time::ZERO,
+            useful: 0.0,
+            held: 0.0,
+            samples: Vec::with_capacity(snapshots as usize),
+            every: (end.0 / u64::from(snapshots)).max(1),
+            end,
+        }
+    }
+
+    /// A job gave back what it held, in processor-seconds; and how much of that was a run that succeeded.
+    pub fn held(&mut self, held: f64, useful: Option<f64>) {
+        self.held += held;
+        self.useful += useful.unwrap_or(0.0);
+    }
+
+    /// When the next sample is due.
+    fn due(&self) -> Option<Time> {
+        let at = Time(self.every.saturating_mul(self.samples.len() as u64 + 1));
+        Some(at).filter(|at| *at <= self.end)
+    }
+}
+
+impl World<'_> {
+    /// Takes the samples that are due before something happens at `next`.
+    pub(super) fn sample_before(&mut self, next: Time) {
+        while let Some(at) = self.tally.due().filter(|at| *at < next) {
+            let copies = self.copies.as_ref();
+            self.tally.samples.push(Sample {
+                at_s: at.as_secs_f64(),
+                waiting: self.tally.waiting,
+                busy: self.tally.busy,
+                copies: copies.map_or(0, |copies| copies.count()),
+                copy_bytes: copies.map_or(0, |copies| copies.bytes()),
+            });
+        }
+    }
+
+    /// What came out, when all jobs have ended.
+    pub(super) fn outcome(self) -> (Report, Vec<JobOutcome>) {
+        let wait = |n: usize| self.live[n].start.since(self.jobs[n].submit).as_secs_f64();
+        let outcomes: Vec<JobOutcome> =
+            (0..self.jobs.len()).map(|n| JobOutcome { wait_s: wait(n), harmed: self.live[n].harmed }).collect();
+        let n = outcomes.len().max(1) as f64;
+        let expansion = |n: usize| {
+            let run = self.jobs[n].run.as_secs_f64().max(10.0);
+            (outcomes[n].wait_s + run) / run
+        };
+        let machine = f64::from(self.procs) * self.tally.last_end.as_secs_f64();
+        let percent = |part: f64, whole: f64| if whole > 0.0 { 100.0 * part / whole } else { 0.0 };
+        let affected = Waits::of(outcomes.iter().filter(|job| job.harmed).map(|job| job.wait_s));
+        let count = |flag: fn(&super::Live) -> bool| self.live.iter().filter(|live| flag(live)).count() as u64;
+        let samples = self.tally.samples;
+        let mean = |of: fn(&Sample) -> f64| samples.iter().map(of).sum::<f64>() / samples.len().max(1) as f64;
+        let scratch = self.setup.scratch_bytes(self.procs);
+        let stats = self.easy.stats();
+        let report = Report {
+            all: Waits::of(outcomes.iter().map(|job| job.wait_s)),
+            waited: Waits::of(outcomes.iter().map(|job| job.wait_s).filter(|wait| *wait > 0.0)),
+            affected_percent: percent(affected.jobs as f64, n),
+            affected,
+            patched: count(|live| live.patched),
+            requeued: self.tally.requeued,
+            failures: self.tally.failures,
+            expansion_factor: (0..outcomes.len()).map(expansion).sum::<f64>() / n,
+            utilisation_percent: percent(self.tally.useful, machine),
+            held_percent: percent(self.tally.held, machine),
+            makespan_s: self.tally.last_end.as_secs_f64(),
+            started_in_turn: stats.started_in_turn,
+            backfilled: stats.backfilled,
+            queue_mean: mean(|sample| sample.waiting as f64),
+            promises: self.checker.promises(),
+            at_risk_percent: if self.copies.is_some() { percent(count(|live| live.at_risk) as f64, n) } else { 0.0 },
+            copy_space_mean_percent: percent(mean(|sample| sample.copy_bytes as f64), scratch),
+            copy_space_peak_percent: percent(self.copies.as_ref().map_or(0, |c| c.peak_bytes) as f64, scratch),
+            failovers: self.copies.as_ref().map_or(0, |copies| copies.swapped),
+            samples,
+        };
+        (report, outcomes)
+    }
+}
