@@ -14,6 +14,7 @@ pub mod fit;
 pub mod log;
 pub mod nodes;
 pub mod outages;
+pub mod plan;
 pub mod records;
 pub mod setup;
 pub mod world;

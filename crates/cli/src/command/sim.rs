@@ -1,6 +1,7 @@
 //! `entrepot sim`: worlds in virtual time.
 
 mod cache;
+mod center;
 mod disk;
 mod figures;
 mod grid;
@@ -15,7 +16,7 @@ use sim::setup::SetupError;
 use sim::simulate::SimulateError;
 use store::control::Problem;
 
-/// Simulate caches, prefetchers and disks in virtual time
+/// Simulate caches, prefetchers, disks and computing centres in virtual time
 ///
 /// The policies are the ones that the mount runs. The same command with the same input writes the same bytes, on any machine.
 #[derive(Debug, Args)]
@@ -23,6 +24,7 @@ use store::control::Problem;
 EXAMPLES:
   entrepot sim cache --trace oltp.spc --l1 linux --l1-size 5% --l2 sarc --l2-size 200% --coordinator pfc
   entrepot sim cache --grid grid.toml
+  entrepot sim center --jobs KTH.swf.gz --failures lanl.csv.gz --sweep stripes=2,8,32 --sweep recovery=none,on-the-fly,ideal
   entrepot sim disk validate measurements/
   entrepot sim stripe run --devices 24
   entrepot sim tier --generate zipf:theta=1.0 --fast-size 20%")]
@@ -34,6 +36,7 @@ pub struct Sim {
 #[derive(Debug, Subcommand)]
 enum Verb {
     Cache(Box<cache::Cache>),
+    Center(Box<center::Center>),
     Disk(disk::Disk),
     Stripe(Box<stripe::Stripe>),
     Tier(Box<tier::Tier>),
@@ -43,6 +46,7 @@ impl Sim {
     pub fn run(self) -> Result<u8> {
         match self.verb {
             Verb::Cache(cache) => cache.run(),
+            Verb::Center(center) => center.run(),
             Verb::Disk(disk) => disk.run(),
             Verb::Stripe(stripe) => stripe.run(),
             Verb::Tier(tier) => tier.run(),

@@ -1,0 +1,419 @@
+//! `entrepot sim center`: a computing centre with a batch queue, I/O nodes that fail, recovery and replication.
+
+use super::cache::Output;
+use super::said;
+use crate::failure::{Failure, Result};
+use crate::shown;
+use clap::Args;
+use serde_json::json;
+use sim::center::log::Census;
+use sim::center::plan::{self, Loaded, LogWish, Plan, PlanError, Word};
+use sim::center::{Failures, Report, Rules, Setup, Waits};
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
+use store::control::Problem;
+
+/// Simulate a computing centre: a job log through FCFS and EASY backfilling, with I/O nodes that fail
+///
+/// Scheduler, replication window, failover and repair order are the ones that the live system runs. Before anything is
+/// simulated the log's census is shown: what was in it, what was dropped or mended, and why. The exit status is 1 if a job at
+/// the head of the queue started later than it was promised though nobody ran past his estimate.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+SETTINGS (--set NAME=VALUE, --sweep NAME=V1,V2,..., and in grid files), with their defaults:
+  stripes=4              I/O nodes over which a job's input is striped
+  io-nodes=64            I/O nodes in all
+  recovery=none          none, offline, on-the-fly, ideal (no I/O node ever fails)
+  replication=none       none, fcfs, shortcut, all, dispatch-aware (knows the true order of dispatch)
+  alpha=0.2              eagerness of the replication window, or inf
+  threshold=0.01         T: jobs of at most T of the machine are replicated at once (shortcut)
+  removal=eager          when copies are removed: eager (input read), job-end
+  load=1                 a factor on the rate of submissions, or a part of the machine like 80%
+  failure-model=records  records, exponential, weibull (renewal processes fitted to the records)
+  seed=1                 of placement and failures
+  reads-for=1            part of its run in which a job reads its input
+  error-after=60s        until a job whose input is missing fails
+  check-every=5min, detection=25s, source-rate=34.41MB/s, repair-streams=4      offline recovery
+  recovery-overhead=1s, failover-time=0.9s      what a failure adds to a run on the fly, or with a twin
+  copy-rate=300MB/s      at which a copy is made
+  memory=2GB, input-share=0.1, memory-of-log=true      an input is as large as this part of its job's memory
+  scratch=jaguar         scratch space: in Jaguar's proportion to memory, or bytes
+  snapshots=300, scan-max=0
+
+CLEANING (--clean RULE=WHAT), defaults first:
+  cancelled=never-ran|drop|keep   zero-run=drop|1s     too-wide=drop|clamp   no-estimate=run|drop
+  overrun=extend|cut|keep         order=sort|refuse    malformed=refuse|skip
+
+A GRID FILE:
+  failures = \"lanl-failures.csv.gz\"
+  repeats = 5
+  [[log]]
+  name = \"KTH\"
+  path = \"KTH-SP2-1996-2.1-cln.swf.gz\"
+  [base]
+  io-nodes = 64
+  [axes]
+  stripes = [2, 4, 8, 16, 32, 64]
+  recovery = [\"none\", \"offline\", \"on-the-fly\", \"ideal\"]
+
+EXAMPLES:
+  entrepot sim center --jobs KTH.swf.gz
+  entrepot sim center --jobs KTH.swf.gz --failures lanl-failures.csv.gz --stripes 32 --recovery on-the-fly
+  entrepot sim center --jobs RICC.swf.gz --failures lanl.csv.gz --sweep stripes=2,8,32 --sweep recovery=none,on-the-fly,ideal
+  entrepot sim center --jobs RICC.swf.gz --replication shortcut --sweep threshold=0.01,0.1 --sweep alpha=0.2,0.5,2,inf
+  entrepot sim center --grid grids/center-recovery.toml --data DIRECTORY")]
+pub struct Center {
+    /// The job log, in the Standard Workload Format; plain, .gz or .zst.
+    #[arg(long, value_name = "LOG.swf", required_unless_present = "grid")]
+    jobs: Option<PathBuf>,
+    /// LANL's failure records; without them no I/O node fails.
+    #[arg(long, value_name = "FILE", conflicts_with = "grid")]
+    failures: Option<PathBuf>,
+    /// Which of LANL's systems.
+    #[arg(long, default_value_t = 20, value_name = "N")]
+    system: u32,
+    /// Processors of the machine, if not what the log says.
+    #[arg(long, value_name = "N")]
+    procs: Option<u32>,
+    /// How the log is mended.
+    #[arg(long, value_name = "RULE=WHAT")]
+    clean: Vec<String>,
+    /// Stripes of a job's input.
+    #[arg(long, value_name = "N")]
+    stripes: Option<String>,
+    /// none, offline, on-the-fly, ideal.
+    #[arg(long)]
+    recovery: Option<String>,
+    /// none, fcfs, shortcut, all, dispatch-aware.
+    #[arg(long)]
+    replication: Option<String>,
+    /// Eagerness of the replication window.
+    #[arg(long)]
+    alpha: Option<String>,
+    /// The shortcut's T.
+    #[arg(long)]
+    threshold: Option<String>,
+    /// A factor, or a part of the machine.
+    #[arg(long)]
+    load: Option<String>,
+    /// records, exponential, weibull.
+    #[arg(long)]
+    failure_model: Option<String>,
+    /// Of placement and failures.
+    #[arg(long)]
+    seed: Option<String>,
+    /// Any other setting.
+    #[arg(long, value_name = "NAME=VALUE")]
+    set: Vec<String>,
+    /// Vary a setting; several are combined.
+    #[arg(long, value_name = "NAME=V1,V2,...", conflicts_with = "grid")]
+    sweep: Vec<String>,
+    /// So many seeds; means are shown.
+    #[arg(long, default_value_t = 1, value_name = "N", conflicts_with = "grid")]
+    repeats: u64,
+    /// Simulate what a grid file says.
+    #[arg(long, value_name = "GRID.TOML", conflicts_with_all = ["jobs", "clean", "procs"])]
+    grid: Option<PathBuf>,
+    /// Where the files that a grid names lie; without it, beside the grid file.
+    #[arg(long, value_name = "DIRECTORY", requires = "grid")]
+    data: Option<PathBuf>,
+    /// Write samples of queue and copies to this file, as comma-separated values.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["grid", "sweep"])]
+    timeline: Option<PathBuf>,
+    /// Centres simulated side by side; without it, as many as there are cores.
+    #[arg(long, value_name = "N")]
+    threads: Option<usize>,
+    /// Let every machine check its invariants after every event; slow.
+    #[arg(long)]
+    check: bool,
+    /// How to write it.
+    #[arg(long, value_enum, default_value = "text")]
+    output: Output,
+}
+
+impl Center {
+    pub fn run(self) -> Result<u8> {
+        let (plan, beside) = self.plan()?;
+        let loaded = plan.load(&beside).map_err(|error| problem(&error))?;
+        self.show_input(&loaded)?;
+        if self.grid.is_none() && self.sweep.is_empty() && plan.repeats == 1 {
+            return self.one(&plan, &loaded);
+        }
+        let threads = self.threads.or_else(|| std::thread::available_parallelism().ok().map(Into::into)).unwrap_or(1);
+        let rows = plan::run(&loaded, plan.repeats, threads, self.check).map_err(|error| problem(&error))?;
+        match self.output {
+            Output::Text => shown::text(&table(&plan, &rows))?,
+            Output::Csv => shown::text(&plan::csv(&rows))?,
+            Output::Json => shown::json(&json!({ "plan": plan, "rows": rows }))?,
+        }
+        let broken: f64 = rows.iter().filter_map(|row| row.metrics.get("promises_broken")).map(|(mean, _)| mean).sum();
+        verdict(broken > 0.0)
+    }
+
+    /// What is to be simulated, and where its files lie.
+    fn plan(&self) -> Result<(Plan, PathBuf)> {
+        let settings = self.settings()?;
+        if let Some(path) = &self.grid {
+            let text = std::fs::read_to_string(path).map_err(|error| {
+                let cause = format!("the grid file {} cannot be read: {error}", path.display());
+                Failure::from(Problem::wrong(cause).so("nothing was simulated").try_this("give a file of TOML"))
+            })?;
+            let mut plan = Plan::parse(&text).map_err(|error| problem(&error))?;
+            plan.base.extend(settings);
+            let beside = self.data.clone().or_else(|| path.parent().map(Path::to_path_buf)).unwrap_or_default();
+            return Ok((plan, beside));
+        }
+        let mut clean = Rules::default();
+        for rule in &self.clean {
+            let (rule, what) = pair("--clean", rule)?;
+            clean.set(rule, what).map_err(|error| problem(&PlanError::Setup(error)))?;
+        }
+        let mut axes = BTreeMap::new();
+        for sweep in &self.sweep {
+            let (axis, values) = pair("--sweep", sweep)?;
+            let values: Vec<Word> = values.split(',').map(|value| Word::Text(value.trim().to_owned())).collect();
+            axes.insert(axis.to_owned(), values);
+        }
+        if !(1..=10_000).contains(&self.repeats) {
+            let wrong = Problem::wrong("--repeats is 1 to 10000").so("nothing was simulated");
+            return Err(wrong.try_this("give a number in between").into());
+        }
+        let path = self.jobs.clone().unwrap_or_default();
+        let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+        let log = LogWish { name, path, procs: self.procs, clean, set: BTreeMap::new() };
+        let plan = Plan {
+            name: String::new(),
+            failures: self.failures.clone(),
+            system: self.system,
+            repeats: self.repeats,
+            log: vec![log],
+            base: settings,
+            axes,
+        };
+        Ok((plan, PathBuf::new()))
+    }
+
+    /// Settings from the flags.
+    fn settings(&self) -> Result<BTreeMap<String, Word>> {
+        let flags = [
+            ("stripes", &self.stripes),
+            ("recovery", &self.recovery),
+            ("replication", &self.replication),
+            ("alpha", &self.alpha),
+            ("threshold", &self.threshold),
+            ("load", &self.load),
+            ("failure-model", &self.failure_model),
+            ("seed", &self.seed),
+        ];
+        let mut settings = BTreeMap::new();
+        for (name, value) in flags {
+            if let Some(value) = value {
+                settings.insert(name.to_owned(), Word::Text(value.clone()));
+            }
+        }
+        for words in &self.set {
+            let (name, value) = pair("--set", words)?;
+            settings.insert(name.to_owned(), Word::Text(value.to_owned()));
+        }
+        Ok(settings)
+    }
+
+    fn show_input(&self, loaded: &Loaded) -> Result<()> {
+        let mut text = String::new();
+        for (name, log) in &loaded.logs {
+            let _ = writeln!(text, "log          {name}\n{}", log.census);
+        }
+        match &loaded.failures {
+            None => text += "failures     none: no I/O node fails\n",
+            Some(Failures { records, fit }) => {
+                let _ = writeln!(
+                    text,
+                    "failures     {} records of {} nodes of system {} in {:.1} days; {} without duration skipped",
+                    records.records,
+                    records.nodes,
+                    records.system,
+                    records.span.as_secs_f64() / 86_400.0,
+                    records.empty
+                );
+                match fit {
+                    Some(fit) => _ = writeln!(text, "{fit}"),
+                    None => text += "  fitted       nothing: too few failures\n",
+                }
+            }
+        }
+        if self.output == Output::Text {
+            shown::text(&(text + "\n"))?;
+        } else {
+            eprintln!("{text}");
+        }
+        Ok(())
+    }
+
+    fn one(&self, plan: &Plan, loaded: &Loaded) -> Result<u8> {
+        let mut setup = Setup::default();
+        for (name, value) in &plan.base {
+            setup.set(name, &value.to_string()).map_err(|error| problem(&PlanError::Setup(error)))?;
+        }
+        let (name, log) = &loaded.logs[0];
+        let (report, _) = sim::center::simulate(&setup, log, loaded.failures.as_ref(), self.check)
+            .map_err(|error| problem(&PlanError::Setup(error)))?;
+        if let Some(path) = &self.timeline {
+            timeline(path, &report)?;
+        }
+        match self.output {
+            Output::Text => shown::text(&text(&setup, &report))?,
+            Output::Json => {
+                let census: &Census = &log.census;
+                shown::json(&json!({ "log": name, "settings": plan.base, "census": census, "report": report }))?;
+            }
+            Output::Csv => shown::text(&csv(&report))?,
+        }
+        verdict(report.promises.broken > 0)
+    }
+}
+
+/// The exit status, and what to say if a promise was broken.
+fn verdict(broken: bool) -> Result<u8> {
+    if !broken {
+        return Ok(0);
+    }
+    let problem = Problem::failed("jobs at the head of the queue started later than promised, though nobody overran");
+    Err(problem.so("the scheduler has a fault").try_this("run again with --check and report it with the log").into())
+}
+
+fn pair<'a>(flag: &str, text: &'a str) -> Result<(&'a str, &'a str)> {
+    text.split_once('=').ok_or_else(|| {
+        let problem = Problem::wrong(format!("{flag} `{text}` has no `=`")).so("nothing was simulated");
+        problem.try_this("write NAME=VALUE; see `entrepot sim center --help`").into()
+    })
+}
+
+fn problem(error: &PlanError) -> Failure {
+    said(&error.to_string(), true).into()
+}
+
+fn waits_text(label: &str, waits: &Waits) -> String {
+    format!(
+        "{label:<12} {} jobs, mean {:.1} s, SD {:.1} s, p50 {:.0} s, p90 {:.0} s, p99 {:.0} s, max {:.0} s\n",
+        waits.jobs, waits.mean_s, waits.sd_s, waits.p50_s, waits.p90_s, waits.p99_s, waits.max_s
+    )
+}
+
+fn text(setup: &Setup, report: &Report) -> String {
+    let mut text = format!(
+        "centre       {} stripes over {} I/O nodes, recovery {}, replication {}, load {}, seed {}\n",
+        setup.stripes, setup.io_nodes, setup.recovery, setup.replication, setup.load, setup.seed
+    );
+    text += &waits_text("wait, all", &report.all);
+    text += &waits_text("  waited", &report.waited);
+    text += &waits_text("  affected", &report.affected);
+    let _ = writeln!(
+        text,
+        "failures     {} of I/O nodes; {:.3} % of the jobs affected, {} runs to the tail of the queue, {} inputs brought back while waiting",
+        report.failures, report.affected_percent, report.requeued, report.patched
+    );
+    let _ = writeln!(
+        text,
+        "use          {:.2} % by runs that succeeded, {:.2} % in all; expansion factor {:.2}; until {:.1} days",
+        report.utilisation_percent,
+        report.held_percent,
+        report.expansion_factor,
+        report.makespan_s / 86_400.0
+    );
+    let _ = writeln!(
+        text,
+        "queue        {:.1} jobs on average; {} started in turn, {} backfilled; promises kept {}, excused {}, broken {}",
+        report.queue_mean,
+        report.started_in_turn,
+        report.backfilled,
+        report.promises.kept,
+        report.promises.excused,
+        report.promises.broken
+    );
+    if setup.replication != sim::center::setup::Replication::None {
+        let _ = writeln!(
+            text,
+            "copies       {:.2} % of the jobs at risk; {:.4} % of the scratch space on average, {:.4} % at most; {} twins took over",
+            report.at_risk_percent, report.copy_space_mean_percent, report.copy_space_peak_percent, report.failovers
+        );
+    }
+    text
+}
+
+fn csv(report: &Report) -> String {
+    let mut text = String::from("jobs,jobs_n,mean_s,sd_s,p50_s,p90_s,p99_s,max_s\n");
+    for (label, w) in [("all", &report.all), ("waited", &report.waited), ("affected", &report.affected)] {
+        let _ = writeln!(
+            text,
+            "{label},{},{},{},{},{},{},{}",
+            w.jobs, w.mean_s, w.sd_s, w.p50_s, w.p90_s, w.p99_s, w.max_s
+        );
+    }
+    text
+}
+
+fn timeline(path: &Path, report: &Report) -> Result<()> {
+    let mut text = String::from("at_s,waiting,busy,copies,copy_bytes\n");
+    for s in &report.samples {
+        let _ = writeln!(text, "{},{},{},{},{}", s.at_s, s.waiting, s.busy, s.copies, s.copy_bytes);
+    }
+    std::fs::write(path, text).map_err(|error| {
+        let problem = Problem::failed(format!("{}: {error}", path.display())).so("the samples are lost");
+        problem.try_this("give another file with --timeline").into()
+    })
+}
+
+/// The columns of the table on a screen: metric, head, digits behind the point.
+const COLUMNS: [(&str, &str, usize); 10] = [
+    ("wait_s", "wait s", 0),
+    ("wait_sd_s", "SD s", 0),
+    ("affected_percent", "affected %", 3),
+    ("struck_wait_s", "struck s", 0),
+    ("struck_cut", "cut", 2),
+    ("expansion_factor", "expansion", 2),
+    ("utilisation_percent", "use %", 2),
+    ("at_risk_percent", "at risk %", 2),
+    ("copy_space_percent", "copies %", 4),
+    ("promises_broken", "broken", 0),
+];
+
+fn table(plan: &Plan, rows: &[plan::Row]) -> String {
+    let Some(first) = rows.first() else { return String::new() };
+    let mut lines: Vec<Vec<String>> = Vec::new();
+    let shown: Vec<_> = COLUMNS
+        .iter()
+        .filter(|(name, ..)| {
+            let interesting = |row: &plan::Row| row.metrics.get(*name).is_some_and(|(mean, _)| *mean != 0.0);
+            matches!(*name, "wait_s" | "promises_broken") || rows.iter().any(interesting)
+        })
+        .collect();
+    let heads = first.cell.keys().cloned().chain(shown.iter().map(|(_, head, _)| (*head).to_owned()));
+    lines.push(heads.collect());
+    for row in rows {
+        let metric = |(name, _, digits): &&(&str, &str, usize)| match row.metrics.get(*name) {
+            Some((mean, sd)) if plan.repeats > 1 && *sd > 0.0 => format!("{mean:.digits$} ± {sd:.digits$}"),
+            Some((mean, _)) if mean.is_finite() => format!("{mean:.digits$}"),
+            _ => "-".to_owned(),
+        };
+        lines.push(row.cell.values().cloned().chain(shown.iter().map(metric)).collect());
+    }
+    let width = |column: usize| lines.iter().map(|line| line[column].chars().count()).max().unwrap_or(0);
+    let widths: Vec<usize> = (0..lines[0].len()).map(width).collect();
+    let mut text = String::new();
+    if !plan.name.is_empty() {
+        let _ = writeln!(text, "{}", plan.name);
+    }
+    for line in &lines {
+        let cells = line.iter().zip(&widths).map(|(cell, width)| format!("{cell:>width$}"));
+        let _ = writeln!(text, "{}", cells.collect::<Vec<_>>().join("  "));
+    }
+    let _ = writeln!(
+        text,
+        "\nwait: jobs that waited in some row of the same log and load; struck: jobs that a failure harms without recovery and\n\
+         replication; cut: their wait without, over their wait here. Means over {} seed(s){}.",
+        plan.repeats,
+        if plan.repeats > 1 { ", ± standard deviation over them" } else { "" }
+    );
+    text
+}
