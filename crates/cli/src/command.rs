@@ -3,6 +3,7 @@
 mod check;
 mod completions;
 mod down;
+mod emulate_disk;
 mod explain;
 mod init;
 mod job;
@@ -75,6 +76,7 @@ enum Command {
     Sim(sim::Sim),
     Trace(trace::Trace),
     Rules(rules::Rules),
+    EmulateDisk(emulate_disk::EmulateDisk),
     Completions(completions::Completions),
     Man(man::Man),
     #[command(hide = true)]
@@ -102,6 +104,7 @@ impl Cli {
             Command::Sim(c) => c.run(),
             Command::Trace(c) => c.run(),
             Command::Rules(c) => c.run(),
+            Command::EmulateDisk(c) => c.run(),
             Command::Completions(c) => c.run(),
             Command::Man(c) => c.run(),
             Command::JobExec(c) => Err(crate::failure::Failure::Said(code_of(c.run()))),

@@ -15,7 +15,7 @@ use tracing_subscriber::util::SubscriberInitExt;
 const LOG_BYTES_MAX: u64 = 8 << 20;
 
 /// The crates that know which of their words are secrets.
-const OURS: [&str; 6] = ["entrepot", "policy", "store", "source", "jobs", "sim"];
+const OURS: [&str; 7] = ["entrepot", "policy", "store", "source", "jobs", "sim", "emulate"];
 
 /// What `ENTREPOT_LOG` asks for.
 fn wanted() -> EnvFilter {

@@ -53,7 +53,18 @@ fn arrows_between_crates() {
         ("entrepot-store", &["entrepot-policy"]),
         ("entrepot-source", &["entrepot-policy", "entrepot-store"]),
         ("entrepot-jobs", &["entrepot-policy", "entrepot-store"]),
-        ("entrepot-cli", &["entrepot-policy", "entrepot-store", "entrepot-source", "entrepot-jobs", "entrepot-sim"]),
+        ("entrepot-emulate", &["entrepot-policy", "entrepot-sim", "entrepot-store"]),
+        (
+            "entrepot-cli",
+            &[
+                "entrepot-policy",
+                "entrepot-store",
+                "entrepot-source",
+                "entrepot-jobs",
+                "entrepot-sim",
+                "entrepot-emulate",
+            ],
+        ),
     ]);
     let cargo = Command::new(env!("CARGO"))
         .args(["metadata", "--no-deps", "--offline", "--format-version", "1"])

@@ -24,7 +24,7 @@ pub struct Setup {
     pub levels: Vec<LevelSetup>,
     /// How many of them each client has for itself; the others are shared, behind the link.
     pub private_levels: usize,
-    /// The device: `cheetah9lp`, `atlas10k`, `ssd-sata`, `ssd-nvme`, or `constant:TIME`.
+    /// The device: `cheetah9lp`, `atlas10k`, `ssd-sata`, `ssd-nvme`, `constant:TIME`, or `plain:read=RATE,write=RATE,latency=TIME,capacity=SIZE`.
     pub disk: String,
     /// How many of them.
     pub disks: u32,

@@ -7,7 +7,7 @@ mod array;
 mod device;
 
 pub use array::{Array, Piece};
-pub use device::{Device, Service};
+pub use device::{Cost, Device, Service};
 
 use crate::block::{self, Choice, Io, Merging, Queue, Scheduler, Slot};
 use array::Split;

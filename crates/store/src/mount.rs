@@ -11,14 +11,14 @@
 
 mod attach;
 mod bytes;
-mod convert;
+pub mod convert;
 mod directory;
 mod durable;
-mod handles;
+pub mod handles;
 mod layout_text;
 mod metadata;
 mod mode;
-mod mountpoint;
+pub mod mountpoint;
 mod open;
 mod ranges;
 mod request;
@@ -30,7 +30,6 @@ mod space;
 mod xattr;
 
 pub use layout_text::describe;
-pub use mountpoint::clear_stale;
 pub(crate) use mountpoint::detach;
 pub use session::{Mount, MountError};
 

@@ -4,7 +4,7 @@ use super::{Setup, SetupError, duration, size_bytes};
 use crate::block::{Anticipatory, Deadline, Merging, Scheduler};
 use crate::disk::{Disk, Model};
 use crate::ssd::{Ssd, SsdModel};
-use crate::storage::{Array, Device, Service, Storage};
+use crate::storage::{Array, Cost, Device, Service, Storage};
 use policy::time::Time;
 
 pub(super) fn build(setup: &Setup) -> Result<Storage, SetupError> {
@@ -50,9 +50,34 @@ fn device(setup: &Setup) -> Result<Device, SetupError> {
     if let Some(time) = name.strip_prefix("constant:") {
         return Ok(Device::Constant(Service::new(duration("disk", time)?, Time::ZERO)));
     }
+    if let Some(words) = name.strip_prefix("plain:") {
+        return Ok(Device::Constant(plain(words)?));
+    }
     let mechanical = Model::ALL.iter().map(|model| model.name);
     let names: Vec<_> = mechanical.chain(SsdModel::ALL.iter().map(|model| model.name)).collect();
-    Err(SetupError::new("disk", name, format!("choose {} or constant:TIME", names.join(", "))))
+    Err(SetupError::new("disk", name, format!("choose {}, constant:TIME or plain:KEY=VALUE,...", names.join(", "))))
+}
+
+/// A device known by its bandwidth: `read=71.2MB,write=60MB,latency=1ms,capacity=10GB`, each of them optional.
+fn plain(words: &str) -> Result<Service, SetupError> {
+    let mut service = Service::new(Time::ZERO, Time::ZERO);
+    let sector_ps = |rate: u64| (512e12 / rate as f64).round() as u64;
+    for word in words.split(',').filter(|word| !word.is_empty()) {
+        let wrong = || SetupError::new("disk", word, "known are read=RATE, write=RATE, latency=TIME, capacity=SIZE");
+        let (key, value) = word.split_once('=').ok_or_else(wrong)?;
+        match key {
+            "read" => service.read.sector_ps = sector_ps(size_bytes("read", value)?),
+            "write" => service.write.sector_ps = sector_ps(size_bytes("write", value)?),
+            "latency" => {
+                let request = duration("latency", value)?;
+                service.read = Cost { request, ..service.read };
+                service.write = Cost { request, ..service.write };
+            }
+            "capacity" => service.sectors = (size_bytes("capacity", value)? / 512).max(1),
+            _ => return Err(wrong()),
+        }
+    }
+    Ok(service)
 }
 
 #[cfg(test)]
@@ -68,5 +93,19 @@ mod tests {
         let wrong = Setup { disks: 2, ..Setup::default() }.storage().unwrap_err();
         assert!(wrong.why.contains("raid"));
         assert!(Setup { disk: "floppy".into(), ..Setup::default() }.storage().unwrap_err().why.contains("cheetah9lp"));
+    }
+
+    #[test]
+    fn a_plain_device_takes_its_latency_and_its_bytes_at_its_rates() {
+        let mut device =
+            device(&Setup { disk: "plain:read=64MB,write=32MB,latency=1ms,capacity=1GB".into(), ..Setup::default() })
+                .unwrap();
+        let io = |write| crate::block::Io { sector: 0, count: 125, write, owner: 0 };
+        assert_eq!(device.serve(Time::ZERO, &io(false)), Time(2_000_000));
+        assert_eq!(device.serve(Time::ZERO, &io(true)), Time(3_000_000));
+        assert_eq!(device.sectors(), 1_953_125);
+        for wrong in ["plain:speed=1", "plain:read", "plain:read=fast"] {
+            assert!(Setup { disk: wrong.into(), ..Setup::default() }.storage().is_err(), "{wrong}");
+        }
     }
 }

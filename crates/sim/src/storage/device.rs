@@ -12,27 +12,43 @@ pub enum Device {
     Disk(Box<Disk>),
     /// A solid-state drive.
     Ssd(Ssd),
-    /// The same service time for every request: for tests and for hand-checked examples.
+    /// A service time that depends on the size alone: for tests, hand-checked examples, and devices known by their bandwidth.
     Constant(Service),
 }
 
-/// A device with a service time that depends on the size alone.
+/// A device with a service time that depends on the size alone. One request at a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Service {
     /// Sectors that can be addressed.
     pub sectors: u64,
-    /// Per request.
-    pub request: Time,
-    /// Per sector.
-    pub sector: Time,
+    /// What a read costs.
+    pub read: Cost,
+    /// What a write costs.
+    pub write: Cost,
     /// What it did so far.
     pub busy_ns: u64,
 }
 
+/// A service time: so much for the request, so much for its bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cost {
+    /// Per request.
+    pub request: Time,
+    /// Per sector, in picoseconds: a sector at 1 GB/s takes 512 000 of them.
+    pub sector_ps: u64,
+}
+
+impl Cost {
+    fn of(&self, sectors: u64) -> u64 {
+        self.request.0 + (u128::from(self.sector_ps) * u128::from(sectors) / 1000) as u64
+    }
+}
+
 impl Service {
-    /// A device of 2^40 sectors with this service time.
+    /// A device of 2^40 sectors with this service time, reading and writing alike.
     pub fn new(request: Time, sector: Time) -> Service {
-        Service { sectors: 1 << 40, request, sector, busy_ns: 0 }
+        let cost = Cost { request, sector_ps: sector.0 * 1000 };
+        Service { sectors: 1 << 40, read: cost, write: cost, busy_ns: 0 }
     }
 }
 
@@ -60,7 +76,7 @@ impl Device {
             Device::Disk(disk) => disk.serve(now, Command { sector: io.sector, count: io.count, write: io.write }).done,
             Device::Ssd(ssd) => ssd.serve(now, io.sector, io.count, io.write),
             Device::Constant(service) => {
-                let took = service.request.0 + service.sector.0 * io.count;
+                let took = if io.write { service.write } else { service.read }.of(io.count);
                 service.busy_ns += took;
                 now + Time(took)
             }

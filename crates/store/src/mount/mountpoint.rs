@@ -21,6 +21,18 @@ pub fn clear_stale(mountpoint: &Path) -> io::Result<bool> {
     Ok(true)
 }
 
+/// Unmounts, unless somebody uses it: then `EBUSY`. What is not mounted (any more) is fine.
+pub fn unmount_unused(mountpoint: &Path) -> io::Result<()> {
+    match unmount(mountpoint, UnmountFlags::NOFOLLOW) {
+        Ok(()) | Err(Errno::INVAL) => Ok(()),
+        Err(Errno::PERM) => {
+            let status = Command::new("fusermount3").args(["-u", "--"]).arg(mountpoint).status()?;
+            if status.success() { Ok(()) } else { Err(Errno::BUSY.into()) }
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
 /// Unmounts now for everybody who comes, and for those inside when they leave.
 pub fn detach(mountpoint: &Path) -> io::Result<()> {
     match unmount(mountpoint, UnmountFlags::DETACH | UnmountFlags::NOFOLLOW) {

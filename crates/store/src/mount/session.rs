@@ -1,7 +1,7 @@
 //! A mount from its start to its end.
 
 use super::attach::attach;
-use super::mountpoint::{clear_stale, connection, control, detach, widen_read_ahead};
+use super::mountpoint::{clear_stale, connection, control, detach, unmount_unused, widen_read_ahead};
 use super::serve::Fuse;
 use super::slow::Slow;
 use super::{Options, Parts, Server};
@@ -128,19 +128,7 @@ impl Mount {
 
     /// Takes the mount away: refused with `EBUSY` while it is in use. Does not wait for requests under way.
     pub fn take_away(&self) -> Result<(), MountError> {
-        let ended = |error| MountError::End { path: self.path.clone(), error };
-        match rustix::mount::unmount(&self.path, UnmountFlags::NOFOLLOW) {
-            Ok(()) | Err(Errno::INVAL) => {}
-            Err(Errno::PERM) => {
-                let status = std::process::Command::new("fusermount3").args(["-u", "--"]).arg(&self.path).status();
-                let status = status.map_err(ended)?;
-                if !status.success() {
-                    return Err(ended(io::Error::from_raw_os_error(Errno::BUSY.raw_os_error())));
-                }
-            }
-            Err(error) => return Err(ended(error.into())),
-        }
-        Ok(())
+        unmount_unused(&self.path).map_err(|error| MountError::End { path: self.path.clone(), error })
     }
 
     /// Ends it at once: whoever waits for an answer gets an error, whoever comes later too. Nothing acknowledged is lost.

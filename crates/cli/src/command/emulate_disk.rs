@@ -1,0 +1,281 @@
+//! `entrepot emulate-disk`: a directory with the service times of a disk.
+
+use crate::failure::{Failure, Result};
+use crate::log;
+use crate::shown::{self, Output};
+use clap::Args;
+use emulate::disk::Figures;
+use emulate::{EmulatedDisk, Options, StartError, measure};
+use serde_json::json;
+use sim::setup::{Setup, size_bytes};
+use std::io::{BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use store::control::{Problem, exit};
+
+/// Serve a directory with the service times of a disk
+///
+/// Everything in BACKING is seen at MOUNTPOINT, and reads and writes of bytes take as long as the model says that they would on the
+/// emulated device, in real time. It needs no device, and root only for a mount that others may use too.
+/// MOUNTPOINT/.stats shows what the device did, as JSON; the same is printed at the end. Ends with Ctrl-C or by unmounting.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+MODELS:
+  cheetah9lp, atlas10k      mechanical disks, validated against measurements (`entrepot sim disk validate`)
+  ssd-sata, ssd-nvme, ssd   solid-state drives of their class; `ssd` is ssd-sata
+  plain                     one request at a time: --latency, then its bytes at --read-bandwidth or --write-bandwidth
+
+EXAMPLES:
+  entrepot emulate-disk /srv/data /mnt/disk
+  entrepot emulate-disk --model cheetah9lp --disks 6 --raid 5 --scheduler anticipatory /srv/data /mnt/array
+  entrepot emulate-disk --model plain --read-bandwidth 71.2MB --write-bandwidth 60MB --latency 1ms /srv/fast /mnt/fast --detach
+  entrepot emulate-disk --speedup 20 /srv/data /mnt/disk           the same in a twentieth of the time
+  entrepot emulate-disk --check --seed 1 /srv/empty /mnt/disk      measure, and compare with the simulator
+  cat /mnt/disk/.stats; fusermount3 -u /mnt/disk")]
+pub struct EmulateDisk {
+    /// The directory with the files; nobody else is to change it meanwhile.
+    backing: PathBuf,
+    /// Where to serve it: an existing directory, not in BACKING nor around it.
+    mountpoint: PathBuf,
+    /// The device.
+    #[arg(long, default_value = "cheetah9lp")]
+    model: String,
+    /// How many of them.
+    #[arg(long, default_value_t = 1, value_name = "N")]
+    disks: u32,
+    /// How several are joined: 0 or 5.
+    #[arg(long, value_name = "LEVEL")]
+    raid: Option<u8>,
+    /// Stripe unit of an array.
+    #[arg(long, default_value = "64KiB", value_name = "SIZE")]
+    stripe_unit: String,
+    /// Who goes next: noop, deadline or anticipatory.
+    #[arg(long, default_value = "deadline")]
+    scheduler: String,
+    /// Requests that the scheduler chooses among; others wait in front of it.
+    #[arg(long, default_value_t = 128, value_name = "N")]
+    queue_depth: usize,
+    /// How many times faster than real time the device works.
+    #[arg(long, default_value_t = 1.0, value_name = "N")]
+    speedup: f64,
+    /// Size of the device, if less than the model has.
+    #[arg(long, value_name = "SIZE")]
+    capacity: Option<String>,
+    /// Bus of a mechanical disk in MB/s, if not that of its measurement (4.9).
+    #[arg(long, value_name = "MB/S")]
+    disk_bus: Option<f64>,
+    /// Bytes per second that `plain` reads; without it, no limit.
+    #[arg(long, value_name = "RATE")]
+    read_bandwidth: Option<String>,
+    /// Bytes per second that `plain` writes; without it, no limit.
+    #[arg(long, value_name = "RATE")]
+    write_bandwidth: Option<String>,
+    /// What `plain` takes for a request beside its bytes; without it, nothing.
+    #[arg(long, value_name = "TIME")]
+    latency: Option<String>,
+    /// What a growing file reserves on the device at least, so that files that grow side by side stay in one piece each.
+    #[arg(long, default_value = "8MiB", value_name = "SIZE")]
+    extent: String,
+    /// Let the kernel's page cache hide the device.
+    #[arg(long)]
+    page_cache: bool,
+    /// Do not pass `fsync` on to BACKING: quicker, and lost with the machine.
+    #[arg(long)]
+    no_sync: bool,
+    /// Measure response times on a file of its own, compare with the simulator, and end.
+    #[arg(long, conflicts_with_all = ["detach", "page_cache"])]
+    check: bool,
+    /// Requests of each kind in a check.
+    #[arg(long, default_value_t = 300, value_name = "N", requires = "check")]
+    requests: u64,
+    /// Seed of a check.
+    #[arg(long, default_value_t = 1, requires = "check")]
+    seed: u64,
+    /// How figures are written.
+    #[arg(long, value_enum, default_value_t)]
+    output: Output,
+    /// Go to the background when it is mounted.
+    #[arg(long)]
+    detach: bool,
+    /// This is the process in the background: its first line of output says how the start went.
+    #[arg(long, hide = true)]
+    in_background: bool,
+}
+
+impl EmulateDisk {
+    pub fn run(self) -> Result<u8> {
+        let options = self.options()?;
+        if self.detach {
+            return self.in_a_process_of_its_own();
+        }
+        if !self.in_background {
+            log::to_stderr();
+        }
+        let started = EmulatedDisk::start(&self.backing, &self.mountpoint, options);
+        if self.in_background {
+            let word = started.as_ref().map_or_else(|error| error.to_string(), |_| MOUNTED.into());
+            let mut out = std::io::stdout().lock();
+            // Who started us may be gone; the disk is served all the same.
+            drop(writeln!(out, "{word}").and_then(|()| out.flush()));
+        }
+        let disk = Arc::new(started.map_err(|error| problem(&error))?);
+        if self.check {
+            return self.check(&disk);
+        }
+        if !self.in_background {
+            shown::text(&format!("mounted at {}; Ctrl-C ends it\n", disk.path().display()))?;
+        }
+        end_on_signal(disk.clone())?;
+        let figures = disk.wait()?;
+        if !self.in_background {
+            self.show(&figures)?;
+        }
+        Ok(0)
+    }
+
+    fn show(&self, figures: &Figures) -> Result<()> {
+        match self.output {
+            Output::Text => shown::text(&figures.text())?,
+            Output::Json => shown::json(&serde_json::to_value(figures).map_err(std::io::Error::from)?)?,
+        }
+        Ok(())
+    }
+
+    fn check(&self, disk: &EmulatedDisk) -> Result<u8> {
+        let phases = measure::against_simulator(disk, self.requests, self.seed).map_err(|error| problem(&error));
+        disk.unmount().or_else(|_| disk.detach())?;
+        let figures = disk.wait()?;
+        let phases = phases?;
+        if self.output == Output::Json {
+            shown::json(&json!({"seed": self.seed, "phases": phases, "figures": figures}))?;
+            return Ok(0);
+        }
+        let mut text = format!(
+            "{:<36} {:>8} {:>13} {:>13} {:>8}\n",
+            "mean response", "requests", "simulated", "measured", "error"
+        );
+        for phase in &phases {
+            text += &format!(
+                "{:<36} {:>8} {:>10.3} ms {:>10.3} ms {:>+6.1} %\n",
+                phase.what,
+                phase.requests,
+                phase.simulated_ms,
+                phase.measured_ms,
+                phase.error * 100.0
+            );
+        }
+        shown::text(&text)?;
+        self.show(&figures)?;
+        Ok(0)
+    }
+
+    /// The words as the emulator takes them; wrong ones are refused before anything happens.
+    fn options(&self) -> Result<Options> {
+        let size = |what, text: &str| size_bytes(what, text).map_err(|error| problem(&StartError::Setup(error)));
+        let plain = [
+            ("read", self.read_bandwidth.as_ref()),
+            ("write", self.write_bandwidth.as_ref()),
+            ("latency", self.latency.as_ref()),
+        ];
+        let said: Vec<_> = plain.into_iter().filter_map(|(key, value)| Some(format!("{key}={}", value?))).collect();
+        let disk = match self.model.as_str() {
+            "ssd" => "ssd-sata".into(),
+            "plain" => format!("plain:{}", said.join(",")),
+            model => model.to_owned(),
+        };
+        if !said.is_empty() && self.model != "plain" {
+            return Err(Problem::wrong(format!("{} has bandwidth and latency of its own", self.model))
+                .so("nothing was mounted")
+                .try_this("leave --read-bandwidth, --write-bandwidth and --latency out, or give --model plain")
+                .into());
+        }
+        let setup = Setup {
+            disk,
+            disks: self.disks,
+            raid: self.raid,
+            stripe_unit: self.stripe_unit.clone(),
+            disk_bus_mb_s: self.disk_bus,
+            scheduler: self.scheduler.clone(),
+            ..Setup::default()
+        };
+        setup.storage().map_err(|error| problem(&StartError::Setup(error)))?;
+        Ok(Options {
+            setup,
+            capacity_bytes: self.capacity.as_deref().map(|text| size("capacity", text)).transpose()?,
+            queue_depth: self.queue_depth,
+            speedup: self.speedup,
+            page_cache: self.page_cache,
+            sync: !self.no_sync,
+            extent_bytes: size("extent", &self.extent)?,
+        })
+    }
+
+    /// Starts the same program in the background and waits for its word.
+    fn in_a_process_of_its_own(&self) -> Result<u8> {
+        let mut command = Command::new(std::env::current_exe()?);
+        let own = [self.backing.as_os_str(), self.mountpoint.as_os_str(), "--detach".as_ref()];
+        command.args(std::env::args_os().skip(1).filter(|word| !own.contains(&word.as_os_str())));
+        command.arg("--in-background");
+        command.arg("--").arg(absolute(&self.backing)?).arg(absolute(&self.mountpoint)?);
+        // It must not keep a directory busy, nor a terminal.
+        command.current_dir("/").stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+        let mut child = command.spawn()?;
+        let mut line = String::new();
+        if let Some(out) = child.stdout.take() {
+            BufReader::new(out).read_line(&mut line)?;
+        }
+        if line.trim_end() == MOUNTED {
+            shown::text(&format!("mounted at {}\n", self.mountpoint.display()))?;
+            return Ok(0);
+        }
+        let (cause, so, next) = parts(line.trim_end());
+        Err(Problem::new(exit::FAILED, cause).so(so).try_this(next).into())
+    }
+}
+
+/// What the process in the background says when it serves.
+const MOUNTED: &str = "mounted";
+
+fn absolute(path: &Path) -> Result<PathBuf> {
+    Ok(std::path::absolute(path)?)
+}
+
+/// Messages carry cause, consequence and next step in one sentence.
+fn parts(message: &str) -> (&str, &str, &str) {
+    let (cause, rest) = message.split_once("; ").unwrap_or((message, "nothing was mounted"));
+    let (so, next) = rest.split_once(". ").unwrap_or((rest, "see `entrepot emulate-disk --help`"));
+    (cause, so, next)
+}
+
+fn problem(error: &StartError) -> Failure {
+    let message = error.to_string();
+    let (cause, so, next) = parts(&message);
+    let wrong = !matches!(error, StartError::Refused { .. });
+    let problem = if wrong { Problem::wrong(cause) } else { Problem::failed(cause) };
+    problem.so(so).try_this(next).into()
+}
+
+/// SIGTERM ends it in any case; the first Ctrl-C is refused while somebody uses the mount, the second is not.
+fn end_on_signal(disk: Arc<EmulatedDisk>) -> Result<()> {
+    use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+    let mut signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM, SIGHUP])?;
+    std::thread::Builder::new().name("signals".into()).spawn(move || {
+        let mut insisted = false;
+        for signal in signals.forever() {
+            match disk.unmount() {
+                Ok(()) => return,
+                Err(error) if signal == SIGTERM || insisted => {
+                    tracing::warn!(%error, "somebody uses the mount; it is detached, and ends with its last user");
+                    drop(disk.detach());
+                    return;
+                }
+                Err(error) => {
+                    tracing::error!("the mount cannot be ended: {error}; press Ctrl-C again to detach it all the same");
+                    insisted = true;
+                }
+            }
+        }
+    })?;
+    Ok(())
+}

@@ -1,0 +1,328 @@
+//! An emulated disk from its start to its end.
+
+use crate::device::Device;
+use crate::extents::{BLOCK_BYTES, Extents, Run};
+use crate::pace::Pace;
+use crate::serve::{Server, Shared};
+use crate::spindle::Spindle;
+use fuser::{BackgroundSession, Config, MountOption, Session, SessionACL};
+use parking_lot::Mutex;
+use policy::time::Time;
+use rustix::fs::{Mode, OFlags, SeekFrom, open, seek};
+use serde::Serialize;
+use sim::setup::{Setup, SetupError};
+use std::collections::HashSet;
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use store::mount::mountpoint::{clear_stale, detach, unmount_unused};
+use store::namespace::Namespace;
+
+/// FUSE threads: they never wait for the device.
+const THREADS: usize = 4;
+
+/// How a disk is emulated.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The device in the simulator's words: `disk`, `disks`, `raid`, `stripe_unit`, `disk_bus_mb_s`, `scheduler`.
+    pub setup: Setup,
+    /// Bytes, if less than the device has.
+    pub capacity_bytes: Option<u64>,
+    /// Requests that the block layer holds at most.
+    pub queue_depth: usize,
+    /// How many times faster than real time the device works.
+    pub speedup: f64,
+    /// Whether the kernel's page cache may hide the device.
+    pub page_cache: bool,
+    /// Whether `fsync` reaches the backing directory's file system.
+    pub sync: bool,
+    /// Bytes that a growing file reserves at least.
+    pub extent_bytes: u64,
+}
+
+/// Why there is no emulated disk.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// The device cannot be had.
+    #[error("{} `{}`: {}; nothing was mounted", .0.what, .0.value, .0.why)]
+    Setup(#[from] SetupError),
+    /// A number that makes no sense.
+    #[error("{0}; nothing was mounted")]
+    Number(String),
+    /// A directory cannot be used.
+    #[error("{path} cannot be used: {error}; nothing was mounted. Give two directories, of which neither lies in the other", path = .path.display())]
+    Directory {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        error: io::Error,
+    },
+    /// The files that are there do not fit.
+    #[error(
+        "the files in {path} need {need_bytes} bytes and the emulated device has {have_bytes}; nothing was mounted. Remove some, or give a larger --capacity or model", path = .path.display()
+    )]
+    TooSmall {
+        /// The backing directory.
+        path: PathBuf,
+        /// What they need.
+        need_bytes: u64,
+        /// What there is.
+        have_bytes: u64,
+    },
+    /// The kernel refused.
+    #[error("mounting at {path} was refused: {error}; nothing was mounted. As an ordinary user you need `fusermount3` (package fuse3) and access to /dev/fuse", path = .path.display())]
+    Refused {
+        /// Where.
+        path: PathBuf,
+        /// Why.
+        error: io::Error,
+    },
+}
+
+/// What an emulated disk did since its start. Times are the device's own, but for `late`.
+#[derive(Clone, Debug, Serialize)]
+pub struct Figures {
+    /// The model.
+    pub model: String,
+    /// How many times faster than real time.
+    pub speedup: f64,
+    /// Size of the device.
+    pub capacity_bytes: u64,
+    /// Neither used nor reserved.
+    pub free_bytes: u64,
+    /// The device's time since its start.
+    pub elapsed_s: f64,
+    /// Of it, with a request waiting or in service.
+    pub busy_s: f64,
+    /// `busy_s / elapsed_s`.
+    pub utilisation: f64,
+    /// Reads done.
+    pub reads: u64,
+    /// Writes done.
+    pub writes: u64,
+    /// Bytes read.
+    pub bytes_read: u64,
+    /// Bytes written.
+    pub bytes_written: u64,
+    /// Mean time from a read's arrival to its end.
+    pub read_response_ms: f64,
+    /// What 99 % of the reads did not exceed.
+    pub read_response_p99_ms: f64,
+    /// Mean time from a write's arrival to its end.
+    pub write_response_ms: f64,
+    /// What 99 % of the writes did not exceed.
+    pub write_response_p99_ms: f64,
+    /// Requests to the devices, after splitting and merging.
+    pub device_requests: u64,
+    /// Mean time that one took in the device; 0 for a solid-state drive, whose requests overlap.
+    pub service_ms: f64,
+    /// Requests inside at once, at most.
+    pub inside_max: u64,
+    /// How much later than the device's end answers went out, mean, in microseconds of real time.
+    pub late_mean_us: f64,
+    /// The same, at most.
+    pub late_max_us: f64,
+}
+
+impl Figures {
+    /// The same for people.
+    pub fn text(&self) -> String {
+        let mib = |bytes: u64| bytes as f64 / 1048576.0;
+        format!(
+            "{} for {:.1} s of its time ({}x real time): {} reads, {:.1} MiB, {:.3} ms each (99 %: {:.3}); \
+             {} writes, {:.1} MiB, {:.3} ms each (99 %: {:.3})\n\
+             busy {:.1} %; {} requests to the device, {:.3} ms each in service; at most {} at once; \
+             answers late by {:.0} us (at most {:.0}) of real time\n",
+            self.model,
+            self.elapsed_s,
+            self.speedup,
+            self.reads,
+            mib(self.bytes_read),
+            self.read_response_ms,
+            self.read_response_p99_ms,
+            self.writes,
+            mib(self.bytes_written),
+            self.write_response_ms,
+            self.write_response_p99_ms,
+            self.utilisation * 100.0,
+            self.device_requests,
+            self.service_ms,
+            self.inside_max,
+            self.late_mean_us,
+            self.late_max_us,
+        )
+    }
+}
+
+/// An emulated disk at work. Dropping it detaches it.
+pub struct EmulatedDisk {
+    path: PathBuf,
+    shared: Arc<Shared>,
+    options: Options,
+    pace: Pace,
+    session: Mutex<Option<BackgroundSession>>,
+}
+
+impl EmulatedDisk {
+    /// Serves `backing` at `mountpoint`. Files that are there lie one after the other in the order of their paths.
+    pub fn start(backing: &Path, mountpoint: &Path, options: Options) -> Result<EmulatedDisk, StartError> {
+        let pace = Pace::new(options.speedup)
+            .ok_or_else(|| StartError::Number(format!("the speedup {} is not a number above 0", options.speedup)))?;
+        let device = Device::new(options.setup.storage()?, options.queue_depth);
+        let device_bytes = device.sectors() / 8 * BLOCK_BYTES;
+        let bytes = options.capacity_bytes.unwrap_or(device_bytes);
+        if bytes > device_bytes || bytes < BLOCK_BYTES {
+            let model = &options.setup.disk;
+            return Err(StartError::Number(format!(
+                "a capacity of {bytes} bytes was asked for, and {model} has {device_bytes}"
+            )));
+        }
+        let unusable = |path: &Path, error| StartError::Directory { path: path.to_path_buf(), error };
+        clear_stale(mountpoint).map_err(|error| unusable(mountpoint, error))?;
+        let path = mountpoint.canonicalize().map_err(|error| unusable(mountpoint, error))?;
+        let backing = backing.canonicalize().map_err(|error| unusable(backing, error))?;
+        if path.starts_with(&backing) || backing.starts_with(&path) {
+            return Err(unusable(&path, io::Error::other(format!("it and {} lie in each other", backing.display()))));
+        }
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let root = open(&backing, flags, Mode::empty()).map_err(|error| unusable(&backing, error.into()))?;
+        let namespace = Namespace::new(root).map_err(|error| unusable(&backing, error.into()))?;
+        let mut extents = Extents::new(bytes / 512, options.extent_bytes / BLOCK_BYTES);
+        lay_out(&backing, &mut extents)?;
+        let refused = |error| StartError::Refused { path: path.clone(), error };
+        let spindle = Spindle::start(device, pace).map_err(refused)?;
+        let shared = Arc::new(Shared::new(namespace, extents, spindle, &options));
+        let server = Server(shared.clone());
+        let session = Session::new(server, &path, &config(&backing)).and_then(Session::spawn).map_err(refused)?;
+        Ok(EmulatedDisk { path, shared, options, pace, session: Mutex::new(Some(session)) })
+    }
+
+    /// Where it is mounted.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// How it is emulated.
+    pub fn options(&self) -> &Options {
+        &self.options
+    }
+
+    /// Between real time and the device's.
+    pub fn pace(&self) -> Pace {
+        self.pace
+    }
+
+    /// The device's time.
+    pub fn now(&self) -> Time {
+        self.shared.spindle.now()
+    }
+
+    /// What it did so far.
+    pub fn figures(&self) -> Figures {
+        self.shared.figures()
+    }
+
+    /// The sectors that a part of a file, given by its inode, lies on.
+    pub fn place(&self, inode: u64, offset: u64, length: u64) -> Vec<Run> {
+        self.shared.extents.lock().find(inode, offset, length)
+    }
+
+    /// Unmounts: `EBUSY` while somebody uses it.
+    pub fn unmount(&self) -> io::Result<()> {
+        unmount_unused(&self.path)
+    }
+
+    /// Takes it away from everybody who comes; ends when those who use it are gone.
+    pub fn detach(&self) -> io::Result<()> {
+        detach(&self.path)
+    }
+
+    /// Waits until it is unmounted, by whomever; what it did.
+    pub fn wait(&self) -> io::Result<Figures> {
+        if let Some(session) = self.session.lock().take() {
+            session.join()?;
+        }
+        let figures = self.shared.figures();
+        self.shared.spindle.end();
+        Ok(figures)
+    }
+}
+
+impl Drop for EmulatedDisk {
+    fn drop(&mut self) {
+        if self.session.lock().is_some()
+            && let Err(error) = detach(&self.path)
+        {
+            tracing::warn!(%error, path = %self.path.display(), "an emulated disk that is not needed any more cannot be detached");
+        }
+    }
+}
+
+fn config(backing: &Path) -> Config {
+    let mut config = Config::default();
+    config.mount_options = vec![
+        MountOption::FSName(format!("emulated-disk:{}", backing.display())),
+        MountOption::Subtype("entrepot-disk".into()),
+        MountOption::DefaultPermissions,
+    ];
+    let root = rustix::process::geteuid().is_root();
+    config.acl = if root { SessionACL::All } else { SessionACL::Owner };
+    config.n_threads = Some(THREADS);
+    config.clone_fd = true;
+    config
+}
+
+/// Gives the files that are there their places: in the order of their paths, holes left out, each inode once.
+fn lay_out(backing: &Path, extents: &mut Extents) -> Result<(), StartError> {
+    let mut seen = HashSet::new();
+    let mut need_bytes = 0;
+    let mut fits = true;
+    let device =
+        fs::metadata(backing).map_err(|error| StartError::Directory { path: backing.to_path_buf(), error })?.dev();
+    // Last in, first out: names in falling order come out in rising order.
+    let mut ahead = vec![backing.to_path_buf()];
+    while let Some(path) = ahead.pop() {
+        let wrong = |error| StartError::Directory { path: path.clone(), error };
+        let found = fs::symlink_metadata(&path).map_err(wrong)?;
+        if found.dev() != device {
+            continue;
+        }
+        if found.is_dir() {
+            let names = fs::read_dir(&path).map_err(wrong)?;
+            let mut below =
+                names.map(|entry| entry.map(|e| e.path())).collect::<io::Result<Vec<_>>>().map_err(wrong)?;
+            below.sort_unstable_by(|a, b| b.cmp(a));
+            ahead.extend(below);
+        } else if found.is_file() && found.len() > 0 && seen.insert(found.ino()) {
+            for (offset, length) in data(&path, &found).map_err(wrong)? {
+                need_bytes += length.next_multiple_of(BLOCK_BYTES);
+                fits = fits && extents.place(found.ino(), offset, length).is_ok();
+            }
+            extents.close(found.ino());
+        }
+    }
+    if fits {
+        return Ok(());
+    }
+    Err(StartError::TooSmall { path: backing.to_path_buf(), need_bytes, have_bytes: extents.bytes() })
+}
+
+/// The parts of a file that are not holes; all of it when that cannot be found out.
+fn data(path: &Path, found: &fs::Metadata) -> io::Result<Vec<(u64, u64)>> {
+    let size = found.len();
+    if found.blocks() * 512 >= size {
+        return Ok(vec![(0, size)]);
+    }
+    let Ok(file) = File::open(path) else { return Ok(vec![(0, size)]) };
+    let mut parts = Vec::new();
+    let mut at = 0;
+    while at < size {
+        let Ok(start) = seek(&file, SeekFrom::Data(at)) else { break };
+        let end = seek(&file, SeekFrom::Hole(start))?;
+        parts.push((start, end - start));
+        at = end;
+    }
+    Ok(parts)
+}

@@ -1,0 +1,218 @@
+//! Bytes: taken from and put into the backing file at once, answered when the emulated device is done.
+
+use super::names::STATS_ID;
+use super::{InUse, Shared};
+use crate::extents::Full;
+use fuser::{FileHandle, FopenFlags, Generation, ReplyCreate, ReplyData, ReplyOpen, ReplyWrite};
+use rustix::fd::OwnedFd;
+use rustix::fs::{FallocateFlags, OFlags, SeekFrom, fstat};
+use rustix::io::{Errno, Result, pread, pwrite, retry_on_intr};
+use std::collections::hash_map::Entry;
+use std::ffi::OsStr;
+use std::sync::Arc;
+use store::mount::convert::{attributes, errno};
+use store::namespace::{Caller, NodeId};
+
+impl Shared {
+    /// The open file of an inode.
+    pub(super) fn file(&self, id: NodeId) -> Option<Arc<OwnedFd>> {
+        self.open.lock().get(&id).map(|used| used.file.clone())
+    }
+
+    pub fn open(&self, id: NodeId, reply: ReplyOpen) {
+        if id == STATS_ID {
+            let text = serde_json::to_vec_pretty(&self.figures()).unwrap_or_default();
+            let number = self.texts.insert(Arc::new([&text[..], b"\n"].concat()));
+            return reply.opened(FileHandle(number), FopenFlags::FOPEN_DIRECT_IO);
+        }
+        match self.user(id, || self.namespace.open_stub(id)) {
+            Ok(_) => reply.opened(FileHandle(id), self.flags()),
+            Err(error) => reply.error(errno(error)),
+        }
+    }
+
+    pub fn create(&self, caller: Caller, (parent, name): (NodeId, &OsStr), mode: u32, flags: i32, reply: ReplyCreate) {
+        let exclusive = OFlags::from_bits_retain(flags as u32).contains(OFlags::EXCL);
+        let made = || {
+            self.not_virtual(parent, name)?;
+            match self.namespace.create(caller, parent, name, mode) {
+                Ok((node, stat, stub)) => {
+                    self.user(node.id, || Ok(stub))?;
+                    Ok((node, stat))
+                }
+                Err(Errno::EXIST) if !exclusive => {
+                    let (node, stat) = self.namespace.lookup(parent, name)?;
+                    let used = self.user(node.id, || self.namespace.open_stub(node.id));
+                    used.inspect_err(|_| self.namespace.forget(node.id, 1))?;
+                    Ok((node, stat))
+                }
+                Err(error) => Err(error),
+            }
+        };
+        match made() {
+            Ok((node, stat)) => {
+                let attr = attributes(node.id, &stat);
+                let generation = Generation(node.generation());
+                reply.created(&super::names::TTL, &attr, generation, FileHandle(node.id), self.flags());
+            }
+            Err(error) => reply.error(errno(error)),
+        }
+    }
+
+    fn flags(&self) -> FopenFlags {
+        if self.page_cache {
+            return FopenFlags::empty();
+        }
+        FopenFlags::FOPEN_DIRECT_IO | FopenFlags::FOPEN_PARALLEL_DIRECT_WRITES
+    }
+
+    /// One more user of an inode, which the first one opens.
+    fn user(&self, id: NodeId, open: impl FnOnce() -> Result<OwnedFd>) -> Result<Arc<OwnedFd>> {
+        let mut table = self.open.lock();
+        let used = match table.entry(id) {
+            Entry::Occupied(used) => used.into_mut(),
+            Entry::Vacant(free) => free.insert(InUse { file: Arc::new(open()?), users: 0, gone: false }),
+        };
+        used.users += 1;
+        Ok(used.file.clone())
+    }
+
+    pub fn release(&self, id: NodeId, handle: FileHandle) {
+        if id == STATS_ID {
+            self.texts.remove(handle.0);
+            return;
+        }
+        let mut table = self.open.lock();
+        let Some(used) = table.get_mut(&id) else { return };
+        used.users -= 1;
+        if used.users > 0 {
+            return;
+        }
+        let gone = used.gone;
+        // While the table is held, so that nobody opens it in between.
+        let mut extents = self.extents.lock();
+        if gone {
+            extents.remove(id)
+        } else {
+            extents.close(id)
+        }
+        table.remove(&id);
+    }
+
+    /// The last name of an inode is gone.
+    pub(super) fn gone(&self, id: NodeId) {
+        match self.open.lock().get_mut(&id) {
+            Some(used) => used.gone = true,
+            None => self.extents.lock().remove(id),
+        }
+    }
+
+    pub fn read(&self, id: NodeId, handle: FileHandle, offset: u64, length: usize, owner: u32, reply: ReplyData) {
+        if id == STATS_ID {
+            let Some(text) = self.texts.get(handle.0) else { return reply.error(fuser::Errno::EBADF) };
+            let start = text.len().min(offset as usize);
+            return reply.data(&text[start..text.len().min(start + length)]);
+        }
+        let Some(file) = self.file(id) else { return reply.error(fuser::Errno::EBADF) };
+        match read_all(&file, offset, length) {
+            Ok(bytes) => {
+                let runs = self.extents.lock().find(id, offset, bytes.len() as u64);
+                self.spindle.submit(&runs, false, owner, Box::new(move || reply.data(&bytes)));
+            }
+            Err(error) => reply.error(errno(error)),
+        }
+    }
+
+    pub fn write(&self, id: NodeId, offset: u64, data: &[u8], owner: u32, reply: ReplyWrite) {
+        let Some(file) = self.file(id) else { return reply.error(fuser::Errno::EBADF) };
+        let placed = self.extents.lock().place(id, offset, data.len() as u64);
+        let written = placed.map_err(no_space).and_then(|runs| write_all(&file, offset, data).map(|()| runs));
+        match written {
+            Ok(runs) => {
+                let bytes = data.len() as u32;
+                self.spindle.submit(&runs, true, owner, Box::new(move || reply.written(bytes)));
+            }
+            Err(error) => reply.error(errno(error)),
+        }
+    }
+
+    /// Everything written was answered by the device, so there is only the backing file left to sync.
+    pub fn sync(&self, id: NodeId, data_only: bool) -> Result<()> {
+        let Some(file) = self.file(id).filter(|_| self.sync) else { return Ok(()) };
+        if data_only { rustix::fs::fdatasync(&*file) } else { rustix::fs::fsync(&*file) }
+    }
+
+    pub fn allocate(&self, id: NodeId, offset: u64, length: u64, mode: i32) -> Result<()> {
+        let file = self.file(id).ok_or(Errno::BADF)?;
+        let flags = FallocateFlags::from_bits_retain(mode as u32);
+        let known = FallocateFlags::KEEP_SIZE | FallocateFlags::PUNCH_HOLE | FallocateFlags::ZERO_RANGE;
+        if !known.contains(flags) {
+            return Err(Errno::OPNOTSUPP);
+        }
+        let punches = flags.contains(FallocateFlags::PUNCH_HOLE);
+        if !punches {
+            self.extents.lock().place(id, offset, length).map_err(no_space)?;
+        }
+        retry_on_intr(|| rustix::fs::fallocate(&*file, flags, offset, length))?;
+        if punches {
+            self.extents.lock().punch(id, offset, length);
+        }
+        Ok(())
+    }
+
+    pub fn seek(&self, id: NodeId, offset: i64, whence: i32) -> Result<i64> {
+        const SEEK_DATA: i32 = 3;
+        const SEEK_HOLE: i32 = 4;
+        let file = self.file(id).ok_or(Errno::BADF)?;
+        let from = u64::try_from(offset).map_err(|_| Errno::NXIO)?;
+        let to = match whence {
+            SEEK_DATA => SeekFrom::Data(from),
+            SEEK_HOLE => SeekFrom::Hole(from),
+            _ => return Err(Errno::INVAL),
+        };
+        rustix::fs::seek(&*file, to).map(|at| at as i64)
+    }
+
+    /// Cuts a file, or makes it longer by a hole.
+    pub(super) fn resize(&self, id: NodeId, size: u64) -> Result<()> {
+        let file = match self.file(id) {
+            Some(file) => file,
+            None => Arc::new(self.namespace.open_stub(id)?),
+        };
+        let before = fstat(&*file)?.st_size as u64;
+        retry_on_intr(|| rustix::fs::ftruncate(&*file, size))?;
+        if size < before {
+            self.extents.lock().truncate(id, size);
+        }
+        Ok(())
+    }
+}
+
+fn no_space(_: Full) -> Errno {
+    Errno::NOSPC
+}
+
+/// Reads until `length` bytes are there or the file ends.
+fn read_all(file: &OwnedFd, offset: u64, length: usize) -> Result<Vec<u8>> {
+    let mut bytes = vec![0; length];
+    let mut got = 0;
+    while got < length {
+        match retry_on_intr(|| pread(file, &mut bytes[got..], offset + got as u64))? {
+            0 => break,
+            n => got += n,
+        }
+    }
+    bytes.truncate(got);
+    Ok(bytes)
+}
+
+fn write_all(file: &OwnedFd, offset: u64, data: &[u8]) -> Result<()> {
+    let mut put = 0;
+    while put < data.len() {
+        match retry_on_intr(|| pwrite(file, &data[put..], offset + put as u64))? {
+            0 => return Err(Errno::IO),
+            n => put += n,
+        }
+    }
+    Ok(())
+}

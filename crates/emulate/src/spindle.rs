@@ -1,0 +1,185 @@
+//! The emulated device in real time: answers wait on one thread until the device would be done.
+
+use crate::device::{Counts, Device};
+use crate::pace::Pace;
+use parking_lot::{Condvar, Mutex};
+use policy::time::Time;
+use std::collections::HashMap;
+use std::io;
+use std::num::NonZeroU64;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// What is to be done when a request is.
+pub type Answer = Box<dyn FnOnce() + Send>;
+
+/// The thread with its device.
+pub struct Spindle {
+    shared: Arc<Shared>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+struct Shared {
+    state: Mutex<State>,
+    changed: Condvar,
+    begun: Instant,
+    pace: Pace,
+}
+
+struct State {
+    device: Device,
+    waiting: HashMap<u64, Answer>,
+    next_tag: u64,
+    /// When the thread looks next without being called.
+    looks_at: Option<Time>,
+    ending: bool,
+    late: Late,
+}
+
+/// How much later than the device would have been answers went out, in real time.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Late {
+    pub answers: u64,
+    pub sum: Duration,
+    pub max: Duration,
+}
+
+impl Spindle {
+    pub fn start(device: Device, pace: Pace) -> io::Result<Spindle> {
+        let state = State {
+            device,
+            waiting: HashMap::new(),
+            next_tag: 0,
+            looks_at: None,
+            ending: false,
+            late: Late::default(),
+        };
+        let shared =
+            Arc::new(Shared { state: Mutex::new(state), changed: Condvar::new(), begun: Instant::now(), pace });
+        let turning = shared.clone();
+        let thread = std::thread::Builder::new().name("spindle".into()).spawn(move || turning.turn())?;
+        Ok(Spindle { shared, thread: Mutex::new(Some(thread)) })
+    }
+
+    /// The device's time now.
+    pub fn now(&self) -> Time {
+        self.shared.now()
+    }
+
+    /// A request for the sectors of `runs`; `answer` is called when it is done, on another thread, or here if it lies nowhere.
+    pub fn submit(&self, runs: &[(u64, u64)], write: bool, owner: u32, answer: Answer) {
+        if runs.is_empty() {
+            return answer();
+        }
+        let mut state = self.shared.state.lock();
+        let tag = state.next_tag;
+        state.next_tag += 1;
+        state.waiting.insert(tag, answer);
+        let now = self.shared.now();
+        state.device.submit(now, tag, runs, write, owner);
+        let next = state.device.next_at();
+        if state.device.has_done() || state.looks_at.is_none_or(|at| next.is_some_and(|next| next < at)) {
+            self.shared.changed.notify_one();
+        }
+    }
+
+    /// What the device did, what its storage started and how long it was busy with that, and how late the answers were.
+    pub fn counts(&self) -> (Counts, sim::block::Counts, u64, Late) {
+        let mut state = self.shared.state.lock();
+        let now = self.shared.now();
+        state.device.advance(now);
+        if state.device.has_done() {
+            self.shared.changed.notify_one();
+        }
+        let storage = state.device.storage();
+        (state.device.counts(now), storage.counts(), storage.busy_ns(), state.late)
+    }
+
+    /// Ends the thread; who still waits gets no answer.
+    pub fn end(&self) {
+        self.shared.state.lock().ending = true;
+        self.shared.changed.notify_one();
+        if let Some(thread) = self.thread.lock().take() {
+            drop(thread.join());
+        }
+    }
+}
+
+impl Drop for Spindle {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+impl Shared {
+    fn now(&self) -> Time {
+        self.pace.device_time(self.begun.elapsed())
+    }
+
+    fn turn(&self) {
+        // The default slack of 50 us would be added to every service time.
+        if let Err(error) = rustix::thread::set_current_timer_slack(NonZeroU64::new(1)) {
+            tracing::debug!(%error, "timers keep their slack; answers will be late by as much");
+        }
+        let mut state = self.state.lock();
+        while !state.ending {
+            let now = self.now();
+            state.device.advance(now);
+            if state.device.has_done() {
+                let answers = self.take(&mut state);
+                parking_lot::MutexGuard::unlocked(&mut state, || answers.into_iter().for_each(|answer| answer()));
+                continue;
+            }
+            state.looks_at = state.device.next_at();
+            match state.looks_at {
+                Some(at) => drop(self.changed.wait_until(&mut state, self.begun + self.pace.real(at))),
+                None => self.changed.wait(&mut state),
+            }
+        }
+        state.waiting.clear();
+    }
+
+    fn take(&self, state: &mut State) -> Vec<Answer> {
+        let since = self.begun.elapsed();
+        let done = state.device.take_done();
+        let State { waiting, late, .. } = state;
+        let due = done.into_iter().filter_map(|done| {
+            let by = since.saturating_sub(self.pace.real(done.at));
+            late.answers += 1;
+            late.sum += by;
+            late.max = late.max.max(by);
+            waiting.remove(&done.tag)
+        });
+        due.collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use sim::setup::Setup;
+    use std::sync::mpsc;
+
+    #[test]
+    fn an_answer_comes_when_the_device_is_done_and_not_before() {
+        let setup = Setup { disk: "plain:latency=20ms".into(), ..Setup::default() };
+        let device = Device::new(setup.storage().unwrap(), 8);
+        let spindle = Spindle::start(device, Pace::new(2.0).unwrap()).unwrap();
+        let (send, receive) = mpsc::channel();
+        let begun = Instant::now();
+        for n in 0..3 {
+            let send = send.clone();
+            spindle.submit(&[(n * 100, 8)], false, 0, Box::new(move || send.send((n, begun.elapsed())).unwrap()));
+        }
+        spindle.submit(&[], false, 0, Box::new(move || send.send((9, begun.elapsed())).unwrap()));
+        let answers: Vec<_> = receive.iter().collect();
+        assert_eq!(answers.iter().map(|answer| answer.0).collect::<Vec<_>>(), [9, 0, 1, 2]);
+        for (n, at) in &answers[1..] {
+            assert!(*at >= Duration::from_millis(10 * (n + 1)), "answer {n} came early, after {at:?}");
+        }
+        let (counts, started, busy_ns, late) = spindle.counts();
+        assert_eq!((counts.reads, started.started, busy_ns), (3, 3, 60_000_000));
+        assert_eq!(late.answers, 3);
+    }
+}
