@@ -3,6 +3,7 @@
 mod as_user;
 mod attack;
 mod drained;
+mod emulated;
 mod full;
 mod hung_target;
 mod kept;
