@@ -58,6 +58,7 @@ const COMMANDS: &[&[&str]] = &[
     &["sim", "disk", "models"],
     &["completions"],
     &["man"],
+    &["emulate-disk"],
 ];
 
 fn entrepot(args: &[&str]) -> Output {

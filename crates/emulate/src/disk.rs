@@ -17,6 +17,7 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use store::mount::attach::attach;
 use store::mount::mountpoint::{clear_stale, detach, unmount_unused};
 use store::namespace::Namespace;
 
@@ -195,7 +196,7 @@ impl EmulatedDisk {
         let spindle = Spindle::start(device, pace).map_err(refused)?;
         let shared = Arc::new(Shared::new(namespace, extents, spindle, &options));
         let server = Server(shared.clone());
-        let session = Session::new(server, &path, &config(&backing)).and_then(Session::spawn).map_err(refused)?;
+        let session = session(server, &path, &backing).map_err(refused)?;
         Ok(EmulatedDisk { path, shared, options, pace, session: Mutex::new(Some(session)) })
     }
 
@@ -260,18 +261,30 @@ impl Drop for EmulatedDisk {
     }
 }
 
-fn config(backing: &Path) -> Config {
+/// Mounts, and serves on threads of its own.
+fn session(server: Server, path: &Path, backing: &Path) -> io::Result<BackgroundSession> {
+    let root = rustix::process::geteuid().is_root();
+    let name = format!("disk:{}", backing.display());
     let mut config = Config::default();
     config.mount_options = vec![
-        MountOption::FSName(format!("emulated-disk:{}", backing.display())),
+        MountOption::FSName(name.clone()),
         MountOption::Subtype("entrepot-disk".into()),
         MountOption::DefaultPermissions,
     ];
-    let root = rustix::process::geteuid().is_root();
     config.acl = if root { SessionACL::All } else { SessionACL::Owner };
     config.n_threads = Some(THREADS);
     config.clone_fd = true;
-    config
+    let acl = config.acl;
+    let Some(device) = attach(path, "fuse.entrepot-disk", &name, root)? else {
+        return Session::new(server, path, &config)?.spawn();
+    };
+    let served = Session::from_fd(server, device, acl, config).and_then(Session::spawn);
+    served.inspect_err(|_| {
+        // Nobody serves it.
+        if let Err(error) = detach(path) {
+            tracing::warn!(%error, path = %path.display(), "a mount that nobody serves cannot be detached");
+        }
+    })
 }
 
 /// Gives the files that are there their places: in the order of their paths, holes left out, each inode once.

@@ -9,7 +9,7 @@
 //! A FUSE thread that hangs in a target is watched; its request is answered by another. What may hang and is not watched never
 //! runs on a FUSE thread, so names and attributes are served whatever the targets do.
 
-mod attach;
+pub mod attach;
 mod bytes;
 pub mod convert;
 mod directory;

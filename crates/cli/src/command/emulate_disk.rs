@@ -112,6 +112,10 @@ impl EmulateDisk {
         if !self.in_background {
             log::to_stderr();
         }
+        // Before its threads are there, which take it over. Only root may; others' answers come later on a machine that is busy.
+        if let Err(error) = rustix::process::setpriority_process(None, PRIORITY) {
+            tracing::debug!(%error, "no precedence over other processes");
+        }
         let started = EmulatedDisk::start(&self.backing, &self.mountpoint, options);
         if self.in_background {
             let word = started.as_ref().map_or_else(|error| error.to_string(), |_| MOUNTED.into());
@@ -233,6 +237,9 @@ impl EmulateDisk {
         Err(Problem::new(exit::FAILED, cause).so(so).try_this(next).into())
     }
 }
+
+/// The nice value that lets a device go before those who wait for it.
+const PRIORITY: i32 = -20;
 
 /// What the process in the background says when it serves.
 const MOUNTED: &str = "mounted";

@@ -43,7 +43,17 @@ fn a_volume_on_two_emulated_disks_keeps_its_bytes_and_waits_for_them() {
         let dir = place_of_disks.path();
         for name in ["fast", "slow"] {
             let rate = if name == "fast" { "200MB" } else { "20MB" };
-            let words = ["--model", "plain", "--read-bandwidth", rate, "--write-bandwidth", rate, "--latency", "1ms"];
+            let words = [
+                "--no-sync",
+                "--model",
+                "plain",
+                "--read-bandwidth",
+                rate,
+                "--write-bandwidth",
+                rate,
+                "--latency",
+                "1ms",
+            ];
             disks.push(Disk::start(dir, name, &words));
         }
         let place = |name: &str, disk: &Disk, toml: String| {
@@ -51,13 +61,14 @@ fn a_volume_on_two_emulated_disks_keeps_its_bytes_and_waits_for_them() {
             std::fs::create_dir(&path).expect("mkdir");
             toml.replace(&format!("\"targets/{name}\""), &format!("\"{}\"", path.display()))
         };
-        let toml = place("fast0", &disks[0], toml);
-        place("fast2", &disks[1], place("fast1", &disks[1], toml))
+        let on_fast = ["fast0", "fast1", "fast2"].into_iter().fold(toml, |toml, name| place(name, &disks[0], toml));
+        ["capacity0", "capacity1", "capacity2"].into_iter().fold(on_fast, |toml, name| place(name, &disks[1], toml))
     });
     let Some(volume) = volume else { return };
     let data = noise(8 << 20);
     let begun = Instant::now();
     std::fs::write(volume.at.join("file"), &data).expect("write");
+    std::fs::File::open(volume.at.join("file")).and_then(|file| file.sync_all()).expect("sync");
     assert!(std::fs::read(volume.at.join("file")).expect("read") == data);
     let written: Vec<u64> = disks.iter().map(|disk| disk.stats()["bytes_written"].as_u64().expect("bytes")).collect();
     assert!(written.iter().sum::<u64>() >= 8 << 20 && written.iter().all(|bytes| *bytes > 0), "{written:?}");

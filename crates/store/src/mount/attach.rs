@@ -10,11 +10,9 @@ use std::ffi::CString;
 use std::io;
 use std::path::Path;
 
-/// What stands as the type in tables of mounts.
-const TYPE: &str = "fuse.entrepot";
-
-/// Mounts at `path` and gives the device to serve it from; `None` if this process may not mount by itself.
-pub(super) fn attach(path: &Path, name: &str, allow_other: bool) -> io::Result<Option<OwnedFd>> {
+/// Mounts at `path`, with `kind` and `name` as type and source in tables of mounts, and gives the device to serve it from;
+/// `None` if this process may not mount by itself.
+pub fn attach(path: &Path, kind: &str, name: &str, allow_other: bool) -> io::Result<Option<OwnedFd>> {
     if !rustix::process::geteuid().is_root() {
         return Ok(None);
     }
@@ -29,7 +27,7 @@ pub(super) fn attach(path: &Path, name: &str, allow_other: bool) -> io::Result<O
         data.push_str(",allow_other");
     }
     // Devices and set-user-id programs as on a local file system of root's; whoever wants less mounts it again with less.
-    match mount(name, path, TYPE, MountFlags::empty(), &*CString::new(data)?) {
+    match mount(name, path, kind, MountFlags::empty(), &*CString::new(data)?) {
         Ok(()) => Ok(Some(device)),
         Err(Errno::PERM) => Ok(None),
         Err(error) => Err(error.into()),

@@ -16,6 +16,8 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
+/// What stands as the type in tables of mounts.
+const TYPE: &str = "fuse.entrepot";
 /// Threads of the slow pool at most.
 const SLOW_THREADS_MAX: usize = 64;
 /// Requests that wait for one of them at most.
@@ -200,7 +202,7 @@ impl Drop for Mount {
 fn session(server: &Arc<Server>, path: &Path, config: Config) -> io::Result<BackgroundSession> {
     let fuse = Fuse(server.clone());
     let acl = config.acl;
-    let Some(device) = attach(path, &server.options.name, acl == SessionACL::All)? else {
+    let Some(device) = attach(path, TYPE, &server.options.name, acl == SessionACL::All)? else {
         return Session::new(fuse, path, &config)?.spawn();
     };
     let served = Session::from_fd(fuse, device, acl, config).and_then(Session::spawn);
