@@ -1,0 +1,394 @@
+//! What is in the buffer, and what leaves first: the tables that the demoter, the deleter and the replicator share.
+//!
+//! ```text
+//!   E-order   applications with two or more versions in the buffer: their old versions leave first, and are deleted
+//!   V-order   applications by MTBF: the one least likely to fail goes next; its copy in the buffer is kept
+//!   Clean     versions that are in both places: deleted, oldest first, when space is short
+//!   R-order   versions to copy to the replica group
+//! ```
+//! Reading A-22: an application enters E-order with its second version. A-23: a version is registered after it was written. A-24: the highest
+//! MTBF, that is the lowest failure rate, is demoted first.
+//!
+//! Other orders, for comparison: the version written first (FIFO), the one used least recently (LRU); and V-order without knowledge of versions.
+//!
+//! Source: Sung, Table 5.1 and section 5.2; the reference, sections 8.3 and 8.4.
+
+use super::queue::App;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+/// A version of an application's checkpoint; larger numbers are newer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Version {
+    /// Whose.
+    pub app: App,
+    /// Which.
+    pub number: u64,
+}
+
+/// Which order demotion follows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Order {
+    /// E-order, then V-order: the paper's.
+    #[default]
+    VersionsThenMtbf,
+    /// V-order alone; any version of the application may go.
+    Mtbf,
+    /// Written first.
+    Fifo,
+    /// Used least recently.
+    Lru,
+}
+
+/// What to copy to the capacity tier.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Demotion {
+    /// Which version.
+    pub version: Version,
+    /// Its bytes.
+    pub bytes: u64,
+    /// Whether the copy in the buffer goes as soon as that is done.
+    pub delete: bool,
+    /// Why.
+    pub reason: Reason,
+}
+
+/// Why a version is demoted.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Reason {
+    /// There is a newer one of the application.
+    Superseded,
+    /// Its application is the least likely to fail.
+    HighestMtbf {
+        /// The application's mean time between failures, in seconds.
+        mtbf_s: u64,
+    },
+    /// It was written or used longest ago.
+    Oldest,
+}
+
+impl Eq for Reason {}
+
+#[derive(Clone, Copy, Debug)]
+struct Held {
+    bytes: u64,
+    clean: bool,
+    demoting: bool,
+    used: u64,
+}
+
+/// The tables.
+#[derive(Clone, Debug)]
+pub struct Tables {
+    order: Order,
+    mtbf_s: BTreeMap<App, u64>,
+    /// Versions in the buffer.
+    held: BTreeMap<Version, Held>,
+    /// Versions on the capacity tier.
+    demoted: BTreeSet<Version>,
+    /// The newest version of each application.
+    newest: BTreeMap<App, u64>,
+    e_order: VecDeque<App>,
+    clean: VecDeque<Version>,
+    r_order: VecDeque<Version>,
+    clock: u64,
+}
+
+impl Tables {
+    /// Empty tables.
+    pub fn new(order: Order) -> Tables {
+        Tables {
+            order,
+            mtbf_s: BTreeMap::new(),
+            held: BTreeMap::new(),
+            demoted: BTreeSet::new(),
+            newest: BTreeMap::new(),
+            e_order: VecDeque::new(),
+            clean: VecDeque::new(),
+            r_order: VecDeque::new(),
+            clock: 0,
+        }
+    }
+
+    /// How long an application runs between failures, on average, in seconds.
+    pub fn set_mtbf(&mut self, app: App, mtbf_s: u64) {
+        self.mtbf_s.insert(app, mtbf_s);
+    }
+
+    /// A version was written to the buffer, completely.
+    pub fn written(&mut self, version: Version, bytes: u64) {
+        self.clock += 1;
+        let others = self.held.range(all_of(version.app)).any(|(at, _)| *at != version);
+        self.held.insert(version, Held { bytes, clean: false, demoting: false, used: self.clock });
+        let newest = self.newest.entry(version.app).or_insert(version.number);
+        *newest = (*newest).max(version.number);
+        if others && !self.e_order.contains(&version.app) {
+            self.e_order.push_back(version.app);
+        }
+    }
+
+    /// A version was written past the buffer.
+    pub fn written_direct(&mut self, version: Version) {
+        self.demoted.insert(version);
+        let newest = self.newest.entry(version.app).or_insert(version.number);
+        *newest = (*newest).max(version.number);
+        self.r_order.push_back(version);
+        if self.held.range(all_of(version.app)).next().is_some() && !self.e_order.contains(&version.app) {
+            self.e_order.push_back(version.app);
+        }
+    }
+
+    /// Whether a checkpoint of an application should go straight to the capacity tier: more than the buffer's size was written in this period,
+    /// and nothing in the buffer belongs to an application that fails less often.
+    pub fn goes_direct(&self, app: App, dwsf: f64, capacity: f64) -> bool {
+        let mtbf = self.mtbf(app);
+        dwsf > capacity && self.held.keys().all(|version| self.mtbf(version.app) <= mtbf)
+    }
+
+    /// The next version to demote; it counts as being demoted until [`Tables::demoted`] or [`Tables::failed`].
+    pub fn next_demotion(&mut self) -> Option<Demotion> {
+        let (version, reason) = match self.order {
+            Order::VersionsThenMtbf => self.superseded().or_else(|| self.least_likely_to_fail(true))?,
+            Order::Mtbf => self.least_likely_to_fail(false)?,
+            Order::Fifo | Order::Lru => {
+                let candidates = self.held.iter().filter(|(_, held)| !held.clean && !held.demoting);
+                (*candidates.min_by_key(|(_, held)| held.used)?.0, Reason::Oldest)
+            }
+        };
+        let held = self.held.get_mut(&version)?;
+        held.demoting = true;
+        Some(Demotion { version, bytes: held.bytes, delete: reason == Reason::Superseded, reason })
+    }
+
+    /// A demotion is complete: the bytes that it freed at once.
+    pub fn demoted(&mut self, of: &Demotion) -> u64 {
+        self.demoted.insert(of.version);
+        self.r_order.push_back(of.version);
+        if of.delete {
+            return self.held.remove(&of.version).map_or(0, |held| held.bytes);
+        }
+        if let Some(held) = self.held.get_mut(&of.version) {
+            held.clean = true;
+            held.demoting = false;
+            self.clean.push_back(of.version);
+        }
+        0
+    }
+
+    /// A demotion was given up; nothing has changed for the application.
+    pub fn failed(&mut self, of: &Demotion) {
+        if let Some(held) = self.held.get_mut(&of.version) {
+            held.demoting = false;
+        }
+        if of.reason == Reason::Superseded && !self.e_order.contains(&of.version.app) {
+            self.e_order.push_back(of.version.app);
+        }
+    }
+
+    /// Deletes the copies in the buffer that are on the capacity tier too, oldest first, until `bytes` are free; what was freed.
+    pub fn delete_clean(&mut self, bytes: u64) -> Vec<(Version, u64)> {
+        let mut freed = Vec::new();
+        let mut sum = 0;
+        while sum < bytes {
+            let Some(version) = self.next_clean() else { break };
+            if let Some(held) = self.held.remove(&version) {
+                sum += held.bytes;
+                freed.push((version, held.bytes));
+            }
+        }
+        freed
+    }
+
+    /// An application restarts from its newest version: which, and whether it is in the buffer. Nothing is promoted.
+    pub fn restart(&mut self, app: App) -> Option<(Version, bool)> {
+        let version = Version { app, number: *self.newest.get(&app)? };
+        self.clock += 1;
+        let clock = self.clock;
+        let held = self.held.get_mut(&version);
+        let hit = held.is_some();
+        if let (Some(held), Order::Lru) = (held, self.order) {
+            held.used = clock;
+        }
+        Some((version, hit))
+    }
+
+    /// The next version to copy to the replica group.
+    pub fn next_replica(&mut self) -> Option<Version> {
+        self.r_order.pop_front()
+    }
+
+    /// An application has ended: its versions in the buffer, which can go.
+    pub fn ended(&mut self, app: App) -> Vec<(Version, u64)> {
+        let gone: Vec<_> = self.held.range(all_of(app)).map(|(version, held)| (*version, held.bytes)).collect();
+        for (version, _) in &gone {
+            self.held.remove(version);
+        }
+        self.e_order.retain(|other| *other != app);
+        self.clean.retain(|version| version.app != app);
+        self.newest.remove(&app);
+        self.mtbf_s.remove(&app);
+        let kept = std::mem::take(&mut self.demoted);
+        self.demoted = kept.into_iter().filter(|version| version.app != app).collect();
+        gone
+    }
+
+    /// Versions in the buffer, and the bytes of them that are not on the capacity tier yet.
+    pub fn in_buffer(&self) -> (usize, u64) {
+        let dirty = self.held.values().filter(|held| !held.clean).map(|held| held.bytes).sum();
+        (self.held.len(), dirty)
+    }
+
+    /// Where a version is: in the buffer, on the capacity tier.
+    pub fn places(&self, version: Version) -> (bool, bool) {
+        (self.held.contains_key(&version), self.demoted.contains(&version))
+    }
+
+    fn mtbf(&self, app: App) -> u64 {
+        self.mtbf_s.get(&app).copied().unwrap_or(0)
+    }
+
+    /// An old version of the first application in E-order. One that is clean already needs no copy: it is dropped by the deleter.
+    fn superseded(&mut self) -> Option<(Version, Reason)> {
+        while let Some(&app) = self.e_order.front() {
+            let newest = self.newest.get(&app).copied().unwrap_or(0);
+            let old = self.held.range(all_of(app)).find(|(v, held)| v.number < newest && !held.clean && !held.demoting);
+            if let Some((version, _)) = old {
+                return Some((*version, Reason::Superseded));
+            }
+            self.e_order.pop_front();
+        }
+        None
+    }
+
+    fn least_likely_to_fail(&self, newest_only: bool) -> Option<(Version, Reason)> {
+        let candidates = self.held.iter().filter(|(version, held)| {
+            let is_newest = self.newest.get(&version.app) == Some(&version.number);
+            !held.clean && !held.demoting && (is_newest || !newest_only)
+        });
+        // The highest MTBF; among equals the one written first.
+        let best = candidates.max_by_key(|(version, held)| (self.mtbf(version.app), u64::MAX - held.used))?;
+        Some((*best.0, Reason::HighestMtbf { mtbf_s: self.mtbf(best.0.app) }))
+    }
+
+    /// Superseded clean copies first, then the oldest clean ones.
+    fn next_clean(&mut self) -> Option<Version> {
+        let old = |version: &Version| self.newest.get(&version.app).is_some_and(|newest| version.number < *newest);
+        let first = match self.order {
+            Order::VersionsThenMtbf => self.clean.iter().position(old),
+            Order::Lru => {
+                let used = |version: &Version| self.held.get(version).map_or(0, |held| held.used);
+                (0..self.clean.len()).min_by_key(|&at| used(&self.clean[at]))
+            }
+            _ => None,
+        };
+        self.clean.remove(first.unwrap_or(0))
+    }
+}
+
+fn all_of(app: App) -> std::ops::RangeInclusive<Version> {
+    Version { app, number: 0 }..=Version { app, number: u64::MAX }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn v(app: App, number: u64) -> Version {
+        Version { app, number }
+    }
+
+    fn tables(order: Order) -> Tables {
+        let mut tables = Tables::new(order);
+        for (app, mtbf) in [(1, 100), (2, 300), (3, 200)] {
+            tables.set_mtbf(app, mtbf);
+            tables.written(v(app, 1), 10);
+        }
+        tables
+    }
+
+    #[test]
+    fn old_versions_leave_first_then_the_highest_mtbf_whose_copy_stays() {
+        let mut tables = tables(Order::VersionsThenMtbf);
+        tables.written(v(1, 2), 10);
+        let first = tables.next_demotion().unwrap();
+        assert_eq!((first.version, first.delete, first.reason), (v(1, 1), true, Reason::Superseded));
+        assert_eq!(tables.demoted(&first), 10);
+        let second = tables.next_demotion().unwrap();
+        assert_eq!((second.version, second.delete), (v(2, 1), false));
+        assert_eq!(tables.demoted(&second), 0);
+        assert_eq!((tables.places(v(1, 1)), tables.places(v(2, 1))), ((false, true), (true, true)));
+        let rest: Vec<_> = std::iter::from_fn(|| tables.next_demotion()).map(|of| of.version.app).collect();
+        assert_eq!(rest, [3, 1]);
+        assert_eq!(tables.delete_clean(5), [(v(2, 1), 10)]);
+        assert_eq!(tables.restart(2), Some((v(2, 1), false)));
+        assert_eq!(tables.restart(1), Some((v(1, 2), true)));
+        assert_eq!((tables.next_replica(), tables.next_replica()), (Some(v(1, 1)), Some(v(2, 1))));
+    }
+
+    #[test]
+    fn a_demotion_that_fails_changes_nothing_for_the_application() {
+        let mut tables = tables(Order::VersionsThenMtbf);
+        tables.written(v(1, 2), 10);
+        let first = tables.next_demotion().unwrap();
+        tables.failed(&first);
+        assert_eq!(tables.next_demotion().map(|of| of.version), Some(v(1, 1)));
+        assert_eq!(tables.restart(1), Some((v(1, 2), true)));
+    }
+
+    #[test]
+    fn cold_checkpoints_go_direct_when_more_than_the_buffer_was_written() {
+        let tables = tables(Order::VersionsThenMtbf);
+        assert!(!tables.goes_direct(2, 99.0, 100.0) && tables.goes_direct(2, 101.0, 100.0));
+        assert!(!tables.goes_direct(3, 101.0, 100.0), "application 2 fails less often and is in the buffer");
+    }
+
+    #[test]
+    fn fifo_and_lru_look_at_age_alone() {
+        let mut fifo = tables(Order::Fifo);
+        fifo.restart(1);
+        assert_eq!(fifo.next_demotion().map(|of| of.version.app), Some(1));
+        let mut lru = tables(Order::Lru);
+        lru.restart(1);
+        assert_eq!(lru.next_demotion().map(|of| of.version.app), Some(2));
+    }
+
+    #[test]
+    fn an_application_that_ended_leaves_nothing() {
+        let mut tables = tables(Order::VersionsThenMtbf);
+        tables.written(v(1, 2), 10);
+        assert_eq!(tables.ended(1).len(), 2);
+        assert_eq!((tables.restart(1), tables.in_buffer()), (None, (2, 20)));
+        assert!(std::iter::from_fn(|| tables.next_demotion()).all(|of| of.version.app != 1));
+    }
+
+    proptest! {
+        /// Whatever happens, the newest version of every application is somewhere.
+        #[test]
+        fn the_newest_version_is_never_lost(
+            order in prop::sample::select(vec![Order::VersionsThenMtbf, Order::Mtbf, Order::Fifo, Order::Lru]),
+            steps in prop::collection::vec((0u8..6, 1u64..5), 1..200),
+        ) {
+            let mut tables = Tables::new(order);
+            let (mut numbers, mut under_way) = (BTreeMap::<u64, u64>::new(), Vec::new());
+            for (what, app) in steps {
+                match what {
+                    0 | 1 => {
+                        let number = numbers.entry(app).or_default();
+                        *number += 1;
+                        tables.set_mtbf(app, app * 7 % 5);
+                        tables.written(v(app, *number), 10);
+                    }
+                    2 => under_way.extend(tables.next_demotion()),
+                    3 if !under_way.is_empty() => { tables.demoted(&under_way.remove(0)); }
+                    4 if !under_way.is_empty() => tables.failed(&under_way.remove(0)),
+                    _ => { tables.delete_clean(app * 10); }
+                }
+                for (app, number) in &numbers {
+                    let (buffer, capacity) = tables.places(v(*app, *number));
+                    prop_assert!(buffer || capacity);
+                    prop_assert_eq!(tables.restart(*app), Some((v(*app, *number), buffer)));
+                }
+            }
+        }
+    }
+}
