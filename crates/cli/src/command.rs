@@ -1,6 +1,7 @@
 //! The command line: what there is, and which file serves it.
 
 mod check;
+mod checkpoint;
 mod completions;
 mod down;
 mod emulate_disk;
@@ -73,6 +74,7 @@ enum Command {
     Check(check::Check),
     Job(job::Job),
     Slurm(slurm::Slurm),
+    Checkpoint(checkpoint::Checkpoint),
     Sim(sim::Sim),
     Trace(trace::Trace),
     Rules(rules::Rules),
@@ -101,6 +103,7 @@ impl Cli {
             Command::Check(c) => c.run(&context),
             Command::Job(c) => c.run(&context),
             Command::Slurm(c) => c.run(&context),
+            Command::Checkpoint(c) => c.run(),
             Command::Sim(c) => c.run(),
             Command::Trace(c) => c.run(),
             Command::Rules(c) => c.run(),

@@ -136,3 +136,23 @@ fn rule_files_are_shown_checked_and_plotted_and_mistakes_named_with_their_line()
     let run = sim(at.path(), &["stripe", "run", "--devices", "8", "--rules", "wrong.rules"]);
     assert_eq!(run.status.code(), Some(2));
 }
+
+#[test]
+fn a_burst_buffer_is_simulated_under_its_schemes() {
+    let at = tempfile::tempdir().unwrap();
+    let run = ["burst", "--dwpp", "1.6", "--congestion", "low", "--step", "2s", "--periods", "1", "--check"];
+    let said = text(&sim(at.path(), &run).stdout);
+    for part in ["datawarp", "maxeff", "maxbw", "static:0.9", "bbos", "predicted", "hits %"] {
+        assert!(said.contains(part), "{part} is missing in\n{said}");
+    }
+    for (option, value, right) in [
+        ("--schemes", "fast", "maxeff"),
+        ("--congestion", "some", "medium"),
+        ("--mtbf", "x", "1min"),
+        ("--write", "3", "3.56-3.0"),
+    ] {
+        let wrong = sim(at.path(), &["burst", option, value]);
+        let said = text(&wrong.stderr);
+        assert!(wrong.status.code() == Some(2) && said.contains(right), "{option} {value}: {said}");
+    }
+}

@@ -5,6 +5,7 @@
 //! the same bytes out on any machine.
 
 pub mod block;
+pub mod burst;
 pub mod center;
 pub mod disk;
 pub mod event;

@@ -1,10 +1,12 @@
 //! `entrepot sim`: worlds in virtual time.
 
+mod burst;
 mod cache;
 mod center;
 mod disk;
 mod figures;
 mod grid;
+mod parallel;
 mod stripe;
 mod tier;
 
@@ -26,6 +28,7 @@ EXAMPLES:
   entrepot sim cache --grid grid.toml
   entrepot sim center --jobs KTH.swf.gz --failures lanl.csv.gz --sweep stripes=2,8,32 --sweep recovery=none,on-the-fly,ideal
   entrepot sim disk validate measurements/
+  entrepot sim burst --dwpp 1.6 --congestion high
   entrepot sim stripe run --devices 24
   entrepot sim tier --generate zipf:theta=1.0 --fast-size 20%")]
 pub struct Sim {
@@ -35,6 +38,7 @@ pub struct Sim {
 
 #[derive(Debug, Subcommand)]
 enum Verb {
+    Burst(Box<burst::Burst>),
     Cache(Box<cache::Cache>),
     Center(Box<center::Center>),
     Disk(disk::Disk),
@@ -45,6 +49,7 @@ enum Verb {
 impl Sim {
     pub fn run(self) -> Result<u8> {
         match self.verb {
+            Verb::Burst(burst) => burst.run(),
             Verb::Cache(cache) => cache.run(),
             Verb::Center(center) => center.run(),
             Verb::Disk(disk) => disk.run(),

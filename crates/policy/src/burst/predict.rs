@@ -115,10 +115,19 @@ pub fn rates_for(device: &Device, free: f64, demotable: f64, left: f64, coming: 
     Rates { write: device.write_beside(demote), demote }
 }
 
-/// The paper's plan for the period, or the forecast's where that is faster for the checkpoint at hand.
-pub fn better(device: &Device, plan: &Plan, dwsf: f64, forecast: Rates) -> Rates {
+/// Share of the full demotion rate that a forecast may need and still be followed: what is tight on paper overflows in practice.
+const SLACK: f64 = 0.5;
+
+/// Share of the period's data that a forecast must account for: one that knows only a few of the applications is too hopeful.
+const KNOWN: f64 = 0.9;
+
+/// The paper's plan for a period of `dwpp` bytes, or the forecast's rates where they are faster for the checkpoint at hand, leave slack, and rest on
+/// the checkpoints `coming` within a period being nearly all there are.
+pub fn better(device: &Device, plan: &Plan, dwsf: f64, dwpp: f64, coming: &[Coming], forecast: Rates) -> Rates {
     let worst_case = plan.rates(device, dwsf);
-    if forecast.write >= worst_case.write { forecast } else { worst_case }
+    let known = coming.iter().map(|of| of.bytes).sum::<f64>() >= KNOWN * dwpp;
+    let slack = forecast.demote <= SLACK * device.demote_max;
+    if known && slack && forecast.write >= worst_case.write { forecast } else { worst_case }
 }
 
 #[cfg(test)]

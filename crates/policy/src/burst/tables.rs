@@ -31,6 +31,9 @@ pub enum Order {
     /// E-order, then V-order: the paper's.
     #[default]
     VersionsThenMtbf,
+    /// The same, and clean copies are deleted in that order too, not oldest first: ours. In long pauses everything becomes clean, and then
+    /// only the order of deletion matters.
+    Throughout,
     /// V-order alone; any version of the application may go.
     Mtbf,
     /// Written first.
@@ -147,7 +150,9 @@ impl Tables {
     /// The next version to demote; it counts as being demoted until [`Tables::demoted`] or [`Tables::failed`].
     pub fn next_demotion(&mut self) -> Option<Demotion> {
         let (version, reason) = match self.order {
-            Order::VersionsThenMtbf => self.superseded().or_else(|| self.least_likely_to_fail(true))?,
+            Order::VersionsThenMtbf | Order::Throughout => {
+                self.superseded().or_else(|| self.least_likely_to_fail(true))?
+            }
             Order::Mtbf => self.least_likely_to_fail(false)?,
             Order::Fifo | Order::Lru => {
                 let candidates = self.held.iter().filter(|(_, held)| !held.clean && !held.demoting);
@@ -278,7 +283,15 @@ impl Tables {
                 let used = |version: &Version| self.held.get(version).map_or(0, |held| held.used);
                 (0..self.clean.len()).min_by_key(|&at| used(&self.clean[at]))
             }
-            _ => None,
+            Order::Throughout => {
+                // The first of the superseded ones, else the least likely to fail.
+                let rank = |at: &usize| {
+                    let version = &self.clean[*at];
+                    (old(version), self.mtbf(version.app), usize::MAX - at)
+                };
+                (0..self.clean.len()).max_by_key(rank)
+            }
+            Order::Mtbf | Order::Fifo => None,
         };
         self.clean.remove(first.unwrap_or(0))
     }
@@ -336,6 +349,17 @@ mod tests {
     }
 
     #[test]
+    fn clean_copies_leave_oldest_first_or_by_mtbf_throughout() {
+        for (order, first) in [(Order::VersionsThenMtbf, 1), (Order::Throughout, 2)] {
+            let mut tables = tables(order);
+            let mut all: Vec<_> = std::iter::from_fn(|| tables.next_demotion()).collect();
+            all.sort_by_key(|of| of.version);
+            all.iter().for_each(|of| assert_eq!(tables.demoted(of), 0));
+            assert_eq!(tables.delete_clean(1), [(v(first, 1), 10)], "{order:?}");
+        }
+    }
+
+    #[test]
     fn cold_checkpoints_go_direct_when_more_than_the_buffer_was_written() {
         let tables = tables(Order::VersionsThenMtbf);
         assert!(!tables.goes_direct(2, 99.0, 100.0) && tables.goes_direct(2, 101.0, 100.0));
@@ -365,7 +389,7 @@ mod tests {
         /// Whatever happens, the newest version of every application is somewhere.
         #[test]
         fn the_newest_version_is_never_lost(
-            order in prop::sample::select(vec![Order::VersionsThenMtbf, Order::Mtbf, Order::Fifo, Order::Lru]),
+            order in prop::sample::select(vec![Order::VersionsThenMtbf, Order::Throughout, Order::Mtbf, Order::Fifo, Order::Lru]),
             steps in prop::collection::vec((0u8..6, 1u64..5), 1..200),
         ) {
             let mut tables = Tables::new(order);

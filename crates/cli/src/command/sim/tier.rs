@@ -1,6 +1,7 @@
 //! `entrepot sim tier`: where data should lie when some devices are fast and some are slow.
 
 use super::cache::Output;
+use super::parallel::side_by_side;
 use super::{grid, setup_problem, survey_problem};
 use crate::failure::Result;
 use crate::shown;
@@ -17,8 +18,6 @@ use sim::setup::{Size, duration, size_bytes};
 use sim::tier::{Arrivals, Figures, Requests, Scheme, Setup};
 use std::fmt::Write as _;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
 use store::control::Problem;
 
 /// All schemes, in the order of the table.
@@ -185,7 +184,7 @@ impl Tier {
             .iter()
             .map(|case| self.world(case, footprint, requests.len() as u64, block_bytes))
             .collect::<Result<Vec<_>>>()?;
-        let figures = side_by_side(&worlds, &requests, self.threads);
+        let figures = side_by_side(&worlds, self.threads, |(setup, scheme)| sim::tier::run(setup, scheme, &requests));
         match self.output {
             Output::Text => shown::text(&table(&cases, &figures))?,
             Output::Csv => shown::text(&csv(&cases, &figures))?,
@@ -413,29 +412,6 @@ fn window(text: &str, requests: u64) -> Result<Window> {
         return Err(Problem::wrong("--window is longer than 0").into());
     }
     Ok(Window::Span(span))
-}
-
-/// All worlds, some at a time; the figures do not depend on how many.
-fn side_by_side(worlds: &[(Setup, Scheme)], requests: &Requests, threads: Option<usize>) -> Vec<Figures> {
-    let threads = threads.or_else(|| std::thread::available_parallelism().ok().map(Into::into)).unwrap_or(1).max(1);
-    let next = AtomicUsize::new(0);
-    let done = Mutex::new(vec![Figures::default(); worlds.len()]);
-    std::thread::scope(|scope| {
-        for _ in 0..threads.min(worlds.len()) {
-            scope.spawn(|| {
-                while let Some((at, (setup, scheme))) = {
-                    let at = next.fetch_add(1, Ordering::Relaxed);
-                    worlds.get(at).map(|world| (at, world))
-                } {
-                    let figures = sim::tier::run(setup, scheme, requests);
-                    if let Some(slot) = done.lock().unwrap_or_else(PoisonError::into_inner).get_mut(at) {
-                        *slot = figures;
-                    }
-                }
-            });
-        }
-    });
-    done.into_inner().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn table(cases: &[Case], figures: &[Figures]) -> String {

@@ -1,0 +1,449 @@
+//! `entrepot sim burst`: a burst buffer that everybody shares.
+
+use super::cache::Output;
+use super::parallel::side_by_side;
+use super::setup_problem;
+use crate::failure::Result;
+use crate::shown;
+use clap::Args;
+use policy::burst::control::Device;
+use policy::burst::tables::Order;
+use serde_json::json;
+use sim::burst::{Figures, Load, Scheme, Setup, VersionClass, run, utilisation};
+use sim::setup::{duration, size_bytes};
+use std::fmt::Write as _;
+use store::control::Problem;
+
+/// Checkpoints into a shared, over-subscribed burst buffer
+///
+/// The buffer and the load are those of the paper's testbed unless told otherwise: 3.2 TB, 3.56 to 3.0 GB/s writing beside demotion at 0.08 to 1.6 GB/s, checkpoints of
+/// 80 GB, a period of 3800 s. The first period is not counted.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+SCHEMES (--schemes):
+  datawarp    room for each application's life, no turns, no demotion; at most the buffer's size per period
+  maxeff      Harmonia MaxEff: always demote at full speed
+  maxbw       Harmonia MaxBW: never demote beside writing
+  static:0.9  demote beside writing from this share of the buffer on
+  bbos        the paper's throttler
+  predicted   the same with the next checkpoints predicted from each application's period: ours
+
+ORDERS (--order): versions (old versions first, then the highest MTBF), throughout (the same when clean copies are deleted: ours),
+  mtbf (blind to versions), fifo, lru
+
+EXAMPLES:
+  entrepot sim burst
+  entrepot sim burst --dwpp 1.9 --congestion medium --schemes maxbw,bbos,predicted --waits
+  entrepot sim burst --utilisation
+  entrepot sim burst --schemes bbos --compare-orders --mtbf 1min-20min --dwpp 1.7,1.9,2.1 --seeds 30
+  entrepot sim burst --schemes bbos --compare-orders --period 3600s --versions 5:2:1 --dwpp 1.9 --seeds 30
+  entrepot sim burst --schemes bbos --direct --period 3600s --mtbf 1min-100min")]
+pub struct Burst {
+    /// Data written per period, as multiples of the buffer's size.
+    #[arg(long, value_delimiter = ',', default_value = "1.3,1.6,1.9")]
+    dwpp: Vec<f64>,
+    /// How close together checkpoints come: low, medium, high, or a share of the even interval.
+    #[arg(long, value_delimiter = ',', default_value = "low,medium,high")]
+    congestion: Vec<String>,
+    /// Which schemes.
+    #[arg(long, value_delimiter = ',', default_value = "datawarp,maxeff,maxbw,static:0.9,bbos,predicted")]
+    schemes: Vec<String>,
+    /// Which version leaves the buffer first; without it, versions for bbos, throughout for predicted, fifo for the others.
+    #[arg(long)]
+    order: Option<String>,
+    /// Every order beside each other.
+    #[arg(long, conflicts_with = "order")]
+    compare_orders: bool,
+    /// Cold checkpoints go straight to the capacity tier.
+    #[arg(long)]
+    direct: bool,
+    /// Length of a period.
+    #[arg(long, default_value = "3800s", value_name = "TIME")]
+    period: String,
+    /// Size of a checkpoint.
+    #[arg(long, default_value = "80GB", value_name = "SIZE")]
+    checkpoint: String,
+    /// Mean time between failures of an application: from-to, drawn evenly.
+    #[arg(long, default_value = "1min-20min", value_name = "FROM-TO")]
+    mtbf: String,
+    /// Applications that write once, twice, thrice ... per period, by weight.
+    #[arg(long, default_value = "1", value_name = "WEIGHTS")]
+    versions: String,
+    /// Size of the buffer.
+    #[arg(long, default_value = "3.2TB", value_name = "SIZE")]
+    capacity: String,
+    /// Writing in GB/s, beside the least and the most demotion.
+    #[arg(long, default_value = "3.56-3.0", value_name = "MAX-MIN")]
+    write: String,
+    /// Demotion beside writing in GB/s, the most and the least.
+    #[arg(long, default_value = "1.6-0.08", value_name = "MAX-MIN")]
+    demote: String,
+    /// Demotion in pauses, in GB/s.
+    #[arg(long, default_value_t = 2.11)]
+    demote_idle: f64,
+    /// Periods that are counted.
+    #[arg(long, default_value_t = 3)]
+    periods: u32,
+    /// The first seed.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// So many seeds; figures are means, and the spread of the hit ratio is shown.
+    #[arg(long, default_value_t = 1)]
+    seeds: u64,
+    /// Length of a step of the simulation.
+    #[arg(long, default_value = "100ms", value_name = "TIME")]
+    step: String,
+    /// Instead: the most data per period that each scheme takes without a backlog.
+    #[arg(long)]
+    utilisation: bool,
+    /// Show how long each checkpoint of the last period waited.
+    #[arg(long)]
+    waits: bool,
+    /// Show how full the buffer is over the last period.
+    #[arg(long)]
+    occupancy: bool,
+    /// Check the accounts at every step; slow.
+    #[arg(long)]
+    check: bool,
+    /// How to write it.
+    #[arg(long, value_enum, default_value = "text")]
+    output: Output,
+}
+
+/// One row.
+struct Case {
+    dwpp: f64,
+    congestion: String,
+    label: String,
+    setup: Setup,
+}
+
+/// Means over the seeds.
+struct Row {
+    figures: Figures,
+    /// Standard deviation of the hit ratio over the seeds.
+    hit_spread: f64,
+}
+
+impl Burst {
+    pub fn run(self) -> Result<u8> {
+        let cases = self.cases()?;
+        if self.utilisation {
+            return self.utilisations(&cases);
+        }
+        let seeds: Vec<u64> = (0..self.seeds.max(1)).map(|n| self.seed + n).collect();
+        let jobs: Vec<(usize, u64)> =
+            (0..cases.len()).flat_map(|at| seeds.iter().map(move |&seed| (at, seed))).collect();
+        let done = side_by_side(&jobs, None, |(at, seed)| {
+            let setup = &cases[*at].setup;
+            run(&Setup { load: Load { seed: *seed, ..setup.load.clone() }, ..setup.clone() })
+        });
+        let rows: Vec<Row> = done.chunks(seeds.len()).map(mean).collect();
+        match self.output {
+            Output::Text => shown::text(&self.table(&cases, &rows))?,
+            Output::Csv => shown::text(&csv(&cases, &rows))?,
+            Output::Json => {
+                let all = cases.iter().zip(&rows);
+                let all: Vec<_> = all
+                    .map(|(case, row)| {
+                        json!({ "dwpp": case.dwpp, "congestion": case.congestion, "scheme": case.label,
+                            "figures": row.figures, "hit_ratio_sd": row.hit_spread })
+                    })
+                    .collect();
+                shown::json(&json!({ "cases": all }))?;
+            }
+        }
+        Ok(0)
+    }
+
+    fn cases(&self) -> Result<Vec<Case>> {
+        let wrong = |what: String| Problem::wrong(what);
+        let seconds = |what, text: &str| duration(what, text).map_err(|error| setup_problem(&error));
+        let size = |what, text: &str| size_bytes(what, text).map_err(|error| setup_problem(&error));
+        let (write_max, write_min) = pair("--write", &self.write)?;
+        let (demote_max, demote_min) = pair("--demote", &self.demote)?;
+        let device = Device {
+            write_max: write_max * 1e9,
+            write_min: write_min * 1e9,
+            demote_max: demote_max * 1e9,
+            demote_min: demote_min * 1e9,
+            demote_idle: self.demote_idle * 1e9,
+            capacity: size("capacity", &self.capacity)? as f64,
+        };
+        let period_s = seconds("period", &self.period)?.as_secs_f64();
+        let step_s = seconds("step", &self.step)?.as_secs_f64();
+        let job_bytes = size("checkpoint", &self.checkpoint)? as f64;
+        if !(self.demote_idle > 0.0) || self.periods == 0 || job_bytes > device.capacity {
+            return Err(
+                wrong("--demote-idle and --periods are above 0, and a checkpoint fits into the buffer".into()).into()
+            );
+        }
+        if step_s <= 0.0 || period_s < 10.0 * step_s || period_s / step_s > 1e7 {
+            return Err(wrong("--step is between a ten-millionth and a tenth of --period".into()).into());
+        }
+        let mtbf_s = self.mtbf()?;
+        let classes = self.classes()?;
+        let orders: Vec<Option<&str>> = if self.compare_orders {
+            vec![Some("versions"), Some("throughout"), Some("mtbf"), Some("fifo"), Some("lru")]
+        } else {
+            vec![self.order.as_deref()]
+        };
+        let mut cases = Vec::new();
+        for &dwpp in &self.dwpp {
+            if !(dwpp > 0.0 && dwpp <= 10.0) {
+                return Err(wrong(format!("--dwpp {dwpp} is not between 0 and 10")).into());
+            }
+            for congestion in &self.congestion {
+                for name in &self.schemes {
+                    let scheme = scheme(name)?;
+                    for &order_name in &orders {
+                        let ours = matches!(scheme, Scheme::Bbos | Scheme::Predicted);
+                        let order = match order_name {
+                            Some(name) => order(name)?,
+                            None if scheme == Scheme::Predicted => Order::Throughout,
+                            None if ours => Order::VersionsThenMtbf,
+                            None => Order::Fifo,
+                        };
+                        // DataWarp takes what the buffer holds, and no more.
+                        let taken = if scheme == Scheme::DataWarp { dwpp.min(1.0) } else { dwpp };
+                        let load = Load {
+                            period_s,
+                            job_bytes,
+                            jobs: (taken * device.capacity / job_bytes + 1e-9).floor().max(1.0) as usize,
+                            congestion: share(congestion)?,
+                            classes: classes.clone(),
+                            mtbf_s,
+                            seed: self.seed,
+                        };
+                        let label = match order_name {
+                            Some(order) if self.compare_orders => format!("{name} {order}"),
+                            _ => name.clone(),
+                        };
+                        let setup = Setup {
+                            device,
+                            load,
+                            scheme,
+                            order,
+                            direct: self.direct && ours,
+                            periods: self.periods,
+                            step_s,
+                            check: self.check,
+                        };
+                        cases.push(Case { dwpp, congestion: congestion.clone(), label, setup });
+                    }
+                }
+            }
+        }
+        Ok(cases)
+    }
+
+    fn mtbf(&self) -> Result<(f64, f64)> {
+        let wrong = || {
+            let problem = Problem::wrong(format!("--mtbf {} is no range", self.mtbf));
+            problem.try_this("give from-to in min, h or s: 1min-20min")
+        };
+        let (from, to) = self.mtbf.split_once('-').ok_or_else(wrong)?;
+        let one =
+            |text: &str| humantime::parse_duration(text.trim()).map(|span| span.as_secs_f64()).map_err(|_| wrong());
+        let (from, to) = (one(from)?, one(to)?);
+        if from > 0.0 && from <= to { Ok((from, to)) } else { Err(wrong().into()) }
+    }
+
+    fn classes(&self) -> Result<Vec<VersionClass>> {
+        let weights = self.versions.split(':').map(|text| text.trim().parse::<f64>().ok().filter(|w| *w >= 0.0));
+        let weights: Option<Vec<f64>> = weights.collect();
+        let weights = weights.filter(|weights| weights.iter().sum::<f64>() > 0.0).ok_or_else(|| {
+            Problem::wrong(format!("--versions {} are no weights", self.versions)).try_this("give weights: 5:2:1")
+        })?;
+        let class = |(n, weight): (usize, f64)| VersionClass { weight, per_period: n as u32 + 1 };
+        Ok(weights.into_iter().enumerate().map(class).filter(|class| class.weight > 0.0).collect())
+    }
+
+    fn utilisations(&self, cases: &[Case]) -> Result<u8> {
+        let mut asked: Vec<&Case> = Vec::new();
+        for case in cases {
+            if asked.iter().all(|other| other.label != case.label || other.congestion != case.congestion) {
+                asked.push(case);
+            }
+        }
+        let found = side_by_side(&asked, None, |case| match case.setup.scheme {
+            // By its rule.
+            Scheme::DataWarp => 1.0,
+            _ => utilisation(&case.setup),
+        });
+        let mut text = String::from("scheme           congestion  most data per period, of the buffer's size\n");
+        for (case, most) in asked.iter().zip(&found) {
+            let _ = writeln!(text, "{:<16} {:<10} {:>6.1} %", case.label, case.congestion, most * 100.0);
+        }
+        match self.output {
+            Output::Json => {
+                let rows: Vec<_> = asked
+                    .iter()
+                    .zip(&found)
+                    .map(|(case, most)| json!({ "scheme": case.label, "congestion": case.congestion, "utilisation": most }))
+                    .collect();
+                shown::json(&json!({ "cases": rows }))?;
+            }
+            _ => shown::text(&text)?,
+        }
+        Ok(0)
+    }
+
+    fn table(&self, cases: &[Case], rows: &[Row]) -> String {
+        let mut text = String::from(
+            "dwpp  congestion  scheme            checkpoints  latency s     max s    wait s    stop s     run s   GB/s  demoted GB   direct GB   hits %\n",
+        );
+        for (case, row) in cases.iter().zip(rows) {
+            let of = &row.figures;
+            let spread = if self.seeds > 1 { format!(" +-{:.1}", row.hit_spread * 100.0) } else { String::new() };
+            let _ = writeln!(
+                text,
+                "{:>4}  {:<10}  {:<16}  {:>11}  {:>9.2} {:>9.2} {:>9.2} {:>9.2} {:>9.2}  {:>5.2}  {:>10.1}  {:>10.1}  {:>6.1}{spread}",
+                case.dwpp,
+                case.congestion,
+                case.label,
+                of.jobs,
+                of.latency_s,
+                of.latency_max_s,
+                of.wait_s,
+                of.stop_s,
+                of.run_s,
+                of.throughput_gb_s,
+                of.demoted_gb,
+                of.direct_gb,
+                of.hit_ratio * 100.0
+            );
+            if self.waits {
+                for (n, wait) in of.waits_s.iter().enumerate() {
+                    let _ = writeln!(
+                        text,
+                        "      {:>3} {wait:>9.2} s {}",
+                        n + 1,
+                        "#".repeat((wait / 5.0).min(80.0) as usize)
+                    );
+                }
+            }
+            if self.occupancy {
+                for (n, full) in of.occupancy.iter().enumerate() {
+                    let at = n as f64 / of.occupancy.len().max(1) as f64 * 100.0;
+                    let _ = writeln!(
+                        text,
+                        "      {at:>4.0} % of the period {:>5.1} % {}",
+                        full * 100.0,
+                        "#".repeat((full * 50.0) as usize)
+                    );
+                }
+            }
+        }
+        text
+    }
+}
+
+fn pair(option: &str, text: &str) -> Result<(f64, f64)> {
+    let wrong =
+        || Problem::wrong(format!("{option} {text} is no pair of speeds")).try_this("give GB/s, most-least: 3.56-3.0");
+    let (most, least) = text.split_once('-').ok_or_else(wrong)?;
+    let one = |text: &str| text.trim().parse::<f64>().ok().filter(|x| x.is_finite() && *x > 0.0).ok_or_else(wrong);
+    let (most, least) = (one(most)?, one(least)?);
+    if most > least { Ok((most, least)) } else { Err(wrong().into()) }
+}
+
+fn scheme(name: &str) -> Result<Scheme> {
+    let wrong = || {
+        Problem::wrong(format!("there is no scheme `{name}`"))
+            .try_this("choose from datawarp, maxeff, maxbw, static:SHARE, bbos, predicted")
+    };
+    Ok(match name {
+        "datawarp" => Scheme::DataWarp,
+        "maxeff" => Scheme::MaxEff,
+        "maxbw" => Scheme::MaxBw,
+        "bbos" => Scheme::Bbos,
+        "predicted" => Scheme::Predicted,
+        _ => {
+            let share = name.strip_prefix("static:").and_then(|text| text.parse::<f64>().ok());
+            Scheme::Static(share.filter(|share| (0.0..=1.0).contains(share)).ok_or_else(wrong)?)
+        }
+    })
+}
+
+fn order(name: &str) -> Result<Order> {
+    Ok(match name {
+        "versions" => Order::VersionsThenMtbf,
+        "throughout" => Order::Throughout,
+        "mtbf" => Order::Mtbf,
+        "fifo" => Order::Fifo,
+        "lru" => Order::Lru,
+        _ => {
+            let problem = Problem::wrong(format!("there is no order `{name}`"));
+            return Err(problem.try_this("choose from versions, throughout, mtbf, fifo, lru").into());
+        }
+    })
+}
+
+/// The paper's three, or a number.
+fn share(text: &str) -> Result<f64> {
+    let number = match text {
+        "low" => Some(1.0),
+        "medium" => Some(0.5),
+        "high" => Some(0.1),
+        _ => text.parse::<f64>().ok().filter(|share| *share > 0.0 && *share <= 1.0),
+    };
+    Ok(number.ok_or_else(|| {
+        Problem::wrong(format!("there is no congestion `{text}`"))
+            .try_this("choose low, medium, high, or a share of the even interval from 0 to 1")
+    })?)
+}
+
+/// The mean of runs that differ in their seed; the curves are those of the first.
+fn mean(runs: &[Figures]) -> Row {
+    let n = runs.len().max(1) as f64;
+    let of = |value: fn(&Figures) -> f64| runs.iter().map(value).sum::<f64>() / n;
+    let hit_ratio = of(|run| run.hit_ratio);
+    let spread = runs.iter().map(|run| (run.hit_ratio - hit_ratio).powi(2)).sum::<f64>() / n;
+    let figures = Figures {
+        latency_s: of(|run| run.latency_s),
+        latency_max_s: runs.iter().map(|run| run.latency_max_s).fold(0.0, f64::max),
+        latency_p95_s: of(|run| run.latency_p95_s),
+        wait_s: of(|run| run.wait_s),
+        stop_s: of(|run| run.stop_s),
+        run_s: of(|run| run.run_s),
+        throughput_gb_s: of(|run| run.throughput_gb_s),
+        demoted_gb: of(|run| run.demoted_gb),
+        direct_gb: of(|run| run.direct_gb),
+        restarts: runs.iter().map(|run| run.restarts).sum(),
+        hit_ratio,
+        utilisation: of(|run| run.utilisation),
+        ..runs.first().cloned().unwrap_or_default()
+    };
+    Row { figures, hit_spread: spread.sqrt() }
+}
+
+fn csv(cases: &[Case], rows: &[Row]) -> String {
+    let mut text = String::from(
+        "dwpp,congestion,scheme,checkpoints,latency_s,latency_p95_s,latency_max_s,wait_s,stop_s,run_s,throughput_gb_s,demoted_gb,direct_gb,restarts,hit_ratio,hit_ratio_sd\n",
+    );
+    for (case, row) in cases.iter().zip(rows) {
+        let of = &row.figures;
+        let _ = writeln!(
+            text,
+            "{},{},{},{},{:.3},{:.3},{:.3},{:.3},{:.3},{:.3},{:.4},{:.2},{:.2},{},{:.5},{:.5}",
+            case.dwpp,
+            case.congestion,
+            case.label,
+            of.jobs,
+            of.latency_s,
+            of.latency_p95_s,
+            of.latency_max_s,
+            of.wait_s,
+            of.stop_s,
+            of.run_s,
+            of.throughput_gb_s,
+            of.demoted_gb,
+            of.direct_gb,
+            of.restarts,
+            of.hit_ratio,
+            row.hit_spread
+        );
+    }
+    text
+}

@@ -1,0 +1,102 @@
+//! The load: who writes a checkpoint when, and who fails when.
+
+use crate::generate::Rng;
+
+/// Applications that write so many checkpoints per period.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct VersionClass {
+    /// Its share among the applications.
+    pub weight: f64,
+    /// Checkpoints per period.
+    pub per_period: u32,
+}
+
+/// What the applications do.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Load {
+    /// Seconds of a period.
+    pub period_s: f64,
+    /// Bytes of a checkpoint.
+    pub job_bytes: f64,
+    /// Checkpoints per period.
+    pub jobs: usize,
+    /// Time between two checkpoints, as a share of the even interval `period / jobs`: 1 low, 0.5 medium, 0.1 high congestion.
+    pub congestion: f64,
+    /// Applications by how often they write.
+    pub classes: Vec<VersionClass>,
+    /// MTBF of an application: uniform from the first to the second, in seconds.
+    pub mtbf_s: (f64, f64),
+    /// The seed.
+    pub seed: u64,
+}
+
+/// One application.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Application {
+    pub(super) mtbf_s: f64,
+}
+
+impl Load {
+    /// The applications, and the order in which they write within a period.
+    pub(super) fn applications(&self) -> (Vec<Application>, Vec<u64>) {
+        let mut rng = Rng::new(self.seed, 0);
+        let total: f64 = self.classes.iter().map(|class| class.weight).sum();
+        let mut applications = Vec::new();
+        let mut writes: Vec<(f64, u64)> = Vec::new();
+        // Deal classes by weight, so that each has its share however few there are.
+        let mut credit = vec![0.0; self.classes.len()];
+        while writes.len() < self.jobs {
+            let Some(best) = deal(&self.classes, &mut credit, total) else { break };
+            let app = applications.len() as u64;
+            let (low, high) = self.mtbf_s;
+            applications.push(Application { mtbf_s: low + rng.unit() * (high - low) });
+            let each = f64::from(self.classes[best].per_period.max(1));
+            let offset = rng.unit() / each;
+            for n in 0..self.classes[best].per_period.max(1) {
+                writes.push((offset + f64::from(n) / each, app));
+            }
+        }
+        writes.sort_by(|a, b| a.0.total_cmp(&b.0));
+        writes.truncate(self.jobs);
+        (applications, writes.into_iter().map(|(_, app)| app).collect())
+    }
+
+    /// When write number `n` of a period arrives, from the start of the period.
+    pub(super) fn arrival_s(&self, n: usize) -> f64 {
+        n as f64 * self.congestion * self.period_s / self.jobs.max(1) as f64
+    }
+}
+
+fn deal(classes: &[VersionClass], credit: &mut [f64], total: f64) -> Option<usize> {
+    credit.iter_mut().zip(classes).for_each(|(credit, class)| *credit += class.weight);
+    let best = (0..classes.len()).max_by(|&a, &b| credit[a].total_cmp(&credit[b]).then(b.cmp(&a)))?;
+    credit[best] -= total;
+    Some(best)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn applications_write_as_often_as_their_class() {
+        let class = |weight, per_period| VersionClass { weight, per_period };
+        let load = Load {
+            period_s: 3600.0,
+            job_bytes: 80e9,
+            jobs: 60,
+            congestion: 0.5,
+            classes: vec![class(5.0, 1), class(2.0, 2), class(1.0, 3)],
+            mtbf_s: (60.0, 1200.0),
+            seed: 1,
+        };
+        let (applications, writes) = load.applications();
+        let mut counts = vec![0; applications.len()];
+        writes.iter().for_each(|&app| counts[app as usize] += 1);
+        let of = |n| counts.iter().filter(|&&count| count == n).count();
+        assert_eq!(writes.len(), 60);
+        assert!(of(1) > 2 * of(2) && of(2) >= of(3) && of(3) > 2, "{counts:?}");
+        assert!(applications.iter().all(|of| (60.0..1200.0).contains(&of.mtbf_s)));
+        assert_eq!((load.arrival_s(0), load.arrival_s(59)), (0.0, 59.0 * 30.0));
+    }
+}

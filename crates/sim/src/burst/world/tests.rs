@@ -1,0 +1,75 @@
+//! The buffer under loads whose outcome is known or published.
+
+use super::super::load::VersionClass;
+use super::*;
+
+fn setup(scheme: Scheme, dwpp: f64, congestion: f64) -> Setup {
+    let device = Device::default();
+    let jobs = (dwpp * device.capacity / 80e9).round() as usize;
+    let load = Load {
+        period_s: 3800.0,
+        job_bytes: 80e9,
+        jobs,
+        congestion,
+        classes: vec![VersionClass { weight: 1.0, per_period: 1 }],
+        mtbf_s: (60.0, 1200.0),
+        seed: 1,
+    };
+    let order = if matches!(scheme, Scheme::Bbos | Scheme::Predicted) { Order::default() } else { Order::Fifo };
+    Setup { device, load, scheme, order, direct: false, periods: 2, step_s: 0.5, check: true }
+}
+
+#[test]
+fn below_the_capacity_nobody_is_slowed_or_stopped() {
+    for scheme in [Scheme::MaxBw, Scheme::Bbos, Scheme::Predicted] {
+        let out = run(&setup(scheme, 0.9, 1.0));
+        assert!((out.run_s - 80.0 / 3.56).abs() < 0.6 && out.stop_s == 0.0 && out.wait_s < 0.6, "{scheme:?} {out:?}");
+    }
+    let eff = run(&setup(Scheme::MaxEff, 0.9, 1.0));
+    assert!(eff.run_s > 80.0 / 3.0 - 0.1, "demotion beside writing slows it: {}", eff.run_s);
+}
+
+#[test]
+fn over_subscribed_and_crowded_maxbw_stops_and_bbos_does_not() {
+    let (bw, bbos) = (run(&setup(Scheme::MaxBw, 1.9, 0.1)), run(&setup(Scheme::Bbos, 1.9, 0.1)));
+    assert!(bw.stop_s > 5.0 && bbos.stop_s < 1.0, "{} {}", bw.stop_s, bbos.stop_s);
+    assert!(bbos.latency_s < bw.latency_s && bbos.latency_max_s < bw.latency_max_s);
+    let warp = run(&setup(Scheme::DataWarp, 1.0, 0.1));
+    assert!(warp.run_s > 10.0 * bbos.run_s, "everybody at once: {}", warp.run_s);
+}
+
+#[test]
+fn who_knows_the_versions_and_the_mtbf_has_more_restarts_in_the_buffer() {
+    let with = |order| run(&Setup { order, ..setup(Scheme::Bbos, 1.9, 0.5) }).hit_ratio;
+    let (paper, fifo, lru) = (with(Order::VersionsThenMtbf), with(Order::Fifo), with(Order::Lru));
+    assert!(paper > fifo + 0.15 && paper > lru, "{paper} {fifo} {lru}");
+    let throughout = with(Order::Throughout);
+    assert!(throughout > paper + 0.02, "{throughout} {paper}");
+}
+
+#[test]
+fn direct_writing_demotes_less() {
+    let with = |direct| run(&Setup { direct, ..setup(Scheme::Bbos, 1.9, 0.5) });
+    let (direct, through) = (with(true), with(false));
+    assert!(direct.direct_gb > 0.0 && direct.demoted_gb < through.demoted_gb);
+}
+
+#[test]
+fn the_forecast_is_never_slower_than_the_plan() {
+    for (dwpp, congestion) in [(1.3, 1.0), (1.6, 0.5), (1.9, 1.0), (1.9, 0.1)] {
+        let (plan, forecast) = (setup(Scheme::Bbos, dwpp, congestion), setup(Scheme::Predicted, dwpp, congestion));
+        let (plan, forecast) = (run(&plan), run(&forecast));
+        assert!(
+            forecast.latency_s <= plan.latency_s * 1.001,
+            "{dwpp} {congestion}: {} {}",
+            forecast.latency_s,
+            plan.latency_s
+        );
+    }
+}
+
+#[test]
+fn the_same_seed_gives_the_same_figures() {
+    let setup = setup(Scheme::Predicted, 1.6, 0.5);
+    assert_eq!(run(&setup), run(&setup));
+}
