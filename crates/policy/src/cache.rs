@@ -33,7 +33,7 @@ mod two_lists;
 
 pub use block::{Block, FILE_MAX, INDEX_MAX, Span};
 pub use config::{ConfigError, LevelConfig, Replacement};
-pub use event::{Action, Event, Fetch, FetchId, Outcome, Reason, Request, RequestId};
+pub use event::{Action, Event, Fetch, FetchId, Logged, Outcome, Reason, Request, RequestId};
 pub use level::{Level, Violation};
 pub use stats::{Stats, StreamStats};
 pub use two_lists::TwoLists;

@@ -16,6 +16,7 @@ pub mod stripe;
 pub mod throttle;
 pub mod tier;
 pub mod time;
+pub mod words;
 
 pub use ids::{FileId, ObjectId, TargetId};
 pub use time::Time;

@@ -1,11 +1,10 @@
 //! A simulation described in words, as the command line and grids say it, and the world that these words mean.
 
-mod algorithm;
 mod axis;
 mod quantity;
 mod storage;
 
-pub use algorithm::{coordination, prefetch, replacement, trigger};
+pub use policy::words::{coordination, prefetch, replacement, trigger};
 pub use quantity::{Size, duration, size_bytes};
 
 use crate::link::Link;
@@ -130,6 +129,12 @@ pub struct SetupError {
     pub value: String,
     /// What is wrong with it and what would be right.
     pub why: String,
+}
+
+impl From<policy::words::WordError> for SetupError {
+    fn from(error: policy::words::WordError) -> SetupError {
+        SetupError { what: error.what, value: error.text, why: error.why }
+    }
 }
 
 impl SetupError {

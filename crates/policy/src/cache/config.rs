@@ -59,6 +59,25 @@ impl LevelConfig {
             streams_max: 65_536,
         }
     }
+
+    /// Whether a level can be made of it.
+    pub fn check(&self) -> Result<(), ConfigError> {
+        let capacity = self.capacity_blocks;
+        if capacity == 0 || capacity > super::CAPACITY_MAX {
+            return Err(ConfigError::Capacity { blocks: capacity });
+        }
+        if self.streams_max == 0 {
+            return Err(ConfigError::Streams);
+        }
+        prefetch::check(self.prefetch, self.trigger).map_err(ConfigError::Prefetch)?;
+        if let Replacement::Sarc(lists) = self.replacement {
+            let fraction = lists.bottom_fraction;
+            if !(fraction > 0.0 && fraction <= 1.0) {
+                return Err(ConfigError::BottomFraction { fraction });
+            }
+        }
+        self.coordination.pfc.map_or(Ok(()), |pfc| pfc.check().map_err(ConfigError::Coordination))
+    }
 }
 
 /// Why a level cannot be made.

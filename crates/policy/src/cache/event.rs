@@ -1,6 +1,7 @@
 //! What goes into a level and what comes out of it.
 
 use super::block::{Block, Span};
+use crate::time::Time;
 use std::fmt;
 
 /// A request's name, chosen by the driver and unique among those not yet delivered.
@@ -179,4 +180,13 @@ pub enum Action {
         /// The request.
         request: RequestId,
     },
+}
+
+/// What went into a level or came out of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Logged {
+    /// This went in, then.
+    Event(Time, Event),
+    /// This came out.
+    Action(Action),
 }

@@ -11,15 +11,15 @@ mod read;
 mod tally;
 
 use super::block::Span;
-use super::config::{ConfigError, LevelConfig, Replacement};
-use super::event::{Action, Event, Outcome, Request};
+use super::config::{ConfigError, LevelConfig};
+use super::event::{Action, Event, Logged, Outcome, Request};
 use super::flight::{Flight, Waiting};
 use super::pages::Pages;
 use super::recent::Recent;
 use super::stats::{Stats, StreamStats};
 use crate::coordinate::pfc::Pfc;
 use crate::prefetch::trigger::Rates;
-use crate::prefetch::{self, Ahead, Machine};
+use crate::prefetch::{Ahead, Machine};
 use crate::time::Time;
 use plan::Plan;
 use std::collections::VecDeque;
@@ -40,6 +40,7 @@ pub struct Level {
     aheads: Vec<Ahead>,
     done: Vec<Waiting>,
     actions: VecDeque<Action>,
+    log: Option<Vec<Logged>>,
     stats: Stats,
     tally: Option<Tally>,
     /// Whether fetches are done at once: a replay without a device.
@@ -51,23 +52,8 @@ pub struct Level {
 impl Level {
     /// An empty level.
     pub fn new(config: LevelConfig) -> Result<Level, ConfigError> {
+        config.check()?;
         let capacity = config.capacity_blocks;
-        if capacity == 0 || capacity > super::CAPACITY_MAX {
-            return Err(ConfigError::Capacity { blocks: capacity });
-        }
-        if config.streams_max == 0 {
-            return Err(ConfigError::Streams);
-        }
-        prefetch::check(config.prefetch, config.trigger).map_err(ConfigError::Prefetch)?;
-        if let Replacement::Sarc(lists) = config.replacement {
-            let fraction = lists.bottom_fraction;
-            if !(fraction > 0.0 && fraction <= 1.0) {
-                return Err(ConfigError::BottomFraction { fraction });
-            }
-        }
-        if let Some(pfc) = &config.coordination.pfc {
-            pfc.check().map_err(ConfigError::Coordination)?;
-        }
         let machine = Machine::new(config.prefetch);
         let rates = Rates::new(config.trigger);
         let needs_streams = machine.needs_streams() || rates.is_some() || config.per_stream;
@@ -84,6 +70,7 @@ impl Level {
             aheads: Vec::new(),
             done: Vec::new(),
             actions: VecDeque::new(),
+            log: None,
             stats: Stats::default(),
             tally: config.per_stream.then(|| Tally::new(config.streams_max)),
             instant: false,
@@ -91,8 +78,21 @@ impl Level {
         })
     }
 
+    /// Keeps a log of what goes in and comes out, from now on: two drivers do the same when their logs are equal.
+    pub fn start_log(&mut self) {
+        self.log = Some(Vec::new());
+    }
+
+    /// The log so far; empty unless it was started.
+    pub fn log(&self) -> &[Logged] {
+        self.log.as_deref().unwrap_or_default()
+    }
+
     /// Takes an event in. Actions it caused are polled until there is none before the next event goes in.
     pub fn handle(&mut self, now: Time, event: Event) {
+        if let Some(log) = &mut self.log {
+            log.push(Logged::Event(now, event));
+        }
         match event {
             Event::Request(request) if request.span.len == 0 => {
                 self.actions.push_back(Action::Deliver { request: request.id, outcome: Outcome::default() });
@@ -113,7 +113,11 @@ impl Level {
 
     /// The next thing to do.
     pub fn poll(&mut self) -> Option<Action> {
-        self.actions.pop_front()
+        let action = self.actions.pop_front();
+        if let (Some(log), Some(action)) = (&mut self.log, action) {
+            log.push(Logged::Action(action));
+        }
+        action
     }
 
     /// A request whose fetches, if any, are done at once: a level without a device below. Causes no actions but, with

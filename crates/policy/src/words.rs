@@ -1,9 +1,29 @@
-//! Algorithms in words: a name, and parameters after a colon, as in `sarc:threshold=6,degree=8`.
+//! The algorithms of a cache level in words: a name, and parameters after a colon, as in `sarc:threshold=6,degree=8`. The
+//! same words choose them on the command line of the simulator and in `volume.toml`.
 
-use super::SetupError;
-use policy::cache::{Replacement, TwoLists};
-use policy::coordinate::{Coordination, Large, Pfc, Scope};
-use policy::prefetch::{Prefetch, Share, Trigger};
+use crate::cache::{Replacement, TwoLists};
+use crate::coordinate::{Coordination, Large, Pfc, Scope};
+use crate::prefetch::{Prefetch, Share, Trigger};
+use std::fmt;
+
+/// Words that mean nothing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WordError {
+    /// What they should have chosen.
+    pub what: &'static str,
+    /// The words.
+    pub text: String,
+    /// What is wrong with them and what would be right.
+    pub why: String,
+}
+
+impl fmt::Display for WordError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} `{}`: {}", self.what, self.text, self.why)
+    }
+}
+
+impl std::error::Error for WordError {}
 
 /// A name with its parameters.
 struct Words<'t> {
@@ -22,21 +42,21 @@ impl<'t> Words<'t> {
         Words { what, text, name: name.trim(), parameters }
     }
 
-    fn wrong(&self, why: impl Into<String>) -> SetupError {
-        SetupError::new(self.what, self.text, why)
+    fn wrong(&self, why: impl Into<String>) -> WordError {
+        WordError { what: self.what, text: self.text.to_owned(), why: why.into() }
     }
 
-    fn number<T: std::str::FromStr>(&self, key: &str, value: &str) -> Result<T, SetupError> {
+    fn number<T: std::str::FromStr>(&self, key: &str, value: &str) -> Result<T, WordError> {
         value.parse().map_err(|_| self.wrong(format!("`{value}` is no value for {key}")))
     }
 
-    fn unknown(&self, key: &str, known: &str) -> SetupError {
+    fn unknown(&self, key: &str, known: &str) -> WordError {
         self.wrong(format!("{} has no parameter `{key}`; it has {known}", self.name))
     }
 }
 
 /// A prefetcher: its name as in `policy`, its parameters by the names of its fields.
-pub fn prefetch(text: &str) -> Result<Prefetch, SetupError> {
+pub fn prefetch(text: &str) -> Result<Prefetch, WordError> {
     let words = Words::new("prefetcher", text);
     let mut chosen: Prefetch = words.name.parse().map_err(|error| words.wrong(format!("{error}")))?;
     for &(key, value) in &words.parameters {
@@ -75,7 +95,7 @@ pub fn prefetch(text: &str) -> Result<Prefetch, SetupError> {
 }
 
 /// What decides which block goes: `lru` or `sarc`.
-pub fn replacement(text: &str) -> Result<Replacement, SetupError> {
+pub fn replacement(text: &str) -> Result<Replacement, WordError> {
     let words = Words::new("replacement", text);
     let mut lists = TwoLists::default();
     match words.name {
@@ -95,7 +115,7 @@ pub fn replacement(text: &str) -> Result<Replacement, SetupError> {
 }
 
 /// Who sets trigger distances: `native`, `fixed:24`, `ets`, `esf`; the last two with `default=`, `min=`, `max=`, `redistribute`.
-pub fn trigger(text: &str) -> Result<Trigger, SetupError> {
+pub fn trigger(text: &str) -> Result<Trigger, WordError> {
     let words = Words::new("trigger", text);
     match (words.name, &words.parameters[..]) {
         ("native", []) => return Ok(Trigger::Native),
@@ -119,7 +139,7 @@ pub fn trigger(text: &str) -> Result<Trigger, SetupError> {
 /// What coordinates a level with the one above: `none`, or several of `labels`, `pfc`, `du` joined by `+`. PFC takes `bypass` or
 /// `readmore` for one action only, `file` or `client` for its scope, `text` (`text=0.5`) for the other reading of its code,
 /// `queue=0.1`, `cap=BLOCKS`.
-pub fn coordination(text: &str) -> Result<Coordination, SetupError> {
+pub fn coordination(text: &str) -> Result<Coordination, WordError> {
     let mut chosen = Coordination::NONE;
     for part in text.split('+') {
         let words = Words::new("coordinator", part);
@@ -140,7 +160,7 @@ pub fn coordination(text: &str) -> Result<Coordination, SetupError> {
     Ok(chosen)
 }
 
-fn pfc(words: &Words<'_>) -> Result<Pfc, SetupError> {
+fn pfc(words: &Words<'_>) -> Result<Pfc, WordError> {
     let mut pfc = Pfc::PUBLISHED;
     for &(key, value) in &words.parameters {
         match key {
