@@ -19,6 +19,7 @@ mod walk;
 
 pub use end::Ending;
 
+use crate::cache::BlockCache;
 use crate::control::{Caller, DEVICE_PREFIX, Handler, Server, ServerOptions, socket_of};
 use crate::file::{FileTable, Garbage, MirrorWrites, Pool};
 use crate::mount::{Mount, MountError, Options, Parts};
@@ -98,6 +99,7 @@ impl Daemon {
         let volume = Arc::new(Volume::open(config)?);
         let background = Background::new();
         let pool = pool(&volume, background.clone());
+        start_cache(&volume, &pool)?;
         let files = FileTable::new(pool.clone(), volume.config().namespace.clone());
         let repair = repair(&volume, &pool, opener.clone()).map_err(|e| problem(&e))?;
         drop(pool.recovery.set(repair.clone()));
@@ -205,8 +207,20 @@ fn pool(volume: &Arc<Volume>, background: Arc<Background>) -> Arc<Pool> {
         garbage: Arc::new(InState(volume.state().clone())),
         recovery: Default::default(),
         observer: background,
+        cache: Default::default(),
         turn: AtomicU64::new(0),
     })
+}
+
+/// The block cache, if `volume.toml` asks for one.
+fn start_cache(volume: &Volume, pool: &Pool) -> Result<(), Problems> {
+    let config = volume.config();
+    if let Some(level) = &config.cache.level {
+        let cache = BlockCache::new(level.clone(), config.health.deadline).map_err(|e| problem(&e))?;
+        volume.stats().attach_cache(&cache);
+        drop(pool.cache.set(cache));
+    }
+    Ok(())
 }
 
 /// Nanoseconds since 1970.

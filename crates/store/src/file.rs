@@ -12,6 +12,7 @@
 //! Readers hold nothing. They take the view, read, and look whether the view is still the same; if not, they read again.
 
 mod anew;
+mod cached;
 mod change;
 mod copy;
 mod dirty;
@@ -33,6 +34,7 @@ mod undone;
 mod view;
 mod write;
 
+pub use cached::Reading;
 pub use fast::FastPiece;
 pub use inline::InlineWrite;
 pub use passthrough::PassthroughGuard;

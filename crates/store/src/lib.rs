@@ -2,6 +2,7 @@
 //!
 //! It drives the machines of `policy` in real time and does all the I/O. It takes no decision of its own.
 
+pub mod cache;
 pub mod control;
 pub mod daemon;
 pub mod error;

@@ -8,6 +8,7 @@ pub use counter::{BUCKETS, Counter, Histogram};
 pub use snapshot::{OpCounts, Snapshot, TargetCounts};
 pub use table::{Metric, Op};
 
+use crate::cache::BlockCache;
 use crate::target::{Target, Targets};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant};
@@ -18,6 +19,7 @@ pub struct Stats {
     ops: Vec<OpCounters>,
     numbers: Vec<Counter>,
     targets: OnceLock<Weak<Targets>>,
+    cache: OnceLock<Weak<BlockCache>>,
 }
 
 #[derive(Default)]
@@ -35,6 +37,7 @@ impl Default for Stats {
             ops: Op::ALL.iter().map(|_| OpCounters::default()).collect(),
             numbers: Metric::ALL.iter().map(|_| Counter::default()).collect(),
             targets: OnceLock::new(),
+            cache: OnceLock::new(),
         }
     }
 }
@@ -48,6 +51,11 @@ impl Stats {
     /// Shows these targets too. Only the first call counts.
     pub fn attach(&self, targets: &Arc<Targets>) {
         let _ = self.targets.set(Arc::downgrade(targets));
+    }
+
+    /// Shows this block cache too. Only the first call counts.
+    pub fn attach_cache(&self, cache: &Arc<BlockCache>) {
+        let _ = self.cache.set(Arc::downgrade(cache));
     }
 
     /// An operation ended.
@@ -94,6 +102,7 @@ impl Stats {
             ops: Op::ALL.iter().map(op).collect(),
             targets: targets.iter().map(|target| target_counts(target)).collect(),
             numbers: Metric::ALL.iter().map(|metric| (metric.name().to_owned(), self.get(*metric))).collect(),
+            cache: self.cache.get().and_then(Weak::upgrade).map(|cache| cache.counts()),
         }
     }
 

@@ -180,6 +180,22 @@ impl Target {
         self.core.submit(op)
     }
 
+    /// As [`Target::submit`], but never waits for room in the queue: refused with `Deadline` when so many operations wait
+    /// that this one might.
+    pub fn try_submit<T, F>(&self, op: F) -> Result<Pending<T>, TargetError>
+    where
+        T: Send + 'static,
+        F: FnOnce(&dyn Medium) -> Result<T, Errno> + Send + 'static,
+    {
+        if self.state() == State::Failed {
+            return Err(TargetError::Failed);
+        }
+        if self.execution == Execution::Threads && !self.core.pool.has_room(&self.core.limits) {
+            return Err(TargetError::Deadline);
+        }
+        Ok(self.core.submit(op))
+    }
+
     /// Executes `op` on the caller's thread, watched: for short operations of the hot path. `NotNow` without having
     /// called `op` when too many threads are inside inline operations already or the target is in doubt: use
     /// [`Target::run`] then. When the operation passes the deadline, the watchdog calls `on_deadline` once, from its

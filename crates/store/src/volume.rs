@@ -18,7 +18,7 @@ mod section;
 mod template;
 
 pub use config::{
-    Config, Health, Io, Jobs, LayoutConfig, MirrorWrites, Mount, Mover, Passthrough, Recovery, TargetConfig,
+    Cache, Config, Health, Io, Jobs, LayoutConfig, MirrorWrites, Mount, Mover, Passthrough, Recovery, TargetConfig,
 };
 pub use parse::TARGETS_MAX;
 pub use problem::{Problem, Problems};

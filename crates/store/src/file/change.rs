@@ -39,6 +39,7 @@ impl File {
         let view = Arc::new(View::new(Some(new), Some(old)));
         let layout = view.layout.clone().expect("it was just given one");
         *self.view.write() = view;
+        self.forget_all();
         Ok(layout)
     }
 

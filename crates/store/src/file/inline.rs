@@ -30,6 +30,7 @@ struct Overdue {
     file: Arc<File>,
     view: Arc<View>,
     at: Position,
+    offset: u64,
     end: u64,
     /// The file's `io`, held shared by the write until it ends or is given up.
     io: Mutex<Option<ArcRwLockReadGuard<RawRwLock, ()>>>,
@@ -39,6 +40,7 @@ struct Overdue {
 impl OnDeadline for Overdue {
     fn missed(&self) {
         self.file.ended_inline(&self.view, self.at, self.end, false);
+        self.file.forget(self.offset, self.end - self.offset);
         drop(self.io.lock().take());
         self.request.missed();
     }
@@ -61,18 +63,30 @@ impl File {
         let (Some(piece), None) = (pieces.next(), pieces.next()) else { return InlineWrite::NotNow };
         self.watch_range(offset, data.len() as u64);
         let slot = view.slot(piece.at);
-        let overdue =
-            Overdue { file: self.clone(), view: view.clone(), at: piece.at, end, io: Mutex::new(Some(io)), request };
+        let overdue = Overdue {
+            file: self.clone(),
+            view: view.clone(),
+            at: piece.at,
+            offset,
+            end,
+            io: Mutex::new(Some(io)),
+            request,
+        };
         let overdue: Arc<dyn OnDeadline> = Arc::new(overdue);
         let result = slot.run_inline(&self.pool, |h| h.write_at(piece.object_offset, data), &overdue);
         let result = match result {
             Err(InlineError::NotNow) => return InlineWrite::NotNow,
-            Err(InlineError::Taken) => return InlineWrite::Taken,
+            Err(InlineError::Taken) => {
+                self.forget(offset, data.len() as u64); // it has landed now, long after it was answered
+                return InlineWrite::Taken;
+            }
             Err(InlineError::Target(error)) => Err(Error::Target { target: slot.target_id, error }),
             Ok(()) => Ok(()),
         };
         self.ended_inline(&view, piece.at, end, result.is_ok());
-        InlineWrite::Done(result.and_then(|()| self.extend_to(end)).inspect(|()| self.was_modified()))
+        let done = result.and_then(|()| self.extend_to(end)).inspect(|()| self.was_modified());
+        self.forget(offset, data.len() as u64);
+        InlineWrite::Done(done)
     }
 
     /// After a write, or instead of waiting for its end: what may lie in the object now.

@@ -25,6 +25,7 @@ impl File {
         for slot in self.view().all() {
             self.pool.remove_object(slot.target_id, slot.id);
         }
+        self.forget_all();
         match self.id() {
             Some(id) => {
                 self.claims.lock().take_mark();

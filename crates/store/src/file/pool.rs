@@ -2,6 +2,7 @@
 
 use super::File;
 use crate::Result;
+use crate::cache::BlockCache;
 use crate::target::Targets;
 use policy::layout::{Placement, Position};
 use policy::{FileId, ObjectId, TargetId, Time};
@@ -39,6 +40,8 @@ pub struct Pool {
     pub recovery: OnceLock<Arc<dyn Recover>>,
     /// Who wants to know what happens to files.
     pub observer: Arc<dyn Observer>,
+    /// The block cache, if the volume has one.
+    pub cache: OnceLock<Arc<BlockCache>>,
     /// Turns among equal targets; starts anywhere.
     pub turn: AtomicU64,
 }

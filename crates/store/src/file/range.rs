@@ -24,7 +24,9 @@ impl File {
         let end = Self::check_range(offset, len)?;
         self.ready_to_modify()?;
         let _io = self.io.write();
-        self.punch_in(offset..end.min(self.size()))?;
+        let punched = self.punch_in(offset..end.min(self.size()));
+        self.forget(offset, len);
+        punched?;
         self.was_modified();
         Ok(())
     }
@@ -34,7 +36,9 @@ impl File {
         let end = Self::check_range(offset, len)?;
         self.ready_to_modify()?;
         let _io = self.io.write();
-        self.punch_in(offset..end.min(self.size()))?;
+        let punched = self.punch_in(offset..end.min(self.size()));
+        self.forget(offset, len);
+        punched?;
         self.was_modified();
         if keep_size || end <= self.size() {
             return Ok(());

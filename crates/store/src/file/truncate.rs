@@ -39,6 +39,13 @@ impl File {
             self.size.store(size, Ordering::Release);
         }
         self.was_modified();
+        let changed = self.cut_or_grown(size, old);
+        self.forget(size.min(old), u64::MAX);
+        changed
+    }
+
+    /// After the size was set: the objects follow it. The caller holds `io` exclusively.
+    fn cut_or_grown(self: &Arc<Self>, size: u64, old: u64) -> Result<()> {
         if size < old {
             let view = self.view();
             let missed = self.cut(&view, size, old);

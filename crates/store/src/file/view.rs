@@ -86,6 +86,16 @@ impl Slot {
         Ok(self.target(pool)?.submit(move |medium| slot.with(medium, op)))
     }
 
+    /// Hands an operation to a worker of the target, unless too many wait there already.
+    pub fn try_submit<T, F>(self: &Arc<Self>, pool: &Pool, op: F) -> Result<Pending<T>, TargetError>
+    where
+        T: Send + 'static,
+        F: FnOnce(&dyn Handle) -> Result<T, Errno> + Send + 'static,
+    {
+        let slot = self.clone();
+        self.target(pool)?.try_submit(move |medium| slot.with(medium, op))
+    }
+
     /// Runs an operation on a worker of the target and waits.
     pub fn run<T, F>(self: &Arc<Self>, pool: &Pool, op: F) -> Result<T, TargetError>
     where

@@ -40,7 +40,11 @@ impl File {
                 }
                 let view = self.view();
                 match self.obstacle(&view, end) {
-                    None => return self.write_in(&view, offset, data),
+                    None => {
+                        let written = self.write_in(&view, offset, data);
+                        self.forget(offset, data.len() as u64); // what failed may have been written in part
+                        return written;
+                    }
                     Some(obstacle) => obstacle,
                 }
             };

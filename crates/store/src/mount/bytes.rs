@@ -8,7 +8,7 @@ use super::Server;
 use super::convert::errno;
 use super::metadata::STATS_ID;
 use super::open::Handle;
-use crate::file::InlineWrite;
+use crate::file::{InlineWrite, Reading as Cached};
 use crate::namespace::NodeId;
 use crate::target::{InlineError, Medium, OnDeadline};
 use fuser::{FileHandle, ReplyData, ReplyWrite, WriteFlags};
@@ -97,6 +97,9 @@ impl Server {
         if offset >= file.size() {
             return reply.data(&[]);
         }
+        if handle.stream.is_some() {
+            return self.read_cached(handle, offset, len, reply);
+        }
         let reading = Arc::new(Reading { server: self.clone(), handle, offset, len, reply: Mutex::new(Some(reply)) });
         if let Some(piece) = file.fast_read(offset, len) {
             let rescue: Arc<dyn OnDeadline> = Arc::new(Rescue(reading.clone()));
@@ -121,6 +124,40 @@ impl Server {
         }
         let Some(reply) = reading.take() else { return };
         self.hand_over(reply, ReplyData::error, move |reply| reading.answer_slowly(reply));
+    }
+
+    /// Reads through the block cache: what is here is answered here, what must be waited for on the slow pool.
+    fn read_cached(self: &Arc<Self>, handle: Arc<Handle>, offset: u64, len: usize, reply: ReplyData) {
+        let file = &handle.open.file;
+        let stream = handle.stream.as_ref().expect("only called with one");
+        let begun = with_buffer(len, |buffer| match file.begin_read(stream, offset, buffer) {
+            Cached::Done(got) => {
+                reply.data(&buffer[..got]);
+                None
+            }
+            waits => Some((waits, reply)),
+        });
+        let Some((waits, reply)) = begun else { return };
+        let file = file.clone();
+        self.hand_over(reply, ReplyData::error, move |reply| {
+            let read = match waits {
+                Cached::Waits(ticket) => ticket.finish(),
+                _ => {
+                    let mut bytes = vec![0; len];
+                    file.read(offset, &mut bytes).map(|got| {
+                        bytes.truncate(got);
+                        bytes
+                    })
+                }
+            };
+            match read {
+                Ok(bytes) => reply.data(&bytes),
+                Err(error) => {
+                    tracing::debug!(%error, node = handle.open.id, offset, "read failed");
+                    reply.error(errno(error.errno()));
+                }
+            }
+        });
     }
 
     pub fn write(

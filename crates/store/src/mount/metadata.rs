@@ -202,7 +202,7 @@ impl Server {
             Ok(created) => created,
             Err(error) => return reply.error(errno(error.errno())),
         };
-        let (handle, fopen) = self.handle(user, flags, |fd| reply.open_backing(fd));
+        let (handle, fopen) = self.handle(caller.uid, user, flags, |fd| reply.open_backing(fd));
         let attr = self.shown(node.id, stat);
         let backing = handle.backing();
         let number = FileHandle(self.handles.insert(Arc::new(handle)));

@@ -4,6 +4,7 @@ use super::convert::{caller, errno};
 use super::mode::{Mode, Modes, Wish};
 use super::{File, PassthroughGuard, Server, SyncCursor};
 use crate::Result;
+use crate::cache::{Stream, WeakStream};
 use crate::namespace::{Caller, NodeId};
 use crate::stats::Metric;
 use crate::volume::{Io, Passthrough};
@@ -27,6 +28,8 @@ pub struct Open {
     stub: OwnedFd,
     pub modes: Mutex<Modes>,
     users: AtomicUsize,
+    /// The stream of the newest ordinary handle, to which the next one opened with `O_NOATIME` belongs.
+    newest: Mutex<Option<WeakStream>>,
 }
 
 impl Open {
@@ -43,6 +46,8 @@ pub struct Handle {
     pub synced: SyncCursor,
     /// Something was written through it.
     pub wrote: AtomicBool,
+    /// What it is to the block cache, if it reads and there is one.
+    pub stream: Option<Stream>,
     guard: Mutex<Option<PassthroughGuard>>,
     backing: Option<Arc<BackingId>>,
 }
@@ -122,7 +127,8 @@ impl Server {
             Entry::Occupied(known) => known.get().clone(),
             Entry::Vacant(free) => {
                 let (modes, users) = (Mutex::default(), AtomicUsize::new(0));
-                free.insert(Arc::new(Open { id, file, stub: own, modes, users })).clone()
+                let newest = Mutex::default();
+                free.insert(Arc::new(Open { id, file, stub: own, modes, users, newest })).clone()
             }
         };
         open.users.fetch_add(1, Ordering::AcqRel);
@@ -191,7 +197,7 @@ impl Server {
     fn open_user(&self, caller: Caller, user: User<'_>, flags: OFlags, reply: ReplyOpen) {
         match self.prepare_open(caller, &user, flags) {
             Ok(()) => {
-                let (handle, fopen) = self.handle(user, flags, |fd| reply.open_backing(fd));
+                let (handle, fopen) = self.handle(caller.uid, user, flags, |fd| reply.open_backing(fd));
                 let backing = handle.backing.clone();
                 let number = FileHandle(self.handles.insert(Arc::new(handle)));
                 match backing {
@@ -223,6 +229,7 @@ impl Server {
     /// Makes the handle of an open and says how the kernel shall treat it.
     pub fn handle(
         &self,
+        uid: u32,
         user: User<'_>,
         flags: OFlags,
         register: impl FnOnce(BorrowedFd<'_>) -> std::io::Result<BackingId>,
@@ -269,21 +276,40 @@ impl Server {
         }
         let synced = open.file.sync_cursor();
         let wrote = AtomicBool::new(writable && guard.is_some());
-        (Handle { open, mode, synced, wrote, guard: Mutex::new(guard), backing }, fopen)
+        let stream = self.stream(uid, &open, flags);
+        (Handle { open, mode, synced, wrote, stream, guard: Mutex::new(guard), backing }, fopen)
+    }
+
+    /// What a new handle is to the block cache. One opened with `O_NOATIME` makes the prefetches of a cache above for the
+    /// ordinary handle that was opened last.
+    fn stream(&self, uid: u32, open: &Open, flags: OFlags) -> Option<Stream> {
+        let cache = self.parts.pool.cache.get().filter(|_| !flags.contains(OFlags::WRONLY))?;
+        let mut newest = open.newest.lock();
+        if flags.contains(OFlags::NOATIME) {
+            let known = newest.as_ref().and_then(WeakStream::speculative);
+            return Some(known.unwrap_or_else(|| Stream::new(cache, uid).into_speculative()));
+        }
+        let stream = Stream::new(cache, uid);
+        *newest = Some(stream.downgrade());
+        Some(stream)
     }
 
     fn wish(&self, flags: OFlags, striped: bool, stat: Option<&Stat>) -> Wish {
+        let cached = self.parts.pool.cache.get().is_some();
         let empty = stat.is_some_and(|s| s.st_size == 0);
         let direct = match self.options.io {
             // Readers gain by the page cache, and by its read-ahead. Who only writes, or fills an empty file, gains
             // nothing: every write comes to us anyway, and past the page cache it is copied once less.
+            // With a block cache of our own the page cache would hide the reads from it.
+            Io::Auto if cached => true,
             Io::Auto => is_writable(flags) && (empty || !flags.contains(OFlags::RDWR)),
             Io::Direct => true,
             Io::Cached => false,
         };
         // The kernel does not take setuid and setgid away when it writes by itself.
         let plain = stat.is_some_and(|s| s.st_mode & 0o6000 == 0);
-        let allowed = self.options.passthrough == Passthrough::Auto && self.passthrough.load(Ordering::Relaxed);
+        let allowed =
+            !cached && self.options.passthrough == Passthrough::Auto && self.passthrough.load(Ordering::Relaxed);
         Wish { direct, always_direct: flags.contains(OFlags::DIRECT), pass: allowed && striped && plain }
     }
 

@@ -2,10 +2,11 @@
 
 use super::counter::{BUCKETS, Histogram, quantile_ns};
 use super::table::Metric;
+use crate::cache::CacheCounts;
 use std::fmt::Write;
 
 /// All metrics at one time.
-#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct Snapshot {
     /// Nanoseconds since the start.
     pub uptime_ns: u64,
@@ -15,6 +16,9 @@ pub struct Snapshot {
     pub targets: Vec<TargetCounts>,
     /// All other numbers: name and value, in the order of the table.
     pub numbers: Vec<(String, u64)>,
+    /// The block cache, if there is one.
+    #[serde(default)]
+    pub cache: Option<CacheCounts>,
 }
 
 /// One kind of operation.
@@ -128,6 +132,15 @@ impl Snapshot {
         for (name, value) in self.numbers.iter().filter(|(_, value)| *value > 0) {
             line(format_args!("{name:<24} {value:>16}"));
         }
+        if let Some(cache) = &self.cache {
+            line(format_args!(""));
+            for (name, _, _, value) in CACHE_NUMBERS {
+                line(format_args!("cache_{name:<18} {:>16}", value(cache)));
+            }
+            for (name, _, value) in CACHE_SHARES {
+                line(format_args!("cache_{name:<18} {:>16.4}", value(cache)));
+            }
+        }
         out
     }
 
@@ -170,9 +183,59 @@ impl Snapshot {
             out.family(&name, "counter", metric.help());
             out.sample(&name, "", self.number(*metric));
         }
+        if let Some(cache) = &self.cache {
+            for (name, kind, help, value) in CACHE_NUMBERS {
+                let name = format!("cache_{name}{}", if *kind == "counter" { "_total" } else { "" });
+                out.family(&name, kind, help);
+                out.sample(&name, "", value(cache));
+            }
+            for (name, help, value) in CACHE_SHARES {
+                out.family(&format!("cache_{name}"), "gauge", help);
+                out.sample(&format!("cache_{name}"), "", value(cache));
+            }
+        }
         out.0
     }
 }
+
+/// A number of the block cache: name, kind, help, value.
+type CacheNumber = (&'static str, &'static str, &'static str, fn(&CacheCounts) -> u64);
+/// A share: name, help, value.
+type CacheShare = (&'static str, &'static str, fn(&CacheCounts) -> f64);
+
+/// The numbers of the block cache, in the words of the simulator's report.
+const CACHE_NUMBERS: &[CacheNumber] = &[
+    ("blocks", "gauge", "Blocks of 4 KiB that the block cache can hold", |c| c.blocks),
+    ("inventory", "gauge", "Blocks resident or on the way", |c| c.inventory),
+    ("memory_bytes", "gauge", "Bytes that the blocks take", |c| c.memory_bytes),
+    ("requests", "counter", "Requests for reading, not blocks", |c| c.requests),
+    ("speculative", "counter", "Requests that were prefetches of a cache above, not blocks", |c| {
+        c.speculative_requests
+    }),
+    ("asked", "counter", "Blocks asked for", |c| c.asked),
+    ("hit", "counter", "Blocks found resident", |c| c.hit),
+    ("late", "counter", "Blocks found on the way", |c| c.late),
+    ("missed", "counter", "Blocks not found", |c| c.missed),
+    ("silent", "counter", "Blocks that PFC served without telling the native cache", |c| c.silent),
+    ("bypassed", "counter", "Blocks that PFC served directly from the targets", |c| c.bypassed),
+    ("fetches", "counter", "Fetches, not blocks", |c| c.fetches),
+    ("fetched", "counter", "Blocks fetched", |c| c.fetched),
+    ("prefetched", "counter", "Blocks fetched unasked", |c| c.prefetched),
+    ("prefetch_used", "counter", "Prefetched blocks that were asked for", |c| c.prefetch_used),
+    ("prefetch_late", "counter", "Prefetched blocks that were still on the way when asked for", |c| c.prefetch_late),
+    ("prefetch_wasted", "counter", "Prefetched blocks that went without being asked for", |c| c.prefetch_wasted),
+    ("prefetch_dropped", "counter", "Blocks not prefetched because every frame was on the way", |c| c.prefetch_dropped),
+    ("evicted", "counter", "Blocks evicted", |c| c.evicted),
+    ("failed", "counter", "Blocks that failed to arrive", |c| c.failed),
+    ("around", "counter", "Reads that went on without the cache, not blocks", |c| c.around),
+];
+
+/// The shares of the block cache.
+const CACHE_SHARES: &[CacheShare] = &[
+    ("hit_ratio", "Share of the blocks asked for that were resident", |c| c.hit_ratio),
+    ("coverage", "Share of the would-be misses that prefetching had here or on the way", |c| c.coverage),
+    ("accuracy", "Share of the prefetched blocks that were asked for", |c| c.accuracy),
+];
 
 /// Prometheus text being written.
 struct Families(String);
@@ -182,7 +245,7 @@ impl Families {
         let _ = writeln!(self.0, "# HELP entrepot_{name} {help}\n# TYPE entrepot_{name} {kind}");
     }
 
-    fn sample(&mut self, name: &str, labels: &str, value: u64) {
+    fn sample(&mut self, name: &str, labels: &str, value: impl std::fmt::Display) {
         let labels = if labels.is_empty() { String::new() } else { format!("{{{labels}}}") };
         let _ = writeln!(self.0, "entrepot_{name}{labels} {value}");
     }

@@ -5,6 +5,7 @@ use super::medium::{Handle, Medium, Space};
 use policy::ObjectId;
 use rustix::fd::BorrowedFd;
 use rustix::io::Errno;
+use std::io::IoSliceMut;
 use std::sync::Arc;
 
 /// A medium and where to count.
@@ -54,6 +55,16 @@ impl Medium for Counted {
 impl Handle for CountedHandle {
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<usize, Errno> {
         let read = self.handle.read_at(offset, buf)?;
+        self.counters.read_bytes.add(read as u64);
+        Ok(read)
+    }
+    fn read_vectored_at(
+        &self,
+        offset: u64,
+        buffers: &mut [IoSliceMut<'_>],
+        demand_bytes: usize,
+    ) -> Result<usize, Errno> {
+        let read = self.handle.read_vectored_at(offset, buffers, demand_bytes)?;
         self.counters.read_bytes.add(read as u64);
         Ok(read)
     }

@@ -9,6 +9,7 @@
 //! The directory is opened by its path with every probe: when another file system was mounted there meanwhile, the
 //! medium moves to it if its identity file says that it is ours, and is gone (`ENODEV`) if not.
 
+mod ahead;
 mod file;
 mod identity;
 
@@ -46,6 +47,8 @@ struct Place {
     objects: OwnedFd,
     device: u64,
     inode: u64,
+    /// Whether it is an Entrepot mount, which can tell prefetches apart.
+    on_entrepot: bool,
 }
 
 fn bucket(id: ObjectId) -> u8 {
@@ -106,7 +109,9 @@ impl DirectoryMedium {
         let stat = rustix::fs::fstat(&objects)?;
         let here = self.place.read().as_ref().is_some_and(|p| (p.device, p.inode) == (stat.st_dev, stat.st_ino));
         if !here {
-            *self.place.write() = Some(Arc::new(Place { objects, device: stat.st_dev, inode: stat.st_ino }));
+            let on_entrepot = ahead::is_entrepot(&objects);
+            *self.place.write() =
+                Some(Arc::new(Place { objects, device: stat.st_dev, inode: stat.st_ino, on_entrepot }));
         }
         Ok(root)
     }
@@ -127,14 +132,16 @@ fn make_directory(parent: &OwnedFd, name: &str) -> Result<(), Errno> {
 impl Medium for DirectoryMedium {
     fn create(&self, id: ObjectId) -> Result<Arc<dyn Handle>, Errno> {
         let flags = FILE | OFlags::CREATE | OFlags::TRUNC;
-        let fd = rustix::fs::openat(&self.place()?.objects, object_path(id), flags, PRIVATE_FILE)?;
+        let place = self.place()?;
+        let fd = rustix::fs::openat(&place.objects, object_path(id), flags, PRIVATE_FILE)?;
         self.touched.lock().insert(bucket(id));
-        Ok(Arc::new(FileHandle::new(fd)))
+        Ok(Arc::new(FileHandle::new(fd, place.on_entrepot)))
     }
 
     fn open(&self, id: ObjectId) -> Result<Arc<dyn Handle>, Errno> {
-        let fd = rustix::fs::openat(&self.place()?.objects, object_path(id), FILE, Mode::empty())?;
-        Ok(Arc::new(FileHandle::new(fd)))
+        let place = self.place()?;
+        let fd = rustix::fs::openat(&place.objects, object_path(id), FILE, Mode::empty())?;
+        Ok(Arc::new(FileHandle::new(fd, place.on_entrepot)))
     }
 
     fn remove(&self, id: ObjectId) -> Result<(), Errno> {

@@ -5,6 +5,7 @@
 use policy::ObjectId;
 use rustix::fd::BorrowedFd;
 use rustix::io::Errno;
+use std::io::IoSliceMut;
 use std::sync::Arc;
 
 /// Capacity of a medium, in bytes.
@@ -45,6 +46,24 @@ pub trait Medium: Send + Sync + 'static {
 pub trait Handle: Send + Sync {
     /// Reads up to `buf.len()` bytes; fewer only at the end of the object.
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<usize, Errno>;
+    /// Reads into several buffers, one after the other; fewer bytes only at the end of the object. Somebody waits for the
+    /// first `demand_bytes`; a medium that can may tell what lies below that the rest is read on speculation.
+    fn read_vectored_at(
+        &self,
+        offset: u64,
+        buffers: &mut [IoSliceMut<'_>],
+        _demand_bytes: usize,
+    ) -> Result<usize, Errno> {
+        let mut done = 0;
+        for buffer in buffers {
+            let read = self.read_at(offset + done as u64, buffer)?;
+            done += read;
+            if read < buffer.len() {
+                break;
+            }
+        }
+        Ok(done)
+    }
     /// Writes all of `data`.
     fn write_at(&self, offset: u64, data: &[u8]) -> Result<(), Errno>;
     /// Sets the length; growing leaves a hole.

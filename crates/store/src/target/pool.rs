@@ -96,6 +96,12 @@ impl Pool {
         Ok(())
     }
 
+    /// Whether at least half of the queue is free: who finds it so may hand work over without waiting for room, since there
+    /// are far fewer threads that do than places.
+    pub fn has_room(&self, limits: &Limits) -> bool {
+        self.crew.lock().queue.len() < limits.queue_max / 2
+    }
+
     /// A worker hangs, and nobody waits for it any more.
     pub fn lost(&self) {
         self.crew.lock().lost += 1;

@@ -28,6 +28,8 @@ pub struct Config {
     pub layout: LayoutConfig,
     /// The mount.
     pub mount: Mount,
+    /// The mount's block cache.
+    pub cache: Cache,
     /// When a target is given up.
     pub health: Health,
     /// The mover.
@@ -112,6 +114,15 @@ pub enum Io {
     Direct,
     /// Always.
     Cached,
+}
+
+/// `[cache]`: the mount's block cache.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Cache {
+    /// Bytes of file data it holds at most, what is on the way included; 0: there is none.
+    pub size: u64,
+    /// Its algorithms, and its size in blocks of [`crate::cache::BLOCK_BYTES`]; `None` without a cache.
+    pub level: Option<policy::cache::LevelConfig>,
 }
 
 /// `[health]`

@@ -1,5 +1,7 @@
 //! From the text of a `volume.toml` to a [`Config`]: every key with its default, every problem with its place.
 
+mod cache;
+
 use super::config::{
     Config, Health, Io, Jobs, LayoutConfig, MirrorWrites, Mount, Mover, Passthrough, Recovery, TargetConfig,
 };
@@ -51,6 +53,7 @@ fn read(reading: &Reading<'_>, root: &Section<'_, '_, '_>, file: &Path) -> Confi
         targets,
         layout: layout(reading, root.section("layout")),
         mount: mount(root.section("mount")),
+        cache: cache::cache(reading, root.section("cache")),
         health: health(root.section("health")),
         mover: mover(root.section("mover")),
         recovery: recovery(root.section("recovery")),

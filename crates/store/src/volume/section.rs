@@ -158,6 +158,15 @@ impl<'r, 'a, 't> Section<'r, 'a, 't> {
         })
     }
 
+    /// A text that `parse` understands, else the default; `parse` says what is wrong and what would be right.
+    pub fn words<T>(&self, key: &'static str, default: T, parse: impl FnOnce(&str) -> Result<T, String>) -> T {
+        let Some((text, span)) = self.string(key).filter(|(text, _)| !text.is_empty()) else { return default };
+        parse(&text).unwrap_or_else(|why| {
+            self.reading.problem(span, format!("`{key}` is \"{text}\""), why);
+            default
+        })
+    }
+
     pub fn path(&self, key: &'static str, example: &str) -> (PathBuf, Range<usize>) {
         let (text, span) = self.required(key, example);
         let base = self.reading.file.parent().unwrap_or(Path::new(""));

@@ -65,6 +65,20 @@ const TAIL: &str = r#"
 # Striped files: "direct" past the page cache, "cached" through it, "auto" as each open file needs.
 # io = "auto"
 
+[cache]
+# The mount's own block cache, with the algorithms of `entrepot sim cache` (see its --help for all words). Bytes that it holds
+# at most; 0 is none, and the kernel's page cache and read-ahead do what they do. With a cache the mount reads past the
+# page cache and the kernel reads no file by itself (`passthrough`), so that the cache sees every read.
+# size = 0
+# Which blocks are fetched unasked: none, ra, linux, linux-2.6.18, on-demand, stream, sarc or amp.
+# prefetch = "on-demand"
+# Which block goes: lru or sarc. The default is what goes with the prefetcher.
+# replacement = "lru"
+# Who sets the trigger distance: native, fixed:24, ets or esf (ets:redistribute, esf:default=24,min=4,max=48).
+# trigger = "native"
+# How it goes with another volume's cache above it: none, labels, pfc (pfc:file, pfc:client), du, or several joined by +.
+# coordinator = "none"
+
 [health]
 # A target that does not answer an operation within this is suspect, and failed if that happens again.
 # deadline = "5s"

@@ -112,6 +112,7 @@ impl Volume {
             garbage: Arc::new(NoGarbage),
             recovery: Default::default(),
             observer: Arc::new(Unobserved),
+            cache: Default::default(),
             turn: AtomicU64::new(0),
         });
         let flags = rustix::fs::OFlags::PATH | rustix::fs::OFlags::DIRECTORY | rustix::fs::OFlags::CLOEXEC;

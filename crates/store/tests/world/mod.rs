@@ -218,6 +218,7 @@ impl Life {
             garbage: Arc::new(GarbageInState(state.clone())),
             recovery: OnceLock::new(),
             observer: Arc::new(Unobserved),
+            cache: Default::default(),
             turn: AtomicU64::new(0),
         });
         let recovery = MemoryRecovery { pool: Arc::downgrade(&pool), source: source.clone() };

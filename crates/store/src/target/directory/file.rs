@@ -1,16 +1,19 @@
 //! An object that is a plain file: positioned I/O on its descriptor.
 
+use super::ahead::Second;
 use crate::target::medium::Handle;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{FallocateFlags, SeekFrom};
 use rustix::io::{Errno, retry_on_intr};
+use std::io::IoSliceMut;
 
 /// An open file.
-pub struct FileHandle(OwnedFd);
+pub struct FileHandle(OwnedFd, Second);
 
 impl FileHandle {
-    pub fn new(fd: OwnedFd) -> FileHandle {
-        FileHandle(fd)
+    /// `on_entrepot`: whether what lies below can tell prefetches apart.
+    pub fn new(fd: OwnedFd, on_entrepot: bool) -> FileHandle {
+        FileHandle(fd, Second::new(on_entrepot))
     }
 
     fn zero(&self, offset: u64, len: u64) -> Result<(), Errno> {
@@ -36,6 +39,15 @@ impl Handle for FileHandle {
             }
         }
         Ok(done)
+    }
+
+    fn read_vectored_at(
+        &self,
+        offset: u64,
+        buffers: &mut [IoSliceMut<'_>],
+        demand_bytes: usize,
+    ) -> Result<usize, Errno> {
+        self.1.read(self.0.as_fd(), offset, buffers, demand_bytes)
     }
 
     fn write_at(&self, offset: u64, data: &[u8]) -> Result<(), Errno> {

@@ -1,0 +1,161 @@
+//! Carrying out what the level says: copies, fetches to be made, frames filled and freed, readers answered.
+
+use super::frames::Frame;
+use super::{Inner, Order, part_of_block};
+use policy::Time;
+use policy::cache::{Action, Event, FetchId, RequestId, Span};
+use std::ops::Range;
+
+/// A fetch under way.
+pub(super) struct Flying {
+    pub span: Span,
+    /// Whether its blocks have frames here; otherwise the reader reads by himself.
+    pub keep: bool,
+    /// The frames that came back.
+    pub frames: Vec<Option<Frame>>,
+    pub pieces_left: usize,
+    pub failed: bool,
+    /// Passed its deadline.
+    pub overdue: bool,
+    /// Who waits for which blocks of it, and where their range begins.
+    pub waiters: Vec<(RequestId, Span, u64)>,
+}
+
+/// What the request that just arrived finds.
+pub(super) struct Copies<'b> {
+    request: RequestId,
+    offset: u64,
+    pub buf: &'b mut [u8],
+    /// Ranges of `buf` that are filled.
+    pub hits: Vec<Range<usize>>,
+    pub waits: Vec<(FetchId, Span)>,
+    delivered: bool,
+}
+
+impl<'b> Copies<'b> {
+    pub fn new(request: RequestId, offset: u64, buf: &'b mut [u8]) -> Copies<'b> {
+        Copies { request, offset, buf, hits: Vec::new(), waits: Vec::new(), delivered: false }
+    }
+
+    pub fn is_delivered(&self) -> bool {
+        self.delivered
+    }
+}
+
+impl Inner {
+    /// Does what the level says until it says nothing more; gives the fetches to be made. `copies` is for the request
+    /// that just arrived, `landed` the fetch that just ended.
+    pub(super) fn carry_out(
+        &mut self,
+        mut copies: Option<&mut Copies<'_>>,
+        mut landed: Option<&mut Flying>,
+    ) -> Vec<Order> {
+        let mut orders = Vec::new();
+        while let Some(action) = self.level.poll() {
+            match action {
+                Action::Hit { request, span } => {
+                    if let Some(copies) = copies.as_deref_mut().filter(|c| c.request == request) {
+                        self.copy_hit(span, copies);
+                    }
+                }
+                Action::Wait { request, span, fetch } => {
+                    if let Some(copies) = copies.as_deref_mut().filter(|c| c.request == request) {
+                        copies.waits.push((fetch, span));
+                    }
+                }
+                Action::Fetch(fetch) => orders.extend(self.depart(&fetch)),
+                Action::Store { span, .. } => {
+                    if let Some(landed) = landed.as_deref_mut() {
+                        self.store(span, landed);
+                    }
+                }
+                Action::Evict { block, .. } => {
+                    self.frames.free(block);
+                    self.files.release(block.file(), 1);
+                }
+                Action::Deliver { request, .. } => match copies.as_deref_mut() {
+                    Some(copies) if copies.request == request => copies.delivered = true,
+                    _ => self.answer(request, true),
+                },
+                Action::Fail { request } => self.answer(request, false),
+            }
+        }
+        orders
+    }
+
+    fn copy_hit(&self, span: Span, copies: &mut Copies<'_>) {
+        for block in span.blocks() {
+            if let Some((to, from)) = part_of_block(block, copies.offset, copies.buf.len())
+                && let Some(frame) = self.frames.get(block)
+            {
+                let len = to.len();
+                copies.buf[to.clone()].copy_from_slice(&frame[from..from + len]);
+                match copies.hits.last_mut() {
+                    Some(last) if last.end == to.start => last.end = to.end,
+                    _ => copies.hits.push(to),
+                }
+            }
+        }
+    }
+
+    /// Takes the frames of a fetch. What is passed through needs none.
+    fn depart(&mut self, fetch: &policy::cache::Fetch) -> Option<Order> {
+        let len = fetch.span.len as usize;
+        let flying = Flying {
+            span: fetch.span,
+            keep: fetch.keep,
+            frames: if fetch.keep { (0..len).map(|_| None).collect() } else { Vec::new() },
+            pieces_left: 1,
+            failed: false,
+            overdue: false,
+            waiters: Vec::new(),
+        };
+        self.flying.insert(fetch.id, flying);
+        let file = fetch.span.first.file();
+        self.files.hold(file, 1, fetch.span.first.index() + len as u64);
+        fetch.keep.then(|| Order {
+            fetch: fetch.id,
+            first: fetch.span.first.index(),
+            demand_len: fetch.demand_len,
+            frames: (0..len).map(|_| self.frames.take()).collect(),
+        })
+    }
+
+    /// Blocks of the fetch that just ended are resident.
+    fn store(&mut self, span: Span, landed: &mut Flying) {
+        for block in span.blocks() {
+            let at = (block.index() - landed.span.first.index()) as usize;
+            let frame = landed.frames[at].take().expect("every frame of a fetch that is done came back");
+            self.frames.fill(block, frame);
+        }
+        self.files.hold(span.first.file(), u64::from(span.len), 0);
+    }
+
+    /// A fetch is over: those who wait for its bytes get them, and the level is told.
+    pub(super) fn fetch_over(&mut self, now: Time, fetch: FetchId) {
+        let Some(mut flying) = self.flying.remove(&fetch) else { return };
+        if flying.failed {
+            self.level.handle(now, Event::FetchFailed(fetch));
+        } else {
+            for (request, span, offset) in &flying.waiters {
+                if let Some(waiter) = self.waiting.get(request) {
+                    waiter.fill(*span, *offset, |block| {
+                        let at = (block.index() - flying.span.first.index()) as usize;
+                        flying.frames[at].as_deref()
+                    });
+                }
+            }
+            self.level.handle(now, Event::FetchDone(fetch));
+        }
+        // Neither fetches nor copies follow from the end of a fetch.
+        self.carry_out(None, Some(&mut flying));
+        self.frames.give(flying.frames.into_iter().flatten());
+        self.files.release(flying.span.first.file(), 1);
+    }
+
+    fn answer(&mut self, request: RequestId, done: bool) {
+        if let Some(waiter) = self.waiting.remove(&request) {
+            waiter.answer(done);
+        }
+    }
+}

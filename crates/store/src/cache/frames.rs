@@ -1,0 +1,86 @@
+//! The memory: frames of one block each, made as they are needed, never more than the level has blocks.
+
+use super::BLOCK_BYTES;
+use policy::cache::Block;
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
+
+/// The bytes of one block.
+pub(crate) type Frame = Box<[u8]>;
+
+/// Blocks are numbers already; they only need to be spread (Fibonacci hashing).
+#[derive(Default)]
+pub(super) struct Spread(u64);
+
+impl Hasher for Spread {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.write_u64(u64::from(*byte));
+        }
+    }
+    fn write_u64(&mut self, n: u64) {
+        let mixed = (self.0 ^ n).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        self.0 = mixed ^ mixed >> 32;
+    }
+}
+
+/// All frames: filled ones by block, free ones, and how many there are at all.
+pub(super) struct Frames {
+    filled: HashMap<Block, Frame, BuildHasherDefault<Spread>>,
+    free: Vec<Frame>,
+    made: usize,
+    made_max: usize,
+}
+
+impl Frames {
+    pub fn new(made_max: usize) -> Frames {
+        Frames { filled: HashMap::default(), free: Vec::new(), made: 0, made_max }
+    }
+
+    /// A frame with whatever was in it. The level sees to it that there is one.
+    pub fn take(&mut self) -> Frame {
+        self.free.pop().unwrap_or_else(|| {
+            assert!(self.made < self.made_max, "bug: more than {} frames are needed", self.made_max);
+            self.made += 1;
+            vec![0; BLOCK_BYTES as usize].into_boxed_slice()
+        })
+    }
+
+    /// Frames that are not needed.
+    pub fn give(&mut self, frames: impl IntoIterator<Item = Frame>) {
+        self.free.extend(frames);
+    }
+
+    pub fn fill(&mut self, block: Block, frame: Frame) {
+        let old = self.filled.insert(block, frame);
+        assert!(old.is_none(), "bug: {block:?} became resident twice");
+    }
+
+    pub fn get(&self, block: Block) -> Option<&[u8]> {
+        self.filled.get(&block).map(|frame| &**frame)
+    }
+
+    /// A block is not resident any more.
+    pub fn free(&mut self, block: Block) {
+        self.free.extend(self.filled.remove(&block));
+    }
+
+    pub fn resident(&self) -> usize {
+        self.filled.len()
+    }
+
+    /// Frames that take memory, filled, on the way or free.
+    pub fn made(&self) -> usize {
+        self.made
+    }
+
+    pub fn check(&self) -> Result<(), String> {
+        match self.made <= self.made_max {
+            true => Ok(()),
+            false => Err(format!("{} frames, and {} is the most", self.made, self.made_max)),
+        }
+    }
+}

@@ -1,0 +1,94 @@
+//! A stream: one open handle of one file, the unit that prefetchers follow and that ETS and ESF share the budget among.
+
+use super::BlockCache;
+use super::files::Files;
+use policy::FileId;
+use std::sync::{Arc, OnceLock, Weak};
+
+/// Who reads sequentially. Ends when dropped.
+pub struct Stream {
+    number: Arc<Number>,
+    client: u32,
+    /// Opened with `O_NOATIME`: its reads are prefetches of a cache above.
+    speculative: bool,
+}
+
+/// The number of a stream; a speculative handle shares it with the handle whose prefetches it makes.
+struct Number {
+    cache: Weak<BlockCache>,
+    number: u32,
+    file: OnceLock<FileId>,
+}
+
+impl Stream {
+    /// A new stream of a client.
+    pub fn new(cache: &Arc<BlockCache>, client: u32) -> Stream {
+        let mut inner = cache.inner.lock();
+        inner.stream_last = inner.stream_last.wrapping_add(1);
+        let number = inner.stream_last;
+        drop(inner);
+        let number = Number { cache: Arc::downgrade(cache), number, file: OnceLock::new() };
+        Stream { number: Arc::new(number), client, speculative: false }
+    }
+
+    /// A speculative stream of its own, where there is no handle that it belongs to.
+    pub fn into_speculative(self) -> Stream {
+        Stream { speculative: true, ..self }
+    }
+
+    /// Whether its reads are prefetches of a cache above.
+    pub fn is_speculative(&self) -> bool {
+        self.speculative
+    }
+
+    pub(super) fn number(&self) -> u32 {
+        self.number.number
+    }
+
+    pub(super) fn client(&self) -> u32 {
+        self.client
+    }
+
+    /// The file's number, which stays while the stream is there.
+    pub(super) fn enter(&self, id: FileId, files: &mut Files) -> u32 {
+        let mut first = false;
+        let file = *self.number.file.get_or_init(|| {
+            first = true;
+            id
+        });
+        match files.number(file).filter(|_| !first && file == id) {
+            Some(number) => number,
+            None if first => files.enter(id),
+            // An open file keeps its number for life, so this does not happen; it would only cost the stream's state.
+            None => files.number(id).unwrap_or_else(|| files.enter(id)),
+        }
+    }
+}
+
+/// A stream that may have ended.
+pub struct WeakStream {
+    number: Weak<Number>,
+    client: u32,
+}
+
+impl Stream {
+    /// The stream, without keeping it.
+    pub fn downgrade(&self) -> WeakStream {
+        WeakStream { number: Arc::downgrade(&self.number), client: self.client }
+    }
+}
+
+impl WeakStream {
+    /// The stream through another handle, whose reads nobody waits for; `None` if it ended.
+    pub fn speculative(&self) -> Option<Stream> {
+        Some(Stream { number: self.number.upgrade()?, client: self.client, speculative: true })
+    }
+}
+
+impl Drop for Number {
+    fn drop(&mut self) {
+        if let Some(cache) = self.cache.upgrade() {
+            cache.stream_ended(self.number, self.file.get().copied());
+        }
+    }
+}

@@ -1,0 +1,155 @@
+//! A read that waits: for fetches of its own, for those of others, or for what it reads by itself.
+
+use super::{BlockCache, part, part_of_block};
+use crate::file::File;
+use crate::target::{Pending, TargetError};
+use crate::{Error, Result};
+use parking_lot::{Condvar, Mutex};
+use policy::cache::{Block, FetchId, RequestId, Span};
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::Instant;
+
+/// Where the bytes of a read gather.
+pub(super) struct Waiter {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+struct State {
+    bytes: Vec<u8>,
+    /// Whether it ended well, once it ended.
+    over: Option<bool>,
+}
+
+impl Waiter {
+    /// For a range of `len` bytes, of which some are in `buf` already.
+    pub fn new(len: usize, hits: &[Range<usize>], buf: &[u8]) -> Waiter {
+        let mut bytes = vec![0; len];
+        for hit in hits {
+            bytes[hit.clone()].copy_from_slice(&buf[hit.clone()]);
+        }
+        Waiter { state: Mutex::new(State { bytes, over: None }), changed: Condvar::new() }
+    }
+
+    /// Copies the blocks of `span` into the range that begins at `offset`.
+    pub fn fill<'f>(&self, span: Span, offset: u64, frame: impl Fn(Block) -> Option<&'f [u8]>) {
+        let mut state = self.state.lock();
+        for block in span.blocks() {
+            if let Some((to, from)) = part_of_block(block, offset, state.bytes.len())
+                && let Some(frame) = frame(block)
+            {
+                let len = to.len();
+                state.bytes[to].copy_from_slice(&frame[from..from + len]);
+            }
+        }
+    }
+
+    pub fn answer(&self, done: bool) {
+        self.state.lock().over = Some(done);
+        self.changed.notify_all();
+    }
+}
+
+/// What a read waits for.
+pub(crate) struct Wait {
+    pub(super) request: RequestId,
+    pub(super) waiter: Arc<Waiter>,
+    /// What it must read by itself.
+    pub(super) direct: Vec<(FetchId, Span)>,
+    /// Its own fetches.
+    pub(crate) own: Vec<(FetchId, Pending<()>)>,
+    /// Something that it waits for has passed its deadline already.
+    pub(super) hopeless: bool,
+}
+
+/// A read under way. [`Ticket::finish`] waits for it.
+pub struct Ticket {
+    pub(crate) cache: Arc<BlockCache>,
+    pub(crate) file: Arc<File>,
+    pub(crate) offset: u64,
+    pub(crate) len: usize,
+    pub(crate) wait: Wait,
+}
+
+impl Ticket {
+    /// Waits for the bytes, at most a deadline for each fetch; goes the way without cache, which knows mirrors and
+    /// recovery, when one fails or hangs.
+    ///
+    /// # Errors
+    /// What that way says.
+    pub fn finish(mut self) -> Result<Vec<u8>> {
+        let direct = self.read_direct();
+        if direct.is_ok() && !self.wait.hopeless && self.wait_for_own() && self.wait_for_all() {
+            return Ok(std::mem::take(&mut self.wait.waiter.state.lock().bytes));
+        }
+        self.cache.went_around();
+        let mut bytes = vec![0; self.len];
+        let got = self.file.read(self.offset, &mut bytes)?;
+        bytes.truncate(got);
+        Ok(bytes)
+    }
+
+    /// Reads what the level passes through.
+    fn read_direct(&mut self) -> Result<()> {
+        let mut result = Ok(());
+        for (fetch, span) in std::mem::take(&mut self.wait.direct) {
+            let range = part(span, self.offset, self.len);
+            let mut bytes = vec![0; range.len()];
+            let read = match &result {
+                Ok(()) => self.file.read(self.offset + range.start as u64, &mut bytes),
+                Err(_) => Err(Error::Busy("an earlier part of the read failed".into())),
+            };
+            // A file that became shorter meanwhile reads as zeros up to the end it had.
+            if read.is_ok() {
+                self.wait.waiter.state.lock().bytes[range].copy_from_slice(&bytes);
+            }
+            self.cache.direct_over(fetch, read.is_ok());
+            result = result.and(read.map(|_| ()));
+        }
+        result
+    }
+
+    /// Whether the fetches that this read began arrived. The target's health hears of those that did not.
+    fn wait_for_own(&mut self) -> bool {
+        let mut late = Vec::new();
+        let mut all = true;
+        for (fetch, pending) in std::mem::take(&mut self.wait.own) {
+            match pending.wait() {
+                Ok(()) => {}
+                Err(error) => {
+                    all = false;
+                    if error == TargetError::Deadline {
+                        late.push(fetch);
+                    }
+                }
+            }
+        }
+        if !late.is_empty() {
+            self.cache.give_up(&late);
+        }
+        all
+    }
+
+    fn wait_for_all(&self) -> bool {
+        let until = Instant::now() + self.cache.deadline;
+        let mut state = self.wait.waiter.state.lock();
+        loop {
+            if let Some(over) = state.over {
+                return over;
+            }
+            if self.wait.waiter.changed.wait_until(&mut state, until).timed_out() {
+                return state.over == Some(true);
+            }
+        }
+    }
+}
+
+impl Drop for Ticket {
+    fn drop(&mut self) {
+        for (fetch, _) in std::mem::take(&mut self.wait.direct) {
+            self.cache.direct_over(fetch, false);
+        }
+        self.cache.leave(self.wait.request);
+    }
+}

@@ -1,0 +1,133 @@
+//! A file behind the block cache: reads that go through it, the fetches that it wants, and what it must forget.
+
+use super::{File, View};
+use crate::Result;
+use crate::cache::{Asked, BLOCK_BYTES, BlockCache, Order, PieceWork, Stream, Ticket};
+use crate::target::Pending;
+use policy::cache::FetchId;
+use std::sync::Arc;
+
+const BLOCK: u64 = BLOCK_BYTES as u64;
+
+/// How a read through the cache began.
+pub enum Reading {
+    /// So many bytes are in the buffer.
+    Done(usize),
+    /// They come; not to be waited for on a thread that must not wait.
+    Waits(Box<Ticket>),
+    /// The cache is not for this file.
+    Uncached,
+}
+
+/// A part of a fetch: the frames `first..first + count`, and where their bytes lie.
+struct Part {
+    first: usize,
+    count: usize,
+    /// Object, its offset, bytes; `None`: zeros.
+    from: Option<(Arc<super::Slot>, u64, usize)>,
+}
+
+impl File {
+    /// Reads up to `buf.len()` bytes through the cache, without waiting for any target.
+    pub fn begin_read(self: &Arc<Self>, stream: &Stream, offset: u64, buf: &mut [u8]) -> Reading {
+        let (Some(cache), Some(id)) = (self.pool.cache.get(), self.id()) else { return Reading::Uncached };
+        let size = self.size();
+        let left = size.saturating_sub(offset);
+        let len = usize::try_from(left).unwrap_or(usize::MAX).min(buf.len());
+        if len == 0 {
+            return Reading::Done(0);
+        }
+        let begun = cache.begin(&Asked { stream, file: id, offset, len, size }, &mut buf[..len]);
+        let mut pending = Vec::new();
+        for order in begun.orders {
+            self.fetch(cache, order, &mut pending);
+        }
+        match begun.wait {
+            None => Reading::Done(len),
+            Some(mut wait) => {
+                wait.own = pending;
+                let (cache, file) = (cache.clone(), self.clone());
+                Reading::Waits(Box::new(Ticket { cache, file, offset, len, wait }))
+            }
+        }
+    }
+
+    /// Reads up to `buf.len()` bytes through the cache and waits for them; fewer only at the end of the file.
+    pub fn read_through(self: &Arc<Self>, stream: &Stream, offset: u64, buf: &mut [u8]) -> Result<usize> {
+        match self.begin_read(stream, offset, buf) {
+            Reading::Done(len) => Ok(len),
+            Reading::Uncached => self.read(offset, buf),
+            Reading::Waits(ticket) => {
+                let bytes = ticket.finish()?;
+                buf[..bytes.len()].copy_from_slice(&bytes);
+                Ok(bytes.len())
+            }
+        }
+    }
+
+    /// Hands a fetch to the workers of the targets, without waiting for room there. What somebody waits for is added to
+    /// `own`.
+    fn fetch(self: &Arc<Self>, cache: &Arc<BlockCache>, order: Order, own: &mut Vec<(FetchId, Pending<()>)>) {
+        let Order { fetch, first, demand_len, mut frames } = order;
+        // Only now: the level knows of the fetch, so whatever changes from here on makes it forget the blocks.
+        let view = self.view();
+        let Some(parts) = self.parts(&view, first, frames.len()) else {
+            return drop(PieceWork::new(cache.clone(), fetch, 0, frames));
+        };
+        cache.set_out(fetch, parts.len());
+        for part in parts {
+            let rest = frames.split_off(part.count);
+            let work = PieceWork::new(cache.clone(), fetch, part.first, std::mem::replace(&mut frames, rest));
+            let Some((slot, offset, len)) = part.from else {
+                work.zeros();
+                continue;
+            };
+            let demand_bytes = (demand_len as usize).saturating_sub(part.first) * BLOCK_BYTES as usize;
+            let op = move |h: &dyn crate::target::Handle| work.run(h, offset, len, demand_bytes.min(len));
+            if let Ok(pending) = slot.try_submit(&self.pool, op)
+                && part.first < demand_len as usize
+            {
+                own.push((fetch, pending));
+            }
+        }
+    }
+
+    /// Where the blocks of a fetch lie; `None` if some of it cannot be read in the plain way now.
+    fn parts(self: &Arc<Self>, view: &View, first: u64, count: usize) -> Option<Vec<Part>> {
+        let layout = view.layout.as_ref()?;
+        let end = ((first + count as u64) * BLOCK).min(self.size());
+        let mut parts = Vec::new();
+        let mut at = 0;
+        while at < count {
+            let offset = (first + at as u64) * BLOCK;
+            let best = (offset < end).then(|| layout.best_candidate(offset, end - offset, |t| self.target_state(t)));
+            let Some(candidate) = best.flatten() else {
+                parts.push(Part { first: at, count: count - at, from: None });
+                break;
+            };
+            let piece = candidate.piece;
+            let ends_file = offset + piece.len == end;
+            if !(ends_file || piece.len.is_multiple_of(BLOCK)) || !self.is_readable(view, &piece) {
+                return None;
+            }
+            let blocks = piece.len.div_ceil(BLOCK) as usize;
+            let from = Some((view.slot(piece.at).clone(), piece.object_offset, piece.len as usize));
+            parts.push(Part { first: at, count: blocks, from });
+            at += blocks;
+        }
+        Some(parts)
+    }
+
+    /// Bytes changed: the cache does not use what it has of them again. After the change took effect, before it is
+    /// acknowledged.
+    pub(super) fn forget(&self, offset: u64, len: u64) {
+        if let (Some(cache), Some(id)) = (self.pool.cache.get(), self.id()) {
+            cache.forget(id, offset, len);
+        }
+    }
+
+    /// The same for the whole file.
+    pub(super) fn forget_all(&self) {
+        self.forget(0, u64::MAX);
+    }
+}

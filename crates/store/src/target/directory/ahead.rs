@@ -1,0 +1,132 @@
+//! Reading ahead from a target that lies on another Entrepot mount: through a second handle, opened with `O_NOATIME`, by
+//! which the volume below knows what nobody waits for. No protocol of its own, and of no effect anywhere else.
+
+use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use rustix::fs::{CWD, Mode, OFlags};
+use rustix::io::{Errno, retry_on_intr};
+use std::io::IoSliceMut;
+use std::sync::OnceLock;
+
+/// `f_type` of FUSE, from the kernel's `magic.h`.
+const FUSE_MAGIC: u64 = 0x6573_5546;
+/// Buffers of one system call at most.
+const IOV_MAX: usize = 1024;
+
+/// Whether a directory lies on an Entrepot mount.
+pub fn is_entrepot(directory: impl AsFd) -> bool {
+    if !rustix::fs::fstatfs(&directory).is_ok_and(|fs| fs.f_type as u64 == FUSE_MAGIC) {
+        return false;
+    }
+    let Ok(stat) = rustix::fs::fstat(&directory) else { return false };
+    let device = format!("{}:{}", rustix::fs::major(stat.st_dev), rustix::fs::minor(stat.st_dev));
+    let Ok(table) = std::fs::read_to_string("/proc/self/mountinfo") else { return false };
+    table.lines().any(|line| is_entrepot_line(line, &device))
+}
+
+/// Third field: the device. After the lone dash: the type, with FUSE's subtype.
+fn is_entrepot_line(line: &str, device: &str) -> bool {
+    let kind = line.split_once(" - ").and_then(|(_, rest)| rest.split(' ').next());
+    line.split(' ').nth(2) == Some(device) && kind == Some("fuse.entrepot")
+}
+
+/// The second handle of an object, opened with the first prefetch.
+pub struct Second(OnceLock<Option<OwnedFd>>);
+
+impl Second {
+    /// Not opened yet; never, unless the object lies on an Entrepot mount.
+    pub fn new(on_entrepot: bool) -> Second {
+        Second(if on_entrepot { OnceLock::new() } else { OnceLock::from(None) })
+    }
+
+    /// The second handle; `None` where it makes no difference or opening was refused (`EPERM`: not the owner).
+    fn fd(&self, first: BorrowedFd<'_>) -> Option<BorrowedFd<'_>> {
+        let open = || {
+            let flags = OFlags::RDONLY | OFlags::NOATIME | OFlags::CLOEXEC;
+            let path = format!("/proc/self/fd/{}", first.as_raw_fd());
+            let opened = rustix::fs::openat(CWD, path, flags, Mode::empty());
+            opened.inspect_err(|error| tracing::debug!(%error, "prefetches of an object are not told apart")).ok()
+        };
+        self.0.get_or_init(open).as_ref().map(AsFd::as_fd)
+    }
+
+    /// Reads into all buffers, what lies behind the first `demand_bytes` through the second handle; gives the bytes read,
+    /// fewer only at the end of the object.
+    pub fn read(
+        &self,
+        first: BorrowedFd<'_>,
+        offset: u64,
+        buffers: &mut [IoSliceMut<'_>],
+        demand_bytes: usize,
+    ) -> Result<usize, Errno> {
+        let mut demanded = 0;
+        let ahead = buffers.iter().position(|buffer| {
+            demanded += buffer.len();
+            demanded > demand_bytes
+        });
+        let Some(second) = ahead.and_then(|_| self.fd(first)) else { return read_all(first, offset, buffers) };
+        let (front, back) = buffers.split_at_mut(ahead.unwrap_or(0));
+        let wanted: usize = front.iter().map(|buffer| buffer.len()).sum();
+        let read = if wanted > 0 { read_all(first, offset, front)? } else { 0 };
+        if read < wanted {
+            return Ok(read);
+        }
+        Ok(read + read_all(second, offset + read as u64, back)?)
+    }
+}
+
+fn read_all(fd: BorrowedFd<'_>, offset: u64, mut buffers: &mut [IoSliceMut<'_>]) -> Result<usize, Errno> {
+    let mut done = 0;
+    loop {
+        IoSliceMut::advance_slices(&mut buffers, 0); // empty ones ask for nothing
+        if buffers.is_empty() {
+            return Ok(done);
+        }
+        let some = buffers.len().min(IOV_MAX);
+        match retry_on_intr(|| rustix::io::preadv(fd, &mut buffers[..some], offset + done as u64))? {
+            0 => return Ok(done),
+            read => {
+                done += read;
+                IoSliceMut::advance_slices(&mut buffers, read);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_entrepot_mount_is_known_by_its_type() {
+        let line =
+            "163 29 0:57 / /mnt/scratch rw,nosuid,nodev,relatime shared:1 - fuse.entrepot entrepot:/v rw,user_id=0";
+        assert!(is_entrepot_line(line, "0:57"));
+        assert!(!is_entrepot_line(line, "0:5"));
+        assert!(!is_entrepot_line(&line.replace("fuse.entrepot", "fuse.sshfs"), "0:57"));
+        assert!(!is_entrepot(std::fs::File::open("/proc").unwrap()));
+    }
+
+    #[test]
+    fn both_handles_together_read_what_one_would() {
+        let dir = tempfile::tempdir().unwrap();
+        let bytes: Vec<u8> = (0..10_000u32).map(|n| n as u8).collect();
+        std::fs::write(dir.path().join("o"), &bytes).unwrap();
+        let file = std::fs::File::open(dir.path().join("o")).unwrap();
+        for second in [Second::new(false), Second::new(true)] {
+            for demand_bytes in [0, 1, 100, 250, 300, 5000, usize::MAX] {
+                for offset in [0, 7, 9_900, 20_000] {
+                    let mut parts = [[0u8; 100], [0u8; 100], [0u8; 100]];
+                    let mut buffers: Vec<IoSliceMut<'_>> = parts.iter_mut().map(|p| IoSliceMut::new(p)).collect();
+                    buffers.insert(1, IoSliceMut::new(&mut []));
+                    let read = second.read(file.as_fd(), offset, &mut buffers, demand_bytes).unwrap();
+                    let end = (offset as usize + 300).min(bytes.len());
+                    assert_eq!(
+                        parts.concat()[..read],
+                        bytes[(offset as usize).min(end)..end],
+                        "{offset} {demand_bytes}"
+                    );
+                }
+            }
+        }
+    }
+}

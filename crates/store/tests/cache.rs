@@ -1,0 +1,258 @@
+//! The block cache before files: never a stale byte, never more memory than it has, whatever changes beneath.
+
+#[allow(dead_code)]
+mod world;
+
+use policy::cache::LevelConfig;
+use policy::layout::Placement;
+use policy::words;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+use store::cache::{BLOCK_BYTES, BlockCache, Stream};
+use store::file::{File, MirrorWrites};
+use store::target::{Execution, Faults, InlineSlots, MemoryMedium, Order, TargetSpec, Targets, TargetsOptions};
+use world::{Options, Random, World};
+
+const BLOCK: u64 = BLOCK_BYTES as u64;
+const SIZE_MAX: u64 = 96 * BLOCK;
+
+/// A cache in words: prefetcher, replacement (empty: what goes with it), trigger, coordinator.
+type Words = (&'static str, &'static str, &'static str, &'static str);
+
+const CACHES: [Words; 8] = [
+    ("none", "lru", "native", "none"),
+    ("ra", "lru", "native", "du"),
+    ("linux", "", "native", "pfc"),
+    ("linux-2.6.18", "sarc", "fixed:8", "none"),
+    ("on-demand", "", "native", "labels"),
+    ("stream", "", "ets:redistribute", "labels+pfc:file"),
+    ("sarc", "", "esf", "pfc:client"),
+    ("amp", "", "native", "du"),
+];
+
+fn level(blocks: u32, (prefetch, replacement, trigger, coordinator): Words) -> LevelConfig {
+    let mut level = LevelConfig::new(blocks, words::prefetch(prefetch).unwrap());
+    if !replacement.is_empty() {
+        level.replacement = words::replacement(replacement).unwrap();
+    }
+    level.trigger = words::trigger(trigger).unwrap();
+    level.coordination = words::coordination(coordinator).unwrap();
+    level
+}
+
+fn placement(mirrors: usize) -> Placement {
+    Placement { stripe_size: 2 * BLOCK, stripe_count: 3, single_bytes_max: 4 * BLOCK, mirrors, tier: None }
+}
+
+/// A world whose file is read through a cache of so many blocks.
+fn cached(mirrors: usize, blocks: u32, words: Words, seed: u64) -> (World, Arc<BlockCache>) {
+    let options = Options {
+        targets: 7,
+        placement: placement(mirrors),
+        mirror_writes: MirrorWrites::Sync,
+        inline_bytes_max: BLOCK,
+    };
+    let world = World::new(options, seed);
+    let cache = BlockCache::new(level(blocks, words), Duration::from_secs(5)).unwrap();
+    world.life.pool.cache.set(cache.clone()).ok().unwrap();
+    (world, cache)
+}
+
+fn filled(random: &mut Random) -> Vec<u8> {
+    let most = if random.chance(20) { 20 * BLOCK } else { 2 * BLOCK };
+    let len = 1 + random.below(most);
+    let value = random.next() as u8 | 1;
+    (0..len).map(|i| value.wrapping_add((i / 97) as u8)).collect()
+}
+
+/// [S-063]
+#[test]
+fn reads_through_the_cache_are_those_of_a_file_without() {
+    for (at, words) in CACHES.into_iter().enumerate() {
+        for seed in 0..6u64 {
+            let mut random = Random(seed * 100 + at as u64);
+            let blocks = [3, 16, 64, 200][random.below(4) as usize];
+            let mirrors = 1 + random.below(2) as usize;
+            let (world, cache) = cached(mirrors, blocks, words, seed);
+            let file = &world.life.file;
+            let streams: Vec<Stream> = (0..3).map(|n| Stream::new(&cache, n)).collect();
+            let ahead = streams[0].downgrade().speculative().unwrap();
+            let (mut model, mut next) = (Vec::<u8>::new(), [0u64; 4]);
+            for step in 0..400 {
+                let end = model.len() as u64;
+                match random.below(20) {
+                    0..=2 => {
+                        let data = filled(&mut random);
+                        let offset = random.below(end.min(SIZE_MAX) + 3 * BLOCK);
+                        file.write(offset, &data).unwrap();
+                        model.resize(model.len().max(offset as usize + data.len()), 0);
+                        model[offset as usize..offset as usize + data.len()].copy_from_slice(&data);
+                    }
+                    3 if random.chance(50) => {
+                        let size = random.below(SIZE_MAX);
+                        file.truncate(size).unwrap();
+                        model.resize(size as usize, 0);
+                    }
+                    4 if end > 0 => {
+                        let (offset, len) = (random.below(end), 1 + random.below(6 * BLOCK));
+                        let grows = random.chance(30);
+                        if grows {
+                            file.zero(offset, len, false).unwrap();
+                            model.resize(model.len().max((offset + len) as usize), 0);
+                        } else {
+                            file.punch(offset, len).unwrap();
+                        }
+                        let to = model.len().min((offset + len) as usize);
+                        model[offset as usize..to].fill(0);
+                    }
+                    5 if end > 0 => {
+                        let len = random.below(2 * BLOCK) + 1;
+                        file.allocate(end, len, false).unwrap();
+                        model.resize(model.len() + len as usize, 0);
+                    }
+                    6 if mirrors == 2 => {
+                        // One target away: its mirror goes stale with the next write, reads take the other.
+                        let order = if random.chance(50) { Order::Fail } else { Order::Restore };
+                        let targets = &world.life.pool.targets;
+                        let failed = targets.all().iter().any(|t| t.state() == store::target::State::Failed);
+                        let id = file.layout().and_then(|l| l.objects().next().map(|(_, o)| o.target));
+                        if let Some(id) = id.filter(|_| matches!(order, Order::Restore) || !failed) {
+                            targets.operate(id, order).unwrap();
+                        }
+                    }
+                    _ => {
+                        let who = random.below(4) as usize;
+                        let stream = streams.get(who).unwrap_or(&ahead);
+                        let jump = random.chance(15) || next[who] >= end;
+                        let offset = if jump { random.below(end + BLOCK) } else { next[who] };
+                        let mut buf = vec![0xEE; 1 + random.below(5 * BLOCK) as usize];
+                        let got = file.read_through(stream, offset, &mut buf).unwrap();
+                        let from = (offset as usize).min(model.len());
+                        let to = (offset as usize + buf.len()).min(model.len());
+                        assert!(
+                            buf[..got] == model[from..to],
+                            "{words:?} seed {seed} step {step}: {got} bytes at {offset}"
+                        );
+                        next[who] = offset + got as u64;
+                    }
+                }
+                cache.check().unwrap_or_else(|e| panic!("{words:?} seed {seed} step {step}: {e}"));
+            }
+            let counts = cache.counts();
+            assert!(counts.memory_bytes <= u64::from(blocks) * BLOCK, "{counts:?}");
+            assert!(counts.asked > 500 && counts.hit > 0, "{words:?} seed {seed}: {counts:?}");
+        }
+    }
+}
+
+/// A file over targets in memory with workers of their own, behind a cache.
+fn threaded(words: Words, blocks: u32) -> (World, Arc<BlockCache>, Arc<File>) {
+    let (world, _) = cached(1, 1, words, 1);
+    let limits = Default::default();
+    let slots = Arc::new(InlineSlots::new(8));
+    let targets =
+        Targets::new(TargetsOptions { execution: Execution::Threads, limits, health: Default::default(), slots });
+    for id in 0..4 {
+        targets.add(TargetSpec::new(policy::TargetId(id), 0, Arc::new(MemoryMedium::new(u64::from(id)))));
+    }
+    let cache = BlockCache::new(level(blocks, words), Duration::from_secs(5)).unwrap();
+    let next = AtomicU64::new(1 << 32);
+    let pool = store::file::Pool {
+        targets,
+        next_id: Box::new(move || next.fetch_add(1, Ordering::Relaxed)),
+        placement: placement(1),
+        mirror_writes: MirrorWrites::Sync,
+        inline_bytes_max: 0,
+        clock: Box::new(|| policy::Time(1)),
+        garbage: world.life.pool.garbage.clone(),
+        recovery: Default::default(),
+        observer: Arc::new(store::file::Unobserved),
+        cache: Default::default(),
+        turn: AtomicU64::new(0),
+    };
+    pool.cache.set(cache.clone()).ok().unwrap();
+    let file = File::open(Arc::new(store::stub::memory::MemoryStub::new()), Arc::new(pool)).unwrap();
+    (world, cache, file)
+}
+
+/// Every block holds the number of its last write. Whoever begins to read after a write was acknowledged sees it or a later one.
+///
+/// [S-063]
+#[test]
+fn what_was_acknowledged_is_what_later_readers_see() {
+    const BLOCKS: u64 = 64;
+    for words in [CACHES[1], CACHES[5], CACHES[7]] {
+        let (_world, cache, file) = threaded(words, 24);
+        let block = |version: u64| version.to_le_bytes().repeat(BLOCK as usize / 8);
+        let acknowledged: Vec<AtomicU64> = (0..BLOCKS).map(|_| AtomicU64::new(0)).collect();
+        file.write(0, &vec![0; (BLOCKS * BLOCK) as usize]).unwrap();
+        let over = AtomicBool::new(false);
+        let (seen, stale) = (AtomicU64::new(0), AtomicU64::new(0));
+        std::thread::scope(|scope| {
+            for reader in 0..3u64 {
+                let (file, cache, over, acknowledged, seen, stale) =
+                    (&file, &cache, &over, &acknowledged, &seen, &stale);
+                scope.spawn(move || {
+                    let stream = Stream::new(cache, 0);
+                    let mut random = Random(reader);
+                    let mut at = 0;
+                    while !over.load(Ordering::Relaxed) {
+                        at = if random.chance(5) { random.below(BLOCKS) } else { (at + 1) % BLOCKS };
+                        let least = acknowledged[at as usize].load(Ordering::SeqCst);
+                        let mut buf = vec![0; BLOCK as usize];
+                        file.read_through(&stream, at * BLOCK, &mut buf).unwrap();
+                        let (first, last) = (&buf[..8], &buf[BLOCK as usize - 8..]);
+                        let least_seen = [first, last].map(|v| u64::from_le_bytes(v.try_into().unwrap()));
+                        stale.fetch_add(u64::from(least_seen.iter().any(|v| *v < least)), Ordering::Relaxed);
+                        seen.fetch_add(1, Ordering::Relaxed);
+                    }
+                });
+            }
+            let mut random = Random(99);
+            for version in 1..=3000u64 {
+                let at = random.below(BLOCKS);
+                file.write(at * BLOCK, &block(version)).unwrap();
+                acknowledged[at as usize].store(version, Ordering::SeqCst);
+            }
+            over.store(true, Ordering::Relaxed);
+        });
+        assert_eq!(stale.load(Ordering::Relaxed), 0, "{words:?}: of {} reads", seen.load(Ordering::Relaxed));
+        let counts = cache.counts();
+        assert!(counts.hit > 0 && counts.evicted > 0, "{counts:?}");
+        cache.check().unwrap();
+    }
+}
+
+/// [S-064]
+#[test]
+fn a_prefetch_that_fails_is_counted_and_nobody_hears_of_it() {
+    let (world, cache) = cached(1, 64, CACHES[1], 3);
+    let file = &world.life.file;
+    let content: Vec<u8> = (0..SIZE_MAX).map(|i| (i / 61) as u8 | 1).collect();
+    file.write(0, &content).unwrap();
+    let stream = Stream::new(&cache, 0);
+    let read = |at: u64| -> store::Result<()> {
+        let mut buf = vec![0; BLOCK as usize];
+        let got = file.read_through(&stream, at * BLOCK, &mut buf)?;
+        assert!(got == buf.len() && buf == content[(at * BLOCK) as usize..((at + 1) * BLOCK) as usize], "block {at}");
+        Ok(())
+    };
+    read(0).unwrap();
+    let broken = |broken: bool| {
+        let faults = Faults { io_chance: if broken { u16::MAX } else { 0 }, ..Faults::default() };
+        world.media.iter().for_each(|medium| medium.set_faults(faults.clone()));
+    };
+    broken(true);
+    for at in 1..=4 {
+        read(at).expect("it is here; only what it triggers fails");
+        cache.check().unwrap();
+    }
+    broken(false);
+    let counts = cache.counts();
+    assert_eq!((counts.failed, counts.around), (4 + 3 + 2 + 1, 0), "block 5 four times, and so on: {counts:?}");
+    for at in 0..SIZE_MAX / BLOCK {
+        read(at).unwrap();
+    }
+    cache.check().unwrap();
+}
