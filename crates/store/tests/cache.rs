@@ -1,8 +1,11 @@
 //! The block cache before files: never a stale byte, never more memory than it has, whatever changes beneath.
 
+#[path = "cache/gate.rs"]
+mod gate;
 #[allow(dead_code)]
 mod world;
 
+use gate::{Gated, ReadGate};
 use policy::cache::LevelConfig;
 use policy::layout::Placement;
 use policy::words;
@@ -10,11 +13,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 use store::cache::{BLOCK_BYTES, BlockCache, Stream};
-use store::file::{File, MirrorWrites};
-use store::target::{Execution, Faults, InlineSlots, MemoryMedium, Order, TargetSpec, Targets, TargetsOptions};
+use store::file::{File, MirrorWrites, Reading};
+use store::target::{
+    Execution, Faults, InlineSlots, Limits, Medium, MemoryMedium, Order, TargetSpec, Targets, TargetsOptions,
+};
 use world::{Options, Random, World};
 
 const BLOCK: u64 = BLOCK_BYTES as u64;
+const DEADLINE: Duration = Duration::from_millis(300);
 const SIZE_MAX: u64 = 96 * BLOCK;
 
 /// A cache in words: prefetcher, replacement (empty: what goes with it), trigger, coordinator.
@@ -66,7 +72,7 @@ fn filled(random: &mut Random) -> Vec<u8> {
     (0..len).map(|i| value.wrapping_add((i / 97) as u8)).collect()
 }
 
-/// [S-063]
+/// [S-090]
 #[test]
 fn reads_through_the_cache_are_those_of_a_file_without() {
     for (at, words) in CACHES.into_iter().enumerate() {
@@ -147,16 +153,22 @@ fn reads_through_the_cache_are_those_of_a_file_without() {
 }
 
 /// A file over targets in memory with workers of their own, behind a cache.
-fn threaded(words: Words, blocks: u32) -> (World, Arc<BlockCache>, Arc<File>) {
+fn threaded(words: Words, blocks: u32, gate: Option<&'static ReadGate>) -> (World, Arc<BlockCache>, Arc<File>) {
     let (world, _) = cached(1, 1, words, 1);
-    let limits = Default::default();
+    let deadline = gate.map_or(Duration::from_secs(5), |_| DEADLINE);
+    let limits = Limits { deadline, workers_max: 64, ..Limits::default() };
     let slots = Arc::new(InlineSlots::new(8));
     let targets =
         Targets::new(TargetsOptions { execution: Execution::Threads, limits, health: Default::default(), slots });
     for id in 0..4 {
-        targets.add(TargetSpec::new(policy::TargetId(id), 0, Arc::new(MemoryMedium::new(u64::from(id)))));
+        let medium: Arc<dyn Medium> = Arc::new(MemoryMedium::new(u64::from(id)));
+        let medium = match gate {
+            Some(gate) => Arc::new(Gated(medium, gate)),
+            None => medium,
+        };
+        targets.add(TargetSpec::new(policy::TargetId(id), 0, medium));
     }
-    let cache = BlockCache::new(level(blocks, words), Duration::from_secs(5)).unwrap();
+    let cache = BlockCache::new(level(blocks, words), deadline).unwrap();
     let next = AtomicU64::new(1 << 32);
     let pool = store::file::Pool {
         targets,
@@ -178,12 +190,12 @@ fn threaded(words: Words, blocks: u32) -> (World, Arc<BlockCache>, Arc<File>) {
 
 /// Every block holds the number of its last write. Whoever begins to read after a write was acknowledged sees it or a later one.
 ///
-/// [S-063]
+/// [S-090]
 #[test]
 fn what_was_acknowledged_is_what_later_readers_see() {
     const BLOCKS: u64 = 64;
     for words in [CACHES[1], CACHES[5], CACHES[7]] {
-        let (_world, cache, file) = threaded(words, 24);
+        let (_world, cache, file) = threaded(words, 24, None);
         let block = |version: u64| version.to_le_bytes().repeat(BLOCK as usize / 8);
         let acknowledged: Vec<AtomicU64> = (0..BLOCKS).map(|_| AtomicU64::new(0)).collect();
         file.write(0, &vec![0; (BLOCKS * BLOCK) as usize]).unwrap();
@@ -224,7 +236,46 @@ fn what_was_acknowledged_is_what_later_readers_see() {
     }
 }
 
-/// [S-064]
+/// Nothing beyond its size is held, whatever is on the way: fetches that hang keep their memory until they return, and readers
+/// go on without.
+///
+/// [S-091] [S-092]
+#[test]
+fn fetches_that_hang_keep_their_memory_and_no_reader() {
+    let gate: &'static ReadGate = Box::leak(Box::default());
+    let (_world, cache, file) = threaded(CACHES[1], 16, Some(gate));
+    let content: Vec<u8> = (0..64 * BLOCK).map(|i| (i / 61) as u8 | 1).collect();
+    file.write(0, &content).unwrap();
+    gate.close();
+    let stream = Stream::new(&cache, 0);
+    let mut buf = vec![0; BLOCK as usize];
+    // The reads are begun and not waited for: each has its fetches on the way, until no frame is left.
+    let begun: Vec<Reading> = (0..12).map(|at| file.begin_read(&stream, at * 5 * BLOCK, &mut buf)).collect();
+    let counts = cache.counts();
+    assert_eq!((counts.inventory, counts.memory_bytes), (16, 16 * BLOCK), "{counts:?}");
+    assert!(counts.prefetch_dropped > 0, "{counts:?}");
+    cache.check().unwrap();
+    gate.open();
+    for (at, reading) in begun.into_iter().enumerate() {
+        let Reading::Waits(ticket) = reading else { panic!("read {at} found what nobody could fetch") };
+        let from = at * 5 * BLOCK as usize;
+        assert!(ticket.finish().unwrap() == content[from..from + BLOCK as usize], "read {at}");
+    }
+    gate.close();
+    let Reading::Waits(first) = file.begin_read(&stream, 61 * BLOCK, &mut buf) else { panic!("it was evicted") };
+    let Reading::Waits(second) = file.begin_read(&stream, 61 * BLOCK, &mut buf) else { panic!("it is on the way") };
+    std::thread::scope(|scope| {
+        let began = std::time::Instant::now();
+        let late = scope.spawn(move || second.finish());
+        assert!(first.finish().is_err(), "the only copy hangs");
+        assert!(late.join().unwrap().is_err());
+        assert!(began.elapsed() < 20 * DEADLINE, "each waited for a few deadlines, not for the target");
+    });
+    assert!(cache.counts().memory_bytes <= 16 * BLOCK);
+    gate.open();
+}
+
+/// [S-092]
 #[test]
 fn a_prefetch_that_fails_is_counted_and_nobody_hears_of_it() {
     let (world, cache) = cached(1, 64, CACHES[1], 3);

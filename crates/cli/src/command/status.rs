@@ -75,6 +75,24 @@ fn render(s: &Value) -> String {
         number(r, "reader_delay_total_ms"),
         number(r, "failures"),
     );
+    let c = &s["cache"];
+    if c.is_object() {
+        let percent = |key| c[key].as_f64().unwrap_or_default() * 100.0;
+        let _ = writeln!(
+            text,
+            "cache    {} of {} blocks, {} asked, {:.1} % hit; {} prefetched, {} used, {} late, {} wasted, coverage {:.1} %, accuracy {:.1} %",
+            number(c, "inventory"),
+            number(c, "blocks"),
+            number(c, "asked"),
+            percent("hit_ratio"),
+            number(c, "prefetched"),
+            number(c, "prefetch_used"),
+            number(c, "prefetch_late"),
+            number(c, "prefetch_wasted"),
+            percent("coverage"),
+            percent("accuracy"),
+        );
+    }
     let _ = writeln!(text, "garbage  {} objects wait to be removed", number(s, "garbage_objects"));
     let events = list(s, "events");
     if !events.is_empty() {

@@ -29,6 +29,9 @@ pub fn status(core: &Arc<Core>, _: &Caller, verb: &str, _: Value, _: &mut Respon
     });
     answer["mover"] = mover(core);
     answer["repair"] = repair(core);
+    if let Some(cache) = core.pool.cache.get() {
+        answer["cache"] = json!(cache.counts());
+    }
     answer["events"] = news(core);
     Ok(answer)
 }

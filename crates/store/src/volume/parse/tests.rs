@@ -82,6 +82,36 @@ fn bad_values_say_where_and_what_is_good() {
 }
 
 #[test]
+fn a_cache_is_what_the_simulator_s_words_say() {
+    assert_eq!(parsed(GOOD).cache.level, None, "off unless asked for");
+    let config = parsed(&format!(
+        "{GOOD}[cache]\nsize = \"1GiB\"\nprefetch = \"stream:degree_max=32\"\ntrigger = \"ets:redistribute\"\ncoordinator = \"labels+pfc:file\"\n"
+    ));
+    let level = config.cache.level.unwrap();
+    assert_eq!(level.capacity_blocks, 1 << 18);
+    assert_eq!(level.prefetch, policy::words::prefetch("stream:degree_max=32").unwrap());
+    assert_eq!(level.trigger, policy::words::trigger("ets:redistribute").unwrap());
+    assert_eq!(level.coordination, policy::words::coordination("labels+pfc:file").unwrap());
+    let sarc = parsed(&format!("{GOOD}[cache]\nsize = \"1GiB\"\nprefetch = \"sarc\"\n")).cache.level.unwrap();
+    assert!(matches!(sarc.replacement, policy::cache::Replacement::Sarc(_)), "SARC brings its own lists");
+}
+
+#[test]
+fn a_cache_that_cannot_be_is_refused() {
+    expect("[cache]\nsize = 4096\n", "7:8", &["4096 bytes", "64KiB"]);
+    expect("[cache]\nsize = \"9TiB\"\n", "7:8", &["4TiB"]);
+    expect("[cache]\nprefetch = \"sark\"\n", "7:12", &["`prefetch` is \"sark\"", "sarc"]);
+    expect("[cache]\nprefetch = \"ra:threshold=4\"\n", "7:12", &["degree"]);
+    expect("[cache]\nreplacement = \"fifo\"\n", "7:15", &["choose lru or sarc"]);
+    expect("[cache]\ntrigger = \"etz\"\n", "7:11", &["choose native, fixed:BLOCKS, ets or esf"]);
+    expect("[cache]\nprefetch = \"ra\"\ntrigger = \"ets\"\n", "8:11", &["ra has no trigger distance", "Choose"]);
+    expect("[cache]\nprefetch = \"ra:degree=0\"\n", "7:12", &["cannot prefetch so much", "Set"]);
+    expect("[cache]\ncoordinator = \"pfc:bypass,readmore\"\n", "7:15", &["leave both out for both"]);
+    expect("[cache]\nreplacement = \"sarc:bottom_fraction=7\"\n", "7:15", &["the bottom of SARC's lists"]);
+    expect("[cache]\nprefetchr = \"ra\"\n", "7:1", &["Did you mean `prefetch`?"]);
+}
+
+#[test]
 fn unknown_keys_are_refused_with_a_guess() {
     expect(
         "[layout]\nstripe_sise = 4096\n",
@@ -161,8 +191,8 @@ fn the_template_and_its_comments_are_the_defaults() {
         let mut config = config.clone();
         (config.mount.threads, config.mount.allow_other, config.jobs.cores) = (0, None, 0);
         format!(
-            "{:?}{:?}{:?}{:?}{:?}{:?}",
-            config.layout, config.mount, config.health, config.mover, config.recovery, config.jobs
+            "{:?}{:?}{:?}{:?}{:?}{:?}{:?}",
+            config.cache, config.layout, config.mount, config.health, config.mover, config.recovery, config.jobs
         )
     };
     assert_eq!(of_machine(&plain), of_machine(&full));
