@@ -49,6 +49,7 @@ fn file() -> (Arc<File>, Arc<Targets>, &'static Gate) {
         garbage: Arc::new(NoGarbage),
         recovery: Default::default(),
         observer: Arc::new(Unobserved),
+        cache: Default::default(),
         turn: AtomicU64::new(0),
     };
     let file = File::open(Arc::new(MemoryStub::new()), Arc::new(pool)).unwrap();

@@ -63,6 +63,7 @@ impl World {
             garbage: garbage.clone(),
             recovery: OnceLock::new(),
             observer: Arc::new(Unobserved),
+            cache: Default::default(),
             turn: AtomicU64::new(0),
         });
         let side = tempfile::tempdir().expect("dir");
@@ -322,6 +323,7 @@ fn a_recovery_that_was_cut_off_begins_again() {
         garbage: world.garbage.clone(),
         recovery: OnceLock::new(),
         observer: Arc::new(Unobserved),
+        cache: Default::default(),
         turn: AtomicU64::new(0),
     });
     let repair = start(&pool, &world.memory, &world.side, &world.stats);

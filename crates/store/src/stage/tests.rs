@@ -62,6 +62,7 @@ impl World {
             garbage: Arc::new(Forgetful),
             recovery: OnceLock::new(),
             observer: Arc::new(Unobserved),
+            cache: Default::default(),
             turn: AtomicU64::new(0),
         });
         let files = FileTable::new(pool, namespace.clone());
