@@ -21,6 +21,7 @@ mod fio;
 mod fixed;
 mod flat;
 mod format;
+mod intake;
 mod lines;
 mod lirs;
 mod load;

@@ -117,20 +117,6 @@ impl Origin for CommandOrigin {
         self.runtime.wait("read", length, run)
     }
 
-    fn read_all(&self, version: &Version, each: &mut dyn FnMut(&[u8]) -> bool) -> Result<(), OriginError> {
-        let mut buf = vec![0; 8 << 20];
-        let mut offset = 0;
-        while offset < version.size {
-            let len = (version.size - offset).min(buf.len() as u64) as usize;
-            self.read_at(version, offset, &mut buf[..len])?;
-            offset += len as u64;
-            if !each(&buf[..len]) {
-                break;
-            }
-        }
-        same(version, &self.stat()?)
-    }
-
     fn has_ranges(&self) -> Result<bool, OriginError> {
         Ok(true)
     }

@@ -96,19 +96,6 @@ impl Origin for LocalOrigin {
         same(version, &self.stat()?)
     }
 
-    fn read_all(&self, version: &Version, each: &mut dyn FnMut(&[u8]) -> bool) -> Result<(), OriginError> {
-        let mut offset = 0;
-        while offset < version.size {
-            let len = (version.size - offset).min(1 << 20) as usize;
-            same(version, &self.stat()?)?;
-            if !each(&self.read(offset, len)?) {
-                break;
-            }
-            offset += len as u64;
-        }
-        Ok(())
-    }
-
     fn has_ranges(&self) -> Result<bool, OriginError> {
         Ok(true)
     }

@@ -270,20 +270,6 @@ impl Origin for SftpOrigin {
         self.session.run("read", bytes, async |sftp| read_range(sftp, &self.path, offset, buf).await)
     }
 
-    fn read_all(&self, version: &Version, each: &mut dyn FnMut(&[u8]) -> bool) -> Result<(), OriginError> {
-        let mut buf = vec![0; 1 << 20];
-        let mut offset = 0;
-        while offset < version.size {
-            let len = (version.size - offset).min(buf.len() as u64) as usize;
-            self.read_at(version, offset, &mut buf[..len])?;
-            offset += len as u64;
-            if !each(&buf[..len]) {
-                break;
-            }
-        }
-        Ok(())
-    }
-
     fn has_ranges(&self) -> Result<bool, OriginError> {
         Ok(true) // offsets are part of every read request
     }

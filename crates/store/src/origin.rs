@@ -38,14 +38,30 @@ pub struct Version {
     pub modified_ns: Option<u64>,
 }
 
+/// Bytes of one range when a whole file is read. A guess: few round trips, little memory.
+const READ_BYTES: usize = 8 << 20;
+
 /// One file at one source, over one session. Blocking; called from several threads at once.
 pub trait Origin: Send + Sync {
     /// What is there now.
     fn stat(&self) -> Result<Version, OriginError>;
     /// Fills `buf` from `offset`, all of it. Fails with `Changed` where the protocol lets it guard by `version`.
     fn read_at(&self, version: &Version, offset: u64, buf: &mut [u8]) -> Result<(), OriginError>;
-    /// Reads from the start, in order, for sources without ranges: `each` gets the bytes and says whether to go on.
-    fn read_all(&self, version: &Version, each: &mut dyn FnMut(&[u8]) -> bool) -> Result<(), OriginError>;
+    /// Reads from the start, in order: `each` gets the bytes and says whether to go on. Sources without ranges have their
+    /// own way; all others are read range by range.
+    fn read_all(&self, version: &Version, each: &mut dyn FnMut(&[u8]) -> bool) -> Result<(), OriginError> {
+        let mut buf = vec![0; READ_BYTES.min(version.size as usize)];
+        let mut offset = 0;
+        while offset < version.size {
+            let len = (version.size - offset).min(buf.len() as u64) as usize;
+            self.read_at(version, offset, &mut buf[..len])?;
+            offset += len as u64;
+            if !each(&buf[..len]) {
+                break;
+            }
+        }
+        Ok(())
+    }
     /// Whether ranges are served: found out with a one-byte read, once.
     fn has_ranges(&self) -> Result<bool, OriginError>;
 }

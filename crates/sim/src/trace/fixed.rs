@@ -1,9 +1,10 @@
 //! A reader of any binary format of records one after the other: keeps the accounts, says where it broke off.
 
 use super::bytes::Bytes;
+use super::intake::{Intake, within};
 use super::lines::Line;
 use super::origin::Origin;
-use super::{Accounting, Error, Malformed, Reader, Reason, Record};
+use super::{Accounting, Error, Reader, Reason, Record};
 
 /// A binary format.
 pub(super) trait RecordFormat: Send {
@@ -34,49 +35,24 @@ impl Step {
 pub(super) struct Fixed<F> {
     bytes: Bytes,
     format: F,
-    lenient: bool,
-    origin: Origin,
-    accounting: Accounting,
+    intake: Intake,
     done: bool,
 }
 
 impl<F: RecordFormat> Fixed<F> {
     pub(super) fn new(bytes: Bytes, format: F, lenient: bool, origin: Origin) -> Fixed<F> {
-        Fixed { bytes, format, lenient, origin, accounting: Accounting::default(), done: false }
+        Fixed { bytes, format, intake: Intake::new(lenient, origin), done: false }
     }
 
     fn next_record(&mut self) -> Result<Option<Record>, Error> {
         while !self.done {
             let Some(step) = self.format.record(&mut self.bytes)? else { return Ok(None) };
-            self.accounting.lines += 1;
             match step.used {
                 Some(used) => self.bytes.advance(used),
                 None => self.done = true,
             }
-            let checked = match step.what {
-                Ok(Line::Record(r)) if r.offset.checked_add(u64::from(r.length)).is_none() => Err(Reason::BeyondEnd),
-                other => other,
-            };
-            match checked {
-                Ok(Line::Record(mut record)) => {
-                    self.accounting.records += 1;
-                    self.origin.apply(&mut record);
-                    return Ok(Some(record));
-                }
-                Ok(Line::Passed(why)) => self.accounting.pass(why),
-                Err(reason) => {
-                    let line = self.accounting.lines;
-                    self.accounting.skip(reason, line);
-                    if !self.lenient {
-                        let seen = String::new();
-                        return Err(Error::Malformed(Box::new(Malformed {
-                            line,
-                            reason,
-                            expected: F::EXPECTED,
-                            seen,
-                        })));
-                    }
-                }
+            if let Some(record) = self.intake.take(within(step.what), F::EXPECTED, String::new)? {
+                return Ok(Some(record));
             }
         }
         Ok(None)
@@ -97,7 +73,7 @@ impl<F: RecordFormat> Iterator for Fixed<F> {
 
 impl<F: RecordFormat> Reader for Fixed<F> {
     fn accounting(&self) -> &Accounting {
-        &self.accounting
+        &self.intake.accounting
     }
 }
 

@@ -1,8 +1,9 @@
 //! A reader of any format of lines: finds the lines, lets the format speak, keeps the accounts.
 
 use super::bytes::Bytes;
+use super::intake::{Intake, within};
 use super::origin::Origin;
-use super::{Accounting, Error, Malformed, Passed, Reader, Reason, Record};
+use super::{Accounting, Error, Passed, Reader, Reason, Record};
 
 /// No line of a known format is longer; a file without line ends must not fill memory.
 pub(super) const LINE_BYTES_MAX: usize = 64 << 10;
@@ -32,15 +33,13 @@ pub(super) trait LineFormat: Send {
 pub(super) struct Lines<F> {
     bytes: Bytes,
     format: F,
-    lenient: bool,
-    origin: Origin,
-    accounting: Accounting,
+    intake: Intake,
     done: bool,
 }
 
 impl<F: LineFormat> Lines<F> {
     pub(super) fn new(bytes: Bytes, format: F, lenient: bool, origin: Origin) -> Lines<F> {
-        Lines { bytes, format, lenient, origin, accounting: Accounting::default(), done: false }
+        Lines { bytes, format, intake: Intake::new(lenient, origin), done: false }
     }
 
     /// Finds the next line: its bytes, and what to use up after it. None at the end of the file.
@@ -78,42 +77,17 @@ impl<F: LineFormat> Lines<F> {
 
     fn next_record(&mut self) -> Result<Option<Record>, Error> {
         while let Some(found) = self.find()? {
-            self.accounting.lines += 1;
             let line = &self.bytes.held()[..found.length];
             let line = line.strip_suffix(b"\r").unwrap_or(line);
-            let read = match found.whole.then(|| self.format.line(line)) {
-                None => Err(Reason::LineTooLong),
-                Some(Ok(Line::Record(r))) if r.offset.checked_add(u64::from(r.length)).is_none() => {
-                    Err(Reason::BeyondEnd)
-                }
-                Some(other) => other,
-            };
-            let seen = read.is_err() && !self.lenient;
-            let seen = if seen { printable(line) } else { String::new() };
+            let read = within(found.whole.then(|| self.format.line(line)).unwrap_or(Err(Reason::LineTooLong)));
+            let seen = if self.intake.stops_at(&read) { printable(line) } else { String::new() };
             let line_goes_on = !found.whole && self.bytes.held().get(found.used - 1) != Some(&b'\n');
             self.bytes.advance(found.used);
             if line_goes_on {
                 self.skip_to_end_of_line()?;
             }
-            match read {
-                Ok(Line::Record(mut record)) => {
-                    self.accounting.records += 1;
-                    self.origin.apply(&mut record);
-                    return Ok(Some(record));
-                }
-                Ok(Line::Passed(why)) => self.accounting.pass(why),
-                Err(reason) => {
-                    self.accounting.skip(reason, self.accounting.lines);
-                    if !self.lenient {
-                        let line = self.accounting.lines;
-                        return Err(Error::Malformed(Box::new(Malformed {
-                            line,
-                            reason,
-                            expected: F::EXPECTED,
-                            seen,
-                        })));
-                    }
-                }
+            if let Some(record) = self.intake.take(read, F::EXPECTED, || seen)? {
+                return Ok(Some(record));
             }
         }
         Ok(None)
@@ -145,7 +119,7 @@ impl<F: LineFormat> Iterator for Lines<F> {
 
 impl<F: LineFormat> Reader for Lines<F> {
     fn accounting(&self) -> &Accounting {
-        &self.accounting
+        &self.intake.accounting
     }
 }
 

@@ -1,6 +1,7 @@
 //! Lines under test: ends of all kinds, lines that never end, errors that end the trace or are counted.
 
 use super::*;
+use crate::trace::Malformed;
 use crate::trace::fields;
 use std::path::Path;
 

@@ -1,0 +1,64 @@
+//! What becomes of a line or record once its format has spoken: it is checked, counted, and given its origin.
+
+use super::lines::Line;
+use super::origin::Origin;
+use super::{Accounting, Error, Malformed, Reason, Record};
+
+/// The way in, shared by readers of lines and of binary records.
+pub(super) struct Intake {
+    lenient: bool,
+    origin: Origin,
+    /// Every line so far.
+    pub(super) accounting: Accounting,
+}
+
+/// A request whose end is beyond every disk is none.
+pub(super) fn within(read: Result<Line, Reason>) -> Result<Line, Reason> {
+    match read {
+        Ok(Line::Record(r)) if r.offset.checked_add(u64::from(r.length)).is_none() => Err(Reason::BeyondEnd),
+        other => other,
+    }
+}
+
+impl Intake {
+    pub(super) fn new(lenient: bool, origin: Origin) -> Intake {
+        Intake { lenient, origin, accounting: Accounting::default() }
+    }
+
+    /// Whether [`Intake::take`] will end the trace with an error here.
+    pub(super) fn stops_at(&self, read: &Result<Line, Reason>) -> bool {
+        read.is_err() && !self.lenient
+    }
+
+    /// Counts one line. Gives its request; none if it was passed over, or is malformed and the reader lenient.
+    ///
+    /// # Errors
+    /// It is malformed and the reader strict: with what was `expected` and `seen`.
+    pub(super) fn take(
+        &mut self,
+        read: Result<Line, Reason>,
+        expected: &'static str,
+        seen: impl FnOnce() -> String,
+    ) -> Result<Option<Record>, Error> {
+        self.accounting.lines += 1;
+        let line = self.accounting.lines;
+        match read {
+            Ok(Line::Record(mut record)) => {
+                self.accounting.records += 1;
+                self.origin.apply(&mut record);
+                Ok(Some(record))
+            }
+            Ok(Line::Passed(why)) => {
+                self.accounting.pass(why);
+                Ok(None)
+            }
+            Err(reason) => {
+                self.accounting.skip(reason, line);
+                if self.lenient {
+                    return Ok(None);
+                }
+                Err(Error::Malformed(Box::new(Malformed { line, reason, expected, seen: seen() })))
+            }
+        }
+    }
+}
