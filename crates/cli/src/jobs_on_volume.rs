@@ -1,6 +1,6 @@
 //! What the job runner asks of the volume, answered by the running daemon.
 
-use jobs::request::Caller;
+use jobs::request::{Caller, JobState};
 use jobs::volume::{CheckReport, RecoveryEvent, Volume};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -8,6 +8,7 @@ use store::daemon::Core;
 use store::origin::Identity;
 use store::repair::{CheckOptions, Outcome, Tally};
 use store::stage::Stop;
+use store::stats::Metric;
 
 /// The volume as jobs see it.
 pub struct JobsOnVolume {
@@ -85,6 +86,16 @@ impl Volume for JobsOnVolume {
         let set = self.core.stager.source_set(&below, &uris, false, &who, &|_| (), &Stop::default());
         set.map_err(|e| e.to_string())?;
         Ok(path)
+    }
+
+    fn count_job(&self, state: JobState) {
+        let metric = match state {
+            JobState::Queued => Metric::JobsSubmitted,
+            JobState::Completed => Metric::JobsCompleted,
+            JobState::Failed => Metric::JobsFailed,
+            _ => return,
+        };
+        self.core.volume.stats().add(metric, 1);
     }
 
     fn recoveries(&self, owner: Caller, paths: &[PathBuf], from_ms: u64, to_ms: u64) -> Vec<RecoveryEvent> {

@@ -1,6 +1,6 @@
 //! What the runner asks of the volume that its jobs use. The command line wires it to the live store; tests to memory.
 
-use crate::request::Caller;
+use crate::request::{Caller, JobState};
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 
@@ -30,6 +30,9 @@ pub trait Volume: Send + Sync {
     /// Recoveries of files at or below `paths` that began in that span of time (milliseconds since 1970), as far as
     /// remembered, and as far as the owner may reach the files.
     fn recoveries(&self, owner: Caller, paths: &[PathBuf], from_ms: u64, to_ms: u64) -> Vec<RecoveryEvent>;
+
+    /// Counts a job that came to be in `state`, for the metrics of the volume. Quick: locks may be held.
+    fn count_job(&self, _state: JobState) {}
 }
 
 /// What the check before dispatch found and did.

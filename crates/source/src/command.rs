@@ -4,7 +4,7 @@
 //! The program runs as the user who asks, with an empty environment but for her home and a plain search path.
 
 use crate::failure;
-use crate::guard::{Guard, same};
+use crate::guard::Guard;
 use crate::runtime::Runtime;
 use std::os::unix::process::CommandExt;
 use std::process::Stdio;

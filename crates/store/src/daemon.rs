@@ -97,14 +97,15 @@ impl Daemon {
     pub fn start(config: Config, mount_point: &Path, opener: Arc<dyn Opener>) -> Result<Daemon, Problems> {
         end::check_mount_point(mount_point, &config)?;
         let volume = Arc::new(Volume::open(config)?);
-        let background = Background::new();
+        let background = Background::new(volume.stats().clone());
         let pool = pool(&volume, background.clone());
         start_cache(&volume, &pool)?;
         let files = FileTable::new(pool.clone(), volume.config().namespace.clone());
         let repair = repair(&volume, &pool, opener.clone()).map_err(|e| problem(&e))?;
         drop(pool.recovery.set(repair.clone()));
         let rate = volume.config().mover.rate;
-        let mover = Arc::new(Mover::new(pool.clone(), volume.state().clone(), (rate > 0).then_some(rate)));
+        let mover = Mover::new(pool.clone(), volume.state().clone(), (rate > 0).then_some(rate));
+        let mover = Arc::new(mover.with_stats(volume.stats().clone()));
         let names =
             Arc::new(Names::open(volume.state().clone(), pool.clone(), &names::boot()).map_err(|e| problem(&e))?);
         crash::settle(&volume, &files, &mover).map_err(|e| problem(&e))?;

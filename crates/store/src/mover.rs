@@ -25,6 +25,7 @@ pub use progress::{Phase, Progress, ProgressEntry};
 
 use crate::file::Pool;
 use crate::state::State;
+use crate::stats::Stats;
 use parking_lot::{Condvar, Mutex};
 use policy::Time;
 use policy::throttle::Throttle;
@@ -41,6 +42,7 @@ pub struct Mover {
     throttle: Mutex<Throttle>,
     started: Instant,
     progress: Arc<Progress>,
+    stats: Arc<Stats>,
     crash: Option<CrashHook>,
     stopped: Mutex<bool>,
     woken: Condvar,
@@ -55,10 +57,17 @@ impl Mover {
             throttle: Mutex::new(Throttle::new(rate_bytes_per_sec, BURST_BYTES, Time::ZERO)),
             started: Instant::now(),
             progress: Arc::default(),
+            stats: Arc::default(),
             crash: None,
             stopped: Mutex::new(false),
             woken: Condvar::new(),
         }
+    }
+
+    /// Counts into the metrics of the volume.
+    pub fn with_stats(mut self, stats: Arc<Stats>) -> Mover {
+        self.stats = stats;
+        self
     }
 
     /// For tests: calls `hook` at every step; an error from it is the death of the daemon at that step.

@@ -67,6 +67,13 @@ fn targets_fail_come_back_and_are_emptied() {
     assert_eq!(layout["mirrors"].as_array().expect("mirrors").len(), 2);
     let victim = layout["mirrors"][0]["segments"][0]["objects"][0]["target"].as_str().expect("target").to_string();
 
+    let metric = |name: &str| {
+        let metrics = out(&volume.run(&["stats", "--prometheus"]));
+        let line = metrics.lines().find_map(|l| l.strip_prefix(&format!("entrepot_{name}_total ")));
+        line.unwrap_or_else(|| panic!("{name} in {metrics}")).parse::<u64>().expect("a number")
+    };
+    assert_eq!((metric("mover_changes"), metric("mirrors_stale")), (1, 0));
+    assert!(metric("mover_bytes") >= data.len() as u64);
     volume.ok(&["target", "fail", &victim]);
     assert_eq!(volume.state_of(&victim), "failed");
     real::drop_caches_of(&volume.at.join("f"));
@@ -185,6 +192,11 @@ fn a_job_runs_with_its_data() {
     let waited = volume.run(&["job", "wait", "1"]);
     assert_eq!(code(&waited), 0, "{}{}", out(&waited), out(&volume.run(&["job", "show", "1"])));
     assert!(std::fs::read(home.join("result")).expect("the result is home") == [data.clone(), data].concat());
+    let metrics = out(&volume.run(&["stats", "--prometheus"]));
+    assert!(metrics.contains("entrepot_jobs_submitted_total 1\n"), "{metrics}");
+    assert!(
+        metrics.contains("entrepot_jobs_completed_total 1\n") && metrics.contains("entrepot_jobs_failed_total 0\n")
+    );
     let shown = volume.json(&["job", "show", "1"]);
     assert_eq!(shown["summary"]["state"], "completed");
     let source = volume.json(&["source", "get", "input"]);

@@ -208,6 +208,7 @@ impl Core {
     pub fn finish(&self, record: &mut Record, state: JobState, why: Option<String>) {
         record.why = why;
         record.enter(state, "");
+        self.volume.count_job(state);
         self.keep(record);
         spool::forget_secrets(&self.config, record);
     }

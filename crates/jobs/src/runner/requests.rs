@@ -53,6 +53,7 @@ impl Runner {
             )));
         }
         self.enqueue(record)?;
+        self.core.volume.count_job(JobState::Queued);
         Ok(Submitted { id, warnings })
     }
 

@@ -6,6 +6,7 @@ use super::{Core, now_ns};
 use crate::file::{Event, File, Observer};
 use crate::mover::DrainProgress;
 use crate::names::Names;
+use crate::stats::{Metric, Stats};
 use crate::target::State;
 use crate::{Error, Result};
 use parking_lot::{Condvar, Mutex, MutexGuard};
@@ -54,6 +55,7 @@ struct Waiting {
 
 /// The work that nobody waits for.
 pub struct Background {
+    stats: Arc<Stats>,
     waiting: Mutex<Waiting>,
     woken: Condvar,
     threads: Mutex<Vec<JoinHandle<()>>>,
@@ -63,6 +65,9 @@ impl Observer for Background {
     fn note(&self, file: &File, event: Event) {
         if !matches!(event, Event::MirrorStale { .. } | Event::MirrorsDiffer) {
             return;
+        }
+        if matches!(event, Event::MirrorStale { .. }) {
+            self.stats.add(Metric::MirrorsStale, 1);
         }
         let Some(id) = file.id() else { return };
         let mut waiting = self.waiting.lock();
@@ -74,8 +79,8 @@ impl Observer for Background {
 }
 
 impl Background {
-    pub(super) fn new() -> Arc<Background> {
-        Arc::new(Background { waiting: Mutex::default(), woken: Condvar::new(), threads: Mutex::default() })
+    pub(super) fn new(stats: Arc<Stats>) -> Arc<Background> {
+        Arc::new(Background { stats, waiting: Mutex::default(), woken: Condvar::new(), threads: Mutex::default() })
     }
 
     /// Starts the worker and listens for changes of targets. Goes on with drains that a restart interrupted.

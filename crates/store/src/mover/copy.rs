@@ -4,6 +4,7 @@ use super::progress::Active;
 use super::transform::Stop;
 use super::{Mover, Step};
 use crate::file::{File, NewObjects, Seek, View, object_range};
+use crate::stats::Metric;
 use crate::{Error, Result};
 use policy::layout::Layout;
 use std::ops::Range;
@@ -74,6 +75,7 @@ impl Copy<'_> {
                 let error = |error| Error::Target { target: slot.target_id, error };
                 pending.push((slot.target_id, submitted.map_err(error)?));
                 self.active.done_bytes.fetch_add(piece.len, Ordering::Relaxed);
+                self.mover.stats.add(Metric::MoverBytes, piece.len);
             }
             for (target, p) in pending {
                 p.wait().map_err(|error| Error::Target { target, error })?;

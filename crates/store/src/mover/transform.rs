@@ -5,6 +5,7 @@ use super::progress::Active;
 use super::{Mover, Phase, Step};
 use crate::file::{DirtyRanges, File, NewObjects, View};
 use crate::state::JournalEntry;
+use crate::stats::Metric;
 use crate::{Error, Result};
 use policy::layout::{Layout, Object, Reason};
 use policy::{ObjectId, TargetId};
@@ -91,6 +92,11 @@ impl Mover {
             Err(Error::Busy(_)) => Phase::Busy,
             Err(e) => Phase::Failed(e.to_string()),
         };
+        match phase {
+            Phase::Done => self.stats.add(Metric::MoverChanges, 1),
+            Phase::Failed(_) => self.stats.add(Metric::MoverFailures, 1),
+            Phase::Busy | Phase::Copying => {}
+        }
         self.progress.end(&active, phase);
         result
     }

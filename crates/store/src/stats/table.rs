@@ -76,8 +76,6 @@ names! {
     Metric {
         /// Bytes copied by the mover.
         MoverBytes = "mover_bytes",
-        /// Objects written by the mover.
-        MoverObjects = "mover_objects",
         /// Layout changes that the mover completed.
         MoverChanges = "mover_changes",
         /// Layout changes that failed.
@@ -102,16 +100,12 @@ names! {
         StageInBytes = "stage_in_bytes",
         /// Bytes staged out.
         StageOutBytes = "stage_out_bytes",
-        /// Jobs submitted.
+        /// Jobs submitted to the local runner.
         JobsSubmitted = "jobs_submitted",
-        /// Jobs that ended well.
+        /// Of these, jobs that ended well.
         JobsCompleted = "jobs_completed",
-        /// Jobs that failed.
+        /// Of these, jobs that failed.
         JobsFailed = "jobs_failed",
-        /// Reads and writes on the caller's own thread.
-        InlineOps = "inline_ops",
-        /// Times that no inline slot was free.
-        InlineRefused = "inline_refused",
         /// Opens with passthrough, whose reads and writes the daemon does not see.
         PassthroughOpens = "passthrough_opens",
     }

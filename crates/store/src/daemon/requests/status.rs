@@ -47,12 +47,11 @@ fn mover(core: &Core) -> Value {
         let name = core.volume.targets().get(target).map_or(target.to_string(), |t| t.name().to_string());
         format!("drain of {name}: {} files moved, {} left in this round, {} of them in use", p.files, p.left, p.busy)
     });
-    let count = |phase: fn(&Phase) -> bool| all.iter().filter(|m| phase(&m.phase)).count();
     json!({
         "running": running.clone().count(),
-        "changes_done": stats.get(Metric::MoverChanges).max(count(|p| *p == Phase::Done) as u64),
-        "changes_failed": stats.get(Metric::MoverFailures).max(count(|p| matches!(p, Phase::Failed(_))) as u64),
-        "bytes_copied": stats.get(Metric::MoverBytes).max(all.iter().map(|m| m.done_bytes).sum()),
+        "changes_done": stats.get(Metric::MoverChanges),
+        "changes_failed": stats.get(Metric::MoverFailures),
+        "bytes_copied": stats.get(Metric::MoverBytes),
         "moves": moves.chain(drains).chain(core.background.mending()).collect::<Vec<_>>(),
         "lately": all,
     })
