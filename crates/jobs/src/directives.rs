@@ -87,6 +87,8 @@ pub struct Head {
     pub directives: Vec<Directive>,
     /// Resources asked for.
     pub resources: Resources,
+    /// Those of them that were asked for in `#ENTREPOT` lines, which no other scheduler reads.
+    pub own_resources: Resources,
     /// The script with each line of a staging directive replaced by an empty comment.
     pub compute_script: Vec<u8>,
     /// What is ignored or may surprise.

@@ -11,6 +11,7 @@ pub mod plan;
 pub mod queue;
 pub mod request;
 pub mod runner;
+pub mod scheduler;
 pub mod slurm;
 pub mod submit;
 pub mod volume;

@@ -88,6 +88,36 @@ pub struct Submit {
     pub overrides: Overrides,
 }
 
+/// `job.register`: the parts of a job will be run by another scheduler. The answer is a [`Registered`]; then follows
+/// `job.submitted`, or `job.unregister` ([`OneJob`]) if a part could not be submitted.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Register {
+    /// The job; its environment and mask are the scheduler's affair and left out.
+    pub job: Submit,
+    /// Who runs it.
+    pub scheduler: crate::scheduler::Kind,
+}
+
+/// The answer to `job.register`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Registered {
+    /// The new job.
+    pub id: JobId,
+    /// Its parts and its script.
+    pub plan: Plan,
+    /// Variables that its data parts need to find the volume.
+    pub environment: Vec<(String, String)>,
+}
+
+/// `job.submitted`: the parts are in the scheduler's queue. The answer is a [`JobSummary`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SubmittedParts {
+    /// Which job.
+    pub id: JobId,
+    /// Its parts there.
+    pub parts: BTreeMap<PartKind, crate::scheduler::ExternalPart>,
+}
+
 /// The answer to `job.submit`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Submitted {
@@ -285,6 +315,9 @@ pub struct JobDetail {
     pub recoveries: Vec<crate::volume::RecoveryEvent>,
     /// Where the logs lie.
     pub log_dir: PathBuf,
+    /// Its parts in another scheduler, if one runs them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub external: Option<crate::scheduler::External>,
 }
 
 /// A state that a job was in.

@@ -1,6 +1,7 @@
 //! The built-in runner: queues, dependencies and processes of the jobs of one machine.
 
 mod core;
+mod external;
 mod queued;
 mod record;
 mod requests;
@@ -117,6 +118,7 @@ impl Runner {
             .map_err(|e| Error::World(format!("the job runner cannot start: {e}")))?;
         let core = Arc::new(core);
         restart::take_up(&core).map_err(|e| Error::World(format!("the jobs cannot be read: {e}")))?;
+        external::watch(&core).map_err(|e| Error::World(format!("the job runner cannot start: {e}")))?;
         Ok(Runner { core })
     }
 

@@ -1,6 +1,7 @@
 //! `entrepot job`: jobs with their data.
 
 pub mod directives;
+mod elsewhere;
 mod show;
 
 use crate::connect::Context;
@@ -9,7 +10,10 @@ use crate::shown::{self, Output};
 use clap::{Args, Subcommand};
 use jobs::directives::Complaint;
 use jobs::plan::Found;
-use jobs::request::{JobId, JobState, JobSummary, Log, LogPiece, Overrides, PartKind, Script, Stream, Submit};
+use jobs::request::{
+    JobDetail, JobId, JobState, JobSummary, Log, LogPiece, Overrides, PartKind, Script, Stream, Submit,
+};
+use jobs::scheduler::Kind;
 use serde_json::{Value, json};
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
@@ -17,7 +21,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 use store::control::{Client, Problem, exit};
 
-/// Run job scripts with #STAGEIN and #STAGEOUT lines on this machine
+/// Run job scripts with #STAGEIN and #STAGEOUT lines, on this machine or through Slurm or PBS
 ///
 /// A script becomes up to three parts: stage-in, compute, stage-out, each started when the one before succeeded. The queue
 /// is first come, first served with backfilling. Jobs run as the user who submits them and outlive a restart of
@@ -64,13 +68,19 @@ enum Verb {
     },
     /// Submit a job; prints its number
     #[command(
-        after_help = "EXAMPLES:\n  entrepot job submit job.sh\n  entrepot job submit job.sh --cores 2 --walltime 10min --name assembly"
+        after_help = "EXAMPLES:\n  entrepot job submit job.sh\n  entrepot job submit job.sh --cores 2 --walltime 10min --name assembly\n  entrepot job submit job.sh --scheduler slurm"
     )]
     Submit {
         /// The script; `-` is standard input.
         script: PathBuf,
         #[command(flatten)]
         wishes: Wishes,
+        /// Who runs it: this machine, or as three dependent jobs Slurm or PBS.
+        #[arg(long, value_enum, default_value = "local")]
+        scheduler: By,
+        /// The scheduler's queue (partition) for stage-in and stage-out.
+        #[arg(long, value_name = "QUEUE", default_value = "dataxfer")]
+        data_queue: String,
     },
     /// Show your unfinished jobs (root: everybody's)
     #[command(after_help = "EXAMPLES:\n  entrepot job list\n  entrepot job list --all --output json")]
@@ -114,12 +124,26 @@ enum Verb {
         #[arg(long, short)]
         follow: bool,
     },
+    /// The end of a stage-in that another scheduler ran: records sources and looks at the data
+    #[command(hide = true)]
+    Staged {
+        /// The job's number here.
+        id: u64,
+    },
     /// Wait for the end of a job; the exit code is 0 when it completed
     #[command(after_help = "EXAMPLES:\n  entrepot job wait 3 && cat result.txt")]
     Wait {
         /// Its number.
         id: u64,
     },
+}
+
+/// Who runs a job.
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+enum By {
+    Local,
+    Slurm,
+    Pbs,
 }
 
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
@@ -133,7 +157,17 @@ impl Job {
     pub fn run(self, context: &Context) -> Result<u8> {
         match self.verb {
             Verb::Plan { script, wishes, output } => return plan(&script, wishes.into(), output),
-            Verb::Submit { script, wishes } => return submit(context, &script, wishes.into()),
+            Verb::Submit { script, wishes, scheduler, data_queue } => {
+                let kind = match scheduler {
+                    By::Local => return submit(context, &script, wishes.into()),
+                    By::Slurm => Kind::Slurm,
+                    By::Pbs => Kind::Pbs,
+                };
+                return elsewhere::submit(context, &script, wishes.into(), kind, &data_queue);
+            }
+            Verb::Staged { id } => {
+                context.ask("job.staged", json!({"id": id}))?;
+            }
             Verb::List { all, output } => {
                 let answer = context.ask("job.list", json!({"all": all}))?;
                 match output {
@@ -145,12 +179,20 @@ impl Job {
                 let answer = context.ask("job.show", json!({"id": id}))?;
                 match output {
                     Output::Json => shown::json(&answer)?,
-                    Output::Text => shown::text(&show::detail(&read(answer)?))?,
+                    Output::Text => {
+                        let detail = read(answer)?;
+                        shown::text(&(show::detail(&detail) + &elsewhere::line(&detail)))?;
+                    }
                 }
             }
             Verb::Cancel { id } => {
+                let detail: JobDetail = read(context.ask("job.show", json!({"id": id}))?)?;
+                if !detail.summary.state.is_final() {
+                    elsewhere::cancel(&detail)?;
+                }
                 let summary: JobSummary = read(context.ask("job.cancel", json!({"id": id}))?)?;
-                shown::text(&format!("job {id} {}\n", summary.state))?;
+                let state = elsewhere::state_after_cancel(&summary, detail.external.is_some());
+                shown::text(&format!("job {id} {state}\n"))?;
             }
             Verb::Log { id, part, stderr, follow } => return log(context, id, part, stderr, follow),
             Verb::Wait { id } => return wait(context, id),
@@ -227,6 +269,13 @@ fn complain(complaints: &[Complaint]) -> Failure {
 
 fn submit(context: &Context, path: &Path, overrides: Overrides) -> Result<u8> {
     let (script, file_name) = script_of(path)?;
+    let limits = jobs::plan::Limits { cores: u32::MAX, walltime_default_s: WALLTIME_DEFAULT_S };
+    // What else is wrong with it, the daemon says.
+    let planned = jobs::plan::plan(&script, &file_name, &overrides, limits, &recognise);
+    let wrong = planned.as_ref().map_or_else(|_| Vec::new(), directives::check);
+    if !wrong.is_empty() {
+        return Err(complain(&wrong));
+    }
     let cwd = std::env::current_dir()?;
     let umask = rustix::process::umask(rustix::fs::Mode::empty());
     rustix::process::umask(umask);
@@ -259,6 +308,9 @@ fn log(context: &Context, id: u64, part: Part, stderr: bool, follow: bool) -> Re
         Part::Compute => PartKind::Compute,
         Part::StageOut => PartKind::StageOut,
     };
+    if elsewhere::log(context, id, part, stderr, follow)? {
+        return Ok(0);
+    }
     let stream = if stderr { Stream::Err } else { Stream::Out };
     let mut client = context.connect()?;
     let mut offset = 0;

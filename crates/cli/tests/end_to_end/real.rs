@@ -15,6 +15,8 @@ pub struct Volume {
     pub at: PathBuf,
     /// A copy of the binary where every user may run it.
     pub binary: PathBuf,
+    /// Variables of the daemon and of all commands.
+    pub environment: Vec<(String, String)>,
 }
 
 impl Volume {
@@ -25,6 +27,11 @@ impl Volume {
 
     /// The same, with another `volume.toml` than the one that `init` writes.
     pub fn up_with(edit: impl FnOnce(String) -> String) -> Option<Volume> {
+        Volume::up_in(Vec::new(), edit)
+    }
+
+    /// The same, in another environment.
+    pub fn up_in(environment: Vec<(String, String)>, edit: impl FnOnce(String) -> String) -> Option<Volume> {
         let dir = tempfile::Builder::new().prefix("entrepot-test").tempdir().expect("temp dir");
         let open = std::os::unix::fs::PermissionsExt::from_mode(0o755);
         std::fs::set_permissions(dir.path(), open).expect("chmod");
@@ -39,7 +46,7 @@ impl Volume {
         let copied = Command::new("cp").arg(env!("CARGO_BIN_EXE_entrepot")).arg(&binary).status();
         assert!(copied.expect("cp").success());
         let toml = dir.path().join("vol/volume.toml");
-        let volume = Volume { toml, at, binary, dir };
+        let volume = Volume { toml, at, binary, environment, dir };
         volume.ok(&["init", volume.dir.path().join("vol").to_str().expect("UTF-8")]);
         let text = std::fs::read_to_string(&volume.toml).expect("volume.toml");
         std::fs::write(&volume.toml, edit(text)).expect("volume.toml");
@@ -72,6 +79,7 @@ impl Volume {
     pub fn run_in(&self, dir: &Path, words: &[&str]) -> Output {
         let mut command = Command::new(&self.binary);
         command.env("ENTREPOT_VOLUME", &self.toml).args(words).current_dir(dir);
+        command.envs(self.environment.iter().map(|(name, value)| (name, value)));
         command.output().expect("the binary runs")
     }
 

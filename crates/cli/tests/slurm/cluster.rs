@@ -25,13 +25,17 @@ fn missing() -> Option<String> {
 }
 
 impl Cluster {
-    /// Starts one, or says why not.
-    pub fn start(volume: &Volume) -> Option<Cluster> {
+    /// Where one will be, or why not.
+    pub fn place() -> Option<tempfile::TempDir> {
         if let Some(why) = missing() {
             eprintln!("skipped: {why}");
             return None;
         }
-        let dir = tempfile::Builder::new().prefix("entrepot-slurm").tempdir().expect("temp dir");
+        Some(tempfile::Builder::new().prefix("entrepot-slurm").tempdir().expect("temp dir"))
+    }
+
+    /// Starts one.
+    pub fn start(dir: tempfile::TempDir, volume: &Volume) -> Cluster {
         let open = |path: &Path, mode| {
             std::fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(mode)).expect("chmod");
         };
@@ -53,7 +57,7 @@ impl Cluster {
         real::until("both nodes are idle", || {
             out(&cluster.run(None, &["sinfo", "-h", "-p", "batch", "-t", "idle", "-o", "%D"])).trim() == "2"
         });
-        Some(cluster)
+        cluster
     }
 
     fn write_conf(&self) {

@@ -27,11 +27,15 @@ struct World {
 impl World {
     fn start() -> Option<World> {
         let nginx = Nginx::start()?;
-        let volume = Volume::up_with(|toml| toml.replace("[jobs]", "[jobs]\ndataxfer_concurrent = 4"))?;
+        let place = Cluster::place()?;
+        let conf = place.path().join("slurm.conf").display().to_string();
+        let volume = Volume::up_in(vec![("SLURM_CONF".into(), conf)], |toml| {
+            toml.replace("[jobs]", "[jobs]\ndataxfer_concurrent = 4")
+        })?;
         let dir = volume.at.join("user");
         std::fs::create_dir(&dir).expect("directory");
         std::os::unix::fs::chown(&dir, Some(USER), Some(USER)).expect("chown");
-        let cluster = Cluster::start(&volume)?;
+        let cluster = Cluster::start(place, &volume);
         Some(World { cluster, nginx, volume, dir })
     }
 
@@ -92,7 +96,7 @@ impl World {
     }
 }
 
-/// [S-081] [S-082] [S-083] [S-084]
+/// [S-081] [S-082] [S-083] [S-084] [S-087]
 #[test]
 fn every_case_ends_as_its_user_would_expect() {
     let Some(mut world) = World::start() else { return };
@@ -104,6 +108,7 @@ fn every_case_ends_as_its_user_would_expect() {
     a_cancelled_job_leaves_nothing(&world);
     staging_survives_a_restart_of_slurmctld(&world);
     results_that_cannot_go_home(&world);
+    three_dependent_jobs(&world);
     the_source_is_dead(&mut world);
     world.nothing_is_left();
 }
@@ -291,4 +296,42 @@ fn the_source_is_dead(world: &mut World) {
     world.retry(job);
     world.cluster.until_state(&world.volume, job, "COMPLETED");
     assert_eq!(std::fs::metadata(world.dir.join("dead")).expect("staged").len(), 3_000_000);
+}
+
+/// The way without hooks: stage-in, script and stage-out as jobs of Slurm that depend on each other.
+fn three_dependent_jobs(world: &World) {
+    let data = world.put("three", 2_000_000, 8);
+    let (home, dir) = (world.cluster.home.display(), world.dir.display());
+    let submit = |name: &str, uri: &str, body: &str| {
+        let script = format!(
+            "#!/bin/bash\n#SBATCH -n 1 -t 5\n#STAGEIN entrepot stage in {uri} {dir}/{name}\n\
+             #STAGEOUT entrepot stage out {dir}/{name}.out file://{home}/{name}.out\n{body}\n"
+        );
+        let path = world.cluster.home.join(format!("{name}.sh"));
+        std::fs::write(&path, script).expect("script");
+        let path = path.display().to_string();
+        let done = world.cluster.user(&world.volume, &["job", "submit", "--scheduler", "slurm", &path]);
+        assert_eq!(code(&done), 0, "{}", err(&done));
+        out(&done).split_whitespace().nth(1).expect("a number").to_string()
+    };
+    let good = submit("three", &world.nginx.uri("three"), &format!("echo hello; cat {dir}/three > {dir}/three.out"));
+    let bad = submit("none", &world.nginx.uri("none"), &format!("touch {home}/ran"));
+    let long = submit("long", &world.nginx.uri("three"), "sleep 300");
+    let waited = world.cluster.user(&world.volume, &["job", "wait", &good]);
+    assert_eq!(code(&waited), 0, "{}{}", out(&waited), err(&waited));
+    assert!(std::fs::read(world.cluster.home.join("three.out")).expect("home") == data);
+    assert_eq!(out(&world.cluster.user(&world.volume, &["job", "log", &good])), "hello\n");
+    let waited = world.cluster.user(&world.volume, &["job", "wait", &bad]);
+    assert_eq!(code(&waited), 1, "{}", out(&waited));
+    assert!(out(&waited).contains("stage-in exited with status 5"), "{}", out(&waited));
+    assert!(!world.cluster.home.join("ran").exists(), "without its data it does not run");
+    let log = out(&world.cluster.user(&world.volume, &["job", "log", &bad, "--part", "stage-in"]));
+    assert!(log.contains("NotFound"), "{log}");
+    until("the third runs", || out(&world.volume.run(&["job", "list"])).contains(" running "));
+    let cancelled = world.cluster.user(&world.volume, &["job", "cancel", &long]);
+    assert_eq!(code(&cancelled), 0, "{}", err(&cancelled));
+    let waited = world.cluster.user(&world.volume, &["job", "wait", &long]);
+    assert!(out(&waited).contains("cancelled"), "{}", out(&waited));
+    let left = out(&world.cluster.run(None, &["squeue", "-h", "-t", "PENDING,RUNNING"]));
+    assert_eq!(left, "", "no part is left in the queue");
 }

@@ -269,6 +269,7 @@ impl Reader {
         if !self.complaints.is_empty() {
             return Err(self.complaints);
         }
+        self.head.own_resources = self.ours.clone();
         self.head.resources = self.ours.or(self.theirs);
         Ok(self.head)
     }

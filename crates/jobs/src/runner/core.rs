@@ -214,17 +214,22 @@ impl Core {
     }
 
     /// Forgets the oldest finished jobs beyond the number that is remembered.
-    fn prune(&self, book: &mut Book) {
+    pub fn prune(&self, book: &mut Book) {
         let finished: Vec<JobId> =
             book.jobs.values().filter(|r| r.state.is_final() && !r.is_active()).map(|r| r.id).collect();
         let n_too_many = finished.len().saturating_sub(self.config.n_finished_max);
         for id in &finished[..n_too_many] {
             book.jobs.remove(id);
-            if let Err(error) = self.state.record_remove(RECORDS, &key(*id)) {
-                tracing::warn!("finished job {id} could not be forgotten: {error}");
-            }
-            let _ = std::fs::remove_dir_all(spool::dir(&self.config, *id));
+            self.forget(*id);
         }
+    }
+
+    /// Nothing of a job is kept.
+    pub fn forget(&self, id: JobId) {
+        if let Err(error) = self.state.record_remove(RECORDS, &key(id)) {
+            tracing::warn!("finished job {id} could not be forgotten: {error}");
+        }
+        let _ = std::fs::remove_dir_all(spool::dir(&self.config, id));
     }
 }
 
@@ -234,7 +239,7 @@ pub(super) fn key(id: JobId) -> String {
 }
 
 /// The reason that the user sees: which command of which line, how it ended, what it said.
-fn why(record: &Record, kind: PartKind, report: &PartReport) -> String {
+pub(super) fn why(record: &Record, kind: PartKind, report: &PartReport) -> String {
     let command = report
         .steps
         .len()

@@ -10,7 +10,8 @@ impl Runner {
     /// The queue as it is now. Nodes are cores here.
     pub fn queue(&self) -> Snapshot {
         let core = &self.core;
-        let records: Vec<Record> = core.book.lock().jobs.values().filter(|r| !r.state.is_final()).cloned().collect();
+        let records: Vec<Record> =
+            core.book.lock().jobs.values().filter(|r| !r.state.is_final() && r.external.is_none()).cloned().collect();
         let mut jobs: Vec<QueuedJob> = records.iter().map(queued).collect();
         jobs.sort_by_key(|job| job.state == State::Pending);
         let now = now_ms();

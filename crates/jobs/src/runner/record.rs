@@ -3,6 +3,7 @@
 use crate::exec::now_ms;
 use crate::plan::{Plan, paths};
 use crate::request::*;
+use crate::scheduler::External;
 use crate::volume::{CheckReport, RecoveryEvent};
 use policy::schedule::easy;
 use serde::{Deserialize, Serialize};
@@ -31,6 +32,9 @@ pub(super) struct Record {
     pub sources: Vec<RecordedSource>,
     pub check: Option<CheckReport>,
     pub recoveries: Vec<RecoveryEvent>,
+    /// Another scheduler runs its parts.
+    #[serde(default)]
+    pub external: Option<External>,
 }
 
 /// One part of it.
@@ -114,6 +118,7 @@ impl Record {
             check: self.check.clone(),
             recoveries: self.recoveries.clone(),
             log_dir,
+            external: self.external.clone(),
         }
     }
 

@@ -58,7 +58,7 @@ impl Runner {
     }
 
     /// A number that no job has. Those of a state store that was lost still have their directories, and may run.
-    fn new_id(&self) -> Result<JobId, Error> {
+    pub(super) fn new_id(&self) -> Result<JobId, Error> {
         loop {
             let id = JobId(self.core.state.next_number("job").map_err(|e| Error::World(e.to_string()))?);
             if !spool::dir(&self.core.config, id).exists() {
@@ -88,7 +88,7 @@ impl Runner {
         Ok(())
     }
 
-    fn check_share(&self, caller: Caller) -> Result<(), Error> {
+    pub(super) fn check_share(&self, caller: Caller) -> Result<(), Error> {
         let book = self.core.book.lock();
         let n_mine = book.jobs.values().filter(|r| r.owner.uid == caller.uid && !r.state.is_final()).count();
         if n_mine >= self.core.config.n_unfinished_per_user_max {
@@ -119,7 +119,7 @@ impl Runner {
         Ok(detail)
     }
 
-    fn look<T>(&self, caller: Caller, id: JobId, read: impl FnOnce(&Record) -> T) -> Result<T, Error> {
+    pub(super) fn look<T>(&self, caller: Caller, id: JobId, read: impl FnOnce(&Record) -> T) -> Result<T, Error> {
         let book = self.core.book.lock();
         book.jobs.get(&id).filter(|r| may(caller, r)).map(read).ok_or(Error::NoJob(id))
     }
@@ -136,6 +136,12 @@ impl Runner {
         record.cancelled = true;
         record.detail = "being cancelled".into();
         core.keep(record);
+        if record.external.is_some() {
+            // The caller has told the scheduler, as herself; what came of it is seen there.
+            let summary = record.summary();
+            core.changed.notify_all();
+            return Ok(summary);
+        }
         let kinds: Vec<PartKind> = record.parts.iter().map(|part| part.kind).collect();
         for kind in kinds {
             book.machine.handle(core.now(), Event::Cancelled { id: number(id, kind) });
@@ -193,11 +199,11 @@ impl Runner {
     }
 }
 
-fn may(caller: Caller, record: &Record) -> bool {
+pub(super) fn may(caller: Caller, record: &Record) -> bool {
     caller.uid == 0 || caller.uid == record.owner.uid
 }
 
-fn new_record(core: &Core, owner: Caller, user: String, id: JobId, plan: Plan, request: &Submit) -> Record {
+pub(super) fn new_record(core: &Core, owner: Caller, user: String, id: JobId, plan: Plan, request: &Submit) -> Record {
     let waiting = |kind| PartRecord { kind, phase: Phase::Waiting, dispatched_ms: None, report: None };
     let mut record = Record {
         id,
@@ -217,6 +223,7 @@ fn new_record(core: &Core, owner: Caller, user: String, id: JobId, plan: Plan, r
         sources: Vec::new(),
         check: None,
         recoveries: Vec::new(),
+        external: None,
     };
     record.enter(JobState::Queued, "waits for its turn");
     record

@@ -20,7 +20,8 @@ pub(super) fn take_up(core: &Arc<Core>) -> store::Result<()> {
             Err(error) => tracing::error!("the record of job {key} cannot be read and is left alone: {error}"),
         }
     }
-    let unfinished: Vec<JobId> = book.jobs.values().filter(|r| !r.state.is_final()).map(|r| r.id).collect();
+    let unfinished: Vec<JobId> =
+        book.jobs.values().filter(|r| !r.state.is_final() && r.external.is_none()).map(|r| r.id).collect();
     for id in unfinished {
         take_up_job(core, &mut book, id);
     }

@@ -24,6 +24,10 @@ impl Handler for Runner {
             "list" => answer(&self.list(caller, read(args)?)),
             "show" => answer(&self.show(caller, read::<OneJob>(args)?.id)?),
             "cancel" => answer(&self.cancel(caller, read::<OneJob>(args)?.id)?),
+            "register" => answer(&self.register(caller, read(args)?)?),
+            "submitted" => answer(&self.submitted(caller, read(args)?)?),
+            "unregister" => answer(&self.unregister(caller, read::<OneJob>(args)?.id)?),
+            "staged" => answer(&self.staged(caller, read::<OneJob>(args)?.id)?),
             "log" => answer(&self.log(caller, &read(args)?)?),
             "wait" => {
                 let mut tell = |summary: &JobSummary| answer(summary).is_ok_and(|value| out.progress(value));

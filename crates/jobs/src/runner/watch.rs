@@ -114,8 +114,9 @@ fn checked_job(
 }
 
 /// Records the sources of what ordinary stage-in commands fetched into the volume.
-fn record_sources(core: &Core, record: &Record) -> Vec<RecordedSource> {
-    let brought = record.part(PartKind::StageIn).is_some_and(|part| part.phase == Phase::Ended);
+pub(super) fn record_sources(core: &Core, record: &Record) -> Vec<RecordedSource> {
+    let brought =
+        record.part(PartKind::StageIn).is_some_and(|part| part.phase == Phase::Ended) || record.external.is_some();
     let commands = record.plan.parts.iter().filter(|part| brought && part.kind == PartKind::StageIn);
     let found = commands.flat_map(|part| &part.commands).flat_map(|command| &command.sources);
     found

@@ -1,0 +1,202 @@
+//! `entrepot job submit --scheduler slurm|pbs`: three dependent jobs, submitted as the user by the scheduler's own commands.
+
+use super::{complain, directives, read, recognise, script_of};
+use crate::connect::Context;
+use crate::failure::{Failure, Result};
+use crate::shown;
+use jobs::plan::{Limits, Part};
+use jobs::request::{
+    JobDetail, JobId, JobSummary, Overrides, PartKind, Register, Registered, Script, Submit, SubmittedParts,
+};
+use jobs::scheduler::{ExternalPart, Kind, Scheduler, Submission, parts};
+use serde_json::json;
+use std::collections::BTreeMap;
+use std::io::{Read, Seek, SeekFrom, Write};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use store::control::{Client, Problem};
+
+/// Submits; prints the job's number here, which the other commands take.
+pub fn submit(context: &Context, path: &Path, overrides: Overrides, kind: Kind, data_queue: &str) -> Result<u8> {
+    let (script, file_name) = script_of(path)?;
+    // All that can be wrong with the script is said before anything is asked.
+    let limits = Limits { cores: u32::MAX, walltime_default_s: 1 };
+    let planned = jobs::plan::plan(&script, &file_name, &overrides, limits, &recognise);
+    let wrong = planned.as_ref().map_or_else(Clone::clone, directives::check);
+    if !wrong.is_empty() {
+        return Err(complain(&wrong));
+    }
+    let own = jobs::directives::parse(&script).map(|head| head.own_resources).unwrap_or_default();
+    let (cores, walltime_s) = (overrides.cores.or(own.cores()), overrides.walltime_s.or(own.walltime_s));
+    let cwd = std::env::current_dir()?;
+    let found = store::control::find(context.volume.as_deref(), Some(&cwd))?;
+    let mut client = Client::connect(&found.socket())?;
+    let script = Script::from(script);
+    let job = Submit { file_name, script, cwd: cwd.clone(), umask: 0o022, environment: BTreeMap::new(), overrides };
+    let answer = client.request("job.register", json!(Register { job, scheduler: kind }), &mut |_| {})?;
+    let registered: Registered = read(answer)?;
+    let id = registered.id;
+    let scheduler = kind.scheduler();
+    let wanted = Wanted { registered: &registered, cores, walltime_s, data_queue, cwd: &cwd };
+    match chain(&*scheduler, &wanted) {
+        Ok(parts) => {
+            client.request("job.submitted", json!(SubmittedParts { id, parts: parts.clone() }), &mut |_| {})?;
+            let there: Vec<String> = parts.iter().map(|(part, there)| format!("{part} {}", there.id)).collect();
+            shown::text(&format!("job {id} ({}: {})\n", kind.name(), there.join(", ")))?;
+            Ok(0)
+        }
+        Err((submitted, cause)) => {
+            let mut consequence = "nothing was submitted".to_string();
+            if !submitted.is_empty() && run(&scheduler.cancel(&submitted), "").is_err() {
+                consequence = format!("these parts are in its queue and were not cancelled: {}", submitted.join(" "));
+            }
+            client.request("job.unregister", json!({"id": id}), &mut |_| {})?;
+            Err(Problem::failed(cause)
+                .so(consequence)
+                .try_this(format!("mend that and submit again; is there a queue {data_queue} for data jobs?"))
+                .into())
+        }
+    }
+}
+
+struct Wanted<'a> {
+    registered: &'a Registered,
+    cores: Option<u32>,
+    walltime_s: Option<u64>,
+    data_queue: &'a str,
+    cwd: &'a Path,
+}
+
+/// One part after the other, each after the one before. On failure those that were submitted, and why.
+fn chain(
+    scheduler: &dyn Scheduler,
+    wanted: &Wanted<'_>,
+) -> std::result::Result<BTreeMap<PartKind, ExternalPart>, (Vec<String>, String)> {
+    let plan = &wanted.registered.plan;
+    let mut ids: BTreeMap<PartKind, String> = BTreeMap::new();
+    for part in &plan.parts {
+        let is_data = part.kind != PartKind::Compute;
+        let log = wanted.cwd.join(format!("entrepot-{}-{}.log", wanted.registered.id, part.kind));
+        let submission = Submission {
+            name: &plan.name,
+            kind: part.kind,
+            after: part.after.and_then(|after| ids.get(&after)).map(String::as_str),
+            data_queue: wanted.data_queue,
+            cores: wanted.cores.filter(|_| !is_data),
+            walltime_s: wanted.walltime_s.filter(|_| !is_data),
+            log: &log,
+            parameters: &part.parameters,
+        };
+        let text = text_of(part, wanted.registered);
+        let submitted = text.and_then(|text| run(&scheduler.submit(&submission), text)).and_then(|said| {
+            scheduler.read_id(&said).ok_or_else(|| format!("the scheduler's answer is not understood: {said:?}"))
+        });
+        match submitted {
+            Ok(id) => drop(ids.insert(part.kind, id)),
+            Err(cause) => return Err((ids.into_values().collect(), format!("{}: {cause}", part.kind))),
+        }
+    }
+    let there = ids.into_iter().map(|(kind, id)| {
+        // Where the parts write is known to the scheduler alone; without an answer the log is looked for later.
+        let look = scheduler.look(&id).unwrap_or_default();
+        (kind, ExternalPart { id, out: look.out, err: look.err })
+    });
+    Ok(there.collect())
+}
+
+fn text_of(part: &Part, registered: &Registered) -> std::result::Result<Vec<u8>, String> {
+    if part.kind == PartKind::Compute {
+        return Ok(registered.plan.compute_script.as_bytes().to_vec());
+    }
+    let program = std::env::current_exe().map_err(|e| e.to_string())?;
+    let program = program.to_str().ok_or("the path of entrepot is no UTF-8")?;
+    Ok(parts::script(part, registered.id, program, &registered.environment).into_bytes())
+}
+
+/// Runs a command of the scheduler with that standard input.
+fn run(words: &[String], input: impl AsRef<[u8]>) -> std::result::Result<String, String> {
+    let shown = words.join(" ");
+    let mut command = Command::new(&words[0]);
+    command.args(&words[1..]).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().map_err(|e| format!("{} cannot be run: {e}", words[0]))?;
+    if let Some(mut stdin) = child.stdin.take() {
+        // One that refuses its options does not read; its status says so.
+        let _ = stdin.write_all(input.as_ref());
+    }
+    let done = child.wait_with_output().map_err(|e| format!("{shown}: {e}"))?;
+    if done.status.success() {
+        return Ok(String::from_utf8_lossy(&done.stdout).into_owned());
+    }
+    let said = String::from_utf8_lossy(&done.stderr).trim().replace('\n', "; ");
+    Err(format!("`{shown}` failed ({}): {said}", done.status))
+}
+
+/// Cancels what another scheduler has of a job, as the caller. Nothing for jobs of the built-in runner.
+pub fn cancel(detail: &JobDetail) -> Result<()> {
+    let Some(external) = &detail.external else { return Ok(()) };
+    let ended = |kind: &PartKind| detail.parts.iter().any(|report| report.kind == *kind);
+    let left = external.parts.iter().filter(|(kind, _)| !ended(kind));
+    // The last first, so that none starts because the one before it ended.
+    let ids: Vec<String> = left.rev().map(|(_, part)| part.id.clone()).collect();
+    if ids.is_empty() {
+        return Ok(());
+    }
+    run(&external.scheduler.scheduler().cancel(&ids), "").map(drop).map_err(|cause| {
+        Failure::Problem(Problem::failed(cause).try_this("cancel it with the scheduler's own command"))
+    })
+}
+
+/// Prints what a part wrote, read by the caller herself. Whether there is such a part elsewhere.
+pub fn log(context: &Context, id: u64, part: PartKind, stderr: bool, follow: bool) -> Result<bool> {
+    let detail: JobDetail = read(context.ask("job.show", json!({"id": id}))?)?;
+    let Some(external) = &detail.external else { return Ok(false) };
+    let Some(there) = external.parts.get(&part) else {
+        return Err(Problem::not_found(format!("job {id} has no {part} part")).into());
+    };
+    let of = |part: &ExternalPart| if stderr { part.err.clone() } else { part.out.clone() };
+    let path = of(there).or_else(|| {
+        let look = external.scheduler.scheduler().look(&there.id).ok()?;
+        of(&ExternalPart { id: String::new(), out: look.out, err: look.err })
+    });
+    let Some(path) = path else {
+        let cause = format!("{} no longer knows where its part {} wrote", external.scheduler.name(), there.id);
+        return Err(Problem::not_found(cause).try_this(format!("look in {}", detail.cwd.display())).into());
+    };
+    let mut out = std::io::stdout().lock();
+    let mut offset = 0;
+    loop {
+        let over = {
+            let summary: JobDetail = read(context.ask("job.show", json!({"id": JobId(id)}))?)?;
+            summary.summary.state.is_final() || summary.parts.iter().any(|report| report.kind == part)
+        };
+        match std::fs::File::open(&path) {
+            Ok(mut file) => {
+                let mut bytes = Vec::new();
+                file.seek(SeekFrom::Start(offset))?;
+                file.read_to_end(&mut bytes)?;
+                offset += bytes.len() as u64;
+                out.write_all(&bytes)?;
+                out.flush()?;
+            }
+            // Not begun; PBS delivers it at the end.
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => {}
+            Err(e) => return Err(Problem::failed(format!("{}: {e}", path.display())).into()),
+        }
+        if over || !follow {
+            return Ok(true);
+        }
+        std::thread::sleep(super::FOLLOW_EVERY);
+    }
+}
+
+/// A line about where the parts are.
+pub fn line(detail: &JobDetail) -> String {
+    let Some(external) = &detail.external else { return String::new() };
+    let parts: Vec<String> = external.parts.iter().map(|(kind, part)| format!("{kind} {}", part.id)).collect();
+    format!("  {}: {}\n", external.scheduler.name(), parts.join(", "))
+}
+
+/// The same of the runner's summary, for `job cancel`.
+pub fn state_after_cancel(summary: &JobSummary, elsewhere: bool) -> String {
+    if elsewhere && !summary.state.is_final() { "is being cancelled".into() } else { summary.state.to_string() }
+}

@@ -1,0 +1,151 @@
+//! Three dependent jobs through PBS: the real binary against a strict stand-in for `qsub`, `qstat` and `qdel` on PATH,
+//! which refuses what PBS refuses. PBS itself is in no Debian: where a server answers `qstat -B`, the same runs on it.
+
+#[allow(dead_code, reason = "some of it is for other tests")]
+#[path = "end_to_end/real.rs"]
+mod real;
+
+use real::{Volume, code, err, out, until};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+struct World {
+    volume: Volume,
+    home: PathBuf,
+    /// Where the stand-in keeps its jobs.
+    jobs: Option<tempfile::TempDir>,
+}
+
+/// A volume whose daemon and commands find the stand-in first on PATH.
+fn stand_in() -> Option<World> {
+    let dir = tempfile::Builder::new().prefix("entrepot-pbs").tempdir().expect("temp dir");
+    let script = include_str!("pbs/stand_in.sh");
+    let (bin, jobs) = (dir.path().join("bin"), dir.path().join("jobs"));
+    for made in [&bin, &jobs] {
+        std::fs::create_dir(made).expect("directory");
+    }
+    for name in ["qsub", "qstat", "qdel", "pbsnodes"] {
+        let path = bin.join(name);
+        std::fs::write(&path, script).expect("write");
+        std::fs::set_permissions(&path, PermissionsExt::from_mode(0o755)).expect("chmod");
+    }
+    let path = format!("{}:{}", bin.display(), std::env::var("PATH").expect("PATH"));
+    let environment = vec![("PATH".into(), path), ("PBS_STAND_IN".into(), jobs.display().to_string())];
+    let volume = Volume::up_in(environment, |toml| toml)?;
+    Some(World::new(volume, Some(dir)))
+}
+
+/// The same with the PBS that is here, if there is one.
+fn real_pbs() -> Option<World> {
+    if !Command::new("qstat").arg("-B").output().is_ok_and(|done| done.status.success()) {
+        eprintln!("skipped: no PBS server answers `qstat -B` here; the stand-in is tested");
+        return None;
+    }
+    Some(World::new(Volume::up()?, None))
+}
+
+impl World {
+    fn new(volume: Volume, jobs: Option<tempfile::TempDir>) -> World {
+        let home = volume.dir.path().join("home");
+        std::fs::create_dir(&home).expect("directory");
+        World { volume, home, jobs }
+    }
+
+    fn submit(&self, name: &str, script: &str) -> std::process::Output {
+        let path = self.home.join(name);
+        std::fs::write(&path, script).expect("script");
+        self.volume.run_in(&self.home, &["job", "submit", "--scheduler", "pbs", path.to_str().expect("UTF-8")])
+    }
+
+    fn submitted(&self, name: &str, script: &str) -> String {
+        let done = self.submit(name, script);
+        assert_eq!(code(&done), 0, "{}", err(&done));
+        out(&done).split_whitespace().nth(1).expect("a number").to_string()
+    }
+
+    fn cases(&self) {
+        let (home, at) = (self.home.display(), self.volume.at.display());
+        let script = |name: &str, from: &str, body: &str| {
+            format!(
+                "#!/bin/sh\n#PBS -l walltime=00:05:00\n#STAGEIN -retry 1\n#STAGEIN entrepot stage in {from} {at}/{name}\n\
+                 #STAGEOUT entrepot stage out {at}/{name}.out file://{home}/{name}.out\n{body}\n"
+            )
+        };
+        let data = real::noise(3 << 20);
+        std::fs::write(self.home.join("input"), &data).expect("write");
+        let input = format!("file://{home}/input");
+        let good = self
+            .submitted("a good job.sh", &script("good", &input, &format!("echo hello; cat {at}/good > {at}/good.out")));
+        let bad =
+            self.submitted("bad.sh", &script("bad", &format!("file://{home}/none"), &format!("touch {home}/ran")));
+        let long = self.submitted("long.sh", &script("long", &input, &format!("touch {home}/started; sleep 300")));
+        let waited = self.volume.run(&["job", "wait", &good]);
+        assert_eq!(code(&waited), 0, "{}{}", out(&waited), err(&waited));
+        assert!(std::fs::read(self.home.join("good.out")).expect("the result is home") == data);
+        assert_eq!(out(&self.volume.run(&["job", "log", &good])), "hello\n");
+        let check = &self.volume.json(&["job", "show", &good])["check"];
+        assert_eq!(check["n_files"], 1, "its data were looked at before it ran: {check}");
+
+        let waited = self.volume.run(&["job", "wait", &bad]);
+        assert!(code(&waited) == 1 && out(&waited).contains("stage-in exited with status"), "{}", out(&waited));
+        assert!(!self.home.join("ran").exists(), "without its data it does not run");
+        let log = out(&self.volume.run(&["job", "log", &bad, "--part", "stage-in"]));
+        assert!(log.contains("try 1 ended with") && log.contains("error:"), "{log}");
+
+        until("the third runs", || self.home.join("started").exists());
+        self.volume.ok(&["job", "cancel", &long]);
+        let waited = self.volume.run(&["job", "wait", &long]);
+        assert!(out(&waited).contains("cancelled"), "{}", out(&waited));
+        assert!(!self.home.join("long.out").exists(), "no results of a cancelled job");
+
+        let refused = self.volume.run_in(
+            &self.home,
+            &[
+                "job",
+                "submit",
+                "--scheduler",
+                "pbs",
+                "--data-queue",
+                "nowhere",
+                self.home.join("bad.sh").to_str().expect("UTF-8"),
+            ],
+        );
+        assert_eq!(code(&refused), 1, "{}", out(&refused));
+        assert!(
+            err(&refused).contains("nowhere") && err(&refused).contains("nothing was submitted"),
+            "{}",
+            err(&refused)
+        );
+        assert_eq!(self.volume.json(&["job", "list"]).as_array().map(Vec::len), Some(0), "and nothing is left of it");
+    }
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        // Whatever a failed test left running.
+        let Some(dir) = &self.jobs else { return };
+        for job in std::fs::read_dir(dir.path().join("jobs")).into_iter().flatten().flatten() {
+            let state = std::fs::read_to_string(job.path().join("job_state")).unwrap_or_default();
+            let pid = std::fs::read_to_string(job.path().join("pid")).ok().and_then(|p| p.trim().parse().ok());
+            if let (true, Some(pid)) =
+                (state != "F" && Path::new("/proc").exists(), pid.and_then(rustix::process::Pid::from_raw))
+            {
+                let _ = rustix::process::kill_process_group(pid, rustix::process::Signal::KILL);
+            }
+        }
+    }
+}
+
+/// [S-087]
+#[test]
+fn three_jobs_through_the_stand_in() {
+    let Some(world) = stand_in() else { return };
+    world.cases();
+}
+
+#[test]
+fn three_jobs_through_pbs_itself() {
+    let Some(world) = real_pbs() else { return };
+    world.cases();
+}

@@ -1,0 +1,240 @@
+//! Jobs whose parts another scheduler runs: numbered and remembered here, watched in the scheduler's queue.
+//!
+//! Parts are submitted and cancelled by their owner, never by the daemon. The daemon only looks: one question for the
+//! whole queue every few seconds, and one for each part that is no longer in it.
+
+use super::core::{Book, Core, why};
+use super::record::{Phase, Record};
+use super::requests::{may, new_record};
+use super::{Error, Runner, spool, watch as checks};
+use crate::exec::now_ms;
+use crate::plan::{self, Limits};
+use crate::queue::{Snapshot, State};
+use crate::request::*;
+use crate::scheduler::{External, Kind, Look, is_id};
+use crate::volume::CheckReport;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
+
+/// Between two looks at a queue. Five seconds are nothing for a scheduler's own commands, and soon enough for people.
+const LOOK_EVERY: Duration = Duration::from_secs(5);
+
+impl Runner {
+    /// Numbers a job that is about to be submitted elsewhere.
+    pub fn register(&self, caller: Caller, asked: Register) -> Result<Registered, Error> {
+        let core = &self.core;
+        spool::check_request(&asked.job)?;
+        let account = spool::account(caller.uid, false)?;
+        let limits = Limits { cores: u32::MAX, walltime_default_s: core.config.walltime_default_s };
+        let (script, name) = (asked.job.script.as_bytes(), &asked.job.file_name);
+        let planned = plan::plan(script, name, &asked.job.overrides, limits, &*core.recogniser);
+        let plan = planned.map_err(Error::Script)?;
+        self.check_share(caller)?;
+        let id = self.new_id()?;
+        let mut kept = plan.clone();
+        kept.compute_script = Script::Text(String::new());
+        let mut record = new_record(core, caller, account.name, id, kept, &asked.job);
+        record.detail = "being submitted".into();
+        record.external = Some(External { scheduler: asked.scheduler, parts: BTreeMap::new() });
+        core.remember(&record).map_err(|e| Error::World(format!("the job could not be remembered: {e}")))?;
+        core.book.lock().jobs.insert(id, record);
+        Ok(Registered { id, plan, environment: core.config.environment.clone() })
+    }
+
+    /// Its parts are in the scheduler's queue.
+    pub fn submitted(&self, caller: Caller, told: SubmittedParts) -> Result<JobSummary, Error> {
+        if let Some(part) = told.parts.values().find(|part| !is_id(&part.id)) {
+            let cause = format!("{:?} is no number of a scheduler", part.id);
+            return Err(Error::refused(cause, "submit with `entrepot job submit --scheduler ...`"));
+        }
+        let core = &self.core;
+        let mut book = core.book.lock();
+        let record = book.jobs.get_mut(&told.id).filter(|r| may(caller, r)).ok_or(Error::NoJob(told.id))?;
+        let Some(external) = record.external.as_mut().filter(|external| external.parts.is_empty()) else {
+            return Err(Error::refused(format!("job {} is submitted already", told.id), "submit it anew"));
+        };
+        external.parts = told.parts;
+        record.detail = format!("in the queue of {}", external.scheduler.name());
+        core.keep(record);
+        core.changed.notify_all();
+        Ok(record.summary())
+    }
+
+    /// It was not submitted after all.
+    pub fn unregister(&self, caller: Caller, id: JobId) -> Result<(), Error> {
+        let core = &self.core;
+        let mut book = core.book.lock();
+        let unsubmitted = |r: &&Record| may(caller, r) && r.external.as_ref().is_some_and(|e| e.parts.is_empty());
+        book.jobs.get(&id).filter(unsubmitted).ok_or(Error::NoJob(id))?;
+        book.jobs.remove(&id);
+        core.forget(id);
+        Ok(())
+    }
+
+    /// Its stage-in part has run its commands: sources are recorded, and the data looked at. An error ends the part.
+    pub fn staged(&self, caller: Caller, id: JobId) -> Result<CheckReport, Error> {
+        let core = &self.core;
+        let record = self.look(caller, id, Record::clone)?;
+        let sources = checks::record_sources(core, &record);
+        let paths = record.staged_paths();
+        let checked = if paths.is_empty() {
+            Ok(CheckReport::default())
+        } else {
+            core.volume.check_before_job(record.owner, &paths)
+        };
+        let mut book = core.book.lock();
+        let record = book.jobs.get_mut(&id).ok_or(Error::NoJob(id))?;
+        record.sources = sources;
+        record.check = checked.clone().ok();
+        core.keep(record);
+        checked.map_err(|cause| Error::World(format!("its data are not all there: {cause}; the script does not run")))
+    }
+}
+
+/// Starts the thread that looks.
+pub(super) fn watch(core: &Arc<Core>) -> std::io::Result<()> {
+    let weak = Arc::downgrade(core);
+    std::thread::Builder::new().name("queue-watch".into()).spawn(move || while look_once(&weak).is_some() {}).map(drop)
+}
+
+/// One look. Nothing when the runner ends.
+fn look_once(weak: &Weak<Core>) -> Option<()> {
+    let core = weak.upgrade()?;
+    let watched: Vec<Record> = {
+        let mut book = core.book.lock();
+        // Also woken by changes of other jobs, which is no reason to look sooner.
+        let until = Instant::now() + LOOK_EVERY;
+        while !book.closed && !core.changed.wait_until(&mut book, until).timed_out() {}
+        if book.closed {
+            return None;
+        }
+        let submitted = |r: &&Record| r.external.as_ref().is_some_and(|external| !external.parts.is_empty());
+        book.jobs.values().filter(|r| !r.state.is_final()).filter(submitted).cloned().collect()
+    };
+    let kinds: BTreeSet<Kind> = watched.iter().filter_map(|r| Some(r.external.as_ref()?.scheduler)).collect();
+    for kind in kinds {
+        let snapshot = match kind.queue().snapshot() {
+            Ok(snapshot) => snapshot,
+            Err(error) => {
+                tracing::warn!("{error}");
+                continue;
+            }
+        };
+        for record in watched.iter().filter(|r| r.external.as_ref().is_some_and(|external| external.scheduler == kind))
+        {
+            let found = look_at(record, kind, &snapshot);
+            let mut book = core.book.lock();
+            if book.closed {
+                return None;
+            }
+            for (part, now) in found {
+                apply(&core, &mut book, record.id, kind, part, now);
+            }
+        }
+    }
+    Some(())
+}
+
+/// Where a part stands in its scheduler.
+enum Now {
+    Waits(String),
+    Runs(Option<u64>),
+    Over(Ending),
+}
+
+/// The parts of a job that are not over as far as we know, in their order.
+fn look_at(record: &Record, kind: Kind, snapshot: &Snapshot) -> Vec<(PartKind, Now)> {
+    let Some(external) = &record.external else { return Vec::new() };
+    let mut found = Vec::new();
+    for part in record.parts.iter().filter(|part| !matches!(part.phase, Phase::Ended | Phase::Dropped)) {
+        let Some(there) = external.parts.get(&part.kind) else { continue };
+        let now = match snapshot.job(&there.id).map(|job| (job.state, job)) {
+            Some((State::Pending, job)) => Now::Waits(format!("{} as {}: {}", kind.name(), there.id, job.reason)),
+            Some((State::Running | State::Ending, job)) => Now::Runs(job.start_ms),
+            Some((State::Ended, _)) | None => match kind.scheduler().look(&there.id) {
+                Ok(Look { ending: Some(ending), .. }) => Now::Over(ending),
+                // It came between the two questions, or is requeued: the next look tells.
+                Ok(_) => break,
+                Err(error) => {
+                    tracing::warn!("{error}");
+                    break;
+                }
+            },
+        };
+        let over = matches!(now, Now::Over(_));
+        found.push((part.kind, now));
+        if !over {
+            break;
+        }
+    }
+    found
+}
+
+fn apply(core: &Arc<Core>, book: &mut Book, id: JobId, scheduler: Kind, kind: PartKind, now: Now) {
+    let Some(record) = book.jobs.get_mut(&id).filter(|record| !record.state.is_final()) else { return };
+    let Some(part) = record.part_mut(kind) else { return };
+    match now {
+        Now::Waits(detail) if part.phase == Phase::Waiting => {
+            if record.detail != detail && !record.cancelled {
+                record.detail = detail;
+                core.changed.notify_all();
+            }
+        }
+        Now::Waits(_) => {
+            part.phase = Phase::Waiting;
+            record.enter(JobState::Queued, format!("{} put its {kind} back", scheduler.name()));
+            core.keep(record);
+        }
+        Now::Runs(start_ms) if part.phase != Phase::Started => {
+            part.phase = Phase::Started;
+            part.dispatched_ms = Some(start_ms.unwrap_or_else(now_ms));
+            let state = match kind {
+                PartKind::StageIn => JobState::StagingIn,
+                PartKind::Compute => JobState::Running,
+                PartKind::StageOut => JobState::StagingOut,
+            };
+            record.enter(state, format!("runs in {}", scheduler.name()));
+            core.keep(record);
+            core.changed.notify_all();
+        }
+        Now::Runs(_) => {}
+        Now::Over(ending) => over(core, record, kind, ending),
+    }
+    if book.jobs.get(&id).is_some_and(|record| record.state.is_final()) {
+        core.prune(book);
+    }
+}
+
+fn over(core: &Arc<Core>, record: &mut Record, kind: PartKind, ending: Ending) {
+    let started_ms = record.part(kind).and_then(|part| part.dispatched_ms).unwrap_or_else(now_ms);
+    let report = PartReport { kind, started_ms, ended_ms: now_ms(), ending: ending.clone(), steps: Vec::new() };
+    let ok = ending.is_success();
+    let reason = (!ok).then(|| {
+        format!("{}; `entrepot job log {} --part {kind}` may say more", why(record, kind, &report), record.id)
+    });
+    if let Some(part) = record.part_mut(kind) {
+        part.phase = Phase::Ended;
+        part.report = Some(report);
+    }
+    if !ok {
+        // The scheduler drops what depends on it, as it was told.
+        record
+            .parts
+            .iter_mut()
+            .filter(|part| part.phase == Phase::Waiting)
+            .for_each(|part| part.phase = Phase::Dropped);
+    }
+    let more = record.parts.iter().any(|part| part.phase == Phase::Waiting);
+    if !ok && (record.cancelled || ending == Ending::Cancelled) {
+        core.finish(record, JobState::Cancelled, None);
+    } else if !ok {
+        core.finish(record, JobState::Failed, reason);
+    } else if more {
+        record.enter(JobState::Queued, format!("its {kind} succeeded; waits for its turn"));
+        core.keep(record);
+    } else {
+        core.finish(record, JobState::Completed, None);
+    }
+    core.changed.notify_all();
+}

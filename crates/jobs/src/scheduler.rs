@@ -1,0 +1,130 @@
+//! Schedulers that run the three dependent parts of a job elsewhere: how each is told, and asked what became of a part.
+//!
+//! The paper's way, for schedulers without hooks: stage-in in the queue of data jobs, the script after it succeeded,
+//! stage-out after that. The commands are run by the user herself, from the command line; only questions are the daemon's.
+//!
+//! Source: the reference, section 6.1.
+
+pub mod parts;
+mod pbs;
+mod slurm;
+
+pub use pbs::Pbs;
+pub use slurm::Slurm;
+
+use crate::queue;
+use crate::request::{Ending, PartKind};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+/// Which scheduler.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Kind {
+    /// Slurm.
+    Slurm,
+    /// OpenPBS and its relatives.
+    Pbs,
+}
+
+impl Kind {
+    /// As users write it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Kind::Slurm => "slurm",
+            Kind::Pbs => "pbs",
+        }
+    }
+
+    /// The scheduler of that kind that the commands on this machine reach.
+    pub fn scheduler(self) -> Box<dyn Scheduler> {
+        match self {
+            Kind::Slurm => Box::new(Slurm),
+            Kind::Pbs => Box::new(Pbs),
+        }
+    }
+
+    /// Its queue.
+    pub fn queue(self) -> Box<dyn queue::Queue> {
+        match self {
+            Kind::Slurm => Box::new(queue::slurm::Slurm::new(queue::no_inputs())),
+            Kind::Pbs => Box::new(queue::pbs::Pbs::new(queue::no_inputs())),
+        }
+    }
+}
+
+/// One scheduler: words in, words out. Nothing here submits or cancels by itself.
+pub trait Scheduler: Send + Sync {
+    /// Program and arguments that submit a part; the script goes to its standard input.
+    fn submit(&self, part: &Submission<'_>) -> Vec<String>;
+
+    /// The number in what that command wrote.
+    fn read_id(&self, said: &str) -> Option<String>;
+
+    /// Program and arguments that cancel these.
+    fn cancel(&self, ids: &[String]) -> Vec<String>;
+
+    /// What is known of a part. Blocks while the scheduler is asked.
+    fn look(&self, id: &str) -> Result<Look, queue::Error>;
+}
+
+/// A part to be submitted.
+#[derive(Clone, Debug)]
+pub struct Submission<'a> {
+    /// Name of the job.
+    pub name: &'a str,
+    /// Which part.
+    pub kind: PartKind,
+    /// The part that must have succeeded before.
+    pub after: Option<&'a str>,
+    /// Queue of the data parts.
+    pub data_queue: &'a str,
+    /// Cores and longest run, where the user said so to us and not to the scheduler.
+    pub cores: Option<u32>,
+    /// In seconds.
+    pub walltime_s: Option<u64>,
+    /// Where a data part writes; compute writes where its script says.
+    pub log: &'a Path,
+    /// Parameters from directives, in the scheduler's own words.
+    pub parameters: &'a [Vec<String>],
+}
+
+/// A part, as the scheduler knows it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Look {
+    /// How it ended, if it did; of one that the scheduler has forgotten nobody knows.
+    pub ending: Option<Ending>,
+    /// Where its output goes.
+    pub out: Option<PathBuf>,
+    /// Where its errors go.
+    pub err: Option<PathBuf>,
+}
+
+/// A job whose parts another scheduler runs.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct External {
+    /// Which.
+    pub scheduler: Kind,
+    /// Its parts there.
+    pub parts: BTreeMap<PartKind, ExternalPart>,
+}
+
+/// A part in another scheduler.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ExternalPart {
+    /// Its number there.
+    pub id: String,
+    /// Where its output goes, as far as known. Its owner reads it herself.
+    #[serde(default)]
+    pub out: Option<PathBuf>,
+    /// Where its errors go.
+    #[serde(default)]
+    pub err: Option<PathBuf>,
+}
+
+/// Whether a number can be one of a scheduler's: it is put on command lines.
+pub fn is_id(id: &str) -> bool {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "._-[]".contains(c);
+    !id.is_empty() && id.len() <= 128 && id.starts_with(|c: char| c.is_ascii_digit()) && id.chars().all(plain)
+}

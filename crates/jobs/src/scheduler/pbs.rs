@@ -1,0 +1,114 @@
+//! PBS: `qsub` three times. It deletes the dependents of a part that failed by itself.
+
+use super::{Look, Scheduler, Submission, is_id};
+use crate::queue::{Error, ask};
+use crate::request::{Ending, PartKind};
+use serde_json::Value;
+use std::path::PathBuf;
+
+/// The PBS that the commands here reach.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Pbs;
+
+/// Names longer than this are refused by older servers.
+const NAME_CHARS_MAX: usize = 15;
+
+impl Scheduler for Pbs {
+    fn submit(&self, part: &Submission<'_>) -> Vec<String> {
+        let mut words: Vec<String> = vec!["qsub".into(), "-N".into(), name(part.name)];
+        let mut option = |option: &str, value: String| words.extend([option.to_string(), value]);
+        if let Some(after) = part.after {
+            option("-W", format!("depend=afterok:{after}"));
+        }
+        if part.kind != PartKind::Compute {
+            option("-q", part.data_queue.to_string());
+            option("-j", "oe".into());
+            option("-o", part.log.display().to_string());
+        }
+        if let Some(cores) = part.cores {
+            option("-l", format!("select=1:ncpus={cores}"));
+        }
+        if let Some(s) = part.walltime_s {
+            option("-l", format!("walltime={:02}:{:02}:{:02}", s / 3600, s / 60 % 60, s % 60));
+        }
+        words.extend(part.parameters.iter().flatten().cloned());
+        words
+    }
+
+    fn read_id(&self, said: &str) -> Option<String> {
+        let id = said.lines().last()?.trim();
+        is_id(id).then(|| id.to_string())
+    }
+
+    fn cancel(&self, ids: &[String]) -> Vec<String> {
+        [&["qdel".to_string()], ids].concat()
+    }
+
+    fn look(&self, id: &str) -> Result<Look, Error> {
+        match ask("qstat", &["-x", "-f", "-F", "json", id], &[]) {
+            Ok(text) => parse(&text, id),
+            Err(Error::Command { cause, .. }) if cause.contains("Unknown Job") => Ok(Look {
+                ending: Some(Ending::Lost { cause: "PBS has forgotten how it ended".into() }),
+                ..Look::default()
+            }),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+/// A name that every server takes: it begins with a letter and holds no blank.
+fn name(name: &str) -> String {
+    let plain = |c: char| if c.is_ascii_alphanumeric() || "_.-".contains(c) { c } else { '_' };
+    let name: String = name.chars().map(plain).collect();
+    let name = if name.starts_with(|c: char| c.is_ascii_alphabetic()) { name } else { format!("j{name}") };
+    name.chars().take(NAME_CHARS_MAX).collect()
+}
+
+fn parse(text: &str, id: &str) -> Result<Look, Error> {
+    let strange = || Error::Answer { command: "qstat".into(), line: text.chars().take(200).collect() };
+    let answer: Value = serde_json::from_str(text).map_err(|_| strange())?;
+    let job = answer["Jobs"].get(id).ok_or_else(strange)?;
+    let over = matches!(job["job_state"].as_str(), Some("F" | "X" | "C"));
+    let ending = over.then(|| match job["Exit_status"].as_i64() {
+        Some(code @ 0..=255) => Ending::Exited { code: code as i32 },
+        // 128 or 256 and the signal, by version and shell.
+        Some(code @ 257..=320) => Ending::Signalled { signal: (code - 256) as i32 },
+        Some(code) => Ending::Lost { cause: format!("PBS gives its exit status as {code}") },
+        // Deleted before it ran.
+        None => Ending::Cancelled,
+    });
+    let path = |name: &str| {
+        let text = job[name].as_str()?;
+        Some(PathBuf::from(text.split_once(':').map_or(text, |(_, path)| path)))
+    };
+    let joined = job["Join_Path"] == "oe";
+    let out = path("Output_Path");
+    Ok(Look { ending, err: if joined { out.clone() } else { path("Error_Path") }, out })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_suit_every_server() {
+        assert_eq!(name("my job.sh"), "my_job.sh");
+        assert_eq!(name("7days-of-assembly-in-one"), "j7days-of-assem");
+    }
+
+    #[test]
+    fn ends_are_read_as_qstat_writes_them() {
+        let job = |state: &str, rest: &str| {
+            let text = format!(
+                r#"{{"Jobs":{{"7.s":{{"job_state":"{state}","Output_Path":"h:/a/o","Error_Path":"h:/a/e"{rest}}}}}}}"#
+            );
+            parse(&text, "7.s").unwrap()
+        };
+        assert_eq!(job("F", r#","Exit_status":0"#).ending, Some(Ending::Exited { code: 0 }));
+        assert_eq!(job("F", r#","Exit_status":271"#).ending, Some(Ending::Signalled { signal: 15 }));
+        assert_eq!(job("F", "").ending, Some(Ending::Cancelled));
+        let running = job("R", r#","Join_Path":"oe""#);
+        assert_eq!((running.ending, running.err), (None, Some("/a/o".into())));
+        assert!(parse("{}", "7.s").is_err());
+    }
+}

@@ -1,0 +1,136 @@
+//! Slurm without hooks: `sbatch` three times.
+
+use super::{Look, Scheduler, Submission, is_id};
+use crate::queue::{Error, ask};
+use crate::request::{Ending, PartKind};
+use std::path::PathBuf;
+
+/// The Slurm that the commands here reach.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Slurm;
+
+impl Scheduler for Slurm {
+    fn submit(&self, part: &Submission<'_>) -> Vec<String> {
+        let mut words: Vec<String> = vec!["sbatch".into(), "--parsable".into(), format!("--job-name={}", part.name)];
+        if let Some(after) = part.after {
+            words.push(format!("--dependency=afterok:{after}"));
+            // Without it a part whose data never come would wait for ever.
+            words.push("--kill-on-invalid-dep=yes".into());
+        }
+        if part.kind != PartKind::Compute {
+            words.push(format!("--partition={}", part.data_queue));
+            words.push("--ntasks=1".into());
+            words.push(format!("--output={}", part.log.display()));
+        }
+        words.extend(part.cores.map(|n| format!("--ntasks={n}")));
+        // Slurm counts whole minutes.
+        words.extend(part.walltime_s.map(|s| format!("--time={}", s.div_ceil(60).max(1))));
+        words.extend(part.parameters.iter().flatten().cloned());
+        words
+    }
+
+    fn read_id(&self, said: &str) -> Option<String> {
+        // `12`, or `12;cluster`.
+        let id = said.lines().last()?.split(';').next()?.trim();
+        is_id(id).then(|| id.to_string())
+    }
+
+    fn cancel(&self, ids: &[String]) -> Vec<String> {
+        [&["scancel".to_string()], ids].concat()
+    }
+
+    fn look(&self, id: &str) -> Result<Look, Error> {
+        match ask("scontrol", &["-o", "show", "job", id], &[]) {
+            Ok(text) => Ok(parse(&text)),
+            Err(Error::Command { cause, .. }) if cause.contains("Invalid job id") => Ok(Look {
+                ending: Some(Ending::Lost { cause: "Slurm has forgotten how it ended".into() }),
+                ..Look::default()
+            }),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+fn parse(text: &str) -> Look {
+    let state = field(text, "JobState").unwrap_or_default();
+    let code = field(text, "ExitCode").unwrap_or_default();
+    let (status, signal) = code.split_once(':').unwrap_or((&code, "0"));
+    let (status, signal) = (status.parse().unwrap_or(0), signal.parse().unwrap_or(0));
+    let ending = match state.as_str() {
+        "COMPLETED" => Some(Ending::Exited { code: 0 }),
+        "CANCELLED" | "REVOKED" => Some(Ending::Cancelled),
+        "TIMEOUT" | "DEADLINE" => Some(Ending::Lost { cause: format!("it ran longer than it may ({state})") }),
+        "FAILED" if signal > 0 => Some(Ending::Signalled { signal }),
+        "FAILED" => Some(Ending::Exited { code: if status == 0 { 1 } else { status } }),
+        "NODE_FAIL" | "PREEMPTED" | "BOOT_FAIL" | "OUT_OF_MEMORY" => Some(Ending::Lost { cause: state }),
+        _ => None,
+    };
+    let path = |name| field(text, name).map(PathBuf::from);
+    Look { ending, out: path("StdOut"), err: path("StdErr") }
+}
+
+/// A field of `scontrol -o`: up to the next word that begins another. Values may hold blanks.
+fn field(text: &str, name: &str) -> Option<String> {
+    let start = format!(" {name}=");
+    let at = text.find(&start)? + start.len();
+    let mut words = text[at..].trim_end().split(' ');
+    let mut value = words.next()?.to_string();
+    for word in words.take_while(|word| !word.contains('=')) {
+        value = value + " " + word;
+    }
+    Some(value.trim_end().to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::Path;
+
+    #[test]
+    fn each_part_has_its_words() {
+        let parameters = [vec!["-t".to_string(), "30".to_string()]];
+        let mut part = Submission {
+            name: "n",
+            kind: PartKind::StageIn,
+            after: None,
+            data_queue: "dataxfer",
+            cores: None,
+            walltime_s: None,
+            log: Path::new("/h/log"),
+            parameters: &parameters,
+        };
+        assert_eq!(
+            Slurm.submit(&part).join(" "),
+            "sbatch --parsable --job-name=n --partition=dataxfer --ntasks=1 --output=/h/log -t 30"
+        );
+        part = Submission {
+            kind: PartKind::Compute,
+            after: Some("7"),
+            cores: Some(4),
+            walltime_s: Some(61),
+            parameters: &[],
+            ..part
+        };
+        assert_eq!(
+            Slurm.submit(&part).join(" "),
+            "sbatch --parsable --job-name=n --dependency=afterok:7 --kill-on-invalid-dep=yes --ntasks=4 --time=2"
+        );
+        assert_eq!(Slurm.read_id("12;c\n").as_deref(), Some("12"));
+        assert_eq!(Slurm.read_id("sbatch: error\n"), None);
+    }
+
+    #[test]
+    fn ends_are_read_as_scontrol_writes_them() {
+        let line = |state: &str, code: &str| {
+            format!(
+                "JobId=7 JobName=x JobState={state} Reason=None ExitCode={code} StdErr=/h/a b.out StdIn=/dev/null StdOut=/h/a b.out Power=\n"
+            )
+        };
+        let look = parse(&line("FAILED", "3:0"));
+        assert_eq!((look.ending, look.out), (Some(Ending::Exited { code: 3 }), Some("/h/a b.out".into())));
+        assert_eq!(parse(&line("COMPLETED", "0:0")).ending, Some(Ending::Exited { code: 0 }));
+        assert_eq!(parse(&line("CANCELLED", "0:15")).ending, Some(Ending::Cancelled));
+        assert_eq!(parse(&line("FAILED", "0:9")).ending, Some(Ending::Signalled { signal: 9 }));
+        assert_eq!(parse(&line("PENDING", "0:0")).ending, None);
+    }
+}
