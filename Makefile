@@ -1,10 +1,11 @@
 # Two commands for a user: `make demo` and `make test`. Each does all its own set-up.
-# For developers: `make check` (fast), `make bench` (ratios, one run), `make docs` (man pages, completions).
+# For developers: `make check` (fast), `make bench` (ratios, one run), `make bench-recovery` (an MPI program under failures),
+# `make docs` (man pages, completions).
 
 SHELL := /bin/bash
 export PATH := $(PATH):$(HOME)/.cargo/bin
 
-.PHONY: help setup setup-test build demo test check bench docs clean
+.PHONY: help setup setup-test build demo test check bench bench-recovery docs clean
 
 help:
 	@sed -n 's/^# //p' Makefile | head -2
@@ -32,6 +33,11 @@ bench: build
 	@scripts/setup.sh bench
 	cargo bench --locked -p entrepot-cli --bench mount
 	cargo bench --locked -p entrepot-sim --bench replay
+
+# Recovery and failover under an MPI program; a quarter of an hour; root, for a network namespace of its own.
+bench-recovery: build
+	@scripts/setup.sh bench
+	@benches/recovery/run.sh target/release/entrepot
 
 docs: build
 	target/release/entrepot man target/man

@@ -10,6 +10,7 @@ mod init;
 mod job;
 mod layout;
 mod man;
+mod purge;
 mod rules;
 mod sim;
 mod slurm;
@@ -72,6 +73,7 @@ enum Command {
     Stage(stage::Stage),
     Source(source::Source),
     Check(check::Check),
+    Purge(purge::Purge),
     Job(job::Job),
     Slurm(slurm::Slurm),
     Checkpoint(checkpoint::Checkpoint),
@@ -101,6 +103,7 @@ impl Cli {
             Command::Stage(c) => c.run(&context),
             Command::Source(c) => c.run(&context),
             Command::Check(c) => c.run(&context),
+            Command::Purge(c) => c.run(&context),
             Command::Job(c) => c.run(&context),
             Command::Slurm(c) => c.run(&context),
             Command::Checkpoint(c) => c.run(),

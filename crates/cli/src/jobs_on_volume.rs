@@ -1,9 +1,10 @@
 //! What the job runner asks of the volume, answered by the running daemon.
 
+use jobs::keeper::Keeper;
 use jobs::request::{Caller, JobState};
-use jobs::volume::{CheckReport, RecoveryEvent, Volume};
+use jobs::volume::{CheckReport, Protected, RecoveryEvent, Volume};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use store::daemon::Core;
 use store::origin::Identity;
 use store::repair::{CheckOptions, Outcome, Tally};
@@ -14,12 +15,18 @@ use store::stats::Metric;
 pub struct JobsOnVolume {
     core: Arc<Core>,
     check_before_job: bool,
+    keeper: OnceLock<Arc<Keeper>>,
 }
 
 impl JobsOnVolume {
     /// The volume of a daemon. `check_before_job`: whether a job's data are looked at before it is dispatched.
     pub fn new(core: Arc<Core>, check_before_job: bool) -> JobsOnVolume {
-        JobsOnVolume { core, check_before_job }
+        JobsOnVolume { core, check_before_job, keeper: OnceLock::new() }
+    }
+
+    /// Who keeps second copies of input files. Only the first call counts.
+    pub fn set_keeper(&self, keeper: Arc<Keeper>) {
+        drop(self.keeper.set(keeper));
     }
 
     /// The path below the mount point, as the store names it.
@@ -96,6 +103,31 @@ impl Volume for JobsOnVolume {
             _ => return,
         };
         self.core.volume.stats().add(metric, 1);
+    }
+
+    fn closed_version(&self, owner: Caller, path: &Path) -> Option<String> {
+        let caller = store::control::Caller { uid: owner.uid, gid: owner.gid, pid: 0 };
+        let below = self.below(path)?;
+        self.core.may_see(&caller, &below).ok()?;
+        let (file, stub) = (self.core.checker.file_at(&below)?, self.core.checker.stub_at(&below)?);
+        let (size, modified_ns) = store::stage::offloaded::version(&file, stub).ok()?;
+        (!file.is_open()).then(|| format!("{size} {modified_ns}"))
+    }
+
+    fn protection(&self, owner: Caller, job: &str, paths: &[PathBuf]) -> Vec<Protected> {
+        let caller = store::control::Caller { uid: owner.uid, gid: owner.gid, pid: 0 };
+        let below = paths.iter().filter_map(|p| self.below(p)).flat_map(|p| self.core.checker.files_below(&p));
+        let seen = below.filter(|(_, path)| self.core.may_see(&caller, path).is_ok());
+        let of = |(id, path): (policy::FileId, String)| {
+            let file = self.core.checker.file_at(&path)?;
+            Some(Protected {
+                mirrors: file.whole_mirrors(),
+                has_source: file.is_recoverable(),
+                kept: self.keeper.get().and_then(|keeper| keeper.kept(job, id)),
+                path: self.core.mount_point.join(path),
+            })
+        };
+        seen.filter_map(of).collect()
     }
 
     fn recoveries(&self, owner: Caller, paths: &[PathBuf], from_ms: u64, to_ms: u64) -> Vec<RecoveryEvent> {

@@ -7,6 +7,7 @@
 
 pub mod directives;
 pub mod exec;
+pub mod keeper;
 pub mod plan;
 pub mod queue;
 pub mod request;

@@ -313,6 +313,12 @@ pub struct JobDetail {
     /// Recoveries that touched its files while it ran.
     #[serde(default)]
     pub recoveries: Vec<crate::volume::RecoveryEvent>,
+    /// Results that left while the script ran.
+    #[serde(default)]
+    pub early: Vec<Early>,
+    /// What protects each of its input files, while it waits or runs.
+    #[serde(default)]
+    pub protection: Vec<crate::volume::Protected>,
     /// Where the logs lie.
     pub log_dir: PathBuf,
     /// Its parts in another scheduler, if one runs them.
@@ -410,6 +416,20 @@ impl fmt::Display for Ending {
             Ending::Lost { cause } => write!(f, "was lost: {cause}"),
         }
     }
+}
+
+/// A result that left, or tried to, while the script ran.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Early {
+    /// The file.
+    pub path: PathBuf,
+    /// When that began, in milliseconds since 1970.
+    pub at_ms: u64,
+    /// How long it took, in milliseconds.
+    pub lasted_ms: u64,
+    /// Why it failed, if it did; the stage-out part tries again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failed: Option<String>,
 }
 
 /// A source that a stage-in command's success put on a file.

@@ -2,6 +2,7 @@
 
 mod core;
 mod external;
+mod offload;
 mod queued;
 mod record;
 mod requests;
@@ -44,6 +45,8 @@ pub struct Config {
     pub program: PathBuf,
     /// Words between the program and `--spec FILE` when it is started as the supervisor: `job-exec`.
     pub supervisor_args: Vec<OsString>,
+    /// Whether results named in `#STAGEOUT` leave as soon as they are closed.
+    pub offload_on_close: bool,
     /// Variables that every job gets, such as where the control socket is.
     pub environment: Vec<(String, String)>,
 }
@@ -64,6 +67,7 @@ impl Config {
             program: std::env::current_exe()?,
             supervisor_args: vec!["job-exec".into()],
             environment: Vec::new(),
+            offload_on_close: false,
         })
     }
 }
@@ -119,7 +123,17 @@ impl Runner {
         let core = Arc::new(core);
         restart::take_up(&core).map_err(|e| Error::World(format!("the jobs cannot be read: {e}")))?;
         external::watch(&core).map_err(|e| Error::World(format!("the job runner cannot start: {e}")))?;
+        if core.config.offload_on_close {
+            offload::start(&core);
+        }
         Ok(Runner { core })
+    }
+
+    /// The paths in the volume that jobs need which have not ended: what they read and what they write.
+    pub fn needed_paths(&self) -> Vec<PathBuf> {
+        let book = self.core.book.lock();
+        let alive = book.jobs.values().filter(|record| !record.state.is_final() || record.is_active());
+        alive.flat_map(record::Record::needed_paths).collect()
     }
 
     /// Ends the runner's own threads. Running parts go on under their supervisors and are adopted again at the next start.

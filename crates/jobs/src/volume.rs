@@ -27,6 +27,18 @@ pub trait Volume: Send + Sync {
     /// `path` is a directory, the file in it that is called like the last part of the URI is meant. Gives back the file.
     fn record_source(&self, owner: Caller, path: &Path, uri: &str) -> Result<PathBuf, String>;
 
+    /// What tells the versions of a result apart; nothing while it is not there, is open, or is no file of the owner's.
+    fn closed_version(&self, owner: Caller, path: &Path) -> Option<String> {
+        let _ = (owner, path);
+        None
+    }
+
+    /// What protects each file at or below `paths`, the input of that job, as far as the owner may reach them.
+    fn protection(&self, owner: Caller, job: &str, paths: &[PathBuf]) -> Vec<Protected> {
+        let _ = (owner, job, paths);
+        Vec::new()
+    }
+
     /// Recoveries of files at or below `paths` that began in that span of time (milliseconds since 1970), as far as
     /// remembered, and as far as the owner may reach the files.
     fn recoveries(&self, owner: Caller, paths: &[PathBuf], from_ms: u64, to_ms: u64) -> Vec<RecoveryEvent>;
@@ -61,6 +73,20 @@ pub struct RecoveryEvent {
     pub fetched_bytes: u64,
     /// The longest that a reader waited, in milliseconds.
     pub reader_wait_ms_max: u64,
+}
+
+/// What protects an input file of a job against the loss of a target.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Protected {
+    /// The file.
+    pub path: PathBuf,
+    /// Copies in sync now.
+    pub mirrors: usize,
+    /// Whether lost stripes can be fetched again from where it came.
+    pub has_source: bool,
+    /// What the keeper of replication does for it; nothing where no policy is in force.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kept: Option<crate::keeper::Kept>,
 }
 
 /// A volume that nothing is known of: no mount point, nothing to check, no source to keep.

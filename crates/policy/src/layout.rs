@@ -34,7 +34,7 @@ pub use check::LayoutError;
 pub use codec::CodecError;
 pub use map::{Piece, Pieces};
 pub use missing::{Chunk, missing_chunks, object_len};
-pub use place::{Placement, SegmentShape, TargetView, choose_targets, plan_growth};
+pub use place::{Placement, SegmentShape, TargetView, choose_targets, choose_twins, plan_growth};
 pub use reason::{History, Reason};
 pub use select::{Candidate, Standing};
 pub use verbs::{Verb, VerbError};

@@ -3,6 +3,7 @@
 
 pub mod failover;
 pub mod health;
+pub mod purge;
 pub mod recovery;
 pub mod repair_order;
 pub mod replica;

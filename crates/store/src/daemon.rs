@@ -11,6 +11,8 @@ mod background;
 mod crash;
 mod end;
 mod mend;
+mod purge;
+mod replicas;
 mod requests;
 mod resolve;
 mod source_attribute;
@@ -18,6 +20,8 @@ mod users;
 mod walk;
 
 pub use end::Ending;
+pub use purge::{Needs, PurgeReport, Purged};
+pub use replicas::Replicas;
 
 use crate::cache::BlockCache;
 use crate::control::{Caller, DEVICE_PREFIX, Handler, Server, ServerOptions, socket_of};
@@ -32,6 +36,7 @@ use crate::stage::Stager;
 use crate::state::State;
 use crate::volume::{self, Config, Problem, Problems, Volume};
 use background::Background;
+use parking_lot::Mutex;
 use policy::protect::recovery;
 use policy::{ObjectId, TargetId, Time};
 use rustix::fs::{Mode, OFlags, openat};
@@ -59,8 +64,12 @@ pub struct Core {
     pub checker: Checker,
     /// Who stages in and out.
     pub stager: Arc<Stager>,
+    /// Copies of input files, for as long as jobs need them.
+    pub replicas: Arc<Replicas>,
     /// Where the volume is mounted.
     pub mount_point: PathBuf,
+    /// Who knows which files jobs need.
+    needs: Mutex<Vec<Needs>>,
     background: Arc<Background>,
     started: Instant,
 }
@@ -98,6 +107,9 @@ impl Daemon {
         end::check_mount_point(mount_point, &config)?;
         let volume = Arc::new(Volume::open(config)?);
         let background = Background::new(volume.stats().clone());
+        let delay = volume.config().replication.delay;
+        let replicas = Replicas::open(volume.state().clone(), delay).map_err(|e| problem(&e))?;
+        background.tell_of_replicas(&replicas);
         let pool = pool(&volume, background.clone());
         start_cache(&volume, &pool)?;
         let files = FileTable::new(pool.clone(), volume.config().namespace.clone());
@@ -126,8 +138,11 @@ impl Daemon {
             repair,
             checker,
             stager,
+            replicas,
+            needs: Mutex::default(),
         });
         background.start(&core);
+        core.replicas.start(&core);
         let ending = Ending::new(mount.clone());
         let server = listen(&core, &ending).map_err(|error| {
             // Nobody could end it otherwise.

@@ -56,7 +56,7 @@ use parking_lot::{Mutex, RwLock};
 use policy::layout::{Layout, Placement};
 use policy::{FileId, TargetId};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 /// Files are no longer than this, as everywhere on Linux.
 pub const SIZE_MAX: u64 = i64::MAX as u64;
@@ -88,6 +88,8 @@ pub struct File {
     kernel_writes: AtomicBool,
     /// Where the mover wants to hear of writes.
     watch: RwLock<Option<Arc<DirtyRanges>>>,
+    /// Handles that applications hold.
+    handles: AtomicUsize,
 }
 
 impl File {
@@ -118,6 +120,7 @@ impl File {
             claims: Mutex::default(),
             kernel_writes: AtomicBool::new(false),
             watch: RwLock::new(None),
+            handles: AtomicUsize::new(0),
         }))
     }
 
@@ -144,6 +147,23 @@ impl File {
     /// Size in bytes. While the kernel writes the object by itself, the object's length.
     pub fn size(&self) -> u64 {
         self.passthrough_size().unwrap_or_else(|| self.size.load(Ordering::Acquire))
+    }
+
+    /// An application opened it.
+    pub(crate) fn opened(&self) {
+        self.handles.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// An application closed it.
+    pub(crate) fn closed(&self) {
+        if self.handles.fetch_sub(1, Ordering::AcqRel) == 1 {
+            self.note(Event::Closed);
+        }
+    }
+
+    /// Whether an application has it open.
+    pub fn is_open(&self) -> bool {
+        self.handles.load(Ordering::Acquire) > 0
     }
 
     /// Modification time in nanoseconds since 1970 where it is not yet in the stub.

@@ -16,6 +16,7 @@ mod journal;
 mod named;
 mod progress;
 mod transform;
+mod twin;
 mod verbs;
 
 pub use crash::{CrashHook, Step};

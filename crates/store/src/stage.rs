@@ -11,6 +11,7 @@ mod incoming;
 mod inherit;
 mod keep;
 mod manifest;
+pub mod offloaded;
 mod origins;
 mod out;
 pub(crate) mod place;
@@ -39,6 +40,8 @@ pub struct Stager {
     opener: Arc<dyn Opener>,
     /// Stagings under way, by key, with the path that each is for: the same one never runs twice at once.
     running: Mutex<BTreeMap<String, String>>,
+    /// What was taken home.
+    offloaded: offloaded::Registry,
 }
 
 /// One file to be staged in.
@@ -91,6 +94,12 @@ impl Staged {
 impl Stager {
     /// A stager for a volume.
     pub fn new(volume: Arc<Volume>, files: Arc<FileTable>, opener: Arc<dyn Opener>) -> Stager {
-        Stager { volume, files, opener, running: Mutex::default() }
+        let offloaded = offloaded::Registry::new(volume.state().clone());
+        Stager { volume, files, opener, running: Mutex::default(), offloaded }
+    }
+
+    /// What was taken home.
+    pub fn offloaded(&self) -> &offloaded::Registry {
+        &self.offloaded
     }
 }

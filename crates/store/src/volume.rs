@@ -10,6 +10,7 @@ mod lock;
 mod namespace;
 mod open;
 mod parse;
+mod parse_jobs;
 mod problem;
 mod quantity;
 mod real_paths;
@@ -18,7 +19,8 @@ mod section;
 mod template;
 
 pub use config::{
-    Cache, Config, Health, Io, Jobs, LayoutConfig, MirrorWrites, Mount, Mover, Passthrough, Recovery, TargetConfig,
+    Cache, Config, Health, Io, Jobs, LayoutConfig, MirrorWrites, Mount, Mover, Offload, Passthrough, Purge, QueueName,
+    Recovery, Replication, ReplicationPolicy, TargetConfig,
 };
 pub use parse::TARGETS_MAX;
 pub use problem::{Problem, Problems};

@@ -2,6 +2,7 @@
 
 use crate::command::job::recognise;
 use crate::connect::Context;
+use crate::copies_on_volume;
 use crate::failure::{Failure, Result};
 use crate::jobs_on_volume::JobsOnVolume;
 use crate::{log, shown};
@@ -164,6 +165,7 @@ struct Running {
 struct Jobs {
     runner: Arc<jobs::runner::Runner>,
     slurm: Arc<jobs::slurm::Slurm>,
+    keeper: Arc<jobs::keeper::Keeper>,
 }
 
 fn start(file: &Path, at: &Path, background: bool) -> Result<Running> {
@@ -204,6 +206,7 @@ fn jobs_of(daemon: &Daemon, settings: &volume::Jobs) -> std::result::Result<Jobs
         if settings.cores > 0 {
             config.cores = settings.cores as u32;
         }
+        config.offload_on_close = settings.offload == volume::Offload::OnClose;
         config.n_transfers_max = settings.dataxfer_concurrent.max(1) as u32;
         config.environment = vec![(ENVIRONMENT.into(), toml.display().to_string())];
         Ok(config)
@@ -213,8 +216,20 @@ fn jobs_of(daemon: &Daemon, settings: &volume::Jobs) -> std::result::Result<Jobs
     let recogniser = Arc::new(recognise);
     let config = || config().map_err(|e| failed(&e));
     let runner = jobs::runner::Runner::open(config()?, state(), volume.clone(), recogniser.clone());
-    let slurm = jobs::slurm::Slurm::open(config()?, &settings.slurm_user, state(), volume, recogniser);
-    Ok(Jobs { runner: Arc::new(runner.map_err(|e| failed(&e))?), slurm: Arc::new(slurm.map_err(|e| failed(&e))?) })
+    let slurm = jobs::slurm::Slurm::open(config()?, &settings.slurm_user, state(), volume.clone(), recogniser);
+    let (runner, slurm) = (Arc::new(runner.map_err(|e| failed(&e))?), Arc::new(slurm.map_err(|e| failed(&e))?));
+    let replication = &core.volume.config().replication;
+    let keeper = copies_on_volume::start(core, &runner, &slurm, replication);
+    let no_keeper = |e| Problem::failed(format!("the keeper of replication cannot start: {e}"));
+    let jobs = Jobs { keeper: Arc::new(keeper.map_err(no_keeper)?), runner, slurm };
+    volume.set_keeper(jobs.keeper.clone());
+    let (runner, slurm) = (Arc::downgrade(&jobs.runner), Arc::downgrade(&jobs.slurm));
+    core.add_needs(Arc::new(move || {
+        let (runner, slurm) =
+            (runner.upgrade().ok_or("the runner is gone")?, slurm.upgrade().ok_or("the runner is gone")?);
+        Ok([runner.needed_paths(), slurm.needed_paths()].concat())
+    }));
+    Ok(jobs)
 }
 
 impl Running {
@@ -225,6 +240,7 @@ impl Running {
         let socket = socket_of(daemon.core().volume.state_dir());
         daemon.run(move || {
             if let Some(jobs) = jobs {
+                jobs.keeper.stop();
                 jobs.slurm.shut_down();
                 jobs.runner.shut_down();
             }

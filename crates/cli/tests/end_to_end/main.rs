@@ -9,8 +9,10 @@ mod hung_target;
 mod kept;
 mod killed;
 mod mirrors;
+mod purge;
 mod real;
 mod recovery;
+mod replication;
 #[allow(dead_code, reason = "some of it is for the tests of sources alone")]
 #[path = "../../../source/tests/server/mod.rs"]
 mod server;

@@ -55,6 +55,36 @@ pub fn staged(plan: &Plan, cwd: &Path, mount: Option<&Path>) -> Vec<PathBuf> {
     paths
 }
 
+/// The results that our own client takes out: the number of the stage-out command, and the path.
+pub fn results(plan: &Plan, cwd: &Path, mount: Option<&Path>) -> Vec<(usize, PathBuf)> {
+    let commands = plan.parts.iter().filter(|part| part.kind == PartKind::StageOut).flat_map(|p| &p.commands);
+    let ours = commands.enumerate().filter_map(|(step, command)| match command.argv.as_slice() {
+        [entrepot, stage, out, rest @ ..] if entrepot == "entrepot" && stage == "stage" && out == "out" => {
+            let mut words = rest.iter();
+            while let Some(word) = words.next() {
+                if WITH_VALUE.contains(&word.as_str()) {
+                    words.next();
+                } else if !word.starts_with('-') {
+                    return in_volume(word, cwd, mount?).map(|path| (step, path));
+                }
+            }
+            None
+        }
+        _ => None,
+    });
+    ours.collect()
+}
+
+/// All that a plan names in the volume: what its stage-in brings, and whatever word of a stage-out command is a path there.
+pub fn needed(plan: &Plan, cwd: &Path, mount: Option<&Path>) -> Vec<PathBuf> {
+    let out = plan.parts.iter().filter(|part| part.kind == PartKind::StageOut).flat_map(|p| &p.commands);
+    let words = out.flat_map(|command| &command.argv).filter(|word| !word.contains("://"));
+    let named = words.filter_map(|word| in_volume(word, cwd, mount?));
+    // The root of the mount is no file's name; a job that merely runs there does not need all of it.
+    let named = named.filter(|path| Some(path.as_path()) != mount);
+    staged(plan, cwd, mount).into_iter().chain(named).collect()
+}
+
 /// A path of a directive as an absolute path in the volume, or nothing if it lies outside.
 pub fn in_volume(path: &str, cwd: &Path, mount: &Path) -> Option<PathBuf> {
     let mut absolute = PathBuf::new();

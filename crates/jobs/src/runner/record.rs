@@ -35,6 +35,9 @@ pub(super) struct Record {
     /// Another scheduler runs its parts.
     #[serde(default)]
     pub external: Option<External>,
+    /// Results that left while the script ran.
+    #[serde(default)]
+    pub early: Vec<Early>,
 }
 
 /// One part of it.
@@ -117,6 +120,8 @@ impl Record {
             sources: self.sources.clone(),
             check: self.check.clone(),
             recoveries: self.recoveries.clone(),
+            early: self.early.clone(),
+            protection: Vec::new(),
             log_dir,
             external: self.external.clone(),
         }
@@ -125,6 +130,16 @@ impl Record {
     /// What its stage-in brings into the volume.
     pub fn staged_paths(&self) -> Vec<PathBuf> {
         paths::staged(&self.plan, &self.cwd, self.mount.as_deref())
+    }
+
+    /// What its own stage-out commands take out: the number of the command and the path.
+    pub fn results(&self) -> Vec<(usize, PathBuf)> {
+        paths::results(&self.plan, &self.cwd, self.mount.as_deref())
+    }
+
+    /// All that it names in the volume.
+    pub fn needed_paths(&self) -> Vec<PathBuf> {
+        paths::needed(&self.plan, &self.cwd, self.mount.as_deref())
     }
 
     /// A path of a directive as an absolute path in the volume, or nothing if it lies outside.

@@ -111,6 +111,10 @@ impl Runner {
     pub fn show(&self, caller: Caller, id: JobId) -> Result<JobDetail, Error> {
         let record = self.look(caller, id, Record::clone)?;
         let mut detail = record.detail(spool::dir(&self.core.config, id));
+        if !record.state.is_final() {
+            let (volume, paths) = (&self.core.volume, record.staged_paths());
+            detail.protection = volume.protection(record.owner, &id.to_string(), &paths);
+        }
         let started_ms = record.part(PartKind::Compute).and_then(|part| part.dispatched_ms);
         if let (JobState::Running, Some(from_ms)) = (record.state, started_ms) {
             let paths = record.staged_paths();
@@ -224,6 +228,7 @@ pub(super) fn new_record(core: &Core, owner: Caller, user: String, id: JobId, pl
         check: None,
         recoveries: Vec::new(),
         external: None,
+        early: Vec::new(),
     };
     record.enter(JobState::Queued, "waits for its turn");
     record

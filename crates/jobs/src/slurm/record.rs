@@ -117,6 +117,11 @@ impl Job {
         paths::staged(&self.plan, &self.cwd, self.mount.as_deref())
     }
 
+    /// All that it names in the volume.
+    pub fn needed_paths(&self) -> Vec<PathBuf> {
+        paths::needed(&self.plan, &self.cwd, self.mount.as_deref())
+    }
+
     /// Its transfers of one kind.
     pub fn transfers(&self, kind: PartKind) -> &Vec<u64> {
         if kind == PartKind::StageOut { &self.taken } else { &self.brought }

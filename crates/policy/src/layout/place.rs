@@ -77,6 +77,26 @@ pub fn plan_growth(place: &Placement, covered: u64, needed: u64, known_size: Opt
     shapes
 }
 
+/// Targets for the twins of a segment's objects, one for each of `originals`, in their order: usable ones, none of
+/// `avoid` (all that the file lies on), of the wanted tier first; one after the other, and again from the first when there
+/// are fewer targets than objects. Empty if there is no such target: a twin on the same target would protect nothing.
+pub fn choose_twins(
+    targets: &[TargetView],
+    tier: Option<u8>,
+    originals: usize,
+    avoid: &[TargetId],
+    turn: u64,
+) -> Vec<TargetId> {
+    let disjoint: Vec<TargetView> = targets.iter().filter(|t| t.usable && !avoid.contains(&t.id)).copied().collect();
+    let mut chosen =
+        if disjoint.is_empty() { Vec::new() } else { choose_targets(&disjoint, tier, originals, &[], turn) };
+    let rest: Vec<TargetView> = disjoint.into_iter().filter(|t| !chosen.contains(&t.id)).collect();
+    if chosen.len() < originals && !rest.is_empty() {
+        chosen.extend(choose_targets(&rest, None, originals - chosen.len(), &[], turn));
+    }
+    (0..originals).map_while(|n| chosen.get(n % chosen.len().max(1)).copied()).collect()
+}
+
 /// Chooses up to `count` different targets for one segment: usable ones of the wanted tier (any tier if that has
 /// none), none of `avoid` unless nothing else is left; most free space first, with `turn` rotating among targets
 /// whose free space is within an eighth of the best, so that equal targets take turns. Empty if no target is usable.
@@ -108,4 +128,33 @@ pub fn choose_targets(
         equal.rotate_left(shift);
     }
     equal.into_iter().chain(rest).take(count.max(1)).map(|t| t.id).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn view(id: u16, tier: u8, usable: bool) -> TargetView {
+        TargetView { id: TargetId(id), tier, usable, free_bytes: 1000 }
+    }
+
+    fn twins(targets: &[TargetView], tier: Option<u8>, count: usize, avoid: &[u16]) -> Vec<u16> {
+        let avoid: Vec<TargetId> = avoid.iter().map(|id| TargetId(*id)).collect();
+        choose_twins(targets, tier, count, &avoid, 0).into_iter().map(|id| id.0).collect()
+    }
+
+    #[test]
+    fn twins_lie_on_none_of_the_file_s_targets() {
+        let nine: Vec<TargetView> = (0..9).map(|id| view(id, 0, true)).collect();
+        assert_eq!(twins(&nine, Some(0), 4, &[0, 1, 2, 3]), [4, 5, 6, 7]);
+        let six = &nine[..6];
+        assert_eq!(twins(six, None, 4, &[0, 1, 2, 3]), [4, 5, 4, 5], "too few targets: some hold two");
+        assert!(twins(&nine[..4], None, 4, &[0, 1, 2, 3]).is_empty(), "none that would protect");
+    }
+
+    #[test]
+    fn another_tier_before_two_on_a_target_and_no_failed_one() {
+        let targets = [view(0, 0, true), view(1, 0, true), view(2, 1, true), view(3, 0, false)];
+        assert_eq!(twins(&targets, Some(0), 2, &[0]), [1, 2]);
+    }
 }

@@ -1,6 +1,7 @@
 //! What happens by itself: stale mirrors are resynced, what failed targets held is made anew, draining targets emptied, garbage removed where targets are back.
 
 use super::mend::{self, Mended};
+use super::replicas::Replicas;
 use super::walk::{open_file, walk};
 use super::{Core, now_ns};
 use crate::file::{Event, File, Observer};
@@ -13,7 +14,7 @@ use parking_lot::{Condvar, Mutex, MutexGuard};
 use policy::{FileId, TargetId};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ffi::CString;
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -47,6 +48,8 @@ struct Waiting {
     /// When to look through the tree for what is to be mended, and how long to wait after a look that left something.
     mend: Option<Instant>,
     mend_wait: Duration,
+    /// When to purge next.
+    purge: Option<Instant>,
     /// The pass under way or the last one, and whether it is under way.
     mended: Option<(Mended, bool)>,
     /// What happened lately, with nanoseconds since 1970.
@@ -59,12 +62,18 @@ pub struct Background {
     waiting: Mutex<Waiting>,
     woken: Condvar,
     threads: Mutex<Vec<JoinHandle<()>>>,
+    /// Who wants to hear of readers that were not served, and of files that were closed.
+    replicas: OnceLock<Weak<Replicas>>,
 }
 
 impl Observer for Background {
     fn note(&self, file: &File, event: Event) {
-        if !matches!(event, Event::MirrorStale { .. } | Event::MirrorsDiffer) {
-            return;
+        let replicas = || self.replicas.get().and_then(Weak::upgrade);
+        match event {
+            Event::MirrorStale { .. } | Event::MirrorsDiffer => {}
+            Event::ReadElsewhere { target } => return replicas().map_or((), |r| r.complain(file, target)),
+            Event::Closed => return replicas().map_or((), |r| r.closed(file)),
+            _ => return,
         }
         if matches!(event, Event::MirrorStale { .. }) {
             self.stats.add(Metric::MirrorsStale, 1);
@@ -80,7 +89,18 @@ impl Observer for Background {
 
 impl Background {
     pub(super) fn new(stats: Arc<Stats>) -> Arc<Background> {
-        Arc::new(Background { stats, waiting: Mutex::default(), woken: Condvar::new(), threads: Mutex::default() })
+        Arc::new(Background {
+            stats,
+            waiting: Mutex::default(),
+            woken: Condvar::new(),
+            threads: Mutex::default(),
+            replicas: OnceLock::new(),
+        })
+    }
+
+    /// Who hears of readers that a target did not serve. Only the first call counts.
+    pub(super) fn tell_of_replicas(&self, replicas: &Arc<Replicas>) {
+        drop(self.replicas.set(Arc::downgrade(replicas)));
     }
 
     /// Starts the worker and listens for changes of targets. Goes on with drains that a restart interrupted.
@@ -96,7 +116,7 @@ impl Background {
                     listener.mend_soon(Duration::ZERO);
                 }
                 State::Draining => listener.drain(&weak, change.target),
-                State::Failed => listener.mend_soon(MEND_AFTER),
+                State::Failed => listener.mend_soon(mend_after(&weak)),
                 State::Suspect => {}
             }
         });
@@ -118,6 +138,7 @@ impl Background {
             tracing::warn!("the machine went down: looking for objects that were never made durable");
             self.mend_soon(Duration::ZERO);
         }
+        self.plan_purge(core);
         if core.pool.placement.mirrors > 1 {
             self.mend_soon(MEND_AFTER); // an earlier daemon may have left stale mirrors behind
         }
@@ -166,7 +187,7 @@ impl Background {
         self.waiting.lock().news.iter().cloned().collect()
     }
 
-    fn news(&self, text: String) {
+    pub(super) fn news(&self, text: String) {
         let mut waiting = self.waiting.lock();
         if waiting.news.len() == NEWS_MAX {
             waiting.news.pop_front();
@@ -233,7 +254,7 @@ impl Background {
 
     fn work(&self, core: &Weak<Core>) {
         loop {
-            let (file, target, mend) = {
+            let (file, target, mend, purge) = {
                 let mut waiting = self.waiting.lock();
                 loop {
                     if waiting.stopped {
@@ -243,16 +264,20 @@ impl Background {
                     let due = waiting.resync.iter().find(|(_, at)| **at <= now).map(|(id, _)| *id);
                     let target = waiting.collect.pop_first();
                     let mend = waiting.mend.is_some_and(|at| at <= now);
-                    if due.is_some() || target.is_some() || mend {
+                    let purge = waiting.purge.is_some_and(|at| at <= now);
+                    if due.is_some() || target.is_some() || mend || purge {
+                        if purge {
+                            waiting.purge = None;
+                        }
                         if mend {
                             waiting.mend = None;
                         }
                         if let Some(id) = due {
                             waiting.resync.remove(&id);
                         }
-                        break (due, target, mend);
+                        break (due, target, mend, purge);
                     }
-                    let next = waiting.resync.values().chain(&waiting.mend).min().copied();
+                    let next = waiting.resync.values().chain(&waiting.mend).chain(&waiting.purge).min().copied();
                     let until = next.unwrap_or(now + Duration::from_secs(3600));
                     self.woken.wait_until(&mut waiting, until);
                 }
@@ -268,6 +293,9 @@ impl Background {
             }
             if mend {
                 self.mend(&core);
+            }
+            if purge {
+                self.purge(&core);
             }
         }
     }
@@ -287,6 +315,21 @@ impl Background {
                 }
             });
         }
+    }
+
+    /// Purges again after the span of `[purge] every`, if there is one.
+    fn plan_purge(&self, core: &Core) {
+        let every = core.volume.config().purge.every;
+        self.waiting.lock().purge = (!every.is_zero()).then(|| Instant::now() + every);
+    }
+
+    fn purge(&self, core: &Core) {
+        match core.purge(false) {
+            Ok(report) if report.files.is_empty() => {}
+            Ok(report) => self.news(format!("{} files with {} bytes were purged", report.files.len(), report.bytes)),
+            Err(error) => self.news(format!("nothing was purged: {error}")),
+        }
+        self.plan_purge(core);
     }
 
     fn resync(&self, core: &Core, id: FileId) {
@@ -335,6 +378,11 @@ impl Background {
         let again = Instant::now() + wait;
         waiting.mend = Some(waiting.mend.map_or(again, |planned| planned.min(again)));
     }
+}
+
+/// How long after a failure what was lost is made anew: `[replication] delay`.
+fn mend_after(core: &Weak<Core>) -> Duration {
+    core.upgrade().map_or(MEND_AFTER, |core| core.volume.config().replication.delay.max(RESYNC_AFTER))
 }
 
 /// Whether the file was found.

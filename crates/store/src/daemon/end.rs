@@ -97,6 +97,7 @@ pub(super) fn finish(daemon: Daemon, stop_jobs: impl FnOnce() + Send + 'static) 
         server.stop();
         core.mover.stop();
         core.background.stop();
+        core.replicas.stop();
         core.repair.stop();
         if let Err(error) = mount.wait() {
             tracing::warn!("the mount ended with an error: {error}");

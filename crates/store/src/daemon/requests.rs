@@ -3,6 +3,7 @@
 mod check;
 mod explain;
 mod layout;
+mod purge;
 mod stage;
 mod status;
 mod target;
@@ -43,7 +44,7 @@ impl Handler for Down {
 
 /// Registers everything that the store itself serves.
 pub(super) fn register(server: &Server, core: &Arc<Core>, ending: &Arc<Ending>) {
-    let all: [(&str, Serve); 7] = [
+    let all: [(&str, Serve); 8] = [
         ("status", status::status),
         ("stats", status::stats),
         ("target", target::serve),
@@ -51,6 +52,7 @@ pub(super) fn register(server: &Server, core: &Arc<Core>, ending: &Arc<Ending>) 
         ("stage", stage::serve),
         ("source", stage::source),
         ("check", check::serve),
+        ("purge", purge::serve),
     ];
     for (prefix, serve) in all {
         server.register(prefix, Arc::new(Commands { core: core.clone(), serve }));

@@ -2,11 +2,11 @@
 
 use super::write::Missed;
 use super::{Event, File, MirrorWrites, View, target_error};
-use crate::target::TargetError;
+use crate::target::{State, TargetError};
 use crate::{Error, Result};
 use parking_lot::MutexGuard;
 use policy::Time;
-use policy::layout::{Layout, MirrorState, Reason};
+use policy::layout::{Layout, MirrorState, Object, ObjectState, Reason};
 use std::sync::Arc;
 
 impl File {
@@ -80,6 +80,17 @@ impl File {
         let hurt = view.all().find_map(|s| s.run(&self.pool, |h| h.len()).err().map(|e| (s.target_id, e)));
         let (target, error) = hurt.unwrap_or((view.all().next().expect("a mirror").target_id, TargetError::Failed));
         Err(target_error(target, error))
+    }
+
+    /// How many mirrors are in sync and whole, by the states of their targets; 1 for a file whose bytes are in its stub.
+    pub fn whole_mirrors(&self) -> usize {
+        let Some(layout) = self.layout() else { return 1 };
+        let there = |o: &Object| {
+            let works = self.pool.targets.get(o.target).is_some_and(|t| t.state() != State::Failed);
+            works && o.state == ObjectState::Complete
+        };
+        let in_sync = layout.mirrors.iter().filter(|m| m.state == MirrorState::InSync);
+        in_sync.filter(|m| m.segments.iter().flat_map(|s| &s.objects).all(there)).count()
     }
 
     /// Whether every object of a mirror answers.

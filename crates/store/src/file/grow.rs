@@ -100,6 +100,17 @@ impl<'a> NewObjects<'a> {
         }
     }
 
+    /// A segment cut like `like`, its objects on exactly these targets, in this order.
+    pub fn segment_on(&mut self, like: &Segment, targets: &[TargetId]) -> Result<Segment> {
+        let fresh = |&target: &TargetId| Object { id: self.pool.next_object(), target, state: ObjectState::Complete };
+        let objects: Vec<Object> = targets.iter().map(fresh).collect();
+        self.note(&objects)?;
+        for object in &objects {
+            self.make(object).map_err(|error| Error::Target { target: object.target, error })?;
+        }
+        Ok(Segment { objects, ..*like })
+    }
+
     /// Keeps them: gives the view's slots the open handles.
     pub fn keep(&mut self, view: &View) {
         for (slot, discard) in &mut self.made {

@@ -235,6 +235,7 @@ impl Server {
         register: impl FnOnce(BorrowedFd<'_>) -> std::io::Result<BackingId>,
     ) -> (Handle, FopenFlags) {
         let open = user.keep();
+        open.file.opened();
         let writable = is_writable(flags);
         let striped = open.file.layout().is_some();
         let stat = fstat(open.stub()).ok();
@@ -320,6 +321,7 @@ impl Server {
         // The guard settles the file; only then is it known whether it has a name left.
         let guard = handle.guard.lock().take();
         drop(guard);
+        handle.open.file.closed();
         self.leave(&handle.open);
     }
 }

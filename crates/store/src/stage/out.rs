@@ -1,5 +1,6 @@
 //! Results out, and the sources of a file asked and said.
 
+use super::offloaded::{self, Offloaded};
 use super::place::{names, open_at};
 use super::progress::Meter;
 use super::{Report, StageError, Staged, Stager, Stop, sums};
@@ -94,12 +95,20 @@ impl Stager {
     ) -> Result<Staged, StageError> {
         let stub = fd.try_clone().map_err(|_| Errno::MFILE)?;
         let file = self.files.get_or_open(fd)?;
+        let _turn = self.offloaded.turn(fs::fstat(&stub)?.st_ino, uri);
+        if self.is_there(&file, &stub, uri, who)? {
+            let notes = vec![format!("{shown} is there already, in this version")];
+            return Ok(Staged { files: 1, bytes: file.size(), notes, ..Default::default() });
+        }
         for tries_left in (0..TRIES).rev() {
             let meter = Meter::new(report, shown, file.size(), 0);
             match self.send(&file, &stub, shown, uri, who, &meter, stop) {
-                Ok(bytes) => {
+                Ok((bytes, version)) => {
                     meter.finish();
                     self.volume.stats().add(Metric::StageOutBytes, bytes);
+                    if let (Some(id), (size, modified_ns)) = (file.id(), version) {
+                        self.offloaded.put(id, &Offloaded { uri: uri.to_string(), size, modified_ns })?;
+                    }
                     return Ok(Staged { files: 1, bytes, fetched_bytes: bytes, ..Default::default() });
                 }
                 Err(StageError::Origin { error: OriginError::Passing(_), .. } | StageError::Moving(_))
@@ -120,10 +129,11 @@ impl Stager {
         who: &Identity,
         meter: &Meter,
         stop: &Stop,
-    ) -> Result<u64, StageError> {
+    ) -> Result<(u64, (u64, u64)), StageError> {
         let failed = |e| StageError::origin(uri, e);
         file.settle()?;
         let before = look(file, stub)?;
+        let sent = offloaded::version(file, stub)?;
         let mut upload =
             retried(stop, || self.opener.create(uri, who)).map_err(|e| e.map_or(StageError::Stopped, failed))?;
         let mut hasher = blake3::Hasher::new();
@@ -159,7 +169,21 @@ impl Stager {
         if bytes <= READ_BACK_BYTES_MAX {
             self.read_back(uri, who, bytes, hasher.finalize(), stop)?;
         }
-        Ok(bytes)
+        Ok((bytes, sent))
+    }
+
+    /// Whether this version of the file was sent there before, and still has its size there.
+    fn is_there(&self, file: &Arc<File>, stub: &OwnedFd, uri: &str, who: &Identity) -> Result<bool, StageError> {
+        let Some(id) = file.id() else { return Ok(false) };
+        file.settle()?;
+        let (size, modified_ns) = offloaded::version(file, stub)?;
+        let now = Offloaded { uri: uri.to_string(), size, modified_ns };
+        if self.offloaded.get(id)?.as_ref() != Some(&now) {
+            return Ok(false);
+        }
+        // Whoever removed it there since wants it sent again.
+        let there = self.opener.open(uri, who).and_then(|origin| origin.stat());
+        Ok(there.is_ok_and(|version| version.size == size))
     }
 
     /// Reads what lies at the destination and compares.

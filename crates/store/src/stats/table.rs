@@ -96,6 +96,24 @@ names! {
         RecoveryRetries = "recovery_retries",
         /// Objects that could not be recovered.
         RecoveryFailures = "recovery_failures",
+        /// Copies of input files begun for jobs that start soon.
+        ReplicasBegun = "replicas_begun",
+        /// Copies of input files completed.
+        ReplicasCompleted = "replicas_completed",
+        /// Copies of input files removed because nobody needs them any more.
+        ReplicasRemoved = "replicas_removed",
+        /// Copies of input files that could not be made.
+        ReplicasFailed = "replicas_failed",
+        /// Jobs dispatched with input in the volume while a policy of replication was in force.
+        ReplicationDispatched = "replication_dispatched",
+        /// Of these, jobs dispatched before all copies of their input were complete.
+        ReplicationAtRisk = "replication_at_risk",
+        /// Files whose lost objects were swapped for their twins.
+        Failovers = "failovers",
+        /// Nanoseconds that the swaps took.
+        FailoverNs = "failover_ns",
+        /// Secondary replicas made in the background after a swap.
+        ReplicasRebuilt = "replicas_rebuilt",
         /// Bytes staged in.
         StageInBytes = "stage_in_bytes",
         /// Bytes staged out.

@@ -2,6 +2,7 @@
 
 use super::problem::{Problem, Problems};
 use policy::layout::Placement;
+use policy::protect::window::Share;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -38,6 +39,10 @@ pub struct Config {
     pub recovery: Recovery,
     /// The job runner.
     pub jobs: Jobs,
+    /// Copies of input files of jobs that start soon.
+    pub replication: Replication,
+    /// What may be removed when.
+    pub purge: Purge,
 }
 
 /// One `[[target]]`.
@@ -169,6 +174,73 @@ pub struct Jobs {
     pub check_before_job: bool,
     /// The user that slurmctld runs as, besides root: it may speak for Slurm. Empty: nobody.
     pub slurm_user: String,
+    /// When results named in `#STAGEOUT` start on their way.
+    pub offload: Offload,
+}
+
+/// When results named in `#STAGEOUT` start on their way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Offload {
+    /// When the script has ended.
+    AtEnd,
+    /// Each as soon as it is closed.
+    OnClose,
+}
+
+/// `[replication]`
+#[derive(Clone, Debug)]
+pub struct Replication {
+    /// Which jobs' input is copied.
+    pub policy: ReplicationPolicy,
+    /// How eager the window is, as a share of the system's nodes.
+    pub alpha: Share,
+    /// Jobs that ask for at most this share of the system's nodes are small, for the policy `shortcut`.
+    pub threshold: Share,
+    /// From the failure of a target to the making of a new copy of what it held.
+    pub delay: Duration,
+    /// Between two looks at the queue.
+    pub poll: Duration,
+    /// Whether a copy goes when the job has closed the file, not only at its end.
+    pub eager: bool,
+    /// Whose queue counts: `local`, `slurm` or `pbs`.
+    pub queue: QueueName,
+}
+
+/// Which jobs' input is copied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReplicationPolicy {
+    /// None.
+    None,
+    /// Those in the replication window, first come, first served.
+    Fcfs,
+    /// Those, and small jobs at once.
+    Shortcut,
+    /// All.
+    All,
+}
+
+/// A scheduler.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum QueueName {
+    /// The built-in runner.
+    Local,
+    /// Slurm.
+    Slurm,
+    /// PBS.
+    Pbs,
+}
+
+/// `[purge]`
+#[derive(Clone, Debug)]
+pub struct Purge {
+    /// Files that were neither read nor written for so long may go; zero: none by age.
+    pub age: Duration,
+    /// Percent of the space from which on the oldest may go; 100: none for space.
+    pub high_percent: u32,
+    /// Percent of the space at which that ends.
+    pub low_percent: u32,
+    /// Between two looks by itself; zero: only `entrepot purge`.
+    pub every: Duration,
 }
 
 impl Config {

@@ -3,8 +3,9 @@
 mod cache;
 
 use super::config::{
-    Config, Health, Io, Jobs, LayoutConfig, MirrorWrites, Mount, Mover, Passthrough, Recovery, TargetConfig,
+    Config, Health, Io, LayoutConfig, MirrorWrites, Mount, Mover, Passthrough, Recovery, TargetConfig,
 };
+use super::parse_jobs::{jobs, purge, replication};
 use super::problem::Problems;
 use super::section::{Reading, Section};
 use std::ops::Range;
@@ -58,6 +59,8 @@ fn read(reading: &Reading<'_>, root: &Section<'_, '_, '_>, file: &Path) -> Confi
         mover: mover(root.section("mover")),
         recovery: recovery(root.section("recovery")),
         jobs: jobs(root.section("jobs")),
+        replication: replication(reading, root.section("replication")),
+        purge: purge(reading, root.section("purge")),
     }
 }
 
@@ -228,18 +231,6 @@ fn recovery(section: Section<'_, '_, '_>) -> Recovery {
     };
     section.finish();
     recovery
-}
-
-fn jobs(section: Section<'_, '_, '_>) -> Jobs {
-    let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get() as u64);
-    let jobs = Jobs {
-        cores: section.count("cores", cores, 1..=65_536) as usize,
-        dataxfer_concurrent: section.count("dataxfer_concurrent", 2, 1..=1024) as usize,
-        check_before_job: section.boolean("check_before_job").unwrap_or(true),
-        slurm_user: section.string("slurm_user").map_or_else(String::new, |(name, _)| name),
-    };
-    section.finish();
-    jobs
 }
 
 #[cfg(test)]

@@ -112,6 +112,33 @@ const TAIL: &str = r#"
 # check_before_job = true
 # The user that slurmctld runs as, if not root: it may hand over jobs of Slurm (`entrepot slurm install`).
 # slurm_user = "slurm"
+# Results named in #STAGEOUT start on their way when the script has ended ("at-end"), or each when it is closed ("on-close").
+# offload = "at-end"
+
+[replication]
+# Input files of jobs that start soon get a second copy on other targets: of none, of those in the replication window
+# ("fcfs"), of those and of small jobs at once ("shortcut"), or of "all".
+# policy = "none"
+# The window: jobs at the head of the queue that ask for more than this share of all nodes; "inf" is all.
+# alpha = 0.2
+# Jobs that ask for at most this share of all nodes are small.
+# threshold = 0.01
+# After a target failed, what it held is made anew from the other copy when so much time has passed.
+# delay = "5s"
+# A copy goes when the job has closed the file ("eager"), or at its end ("job-end").
+# remove = "eager"
+# Whose queue is watched ("local", "slurm" or "pbs"), and how often.
+# queue = "local"
+# poll = "2s"
+
+[purge]
+# Files whose bytes are safe elsewhere, that no job needs and nobody used for so long may be removed. 0: none by age.
+# age = "0s"
+# From so many percent of full on the oldest of them go, until so many percent are left. 100: none for space.
+# high_percent = 100
+# low_percent = 80
+# How often that is looked at. 0: only when the operator says `entrepot purge`.
+# every = "0s"
 "#;
 
 /// The text of a `volume.toml` with every key, its default and what it does, named after the directory.

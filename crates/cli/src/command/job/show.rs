@@ -2,6 +2,7 @@
 
 use crate::shown;
 use jobs::request::{JobDetail, JobSummary};
+use jobs::volume::Protected;
 use std::fmt::Write;
 
 /// One line about a job.
@@ -73,6 +74,16 @@ pub fn detail(d: &JobDetail) -> String {
         let outcome = source.error.as_ref().map_or(String::new(), |e| format!(" (not recorded: {e})"));
         let _ = writeln!(text, "  source of {}: {}{outcome}", source.path.display(), source.uri);
     }
+    for e in &d.early {
+        let (at, path, seconds) = (shown::moment_ms(e.at_ms), e.path.display(), e.lasted_ms as f64 / 1000.0);
+        let _ = match &e.failed {
+            None => writeln!(text, "  {at}  {path} left early, safe at the other end after {seconds:.1} s"),
+            Some(why) => writeln!(text, "  {at}  {path} could not leave early: {why}"),
+        };
+    }
+    for p in &d.protection {
+        let _ = writeln!(text, "  {}: {}", p.path.display(), protection(p));
+    }
     for r in &d.recoveries {
         let (at, path, fetched) = (shown::moment_ms(r.at_ms), r.path.display(), shown::bytes(r.fetched_bytes));
         let _ = writeln!(
@@ -82,5 +93,22 @@ pub fn detail(d: &JobDetail) -> String {
         );
     }
     let _ = writeln!(text, "  logs in {}", d.log_dir.display());
+    text
+}
+
+/// What protects a file, in one line.
+fn protection(p: &Protected) -> String {
+    let mut text = match p.mirrors {
+        0 => "no whole copy".to_string(),
+        1 => "one copy".to_string(),
+        n => format!("{n} copies"),
+    };
+    text += if p.has_source { ", and its source" } else { ", no source" };
+    if let Some(kept) = &p.kept {
+        let _ = write!(text, "; {} ({})", kept.copy, kept.why);
+        if kept.at_risk {
+            text += "; the job was started before that, at risk";
+        }
+    }
     text
 }

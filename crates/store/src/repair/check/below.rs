@@ -1,11 +1,26 @@
 //! Which files are at or below a path, for whoever knows files by number and wants their names.
 
 use super::Checker;
+use crate::file::File;
 use crate::stage::place::names;
 use policy::FileId;
+use rustix::fd::OwnedFd;
 use rustix::fs::{Dir, FileType, OFlags, fstat};
+use std::sync::Arc;
 
 impl Checker {
+    /// The regular file at a path, if there is one. Symbolic links are not followed.
+    pub fn file_at(&self, path: &str) -> Option<Arc<File>> {
+        self.files.get_or_open(self.stub_at(path)?).ok()
+    }
+
+    /// Its stub.
+    pub fn stub_at(&self, path: &str) -> Option<OwnedFd> {
+        let fd = self.open(&names(path).ok()?, OFlags::RDWR | OFlags::NONBLOCK).ok()?;
+        let is_file = fstat(&fd).is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile);
+        is_file.then_some(fd)
+    }
+
     /// The files at or below a path that have a layout, with their paths. Symbolic links are not followed; what cannot be
     /// read is left out.
     pub fn files_below(&self, path: &str) -> Vec<(FileId, String)> {

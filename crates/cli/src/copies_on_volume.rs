@@ -1,0 +1,79 @@
+//! The copies that the keeper of replication orders, made by the running daemon.
+
+use jobs::keeper::{Copies, Keeper, Settings};
+use jobs::queue::{Queue, local::Local, no_inputs, pbs::Pbs, slurm};
+use jobs::runner::Runner;
+use jobs::slurm::Slurm;
+use policy::FileId;
+use policy::protect::replica::{Config, Removal, Strategy};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use store::daemon::Core;
+use store::stats::Metric;
+use store::volume::{QueueName, Replication, ReplicationPolicy};
+
+/// The copies of a daemon's files.
+pub struct CopiesOnVolume(pub Arc<Core>);
+
+impl CopiesOnVolume {
+    fn below(&self, path: &Path) -> Option<String> {
+        Some(path.strip_prefix(&self.0.mount_point).ok()?.to_str()?.to_string())
+    }
+}
+
+impl Copies for CopiesOnVolume {
+    fn files_of(&self, inputs: &[PathBuf]) -> Vec<(FileId, PathBuf)> {
+        let below = inputs.iter().filter_map(|path| self.below(path));
+        let files = below.flat_map(|path| self.0.checker.files_below(&path));
+        files.map(|(id, path)| (id, self.0.mount_point.join(path))).collect()
+    }
+
+    fn create(&self, file: FileId, path: &Path) -> Result<(), String> {
+        let below = self.below(path).ok_or("it is not in the volume")?;
+        self.0.replicas.create(&self.0, file, &below).map_err(|e| e.to_string())
+    }
+
+    fn remove(&self, file: FileId) -> Result<(), String> {
+        self.0.replicas.remove(&self.0, file).map_err(|e| e.to_string())
+    }
+
+    fn there(&self) -> Vec<FileId> {
+        self.0.replicas.adopt(&self.0)
+    }
+
+    fn closes(&self, file: FileId) -> Option<u64> {
+        self.0.replicas.closes(&self.0, file)
+    }
+
+    fn count(&self, dispatched: u64, at_risk: u64) {
+        let stats = self.0.volume.stats();
+        stats.add(Metric::ReplicationDispatched, dispatched);
+        stats.add(Metric::ReplicationAtRisk, at_risk);
+    }
+}
+
+/// Starts the keeper that `[replication]` asks for. With the policy `none` it removes what an earlier one left.
+pub fn start(
+    core: &Arc<Core>,
+    runner: &Arc<Runner>,
+    of_slurm: &Slurm,
+    settings: &Replication,
+) -> std::io::Result<Keeper> {
+    let queue: Arc<dyn Queue> = match settings.queue {
+        QueueName::Local => Arc::new(Local::new(runner.clone())),
+        QueueName::Slurm => Arc::new(slurm::Slurm::new(of_slurm.inputs_of())),
+        QueueName::Pbs => Arc::new(Pbs::new(no_inputs())),
+    };
+    let machine = Config {
+        strategy: match settings.policy {
+            ReplicationPolicy::None => Strategy::None,
+            ReplicationPolicy::Fcfs => Strategy::Window,
+            ReplicationPolicy::Shortcut => Strategy::Shortcut(settings.threshold),
+            ReplicationPolicy::All => Strategy::All,
+        },
+        alpha: settings.alpha,
+        removal: if settings.eager { Removal::Eager } else { Removal::JobEnd },
+        ..Config::new(1)
+    };
+    Keeper::start(Settings { machine, poll: settings.poll }, queue, Arc::new(CopiesOnVolume(core.clone())))
+}

@@ -1,0 +1,163 @@
+//! The keeper over a queue and copies in memory.
+
+use super::*;
+use crate::queue::{Error, QueuedJob, Snapshot, State, WaitsFor};
+use policy::protect::replica::{Removal, Share, Strategy};
+use std::collections::BTreeMap;
+use std::path::Path;
+
+/// A queue that shows what it is told.
+#[derive(Default)]
+struct Told(Mutex<Snapshot>);
+
+impl Queue for Told {
+    fn name(&self) -> &'static str {
+        "told"
+    }
+    fn snapshot(&self) -> Result<Snapshot, Error> {
+        Ok(self.0.lock().clone())
+    }
+}
+
+/// Copies that are there as soon as they are ordered; the log says what was ordered.
+#[derive(Default)]
+struct Memory {
+    log: Mutex<Vec<String>>,
+    changed: Condvar,
+    there: Vec<FileId>,
+    closes: Mutex<BTreeMap<FileId, Option<u64>>>,
+    counted: Mutex<(u64, u64)>,
+}
+
+impl Memory {
+    fn note(&self, what: String) {
+        self.log.lock().push(what);
+        self.changed.notify_all();
+    }
+
+    fn until(&self, what: &str) {
+        let mut log = self.log.lock();
+        while !log.iter().any(|entry| entry == what) {
+            let waited = self.changed.wait_for(&mut log, Duration::from_secs(20));
+            assert!(!waited.timed_out(), "{what} did not happen: {log:?}");
+        }
+    }
+}
+
+impl Copies for Memory {
+    fn files_of(&self, inputs: &[PathBuf]) -> Vec<(FileId, PathBuf)> {
+        let number = |p: &PathBuf| p.file_name()?.to_str()?.parse().ok();
+        inputs.iter().filter_map(|p| Some((FileId(number(p)?), p.clone()))).collect()
+    }
+    fn create(&self, file: FileId, _: &Path) -> Result<(), String> {
+        self.note(format!("create {}", file.0));
+        Ok(())
+    }
+    fn remove(&self, file: FileId) -> Result<(), String> {
+        self.note(format!("remove {}", file.0));
+        Ok(())
+    }
+    fn there(&self) -> Vec<FileId> {
+        self.there.clone()
+    }
+    fn closes(&self, file: FileId) -> Option<u64> {
+        self.closes.lock().get(&file).copied().unwrap_or(Some(0))
+    }
+    fn count(&self, dispatched: u64, at_risk: u64) {
+        let mut counted = self.counted.lock();
+        *counted = (counted.0 + dispatched, counted.1 + at_risk);
+    }
+}
+
+fn job(id: &str, state: State, nodes: u32, input: &str) -> QueuedJob {
+    QueuedJob {
+        id: id.into(),
+        user: "ann".into(),
+        queue: "batch".into(),
+        nodes,
+        state,
+        waits_for: if state == State::Pending { WaitsFor::Nodes } else { WaitsFor::Nothing },
+        reason: String::new(),
+        start_ms: None,
+        time_limit_s: None,
+        submitted_ms: None,
+        inputs: vec![format!("/scratch/{input}").into()],
+    }
+}
+
+fn keeper(strategy: Strategy, removal: Removal, copies: Arc<Memory>) -> (Keeper, Arc<Told>) {
+    let machine = Config { strategy, alpha: Share::ZERO, removal, ..Config::new(0) };
+    let queue = Arc::new(Told::default());
+    let settings = Settings { machine, poll: Duration::from_millis(5) };
+    (Keeper::start(settings, queue.clone(), copies).expect("a thread"), queue)
+}
+
+fn show(queue: &Told, jobs: Vec<QueuedJob>) {
+    *queue.0.lock() = Snapshot { taken_ms: 1, nodes: 10, jobs };
+}
+
+/// [S-070]
+#[test]
+fn the_window_is_copied_and_removed_at_the_end_of_its_jobs() {
+    let copies = Arc::new(Memory::default());
+    let (keeper, queue) = keeper(Strategy::Window, Removal::JobEnd, copies.clone());
+    let waiting =
+        [job("1", State::Pending, 4, "11"), job("2", State::Pending, 4, "22"), job("3", State::Pending, 1, "33")];
+    show(&queue, waiting.to_vec());
+    copies.until("create 11");
+    show(&queue, vec![job("1", State::Running, 4, "11"), waiting[1].clone(), waiting[2].clone()]);
+    // R is 4 now: jobs 2 and 3 are needed for more.
+    copies.until("create 22");
+    copies.until("create 33");
+    let kept = keeper.kept("2", FileId(22)).expect("known");
+    assert!(kept.why.contains("replication window") && !kept.at_risk, "{kept:?}");
+    show(&queue, waiting[1..].to_vec());
+    copies.until("remove 11");
+    keeper.stop();
+    assert!(!copies.log.lock().contains(&"remove 22".to_string()));
+    assert_eq!(*copies.counted.lock(), (1, 0), "its copy was complete when it was dispatched");
+}
+
+/// [S-070]
+#[test]
+fn a_copy_goes_when_the_running_job_has_closed_the_file() {
+    let copies = Arc::new(Memory::default());
+    let (keeper, queue) = keeper(Strategy::All, Removal::Eager, copies.clone());
+    show(&queue, vec![job("1", State::Pending, 4, "11"), job("2", State::Pending, 4, "22")]);
+    copies.until("create 11");
+    copies.until("create 22");
+    // Somebody had it open and closed it before the job ran: that says nothing.
+    copies.closes.lock().insert(FileId(22), Some(7));
+    show(&queue, vec![job("1", State::Running, 4, "11"), job("2", State::Running, 4, "22")]);
+    copies.closes.lock().insert(FileId(11), None);
+    let opened = || keeper.shared.book.lock().in_use().len() == 2;
+    while !opened() {
+        std::thread::yield_now();
+    }
+    assert!(!copies.log.lock().iter().any(|entry| entry.starts_with("remove")));
+    copies.closes.lock().insert(FileId(11), Some(1));
+    copies.until("remove 11");
+    assert!(!copies.log.lock().contains(&"remove 22".to_string()));
+    keeper.stop();
+}
+
+#[test]
+fn what_an_earlier_keeper_left_is_taken_over_or_removed() {
+    let copies = Arc::new(Memory { there: vec![FileId(11), FileId(99)], ..Memory::default() });
+    let (keeper, queue) = keeper(Strategy::All, Removal::JobEnd, copies.clone());
+    show(&queue, vec![job("1", State::Running, 4, "11")]);
+    copies.until("remove 99");
+    keeper.stop();
+    assert!(!copies.log.lock().contains(&"create 11".to_string()), "it is there");
+}
+
+#[test]
+fn a_job_that_starts_before_its_copy_is_complete_is_at_risk() {
+    let copies = Arc::new(Memory::default());
+    let (keeper, queue) = keeper(Strategy::All, Removal::JobEnd, copies.clone());
+    show(&queue, vec![job("1", State::Running, 4, "11")]);
+    copies.until("create 11");
+    assert!(keeper.kept("1", FileId(11)).expect("known").at_risk);
+    keeper.stop();
+    assert_eq!(*copies.counted.lock(), (1, 1));
+}
