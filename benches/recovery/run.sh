@@ -139,7 +139,7 @@ for mb in $sizes; do
                 run shared "$mnt/$f" 4 200 "$when" "$v"; right "$f"
                 added=$(awk "BEGIN { print $seconds - $base }")
                 if [ "$when" = start ]; then start+="$added "; else mid+="$added "; fi
-                worst=$(awk "BEGIN { print $longest > $worst ? $longest : $worst }")
+                worst=$(awk "BEGIN { print ($longest > $worst ? $longest : $worst) }")
                 quiet; heal "$v"
             done
             bring "$f"; shape "$rate"; v=$(victim "$mnt/$f"); ep target fail "$v" >/dev/null
@@ -184,7 +184,7 @@ for mb in $sizes; do
         for when in start mid; do
             job "$f" "$when"
             if [ "$when" = start ]; then start+="$seconds "; else mid+="$seconds "; fi
-            worst=$(awk "BEGIN { print $longest > $worst ? $longest : $worst }")
+            worst=$(awk "BEGIN { print ($longest > $worst ? $longest : $worst) }")
             heal "$v"
         done
         # What a new copy costs: of one object, and of the whole file.
