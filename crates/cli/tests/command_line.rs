@@ -32,6 +32,7 @@ const COMMANDS: &[&[&str]] = &[
     &["source", "get"],
     &["source", "set"],
     &["check"],
+    &["purge"],
     &["job"],
     &["job", "plan"],
     &["job", "submit"],

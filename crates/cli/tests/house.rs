@@ -18,7 +18,8 @@ fn files_below(dir: &Path, found: &mut Vec<PathBuf>) {
     for entry in entries {
         let path = entry.expect("a directory that can be listed").path();
         let name = path.file_name().and_then(|n| n.to_str()).unwrap_or_default();
-        if name.starts_with('.') || name == "target" {
+        // What cargo builds, not `crates/store/src/target`.
+        if name.starts_with('.') || path.join("CACHEDIR.TAG").exists() {
             continue;
         }
         if path.is_dir() { files_below(&path, found) } else { found.push(path) }
