@@ -176,6 +176,16 @@ impl<S: Iterator<Item = Access>> World<S> {
         self.check_end();
     }
 
+    /// Keeps logs of what goes into the levels and comes out of them, from now on.
+    pub fn start_logs(&mut self) {
+        self.nodes.iter_mut().for_each(|node| node.level.start_log());
+    }
+
+    /// The log of a level, clients' levels first, client by client; empty unless started.
+    pub fn log(&self, level: usize) -> &[cache::Logged] {
+        self.nodes[level].level.log()
+    }
+
     /// The sources of the clients' requests, which may have something to say when all is over.
     pub fn sources(&self) -> impl Iterator<Item = &S> {
         self.clients.iter().map(Client::source)
