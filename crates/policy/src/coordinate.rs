@@ -1,5 +1,6 @@
 //! How a level takes part in a hierarchy: demand labels, PFC, exclusive caching.
 
+pub(crate) mod adaptive;
 mod config;
 pub(crate) mod du;
 pub(crate) mod labels;

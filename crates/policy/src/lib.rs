@@ -12,6 +12,8 @@ pub mod layout;
 pub mod prefetch;
 pub mod protect;
 pub mod schedule;
+
+pub mod streams;
 pub mod stripe;
 pub mod throttle;
 pub mod tier;

@@ -138,7 +138,7 @@ pub fn trigger(text: &str) -> Result<Trigger, WordError> {
 
 /// What coordinates a level with the one above: `none`, or several of `labels`, `pfc`, `du` joined by `+`. PFC takes `bypass` or
 /// `readmore` for one action only, `file` or `client` for its scope, `text` (`text=0.5`) for the other reading of its code,
-/// `queue=0.1`, `cap=BLOCKS`.
+/// `queue=0.1`, `cap=BLOCKS`. `pfc:adaptive` is our per-stream coordinator.
 pub fn coordination(text: &str) -> Result<Coordination, WordError> {
     let mut chosen = Coordination::NONE;
     for part in text.split('+') {
@@ -147,6 +147,10 @@ pub fn coordination(text: &str) -> Result<Coordination, WordError> {
             "none" => {}
             "labels" => chosen.labels = true,
             "du" => chosen.du = true,
+            "pfc" if words.parameters == [("adaptive", "")] => {
+                chosen.adaptive = true;
+                continue;
+            }
             "pfc" => {
                 chosen.pfc = Some(pfc(&words)?);
                 continue;
@@ -195,6 +199,7 @@ mod tests {
         assert_eq!(coordination("pfc").unwrap(), Coordination::PFC);
         assert!(!coordination("labels+pfc:bypass").unwrap().pfc.unwrap().readmore);
         assert!(coordination("labels+pfc").unwrap().labels);
+        assert_eq!(coordination("pfc:adaptive").unwrap(), Coordination::ADAPTIVE);
     }
 
     #[test]

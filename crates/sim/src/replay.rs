@@ -24,6 +24,8 @@ pub enum Streams {
     Client,
     /// All requests one: a single global history.
     All,
+    /// Told apart by address, for traces that name no files: [`policy::streams`].
+    Address,
 }
 
 /// How much of a trace, and how it is cut into blocks.
@@ -56,8 +58,13 @@ pub struct Replay<'s> {
     client: Option<u32>,
     start_ns: u64,
     meter: Meter,
+    /// The streams of this client, if they are told apart by address.
+    streams: policy::streams::Streams,
     failed: Option<Error>,
 }
+
+/// Streams of one client that are told apart by address.
+const STREAMS: usize = 256;
 
 /// Counts requests until the cut.
 #[derive(Clone, Copy, Debug, Default)]
@@ -95,7 +102,8 @@ impl<'s> Replay<'s> {
     /// The requests of `client` (or all) in trace number `trace` of `survey`, which `reader` reads from the start.
     pub fn new(reader: Box<dyn Reader>, survey: &'s Survey, trace: usize, cut: Cut, client: Option<u32>) -> Replay<'s> {
         let start_ns = survey.start_ns(trace);
-        Replay { reader, survey, trace, cut, client, start_ns, meter: Meter::default(), failed: None }
+        let streams = policy::streams::Streams::new(STREAMS);
+        Replay { reader, survey, trace, cut, client, start_ns, meter: Meter::default(), streams, failed: None }
     }
 
     /// Why it ended early, if it did: the trace changed or became unreadable since its survey.
@@ -127,14 +135,17 @@ impl Iterator for Replay<'_> {
             }
             let (file, file_blocks) = self.survey.file(self.trace, &record)?;
             let (first, count) = blocks(&record, self.cut.block_bytes);
+            let span = Span::new(file, first, count as u32);
             let stream = match self.cut.streams {
                 Streams::File => file,
                 Streams::Client => record.client,
                 Streams::All => 0,
+                // Each client has a table; the high bits keep their streams apart.
+                Streams::Address => self.streams.enter(span).name ^ self.client.unwrap_or(self.trace as u32) << 24,
             };
             return Some(Access {
                 at: Time(record.time_ns.saturating_sub(self.start_ns)),
-                span: Span::new(file, first, count as u32),
+                span,
                 stream,
                 file_blocks,
                 write: record.op == Op::Write,

@@ -51,6 +51,8 @@ pub struct Setup {
     pub speed: f64,
     /// What becomes of writes: `cached`, `background` or `dropped`.
     pub writes: String,
+    /// What blocks on the way occupy: `frames` of the cache, or `buffers` beside it.
+    pub in_flight: String,
     /// Bytes of a block.
     pub block: String,
     /// What a stream is.
@@ -107,6 +109,7 @@ impl Default for Setup {
             think: "0s".into(),
             speed: 1.0,
             writes: "cached".into(),
+            in_flight: "frames".into(),
             block: "4KiB".into(),
             streams: Streams::File,
             client_each: false,
@@ -193,6 +196,11 @@ impl Setup {
 
     fn level_configs(&self, footprint_blocks: u64) -> Result<Vec<LevelConfig>, SetupError> {
         let block_bytes = u64::from(self.cut()?.block_bytes);
+        let buffers = match self.in_flight.as_str() {
+            "frames" => false,
+            "buffers" => true,
+            other => return Err(SetupError::new("in-flight", other, "choose frames or buffers")),
+        };
         let mut above = footprint_blocks;
         let mut configs = Vec::new();
         for level in &self.levels {
@@ -200,6 +208,7 @@ impl Setup {
             let blocks = size.blocks(above, block_bytes).clamp(1, u64::from(CAPACITY_MAX));
             above = blocks;
             let mut config = LevelConfig::new(blocks as u32, prefetch(&level.prefetch)?);
+            config.buffers = buffers;
             if let Some(text) = &level.replacement {
                 config.replacement = replacement(text)?;
             }

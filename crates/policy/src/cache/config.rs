@@ -29,6 +29,9 @@ pub struct LevelConfig {
     pub trigger: Trigger,
     /// How it takes part in a hierarchy.
     pub coordination: Coordination,
+    /// Whether what is in flight has buffers of its own, so that a block takes its frame only when it arrives. Memory is not
+    /// bounded by the capacity then: for comparison with simulators that do so, not for a live cache.
+    pub buffers: bool,
     /// Whether a prefetch that directly follows missing blocks goes down with them as one fetch, answered as one.
     pub join: bool,
     /// Whether `Hit`, `Wait`, `Store` and `Evict` are said. The live cache needs them; the simulator is faster without.
@@ -53,6 +56,7 @@ impl LevelConfig {
             prefetch,
             trigger: Trigger::Native,
             coordination: Coordination::NONE,
+            buffers: false,
             join: true,
             announce: false,
             per_stream: false,

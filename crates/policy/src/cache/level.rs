@@ -5,6 +5,7 @@
 //! and a prefetch is dropped.
 
 mod arrive;
+mod follow;
 mod frames;
 mod plan;
 mod read;
@@ -17,6 +18,7 @@ use super::flight::{Flight, Waiting};
 use super::pages::Pages;
 use super::recent::Recent;
 use super::stats::{Stats, StreamStats};
+use crate::coordinate::adaptive::Adaptive;
 use crate::coordinate::pfc::Pfc;
 use crate::prefetch::trigger::Rates;
 use crate::prefetch::{Ahead, Machine};
@@ -34,6 +36,7 @@ pub struct Level {
     machine: Machine,
     rates: Option<Rates>,
     pfc: Option<Pfc>,
+    adaptive: Option<Adaptive>,
     streams: Option<Recent>,
     flight: Flight,
     plan: Plan,
@@ -58,12 +61,18 @@ impl Level {
         let rates = Rates::new(config.trigger);
         let needs_streams = machine.needs_streams() || rates.is_some() || config.per_stream;
         let pfc = config.coordination.pfc.map(|pfc| Pfc::new(pfc, capacity, config.streams_max));
+        let adaptive = config.coordination.adaptive.then(|| Adaptive::new(capacity));
         Ok(Level {
             pages: Pages::new(capacity, config.replacement),
-            plain: matches!(machine, Machine::None) && !needs_streams && pfc.is_none() && !config.announce,
+            plain: matches!(machine, Machine::None)
+                && !needs_streams
+                && pfc.is_none()
+                && adaptive.is_none()
+                && !config.announce,
             machine,
             rates,
             pfc,
+            adaptive,
             streams: needs_streams.then(|| Recent::new(config.streams_max)),
             flight: Flight::default(),
             plan: Plan::default(),
@@ -176,7 +185,7 @@ impl Level {
 
     /// Whether the invariants hold; takes time linear in the capacity.
     pub fn check(&self) -> Result<(), Violation> {
-        self.pages.check().map_err(Violation)?;
+        self.pages.check(self.frames_used()).map_err(Violation)?;
         self.machine.check(&self.pages).map_err(Violation)?;
         self.stats.check().map_err(Violation)
     }

@@ -114,10 +114,10 @@ impl Pages {
         self.lists.insert(&mut self.slab, slot);
     }
 
-    /// Whether the table, the slab and the lists agree; what is wrong if not.
-    pub(super) fn check(&self) -> Result<(), String> {
-        if self.used() > self.capacity {
-            return Err(format!("{} blocks in a cache of {}", self.used(), self.capacity));
+    /// Whether the table, the slab and the lists agree, and `used` frames do not exceed the capacity; what is wrong if not.
+    pub(super) fn check(&self, used: u32) -> Result<(), String> {
+        if used > self.capacity {
+            return Err(format!("{used} blocks in a cache of {}", self.capacity));
         }
         self.lists.check(&self.slab)?;
         let mut listed = 0;

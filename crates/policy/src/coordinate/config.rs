@@ -12,15 +12,19 @@ pub struct Coordination {
     pub pfc: Option<Pfc>,
     /// Whether blocks that were sent up go first (section 4.3).
     pub du: bool,
+    /// Whether our per-stream coordinator serves the requests instead of the native prefetcher; PFC is not asked then.
+    pub adaptive: bool,
 }
 
 impl Coordination {
     /// None.
-    pub const NONE: Coordination = Coordination { labels: false, pfc: None, du: false };
+    pub const NONE: Coordination = Coordination { labels: false, pfc: None, du: false, adaptive: false };
     /// Demand labels.
     pub const LABELS: Coordination = Coordination { labels: true, ..Coordination::NONE };
     /// PFC as published, in the reading of the reference.
     pub const PFC: Coordination = Coordination { pfc: Some(Pfc::PUBLISHED), ..Coordination::NONE };
+    /// Our per-stream coordinator.
+    pub const ADAPTIVE: Coordination = Coordination { adaptive: true, ..Coordination::NONE };
     /// DU, exclusive caching.
     pub const DU: Coordination = Coordination { du: true, ..Coordination::NONE };
 }

@@ -45,7 +45,7 @@ pub struct Compare {
 pub struct TraceWish {
     /// What it is called.
     pub name: String,
-    /// A file, relative to the grid file.
+    /// A file, relative to the grid file. `$NAME/` at its start is the directory in the environment variable of that name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path: Option<PathBuf>,
     /// Its format, if its content does not say.
@@ -69,6 +69,9 @@ pub struct TraceWish {
     /// Whether each of its clients is one of the world.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub client_each: Option<bool>,
+    /// Times faster than the trace says, in an open loop.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub speed: Option<f64>,
     /// End before the requests' bytes would exceed this.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit_bytes: Option<String>,
@@ -222,7 +225,7 @@ impl TraceWish {
         };
         match (&self.path, &self.generate) {
             (Some(path), _) => {
-                let path = beside.join(path);
+                let path = beside.join(placed(path).map_err(wrong)?);
                 Ok(Box::new(move || trace::open(&path, &options)))
             }
             (None, Some(words)) => {
@@ -234,9 +237,24 @@ impl TraceWish {
     }
 }
 
+/// A path with the environment variable at its start, if there is one, resolved.
+fn placed(path: &Path) -> Result<PathBuf, String> {
+    let mut parts = path.components();
+    let first = parts.next().and_then(|part| part.as_os_str().to_str());
+    let Some(name) = first.and_then(|part| part.strip_prefix('$')) else { return Ok(path.into()) };
+    match std::env::var_os(name) {
+        Some(directory) => Ok(PathBuf::from(directory).join(parts.as_path())),
+        None => Err(format!(
+            "{} is in the directory ${name}, which is not set; set it or leave the trace out",
+            path.display()
+        )),
+    }
+}
+
 /// `base` with what is different for `wish`.
 pub fn trace_setup(base: &Setup, wish: &TraceWish) -> Setup {
     let mut setup = base.clone();
+    setup.speed = wish.speed.unwrap_or(setup.speed);
     setup.closed = wish.closed.unwrap_or(setup.closed);
     setup.client_each = wish.client_each.unwrap_or(setup.client_each);
     setup.limit_bytes = wish.limit_bytes.clone().or(setup.limit_bytes);
@@ -279,6 +297,14 @@ mod tests {
         assert_eq!(cell_text(&last.cell), "coordinator=pfc l1_size=1% pair=amp trace=b");
         assert_eq!(last.setup.levels[1].coordinator.as_deref(), Some("pfc"));
         assert_eq!(last.setup.levels[0].size, "1%");
+    }
+
+    #[test]
+    fn a_path_may_begin_with_an_environment_variable() {
+        assert_eq!(placed("a/$b.spc".as_ref()).unwrap(), PathBuf::from("a/$b.spc"));
+        let home = std::env::var_os("PATH").unwrap();
+        assert_eq!(placed("$PATH/a.spc".as_ref()).unwrap(), PathBuf::from(home).join("a.spc"));
+        assert!(placed("$NOT_SET_ANYWHERE/a.spc".as_ref()).unwrap_err().contains("not set"));
     }
 
     #[test]

@@ -31,7 +31,7 @@ impl LevelSetup {
 
 impl Setup {
     /// What [`Setup::set`] knows.
-    pub const AXES: [&'static str; 18] = [
+    pub const AXES: [&'static str; 19] = [
         "pair",
         "l1",
         "l2",
@@ -48,6 +48,7 @@ impl Setup {
         "think",
         "speed",
         "writes",
+        "in_flight",
         "block",
         "limit_requests",
     ];
@@ -80,6 +81,7 @@ impl Setup {
             "think" => self.think = value.into(),
             "speed" => self.speed = value.parse().map_err(|_| not_a_number())?,
             "writes" => self.writes = value.into(),
+            "in_flight" => self.in_flight = value.into(),
             "block" => self.block = value.into(),
             "limit_requests" => self.limit_requests = Some(value.parse().map_err(|_| not_a_number())?),
             _ => {

@@ -25,6 +25,7 @@ TRIGGERS (--l1-trigger, --l2-trigger):
   native   fixed:24   ets   esf, both with default=24,min=4,max=48,redistribute
 COORDINATORS (--coordinator), joined by +:
   none   labels   du   pfc, which takes bypass, readmore, file, client, text=0.5, queue=0.1, cap=BLOCKS
+  pfc:adaptive, our own: streams told apart by address, read more and bypassed as streams of that length did before
 DISKS (--disk):
   cheetah9lp   atlas10k   ssd-sata   ssd-nvme   constant:5ms
 
@@ -174,6 +175,9 @@ struct WorldArgs {
     /// Size of a block.
     #[arg(long, default_value = "4KiB", value_name = "SIZE")]
     block: String,
+    /// What blocks on the way occupy: frames of the cache, or buffers beside it.
+    #[arg(long, default_value = "frames", value_name = "frames|buffers")]
+    in_flight: String,
     /// What a sequential stream is.
     #[arg(long, value_enum, default_value = "file")]
     streams: StreamsArg,
@@ -213,6 +217,8 @@ enum StreamsArg {
     Client,
     /// All requests.
     All,
+    /// Runs of neighbouring addresses, for traces that name no files.
+    Address,
 }
 
 impl Cache {
@@ -295,11 +301,13 @@ impl Cache {
             think: world.think.clone(),
             speed: world.speed,
             writes: world.writes.clone(),
+            in_flight: world.in_flight.clone(),
             block: world.block.clone(),
             streams: match world.streams {
                 StreamsArg::File => Streams::File,
                 StreamsArg::Client => Streams::Client,
                 StreamsArg::All => Streams::All,
+                StreamsArg::Address => Streams::Address,
             },
             client_each: world.client_each,
             limit_bytes: world.limit_bytes.clone(),

@@ -19,20 +19,23 @@ impl Level {
             self.deliver(request.span, None, outcome);
             return;
         }
+        // Somebody waits for what passes through; of the rest some may only be read more.
+        for at in 0..self.plan.through.len() {
+            let (span, reason) = self.plan.through[at];
+            self.stats.fetched += u64::from(span.len);
+            self.issue(now, request, span, span.len, reason, false);
+        }
         self.plan.sort();
+        // What the per-stream coordinator reads more is a request of its own: nobody waits for it.
+        let join = self.config.join && self.adaptive.is_none();
         let mut from = 0;
         while from < self.plan.placed.len() {
             let end = self.plan.run_end(from, request.span.first);
             let wanted = self.plan.placed[from..end].partition_point(|p| p.block < request.span.end());
             let wanted = if self.plan.placed[from].block < request.span.first { 0 } else { wanted };
-            let cut = if self.config.join || wanted == 0 { end } else { from + wanted };
+            let cut = if join || wanted == 0 { end } else { from + wanted };
             self.issue_kept(now, request, from, cut, wanted as u32);
             from = cut;
-        }
-        for at in 0..self.plan.through.len() {
-            let (span, reason) = self.plan.through[at];
-            self.stats.fetched += u64::from(span.len);
-            self.issue(now, request, span, span.len, reason, false);
         }
         if self.plan.waits.is_empty() {
             self.deliver(request.span, Some(request), outcome);
@@ -111,7 +114,7 @@ impl Level {
                 self.pages.slab.give(slot);
             } else {
                 *self.pages.flags_mut(slot) &= !FLYING;
-                self.pages.lists.insert(&mut self.pages.slab, slot);
+                self.insert(slot);
                 self.say_stored(slot, fetch);
             }
             slot = next;

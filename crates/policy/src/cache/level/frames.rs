@@ -11,7 +11,7 @@ impl Level {
     /// Makes a frame free. False if all are in flight.
     #[inline]
     fn make_room(&mut self) -> bool {
-        while self.pages.used() >= self.pages.capacity {
+        while self.frames_used() >= self.pages.capacity {
             let Some(slot) = self.pages.lists.victim() else { return false };
             if self.machine.keeps(&mut self.pages, slot) {
                 continue;
@@ -23,10 +23,25 @@ impl Level {
         true
     }
 
+    /// Frames that count: with buffers of their own, blocks in flight have none yet.
+    #[inline]
+    pub(super) fn frames_used(&self) -> u32 {
+        if self.config.buffers { self.pages.lists.len() } else { self.pages.used() }
+    }
+
+    /// A block that has arrived enters the lists; with buffers, it takes its frame now.
+    #[inline]
+    pub(super) fn insert(&mut self, slot: u32) {
+        if self.config.buffers {
+            self.make_room();
+        }
+        self.pages.lists.insert(&mut self.pages.slab, slot);
+    }
+
     /// Gives a block a frame, in no list yet; `None` if there is none.
     #[inline]
     pub(super) fn frame(&mut self, block: Block, flags: u32, owner: u32) -> Option<u32> {
-        if !self.make_room() {
+        if !self.config.buffers && !self.make_room() {
             return None;
         }
         let slot = self.pages.slab.take(block.0);
@@ -44,7 +59,7 @@ impl Level {
         self.plan.placed.push(Placed { block, slot, reason });
         if self.instant {
             *self.pages.flags_mut(slot) &= !FLYING;
-            self.pages.lists.insert(&mut self.pages.slab, slot);
+            self.insert(slot);
         }
     }
 

@@ -42,7 +42,7 @@ impl Level {
                 }
                 None => {
                     if let Some(slot) = self.frame(block, USED, 0) {
-                        self.pages.lists.insert(&mut self.pages.slab, slot);
+                        self.insert(slot);
                     }
                 }
             }
@@ -64,7 +64,14 @@ impl Level {
         if let Some(tally) = &mut self.tally {
             tally.enter(request.stream).asked += u64::from(request.span.len);
         }
-        let full = self.pages.used() >= self.pages.capacity;
+        if let Some(adaptive) = &mut self.adaptive {
+            let course = adaptive.course(request);
+            let outcome = self.follow(request, course);
+            self.tell_stream(request, outcome);
+            self.depart(now, request, outcome);
+            return outcome;
+        }
+        let full = self.frames_used() >= self.pages.capacity;
         let split = match &mut self.pfc {
             Some(pfc) => pfc.split(request, |block| self.pages.contains(block), full),
             None => Split { direct: 0, readmore: 0 },
@@ -76,14 +83,18 @@ impl Level {
         if native.len > 0 {
             self.native(now, request, native, &mut outcome);
         }
+        self.tell_stream(request, outcome);
+        self.depart(now, request, outcome);
+        outcome
+    }
+
+    fn tell_stream(&mut self, request: &Request, outcome: Outcome) {
         if let Some(tally) = &mut self.tally {
             let stream = tally.enter(request.stream);
             stream.hit += u64::from(outcome.hit);
             stream.late += u64::from(outcome.late);
             stream.missed += u64::from(outcome.missed);
         }
-        self.depart(now, request, outcome);
-        outcome
     }
 
     /// PFC's bypass: from here if it is here, else straight from below. The native cache learns nothing of it.
@@ -208,7 +219,7 @@ impl Level {
     }
 
     /// A block that is asked for is here or on the way.
-    fn found(&mut self, slot: u32, block: Block, request: &Request, outcome: &mut Outcome) {
+    pub(super) fn found(&mut self, slot: u32, block: Block, request: &Request, outcome: &mut Outcome) {
         let node = self.pages.slab.node_mut(slot);
         let (flags, owner) = (node.flags, node.owner);
         node.flags |= USED;
@@ -272,7 +283,7 @@ impl Level {
                 None => {}
             }
             if let Some(slot) = self.frame(block, 0, request.stream) {
-                self.pages.lists.insert(&mut self.pages.slab, slot);
+                self.insert(slot);
                 self.say(Said::Written, block, request);
             }
         }

@@ -51,7 +51,8 @@ fn coordination() -> impl Strategy<Value = Coordination> {
             large: if text { Large::Text { factor: 0.5 } } else { Large::Literal },
             ..Pfc::PUBLISHED
         });
-    (any::<bool>(), prop::option::of(pfc), any::<bool>()).prop_map(|(labels, pfc, du)| Coordination { labels, pfc, du })
+    (any::<bool>(), prop::option::of(pfc), any::<bool>(), any::<bool>())
+        .prop_map(|(labels, pfc, du, adaptive)| Coordination { labels, pfc, du, adaptive })
 }
 
 fn config() -> impl Strategy<Value = LevelConfig> {

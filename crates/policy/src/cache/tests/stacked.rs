@@ -31,7 +31,9 @@ fn every_pair_of_algorithms_stacks() {
     let scan = || (0..300).chain((0..100).map(|n| n * 7919 % 5000)).chain(1000..1200);
     for upper in Prefetch::ALL {
         for lower in Prefetch::ALL {
-            for coordination in [Coordination::NONE, Coordination::LABELS, Coordination::PFC, Coordination::DU] {
+            for coordination in
+                [Coordination::NONE, Coordination::LABELS, Coordination::PFC, Coordination::DU, Coordination::ADAPTIVE]
+            {
                 let (above, below) = run(upper.name(), lower.name(), coordination, scan());
                 assert_eq!(above.requests, 600);
                 assert_eq!(below.asked, above.fetched, "{} over {}", upper.name(), lower.name());
