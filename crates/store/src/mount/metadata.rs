@@ -7,6 +7,7 @@ use crate::Result;
 use crate::namespace::attributes::REQUEST;
 use crate::namespace::{Caller, Node, NodeId, ROOT};
 use fuser::{FileAttr, FileHandle, FileType, Generation, INodeNo, ReplyAttr, ReplyCreate, ReplyEmpty, ReplyEntry};
+use policy::layout::Placement;
 use rustix::fs::{OFlags, RenameFlags, Stat, XattrFlags, fstat};
 use rustix::io::Errno;
 use std::ffi::OsStr;
@@ -17,6 +18,9 @@ use std::time::{Duration, UNIX_EPOCH};
 pub const STATS_NAME: &str = ".stats";
 /// Its node number, which no file system gives.
 pub const STATS_ID: NodeId = u64::MAX - 1;
+
+/// A file that was created, or found, and whoever opened it with that.
+type Created<'a> = (Arc<Node>, Stat, super::open::User<'a>);
 
 impl Server {
     /// What the kernel hears about a node.
@@ -186,18 +190,38 @@ impl Server {
         flags: OFlags,
         reply: ReplyCreate,
     ) {
-        if self.request_text(parent).is_none() && !flags.contains(OFlags::TRUNC) {
-            return self.create_now(caller, parent, name, mode, flags, reply);
+        if self.inherited_in(parent).is_some_and(|placement| is_single(&placement)) {
+            return self.create_slowly(caller, parent, name, mode, flags, reply); // its object is made at once
         }
-        // Objects may have to be made or cut at once.
+        // With O_TRUNC, as nearly everybody creates files, only one that exists has anything to cut.
+        let cuts = flags.contains(OFlags::TRUNC);
+        let only_new = if cuts { flags | OFlags::EXCL } else { flags };
+        match self.create_or_find(caller, parent, name, mode, only_new) {
+            Err(error) if error.errno() == Errno::EXIST && only_new != flags => {
+                self.create_slowly(caller, parent, name, mode, flags, reply);
+            }
+            created => self.answer_created(caller, created, flags, reply),
+        }
+    }
+
+    /// Where objects may have to be made or cut.
+    fn create_slowly(
+        self: &Arc<Self>,
+        caller: Caller,
+        parent: NodeId,
+        name: &OsStr,
+        mode: u32,
+        flags: OFlags,
+        reply: ReplyCreate,
+    ) {
         let (server, name) = (self.clone(), name.to_owned());
         self.hand_over(reply, ReplyCreate::error, move |reply| {
-            server.create_now(caller, parent, &name, mode, flags, reply);
+            let created = server.create_or_find(caller, parent, &name, mode, flags);
+            server.answer_created(caller, created, flags, reply);
         });
     }
 
-    fn create_now(&self, caller: Caller, parent: NodeId, name: &OsStr, mode: u32, flags: OFlags, reply: ReplyCreate) {
-        let created = self.create_or_find(caller, parent, name, mode, flags);
+    fn answer_created(&self, caller: Caller, created: Result<Created<'_>>, flags: OFlags, reply: ReplyCreate) {
         let (node, stat, user) = match created {
             Ok(created) => created,
             Err(error) => return reply.error(errno(error.errno())),
@@ -221,7 +245,7 @@ impl Server {
         name: &OsStr,
         mode: u32,
         flags: OFlags,
-    ) -> Result<(Arc<Node>, Stat, super::open::User<'_>)> {
+    ) -> Result<Created<'_>> {
         not_virtual(parent, name)?;
         match self.parts.namespace.create(caller, parent, name, mode) {
             Ok((node, stat, stub)) => {
@@ -249,14 +273,18 @@ impl Server {
     /// pass the very first write through.
     fn lay_out_new(&self, parent: NodeId, open: &Open) {
         let Some(placement) = self.inherited_in(parent) else { return };
-        if placement.stripe_count == 1
-            && placement.mirrors == 1
+        if is_single(&placement)
             && let Err(error) = open.file.set_layout_request(&placement)
         {
             tracing::debug!(%error, "a new file's object cannot be made now; it is made when needed");
         }
         open.file.set_placement(placement);
     }
+}
+
+/// Whether files shall be one object from their start.
+fn is_single(placement: &Placement) -> bool {
+    placement.stripe_count == 1 && placement.mirrors == 1
 }
 
 fn shown_open(open: &Open, stat: &mut Stat) {
