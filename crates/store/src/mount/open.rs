@@ -272,7 +272,9 @@ impl Server {
         if matches!(mode, Mode::Passed { .. }) {
             self.parts.stats.add(Metric::PassthroughOpens, 1);
         }
-        if !writable {
+        if !writable || !striped {
+            // What lies in the stub has its size and times there already. Should the file outgrow the stub through this
+            // handle, its size is in the stub all the same, and its times follow when the handle is released.
             fopen |= FopenFlags::FOPEN_NOFLUSH;
         }
         let synced = open.file.sync_cursor();
