@@ -80,6 +80,8 @@ pub struct File {
     stub_dirty: AtomicBool,
     /// Pending modification time in nanoseconds since 1970; 0 is none.
     modified: AtomicU64,
+    /// The object's own modification time as it was last taken over, while the kernel writes it.
+    kernel_modified: AtomicU64,
     placement: Mutex<Option<Placement>>,
     source: source::SourceState,
     sync_errors: Mutex<sync::SyncErrors>,
@@ -115,6 +117,7 @@ impl File {
             append: Mutex::new(()),
             stub_dirty: AtomicBool::new(true),
             modified: AtomicU64::new(0),
+            kernel_modified: AtomicU64::new(0),
             placement: Mutex::new(None),
             sync_errors: Mutex::default(),
             claims: Mutex::default(),
@@ -146,7 +149,7 @@ impl File {
 
     /// Size in bytes. While the kernel writes the object by itself, the object's length.
     pub fn size(&self) -> u64 {
-        self.passthrough_size().unwrap_or_else(|| self.size.load(Ordering::Acquire))
+        self.size_and_modified_ns().0
     }
 
     /// An application opened it.
@@ -168,13 +171,17 @@ impl File {
 
     /// Modification time in nanoseconds since 1970 where it is not yet in the stub.
     pub fn modified_ns(&self) -> Option<u64> {
-        let pending = self.modified.load(Ordering::Relaxed);
-        self.passthrough_modified_ns().max((pending != 0).then_some(pending))
+        self.size_and_modified_ns().1
     }
 
-    /// Somebody set the times of the stub explicitly: forgets what was pending.
-    pub fn times_set(&self) {
-        self.modified.store(0, Ordering::Relaxed);
+    /// Both, with one look at the object where one is needed.
+    pub fn size_and_modified_ns(&self) -> (u64, Option<u64>) {
+        let (size, kernel) = match self.passthrough_state() {
+            Some((size, modified)) => (size, modified),
+            None => (self.size.load(Ordering::Acquire), 0),
+        };
+        let modified = kernel.max(self.modified.load(Ordering::Relaxed));
+        (size, (modified != 0).then_some(modified))
     }
 
     /// How the file will be laid out when it grows (inherited from its directory). Not remembered on disk.

@@ -11,6 +11,17 @@ use crate::Result;
 use policy::layout::Layout;
 use policy::{FileId, Time};
 
+/// How a file is marked as in use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mark {
+    /// Not, or no longer.
+    None,
+    /// A daemon that starts after this one was killed finds the mark.
+    Set,
+    /// So does one that starts after a loss of power.
+    Durable,
+}
+
 /// What a file needs of its stub. Real ones are open files of the namespace; tests use one in memory that can crash.
 pub trait Stub: Send + Sync + 'static {
     /// The layout record; `None` while the bytes are in the stub.
@@ -38,9 +49,9 @@ pub trait Stub: Send + Sync + 'static {
     /// First hole at or after `offset` in the stub's own bytes.
     fn seek_hole(&self, offset: u64) -> Result<u64>;
     /// Sets or removes the mark that says to whoever starts after a crash that this file was in use in a way that a
-    /// record cannot tell: written by the kernel alone, in several mirrors, or being moved. A mark that was set is
-    /// durable. Setting a set mark and removing a missing one succeed.
-    fn mark_in_use(&self, file: FileId, in_use: bool) -> Result<()>;
+    /// record cannot tell: written by the kernel alone, in several mirrors, or being moved. Setting a set mark and
+    /// removing a missing one succeed.
+    fn mark_in_use(&self, file: FileId, mark: Mark) -> Result<()>;
     /// Whether the mark of that file is a link of this stub.
     fn has_mark(&self, _file: FileId) -> bool {
         false

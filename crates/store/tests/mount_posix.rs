@@ -14,6 +14,7 @@ use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 use std::process::Command;
 use std::thread;
+use std::time::{Duration, UNIX_EPOCH};
 use store::target::Order;
 
 /// A mounted volume, or nothing where that cannot be had.
@@ -417,4 +418,26 @@ fn space_is_what_the_targets_have() {
         volume.targets.all().iter().for_each(|target| drop(volume.targets.operate(target.id(), order)));
         assert_eq!((space().f_blocks, space().f_bavail), (blocks, free), "{order:?}");
     }
+}
+
+/// [S-001] The kernel writes the object by itself, and its times would be the object's.
+#[test]
+fn times_that_were_set_stay_until_the_next_write() {
+    let Some((volume, _dir)) = mounted() else { return };
+    let dir = volume.at.join("single");
+    fs::create_dir(&dir).unwrap();
+    rustix::fs::setxattr(&dir, "user.entrepot.layout", b"stripe_count=1", XattrFlags::empty()).unwrap();
+    let path = dir.join("file");
+    let modified = || fs::metadata(&path).unwrap().modified().unwrap();
+    let then = UNIX_EPOCH + Duration::from_secs(1_000_000_000);
+    let mut file = File::create(&path).unwrap();
+    file.write_all(&pattern(200_000)).unwrap();
+    file.set_modified(then).unwrap(); // as `cp -p` does
+    assert_eq!(modified(), then);
+    drop(file);
+    assert_eq!(modified(), then, "closing brought the object's time");
+    drop(OpenOptions::new().write(true).open(&path).unwrap());
+    assert_eq!(modified(), then, "nothing was written");
+    OpenOptions::new().write(true).open(&path).unwrap().write_all(b"new").unwrap();
+    assert!(modified() > then);
 }

@@ -65,7 +65,7 @@ impl File {
             && claims.take_mark()
         {
             // If the mark stays, the next start settles a file that is settled.
-            let _ = self.stub.mark_in_use(id, false);
+            let _ = self.stub.mark_in_use(id, crate::stub::Mark::None);
         }
     }
 }

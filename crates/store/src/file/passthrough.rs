@@ -5,6 +5,7 @@
 //! last writing guard goes. The mark `open/ID` in the namespace says so to whoever starts after a crash.
 
 use super::{File, Slot};
+use crate::stub::Mark;
 use crate::target::Handle;
 use crate::{Error, Result};
 use policy::layout::{OPEN_END, ObjectState};
@@ -22,6 +23,8 @@ pub(super) struct Claims {
     moving: bool,
     /// The mark in `open/` is set.
     marked: bool,
+    /// It was made durable.
+    mark_durable: bool,
     /// The one object, while there are writers.
     object: Option<Arc<Slot>>,
 }
@@ -29,6 +32,7 @@ pub(super) struct Claims {
 impl Claims {
     /// Takes the mark away; whether it was set.
     pub fn take_mark(&mut self) -> bool {
+        self.mark_durable = false;
         std::mem::take(&mut self.marked)
     }
 }
@@ -52,11 +56,17 @@ impl PassthroughGuard {
     }
 }
 
+/// Length, and modification time in nanoseconds since 1970.
+fn object_state(fd: BorrowedFd<'_>) -> std::result::Result<(u64, u64), Errno> {
+    let stat = rustix::fs::fstat(fd)?;
+    let at = i128::from(stat.st_mtime) * 1_000_000_000 + i128::from(stat.st_mtime_nsec);
+    Ok((stat.st_size as u64, u64::try_from(at).unwrap_or(0)))
+}
+
 impl Drop for PassthroughGuard {
     fn drop(&mut self) {
         let _io = self.file.io.write();
         if self.write {
-            self.file.was_modified_by_kernel();
             let settled = self.file.settle_size();
             let mut claims = self.file.claims.lock();
             claims.writers -= 1;
@@ -65,9 +75,9 @@ impl Drop for PassthroughGuard {
                 // If it stays said, the next start asks an object that is as long as the file.
                 let _ = self.file.stub.set_kernel_writes(false);
                 self.file.kernel_writes.store(false, Ordering::Release);
-                if std::mem::take(&mut claims.marked) {
+                if claims.take_mark() {
                     // If the mark stays, the next start settles a file that is settled.
-                    let _ = self.file.stub.mark_in_use(self.file.id().expect("it has an object"), false);
+                    let _ = self.file.stub.mark_in_use(self.file.id().expect("it has an object"), Mark::None);
                 }
             }
         } else {
@@ -97,7 +107,13 @@ impl File {
         slot.dirty.store(true, Ordering::Release);
         // Where the kernel writes already, the object's length is the size, and it grows under us.
         let grows = self.kernel_writes.load(Ordering::Acquire);
-        slot.run(&self.pool, move |h| if grows || h.len()? == size { Ok(()) } else { h.set_len(size) }).ok()?;
+        let fit = move |h: &dyn Handle| {
+            if !grows && h.len()? != size {
+                h.set_len(size)?;
+            }
+            h.fd().map_or(Ok((0, 0)), object_state)
+        };
+        let (_, modified) = slot.run(&self.pool, fit).ok()?;
         let handle = slot.handle().filter(|h| h.fd().is_some())?;
         self.tail_clean.store(true, Ordering::Release);
         let mut claims = self.claims.lock();
@@ -107,9 +123,11 @@ impl File {
         if write {
             if claims.writers == 0 {
                 self.stub.set_kernel_writes(true).ok()?;
+                self.kernel_modified.store(modified, Ordering::Release);
             }
             if !claims.marked {
-                self.stub.mark_in_use(layout.file, true).ok()?;
+                // What it protects is lost with the power too, unless it is synced; and `sync` settles the size.
+                self.stub.mark_in_use(layout.file, Mark::Set).ok()?;
                 claims.marked = true;
             }
             claims.writers += 1;
@@ -122,42 +140,40 @@ impl File {
         Some(PassthroughGuard { file: self.clone(), handle, write })
     }
 
-    /// The size as the kernel made it, while it writes by itself.
-    pub(super) fn passthrough_size(&self) -> Option<u64> {
+    /// Size as the kernel made it, and modification time (nanoseconds since 1970) if it is one that nobody saw yet, else 0;
+    /// while it writes by itself.
+    pub(super) fn passthrough_state(&self) -> Option<(u64, u64)> {
+        let (size, modified) = self.ask_object()?;
+        Some((size, if modified > self.kernel_modified.load(Ordering::Acquire) { modified } else { 0 }))
+    }
+
+    fn ask_object(&self) -> Option<(u64, u64)> {
         if !self.kernel_writes.load(Ordering::Acquire) {
             return None;
         }
         let object = self.claims.lock().object.clone()?;
-        object.run(&self.pool, |h| h.len()).ok()
+        object.run(&self.pool, |h| object_state(h.fd().ok_or(Errno::NOTSUP)?)).ok()
     }
 
-    /// The object's modification time, while the kernel writes it by itself.
-    pub(super) fn passthrough_modified_ns(&self) -> Option<u64> {
-        if !self.kernel_writes.load(Ordering::Acquire) {
-            return None;
-        }
-        let object = self.claims.lock().object.clone()?;
-        let ask = |h: &dyn Handle| rustix::fs::fstat(h.fd().ok_or(Errno::NOTSUP)?);
-        let stat = object.run(&self.pool, ask).ok()?;
-        let at = i128::from(stat.st_mtime) * 1_000_000_000 + i128::from(stat.st_mtime_nsec);
-        u64::try_from(at).ok()
-    }
-
-    fn was_modified_by_kernel(&self) {
-        if let Some(at) = self.passthrough_modified_ns() {
-            self.modified.fetch_max(at, Ordering::Relaxed);
-        }
-    }
-
-    /// Brings the size that the kernel made into the stub.
+    /// Brings the size that the kernel made into the stub, and remembers the time.
     pub(super) fn settle_size(&self) -> Result<()> {
-        let Some(size) = self.passthrough_size() else { return Ok(()) };
+        let Some((size, modified)) = self.passthrough_state() else { return Ok(()) };
+        self.kernel_modified.fetch_max(modified, Ordering::AcqRel);
+        self.modified.fetch_max(modified, Ordering::Relaxed);
         let _extend = self.extend.lock();
         if size != self.size.load(Ordering::Acquire) {
             self.stub.set_size(size).inspect(|()| self.stub_changed())?;
             self.size.store(size, Ordering::Release);
         }
         Ok(())
+    }
+
+    /// Somebody set the times of the stub explicitly: forgets what was pending.
+    pub fn times_set(&self) {
+        if let Some((_, modified)) = self.ask_object() {
+            self.kernel_modified.fetch_max(modified, Ordering::AcqRel);
+        }
+        self.modified.store(0, Ordering::Relaxed);
     }
 
     /// After truncation: keeps the object as long as the file while the kernel uses it. The caller holds `io`
@@ -216,8 +232,9 @@ impl File {
         self.claims.lock().moving = false;
     }
 
+    /// Whether the mark is set for good: mirrors may be written.
     pub(super) fn is_marked_in_use(&self) -> bool {
-        self.claims.lock().marked
+        self.claims.lock().mark_durable
     }
 
     /// How many names lead to the file: the stub's `links` without its mark in `open/`, counted while no mark comes or goes.
@@ -242,9 +259,9 @@ impl File {
     pub(crate) fn mark_in_use(&self) -> Result<()> {
         let Some(id) = self.id() else { return Ok(()) };
         let mut claims = self.claims.lock();
-        if !claims.marked {
-            self.stub.mark_in_use(id, true)?;
-            claims.marked = true;
+        if !claims.mark_durable {
+            self.stub.mark_in_use(id, Mark::Durable)?;
+            (claims.marked, claims.mark_durable) = (true, true);
         }
         Ok(())
     }
@@ -270,14 +287,14 @@ impl File {
         }
         self.stub.set_kernel_writes(false)?;
         self.stub.sync()?;
-        self.stub.mark_in_use(id, false)
+        self.stub.mark_in_use(id, Mark::None)
     }
 }
 
 impl File {
     /// Takes the mark away when nobody writes any more; what the mirrors hold is synced first.
     pub(crate) fn settle_mark(&self) {
-        if !self.is_marked_in_use() {
+        if !self.claims.lock().marked {
             return;
         }
         let _io = self.io.write();
@@ -293,7 +310,8 @@ impl File {
         let mut claims = self.claims.lock();
         if let (Ok(()), Some(id), true) = (synced, self.id(), claims.marked) {
             // If the mark stays, the next start takes one mirror for the true one, which is right for equal ones too.
-            claims.marked = self.stub.mark_in_use(id, false).is_err();
+            claims.marked = self.stub.mark_in_use(id, Mark::None).is_err();
+            claims.mark_durable = false;
         }
     }
 }

@@ -70,9 +70,12 @@ impl File {
         self.settle_times()
     }
 
+    /// After `settle_size`, which asked the kernel's time.
     fn settle_times(&self) -> Result<()> {
-        let Some(at) = self.modified_ns() else { return Ok(()) };
-        self.modified.store(0, Ordering::Relaxed);
+        let at = self.modified.swap(0, Ordering::Relaxed);
+        if at == 0 {
+            return Ok(());
+        }
         self.stub_changed();
         self.stub.touch(Time(at))
     }

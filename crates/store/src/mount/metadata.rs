@@ -288,7 +288,8 @@ fn is_single(placement: &Placement) -> bool {
 }
 
 fn shown_open(open: &Open, stat: &mut Stat) {
-    stat.st_size = open.file.size() as i64;
+    let (size, modified_ns) = open.file.size_and_modified_ns();
+    stat.st_size = size as i64;
     if open.file.layout().is_some() {
         all_allocated(stat);
     }
@@ -296,7 +297,7 @@ fn shown_open(open: &Open, stat: &mut Stat) {
         // One of them may be a mark, which nobody is to see.
         stat.st_nlink = open.file.names(|| fstat(open.stub()).map_or(stat.st_nlink, |now| now.st_nlink));
     }
-    if let Some(ns) = open.file.modified_ns() {
+    if let Some(ns) = modified_ns {
         let (seconds, rest) = ((ns / 1_000_000_000) as i64, ns % 1_000_000_000);
         if (seconds, rest) > (stat.st_mtime, stat.st_mtime_nsec) {
             (stat.st_mtime, stat.st_mtime_nsec) = (seconds, rest);

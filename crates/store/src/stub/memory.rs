@@ -3,7 +3,7 @@
 //! What was changed since the last sync is a list of changes; a loss of power keeps a first part of it, as a journalling
 //! file system does. Faults: from a chosen call on, every call fails, as for a daemon that is being killed.
 
-use super::Stub;
+use super::{Mark, Stub};
 use crate::Result;
 use parking_lot::Mutex;
 use policy::layout::Layout;
@@ -207,9 +207,9 @@ impl Stub for MemoryStub {
         self.seek(offset, false)
     }
 
-    fn mark_in_use(&self, file: FileId, in_use: bool) -> Result<()> {
+    fn mark_in_use(&self, file: FileId, mark: Mark) -> Result<()> {
         self.look(|inner| {
-            if in_use {
+            if mark != Mark::None {
                 inner.marks.insert(file.0);
             } else {
                 inner.marks.remove(&file.0);
@@ -230,7 +230,7 @@ impl Stub for MemoryStub {
     }
 
     fn discard(&self, file: FileId) -> Result<()> {
-        self.mark_in_use(file, false)
+        self.mark_in_use(file, Mark::None)
     }
 
     fn sync(&self) -> Result<()> {

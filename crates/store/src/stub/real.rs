@@ -6,7 +6,7 @@
 //! attribute and what it points to are the old record or the new one, whole. A side file newer than its pointer is the
 //! new record: the crash came between the two.
 
-use super::Stub;
+use super::{Mark, Stub};
 use crate::{Error, Result};
 use parking_lot::RwLock;
 use policy::layout::Layout;
@@ -272,9 +272,9 @@ impl Stub for FdStub {
         Ok(fs::seek(&*self.fd(), SeekFrom::Hole(offset))?)
     }
 
-    fn mark_in_use(&self, file: FileId, in_use: bool) -> Result<()> {
+    fn mark_in_use(&self, file: FileId, mark: Mark) -> Result<()> {
         let name = self.open.join(file.to_string());
-        if in_use {
+        if mark != Mark::None {
             let fd = self.fd();
             match fs::linkat(fs::CWD, own_path(fd.as_fd()), fs::CWD, &name, AtFlags::SYMLINK_FOLLOW) {
                 Ok(()) | Err(Errno::EXIST) => {}
@@ -282,7 +282,7 @@ impl Stub for FdStub {
                 Err(Errno::NOENT) => return Ok(()),
                 Err(e) => return Err(e.into()),
             }
-            return sync_directory(&self.open);
+            return if mark == Mark::Durable { sync_directory(&self.open) } else { Ok(()) };
         }
         match fs::unlink(&name) {
             Ok(()) | Err(Errno::NOENT) => Ok(()),

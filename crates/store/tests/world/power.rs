@@ -7,8 +7,8 @@ use rustix::io::Errno;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use store::Result;
-use store::stub::Stub;
 use store::stub::memory::MemoryStub;
+use store::stub::{Mark, Stub};
 use store::target::{Handle, Medium, MemoryMedium, Space};
 
 /// Counts down to the end. At 1 the power is off; 0 is no end in sight.
@@ -193,9 +193,9 @@ impl Stub for PoweredStub {
         self.1.use_some()?;
         self.0.seek_hole(offset)
     }
-    fn mark_in_use(&self, file: FileId, in_use: bool) -> Result<()> {
+    fn mark_in_use(&self, file: FileId, mark: Mark) -> Result<()> {
         self.1.use_some()?;
-        self.0.mark_in_use(file, in_use)
+        self.0.mark_in_use(file, mark)
     }
     fn set_kernel_writes(&self, writes: bool) -> Result<()> {
         self.1.use_some()?;

@@ -87,7 +87,7 @@ fn a_move_is_found_also_when_somebody_closed_the_file_meanwhile() {
 const STEPS: [Step; 3] = [Step::Journalled, Step::Copied, Step::Durable];
 
 fn unmark(file: &Arc<File>) {
-    file.stub().mark_in_use(file.id().expect("laid out"), false).expect("unmarked");
+    file.stub().mark_in_use(file.id().expect("laid out"), crate::stub::Mark::None).expect("unmarked");
 }
 
 /// [S-024]
