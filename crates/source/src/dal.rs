@@ -8,6 +8,7 @@ use crate::put::HttpAccess;
 use crate::runtime::Runtime;
 use futures_util::StreamExt;
 use opendal::{Metadata, Operator, services};
+use parking_lot::Mutex;
 use std::sync::{Arc, OnceLock};
 use std::time::{SystemTime, UNIX_EPOCH};
 use store::origin::{Entry, EntryKind, Origin, OriginError, Upload, Version};
@@ -196,12 +197,20 @@ pub struct DalOrigin {
     path: String,
     guard: Guard,
     ranges: OnceLock<bool>,
+    /// Held while the server is asked, so that of several readers one asks.
+    probing: Mutex<()>,
 }
 
 impl DalOrigin {
     /// Names a file; nothing is sent yet.
     pub fn new(session: Arc<DalSession>, path: &str) -> DalOrigin {
-        DalOrigin { session, path: path.to_string(), guard: Guard::default(), ranges: OnceLock::new() }
+        DalOrigin {
+            session,
+            path: path.to_string(),
+            guard: Guard::default(),
+            ranges: OnceLock::new(),
+            probing: Mutex::default(),
+        }
     }
 
     fn check(&self, version: &Version) -> Result<(), OriginError> {
@@ -250,6 +259,10 @@ impl Origin for DalOrigin {
     }
 
     fn has_ranges(&self) -> Result<bool, OriginError> {
+        if let Some(known) = self.ranges.get() {
+            return Ok(*known);
+        }
+        let _probing = self.probing.lock();
         if let Some(known) = self.ranges.get() {
             return Ok(*known);
         }

@@ -16,15 +16,20 @@ impl File {
     /// # Errors
     /// `Busy` while the kernel does the file's I/O by itself or the file has no layout; what `f` says; what the stub says.
     pub fn change_layout(&self, f: impl FnOnce(&Layout, Time) -> Result<Layout>) -> Result<Arc<Layout>> {
+        let new = self.change_layout_for_now(f)?;
+        self.stub.sync()?;
+        Ok(new)
+    }
+
+    /// The same, but a loss of power may bring the old layout back: durable with the next change or sync.
+    pub(crate) fn change_layout_for_now(&self, f: impl FnOnce(&Layout, Time) -> Result<Layout>) -> Result<Arc<Layout>> {
         let _io = self.io.write();
         self.check_unpinned()?;
         let record = self.record.lock();
         let view = self.view();
         let Some(old) = &view.layout else { return Err(Error::Busy("the file has no layout".into())) };
         let new = f(old, (self.pool.clock)())?;
-        let new = self.replace(&record, &view, new)?;
-        self.stub.sync()?;
-        Ok(new)
+        self.replace(&record, &view, new)
     }
 
     /// Puts a layout into the stub and then before the readers. The caller holds `record`.

@@ -8,9 +8,16 @@ use super::driver::Driver;
 use super::name_of;
 use crate::origin::OriginError;
 use crate::stats::Metric;
+use crate::target::Medium;
 use policy::layout::Chunk;
 use policy::protect::recovery::{Event, FetchError, Key};
+use std::cell::Cell;
 use std::ops::Range;
+
+thread_local! {
+    /// A row on its way, as large as the largest so far.
+    static BLOCK: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
+}
 
 /// Why a row did not come.
 pub(super) struct Failure {
@@ -64,15 +71,15 @@ impl Driver {
             return source.sweep.row(row, |done| self.sweep_all(spare, source, &*origin, done));
         }
         let range = widened(spare, chunk);
-        let mut bytes = vec![0; (range.end - range.start) as usize];
+        let mut bytes = BLOCK.take();
+        bytes.resize((range.end - range.start) as usize, 0);
         origin.read_at(&source.place.version, range.start, &mut bytes)?;
         self.stats.add(Metric::RecoveryBytes, bytes.len() as u64);
         spare.tally.fetched(bytes.len() as u64);
         self.verify(spare, range.start, &bytes)?;
         let skip = (chunk.file_offset - range.start) as usize;
-        bytes.drain(..skip);
-        bytes.truncate(chunk.len as usize);
-        self.write(spare, chunk.object_offset, bytes)
+        BLOCK.set(self.write(spare, chunk.object_offset, bytes, skip..skip + chunk.len as usize)?);
+        Ok(())
     }
 
     /// Compares whole checksum stripes that begin at `offset`.
@@ -95,9 +102,23 @@ impl Driver {
         Ok(())
     }
 
-    pub(super) fn write(&self, spare: &Spare, offset: u64, bytes: Vec<u8>) -> Result<(), Failure> {
+    /// Writes `part` of the bytes to the spare, and gives them back.
+    pub(super) fn write(
+        &self,
+        spare: &Spare,
+        offset: u64,
+        bytes: Vec<u8>,
+        part: Range<usize>,
+    ) -> Result<Vec<u8>, Failure> {
         let handle = spare.handle.clone();
-        spare.target.run(move |_| handle.write_at(offset, &bytes)).map_err(|e| Failure {
+        let write = move |_: &dyn Medium| {
+            let part = &bytes[part];
+            handle.write_at(offset, part)?;
+            // The device works while the next rows come, rather than all at the end.
+            handle.begin_sync(offset, part.len() as u64);
+            Ok(bytes)
+        };
+        spare.target.run(write).map_err(|e| Failure {
             kind: FetchError::Permanent,
             text: format!("target {} cannot take it: {e}", spare.target.id()),
         })

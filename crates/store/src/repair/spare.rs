@@ -66,7 +66,6 @@ impl Driver {
         let created = target.run(move |medium| {
             let handle = medium.create(id)?;
             handle.set_len(len)?;
-            medium.sync_names()?;
             Ok(handle)
         });
         let handle = created.map_err(|error| Error::Target { target: target.id(), error })?;
@@ -85,7 +84,8 @@ impl Driver {
         let published = self.case(key).and_then(|case| Some((case.file()?, case.spare()?)));
         let Some((file, spare)) = published else { return self.handle(Event::PublishFailed { key }) };
         self.stands_for(spare.new.id, key);
-        let changed = file.change_layout(|layout, now| {
+        // After a loss of power the old record names the lost object and the recovery begins anew.
+        let changed = file.change_layout_for_now(|layout, now| {
             let at = position(layout, key.lost).ok_or_else(|| no("the layout changed meanwhile"))?;
             let reason = Reason::RecoveryStarted(spare.lost.target);
             layout.replace_object(at, spare.new, now, reason).map_err(|e| no(&e.to_string()))
@@ -112,7 +112,10 @@ impl Driver {
         let Some(case) = self.case(key) else { return self.ended(key, result, false) };
         match result {
             Finished::Complete => match self.complete(key, &case) {
-                Ok(()) => self.ended(key, result, false),
+                Ok(spare) => {
+                    self.ended(key, result, false);
+                    self.pool.remove_object(spare.lost.target, spare.lost.id);
+                }
                 Err(e) => {
                     self.log.warn(format!("{} is recovered but could not be completed: {e}", name_of(key)));
                     let why = policy::protect::recovery::Why::NotPublished;
@@ -129,20 +132,20 @@ impl Driver {
         }
     }
 
-    fn complete(&self, key: Key, case: &Case) -> Result<()> {
+    /// The object's bytes and name first, then the record.
+    fn complete(&self, key: Key, case: &Case) -> Result<Arc<Spare>> {
         let (Some(file), Some(spare)) = (case.file(), case.spare()) else {
             return Err(no("nobody uses the file any more"));
         };
         let handle = spare.handle.clone();
-        let synced = spare.target.run(move |_| handle.sync());
+        let synced = spare.target.run(move |medium| handle.sync().and_then(|()| medium.sync_names()));
         synced.map_err(|error| Error::Target { target: spare.target.id(), error })?;
         file.change_layout(|layout, now| {
             let at = position(layout, spare.new.id).ok_or_else(|| no("the layout changed meanwhile"))?;
             layout.complete_object(at, now, Reason::Recovered).map_err(|e| no(&e.to_string()))
         })?;
-        self.pool.remove_object(spare.lost.target, spare.lost.id);
         self.log.note(format!("recovered {}: {} stripes", name_of(key), spare.rows()));
-        Ok(())
+        Ok(spare)
     }
 }
 

@@ -152,7 +152,8 @@ impl Driver {
             let part = block[(from - start) as usize..(to - start) as usize].to_vec();
             *left -= to - from;
             let whole = *left == 0;
-            self.write(spare, chunk.object_offset + (from - chunk.file_offset), part)?;
+            let len = part.len();
+            self.write(spare, chunk.object_offset + (from - chunk.file_offset), part, 0..len)?;
             if whole {
                 wanted.remove(&row);
                 passed(row, true);

@@ -94,6 +94,9 @@ impl Handle for CountedHandle {
     fn allocated(&self) -> Result<u64, Errno> {
         self.handle.allocated()
     }
+    fn begin_sync(&self, offset: u64, len: u64) {
+        self.handle.begin_sync(offset, len);
+    }
     fn sync(&self) -> Result<(), Errno> {
         self.handle.sync()
     }

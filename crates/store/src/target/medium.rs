@@ -80,6 +80,8 @@ pub trait Handle: Send + Sync {
     fn len(&self) -> Result<u64, Errno>;
     /// Bytes of space it takes.
     fn allocated(&self) -> Result<u64, Errno>;
+    /// Asks the device to begin with making a range durable, where that can be asked; promises nothing.
+    fn begin_sync(&self, _offset: u64, _len: u64) {}
     /// Makes data and length durable.
     fn sync(&self) -> Result<(), Errno>;
     /// The file behind it, for passthrough and kernel-side copies; `None` if it is no file.

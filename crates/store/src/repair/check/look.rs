@@ -53,28 +53,39 @@ pub(super) fn daemon() -> Identity {
 impl Checker {
     pub(super) fn look(&self, options: &CheckOptions, stop: &Stop) -> Result<Found> {
         let mut found = Found::default();
-        self.ask_targets(&mut found);
         let everything = options.paths.is_empty() && options.before_job.is_empty();
+        let mut paths = Vec::new();
+        for path in options.before_job.iter().chain(&options.paths) {
+            paths.push(names(path).map_err(|e| Error::Invalid(e.to_string()))?);
+        }
+        self.ask_targets(&mut found, everything || paths.iter().any(|names| self.is_directory(names)));
         if everything {
             self.walk(&[], &mut found, stop)?;
             self.look_beside(&mut found);
             found.complete = !stop.is_set() && self.is_unchanged(&found);
             self.find_orphans(&mut found)?;
         } else {
-            for path in options.before_job.iter().chain(&options.paths) {
-                let names = names(path).map_err(|e| Error::Invalid(e.to_string()))?;
-                self.walk(&names, &mut found, stop)?;
+            for names in &paths {
+                self.walk(names, &mut found, stop)?;
             }
         }
         Ok(found)
     }
 
-    /// What every target has; all are asked at the same time.
-    fn ask_targets(&self, found: &mut Found) {
+    fn is_directory(&self, names: &[String]) -> bool {
+        self.open(names, OFlags::RDONLY | OFlags::DIRECTORY).is_ok()
+    }
+
+    /// Which targets answer, and with `lists` what each of them has; all are asked at the same time. For a few files their
+    /// objects are looked for one by one instead: a list is as long as the volume is large.
+    fn ask_targets(&self, found: &mut Found, lists: bool) {
         let targets = self.volume.targets();
         let unwell: BTreeSet<TargetId> = targets.probe_all().into_iter().collect();
         let all = targets.all();
-        let asked: Vec<_> = all.iter().map(|t| (t, t.submit(|medium| medium.list()))).collect();
+        let asked: Vec<_> = all
+            .iter()
+            .map(|t| (t, t.submit(move |medium| if lists { medium.list() } else { Ok(Vec::new()) })))
+            .collect();
         for (target, answer) in asked {
             let answer = answer.wait();
             match answer {
@@ -211,7 +222,7 @@ impl Checker {
     fn wrong_with(&self, object: &Object, found: &Found) -> Option<FindingKind> {
         let Some(there) = found.there.get(&object.target) else { return Some(FindingKind::TargetAway) };
         if !there.contains(&object.id) {
-            // It may be younger than the list.
+            // It may be younger than the list, or there is none.
             let (id, target) = (object.id, self.volume.targets().get(object.target));
             if target.is_none_or(|t| t.run(move |medium| medium.open(id).map(drop)).is_err()) {
                 return Some(FindingKind::ObjectMissing);
