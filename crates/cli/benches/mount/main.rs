@@ -2,7 +2,8 @@
 //!
 //! Every workload visits the subjects in turn, round after round, so that a machine whose speed drifts drifts for all
 //! of them alike. Medians and ratios are printed; the whole goes to `target/bench.json`. Set `ENTREPOT_BENCH_DIR` to
-//! choose the file system underneath, `ENTREPOT_BENCH_ROUNDS` and `ENTREPOT_BENCH_MIB` for longer or shorter runs.
+//! choose the file system underneath, `ENTREPOT_BENCH_ROUNDS` and `ENTREPOT_BENCH_MIB` for longer or shorter runs, and
+//! `ENTREPOT_BENCH_ONLY=write,read,random,shared,small,recovery` (any of them) for a part.
 
 mod recovery;
 mod report;
@@ -26,7 +27,9 @@ fn main() {
 
     let subjects = subject::all(&dir);
     let mut report = Report::new(subjects.iter().map(|s| s.name));
-    for workload in workload::all() {
+    let only = std::env::var("ENTREPOT_BENCH_ONLY").unwrap_or_default();
+    let wanted = |name: &str| only.is_empty() || only.split(',').any(|o| o.trim() == name);
+    for (_, workload) in workload::all().into_iter().filter(|(name, _)| wanted(name)) {
         let mut names = Vec::new();
         for round in 0..rounds {
             for s in &subjects {
@@ -38,7 +41,9 @@ fn main() {
         names.iter().for_each(|name| report.print_row(name));
     }
     drop(subjects);
-    recovery::measure(&dir, rounds, &mut report);
+    if wanted("recovery") {
+        recovery::measure(&dir, rounds, &mut report);
+    }
     report.print();
     let json = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../target/bench.json");
     std::fs::write(&json, report.json()).unwrap_or_else(|e| panic!("cannot write {}: {e}", json.display()));
