@@ -5,7 +5,7 @@
 SHELL := /bin/bash
 export PATH := $(PATH):$(HOME)/.cargo/bin
 
-.PHONY: help setup setup-test build demo test check bench bench-recovery docs clean
+.PHONY: help setup setup-test build demo test check bench bench-recovery bench-prefetch docs clean
 
 help:
 	@sed -n 's/^# //p' Makefile | head -2
@@ -38,6 +38,10 @@ bench: build
 bench-recovery: build
 	@scripts/setup.sh bench
 	@benches/recovery/run.sh target/release/entrepot
+
+# Rate-aware trigger distances against fixed ones over emulated disks; six minutes; root or fusermount3.
+bench-prefetch: build
+	cargo bench --locked -p entrepot-cli --bench prefetch
 
 docs: build
 	target/release/entrepot man target/man

@@ -47,6 +47,12 @@ pub struct Setup {
     pub closed: bool,
     /// How long a client thinks in a closed loop.
     pub think: String,
+    /// Whether requests come as long after the one before as in the trace, but not before that is answered.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub paced: bool,
+    /// No request comes at this time or later.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub until: Option<String>,
     /// Times faster than the trace in an open loop.
     pub speed: f64,
     /// What becomes of writes: `cached`, `background` or `dropped`.
@@ -107,6 +113,8 @@ impl Default for Setup {
             link_shared: false,
             closed: false,
             think: "0s".into(),
+            paced: false,
+            until: None,
             speed: 1.0,
             writes: "cached".into(),
             in_flight: "frames".into(),
@@ -175,7 +183,9 @@ impl Setup {
             request: duration("link-request", &self.link_request)?,
             shared: self.link_shared,
         };
-        let arrival = if self.closed {
+        let arrival = if self.paced {
+            Arrival::Paced
+        } else if self.closed {
             Arrival::Closed { think: duration("think", &self.think)? }
         } else {
             Arrival::Open { speed: self.speed }
@@ -190,8 +200,19 @@ impl Setup {
         if sample_every == Some(Time::ZERO) {
             return Err(SetupError::new("timeline", "0s", "samples need a time between them, like 100ms"));
         }
+        let until = self.until.as_deref().map(|until| duration("until", until)).transpose()?;
         let per_stream = self.per_stream;
-        Ok(Config { private: levels, shared, link, arrival, writes, check: self.check, per_stream, sample_every })
+        Ok(Config {
+            private: levels,
+            shared,
+            link,
+            arrival,
+            until,
+            writes,
+            check: self.check,
+            per_stream,
+            sample_every,
+        })
     }
 
     fn level_configs(&self, footprint_blocks: u64) -> Result<Vec<LevelConfig>, SetupError> {

@@ -40,6 +40,8 @@ pub struct Config {
     pub link: Link,
     /// When requests come.
     pub arrival: Arrival,
+    /// No request comes at this time or later; never ending if `None`.
+    pub until: Option<Time>,
     /// What becomes of writes.
     pub writes: Writes,
     /// Whether every machine checks its invariants after every event; slow.
@@ -341,7 +343,7 @@ impl<S: Iterator<Item = Access>> World<S> {
             }
         }
         self.storage.check();
-        let closed = matches!(self.config.arrival, Arrival::Closed { .. });
+        let closed = matches!(self.config.arrival, Arrival::Closed { .. } | Arrival::Paced);
         for client in &self.clients {
             assert!(!closed || client.outstanding() <= 1, "a synchronous client has two requests under way");
         }
@@ -367,6 +369,7 @@ impl Config {
             shared: vec![lower],
             link: Link::PUBLISHED,
             arrival: Arrival::Open { speed: 1.0 },
+            until: None,
             writes: Writes::Cached,
             check: false,
             per_stream: false,

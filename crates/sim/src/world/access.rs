@@ -32,6 +32,9 @@ pub enum Arrival {
         /// How long the client thinks.
         think: Time,
     },
+    /// The next request comes as long after the one before as the trace says, but not before that is answered: a client that
+    /// reads at its own pace and waits when it has to, such as a player or a copy to a slow place.
+    Paced,
 }
 
 /// What becomes of writes.

@@ -11,6 +11,8 @@ pub(super) struct Client<S> {
     source: S,
     /// The request that comes next.
     next: Option<Access>,
+    /// When the last request came, and when the trace said it would.
+    last: Option<(Time, Time)>,
     /// Requests under way, by number; free numbers below.
     issued: Vec<Issued>,
     free: Vec<u32>,
@@ -33,6 +35,7 @@ impl<S> Client<S> {
         Client {
             source,
             next: None,
+            last: None,
             issued: Vec::new(),
             free: Vec::new(),
             reads: Latencies::default(),
@@ -70,9 +73,14 @@ impl<S: Iterator<Item = Access>> World<S> {
             Arrival::Open { speed: 1.0 } => next.at,
             Arrival::Open { speed } => Time((next.at.0 as f64 / speed) as u64),
             Arrival::Closed { think } => now + think,
+            Arrival::Paced => entry.last.map_or(next.at, |(came, said)| came + next.at.since(said)),
         });
         // A trace that is not quite in order does not turn time back.
         let due = due.max(now);
+        if self.config.until.is_some_and(|until| due >= until) {
+            entry.next = None;
+            return;
+        }
         if let Some((at, client)) = self.ready.replace((due, client)) {
             self.events.push(at, Rank::Arrival, Event::Arrive { client });
         }
@@ -82,6 +90,7 @@ impl<S: Iterator<Item = Access>> World<S> {
     pub(super) fn arrive(&mut self, now: Time, client: u32) {
         let entry = &mut self.clients[client as usize];
         let access = entry.next.take().expect("an arrival was scheduled for a request");
+        entry.last = Some((now, access.at));
         let issued = Issued { at: now, stream: access.stream, write: access.write };
         let number = match entry.free.pop() {
             Some(number) => {
@@ -125,7 +134,7 @@ impl<S: Iterator<Item = Access>> World<S> {
                 self.streams.add(issued.stream, took);
             }
         }
-        if matches!(self.config.arrival, Arrival::Closed { .. }) {
+        if matches!(self.config.arrival, Arrival::Closed { .. } | Arrival::Paced) {
             self.schedule(now, client);
         }
     }

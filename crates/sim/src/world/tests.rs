@@ -62,6 +62,21 @@ fn a_hit_in_the_lower_level_costs_the_link() {
 }
 
 #[test]
+fn a_client_with_a_pace_waits_for_answers_and_then_keeps_its_distance() {
+    // Each takes 11.03 ms: the second waits for the first, the third comes 15 ms after the second.
+    let trace = vec![read(0, 0, 1), read(4, 1, 1), read(19, 2, 1), read(90, 3, 1)];
+    let paced = |until| {
+        let config = Config { arrival: Arrival::Paced, until, ..Config::two_levels(plain(1), plain(10)) };
+        run(config, constant(5), vec![trace.clone()])
+    };
+    let end_ms = |tally: &Tally| tally.end.as_secs_f64() * 1e3;
+    assert!((end_ms(&paced(None)) - (11.03 + 15.0 + 71.0 + 11.03)).abs() < 1e-9);
+    let cut = paced(Some(Time::from_millis(30)));
+    assert_eq!(cut.read_blocks, 3);
+    assert!((end_ms(&cut) - (11.03 + 15.0 + 11.03)).abs() < 1e-9);
+}
+
+#[test]
 fn a_request_that_comes_while_its_block_is_on_the_way_waits_for_it() {
     let trace = vec![read(0, 0, 1), read(4, 0, 1)];
     let tally = run(Config::two_levels(plain(10), plain(10)), constant(5), vec![trace]);

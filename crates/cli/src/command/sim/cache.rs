@@ -166,6 +166,12 @@ struct WorldArgs {
     /// How long a client thinks between answer and request.
     #[arg(long, default_value = "0s", value_name = "TIME", requires = "closed")]
     think: String,
+    /// Requests come as long after the one before as in the trace, but not before its answer: clients with a pace of their own.
+    #[arg(long, conflicts_with_all = ["closed", "speed"])]
+    paced: bool,
+    /// No request comes at this time or later: what clients get done until then.
+    #[arg(long, value_name = "TIME")]
+    until: Option<String>,
     /// Times faster than the trace.
     #[arg(long, default_value_t = 1.0, conflicts_with = "closed")]
     speed: f64,
@@ -299,6 +305,8 @@ impl Cache {
             link_shared: world.link_shared,
             closed: world.closed,
             think: world.think.clone(),
+            paced: world.paced,
+            until: world.until.clone(),
             speed: world.speed,
             writes: world.writes.clone(),
             in_flight: world.in_flight.clone(),
