@@ -84,6 +84,7 @@ fn simulated(level: &LevelConfig, requests: &[Access]) -> Vec<Logged> {
         shared: Vec::new(),
         link: Link::PUBLISHED,
         arrival: Arrival::Open { speed: 1.0 },
+        until: None,
         writes: Writes::Cached,
         check: true,
         per_stream: false,

@@ -87,7 +87,9 @@ fn runs(rounds: u64, run: impl Fn(&Policy) -> Figures) -> Vec<Figures> {
     let mut all: Vec<Vec<Figures>> = POLICIES.iter().map(|_| Vec::new()).collect();
     for _ in 0..rounds {
         for (policy, of_policy) in POLICIES.iter().zip(&mut all) {
-            of_policy.push(run(policy));
+            let figures = run(policy);
+            eprintln!("  {}: {:.1} MB/s", policy.name, figures.mb_s);
+            of_policy.push(figures);
         }
     }
     all.iter().map(|runs| mean(runs)).collect()
