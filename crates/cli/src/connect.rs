@@ -1,6 +1,7 @@
 //! From a path or `--volume` to an answer of the right daemon.
 
 use crate::failure::Result;
+use rustix::io::Errno;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use store::control::{Client, Found, Problem, exit, find};
@@ -76,12 +77,15 @@ impl Context {
 /// The path with its symbolic links followed, as far as it exists.
 fn real(path: &Path) -> Result<PathBuf> {
     let problem = |e: std::io::Error| {
-        let problem = Problem::not_found(format!("{}: {e}", path.display()));
+        let cause = format!("{}: {e}", path.display());
         match e.raw_os_error() {
-            Some(n) if n == rustix::io::Errno::NOTCONN.raw_os_error() => problem.try_this(
-                "the daemon of this mount has died: start it again with `entrepot up VOLUME.TOML --at MOUNTPOINT`",
-            ),
-            _ => problem.try_this("check the path"),
+            // The second is what a call hears that was under way when the daemon died.
+            Some(n) if [Errno::NOTCONN, Errno::CONNABORTED].iter().any(|dead| n == dead.raw_os_error()) => {
+                Problem::new(exit::NO_DAEMON, cause).try_this(
+                    "the daemon of this mount has died: start it again with `entrepot up VOLUME.TOML --at MOUNTPOINT`",
+                )
+            }
+            _ => Problem::not_found(cause).try_this("check the path"),
         }
     };
     let error = match path.canonicalize() {

@@ -107,6 +107,7 @@ fn every_case_ends_as_its_user_would_expect() {
     a_target_fails_before_dispatch_and_another_during_the_run(&world);
     a_cancelled_job_leaves_nothing(&world);
     staging_survives_a_restart_of_slurmctld(&world);
+    staging_survives_a_restart_of_the_daemon(&world);
     results_that_cannot_go_home(&world);
     three_dependent_jobs(&world);
     the_source_is_dead(&mut world);
@@ -257,6 +258,17 @@ fn staging_survives_a_restart_of_slurmctld(world: &World) {
     world.cluster.until_state(&world.volume, job, "COMPLETED");
     let sent = world.nginx.sent_bytes() - sent;
     assert!((30_000_000..30_100_000).contains(&sent), "{sent} bytes: each was sent once");
+}
+
+fn staging_survives_a_restart_of_the_daemon(world: &World) {
+    world.put("killed", 20_000_000, 9);
+    let script = world.script(&world.nginx.uri("slow/killed"), "killed", "true");
+    let job = world.cluster.submit("killed.sh", &script);
+    world.until_phase(job, "staging-in");
+    world.volume.kill();
+    world.volume.up_again();
+    world.cluster.until_state(&world.volume, job, "COMPLETED");
+    assert_eq!(std::fs::metadata(world.dir.join("killed")).expect("staged").len(), 20_000_000);
 }
 
 fn results_that_cannot_go_home(world: &World) {

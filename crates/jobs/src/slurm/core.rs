@@ -5,6 +5,7 @@
 
 use super::record::{Job, Phase, Transfer, TransferState, Why};
 use super::{spool, transfer, verify};
+use crate::exec;
 use crate::exec::outside::{self, Supervisor};
 use crate::request::{PartKind, PartReport};
 use crate::runner::{Config, Recogniser};
@@ -17,6 +18,16 @@ use store::state::State;
 
 const JOBS: &str = "slurm-job";
 const TRANSFERS: &str = "slurm-transfer";
+
+/// A transfer is begun anew so often: each time takes the end of a daemon, and more of them are no accident.
+const BEGUN_ANEW_MAX: u32 = 3;
+
+/// Whether it may be begun once more.
+fn begin_anew(counts: &mut BTreeMap<u64, u32>, number: u64) -> bool {
+    let count = counts.entry(number).or_default();
+    *count += 1;
+    *count <= BEGUN_ANEW_MAX
+}
 
 /// What the threads share.
 pub(super) struct Core {
@@ -40,6 +51,8 @@ pub(super) struct Book {
     pub transfers: BTreeMap<u64, Transfer>,
     /// Supervisors of running transfers.
     pub running: BTreeMap<u64, Arc<OwnedFd>>,
+    /// How often transfers were begun anew because the daemon that they talked to had ended.
+    pub begun_anew: BTreeMap<u64, u32>,
     /// Jobs whose data are being compared just now.
     pub verifying: BTreeSet<u64>,
     pub closed: bool,
@@ -211,6 +224,10 @@ impl Core {
             transfer.state = TransferState::Dropped;
         } else if report.ending.is_success() {
             transfer.state = TransferState::Done;
+        } else if transfer::lost_the_daemon(transfer, report) && begin_anew(&mut book.begun_anew, number) {
+            // It talked to a daemon that has ended; this one goes on where that was.
+            let _ = std::fs::remove_file(exec::file(&spool::dir(&self.config, number), transfer.kind, "status"));
+            transfer.state = TransferState::Waiting;
         } else {
             transfer.state = TransferState::Failed;
             transfer.why = Some(transfer::why(transfer, report));

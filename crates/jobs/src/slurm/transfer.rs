@@ -109,6 +109,12 @@ fn argv(command: &Command, program: &Path, retries: u32) -> Vec<String> {
     argv
 }
 
+/// Whether a command of ours failed only because the daemon ended while it was at work.
+pub(super) fn lost_the_daemon(transfer: &Transfer, report: &PartReport) -> bool {
+    let ours = transfer.argv.first().is_some_and(|program| program == "entrepot");
+    ours && matches!(report.ending, Ending::Exited { code } if code == i32::from(exit::NO_DAEMON))
+}
+
 /// The reason that the user sees, on one line, and whether it may pass by itself.
 pub(super) fn why(transfer: &Transfer, report: &PartReport) -> (String, bool) {
     let words = shlex::try_join(transfer.argv.iter().map(String::as_str)).unwrap_or_default();
