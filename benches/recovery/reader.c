@@ -1,7 +1,8 @@
 /* Ranks that read input through a mount and compute in between, as the applications of the recovery experiments do.
  *
- * usage: reader shared|own PATH BLOCK_BYTES COMPUTE_MS MARK
- * shared: each rank reads its own contiguous part of the one file PATH. own: rank R reads all of PATH.R.
+ * usage: reader shared|parts|own PATH BLOCK_BYTES COMPUTE_MS MARK
+ * shared: every rank reads all of the one file PATH from its beginning, as all need the matrix. parts: each reads a part of
+ * its own of PATH. own: rank R reads all of PATH.R.
  * After each block a rank "computes" for COMPUTE_MS (it sleeps: the measurement shall not depend on who else uses the
  * cores). Rank 0 makes the file MARK when it has read half. Rank 0 prints, in one line: seconds from the common start to
  * the last rank's end, the longest single read of any rank in milliseconds, and a checksum over all bytes read.
@@ -30,13 +31,13 @@ int main(int argc, char **argv) {
     MPI_Comm_size(MPI_COMM_WORLD, &ranks);
     if (argc != 6) {
         errno = EINVAL;
-        fail("usage: reader shared|own PATH BLOCK_BYTES COMPUTE_MS MARK");
+        fail("usage: reader shared|parts|own PATH BLOCK_BYTES COMPUTE_MS MARK");
     }
-    int shared = strcmp(argv[1], "shared") == 0;
+    int own = strcmp(argv[1], "own") == 0, parts = strcmp(argv[1], "parts") == 0;
     size_t block = strtoul(argv[3], NULL, 10);
     long compute_ms = strtol(argv[4], NULL, 10);
     char path[4096];
-    snprintf(path, sizeof path, shared ? "%s" : "%s.%d", argv[2], rank);
+    snprintf(path, sizeof path, own ? "%s.%d" : "%s", argv[2], rank);
 
     MPI_Barrier(MPI_COMM_WORLD);
     double began = MPI_Wtime(), longest = 0;
@@ -44,7 +45,7 @@ int main(int argc, char **argv) {
     struct stat stat;
     if (fd < 0 || fstat(fd, &stat) != 0) fail(path);
     uint64_t blocks = ((uint64_t)stat.st_size + block - 1) / block;
-    uint64_t from = shared ? blocks * rank / ranks : 0, to = shared ? blocks * (rank + 1) / ranks : blocks;
+    uint64_t from = parts ? blocks * rank / ranks : 0, to = parts ? blocks * (rank + 1) / ranks : blocks;
     uint64_t sum = 0;
     char *bytes = malloc(block);
     if (!bytes) fail("memory");
@@ -71,7 +72,7 @@ int main(int argc, char **argv) {
             memcpy(&word, bytes + i, 8);
             here = (here ^ word) * 1099511628211u;
         }
-        sum += here + (uint64_t)(shared ? 0 : rank) * 31;
+        sum += here + (uint64_t)(own ? rank : 0) * 31;
         struct timespec nap = {compute_ms / 1000, compute_ms % 1000 * 1000000};
         nanosleep(&nap, NULL);
     }

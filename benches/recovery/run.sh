@@ -120,14 +120,17 @@ right() { # the bytes of a run were those of the first
 for mb in $sizes; do head -c "$((mb * 1000000 / 1048576 * 1048576))" /dev/urandom >"$dir/www/f$mb"; done
 for r in $(seq 0 15); do head -c 33554432 /dev/urandom >"$dir/www/own.$r"; done
 
-echo "rounds: $rounds, medians; 4 ranks, 1 MiB reads, 200 ms of computing after each; seconds"
+echo "rounds: $rounds, medians; 4 ranks, 1 MiB reads; shared: all ranks read the whole file and compute 50 ms after each;"
+echo "parts: each reads its own quarter and computes 200 ms after each; seconds"
 echo
-echo "| shared file, MB | run | source, MB/s | added, failure at the start | added, half-way | longest read, ms | patch offline | added / patch |"
-echo "|---|---|---|---|---|---|---|---|"
+echo "| read | file, MB | run | source, MB/s | added, failure at the start | added, half-way | longest read, ms | patch offline | added / patch |"
+echo "|---|---|---|---|---|---|---|---|---|"
+for how in shared parts; do
 for mb in $sizes; do
+    compute=50; [ $how = shared ] || compute=200
     f=f$mb base=""
     for _ in $(seq "$rounds"); do
-        bring "$f"; run shared "$mnt/$f" 4 200 never ""; right "$f"
+        bring "$f"; run $how "$mnt/$f" 4 $compute never ""; right "$f$how"
         base+="$seconds "
     done
     base=$(echo "$base" | median)
@@ -136,7 +139,7 @@ for mb in $sizes; do
         for _ in $(seq "$rounds"); do
             for when in start mid; do
                 bring "$f"; shape "$rate"; v=$(victim "$mnt/$f")
-                run shared "$mnt/$f" 4 200 "$when" "$v"; right "$f"
+                run $how "$mnt/$f" 4 $compute "$when" "$v"; right "$f$how"
                 added=$(awk "BEGIN { print $seconds - $base }")
                 if [ "$when" = start ]; then start+="$added "; else mid+="$added "; fi
                 worst=$(awk "BEGIN { print ($longest > $worst ? $longest : $worst) }")
@@ -147,8 +150,9 @@ for mb in $sizes; do
             heal "$v"
         done
         start=$(echo "$start" | median) mid=$(echo "$mid" | median) patch=$(echo "$patch" | median)
-        echo "| $mb | $base | $rate | $start | $mid | $worst | $patch | $(awk "BEGIN { printf \"%.2f\", ($start > $mid ? $start : $mid) / $patch }") |"
+        echo "| $how | $mb | $base | $rate | $start | $mid | $worst | $patch | $(awk "BEGIN { printf \"%.2f\", ($start > $mid ? $start : $mid) / $patch }") |"
     done
+done
 done
 
 # The reader as a job whose input has a replica: a first job holds the cores until the copy is there.
@@ -156,7 +160,7 @@ job() { # FILE WHEN
     rm -f "$dir/go" "$dir/mark" "$dir/result" "$mnt/$1"
     shape 0
     printf '#!/bin/sh\n#ENTREPOT -n 16\nuntil [ -e %s ]; do sleep 0.05; done\n' "$dir/go" >"$dir/home/hold.sh"
-    printf '#!/bin/sh\n#ENTREPOT -n 16\n#STAGEIN entrepot stage in %s %s\nmpiexec -n 4 %s shared %s 1048576 200 %s >%s\n' \
+    printf '#!/bin/sh\n#ENTREPOT -n 16\n#STAGEIN entrepot stage in %s %s\nmpiexec -n 4 %s shared %s 1048576 50 %s >%s\n' \
         "http://$net.1:8080/$1" "$mnt/$1" "$dir/reader" "$mnt/$1" "$dir/mark" "$dir/result" >"$dir/home/read.sh"
     hold=$(cd "$dir/home" && ep job submit hold.sh | grep -o '[0-9]*')
     id=$(cd "$dir/home" && ep job submit read.sh | grep -o '[0-9]*')
@@ -171,7 +175,7 @@ job() { # FILE WHEN
     fi
     ep job wait "$id" >/dev/null; ep job wait "$hold" >/dev/null
     read -r seconds longest sum <"$dir/result"
-    right "$1"
+    right "$1shared"
 }
 echo
 echo "| shared file with a replica, MB | run | added, failure at the start | added, half-way | longest read, ms | failover, ms | object anew | whole copy | recoveries from the source |"

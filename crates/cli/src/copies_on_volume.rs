@@ -1,7 +1,7 @@
 //! The copies that the keeper of replication orders, made by the running daemon.
 
 use jobs::keeper::{Copies, Keeper, Settings};
-use jobs::queue::{Queue, local::Local, no_inputs, pbs::Pbs, slurm};
+use jobs::queue::{InputsOf, Queue, local::Local, pbs::Pbs, slurm};
 use jobs::runner::Runner;
 use jobs::slurm::Slurm;
 use policy::FileId;
@@ -61,8 +61,8 @@ pub fn start(
 ) -> std::io::Result<Keeper> {
     let queue: Arc<dyn Queue> = match settings.queue {
         QueueName::Local => Arc::new(Local::new(runner.clone())),
-        QueueName::Slurm => Arc::new(slurm::Slurm::new(of_slurm.inputs_of())),
-        QueueName::Pbs => Arc::new(Pbs::new(no_inputs())),
+        QueueName::Slurm => Arc::new(slurm::Slurm::new(either(of_slurm.inputs_of(), runner.inputs_of()))),
+        QueueName::Pbs => Arc::new(Pbs::new(runner.inputs_of())),
     };
     let machine = Config {
         strategy: match settings.policy {
@@ -76,4 +76,12 @@ pub fn start(
         ..Config::new(1)
     };
     Keeper::start(Settings { machine, poll: settings.poll }, queue, Arc::new(CopiesOnVolume(core.clone())))
+}
+
+/// What one knows of a job, or the other: it was handed to us by Slurm, or to Slurm by us.
+fn either(one: InputsOf, other: InputsOf) -> InputsOf {
+    Arc::new(move |id: &str| {
+        let inputs = one(id);
+        if inputs.is_empty() { other(id) } else { inputs }
+    })
 }

@@ -3,10 +3,23 @@
 use super::Runner;
 use super::record::{Phase, Record};
 use crate::exec::now_ms;
-use crate::queue::{QueuedJob, Snapshot, State, WaitsFor, forecast};
+use crate::queue::{InputsOf, QueuedJob, Snapshot, State, WaitsFor, forecast};
 use crate::request::PartKind;
+use std::path::PathBuf;
+use std::sync::Arc;
 
 impl Runner {
+    /// The input of the jobs that another scheduler runs, by their numbers there.
+    pub fn inputs_of(&self) -> InputsOf {
+        let core = Arc::downgrade(&self.core);
+        Arc::new(move |id: &str| -> Vec<PathBuf> {
+            let Some(core) = core.upgrade() else { return Vec::new() };
+            let book = core.book.lock();
+            let is_it = |r: &&Record| r.external.is_some() && r.name_in_queue() == id;
+            book.jobs.values().find(is_it).map(Record::staged_paths).unwrap_or_default()
+        })
+    }
+
     /// The queue as it is now. Nodes are cores here.
     pub fn queue(&self) -> Snapshot {
         let core = &self.core;

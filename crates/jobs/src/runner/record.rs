@@ -137,6 +137,12 @@ impl Record {
         paths::results(&self.plan, &self.cwd, self.mount.as_deref())
     }
 
+    /// The number of its compute part in the queue that it waits in.
+    pub fn name_in_queue(&self) -> String {
+        let part = self.external.as_ref().and_then(|external| external.parts.get(&PartKind::Compute));
+        part.map_or_else(|| self.id.to_string(), |part| part.id.clone())
+    }
+
     /// All that it names in the volume.
     pub fn needed_paths(&self) -> Vec<PathBuf> {
         paths::needed(&self.plan, &self.cwd, self.mount.as_deref())

@@ -113,7 +113,7 @@ impl Runner {
         let mut detail = record.detail(spool::dir(&self.core.config, id));
         if !record.state.is_final() {
             let (volume, paths) = (&self.core.volume, record.staged_paths());
-            detail.protection = volume.protection(record.owner, &id.to_string(), &paths);
+            detail.protection = volume.protection(record.owner, &record.name_in_queue(), &paths);
         }
         let started_ms = record.part(PartKind::Compute).and_then(|part| part.dispatched_ms);
         if let (JobState::Running, Some(from_ms)) = (record.state, started_ms) {
