@@ -290,6 +290,7 @@ pub struct DalUpload {
     writer: opendal::Writer,
     path: String,
     written: u64,
+    arrived: Option<Version>,
 }
 
 impl DalUpload {
@@ -301,7 +302,7 @@ impl DalUpload {
             writer.await.map_err(failure::of_opendal)
         };
         let writer = session.runtime.wait("create", 0, open)?;
-        Ok(DalUpload { session, writer, path: path.to_string(), written: 0 })
+        Ok(DalUpload { session, writer, path: path.to_string(), written: 0, arrived: None })
     }
 
     fn remove(&mut self) {
@@ -324,10 +325,9 @@ impl Upload for DalUpload {
         Ok(())
     }
 
-    fn finish(mut self: Box<Self>, expect_size: u64) -> Result<Version, OriginError> {
+    fn complete(&mut self, expect_size: u64) -> Result<(), OriginError> {
         if self.written != expect_size {
             let why = format!("{} bytes were handed over, {expect_size} expected", self.written);
-            self.abort();
             return Err(OriginError::Permanent(why));
         }
         if expect_size == 0 && self.session.scheme == Scheme::Ftp {
@@ -336,17 +336,31 @@ impl Upload for DalUpload {
         let runtime = self.session.runtime.clone();
         let closed = async { self.writer.close().await.map_err(failure::of_opendal) };
         runtime.wait("close", S3_PART_BYTES as u64, closed)?;
+        self.arrived = Some(Version::default()); // from now on it is there to be removed
         let version = runtime.wait("stat", 0, self.session.stat(&self.path))?;
         let wanted = Version { size: expect_size, etag: None, modified_ns: None };
         if same(&wanted, &version).is_err() {
-            self.remove();
             let why = format!("{} bytes arrived, {expect_size} were sent", version.size);
             return Err(OriginError::Passing(why));
         }
-        Ok(version)
+        self.arrived = Some(version);
+        Ok(())
+    }
+
+    fn finish(mut self: Box<Self>, expect_size: u64) -> Result<Version, OriginError> {
+        if self.arrived.is_none()
+            && let Err(e) = self.complete(expect_size)
+        {
+            self.abort();
+            return Err(e);
+        }
+        Ok(self.arrived.expect("it was completed"))
     }
 
     fn abort(mut self: Box<Self>) {
+        if self.arrived.is_some() {
+            return self.remove();
+        }
         let runtime = self.session.runtime.clone();
         let aborted = runtime.wait("abort", 0, async { self.writer.abort().await.map_err(failure::of_opendal) });
         if let Err(e) = aborted {

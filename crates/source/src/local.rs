@@ -129,12 +129,16 @@ impl LocalUpload {
         Ok(LocalUpload { file: started?, temporary, path: path.into(), who: who.clone() })
     }
 
-    fn settle(&mut self, expect_size: u64) -> Result<Version, OriginError> {
+    fn arrive(&self, expect_size: u64) -> Result<Version, OriginError> {
         self.file.sync_all().map_err(|e| failure::of_io("sync", &e))?;
         let version = version_of(&self.file)?;
         if version.size != expect_size {
             return Err(OriginError::Passing(format!("{} bytes arrived, {expect_size} were sent", version.size)));
         }
+        Ok(version)
+    }
+
+    fn rename(&self, version: Version) -> Result<Version, OriginError> {
         let (from, to) = (self.temporary.clone(), self.path.clone());
         let renamed = with_rights_of(&self.who, move || {
             std::fs::rename(&from, &to)?;
@@ -156,8 +160,12 @@ impl Upload for LocalUpload {
         self.file.write_all(data).map_err(|e| failure::of_io("write", &e))
     }
 
-    fn finish(mut self: Box<Self>, expect_size: u64) -> Result<Version, OriginError> {
-        let result = self.settle(expect_size);
+    fn complete(&mut self, expect_size: u64) -> Result<(), OriginError> {
+        self.arrive(expect_size).map(drop)
+    }
+
+    fn finish(self: Box<Self>, expect_size: u64) -> Result<Version, OriginError> {
+        let result = self.arrive(expect_size).and_then(|version| self.rename(version));
         if result.is_err() {
             self.remove();
         }

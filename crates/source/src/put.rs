@@ -100,6 +100,7 @@ pub struct HttpUpload {
     path: String,
     blocks: Option<mpsc::Sender<Result<Bytes, std::io::Error>>>,
     answer: Option<JoinHandle<Result<(), OriginError>>>,
+    complete: bool,
 }
 
 impl HttpUpload {
@@ -113,7 +114,7 @@ impl HttpUpload {
             async move { access.simple(request, "PUT").await.map(drop) }
         };
         let answer = Some(runtime.handle().spawn(sent));
-        HttpUpload { access, runtime, temporary, path: path.to_string(), blocks: Some(sender), answer }
+        HttpUpload { access, runtime, temporary, path: path.to_string(), blocks: Some(sender), answer, complete: false }
     }
 
     /// The answer to the PUT.
@@ -124,7 +125,7 @@ impl HttpUpload {
         self.runtime.wait("PUT", 64 << 20, joined)
     }
 
-    fn settle(&mut self, expect_size: u64) -> Result<Version, OriginError> {
+    fn arrive(&mut self, expect_size: u64) -> Result<(), OriginError> {
         self.answer()?;
         let access = &self.access;
         let probe = self.runtime.wait("probe", 0, access.probe(&self.temporary))?;
@@ -132,6 +133,12 @@ impl HttpUpload {
             let why = format!("{:?} bytes arrived, {expect_size} were sent", probe.size);
             return Err(OriginError::Passing(why));
         }
+        self.complete = true;
+        Ok(())
+    }
+
+    fn rename(&mut self, expect_size: u64) -> Result<Version, OriginError> {
+        let access = &self.access;
         let rename = access
             .request(Method::from_bytes(b"MOVE").expect("a method"), &self.temporary)
             .header("Destination", access.url(&self.path).as_str())
@@ -163,8 +170,13 @@ impl Upload for HttpUpload {
         }
     }
 
+    fn complete(&mut self, expect_size: u64) -> Result<(), OriginError> {
+        self.arrive(expect_size)
+    }
+
     fn finish(mut self: Box<Self>, expect_size: u64) -> Result<Version, OriginError> {
-        let result = self.settle(expect_size);
+        let arrived = if self.complete { Ok(()) } else { self.arrive(expect_size) };
+        let result = arrived.and_then(|()| self.rename(expect_size));
         if result.is_err() {
             self.remove();
         }

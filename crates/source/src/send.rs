@@ -13,6 +13,7 @@ pub struct SftpUpload {
     file: Option<File>,
     temporary: String,
     path: String,
+    arrived: Option<Version>,
 }
 
 impl SftpUpload {
@@ -25,10 +26,10 @@ impl SftpUpload {
             let file = file.map_err(|e| failure::of_sftp("create the temporary file", e))?;
             Ok((live, file))
         })?;
-        Ok(SftpUpload { session, live, file: Some(file), temporary, path })
+        Ok(SftpUpload { session, live, file: Some(file), temporary, path, arrived: None })
     }
 
-    fn settle(&mut self, expect_size: u64) -> Result<Version, OriginError> {
+    fn arrive(&mut self, expect_size: u64) -> Result<Version, OriginError> {
         let runtime = self.session.runtime.clone();
         let (sftp, file) = (&self.live.sftp, self.file.take());
         runtime.wait("finish", 0, async {
@@ -43,9 +44,15 @@ impl SftpUpload {
                 let why = format!("{} bytes arrived, {expect_size} were sent", arrived.size);
                 return Err(OriginError::Passing(why));
             }
-            let renamed = sftp.fs().rename(&self.temporary, &self.path).await;
-            renamed.map_err(|e| failure::of_sftp("rename to the final name", e))?;
             Ok(arrived)
+        })
+    }
+
+    fn rename(&self) -> Result<(), OriginError> {
+        let sftp = &self.live.sftp;
+        self.session.runtime.wait("rename", 0, async {
+            let renamed = sftp.fs().rename(&self.temporary, &self.path).await;
+            renamed.map_err(|e| failure::of_sftp("rename to the final name", e))
         })
     }
 
@@ -72,8 +79,14 @@ impl Upload for SftpUpload {
         })
     }
 
+    fn complete(&mut self, expect_size: u64) -> Result<(), OriginError> {
+        self.arrived = Some(self.arrive(expect_size)?);
+        Ok(())
+    }
+
     fn finish(mut self: Box<Self>, expect_size: u64) -> Result<Version, OriginError> {
-        let result = self.settle(expect_size);
+        let arrived = self.arrived.take().map_or_else(|| self.arrive(expect_size), Ok);
+        let result = arrived.and_then(|version| self.rename().map(|()| version));
         if result.is_err() {
             self.remove();
         }

@@ -14,7 +14,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
-use store::origin::{Entry, Identity, Opener, Origin, OriginError, Upload};
+use store::origin::{Entry, Identity, Opener, Origin, OriginError, Started, Upload};
 
 /// Sessions that are kept; the one not used for longest goes first.
 const SESSIONS_MAX: usize = 32;
@@ -152,6 +152,13 @@ fn address_of(uri: &str) -> Result<Address, OriginError> {
     Ok(address)
 }
 
+/// The URI of another path on the same server.
+fn beside(uri: &str, path: &str) -> Result<String, OriginError> {
+    let mut url = url::Url::parse(uri).map_err(|e| OriginError::Permanent(e.to_string()))?;
+    url.set_path(&path.replace('%', "%25"));
+    Ok(url.into())
+}
+
 impl Opener for Sources {
     fn open(&self, uri: &str, who: &Identity) -> Result<Arc<dyn Origin>, OriginError> {
         let address = address_of(uri)?;
@@ -176,22 +183,26 @@ impl Opener for Sources {
         })
     }
 
-    fn create(&self, uri: &str, who: &Identity) -> Result<Box<dyn Upload>, OriginError> {
+    fn create(&self, uri: &str, who: &Identity) -> Result<Started, OriginError> {
         let address = address_of(uri)?;
         let temporary = self.temporary(&address)?;
+        let beside = beside(uri, &temporary)?;
+        let started = |upload: Box<dyn Upload>| Started { upload, at: beside };
         match address.scheme {
-            Scheme::File => Ok(Box::new(LocalUpload::start(who, &self.refused, &address.path, &temporary)?)),
+            Scheme::File => Ok(started(Box::new(LocalUpload::start(who, &self.refused, &address.path, &temporary)?))),
             Scheme::Other => {
                 Err(OriginError::Permanent("external commands only read; choose another destination".into()))
             }
             Scheme::Http | Scheme::Webdav => {
                 let found = Credentials::find(&address, who)?;
                 let access = HttpAccess::new(&address, &found, self.runtime.patience())?;
-                Ok(Box::new(HttpUpload::start(access, self.runtime.clone(), &address.path, temporary)))
+                Ok(started(Box::new(HttpUpload::start(access, self.runtime.clone(), &address.path, temporary))))
             }
             Scheme::S3 | Scheme::Ftp | Scheme::Sftp => match self.session(&address, who)? {
-                Session::Sftp(session) => Ok(Box::new(SftpUpload::start(session, &address.path, &temporary)?)),
-                Session::Dal(session) => Ok(Box::new(DalUpload::start(session, &address.path)?)),
+                Session::Sftp(session) => Ok(started(Box::new(SftpUpload::start(session, &address.path, &temporary)?))),
+                Session::Dal(session) => {
+                    Ok(Started { upload: Box::new(DalUpload::start(session, &address.path)?), at: uri.to_string() })
+                }
             },
         }
     }

@@ -8,7 +8,7 @@ use server::{Ftpd, Nginx, Sshd, data, who};
 use source::{HostKeys, Settings, Sources};
 use std::sync::Arc;
 use std::time::Duration;
-use store::origin::{EntryKind, Identity, Opener, Origin, OriginError};
+use store::origin::{EntryKind, Identity, Opener, Origin, OriginError, Started};
 
 fn sources() -> Sources {
     let settings = Settings { patience: Duration::from_secs(20), host_keys: HostKeys::Strict, ..Settings::default() };
@@ -40,23 +40,43 @@ fn reads_well(origin: &Arc<dyn Origin>, expected: &[u8]) {
     assert!(all == expected);
 }
 
+/// What was completed can be read where the upload says, byte for byte.
+fn reads_back(sources: &Sources, at: &str, who: &Identity, expected: &[u8]) {
+    let origin = sources.open(at, who).expect("open");
+    let version = origin.stat().expect("stat");
+    assert_eq!(version.size, expected.len() as u64);
+    let mut all = Vec::new();
+    let mut each = |bytes: &[u8]| {
+        all.extend_from_slice(bytes);
+        true
+    };
+    origin.read_all(&version, &mut each).expect("all");
+    assert!(all == expected);
+}
+
 /// Uploads, replaces, aborts, and looks what lies there.
 fn writes_well(sources: &Sources, uri: &str, who: &Identity, dir: &std::path::Path) {
     for size in [3_000_000, 17] {
         let bytes = data(size, 9);
-        let mut upload = sources.create(uri, who).expect("create");
+        let Started { mut upload, at } = sources.create(uri, who).expect("create");
         for block in bytes.chunks(1 << 20) {
             upload.append(block).expect("append");
         }
+        upload.complete(bytes.len() as u64).expect("complete");
+        reads_back(sources, &at, who, &bytes);
         let version = upload.finish(bytes.len() as u64).expect("finish");
         assert_eq!(version.size, bytes.len() as u64);
         assert!(std::fs::read(dir.join("result")).expect("there") == bytes);
     }
-    let mut upload = sources.create(uri, who).expect("create");
+    let mut upload = sources.create(uri, who).expect("create").upload;
     upload.append(b"half").expect("append");
     assert!(upload.finish(5).is_err(), "four bytes are not five");
-    let mut upload = sources.create(uri, who).expect("create");
+    let mut upload = sources.create(uri, who).expect("create").upload;
     upload.append(b"half").expect("append");
+    upload.abort();
+    let mut upload = sources.create(uri, who).expect("create").upload;
+    upload.append(b"whole, and found to be wrong").expect("append");
+    upload.complete(28).expect("complete");
     upload.abort();
     assert!(std::fs::read(dir.join("result")).expect("there") == data(17, 9), "the old one stays");
     let names: Vec<_> = std::fs::read_dir(dir).expect("dir").map(|e| e.expect("entry").file_name()).collect();
@@ -191,8 +211,27 @@ fn ftp() {
     reads_well(&origin, &bytes);
     let missing = sources.open(&ftpd.uri("pub/none"), &who()).expect("open").stat();
     assert!(matches!(missing, Err(OriginError::Permanent(_))), "{missing:?}");
-    let listed = sources.list(&ftpd.uri("pub"), &who()).expect("list");
-    assert_eq!(listed.into_iter().map(|e| e.path).collect::<Vec<_>>(), ["x"]);
+    let mut listed = sources.list(&ftpd.uri("pub"), &who()).expect("list");
+    listed.sort_by(|a, b| a.path.cmp(&b.path));
+    assert_eq!(listed.into_iter().map(|e| e.path).collect::<Vec<_>>(), ["up", "x"]);
+
+    // Without temporary names: what is completed is there, and what is given up then is gone.
+    let (uri, path) = (ftpd.uri("pub/up/result"), ftpd.root().join("pub/up/result"));
+    for size in [3_000_000, 17] {
+        let bytes = data(size, 9);
+        let Started { mut upload, at } = sources.create(&uri, &who()).expect("create");
+        bytes.chunks(1 << 20).for_each(|block| upload.append(block).expect("append"));
+        upload.complete(size as u64).expect("complete");
+        assert_eq!(at, uri);
+        reads_back(&sources, &at, &who(), &bytes);
+        assert_eq!(upload.finish(size as u64).expect("finish").size, size as u64);
+        assert!(std::fs::read(&path).expect("there") == bytes);
+    }
+    let mut upload = sources.create(&uri, &who()).expect("create").upload;
+    upload.append(b"wrong").expect("append");
+    upload.complete(5).expect("complete");
+    upload.abort();
+    assert!(!path.exists(), "no wrong copy keeps the name");
 }
 
 /// [S-046]

@@ -70,10 +70,21 @@ pub trait Origin: Send + Sync {
 pub trait Upload: Send {
     /// Appends bytes.
     fn append(&mut self, data: &[u8]) -> Result<(), OriginError>;
-    /// Completes it under a temporary name, verifies the size at the other end, renames there.
+    /// Sends what is left and compares the size that arrived, before it has its name where the protocol allows. From then on
+    /// it can be read back at [`Started::at`].
+    fn complete(&mut self, expect_size: u64) -> Result<(), OriginError>;
+    /// Gives it its name, completed before if need be. What failed is removed.
     fn finish(self: Box<Self>, expect_size: u64) -> Result<Version, OriginError>;
-    /// Gives up and removes what was written.
+    /// Gives up and removes what was written, completed or not.
     fn abort(self: Box<Self>);
+}
+
+/// An upload that was begun.
+pub struct Started {
+    /// The upload.
+    pub upload: Box<dyn Upload>,
+    /// Where it can be read back once it is completed: its temporary name; for s3 and ftp, which know none, its own.
+    pub at: String,
 }
 
 /// What a directory at a source holds.
@@ -142,7 +153,7 @@ pub trait Opener: Send + Sync {
     /// A file to read.
     fn open(&self, uri: &str, who: &Identity) -> Result<Arc<dyn Origin>, OriginError>;
     /// A file to write.
-    fn create(&self, uri: &str, who: &Identity) -> Result<Box<dyn Upload>, OriginError>;
+    fn create(&self, uri: &str, who: &Identity) -> Result<Started, OriginError>;
     /// The tree below a directory, parents before children.
     fn list(&self, uri: &str, who: &Identity) -> Result<Vec<Entry>, OriginError>;
 }

@@ -63,6 +63,17 @@ pub struct StageIn {
     pub blake3: Option<String>,
 }
 
+/// How a copy at the other end is compared before it gets its name there.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Compare {
+    /// All its bytes are read back and their checksum is compared.
+    #[default]
+    Content,
+    /// Its size.
+    Size,
+}
+
 /// What a staging did.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Staged {

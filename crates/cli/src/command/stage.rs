@@ -4,13 +4,13 @@ use crate::command::work;
 use crate::connect::Context;
 use crate::failure::{Failure, Result};
 use crate::shown::{self, Output, list, number};
-use clap::{Args, Subcommand};
+use clap::{Args, Subcommand, ValueEnum};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use store::control::{Client, Problem, exit};
 use store::origin::Identity;
-use store::stage::Staged;
+use store::stage::{Compare, Staged};
 
 /// Bring data in from a source, or take results out, verified
 ///
@@ -88,8 +88,19 @@ struct Out {
     /// Many files: lines `PATH URI`; `-` is standard input.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["uri", "path"])]
     manifest: Option<PathBuf>,
+    /// What is compared at the other end before the copy gets its name: all its bytes, read back, or its size.
+    #[arg(long, value_enum, value_name = "WHAT", default_value = "content")]
+    verify: Verify,
     #[command(flatten)]
     how: How,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Verify {
+    /// The checksum of all bytes, read back
+    Content,
+    /// The size
+    Size,
 }
 
 #[derive(Debug, Args)]
@@ -152,8 +163,12 @@ impl Out {
             inside.push((context.inside(&path)?, uri));
         }
         let mut all = Staged::default();
+        let compare = match self.verify {
+            Verify::Content => Compare::Content,
+            Verify::Size => Compare::Size,
+        };
         for (from, uri) in inside {
-            let args = json!({"path": from.path, "uri": uri, "identity": who});
+            let args = json!({"path": from.path, "uri": uri, "compare": compare, "identity": who});
             let mut client = Client::connect(&from.volume.socket())?;
             let staged = with_retries(self.how.retry, &mut client, "stage.out", &args)?;
             let staged: Staged = serde_json::from_value(staged).unwrap_or_default();

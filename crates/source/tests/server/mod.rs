@@ -223,13 +223,16 @@ impl Ftpd {
             return None;
         }
         let dir = public_dir();
-        std::fs::create_dir_all(dir.path().join("root/pub")).expect("dir");
+        std::fs::create_dir_all(dir.path().join("root/pub/up")).expect("dir");
         std::fs::create_dir_all(dir.path().join("empty")).expect("dir");
+        let everybody = std::os::unix::fs::PermissionsExt::from_mode(0o777);
+        std::fs::set_permissions(dir.path().join("root/pub/up"), everybody).expect("chmod");
         let (port, path) = (free_port(), dir.path().display());
         let text = format!(
             "listen=YES\nlisten_port={port}\nlisten_address=127.0.0.1\nbackground=NO\nanonymous_enable=YES\n\
              local_enable=NO\nanon_root={path}/root\nsecure_chroot_dir={path}/empty\nftp_username=daemon\n\
-             seccomp_sandbox=NO\nrun_as_launching_user=NO\nxferlog_enable=NO\n"
+             seccomp_sandbox=NO\nrun_as_launching_user=NO\nxferlog_enable=NO\n\
+             write_enable=YES\nanon_upload_enable=YES\nanon_other_write_enable=YES\nanon_umask=022\n"
         );
         std::fs::write(dir.path().join("conf"), text).expect("write");
         let conf = dir.path().join("conf").display().to_string();

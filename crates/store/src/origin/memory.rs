@@ -1,6 +1,6 @@
 //! Sources in memory that fail when told to, for tests.
 
-use super::{Entry, EntryKind, Identity, Opener, Origin, OriginError, Upload, Version};
+use super::{Entry, EntryKind, Identity, Opener, Origin, OriginError, Started, Upload, Version};
 use parking_lot::{Condvar, Mutex};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -195,6 +195,7 @@ impl Memory {
 struct MemoryUpload {
     files: Arc<Mutex<BTreeMap<String, Arc<Remote>>>>,
     uri: String,
+    at: String,
     bytes: Vec<u8>,
     on_append: Arc<Mutex<Option<Hook>>>,
     garbles: bool,
@@ -209,20 +210,30 @@ impl Upload for MemoryUpload {
         Ok(())
     }
 
-    fn finish(mut self: Box<Self>, expect_size: u64) -> Result<Version, OriginError> {
+    fn complete(&mut self, expect_size: u64) -> Result<(), OriginError> {
         if let Some(byte) = self.bytes.last_mut().filter(|_| self.garbles) {
             *byte ^= 1;
         }
         if self.bytes.len() as u64 != expect_size {
             return Err(OriginError::Passing("another size arrived".into()));
         }
+        self.files.lock().entry(self.at.clone()).or_default().put(std::mem::take(&mut self.bytes));
+        Ok(())
+    }
+
+    fn finish(mut self: Box<Self>, expect_size: u64) -> Result<Version, OriginError> {
+        if !self.files.lock().contains_key(&self.at) {
+            self.complete(expect_size)?;
+        }
         let mut files = self.files.lock();
-        let remote = files.entry(self.uri.clone()).or_default();
-        remote.put(self.bytes);
+        let remote = files.remove(&self.at).expect("it was completed");
+        files.insert(self.uri.clone(), remote.clone());
         Ok(remote.version())
     }
 
-    fn abort(self: Box<Self>) {}
+    fn abort(self: Box<Self>) {
+        self.files.lock().remove(&self.at);
+    }
 }
 
 impl Opener for Memory {
@@ -232,13 +243,15 @@ impl Opener for Memory {
         Ok(Arc::new(remote.clone()))
     }
 
-    fn create(&self, uri: &str, _who: &Identity) -> Result<Box<dyn Upload>, OriginError> {
+    fn create(&self, uri: &str, _who: &Identity) -> Result<Started, OriginError> {
         if let Some(remote) = self.files.lock().get(uri) {
             remote.stat()?;
         }
         let (files, on_append) = (self.files.clone(), self.on_append.clone());
         let garbles = self.garbles.load(Ordering::Relaxed);
-        Ok(Box::new(MemoryUpload { files, uri: uri.to_string(), bytes: Vec::new(), on_append, garbles }))
+        let (uri, at) = (uri.to_string(), format!("{uri}.part"));
+        let upload = MemoryUpload { files, uri, at: at.clone(), bytes: Vec::new(), on_append, garbles };
+        Ok(Started { upload: Box::new(upload), at })
     }
 
     fn list(&self, uri: &str, _who: &Identity) -> Result<Vec<Entry>, OriginError> {

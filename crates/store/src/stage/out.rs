@@ -3,9 +3,9 @@
 use super::offloaded::{self, Offloaded};
 use super::place::{names, open_at};
 use super::progress::Meter;
-use super::{Report, StageError, Staged, Stager, Stop, sums};
+use super::{Compare, Report, StageError, Staged, Stager, Stop, sums};
 use crate::file::File;
-use crate::origin::{Identity, OriginError, Place, Record, Version};
+use crate::origin::{Identity, OriginError, Place, Record, Started, Version};
 use crate::stage::origins::{Origins, retried};
 use crate::stats::Metric;
 use rustix::fd::OwnedFd;
@@ -16,9 +16,6 @@ use std::sync::Arc;
 /// Bytes handed over at once.
 const BLOCK_BYTES: usize = 4 << 20;
 
-/// Files up to this size are read back from the destination and compared; of larger ones only the size is.
-const READ_BACK_BYTES_MAX: u64 = 256 << 20;
-
 /// So often a whole upload is tried.
 const TRIES: usize = 3;
 
@@ -28,6 +25,7 @@ impl Stager {
         &self,
         path: &str,
         uri: &str,
+        compare: Compare,
         who: &Identity,
         report: Report,
         stop: &Stop,
@@ -36,8 +34,8 @@ impl Stager {
         let names = names(path)?;
         let fd = open_at(self.volume.tree(), &names, OFlags::RDONLY, who)?;
         match FileType::from_raw_mode(fs::fstat(&fd)?.st_mode) {
-            FileType::RegularFile => self.file_out(fd, &names.join("/"), uri, who, report, stop),
-            FileType::Directory => self.tree_out(fd, names, uri, who, report, stop),
+            FileType::RegularFile => self.file_out(fd, &names.join("/"), uri, compare, who, report, stop),
+            FileType::Directory => self.tree_out(fd, names, uri, compare, who, report, stop),
             _ => Err(StageError::path(path, "it is neither a file nor a directory")),
         }
     }
@@ -47,6 +45,7 @@ impl Stager {
         fd: OwnedFd,
         names: Vec<String>,
         uri: &str,
+        compare: Compare,
         who: &Identity,
         report: Report,
         stop: &Stop,
@@ -70,8 +69,10 @@ impl Stager {
                 Ok(fd) => {
                     let uri = format!("{}/{}", uri.trim_end_matches('/'), super::tree::encoded(&name));
                     match FileType::from_raw_mode(fs::fstat(&fd)?.st_mode) {
-                        FileType::Directory => staged.add(self.tree_out(fd, inner, &uri, who, report, stop)?),
-                        FileType::RegularFile => staged.add(self.file_out(fd, &shown, &uri, who, report, stop)?),
+                        FileType::Directory => staged.add(self.tree_out(fd, inner, &uri, compare, who, report, stop)?),
+                        FileType::RegularFile => {
+                            staged.add(self.file_out(fd, &shown, &uri, compare, who, report, stop)?)
+                        }
                         _ => staged.notes.push(format!("{shown} is no file and was left out")),
                     }
                 }
@@ -89,6 +90,7 @@ impl Stager {
         fd: OwnedFd,
         shown: &str,
         uri: &str,
+        compare: Compare,
         who: &Identity,
         report: Report,
         stop: &Stop,
@@ -102,7 +104,7 @@ impl Stager {
         }
         for tries_left in (0..TRIES).rev() {
             let meter = Meter::new(report, shown, file.size(), 0);
-            match self.send(&file, &stub, shown, uri, who, &meter, stop) {
+            match self.send(&file, &stub, shown, uri, compare, who, &meter, stop) {
                 Ok((bytes, version)) => {
                     meter.finish();
                     self.volume.stats().add(Metric::StageOutBytes, bytes);
@@ -126,6 +128,7 @@ impl Stager {
         stub: &OwnedFd,
         shown: &str,
         uri: &str,
+        compare: Compare,
         who: &Identity,
         meter: &Meter,
         stop: &Stop,
@@ -134,8 +137,8 @@ impl Stager {
         file.settle()?;
         let before = look(file, stub)?;
         let sent = offloaded::version(file, stub)?;
-        let mut upload =
-            retried(stop, || self.opener.create(uri, who)).map_err(|e| e.map_or(StageError::Stopped, failed))?;
+        let started = retried(stop, || self.opener.create(uri, who));
+        let Started { mut upload, at } = started.map_err(|e| e.map_or(StageError::Stopped, failed))?;
         let mut hasher = blake3::Hasher::new();
         let mut copy = || -> Result<u64, StageError> {
             let mut buf = vec![0; BLOCK_BYTES];
@@ -158,18 +161,18 @@ impl Stager {
             file.settle()?;
             if look(file, stub)? == before { Ok(bytes) } else { Err(StageError::Moving(shown.to_string())) }
         });
-        let bytes = match copied {
-            Ok(bytes) => bytes,
+        let verified = copied.and_then(|bytes| {
+            upload.complete(bytes).map_err(failed)?;
+            let expected = (compare == Compare::Content).then(|| hasher.finalize());
+            self.read_back(uri, &at, who, bytes, expected, stop).map(|()| bytes)
+        });
+        match verified {
+            Ok(bytes) => upload.finish(bytes).map(|_| (bytes, sent)).map_err(failed),
             Err(e) => {
                 upload.abort();
-                return Err(e);
+                Err(e)
             }
-        };
-        upload.finish(bytes).map_err(failed)?;
-        if bytes <= READ_BACK_BYTES_MAX {
-            self.read_back(uri, who, bytes, hasher.finalize(), stop)?;
         }
-        Ok((bytes, sent))
     }
 
     /// Whether this version of the file was sent there before, and still has its size there.
@@ -186,22 +189,25 @@ impl Stager {
         Ok(there.is_ok_and(|version| version.size == size))
     }
 
-    /// Reads what lies at the destination and compares.
+    /// Compares what lies at the destination, still under its temporary name where there is one: its size, and its bytes if
+    /// their checksum is given.
     fn read_back(
         &self,
         uri: &str,
+        at: &str,
         who: &Identity,
         size: u64,
-        expected: blake3::Hash,
+        expected: Option<blake3::Hash>,
         stop: &Stop,
     ) -> Result<(), StageError> {
         let failed = |e| StageError::origin(uri, e);
-        let origin = retried(stop, || self.opener.open(uri, who)).map_err(|e| e.map_or(StageError::Stopped, failed))?;
+        let origin = retried(stop, || self.opener.open(at, who)).map_err(|e| e.map_or(StageError::Stopped, failed))?;
         let version = retried(stop, || origin.stat()).map_err(|e| e.map_or(StageError::Stopped, failed))?;
         let wrong = || failed(OriginError::Passing("what arrived is not what was sent".into()));
         if version.size != size {
             return Err(wrong());
         }
+        let Some(expected) = expected else { return Ok(()) };
         let mut hasher = blake3::Hasher::new();
         let read = origin.read_all(&version, &mut |bytes| {
             hasher.update(bytes);

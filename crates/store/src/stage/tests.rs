@@ -297,7 +297,9 @@ fn a_user_stages_where_she_may_and_owns_what_comes() {
     assert_eq!((meta.uid(), meta.gid(), meta.mode() & 0o777), (65534, 65534, 0o644));
     std::fs::set_permissions(world.tree.join("open/a"), mode(0o600)).expect("chmod");
     let other = Identity { uid: 65533, gid: 65533, ..Identity::default() };
-    assert!(world.stager.stage_out("open/a", "mem://h/out", &other, QUIET, &Stop::default()).is_err());
+    assert!(
+        world.stager.stage_out("open/a", "mem://h/out", Compare::Content, &other, QUIET, &Stop::default()).is_err()
+    );
     assert!(world.stager.source_get("open/a", &other).is_err());
 }
 
@@ -349,7 +351,8 @@ fn results_out_files_and_directories() {
     world.memory.add("mem://h/a", &bytes);
     std::fs::create_dir_all(world.tree.join("r/sub")).expect("dir");
     world.stage(&["mem://h/a"], "r/sub/a b").expect("staged");
-    let out = |path: &str, uri: &str| world.stager.stage_out(path, uri, &who(), QUIET, &Stop::default());
+    let out =
+        |path: &str, uri: &str| world.stager.stage_out(path, uri, Compare::Content, &who(), QUIET, &Stop::default());
     assert_eq!(out("r/sub/a b", "mem://o/result").expect("out").bytes, 9_000_001);
     assert!(world.memory.bytes("mem://o/result").expect("there") == bytes);
     symlink("sub", world.tree.join("r/l")).expect("link");
@@ -370,9 +373,14 @@ fn a_copy_that_is_not_what_was_sent_is_no_success() {
     let bytes = data(5_000_001, 14);
     world.memory.add("mem://h/a", &bytes);
     world.stage(&["mem://h/a"], "a").expect("staged");
-    let out = || world.stager.stage_out("a", "mem://o/a", &who(), QUIET, &Stop::default());
+    let out = || world.stager.stage_out("a", "mem://o/a", Compare::Content, &who(), QUIET, &Stop::default());
+    world.memory.add("mem://o/a", b"an earlier result");
     world.memory.garble_uploads(true);
     let refused = out().expect_err("one bit is another").to_string();
+    assert_eq!(world.memory.bytes("mem://o/a").as_deref(), Some(&b"an earlier result"[..]), "it never had the name");
+    assert!(world.memory.bytes("mem://o/a.part").is_none(), "and is removed");
+    let sized = world.stager.stage_out("a", "mem://o/sized", Compare::Size, &who(), QUIET, &Stop::default());
+    sized.expect("of the right size");
     assert!(refused.contains("what arrived is not what was sent"), "{refused}");
     world.memory.garble_uploads(false);
     out().expect("well again");
@@ -388,7 +396,7 @@ fn a_file_that_is_written_while_it_is_copied_is_not_sent() {
     let fd = std::fs::File::options().read(true).write(true).open(world.tree.join("a")).expect("there");
     let file = world.stager.files.get_or_open(fd.into()).expect("opens");
     world.memory.on_append(Box::new(move || file.write(5, b"more").expect("written")));
-    let result = world.stager.stage_out("a", "mem://o/a", &who(), QUIET, &Stop::default());
+    let result = world.stager.stage_out("a", "mem://o/a", Compare::Content, &who(), QUIET, &Stop::default());
     assert!(matches!(result, Err(StageError::Moving(_))), "{result:?}");
     assert!(world.memory.bytes("mem://o/a").is_none());
 }

@@ -4,7 +4,7 @@ use super::{read, unknown, with_progress};
 use crate::control::{Caller, Problem, Responder, exit};
 use crate::daemon::Core;
 use crate::origin::{Identity, OriginError, Record};
-use crate::stage::{StageError, StageIn};
+use crate::stage::{Compare, StageError, StageIn};
 use serde_json::{Value, json};
 use std::sync::Arc;
 
@@ -25,6 +25,8 @@ struct Args {
     uris: Vec<String>,
     #[serde(default)]
     verify: bool,
+    #[serde(default)]
+    compare: Compare,
 }
 
 impl Args {
@@ -54,7 +56,7 @@ pub fn serve(
                 let manifest = args.manifest.as_deref().unwrap_or_default();
                 Ok(stager.stage_in_manifest(manifest, args.replace, args.keep, &who, report, stop))
             }
-            "out" => Ok(stager.stage_out(&args.path, &args.uri, &who, report, stop)),
+            "out" => Ok(stager.stage_out(&args.path, &args.uri, args.compare, &who, report, stop)),
             _ => Err(unknown(&format!("stage.{verb}"))),
         }
     })?;
