@@ -156,3 +156,60 @@ fn a_burst_buffer_is_simulated_under_its_schemes() {
         assert!(wrong.status.code() == Some(2) && said.contains(right), "{option} {value}: {said}");
     }
 }
+
+/// A small log, busy enough for a queue, and failure records of four nodes.
+fn center_files(at: &Path) {
+    let job = |n: u64| format!("{n} {} 0 {} {} -1 -1 -1 9000 -1 1\n", n * 500, 600 + n * 7919 % 7000, 1 + n % 16);
+    let log: String = (0..300).map(job).collect();
+    let log = format!("; MaxProcs: 40\n{log}301 150000 0 -1 1 -1 -1 1 60 -1 5\n302 150000 0 10 99 -1 -1 1 60 -1 1\n");
+    std::fs::write(at.join("log.swf"), log).unwrap();
+    let record = |n: u64| {
+        let (day, hour) = (1 + n / 4 % 27, 6 * (n % 4));
+        let node = n % 4;
+        format!("1,c,4,8,2,{node},0,a,b,c,part,1,1,1,0,x,1/{day}/2000 {hour}:00,1/{day}/2000 {}:30,90\n", hour + 1)
+    };
+    std::fs::write(at.join("f.csv"), "head\n".to_owned() + &(0..60).map(record).collect::<String>()).unwrap();
+}
+
+#[test]
+fn a_centre_shows_its_census_its_fit_and_what_became_of_its_promises() {
+    let at = tempfile::tempdir().unwrap();
+    center_files(at.path());
+    let centre = ["center", "--jobs", "log.swf", "--failures", "f.csv", "--system", "1", "--set", "io-nodes=4"];
+    let one = [&centre[..], &["--recovery", "none", "--replication", "shortcut", "--check"]].concat();
+    let first = sim(at.path(), &one);
+    let said = text(&first.stdout);
+    assert!(first.status.success(), "{}", text(&first.stderr));
+    for part in ["records      302", "cancelled 1", "too wide 1", "Weibull", "broken 0", "at risk"] {
+        assert!(said.contains(part), "{part} is missing in\n{said}");
+    }
+    let timeline = sim(at.path(), &[&one[..], &["--timeline", "samples.csv"]].concat());
+    assert_eq!(first.stdout, timeline.stdout);
+    let samples = std::fs::read_to_string(at.path().join("samples.csv")).unwrap();
+    assert!(samples.lines().count() > 290 && samples.starts_with("at_s,waiting,busy,copies,copy_bytes\n"));
+    let sweep = ["--sweep", "stripes=1,4", "--sweep", "recovery=none,on-the-fly,ideal", "--repeats", "2"];
+    let sweep = [&centre[..], &sweep, &["--output", "csv"]].concat();
+    let table = sim(at.path(), &[&sweep[..], &["--threads", "3"]].concat());
+    assert_eq!(text(&table.stdout).lines().count(), 7, "{}", text(&table.stderr));
+    assert_eq!(table.stdout, sim(at.path(), &[&sweep[..], &["--threads", "1"]].concat()).stdout);
+}
+
+#[test]
+fn mistakes_about_a_centre_are_named() {
+    let at = tempfile::tempdir().unwrap();
+    center_files(at.path());
+    for (arguments, part) in [
+        (vec!["--jobs", "none.swf"], "none.swf"),
+        (vec!["--jobs", "f.csv"], "line 1 is no job"),
+        (vec!["--jobs", "log.swf", "--recovery", "later"], "on-the-fly"),
+        (vec!["--jobs", "log.swf", "--set", "stripe=4"], "stripes"),
+        (vec!["--jobs", "log.swf", "--set", "stripes"], "NAME=VALUE"),
+        (vec!["--jobs", "log.swf", "--clean", "overrun=forget"], "extend"),
+        (vec!["--jobs", "log.swf", "--failures", "f.csv"], "nothing of system 20"),
+        (vec!["--jobs", "log.swf", "--failures", "f.csv", "--system", "1"], "I/O nodes"),
+    ] {
+        let said = sim(at.path(), &[&["center"][..], &arguments].concat());
+        assert_eq!(said.status.code(), Some(2), "{arguments:?}");
+        assert!(text(&said.stderr).contains(part), "{arguments:?}: {}", text(&said.stderr));
+    }
+}
