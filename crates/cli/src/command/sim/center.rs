@@ -1,7 +1,6 @@
 //! `entrepot sim center`: a computing centre with a batch queue, I/O nodes that fail, recovery and replication.
 
 use super::cache::Output;
-use super::said;
 use crate::failure::{Failure, Result};
 use crate::shown;
 use clap::Args;
@@ -290,7 +289,11 @@ fn pair<'a>(flag: &str, text: &'a str) -> Result<(&'a str, &'a str)> {
 }
 
 fn problem(error: &PlanError) -> Failure {
-    said(&error.to_string(), true).into()
+    let text = error.to_string();
+    let (cause, next) = text.split_once("; nothing was simulated").unwrap_or((text.as_str(), ""));
+    let next = next.trim_start_matches(". ");
+    let next = if next.is_empty() { "see `entrepot sim center --help`" } else { next };
+    Problem::wrong(cause).so("nothing was simulated").try_this(next).into()
 }
 
 fn waits_text(label: &str, waits: &Waits) -> String {
