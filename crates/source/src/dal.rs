@@ -34,7 +34,18 @@ pub struct DalSession {
 impl DalSession {
     /// Prepares a session; nothing is sent yet.
     pub fn new(address: &Address, who: &Credentials, runtime: Arc<Runtime>) -> Result<DalSession, OriginError> {
-        let operator = operator(address, who).map_err(failure::of_opendal)?;
+        DalSession::below(address, who, runtime, "/")
+    }
+
+    /// The same, with paths that count from a directory of an ftp server. OpenDAL writes uploads under a temporary name where the session
+    /// begins, so this is the directory of the destination.
+    pub fn below(
+        address: &Address,
+        who: &Credentials,
+        runtime: Arc<Runtime>,
+        root: &str,
+    ) -> Result<DalSession, OriginError> {
+        let operator = operator(address, who, root).map_err(failure::of_opendal)?;
         let http = match address.scheme {
             Scheme::Http | Scheme::Webdav => Some(HttpAccess::new(address, who, runtime.patience())?),
             _ => None,
@@ -111,21 +122,29 @@ impl DalSession {
         self.operator.info().capability().read_with_if_match
     }
 
+    /// All below a directory. Directory by directory where the service lists that way anyway: OpenDAL's own walk leaves empty ones out.
     async fn list(&self, path: &str) -> Result<Vec<Entry>, OriginError> {
         let dir = if path.ends_with('/') { path.to_string() } else { format!("{path}/") };
-        let mut lister = self.operator.lister_with(&dir).recursive(true).await.map_err(failure::of_opendal)?;
         let prefix = dir.trim_start_matches('/').to_string();
-        let mut entries = Vec::new();
-        while let Some(entry) = lister.next().await {
-            let (name, meta) = entry.map_err(failure::of_opendal)?.into_parts();
-            let name = name.strip_prefix(&prefix).unwrap_or(&name).trim_end_matches('/').to_string();
-            if name.is_empty() {
-                continue;
-            }
-            let kind = if meta.is_dir() { EntryKind::Directory } else { EntryKind::File(meta.content_length()) };
-            entries.push(Entry { path: name, kind });
-            if entries.len() > ENTRIES_MAX {
-                return Err(OriginError::Permanent("the directory has more than a million entries".into()));
+        let at_once = self.scheme != Scheme::Ftp;
+        let (mut entries, mut waiting) = (Vec::new(), vec![dir]);
+        while let Some(dir) = waiting.pop() {
+            let mut lister = self.operator.lister_with(&dir).recursive(at_once).await.map_err(failure::of_opendal)?;
+            while let Some(entry) = lister.next().await {
+                let (full, meta) = entry.map_err(failure::of_opendal)?.into_parts();
+                let name = full.strip_prefix(&prefix).unwrap_or(&full).trim_end_matches('/').to_string();
+                let itself = full.trim_matches('/') == dir.trim_matches('/');
+                if name.is_empty() || itself {
+                    continue;
+                }
+                let kind = if meta.is_dir() { EntryKind::Directory } else { EntryKind::File(meta.content_length()) };
+                if meta.is_dir() && !at_once {
+                    waiting.push(full);
+                }
+                entries.push(Entry { path: name, kind });
+                if entries.len() > ENTRIES_MAX {
+                    return Err(OriginError::Permanent("the directory has more than a million entries".into()));
+                }
             }
         }
         entries.sort_by(|a, b| a.path.cmp(&b.path));
@@ -140,7 +159,7 @@ fn of_stream(e: std::io::Error) -> OriginError {
     }
 }
 
-fn operator(address: &Address, who: &Credentials) -> opendal::Result<Operator> {
+fn operator(address: &Address, who: &Credentials, root: &str) -> opendal::Result<Operator> {
     let user = who.user.as_deref().unwrap_or("");
     let password = who.password.as_ref().map_or("", Secret::reveal);
     let token = who.token.as_ref().map_or("", Secret::reveal);
@@ -159,7 +178,7 @@ fn operator(address: &Address, who: &Credentials) -> opendal::Result<Operator> {
         Scheme::Ftp => {
             let endpoint = format!("{}://{}", if address.secure { "ftps" } else { "ftp" }, address.authority());
             let (user, password) = if user.is_empty() { ("anonymous", "anonymous@") } else { (user, password) };
-            Operator::new(services::Ftp::default().endpoint(&endpoint).user(user).password(password).root("/"))
+            Operator::new(services::Ftp::default().endpoint(&endpoint).user(user).password(password).root(root))
         }
         _ => {
             let service = services::Http::default().endpoint(&address.http_endpoint());

@@ -198,7 +198,14 @@ impl Opener for Sources {
                 let access = HttpAccess::new(&address, &found, self.runtime.patience())?;
                 Ok(started(Box::new(HttpUpload::start(access, self.runtime.clone(), &address.path, temporary))))
             }
-            Scheme::S3 | Scheme::Ftp | Scheme::Sftp => match self.session(&address, who)? {
+            Scheme::Ftp => {
+                let found = Credentials::find(&address, who)?;
+                let (dir, name) = address.path.rsplit_once('/').unwrap_or(("", &address.path));
+                let dir = if dir.is_empty() { "/" } else { dir };
+                let session = Arc::new(DalSession::below(&address, &found, self.runtime.clone(), dir)?);
+                Ok(Started { upload: Box::new(DalUpload::start(session, name)?), at: uri.to_string() })
+            }
+            Scheme::S3 | Scheme::Sftp => match self.session(&address, who)? {
                 Session::Sftp(session) => Ok(started(Box::new(SftpUpload::start(session, &address.path, &temporary)?))),
                 Session::Dal(session) => {
                     Ok(Started { upload: Box::new(DalUpload::start(session, &address.path)?), at: uri.to_string() })

@@ -225,7 +225,7 @@ impl Ftpd {
         let dir = public_dir();
         std::fs::create_dir_all(dir.path().join("root/pub/up")).expect("dir");
         std::fs::create_dir_all(dir.path().join("empty")).expect("dir");
-        let everybody = std::os::unix::fs::PermissionsExt::from_mode(0o777);
+        let everybody: std::fs::Permissions = std::os::unix::fs::PermissionsExt::from_mode(0o777);
         std::fs::set_permissions(dir.path().join("root/pub/up"), everybody).expect("chmod");
         let (port, path) = (free_port(), dir.path().display());
         let text = format!(
