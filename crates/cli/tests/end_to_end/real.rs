@@ -218,10 +218,15 @@ pub fn noise(len: usize) -> Vec<u8> {
 }
 
 /// Waits until something is so; a minute is for ever.
-pub fn until(what: &str, mut so: impl FnMut() -> bool) {
+pub fn until(what: &str, so: impl FnMut() -> bool) {
+    until_within(60, what, so);
+}
+
+/// The same where something else than the daemon decides how long it takes.
+pub fn until_within(seconds: u64, what: &str, mut so: impl FnMut() -> bool) {
     let began = std::time::Instant::now();
     while !so() {
-        assert!(began.elapsed() < std::time::Duration::from_secs(60), "it never came to pass: {what}");
+        assert!(began.elapsed() < std::time::Duration::from_secs(seconds), "it never came to pass: {what}");
         std::thread::sleep(std::time::Duration::from_millis(20));
     }
 }
