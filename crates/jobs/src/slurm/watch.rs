@@ -14,6 +14,8 @@ use std::time::{Duration, Instant};
 const LOOK_EVERY: Duration = Duration::from_secs(2);
 /// Between two looks at all jobs that are not over: hooks may have been lost with slurmctld.
 const LOOK_AT_ALL_EVERY: Duration = Duration::from_secs(60);
+/// Between two looks at jobs whose input is on its way: Slurm may tell of their end only when that is through, and nobody wants it then.
+const LOOK_AT_STAGING_EVERY: Duration = Duration::from_secs(4);
 
 /// Starts the thread.
 pub(super) fn start(core: &Arc<Core>) -> std::io::Result<()> {
@@ -22,41 +24,45 @@ pub(super) fn start(core: &Arc<Core>) -> std::io::Result<()> {
 }
 
 fn watch(weak: &Weak<Core>) {
-    let mut looked_at_all = Instant::now();
-    // Jobs that were over at the last look at all: a hook that is on its way has until the next one.
+    let (mut looked_at_all, mut looked_at_staging) = (Instant::now(), Instant::now());
+    // Jobs that were over at the last look at them: a hook that is on its way has until the next one.
     let mut over_before = BTreeSet::new();
     loop {
         let Some(core) = weak.upgrade() else { return };
         let all = looked_at_all.elapsed() >= LOOK_AT_ALL_EVERY;
+        let staging = looked_at_staging.elapsed() >= LOOK_AT_STAGING_EVERY;
         let asked = {
             let mut book = core.book.lock();
             let let_go = |book: &super::core::Book| book.jobs.values().any(|job| job.let_go);
-            if !all && !book.closed && !let_go(&book) {
+            if !all && !staging && !book.closed && !let_go(&book) {
                 wait(&core, &mut book);
             }
             if book.closed {
                 return;
             }
-            let wanted = book.jobs.values().filter(|job| job.let_go || (all && needs_look(job)));
+            let wanted = book
+                .jobs
+                .values()
+                .filter(|job| job.let_go || (all && needs_look(job)) || (staging && job.phase == Phase::StagingIn));
             wanted.map(|job| (job.id, job.conf.clone())).collect::<Vec<(u64, Option<PathBuf>)>>()
         };
         if all {
             looked_at_all = Instant::now();
         }
+        if staging {
+            looked_at_staging = Instant::now();
+        }
         let found: Vec<_> =
             asked.iter().filter_map(|(id, conf)| Some((*id, scontrol::look(*id, conf.as_deref()).ok()?))).collect();
         let mut book = core.book.lock();
-        let mut over_now = BTreeSet::new();
-        for (id, found) in found.into_iter().filter(|(_, found)| found.is_over()) {
-            let let_go = book.jobs.get(&id).is_some_and(|job| job.let_go);
-            if let_go || over_before.contains(&id) {
+        for (id, found) in found {
+            if !found.is_over() {
+                over_before.remove(&id);
+            } else if over_before.remove(&id) || book.jobs.get(&id).is_some_and(|job| job.let_go) {
                 end(&core, &mut book, id, &found);
             } else {
-                over_now.insert(id);
+                over_before.insert(id);
             }
-        }
-        if all {
-            over_before = over_now;
         }
         if book.jobs.values().any(|job| job.let_go) {
             wait(&core, &mut book);
