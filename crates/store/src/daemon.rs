@@ -224,6 +224,7 @@ fn pool(volume: &Arc<Volume>, background: Arc<Background>) -> Arc<Pool> {
         recovery: Default::default(),
         observer: background,
         cache: Default::default(),
+        advisers: Default::default(),
         turn: AtomicU64::new(0),
     })
 }

@@ -11,6 +11,7 @@
 //!
 //! Readers hold nothing. They take the view, read, and look whether the view is still the same; if not, they read again.
 
+mod advise;
 mod anew;
 mod cached;
 mod change;
@@ -34,6 +35,7 @@ mod undone;
 mod view;
 mod write;
 
+pub use advise::{Access, Adviser};
 pub use cached::Reading;
 pub use fast::FastPiece;
 pub use inline::InlineWrite;

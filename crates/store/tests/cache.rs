@@ -48,7 +48,14 @@ fn level(blocks: u32, (prefetch, replacement, trigger, coordinator): Words) -> L
 }
 
 fn placement(mirrors: usize) -> Placement {
-    Placement { stripe_size: 2 * BLOCK, stripe_count: 3, single_bytes_max: 4 * BLOCK, mirrors, tier: None }
+    Placement {
+        stripe_size: 2 * BLOCK,
+        stripe_count: 3,
+        single_bytes_max: 4 * BLOCK,
+        segment_bytes: 0,
+        mirrors,
+        tier: None,
+    }
 }
 
 /// A world whose file is read through a cache of so many blocks.
@@ -181,6 +188,7 @@ fn threaded(words: Words, blocks: u32, gate: Option<&'static ReadGate>) -> (Worl
         recovery: Default::default(),
         observer: Arc::new(store::file::Unobserved),
         cache: Default::default(),
+        advisers: Default::default(),
         turn: AtomicU64::new(0),
     };
     pool.cache.set(cache.clone()).ok().unwrap();

@@ -43,6 +43,7 @@ fn options(random: &mut Random) -> Options {
             stripe_size: 4096 * (1 + random.below(2)),
             stripe_count: 1 + random.below(4) as usize,
             single_bytes_max: 4096 * random.below(4),
+            segment_bytes: 4096 * random.below(5),
             mirrors: 1 + random.below(3) as usize,
             tier: None,
         },

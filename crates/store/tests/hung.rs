@@ -42,7 +42,14 @@ fn file() -> (Arc<File>, Arc<Targets>, &'static Gate) {
     let pool = Pool {
         targets: targets.clone(),
         next_id: Box::new(move || next.fetch_add(1, Ordering::Relaxed)),
-        placement: Placement { stripe_size: 4096, stripe_count: 1, single_bytes_max: 4096, mirrors: 1, tier: None },
+        placement: Placement {
+            stripe_size: 4096,
+            stripe_count: 1,
+            single_bytes_max: 4096,
+            segment_bytes: 0,
+            mirrors: 1,
+            tier: None,
+        },
         mirror_writes: MirrorWrites::Sync,
         inline_bytes_max: 0,
         clock: Box::new(|| Time(1_000_000_000)),
@@ -50,6 +57,7 @@ fn file() -> (Arc<File>, Arc<Targets>, &'static Gate) {
         recovery: Default::default(),
         observer: Arc::new(Unobserved),
         cache: Default::default(),
+        advisers: Default::default(),
         turn: AtomicU64::new(0),
     };
     let file = File::open(Arc::new(MemoryStub::new()), Arc::new(pool)).unwrap();

@@ -15,7 +15,14 @@ const SIZE: usize = 12 * STRIPE;
 
 /// Striped over three targets from the first byte on, with enough targets for two mirrors on different ones.
 fn world(mirrors: usize, mirror_writes: MirrorWrites) -> World {
-    let placement = Placement { stripe_size: STRIPE as u64, stripe_count: 3, single_bytes_max: 0, mirrors, tier: None };
+    let placement = Placement {
+        stripe_size: STRIPE as u64,
+        stripe_count: 3,
+        single_bytes_max: 0,
+        segment_bytes: 0,
+        mirrors,
+        tier: None,
+    };
     World::new(Options { targets: 6, placement, mirror_writes, inline_bytes_max: 0 }, 5)
 }
 

@@ -65,13 +65,15 @@ fn op() -> impl Strategy<Value = Op> {
 }
 
 fn options() -> impl Strategy<Value = Options> {
-    let shape = (1..=6u16, 1..=3usize, 1..=6usize, 1..=4u64, 0..60_000u64, 0..20_000u64, any::<bool>());
-    shape.prop_map(|(targets, mirrors, stripe_count, stripes, single, inline_bytes_max, sync)| Options {
+    let segments = prop_oneof![Just(0u64), 1..60_000u64];
+    let shape = (1..=6u16, 1..=3usize, 1..=6usize, 1..=4u64, 0..60_000u64, segments, 0..20_000u64, any::<bool>());
+    shape.prop_map(|(targets, mirrors, stripe_count, stripes, single, segment_bytes, inline_bytes_max, sync)| Options {
         targets,
         placement: Placement {
             stripe_size: stripes * 4096,
             stripe_count,
             single_bytes_max: single,
+            segment_bytes,
             mirrors,
             tier: None,
         },

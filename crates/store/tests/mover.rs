@@ -21,7 +21,8 @@ fn content() -> Vec<u8> {
 }
 
 fn world(mirrors: usize) -> World {
-    let placement = Placement { stripe_size: 4096, stripe_count: 3, single_bytes_max: 8192, mirrors, tier: None };
+    let placement =
+        Placement { stripe_size: 4096, stripe_count: 3, single_bytes_max: 8192, segment_bytes: 0, mirrors, tier: None };
     let options = Options { targets: 6, placement, mirror_writes: MirrorWrites::Sync, inline_bytes_max: 0 };
     let world = World::new(options, 7);
     let file = &world.life.file;

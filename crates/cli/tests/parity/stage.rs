@@ -154,7 +154,14 @@ impl Stage {
         let pool = Arc::new(Pool {
             targets,
             next_id: Box::new(move || next.fetch_add(1, Ordering::Relaxed)),
-            placement: Placement { stripe_size: stripe, stripe_count: 1, single_bytes_max: 0, mirrors: 1, tier: None },
+            placement: Placement {
+                stripe_size: stripe,
+                stripe_count: 1,
+                single_bytes_max: 0,
+                segment_bytes: 0,
+                mirrors: 1,
+                tier: None,
+            },
             mirror_writes: MirrorWrites::Sync,
             inline_bytes_max: 0,
             clock: Box::new(|| Time(1)),
@@ -162,6 +169,7 @@ impl Stage {
             recovery: Default::default(),
             observer: Arc::new(Unobserved),
             cache: Default::default(),
+            advisers: Default::default(),
             turn: AtomicU64::new(0),
         });
         pool.cache.set(cache.clone()).ok().unwrap();

@@ -10,6 +10,9 @@
 //!
 //! A size that is known beforehand (stage-in) gives one segment, striped from 0 if it is larger than
 //! `single_bytes_max`. A `stripe_count` of 1 gives one open-ended segment of one object.
+//!
+//! With `segment_bytes`, no segment is open-ended: each is that long, or a 256th of what lies before it where that is more,
+//! so that the longest file has a few thousand. Each can lie on its own tier and be as wide as the load was when it grew.
 
 use super::OPEN_END;
 use crate::ids::TargetId;
@@ -23,6 +26,9 @@ pub struct Placement {
     pub stripe_count: usize,
     /// Up to this size a file stays on one target.
     pub single_bytes_max: u64,
+    /// Bytes of one segment, so that a long file can lie in several ways; 0: the last segment is open-ended. See
+    /// [`plan_growth`].
+    pub segment_bytes: u64,
     /// Copies. At least 1.
     pub mirrors: usize,
     /// The tier to use, by its number in the volume; `None` is any.
@@ -53,6 +59,9 @@ pub struct SegmentShape {
     pub stripe_count: usize,
 }
 
+/// From so many segments on, they grow with the file.
+const SEGMENTS_BEFORE_GROWTH: u64 = 256;
+
 /// The segments to append so that a mirror that covers `[0, covered)` covers `needed` bytes too. `known_size` is the
 /// final size where somebody said it.
 pub fn plan_growth(place: &Placement, covered: u64, needed: u64, known_size: Option<u64>) -> Vec<SegmentShape> {
@@ -62,19 +71,29 @@ pub fn plan_growth(place: &Placement, covered: u64, needed: u64, known_size: Opt
     let wide = place.stripe_count.max(1);
     let single = place.single_bytes_max - place.single_bytes_max % place.stripe_size;
     let starts_wide = known_size.is_some_and(|size| size > place.single_bytes_max);
-    if covered == 0 && (wide == 1 || starts_wide || single == 0) {
-        return vec![SegmentShape { start: 0, end: OPEN_END, stripe_count: wide }];
-    }
     let mut shapes = Vec::new();
     let mut start = covered;
-    if start == 0 {
+    if covered == 0 && wide > 1 && !starts_wide && single > 0 {
         shapes.push(SegmentShape { start: 0, end: single, stripe_count: 1 });
         start = single;
     }
-    if needed > start {
-        shapes.push(SegmentShape { start, end: OPEN_END, stripe_count: wide });
+    // Nobody needs the last byte of all: so says who knows no size.
+    let needed = if needed == u64::MAX { start + 1 } else { needed };
+    while start < needed {
+        let end = segment_end(place, start);
+        shapes.push(SegmentShape { start, end, stripe_count: wide });
+        start = end;
     }
     shapes
+}
+
+/// Where a segment ends that starts at `start`.
+fn segment_end(place: &Placement, start: u64) -> u64 {
+    if place.segment_bytes == 0 {
+        return OPEN_END;
+    }
+    let len = place.segment_bytes.max(start / SEGMENTS_BEFORE_GROWTH).max(place.stripe_size);
+    start.checked_add(len - len % place.stripe_size).unwrap_or(OPEN_END)
 }
 
 /// Targets for the twins of a segment's objects, one for each of `originals`, in their order: usable ones, none of

@@ -151,14 +151,17 @@ proptest! {
         stripe_pages in 1u64..1024,
         stripe_count in 0usize..300,
         single in 0u64..1 << 26,
-        steps in prop::collection::vec(1u64..1 << 40, 1..5),
+        segment_bytes in prop_oneof![Just(0u64), 1u64..1 << 36],
+        steps in prop::collection::vec(prop_oneof![1u64..1 << 40, 1u64..1 << 62], 1..5),
         known in prop::option::of(0u64..1 << 40),
     ) {
         let stripe_size = stripe_pages * 4096;
-        let place = Placement { stripe_size, stripe_count, single_bytes_max: single, mirrors: 1, tier: None };
+        let place = Placement { stripe_size, stripe_count, single_bytes_max: single, segment_bytes, mirrors: 1, tier: None };
         let mut covered = 0;
+        let mut count = 0;
         for needed in steps {
             for shape in plan_growth(&place, covered, needed, known) {
+                count += 1;
                 prop_assert_eq!(shape.start, covered, "without gap");
                 prop_assert!(shape.end > shape.start && shape.stripe_count >= 1);
                 prop_assert!(shape.end == OPEN_END || shape.end % stripe_size == 0);
@@ -166,6 +169,7 @@ proptest! {
             }
             prop_assert!(covered >= needed);
         }
+        prop_assert!(count < 16_384, "{count} segments, whatever the size");
     }
 
     #[test]

@@ -200,7 +200,7 @@ impl File {
             return Ok(());
         }
         let size = self.size.load(Ordering::Acquire);
-        let layout = self.first_layout(needed.max(size), None, &self.placement(), Reason::Grown)?;
+        let layout = self.first_layout(needed.max(size), None, &self.advised_placement(0), Reason::Grown)?;
         self.note(super::Event::Converted);
         drop(layout);
         self.stub.punch(0, size.max(1)).or_else(|e| match e.errno() {
@@ -308,12 +308,12 @@ impl File {
         let pinned = self.check_unpinned().is_err();
         let mut made = NewObjects::new(&self.pool);
         let mut new = Layout::clone(old);
-        let place = self.placement();
         for m in view.in_sync() {
             let covered = old.mirrors[m].covered();
             if covered >= needed {
                 continue;
             }
+            let place = self.advised_placement(covered);
             let last = old.mirrors[m].segments.last().expect("a checked mirror has a segment");
             if pinned || covered % last.stripe_size != 0 {
                 // The kernel does I/O on this object by itself: it goes on being the only one.

@@ -1,6 +1,6 @@
 //! What all files of a volume share: targets, numbers, defaults, and the sinks for what they cannot do themselves.
 
-use super::File;
+use super::{Adviser, File};
 use crate::Result;
 use crate::cache::BlockCache;
 use crate::target::Targets;
@@ -42,6 +42,8 @@ pub struct Pool {
     pub observer: Arc<dyn Observer>,
     /// The block cache, if the volume has one.
     pub cache: OnceLock<Arc<BlockCache>>,
+    /// Who adapts the volume to its load; set before it is mounted.
+    pub advisers: OnceLock<Vec<Arc<dyn Adviser>>>,
     /// Turns among equal targets; starts anywhere.
     pub turn: AtomicU64,
 }

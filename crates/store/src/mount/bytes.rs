@@ -8,7 +8,7 @@ use super::Server;
 use super::convert::errno;
 use super::metadata::STATS_ID;
 use super::open::Handle;
-use crate::file::{InlineWrite, Reading as Cached};
+use crate::file::{Access, InlineWrite, Reading as Cached};
 use crate::namespace::NodeId;
 use crate::target::{InlineError, Medium, OnDeadline};
 use fuser::{FileHandle, ReplyData, ReplyWrite, WriteFlags};
@@ -87,6 +87,7 @@ impl Server {
         }
         let Some(handle) = self.handles.get(handle.0) else { return reply.error(fuser::Errno::EBADF) };
         let file = handle.open.file.clone();
+        file.accessed(Access { write: false, offset, len: len.into() });
         let len = len as usize;
         if file.layout().is_none() {
             return with_buffer(len, |buffer| match file.read(offset, buffer) {
@@ -181,6 +182,7 @@ impl Server {
         }
         let file = &handle.open.file;
         let len = data.len();
+        file.accessed(Access { write: true, offset, len: len as u64 });
         if sync.is_none() && file.layout().is_none() {
             if offset.saturating_add(len as u64) <= self.parts.pool.inline_bytes_max {
                 return answer_write(file.write(offset, data), len, reply);

@@ -239,7 +239,7 @@ impl Server {
         let writable = is_writable(flags);
         let striped = open.file.layout().is_some();
         let stat = fstat(open.stub()).ok();
-        let wish = self.wish(flags, striped, stat.as_ref());
+        let wish = self.wish(flags, striped && !open.file.is_watched(), stat.as_ref());
         let (mode, backing, guard) = open.modes.lock().enter(wish, |first| {
             let guard = open.file.passthrough(writable)?;
             if !first {
@@ -297,7 +297,8 @@ impl Server {
         Some(stream)
     }
 
-    fn wish(&self, flags: OFlags, striped: bool, stat: Option<&Stat>) -> Wish {
+    /// `passable`: whether the file's bytes lie in objects and nobody must hear of every access.
+    fn wish(&self, flags: OFlags, passable: bool, stat: Option<&Stat>) -> Wish {
         let cached = self.parts.pool.cache.get().is_some();
         let empty = stat.is_some_and(|s| s.st_size == 0);
         let direct = match self.options.io {
@@ -313,7 +314,7 @@ impl Server {
         let plain = stat.is_some_and(|s| s.st_mode & 0o6000 == 0);
         let allowed =
             !cached && self.options.passthrough == Passthrough::Auto && self.passthrough.load(Ordering::Relaxed);
-        Wish { direct, always_direct: flags.contains(OFlags::DIRECT), pass: allowed && striped && plain }
+        Wish { direct, always_direct: flags.contains(OFlags::DIRECT), pass: allowed && passable && plain }
     }
 
     /// A handle is gone.

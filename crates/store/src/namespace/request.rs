@@ -60,7 +60,14 @@ mod tests {
     use super::*;
 
     fn base() -> Placement {
-        Placement { stripe_size: 1 << 20, stripe_count: 3, single_bytes_max: 4 << 20, mirrors: 1, tier: None }
+        Placement {
+            stripe_size: 1 << 20,
+            stripe_count: 3,
+            single_bytes_max: 4 << 20,
+            segment_bytes: 0,
+            mirrors: 1,
+            tier: None,
+        }
     }
 
     #[test]

@@ -64,6 +64,7 @@ impl World {
             recovery: OnceLock::new(),
             observer: Arc::new(Unobserved),
             cache: Default::default(),
+            advisers: Default::default(),
             turn: AtomicU64::new(0),
         });
         let side = tempfile::tempdir().expect("dir");
@@ -110,7 +111,7 @@ impl Drop for World {
 }
 
 fn placement() -> Placement {
-    Placement { stripe_size: STRIPE, stripe_count: 4, single_bytes_max: 0, mirrors: 1, tier: None }
+    Placement { stripe_size: STRIPE, stripe_count: 4, single_bytes_max: 0, segment_bytes: 0, mirrors: 1, tier: None }
 }
 
 fn start(pool: &Arc<Pool>, memory: &Arc<Memory>, side: &tempfile::TempDir, stats: &Arc<Stats>) -> Arc<Repair> {
@@ -324,6 +325,7 @@ fn a_recovery_that_was_cut_off_begins_again() {
         recovery: OnceLock::new(),
         observer: Arc::new(Unobserved),
         cache: Default::default(),
+        advisers: Default::default(),
         turn: AtomicU64::new(0),
     });
     let repair = start(&pool, &world.memory, &world.side, &world.stats);

@@ -63,6 +63,7 @@ impl World {
             recovery: OnceLock::new(),
             observer: Arc::new(Unobserved),
             cache: Default::default(),
+            advisers: Default::default(),
             turn: AtomicU64::new(0),
         });
         let files = FileTable::new(pool, namespace.clone());

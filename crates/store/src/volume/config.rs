@@ -69,6 +69,8 @@ pub struct LayoutConfig {
     pub inline_max: u64,
     /// Up to this size a file stays on one target.
     pub single_max: u64,
+    /// Bytes of one segment of a large file; 0: one that grows without end.
+    pub segment: u64,
     /// Copies of each new file.
     pub mirrors: usize,
     /// What a write to a file with several mirrors waits for.
@@ -270,6 +272,7 @@ impl Config {
             stripe_size: self.layout.stripe_size,
             stripe_count: self.layout.stripe_count,
             single_bytes_max: self.layout.single_max,
+            segment_bytes: self.layout.segment,
             mirrors: self.layout.mirrors,
             tier: None,
         }

@@ -163,6 +163,7 @@ fn layout(reading: &Reading<'_>, section: Section<'_, '_, '_>) -> LayoutConfig {
         stripe_count: section.count("stripe_count", 4, 1..=TARGETS_MAX as u64) as usize,
         inline_max: section.size("inline_max", 64 << 10, 0..=MIB, "a size up to 1MiB, such as \"64KiB\""),
         single_max: section.size("single_max", 4 * MIB, 0..=TIB, "a size up to 1TiB, such as \"4MiB\""),
+        segment: section.size("segment", 0, 0..=TIB, "a size up to 1TiB, such as \"64MiB\", or 0"),
         mirrors: section.count("mirrors", 1, 1..=8) as usize,
         mirror_writes: section.choice(
             "mirror_writes",

@@ -47,6 +47,8 @@ const TAIL: &str = r#"
 # inline_max = "64KiB"
 # Files up to this size lie whole on one target.
 # single_max = "4MiB"
+# Cut larger files into segments of this size, each of which can lie on other targets; 0 is one segment without end.
+# segment = 0
 # Copies of every new file, on different targets.
 # mirrors = 1
 # With several copies, a write waits for all ("sync"), or for the first while the others are brought up later ("stale").

@@ -43,6 +43,7 @@ impl Default for Wanted {
                 stripe_size: stripe,
                 stripe_count: 4,
                 single_bytes_max: 4 * stripe,
+                segment_bytes: 0,
                 mirrors: 1,
                 tier: None,
             },
@@ -113,6 +114,7 @@ impl Volume {
             recovery: Default::default(),
             observer: Arc::new(Unobserved),
             cache: Default::default(),
+            advisers: Default::default(),
             turn: AtomicU64::new(0),
         });
         let flags = rustix::fs::OFlags::PATH | rustix::fs::OFlags::DIRECTORY | rustix::fs::OFlags::CLOEXEC;

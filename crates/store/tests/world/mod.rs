@@ -219,6 +219,7 @@ impl Life {
             recovery: OnceLock::new(),
             observer: Arc::new(Unobserved),
             cache: Default::default(),
+            advisers: Default::default(),
             turn: AtomicU64::new(0),
         });
         let recovery = MemoryRecovery { pool: Arc::downgrade(&pool), source: source.clone() };
