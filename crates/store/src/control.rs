@@ -19,7 +19,7 @@ mod wire;
 pub use client::{Client, is_dead};
 pub use find::{DEVICE_PREFIX, ENVIRONMENT, Found, find, mounts, socket_of};
 pub use problem::{Problem, exit};
-pub use server::{Server, ServerOptions};
+pub use server::{Binding, Server, ServerOptions};
 pub use wire::LINE_BYTES_MAX;
 
 use crate::stage::Stop;

@@ -1,8 +1,8 @@
 //! The daemon: one volume, opened, mounted and served, from its start to its clean end.
 //!
 //! ```text
-//! start:  open volume | settle what a crash left | repair, mover, staging | mount | control socket
-//! end:    unmount (refused while in use) | control socket | jobs | repair, mover | settle files | targets, state
+//! start:  open volume | settle what a crash left | repair, mover, staging | mount | control socket | jobs | serve the socket
+//! end:    unmount (refused while in use) | jobs | control socket | repair, mover | settle files | targets, state
 //! ```
 //!
 //! Nothing in the end waits without bound: what hangs is left behind and ends with the process.
@@ -24,7 +24,7 @@ pub use purge::{Needs, PurgeReport, Purged};
 pub use replicas::Replicas;
 
 use crate::cache::BlockCache;
-use crate::control::{Caller, DEVICE_PREFIX, Handler, Server, ServerOptions, socket_of};
+use crate::control::{Binding, Caller, DEVICE_PREFIX, Handler, Server, ServerOptions, socket_of};
 use crate::file::{FileTable, Garbage, MirrorWrites, Pool};
 use crate::mount::{Mount, MountError, Options, Parts};
 use crate::mover::Mover;
@@ -92,18 +92,23 @@ impl Core {
     }
 }
 
-/// A running daemon.
-pub struct Daemon {
+/// A daemon that serves its mount, and no command yet: who asks waits until [`Starting::serve`].
+pub struct Starting {
+    daemon: Daemon<Binding>,
+}
+
+/// A running daemon, with its control socket.
+pub struct Daemon<S = Server> {
     core: Arc<Core>,
     mount: Arc<Mount>,
-    server: Arc<Server>,
+    control: S,
     ending: Arc<Ending>,
 }
 
-impl Daemon {
-    /// Opens the volume, settles what a crash left, mounts it and listens. Everything that may be wrong with the
-    /// configuration or the mount point is looked at before anything is touched.
-    pub fn start(config: Config, mount_point: &Path, opener: Arc<dyn Opener>) -> Result<Daemon, Problems> {
+impl Starting {
+    /// Opens the volume, settles what a crash left, mounts it and binds the control socket. Everything that may be wrong
+    /// with the configuration or the mount point is looked at before anything is touched.
+    pub fn new(config: Config, mount_point: &Path, opener: Arc<dyn Opener>) -> Result<Starting, Problems> {
         end::check_mount_point(mount_point, &config)?;
         let volume = Arc::new(Volume::open(config)?);
         let background = Background::new(volume.stats().clone());
@@ -144,15 +149,47 @@ impl Daemon {
         background.start(&core);
         core.replicas.start(&core);
         let ending = Ending::new(mount.clone());
-        let server = listen(&core, &ending).map_err(|error| {
-            // Nobody could end it otherwise.
-            drop(mount.abort());
-            problem(&format!("the control socket cannot be made: {error}"))
-        })?;
-        Ok(Daemon { core, mount, server, ending })
+        match bind(&core, &ending) {
+            Ok(control) => Ok(Starting { daemon: Daemon { core, mount, control, ending } }),
+            Err(error) => {
+                // Nobody could end it otherwise.
+                drop(mount.abort());
+                Err(no_socket(&error))
+            }
+        }
     }
 
     /// Its parts, for handlers that are registered from outside.
+    pub fn core(&self) -> &Arc<Core> {
+        &self.daemon.core
+    }
+
+    /// Further commands of the control socket.
+    pub fn register(&mut self, prefix: &str, handler: Arc<dyn Handler>) {
+        self.daemon.control.register(prefix, handler);
+    }
+
+    /// Serves the control socket: all commands are there.
+    pub fn serve(self) -> Result<Daemon, Problems> {
+        let Daemon { core, mount, control, ending } = self.daemon;
+        match control.serve() {
+            Ok(control) => Ok(Daemon { core, mount, control, ending }),
+            Err(error) => {
+                drop(mount.abort());
+                Err(no_socket(&error))
+            }
+        }
+    }
+
+    /// Unmounts again and ends everything in order.
+    pub fn give_up(self) {
+        drop(self.daemon.ending.unmount(true));
+        end::finish(self.daemon, || ());
+    }
+}
+
+impl Daemon {
+    /// Its parts.
     pub fn core(&self) -> &Arc<Core> {
         &self.core
     }
@@ -160,11 +197,6 @@ impl Daemon {
     /// Where it is mounted.
     pub fn mount_point(&self) -> &Path {
         self.mount.path()
-    }
-
-    /// Serves further commands on the control socket.
-    pub fn register(&self, prefix: &str, handler: Arc<dyn Handler>) {
-        self.server.register(prefix, handler);
     }
 
     /// How it is told to end.
@@ -183,7 +215,11 @@ fn problem(cause: &impl ToString) -> Problems {
     Problems::one(Problem::new(cause.to_string(), "the volume is not mounted", "Mend that and start it again"))
 }
 
-fn listen(core: &Arc<Core>, ending: &Arc<Ending>) -> std::io::Result<Arc<Server>> {
+fn no_socket(error: &std::io::Error) -> Problems {
+    problem(&format!("the control socket cannot be made: {error}"))
+}
+
+fn bind(core: &Arc<Core>, ending: &Arc<Ending>) -> std::io::Result<Binding> {
     let everybody = core.volume.config().mount.allow_other.unwrap_or(rustix::process::geteuid().is_root());
     if everybody {
         // Others must reach the socket; what else is here stays closed by its own mode.
@@ -191,9 +227,9 @@ fn listen(core: &Arc<Core>, ending: &Arc<Ending>) -> std::io::Result<Arc<Server>
         std::fs::set_permissions(core.volume.state_dir(), mode)?;
     }
     let socket = socket_of(core.volume.state_dir());
-    let server = Arc::new(Server::start(&socket, ServerOptions { everybody, ..ServerOptions::default() })?);
-    requests::register(&server, core, ending);
-    Ok(server)
+    let mut binding = Binding::new(&socket, ServerOptions { everybody, ..ServerOptions::default() })?;
+    requests::register(&mut binding, core, ending);
+    Ok(binding)
 }
 
 /// Notes garbage in the state store.

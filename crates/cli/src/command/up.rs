@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use store::control::{ENVIRONMENT, Problem, exit, socket_of};
-use store::daemon::{Daemon, Ending};
+use store::daemon::{Core, Daemon, Ending, Starting};
 use store::volume::{self, Config, Problems};
 
 /// Mount a volume and serve it
@@ -180,24 +180,23 @@ fn start(file: &Path, at: &Path, background: bool) -> Result<Running> {
     let settings = source::Settings { refused, ..source::Settings::default() };
     let opener = Arc::new(source::Sources::new(settings)?);
     let job_settings = config.jobs.clone();
-    let daemon = Daemon::start(config, at, opener)?;
-    let jobs = match jobs_of(&daemon, &job_settings) {
+    let mut starting = Starting::new(config, at, opener)?;
+    let jobs = match jobs_of(starting.core(), &job_settings) {
         Ok(jobs) => jobs,
         Err(problem) => {
             // A volume without jobs would be half a volume; better none than a surprise at the first submit.
-            drop(daemon.ending().unmount(true));
-            daemon.run(|| ());
+            starting.give_up();
             return Err(problem.so("the volume was unmounted again").into());
         }
     };
-    daemon.register(jobs::runner::PREFIX, jobs.runner.clone());
-    daemon.register(jobs::slurm::PREFIX, jobs.slurm.clone());
+    starting.register(jobs::runner::PREFIX, jobs.runner.clone());
+    starting.register(jobs::slurm::PREFIX, jobs.slurm.clone());
+    let daemon = starting.serve()?;
     tracing::info!(mount_point = %daemon.mount_point().display(), "mounted");
     Ok(Running { daemon, jobs: Some(jobs) })
 }
 
-fn jobs_of(daemon: &Daemon, settings: &volume::Jobs) -> std::result::Result<Jobs, Problem> {
-    let core = daemon.core();
+fn jobs_of(core: &Arc<Core>, settings: &volume::Jobs) -> std::result::Result<Jobs, Problem> {
     let failed = |e: &dyn std::fmt::Display| Problem::failed(format!("the job runner cannot start: {e}"));
     let state_dir = core.volume.state_dir();
     let toml = std::path::absolute(&core.volume.config().file).map_err(|e| failed(&e))?;

@@ -4,7 +4,7 @@
 use super::wire::{Answer, LINE_BYTES_MAX, Request, read_line};
 use super::{Caller, Handler, Problem, Responder, exit};
 use crate::stage::Stop;
-use parking_lot::{Mutex, RwLock};
+use parking_lot::Mutex;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::sockopt::socket_peercred;
 use serde_json::Value;
@@ -44,7 +44,7 @@ type UnderWay = (Weak<UnixStream>, Arc<Stop>);
 
 struct Shared {
     options: ServerOptions,
-    handlers: RwLock<BTreeMap<String, Arc<dyn Handler>>>,
+    handlers: BTreeMap<String, Arc<dyn Handler>>,
     connections: AtomicUsize,
     /// By a number of their own.
     requests: Mutex<BTreeMap<u64, UnderWay>>,
@@ -52,16 +52,18 @@ struct Shared {
     stopping: AtomicBool,
 }
 
-/// Listens until it is stopped or dropped.
-pub struct Server {
-    shared: Arc<Shared>,
+/// A socket that callers can reach and nobody serves yet: they wait until all commands are there. A daemon that has just
+/// started so never tells anybody that it does not know a command.
+pub struct Binding {
+    listener: UnixListener,
     path: PathBuf,
-    threads: Mutex<Vec<JoinHandle<()>>>,
+    options: ServerOptions,
+    handlers: BTreeMap<String, Arc<dyn Handler>>,
 }
 
-impl Server {
-    /// Listens on `path`, replacing a socket that an earlier daemon left there.
-    pub fn start(path: &Path, options: ServerOptions) -> io::Result<Server> {
+impl Binding {
+    /// Binds `path`, replacing a socket that an earlier daemon left there.
+    pub fn new(path: &Path, options: ServerOptions) -> io::Result<Binding> {
         match std::fs::remove_file(path) {
             Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),
             _ => {}
@@ -69,9 +71,20 @@ impl Server {
         let listener = UnixListener::bind(path)?;
         let mode = if options.everybody { 0o666 } else { 0o600 };
         std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode))?;
+        Ok(Binding { listener, path: path.to_path_buf(), options, handlers: BTreeMap::new() })
+    }
+
+    /// Sends the commands `PREFIX` and `PREFIX.*` to `handler`.
+    pub fn register(&mut self, prefix: &str, handler: Arc<dyn Handler>) {
+        self.handlers.insert(prefix.to_string(), handler);
+    }
+
+    /// Serves those who wait, and whoever comes.
+    pub fn serve(self) -> io::Result<Server> {
+        let Binding { listener, path, options, handlers } = self;
         let shared = Arc::new(Shared {
             options,
-            handlers: RwLock::default(),
+            handlers,
             connections: AtomicUsize::new(0),
             requests: Mutex::default(),
             next_request: AtomicU64::new(0),
@@ -82,14 +95,18 @@ impl Server {
             thread::Builder::new().name("control".into()).spawn(move || accept(&to_accept, &listener))?,
             thread::Builder::new().name("control-watch".into()).spawn(move || watch(&to_watch))?,
         ];
-        Ok(Server { shared, path: path.to_path_buf(), threads: Mutex::new(threads) })
+        Ok(Server { shared, path, threads: Mutex::new(threads) })
     }
+}
 
-    /// Sends the commands `PREFIX` and `PREFIX.*` to `handler`.
-    pub fn register(&self, prefix: &str, handler: Arc<dyn Handler>) {
-        self.shared.handlers.write().insert(prefix.to_string(), handler);
-    }
+/// Listens until it is stopped or dropped.
+pub struct Server {
+    shared: Arc<Shared>,
+    path: PathBuf,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+}
 
+impl Server {
     /// Where it listens.
     pub fn path(&self) -> &Path {
         &self.path
@@ -199,7 +216,7 @@ fn converse(shared: &Shared, stream: UnixStream) -> io::Result<()> {
 
 fn serve(shared: &Shared, stream: &Arc<UnixStream>, caller: &Caller, request: Request) -> Result<Value, Problem> {
     let prefix = request.command.split('.').next().unwrap_or_default();
-    let Some(handler) = shared.handlers.read().get(prefix).cloned() else {
+    let Some(handler) = shared.handlers.get(prefix).cloned() else {
         return Err(Problem::wrong(format!("the daemon knows no command `{}`", request.command))
             .try_this("use the `entrepot` of the same version as the daemon"));
     };

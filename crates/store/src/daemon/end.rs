@@ -86,15 +86,15 @@ fn failed(error: &MountError) -> control::Problem {
 }
 
 /// Stops everything in order; leaves behind what does not end in time.
-pub(super) fn finish(daemon: Daemon, stop_jobs: impl FnOnce() + Send + 'static) {
+pub(super) fn finish<S: Send + 'static>(daemon: Daemon<S>, stop_jobs: impl FnOnce() + Send + 'static) {
     let (done, wait) = mpsc::channel();
     let volume = daemon.core.volume.clone();
     let forced = daemon.ending.forced.load(Ordering::Acquire);
     let patience = if forced { FORCED_PATIENCE } else { PATIENCE };
     let steps = move || {
-        let Daemon { core, mount, server, .. } = daemon;
+        let Daemon { core, mount, control, .. } = daemon;
         stop_jobs();
-        server.stop();
+        drop(control);
         core.mover.stop();
         core.background.stop();
         core.replicas.stop();

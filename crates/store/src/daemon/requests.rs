@@ -9,7 +9,7 @@ mod status;
 mod target;
 
 use super::{Core, Ending};
-use crate::control::{Caller, Handler, Problem, Responder, Server};
+use crate::control::{Binding, Caller, Handler, Problem, Responder};
 use crate::stage::Progress;
 use parking_lot::Mutex;
 use serde::de::DeserializeOwned;
@@ -43,7 +43,7 @@ impl Handler for Down {
 }
 
 /// Registers everything that the store itself serves.
-pub(super) fn register(server: &Server, core: &Arc<Core>, ending: &Arc<Ending>) {
+pub(super) fn register(socket: &mut Binding, core: &Arc<Core>, ending: &Arc<Ending>) {
     let all: [(&str, Serve); 8] = [
         ("status", status::status),
         ("stats", status::stats),
@@ -55,9 +55,9 @@ pub(super) fn register(server: &Server, core: &Arc<Core>, ending: &Arc<Ending>) 
         ("purge", purge::serve),
     ];
     for (prefix, serve) in all {
-        server.register(prefix, Arc::new(Commands { core: core.clone(), serve }));
+        socket.register(prefix, Arc::new(Commands { core: core.clone(), serve }));
     }
-    server.register("daemon", Arc::new(Down(ending.clone())));
+    socket.register("daemon", Arc::new(Down(ending.clone())));
 }
 
 /// Reads the arguments of a command.

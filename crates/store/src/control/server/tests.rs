@@ -34,10 +34,16 @@ impl Handler for Waits {
     }
 }
 
-fn server(options: ServerOptions) -> (tempfile::TempDir, Server) {
+fn binding(options: ServerOptions) -> (tempfile::TempDir, Binding) {
     let dir = tempfile::tempdir().expect("temp dir");
-    let server = Server::start(&dir.path().join("control.sock"), options).expect("server");
-    server.register("echo", Arc::new(Echo));
+    let mut binding = Binding::new(&dir.path().join("control.sock"), options).expect("socket");
+    binding.register("echo", Arc::new(Echo));
+    (dir, binding)
+}
+
+fn server(options: ServerOptions) -> (tempfile::TempDir, Server) {
+    let (dir, binding) = binding(options);
+    let server = binding.serve().expect("server");
     (dir, server)
 }
 
@@ -51,6 +57,24 @@ fn progress_comes_before_the_result_and_the_kernel_says_who_asks() {
     let who = client.request("echo.who", Value::Null, &mut |_| {}).expect("result");
     assert_eq!(who["uid"], rustix::process::getuid().as_raw());
     assert_eq!(who["pid"], std::process::id());
+}
+
+/// A daemon that just started has not all its parts yet, and somebody asks for one of the last.
+#[test]
+fn who_comes_before_all_commands_are_there_waits_for_them() {
+    let (dir, mut binding) = binding(ServerOptions::default());
+    let mut stream = UnixStream::connect(dir.path().join("control.sock")).expect("connect");
+    stream.write_all(b"{\"id\":1,\"command\":\"late.who\"}\n").expect("send");
+    struct Late;
+    impl Handler for Late {
+        fn handle(&self, _: &Caller, _: &str, _: Value, _: &mut Responder<'_>) -> Result<Value, Problem> {
+            Ok(json!("me"))
+        }
+    }
+    binding.register("late", Arc::new(Late));
+    let _server = binding.serve().expect("server");
+    let line = read_line(&mut BufReader::new(stream), 1000).expect("line").expect("answer");
+    assert_eq!(String::from_utf8_lossy(&line), r#"{"id":1,"result":"me"}"#);
 }
 
 #[test]
@@ -68,9 +92,10 @@ fn errors_come_back_whole_and_a_panic_ends_one_request_only() {
 
 #[test]
 fn a_caller_that_goes_away_stops_its_request() {
-    let (_dir, server) = server(ServerOptions::default());
+    let (_dir, mut binding) = binding(ServerOptions::default());
     let (tell, told) = mpsc::channel();
-    server.register("wait", Arc::new(Waits(Mutex::new(tell))));
+    binding.register("wait", Arc::new(Waits(Mutex::new(tell))));
+    let server = binding.serve().expect("server");
     let mut stream = UnixStream::connect(server.path()).expect("connect");
     stream.write_all(b"{\"id\":1,\"command\":\"wait\"}\n").expect("send");
     assert_eq!(told.recv(), Ok("began"));
