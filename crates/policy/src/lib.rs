@@ -12,7 +12,6 @@ pub mod layout;
 pub mod prefetch;
 pub mod protect;
 pub mod schedule;
-
 pub mod streams;
 pub mod stripe;
 pub mod throttle;

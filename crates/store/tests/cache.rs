@@ -1,11 +1,10 @@
 //! The block cache before files: never a stale byte, never more memory than it has, whatever changes beneath.
 
-#[path = "cache/gate.rs"]
 mod gate;
 #[allow(dead_code)]
 mod world;
 
-use gate::{Gated, ReadGate};
+use gate::Gate;
 use policy::cache::LevelConfig;
 use policy::layout::Placement;
 use policy::words;
@@ -17,6 +16,7 @@ use store::file::{File, MirrorWrites, Reading};
 use store::target::{
     Execution, Faults, InlineSlots, Limits, Medium, MemoryMedium, Order, TargetSpec, Targets, TargetsOptions,
 };
+use world::interposed::{self, Interposed, Op};
 use world::{Options, Random, World};
 
 const BLOCK: u64 = BLOCK_BYTES as u64;
@@ -160,7 +160,7 @@ fn reads_through_the_cache_are_those_of_a_file_without() {
 }
 
 /// A file over targets in memory with workers of their own, behind a cache.
-fn threaded(words: Words, blocks: u32, gate: Option<&'static ReadGate>) -> (World, Arc<BlockCache>, Arc<File>) {
+fn threaded(words: Words, blocks: u32, gate: Option<&Arc<Gate>>) -> (World, Arc<BlockCache>, Arc<File>) {
     let (world, _) = cached(1, 1, words, 1);
     let deadline = gate.map_or(Duration::from_secs(5), |_| DEADLINE);
     let limits = Limits { deadline, workers_max: 64, ..Limits::default() };
@@ -170,7 +170,7 @@ fn threaded(words: Words, blocks: u32, gate: Option<&'static ReadGate>) -> (Worl
     for id in 0..4 {
         let medium: Arc<dyn Medium> = Arc::new(MemoryMedium::new(u64::from(id)));
         let medium = match gate {
-            Some(gate) => Arc::new(Gated(medium, gate)),
+            Some(gate) => Arc::new(Interposed::new(medium, gate.clone())),
             None => medium,
         };
         targets.add(TargetSpec::new(policy::TargetId(id), 0, medium));
@@ -250,8 +250,8 @@ fn what_was_acknowledged_is_what_later_readers_see() {
 /// [S-091] [S-092]
 #[test]
 fn fetches_that_hang_keep_their_memory_and_no_reader() {
-    let gate: &'static ReadGate = Box::leak(Box::default());
-    let (_world, cache, file) = threaded(CACHES[1], 16, Some(gate));
+    let gate = Arc::new(Gate::before(Op::Read));
+    let (_world, cache, file) = threaded(CACHES[1], 16, Some(&gate));
     let content: Vec<u8> = (0..64 * BLOCK).map(|i| (i / 61) as u8 | 1).collect();
     file.write(0, &content).unwrap();
     gate.close();

@@ -1,9 +1,11 @@
 //! Files on targets whose writes hang: callers are answered, files go on, and nothing lands late.
 
-#[allow(dead_code)]
 mod gate;
+#[allow(dead_code)]
+mod interposed;
 
-use gate::{Gate, Gated};
+use gate::Gate;
+use interposed::{Interposed, Op};
 use parking_lot::Mutex;
 use policy::layout::Placement;
 use policy::{ObjectId, TargetId, Time};
@@ -28,15 +30,15 @@ impl Garbage for NoGarbage {
 }
 
 /// A file of one object on one target behind a gate of its own.
-fn file() -> (Arc<File>, Arc<Targets>, &'static Gate) {
-    let gate: &'static Gate = Box::leak(Box::default());
+fn file() -> (Arc<File>, Arc<Targets>, Arc<Gate>) {
+    let gate = Arc::new(Gate::before(Op::Write));
     let targets = Targets::new(TargetsOptions {
         execution: Execution::Threads,
         limits: Limits { deadline: Duration::from_millis(300), ..Limits::default() },
         slots: Arc::new(InlineSlots::new(2)),
         health: Default::default(),
     });
-    let medium = Gated { medium: Arc::new(MemoryMedium::new(1)), gate };
+    let medium = Interposed::new(Arc::new(MemoryMedium::new(1)), gate.clone());
     targets.add(TargetSpec::new(TargetId(0), 0, Arc::new(medium)));
     let next = AtomicU64::new(1);
     let pool = Pool {

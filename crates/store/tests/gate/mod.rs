@@ -1,15 +1,11 @@
-//! A medium whose writes hang while a gate is closed.
+//! A gate: reads or writes of a medium hang while it is closed.
 
+use crate::interposed::{Interposer, Io, Op, Verdict};
 use parking_lot::{Condvar, Mutex};
-use policy::ObjectId;
-use rustix::fd::BorrowedFd;
-use rustix::io::Errno;
-use std::sync::Arc;
-use store::target::{Handle, Medium, Space};
 
-/// What writes pass through.
-#[derive(Default)]
+/// What operations of one kind pass through.
 pub struct Gate {
+    hangs: Op,
     state: Mutex<State>,
     changed: Condvar,
 }
@@ -21,11 +17,12 @@ struct State {
 }
 
 impl Gate {
-    pub const fn new() -> Gate {
-        Gate { state: Mutex::new(State { closed: false, waiting: 0 }), changed: Condvar::new() }
+    /// An open gate for operations of that kind.
+    pub fn before(hangs: Op) -> Gate {
+        Gate { hangs, state: Mutex::default(), changed: Condvar::new() }
     }
 
-    /// From now on writes hang.
+    /// From now on they hang.
     pub fn close(&self) {
         self.state.lock().closed = true;
     }
@@ -36,92 +33,27 @@ impl Gate {
         self.changed.notify_all();
     }
 
-    /// Waits until so many writes hang.
+    /// Waits until so many hang.
+    #[allow(dead_code)] // each test has its own copy of this module
     pub fn wait_for(&self, count: usize) {
         let mut state = self.state.lock();
         while state.waiting < count {
             self.changed.wait(&mut state);
         }
     }
+}
 
-    fn pass(&self) {
-        let mut state = self.state.lock();
-        state.waiting += 1;
-        self.changed.notify_all();
-        while state.closed {
-            self.changed.wait(&mut state);
+impl Interposer for Gate {
+    fn before(&self, op: Op) -> Io<Verdict> {
+        if op == self.hangs {
+            let mut state = self.state.lock();
+            state.waiting += 1;
+            self.changed.notify_all();
+            while state.closed {
+                self.changed.wait(&mut state);
+            }
+            state.waiting -= 1;
         }
-        state.waiting -= 1;
-    }
-}
-
-/// A medium behind a gate.
-pub struct Gated {
-    pub medium: Arc<dyn Medium>,
-    pub gate: &'static Gate,
-}
-
-struct GatedHandle(Arc<dyn Handle>, &'static Gate);
-
-type Io<T> = Result<T, Errno>;
-
-impl Medium for Gated {
-    fn create(&self, id: ObjectId) -> Io<Arc<dyn Handle>> {
-        Ok(Arc::new(GatedHandle(self.medium.create(id)?, self.gate)))
-    }
-    fn open(&self, id: ObjectId) -> Io<Arc<dyn Handle>> {
-        Ok(Arc::new(GatedHandle(self.medium.open(id)?, self.gate)))
-    }
-    fn remove(&self, id: ObjectId) -> Io<()> {
-        self.medium.remove(id)
-    }
-    fn sync_names(&self) -> Io<()> {
-        self.medium.sync_names()
-    }
-    fn list(&self) -> Io<Vec<ObjectId>> {
-        self.medium.list()
-    }
-    fn probe(&self) -> Io<()> {
-        self.medium.probe()
-    }
-    fn space(&self) -> Io<Space> {
-        self.medium.space()
-    }
-}
-
-impl Handle for GatedHandle {
-    fn read_at(&self, offset: u64, buf: &mut [u8]) -> Io<usize> {
-        self.0.read_at(offset, buf)
-    }
-    fn write_at(&self, offset: u64, data: &[u8]) -> Io<()> {
-        self.1.pass();
-        self.0.write_at(offset, data)
-    }
-    fn set_len(&self, len: u64) -> Io<()> {
-        self.0.set_len(len)
-    }
-    fn punch(&self, offset: u64, len: u64) -> Io<()> {
-        self.0.punch(offset, len)
-    }
-    fn allocate(&self, offset: u64, len: u64) -> Io<()> {
-        self.0.allocate(offset, len)
-    }
-    fn seek_data(&self, offset: u64) -> Io<u64> {
-        self.0.seek_data(offset)
-    }
-    fn seek_hole(&self, offset: u64) -> Io<u64> {
-        self.0.seek_hole(offset)
-    }
-    fn len(&self) -> Io<u64> {
-        self.0.len()
-    }
-    fn allocated(&self) -> Io<u64> {
-        self.0.allocated()
-    }
-    fn sync(&self) -> Io<()> {
-        self.0.sync()
-    }
-    fn fd(&self) -> Option<BorrowedFd<'_>> {
-        self.0.fd()
+        Ok(Verdict::Happens)
     }
 }

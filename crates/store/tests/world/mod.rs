@@ -1,12 +1,15 @@
 //! A volume in memory whose daemon can die at any I/O and whose machine can lose power.
 
 pub mod cells;
+#[path = "../interposed/mod.rs"]
+pub mod interposed;
 pub mod power;
 
+use interposed::Interposed;
 use parking_lot::Mutex;
 use policy::layout::{Layout, Object, ObjectState, Placement, Position, Reason, missing_chunks};
 use policy::{FileId, ObjectId, TargetId, Time};
-use power::{Power, PoweredMedium, PoweredStub};
+use power::{Power, PoweredStub};
 use std::collections::HashSet;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -201,7 +204,7 @@ impl Life {
         let targets = Targets::new(TargetsOptions { slots, ..TargetsOptions::inline() });
         for (i, medium) in media.iter().enumerate() {
             let id = TargetId(i as u16);
-            let mut spec = TargetSpec::new(id, 0, Arc::new(PoweredMedium::new(medium.clone(), power.clone())));
+            let mut spec = TargetSpec::new(id, 0, Arc::new(Interposed::new(Arc::new(medium.clone()), power.clone())));
             if failed.contains(&id) {
                 (spec.state, spec.failed_by_operator) = (TargetState::Failed, true);
             }

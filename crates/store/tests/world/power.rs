@@ -1,15 +1,14 @@
 //! Media and stubs that stop answering when the daemon dies: from the n-th I/O of the whole world on.
 
+use super::interposed::{Interposer, Io, Op, Verdict};
 use policy::layout::Layout;
-use policy::{FileId, ObjectId, Time};
-use rustix::fd::BorrowedFd;
+use policy::{FileId, Time};
 use rustix::io::Errno;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use store::Result;
 use store::stub::memory::MemoryStub;
 use store::stub::{Mark, Stub};
-use store::target::{Handle, Medium, MemoryMedium, Space};
 
 /// Counts down to the end. At 1 the power is off; 0 is no end in sight.
 #[derive(Default)]
@@ -48,93 +47,17 @@ impl Power {
     }
 }
 
-/// A medium on that power.
-pub struct PoweredMedium(MemoryMedium, Arc<Power>);
-
-impl PoweredMedium {
-    pub fn new(medium: MemoryMedium, power: Arc<Power>) -> PoweredMedium {
-        PoweredMedium(medium, power)
+impl Interposer for Power {
+    fn before(&self, op: Op) -> Io<Verdict> {
+        if !matches!(op, Op::Look | Op::Allocated) {
+            self.use_some()?;
+        }
+        let lies = op == Op::Sync && self.1.load(Ordering::SeqCst);
+        Ok(if lies { Verdict::Pretended } else { Verdict::Happens })
     }
 
-    fn handle(&self, handle: Arc<dyn Handle>) -> Arc<dyn Handle> {
-        Arc::new(PoweredHandle(handle, self.1.clone()))
-    }
-}
-
-struct PoweredHandle(Arc<dyn Handle>, Arc<Power>);
-
-type Io<T> = std::result::Result<T, Errno>;
-
-impl Medium for PoweredMedium {
-    fn create(&self, id: ObjectId) -> Io<Arc<dyn Handle>> {
-        self.1.use_some()?;
-        self.0.create(id).map(|h| self.handle(h))
-    }
-    fn open(&self, id: ObjectId) -> Io<Arc<dyn Handle>> {
-        self.1.use_some()?;
-        self.0.open(id).map(|h| self.handle(h))
-    }
-    fn remove(&self, id: ObjectId) -> Io<()> {
-        self.1.use_some()?;
-        self.0.remove(id)
-    }
-    fn sync_names(&self) -> Io<()> {
-        self.1.use_some()?;
-        self.0.sync_names()
-    }
-    fn list(&self) -> Io<Vec<ObjectId>> {
-        self.0.list()
-    }
-    fn probe(&self) -> Io<()> {
-        self.0.probe()
-    }
-    fn space(&self) -> Io<Space> {
-        self.0.space()
-    }
-}
-
-impl Handle for PoweredHandle {
-    fn read_at(&self, offset: u64, buf: &mut [u8]) -> Io<usize> {
-        self.1.use_some()?;
-        self.0.read_at(offset, buf)
-    }
-    fn write_at(&self, offset: u64, data: &[u8]) -> Io<()> {
-        self.1.use_some()?;
-        self.0.write_at(offset, data)
-    }
-    fn set_len(&self, len: u64) -> Io<()> {
-        self.1.use_some()?;
-        self.0.set_len(len)
-    }
-    fn punch(&self, offset: u64, len: u64) -> Io<()> {
-        self.1.use_some()?;
-        self.0.punch(offset, len)
-    }
-    fn allocate(&self, offset: u64, len: u64) -> Io<()> {
-        self.1.use_some()?;
-        self.0.allocate(offset, len)
-    }
-    fn seek_data(&self, offset: u64) -> Io<u64> {
-        self.1.use_some()?;
-        self.0.seek_data(offset)
-    }
-    fn seek_hole(&self, offset: u64) -> Io<u64> {
-        self.1.use_some()?;
-        self.0.seek_hole(offset)
-    }
-    fn len(&self) -> Io<u64> {
-        self.1.use_some()?;
-        self.0.len()
-    }
-    fn allocated(&self) -> Io<u64> {
-        self.0.allocated()
-    }
-    fn sync(&self) -> Io<()> {
-        self.1.use_some()?;
-        if self.1.1.load(Ordering::SeqCst) { Ok(()) } else { self.0.sync() }
-    }
-    fn fd(&self) -> Option<BorrowedFd<'_>> {
-        None
+    fn lends_descriptors(&self) -> bool {
+        false
     }
 }
 
