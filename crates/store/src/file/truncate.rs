@@ -99,17 +99,18 @@ impl File {
                         _ => Ok(()),
                     });
                     match cut {
-                        Ok(p) => pending.push((mirror, slot.target_id, keep, p)),
+                        Ok(p) => pending.push((mirror, slot, keep, p)),
                         Err(e) => results.push((mirror, slot.target_id, Err(e))),
                     }
                 }
             }
         }
-        results.extend(pending.into_iter().map(|(m, t, keep, p)| {
-            // What is gone ends nowhere. Of a file that is being emptied it is made anew, so that it can be written.
+        results.extend(pending.into_iter().map(|(m, slot, keep, p)| {
+            // What is gone held no byte of the file: it is made again, empty; should it be there after all, it is empty now.
+            // A file that is being emptied gets new objects instead.
             let emptied = size == 0 && old > 0;
             let lost = |e: &TargetError| keep == 0 && !emptied && *e == TargetError::Io(Errno::NOENT);
-            (m, t, p.wait().or_else(|e| if lost(&e) { Ok(()) } else { Err(e) }))
+            (m, slot.target_id, p.wait().or_else(|e| if lost(&e) { slot.make_empty(&self.pool) } else { Err(e) }))
         }));
         let mut missed: Vec<Missed> = Vec::new();
         for (mirror, target, result) in results {

@@ -8,7 +8,6 @@ use policy::{ObjectId, TargetId};
 use rustix::io::Errno;
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 impl File {
     /// Gives a mirror that lacks nothing but `undone` objects empty ones in their place; gives how many. A file that has a
@@ -44,12 +43,7 @@ impl File {
         missing.retain(|slot| undone(slot.target_id, slot.id));
         let mut targets = BTreeSet::new();
         for slot in &missing {
-            let id = slot.id;
-            let failed = |error| target_error(slot.target_id, error);
-            let made = slot.target(&self.pool).and_then(|t| t.run(move |medium| medium.create(id))).map_err(failed)?;
-            slot.set_handle(made);
-            slot.dirty.store(true, Ordering::Release);
-            slot.run(&self.pool, |h| h.sync()).map_err(failed)?;
+            slot.make_empty(&self.pool).map_err(|error| target_error(slot.target_id, error))?;
             targets.insert(slot.target_id);
         }
         for id in targets {

@@ -56,6 +56,16 @@ impl Slot {
         *self.handle.write() = Some(handle);
     }
 
+    /// Makes an object that is not to be found, or empties one that is there after all; empty for good.
+    pub fn make_empty(&self, pool: &Pool) -> Result<(), TargetError> {
+        let id = self.id;
+        let made = self.target(pool)?.run(move |medium| medium.create(id).and_then(|h| h.sync().map(|()| h)))?;
+        self.set_handle(made);
+        self.unnamed.store(true, Ordering::Release);
+        self.dirty.store(true, Ordering::Release);
+        Ok(())
+    }
+
     /// The handle, opened if need be. Runs where operations on the target may run.
     fn open(&self, medium: &dyn Medium) -> Result<Arc<dyn Handle>, Errno> {
         if let Some(handle) = self.handle() {
