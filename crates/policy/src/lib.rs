@@ -6,6 +6,7 @@
 
 pub mod burst;
 pub mod cache;
+pub mod connections;
 pub mod coordinate;
 pub mod ids;
 pub mod layout;
