@@ -3,6 +3,7 @@
 mod check;
 mod checkpoint;
 mod completions;
+mod connect;
 mod down;
 mod emulate_disk;
 mod explain;
@@ -80,6 +81,7 @@ enum Command {
     Sim(sim::Sim),
     Trace(trace::Trace),
     Rules(rules::Rules),
+    Connect(connect::Connect),
     EmulateDisk(emulate_disk::EmulateDisk),
     Completions(completions::Completions),
     Man(man::Man),
@@ -110,6 +112,7 @@ impl Cli {
             Command::Sim(c) => c.run(),
             Command::Trace(c) => c.run(),
             Command::Rules(c) => c.run(),
+            Command::Connect(c) => c.run(),
             Command::EmulateDisk(c) => c.run(),
             Command::Completions(c) => c.run(),
             Command::Man(c) => c.run(),

@@ -79,6 +79,7 @@ const COMMANDS: &[&[&str]] = &[
     &["completions"],
     &["man"],
     &["emulate-disk"],
+    &["connect"],
 ];
 
 fn entrepot(args: &[&str]) -> Output {

@@ -55,6 +55,7 @@ fn arrows_between_crates() {
         ("entrepot-source", &["entrepot-policy", "entrepot-store"]),
         ("entrepot-jobs", &["entrepot-policy", "entrepot-store"]),
         ("entrepot-emulate", &["entrepot-policy", "entrepot-sim", "entrepot-store"]),
+        ("entrepot-connect", &["entrepot-policy", "entrepot-store"]),
         (
             "entrepot-cli",
             &[
@@ -64,6 +65,7 @@ fn arrows_between_crates() {
                 "entrepot-jobs",
                 "entrepot-sim",
                 "entrepot-emulate",
+                "entrepot-connect",
             ],
         ),
     ]);

@@ -25,7 +25,7 @@ mod request;
 mod serve;
 mod session;
 mod setattr;
-mod slow;
+pub mod slow;
 mod space;
 mod xattr;
 

@@ -26,14 +26,16 @@ use rustix::fs::{AtFlags, Stat, fstat, statat};
 use rustix::io::{Errno, Result};
 use std::ffi::OsStr;
 use std::os::fd::OwnedFd;
+use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The tree and what is known of it.
 #[derive(Debug)]
 pub struct Namespace {
-    root: Arc<OwnedFd>,
-    root_inode: u64,
-    device: u64,
+    root: RwLock<Arc<OwnedFd>>,
+    root_inode: AtomicU64,
+    device: AtomicU64,
     nodes: Nodes,
     /// Held exclusively by a rename, shared by whoever found a name that no longer fits and looks again.
     renames: RwLock<()>,
@@ -43,14 +45,43 @@ impl Namespace {
     /// The tree below `root`, an open directory (`NAMESPACE/tree`).
     pub fn new(root: OwnedFd) -> Result<Namespace> {
         let stat = fstat(&root)?;
-        let root = Arc::new(root);
         Ok(Namespace {
             nodes: Nodes::new(descriptors_max() / 4),
-            root_inode: stat.st_ino,
-            device: stat.st_dev,
-            root,
+            root_inode: AtomicU64::new(stat.st_ino),
+            device: AtomicU64::new(stat.st_dev),
+            root: RwLock::new(Arc::new(root)),
             renames: RwLock::new(()),
         })
+    }
+
+    /// Goes on with another way to the same tree: `root` is its open directory as another mount shows it. What is under way may
+    /// meet the old root still, and fail.
+    pub fn move_to(&self, root: OwnedFd) -> Result<()> {
+        let stat = fstat(&root)?;
+        *self.root.write() = Arc::new(root);
+        self.root_inode.store(stat.st_ino, Ordering::Release);
+        self.device.store(stat.st_dev, Ordering::Release);
+        self.nodes.close_directories();
+        Ok(())
+    }
+
+    /// The path of a node below the root by the names it was last seen under; `NOENT` if it has none.
+    pub fn path(&self, id: NodeId) -> Result<PathBuf> {
+        let mut names = Vec::new();
+        let mut at = id;
+        while at != ROOT {
+            let (parent, name) = self.node(at)?.name().ok_or(Errno::NOENT)?;
+            names.push(name);
+            at = parent;
+            if names.len() > reach::DEPTH_MAX {
+                return Err(Errno::LOOP);
+            }
+        }
+        Ok(names.iter().rev().collect())
+    }
+
+    fn root(&self) -> Arc<OwnedFd> {
+        self.root.read().clone()
     }
 
     /// What is known of a node.
@@ -75,7 +106,7 @@ impl Namespace {
     }
 
     fn count(&self, parent: NodeId, name: &OsStr, stat: &Stat, new: bool) -> Result<Arc<Node>> {
-        if stat.st_dev != self.device {
+        if stat.st_dev != self.device.load(Ordering::Relaxed) {
             // Something is mounted inside the tree; its inode numbers would collide with ours.
             return Err(Errno::XDEV);
         }
@@ -90,7 +121,7 @@ impl Namespace {
     /// Attributes of a node.
     pub fn stat(&self, id: NodeId) -> Result<Stat> {
         if id == ROOT {
-            return fstat(&*self.root);
+            return fstat(&*self.root());
         }
         let node = self.node(id)?;
         if let Some(directory) = node.directory() {
@@ -104,16 +135,16 @@ impl Namespace {
 
     /// Free and total space and inodes of the namespace's own file system.
     pub fn space(&self) -> Result<rustix::fs::StatVfs> {
-        rustix::fs::fstatvfs(&*self.root)
+        rustix::fs::fstatvfs(&*self.root())
     }
 
     /// The node number of an inode: the inode number itself, except for the root, which FUSE calls 1.
     pub fn id_of(&self, inode: u64) -> NodeId {
-        if inode == self.root_inode { ROOT } else { inode }
+        if inode == self.root_inode.load(Ordering::Relaxed) { ROOT } else { inode }
     }
 
     fn is(&self, id: NodeId, stat: &Stat) -> bool {
-        self.id_of(stat.st_ino) == id && stat.st_dev == self.device
+        self.id_of(stat.st_ino) == id && stat.st_dev == self.device.load(Ordering::Relaxed)
     }
 }
 

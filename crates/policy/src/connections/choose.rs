@@ -24,6 +24,8 @@ pub struct Request {
     pub direction: Direction,
     /// How many.
     pub bytes: u64,
+    /// Whether it must go over one connection.
+    pub whole: bool,
 }
 
 /// Why a connection was chosen.
@@ -199,7 +201,7 @@ impl Chooser {
 
     fn by_load(&mut self, now: Time, file: &mut Use, request: Request, usable: u64) -> Choice {
         if request.direction == Direction::Read {
-            let parts = self.parts(request.bytes, usable);
+            let parts = if request.whole { 1 } else { self.parts(request.bytes, usable) };
             if parts > 1 {
                 return self.share(now, request.bytes, parts, usable);
             }

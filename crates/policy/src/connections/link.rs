@@ -1,7 +1,7 @@
 //! Whether one connection can be trusted, and how it comes back.
 //!
 //! ```text
-//!            an operation failed or hangs               the probe failed too, or hangs
+//!                an operation failed               a probe failed, or hangs; or operations keep failing
 //!   in use -----------------------------> suspect ------------------------------------> out <------+
 //!     ^ <-----------------------------------+                                            |         |
 //!     |             the probe was good                                        wait over  |         | mounting failed:
@@ -9,7 +9,7 @@
 //!     +----------------------------------------------------------------------------- mounting -----+
 //!                               mounted, and it is the same directory
 //! ```
-//! Going out is told at once, so that whatever still hangs on it can be released and done elsewhere. It does not mount, probe or measure
+//! A probe comes at regular times too, so that one that hangs is found out. Going out is told at once, so that whatever still hangs on it can be released and done elsewhere. It does not mount, probe or measure
 //! time: the driver does, and says what came of it.
 
 use crate::time::Time;
@@ -45,7 +45,7 @@ impl fmt::Display for State {
 pub struct Config {
     /// Span between two probes of a connection that is in use.
     pub probe_interval: Time,
-    /// A probe, or an operation, without an answer after this span counts as failed, or as hanging.
+    /// A probe without an answer after this span hangs.
     pub deadline: Time,
     /// So many failed operations within `forgive` take it out although every probe in between was good.
     pub failures_max: u32,
@@ -76,8 +76,6 @@ impl Default for Config {
 pub enum Cause {
     /// An operation came back with an error of the connection.
     OperationFailed,
-    /// An operation passed the deadline.
-    OperationHangs,
     /// The probe came back with an error.
     ProbeFailed,
     /// The probe passed the deadline.
@@ -98,7 +96,6 @@ impl fmt::Display for Cause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Cause::OperationFailed => "an operation failed",
-            Cause::OperationHangs => "an operation hangs",
             Cause::ProbeFailed => "a probe failed",
             Cause::ProbeHangs => "a probe hangs",
             Cause::KeepsFailing => "operations keep failing",
@@ -115,8 +112,6 @@ impl fmt::Display for Cause {
 pub enum Event {
     /// An operation on this connection ended with an error that says that the connection is broken.
     OperationFailed,
-    /// An operation has been under way for longer than the deadline.
-    OperationHangs,
     /// The probe asked for was good.
     ProbeGood,
     /// It was not.
@@ -147,6 +142,17 @@ pub enum Action {
         /// Why.
         cause: Cause,
     },
+}
+
+/// The connections to choose among, a bit each: those in use; if there are none, those in doubt.
+pub fn usable(links: &[Link]) -> u64 {
+    let those = |state: State| {
+        links.iter().enumerate().filter(|(_, link)| link.state() == state).fold(0, |set, (number, _)| set | 1 << number)
+    };
+    match those(State::InUse) {
+        0 => those(State::Suspect),
+        set => set,
+    }
 }
 
 /// One connection's health.
@@ -202,10 +208,6 @@ impl Link {
     pub fn handle(&mut self, now: Time, event: Event) {
         match (event, self.state) {
             (Event::OperationFailed, State::InUse | State::Suspect) => self.failed(now),
-            (Event::OperationHangs, State::InUse) => {
-                self.change(State::Suspect, Cause::OperationHangs);
-                self.probe(now);
-            }
             (Event::ProbeGood, State::InUse | State::Suspect) if self.probing.is_some() => {
                 self.probing = None;
                 self.due = now + self.config.probe_interval;

@@ -213,6 +213,14 @@ impl Nodes {
         }
     }
 
+    /// Closes all directories; they are opened again by name.
+    pub(super) fn close_directories(&self) {
+        let opened = std::mem::take(&mut *self.opened.lock());
+        for node in opened.iter().filter_map(|id| self.get(*id)) {
+            node.inner.lock().directory = None;
+        }
+    }
+
     /// Remembers an opened directory, and closes one that was not used lately if there are too many.
     pub(super) fn opened(&self, node: &Node, fd: Arc<OwnedFd>) {
         node.inner.lock().directory = Some(fd);

@@ -9,7 +9,7 @@ use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 /// How deep a chain of directories is reopened before it must be a loop.
-const DEPTH_MAX: usize = 4096;
+pub(super) const DEPTH_MAX: usize = 4096;
 /// How often a name that does not fit is looked at again while renames are under way.
 const TRIES: usize = 8;
 
@@ -17,13 +17,13 @@ impl Namespace {
     /// The descriptor (`O_PATH`) of a directory, reopened through its parents if it was closed to save descriptors.
     pub(crate) fn directory(&self, id: NodeId) -> Result<Arc<OwnedFd>> {
         if id == ROOT {
-            return Ok(self.root.clone());
+            return Ok(self.root());
         }
         let mut closed = Vec::new();
         let mut at = id;
         let mut fd = loop {
             if at == ROOT {
-                break self.root.clone();
+                break self.root();
             }
             let node = self.node(at)?;
             if let Some(fd) = node.directory() {
@@ -53,7 +53,7 @@ impl Namespace {
     /// A descriptor (`O_PATH`) of any node, surely of that node.
     pub(crate) fn pinned(&self, id: NodeId) -> Result<OwnedFd> {
         if id == ROOT {
-            return self.root.try_clone().map_err(|_| Errno::MFILE);
+            return self.root().try_clone().map_err(|_| Errno::MFILE);
         }
         if let Some(directory) = self.node(id)?.directory() {
             return directory.try_clone().map_err(|_| Errno::MFILE);

@@ -61,7 +61,7 @@ impl World {
         let (mut now, mut moved, mut recent) = (0u64, 0u64, vec![Vec::<u16>::new(); job.threads]);
         while moved < RUN_BYTES {
             for (thread, slot) in std::mem::take(&mut todo) {
-                let request = Request { direction: job.direction, bytes: job.bytes };
+                let request = Request { direction: job.direction, bytes: job.bytes, whole: false };
                 let choice = self.chooser.choose(Time(now), &mut files[thread], request, u64::MAX).unwrap();
                 left[thread][slot] = choice.parts.len();
                 for part in choice.parts {

@@ -1,0 +1,280 @@
+//! `entrepot connect`: a file system as it is, reached over several connections behind one mount point.
+
+use crate::failure::{Failure, Result};
+use crate::log;
+use crate::shown::{self, Output};
+use ::connect::mount::Passthrough;
+use ::connect::set::{SetError, SetOptions};
+use ::connect::status::{ATTRIBUTE, Connection};
+use ::connect::{Connected, Options, Recipe, StartError, Status};
+use clap::{Args, ValueEnum};
+use policy::Time;
+use policy::connections::{CONNECTIONS_MAX, LinkConfig, Policy};
+use rustix::io::Errno;
+use std::io::{BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::time::Duration;
+use store::control::{Problem, exit};
+
+/// Reach a server over several connections behind one mount point
+///
+/// SERVERS is what the file system's own mount command takes; several, separated by commas, must show the same directory, and the connections
+/// are dealt out among them. The file system is shown as it is: nothing is striped, nothing is stored beside it. The mounts themselves are
+/// private: nobody else sees them. A connection that breaks is taken out of use, what was under way on it is done over another where that
+/// is safe, and it is mounted again. Needs root. Ends with Ctrl-C or by unmounting.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+TYPES:
+  glusterfs, nfs, nfs4, cifs, sshfs    mounted without caches of their own, so that several look like one
+  bind                                 a local directory
+  any other that `mount -t` knows      give options with -o that keep it from caching
+
+POLICIES:
+  load        the connection with the least to do, by measure; a file that is written stays on one unless several are faster;
+              large reads are split over idle ones when that pays
+  single      the thread that opens a file chooses, by its number; the kernel reads and writes such files past this process
+  multiple    each operation on an open file takes the next connection
+  automatic   writes as single, reads as multiple
+
+EXAMPLES:
+  entrepot connect -n 4 -t glusterfs bb1:/scratch /mnt/scratch --detach
+  entrepot connect -n 8 -t glusterfs bb1:/scratch,bb2:/scratch /mnt/scratch
+  entrepot connect -n 4 -t nfs -o vers=4.2,nconnect=1 server:/export /mnt/export
+  entrepot connect --status /mnt/scratch
+  umount /mnt/scratch")]
+pub struct Connect {
+    /// Where the file system is: SERVER:/PATH[,SERVER:/PATH ...].
+    #[arg(required_unless_present = "status")]
+    servers: Option<String>,
+    /// Where to show it: an existing directory.
+    #[arg(required_unless_present = "status")]
+    mountpoint: Option<PathBuf>,
+    /// How many connections.
+    #[arg(short = 'n', long, default_value_t = 4, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=i64::from(CONNECTIONS_MAX)))]
+    connections: u16,
+    /// Type of the file system.
+    #[arg(short = 't', long = "type", default_value = "glusterfs", value_name = "TYPE")]
+    kind: String,
+    /// More options for the mount command, separated by commas.
+    #[arg(short = 'o', long = "options", value_delimiter = ',', value_name = "OPTIONS")]
+    options: Vec<String>,
+    /// Who chooses the connection.
+    #[arg(long, default_value_t, value_name = "POLICY")]
+    policy: Policy,
+    /// Let the kernel read and write files by itself: where the policy keeps a file on one connection, or not at all. What the kernel does by
+    /// itself is not done again when its connection breaks.
+    #[arg(long, value_enum, default_value = "auto")]
+    passthrough: Pass,
+    /// A connection that does not answer for so long is taken out of use.
+    #[arg(long, default_value = "10s", value_name = "TIME")]
+    deadline: humantime::Duration,
+    /// How long an operation waits when no connection can be used, before it fails.
+    #[arg(long, default_value = "5m", value_name = "TIME")]
+    patience: humantime::Duration,
+    /// How long the kernel may believe names and attributes, which others may change.
+    #[arg(long, default_value = "1s", value_name = "TIME")]
+    timeout: humantime::Duration,
+    /// Show what the connections behind a mount point do.
+    #[arg(long, value_name = "MOUNTPOINT", conflicts_with_all = ["servers", "mountpoint", "detach"])]
+    status: Option<PathBuf>,
+    /// How the status is written.
+    #[arg(long, value_enum, default_value_t)]
+    output: Output,
+    /// Go to the background when it is mounted.
+    #[arg(long)]
+    detach: bool,
+    /// This is the process in the background: its first line of output says how the start went.
+    #[arg(long, hide = true)]
+    in_background: bool,
+}
+
+/// Whether the kernel may read and write files by itself.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Pass {
+    Auto,
+    Off,
+}
+
+impl Connect {
+    pub fn run(self) -> Result<u8> {
+        if let Some(at) = &self.status {
+            return show(at, self.output);
+        }
+        let (Some(servers), Some(mountpoint)) = (&self.servers, &self.mountpoint) else {
+            return Err(Problem::wrong("servers and a mount point are needed")
+                .try_this("see `entrepot connect --help`")
+                .into());
+        };
+        if self.detach {
+            return self.in_a_process_of_its_own(mountpoint);
+        }
+        if !self.in_background {
+            log::to_stderr();
+        }
+        let split = |text: &str| text.split(',').map(|server| server.trim().to_owned()).collect();
+        let recipe = Recipe { kind: self.kind.clone(), servers: split(servers), options: self.options.clone() };
+        let started = Connected::start(recipe, mountpoint, self.options(servers));
+        if self.in_background {
+            let word = started.as_ref().map_or_else(|error| error.to_string(), |_| MOUNTED.into());
+            let mut out = std::io::stdout().lock();
+            // Who started us may be gone; it is served all the same.
+            drop(writeln!(out, "{}", word.replace('\n', " ")).and_then(|()| out.flush()));
+        }
+        let connected = Arc::new(started.map_err(|error| problem(&error))?);
+        if !self.in_background {
+            shown::text(&format!("mounted at {}; Ctrl-C ends it\n", connected.path().display()))?;
+        }
+        end_on_signal(connected.clone())?;
+        let status = connected.wait()?;
+        if !self.in_background {
+            write(&status, self.output)?;
+        }
+        Ok(0)
+    }
+
+    fn options(&self, servers: &str) -> Options {
+        let deadline = Time(Duration::from(self.deadline).as_nanos() as u64);
+        Options {
+            set: SetOptions {
+                connections: self.connections,
+                policy: self.policy,
+                link: LinkConfig { deadline, ..LinkConfig::default() },
+                patience: self.patience.into(),
+                kind: self.kind.clone(),
+            },
+            entry_timeout: self.timeout.into(),
+            attr_timeout: self.timeout.into(),
+            passthrough: match self.passthrough {
+                Pass::Auto => Passthrough::Auto,
+                Pass::Off => Passthrough::Off,
+            },
+            name: servers.to_owned(),
+        }
+    }
+
+    /// Starts the same program in the background and waits for its word.
+    fn in_a_process_of_its_own(&self, mountpoint: &Path) -> Result<u8> {
+        let mut command = Command::new(std::env::current_exe()?);
+        let own = [mountpoint.as_os_str(), "--detach".as_ref()];
+        command.args(std::env::args_os().skip(1).filter(|word| !own.contains(&word.as_os_str())));
+        command.arg("--in-background");
+        command.arg("--").arg(std::path::absolute(mountpoint)?);
+        // It must not keep a directory busy, nor a terminal.
+        command.current_dir("/").stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+        let mut child = command.spawn()?;
+        let mut line = String::new();
+        if let Some(out) = child.stdout.take() {
+            BufReader::new(out).read_line(&mut line)?;
+        }
+        if line.trim_end() == MOUNTED {
+            shown::text(&format!("mounted at {}\n", mountpoint.display()))?;
+            return Ok(0);
+        }
+        let (cause, so, next) = parts(line.trim_end());
+        Err(Problem::new(exit::FAILED, cause).so(so).try_this(next).into())
+    }
+}
+
+/// What the process in the background says when it serves.
+const MOUNTED: &str = "mounted";
+
+/// Messages carry cause, consequence and next step in one sentence.
+fn parts(message: &str) -> (&str, &str, &str) {
+    let (rest, next) = message.rsplit_once(". ").unwrap_or((message, "see `entrepot connect --help`"));
+    let (cause, so) = rest.rsplit_once("; ").unwrap_or((rest, "nothing was mounted"));
+    (cause, so, next)
+}
+
+fn problem(error: &StartError) -> Failure {
+    let message = error.to_string();
+    let (cause, so, next) = parts(&message);
+    let problem = match error {
+        StartError::Recipe(_) | StartError::Mountpoint { .. } | StartError::Set(SetError::Different { .. }) => {
+            Problem::wrong(cause)
+        }
+        StartError::Private(error) if error.kind() == std::io::ErrorKind::PermissionDenied => Problem::denied(cause),
+        _ => Problem::failed(cause),
+    };
+    problem.so(so).try_this(next).into()
+}
+
+/// SIGTERM ends it in any case; the first Ctrl-C is refused while somebody uses the mount, the second is not.
+fn end_on_signal(connected: Arc<Connected>) -> Result<()> {
+    use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+    let mut signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM, SIGHUP])?;
+    let connected = Arc::downgrade(&connected);
+    std::thread::Builder::new().name("signals".into()).spawn(move || {
+        let mut insisted = false;
+        for signal in signals.forever() {
+            let Some(connected) = connected.upgrade() else { return };
+            match connected.unmount() {
+                Ok(()) => return,
+                Err(error) if signal == SIGTERM || insisted => {
+                    tracing::warn!(%error, "somebody uses the mount; it is detached, and ends with its last user");
+                    drop(connected.detach());
+                    return;
+                }
+                Err(error) => {
+                    tracing::error!("the mount cannot be ended: {error}; press Ctrl-C again to detach it all the same");
+                    insisted = true;
+                }
+            }
+        }
+    })?;
+    Ok(())
+}
+
+fn show(at: &Path, output: Output) -> Result<u8> {
+    let mut value = vec![0; 64 << 10];
+    let len = match rustix::fs::getxattr(at, ATTRIBUTE, &mut value) {
+        Ok(len) => len,
+        Err(error) => {
+            let problem = match error {
+                Errno::NODATA | Errno::NOTSUP | Errno::PERM => {
+                    Problem::wrong(format!("{} is no mount point of `entrepot connect`", at.display()))
+                }
+                error => Problem::not_found(format!("{}: {error}", at.display())),
+            };
+            let next = "`findmnt -t fuse.entrepot-connect` lists those that there are; for a volume's targets ask `entrepot status`";
+            return Err(problem.so("nothing is shown").try_this(next).into());
+        }
+    };
+    let status: Status = serde_json::from_slice(&value[..len])
+        .map_err(|error| Problem::failed(format!("{} answers with something else: {error}", at.display())))?;
+    write(&status, output)?;
+    Ok(0)
+}
+
+fn write(status: &Status, output: Output) -> Result<()> {
+    match output {
+        Output::Json => shown::json(&serde_json::to_value(status).map_err(std::io::Error::from)?)?,
+        Output::Text => {
+            let heading =
+                format!("{} connections ({}), policy {}\n", status.connections.len(), status.kind, status.policy);
+            shown::text(&(heading + &table(&status.connections)))?;
+        }
+    }
+    Ok(())
+}
+
+/// A line for each connection.
+fn table(connections: &[Connection]) -> String {
+    let heading =
+        ["connection", "state", "operations", "read", "written", "latency", "failures", "mounted again", "to"];
+    let row = |c: &Connection| {
+        vec![
+            c.number.to_string(),
+            c.state.clone(),
+            c.operations.to_string(),
+            shown::bytes(c.bytes_read),
+            shown::bytes(c.bytes_written),
+            format!("{:.2} ms", c.latency_us as f64 / 1e3),
+            c.failures.to_string(),
+            c.mounted_again.to_string(),
+            c.source.clone(),
+        ]
+    };
+    shown::table(&heading, connections.iter().map(row).collect())
+}

@@ -1,0 +1,364 @@
+//! An open file: a descriptor per connection, opened when it is first needed, and its bytes over those that the policy chooses.
+
+use crate::broken::{is_broken, is_doubtful};
+use crate::mounts::Root;
+use crate::names::Names;
+use crate::set::Connections;
+use parking_lot::Mutex;
+use policy::connections::{ConnectionId, Direction, Operation, Part, Request, Sent, Use, Verdict, verdict};
+use rustix::fs::{OFlags, fstat};
+use rustix::io::{Errno, Result, pread, pwrite, retry_on_intr};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
+use store::mount::slow::Slow;
+use store::namespace::NodeId;
+
+/// How often a name that leads elsewhere is looked at again while renames are under way.
+const TRIES: usize = 8;
+
+/// What files are opened in.
+pub(crate) struct World {
+    /// The connections.
+    pub set: Arc<Connections>,
+    /// The tree.
+    pub names: Names,
+    /// Does the other parts of what is split.
+    pub helpers: Arc<Slow>,
+}
+
+/// One open of a file.
+pub(crate) struct OpenFile {
+    /// Its node.
+    pub id: NodeId,
+    flags: OFlags,
+    using: Mutex<Use>,
+    descriptors: Vec<Mutex<Option<Descriptor>>>,
+    /// Connections written over since the last sync, a bit each.
+    unsynced: AtomicU64,
+    /// The connection that appends go over.
+    appends: Mutex<Option<ConnectionId>>,
+}
+
+struct Descriptor {
+    generation: u64,
+    fd: Arc<OwnedFd>,
+}
+
+impl OpenFile {
+    /// Opens the file for a thread, on one connection at first.
+    pub fn open(world: &World, id: NodeId, flags: OFlags, thread: u32) -> Result<Arc<OpenFile>> {
+        let kept = OFlags::RWMODE | OFlags::APPEND | OFlags::SYNC | OFlags::DSYNC | OFlags::NOATIME;
+        let file = OpenFile {
+            id,
+            flags: flags & kept,
+            using: Mutex::new(world.set.open(thread)),
+            descriptors: (0..world.set.count()).map(|_| Mutex::default()).collect(),
+            unsynced: AtomicU64::new(0),
+            appends: Mutex::default(),
+        };
+        // It counts as a read of nothing, so that the connection is one that reads would take.
+        file.transfer(world, Direction::Read, 0, None, |_| Ok(0))?;
+        Ok(Arc::new(file))
+    }
+
+    /// The file for the kernel to read and write by itself, over the connection of the thread that opened it.
+    pub fn for_kernel(&self, world: &World) -> Result<OwnedFd> {
+        let part = self.whole(&world.set, Direction::Read, 0, 0)?;
+        world.set.done(Some(&self.using), Direction::Read, part, Instant::now(), Some(0));
+        let root = world.set.root(part.connection).ok_or(Errno::NOTCONN)?;
+        let path = world.names.tree().path(self.id)?;
+        let flags = (self.flags & !OFlags::RWMODE) | OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+        rustix::fs::openat(root.fd(), &path, flags, rustix::fs::Mode::empty())
+    }
+
+    /// The last user is gone.
+    pub fn close(&self, set: &Connections) {
+        set.close(&mut self.using.lock());
+    }
+
+    /// Some descriptor that is open, for attributes of a file without a name.
+    pub fn any(&self) -> Option<Arc<OwnedFd>> {
+        self.descriptors.iter().find_map(|slot| slot.lock().as_ref().map(|open| open.fd.clone()))
+    }
+
+    /// The descriptor on a connection's mount. A file that has no name any more stays where it is open.
+    fn descriptor(&self, world: &World, root: &Root) -> Result<Arc<OwnedFd>> {
+        let slot = &self.descriptors[usize::from(root.number)];
+        if let Some(open) = slot.lock().as_ref().filter(|open| open.generation == root.generation) {
+            return Ok(open.fd.clone());
+        }
+        let fd = Arc::new(self.open_by_name(world, root)?);
+        *slot.lock() = Some(Descriptor { generation: root.generation, fd: fd.clone() });
+        Ok(fd)
+    }
+
+    fn open_by_name(&self, world: &World, root: &Root) -> Result<OwnedFd> {
+        let mut last = Errno::STALE;
+        for _ in 0..TRIES {
+            let path = world.names.tree().path(self.id)?;
+            match root.open(&path, self.flags) {
+                Ok(fd) if !world.set.same_inodes() || world.names.tree().id_of(fstat(&fd)?.st_ino) == self.id => {
+                    return Ok(fd);
+                }
+                Ok(_) => last = Errno::STALE,
+                Err(Errno::NOENT) => last = Errno::NOENT,
+                Err(error) => return Err(error),
+            }
+            if world.names.tree().path(self.id).is_ok_and(|now| now == path) {
+                break;
+            }
+        }
+        Err(last)
+    }
+
+    /// Moves bytes over one connection; over others when that one breaks. `act` may be done twice.
+    fn transfer(
+        &self,
+        world: &World,
+        direction: Direction,
+        bytes: u64,
+        chosen: Option<Part>,
+        act: impl Fn(BorrowedFd<'_>) -> Result<usize>,
+    ) -> Result<usize> {
+        let set = &world.set;
+        let (mut not, mut first, mut suspects) = (0u64, None, Vec::new());
+        let mut part = match chosen {
+            Some(part) => part,
+            None => self.whole(set, direction, bytes, not)?,
+        };
+        let until = Instant::now() + set.options().patience;
+        loop {
+            let (root, began) = (set.root(part.connection), Instant::now());
+            let done = match &root {
+                Some(root) => self.descriptor(world, root).and_then(|fd| act(fd.as_fd())),
+                None => Err(Errno::NOTCONN),
+            };
+            let moved = done.as_ref().ok().map(|n| *n as u64);
+            set.done(Some(&self.using), direction, part, began, moved);
+            match (done, root) {
+                (Ok(n), _) => {
+                    // Another one could what these could not.
+                    suspects.iter().for_each(|(root, error): &(Arc<Root>, Errno)| set.failed(root, *error));
+                    if direction == Direction::Write {
+                        self.unsynced.fetch_or(1 << part.connection.0, Ordering::Relaxed);
+                    }
+                    return Ok(n);
+                }
+                (Err(error), root) if is_broken(error) => {
+                    if let Some(root) = &root {
+                        set.failed(root, error);
+                    }
+                    if Instant::now() >= until {
+                        return Err(Errno::IO);
+                    }
+                    if set.usable() & 1 << part.connection.0 != 0 {
+                        set.breathe(); // there is no other one
+                    }
+                }
+                (Err(error), Some(root)) if is_doubtful(error) => {
+                    not |= 1 << root.number;
+                    first.get_or_insert(error);
+                    if matches!(error, Errno::STALE | Errno::BADFD) {
+                        self.descriptors[usize::from(root.number)].lock().take();
+                    }
+                    if !matches!(error, Errno::NOENT | Errno::BADF) {
+                        suspects.push((root, error));
+                    }
+                }
+                (Err(error), _) => return Err(error),
+            }
+            part = match self.whole(set, direction, bytes, not) {
+                Ok(part) => part,
+                Err(error) => return Err(first.unwrap_or(error)),
+            };
+        }
+    }
+
+    fn whole(&self, set: &Connections, direction: Direction, bytes: u64, not: u64) -> Result<Part> {
+        let choice = set.choose(&self.using, Request { direction, bytes, whole: true }, not)?;
+        Ok(choice.parts[0])
+    }
+
+    /// Reads until `buffer` is full or the file ends.
+    pub fn read(self: &Arc<Self>, world: &Arc<World>, offset: u64, buffer: &mut [u8]) -> Result<usize> {
+        let request = Request { direction: Direction::Read, bytes: buffer.len() as u64, whole: false };
+        let choice = world.set.choose(&self.using, request, 0)?;
+        let [first, rest @ ..] = &choice.parts[..] else { return Err(Errno::NOTCONN) };
+        // The other parts are on their way while this thread reads the first.
+        let helped: Vec<_> = rest.iter().map(|part| self.help(world, offset, *part)).collect();
+        let mine = &mut buffer[..first.bytes as usize];
+        let mut got = self.read_part(world, offset, *first, mine);
+        let mut end = first.bytes as usize;
+        for (part, answer) in rest.iter().zip(helped) {
+            let theirs: Result<Vec<u8>> = answer.recv().unwrap_or(Err(Errno::IO));
+            // What is read after the end of the file is nothing.
+            if let Ok(n) = got
+                && n == end
+            {
+                got = theirs.map(|bytes| {
+                    buffer[end..end + bytes.len()].copy_from_slice(&bytes);
+                    n + bytes.len()
+                });
+                end += part.bytes as usize;
+            }
+        }
+        got
+    }
+
+    fn help(
+        self: &Arc<Self>,
+        world: &Arc<World>,
+        offset: u64,
+        part: Part,
+    ) -> std::sync::mpsc::Receiver<Result<Vec<u8>>> {
+        let (answer, answered) = std::sync::mpsc::channel();
+        let (file, inside) = (self.clone(), world.clone());
+        let work = move || {
+            let mut bytes = vec![0; part.bytes as usize];
+            let read = file.read_part(&inside, offset + part.offset, part, &mut bytes).map(|n| {
+                bytes.truncate(n);
+                bytes
+            });
+            drop(answer.send(read));
+        };
+        if let Err(work) = world.helpers.push_now(Box::new(work)) {
+            work();
+        }
+        answered
+    }
+
+    fn read_part(&self, world: &World, offset: u64, part: Part, buffer: &mut [u8]) -> Result<usize> {
+        let buffer = std::cell::RefCell::new(buffer);
+        self.transfer(world, Direction::Read, part.bytes, Some(part), |fd| read_all(fd, offset, *buffer.borrow_mut()))
+    }
+
+    /// Writes all of `data`.
+    pub fn write(&self, world: &World, offset: u64, data: &[u8]) -> Result<()> {
+        if self.flags.contains(OFlags::APPEND) {
+            return self.append(world, offset, data);
+        }
+        self.transfer(world, Direction::Write, data.len() as u64, None, |fd| write_all(fd, offset, data)).map(|_| ())
+    }
+
+    /// Appends over one connection. `expected` is where the kernel takes the end to be; after a connection broke, it tells whether the
+    /// bytes arrived.
+    fn append(&self, world: &World, expected: u64, data: &[u8]) -> Result<()> {
+        let set = &world.set;
+        let mut appends = self.appends.lock();
+        let until = Instant::now() + set.options().patience;
+        loop {
+            let on = match appends.filter(|c| set.usable() & 1 << c.0 != 0) {
+                Some(on) => set.begin(on, data.len() as u64),
+                None => {
+                    let part = self.whole(set, Direction::Write, data.len() as u64, 0)?;
+                    // Ends it for the file, since the parts that follow are not chosen for it.
+                    set.done(Some(&self.using), Direction::Write, part, Instant::now(), Some(0));
+                    set.begin(part.connection, data.len() as u64)
+                }
+            };
+            *appends = Some(on.connection);
+            let (root, began) = (set.root(on.connection), Instant::now());
+            let done = match &root {
+                Some(root) => self.descriptor(world, root).and_then(|fd| write_all(fd.as_fd(), 0, data)),
+                None => Err(Errno::NOTCONN),
+            };
+            set.done(None, Direction::Write, on, began, done.as_ref().ok().map(|n| *n as u64));
+            match (done, root) {
+                (Ok(_), _) => {
+                    self.unsynced.fetch_or(1 << on.connection.0, Ordering::Relaxed);
+                    return Ok(());
+                }
+                (Err(error), root) if is_broken(error) && Instant::now() < until => {
+                    let mut how_far = Sent::Never;
+                    if let Some(root) = &root {
+                        how_far = crate::broken::sent(root, error);
+                        set.failed(root, error);
+                    }
+                    if set.usable() & 1 << on.connection.0 != 0 {
+                        set.breathe();
+                    }
+                    if verdict(Operation::Append, how_far) == Verdict::Look && self.arrived(world, expected, data)? {
+                        return Ok(());
+                    }
+                }
+                (Err(error), _) => return Err(error),
+            }
+        }
+    }
+
+    /// Whether appended bytes are in the file; an error if it has become longer without them.
+    fn arrived(&self, world: &World, expected: u64, data: &[u8]) -> Result<bool> {
+        let size = world.names.run(Operation::Read, |tree| tree.stat(self.id))?.st_size as u64;
+        if size <= expected {
+            return Ok(false);
+        }
+        let mut found = vec![0; data.len()];
+        let fd = world.names.run(Operation::Read, |tree| tree.open(self.id, OFlags::RDONLY))?;
+        let n = read_all(fd.as_fd(), expected, &mut found)?;
+        if n == data.len() && found == data { Ok(true) } else { Err(Errno::IO) }
+    }
+
+    /// Makes what was written durable. Every connection that was written over is asked; where one is gone, another one: what was
+    /// acknowledged is with the server.
+    pub fn sync(&self, world: &World, data_only: bool) -> Result<()> {
+        let mut over = self.unsynced.swap(0, Ordering::Relaxed);
+        if over == 0 {
+            over = 1 << 63; // somebody else may have written; any connection will do
+        }
+        for number in (0..64u16).filter(|c| over & 1 << c != 0) {
+            let usable = world.set.usable() & 1 << number != 0 && number < world.set.count();
+            let chosen = usable.then(|| {
+                let part = self.whole(&world.set, Direction::Read, 0, !(1 << number));
+                part.unwrap_or_else(|_| world.set.begin(ConnectionId(number), 0))
+            });
+            let synced = self.transfer(world, Direction::Read, 0, chosen, |fd| {
+                if data_only {
+                    rustix::fs::fdatasync(fd)?
+                } else {
+                    rustix::fs::fsync(fd)?
+                }
+                Ok(0)
+            });
+            if let Err(error) = synced {
+                self.unsynced.fetch_or(over, Ordering::Relaxed);
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+
+    /// Does something else with the file that may be done twice.
+    pub fn run<T>(&self, world: &World, act: impl Fn(BorrowedFd<'_>) -> Result<T>) -> Result<T> {
+        let result = std::cell::RefCell::new(None);
+        self.transfer(world, Direction::Read, 0, None, |fd| {
+            *result.borrow_mut() = Some(act(fd)?);
+            Ok(0)
+        })?;
+        result.into_inner().ok_or(Errno::IO)
+    }
+}
+
+/// Reads until the buffer is full or the file ends.
+fn read_all(fd: BorrowedFd<'_>, offset: u64, buffer: &mut [u8]) -> Result<usize> {
+    let mut got = 0;
+    while got < buffer.len() {
+        match retry_on_intr(|| pread(fd, &mut buffer[got..], offset + got as u64))? {
+            0 => break,
+            n => got += n,
+        }
+    }
+    Ok(got)
+}
+
+fn write_all(fd: BorrowedFd<'_>, offset: u64, data: &[u8]) -> Result<usize> {
+    let mut put = 0;
+    while put < data.len() {
+        match retry_on_intr(|| pwrite(fd, &data[put..], offset + put as u64))? {
+            0 => return Err(Errno::IO),
+            n => put += n,
+        }
+    }
+    Ok(put)
+}

@@ -1,0 +1,141 @@
+//! Threads that keep the connections: one that knows the time, one per connection that mounts and unmounts, one per probe.
+
+use crate::mounts::Root;
+use crate::set::Connections;
+use parking_lot::{Condvar, Mutex};
+use policy::connections::{Action, ConnectionId, Event};
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::Receiver;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+/// Longest sleep of the thread that knows the time, after which it looks whether it is still needed.
+const NAP_MAX: Duration = Duration::from_millis(500);
+
+/// Wakes the thread that knows the time.
+#[derive(Default)]
+pub struct Keeper {
+    woken: Mutex<bool>,
+    wake: Condvar,
+}
+
+impl Keeper {
+    /// Deadlines may have changed.
+    pub fn wake(&self) {
+        *self.woken.lock() = true;
+        self.wake.notify_all();
+    }
+
+    fn nap(&self, span: Duration) {
+        let mut woken = self.woken.lock();
+        if !std::mem::take(&mut *woken) {
+            self.wake.wait_for(&mut woken, span.min(NAP_MAX));
+        }
+        *woken = false;
+    }
+}
+
+/// What the thread of a connection does, in this order.
+pub enum Job {
+    /// Unmount by force.
+    TakeOut,
+    /// Mount again.
+    Mount,
+}
+
+/// What the thread of a connection begins with.
+pub struct Worker {
+    /// Which connection.
+    pub number: u16,
+    /// What it has to do.
+    pub todo: Receiver<Job>,
+}
+
+/// Starts all threads; they end with the set.
+pub fn start(set: &Arc<Connections>, workers: Vec<Worker>) {
+    for Worker { number, todo } in workers {
+        let set = Arc::downgrade(set);
+        spawn("connection", move || work(&set, number, &todo));
+    }
+    let set = Arc::downgrade(set);
+    spawn("connections", move || {
+        while let Some(set) = set.upgrade().filter(|set| !set.ended.load(Ordering::Acquire)) {
+            let next = set.tick();
+            set.keeper.nap(next.unwrap_or(NAP_MAX));
+        }
+    });
+}
+
+fn spawn(name: &str, work: impl FnOnce() + Send + 'static) {
+    if let Err(error) = std::thread::Builder::new().name(name.into()).spawn(work) {
+        tracing::error!(%error, "a thread that keeps connections cannot be started; a broken one stays out");
+    }
+}
+
+/// Does what a connection's machine wants.
+pub fn act(set: &Arc<Connections>, number: u16, action: Action) {
+    let slot = &set.slots[usize::from(number)];
+    match action {
+        Action::Changed { from, to, cause } => {
+            let source = set.mounts.source(number);
+            tracing::info!(connection = number, source, "{to}, was {from}: {cause}");
+        }
+        Action::Probe => {
+            let (set, root) = (Arc::downgrade(set), set.root(ConnectionId(number)));
+            spawn("probe", move || probe(&set, root.as_deref()));
+        }
+        Action::TakeOut => drop(slot.jobs.send(Job::TakeOut)),
+        Action::Mount => drop(slot.jobs.send(Job::Mount)),
+    }
+}
+
+fn probe(set: &Weak<Connections>, root: Option<&Root>) {
+    let Some(root) = root else { return };
+    let good = root.probe();
+    let Some(set) = set.upgrade() else { return };
+    if let Err(error) = good {
+        tracing::info!(connection = root.number, %error, "the probe failed");
+    }
+    let event = if good.is_ok() { Event::ProbeGood } else { Event::ProbeFailed };
+    set.event(root.number, root.generation, event);
+}
+
+fn work(set: &Weak<Connections>, number: u16, todo: &Receiver<Job>) {
+    while let Ok(job) = todo.recv() {
+        let Some(set) = set.upgrade().filter(|set| !set.ended.load(Ordering::Acquire)) else { return };
+        let slot = &set.slots[usize::from(number)];
+        match job {
+            Job::TakeOut => {
+                *slot.root.write() = None;
+                set.mounts.take_out(number);
+            }
+            Job::Mount => {
+                let generation = slot.generation.load(Ordering::Acquire);
+                let event = match mount(&set, number, generation + 1) {
+                    Ok(root) => {
+                        *slot.root.write() = Some(Arc::new(root));
+                        slot.counts.mounted_again.fetch_add(1, Ordering::Relaxed);
+                        slot.generation.store(generation + 1, Ordering::Release);
+                        Event::Mounted
+                    }
+                    Err(why) => {
+                        tracing::warn!(
+                            connection = number,
+                            source = set.mounts.source(number),
+                            "not mounted again: {why}"
+                        );
+                        Event::MountFailed
+                    }
+                };
+                set.event(number, slot.generation.load(Ordering::Acquire), event);
+            }
+        }
+    }
+}
+
+fn mount(set: &Connections, number: u16, generation: u64) -> Result<Root, String> {
+    let fd = set.mounts.mount(number).map_err(|error| error.to_string())?;
+    let fresh = Root::new(fd, number, generation).map_err(|error| error.to_string());
+    let checked = fresh.and_then(|root| set.is_same(&root).map(|()| root));
+    checked.inspect_err(|_| set.mounts.take_out(number))
+}

@@ -1,0 +1,31 @@
+//! Several connections to one storage server behind one mount point (paper 001, chapter 4).
+//!
+//! ```text
+//!   application -> kernel -> FUSE threads -> serve      names over one connection, bytes over those that the policy chooses
+//!                                             |
+//!                                           set         policy::connections driven: who is chosen, who is trusted, what is retried
+//!                                             |
+//!                                         private       n mounts by the file system's own mount command, in a mount namespace
+//!                                                       that nobody else sees
+//! ```
+//! The plain file system is shown as it is: no layouts, nothing stored beside it. What a connection acknowledged is with the server (each
+//! is mounted without caches of its own), so one that breaks takes nothing with it.
+
+pub mod broken;
+mod counts;
+mod file;
+mod keeper;
+pub mod mount;
+pub mod mounts;
+mod names;
+pub mod private;
+pub mod recipe;
+mod serve;
+pub mod set;
+pub mod status;
+
+pub use mount::{Connected, Options, StartError};
+pub use mounts::{Mounts, Root};
+pub use recipe::Recipe;
+pub use set::Connections;
+pub use status::Status;

@@ -1,0 +1,206 @@
+//! A mount point with several connections behind it, from its start to its end.
+
+use crate::file::World;
+use crate::mounts::Mounts;
+use crate::names::Names;
+use crate::private::Private;
+use crate::recipe::Recipe;
+use crate::serve::{REQUEST_BYTES_MAX, Server, Shared};
+use crate::set::{Connections, SetError, SetOptions};
+use crate::status::Status;
+use fuser::{BackgroundSession, Config, MountOption, Session, SessionACL};
+use parking_lot::Mutex;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+use store::mount::attach::attach;
+use store::mount::mountpoint::{clear_stale, connection, detach, unmount_unused, widen_read_ahead};
+use store::mount::slow::Slow;
+
+/// What stands as the type in tables of mounts.
+const TYPE: &str = "fuse.entrepot-connect";
+/// Threads that serve requests, per connection: so many may wait for the server.
+const THREADS_PER_CONNECTION: usize = 16;
+/// Threads at least and at most.
+const THREADS: std::ops::RangeInclusive<usize> = 32..=96;
+/// Threads that do parts of what is split, and how many parts may wait for one.
+const HELPERS_MAX: usize = 64;
+/// How long the end waits for those.
+const END_PATIENCE: Duration = Duration::from_secs(5);
+
+/// Whether the kernel may read and write files by itself.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Passthrough {
+    /// Where the policy keeps all bytes of a file on one connection: `single`.
+    #[default]
+    Auto,
+    /// Never: every operation can be done again over another connection.
+    Off,
+}
+
+/// How the mount point behaves.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// How the connections behave.
+    pub set: SetOptions,
+    /// How long the kernel may believe a name.
+    pub entry_timeout: Duration,
+    /// How long the kernel may believe attributes.
+    pub attr_timeout: Duration,
+    /// Whether the kernel may read and write files by itself.
+    pub passthrough: Passthrough,
+    /// Shown as the source in `/proc/mounts`.
+    pub name: String,
+}
+
+impl Options {
+    pub(crate) fn passes_through(&self) -> bool {
+        self.passthrough == Passthrough::Auto && self.set.policy.keeps_to_one()
+    }
+
+    /// So far that every connection has a request of a single reader.
+    pub(crate) fn read_ahead_bytes(&self) -> u32 {
+        REQUEST_BYTES_MAX * u32::from(self.set.connections.clamp(1, 16))
+    }
+}
+
+/// Why there is no mount point.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// The servers, the type or the options are wrong.
+    #[error("{0}; nothing was mounted. See `entrepot connect --help`")]
+    Recipe(String),
+    /// The mount point cannot be used.
+    #[error("the mount point {path} cannot be used: {error}; nothing was mounted. Give an empty directory", path = .path.display())]
+    Mountpoint {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        error: io::Error,
+    },
+    /// The private mounts cannot be made.
+    #[error("mounts of its own cannot be made: {0}; nothing was mounted. Run it as root")]
+    Private(io::Error),
+    /// The connections cannot be had.
+    #[error(
+        "{0}; nothing was mounted. Try the same mount by hand, and check that the servers export the same directory"
+    )]
+    Set(#[from] SetError),
+    /// The kernel refused.
+    #[error("mounting at {path} was refused: {error}; nothing was mounted. Root and /dev/fuse are needed", path = .path.display())]
+    Refused {
+        /// Where.
+        path: PathBuf,
+        /// Why.
+        error: io::Error,
+    },
+}
+
+/// A mount point at work. Dropping it detaches it.
+pub struct Connected {
+    path: PathBuf,
+    world: Arc<World>,
+    session: Mutex<Option<BackgroundSession>>,
+}
+
+impl Connected {
+    /// Makes the connections in a mount namespace of their own, and serves them at `mountpoint`.
+    pub fn start(recipe: Recipe, mountpoint: &Path, options: Options) -> Result<Connected, StartError> {
+        recipe.check().map_err(StartError::Recipe)?;
+        let path = usable(mountpoint)?;
+        let mounts = Private::new(recipe, options.set.connections).map_err(StartError::Private)?;
+        Connected::start_over(Box::new(mounts), &path, options)
+    }
+
+    /// The same over mounts that somebody else makes.
+    pub fn start_over(mounts: Box<dyn Mounts>, mountpoint: &Path, options: Options) -> Result<Connected, StartError> {
+        let path = usable(mountpoint)?;
+        let set = Connections::start(mounts, options.set.clone())?;
+        let refused = |error| StartError::Refused { path: path.clone(), error };
+        let names = Names::new(set.clone()).map_err(refused)?;
+        let threads = (THREADS_PER_CONNECTION * usize::from(set.count())).clamp(*THREADS.start(), *THREADS.end());
+        let helpers = Slow::new(HELPERS_MAX, usize::MAX, threads);
+        let world = Arc::new(World { set, names, helpers });
+        let shared = Arc::new(Shared::new(world.clone(), options.clone()));
+        let started = session(Server(shared), &path, &options, threads);
+        let session = started.inspect_err(|_| world.set.end()).map_err(refused)?;
+        if let Some(number) = connection(&path) {
+            widen_read_ahead(number, options.read_ahead_bytes() >> 10);
+        }
+        Ok(Connected { path, world, session: Mutex::new(Some(session)) })
+    }
+
+    /// Where it is mounted.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// What the connections do.
+    pub fn status(&self) -> Status {
+        self.world.set.status()
+    }
+
+    /// Unmounts: `EBUSY` while somebody uses it.
+    pub fn unmount(&self) -> io::Result<()> {
+        unmount_unused(&self.path)
+    }
+
+    /// Takes it away from everybody who comes; ends when those who use it are gone.
+    pub fn detach(&self) -> io::Result<()> {
+        detach(&self.path)
+    }
+
+    /// Waits until it is unmounted, by whomever; what went over the connections, which are unmounted when this is dropped.
+    pub fn wait(&self) -> io::Result<Status> {
+        if let Some(session) = self.session.lock().take() {
+            session.join()?;
+        }
+        self.world.helpers.end(END_PATIENCE);
+        let status = self.world.set.status();
+        self.world.set.end();
+        Ok(status)
+    }
+}
+
+impl Drop for Connected {
+    fn drop(&mut self) {
+        self.world.set.end();
+        if self.session.lock().is_some()
+            && let Err(error) = detach(&self.path)
+        {
+            tracing::warn!(%error, path = %self.path.display(), "a mount that is not needed any more cannot be detached");
+        }
+    }
+}
+
+fn usable(mountpoint: &Path) -> Result<PathBuf, StartError> {
+    let unusable = |error| StartError::Mountpoint { path: mountpoint.to_path_buf(), error };
+    clear_stale(mountpoint).map_err(unusable)?;
+    let path = mountpoint.canonicalize().map_err(unusable)?;
+    if path.is_dir() { Ok(path) } else { Err(unusable(io::ErrorKind::NotADirectory.into())) }
+}
+
+/// Mounts, and serves on threads of its own.
+fn session(server: Server, path: &Path, options: &Options, threads: usize) -> io::Result<BackgroundSession> {
+    let mut config = Config::default();
+    config.mount_options = vec![
+        MountOption::FSName(options.name.clone()),
+        MountOption::Subtype("entrepot-connect".into()),
+        MountOption::DefaultPermissions,
+    ];
+    config.acl = if rustix::process::geteuid().is_root() { SessionACL::All } else { SessionACL::Owner };
+    config.n_threads = Some(threads);
+    config.clone_fd = true;
+    let acl = config.acl;
+    let Some(device) = attach(path, TYPE, &options.name, acl == SessionACL::All)? else {
+        return Session::new(server, path, &config)?.spawn();
+    };
+    let served = Session::from_fd(server, device, acl, config).and_then(Session::spawn);
+    served.inspect_err(|_| {
+        // Nobody serves it.
+        if let Err(error) = detach(path) {
+            tracing::warn!(%error, path = %path.display(), "a mount that nobody serves cannot be detached");
+        }
+    })
+}

@@ -1,0 +1,185 @@
+//! Mounts that nobody else sees: made by a thread in a mount namespace of its own, and reached through open directories.
+//!
+//! ```text
+//!   the host's namespace          /mnt/scratch    our FUSE mount, the only one that is seen
+//!   the private one, below it     DIR/0 DIR/1 ..  one mount per connection, on a tmpfs at DIR
+//! ```
+//! What the host mounts and unmounts is seen in the private namespace too (it is a slave), so nothing of the host is kept busy. When this
+//! process ends in whatever way, a shell that waits for the end of a pipe unmounts what is left.
+
+use crate::mounts::Mounts;
+use crate::recipe::Recipe;
+use rustix::fs::{Mode, OFlags, open};
+use rustix::mount::{MountFlags, MountPropagationFlags, UnmountFlags, mount, mount_change, unmount};
+use rustix::thread::UnshareFlags;
+use std::fs;
+use std::io::{self, Read};
+use std::os::fd::OwnedFd;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::{Duration, Instant};
+
+/// How long a mount command may take.
+const MOUNT_PATIENCE: Duration = Duration::from_secs(30);
+/// How often it is looked at meanwhile.
+const LOOK: Duration = Duration::from_millis(5);
+/// How much of what a mount command complains about is kept.
+const COMPLAINT_BYTES_MAX: u64 = 4096;
+
+type Order = Box<dyn FnOnce() + Send>;
+
+/// The private namespace.
+pub struct Private {
+    recipe: Recipe,
+    dir: PathBuf,
+    orders: Sender<Order>,
+    /// Its standard input ends with this process.
+    cleaner: Child,
+    connections: u16,
+}
+
+impl Private {
+    /// Makes the namespace, with a place for each connection. Only root may.
+    pub fn new(recipe: Recipe, connections: u16) -> io::Result<Private> {
+        let dir = place()?;
+        let (orders, todo) = channel::<Order>();
+        let (told, began) = channel();
+        let at = dir.clone();
+        std::thread::Builder::new().name("mounts".into()).spawn(move || serve(&at, connections, &told, &todo))?;
+        let began = began.recv().unwrap_or_else(|_| Err(io::ErrorKind::BrokenPipe.into()));
+        let cleaner = began.inspect_err(|_| drop(fs::remove_dir(&dir)))?;
+        Ok(Private { recipe, dir, orders, cleaner, connections })
+    }
+
+    /// Runs `act` on a thread in the namespace and waits for it.
+    fn inside<T: Send + 'static>(&self, act: impl FnOnce() -> T + Send + 'static) -> io::Result<T> {
+        let (answer, answered) = channel();
+        let order = move || drop(answer.send(act()));
+        self.orders.send(Box::new(order)).map_err(|_| io::Error::from(io::ErrorKind::BrokenPipe))?;
+        answered.recv().map_err(|_| io::ErrorKind::BrokenPipe.into())
+    }
+
+    fn at(&self, number: u16) -> PathBuf {
+        self.dir.join(number.to_string())
+    }
+}
+
+/// A directory that exists for this process only.
+fn place() -> io::Result<PathBuf> {
+    let below = if Path::new("/run").is_dir() { PathBuf::from("/run") } else { std::env::temp_dir() };
+    for number in 0.. {
+        let dir = below.join(format!("entrepot-connect-{}-{number}", std::process::id()));
+        match fs::create_dir(&dir) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            Ok(()) => return Ok(dir),
+            Err(error) => return Err(error),
+        }
+    }
+    unreachable!("numbers do not end")
+}
+
+/// The thread that is in the namespace: prepares it, then has each order carried out by a thread that inherits it.
+fn serve(dir: &Path, connections: u16, told: &Sender<io::Result<Child>>, todo: &Receiver<Order>) {
+    let prepared = prepare(dir, connections);
+    let ok = prepared.is_ok();
+    if told.send(prepared).is_err() || !ok {
+        return;
+    }
+    while let Ok(order) = todo.recv() {
+        if let Err(error) = std::thread::Builder::new().name("mount".into()).spawn(order) {
+            tracing::error!(%error, "no thread for a mount");
+        }
+    }
+}
+
+fn prepare(dir: &Path, connections: u16) -> io::Result<Child> {
+    // SAFETY: only the namespace and, with it, root and working directory are unshared, which nothing here depends on.
+    unsafe { rustix::thread::unshare_unsafe(UnshareFlags::NEWNS)? };
+    mount_change("/", MountPropagationFlags::DOWNSTREAM | MountPropagationFlags::REC)?;
+    mount("tmpfs", dir, "tmpfs", MountFlags::NOSUID | MountFlags::NODEV, Some(c"mode=0700,size=1m"))?;
+    mount_change(dir, MountPropagationFlags::PRIVATE)?;
+    for number in 0..connections {
+        fs::create_dir(dir.join(number.to_string()))?;
+    }
+    let script = "trap '' INT TERM HUP; cat >/dev/null; n=0; while [ $n -lt $2 ]; do umount -l \"$1/$n\"; n=$((n+1)); done; umount -l \"$1\"; rmdir \"$1\"";
+    let mut cleaner = Command::new("sh");
+    cleaner.args(["-c", script, "entrepot-connect"]).arg(dir).arg(connections.to_string());
+    cleaner.current_dir("/").stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null()).process_group(0);
+    cleaner.spawn()
+}
+
+impl Mounts for Private {
+    fn mount(&self, number: u16) -> io::Result<OwnedFd> {
+        let (recipe, at) = (self.recipe.clone(), self.at(number));
+        self.inside(move || {
+            run(recipe.command(number, &at))?;
+            let root = open(&at, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty());
+            root.map_err(io::Error::from).inspect_err(|_| take_out(&at, recipe.may_force()))
+        })?
+    }
+
+    fn take_out(&self, number: u16) {
+        let (at, force) = (self.at(number), self.recipe.may_force());
+        if let Err(error) = self.inside(move || take_out(&at, force)) {
+            tracing::error!(%error, number, "a connection cannot be unmounted");
+        }
+    }
+
+    fn source(&self, number: u16) -> String {
+        self.recipe.server(number).to_owned()
+    }
+}
+
+/// Runs a mount command to its end, which must come in time.
+fn run(mut command: Command) -> io::Result<()> {
+    command.current_dir("/").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).process_group(0);
+    let program = command.get_program().to_string_lossy().into_owned();
+    let mut child = command.spawn().map_err(|error| io::Error::new(error.kind(), format!("{program}: {error}")))?;
+    let until = Instant::now() + MOUNT_PATIENCE;
+    let status = loop {
+        if let Some(status) = child.try_wait()? {
+            break status;
+        }
+        if Instant::now() >= until {
+            drop(child.kill());
+            drop(child.wait());
+            return Err(io::Error::new(
+                io::ErrorKind::TimedOut,
+                format!("{program} did not end within {MOUNT_PATIENCE:?}"),
+            ));
+        }
+        std::thread::sleep(LOOK);
+    };
+    if status.success() {
+        return Ok(());
+    }
+    let mut said = Vec::new();
+    if let Some(stderr) = child.stderr.take() {
+        drop(stderr.take(COMPLAINT_BYTES_MAX).read_to_end(&mut said));
+    }
+    let said = String::from_utf8_lossy(&said);
+    let last = said.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("it does not say why");
+    Err(io::Error::other(format!("{program}: {status}: {}", last.trim())))
+}
+
+/// By force first, so that what hangs comes back; then for good. What is not mounted is fine.
+fn take_out(at: &Path, force: bool) {
+    if force {
+        let _ = unmount(at, UnmountFlags::FORCE | UnmountFlags::NOFOLLOW);
+    }
+    let _ = unmount(at, UnmountFlags::DETACH | UnmountFlags::NOFOLLOW);
+}
+
+impl Drop for Private {
+    fn drop(&mut self) {
+        for number in 0..self.connections {
+            self.take_out(number);
+        }
+        drop(self.cleaner.stdin.take()); // it unmounts the rest and removes the directory
+        if let Err(error) = self.cleaner.wait() {
+            tracing::warn!(%error, dir = %self.dir.display(), "what cleans up after the connections did not end");
+        }
+    }
+}

@@ -1,0 +1,170 @@
+//! How a file system of each kind is mounted, so that a connection keeps nothing to itself.
+//!
+//! Several mounts of one directory must look like one. A mount that caches attributes, names or bytes shows old ones when another one
+//! changed them; one that holds written bytes back loses them when it breaks. So each kind is told to do neither, and the page cache of
+//! our own mount point, in front of all connections, is the one that is left.
+
+use std::ffi::OsStr;
+use std::path::Path;
+use std::process::Command;
+
+/// What to mount.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Recipe {
+    /// The type, as `mount -t` knows it; `bind` for a local directory.
+    pub kind: String,
+    /// Where it is: connection `j` leads to server `j mod` their number. All must show the same directory.
+    pub servers: Vec<String>,
+    /// More options for the mount command.
+    pub options: Vec<String>,
+}
+
+/// GlusterFS's own caches, each of which can be told to pass everything through. `md-cache` is the one of attributes.
+const GLUSTER_CACHES: [&str; 8] =
+    ["write-behind", "quick-read", "md-cache", "open-behind", "io-cache", "read-ahead", "readdir-ahead", "nl-cache"];
+
+impl Recipe {
+    /// Checks the words before anything is mounted.
+    pub fn check(&self) -> Result<(), String> {
+        if self.servers.is_empty() || self.servers.iter().any(|server| server.trim().is_empty()) {
+            return Err("no server is named".into());
+        }
+        let known = self.kind.bytes().all(|b| b.is_ascii_alphanumeric() || b"._-".contains(&b));
+        if self.kind.is_empty() || !known {
+            return Err(format!("`{}` is no type of file system", self.kind));
+        }
+        for server in &self.servers {
+            if self.kind == "bind" && !Path::new(server).is_dir() {
+                return Err(format!("{server} is no directory"));
+            }
+            if self.kind == "glusterfs"
+                && server.split_once(":/").is_none_or(|(host, path)| host.is_empty() || path.is_empty())
+            {
+                return Err(format!("`{server}` is no GlusterFS volume; SERVER:/VOLUME is expected"));
+            }
+            if server.starts_with('-') {
+                return Err(format!("`{server}` is no server"));
+            }
+        }
+        Ok(())
+    }
+
+    /// The server of a connection.
+    pub fn server(&self, number: u16) -> &str {
+        &self.servers[usize::from(number) % self.servers.len()]
+    }
+
+    /// Whether a forced unmount concerns this mount alone. That of a bind mount would concern the file system below it.
+    pub fn may_force(&self) -> bool {
+        self.kind != "bind"
+    }
+
+    /// The options that keep a mount of this kind from caching.
+    fn own_options(&self) -> &'static [&'static str] {
+        match self.kind.as_str() {
+            "nfs" | "nfs4" => &["sync", "noac", "lookupcache=none", "nosharecache"],
+            "cifs" | "smb3" => &["cache=none", "actimeo=0", "nosharesock"],
+            "sshfs" | "fuse.sshfs" => {
+                &["sshfs_sync", "dir_cache=no", "direct_io", "attr_timeout=0", "entry_timeout=0", "allow_other"]
+            }
+            _ => &[],
+        }
+    }
+
+    /// The command that mounts connection `number` at `at`.
+    pub fn command(&self, number: u16, at: &Path) -> Command {
+        let server = self.server(number);
+        if self.kind == "bind" {
+            let mut command = Command::new("mount");
+            command.args(["--bind", "--", server]).arg(at);
+            return command;
+        }
+        if self.kind == "glusterfs"
+            && let Some(command) = self.glusterfs(server, at)
+        {
+            return command;
+        }
+        let kind = if self.kind == "sshfs" { "fuse.sshfs" } else { &self.kind };
+        let options: Vec<&str> =
+            self.own_options().iter().copied().chain(self.options.iter().map(String::as_str)).collect();
+        let mut command = Command::new("mount");
+        command.args(["-t", kind]);
+        if !options.is_empty() {
+            command.args(["-o", &options.join(",")]);
+        }
+        command.args(["--", server]).arg(at);
+        command
+    }
+
+    /// GlusterFS's client called directly: its mount command passes on only one option for its inner parts.
+    fn glusterfs(&self, server: &str, at: &Path) -> Option<Command> {
+        let (host, path) = server.split_once(":/")?;
+        let (volume, below) = path.split_once('/').unwrap_or((path, ""));
+        let mut command = Command::new("glusterfs");
+        for cache in GLUSTER_CACHES {
+            command.arg(format!("--xlator-option=*-{cache}.pass-through=true"));
+        }
+        // We read and write past this mount's page cache, and that is no wish for the server's disk.
+        command.arg("--xlator-option=*-client-*.filter-O_DIRECT=on");
+        for timeout in ["attribute", "entry", "negative"] {
+            command.arg(format!("--{timeout}-timeout=0"));
+        }
+        for option in &self.options {
+            command.arg(format!("--{option}"));
+        }
+        for host in host.split(',') {
+            command.arg(format!("--volfile-server={host}"));
+        }
+        command.arg(format!("--volfile-id=/{volume}"));
+        if !below.is_empty() {
+            command.arg(format!("--subdir-mount=/{below}"));
+        }
+        command.args([OsStr::new("--process-name"), OsStr::new("fuse")]).arg(at);
+        Some(command)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words(command: &Command) -> Vec<String> {
+        let all = std::iter::once(command.get_program()).chain(command.get_args());
+        all.map(|word| word.to_string_lossy().into_owned()).collect()
+    }
+
+    fn recipe(kind: &str, servers: &[&str]) -> Recipe {
+        let owned = |words: &[&str]| words.iter().map(ToString::to_string).collect();
+        Recipe { kind: kind.into(), servers: owned(servers), options: Vec::new() }
+    }
+
+    #[test]
+    fn servers_take_turns() {
+        let two = recipe("nfs", &["a:/x", "b:/x"]);
+        assert_eq!([0, 1, 2, 3].map(|n| two.server(n)), ["a:/x", "b:/x", "a:/x", "b:/x"]);
+        assert_eq!(words(&two.command(3, Path::new("/m/3")))[..3], ["mount", "-t", "nfs"]);
+        assert_eq!(words(&two.command(3, Path::new("/m/3")))[5..], ["--", "b:/x", "/m/3"]);
+    }
+
+    #[test]
+    fn no_connection_caches_or_holds_back() {
+        let said = words(&recipe("glusterfs", &["s:/gv0/below"]).command(0, Path::new("/m")));
+        assert!(said.contains(&"--xlator-option=*-write-behind.pass-through=true".into()), "{said:?}");
+        assert!(
+            said.contains(&"--volfile-id=/gv0".into()) && said.contains(&"--subdir-mount=/below".into()),
+            "{said:?}"
+        );
+        assert!(words(&recipe("nfs4", &["s:/x"]).command(0, Path::new("/m")))[4].contains("noac"));
+    }
+
+    #[test]
+    fn what_cannot_be_is_refused_before_anything_is_mounted() {
+        for (kind, server) in
+            [("glusterfs", "server"), ("bind", "/no/such/directory"), ("a b", "x"), ("nfs", ""), ("nfs", "-o")]
+        {
+            assert!(recipe(kind, &[server]).check().is_err(), "{kind} {server}");
+        }
+        assert!(recipe("nfs", &[]).check().is_err());
+        assert_eq!(recipe("bind", &["/"]).check(), Ok(()));
+    }
+}

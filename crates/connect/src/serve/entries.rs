@@ -1,0 +1,306 @@
+//! Names, attributes and directories as the server has them.
+
+use super::Shared;
+use crate::names::Looked;
+use crate::status::ATTRIBUTE;
+use fuser::{
+    FileHandle, FopenFlags, Generation, INodeNo, ReplyAttr, ReplyDirectory, ReplyDirectoryPlus, ReplyEntry, ReplyOpen,
+    ReplyStatfs,
+};
+use parking_lot::Mutex;
+use policy::connections::Operation;
+use rustix::fs::{OFlags, RenameFlags, Stat, XattrFlags, fstat};
+use rustix::io::{Errno, Result};
+use std::ffi::OsStr;
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use store::mount::convert::{attributes, errno, kind};
+use store::namespace::times::SetTime;
+use store::namespace::{Caller, Listing, Namespace, Node, NodeId, ROOT};
+
+/// What to change.
+pub struct Changes {
+    pub mode: Option<u32>,
+    pub uid: Option<u32>,
+    pub gid: Option<u32>,
+    pub size: Option<u64>,
+    pub accessed: Option<SetTime>,
+    pub modified: Option<SetTime>,
+}
+
+/// An open directory. When its connection breaks it is opened again and goes on at the same position.
+pub struct Directory {
+    id: NodeId,
+    listing: Mutex<Listing>,
+}
+
+impl Shared {
+    fn ask<T>(&self, act: impl Fn(&Namespace) -> Result<T>) -> Result<T> {
+        self.world.names.run(Operation::Read, act)
+    }
+
+    pub fn lookup(&self, parent: NodeId, name: &OsStr, reply: ReplyEntry) {
+        self.entry(self.ask(|tree| tree.lookup(parent, name)), reply);
+    }
+
+    /// Answers with a node whose reference was counted.
+    fn entry(&self, made: Result<(Arc<Node>, Stat)>, reply: ReplyEntry) {
+        match made {
+            Ok((node, stat)) => {
+                let (entry, attr) = (&self.options.entry_timeout, &self.options.attr_timeout);
+                reply.entry_with_ttls(entry, attr, &attributes(node.id, &stat), Generation(node.generation()));
+            }
+            Err(error) => reply.error(errno(error)),
+        }
+    }
+
+    /// Makes something that gets a name. If its connection broke on the way and something of that name is there, nobody knows whose
+    /// it is, and that is an error.
+    pub fn make(
+        &self,
+        parent: NodeId,
+        name: &OsStr,
+        reply: ReplyEntry,
+        make: impl Fn(&Namespace) -> Result<(Arc<Node>, Stat)>,
+    ) {
+        self.entry(self.world.names.run_or_look(Operation::Make, make, |tree| absent(tree, parent, name)), reply);
+    }
+
+    /// Takes a name away. If its connection broke on the way, the name tells whether it was done.
+    pub fn unmake(&self, parent: NodeId, name: &OsStr, unmake: impl Fn(&Namespace) -> Result<()>) -> Result<()> {
+        let look = |tree: &Namespace| match is_there(tree, parent, name) {
+            Ok(true) => Looked::NotDone,
+            Ok(false) => Looked::Done(()),
+            Err(_) => Looked::Unknown,
+        };
+        self.world.names.run_or_look(Operation::Unmake, unmake, look)
+    }
+
+    pub fn rename(&self, from: (NodeId, &OsStr), to: (NodeId, &OsStr), flags: fuser::RenameFlags) -> Result<()> {
+        let flags = RenameFlags::from_bits_retain(flags.bits());
+        let rename = |tree: &Namespace| tree.rename(from.0, from.1, to.0, to.1, flags).map(|_| ());
+        let look = |tree: &Namespace| match (is_there(tree, from.0, from.1), is_there(tree, to.0, to.1)) {
+            (Ok(true), _) if !flags.contains(RenameFlags::EXCHANGE) => Looked::NotDone,
+            (Ok(false), Ok(true)) => Looked::Done(()),
+            _ => Looked::Unknown,
+        };
+        self.world.names.run_or_look(Operation::Unmake, rename, look)
+    }
+
+    pub fn attr(&self, stat: Result<(NodeId, Stat)>, reply: ReplyAttr) {
+        match stat {
+            Ok((id, stat)) => reply.attr(&self.options.attr_timeout, &attributes(id, &stat)),
+            Err(error) => reply.error(errno(error)),
+        }
+    }
+
+    /// Attributes by name; of a file that has none any more, through whoever has it open.
+    pub fn stat(&self, id: NodeId) -> Result<(NodeId, Stat)> {
+        let named = self.ask(|tree| tree.stat(id));
+        let stat = match named {
+            Err(Errno::NOENT | Errno::STALE) => match self.nameless(id) {
+                Some(fd) => fstat(&*fd),
+                None => named,
+            },
+            named => named,
+        };
+        stat.map(|stat| (id, stat))
+    }
+
+    /// A descriptor of a file that is open.
+    fn nameless(&self, id: NodeId) -> Option<Arc<std::os::fd::OwnedFd>> {
+        self.open.lock().get(&id)?.iter().find_map(|file| file.any())
+    }
+
+    pub fn change(&self, caller: Caller, id: NodeId, changes: &Changes) -> Result<()> {
+        let timed = changes.accessed.is_some() || changes.modified.is_some();
+        let nothing_said = changes.mode.is_none() && changes.size.is_none() && !timed;
+        let change = |tree: &Namespace, nameless: Option<&std::os::fd::OwnedFd>| {
+            if let Some(size) = changes.size {
+                match nameless {
+                    Some(fd) => rustix::fs::ftruncate(fd, size)?,
+                    None => rustix::fs::ftruncate(tree.open(id, OFlags::WRONLY)?, size)?,
+                }
+            }
+            let held = tree.hold(id, nameless.map(AsFd::as_fd))?;
+            // Privileges go with a truncation as with a write, for whoever may not keep them.
+            if changes.size.is_some() && !caller.is_root() {
+                held.drop_privileges()?;
+            }
+            if changes.uid.is_some() || changes.gid.is_some() || nothing_said {
+                held.set_owner(changes.uid, changes.gid)?;
+            }
+            if let Some(mode) = changes.mode {
+                held.set_mode(mode)?;
+            }
+            if timed {
+                held.set_times(changes.accessed, changes.modified)?;
+            }
+            Ok(())
+        };
+        match self.world.names.run(Operation::Write, |tree| change(tree, None)) {
+            Err(error @ (Errno::NOENT | Errno::STALE)) => {
+                let fd = self.nameless(id).ok_or(error)?;
+                change(self.world.names.tree(), Some(&fd))
+            }
+            done => done,
+        }
+    }
+
+    pub fn read_symlink(&self, id: NodeId) -> Result<Vec<u8>> {
+        self.ask(|tree| tree.read_symlink(id))
+    }
+
+    pub fn open_directory(&self, id: NodeId, reply: ReplyOpen) {
+        match self.ask(|tree| tree.list(id)) {
+            Ok(listing) => {
+                let number = self.directories.insert(Arc::new(Directory { id, listing: Mutex::new(listing) }));
+                reply.opened(FileHandle(number), FopenFlags::empty());
+            }
+            Err(error) => reply.error(errno(error)),
+        }
+    }
+
+    pub fn close_directory(&self, handle: FileHandle) {
+        self.directories.remove(handle.0);
+    }
+
+    /// Does something with an open directory; if its connection broke, with the same directory over another one.
+    fn listed<T>(&self, handle: FileHandle, act: impl Fn(&Namespace, &mut Listing) -> Result<T>) -> Result<T> {
+        let directory = self.directories.get(handle.0).ok_or(Errno::BADF)?;
+        let mut listing = directory.listing.lock();
+        match act(self.world.names.tree(), &mut listing) {
+            Err(error)
+                if crate::broken::is_broken(error) || matches!(error, Errno::STALE | Errno::XDEV | Errno::BADFD) =>
+            {
+                let listing = std::cell::RefCell::new(&mut *listing);
+                self.ask(|tree| {
+                    let mut listing = listing.borrow_mut();
+                    **listing = tree.list(directory.id)?;
+                    act(tree, &mut listing)
+                })
+            }
+            done => done,
+        }
+    }
+
+    pub fn read_directory(&self, handle: FileHandle, offset: u64, reply: ReplyDirectory) {
+        let filled = std::cell::RefCell::new((offset, reply));
+        let done = self.listed(handle, |tree, listing| {
+            let (offset, reply) = &mut *filled.borrow_mut();
+            while let Some(entry) = listing.at(tree, *offset)? {
+                if reply.add(INodeNo(entry.id), entry.next, kind(entry.kind), &entry.name) {
+                    break;
+                }
+                listing.advance();
+                *offset = entry.next;
+            }
+            Ok(())
+        });
+        let (_, reply) = filled.into_inner();
+        match done {
+            Ok(()) => reply.ok(),
+            Err(error) => reply.error(errno(error)),
+        }
+    }
+
+    pub fn read_directory_plus(&self, handle: FileHandle, offset: u64, reply: ReplyDirectoryPlus) {
+        let filled = std::cell::RefCell::new((offset, reply));
+        let ttl = self.options.attr_timeout.min(self.options.entry_timeout);
+        let done = self.listed(handle, |tree, listing| {
+            let (offset, reply) = &mut *filled.borrow_mut();
+            while let Some(entry) = listing.at(tree, *offset)? {
+                let dots = entry.name == "." || entry.name == "..";
+                let known = match listing.stat(&entry.name) {
+                    Ok(stat) if dots => Some((0, stat)),
+                    Ok(stat) => Some((listing.found(tree, &entry.name, &stat)?.generation(), stat)),
+                    Err(Errno::NOENT) => None,
+                    Err(error) => return Err(error),
+                };
+                // A name that is gone since it was read is left out.
+                if let Some((generation, stat)) = known {
+                    let attr = attributes(if dots { entry.id } else { tree.id_of(stat.st_ino) }, &stat);
+                    if reply.add(attr.ino, entry.next, &entry.name, &ttl, &attr, Generation(generation)) {
+                        if !dots {
+                            tree.forget(attr.ino.0, 1);
+                        }
+                        break;
+                    }
+                }
+                listing.advance();
+                *offset = entry.next;
+            }
+            Ok(())
+        });
+        let (_, reply) = filled.into_inner();
+        match done {
+            Ok(()) => reply.ok(),
+            Err(error) => reply.error(errno(error)),
+        }
+    }
+
+    pub fn sync_directory(&self, handle: FileHandle) -> Result<()> {
+        match self.listed(handle, |_, listing| listing.sync()) {
+            // Some file systems have nothing to do for a directory, and say so.
+            Err(Errno::INVAL | Errno::NOTSUP) => Ok(()),
+            done => done,
+        }
+    }
+
+    pub fn space(&self, reply: ReplyStatfs) {
+        match self.ask(Namespace::space) {
+            Ok(s) => {
+                let narrow = |wide: u64| u32::try_from(wide).unwrap_or(u32::MAX);
+                let (block, fragment) = (narrow(s.f_bsize), narrow(s.f_frsize));
+                let name_max = narrow(s.f_namemax);
+                reply.statfs(s.f_blocks, s.f_bfree, s.f_bavail, s.f_files, s.f_ffree, block, name_max, fragment);
+            }
+            Err(error) => reply.error(errno(error)),
+        }
+    }
+
+    /// An attribute. One of the mount point is ours: what the connections do.
+    pub fn attribute(&self, id: NodeId, name: &OsStr) -> Result<Vec<u8>> {
+        if id == ROOT && name == ATTRIBUTE {
+            return serde_json::to_vec(&self.world.set.status()).map_err(|_| Errno::IO);
+        }
+        self.ask(|tree| tree.attribute(id, name))
+    }
+
+    pub fn attributes(&self, id: NodeId) -> Result<Vec<u8>> {
+        self.ask(|tree| tree.attributes(id))
+    }
+
+    pub fn set_attribute(&self, id: NodeId, name: &OsStr, value: &[u8], flags: i32) -> Result<()> {
+        if id == ROOT && name == ATTRIBUTE {
+            return Err(Errno::PERM);
+        }
+        let flags = XattrFlags::from_bits_retain(flags as u32);
+        let operation = if flags.is_empty() { Operation::Write } else { Operation::Make };
+        self.world.names.run(operation, |tree| tree.set_attribute(id, name, value, flags))
+    }
+
+    pub fn remove_attribute(&self, id: NodeId, name: &OsStr) -> Result<()> {
+        self.world.names.run(Operation::Unmake, |tree| tree.remove_attribute(id, name))
+    }
+}
+
+/// Whether a name is there.
+fn is_there(tree: &Namespace, parent: NodeId, name: &OsStr) -> Result<bool> {
+    match tree.lookup(parent, name) {
+        Ok((node, _)) => {
+            tree.forget(node.id, 1);
+            Ok(true)
+        }
+        Err(Errno::NOENT) => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+/// What is not there was not made.
+pub(super) fn absent<T>(tree: &Namespace, parent: NodeId, name: &OsStr) -> Looked<T> {
+    match is_there(tree, parent, name) {
+        Ok(false) => Looked::NotDone,
+        _ => Looked::Unknown,
+    }
+}
