@@ -11,7 +11,8 @@
 //!
 //! One recovery per key, however many wait. A *row* is one stripe of the lost object, counted from 0: row `r` lies at
 //! object offset `r * stripe_size`. Rows that somebody waits for are fetched first, in the order they were asked for;
-//! then the rest, ascending. A waiter is woken as soon as the rows it named are patched.
+//! then what lies ahead of the readers ([`ahead`], ours), of all keys; then the rest, ascending. With nobody waiting, as offline, that is
+//! ascending from the first. A waiter is woken as soon as the rows it named are patched.
 //!
 //! A row is asked from one source at a time. A passing failure is tried again a few times, later each time; then, and
 //! at once for any other failure, the next source is asked. A source that changed or refuses for good is not asked
@@ -25,6 +26,7 @@
 //!
 //! Source: the reference, section 6.6.
 
+mod ahead;
 mod entry;
 mod machine;
 mod rows;
@@ -230,6 +232,8 @@ pub enum Action {
 pub enum FetchReason {
     /// Somebody waits for it.
     Asked,
+    /// It lies ahead of a reader.
+    Ahead,
     /// It is the next in order.
     InOrder,
     /// It failed and is tried again, for the so-manieth time at this source.

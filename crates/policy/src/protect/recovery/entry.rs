@@ -1,5 +1,6 @@
 //! The recovery of one lost object: which rows are there, under way, failed; which sources still count.
 
+use super::ahead::Ahead;
 use super::rows::RowSet;
 use super::{FetchError, Finished, Why};
 use crate::ids::ObjectId;
@@ -54,6 +55,8 @@ pub(super) struct Entry {
     pub patched: RowSet,
     pub failed: RowSet,
     pub busy: BTreeMap<u64, Busy>,
+    /// What lies ahead of its readers.
+    pub ahead: Ahead,
     /// Rows below were taken in order already.
     pub cursor: u64,
     /// Whether it stands in the round of those with rows to take in order.
@@ -84,6 +87,7 @@ impl Entry {
             patched: RowSet::default(),
             failed: RowSet::default(),
             busy: BTreeMap::new(),
+            ahead: Ahead::default(),
             cursor: 0,
             in_turn: false,
             waiting: BTreeSet::new(),
@@ -106,6 +110,7 @@ impl Entry {
     /// Forgets what failed, so that it is tried again.
     pub(super) fn start_over(&mut self) {
         self.failed.clear();
+        self.ahead.clear();
         self.cursor = 0;
         self.why = None;
         self.failed_in_row = 0;
@@ -139,6 +144,22 @@ impl Entry {
             row = next;
         }
         None
+    }
+
+    /// Somebody reads a range: what lies behind it is needed soon.
+    pub(super) fn reader_at(&mut self, rows: &Range<u64>) {
+        let mut ahead = std::mem::take(&mut self.ahead);
+        ahead.waits(rows, |from| self.untouched(from..self.rows));
+        self.ahead = ahead;
+    }
+
+    /// The row to take next though nobody waits for it: one ahead of a reader, else the first; and whether it is ahead of one.
+    pub(super) fn next_unasked(&mut self) -> Option<(u64, bool)> {
+        let mut ahead = std::mem::take(&mut self.ahead);
+        let row = ahead.next(|from| self.untouched(from..self.rows));
+        self.ahead = ahead;
+        let in_order = || self.untouched(self.cursor..self.rows).map(|row| (row, false));
+        row.map(|row| (row, true)).or_else(in_order)
     }
 
     /// Marks a row as under way, from the source that answered best so far.

@@ -91,7 +91,7 @@ impl Recovery {
             .pop_front()
             .or_else(|| self.fetch_again())
             .or_else(|| self.fetch_asked())
-            .or_else(|| self.fetch_in_order())
+            .or_else(|| self.fetch_unasked())
     }
 
     /// When to send [`Event::Tick`], if nothing else happens before.
@@ -151,7 +151,11 @@ impl Recovery {
         if let Some(place) = self.place_of.get(&waiter).copied() {
             self.leave(place); // a number waits once at a time; the later question counts
         }
-        if rows.is_empty() || self.keys.get(&key).is_some_and(|e| e.has(&rows)) {
+        if rows.is_empty() {
+            return self.tell(waiter, Outcome::Ok);
+        }
+        if let Some(entry) = self.keys.get_mut(&key).filter(|e| e.has(&rows)) {
+            entry.reader_at(&rows);
             return self.tell(waiter, Outcome::Ok);
         }
         self.wake_up(key, false);
@@ -164,6 +168,7 @@ impl Recovery {
             }
             Phase::Choosing | Phase::Publishing | Phase::Patching | Phase::Closing => {}
         }
+        entry.reader_at(&rows);
         if let Some(why) = entry.why.filter(|_| entry.failed.intersects(&entry.clip(&rows))) {
             return self.tell(waiter, Outcome::Failed(why));
         }
@@ -457,18 +462,19 @@ impl Recovery {
         None
     }
 
-    /// The next row in order of the next key in turn.
-    fn fetch_in_order(&mut self) -> Option<Action> {
+    /// A row that nobody waits for: ahead of a reader of the next key in turn that has one, else the next key's next row.
+    fn fetch_unasked(&mut self) -> Option<Action> {
         let unreserved = |max: usize| max.saturating_sub(self.config.reserved_for_asked).max(1);
         let (fetches_max, rows_max) = (unreserved(self.config.fetches_max), unreserved(self.config.rows_per_key_max));
         if self.in_flight >= fetches_max {
             return None;
         }
+        let mut in_order = None;
         for _ in 0..self.turn.len() {
             let key = self.turn.pop_front()?;
             let Some(entry) = self.keys.get_mut(&key) else { continue };
-            let untouched = entry.untouched(entry.cursor..entry.rows);
-            let Some(row) = untouched.filter(|_| entry.phase == Phase::Patching && !entry.given_up) else {
+            let goes_on = entry.phase == Phase::Patching && !entry.given_up;
+            let Some((row, is_ahead)) = goes_on.then(|| entry.next_unasked()).flatten() else {
                 entry.in_turn = false;
                 continue;
             };
@@ -476,11 +482,25 @@ impl Recovery {
             if entry.busy.len() >= rows_max {
                 continue;
             }
-            entry.cursor = row + 1;
-            let Some(busy) = entry.take(row) else { continue };
-            return Some(self.count_fetch(key, row, busy.source, FetchReason::InOrder));
+            if is_ahead {
+                return self.take_unasked(key, row, FetchReason::Ahead);
+            }
+            in_order = in_order.or(Some((key, row)));
         }
-        None
+        let (key, row) = in_order?;
+        self.turn.retain(|k| *k != key);
+        self.turn.push_back(key);
+        self.take_unasked(key, row, FetchReason::InOrder)
+    }
+
+    fn take_unasked(&mut self, key: Key, row: u64, reason: FetchReason) -> Option<Action> {
+        let entry = self.keys.get_mut(&key)?;
+        match reason {
+            FetchReason::Ahead => entry.ahead.took(row),
+            _ => entry.cursor = row + 1,
+        }
+        let busy = entry.take(row)?;
+        Some(self.count_fetch(key, row, busy.source, reason))
     }
 
     fn count_fetch(&mut self, key: Key, row: u64, source_index: u32, reason: FetchReason) -> Action {

@@ -72,6 +72,41 @@ fn a_late_row_asked_for_comes_first_and_wakes_its_reader_before_the_rest() {
 }
 
 #[test]
+fn rows_behind_the_readers_come_last() {
+    let (mut r, actions) = patching(narrow(), 10, 1, blocked(1, 4..5));
+    assert_eq!(rows_of(&actions), [4]);
+    let mut order = Vec::new();
+    let mut row = 4;
+    for _ in 0..9 {
+        if row == 5 {
+            after(&mut r, Time::ZERO, blocked(2, 8..9)); // another reader, further on
+        }
+        let actions = after(&mut r, Time::ZERO, Event::Patched { key: KEY, row });
+        row = rows_of(&actions)[0];
+        order.push(row);
+    }
+    assert_eq!(order, [5, 8, 9, 6, 7, 0, 1, 2, 3]);
+}
+
+#[test]
+fn what_lies_ahead_of_a_reader_comes_before_the_rest_of_other_files() {
+    let (mut r, actions) = patching(narrow(), 4, 1, Event::RepairWanted { key: KEY });
+    assert_eq!(rows_of(&actions), [0]);
+    let other = Key { file: FileId(2), lost: ObjectId(17) };
+    let at = |r: &mut Recovery, event| after(r, Time::ZERO, event);
+    r.handle(Time::ZERO, Event::ReadBlocked { key: other, waiter: 1, rows: 2..3 });
+    at(&mut r, Event::SpareReady { key: other, new_object: ObjectId(18), rows: 4, sources: 1 });
+    assert_eq!(rows_of(&at(&mut r, Event::Published { key: other })), [2]);
+    let fetches = |actions: &[Action]| {
+        let fetch = |a: &Action| if let Action::Fetch { key, row, .. } = a { Some((key.file.0, *row)) } else { None };
+        actions.iter().filter_map(fetch).collect::<Vec<_>>()
+    };
+    assert_eq!(fetches(&at(&mut r, Event::Patched { key: other, row: 2 })), [(2, 3)]);
+    assert_eq!(fetches(&at(&mut r, Event::Patched { key: KEY, row: 0 })), [(1, 1)]);
+    assert_eq!(fetches(&at(&mut r, Event::Patched { key: other, row: 3 })), [(2, 0)]);
+}
+
+#[test]
 fn many_readers_cause_one_recovery() {
     let (mut r, _) = patching(narrow(), 2, 1, blocked(1, 0..1));
     for waiter in 2..100 {

@@ -49,6 +49,8 @@ struct Known {
     patched: BTreeSet<u64>,
     /// Rows begun since the recovery began (again).
     begun: BTreeSet<u64>,
+    /// Where reads that waited ended, since the recovery began (again).
+    read_to: BTreeSet<u64>,
     /// Rows whose last fetch failed: some of them wait to be tried again, which takes their key's room.
     failing: BTreeSet<u64>,
 }
@@ -67,6 +69,12 @@ struct Oracle {
 
 fn key(n: u8) -> Key {
     Key { file: FileId(u64::from(n)), lost: ObjectId(100 + u64::from(n)) }
+}
+
+impl Known {
+    fn untouched(&self, from: u64) -> Option<u64> {
+        (from..self.rows).find(|r| !self.patched.contains(r) && !self.begun.contains(r))
+    }
 }
 
 impl Oracle {
@@ -103,7 +111,8 @@ impl Oracle {
             Action::ChooseSpare { key } => {
                 let known = self.keys.entry(key).or_default();
                 assert!(!known.active, "one recovery per key");
-                *known = Known { active: true, ..Known::default() };
+                let read_to = std::mem::take(&mut known.read_to);
+                *known = Known { active: true, read_to, ..Known::default() };
                 self.owed.push(Owed::Spare(key));
             }
             Action::Publish { key, .. } => self.owed.push(Owed::Publish(key)),
@@ -148,8 +157,15 @@ impl Oracle {
             }
             FetchReason::InOrder => {
                 assert!(self.asked().iter().all(|a| a.2), "asked rows come first");
-                let first = (0..known.rows).find(|r| !known.patched.contains(r) && !known.begun.contains(r));
-                assert_eq!(first, Some(row), "ascending");
+                assert_eq!(known.untouched(0), Some(row), "ascending");
+                assert!(
+                    known.read_to.iter().all(|end| known.untouched(*end).is_none()),
+                    "what is ahead of readers comes first"
+                );
+            }
+            FetchReason::Ahead => {
+                assert!(self.asked().iter().all(|a| a.2), "asked rows come first");
+                assert!(known.read_to.iter().any(|end| known.untouched(*end) == Some(row)), "just ahead of a reader");
             }
             FetchReason::Retry(_) | FetchReason::NextSource => assert!(known.begun.contains(&row)),
         }
@@ -207,6 +223,9 @@ impl Oracle {
                 let waiter = self.next_waiter;
                 self.next_waiter += 1;
                 self.forget_what_ended(key(n));
+                if len > 0 {
+                    self.keys.entry(key(n)).or_default().read_to.insert(start + len);
+                }
                 self.waiting.push_back((waiter, key(n), start..start + len));
                 self.tell(Event::ReadBlocked { key: key(n), waiter, rows: start..start + len });
             }
@@ -244,6 +263,7 @@ impl Oracle {
         } else if !known.active && !known.abandoned {
             known.begun = known.patched.clone();
             known.failing.clear();
+            known.read_to.clear();
         }
     }
 
