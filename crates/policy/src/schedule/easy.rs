@@ -23,12 +23,15 @@
 //! Source: the reference, section 6.8.
 
 mod line;
+mod running;
 mod slab;
+mod waiting;
 
 use crate::time::Time;
-use line::Line;
+use line::{Line, Room};
 use slab::Slab;
 use std::collections::VecDeque;
+use waiting::Limits;
 
 /// A job; a number of the driver's choosing, never used twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -263,8 +266,8 @@ impl Easy {
 
     /// The jobs that wait in a queue, in order.
     pub fn waiting(&self, queue: QueueId) -> impl Iterator<Item = JobId> {
-        let head = self.queues.get(usize::from(queue.0)).and_then(|q| q.head);
-        std::iter::successors(head, |slot| self.jobs[*slot].next).map(|slot| self.jobs[slot].id)
+        let line = self.queues.get(usize::from(queue.0));
+        line.into_iter().flat_map(|line| line.waiting.iter()).map(|slot| self.jobs[slot].id)
     }
 
     /// When the first waiting job of a queue was promised to start, once it blocked.
@@ -285,17 +288,16 @@ impl Easy {
     /// Panics if an invariant is broken.
     pub fn check(&self) {
         for (n, line) in self.queues.iter().enumerate() {
-            let taken: i64 = line.running.values().map(|need| i64::from(*need)).sum();
-            assert_eq!(line.free + taken, i64::from(line.queue.capacity), "capacity is free or taken");
+            assert_eq!(line.free + line.running.taken(), i64::from(line.queue.capacity), "capacity is free or taken");
+            line.running.check();
+            line.waiting.check();
             let mut last = None;
-            let mut at = line.head;
-            while let Some(slot) = at {
+            for slot in line.waiting.iter() {
                 let job = &self.jobs[slot];
-                assert_eq!((job.standing, job.queue, job.prev), (Standing::Waiting, n, last));
-                assert!(job.unmet == 0 && self.jobs.find(job.id) == Some(slot));
-                (last, at) = (at, job.next);
+                assert_eq!((job.standing, job.queue, job.unmet), (Standing::Waiting, n, 0));
+                assert!(self.jobs.find(job.id) == Some(slot) && last < Some(job.place));
+                last = Some(job.place);
             }
-            assert_eq!(line.tail, last);
         }
     }
 
@@ -335,35 +337,18 @@ impl Easy {
 
     /// Puts a job whose dependencies are met at the end of its queue.
     fn enter(&mut self, slot: u32) {
-        let line = &mut self.queues[self.jobs[slot].queue];
-        let last = line.tail.replace(slot);
-        match last {
-            Some(last) => self.jobs[last].next = Some(slot),
-            None => line.head = Some(slot),
-        }
         let job = &mut self.jobs[slot];
+        let line = &mut self.queues[job.queue];
         job.standing = Standing::Waiting;
-        job.prev = last;
-        line.fresh = line.fresh.or(Some(slot));
+        job.place = line.waiting.push(slot, job.need, job.estimate);
+        line.fresh = line.fresh.or(Some(job.place));
         self.dirty = true;
     }
 
     /// Takes a job out of its queue.
     fn unlink(&mut self, slot: u32) {
-        let (queue, prev, next) = (self.jobs[slot].queue, self.jobs[slot].prev, self.jobs[slot].next);
-        let line = &mut self.queues[queue];
-        match prev {
-            Some(prev) => self.jobs[prev].next = next,
-            None => line.head = next,
-        }
-        match next {
-            Some(next) => self.jobs[next].prev = prev,
-            None => line.tail = prev,
-        }
-        if line.fresh == Some(slot) {
-            line.fresh = next;
-        }
-        (self.jobs[slot].prev, self.jobs[slot].next) = (None, None);
+        let job = &self.jobs[slot];
+        self.queues[job.queue].waiting.remove(job.place);
     }
 
     fn ended(&mut self, id: JobId, ok: bool) {
@@ -371,7 +356,7 @@ impl Easy {
         self.stats.ended += 1;
         let job = &self.jobs[slot];
         let line = &mut self.queues[job.queue];
-        line.running.remove(&(job.end, id));
+        line.running.remove(job.end, id);
         line.free += i64::from(job.need);
         line.room = None;
         self.dirty = true;
@@ -416,7 +401,7 @@ impl Easy {
             let Some(slot) = self.jobs.find(id) else { continue };
             if self.jobs[slot].standing == Standing::Waiting {
                 let line = &mut self.queues[self.jobs[slot].queue];
-                if line.head == Some(slot) {
+                if line.waiting.head() == Some(slot) {
                     line.room = None; // another head, another promise
                     self.dirty = true;
                 }
@@ -438,7 +423,7 @@ impl Easy {
         let job = &mut self.jobs[slot];
         job.end = started + job.estimate;
         let line = &mut self.queues[job.queue];
-        line.running.insert((job.end, job.id), job.need);
+        line.running.insert(job.end, job.id, job.need);
         line.free -= i64::from(job.need);
     }
 
@@ -455,7 +440,9 @@ impl Easy {
 
     /// Starts what can start in one queue.
     fn schedule(&mut self, queue: usize) {
-        while let Some(head) = self.queues[queue].head.filter(|head| self.queues[queue].fits(self.jobs[*head].need)) {
+        self.compact(queue);
+        let fits = |this: &Easy, head: &u32| this.queues[queue].fits(this.jobs[*head].need);
+        while let Some(head) = self.queues[queue].waiting.head().filter(|head| fits(self, head)) {
             let (id, line) = (self.jobs[head].id, &mut self.queues[queue]);
             if line.promise.take().is_some_and(|(promised, at)| promised == id && at < self.now) {
                 self.stats.promises_broken += 1;
@@ -464,32 +451,58 @@ impl Easy {
             self.start(head, StartReason::Head);
         }
         let line = &mut self.queues[queue];
-        let Some(head) = line.head else {
+        let Some(head) = line.waiting.head() else {
             (line.promise, line.fresh) = (None, None);
             return;
         };
         // Who was refused before stays refused until something ends: time and free capacity only run out.
         let known = line.room.is_some();
-        let mut room = line.room.unwrap_or_else(|| line.room_beside(self.jobs[head].need, self.now));
+        let room = line.room.unwrap_or_else(|| line.room_beside(self.jobs[head].need, self.now));
         if line.promise.is_none_or(|(id, _)| id != self.jobs[head].id) {
             line.promise = Some((self.jobs[head].id, room.shadow));
         }
-        let mut next = if known { line.fresh } else { self.jobs[head].next };
-        let mut scanned = 0;
-        while let Some(slot) = next.filter(|_| self.queues[queue].free > 0 && scanned < self.scan_max) {
-            let job = &self.jobs[slot];
-            (next, scanned) = (job.next, scanned + 1);
-            if !self.queues[queue].fits(job.need) {
-                continue;
-            }
-            if self.now + job.estimate <= room.shadow.max(self.now) {
+        let fresh = line.fresh.take();
+        let from = if known { fresh } else { Some(line.waiting.head_place() + 1) };
+        let left = from.map_or(room, |from| self.backfill(queue, from, room));
+        self.queues[queue].room = Some(left);
+    }
+
+    /// Starts those at or after a place that fit beside the head; gives what they left.
+    fn backfill(&mut self, queue: usize, mut from: u64, mut room: Room) -> Room {
+        let to = match self.scan_max {
+            usize::MAX => u64::MAX,
+            n => self.queues[queue].waiting.behind(from, n),
+        };
+        // A span of the largest time means for ever, as adding to a time stops there.
+        let span = if room.shadow == Time(u64::MAX) { room.shadow } else { room.shadow.since(self.now) };
+        while self.queues[queue].free > 0 {
+            let line = &self.queues[queue];
+            let limits = Limits { free: line.free, extra: room.extra, span };
+            let Some((place, slot)) = line.waiting.first_within(from, to, &limits) else { break };
+            from = place + 1;
+            if self.jobs[slot].estimate <= span {
                 self.start(slot, StartReason::EndsInTime { shadow: room.shadow });
-            } else if i64::from(job.need) <= room.extra {
-                room.extra -= i64::from(job.need);
+            } else {
+                room.extra -= i64::from(self.jobs[slot].need);
                 self.start(slot, StartReason::FitsBesideHead);
             }
         }
-        (self.queues[queue].room, self.queues[queue].fresh) = (Some(room), None);
+        room
+    }
+
+    /// Gives those that wait new places when most places are empty.
+    fn compact(&mut self, queue: usize) {
+        let Easy { jobs, queues, .. } = self;
+        let line = &mut queues[queue];
+        if line.waiting.is_sparse() {
+            let fresh = line.fresh.take();
+            line.waiting.compact(|slot, place| {
+                if fresh.is_some_and(|fresh| jobs[slot].place >= fresh) {
+                    line.fresh = line.fresh.or(Some(place));
+                }
+                jobs[slot].place = place;
+            });
+        }
     }
 }
 

@@ -1,8 +1,9 @@
-//! One queue: its capacity, who waits (as a list through the jobs), who runs, and what the head was promised.
+//! One queue: its capacity, who waits, who runs, and what the head was promised.
 
+use super::running::Running;
+use super::waiting::Waiting;
 use super::{Charge, JobId, Queue};
 use crate::time::Time;
-use std::collections::BTreeMap;
 
 /// What is left beside the blocked head of a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,12 +20,10 @@ pub(super) struct Line {
     pub queue: Queue,
     /// Negative while more runs than a lowered capacity allows.
     pub free: i64,
-    pub head: Option<u32>,
-    pub tail: Option<u32>,
-    /// The first job that entered since the queue was last scheduled.
-    pub fresh: Option<u32>,
-    /// Who runs, by the end they estimate, and what they take.
-    pub running: BTreeMap<(Time, JobId), u32>,
+    pub waiting: Waiting,
+    /// The place of the first job that entered since the queue was last scheduled.
+    pub fresh: Option<u64>,
+    pub running: Running,
     /// What the last look left beside the head; `None` when something ended since.
     pub room: Option<Room>,
     /// The head and when it was first told to start.
@@ -37,10 +36,9 @@ impl Line {
         Line {
             queue,
             free: i64::from(queue.capacity),
-            head: None,
-            tail: None,
+            waiting: Waiting::default(),
             fresh: None,
-            running: BTreeMap::new(),
+            running: Running::default(),
             room: None,
             promise: None,
         }
@@ -62,16 +60,8 @@ impl Line {
     /// When a job that does not fit now will, and what is free beside it then. Those that run past their estimate
     /// count as ending now.
     pub(super) fn room_beside(&self, need: u32, now: Time) -> Room {
-        let mut free = self.free;
-        let mut shadow = now;
-        for ((end, _), taken) in &self.running {
-            let end = (*end).max(now);
-            if free >= i64::from(need) && end > shadow {
-                break; // all that end at the shadow time itself count
-            }
-            free += i64::from(*taken);
-            shadow = end;
-        }
-        Room { shadow, extra: free - i64::from(need) }
+        let need = i64::from(need);
+        let (shadow, freed) = self.running.frees(need - self.free, now);
+        Room { shadow, extra: self.free + freed - need }
     }
 }

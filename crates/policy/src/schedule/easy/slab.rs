@@ -20,9 +20,8 @@ pub(super) struct Slot {
     pub unmet: u32,
     /// Who waits for it to end well.
     pub dependants: Vec<JobId>,
-    /// Neighbours in the queue while it waits there.
-    pub prev: Option<u32>,
-    pub next: Option<u32>,
+    /// Its place in the queue while it waits there.
+    pub place: u64,
 }
 
 /// All jobs that are known.
@@ -50,8 +49,7 @@ impl Slab {
             end: Time::ZERO,
             unmet: 0,
             dependants: Vec::new(),
-            prev: None,
-            next: None,
+            place: 0,
         };
         let slot = match self.free.pop() {
             Some(slot) => {
