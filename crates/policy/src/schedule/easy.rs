@@ -476,7 +476,7 @@ impl Easy {
         // A span of the largest time means for ever, as adding to a time stops there.
         let span = if room.shadow == Time(u64::MAX) { room.shadow } else { room.shadow.since(self.now) };
         while self.queues[queue].free > 0 {
-            let line = &self.queues[queue];
+            let line = &mut self.queues[queue];
             let limits = Limits { free: line.free, extra: room.extra, span };
             let Some((place, slot)) = line.waiting.first_within(from, to, &limits) else { break };
             from = place + 1;

@@ -2,7 +2,12 @@
 
 use super::{JobId, Standing};
 use crate::time::Time;
-use std::collections::BTreeMap;
+#[expect(
+    clippy::disallowed_types,
+    reason = "asked for one number at a time, never gone through: its order does not matter"
+)]
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
 use std::ops::{Index, IndexMut};
 
 /// What the scheduler keeps of a job.
@@ -29,7 +34,27 @@ pub(super) struct Slot {
 pub(super) struct Slab {
     slots: Vec<Slot>,
     free: Vec<u32>,
-    by_id: BTreeMap<JobId, u32>,
+    #[expect(clippy::disallowed_types, reason = "see above")]
+    by_id: HashMap<JobId, u32, BuildHasherDefault<OfNumber>>,
+}
+
+/// Spreads job numbers, which mostly count up, over a table; the same in every run.
+#[derive(Debug, Default)]
+struct OfNumber(u64);
+
+impl Hasher for OfNumber {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|byte| self.write_u64(u64::from(*byte)));
+    }
+
+    fn write_u64(&mut self, number: u64) {
+        let mixed = (self.0 ^ number).wrapping_mul(0x9e37_79b9_7f4a_7c15); // 2^64 over the golden ratio (Knuth, 6.4)
+        self.0 = mixed ^ mixed >> 32;
+    }
 }
 
 impl Slab {

@@ -4,7 +4,8 @@
 //!  place      base ....................................... base + len
 //!  needs      [ 4 8 x 2 | x x 16 1 | 2 2 ...              x: left the queue
 //!  estimates  [ . . . . | . .  . . | . . ...
-//!  blocks     [ least 2 | least  1 | ...                  a block in which nobody can start is passed over
+//!  blocks     [ least 2 | least  1 | ...                  a block in which nobody can start is passed over; what is noted may be
+//!                                                         less than the least that is left, until it has misled a look
 //! ```
 //!
 //! A job's *place* is a number that only grows, so the order of places is the order of entering. Places that were left stay
@@ -100,12 +101,7 @@ impl Waiting {
         let at = (place - self.base) as usize;
         self.slots[at] = NOBODY;
         self.count -= 1;
-        let (need, estimate) = (self.needs[at], self.estimates[at]);
         (self.needs[at], self.estimates[at]) = (u32::MAX, Time(u64::MAX));
-        let least = self.blocks[at / BLOCK];
-        if need == least.need || estimate == least.estimate {
-            self.blocks[at / BLOCK] = self.least_of(at / BLOCK);
-        }
         while self.slots.get(self.first) == Some(&NOBODY) {
             self.first += 1;
         }
@@ -136,19 +132,21 @@ impl Waiting {
     }
 
     /// The first job from one place to before another that may start; its place and slot.
-    pub(super) fn first_within(&self, from: u64, to: u64, limits: &Limits) -> Option<(u64, u32)> {
+    pub(super) fn first_within(&mut self, from: u64, to: u64, limits: &Limits) -> Option<(u64, u32)> {
         let end = (to.saturating_sub(self.base)).min(self.slots.len() as u64) as usize;
         let mut at = (from.saturating_sub(self.base) as usize).max(self.first);
         while at < end {
             let block = at / BLOCK;
-            let least = self.blocks[block];
             let last = ((block + 1) * BLOCK).min(end);
+            let least = self.blocks[block];
             if limits.allow(least.need, least.estimate) {
-                for at in at..last {
-                    if limits.allow(self.needs[at], self.estimates[at]) && self.slots[at] != NOBODY {
-                        return Some((self.base + at as u64, self.slots[at]));
-                    }
+                let jobs = self.needs[at..last].iter().zip(&self.estimates[at..last]);
+                let allowed = jobs.enumerate().filter(|(_, (need, estimate))| limits.allow(**need, **estimate));
+                let somebody = allowed.map(|(n, _)| at + n).find(|at| self.slots[*at] != NOBODY);
+                if let Some(at) = somebody {
+                    return Some((self.base + at as u64, self.slots[at]));
                 }
+                self.blocks[block] = self.least_of(block);
             }
             at = last;
         }
@@ -161,13 +159,18 @@ impl Waiting {
         assert!(self.head().is_none_or(|slot| slot != NOBODY), "the first is somebody");
         assert_eq!(self.blocks.len(), self.slots.len().div_ceil(BLOCK));
         for (block, least) in self.blocks.iter().enumerate() {
-            assert_eq!(*least, self.least_of(block), "the least of block {block}");
+            let left = self.least_of(block);
+            assert!(
+                least.need <= left.need && least.estimate <= left.estimate,
+                "no more than the least of block {block}"
+            );
         }
     }
 
     fn least_of(&self, block: usize) -> Least {
         let range = block * BLOCK..((block + 1) * BLOCK).min(self.slots.len());
-        range.fold(Least::NOBODY, |least, at| least.with(self.needs[at], self.estimates[at]))
+        let jobs = self.needs[range.clone()].iter().zip(&self.estimates[range]);
+        jobs.fold(Least::NOBODY, |least, (need, estimate)| least.with(*need, *estimate))
     }
 }
 
