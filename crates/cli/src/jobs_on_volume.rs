@@ -1,14 +1,16 @@
 //! What the job runner asks of the volume, answered by the running daemon.
 
+use jobs::arrivals::{Incoming, Wanted};
 use jobs::keeper::Keeper;
 use jobs::request::{Caller, JobState};
 use jobs::volume::{CheckReport, Protected, RecoveryEvent, Volume};
+use policy::schedule::just_in_time::Stats;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use store::daemon::Core;
 use store::origin::Identity;
 use store::repair::{CheckOptions, Outcome, Tally};
-use store::stage::Stop;
+use store::stage::{StageIn, Stop};
 use store::stats::Metric;
 
 /// The volume as jobs see it.
@@ -105,6 +107,45 @@ impl Volume for JobsOnVolume {
         self.core.volume.stats().add(metric, 1);
     }
 
+    fn incoming(&self, owner: Caller, wanted: &[Wanted]) -> Option<Incoming> {
+        let who = Identity { uid: owner.uid, gid: owner.gid, ..Identity::default() };
+        let mut most = 0;
+        let mut incoming = Incoming::default();
+        for one in wanted {
+            let what = StageIn { uris: one.uris.clone(), path: self.below(&one.path)?, ..StageIn::default() };
+            let told = self.core.stager.bytes_to_bring(&what, one.recursive, &who);
+            let bytes = told.inspect_err(|error| tracing::info!("a size is not known: {error}")).ok()?;
+            if bytes >= most {
+                (most, incoming.source) = (bytes, site(&one.uris[0]));
+            }
+            incoming.bytes += bytes;
+        }
+        Some(incoming)
+    }
+
+    fn free_bytes(&self) -> Option<u64> {
+        let mirrors = self.core.volume.config().layout.mirrors.max(1) as u64;
+        // What came since the last look is not free any more.
+        self.core.volume.targets().measure_now();
+        Some(self.core.volume.targets().space().free_bytes / mirrors)
+    }
+
+    fn count_arrivals(&self, before: &Stats, after: &Stats) {
+        let counts = [
+            (Metric::StagingInTime, before.in_time, after.in_time),
+            (Metric::StagingTooLate, before.too_late, after.too_late),
+            (Metric::StagingTooLateNs, before.too_late_total.0, after.too_late_total.0),
+            (Metric::StagingNoLead, before.no_lead, after.no_lead),
+            (Metric::StagingTooEarly, before.too_early, after.too_early),
+            (Metric::StagingIdleNs, before.idle_total.0, after.idle_total.0),
+            (Metric::StagingNoSpace, before.no_space, after.no_space),
+            (Metric::StagingRefused, before.refused, after.refused),
+        ];
+        for (metric, before, after) in counts {
+            self.core.volume.stats().add(metric, after.saturating_sub(before));
+        }
+    }
+
     fn closed_version(&self, owner: Caller, path: &Path) -> Option<String> {
         let caller = store::control::Caller { uid: owner.uid, gid: owner.gid, pid: 0 };
         let below = self.below(path)?;
@@ -136,6 +177,13 @@ impl Volume for JobsOnVolume {
         let recoveries = self.core.recoveries(&caller, &paths, from_ms, to_ms).into_iter();
         recoveries.map(|(path, tally)| event(self.core.mount_point.join(path), &tally)).collect()
     }
+}
+
+/// Protocol and host of a URI, without the user: what has a rate.
+fn site(uri: &str) -> String {
+    let Some((scheme, rest)) = uri.split_once("://") else { return uri.to_string() };
+    let host = rest.split('/').next().unwrap_or_default();
+    format!("{scheme}://{}", host.rsplit('@').next().unwrap_or_default())
 }
 
 fn event(path: PathBuf, tally: &Tally) -> RecoveryEvent {

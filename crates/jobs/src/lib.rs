@@ -5,6 +5,8 @@
 //! parts on this machine with first come, first served and EASY backfilling, and [`exec`] is the small supervisor that
 //! each part runs under, as the user who submitted it.
 
+pub mod arrivals;
+mod body;
 pub mod directives;
 pub mod exec;
 pub mod keeper;

@@ -136,11 +136,6 @@ pub enum WaitsFor {
 /// Finds the input files of a job by its number: the schedulers do not know them.
 pub type InputsOf = std::sync::Arc<dyn Fn(&str) -> Vec<PathBuf> + Send + Sync>;
 
-/// For queues whose jobs' inputs nobody knows.
-pub fn no_inputs() -> InputsOf {
-    std::sync::Arc::new(|_| Vec::new())
-}
-
 /// Runs a scheduler's command in the time zone that its answer is read in; gives back what it wrote.
 pub(crate) fn ask(program: &str, args: &[&str], environment: &[(&str, &str)]) -> Result<String, Error> {
     let command = || format!("{program} {}", args.join(" "));

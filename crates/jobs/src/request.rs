@@ -316,6 +316,9 @@ pub struct JobDetail {
     /// Results that left while the script ran.
     #[serde(default)]
     pub early: Vec<Early>,
+    /// How its data come, or came.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub arrival: Option<crate::arrivals::Arrival>,
     /// What protects each of its input files, while it waits or runs.
     #[serde(default)]
     pub protection: Vec<crate::volume::Protected>,

@@ -2,6 +2,7 @@
 
 mod core;
 mod external;
+mod gate;
 mod offload;
 mod queued;
 mod record;
@@ -15,6 +16,7 @@ pub use serve::PREFIX;
 pub(crate) use spool::{account, base};
 
 use self::core::Core;
+use crate::arrivals::{Arrivals, Origin};
 use crate::directives::Complaint;
 use crate::request::JobId;
 use crate::volume::Volume;
@@ -47,6 +49,8 @@ pub struct Config {
     pub supervisor_args: Vec<OsString>,
     /// Whether results named in `#STAGEOUT` leave as soon as they are closed.
     pub offload_on_close: bool,
+    /// Who says when data begin to come; without it they come as soon as there is a place in the queue `dataxfer`.
+    pub arrivals: Option<Arc<Arrivals>>,
     /// Variables that every job gets, such as where the control socket is.
     pub environment: Vec<(String, String)>,
 }
@@ -68,6 +72,7 @@ impl Config {
             supervisor_args: vec!["job-exec".into()],
             environment: Vec::new(),
             offload_on_close: false,
+            arrivals: None,
         })
     }
 }
@@ -121,6 +126,9 @@ impl Runner {
         let core = Core::new(config, state, volume, recogniser)
             .map_err(|e| Error::World(format!("the job runner cannot start: {e}")))?;
         let core = Arc::new(core);
+        if let Some(arrivals) = &core.config.arrivals {
+            arrivals.attach(Origin::Local, Arc::new(gate::Side(Arc::downgrade(&core))));
+        }
         restart::take_up(&core).map_err(|e| Error::World(format!("the jobs cannot be read: {e}")))?;
         external::watch(&core).map_err(|e| Error::World(format!("the job runner cannot start: {e}")))?;
         if core.config.offload_on_close {

@@ -48,8 +48,8 @@ impl Kind {
     /// Its queue.
     pub fn queue(self) -> Box<dyn queue::Queue> {
         match self {
-            Kind::Slurm => Box::new(queue::slurm::Slurm::new(queue::no_inputs())),
-            Kind::Pbs => Box::new(queue::pbs::Pbs::new(queue::no_inputs())),
+            Kind::Slurm => Box::new(queue::slurm::Slurm::with_conf(None)),
+            Kind::Pbs => Box::new(queue::pbs::Pbs::without_inputs()),
         }
     }
 }

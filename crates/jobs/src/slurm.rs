@@ -11,6 +11,7 @@
 //! A transfer runs as the job's owner, under the same supervisor as the parts of the built-in runner.
 
 mod core;
+mod due;
 mod hooks;
 pub mod install;
 mod record;
@@ -27,6 +28,7 @@ pub use serve::PREFIX;
 pub use wire::{Environment, original};
 
 use self::core::Core;
+use crate::arrivals::Origin;
 use crate::runner::{Config, Error, Recogniser};
 use crate::volume::Volume;
 use std::path::PathBuf;
@@ -62,6 +64,9 @@ impl Slurm {
         spool::prepare(&config).map_err(|e| failed(e.to_string()))?;
         let core = Core::new(config, slurm_users, state, volume, recogniser).map_err(|e| failed(e.to_string()))?;
         let core = Arc::new(core);
+        if let Some(arrivals) = &core.config.arrivals {
+            arrivals.attach(Origin::Slurm, Arc::new(due::Side(Arc::downgrade(&core))));
+        }
         core.take_up().map_err(|e| failed(e.to_string()))?;
         watch::start(&core).map_err(|e| failed(e.to_string()))?;
         Ok(Slurm { core })

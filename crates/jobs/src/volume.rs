@@ -1,6 +1,8 @@
 //! What the runner asks of the volume that its jobs use. The command line wires it to the live store; tests to memory.
 
+use crate::arrivals::{Incoming, Wanted};
 use crate::request::{Caller, JobState};
+use policy::schedule::just_in_time;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 
@@ -26,6 +28,22 @@ pub trait Volume: Send + Sync {
     /// Records `uri` as the source of the file at `path`, which an ordinary command just fetched from there. Where
     /// `path` is a directory, the file in it that is called like the last part of the URI is meant. Gives back the file.
     fn record_source(&self, owner: Caller, path: &Path, uri: &str) -> Result<PathBuf, String>;
+
+    /// What the stage-in of a job would bring, asked of the sources as the owner. Nothing where one does not tell.
+    fn incoming(&self, owner: Caller, wanted: &[Wanted]) -> Option<Incoming> {
+        let _ = (owner, wanted);
+        None
+    }
+
+    /// Bytes of new files that fit; nothing if nobody knows.
+    fn free_bytes(&self) -> Option<u64> {
+        None
+    }
+
+    /// Counts how data arrived between two looks, for the metrics of the volume.
+    fn count_arrivals(&self, before: &just_in_time::Stats, after: &just_in_time::Stats) {
+        let _ = (before, after);
+    }
 
     /// What tells the versions of a result apart; nothing while it is not there, is open, or is no file of the owner's.
     fn closed_version(&self, owner: Caller, path: &Path) -> Option<String> {

@@ -5,6 +5,7 @@
 //! source is still what it was. All paths are relative to the mount's root and resolved beneath it, with the rights of
 //! the user who asks.
 
+mod amount;
 mod error;
 mod fetch;
 mod incoming;

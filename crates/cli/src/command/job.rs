@@ -2,7 +2,7 @@
 
 pub mod directives;
 mod elsewhere;
-mod show;
+pub mod show;
 
 use crate::connect::Context;
 use crate::failure::{Failure, Result};

@@ -3,6 +3,7 @@
 mod hook;
 mod install;
 
+use crate::command::job::show;
 use crate::connect::Context;
 use crate::failure::Result;
 use crate::shown::{self, Output};
@@ -163,6 +164,12 @@ fn detail(d: &Detail) -> String {
     let _ = writeln!(text, "  submitted in {}", job.cwd.display());
     for (phase, at_ms) in &job.timeline {
         let _ = writeln!(text, "  {}  {}", shown::moment_ms(*at_ms), phase.name());
+    }
+    if let Some(arrival) = &job.arrival {
+        let _ = writeln!(text, "  {}", show::coming(arrival));
+    }
+    for p in &d.protection {
+        let _ = writeln!(text, "  {}: {}", p.path.display(), show::protection(p));
     }
     for t in &d.transfers {
         let words = t.argv.join(" ");

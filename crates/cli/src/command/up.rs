@@ -7,6 +7,8 @@ use crate::failure::{Failure, Result};
 use crate::jobs_on_volume::JobsOnVolume;
 use crate::{log, shown};
 use clap::Args;
+use jobs::arrivals::Arrivals;
+use policy::schedule::just_in_time;
 use serde::{Deserialize, Serialize};
 use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
@@ -166,6 +168,7 @@ struct Jobs {
     runner: Arc<jobs::runner::Runner>,
     slurm: Arc<jobs::slurm::Slurm>,
     keeper: Arc<jobs::keeper::Keeper>,
+    arrivals: Arc<Arrivals>,
 }
 
 fn start(file: &Path, at: &Path, background: bool) -> Result<Running> {
@@ -213,14 +216,20 @@ fn jobs_of(core: &Arc<Core>, settings: &volume::Jobs) -> std::result::Result<Job
     let volume = Arc::new(JobsOnVolume::new(core.clone(), settings.check_before_job));
     let state = || core.volume.state().clone();
     let recogniser = Arc::new(recognise);
-    let config = || config().map_err(|e| failed(&e));
+    let arrivals = Arrivals::start(arrivals_of(settings), volume.clone(), state()).map_err(|e| failed(&e))?;
+    let arrivals = Arc::new(arrivals);
+    let config = || -> std::result::Result<jobs::runner::Config, Problem> {
+        let mut config = config().map_err(|e| failed(&e))?;
+        config.arrivals = Some(arrivals.clone());
+        Ok(config)
+    };
     let runner = jobs::runner::Runner::open(config()?, state(), volume.clone(), recogniser.clone());
     let slurm = jobs::slurm::Slurm::open(config()?, &settings.slurm_user, state(), volume.clone(), recogniser);
     let (runner, slurm) = (Arc::new(runner.map_err(|e| failed(&e))?), Arc::new(slurm.map_err(|e| failed(&e))?));
     let replication = &core.volume.config().replication;
     let keeper = copies_on_volume::start(core, &runner, &slurm, replication);
     let no_keeper = |e| Problem::failed(format!("the keeper of replication cannot start: {e}"));
-    let jobs = Jobs { keeper: Arc::new(keeper.map_err(no_keeper)?), runner, slurm };
+    let jobs = Jobs { keeper: Arc::new(keeper.map_err(no_keeper)?), runner, slurm, arrivals };
     volume.set_keeper(jobs.keeper.clone());
     let (runner, slurm) = (Arc::downgrade(&jobs.runner), Arc::downgrade(&jobs.slurm));
     core.add_needs(Arc::new(move || {
@@ -231,6 +240,22 @@ fn jobs_of(core: &Arc<Core>, settings: &volume::Jobs) -> std::result::Result<Job
     Ok(jobs)
 }
 
+fn arrivals_of(settings: &volume::Jobs) -> jobs::arrivals::Settings {
+    let time = |span: std::time::Duration| policy::Time(u64::try_from(span.as_nanos()).unwrap_or(u64::MAX));
+    jobs::arrivals::Settings {
+        machine: just_in_time::Config {
+            margin_min: time(settings.stage_in_margin),
+            early_max: time(settings.stage_in_early),
+            rate_unknown: settings.source_rate,
+            ..just_in_time::Config::default()
+        },
+        by_queue: settings.just_in_time,
+        when_full: if settings.fail_when_full { just_in_time::WhenFull::Fail } else { just_in_time::WhenFull::Wait },
+        keep_free: settings.keep_free,
+        poll: settings.queue_poll,
+    }
+}
+
 impl Running {
     /// Serves until it is unmounted or told to end.
     fn serve(self) -> Result<u8> {
@@ -239,6 +264,7 @@ impl Running {
         let socket = socket_of(daemon.core().volume.state_dir());
         daemon.run(move || {
             if let Some(jobs) = jobs {
+                jobs.arrivals.stop();
                 jobs.keeper.stop();
                 jobs.slurm.shut_down();
                 jobs.runner.shut_down();

@@ -7,6 +7,7 @@ mod drained;
 mod emulated;
 mod full;
 mod hung_target;
+mod just_in_time;
 mod kept;
 mod killed;
 mod mirrors;

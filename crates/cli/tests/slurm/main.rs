@@ -30,7 +30,8 @@ impl World {
         let place = Cluster::place()?;
         let conf = place.path().join("slurm.conf").display().to_string();
         let volume = Volume::up_in(vec![("SLURM_CONF".into(), conf)], |toml| {
-            toml.replace("[jobs]", "[jobs]\ndataxfer_concurrent = 4")
+            let more = "dataxfer_concurrent = 4\nstage_in = \"just-in-time\"\nqueue_poll = \"1s\"";
+            toml.replace("[jobs]", &format!("[jobs]\n{more}")).replace("# stripe_count = 4", "stripe_count = 2")
         })?;
         let dir = volume.at.join("user");
         std::fs::create_dir(&dir).expect("directory");
@@ -107,11 +108,13 @@ fn every_case_ends_as_its_user_would_expect() {
     a_stage_in_that_cannot_succeed(&world);
     a_target_fails_before_dispatch_and_another_during_the_run(&world);
     a_cancelled_job_leaves_nothing(&world);
+    data_come_when_they_are_due(&world);
     staging_survives_a_restart_of_slurmctld(&world);
     staging_survives_a_restart_of_the_daemon(&world);
     results_that_cannot_go_home(&world);
     three_dependent_jobs(&world);
     the_source_is_dead(&mut world);
+    input_of_waiting_jobs_is_there_twice(&world);
     world.nothing_is_left();
 }
 
@@ -143,8 +146,10 @@ fn a_good_job(world: &World) {
     );
     let job = world.cluster.submit("good.sh", &script);
     until("squeue shows it", || world.reason(job) == "BurstBufferStageIn");
-    let status = world.cluster.run(Some(USER), &["scontrol", "show", "bbstat"]);
-    assert!(out(&status).contains(&format!("{job}")) && out(&status).contains("staging-in"), "{}", out(&status));
+    until("scontrol shows it", || {
+        let status = out(&world.cluster.run(Some(USER), &["scontrol", "show", "bbstat"]));
+        status.contains(&format!("{job}")) && status.contains("staging-in")
+    });
     world.cluster.until_state(&world.volume, job, "COMPLETED");
     let result = std::fs::read(world.cluster.home.join("result")).expect("the result is home");
     assert!(result == [format!("{USER}\n").into_bytes(), data].concat(), "as the user, with the data");
@@ -241,6 +246,102 @@ fn a_cancelled_job_leaves_nothing(world: &World) {
     world.until_phase(job, "cancelled");
     assert!(!world.dir.join("cancelled").exists());
     world.nothing_is_left();
+}
+
+/// A job that takes both nodes until a file is there.
+fn occupy(world: &World, minutes: u32, until: &str) -> u64 {
+    let home = world.cluster.home.display();
+    let script = format!(
+        "#!/bin/bash\n#SBATCH -N 2 --exclusive -t {minutes} -o {home}/%j.out\nuntil [ -e {home}/{until} ]; do sleep 0.1; done\n"
+    );
+    let job = world.cluster.submit("occupy.sh", &script);
+    world.cluster.until_state(&world.volume, job, "RUNNING");
+    job
+}
+
+/// [S-088]
+fn data_come_when_they_are_due(world: &World) {
+    world.put("due", 1_000_000, 10);
+    let before = occupy(world, 60, "never");
+    let job = world.cluster.submit("due.sh", &world.script(&world.nginx.uri("due"), "due", "true"));
+    let arrival = || arrival_of(world, job);
+    // Slurm plans it for when the other must have ended, in an hour: that is much too early.
+    until_arrival(world, job, "the queue starts it in 5");
+    until("Slurm says so", || world.reason(job) == "BurstBufferStageIn");
+    let status = out(&world.cluster.run(Some(USER), &["scontrol", "show", "bbstat"]));
+    assert!(status.contains("its data begin to come in"), "{status}");
+    assert!(!world.dir.join("due").exists());
+    // It ends before its time. Slurm corrects itself, and so do we.
+    world.cluster.run(None, &["scancel", &before.to_string()]);
+    world.cluster.until_state(&world.volume, job, "COMPLETED");
+    world.until_phase(job, "completed");
+    assert!(arrival().contains("its data came too late"), "{}", arrival());
+    // One that is cancelled meanwhile leaves nothing.
+    let before = occupy(world, 60, "never");
+    let job = world.cluster.submit("undue.sh", &world.script(&world.nginx.uri("due"), "undue", "true"));
+    until_arrival(world, job, "the queue starts it in 5");
+    world.cluster.run(Some(USER), &["scancel", &job.to_string()]);
+    world.cluster.run(None, &["scancel", &before.to_string()]);
+    world.cluster.until_state(&world.volume, job, "CANCELLED");
+    world.until_phase(job, "cancelled");
+    assert!(!world.dir.join("undue").exists());
+}
+
+fn arrival_of(world: &World, job: u64) -> String {
+    world.cluster.ours(&world.volume, job)["job"]["arrival"]["standing"].to_string()
+}
+
+fn until_arrival(world: &World, job: u64, words: &str) {
+    let began = std::time::Instant::now();
+    while !arrival_of(world, job).contains(words) {
+        let said = arrival_of(world, job);
+        assert!(began.elapsed().as_secs() < 60, "{said}, not {words}; Slurm: {}", world.cluster.queue(job, "%T %S %r"));
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+}
+
+/// [S-070] With the real queue of Slurm.
+fn input_of_waiting_jobs_is_there_twice(world: &World) {
+    world.volume.ok(&["down"]);
+    let toml = std::fs::read_to_string(&world.volume.toml).expect("volume.toml");
+    let toml = toml.replace("# policy = \"none\"", "policy = \"fcfs\"").replace("# alpha = 0.2", "alpha = \"inf\"");
+    let toml = toml.replace("# queue = \"local\"", "queue = \"slurm\"").replace("# poll = \"2s\"", "poll = \"500ms\"");
+    std::fs::write(&world.volume.toml, toml).expect("volume.toml");
+    world.volume.up_again();
+    world.put("kept", 16 << 20, 11);
+    world.put("unread", 16 << 20, 12);
+    let (home, dir) = (world.cluster.home.display(), world.dir.display());
+    let mirrors = |name: &str| {
+        let layout = world.volume.json(&["layout", &format!("user/{name}")]);
+        layout["mirrors"].as_array().expect("mirrors").len()
+    };
+    // Both wait for the nodes with their data there: less than the margin before they can start.
+    occupy(world, 4, "room");
+    let script = |name: &str, body: &str| {
+        let body = format!("{body}\nuntil [ -e {home}/done-{name} ]; do sleep 0.1; done");
+        world.cluster.submit(&format!("{name}.sh"), &world.script(&world.nginx.uri(name), name, &body))
+    };
+    let (kept, unread) = (script("kept", &format!("cat {dir}/kept > /dev/null")), script("unread", "true"));
+    for (job, name) in [(kept, "kept"), (unread, "unread")] {
+        world.until_phase(job, "staged-in");
+        let shown = || out(&world.cluster.user(&world.volume, &["slurm", "show", &job.to_string()]));
+        until("its input has a second copy", || shown().contains("a second copy is complete"));
+        let shown = shown();
+        assert!(shown.contains("2 copies, and its source") && shown.contains("the replication window"), "{shown}");
+        assert_eq!(mirrors(name), 2);
+    }
+    std::fs::write(world.cluster.home.join("room"), "").expect("room");
+    for job in [kept, unread] {
+        world.cluster.until_state(&world.volume, job, "RUNNING");
+    }
+    // The copy goes when the running job has closed the file, and in any case at its end.
+    until("the copy is gone", || mirrors("kept") == 1);
+    assert_eq!((world.cluster.state(kept).as_str(), mirrors("unread")), ("RUNNING", 2));
+    for (job, name) in [(kept, "kept"), (unread, "unread")] {
+        std::fs::write(world.cluster.home.join(format!("done-{name}")), "").expect("done");
+        world.cluster.until_state(&world.volume, job, "COMPLETED");
+    }
+    until("the other is gone", || mirrors("unread") == 1);
 }
 
 fn staging_survives_a_restart_of_slurmctld(world: &World) {

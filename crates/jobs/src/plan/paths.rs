@@ -2,6 +2,7 @@
 //! volume to see, with the owner's rights.
 
 use super::{Command, Plan};
+use crate::arrivals::Wanted;
 use crate::request::PartKind;
 use std::path::{Component, Path, PathBuf};
 
@@ -44,6 +45,28 @@ pub fn brought_by(command: &Command, cwd: &Path, mount: Option<&Path>) -> Vec<Pa
     let ours = stage_in_words(&command.argv).map(|words| words.path);
     let found = command.sources.iter().map(|found| found.path.clone());
     found.chain(ours).filter_map(|path| in_volume(&path, cwd, mount?)).collect()
+}
+
+/// What a plan's stage-in commands fetch and from where, as far as words tell. Nothing where a command brings what cannot
+/// be known: a manifest, or a program that may do anything.
+pub fn wanted(plan: &Plan, cwd: &Path, mount: Option<&Path>) -> Option<Vec<Wanted>> {
+    let commands = plan.parts.iter().filter(|part| part.kind == PartKind::StageIn).flat_map(|p| &p.commands);
+    let mut all = Vec::new();
+    for command in commands {
+        let is = |word: &str| command.argv.iter().any(|w| w == word);
+        if let Some(words) = stage_in_words(&command.argv) {
+            let path = in_volume(&words.path, cwd, mount?)?;
+            all.push(Wanted { uris: words.uris, path, recursive: is("--directory") || is("-r") });
+        } else if command.sources.is_empty() {
+            return None;
+        } else {
+            for found in &command.sources {
+                let path = in_volume(&found.path, cwd, mount?)?;
+                all.push(Wanted { uris: vec![found.uri.clone()], path, recursive: is("-r") || is("-a") });
+            }
+        }
+    }
+    Some(all)
 }
 
 /// What a plan's stage-in brings into the volume mounted at `mount`, seen from the job's directory: sorted, each once.

@@ -6,6 +6,7 @@
 use super::{Error, InputsOf, Queue, QueuedJob, Snapshot, State, WaitsFor, ask};
 use crate::exec::now_ms;
 use std::collections::BTreeSet;
+use std::path::PathBuf;
 
 /// Fields of a line. `%A` is the number that hooks and the environment of the job know; no field can hold a `|`
 /// except the last, a node list or a reason.
@@ -15,13 +16,19 @@ const SORT: &str = "-t,-p,i";
 
 /// The queue of a Slurm controller.
 pub struct Slurm {
-    inputs_of: InputsOf,
+    inputs_of: Option<InputsOf>,
+    conf: Option<PathBuf>,
 }
 
 impl Slurm {
     /// The queue that the commands of Slurm reach from here (`SLURM_CONF`, or the usual place).
     pub fn new(inputs_of: InputsOf) -> Slurm {
-        Slurm { inputs_of }
+        Slurm { inputs_of: Some(inputs_of), conf: None }
+    }
+
+    /// The queue of a Slurm whose configuration is there, if not in the usual place. Nobody knows its jobs' inputs.
+    pub fn with_conf(conf: Option<PathBuf>) -> Slurm {
+        Slurm { inputs_of: None, conf }
     }
 }
 
@@ -32,11 +39,16 @@ impl Queue for Slurm {
 
     fn snapshot(&self) -> Result<Snapshot, Error> {
         let args = ["-h", "-a", "-r", "-P", "--sort", SORT, "-o", FORMAT];
-        let text = ask("squeue", &args, &[("SLURM_TIME_FORMAT", "%s")])?;
-        let nodes = ask("sinfo", &["-h", "-a", "-N", "-o", "%N"], &[])?;
+        let conf = self.conf.as_ref().map(|conf| conf.to_string_lossy().into_owned());
+        let conf = conf.as_deref().map(|conf| ("SLURM_CONF", conf));
+        let environment: Vec<_> = conf.into_iter().chain([("SLURM_TIME_FORMAT", "%s")]).collect();
+        let text = ask("squeue", &args, &environment)?;
+        let nodes = ask("sinfo", &["-h", "-a", "-N", "-o", "%N"], &environment)?;
         let mut jobs = parse(&text)?;
-        for job in &mut jobs {
-            job.inputs = (self.inputs_of)(&job.id);
+        if let Some(inputs_of) = &self.inputs_of {
+            for job in &mut jobs {
+                job.inputs = inputs_of(&job.id);
+            }
         }
         let nodes = nodes.lines().map(str::trim).filter(|n| !n.is_empty()).collect::<BTreeSet<_>>().len() as u32;
         Ok(Snapshot { taken_ms: now_ms(), nodes, jobs })

@@ -3,6 +3,7 @@
 //! One lock holds the book of all jobs. Under it are only memory, the state store and the start of processes; waiting
 //! for processes and asking the volume happen on threads of their own, one for each part that holds a place.
 
+use super::gate::{self, Now};
 use super::record::{Phase, Record, number, part_of};
 use super::{Config, Recogniser, spool, watch};
 use crate::exec::now_ms;
@@ -56,6 +57,7 @@ impl Core {
         let queues = [
             easy::Queue { capacity: config.cores, charge: easy::Charge::Cores },
             easy::Queue { capacity: config.n_transfers_max, charge: easy::Charge::Slot },
+            easy::Queue { capacity: u32::MAX, charge: easy::Charge::Slot },
         ];
         let book = Book { machine: Easy::new(&queues), jobs: BTreeMap::new(), running: BTreeMap::new(), closed: false };
         Ok(Core {
@@ -88,6 +90,7 @@ impl Core {
                 .and_then(|part| part.after)
                 .filter(|after| !ended_well(*after))
                 .map(|after| number(record.id, after))
+                .or((kind == PartKind::StageIn && gate::is_before(record)).then(|| gate::number(record.id)))
                 .into_iter()
                 .collect(),
         }
@@ -111,6 +114,9 @@ impl Core {
         while !book.closed {
             let Some(action) = book.machine.poll() else { break };
             match action {
+                Action::Start { id, .. } if gate::is_gate(id) => gate::reached(self, book, id),
+                Action::Stop { id } if gate::is_gate(id) => gate::cancelled(self, book, id),
+                Action::Drop { id, .. } if gate::is_gate(id) => {}
                 Action::Start { id, .. } => self.start(book, part_of(id)),
                 Action::Stop { id } => self.stop(book, part_of(id)),
                 Action::Drop { id, reason } => self.dropped(book, part_of(id), reason),
@@ -125,6 +131,7 @@ impl Core {
         part.dispatched_ms = Some(now_ms());
         if kind == PartKind::Compute {
             part.phase = Phase::Checking;
+            gate::tell(self, record, Now::Started);
             record.enter(JobState::Checking, "looking whether its data are all there");
             self.keep(record);
             watch::check(self, id);
@@ -185,9 +192,13 @@ impl Core {
         let Some(record) = book.jobs.get_mut(&id) else { return };
         let ok = report.ending.is_success();
         let why = (!ok).then(|| why(record, kind, &report));
+        let took_ms = report.ended_ms.saturating_sub(report.started_ms);
         if let Some(part) = record.part_mut(kind) {
             part.phase = Phase::Ended;
             part.report = Some(report);
+        }
+        if kind == PartKind::StageIn {
+            gate::tell(self, record, if ok { Now::Arrived { took_ms } } else { Now::Failed });
         }
         // A cancel has dropped those that waited.
         let more = record.parts.iter().any(|part| matches!(part.phase, Phase::Waiting | Phase::Dropped));
@@ -207,6 +218,7 @@ impl Core {
 
     pub fn finish(&self, record: &mut Record, state: JobState, why: Option<String>) {
         record.why = why;
+        gate::tell(self, record, Now::Gone);
         record.enter(state, "");
         self.volume.count_job(state);
         self.keep(record);

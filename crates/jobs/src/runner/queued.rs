@@ -1,6 +1,7 @@
 //! The runner's queue as a picture: its compute parts, their cores, and when those that wait are expected to start.
 
 use super::Runner;
+use super::core::Core;
 use super::record::{Phase, Record};
 use crate::exec::now_ms;
 use crate::queue::{InputsOf, QueuedJob, Snapshot, State, WaitsFor, forecast};
@@ -22,24 +23,27 @@ impl Runner {
 
     /// The queue as it is now. Nodes are cores here.
     pub fn queue(&self) -> Snapshot {
-        let core = &self.core;
-        let records: Vec<Record> =
-            core.book.lock().jobs.values().filter(|r| !r.state.is_final() && r.external.is_none()).cloned().collect();
-        let mut jobs: Vec<QueuedJob> = records.iter().map(queued).collect();
-        jobs.sort_by_key(|job| job.state == State::Pending);
-        let now = now_ms();
-        let length_ms =
-            |job: &QueuedJob| job.time_limit_s.unwrap_or(core.config.walltime_default_s).saturating_mul(1000);
-        let ends = jobs.iter().filter(|job| job.state == State::Running);
-        let ends: Vec<_> = ends.map(|job| (job.start_ms.unwrap_or(now) + length_ms(job), job.nodes)).collect();
-        let waiting: Vec<_> =
-            jobs.iter().filter(|job| job.state == State::Pending).map(|job| (job.nodes, length_ms(job))).collect();
-        let starts = forecast(now, core.config.cores, &ends, &waiting);
-        for (job, start) in jobs.iter_mut().filter(|job| job.state == State::Pending).zip(starts) {
-            job.start_ms = start;
-        }
-        Snapshot { taken_ms: now, nodes: core.config.cores, jobs }
+        picture(&self.core)
     }
+}
+
+/// The same, for the runner's own parts.
+pub(super) fn picture(core: &Core) -> Snapshot {
+    let records: Vec<Record> =
+        core.book.lock().jobs.values().filter(|r| !r.state.is_final() && r.external.is_none()).cloned().collect();
+    let mut jobs: Vec<QueuedJob> = records.iter().map(queued).collect();
+    jobs.sort_by_key(|job| job.state == State::Pending);
+    let now = now_ms();
+    let length_ms = |job: &QueuedJob| job.time_limit_s.unwrap_or(core.config.walltime_default_s).saturating_mul(1000);
+    let ends = jobs.iter().filter(|job| job.state == State::Running);
+    let ends: Vec<_> = ends.map(|job| (job.start_ms.unwrap_or(now) + length_ms(job), job.nodes)).collect();
+    let waiting: Vec<_> =
+        jobs.iter().filter(|job| job.state == State::Pending).map(|job| (job.nodes, length_ms(job))).collect();
+    let starts = forecast(now, core.config.cores, &ends, &waiting);
+    for (job, start) in jobs.iter_mut().filter(|job| job.state == State::Pending).zip(starts) {
+        job.start_ms = start;
+    }
+    Snapshot { taken_ms: now, nodes: core.config.cores, jobs }
 }
 
 fn queued(record: &Record) -> QueuedJob {

@@ -1,5 +1,6 @@
 //! A job as the runner remembers it, in memory and in the state store.
 
+use crate::arrivals::Arrival;
 use crate::exec::now_ms;
 use crate::plan::{Plan, paths};
 use crate::request::*;
@@ -38,6 +39,9 @@ pub(super) struct Record {
     /// Results that left while the script ran.
     #[serde(default)]
     pub early: Vec<Early>,
+    /// How its data came, as last seen.
+    #[serde(default)]
+    pub arrival: Option<Arrival>,
 }
 
 /// One part of it.
@@ -121,6 +125,7 @@ impl Record {
             check: self.check.clone(),
             recoveries: self.recoveries.clone(),
             early: self.early.clone(),
+            arrival: self.arrival.clone(),
             protection: Vec::new(),
             log_dir,
             external: self.external.clone(),

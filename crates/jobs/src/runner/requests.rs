@@ -79,6 +79,7 @@ impl Runner {
             let _ = std::fs::remove_dir_all(spool::dir(&core.config, record.id));
             return Err(error);
         }
+        super::gate::submit(core, &mut book, &record);
         for part in &record.parts {
             let job = core.request(&record, part.kind);
             book.machine.handle(core.now(), Event::Submitted(job));
@@ -112,6 +113,9 @@ impl Runner {
         let record = self.look(caller, id, Record::clone)?;
         let mut detail = record.detail(spool::dir(&self.core.config, id));
         if !record.state.is_final() {
+            let arrivals = self.core.config.arrivals.as_ref();
+            let told = arrivals.and_then(|arrivals| arrivals.told((crate::arrivals::Origin::Local, id.0)));
+            detail.arrival = told.or(detail.arrival);
             let (volume, paths) = (&self.core.volume, record.staged_paths());
             detail.protection = volume.protection(record.owner, &record.name_in_queue(), &paths);
         }
@@ -150,6 +154,7 @@ impl Runner {
         for kind in kinds {
             book.machine.handle(core.now(), Event::Cancelled { id: number(id, kind) });
         }
+        book.machine.handle(core.now(), Event::Cancelled { id: super::gate::number(id) });
         core.pump(&mut book);
         book.jobs.get(&id).map(Record::summary).ok_or(Error::NoJob(id))
     }
@@ -229,6 +234,7 @@ pub(super) fn new_record(core: &Core, owner: Caller, user: String, id: JobId, pl
         recoveries: Vec::new(),
         external: None,
         early: Vec::new(),
+        arrival: None,
     };
     record.enter(JobState::Queued, "waits for its turn");
     record

@@ -1,6 +1,7 @@
 //! After a restart of the daemon: every job is taken up where it stands.
 
 use super::core::{Core, RECORDS};
+use super::gate::{self, Now};
 use super::record::{Phase, Record, number};
 use super::watch;
 use crate::exec;
@@ -32,6 +33,9 @@ pub(super) fn take_up(core: &Arc<Core>) -> store::Result<()> {
 fn take_up_job(core: &Arc<Core>, book: &mut super::core::Book, id: JobId) {
     let kinds: Vec<PartKind> = book.jobs.get(&id).into_iter().flat_map(|r| &r.parts).map(|p| p.kind).collect();
     let mut ended = None;
+    if let Some(record) = book.jobs.get(&id).cloned() {
+        gate::submit(core, book, &record);
+    }
     for kind in kinds {
         let Some(record) = book.jobs.get_mut(&id) else { return };
         let job = core.request(record, kind);
@@ -41,6 +45,9 @@ fn take_up_job(core: &Arc<Core>, book: &mut super::core::Book, id: JobId) {
             Phase::Started => {
                 let started = Time::from_millis(part.dispatched_ms.unwrap_or_default());
                 if let Some(process) = watch::adopt(core, id, kind) {
+                    if kind == PartKind::StageIn {
+                        gate::tell(core, record, Now::UnderWay);
+                    }
                     book.running.insert((id, kind), process);
                 } else if was_started(core, id, kind) {
                     ended = Some(kind);
@@ -48,7 +55,11 @@ fn take_up_job(core: &Arc<Core>, book: &mut super::core::Book, id: JobId) {
                     // The daemon ended between writing down the start and starting; the part's lock makes sure of it.
                     part.phase = Phase::Waiting;
                     record.enter(JobState::Queued, "waits for its turn, after a restart of the daemon");
-                    book.machine.handle(core.now(), Event::Submitted(job));
+                    let record = record.clone();
+                    if kind == PartKind::StageIn {
+                        gate::submit(core, book, &record);
+                    }
+                    book.machine.handle(core.now(), Event::Submitted(core.request(&record, kind)));
                     continue;
                 }
                 book.machine.handle(core.now(), Event::Running { job, started });
@@ -81,4 +92,5 @@ fn finish_cancel(core: &Core, book: &mut super::core::Book, id: JobId) {
     for kind in kinds {
         book.machine.handle(core.now(), Event::Cancelled { id: number(id, kind) });
     }
+    book.machine.handle(core.now(), Event::Cancelled { id: gate::number(id) });
 }

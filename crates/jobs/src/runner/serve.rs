@@ -1,9 +1,8 @@
 //! The runner behind the control socket: the requests `job.*`, and errors as the command line shows them.
 
 use super::{Error, Runner};
+use crate::body::{answer, read, unknown};
 use crate::request::*;
-use serde::Serialize;
-use serde::de::DeserializeOwned;
 use serde_json::Value;
 use store::control::{self, Handler, Problem, Responder};
 
@@ -33,20 +32,9 @@ impl Handler for Runner {
                 let mut tell = |summary: &JobSummary| answer(summary).is_ok_and(|value| out.progress(value));
                 answer(&self.wait(caller, read::<OneJob>(args)?.id, &mut tell)?)
             }
-            other => Err(Problem::wrong(format!("the daemon knows no request job.{other}"))
-                .try_this("restart the daemon: it is of another version than this command")),
+            other => Err(unknown(PREFIX, other)),
         }
     }
-}
-
-fn read<T: DeserializeOwned>(args: Value) -> Result<T, Problem> {
-    let wrong = |e| Problem::wrong(format!("the request cannot be read: {e}"));
-    serde_json::from_value(args)
-        .map_err(|e| wrong(e).try_this("restart the daemon if it is of another version than this command"))
-}
-
-fn answer<T: Serialize>(value: &T) -> Result<Value, Problem> {
-    serde_json::to_value(value).map_err(|e| Problem::failed(format!("the answer cannot be written: {e}")))
 }
 
 impl From<Error> for Problem {

@@ -3,6 +3,7 @@
 //! Under the lock are only memory, the state store and the start of processes; waiting for processes, asking the volume
 //! and asking Slurm happen on threads of their own.
 
+use super::due::{self, Now};
 use super::record::{Job, Phase, Transfer, TransferState, Why};
 use super::{spool, transfer, verify};
 use crate::exec;
@@ -93,6 +94,8 @@ impl Core {
                 Err(error) => tracing::error!("a record of a transfer cannot be read and is left alone: {error}"),
             }
         }
+        let coming = |job: &&mut Job| matches!(job.phase, Phase::StagingIn | Phase::Verifying);
+        book.jobs.values_mut().filter(coming).for_each(|job| due::tell(self, job, Now::UnderWay));
         let ran = book.transfers.values().filter(|t| t.state == TransferState::Running);
         for (number, kind) in ran.map(|t| (t.number, t.kind)).collect::<Vec<_>>() {
             let dir = spool::dir(&self.config, number);
@@ -224,6 +227,7 @@ impl Core {
             transfer.state = TransferState::Dropped;
         } else if report.ending.is_success() {
             transfer.state = TransferState::Done;
+            transfer.took_ms = Some(report.ended_ms.saturating_sub(report.started_ms));
         } else if transfer::lost_the_daemon(transfer, report) && begin_anew(&mut book.begun_anew, number) {
             // It talked to a daemon that has ended; this one goes on where that was.
             let _ = std::fs::remove_file(exec::file(&spool::dir(&self.config, number), transfer.kind, "status"));
@@ -242,6 +246,9 @@ impl Core {
     pub fn fail(&self, book: &mut Book, id: u64, why: Why) {
         let Some(job) = book.jobs.get_mut(&id) else { return };
         tracing::info!("{} of Slurm's job {id} failed: {}", why.part, why.cause);
+        if why.part == PartKind::StageIn {
+            due::tell(self, job, Now::Failed);
+        }
         job.why = Some(why);
         job.enter(Phase::Failed);
         self.keep(job);
@@ -252,6 +259,7 @@ impl Core {
         let Some(job) = book.jobs.get_mut(&id) else { return };
         job.note = note.or(job.note.take());
         job.let_go = false;
+        due::tell(self, job, Now::Gone);
         job.enter(phase);
         self.keep(job);
         self.release(book, id, PartKind::StageIn);

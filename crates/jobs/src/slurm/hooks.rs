@@ -1,6 +1,7 @@
 //! What Slurm's plug-in asks. Every step may be asked for again, in any order in which Slurm comes back to a job.
 
 use super::core::{Book, Core};
+use super::due::{self, Now};
 use super::record::{Job, Phase, Why};
 use super::wire::{SetUp, Standing, original};
 use super::{Slurm, scontrol, spool};
@@ -59,7 +60,8 @@ impl Slurm {
         }
         core.release(&mut book, asked.job, PartKind::StageIn);
         core.release(&mut book, asked.job, PartKind::StageOut);
-        let earlier = book.jobs.remove(&asked.job).filter(|job| job.owner == owner);
+        let mut earlier = book.jobs.remove(&asked.job).filter(|job| job.owner == owner);
+        earlier.iter_mut().for_each(|job| due::tell(core, job, Now::Gone));
         let mut job = Job {
             id: asked.job,
             owner,
@@ -76,6 +78,7 @@ impl Slurm {
             brought: Vec::new(),
             taken: Vec::new(),
             check: None,
+            arrival: None,
             timeline: earlier.map(|job| job.timeline).unwrap_or_default(),
         };
         job.enter(Phase::SetUp);
@@ -89,12 +92,9 @@ impl Slurm {
         let core = &self.core;
         let mut book = core.book.lock();
         // A hook may still ask for a job that Slurm has let go of meanwhile; only a new set-up takes that back.
-        let job = book.jobs.get_mut(&id).ok_or_else(|| unknown(id))?;
+        let job = book.jobs.get(&id).ok_or_else(|| unknown(id))?;
         if job.phase == Phase::SetUp {
-            job.enter(Phase::StagingIn);
-            core.keep(job);
-            core.advance(&mut book, id);
-            core.start_waiting(&mut book);
+            due::ask(core, &mut book, id);
         }
         let job = book.jobs.get(&id).ok_or_else(|| unknown(id))?;
         Ok(match job.phase {
@@ -117,6 +117,7 @@ impl Slurm {
             Ok(report) => {
                 if let Some(job) = book.jobs.get_mut(&id) {
                     job.check = report;
+                    due::tell(core, job, Now::Started);
                     job.enter(Phase::Running);
                     core.keep(job);
                 }

@@ -1,5 +1,6 @@
 //! A job of Slurm and a transfer, as they are remembered in memory and in the state store.
 
+use crate::arrivals::Arrival;
 use crate::exec::now_ms;
 use crate::plan::{Plan, paths};
 use crate::request::{Caller, PartKind};
@@ -41,6 +42,9 @@ pub struct Job {
     pub taken: Vec<u64>,
     /// What the look just before the start found.
     pub check: Option<CheckReport>,
+    /// How its data came, as last seen.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub arrival: Option<Arrival>,
     /// Phases that it was in, and when each began.
     pub timeline: Vec<(Phase, u64)>,
 }
@@ -49,7 +53,7 @@ pub struct Job {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Phase {
-    /// Slurm named it; its data are not asked for yet.
+    /// Slurm named it; its data are not asked for yet, or not due.
     SetUp,
     /// Its stage-in commands run.
     StagingIn,
@@ -156,6 +160,9 @@ pub struct Transfer {
     pub seen_by: BTreeSet<u64>,
     /// How far it is.
     pub state: TransferState,
+    /// How long it took, once it succeeded, in milliseconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub took_ms: Option<u64>,
     /// Why it failed.
     pub why: Option<(String, bool)>,
 }

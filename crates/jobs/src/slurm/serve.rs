@@ -2,9 +2,8 @@
 
 use super::Slurm;
 use super::wire::{Log, OneJob, SetUp};
+use crate::body::{answer, read, unknown};
 use crate::request::{Caller, List};
-use serde::Serialize;
-use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use store::control::{self, Handler, Problem, Responder, exit};
 
@@ -54,22 +53,11 @@ impl Slurm {
             "show" => answer(&self.show(who, job(args)?)?),
             "log" => answer(&self.log(who, &read::<Log>(args)?)?),
             "retry" => Ok(json!(self.retry(who, job(args)?)?)),
-            other => Err(Problem::wrong(format!("the daemon knows no request slurm.{other}"))
-                .try_this("restart the daemon: it is of another version than this command")),
+            other => Err(unknown(PREFIX, other)),
         }
     }
 }
 
 fn job(args: Value) -> Result<u64, Problem> {
     Ok(read::<OneJob>(args)?.job)
-}
-
-fn read<T: DeserializeOwned>(args: Value) -> Result<T, Problem> {
-    let wrong = |e| Problem::wrong(format!("the request cannot be read: {e}"));
-    serde_json::from_value(args)
-        .map_err(|e| wrong(e).try_this("restart the daemon if it is of another version than this command"))
-}
-
-fn answer<T: Serialize>(value: &T) -> Result<Value, Problem> {
-    serde_json::to_value(value).map_err(|e| Problem::failed(format!("the answer cannot be written: {e}")))
 }

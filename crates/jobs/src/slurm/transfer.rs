@@ -63,6 +63,7 @@ pub(super) fn join(core: &Core, book: &mut Book, id: u64, kind: PartKind) -> Res
             jobs: [id].into(),
             seen_by: [id].into(),
             state: TransferState::Waiting,
+            took_ms: None,
             why: None,
         };
         core.keep_transfer(&transfer);
@@ -190,6 +191,7 @@ mod tests {
             jobs: [1].into(),
             seen_by: [1].into(),
             state: TransferState::Running,
+            took_ms: None,
             why: None,
         };
         let report = |code: i32, said: &str| PartReport {

@@ -1,7 +1,8 @@
 //! What users may ask of their jobs in Slurm: list, show, read what was said, retry. Root sees all.
 
 use super::Slurm;
-use super::core::Book;
+use super::core::{Book, Core};
+use super::due;
 use super::hooks::{Retried, retry};
 use super::record::{Job, Phase, TransferState};
 use super::wire::{Detail, Log, Summary};
@@ -19,7 +20,7 @@ impl Slurm {
     pub fn list(&self, caller: Caller, all: bool) -> Vec<Summary> {
         let book = self.core.book.lock();
         let shown = book.jobs.values().filter(|job| may(caller, job) && (all || job.phase != Phase::Completed));
-        shown.map(|job| summary(&book, job)).collect()
+        shown.map(|job| summary(&self.core, &book, job)).collect()
     }
 
     /// The jobs that are not over, for `scontrol show bbstat`, which everybody may call: no file is named.
@@ -28,7 +29,7 @@ impl Slurm {
         book.jobs
             .values()
             .filter(|job| !job.phase.is_final() || job.why.is_some())
-            .map(|job| summary(&book, job))
+            .map(|job| summary(&self.core, &book, job))
             .collect()
     }
 
@@ -38,7 +39,13 @@ impl Slurm {
         let job = book.jobs.get(&id).filter(|job| may(caller, job)).ok_or(Error::NoJob(JobId(id)))?;
         let seen = |kind| book.transfers.values().filter(move |t| t.seen_by.contains(&id) && t.kind == kind);
         let transfers = seen(PartKind::StageIn).chain(seen(PartKind::StageOut)).cloned().collect();
-        Ok(Detail { job: job.clone(), transfers })
+        let arrival = due::told(&self.core, job);
+        let (volume, paths, owner) = (self.core.volume.clone(), job.staged_paths(), job.owner);
+        let job = Job { arrival, ..job.clone() };
+        drop(book);
+        let over = job.phase.is_final();
+        let protection = if over { Vec::new() } else { volume.protection(owner, &id.to_string(), &paths) };
+        Ok(Detail { job, transfers, protection })
     }
 
     /// A piece of what a staging command wrote; of its last run, if it was run several times.
@@ -97,7 +104,7 @@ fn may(caller: Caller, job: &Job) -> bool {
     caller.uid == 0 || caller.uid == job.owner.uid
 }
 
-fn summary(book: &Book, job: &Job) -> Summary {
+fn summary(core: &Core, book: &Book, job: &Job) -> Summary {
     let kind = if job.phase == Phase::StagingOut { PartKind::StageOut } else { PartKind::StageIn };
     let of = job.plan.parts.iter().find(|part| part.kind == kind).map_or(0, |part| part.commands.len());
     let last = job.transfers(kind).last().and_then(|number| book.transfers.get(number));
@@ -114,6 +121,7 @@ fn summary(book: &Book, job: &Job) -> Summary {
             let prospect = if why.is_some_and(|why| why.passing) { "may pass" } else { "will not pass by itself" };
             format!("{} failed, {prospect}", why.map_or(PartKind::StageIn, |why| why.part))
         }
+        (Phase::SetUp, _) => due::told(core, job).map_or_else(String::new, |told| told.standing),
         _ => String::new(),
     };
     Summary { job: job.id, user: job.user.clone(), phase: job.phase, since_ms: job.since_ms, doing }

@@ -1,6 +1,7 @@
 //! The last step of a stage-in: sources recorded, sizes and checksums compared. Only then does Slurm hear of success.
 
 use super::core::{Book, Core};
+use super::due::{self, Now};
 use super::record::{Job, Phase, Transfer, TransferState, Why};
 use crate::plan::paths;
 use crate::request::PartKind;
@@ -19,10 +20,12 @@ pub(super) fn start(core: &Arc<Core>, book: &mut Book, id: u64) {
         let compared = if paths.is_empty() { Ok(0) } else { core.volume.verify_staged(job.owner, &paths) };
         let mut book = core.book.lock();
         book.verifying.remove(&id);
+        let took_ms = book.jobs.get(&id).and_then(|job| due::took_ms(&book, job));
         let Some(job) = book.jobs.get_mut(&id).filter(|job| job.phase == Phase::Verifying) else { return };
         match compared {
             Ok(bytes) => {
                 job.note = Some(format!("{bytes} bytes compared with their checksums"));
+                due::tell(&core, job, Now::Arrived(took_ms));
                 job.enter(Phase::StagedIn);
                 core.keep(job);
             }

@@ -90,6 +90,9 @@ pub struct Detail {
     pub job: Job,
     /// Its transfers, stage-in first.
     pub transfers: Vec<Transfer>,
+    /// What protects each of its input files, while it waits or runs.
+    #[serde(default)]
+    pub protection: Vec<crate::volume::Protected>,
 }
 
 /// What a hook found of a job's environment.

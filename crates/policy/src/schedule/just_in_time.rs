@@ -5,23 +5,27 @@
 //!      |------- waits -------|======= transfer =======|--- margin ---|
 //!                            ^ estimated start - estimated transfer - margin
 //! ```
-//! The start is the queue's own estimate, corrected as often as the queue corrects it; without one the data come at once.
+//! The start is the queue's own estimate, corrected as often as the queue corrects it; without one, and after some time in
+//! which the queue may still find one, the data come at once.
 //! The transfer is reckoned from the rate that its source has shown ([`Rates`]). The margin is a fixed part and a part of
 //! the transfer, for estimates err and jobs end early. Space is reserved before a transfer begins and given back when
 //! its job is gone; when there is none, the soonest job's data come first as soon as there is.
 //!
 //! A stage-in is *too late* if the job could have started before its data were there, *too early* if they lay there for
-//! longer than `early_max`; both are counted, with the time lost.
+//! longer than `early_max`; both are counted, with the time lost. Where the job could have started so soon after its
+//! submission that no transfer was fast enough, nobody came too late: that is counted apart.
 //!
-//! Duties of the driver: it answers each `Reserve` with `Reserved` or `NoSpace` and each `Begin` with `Arrived` or
-//! `Failed`. It says `Started` when the job starts *or would have started but for its data*, the earlier of the two, and
+//! Duties of the driver: it answers each `Reserve` with `Reserved`, `NoSpace` or `Refused` ([`Ledger`] knows which) and
+//! each `Begin` with `Arrived` or `Failed`. It says `Started` when the job starts *or would have started but for its data*, the earlier of the two, and
 //! `Gone` when the job is no more; `Release` then gives back what was reserved.
 //!
 //! Source: the reference, section 6.1 (`est_start - est_transfer - slack`).
 
+mod ledger;
 mod machine;
 mod rates;
 
+pub use ledger::{Answer, Ledger, WhenFull};
 pub use machine::JustInTime;
 pub use rates::{Rates, SourceId};
 
@@ -37,6 +41,8 @@ pub struct Config {
     pub margin_percent: u32,
     /// Data that lie there for longer before the job starts came too early.
     pub early_max: Time,
+    /// A queue that cannot say yet when a job starts is given so long to find out.
+    pub estimate_wait: Time,
     /// After there was no space, or a transfer failed, the next try comes after so long.
     pub retry_after: Time,
     /// So often a transfer that failed is tried again.
@@ -47,12 +53,13 @@ pub struct Config {
 
 impl Default for Config {
     /// Guesses: five minutes and half of the transfer cover an estimate that errs by as much; 10 MB/s is a slow remote
-    /// source, so that the first transfer from one errs towards early.
+    /// source, so that the first transfer from one errs towards early. A minute is two rounds of Slurm's backfilling.
     fn default() -> Config {
         Config {
             margin_min: Time::from_secs(300),
             margin_percent: 50,
             early_max: Time::from_secs(3600),
+            estimate_wait: Time::from_secs(60),
             retry_after: Time::from_secs(30),
             retries: 3,
             rate_unknown: 10_000_000,
@@ -71,7 +78,7 @@ pub enum Event {
         bytes: u64,
         /// From where.
         source: SourceId,
-        /// When the queue says that it will start; `None` if it cannot say: then the data come at once.
+        /// When the queue says that it will start; `None` if it cannot say (yet).
         start: Option<Time>,
     },
     /// The queue says anew when a job will start; `None` if it cannot say any more.
@@ -88,6 +95,11 @@ pub enum Event {
     },
     /// There is not enough space for them.
     NoSpace {
+        /// Which.
+        job: JobId,
+    },
+    /// There is not enough space for them, and none is waited for.
+    Refused {
         /// Which.
         job: JobId,
     },
@@ -205,6 +217,8 @@ pub struct Stats {
     pub too_late: u64,
     /// How long these waited for their data, in all.
     pub too_late_total: Time,
+    /// Jobs that would have started before their data were there, though these began to come at once.
+    pub no_lead: u64,
     /// Jobs whose data lay there for longer than `early_max`.
     pub too_early: u64,
     /// How long the data of all jobs lay there before their start.
@@ -213,6 +227,8 @@ pub struct Stats {
     pub given_up: u64,
     /// Reservations that found no space.
     pub no_space: u64,
+    /// Jobs given up because there was no space.
+    pub refused: u64,
     /// Bytes reserved now.
     pub bytes_reserved: u64,
 }

@@ -124,6 +124,22 @@ names! {
         JobsCompleted = "jobs_completed",
         /// Of these, jobs that failed.
         JobsFailed = "jobs_failed",
+        /// Jobs whose data were there when they started, and not too early.
+        StagingInTime = "staging_in_time",
+        /// Jobs that waited for their data, which could have begun to come sooner.
+        StagingTooLate = "staging_too_late",
+        /// Nanoseconds that these waited.
+        StagingTooLateNs = "staging_too_late_ns",
+        /// Jobs that waited for their data though these began to come at once.
+        StagingNoLead = "staging_no_lead",
+        /// Jobs whose data lay there for longer than `[jobs] stage_in_early` before they started.
+        StagingTooEarly = "staging_too_early",
+        /// Nanoseconds that the data of all jobs lay there before their start.
+        StagingIdleNs = "staging_idle_ns",
+        /// Times that a stage-in found no space.
+        StagingNoSpace = "staging_no_space",
+        /// Jobs that failed because there was no space for their data.
+        StagingRefused = "staging_refused",
         /// Opens with passthrough, whose reads and writes the daemon does not see.
         PassthroughOpens = "passthrough_opens",
     }

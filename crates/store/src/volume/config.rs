@@ -178,6 +178,20 @@ pub struct Jobs {
     pub slurm_user: String,
     /// When results named in `#STAGEOUT` start on their way.
     pub offload: Offload,
+    /// Whether the queue decides when data of waiting jobs come.
+    pub just_in_time: bool,
+    /// Data are to be there so long before the job starts.
+    pub stage_in_margin: Duration,
+    /// Data that lie there for longer before the start came too early.
+    pub stage_in_early: Duration,
+    /// Bytes per second of a source that has not shown its rate.
+    pub source_rate: u64,
+    /// Between two looks at the queue while jobs wait for their data.
+    pub queue_poll: Duration,
+    /// Whether a job whose data find no space fails, and does not wait.
+    pub fail_when_full: bool,
+    /// Bytes that are never promised to data of jobs.
+    pub keep_free: u64,
 }
 
 /// When results named in `#STAGEOUT` start on their way.

@@ -19,6 +19,18 @@ pub fn jobs(section: Section<'_, '_, '_>) -> Jobs {
             Offload::AtEnd,
             &[("at-end", Offload::AtEnd), ("on-close", Offload::OnClose)],
         ),
+        just_in_time: section.choice("stage_in", false, &[("at-once", false), ("just-in-time", true)]),
+        // Guesses, all four: see `policy::schedule::just_in_time::Config`.
+        stage_in_margin: section.span("stage_in_margin", Duration::from_secs(300), Duration::ZERO..=30 * DAY),
+        stage_in_early: section.span("stage_in_early", Duration::from_secs(3600), Duration::ZERO..=30 * DAY),
+        source_rate: section.size("source_rate", 10_000_000, 1..=1 << 50, "bytes per second, such as \"10MB\""),
+        queue_poll: section.span(
+            "queue_poll",
+            Duration::from_secs(5),
+            Duration::from_millis(100)..=Duration::from_secs(3600),
+        ),
+        fail_when_full: section.choice("when_full", false, &[("wait", false), ("fail", true)]),
+        keep_free: section.size("keep_free", 0, 0..=1 << 60, "a size, such as \"10GB\""),
     };
     section.finish();
     jobs

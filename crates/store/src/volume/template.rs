@@ -116,6 +116,19 @@ const TAIL: &str = r#"
 # slurm_user = "slurm"
 # Results named in #STAGEOUT start on their way when the script has ended ("at-end"), or each when it is closed ("on-close").
 # offload = "at-end"
+# Data of waiting jobs come as soon as they can ("at-once"), or when the queue's estimate of the job's start, the rate that their
+# source has shown and the margin say so ("just-in-time").
+# stage_in = "at-once"
+# stage_in_margin = "5min"
+# Data that lie there for longer before their job starts are counted as too early.
+# stage_in_early = "1h"
+# Bytes per second of a source that has not shown its rate yet.
+# source_rate = "10MB"
+# How often the queue is asked while jobs wait for their data.
+# queue_poll = "5s"
+# A job whose data find no space waits for it ("wait"), or fails ("fail"). So much is never promised to data of jobs.
+# when_full = "wait"
+# keep_free = "0"
 
 [replication]
 # Input files of jobs that start soon get a second copy on other targets: of none, of those in the replication window

@@ -1,6 +1,7 @@
 //! Jobs as people read them.
 
 use crate::shown;
+use jobs::arrivals::Arrival;
 use jobs::request::{JobDetail, JobSummary};
 use jobs::volume::Protected;
 use std::fmt::Write;
@@ -74,6 +75,9 @@ pub fn detail(d: &JobDetail) -> String {
         let outcome = source.error.as_ref().map_or(String::new(), |e| format!(" (not recorded: {e})"));
         let _ = writeln!(text, "  source of {}: {}{outcome}", source.path.display(), source.uri);
     }
+    if let Some(arrival) = &d.arrival {
+        let _ = writeln!(text, "  {}", coming(arrival));
+    }
     for e in &d.early {
         let (at, path, seconds) = (shown::moment_ms(e.at_ms), e.path.display(), e.lasted_ms as f64 / 1000.0);
         let _ = match &e.failed {
@@ -96,8 +100,14 @@ pub fn detail(d: &JobDetail) -> String {
     text
 }
 
+/// How a job's data come, in one line.
+pub fn coming(a: &Arrival) -> String {
+    let (bytes, rate) = (shown::bytes(a.bytes), shown::bytes(a.rate));
+    format!("{bytes} from {} at about {rate}/s: {}", a.source, a.standing)
+}
+
 /// What protects a file, in one line.
-fn protection(p: &Protected) -> String {
+pub fn protection(p: &Protected) -> String {
     let mut text = match p.mirrors {
         0 => "no whole copy".to_string(),
         1 => "one copy".to_string(),

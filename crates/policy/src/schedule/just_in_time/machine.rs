@@ -16,6 +16,9 @@ struct Job {
     retry_at: Option<Time>,
     reserved: bool,
     failures: u32,
+    submitted: Time,
+    /// Whether nothing but the queue's silence ever held its data back.
+    at_once: bool,
 }
 
 /// The stage-ins of one volume.
@@ -50,6 +53,7 @@ impl JustInTime {
             Event::Estimated { job, start } => self.estimated(now, job, start),
             Event::Reserved { job } => self.reserved(now, job),
             Event::NoSpace { job } => self.no_space(now, job),
+            Event::Refused { job } => self.refused(job),
             Event::SpaceFreed => self.space_freed(now),
             Event::Arrived { job, took } => self.arrived(now, job, took),
             Event::Failed { job, permanent } => self.failed(now, job, permanent),
@@ -104,10 +108,12 @@ impl JustInTime {
             return self.estimated(now, id, estimate);
         }
         let phase = Phase::Waiting { due: now };
-        let job = Job { bytes, source, estimate, started: None, phase, retry_at: None, reserved: false, failures: 0 };
+        let (started, retry_at, reserved, failures) = (None, None, false, 0);
+        let (submitted, at_once) = (now, true);
+        let job = Job { bytes, source, estimate, started, phase, retry_at, reserved, failures, submitted, at_once };
         self.jobs.insert(id, job);
         let (_, begin) = self.plan(now, id);
-        self.wait_until(id, begin);
+        self.wait_until(now, id, begin);
     }
 
     fn estimated(&mut self, now: Time, id: JobId, start: Option<Time>) {
@@ -116,7 +122,7 @@ impl JustInTime {
         if let Phase::Waiting { due } = job.phase {
             let (_, begin) = self.plan(now, id);
             self.due.remove(&(due, id));
-            self.wait_until(id, begin);
+            self.wait_until(now, id, begin);
         }
     }
 
@@ -126,15 +132,29 @@ impl JustInTime {
         if job.started.is_some() {
             return (Reason::Waited, now);
         }
-        let Some(start) = job.estimate else { return (Reason::StartUnknown, now) };
-        let transfer = self.rates.transfer(job.source, job.bytes, self.config.rate_unknown);
-        let part = u128::from(transfer.0) * u128::from(self.config.margin_percent) / 100;
-        let margin = self.config.margin_min + Time(u64::try_from(part).unwrap_or(u64::MAX));
+        let Some(start) = job.estimate else {
+            return (Reason::StartUnknown, job.submitted + self.config.estimate_wait);
+        };
+        let (transfer, margin) = self.lead(job.source, job.bytes);
         (Reason::Due { start, transfer, margin }, start.since(transfer + margin))
     }
 
-    fn wait_until(&mut self, id: JobId, due: Time) {
+    /// How long so many bytes take, and the margin on it.
+    fn lead(&self, source: SourceId, bytes: u64) -> (Time, Time) {
+        let transfer = self.rates.transfer(source, bytes, self.config.rate_unknown);
+        let part = u128::from(transfer.0) * u128::from(self.config.margin_percent) / 100;
+        (transfer, self.config.margin_min + Time(u64::try_from(part).unwrap_or(u64::MAX)))
+    }
+
+    /// When so many bytes should begin to come for a job that starts then, without taking note of it.
+    pub fn due(&self, source: SourceId, bytes: u64, start: Time) -> Time {
+        let (transfer, margin) = self.lead(source, bytes);
+        start.since(transfer + margin)
+    }
+
+    fn wait_until(&mut self, now: Time, id: JobId, due: Time) {
         let Some(job) = self.jobs.get_mut(&id) else { return };
+        job.at_once &= job.estimate.is_none() || due <= now;
         job.phase = Phase::Waiting { due };
         self.due.insert((due, id));
     }
@@ -178,6 +198,17 @@ impl JustInTime {
         self.due.insert((at, id));
     }
 
+    fn refused(&mut self, id: JobId) {
+        let Some(job) = self.jobs.get_mut(&id).filter(|j| j.phase == Phase::Reserving && !j.reserved) else { return };
+        if let Some(at) = job.retry_at.take() {
+            self.due.remove(&(at, id));
+        }
+        job.phase = Phase::GivenUp;
+        self.stats.refused += 1;
+        self.stats.given_up += 1;
+        self.actions.push_back(Action::GiveUp { job: id });
+    }
+
     fn space_freed(&mut self, now: Time) {
         let waiting = |job: &Job| job.phase == Phase::Reserving && job.retry_at.is_some_and(|at| at > now);
         for (id, job) in self.jobs.iter_mut().filter(|(_, job)| waiting(job)) {
@@ -192,7 +223,9 @@ impl JustInTime {
         let Some(job) = self.jobs.get_mut(&id).filter(|j| matches!(j.phase, Phase::Moving { .. })) else { return };
         job.phase = Phase::Arrived { at: now };
         self.rates.measured(job.source, job.bytes, took);
-        if let Some(started) = job.started {
+        if job.at_once && job.started.is_some() {
+            self.stats.no_lead += 1;
+        } else if let Some(started) = job.started {
             self.stats.too_late += 1;
             self.stats.too_late_total = self.stats.too_late_total + now.since(started);
         }
@@ -228,7 +261,7 @@ impl JustInTime {
             // It waits for its data: they begin now.
             Phase::Waiting { due } => {
                 self.due.remove(&(due, id));
-                self.wait_until(id, now);
+                self.wait_until(now, id, now);
             }
             Phase::Reserving | Phase::Moving { .. } | Phase::GivenUp => {}
         }

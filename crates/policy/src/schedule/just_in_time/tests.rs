@@ -10,7 +10,8 @@ const SOURCE: SourceId = SourceId(0);
 
 /// Margin 10 s and half of the transfer; 100 bytes/s.
 fn machine() -> JustInTime {
-    let config = Config { margin_min: Time::from_secs(10), early_max: Time::from_secs(100), ..Config::default() };
+    let (margin_min, early_max) = (Time::from_secs(10), Time::from_secs(100));
+    let config = Config { margin_min, early_max, estimate_wait: Time::from_secs(6), ..Config::default() };
     let mut rates = Rates::default();
     rates.set(SOURCE, 100);
     JustInTime::new(config, rates)
@@ -74,10 +75,19 @@ fn too_early_and_too_late_are_told_apart() {
 }
 
 #[test]
-fn no_estimate_begins_at_once() {
+fn a_queue_that_cannot_say_is_given_some_time_and_then_data_come_at_once() {
     let mut m = machine();
     let reserve = Action::Reserve { job: A, bytes: 10, reason: Reason::StartUnknown };
-    assert_eq!(submit(&mut m, 0, A, 10, None), [reserve]);
+    assert_eq!(submit(&mut m, 10, A, 10, None), []);
+    assert_eq!(after(&mut m, 16, Event::Tick), [reserve]);
+    // It finds out that the job could start if it had its data: that is nobody's fault.
+    assert_eq!(submit(&mut m, 20, B, 2000, None), []);
+    let reserve = Action::Reserve { job: B, bytes: 2000, reason: due(21, 20, 20) };
+    assert_eq!(after(&mut m, 21, Event::Estimated { job: B, start: Some(Time::from_secs(21)) }), [reserve]);
+    after(&mut m, 21, Event::Reserved { job: B });
+    after(&mut m, 22, Event::Started { job: B });
+    after(&mut m, 40, Event::Arrived { job: B, took: Time::from_secs(19) });
+    assert_eq!((m.stats().no_lead, m.stats().too_late), (1, 0));
 }
 
 #[test]
@@ -95,6 +105,27 @@ fn without_space_it_waits_and_the_soonest_goes_first() {
     assert_eq!(m.stats().no_space, 2);
     assert_eq!(after(&mut m, 6, Event::Gone { job: B }), [Action::Release { job: B, bytes: 2000 }]);
     assert_eq!(after(&mut m, 6, Event::Reserved { job: B }), [], "an answer to nobody");
+}
+
+#[test]
+fn who_is_refused_space_is_given_up() {
+    let mut m = machine();
+    submit(&mut m, 0, A, 2000, Some(30));
+    after(&mut m, 0, Event::NoSpace { job: A });
+    assert_eq!(after(&mut m, 1, Event::Refused { job: A }), [Action::GiveUp { job: A }]);
+    assert_eq!((m.phase(A), m.next_deadline(), m.stats().refused), (Some(Phase::GivenUp), None, 1));
+    assert_eq!(after(&mut m, 2, Event::Gone { job: A }), []);
+}
+
+#[test]
+fn nobody_is_late_who_began_at_once() {
+    let mut m = machine();
+    submit(&mut m, 0, A, 2000, Some(5));
+    after(&mut m, 0, Event::Reserved { job: A });
+    after(&mut m, 5, Event::Started { job: A });
+    after(&mut m, 20, Event::Arrived { job: A, took: Time::from_secs(20) });
+    let stats = m.stats();
+    assert_eq!((stats.no_lead, stats.too_late, stats.in_time), (1, 0, 0));
 }
 
 #[test]

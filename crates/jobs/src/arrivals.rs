@@ -1,0 +1,323 @@
+//! When the data of waiting jobs begin to come, and whether there is room for them: the live driver of
+//! `policy::schedule::just_in_time`.
+//!
+//! ```text
+//!   runner, Slurm --ask--> sizes (from the sources) --> Book --begin, give up--> runner, Slurm
+//!                           queues (when they start) --^   ^-- free space of the volume
+//! ```
+//! A job asks when it could bring its data; it is told to begin when that is due and space is promised to it. Sizes are
+//! asked of the sources on threads of their own; one thread looks at the queues as long as jobs wait. Where a source does
+//! not tell a size nothing is known and nothing is promised: the data come at once.
+
+mod book;
+
+use crate::request::Caller;
+use crate::volume::Volume;
+use book::{Book, Do};
+use parking_lot::{Condvar, Mutex};
+use policy::Time;
+use policy::schedule::just_in_time::{Config, Stats, WhenFull};
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, VecDeque};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use store::state::State;
+
+/// The name under which rates of sources are kept in the state store.
+const RATES: &str = "source-rate";
+/// Sources are asked for sizes by so many at once. A guess: one that does not answer holds up few others.
+const ASKERS: usize = 4;
+
+/// How it works.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Margins and the rate of unknown sources.
+    pub machine: Config,
+    /// Whether the queue decides when data come; else they come at once, as soon as there is room.
+    pub by_queue: bool,
+    /// What becomes of jobs that find no space.
+    pub when_full: WhenFull,
+    /// Bytes that are never promised.
+    pub keep_free: u64,
+    /// Between two looks at the queues.
+    pub poll: Duration,
+}
+
+/// Whose job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Origin {
+    /// The built-in runner's.
+    Local,
+    /// Slurm's.
+    Slurm,
+}
+
+/// A job, by its number there.
+pub type Ticket = (Origin, u64);
+
+/// What one stage-in command brings.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Wanted {
+    /// Sources, the first preferred.
+    pub uris: Vec<String>,
+    /// Where it goes, below the mount.
+    pub path: PathBuf,
+    /// Whether the source is a directory.
+    pub recursive: bool,
+}
+
+/// What all stage-in commands of a job bring.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Incoming {
+    /// Bytes, without those that are there already.
+    pub bytes: u64,
+    /// Protocol and host that most of them come from: what has a rate.
+    pub source: String,
+}
+
+/// When a waiting job starts, as its queue sees it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Start {
+    /// Milliseconds since 1970, if the queue can say.
+    pub at_ms: Option<u64>,
+    /// Whether it would have started by now if its data were there.
+    pub kept_waiting: bool,
+}
+
+/// Those whose jobs these are. Calls may block; none is made under a lock.
+pub trait Side: Send + Sync {
+    /// The jobs that wait for their turn or their data. Nothing where the queue does not answer.
+    fn starts(&self) -> Option<BTreeMap<u64, Start>>;
+    /// The data of a job may begin to come.
+    fn begin(&self, job: u64);
+    /// They will not: why.
+    fn give_up(&self, job: u64, cause: String);
+}
+
+/// How the data of a job stand, for people.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Arrival {
+    /// Bytes to bring.
+    pub bytes: u64,
+    /// From where.
+    pub source: String,
+    /// Bytes per second that are reckoned with.
+    pub rate: u64,
+    /// How they stand, and why.
+    pub standing: String,
+}
+
+struct Asked {
+    ticket: Ticket,
+    owner: Caller,
+    wanted: Vec<Wanted>,
+    /// Its data come already.
+    under_way: bool,
+}
+
+struct Shared {
+    settings: Settings,
+    volume: Arc<dyn Volume>,
+    state: Arc<dyn State>,
+    book: Mutex<Book>,
+    sides: Mutex<BTreeMap<Origin, Arc<dyn Side>>>,
+    asked: Mutex<VecDeque<Asked>>,
+    /// Something to look at, for either kind of thread.
+    woken: Condvar,
+    flags: Mutex<Flags>,
+}
+
+#[derive(Default)]
+struct Flags {
+    look: bool,
+    stopped: bool,
+}
+
+/// The driver. Ends with [`Arrivals::stop`].
+pub struct Arrivals {
+    shared: Arc<Shared>,
+}
+
+impl Arrivals {
+    /// Starts its threads, with the rates that are remembered.
+    pub fn start(settings: Settings, volume: Arc<dyn Volume>, state: Arc<dyn State>) -> std::io::Result<Arrivals> {
+        let mut known = BTreeMap::new();
+        for (source, rate) in state.records(RATES).map_err(|e| std::io::Error::other(e.to_string()))? {
+            if let Some(rate) = std::str::from_utf8(&rate).ok().and_then(|text| text.parse().ok()) {
+                known.insert(source, rate);
+            }
+        }
+        let book = Book::new(&settings, known);
+        let shared = Arc::new(Shared {
+            settings,
+            volume,
+            state,
+            book: Mutex::new(book),
+            sides: Mutex::default(),
+            asked: Mutex::default(),
+            woken: Condvar::new(),
+            flags: Mutex::default(),
+        });
+        let own = shared.clone();
+        std::thread::Builder::new().name("just-in-time".into()).spawn(move || watch(&own))?;
+        for _ in 0..ASKERS {
+            let own = shared.clone();
+            std::thread::Builder::new().name("sizes".into()).spawn(move || ask_sources(&own))?;
+        }
+        Ok(Arrivals { shared })
+    }
+
+    /// Who is asked about the jobs of one kind, and told to begin.
+    pub fn attach(&self, origin: Origin, side: Arc<dyn Side>) {
+        self.shared.sides.lock().insert(origin, side);
+        self.shared.look();
+    }
+
+    /// A job could bring its data. Returns at once; `begin` or `give_up` follows. A second call changes nothing.
+    pub fn ask(&self, ticket: Ticket, owner: Caller, wanted: Vec<Wanted>) {
+        self.take(Asked { ticket, owner, wanted, under_way: false });
+    }
+
+    /// The data of a job come already, begun by an earlier daemon.
+    pub fn adopt(&self, ticket: Ticket, owner: Caller, wanted: Vec<Wanted>) {
+        self.take(Asked { ticket, owner, wanted, under_way: true });
+    }
+
+    fn take(&self, asked: Asked) {
+        if self.shared.book.lock().expect(asked.ticket) {
+            self.shared.asked.lock().push_back(asked);
+            self.shared.woken.notify_all();
+        }
+    }
+
+    /// A job's data are there. `took_ms` is how long they came, where that says something about their source.
+    pub fn arrived(&self, ticket: Ticket, took_ms: Option<u64>) {
+        self.shared.book.lock().arrived(now(), ticket, took_ms);
+        self.shared.look();
+    }
+
+    /// A job's data will not come.
+    pub fn failed(&self, ticket: Ticket) {
+        self.shared.book.lock().failed(now(), ticket);
+        self.shared.look();
+    }
+
+    /// A job was started.
+    pub fn started(&self, ticket: Ticket) {
+        self.shared.book.lock().started(now(), ticket);
+        self.shared.look();
+    }
+
+    /// A job is no more.
+    pub fn gone(&self, ticket: Ticket) {
+        self.shared.book.lock().gone(now(), ticket);
+        self.shared.look();
+    }
+
+    /// How a job's data stand.
+    pub fn told(&self, ticket: Ticket) -> Option<Arrival> {
+        self.shared.book.lock().told(now(), ticket)
+    }
+
+    /// When a stage-in should begin that another scheduler runs, for a job that it says will start then: milliseconds
+    /// since 1970, if not at once. Asks the sources.
+    pub fn due_ms(&self, owner: Caller, wanted: &[Wanted], start_ms: u64) -> Option<u64> {
+        let known = self.shared.settings.by_queue.then(|| self.shared.volume.incoming(owner, wanted))??;
+        let due_ms = self.shared.book.lock().due(&known, Time::from_millis(start_ms)).0 / 1_000_000;
+        (due_ms > now().0 / 1_000_000).then_some(due_ms)
+    }
+
+    /// Ends the threads. Nobody is told to begin any more.
+    pub fn stop(&self) {
+        self.shared.flags.lock().stopped = true;
+        self.shared.woken.notify_all();
+    }
+}
+
+impl Drop for Arrivals {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+fn now() -> Time {
+    Time::from_millis(crate::exec::now_ms())
+}
+
+impl Shared {
+    fn look(&self) {
+        self.flags.lock().look = true;
+        self.woken.notify_all();
+    }
+}
+
+/// The threads that ask sources for sizes.
+fn ask_sources(shared: &Arc<Shared>) {
+    loop {
+        let next = shared.asked.lock().pop_front();
+        let Some(asked) = next else {
+            let mut flags = shared.flags.lock();
+            if flags.stopped {
+                return;
+            }
+            // A word that comes between the two locks is heard at the next beat.
+            shared.woken.wait_until(&mut flags, Instant::now() + Duration::from_millis(200));
+            continue;
+        };
+        let known = match asked.wanted.is_empty() {
+            true => None,
+            false => shared.volume.incoming(asked.owner, &asked.wanted),
+        };
+        shared.book.lock().measured(now(), asked.ticket, known, asked.under_way);
+        shared.look();
+    }
+}
+
+/// The thread that looks at the queues and at the space.
+fn watch(shared: &Arc<Shared>) {
+    let mut told = Stats::default();
+    loop {
+        {
+            let mut flags = shared.flags.lock();
+            let until = Instant::now() + shared.settings.poll;
+            while !flags.stopped && !flags.look && !shared.woken.wait_until(&mut flags, until).timed_out() {}
+            if flags.stopped {
+                return;
+            }
+            flags.look = false;
+        }
+        let waiting = shared.book.lock().waiting();
+        for origin in waiting {
+            let side = shared.sides.lock().get(&origin).cloned();
+            if let Some(starts) = side.and_then(|side| side.starts()) {
+                shared.book.lock().estimates(now(), origin, &starts);
+            }
+        }
+        // One that comes between the two locks has this thread look once more.
+        let decide = shared.book.lock().wants_space();
+        let free = decide.then(|| shared.volume.free_bytes()).flatten();
+        let (todo, rates, stats) = {
+            let mut book = shared.book.lock();
+            let todo = if decide { book.decide(now(), free) } else { Vec::new() };
+            (todo, book.new_rates(), book.stats())
+        };
+        shared.volume.count_arrivals(&told, &stats);
+        told = stats;
+        for (source, rate) in rates {
+            if let Err(error) = shared.state.record_put(RATES, &source, rate.to_string().as_bytes()) {
+                tracing::warn!("the rate of {source} could not be remembered: {error}");
+            }
+        }
+        for (ticket, what) in todo {
+            let Some(side) = shared.sides.lock().get(&ticket.0).cloned() else { continue };
+            match what {
+                Do::Begin => side.begin(ticket.1),
+                Do::GiveUp(cause) => side.give_up(ticket.1, cause),
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

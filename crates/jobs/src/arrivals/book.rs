@@ -1,0 +1,325 @@
+//! What is known of each job's data, and from events of the outside to events for the machine. No I/O happens here.
+
+use super::{Arrival, Incoming, Origin, Settings, Start, Ticket};
+use policy::Time;
+use policy::schedule::easy::JobId;
+use policy::schedule::just_in_time::{
+    Action, Answer, Config, Event, JustInTime, Ledger, Phase, Rates, Reason, SourceId, Stats,
+};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// What a side is to do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Do {
+    Begin,
+    GiveUp(String),
+}
+
+struct Known {
+    id: JobId,
+    /// What it brings; nothing while that is being asked, or cannot be known.
+    incoming: Option<Incoming>,
+    /// Whether the machine knows it.
+    submitted: bool,
+    /// It was measured and waits for a look at its queue.
+    fresh: bool,
+    under_way: bool,
+    started: bool,
+    start: Option<Time>,
+    reason: Option<Reason>,
+    /// Free and promised bytes when it found no space.
+    no_space: Option<(u64, u64)>,
+    /// How it went, once that is decided.
+    verdict: Option<String>,
+}
+
+pub struct Book {
+    machine: JustInTime,
+    config: Config,
+    ledger: Ledger,
+    by_queue: bool,
+    jobs: BTreeMap<Ticket, Known>,
+    tickets: BTreeMap<JobId, Ticket>,
+    sources: BTreeMap<String, SourceId>,
+    saved: BTreeMap<SourceId, u64>,
+    next: u64,
+}
+
+impl Book {
+    pub fn new(settings: &Settings, known: BTreeMap<String, u64>) -> Book {
+        let (mut rates, mut sources) = (Rates::default(), BTreeMap::new());
+        for (n, (source, rate)) in known.into_iter().enumerate() {
+            rates.set(SourceId(n as u64), rate);
+            sources.insert(source, SourceId(n as u64));
+        }
+        Book {
+            saved: rates.iter().collect(),
+            machine: JustInTime::new(settings.machine.clone(), rates),
+            config: settings.machine.clone(),
+            ledger: Ledger::new(settings.when_full, settings.keep_free),
+            by_queue: settings.by_queue,
+            jobs: BTreeMap::new(),
+            tickets: BTreeMap::new(),
+            sources,
+            next: 0,
+        }
+    }
+
+    /// A job will be measured. Whether it is new.
+    pub fn expect(&mut self, ticket: Ticket) -> bool {
+        if self.jobs.contains_key(&ticket) {
+            return false;
+        }
+        self.next += 1;
+        let id = JobId(self.next);
+        self.tickets.insert(id, ticket);
+        let known = Known {
+            id,
+            incoming: None,
+            submitted: false,
+            fresh: false,
+            under_way: false,
+            started: false,
+            start: None,
+            reason: None,
+            no_space: None,
+            verdict: None,
+        };
+        self.jobs.insert(ticket, known);
+        true
+    }
+
+    fn source(&mut self, name: &str) -> SourceId {
+        let next = SourceId(self.sources.len() as u64);
+        *self.sources.entry(name.to_string()).or_insert(next)
+    }
+
+    /// What a job brings is known, or that it cannot be.
+    pub fn measured(&mut self, now: Time, ticket: Ticket, incoming: Option<Incoming>, under_way: bool) {
+        let by_queue = self.by_queue && incoming.is_some() && !under_way;
+        let Some(known) = self.jobs.get_mut(&ticket) else { return };
+        (known.incoming, known.under_way, known.fresh) = (incoming, under_way, true);
+        // Where the queue has no say there is nothing to wait for.
+        if !by_queue {
+            self.submit(now, ticket, Some(now));
+            self.jobs.entry(ticket).and_modify(|known| known.start = None);
+        }
+    }
+
+    fn submit(&mut self, now: Time, ticket: Ticket, start: Option<Time>) {
+        let Some(known) = self.jobs.get_mut(&ticket).filter(|known| known.fresh && !known.submitted) else { return };
+        (known.submitted, known.fresh, known.start) = (true, false, start);
+        let (job, under_way) = (known.id, known.under_way);
+        let incoming = known.incoming.clone().unwrap_or_default();
+        let source = self.source(&incoming.source);
+        self.machine.handle(now, Event::Submitted { job, bytes: incoming.bytes, source, start });
+        if under_way {
+            self.ledger.adopt(job, incoming.bytes);
+            self.machine.handle(now, Event::Reserved { job });
+        }
+    }
+
+    /// Whose jobs wait for a word about their start.
+    pub fn waiting(&self) -> BTreeSet<Origin> {
+        let decided =
+            |known: &Known| matches!(self.machine.phase(known.id), Some(Phase::Arrived { .. } | Phase::GivenUp));
+        let waits = |known: &Known| {
+            !known.started && (known.fresh || known.submitted) && known.incoming.is_some() && !decided(known)
+        };
+        self.jobs.iter().filter(|(_, known)| waits(known)).map(|((origin, _), _)| *origin).collect()
+    }
+
+    /// What a queue says.
+    pub fn estimates(&mut self, now: Time, origin: Origin, starts: &BTreeMap<u64, Start>) {
+        let of_it: Vec<Ticket> = self.jobs.keys().filter(|(other, _)| *other == origin).copied().collect();
+        for ticket in of_it {
+            let said = starts.get(&ticket.1);
+            let start = said.and_then(|said| said.at_ms).map(Time::from_millis).filter(|_| self.by_queue);
+            self.submit(now, ticket, start);
+            let Some(known) = self.jobs.get_mut(&ticket).filter(|k| k.submitted && !k.started) else { continue };
+            let job = known.id;
+            if known.start != start && self.by_queue && known.incoming.is_some() {
+                known.start = start;
+                self.machine.handle(now, Event::Estimated { job, start });
+            }
+            if said.is_some_and(|said| said.kept_waiting)
+                && !matches!(self.machine.phase(job), Some(Phase::Arrived { .. }))
+            {
+                self.started(now, ticket);
+            }
+        }
+    }
+
+    /// Whether a job may want space.
+    pub fn wants_space(&self) -> bool {
+        self.jobs.values().any(|known| known.submitted && !known.under_way)
+    }
+
+    /// Takes what is due to its end: space is asked for, transfers begin.
+    pub fn decide(&mut self, now: Time, free: Option<u64>) -> Vec<(Ticket, Do)> {
+        self.machine.handle(now, Event::Tick);
+        let mut todo = Vec::new();
+        while let Some(action) = self.machine.poll() {
+            match action {
+                Action::Reserve { job, bytes, .. } => {
+                    let answer = free.map_or(Answer::Granted, |free| self.ledger.ask(job, bytes, free));
+                    let promised = self.ledger.promised();
+                    if let Some(known) = self.tickets.get(&job).and_then(|ticket| self.jobs.get_mut(ticket)) {
+                        known.no_space = free.filter(|_| answer != Answer::Granted).map(|free| (free, promised));
+                    }
+                    let event = match answer {
+                        Answer::Granted => Event::Reserved { job },
+                        Answer::Wait => Event::NoSpace { job },
+                        Answer::Refused => Event::Refused { job },
+                    };
+                    self.machine.handle(now, event);
+                }
+                Action::Begin { job, reason } => {
+                    let Some(ticket) = self.tickets.get(&job).copied() else { continue };
+                    let Some(known) = self.jobs.get_mut(&ticket) else { continue };
+                    known.reason = Some(reason);
+                    if !known.under_way {
+                        known.under_way = true;
+                        todo.push((ticket, Do::Begin));
+                    }
+                }
+                Action::Release { job, .. } => self.ledger.settle(job),
+                Action::GiveUp { job } => {
+                    let Some(ticket) = self.tickets.get(&job).copied() else { continue };
+                    if let Some(known) = self.jobs.get(&ticket).filter(|known| !known.under_way) {
+                        todo.push((ticket, Do::GiveUp(no_space(known, self.config.retry_after))));
+                    }
+                }
+            }
+        }
+        todo
+    }
+
+    pub fn arrived(&mut self, now: Time, ticket: Ticket, took_ms: Option<u64>) {
+        let Some(known) = self.jobs.get_mut(&ticket) else { return };
+        let (job, took) = (known.id, Time::from_millis(took_ms.unwrap_or(0)));
+        self.ledger.settle(job);
+        let late = self.machine.stats().too_late_total;
+        self.machine.handle(now, Event::Arrived { job, took });
+        let lost = self.machine.stats().too_late_total.since(late);
+        if lost > Time::ZERO {
+            known.verdict = Some(format!("its data came too late: the job waited {} for them", span(lost)));
+        }
+    }
+
+    pub fn failed(&mut self, now: Time, ticket: Ticket) {
+        let Some(job) = self.jobs.get(&ticket).map(|known| known.id) else { return };
+        self.ledger.settle(job);
+        self.machine.handle(now, Event::Failed { job, permanent: true });
+    }
+
+    pub fn started(&mut self, now: Time, ticket: Ticket) {
+        let Some(known) = self.jobs.get_mut(&ticket).filter(|known| !known.started) else { return };
+        known.started = true;
+        let phase = self.machine.phase(known.id);
+        self.machine.handle(now, Event::Started { job: known.id });
+        if let Some(Phase::Arrived { at }) = phase {
+            let idle = now.since(at);
+            let early = if idle > self.config.early_max { "too early: " } else { "" };
+            known.verdict = Some(format!("its data came {early}{} before its start", span(idle)));
+        }
+    }
+
+    pub fn gone(&mut self, now: Time, ticket: Ticket) {
+        let Some(known) = self.jobs.remove(&ticket) else { return };
+        self.tickets.remove(&known.id);
+        self.machine.handle(now, Event::Gone { job: known.id });
+        self.ledger.settle(known.id);
+    }
+
+    /// When the data of a job should begin to come that starts then.
+    pub fn due(&mut self, incoming: &Incoming, start: Time) -> Time {
+        let source = self.source(&incoming.source);
+        self.machine.due(source, incoming.bytes, start)
+    }
+
+    pub fn stats(&self) -> Stats {
+        self.machine.stats()
+    }
+
+    /// Rates that changed since the last call.
+    pub fn new_rates(&mut self) -> Vec<(String, u64)> {
+        let mut changed = Vec::new();
+        for (id, rate) in self.machine.rates().iter() {
+            if self.saved.insert(id, rate) != Some(rate) {
+                let name = self.sources.iter().find(|(_, other)| **other == id).map(|(name, _)| name.clone());
+                changed.extend(name.map(|name| (name, rate)));
+            }
+        }
+        changed
+    }
+
+    pub fn told(&self, now: Time, ticket: Ticket) -> Option<Arrival> {
+        let known = self.jobs.get(&ticket)?;
+        let incoming = known.incoming.clone()?;
+        let source = self.sources.get(&incoming.source).copied();
+        let rate = source.and_then(|id| self.machine.rates().get(id)).unwrap_or(self.config.rate_unknown);
+        let standing = known.verdict.clone().unwrap_or_else(|| self.standing(now, known));
+        Some(Arrival { bytes: incoming.bytes, source: incoming.source, rate, standing })
+    }
+
+    fn standing(&self, now: Time, known: &Known) -> String {
+        let expected = known.start.map_or_else(String::new, |start| {
+            let (source, bytes) = (self.sources.get(known.source_name()), known.bytes());
+            let transfer =
+                source.map_or(Time::ZERO, |id| self.machine.rates().transfer(*id, bytes, self.config.rate_unknown));
+            format!("; the queue starts it in {}, they take about {}", span(start.since(now)), span(transfer))
+        });
+        match self.machine.phase(known.id) {
+            None => "its queue is being asked when it starts".into(),
+            Some(Phase::Waiting { due }) if known.start.is_none() => {
+                format!("the queue cannot say yet when it starts; its data begin to come in {}", span(due.since(now)))
+            }
+            Some(Phase::Waiting { due }) => format!("its data begin to come in {}{expected}", span(due.since(now))),
+            Some(Phase::Reserving) if known.no_space.is_some() => no_space(known, self.config.retry_after),
+            Some(Phase::Reserving) => "space for its data is being set aside".into(),
+            Some(Phase::Moving { since }) => {
+                let why = match known.reason {
+                    Some(Reason::Due { .. }) if known.start.is_some() => ", as it was due",
+                    Some(Reason::StartUnknown) => ", for the queue cannot say when it starts",
+                    Some(Reason::Waited) => ", the job waits for them",
+                    _ => "",
+                };
+                format!("its data come since {}{why}", span(now.since(since)))
+            }
+            Some(Phase::Arrived { at }) => format!("its data are there since {}", span(now.since(at))),
+            Some(Phase::GivenUp) => "its data do not come".into(),
+        }
+    }
+}
+
+impl Known {
+    fn bytes(&self) -> u64 {
+        self.incoming.as_ref().map_or(0, |incoming| incoming.bytes)
+    }
+
+    fn source_name(&self) -> &str {
+        self.incoming.as_ref().map_or("", |incoming| &incoming.source)
+    }
+}
+
+fn no_space(known: &Known, retry_after: Time) -> String {
+    let (free, promised) = known.no_space.unwrap_or_default();
+    let mb = |bytes: u64| format!("{:.1} MB", bytes as f64 / 1e6);
+    format!(
+        "no space for its data: {} needed, {} free, of which {} are promised to other jobs; looked at again every {}",
+        mb(known.bytes()),
+        mb(free),
+        mb(promised),
+        span(retry_after)
+    )
+}
+
+/// A span for people: the two largest units at most.
+fn span(span: Time) -> String {
+    match span.0 / 1_000_000_000 {
+        s @ 0..=99 => format!("{s} s"),
+        s @ 100..=5_999 => format!("{} min", s / 60),
+        s => format!("{} h {} min", s / 3600, s / 60 % 60),
+    }
+}

@@ -1,0 +1,230 @@
+//! The book in virtual time, and the driver with a volume and a queue of its own.
+
+use super::book::{Book, Do};
+use super::*;
+use crate::volume::{CheckReport, RecoveryEvent};
+use parking_lot::Mutex as Lock;
+use std::path::Path;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use store::state::SqliteState;
+
+const A: Ticket = (Origin::Local, 1);
+const B: Ticket = (Origin::Local, 2);
+const MB: u64 = 1_000_000;
+
+/// Margin 10 s and half of the transfer; 10 MB/s.
+fn settings(by_queue: bool, when_full: WhenFull) -> Settings {
+    let machine = Config { margin_min: Time::from_secs(10), early_max: Time::from_secs(60), ..Config::default() };
+    Settings { machine, by_queue, when_full, keep_free: 0, poll: Duration::from_millis(20) }
+}
+
+fn s(secs: u64) -> Time {
+    Time::from_secs(secs)
+}
+
+fn incoming(bytes: u64) -> Option<Incoming> {
+    Some(Incoming { bytes, source: "http://h".into() })
+}
+
+fn says(job: u64, at_s: u64, kept_waiting: bool) -> BTreeMap<u64, Start> {
+    [(job, Start { at_ms: Some(at_s * 1000), kept_waiting })].into()
+}
+
+fn book(by_queue: bool, when_full: WhenFull) -> Book {
+    Book::new(&settings(by_queue, when_full), BTreeMap::new())
+}
+
+fn standing(book: &Book, now: u64, ticket: Ticket) -> String {
+    book.told(s(now), ticket).expect("known").standing
+}
+
+#[test]
+fn the_queue_decides_when_data_begin_to_come_and_rates_are_learnt() {
+    let mut book = book(true, WhenFull::Wait);
+    assert!(book.expect(A) && !book.expect(A), "asked twice");
+    book.measured(s(0), A, incoming(200 * MB), false);
+    assert_eq!(book.waiting(), [Origin::Local].into());
+    // 200 MB at 10 MB/s are 20 s, the margin 20 s: 40 s before the start.
+    book.estimates(s(0), Origin::Local, &says(1, 1000, false));
+    assert_eq!(book.decide(s(0), Some(u64::MAX)), []);
+    assert!(standing(&book, 0, A).contains("begin to come in 16 min"), "{}", standing(&book, 0, A));
+    // A job before it ended early, and the queue corrects itself.
+    book.estimates(s(100), Origin::Local, &says(1, 500, false));
+    assert_eq!(book.decide(s(459), Some(u64::MAX)), []);
+    assert_eq!(book.decide(s(460), Some(u64::MAX)), [(A, Do::Begin)]);
+    book.arrived(s(470), A, Some(10_000));
+    assert_eq!(book.new_rates(), [("http://h".to_string(), 20 * MB)]);
+    assert_eq!(book.new_rates(), []);
+    book.started(s(500), A);
+    assert_eq!(standing(&book, 600, A), "its data came 30 s before its start");
+    book.gone(s(700), A);
+    assert_eq!((book.told(s(700), A), book.stats().in_time, book.stats().idle_total), (None, 1, s(30)));
+    // The next is reckoned with the rate that was seen: 10 s and 15 s of margin.
+    assert_eq!(book.due(&incoming(200 * MB).expect("some"), s(2000)), s(1975));
+}
+
+#[test]
+fn too_late_too_early_and_without_any_lead_are_told_apart() {
+    let mut book = book(true, WhenFull::Wait);
+    for ticket in [A, B] {
+        book.expect(ticket);
+        book.measured(s(0), ticket, incoming(100 * MB), false);
+    }
+    book.estimates(s(0), Origin::Local, &[says(1, 1000, false), says(2, 80, false)].concat_maps());
+    assert_eq!(book.decide(s(60), None), [(B, Do::Begin)]);
+    book.arrived(s(65), B, None);
+    // Everything before A was cancelled: it could start now, but for its data.
+    book.estimates(s(70), Origin::Local, &says(1, 70, true));
+    assert_eq!(book.decide(s(70), None), [(A, Do::Begin)]);
+    assert!(standing(&book, 71, A).contains("the job waits for them"));
+    book.arrived(s(80), A, None);
+    assert_eq!(standing(&book, 81, A), "its data came too late: the job waited 10 s for them");
+    book.started(s(200), B);
+    assert!(
+        standing(&book, 200, B).contains("too early: 135 s before")
+            || standing(&book, 200, B).contains("too early: 2 min")
+    );
+    let stats = book.stats();
+    assert_eq!((stats.too_late, stats.too_late_total, stats.too_early, stats.no_lead), (1, s(10), 1, 0));
+    // A job that could start when it is submitted: nobody came too late.
+    let c = (Origin::Slurm, 3);
+    book.expect(c);
+    book.measured(s(300), c, incoming(100 * MB), false);
+    book.estimates(s(300), Origin::Slurm, &says(3, 300, true));
+    assert_eq!(book.decide(s(300), None), [(c, Do::Begin)]);
+    book.arrived(s(310), c, None);
+    assert_eq!((book.stats().too_late, book.stats().no_lead), (1, 1));
+}
+
+trait ConcatMaps {
+    fn concat_maps(self) -> BTreeMap<u64, Start>;
+}
+
+impl ConcatMaps for [BTreeMap<u64, Start>; 2] {
+    fn concat_maps(self) -> BTreeMap<u64, Start> {
+        self.into_iter().flatten().collect()
+    }
+}
+
+#[test]
+fn two_jobs_are_not_promised_the_same_space() {
+    let mut book = book(false, WhenFull::Wait);
+    for ticket in [A, B] {
+        book.expect(ticket);
+        book.measured(s(0), ticket, incoming(60 * MB), false);
+    }
+    assert_eq!(book.decide(s(0), Some(100 * MB)), [(A, Do::Begin)]);
+    let why = standing(&book, 1, B);
+    assert!(why.contains("60.0 MB needed, 100.0 MB free, of which 60.0 MB are promised"), "{why}");
+    // A's data are there, and still take the space; then A is gone, and somebody removed them.
+    book.arrived(s(10), A, Some(6000));
+    assert_eq!(book.decide(s(40), Some(40 * MB)), []);
+    book.gone(s(50), A);
+    assert_eq!(book.decide(s(80), Some(100 * MB)), [(B, Do::Begin)]);
+    assert_eq!(book.stats().no_space, 2);
+}
+
+#[test]
+fn who_may_not_wait_for_space_fails_with_the_numbers() {
+    let mut book = book(false, WhenFull::Fail);
+    book.expect(A);
+    book.measured(s(0), A, incoming(600 * MB), false);
+    let todo = book.decide(s(0), Some(100 * MB));
+    let [(A, Do::GiveUp(why))] = todo.as_slice() else { panic!("{todo:?}") };
+    assert!(why.contains("600.0 MB needed, 100.0 MB free"), "{why}");
+    assert_eq!(book.stats().refused, 1);
+}
+
+#[test]
+fn what_is_not_known_comes_at_once_and_what_comes_already_is_not_begun_again() {
+    let mut book = book(true, WhenFull::Wait);
+    book.expect(A);
+    book.measured(s(0), A, None, false);
+    assert_eq!(book.decide(s(0), Some(0)), [(A, Do::Begin)], "nothing is promised to it either");
+    assert_eq!(book.told(s(0), A), None);
+    book.expect(B);
+    book.measured(s(0), B, incoming(60 * MB), true);
+    assert_eq!(book.decide(s(0), Some(100 * MB)), []);
+    let c = (Origin::Local, 3);
+    book.expect(c);
+    book.measured(s(0), c, incoming(60 * MB), false);
+    book.estimates(s(0), Origin::Local, &says(3, 0, false));
+    assert_eq!(book.decide(s(0), Some(100 * MB)), [], "B has its space, whoever promised it");
+    book.failed(s(1), B);
+    assert_eq!(book.decide(s(31), Some(100 * MB)), [(c, Do::Begin)]);
+}
+
+/// A volume with so much room, whose sources have 60 MB each.
+struct Room(Lock<u64>);
+
+impl Volume for Room {
+    fn mount_point(&self) -> Option<PathBuf> {
+        Some("/m".into())
+    }
+    fn check_before_job(&self, _: Caller, _: &[PathBuf]) -> Result<CheckReport, String> {
+        Ok(CheckReport::default())
+    }
+    fn verify_staged(&self, _: Caller, _: &[PathBuf]) -> Result<u64, String> {
+        Ok(0)
+    }
+    fn forget_staging(&self, _: Caller, _: &Path) -> Result<(), String> {
+        Ok(())
+    }
+    fn record_source(&self, _: Caller, path: &Path, _: &str) -> Result<PathBuf, String> {
+        Ok(path.into())
+    }
+    fn recoveries(&self, _: Caller, _: &[PathBuf], _: u64, _: u64) -> Vec<RecoveryEvent> {
+        Vec::new()
+    }
+    fn incoming(&self, _: Caller, wanted: &[Wanted]) -> Option<Incoming> {
+        incoming(60 * MB * wanted.len() as u64)
+    }
+    fn free_bytes(&self) -> Option<u64> {
+        Some(*self.0.lock())
+    }
+}
+
+struct Told(Lock<Sender<(u64, Result<(), String>)>>);
+
+impl Side for Told {
+    fn starts(&self) -> Option<BTreeMap<u64, Start>> {
+        Some(BTreeMap::new())
+    }
+    fn begin(&self, job: u64) {
+        self.0.lock().send((job, Ok(()))).expect("the test listens");
+    }
+    fn give_up(&self, job: u64, cause: String) {
+        self.0.lock().send((job, Err(cause))).expect("the test listens");
+    }
+}
+
+fn driver(free: u64, state: &Arc<dyn State>) -> (Arrivals, Receiver<(u64, Result<(), String>)>) {
+    let mut settings = settings(false, WhenFull::Wait);
+    settings.machine.retry_after = Time::from_millis(30);
+    let arrivals = Arrivals::start(settings, Arc::new(Room(Lock::new(free))), state.clone()).expect("threads");
+    let (tell, told) = channel();
+    arrivals.attach(Origin::Local, Arc::new(Told(Lock::new(tell))));
+    (arrivals, told)
+}
+
+#[test]
+fn the_driver_lets_one_begin_after_the_other_and_remembers_rates() {
+    let state: Arc<dyn State> = Arc::new(SqliteState::in_memory().expect("state"));
+    let owner = Caller { uid: 1, gid: 1 };
+    let wanted = vec![Wanted { uris: vec!["http://h/f".into()], path: "/m/f".into(), recursive: false }];
+    let (arrivals, told) = driver(100 * MB, &state);
+    arrivals.ask(A, owner, wanted.clone());
+    assert_eq!(told.recv(), Ok((1, Ok(()))));
+    arrivals.ask(B, owner, wanted.clone());
+    arrivals.arrived(A, Some(3000));
+    assert_eq!(told.recv(), Ok((2, Ok(()))), "what A was promised is free again, for this volume says so");
+    while state.records(RATES).expect("records").is_empty() {
+        std::thread::yield_now();
+    }
+    arrivals.stop();
+    // 20 MB/s were seen, and are known to the next daemon.
+    let (arrivals, told) = driver(100 * MB, &state);
+    arrivals.ask(A, owner, wanted);
+    assert_eq!(told.recv(), Ok((1, Ok(()))));
+    assert_eq!(arrivals.told(A).expect("known").rate, 20 * MB);
+}

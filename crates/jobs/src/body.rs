@@ -1,0 +1,24 @@
+//! Bodies of requests and answers on the control socket: from JSON and to JSON, for all who serve jobs.
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use store::control::Problem;
+
+/// Reads the body of a request.
+pub(crate) fn read<T: DeserializeOwned>(args: Value) -> Result<T, Problem> {
+    let wrong = |e| Problem::wrong(format!("the request cannot be read: {e}"));
+    serde_json::from_value(args)
+        .map_err(|e| wrong(e).try_this("restart the daemon if it is of another version than this command"))
+}
+
+/// Writes the body of an answer.
+pub(crate) fn answer<T: Serialize>(value: &T) -> Result<Value, Problem> {
+    serde_json::to_value(value).map_err(|e| Problem::failed(format!("the answer cannot be written: {e}")))
+}
+
+/// The answer to a request that nobody serves.
+pub(crate) fn unknown(prefix: &str, verb: &str) -> Problem {
+    Problem::wrong(format!("the daemon knows no request {prefix}.{verb}"))
+        .try_this("restart the daemon: it is of another version than this command")
+}

@@ -1,0 +1,154 @@
+//! The gate before a stage-in: a job of the scheduler that every stage-in part waits for, and that ends when its data may
+//! begin to come.
+//!
+//! ```text
+//!   gate (always room)  --afterok-->  stage-in (queue dataxfer)  --afterok-->  compute  --afterok-->  stage-out
+//! ```
+//! So a stage-in that is not due takes no place in the queue of data jobs, and a cancel finds it like any other part.
+
+use super::core::{Book, Core};
+use super::queued::picture;
+use super::record::{Phase, Record, part_of};
+use crate::arrivals::{self, Origin, Start, Ticket, Wanted};
+use crate::plan::paths;
+use crate::queue::{State, WaitsFor};
+use crate::request::*;
+use policy::Time;
+use policy::schedule::easy::{self, Event};
+use std::collections::BTreeMap;
+use std::sync::Weak;
+
+/// The queue of gates, after `batch` and `dataxfer`.
+pub(super) const QUEUE: easy::QueueId = easy::QueueId(2);
+
+/// The number of a job's gate; those of its parts end in 0 to 2.
+pub(super) fn number(id: JobId) -> easy::JobId {
+    easy::JobId(id.0 * 4 + 3)
+}
+
+/// Whether a number is a gate's.
+pub(super) fn is_gate(number: easy::JobId) -> bool {
+    number.0 % 4 == 3
+}
+
+fn ticket(id: JobId) -> Ticket {
+    (Origin::Local, id.0)
+}
+
+/// Whether a job has a gate that is still shut.
+pub(super) fn is_before(record: &Record) -> bool {
+    record.external.is_none() && record.part(PartKind::StageIn).is_some_and(|part| part.phase == Phase::Waiting)
+}
+
+/// Has the scheduler know the gate, before the parts that wait for it.
+pub(super) fn submit(core: &Core, book: &mut Book, record: &Record) {
+    if is_before(record) {
+        let (id, estimate) = (number(record.id), Time::from_secs(1));
+        let gate = easy::Job { id, queue: QUEUE, cores: 1, estimate, after_ok: Vec::new() };
+        book.machine.handle(core.now(), Event::Submitted(gate));
+    }
+}
+
+/// The scheduler has come to the gate: from now on it is for the arrivals to open it.
+pub(super) fn reached(core: &Core, book: &mut Book, gate: easy::JobId) {
+    let (id, _) = part_of(gate);
+    match (&core.config.arrivals, book.jobs.get_mut(&id)) {
+        (Some(arrivals), Some(record)) => {
+            record.detail = "waits for the time and the space to bring its data".into();
+            arrivals.ask(ticket(id), record.owner, wanted(record));
+        }
+        _ => book.machine.handle(core.now(), Event::Ended { id: gate, ok: true }),
+    }
+}
+
+/// What is fetched, if all of it is known.
+pub(super) fn wanted(record: &Record) -> Vec<Wanted> {
+    paths::wanted(&record.plan, &record.cwd, record.mount.as_deref()).unwrap_or_default()
+}
+
+/// Nobody waits at the gate any more.
+pub(super) fn cancelled(core: &Core, book: &mut Book, gate: easy::JobId) {
+    let (id, _) = part_of(gate);
+    if let Some(record) = book.jobs.get_mut(&id).filter(|record| !record.state.is_final()) {
+        core.finish(record, JobState::Cancelled, None);
+    }
+    book.machine.handle(core.now(), Event::Ended { id: gate, ok: false });
+    core.prune(book);
+}
+
+/// Tells the arrivals how far a job is.
+pub(super) fn tell(core: &Core, record: &mut Record, now: Now) {
+    let Some(arrivals) = core.config.arrivals.as_ref().filter(|_| record.external.is_none()) else { return };
+    let ticket = ticket(record.id);
+    match now {
+        Now::UnderWay => return arrivals.adopt(ticket, record.owner, wanted(record)),
+        Now::Arrived { took_ms } => arrivals.arrived(ticket, Some(took_ms)),
+        Now::Failed => arrivals.failed(ticket),
+        Now::Started => arrivals.started(ticket),
+        Now::Gone => {}
+    }
+    record.arrival = arrivals.told(ticket).or(record.arrival.take());
+    if matches!(now, Now::Gone) {
+        arrivals.gone(ticket);
+    }
+}
+
+/// What there is to tell of a job.
+#[derive(Clone, Copy)]
+pub(super) enum Now {
+    /// Its stage-in runs since before this daemon.
+    UnderWay,
+    /// Its data are there.
+    Arrived {
+        /// How long that took.
+        took_ms: u64,
+    },
+    /// They will not come.
+    Failed,
+    /// It was dispatched.
+    Started,
+    /// It is over.
+    Gone,
+}
+
+/// The runner as the arrivals see it.
+pub(super) struct Side(pub Weak<Core>);
+
+impl arrivals::Side for Side {
+    fn starts(&self) -> Option<BTreeMap<u64, Start>> {
+        let picture = picture(&*self.0.upgrade()?);
+        let waits = picture.jobs.iter().filter(|job| job.state == State::Pending);
+        let start = |job: &crate::queue::QueuedJob| {
+            let kept_waiting = job.waits_for == WaitsFor::Data && job.start_ms.is_some_and(|at| at <= picture.taken_ms);
+            Some((job.id.parse().ok()?, Start { at_ms: job.start_ms, kept_waiting }))
+        };
+        Some(waits.filter_map(start).collect())
+    }
+
+    fn begin(&self, job: u64) {
+        let Some(core) = self.0.upgrade() else { return };
+        let mut book = core.book.lock();
+        if book.closed {
+            return;
+        }
+        if let Some(record) = book.jobs.get_mut(&JobId(job)).filter(|record| !record.state.is_final()) {
+            record.detail = "waits for a place in the queue of data jobs".into();
+        }
+        book.machine.handle(core.now(), Event::Ended { id: number(JobId(job)), ok: true });
+        core.pump(&mut book);
+    }
+
+    fn give_up(&self, job: u64, cause: String) {
+        let Some(core) = self.0.upgrade() else { return };
+        let mut book = core.book.lock();
+        if book.closed {
+            return;
+        }
+        if let Some(record) = book.jobs.get_mut(&JobId(job)).filter(|record| !record.state.is_final()) {
+            core.finish(record, JobState::Failed, Some(format!("stage-in was not begun: {cause}")));
+        }
+        book.machine.handle(core.now(), Event::Ended { id: number(JobId(job)), ok: false });
+        core.pump(&mut book);
+        core.prune(&mut book);
+    }
+}

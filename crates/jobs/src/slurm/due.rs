@@ -1,0 +1,128 @@
+//! When the data of a job of Slurm are due: its hook asks and waits, and the arrivals let it begin.
+//!
+//! Slurm asks for the data of every queued job as soon as it can, at most 128 at a time, those first that it will start
+//! first. While a hook waits, its own plan of when the job starts goes on being corrected; `squeue` tells it.
+
+use super::core::{Book, Core};
+use super::record::{Job, Phase, Why};
+use crate::arrivals::{self, Origin, Start, Ticket, Wanted};
+use crate::plan::paths;
+use crate::queue::slurm::Slurm as SlurmQueue;
+use crate::queue::{Queue, State, WaitsFor};
+use crate::request::PartKind;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+use std::sync::{Arc, Weak};
+
+/// An estimate that lies so little ahead means now: Slurm plans a job that only waits for its data for this moment.
+const NOW_MS: u64 = 2000;
+
+fn ticket(job: u64) -> Ticket {
+    (Origin::Slurm, job)
+}
+
+fn wanted(job: &Job) -> Vec<Wanted> {
+    paths::wanted(&job.plan, &job.cwd, job.mount.as_deref()).unwrap_or_default()
+}
+
+/// A hook asks for a job's data. They begin to come when they are due.
+pub(super) fn ask(core: &Arc<Core>, book: &mut Book, id: u64) {
+    match (&core.config.arrivals, book.jobs.get(&id)) {
+        (Some(arrivals), Some(job)) => arrivals.ask(ticket(id), job.owner, wanted(job)),
+        _ => begin(core, book, id),
+    }
+}
+
+fn begin(core: &Arc<Core>, book: &mut Book, id: u64) {
+    let Some(job) = book.jobs.get_mut(&id).filter(|job| job.phase == Phase::SetUp) else { return };
+    job.enter(Phase::StagingIn);
+    core.keep(job);
+    core.advance(book, id);
+    core.start_waiting(book);
+}
+
+/// What there is to tell of a job.
+#[derive(Clone, Copy)]
+pub(super) enum Now {
+    /// Its data come since before this daemon.
+    UnderWay,
+    /// They are there; how long they came, where that says something about their source.
+    Arrived(Option<u64>),
+    /// They will not come.
+    Failed,
+    /// Slurm starts it.
+    Started,
+    /// It is over, or begins anew.
+    Gone,
+}
+
+/// Tells the arrivals how far a job is.
+pub(super) fn tell(core: &Core, job: &mut Job, now: Now) {
+    let Some(arrivals) = &core.config.arrivals else { return };
+    let ticket = ticket(job.id);
+    match now {
+        Now::UnderWay => return arrivals.adopt(ticket, job.owner, wanted(job)),
+        Now::Arrived(took_ms) => arrivals.arrived(ticket, took_ms),
+        Now::Failed => arrivals.failed(ticket),
+        Now::Started => arrivals.started(ticket),
+        Now::Gone => {}
+    }
+    job.arrival = arrivals.told(ticket).or(job.arrival.take());
+    if matches!(now, Now::Gone) {
+        arrivals.gone(ticket);
+    }
+}
+
+/// The job as it stands now.
+pub(super) fn told(core: &Core, job: &Job) -> Option<arrivals::Arrival> {
+    let told = core.config.arrivals.as_ref().and_then(|arrivals| arrivals.told(ticket(job.id)));
+    told.or_else(|| job.arrival.clone())
+}
+
+/// How long the transfers of a job came, if they came for it alone.
+pub(super) fn took_ms(book: &Book, job: &Job) -> Option<u64> {
+    let transfers = job.brought.iter().filter_map(|number| book.transfers.get(number));
+    transfers.map(|t| t.took_ms.filter(|_| t.seen_by.len() == 1)).sum()
+}
+
+/// Slurm as the arrivals see it.
+pub(super) struct Side(pub Weak<Core>);
+
+impl arrivals::Side for Side {
+    fn starts(&self) -> Option<BTreeMap<u64, Start>> {
+        let core = self.0.upgrade()?;
+        let confs: BTreeSet<Option<PathBuf>> = {
+            let book = core.book.lock();
+            let waits = |job: &&Job| matches!(job.phase, Phase::SetUp | Phase::StagingIn | Phase::Verifying);
+            book.jobs.values().filter(waits).map(|job| job.conf.clone()).collect()
+        };
+        let mut starts = BTreeMap::new();
+        for conf in confs {
+            let queue = SlurmQueue::with_conf(conf);
+            let picture = queue.snapshot().inspect_err(|error| tracing::warn!("{error}")).ok()?;
+            for job in picture.jobs.iter().filter(|job| job.state == State::Pending) {
+                let soon = job.start_ms.is_some_and(|at| at <= picture.taken_ms + NOW_MS);
+                let kept_waiting = job.waits_for == WaitsFor::Data && soon;
+                let id = job.id.parse().unwrap_or_default();
+                starts.insert(id, Start { at_ms: job.start_ms, kept_waiting });
+            }
+        }
+        Some(starts)
+    }
+
+    fn begin(&self, job: u64) {
+        let Some(core) = self.0.upgrade() else { return };
+        let mut book = core.book.lock();
+        if !book.closed {
+            begin(&core, &mut book, job);
+        }
+    }
+
+    fn give_up(&self, job: u64, cause: String) {
+        let Some(core) = self.0.upgrade() else { return };
+        let mut book = core.book.lock();
+        if !book.closed {
+            core.fail(&mut book, job, Why { part: PartKind::StageIn, cause, passing: true });
+        }
+    }
+}

@@ -1,0 +1,137 @@
+//! What of the free space is promised to jobs whose data are not there yet: no byte is promised twice.
+//!
+//! ```text
+//!   |<------------------- free space ------------------>|
+//!   [ promised, not there yet ][ can be promised ][ kept ]
+//! ```
+//! What is there no longer counts: it is not free space any more. Of data on their way all bytes count until the last is
+//! there, which errs to the safe side.
+
+use super::JobId;
+use std::collections::BTreeMap;
+
+/// What becomes of a job whose data find no space.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum WhenFull {
+    /// It waits until there is some.
+    #[default]
+    Wait,
+    /// It fails at once if the free space is too small even without what is promised to others.
+    Fail,
+}
+
+/// The answer to a job that asks for space.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// It is promised.
+    Granted,
+    /// Not now.
+    Wait,
+    /// Not now, and not by waiting for others' data to be there.
+    Refused,
+}
+
+/// Promises of one volume.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Ledger {
+    when_full: WhenFull,
+    /// Bytes that stay free in any case.
+    kept: u64,
+    promised: BTreeMap<JobId, u64>,
+}
+
+impl Ledger {
+    /// Nothing is promised. `kept` bytes never are.
+    pub fn new(when_full: WhenFull, kept: u64) -> Ledger {
+        Ledger { when_full, kept, promised: BTreeMap::new() }
+    }
+
+    /// A job asks for space, of which `free` bytes are free now. A second promise to it replaces the first.
+    pub fn ask(&mut self, job: JobId, bytes: u64, free: u64) -> Answer {
+        self.promised.remove(&job);
+        let offered = free.saturating_sub(self.kept);
+        if bytes == 0 || bytes <= offered.saturating_sub(self.promised()) {
+            self.promised.insert(job, bytes);
+            Answer::Granted
+        } else if self.when_full == WhenFull::Fail && bytes > offered {
+            Answer::Refused
+        } else {
+            Answer::Wait
+        }
+    }
+
+    /// A job's data come already, granted or not: a daemon before this one promised it.
+    pub fn adopt(&mut self, job: JobId, bytes: u64) {
+        self.promised.insert(job, bytes);
+    }
+
+    /// A job's data are there, or will not come.
+    pub fn settle(&mut self, job: JobId) {
+        self.promised.remove(&job);
+    }
+
+    /// Bytes promised and not there yet.
+    pub fn promised(&self) -> u64 {
+        self.promised.values().fold(0, |sum, bytes| sum.saturating_add(*bytes))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const A: JobId = JobId(1);
+    const B: JobId = JobId(2);
+
+    #[test]
+    fn the_same_bytes_are_not_promised_twice() {
+        let mut ledger = Ledger::new(WhenFull::Wait, 10);
+        assert_eq!(ledger.ask(A, 60, 100), Answer::Granted);
+        assert_eq!(ledger.ask(B, 60, 100), Answer::Wait);
+        assert_eq!(ledger.ask(B, 30, 100), Answer::Granted);
+        // A's data are there: they took their space.
+        ledger.settle(A);
+        assert_eq!((ledger.promised(), ledger.ask(B, 31, 40)), (30, Answer::Wait));
+        assert_eq!(ledger.ask(B, 30, 40), Answer::Granted);
+    }
+
+    #[test]
+    fn who_may_not_wait_is_refused_only_if_it_cannot_fit() {
+        let mut ledger = Ledger::new(WhenFull::Fail, 0);
+        assert_eq!(ledger.ask(A, 60, 100), Answer::Granted);
+        assert_eq!(ledger.ask(B, 60, 100), Answer::Wait, "A may fail and leave its space");
+        assert_eq!(ledger.ask(B, 101, 100), Answer::Refused);
+        assert_eq!(ledger.ask(B, 0, 0), Answer::Granted, "nothing needs no space");
+    }
+
+    proptest! {
+        /// Whatever is asked, settled and given up: what is on its way fits into what is free.
+        #[test]
+        fn nobody_runs_out_of_space_in_the_middle(steps in prop::collection::vec((0u8..3, 0u64..6, 1u64..50), 1..200)) {
+            let mut ledger = Ledger::new(WhenFull::Wait, 5);
+            let (mut free, mut coming) = (100u64, BTreeMap::new());
+            for (what, job, bytes) in steps {
+                let job = JobId(job);
+                match what {
+                    0 if !coming.contains_key(&job) => {
+                        if ledger.ask(job, bytes, free) == Answer::Granted {
+                            coming.insert(job, bytes);
+                        }
+                    }
+                    1 => {
+                        if let Some(bytes) = coming.remove(&job) {
+                            free -= bytes;
+                            ledger.settle(job);
+                        }
+                    }
+                    _ => {
+                        coming.remove(&job);
+                        ledger.settle(job);
+                    }
+                }
+                prop_assert!(coming.values().sum::<u64>() + 5 <= free || coming.is_empty(), "{coming:?} in {free}");
+            }
+        }
+    }
+}

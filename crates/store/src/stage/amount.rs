@@ -1,0 +1,40 @@
+//! How much a staging would bring: asked of the source, and nothing is brought.
+
+use super::place::Place;
+use super::{StageError, StageIn, Stager};
+use crate::origin::{EntryKind, Identity, check_uri};
+
+impl Stager {
+    /// Bytes that staging in `what` would write. Files that are there already with the size that the source has count
+    /// as brought. With `tree` the source is a directory.
+    pub fn bytes_to_bring(&self, what: &StageIn, tree: bool, who: &Identity) -> Result<u64, StageError> {
+        what.uris.iter().try_for_each(|uri| check_uri(uri))?;
+        let first = what.uris.first().ok_or_else(|| StageError::path(&what.path, "no source is named"))?;
+        if tree {
+            let entries = self.opener.list(first, who).map_err(|e| StageError::origin(first, e))?;
+            let missing = entries.iter().map(|entry| match entry.kind {
+                EntryKind::File(size) if !self.has_size(&format!("{}/{}", what.path, entry.path), None, size, who) => {
+                    size
+                }
+                _ => 0,
+            });
+            return Ok(missing.sum());
+        }
+        let mut failed = None;
+        for uri in &what.uris {
+            match self.opener.open(uri, who).and_then(|origin| origin.stat()) {
+                Ok(version) => {
+                    let name = uri.trim_end_matches('/').rsplit('/').next();
+                    return Ok(if self.has_size(&what.path, name, version.size, who) { 0 } else { version.size });
+                }
+                Err(e) => drop(failed.get_or_insert(StageError::origin(uri, e))),
+            }
+        }
+        Err(failed.unwrap_or_else(|| StageError::path(&what.path, "no source is named")))
+    }
+
+    fn has_size(&self, path: &str, name: Option<&str>, size: u64, who: &Identity) -> bool {
+        let found = Place::find(self.volume.tree(), path, name, who).and_then(|place| place.stat());
+        found.is_ok_and(|stat| stat.is_some_and(|stat| u64::try_from(stat.st_size) == Ok(size)))
+    }
+}
