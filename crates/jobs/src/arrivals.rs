@@ -87,7 +87,8 @@ pub struct Start {
 
 /// Those whose jobs these are. Calls may block; none is made under a lock.
 pub trait Side: Send + Sync {
-    /// The jobs that wait for their turn or their data. Nothing where the queue does not answer.
+    /// The jobs that wait for their turn or their data, as far as the queue says something that can be believed. Nothing
+    /// where it does not answer.
     fn starts(&self) -> Option<BTreeMap<u64, Start>>;
     /// The data of a job may begin to come.
     fn begin(&self, job: u64);

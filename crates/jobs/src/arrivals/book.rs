@@ -138,7 +138,8 @@ impl Book {
             self.submit(now, ticket, start);
             let Some(known) = self.jobs.get_mut(&ticket).filter(|k| k.submitted && !k.started) else { continue };
             let job = known.id;
-            if known.start != start && self.by_queue && known.incoming.is_some() {
+            // A queue that falls silent is not believed to mean "now": what it said last stands, until its time comes.
+            if start.is_some() && known.start != start && known.incoming.is_some() {
                 known.start = start;
                 self.machine.handle(now, Event::Estimated { job, start });
             }

@@ -30,6 +30,12 @@ impl Slurm {
     pub fn with_conf(conf: Option<PathBuf>) -> Slurm {
         Slurm { inputs_of: None, conf }
     }
+
+    /// What its commands are told: where its configuration is, and that times are wanted in seconds since 1970.
+    pub(crate) fn environment(&self) -> Vec<(&str, &str)> {
+        let conf = self.conf.as_deref().and_then(|conf| Some(("SLURM_CONF", conf.to_str()?)));
+        conf.into_iter().chain([("SLURM_TIME_FORMAT", "%s")]).collect()
+    }
 }
 
 impl Queue for Slurm {
@@ -39,9 +45,7 @@ impl Queue for Slurm {
 
     fn snapshot(&self) -> Result<Snapshot, Error> {
         let args = ["-h", "-a", "-r", "-P", "--sort", SORT, "-o", FORMAT];
-        let conf = self.conf.as_ref().map(|conf| conf.to_string_lossy().into_owned());
-        let conf = conf.as_deref().map(|conf| ("SLURM_CONF", conf));
-        let environment: Vec<_> = conf.into_iter().chain([("SLURM_TIME_FORMAT", "%s")]).collect();
+        let environment = self.environment();
         let text = ask("squeue", &args, &environment)?;
         let nodes = ask("sinfo", &["-h", "-a", "-N", "-o", "%N"], &environment)?;
         let mut jobs = parse(&text)?;

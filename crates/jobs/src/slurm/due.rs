@@ -8,7 +8,7 @@ use super::record::{Job, Phase, Why};
 use crate::arrivals::{self, Origin, Start, Ticket, Wanted};
 use crate::plan::paths;
 use crate::queue::slurm::Slurm as SlurmQueue;
-use crate::queue::{Queue, State, WaitsFor};
+use crate::queue::{Queue, QueuedJob, State, WaitsFor, ask};
 use crate::request::PartKind;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -26,7 +26,7 @@ fn wanted(job: &Job) -> Vec<Wanted> {
 }
 
 /// A hook asks for a job's data. They begin to come when they are due.
-pub(super) fn ask(core: &Arc<Core>, book: &mut Book, id: u64) {
+pub(super) fn ask_for(core: &Arc<Core>, book: &mut Book, id: u64) {
     match (&core.config.arrivals, book.jobs.get(&id)) {
         (Some(arrivals), Some(job)) => arrivals.ask(ticket(id), job.owner, wanted(job)),
         _ => begin(core, book, id),
@@ -85,6 +85,30 @@ pub(super) fn took_ms(book: &Book, job: &Job) -> Option<u64> {
     transfers.map(|t| t.took_ms.filter(|_| t.seen_by.len() == 1)).sum()
 }
 
+/// The pending jobs that ask for no more processors than are idle in a partition of theirs. Slurm's main scheduler writes
+/// "now" as the start of whatever waits for its data, and its backfill scheduler comes by only every half minute to
+/// correct that; so "now" is believed only of these.
+fn who_fits(environment: Vec<(&str, &str)>) -> Option<BTreeSet<String>> {
+    let partitions = ask("sinfo", &["-h", "-a", "-o", "%R|%C"], &environment).ok()?;
+    let jobs = ask("squeue", &["-h", "-a", "-r", "-t", "PD", "-o", "%A|%C|%P"], &environment).ok()?;
+    Some(fitting(&partitions, &jobs))
+}
+
+fn fitting(partitions: &str, jobs: &str) -> BTreeSet<String> {
+    // NAME|ALLOCATED/IDLE/OTHER/TOTAL, a line for each kind of node.
+    let mut idle: BTreeMap<&str, u64> = BTreeMap::new();
+    for (name, cpus) in partitions.lines().filter_map(|line| line.trim().split_once('|')) {
+        let n = cpus.split('/').nth(1).and_then(|n| n.parse::<u64>().ok()).unwrap_or(0);
+        *idle.entry(name).or_default() += n;
+    }
+    let fits = |line: &str| {
+        let mut fields = line.trim().split('|');
+        let (id, cpus, names) = (fields.next()?, fields.next()?.parse::<u64>().ok()?, fields.next()?);
+        names.split(',').any(|name| idle.get(name).is_some_and(|idle| cpus <= *idle)).then(|| id.to_string())
+    };
+    jobs.lines().filter_map(fits).collect()
+}
+
 /// Slurm as the arrivals see it.
 pub(super) struct Side(pub Weak<Core>);
 
@@ -100,9 +124,12 @@ impl arrivals::Side for Side {
         for conf in confs {
             let queue = SlurmQueue::with_conf(conf);
             let picture = queue.snapshot().inspect_err(|error| tracing::warn!("{error}")).ok()?;
-            for job in picture.jobs.iter().filter(|job| job.state == State::Pending) {
-                let soon = job.start_ms.is_some_and(|at| at <= picture.taken_ms + NOW_MS);
-                let kept_waiting = job.waits_for == WaitsFor::Data && soon;
+            let soon = |job: &QueuedJob| job.start_ms.is_some_and(|at| at <= picture.taken_ms + NOW_MS);
+            let pending = || picture.jobs.iter().filter(|job| job.state == State::Pending);
+            let fit =
+                if pending().any(soon) { who_fits(queue.environment()).unwrap_or_default() } else { BTreeSet::new() };
+            for job in pending().filter(|job| !soon(job) || fit.contains(&job.id)) {
+                let kept_waiting = job.waits_for == WaitsFor::Data && soon(job);
                 let id = job.id.parse().unwrap_or_default();
                 starts.insert(id, Start { at_ms: job.start_ms, kept_waiting });
             }
@@ -124,5 +151,17 @@ impl arrivals::Side for Side {
         if !book.closed {
             core.fail(&mut book, job, Why { part: PartKind::StageIn, cause, passing: true });
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn now_is_believed_of_jobs_that_find_idle_processors() {
+        let partitions = "batch|8/0/0/8\nsmall|2/3/0/5\nsmall|0/2/0/2\n";
+        let fit = fitting(partitions, "7|1|batch\n8|5|small\n9|6|small\n10|4|batch,small\n11|1|gone\n");
+        assert_eq!(fit.into_iter().collect::<Vec<_>>(), ["10", "8"]);
     }
 }

@@ -94,7 +94,7 @@ impl Slurm {
         // A hook may still ask for a job that Slurm has let go of meanwhile; only a new set-up takes that back.
         let job = book.jobs.get(&id).ok_or_else(|| unknown(id))?;
         if job.phase == Phase::SetUp {
-            due::ask(core, &mut book, id);
+            due::ask_for(core, &mut book, id);
         }
         let job = book.jobs.get(&id).ok_or_else(|| unknown(id))?;
         Ok(match job.phase {
