@@ -10,7 +10,9 @@
 //! Source: Sung (2020), chapters 3.2 and 5 (BBOS); the reference, section 8.
 
 pub mod advice;
+pub mod buffer;
 pub mod control;
+pub mod pattern;
 pub mod predict;
 pub mod queue;
 pub mod tables;

@@ -11,4 +11,4 @@ mod load;
 mod world;
 
 pub use load::{Load, VersionClass};
-pub use world::{Figures, Scheme, Setup, run, utilisation};
+pub use world::{Figures, Scheme, Setup, run, run_logged, utilisation};

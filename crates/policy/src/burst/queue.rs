@@ -71,6 +71,18 @@ impl Turns {
         }
     }
 
+    /// A request has been written, or will never be.
+    pub fn leave(&mut self, app: App, request: u64) {
+        if let Some(queue) = self.waiting.get_mut(&app) {
+            queue.retain(|(_, other)| *other != request);
+            if queue.is_empty() {
+                self.waiting.remove(&app);
+                self.order.retain(|other| *other != app);
+            }
+        }
+        self.done(request);
+    }
+
     /// How many wait.
     pub fn waiting(&self) -> usize {
         self.waiting.values().map(VecDeque::len).sum()

@@ -124,9 +124,42 @@ impl Tables {
         self.held.insert(version, Held { bytes, clean: false, demoting: false, used: self.clock });
         let newest = self.newest.entry(version.app).or_insert(version.number);
         *newest = (*newest).max(version.number);
-        if others && !self.e_order.contains(&version.app) {
+        // Of two that are written at once the older may come last, when the newer has left already.
+        if (others || version.number < *newest) && !self.e_order.contains(&version.app) {
             self.e_order.push_back(version.app);
         }
+    }
+
+    /// A version that was written in an earlier life of the driver: where it is. In the order of writing.
+    pub fn found(&mut self, version: Version, bytes: u64, in_buffer: bool, on_capacity: bool) {
+        if in_buffer {
+            self.written(version, bytes);
+        } else {
+            let newest = self.newest.entry(version.app).or_insert(version.number);
+            *newest = (*newest).max(version.number);
+        }
+        if on_capacity {
+            self.demoted.insert(version);
+        }
+        if let Some(held) = self.held.get_mut(&version).filter(|_| on_capacity) {
+            held.clean = true;
+            self.clean.push_back(version);
+        }
+    }
+
+    /// A version was removed by its owner: the bytes that it had in the buffer.
+    pub fn removed(&mut self, version: Version) -> u64 {
+        let bytes = self.held.remove(&version).map_or(0, |held| held.bytes);
+        self.demoted.remove(&version);
+        self.clean.retain(|other| *other != version);
+        self.r_order.retain(|other| *other != version);
+        if self.newest.get(&version.app) == Some(&version.number) {
+            let left = self.held.range(all_of(version.app)).map(|(of, _)| of.number);
+            let newest = left.chain(self.demoted.range(all_of(version.app)).map(|of| of.number)).max();
+            self.newest.remove(&version.app);
+            self.newest.extend(newest.map(|number| (version.app, number)));
+        }
+        bytes
     }
 
     /// A version was written past the buffer.
@@ -216,6 +249,11 @@ impl Tables {
         Some((version, hit))
     }
 
+    /// The newest version of an application.
+    pub fn newest(&self, app: App) -> Option<u64> {
+        self.newest.get(&app).copied()
+    }
+
     /// The next version to copy to the replica group.
     pub fn next_replica(&mut self) -> Option<Version> {
         self.r_order.pop_front()
@@ -245,6 +283,11 @@ impl Tables {
     /// Where a version is: in the buffer, on the capacity tier.
     pub fn places(&self, version: Version) -> (bool, bool) {
         (self.held.contains_key(&version), self.demoted.contains(&version))
+    }
+
+    /// How long an application runs between failures, in seconds; 0 if nobody knows.
+    pub fn mtbf_s(&self, app: App) -> u64 {
+        self.mtbf(app)
     }
 
     fn mtbf(&self, app: App) -> u64 {

@@ -2,29 +2,14 @@
 
 use super::load::{Application, Load};
 use crate::generate::Rng;
-use policy::burst::control::{Device, Plan, Rates};
-use policy::burst::predict::{Forecast, better, rates_for};
-use policy::burst::queue::Turns;
-use policy::burst::tables::{Demotion, Order, Tables, Version};
+use policy::burst::buffer::{Action, Buffer, Config, Event, Logged};
+use policy::burst::control::{Device, Rates};
+use policy::burst::tables::{Demotion, Order};
 use policy::time::Time;
 use serde::Serialize;
+use std::collections::BTreeMap;
 
-/// Who decides how fast is written and demoted.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Scheme {
-    /// Room for the application's life, no turns, no demotion: at most `S` per period.
-    DataWarp,
-    /// Harmonia's MaxEff: always demote at full speed.
-    MaxEff,
-    /// Harmonia's MaxBW: never demote beside writing.
-    MaxBw,
-    /// Demote beside writing from this share of the buffer on.
-    Static(f64),
-    /// BBOS: the throttler's plan.
-    Bbos,
-    /// BBOS with checkpoints predicted: ours.
-    Predicted,
-}
+pub use policy::burst::buffer::Scheme;
 
 /// Everything about a run.
 #[derive(Clone, Debug)]
@@ -84,15 +69,13 @@ pub struct Figures {
     pub occupancy: Vec<f64>,
 }
 
-/// A checkpoint that has its turn.
+/// A checkpoint on its way.
 #[derive(Clone, Debug)]
 struct Writing {
-    request: u64,
-    version: Version,
     left: f64,
     /// When it arrived, got its turn, began to write.
     arrived: f64,
-    turn: f64,
+    turn: Option<f64>,
     began: Option<f64>,
     direct: bool,
     n: usize,
@@ -102,19 +85,12 @@ struct World<'a> {
     setup: &'a Setup,
     applications: Vec<Application>,
     order: Vec<u64>,
-    turns: Turns,
-    tables: Tables,
-    forecast: Forecast,
-    /// Requests by number: who, when, which of its period.
-    requests: Vec<(u64, f64, usize)>,
-    versions: Vec<u64>,
-    writing: Vec<Writing>,
+    buffer: Buffer,
+    rates: Rates,
+    requests: u64,
+    writing: BTreeMap<u64, Writing>,
+    /// What is being demoted, and how much of it is left.
     demotion: Option<(Demotion, f64)>,
-    used: f64,
-    dwsf: f64,
-    /// Data of the period, as expected: what the period before wrote.
-    dwpp: f64,
-    plan: Plan,
     fails_at: Vec<f64>,
     rng: Rng,
     counted: bool,
@@ -126,26 +102,16 @@ struct World<'a> {
 /// Runs the periods.
 pub fn run(setup: &Setup) -> Figures {
     let mut world = World::new(setup);
-    let steps = (setup.load.period_s / setup.step_s).round() as u64;
-    for period in 0..=setup.periods {
-        world.period_starts(period);
-        let start_s = f64::from(period) * setup.load.period_s;
-        let mut next = 0;
-        for step in 0..steps {
-            let now_s = start_s + step as f64 * setup.step_s;
-            while next < setup.load.jobs && setup.load.arrival_s(next) <= now_s - start_s {
-                world.arrive(now_s, next);
-                next += 1;
-            }
-            world.fail(now_s);
-            world.start(now_s);
-            world.flow(now_s);
-            if period == setup.periods && step % (steps / 50).max(1) == 0 {
-                world.sums.occupancy.push(world.used / setup.device.capacity);
-            }
-        }
-    }
+    world.run();
     world.figures()
+}
+
+/// Runs the periods; what the buffer was told and what it said, line by line.
+pub fn run_logged(setup: &Setup) -> Vec<Logged> {
+    let mut world = World::new(setup);
+    world.buffer.start_log();
+    world.run();
+    world.buffer.log().to_vec()
 }
 
 /// The most data per period, over the size of the buffer, that a scheme takes without a backlog: all checkpoints of a period are written by
@@ -166,28 +132,37 @@ pub fn utilisation(setup: &Setup) -> f64 {
     low as f64 * per_capacity
 }
 
+fn time(seconds: f64) -> Time {
+    Time((seconds * 1e9) as u64)
+}
+
+impl Setup {
+    /// What the buffer is told of it.
+    pub fn buffer(&self) -> Config {
+        Config {
+            device: self.device,
+            scheme: self.scheme,
+            order: self.order,
+            direct: self.direct,
+            turns: true,
+            wait_max: None,
+            period: time(self.load.period_s),
+            dwpp: self.load.jobs as f64 * self.load.job_bytes,
+        }
+    }
+}
+
 impl<'a> World<'a> {
     fn new(setup: &'a Setup) -> World<'a> {
         let (applications, order) = setup.load.applications();
-        let mut tables = Tables::new(setup.order);
         let mut rng = Rng::new(setup.load.seed, 1);
-        for (app, of) in applications.iter().enumerate() {
-            tables.set_mtbf(app as u64, of.mtbf_s as u64);
-        }
         let fails_at = applications.iter().map(|of| rng.exponential(of.mtbf_s)).collect();
-        let dwpp = setup.load.jobs as f64 * setup.load.job_bytes;
         World {
-            turns: Turns::new(setup.scheme != Scheme::DataWarp, None),
-            tables,
-            forecast: Forecast::new(),
-            requests: Vec::new(),
-            versions: vec![0; applications.len()],
-            writing: Vec::new(),
+            buffer: Buffer::new(setup.buffer()),
+            rates: Rates { write: 0.0, demote: 0.0 },
+            requests: 0,
+            writing: BTreeMap::new(),
             demotion: None,
-            used: 0.0,
-            dwsf: 0.0,
-            dwpp,
-            plan: Plan::new(&setup.device, dwpp),
             fails_at,
             rng,
             counted: false,
@@ -200,184 +175,135 @@ impl<'a> World<'a> {
         }
     }
 
-    fn period_starts(&mut self, period: u32) {
-        // The period to come is expected to be like the one that ends.
-        if period > 0 && self.dwsf > 0.0 {
-            self.dwpp = self.dwsf;
-            self.plan = Plan::new(&self.setup.device, self.dwpp);
+    fn run(&mut self) {
+        let setup = self.setup;
+        for (app, of) in self.applications.clone().iter().enumerate() {
+            self.tell(0.0, Event::Mtbf { app: app as u64, mtbf_s: of.mtbf_s as u64 });
         }
-        self.dwsf = 0.0;
+        let steps = (setup.load.period_s / setup.step_s).round() as u64;
+        for period in 0..=setup.periods {
+            let start_s = f64::from(period) * setup.load.period_s;
+            self.period_starts(start_s, period);
+            let mut next = 0;
+            for step in 0..steps {
+                let now_s = start_s + step as f64 * setup.step_s;
+                while next < setup.load.jobs && setup.load.arrival_s(next) <= now_s - start_s {
+                    self.arrive(now_s, next);
+                    next += 1;
+                }
+                self.fail(now_s);
+                self.tell(now_s, Event::Tick);
+                self.flow(now_s);
+                if period == setup.periods && step % (steps / 50).max(1) == 0 {
+                    self.sums.occupancy.push(self.buffer.used() / setup.device.capacity);
+                }
+            }
+        }
+    }
+
+    fn period_starts(&mut self, start_s: f64, period: u32) {
+        if period > 0 {
+            self.tell(start_s, Event::Period);
+        }
         self.counted = period > 0;
         self.sums.waits_s = vec![0.0; self.setup.load.jobs];
         self.sums.occupancy.clear();
     }
 
+    /// Tells the buffer what happened, and does what it says.
+    fn tell(&mut self, now_s: f64, event: Event) {
+        self.buffer.handle(time(now_s), event);
+        while let Some(action) = self.buffer.poll() {
+            match action {
+                Action::Turn { request, direct, .. } => {
+                    if let Some(of) = self.writing.get_mut(&request) {
+                        (of.turn, of.direct) = (Some(now_s), direct);
+                    }
+                }
+                Action::Go { request } => {
+                    if let Some(of) = self.writing.get_mut(&request) {
+                        of.began = Some(now_s);
+                    }
+                }
+                Action::Demote(of) => self.demotion = Some((of, of.bytes as f64)),
+                Action::Rates(rates) => self.rates = rates,
+                Action::Restart { hit, .. } if self.counted => {
+                    self.sums.restarts += 1;
+                    self.hits += u64::from(hit);
+                }
+                // Both cost nothing here: a deletion is quick, and the replica group has a network of its own.
+                Action::Restart { .. } | Action::Drop { .. } | Action::Replicate { .. } => {}
+            }
+        }
+    }
+
     fn arrive(&mut self, now_s: f64, n: usize) {
-        let app = self.order[n];
-        let request = self.requests.len() as u64;
-        self.requests.push((app, now_s, n));
-        let now = Time((now_s * 1e9) as u64);
-        self.forecast.arrived(now, app, self.setup.load.job_bytes);
-        self.turns.arrive(now, app, request);
+        let (app, left) = (self.order[n], self.setup.load.job_bytes);
+        let request = self.requests;
+        self.requests += 1;
+        let of = Writing { left, arrived: now_s, turn: None, began: None, direct: false, n };
+        self.writing.insert(request, of);
+        self.tell(now_s, Event::Arrive { app, request, bytes: left });
     }
 
     fn fail(&mut self, now_s: f64) {
         for app in 0..self.applications.len() {
             while self.fails_at[app] <= now_s {
                 self.fails_at[app] += self.rng.exponential(self.applications[app].mtbf_s);
-                if let Some((_, hit)) = self.tables.restart(app as u64)
-                    && self.counted
-                {
-                    self.sums.restarts += 1;
-                    self.hits += u64::from(hit);
-                }
+                self.tell(now_s, Event::Restarted { app: app as u64 });
             }
         }
-    }
-
-    fn start(&mut self, now_s: f64) {
-        let now = Time((now_s * 1e9) as u64);
-        while let Some((app, request)) = self.turns.next(now) {
-            let (_, arrived, n) = self.requests[request as usize];
-            self.versions[app as usize] += 1;
-            let version = Version { app, number: self.versions[app as usize] };
-            let c = self.plan_c();
-            let direct =
-                self.setup.direct && c > 0.0 && self.tables.goes_direct(app, self.dwsf, self.setup.device.capacity);
-            let left = self.setup.load.job_bytes;
-            self.writing.push(Writing { request, version, left, arrived, turn: now_s, began: None, direct, n });
-        }
-        for at in 0..self.writing.len() {
-            if self.writing[at].began.is_some() {
-                continue;
-            }
-            if self.writing[at].direct || self.make_room() {
-                self.writing[at].began = Some(now_s);
-                if !self.writing[at].direct {
-                    self.used += self.setup.load.job_bytes;
-                }
-            }
-        }
-    }
-
-    /// What the present plan demotes beside writing, in bytes.
-    fn plan_c(&self) -> f64 {
-        self.dwpp - self.setup.device.capacity
-    }
-
-    fn make_room(&mut self) -> bool {
-        let bytes = self.setup.load.job_bytes;
-        if self.setup.scheme == Scheme::DataWarp {
-            // Each application overwrites its own area.
-            return true;
-        }
-        let short = self.used + bytes - self.setup.device.capacity;
-        if short > 0.0 {
-            let freed: u64 = self.tables.delete_clean(short.ceil() as u64).iter().map(|(_, bytes)| bytes).sum();
-            self.used -= freed as f64;
-        }
-        self.used + bytes <= self.setup.device.capacity + 1.0
     }
 
     /// Data flows for one step.
     fn flow(&mut self, now_s: f64) {
-        let device = self.setup.device;
-        let writers = self.writing.iter().filter(|of| of.began.is_some() && !of.direct).count();
-        let rates = if writers == 0 { Rates { write: 0.0, demote: device.demote_idle } } else { self.rates(now_s) };
-        let demotes = self.setup.scheme != Scheme::DataWarp;
-        if demotes {
-            self.demote(rates.demote * self.setup.step_s);
-        }
-        let share = rates.write * self.setup.step_s / writers.max(1) as f64;
+        let going: Vec<u64> = self.writing.iter().filter(|(_, of)| of.began.is_some()).map(|(n, _)| *n).collect();
+        let writers = going.iter().filter(|n| !self.writing[n].direct).count();
+        let share = self.rates.write * self.setup.step_s / writers.max(1) as f64;
         // A direct write has the path to the capacity tier, as demotion would.
-        let past = device.demote_max * self.setup.step_s;
+        let past = self.setup.device.demote_max * self.setup.step_s;
         let end_s = now_s + self.setup.step_s;
-        let mut at = 0;
-        while at < self.writing.len() {
-            let of = &mut self.writing[at];
-            if of.began.is_some() {
-                let flows = if of.direct { past } else { share }.min(of.left);
-                of.left -= flows;
-                self.dwsf += flows;
-                if of.left <= 0.5 {
-                    let done = self.writing.swap_remove(at);
-                    self.written(end_s, &done);
-                    continue;
-                }
+        self.demote(now_s, self.rates.demote * self.setup.step_s);
+        for request in going {
+            let Some(of) = self.writing.get_mut(&request) else { continue };
+            let flows = if of.direct { past } else { share }.min(of.left);
+            of.left -= flows;
+            let done = of.left <= 0.5;
+            self.tell(end_s, Event::Wrote { request, bytes: flows });
+            if done {
+                self.written(end_s, request);
             }
-            at += 1;
         }
         if self.setup.check {
-            assert!(self.used <= device.capacity * 1.000_001 || !demotes, "the buffer holds more than it can");
-            let (_, dirty) = self.tables.in_buffer();
-            assert!(dirty as f64 <= self.used + 1.0 || !demotes, "the tables hold more than the buffer");
+            self.buffer.check();
         }
     }
 
-    fn rates(&self, now_s: f64) -> Rates {
-        let device = &self.setup.device;
-        let full = Rates { write: device.write_max, demote: 0.0 };
-        let demoting = Rates { write: device.write_min, demote: device.demote_max };
-        match self.setup.scheme {
-            Scheme::DataWarp | Scheme::MaxBw => full,
-            Scheme::MaxEff => demoting,
-            Scheme::Static(share) if self.used < share * device.capacity => full,
-            Scheme::Static(_) => demoting,
-            Scheme::Bbos => self.plan.rates(device, self.dwsf),
-            Scheme::Predicted => {
-                let (_, dirty) = self.tables.in_buffer();
-                let clean = (self.used - dirty as f64 - self.setup.load.job_bytes).max(0.0);
-                let free = (device.capacity - self.used).max(0.0) + clean;
-                let left: f64 = self.writing.iter().map(|of| of.left).sum();
-                let waiting = self.turns.waiting() as f64 * self.setup.load.job_bytes;
-                let now = Time((now_s * 1e9) as u64);
-                let period = self.setup.load.period_s;
-                let coming = self.forecast.coming(now, period, period);
-                // Those that wait come at once; the next one must find its room whole, so one is kept in reserve.
-                let forecast =
-                    rates_for(device, free - waiting - self.setup.load.job_bytes, dirty as f64, left, &coming);
-                better(device, &self.plan, self.dwsf, self.dwpp, &coming, forecast)
-            }
-        }
-    }
-
-    fn demote(&mut self, mut bytes: f64) {
-        while bytes > 0.0 {
-            if self.demotion.is_none() {
-                self.demotion = self.tables.next_demotion().map(|of| (of, of.bytes as f64));
-            }
-            let Some((of, left)) = &mut self.demotion else { return };
+    fn demote(&mut self, now_s: f64, mut bytes: f64) {
+        while let Some((_, left)) = &mut self.demotion {
             let flows = bytes.min(*left);
             *left -= flows;
             bytes -= flows;
             if self.counted {
                 self.sums.demoted_gb += flows / 1e9;
             }
-            if *left <= 0.5 {
-                let of = *of;
-                self.demotion = None;
-                self.used -= self.tables.demoted(&of) as f64;
+            if *left > 0.5 {
+                return;
             }
+            self.demotion = None;
+            self.tell(now_s, Event::Demoted);
         }
     }
 
-    fn written(&mut self, end_s: f64, of: &Writing) {
-        self.turns.done(of.request);
-        if of.direct {
-            self.tables.written_direct(of.version);
-        } else if self.setup.scheme == Scheme::DataWarp {
-            // The one before is overwritten.
-            self.tables.ended(of.version.app);
-            self.tables.set_mtbf(of.version.app, self.applications[of.version.app as usize].mtbf_s as u64);
-            self.tables.written(of.version, self.setup.load.job_bytes as u64);
-        } else {
-            self.tables.written(of.version, self.setup.load.job_bytes as u64);
-        }
+    fn written(&mut self, end_s: f64, request: u64) {
+        let Some(of) = self.writing.remove(&request) else { return };
+        self.tell(end_s, Event::Committed { request, bytes: self.setup.load.job_bytes });
         if !self.counted {
             return;
         }
-        let began = of.began.unwrap_or(of.turn);
-        let (wait, stop, run) = (of.turn - of.arrived, began - of.turn, end_s - began);
+        let turn = of.turn.unwrap_or(of.arrived);
+        let began = of.began.unwrap_or(turn);
+        let (wait, stop, run) = (turn - of.arrived, began - turn, end_s - began);
         let sums = &mut self.sums;
         sums.jobs += 1;
         sums.wait_s += wait;
@@ -399,7 +325,7 @@ impl<'a> World<'a> {
         let periods = f64::from(self.setup.periods.max(1));
         let quantile = |q: f64| self.latencies.get(((jobs * q) as usize).min(self.latencies.len().saturating_sub(1)));
         Figures {
-            unfinished: (self.turns.waiting() + self.writing.len()) as u64,
+            unfinished: self.writing.len() as u64,
             latency_s: self.latencies.iter().sum::<f64>() / jobs,
             latency_max_s: self.latencies.last().copied().unwrap_or(0.0),
             latency_p95_s: quantile(0.95).copied().unwrap_or(0.0),

@@ -1,0 +1,547 @@
+//! The buffer as one machine: who writes when and how fast, what is demoted, what is deleted for whom.
+//!
+//! ```text
+//!   Arrive -> (queue) -> Turn -> (room) -> Go -> Wrote ... Committed        a checkpoint's way
+//!                                  ^ Drop                    |
+//!   Demote <- (tables) <-----------+-------------------------'             what leaves, and when
+//! ```
+//! Composes [`super::queue`], [`super::tables`], [`super::control`] and [`super::predict`]. Drivers tell what happened and carry out what is said; they
+//! decide nothing. One demotion runs at a time, and none is begun while its rate is nothing.
+//!
+//! Invariant ([`Buffer::check`]): what is reserved and held is at most the capacity, but for what writers wrote beyond what they asked for.
+//!
+//! Source: Sung (2020), section 5.2; Kougkas et al., Harmonia (MaxEff, MaxBW); the reference, sections 8.2 to 8.5.
+
+use super::control::{Device, Plan, Rates};
+use super::predict::{Forecast, better, rates_for};
+use super::queue::{App, Turns};
+use super::tables::{Demotion, Order, Tables, Version};
+use crate::time::Time;
+use std::collections::{BTreeMap, VecDeque};
+
+/// Who decides how fast is written and demoted.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Scheme {
+    /// Room for the application's life, no turns, no demotion: at most `S` per period.
+    DataWarp,
+    /// Harmonia's MaxEff: always demote at full speed.
+    MaxEff,
+    /// Harmonia's MaxBW: never demote beside writing.
+    MaxBw,
+    /// Demote beside writing from this share of the buffer on.
+    Static(f64),
+    /// BBOS: the throttler's plan.
+    Bbos,
+    /// BBOS with checkpoints predicted: ours.
+    Predicted,
+}
+
+/// Everything that is set.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Config {
+    /// The buffer.
+    pub device: Device,
+    /// Who decides.
+    pub scheme: Scheme,
+    /// Which version leaves first.
+    pub order: Order,
+    /// Whether cold checkpoints go straight to the capacity tier.
+    pub direct: bool,
+    /// Whether applications write one at a time.
+    pub turns: bool,
+    /// How long one may be passed over by the application that has the turn.
+    pub wait_max: Option<Time>,
+    /// Length of a period.
+    pub period: Time,
+    /// Bytes that the first period is expected to write.
+    pub dwpp: f64,
+}
+
+/// What happened. Bytes are not whole numbers: in the simulator data flows.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Event {
+    /// An application wants to write a checkpoint of about so many bytes (0: nobody knows). `request` is unique.
+    Arrive {
+        /// Whose.
+        app: App,
+        /// Which.
+        request: u64,
+        /// Its bytes.
+        bytes: f64,
+    },
+    /// It needs room for so many bytes beyond what it asked for.
+    More {
+        /// Which.
+        request: u64,
+        /// Bytes.
+        bytes: f64,
+    },
+    /// It does not want the room any more that it waits for.
+    Refused {
+        /// Which.
+        request: u64,
+    },
+    /// So many bytes of it were written.
+    Wrote {
+        /// Which.
+        request: u64,
+        /// Bytes.
+        bytes: f64,
+    },
+    /// It has stopped writing for now; others may.
+    Paused {
+        /// Which.
+        request: u64,
+    },
+    /// It goes on.
+    Again {
+        /// Which.
+        request: u64,
+    },
+    /// It is complete and durable.
+    Committed {
+        /// Which.
+        request: u64,
+        /// Its bytes.
+        bytes: f64,
+    },
+    /// It will never be complete; what was written of it is gone.
+    Abandoned {
+        /// Which.
+        request: u64,
+    },
+    /// The demotion under way is complete.
+    Demoted,
+    /// The demotion under way was given up.
+    DemotionFailed,
+    /// An application restarts from its newest version.
+    Restarted {
+        /// Which.
+        app: App,
+    },
+    /// How long an application runs between failures.
+    Mtbf {
+        /// Which.
+        app: App,
+        /// Seconds.
+        mtbf_s: u64,
+    },
+    /// An application has ended: its versions go.
+    Ended {
+        /// Which.
+        app: App,
+    },
+    /// A version was removed by its owner.
+    Removed {
+        /// Which.
+        version: Version,
+    },
+    /// A period begins.
+    Period,
+    /// Time has passed.
+    Tick,
+}
+
+/// What is to be done.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Action {
+    /// It is this request's turn; the version that it writes, and where.
+    Turn {
+        /// Which.
+        request: u64,
+        /// The version.
+        version: Version,
+        /// Whether it goes straight to the capacity tier.
+        direct: bool,
+    },
+    /// It has the room that it asked for.
+    Go {
+        /// Which.
+        request: u64,
+    },
+    /// Copy a version to the capacity tier.
+    Demote(Demotion),
+    /// Delete the copy in the buffer; there is another on the capacity tier.
+    Drop {
+        /// Which version.
+        version: Version,
+        /// Its bytes.
+        bytes: u64,
+    },
+    /// Copy a version that has come to the capacity tier to the replica group.
+    Replicate {
+        /// Which version.
+        version: Version,
+    },
+    /// An application restarts: from which version, and whether it is in the buffer.
+    Restart {
+        /// The version.
+        version: Version,
+        /// Whether it is in the buffer.
+        hit: bool,
+    },
+    /// Write and demote so fast from now on.
+    Rates(Rates),
+}
+
+/// A line of the log: what went in or came out, and when.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Logged {
+    /// It went in.
+    Event(Time, Event),
+    /// It came out.
+    Action(Action),
+}
+
+/// A checkpoint on its way.
+#[derive(Clone, Copy, Debug)]
+struct Writing {
+    version: Option<Version>,
+    app: App,
+    /// Room that it has, room that it waits for.
+    reserved: f64,
+    wants: Option<f64>,
+    written: f64,
+    turn: bool,
+    direct: bool,
+}
+
+/// The machine.
+#[derive(Clone, Debug)]
+pub struct Buffer {
+    config: Config,
+    turns: Turns,
+    tables: Tables,
+    forecast: Forecast,
+    writing: BTreeMap<u64, Writing>,
+    numbers: BTreeMap<App, u64>,
+    demoting: Option<Demotion>,
+    used: f64,
+    dwsf: f64,
+    dwpp: f64,
+    plan: Plan,
+    rates: Option<Rates>,
+    actions: VecDeque<Action>,
+    log: Option<Vec<Logged>>,
+}
+
+impl Buffer {
+    /// An empty buffer.
+    pub fn new(config: Config) -> Buffer {
+        Buffer {
+            turns: Turns::new(config.turns && config.scheme != Scheme::DataWarp, config.wait_max),
+            tables: Tables::new(config.order),
+            forecast: Forecast::new(),
+            writing: BTreeMap::new(),
+            numbers: BTreeMap::new(),
+            demoting: None,
+            used: 0.0,
+            dwsf: 0.0,
+            dwpp: config.dwpp,
+            plan: Plan::new(&config.device, config.dwpp),
+            rates: None,
+            actions: VecDeque::new(),
+            log: None,
+            config,
+        }
+    }
+
+    /// A version that an earlier life of the driver knew: where it is. In the order in which they were written.
+    pub fn found(&mut self, version: Version, bytes: u64, in_buffer: bool, on_capacity: bool) {
+        let newest = self.numbers.entry(version.app).or_default();
+        *newest = (*newest).max(version.number);
+        self.used += if in_buffer { bytes as f64 } else { 0.0 };
+        self.tables.found(version, bytes, in_buffer, on_capacity);
+    }
+
+    /// What the period under way has written and is expected to write, as an earlier life of the driver knew it.
+    pub fn resume_period(&mut self, dwsf: f64, dwpp: f64) {
+        (self.dwsf, self.dwpp) = (dwsf, dwpp);
+        self.plan = Plan::new(&self.config.device, dwpp);
+    }
+
+    /// Something happened.
+    pub fn handle(&mut self, now: Time, event: Event) {
+        if let Some(log) = &mut self.log {
+            log.push(Logged::Event(now, event));
+        }
+        self.take_in(now, event);
+        self.decide(now);
+    }
+
+    /// The next thing to do; ask until `None`.
+    pub fn poll(&mut self) -> Option<Action> {
+        let action = self.actions.pop_front()?;
+        if let Some(log) = &mut self.log {
+            log.push(Logged::Action(action));
+        }
+        Some(action)
+    }
+
+    /// Keeps what goes in and comes out from now on.
+    pub fn start_log(&mut self) {
+        self.log = Some(Vec::new());
+    }
+
+    /// What was kept.
+    pub fn log(&self) -> &[Logged] {
+        self.log.as_deref().unwrap_or_default()
+    }
+
+    /// Bytes in use of the buffer.
+    pub fn used(&self) -> f64 {
+        self.used
+    }
+
+    /// Bytes written in this period, and expected in it.
+    pub fn period(&self) -> (f64, f64) {
+        (self.dwsf, self.dwpp)
+    }
+
+    /// The plan of this period.
+    pub fn plan(&self) -> &Plan {
+        &self.plan
+    }
+
+    /// What is in it.
+    pub fn tables(&self) -> &Tables {
+        &self.tables
+    }
+
+    /// Requests that wait for their turn.
+    pub fn waiting(&self) -> usize {
+        self.turns.waiting()
+    }
+
+    /// Requests that have their turn, or are between two.
+    pub fn unfinished(&self) -> usize {
+        self.writing.len()
+    }
+
+    /// Whether a request waits for room, having its turn.
+    pub fn is_short(&self, request: u64) -> bool {
+        self.writing.get(&request).is_some_and(|of| of.turn && of.wants.is_some())
+    }
+
+    /// The invariants of the accounts.
+    ///
+    /// # Panics
+    /// If they do not hold.
+    pub fn check(&self) {
+        if self.config.scheme == Scheme::DataWarp {
+            return;
+        }
+        assert!(self.used <= self.config.device.capacity * 1.000_001, "the buffer holds more than it can");
+        let (_, dirty) = self.tables.in_buffer();
+        assert!(dirty as f64 <= self.used + 1.0, "the tables hold more than the buffer");
+    }
+
+    fn take_in(&mut self, now: Time, event: Event) {
+        match event {
+            Event::Arrive { app, request, bytes } => {
+                self.forecast.arrived(now, app, bytes);
+                let fresh = Writing {
+                    version: None,
+                    app,
+                    reserved: 0.0,
+                    wants: Some(bytes),
+                    written: 0.0,
+                    turn: false,
+                    direct: false,
+                };
+                self.writing.insert(request, fresh);
+                self.turns.arrive(now, app, request);
+            }
+            Event::More { request, bytes } => {
+                if let Some(of) = self.writing.get_mut(&request) {
+                    of.wants = Some(of.wants.unwrap_or(0.0) + bytes);
+                }
+            }
+            Event::Refused { request } => {
+                if let Some(of) = self.writing.get_mut(&request) {
+                    of.wants = None;
+                }
+            }
+            Event::Wrote { request, bytes } => {
+                self.dwsf += bytes;
+                if let Some(of) = self.writing.get_mut(&request) {
+                    of.written += bytes;
+                }
+            }
+            Event::Paused { request } => {
+                if let Some(of) = self.writing.get_mut(&request).filter(|of| of.turn) {
+                    of.turn = false;
+                    self.turns.done(request);
+                }
+            }
+            Event::Again { request } => {
+                if let Some(of) = self.writing.get(&request).filter(|of| !of.turn) {
+                    self.turns.arrive(now, of.app, request);
+                }
+            }
+            Event::Committed { request, bytes } => self.committed(request, bytes),
+            Event::Abandoned { request } => {
+                if let Some(of) = self.writing.remove(&request) {
+                    self.turns.leave(of.app, request);
+                    self.used -= of.reserved;
+                }
+            }
+            Event::Demoted => {
+                if let Some(of) = self.demoting.take() {
+                    self.used -= self.tables.demoted(&of) as f64;
+                }
+            }
+            Event::DemotionFailed => {
+                if let Some(of) = self.demoting.take() {
+                    self.tables.failed(&of);
+                }
+            }
+            Event::Restarted { app } => {
+                if let Some((version, hit)) = self.tables.restart(app) {
+                    self.actions.push_back(Action::Restart { version, hit });
+                }
+            }
+            Event::Mtbf { app, mtbf_s } => self.tables.set_mtbf(app, mtbf_s),
+            Event::Ended { app } => {
+                self.used -= self.tables.ended(app).iter().map(|(_, bytes)| *bytes as f64).sum::<f64>();
+                self.forecast.ended(app);
+                self.demoting = self.demoting.filter(|of| of.version.app != app);
+            }
+            Event::Removed { version } => {
+                self.used -= self.tables.removed(version) as f64;
+                self.demoting = self.demoting.filter(|of| of.version != version);
+            }
+            Event::Period => {
+                // The period to come is expected to be like the one that ends.
+                if self.dwsf > 0.0 {
+                    self.dwpp = self.dwsf;
+                    self.plan = Plan::new(&self.config.device, self.dwpp);
+                }
+                self.dwsf = 0.0;
+            }
+            Event::Tick => {}
+        }
+    }
+
+    fn committed(&mut self, request: u64, bytes: f64) {
+        let Some(of) = self.writing.remove(&request) else { return };
+        self.turns.leave(of.app, request);
+        let number = of.version.map_or_else(|| self.next_number(of.app), |version| version.number);
+        let version = Version { app: of.app, number };
+        self.used -= of.reserved;
+        if of.direct {
+            self.tables.written_direct(version);
+            return;
+        }
+        if self.config.scheme == Scheme::DataWarp {
+            // The one before is overwritten.
+            let mtbf_s = self.tables.mtbf_s(of.app);
+            self.used -= self.tables.ended(of.app).iter().map(|(_, bytes)| *bytes as f64).sum::<f64>();
+            self.tables.set_mtbf(of.app, mtbf_s);
+        }
+        self.used += bytes;
+        self.tables.written(version, bytes.round() as u64);
+    }
+
+    fn next_number(&mut self, app: App) -> u64 {
+        let number = self.numbers.entry(app).or_default();
+        *number += 1;
+        *number
+    }
+
+    fn decide(&mut self, now: Time) {
+        while let Some((app, request)) = self.turns.next(now) {
+            let bytes = self.writing.get(&request).and_then(|of| of.wants).unwrap_or(0.0);
+            let known = self.writing.get(&request).and_then(|of| of.version.map(|version| (version, of.direct)));
+            let (version, direct) = known.unwrap_or_else(|| {
+                let over = self.config.direct && self.dwpp > self.config.device.capacity;
+                let cold = over && self.tables.goes_direct(app, self.dwsf, self.config.device.capacity);
+                let direct = cold || bytes > self.config.device.capacity;
+                (Version { app, number: self.next_number(app) }, direct)
+            });
+            if let Some(of) = self.writing.get_mut(&request) {
+                (of.version, of.direct, of.turn) = (Some(version), direct, true);
+            }
+            self.actions.push_back(Action::Turn { request, version, direct });
+        }
+        let short: Vec<(u64, f64, bool)> = self
+            .writing
+            .iter()
+            .filter(|(_, of)| of.turn)
+            .filter_map(|(r, of)| Some((*r, of.wants?, of.direct)))
+            .collect();
+        for (request, bytes, direct) in short {
+            if direct || self.make_room(bytes) {
+                if let Some(of) = self.writing.get_mut(&request) {
+                    of.wants = None;
+                    of.reserved += if direct { 0.0 } else { bytes };
+                    self.used += if direct { 0.0 } else { bytes };
+                }
+                self.actions.push_back(Action::Go { request });
+            }
+        }
+        let rates = self.rates_now(now);
+        if self.rates != Some(rates) {
+            self.rates = Some(rates);
+            self.actions.push_back(Action::Rates(rates));
+        }
+        if self.demoting.is_none() && rates.demote > 0.0 && self.config.scheme != Scheme::DataWarp {
+            self.demoting = self.tables.next_demotion();
+            self.actions.extend(self.demoting.map(Action::Demote));
+        }
+        while let Some(version) = self.tables.next_replica() {
+            self.actions.push_back(Action::Replicate { version });
+        }
+    }
+
+    fn make_room(&mut self, bytes: f64) -> bool {
+        if self.config.scheme == Scheme::DataWarp {
+            // Each application overwrites its own area.
+            return true;
+        }
+        let short = self.used + bytes - self.config.device.capacity;
+        if short > 0.0 {
+            for (version, freed) in self.tables.delete_clean(short.ceil() as u64) {
+                self.used -= freed as f64;
+                self.actions.push_back(Action::Drop { version, bytes: freed });
+            }
+        }
+        self.used + bytes <= self.config.device.capacity * (1.0 + 1e-9)
+    }
+
+    fn rates_now(&self, now: Time) -> Rates {
+        let device = &self.config.device;
+        let going = |of: &&Writing| of.turn && of.wants.is_none() && !of.direct;
+        let mut writers = self.writing.values().filter(going);
+        let Some(first) = writers.next() else {
+            return Rates { write: device.write_max, demote: device.demote_idle };
+        };
+        let full = Rates { write: device.write_max, demote: 0.0 };
+        let demoting = Rates { write: device.write_min, demote: device.demote_max };
+        match self.config.scheme {
+            Scheme::DataWarp | Scheme::MaxBw => full,
+            Scheme::MaxEff => demoting,
+            Scheme::Static(share) if self.used < share * device.capacity => full,
+            Scheme::Static(_) => demoting,
+            Scheme::Bbos => self.plan.rates(device, self.dwsf),
+            Scheme::Predicted => {
+                let all = || std::iter::once(first).chain(self.writing.values().filter(going).skip(1));
+                let (_, dirty) = self.tables.in_buffer();
+                let reserved: f64 = all().map(|of| of.reserved).sum();
+                let largest = all().map(|of| of.reserved).fold(0.0, f64::max);
+                let clean = (self.used - dirty as f64 - reserved).max(0.0);
+                let free = (device.capacity - self.used).max(0.0) + clean;
+                let left: f64 = all().map(|of| (of.reserved - of.written).max(0.0)).sum();
+                let waiting: f64 = self.writing.values().filter(|of| !of.turn).filter_map(|of| of.wants).sum();
+                let period_s = self.config.period.as_secs_f64();
+                let coming = self.forecast.coming(now, period_s, period_s);
+                // Those that wait come at once; the next one must find its room whole, so one is kept in reserve.
+                let forecast = rates_for(device, free - waiting - largest, dirty as f64, left, &coming);
+                better(device, &self.plan, self.dwsf, self.dwpp, &coming, forecast)
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

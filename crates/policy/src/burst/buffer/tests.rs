@@ -1,0 +1,164 @@
+//! The buffer under loads that one can follow by hand, and at random.
+
+use super::*;
+use proptest::prelude::*;
+
+fn config(scheme: Scheme) -> Config {
+    let device =
+        Device { write_max: 10.0, write_min: 8.0, demote_max: 4.0, demote_min: 0.5, demote_idle: 6.0, capacity: 100.0 };
+    let period = Time::from_secs(100);
+    Config { device, scheme, order: Order::default(), direct: false, turns: true, wait_max: None, period, dwpp: 150.0 }
+}
+
+fn after(buffer: &mut Buffer, at_s: u64, event: Event) -> Vec<Action> {
+    buffer.handle(Time::from_secs(at_s), event);
+    std::iter::from_fn(|| buffer.poll()).filter(|action| !matches!(action, Action::Rates(_))).collect()
+}
+
+fn arrive(app: App, request: u64) -> Event {
+    Event::Arrive { app, request, bytes: 40.0 }
+}
+
+fn v(app: App, number: u64) -> Version {
+    Version { app, number }
+}
+
+fn turn(request: u64, app: App, number: u64) -> Action {
+    Action::Turn { request, version: v(app, number), direct: false }
+}
+
+#[test]
+fn a_checkpoint_gets_its_turn_and_room_and_what_is_old_makes_place() {
+    let mut b = Buffer::new(config(Scheme::Bbos));
+    assert_eq!(after(&mut b, 0, arrive(1, 10)), [turn(10, 1, 1), Action::Go { request: 10 }]);
+    assert_eq!(after(&mut b, 0, arrive(2, 20)), []);
+    let next = after(&mut b, 4, Event::Committed { request: 10, bytes: 40.0 });
+    assert_eq!(next[..2], [turn(20, 2, 1), Action::Go { request: 20 }]);
+    let Some(Action::Demote(first)) = next.get(2).copied() else { panic!("{next:?}") };
+    assert_eq!((first.version, first.delete), (v(1, 1), false));
+    assert_eq!(after(&mut b, 8, Event::Committed { request: 20, bytes: 40.0 }), []);
+    // No room for a third while nothing is in both places.
+    assert_eq!(after(&mut b, 9, arrive(1, 11)), [turn(11, 1, 2)]);
+    assert!(b.is_short(11));
+    let freed = after(&mut b, 10, Event::Demoted);
+    assert!(freed.contains(&Action::Drop { version: v(1, 1), bytes: 40 }), "{freed:?}");
+    assert!(freed.contains(&Action::Go { request: 11 }) && freed.contains(&Action::Replicate { version: v(1, 1) }));
+    assert_eq!(b.used(), 80.0);
+    assert!(after(&mut b, 11, Event::Restarted { app: 1 }).contains(&Action::Restart { version: v(1, 1), hit: false }));
+    b.check();
+}
+
+#[test]
+fn who_needs_more_than_it_said_waits_for_room_and_may_be_refused() {
+    let mut b = Buffer::new(config(Scheme::MaxBw));
+    after(&mut b, 0, Event::Arrive { app: 1, request: 1, bytes: 0.0 });
+    assert_eq!(after(&mut b, 0, Event::More { request: 1, bytes: 100.0 }), [Action::Go { request: 1 }]);
+    assert_eq!(after(&mut b, 1, Event::More { request: 1, bytes: 1.0 }), []);
+    assert!(b.is_short(1));
+    after(&mut b, 1, Event::Refused { request: 1 });
+    assert!(!b.is_short(1));
+    after(&mut b, 2, Event::Abandoned { request: 1 });
+    assert_eq!((b.used(), b.unfinished()), (0.0, 0));
+}
+
+#[test]
+fn who_pauses_lets_others_write_and_goes_on_with_the_same_version() {
+    let mut b = Buffer::new(config(Scheme::Bbos));
+    after(&mut b, 0, arrive(1, 1));
+    after(&mut b, 0, arrive(2, 2));
+    assert_eq!(after(&mut b, 1, Event::Paused { request: 1 }), [turn(2, 2, 1), Action::Go { request: 2 }]);
+    assert_eq!(after(&mut b, 1, Event::Again { request: 1 }), []);
+    let next = after(&mut b, 2, Event::Committed { request: 2, bytes: 40.0 });
+    assert_eq!(next[0], turn(1, 1, 1));
+}
+
+#[test]
+fn what_is_larger_than_the_buffer_goes_past_it() {
+    let mut b = Buffer::new(config(Scheme::Bbos));
+    let large = after(&mut b, 0, Event::Arrive { app: 1, request: 1, bytes: 101.0 });
+    assert_eq!(large[0], Action::Turn { request: 1, version: v(1, 1), direct: true });
+    after(&mut b, 30, Event::Committed { request: 1, bytes: 101.0 });
+    assert_eq!((b.used(), b.tables().places(v(1, 1))), (0.0, (false, true)));
+}
+
+#[test]
+fn schemes_differ_in_their_rates() {
+    let rates = |scheme| {
+        let mut b = Buffer::new(config(scheme));
+        b.handle(Time::ZERO, arrive(1, 1));
+        std::iter::from_fn(|| b.poll())
+            .filter_map(|a| if let Action::Rates(r) = a { Some((r.write, r.demote)) } else { None })
+            .last()
+    };
+    assert_eq!(rates(Scheme::MaxBw), Some((10.0, 0.0)));
+    assert_eq!(rates(Scheme::MaxEff), Some((8.0, 4.0)));
+    assert_eq!(rates(Scheme::Static(0.3)), Some((8.0, 4.0)));
+    assert_eq!(rates(Scheme::Static(0.9)), Some((10.0, 0.0)));
+    assert_eq!(rates(Scheme::Predicted), rates(Scheme::Bbos));
+}
+
+#[test]
+fn what_an_earlier_life_knew_goes_on() {
+    let mut b = Buffer::new(config(Scheme::Bbos));
+    b.found(v(1, 7), 40, true, true);
+    b.found(v(2, 3), 40, false, true);
+    b.resume_period(30.0, 160.0);
+    assert_eq!((b.used(), b.period()), (40.0, (30.0, 160.0)));
+    assert_eq!(after(&mut b, 0, Event::Restarted { app: 2 }), [Action::Restart { version: v(2, 3), hit: false }]);
+    assert_eq!(after(&mut b, 0, arrive(1, 1))[0], turn(1, 1, 8));
+    assert_eq!(after(&mut b, 0, Event::Removed { version: v(1, 7) }), []);
+    assert_eq!(b.used(), 40.0);
+}
+
+proptest! {
+    /// Whatever happens, the buffer is never over-full, and everybody gets a turn in the end.
+    #[test]
+    fn never_over_full_and_nobody_is_forgotten(
+        steps in prop::collection::vec((0u8..7, 0u64..4, 1u64..60), 1..200),
+        scheme in prop::sample::select(vec![Scheme::Bbos, Scheme::MaxBw, Scheme::MaxEff, Scheme::Predicted]),
+    ) {
+        let mut b = Buffer::new(config(scheme));
+        let (mut going, mut requests, mut demoting) = (Vec::new(), 0u64, false);
+        let mut at = 0;
+        for (what, app, bytes) in steps {
+            at += 1;
+            let event = match what {
+                0 | 1 => { requests += 1; Event::Arrive { app, request: requests, bytes: bytes as f64 } }
+                2 if !going.is_empty() => { let (request, bytes) = going.remove(0); Event::Committed { request, bytes } }
+                3 if !going.is_empty() => Event::Abandoned { request: going.remove(0).0 },
+                4 if demoting => { demoting = false; Event::Demoted }
+                5 if demoting => { demoting = false; Event::DemotionFailed }
+                6 => Event::Period,
+                _ => Event::Tick,
+            };
+            b.handle(Time::from_secs(at), event);
+            while let Some(action) = b.poll() {
+                match action {
+                    Action::Go { request } => going.push((request, 0.0)),
+                    Action::Demote(_) => { prop_assert!(!demoting); demoting = true }
+                    _ => {}
+                }
+            }
+            for of in &mut going {
+                of.1 = b.writing[&of.0].reserved;
+            }
+            b.check();
+        }
+        // From here on everybody finishes, and everything can leave.
+        for _ in 0..2000 {
+            at += 1;
+            let event = if let Some((request, bytes)) = going.pop() {
+                Event::Committed { request, bytes }
+            } else if std::mem::take(&mut demoting) { Event::Demoted } else { Event::Tick };
+            b.handle(Time::from_secs(at), event);
+            while let Some(action) = b.poll() {
+                match action {
+                    Action::Go { request } => going.push((request, b.writing[&request].reserved)),
+                    Action::Demote(_) => demoting = true,
+                    _ => {}
+                }
+            }
+        }
+        prop_assert_eq!(b.unfinished(), 0);
+    }
+}

@@ -1,0 +1,133 @@
+//! Which files are checkpoints, whose, and of which version: patterns over paths.
+//!
+//! ```text
+//!   ckpt/{app}/step-{version}/**     ckpt/wave/step-0012/rank-3.h5   ->  wave, 0012
+//!   {app}.chk{version}               wave.chk7                       ->  wave, 7
+//! ```
+//! `{app}`, `{version}` and `*` stand for one character or more, none of them a slash; `**` for anything. As little as possible is taken, from the left. Without `{version}` a file is
+//! written anew in its place, and each time that is another version.
+
+use std::fmt;
+
+/// A pattern that was understood.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pattern {
+    text: String,
+    parts: Vec<Part>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Part {
+    Text(String),
+    App,
+    Version,
+    Any,
+    Deep,
+}
+
+/// What a path says.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct Recognised {
+    /// The application.
+    pub app: String,
+    /// The version, as it is named; empty if the pattern has none.
+    pub version: String,
+}
+
+impl fmt::Display for Pattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+impl std::str::FromStr for Pattern {
+    type Err = String;
+
+    /// # Errors
+    /// What is wrong, as an instruction.
+    fn from_str(text: &str) -> Result<Pattern, String> {
+        let mut parts = Vec::new();
+        let mut rest = text.trim_start_matches('/');
+        while !rest.is_empty() {
+            let special = [("{app}", Part::App), ("{version}", Part::Version), ("**", Part::Deep), ("*", Part::Any)];
+            if let Some((word, part)) = special.into_iter().find(|(word, _)| rest.starts_with(word)) {
+                parts.push(part);
+                rest = &rest[word.len()..];
+                continue;
+            }
+            if rest.starts_with(['{', '}']) {
+                return Err("Use {app}, {version}, * and ** and no other braces".into());
+            }
+            let len = rest.find(['{', '}', '*']).unwrap_or(rest.len());
+            parts.push(Part::Text(rest[..len].to_owned()));
+            rest = &rest[len..];
+        }
+        let count = |what: &Part| parts.iter().filter(|part| *part == what).count();
+        if count(&Part::App) != 1 || count(&Part::Version) > 1 {
+            return Err("Say {app} once and {version} at most once".into());
+        }
+        Ok(Pattern { text: text.to_owned(), parts })
+    }
+}
+
+impl Pattern {
+    /// What a path relative to the mount's root says, if it is a checkpoint's.
+    pub fn matches(&self, path: &str) -> Option<Recognised> {
+        let mut found = Recognised::default();
+        walk(&self.parts, path, &mut found).then_some(found)
+    }
+}
+
+fn walk(parts: &[Part], path: &str, found: &mut Recognised) -> bool {
+    let Some((first, rest)) = parts.split_first() else { return path.is_empty() };
+    if let Part::Text(text) = first {
+        return path.strip_prefix(text.as_str()).is_some_and(|path| walk(rest, path, found));
+    }
+    let deep = *first == Part::Deep;
+    let ends = path.char_indices().map(|(at, c)| at + c.len_utf8());
+    let ends = ends.take_while(|&end| deep || !path[..end].ends_with('/'));
+    for end in deep.then_some(0).into_iter().chain(ends) {
+        if walk(rest, &path[end..], found) {
+            match first {
+                Part::App => found.app = path[..end].to_owned(),
+                Part::Version => found.version = path[..end].to_owned(),
+                _ => {}
+            }
+            return true;
+        }
+    }
+    false
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn says(pattern: &str, path: &str) -> Option<(String, String)> {
+        let found = pattern.parse::<Pattern>().unwrap().matches(path)?;
+        Some((found.app, found.version))
+    }
+
+    fn some(app: &str, version: &str) -> Option<(String, String)> {
+        Some((app.into(), version.into()))
+    }
+
+    #[test]
+    fn paths_say_whose_and_which() {
+        assert_eq!(says("ckpt/{app}/step-{version}/**", "ckpt/wave/step-0012/a/rank-3.h5"), some("wave", "0012"));
+        assert_eq!(says("{app}.chk{version}", "wave.chk7"), some("wave", "7"));
+        assert_eq!(says("**/{app}.restart", "home/u/x.restart"), some("x", ""));
+        assert_eq!(says("/c/{app}-*/{version}", "c/a-17/3"), some("a", "3"));
+        assert_eq!(says("c/{app}-{version}", "c/a-b-3"), some("a", "b-3"), "as little as possible from the left");
+        for path in ["ckpt/wave/step-", "ckpt/wave/other/x", "ckpt//step-1/x", "ckpt/a/b/step-1/x"] {
+            assert_eq!(says("ckpt/{app}/step-{version}/**", path), None, "{path}");
+        }
+    }
+
+    #[test]
+    fn what_is_not_understood_is_refused() {
+        for text in ["", "a/b", "{app}{app}", "{app}/{rank}", "{app}/{version}/{version}", "{app"] {
+            assert!(text.parse::<Pattern>().is_err(), "{text}");
+        }
+    }
+}
