@@ -35,7 +35,7 @@ mod undone;
 mod view;
 mod write;
 
-pub use advise::{Access, Adviser};
+pub use advise::{Access, Adviser, Resume};
 pub use cached::Reading;
 pub use fast::FastPiece;
 pub use inline::InlineWrite;

@@ -36,6 +36,15 @@ use std::time::{Duration, Instant};
 /// Bytes that may be copied at once before the throttle bites. A guess: one step of copying.
 const BURST_BYTES: u64 = 4 << 20;
 
+/// Sets the speed of one move.
+pub trait Pace: Send + Sync {
+    /// Waits until so many bytes may be moved.
+    ///
+    /// # Errors
+    /// `Busy` if the move is to be given up.
+    fn take(&self, bytes: u64) -> crate::Result<()>;
+}
+
 /// Carries out changes of layouts. See the module.
 pub struct Mover {
     pool: Arc<Pool>,
@@ -103,6 +112,12 @@ impl Mover {
         let mut stopped = self.stopped.lock();
         while !*stopped && !self.woken.wait_until(&mut stopped, until).timed_out() {}
         !*stopped
+    }
+
+    /// Waits until `bytes` may be moved, by the mover's own rate and by that of the move.
+    fn paced(&self, pace: Option<&dyn Pace>, bytes: u64) -> crate::Result<()> {
+        pace.map_or(Ok(()), |pace| pace.take(bytes))?;
+        self.throttle(bytes)
     }
 
     /// Waits until `bytes` may be moved.

@@ -4,7 +4,10 @@
 //! for one look at an empty list.
 
 use super::{File, Pool};
+use crate::Result;
 use policy::layout::Placement;
+use std::ops::Range;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 /// A read or a write of an application, as it came in. What the kernel answers from its own cache, or does by itself on a
@@ -19,6 +22,9 @@ pub struct Access {
     pub len: u64,
 }
 
+/// What goes on with a write that was held: with it, or with the error that the application gets.
+pub type Resume = Box<dyn FnOnce(Result<()>) + Send>;
+
 /// Hears of accesses and has a say in layouts. Called on the threads that serve applications: must be quick, must not
 /// wait, and must not call back into the file.
 pub trait Adviser: Send + Sync {
@@ -28,6 +34,26 @@ pub trait Adviser: Send + Sync {
     fn accessed(&self, file: &File, access: Access);
     /// The file is to get segments from the byte `from` on: changes how they will lie, or leaves it.
     fn place(&self, file: &File, from: u64, place: &mut Placement);
+
+    /// An application creates or opens a file; `path` gives its path relative to the mount's root.
+    fn opened(&self, _file: &Arc<File>, _path: &dyn Fn() -> Option<PathBuf>, _write: bool) {}
+    /// An application closed it.
+    fn closed(&self, _file: &File, _write: bool) {}
+    /// A write of an application is done.
+    fn written(&self, _file: &Arc<File>, _access: Access) {}
+    /// A write of an application failed.
+    fn write_failed(&self, _file: &File) {}
+    /// Its last name went away and nobody has it open.
+    fn removed(&self, _file: &File) {}
+    /// Whether a write may go on at once. If not it is held.
+    fn may_write(&self, _file: &File, _access: Access) -> bool {
+        true
+    }
+    /// Holds a write that may not go on at once: keeps `resume` and calls it, on a thread of its own, when the write may
+    /// go on or must fail. Never for long without bound.
+    fn hold(&self, _file: &Arc<File>, _access: Access, resume: Resume) {
+        resume(Ok(()));
+    }
 }
 
 impl Pool {
@@ -48,6 +74,52 @@ impl File {
     /// Whether somebody must hear of every access.
     pub(crate) fn is_watched(&self) -> bool {
         self.pool.advisers().iter().any(|adviser| adviser.watches(self))
+    }
+
+    /// An application opens it.
+    pub(crate) fn tell_opened(self: &Arc<Self>, path: &dyn Fn() -> Option<PathBuf>, write: bool) {
+        self.pool.advisers().iter().for_each(|adviser| adviser.opened(self, path, write));
+    }
+
+    /// An application closed it.
+    pub(crate) fn tell_closed(&self, write: bool) {
+        self.pool.advisers().iter().for_each(|adviser| adviser.closed(self, write));
+    }
+
+    /// How a write of an application went.
+    pub(crate) fn tell_written(self: &Arc<Self>, access: Access, done: &Result<()>) {
+        for adviser in self.pool.advisers() {
+            match done {
+                Ok(()) => adviser.written(self, access),
+                Err(_) => adviser.write_failed(self),
+            }
+        }
+    }
+
+    /// Lets the devices begin with what was written to a range; waits for nothing.
+    pub(crate) fn begin_sync(&self, range: Range<u64>) {
+        let view = self.view();
+        let Some(layout) = &view.layout else { return };
+        let len = range.end.saturating_sub(range.start);
+        for piece in view.in_sync().flat_map(|m| layout.mirrors[m].pieces(m, range.start, len)) {
+            let (at, len) = (piece.object_offset, piece.len);
+            let begin = move |h: &dyn crate::target::Handle| {
+                h.begin_sync(at, len);
+                Ok(())
+            };
+            // What is not begun now is found by the sync at the end.
+            drop(view.slot(piece.at).try_submit(&self.pool, begin));
+        }
+    }
+
+    /// Nothing leads to it any more.
+    pub(crate) fn tell_removed(&self) {
+        self.pool.advisers().iter().for_each(|adviser| adviser.removed(self));
+    }
+
+    /// The adviser who wants a write to wait.
+    pub(crate) fn holder(&self, access: Access) -> Option<&Arc<dyn Adviser>> {
+        self.pool.advisers().iter().find(|adviser| !adviser.may_write(self, access))
     }
 
     /// How segments from the byte `from` on are to lie.

@@ -182,7 +182,16 @@ impl Server {
         }
         let file = &handle.open.file;
         let len = data.len();
-        file.accessed(Access { write: true, offset, len: len as u64 });
+        let access = Access { write: true, offset, len: len as u64 };
+        file.accessed(access);
+        if let Some(holder) = file.holder(access) {
+            let (server, writer, data) = (self.clone(), handle.clone(), data.to_vec());
+            let resume = move |verdict: crate::Result<()>| match verdict {
+                Ok(()) => server.write_slowly(writer, offset, data, sync, reply),
+                Err(error) => reply.error(errno(error.errno())),
+            };
+            return holder.hold(file, access, Box::new(resume));
+        }
         if sync.is_none() && file.layout().is_none() {
             if offset.saturating_add(len as u64) <= self.parts.pool.inline_bytes_max {
                 return answer_write(file.write(offset, data), len, reply);
@@ -192,18 +201,33 @@ impl Server {
             let done = file.write_inline(offset, data, writing.clone());
             let Some(mine) = writing.0.lock().take() else { return };
             match done {
-                InlineWrite::Done(done) => return answer_write(done, len, mine),
+                InlineWrite::Done(done) => {
+                    file.tell_written(access, &done);
+                    return answer_write(done, len, mine);
+                }
                 InlineWrite::Taken => return drop(mine), // never so: whoever took the request took the reply
                 InlineWrite::NotNow => reply = mine,
             }
         }
-        let data = data.to_vec();
+        self.write_slowly(handle, offset, data.to_vec(), sync, reply);
+    }
+
+    /// Writes where it may take its time.
+    fn write_slowly(
+        self: &Arc<Self>,
+        handle: Arc<Handle>,
+        offset: u64,
+        data: Vec<u8>,
+        sync: Option<bool>,
+        reply: ReplyWrite,
+    ) {
         self.hand_over(reply, ReplyWrite::error, move |reply| {
             let file = &handle.open.file;
             let mut done = file.write(offset, &data);
             if let (Ok(()), Some(data_only)) = (&done, sync) {
                 done = file.sync(data_only, &handle.synced);
             }
+            file.tell_written(Access { write: true, offset, len: data.len() as u64 }, &done);
             answer_write(done, data.len(), reply);
         });
     }

@@ -2,7 +2,7 @@
 
 use super::Server;
 use super::convert::{attributes, device, errno};
-use super::open::Open;
+use super::open::{Open, is_writable};
 use crate::Result;
 use crate::namespace::attributes::REQUEST;
 use crate::namespace::{Caller, Node, NodeId, ROOT};
@@ -250,6 +250,7 @@ impl Server {
         match self.parts.namespace.create(caller, parent, name, mode) {
             Ok((node, stat, stub)) => {
                 let user = self.user_of_stub(node.id, stub).inspect_err(|_| self.parts.namespace.forget(node.id, 1))?;
+                user.open.file.tell_opened(&|| self.path_of(parent, name), is_writable(flags));
                 self.lay_out_new(parent, &user.open);
                 Ok((node, stat, user))
             }
@@ -260,6 +261,7 @@ impl Server {
                     return Err(Errno::STALE.into());
                 }
                 let user = self.user(node.id).inspect_err(|_| self.parts.namespace.forget(node.id, 1))?;
+                user.open.file.tell_opened(&|| self.path_of(parent, name), is_writable(flags));
                 if flags.contains(OFlags::TRUNC) {
                     user.open.file.truncate(0)?;
                 }

@@ -41,6 +41,8 @@ impl Open {
 /// One open of a file.
 pub struct Handle {
     pub open: Arc<Open>,
+    /// Whether it may write.
+    writable: bool,
     pub mode: Mode,
     /// What of the failures to make the file durable this handle was told.
     pub synced: SyncCursor,
@@ -163,6 +165,7 @@ impl Server {
     }
 
     fn remove_objects(&self, file: Arc<File>) {
+        file.tell_removed();
         if file.layout().is_none() {
             return;
         }
@@ -195,8 +198,10 @@ impl Server {
     }
 
     fn open_user(&self, caller: Caller, user: User<'_>, flags: OFlags, reply: ReplyOpen) {
+        let path = || self.parts.namespace.node(user.open.id).ok()?.name().and_then(|(p, name)| self.path_of(p, &name));
         match self.prepare_open(caller, &user, flags) {
             Ok(()) => {
+                user.open.file.tell_opened(&path, is_writable(flags));
                 let (handle, fopen) = self.handle(caller.uid, user, flags, |fd| reply.open_backing(fd));
                 let backing = handle.backing.clone();
                 let number = FileHandle(self.handles.insert(Arc::new(handle)));
@@ -280,7 +285,7 @@ impl Server {
         let synced = open.file.sync_cursor();
         let wrote = AtomicBool::new(writable && guard.is_some());
         let stream = self.stream(uid, &open, flags);
-        (Handle { open, mode, synced, wrote, stream, guard: Mutex::new(guard), backing }, fopen)
+        (Handle { open, writable, mode, synced, wrote, stream, guard: Mutex::new(guard), backing }, fopen)
     }
 
     /// What a new handle is to the block cache. One opened with `O_NOATIME` makes the prefetches of a cache above for the
@@ -325,6 +330,7 @@ impl Server {
         let guard = handle.guard.lock().take();
         drop(guard);
         handle.open.file.closed();
+        handle.open.file.tell_closed(handle.writable);
         self.leave(&handle.open);
     }
 }

@@ -2,10 +2,12 @@
 
 use super::Server;
 use crate::namespace::NodeId;
+use crate::namespace::ROOT;
 use crate::namespace::attributes::REQUEST;
 use crate::namespace::request::parse_request;
 use policy::layout::Placement;
 use std::ffi::OsStr;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 impl Server {
@@ -23,6 +25,17 @@ impl Server {
         let text = self.request_text(directory)?;
         let placement = parse_request(&text, &self.parts.pool.placement, &self.parts.tiers);
         placement.inspect_err(|error| tracing::warn!(%error, directory, "a directory's layout request is ignored")).ok()
+    }
+
+    /// The path of a name in a directory, relative to the root, as far as the kernel was told.
+    pub fn path_of(&self, parent: NodeId, name: &OsStr) -> Option<PathBuf> {
+        let (mut at, mut names) = (parent, vec![name.to_owned()]);
+        while at != ROOT {
+            let (above, name) = self.parts.namespace.node(at).ok()?.name()?;
+            names.push(name);
+            at = above;
+        }
+        Some(names.iter().rev().collect())
     }
 
     /// What a file inherits from the directory it was last seen in.

@@ -17,6 +17,7 @@ const CHUNK_BYTES: u64 = 1 << 20;
 /// A move's view of its work.
 pub(super) struct Copy<'a> {
     pub mover: &'a Mover,
+    pub pace: Option<&'a dyn super::Pace>,
     pub file: &'a Arc<File>,
     /// What is read.
     pub view: &'a View,
@@ -42,7 +43,7 @@ impl Copy<'_> {
             while at < hole {
                 let len = CHUNK_BYTES.min(hole - at);
                 if throttled {
-                    self.mover.throttle(len)?;
+                    self.mover.paced(self.pace, len)?;
                 }
                 self.chunk(at, len)?;
                 at += len;
@@ -71,7 +72,13 @@ impl Copy<'_> {
                 let Some(slot) = self.slot(&piece) else { continue };
                 let mut bytes = vec![0; piece.len as usize];
                 self.file.read_view(self.view, piece.file_offset, &mut bytes)?;
-                let submitted = slot.submit(self.file.pool(), move |h| h.write_at(piece.object_offset, &bytes));
+                let write = move |h: &dyn crate::target::Handle| {
+                    h.write_at(piece.object_offset, &bytes)?;
+                    // The device writes while the next bytes are fetched, and the sync at the end finds little left.
+                    h.begin_sync(piece.object_offset, bytes.len() as u64);
+                    Ok(())
+                };
+                let submitted = slot.submit(self.file.pool(), write);
                 let error = |error| Error::Target { target: slot.target_id, error };
                 pending.push((slot.target_id, submitted.map_err(error)?));
                 self.active.done_bytes.fetch_add(piece.len, Ordering::Relaxed);

@@ -2,7 +2,7 @@
 
 use super::copy::Copy;
 use super::progress::Active;
-use super::{Mover, Phase, Step};
+use super::{Mover, Pace, Phase, Step};
 use crate::file::{DirtyRanges, File, NewObjects, View};
 use crate::state::JournalEntry;
 use crate::stats::Metric;
@@ -41,6 +41,7 @@ impl From<Error> for Stop {
 
 /// One attempt of a move.
 struct Move<'a> {
+    pace: Option<&'a dyn Pace>,
     file: &'a Arc<File>,
     view: &'a Arc<View>,
     old: &'a Layout,
@@ -67,6 +68,18 @@ impl Mover {
         reason: Reason,
         plan: impl Fn(&Layout, &mut NewObjects<'_>) -> Result<Layout>,
     ) -> Result<Arc<Layout>> {
+        self.transform_at(file, verb, reason, None, plan)
+    }
+
+    /// The same, at a speed of its own.
+    pub(crate) fn transform_at(
+        &self,
+        file: &Arc<File>,
+        verb: &'static str,
+        reason: Reason,
+        pace: Option<&dyn Pace>,
+        plan: impl Fn(&Layout, &mut NewObjects<'_>) -> Result<Layout>,
+    ) -> Result<Arc<Layout>> {
         file.begin_move()?;
         let Some(id) = file.id() else {
             file.end_move();
@@ -75,7 +88,7 @@ impl Mover {
         let active = self.progress.begin(verb, id, file.size());
         let mut result = Err(Stop::Changed);
         for _ in 0..ATTEMPTS_MAX {
-            result = self.attempt(file, reason, &active, &plan);
+            result = self.attempt(file, reason, pace, &active, &plan);
             file.unwatch();
             if !matches!(result, Err(Stop::Changed)) {
                 break;
@@ -105,6 +118,7 @@ impl Mover {
         &self,
         file: &Arc<File>,
         reason: Reason,
+        pace: Option<&dyn Pace>,
         active: &Active,
         plan: &impl Fn(&Layout, &mut NewObjects<'_>) -> Result<Layout>,
     ) -> Result<Arc<Layout>, Stop> {
@@ -120,7 +134,7 @@ impl Mover {
         let (died, replaced) = (Cell::new(false), Cell::new(false));
         let journal = |objects: &[Object]| self.journal(&old, objects, &died);
         let mut made = NewObjects::journalled(&self.pool, &journal);
-        let move_ = Move { file, view: &view, old: &old, reason, active, watch: &watch, replaced: &replaced };
+        let move_ = Move { pace, file, view: &view, old: &old, reason, active, watch: &watch, replaced: &replaced };
         let result = match self.carry_out(&move_, plan, &mut made) {
             Err(Stop::Failed(e)) if died.get() => Err(Stop::Died(e)),
             result => result,
@@ -160,7 +174,8 @@ impl Mover {
         }
         self.step(Step::Created)?;
         if !made.is_empty() {
-            let copy = Copy { mover: self, file: m.file, view: m.view, new: &new, made, active: m.active };
+            let copy =
+                Copy { mover: self, pace: m.pace, file: m.file, view: m.view, new: &new, made, active: m.active };
             copy.range(0..u64::MAX, true, true)?;
             for _ in 0..PASSES_MAX {
                 if m.watch.bytes() <= REST_BYTES_MAX || !m.file.same_view(m.view) {
@@ -174,7 +189,7 @@ impl Mover {
         self.step(Step::Copied)?;
         let layout = m.file.swap_layout(m.view, new, made, |new, made| {
             if !made.is_empty() {
-                let copy = Copy { mover: self, file: m.file, view: m.view, new, made, active: m.active };
+                let copy = Copy { mover: self, pace: m.pace, file: m.file, view: m.view, new, made, active: m.active };
                 for range in m.watch.take() {
                     copy.range(range, false, false)?;
                 }

@@ -1,6 +1,6 @@
 //! The verbs: functions from a file's layout to its next.
 
-use super::Mover;
+use super::{Mover, Pace};
 use crate::file::{File, NewObjects, targets_of};
 use crate::{Error, Result};
 use policy::TargetId;
@@ -10,7 +10,12 @@ use std::sync::Arc;
 impl Mover {
     /// Adds a complete copy, on other targets than the file's where there are enough.
     pub fn add_mirror(&self, file: &Arc<File>, place: &Placement) -> Result<Arc<Layout>> {
-        self.transform(file, "add mirror", Reason::MirrorAdded, |old, made| {
+        self.add_mirror_at(file, place, None)
+    }
+
+    /// The same, at a speed of its own.
+    pub fn add_mirror_at(&self, file: &Arc<File>, place: &Placement, pace: Option<&dyn Pace>) -> Result<Arc<Layout>> {
+        self.transform_at(file, "add mirror", Reason::MirrorAdded, pace, |old, made| {
             let mut new = old.clone();
             let avoid: Vec<TargetId> = old.mirrors.iter().flat_map(targets_of).collect();
             let size = file.size();
