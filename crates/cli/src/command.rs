@@ -108,7 +108,7 @@ impl Cli {
             Command::Purge(c) => c.run(&context),
             Command::Job(c) => c.run(&context),
             Command::Slurm(c) => c.run(&context),
-            Command::Checkpoint(c) => c.run(),
+            Command::Checkpoint(c) => c.run(&context),
             Command::Sim(c) => c.run(),
             Command::Trace(c) => c.run(),
             Command::Rules(c) => c.run(),

@@ -5,6 +5,8 @@
 //! shows the simulator's time, requests come when they came there, and each read of its target (in memory) ends when the
 //! simulator says that it ended.
 
+#[path = "parity/burst.rs"]
+mod burst;
 #[path = "parity/stage.rs"]
 mod stage;
 

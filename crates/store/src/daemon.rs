@@ -8,6 +8,7 @@
 //! Nothing in the end waits without bound: what hangs is left behind and ends with the process.
 
 mod background;
+pub mod burst;
 mod crash;
 mod end;
 mod mend;
@@ -25,7 +26,7 @@ pub use replicas::Replicas;
 
 use crate::cache::BlockCache;
 use crate::control::{Binding, Caller, DEVICE_PREFIX, Handler, Server, ServerOptions, socket_of};
-use crate::file::{FileTable, Garbage, MirrorWrites, Pool};
+use crate::file::{Adviser, FileTable, Garbage, MirrorWrites, Pool};
 use crate::mount::{Mount, MountError, Options, Parts};
 use crate::mover::Mover;
 use crate::names::{self, Names};
@@ -66,6 +67,8 @@ pub struct Core {
     pub stager: Arc<Stager>,
     /// Copies of input files, for as long as jobs need them.
     pub replicas: Arc<Replicas>,
+    /// The burst buffer, if there is one.
+    pub burst: Option<Arc<burst::Burst>>,
     /// Where the volume is mounted.
     pub mount_point: PathBuf,
     /// Who knows which files jobs need.
@@ -129,6 +132,13 @@ impl Starting {
         let stager = Arc::new(Stager::new(volume.clone(), files.clone(), opener));
         let checker =
             Checker { volume: volume.clone(), files: files.clone(), repair: repair.clone(), mover: mover.clone() };
+        let burst = burst::Burst::open(&volume).map_err(|e| problem(&e))?;
+        let mut advisers: Vec<Arc<dyn Adviser>> = Vec::new();
+        if let Some(burst) = &burst {
+            burst.load(&checker).map_err(|e| problem(&e))?;
+            advisers.push(burst.clone());
+        }
+        drop(pool.advisers.set(advisers));
         end::clear_dead_mount(mount_point);
         let mount = Arc::new(mount(&volume, &pool, &files, &stager, mount_point)?);
         let core = Arc::new(Core {
@@ -144,10 +154,14 @@ impl Starting {
             checker,
             stager,
             replicas,
+            burst,
             needs: Mutex::default(),
         });
         background.start(&core);
         core.replicas.start(&core);
+        if let Some(burst) = &core.burst {
+            burst.start(&core);
+        }
         let ending = Ending::new(mount.clone());
         match bind(&core, &ending) {
             Ok(control) => Ok(Starting { daemon: Daemon { core, mount, control, ending } }),

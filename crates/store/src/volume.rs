@@ -22,7 +22,7 @@ pub use config::{
     Cache, Config, Health, Io, Jobs, LayoutConfig, MirrorWrites, Mount, Mover, Offload, Passthrough, Purge, QueueName,
     Recovery, Replication, ReplicationPolicy, TargetConfig,
 };
-pub use parse::TARGETS_MAX;
+pub use parse::{Burst, TARGETS_MAX};
 pub use problem::{Problem, Problems};
 pub use quantity::{parse_size, parse_span};
 pub use real_paths::real_paths;

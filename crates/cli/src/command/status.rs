@@ -93,6 +93,9 @@ fn render(s: &Value) -> String {
             percent("accuracy"),
         );
     }
+    if s["burst"].is_object() {
+        text += &super::checkpoint::burst_line(&s["burst"]);
+    }
     let _ = writeln!(text, "garbage  {} objects wait to be removed", number(s, "garbage_objects"));
     let events = list(s, "events");
     if !events.is_empty() {

@@ -2,6 +2,7 @@
 
 mod as_user;
 mod attack;
+mod burst;
 mod cache;
 mod drained;
 mod emulated;

@@ -96,6 +96,9 @@ pub(super) fn finish<S: Send + 'static>(daemon: Daemon<S>, stop_jobs: impl FnOnc
         stop_jobs();
         drop(control);
         core.mover.stop();
+        if let Some(burst) = &core.burst {
+            burst.stop();
+        }
         core.background.stop();
         core.replicas.stop();
         core.repair.stop();

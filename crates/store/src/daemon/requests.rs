@@ -1,6 +1,7 @@
 //! What the daemon answers on its control socket: one file per command's first word.
 
 mod check;
+mod checkpoint;
 mod explain;
 mod layout;
 mod purge;
@@ -44,7 +45,7 @@ impl Handler for Down {
 
 /// Registers everything that the store itself serves.
 pub(super) fn register(socket: &mut Binding, core: &Arc<Core>, ending: &Arc<Ending>) {
-    let all: [(&str, Serve); 8] = [
+    let all: [(&str, Serve); 9] = [
         ("status", status::status),
         ("stats", status::stats),
         ("target", target::serve),
@@ -53,6 +54,7 @@ pub(super) fn register(socket: &mut Binding, core: &Arc<Core>, ending: &Arc<Endi
         ("source", stage::source),
         ("check", check::serve),
         ("purge", purge::serve),
+        ("checkpoint", checkpoint::serve),
     ];
     for (prefix, serve) in all {
         socket.register(prefix, Arc::new(Commands { core: core.clone(), serve }));

@@ -43,6 +43,8 @@ pub struct Config {
     pub replication: Replication,
     /// What may be removed when.
     pub purge: Purge,
+    /// The fast tier as a buffer for checkpoints.
+    pub burst: super::Burst,
 }
 
 /// One `[[target]]`.

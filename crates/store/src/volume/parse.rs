@@ -1,6 +1,9 @@
 //! From the text of a `volume.toml` to a [`Config`]: every key with its default, every problem with its place.
 
+mod burst;
 mod cache;
+
+pub use burst::Burst;
 
 use super::config::{
     Config, Health, Io, LayoutConfig, MirrorWrites, Mount, Mover, Passthrough, Recovery, TargetConfig,
@@ -43,7 +46,9 @@ fn read(reading: &Reading<'_>, root: &Section<'_, '_, '_>, file: &Path) -> Confi
     let (state, state_span) = root.path("state", "state");
     let declared = tiers(reading, root);
     let (tiers, targets) = targets(reading, root, declared);
+    let burst = burst::burst(reading, root.section("burst"), &tiers);
     Config {
+        burst,
         file: file.to_owned(),
         name,
         namespace,

@@ -154,6 +154,46 @@ const TAIL: &str = r#"
 # low_percent = 80
 # How often that is looked at. 0: only when the operator says `entrepot purge`.
 # every = "0s"
+
+[burst]
+# The tier that buffers checkpoints. Without this line there is no burst buffer, and the rest is not looked at.
+# fast = "fast"
+# The tier that they are demoted to; the default is the last. And one that gets another copy of what was demoted.
+# capacity = "capacity"
+# replicas = "capacity"
+# Bytes of the buffer; 0 is what the fast tier has.
+# size = 0
+# Which files are checkpoints: whose, and of which version. Others are told of by `entrepot checkpoint begin`.
+# checkpoints = ["ckpt/{app}/{version}/**"]
+# Who decides how fast is written and demoted: bbos, predicted, maxeff, maxbw, static:0.9.
+# policy = "predicted"
+# Which version leaves first: versions, throughout, mtbf, fifo, lru.
+# order = "throughout"
+# Whether applications write one at a time, and for how long one may be passed over.
+# scheduler = true
+# wait = "10min"
+# When the buffer is full a checkpoint waits ("wait") for room, at most so long, or fails at once ("enospc").
+# full = "wait"
+# full_wait = "10min"
+# Whether the checkpoints of those who hardly ever fail go straight to the capacity tier when more is written than fits.
+# direct = false
+# Time after which most applications have written once, and the bytes that the first such period is expected to write.
+# period = "1h"
+# period_bytes = 0
+# Speeds of the devices in bytes per second; 0 is no limit. Writing beside the least and the most
+# demotion, demotion beside writing at most and for nothing, demotion in pauses.
+# write_max = 0
+# write_min = 0
+# demote_max = 0
+# demote_min = 0
+# demote_idle = 0
+# Time between failures of an application that says nothing (0: learned from its restarts), and of one node.
+# mtbf = "0s"
+# node_mtbf = "43800h"
+# Limits are set in control groups where the host has them ("auto"), or by token buckets alone ("buckets").
+# limits = "auto"
+# How often the file systems of the fast tier are trimmed; 0 is never.
+# trim = "0s"
 "#;
 
 /// The text of a `volume.toml` with every key, its default and what it does, named after the directory.

@@ -32,6 +32,9 @@ pub fn status(core: &Arc<Core>, _: &Caller, verb: &str, _: Value, _: &mut Respon
     if let Some(cache) = core.pool.cache.get() {
         answer["cache"] = json!(cache.counts());
     }
+    if let Some(burst) = &core.burst {
+        answer["burst"] = burst.status();
+    }
     answer["events"] = news(core);
     Ok(answer)
 }

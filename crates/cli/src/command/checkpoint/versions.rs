@@ -1,0 +1,229 @@
+//! `entrepot checkpoint begin|commit|list|status`: versions in the burst buffer of a volume.
+
+use crate::connect::Context;
+use crate::failure::Result;
+use crate::shown::{self, Output, list, number, word};
+use clap::Args;
+use serde_json::{Value, json};
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use store::control::Problem;
+use store::volume::parse_size;
+
+fn size(text: &str) -> std::result::Result<u64, String> {
+    parse_size(text).ok_or_else(|| "give a size such as 80GB, 512MiB or bytes".into())
+}
+
+/// Announce a version: what is written below the directories from now on belongs to it
+///
+/// It counts once `entrepot checkpoint commit` said that it is complete, not before; the version before it stays the newest till then. Its
+/// turn begins with its first write.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+EXAMPLES:
+  entrepot checkpoint begin wave --path run7/state
+  entrepot checkpoint begin wave --version step-0012 --path run7/state --size 80GB --mtbf 6h")]
+pub struct Begin {
+    /// The application.
+    app: String,
+    /// Where its files will be: directories or files in the mount. The default is this directory.
+    #[arg(long = "path", value_name = "PATH")]
+    paths: Vec<PathBuf>,
+    /// What to call the version; the default is the time.
+    #[arg(long, value_name = "NAME", default_value = "")]
+    version: String,
+    /// Its bytes, if they are known: room is kept for all of them before it begins.
+    #[arg(long, value_name = "SIZE", value_parser = size, default_value = "0")]
+    size: u64,
+    /// How long the application runs between failures.
+    #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration, conflicts_with = "nodes")]
+    mtbf: Option<Duration>,
+    /// How many nodes it runs on, from which that is estimated.
+    #[arg(long, value_name = "N")]
+    nodes: Option<u64>,
+}
+
+impl Begin {
+    pub fn run(self, context: &Context) -> Result<u8> {
+        let mut client = context.connect()?;
+        let status = client.request("status.get", json!({}), &mut |_| {})?;
+        let at = PathBuf::from(word(&status, "mount_point"));
+        let here = if self.paths.is_empty() { vec![PathBuf::from(".")] } else { self.paths };
+        let paths = here.iter().map(|path| inside(&at, path)).collect::<std::result::Result<Vec<_>, Problem>>()?;
+        let what = json!({"app": self.app, "label": self.version, "paths": paths, "bytes": self.size,
+            "mtbf_s": self.mtbf.map(|span| span.as_secs().max(1)), "nodes": self.nodes});
+        let answer = client.request("checkpoint.begin", what, &mut |_| {})?;
+        shown::text(&format!("version {} of {} begins\n", word(&answer, "label"), word(&answer, "app")))?;
+        Ok(0)
+    }
+}
+
+/// A path as the volume names it.
+fn inside(at: &Path, path: &Path) -> std::result::Result<String, Problem> {
+    let full = path.canonicalize().or_else(|_| std::path::absolute(path)).unwrap_or_else(|_| path.to_path_buf());
+    let below = full.strip_prefix(at).ok().and_then(Path::to_str).map(str::to_owned);
+    below.ok_or_else(|| {
+        Problem::wrong(format!("{} is not in the mount {}", full.display(), at.display()))
+            .so("nothing was begun")
+            .try_this("name directories of the mount")
+    })
+}
+
+/// Say that the version that was begun is complete; returns when it is durable
+#[derive(Debug, Args)]
+#[command(after_help = "\
+EXAMPLES:
+  entrepot checkpoint commit wave
+  entrepot checkpoint commit wave --abandon")]
+pub struct Commit {
+    /// The application.
+    app: String,
+    /// It will never be complete: its files stay, and do not count.
+    #[arg(long)]
+    abandon: bool,
+}
+
+impl Commit {
+    pub fn run(self, context: &Context) -> Result<u8> {
+        let what = json!({"app": self.app, "abandon": self.abandon});
+        let answer = context.connect()?.request("checkpoint.commit", what, &mut |_| {})?;
+        if self.abandon {
+            shown::text(&format!("version {} of {} is given up\n", word(&answer, "label"), self.app))?;
+            return Ok(0);
+        }
+        shown::text(&format!(
+            "version {} of {} is complete: {} in {} files\n",
+            word(&answer, "label"),
+            self.app,
+            shown::bytes(number(&answer, "bytes")),
+            number(&answer, "files")
+        ))?;
+        Ok(0)
+    }
+}
+
+/// List the versions: where each lies, and which is the newest complete one
+#[derive(Debug, Args)]
+#[command(after_help = "\
+EXAMPLES:
+  entrepot checkpoint list
+  entrepot checkpoint list wave --output json | jq '.versions[] | select(.newest)'")]
+pub struct List {
+    /// Of this application only.
+    app: Option<String>,
+    /// How to write it.
+    #[arg(long, value_enum, default_value = "text")]
+    output: Output,
+}
+
+impl List {
+    pub fn run(self, context: &Context) -> Result<u8> {
+        let answer = context.connect()?.request("checkpoint.list", json!({"app": self.app}), &mut |_| {})?;
+        if matches!(self.output, Output::Json) {
+            shown::json(&answer)?;
+            return Ok(0);
+        }
+        let row = |v: &Value| {
+            let newest = if v["newest"] == true { "newest" } else { "" };
+            let complete = number(v, "at_ms");
+            vec![
+                word(v, "app").to_owned(),
+                word(v, "label").to_owned(),
+                word(v, "state").to_owned(),
+                newest.to_owned(),
+                shown::bytes(number(v, "bytes")),
+                list(v, "files").len().to_string(),
+                word(v, "place").to_owned(),
+                if complete > 0 { shown::moment_ms(complete) } else { String::new() },
+            ]
+        };
+        let head = ["application", "version", "state", "", "size", "files", "on", "complete since"];
+        shown::text(&shown::table(&head, list(&answer, "versions").iter().map(row).collect()))?;
+        Ok(0)
+    }
+}
+
+/// Show the burst buffer: how full, how fast, and what is known of each application
+#[derive(Debug, Args)]
+#[command(after_help = "EXAMPLES:\n  entrepot checkpoint status\n  entrepot checkpoint status --output json")]
+pub struct Status {
+    /// How to write it.
+    #[arg(long, value_enum, default_value = "text")]
+    output: Output,
+}
+
+impl Status {
+    pub fn run(self, context: &Context) -> Result<u8> {
+        let b = context.connect()?.request("checkpoint.status", json!({}), &mut |_| {})?;
+        if matches!(self.output, Output::Json) {
+            shown::json(&b)?;
+            return Ok(0);
+        }
+        let mut text = burst_line(&b);
+        let _ = writeln!(text, "         limits: {}", word(&b, "limits"));
+        let row = |a: &Value| {
+            let span = |s: u64| humantime::format_duration(Duration::from_secs(s)).to_string();
+            let interval = a["advised_interval_s"].as_f64().map_or(String::new(), |s| span(s as u64));
+            vec![
+                word(a, "name").to_owned(),
+                word(a, "newest").to_owned(),
+                if a["newest_in_buffer"] == true { "fast" } else { "capacity" }.to_owned(),
+                shown::bytes(number(a, "bytes")),
+                format!("{:.1} s", a["cost_s"].as_f64().unwrap_or_default()),
+                if number(a, "mtbf_s") > 0 { span(number(a, "mtbf_s")) } else { String::new() },
+                word(a, "mtbf_from").to_owned(),
+                number(a, "restarts").to_string(),
+                interval,
+            ]
+        };
+        let head =
+            ["application", "newest", "read from", "size", "took", "mtbf", "known", "restarts", "advised interval"];
+        let rows: Vec<_> = list(&b, "applications").iter().map(row).collect();
+        if !rows.is_empty() {
+            text.push('\n');
+            text += &shown::table(&head, rows);
+        }
+        shown::text(&text)?;
+        Ok(0)
+    }
+}
+
+/// The buffer in two lines.
+pub fn burst_line(b: &Value) -> String {
+    let speed = |key: &str| b[key].as_u64().map_or("unlimited".into(), |rate| format!("{}/s", shown::bytes(rate)));
+    let mut text = format!(
+        "burst    {} of {} used, {} not demoted yet; {} complete, {} demoted, {} waiting, {} writing\n",
+        shown::bytes(number(b, "used")),
+        shown::bytes(number(b, "size")),
+        shown::bytes(number(b, "not_demoted")),
+        number(b, "versions"),
+        number(b, "demoted"),
+        number(b, "waiting"),
+        number(b, "writing"),
+    );
+    let _ = writeln!(
+        text,
+        "         {} ({}): writing {}, demotion {}; {} written in this period of {} expected",
+        word(b, "policy"),
+        word(b, "pattern"),
+        speed("write_rate"),
+        speed("demotion_rate"),
+        shown::bytes(number(b, "written_in_period")),
+        shown::bytes(number(b, "expected_in_period")),
+    );
+    text
+}
+
+/// What the volume saw of an application: what its last checkpoint took, and its time between failures.
+pub fn seen(context: &Context, app: &str) -> Result<(Option<Duration>, Option<Duration>)> {
+    let b = context.connect()?.request("checkpoint.status", json!({}), &mut |_| {})?;
+    let Some(of) = list(&b, "applications").iter().find(|a| word(a, "name") == app) else {
+        return Err(Problem::not_found(format!("the volume knows no application {app}"))
+            .try_this("`entrepot checkpoint status` lists those it knows")
+            .into());
+    };
+    let cost = of["cost_s"].as_f64().filter(|s| *s > 0.0).map(Duration::from_secs_f64);
+    let mtbf = Some(number(of, "mtbf_s")).filter(|s| *s > 0).map(Duration::from_secs);
+    Ok((cost, mtbf))
+}

@@ -1,0 +1,275 @@
+//! Checkpoints in the burst buffer: where they land, what leaves, what survives, what happens when nothing is left.
+
+use super::real::{self, Volume, code, err, out};
+use serde_json::Value;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// `volume.toml` with a burst buffer.
+fn with_burst(more: &'static str) -> impl FnOnce(String) -> String {
+    move |text| {
+        let text = text.split("\n[burst]\n").next().expect("a text").to_owned();
+        format!(
+            "{text}\n[burst]\nfast = \"fast\"\ncapacity = \"capacity\"\ncheckpoints = [\"ckpt/{{app}}/{{version}}/**\"]\n{more}"
+        )
+    }
+}
+
+fn versions(volume: &Volume, app: &str) -> Vec<Value> {
+    volume.json(&["checkpoint", "list", app])["versions"].as_array().expect("versions").clone()
+}
+
+fn newest(volume: &Volume, app: &str) -> Option<Value> {
+    versions(volume, app).into_iter().find(|v| v["newest"] == true)
+}
+
+/// The tiers of a file's mirrors, by the names of their targets.
+fn tiers(volume: &Volume, file: &str) -> Vec<&'static str> {
+    let layout = volume.json(&["layout", file]);
+    let of = |mirror: &Value| {
+        let text = mirror.to_string();
+        match (text.contains("\"fast"), text.contains("\"capacity")) {
+            (true, false) => "fast",
+            (false, true) => "capacity",
+            _ => "both",
+        }
+    };
+    layout["mirrors"].as_array().expect("mirrors").iter().map(of).collect()
+}
+
+fn write(volume: &Volume, app: &str, version: &str, data: &[u8]) -> std::io::Result<PathBuf> {
+    let dir = volume.at.join(format!("ckpt/{app}/{version}"));
+    std::fs::create_dir_all(&dir)?;
+    let path = dir.join("state");
+    std::fs::write(&path, data)?;
+    Ok(path)
+}
+
+fn complete(volume: &Volume, app: &str, label: &str) -> bool {
+    versions(volume, app).iter().any(|v| v["label"] == label && v["state"] == "complete")
+}
+
+/// [S-120]
+#[test]
+fn checkpoints_land_on_the_fast_tier_leave_in_time_and_are_read_from_the_faster() {
+    let Some(volume) = Volume::up_with(with_burst("size = \"20MB\"\norder = \"versions\"\npolicy = \"bbos\"\n")) else {
+        return;
+    };
+    let data: Vec<Vec<u8>> = (0..5u8).map(|n| real::noise((8 << 20) + n as usize)).collect();
+    write(&volume, "wave", "1", &data[1]).expect("write");
+    real::until("it is complete", || complete(&volume, "wave", "1"));
+    assert_eq!(newest(&volume, "wave").expect("one")["label"], "1");
+    real::until("it is in both places", || tiers(&volume, "ckpt/wave/1/state") == ["fast", "capacity"]);
+    real::until("the list says so", || newest(&volume, "wave").expect("one")["place"] == "both");
+
+    // Two more do not fit beside it: the oldest leaves the buffer.
+    for label in ["2", "3"] {
+        write(&volume, "wave", label, &data[label.parse::<usize>().expect("a number")]).expect("write");
+    }
+    real::until("they are complete", || complete(&volume, "wave", "3"));
+    real::until("the first has left", || tiers(&volume, "ckpt/wave/1/state") == ["capacity"]);
+    assert_eq!(newest(&volume, "wave").expect("one")["label"], "3");
+    assert!(tiers(&volume, "ckpt/wave/3/state").contains(&"fast"), "the newest stays in the buffer");
+    for n in 1..4 {
+        let path = volume.at.join(format!("ckpt/wave/{n}/state"));
+        assert!(std::fs::read(&path).expect("read") == data[n], "version {n}");
+    }
+    let status = volume.json(&["status"]);
+    let burst = &status["burst"];
+    assert!(burst["used"].as_u64().expect("used") <= 20_000_000, "{burst}");
+    assert!(
+        burst["demoted"].as_u64().expect("demoted") >= 1 && burst["limits"].as_str().expect("limits").contains("token")
+    );
+    assert!(out(&volume.run(&["status"])).contains("burst "));
+    real::until("the read of the newest was a restart", || {
+        volume.json(&["checkpoint", "status"])["restarts_from_buffer"].as_u64() == Some(1)
+    });
+    let shown = out(&volume.run(&["checkpoint", "status"]));
+    assert!(shown.contains("wave") && shown.contains("learned"), "{shown}");
+    assert_eq!(code(&volume.run(&["checkpoint", "advise", "--app", "wave"])), 0);
+
+    // A version that its owner removes is no version.
+    std::fs::remove_file(volume.at.join("ckpt/wave/3/state")).expect("remove");
+    real::until("the one before is the newest", || newest(&volume, "wave").is_some_and(|v| v["label"] == "2"));
+    // The same name written over is another version, on the fast tier again.
+    write(&volume, "wave", "1", &data[4]).expect("write");
+    real::until("it is the newest", || newest(&volume, "wave").is_some_and(|v| v["label"] == "1"));
+    assert!(std::fs::read(volume.at.join("ckpt/wave/1/state")).expect("read") == data[4]);
+    real::until("it came to the fast tier", || tiers(&volume, "ckpt/wave/1/state").contains(&"fast"));
+    // What is no checkpoint is not touched.
+    std::fs::write(volume.at.join("other"), &data[0]).expect("write");
+    assert!(std::fs::read(volume.at.join("other")).expect("read") == data[0]);
+}
+
+/// [S-121]
+#[test]
+fn a_version_that_was_begun_counts_once_it_was_committed() {
+    let Some(volume) = Volume::up_with(with_burst("")) else { return };
+    let dir = volume.at.join("run7");
+    std::fs::create_dir(&dir).expect("directory");
+    let begin = |label: &str| {
+        volume.ok(&[
+            "checkpoint",
+            "begin",
+            "wave",
+            "--path",
+            dir.to_str().expect("UTF-8"),
+            "--version",
+            label,
+            "--size",
+            "4MiB",
+            "--nodes",
+            "512",
+        ])
+    };
+    begin("a");
+    for rank in 0..3 {
+        std::fs::write(dir.join(format!("rank-{rank}")), real::noise(1 << 20)).expect("write");
+    }
+    assert_eq!(versions(&volume, "wave")[0]["state"], "writing");
+    assert!(newest(&volume, "wave").is_none(), "closing the files does not complete it");
+    let again = volume.run(&["checkpoint", "begin", "wave"]);
+    assert_eq!(code(&again), 6, "{}", err(&again));
+    volume.ok(&["checkpoint", "commit", "wave"]);
+    let one = newest(&volume, "wave").expect("one");
+    assert_eq!((&one["label"], one["files"].as_array().map(Vec::len)), (&Value::from("a"), Some(3)));
+    let known = volume.json(&["checkpoint", "status"])["applications"][0].clone();
+    assert_eq!((&known["mtbf_from"], known["mtbf_s"].as_u64()), (&Value::from("nodes"), Some(43_800 * 3600 / 512)));
+
+    // Begun, written in part, and the daemon is killed: the version before it is the newest.
+    begin("b");
+    std::fs::write(dir.join("rank-9"), real::noise(1 << 20)).expect("write");
+    volume.kill();
+    volume.up_again();
+    let left = versions(&volume, "wave");
+    assert_eq!((left.len(), &left[0]["label"], &left[0]["newest"]), (1, &Value::from("a"), &Value::from(true)));
+
+    begin("c");
+    volume.ok(&["checkpoint", "commit", "wave", "--abandon"]);
+    begin("d");
+    let nothing = volume.run(&["checkpoint", "commit", "wave"]);
+    assert!(code(&nothing) != 0 && err(&nothing).contains("nothing of version"), "{}", err(&nothing));
+    let outside = volume.run_in(std::path::Path::new("/"), &["checkpoint", "begin", "wave"]);
+    assert_eq!(code(&outside), 2, "{}", err(&outside));
+    assert_eq!(code(&volume.run(&["checkpoint", "commit", "nobody"])), 5);
+}
+
+/// Bytes that say whose and which they are, and where.
+fn stamped(app: u64, version: u64, len: usize) -> Vec<u8> {
+    let word = |n: usize| (app << 48 | version << 32 | n as u64).to_le_bytes();
+    (0..len / 8).flat_map(word).collect()
+}
+
+/// Killed at many points, with the page cache dropped: the newest complete version of every application is there, whole, and
+/// none that was committed before is lost. [S-122]
+#[test]
+fn no_committed_checkpoint_is_lost_or_half_after_a_kill() {
+    let Some(volume) = Volume::up_with(with_burst("size = \"12MB\"\n")) else { return };
+    const LEN: usize = 1 << 20;
+    let mut number = 0;
+    for round in 0..4u64 {
+        let committed: [AtomicU64; 2] = Default::default();
+        let first = number + 1;
+        std::thread::scope(|scope| {
+            for app in 0..2u64 {
+                let (volume, committed) = (&volume, &committed);
+                scope.spawn(move || {
+                    for n in first..first + 40 {
+                        let name = format!("app{app}");
+                        if write(volume, &name, &format!("{n:04}"), &stamped(app, n, LEN)).is_err() {
+                            return;
+                        }
+                        let list = volume.run(&["checkpoint", "list", &name, "--output", "json"]);
+                        let Ok(list) = serde_json::from_slice::<Value>(&list.stdout) else { return };
+                        let labels =
+                            list["versions"].as_array().into_iter().flatten().filter(|v| v["state"] == "complete");
+                        let newest = labels.filter_map(|v| v["label"].as_str()?.parse::<u64>().ok()).max();
+                        committed[app as usize].fetch_max(newest.unwrap_or(0), Ordering::AcqRel);
+                    }
+                });
+            }
+            // Later in each round, so that demotions and deletions are under way too.
+            let enough = first + 2 + 3 * round;
+            real::until("some are committed", || committed.iter().all(|c| c.load(Ordering::Acquire) >= enough));
+            volume.kill();
+        });
+        volume.up_again();
+        for app in 0..2u64 {
+            let name = format!("app{app}");
+            let known = committed[app as usize].load(Ordering::Acquire);
+            let newest = newest(&volume, &name).expect("a version");
+            let label = newest["label"].as_str().expect("a label").parse::<u64>().expect("a number");
+            assert!(label >= known, "{name}: {label} is newest, {known} was complete");
+            for version in versions(&volume, &name).iter().filter(|v| v["state"] == "complete") {
+                let n = version["label"].as_str().expect("a label").parse::<u64>().expect("a number");
+                let path = volume.at.join(version["files"][0].as_str().expect("a file"));
+                real::drop_caches_of(&path);
+                assert!(std::fs::read(&path).expect("read") == stamped(app, n, LEN), "{name} version {n} is whole");
+            }
+            number = number.max(first + 40);
+        }
+    }
+}
+
+/// With the capacity tier away nothing can leave the buffer: who does not fit gets `ENOSPC`, what is there stays right, and all goes on when it is back. [S-123]
+#[test]
+fn a_full_buffer_and_a_failed_capacity_tier_give_an_error_and_no_corrupt_file() {
+    let Some(volume) = Volume::up_with(with_burst("size = \"10MB\"\nfull = \"enospc\"\n")) else { return };
+    let all = ["capacity0", "capacity1", "capacity2"];
+    let data = real::noise(4 << 20);
+    all.iter().for_each(|target| volume.ok(&["target", "fail", target]));
+    for app in ["a", "b"] {
+        write(&volume, app, "1", &data).expect("it fits");
+        real::until("it is complete", || complete(&volume, app, "1"));
+    }
+    let full = write(&volume, "c", "1", &data).expect_err("it does not fit");
+    assert_eq!(full.kind(), std::io::ErrorKind::StorageFull, "{full}");
+    real::until("it does not count", || versions(&volume, "c").is_empty());
+    for app in ["a", "b"] {
+        assert!(std::fs::read(volume.at.join(format!("ckpt/{app}/1/state"))).expect("read") == data);
+        assert_eq!(tiers(&volume, &format!("ckpt/{app}/1/state")), ["fast"], "a demotion that fails changes nothing");
+    }
+    assert!(volume.json(&["checkpoint", "status"])["failed"].as_u64() > Some(0));
+    all.iter().for_each(|target| volume.ok(&["target", "restore", target]));
+    real::until("room is made", || write(&volume, "c", "2", &data).is_ok());
+    real::until("it is complete", || complete(&volume, "c", "2"));
+    for (app, label) in [("a", "1"), ("b", "1"), ("c", "2")] {
+        assert!(std::fs::read(volume.at.join(format!("ckpt/{app}/{label}/state"))).expect("read") == data);
+    }
+}
+
+/// The same with `full = "wait"`: who does not fit waits, and goes on when there is room; or gets `ENOSPC` after the bound. [S-123]
+#[test]
+fn who_does_not_fit_waits_for_room() {
+    let Some(volume) = Volume::up_with(with_burst("size = \"10MB\"\nfull = \"wait\"\nfull_wait = \"3s\"\n")) else {
+        return;
+    };
+    let all = ["capacity0", "capacity1", "capacity2"];
+    let data = real::noise(4 << 20);
+    all.iter().for_each(|target| volume.ok(&["target", "fail", target]));
+    for app in ["a", "b"] {
+        write(&volume, app, "1", &data).expect("it fits");
+        real::until("it is complete", || complete(&volume, app, "1"));
+    }
+    let began = std::time::Instant::now();
+    let full = write(&volume, "c", "1", &data).expect_err("it does not fit");
+    assert_eq!(full.kind(), std::io::ErrorKind::StorageFull, "{full}");
+    assert!(began.elapsed().as_secs() >= 3, "it waited: {:?}", began.elapsed());
+    std::thread::scope(|scope| {
+        let waits = scope.spawn(|| write(&volume, "c", "2", &data).map(|_| ()));
+        real::until("it waits", || volume.json(&["checkpoint", "status"])["held_writes"].as_u64() > Some(0));
+        all.iter().for_each(|target| volume.ok(&["target", "restore", target]));
+        waits.join().expect("no panic").expect("there is room now");
+    });
+    real::until("it is complete", || complete(&volume, "c", "2"));
+    assert!(std::fs::read(volume.at.join("ckpt/c/2/state")).expect("read") == data);
+}
+
+#[test]
+fn a_volume_without_a_buffer_says_so() {
+    let Some(volume) = Volume::up() else { return };
+    let refused = volume.run(&["checkpoint", "list"]);
+    assert_eq!(code(&refused), 2, "{}", err(&refused));
+    assert!(err(&refused).contains("no burst buffer") && err(&refused).contains("[burst]"));
+    assert!(volume.json(&["status"])["burst"].is_null());
+}

@@ -1,0 +1,181 @@
+//! The burst buffer: checkpoints land on the fast tier, are demoted in time, and are read from the faster tier's copy.
+//!
+//! ```text
+//! mount -> Adviser (opened, may write?, hold, closed) -> book (whose file, which version) -> desk (turn, room, speed)
+//! desk  -> effects -> hands      make ready, delete copies, set speeds
+//!                  -> committer  make durable, remember
+//!                  -> demoter    copy to the capacity tier and to the replica group, at the valve's speed
+//! ```
+//! A version is complete when all its files that were open for writing are closed, or when `entrepot checkpoint commit`
+//! says so. Locks: `book` before `desk`; effects are carried out holding neither.
+
+mod adviser;
+mod book;
+mod commands;
+mod demote;
+mod desk;
+mod hands;
+mod limits;
+mod record;
+mod valve;
+
+pub use commands::{Begin, Row};
+pub use desk::{Desk, Effect};
+pub use record::MtbfFrom;
+
+use super::{Core, now_ns};
+use crate::Result;
+use crate::state::State;
+use crate::volume::{Burst as Settings, Volume};
+use book::Book;
+use hands::Job;
+use limits::Limits;
+use parking_lot::{Condvar, Mutex, RwLock};
+use policy::Time;
+use policy::burst::tables::Version;
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, OnceLock, Weak};
+use std::thread::JoinHandle;
+use std::time::Instant;
+use valve::Valve;
+
+/// The workers, by what they are told.
+struct Worker {
+    tell: Mutex<Sender<Job>>,
+    told: Mutex<Option<Receiver<Job>>>,
+}
+
+impl Default for Worker {
+    fn default() -> Worker {
+        let (tell, told) = channel();
+        Worker { tell: Mutex::new(tell), told: Mutex::new(Some(told)) }
+    }
+}
+
+/// The burst buffer of a volume.
+pub struct Burst {
+    settings: Settings,
+    fast: u8,
+    capacity_bytes: u64,
+    state: Arc<dyn State>,
+    core: OnceLock<Weak<Core>>,
+    book: Mutex<Book>,
+    desk: Mutex<Desk>,
+    /// The desk has work for the clock, before the moment for which it was set.
+    woken: Condvar,
+    alarm: AtomicU64,
+    /// Files that are checkpoints' and open, by their address.
+    roles: RwLock<HashMap<usize, Arc<adviser::Role>>>,
+    /// How many versions are announced.
+    sessions: AtomicUsize,
+    began: Instant,
+    stopped: AtomicBool,
+    valve: Valve,
+    limits: Limits,
+    hands: Worker,
+    committer: Worker,
+    demoter: Worker,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+    counts: Counts,
+}
+
+/// What was done since the start.
+#[derive(Default)]
+struct Counts {
+    committed: AtomicU64,
+    demoted: AtomicU64,
+    demoted_bytes: AtomicU64,
+    failed: AtomicU64,
+    replicated: AtomicU64,
+    hits: AtomicU64,
+    misses: AtomicU64,
+}
+
+impl Burst {
+    /// The buffer of a volume that has one, with what an earlier daemon remembered.
+    pub(super) fn open(volume: &Volume) -> Result<Option<Arc<Burst>>> {
+        let settings = volume.config().burst.clone();
+        let Some(fast) = settings.fast else { return Ok(None) };
+        volume.targets().measure_now();
+        let on_fast = volume.targets().all().into_iter().filter(|t| t.tier() == fast);
+        let space: u64 = on_fast.clone().map(|t| t.space().total_bytes).sum();
+        let capacity_bytes = if settings.size > 0 { settings.size } else { space };
+        let state = volume.state().clone();
+        let paths = volume.config().targets.iter().filter(|t| t.tier == fast).map(|t| t.path.clone()).collect();
+        let mut desk = Desk::new(&settings, capacity_bytes);
+        if let Some(period) = record::period(&*state)? {
+            desk.buffer_mut().resume_period(period.dwsf, period.dwpp);
+        }
+        let book = Book::open(&*state)?;
+        Ok(Some(Arc::new(Burst {
+            limits: Limits::new(paths, settings.cgroups && settings.limited),
+            settings,
+            fast,
+            capacity_bytes,
+            state,
+            core: OnceLock::new(),
+            book: Mutex::new(book),
+            desk: Mutex::new(desk),
+            woken: Condvar::new(),
+            alarm: AtomicU64::new(0),
+            roles: RwLock::default(),
+            sessions: AtomicUsize::new(0),
+            began: Instant::now(),
+            stopped: AtomicBool::new(false),
+            valve: Valve::default(),
+            hands: Worker::default(),
+            committer: Worker::default(),
+            demoter: Worker::default(),
+            threads: Mutex::default(),
+            counts: Counts::default(),
+        })))
+    }
+
+    fn now(&self) -> Time {
+        Time(self.began.elapsed().as_nanos() as u64)
+    }
+
+    fn core(&self) -> Option<Arc<Core>> {
+        self.core.get().and_then(Weak::upgrade)
+    }
+
+    /// Acts at the desk, and hands on what it says.
+    fn at_desk<T>(&self, act: impl FnOnce(&mut Desk, Time) -> T) -> T {
+        let mut desk = self.desk.lock();
+        let result = act(&mut desk, self.now());
+        while let Some(effect) = desk.effect() {
+            let demotes = matches!(effect, Effect::Demote(_) | Effect::Replicate(_));
+            let worker = if demotes { &self.demoter } else { &self.hands };
+            worker.say(Job::Effect(effect));
+        }
+        if desk.next_deadline(self.now()).0 < self.alarm.load(Ordering::Acquire) {
+            self.woken.notify_all();
+        }
+        result
+    }
+
+    fn news(&self, text: String) {
+        match self.core() {
+            Some(core) => core.background.news(text),
+            None => tracing::info!("{text}"),
+        }
+    }
+
+    /// The version that a request writes.
+    fn version_of(&self, request: u64) -> Option<Version> {
+        self.desk.lock().request(request).and_then(|of| of.version)
+    }
+}
+
+impl Worker {
+    fn say(&self, job: Job) {
+        // Nobody listens at the end.
+        drop(self.tell.lock().send(job));
+    }
+}
+
+fn now_ms() -> u64 {
+    now_ns() / 1_000_000
+}

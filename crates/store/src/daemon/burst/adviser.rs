@@ -1,0 +1,223 @@
+//! The buffer's eyes and hands in the mount: recognises checkpoints, asks the desk for their writes, and places them.
+
+use super::book::Current;
+use super::hands::Job;
+use super::{Burst, now_ms};
+use crate::file::{Access, Adviser, File, Resume};
+use crate::{Error, Result};
+use policy::layout::Placement;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+/// The device is told to write after so many bytes. A guess: enough for one request of a disk array.
+const PUSH_BYTES: u64 = 4 << 20;
+
+/// An open file that belongs to a checkpoint.
+pub struct Role {
+    /// Whose, by name.
+    pub app: String,
+    /// Of which version, as the application names it.
+    pub label: String,
+    /// Its path.
+    pub path: String,
+    /// The file.
+    pub file: Arc<File>,
+    /// Handles that may write, and all.
+    pub writers: AtomicUsize,
+    handles: AtomicUsize,
+    /// The request that writes it; 0 while nobody writes.
+    pub request: AtomicU64,
+}
+
+fn address(file: &File) -> usize {
+    std::ptr::from_ref(file) as usize
+}
+
+impl Burst {
+    fn role(&self, file: &File) -> Option<Arc<Role>> {
+        let roles = self.roles.read();
+        if roles.is_empty() { None } else { roles.get(&address(file)).cloned() }
+    }
+
+    /// Whose checkpoint a path is, and of which version.
+    fn recognise(&self, path: &str) -> Option<(String, String)> {
+        if self.sessions.load(Ordering::Acquire) > 0
+            && let Some(session) = self.book.lock().session_of(path)
+        {
+            return Some((session.app.clone(), session.label.clone()));
+        }
+        let found = self.settings.checkpoints.iter().find_map(|pattern| pattern.matches(path))?;
+        Some((found.app, found.version))
+    }
+
+    /// The request that writes the file's version; a new one if nobody writes it.
+    fn request_for(&self, role: &Arc<Role>) -> Result<u64> {
+        let mut book = self.book.lock();
+        let known = role.request.load(Ordering::Acquire);
+        if known != 0 && book.current.contains_key(&known) {
+            return Ok(known);
+        }
+        let request = match book.writing(&role.app, &role.label) {
+            Some(request) => request,
+            None => {
+                let app = self.app_in(&mut book, &role.app)?;
+                let session = book.sessions.values().find(|s| s.app == role.app && s.label == role.label);
+                let told = session.map(|session| session.bytes).filter(|bytes| *bytes > 0);
+                let explicit = session.is_some();
+                let request = self.at_desk(|desk, now| desk.arrive(now, app.number, told.unwrap_or(app.bytes)));
+                if let Some(session) = book.sessions.get_mut(&role.app).filter(|_| explicit) {
+                    session.request = request;
+                }
+                let (app, label) = (role.app.clone(), role.label.clone());
+                let (roles, carried) = Default::default();
+                book.current.insert(request, Current { app, label, explicit, roles, carried });
+                request
+            }
+        };
+        // What is remembered can be read: a version is forgotten before a byte of it is written over.
+        let over = book.version_at(&role.path);
+        let mut struck = None;
+        if let Some(key) = over {
+            super::record::forget_version(&*self.state, key.app, key.number)?;
+            struck = book.strike(key);
+            self.at_desk(|desk, now| desk.removed(now, key));
+        }
+        if let Some(current) = book.current.get_mut(&request) {
+            let parts = struck.into_iter().flat_map(|version| version.parts);
+            current.carried.extend(parts.map(|part| (part.path.clone(), part)));
+            current.roles.insert(role.path.clone(), role.clone());
+        }
+        if role.file.layout().is_some() {
+            self.hands.say(Job::Bring(role.clone()));
+        }
+        role.request.store(request, Ordering::Release);
+        Ok(request)
+    }
+
+    /// A handle of a file that belongs to a version was closed: if it was the last that might write, it is complete.
+    fn closed_writer(&self, role: &Role) {
+        let request = role.request.load(Ordering::Acquire);
+        let book = self.book.lock();
+        let Some(current) = book.current.get(&request) else { return };
+        if !current.explicit && current.roles.values().all(|role| role.writers.load(Ordering::Acquire) == 0) {
+            self.committer.say(Job::Commit(request, None));
+        }
+    }
+}
+
+impl Adviser for Burst {
+    fn watches(&self, file: &File) -> bool {
+        self.role(file).is_some()
+    }
+
+    fn accessed(&self, _file: &File, _access: Access) {}
+
+    fn place(&self, file: &File, _from: u64, place: &mut Placement) {
+        let Some(role) = self.role(file) else { return };
+        let request = role.request.load(Ordering::Acquire);
+        let direct = self.desk.lock().request(request).is_some_and(|of| of.direct);
+        place.tier = Some(if direct { self.settings.capacity } else { self.fast });
+        place.mirrors = 1;
+    }
+
+    fn opened(&self, file: &Arc<File>, path: &dyn Fn() -> Option<PathBuf>, write: bool) {
+        if let Some(role) = self.role(file) {
+            role.handles.fetch_add(1, Ordering::AcqRel);
+            role.writers.fetch_add(usize::from(write), Ordering::AcqRel);
+            return;
+        }
+        if self.settings.checkpoints.is_empty() && self.sessions.load(Ordering::Acquire) == 0 {
+            return;
+        }
+        let Some(path) = path().and_then(|path| path.into_os_string().into_string().ok()) else { return };
+        let Some((app, label)) = self.recognise(&path) else { return };
+        if !write {
+            // A reader of the newest version restarts. It needs no watching.
+            let version = self.book.lock().version_at(&path);
+            return version.map_or((), |version| self.hands.say(Job::Reads(version)));
+        }
+        let role = Role {
+            app,
+            label,
+            path,
+            file: file.clone(),
+            writers: AtomicUsize::new(1),
+            handles: AtomicUsize::new(1),
+            request: AtomicU64::new(0),
+        };
+        self.roles.write().insert(address(file), Arc::new(role));
+    }
+
+    fn closed(&self, file: &File, write: bool) {
+        let Some(role) = self.role(file) else { return };
+        // Handles from before it was known are not counted.
+        let down = |count: &AtomicUsize| {
+            count.fetch_update(Ordering::AcqRel, Ordering::Acquire, |n| n.checked_sub(1)).unwrap_or(0)
+        };
+        if write && down(&role.writers) == 1 && role.request.load(Ordering::Acquire) != 0 {
+            self.closed_writer(&role);
+        }
+        if down(&role.handles) <= 1 && role.writers.load(Ordering::Acquire) == 0 {
+            self.roles.write().remove(&address(file));
+        }
+    }
+
+    fn removed(&self, file: &File) {
+        if let Some(id) = file.id() {
+            self.hands.say(Job::Removed(id));
+        }
+    }
+
+    fn written(&self, file: &Arc<File>, access: Access) {
+        if self.role(file).is_none() {
+            return;
+        }
+        let end = access.offset + access.len;
+        let (from, to) = (access.offset / PUSH_BYTES, end / PUSH_BYTES);
+        if to > from {
+            // The device writes while the application goes on, so that its fsync, and the commit, find little left.
+            file.begin_sync(from * PUSH_BYTES..to * PUSH_BYTES);
+        }
+    }
+
+    fn write_failed(&self, file: &File) {
+        if let Some(role) = self.role(file) {
+            self.desk.lock().failed(role.request.load(Ordering::Acquire));
+        }
+    }
+
+    fn may_write(&self, file: &File, access: Access) -> bool {
+        let Some(role) = self.role(file) else { return true };
+        let request = role.request.load(Ordering::Acquire);
+        request != 0
+            && self.at_desk(|desk, now| desk.request(request).is_some() && desk.may_write(now, request, access.len))
+    }
+
+    fn hold(&self, file: &Arc<File>, access: Access, resume: Resume) {
+        let Some(role) = self.role(file) else { return resume(Ok(())) };
+        if self.stopped.load(Ordering::Acquire) {
+            return resume(Err(Error::Busy("the volume is going down".into())));
+        }
+        match self.request_for(&role) {
+            Ok(request) => self.at_desk(|desk, now| desk.hold(now, request, access.len, resume)),
+            Err(error) => {
+                tracing::warn!("a checkpoint of {} cannot be begun: {error}", role.app);
+                resume(Err(error));
+            }
+        }
+    }
+}
+
+impl Burst {
+    /// The application of that name, remembered.
+    pub(super) fn app_in(&self, book: &mut super::book::Book, name: &str) -> Result<super::record::App> {
+        let default = self.settings.mtbf.as_secs();
+        let (app, fresh) = book.app(name, now_ms(), default);
+        if fresh {
+            super::record::put_app(&*self.state, name, &app)?;
+            self.at_desk(|desk, now| desk.mtbf(now, app.number, app.mtbf_s));
+        }
+        Ok(app)
+    }
+}

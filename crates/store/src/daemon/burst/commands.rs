@@ -1,0 +1,254 @@
+//! What `entrepot checkpoint` asks: begin, commit, list; and what `entrepot status` shows.
+
+use super::Burst;
+use super::adviser::Role;
+use super::book::Session;
+use super::hands::Job;
+use super::record::{self, MtbfFrom};
+use crate::control::{Caller, Problem};
+use crate::daemon::Core;
+use policy::burst::advice::daly_s;
+use policy::burst::tables::Version;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::channel;
+
+/// What `entrepot checkpoint begin` says.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Begin {
+    /// The application.
+    pub app: String,
+    /// The version's name.
+    #[serde(default)]
+    pub label: String,
+    /// Files at or below these belong to it, relative to the mount's root.
+    #[serde(default)]
+    pub paths: Vec<String>,
+    /// Bytes to come; 0: nobody knows.
+    #[serde(default)]
+    pub bytes: u64,
+    /// Seconds between two failures of the application.
+    #[serde(default)]
+    pub mtbf_s: Option<u64>,
+    /// Nodes that it runs on.
+    #[serde(default)]
+    pub nodes: Option<u64>,
+}
+
+/// A line of `entrepot checkpoint list`.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Row {
+    /// Whose.
+    pub app: String,
+    /// Its number; larger is newer.
+    pub number: u64,
+    /// As the application names it.
+    pub label: String,
+    /// `waiting`, `writing` or `complete`.
+    pub state: String,
+    /// Bytes.
+    pub bytes: u64,
+    /// Files.
+    pub files: Vec<String>,
+    /// Where it lies: `fast`, `capacity`, `both`.
+    pub place: String,
+    /// When it was complete, in milliseconds since 1970; 0: not yet.
+    pub at_ms: u64,
+    /// Whether it is the newest complete one of its application.
+    pub newest: bool,
+}
+
+impl Burst {
+    /// An application says how long it runs between failures.
+    ///
+    /// # Errors
+    /// What the state store says.
+    pub fn set_mtbf(&self, name: &str, mtbf_s: Option<u64>, nodes: Option<u64>) -> crate::Result<()> {
+        let (seconds, from) = match (mtbf_s, nodes) {
+            (Some(seconds), _) => (seconds, MtbfFrom::Given),
+            (None, Some(nodes)) => (self.settings.node_mtbf.as_secs() / nodes.max(1), MtbfFrom::Nodes),
+            (None, None) => return Ok(()),
+        };
+        let mut book = self.book.lock();
+        self.app_in(&mut book, name)?;
+        let Some(app) = book.apps.get_mut(name) else { return Ok(()) };
+        (app.mtbf_s, app.mtbf_from) = (seconds.max(1), from);
+        record::put_app(&*self.state, name, app)?;
+        let number = app.number;
+        self.at_desk(|desk, now| desk.mtbf(now, number, seconds.max(1)));
+        Ok(())
+    }
+
+    /// A version is announced.
+    pub(in crate::daemon) fn begin(&self, core: &Core, caller: &Caller, what: &Begin) -> Result<Value, Problem> {
+        if what.app.is_empty() || what.app.len() > 200 || what.app.contains('/') {
+            return Err(Problem::wrong(format!("\"{}\" cannot be the name of an application", what.app))
+                .try_this("give a name of at most 200 characters without a slash"));
+        }
+        if what.paths.is_empty() {
+            return Err(Problem::wrong("no directory is named").try_this("say where its files will be"));
+        }
+        for path in &what.paths {
+            core.may_see(caller, path)?;
+        }
+        self.set_mtbf(&what.app, what.mtbf_s, what.nodes)?;
+        let mut book = self.book.lock();
+        if let Some(there) = book.sessions.get(&what.app) {
+            return Err(Problem::busy(format!("version \"{}\" of {} was begun already", there.label, what.app))
+                .so("nothing was begun")
+                .try_this("end it with `entrepot checkpoint commit`, or give it up with `commit --abandon`"));
+        }
+        self.app_in(&mut book, &what.app)?;
+        let label = if what.label.is_empty() { format!("{}", super::now_ms()) } else { what.label.clone() };
+        let session = Session {
+            app: what.app.clone(),
+            label: label.clone(),
+            paths: what.paths.clone(),
+            uid: caller.uid,
+            bytes: what.bytes,
+            request: 0,
+        };
+        book.sessions.insert(what.app.clone(), session);
+        self.sessions.store(book.sessions.len(), Ordering::Release);
+        Ok(json!({"app": what.app, "label": label}))
+    }
+
+    /// The announced version is complete, or given up; waits until it is durable.
+    pub(in crate::daemon) fn end(&self, caller: &Caller, app: &str, abandon: bool) -> Result<Value, Problem> {
+        let session = self.book.lock().sessions.get(app).cloned();
+        let Some(session) = session else {
+            return Err(Problem::not_found(format!("no version of {app} was begun"))
+                .try_this("begin one with `entrepot checkpoint begin`, or let it be recognised by its path"));
+        };
+        if session.uid != caller.uid && !caller.is_operator() {
+            return Err(Problem::denied(format!("user {} began it, you are {}", session.uid, caller.uid)));
+        }
+        if abandon || session.request == 0 {
+            self.end_session(app);
+            self.give_up(session.request);
+            if abandon {
+                return Ok(json!({"app": app, "label": session.label, "abandoned": true}));
+            }
+            return Err(Problem::failed(format!("nothing of version \"{}\" was written", session.label))
+                .so("there is no such version")
+                .try_this("write its files below the directories given to `begin`"));
+        }
+        let (tell, told) = channel();
+        self.committer.say(Job::Commit(session.request, Some(tell)));
+        let done = told.recv().map_err(|_| Problem::failed("the volume is going down"))?;
+        self.end_session(app);
+        let version = done.map_err(|error| {
+            Problem::failed(format!("version \"{}\" is not complete: {error}", session.label))
+                .so("it does not count; the version before it is the newest")
+        })?;
+        Ok(json!({"app": app, "label": version.label, "number": version.number, "bytes": version.bytes(),
+            "files": version.parts.len()}))
+    }
+
+    fn end_session(&self, app: &str) {
+        let mut book = self.book.lock();
+        book.sessions.remove(app);
+        self.sessions.store(book.sessions.len(), Ordering::Release);
+    }
+
+    fn give_up(&self, request: u64) {
+        let current = self.book.lock().current.remove(&request);
+        let forget = |role: &Arc<Role>| role.request.store(0, Ordering::Release);
+        current.iter().flat_map(|current| current.roles.values()).for_each(forget);
+        self.at_desk(|desk, now| desk.abandoned(now, request));
+    }
+
+    /// The versions, the oldest first, those on their way last.
+    pub(in crate::daemon) fn rows(&self, app: Option<&str>) -> Vec<Row> {
+        let book = self.book.lock();
+        let desk = self.desk.lock();
+        let tables = desk.buffer().tables();
+        let mut rows = Vec::new();
+        for (key, version) in &book.complete {
+            let place = match tables.places(*key) {
+                (true, true) => "both",
+                (false, true) => "capacity",
+                _ => "fast",
+            };
+            rows.push(Row {
+                app: version.app.clone(),
+                number: version.number,
+                label: version.label.clone(),
+                state: "complete".into(),
+                bytes: version.bytes(),
+                files: version.parts.iter().map(|part| part.path.clone()).collect(),
+                place: place.into(),
+                at_ms: version.at_ms,
+                newest: tables.newest(key.app) == Some(key.number),
+            });
+        }
+        for (request, current) in &book.current {
+            let of = desk.request(*request);
+            let version = of.and_then(|of| of.version);
+            rows.push(Row {
+                app: current.app.clone(),
+                number: version.map_or(0, |version| version.number),
+                label: current.label.clone(),
+                state: if version.is_some() { "writing" } else { "waiting" }.into(),
+                bytes: of.map_or(0, |of| of.written),
+                files: current.roles.keys().cloned().collect(),
+                place: if of.is_some_and(|of| of.direct) { "capacity" } else { "fast" }.into(),
+                at_ms: 0,
+                newest: false,
+            });
+        }
+        rows.retain(|row| app.is_none_or(|app| row.app == app));
+        rows
+    }
+
+    /// How the buffer is.
+    pub(in crate::daemon) fn status(&self) -> Value {
+        let book = self.book.lock();
+        let desk = self.desk.lock();
+        let buffer = desk.buffer();
+        let (versions, dirty) = buffer.tables().in_buffer();
+        let (dwsf, dwpp) = buffer.period();
+        let rates = desk.rates();
+        let speed = |rate: f64| if rate < 1e12 { json!(rate.round() as u64) } else { Value::Null };
+        let apps: Vec<Value> = book
+            .apps
+            .iter()
+            .map(|(name, app)| {
+                let newest = buffer.tables().newest(app.number);
+                let key = newest.map(|number| Version { app: app.number, number });
+                let label = key.and_then(|key| book.complete.get(&key)).map(|version| version.label.clone());
+                let cost_s = app.cost_ms as f64 / 1000.0;
+                let interval = (cost_s > 0.0 && app.mtbf_s > 0).then(|| daly_s(cost_s, app.mtbf_s as f64));
+                json!({"name": name, "mtbf_s": app.mtbf_s, "mtbf_from": app.mtbf_from, "restarts": app.restarts,
+                    "bytes": app.bytes, "cost_s": cost_s, "advised_interval_s": interval,
+                    "newest": label, "newest_in_buffer": key.is_some_and(|key| buffer.tables().places(key).0)})
+            })
+            .collect();
+        json!({
+            "size": self.capacity_bytes,
+            "used": buffer.used().max(0.0) as u64,
+            "not_demoted": dirty,
+            "versions": versions,
+            "waiting": buffer.waiting(),
+            "writing": buffer.unfinished() - buffer.waiting().min(buffer.unfinished()),
+            "held_writes": desk.held(),
+            "policy": format!("{:?}", self.settings.buffer.scheme),
+            "pattern": format!("{:?}", buffer.plan().pattern),
+            "written_in_period": dwsf.round() as u64,
+            "expected_in_period": dwpp.round() as u64,
+            "write_rate": speed(rates.write),
+            "demotion_rate": speed(rates.demote),
+            "limits": self.limits.describe(),
+            "committed": self.counts.committed.load(Ordering::Relaxed),
+            "demoted": self.counts.demoted.load(Ordering::Relaxed),
+            "demoted_bytes": self.counts.demoted_bytes.load(Ordering::Relaxed),
+            "failed": self.counts.failed.load(Ordering::Relaxed),
+            "replicated": self.counts.replicated.load(Ordering::Relaxed),
+            "restarts_from_buffer": self.counts.hits.load(Ordering::Relaxed),
+            "restarts_from_capacity": self.counts.misses.load(Ordering::Relaxed),
+            "applications": apps,
+        })
+    }
+}

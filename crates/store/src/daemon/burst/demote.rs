@@ -1,0 +1,205 @@
+//! Demotion: a mirror on the capacity tier, at the valve's speed; then, when space is needed, the buffer's mirror goes.
+//!
+//! A demotion that fails changes nothing for the application: the buffer's mirror is the file's until another is in sync.
+
+use super::Burst;
+use super::record::{self, Part};
+use crate::daemon::Core;
+use crate::file::File;
+use crate::repair::Checker;
+use crate::{Error, Result};
+use policy::FileId;
+use policy::burst::tables::{Demotion, Version};
+use policy::layout::{Mirror, MirrorState, Placement};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+/// From a failed demotion to the next attempt, at first and at most.
+const AGAIN_AFTER: Duration = Duration::from_millis(500);
+const LOOK_EVERY: Duration = Duration::from_millis(50);
+/// How often a copy is tried to be deleted while the file is in use.
+const DROPS_MAX: usize = 20;
+
+/// Whether all of a mirror lies on one tier.
+pub fn is_on(core: &Core, mirror: &Mirror, tier: u8) -> bool {
+    on_tier(&core.pool.targets, mirror, tier)
+}
+
+fn on_tier(targets: &crate::target::Targets, mirror: &Mirror, tier: u8) -> bool {
+    let mut objects = mirror.segments.iter().flat_map(|segment| &segment.objects);
+    objects.all(|object| targets.get(object.target).is_some_and(|target| target.tier() == tier))
+}
+
+/// Whether a version has copies on the fast tier, and a complete one on the capacity tier; `None` if none of its files is there.
+pub fn version_places(burst: &Burst, checker: &Checker, version: &record::Version) -> Option<(bool, bool)> {
+    let (mut any, mut fast, mut capacity) = (false, false, true);
+    for part in &version.parts {
+        let Some(file) = checker.file_at(&part.path).filter(|file| file.id().map_or(0, |id| id.0) == part.file) else {
+            // Renamed files are found when they are needed.
+            any |= part.file != 0 && checker.files_below("").iter().any(|(id, _)| id.0 == part.file);
+            capacity = false;
+            continue;
+        };
+        any = true;
+        let Some(layout) = file.layout() else { continue };
+        let targets = &file.pool().targets;
+        let on = |tier| layout.mirrors.iter().any(|m| m.state == MirrorState::InSync && on_tier(targets, m, tier));
+        capacity &= on(burst.settings.capacity);
+        // What lies on neither tier alone counts as being in the buffer.
+        fast |= on(burst.fast) || !on(burst.settings.capacity);
+    }
+    any.then_some((fast || !capacity, capacity))
+}
+
+impl Burst {
+    /// The files of a version that have objects and are still there.
+    fn files_of(&self, core: &Core, version: Version) -> Vec<Arc<File>> {
+        let parts = self.book.lock().complete.get(&version).map(|v| v.parts.clone()).unwrap_or_default();
+        let find = |part: &Part| {
+            let here = core.checker.file_at(&part.path).filter(|file| file.id() == Some(FileId(part.file)));
+            here.or_else(|| {
+                let (_, path) = core.checker.files_below("").into_iter().find(|(id, _)| id.0 == part.file)?;
+                core.checker.file_at(&path)
+            })
+        };
+        parts.iter().filter(|part| part.file != 0).filter_map(find).collect()
+    }
+
+    /// Copies a version to the capacity tier, and says at the desk how it went.
+    pub(super) fn demote(&self, demotion: Demotion) {
+        let Some(core) = self.core() else { return };
+        match self.copy_down(&core, &demotion) {
+            Ok(()) => {
+                self.counts.demoted.fetch_add(1, Ordering::Relaxed);
+                self.counts.demoted_bytes.fetch_add(demotion.bytes, Ordering::Relaxed);
+                self.at_desk(|desk, now| desk.demoted(now));
+            }
+            Err(error) => {
+                self.counts.failed.fetch_add(1, Ordering::Relaxed);
+                if !matches!(error, Error::Busy(_)) {
+                    self.news(format!("a checkpoint stays in the burst buffer, its demotion is tried again: {error}"));
+                }
+                self.pause(AGAIN_AFTER);
+                self.at_desk(|desk, now| desk.demotion_failed(now));
+            }
+        }
+    }
+
+    fn pause(&self, span: Duration) {
+        let mut left = span;
+        while !left.is_zero() && !self.stopped.load(Ordering::Acquire) {
+            std::thread::sleep(LOOK_EVERY.min(left));
+            left = left.saturating_sub(LOOK_EVERY);
+        }
+    }
+
+    fn copy_down(&self, core: &Core, demotion: &Demotion) -> Result<()> {
+        for file in self.files_of(core, demotion.version) {
+            self.mirror_on(core, &file, self.settings.capacity, true)?;
+            if demotion.delete {
+                self.drop_fast(core, &file)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives a file a mirror on a tier, if it has none there.
+    fn mirror_on(&self, core: &Core, file: &Arc<File>, tier: u8, paced: bool) -> Result<()> {
+        let has = |file: &File| {
+            file.layout().is_none_or(|layout| {
+                layout.mirrors.iter().any(|m| m.state == MirrorState::InSync && is_on(core, m, tier))
+            })
+        };
+        if has(file) {
+            return Ok(());
+        }
+        if !core.pool.targets.views().iter().any(|view| view.usable && view.tier == tier) {
+            return Err(Error::NoTarget);
+        }
+        let place = Placement { tier: Some(tier), mirrors: 1, ..core.volume.placement() };
+        let pace: Option<&dyn crate::mover::Pace> = if paced { Some(&self.valve) } else { None };
+        let layout = core.mover.add_mirror_at(file, &place, pace)?;
+        if has(file) {
+            return Ok(());
+        }
+        // Its targets went away meanwhile, and others were taken: of no use.
+        core.mover.drop_mirror(file, layout.mirrors.len() - 1)?;
+        Err(Error::NoTarget)
+    }
+
+    /// Deletes the buffer's mirrors of a file that has a mirror elsewhere.
+    fn drop_fast(&self, core: &Core, file: &Arc<File>) -> Result<()> {
+        loop {
+            let Some(layout) = file.layout() else { return Ok(()) };
+            let elsewhere =
+                layout.mirrors.iter().any(|m| m.state == MirrorState::InSync && is_on(core, m, self.settings.capacity));
+            let Some(at) =
+                layout.mirrors.iter().position(|m| !is_on(core, m, self.settings.capacity) && self.is_ours(core, m))
+            else {
+                return Ok(());
+            };
+            if !elsewhere {
+                return Err(Error::NoTarget);
+            }
+            core.mover.drop_mirror(file, at)?;
+        }
+    }
+
+    /// Whether a mirror takes room in the buffer.
+    fn is_ours(&self, core: &Core, mirror: &Mirror) -> bool {
+        let mut objects = mirror.segments.iter().flat_map(|segment| &segment.objects);
+        objects.any(|o| core.pool.targets.get(o.target).is_some_and(|target| target.tier() == self.fast))
+    }
+
+    /// Deletes the buffer's copy of a version that is on the capacity tier too.
+    pub(super) fn drop_copy(&self, version: Version) {
+        let Some(core) = self.core() else { return };
+        for file in self.files_of(&core, version) {
+            let mut dropped = self.drop_fast(&core, &file);
+            for _ in 0..DROPS_MAX {
+                if !matches!(dropped, Err(Error::Busy(_))) || self.stopped.load(Ordering::Acquire) {
+                    break;
+                }
+                self.pause(LOOK_EVERY);
+                dropped = self.drop_fast(&core, &file);
+            }
+            if let Err(error) = dropped {
+                self.news(format!("a copy in the burst buffer could not be deleted and takes room: {error}"));
+            }
+        }
+    }
+
+    /// Copies a version to the replica group, if there is one.
+    pub(super) fn replicate(&self, version: Version) {
+        let (Some(core), Some(tier)) = (self.core(), self.settings.replicas) else { return };
+        if tier == self.settings.capacity {
+            return self.second_copy(&core, version);
+        }
+        for file in self.files_of(&core, version) {
+            match self.mirror_on(&core, &file, tier, false) {
+                Ok(()) => {
+                    self.counts.replicated.fetch_add(1, Ordering::Relaxed);
+                }
+                Err(error) => self.news(format!("a checkpoint has no replica: {error}")),
+            }
+        }
+    }
+
+    /// The replica group is the capacity tier itself: a copy on others of its targets.
+    fn second_copy(&self, core: &Core, version: Version) {
+        for file in self.files_of(core, version) {
+            let Some(layout) = file.layout() else { continue };
+            if layout.mirrors.iter().filter(|mirror| is_on(core, mirror, self.settings.capacity)).count() > 1 {
+                continue;
+            }
+            let place = Placement { tier: Some(self.settings.capacity), mirrors: 1, ..core.volume.placement() };
+            match core.mover.add_mirror_at(&file, &place, None) {
+                Ok(_) => {
+                    self.counts.replicated.fetch_add(1, Ordering::Relaxed);
+                }
+                Err(error) => self.news(format!("a checkpoint has no replica: {error}")),
+            }
+        }
+    }
+}

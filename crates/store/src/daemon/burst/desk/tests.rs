@@ -1,0 +1,117 @@
+//! The desk with a clock set by hand: who is held, for how long, and why.
+
+use super::*;
+use crate::volume::Config;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI32, Ordering};
+
+const TOML: &str = "namespace = \"n\"\nstate = \"s\"\n[tier.fast]\n[tier.capacity]\n\
+    [[target]]\nname = \"f\"\npath = \"f\"\ntier = \"fast\"\n[[target]]\nname = \"c\"\npath = \"c\"\ntier = \"capacity\"\n\
+    [burst]\nfast = \"fast\"\npolicy = \"maxbw\"\nfull_wait = \"5s\"\n";
+const MIB: u64 = 1 << 20;
+
+fn desk(more: &str, capacity: u64) -> Desk {
+    let settings = Config::parse(Path::new("/volume.toml"), &format!("{TOML}{more}")).expect("a configuration").burst;
+    Desk::new(&settings, capacity)
+}
+
+/// A write that tells what became of it: 0 held, 1 goes on, else an error.
+fn held(desk: &mut Desk, now: Time, request: u64, len: u64) -> Arc<AtomicI32> {
+    let told = Arc::new(AtomicI32::new(0));
+    let tell = told.clone();
+    let resume = move |verdict: Result<()>| {
+        tell.store(verdict.map_or_else(|e| e.errno().raw_os_error() + 1000, |()| 1), Ordering::Relaxed);
+    };
+    desk.hold(now, request, len, Box::new(resume));
+    told
+}
+
+/// Does what the desk says at once.
+fn carry_out(desk: &mut Desk, now: Time) {
+    while let Some(effect) = desk.effect() {
+        match effect {
+            Effect::Resume(resume, verdict) => resume(verdict),
+            Effect::Prepare(request) => desk.prepared(now, request),
+            _ => {}
+        }
+    }
+}
+
+fn ms(n: u64) -> Time {
+    Time::from_millis(n)
+}
+
+#[test]
+fn one_application_writes_at_a_time_and_who_pauses_lets_others() {
+    let mut desk = desk("", 1 << 30);
+    let (a, b) = (desk.arrive(ms(0), 1, 0), desk.arrive(ms(0), 2, 0));
+    let first = held(&mut desk, ms(0), a, MIB);
+    let second = held(&mut desk, ms(0), b, MIB);
+    carry_out(&mut desk, ms(0));
+    assert_eq!((first.load(Ordering::Relaxed), second.load(Ordering::Relaxed)), (1, 0));
+    assert!(desk.may_write(ms(1), a, MIB) && !desk.may_write(ms(1), b, MIB));
+    desk.tick(ms(1500));
+    carry_out(&mut desk, ms(1500));
+    assert_eq!(second.load(Ordering::Relaxed), 0);
+    desk.tick(ms(2100));
+    carry_out(&mut desk, ms(2100));
+    assert_eq!(second.load(Ordering::Relaxed), 1, "the first wrote nothing for two seconds");
+    let again = held(&mut desk, ms(2200), a, MIB);
+    carry_out(&mut desk, ms(2200));
+    assert_eq!(again.load(Ordering::Relaxed), 0);
+    desk.committed(ms(2300), b, 2 * MIB);
+    carry_out(&mut desk, ms(2300));
+    assert_eq!(again.load(Ordering::Relaxed), 1);
+}
+
+#[test]
+fn writes_go_at_the_rate_and_not_faster() {
+    let speeds =
+        "write_max = 10485760\nwrite_min = 5242880\ndemote_max = 1048576\ndemote_min = 1024\ndemote_idle = 1048576\n";
+    let mut desk = desk(speeds, 1 << 30);
+    let a = desk.arrive(ms(0), 1, 64 * MIB);
+    let all: Vec<_> = (0..11).map(|_| held(&mut desk, ms(0), a, MIB)).collect();
+    carry_out(&mut desk, ms(0));
+    let gone = |all: &[Arc<AtomicI32>]| all.iter().filter(|told| told.load(Ordering::Relaxed) == 1).count();
+    assert_eq!(gone(&all), 1, "one is saved up");
+    desk.tick(ms(501));
+    carry_out(&mut desk, ms(501));
+    assert_eq!(gone(&all), 6);
+    assert!(!desk.may_write(ms(501), a, MIB), "others are before it");
+    desk.tick(ms(1001));
+    carry_out(&mut desk, ms(1001));
+    assert_eq!(gone(&all), 11);
+}
+
+#[test]
+fn without_room_a_write_waits_so_long_or_fails_at_once() {
+    for (more, waits_ms) in [("", 5000), ("full = \"enospc\"\n", 0)] {
+        let mut desk = desk(more, 8 * MIB);
+        let a = desk.arrive(ms(0), 1, 8 * MIB);
+        let first = held(&mut desk, ms(0), a, 8 * MIB);
+        carry_out(&mut desk, ms(0));
+        let more = held(&mut desk, ms(0), a, MIB);
+        desk.tick(ms(100));
+        carry_out(&mut desk, ms(100));
+        assert_eq!(first.load(Ordering::Relaxed), 1);
+        assert_eq!(more.load(Ordering::Relaxed) == 0, waits_ms > 0);
+        desk.tick(ms(waits_ms + 1));
+        carry_out(&mut desk, ms(waits_ms + 1));
+        assert_eq!(more.load(Ordering::Relaxed), 1000 + Errno::NOSPC.raw_os_error());
+        assert!(desk.request(a).is_some_and(|of| of.failed), "it can never be complete");
+    }
+}
+
+#[test]
+fn at_the_end_everything_held_fails() {
+    let mut desk = desk("", 1 << 30);
+    let (a, b) = (desk.arrive(ms(0), 1, 0), desk.arrive(ms(0), 2, 0));
+    held(&mut desk, ms(0), a, MIB);
+    let waits = held(&mut desk, ms(0), b, MIB);
+    carry_out(&mut desk, ms(0));
+    desk.close();
+    carry_out(&mut desk, ms(0));
+    assert!(waits.load(Ordering::Relaxed) > 1000);
+    assert_eq!(desk.held(), 0);
+}

@@ -1,0 +1,348 @@
+//! The hands: threads that do what the desk says, and make complete versions durable.
+
+use super::adviser::Role;
+use super::demote::{is_on, version_places};
+use super::record::{self, MtbfFrom, Part};
+use super::{Burst, Effect, now_ms};
+use crate::daemon::Core;
+use crate::repair::Checker;
+use crate::{Error, Result};
+use policy::burst::tables::Version;
+use policy::layout::Placement;
+use policy::{FileId, Time};
+use rustix::fs::{Mode, OFlags, ResolveFlags, fsync, openat2};
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::Sender;
+use std::time::{Duration, Instant};
+
+/// Two looks at one version within this are one restart.
+const RESTART_MS: u64 = 30_000;
+
+/// What a worker is told.
+pub enum Job {
+    /// What the desk says.
+    Effect(Effect),
+    /// A version may be complete; who wants to hear of it.
+    Commit(u64, Option<Sender<Result<record::Version>>>),
+    /// A file that has a layout already is written anew: bring it to the fast tier.
+    Bring(Arc<Role>),
+    /// Somebody reads a version.
+    Reads(Version),
+    /// A file is gone for good.
+    Removed(FileId),
+    /// The end.
+    Stop,
+}
+
+impl Burst {
+    /// Tells the desk what an earlier daemon left, from where files lie now. Before anything is mounted.
+    pub(in crate::daemon) fn load(&self, checker: &Checker) -> Result<()> {
+        let mut book = self.book.lock();
+        let apps: Vec<_> = book.apps.values().cloned().collect();
+        let mut gone = Vec::new();
+        let mut found = Vec::new();
+        for (key, version) in &book.complete {
+            match version_places(self, checker, version) {
+                Some((fast, capacity)) => found.push((version.at_ms, *key, version.bytes(), fast, capacity)),
+                None => gone.push(*key),
+            }
+        }
+        for key in gone {
+            record::forget_version(&*self.state, key.app, key.number)?;
+            book.strike(key);
+        }
+        found.sort_by_key(|(at_ms, key, ..)| (*at_ms, *key));
+        self.at_desk(|desk, now| {
+            apps.iter().for_each(|app| desk.mtbf(now, app.number, app.mtbf_s));
+            for (_, key, bytes, fast, capacity) in found {
+                desk.buffer_mut().found(key, bytes, fast, capacity);
+            }
+        });
+        Ok(())
+    }
+
+    /// Starts the workers.
+    pub(in crate::daemon) fn start(self: &Arc<Burst>, core: &Arc<Core>) {
+        drop(self.core.set(Arc::downgrade(core)));
+        for (name, worker) in
+            [("burst", &self.hands), ("burst-commit", &self.committer), ("burst-demote", &self.demoter)]
+        {
+            let Some(told) = worker.told.lock().take() else { continue };
+            let this = self.clone();
+            self.spawn(name, move || {
+                while let Ok(job) = told.recv() {
+                    if matches!(job, Job::Stop) {
+                        return;
+                    }
+                    this.work(job);
+                }
+            });
+        }
+        let this = self.clone();
+        self.spawn("burst-clock", move || this.watch_the_clock());
+    }
+
+    fn spawn(&self, name: &str, work: impl FnOnce() + Send + 'static) {
+        match std::thread::Builder::new().name(name.into()).spawn(work) {
+            Ok(thread) => self.threads.lock().push(thread),
+            Err(error) => tracing::error!("no thread for {name}: {error}"),
+        }
+    }
+
+    /// Ends the workers; writes that are held fail. The mover must have been stopped before.
+    pub(in crate::daemon) fn stop(&self) {
+        self.stopped.store(true, Ordering::Release);
+        self.valve.stop();
+        self.at_desk(|desk, _| desk.close());
+        self.woken.notify_all();
+        [&self.hands, &self.committer, &self.demoter].into_iter().for_each(|worker| worker.say(Job::Stop));
+        for thread in self.threads.lock().drain(..) {
+            if thread.join().is_err() {
+                tracing::error!("bug: a thread of the burst buffer panicked");
+            }
+        }
+        self.limits.clear();
+    }
+
+    fn watch_the_clock(&self) {
+        let mut trimmed = Instant::now();
+        while !self.stopped.load(Ordering::Acquire) {
+            {
+                let mut desk = self.desk.lock();
+                let now = self.now();
+                let until = desk.next_deadline(now);
+                self.alarm.store(until.0, Ordering::Release);
+                if until > now {
+                    self.woken.wait_for(&mut desk, Duration::from_nanos(until.since(now).0));
+                }
+                self.alarm.store(0, Ordering::Release);
+            }
+            let before = self.desk.lock().buffer().period();
+            self.at_desk(|desk, now| desk.tick(now));
+            let after = self.desk.lock().buffer().period();
+            if before.1 != after.1 {
+                self.remember_period(after);
+            }
+            if !self.settings.trim.is_zero() && trimmed.elapsed() >= self.settings.trim {
+                trimmed = Instant::now();
+                self.trim();
+            }
+        }
+    }
+
+    fn remember_period(&self, (dwsf, dwpp): (f64, f64)) {
+        if let Err(error) = record::put_period(&*self.state, &record::Period { dwsf, dwpp }) {
+            tracing::warn!("the period of the burst buffer is not remembered: {error}");
+        }
+    }
+
+    /// Tells the devices of the fast tier which blocks are free, in a process of its own.
+    fn trim(&self) {
+        let Some(core) = self.core() else { return };
+        let config = core.volume.config();
+        for target in config.targets.iter().filter(|target| target.tier == self.fast) {
+            let mut command = Command::new("fstrim");
+            command.arg(&target.path).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+            let spawned = std::thread::Builder::new().name("burst-trim".into()).spawn(move || command.status());
+            if spawned.is_err() {
+                tracing::debug!("no thread for a trim");
+            }
+        }
+    }
+
+    fn work(&self, job: Job) {
+        match job {
+            Job::Effect(Effect::Resume(resume, verdict)) => resume(verdict),
+            Job::Effect(Effect::Prepare(request)) => self.at_desk(|desk, now| desk.prepared(now, request)),
+            Job::Effect(Effect::Demote(demotion)) => self.demote(demotion),
+            Job::Effect(Effect::Drop(version)) => self.drop_copy(version),
+            Job::Effect(Effect::Replicate(version)) => self.replicate(version),
+            Job::Effect(Effect::Restarted(hit)) => {
+                let count = if hit { &self.counts.hits } else { &self.counts.misses };
+                count.fetch_add(1, Ordering::Relaxed);
+            }
+            Job::Effect(Effect::Rates(rates)) => {
+                self.valve.set(rates.demote);
+                self.limits.set(rates.write);
+            }
+            Job::Commit(request, tell) => {
+                let done = self.commit(request, tell.is_some());
+                match tell {
+                    Some(tell) => drop(tell.send(done)),
+                    None => {
+                        if let Err(error) = done {
+                            self.news(format!("a checkpoint could not be made durable and does not count: {error}"));
+                        }
+                    }
+                }
+            }
+            Job::Bring(role) => {
+                if let Err(error) = self.bring(&role) {
+                    tracing::info!("{} is written over where it lies: {error}", role.path);
+                }
+            }
+            Job::Reads(version) => self.reads(version),
+            Job::Removed(file) => self.file_removed(file),
+            Job::Stop => {}
+        }
+    }
+
+    /// An empty file that lay elsewhere goes on on the fast tier alone.
+    fn bring(&self, role: &Role) -> Result<()> {
+        let Some(core) = self.core() else { return Ok(()) };
+        let direct = self.desk.lock().request(role.request.load(Ordering::Acquire)).is_some_and(|of| of.direct);
+        let Some(layout) = role.file.layout() else { return Ok(()) };
+        let on = |tier| layout.mirrors.iter().any(|mirror| is_on(&core, mirror, tier));
+        if direct || !on(self.settings.capacity) {
+            return Ok(());
+        }
+        if !on(self.fast) {
+            if role.file.size() > 0 {
+                return Ok(());
+            }
+            let place = Placement { tier: Some(self.fast), mirrors: 1, ..core.volume.placement() };
+            core.mover.add_mirror(&role.file, &place)?;
+        }
+        let away = |core: &Core| {
+            let layout = role.file.layout()?;
+            layout.mirrors.iter().position(|mirror| !is_on(core, mirror, self.fast))
+        };
+        while let Some(at) = away(&core) {
+            core.mover.drop_mirror(&role.file, at)?;
+        }
+        Ok(())
+    }
+
+    /// Makes a version durable, remembers it, and ends its turn. `told`: somebody says that it is complete.
+    fn commit(&self, request: u64, told: bool) -> Result<record::Version> {
+        let gone = || Error::Busy("nothing of it was written".into());
+        let is_busy = |current: &super::book::Current| {
+            (current.explicit && !told)
+                || (!told && current.roles.values().any(|r| r.writers.load(Ordering::Acquire) > 0))
+        };
+        let roles: BTreeMap<String, Arc<Role>> = {
+            let book = self.book.lock();
+            let current = book.current.get(&request).ok_or_else(gone)?;
+            if is_busy(current) {
+                return Err(Error::Busy("it is being written".into()));
+            }
+            current.roles.clone()
+        };
+        let failed = self.desk.lock().request(request).is_none_or(|of| of.failed || of.version.is_none());
+        let synced = if failed { Err(Error::Busy("a write of it failed".into())) } else { self.make_durable(&roles) };
+        if let Err(error) = synced {
+            self.book.lock().current.remove(&request);
+            roles.values().for_each(|role| role.request.store(0, Ordering::Release));
+            self.at_desk(|desk, now| desk.abandoned(now, request));
+            self.counts.failed.fetch_add(1, Ordering::Relaxed);
+            return Err(error);
+        }
+        let mut book = self.book.lock();
+        let current = book.current.get(&request).ok_or_else(gone)?;
+        if is_busy(current) {
+            return Err(Error::Busy("it is being written again".into()));
+        }
+        let key = self.version_of(request).ok_or_else(gone)?;
+        let part = |(path, role): (&String, &Arc<Role>)| {
+            let file = role.file.id().map_or(0, |id| id.0);
+            (path.clone(), Part { path: path.clone(), file, bytes: role.file.size() })
+        };
+        let mut parts = current.carried.clone();
+        parts.extend(current.roles.iter().map(part));
+        let version = record::Version {
+            app: current.app.clone(),
+            number: key.number,
+            label: current.label.clone(),
+            parts: parts.into_values().collect(),
+            at_ms: now_ms(),
+        };
+        let bytes = version.bytes();
+        record::put_version(&*self.state, key.app, &version)?;
+        let began = self.desk.lock().request(request).map_or(Time::ZERO, |of| of.since);
+        if let Some(app) = book.apps.get_mut(&version.app) {
+            (app.bytes, app.cost_ms) = (bytes, self.now().since(began).0 / 1_000_000);
+            record::put_app(&*self.state, &version.app, app)?;
+        }
+        book.current.remove(&request);
+        book.sessions.retain(|_, session| session.request != request);
+        self.sessions.store(book.sessions.len(), Ordering::Release);
+        roles.values().for_each(|role| role.request.store(0, Ordering::Release));
+        book.enter(version.clone());
+        drop(book);
+        self.at_desk(|desk, now| desk.committed(now, request, bytes));
+        let period = self.desk.lock().buffer().period();
+        self.remember_period(period);
+        self.counts.committed.fetch_add(1, Ordering::Relaxed);
+        Ok(version)
+    }
+
+    /// The bytes of all files, and their names.
+    fn make_durable(&self, roles: &BTreeMap<String, Arc<Role>>) -> Result<()> {
+        let mut parents = BTreeSet::new();
+        for (path, role) in roles {
+            role.file.sync_now(false)?;
+            // A name is durable when all directories that lead to it are.
+            parents.extend(Path::new(path).ancestors().skip(1).map(Path::to_path_buf));
+        }
+        let Some(core) = self.core() else { return Err(Error::Busy("the volume is going down".into())) };
+        for parent in parents {
+            let name = if parent.as_os_str().is_empty() { Path::new(".") } else { &parent };
+            let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+            let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
+            // One that was renamed meanwhile is its owner's business.
+            if let Ok(dir) = openat2(core.volume.tree(), name, flags, Mode::empty(), resolve) {
+                fsync(dir)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Somebody reads a version: if it is the newest, its application restarts.
+    fn reads(&self, version: Version) {
+        let mut book = self.book.lock();
+        let newest = self.desk.lock().buffer().tables().newest(version.app);
+        let Some(name) = book.names.get(&version.app).cloned().filter(|_| newest == Some(version.number)) else {
+            return;
+        };
+        let Some(app) = book.apps.get_mut(&name) else { return };
+        let now = now_ms();
+        let again = now.saturating_sub(app.restarted_ms) < RESTART_MS;
+        if again {
+            return;
+        }
+        (app.restarts, app.restarted_ms) = (app.restarts + 1, now);
+        if matches!(app.mtbf_from, MtbfFrom::Default | MtbfFrom::Learned) {
+            app.mtbf_s = (now.saturating_sub(app.first_ms) / 1000 / app.restarts).max(1);
+            app.mtbf_from = MtbfFrom::Learned;
+        }
+        if let Err(error) = record::put_app(&*self.state, &name, app) {
+            tracing::warn!("a restart of {name} is not remembered: {error}");
+        }
+        let mtbf_s = app.mtbf_s;
+        drop(book);
+        self.at_desk(|desk, now| {
+            desk.restarted(now, version.app);
+            desk.mtbf(now, version.app, mtbf_s);
+        });
+    }
+
+    fn file_removed(&self, file: FileId) {
+        let mut book = self.book.lock();
+        let Some((key, left)) = book.file_removed(file) else { return };
+        let kept = match &left {
+            Some(version) => record::put_version(&*self.state, key.app, version),
+            None => record::forget_version(&*self.state, key.app, key.number),
+        };
+        if let Err(error) = kept {
+            tracing::warn!("that a checkpoint was removed is not remembered; the next start finds out: {error}");
+        }
+        drop(book);
+        if left.is_none() {
+            self.at_desk(|desk, now| desk.removed(now, key));
+        }
+    }
+}

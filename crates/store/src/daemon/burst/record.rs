@@ -1,0 +1,153 @@
+//! What is remembered of checkpoints in the state store: the tables of Sung's Table 5.1.
+//!
+//! ```text
+//! burst.app      NAME            number, MTBF and where it is from, restarts, bytes and cost of the last one   (V-order, app+restart)
+//! burst.version  NUMBER-VERSION  files with their numbers, bytes, where it lies                                (app+device, location, app+BB, Clean)
+//! burst.period   now             bytes written and expected in the period                                      (DWSF, DWPP)
+//! ```
+//! E-order follows from the versions; R-order is what lacks its replica. A version is remembered only when it is complete and
+//! durable, and forgotten before it is written over: so what is remembered can be read.
+
+use crate::Result;
+use crate::state::State;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+const APPS: &str = "burst.app";
+const VERSIONS: &str = "burst.version";
+const PERIOD: &str = "burst.period";
+
+/// How the time between failures of an application is known.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum MtbfFrom {
+    /// Nobody knows: a guess.
+    #[default]
+    Default,
+    /// Somebody said so.
+    Given,
+    /// From its number of nodes.
+    Nodes,
+    /// From the restarts seen.
+    Learned,
+}
+
+/// An application.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct App {
+    /// Its number.
+    pub number: u64,
+    /// Seconds between two failures.
+    pub mtbf_s: u64,
+    /// How that is known.
+    pub mtbf_from: MtbfFrom,
+    /// Restarts seen.
+    pub restarts: u64,
+    /// When it was seen first, in milliseconds since 1970.
+    pub first_ms: u64,
+    /// When it restarted last, in milliseconds since 1970.
+    pub restarted_ms: u64,
+    /// Bytes of its last checkpoint.
+    pub bytes: u64,
+    /// How long writing that took, in milliseconds.
+    pub cost_ms: u64,
+}
+
+/// A file of a version.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Part {
+    /// Its path when it was written.
+    pub path: String,
+    /// Its number; 0 while its bytes are in its stub.
+    pub file: u64,
+    /// Its bytes.
+    pub bytes: u64,
+}
+
+/// A complete version.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Version {
+    /// Whose, by name.
+    pub app: String,
+    /// Its number.
+    pub number: u64,
+    /// As the application names it.
+    pub label: String,
+    /// Its files.
+    pub parts: Vec<Part>,
+    /// When it was complete, in milliseconds since 1970.
+    pub at_ms: u64,
+}
+
+impl Version {
+    /// Its bytes.
+    pub fn bytes(&self) -> u64 {
+        self.parts.iter().map(|part| part.bytes).sum()
+    }
+}
+
+/// The period under way.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Period {
+    /// Bytes written in it.
+    pub dwsf: f64,
+    /// Bytes expected in it.
+    pub dwpp: f64,
+}
+
+fn version_key(app: u64, number: u64) -> String {
+    format!("{app:08x}-{number:012x}")
+}
+
+fn put<T: Serialize>(state: &dyn State, kind: &str, key: &str, value: &T) -> Result<()> {
+    state.record_put(kind, key, &serde_json::to_vec(value).expect("numbers and texts"))
+}
+
+fn all<T: DeserializeOwned>(state: &dyn State, kind: &str) -> Result<Vec<(String, T)>> {
+    let records = state.records(kind)?.into_iter();
+    let read = |(key, bytes): (String, Vec<u8>)| match serde_json::from_slice(&bytes) {
+        Ok(value) => Some((key, value)),
+        Err(error) => {
+            tracing::warn!("the record {key} of {kind} is not understood and is left alone: {error}");
+            None
+        }
+    };
+    Ok(records.filter_map(read).collect())
+}
+
+/// Remembers an application.
+pub fn put_app(state: &dyn State, name: &str, app: &App) -> Result<()> {
+    put(state, APPS, name, app)
+}
+
+/// The applications by name.
+pub fn apps(state: &dyn State) -> Result<Vec<(String, App)>> {
+    all(state, APPS)
+}
+
+/// Remembers a version.
+pub fn put_version(state: &dyn State, app: u64, version: &Version) -> Result<()> {
+    put(state, VERSIONS, &version_key(app, version.number), version)
+}
+
+/// Forgets a version.
+pub fn forget_version(state: &dyn State, app: u64, number: u64) -> Result<()> {
+    state.record_remove(VERSIONS, &version_key(app, number)).map(|_| ())
+}
+
+/// The versions, in the order in which they were complete.
+pub fn versions(state: &dyn State) -> Result<Vec<Version>> {
+    let mut versions: Vec<Version> = all(state, VERSIONS)?.into_iter().map(|(_, version)| version).collect();
+    versions.sort_by_key(|version: &Version| (version.at_ms, version.number));
+    Ok(versions)
+}
+
+/// Remembers the period.
+pub fn put_period(state: &dyn State, period: &Period) -> Result<()> {
+    put(state, PERIOD, "now", period)
+}
+
+/// The period as it was remembered last.
+pub fn period(state: &dyn State) -> Result<Option<Period>> {
+    Ok(all(state, PERIOD)?.into_iter().map(|(_, period)| period).next())
+}
