@@ -5,7 +5,7 @@
 SHELL := /bin/bash
 export PATH := $(PATH):$(HOME)/.cargo/bin
 
-.PHONY: help setup setup-test build demo test check bench bench-recovery bench-prefetch docs clean
+.PHONY: help setup setup-test build demo test check bench bench-recovery bench-prefetch bench-burst docs clean
 
 help:
 	@sed -n 's/^# //p' Makefile | head -2
@@ -42,6 +42,11 @@ bench-recovery: build
 # Rate-aware trigger distances against fixed ones over emulated disks; six minutes; root or fusermount3.
 bench-prefetch: build
 	cargo bench --locked -p entrepot-cli --bench prefetch
+
+# The burst buffer on limited loop devices against the simulator; four minutes; root.
+bench-burst: build
+	@scripts/setup.sh bench
+	@benches/burst/run.sh target/release/entrepot
 
 docs: build
 	target/release/entrepot man target/man
