@@ -33,6 +33,7 @@ bench: build
 	@scripts/setup.sh bench
 	cargo bench --locked -p entrepot-cli --bench mount
 	cargo bench --locked -p entrepot-sim --bench replay
+	@benches/burst/cost.sh target/release/entrepot
 
 # Recovery and failover under an MPI program; a quarter of an hour; root, for a network namespace of its own.
 bench-recovery: build

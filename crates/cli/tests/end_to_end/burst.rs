@@ -88,6 +88,17 @@ fn checkpoints_land_on_the_fast_tier_leave_in_time_and_are_read_from_the_faster(
     assert!(shown.contains("wave") && shown.contains("learned"), "{shown}");
     assert_eq!(code(&volume.run(&["checkpoint", "advise", "--app", "wave"])), 0);
 
+    // Files of one version that are written one after the other are one version.
+    for rank in ["a", "b"] {
+        std::fs::create_dir_all(volume.at.join("ckpt/many/1")).expect("directory");
+        std::fs::write(volume.at.join("ckpt/many/1").join(rank), &data[0][..100_000]).expect("write");
+        real::until("it is complete", || complete(&volume, "many", "1"));
+    }
+    real::until("both belong to it", || {
+        newest(&volume, "many").is_some_and(|v| v["files"].as_array().map(Vec::len) == Some(2))
+    });
+    assert_eq!(versions(&volume, "many").len(), 1);
+
     // A version that its owner removes is no version.
     std::fs::remove_file(volume.at.join("ckpt/wave/3/state")).expect("remove");
     real::until("the one before is the newest", || newest(&volume, "wave").is_some_and(|v| v["label"] == "2"));

@@ -174,10 +174,14 @@ impl Tables {
     }
 
     /// Whether a checkpoint of an application should go straight to the capacity tier: more than the buffer's size was written in this period,
-    /// and nothing in the buffer belongs to an application that fails less often.
+    /// and it would be the next to be demoted: of what the buffer still has to keep, nothing belongs to an application that fails less often. What is
+    /// on the capacity tier already, and what is superseded, keeps nobody out.
     pub fn goes_direct(&self, app: App, dwsf: f64, capacity: f64) -> bool {
         let mtbf = self.mtbf(app);
-        dwsf > capacity && self.held.keys().all(|version| self.mtbf(version.app) <= mtbf)
+        let kept = |(version, held): &(&Version, &Held)| {
+            version.app != app && !held.clean && self.newest.get(&version.app) == Some(&version.number)
+        };
+        dwsf > capacity && self.held.iter().filter(kept).all(|(version, _)| self.mtbf(version.app) <= mtbf)
     }
 
     /// The next version to demote; it counts as being demoted until [`Tables::demoted`] or [`Tables::failed`].
@@ -407,6 +411,10 @@ mod tests {
         let tables = tables(Order::VersionsThenMtbf);
         assert!(!tables.goes_direct(2, 99.0, 100.0) && tables.goes_direct(2, 101.0, 100.0));
         assert!(!tables.goes_direct(3, 101.0, 100.0), "application 2 fails less often and is in the buffer");
+        let mut tables = tables;
+        let first = tables.next_demotion().unwrap();
+        tables.demoted(&first);
+        assert!(tables.goes_direct(3, 101.0, 100.0), "what can be deleted at any time keeps nobody out");
     }
 
     #[test]

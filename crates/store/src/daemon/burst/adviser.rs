@@ -5,6 +5,7 @@ use super::hands::Job;
 use super::{Burst, now_ms};
 use crate::file::{Access, Adviser, File, Resume};
 use crate::{Error, Result};
+use policy::burst::tables::Version;
 use policy::layout::Placement;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -75,17 +76,19 @@ impl Burst {
                 request
             }
         };
-        // What is remembered can be read: a version is forgotten before a byte of it is written over.
-        let over = book.version_at(&role.path);
-        let mut struck = None;
-        if let Some(key) = over {
+        // What is remembered can be read: a version is forgotten before a byte of it is written over, and before a file joins it.
+        let same = book.complete.iter().find(|(_, v)| v.app == role.app && v.label == role.label).map(|(key, _)| *key);
+        let over: Vec<Version> = same.into_iter().chain(book.version_at(&role.path)).collect();
+        for key in over {
             super::record::forget_version(&*self.state, key.app, key.number)?;
-            struck = book.strike(key);
+            let struck = book.strike(key);
             self.at_desk(|desk, now| desk.removed(now, key));
+            let parts = struck.into_iter().flat_map(|version| version.parts);
+            if let Some(current) = book.current.get_mut(&request) {
+                current.carried.extend(parts.map(|part| (part.path.clone(), part)));
+            }
         }
         if let Some(current) = book.current.get_mut(&request) {
-            let parts = struck.into_iter().flat_map(|version| version.parts);
-            current.carried.extend(parts.map(|part| (part.path.clone(), part)));
             current.roles.insert(role.path.clone(), role.clone());
         }
         if role.file.layout().is_some() {

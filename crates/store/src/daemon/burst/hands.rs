@@ -252,6 +252,13 @@ impl Burst {
             (path.clone(), Part { path: path.clone(), file, bytes: role.file.size() })
         };
         let mut parts = current.carried.clone();
+        if let Some(core) = self.core() {
+            // What was removed meanwhile is not carried on.
+            parts.retain(|path, part| {
+                let file = core.checker.file_at(path);
+                file.is_some_and(|file| file.id().map_or(0, |id| id.0) == part.file)
+            });
+        }
         parts.extend(current.roles.iter().map(part));
         let version = record::Version {
             app: current.app.clone(),
