@@ -8,7 +8,11 @@
 //! Source: H. Simitci, D. A. Reed, "Adaptive Disk Striping for Parallel Input/Output" (1999); the reference, sections 9 and 10.
 
 pub mod controller;
+pub mod device;
+pub mod forks;
 pub mod fuzzy;
 pub mod model;
+pub mod profile;
 pub mod rules;
 pub mod sensor;
+pub mod striper;

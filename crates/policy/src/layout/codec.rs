@@ -184,6 +184,7 @@ fn put_history(out: &mut Vec<u8>, history: &History) {
             Reason::FailedOver(target) => (9, Some(target)),
             Reason::Drained(target) => (10, Some(target)),
             Reason::Moved => (11, None),
+            Reason::Restriped => (12, None),
         };
         out.push(code);
         if let Some(target) = target {
@@ -219,6 +220,7 @@ fn history(reader: &mut Reader) -> Result<History, CodecError> {
             9 => Reason::FailedOver(target()?),
             10 => Reason::Drained(target()?),
             11 => Reason::Moved,
+            12 => Reason::Restriped,
             _ => return Err(reader.malformed()),
         };
         history.push(Time(last), reason);

@@ -30,6 +30,8 @@ pub enum Reason {
     Drained(TargetId),
     /// A segment was moved on request.
     Moved,
+    /// A mirror was striped anew, as the load asked for.
+    Restriped,
 }
 
 /// The last changes of a layout, oldest first, at most [`History::ENTRIES_MAX`].

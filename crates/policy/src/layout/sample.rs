@@ -16,7 +16,7 @@ fn shape() -> impl Strategy<Value = Shape> {
 }
 
 fn reason() -> impl Strategy<Value = Reason> {
-    (0usize..12, any::<u16>()).prop_map(|(n, t)| {
+    (0usize..13, any::<u16>()).prop_map(|(n, t)| {
         let t = TargetId(t);
         [
             Reason::Grown,
@@ -31,6 +31,7 @@ fn reason() -> impl Strategy<Value = Reason> {
             Reason::FailedOver(t),
             Reason::Drained(t),
             Reason::Moved,
+            Reason::Restriped,
         ][n]
     })
 }

@@ -34,16 +34,30 @@ impl Layout {
     /// The mirrors in sync that cover `offset`, best first (by standing, then by their order in the layout), each with
     /// its piece of `[offset, offset+len)`. Empty if none covers it. `state` says how a target is.
     ///
-    /// The pieces of different mirrors may have different lengths; read one and go on from its end.
-    pub fn candidates(&self, offset: u64, len: u64, state: impl Fn(TargetId) -> State) -> Vec<Candidate> {
+    /// The pieces of different mirrors may have different lengths; read one and go on from its end. Of mirrors as good as
+    /// each other, `preferred` comes first.
+    pub fn candidates(
+        &self,
+        preferred: usize,
+        offset: u64,
+        len: u64,
+        state: impl Fn(TargetId) -> State,
+    ) -> Vec<Candidate> {
         let mut found: Vec<Candidate> = self.serving(offset, len, &state).collect();
-        found.sort_by_key(|c| c.standing); // stable: equal ones stay in the order of the layout
+        // Stable: equal ones stay in the order of the layout.
+        found.sort_by_key(|c| (c.standing, c.piece.at.mirror != preferred));
         found
     }
 
     /// The first of [`Layout::candidates`], without allocating.
-    pub fn best_candidate(&self, offset: u64, len: u64, state: impl Fn(TargetId) -> State) -> Option<Candidate> {
-        self.serving(offset, len, &state).min_by_key(|c| c.standing)
+    pub fn best_candidate(
+        &self,
+        preferred: usize,
+        offset: u64,
+        len: u64,
+        state: impl Fn(TargetId) -> State,
+    ) -> Option<Candidate> {
+        self.serving(offset, len, &state).min_by_key(|c| (c.standing, c.piece.at.mirror != preferred))
     }
 
     fn serving(&self, offset: u64, len: u64, state: &impl Fn(TargetId) -> State) -> impl Iterator<Item = Candidate> {
@@ -95,7 +109,7 @@ mod tests {
             (0, InSync, Complete),
         ]);
         let state = |t: TargetId| [State::Ok, State::Ok, State::Draining, State::Suspect, State::Failed][t.0 as usize];
-        let got: Vec<_> = layout.candidates(10, 20, state).iter().map(|c| (c.piece.at.mirror, c.standing)).collect();
+        let got: Vec<_> = layout.candidates(0, 10, 20, state).iter().map(|c| (c.piece.at.mirror, c.standing)).collect();
         let expect = [
             (5, Standing::Ok),
             (6, Standing::Ok),
@@ -105,7 +119,13 @@ mod tests {
             (0, Standing::Failed),
         ];
         assert_eq!(got, expect);
-        assert_eq!(layout.best_candidate(10, 20, state).map(|c| c.piece.at.mirror), Some(5));
+        assert_eq!(layout.best_candidate(0, 10, 20, state).map(|c| c.piece.at.mirror), Some(5));
+        // Whoever is preferred comes first among those as good, and not before those that are better.
+        assert_eq!(
+            [6, 1].map(|n| layout.best_candidate(n, 10, 20, state).map(|c| c.piece.at.mirror)),
+            [Some(6), Some(5)]
+        );
+        assert_eq!(layout.candidates(6, 10, 20, state)[1].piece.at.mirror, 5);
     }
 
     #[test]
@@ -114,7 +134,7 @@ mod tests {
         let mut layout = mirrored(&both);
         layout.mirrors[0].segments[0].end = 8192;
         let at =
-            |offset| layout.candidates(offset, 9000, |_| State::Ok).iter().map(|c| c.piece.len).collect::<Vec<_>>();
+            |offset| layout.candidates(0, offset, 9000, |_| State::Ok).iter().map(|c| c.piece.len).collect::<Vec<_>>();
         assert_eq!(at(4096), [4096, 9000]);
         assert_eq!(at(8192), [9000]);
     }

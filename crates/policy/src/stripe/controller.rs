@@ -15,7 +15,7 @@
 //! Source: Simitci & Reed, sections 3 and 5; the reference, section 10.1. Hysteresis and `model+fuzzy` are ours.
 
 use super::fuzzy::Rules;
-use super::model::Parameters;
+use super::model::{Device, Parameters};
 use super::sensor::Reading;
 
 /// Who decides.
@@ -91,6 +91,19 @@ pub struct Decision {
     pub changed: bool,
 }
 
+/// What the rules say of a load; `None` where no rule fires.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Advice {
+    /// Devices that a request should span.
+    pub width: Option<u32>,
+    /// By what to multiply the model's width.
+    pub correction: f64,
+    /// Devices that a file should span.
+    pub stripe_width: Option<u32>,
+    /// Whether a second copy is kept in step while writing.
+    pub online: Option<bool>,
+}
+
 /// The controller of one class of requests: a file, or a volume.
 #[derive(Clone, Debug)]
 pub struct Controller {
@@ -137,9 +150,16 @@ impl Controller {
     }
 
     fn inputs(&self, load: Reading, around: Surroundings) -> Vec<Option<f64>> {
-        let lambda_max = f64::from(self.config.parameters.devices) / self.at(load).predict(1).service_s;
+        let one_wide = self.at(load).predict(1).service_s;
+        let servers = match self.config.parameters.device {
+            Device::Disk { .. } => 1.0,
+            Device::Flash { channels, .. } => channels.max(1.0),
+        };
+        let lambda_max = f64::from(self.config.parameters.devices) * servers / one_wide;
+        let sizeless = Parameters { request_blocks: 0.0, ..self.at(load) }.predict(1).service_s;
         let of = |name: &str| match name {
             "RequestRate" => Some((load.rate / lambda_max).clamp(0.0, 1.0)),
+            "TransferShare" => Some((1.0 - sizeless / one_wide).clamp(0.0, 1.0)),
             "RequestSize" => Some((load.bytes / self.config.request_bytes_max).clamp(0.0, 1.0)),
             "NetworkPerformance" => around.network,
             "DiskPerformance" => around.disk,
@@ -160,20 +180,31 @@ impl Controller {
             Mode::Model => modelled(),
             Mode::Fuzzy => self.rule("RequestWidth", inputs).map_or(now, |share| self.devices(share)),
             Mode::ModelFuzzy => {
-                let known = |of: &str| matches!(of, "RequestRate" | "RequestSize");
-                let load_alone: Vec<_> = self
-                    .rules
-                    .inputs
-                    .iter()
-                    .zip(inputs)
-                    .map(|(of, x)| if known(&of.name) { *x } else { None })
-                    .collect();
-                let (all, alone) = (self.rule("RequestWidth", inputs), self.rule("RequestWidth", &load_alone));
-                let factor = all.zip(alone).map_or(1.0, |(all, alone)| all / alone.max(1e-6));
+                let factor = self.correction(inputs);
                 let width = (f64::from(modelled()) * factor).round() as u32;
                 // What the rules add must not make the devices unstable.
                 width.clamp(1, at_load.largest_stable_width().unwrap_or(1))
             }
+        }
+    }
+
+    /// By what the rules multiply a width, because of what the model knows nothing of.
+    fn correction(&self, inputs: &[Option<f64>]) -> f64 {
+        let known = |of: &str| matches!(of, "RequestRate" | "RequestSize" | "TransferShare");
+        let names = self.rules.inputs.iter().zip(inputs);
+        let load_alone: Vec<_> = names.map(|(of, x)| if known(&of.name) { *x } else { None }).collect();
+        let (all, alone) = (self.rule("RequestWidth", inputs), self.rule("RequestWidth", &load_alone));
+        all.zip(alone).map_or(1.0, |(all, alone)| all / alone.max(1e-6))
+    }
+
+    /// What the rules say of this load, without deciding anything.
+    pub fn advice(&self, load: Reading, around: Surroundings) -> Advice {
+        let inputs = self.inputs(load, around);
+        Advice {
+            width: self.rule("RequestWidth", &inputs).map(|share| self.devices(share)),
+            correction: self.correction(&inputs),
+            stripe_width: self.rule("StripeWidth", &inputs).map(|share| self.devices(share)),
+            online: self.rule("FileReplicationTime", &inputs).map(|online| online >= 0.5),
         }
     }
 

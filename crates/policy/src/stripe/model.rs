@@ -89,6 +89,30 @@ impl Default for Parameters {
     }
 }
 
+/// What else the devices do, beside the requests that are asked about: of one device, on average.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Beside {
+    /// Share of its time.
+    pub utilisation: f64,
+    /// Arrivals times mean square of the service time, in seconds.
+    pub moment_s: f64,
+}
+
+impl std::ops::Add for Beside {
+    type Output = Beside;
+    fn add(self, other: Beside) -> Beside {
+        Beside { utilisation: self.utilisation + other.utilisation, moment_s: self.moment_s + other.moment_s }
+    }
+}
+
+impl std::ops::Sub for Beside {
+    type Output = Beside;
+    fn sub(self, other: Beside) -> Beside {
+        let less = |a: f64, b: f64| (a - b).max(0.0);
+        Beside { utilisation: less(self.utilisation, other.utilisation), moment_s: less(self.moment_s, other.moment_s) }
+    }
+}
+
 /// What the model says of one width.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Prediction {
@@ -109,6 +133,20 @@ pub struct Prediction {
 impl Parameters {
     /// What to expect of requests that are `width` devices wide (at least 1).
     pub fn predict(&self, width: u32) -> Prediction {
+        self.predict_beside(width, Beside::default(), None)
+    }
+
+    /// What such requests are to others on the same devices.
+    pub fn load(&self, width: u32) -> Beside {
+        let (service_s, variance, servers) = self.service(width);
+        let arrivals = self.rate * f64::from(width.max(1)) / f64::from(self.devices.max(1));
+        let in_queue = service_s / servers;
+        let square = variance / (servers * servers) + in_queue * in_queue;
+        Beside { utilisation: arrivals * in_queue, moment_s: arrivals * square }
+    }
+
+    /// Mean and variance of the service time of a stripe, and how many are served side by side.
+    fn service(&self, width: u32) -> (f64, f64, f64) {
         let d = f64::from(width.max(1));
         let share = self.request_blocks / d;
         let (positioning, variance, transfer, servers) = match self.device {
@@ -117,24 +155,46 @@ impl Parameters {
             }
             Device::Flash { latency_s, block_s, channels } => (latency_s, 0.0, block_s * share, channels.max(1.0)),
         };
-        let service_s = positioning + transfer + self.interface_s * share + self.overhead_s * d;
+        (positioning + transfer + self.interface_s * share + self.overhead_s * d, variance, servers)
+    }
+
+    /// The mean part of a service time that does not depend on the size.
+    fn positioning(&self) -> f64 {
+        match self.device {
+            Device::Disk { revolution_s, seek_s, settle_s, .. } => (revolution_s + seek_s + settle_s) / 2.0,
+            Device::Flash { latency_s, .. } => latency_s,
+        }
+    }
+
+    /// Mean of the slowest of `width` positionings, in seconds.
+    pub fn slowest_positioning(&self, width: u32) -> f64 {
+        match self.device {
+            Device::Disk { revolution_s, seek_s, settle_s, .. } => {
+                slowest_of([seek_s, revolution_s, settle_s], f64::from(width.max(1)))
+            }
+            Device::Flash { latency_s, .. } => latency_s,
+        }
+    }
+
+    /// The same while the devices do something else too. `slowest`: what [`Parameters::slowest_positioning`] says of the
+    /// width, if that is known already.
+    pub fn predict_beside(&self, width: u32, beside: Beside, slowest: Option<f64>) -> Prediction {
+        let d = f64::from(width.max(1));
+        let (service_s, variance, servers) = self.service(width);
         let arrivals = self.rate * d / f64::from(self.devices.max(1));
-        let utilisation = arrivals * service_s / servers;
         // One server `servers` times as fast: its service time counts in the queue, the whole one for the request itself.
         let (in_queue, spread) = (service_s / servers, variance / (servers * servers));
+        let utilisation = arrivals * in_queue + beside.utilisation;
         let square = spread + in_queue * in_queue;
         if utilisation >= 1.0 {
             let (wait_s, response_s, request_s) = (f64::INFINITY, f64::INFINITY, f64::INFINITY);
             return Prediction { service_s, arrivals, utilisation, wait_s, response_s, request_s };
         }
-        let wait_s = arrivals * square / (2.0 * (1.0 - utilisation));
+        let wait_s = (arrivals * square + beside.moment_s) / (2.0 * (1.0 - utilisation));
         let response_s = wait_s + service_s;
         if self.scaling == Scaling::Positioning {
-            let slowest = match self.device {
-                Device::Disk { revolution_s, seek_s, settle_s, .. } => slowest_of([seek_s, revolution_s, settle_s], d),
-                Device::Flash { .. } => positioning,
-            };
-            let request_s = wait_s * 2.0 * d / (d + 1.0) + slowest + service_s - positioning;
+            let slowest = slowest.unwrap_or_else(|| self.slowest_positioning(width));
+            let request_s = wait_s * 2.0 * d / (d + 1.0) + slowest + service_s - self.positioning();
             return Prediction { service_s, arrivals, utilisation, wait_s, response_s, request_s };
         }
         let gamma = match self.scaling {

@@ -15,6 +15,9 @@ use std::fmt;
 /// The paper's rules.
 pub const PAPER: &str = include_str!("paper.rules");
 
+/// Ours, which adaptive volumes use unless they name others.
+pub const ADAPTIVE: &str = include_str!("adaptive.rules");
+
 /// What is wrong with a rule file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RuleError {

@@ -1,0 +1,364 @@
+//! Forks: copies of one file that are striped differently, and which of them a request should read.
+//!
+//! ```text
+//!   shape    devices = 4, unit = 64 KiB        devices = 4, unit = 256 KiB
+//!            [ 0 | 64 | 128 | 192 ] ...        [    0     |    256   |    512   |    768   ] ...
+//!   256 KiB  spans 4 devices                   spans 1
+//! ```
+//! A request of so many bytes spans `bytes / unit` devices, at most all.
+//!
+//! **Planning** ([`Planner`]). Classes of requests share the devices: each is predicted beside the load of the others, and takes the fork
+//! with the smallest predicted response time; that changes the load of the others, so the choice is repeated until nobody changes (at
+//! most [`ROUNDS_MAX`] times). Where there are several forks, the same bytes lie on different devices, and a request takes those with the
+//! shorter queues: that shortens the wait as in the supermarket model.
+//!
+//! **Choosing** ([`Chooser`]). Each read then takes the fork with the smallest predicted response time at the queues of that moment, plus
+//! what its work costs those behind it.
+//!
+//! Source: Simitci & Reed, sections 3 and 4; the reference, sections 9 and 10.2; M. Mitzenmacher, "The Power of Two Choices in
+//! Randomized Load Balancing" (1996) for the wait with choices. Their combination, and the coupling of classes, are ours.
+
+use super::device::BLOCK_BYTES;
+use super::model::{Beside, Device, Parameters, Scaling};
+use super::profile::Class;
+
+/// How often the choice is repeated. A guess: with two forks it is settled after two or three.
+const ROUNDS_MAX: usize = 8;
+/// Shapes looked at for one file.
+const CANDIDATES_MAX: usize = 40;
+/// A class with a smaller share of the requests and of the work is not planned for.
+const SHARE_MIN: f64 = 0.02;
+
+/// How one copy is striped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Shape {
+    /// Devices that it lies on.
+    pub devices: u32,
+    /// Striping unit, in bytes.
+    pub unit_bytes: u64,
+}
+
+impl Shape {
+    /// Devices that a request of so many bytes spans, if it starts with a unit.
+    pub fn spans(&self, bytes: f64) -> u32 {
+        let units = (bytes / self.unit_bytes.max(1) as f64).ceil();
+        (units as u32).clamp(1, self.devices.max(1))
+    }
+}
+
+/// Which class reads which fork, and what to expect of it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Assignment {
+    /// The fork of each class, by its place in the list.
+    pub of: Vec<usize>,
+    /// Mean response time over all requests, in seconds; infinite if the devices cannot bear the load.
+    pub mean_s: f64,
+    /// Utilisation of the devices by these classes.
+    pub utilisation: f64,
+}
+
+impl Assignment {
+    /// By how much, as a share, response times are shorter than with another.
+    pub fn gain_over(&self, other: &Assignment) -> f64 {
+        match (self.mean_s.is_finite(), other.mean_s.is_finite()) {
+            (true, true) => 1.0 - self.mean_s / other.mean_s,
+            (true, false) => 1.0,
+            (false, true) => -1.0,
+            (false, false) => 1.0 - self.utilisation / other.utilisation,
+        }
+    }
+}
+
+/// Predicts classes of requests on shapes.
+#[derive(Clone, Debug)]
+pub struct Planner {
+    parameters: Parameters,
+    granularity_bytes: u64,
+    /// Mean of the slowest positioning, by width.
+    slowest: Vec<f64>,
+}
+
+impl Planner {
+    /// For these devices; rate and request size of the parameters are not used.
+    ///
+    /// Response times are scaled as [`Scaling::Positioning`] says, which is right for queues within a few percent.
+    pub fn new(parameters: Parameters, granularity_bytes: u64) -> Planner {
+        let parameters = Parameters { scaling: Scaling::Positioning, ..parameters };
+        let slowest = (1..=parameters.devices).map(|width| parameters.slowest_positioning(width)).collect();
+        Planner { parameters, granularity_bytes: granularity_bytes.max(1), slowest }
+    }
+
+    /// The devices.
+    pub fn parameters(&self) -> &Parameters {
+        &self.parameters
+    }
+
+    fn at(&self, class: &Class, shape: &Shape) -> (Parameters, u32) {
+        let request_blocks = class.bytes / BLOCK_BYTES;
+        let devices = shape.devices.clamp(1, self.parameters.devices);
+        (Parameters { rate: class.rate, request_blocks, devices, ..self.parameters }, shape.spans(class.bytes))
+    }
+
+    /// Predicted mean response time of a class on a shape, beside what the devices do otherwise.
+    /// `choices`: how many forks there are.
+    pub fn response_s(&self, class: &Class, shape: &Shape, beside: Beside, choices: usize) -> f64 {
+        let (at, width) = self.at(class, shape);
+        let said = at.predict_beside(width, beside, self.slowest.get(width as usize - 1).copied());
+        if choices < 2 || !said.request_s.is_finite() {
+            return said.request_s;
+        }
+        let scale = 2.0 * f64::from(width) / (f64::from(width) + 1.0);
+        said.request_s - scale * said.wait_s * (1.0 - wait_with(choices, said.utilisation))
+    }
+
+    /// What a class on a shape is to others.
+    pub fn load(&self, class: &Class, shape: &Shape) -> Beside {
+        let (at, width) = self.at(class, shape);
+        at.load(width)
+    }
+
+    /// Which class reads which of the shapes (at least one).
+    pub fn assign(&self, classes: &[Class], shapes: &[Shape], beside: Beside) -> Assignment {
+        let loads: Vec<Vec<Beside>> =
+            classes.iter().map(|class| shapes.iter().map(|shape| self.load(class, shape)).collect()).collect();
+        let least = |loads: &Vec<Beside>| {
+            let busy = |at: &usize| loads[*at].utilisation;
+            (0..shapes.len()).min_by(|a, b| busy(a).total_cmp(&busy(b))).unwrap_or(0)
+        };
+        let mut of: Vec<usize> = loads.iter().map(least).collect();
+        let others = |of: &[usize], but: usize| {
+            let all = of.iter().enumerate().filter(|(class, _)| *class != but);
+            all.fold(beside, |sum, (class, fork)| sum + loads[class][*fork])
+        };
+        for _ in 0..ROUNDS_MAX {
+            let before = of.clone();
+            for (class, load) in classes.iter().zip(&loads).enumerate().map(|(n, (class, load))| ((n, class), load)) {
+                let (n, class) = class;
+                let around = others(&of, n);
+                let response =
+                    |fork: usize| (self.response_s(class, &shapes[fork], around, shapes.len()), load[fork].utilisation);
+                let best = (0..shapes.len()).min_by(|a, b| {
+                    let (a, b) = (response(*a), response(*b));
+                    a.0.total_cmp(&b.0).then(a.1.total_cmp(&b.1))
+                });
+                of[n] = best.unwrap_or(0);
+            }
+            if of == before {
+                break;
+            }
+        }
+        let requests: f64 = classes.iter().map(|class| class.rate).sum();
+        let waited: f64 = classes
+            .iter()
+            .enumerate()
+            .map(|(n, class)| class.rate * self.response_s(class, &shapes[of[n]], others(&of, n), shapes.len()))
+            .sum();
+        let utilisation = of.iter().enumerate().map(|(class, fork)| loads[class][*fork].utilisation).sum();
+        Assignment { of, mean_s: if requests > 0.0 { waited / requests } else { 0.0 }, utilisation }
+    }
+
+    /// Striping unit with which a request of so many bytes spans `width` devices.
+    pub fn unit(&self, bytes: f64, width: u32) -> u64 {
+        let unit = (bytes / f64::from(width.max(1))).ceil() as u64;
+        unit.div_ceil(self.granularity_bytes).max(1) * self.granularity_bytes
+    }
+
+    /// Shapes worth looking at: every class that counts, cut over each width.
+    fn candidates(&self, classes: &[Class], widths: &[u32]) -> Vec<Shape> {
+        let devices = self.parameters.devices;
+        let whole = Shape { devices, unit_bytes: u64::MAX };
+        let work = |class: &Class| self.load(class, &whole).utilisation;
+        let (requests, all): (f64, f64) =
+            (classes.iter().map(|class| class.rate).sum(), classes.iter().map(work).sum());
+        let counts = |class: &&Class| class.rate >= requests * SHARE_MIN || work(class) >= all * SHARE_MIN;
+        let mut units: Vec<u64> = classes
+            .iter()
+            .filter(counts)
+            .flat_map(|class| widths.iter().map(|&width| self.unit(class.bytes, width)))
+            .collect();
+        units.sort_unstable();
+        units.dedup();
+        // Too many: the near ones are as good.
+        let step = units.len().div_ceil(CANDIDATES_MAX).max(1);
+        units.into_iter().step_by(step).map(|unit_bytes| Shape { devices, unit_bytes }).collect()
+    }
+
+    /// The one shape with the least mean response time; of equals the one with the largest unit.
+    pub fn best_shape(&self, classes: &[Class], widths: &[u32], beside: Beside) -> Option<(Shape, Assignment)> {
+        let mut best: Option<(Shape, Assignment)> = None;
+        for shape in self.candidates(classes, widths).into_iter().rev() {
+            let found = self.assign(classes, &[shape], beside);
+            if best.as_ref().is_none_or(|(_, least)| found.gain_over(least) > 1e-9) {
+                best = Some((shape, found));
+            }
+        }
+        best
+    }
+
+    /// The shape that, beside those there are, makes response times least.
+    pub fn best_beside(
+        &self,
+        classes: &[Class],
+        there: &[Shape],
+        widths: &[u32],
+        beside: Beside,
+    ) -> Option<(Shape, Assignment)> {
+        let mut best: Option<(Shape, Assignment)> = None;
+        for shape in self.candidates(classes, widths).into_iter().rev().filter(|shape| !there.contains(shape)) {
+            let shapes: Vec<Shape> = there.iter().copied().chain([shape]).collect();
+            let found = self.assign(classes, &shapes, beside);
+            if best.as_ref().is_none_or(|(_, least)| found.gain_over(least) > 1e-9) {
+                best = Some((shape, found));
+            }
+        }
+        best
+    }
+}
+
+/// The wait with `d` choices, as a share of that with one: by the supermarket model, `sum of u^((d^i - 1) / (d - 1))` from the second
+/// term on, over `u^2 / (1 - u)`.
+fn wait_with(d: usize, u: f64) -> f64 {
+    let u = u.clamp(1e-6, 0.999);
+    let (mut exponent, mut sum) = (1.0, 0.0);
+    for _ in 0..32 {
+        exponent = exponent * d as f64 + 1.0;
+        sum += u.powf(exponent);
+    }
+    (sum / (u * u / (1.0 - u))).min(1.0)
+}
+
+/// Chooses among forks, request by request. See the module.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Chooser {
+    slowest: Vec<f64>,
+    positioning_s: f64,
+    byte_s: f64,
+    overhead_s: f64,
+    channels: f64,
+    /// Mean service time of what waits on a device, in seconds.
+    stripe_s: f64,
+    /// What a second of work on a device costs those behind it, in seconds.
+    price: f64,
+}
+
+impl Planner {
+    /// A chooser for devices on which operations take `stripe_s` on average and that are busy for this share of the time.
+    pub fn chooser(&self, stripe_s: f64, utilisation: f64) -> Chooser {
+        let of = &self.parameters;
+        let (byte_s, channels) = match of.device {
+            Device::Disk { revolution_s, track_blocks, .. } => (revolution_s / track_blocks, 1.0),
+            Device::Flash { block_s, channels, .. } => (block_s, channels.max(1.0)),
+        };
+        let sizeless = Parameters { request_blocks: 0.0, overhead_s: 0.0, ..*of };
+        let busy = utilisation.clamp(0.0, 0.95);
+        Chooser {
+            slowest: self.slowest.clone(),
+            positioning_s: sizeless.predict(1).service_s,
+            byte_s: (byte_s + of.interface_s) / BLOCK_BYTES,
+            overhead_s: of.overhead_s,
+            channels,
+            stripe_s,
+            // A second more in a queue is a second more for all who come before it is empty again: busy / (1 - busy) of them.
+            price: busy / (1.0 - busy),
+        }
+    }
+}
+
+impl Chooser {
+    /// What it costs to read so many bytes from `span` devices of which the busiest has `queue` operations under way, in seconds.
+    pub fn cost_s(&self, bytes: u64, span: u32, queue: u32) -> f64 {
+        let span = (span.max(1) as usize).min(self.slowest.len());
+        let (wide, bytes) = (span as f64, bytes as f64);
+        let transfer = bytes * self.byte_s;
+        let service = self.slowest[span - 1] + transfer / wide + self.overhead_s * wide;
+        let work = wide * (self.positioning_s + self.overhead_s * wide) + transfer;
+        f64::from(queue) / self.channels * self.stripe_s + service + self.price * work / self.slowest.len() as f64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::stripe::device::Measured;
+    use crate::stripe::profile::class_of;
+
+    fn class(rate: f64, kib: u64) -> Class {
+        Class { class: class_of(kib << 10), rate, bytes: (kib << 10) as f64 }
+    }
+
+    fn planner(devices: u32) -> Planner {
+        Planner::new(Measured::disk(0.012, 0.008, 20e6, 20e6, 0.0).parameters(devices), 4096)
+    }
+
+    const WIDTHS: [u32; 4] = [1, 2, 4, 8];
+
+    #[test]
+    fn a_request_spans_what_its_bytes_need() {
+        let shape = Shape { devices: 4, unit_bytes: 64 << 10 };
+        assert_eq!([1.0, 65536.0, 65537.0, 262_144.0, 1e9].map(|bytes| shape.spans(bytes)), [1, 1, 2, 4, 4]);
+    }
+
+    #[test]
+    fn one_class_gets_what_the_model_says() {
+        for (rate, kib) in [(2.0, 1024), (150.0, 32), (20.0, 512)] {
+            let planner = planner(8);
+            let at = Parameters { rate, request_blocks: kib as f64 / 4.0, ..*planner.parameters() };
+            let (shape, found) = planner.best_shape(&[class(rate, kib)], &WIDTHS, Beside::default()).unwrap();
+            let widths = WIDTHS.map(|width| (at.predict(width).request_s, width));
+            let best = widths.into_iter().min_by(|a, b| a.0.total_cmp(&b.0)).unwrap();
+            assert_eq!(shape.spans((kib << 10) as f64), best.1, "{rate}/s of {kib} KiB");
+            assert!((found.mean_s - best.0).abs() < 1e-12);
+        }
+    }
+
+    #[test]
+    fn two_forks_serve_a_mix_better_than_the_best_single_one() {
+        let planner = planner(8);
+        let mix = [class(140.0, 64), class(20.0, 512)];
+        let (single, alone) = planner.best_shape(&mix, &WIDTHS, Beside::default()).unwrap();
+        let (second, both) = planner.best_beside(&mix, &[single], &WIDTHS, Beside::default()).unwrap();
+        assert!(both.gain_over(&alone) > 0.05, "{single:?} {alone:?}, {second:?} {both:?}");
+        assert_ne!(single, second, "a fork that is striped in the same way would lie on the same devices");
+    }
+
+    #[test]
+    fn waits_with_choices_are_those_of_the_supermarket_model() {
+        // Two choices at half load: 0.5^3 + 0.5^7 + 0.5^15 + ... over 0.5.
+        assert!((wait_with(2, 0.5) - (0.125 + 0.0078125 + 0.000030517578125) / 0.5).abs() < 1e-6);
+        assert!((wait_with(1, 0.5) - 1.0).abs() < 1e-6, "one choice is none");
+        assert!(wait_with(3, 0.5) < wait_with(2, 0.5));
+    }
+
+    #[test]
+    fn a_read_takes_the_shorter_queue_and_the_width_that_its_size_wants() {
+        let chooser = planner(8).chooser(0.015, 0.1);
+        let (narrow, wide) =
+            (|bytes, queue| chooser.cost_s(bytes, 1, queue), |bytes, queue| chooser.cost_s(bytes, 8, queue));
+        assert!(narrow(32 << 10, 0) < wide(32 << 10, 0) && wide(1 << 20, 0) < narrow(1 << 20, 0));
+        assert!(wide(32 << 10, 0) < narrow(32 << 10, 3) && narrow(1 << 20, 0) < wide(1 << 20, 9));
+        let busy = planner(8).chooser(0.015, 0.9);
+        assert!(busy.cost_s(256 << 10, 8, 0) > busy.cost_s(256 << 10, 1, 0), "wide work is dear while all are busy");
+    }
+
+    #[test]
+    fn load_beside_makes_the_wide_fork_dear() {
+        let planner = planner(8);
+        let forks = [Shape { devices: 8, unit_bytes: 256 << 10 }, Shape { devices: 8, unit_bytes: 32 << 10 }];
+        let at = |utilisation| {
+            let moment_s = utilisation * 0.012;
+            planner.assign(&[class(20.0, 256)], &forks, Beside { utilisation, moment_s }).of[0]
+        };
+        assert_eq!((at(0.0), at(0.7)), (1, 0), "wide while the devices are idle, narrow while they are busy");
+    }
+
+    #[test]
+    fn too_much_load_is_compared_by_the_work() {
+        let planner = planner(2);
+        let flood = [class(5000.0, 64)];
+        let narrow = planner.assign(&flood, &[Shape { devices: 2, unit_bytes: 65536 }], Beside::default());
+        let wide = planner.assign(&flood, &[Shape { devices: 2, unit_bytes: 4096 }], Beside::default());
+        assert!(narrow.mean_s.is_infinite() && narrow.gain_over(&wide) > 0.0);
+        let (shape, _) = planner.best_shape(&flood, &WIDTHS, Beside::default()).unwrap();
+        assert_eq!(shape.spans(65536.0), 1);
+    }
+}

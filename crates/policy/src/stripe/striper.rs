@@ -1,0 +1,423 @@
+//! The striper: what becomes of the files of a volume as their load changes.
+//!
+//! ```text
+//!   Asked, Lies, Space, Around --> [per file: profile, forks, route | whole volume: profile, shape of new files] -- Look --> actions
+//!                                                                                                                             |
+//!   Ended (what a copy really cost) <-------------------------------------------------------- Restripe, AddFork, DropFork, Route
+//! ```
+//! One look per interval. For each file with load: the request classes of its window are assigned to the forks that it has (the smallest
+//! predicted response time at the present load, beside what the other files do). A change is wished for when the model expects response
+//! times to be shorter by `margin` (rules alone: when the width differs by [`DIFFERENT`]), and carried out when it was wished
+//! for `settle` times running and *pays*: what is gained within `horizon` is more than the time that the copy keeps the devices busy,
+//! as copies were measured so far. A request goes on being served as before until the driver has changed the layout.
+//!
+//! Bounded: at most `files_max` files are known, the one that rested longest makes room; one change at a time per file.
+//!
+//! Source: Simitci & Reed, sections 3 to 6; the reference, sections 9 and 10. Cost against gain, and the bounds, are ours.
+
+mod file;
+#[cfg(test)]
+mod tests;
+mod why;
+
+pub use file::View;
+pub use why::{Why, Words};
+
+use super::controller::{Advice, Config as Rule, Controller, Mode, Surroundings};
+use super::device::Measured;
+use super::forks::{Chooser, Planner, Shape};
+use super::fuzzy::Rules;
+use super::model::Beside;
+use super::profile::{Counts, Profile};
+use crate::ids::FileId;
+use crate::time::Time;
+use file::File;
+use std::collections::{BTreeMap, VecDeque};
+
+/// From so much difference on, as a share of the larger, a width of the rules is another. A guess.
+pub const DIFFERENT: f64 = 0.3;
+/// A file of whose requests more than this share write gets no fork: every write would be done twice.
+const FORK_WRITES_MAX: f64 = 0.1;
+/// From this share on a fork is given up.
+const DROP_WRITES_MIN: f64 = 0.5;
+
+/// Parameters of the striper.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Config {
+    /// Who decides; `Fixed` watches only.
+    pub mode: Mode,
+    /// The devices, all alike.
+    pub device: Measured,
+    /// How many.
+    pub devices: u32,
+    /// Widths that a request may get; empty: the powers of two, and all devices.
+    pub widths: Vec<u32>,
+    /// The moving window.
+    pub window: Time,
+    /// By how much response times must become shorter, as a share.
+    pub margin: f64,
+    /// How many looks running something must be wished for.
+    pub settle: u32,
+    /// For how long a load is expected to last.
+    pub horizon: Time,
+    /// Copies of a file, forks included; 1: no forks.
+    pub forks: usize,
+    /// Forks are made while this share of the space stays free, and given up below half of it.
+    pub fork_space: f64,
+    /// Files known.
+    pub files_max: usize,
+    /// Striping units are multiples of this.
+    pub granularity_bytes: u64,
+}
+
+impl Config {
+    /// For so many such devices.
+    pub fn new(mode: Mode, device: Measured, devices: u32) -> Config {
+        Config {
+            mode,
+            device,
+            devices,
+            widths: Vec::new(),
+            window: Time::from_secs(10),
+            margin: 0.05,
+            settle: 2,
+            horizon: Time::from_secs(300),
+            forks: 1,
+            fork_space: 0.2,
+            files_max: 1024,
+            granularity_bytes: 4096,
+        }
+    }
+}
+
+/// What the striper is told.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Event {
+    /// What was asked of a file since the last time, and by how many at a time.
+    Asked {
+        /// Which.
+        file: FileId,
+        /// By size.
+        counts: Box<Counts>,
+        /// How many have it open.
+        users: u32,
+    },
+    /// How a file lies.
+    Lies {
+        /// Which.
+        file: FileId,
+        /// Its copies, in the order of the layout.
+        forks: Vec<Shape>,
+        /// How many of them must stay for other reasons (at least 1).
+        keep: usize,
+        /// Its size.
+        bytes: u64,
+        /// Whether the driver may change it now.
+        movable: bool,
+        /// Whether an application has it open.
+        open: bool,
+    },
+    /// A file is gone.
+    Gone {
+        /// Which.
+        file: FileId,
+    },
+    /// Share of the space that is free.
+    Space {
+        /// From 0 to 1.
+        free: f64,
+    },
+    /// What is known of network and devices.
+    Around(Surroundings),
+    /// A change is over.
+    Ended {
+        /// Which file.
+        file: FileId,
+        /// Bytes copied; 0 if it failed or nothing was.
+        bytes: u64,
+        /// How long it took.
+        took: Time,
+    },
+    /// Decide.
+    Look,
+}
+
+/// What the driver is to do.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Action {
+    /// New files, and new segments of files without load, get this shape.
+    Place {
+        /// The shape.
+        shape: Shape,
+        /// Why.
+        why: Why,
+    },
+    /// One copy gets another shape.
+    Restripe {
+        /// Which file.
+        file: FileId,
+        /// Which copy.
+        fork: usize,
+        /// Its new shape.
+        to: Shape,
+        /// Why.
+        why: Why,
+    },
+    /// One more copy.
+    AddFork {
+        /// Of which file.
+        file: FileId,
+        /// Its shape.
+        to: Shape,
+        /// Why.
+        why: Why,
+    },
+    /// One copy less.
+    DropFork {
+        /// Of which file.
+        file: FileId,
+        /// Which copy.
+        fork: usize,
+        /// Why.
+        why: Why,
+    },
+    /// Reads of the file choose among its copies with this from now on.
+    Route {
+        /// Of which file.
+        file: FileId,
+        /// Who chooses.
+        by: Box<Chooser>,
+    },
+}
+
+/// The machine. See the module.
+#[derive(Debug)]
+pub struct Striper {
+    config: Config,
+    widths: Vec<u32>,
+    planner: Planner,
+    rules: Controller,
+    files: BTreeMap<FileId, File>,
+    volume: Profile,
+    placement: Option<Shape>,
+    placement_wished: u32,
+    around: Surroundings,
+    free: f64,
+    /// What copies took, as a multiple of what the devices' rates say.
+    copy_factor: f64,
+    actions: VecDeque<Action>,
+}
+
+impl Striper {
+    /// A striper that knows no file.
+    pub fn new(config: Config, rules: Rules, now: Time) -> Striper {
+        let devices = config.devices.max(1);
+        let parameters = config.device.parameters(devices);
+        let mut widths = config.widths.clone();
+        if widths.is_empty() {
+            widths = (0..u32::BITS).map(|n| 1 << n).take_while(|width| *width < devices).chain([devices]).collect();
+        }
+        widths.retain(|width| (1..=devices).contains(width));
+        let rule = Rule { granularity_bytes: config.granularity_bytes, ..Rule::new(config.mode, parameters) };
+        Striper {
+            planner: Planner::new(parameters, config.granularity_bytes),
+            rules: Controller::new(rule, rules),
+            widths,
+            files: BTreeMap::new(),
+            volume: Profile::new(config.window, now),
+            placement: None,
+            placement_wished: 0,
+            around: Surroundings::default(),
+            free: 1.0,
+            copy_factor: 1.0,
+            actions: VecDeque::new(),
+            config,
+        }
+    }
+
+    /// Tells it something.
+    pub fn handle(&mut self, now: Time, event: Event) {
+        match event {
+            Event::Asked { file, counts, users } => {
+                self.volume.add(now, &counts);
+                let file = self.file(now, file);
+                file.profile.add(now, &counts);
+                file.users = users;
+            }
+            Event::Lies { file, forks, keep, bytes, movable, open } => {
+                let file = self.file(now, file);
+                if file.forks != forks {
+                    file.forks = forks;
+                    file.route = None;
+                }
+                (file.keep, file.bytes, file.movable, file.open) = (keep.max(1), bytes, movable, open);
+            }
+            Event::Gone { file } => drop(self.files.remove(&file)),
+            Event::Space { free } => self.free = free,
+            Event::Around(around) => self.around = around,
+            Event::Ended { file, bytes, took } => {
+                if bytes > 0 {
+                    let expected = self.copy_s(bytes) / self.copy_factor;
+                    let factor = (took.as_secs_f64() / expected.max(1e-6)).clamp(0.1, 100.0);
+                    self.copy_factor = 0.5 * (self.copy_factor + factor);
+                }
+                if let Some(file) = self.files.get_mut(&file) {
+                    file.busy = false;
+                    file.wished = None;
+                    // A change that failed is not tried again at once.
+                    file.rest_until = if bytes > 0 { Time::ZERO } else { now + self.config.window };
+                }
+            }
+            Event::Look => self.look(now),
+        }
+    }
+
+    /// The next thing to do.
+    pub fn poll(&mut self) -> Option<Action> {
+        self.actions.pop_front()
+    }
+
+    /// How segments of a file to come should lie; `None`: as the volume says.
+    pub fn placement(&self, file: Option<FileId>) -> Option<Shape> {
+        if matches!(self.config.mode, Mode::Fixed(_)) {
+            return None;
+        }
+        file.and_then(|file| self.files.get(&file)?.wish).or(self.placement)
+    }
+
+    /// What it knows of a file, for people.
+    pub fn view(&mut self, now: Time, file: FileId) -> Option<View> {
+        let file = self.files.get_mut(&file)?;
+        Some(file.view(now))
+    }
+
+    /// The load of the whole volume: requests and bytes per request, and the share of writes.
+    pub fn load(&mut self, now: Time) -> (super::sensor::Reading, f64) {
+        self.volume.reading(now)
+    }
+
+    /// Files known.
+    pub fn len(&self) -> usize {
+        self.files.len()
+    }
+
+    /// Whether no file is known.
+    pub fn is_empty(&self) -> bool {
+        self.files.is_empty()
+    }
+
+    /// Whether a second copy is kept in step while it is written, as the rules say of the volume's load.
+    pub fn online(&self, file: FileId) -> bool {
+        self.files.get(&file).is_none_or(|file| file.online)
+    }
+
+    fn file(&mut self, now: Time, id: FileId) -> &mut File {
+        if !self.files.contains_key(&id) && self.files.len() >= self.config.files_max.max(1) {
+            let resting =
+                self.files.iter().filter(|(_, file)| !file.busy).min_by_key(|(id, file)| (file.profile.last(), **id));
+            if let Some(id) = resting.map(|(id, _)| *id) {
+                self.files.remove(&id);
+            }
+        }
+        let window = self.config.window;
+        self.files.entry(id).or_insert_with(|| File::new(window, now))
+    }
+
+    /// How long a copy of so many bytes keeps all devices busy, in seconds: read and written once each.
+    fn copy_s(&self, bytes: u64) -> f64 {
+        let of = &self.config.device;
+        let per_byte = 1.0 / of.read_rate.max(1.0) + 1.0 / of.write_rate.max(1.0);
+        bytes as f64 * per_byte / f64::from(self.config.devices.max(1)) * self.copy_factor
+    }
+
+    fn look(&mut self, now: Time) {
+        let mut total = Beside::default();
+        for file in self.files.values_mut() {
+            file.classes = file.profile.classes(now);
+            file.own = Beside::default();
+            if file.forks.is_empty() || file.classes.is_empty() {
+                continue;
+            }
+            let alone = self.planner.assign(&file.classes, &file.forks, Beside::default());
+            let loads = file.classes.iter().zip(&alone.of);
+            file.own = loads.fold(file.own, |sum, (class, &fork)| sum + self.planner.load(class, &file.forks[fork]));
+            total = total + file.own;
+        }
+        self.look_at_volume(now);
+        for (id, mut file) in std::mem::take(&mut self.files) {
+            if !file.forks.is_empty() && !file.classes.is_empty() {
+                let beside = total - file.own;
+                self.look_at(now, id, &mut file, beside);
+            } else if file.forks.len() > file.keep && self.free < self.config.fork_space / 2.0 {
+                self.give_up(id, &mut file, Words::SpaceScarce);
+            }
+            self.files.insert(id, file);
+        }
+    }
+
+    /// New files: what the load of the whole volume would like best.
+    fn look_at_volume(&mut self, now: Time) {
+        let classes = self.volume.classes(now);
+        let (reading, _) = self.volume.reading(now);
+        if matches!(self.config.mode, Mode::Fixed(_)) || classes.is_empty() {
+            return;
+        }
+        let advice = self.rules.advice(reading, self.around);
+        let Some(wish) = self.wish(&classes, reading.bytes, &advice, Beside::default()) else { return };
+        if self.placement == Some(wish) {
+            self.placement_wished = 0;
+            return;
+        }
+        let now_s = self.placement.map(|shape| self.planner.assign(&classes, &[shape], Beside::default()));
+        let then_s = self.planner.assign(&classes, &[wish], Beside::default());
+        if now_s.as_ref().is_some_and(|now_s| !self.is_another(&then_s, now_s)) {
+            return;
+        }
+        self.placement_wished += 1;
+        if self.placement_wished >= self.config.settle {
+            self.placement_wished = 0;
+            let now_s = now_s.map_or(f64::NAN, |now_s| now_s.mean_s);
+            self.placement = Some(wish);
+            let words = Words::Faster;
+            let why =
+                Why { words, rate: reading.rate, bytes: reading.bytes, now_s, then_s: then_s.mean_s, copy_s: 0.0 };
+            self.actions.push_back(Action::Place { shape: wish, why });
+        }
+    }
+
+    fn is_another(&self, then: &super::forks::Assignment, now: &super::forks::Assignment) -> bool {
+        match self.config.mode {
+            Mode::Model => then.gain_over(now) >= self.config.margin,
+            _ => true,
+        }
+    }
+
+    /// The shape that the mode wishes for these classes.
+    fn wish(&self, classes: &[super::profile::Class], bytes: f64, advice: &Advice, beside: Beside) -> Option<Shape> {
+        let modelled = || self.planner.best_shape(classes, &self.widths, beside).map(|(shape, _)| shape);
+        let devices = advice.stripe_width.unwrap_or(self.config.devices);
+        let ruled = |width: u32| {
+            let devices = devices.max(width);
+            Shape { devices, unit_bytes: self.planner.unit(bytes, self.allowed(width)) }
+        };
+        match self.config.mode {
+            Mode::Fixed(_) => None,
+            Mode::Model => modelled(),
+            Mode::Fuzzy => advice.width.map(ruled),
+            Mode::ModelFuzzy => {
+                let shape = modelled()?;
+                if (advice.correction - 1.0).abs() < DIFFERENT {
+                    return Some(shape);
+                }
+                let width = (f64::from(shape.spans(bytes)) * advice.correction).round();
+                Some(ruled((width as u32).clamp(1, self.config.devices)))
+            }
+        }
+    }
+
+    /// The allowed width that is nearest, as a ratio.
+    fn allowed(&self, width: u32) -> u32 {
+        let far = |one: &u32| (f64::from(*one) / f64::from(width.max(1))).ln().abs();
+        self.widths.iter().copied().min_by(|a, b| far(a).total_cmp(&far(b))).unwrap_or(width)
+    }
+}

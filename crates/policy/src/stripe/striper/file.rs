@@ -1,0 +1,259 @@
+//! One file: what is asked of it, how it lies, and what is to become of it.
+
+use super::{Action, DIFFERENT, DROP_WRITES_MIN, FORK_WRITES_MAX, Striper, Why, Words};
+use crate::ids::FileId;
+use crate::stripe::controller::{Mode, Surroundings};
+use crate::stripe::forks::{Assignment, Shape};
+use crate::stripe::model::Beside;
+use crate::stripe::profile::{Class, Profile, class_of};
+use crate::stripe::sensor::Reading;
+use crate::time::Time;
+
+/// A change that is wished for.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Wish {
+    Restripe { fork: usize, to: Shape },
+    Add { to: Shape },
+}
+
+impl Wish {
+    /// Whether it is the same kind of change; the shape may differ a little each time.
+    fn is_like(&self, other: &Wish) -> bool {
+        match (self, other) {
+            (Wish::Restripe { fork: a, .. }, Wish::Restripe { fork: b, .. }) => a == b,
+            (Wish::Add { .. }, Wish::Add { .. }) => true,
+            _ => false,
+        }
+    }
+}
+
+/// What is known of one file.
+#[derive(Debug)]
+pub struct File {
+    pub profile: Profile,
+    pub users: u32,
+    pub forks: Vec<Shape>,
+    pub keep: usize,
+    pub bytes: u64,
+    pub movable: bool,
+    pub open: bool,
+    pub busy: bool,
+    pub rest_until: Time,
+    /// The shape that segments to come should have.
+    pub wish: Option<Shape>,
+    pub wished: Option<(WishSeen, u32)>,
+    /// What its chooser was last made of: service time of a stripe, and utilisation.
+    pub route: Option<(f64, f64)>,
+    pub online: bool,
+    /// Of the look under way.
+    pub classes: Vec<Class>,
+    pub own: Beside,
+    present_s: f64,
+    last: Option<(Time, &'static str, Why)>,
+}
+
+/// A wish as it was last seen.
+#[derive(Clone, Copy, Debug)]
+pub struct WishSeen(Wish);
+
+/// What is known of a file, for people.
+#[derive(Clone, Debug, PartialEq)]
+pub struct View {
+    /// The window: rate and mean size.
+    pub load: Reading,
+    /// Share of writes.
+    pub writes: f64,
+    /// Its copies.
+    pub forks: Vec<Shape>,
+    /// Predicted mean response time as it lies, in seconds; not a number without load.
+    pub response_s: f64,
+    /// The last decision: when, what, why.
+    pub last: Option<(Time, &'static str, Why)>,
+}
+
+impl File {
+    pub fn new(window: Time, now: Time) -> File {
+        File {
+            profile: Profile::new(window, now),
+            users: 0,
+            forks: Vec::new(),
+            keep: 1,
+            bytes: 0,
+            movable: false,
+            open: false,
+            busy: false,
+            rest_until: Time::ZERO,
+            wish: None,
+            wished: None,
+            route: None,
+            online: true,
+            classes: Vec::new(),
+            own: Beside::default(),
+            present_s: f64::NAN,
+            last: None,
+        }
+    }
+
+    pub fn view(&mut self, now: Time) -> View {
+        let (load, writes) = self.profile.reading(now);
+        let response_s = if load.rate > 0.0 { self.present_s } else { f64::NAN };
+        View { load, writes, forks: self.forks.clone(), response_s, last: self.last }
+    }
+}
+
+impl Striper {
+    /// One look at one file that has load.
+    pub(super) fn look_at(&mut self, now: Time, id: FileId, file: &mut File, beside: Beside) {
+        let present = self.planner.assign(&file.classes, &file.forks, beside);
+        file.present_s = present.mean_s;
+        self.route(id, file, &present, beside);
+        if matches!(self.config.mode, Mode::Fixed(_)) {
+            return;
+        }
+        let (reading, writes) = file.profile.reading(now);
+        let parallelism = Some(f64::from(file.users) / f64::from(self.config.devices.max(1)));
+        let around = Surroundings { parallelism: parallelism.map(|x| x.min(1.0)), ..self.around };
+        let advice = self.rules.advice(reading, around);
+        file.online = advice.online.unwrap_or(file.online);
+        file.wish = self.wish(&file.classes, reading.bytes, &advice, beside);
+        if file.busy || now < file.rest_until {
+            return;
+        }
+        if file.forks.len() > file.keep {
+            if self.free < self.config.fork_space / 2.0 {
+                return self.give_up(id, file, Words::SpaceScarce);
+            }
+            if writes > DROP_WRITES_MIN {
+                return self.give_up(id, file, Words::Written);
+            }
+        }
+        let wished = self.change(file, &advice, &present, beside, reading, writes);
+        let Some((wish, after, words)) = wished else {
+            file.wished = None;
+            return;
+        };
+        let times = match file.wished {
+            Some((WishSeen(seen), times)) if seen.is_like(&wish) => times + 1,
+            _ => 1,
+        };
+        file.wished = Some((WishSeen(wish), times));
+        // Built offline: not while it is in use.
+        let waits = !file.movable || (matches!(wish, Wish::Add { .. }) && !file.online && file.open);
+        if times < self.config.settle.max(1) || waits {
+            return;
+        }
+        let copy_s = self.copy_s(file.bytes);
+        let (now_s, then_s) = (present.mean_s, after.mean_s);
+        let why = Why { words, rate: reading.rate, bytes: reading.bytes, now_s, then_s, copy_s };
+        (file.busy, file.wished) = (true, None);
+        let (what, action) = match wish {
+            Wish::Restripe { fork, to } => ("restriped", Action::Restripe { file: id, fork, to, why }),
+            Wish::Add { to } => ("got a fork", Action::AddFork { file: id, to, why }),
+        };
+        file.last = Some((now, what, why));
+        self.actions.push_back(action);
+    }
+
+    /// The change to wish for, what is expected of it, and what it is about.
+    fn change(
+        &self,
+        file: &File,
+        advice: &crate::stripe::controller::Advice,
+        present: &Assignment,
+        beside: Beside,
+        reading: Reading,
+        writes: f64,
+    ) -> Option<(Wish, Assignment, Words)> {
+        let pays = |gain: f64| self.config.horizon.as_secs_f64() * gain > self.copy_s(file.bytes);
+        let mut best: Option<(Wish, Assignment, Words)> = None;
+        let by_rules = match self.config.mode {
+            Mode::Fuzzy => true,
+            Mode::ModelFuzzy => (advice.correction - 1.0).abs() >= DIFFERENT,
+            _ => false,
+        };
+        if by_rules {
+            // The rules know one width for the mean request: it is looked at as it is served now.
+            let to = file.wish?;
+            let class = Class { class: class_of(reading.bytes as u64), rate: reading.rate, bytes: reading.bytes };
+            let fork = self.planner.assign(&[class], &file.forks, beside).of[0];
+            let widths = [file.forks[fork], to].map(|shape| f64::from(shape.spans(reading.bytes)));
+            let apart = 1.0 - widths[0].min(widths[1]) / widths[0].max(widths[1]);
+            if apart >= DIFFERENT && pays(apart) {
+                let mut forks = file.forks.clone();
+                forks[fork] = to;
+                let after = self.planner.assign(&file.classes, &forks, beside);
+                best = Some((Wish::Restripe { fork, to }, after, Words::Rules));
+            }
+        } else {
+            for fork in 0..file.forks.len() {
+                let mut others = file.forks.clone();
+                others.remove(fork);
+                let found = match others.is_empty() {
+                    true => self.planner.best_shape(&file.classes, &self.widths, beside),
+                    false => self.planner.best_beside(&file.classes, &others, &self.widths, beside),
+                };
+                let Some((to, after)) = found else { continue };
+                let gain = after.gain_over(present);
+                let is_best = best.as_ref().is_none_or(|(_, other, _)| after.gain_over(other) > 1e-9);
+                if gain >= self.config.margin && pays(gain) && is_best {
+                    best = Some((Wish::Restripe { fork, to }, after, Words::Faster));
+                }
+            }
+        }
+        let space = file.forks.len() < self.config.forks && self.free >= self.config.fork_space;
+        if space && writes <= FORK_WRITES_MAX {
+            let found = self.planner.best_beside(&file.classes, &file.forks, &self.widths, beside);
+            // One copy that is striped better is cheaper than two.
+            let otherwise = best.as_ref().map_or(present, |(_, after, _)| after);
+            if let Some((to, after)) = found
+                && after.gain_over(otherwise) >= self.config.margin
+                && pays(after.gain_over(present))
+            {
+                best = Some((Wish::Add { to }, after, Words::TwoKinds));
+            }
+        }
+        best
+    }
+
+    /// Who chooses among the copies, if there are several; anew when the load is another.
+    fn route(&mut self, id: FileId, file: &mut File, present: &Assignment, beside: Beside) {
+        if file.forks.len() < 2 {
+            return;
+        }
+        let (mut stripes, mut busy) = (0.0, 0.0);
+        for (class, &fork) in file.classes.iter().zip(&present.of) {
+            let shape = &file.forks[fork];
+            stripes += class.rate * f64::from(shape.spans(class.bytes));
+            busy += self.planner.load(class, shape).utilisation * f64::from(shape.devices);
+        }
+        let (stripe_s, utilisation) = (busy / stripes.max(1e-9), present.utilisation + beside.utilisation);
+        let near = |a: f64, b: f64| (a - b).abs() <= 0.1 * b.abs();
+        if file.route.is_some_and(|(s, u)| near(stripe_s, s) && near(utilisation, u)) {
+            return;
+        }
+        file.route = Some((stripe_s, utilisation));
+        let by = Box::new(self.planner.chooser(stripe_s, utilisation));
+        self.actions.push_back(Action::Route { file: id, by });
+    }
+
+    /// Gives up the copy that is read least.
+    pub(super) fn give_up(&mut self, id: FileId, file: &mut File, words: Words) {
+        if file.busy || !file.movable {
+            return;
+        }
+        let present = match file.classes.is_empty() {
+            true => None,
+            false => Some(self.planner.assign(&file.classes, &file.forks, Beside::default())),
+        };
+        let read = |fork: usize| {
+            let of = present.as_ref().map_or(&[][..], |present| &present.of);
+            file.classes.iter().zip(of).filter(|(_, of)| **of == fork).map(|(class, _)| class.rate).sum::<f64>()
+        };
+        let fork = (0..file.forks.len()).rev().min_by(|a, b| read(*a).total_cmp(&read(*b))).unwrap_or(0);
+        let (rate, bytes) = (0.0, 0.0);
+        let why = Why { words, rate, bytes, now_s: f64::NAN, then_s: f64::NAN, copy_s: 0.0 };
+        file.busy = true;
+        file.last = Some((file.profile.last(), "lost a fork", why));
+        self.actions.push_back(Action::DropFork { file: id, fork, why });
+    }
+}

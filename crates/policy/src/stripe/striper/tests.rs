@@ -1,0 +1,167 @@
+//! The striper as a whole: what it does under loads that change.
+
+use super::*;
+use crate::stripe::profile::{Count, class_of};
+use crate::stripe::rules;
+
+const FILE: FileId = FileId(7);
+const MIB: u64 = 1 << 20;
+
+fn striper(mode: Mode, change: impl FnOnce(&mut Config)) -> Striper {
+    let mut config = Config::new(mode, Measured::disk(0.012, 0.008, 20e6, 20e6, 0.0), 8);
+    change(&mut config);
+    Striper::new(config, rules::parse(rules::ADAPTIVE).unwrap(), Time::ZERO)
+}
+
+/// One second of load, a look, and what comes of it (the file is changed as asked for at once).
+struct World {
+    striper: Striper,
+    forks: Vec<Shape>,
+    bytes: u64,
+    second: u64,
+    log: Vec<String>,
+}
+
+impl World {
+    fn new(striper: Striper, unit_kib: u64) -> World {
+        let forks = vec![Shape { devices: 8, unit_bytes: unit_kib << 10 }];
+        World { striper, forks, bytes: 64 * MIB, second: 0, log: Vec::new() }
+    }
+
+    /// `seconds` of so many reads per second of that many KiB each, and writes of 4 KiB.
+    fn run(&mut self, seconds: u64, load: &[(u64, u64)], writes: u64) {
+        for _ in 0..seconds {
+            self.second += 1;
+            let now = Time::from_secs(self.second);
+            let mut counts = Box::<Counts>::default();
+            for (rate, kib) in load {
+                counts[class_of(kib << 10)] = Count { reads: *rate, writes: 0, bytes: rate * (kib << 10) };
+            }
+            counts[0].writes += writes;
+            counts[0].bytes += writes * 4096;
+            let forks = self.forks.clone();
+            let lies = Event::Lies { file: FILE, forks, keep: 1, bytes: self.bytes, movable: true, open: true };
+            self.striper.handle(now, lies);
+            self.striper.handle(now, Event::Asked { file: FILE, counts, users: 1 });
+            self.striper.handle(now, Event::Look);
+            while let Some(action) = self.striper.poll() {
+                let kib = |shape: &Shape| shape.unit_bytes >> 10;
+                let (words, copied) = match &action {
+                    Action::Restripe { fork, to, .. } => {
+                        self.forks[*fork] = *to;
+                        (format!("restripe {fork} {}", kib(to)), self.bytes)
+                    }
+                    Action::AddFork { to, .. } => {
+                        self.forks.push(*to);
+                        (format!("add {}", kib(to)), self.bytes)
+                    }
+                    Action::DropFork { fork, .. } => {
+                        self.forks.remove(*fork);
+                        (format!("drop {fork}"), 0)
+                    }
+                    Action::Place { shape, .. } => (format!("place {}", kib(shape)), 0),
+                    Action::Route { .. } => ("route".to_owned(), 0),
+                };
+                if !matches!(action, Action::Place { .. } | Action::Route { .. }) {
+                    let took = Time::from_millis(copied / 40_000);
+                    self.striper.handle(now, Event::Ended { file: FILE, bytes: copied, took });
+                }
+                self.log.push(words);
+            }
+        }
+    }
+
+    fn changes(&self) -> Vec<&str> {
+        self.log.iter().map(String::as_str).filter(|w| !w.starts_with("route") && !w.starts_with("place")).collect()
+    }
+}
+
+#[test]
+fn fixed_watches_and_changes_nothing() {
+    let mut world = World::new(striper(Mode::Fixed(4), |_| {}), 1024);
+    world.run(60, &[(3, 1024)], 0);
+    assert!(world.log.is_empty() && world.striper.placement(Some(FILE)).is_none());
+    let view = world.striper.view(Time::from_secs(60), FILE).unwrap();
+    assert!((view.load.rate - 3.0).abs() < 0.5 && view.response_s > 0.05, "{view:?}");
+}
+
+#[test]
+fn few_large_requests_make_it_wide_and_new_files_too() {
+    for mode in [Mode::Model, Mode::Fuzzy, Mode::ModelFuzzy] {
+        let mut world = World::new(striper(mode, |_| {}), 1024);
+        world.run(30, &[(3, 1024)], 0);
+        assert_eq!(world.changes().len(), 1, "{mode:?}: once, and then it is as it should be: {:?}", world.log);
+        assert!(world.forks[0].spans(1e6) >= 4, "{mode:?}: {:?}", world.forks);
+        let new = world.striper.placement(None).unwrap();
+        assert!(new.spans(1e6) >= 4, "{mode:?}: {new:?}");
+        assert!(world.log.iter().any(|words| words.starts_with("place")));
+        let view = world.striper.view(Time::from_secs(30), FILE).unwrap();
+        let (_, what, why) = view.last.unwrap();
+        assert!(what == "restriped" && why.to_string().contains("requests/s of 1024 KiB"), "{why}");
+    }
+}
+
+#[test]
+fn many_small_requests_make_it_narrow() {
+    for mode in [Mode::Model, Mode::Fuzzy, Mode::ModelFuzzy] {
+        let mut world = World::new(striper(mode, |_| {}), 4);
+        world.run(30, &[(150, 32)], 0);
+        assert_eq!(world.forks[0].spans(32768.0), 1, "{mode:?}: {:?}", world.log);
+    }
+}
+
+#[test]
+fn a_copy_that_costs_more_than_it_gains_is_not_made() {
+    let mut world = World::new(striper(Mode::Model, |config| config.horizon = Time::from_secs(2)), 1024);
+    world.bytes = 4096 * MIB;
+    world.run(30, &[(3, 1024)], 0);
+    assert!(world.changes().is_empty(), "{:?}", world.log);
+    // What copies cost is measured: here they take fifty times what the devices' rates say.
+    let mut world = World::new(striper(Mode::Model, |config| config.horizon = Time::from_secs(10)), 1024);
+    let took = Time::from_secs(200);
+    (0..8).for_each(|_| world.striper.handle(Time::ZERO, Event::Ended { file: FILE, bytes: 64 * MIB, took }));
+    world.run(30, &[(3, 1024)], 0);
+    assert!(world.changes().is_empty(), "{:?}", world.log);
+}
+
+#[test]
+fn two_kinds_of_requests_get_a_fork_each_while_there_is_space() {
+    let mix = [(140, 64), (20, 512)];
+    let mut world = World::new(striper(Mode::Model, |config| config.forks = 2), 256);
+    world.run(40, &mix, 0);
+    assert_eq!(world.forks.len(), 2, "{:?}", world.log);
+    assert!(world.log.iter().any(|words| words == "route"), "reads choose: {:?}", world.log);
+    assert_ne!(world.forks[0], world.forks[1]);
+    world.striper.handle(Time::from_secs(40), Event::Space { free: 0.05 });
+    world.run(3, &mix, 0);
+    assert_eq!(world.forks.len(), 1, "space is returned: {:?}", world.log);
+    world.run(10, &mix, 0);
+    assert_eq!(world.forks.len(), 1, "and not taken again while it is scarce");
+}
+
+#[test]
+fn a_file_that_is_written_keeps_no_forks() {
+    let mix = [(140, 64), (20, 512)];
+    let mut world = World::new(striper(Mode::Model, |config| config.forks = 2), 256);
+    world.run(40, &mix, 60);
+    assert_eq!(world.forks.len(), 1, "{:?}", world.log);
+    world.run(20, &mix, 0);
+    assert_eq!(world.forks.len(), 2, "{:?}", world.log);
+    world.run(20, &mix, 400);
+    assert_eq!(world.forks.len(), 1, "{:?}", world.log);
+}
+
+#[test]
+fn memory_is_bounded_and_the_busy_stay() {
+    let mut striper = striper(Mode::Model, |config| config.files_max = 4);
+    for n in 0..100u64 {
+        let mut counts = Box::<Counts>::default();
+        counts[0].reads = 1;
+        striper.handle(Time::from_millis(n), Event::Asked { file: FileId(n), counts: counts.clone(), users: 1 });
+        striper.handle(Time::from_millis(n), Event::Asked { file: FileId(0), counts, users: 1 });
+    }
+    assert_eq!(striper.len(), 4);
+    assert!(striper.view(Time::ZERO, FileId(0)).is_some() && striper.view(Time::ZERO, FileId(50)).is_none());
+    striper.handle(Time::ZERO, Event::Gone { file: FileId(0) });
+    assert_eq!(striper.len(), 3);
+}

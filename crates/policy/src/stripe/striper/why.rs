@@ -1,0 +1,56 @@
+//! Why something is done, in numbers and in words.
+
+use std::fmt;
+
+/// What it is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Words {
+    /// Requests will be answered sooner.
+    Faster,
+    /// The rules say so.
+    Rules,
+    /// Two kinds of requests want different units.
+    TwoKinds,
+    /// Space is scarce.
+    SpaceScarce,
+    /// The file is written too much.
+    Written,
+}
+
+/// Why something is done.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Why {
+    /// What it is about.
+    pub words: Words,
+    /// Requests per second.
+    pub rate: f64,
+    /// Mean bytes of a request.
+    pub bytes: f64,
+    /// Predicted response time as it is, in seconds; infinite: the devices cannot bear it; not a number: nothing is known.
+    pub now_s: f64,
+    /// Predicted response time afterwards.
+    pub then_s: f64,
+    /// How long the copy keeps the devices busy, in seconds.
+    pub copy_s: f64,
+}
+
+impl fmt::Display for Why {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.words {
+            Words::SpaceScarce => return f.write_str("space is scarce"),
+            Words::Written => return f.write_str("it is written too often to keep copies in step"),
+            Words::Faster => f.write_str("the model expects shorter response times")?,
+            Words::Rules => f.write_str("the rules say so")?,
+            Words::TwoKinds => f.write_str("small and large requests want different striping units")?,
+        }
+        write!(f, " at {:.1} requests/s of {:.0} KiB", self.rate, self.bytes / 1024.0)?;
+        let ms = |s: f64| if s.is_finite() { format!("{:.1} ms", s * 1e3) } else { "more than they can bear".into() };
+        if !self.now_s.is_nan() {
+            write!(f, ": {} now, {} then", ms(self.now_s), ms(self.then_s))?;
+        }
+        if self.copy_s > 0.0 {
+            write!(f, ", for a copy of {:.1} s", self.copy_s)?;
+        }
+        Ok(())
+    }
+}
