@@ -5,7 +5,7 @@
 SHELL := /bin/bash
 export PATH := $(PATH):$(HOME)/.cargo/bin
 
-.PHONY: help setup setup-test build demo test check bench bench-recovery bench-prefetch bench-burst docs clean
+.PHONY: help setup setup-test build demo test check bench bench-recovery bench-prefetch bench-burst bench-stripes docs clean
 
 help:
 	@sed -n 's/^# //p' Makefile | head -2
@@ -48,6 +48,10 @@ bench-prefetch: build
 bench-burst: build
 	@scripts/setup.sh bench
 	@benches/burst/run.sh target/release/entrepot
+
+# Adaptive stripes against fixed widths, and forks, on eight emulated disks; under four minutes; root or fusermount3.
+bench-stripes: build
+	cargo bench --locked -p entrepot-cli --bench stripes
 
 docs: build
 	target/release/entrepot man target/man

@@ -1,5 +1,6 @@
 //! The command line: what there is, and which file serves it.
 
+mod bench;
 mod check;
 mod checkpoint;
 mod completions;
@@ -11,6 +12,7 @@ mod init;
 mod job;
 mod layout;
 mod man;
+mod patterns;
 mod purge;
 mod rules;
 mod sim;
@@ -82,6 +84,8 @@ enum Command {
     Trace(trace::Trace),
     Rules(rules::Rules),
     Connect(connect::Connect),
+    Bench(bench::Bench),
+    Patterns(patterns::Patterns),
     EmulateDisk(emulate_disk::EmulateDisk),
     Completions(completions::Completions),
     Man(man::Man),
@@ -113,6 +117,8 @@ impl Cli {
             Command::Trace(c) => c.run(),
             Command::Rules(c) => c.run(),
             Command::Connect(c) => c.run(),
+            Command::Bench(c) => c.run(&context),
+            Command::Patterns(c) => c.run(),
             Command::EmulateDisk(c) => c.run(),
             Command::Completions(c) => c.run(),
             Command::Man(c) => c.run(),

@@ -9,6 +9,8 @@
 mod burst;
 #[path = "parity/stage.rs"]
 mod stage;
+#[path = "parity/stripes.rs"]
+mod stripes;
 
 use policy::cache::{Action, Block, Event, Fetch, LevelConfig, Logged, RequestId, Span};
 use policy::{Time, words};

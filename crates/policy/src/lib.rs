@@ -10,6 +10,7 @@ pub mod connections;
 pub mod coordinate;
 pub mod ids;
 pub mod layout;
+pub mod pattern;
 pub mod prefetch;
 pub mod protect;
 pub mod schedule;

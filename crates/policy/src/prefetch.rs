@@ -5,6 +5,7 @@ mod context;
 mod linux_2618;
 mod linux_simple;
 mod machine;
+mod markov;
 mod on_demand;
 mod ra;
 mod sarc;
@@ -82,12 +83,17 @@ pub enum Prefetch {
         /// Blocks before a miss that must be cached to call it sequential: 1.
         run: u32,
     },
+    /// The ranges that a hidden Markov model of the steps between a file's requests foretells (Simitci & Reed, future work).
+    Markov {
+        /// Requests ahead, at most: 2.
+        degree: u32,
+    },
 }
 
 impl Prefetch {
     /// Whether a [`Trigger`] other than the native can be set over it.
     pub fn has_trigger_distance(self) -> bool {
-        !matches!(self, Prefetch::None | Prefetch::Ra { .. } | Prefetch::LinuxSimple { .. })
+        !matches!(self, Prefetch::None | Prefetch::Ra { .. } | Prefetch::LinuxSimple { .. } | Prefetch::Markov { .. })
     }
 
     /// The name by which it is chosen.
@@ -101,11 +107,12 @@ impl Prefetch {
             Prefetch::Stream { .. } => "stream",
             Prefetch::Sarc { .. } => "sarc",
             Prefetch::Amp { .. } => "amp",
+            Prefetch::Markov { .. } => "markov",
         }
     }
 
     /// All of them, with the reference's parameters.
-    pub const ALL: [Prefetch; 8] = [
+    pub const ALL: [Prefetch; 9] = [
         Prefetch::None,
         Prefetch::Ra { degree: 4 },
         Prefetch::LinuxSimple { min: 3, max: 32, incl_demand: false },
@@ -114,6 +121,7 @@ impl Prefetch {
         Prefetch::Stream { degree_max: 48, distance: 24 },
         Prefetch::Sarc { degree: 8, distance: 4, threshold: 4 },
         Prefetch::Amp { apt: 4, degree_max: 256, run: 1 },
+        Prefetch::Markov { degree: 2 },
     ];
 }
 

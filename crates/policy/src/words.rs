@@ -88,6 +88,8 @@ pub fn prefetch(text: &str) -> Result<Prefetch, WordError> {
             (Prefetch::Amp { apt, .. }, "apt") => *apt = words.number(key, value)?,
             (Prefetch::Amp { run, .. }, "run") => *run = words.number(key, value)?,
             (Prefetch::Amp { .. }, _) => return unknown("apt, degree_max, run"),
+            (Prefetch::Markov { degree }, "degree") => *degree = words.number(key, value)?,
+            (Prefetch::Markov { .. }, _) => return unknown("degree"),
             (Prefetch::None, _) => return unknown("none"),
         }
     }

@@ -13,6 +13,7 @@ pub mod generate;
 pub mod grid;
 pub mod latency;
 pub mod link;
+pub mod patterns;
 pub mod replay;
 pub mod setup;
 pub mod simulate;

@@ -3,13 +3,14 @@
 //! ```text
 //!   phases -> Poisson arrivals -> request of D stripes -> D neighbouring disks, first come first served -> the last one ends it
 //!                                        ^
-//!                 policy::stripe::controller, once per interval
+//!                 policy::stripe::striper, once per interval; among forks, one choice per request
 //! ```
 //! The disks are those of the model (seek, rotation and a third term, each uniform), so that the model can be held against the queues, or
 //! the simulator's mechanical disks, which know where their arm is.
 
+mod disks;
 mod phases;
 mod world;
 
-pub use phases::{Phase, parse_phases};
-pub use world::{Figures, Kind, Setup, run};
+pub use phases::{Asked, Phase, parse_phases};
+pub use world::{Drive, FILE, Figures, Kind, Logged, Setup, config, run, run_logged};

@@ -17,12 +17,14 @@ mod replicas;
 mod requests;
 mod resolve;
 mod source_attribute;
+mod stripes;
 mod users;
 mod walk;
 
 pub use end::Ending;
 pub use purge::{Needs, PurgeReport, Purged};
 pub use replicas::Replicas;
+pub use stripes::Stripes;
 
 use crate::cache::BlockCache;
 use crate::control::{Binding, Caller, DEVICE_PREFIX, Handler, Server, ServerOptions, socket_of};
@@ -69,6 +71,8 @@ pub struct Core {
     pub replicas: Arc<Replicas>,
     /// The burst buffer, if there is one.
     pub burst: Option<Arc<burst::Burst>>,
+    /// Who decides how wide files are striped.
+    pub stripes: Arc<Stripes>,
     /// Where the volume is mounted.
     pub mount_point: PathBuf,
     /// Who knows which files jobs need.
@@ -113,6 +117,7 @@ impl Starting {
     /// with the configuration or the mount point is looked at before anything is touched.
     pub fn new(config: Config, mount_point: &Path, opener: Arc<dyn Opener>) -> Result<Starting, Problems> {
         end::check_mount_point(mount_point, &config)?;
+        let striper = stripes::striper(&config)?;
         let volume = Arc::new(Volume::open(config)?);
         let background = Background::new(volume.stats().clone());
         let delay = volume.config().replication.delay;
@@ -126,6 +131,7 @@ impl Starting {
         let rate = volume.config().mover.rate;
         let mover = Mover::new(pool.clone(), volume.state().clone(), (rate > 0).then_some(rate));
         let mover = Arc::new(mover.with_stats(volume.stats().clone()));
+        let stripes = Stripes::open(volume.config(), striper, volume.state()).map_err(|e| problem(&e))?;
         let names =
             Arc::new(Names::open(volume.state().clone(), pool.clone(), &names::boot()).map_err(|e| problem(&e))?);
         crash::settle(&volume, &files, &mover).map_err(|e| problem(&e))?;
@@ -138,6 +144,7 @@ impl Starting {
             burst.load(&checker).map_err(|e| problem(&e))?;
             advisers.push(burst.clone());
         }
+        advisers.extend(stripes.advisers());
         drop(pool.advisers.set(advisers));
         end::clear_dead_mount(mount_point);
         let mount = Arc::new(mount(&volume, &pool, &files, &stager, mount_point)?);
@@ -155,6 +162,7 @@ impl Starting {
             stager,
             replicas,
             burst,
+            stripes,
             needs: Mutex::default(),
         });
         background.start(&core);
@@ -162,6 +170,7 @@ impl Starting {
         if let Some(burst) = &core.burst {
             burst.start(&core);
         }
+        core.stripes.start(&core);
         let ending = Ending::new(mount.clone());
         match bind(&core, &ending) {
             Ok(control) => Ok(Starting { daemon: Daemon { core, mount, control, ending } }),

@@ -20,6 +20,7 @@ mod dirty;
 mod fast;
 mod grow;
 mod inline;
+mod load;
 mod moving;
 mod objects;
 mod passthrough;
@@ -39,6 +40,7 @@ pub use advise::{Access, Adviser, Resume};
 pub use cached::Reading;
 pub use fast::FastPiece;
 pub use inline::InlineWrite;
+pub use load::Load;
 pub use passthrough::PassthroughGuard;
 pub use pool::{Event, Garbage, MirrorWrites, Observer, Pool, Recover, Unobserved};
 pub use sync::SyncCursor;
@@ -94,6 +96,7 @@ pub struct File {
     watch: RwLock<Option<Arc<DirtyRanges>>>,
     /// Handles that applications hold.
     handles: AtomicUsize,
+    load: Load,
 }
 
 impl File {
@@ -126,6 +129,7 @@ impl File {
             kernel_writes: AtomicBool::new(false),
             watch: RwLock::new(None),
             handles: AtomicUsize::new(0),
+            load: Load::default(),
         }))
     }
 
@@ -168,7 +172,12 @@ impl File {
 
     /// Whether an application has it open.
     pub fn is_open(&self) -> bool {
-        self.handles.load(Ordering::Acquire) > 0
+        self.handles() > 0
+    }
+
+    /// How many handles applications hold.
+    pub fn handles(&self) -> usize {
+        self.handles.load(Ordering::Acquire)
     }
 
     /// Modification time in nanoseconds since 1970 where it is not yet in the stub.

@@ -7,6 +7,7 @@ pub mod control;
 pub mod daemon;
 pub mod error;
 pub mod file;
+pub mod measure;
 pub mod mount;
 pub mod mover;
 pub mod names;

@@ -32,6 +32,7 @@ use policy::TargetId;
 use policy::protect::health::Event;
 use rustix::io::Errno;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 /// Why an operation on a target gave no result.
@@ -114,6 +115,21 @@ pub struct Counters {
     pub read_bytes: Counter,
     /// Bytes written to objects.
     pub written_bytes: Counter,
+    /// Reads and writes under way.
+    under_way: AtomicU32,
+    /// Of every sixteenth: how many, their bytes, and the nanoseconds that they took.
+    pub sampled: Counter,
+    /// See there.
+    pub sampled_bytes: Counter,
+    /// See there.
+    pub sampled_ns: Counter,
+}
+
+impl Counters {
+    /// Reads and writes of objects under way.
+    pub fn under_way(&self) -> u32 {
+        self.under_way.load(Ordering::Relaxed)
+    }
 }
 
 /// One target of the volume.

@@ -11,6 +11,7 @@ mod namespace;
 mod open;
 mod parse;
 mod parse_jobs;
+mod parse_stripes;
 mod problem;
 mod quantity;
 mod real_paths;
@@ -20,8 +21,9 @@ mod template;
 
 pub use config::{
     Cache, Config, Health, Io, Jobs, LayoutConfig, MirrorWrites, Mount, Mover, Offload, Passthrough, Purge, QueueName,
-    Recovery, Replication, ReplicationPolicy, TargetConfig,
+    Recovery, Replication, ReplicationPolicy, Stripes, TargetConfig,
 };
+pub use edit::set_device;
 pub use parse::{Burst, TARGETS_MAX};
 pub use problem::{Problem, Problems};
 pub use quantity::{parse_size, parse_span};

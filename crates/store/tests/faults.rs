@@ -268,7 +268,7 @@ impl Schedule {
         let Some(layout) = layout else { return true };
         let targets = &self.world.life.pool.targets;
         let works = |id: TargetId| targets.get(id).is_some_and(|t| t.state() != State::Failed);
-        let candidates = layout.candidates(at * CELL_BYTES, CELL_BYTES, |_| State::Ok);
+        let candidates = layout.candidates(0, at * CELL_BYTES, CELL_BYTES, |_| State::Ok);
         let there = candidates.iter().any(|c| {
             let object = layout.object(c.piece.at).expect("a candidate has an object");
             let there = self.world.media[usize::from(c.target.0)].peek(object.id).is_some();

@@ -23,9 +23,13 @@ pub struct Rules {
 
 #[derive(Debug, Subcommand)]
 enum Verb {
-    /// Print the paper's rules, to begin with
-    #[command(after_help = "EXAMPLES:\n  entrepot rules show > my.rules")]
-    Show,
+    /// Print the built-in rules, to begin with
+    #[command(after_help = "EXAMPLES:\n  entrepot rules show > my.rules\n  entrepot rules show --base paper")]
+    Show {
+        /// Which: those that volumes use, or the paper's.
+        #[arg(long, value_enum, default_value = "adaptive")]
+        base: Base,
+    },
     /// Check a rule file: variables, terms, rules, and where no rule fires
     #[command(after_help = "EXAMPLES:\n  entrepot rules check my.rules")]
     Check {
@@ -55,10 +59,22 @@ EXAMPLES:
     },
 }
 
+/// The built-in rule files.
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+enum Base {
+    /// Those that volumes use.
+    Adaptive,
+    /// The paper's.
+    Paper,
+}
+
 impl Rules {
     pub fn run(self) -> Result<u8> {
         match self.verb {
-            Verb::Show => shown::text(rules::PAPER)?,
+            Verb::Show { base } => shown::text(match base {
+                Base::Adaptive => rules::ADAPTIVE,
+                Base::Paper => rules::PAPER,
+            })?,
             Verb::Check { file } => shown::text(&check(&read(&file)?))?,
             Verb::Plot { file, output, across, up, csv } => {
                 shown::text(&plot(&read(&file)?, &output, &across, &up, csv)?)?;
@@ -73,7 +89,7 @@ fn read(path: &Path) -> Result<RuleBase> {
     let rules = rules::parse(&text).map_err(|error| {
         Problem::wrong(format!("{}, {error}", path.display()))
             .so("the rules cannot be used")
-            .try_this("compare with the paper's: `entrepot rules show`")
+            .try_this("compare with a built-in one: `entrepot rules show`")
     })?;
     Ok(rules)
 }

@@ -43,6 +43,34 @@ impl Status {
     }
 }
 
+/// What is asked of the volume, how wide it is striped for that, and what was decided lately.
+fn stripes(s: &Value) -> String {
+    if !s.is_object() {
+        return String::new();
+    }
+    let number_of = |key: &str| s[key].as_f64().unwrap_or_default();
+    let mut text = format!(
+        "stripes  {}: {:.1} requests/s of {:.0} KiB, {:.0} % writing; {} files watched, {} with forks\n",
+        word(s, "mode"),
+        number_of("requests_per_s"),
+        number_of("request_bytes") / 1024.0,
+        number_of("writes_share") * 100.0,
+        number(s, "files"),
+        number(s, "files_with_forks"),
+    );
+    if word(s, "mode") != "fixed" {
+        let measured = if s["device_measured"] == true { "measured" } else { "a guess, see `entrepot bench device`" };
+        let _ = writeln!(text, "         {} targets, each {} ({measured})", number(s, "targets"), word(s, "device"));
+        if let Some(shape) = s["new_files"].as_str() {
+            let _ = writeln!(text, "         new files get {shape}");
+        }
+    }
+    for one in list(s, "decisions") {
+        let _ = writeln!(text, "         {}  {}", shown::moment_ms(number(one, "at_ms")), word(one, "text"));
+    }
+    text
+}
+
 /// The status for people.
 fn render(s: &Value) -> String {
     let mut text = String::new();
@@ -96,6 +124,7 @@ fn render(s: &Value) -> String {
     if s["burst"].is_object() {
         text += &super::checkpoint::burst_line(&s["burst"]);
     }
+    text.push_str(&stripes(&s["stripes"]));
     let _ = writeln!(text, "garbage  {} objects wait to be removed", number(s, "garbage_objects"));
     let events = list(s, "events");
     if !events.is_empty() {

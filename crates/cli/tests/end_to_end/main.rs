@@ -21,6 +21,7 @@ mod replication;
 mod server;
 mod sources;
 mod staged;
+mod stripes;
 
 use real::{Volume, code, err, out};
 use std::process::{Command, Stdio};

@@ -8,6 +8,7 @@ use super::amp::Amp;
 use super::context::{Ahead, Context, Verdict};
 use super::linux_2618::Linux2618;
 use super::linux_simple::LinuxSimple;
+use super::markov::Markov;
 use super::on_demand::OnDemand;
 use super::sarc::Sarc;
 use super::stream::Streams;
@@ -26,6 +27,7 @@ pub(crate) enum Machine {
     Stream(Streams),
     Sarc(Sarc),
     Amp(Box<Amp>),
+    Markov(Markov),
 }
 
 impl Machine {
@@ -41,6 +43,7 @@ impl Machine {
             Prefetch::Stream { degree_max, distance } => Machine::Stream(Streams::new(degree_max, distance)),
             Prefetch::Sarc { degree, distance, threshold } => Machine::Sarc(Sarc { degree, distance, threshold }),
             Prefetch::Amp { apt, degree_max, run } => Machine::Amp(Box::new(Amp::new(apt, degree_max, run))),
+            Prefetch::Markov { degree } => Machine::Markov(Markov::new(degree)),
         }
     }
 
@@ -64,6 +67,7 @@ impl Machine {
             Machine::OnDemand(linux) => linux.before(context),
             Machine::Stream(streams) => out.extend(streams.before(context)),
             Machine::Amp(amp) => amp.before(),
+            Machine::Markov(markov) => markov.before(context, out),
         }
     }
 
@@ -147,6 +151,8 @@ pub(crate) fn check(prefetch: Prefetch, trigger: Trigger) -> Result<(), ConfigEr
     let (least, most) = match prefetch {
         Prefetch::None => (1, 1),
         Prefetch::Ra { degree } => (degree, degree),
+        // Each is a range of its own: more than that would be most of a cache.
+        Prefetch::Markov { degree } => (degree, if degree <= 64 { degree } else { 0 }),
         Prefetch::LinuxSimple { min, max, .. } | Prefetch::Linux2618 { min, max } => (min, max),
         Prefetch::OnDemand { max } => (max, max),
         Prefetch::Stream { degree_max, .. } => (1, degree_max),

@@ -9,7 +9,7 @@
 //! predicted response time at the present load, beside what the other files do). A change is wished for when the model expects response
 //! times to be shorter by `margin` (rules alone: when the width differs by [`DIFFERENT`]), and carried out when it was wished
 //! for `settle` times running and *pays*: what is gained within `horizon` is more than the time that the copy keeps the devices busy,
-//! as copies were measured so far. A request goes on being served as before until the driver has changed the layout.
+//! as copies were measured so far. After it the file rests for a window. A request goes on being served as before until the driver has changed the layout.
 //!
 //! Bounded: at most `files_max` files are known, the one that rested longest makes room; one change at a time per file.
 //!
@@ -27,7 +27,7 @@ use super::controller::{Advice, Config as Rule, Controller, Mode, Surroundings};
 use super::device::Measured;
 use super::forks::{Chooser, Planner, Shape};
 use super::fuzzy::Rules;
-use super::model::Beside;
+use super::model::{Beside, Parameters};
 use super::profile::{Counts, Profile};
 use crate::ids::FileId;
 use crate::time::Time;
@@ -46,10 +46,10 @@ const DROP_WRITES_MIN: f64 = 0.5;
 pub struct Config {
     /// Who decides; `Fixed` watches only.
     pub mode: Mode,
-    /// The devices, all alike.
-    pub device: Measured,
-    /// How many.
-    pub devices: u32,
+    /// The devices, all alike; rate and request size of it are not used.
+    pub parameters: Parameters,
+    /// How long a copy of one byte keeps a device busy, in seconds: read and written once.
+    pub copy_byte_s: f64,
     /// Widths that a request may get; empty: the powers of two, and all devices.
     pub widths: Vec<u32>,
     /// The moving window.
@@ -72,11 +72,17 @@ pub struct Config {
 
 impl Config {
     /// For so many such devices.
-    pub fn new(mode: Mode, device: Measured, devices: u32) -> Config {
+    pub fn new(mode: Mode, device: &Measured, devices: u32) -> Config {
+        let byte_s = 1.0 / device.read_rate.max(1.0) + 1.0 / device.write_rate.max(1.0);
+        Config::of(mode, device.parameters(devices), byte_s)
+    }
+
+    /// For devices with these parameters.
+    pub fn of(mode: Mode, parameters: Parameters, copy_byte_s: f64) -> Config {
         Config {
             mode,
-            device,
-            devices,
+            parameters,
+            copy_byte_s,
             widths: Vec::new(),
             window: Time::from_secs(10),
             margin: 0.05,
@@ -211,8 +217,8 @@ pub struct Striper {
 impl Striper {
     /// A striper that knows no file.
     pub fn new(config: Config, rules: Rules, now: Time) -> Striper {
-        let devices = config.devices.max(1);
-        let parameters = config.device.parameters(devices);
+        let parameters = config.parameters;
+        let devices = parameters.devices.max(1);
         let mut widths = config.widths.clone();
         if widths.is_empty() {
             widths = (0..u32::BITS).map(|n| 1 << n).take_while(|width| *width < devices).chain([devices]).collect();
@@ -264,8 +270,8 @@ impl Striper {
                 if let Some(file) = self.files.get_mut(&file) {
                     file.busy = false;
                     file.wished = None;
-                    // A change that failed is not tried again at once.
-                    file.rest_until = if bytes > 0 { Time::ZERO } else { now + self.config.window };
+                    // What it led to must fill the window first; and a change that failed is not tried again at once.
+                    file.rest_until = now + self.config.window;
                 }
             }
             Event::Look => self.look(now),
@@ -325,9 +331,8 @@ impl Striper {
 
     /// How long a copy of so many bytes keeps all devices busy, in seconds: read and written once each.
     fn copy_s(&self, bytes: u64) -> f64 {
-        let of = &self.config.device;
-        let per_byte = 1.0 / of.read_rate.max(1.0) + 1.0 / of.write_rate.max(1.0);
-        bytes as f64 * per_byte / f64::from(self.config.devices.max(1)) * self.copy_factor
+        let devices = f64::from(self.config.parameters.devices.max(1));
+        bytes as f64 * self.config.copy_byte_s / devices * self.copy_factor
     }
 
     fn look(&mut self, now: Time) {
@@ -395,7 +400,7 @@ impl Striper {
     /// The shape that the mode wishes for these classes.
     fn wish(&self, classes: &[super::profile::Class], bytes: f64, advice: &Advice, beside: Beside) -> Option<Shape> {
         let modelled = || self.planner.best_shape(classes, &self.widths, beside).map(|(shape, _)| shape);
-        let devices = advice.stripe_width.unwrap_or(self.config.devices);
+        let devices = advice.stripe_width.unwrap_or(self.config.parameters.devices);
         let ruled = |width: u32| {
             let devices = devices.max(width);
             Shape { devices, unit_bytes: self.planner.unit(bytes, self.allowed(width)) }
@@ -410,7 +415,7 @@ impl Striper {
                     return Some(shape);
                 }
                 let width = (f64::from(shape.spans(bytes)) * advice.correction).round();
-                Some(ruled((width as u32).clamp(1, self.config.devices)))
+                Some(ruled((width as u32).clamp(1, self.config.parameters.devices)))
             }
         }
     }

@@ -3,7 +3,7 @@
 //! The parts that adapt the volume to its load (tiers, stripes, the burst buffer) are advisers. A volume without any pays
 //! for one look at an empty list.
 
-use super::{File, Pool};
+use super::{File, MirrorWrites, Pool};
 use crate::Result;
 use policy::layout::Placement;
 use std::ops::Range;
@@ -34,6 +34,10 @@ pub trait Adviser: Send + Sync {
     fn accessed(&self, file: &File, access: Access);
     /// The file is to get segments from the byte `from` on: changes how they will lie, or leaves it.
     fn place(&self, file: &File, from: u64, place: &mut Placement);
+    /// What a write to this file does with several mirrors, if it is to differ from what the volume says.
+    fn mirror_writes(&self, _file: &File) -> Option<MirrorWrites> {
+        None
+    }
 
     /// An application creates or opens a file; `path` gives its path relative to the mount's root.
     fn opened(&self, _file: &Arc<File>, _path: &dyn Fn() -> Option<PathBuf>, _write: bool) {}
@@ -74,6 +78,12 @@ impl File {
     /// Whether somebody must hear of every access.
     pub(crate) fn is_watched(&self) -> bool {
         self.pool.advisers().iter().any(|adviser| adviser.watches(self))
+    }
+
+    /// What a write does with several mirrors.
+    pub(super) fn mirror_writes(&self) -> MirrorWrites {
+        let advised = self.pool.advisers().iter().find_map(|adviser| adviser.mirror_writes(self));
+        advised.unwrap_or(self.pool.mirror_writes)
     }
 
     /// An application opens it.

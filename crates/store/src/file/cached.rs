@@ -96,11 +96,13 @@ impl File {
     fn parts(self: &Arc<Self>, view: &View, first: u64, count: usize) -> Option<Vec<Part>> {
         let layout = view.layout.as_ref()?;
         let end = ((first + count as u64) * BLOCK).min(self.size());
+        let preferred = self.preferred(view, first * BLOCK, count * BLOCK as usize).unwrap_or(0);
+        let state = |t| self.target_state(t);
         let mut parts = Vec::new();
         let mut at = 0;
         while at < count {
             let offset = (first + at as u64) * BLOCK;
-            let best = (offset < end).then(|| layout.best_candidate(offset, end - offset, |t| self.target_state(t)));
+            let best = (offset < end).then(|| layout.best_candidate(preferred, offset, end - offset, state));
             let Some(candidate) = best.flatten() else {
                 parts.push(Part { first: at, count: count - at, from: None });
                 break;

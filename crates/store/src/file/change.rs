@@ -1,7 +1,7 @@
 //! Changes of the layout record: stale marks by writers, everything else by those who hold the file exclusively.
 
 use super::write::Missed;
-use super::{Event, File, MirrorWrites, View, target_error};
+use super::{Event, File, View, target_error};
 use crate::target::{State, TargetError};
 use crate::{Error, Result};
 use parking_lot::MutexGuard;
@@ -76,7 +76,6 @@ impl File {
 
     /// Before the first write in mode `Stale`: keeps only the first whole mirror in sync.
     pub(super) fn reduce_to_one(&self) -> Result<()> {
-        debug_assert_eq!(self.pool.mirror_writes, MirrorWrites::Stale);
         let _io = self.io.write();
         if self.keep_one_mirror()? {
             return Ok(());

@@ -37,7 +37,7 @@ impl File {
         let layout = view.layout.as_ref()?;
         let left = self.size().checked_sub(offset)?;
         let len = usize::try_from(left).unwrap_or(usize::MAX).min(len);
-        let mirror = view.in_sync().next()?;
+        let mirror = self.preferred(&view, offset, len)?;
         let piece = layout.mirrors[mirror].pieces(mirror, offset, len as u64).next()?;
         if len == 0 || piece.len != len as u64 || layout.object(piece.at)?.state != ObjectState::Complete {
             return None;

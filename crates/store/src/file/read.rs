@@ -59,20 +59,28 @@ impl File {
             buf[read..].fill(0);
             return Ok(());
         }
-        if buf.len() >= PARALLEL_BYTES_MIN && self.read_parallel(view, offset, buf) {
+        let preferred = self.preferred(view, offset, buf.len()).unwrap_or(0);
+        if buf.len() >= PARALLEL_BYTES_MIN && self.read_parallel(view, preferred, offset, buf) {
             return Ok(());
         }
         let mut done = 0;
         while done < buf.len() {
-            done += self.read_next(view, offset + done as u64, &mut buf[done..], may_wait)?;
+            done += self.read_next(view, preferred, offset + done as u64, &mut buf[done..], may_wait)?;
         }
         Ok(())
     }
 
     /// Reads the first piece of the range from whoever has it; gives its length.
-    fn read_next(self: &Arc<Self>, view: &View, offset: u64, buf: &mut [u8], may_wait: bool) -> Result<usize, Failure> {
+    fn read_next(
+        self: &Arc<Self>,
+        view: &View,
+        preferred: usize,
+        offset: u64,
+        buf: &mut [u8],
+        may_wait: bool,
+    ) -> Result<usize, Failure> {
         let layout = view.layout.as_ref().expect("only called with a layout");
-        let candidates = layout.candidates(offset, buf.len() as u64, |t| self.target_state(t));
+        let candidates = layout.candidates(preferred, offset, buf.len() as u64, |t| self.target_state(t));
         let Some(first) = candidates.first() else {
             buf.fill(0); // within the size, beyond what any segment covers: never written
             return Ok(buf.len());
@@ -119,9 +127,9 @@ impl File {
 
     /// Reads all pieces from the best mirror at the same time. `false` if that is not possible or one failed: then the
     /// careful way is taken.
-    fn read_parallel(&self, view: &View, offset: u64, buf: &mut [u8]) -> bool {
+    fn read_parallel(&self, view: &View, preferred: usize, offset: u64, buf: &mut [u8]) -> bool {
         let layout = view.layout.as_ref().expect("only called with a layout");
-        let candidates = layout.candidates(offset, 1, |t| self.target_state(t));
+        let candidates = layout.candidates(preferred, offset, 1, |t| self.target_state(t));
         let Some(mirror) = candidates.first().map(|c| c.piece.at.mirror) else { return false };
         let pieces: Vec<Piece> = layout.mirrors[mirror].pieces(mirror, offset, buf.len() as u64).collect();
         let covered: u64 = pieces.iter().map(|p| p.len).sum();

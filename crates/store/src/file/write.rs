@@ -78,7 +78,7 @@ impl File {
             return Some(Obstacle::Grow);
         }
         if view.in_sync().nth(1).is_some() {
-            match self.pool.mirror_writes {
+            match self.mirror_writes() {
                 MirrorWrites::Stale => return Some(Obstacle::ReduceToOne),
                 MirrorWrites::Sync if !self.is_marked_in_use() => return Some(Obstacle::MarkInUse),
                 MirrorWrites::Sync => {}

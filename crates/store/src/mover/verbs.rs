@@ -28,6 +28,50 @@ impl Mover {
         })
     }
 
+    /// Adds a complete copy that is striped as `place` says, over all targets that it asks for: also those that the file lies
+    /// on already, since it is there to be read and not to protect.
+    pub fn add_fork(&self, file: &Arc<File>, place: &Placement) -> Result<Arc<Layout>> {
+        self.transform(file, "add fork", Reason::MirrorAdded, |old, made| {
+            let mut new = old.clone();
+            new.mirrors.push(self.striped(file, old, place, made, &[])?);
+            Ok(new)
+        })
+    }
+
+    /// Makes a copy anew that is striped as `place` says, and gives up the one in whose place it comes.
+    pub fn restripe(&self, file: &Arc<File>, mirror: usize, place: &Placement) -> Result<Arc<Layout>> {
+        self.transform(file, "restripe", Reason::Restriped, |old, made| {
+            if old.mirrors.get(mirror).is_none_or(|m| m.state == MirrorState::Stale) {
+                return Err(Error::Invalid(format!("the file has no mirror {mirror} in sync")));
+            }
+            let others = old.mirrors.iter().enumerate().filter(|(i, _)| *i != mirror);
+            let avoid: Vec<TargetId> = others.flat_map(|(_, m)| targets_of(m)).collect();
+            // Other mirrors protect it only as long as they are apart from it; forks over all targets never are.
+            let targets = self.pool.targets.views().iter().filter(|view| view.usable).count();
+            let apart = targets.saturating_sub(avoid.len()) >= place.stripe_count;
+            let mut new = old.clone();
+            new.mirrors[mirror] = self.striped(file, old, place, made, if apart { &avoid } else { &[] })?;
+            Ok(new)
+        })
+    }
+
+    /// A mirror that reaches as far as the others.
+    fn striped(
+        &self,
+        file: &File,
+        old: &Layout,
+        place: &Placement,
+        made: &mut NewObjects<'_>,
+        avoid: &[TargetId],
+    ) -> Result<Mirror> {
+        let size = file.size();
+        let mut shapes = plan_growth(place, 0, size.max(1), Some(size.max(1)));
+        if let Some(last) = shapes.last_mut() {
+            last.end = last.end.max(covered(old));
+        }
+        self.pool.new_mirror(made, &shapes, place, avoid)
+    }
+
     /// Gives up a copy; refuses the last one in sync.
     pub fn drop_mirror(&self, file: &Arc<File>, mirror: usize) -> Result<Arc<Layout>> {
         self.transform(file, "drop mirror", Reason::MirrorDropped, |old, _| {

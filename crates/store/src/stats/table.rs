@@ -140,6 +140,16 @@ names! {
         StagingNoSpace = "staging_no_space",
         /// Jobs that failed because there was no space for their data.
         StagingRefused = "staging_refused",
+        /// Files striped anew for their load.
+        StripesRestriped = "stripes_restriped",
+        /// Forks made: further copies that are striped differently.
+        StripesForks = "stripes_forks",
+        /// Forks given up.
+        StripesForksDropped = "stripes_forks_dropped",
+        /// Changes of stripes that failed or were not possible.
+        StripesFailed = "stripes_failed",
+        /// Bytes copied to stripe files anew and for forks.
+        StripesBytes = "stripes_bytes",
         /// Opens with passthrough, whose reads and writes the daemon does not see.
         PassthroughOpens = "passthrough_opens",
     }

@@ -45,6 +45,8 @@ pub struct Config {
     pub purge: Purge,
     /// The fast tier as a buffer for checkpoints.
     pub burst: super::Burst,
+    /// How wide files are striped.
+    pub stripes: Stripes,
 }
 
 /// One `[[target]]`.
@@ -56,6 +58,8 @@ pub struct TargetConfig {
     pub path: PathBuf,
     /// Its tier, an index into [`Config::tiers`].
     pub tier: u8,
+    /// Its device as it was measured.
+    pub device: Option<policy::stripe::device::Measured>,
     /// Line and column of its path.
     pub(super) place: (usize, usize),
 }
@@ -259,6 +263,35 @@ pub struct Purge {
     pub low_percent: u32,
     /// Between two looks by itself; zero: only `entrepot purge`.
     pub every: Duration,
+}
+
+/// `[stripes]`
+#[derive(Clone, Debug, PartialEq)]
+pub struct Stripes {
+    /// Who decides; `Fixed`: nobody, it is watched only.
+    pub mode: policy::stripe::controller::Mode,
+    /// Whether requests are counted at all.
+    pub sensors: bool,
+    /// The rule file; `None`: the built-in rules.
+    pub rules: Option<PathBuf>,
+    /// The tier whose files are adapted; `None`: all targets count as alike.
+    pub tier: Option<u8>,
+    /// Length of the moving window.
+    pub window: Duration,
+    /// Between two looks.
+    pub interval: Duration,
+    /// By how many percent response times must become shorter.
+    pub margin_percent: u32,
+    /// How many looks running a change must be wished for.
+    pub settle: u32,
+    /// For how long a load is expected to last.
+    pub horizon: Duration,
+    /// Widths that requests may get; empty: the powers of two and all targets.
+    pub widths: Vec<u32>,
+    /// Copies of a file, forks included.
+    pub forks: usize,
+    /// Percent of the space that must stay free of forks.
+    pub fork_space_percent: u32,
 }
 
 impl Config {

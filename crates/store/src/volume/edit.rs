@@ -1,8 +1,9 @@
-//! Adding and removing a `[[target]]` block of a `volume.toml`, leaving every other line and comment as it is.
+//! Adding, removing and changing a `[[target]]` block of a `volume.toml`, leaving every other line and comment as it is.
 
 use super::config::Config;
 use super::problem::{Problem, Problems};
 use super::template;
+use policy::stripe::device::Measured;
 use std::io::Write;
 use std::path::Path;
 
@@ -28,6 +29,38 @@ pub fn remove_target(file: &Path, name: &str) -> Result<(), Problems> {
         let last = (from..to).rev().find(|&i| !matches!(lines[i].trim_start().chars().next(), None | Some('#')))?;
         Some(lines[..from].concat() + &lines[last + 1..].concat())
     })
+}
+
+/// Writes `device = "..."` into the block of a target.
+pub fn set_device(file: &Path, name: &str, device: &Measured) -> Result<(), Problems> {
+    let failed = |cause: String| {
+        let mend = format!("Write device = \"{device}\" into the `[[target]]` block \"{name}\" by hand");
+        Problems::one(Problem::new(cause, format!("{} still says the old", file.display()), mend))
+    };
+    let text = std::fs::read_to_string(file).map_err(|error| failed(error.to_string()))?;
+    let lines: Vec<&str> = text.split_inclusive('\n').collect();
+    let headers: Vec<usize> = (0..lines.len()).filter(|&i| lines[i].trim_start().starts_with('[')).collect();
+    let found = headers.iter().enumerate().find_map(|(i, &from)| {
+        let end = headers.get(i + 1).copied().unwrap_or(lines.len());
+        (names(&lines[from..end].concat()).as_deref() == Some(name)).then_some((from, end))
+    });
+    let (from, end) = found.ok_or_else(|| failed("the block was not found in a form that can be edited".into()))?;
+    let is_device = |line: &str| line.split('=').next().is_some_and(|key| key.trim() == "device");
+    let kept = |line: &&&str| !is_device(line);
+    let last = (from..end).rev().find(|&i| !matches!(lines[i].trim_start().chars().next(), None | Some('#')));
+    let last = last.unwrap_or(from);
+    let mut edited: String = lines[..from].concat();
+    edited.extend(lines[from..=last].iter().filter(kept).copied());
+    if !edited.ends_with('\n') {
+        edited.push('\n');
+    }
+    edited += &format!("device = \"{device}\"\n{}", lines[last + 1..].concat());
+    let config = Config::parse(file, &edited).map_err(|problems| failed(problems.to_string()))?;
+    let set = config.targets.iter().find(|target| target.name == name).and_then(|target| target.device);
+    if set.map(|set| set.to_string()) != Some(device.to_string()) {
+        return Err(failed("the file is written in a form that cannot be edited".into()));
+    }
+    replace(file, &edited).map_err(|error| failed(error.to_string()))
 }
 
 /// The name of the one target that a piece of text describes.
@@ -115,6 +148,33 @@ mod tests {
         let error = remove_target(&file, "a").unwrap_err().to_string();
         assert!(error.contains("by hand"), "{error}");
         assert_eq!(std::fs::read_to_string(&file).unwrap(), text);
+    }
+
+    #[test]
+    fn a_measured_device_is_written_into_its_block_once() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("volume.toml");
+        let text = "namespace = \"n\"\nstate = \"s\"\n\n[[target]]\nname = \"a\"\npath = \"a\"\n\n# the second\n\
+                    [[target]]\nname = \"b\" # here\npath = \"b\"\n\n# about the layout\n[layout]\nstripe_count = 2";
+        std::fs::write(&file, text).unwrap();
+        for (name, device) in [
+            ("a", "disk:seek=1ms,revolution=1ms,read=1MB/s"),
+            ("b", "flash:latency=1ms,channels=2"),
+            ("a", "flash:latency=3ms"),
+        ] {
+            let device: Measured = device.parse().unwrap();
+            set_device(&file, name, &device).unwrap();
+            let set = Config::load_text(&file).targets.into_iter().find(|target| target.name == name).unwrap();
+            assert_eq!(set.device.unwrap().to_string(), device.to_string());
+        }
+        let edited = std::fs::read_to_string(&file).unwrap();
+        assert!(
+            edited.contains("# the second\n[[target]]\nname = \"b\" # here\n")
+                && edited.matches("device = ").count() == 2,
+            "{edited}"
+        );
+        set_device(&file, "c", &Measured::default()).unwrap_err();
+        assert_eq!(std::fs::read_to_string(&file).unwrap(), edited);
     }
 
     impl Config {

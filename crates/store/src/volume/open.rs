@@ -55,7 +55,13 @@ impl Volume {
                 config.file.display(),
                 record.name
             );
-            let away = TargetConfig { name: record.name.clone(), path: "/nonexistent".into(), tier: 0, place: (0, 0) };
+            let away = TargetConfig {
+                name: record.name.clone(),
+                path: "/nonexistent".into(),
+                tier: 0,
+                device: None,
+                place: (0, 0),
+            };
             targets.add(spec(&away, record, id));
         }
         remember_changes(&targets, &state);

@@ -9,6 +9,7 @@ use super::config::{
     Config, Health, Io, LayoutConfig, MirrorWrites, Mount, Mover, Passthrough, Recovery, TargetConfig,
 };
 use super::parse_jobs::{jobs, purge, replication};
+use super::parse_stripes::stripes;
 use super::problem::Problems;
 use super::section::{Reading, Section};
 use std::ops::Range;
@@ -47,6 +48,7 @@ fn read(reading: &Reading<'_>, root: &Section<'_, '_, '_>, file: &Path) -> Confi
     let declared = tiers(reading, root);
     let (tiers, targets) = targets(reading, root, declared);
     let burst = burst::burst(reading, root.section("burst"), &tiers);
+    let stripes = stripes(reading, root.section("stripes"), &tiers);
     Config {
         burst,
         file: file.to_owned(),
@@ -66,6 +68,7 @@ fn read(reading: &Reading<'_>, root: &Section<'_, '_, '_>, file: &Path) -> Confi
         jobs: jobs(root.section("jobs")),
         replication: replication(reading, root.section("replication")),
         purge: purge(reading, root.section("purge")),
+        stripes,
     }
 }
 
@@ -157,8 +160,9 @@ fn target(
         tiers.len() - 1
     });
     let place = reading.place(path_span.start);
+    let device = section.words("device", None, |text| text.parse().map(Some));
     section.finish();
-    TargetConfig { name, path, tier: u8::try_from(tier).unwrap_or(u8::MAX), place }
+    TargetConfig { name, path, tier: u8::try_from(tier).unwrap_or(u8::MAX), device, place }
 }
 
 fn layout(reading: &Reading<'_>, section: Section<'_, '_, '_>) -> LayoutConfig {

@@ -37,7 +37,13 @@ impl Volume {
         let shown = path.to_str().ok_or_else(|| {
             refused(format!("{} is not UTF-8 and cannot stand in volume.toml", path.display()), "Use another name")
         })?;
-        let block = TargetConfig { name: name.into(), path: path.clone(), tier: tier_number as u8, place: (0, 0) };
+        let block = TargetConfig {
+            name: name.into(),
+            path: path.clone(),
+            tier: tier_number as u8,
+            device: None,
+            place: (0, 0),
+        };
         // The same check as at a start, of the file as it will be.
         let mut config = super::Config::load(&self.config.file)?;
         if config.targets.iter().any(|known| known.name == name) || self.targets.by_name(name).is_some() {

@@ -72,7 +72,7 @@ const TAIL: &str = r#"
 # at most; 0 is none, and the kernel's page cache and read-ahead do what they do. With a cache the mount reads past the
 # page cache and the kernel reads no file by itself (`passthrough`), so that the cache sees every read.
 # size = 0
-# Which blocks are fetched unasked: none, ra, linux, linux-2.6.18, on-demand, stream, sarc or amp.
+# Which blocks are fetched unasked: none, ra, linux, linux-2.6.18, on-demand, stream, sarc, amp or markov.
 # prefetch = "on-demand"
 # Which block goes: lru or sarc. The default is what goes with the prefetcher.
 # replacement = "lru"
@@ -145,6 +145,31 @@ const TAIL: &str = r#"
 # Whose queue is watched ("local", "slurm" or "pbs"), and how often.
 # queue = "local"
 # poll = "2s"
+
+[stripes]
+# Who decides how wide files are striped: nobody ("fixed"), the queueing model ("model"), the rules ("fuzzy"), or both
+# ("model+fuzzy"). What is decided changes files in use, so nothing is passed through to the kernel unless it is "fixed".
+# mode = "fixed"
+# The rules; the default is what `entrepot rules show` prints.
+# rules = "my.rules"
+# Only files on this tier; by default all targets count as alike. How fast they are says `device = "..."` in their blocks,
+# which `entrepot bench device` writes.
+# tier = "fast"
+# What was asked lately, and how often that is looked at.
+# window = "10s"
+# interval = "1s"
+# Response times must become shorter by so much, as often as this running, and a copy must pay within the horizon.
+# margin_percent = 5
+# settle = 2
+# horizon = "5min"
+# Widths that requests may get; the default is the powers of two and all targets.
+# widths = "1,2,4,8"
+# Copies of a file that are striped differently, of which each read takes the one that answers first; 1 is none beside the
+# file itself. They are made while so much of the space is free, and given up below half of it.
+# forks = 1
+# fork_space_percent = 20
+# Whether requests are counted for all this.
+# sensors = true
 
 [purge]
 # Files whose bytes are safe elsewhere, that no job needs and nobody used for so long may be removed. 0: none by age.

@@ -5,7 +5,7 @@ use super::setup_problem;
 use crate::failure::Result;
 use crate::shown;
 use clap::{Args, Subcommand, ValueEnum};
-use policy::stripe::controller::{Config, Controller, Mode};
+use policy::stripe::controller::Mode;
 use policy::stripe::fuzzy::Rules;
 use policy::stripe::model::{Device, Parameters, Scaling};
 use policy::stripe::rules;
@@ -13,7 +13,7 @@ use policy::time::Time;
 use serde_json::json;
 use sim::disk::Model;
 use sim::setup::{duration, size_bytes};
-use sim::stripe::{Figures, Kind, Phase, Setup, parse_phases};
+use sim::stripe::{Drive, Figures, Kind, Phase, Setup, parse_phases};
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use store::control::Problem;
@@ -49,7 +49,8 @@ enum Verb {
 EXAMPLES:
   entrepot sim stripe run --devices 24
   entrepot sim stripe run --devices 24 --disk cheetah9lp --phases 5x1MiB@200s,400x8KiB@200s
-  entrepot sim stripe run --modes fixed:1,fixed:8,model,fuzzy,model+fuzzy --rules my.rules --output json")]
+  entrepot sim stripe run --modes fixed:1,fixed:8,model,fuzzy,model+fuzzy --rules my.rules --output json
+  entrepot sim stripe run --devices 24 --phases 120x64KiB+6x1MiB@600s --modes units:64KiB,units:256KiB,units:64KiB+256KiB")]
     Run(RunArgs),
 }
 
@@ -151,22 +152,26 @@ struct RunArgs {
     /// A mechanical disk model instead of the queueing model's uniform times; see `entrepot sim disk models`.
     #[arg(long)]
     disk: Option<String>,
-    /// The load: rate x size @ length, one after another.
+    /// The load: rate x size @ length, one after another; 120x64KiB+6x1MiB@300s is both at once.
     #[arg(long, default_value = "2x2MiB@600s,150x32KiB@600s,2x2MiB@600s,150x32KiB@600s")]
     phases: String,
-    /// Modes: fixed:N, model, fuzzy, model+fuzzy; without it, all of them and every power of two.
+    /// Modes: fixed:N (every request spans N devices), units:SIZE (a file with that striping unit), units:SIZE+SIZE (two forks),
+    /// model, fuzzy, model+fuzzy; without it, the adaptive ones and every power of two.
     #[arg(long, value_delimiter = ',')]
     modes: Vec<String>,
-    /// A rule file instead of the paper's rules.
+    /// A rule file instead of the built-in rules; `paper`: the paper's.
     #[arg(long, value_name = "FILE")]
     rules: Option<PathBuf>,
-    /// How often the controller is asked.
+    /// Copies of the file, forks included, that the adaptive modes may make.
+    #[arg(long, default_value_t = 1, value_name = "N")]
+    forks: usize,
+    /// How often the load is looked at.
     #[arg(long, default_value = "1s", value_name = "TIME")]
     interval: String,
     /// Start of each phase that is not counted.
     #[arg(long, default_value = "30s", value_name = "TIME")]
     warm_up: String,
-    /// Bytes that are copied in the background when the width changes.
+    /// Bytes of the file, which are copied in the background when it is striped anew.
     #[arg(long, default_value = "64MiB", value_name = "SIZE")]
     copy: String,
     /// The seed.
@@ -355,7 +360,6 @@ fn validate(args: &ValidateArgs) -> Result<u8> {
     if !(100..=10_000_000).contains(&args.requests) {
         return Err(Problem::wrong("--requests is from 100 to 10000000").into());
     }
-    let rules = paper_rules()?;
     let mut rows = Vec::new();
     for rate in [1.0, 5.0, 10.0, 20.0, 30.0, 50.0, 80.0] {
         for blocks in [16.0, 64.0, 128.0, 256.0, 512.0, 1024.0] {
@@ -366,7 +370,7 @@ fn validate(args: &ValidateArgs) -> Result<u8> {
                     continue;
                 }
                 let bytes = (blocks * BLOCK_BYTES) as u64;
-                let phases = vec![Phase { rate, bytes, seconds: args.requests as f64 / rate }];
+                let phases = vec![Phase::of(rate, bytes, args.requests as f64 / rate)];
                 let setup = Setup {
                     parameters,
                     kind: Kind::Modelled,
@@ -377,8 +381,7 @@ fn validate(args: &ValidateArgs) -> Result<u8> {
                     copy_bytes: 0,
                     seed: args.seed,
                 };
-                let controller = Controller::new(Config::new(Mode::Fixed(width), parameters), rules.clone());
-                let Some(got) = sim::stripe::run(&setup, controller).pop() else { continue };
+                let Some(got) = sim::stripe::run(&setup, &Drive::Width(width)).pop() else { continue };
                 let error = said.request_s * 1e3 / got.mean_ms - 1.0;
                 rows.push((rate, blocks, width, said, got, error));
             }
@@ -427,11 +430,14 @@ fn validate(args: &ValidateArgs) -> Result<u8> {
     Ok(0)
 }
 
-fn paper_rules() -> Result<Rules> {
-    Ok(rules::parse(rules::PAPER).map_err(|error| Problem::failed(format!("the built-in rules: {error}")))?)
+fn built_in(text: &str) -> Result<Rules> {
+    Ok(rules::parse(text).map_err(|error| Problem::failed(format!("the built-in rules: {error}")))?)
 }
 
 fn read_rules(path: &Path) -> Result<Rules> {
+    if path == Path::new("paper") {
+        return built_in(rules::PAPER);
+    }
     let text = std::fs::read_to_string(path).map_err(|error| Problem::wrong(format!("{}: {error}", path.display())))?;
     let rules = rules::parse(&text).map_err(|error| {
         Problem::wrong(format!("{}, {error}", path.display())).try_this("check it with `entrepot rules check FILE`")
@@ -439,26 +445,39 @@ fn read_rules(path: &Path) -> Result<Rules> {
     Ok(rules)
 }
 
-fn parse_mode(text: &str, devices: u32) -> Result<Mode> {
+fn parse_mode(text: &str, devices: u32, rules: &Rules, forks: usize) -> Result<Drive> {
     let wrong = || {
-        Problem::wrong(format!("there is no mode `{text}`"))
-            .try_this(format!("choose fixed:N with N from 1 to {devices}, model, fuzzy, or model+fuzzy"))
+        Problem::wrong(format!("there is no mode `{text}`")).try_this(format!(
+            "choose fixed:N with N from 1 to {devices}, units:SIZE, units:SIZE+SIZE, model, fuzzy, or model+fuzzy"
+        ))
     };
+    let adaptive = |mode| Drive::Adaptive(mode, rules.clone(), forks);
     Ok(match text {
-        "model" => Mode::Model,
-        "fuzzy" => Mode::Fuzzy,
-        "model+fuzzy" => Mode::ModelFuzzy,
-        _ => {
-            let width = text.strip_prefix("fixed:").and_then(|n| n.parse::<u32>().ok());
-            Mode::Fixed(width.filter(|n| (1..=devices).contains(n)).ok_or_else(wrong)?)
-        }
+        "model" => adaptive(Mode::Model),
+        "fuzzy" => adaptive(Mode::Fuzzy),
+        "model+fuzzy" => adaptive(Mode::ModelFuzzy),
+        _ => match (text.strip_prefix("fixed:"), text.strip_prefix("units:")) {
+            (Some(width), _) => {
+                let width = width.parse::<u32>().ok();
+                Drive::Width(width.filter(|n| (1..=devices).contains(n)).ok_or_else(wrong)?)
+            }
+            (_, Some(units)) => {
+                let unit = |text: &str| size_bytes("unit", text).ok().filter(|unit| *unit > 0).ok_or_else(wrong);
+                Drive::Units(units.split('+').map(unit).collect::<std::result::Result<_, _>>()?)
+            }
+            _ => return Err(wrong().into()),
+        },
     })
+}
+
+fn is_adaptive(drive: &Drive) -> bool {
+    matches!(drive, Drive::Adaptive(..))
 }
 
 fn run(args: &RunArgs) -> Result<u8> {
     let parameters = args.device.parameters()?;
     let phases = parse_phases(&args.phases).map_err(Problem::wrong)?;
-    let rules = args.rules.as_deref().map_or_else(paper_rules, read_rules)?;
+    let rules = args.rules.as_deref().map_or_else(|| built_in(rules::ADAPTIVE), read_rules)?;
     let kind = match &args.disk {
         None => Kind::Modelled,
         Some(name) => Kind::Mechanical(Model::named(name).ok_or_else(|| {
@@ -484,11 +503,11 @@ fn run(args: &RunArgs) -> Result<u8> {
         names = widths(parameters.devices).iter().map(|width| format!("fixed:{width}")).collect();
         names.extend(["model", "fuzzy", "model+fuzzy"].map(str::to_owned));
     }
-    let modes = names.iter().map(|name| parse_mode(name, parameters.devices)).collect::<Result<Vec<_>>>()?;
-    let done: Vec<Vec<Figures>> = modes
+    let modes = names
         .iter()
-        .map(|&mode| sim::stripe::run(&setup, Controller::new(Config::new(mode, parameters), rules.clone())))
-        .collect();
+        .map(|name| parse_mode(name, parameters.devices, &rules, args.forks))
+        .collect::<Result<Vec<_>>>()?;
+    let done: Vec<Vec<Figures>> = modes.iter().map(|mode| sim::stripe::run(&setup, mode)).collect();
     match args.output {
         Output::Json => {
             let rows: Vec<_> =
@@ -496,13 +515,13 @@ fn run(args: &RunArgs) -> Result<u8> {
             shown::json(&json!({ "modes": rows }))?;
         }
         Output::Csv => {
-            let mut text = String::from("mode,phase,requests,mean_ms,p95_ms,utilisation,width,changes\n");
+            let mut text = String::from("mode,phase,requests,mean_ms,p95_ms,utilisation,width,changes,copies\n");
             for (name, phases) in names.iter().zip(&done) {
                 for (n, of) in phases.iter().enumerate() {
                     let _ = writeln!(
                         text,
-                        "{name},{n},{},{:.4},{:.4},{:.4},{:.2},{}",
-                        of.requests, of.mean_ms, of.p95_ms, of.utilisation, of.width, of.changes
+                        "{name},{n},{},{:.4},{:.4},{:.4},{:.2},{},{}",
+                        of.requests, of.mean_ms, of.p95_ms, of.utilisation, of.width, of.changes, of.copies
                     );
                 }
             }
@@ -514,10 +533,11 @@ fn run(args: &RunArgs) -> Result<u8> {
 }
 
 /// Mean response times per phase; adaptive modes against the best and the worst fixed width of the phase.
-fn table(setup: &Setup, names: &[String], modes: &[Mode], done: &[Vec<Figures>]) -> String {
+fn table(setup: &Setup, names: &[String], modes: &[Drive], done: &[Vec<Figures>]) -> String {
     let mut text = String::from("mean response time in ms, and width\nmode        ");
     for phase in &setup.phases {
-        let _ = write!(text, "  {:>19}", format!("{}/s of {} KiB", phase.rate, phase.bytes >> 10));
+        let kinds: Vec<_> = phase.asked.iter().map(|of| format!("{}/s of {} KiB", of.rate, of.bytes >> 10)).collect();
+        let _ = write!(text, "  {:>19}", kinds.join(" + "));
     }
     text.push('\n');
     for (name, phases) in names.iter().zip(done) {
@@ -527,16 +547,21 @@ fn table(setup: &Setup, names: &[String], modes: &[Mode], done: &[Vec<Figures>])
         }
         text.push('\n');
     }
+    if done.iter().flatten().any(|of| of.copies > 1) {
+        let most = |phases: &[Figures]| phases.iter().map(|of| of.copies).max().unwrap_or(1);
+        let copies: Vec<_> = names.iter().zip(done).map(|(name, of)| format!("{name} {}", most(of))).collect();
+        let _ = writeln!(text, "\ncopies of the file: {}", copies.join(", "));
+    }
     let fixed = |phase: usize| {
-        let all = modes.iter().zip(done).filter(|(mode, _)| matches!(mode, Mode::Fixed(_)));
+        let all = modes.iter().zip(done).filter(|(mode, _)| !is_adaptive(mode));
         all.map(move |(_, phases)| phases[phase].mean_ms).collect::<Vec<_>>()
     };
-    if modes.iter().all(|mode| matches!(mode, Mode::Fixed(_))) || fixed(0).is_empty() {
+    if !modes.iter().any(is_adaptive) || fixed(0).is_empty() {
         return text;
     }
     text += "\nspeed against the best and the worst fixed width of the phase\n";
     for ((name, mode), phases) in names.iter().zip(modes).zip(done) {
-        if matches!(mode, Mode::Fixed(_)) {
+        if !is_adaptive(mode) {
             continue;
         }
         let _ = write!(text, "{name:<12}");

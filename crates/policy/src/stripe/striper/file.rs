@@ -42,6 +42,8 @@ pub struct File {
     /// The shape that segments to come should have.
     pub wish: Option<Shape>,
     pub wished: Option<(WishSeen, u32)>,
+    /// The shape that the last change was to bring. If the layout is another all the same (too few targets), it is not tried again.
+    pub tried: Option<Shape>,
     /// What its chooser was last made of: service time of a stripe, and utilisation.
     pub route: Option<(f64, f64)>,
     pub online: bool,
@@ -85,6 +87,7 @@ impl File {
             rest_until: Time::ZERO,
             wish: None,
             wished: None,
+            tried: None,
             route: None,
             online: true,
             classes: Vec::new(),
@@ -111,7 +114,7 @@ impl Striper {
             return;
         }
         let (reading, writes) = file.profile.reading(now);
-        let parallelism = Some(f64::from(file.users) / f64::from(self.config.devices.max(1)));
+        let parallelism = Some(f64::from(file.users) / f64::from(self.config.parameters.devices.max(1)));
         let around = Surroundings { parallelism: parallelism.map(|x| x.min(1.0)), ..self.around };
         let advice = self.rules.advice(reading, around);
         file.online = advice.online.unwrap_or(file.online);
@@ -128,7 +131,10 @@ impl Striper {
             }
         }
         let wished = self.change(file, &advice, &present, beside, reading, writes);
-        let Some((wish, after, words)) = wished else {
+        let wanted = |wish: &Wish| match wish {
+            Wish::Restripe { to, .. } | Wish::Add { to } => *to,
+        };
+        let Some((wish, after, words)) = wished.filter(|(wish, ..)| file.tried != Some(wanted(wish))) else {
             file.wished = None;
             return;
         };
@@ -145,7 +151,7 @@ impl Striper {
         let copy_s = self.copy_s(file.bytes);
         let (now_s, then_s) = (present.mean_s, after.mean_s);
         let why = Why { words, rate: reading.rate, bytes: reading.bytes, now_s, then_s, copy_s };
-        (file.busy, file.wished) = (true, None);
+        (file.busy, file.wished, file.tried) = (true, None, Some(wanted(&wish)));
         let (what, action) = match wish {
             Wish::Restripe { fork, to } => ("restriped", Action::Restripe { file: id, fork, to, why }),
             Wish::Add { to } => ("got a fork", Action::AddFork { file: id, to, why }),

@@ -8,7 +8,7 @@ const FILE: FileId = FileId(7);
 const MIB: u64 = 1 << 20;
 
 fn striper(mode: Mode, change: impl FnOnce(&mut Config)) -> Striper {
-    let mut config = Config::new(mode, Measured::disk(0.012, 0.008, 20e6, 20e6, 0.0), 8);
+    let mut config = Config::new(mode, &Measured::disk(0.012, 0.008, 20e6, 20e6, 0.0), 8);
     change(&mut config);
     Striper::new(config, rules::parse(rules::ADAPTIVE).unwrap(), Time::ZERO)
 }
@@ -135,7 +135,7 @@ fn two_kinds_of_requests_get_a_fork_each_while_there_is_space() {
     world.striper.handle(Time::from_secs(40), Event::Space { free: 0.05 });
     world.run(3, &mix, 0);
     assert_eq!(world.forks.len(), 1, "space is returned: {:?}", world.log);
-    world.run(10, &mix, 0);
+    world.run(30, &mix, 0);
     assert_eq!(world.forks.len(), 1, "and not taken again while it is scarce");
 }
 
@@ -145,9 +145,9 @@ fn a_file_that_is_written_keeps_no_forks() {
     let mut world = World::new(striper(Mode::Model, |config| config.forks = 2), 256);
     world.run(40, &mix, 60);
     assert_eq!(world.forks.len(), 1, "{:?}", world.log);
-    world.run(20, &mix, 0);
+    world.run(40, &mix, 0);
     assert_eq!(world.forks.len(), 2, "{:?}", world.log);
-    world.run(20, &mix, 400);
+    world.run(40, &mix, 400);
     assert_eq!(world.forks.len(), 1, "{:?}", world.log);
 }
 

@@ -27,6 +27,7 @@ pub fn reason(core: &Core, reason: Reason) -> String {
         Reason::FailedOver(t) => format!("target {} failed, and its part was copied from another mirror", name(t)),
         Reason::Drained(t) => format!("target {} was being emptied", name(t)),
         Reason::Moved => "somebody moved a part of it".into(),
+        Reason::Restriped => "it was striped anew for the load that it had".into(),
     }
 }
 
@@ -52,6 +53,7 @@ pub fn sentences(core: &Core, file: &File) -> Vec<String> {
         told.extend(mirror.segments.iter().map(|s| format!("  {}", segment(core, s))));
     }
     told.extend(targets(core, &layout));
+    told.extend(core.stripes.sentences(layout.file, layout.mirrors.len()));
     let source = file.source().ok().flatten();
     told.push(safety(&layout, source.as_deref()));
     if layout.history.iter().len() > 0 {

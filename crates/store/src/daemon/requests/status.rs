@@ -35,6 +35,9 @@ pub fn status(core: &Arc<Core>, _: &Caller, verb: &str, _: Value, _: &mut Respon
     if let Some(burst) = &core.burst {
         answer["burst"] = burst.status();
     }
+    if let Some(stripes) = core.stripes.status(core) {
+        answer["stripes"] = stripes;
+    }
     answer["events"] = news(core);
     Ok(answer)
 }

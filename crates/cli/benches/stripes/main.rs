@@ -1,0 +1,133 @@
+//! Adaptive stripes live, on eight emulated disks, against every fixed width: `make bench-stripes` (Simitci & Reed, R12 of the
+//! evaluations).
+//!
+//! Eight Cheetah 9LP are emulated in real time, one target on each; one of them is measured with `entrepot bench device`. Phases of few
+//! large and many small reads alternate, at random times that are the same for every run (open loop: a read that waits makes no
+//! other wait to be asked). A *fixed* width is a file whose striping unit is the phase's request cut into that many parts, so each phase
+//! is compared with the file that suits it best. The *adaptive* modes have one file, which they stripe anew while it is read.
+//! Then *forks*: reads of two sizes on a file with two forks, and on each of the two alone. Last, what the *sensors* cost: processor time of
+//! the daemon with and without, in turns.
+//!
+//! `ENTREPOT_STRIPES_SECONDS` (9) is how long a phase is counted, `_WARM_UP` (4) how long it runs before that, `_SEED` (1); `_ONLY` is a
+//! list of `phases`, `forks`, `sensors`. Needs root or `fusermount3`, and /dev/fuse.
+
+mod load;
+mod rig;
+mod sensors;
+
+use load::{Asked, Measured};
+use rig::{DISKS, Rig};
+use std::path::PathBuf;
+
+const MIB: u64 = 1 << 20;
+/// Bytes of every file.
+const FILE_BYTES: u64 = 32 * MIB;
+const WIDTHS: [u64; 4] = [1, 2, 4, 8];
+const LARGE: Asked = Asked { rate: 8.0, bytes: MIB };
+const SMALL: Asked = Asked { rate: 100.0, bytes: 32 << 10 };
+/// For the forks: both at once.
+const MIX: [Asked; 2] = [Asked { rate: 150.0, bytes: 64 << 10 }, Asked { rate: 10.0, bytes: MIB / 2 }];
+
+fn main() {
+    // `cargo test --benches` and `cargo bench -- --list` must not start minutes of I/O.
+    if std::env::args().any(|a| a == "--list" || a == "--test") {
+        return;
+    }
+    let base = std::env::var_os("ENTREPOT_BENCH_DIR").map_or_else(std::env::temp_dir, PathBuf::from);
+    let only = std::env::var("ENTREPOT_STRIPES_ONLY").unwrap_or_else(|_| "phases,forks,sensors".into());
+    let wanted = |part: &str| only.split(',').any(|one| one == part);
+    let (seconds, warm_up, seed) = (number("SECONDS", 9.0), number("WARM_UP", 4.0), number("SEED", 1.0) as u64);
+    if wanted("phases") || wanted("forks") {
+        let rig = Rig::start(&base);
+        println!("{DISKS} emulated disks, each {}", rig.device);
+        println!("{seconds} s counted after {warm_up} s, seed {seed}");
+        if wanted("phases") {
+            phases(&rig, seconds, warm_up, seed);
+        }
+        if wanted("forks") {
+            forks(&rig, seconds, warm_up, seed);
+        }
+    }
+    if wanted("sensors") {
+        sensors::cost(&base);
+    }
+}
+
+fn number(name: &str, default: f64) -> f64 {
+    let name = format!("ENTREPOT_STRIPES_{name}");
+    let parsed = |text: String| text.parse().unwrap_or_else(|_| panic!("{name} is {text}, not a number"));
+    std::env::var(&name).map_or(default, parsed)
+}
+
+/// Mean response times of every fixed width, then of the adaptive modes, phase by phase.
+fn phases(rig: &Rig, seconds: f64, warm_up: f64, seed: u64) {
+    rig.up("");
+    for (kind, asked) in [("large", LARGE), ("small", SMALL)] {
+        for width in WIDTHS {
+            rig.make(&format!("{kind}{width}"), Some(asked.bytes / width), FILE_BYTES);
+        }
+    }
+    let fixed = |kind: &str, asked: Asked| {
+        WIDTHS.map(|width| load::run(&rig.file(&format!("{kind}{width}")), &[asked], 1.0, seconds, seed))
+    };
+    let (large, small) = (fixed("large", LARGE), fixed("small", SMALL));
+    rig.down();
+    println!("\nmean response time, ms (95th percentile)");
+    for (width, (large, small)) in WIDTHS.iter().zip(large.iter().zip(&small)) {
+        println!("fixed:{width:<6} {:>18} {:>18}", large.text(), small.text());
+    }
+    let of = |all: &[Measured; 4]| {
+        let ms = all.iter().map(|one| one.mean_ms);
+        (ms.clone().fold(f64::INFINITY, f64::min), ms.fold(0.0, f64::max))
+    };
+    let bounds = [of(&large), of(&small)];
+    println!("\nadaptive: mean ms, speed against the best and the worst fixed width of the phase");
+    for mode in ["model", "fuzzy", "model+fuzzy"] {
+        rig.up(&format!("mode = \"{mode}\"\nwindow = \"2s\"\ninterval = \"500ms\"\nhorizon = \"60s\"\n"));
+        rig.make("adaptive", None, FILE_BYTES);
+        let mut line = format!("{mode:<12}");
+        for (n, asked) in [LARGE, SMALL, LARGE, SMALL].into_iter().enumerate() {
+            let got = load::run(&rig.file("adaptive"), &[asked], warm_up, seconds, seed);
+            let (best, worst) = bounds[n % 2];
+            line += &format!("  {:>8.2} {:.2} {:>5.2}x", got.mean_ms, best / got.mean_ms, worst / got.mean_ms);
+        }
+        println!("{line}   ({})", rig.shape("adaptive"));
+        rig.remove("adaptive");
+        rig.down();
+    }
+}
+
+/// Reads of two sizes on a file with forks, and on a file like each of them.
+fn forks(rig: &Rig, seconds: f64, warm_up: f64, seed: u64) {
+    rig.up("mode = \"model\"\nwindow = \"2s\"\ninterval = \"500ms\"\nforks = 2\n");
+    rig.make("forked", None, FILE_BYTES);
+    // As long as it takes to be striped anew and to get its fork.
+    for _ in 0..6 {
+        load::run(&rig.file("forked"), &MIX, 0.0, warm_up, seed);
+        if rig.units("forked").len() == 2 {
+            break;
+        }
+    }
+    let both = load::run(&rig.file("forked"), &MIX, 1.0, seconds, seed);
+    let (units, shape) = (rig.units("forked"), rig.shape("forked"));
+    rig.remove("forked");
+    rig.down();
+    rig.up("");
+    println!("\nreads of two sizes: mean response time, ms (95th percentile)");
+    let mut best = f64::INFINITY;
+    for unit in &units {
+        rig.make("single", Some(*unit), FILE_BYTES);
+        let alone = load::run(&rig.file("single"), &MIX, 1.0, seconds, seed);
+        best = best.min(alone.mean_ms);
+        println!("one fork, unit {:>4} KiB   {}", unit >> 10, alone.text());
+        rig.remove("single");
+    }
+    rig.down();
+    println!(
+        "{} forks                 {}, {:.2} times as fast as the better one alone, for {} times its space ({shape})",
+        units.len(),
+        both.text(),
+        best / both.mean_ms,
+        units.len()
+    );
+}

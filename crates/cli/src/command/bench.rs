@@ -1,0 +1,185 @@
+//! `entrepot bench`: measures what lies below a volume.
+
+use crate::connect::Context;
+use crate::failure::Result;
+use crate::shown::{self, Output};
+use clap::{Args, Subcommand};
+use serde_json::json;
+use std::fmt::Write as _;
+use std::path::PathBuf;
+use std::time::Duration;
+use store::control::Problem;
+use store::measure::{self, Options, Report};
+use store::volume::{Config, parse_size, parse_span, set_device};
+
+/// Measure the devices below a volume
+#[derive(Debug, Args)]
+#[command(after_help = "\
+EXAMPLES:
+  entrepot bench device /mnt/disk0
+  entrepot bench device fast0 fast1 --dry-run
+  entrepot --volume scratch/volume.toml bench device")]
+pub struct Bench {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Debug, Subcommand)]
+enum Verb {
+    /// Measure how fast devices find, read and write, for the model of stripe widths
+    ///
+    /// Writes a scratch file without a name, reads it at random offsets past the page cache, one at a time and many at once, and
+    /// removes it. What comes out is written as `device = "..."` into the targets' blocks of volume.toml; the daemon reads it at
+    /// its next start. Directories that are no targets are only measured. Nothing else should be at the devices meanwhile.
+    #[command(after_help = "\
+EXAMPLES:
+  entrepot bench device /mnt/disk0                              any directory; nothing is written but the scratch file
+  entrepot --volume scratch/volume.toml bench device            all targets of the volume, one after the other
+  entrepot --volume scratch/volume.toml bench device fast0 --dry-run")]
+    Device(Device),
+}
+
+#[derive(Debug, Args)]
+struct Device {
+    /// Targets of the volume, or directories; without any, all targets.
+    #[arg(value_name = "TARGET|DIR")]
+    what: Vec<String>,
+    /// Size of the scratch file: larger than the device's own cache, if that is to count for nothing.
+    #[arg(long, default_value = "256MiB")]
+    size: String,
+    /// How long one device may take, roughly, once the file is written.
+    #[arg(long, default_value = "10s", value_name = "TIME")]
+    time: String,
+    /// Seed of the offsets.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Leave volume.toml as it is.
+    #[arg(long, short = 'n')]
+    dry_run: bool,
+    /// How to write it.
+    #[arg(long, value_enum, default_value = "text")]
+    output: Output,
+}
+
+/// Something to measure: a name for the table, where it is, whether it is a target.
+struct Subject {
+    name: String,
+    dir: PathBuf,
+    target: bool,
+}
+
+impl Bench {
+    pub fn run(self, context: &Context) -> Result<u8> {
+        match self.verb {
+            Verb::Device(args) => device(&args, context),
+        }
+    }
+}
+
+/// The volume's file: as given, or that of the one that is mounted.
+fn config(context: &Context) -> Result<Config> {
+    let named = context.volume.clone().or_else(|| std::env::var_os("ENTREPOT_VOLUME").map(PathBuf::from));
+    let file = match named {
+        Some(file) => file,
+        None => {
+            let cause = "targets are measured, and no volume is named";
+            return Err(Problem::wrong(cause).try_this("name its file with --volume, or give a directory").into());
+        }
+    };
+    Config::load(&file).map_err(|problems| Problem::wrong(problems.to_string()).into())
+}
+
+fn subjects(args: &Device, context: &Context) -> Result<(Vec<Subject>, Option<Config>)> {
+    let is_dir = |what: &String| what.contains('/') || PathBuf::from(what).is_dir();
+    if !args.what.is_empty() && args.what.iter().all(is_dir) {
+        let subject = |dir: &String| Subject { name: dir.clone(), dir: dir.into(), target: false };
+        return Ok((args.what.iter().map(subject).collect(), None));
+    }
+    let config = config(context)?;
+    let mut all = Vec::new();
+    for target in &config.targets {
+        if args.what.is_empty() || args.what.contains(&target.name) {
+            all.push(Subject { name: target.name.clone(), dir: target.path.clone(), target: true });
+        }
+    }
+    for what in &args.what {
+        let known = config.targets.iter().any(|target| target.name == *what);
+        if !known && is_dir(what) {
+            all.push(Subject { name: what.clone(), dir: what.into(), target: false });
+        } else if !known {
+            let names: Vec<_> = config.targets.iter().map(|target| target.name.as_str()).collect();
+            return Err(Problem::not_found(format!("{what} is neither a target nor a directory"))
+                .try_this(format!("targets are {}", names.join(", ")))
+                .into());
+        }
+    }
+    Ok((all, Some(config)))
+}
+
+fn device(args: &Device, context: &Context) -> Result<u8> {
+    let bytes = parse_size(&args.size).filter(|bytes| (16 << 20..=1 << 40).contains(bytes));
+    let bytes = bytes.ok_or_else(|| Problem::wrong("--size is from 16MiB to 1TiB"))?;
+    let time = parse_span(&args.time).filter(|time| *time >= Duration::from_millis(100));
+    let time = time.ok_or_else(|| Problem::wrong("--time is at least 100ms, such as 10s"))?;
+    let (subjects, config) = subjects(args, context)?;
+    let mut reports = Vec::new();
+    for subject in &subjects {
+        let options = Options { bytes, time, seed: args.seed };
+        let report = measure::device(&subject.dir, options).map_err(|error| {
+            Problem::failed(format!("{} cannot be measured: {error}", subject.dir.display()))
+                .so("nothing was written to volume.toml")
+                .try_this("look whether there is space for the scratch file (--size) and who may write there")
+        })?;
+        if args.output == Output::Text {
+            shown::text(&text(subject, &report))?;
+        }
+        reports.push(report);
+    }
+    let mut written = 0;
+    if let Some(config) = config.filter(|_| !args.dry_run) {
+        for (subject, report) in subjects.iter().zip(&reports).filter(|(subject, _)| subject.target) {
+            set_device(&config.file, &subject.name, &report.measured)
+                .map_err(|problems| Problem::failed(problems.to_string()))?;
+            written += 1;
+        }
+        if args.output == Output::Text && written > 0 {
+            let file = config.file.display();
+            shown::text(&format!(
+                "written to {written} targets in {file}; a daemon that is up reads it at its next start\n"
+            ))?;
+        }
+    }
+    if args.output == Output::Json {
+        let all: Vec<_> = subjects.iter().zip(&reports).map(|(subject, report)| as_json(subject, report)).collect();
+        shown::json(&json!({ "devices": all, "written": written }))?;
+    }
+    Ok(0)
+}
+
+fn text(subject: &Subject, report: &Report) -> String {
+    let ms = |(mean, spread): (f64, f64)| format!("{:.3} ms (standard deviation {:.3})", mean * 1e3, spread * 1e3);
+    let mut text = format!("{}\n", subject.name);
+    let _ = writeln!(text, "  read 4 KiB    {}", ms(report.small_read_s));
+    let _ = writeln!(text, "  read 1 MiB    {}", ms(report.large_read_s));
+    let _ = writeln!(text, "  write 1 MiB   {}", ms(report.large_write_s));
+    let rates: Vec<_> = report.parallel.iter().map(|(n, rate)| format!("{n}: {rate:.0}/s")).collect();
+    let _ = writeln!(text, "  4 KiB reads, so many at once   {}", rates.join(", "));
+    if !report.direct {
+        text += "  note: this file system has no O_DIRECT; its cache may have answered some of the reads\n";
+    }
+    let _ = writeln!(text, "  device = \"{}\"", report.measured);
+    text
+}
+
+fn as_json(subject: &Subject, report: &Report) -> serde_json::Value {
+    json!({
+        "name": subject.name,
+        "path": subject.dir,
+        "device": report.measured.to_string(),
+        "direct": report.direct,
+        "read_4k_s": report.small_read_s.0,
+        "read_1m_s": report.large_read_s.0,
+        "write_1m_s": report.large_write_s.0,
+        "parallel": report.parallel,
+    })
+}

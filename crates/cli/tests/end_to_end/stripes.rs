@@ -1,0 +1,131 @@
+//! A volume that stripes its files as wide as their load allows.
+
+use crate::real::{Volume, noise, out};
+use std::os::unix::fs::FileExt;
+use std::time::{Duration, Instant};
+
+const MIB: usize = 1 << 20;
+
+/// Disks that take 10 ms to find anything and read 20 MB/s, so that the model wants large reads wide.
+fn adaptive(toml: String, mode: &str, more: &str) -> String {
+    let measured = "device = \"disk:seek=12ms,revolution=8ms,read=20MB/s,write=20MB/s,overhead=0.1ms\"\ntier = ";
+    let toml = toml.replace("\ntier = ", &format!("\n{measured}"));
+    let toml = toml.replacen("[mount]", "[mount]\nio = \"direct\"", 1);
+    let section = format!("[stripes]\nmode = \"{mode}\"\nwindow = \"1s\"\ninterval = \"100ms\"\n{more}");
+    toml.replacen("[stripes]", &section, 1)
+}
+
+/// Reads, no more than some forty times a second, until `enough` says so; every byte must be as it was written.
+fn read_until(volume: &Volume, data: &[u8], sizes: &[usize], what: &str, enough: impl Fn() -> bool) {
+    let file = std::fs::File::open(volume.at.join("file")).expect("open");
+    let until = Instant::now() + Duration::from_secs(30);
+    let mut buffer = vec![0; MIB];
+    for n in 0.. {
+        let size = sizes[n % sizes.len()];
+        let at = n * 7 % (data.len() / size) * size;
+        file.read_exact_at(&mut buffer[..size], at as u64).expect("read");
+        assert!(buffer[..size] == data[at..at + size], "other bytes at {at}");
+        std::thread::sleep(Duration::from_millis(25));
+        if n % 20 == 19 && enough() {
+            return;
+        }
+        assert!(Instant::now() < until, "never {what}: {}", out(&volume.run(&["status"])));
+    }
+}
+
+/// [S-130]
+#[test]
+fn large_reads_make_a_file_wide_while_it_is_read() {
+    let Some(volume) = Volume::up_with(|toml| adaptive(toml, "model", "")) else { return };
+    let data = noise(8 * MIB);
+    let path = volume.at.join("file");
+    std::fs::write(&path, &data).expect("write");
+    let path = path.to_str().expect("UTF-8");
+    let explained = || out(&volume.run(&["explain", path]));
+    read_until(&volume, &data, &[MIB], "striped anew", || explained().contains("striped anew"));
+    assert!(std::fs::read(path).expect("read") == data);
+    let text = explained();
+    assert!(
+        text.contains("the model expects shorter response times at") && text.contains("Lately it is asked"),
+        "{text}"
+    );
+    let status = out(&volume.run(&["status"]));
+    assert!(status.contains("stripes  model:") && status.contains("new files get stripes of"), "{status}");
+    let layout: serde_json::Value =
+        serde_json::from_str(&out(&volume.run(&["layout", path, "--output", "json"]))).expect("JSON");
+    assert_eq!(layout["mirrors"].as_array().map(Vec::len), Some(1));
+    assert!(layout["mirrors"][0]["segments"][0]["stripe_size"].as_u64().expect("a size") < MIB as u64, "{layout}");
+    let numbers = out(&volume.run(&["stats", "--prometheus"]));
+    let restriped = numbers.lines().find_map(|line| line.strip_prefix("entrepot_stripes_restriped_total "));
+    assert!(restriped.is_some_and(|n| n != "0"), "{numbers}");
+    // What somebody asked for stays, whatever is read.
+    let asked = volume.at.join("asked");
+    std::fs::create_dir(&asked).expect("mkdir");
+    volume.ok(&["layout", "set", asked.to_str().expect("UTF-8"), "stripe_count=2", "stripe_size=2MiB"]);
+    std::fs::write(asked.join("own"), &data).expect("write");
+    let own = out(&volume.run(&["explain", asked.join("own").to_str().expect("UTF-8")]));
+    assert!(own.contains("2097152 bytes over 2 objects"), "{own}");
+    volume.ok(&["down"]);
+}
+
+/// [S-131]
+#[test]
+fn forks_are_read_by_size_written_with_the_rest_and_remembered() {
+    let Some(volume) =
+        Volume::up_with(|toml| adaptive(toml, "model", "forks = 2\nfork_space_percent = 1\nmargin_percent = 1\n"))
+    else {
+        return;
+    };
+    let mut data = noise(8 * MIB);
+    let path = volume.at.join("file");
+    std::fs::write(&path, &data).expect("write");
+    let mirrors = |volume: &Volume| {
+        let text = out(&volume.run(&["layout", path.to_str().expect("UTF-8"), "--output", "json"]));
+        let layout: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+        layout["mirrors"].as_array().map_or(0, Vec::len)
+    };
+    // Far more than these disks could bear: whatever shortens the queues is wished for.
+    read_until(&volume, &data, &[64 << 10, MIB], "forked", || mirrors(&volume) == 2);
+    let explained = out(&volume.run(&["explain", path.to_str().expect("UTF-8")]));
+    assert!(explained.contains("1 of its 2 mirrors are forks"), "{explained}");
+    let file = std::fs::File::options().write(true).open(&path).expect("open");
+    let patch = noise(100_000);
+    file.write_all_at(&patch, 3_000_000).expect("write");
+    data[3_000_000..3_100_000].copy_from_slice(&patch);
+    drop(file);
+    read_until(&volume, &data, &[64 << 10, MIB], "read", || true);
+    volume.ok(&["down"]);
+    volume.up_again();
+    let status = out(&volume.run(&["status"]));
+    assert!(status.contains("1 with forks"), "{status}");
+    assert!(std::fs::read(&path).expect("read") == data);
+    volume.ok(&["down"]);
+}
+
+#[test]
+fn rules_that_cannot_be_used_stop_the_start() {
+    let dir = tempfile::tempdir().expect("temp dir");
+    let run = |words: &[&str]| {
+        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_entrepot"));
+        command.args(words).env_remove("ENTREPOT_VOLUME").current_dir(dir.path()).output().expect("it runs")
+    };
+    assert!(run(&["init", "vol"]).status.success());
+    let file = dir.path().join("vol/volume.toml");
+    let toml = std::fs::read_to_string(&file).expect("volume.toml");
+    std::fs::create_dir(dir.path().join("mnt")).expect("mkdir");
+    std::fs::write(dir.path().join("vol/bad.rules"), "if Rate is HIGH then Width is LOW\n").expect("write");
+    for (words, said) in [
+        ("mode = \"fuzzy\"\nrules = \"bad.rules\"\n", "bad.rules, line 1"),
+        ("mode = \"fuzzy\"\nrules = \"none.rules\"\n", "none.rules"),
+        ("mode = \"model\"\nsensors = false\n", "without sensors"),
+        ("mode = \"modle\"\n", "model+fuzzy"),
+        ("widths = \"0,1\"\n", "1,2,4,8"),
+        ("tier = \"nowhere\"\n", "fast, capacity"),
+    ] {
+        std::fs::write(&file, toml.replacen("[stripes]", &format!("[stripes]\n{words}"), 1)).expect("write");
+        let refused = run(&["up", "vol/volume.toml", "--at", "mnt"]);
+        let text = String::from_utf8_lossy(&refused.stderr).into_owned();
+        assert_eq!(refused.status.code(), Some(2), "{words}: {text}");
+        assert!(text.contains(said) && text.contains("next: "), "{words}: {text}");
+    }
+}

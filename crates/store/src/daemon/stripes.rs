@@ -1,0 +1,355 @@
+//! Stripes as wide as the load allows: drives [`policy::stripe::striper::Striper`] over the files in use.
+//!
+//! ```text
+//!   threads of the mount: count requests (file::Load)          looker, once per interval: counts, layouts, space --> Striper
+//!                         ask for placements and choosers  <--                                                          |
+//!                                                              hand: restripe, add fork, drop fork, through the mover <-'
+//! ```
+//! A fork is a mirror behind those that the file had before; a record in the state store says how many those were, so that a restart
+//! knows which to give up. Files whose layout somebody asked for, and files with a second copy for a job, are left as they are.
+
+mod adviser;
+mod forks;
+mod layout;
+mod report;
+
+use super::Core;
+use crate::file::{Adviser, File};
+use crate::state::State;
+use crate::stats::Metric;
+use crate::volume::{Config, Problem, Problems, Stripes as Section};
+use crate::{Error, Result};
+use forks::Forks;
+use parking_lot::{Condvar, Mutex};
+use policy::layout::Placement;
+use policy::stripe::controller::{Mode, Surroundings};
+use policy::stripe::device::Measured;
+use policy::stripe::forks::Shape;
+use policy::stripe::rules;
+use policy::stripe::striper::{Action, Config as Machine, Event, Striper};
+use policy::{FileId, Time};
+use std::collections::VecDeque;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Arc, OnceLock, Weak};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// Changes that wait for the hand.
+const WAITING_MAX: usize = 64;
+/// Decisions remembered for `entrepot status`.
+const DECISIONS_MAX: usize = 16;
+
+/// A file and what is to become of it.
+type Work = (Arc<File>, Action);
+
+/// The stripes of a volume.
+pub struct Stripes {
+    section: Section,
+    machine: Mutex<Striper>,
+    forks: Forks,
+    began: Instant,
+    /// The decisions made lately, with nanoseconds since 1970.
+    decided: Mutex<VecDeque<(u64, String)>>,
+    core: OnceLock<Weak<Core>>,
+    stopped: Mutex<bool>,
+    woken: Condvar,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+}
+
+/// What the targets are, as far as anybody measured: the mean of those measured, or a guess.
+fn devices(config: &Config) -> (Measured, u32, bool) {
+    let ours = config.targets.iter().filter(|target| config.stripes.tier.is_none_or(|tier| target.tier == tier));
+    let measured: Vec<Measured> = ours.clone().filter_map(|target| target.device).collect();
+    let count = (ours.count() as u32).max(1);
+    (Measured::mean(&measured).unwrap_or_default(), count, !measured.is_empty())
+}
+
+/// The striper that a configuration asks for. Reads the rule file, and touches nothing.
+pub(super) fn striper(config: &Config) -> std::result::Result<Striper, Problems> {
+    let of = &config.stripes;
+    let problem = |cause: String| {
+        let mend = "Check it with `entrepot rules check FILE`, or remove `rules` from `[stripes]`";
+        Problems::one(Problem::new(cause, "the volume is not mounted", mend))
+    };
+    let rules = match &of.rules {
+        None => rules::ADAPTIVE.to_owned(),
+        Some(path) => std::fs::read_to_string(path)
+            .map_err(|error| problem(format!("the rules {} cannot be read: {error}", path.display())))?,
+    };
+    let shown = of.rules.as_ref().map_or_else(|| "the built-in rules".into(), |path| path.display().to_string());
+    let rules = rules::parse(&rules).map_err(|error| problem(format!("{shown}, {error}")))?;
+    let (device, devices, _) = devices(config);
+    let time = |span: Duration| Time(span.as_nanos() as u64);
+    let machine = Machine {
+        widths: of.widths.clone(),
+        window: time(of.window),
+        margin: f64::from(of.margin_percent) / 100.0,
+        settle: of.settle,
+        horizon: time(of.horizon),
+        forks: of.forks,
+        fork_space: f64::from(of.fork_space_percent) / 100.0,
+        ..Machine::new(of.mode, &device, devices)
+    };
+    Ok(Striper::new(machine, rules, Time::ZERO))
+}
+
+impl Stripes {
+    /// Those of the volume that `config` describes, decided by its striper.
+    pub(super) fn open(config: &Config, striper: Striper, state: &Arc<dyn State>) -> Result<Arc<Stripes>> {
+        Ok(Arc::new(Stripes {
+            section: config.stripes.clone(),
+            machine: Mutex::new(striper),
+            forks: Forks::open(state.clone())?,
+            began: Instant::now(),
+            decided: Mutex::default(),
+            core: OnceLock::new(),
+            stopped: Mutex::new(false),
+            woken: Condvar::new(),
+            threads: Mutex::default(),
+        }))
+    }
+
+    /// Whether anything is decided.
+    fn adapts(&self) -> bool {
+        !matches!(self.section.mode, Mode::Fixed(_))
+    }
+
+    /// Whom the mount is to ask: nobody without sensors.
+    pub(super) fn advisers(self: &Arc<Stripes>) -> Option<Arc<dyn Adviser>> {
+        self.section.sensors.then(|| self.clone() as Arc<dyn Adviser>)
+    }
+
+    /// Starts to look, and to change files.
+    pub(super) fn start(self: &Arc<Stripes>, core: &Arc<Core>) {
+        drop(self.core.set(Arc::downgrade(core)));
+        if !self.section.sensors {
+            return;
+        }
+        let (give, take) = sync_channel(WAITING_MAX);
+        let (looker, hand) = (self.clone(), self.clone());
+        self.spawn("stripes", move || looker.look_on(&give));
+        self.spawn("restripe", move || hand.change_on(&take));
+    }
+
+    fn spawn(&self, name: &str, body: impl FnOnce() + Send + 'static) {
+        match std::thread::Builder::new().name(name.into()).spawn(body) {
+            Ok(thread) => self.threads.lock().push(thread),
+            Err(error) => tracing::error!("no thread for stripes, files stay as they are: {error}"),
+        }
+    }
+
+    /// Ends it. The mover must have been stopped before.
+    pub(super) fn stop(&self) {
+        *self.stopped.lock() = true;
+        self.woken.notify_all();
+        for thread in self.threads.lock().drain(..) {
+            if thread.join().is_err() {
+                tracing::error!("bug: a thread of the stripes panicked");
+            }
+        }
+    }
+
+    fn now(&self) -> Time {
+        Time(self.began.elapsed().as_nanos() as u64)
+    }
+
+    fn look_on(&self, work: &SyncSender<Work>) {
+        let mut stopped = self.stopped.lock();
+        let mut sampled = Sampled::default();
+        loop {
+            let until = Instant::now() + self.section.interval;
+            while !*stopped && !self.woken.wait_until(&mut stopped, until).timed_out() {}
+            if *stopped {
+                return;
+            }
+            let Some(core) = self.core.get().and_then(Weak::upgrade) else { return };
+            parking_lot::MutexGuard::unlocked(&mut stopped, || self.look(&core, &mut sampled, work));
+        }
+    }
+
+    /// One look: what was asked, how files lie, what is to be done.
+    fn look(&self, core: &Core, sampled: &mut Sampled, work: &SyncSender<Work>) {
+        let (now, files) = (self.now(), core.files.files());
+        let known: Vec<(FileId, Arc<File>)> = files.into_iter().filter_map(|file| Some((file.id()?, file))).collect();
+        let mut machine = self.machine.lock();
+        let space = core.pool.targets.space();
+        let free = space.free_bytes as f64 / space.total_bytes.max(1) as f64;
+        self.tell(&mut machine, now, Event::Space { free });
+        self.tell(&mut machine, now, Event::Around(sampled.around(core, &devices(core.volume.config()).0)));
+        for (id, file) in &known {
+            // What was not asked for and has no copy to give up is nobody's business.
+            let counts = file.load().take();
+            if counts.is_none() && !self.forks.has(*id) {
+                continue;
+            }
+            if let Some(event) = self.lies(core, *id, file) {
+                self.tell(&mut machine, now, event);
+            }
+            if let Some(counts) = counts {
+                let users = file.handles() as u32;
+                self.tell(&mut machine, now, Event::Asked { file: *id, counts, users });
+            }
+        }
+        self.tell(&mut machine, now, Event::Look);
+        let mut actions = Vec::new();
+        while let Some(action) = machine.poll() {
+            actions.push(action);
+        }
+        drop(machine);
+        for action in actions {
+            self.act(&known, action, work);
+        }
+        if self.adapts() && free < f64::from(self.section.fork_space_percent) / 200.0 {
+            self.forks.give_up_one_at_rest(core, &known);
+        }
+    }
+
+    fn tell(&self, machine: &mut Striper, now: Time, event: Event) {
+        machine.handle(now, event);
+    }
+
+    fn act(&self, known: &[(FileId, Arc<File>)], action: Action, work: &SyncSender<Work>) {
+        let (id, words) = match &action {
+            Action::Place { shape, why } => {
+                return self.remember(format!("new files get {}: {why}", shown(shape)));
+            }
+            Action::Route { file, by } => {
+                if let Some((_, file)) = known.iter().find(|(id, _)| id == file) {
+                    file.load().set_chooser(Some((**by).clone()));
+                }
+                return;
+            }
+            Action::Restripe { file, fork, to, why } => {
+                (*file, format!("file {file}: mirror {fork} gets {}: {why}", shown(to)))
+            }
+            Action::AddFork { file, to, why } => (*file, format!("file {file}: a fork with {}: {why}", shown(to))),
+            Action::DropFork { file, fork, why } => (*file, format!("file {file}: mirror {fork} goes: {why}")),
+        };
+        self.remember(words);
+        let file = known.iter().find(|(known, _)| *known == id).map(|(_, file)| file.clone());
+        let refused = match file {
+            Some(file) => work.try_send((file, action)).is_err(),
+            None => true,
+        };
+        if refused {
+            let ended = Event::Ended { file: id, bytes: 0, took: Time::ZERO };
+            self.machine.lock().handle(self.now(), ended);
+        }
+    }
+
+    fn remember(&self, words: String) {
+        tracing::info!("stripes: {words}");
+        let mut decided = self.decided.lock();
+        if decided.len() == DECISIONS_MAX {
+            decided.pop_front();
+        }
+        decided.push_back((super::now_ns(), words));
+    }
+
+    fn change_on(&self, work: &Receiver<Work>) {
+        // Ends when the looker has ended and with it the other end of the channel.
+        while let Ok((file, action)) = work.recv() {
+            let Some(core) = self.core.get().and_then(Weak::upgrade) else { return };
+            let Some(id) = file.id() else { continue };
+            let began = Instant::now();
+            let done = if *self.stopped.lock() {
+                Err(Error::Busy("the volume ends".into()))
+            } else {
+                self.change(&core, &file, &action)
+            };
+            let bytes = match &done {
+                Ok(copied) => *copied,
+                Err(error) => {
+                    core.volume.stats().add(Metric::StripesFailed, 1);
+                    tracing::info!("stripes: file {id} stays as it is for now: {error}");
+                    0
+                }
+            };
+            core.volume.stats().add(Metric::StripesBytes, bytes);
+            let took = Time(began.elapsed().as_nanos() as u64);
+            self.machine.lock().handle(self.now(), Event::Ended { file: id, bytes, took });
+        }
+    }
+
+    /// Carries one change out; gives the bytes that were copied.
+    fn change(&self, core: &Core, file: &Arc<File>, action: &Action) -> Result<u64> {
+        let stats = core.volume.stats();
+        match action {
+            Action::Restripe { fork, to, .. } => {
+                core.mover.restripe(file, *fork, &self.placement(core, to))?;
+                stats.add(Metric::StripesRestriped, 1);
+                Ok(file.size())
+            }
+            Action::AddFork { to, .. } => {
+                self.forks.add(core, file, &self.placement(core, to))?;
+                stats.add(Metric::StripesForks, 1);
+                Ok(file.size())
+            }
+            Action::DropFork { fork, .. } => {
+                self.forks.drop_one(core, file, *fork)?;
+                stats.add(Metric::StripesForksDropped, 1);
+                Ok(0)
+            }
+            Action::Place { .. } | Action::Route { .. } => Ok(0),
+        }
+    }
+
+    /// The placement of a copy of that shape: striped from the first byte, over the targets that are counted.
+    fn placement(&self, core: &Core, shape: &Shape) -> Placement {
+        let usual = core.pool.placement.clone();
+        Placement {
+            stripe_size: shape.unit_bytes,
+            stripe_count: shape.devices as usize,
+            single_bytes_max: 0,
+            mirrors: 1,
+            tier: self.section.tier.or(usual.tier),
+            ..usual
+        }
+    }
+}
+
+/// A shape in words.
+fn shown(shape: &Shape) -> String {
+    format!("stripes of {} KiB over {} targets", shape.unit_bytes >> 10, shape.devices)
+}
+
+/// What was sampled of the targets until the last look.
+#[derive(Default)]
+struct Sampled {
+    count: u64,
+    bytes: u64,
+    ns: u64,
+}
+
+/// From so much more or less than expected on, the devices' performance is told to the rules.
+const NOTABLE: f64 = 2.0;
+/// Samples that make a mean.
+const SAMPLES_MIN: u64 = 8;
+
+impl Sampled {
+    /// What the targets do, against what they are said to do: known only where it is notable, since rules that say what a slow disk
+    /// needs are for disks that are slower than anybody knows.
+    fn around(&mut self, core: &Core, device: &Measured) -> Surroundings {
+        let sum = |of: fn(&crate::target::Counters) -> u64| {
+            core.pool.targets.all().iter().map(|target| of(target.counters())).sum::<u64>()
+        };
+        let next = Sampled {
+            count: sum(|c| c.sampled.get()),
+            bytes: sum(|c| c.sampled_bytes.get()),
+            ns: sum(|c| c.sampled_ns.get()),
+        };
+        let count = next.count - self.count;
+        let mut around = Surroundings::default();
+        if count >= SAMPLES_MIN {
+            let bytes = (next.bytes - self.bytes) as f64 / count as f64;
+            let took_s = (next.ns - self.ns) as f64 / 1e9 / count as f64;
+            let ratio = device.service_s(false, bytes) / took_s.max(1e-9);
+            // Queues at the device are no slowness of it: only what is far below counts.
+            if ratio < 1.0 / (2.0 * NOTABLE) || ratio > 2.0 * NOTABLE {
+                around.disk = Some((0.5 * ratio).clamp(0.0, 1.0));
+            }
+            *self = next;
+        }
+        around
+    }
+}
