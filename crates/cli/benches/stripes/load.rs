@@ -31,7 +31,7 @@ pub struct Measured {
 
 impl Measured {
     pub fn text(&self) -> String {
-        format!("{:.2} ({:.2})", self.mean_ms, self.p95_ms)
+        format!("{:.2} ({:.2}, {} reads)", self.mean_ms, self.p95_ms, self.reads)
     }
 }
 

@@ -74,7 +74,7 @@ fn phases(rig: &Rig, seconds: f64, warm_up: f64, seed: u64) {
     rig.down();
     println!("\nmean response time, ms (95th percentile)");
     for (width, (large, small)) in WIDTHS.iter().zip(large.iter().zip(&small)) {
-        println!("fixed:{width:<6} {:>18} {:>18}", large.text(), small.text());
+        println!("fixed:{width:<6} {:>28} {:>28}", large.text(), small.text());
     }
     let of = |all: &[Measured; 4]| {
         let ms = all.iter().map(|one| one.mean_ms);

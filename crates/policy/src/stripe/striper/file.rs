@@ -215,7 +215,7 @@ impl Striper {
                 && after.gain_over(otherwise) >= self.config.margin
                 && pays(after.gain_over(present))
             {
-                best = Some((Wish::Add { to }, after, Words::TwoKinds));
+                best = Some((Wish::Add { to }, after, Words::Choice));
             }
         }
         best

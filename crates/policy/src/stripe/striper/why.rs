@@ -9,8 +9,8 @@ pub enum Words {
     Faster,
     /// The rules say so.
     Rules,
-    /// Two kinds of requests want different units.
-    TwoKinds,
+    /// With a choice between copies, reads wait less.
+    Choice,
     /// Space is scarce.
     SpaceScarce,
     /// The file is written too much.
@@ -41,7 +41,11 @@ impl fmt::Display for Why {
             Words::Written => return f.write_str("it is written too often to keep copies in step"),
             Words::Faster => f.write_str("the model expects shorter response times")?,
             Words::Rules => f.write_str("the rules say so")?,
-            Words::TwoKinds => f.write_str("small and large requests want different striping units")?,
+            Words::Choice => {
+                f.write_str(
+                    "of two copies striped differently, reads can take the shorter queue and the unit that suits them",
+                )?;
+            }
         }
         write!(f, " at {:.1} requests/s of {:.0} KiB", self.rate, self.bytes / 1024.0)?;
         let ms = |s: f64| if s.is_finite() { format!("{:.1} ms", s * 1e3) } else { "more than they can bear".into() };
