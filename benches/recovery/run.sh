@@ -2,14 +2,17 @@
 # Recovery and failover under an MPI program that reads its input and computes (experiments W06-W08 and W10-W12): added run
 # time against file size, beside the time that the patch takes. Sources are shaped to 34.41 and 6.31 MB/s in a network
 # namespace of the script's own. Prints tables in Markdown.
-# usage: benches/recovery/run.sh path/to/entrepot        (root; ENTREPOT_BENCH_ROUNDS, ENTREPOT_BENCH_SIZES in MB, _RANKS)
+# usage: benches/recovery/run.sh path/to/entrepot        (root)
+# ENTREPOT_BENCH_ROUNDS=3   ENTREPOT_BENCH_SIZES="64 128 256" in MB   ENTREPOT_BENCH_OWN="2:32 ..." as ranks:MiB each
+# ENTREPOT_BENCH_ONLY="shared parts replica own": the tables wanted
 set -euo pipefail
 
 entrepot=$(readlink -f "${1:?path to entrepot}")
 here=$(cd "$(dirname "$0")" && pwd)
 rounds=${ENTREPOT_BENCH_ROUNDS:-3}
 sizes=${ENTREPOT_BENCH_SIZES:-64 128 256}
-ranks=${ENTREPOT_BENCH_RANKS:-2 4 8 16}
+only=" ${ENTREPOT_BENCH_ONLY:-shared parts replica own} "
+own_cases=${ENTREPOT_BENCH_OWN:-4:64 2:32 4:32 8:32 16:32 4:16} # a file only shrinks
 [ "$(id -u)" = 0 ] || { echo "skipped: a network namespace needs root" >&2; exit 0; }
 for tool in mpicc mpiexec ip tc /usr/sbin/nginx; do
     command -v "$tool" >/dev/null || { echo "skipped: $tool is missing (scripts/setup.sh bench installs it)" >&2; exit 0; }
@@ -118,7 +121,8 @@ right() { # the bytes of a run were those of the first
 }
 
 for mb in $sizes; do head -c "$((mb * 1000000 / 1048576 * 1048576))" /dev/urandom >"$dir/www/f$mb"; done
-for r in $(seq 0 15); do head -c 33554432 /dev/urandom >"$dir/www/own.$r"; done
+for r in $(seq 0 15); do head -c 67108864 /dev/urandom >"$dir/www/own.$r"; done
+wanted() { [[ $only == *" $1 "* ]]; }
 
 echo "rounds: $rounds, medians; 4 ranks, 1 MiB reads; shared: all ranks read the whole file and compute 50 ms after each;"
 echo "parts: each reads its own quarter and computes 200 ms after each; seconds"
@@ -126,6 +130,7 @@ echo
 echo "| read | file, MB | run | source, MB/s | added, failure at the start | added, half-way | longest read, ms | patch offline | added / patch |"
 echo "|---|---|---|---|---|---|---|---|---|"
 for how in shared parts; do
+wanted $how || continue
 for mb in $sizes; do
     compute=50; [ $how = shared ] || compute=200
     f=f$mb base=""
@@ -177,6 +182,7 @@ job() { # FILE WHEN
     read -r seconds longest sum <"$dir/result"
     right "$1shared"
 }
+if wanted replica; then
 echo
 echo "| shared file with a replica, MB | run | added, failure at the start | added, half-way | longest read, ms | failover, ms | object anew | whole copy | recoveries from the source |"
 echo "|---|---|---|---|---|---|---|---|---|"
@@ -203,24 +209,29 @@ for mb in $sizes; do
     each=$(awk "BEGIN { n = $(metric failovers) - $swaps; printf \"%.2f\", n ? ($(metric failover_ns) - $ns0) / n / 1e6 : -1 }")
     echo "| $mb | $base | $start | $mid | $worst | $each | $(echo "$anew" | median) | $(echo "$whole" | median) | $(($(metric recovery_stripes) - fetched)) |"
 done
+fi
 
+wanted own || exit 0
 echo
-echo "| ranks, one file of 32 MiB each | run | added, 34.41 MB/s | added, 6.31 MB/s | files hit |"
-echo "|---|---|---|---|---|"
-for n in $ranks; do
-    base="" fast="" slow="" hit=""
+echo "| ranks, one file each | MiB each | run | files hit | added, 34.41 MB/s | added, 6.31 MB/s | patch of all at these rates |"
+echo "|---|---|---|---|---|---|---|"
+for case in $own_cases; do
+    n=${case%:*} mib=${case#*:} base="" fast="" slow="" hit=""
     own() { for r in $(seq 0 $((n - 1))); do bring "own.$r"; done; }
+    for r in $(seq 0 $((n - 1))); do truncate -s "$((mib * 1048576))" "$dir/www/own.$r"; done
     for _ in $(seq "$rounds"); do
-        own; run own "$mnt/own" "$n" 200 never ""; right "own$n"; base+="$seconds "
+        own; run own "$mnt/own" "$n" 200 never ""; right "own$case"; base+="$seconds "
         for rate in 34.41 6.31; do
             own; shape "$rate"; v=$(victim "$mnt/own.0")
             hit=0
             for r in $(seq 0 $((n - 1))); do ep layout "$mnt/own.$r" --output json | grep -q "\"$v\"" && hit=$((hit + 1)); done
-            run own "$mnt/own" "$n" 200 start "$v"; right "own$n"
+            run own "$mnt/own" "$n" 200 start "$v"; right "own$case"
             if [ "$rate" = 34.41 ]; then fast+="$seconds "; else slow+="$seconds "; fi
             quiet; heal "$v"
         done
     done
     base=$(echo "$base" | median)
-    echo "| $n | $base | $(awk "BEGIN { printf \"%.2f\", $(echo "$fast" | median) - $base }") | $(awk "BEGIN { printf \"%.2f\", $(echo "$slow" | median) - $base }") | $hit |"
+    awk -v n="$n" -v mib="$mib" -v base="$base" -v hit="$hit" -v fast="$(echo "$fast" | median)" -v slow="$(echo "$slow" | median)" \
+        'BEGIN { lost = hit * mib / 4 * 1.048576
+                 printf "| %d | %d | %.2f | %d | %.2f | %.2f | %.1f, %.1f |\n", n, mib, base, hit, fast - base, slow - base, lost / 34.41, lost / 6.31 }'
 done
