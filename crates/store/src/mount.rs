@@ -14,6 +14,7 @@ mod bytes;
 pub mod convert;
 mod directory;
 mod durable;
+mod gone;
 pub mod handles;
 mod layout_text;
 mod metadata;
@@ -131,6 +132,8 @@ struct Server {
     /// What each open `.stats` shows.
     texts: Handles<Vec<u8>>,
     slow: Arc<Slow>,
+    /// Files whose objects are to go.
+    gone: Arc<gone::Gone<Arc<open::Open>>>,
     /// Whether the kernel lets us register backing files; found out at the first try.
     passthrough: AtomicBool,
 }

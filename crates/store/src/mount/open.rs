@@ -151,7 +151,7 @@ impl Server {
         shard.remove(&open.id);
         drop(shard);
         if open.file.is_nameless(|| fstat(open.stub()).ok().map(|stat| stat.st_nlink)) {
-            self.remove_objects(open.file.clone());
+            self.remove_objects(open);
         }
     }
 
@@ -164,19 +164,13 @@ impl Server {
         }
     }
 
-    fn remove_objects(&self, file: Arc<File>) {
-        file.tell_removed();
-        if file.layout().is_none() {
-            return;
-        }
-        let work = move || {
-            if let Err(error) = file.remove_objects() {
-                tracing::warn!(%error, "objects of a removed file stay; `entrepot check` will find them");
-            }
-        };
-        if let Err(work) = self.slow.push(Box::new(work)) {
-            work();
-        }
+    fn remove_objects(&self, open: &Arc<Open>) {
+        open.file.tell_removed();
+        let Some(layout) = open.file.layout() else { return };
+        let names = fstat(open.stub()).map(|stat| stat.st_dev).ok();
+        let device = |target| self.parts.targets.get(target).and_then(|t| t.space().device);
+        let beside = names.is_some() && layout.objects().all(|(_, object)| device(object.target) == names);
+        self.gone.add(open.clone(), beside);
     }
 
     /// Opens a file for the kernel.

@@ -1,7 +1,9 @@
 //! A mount from its start to its end.
 
 use super::attach::attach;
+use super::gone::{Gone, Steps};
 use super::mountpoint::{clear_stale, connection, control, detach, unmount_unused, widen_read_ahead};
+use super::open::Open;
 use super::serve::Fuse;
 use super::slow::Slow;
 use super::{Options, Parts, Server};
@@ -82,8 +84,10 @@ impl Mount {
         let path = mountpoint.canonicalize().map_err(unusable)?;
         let threads = options.threads.max(4);
         let config = config(&options, threads);
+        let slow = Slow::new(SLOW_THREADS_MAX, SLOW_QUEUE_MAX, threads);
         let server = Arc::new(Server {
-            slow: Slow::new(SLOW_THREADS_MAX, SLOW_QUEUE_MAX, threads),
+            gone: Gone::new(slow.clone(), removal()),
+            slow,
             passthrough: AtomicBool::new(true),
             parts,
             options,
@@ -225,6 +229,18 @@ fn abort_connection(connection: Option<u32>, path: &Path) -> io::Result<()> {
             Ok(()) | Err(Errno::BUSY) => Ok(()),
             Err(_) => Err(error),
         },
+    }
+}
+
+/// How the objects of a file without names go.
+fn removal() -> Steps<Arc<Open>> {
+    Steps {
+        sync: Box::new(|open: &Arc<Open>| Ok(rustix::fs::syncfs(open.stub())?)),
+        remove: Box::new(|open: Arc<Open>| {
+            if let Err(error) = open.file.remove_objects() {
+                tracing::warn!(%error, "objects of a removed file stay; `entrepot check` will find them");
+            }
+        }),
     }
 }
 
