@@ -5,7 +5,7 @@
 SHELL := /bin/bash
 export PATH := $(PATH):$(HOME)/.cargo/bin
 
-.PHONY: help setup setup-test build demo test check bench bench-recovery bench-prefetch bench-burst bench-stripes docs clean
+.PHONY: help setup setup-test build demo test check bench bench-recovery bench-prefetch bench-burst bench-stripes bench-tier docs clean
 
 help:
 	@sed -n 's/^# //p' Makefile | head -2
@@ -52,6 +52,11 @@ bench-burst: build
 # Adaptive stripes against fixed widths, and forks, on eight emulated disks; under four minutes; root or fusermount3.
 bench-stripes: build
 	cargo bench --locked -p entrepot-cli --bench stripes
+
+# Hot data on the fast devices, live against the plain hybrid and the simulator; three minutes (QUICK=1: two); root, for loop devices.
+bench-tier: build
+	@scripts/setup.sh bench
+	@benches/tier/run.sh target/release/entrepot
 
 docs: build
 	target/release/entrepot man target/man

@@ -11,6 +11,8 @@ mod burst;
 mod stage;
 #[path = "parity/stripes.rs"]
 mod stripes;
+#[path = "parity/tier.rs"]
+mod tier;
 
 use policy::cache::{Action, Block, Event, Fetch, LevelConfig, Logged, RequestId, Span};
 use policy::{Time, words};

@@ -18,7 +18,7 @@ mod world;
 
 pub use requests::{Piece, Request, Requests};
 pub use scheme::Scheme;
-pub use world::{Figures, run};
+pub use world::{Figures, run, run_logged};
 
 use policy::tier::cost::Costs;
 use policy::time::Time;

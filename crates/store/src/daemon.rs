@@ -37,6 +37,7 @@ use crate::origin::Opener;
 use crate::repair::{Checker, Repair, Tally};
 use crate::stage::Stager;
 use crate::state::State;
+use crate::tiering::{self, Ear, Tiering, Wish};
 use crate::volume::{self, Config, Problem, Problems, Volume};
 use background::Background;
 use parking_lot::Mutex;
@@ -73,6 +74,8 @@ pub struct Core {
     pub burst: Option<Arc<burst::Burst>>,
     /// Who decides how wide files are striped.
     pub stripes: Arc<Stripes>,
+    /// Who has hot data on the fast tier, if `volume.toml` asks for it.
+    pub tiering: Option<Arc<Tiering>>,
     /// Where the volume is mounted.
     pub mount_point: PathBuf,
     /// Who knows which files jobs need.
@@ -145,6 +148,8 @@ impl Starting {
             advisers.push(burst.clone());
         }
         advisers.extend(stripes.advisers());
+        let tiering = tiering(&volume, &files, &mover);
+        advisers.extend(tiering.iter().map(|t| t.ear().clone() as Arc<dyn Adviser>));
         drop(pool.advisers.set(advisers));
         end::clear_dead_mount(mount_point);
         let mount = Arc::new(mount(&volume, &pool, &files, &stager, mount_point)?);
@@ -163,9 +168,11 @@ impl Starting {
             replicas,
             burst,
             stripes,
+            tiering,
             needs: Mutex::default(),
         });
         background.start(&core);
+        start_tiering(&core);
         core.replicas.start(&core);
         if let Some(burst) = &core.burst {
             burst.start(&core);
@@ -297,6 +304,30 @@ fn start_cache(volume: &Volume, pool: &Pool) -> Result<(), Problems> {
         drop(pool.cache.set(cache));
     }
     Ok(())
+}
+
+/// Hot data on the fast tier, if `volume.toml` asks for it.
+fn tiering(volume: &Volume, files: &Arc<FileTable>, mover: &Arc<Mover>) -> Option<Arc<Tiering>> {
+    let config = volume.config();
+    let wish = Wish {
+        tiering: config.tiering.clone(),
+        segment_bytes: config.layout.segment,
+        concurrent: config.mover.concurrent,
+    };
+    let (fast, slow) = (wish.tiering.fast, wish.tiering.slow);
+    let began = Instant::now();
+    let clock = Box::new(move || Time(began.elapsed().as_nanos() as u64));
+    let (state, stats) = (volume.state().clone(), volume.stats().clone());
+    (wish.tiering.policy != volume::TieringPolicy::Off).then(|| {
+        let ear = Ear::new(volume.targets().clone(), clock, fast, slow);
+        Tiering::new(wish, ear, files.clone(), mover.clone(), state, stats)
+    })
+}
+
+fn start_tiering(core: &Arc<Core>) {
+    let Some(tiering) = &core.tiering else { return };
+    let (volume, files) = (core.volume.clone(), core.files.clone());
+    tiering.start(&core.pool, move |look| tiering::each_file(walk::walk(&volume, &files), look));
 }
 
 /// Nanoseconds since 1970.

@@ -19,6 +19,7 @@ pub mod state;
 pub mod stats;
 pub mod stub;
 pub mod target;
+pub mod tiering;
 pub mod volume;
 
 pub use error::{Error, Result};

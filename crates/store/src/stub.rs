@@ -10,6 +10,7 @@ pub mod real;
 use crate::Result;
 use policy::layout::Layout;
 use policy::{FileId, Time};
+use std::path::PathBuf;
 
 /// How a file is marked as in use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,6 +56,10 @@ pub trait Stub: Send + Sync + 'static {
     /// Whether the mark of that file is a link of this stub.
     fn has_mark(&self, _file: FileId) -> bool {
         false
+    }
+    /// Where it is now, as far as anybody can tell.
+    fn path(&self) -> Option<PathBuf> {
+        None
     }
     /// Says (or no longer) that the kernel writes the object by itself, so that after the death of the daemon the
     /// object's length is the size. Need not be durable: `sync` settles the size.

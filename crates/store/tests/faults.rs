@@ -45,7 +45,7 @@ fn options(random: &mut Random) -> Options {
             single_bytes_max: 4096 * random.below(4),
             segment_bytes: 4096 * random.below(5),
             mirrors: 1 + random.below(3) as usize,
-            tier: None,
+            tier: random.chance(30).then_some(1),
         },
         mirror_writes: if random.chance(70) { MirrorWrites::Sync } else { MirrorWrites::Stale },
         inline_bytes_max: 1024 * random.below(6),
@@ -258,7 +258,12 @@ impl Schedule {
                 let target = TargetId(self.random.below(u64::from(self.world.options.targets)) as u16);
                 mover.replace_target(file, target, Reason::Drained(target)).map(drop)
             }
-            4 => mover.move_segment(file, n, self.random.below(2) as usize, &place).map(drop),
+            4 => {
+                // To the other tier and back, where there are two.
+                let tier = place.tier.map(|_| self.random.below(2) as u8);
+                let segment = self.random.below(6) as usize;
+                mover.move_segment(file, n, segment, &Placement { tier, ..place }).map(drop)
+            }
             _ => mover.resync(file).map(drop),
         }
     }

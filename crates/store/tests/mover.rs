@@ -100,6 +100,118 @@ fn dying_at_any_step_leaves_a_whole_file_and_nothing_else() {
     assert!(deaths > 70, "only {deaths} deaths: the steps are not reached");
 }
 
+/// A world of two tiers with a file of bounded segments on the slow one.
+fn tiers() -> World {
+    let placement = Placement {
+        stripe_size: 4096,
+        stripe_count: 2,
+        single_bytes_max: 8192,
+        segment_bytes: 8192,
+        mirrors: 1,
+        tier: Some(1),
+    };
+    let options = Options { targets: 6, placement, mirror_writes: MirrorWrites::Sync, inline_bytes_max: 0 };
+    let world = World::new(options, 7);
+    let file = &world.life.file;
+    file.write(0, &content()).expect("nothing is wrong");
+    file.sync_now(false).expect("nothing is wrong");
+    world
+}
+
+/// The tier of a segment's objects: the first three of the six targets are the fast one.
+fn tier_of(file: &File, segment: usize) -> u8 {
+    let layout = file.layout().expect("laid out");
+    let tiers: Vec<u8> =
+        layout.mirrors[0].segments[segment].objects.iter().map(|o| u8::from(o.target.0 >= 3)).collect();
+    assert!(tiers.iter().all(|tier| *tier == tiers[0]), "{tiers:?}");
+    tiers[0]
+}
+
+/// Up and down between the tiers, with a writer that writes at every step and syncs now and then; at one step the daemon dies, or the
+/// power goes. What was acknowledged (with the power: what was synced) is there.
+/// [S-100]
+#[test]
+fn dying_at_any_step_of_a_move_between_tiers_loses_no_write() {
+    let mut deaths = 0;
+    for step in Step::ALL {
+        for (power_lost, up) in [(false, true), (true, true), (false, false), (true, false)] {
+            let mut world = tiers();
+            let fast = Placement { tier: Some(0), ..world.options.placement.clone() };
+            if !up {
+                world.life.mover.move_segment(&world.life.file, 0, 2, &fast).expect("nothing is wrong");
+                assert_eq!(tier_of(&world.life.file, 2), 0);
+            }
+            let place = Placement { tier: Some(u8::from(!up)), ..fast };
+            // What the writer wrote and what of it was synced.
+            let written = Arc::new(Mutex::new((content(), content(), 0u8, false)));
+            let (log, writer, power) = (written.clone(), world.life.file.clone(), world.power.clone());
+            let hook = move |at: Step| {
+                let mut log = log.lock();
+                log.2 += 1;
+                // From the last look at what was written to the new record writers are kept out.
+                if at >= Step::Replaced || (at <= Step::Copied && !log.3) {
+                    let (from, value) = (16_384 + usize::from(log.2) * 600, 0x80 + log.2);
+                    writer.write(from as u64, &[value; 900])?;
+                    log.0[from..from + 900].fill(value);
+                    if log.2.is_multiple_of(2) {
+                        writer.sync_now(false)?;
+                        log.1 = log.0.clone();
+                    }
+                }
+                log.3 |= at == Step::Copied;
+                if at == step {
+                    power.cut();
+                    return Err(Errno::IO.into());
+                }
+                Ok(())
+            };
+            let mover = Mover::new(world.life.pool.clone(), world.state.clone(), None).with_crash_hook(Arc::new(hook));
+            let file = world.life.file.clone();
+            assert!(mover.move_segment(&file, 0, 2, &place).is_err(), "it died at {step:?}");
+            drop((mover, file));
+            deaths += 1;
+            if power_lost {
+                world.crash(&mut Random(3))
+            } else {
+                world.kill()
+            }
+            let mut there = vec![0; SIZE];
+            world.life.file.read(0, &mut there).expect("whole");
+            let (written, synced, ..) = &*written.lock();
+            let lost = |at: &usize| there[*at] != written[*at] && (!power_lost || there[*at] != synced[*at]);
+            assert_eq!((0..SIZE).find(lost), None, "died at {step:?}, power lost: {power_lost}, up: {up}");
+            assert_eq!(world.orphans(), vec![], "died at {step:?}");
+            let tier = tier_of(&world.life.file, 2);
+            if step < Step::Replaced {
+                assert_eq!(tier, u8::from(up), "nothing changed before the record did");
+            }
+        }
+    }
+    assert_eq!(deaths, 44);
+}
+
+/// [S-100]
+#[test]
+fn a_target_that_fails_during_a_move_between_tiers_leaves_the_segment_where_it_was() {
+    for errno in [Errno::IO, Errno::NOSPC, store::target::memory::MISSED_DEADLINE] {
+        for nth in 1..12 {
+            let world = tiers();
+            let file = world.life.file.clone();
+            let fast = Placement { tier: Some(0), ..world.options.placement.clone() };
+            for medium in &world.media[..3] {
+                medium.set_faults(store::target::Faults { nth: Some((nth, errno)), ..Default::default() });
+            }
+            let moved = world.life.mover.move_segment(&file, 0, 2, &fast);
+            world.media.iter().for_each(|medium| medium.set_faults(Default::default()));
+            // Targets that refuse an object are passed over, if need be for some of the other tier.
+            if moved.is_err() {
+                assert_eq!(tier_of(&file, 2), 1, "{errno:?} at {nth}: {moved:?}");
+            }
+            check(&world, &format!("{errno:?} at {nth}"));
+        }
+    }
+}
+
 /// Makes the first mirror miss a write of what is there already.
 fn make_stale(world: &mut World) {
     let file = world.life.file.clone();

@@ -125,6 +125,7 @@ fn render(s: &Value) -> String {
         text += &super::checkpoint::burst_line(&s["burst"]);
     }
     text.push_str(&stripes(&s["stripes"]));
+    text.push_str(&tiering(&s["tiering"]));
     let _ = writeln!(text, "garbage  {} objects wait to be removed", number(s, "garbage_objects"));
     let events = list(s, "events");
     if !events.is_empty() {
@@ -132,6 +133,49 @@ fn render(s: &Value) -> String {
     }
     for event in events {
         let _ = writeln!(text, "  {}  {}", shown::moment_ms(number(event, "at_ms")), word(event, "text"));
+    }
+    text
+}
+
+/// What tiering does; nothing if it is off.
+fn tiering(t: &Value) -> String {
+    let mut text = String::new();
+    if !t.is_object() {
+        return text;
+    }
+    if t["measuring"] == true {
+        let _ = writeln!(text, "tiering  {}: the devices are being measured", word(t, "policy"));
+        return text;
+    }
+    let threshold = t["threshold"].as_u64().map_or("none".into(), |h| h.to_string());
+    let _ = writeln!(
+        text,
+        "tiering  {}: {} accesses, {:.1} % of them to the fast tier; {} segments in the working set, {} on the fast tier, room for {} more",
+        word(t, "policy"),
+        number(t, "accesses"),
+        t["fast_share"].as_f64().unwrap_or_default() * 100.0,
+        number(t, "working_set"),
+        number(t, "fast_segments"),
+        number(t, "room_segments"),
+    );
+    let _ = writeln!(
+        text,
+        "         {} promoted, {} demoted, {} given up, {} wait, {} under way; hot from {threshold} reads on",
+        number(t, "promoted"),
+        number(t, "demoted"),
+        number(t, "failed"),
+        number(t, "waiting"),
+        number(t, "moving"),
+    );
+    for hot in list(t, "hot") {
+        let (reads, writes) = (number(hot, "reads"), number(hot, "writes"));
+        let _ = writeln!(
+            text,
+            "         hot: {} segment {}, {reads} reads, {writes} writes, {}",
+            word(hot, "file"),
+            number(hot, "segment"),
+            word(hot, "tier"),
+        );
     }
     text
 }

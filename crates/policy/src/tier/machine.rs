@@ -6,6 +6,11 @@
 //! The driver tells it every access, where locations are placed first, when the devices of a tier fall idle or get busy, and what became
 //! of each move. It may forget to tell: a location that was never placed counts as slow.
 
+mod log;
+mod look;
+
+pub use log::Logged;
+
 use super::cost::Costs;
 use super::frequency;
 use super::reorganize::{Space, Thresholds, algorithm_2, cancel_pairs};
@@ -106,6 +111,11 @@ pub enum Event {
         /// Which.
         location: Location,
     },
+    /// A file is gone with all its locations.
+    Removed {
+        /// Which.
+        file: u64,
+    },
     /// No device of the tier has anything to do.
     Idle(Tier),
     /// A device of the tier has something to do.
@@ -172,6 +182,7 @@ pub struct Reorganizer {
     budget_at: Time,
     pane: Counting,
     stats: Stats,
+    log: Option<Vec<Logged>>,
 }
 
 /// What is summed up within a pane.
@@ -208,12 +219,14 @@ impl Reorganizer {
             budget_at: now,
             pane: Counting { began: now, ..Counting::default() },
             stats: Stats::default(),
+            log: None,
             config,
         }
     }
 
     /// Takes an event.
     pub fn handle(&mut self, now: Time, event: Event) {
+        self.note(Logged::Event(now, event));
         match event {
             Event::Access { location, region, bytes } => self.access(now, location, region, bytes),
             Event::Placed { location, tier } => self.placed(location, tier),
@@ -223,6 +236,7 @@ impl Reorganizer {
                 self.write.remove(location);
                 self.plan.retain(|of| of.location != location);
             }
+            Event::Removed { file } => self.removed(file),
             Event::Idle(tier) => {
                 self.idle_since[tier as usize].get_or_insert(now);
             }
@@ -262,6 +276,7 @@ impl Reorganizer {
             // What this move takes from the budget, the next one waits for.
             self.budget_at = budget.take(now, self.config.block_bytes);
             self.moving.insert(of.location, of);
+            self.note(Logged::Action(now, Action::Move(of)));
             return Some(Action::Move(of));
         }
         None
@@ -352,6 +367,15 @@ impl Reorganizer {
                 self.delayed.remove(&location);
             }
         }
+    }
+
+    fn removed(&mut self, file: u64) {
+        let all = Location { file, block: 0 }..=Location { file, block: u64::MAX };
+        let held: Vec<Location> = self.fast.range(all).copied().collect();
+        held.into_iter().for_each(|location| self.placed(location, Tier::Slow));
+        self.read.remove_file(file);
+        self.write.remove_file(file);
+        self.plan.retain(|of| of.location.file != file);
     }
 
     fn end_span(&mut self, now: Time) {

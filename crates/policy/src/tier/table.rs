@@ -89,6 +89,19 @@ impl LocalityTable {
         self.entries.remove(&location);
     }
 
+    /// Forgets all locations of a file.
+    pub fn remove_file(&mut self, file: u64) {
+        let all = Location { file, block: 0 }..=Location { file, block: u64::MAX };
+        let known: Vec<Location> = self.entries.range(all).map(|(location, _)| *location).collect();
+        known.iter().for_each(|&location| self.remove(location));
+    }
+
+    /// The locations of a file that are in the table, in their order.
+    pub fn of_file(&self, file: u64) -> impl Iterator<Item = (Location, &Entry)> {
+        let all = Location { file, block: 0 }..=Location { file, block: u64::MAX };
+        self.entries.range(all).map(|(location, entry)| (*location, entry))
+    }
+
     /// The present pane ends. Locations without an access in the window that goes on are dropped.
     pub fn turn(&mut self) {
         self.present = (self.present + 1) % self.panes;

@@ -6,7 +6,7 @@ use super::requests::{Piece, Requests};
 use super::{Arrivals, Scheme, Setup};
 use crate::event::{EventQueue, Rank};
 use crate::latency::Latencies;
-use policy::tier::machine::{Action, Event, Reorganizer};
+use policy::tier::machine::{Action, Event, Logged, Reorganizer};
 use policy::tier::split::Split;
 use policy::tier::{Location, Move, Region, Tier};
 use policy::time::Time;
@@ -56,6 +56,17 @@ pub fn run(setup: &Setup, scheme: &Scheme, requests: &Requests) -> Figures {
         }
         _ => World::new(setup, scheme, requests).run(),
     }
+}
+
+/// Runs all requests under a scheme that reorganises, and gives what went into its machine and came out.
+pub fn run_logged(setup: &Setup, scheme: &Scheme, requests: &Requests) -> (Figures, Vec<Logged>) {
+    let mut world = World::new(setup, scheme, requests);
+    if let Some(machine) = &mut world.machine {
+        machine.start_log();
+    }
+    world.all();
+    let log = world.machine.as_ref().map_or_else(Vec::new, |machine| machine.log().to_vec());
+    (world.figures(), log)
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -177,6 +188,12 @@ impl<'a> World<'a> {
     }
 
     fn run(mut self) -> Figures {
+        self.all();
+        self.figures()
+    }
+
+    /// Serves all requests.
+    fn all(&mut self) {
         let first = match self.setup.arrivals {
             Arrivals::Closed { depth, .. } => depth.max(1),
             Arrivals::Open { .. } => 1,
@@ -197,7 +214,6 @@ impl<'a> World<'a> {
                 break;
             }
         }
-        self.figures()
     }
 
     fn issue(&mut self, now: Time) {

@@ -99,6 +99,9 @@ pub(super) fn finish<S: Send + 'static>(daemon: Daemon<S>, stop_jobs: impl FnOnc
         if let Some(burst) = &core.burst {
             burst.stop();
         }
+        if let Some(tiering) = &core.tiering {
+            tiering.stop();
+        }
         core.background.stop();
         core.replicas.stop();
         core.stripes.stop();

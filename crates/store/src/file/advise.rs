@@ -32,7 +32,8 @@ pub trait Adviser: Send + Sync {
     fn watches(&self, file: &File) -> bool;
     /// An application reads or writes.
     fn accessed(&self, file: &File, access: Access);
-    /// The file is to get segments from the byte `from` on: changes how they will lie, or leaves it.
+    /// The file is to get a segment that starts with the byte `from`: changes how it will lie, or leaves it. Asked once for each
+    /// segment (and mirror), not when a user asked for a layout.
     fn place(&self, file: &File, from: u64, place: &mut Placement);
     /// What a write to this file does with several mirrors, if it is to differ from what the volume says.
     fn mirror_writes(&self, _file: &File) -> Option<MirrorWrites> {
@@ -58,6 +59,12 @@ pub trait Adviser: Send + Sync {
     fn hold(&self, _file: &Arc<File>, _access: Access, resume: Resume) {
         resume(Ok(()));
     }
+    /// Whether it alone decides on which tier the file lies, now and later; the others leave it there.
+    fn owns(&self, _file: &File) -> bool {
+        false
+    }
+    /// The file has its first segments, or more of them.
+    fn laid_out(&self, _file: &File) {}
 }
 
 impl Pool {
@@ -73,6 +80,18 @@ impl File {
         for adviser in self.pool.advisers() {
             adviser.accessed(self, access);
         }
+    }
+
+    /// There are new segments: tells the advisers.
+    pub(super) fn tell_laid_out(&self) {
+        for adviser in self.pool.advisers() {
+            adviser.laid_out(self);
+        }
+    }
+
+    /// Whether an adviser has the file's tier to itself.
+    pub(crate) fn is_owned(&self) -> bool {
+        self.pool.advisers().iter().any(|adviser| adviser.owns(self))
     }
 
     /// Whether somebody must hear of every access.
@@ -132,9 +151,8 @@ impl File {
         self.pool.advisers().iter().find(|adviser| !adviser.may_write(self, access))
     }
 
-    /// How segments from the byte `from` on are to lie.
-    pub(super) fn advised_placement(&self, from: u64) -> Placement {
-        let mut place = self.placement();
+    /// How the segment that starts with the byte `from` is to lie, where `place` says how without anybody's advice.
+    pub(super) fn advised(&self, from: u64, mut place: Placement) -> Placement {
         for adviser in self.pool.advisers() {
             adviser.place(self, from, &mut place);
         }

@@ -200,7 +200,7 @@ impl File {
             return Ok(());
         }
         let size = self.size.load(Ordering::Acquire);
-        let layout = self.first_layout(needed.max(size), None, &self.advised_placement(0), Reason::Grown)?;
+        let layout = self.first_layout(needed.max(size), None, &self.placement(), Reason::Grown)?;
         self.note(super::Event::Converted);
         drop(layout);
         self.stub.punch(0, size.max(1)).or_else(|e| match e.errno() {
@@ -239,12 +239,22 @@ impl File {
         place: &Placement,
         reason: Reason,
     ) -> Result<Arc<Layout>> {
-        let shapes = plan_growth(place, 0, needed, known_size);
         let mut made = NewObjects::new(&self.pool);
         let mut mirrors: Vec<Mirror> = Vec::new();
+        // What a user asked for is what she gets.
+        let advised = reason != Reason::Requested;
+        // Nobody needs the last byte of all: so says who knows no size.
+        let needed = if needed == u64::MAX { 1 } else { needed };
         for _ in 0..place.mirrors.max(1) {
             let avoid: Vec<TargetId> = mirrors.iter().flat_map(targets_of).collect();
-            mirrors.push(self.pool.new_mirror(&mut made, &shapes, place, &avoid)?);
+            let mut mirror = Mirror { state: MirrorState::InSync, segments: Vec::new() };
+            while mirror.covered() < needed {
+                let end = mirror.covered();
+                let place = if advised { self.advised(end, place.clone()) } else { place.clone() };
+                let shapes = plan_growth(&place, end, end + 1, known_size);
+                mirror.segments.extend(self.pool.new_mirror(&mut made, &shapes, &place, &avoid)?.segments);
+            }
+            mirrors.push(mirror);
         }
         let mut layout =
             Layout { file: FileId((self.pool.next_id)()), generation: 1, mirrors, history: Default::default() };
@@ -267,6 +277,7 @@ impl File {
             self.stub.sync()?; // before the stub's bytes go
         }
         self.tail_clean.store(true, Ordering::Release);
+        self.tell_laid_out();
         Ok(layout)
     }
 
@@ -313,7 +324,6 @@ impl File {
             if covered >= needed {
                 continue;
             }
-            let place = self.advised_placement(covered);
             let last = old.mirrors[m].segments.last().expect("a checked mirror has a segment");
             if pinned || covered % last.stripe_size != 0 {
                 // The kernel does I/O on this object by itself: it goes on being the only one.
@@ -322,9 +332,15 @@ impl File {
             }
             let others = new.mirrors.iter().enumerate().filter(|(i, _)| *i != m);
             let avoid: Vec<TargetId> = others.flat_map(|(_, mirror)| targets_of(mirror)).collect();
-            let shapes = plan_growth(&place, covered, needed, None);
-            let added = self.pool.new_mirror(&mut made, &shapes, &place, &avoid)?;
-            new.mirrors[m].segments.extend(added.segments);
+            let mut end = covered;
+            while end < needed {
+                // Each segment is asked about: one write may need several, and each can lie elsewhere.
+                let place = self.advised(end, self.placement());
+                let shapes = plan_growth(&place, end, end.saturating_add(1), None);
+                let added = self.pool.new_mirror(&mut made, &shapes, &place, &avoid)?;
+                end = added.covered();
+                new.mirrors[m].segments.extend(added.segments);
+            }
         }
         if new == **old {
             return Ok(());
@@ -338,6 +354,7 @@ impl File {
         self.replace(&record, &view, new)?;
         made.keep(&self.view());
         self.note(super::Event::Grown);
+        self.tell_laid_out();
         Ok(())
     }
 }

@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 use rustix::fd::OwnedFd;
 use rustix::fs::fstat;
 use std::collections::HashMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
 
 /// An inode: device and number.
@@ -46,6 +46,11 @@ impl FileTable {
     /// What all files share.
     pub fn pool(&self) -> &Arc<Pool> {
         &self.pool
+    }
+
+    /// The directory that holds `tree`, `side` and `open`.
+    pub fn namespace(&self) -> &Path {
+        &self.namespace
     }
 
     /// The file behind an open stub. A descriptor open for writing makes the file writable for all.

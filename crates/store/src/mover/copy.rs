@@ -6,7 +6,7 @@ use super::{Mover, Step};
 use crate::file::{File, NewObjects, Seek, View, object_range};
 use crate::stats::Metric;
 use crate::{Error, Result};
-use policy::layout::Layout;
+use policy::layout::{Layout, Segment};
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -28,6 +28,22 @@ pub(super) struct Copy<'a> {
 }
 
 impl Copy<'_> {
+    /// The ranges of the file that lie on new objects, ascending and apart.
+    pub fn ranges(&self) -> Vec<Range<u64>> {
+        let is_new = |s: &&Segment| s.objects.iter().any(|object| self.made.slot(object).is_some());
+        let segments = self.new.mirrors.iter().flat_map(|m| &m.segments).filter(is_new);
+        let mut all: Vec<Range<u64>> = segments.map(|s| s.start..s.end).collect();
+        all.sort_by_key(|range| range.start);
+        let mut ranges: Vec<Range<u64>> = Vec::new();
+        for range in all {
+            match ranges.last_mut() {
+                Some(last) if range.start <= last.end => last.end = last.end.max(range.end),
+                _ => ranges.push(range),
+            }
+        }
+        ranges
+    }
+
     /// Copies a range of the file, as far as the file reaches. `fresh` objects have nothing there yet, so holes need no
     /// punching; without `throttled` writers are waiting.
     pub fn range(&self, range: Range<u64>, fresh: bool, throttled: bool) -> Result<(), Stop> {
@@ -118,7 +134,7 @@ impl Copy<'_> {
 
     fn each(
         &self,
-        part: impl Fn(&policy::layout::Segment, usize) -> Range<u64>,
+        part: impl Fn(&Segment, usize) -> Range<u64>,
         op: fn(&dyn crate::target::Handle, Range<u64>) -> Result<(), rustix::io::Errno>,
     ) -> Result<()> {
         for segment in self.new.mirrors.iter().flat_map(|m| &m.segments) {

@@ -176,7 +176,10 @@ impl Mover {
         if !made.is_empty() {
             let copy =
                 Copy { mover: self, pace: m.pace, file: m.file, view: m.view, new: &new, made, active: m.active };
-            copy.range(0..u64::MAX, true, true)?;
+            // Only where there are new objects: a segment of a long file costs what the segment costs.
+            for range in copy.ranges() {
+                copy.range(range, true, true)?;
+            }
             for _ in 0..PASSES_MAX {
                 if m.watch.bytes() <= REST_BYTES_MAX || !m.file.same_view(m.view) {
                     break;
@@ -185,6 +188,8 @@ impl Mover {
                     copy.range(range, false, true)?;
                 }
             }
+            // Most of it becomes durable while writers still write.
+            made.sync()?;
         }
         self.step(Step::Copied)?;
         let layout = m.file.swap_layout(m.view, new, made, |new, made| {

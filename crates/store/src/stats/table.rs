@@ -150,6 +150,20 @@ names! {
         StripesFailed = "stripes_failed",
         /// Bytes copied to stripe files anew and for forks.
         StripesBytes = "stripes_bytes",
+        /// Accesses to segments that tiering heard of.
+        TieringAccesses = "tiering_accesses",
+        /// Of these, accesses to the fast tier.
+        TieringFastAccesses = "tiering_fast_accesses",
+        /// Segments moved to the fast tier.
+        TieringPromoted = "tiering_promoted",
+        /// Segments moved to the slow tier.
+        TieringDemoted = "tiering_demoted",
+        /// Moves between tiers that were given up.
+        TieringFailed = "tiering_failed",
+        /// Bytes of files that moves between tiers moved.
+        TieringMovedBytes = "tiering_moved_bytes",
+        /// Accesses that tiering forgot because too many waited to be looked at.
+        TieringLost = "tiering_lost",
         /// Opens with passthrough, whose reads and writes the daemon does not see.
         PassthroughOpens = "passthrough_opens",
     }

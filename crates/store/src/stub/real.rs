@@ -316,6 +316,11 @@ impl Stub for FdStub {
         Ok(())
     }
 
+    fn path(&self) -> Option<PathBuf> {
+        use std::os::fd::AsRawFd;
+        std::fs::read_link(format!("/proc/self/fd/{}", self.fd().as_raw_fd())).ok()
+    }
+
     fn has_mark(&self, file: FileId) -> bool {
         let mark = fs::statat(fs::CWD, self.open.join(file.to_string()), AtFlags::SYMLINK_NOFOLLOW);
         let own = fs::fstat(&*self.fd());

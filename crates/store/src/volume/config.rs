@@ -35,6 +35,8 @@ pub struct Config {
     pub health: Health,
     /// The mover.
     pub mover: Mover,
+    /// Hot data on the fast tier.
+    pub tiering: Tiering,
     /// Recovery from sources.
     pub recovery: Recovery,
     /// The job runner.
@@ -158,6 +160,68 @@ pub struct Mover {
     pub rate: u64,
     /// Files moved at the same time.
     pub concurrent: usize,
+}
+
+/// `[tiering]`, and the speeds of `[tier.NAME]`.
+#[derive(Clone, Debug)]
+pub struct Tiering {
+    /// Who plans the moves.
+    pub policy: TieringPolicy,
+    /// The tier for hot data, an index into [`Config::tiers`].
+    pub fast: u8,
+    /// The tier for all other data.
+    pub slow: u8,
+    /// The sliding window.
+    pub window: policy::tier::machine::Window,
+    /// Panes of the window; the tuned planner plans at the end of each.
+    pub panes: usize,
+    /// H: read more often within the window is hot (ws-ros).
+    pub hot: u32,
+    /// L: read less often is cold (ws-ros).
+    pub cold: u32,
+    /// Cold data leave while less than so many percent of the share are free (ws-ros).
+    pub free_percent: u32,
+    /// What is hot in reads and in writes goes to the fast tier (ws-ros).
+    pub read_wins: bool,
+    /// How long both tiers must have been idle before something is moved.
+    pub idle: Duration,
+    /// Bytes moved per second while the devices are idle; 0 is unlimited.
+    pub idle_rate: u64,
+    /// Bytes moved per second while they are busy; 0 waits for idleness.
+    pub busy_rate: u64,
+    /// Percent of the fast tier that hot data may take.
+    pub share_percent: u32,
+    /// Segments remembered per region.
+    pub locations: usize,
+    /// New segments go to the devices in proportion to their speed, not in turn.
+    pub proportional: bool,
+    /// What one device of each tier takes, where the file says it; by tier.
+    pub speeds: Vec<Option<policy::tier::cost::DeviceCost>>,
+}
+
+/// Who plans what moves between the tiers; in the words of `entrepot sim tier`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TieringPolicy {
+    /// Nobody: nothing is moved.
+    Off,
+    /// By expected gain against cost.
+    Tuned,
+    /// The paper's thresholds.
+    WsRos,
+    /// By how often anything was accessed so far.
+    Lfu,
+}
+
+impl TieringPolicy {
+    /// Its word in `volume.toml`.
+    pub fn word(self) -> &'static str {
+        match self {
+            TieringPolicy::Off => "off",
+            TieringPolicy::Tuned => "tuned",
+            TieringPolicy::WsRos => "ws-ros",
+            TieringPolicy::Lfu => "lfu",
+        }
+    }
 }
 
 /// `[recovery]`

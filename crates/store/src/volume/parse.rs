@@ -2,6 +2,7 @@
 
 mod burst;
 mod cache;
+mod tiering;
 
 pub use burst::Burst;
 
@@ -12,6 +13,7 @@ use super::parse_jobs::{jobs, purge, replication};
 use super::parse_stripes::stripes;
 use super::problem::Problems;
 use super::section::{Reading, Section};
+use policy::tier::cost::DeviceCost;
 use std::ops::Range;
 use std::path::Path;
 use std::time::Duration;
@@ -45,10 +47,12 @@ fn read(reading: &Reading<'_>, root: &Section<'_, '_, '_>, file: &Path) -> Confi
     let name = root.string("name").map_or_else(|| "scratch".to_owned(), |(name, _)| name);
     let (namespace, namespace_span) = root.path("namespace", "namespace");
     let (state, state_span) = root.path("state", "state");
-    let declared = tiers(reading, root);
+    let (declared, speeds) = tiers(reading, root);
     let (tiers, targets) = targets(reading, root, declared);
     let burst = burst::burst(reading, root.section("burst"), &tiers);
     let stripes = stripes(reading, root.section("stripes"), &tiers);
+    let layout = layout(reading, root.section("layout"));
+    let tiering = tiering::tiering(reading, root.section("tiering"), &tiers, speeds, layout.segment);
     Config {
         burst,
         file: file.to_owned(),
@@ -59,11 +63,12 @@ fn read(reading: &Reading<'_>, root: &Section<'_, '_, '_>, file: &Path) -> Confi
         state_place: reading.place(state_span.start),
         tiers,
         targets,
-        layout: layout(reading, root.section("layout")),
+        layout,
         mount: mount(root.section("mount")),
         cache: cache::cache(reading, root.section("cache")),
         health: health(root.section("health")),
         mover: mover(root.section("mover")),
+        tiering,
         recovery: recovery(root.section("recovery")),
         jobs: jobs(root.section("jobs")),
         replication: replication(reading, root.section("replication")),
@@ -72,20 +77,25 @@ fn read(reading: &Reading<'_>, root: &Section<'_, '_, '_>, file: &Path) -> Confi
     }
 }
 
+/// Tiers by name with their place, and what their devices take where the file says it.
+type Declared = (Vec<(String, Range<usize>)>, Vec<Option<DeviceCost>>);
+
 /// The tiers that `[tier.NAME]` lines declare, in the order of the file, which is the order of speed.
-fn tiers(reading: &Reading<'_>, root: &Section<'_, '_, '_>) -> Vec<(String, Range<usize>)> {
-    let Some(value) = root.get("tier") else { return Vec::new() };
+fn tiers(reading: &Reading<'_>, root: &Section<'_, '_, '_>) -> Declared {
+    let Some(value) = root.get("tier") else { return Declared::default() };
     let Some(table) = value.get_ref().as_table() else {
         reading.problem(value.span(), "`tier` is no table", "Write `[tier.NAME]` on a line of its own");
-        return Vec::new();
+        return Declared::default();
     };
     let mut tiers = Vec::new();
     for (name, value) in table {
-        tiers.push((name.get_ref().to_string(), name.span()));
-        Section::new(reading, &format!("tier.{}", name.get_ref()), value.span(), value.get_ref().as_table()).finish();
+        let section =
+            Section::new(reading, &format!("tier.{}", name.get_ref()), value.span(), value.get_ref().as_table());
+        tiers.push(((name.get_ref().to_string(), name.span()), tiering::speed(&section)));
+        section.finish();
     }
-    tiers.sort_by_key(|(_, span)| span.start);
-    tiers
+    tiers.sort_by_key(|((_, span), _)| span.start);
+    tiers.into_iter().unzip()
 }
 
 fn targets(

@@ -29,7 +29,10 @@ namespace = "namespace"
 # The embedded state store and the control socket. On a local file system.
 state = "state"
 
-# Tiers, fastest first. Every tier needs a target.
+# Tiers, fastest first. Every tier needs a target. For tiering, what one device of it does, in megabytes (10^6) per second
+# reading/writing, and what every access takes besides (measured at the first start if it is not said):
+#   speed = "200/40"
+#   latency = "0s"
 [tier.fast]
 [tier.capacity]
 
@@ -96,6 +99,35 @@ const TAIL: &str = r#"
 # rate = 0
 # Files that are moved at the same time.
 # concurrent = 2
+
+[tiering]
+# Who decides which segments of files lie on the fast tier: "off" is nobody, "tuned" weighs what a move saves against what it
+# costs, "ws-ros" has the paper's thresholds, "lfu" counts for ever. Needs `[layout] segment`: that is what is placed and moved
+# as a whole. Reads and writes of such files go through the daemon, never past it (`passthrough`).
+# policy = "off"
+# The tier for hot data, and the one for all other data. The default is the first two.
+# fast = "fast"
+# slow = "capacity"
+# The sliding window in which accesses count: a number of requests, or a span such as "60s"; and in how many panes it moves on.
+# window = 10000
+# panes = 4
+# ws-ros: read more often within the window than `hot` is hot, less often than `cold` is cold; cold data leave while less than
+# `free_percent` of the share are free; what is hot in reads and in writes goes to the slow tier, unless reads win.
+# hot = 3
+# cold = 2
+# free_percent = 8
+# read_wins = false
+# Moves begin when the devices of both tiers have been idle so long, at so many bytes per second (0: no limit); while devices
+# are busy, so many bytes per second are moved all the same (0: none).
+# idle = "500ms"
+# idle_rate = 0
+# busy_rate = 0
+# So many percent of the fast tier's space may be taken by hot data; the rest is left to others, such as the burst buffer.
+# share_percent = 50
+# Segments whose accesses are remembered.
+# locations = 1048576
+# New segments go to the devices in proportion to their speed ("proportional") or in turn ("round-robin").
+# placement = "proportional"
 
 [recovery]
 # Ranges fetched from one source at the same time.

@@ -204,7 +204,10 @@ impl Life {
         let targets = Targets::new(TargetsOptions { slots, ..TargetsOptions::inline() });
         for (i, medium) in media.iter().enumerate() {
             let id = TargetId(i as u16);
-            let mut spec = TargetSpec::new(id, 0, Arc::new(Interposed::new(Arc::new(medium.clone()), power.clone())));
+            // A world whose files ask for a tier has two: the first half of its targets is the fast one.
+            let tier = u8::from(options.placement.tier.is_some() && i >= media.len() / 2);
+            let mut spec =
+                TargetSpec::new(id, tier, Arc::new(Interposed::new(Arc::new(medium.clone()), power.clone())));
             if failed.contains(&id) {
                 (spec.state, spec.failed_by_operator) = (TargetState::Failed, true);
             }

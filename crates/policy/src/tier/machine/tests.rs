@@ -90,6 +90,25 @@ fn what_is_gone_is_neither_hot_nor_moved() {
     assert_eq!(machine.working_set(), (0, 0));
 }
 
+#[test]
+fn a_file_that_is_removed_takes_its_locations_along_and_gives_its_room_back() {
+    let mut machine = Reorganizer::new(paper(13, 0), Time::ZERO);
+    let other = Location { file: 2, block: 0 };
+    machine.handle(Time::ZERO, Event::Placed { location: at(7), tier: Tier::Fast });
+    machine.handle(Time::ZERO, Event::Placed { location: other, tier: Tier::Fast });
+    (0..5).for_each(|n| access(&mut machine, n, 3, Region::Read));
+    (0..5).for_each(|n| access(&mut machine, n, 4, Region::Write));
+    (0..2).for_each(|n| machine.handle(Time(n), Event::Access { location: other, region: Region::Read, bytes: 1 }));
+    assert_eq!(
+        machine.hottest(2).iter().map(|t| (t.location, t.reads, t.writes)).collect::<Vec<_>>(),
+        [(at(3), 5, 0), (at(4), 0, 5)]
+    );
+    assert!(machine.remembers(1) && machine.free_locations() == 8);
+    machine.handle(Time(5), Event::Removed { file: 1 });
+    assert!(!machine.remembers(1) && machine.remembers(2));
+    assert_eq!((machine.free_locations(), machine.poll(Time(100)), machine.fast_locations()), (9, None, 1));
+}
+
 proptest! {
     /// Whatever happens: the fast tier is never over its share, no location is moved twice at a time, a move is always to the
     /// other tier, and accounts add up.

@@ -70,6 +70,11 @@ impl Book {
         Ok(book)
     }
 
+    /// Whether a file is a part of a complete version.
+    pub fn holds(&self, file: FileId) -> bool {
+        self.by_file.contains_key(&file)
+    }
+
     /// The application of that name; a new one if need be. Whether it is new.
     pub fn app(&mut self, name: &str, now_ms: u64, mtbf_s: u64) -> (App, bool) {
         if let Some(app) = self.apps.get(name) {

@@ -38,6 +38,9 @@ pub fn status(core: &Arc<Core>, _: &Caller, verb: &str, _: Value, _: &mut Respon
     if let Some(stripes) = core.stripes.status(core) {
         answer["stripes"] = stripes;
     }
+    if let Some(tiering) = &core.tiering {
+        answer["tiering"] = tiering.status();
+    }
     answer["events"] = news(core);
     Ok(answer)
 }

@@ -1,0 +1,248 @@
+//! Tiering: one list of accesses through the simulator's machine and through the live one, and equal logs of what went in and what
+//! was moved, at the same times.
+//!
+//! The simulator runs first; the live driver is led through the moments of its log, over files on targets in memory: an access is made
+//! when it was made there, a move ends when it ended there.
+
+use policy::layout::Placement;
+use policy::tier::cost::{Costs, DeviceCost};
+use policy::tier::machine::{Action, Config, Event, Logged, Planner, Window};
+use policy::tier::reorganize::Thresholds;
+use policy::tier::{Location, Region, Tier, tuned};
+use policy::{ObjectId, TargetId, Time};
+use sim::tier::{Arrivals, Requests, Scheme, Setup, run_logged};
+use sim::trace::{Op, Record};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+use store::file::{Access, Adviser, File, FileTable, Garbage, MirrorWrites, Pool, Unobserved};
+use store::mover::Mover;
+use store::state::{SqliteState, State};
+use store::stats::Stats;
+use store::target::{MemoryMedium, TargetSpec, Targets, TargetsOptions};
+use store::tiering::{Ear, Tiering, Wish};
+use store::volume::{self, TieringPolicy};
+
+const BLOCK: u64 = 16 << 10;
+const BLOCKS: u64 = 32;
+/// What hot data may take: six blocks, a tenth of the two fast devices.
+const FAST_BYTES: u64 = 6 * BLOCK;
+const WINDOW: u64 = 48;
+
+fn costs() -> Costs {
+    // Eight to one, reading as writing, in powers of two: shares are exact.
+    let device = |ns| DeviceCost::seconds_per_gb(ns, ns);
+    Costs { fast: device(1.0), slow: device(8.0), fast_devices: 2, slow_devices: 2 }
+}
+
+/// The file is written once, then some blocks of it are read again and again: first these, then those.
+fn accesses(seed: u64) -> Vec<Record> {
+    let mut state = seed;
+    let mut below = |n: u64| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) % n
+    };
+    let record = |block: u64, op, length| Record { offset: block * BLOCK, length, op, ..Record::default() };
+    let mut all: Vec<Record> = (0..BLOCKS).map(|block| record(block, Op::Write, BLOCK as u32)).collect();
+    for n in 0..600 {
+        let hot = 12 + n / 300 * 10;
+        let block = if below(10) < 8 { hot + below(4) } else { below(BLOCKS) };
+        all.push(record(block, Op::Read, 4096));
+    }
+    all
+}
+
+fn section(policy: TieringPolicy) -> volume::Tiering {
+    volume::Tiering {
+        policy,
+        fast: 0,
+        slow: 1,
+        window: Window::Requests(WINDOW),
+        panes: 4,
+        hot: 3,
+        cold: 2,
+        free_percent: 50,
+        read_wins: false,
+        idle: Duration::ZERO,
+        idle_rate: 0,
+        busy_rate: u64::MAX,
+        share_percent: 10,
+        locations: 4096,
+        proportional: true,
+        speeds: Vec::new(),
+    }
+}
+
+fn simulated(policy: TieringPolicy, accesses: &[Record]) -> Vec<Logged> {
+    let mut requests = Requests::default();
+    accesses.iter().for_each(|record| requests.add(0, record, BLOCK));
+    let thresholds = Thresholds { free_bytes: FAST_BYTES / 2, ..Thresholds::default() };
+    let (planner, panes) = match policy {
+        TieringPolicy::WsRos => (Planner::WsRos(thresholds), 1),
+        _ => (Planner::Tuned(tuned::Config::default()), 4),
+    };
+    let config = Config {
+        window: Window::Requests(WINDOW),
+        panes,
+        locations_max: 4096,
+        block_bytes: BLOCK,
+        fast_bytes: FAST_BYTES,
+        costs: costs(),
+        planner,
+        idle: Time::ZERO,
+        idle_bytes_per_s: None,
+        busy_bytes_per_s: u64::MAX,
+        moves_max: 1,
+    };
+    let arrivals = Arrivals::Closed { depth: 1, think: Time::from_millis(1) };
+    let setup = Setup { costs: costs(), fast_bytes: FAST_BYTES, block_bytes: BLOCK, arrivals, check: true };
+    run_logged(&setup, &Scheme::Reorganized { config, proportional: true }, &requests).1
+}
+
+struct NoGarbage;
+
+impl Garbage for NoGarbage {
+    fn remember(&self, _: TargetId, _: ObjectId) -> store::Result<()> {
+        Ok(())
+    }
+}
+
+/// The live driver over one file, with a clock that is set by hand.
+struct Live {
+    _namespace: tempfile::TempDir,
+    clock: Arc<AtomicU64>,
+    file: Arc<File>,
+    tiering: Arc<Tiering>,
+}
+
+impl Live {
+    fn new(policy: TieringPolicy) -> Live {
+        let namespace = tempfile::tempdir().unwrap();
+        ["tree", "side", "open"].iter().for_each(|name| std::fs::create_dir(namespace.path().join(name)).unwrap());
+        let targets = Targets::new(TargetsOptions::inline());
+        for n in 0..4u16 {
+            let medium = MemoryMedium::new(u64::from(n));
+            medium.set_capacity_bytes(5 * FAST_BYTES);
+            targets.add(TargetSpec::new(TargetId(n), n as u8 / 2, Arc::new(medium)));
+        }
+        let next = AtomicU64::new(1 << 32);
+        let pool = Arc::new(Pool {
+            targets: targets.clone(),
+            next_id: Box::new(move || next.fetch_add(1, Ordering::Relaxed)),
+            placement: Placement {
+                stripe_size: 4096,
+                stripe_count: 2,
+                single_bytes_max: BLOCK,
+                segment_bytes: BLOCK,
+                mirrors: 1,
+                tier: None,
+            },
+            mirror_writes: MirrorWrites::Sync,
+            inline_bytes_max: 0,
+            clock: Box::new(|| Time(1)),
+            garbage: Arc::new(NoGarbage),
+            recovery: Default::default(),
+            observer: Arc::new(Unobserved),
+            cache: Default::default(),
+            advisers: Default::default(),
+            turn: AtomicU64::new(0),
+        });
+        let state: Arc<dyn State> = Arc::new(SqliteState::in_memory().unwrap());
+        let files = FileTable::new(pool.clone(), namespace.path().to_owned());
+        let clock = Arc::new(AtomicU64::new(0));
+        let shown = clock.clone();
+        let ear = Ear::new(targets, Box::new(move || Time(shown.load(Ordering::Relaxed))), 0, 1);
+        let mover = Arc::new(Mover::new(pool.clone(), state.clone(), None));
+        let wish = Wish { tiering: section(policy), segment_bytes: BLOCK, concurrent: 1 };
+        let tiering = Tiering::new(wish, ear.clone(), files.clone(), mover, state, Arc::new(Stats::new()));
+        tiering.set_costs(Time::ZERO, costs());
+        tiering.start_log();
+        pool.advisers.set(vec![ear]).ok().unwrap();
+        let path = namespace.path().join("tree/file");
+        let stub = std::fs::File::options().read(true).write(true).create_new(true).open(path).unwrap();
+        let file = files.get_or_open(stub.into()).unwrap();
+        Live { _namespace: namespace, clock, file, tiering }
+    }
+
+    fn access(&self, at: Time, location: Location, region: Region, bytes: u64) {
+        self.clock.store(at.0, Ordering::Relaxed);
+        let (offset, write) = (location.block * BLOCK, region == Region::Write);
+        if write {
+            self.file.write(offset, &vec![location.block as u8; bytes as usize]).unwrap();
+        } else {
+            let mut read = vec![0; bytes as usize];
+            self.file.read(offset, &mut read).unwrap();
+            assert!(read.iter().all(|byte| *byte == location.block as u8), "{location:?} is not what was written");
+        }
+        self.tiering.ear().accessed(&self.file, Access { write, offset, len: bytes });
+        self.tiering.step(at);
+    }
+
+    fn moved(&self, at: Time) {
+        self.clock.store(at.0, Ordering::Relaxed);
+        assert_eq!(self.tiering.carry_now(), 1, "one move is under way");
+        self.tiering.step(at);
+    }
+}
+
+fn live(policy: TieringPolicy, moments: &[Logged]) -> Vec<Logged> {
+    let live = Live::new(policy);
+    for moment in moments {
+        match *moment {
+            Logged::Event(at, Event::Access { location, region, bytes }) => live.access(at, location, region, bytes),
+            Logged::Event(at, Event::Moved { .. }) => live.moved(at),
+            Logged::Event(_, Event::Failed { location }) => panic!("the simulator gave {location:?} up"),
+            Logged::Event(..) | Logged::Action(..) => {}
+        }
+    }
+    live.tiering.log()
+}
+
+/// What is decided upon: without when somebody looked at devices, and with the file's name left out.
+fn decided(log: &[Logged]) -> Vec<Logged> {
+    let named = |location: Location| Location { file: 0, ..location };
+    log.iter()
+        .filter_map(|logged| {
+            Some(match *logged {
+                Logged::Event(at, Event::Access { location, region, bytes }) => {
+                    Logged::Event(at, Event::Access { location: named(location), region, bytes })
+                }
+                Logged::Event(at, Event::Placed { location, tier: Tier::Fast }) => {
+                    Logged::Event(at, Event::Placed { location: named(location), tier: Tier::Fast })
+                }
+                Logged::Event(at, Event::Moved { location }) => {
+                    Logged::Event(at, Event::Moved { location: named(location) })
+                }
+                Logged::Action(at, Action::Move(of)) => {
+                    Logged::Action(at, Action::Move(policy::tier::Move { location: named(of.location), ..of }))
+                }
+                _ => return None,
+            })
+        })
+        .collect()
+}
+
+#[test]
+fn the_simulator_and_the_live_driver_move_the_same_at_the_same_times() {
+    for policy in [TieringPolicy::WsRos, TieringPolicy::Tuned] {
+        for seed in 1..4 {
+            let simulated = simulated(policy, &accesses(seed));
+            let (expected, logged) = (decided(&simulated), decided(&live(policy, &simulated)));
+            for (n, (live, simulated)) in logged.iter().zip(&expected).enumerate() {
+                assert_eq!(live, simulated, "{policy:?}, seed {seed}: line {n}");
+            }
+            assert_eq!(logged.len(), expected.len(), "{policy:?}, seed {seed}");
+            let moves = expected.iter().filter(|logged| matches!(logged, Logged::Action(..))).count();
+            let placed =
+                expected.iter().filter(|logged| matches!(logged, Logged::Event(_, Event::Placed { .. }))).count();
+            assert!(moves >= 4 && placed >= 3, "{policy:?}, seed {seed}: {moves} moves, {placed} placed");
+        }
+    }
+}
+
+/// The comparison would notice: another list is another log.
+#[test]
+fn other_accesses_are_another_log() {
+    let of = |seed| decided(&simulated(TieringPolicy::Tuned, &accesses(seed)));
+    assert_ne!(of(1), of(2));
+}

@@ -1,0 +1,143 @@
+//! What `entrepot status` and `entrepot explain` say about tiering.
+
+use super::Tiering;
+use crate::file::File;
+use policy::tier::machine::{Logged, Stats};
+use policy::tier::{Move, Tier};
+use serde_json::{Value, json};
+use std::time::Duration;
+
+/// Hot segments that a status names.
+const HOT_MAX: usize = 5;
+/// Segments whose temperature is told of one file.
+const SEGMENTS_MAX: usize = 32;
+
+/// A move that ended.
+#[derive(Clone, Copy, Debug)]
+pub struct Recent {
+    /// What was to be moved.
+    pub of: Move,
+    /// Whether it was.
+    pub done: bool,
+    /// When, since the start.
+    pub at: Duration,
+}
+
+/// How tiering is.
+#[derive(Clone, Debug, Default)]
+pub struct Report {
+    /// What was done so far.
+    pub stats: Stats,
+    /// Segments on the fast tier.
+    pub fast_segments: usize,
+    /// Segments that it has room for besides.
+    pub room_segments: u64,
+    /// Segments in the working set: read, written.
+    pub working_set: (usize, usize),
+    /// Moves that wait and that are under way.
+    pub pending: (usize, usize),
+}
+
+impl Tiering {
+    /// How it is; `None` while the devices are being measured.
+    pub fn report(&self) -> Option<Report> {
+        let inner = self.inner.lock();
+        let machine = inner.machine.as_ref()?;
+        Some(Report {
+            stats: machine.stats(),
+            fast_segments: machine.fast_locations(),
+            room_segments: machine.free_locations(),
+            working_set: machine.working_set(),
+            pending: machine.pending(),
+        })
+    }
+
+    /// For `entrepot status`.
+    pub(crate) fn status(&self) -> Value {
+        let Some(report) = self.report() else {
+            return json!({"policy": self.wish.tiering.policy.word(), "measuring": true});
+        };
+        let (hot, threshold) = {
+            let inner = self.inner.lock();
+            let machine = inner.machine.as_ref();
+            (machine.map(|m| m.hottest(HOT_MAX)).unwrap_or_default(), machine.and_then(|m| m.threshold()))
+        };
+        let hot: Vec<Value> = hot
+            .iter()
+            .map(|t| {
+                let file = self.finder.file(policy::FileId(t.location.file));
+                let path = file.and_then(|file| file.stub().path()).and_then(|path| self.finder.shown(&path));
+                json!({
+                    "file": path.unwrap_or_else(|| policy::FileId(t.location.file).to_string()),
+                    "segment": t.location.block,
+                    "reads": t.reads,
+                    "writes": t.writes,
+                    "tier": t.tier.to_string(),
+                })
+            })
+            .collect();
+        let share = |part: u64, all: u64| if all == 0 { 0.0 } else { part as f64 / all as f64 };
+        json!({
+            "policy": self.wish.tiering.policy.word(),
+            "measuring": false,
+            "accesses": report.stats.accesses,
+            "fast_share": share(report.stats.fast_accesses, report.stats.accesses),
+            "working_set": report.working_set.0.max(report.working_set.1),
+            "fast_segments": report.fast_segments,
+            "room_segments": report.room_segments,
+            "segment_bytes": self.wish.segment_bytes,
+            "promoted": report.stats.promoted,
+            "demoted": report.stats.demoted,
+            "failed": report.stats.failed,
+            "waiting": report.pending.0,
+            "moving": report.pending.1,
+            "threshold": threshold,
+            "hot": hot,
+        })
+    }
+
+    /// For `entrepot explain`: the temperature of a file's segments, and why those were moved that were lately.
+    pub(crate) fn sentences(&self, file: &File) -> Vec<String> {
+        let Some(layout) = file.layout() else { return Vec::new() };
+        let inner = self.inner.lock();
+        let Some(machine) = &inner.machine else {
+            return vec!["Tiering measures the devices; temperatures are counted from then on.".into()];
+        };
+        let all: Vec<_> = self.ear.segments(&layout).collect();
+        if all.is_empty() {
+            return vec![
+                "Tiering leaves it where it is: its segment has no end (it grew before `[layout] segment` was set)."
+                    .into(),
+            ];
+        }
+        let mut told = vec!["Temperature of its segments (accesses within the window):".to_owned()];
+        for (location, tier, _) in all.iter().take(SEGMENTS_MAX) {
+            let t = machine.look_at(*location);
+            let moving = if t.moving { format!(", on its way to the {} tier", tier.other()) } else { String::new() };
+            told.push(format!(
+                "  segment {}: {} reads, {} writes, on the {tier} tier{moving}",
+                location.block, t.reads, t.writes
+            ));
+        }
+        if all.len() > SEGMENTS_MAX {
+            told.push(format!("  and {} more segments", all.len() - SEGMENTS_MAX));
+        }
+        for recent in inner.recent.iter().filter(|recent| recent.of.location.file == layout.file.0) {
+            let ago = inner.began.elapsed().saturating_sub(recent.at).as_secs();
+            let what = if recent.done { "moved" } else { "not moved, though wanted," };
+            let Move { location, to, reason } = recent.of;
+            told.push(format!("  {ago} s ago segment {} was {what} to the {to} tier: {reason}.", location.block));
+        }
+        told
+    }
+
+    /// What the machine was told and said, without what depends on when somebody looked: for a comparison of drivers.
+    pub fn log(&self) -> Vec<Logged> {
+        self.inner.lock().machine.as_ref().map_or_else(Vec::new, |machine| machine.log().to_vec())
+    }
+
+    /// Where the machine has a segment.
+    pub fn tier(&self, location: policy::tier::Location) -> Tier {
+        self.inner.lock().machine.as_ref().map_or(Tier::Slow, |machine| machine.tier(location))
+    }
+}

@@ -1,0 +1,169 @@
+//! The threads: one that steps, some that carry, one that looks through the tree at the start.
+
+use super::{Tiering, look_every};
+use crate::Error;
+use crate::file::{File, Pool};
+use crate::mover::Walk;
+use policy::tier::Move;
+use std::collections::{BTreeSet, VecDeque};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// What waits for a carrier.
+#[derive(Default)]
+pub(super) struct Moves {
+    /// Handed out by the machine, in its order.
+    pub waiting: VecDeque<Move>,
+    /// Files of which something is being moved: the mover moves one part of a file at a time.
+    under_way: BTreeSet<u64>,
+    /// Everything ends.
+    ends: bool,
+}
+
+impl Moves {
+    /// The next one whose file is free.
+    fn next(&mut self) -> Option<Move> {
+        let at = self.waiting.iter().position(|of| !self.under_way.contains(&of.location.file))?;
+        let of = self.waiting.remove(at)?;
+        self.under_way.insert(of.location.file);
+        Some(of)
+    }
+}
+
+impl Tiering {
+    /// Starts everything. `walk` goes through all files of the volume.
+    pub(crate) fn start(
+        self: &Arc<Tiering>,
+        pool: &Arc<Pool>,
+        walk: impl FnOnce(&mut dyn FnMut(&File) -> bool) + Send + 'static,
+    ) {
+        let (driver, numbers) = (self.clone(), pool.clone());
+        self.spawn("tiering", move || driver.drive(&numbers));
+        for _ in 0..self.wish.concurrent {
+            let carrier = self.clone();
+            self.spawn("tiering-move", move || carrier.carry_all());
+        }
+        let looker = self.clone();
+        self.spawn("tiering-look", move || {
+            // What lies on the fast tier counts from the start, also what nobody uses.
+            if looker.wait_for_machine() {
+                walk(&mut |file| {
+                    looker.found_in_tree(file);
+                    !looker.ends()
+                });
+            }
+        });
+    }
+
+    fn spawn(&self, name: &str, work: impl FnOnce() + Send + 'static) {
+        match std::thread::Builder::new().name(name.into()).spawn(work) {
+            Ok(thread) => self.threads.lock().push(thread),
+            Err(error) => tracing::error!("no thread for {name}, so nothing is moved between tiers: {error}"),
+        }
+    }
+
+    /// Ends the threads. The mover must have been stopped before, so that moves end.
+    pub(crate) fn stop(&self) {
+        self.moves.lock().ends = true;
+        self.carriers.notify_all();
+        let threads = std::mem::take(&mut *self.threads.lock());
+        for thread in threads {
+            if thread.join().is_err() {
+                tracing::error!("bug: a thread of tiering panicked");
+            }
+        }
+    }
+
+    fn wait_for_machine(&self) -> bool {
+        while self.inner.lock().machine.is_none() {
+            if !self.rest(Duration::from_millis(250)) {
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Whether it is to end.
+    pub(super) fn ends(&self) -> bool {
+        self.moves.lock().ends
+    }
+
+    /// Rests so long, or not if it ends meanwhile. Whether it goes on.
+    fn rest(&self, span: Duration) -> bool {
+        let until = Instant::now() + span;
+        let mut moves = self.moves.lock();
+        while !moves.ends && !self.carriers.wait_until(&mut moves, until).timed_out() {}
+        !moves.ends
+    }
+
+    fn drive(&self, pool: &Pool) {
+        let Some(costs) = self.find_costs(&|| pool.next_object()) else {
+            tracing::error!("the speed of a tier is not known, so nothing is moved; give both tiers a `speed`");
+            return;
+        };
+        self.set_costs(self.ear.now(), costs);
+        let every = look_every(self.wish.tiering.idle);
+        loop {
+            let deadline = self.step(self.ear.now());
+            let left = deadline.map(|at| Duration::from_nanos(at.since(self.ear.now()).0));
+            let span = left.map_or(every, |left| left.clamp(Duration::from_millis(1), every));
+            if !self.rest(span) {
+                return;
+            }
+        }
+    }
+
+    /// Carries out moves until the end.
+    fn carry_all(&self) {
+        loop {
+            let of = {
+                let mut moves = self.moves.lock();
+                loop {
+                    if moves.ends {
+                        return;
+                    }
+                    match moves.next() {
+                        Some(of) => break of,
+                        None => self.carriers.wait(&mut moves),
+                    }
+                }
+            };
+            self.carry_one(of);
+            self.moves.lock().under_way.remove(&of.location.file);
+            self.carriers.notify_all();
+        }
+    }
+
+    /// Carries out the moves that were handed out, on this thread: for tests without threads. How many.
+    pub fn carry_now(&self) -> usize {
+        let all: Vec<_> = std::mem::take(&mut self.moves.lock().waiting).into();
+        all.iter().for_each(|of| self.carry_one(*of));
+        all.len()
+    }
+
+    fn carry_one(&self, of: Move) {
+        let done = self.carry(&of).unwrap_or_else(|error| {
+            match error {
+                // In use in a way that excludes a move; the next plan tries again.
+                Error::Busy(_) => {}
+                error => tracing::info!(file = of.location.file, segment = of.location.block, "not moved: {error}"),
+            }
+            false
+        });
+        self.inner.lock().outcomes.push((of, done));
+    }
+}
+
+/// All files of a walk, until `look` has seen enough.
+pub(crate) fn each_file(walk: crate::Result<Walk<'_>>, look: &mut dyn FnMut(&File) -> bool) {
+    match walk {
+        Ok(walk) => {
+            for file in walk.flatten() {
+                if !look(&file) {
+                    return;
+                }
+            }
+        }
+        Err(error) => tracing::warn!("what lies on the fast tier is learned as it is used: {error}"),
+    }
+}

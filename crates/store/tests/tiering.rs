@@ -1,0 +1,329 @@
+//! Tiering over files in memory, step by step and with a clock that is set by hand: hot segments move up, cold ones leave, and what
+//! files hold stays what it is.
+
+use policy::layout::Placement;
+use policy::tier::Tier;
+use policy::tier::cost::{Costs, DeviceCost};
+use policy::tier::machine::Window;
+use policy::{ObjectId, TargetId, Time};
+use rustix::io::Errno;
+use std::collections::BTreeMap;
+use std::fs::File as Plain;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+use store::file::{Access, Adviser, File, FileTable, Garbage, MirrorWrites, Pool, Unobserved};
+use store::mover::Mover;
+use store::state::{SqliteState, State};
+use store::stats::{Metric, Stats};
+use store::target::{Faults, MemoryMedium, TargetSpec, Targets, TargetsOptions};
+use store::tiering::{Ear, Tiering, Wish};
+use store::volume::{self, TieringPolicy};
+
+const SEGMENT: u64 = 16 << 10;
+/// Two fast devices of so many bytes; two slow ones have more.
+const FAST_BYTES: u64 = 8 * SEGMENT;
+
+struct NoGarbage;
+
+impl Garbage for NoGarbage {
+    fn remember(&self, _: TargetId, _: ObjectId) -> store::Result<()> {
+        Ok(())
+    }
+}
+
+struct World {
+    namespace: tempfile::TempDir,
+    media: Vec<MemoryMedium>,
+    pool: Arc<Pool>,
+    files: Arc<FileTable>,
+    state: Arc<dyn State>,
+    stats: Arc<Stats>,
+    clock: Arc<AtomicU64>,
+    wish: Wish,
+    tiering: Arc<Tiering>,
+}
+
+fn section(policy: TieringPolicy) -> volume::Tiering {
+    volume::Tiering {
+        policy,
+        fast: 0,
+        slow: 1,
+        window: Window::Requests(64),
+        panes: 4,
+        hot: 3,
+        cold: 2,
+        free_percent: 30,
+        read_wins: false,
+        idle: Duration::from_millis(100),
+        idle_rate: 0,
+        busy_rate: 0,
+        share_percent: 50,
+        locations: 1024,
+        proportional: true,
+        speeds: Vec::new(),
+    }
+}
+
+fn costs() -> Costs {
+    let device = DeviceCost::seconds_per_gb;
+    Costs { fast: device(5.0, 25.0), slow: device(50.0, 100.0), fast_devices: 2, slow_devices: 2 }
+}
+
+impl World {
+    fn new(section: volume::Tiering) -> World {
+        let namespace = tempfile::tempdir().expect("a directory");
+        for name in ["tree", "side", "open"] {
+            std::fs::create_dir(namespace.path().join(name)).expect("a directory");
+        }
+        let media: Vec<_> = (0..4).map(MemoryMedium::new).collect();
+        media[..2].iter().for_each(|medium| medium.set_capacity_bytes(FAST_BYTES));
+        media[2..].iter().for_each(|medium| medium.set_capacity_bytes(1 << 30));
+        let targets = Targets::new(TargetsOptions::inline());
+        for (n, medium) in media.iter().enumerate() {
+            targets.add(TargetSpec::new(TargetId(n as u16), n as u8 / 2, Arc::new(medium.clone())));
+        }
+        let next = AtomicU64::new(1 << 32);
+        let pool = Arc::new(Pool {
+            targets,
+            next_id: Box::new(move || next.fetch_add(1, Ordering::Relaxed)),
+            placement: Placement {
+                stripe_size: 4096,
+                stripe_count: 2,
+                single_bytes_max: SEGMENT,
+                segment_bytes: SEGMENT,
+                mirrors: 1,
+                tier: None,
+            },
+            mirror_writes: MirrorWrites::Sync,
+            inline_bytes_max: 0,
+            clock: Box::new(|| Time(1)),
+            garbage: Arc::new(NoGarbage),
+            recovery: Default::default(),
+            observer: Arc::new(Unobserved),
+            cache: Default::default(),
+            advisers: Default::default(),
+            turn: AtomicU64::new(0),
+        });
+        let state: Arc<dyn State> = Arc::new(SqliteState::in_memory().expect("a state store"));
+        let stats = Arc::new(Stats::new());
+        let files = FileTable::new(pool.clone(), namespace.path().to_owned());
+        let clock = Arc::new(AtomicU64::new(0));
+        let wish = Wish { tiering: section, segment_bytes: SEGMENT, concurrent: 2 };
+        let tiering = tiering(&wish, &pool, &files, &state, &stats, &clock);
+        pool.advisers.set(vec![tiering.ear().clone()]).ok().expect("set once");
+        World { namespace, media, pool, files, state, stats, clock, wish, tiering }
+    }
+
+    fn file(&self, name: &str) -> Arc<File> {
+        let path = self.namespace.path().join("tree").join(name);
+        let stub = Plain::options().read(true).write(true).create(true).truncate(false).open(path).expect("a stub");
+        self.files.get_or_open(stub.into()).expect("a file")
+    }
+
+    /// A file of that many segments, each with bytes of its own.
+    fn written(&self, name: &str, segments: u64) -> (Arc<File>, Vec<u8>) {
+        let file = self.file(name);
+        let bytes: Vec<u8> = (0..segments * SEGMENT).map(|at| (at / 97) as u8 ^ name.as_bytes()[0]).collect();
+        for (n, chunk) in bytes.chunks(SEGMENT as usize).enumerate() {
+            file.write(n as u64 * SEGMENT, chunk).expect("well");
+        }
+        (file, bytes)
+    }
+
+    /// An application reads a page of a segment.
+    fn read(&self, file: &Arc<File>, segment: u64) {
+        let access = Access { write: false, offset: segment * SEGMENT + 4096, len: 4096 };
+        self.tiering.ear().accessed(file, access);
+        file.read(access.offset, &mut [0; 4096]).expect("well");
+    }
+
+    /// Time passes with nobody using the devices; moves are carried out until there are none.
+    fn idle(&self) -> usize {
+        let mut carried = 0;
+        for _ in 0..200 {
+            self.clock.fetch_add(50_000_000, Ordering::Relaxed);
+            self.step();
+            carried += self.tiering.carry_now();
+        }
+        carried
+    }
+
+    fn step(&self) {
+        self.tiering.step(Time(self.clock.load(Ordering::Relaxed)));
+    }
+
+    /// Where a file's segments lie: `F` and `s`.
+    fn map(&self, file: &File) -> String {
+        let layout = file.layout().expect("laid out");
+        let of = |s: &policy::layout::Segment| if s.objects.iter().all(|o| o.target.0 < 2) { 'F' } else { 's' };
+        layout.mirrors[0].segments.iter().map(of).collect()
+    }
+
+    fn fast_used(&self) -> u64 {
+        use store::target::Medium;
+        let used = |medium: &MemoryMedium| {
+            let space = medium.space().expect("well");
+            space.total_bytes - space.free_bytes
+        };
+        self.media[..2].iter().map(used).sum()
+    }
+}
+
+fn tiering(
+    wish: &Wish,
+    pool: &Arc<Pool>,
+    files: &Arc<FileTable>,
+    state: &Arc<dyn State>,
+    stats: &Arc<Stats>,
+    clock: &Arc<AtomicU64>,
+) -> Arc<Tiering> {
+    let shown = clock.clone();
+    let ear = Ear::new(pool.targets.clone(), Box::new(move || Time(shown.load(Ordering::Relaxed))), 0, 1);
+    let mover = Arc::new(Mover::new(pool.clone(), state.clone(), None));
+    let tiering = Tiering::new(wish.clone(), ear, files.clone(), mover, state.clone(), stats.clone());
+    tiering.set_costs(Time::ZERO, costs());
+    tiering
+}
+
+fn content(file: &Arc<File>) -> Vec<u8> {
+    let mut bytes = vec![0; file.size() as usize];
+    file.read(0, &mut bytes).expect("well");
+    bytes
+}
+
+/// [S-101]
+#[test]
+fn hot_segments_move_up_and_every_byte_stays() {
+    for policy in [TieringPolicy::WsRos, TieringPolicy::Tuned] {
+        let world = World::new(volume::Tiering { proportional: false, ..section(policy) });
+        let (file, mut bytes) = world.written("hot", 24);
+        world.idle();
+        let slow: Vec<u64> = (0..24).filter(|n| world.map(&file).as_bytes()[*n as usize] == b's').take(3).collect();
+        for round in 0..200 {
+            slow.iter().for_each(|n| world.read(&file, *n));
+            world.read(&file, round % 24);
+            world.step();
+            if round % 20 == 19 {
+                world.idle();
+                // Written meanwhile, in the middle of what moves.
+                let at = (slow[0] * SEGMENT + round * 13) as usize;
+                bytes[at..at + 700].fill(round as u8);
+                file.write(at as u64, &bytes[at..at + 700]).expect("well");
+            }
+        }
+        let map = world.map(&file);
+        assert!(slow.iter().all(|n| map.as_bytes()[*n as usize] == b'F'), "{policy:?}: {slow:?} of {map}");
+        assert!(content(&file) == bytes, "{policy:?}");
+        assert!(world.fast_used() <= FAST_BYTES, "half of two devices: {}", world.fast_used());
+        let report = world.tiering.report().expect("measured");
+        assert_eq!(report.fast_segments, map.matches('F').count(), "{policy:?}: {map}");
+        assert!(world.stats.get(Metric::TieringPromoted) >= 3 && world.stats.get(Metric::TieringAccesses) >= 800);
+        assert_eq!(world.stats.get(Metric::TieringMovedBytes) % SEGMENT, 0);
+    }
+}
+
+#[test]
+fn new_segments_are_dealt_by_speed_as_far_as_the_share_goes() {
+    let world = World::new(section(TieringPolicy::Tuned));
+    let (file, bytes) = world.written("new", 40);
+    let map = world.map(&file);
+    // Ten to one by speed, and the share has room for eight less what is kept free.
+    assert!(map.starts_with("FFFF") && map.matches('F').count() <= 8, "{map}");
+    assert!(content(&file) == bytes && world.fast_used() <= FAST_BYTES);
+    let other = World::new(volume::Tiering { proportional: false, ..section(TieringPolicy::Tuned) });
+    let (file, _) = other.written("new", 8);
+    assert_eq!(other.map(&file).matches('F').count(), 4, "in turn: {}", other.map(&file));
+}
+
+#[test]
+fn moves_wait_for_idle_devices_and_for_nothing_of_their_own() {
+    let whole = volume::Tiering { proportional: false, share_percent: 100, ..section(TieringPolicy::WsRos) };
+    let world = World::new(whole);
+    let (file, _) = world.written("busy", 20);
+    world.idle();
+    let slow = (0..20).find(|n| world.map(&file).as_bytes()[*n as usize] == b's').expect("one");
+    // Somebody reads every 20 ms: the devices are never idle for 100.
+    for _ in 0..100 {
+        world.clock.fetch_add(20_000_000, Ordering::Relaxed);
+        world.read(&file, slow);
+        world.step();
+        assert_eq!(world.tiering.carry_now(), 0);
+    }
+    // Reads that do not come through the mount (a drain, a stage-out) are seen on the device.
+    for _ in 0..20 {
+        world.clock.fetch_add(20_000_000, Ordering::Relaxed);
+        file.read(slow * SEGMENT, &mut [0; 4096]).expect("well");
+        world.step();
+        assert_eq!(world.tiering.carry_now(), 0);
+    }
+    assert!(world.idle() >= 1);
+    assert_eq!(world.map(&file).as_bytes()[slow as usize], b'F');
+}
+
+/// [S-100]
+#[test]
+fn a_device_that_fails_during_moves_costs_nothing_but_the_moves() {
+    let whole = volume::Tiering { proportional: false, share_percent: 100, ..section(TieringPolicy::WsRos) };
+    let world = World::new(whole);
+    let (file, bytes) = world.written("ill", 20);
+    world.idle();
+    let before = world.map(&file);
+    let slow: Vec<u64> = (0..20).filter(|n| before.as_bytes()[*n as usize] == b's').take(3).collect();
+    let ill = Faults { nth: Some((2, Errno::IO)), ..Faults::default() };
+    world.media[..2].iter().for_each(|medium| medium.set_faults(ill.clone()));
+    for round in 0..32 {
+        world.read(&file, slow[round % 3]);
+        world.read(&file, slow[round % 3]);
+    }
+    world.idle();
+    assert!(world.stats.get(Metric::TieringFailed) > 0, "the fault was met");
+    world.media[..2].iter().for_each(|medium| medium.set_faults(Faults::default()));
+    for target in [TargetId(0), TargetId(1)] {
+        world.pool.targets.operate(target, store::target::Order::Restore).ok();
+    }
+    assert!(content(&file) == bytes);
+    for round in 0..128 {
+        world.read(&file, slow[round % 3]);
+    }
+    world.idle();
+    assert!(slow.iter().all(|n| world.map(&file).as_bytes()[*n as usize] == b'F'), "{}", world.map(&file));
+    assert!(content(&file) == bytes);
+}
+
+/// [S-101]
+#[test]
+fn after_a_restart_files_are_found_by_where_they_lie_and_gone_ones_are_forgotten() {
+    let whole = volume::Tiering { proportional: false, share_percent: 100, ..section(TieringPolicy::WsRos) };
+    let world = World::new(whole);
+    let (file, bytes) = world.written("kept", 16);
+    let (gone, _) = world.written("gone", 3);
+    assert_eq!((&*world.map(&file), &*world.map(&gone)), ("FFssFFssFFssFFss", "FFs"));
+    // A new daemon: nothing is known, and nobody has the file open.
+    let next = tiering(&world.wish, &world.pool, &world.files, &world.state, &world.stats, &world.clock);
+    let ids: BTreeMap<&str, u64> =
+        [("kept", file.id().expect("laid out").0), ("gone", gone.id().expect("laid out").0)].into();
+    for n in 0..32 {
+        let access = Access { write: false, offset: (n % 3) * SEGMENT, len: 4096 };
+        next.ear().accessed(&gone, access);
+        next.ear().accessed(&file, Access { offset: 2 * SEGMENT, ..access });
+    }
+    next.step(Time(world.clock.load(Ordering::Relaxed)));
+    drop((file, gone));
+    std::fs::remove_file(world.namespace.path().join("tree/gone")).expect("there");
+    std::fs::rename(world.namespace.path().join("tree/kept"), world.namespace.path().join("tree/moved"))
+        .expect("there");
+    assert_eq!(next.tier(policy::tier::Location { file: ids["kept"], block: 4 }), Tier::Slow, "not yet seen");
+    next.found_in_tree(&world.file("moved"));
+    assert_eq!(next.tier(policy::tier::Location { file: ids["kept"], block: 4 }), Tier::Fast);
+    for _ in 0..200 {
+        world.clock.fetch_add(50_000_000, Ordering::Relaxed);
+        next.step(Time(world.clock.load(Ordering::Relaxed)));
+        next.carry_now();
+    }
+    let file = world.file("moved");
+    assert!(content(&file) == bytes);
+    assert_eq!(world.map(&file), "FFFsFFssFFssFFss", "found under its new name");
+    let report = next.report().expect("measured");
+    assert_eq!(report.fast_segments, world.map(&file).matches('F').count(), "{}", world.map(&file));
+}
