@@ -5,7 +5,7 @@
 SHELL := /bin/bash
 export PATH := $(PATH):$(HOME)/.cargo/bin
 
-.PHONY: help setup setup-test build demo test check bench bench-recovery bench-prefetch bench-burst bench-stripes bench-tier docs clean
+.PHONY: help setup setup-test build demo test check bench bench-recovery bench-prefetch bench-burst bench-stripes bench-tier bench-connections bench-connections-small docs clean
 
 help:
 	@sed -n 's/^# //p' Makefile | head -2
@@ -57,6 +57,15 @@ bench-stripes: build
 bench-tier: build
 	@scripts/setup.sh bench
 	@benches/tier/run.sh target/release/entrepot
+
+# Several connections to one GlusterFS server; half an hour; root, for a network namespace of its own. The small table takes two minutes.
+bench-connections: build
+	@scripts/setup.sh bench
+	@benches/connections/run.sh target/release/entrepot
+
+bench-connections-small: build
+	@scripts/setup.sh bench
+	@benches/connections/run.sh target/release/entrepot --small
 
 docs: build
 	target/release/entrepot man target/man

@@ -9,10 +9,12 @@ timeout_s=${3:-1}
 log=$(mktemp)
 own=
 work=
+connected=
 failed=0
 
 clean() {
     [ -z "$work" ] || rm -rf "$work"
+    [ -z "$connected" ] || umount "$connected" 2>/dev/null || umount -l "$connected"
     if [ -n "$own" ]; then
         "$entrepot" --volume "$own/volume/volume.toml" down >/dev/null 2>&1 ||
             "$entrepot" --volume "$own/volume/volume.toml" down --force >/dev/null 2>&1
@@ -82,4 +84,21 @@ for how in "psync 0" "psync 1" "libaio 1" "mmap 0"; do
     run "fio $1 direct=$2" fio --name=verify --directory="$work" --ioengine="$1" --direct="$2" --rw=randwrite \
         --bs=64k --size=32m --numjobs=2 --iodepth=8 --verify=crc32c --verify_fatal=1 --end_fsync=1
 done
+
+# The same suites on a plain directory over four connections.
+if [ -n "$own" ] && [ "$(id -u)" = 0 ]; then
+    mkdir "$own/plain" "$own/connected"
+    chmod 755 "$own/plain"
+    if "$entrepot" connect -n 4 -t bind --timeout 100ms --detach "$own/plain" "$own/connected" >"$log" 2>&1; then
+        connected=$own/connected
+        echo "over 4 connections:"
+        "$here/posix.sh" "$connected" 0.1 || failed=1
+    else
+        cat "$log"
+        echo "FAIL suites: no connections"
+        failed=1
+    fi
+elif [ -n "$own" ]; then
+    echo "SKIP suites over connections: needs root"
+fi
 exit $failed

@@ -408,3 +408,6 @@ fn rand_word() -> Result<[u8; 16]> {
     rustix::rand::getrandom(&mut word, rustix::rand::GetRandomFlags::empty())?;
     Ok(word)
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,94 @@
+# A GlusterFS server of one's own in a network namespace; to be sourced. Needs root, glusterd, ip, tc, ss.
+# server_up DIR; then $server:/$volume can be mounted. shape RATE limits each connection that is there; unshape. server_down.
+# shellcheck shell=bash
+
+volume=data
+server_up() {
+    gdir=$1
+    ns=entrepot-c$$ outer=ec$$a inner=ec$$b
+    local net=10.$((RANDOM % 100 + 100)).$((RANDOM % 250))
+    server=$net.1 client=$net.2
+    mkdir -p "$gdir/work" "$gdir/run" "$gdir/log" "$gdir/disk"
+    mount -t tmpfs -o size=4g tmpfs "$gdir/disk"
+    mkdir "$gdir/disk/brick"
+    ip netns add "$ns"
+    ip link add "$outer" type veth peer name "$inner" netns "$ns"
+    ip addr add "$client/24" dev "$outer"
+    ip link set "$outer" up
+    ip netns exec "$ns" ip addr add "$server/24" dev "$inner"
+    ip netns exec "$ns" ip link set "$inner" up
+    ip netns exec "$ns" ip link set lo up
+    cat >"$gdir/glusterd.vol" <<VOL
+volume management
+    type mgmt/glusterd
+    option working-directory $gdir/work
+    option run-directory $gdir/run
+    option glusterd-sockfile $gdir/run/glusterd.socket
+    option transport-type socket
+    option transport.socket.keepalive-time 10
+    option transport.socket.listen-port 24007
+end-volume
+VOL
+    ip netns exec "$ns" glusterd -f "$gdir/glusterd.vol" -p "$gdir/run/glusterd.pid" -l "$gdir/log/glusterd.log"
+    local tries=0
+    until gl volume list >/dev/null 2>&1; do
+        tries=$((tries + 1))
+        [ $tries -lt 100 ] || { echo "glusterd does not answer; its log is in $gdir/log" >&2; return 1; }
+        sleep 0.1
+    done
+    gl volume create "$volume" transport tcp "$server:$gdir/disk/brick" force >/dev/null
+    gl volume start "$volume" >/dev/null
+}
+
+gl() { ip netns exec "$ns" gluster --mode=script --glusterd-sock="$gdir/run/glusterd.socket" --log-file="$gdir/log/cli.log" "$@"; }
+
+# The clients' ports of all connections to the brick (glusterd itself listens on 24007).
+ports() { ip netns exec "$ns" ss -Htn state established | awk -v c="$client:" 'index($4, c) == 1 && $3 !~ /:24007$/ { sub(/.*:/, "", $4); print $4 }' | sort -u; }
+
+# Each connection there is gets so many megabytes per second in each direction, and no other traffic is touched.
+shape() {
+    local rate=$1 port number=16
+    unshape
+    for end in out in; do link "$end" tc qdisc add dev "$(device $end)" root handle 1: htb; done
+    for port in $(ports); do
+        number=$((number + 1))
+        for end in out in; do
+            local key=sport
+            [ $end = out ] || key=dport
+            link $end tc class add dev "$(device $end)" parent 1: classid 1:$number htb rate "$((rate * 8))mbit" burst 256k cburst 256k quantum 60000
+            link $end tc filter add dev "$(device $end)" parent 1: protocol ip u32 match ip $key "$port" 0xffff flowid 1:$number
+        done
+    done
+}
+# Holds back what goes over one connection, so far that it hangs.
+choke() {
+    local port
+    port=$(ports | head -1)
+    unshape
+    for end in out in; do
+        local key=sport
+        [ $end = out ] || key=dport
+        link $end tc qdisc add dev "$(device $end)" root handle 1: htb
+        link $end tc class add dev "$(device $end)" parent 1: classid 1:17 htb rate 1kbit ceil 1kbit burst 1 cburst 1
+        link $end tc filter add dev "$(device $end)" parent 1: protocol ip u32 match ip $key "$port" 0xffff flowid 1:17
+    done
+}
+unshape() { for end in out in; do link $end tc qdisc del dev "$(device $end)" root 2>/dev/null || true; done; }
+device() { if [ "$1" = out ]; then echo "$outer"; else echo "$inner"; fi; }
+link() {
+    local end=$1
+    shift
+    if [ "$end" = out ]; then "$@"; else ip netns exec "$ns" "$@"; fi
+}
+
+server_down() {
+    local pid
+    [ -n "${gdir:-}" ] || return 0
+    gl volume stop "$volume" force >/dev/null 2>&1 || true
+    for pid in $(cat "$gdir"/run/*.pid "$gdir"/run/*/*/*.pid 2>/dev/null) $(cat "$gdir"/run/*/*.pid 2>/dev/null); do
+        kill "$pid" 2>/dev/null || true
+    done
+    ip netns del "$ns" 2>/dev/null || true
+    ip link del "$outer" 2>/dev/null || true
+    umount "$gdir/disk" 2>/dev/null || umount -l "$gdir/disk" 2>/dev/null || true
+}

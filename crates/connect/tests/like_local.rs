@@ -1,0 +1,94 @@
+//! A directory over several connections is like a local directory, whoever chooses the connection.
+
+#[path = "../../store/tests/mount/steps.rs"]
+mod steps;
+#[allow(dead_code)]
+mod world;
+
+use policy::connections::Policy;
+use std::fs::{self, File, OpenOptions};
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use world::Behind;
+
+fn same(policy: Policy, seed: u64) {
+    let Some(behind) = Behind::bind(4, policy) else { return };
+    steps::same_as_local(seed, 400, behind.at());
+    let used = behind.status().connections.iter().filter(|c| c.bytes_read + c.bytes_written > 0).count();
+    assert!(used > 1 || policy == Policy::Single, "{policy} used {used} connections");
+}
+
+#[test]
+fn it_is_by_load() {
+    same(Policy::Load, 41);
+}
+
+#[test]
+fn it_is_with_every_operation_on_another_connection() {
+    same(Policy::Multiple, 42);
+}
+
+#[test]
+fn it_is_when_the_kernel_passes_files_through() {
+    same(Policy::Single, 43);
+}
+
+#[test]
+fn it_is_when_only_reads_take_turns() {
+    same(Policy::Automatic, 44);
+}
+
+#[test]
+fn appends_of_many_never_overwrite_each_other() {
+    let Some(behind) = Behind::bind(4, Policy::Multiple) else { return };
+    let path = behind.at().join("log");
+    File::create(&path).unwrap();
+    std::thread::scope(|scope| {
+        for writer in 0..4u8 {
+            let path = &path;
+            scope.spawn(move || {
+                let mut file = OpenOptions::new().append(true).open(path).unwrap();
+                (0..100).for_each(|_| std::io::Write::write_all(&mut file, &[writer; 1000]).unwrap());
+            });
+        }
+    });
+    let bytes = fs::read(&path).unwrap();
+    assert_eq!(bytes.len(), 400_000);
+    assert!(bytes.chunks(1000).all(|record| record.iter().all(|b| *b == record[0])), "records are whole");
+}
+
+#[test]
+fn one_of_many_creates_what_must_not_be_there() {
+    let Some(behind) = Behind::bind(4, Policy::Multiple) else { return };
+    for round in 0..20 {
+        let path = behind.at().join(format!("lock{round}"));
+        let create = || OpenOptions::new().write(true).create_new(true).open(&path).is_ok();
+        let won = std::thread::scope(|scope| {
+            let all: Vec<_> = (0..4).map(|_| scope.spawn(create)).collect();
+            all.into_iter().map(|thread| thread.join().unwrap()).filter(|won| *won).count()
+        });
+        assert_eq!(won, 1);
+    }
+}
+
+/// Every connection sees what another one wrote, cut and renamed, at once.
+#[test]
+fn open_files_follow_truncation_renaming_and_removal() {
+    let Some(behind) = Behind::bind(4, Policy::Multiple) else { return };
+    let (a, b) = (behind.at().join("a"), behind.at().join("b"));
+    fs::write(&a, vec![7; 1 << 20]).unwrap();
+    let file = OpenOptions::new().read(true).write(true).custom_flags(libc::O_DIRECT).open(&a).unwrap();
+    fs::rename(&a, &b).unwrap();
+    let mut block = [0u8; 4096];
+    for k in 0..8 {
+        file.write_all_at(&[k as u8; 4096], k * 4096).unwrap();
+        file.read_exact_at(&mut block, k * 4096).unwrap();
+        assert_eq!(block, [k as u8; 4096]);
+    }
+    drop(OpenOptions::new().write(true).truncate(true).open(&b).unwrap());
+    assert_eq!(file.metadata().unwrap().len(), 0);
+    assert_eq!(file.read_at(&mut block, 0).unwrap(), 0);
+    file.write_all_at(b"still", 0).unwrap();
+    fs::remove_file(&b).unwrap();
+    assert_eq!(file.read_at(&mut block, 0).unwrap(), 5, "it lives until it is closed");
+    file.sync_all().unwrap();
+}
