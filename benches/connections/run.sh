@@ -65,7 +65,6 @@ cell() {
     {
         echo "[global]"
         echo "rw=$what"
-        echo "bs=1m"
         echo "size=$bytes"
         echo "direct=1"
         echo "thread=1"
@@ -75,7 +74,8 @@ cell() {
         echo "group_reporting=1"
         echo "overwrite=1"
         echo "fallocate=none"
-        if [ "$mode" = sync ]; then echo "ioengine=psync"; else printf 'ioengine=libaio\niodepth=16\n'; fi
+        # Asynchronous requests are smaller, so that what is under way at the end of a cell is little of what it moved.
+        if [ "$mode" = sync ]; then printf 'bs=1m\nioengine=psync\n'; else printf 'bs=256k\nioengine=libaio\niodepth=%d\n' $((count < 16 ? 32 / count : 2)); fi
         for k in $(seq 0 $((count - 1))); do
             echo "[t$k]"
             echo "filename=${dirs[$((k % ${#dirs[@]}))]}/file$k"
@@ -87,7 +87,7 @@ ratio() { awk -v a="$1" -v b="$2" 'BEGIN { if (b > 0) printf "%.2f", a / b; else
 connect() { "$entrepot" connect -n "$1" -t glusterfs --policy "$2" "${@:3}" --detach "$server:/$volume" "$dir/ours" >/dev/null; }
 
 if [[ " $parts " == *" shaped "* ]]; then
-    echo "GlusterFS $(glusterfs --version | awk 'NR == 1 { print $2 }'), $rate MB/s per connection, 1 MiB requests, O_DIRECT, $seconds s per cell, $(nproc) cores, $(date -u +%F)"
+    echo "GlusterFS $(glusterfs --version | awk 'NR == 1 { print $2 }'), $rate MB/s per connection; sync: 1 MiB requests, async: 256 KiB, 32 under way; O_DIRECT, $seconds s per cell, $(nproc) cores, $(date -u +%F)"
     echo
     echo "| | threads | connections | policy | MB/s | to one mount | to Manual+ |"
     echo "|---|---|---|---|---|---|---|"

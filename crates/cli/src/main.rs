@@ -2,6 +2,7 @@
 
 mod command;
 mod connect;
+mod connected_targets;
 mod copies_on_volume;
 mod failure;
 mod jobs_on_volume;

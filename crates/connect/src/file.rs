@@ -11,6 +11,7 @@ use rustix::io::{Errno, Result, pread, pwrite, retry_on_intr};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, channel};
 use std::time::Instant;
 use store::mount::slow::Slow;
 use store::namespace::NodeId;
@@ -207,26 +208,16 @@ impl OpenFile {
         got
     }
 
-    fn help(
-        self: &Arc<Self>,
-        world: &Arc<World>,
-        offset: u64,
-        part: Part,
-    ) -> std::sync::mpsc::Receiver<Result<Vec<u8>>> {
-        let (answer, answered) = std::sync::mpsc::channel();
+    fn help(self: &Arc<Self>, world: &Arc<World>, offset: u64, part: Part) -> Receiver<Result<Vec<u8>>> {
         let (file, inside) = (self.clone(), world.clone());
-        let work = move || {
+        hand_over(world, move || {
             let mut bytes = vec![0; part.bytes as usize];
-            let read = file.read_part(&inside, offset + part.offset, part, &mut bytes).map(|n| {
+            let read = file.read_part(&inside, offset + part.offset, part, &mut bytes);
+            read.map(|n| {
                 bytes.truncate(n);
                 bytes
-            });
-            drop(answer.send(read));
-        };
-        if let Err(work) = world.helpers.push_now(Box::new(work)) {
-            work();
-        }
-        answered
+            })
+        })
     }
 
     fn read_part(&self, world: &World, offset: u64, part: Part, buffer: &mut [u8]) -> Result<usize> {
@@ -235,11 +226,26 @@ impl OpenFile {
     }
 
     /// Writes all of `data`.
-    pub fn write(&self, world: &World, offset: u64, data: &[u8]) -> Result<()> {
+    pub fn write(self: &Arc<Self>, world: &Arc<World>, offset: u64, data: &[u8]) -> Result<()> {
         if self.flags.contains(OFlags::APPEND) {
             return self.append(world, offset, data);
         }
-        self.transfer(world, Direction::Write, data.len() as u64, None, |fd| write_all(fd, offset, data)).map(|_| ())
+        let request = Request { direction: Direction::Write, bytes: data.len() as u64, whole: false };
+        let choice = world.set.choose(&self.using, request, 0)?;
+        let [first, rest @ ..] = &choice.parts[..] else { return Err(Errno::NOTCONN) };
+        let piece = |part: &Part| &data[part.offset as usize..(part.offset + part.bytes) as usize];
+        let help = |part: &Part| {
+            let (file, inside, part, bytes) = (self.clone(), world.clone(), *part, piece(part).to_vec());
+            hand_over(world, move || file.write_part(&inside, offset + part.offset, part, &bytes))
+        };
+        let helped: Vec<_> = rest.iter().map(help).collect();
+        let mine = self.write_part(world, offset, *first, piece(first));
+        // All must have ended before the first error is told.
+        helped.into_iter().fold(mine, |so_far, answer| so_far.and(answer.recv().unwrap_or(Err(Errno::IO))))
+    }
+
+    fn write_part(&self, world: &World, offset: u64, part: Part, data: &[u8]) -> Result<()> {
+        self.transfer(world, Direction::Write, part.bytes, Some(part), |fd| write_all(fd, offset, data)).map(|_| ())
     }
 
     /// Appends over one connection. `expected` is where the kernel takes the end to be; after a connection broke, it tells whether the
@@ -338,6 +344,15 @@ impl OpenFile {
         })?;
         result.into_inner().ok_or(Errno::IO)
     }
+}
+
+/// Has something done by another thread; by this one if there is none.
+fn hand_over<T: Send + 'static>(world: &World, work: impl FnOnce() -> T + Send + 'static) -> Receiver<T> {
+    let (answer, answered) = channel();
+    if let Err(work) = world.helpers.push_now(Box::new(move || drop(answer.send(work())))) {
+        work();
+    }
+    answered
 }
 
 /// Reads until the buffer is full or the file ends.

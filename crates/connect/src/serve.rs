@@ -88,14 +88,16 @@ impl Filesystem for Server {
             InitFlags::FUSE_DIRECT_IO_ALLOW_MMAP,
             InitFlags::FUSE_POSIX_ACL,
             InitFlags::FUSE_HANDLE_KILLPRIV_V2,
-            InitFlags::FUSE_PASSTHROUGH,
         ];
-        for flag in wanted {
+        let pass = self.0.options.passes_through().then_some(InitFlags::FUSE_PASSTHROUGH);
+        for flag in wanted.into_iter().chain(pass) {
             if config.add_capabilities(flag).is_err() {
                 tracing::info!(?flag, "this kernel's FUSE cannot do that; going on without");
             }
         }
-        if config.capabilities().contains(InitFlags::FUSE_PASSTHROUGH) {
+        if !self.0.options.passes_through() {
+            // Without a depth of its own, so that what lies on this mount may be passed through by another.
+        } else if config.capabilities().contains(InitFlags::FUSE_PASSTHROUGH) {
             let _ = config.set_max_stack_depth(1);
         } else {
             self.0.passthrough.store(false, Ordering::Relaxed);

@@ -48,7 +48,7 @@ pub enum Policy {
     /// Writes as [`Policy::Single`], reads as [`Policy::Multiple`] (paper 001, section 4.1.4).
     Automatic,
     /// The connection with the least to do, by measure: a file that is written stays on one unless several are measured to be
-    /// faster, reads go to whichever is free, and a large read is split over idle ones when that pays. Ours.
+    /// faster, reads go to whichever is free, and what is large is split over idle ones when that pays. Ours.
     #[default]
     Load,
 }

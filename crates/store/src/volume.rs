@@ -20,8 +20,8 @@ mod section;
 mod template;
 
 pub use config::{
-    Cache, Config, Health, Io, Jobs, LayoutConfig, MirrorWrites, Mount, Mover, Offload, Passthrough, Purge, QueueName,
-    Recovery, Replication, ReplicationPolicy, Stripes, TargetConfig, Tiering, TieringPolicy,
+    Cache, Config, ConnectionsConfig, Health, Io, Jobs, LayoutConfig, MirrorWrites, Mount, Mover, Offload, Passthrough,
+    Purge, QueueName, Recovery, Replication, ReplicationPolicy, Stripes, TargetConfig, Tiering, TieringPolicy,
 };
 pub use edit::set_device;
 pub use parse::{Burst, TARGETS_MAX};

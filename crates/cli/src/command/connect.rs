@@ -110,7 +110,10 @@ impl Connect {
         if self.detach {
             return self.in_a_process_of_its_own(mountpoint);
         }
-        if !self.in_background {
+        if self.in_background {
+            // What ends the one who started it ends its use of it first.
+            let _ = rustix::process::setsid();
+        } else {
             log::to_stderr();
         }
         let split = |text: &str| text.split(',').map(|server| server.trim().to_owned()).collect();
@@ -260,7 +263,7 @@ fn write(status: &Status, output: Output) -> Result<()> {
 }
 
 /// A line for each connection.
-fn table(connections: &[Connection]) -> String {
+pub fn table(connections: &[Connection]) -> String {
     let heading =
         ["connection", "state", "operations", "read", "written", "latency", "failures", "mounted again", "to"];
     let row = |c: &Connection| {

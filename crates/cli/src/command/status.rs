@@ -71,6 +71,16 @@ fn stripes(s: &Value) -> String {
     text
 }
 
+/// The connections of a target that has several.
+fn connections(text: &mut String, target: &Value) {
+    let status: Option<::connect::Status> = serde_json::from_value(target["connections"].clone()).ok();
+    if let Some(status) = status {
+        let _ = writeln!(text, "connections of {} ({}, policy {})", word(target, "name"), status.kind, status.policy);
+        text.push_str(&super::connect::table(&status.connections));
+        text.push('\n');
+    }
+}
+
 /// The status for people.
 fn render(s: &Value) -> String {
     let mut text = String::new();
@@ -81,6 +91,9 @@ fn render(s: &Value) -> String {
     text.push('\n');
     text.push_str(&super::target::table(list(s, "targets")));
     text.push('\n');
+    for target in list(s, "targets") {
+        connections(&mut text, target);
+    }
     let m = &s["mover"];
     let _ = writeln!(
         text,

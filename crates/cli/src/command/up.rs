@@ -2,6 +2,7 @@
 
 use crate::command::job::recognise;
 use crate::connect::Context;
+use crate::connected_targets::ConnectedTargets;
 use crate::copies_on_volume;
 use crate::failure::{Failure, Result};
 use crate::jobs_on_volume::JobsOnVolume;
@@ -161,6 +162,7 @@ fn word_of(failure: &Failure) -> Word {
 struct Running {
     daemon: Daemon,
     jobs: Option<Jobs>,
+    connected: ConnectedTargets,
 }
 
 /// What serves the jobs of a volume.
@@ -178,6 +180,7 @@ fn start(file: &Path, at: &Path, background: bool) -> Result<Running> {
         let _ = rustix::process::setsid();
         log::to_file(&config.state.join("daemon.log"))?;
     }
+    let connected = ConnectedTargets::start(&config)?;
     let own = [config.namespace.clone(), config.state.clone()];
     let refused = own.into_iter().chain(config.targets.iter().map(|t| t.path.clone())).collect();
     let settings = source::Settings { refused, ..source::Settings::default() };
@@ -196,7 +199,7 @@ fn start(file: &Path, at: &Path, background: bool) -> Result<Running> {
     starting.register(jobs::slurm::PREFIX, jobs.slurm.clone());
     let daemon = starting.serve()?;
     tracing::info!(mount_point = %daemon.mount_point().display(), "mounted");
-    Ok(Running { daemon, jobs: Some(jobs) })
+    Ok(Running { daemon, jobs: Some(jobs), connected })
 }
 
 fn jobs_of(core: &Arc<Core>, settings: &volume::Jobs) -> std::result::Result<Jobs, Problem> {
@@ -259,7 +262,7 @@ fn arrivals_of(settings: &volume::Jobs) -> jobs::arrivals::Settings {
 impl Running {
     /// Serves until it is unmounted or told to end.
     fn serve(self) -> Result<u8> {
-        let Running { daemon, jobs } = self;
+        let Running { daemon, jobs, connected } = self;
         end_on_signal(daemon.ending().clone())?;
         let socket = socket_of(daemon.core().volume.state_dir());
         daemon.run(move || {
@@ -271,6 +274,7 @@ impl Running {
             }
         });
         drop(std::fs::remove_file(socket));
+        drop(connected);
         // Threads that hang in a target would keep a return from `main` waiting for nothing.
         std::process::exit(0);
     }

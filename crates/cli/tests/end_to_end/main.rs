@@ -4,6 +4,7 @@ mod as_user;
 mod attack;
 mod burst;
 mod cache;
+mod connections;
 mod drained;
 mod emulated;
 mod full;

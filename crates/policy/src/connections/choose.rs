@@ -39,7 +39,7 @@ pub enum Reason {
     Home,
     /// It has the least to do.
     Free,
-    /// It is one of several idle ones that share a large read.
+    /// It is one of several idle ones that share a large operation.
     Shared,
 }
 
@@ -71,9 +71,8 @@ pub struct Use {
     home: Option<ConnectionId>,
     /// Where it was read last: the server reads ahead there.
     reader: Option<ConnectionId>,
-    width: Width,
-    writes_under_way: u32,
-    written_at: Time,
+    writes: Activity,
+    reads: Activity,
     /// Whether it counts among the files written over its home.
     counted: bool,
 }
@@ -86,7 +85,26 @@ impl Use {
 
     /// Connections that its writes go over.
     pub fn width(&self) -> u16 {
-        self.width.get()
+        self.writes.width.get()
+    }
+}
+
+/// The operations of one direction on an open file.
+#[derive(Clone, Debug, Default)]
+struct Activity {
+    width: Width,
+    under_way: u32,
+    latest: Time,
+}
+
+impl Activity {
+    /// An operation comes that may be split into `parts`.
+    fn begin(&mut self, now: Time, parts: u16) {
+        if now.since(self.latest) > PAUSE && self.under_way == 0 {
+            self.width.pause();
+        }
+        self.latest = now;
+        self.width.begin(now, self.under_way + 1, parts);
     }
 }
 
@@ -109,7 +127,7 @@ const PAUSE: Time = Time::from_millis(500);
 const RATE_WEIGHT: f64 = 0.25;
 /// A busy span shorter than that measures the clock and not the connection.
 const BUSY_MIN: Time = Time::from_millis(5);
-/// Smallest part of a read that is split: smaller ones cost more requests than they save time. Measured on GlusterFS: half as
+/// Smallest part of what is split: smaller ones cost more requests than they save time. Measured on GlusterFS: half as
 /// large ones gain nothing.
 const PART_BYTES_MIN: u64 = 128 << 10;
 /// What one more part costs, handing it to another thread and back included. Measured: 30 to 80 us on two cores.
@@ -152,9 +170,8 @@ impl Chooser {
             turn: 0,
             home: None,
             reader: None,
-            width: Width::default(),
-            writes_under_way: 0,
-            written_at: Time::ZERO,
+            writes: Activity::default(),
+            reads: Activity::default(),
             counted: false,
         }
     }
@@ -200,31 +217,36 @@ impl Chooser {
     }
 
     fn by_load(&mut self, now: Time, file: &mut Use, request: Request, usable: u64) -> Choice {
-        if request.direction == Direction::Read {
-            let parts = if request.whole { 1 } else { self.parts(request.bytes, usable) };
-            if parts > 1 {
-                return self.share(now, request.bytes, parts, usable);
+        let near = match request.direction {
+            Direction::Read => usable,
+            Direction::Write => {
+                let home = match file.home.filter(|home| usable & 1 << home.0 != 0) {
+                    Some(home) => home,
+                    None => self.settle(file, usable),
+                };
+                self.near(home, file.writes.width.get(), usable)
             }
-            let connection = self.least(file.reader.or(file.home), request.bytes, usable);
-            file.reader = Some(connection);
-            return self.whole(now, connection, request.bytes, Reason::Free);
-        }
-        if now.since(file.written_at) > PAUSE && file.writes_under_way == 0 {
-            file.width.pause();
-        }
-        file.writes_under_way += 1;
-        file.written_at = now;
-        file.width.begin(now, file.writes_under_way);
-        let home = match file.home.filter(|home| usable & 1 << home.0 != 0) {
-            Some(home) => home,
-            None => self.settle(file, usable),
         };
-        if file.width.get() == 1 {
-            return self.whole(now, home, request.bytes, Reason::Home);
-        }
-        let near = self.near(home, file.width.get(), usable);
-        let connection = self.least(Some(home), request.bytes, near);
-        self.whole(now, connection, request.bytes, Reason::Free)
+        let may = if request.whole { 1 } else { self.parts(request.bytes, usable) };
+        let activity = if request.direction == Direction::Read { &mut file.reads } else { &mut file.writes };
+        activity.begin(now, may as u16);
+        let width = u64::from(activity.width.get());
+        let parts = if request.whole || may == 1 { 1 } else { self.parts(request.bytes, near).min(width) };
+        let choice = if parts > 1 {
+            self.share(now, request.bytes, parts, near)
+        } else if request.direction == Direction::Read {
+            let connection = self.least(file.reader.or(file.home), request.bytes, near);
+            file.reader = Some(connection);
+            self.whole(now, connection, request.bytes, Reason::Free)
+        } else if width == 1 {
+            self.whole(now, file.home.expect("it was given one"), request.bytes, Reason::Home)
+        } else {
+            let connection = self.least(file.home, request.bytes, near);
+            self.whole(now, connection, request.bytes, Reason::Free)
+        };
+        let activity = if request.direction == Direction::Read { &mut file.reads } else { &mut file.writes };
+        activity.under_way += choice.parts.len() as u32;
+        choice
     }
 
     /// Gives a file that is written its home: where the fewest files are written, and of these where the least is under way.
@@ -268,7 +290,7 @@ impl Chooser {
         ConnectionId(least.expect("one is usable"))
     }
 
-    /// How many idle connections should share a read: as many as save more time than handing over their parts costs.
+    /// How many idle connections of those should share an operation: as many as save more time than handing over their parts costs.
     fn parts(&self, bytes: u64, usable: u64) -> u64 {
         let fastest = self.loads.iter().map(|load| load.rate).fold(0.0, f64::max);
         if fastest == 0.0 {
@@ -340,13 +362,11 @@ impl Chooser {
             load.rate = if load.rate > 0.0 { load.rate + RATE_WEIGHT * (rate - load.rate) } else { rate };
             (load.busy_since, load.busy_bytes) = (now, 0);
         }
-        if let Some(file) = file
-            && self.policy == Policy::Load
-            && direction == Direction::Write
-        {
-            file.writes_under_way -= 1;
+        if let Some(file) = file.filter(|_| self.policy == Policy::Load) {
+            let activity = if direction == Direction::Read { &mut file.reads } else { &mut file.writes };
+            activity.under_way -= 1;
             let all = (usable.count_ones() as u16).max(1);
-            file.width.done(now, if ok { part.bytes } else { 0 }, all, &self.width);
+            activity.width.done(now, if ok { part.bytes } else { 0 }, all, &self.width);
         }
     }
 }

@@ -102,15 +102,18 @@ fn one_asynchronous_reader_gets_all_connections() {
     assert!(run(Policy::Load) > 3.6);
 }
 
-/// One thread that waits for each of its large reads gains by splitting them; small ones stay whole.
+/// One thread that waits for each of its large operations gains by splitting them; small ones stay whole.
 #[test]
-fn large_reads_are_split_over_idle_connections_when_that_pays() {
-    let job = |bytes| Job { direction: Direction::Read, threads: 1, depth: 1, bytes };
-    let ratio = |bytes| World::new(Policy::Load, 4).run(job(bytes)) / World::new(Policy::Load, 1).run(job(bytes));
-    assert!(ratio(1 << 20) > 3.0, "{}", ratio(1 << 20));
-    assert!((0.99..1.01).contains(&ratio(64 << 10)), "{}", ratio(64 << 10));
+fn large_operations_are_split_over_idle_connections_when_that_pays() {
+    let job = |direction, bytes| Job { direction, threads: 1, depth: 1, bytes };
+    for direction in [Direction::Read, Direction::Write] {
+        let run = |n, bytes| World::new(Policy::Load, n).run(job(direction, bytes));
+        let ratio = |bytes| run(4, bytes) / run(1, bytes);
+        assert!(ratio(1 << 20) > 3.0, "{direction:?}: {}", ratio(1 << 20));
+        assert!((0.99..1.01).contains(&ratio(64 << 10)), "{direction:?}: {}", ratio(64 << 10));
+    }
     // Where a connection is so fast that handing over costs more than it saves, nothing is split.
-    let fast = |n| World::new(Policy::Load, n).of(20e9, f64::INFINITY).run(job(1 << 20));
+    let fast = |n| World::new(Policy::Load, n).of(20e9, f64::INFINITY).run(job(Direction::Read, 1 << 20));
     assert!((0.99..1.01).contains(&(fast(4) / fast(1))));
 }
 

@@ -1,4 +1,4 @@
-//! Over how many connections the writes of one file go: one, unless more were measured to be faster.
+//! Over how many connections the writes of one file go, and how many share one large read: one, unless more were measured to be faster.
 //!
 //! Writes of one file that reach the server over several connections wait there for each other, since the server's file system
 //! locks the inode for each (paper 001, figure 4.9: 11 and 50 times the waiting at four and eight connections). So a file begins with one.
@@ -8,7 +8,8 @@
 //! ```text
 //!   width 1 --measured r1--> try 2 --r2 >= 1.2 r1--> try 4 --r4 < 1.2 r2--> back to 2, rest for `rest_windows`
 //! ```
-//! Trying needs writes that overlap: a thread that waits for each of its writes cannot use a second connection.
+//! Trying needs writes that overlap, or that are large enough to be split. Reads take no such lock, so several of them go wherever
+//! there is least to do; but whether splitting one read pays depends on who is short of what, and is measured in the same way.
 
 use crate::time::Time;
 
@@ -31,7 +32,7 @@ impl Default for Config {
     }
 }
 
-/// The width of one file that is being written.
+/// The width of one open file's writes, or of its split reads.
 #[derive(Clone, Debug)]
 pub struct Width {
     now: u16,
@@ -39,30 +40,33 @@ pub struct Width {
     before: Option<(u16, f64)>,
     began: Option<Time>,
     bytes: u64,
-    /// Most writes under way at once in this window.
+    /// Most operations under way at once in this window.
     together: u32,
+    /// Into so many parts the model would have split one.
+    parts: u16,
     rest: u32,
 }
 
 impl Default for Width {
     fn default() -> Width {
-        Width { now: 1, before: None, began: None, bytes: 0, together: 0, rest: 0 }
+        Width { now: 1, before: None, began: None, bytes: 0, together: 0, parts: 0, rest: 0 }
     }
 }
 
 impl Width {
-    /// Connections that the writes go over now.
+    /// Connections that they go over now.
     pub fn get(&self) -> u16 {
         self.now
     }
 
-    /// A write came while `under_way` of the same file, it included, are not done.
-    pub fn begin(&mut self, now: Time, under_way: u32) {
+    /// An operation came while `under_way` of the same file, it included, are not done; it may be split into `parts`.
+    pub fn begin(&mut self, now: Time, under_way: u32, parts: u16) {
         self.began.get_or_insert(now);
         self.together = self.together.max(under_way);
+        self.parts = self.parts.max(parts);
     }
 
-    /// A write is done; `all` connections can be used.
+    /// One is done; `all` connections can be used.
     pub fn done(&mut self, now: Time, bytes: u64, all: u16, config: &Config) {
         self.bytes += bytes;
         let Some(began) = self.began else { return };
@@ -71,14 +75,14 @@ impl Width {
             return;
         }
         let rate = self.bytes as f64 / span.as_secs_f64().max(1e-9);
-        let overlapping = self.together > u32::from(self.now);
-        (self.began, self.bytes, self.together) = (Some(now), 0, 0);
+        let overlapping = self.together > u32::from(self.now) || self.parts > self.now;
+        (self.began, self.bytes, self.together, self.parts) = (Some(now), 0, 0, 0);
         self.step(rate, overlapping, all, config);
     }
 
     /// The file was quiet: what was measured before the pause and after it says nothing about each other.
     pub fn pause(&mut self) {
-        (self.began, self.bytes, self.together) = (None, 0, 0);
+        (self.began, self.bytes, self.together, self.parts) = (None, 0, 0, 0);
     }
 
     fn step(&mut self, rate: f64, overlapping: bool, all: u16, config: &Config) {

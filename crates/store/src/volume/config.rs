@@ -62,8 +62,25 @@ pub struct TargetConfig {
     pub tier: u8,
     /// Its device as it was measured.
     pub device: Option<policy::stripe::device::Measured>,
+    /// The file system that has to be shown in its directory first, over several connections.
+    pub connections: Option<ConnectionsConfig>,
     /// Line and column of its path.
     pub(super) place: (usize, usize),
+}
+
+/// `connections = N` of a target, with what belongs to it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ConnectionsConfig {
+    /// How many.
+    pub count: u16,
+    /// Type of the file system.
+    pub kind: String,
+    /// Where it is, separated by commas; all of them show the same directory.
+    pub servers: String,
+    /// More options for its mount command, separated by commas.
+    pub options: String,
+    /// Who chooses the connection of an operation.
+    pub policy: policy::connections::Policy,
 }
 
 /// `[layout]`

@@ -60,6 +60,7 @@ impl Volume {
                 path: "/nonexistent".into(),
                 tier: 0,
                 device: None,
+                connections: None,
                 place: (0, 0),
             };
             targets.add(spec(&away, record, id));

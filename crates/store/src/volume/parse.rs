@@ -2,6 +2,7 @@
 
 mod burst;
 mod cache;
+mod connections;
 mod tiering;
 
 pub use burst::Burst;
@@ -171,8 +172,9 @@ fn target(
     });
     let place = reading.place(path_span.start);
     let device = section.words("device", None, |text| text.parse().map(Some));
+    let connections = connections::connections(reading, &section);
     section.finish();
-    TargetConfig { name, path, tier: u8::try_from(tier).unwrap_or(u8::MAX), device, place }
+    TargetConfig { name, path, tier: u8::try_from(tier).unwrap_or(u8::MAX), device, connections, place }
 }
 
 fn layout(reading: &Reading<'_>, section: Section<'_, '_, '_>) -> LayoutConfig {

@@ -42,6 +42,7 @@ impl Volume {
             path: path.clone(),
             tier: tier_number as u8,
             device: None,
+            connections: None,
             place: (0, 0),
         };
         // The same check as at a start, of the file as it will be.

@@ -51,12 +51,22 @@ pub fn serve(
     Ok(json!({"text": text}))
 }
 
+/// What the connections behind a target's directory do, as their own process tells it without asking a server; nothing
+/// if it is gone.
+fn connections(path: &std::path::Path) -> Value {
+    const ATTRIBUTE: &str = "user.entrepot.connections";
+    let mut text = vec![0; 64 << 10];
+    let told = rustix::fs::getxattr(path, ATTRIBUTE, &mut text).ok();
+    told.and_then(|len| serde_json::from_slice(&text[..len]).ok()).unwrap_or_default()
+}
+
 /// The targets as they are.
 pub fn list(core: &Core) -> Value {
     let config = core.volume.config();
     let one = |t: &Arc<Target>| {
         let space = t.space();
-        let path = config.targets.iter().find(|c| c.name == t.name()).map(|c| c.path.clone());
+        let known = config.targets.iter().find(|c| c.name == t.name());
+        let path = known.map(|c| c.path.clone());
         json!({
             "name": t.name(),
             "id": t.id().0,
@@ -65,6 +75,7 @@ pub fn list(core: &Core) -> Value {
             "total_bytes": space.total_bytes,
             "free_bytes": space.free_bytes,
             "path": path,
+            "connections": known.filter(|c| c.connections.is_some()).map(|c| connections(&c.path)),
         })
     };
     core.volume.targets().all().iter().map(one).collect()

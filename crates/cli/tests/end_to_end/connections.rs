@@ -1,0 +1,58 @@
+//! A volume with a target that is reached over several connections of its own making.
+
+use crate::real::{Volume, code, err, noise, out};
+use serde_json::Value;
+
+fn connections(volume: &Volume) -> Value {
+    let status = volume.json(&["status"]);
+    let targets = status["targets"].as_array().expect("targets");
+    targets.iter().find(|t| t["name"] == "fast0").expect("fast0")["connections"].clone()
+}
+
+#[test]
+fn a_target_over_three_connections_outlives_the_daemon() {
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("skipped: private mounts need root");
+        return;
+    }
+    let backing = tempfile::tempdir().expect("temp dir");
+    let lines =
+        format!("name = \"fast0\"\nconnections = 3\ntype = \"bind\"\nservers = \"{}\"\n", backing.path().display());
+    let Some(volume) = Volume::up_with(|toml| toml.replace("name = \"fast0\"\n", &lines)) else { return };
+    let data = noise(20 << 20);
+    std::fs::write(volume.at.join("f"), &data).expect("write");
+    let shown = connections(&volume);
+    let each = shown["connections"].as_array().expect("connections");
+    assert_eq!((each.len(), &shown["policy"]), (3, &Value::from("load")), "{shown}");
+    assert!(each.iter().all(|c| c["state"] == "in use"), "{shown}");
+    assert!(each.iter().map(|c| c["bytes_written"].as_u64().expect("bytes")).sum::<u64>() > 0, "{shown}");
+    assert!(out(&volume.run(&["status"])).contains("connections of fast0 (bind, policy load)"));
+    assert!(backing.path().join("target.id").exists(), "the target is in the file system, not below it");
+
+    volume.kill();
+    volume.up_again();
+    assert!(std::fs::read(volume.at.join("f")).expect("read") == data, "the same bytes after kill -9");
+    assert_eq!(connections(&volume)["connections"].as_array().expect("connections").len(), 3);
+
+    let below = volume.toml.parent().expect("directory").join("targets/fast0");
+    volume.ok(&["down"]);
+    assert!(
+        std::fs::read_dir(&below).expect("directory").next().is_none(),
+        "it is unmounted, and nothing landed below"
+    );
+
+    // A server that is away: the target that the volume knows is failed, and the volume is there.
+    let text = std::fs::read_to_string(&volume.toml).expect("volume.toml");
+    let away = text.replace(&backing.path().display().to_string(), "/no/such/directory");
+    std::fs::write(&volume.toml, &away).expect("volume.toml");
+    volume.up_again();
+    assert_eq!(volume.state_of("fast0"), "failed");
+    volume.ok(&["down"]);
+    assert!(std::fs::read_dir(&below).expect("directory").next().is_none());
+
+    // A new one that cannot be reached is refused.
+    std::fs::write(&volume.toml, away.replace("name = \"fast0\"", "name = \"other0\"")).expect("volume.toml");
+    let refused = volume.run(&["up", volume.toml.to_str().expect("UTF-8"), "--at", volume.at.to_str().expect("UTF-8")]);
+    assert_eq!(code(&refused), 1, "{}", err(&refused));
+    assert!(err(&refused).contains("other0 cannot be reached") && err(&refused).contains("the volume is not opened"));
+}
