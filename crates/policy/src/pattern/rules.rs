@@ -43,7 +43,7 @@ mod tests {
         };
         assert_eq!(of(|n| n * 4096, |_| 4096), "write-only, sequential, uniform sizes");
         assert_eq!(of(|n| n * 65536, |_| 4096), "write-only, strided, uniform sizes");
-        let anywhere = |n: u64| n.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 30;
+        let anywhere = |n: u64| (n * n + 17).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 30;
         assert_eq!(of(anywhere, |n| 512 * (1 + n * 7 % 31)), "write-only, random, variable sizes");
         assert_eq!(RulesOfThumb.classify(&[]), None);
     }

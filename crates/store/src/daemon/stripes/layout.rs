@@ -2,7 +2,7 @@
 
 use super::Stripes;
 use crate::daemon::Core;
-use crate::file::{Adviser, File};
+use crate::file::File;
 use policy::FileId;
 use policy::layout::{Layout, Mirror, MirrorState, ObjectState, Reason};
 use policy::stripe::forks::Shape;
@@ -35,10 +35,12 @@ impl Stripes {
         let tier = self.section.tier;
         let on_tier =
             |target| core.pool.targets.get(target).is_some_and(|target| tier.is_none_or(|tier| target.tier() == tier));
+        // The burst buffer and the tiers have their own mind about where their files lie.
+        let others_watch = file.pool().advisers().iter().filter(|adviser| adviser.watches(file)).count() > 1;
         let asked_for = layout.history.iter().any(|(_, reason)| *reason == Reason::Requested);
         !asked_for
             && !core.replicas.has(layout.file)
-            && core.burst.as_ref().is_none_or(|burst| !burst.watches(file))
+            && !others_watch
             && layout.mirrors.iter().all(|mirror| mirror.state == MirrorState::InSync)
             && layout.objects().all(|(_, object)| object.state == ObjectState::Complete && on_tier(object.target))
     }
