@@ -9,11 +9,12 @@ mod follow;
 mod frames;
 mod plan;
 mod read;
+mod replay;
 mod tally;
 
 use super::block::Span;
 use super::config::{ConfigError, LevelConfig};
-use super::event::{Action, Event, Logged, Outcome, Request};
+use super::event::{Action, Event, Logged, Outcome};
 use super::flight::{Flight, Waiting};
 use super::pages::Pages;
 use super::recent::Recent;
@@ -127,22 +128,6 @@ impl Level {
             log.push(Logged::Action(action));
         }
         action
-    }
-
-    /// A request whose fetches, if any, are done at once: a level without a device below. Causes no actions but, with
-    /// `announce`, `Hit`, `Evict` and, for writes, `Store`. Not to be mixed with requests that are under way.
-    #[inline]
-    pub fn replay(&mut self, now: Time, request: &Request) -> Outcome {
-        if request.span.len == 0 {
-            return Outcome::default();
-        }
-        if self.plain && !request.write {
-            return self.plain(request.span);
-        }
-        self.instant = true;
-        let outcome = self.request(now, request);
-        self.instant = false;
-        outcome
     }
 
     /// Whether a block is resident.

@@ -29,19 +29,19 @@ impl Recent {
 
     /// The index of a key, if it is there. Does not touch it.
     pub(crate) fn find(&self, key: u64) -> Option<usize> {
-        self.table.get(key).map(|slot| slot as usize)
+        self.table.get(&self.slab, key).map(|slot| slot as usize)
     }
 
     /// Touches a key if it is there, and says whether.
     pub(crate) fn touch(&mut self, key: u64) -> bool {
-        let Some(slot) = self.table.get(key) else { return false };
+        let Some(slot) = self.table.get(&self.slab, key) else { return false };
         self.list.refresh(&mut self.slab, slot);
         true
     }
 
     /// Touches a key, adding it if it is not there; the key touched longest ago goes if there are too many.
     pub(crate) fn enter(&mut self, key: u64) -> Entered {
-        if let Some(slot) = self.table.get(key) {
+        if let Some(slot) = self.table.get(&self.slab, key) {
             self.list.refresh(&mut self.slab, slot);
             return Entered { at: slot as usize, fresh: false };
         }
@@ -49,7 +49,7 @@ impl Recent {
             let oldest = self.list.tail;
             let key = self.slab.node(oldest).key;
             self.list.remove(&mut self.slab, oldest);
-            self.table.remove(key);
+            self.table.remove(key, oldest);
             self.slab.give(oldest);
         }
         let slot = self.slab.take(key);
@@ -60,7 +60,8 @@ impl Recent {
 
     /// Forgets a key.
     pub(crate) fn forget(&mut self, key: u64) {
-        if let Some(slot) = self.table.remove(key) {
+        if let Some(slot) = self.table.get(&self.slab, key) {
+            self.table.remove(key, slot);
             self.list.remove(&mut self.slab, slot);
             self.slab.give(slot);
         }

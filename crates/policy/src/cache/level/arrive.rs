@@ -11,8 +11,9 @@ use crate::coordinate::du;
 use crate::time::Time;
 
 impl Level {
-    /// Cuts the plan of a request into fetches, and answers it if it waits for none.
-    pub(super) fn depart(&mut self, now: Time, request: &Request, outcome: Outcome) {
+    /// Cuts the plan of a request into fetches, and answers it if it waits for none. With `join` a prefetch goes down with the missing
+    /// blocks that it follows.
+    pub(super) fn depart(&mut self, now: Time, request: &Request, outcome: Outcome, join: bool) {
         self.say_run();
         if self.instant {
             self.arrive_at_once();
@@ -26,8 +27,6 @@ impl Level {
             self.issue(now, request, span, span.len, reason, false);
         }
         self.plan.sort();
-        // What the per-stream coordinator reads more is a request of its own: nobody waits for it.
-        let join = self.config.join && self.adaptive.is_none();
         let mut from = 0;
         while from < self.plan.placed.len() {
             let end = self.plan.run_end(from, request.span.first);
@@ -134,7 +133,7 @@ impl Level {
             if self.pages.flags(slot) & DOOMED == 0 {
                 self.count_wasted(slot);
                 let block = self.pages.block(slot);
-                self.pages.table.remove(block.0);
+                self.pages.table.remove(block.0, slot);
             }
             self.pages.slab.give(slot);
             slot = next;

@@ -102,7 +102,7 @@ impl Level {
         let block = self.pages.block(slot);
         let flags = self.pages.flags(slot);
         self.count_wasted(slot);
-        self.pages.table.remove(block.0);
+        self.pages.table.remove(block.0, slot);
         if flags & FLYING != 0 {
             *self.pages.flags_mut(slot) |= DOOMED;
             return;

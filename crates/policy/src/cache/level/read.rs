@@ -27,39 +27,6 @@ impl Level {
         outcome
     }
 
-    /// Table and lists alone, all fetches instant: the fast way of a replay.
-    pub(super) fn plain(&mut self, span: Span) -> Outcome {
-        let mut hit = 0;
-        for block in span.blocks() {
-            match self.pages.find(block) {
-                Some(slot) => {
-                    hit += 1;
-                    self.pages.lists.hit(&mut self.pages.slab, slot, true);
-                }
-                None if self.pages.used() == self.pages.capacity => {
-                    self.stats.evicted += 1;
-                    self.pages.reuse_victim(block, USED);
-                }
-                None => {
-                    if let Some(slot) = self.frame(block, USED, 0) {
-                        self.insert(slot);
-                    }
-                }
-            }
-        }
-        let missed = span.len - hit;
-        self.stats.requests += 1;
-        self.stats.asked += u64::from(span.len);
-        self.stats.hit += u64::from(hit);
-        self.stats.missed += u64::from(missed);
-        self.stats.fetched += u64::from(missed);
-        self.stats.fetches += u64::from(missed > 0);
-        if self.config.coordination.du {
-            crate::coordinate::du::sent(&mut self.pages, span);
-        }
-        Outcome { hit, late: 0, missed }
-    }
-
     fn read(&mut self, now: Time, request: &Request) -> Outcome {
         if let Some(tally) = &mut self.tally {
             tally.enter(request.stream).asked += u64::from(request.span.len);
@@ -68,7 +35,8 @@ impl Level {
             let course = adaptive.course(request);
             let outcome = self.follow(request, course);
             self.tell_stream(request, outcome);
-            self.depart(now, request, outcome);
+            // What it reads more is a request of its own: nobody waits for it.
+            self.depart(now, request, outcome, false);
             return outcome;
         }
         let full = self.frames_used() >= self.pages.capacity;
@@ -84,7 +52,7 @@ impl Level {
             self.native(now, request, native, &mut outcome);
         }
         self.tell_stream(request, outcome);
-        self.depart(now, request, outcome);
+        self.depart(now, request, outcome, self.config.join);
         outcome
     }
 
