@@ -26,10 +26,20 @@ impl Default for Latencies {
 
 impl Latencies {
     /// Count one time.
+    #[inline]
     pub fn add(&mut self, time: Time) {
-        self.buckets[bucket(time.0)] += 1;
-        self.count += 1;
-        self.sum_ns += u128::from(time.0);
+        self.add_many(time, 1);
+    }
+
+    /// Count one time so often.
+    #[inline]
+    pub fn add_many(&mut self, time: Time, count: u64) {
+        if count == 0 {
+            return;
+        }
+        self.buckets[bucket(time.0)] += count;
+        self.count += count;
+        self.sum_ns += u128::from(time.0) * u128::from(count);
         self.min_ns = self.min_ns.min(time.0);
         self.max_ns = self.max_ns.max(time.0);
     }

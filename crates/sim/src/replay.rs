@@ -60,6 +60,8 @@ pub struct Replay<'s> {
     meter: Meter,
     /// The streams of this client, if they are told apart by address.
     streams: policy::streams::Streams,
+    /// Where the last request went: its file or device, that one's number and length.
+    last: Option<(u64, u32, u64)>,
     failed: Option<Error>,
 }
 
@@ -103,7 +105,18 @@ impl<'s> Replay<'s> {
     pub fn new(reader: Box<dyn Reader>, survey: &'s Survey, trace: usize, cut: Cut, client: Option<u32>) -> Replay<'s> {
         let start_ns = survey.start_ns(trace);
         let streams = policy::streams::Streams::new(STREAMS);
-        Replay { reader, survey, trace, cut, client, start_ns, meter: Meter::default(), streams, failed: None }
+        Replay {
+            reader,
+            survey,
+            trace,
+            cut,
+            client,
+            start_ns,
+            meter: Meter::default(),
+            streams,
+            last: None,
+            failed: None,
+        }
     }
 
     /// Why it ended early, if it did: the trace changed or became unreadable since its survey.
@@ -133,7 +146,12 @@ impl Iterator for Replay<'_> {
             if self.client.is_some_and(|client| client != record.client) {
                 continue;
             }
-            let (file, file_blocks) = self.survey.file(self.trace, &record)?;
+            let space = record.space();
+            let (file, file_blocks) = match self.last {
+                Some((last, file, blocks)) if last == space => (file, blocks),
+                _ => self.survey.file(self.trace, &record)?,
+            };
+            self.last = Some((space, file, file_blocks));
             let (first, count) = blocks(&record, self.cut.block_bytes);
             let span = Span::new(file, first, count as u32);
             let stream = match self.cut.streams {

@@ -23,7 +23,7 @@ pub struct Setup {
     pub levels: Vec<LevelSetup>,
     /// How many of them each client has for itself; the others are shared, behind the link.
     pub private_levels: usize,
-    /// The device: `cheetah9lp`, `atlas10k`, `ssd-sata`, `ssd-nvme`, `constant:TIME`, or `plain:read=RATE,write=RATE,latency=TIME,capacity=SIZE`.
+    /// The device: `none` for instant fetches and no times, `cheetah9lp`, `atlas10k`, `ssd-sata`, `ssd-nvme`, `constant:TIME`, or `plain:read=RATE,write=RATE,latency=TIME,capacity=SIZE`.
     pub disk: String,
     /// How many of them.
     pub disks: u32,
@@ -245,6 +245,11 @@ impl Setup {
             configs.push(config);
         }
         Ok(configs)
+    }
+
+    /// Whether fetches are done at once: one level, no device, no times.
+    pub fn has_no_device(&self) -> bool {
+        self.disk == "none"
     }
 
     /// The storage.

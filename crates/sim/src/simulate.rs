@@ -1,5 +1,6 @@
 //! One simulation from words to figures: survey the traces, build the world, run it, report.
 
+mod instant;
 mod report;
 mod workload;
 
@@ -62,8 +63,6 @@ pub fn survey(setup: &Setup, traces: &[&dyn Opener]) -> Result<Survey, SimulateE
 /// Simulate `setup` on traces that were surveyed. Each trace is one client, or as many as it names.
 pub fn run(setup: &Setup, survey: &Survey, traces: &[&dyn Opener]) -> Result<Outcome, SimulateError> {
     let config = setup.config(survey.footprint_blocks())?;
-    let storage = setup.storage()?;
-    let placement = setup.placement(survey, &storage)?;
     let cut = setup.cut()?;
     let mut sources = Vec::new();
     for (number, trace) in traces.iter().enumerate() {
@@ -74,11 +73,28 @@ pub fn run(setup: &Setup, survey: &Survey, traces: &[&dyn Opener]) -> Result<Out
             sources.push(Replay::new(reader, survey, number, cut, *client));
         }
     }
+    let changed = |error: &trace::Error| SimulateError::Trace(error.to_string());
+    if setup.has_no_device() {
+        instant::check(setup)?;
+        let tally = instant::run(&config.private[0], config.writes, config.check, &mut sources)?;
+        return match sources.iter().find_map(Replay::failed) {
+            Some(error) => Err(changed(error)),
+            None => Ok(Outcome { report: Report::new(&tally, cut.block_bytes), samples: Vec::new() }),
+        };
+    }
+    let storage = setup.storage()?;
+    let placement = setup.placement(survey, &storage)?;
     let mut world = World::new(config, storage, placement, sources)?;
     world.run();
     if let Some(error) = world.sources().find_map(Replay::failed) {
-        return Err(SimulateError::Trace(error.to_string()));
+        return Err(changed(error));
     }
     let tally = world.tally();
     Ok(Outcome { report: Report::new(&tally, cut.block_bytes), samples: world.samples().to_vec() })
+}
+
+/// Whether a setup's words make sense, as far as that can be said without its traces.
+pub fn check(setup: &Setup) -> Result<(), SetupError> {
+    setup.config(1 << 20)?;
+    if setup.has_no_device() { instant::check(setup) } else { setup.storage().map(drop) }
 }

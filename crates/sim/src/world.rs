@@ -17,6 +17,7 @@ mod tests;
 mod timeline;
 
 pub use access::{Access, Arrival, Placement, Writes};
+pub(crate) use tally::add;
 pub use tally::{LevelTally, StreamTally, Tally};
 pub use timeline::Sample;
 

@@ -55,7 +55,11 @@ fn device(setup: &Setup) -> Result<Device, SetupError> {
     }
     let mechanical = Model::ALL.iter().map(|model| model.name);
     let names: Vec<_> = mechanical.chain(SsdModel::ALL.iter().map(|model| model.name)).collect();
-    Err(SetupError::new("disk", name, format!("choose {}, constant:TIME or plain:KEY=VALUE,...", names.join(", "))))
+    Err(SetupError::new(
+        "disk",
+        name,
+        format!("choose none, {}, constant:TIME or plain:KEY=VALUE,...", names.join(", ")),
+    ))
 }
 
 /// A device known by its bandwidth: `read=71.2MB,write=60MB,latency=1ms,capacity=10GB`, each of them optional.

@@ -118,7 +118,8 @@ fn stream((&stream, &(reads, sum, max)): (&u32, &(u64, u64, u64))) -> StreamTall
     StreamTally { stream, reads, mean_ms: sum as f64 / reads as f64 / 1e6, max_ms: max as f64 / 1e6 }
 }
 
-fn add(sum: &mut Stats, one: &Stats) {
+/// Adds the counts of one level to those of others.
+pub(crate) fn add(sum: &mut Stats, one: &Stats) {
     // Taken apart by name, so that a new count cannot be forgotten here.
     let Stats {
         requests,
