@@ -1,5 +1,7 @@
 //! Real traces, read as their descriptions say: counts, shares, spans. Skipped where the data are not there.
 
+use sim::setup::{LevelSetup, Setup};
+use sim::simulate::{self, Opener};
 use sim::trace::{Census, Options, Report, TimeUnit, identify, open};
 use std::path::PathBuf;
 
@@ -56,6 +58,29 @@ fn the_lirs_references_are_as_counted() {
         let Some(r) = census(&format!("lirs-traces/{name}.trace.gz"), 4096, &Options::default()) else { return };
         assert_eq!((r.references, r.footprint_blocks), (references, unique), "{name}");
         assert_eq!((100.0 * r.sequential_strict).round(), strict, "{name}");
+    }
+}
+
+/// LRU's misses on the first of them, as other simulators have them too.
+#[test]
+fn lru_misses_the_arc_paper_s_oltp_trace_as_often_as_is_known() {
+    let Some(path) = data("ibm-arc-traces/OLTP.lis.zst") else { return };
+    let options = Options { block_bytes: Some(512), ..Options::default() };
+    let opener = move || open(&path, &options);
+    let traces: [&dyn Opener; 1] = [&opener];
+    let mut setup = Setup {
+        levels: vec![LevelSetup::new("none", "1000")],
+        disk: "none".into(),
+        block: "512".into(),
+        ..Setup::default()
+    };
+    let survey = simulate::survey(&setup, &traces).unwrap();
+    for (pages, known) in [(1_000, 0.6717), (2_000, 0.5753), (5_000, 0.4635), (10_000, 0.3930), (15_000, 0.3537)] {
+        setup.levels[0].size = pages.to_string();
+        let level = simulate::run(&setup, &survey, &traces).unwrap().report.levels[0].clone();
+        assert_eq!(level.asked, 914_145);
+        let misses = 1.0 - level.hit_ratio;
+        assert!((misses - known).abs() <= 0.00005, "{misses} with {pages} pages, known is {known}");
     }
 }
 
