@@ -5,7 +5,7 @@
 SHELL := /bin/bash
 export PATH := $(PATH):$(HOME)/.cargo/bin
 
-.PHONY: help setup setup-test build demo test check bench bench-recovery bench-prefetch bench-burst bench-stripes bench-tier bench-connections bench-connections-small docs clean
+.PHONY: help setup setup-test build demo test check bench bench-recovery bench-prefetch bench-burst bench-stripes bench-tier bench-connections bench-connections-small bench-sim docs clean
 
 help:
 	@sed -n 's/^# //p' Makefile | head -2
@@ -32,7 +32,7 @@ check: setup
 bench: build
 	@scripts/setup.sh bench
 	cargo bench --locked -p entrepot-cli --bench mount
-	cargo bench --locked -p entrepot-sim --bench replay
+	@$(MAKE) --no-print-directory bench-sim
 	@benches/burst/cost.sh target/release/entrepot
 
 # Recovery and failover under an MPI program; a quarter of an hour; root, for a network namespace of its own.
@@ -66,6 +66,12 @@ bench-connections: build
 bench-connections-small: build
 	@scripts/setup.sh bench
 	@benches/connections/run.sh target/release/entrepot --small
+
+# Replay speed of the simulator, beside libCacheSim (a Python package, fetched into target/ where that is possible); two minutes.
+bench-sim: setup
+	@test -x target/libcachesim/bin/python || python3 -m venv target/libcachesim || echo "no python3 with venv"
+	@target/libcachesim/bin/python -c 'import libcachesim' 2>/dev/null || target/libcachesim/bin/pip install --quiet libcachesim || echo "libcachesim cannot be fetched: there will be no comparison"
+	ENTREPOT_BENCH_PYTHON="$$(readlink -f target)/libcachesim/bin/python" cargo bench --locked -p entrepot-sim --bench replay
 
 docs: build
 	target/release/entrepot man target/man

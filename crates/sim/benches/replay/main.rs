@@ -1,9 +1,13 @@
 //! How fast the simulator replays: one LRU level without a device, and two levels with prefetching over a disk.
 //!
 //! `cargo bench -p entrepot-sim --bench replay`. Each line is the median of five runs in this process; the requests are made before
-//! the clock starts for the first, and while it runs for the second, as they are when a trace is replayed.
+//! the clock starts for the first, and while it runs for the second, as they are when a trace is replayed. With `ENTREPOT_BENCH_PYTHON`, an
+//! interpreter that has the package libcachesim (`make bench-sim` sees to it), libCacheSim replays the same requests between our runs.
 
-use policy::cache::{Level, LevelConfig, Request, Span};
+mod peer;
+
+use peer::Peer;
+use policy::cache::{Block, Level, LevelConfig, Request, Span};
 use policy::coordinate::Coordination;
 use policy::prefetch::Prefetch;
 use policy::time::Time;
@@ -18,9 +22,43 @@ use std::time::Instant;
 
 const RUNS: usize = 5;
 
+/// Blocks of the single level.
+const CAPACITY: u32 = 100_000;
+
 fn main() {
+    one_level();
+    two_levels();
+}
+
+/// One LRU level, with libCacheSim in turn if it can be had.
+fn one_level() {
     let blocks = zipf(4_000_000);
-    report("one LRU level, no device, Zipf 1.0", blocks.len(), || lru(&blocks));
+    let peer = Peer::found(&blocks, CAPACITY);
+    let (mut ours, mut theirs) = (Vec::new(), Vec::new());
+    let mut hits = 0;
+    for _ in 0..RUNS {
+        let start = worked_s();
+        hits = black_box(lru(&blocks));
+        ours.push(blocks.len() as f64 / (worked_s() - start) / 1e6);
+        theirs.extend(peer.as_ref().and_then(Peer::run));
+    }
+    let rate = median(&mut ours);
+    show("one LRU level, no device, Zipf 1.0", rate);
+    let misses = 1.0 - hits as f64 / blocks.len() as f64;
+    if theirs.is_empty() {
+        println!("libCacheSim is not at hand (ENTREPOT_BENCH_PYTHON, see `make bench-sim`): nothing to compare with");
+        return;
+    }
+    for (seen, _) in &theirs {
+        assert!((seen - misses).abs() < 1e-9, "libCacheSim misses {seen} of the requests, we {misses}");
+    }
+    let mut rates: Vec<f64> = theirs.iter().map(|(_, rate)| *rate).collect();
+    let theirs = median(&mut rates);
+    show("libCacheSim, the same requests", theirs);
+    println!("same miss ratio, {misses:.6}; ours is {:.1} times as fast", rate / theirs);
+}
+
+fn two_levels() {
     let accesses = accesses();
     let kinds = [
         ("linux", Prefetch::LinuxSimple { min: 3, max: 32, incl_demand: false }),
@@ -35,6 +73,15 @@ fn main() {
     }
 }
 
+fn median(rates: &mut [f64]) -> f64 {
+    rates.sort_by(f64::total_cmp);
+    rates[rates.len() / 2]
+}
+
+fn show(label: &str, rate: f64) {
+    println!("{label:<40} {rate:8.2} million requests/s of one core");
+}
+
 /// Run `subject` and print the median rate of `requests`.
 fn report(label: &str, requests: usize, mut subject: impl FnMut() -> u64) {
     let mut rates: Vec<f64> = (0..RUNS)
@@ -44,8 +91,7 @@ fn report(label: &str, requests: usize, mut subject: impl FnMut() -> u64) {
             requests as f64 / (worked_s() - start) / 1e6
         })
         .collect();
-    rates.sort_by(f64::total_cmp);
-    println!("{label:<40} {:8.2} million requests/s of one core", rates[RUNS / 2]);
+    show(label, median(&mut rates));
 }
 
 /// Seconds that this thread has had a core: other load on the machine does not count. Elapsed time where the kernel does not say.
@@ -57,18 +103,23 @@ fn worked_s() -> f64 {
 }
 
 /// Block numbers of which the n-th is drawn in proportion to 1/n, scattered over the address space.
-fn zipf(count: usize) -> Vec<u64> {
+fn zipf(count: usize) -> Vec<Block> {
     const OBJECTS: u64 = 1 << 20;
     let mut rng = Rng::new(1, 0);
     let top = (OBJECTS as f64).ln();
     let draw = |rng: &mut Rng| ((rng.unit() * top).exp() as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40;
-    (0..count).map(|_| draw(&mut rng)).collect()
+    (0..count).map(|_| Block::new(0, draw(&mut rng))).collect()
 }
 
-fn lru(blocks: &[u64]) -> u64 {
-    let mut level = Level::new(LevelConfig::new(100_000, Prefetch::None)).expect("a plain level");
-    for (at, &block) in blocks.iter().enumerate() {
-        level.replay(Time(at as u64), &Request::read(at as u64, Span::new(0, block, 1)));
+fn lru(blocks: &[Block]) -> u64 {
+    let mut level = Level::new(LevelConfig::new(CAPACITY, Prefetch::None)).expect("a plain level");
+    let mut number = 0;
+    for group in blocks.chunks(32) {
+        level.foresee(group);
+        for &first in group {
+            level.replay(Time(number), &Request::read(number, Span { first, len: 1 }));
+            number += 1;
+        }
     }
     level.stats().hit
 }
