@@ -9,6 +9,7 @@ mod grid;
 mod parallel;
 mod stripe;
 mod tier;
+mod traces;
 
 use crate::failure::Result;
 use clap::{Args, Subcommand};

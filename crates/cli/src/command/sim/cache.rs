@@ -1,5 +1,6 @@
 //! `entrepot sim cache`: a hierarchy of caches over a device, driven by traces.
 
+use super::traces::TraceArgs;
 use super::{figures, grid, setup_problem, simulate_problem};
 use crate::failure::Result;
 use crate::shown;
@@ -27,7 +28,8 @@ COORDINATORS (--coordinator), joined by +:
   none   labels   du   pfc, which takes bypass, readmore, file, client, text=0.5, queue=0.1, cap=BLOCKS
   pfc:adaptive, our own: streams told apart by address, read more and bypassed as streams of that length did before
 DISKS (--disk):
-  cheetah9lp   atlas10k   ssd-sata   ssd-nvme   constant:5ms
+  cheetah9lp   atlas10k   ssd-sata   ssd-nvme   constant:5ms   plain:read=71.2MB,write=60MB,latency=1ms
+  none: one level whose fetches are done at once, for hit ratios
 
 A GRID FILE:
   name = \"coordinators\"
@@ -48,26 +50,11 @@ EXAMPLES:
   entrepot sim cache --trace multi.spc --closed --l1 ra --l2 sarc --compare none,labels,pfc,du
   entrepot sim cache --trace a.spc --trace b.spc --l1 amp --l2 amp --disks 5 --raid 5 --output json
   entrepot sim cache --trace vod.csv --l1 stream --l1-trigger ets --timeline inventory.csv
+  entrepot sim cache --trace OLTP.lis.zst --disk none --l1 none --compare l1_size=1000,l1_size=5000
   entrepot sim cache --grid grid.toml --threads 8")]
 pub struct Cache {
-    /// A trace; several are several clients of one server.
-    #[arg(long, value_name = "FILE", required_unless_present_any = ["grid", "generate"])]
-    trace: Vec<PathBuf>,
-    /// A generated workload instead of a trace, in words; see `entrepot trace generate --help`.
-    #[arg(long, value_name = "WORKLOAD")]
-    generate: Vec<String>,
-    /// The seed of generated workloads.
-    #[arg(long, default_value_t = 1)]
-    seed: u64,
-    /// The traces' format, if their content does not say.
-    #[arg(long)]
-    format: Option<String>,
-    /// The traces' unit of time (s, ms, us, ns), if their format does not say.
-    #[arg(long)]
-    time_unit: Option<String>,
-    /// Skip and count malformed lines.
-    #[arg(long)]
-    lenient: bool,
+    #[command(flatten)]
+    traces: TraceArgs,
     /// Prefetcher of the first level, that of the application.
     #[arg(long, default_value = "linux", value_name = "PREFETCHER")]
     l1: String,
@@ -193,9 +180,6 @@ struct WorldArgs {
     /// End before the requests' bytes would exceed this.
     #[arg(long, value_name = "SIZE")]
     limit_bytes: Option<String>,
-    /// End after so many requests.
-    #[arg(long, value_name = "N")]
-    limit_requests: Option<u64>,
     /// Show each stream.
     #[arg(long)]
     per_stream: bool,
@@ -234,11 +218,11 @@ impl Cache {
             return grid::run(path, self.results.as_deref(), threads, self.output);
         }
         let setup = self.setup()?;
-        let wishes = self.wishes();
+        let wishes = self.traces.wishes()?;
         let openers = wishes.iter().map(|wish| grid::opener(wish, "".as_ref())).collect::<Result<Vec<_>>>()?;
         let traces: Vec<&dyn Opener> = openers.iter().map(|opener| &**opener).collect();
         // Words are checked before long traces are read.
-        setup.config(1 << 20).and_then(|_| setup.storage()).map_err(|error| setup_problem(&error))?;
+        simulate::check(&setup).map_err(|error| setup_problem(&error))?;
         let policies = self.policies(&setup)?;
         let survey = simulate::survey(&setup, &traces).map_err(|error| simulate_problem(&error))?;
         for (wish, trace) in wishes.iter().zip(survey.traces()) {
@@ -252,7 +236,13 @@ impl Cache {
             let done = grid::side_by_side(&policies, &traces, &survey, threads)?;
             return figures::compared(&done, self.output);
         }
+        let start = std::time::Instant::now();
         let outcome = simulate::run(&setup, &survey, &traces).map_err(|error| simulate_problem(&error))?;
+        let (took, requests) = (start.elapsed().as_secs_f64(), outcome.report.reads.count + outcome.report.writes);
+        eprintln!(
+            "replayed   {requests} requests in {took:.3} s: {:.2} million per second",
+            requests as f64 / took / 1e6
+        );
         if let Some(path) = &self.timeline {
             figures::timeline(path, &outcome.samples)?;
         }
@@ -319,32 +309,11 @@ impl Cache {
             },
             client_each: world.client_each,
             limit_bytes: world.limit_bytes.clone(),
-            limit_requests: world.limit_requests,
+            limit_requests: self.traces.limit_requests,
             per_stream: world.per_stream,
             check: world.check,
             sample_every: self.timeline.as_ref().map(|_| self.timeline_every.clone()),
         })
-    }
-
-    fn wishes(&self) -> Vec<TraceWish> {
-        let common = TraceWish {
-            format: self.format.clone(),
-            time_unit: self.time_unit.clone(),
-            lenient: self.lenient,
-            seed: self.seed,
-            ..TraceWish::default()
-        };
-        let files = self.trace.iter().map(|path| TraceWish {
-            name: path.display().to_string(),
-            path: Some(path.clone()),
-            ..common.clone()
-        });
-        let generated = self.generate.iter().map(|workload| TraceWish {
-            name: format!("{workload}, seed {}", self.seed),
-            generate: Some(workload.clone()),
-            ..common.clone()
-        });
-        files.chain(generated).collect()
     }
 
     /// The setups that are put side by side.
@@ -356,7 +325,7 @@ impl Cache {
             let (axis, value) = Setup::axis_of(name)?;
             let mut setup = setup.clone();
             setup.set(&axis, &value)?;
-            setup.config(1 << 20)?;
+            simulate::check(&setup)?;
             let cell = Cell::from([("policy".to_owned(), name.to_owned())]);
             Ok(Case { cell, trace: 0, wish: TraceWish::default(), setup })
         });

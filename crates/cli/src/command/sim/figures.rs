@@ -15,6 +15,13 @@ use std::path::Path;
 pub(super) fn text(setup: &Setup, report: &Report) -> String {
     let mut text = String::new();
     let t = &report.reads;
+    if setup.has_no_device() {
+        let _ = writeln!(text, "world      no device: nothing takes time, {} requests", t.count + report.writes);
+        let misses = report.levels.iter().map(|level| 1.0 - level.hit_ratio).next().unwrap_or(0.0);
+        let _ = writeln!(text, "misses     {misses:.4} of the blocks read\n");
+        levels(&mut text, setup, report);
+        return text;
+    }
     let arrival = if setup.closed { "closed loop" } else { "open loop" };
     let _ = writeln!(text, "world      {}, {} requests, {:.3} s", arrival, t.count + report.writes, report.span_s);
     let _ = writeln!(
@@ -35,7 +42,19 @@ pub(super) fn text(setup: &Setup, report: &Report) -> String {
         report.disk_wait_ms,
         report.disk_busy * 100.0
     );
-    text += "level prefetcher        blocks      asked   hit %  prefetched       used       late     wasted     unused  coverage  accuracy    fetches\n";
+    levels(&mut text, setup, report);
+    if report.clients.len() > 1 {
+        text += "\nclient      reads    mean ms     p95 ms\n";
+        for (at, times) in report.clients.iter().enumerate() {
+            let _ = writeln!(text, "{at:<6} {:>10} {:>10.3} {:>10.3}", times.count, times.mean_ms, times.p95_ms);
+        }
+    }
+    streams(&mut text, report);
+    text
+}
+
+fn levels(text: &mut String, setup: &Setup, report: &Report) {
+    *text += "level prefetcher        blocks      asked   hit %  prefetched       used       late     wasted     unused  coverage  accuracy    fetches\n";
     for (at, (level, words)) in report.levels.iter().zip(&setup.levels).enumerate() {
         let _ = writeln!(
             text,
@@ -58,14 +77,6 @@ pub(super) fn text(setup: &Setup, report: &Report) -> String {
             let _ = writeln!(text, "      PFC bypassed {} blocks, {} silent hits", level.bypassed, level.silent);
         }
     }
-    if report.clients.len() > 1 {
-        text += "\nclient      reads    mean ms     p95 ms\n";
-        for (at, times) in report.clients.iter().enumerate() {
-            let _ = writeln!(text, "{at:<6} {:>10} {:>10.3} {:>10.3}", times.count, times.mean_ms, times.p95_ms);
-        }
-    }
-    streams(&mut text, report);
-    text
 }
 
 fn streams(text: &mut String, report: &Report) {
@@ -120,8 +131,11 @@ pub(super) fn cases(done: &[Done]) -> String {
             let hit = level.hit_ratio * 100.0;
             let _ = write!(text, "  {hit:>8.2}  {:>13}  {:>10}", level.prefetched, level.prefetch_unused);
         }
-        let change = (report.reads.mean_ms / first.report.reads.mean_ms.max(f64::MIN_POSITIVE) - 1.0) * 100.0;
-        let _ = writeln!(text, " {:>10} {:>10.1}  {change:>+7.1}%", report.disk_requests, report.disk_mib);
+        let _ = write!(text, " {:>10} {:>10.1}", report.disk_requests, report.disk_mib);
+        if first.report.reads.mean_ms > 0.0 {
+            let _ = write!(text, "  {:>+7.1}%", (report.reads.mean_ms / first.report.reads.mean_ms - 1.0) * 100.0);
+        }
+        text.push('\n');
     }
     text
 }

@@ -2,6 +2,7 @@
 
 use super::cache::Output;
 use super::parallel::side_by_side;
+use super::traces::TraceArgs;
 use super::{grid, setup_problem, survey_problem};
 use crate::failure::Result;
 use crate::shown;
@@ -12,12 +13,10 @@ use policy::tier::reorganize::Thresholds;
 use policy::tier::tuned;
 use policy::time::Time;
 use serde_json::json;
-use sim::grid::TraceWish;
 use sim::replay::{Cut, Survey};
 use sim::setup::{Size, duration, size_bytes};
 use sim::tier::{Arrivals, Figures, Requests, Scheme, Setup};
 use std::fmt::Write as _;
-use std::path::PathBuf;
 use store::control::Problem;
 
 /// All schemes, in the order of the table.
@@ -51,27 +50,8 @@ EXAMPLES:
   entrepot sim tier --generate webserver:scale=0.1 --sweep window=1%,5%,10%,20%
   entrepot sim tier --generate zipf --fast-speed 200/40 --slow-speed 20/10 --fast 2 --slow 2 --output json")]
 pub struct Tier {
-    /// A trace; several are put together, each with files of its own.
-    #[arg(long, value_name = "FILE", required_unless_present = "generate")]
-    trace: Vec<PathBuf>,
-    /// A generated workload instead: zipf, hotspot, scan, scan-over, queries, webserver, oltp, web ...; see docs/SIMULATOR.md.
-    #[arg(long, value_name = "WORKLOAD")]
-    generate: Vec<String>,
-    /// The seed of generated workloads.
-    #[arg(long, default_value_t = 1)]
-    seed: u64,
-    /// The traces' format, if their content does not say.
-    #[arg(long)]
-    format: Option<String>,
-    /// The traces' unit of time (s, ms, us, ns), if their format does not say.
-    #[arg(long)]
-    time_unit: Option<String>,
-    /// Skip and count malformed lines.
-    #[arg(long)]
-    lenient: bool,
-    /// End after so many requests.
-    #[arg(long, value_name = "N")]
-    limit_requests: Option<u64>,
+    #[command(flatten)]
+    traces: TraceArgs,
     #[command(flatten)]
     devices: Devices,
     #[command(flatten)]
@@ -254,9 +234,9 @@ impl Tier {
 
     /// Reads the traces twice: for the census, then for the requests.
     fn read(&self, block_bytes: u64) -> Result<(Requests, u64)> {
-        let cut = Cut { block_bytes: block_bytes as u32, requests_max: self.limit_requests, ..Cut::default() };
+        let cut = Cut { block_bytes: block_bytes as u32, requests_max: self.traces.limit_requests, ..Cut::default() };
         let (mut survey, mut requests) = (Survey::default(), Requests::default());
-        for (trace, wish) in self.wishes().iter().enumerate() {
+        for (trace, wish) in self.traces.wishes()?.iter().enumerate() {
             let opener = grid::opener(wish, "".as_ref())?;
             let opened = || opener.open().map_err(|error| survey_problem(&error.into()));
             survey.add(opened()?, &cut).map_err(|error| survey_problem(&error))?;
@@ -266,7 +246,7 @@ impl Tier {
             } else {
                 eprint!("{text}")
             }
-            let limit = self.limit_requests.map_or(usize::MAX, |n| requests.len().saturating_add(n as usize));
+            let limit = self.traces.limit_requests.map_or(usize::MAX, |n| requests.len().saturating_add(n as usize));
             for record in opened()? {
                 let record = record.map_err(|error| survey_problem(&error.into()))?;
                 if requests.len() >= limit {
@@ -276,25 +256,6 @@ impl Tier {
             }
         }
         Ok((requests, survey.footprint_blocks() * block_bytes))
-    }
-
-    fn wishes(&self) -> Vec<TraceWish> {
-        let common = TraceWish {
-            format: self.format.clone(),
-            time_unit: self.time_unit.clone(),
-            lenient: self.lenient,
-            seed: self.seed,
-            ..TraceWish::default()
-        };
-        let name = |path: &PathBuf| path.display().to_string();
-        let files =
-            self.trace.iter().map(|path| TraceWish { name: name(path), path: Some(path.clone()), ..common.clone() });
-        let generated = self.generate.iter().map(|workload| TraceWish {
-            name: format!("{workload}, seed {}", self.seed),
-            generate: Some(workload.clone()),
-            ..common.clone()
-        });
-        files.chain(generated).collect()
     }
 
     /// The devices and the scheme of a case, for a trace of this footprint and length.
