@@ -11,7 +11,8 @@
 //!   streams and not asked for yet is at most three quarters of the cache. Whether it is done depends on how often streams of
 //!   that length went on that far, `p`: a seek saved with probability `p` against the transfer of the window in vain. `p` is
 //!   learnt for each power of two up to 128, apart for streams that just began within a file and with one, from all streams, whether
-//!   anything was read for them or not: no experiment costs a disk access. It is a request of its own, behind what somebody waits for.
+//!   anything was read for them or not: no experiment costs a disk access. It is a request of its own, behind what somebody waits for; while
+//!   other requests wait nothing is read more, for it would stand in their way, and the stream is offered it again at its next request.
 //! * *Bypassing.* Blocks that were sent up are kept here only if a sample of their kind (streams' blocks, others), remembered by number
 //!   as in PFC's queue, shows that they come back within the time that this cache could keep them.
 //!
@@ -105,8 +106,8 @@ impl Adaptive {
         }
     }
 
-    /// What to do with a request for reading.
-    pub(crate) fn course(&mut self, request: &Request) -> Course {
+    /// What to do with a request for reading; `quiet` if no other one waits.
+    pub(crate) fn course(&mut self, request: &Request, quiet: bool) -> Course {
         let span = request.span;
         let seen = self.streams.enter(span);
         if seen.at >= self.ahead.len() {
@@ -127,12 +128,13 @@ impl Adaptive {
         self.look_back(span, usize::from(seen.fresh));
         let run = seen.run + u64::from(span.len);
         let class = begins * LENGTHS + (run.ilog2() as usize).min(LENGTHS - 1);
-        let ahead = self.read_more(seen.at, run, class, end, request.file_blocks);
+        let more = self.read_more(seen.at, run, class, end);
+        let ahead = self.offer(seen.at, end, if quiet { more } else { 0 }, request.file_blocks);
         Course { sequential: !seen.fresh, keep: self.keep[usize::from(seen.fresh)], ahead }
     }
 
-    /// What a stream that has read `run` blocks up to `end` is to read more.
-    fn read_more(&mut self, at: usize, run: u64, class: usize, end: u64, file_blocks: u64) -> Span {
+    /// How far a stream that has read `run` blocks up to `end` is to be read ahead now; 0 if it is not.
+    fn read_more(&mut self, at: usize, run: u64, class: usize, end: u64) -> u64 {
         let unread: u64 = self.ahead.iter().map(|stream| stream.end.saturating_sub(stream.next)).sum();
         let window = run.clamp(WINDOW_MIN, WINDOW_MAX);
         let lookout = &mut self.ahead[at];
@@ -149,9 +151,15 @@ impl Adaptive {
         }
         let pays = self.went_on[class].pays(window);
         let window = window.min(room);
-        if window < WINDOW_MIN || left > window / 2 || !pays {
+        if window < WINDOW_MIN || left > window / 2 || !pays { 0 } else { window }
+    }
+
+    /// What is read unasked so that `window` blocks behind `end` have been; empty for a window of 0.
+    fn offer(&mut self, at: usize, end: u64, window: u64, file_blocks: u64) -> Span {
+        if window == 0 {
             return Span { first: Block(end), len: 0 };
         }
+        let lookout = &mut self.ahead[at];
         let first = lookout.end.max(end);
         let more = clipped(Block(first), (end + window - first) as u32, file_blocks);
         lookout.end = more.end().0;

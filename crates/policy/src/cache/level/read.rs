@@ -32,7 +32,8 @@ impl Level {
             tally.enter(request.stream).asked += u64::from(request.span.len);
         }
         if let Some(adaptive) = &mut self.adaptive {
-            let course = adaptive.course(request);
+            let quiet = self.flight.outstanding().1 == 0;
+            let course = adaptive.course(request, quiet);
             let outcome = self.follow(request, course);
             self.tell_stream(request, outcome);
             // What it reads more is a request of its own: nobody waits for it.

@@ -4,7 +4,7 @@ use super::*;
 use proptest::prelude::*;
 
 fn read(adaptive: &mut Adaptive, file: u32, index: u64, len: u32) -> Course {
-    adaptive.course(&Request::read(0, Span::new(file, index, len)))
+    adaptive.course(&Request::read(0, Span::new(file, index, len)), true)
 }
 
 /// Requests that jump, so many that every lesson of them is learnt.
@@ -30,6 +30,17 @@ fn a_stream_is_offered_as_much_as_it_has_read_up_to_the_largest_window() {
         longest = longest.max(read_up_to.saturating_sub(end));
     }
     assert!(longest > WINDOW_MAX / 2, "{longest} blocks ahead at most");
+}
+
+#[test]
+fn nothing_is_read_more_while_others_wait_and_the_stream_gets_it_afterwards() {
+    let mut adaptive = Adaptive::new(10_000);
+    let mut course = |at: u64, quiet| adaptive.course(&Request::read(0, Span::new(0, at * 4, 4)), quiet).ahead;
+    for at in 0..50 {
+        assert_eq!(course(at, false).len, 0);
+    }
+    let ahead = course(50, true);
+    assert_eq!((ahead.first.index(), ahead.len), (204, WINDOW_MAX as u32));
 }
 
 #[test]
@@ -78,7 +89,7 @@ proptest! {
             let index = if goes_on && next < 450 { next } else { index };
             next = index + u64::from(len);
             let request = Request { file_blocks: 500, ..Request::read(0, Span::new(file, index, len)) };
-            let course = adaptive.course(&request);
+            let course = adaptive.course(&request, true);
             prop_assert!(course.ahead.first >= request.span.end() && course.ahead.end().index() <= 500.max(next));
             prop_assert!(u64::from(course.ahead.len) <= u64::from(capacity) * 3 / 4);
         }
