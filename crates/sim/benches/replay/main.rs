@@ -7,7 +7,7 @@
 mod peer;
 
 use peer::Peer;
-use policy::cache::{Block, Level, LevelConfig, Request, Span};
+use policy::cache::{Block, Level, LevelConfig, Span};
 use policy::coordinate::Coordination;
 use policy::prefetch::Prefetch;
 use policy::time::Time;
@@ -113,13 +113,8 @@ fn zipf(count: usize) -> Vec<Block> {
 
 fn lru(blocks: &[Block]) -> u64 {
     let mut level = Level::new(LevelConfig::new(CAPACITY, Prefetch::None)).expect("a plain level");
-    let mut number = 0;
-    for group in blocks.chunks(32) {
-        level.foresee(group);
-        for &first in group {
-            level.replay(Time(number), &Request::read(number, Span { first, len: 1 }));
-            number += 1;
-        }
+    for group in blocks.chunks(1024) {
+        level.replay_blocks(Time::ZERO, group);
     }
     level.stats().hit
 }

@@ -72,6 +72,14 @@ impl Sums {
             }
             blocks.clear();
             blocks.extend(group.iter().map(|access: &Access| access.span.first));
+            let single = |access: &Access| access.span.len == 1 && !access.write;
+            if !check && level.is_plain() && group.iter().all(single) {
+                self.end = group.iter().map(|access| access.at).fold(self.end, Time::max);
+                self.read_blocks += group.len() as u64;
+                reads += group.len() as u64;
+                level.replay_blocks(self.end, &blocks);
+                continue;
+            }
             level.foresee(&blocks);
             for access in &group {
                 self.end = self.end.max(access.at);

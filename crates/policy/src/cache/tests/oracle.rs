@@ -32,6 +32,25 @@ proptest! {
         }
     }
 
+    /// Many reads at once are as many one by one, in any level.
+    #[test]
+    fn many_blocks_at_once_are_one_after_the_other(
+        which in 0usize..Prefetch::ALL.len(),
+        capacity in 1u32..80,
+        blocks in prop::collection::vec(0u64..150, 1..300),
+    ) {
+        let blocks: Vec<Block> = blocks.into_iter().map(|index| Block::new(0, index)).collect();
+        let mut one_by_one = Level::new(LevelConfig::new(capacity, Prefetch::ALL[which])).unwrap();
+        let mut at_once = Level::new(LevelConfig::new(capacity, Prefetch::ALL[which])).unwrap();
+        for &first in &blocks {
+            one_by_one.replay(Time::ZERO, &Request::read(0, Span { first, len: 1 }));
+        }
+        let outcome = at_once.replay_blocks(Time::ZERO, &blocks);
+        prop_assert_eq!(at_once.stats(), one_by_one.stats());
+        prop_assert_eq!(u64::from(outcome.hit), at_once.stats().hit);
+        at_once.check().unwrap();
+    }
+
     /// Requests of one block whose fetches are done at once come out as in a replay, whatever prefetches.
     #[test]
     fn fetches_done_at_once_are_a_replay(
