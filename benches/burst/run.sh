@@ -113,7 +113,9 @@ END
     export ENTREPOT_VOLUME=$vol/volume.toml
     "$entrepot" up "$vol/volume.toml" --at "$mnt" --detach >/dev/null
     if [ -d "$group" ]; then
-        "$entrepot" status --output json | python3 -c 'import json,sys; print(json.load(sys.stdin)["pid"])' >"$group/cgroup.procs"
+        local pid
+        pid=$("$entrepot" status --output json | python3 -c 'import json,sys; print(json.load(sys.stdin)["pid"])')
+        echo "$pid" >"$group/cgroup.procs"
     fi
     python3 "$here/writers.py" "$mnt" "$apps" "$period" "$congestion" "$checkpoint" $periods
     "$entrepot" checkpoint status >&2
