@@ -68,6 +68,7 @@ const COMMANDS: &[&[&str]] = &[
     &["trace", "generate", "downloads"],
     &["trace", "generate", "oltp"],
     &["trace", "generate", "web"],
+    &["trace", "generate", "workload"],
     &["trace", "generate", "multi"],
     &["sim"],
     &["sim", "cache"],

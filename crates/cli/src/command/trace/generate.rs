@@ -5,6 +5,7 @@ use crate::failure::{Failure, Result};
 use crate::shown;
 use clap::{Args, Subcommand};
 use sim::generate::{self, Arrivals, Mixed, MixedShape, Multi, MultiShape};
+use sim::simulate::Workload;
 use sim::trace::{Record, Target};
 use std::path::PathBuf;
 use store::control::Problem;
@@ -108,6 +109,16 @@ enum Kind {
         #[command(flatten)]
         scaled: Scaled,
     },
+    /// Any workload that the simulators generate, in the words of their `--generate`
+    #[command(
+        after_help = "EXAMPLES:\n  entrepot trace generate workload hotspot:spot=0.05,shift=60000 hotspot.trace.zst\n  entrepot trace generate workload webserver:scale=0.1 web-server.trace.zst --seed 2"
+    )]
+    Workload {
+        /// zipf, hotspot, scan, scan-over, queries, webserver, oltp, web ... and parameters after a colon; see docs/SIMULATOR.md.
+        words: String,
+        #[command(flatten)]
+        common: Common,
+    },
     /// Like the Purdue Multi trace: cscope, gcc and viewperf on 12 514 files of 792 MiB, 25 % random, closed loop
     #[command(after_help = "EXAMPLES:\n  entrepot trace generate multi multi.trace.zst")]
     Multi {
@@ -172,6 +183,12 @@ impl Generate {
             }
             Kind::Web { common, scaled } => {
                 common.write(Mixed::new(generate::web_like().scaled(scaled.checked()?), common.seed))
+            }
+            Kind::Workload { words, common } => {
+                let workload =
+                    Workload::parse(&words).map_err(|e| wrong(&e.to_string(), "give such as zipf:theta=0.8"))?;
+                // What is made up has no malformed lines.
+                common.write(workload.open(common.seed).flatten())
             }
             Kind::Multi { common, scaled } => {
                 common.write(Multi::new(MultiShape::default().scaled(scaled.checked()?), common.seed))
