@@ -72,12 +72,15 @@ impl Slurm {
         Ok(Slurm { core })
     }
 
-    /// The files that a job of Slurm brings, for whoever looks at Slurm's queue.
+    /// The files that a job of Slurm has brought, for whoever looks at Slurm's queue. None before all are there: Slurm may show
+    /// a job as waiting for its turn before it asks for its data.
     pub fn inputs_of(&self) -> crate::queue::InputsOf {
         let core = Arc::downgrade(&self.core);
         Arc::new(move |id: &str| -> Vec<PathBuf> {
             let (Some(core), Ok(id)) = (core.upgrade(), id.parse::<u64>()) else { return Vec::new() };
-            core.book.lock().jobs.get(&id).map(record::Job::staged_paths).unwrap_or_default()
+            let book = core.book.lock();
+            let job = book.jobs.get(&id).filter(|job| job.phase.has_data());
+            job.map(record::Job::staged_paths).unwrap_or_default()
         })
     }
 

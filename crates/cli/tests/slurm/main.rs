@@ -114,6 +114,7 @@ fn every_case_ends_as_its_user_would_expect() {
     results_that_cannot_go_home(&world);
     three_dependent_jobs(&world);
     the_source_is_dead(&mut world);
+    input_of_waiting_jobs_is_there_twice(&world);
     world.nothing_is_left();
 }
 
@@ -291,10 +292,63 @@ fn arrival_of(world: &World, job: u64) -> String {
 }
 
 fn until_arrival(world: &World, job: u64, words: &str) {
+    until_says(words, || format!("{} {}", arrival_of(world, job), world.cluster.queue(job, "%T %S %r")));
+}
+
+/// [S-070] With the real queue of Slurm.
+fn input_of_waiting_jobs_is_there_twice(world: &World) {
+    world.volume.ok(&["down"]);
+    let toml = std::fs::read_to_string(&world.volume.toml).expect("volume.toml");
+    let toml = toml.replace("# policy = \"none\"", "policy = \"fcfs\"").replace("# alpha = 0.2", "alpha = \"inf\"");
+    let toml = toml.replace("# queue = \"local\"", "queue = \"slurm\"").replace("# poll = \"2s\"", "poll = \"500ms\"");
+    std::fs::write(&world.volume.toml, toml).expect("volume.toml");
+    world.volume.up_again();
+    world.put("kept", 16 << 20, 11);
+    world.put("unread", 16 << 20, 12);
+    let (home, dir) = (world.cluster.home.display(), world.dir.display());
+    let mirrors = |name: &str| {
+        let layout = world.volume.json(&["layout", &format!("user/{name}")]);
+        layout["mirrors"].as_array().expect("mirrors").len()
+    };
+    // Both wait for the nodes with their data there: less than the margin before they can start.
+    occupy(world, 4, "room");
+    let script = |name: &str, body: &str| {
+        let body = format!("{body}\nuntil [ -e {home}/done-{name} ]; do sleep 0.1; done");
+        world.cluster.submit(&format!("{name}.sh"), &world.script(&world.nginx.uri(name), name, &body))
+    };
+    let (kept, unread) = (
+        script("kept", &format!("until [ -e {home}/read ]; do sleep 0.1; done\ncat {dir}/kept > /dev/null")),
+        script("unread", "true"),
+    );
+    for (job, name) in [(kept, "kept"), (unread, "unread")] {
+        world.until_phase(job, "staged-in");
+        let shown = || out(&world.cluster.user(&world.volume, &["slurm", "show", &job.to_string()]));
+        until_says("a second copy is complete", shown);
+        let shown = shown();
+        assert!(shown.contains("2 copies, and its source") && shown.contains("the replication window"), "{shown}");
+        assert_eq!(mirrors(name), 2);
+    }
+    std::fs::write(world.cluster.home.join("room"), "").expect("room");
+    for job in [kept, unread] {
+        world.cluster.until_state(&world.volume, job, "RUNNING");
+    }
+    // The copy goes when the running job has closed the file, and in any case at its end.
+    let shown = || out(&world.cluster.user(&world.volume, &["slurm", "show", &kept.to_string()]));
+    until_says("a second copy is complete and in use", shown);
+    std::fs::write(world.cluster.home.join("read"), "").expect("read");
+    until("the copy is gone", || mirrors("kept") == 1);
+    assert_eq!((world.cluster.state(kept).as_str(), mirrors("unread")), ("RUNNING", 2));
+    for (job, name) in [(kept, "kept"), (unread, "unread")] {
+        std::fs::write(world.cluster.home.join(format!("done-{name}")), "").expect("done");
+        world.cluster.until_state(&world.volume, job, "COMPLETED");
+    }
+    until("the other is gone", || mirrors("unread") == 1);
+}
+
+fn until_says(words: &str, says: impl Fn() -> String) {
     let began = std::time::Instant::now();
-    while !arrival_of(world, job).contains(words) {
-        let said = arrival_of(world, job);
-        assert!(began.elapsed().as_secs() < 60, "{said}, not {words}; Slurm: {}", world.cluster.queue(job, "%T %S %r"));
+    while !says().contains(words) {
+        assert!(began.elapsed().as_secs() < 60, "{}, not {words}", says());
         std::thread::sleep(std::time::Duration::from_millis(50));
     }
 }

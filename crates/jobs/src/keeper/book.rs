@@ -51,14 +51,19 @@ impl Book {
         self.adopted = there;
     }
 
-    /// The jobs of a picture that count and are not known yet, with their inputs.
+    /// The jobs of a picture that count and are not known yet, or whose input was not there yet, with their inputs.
     pub fn unknown(&self, picture: &Snapshot) -> Vec<(String, Vec<PathBuf>)> {
         let counts = |job: &&crate::queue::QueuedJob| match job.state {
             State::Running => true,
             State::Pending => job.waits_for == WaitsFor::Nodes,
             State::Ending | State::Ended => false,
         };
-        let fresh = picture.jobs.iter().filter(counts).filter(|job| !self.numbers.contains_key(&job.id));
+        let without_files = |id| self.jobs.get(id).is_some_and(|known| !known.running && known.files.is_empty());
+        let fresh = |job: &&crate::queue::QueuedJob| match self.numbers.get(&job.id) {
+            None => true,
+            Some(id) => !job.inputs.is_empty() && without_files(id),
+        };
+        let fresh = picture.jobs.iter().filter(counts).filter(fresh);
         fresh.map(|job| (job.id.clone(), job.inputs.clone())).collect()
     }
 
@@ -89,6 +94,11 @@ impl Book {
             let rank = Rank(place as u64 + 1);
             if let Some(id) = self.numbers.get(&job.id).copied().filter(|id| self.jobs[id].running) {
                 self.end(now, id); // it went back into the queue
+            }
+            if let Some(id) =
+                self.numbers.get(&job.id).copied().filter(|_| inputs.get(&job.id).is_some_and(|f| !f.is_empty()))
+            {
+                self.end(now, id); // its input has come meanwhile: it begins anew, with it
             }
             let id = self.known(now, &job.id, rank, job.nodes, &inputs);
             present.insert(id);

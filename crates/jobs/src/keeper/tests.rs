@@ -118,6 +118,19 @@ fn the_window_is_copied_and_removed_at_the_end_of_its_jobs() {
     assert_eq!(*copies.counted.lock(), (1, 0), "its copy was complete when it was dispatched");
 }
 
+/// [S-070] Slurm shows a job as waiting for its turn before it asks for its data.
+#[test]
+fn input_that_comes_later_is_copied_too() {
+    let copies = Arc::new(Memory::default());
+    let (keeper, queue) = keeper(Strategy::All, Removal::JobEnd, copies.clone());
+    let without = QueuedJob { inputs: Vec::new(), ..job("1", State::Pending, 4, "11") };
+    show(&queue, vec![without, job("2", State::Pending, 4, "22")]);
+    copies.until("create 22");
+    show(&queue, vec![job("1", State::Pending, 4, "11"), job("2", State::Pending, 4, "22")]);
+    copies.until("create 11");
+    keeper.stop();
+}
+
 /// [S-070]
 #[test]
 fn a_copy_goes_when_the_running_job_has_closed_the_file() {

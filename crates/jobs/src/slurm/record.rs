@@ -79,6 +79,11 @@ impl Phase {
         matches!(self, Phase::Completed | Phase::Failed | Phase::Cancelled)
     }
 
+    /// Whether its data are there.
+    pub fn has_data(self) -> bool {
+        matches!(self, Phase::StagedIn | Phase::Running | Phase::StagingOut)
+    }
+
     /// As users see it.
     pub fn name(self) -> &'static str {
         match self {
