@@ -96,6 +96,9 @@ pub struct Register {
     pub job: Submit,
     /// Who runs it.
     pub scheduler: crate::scheduler::Kind,
+    /// When that scheduler would start its script, if it can say: milliseconds since 1970.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub start_ms: Option<u64>,
 }
 
 /// The answer to `job.register`.
@@ -107,6 +110,9 @@ pub struct Registered {
     pub plan: Plan,
     /// Variables that its data parts need to find the volume.
     pub environment: Vec<(String, String)>,
+    /// The stage-in part is to start no sooner than in so many seconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub delay_s: Option<u64>,
 }
 
 /// `job.submitted`: the parts are in the scheduler's queue. The answer is a [`JobSummary`].

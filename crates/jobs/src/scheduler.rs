@@ -59,6 +59,19 @@ pub trait Scheduler: Send + Sync {
     /// Program and arguments that submit a part; the script goes to its standard input.
     fn submit(&self, part: &Submission<'_>) -> Vec<String>;
 
+    /// Program and arguments that ask when a part would start if it were submitted now; the script goes to standard input.
+    /// Nothing where the scheduler cannot be asked.
+    fn ask_start(&self, part: &Submission<'_>) -> Option<Vec<String>> {
+        let _ = part;
+        None
+    }
+
+    /// The answer in what that command wrote, with `SLURM_TIME_FORMAT=%s`: milliseconds since 1970.
+    fn read_start(&self, said: &str) -> Option<u64> {
+        let _ = said;
+        None
+    }
+
     /// The number in what that command wrote.
     fn read_id(&self, said: &str) -> Option<String>;
 
@@ -84,6 +97,8 @@ pub struct Submission<'a> {
     pub cores: Option<u32>,
     /// In seconds.
     pub walltime_s: Option<u64>,
+    /// A data part that is not due yet starts no sooner than in so many seconds.
+    pub delay_s: Option<u64>,
     /// Where a data part writes; compute writes where its script says.
     pub log: &'a Path,
     /// Parameters from directives, in the scheduler's own words.

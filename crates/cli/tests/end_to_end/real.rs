@@ -160,7 +160,10 @@ impl Volume {
     pub fn kill(&self) {
         let pid = self.pid().expect("a daemon");
         kill_process(pid, Signal::KILL).expect("kill");
-        while rustix::process::test_kill_process(pid).is_ok() && !is_zombie(pid) {
+        // The first thread may be over before the others are, and with them the socket and the locks.
+        let threads = format!("/proc/{}/task", pid.as_raw_nonzero());
+        let alone = || std::fs::read_dir(&threads).map_or(true, |tasks| tasks.count() <= 1);
+        while rustix::process::test_kill_process(pid).is_ok() && !(is_zombie(pid) && alone()) {
             std::thread::yield_now();
         }
     }

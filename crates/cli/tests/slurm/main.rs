@@ -455,6 +455,19 @@ fn three_dependent_jobs(world: &World) {
     assert_eq!(code(&cancelled), 0, "{}", err(&cancelled));
     let waited = world.cluster.user(&world.volume, &["job", "wait", &long]);
     assert!(out(&waited).contains("cancelled"), "{}", out(&waited));
+    // Slurm says that the script would start in an hour: so its data wait.
+    let before = occupy(world, 60, "never");
+    let later = submit("later", &world.nginx.uri("three"), "true");
+    let detail = || {
+        let shown = world.cluster.user(&world.volume, &["job", "show", &later, "--output", "json"]);
+        serde_json::from_slice::<serde_json::Value>(&shown.stdout).expect("JSON")
+    };
+    let part = detail()["external"]["parts"]["stage-in"]["id"].as_str().expect("a number").parse().expect("a number");
+    until("its stage-in is not due", || world.reason(part) == "BeginTime");
+    assert!(world.cluster.queue(part, "%S") > world.cluster.queue(before, "%S"), "later than the other began");
+    assert_eq!(code(&world.cluster.user(&world.volume, &["job", "cancel", &later])), 0);
+    world.cluster.run(None, &["scancel", &before.to_string()]);
+    world.cluster.until_state(&world.volume, before, "CANCELLED");
     let left = out(&world.cluster.run(None, &["squeue", "-h", "-t", "PENDING,RUNNING"]));
     assert_eq!(left, "", "no part is left in the queue");
 }

@@ -8,7 +8,7 @@ use super::record::{Phase, Record};
 use super::requests::{may, new_record};
 use super::{Error, Runner, spool, watch as checks};
 use crate::exec::now_ms;
-use crate::plan::{self, Limits};
+use crate::plan::{self, Limits, paths};
 use crate::queue::{Snapshot, State};
 use crate::request::*;
 use crate::scheduler::{External, Kind, Look, is_id};
@@ -39,7 +39,12 @@ impl Runner {
         record.external = Some(External { scheduler: asked.scheduler, parts: BTreeMap::new() });
         core.remember(&record).map_err(|e| Error::World(format!("the job could not be remembered: {e}")))?;
         core.book.lock().jobs.insert(id, record);
-        Ok(Registered { id, plan, environment: core.config.environment.clone() })
+        let delay_s = asked.start_ms.and_then(|start_ms| {
+            let wanted = paths::wanted(&plan, &asked.job.cwd, core.volume.mount_point().as_deref())?;
+            let due_ms = core.config.arrivals.as_ref()?.due_ms(caller, &wanted, start_ms)?;
+            Some(due_ms.saturating_sub(now_ms()) / 1000)
+        });
+        Ok(Registered { id, plan, environment: core.config.environment.clone(), delay_s })
     }
 
     /// Its parts are in the scheduler's queue.

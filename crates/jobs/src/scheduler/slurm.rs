@@ -23,10 +23,23 @@ impl Scheduler for Slurm {
             words.push(format!("--output={}", part.log.display()));
         }
         words.extend(part.cores.map(|n| format!("--ntasks={n}")));
+        words.extend(part.delay_s.map(|s| format!("--begin=now+{s}")));
         // Slurm counts whole minutes.
         words.extend(part.walltime_s.map(|s| format!("--time={}", s.div_ceil(60).max(1))));
         words.extend(part.parameters.iter().flatten().cloned());
         words
+    }
+
+    fn ask_start(&self, part: &Submission<'_>) -> Option<Vec<String>> {
+        let mut words = self.submit(part);
+        words.insert(1, "--test-only".into());
+        Some(words)
+    }
+
+    /// `sbatch: Job 5 to start at 1795275396 using 4 processors on nodes n1 in partition batch`.
+    fn read_start(&self, said: &str) -> Option<u64> {
+        let at = said.split("to start at ").nth(1)?.split_whitespace().next()?;
+        at.parse::<u64>().ok().map(|s| s * 1000)
     }
 
     fn read_id(&self, said: &str) -> Option<String> {
@@ -96,18 +109,20 @@ mod tests {
             data_queue: "dataxfer",
             cores: None,
             walltime_s: None,
+            delay_s: Some(90),
             log: Path::new("/h/log"),
             parameters: &parameters,
         };
         assert_eq!(
             Slurm.submit(&part).join(" "),
-            "sbatch --parsable --job-name=n --partition=dataxfer --ntasks=1 --output=/h/log -t 30"
+            "sbatch --parsable --job-name=n --partition=dataxfer --ntasks=1 --output=/h/log --begin=now+90 -t 30"
         );
         part = Submission {
             kind: PartKind::Compute,
             after: Some("7"),
             cores: Some(4),
             walltime_s: Some(61),
+            delay_s: None,
             parameters: &[],
             ..part
         };
@@ -115,6 +130,10 @@ mod tests {
             Slurm.submit(&part).join(" "),
             "sbatch --parsable --job-name=n --dependency=afterok:7 --kill-on-invalid-dep=yes --ntasks=4 --time=2"
         );
+        let asked = Slurm.ask_start(&Submission { after: None, ..part }).expect("Slurm can be asked").join(" ");
+        assert_eq!(asked, "sbatch --test-only --parsable --job-name=n --ntasks=4 --time=2");
+        let said = "sbatch: Job 5 to start at 1795275396 using 4 processors on nodes n1 in partition batch\n";
+        assert_eq!((Slurm.read_start(said), Slurm.read_start("sbatch: error")), (Some(1_795_275_396_000), None));
         assert_eq!(Slurm.read_id("12;c\n").as_deref(), Some("12"));
         assert_eq!(Slurm.read_id("sbatch: error\n"), None);
     }

@@ -4,7 +4,7 @@ use super::{complain, directives, read, recognise, script_of};
 use crate::connect::Context;
 use crate::failure::{Failure, Result};
 use crate::shown;
-use jobs::plan::{Limits, Part};
+use jobs::plan::{Limits, Part, Plan};
 use jobs::request::{
     JobDetail, JobId, JobSummary, Overrides, PartKind, Register, Registered, Script, Submit, SubmittedParts,
 };
@@ -33,7 +33,9 @@ pub fn submit(context: &Context, path: &Path, overrides: Overrides, kind: Kind, 
     let mut client = Client::connect(&found.socket())?;
     let script = Script::from(script);
     let job = Submit { file_name, script, cwd: cwd.clone(), umask: 0o022, environment: BTreeMap::new(), overrides };
-    let answer = client.request("job.register", json!(Register { job, scheduler: kind }), &mut |_| {})?;
+    let compute = planned.ok().filter(|plan| plan.parts.iter().any(|part| part.kind == PartKind::StageIn));
+    let start_ms = compute.and_then(|plan| start_of(&*kind.scheduler(), &plan, cores, walltime_s));
+    let answer = client.request("job.register", json!(Register { job, scheduler: kind, start_ms }), &mut |_| {})?;
     let registered: Registered = read(answer)?;
     let id = registered.id;
     let scheduler = kind.scheduler();
@@ -57,6 +59,28 @@ pub fn submit(context: &Context, path: &Path, overrides: Overrides, kind: Kind, 
                 .into())
         }
     }
+}
+
+/// When the scheduler would start the script if it had its data, in milliseconds since 1970.
+fn start_of(scheduler: &dyn Scheduler, plan: &Plan, cores: Option<u32>, walltime_s: Option<u64>) -> Option<u64> {
+    let words = scheduler.ask_start(&Submission {
+        name: &plan.name,
+        kind: PartKind::Compute,
+        after: None,
+        data_queue: "",
+        cores,
+        walltime_s,
+        delay_s: None,
+        log: Path::new(""),
+        parameters: &[],
+    })?;
+    let mut command = Command::new(&words[0]);
+    command.args(&words[1..]).env("SLURM_TIME_FORMAT", "%s");
+    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().ok()?;
+    child.stdin.take()?.write_all(plan.compute_script.as_bytes()).ok()?;
+    let done = child.wait_with_output().ok()?;
+    let said = [done.stdout, done.stderr].concat();
+    scheduler.read_start(&String::from_utf8_lossy(&said))
 }
 
 struct Wanted<'a> {
@@ -84,6 +108,7 @@ fn chain(
             data_queue: wanted.data_queue,
             cores: wanted.cores.filter(|_| !is_data),
             walltime_s: wanted.walltime_s.filter(|_| !is_data),
+            delay_s: wanted.registered.delay_s.filter(|_| part.kind == PartKind::StageIn),
             log: &log,
             parameters: &part.parameters,
         };
