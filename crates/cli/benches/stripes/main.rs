@@ -8,7 +8,7 @@
 //! Then *forks*: reads of two sizes on a file with two forks, and on each of the two alone. Last, what the *sensors* cost: processor time of
 //! the daemon with and without, in turns.
 //!
-//! `ENTREPOT_STRIPES_SECONDS` (9) is how long a phase is counted, `_WARM_UP` (4) how long it runs before that, `_SEED` (1); `_ONLY` is a
+//! `ENTREPOT_STRIPES_SECONDS` (5) is how long a phase is counted, `_WARM_UP` (6) how long it runs before that, `_SEED` (1); `_ONLY` is a
 //! list of `phases`, `forks`, `sensors`. Needs root or `fusermount3`, and /dev/fuse.
 
 mod load;
@@ -21,7 +21,7 @@ use std::path::PathBuf;
 
 const MIB: u64 = 1 << 20;
 /// Bytes of every file.
-const FILE_BYTES: u64 = 32 * MIB;
+const FILE_BYTES: u64 = 16 * MIB;
 const WIDTHS: [u64; 4] = [1, 2, 4, 8];
 const LARGE: Asked = Asked { rate: 8.0, bytes: MIB };
 const SMALL: Asked = Asked { rate: 100.0, bytes: 32 << 10 };
@@ -36,7 +36,7 @@ fn main() {
     let base = std::env::var_os("ENTREPOT_BENCH_DIR").map_or_else(std::env::temp_dir, PathBuf::from);
     let only = std::env::var("ENTREPOT_STRIPES_ONLY").unwrap_or_else(|_| "phases,forks,sensors".into());
     let wanted = |part: &str| only.split(',').any(|one| one == part);
-    let (seconds, warm_up, seed) = (number("SECONDS", 9.0), number("WARM_UP", 4.0), number("SEED", 1.0) as u64);
+    let (seconds, warm_up, seed) = (number("SECONDS", 5.0), number("WARM_UP", 6.0), number("SEED", 1.0) as u64);
     if wanted("phases") || wanted("forks") {
         let rig = Rig::start(&base);
         println!("{DISKS} emulated disks, each {}", rig.device);

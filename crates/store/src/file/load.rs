@@ -51,8 +51,13 @@ impl Load {
         *there = chooser.map(Arc::new);
     }
 
+    /// Whether reads choose among mirrors.
+    pub(super) fn chooses(&self) -> bool {
+        self.chooses.load(Ordering::Relaxed)
+    }
+
     fn chooser(&self) -> Option<Arc<Chooser>> {
-        if self.chooses.load(Ordering::Relaxed) { self.chooser.read().clone() } else { None }
+        if self.chooses() { self.chooser.read().clone() } else { None }
     }
 }
 

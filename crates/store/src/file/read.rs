@@ -60,7 +60,9 @@ impl File {
             return Ok(());
         }
         let preferred = self.preferred(view, offset, buf.len()).unwrap_or(0);
-        if buf.len() >= PARALLEL_BYTES_MIN && self.read_parallel(view, preferred, offset, buf) {
+        // Who chooses among forks counts on it that pieces are read side by side.
+        let parallel = buf.len() >= PARALLEL_BYTES_MIN || self.load.chooses();
+        if parallel && self.read_parallel(view, preferred, offset, buf) {
             return Ok(());
         }
         let mut done = 0;
