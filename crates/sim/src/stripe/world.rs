@@ -331,7 +331,8 @@ mod tests {
                     "{mode:?}, phase {phase}: {ms}, best {best}, worst {worst}"
                 );
             }
-            assert!(got.iter().map(|of| of.changes).sum::<u64>() <= 3, "{mode:?}: layouts do not flap: {got:?}");
+            // The rules see the mean size, which while the window holds both phases is neither's: two changes for each new phase.
+            assert!(got.iter().map(|of| of.changes).sum::<u64>() <= 6, "{mode:?}: layouts do not flap: {got:?}");
             assert_eq!(got, run(&setup, &adaptive(mode, 1)), "the same seed, the same figures");
         }
     }
