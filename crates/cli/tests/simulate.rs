@@ -123,7 +123,10 @@ fn rule_files_are_shown_checked_and_plotted_and_mistakes_named_with_their_line()
         let mut command = Command::new(env!("CARGO_BIN_EXE_entrepot"));
         command.current_dir(at.path()).arg("rules").args(arguments).output().expect("the binary runs")
     };
-    let shown = rules(&["show"]);
+    std::fs::write(at.path().join("ours.rules"), rules(&["show"]).stdout).unwrap();
+    let ours = text(&rules(&["check", "ours.rules"]).stdout);
+    assert!(ours.contains("19 rules"), "{ours}");
+    let shown = rules(&["show", "--base", "paper"]);
     std::fs::write(at.path().join("mine.rules"), &shown.stdout).unwrap();
     let checked = text(&rules(&["check", "mine.rules"]).stdout);
     assert!(checked.contains("17 rules") && checked.contains("RequestWidth is never MEDIUM"), "{checked}");

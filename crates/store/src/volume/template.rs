@@ -109,7 +109,7 @@ const TAIL: &str = r#"
 
 [tiering]
 # Who decides which segments of files lie on the fast tier: "off" is nobody, "tuned" weighs what a move saves against what it
-# costs, "ws-ros" has the paper's thresholds, "lfu" counts for ever. Needs `[layout] segment`: that is what is placed and moved
+# costs, "ws-ros" has the paper's thresholds, "lfu" counts for ever. Needs `segment` above: that is what is placed and moved
 # as a whole. Reads and writes of such files go through the daemon, never past it (`passthrough`).
 # policy = "off"
 # The tier for hot data, and the one for all other data. The default is the first two.

@@ -124,7 +124,7 @@ fn unknown_keys_are_refused_with_a_guess() {
         &["unknown key `colour`", "name, path, tier"],
     );
     expect("[lay]\n", "6:2", &["unknown key `lay`"]);
-    expect("[tier.default]\nspeed = 1\n", "7:1", &["unknown key `speed` in `[tier.default]`"]);
+    expect("[tier.default]\nwidth = 1\n", "7:1", &["unknown key `width` in `[tier.default]`"]);
 }
 
 #[test]
