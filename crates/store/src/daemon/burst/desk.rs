@@ -262,7 +262,7 @@ impl Desk {
         let idle: Vec<u64> = self.open.iter().filter(|(_, of)| waits && idle(of)).map(|(n, _)| *n).collect();
         for request in idle {
             if let Some(of) = self.open.get_mut(&request) {
-                of.paused = true;
+                (of.paused, of.going) = (true, false);
             }
             self.tell(now, Event::Paused { request });
         }
