@@ -185,6 +185,6 @@ awk -v pm="$plain_mbs" -v pl="$plain_ms" -v tm="$tiered_mbs" -v tl="$tiered_ms" 
     bad = 0
     if (tm / pm < 3) { print "aim missed: the speed-up is below 3"; bad = 1 }
     if (mm / cm > 1.1) { print "aim missed: moves delay others by more than 10 %"; bad = 1 }
-    if ((tm / pm) / (st / sp) < 0.8 || (tm / pm) / (st / sp) > 1.25) { print "aim missed: the simulator is off by more than 20 %"; bad = 1 }
+    if ((tm / pm) / (st / sp) < 1 / 1.2 || (tm / pm) / (st / sp) > 1.2) { print "aim missed: the simulator is off by more than 20 %"; bad = 1 }
     exit bad
 }'
