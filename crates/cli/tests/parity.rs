@@ -96,7 +96,7 @@ fn simulated(level: &LevelConfig, requests: &[Access]) -> Vec<Logged> {
         per_stream: false,
         sample_every: None,
     };
-    let mut world = World::new(config, storage, placement, vec![requests.to_vec().into_iter()]).unwrap();
+    let mut world = World::new(config, storage, placement, vec![requests.iter().copied()]).unwrap();
     world.start_logs();
     world.run();
     world.log(0).to_vec()

@@ -126,7 +126,7 @@ mod tests {
         #[test]
         fn no_block_is_given_out_twice(steps in prop::collection::vec((any::<bool>(), 0u64..64, 1u64..20), 1..200)) {
             let mut space = Space::new(64);
-            let mut taken = vec![false; 64];
+            let mut taken = [false; 64];
             let mut pieces = Vec::new();
             for (give, near, wanted) in steps {
                 if give && !pieces.is_empty() {

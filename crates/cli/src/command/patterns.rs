@@ -98,8 +98,7 @@ impl Patterns {
 }
 
 fn training(args: &TrainArgs) -> Result<u8> {
-    if !(0.0..=1.0).contains(&args.noise)
-        || !(args.rate > 0.0 && args.rate <= 10.0)
+    if !((0.0..=1.0).contains(&args.noise) && args.rate > 0.0 && args.rate <= 10.0)
         || args.each == 0
         || args.each > 100_000
     {

@@ -198,7 +198,10 @@ impl Side for Told {
     }
 }
 
-fn driver(free: u64, state: &Arc<dyn State>) -> (Arrivals, Receiver<(u64, Result<(), String>)>) {
+/// What a request was told.
+type Answer = (u64, Result<(), String>);
+
+fn driver(free: u64, state: &Arc<dyn State>) -> (Arrivals, Receiver<Answer>) {
     let mut settings = settings(false, WhenFull::Wait);
     settings.machine.retry_after = Time::from_millis(30);
     let arrivals = Arrivals::start(settings, Arc::new(Room(Lock::new(free))), state.clone()).expect("threads");

@@ -61,7 +61,7 @@ impl Slurm {
             let mine = |t: &&super::record::Transfer| {
                 t.seen_by.contains(&asked.job) && t.kind == asked.part && t.argv == command.argv
             };
-            let last = book.transfers.values().filter(mine).next_back();
+            let last = book.transfers.values().rfind(mine);
             let ended = |state| !matches!(state, TransferState::Waiting | TransferState::Running);
             (last.map(|t| t.number), last.is_none_or(|t| ended(t.state)))
         };

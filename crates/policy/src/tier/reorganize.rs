@@ -150,7 +150,10 @@ mod tests {
         if [1, 3, 5].contains(&location.block) { Tier::Fast } else { Tier::Slow }
     }
 
-    fn run(thresholds: &Thresholds, free: u64) -> (Vec<(u64, Tier)>, Vec<u64>, Vec<u64>, Vec<Move>) {
+    /// Moves as block and tier, the blocks that each table keeps, and the moves themselves.
+    type Ran = (Vec<(u64, Tier)>, Vec<u64>, Vec<u64>, Vec<Move>);
+
+    fn run(thresholds: &Thresholds, free: u64) -> Ran {
         let (mut read, mut write) = tables();
         let space = Space { free_bytes: free, block_bytes: 1 };
         let moves = algorithm_2(&mut read, &mut write, &mut BTreeMap::new(), &place, space, thresholds);

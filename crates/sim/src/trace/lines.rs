@@ -79,7 +79,7 @@ impl<F: LineFormat> Lines<F> {
         while let Some(found) = self.find()? {
             let line = &self.bytes.held()[..found.length];
             let line = line.strip_suffix(b"\r").unwrap_or(line);
-            let read = within(found.whole.then(|| self.format.line(line)).unwrap_or(Err(Reason::LineTooLong)));
+            let read = within(if found.whole { self.format.line(line) } else { Err(Reason::LineTooLong) });
             let seen = if self.intake.stops_at(&read) { printable(line) } else { String::new() };
             let line_goes_on = !found.whole && self.bytes.held().get(found.used - 1) != Some(&b'\n');
             self.bytes.advance(found.used);

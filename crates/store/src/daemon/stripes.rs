@@ -345,7 +345,7 @@ impl Sampled {
             let took_s = (next.ns - self.ns) as f64 / 1e9 / count as f64;
             let ratio = device.service_s(false, bytes) / took_s.max(1e-9);
             // Queues at the device are no slowness of it: only what is far below counts.
-            if ratio < 1.0 / (2.0 * NOTABLE) || ratio > 2.0 * NOTABLE {
+            if !(1.0 / (2.0 * NOTABLE)..=2.0 * NOTABLE).contains(&ratio) {
                 around.disk = Some((0.5 * ratio).clamp(0.0, 1.0));
             }
             *self = next;

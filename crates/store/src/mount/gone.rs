@@ -18,10 +18,13 @@ use std::sync::Arc;
 /// Files that wait at most; each holds a descriptor. A guess.
 const WAITING_MAX: usize = 512;
 
+/// Makes it durable that something is gone.
+type MakeDurable<T> = dyn Fn(&T) -> io::Result<()> + Send + Sync;
+
 /// What is done with what is gone.
 pub struct Steps<T> {
     /// Makes it durable that it is gone, and that all that went before it is.
-    pub sync: Box<dyn Fn(&T) -> io::Result<()> + Send + Sync>,
+    pub sync: Box<MakeDurable<T>>,
     /// Removes what it left.
     pub remove: Box<dyn Fn(T) + Send + Sync>,
 }

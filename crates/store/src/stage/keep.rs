@@ -210,7 +210,7 @@ mod tests {
         let fd = std::fs::File::options().read(true).write(true).open(world.tree.join("a")).expect("there");
         let file = world.stager.files.get_or_open(fd.into()).expect("opens");
         let layout = file.layout().expect("objects");
-        let object = layout.mirrors[0].segments[0].objects[1].clone();
+        let object = layout.mirrors[0].segments[0].objects[1];
         let target = world.stager.volume.targets().get(object.target).expect("target");
         target.run(move |m| m.open(object.id)?.write_at(7, b"x")).expect("one byte");
         let found = world.stager.verify("a", &who(), &Stop::default()).expect_err("other bytes");

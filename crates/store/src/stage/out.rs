@@ -40,6 +40,7 @@ impl Stager {
         }
     }
 
+    #[expect(clippy::too_many_arguments, reason = "what is sent, where to, and how it was asked for")]
     fn tree_out(
         &self,
         fd: OwnedFd,
@@ -85,6 +86,7 @@ impl Stager {
         Ok(staged)
     }
 
+    #[expect(clippy::too_many_arguments, reason = "what is sent, where to, and how it was asked for")]
     fn file_out(
         &self,
         fd: OwnedFd,
@@ -121,7 +123,7 @@ impl Stager {
         unreachable!("the last try returns")
     }
 
-    #[allow(clippy::too_many_arguments)] // one call site
+    #[expect(clippy::too_many_arguments, reason = "what is sent, where to, and how it was asked for")]
     fn send(
         &self,
         file: &Arc<File>,

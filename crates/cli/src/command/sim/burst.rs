@@ -173,7 +173,7 @@ impl Burst {
         let period_s = seconds("period", &self.period)?.as_secs_f64();
         let step_s = seconds("step", &self.step)?.as_secs_f64();
         let job_bytes = size("checkpoint", &self.checkpoint)? as f64;
-        if !(self.demote_idle > 0.0) || self.periods == 0 || job_bytes > device.capacity {
+        if self.demote_idle.is_nan() || self.demote_idle <= 0.0 || self.periods == 0 || job_bytes > device.capacity {
             return Err(
                 wrong("--demote-idle and --periods are above 0, and a checkpoint fits into the buffer".into()).into()
             );

@@ -197,7 +197,8 @@ impl Stripe {
 impl DeviceArgs {
     fn parameters(&self) -> Result<Parameters> {
         let time = |what, text: &str| duration(what, text).map(Time::as_secs_f64).map_err(|e| setup_problem(&e));
-        if self.devices == 0 || !(self.track_blocks > 0.0) || !(self.channels >= 1.0) {
+        let numbers = !self.track_blocks.is_nan() && !self.channels.is_nan();
+        if !numbers || self.devices == 0 || self.track_blocks <= 0.0 || self.channels < 1.0 {
             return Err(Problem::wrong("--devices, --track-blocks and --channels are at least 1").into());
         }
         let device = match (&self.flash_latency, &self.flash_block) {
@@ -391,7 +392,9 @@ fn validate(args: &ValidateArgs) -> Result<u8> {
         let kept: Vec<f64> = rows.iter().filter(|r| keep(r.3.utilisation, r.2)).map(|r| r.5.abs()).collect();
         (kept.len(), kept.iter().sum::<f64>() / kept.len().max(1) as f64 * 100.0)
     };
-    let parts: [(&str, &dyn Fn(f64, u32) -> bool); 5] = [
+    // By utilisation and width.
+    type Chosen<'a> = &'a dyn Fn(f64, u32) -> bool;
+    let parts: [(&str, Chosen<'_>); 5] = [
         ("all stable cells (utilisation below 0.9)", &|_, _| true),
         ("utilisation below 0.5", &|rho, _| rho < 0.5),
         ("utilisation from 0.5 to 0.9", &|rho, _| rho >= 0.5),

@@ -221,8 +221,7 @@ impl Burst {
     fn commit(&self, request: u64, told: bool) -> Result<record::Version> {
         let gone = || Error::Busy("nothing of it was written".into());
         let is_busy = |current: &super::book::Current| {
-            (current.explicit && !told)
-                || (!told && current.roles.values().any(|r| r.writers.load(Ordering::Acquire) > 0))
+            !told && (current.explicit || current.roles.values().any(|r| r.writers.load(Ordering::Acquire) > 0))
         };
         let roles: BTreeMap<String, Arc<Role>> = {
             let book = self.book.lock();
