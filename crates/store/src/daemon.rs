@@ -291,6 +291,7 @@ fn pool(volume: &Arc<Volume>, background: Arc<Background>) -> Arc<Pool> {
         observer: background,
         cache: Default::default(),
         advisers: Default::default(),
+        kept: Default::default(),
         turn: AtomicU64::new(0),
     })
 }

@@ -13,6 +13,7 @@ mod copy;
 mod crash;
 mod drain;
 mod journal;
+mod keep;
 mod named;
 mod progress;
 mod transform;

@@ -189,6 +189,7 @@ fn threaded(words: Words, blocks: u32, gate: Option<&Arc<Gate>>) -> (World, Arc<
         observer: Arc::new(store::file::Unobserved),
         cache: Default::default(),
         advisers: Default::default(),
+        kept: Default::default(),
         turn: AtomicU64::new(0),
     };
     pool.cache.set(cache.clone()).ok().unwrap();

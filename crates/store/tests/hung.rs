@@ -60,6 +60,7 @@ fn file() -> (Arc<File>, Arc<Targets>, Arc<Gate>) {
         observer: Arc::new(Unobserved),
         cache: Default::default(),
         advisers: Default::default(),
+        kept: Default::default(),
         turn: AtomicU64::new(0),
     };
     let file = File::open(Arc::new(MemoryStub::new()), Arc::new(pool)).unwrap();

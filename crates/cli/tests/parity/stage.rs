@@ -170,6 +170,7 @@ impl Stage {
             observer: Arc::new(Unobserved),
             cache: Default::default(),
             advisers: Default::default(),
+            kept: Default::default(),
             turn: AtomicU64::new(0),
         });
         pool.cache.set(cache.clone()).ok().unwrap();

@@ -18,6 +18,10 @@ pub(super) fn settle(volume: &Volume, files: &Arc<FileTable>, mover: &Mover) -> 
     let marks = marks(volume)?;
     let open = |name: &CString| open_file(files, volume.open_links(), name);
     let mut elsewhere = None;
+    let copies = mover.journal_copies_of_last_run()?;
+    if copies > 0 {
+        tracing::info!(copies, "slow copies that the last run kept are removed");
+    }
     let recovered = mover.recover_journal(|entry| {
         let name = entry.file.to_string();
         if let Some(mark) = marks.iter().find(|m| m.to_bytes() == name.as_bytes())

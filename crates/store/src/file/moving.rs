@@ -29,13 +29,14 @@ impl File {
     }
 
     /// Keeps writers out, lets `finish` bring the new objects up to date, and puts the new layout in the place of that
-    /// of `view`. Nothing is changed if the layout is not that of `view` any more.
+    /// of `view`; `then` sees that before anybody writes again. Nothing is changed if the layout is not that of `view` any more.
     pub(crate) fn swap_layout<'a, E: From<Error> + Changed>(
         &self,
         view: &Arc<View>,
         new: Layout,
         made: &mut NewObjects<'a>,
         finish: impl FnOnce(&Layout, &NewObjects<'a>) -> Result<(), E>,
+        then: impl FnOnce(&Layout),
     ) -> Result<Arc<Layout>, E> {
         let _io = self.io.write();
         self.check_unpinned()?;
@@ -46,6 +47,7 @@ impl File {
         let record = self.record.lock();
         let layout = self.replace(&record, view, new)?;
         made.keep(&self.view());
+        then(&layout);
         for slot in self.view().all() {
             if made.was_made(slot.id) {
                 slot.dirty.store(false, Ordering::Release);

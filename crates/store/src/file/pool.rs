@@ -1,6 +1,6 @@
 //! What all files of a volume share: targets, numbers, defaults, and the sinks for what they cannot do themselves.
 
-use super::{Adviser, File};
+use super::{Adviser, File, Kept};
 use crate::Result;
 use crate::cache::BlockCache;
 use crate::target::Targets;
@@ -44,6 +44,8 @@ pub struct Pool {
     pub cache: OnceLock<Arc<BlockCache>>,
     /// Who adapts the volume to its load; set before it is mounted.
     pub advisers: OnceLock<Vec<Arc<dyn Adviser>>>,
+    /// Copies below segments that were moved to a faster tier.
+    pub kept: Kept,
     /// Turns among equal targets; starts anywhere.
     pub turn: AtomicU64,
 }

@@ -84,9 +84,10 @@ impl Mover {
     /// before `epoch`, the current one, are looked at. Gives how many objects.
     pub fn sweep(&self, named: &HashSet<ObjectId>, epoch: u32) -> Result<usize> {
         let mut count = 0;
+        let kept = self.pool.kept.objects();
         for target in self.pool.targets.all() {
             let Ok(there) = target.run(|medium| medium.list()) else { continue };
-            let orphan = |o: &ObjectId| o.0 >> 32 < u64::from(epoch) && !named.contains(o);
+            let orphan = |o: &ObjectId| o.0 >> 32 < u64::from(epoch) && !named.contains(o) && !kept.contains(o);
             let orphans: Vec<_> = there.into_iter().filter(orphan).map(|o| (target.id(), o)).collect();
             self.state.garbage_add(&orphans)?;
             count += self.remove_garbage(&orphans)?;
@@ -97,7 +98,8 @@ impl Mover {
     /// Removes objects, durably, and forgets them as garbage; gives how many. The rest stays garbage.
     pub(super) fn remove_garbage(&self, objects: &[(TargetId, ObjectId)]) -> Result<usize> {
         let mut by_target: BTreeMap<TargetId, Vec<ObjectId>> = BTreeMap::new();
-        for &(target, object) in objects {
+        let kept = self.pool.kept.objects();
+        for &(target, object) in objects.iter().filter(|(_, object)| !kept.contains(object)) {
             by_target.entry(target).or_default().push(object);
         }
         let mut removed = Vec::new();

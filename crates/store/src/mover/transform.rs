@@ -1,6 +1,7 @@
 //! The one verb: from one layout to another while the file is in use.
 
 use super::copy::Copy;
+use super::keep::Keeps;
 use super::progress::Active;
 use super::{Mover, Pace, Phase, Step};
 use crate::file::{DirtyRanges, File, NewObjects, View};
@@ -50,6 +51,8 @@ struct Move<'a> {
     watch: &'a DirtyRanges,
     /// The record was replaced.
     replaced: &'a Cell<bool>,
+    /// What happens to copies.
+    keeps: Keeps,
 }
 
 /// What a move leaves behind when it is over.
@@ -80,6 +83,19 @@ impl Mover {
         pace: Option<&dyn Pace>,
         plan: impl Fn(&Layout, &mut NewObjects<'_>) -> Result<Layout>,
     ) -> Result<Arc<Layout>> {
+        self.transform_keeping(file, verb, reason, pace, Keeps::Nothing, plan)
+    }
+
+    /// The same; what it leaves behind may be kept as a copy, or it goes back to one.
+    pub(super) fn transform_keeping(
+        &self,
+        file: &Arc<File>,
+        verb: &'static str,
+        reason: Reason,
+        pace: Option<&dyn Pace>,
+        keeps: Keeps,
+        plan: impl Fn(&Layout, &mut NewObjects<'_>) -> Result<Layout>,
+    ) -> Result<Arc<Layout>> {
         file.begin_move()?;
         let Some(id) = file.id() else {
             file.end_move();
@@ -88,7 +104,7 @@ impl Mover {
         let active = self.progress.begin(verb, id, file.size());
         let mut result = Err(Stop::Changed);
         for _ in 0..ATTEMPTS_MAX {
-            result = self.attempt(file, reason, pace, &active, &plan);
+            result = self.attempt(file, reason, pace, keeps, &active, &plan);
             file.unwatch();
             if !matches!(result, Err(Stop::Changed)) {
                 break;
@@ -119,6 +135,7 @@ impl Mover {
         file: &Arc<File>,
         reason: Reason,
         pace: Option<&dyn Pace>,
+        keeps: Keeps,
         active: &Active,
         plan: &impl Fn(&Layout, &mut NewObjects<'_>) -> Result<Layout>,
     ) -> Result<Arc<Layout>, Stop> {
@@ -134,13 +151,14 @@ impl Mover {
         let (died, replaced) = (Cell::new(false), Cell::new(false));
         let journal = |objects: &[Object]| self.journal(&old, objects, &died);
         let mut made = NewObjects::journalled(&self.pool, &journal);
-        let move_ = Move { pace, file, view: &view, old: &old, reason, active, watch: &watch, replaced: &replaced };
+        let move_ =
+            Move { pace, file, view: &view, old: &old, reason, active, watch: &watch, replaced: &replaced, keeps };
         let result = match self.carry_out(&move_, plan, &mut made) {
             Err(Stop::Failed(e)) if died.get() => Err(Stop::Died(e)),
             result => result,
         };
         match result {
-            Ok(layout) => self.tidy_up(file, &layout).map(|()| layout),
+            Ok(layout) => self.tidy_up(file, &old, &layout, keeps).map(|()| layout),
             // After a failure to make the new record durable either may be found after a crash: both are kept.
             Err(stop) if matches!(stop, Stop::Died(_)) || replaced.get() => {
                 made.leave();
@@ -192,7 +210,7 @@ impl Mover {
             made.sync()?;
         }
         self.step(Step::Copied)?;
-        let layout = m.file.swap_layout(m.view, new, made, |new, made| {
+        let finish = |new: &Layout, made: &NewObjects<'_>| {
             if !made.is_empty() {
                 let copy = Copy { mover: self, pace: m.pace, file: m.file, view: m.view, new, made, active: m.active };
                 for range in m.watch.take() {
@@ -200,10 +218,13 @@ impl Mover {
                 }
                 copy.cut()?;
             }
+            self.copy_still_equal(m.old, m.keeps)?;
             self.step(Step::CaughtUp)?;
             made.sync()?;
             self.step(Step::Synced)
-        })?;
+        };
+        let then = |new: &Layout| self.keep_or_release(m.old, new, m.keeps);
+        let layout = m.file.swap_layout(m.view, new, made, finish, then)?;
         m.replaced.set(true);
         self.step(Step::Replaced)?;
         m.file.stub().sync()?;
@@ -212,7 +233,8 @@ impl Mover {
     }
 
     /// After the new record: the old objects go.
-    fn tidy_up(&self, file: &Arc<File>, layout: &Layout) -> Result<(), Stop> {
+    fn tidy_up(&self, file: &Arc<File>, old: &Layout, layout: &Layout, keeps: Keeps) -> Result<(), Stop> {
+        self.record_copy(old, keeps)?;
         let left = self.finish_journal(layout)?;
         self.step(Step::Finished)?;
         self.remove_garbage(&left)?;
@@ -233,7 +255,9 @@ impl Mover {
             return Ok(Left::new());
         };
         let named: BTreeSet<ObjectId> = layout.objects().map(|(_, o)| o.id).collect();
-        let left: Left = entry.objects.into_iter().filter(|(_, o)| !named.contains(o)).collect();
+        // What is kept is in a record of its own by now.
+        let kept = self.pool.kept.objects();
+        let left: Left = entry.objects.into_iter().filter(|(_, o)| !named.contains(o) && !kept.contains(o)).collect();
         self.state.journal_finish(layout.file, &left)?;
         Ok(left)
     }

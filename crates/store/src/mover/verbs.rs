@@ -126,18 +126,8 @@ impl Mover {
         segment: usize,
         place: &Placement,
     ) -> Result<Arc<Layout>> {
-        self.transform(file, "move segment", Reason::Moved, |old, made| {
-            let there = old.mirrors.get(mirror).filter(|m| m.state == MirrorState::InSync);
-            let Some(there) = there.and_then(|m| m.segments.get(segment)) else {
-                return Err(Error::Invalid(format!("the file has no segment {segment} in a mirror {mirror} in sync")));
-            };
-            let others = old.mirrors.iter().enumerate().filter(|(i, _)| *i != mirror);
-            let avoid: Vec<TargetId> = others.flat_map(|(_, m)| targets_of(m)).collect();
-            let shape = SegmentShape { start: there.start, end: there.end, stripe_count: place.stripe_count };
-            let mut new = old.clone();
-            new.mirrors[mirror].segments[segment] = made.segment(&shape, place, &avoid)?;
-            Ok(new)
-        })
+        let plan = |old: &Layout, made: &mut NewObjects<'_>| moved_segment(old, made, (mirror, segment), place);
+        self.transform(file, "move segment", Reason::Moved, plan)
     }
 
     /// Makes all stale mirrors anew from one in sync.
@@ -197,6 +187,25 @@ impl Mover {
         let made = made.segment_not_on(&shape, &place, avoid, Some(not_on))?;
         Ok(made.objects[0])
     }
+}
+
+/// The layout with a segment on other objects.
+pub(super) fn moved_segment(
+    old: &Layout,
+    made: &mut NewObjects<'_>,
+    (mirror, segment): (usize, usize),
+    place: &Placement,
+) -> Result<Layout> {
+    let there = old.mirrors.get(mirror).filter(|m| m.state == MirrorState::InSync);
+    let Some(there) = there.and_then(|m| m.segments.get(segment)) else {
+        return Err(Error::Invalid(format!("the file has no segment {segment} in a mirror {mirror} in sync")));
+    };
+    let others = old.mirrors.iter().enumerate().filter(|(i, _)| *i != mirror);
+    let avoid: Vec<TargetId> = others.flat_map(|(_, m)| targets_of(m)).collect();
+    let shape = SegmentShape { start: there.start, end: there.end, stripe_count: place.stripe_count };
+    let mut new = old.clone();
+    new.mirrors[mirror].segments[segment] = made.segment(&shape, place, &avoid)?;
+    Ok(new)
 }
 
 /// How far the mirrors in sync reach.

@@ -65,6 +65,7 @@ impl World {
             observer: Arc::new(Unobserved),
             cache: Default::default(),
             advisers: Default::default(),
+            kept: Default::default(),
             turn: AtomicU64::new(0),
         });
         let side = tempfile::tempdir().expect("dir");
@@ -326,6 +327,7 @@ fn a_recovery_that_was_cut_off_begins_again() {
         observer: Arc::new(Unobserved),
         cache: Default::default(),
         advisers: Default::default(),
+        kept: Default::default(),
         turn: AtomicU64::new(0),
     });
     let repair = start(&pool, &world.memory, &world.side, &world.stats);

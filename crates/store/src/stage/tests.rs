@@ -64,6 +64,7 @@ impl World {
             observer: Arc::new(Unobserved),
             cache: Default::default(),
             advisers: Default::default(),
+            kept: Default::default(),
             turn: AtomicU64::new(0),
         });
         let files = FileTable::new(pool, namespace.clone());

@@ -143,6 +143,7 @@ impl World {
             layout.check().expect("a layout after a crash");
         }
         let found = layout.clone().map_or(Found::Gone, |l| Found::Layout(Box::new(l)));
+        self.life.mover.journal_copies_of_last_run().expect("records of copies");
         self.life.mover.recover_journal(|_| Ok(found.clone())).expect("journal");
         if self.stub.is_marked() {
             match self.life.file.settle_after_crash() {
@@ -226,6 +227,7 @@ impl Life {
             observer: Arc::new(Unobserved),
             cache: Default::default(),
             advisers: Default::default(),
+            kept: Default::default(),
             turn: AtomicU64::new(0),
         });
         let recovery = MemoryRecovery { pool: Arc::downgrade(&pool), source: source.clone() };

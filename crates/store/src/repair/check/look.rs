@@ -255,6 +255,7 @@ impl Checker {
         }
         let layouts = files.iter().filter_map(|f| f.layout());
         found.named.extend(layouts.flat_map(|l| l.objects().map(|(_, o)| o.id).collect::<Vec<_>>()));
+        found.named.extend(self.files.pool().kept.objects());
     }
 
     /// Whether no directory changed since it was read: only then was every name seen.

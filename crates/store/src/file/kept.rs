@@ -1,0 +1,155 @@
+//! Slow copies that are kept below segments that were moved to a fast tier, so that moving them back costs nothing.
+//!
+//! A copy is equal to its segment until the segment is written: then it is stale, and goes. Only this table knows of it; the file's record
+//! does not name its objects, so nothing reads or writes them, and a restart forgets all copies (the mover's records say which objects
+//! to remove then). So a crash can lose copies, and never bytes of a file.
+//!
+//! Writers tell of what they write while they hold `io` shared, and copies come and are used while it is held exclusively.
+
+use parking_lot::Mutex;
+use policy::layout::{Object, Segment};
+use policy::{FileId, ObjectId, TargetId};
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// An object and where it lies.
+pub(crate) type Lies = (TargetId, ObjectId);
+
+/// The copy of one segment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Copy {
+    /// The objects of the segment that it is equal to.
+    pub fast: Vec<ObjectId>,
+    /// The segment as it would be made of the copy.
+    pub segment: Segment,
+}
+
+/// The copies of a volume.
+#[derive(Debug, Default)]
+pub struct Kept {
+    inner: Mutex<Inner>,
+    /// How many there are: most volumes have none, and a write looks no further then.
+    count: AtomicUsize,
+}
+
+#[derive(Debug, Default)]
+struct Inner {
+    /// By file and start of the segment.
+    copies: BTreeMap<(FileId, u64), Copy>,
+    /// Copies that are of no use any more and wait to be removed.
+    stale: Vec<(FileId, u64, Copy)>,
+}
+
+impl Kept {
+    /// How many copies there are.
+    pub fn len(&self) -> usize {
+        self.count.load(Ordering::Acquire)
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// A copy is there from now on.
+    pub(crate) fn keep(&self, file: FileId, copy: Copy) {
+        self.change(|inner| {
+            let start = copy.segment.start;
+            if let Some(before) = inner.copies.insert((file, start), copy) {
+                inner.stale.push((file, start, before));
+            }
+        });
+    }
+
+    /// The copy of a segment, if it is equal to it.
+    pub(crate) fn of(&self, file: FileId, segment: &Segment) -> Option<Segment> {
+        let inner = self.inner.lock();
+        let copy = inner.copies.get(&(file, segment.start))?;
+        let same = segment.end == copy.segment.end && segment.objects.iter().map(|o| &o.id).eq(&copy.fast);
+        same.then(|| copy.segment.clone())
+    }
+
+    /// The copy of the segment that starts there is in use now, or was removed otherwise: it is no copy any more.
+    pub(crate) fn release(&self, file: FileId, start: u64) {
+        self.change(|inner| drop(inner.copies.remove(&(file, start))));
+    }
+
+    /// A range of a file is written: copies of it are stale.
+    pub(crate) fn written(&self, file: FileId, range: &Range<u64>) {
+        if !self.is_empty() {
+            self.forget(|(of, _), copy| {
+                *of == file && copy.segment.start < range.end && range.start < copy.segment.end
+            });
+        }
+    }
+
+    /// These copies are of no use any more.
+    pub(crate) fn forget(&self, which: impl Fn(&(FileId, u64), &Copy) -> bool) {
+        self.change(|inner| {
+            let gone: Vec<_> = inner.copies.iter().filter(|(at, copy)| which(at, copy)).map(|(at, _)| *at).collect();
+            for at in gone {
+                if let Some(copy) = inner.copies.remove(&at) {
+                    inner.stale.push((at.0, at.1, copy));
+                }
+            }
+        });
+    }
+
+    /// Copies that wait to be removed.
+    pub(crate) fn take_stale(&self) -> Vec<(FileId, u64, Copy)> {
+        std::mem::take(&mut self.inner.lock().stale)
+    }
+
+    /// The objects of all copies: nobody may remove them as garbage.
+    pub(crate) fn objects(&self) -> Vec<ObjectId> {
+        if self.is_empty() {
+            return Vec::new();
+        }
+        let inner = self.inner.lock();
+        inner.copies.values().flat_map(|copy| copy.segment.objects.iter().map(|o| o.id)).collect()
+    }
+
+    fn change(&self, change: impl FnOnce(&mut Inner)) {
+        let mut inner = self.inner.lock();
+        change(&mut inner);
+        self.count.store(inner.copies.len(), Ordering::Release);
+    }
+}
+
+/// Where the objects of a segment lie.
+pub(crate) fn lies(segment: &Segment) -> Vec<Lies> {
+    segment.objects.iter().map(|object: &Object| (object.target, object.id)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use policy::layout::ObjectState;
+
+    fn segment(start: u64, object: u64) -> Segment {
+        let object = Object { id: ObjectId(object), target: TargetId(1), state: ObjectState::Complete };
+        Segment { start, end: start + 100, stripe_size: 4096, objects: vec![object] }
+    }
+
+    #[test]
+    fn a_copy_is_of_use_until_its_segment_is_written_or_lies_elsewhere() {
+        let kept = Kept::default();
+        let (one, other) = (FileId(1), FileId(2));
+        for (start, slow) in [(0, 10), (100, 11)] {
+            kept.keep(one, Copy { fast: vec![ObjectId(slow + 10)], segment: segment(start, slow) });
+        }
+        assert_eq!(kept.of(one, &segment(100, 21)), Some(segment(100, 11)));
+        assert_eq!(kept.of(one, &segment(100, 99)), None, "the segment was moved by somebody else");
+        assert_eq!(kept.of(other, &segment(100, 21)), None);
+        assert_eq!(kept.objects(), [ObjectId(10), ObjectId(11)]);
+        kept.written(other, &(0..200));
+        kept.written(one, &(150..151));
+        kept.written(one, &(200..300));
+        assert_eq!((kept.len(), kept.of(one, &segment(100, 21))), (1, None));
+        let stale: Vec<_> = kept.take_stale().into_iter().map(|(file, start, _)| (file, start)).collect();
+        assert_eq!(stale, [(one, 100)]);
+        kept.release(one, 0);
+        assert!(kept.is_empty() && kept.take_stale().is_empty(), "what is in use is nobody's garbage");
+    }
+}

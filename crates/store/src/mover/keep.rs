@@ -1,0 +1,192 @@
+//! Moves that leave a copy behind, and moves back to it.
+//!
+//! ```text
+//! up    as any move; the old objects are not removed but kept, and a record says so     [slow a] -> [fast b], a kept
+//! down  the file's layout names the kept objects again, the fast ones are garbage       [fast b] -> [slow a]
+//! ```
+//! There is a record of a copy only while the durable layout does not name its objects: it is written after the new layout is durable and before
+//! the journal ends, and removed before the layout names them again, when the journal has them. So at every moment what a crash leaves is
+//! in the journal or in a record; the next start makes journal of the records and settles it as ever: what the layout does not name goes.
+
+use super::Mover;
+use super::transform::Stop;
+use super::verbs::moved_segment;
+use crate::file::{File, KeptCopy, Lies, NewObjects, lies};
+use crate::state::JournalEntry;
+use crate::{Error, Result};
+use policy::layout::{Layout, MirrorState, Placement, Reason, Segment};
+use policy::{FileId, ObjectId, TargetId};
+use std::sync::Arc;
+
+/// The kind of the records in the state store.
+const RECORDS: &str = "kept-copies";
+
+/// What a move does with copies; the segment is one of the only mirror.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Keeps {
+    /// Nothing.
+    Nothing,
+    /// The old objects of this segment are kept.
+    Old(usize),
+    /// This segment goes back to its copy.
+    Returns(usize),
+}
+
+impl Mover {
+    /// How many copies are kept.
+    pub fn copies(&self) -> usize {
+        self.pool.kept.len()
+    }
+
+    /// Whether a segment has an equal copy.
+    pub fn has_copy(&self, file: FileId, segment: &Segment) -> bool {
+        !self.pool.kept.is_empty() && self.pool.kept.of(file, segment).is_some()
+    }
+
+    /// Puts a segment of a file with one mirror on other objects and keeps the old ones as a copy.
+    pub fn move_segment_keeping(&self, file: &Arc<File>, segment: usize, place: &Placement) -> Result<Arc<Layout>> {
+        let plan = |old: &Layout, made: &mut NewObjects<'_>| {
+            if old.mirrors.len() > 1 {
+                return Err(Error::Busy("it has several mirrors now, and none needs another copy".into()));
+            }
+            moved_segment(old, made, (0, segment), place)
+        };
+        self.transform_keeping(file, "move segment", Reason::Moved, None, Keeps::Old(segment), plan)
+    }
+
+    /// Puts a segment back on its copy: nothing is copied.
+    ///
+    /// # Errors
+    /// `Busy` if there is no equal copy: the segment was written. After any error the copy is given up.
+    pub fn return_segment(&self, file: &Arc<File>, segment: usize) -> Result<Arc<Layout>> {
+        let plan = |old: &Layout, made: &mut NewObjects<'_>| {
+            let copy = self.copy_of(old, segment)?;
+            made.note(&copy.objects)?;
+            self.state.record_remove(RECORDS, &key(old.file, copy.start))?;
+            self.make_durable(&copy)?;
+            let mut new = old.clone();
+            new.mirrors[0].segments[segment] = copy;
+            Ok(new)
+        };
+        let keeps = Keeps::Returns(segment);
+        let done = self.transform_keeping(file, "return segment", Reason::Moved, None, keeps, plan);
+        if done.is_err()
+            && let Some(layout) = file.layout()
+            && let Some(there) = layout.mirrors[0].segments.get(segment)
+        {
+            self.pool.kept.forget(|at, _| *at == (layout.file, there.start));
+        }
+        done
+    }
+
+    fn copy_of(&self, layout: &Layout, segment: usize) -> Result<Segment> {
+        let [mirror] = layout.mirrors.as_slice() else { return Err(no_copy()) };
+        let there = mirror.segments.get(segment).filter(|_| mirror.state == MirrorState::InSync);
+        there.and_then(|there| self.pool.kept.of(layout.file, there)).ok_or_else(no_copy)
+    }
+
+    /// Who asked for the file's bytes to be durable got that of the fast objects only.
+    fn make_durable(&self, copy: &Segment) -> Result<()> {
+        for object in &copy.objects {
+            let (id, target) = (object.id, object.target);
+            let on = self.pool.targets.get(target).ok_or(Error::NoTarget)?;
+            let sync = move |medium: &dyn crate::target::Medium| {
+                medium.open(id)?.sync()?;
+                medium.sync_names()
+            };
+            on.run(sync).map_err(|error| Error::Target { target, error })?;
+        }
+        Ok(())
+    }
+
+    /// While writers are kept out: whether what a move goes back to is still equal.
+    pub(super) fn copy_still_equal(&self, old: &Layout, keeps: Keeps) -> Result<(), Stop> {
+        match keeps {
+            Keeps::Returns(segment) => Ok(self.copy_of(old, segment).map(drop)?),
+            Keeps::Nothing | Keeps::Old(_) => Ok(()),
+        }
+    }
+
+    /// The new layout is there, and nobody has written since.
+    pub(super) fn keep_or_release(&self, old: &Layout, new: &Layout, keeps: Keeps) {
+        match keeps {
+            Keeps::Nothing => {}
+            Keeps::Old(at) => {
+                let (before, now) = (&old.mirrors[0].segments[at], &new.mirrors[0].segments[at]);
+                let fast = now.objects.iter().map(|o| o.id).collect();
+                self.pool.kept.keep(old.file, KeptCopy { fast, segment: before.clone() });
+            }
+            Keeps::Returns(at) => self.pool.kept.release(old.file, new.mirrors[0].segments[at].start),
+        }
+    }
+
+    /// The new layout is durable: from now on a crash would leave the copy.
+    pub(super) fn record_copy(&self, old: &Layout, keeps: Keeps) -> Result<()> {
+        let Keeps::Old(at) = keeps else { return Ok(()) };
+        let segment = &old.mirrors[0].segments[at];
+        let objects: Vec<(u16, u64)> = segment.objects.iter().map(|o| (o.target.0, o.id.0)).collect();
+        let bytes = serde_json::to_vec(&objects).expect("numbers");
+        self.state.record_put(RECORDS, &key(old.file, segment.start), &bytes)
+    }
+
+    /// Removes the copies that are of no use any more. How many objects.
+    pub fn remove_stale_copies(&self) -> Result<usize> {
+        let stale = self.pool.kept.take_stale();
+        if stale.is_empty() {
+            return Ok(0);
+        }
+        let objects: Vec<Lies> = stale.iter().flat_map(|(_, _, copy)| lies(&copy.segment)).collect();
+        self.state.garbage_add(&objects)?;
+        for (file, start, _) in &stale {
+            self.state.record_remove(RECORDS, &key(*file, *start))?;
+        }
+        self.remove_garbage(&objects)
+    }
+
+    /// Gives up the copies of a file that is gone.
+    pub fn forget_copies_of(&self, file: FileId) {
+        if !self.pool.kept.is_empty() {
+            self.pool.kept.forget(|(of, _), _| *of == file);
+        }
+    }
+
+    /// Gives up the copies with a part on a target.
+    pub fn forget_copies_on(&self, target: TargetId) {
+        if !self.pool.kept.is_empty() {
+            self.pool.kept.forget(|_, copy| copy.segment.objects.iter().any(|o| o.target == target));
+        }
+    }
+
+    /// Gives up and removes all copies.
+    pub fn forget_copies(&self) -> Result<usize> {
+        self.pool.kept.forget(|_, _| true);
+        self.remove_stale_copies()
+    }
+
+    /// At the start, before the journal is settled: nobody knows whether segments were written after their copies were made, so that the
+    /// copies of the last run are as garbage as what an interrupted move leaves. How many copies.
+    pub fn journal_copies_of_last_run(&self) -> Result<usize> {
+        let records = self.state.records(RECORDS)?;
+        for (key, bytes) in &records {
+            let objects: Vec<(u16, u64)> = serde_json::from_slice(bytes).unwrap_or_default();
+            let objects = objects.into_iter().map(|(target, object)| (TargetId(target), ObjectId(object)));
+            if let Some(file) = key.split('-').next().and_then(|file| file.parse().ok()).map(FileId) {
+                let before = self.state.journal()?.into_iter().find(|entry| entry.file == file);
+                let mut entry =
+                    before.unwrap_or(JournalEntry { file, path: Default::default(), inode: 0, objects: Vec::new() });
+                entry.objects.extend(objects);
+                self.state.journal_put(&entry)?;
+            }
+            self.state.record_remove(RECORDS, key)?;
+        }
+        Ok(records.len())
+    }
+}
+
+fn key(file: FileId, start: u64) -> String {
+    format!("{}-{start}", file.0)
+}
+
+fn no_copy() -> Error {
+    Error::Busy("the segment has no equal copy".into())
+}
