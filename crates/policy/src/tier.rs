@@ -8,6 +8,7 @@
 //! Source: J. Chen, J. Liu, P. C. Roth, Y. Chen, "Using Working Set Reorganization to Manage Storage Systems with Hard and
 //! Solid State Disks" (WS-ROS); the reference, section 11.
 
+pub mod comeback;
 pub mod cost;
 pub mod frequency;
 pub mod gain;
@@ -96,6 +97,13 @@ pub enum Reason {
         /// Device time of the move, in nanoseconds.
         costs_ns: u64,
     },
+    /// It was just accessed, so that moving it costs little, and is expected to come back often enough.
+    AtHand {
+        /// Device time saved by the accesses to come, in nanoseconds.
+        saves_ns: u64,
+        /// Device time of the move, in nanoseconds.
+        costs_ns: u64,
+    },
     /// It makes room for one that is worth more.
     Room {
         /// What it was still worth on the fast tier, in nanoseconds.
@@ -124,6 +132,14 @@ impl fmt::Display for Reason {
                 write!(
                     f,
                     "saves {:.3} ms of device time, costs {:.3} ms",
+                    *saves_ns as f64 / 1e6,
+                    *costs_ns as f64 / 1e6
+                )
+            }
+            Reason::AtHand { saves_ns, costs_ns } => {
+                write!(
+                    f,
+                    "was at hand: is expected to save {:.3} ms of device time, costs {:.3} ms",
                     *saves_ns as f64 / 1e6,
                     *costs_ns as f64 / 1e6
                 )

@@ -14,10 +14,12 @@ mod lru;
 mod optimum;
 mod requests;
 mod scheme;
+mod working_set;
 mod world;
 
 pub use requests::{Piece, Request, Requests};
 pub use scheme::Scheme;
+pub use working_set::working_sets;
 pub use world::{Figures, run, run_logged};
 
 use policy::tier::cost::Costs;
@@ -51,6 +53,8 @@ pub struct Setup {
     pub block_bytes: u64,
     /// When requests are issued.
     pub arrivals: Arrivals,
+    /// Answers that are not counted: what came first moves, and devices fill their queues.
+    pub warm_up: u64,
     /// Check the accounts after every event.
     pub check: bool,
 }

@@ -170,6 +170,8 @@ impl Tiering {
             idle_bytes_per_s: (tiering.idle_rate > 0).then_some(tiering.idle_rate),
             busy_bytes_per_s: tiering.busy_rate,
             moves_max: self.wish.concurrent,
+            keep_copies: self.keeps_copies(),
+            on_access: tiering.on_access && tiering.policy == TieringPolicy::Tuned,
         }
     }
 
@@ -213,6 +215,7 @@ impl Tiering {
             self.ended(inner, now, of, done);
         }
         for file in removed {
+            self.mover.forget_copies_of(FileId(file));
             inner.forget(now, file);
         }
         let quiet =
@@ -232,6 +235,7 @@ impl Tiering {
         self.count(inner);
         self.publish(inner);
         self.finder.learn(unknown);
+        self.tidy_copies();
         deadline
     }
 
@@ -251,14 +255,22 @@ impl Tiering {
     /// What became of a move.
     fn ended(&self, inner: &mut Inner, now: Time, of: Move, done: bool) {
         let location = of.location;
-        let length = self.finder.segment(location).map(|(_, segment)| segment);
+        let found = self.finder.segment(location);
+        let copied = found.as_ref().is_some_and(|(_, segment)| self.mover.has_copy(FileId(location.file), segment));
+        let length = found.map(|(_, segment)| segment.end - segment.start);
         let Some(machine) = &mut inner.machine else { return };
         machine.handle(now, if done { Event::Moved { location } } else { Event::Failed { location } });
         match length {
             // The file is gone, or nobody knows where: it is learned anew with its next access.
             None => inner.forget(now, location.file),
             Some(_) if !done => {}
-            Some(length) => inner.hold(location, of.to, length, self.wish.segment_bytes),
+            Some(length) => {
+                // Written while it moved, or it lies in several mirrors.
+                if of.to == Tier::Fast && !copied {
+                    machine.handle(now, Event::CopyGone { location });
+                }
+                inner.hold(location, of.to, length, self.wish.segment_bytes);
+            }
         }
         if inner.recent.len() == RECENT_MAX {
             inner.recent.pop_front();

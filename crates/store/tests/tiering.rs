@@ -58,6 +58,8 @@ fn section(policy: TieringPolicy) -> volume::Tiering {
         idle: Duration::from_millis(100),
         idle_rate: 0,
         busy_rate: 0,
+        keep_copies: true,
+        on_access: false,
         share_percent: 50,
         locations: 1024,
         proportional: true,
@@ -103,6 +105,7 @@ impl World {
             observer: Arc::new(Unobserved),
             cache: Default::default(),
             advisers: Default::default(),
+            kept: Default::default(),
             turn: AtomicU64::new(0),
         });
         let state: Arc<dyn State> = Arc::new(SqliteState::in_memory().expect("a state store"));

@@ -35,7 +35,7 @@ fn costs() -> Costs {
     Costs { fast: device(1.0), slow: device(8.0), fast_devices: 2, slow_devices: 2 }
 }
 
-/// The file is written once, then some blocks of it are read again and again: first these, then those.
+/// The file is written once, then some blocks of it are read again and again: first these, then those, and so on.
 fn accesses(seed: u64) -> Vec<Record> {
     let mut state = seed;
     let mut below = |n: u64| {
@@ -44,8 +44,9 @@ fn accesses(seed: u64) -> Vec<Record> {
     };
     let record = |block: u64, op, length| Record { offset: block * BLOCK, length, op, ..Record::default() };
     let mut all: Vec<Record> = (0..BLOCKS).map(|block| record(block, Op::Write, BLOCK as u32)).collect();
-    for n in 0..600 {
-        let hot = 12 + n / 300 * 10;
+    // The tuned planner has to see some hundred accesses come back before it trusts any to.
+    for n in 0..2400 {
+        let hot = [12, 22, 4, 27][n / 600];
         let block = if below(10) < 8 { hot + below(4) } else { below(BLOCKS) };
         all.push(record(block, Op::Read, 4096));
     }
@@ -66,6 +67,8 @@ fn section(policy: TieringPolicy) -> volume::Tiering {
         idle: Duration::ZERO,
         idle_rate: 0,
         busy_rate: u64::MAX,
+        keep_copies: true,
+        on_access: true,
         share_percent: 10,
         locations: 4096,
         proportional: true,
@@ -93,9 +96,11 @@ fn simulated(policy: TieringPolicy, accesses: &[Record]) -> Vec<Logged> {
         idle_bytes_per_s: None,
         busy_bytes_per_s: u64::MAX,
         moves_max: 1,
+        keep_copies: matches!(policy, TieringPolicy::Tuned),
+        on_access: matches!(policy, TieringPolicy::Tuned),
     };
     let arrivals = Arrivals::Closed { depth: 1, think: Time::from_millis(1) };
-    let setup = Setup { costs: costs(), fast_bytes: FAST_BYTES, block_bytes: BLOCK, arrivals, check: true };
+    let setup = Setup { costs: costs(), fast_bytes: FAST_BYTES, block_bytes: BLOCK, arrivals, warm_up: 0, check: true };
     run_logged(&setup, &Scheme::Reorganized { config, proportional: true }, &requests).1
 }
 
@@ -145,6 +150,7 @@ impl Live {
             observer: Arc::new(Unobserved),
             cache: Default::default(),
             advisers: Default::default(),
+            kept: Default::default(),
             turn: AtomicU64::new(0),
         });
         let state: Arc<dyn State> = Arc::new(SqliteState::in_memory().unwrap());
@@ -235,9 +241,7 @@ fn the_simulator_and_the_live_driver_move_the_same_at_the_same_times() {
             let moves = expected.iter().filter(|logged| matches!(logged, Logged::Action(..))).count();
             let placed =
                 expected.iter().filter(|logged| matches!(logged, Logged::Event(_, Event::Placed { .. }))).count();
-            // What the tuned planner plans here is to leave things as they are: no move is worth twice its cost.
-            let moves_min = if policy == TieringPolicy::WsRos { 4 } else { 0 };
-            assert!(moves >= moves_min && placed >= 3, "{policy:?}, seed {seed}: {moves} moves, {placed} placed");
+            assert!(moves >= 4 && placed >= 3, "{policy:?}, seed {seed}: {moves} moves, {placed} placed");
         }
     }
 }

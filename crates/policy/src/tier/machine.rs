@@ -6,6 +6,7 @@
 //! The driver tells it every access, where locations are placed first, when the devices of a tier fall idle or get busy, and what became
 //! of each move. It may forget to tell: a location that was never placed counts as slow.
 
+mod arrive;
 mod log;
 mod look;
 
@@ -66,6 +67,10 @@ pub struct Config {
     pub busy_bytes_per_s: u64,
     /// Moves under way at a time.
     pub moves_max: usize,
+    /// What is promoted keeps its slow copy until it is written, so that demoting it costs nothing.
+    pub keep_copies: bool,
+    /// Promote at the access, while the bytes are at hand (the tuned planner).
+    pub on_access: bool,
 }
 
 impl Default for Config {
@@ -83,6 +88,8 @@ impl Default for Config {
             idle_bytes_per_s: None,
             busy_bytes_per_s: 0,
             moves_max: 1,
+            keep_copies: false,
+            on_access: false,
         }
     }
 }
@@ -127,6 +134,16 @@ pub enum Event {
     },
     /// A move was given up; the location is where it was.
     Failed {
+        /// Which.
+        location: Location,
+    },
+    /// A location on the fast tier has an equal copy on the slow one now.
+    Copied {
+        /// Which.
+        location: Location,
+    },
+    /// It has none any more.
+    CopyGone {
         /// Which.
         location: Location,
     },
@@ -175,6 +192,18 @@ pub struct Reorganizer {
     tuned: Option<Tuned>,
     plan: VecDeque<Move>,
     moving: BTreeMap<Location, Move>,
+    /// Locations on the fast tier with an equal copy on the slow one.
+    copies: BTreeSet<Location>,
+    /// Locations that were written while they moved.
+    written: BTreeSet<Location>,
+    /// Moves that are made before those of the plan.
+    urgent: VecDeque<arrive::Urgent>,
+    /// What may leave the fast tier before the next plan, the least worth first.
+    victims: VecDeque<(f64, Location)>,
+    /// When they were ranked, and how many accesses ago.
+    ranked: (Time, u64),
+    /// The last pane that ended.
+    told: Option<Pane>,
     /// Since when each tier is idle.
     idle_since: [Option<Time>; 2],
     idle_budget: Throttle,
@@ -193,6 +222,7 @@ struct Counting {
     busy_ns: [f64; 2],
     bytes: [f64; 2],
     accesses: [f64; 2],
+    newcomers: u64,
 }
 
 impl Reorganizer {
@@ -213,6 +243,12 @@ impl Reorganizer {
             tuned,
             plan: VecDeque::new(),
             moving: BTreeMap::new(),
+            copies: BTreeSet::new(),
+            written: BTreeSet::new(),
+            urgent: VecDeque::new(),
+            victims: VecDeque::new(),
+            ranked: (now, 0),
+            told: None,
             idle_since: [Some(now); 2],
             idle_budget: Throttle::new(config.idle_bytes_per_s, 0, now),
             busy_budget: Throttle::new(Some(config.busy_bytes_per_s), 0, now),
@@ -235,6 +271,7 @@ impl Reorganizer {
                 self.read.remove(location);
                 self.write.remove(location);
                 self.plan.retain(|of| of.location != location);
+                self.urgent.retain(|urgent| urgent.of.location != location);
             }
             Event::Removed { file } => self.removed(file),
             Event::Idle(tier) => {
@@ -244,17 +281,38 @@ impl Reorganizer {
             Event::Moved { location } => {
                 if let Some(of) = self.moving.remove(&location) {
                     self.placed(location, of.to);
+                    let written = self.written.remove(&location);
                     match of.to {
-                        Tier::Fast => self.stats.promoted += 1,
+                        Tier::Fast => {
+                            self.stats.promoted += 1;
+                            if self.config.keep_copies && !written {
+                                self.copies.insert(location);
+                            }
+                        }
                         Tier::Slow => self.stats.demoted += 1,
                     }
-                    if let (Some(tuned), Reason::Gain { saves_ns, .. }) = (&mut self.tuned, of.reason) {
-                        tuned.promoted(location, saves_ns as f64);
+                    match (&mut self.tuned, of.reason) {
+                        (Some(tuned), Reason::Gain { saves_ns, .. }) => {
+                            tuned.promoted(location, saves_ns as f64, false);
+                        }
+                        (Some(tuned), Reason::AtHand { saves_ns, .. }) => {
+                            tuned.promoted(location, saves_ns as f64, true);
+                        }
+                        _ => {}
                     }
                 }
             }
             Event::Failed { location } => {
                 self.stats.failed += u64::from(self.moving.remove(&location).is_some());
+                self.written.remove(&location);
+            }
+            Event::Copied { location } => {
+                if self.fast.contains(&location) {
+                    self.copies.insert(location);
+                }
+            }
+            Event::CopyGone { location } => {
+                self.copies.remove(&location);
             }
             Event::FastBytes(bytes) => self.config.fast_bytes = bytes,
         }
@@ -264,6 +322,9 @@ impl Reorganizer {
     /// What to do now; ask until `None`.
     pub fn poll(&mut self, now: Time) -> Option<Action> {
         self.end_span(now);
+        if let Some(of) = self.poll_urgent(now) {
+            return Some(self.begin(now, of));
+        }
         if self.plan.is_empty() || self.moving.len() >= self.config.moves_max || now < self.may_at()? {
             return None;
         }
@@ -272,14 +333,24 @@ impl Reorganizer {
             if pointless || (of.to == Tier::Fast && self.room() == 0) {
                 continue;
             }
-            let budget = if self.is_idle(now) { &mut self.idle_budget } else { &mut self.busy_budget };
-            // What this move takes from the budget, the next one waits for.
-            self.budget_at = budget.take(now, self.config.block_bytes);
-            self.moving.insert(of.location, of);
-            self.note(Logged::Action(now, Action::Move(of)));
-            return Some(Action::Move(of));
+            // A copy that is still there costs nothing.
+            let free = of.to == Tier::Slow && self.copies.contains(&of.location);
+            self.spend(now, if free { 0 } else { self.config.block_bytes });
+            return Some(self.begin(now, of));
         }
         None
+    }
+
+    /// Takes what a move costs from the budget; the next one waits for it.
+    fn spend(&mut self, now: Time, bytes: u64) {
+        let budget = if self.is_idle(now) { &mut self.idle_budget } else { &mut self.busy_budget };
+        self.budget_at = budget.take(now, bytes);
+    }
+
+    fn begin(&mut self, now: Time, of: Move) -> Action {
+        self.moving.insert(of.location, of);
+        self.note(Logged::Action(now, Action::Move(of)));
+        Action::Move(of)
     }
 
     /// When to call [`Reorganizer::poll`] again, if nothing happens before.
@@ -339,15 +410,30 @@ impl Reorganizer {
             Region::Write => &mut self.write,
         };
         table.touch(now, location);
+        if let Some(tuned) = &mut self.tuned {
+            tuned.accessed(region, table.hotness(location));
+        }
+        let new = region == Region::Write && self.read.hotness(location) + self.write.hotness(location) == 1;
+        if region == Region::Write {
+            self.copies.remove(&location);
+            if self.moving.contains_key(&location) {
+                self.written.insert(location);
+            }
+        }
         self.stats.accesses += 1;
+        self.ranked.1 += 1;
         self.stats.fast_accesses += u64::from(tier == Tier::Fast);
         let pane = &mut self.pane;
         pane.busy_ns[tier as usize] += self.config.costs.of(tier).access_ns(region, bytes as f64);
         pane.bytes[region as usize] += bytes as f64;
         pane.accesses[region as usize] += 1.0;
         pane.requests += 1;
+        pane.newcomers += u64::from(new);
+        if tier == Tier::Slow {
+            self.arrive(now, location, bytes);
+        }
         if let Window::Requests(requests) = self.config.window
-            && pane.requests >= (requests / self.config.panes as u64).max(1)
+            && self.pane.requests >= (requests / self.config.panes as u64).max(1)
         {
             self.end_pane(now);
         }
@@ -359,6 +445,7 @@ impl Reorganizer {
                 self.fast.insert(location);
             }
             Tier::Slow => {
+                self.copies.remove(&location);
                 if self.fast.remove(&location)
                     && let Some(tuned) = &mut self.tuned
                 {
@@ -376,6 +463,7 @@ impl Reorganizer {
         self.read.remove_file(file);
         self.write.remove_file(file);
         self.plan.retain(|of| of.location.file != file);
+        self.urgent.retain(|urgent| urgent.of.location.file != file);
     }
 
     fn end_span(&mut self, now: Time) {
@@ -429,6 +517,8 @@ impl Reorganizer {
             read_bytes: mean(Region::Read),
             write_bytes: mean(Region::Write),
             room,
+            newcomers: counted.newcomers,
+            writes_per_read: counted.accesses[1] / counted.accesses[0].max(1.0),
             block_bytes: block_bytes as f64,
             excess: (self.fast.len() as u64).saturating_sub(self.config.fast_bytes / block_bytes),
         };
@@ -436,7 +526,10 @@ impl Reorganizer {
         tuned.learn(&self.read, &self.write, &pane);
         self.read.turn();
         self.write.turn();
-        tuned.plan(&self.read, &self.write, &self.fast, &pane)
+        let moves = tuned.plan(&self.read, &self.write, &self.fast, &self.copies, &pane);
+        self.told = Some(pane);
+        self.rank(now);
+        moves
     }
 
     /// Locations that still fit on the fast tier, counting those on their way.

@@ -14,10 +14,14 @@
 //!
 //! Ours, beyond the paper: it replaces H and L, weighs moves by bytes, and keeps scans from flushing the fast tier.
 
+mod at_hand;
+
+use super::comeback::Comeback;
 use super::cost::Costs;
 use super::gain::{Expectation, Past};
 use super::table::LocalityTable;
 use super::{Location, Move, Reason, Region, Tier};
+use crate::time::Time;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Utilisation of the fast tier above which it is spared.
@@ -28,6 +32,16 @@ const TRUST: (f64, f64) = (0.05, 2.0);
 
 /// Past moves whose gain is measured at a time.
 const MEASURED_MAX: usize = 1 << 16;
+
+/// Panes within which a promotion at the access must pay: a window.
+const AT_HAND_PANES: u32 = 4;
+
+/// How many times the cost of writing a location back new data must save to take its place.
+const NEWCOMER_MARGIN: f64 = 1.5;
+
+/// Part of its worth within the horizon that counts for what would make room for a location at hand: half a pane of eight. What
+/// is accessed later than that can come back at its next access for as little.
+const BESIDE_HAND: f64 = 1.0 / 16.0;
 
 /// Parameters of the planner.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -66,6 +80,10 @@ pub struct Pane {
     pub block_bytes: f64,
     /// Locations that the fast tier holds beyond its share.
     pub excess: u64,
+    /// Writes for each read.
+    pub writes_per_read: f64,
+    /// Locations that were written and had not been accessed within the window before.
+    pub newcomers: u64,
 }
 
 /// The planner.
@@ -80,12 +98,23 @@ pub struct Tuned {
     /// What past moves were expected to save in this pane, and what they saved.
     closed: (f64, f64),
     threshold: Option<u32>,
+    comeback: [Comeback; 2],
+    /// What device time of each tier counts for: less where there is time to spare.
+    prices: [f64; 2],
+    /// Mean bytes of a read and of a write.
+    bytes: [f64; 2],
+    /// Writes for each read.
+    writes: f64,
+    /// Trust in promotions at the access, and their account.
+    hand_trust: f64,
+    hand_closed: (f64, f64),
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Measured {
     expected_ns: f64,
     panes: u32,
+    at_hand: bool,
 }
 
 /// What a location is worth on the fast tier, and what it would cost both tiers per pane.
@@ -110,6 +139,12 @@ impl Tuned {
             measured: BTreeMap::new(),
             closed: (0.0, 0.0),
             threshold: None,
+            comeback: Default::default(),
+            prices: [1.0; 2],
+            bytes: [0.0; 2],
+            writes: 0.0,
+            hand_trust: 1.0,
+            hand_closed: (0.0, 0.0),
         }
     }
 
@@ -124,9 +159,9 @@ impl Tuned {
     }
 
     /// A promotion was carried out: measure what it saves.
-    pub fn promoted(&mut self, location: Location, expected_ns: f64) {
+    pub fn promoted(&mut self, location: Location, expected_ns: f64, at_hand: bool) {
         if self.measured.len() < MEASURED_MAX {
-            self.measured.insert(location, Measured { expected_ns, panes: 0 });
+            self.measured.insert(location, Measured { expected_ns, panes: 0, at_hand });
         }
     }
 
@@ -146,19 +181,25 @@ impl Tuned {
             }
             learned.turn();
         }
+        self.bytes = [pane.read_bytes, pane.write_bytes];
+        self.writes = pane.writes_per_read;
+        self.price(pane);
         let now = |table: &LocalityTable, at| table.get(at).map_or(0, |entry| table.by_age(entry).0);
-        let read_saves = self.costs.saved_ns(Region::Read, pane.read_bytes);
-        let write_saves = self.costs.saved_ns(Region::Write, pane.write_bytes);
-        let closed = &mut self.closed;
-        let horizon = self.config.horizon_panes.max(1);
+        let (read_saves, write_saves) =
+            (self.saved_ns(Region::Read, pane.read_bytes), self.saved_ns(Region::Write, pane.write_bytes));
+        let mut accounts = [std::mem::take(&mut self.closed), std::mem::take(&mut self.hand_closed)];
+        let horizons = [false, true].map(|at_hand| self.horizon(at_hand));
         self.measured.retain(|&at, measured| {
             // Pane by pane, so that moves that do not pay are noticed at once.
             let saved_ns = f64::from(now(read, at)) * read_saves + f64::from(now(write, at)) * write_saves;
+            let (closed, horizon) =
+                (&mut accounts[usize::from(measured.at_hand)], horizons[usize::from(measured.at_hand)]);
             closed.0 += measured.expected_ns / f64::from(horizon);
             closed.1 += saved_ns;
             measured.panes += 1;
             measured.panes < horizon
         });
+        [self.closed, self.hand_closed] = accounts;
         self.settle();
     }
 
@@ -168,21 +209,15 @@ impl Tuned {
         read: &LocalityTable,
         write: &LocalityTable,
         fast: &BTreeSet<Location>,
+        copies: &BTreeSet<Location>,
         pane: &Pane,
     ) -> Vec<Move> {
-        let promote_ns = self.config.margin * self.costs.move_ns(Tier::Fast, pane.block_bytes);
-        let demote_ns = self.config.margin * self.costs.move_ns(Tier::Slow, pane.block_bytes);
+        let promote_ns = self.config.margin * self.moving_ns(Tier::Fast, pane.block_bytes);
+        let demote_ns = self.config.margin * self.moving_ns(Tier::Slow, pane.block_bytes);
         let worth_of = |recent| self.worth(Past { recent, older: 0 }, Past::default(), pane).saves_ns;
         self.threshold = (0..16).map(|log| 1 << log).find(|&hot| worth_of(hot) > promote_ns);
         let locations: BTreeSet<Location> = read.iter().chain(write.iter()).map(|(at, _)| at).collect();
-        let worth = |at: Location| {
-            // The pane has turned: what it counted is the recent past.
-            let past = |table: &LocalityTable| {
-                let (_, recent, older) = table.get(at).map_or((0, 0, 0), |entry| table.by_age(entry));
-                Past { recent, older }
-            };
-            self.worth(past(read), past(write), pane)
-        };
+        let worth = |at: Location| self.worth(seen(read, at), seen(write, at), pane);
         let by_worth = |a: &(f64, Location), b: &(f64, Location)| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1));
         let mut candidates: Vec<(f64, Location)> = locations
             .iter()
@@ -191,8 +226,7 @@ impl Tuned {
             .filter(|(saves, _)| *saves > promote_ns)
             .collect();
         candidates.sort_by(|a, b| by_worth(b, a).then(a.1.cmp(&b.1)));
-        let mut victims: Vec<(f64, Location)> = fast.iter().map(|&at| (worth(at).saves_ns, at)).collect();
-        victims.sort_by(by_worth);
+        let victims = self.ranked(read, write, fast, pane);
         let mut victims = victims.into_iter().peekable();
 
         let mut moves = Vec::new();
@@ -211,7 +245,8 @@ impl Tuned {
             } else {
                 let Some(&(victim_worth, victim)) = victims.peek() else { break };
                 // The coldest that may go must be worth so much less that both moves pay.
-                if saves - victim_worth.max(0.0) <= promote_ns + demote_ns {
+                let leaves_ns = if copies.contains(&victim) { 0.0 } else { demote_ns };
+                if saves - victim_worth.max(0.0) <= promote_ns + leaves_ns {
                     break;
                 }
                 victims.next();
@@ -223,7 +258,53 @@ impl Tuned {
             let reason = Reason::Gain { saves_ns: saves as u64, costs_ns: promote_ns as u64 };
             moves.push(Move { location, to: Tier::Fast, reason });
         }
+        // Room for what is written next, if that is worth more than what is coldest.
+        let further = self.comeback[Region::Write as usize].further(1);
+        let saved = self.saved_ns(Region::Write, pane.write_bytes);
+        let new_ns = (1.0 + further) * saved;
+        for (victim_worth, victim) in victims.take(pane.newcomers.saturating_sub(room) as usize) {
+            let leaves_ns = if copies.contains(&victim) { 0.0 } else { self.write_back_ns(pane.block_bytes) };
+            if new_ns - victim_worth.max(0.0) <= NEWCOMER_MARGIN * leaves_ns {
+                break;
+            }
+            moves.push(Move {
+                location: victim,
+                to: Tier::Slow,
+                reason: Reason::Room { worth_ns: victim_worth.max(0.0) as u64 },
+            });
+        }
         moves
+    }
+
+    /// What is on the fast tier, the least worth first; of what is worth the same, what was accessed last stays longest.
+    pub fn ranked(
+        &self,
+        read: &LocalityTable,
+        write: &LocalityTable,
+        fast: &BTreeSet<Location>,
+        pane: &Pane,
+    ) -> Vec<(f64, Location)> {
+        let mut all: Vec<(f64, Time, Location)> = fast
+            .iter()
+            .map(|&at| {
+                let last = |table: &LocalityTable| table.get(at).map_or(Time::ZERO, |entry| entry.last());
+                (self.worth(seen(read, at), seen(write, at), pane).saves_ns, last(read).max(last(write)), at)
+            })
+            .collect();
+        all.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)).then(a.2.cmp(&b.2)));
+        all.into_iter().map(|(worth, _, at)| (worth, at)).collect()
+    }
+
+    /// What an access saves on the fast tier, in device time at its price.
+    fn saved_ns(&self, region: Region, bytes: f64) -> f64 {
+        let on = |tier: Tier| self.prices[tier as usize] * self.costs.of(tier).access_ns(region, bytes);
+        on(Tier::Slow) - on(Tier::Fast)
+    }
+
+    /// A move of `bytes`, in device time at its price.
+    fn moving_ns(&self, to: Tier, bytes: f64) -> f64 {
+        self.prices[to.other() as usize] * self.costs.of(to.other()).access_ns(Region::Read, bytes)
+            + self.prices[to as usize] * self.costs.of(to).access_ns(Region::Write, bytes)
     }
 
     fn worth(&self, reads: Past, writes: Past, pane: &Pane) -> Worth {
@@ -234,20 +315,39 @@ impl Tuned {
                 + writes * device.access_ns(Region::Write, pane.write_bytes)
         };
         let (fast_ns, slow_ns) = (on(Tier::Fast), on(Tier::Slow));
-        let saves_ns = self.trust * f64::from(self.config.horizon_panes) * (slow_ns - fast_ns);
+        let [fast_price, slow_price] = self.prices;
+        let saves_ns =
+            self.trust * f64::from(self.config.horizon_panes) * (slow_ns * slow_price - fast_ns * fast_price);
         Worth { saves_ns, fast_ns, slow_ns }
+    }
+
+    /// Device time of a tier that is busy half as much as the other is worth half as much, once the other is short of it.
+    fn price(&mut self, pane: &Pane) {
+        let busy = Busy::new(pane, &self.costs);
+        let share = [busy.fast / busy.fast_capacity, busy.slow / busy.slow_capacity];
+        let most = share[0].max(share[1]);
+        let short = ((most - 0.5) * 4.0).clamp(0.0, 1.0);
+        self.prices = share.map(|share| 1.0 - short * (1.0 - share / most.max(1e-9)));
     }
 
     /// Once a pane: trust goes a quarter of the way to what past moves saved in it, and a little towards 1.
     fn settle(&mut self) {
-        let (expected, saved) = std::mem::take(&mut self.closed);
-        if expected > 0.0 {
-            // What was expected was scaled by the trust of its time.
-            let kept = (saved / expected).clamp(0.0, 4.0);
-            self.trust = (self.trust * (0.75 + 0.25 * kept)).clamp(TRUST.0, TRUST.1);
+        let accounts = [std::mem::take(&mut self.closed), std::mem::take(&mut self.hand_closed)];
+        for ((expected, saved), trust) in accounts.into_iter().zip([&mut self.trust, &mut self.hand_trust]) {
+            if expected > 0.0 {
+                // What was expected was scaled by the trust of its time.
+                let kept = (saved / expected).clamp(0.0, 4.0);
+                *trust = (*trust * (0.75 + 0.25 * kept)).clamp(TRUST.0, TRUST.1);
+            }
+            *trust += (1.0 - *trust) * 0.05;
         }
-        self.trust += (1.0 - self.trust) * 0.05;
     }
+}
+
+/// What a table knows of a location. In the middle of a pane its accesses count as recent ones.
+fn seen(table: &LocalityTable, at: Location) -> Past {
+    let (now, recent, older) = table.get(at).map_or((0, 0, 0), |entry| table.by_age(entry));
+    Past { recent: now.max(recent), older }
 }
 
 /// Utilisation of the tiers as the plan changes it.
@@ -288,7 +388,6 @@ impl Busy {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::time::Time;
 
     const BLOCK: f64 = 65536.0;
 
@@ -306,6 +405,8 @@ mod tests {
             room,
             block_bytes: BLOCK,
             excess: 0,
+            writes_per_read: 0.0,
+            newcomers: 0,
         }
     }
 
@@ -325,7 +426,7 @@ mod tests {
     #[test]
     fn hot_locations_move_and_a_scan_does_not() {
         let (mut tuned, read, write) = trained(0..16);
-        let moves = tuned.plan(&read, &write, &BTreeSet::new(), &pane(100));
+        let moves = tuned.plan(&read, &write, &BTreeSet::new(), &BTreeSet::new(), &pane(100));
         let moved: BTreeSet<u64> = moves.iter().map(|of| of.location.block).collect();
         assert_eq!(moved, (0..16).collect());
         assert!(moves.iter().all(|of| of.to == Tier::Fast && matches!(of.reason, Reason::Gain { .. })));
@@ -336,25 +437,25 @@ mod tests {
     fn a_full_fast_tier_swaps_only_what_is_worth_both_moves() {
         let (mut tuned, read, write) = trained(0..16);
         let cold: BTreeSet<Location> = (5000..5004).map(at).collect();
-        let moves = tuned.plan(&read, &write, &cold, &pane(0));
+        let moves = tuned.plan(&read, &write, &cold, &BTreeSet::new(), &pane(0));
         assert_eq!(moves.len(), 8, "four out, four in");
         assert!(moves.chunks(2).all(|pair| pair[0].to == Tier::Slow && pair[1].to == Tier::Fast));
         let as_hot: BTreeSet<Location> = (0..4).map(at).collect();
-        assert!(tuned.plan(&read, &write, &as_hot, &pane(0)).is_empty(), "equals are not exchanged");
+        assert!(tuned.plan(&read, &write, &as_hot, &BTreeSet::new(), &pane(0)).is_empty(), "equals are not exchanged");
     }
 
     #[test]
     fn moves_that_do_not_pay_cost_trust_and_raise_the_threshold() {
         let (mut tuned, read, write) = trained(0..16);
-        tuned.plan(&read, &write, &BTreeSet::new(), &pane(100));
+        tuned.plan(&read, &write, &BTreeSet::new(), &BTreeSet::new(), &pane(100));
         let (before, trusted) = (tuned.threshold().unwrap(), tuned.trust());
         for n in 0..100 {
-            tuned.promoted(at(9000 + n), 1e9);
+            tuned.promoted(at(9000 + n), 1e9, false);
         }
         let quiet = LocalityTable::new(4, 10);
         (0..9).for_each(|_| tuned.learn(&quiet, &quiet, &pane(0)));
         assert!(tuned.trust() < 0.6 * trusted, "{}", tuned.trust());
-        tuned.plan(&read, &write, &BTreeSet::new(), &pane(100));
+        tuned.plan(&read, &write, &BTreeSet::new(), &BTreeSet::new(), &pane(100));
         assert!(tuned.threshold().is_none_or(|after| after >= before));
     }
 
@@ -362,14 +463,14 @@ mod tests {
     fn a_saturated_fast_tier_is_spared() {
         let (mut tuned, read, write) = trained(0..16);
         let busy = Pane { span_ns: 1e9, fast_busy_ns: 3.9e9, slow_busy_ns: 2e9, ..pane(100) };
-        assert!(tuned.plan(&read, &write, &BTreeSet::new(), &busy).is_empty());
+        assert!(tuned.plan(&read, &write, &BTreeSet::new(), &BTreeSet::new(), &busy).is_empty());
     }
 
     #[test]
     fn more_than_the_share_is_given_back_the_coldest_first() {
         let (mut tuned, read, write) = trained(0..4);
         let fast: BTreeSet<Location> = (0..8).map(at).collect();
-        let moves = tuned.plan(&read, &write, &fast, &Pane { excess: 3, ..pane(0) });
+        let moves = tuned.plan(&read, &write, &fast, &BTreeSet::new(), &Pane { excess: 3, ..pane(0) });
         let gone: Vec<_> = moves.iter().map(|of| (of.location.block, of.to, of.reason)).collect();
         assert_eq!(gone, [4, 5, 6].map(|block| (block, Tier::Slow, Reason::OverShare)));
     }

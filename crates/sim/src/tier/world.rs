@@ -11,14 +11,14 @@ use policy::tier::split::Split;
 use policy::tier::{Location, Move, Region, Tier};
 use policy::time::Time;
 use serde::Serialize;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// What came out.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Figures {
     /// Requests served.
     pub requests: u64,
-    /// From the first request to the last answer, in seconds.
+    /// From the first request, or the end of the warm-up, to the last answer, in seconds.
     pub span_s: f64,
     /// Mean response time, in milliseconds.
     pub mean_ms: f64,
@@ -124,7 +124,15 @@ struct World<'a> {
     under_way: BTreeMap<usize, UnderWay>,
     machine: Option<Reorganizer>,
     timer: Option<Time>,
-    moving: BTreeMap<u32, (Move, bool)>,
+    /// Moves under way, and the bytes that were written meanwhile.
+    moving: BTreeMap<u32, (Move, u64)>,
+    /// Locations on the fast tier with an equal copy on the slow one.
+    copies: BTreeSet<u32>,
+    /// Moves that write for the second time.
+    caught_up: BTreeSet<u32>,
+    keeps_copies: bool,
+    /// Bytes of locations that requests under way read or write: at hand for a move.
+    at_hand: BTreeMap<u32, u64>,
     lru: Option<Lru>,
     optimum: Option<(u64, bool)>,
     held: Vec<bool>,
@@ -132,6 +140,9 @@ struct World<'a> {
     accesses: u64,
     fast_accesses: u64,
     moved_bytes: u64,
+    /// Answers so far, and since when they count.
+    answered: u64,
+    began: Time,
     end: Time,
 }
 
@@ -171,6 +182,10 @@ impl<'a> World<'a> {
             machine,
             timer: None,
             moving: BTreeMap::new(),
+            copies: BTreeSet::new(),
+            caught_up: BTreeSet::new(),
+            keeps_copies: matches!(scheme, Scheme::Reorganized { config, .. } if config.keep_copies),
+            at_hand: BTreeMap::new(),
             lru: (*scheme == Scheme::Lru).then(|| Lru::new(capacity)),
             optimum: None,
             held: Vec::new(),
@@ -178,6 +193,8 @@ impl<'a> World<'a> {
             accesses: 0,
             fast_accesses: 0,
             moved_bytes: 0,
+            answered: 0,
+            began: Time::ZERO,
             end: Time::ZERO,
         }
     }
@@ -245,14 +262,20 @@ impl<'a> World<'a> {
 
     fn piece(&mut self, now: Time, request: usize, piece: Piece, write: bool) {
         let region = if write { Region::Write } else { Region::Read };
-        let home = self.home(now, piece.at);
+        let home = self.home(now, piece.at, write);
         let device = match (&self.lru, self.optimum) {
             (Some(_), _) => self.cached(now, piece, write, home),
             (None, Some(_)) if self.held[piece.at as usize] => self.device(piece.at, Tier::Fast),
             _ => home,
         };
-        if write && let Some((_, stale)) = self.moving.get_mut(&piece.at) {
-            *stale = true;
+        if write {
+            self.copies.remove(&piece.at);
+            if let Some((_, written)) = self.moving.get_mut(&piece.at) {
+                *written += u64::from(piece.bytes);
+            }
+        }
+        if self.machine.is_some() {
+            self.at_hand.insert(piece.at, u64::from(piece.bytes));
         }
         self.accesses += 1;
         self.fast_accesses += u64::from(device < self.fast_devices);
@@ -265,7 +288,7 @@ impl<'a> World<'a> {
     }
 
     /// Where a location lies; a new one is placed.
-    fn home(&mut self, now: Time, at: u32) -> usize {
+    fn home(&mut self, now: Time, at: u32, write: bool) -> usize {
         if let Some(device) = self.place[at as usize] {
             return device;
         }
@@ -280,6 +303,11 @@ impl<'a> World<'a> {
         self.fast_held += u64::from(tier == Tier::Fast);
         let location = self.requests.locations()[at as usize];
         self.tell(now, Event::Placed { location, tier });
+        // What is read first was there before the trace began, and copied when the devices were idle.
+        if tier == Tier::Fast && self.keeps_copies && !write {
+            self.copies.insert(at);
+            self.tell(now, Event::Copied { location });
+        }
         device
     }
 
@@ -298,13 +326,20 @@ impl<'a> World<'a> {
             self.queue(now, to, Job::Background, Region::Write, block);
             self.moved_bytes += 2 * block;
         }
-        if hit || write {
+        if hit {
             return fast;
         }
-        // The rest of the block is read as well, and the whole stored.
+        // The rest of the block is read as well, and the whole stored: what leaves later is written back as a whole.
         let rest = block - u64::from(piece.bytes);
         if rest > 0 {
             self.queue(now, home, Job::Background, Region::Read, rest);
+        }
+        if write {
+            if rest > 0 {
+                self.queue(now, fast, Job::Background, Region::Write, rest);
+                self.moved_bytes += 2 * rest;
+            }
+            return fast;
         }
         self.queue(now, fast, Job::Background, Region::Write, block);
         self.moved_bytes += rest + block;
@@ -346,7 +381,7 @@ impl<'a> World<'a> {
                     self.queue(now, to, Job::MoveWrite { at }, Region::Write, self.setup.block_bytes);
                 }
             }
-            Some(Job::MoveWrite { at }) => self.moved(now, at),
+            Some(Job::MoveWrite { at }) => self.written(now, at),
             Some(Job::Background) | None => {}
         }
     }
@@ -359,25 +394,58 @@ impl<'a> World<'a> {
         }
         self.latencies.add(now.since(under_way.since));
         self.under_way.remove(&request);
+        if self.machine.is_some() {
+            for piece in self.requests.pieces(request) {
+                self.at_hand.remove(&piece.at);
+            }
+        }
         self.end = now;
+        self.answered += 1;
+        if self.answered == self.setup.warm_up {
+            self.count_from(now);
+        }
         if let Arrivals::Closed { think, .. } = self.setup.arrivals {
             self.events.push(now + think, Rank::Arrival, Happening::Issue);
         }
     }
 
-    fn moved(&mut self, now: Time, at: u32) {
-        let Some((of, stale)) = self.moving.remove(&at) else { return };
-        let location = of.location;
-        if stale {
-            self.tell(now, Event::Failed { location });
-            return;
+    /// The warm-up is over.
+    fn count_from(&mut self, now: Time) {
+        self.began = now;
+        self.latencies = Latencies::default();
+        (self.accesses, self.fast_accesses, self.moved_bytes) = (0, 0, 0);
+        self.devices.iter_mut().for_each(|device| device.busy_ns = 0);
+    }
+
+    /// A move has written its bytes. What was written to the location meanwhile is written once more.
+    fn written(&mut self, now: Time, at: u32) {
+        let Some((of, written @ 1..)) = self.moving.get(&at).copied() else { return self.moved(now, at) };
+        if self.caught_up.insert(at) {
+            self.moved_bytes += written;
+            let to = self.device(at, of.to);
+            self.queue(now, to, Job::MoveWrite { at }, Region::Write, written.min(self.setup.block_bytes));
+        } else {
+            self.moved(now, at);
         }
+    }
+
+    fn moved(&mut self, now: Time, at: u32) {
+        let Some((of, written)) = self.moving.remove(&at) else { return };
+        self.caught_up.remove(&at);
         match of.to {
-            Tier::Fast => self.fast_held += 1,
-            Tier::Slow => self.fast_held -= 1,
+            Tier::Fast => {
+                self.fast_held += 1;
+                if self.keeps_copies && written == 0 {
+                    self.copies.insert(at);
+                }
+            }
+            Tier::Slow => {
+                self.fast_held -= 1;
+                self.copies.remove(&at);
+            }
         }
         self.place[at as usize] = Some(self.device(at, of.to));
-        self.tell(now, Event::Moved { location });
+        self.tell(now, Event::Moved { location: of.location });
     }
 
     fn tell(&mut self, now: Time, event: Event) {
@@ -394,9 +462,19 @@ impl<'a> World<'a> {
                 self.tell(now, Event::Failed { location: of.location });
                 continue;
             };
-            self.moved_bytes += 2 * self.setup.block_bytes;
-            self.moving.insert(at, (of, false));
-            self.queue(now, from, Job::MoveRead { at }, Region::Read, self.setup.block_bytes);
+            self.moving.insert(at, (of, 0));
+            if of.to == Tier::Slow && self.copies.contains(&at) {
+                self.moved(now, at);
+                continue;
+            }
+            let block = self.setup.block_bytes;
+            let rest = block.saturating_sub(self.at_hand.get(&at).copied().unwrap_or(0));
+            self.moved_bytes += rest + block;
+            if rest > 0 {
+                self.queue(now, from, Job::MoveRead { at }, Region::Read, rest);
+            } else {
+                self.queue(now, self.device(at, of.to), Job::MoveWrite { at }, Region::Write, block);
+            }
         }
         let deadline = self.machine.as_ref().and_then(Reorganizer::next_deadline);
         if let Some(at) = deadline
@@ -447,13 +525,13 @@ impl<'a> World<'a> {
     fn figures(&self) -> Figures {
         let busy = |devices: &[Device]| {
             let sum: u64 = devices.iter().map(|device| device.busy_ns).sum();
-            sum as f64 / (self.end.0.max(1) as f64 * devices.len().max(1) as f64)
+            sum as f64 / (self.end.since(self.began).0.max(1) as f64 * devices.len().max(1) as f64)
         };
         let (fast, slow) = self.devices.split_at(self.fast_devices);
         let stats = self.machine.as_ref().map(Reorganizer::stats).unwrap_or_default();
         Figures {
             requests: self.latencies.count(),
-            span_s: self.end.as_secs_f64(),
+            span_s: self.end.since(self.began).as_secs_f64(),
             mean_ms: self.latencies.mean_ms(),
             p95_ms: self.latencies.quantile_ms(0.95),
             fast_share: self.fast_accesses as f64 / self.accesses.max(1) as f64,

@@ -158,6 +158,8 @@ names! {
         TieringPromoted = "tiering_promoted",
         /// Segments moved to the slow tier.
         TieringDemoted = "tiering_demoted",
+        /// Of these, segments that went back to a slow copy that had been kept, without any copying.
+        TieringReturned = "tiering_returned",
         /// Moves between tiers that were given up.
         TieringFailed = "tiering_failed",
         /// Bytes of files that moves between tiers moved.

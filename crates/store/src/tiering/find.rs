@@ -6,6 +6,7 @@
 use crate::file::{File, FileTable};
 use parking_lot::Mutex;
 use policy::FileId;
+use policy::layout::Segment;
 use policy::tier::Location;
 use rustix::fs::{CWD, FileType, Mode, OFlags, fstat, openat};
 use std::collections::{BTreeMap, BTreeSet};
@@ -89,12 +90,12 @@ impl Finder {
         if regular { self.files.get_or_open(fd).ok() } else { None }
     }
 
-    /// The file of a location, and how long the segment is.
-    pub fn segment(&self, location: Location) -> Option<(Arc<File>, u64)> {
+    /// The file of a location, and the segment.
+    pub fn segment(&self, location: Location) -> Option<(Arc<File>, Segment)> {
         let file = self.file(FileId(location.file))?;
         let layout = file.layout()?;
         let (_, segments) = super::ear::read_from(&layout)?;
-        let segment = segments.get(usize::try_from(location.block).ok()?)?;
-        Some((file, segment.end - segment.start))
+        let segment = segments.get(usize::try_from(location.block).ok()?)?.clone();
+        Some((file, segment))
     }
 }

@@ -36,6 +36,8 @@ pub struct Report {
     pub working_set: (usize, usize),
     /// Moves that wait and that are under way.
     pub pending: (usize, usize),
+    /// Slow copies that are kept below segments on the fast tier.
+    pub copies: usize,
 }
 
 impl Tiering {
@@ -49,6 +51,7 @@ impl Tiering {
             room_segments: machine.free_locations(),
             working_set: machine.working_set(),
             pending: machine.pending(),
+            copies: self.mover.copies(),
         })
     }
 
@@ -91,6 +94,7 @@ impl Tiering {
             "failed": report.stats.failed,
             "waiting": report.pending.0,
             "moving": report.pending.1,
+            "copies": report.copies,
             "threshold": threshold,
             "hot": hot,
         })
@@ -111,12 +115,19 @@ impl Tiering {
             ];
         }
         let mut told = vec!["Temperature of its segments (accesses within the window):".to_owned()];
+        let segments = super::ear::read_from(&layout).map_or(&[][..], |(_, segments)| segments);
         for (location, tier, _) in all.iter().take(SEGMENTS_MAX) {
             let t = machine.look_at(*location);
             let moving = if t.moving { format!(", on its way to the {} tier", tier.other()) } else { String::new() };
             told.push(format!(
-                "  segment {}: {} reads, {} writes, on the {tier} tier{moving}",
-                location.block, t.reads, t.writes
+                "  segment {}: {} reads, {} writes, on the {tier} tier{}{moving}",
+                location.block,
+                t.reads,
+                t.writes,
+                segments
+                    .get(location.block as usize)
+                    .filter(|segment| self.mover.has_copy(layout.file, segment))
+                    .map_or("", |_| ", its slow copy kept"),
             ));
         }
         if all.len() > SEGMENTS_MAX {

@@ -64,6 +64,14 @@ impl Tiering {
 
     /// Ends the threads. The mover must have been stopped before, so that moves end.
     pub(crate) fn stop(&self) {
+        self.end_threads();
+        // After a stop nobody watches whether segments are written, so that copies are worth nothing.
+        if let Err(error) = self.mover.forget_copies() {
+            tracing::warn!("slow copies are left to the next start: {error}");
+        }
+    }
+
+    fn end_threads(&self) {
         self.moves.lock().ends = true;
         self.carriers.notify_all();
         let threads = std::mem::take(&mut *self.threads.lock());

@@ -206,6 +206,10 @@ pub struct Tiering {
     pub idle_rate: u64,
     /// Bytes moved per second while they are busy; 0 waits for idleness.
     pub busy_rate: u64,
+    /// What is promoted keeps its slow copy while it is not written (tuned).
+    pub keep_copies: bool,
+    /// Promotes at the access, also while the devices are busy as far as `busy_rate` goes (tuned).
+    pub on_access: bool,
     /// Percent of the fast tier that hot data may take.
     pub share_percent: u32,
     /// Segments remembered per region.

@@ -15,7 +15,7 @@ use policy::time::Time;
 use serde_json::json;
 use sim::replay::{Cut, Survey};
 use sim::setup::{Size, duration, size_bytes};
-use sim::tier::{Arrivals, Figures, Requests, Scheme, Setup};
+use sim::tier::{Arrivals, Figures, Requests, Scheme, Setup, working_sets};
 use std::fmt::Write as _;
 use store::control::Problem;
 
@@ -29,7 +29,8 @@ const PANES: usize = 4;
 /// Place and move data between fast and slow devices
 ///
 /// The devices are those of the paper (4 SSDs, 4 disks) unless told otherwise. Every scheme serves the same requests; speed-up is against
-/// all devices in turn (round-robin), distance is against the offline optimum of each window.
+/// all devices in turn (round-robin), of optimum against the best placement for each window: by the time that all requests take, or by the mean
+/// response with --open. The working set of a window is what it accesses; it fits when the fast tier has room for it.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 SCHEMES (--schemes):
@@ -46,6 +47,7 @@ EXAMPLES:
   entrepot sim tier --generate zipf:theta=1.0
   entrepot sim tier --generate hotspot:shift=20000 --fast-size 10%
   entrepot sim tier --trace volume.load.gz --fast-size 20% --open --speed 10
+  entrepot sim tier --trace OLTP.lis --fast-size fits --warm-up 50 --schemes round-robin,ws-ros,tuned,fast-only
   entrepot sim tier --generate queries --schemes ws-ros,tuned --sweep hot=1,2,3,5,8
   entrepot sim tier --generate webserver:scale=0.1 --sweep window=1%,5%,10%,20%
   entrepot sim tier --generate zipf --fast-speed 200/40 --slow-speed 20/10 --fast 2 --slow 2 --output json")]
@@ -68,6 +70,9 @@ pub struct Tier {
     /// Times faster than the trace.
     #[arg(long, default_value_t = 1.0, requires = "open")]
     speed: f64,
+    /// Part of the requests that is served before anything is counted, in percent: until what is hot has moved.
+    #[arg(long, default_value_t = 0.0, value_name = "PERCENT")]
+    warm_up: f64,
     /// Which schemes to compare.
     #[arg(long, value_delimiter = ',', value_name = "SCHEMES")]
     schemes: Vec<String>,
@@ -106,7 +111,7 @@ struct Devices {
     /// The same of a slow device.
     #[arg(long, default_value = "0s", value_name = "TIME")]
     slow_latency: String,
-    /// Room on all fast devices together: bytes, or a part of the footprint.
+    /// Room on all fast devices together: bytes, a part of the footprint, or `fits`: as much as the largest window's working set.
     #[arg(long, default_value = "256GB", value_name = "SIZE")]
     fast_size: String,
     /// Stripe: what is placed and moved as a whole.
@@ -138,6 +143,19 @@ struct Reorganisation {
     /// Part of the slow devices' bandwidth that moves may take while devices are busy, in percent; 0 waits for idleness.
     #[arg(long, default_value_t = 5.0, value_name = "PERCENT")]
     busy_share: f64,
+    /// Leave parts of `tuned` out: copies (slow copies of what is promoted are kept while they are clean), on-access (promotion at the
+    /// access, when the bytes are at hand).
+    #[arg(long, value_delimiter = ',', value_name = "PARTS")]
+    without: Vec<String>,
+}
+
+/// What is known of the trace.
+struct Known {
+    /// Bytes that it accesses.
+    footprint: u64,
+    requests: u64,
+    /// Bytes of the largest window's working set.
+    working_set: u64,
 }
 
 /// One run.
@@ -157,16 +175,19 @@ impl Tier {
         let cases = self.cases()?;
         // Words are checked before long traces are read.
         for case in &cases {
-            self.world(case, 1 << 30, 1000, block_bytes)?;
+            self.world(case, &Known { footprint: 1 << 30, requests: 1000, working_set: 1 << 20 }, block_bytes)?;
         }
         let (requests, footprint) = self.read(block_bytes)?;
-        let worlds = cases
-            .iter()
-            .map(|case| self.world(case, footprint, requests.len() as u64, block_bytes))
-            .collect::<Result<Vec<_>>>()?;
+        let sets = working_sets(&requests, window(&self.reorganisation.window, requests.len() as u64)?);
+        let working_set = sets.iter().max().copied().unwrap_or(0) * block_bytes;
+        let known = Known { footprint, requests: requests.len() as u64, working_set };
+        let worlds = cases.iter().map(|case| self.world(case, &known, block_bytes)).collect::<Result<Vec<_>>>()?;
+        if let Some((setup, _)) = worlds.first() {
+            self.say(&fit(&sets, setup))?;
+        }
         let figures = side_by_side(&worlds, self.threads, |(setup, scheme)| sim::tier::run(setup, scheme, &requests));
         match self.output {
-            Output::Text => shown::text(&table(&cases, &figures))?,
+            Output::Text => shown::text(&table(&cases, &figures, self.open))?,
             Output::Csv => shown::text(&csv(&cases, &figures))?,
             Output::Json => {
                 let rows = cases.iter().zip(&figures);
@@ -240,12 +261,7 @@ impl Tier {
             let opener = grid::opener(wish, "".as_ref())?;
             let opened = || opener.open().map_err(|error| survey_problem(&error.into()));
             survey.add(opened()?, &cut).map_err(|error| survey_problem(&error))?;
-            let text = format!("trace      {}\n{}\n\n", wish.name, survey.traces()[trace]);
-            if self.output == Output::Text {
-                shown::text(&text)?
-            } else {
-                eprint!("{text}")
-            }
+            self.say(&format!("trace      {}\n{}\n\n", wish.name, survey.traces()[trace]))?;
             let limit = self.traces.limit_requests.map_or(usize::MAX, |n| requests.len().saturating_add(n as usize));
             for record in opened()? {
                 let record = record.map_err(|error| survey_problem(&error.into()))?;
@@ -258,8 +274,19 @@ impl Tier {
         Ok((requests, survey.footprint_blocks() * block_bytes))
     }
 
-    /// The devices and the scheme of a case, for a trace of this footprint and length.
-    fn world(&self, case: &Case, footprint: u64, requests: u64, block_bytes: u64) -> Result<(Setup, Scheme)> {
+    /// What is told beside the figures.
+    fn say(&self, text: &str) -> Result<()> {
+        if self.output == Output::Text {
+            shown::text(text)?
+        } else {
+            eprint!("{text}")
+        }
+        Ok(())
+    }
+
+    /// The devices and the scheme of a case, for such a trace.
+    fn world(&self, case: &Case, known: &Known, block_bytes: u64) -> Result<(Setup, Scheme)> {
+        let Known { footprint, requests, working_set } = *known;
         let devices = &self.devices;
         let costs = Costs {
             fast: device("--fast-speed", &devices.fast_speed, &devices.fast_latency)?,
@@ -273,15 +300,23 @@ impl Tier {
         if !(self.speed.is_finite() && self.speed > 0.0) {
             return Err(Problem::wrong("--speed is above 0").into());
         }
-        let size: Size = case.fast_size.parse().map_err(|error| setup_problem(&error))?;
-        let fast_bytes = size.blocks(footprint / block_bytes, block_bytes) * block_bytes;
+        if !(0.0..100.0).contains(&self.warm_up) {
+            return Err(Problem::wrong("--warm-up is a percentage from 0 to below 100").into());
+        }
+        let fast_bytes = if case.fast_size == "fits" {
+            working_set
+        } else {
+            let size: Size = case.fast_size.parse().map_err(|error| setup_problem(&error))?;
+            size.blocks(footprint / block_bytes, block_bytes) * block_bytes
+        };
         let think = duration("think time", &self.think).map_err(|error| setup_problem(&error))?;
         let arrivals = if self.open {
             Arrivals::Open { speed: self.speed }
         } else {
             Arrivals::Closed { depth: self.depth, think }
         };
-        let setup = Setup { costs, fast_bytes, block_bytes, arrivals, check: self.check };
+        let warm_up = (requests as f64 * self.warm_up / 100.0) as u64;
+        let setup = Setup { costs, fast_bytes, block_bytes, arrivals, warm_up, check: self.check };
         let window = window(&case.reorganisation.window, requests)?;
         let scheme = match case.scheme.as_str() {
             "slow-only" => Scheme::SlowOnly,
@@ -317,6 +352,12 @@ impl Reorganisation {
             free_bytes: (setup.fast_bytes as f64 * self.free / 100.0) as u64,
             read_wins: self.read_wins,
         };
+        if let Some(part) = self.without.iter().find(|part| !matches!(part.as_str(), "copies" | "on-access")) {
+            let problem = Problem::wrong(format!("tuned has no part `{part}`"));
+            return Err(problem.try_this("leave out copies, on-access, or both").into());
+        }
+        let has = |part: &str| planner == "tuned" && self.without.iter().all(|left_out| left_out != part);
+        let (keep_copies, on_access) = (has("copies"), has("on-access"));
         let (planner, panes) = match planner {
             "lfu" => (Planner::Frequency, 1),
             "ws-ros" => (Planner::WsRos(thresholds), 1),
@@ -336,6 +377,8 @@ impl Reorganisation {
             idle: duration("idle time", &self.idle).map_err(|error| setup_problem(&error))?,
             busy_bytes_per_s: (bandwidth * self.busy_share / 100.0) as u64,
             moves_max: setup.costs.slow_devices as usize,
+            keep_copies,
+            on_access,
             ..Config::default()
         })
     }
@@ -375,8 +418,26 @@ fn window(text: &str, requests: u64) -> Result<Window> {
     Ok(Window::Span(span))
 }
 
-fn table(cases: &[Case], figures: &[Figures]) -> String {
-    let of = |scheme: &str| cases.iter().position(|case| case.scheme == scheme).map(|at| figures[at].span_s);
+/// Whether the working set of the windows fits the fast tier.
+fn fit(sets: &[u64], setup: &Setup) -> String {
+    let mib = |locations: f64| locations * setup.block_bytes as f64 / f64::from(1 << 20);
+    let room = setup.fast_bytes / setup.block_bytes;
+    let mean = sets.iter().sum::<u64>() as f64 / sets.len().max(1) as f64;
+    let most = sets.iter().max().copied().unwrap_or(0);
+    format!(
+        "working set of a window {:.1} MiB on average, {:.1} at most; the fast tier has room for {:.1} MiB: it fits in {} of {} windows\n\n",
+        mib(mean),
+        mib(most as f64),
+        mib(room as f64),
+        sets.iter().filter(|set| **set <= room).count(),
+        sets.len()
+    )
+}
+
+/// At the times of the trace a faster tier shows in the response times; clients that wait are done earlier.
+fn table(cases: &[Case], figures: &[Figures], open: bool) -> String {
+    let time = |of: &Figures| if open { of.mean_ms } else { of.span_s };
+    let of = |scheme: &str| cases.iter().position(|case| case.scheme == scheme).map(|at| time(&figures[at]));
     let (plain, best) = (of("round-robin"), of("optimum"));
     let ratio = |a: Option<f64>, b: f64| a.map_or("-".to_owned(), |a| format!("{:.2}", a / b.max(1e-12)));
     let width = cases.iter().map(|case| case.label.len()).max().unwrap_or(0).max(6);
@@ -393,8 +454,8 @@ fn table(cases: &[Case], figures: &[Figures]) -> String {
             "{:<width$}  {:>10.4}  {:>8}  {:>10}  {:>9.4}  {:>9.4}  {:>6.1}  {:>8.1}/{:<7.1}  {:>8}  {:>7}  {:>9.1}  {threshold}  {bar}",
             case.label,
             of.span_s,
-            ratio(plain, of.span_s),
-            ratio(best, of.span_s),
+            ratio(plain, time(of)),
+            ratio(best, time(of)),
             of.mean_ms,
             of.p95_ms,
             of.fast_share * 100.0,

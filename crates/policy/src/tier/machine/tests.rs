@@ -154,3 +154,58 @@ proptest! {
         prop_assert_eq!(stats.promoted - stats.demoted, machine.fast_locations() as u64);
     }
 }
+
+/// A tuned machine whose slow tier is always busy.
+fn tuned(fast_bytes: u64, busy_bytes_per_s: u64) -> Reorganizer {
+    let config = Config {
+        window: Window::Requests(400),
+        panes: 4,
+        block_bytes: 100,
+        fast_bytes,
+        idle: Time(10),
+        busy_bytes_per_s,
+        keep_copies: true,
+        on_access: true,
+        ..Config::default()
+    };
+    let mut machine = Reorganizer::new(config, Time::ZERO);
+    machine.handle(Time::ZERO, Event::Busy(Tier::Slow));
+    machine
+}
+
+fn read_whole(machine: &mut Reorganizer, now: u64, block: u64) -> Vec<Move> {
+    machine.handle(Time(now), Event::Access { location: at(block), region: Region::Read, bytes: 100 });
+    let mut made = Vec::new();
+    while let Some(Action::Move(of)) = machine.poll(Time(now)) {
+        machine.handle(Time(now), Event::Moved { location: of.location });
+        made.push(of);
+    }
+    made
+}
+
+#[test]
+fn what_comes_back_is_promoted_at_the_access_and_leaves_its_copy_for_nothing() {
+    let mut machine = tuned(400, 1);
+    let mut made: Vec<Move> = Vec::new();
+    // Groups of four that are read sixteen times and then never again.
+    for n in 0..6_000u64 {
+        made.extend(read_whole(&mut machine, n * 1000, n / 64 * 4 + n % 4));
+    }
+    let stats = machine.stats();
+    let at_hand = made.iter().filter(|of| matches!(of.reason, Reason::AtHand { .. })).count();
+    assert!(at_hand > 50 && stats.demoted > 50, "{at_hand} at hand, {stats:?}");
+    assert!(stats.fast_accesses > 2_000, "{stats:?}");
+    // One byte per second was allowed: what was made took nothing from the slow devices.
+    assert!(machine.fast_locations() <= 4);
+    // Written, it has no copy any more, and its way back is a move with a price.
+    let fast: Vec<Location> = machine.fast.iter().copied().collect();
+    let before = machine.copies.len();
+    machine.handle(Time(6_000_001), Event::Access { location: fast[0], region: Region::Write, bytes: 1 });
+    assert_eq!((before, machine.copies.len()), (fast.len(), fast.len() - 1));
+}
+
+#[test]
+fn a_scan_promotes_nothing_at_the_access() {
+    let mut machine = tuned(1_000, u64::MAX);
+    assert!((0..5_000).all(|n| read_whole(&mut machine, n * 1000, n).is_empty()));
+}

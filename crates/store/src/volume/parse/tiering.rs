@@ -42,6 +42,8 @@ pub fn tiering(
         idle: section.span("idle", Duration::from_millis(500), Duration::ZERO..=HOUR),
         idle_rate: section.size("idle_rate", 0, 0..=u64::MAX, RATE),
         busy_rate: section.size("busy_rate", 0, 0..=u64::MAX, RATE),
+        keep_copies: section.boolean("keep_copies").unwrap_or(true),
+        on_access: section.boolean("on_access").unwrap_or(false),
         share_percent: section.count("share_percent", 50, 1..=100) as u32,
         locations: section.count("locations", 1 << 20, 1 << 10..=1 << 26) as usize,
         proportional: section.choice("placement", true, &[("proportional", true), ("round-robin", false)]),

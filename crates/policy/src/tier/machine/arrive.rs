@@ -1,0 +1,102 @@
+//! Promotion at the access: what is being read or written is at hand, so that moving it costs no reading.
+
+use super::Reorganizer;
+use crate::tier::{Location, Move, Reason, Tier};
+use crate::time::Time;
+
+/// Promotions at the access that may wait, in multiples of the moves under way at a time.
+const URGENT_PER_MOVE: usize = 8;
+
+/// A move that is made at once or not at all.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Urgent {
+    pub of: Move,
+    /// Bytes that the slow tier has to read or write for it.
+    pub slow_bytes: u64,
+}
+
+impl Reorganizer {
+    /// A location on the slow tier was accessed, `bytes` of it.
+    pub(super) fn arrive(&mut self, now: Time, location: Location, bytes: u64) {
+        let Some(tuned) = &self.tuned else { return };
+        if !self.config.on_access
+            || self.urgent.len() >= self.config.moves_max * URGENT_PER_MOVE
+            || self.moving.contains_key(&location)
+            || self.urgent.iter().any(|urgent| urgent.of.location == location)
+        {
+            return;
+        }
+        let rest = self.config.block_bytes.saturating_sub(bytes);
+        let (reads, writes) = (self.read.hotness(location), self.write.hotness(location));
+        let (saves, costs) = tuned.at_hand(reads, writes, rest as f64, self.config.block_bytes as f64);
+        let write_back = tuned.write_back_ns(self.config.block_bytes as f64);
+        if saves <= costs {
+            return;
+        }
+        let waiting = self.urgent.iter().filter(|urgent| urgent.of.to == Tier::Fast).count() as u64;
+        let leaving = self.urgent.iter().filter(|urgent| urgent.of.to == Tier::Slow).count()
+            + self.moving.values().filter(|of| of.to == Tier::Slow).count();
+        if self.room() + leaving as u64 <= waiting {
+            let Some((worth, victim)) = self.victim(now) else { return };
+            let clean = self.copies.contains(&victim);
+            let leaves = if clean { 0.0 } else { write_back };
+            if saves - self.tuned.as_ref().map_or(0.0, |tuned| tuned.beside_hand(worth)) <= costs + leaves {
+                self.victims.push_front((worth, victim));
+                return;
+            }
+            let of = Move { location: victim, to: Tier::Slow, reason: Reason::Room { worth_ns: worth as u64 } };
+            let slow_bytes = if clean { 0 } else { self.config.block_bytes };
+            self.urgent.push_back(Urgent { of, slow_bytes });
+        }
+        let reason = Reason::AtHand { saves_ns: saves as u64, costs_ns: costs as u64 };
+        self.urgent.push_back(Urgent { of: Move { location, to: Tier::Fast, reason }, slow_bytes: rest });
+    }
+
+    /// The location on the fast tier that is worth least, of those that were not accessed since they were ranked, and its worth.
+    fn victim(&mut self, now: Time) -> Option<(f64, Location)> {
+        // Ranking costs as much as looking at all of them: never more often than a quarter of them may have changed.
+        if self.victims.is_empty() && self.ranked.1 * 4 >= self.fast.len() as u64 {
+            self.rank(now);
+        }
+        while let Some((worth, at)) = self.victims.pop_front() {
+            let since = |last: Time| last > self.ranked.0;
+            let touched = [&self.read, &self.write].iter().any(|t| t.get(at).is_some_and(|e| since(e.last())));
+            if !touched && self.fast.contains(&at) && !self.moving.contains_key(&at) {
+                return Some((worth, at));
+            }
+        }
+        None
+    }
+
+    /// Ranks what may leave the fast tier.
+    pub(super) fn rank(&mut self, now: Time) {
+        if let (true, Some(tuned), Some(pane)) = (self.config.on_access, &self.tuned, &self.told) {
+            self.victims = tuned.ranked(&self.read, &self.write, &self.fast, pane).into();
+            self.ranked = (now, 0);
+        }
+    }
+
+    /// The next move that is made at once, if it may be.
+    pub(super) fn poll_urgent(&mut self, now: Time) -> Option<Move> {
+        while let Some(&Urgent { of, slow_bytes }) = self.urgent.front() {
+            let pointless = self.tier(of.location) == of.to || self.moving.contains_key(&of.location);
+            let leaving = self.moving.values().any(|of| of.to == Tier::Slow);
+            if pointless || (of.to == Tier::Fast && self.room() == 0 && !leaving) {
+                self.urgent.pop_front();
+                continue;
+            }
+            if of.to == Tier::Fast && self.room() == 0 || self.moving.len() >= self.config.moves_max * URGENT_PER_MOVE {
+                return None;
+            }
+            if slow_bytes > 0 {
+                if now < self.may_at()? {
+                    return None;
+                }
+                self.spend(now, slow_bytes);
+            }
+            self.urgent.pop_front();
+            return Some(of);
+        }
+        None
+    }
+}
