@@ -1,16 +1,29 @@
-//! A Slurm of its own in a temporary directory: munged, slurmctld, two slurmd on pretend nodes. Ended by process number.
+//! A Slurm of its own in a temporary directory: munged, slurmctld, two slurmd on pretend nodes. Children of the test, so
+//! that each that ends too soon is noticed and begun anew, and all of them end with it.
 
+use crate::ports::Ports;
 use crate::real::{self, Volume, err, out};
 use serde_json::Value;
+use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
 
 /// Who submits: an account that every Debian has, and that may nothing.
 pub const USER: u32 = 65534;
 
+/// From the first start of a daemon to two idle nodes. Takes 2 s on an idle machine.
+const START_MAX: Duration = Duration::from_secs(150);
+/// A daemon that ends before the cluster is up is begun anew so often.
+const BEGUN_ANEW_MAX: u32 = 3;
+
 /// A cluster that is up, with Entrepot installed in it.
 pub struct Cluster {
     dir: tempfile::TempDir,
+    ports: Ports,
+    /// By name: `munged`, `slurmctld`, `n1`, `n2`.
+    daemons: RefCell<BTreeMap<&'static str, Child>>,
     /// The user's own directory.
     pub home: PathBuf,
 }
@@ -45,16 +58,14 @@ impl Cluster {
         }
         let home = dir.path().join("home");
         std::os::unix::fs::chown(&home, Some(USER), Some(USER)).expect("chown");
-        let cluster = Cluster { home, dir };
+        let cluster = Cluster { home, dir, ports: Ports::take(3), daemons: RefCell::default() };
         cluster.write_conf();
         let conf_dir = cluster.dir.path().to_str().expect("UTF-8");
         volume.ok(&["slurm", "install", "--conf-dir", conf_dir]);
-        cluster.munge();
+        cluster.make_key();
+        cluster.bring_up(&["munged"], "munged answers", || cluster.dir.path().join("munge/socket").exists());
         cluster.controller();
-        for node in ["n1", "n2"] {
-            cluster.root(&["slurmd", "-N", node]);
-        }
-        real::until("both nodes are idle", || {
+        cluster.bring_up(&["n1", "n2"], "both nodes are idle", || {
             out(&cluster.run(None, &["sinfo", "-h", "-p", "batch", "-t", "idle", "-o", "%D"])).trim() == "2"
         });
         cluster
@@ -63,15 +74,14 @@ impl Cluster {
     fn write_conf(&self) {
         let host = std::fs::read_to_string("/proc/sys/kernel/hostname").expect("a name");
         let (at, host) = (self.dir.path().display(), host.trim().split('.').next().unwrap_or_default().to_string());
-        let ports: Vec<u16> = (0..3).map(|_| crate::server::free_port()).collect();
-        let [ctld, one, two] = ports.as_slice() else { unreachable!("three") };
+        let [ctld, one, two] = *self.ports.all() else { unreachable!("three") };
         let text = format!(
             "ClusterName=entrepot\nSlurmctldHost={host}(127.0.0.1)\nSlurmctldPort={ctld}\nSlurmUser=root\n\
              AuthType=auth/munge\nAuthInfo=socket={at}/munge/socket\nCredType=cred/munge\nMpiDefault=none\n\
              ProctrackType=proctrack/linuxproc\nTaskPlugin=task/none\nSelectType=select/cons_tres\n\
              SelectTypeParameters=CR_Core\nSchedulerType=sched/backfill\n\
              SchedulerParameters=sched_interval=1,bf_interval=1,batch_sched_delay=0\nReturnToService=2\n\
-             SlurmdParameters=config_overrides\n\
+             SlurmdParameters=config_overrides\nMessageTimeout=60\n\
              BurstBufferType=burst_buffer/lua\nJobSubmitPlugins=lua\nStateSaveLocation={at}/state\n\
              SlurmdSpoolDir={at}/spool-%n\nSlurmctldPidFile={at}/slurmctld.pid\nSlurmdPidFile={at}/slurmd-%n.pid\n\
              SlurmctldLogFile={at}/slurmctld.log\nSlurmdLogFile={at}/slurmd-%n.log\nSlurmctldDebug=info\n\
@@ -88,33 +98,93 @@ impl Cluster {
         self.dir.path().join("slurm.conf")
     }
 
-    fn munge(&self) {
+    fn make_key(&self) {
         let at = self.dir.path().join("munge");
         std::fs::write(at.join("key"), real::noise(128)).expect("key");
         std::fs::set_permissions(at.join("key"), std::os::unix::fs::PermissionsExt::from_mode(0o600)).expect("chmod");
         std::fs::set_permissions(&at, std::os::unix::fs::PermissionsExt::from_mode(0o755)).expect("chmod");
-        let file = |name: &str| at.join(name).display().to_string();
-        let options = [("key-file", "key"), ("socket", "socket"), ("pid-file", "pid"), ("log-file", "log")];
-        let mut words = vec!["munged".to_string(), format!("--seed-file={}", file("seed")), "--num-threads=2".into()];
-        words.extend(options.map(|(option, name)| format!("--{option}={}", file(name))));
-        let words: Vec<&str> = words.iter().map(String::as_str).collect();
-        self.root(&words);
+    }
+
+    /// Program and arguments of a daemon, which stays in the foreground.
+    fn words(&self, daemon: &str) -> Vec<String> {
+        let own = |words: &[&str]| words.iter().map(|word| (*word).to_string()).collect();
+        match daemon {
+            "munged" => {
+                let file = |name: &str| self.dir.path().join("munge").join(name).display().to_string();
+                let files = [("key-file", "key"), ("socket", "socket"), ("pid-file", "pid"), ("seed-file", "seed")];
+                let mut words: Vec<String> = own(&["munged", "--foreground", "--force", "--num-threads=2"]);
+                words.extend(files.map(|(option, name)| format!("--{option}={}", file(name))));
+                words
+            }
+            "slurmctld" => own(&["slurmctld", "-D"]),
+            node => own(&["slurmd", "-D", "-N", node]),
+        }
+    }
+
+    fn start_daemon(&self, daemon: &'static str) {
+        let log = || {
+            let path = self.dir.path().join(format!("{daemon}.out"));
+            std::fs::File::options().create(true).append(true).open(path).expect("log")
+        };
+        let words = self.words(daemon);
+        let mut command = Command::new(&words[0]);
+        command.args(&words[1..]).env("SLURM_CONF", self.conf()).env("TZ", "UTC").env_remove("ENTREPOT_VOLUME");
+        command.current_dir(self.dir.path()).stdin(Stdio::null()).stdout(log()).stderr(log());
+        self.daemons.borrow_mut().insert(daemon, command.spawn().expect("it starts"));
+    }
+
+    /// Starts daemons and waits until something is so. One that ends meanwhile is begun anew.
+    fn bring_up(&self, daemons: &[&'static str], what: &str, so: impl Fn() -> bool) {
+        let (began, mut begun_anew) = (Instant::now(), 0);
+        daemons.iter().for_each(|daemon| self.start_daemon(daemon));
+        while !so() {
+            for daemon in daemons {
+                let ended = self.daemons.borrow_mut().get_mut(daemon).expect("started").try_wait().expect("wait");
+                let Some(status) = ended else { continue };
+                begun_anew += 1;
+                assert!(begun_anew <= BEGUN_ANEW_MAX, "{daemon} ended with {status}\n{}", self.told());
+                eprintln!("{daemon} ended with {status} and is begun anew");
+                self.start_daemon(daemon);
+            }
+            assert!(began.elapsed() < START_MAX, "it never came to pass: {what}\n{}", self.told());
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+
+    /// What the cluster says of itself, for who must find out why it does not come up.
+    fn told(&self) -> String {
+        let nodes = self.run(None, &["sinfo", "-N", "-o", "%N %T %E"]);
+        let mut told = format!("{}{}", out(&nodes), err(&nodes));
+        let entries = std::fs::read_dir(self.dir.path()).expect("logs").flatten().map(|entry| entry.path());
+        for path in entries.filter(|path| path.extension().is_some_and(|e| e == "out" || e == "log")) {
+            let text = std::fs::read_to_string(&path).unwrap_or_default();
+            let tail: Vec<&str> = text.lines().rev().take(15).collect();
+            let tail: Vec<&str> = tail.into_iter().rev().collect();
+            told += &format!("--- {}\n{}\n", path.display(), tail.join("\n"));
+        }
+        told
     }
 
     /// Starts the controller.
     pub fn controller(&self) {
-        self.root(&["slurmctld"]);
-        real::until("slurmctld answers", || self.run(None, &["scontrol", "ping"]).status.success());
+        self.bring_up(&["slurmctld"], "slurmctld answers", || self.run(None, &["scontrol", "ping"]).status.success());
     }
 
     /// Ends the controller and waits until it is gone.
     pub fn end_controller(&self) {
-        let pid = self.pid("slurmctld.pid").expect("it runs");
-        end(pid);
+        self.end("slurmctld");
     }
 
-    fn pid(&self, file: &str) -> Option<i32> {
-        std::fs::read_to_string(self.dir.path().join(file)).ok()?.trim().parse().ok()
+    fn end(&self, daemon: &'static str) {
+        let Some(mut child) = self.daemons.borrow_mut().remove(daemon) else { return };
+        let _ = rustix::process::kill_process(rustix::process::Pid::from_child(&child), rustix::process::Signal::TERM);
+        let began = Instant::now();
+        while child.try_wait().is_ok_and(|status| status.is_none()) {
+            if began.elapsed() > Duration::from_secs(20) {
+                let _ = child.kill();
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
     }
 
     /// Runs a command with this cluster's configuration, as root or as a user.
@@ -131,11 +201,6 @@ impl Cluster {
         };
         let command = command.env("SLURM_CONF", self.conf()).env("TZ", "UTC").env_remove("ENTREPOT_VOLUME");
         command.current_dir(&self.home).output().expect("it runs")
-    }
-
-    fn root(&self, words: &[&str]) {
-        let done = self.run(None, words);
-        assert!(done.status.success(), "{words:?}: {}{}", out(&done), err(&done));
     }
 
     /// Submits a script as the user, with `sbatch`.
@@ -204,25 +269,11 @@ impl Cluster {
     }
 }
 
-fn end(pid: i32) {
-    let Some(process) = rustix::process::Pid::from_raw(pid) else { return };
-    let _ = rustix::process::kill_process(process, rustix::process::Signal::TERM);
-    let began = std::time::Instant::now();
-    while !store::control::is_dead(pid) {
-        if began.elapsed() > std::time::Duration::from_secs(20) {
-            let _ = rustix::process::kill_process(process, rustix::process::Signal::KILL);
-        }
-        std::thread::sleep(std::time::Duration::from_millis(20));
-    }
-}
-
 impl Drop for Cluster {
     fn drop(&mut self) {
         self.run(None, &["scancel", "--full", "-u", "nobody"]);
-        for file in ["slurmctld.pid", "slurmd-n1.pid", "slurmd-n2.pid", "munge/pid"] {
-            if let Some(pid) = self.pid(file) {
-                end(pid);
-            }
+        for daemon in ["slurmctld", "n1", "n2", "munged"] {
+            self.end(daemon);
         }
     }
 }
