@@ -5,10 +5,11 @@ use crate::credentials::{Credentials, Secret};
 use crate::failure;
 use crate::guard::{Guard, same};
 use crate::put::HttpAccess;
-use crate::runtime::Runtime;
+use crate::runtime::{Runtime, while_moving};
 use futures_util::StreamExt;
 use opendal::{Metadata, Operator, services};
 use parking_lot::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{SystemTime, UNIX_EPOCH};
 use store::origin::{Entry, EntryKind, Origin, OriginError, Upload, Version};
@@ -99,23 +100,28 @@ impl DalSession {
         each: &mut dyn FnMut(&[u8]) -> bool,
     ) -> Result<(), OriginError> {
         let _slot = self.slot().await;
-        let mut reader = self.operator.reader_with(path);
-        if let Some(tag) = version.etag.as_deref().filter(|_| self.guards_by_tag()) {
-            reader = reader.if_match(tag);
-        }
-        let reader = reader.await.map_err(failure::of_opendal)?;
-        let stream = match range {
-            Some(range) => reader.into_bytes_stream(range).await,
-            None => reader.into_bytes_stream(..).await,
-        };
-        let mut stream = stream.map_err(failure::of_opendal)?;
-        while let Some(bytes) = stream.next().await {
-            let bytes = bytes.map_err(of_stream)?;
-            if !each(&bytes) {
-                break;
+        let moved = AtomicU64::new(0);
+        let transfer = async {
+            let mut reader = self.operator.reader_with(path);
+            if let Some(tag) = version.etag.as_deref().filter(|_| self.guards_by_tag()) {
+                reader = reader.if_match(tag);
             }
-        }
-        Ok(())
+            let reader = reader.await.map_err(failure::of_opendal)?;
+            let stream = match range {
+                Some(range) => reader.into_bytes_stream(range).await,
+                None => reader.into_bytes_stream(..).await,
+            };
+            let mut stream = stream.map_err(failure::of_opendal)?;
+            while let Some(bytes) = stream.next().await {
+                let bytes = bytes.map_err(of_stream)?;
+                moved.fetch_add(bytes.len() as u64, Ordering::Relaxed);
+                if !each(&bytes) {
+                    break;
+                }
+            }
+            Ok(())
+        };
+        while_moving("read", self.runtime.patience(), &moved, transfer).await
     }
 
     fn guards_by_tag(&self) -> bool {

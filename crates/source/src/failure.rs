@@ -85,6 +85,11 @@ pub fn of_io(what: &str, e: &std::io::Error) -> OriginError {
     }
 }
 
+/// A transfer of which nothing came any more.
+pub fn stalled(what: &str, patience: std::time::Duration) -> OriginError {
+    OriginError::Passing(format!("{what}: nothing came for {} s; is the network there?", patience.as_secs_f32()))
+}
+
 /// No answer in time.
 pub fn timeout(what: &str) -> OriginError {
     OriginError::Passing(format!("{what}: no answer within the deadline"))

@@ -2,6 +2,7 @@
 
 use crate::failure;
 use std::future::Future;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use store::origin::OriginError;
 
@@ -59,6 +60,30 @@ impl Runtime {
     }
 }
 
+/// So often within its patience a transfer is looked at.
+const LOOKS: u32 = 4;
+
+/// Waits for a transfer as long as it moves: one of which no byte has come for the whole patience has failed in passing.
+/// The future counts its bytes in `moved`.
+pub async fn while_moving<T>(
+    what: &str,
+    patience: Duration,
+    moved: &AtomicU64,
+    future: impl Future<Output = Result<T, OriginError>>,
+) -> Result<T, OriginError> {
+    let mut future = std::pin::pin!(future);
+    let (mut seen, mut idle) = (moved.load(Ordering::Relaxed), 0);
+    while idle < LOOKS {
+        if let Ok(result) = tokio::time::timeout(patience / LOOKS, &mut future).await {
+            return result;
+        }
+        let now = moved.load(Ordering::Relaxed);
+        idle = if now == seen { idle + 1 } else { 0 };
+        seen = now;
+    }
+    Err(failure::stalled(what, patience))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -68,5 +93,22 @@ mod tests {
         let runtime = Runtime::start(Duration::from_millis(5)).expect("starts");
         let result: Result<(), _> = runtime.wait("x", 0, std::future::pending());
         assert!(matches!(result, Err(OriginError::Passing(_))));
+    }
+
+    #[test]
+    fn a_transfer_that_moves_may_take_long_and_one_that_stands_still_may_not() {
+        let runtime = Runtime::start(Duration::from_secs(60)).expect("starts");
+        let (moved, patience) = (AtomicU64::new(0), Duration::from_millis(80));
+        let slow = async {
+            for _ in 0..10 {
+                tokio::time::sleep(Duration::from_millis(30)).await;
+                moved.fetch_add(1, Ordering::Relaxed);
+            }
+            Ok(())
+        };
+        assert_eq!(runtime.wait("x", 0, while_moving("x", patience, &moved, slow)), Ok(()));
+        let still = while_moving("read", patience, &moved, std::future::pending::<Result<(), _>>());
+        let Err(OriginError::Passing(said)) = runtime.wait("x", 0, still) else { panic!("it stood still") };
+        assert!(said.contains("nothing came for"), "{said}");
     }
 }

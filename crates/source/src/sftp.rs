@@ -8,7 +8,7 @@ use crate::address::Address;
 use crate::credentials::Credentials;
 use crate::failure;
 use crate::guard::Guard;
-use crate::runtime::Runtime;
+use crate::runtime::{Runtime, while_moving};
 use crate::sources::HostKeys;
 use bytes::BytesMut;
 use futures_util::StreamExt;
@@ -18,6 +18,7 @@ use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::Stdio;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use store::origin::rights;
 use store::origin::{Entry, EntryKind, Identity, Origin, OriginError, Version};
 use tokio::io::AsyncSeekExt;
@@ -235,7 +236,7 @@ impl SftpOrigin {
 
 /// Fills one request's part of the buffer. The library moves its own offset by what was asked for, not by what came,
 /// so it is set before every request.
-async fn read_part(mut file: File, offset: u64, part: &mut [u8]) -> Result<(), OriginError> {
+async fn read_part(mut file: File, offset: u64, part: &mut [u8], moved: &AtomicU64) -> Result<(), OriginError> {
     let mut filled = 0;
     while filled < part.len() {
         let from = std::io::SeekFrom::Start(offset + filled as u64);
@@ -247,14 +248,21 @@ async fn read_part(mut file: File, offset: u64, part: &mut [u8]) -> Result<(), O
         };
         part[filled..filled + got.len()].copy_from_slice(&got);
         filled += got.len();
+        moved.fetch_add(got.len() as u64, Ordering::Relaxed);
     }
     Ok(())
 }
 
-async fn read_range(sftp: &Sftp, path: &str, offset: u64, buf: &mut [u8]) -> Result<(), OriginError> {
+async fn read_range(
+    sftp: &Sftp,
+    path: &str,
+    offset: u64,
+    buf: &mut [u8],
+    moved: &AtomicU64,
+) -> Result<(), OriginError> {
     let file = sftp.open(path).await.map_err(|e| failure::of_sftp("open", e))?;
     let parts = buf.chunks_mut(REQUEST_BYTES).enumerate();
-    let reads = parts.map(|(k, part)| read_part(file.clone(), offset + (k * REQUEST_BYTES) as u64, part));
+    let reads = parts.map(|(k, part)| read_part(file.clone(), offset + (k * REQUEST_BYTES) as u64, part, moved));
     try_join_all(reads).await?;
     file.close().await.map_err(|e| failure::of_sftp("close", e))
 }
@@ -267,7 +275,10 @@ impl Origin for SftpOrigin {
     fn read_at(&self, version: &Version, offset: u64, buf: &mut [u8]) -> Result<(), OriginError> {
         self.guard.check(version, || self.stat())?;
         let bytes = buf.len() as u64;
-        self.session.run("read", bytes, async |sftp| read_range(sftp, &self.path, offset, buf).await)
+        let (moved, patience) = (AtomicU64::new(0), self.session.runtime.patience());
+        self.session.run("read", bytes, async |sftp| {
+            while_moving("read", patience, &moved, read_range(sftp, &self.path, offset, buf, &moved)).await
+        })
     }
 
     fn has_ranges(&self) -> Result<bool, OriginError> {

@@ -39,8 +39,8 @@ pub struct Stager {
     volume: Arc<Volume>,
     files: Arc<FileTable>,
     opener: Arc<dyn Opener>,
-    /// Stagings under way, by key, with the path that each is for: the same one never runs twice at once.
-    running: Mutex<BTreeMap<String, String>>,
+    /// Stagings under way, by key, with the path that each is for and what stops it: the same one never runs twice at once.
+    running: Mutex<BTreeMap<String, (String, Stop)>>,
     /// What was taken home.
     offloaded: offloaded::Registry,
 }

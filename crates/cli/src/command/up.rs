@@ -183,7 +183,8 @@ fn start(file: &Path, at: &Path, background: bool) -> Result<Running> {
     let connected = ConnectedTargets::start(&config)?;
     let own = [config.namespace.clone(), config.state.clone()];
     let refused = own.into_iter().chain(config.targets.iter().map(|t| t.path.clone())).collect();
-    let settings = source::Settings { refused, ..source::Settings::default() };
+    let patience = config.recovery.source_patience;
+    let settings = source::Settings { refused, patience, ..source::Settings::default() };
     let opener = Arc::new(source::Sources::new(settings)?);
     let job_settings = config.jobs.clone();
     let mut starting = Starting::new(config, at, opener)?;

@@ -7,14 +7,14 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// A small file system; taken away at the end.
-struct Small {
-    dir: PathBuf,
+pub struct Small {
+    pub dir: PathBuf,
     _around: tempfile::TempDir,
 }
 
 impl Small {
     /// An ext4 file system of so many MiB: it has user attributes, which a namespace needs and a tmpfs may not have.
-    fn new(mib: u64) -> Option<Small> {
+    pub fn new(mib: u64) -> Option<Small> {
         if !rustix::process::geteuid().is_root() {
             eprintln!("skipped: needs root to mount small file systems");
             return None;
@@ -47,7 +47,7 @@ impl Drop for Small {
 }
 
 /// Writes until there is no more space; what was written, and why it ended.
-fn fill(path: &Path, block: &[u8]) -> (usize, std::io::Error) {
+pub fn fill(path: &Path, block: &[u8]) -> (usize, std::io::Error) {
     let mut file = fs::File::create(path).expect("create");
     let mut written = 0;
     loop {

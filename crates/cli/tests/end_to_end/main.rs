@@ -9,6 +9,7 @@ mod drained;
 mod emulated;
 mod full;
 mod hung_target;
+mod interrupted;
 mod just_in_time;
 mod kept;
 mod killed;

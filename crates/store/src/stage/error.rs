@@ -35,6 +35,17 @@ pub enum StageError {
     /// The volume itself.
     #[error("{0}")]
     Store(#[from] crate::Error),
+    /// The volume could not take what came from a source.
+    #[error("{uri}: what came cannot be kept as {path}: {error}")]
+    NotKept {
+        /// From where; holds no secret.
+        uri: String,
+        /// Where it should go.
+        path: String,
+        /// Why.
+        #[source]
+        error: crate::Error,
+    },
     /// A source record that is none.
     #[error("{0}")]
     Record(#[from] RecordError),

@@ -48,7 +48,10 @@ pub(super) fn fetch(incoming: &Incoming, origins: &Origins, meter: &Meter, stop:
     match failed.into_inner() {
         None => Ok(()),
         Some(e) => {
-            incoming.save()?;
+            // What came before counts; if even that cannot be kept, the first cause says why.
+            if let Err(also) = incoming.save() {
+                tracing::warn!("what came of {} is not kept: {also}", incoming.uri());
+            }
             Err(e)
         }
     }
@@ -57,15 +60,14 @@ pub(super) fn fetch(incoming: &Incoming, origins: &Origins, meter: &Meter, stop:
 fn fetch_unit(incoming: &Incoming, origins: &Origins, unit: u64, meter: &Meter, stop: &Stop) -> Result<(), StageError> {
     let range = incoming.range(unit);
     let mut stripes = Stripes::new(incoming, range.start);
-    let mut buf = vec![0; (range.end - range.start).min(RANGE_BYTES_MAX) as usize];
     let mut offset = range.start;
     while offset < range.end {
-        let len = (range.end - offset).min(buf.len() as u64) as usize;
-        origins.read_at(offset, &mut buf[..len], stop)?;
-        incoming.file.write(offset, &buf[..len])?;
-        stripes.take(&buf[..len])?;
-        offset += len as u64;
-        meter.add(len as u64);
+        let len = (range.end - offset).min(RANGE_BYTES_MAX);
+        let bytes = origins.read_at(offset, len as usize, stop)?;
+        incoming.write(offset, &bytes)?;
+        stripes.take(&bytes)?;
+        offset += len;
+        meter.add(len);
     }
     stripes.finish()?;
     if incoming.done(unit, range.end - range.start) {
@@ -88,7 +90,7 @@ fn fetch_in_order(incoming: &Incoming, origins: &Origins, meter: &Meter, stop: &
                 let why = crate::origin::OriginError::Changed("it is longer than it was".into());
                 return Err(StageError::origin(&place.uri, why));
             }
-            incoming.file.write(offset, bytes)?;
+            incoming.write(offset, bytes)?;
             stripes.take(bytes)
         };
         failed = written().err();

@@ -17,7 +17,11 @@ use rustix::fs::{self, AtFlags, FileType, Mode, OFlags};
 use rustix::io::Errno;
 use std::ops::Range;
 use std::sync::Arc;
-use std::time::Instant;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+/// That a caller went away is noticed within this time, on a machine that is not too busy.
+const HANG_UP_NOTICED: Duration = Duration::from_secs(if cfg!(test) { 0 } else { 2 });
 
 /// A file on its way in.
 pub(super) struct Incoming<'a> {
@@ -30,6 +34,8 @@ pub(super) struct Incoming<'a> {
     pub stripe_bytes: u64,
     size: u64,
     progress: Mutex<(Progress, Units, Unsaved)>,
+    /// What was written could not be made durable.
+    unsynced: AtomicBool,
 }
 
 /// What is written and not yet known to be durable.
@@ -65,7 +71,7 @@ impl Stager {
         if stop.is_set() {
             return Err(StageError::Stopped); // before anything is made that would have to be kept
         }
-        if !self.hold(&key, &place.shown) {
+        if !self.hold(&key, &place.shown, stop) {
             return Err(StageError::Running(place.shown));
         }
         let result = self.stage_in_as(&key, &what, &place, &origins, who, report, stop);
@@ -101,14 +107,23 @@ impl Stager {
         Ok(staged)
     }
 
-    /// Takes a key, unless it is taken. Whoever holds it removes it from `running`.
-    pub(super) fn hold(&self, key: &str, path: &str) -> bool {
-        let mut running = self.running.lock();
-        let free = !running.contains_key(key);
-        if free {
-            running.insert(key.to_string(), path.to_string());
+    /// Takes a key, unless it is taken. One whose caller has gone away is waited for: it makes durable what came, and gives
+    /// the key back. Whoever holds it removes it from `running`.
+    pub(super) fn hold(&self, key: &str, path: &str, stop: &Stop) -> bool {
+        let unnoticed = Instant::now() + HANG_UP_NOTICED;
+        loop {
+            {
+                let mut running = self.running.lock();
+                let Some((_, holder)) = running.get(key) else {
+                    running.insert(key.to_string(), (path.to_string(), stop.clone()));
+                    return true;
+                };
+                if (!holder.is_set() && Instant::now() >= unnoticed) || stop.is_set() {
+                    return false;
+                }
+            }
+            std::thread::sleep(Duration::from_millis(20));
         }
-        free
     }
 
     /// Forgets a staging and what it brought.
@@ -195,8 +210,8 @@ impl<'a> Incoming<'a> {
             unit_bytes,
             done: units.to_text(),
         };
-        let progress = Mutex::new((progress, units, Unsaved::nothing()));
-        Ok(Incoming { stager, key: key.to_string(), stub, file, sums, stripe_bytes, size, progress })
+        let (progress, unsynced) = (Mutex::new((progress, units, Unsaved::nothing())), AtomicBool::new(false));
+        Ok(Incoming { stager, key: key.to_string(), stub, file, sums, stripe_bytes, size, progress, unsynced })
     }
 
     fn take_up(stager: &'a Stager, key: &str, earlier: Progress) -> Result<Option<Incoming<'a>>, StageError> {
@@ -215,8 +230,8 @@ impl<'a> Incoming<'a> {
         let pristine = file.source()?.is_none() && fs::fstat(&stub)?.st_nlink == 1;
         let Some(units) = units.filter(|_| whole && pristine) else { return Ok(None) };
         let sums = open_sums(stager, key)?;
-        let progress = Mutex::new((earlier, units, Unsaved::nothing()));
-        Ok(Some(Incoming { stager, key: key.to_string(), stub, file, sums, stripe_bytes, size, progress }))
+        let (progress, unsynced) = (Mutex::new((earlier, units, Unsaved::nothing())), AtomicBool::new(false));
+        Ok(Some(Incoming { stager, key: key.to_string(), stub, file, sums, stripe_bytes, size, progress, unsynced }))
     }
 
     /// How many units there are.
@@ -232,6 +247,22 @@ impl<'a> Incoming<'a> {
 
     pub fn is_done(&self, unit: u64) -> bool {
         self.progress.lock().1.contains(unit)
+    }
+
+    /// Writes what came.
+    pub fn write(&self, offset: u64, bytes: &[u8]) -> Result<(), StageError> {
+        self.file.write(offset, bytes).map(drop).map_err(|error| self.not_kept(error))
+    }
+
+    /// The volume cannot take what came: the user sees whose bytes they are, and where they should go.
+    fn not_kept(&self, error: crate::Error) -> StageError {
+        let progress = self.progress.lock();
+        StageError::NotKept { uri: progress.0.uri.clone(), path: progress.0.path.clone(), error }
+    }
+
+    /// Where it comes from.
+    pub fn uri(&self) -> String {
+        self.progress.lock().0.uri.clone()
     }
 
     /// A unit is written. Whether it is time to make the progress durable.
@@ -257,8 +288,15 @@ impl<'a> Incoming<'a> {
             progress.2 = Unsaved::nothing();
             Progress { done: progress.1.to_text(), ..progress.0.clone() }
         };
-        self.file.sync_now(false)?;
-        fs::fsync(&self.sums)?;
+        // Who could not be made durable once may seem durable at the next try: nothing is believed any more.
+        if self.unsynced.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        let synced = self.file.sync_now(false).and_then(|()| Ok(fs::fsync(&self.sums)?));
+        if let Err(error) = synced {
+            self.unsynced.store(true, Ordering::Release);
+            return Err(self.not_kept(error));
+        }
         let bytes = serde_json::to_vec(&record).map_err(|e| crate::Error::State(e.to_string()))?;
         Ok(self.stager.volume.state().staging_put(&self.key, &bytes)?)
     }
@@ -290,7 +328,7 @@ impl<'a> Incoming<'a> {
             let why = format!("{} of {} bytes are there; stage it in again", self.file.size(), self.size);
             return Err(StageError::path(&place.shown, why));
         }
-        self.file.sync_now(false)?;
+        self.file.sync_now(false).map_err(|error| self.not_kept(error))?;
         if let Some(layout) = self.file.layout().filter(|_| self.stripe_bytes > 0) {
             fs::fsync(&self.sums)?;
             let side = self.stager.volume.side();

@@ -139,7 +139,7 @@ impl Stager {
         // One whose caller has just gone away may not know it yet, nor have written down that it began.
         std::thread::sleep(HANG_UP_NOTICED);
         let until = Instant::now() + STOP_WAIT_MAX;
-        while self.running.lock().values().any(|other| below(other)) {
+        while self.running.lock().values().any(|(other, _)| below(other)) {
             if Instant::now() >= until {
                 return Err(StageError::Running(path));
             }
@@ -150,7 +150,7 @@ impl Stager {
             let Ok(progress) = serde_json::from_slice::<Progress>(&bytes) else { continue };
             let mine = below(&progress.path) && key == super::incoming::key_of(who, &progress.path, &progress.uri);
             // Held like a staging of its own, so that none begins meanwhile.
-            if mine && self.hold(&key, &progress.path) {
+            if mine && self.hold(&key, &progress.path, &Stop::default()) {
                 let discarded = self.discard(&key);
                 self.running.lock().remove(&key);
                 discarded?;

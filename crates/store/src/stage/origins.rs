@@ -1,12 +1,19 @@
 //! The sources of one file to be staged in: opened, compared, probed.
 
 use super::{StageError, Stop};
-use crate::origin::{Identity, Opener, Origin, OriginError, Place, SOURCES_MAX, check_uri};
+use crate::origin::{Identity, Opener, Origin, OriginError, Place, SOURCES_MAX, Version, check_uri};
 use std::sync::Arc;
-use std::time::Duration;
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::time::{Duration, Instant};
 
 /// So often a passing failure is tried again at one source.
 const RETRIES: u32 = 4;
+
+/// No try begins later than so long after the first: a source that lets every try run into its deadline is tried twice,
+/// not five times. Somewhat more than the deadline of a source.
+const TRY_AGAIN_WITHIN: Duration = Duration::from_secs(45);
+/// Somebody who waits for a source looks so often whether he is to stop.
+const STOP_LOOK_EVERY: Duration = Duration::from_millis(50);
 
 /// Wait before the first retry; doubles each time. Tests have no network to recover.
 const RETRY_FIRST: Duration = Duration::from_millis(if cfg!(test) { 1 } else { 200 });
@@ -56,12 +63,21 @@ impl Origins {
         self.list.push(found);
     }
 
-    /// Fills `buf` from the first source with ranges that can.
-    pub fn read_at(&self, offset: u64, buf: &mut [u8], stop: &Stop) -> Result<(), StageError> {
+    /// So many bytes from the first source with ranges that can give them.
+    pub fn read_at(&self, offset: u64, len: usize, stop: &Stop) -> Result<Vec<u8>, StageError> {
         let mut last = None;
         for (place, origin) in self.list.iter().filter(|(place, _)| place.ranges) {
-            match retried(stop, || origin.read_at(&place.version, offset, buf)) {
-                Ok(()) => return Ok(()),
+            let version = &place.version;
+            let read = move |origin: &dyn Origin, version: &Version| {
+                let mut bytes = vec![0; len];
+                origin.read_at(version, offset, &mut bytes).map(|()| bytes)
+            };
+            let tried = retried(stop, || {
+                let version = version.clone();
+                unless_stopped(stop, origin, move |origin| read(origin, &version))
+            });
+            match tried {
+                Ok(bytes) => return Ok(bytes),
                 Err(None) => return Err(StageError::Stopped),
                 Err(Some(e)) => {
                     last.get_or_insert(StageError::origin(&place.uri, e));
@@ -74,7 +90,8 @@ impl Origins {
     /// Looks whether the first source is still what it was.
     pub fn check_unchanged(&self, stop: &Stop) -> Result<(), StageError> {
         let (place, origin) = &self.list[0];
-        let now = retried(stop, || origin.stat()).map_err(|e| stopped_or(&place.uri, e))?;
+        let now = retried(stop, || unless_stopped(stop, origin, |origin| origin.stat()))
+            .map_err(|e| stopped_or(&place.uri, e))?;
         if now == place.version {
             return Ok(());
         }
@@ -85,8 +102,10 @@ impl Origins {
 
 fn look(opener: &dyn Opener, uri: &str, who: &Identity, stop: &Stop) -> Result<(Place, Arc<dyn Origin>), StageError> {
     let origin = retried(stop, || opener.open(uri, who)).map_err(|e| stopped_or(uri, e))?;
-    let version = retried(stop, || origin.stat()).map_err(|e| stopped_or(uri, e))?;
-    let ranges = retried(stop, || origin.has_ranges()).map_err(|e| stopped_or(uri, e))?;
+    let stat = || unless_stopped(stop, &origin, |origin| origin.stat());
+    let version = retried(stop, stat).map_err(|e| stopped_or(uri, e))?;
+    let probe = || unless_stopped(stop, &origin, |origin| origin.has_ranges());
+    let ranges = retried(stop, probe).map_err(|e| stopped_or(uri, e))?;
     Ok((Place { uri: uri.to_string(), version, ranges }, origin))
 }
 
@@ -94,18 +113,44 @@ fn stopped_or(uri: &str, e: Option<OriginError>) -> StageError {
     e.map_or(StageError::Stopped, |e| StageError::origin(uri, e))
 }
 
+/// Asks a source on a thread of its own and waits for the answer, unless told to stop: one that does not answer holds up
+/// nobody who has gone. The thread ends with the source's own deadline.
+fn unless_stopped<T: Send + 'static>(
+    stop: &Stop,
+    origin: &Arc<dyn Origin>,
+    ask: impl FnOnce(&dyn Origin) -> Result<T, OriginError> + Send + 'static,
+) -> Result<T, OriginError> {
+    let (answer, answered) = channel();
+    let origin = origin.clone();
+    let asked = std::thread::Builder::new().name("source".into()).spawn(move || {
+        let _ = answer.send(ask(&*origin));
+    });
+    asked.map_err(|e| OriginError::Passing(format!("no thread to ask it: {e}")))?;
+    loop {
+        match answered.recv_timeout(STOP_LOOK_EVERY) {
+            Ok(result) => return result,
+            Err(RecvTimeoutError::Timeout) if stop.is_set() => return Err(OriginError::Passing("stopped".into())),
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => return Err(OriginError::Passing("its reader ended".into())),
+        }
+    }
+}
+
 /// Tries again what failed in passing, later each time. `Err(None)` when told to stop.
 pub(super) fn retried<T>(
     stop: &Stop,
     mut work: impl FnMut() -> Result<T, OriginError>,
 ) -> Result<T, Option<OriginError>> {
-    let mut wait = RETRY_FIRST;
+    let (mut wait, began) = (RETRY_FIRST, Instant::now());
     for left in (0..=RETRIES).rev() {
         if stop.is_set() {
             return Err(None);
         }
         match work() {
-            Err(OriginError::Passing(_)) if left > 0 => std::thread::sleep(wait),
+            Err(_) if stop.is_set() => return Err(None),
+            Err(OriginError::Passing(_)) if left > 0 && began.elapsed() + wait < TRY_AGAIN_WITHIN => {
+                std::thread::sleep(wait);
+            }
             other => return other.map_err(Some),
         }
         wait *= 2;

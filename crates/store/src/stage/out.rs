@@ -306,9 +306,7 @@ impl Stager {
                 return Err(StageError::Moving(origins.list[0].0.uri.clone()));
             }
             if verify {
-                let mut there = vec![0; len];
-                origins.read_at(offset, &mut there, stop)?;
-                if here != there {
+                if here != origins.read_at(offset, len, stop)? {
                     let why = format!("its bytes from {offset} are not those of the file");
                     return Err(StageError::origin(&origins.list[0].0.uri, OriginError::Changed(why)));
                 }

@@ -1,5 +1,6 @@
 //! How far a long operation is, and how it is told to stop.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
 
@@ -23,8 +24,8 @@ pub struct Progress {
 pub type Report<'a> = &'a (dyn Fn(&Progress) + Sync);
 
 /// Tells a long operation to stop; looked at before every range.
-#[derive(Debug, Default)]
-pub struct Stop(AtomicBool);
+#[derive(Clone, Debug, Default)]
+pub struct Stop(Arc<AtomicBool>);
 
 impl Stop {
     /// Asks it to stop.

@@ -254,6 +254,8 @@ pub struct Recovery {
     pub retries: u32,
     /// Bytes per second; 0 is unlimited.
     pub rate: u64,
+    /// How long a source may send nothing, in staging too.
+    pub source_patience: Duration,
 }
 
 /// `[jobs]`

@@ -250,6 +250,11 @@ fn recovery(section: Section<'_, '_, '_>) -> Recovery {
         concurrent: section.count("concurrent", 4, 1..=64) as usize,
         retries: section.count("retries", 3, 1..=100) as u32,
         rate: section.size("rate", 0, 0..=u64::MAX, "bytes per second, such as \"200MiB\", or 0 for no limit"),
+        source_patience: section.span(
+            "source_patience",
+            Duration::from_secs(30),
+            Duration::from_secs(1)..=Duration::from_secs(3600),
+        ),
     };
     section.finish();
     recovery

@@ -148,6 +148,8 @@ const TAIL: &str = r#"
 # retries = 3
 # Bytes per second; 0 is no limit.
 # rate = 0
+# How long a source may send nothing until that counts as a failure, in staging as well.
+# source_patience = "30s"
 
 [jobs]
 # Cores for the queue `batch`. The default is all of this machine.

@@ -104,6 +104,13 @@ impl From<StageError> for Problem {
             StageError::Manifest { .. } | StageError::Record(_) => {
                 Problem::wrong(cause).try_this("mend it and run the same command again")
             }
+            StageError::NotKept { error, .. } => {
+                let full = matches!(error.errno(), rustix::io::Errno::NOSPC | rustix::io::Errno::DQUOT);
+                let next = if full { "remove files, or add a target, and" } else { "see `entrepot target list`, and" };
+                Problem::failed(cause)
+                    .so("no file was put in place; what could be kept is")
+                    .try_this(format!("{next} run the same command again"))
+            }
             StageError::Store(e) => Problem::from(e),
             StageError::Space { .. } => Problem::failed(cause).try_this("remove files, or add a target"),
             StageError::Checksum { .. } => Problem::new(exit::INCOMPLETE, cause)
