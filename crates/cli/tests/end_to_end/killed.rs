@@ -1,6 +1,6 @@
 //! `kill -9` of the daemon while it fetches, and while somebody writes.
 
-use crate::real::{Volume, noise, until};
+use crate::real::{Volume, code, err, noise, out, until};
 use crate::recovery::direct;
 use crate::server::{self, Nginx};
 use std::os::unix::fs::FileExt;
@@ -15,6 +15,7 @@ fn killed_in_the_middle_of_a_recovery() {
     std::fs::write(nginx.root().join("f"), &data).expect("write");
     volume.ok(&["stage", "in", &nginx.uri("f"), "f"]);
     volume.ok(&["source", "set", "f", &nginx.uri("slow/f")]);
+    let lost = volume.ranges_on("f", "fast0");
     volume.ok(&["target", "fail", "fast0"]);
     let mut reader = Command::new("cat").arg(volume.at.join("f")).stdout(Stdio::null()).spawn().expect("cat");
     until("a part is recovered", || volume.count("repair", "stripes_recovered") > 0);
@@ -25,6 +26,9 @@ fn killed_in_the_middle_of_a_recovery() {
     volume.ok(&["source", "set", "f", &nginx.uri("f")]);
     assert!(std::fs::read(volume.at.join("f")).expect("read") == data, "no hole is taken for data");
     until("it is complete", || volume.count("repair", "recoveries_completed") > 0);
+    let (fetched, lost) =
+        (volume.count("repair", "bytes_fetched"), lost.iter().map(std::ops::Range::len).sum::<usize>());
+    assert!(fetched < lost as u64, "what was patched is not fetched again: {fetched} of {lost}");
     volume.ok(&["check", "--repair"]);
     volume.ok(&["check"]);
 }
@@ -38,10 +42,12 @@ fn killed_in_the_middle_of_a_stage_in() {
     std::fs::write(nginx.root().join("f"), &data).expect("write");
     let mut stage = Command::new(&volume.binary);
     stage.args(["stage", "in", &nginx.uri("slow/f"), "f"]).current_dir(&volume.at);
-    let mut stage = stage.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("it runs");
+    let stage = stage.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("it runs");
     until("most is fetched", || nginx.sent_bytes() > 70_000_000);
     volume.kill();
-    assert!(!stage.wait().expect("it ends").success(), "the client says that it failed");
+    let ended = stage.wait_with_output().expect("it ends");
+    assert_eq!(code(&ended), 3, "the client says that it failed");
+    assert!(err(&ended).contains("next:") && err(&ended).contains("daemon"), "{}", err(&ended));
     volume.up_again();
     assert!(!volume.at.join("f").exists(), "half a file is none");
     let before = nginx.sent_bytes();
@@ -52,6 +58,26 @@ fn killed_in_the_middle_of_a_stage_in() {
     assert!(nginx.sent_bytes() - before <= fetched + 2, "and a probe");
     assert!(std::fs::read(volume.at.join("f")).expect("read") == data);
     volume.ok(&["check"]);
+}
+
+/// [S-049]
+#[test]
+fn killed_under_the_stage_in_of_a_job() {
+    let Some(nginx) = Nginx::start() else { return };
+    let Some(volume) = Volume::up() else { return };
+    let data = server::data(40_000_000, 3);
+    std::fs::write(nginx.root().join("f"), &data).expect("write");
+    let script = volume.dir.path().join("job.sh");
+    let at = volume.at.display();
+    let text = format!("#!/bin/sh\n#STAGEIN entrepot stage in {} {at}/f\ncmp {at}/f {at}/f\n", nginx.uri("slow/f"));
+    std::fs::write(&script, text).expect("write");
+    volume.ok(&["job", "submit", script.to_str().expect("UTF-8")]);
+    until("some of it came", || nginx.sent_bytes() > 8_000_000);
+    volume.kill();
+    volume.up_again();
+    let waited = volume.run(&["job", "wait", "1"]);
+    assert_eq!(code(&waited), 0, "it went on: {}{}", out(&waited), err(&waited));
+    assert!(std::fs::read(volume.at.join("f")).expect("read") == data);
 }
 
 /// [S-022]

@@ -283,7 +283,7 @@ pub enum Why {
 pub struct Stats {
     /// Recoveries begun.
     pub started: u64,
-    /// Recoveries that patched every row.
+    /// Recoveries that patched every row and were said to be durable.
     pub completed: u64,
     /// Recoveries that did not.
     pub failed: u64,

@@ -68,6 +68,9 @@ pub(super) struct Spare {
     pub index: usize,
     pub size: u64,
     pub sums: Option<Sums>,
+    /// What stood in for it when a recovery was interrupted. Nobody remembers which of its rows are patched; those whose
+    /// checksum is right are.
+    pub earlier: Option<(Arc<Target>, Arc<dyn Handle>)>,
     pub sources: Vec<Source>,
     pub tally: Arc<Tally>,
 }

@@ -192,7 +192,9 @@ impl Driver {
             wait.tell(outcome);
         }
         if !keep {
-            return self.close(&mut state, key);
+            let complete = result == Finished::Complete;
+            let event = if complete { Event::Closed { key } } else { Event::Abandoned { key } };
+            return self.close(&mut state, event, key);
         }
         let held = state.cases.get(&key).and_then(|case| case.let_go());
         state.broken.retain(|k| *k != key);
@@ -200,14 +202,14 @@ impl Driver {
         if state.broken.len() > BROKEN_MAX
             && let Some(oldest) = state.broken.pop_front()
         {
-            self.close(&mut state, oldest);
+            self.close(&mut state, Event::Closed { key: oldest }, oldest);
         }
         drop(state);
         drop(held);
     }
 
-    fn close(&self, state: &mut State, key: Key) {
-        self.step(state, Event::Closed { key });
+    fn close(&self, state: &mut State, event: Event, key: Key) {
+        self.step(state, event);
         if !state.machine.knows(key) {
             state.forget(key);
         }

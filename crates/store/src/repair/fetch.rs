@@ -1,4 +1,4 @@
-//! One row: fetched from one source, verified, written to the spare.
+//! One row: taken over from an interrupted recovery, or fetched from one source; verified, written to the spare.
 //!
 //! Checksums cover stripes of the file as it was staged in. The mover may have striped it otherwise since, so what is
 //! fetched is the row's range widened to whole checksum stripes.
@@ -44,6 +44,7 @@ impl Driver {
             return self.handle(Event::FetchFailed { key, row, kind: FetchError::Permanent });
         };
         let fetched = match (spare.chunk(row), spare.sources.get(source_index)) {
+            (Some(chunk), _) if self.take_over(&spare, &chunk) => Ok(()),
             (Some(chunk), Some(source)) => self.fetch_chunk(&spare, source, row, &chunk),
             (None, _) => Ok(()), // beyond the end there is nothing to fetch
             (_, None) => Err(Failure { kind: FetchError::Permanent, text: "there is no such source".into() }),
@@ -63,6 +64,29 @@ impl Driver {
                 self.handle(Event::FetchFailed { key, row, kind });
             }
         }
+    }
+
+    /// Takes a row over from an interrupted recovery, if it was patched: its checksum says so. Whether it is there now.
+    fn take_over(&self, spare: &Spare, chunk: &Chunk) -> bool {
+        let Some((target, handle)) = &spare.earlier else { return false };
+        // Only what is compared whole is believed.
+        if widened(spare, chunk) != (chunk.file_offset..chunk.file_offset + chunk.len) {
+            return false;
+        }
+        let (handle, offset, len) = (handle.clone(), chunk.object_offset, chunk.len as usize);
+        let read = target.run(move |_| {
+            let mut bytes = vec![0; len];
+            let mut filled = 0;
+            while filled < len {
+                match handle.read_at(offset + filled as u64, &mut bytes[filled..])? {
+                    0 => break,
+                    n => filled += n,
+                }
+            }
+            Ok((filled == len).then_some(bytes))
+        });
+        let Ok(Some(bytes)) = read else { return false };
+        self.verify(spare, chunk.file_offset, &bytes).is_ok() && self.write(spare, offset, bytes, 0..len).is_ok()
     }
 
     fn fetch_chunk(&self, spare: &Spare, source: &Source, row: u64, chunk: &Chunk) -> Result<(), Failure> {

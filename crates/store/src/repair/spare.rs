@@ -7,6 +7,7 @@ use crate::file::File;
 use crate::origin::Record;
 use crate::stage::sums::Sums;
 use crate::stats::Metric;
+use crate::target::{Handle, Target};
 use crate::{Error, Result};
 use policy::layout::{Layout, Object, ObjectState, Position, Reason, choose_targets, object_len};
 use policy::protect::recovery::{Event, Finished, Key};
@@ -73,10 +74,19 @@ impl Driver {
         if sums.is_none() && record.stripe_bytes > 0 {
             self.log.warn(format!("the checksums of file {} are gone; its recovery is not verified", layout.file));
         }
+        let earlier = self.earlier(lost).filter(|_| sums.is_some());
         let new = Object { id, target: target.id(), state: ObjectState::Partial };
         let sources = Source::all(&record);
         let tally = case.tally.clone();
-        Ok(Spare { lost, new, target, handle, segment, index: at.index, size, sums, sources, tally })
+        Ok(Spare { lost, new, target, handle, segment, index: at.index, size, sums, earlier, sources, tally })
+    }
+
+    /// The object of an interrupted recovery, where it can be read.
+    fn earlier(&self, lost: Object) -> Option<(Arc<Target>, Arc<dyn Handle>)> {
+        let partial = lost.state == ObjectState::Partial;
+        let target = self.pool.targets.get(lost.target).filter(|t| partial && t.state().accepts_io())?;
+        let handle = target.run(move |medium| medium.open(lost.id)).ok()?;
+        Some((target, handle))
     }
 
     /// Puts the new object into the layout as `Partial`.

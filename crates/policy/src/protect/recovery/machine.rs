@@ -75,7 +75,13 @@ impl Recovery {
             }),
             Event::Patched { key, row } => self.patched(key, row),
             Event::FetchFailed { key, row, kind } => self.fetch_failed(key, row, kind),
-            Event::Closed { key } | Event::Abandoned { key } => self.abandon(key),
+            Event::Closed { key } => {
+                // Only now it is durable: before, all rows are patched and a loss of power would begin it anew.
+                let closing = self.keys.get(&key).is_some_and(|e| e.phase == Phase::Closing);
+                self.stats.completed += u64::from(closing);
+                self.abandon(key);
+            }
+            Event::Abandoned { key } => self.abandon(key),
             Event::Cancel { waiter } => {
                 if let Some(place) = self.place_of.get(&waiter).copied() {
                     self.leave(place);
@@ -335,10 +341,7 @@ impl Recovery {
         }
         let result = entry.result();
         match (entry.phase, result) {
-            (Phase::Patching, Finished::Complete) => {
-                entry.phase = Phase::Closing;
-                self.stats.completed += 1;
-            }
+            (Phase::Patching, Finished::Complete) => entry.phase = Phase::Closing,
             (Phase::Patching, Finished::Failed { .. }) => {
                 entry.phase = Phase::Broken { until: self.now + self.config.broken_for };
                 self.stats.failed += 1;

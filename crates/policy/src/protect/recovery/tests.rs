@@ -116,6 +116,8 @@ fn many_readers_cause_one_recovery() {
     after(&mut r, Time::ZERO, Event::Patched { key: KEY, row: 0 });
     let woken = after(&mut r, Time::ZERO, Event::Patched { key: KEY, row: 1 });
     assert_eq!(woken.len(), 98 + 1);
+    assert_eq!(r.stats().completed, 0, "not durable yet");
+    after(&mut r, Time::ZERO, Event::Closed { key: KEY });
     let stats = r.stats();
     assert_eq!((stats.started, stats.completed, stats.fetches, stats.waits), (1, 1, 2, 99));
 }

@@ -338,6 +338,10 @@ proptest! {
         steps.into_iter().for_each(|s| oracle.step(s));
         oracle.settle();
         let rows: u64 = oracle.keys.values().map(|k| k.rows).sum();
+        // All are durable.
+        for key in oracle.keys.keys() {
+            oracle.machine.handle(Time::ZERO, Event::Closed { key: *key });
+        }
         let stats = oracle.machine.stats();
         prop_assert_eq!((stats.fetches, stats.rows_patched, stats.rows_failed), (rows, rows, 0));
         prop_assert_eq!(stats.completed, stats.started);
