@@ -78,6 +78,11 @@ impl Progress {
         all
     }
 
+    /// Whether a file is being moved.
+    pub fn is_moved(&self, file: FileId) -> bool {
+        self.active.lock().iter().any(|active| active.file == file)
+    }
+
     pub(super) fn begin(&self, verb: &'static str, file: FileId, total_bytes: u64) -> Arc<Active> {
         let id = self.next.fetch_add(1, Ordering::Relaxed) + 1;
         let active = Arc::new(Active { id, verb, file, total_bytes, done_bytes: AtomicU64::new(0) });

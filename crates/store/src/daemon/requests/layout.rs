@@ -10,6 +10,9 @@ use policy::{TargetId, Time};
 use serde_json::{Value, json};
 use std::sync::Arc;
 
+/// Somebody who waits for a move looks so often.
+const MOVE_LOOK_EVERY: std::time::Duration = std::time::Duration::from_millis(50);
+
 #[derive(serde::Deserialize)]
 struct Args {
     path: String,
@@ -28,7 +31,7 @@ pub fn serve(
     caller: &Caller,
     verb: &str,
     args: Value,
-    _: &mut Responder<'_>,
+    out: &mut Responder<'_>,
 ) -> Result<Value, Problem> {
     let args: Args = read(args)?;
     let wish = if matches!(verb, "get" | "explain") { Wish::See } else { Wish::Change };
@@ -43,7 +46,7 @@ pub fn serve(
             let to = targets(core, &args)?;
             core.mover.move_segment_to(&file, args.mirror, args.segment, &to)?
         }
-        "resync" => core.mover.resync(&file)?,
+        "resync" => resync(core, &file, out)?,
         _ => return Err(unknown(&format!("layout.{verb}"))),
     };
     let count = layout.mirrors.len();
@@ -71,6 +74,32 @@ fn target(core: &Core, name: &str) -> Result<TargetId, Problem> {
         Problem::not_found(format!("there is no target {name}"))
             .try_this("`entrepot target list` shows those there are")
     })
+}
+
+/// Makes stale mirrors anew. Where that is under way already, in the background or by somebody else, it is waited for.
+fn resync(core: &Core, file: &Arc<File>, out: &mut Responder<'_>) -> Result<Arc<Layout>, Problem> {
+    let mut joined = false;
+    loop {
+        let in_sync = |l: &Arc<Layout>| l.mirrors.iter().all(|m| m.state == MirrorState::InSync);
+        if let Some(layout) = file.layout().filter(|l| joined && in_sync(l)) {
+            return Ok(layout);
+        }
+        let moved = |id| core.mover.progress().is_moved(id);
+        match core.mover.resync(file) {
+            Err(crate::Error::Busy(_)) if file.id().is_some_and(moved) => {}
+            done => return Ok(done?),
+        }
+        if !joined {
+            out.progress(json!("a move of this file is under way; waiting for its end"));
+        }
+        joined = true;
+        while file.id().is_some_and(moved) {
+            if out.stop().is_set() {
+                return Err(Problem::new(crate::control::exit::INTERRUPTED, "stopped; the move goes on"));
+            }
+            std::thread::sleep(MOVE_LOOK_EVERY);
+        }
+    }
 }
 
 /// The targets named in `to`.
