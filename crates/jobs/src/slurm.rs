@@ -87,7 +87,7 @@ impl Slurm {
     /// The paths in the volume that jobs need which have not ended: what they bring and what they take home.
     pub fn needed_paths(&self) -> Vec<PathBuf> {
         let book = self.core.book.lock();
-        book.jobs.values().filter(|job| !job.phase.is_final()).flat_map(record::Job::needed_paths).collect()
+        book.jobs.values().filter(|job| job.may_start()).flat_map(record::Job::needed_paths).collect()
     }
 
     /// Ends the threads. Transfers go on under their supervisors and are found again at the next start.

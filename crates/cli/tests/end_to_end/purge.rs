@@ -104,3 +104,37 @@ fn results_leave_when_closed_and_only_what_is_safe_is_purged() {
     }
     volume.ok(&["check"]);
 }
+
+/// [S-074] A job that only waits, and never ran.
+#[test]
+fn the_input_of_a_queued_job_is_not_purged() {
+    let Some(nginx) = Nginx::start() else { return };
+    let one_core = |toml: String| {
+        let toml = toml.replace("# age = \"0s\"", "age = \"1ms\"");
+        toml.replace("[jobs]", "[jobs]\ncores = 1")
+    };
+    let Some(volume) = Volume::up_with(one_core) else { return };
+    let home = volume.dir.path().join("home");
+    fs::create_dir(&home).expect("directory");
+    fs::write(nginx.root().join("input"), server::data(2 << 20, 1)).expect("write");
+    volume.ok(&["stage", "in", &nginx.uri("input"), "input"]);
+    assert_eq!(paths(&purge(&volume, &["--dry-run"])), ["input"], "nobody needs it yet");
+    submit(&volume, &home, &format!("until [ -e {}/go ]; do sleep 0.05; done\n", home.display()));
+    submit(
+        &volume,
+        &home,
+        &format!("#STAGEIN entrepot stage in --keep {} {}/input\ntrue\n", nginx.uri("input"), volume.at.display()),
+    );
+    until("it waits for the core", || out(&volume.run(&["job", "show", "2"])).contains("stage-in succeeded; waits"));
+    let dry = purge(&volume, &[]);
+    assert_eq!((paths(&dry), dry["kept_for_jobs"].as_u64()), (Vec::new(), Some(1)), "{dry}");
+    // Also after a restart of the daemon.
+    volume.kill();
+    volume.up_again();
+    let dry = purge(&volume, &[]);
+    assert_eq!((paths(&dry), dry["kept_for_jobs"].as_u64()), (Vec::new(), Some(1)), "{dry}");
+    volume.ok(&["job", "cancel", "2"]);
+    until("nobody needs it any more", || paths(&purge(&volume, &[])) == ["input"]);
+    fs::write(home.join("go"), "").expect("write");
+    assert_eq!(code(&volume.run(&["job", "wait", "1"])), 0);
+}

@@ -131,6 +131,12 @@ impl Job {
         paths::needed(&self.plan, &self.cwd, self.mount.as_deref())
     }
 
+    /// Whether it runs or may yet run: also when its stage-in failed, for then Slurm holds it and its owner can go on.
+    pub fn may_start(&self) -> bool {
+        let held = self.phase == Phase::Failed && self.why.as_ref().is_some_and(|why| why.part == PartKind::StageIn);
+        !self.phase.is_final() || held
+    }
+
     /// Its transfers of one kind.
     pub fn transfers(&self, kind: PartKind) -> &Vec<u64> {
         if kind == PartKind::StageOut { &self.taken } else { &self.brought }
