@@ -17,9 +17,27 @@ pub struct Identity {
 
 struct Stat {
     state: u8,
+    start_ticks: u64,
+}
+
+/// A process as everybody can be asked about it: `stat` of one that hangs in the middle of its start (on a file system that does not
+/// answer, say) hangs its reader too; `status` does not.
+struct Status {
+    state: u8,
     parent: i32,
     session: i32,
-    start_ticks: u64,
+}
+
+fn status(pid: i32) -> Option<Status> {
+    let bytes = std::fs::read(format!("/proc/{pid}/status")).ok()?;
+    let text = String::from_utf8_lossy(&bytes);
+    // Where namespaces are nested a number stands there once for each: first as it is here.
+    let field = |name: &str| text.lines().find_map(|line| line.strip_prefix(name))?.split_ascii_whitespace().next();
+    Some(Status {
+        state: *field("State:")?.as_bytes().first()?,
+        parent: field("PPid:")?.parse().ok()?,
+        session: field("NSsid:")?.parse().ok()?,
+    })
 }
 
 fn stat(pid: i32) -> Option<Stat> {
@@ -27,12 +45,7 @@ fn stat(pid: i32) -> Option<Stat> {
     // The name stands in parentheses and may hold anything, parentheses too: count from the last one.
     let end = bytes.iter().rposition(|b| *b == b')')?;
     let fields: Vec<&str> = std::str::from_utf8(&bytes[end + 1..]).ok()?.split_ascii_whitespace().collect();
-    Some(Stat {
-        state: *fields.first()?.as_bytes().first()?,
-        parent: fields.get(1)?.parse().ok()?,
-        session: fields.get(3)?.parse().ok()?,
-        start_ticks: fields.get(19)?.parse().ok()?,
-    })
+    Some(Stat { state: *fields.first()?.as_bytes().first()?, start_ticks: fields.get(19)?.parse().ok()? })
 }
 
 fn boot() -> String {
@@ -52,10 +65,10 @@ impl Identity {
     }
 }
 
-fn all() -> BTreeMap<i32, Stat> {
+fn all() -> BTreeMap<i32, Status> {
     let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
     let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
-    pids.filter_map(|pid| Some((pid, stat(pid)?))).collect()
+    pids.filter_map(|pid| Some((pid, status(pid)?))).collect()
 }
 
 /// All living processes below that one.

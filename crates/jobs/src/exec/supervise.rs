@@ -2,14 +2,20 @@
 
 use super::attempt::{self, Ears, Event};
 use super::{Processes, Spec, Status, file, now_ms, process, write_whole};
-use crate::request::{Ending, StepReport};
+use crate::request::{Ending, PartKind, StepReport};
 use policy::schedule::staging::{Attempts, Verdict};
 use rustix::fs::FlockOperation;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::io::Write;
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::mpsc::sync_channel;
 use std::time::{Duration, Instant};
+
+/// So long a daemon that ended under a staging command is waited for. A guess: a crash and a restart, not an outage.
+const DAEMON_AWAITED_MAX: Duration = Duration::from_secs(120);
+/// Between two tries to find another.
+const DAEMON_LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// Runs a part. Does nothing if it ended already or another supervisor has it.
 pub(super) fn run(spec: &Spec) -> ExitCode {
@@ -79,9 +85,19 @@ fn listen() -> std::io::Result<Ears> {
 fn run_step(spec: &Spec, step: usize, deadline: Instant, ears: &mut Ears, started: &mut dyn FnMut(i32)) -> StepReport {
     let began = Instant::now();
     let mut attempts = Attempts::new(spec.retries);
+    let mut awaited_until = None;
     loop {
         announce(spec, step, attempts.made() + 1);
         let outcome = attempt::run(spec, step, deadline, ears, &mut *started);
+        if lost_the_daemon(spec, step, &outcome.ending) && !ears.cancelled {
+            let until = *awaited_until.get_or_insert_with(|| Instant::now() + DAEMON_AWAITED_MAX);
+            if Instant::now() < until.min(deadline) {
+                ears.cancelled |= matches!(ears.receive.recv_timeout(DAEMON_LOOK_EVERY), Ok(Event::Cancel));
+                if !ears.cancelled {
+                    continue;
+                }
+            }
+        }
         let again = matches!(attempts.ended(status(&outcome.ending)), Verdict::Again { .. });
         let own_end = matches!(outcome.ending, Ending::Exited { .. } | Ending::Signalled { .. });
         if again && own_end && !ears.cancelled {
@@ -95,6 +111,15 @@ fn run_step(spec: &Spec, step: usize, deadline: Instant, ears: &mut Ears, starte
             stderr_tail: if failed { outcome.stderr_tail } else { String::new() },
         };
     }
+}
+
+/// Whether a staging command of ours failed only because the daemon ended while it was at work: it goes on where it was once
+/// there is another, and that is no attempt.
+fn lost_the_daemon(spec: &Spec, step: usize, ending: &Ending) -> bool {
+    let ours =
+        spec.steps[step].first().zip(std::env::current_exe().ok()).is_some_and(|(word, me)| me == *Path::new(word));
+    let lost = Ending::Exited { code: store::control::exit::NO_DAEMON.into() };
+    ours && spec.kind != PartKind::Compute && *ending == lost
 }
 
 /// The number that a shell would give.
