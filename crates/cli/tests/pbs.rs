@@ -32,7 +32,7 @@ fn stand_in() -> Option<World> {
     }
     let path = format!("{}:{}", bin.display(), std::env::var("PATH").expect("PATH"));
     let environment = vec![("PATH".into(), path), ("PBS_STAND_IN".into(), jobs.display().to_string())];
-    let volume = Volume::up_in(environment, |toml| toml)?;
+    let volume = Volume::up_in(environment, |toml| toml.replace("[jobs]", "[jobs]\nstage_in = \"just-in-time\""))?;
     Some(World::new(volume, Some(dir)))
 }
 
@@ -148,4 +148,71 @@ fn three_jobs_through_the_stand_in() {
 fn three_jobs_through_pbs_itself() {
     let Some(world) = real_pbs() else { return };
     world.cases();
+}
+
+/// PBS has planned all its cores for the next hour: the data of a job that cannot start before begin to come later.
+#[test]
+fn a_stage_in_that_is_not_due_waits_in_pbs() {
+    let Some(world) = stand_in() else { return };
+    let jobs = world.jobs.as_ref().expect("the stand-in").path().join("jobs");
+    let busy = jobs.join("900.stand-in");
+    std::fs::create_dir(&busy).expect("directory");
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("after 1970").as_secs();
+    for (name, text) in [
+        ("job_state", "Q".to_string()),
+        ("name", "busy".into()),
+        ("start", (now + 60).to_string()),
+        ("ncpus", "64".into()),
+    ] {
+        std::fs::write(busy.join(name), text).expect("write");
+    }
+    std::fs::write(world.home.join("input"), real::noise(100_000)).expect("write");
+    let script = format!(
+        "#!/bin/sh\n#PBS -l walltime=00:05:00\n#STAGEIN entrepot stage in file://{}/input {}/late\ntrue\n",
+        world.home.display(),
+        world.volume.at.display()
+    );
+    let job = world.submitted("late.sh", &script);
+    let shown = world.volume.json(&["job", "show", &job]);
+    let part = shown["external"]["parts"]["stage-in"]["id"].as_str().expect("a number").to_string();
+    assert_eq!(std::fs::read_to_string(jobs.join(&part).join("job_state")).expect("state"), "W", "{shown}");
+    let begin = std::fs::read_to_string(jobs.join(&part).join("begin")).expect("it was submitted with -a");
+    let spelt = format!("{} {}:{}:{}", &begin[..8], &begin[8..10], &begin[10..12], &begin[13..]);
+    let said = Command::new("date").args(["-u", "-d", &spelt, "+%s"]).output().expect("date");
+    let at: u64 = out(&said).trim().parse().expect("seconds");
+    // An hour from its start in a minute, less the margin of five minutes and a transfer of nothing.
+    assert!((now + 3200..now + 3420).contains(&at), "{} s from now", at - now);
+    assert_eq!(code(&world.volume.run(&["job", "cancel", &job])), 0);
+    let waited = world.volume.run(&["job", "wait", &job]);
+    assert!(out(&waited).contains("cancelled"), "{}", out(&waited));
+}
+
+/// [S-049] Ctrl-C between two parts: what was submitted is taken back.
+#[test]
+fn an_interrupted_submission_leaves_nothing() {
+    let Some(world) = stand_in() else { return };
+    let jobs = world.jobs.as_ref().expect("the stand-in").path().join("jobs");
+    std::fs::write(jobs.join(".slow"), "").expect("write");
+    let script = world.home.join("job.sh");
+    std::fs::write(
+        &script,
+        format!("#!/bin/sh\n#STAGEIN entrepot stage in file:///etc/hostname {}/h\ntrue\n", world.volume.at.display()),
+    )
+    .expect("write");
+    let mut submit = Command::new(&world.volume.binary);
+    submit.env("ENTREPOT_VOLUME", &world.volume.toml).envs(world.volume.environment.clone());
+    submit.args(["job", "submit", "--scheduler", "pbs"]).arg(&script).current_dir(&world.home);
+    let submit =
+        submit.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped()).spawn().expect("runs");
+    let there =
+        || std::fs::read_dir(&jobs).expect("jobs").flatten().filter(|e| e.path().join("job_state").exists()).count();
+    until("the first part is there", || there() == 1);
+    let pid = rustix::process::Pid::from_child(&submit);
+    rustix::process::kill_process(pid, rustix::process::Signal::INT).expect("signal");
+    let ended = submit.wait_with_output().expect("it ends");
+    assert_eq!(code(&ended), 130, "{}", err(&ended));
+    assert!(err(&ended).contains("interrupted") && err(&ended).contains("nothing was submitted"), "{}", err(&ended));
+    assert_eq!(world.volume.json(&["job", "list"]).as_array().map(Vec::len), Some(0), "nothing is left of it");
+    let deleted = |e: std::fs::DirEntry| e.path().join("deleted").exists();
+    assert!(std::fs::read_dir(&jobs).expect("jobs").flatten().filter(|e| e.path().is_dir()).all(deleted));
 }

@@ -51,6 +51,8 @@ pub enum Origin {
     Local,
     /// Slurm's.
     Slurm,
+    /// One whose parts another scheduler runs: when its stage-in asks, it is due, and only space is promised.
+    Elsewhere,
 }
 
 /// A job, by its number there.

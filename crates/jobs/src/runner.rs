@@ -128,8 +128,10 @@ impl Runner {
         let core = Arc::new(core);
         if let Some(arrivals) = &core.config.arrivals {
             arrivals.attach(Origin::Local, Arc::new(gate::Side(Arc::downgrade(&core))));
+            arrivals.attach(Origin::Elsewhere, Arc::new(external::Side(Arc::downgrade(&core))));
         }
         restart::take_up(&core).map_err(|e| Error::World(format!("the jobs cannot be read: {e}")))?;
+        external::take_up(&core);
         external::watch(&core).map_err(|e| Error::World(format!("the job runner cannot start: {e}")))?;
         if core.config.offload_on_close {
             offload::start(&core);

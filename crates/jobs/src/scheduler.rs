@@ -59,18 +59,15 @@ pub trait Scheduler: Send + Sync {
     /// Program and arguments that submit a part; the script goes to its standard input.
     fn submit(&self, part: &Submission<'_>) -> Vec<String>;
 
-    /// Program and arguments that ask when a part would start if it were submitted now; the script goes to standard input.
-    /// Nothing where the scheduler cannot be asked.
-    fn ask_start(&self, part: &Submission<'_>) -> Option<Vec<String>> {
+    /// Variables that the command which submits a part needs besides the user's own.
+    fn environment(&self, part: &Submission<'_>) -> &'static [(&'static str, &'static str)] {
         let _ = part;
-        None
+        &[]
     }
 
-    /// The answer in what that command wrote, with `SLURM_TIME_FORMAT=%s`: milliseconds since 1970.
-    fn read_start(&self, said: &str) -> Option<u64> {
-        let _ = said;
-        None
-    }
+    /// When the script would start if it were submitted now and had its data, in milliseconds since 1970; nothing where
+    /// the scheduler does not tell. Blocks while it is asked.
+    fn start_of(&self, script: &Wanted<'_>) -> Option<u64>;
 
     /// The number in what that command wrote.
     fn read_id(&self, said: &str) -> Option<String>;
@@ -105,6 +102,21 @@ pub struct Submission<'a> {
     pub parameters: &'a [Vec<String>],
 }
 
+/// A script whose start is asked for.
+#[derive(Clone, Copy, Debug)]
+pub struct Wanted<'a> {
+    /// Its text, with the scheduler's own lines.
+    pub text: &'a [u8],
+    /// Cores and longest run, where the user said so to us and not to the scheduler.
+    pub cores: Option<u32>,
+    /// In seconds.
+    pub walltime_s: Option<u64>,
+    /// All cores that it takes, whoever was told.
+    pub cores_in_all: u32,
+    /// Its longest run in seconds, whoever was told.
+    pub walltime_in_all_s: u64,
+}
+
 /// A part, as the scheduler knows it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Look {
@@ -123,6 +135,12 @@ pub struct External {
     pub scheduler: Kind,
     /// Its parts there.
     pub parts: BTreeMap<PartKind, ExternalPart>,
+    /// When its stage-in was let begin, in milliseconds since 1970: space is promised since.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub admitted_ms: Option<u64>,
+    /// Why its stage-in is not let begin; told once.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub refused: Option<String>,
 }
 
 /// A part in another scheduler.

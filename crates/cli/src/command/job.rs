@@ -124,6 +124,12 @@ enum Verb {
         #[arg(long, short)]
         follow: bool,
     },
+    /// The beginning of a stage-in that another scheduler runs: waits until space is promised to its data
+    #[command(hide = true)]
+    Admit {
+        /// The job's number here.
+        id: u64,
+    },
     /// The end of a stage-in that another scheduler ran: records sources and looks at the data
     #[command(hide = true)]
     Staged {
@@ -164,6 +170,9 @@ impl Job {
                     By::Pbs => Kind::Pbs,
                 };
                 return elsewhere::submit(context, &script, wishes.into(), kind, &data_queue);
+            }
+            Verb::Admit { id } => {
+                context.ask("job.admit", json!({"id": id}))?;
             }
             Verb::Staged { id } => {
                 context.ask("job.staged", json!({"id": id}))?;

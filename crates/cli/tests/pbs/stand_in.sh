@@ -28,7 +28,8 @@ run() {
 }
 
 qsub() {
-    local name='' queue=batch after='' out='' join=n
+    local name='' queue=batch after='' out='' join=n begin=''
+    [ -e "$at/.slow" ] && sleep 2
     while [ $# -gt 0 ]; do
         [ $# -ge 2 ] || refuse "option $1 needs a value"
         case $1 in
@@ -38,6 +39,11 @@ qsub() {
             [[ $2 =~ ^depend=afterok:(.+)$ ]] || refuse "illegal -W value $2"
             after=${BASH_REMATCH[1]}
             known "$after" ;;
+        -a)
+            [[ $2 =~ ^20[0-9]{2}(0[1-9]|1[0-2])[0-3][0-9][0-2][0-9][0-5][0-9]\.[0-5][0-9]$ ]] || refuse "illegal -a value $2"
+            local at_s; at_s=$(date -d "${2:0:8} ${2:8:2}:${2:10:2}:${2:13:2}" +%s) || refuse "illegal -a value $2"
+            [ "$at_s" -ge "$(date +%s)" ] || refuse "illegal -a value $2: it is over"
+            begin=$2 ;;
         -j) [ "$2" = oe ] || refuse "illegal -j value $2"; join=oe ;;
         -o) [[ $2 == /* ]] || refuse "illegal -o value $2"; out=$2 ;;
         -l) [[ $2 =~ ^(select=[0-9]+:ncpus=[0-9]+|walltime=[0-9]{2,}:[0-9]{2}:[0-9]{2})$ ]] || refuse "illegal -l value $2" ;;
@@ -56,18 +62,21 @@ qsub() {
     chmod +x "$at/$id/script"
     put "$id" queue "$queue"; put "$id" name "$name"; put "$id" cwd "$PWD"; put "$id" join "$join"
     put "$id" out "${out:-$PWD/$name.o$n}"; put "$id" user "$(id -un)"
+    if [ -n "$begin" ]; then put "$id" begin "$begin"; echo "$id"; put "$id" job_state W; return; fi
     if [ -n "$after" ]; then put "$id" job_state H; else put "$id" job_state Q; fi
     run "$id" "$after" </dev/null >/dev/null 2>&1 &
     echo "$id"
 }
 
 show() {
-    local id=$1 exit
+    local id=$1 exit ncpus
+    ncpus=$(get "$id" ncpus)
     exit=$(get "$id" exit)
     printf '"%s":{"Job_Name":"%s","Job_Owner":"%s@here","job_state":"%s","queue":"%s","Join_Path":"%s","Output_Path":"here:%s",' \
         "$id" "$(get "$id" name)" "$(get "$id" user)" "$(get "$id" job_state)" "$(get "$id" queue)" "$(get "$id" join)" "$(get "$id" out)"
     [ -n "$exit" ] && printf '"Exit_status":%s,' "$exit"
-    printf '"ctime":"Sat Nov 21 12:00:00 2026","Resource_List":{"nodect":1,"walltime":"01:00:00"}}'
+    [ -e "$at/$id/start" ] && printf '"estimated":{"start_time":"%s"},' "$(TZ=UTC LC_ALL=C date -d "@$(get "$id" start)" '+%a %b %e %T %Y')"
+    printf '"ctime":"Sat Nov 21 12:00:00 2026","Resource_List":{"nodect":1,"ncpus":%s,"walltime":"01:00:00"}}' "${ncpus:-1}"
 }
 
 qstat() {
@@ -89,6 +98,7 @@ qdel() {
     for id in "$@"; do
         known "$id"
         touch "$at/$id/deleted"
+        [ "$(get "$id" job_state)" = W ] && put "$id" job_state F
         [ "$(get "$id" job_state)" = R ] && kill -TERM -- "-$(get "$id" pid)"
     done
     return 0
@@ -96,7 +106,7 @@ qdel() {
 
 pbsnodes() {
     [ "$*" = '-a -F json' ] || refuse "illegal options $*"
-    echo '{"nodes":{"here":{"state":"free"}}}'
+    echo '{"nodes":{"here":{"state":"free","resources_available":{"ncpus":64}}}}'
 }
 
 "$me" "$@"

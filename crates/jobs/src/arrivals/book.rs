@@ -96,7 +96,7 @@ impl Book {
 
     /// What a job brings is known, or that it cannot be.
     pub fn measured(&mut self, now: Time, ticket: Ticket, incoming: Option<Incoming>, under_way: bool) {
-        let by_queue = self.by_queue && incoming.is_some() && !under_way;
+        let by_queue = self.by_queue && ticket.0 != Origin::Elsewhere && incoming.is_some() && !under_way;
         let Some(known) = self.jobs.get_mut(&ticket) else { return };
         (known.incoming, known.under_way, known.fresh) = (incoming, under_way, true);
         // Where the queue has no say there is nothing to wait for.

@@ -52,6 +52,71 @@ pub fn parse(text: &str) -> Result<Vec<QueuedJob>, Error> {
     Ok(jobs)
 }
 
+/// When a job of so many cores would start that is submitted now and may run for `length_ms`: the first time at which it
+/// fits beside what runs and what the server's scheduler has planned (`estimated.start_time`). Jobs that wait without a
+/// plan are not reckoned with, so this errs to the early side. Nothing where the server tells nothing of its cores.
+///
+/// `jobs` and `nodes` are what `qstat -f -F json` and `pbsnodes -a -F json` wrote; times are in milliseconds since 1970.
+pub fn start_of_another(jobs: &str, nodes: &str, now_ms: u64, cores: u32, length_ms: u64) -> Option<u64> {
+    let taken = taken(jobs, now_ms)?;
+    let capacity = cores_of(nodes);
+    if capacity == 0 || u64::from(cores) > capacity {
+        return None;
+    }
+    let fits = |at: &u64| {
+        let end = at.saturating_add(length_ms.max(1));
+        let meets = |t: &&(u64, u64, u64)| t.0 < end && t.1 > *at;
+        // What is in use is most at its start or at the start of one that begins meanwhile.
+        let starts = std::iter::once(*at).chain(taken.iter().filter(meets).map(|t| t.0.max(*at)));
+        let used = |then: u64| taken.iter().filter(|t| t.0 <= then && t.1 > then).map(|t| t.2).sum::<u64>();
+        starts.into_iter().all(|then| used(then) + u64::from(cores) <= capacity)
+    };
+    let mut times: Vec<u64> = std::iter::once(now_ms).chain(taken.iter().map(|t| t.1)).collect();
+    times.retain(|at| (now_ms..u64::MAX).contains(at));
+    times.sort_unstable();
+    times.into_iter().find(fits)
+}
+
+/// (start, end, cores) of what runs and of what is planned.
+fn taken(jobs: &str, now_ms: u64) -> Option<Vec<(u64, u64, u64)>> {
+    let answer: Value = serde_json::from_str(jobs).ok()?;
+    let none = Map::new();
+    let all = answer.get("Jobs").map_or(Some(&none), Value::as_object)?;
+    let mut taken = Vec::new();
+    for job in all.values() {
+        let (state, _) = state(job["job_state"].as_str().unwrap_or_default());
+        let start = match state {
+            State::Pending => time(&job["estimated"]["start_time"]).map(|at| at.max(now_ms)),
+            State::Running | State::Ending => Some(time(&job["stime"]).unwrap_or(now_ms).min(now_ms)),
+            State::Ended => None,
+        };
+        let cores = &job["Resource_List"]["ncpus"];
+        let cores = cores.as_u64().or(cores.as_str().and_then(|n| n.parse().ok())).unwrap_or(1);
+        let length_ms = job["Resource_List"]["walltime"].as_str().and_then(clock).map(|s| s * 1000);
+        if let Some(start) = start {
+            // One that ran over its time, or may run for ever, ends any moment, or never.
+            let end = length_ms.map_or(u64::MAX, |length| start.saturating_add(length).max(now_ms + 1));
+            taken.push((start, end, cores));
+        }
+    }
+    Some(taken)
+}
+
+/// Cores of the nodes that take jobs.
+fn cores_of(nodes: &str) -> u64 {
+    let answer: Value = serde_json::from_str(nodes).unwrap_or_default();
+    let Some(nodes) = answer["nodes"].as_object() else { return 0 };
+    let up = |node: &&Value| {
+        let state = node["state"].as_str().unwrap_or_default();
+        !["down", "offline", "unknown", "stale"].iter().any(|word| state.contains(word))
+    };
+    let cores = |node: &Value| {
+        let n = &node["resources_available"]["ncpus"];
+        n.as_u64().or(n.as_str().and_then(|n| n.parse().ok())).unwrap_or(0)
+    };
+    nodes.values().filter(up).map(cores).sum()
+}
+
 /// How a job that is over ended, as `qstat -x -f -F json ID` knows it: its exit status.
 pub fn exit_status(text: &str, id: &str) -> Option<i64> {
     let answer: Value = serde_json::from_str(text).ok()?;
@@ -148,6 +213,30 @@ mod tests {
         assert_eq!(parse(r#"{"timestamp":1}"#).unwrap(), [], "an empty server");
         assert!(parse("qstat: cannot connect").is_err());
         assert_eq!(exit_status(r#"{"Jobs":{"9.s":{"Exit_status":271}}}"#, "9.s"), Some(271));
+    }
+
+    #[test]
+    fn the_start_of_another_job_is_where_it_fits_beside_what_is_planned() {
+        let nodes = r#"{"nodes":{"a":{"state":"free","resources_available":{"ncpus":4}},
+            "b":{"state":"job-busy","resources_available":{"ncpus":4}},
+            "c":{"state":"down,offline","resources_available":{"ncpus":4}}}}"#;
+        let now = 1_795_262_400_000; // 12:00:00
+        let s = |seconds: u64| now + seconds * 1000;
+        // Six cores until 13:00; then eight are planned until 14:00; one waits without a plan.
+        let jobs = r#"{"Jobs":{
+            "1.s":{"job_state":"R","stime":1795260600,"Resource_List":{"ncpus":6,"walltime":"01:30:00"}},
+            "2.s":{"job_state":"Q","estimated":{"start_time":"Sat Nov 21 13:00:00 2026"},"Resource_List":{"ncpus":8,"walltime":"01:00:00"}},
+            "3.s":{"job_state":"Q","Resource_List":{"ncpus":8,"walltime":"10:00:00"}},
+            "4.s":{"job_state":"F","stime":1795262000,"Resource_List":{"ncpus":8,"walltime":"10:00:00"}}}}"#;
+        let start = |cores, length_s: u64| start_of_another(jobs, nodes, now, cores, length_s * 1000);
+        assert_eq!(start(2, 3600), Some(now), "fits beside what runs");
+        assert_eq!(start(2, 3601), Some(s(7200)), "would delay what is planned");
+        assert_eq!(start(3, 60), Some(s(7200)));
+        assert_eq!(start(9, 60), None, "larger than the machine");
+        assert_eq!(start_of_another(jobs, "{}", now, 1, 60), None, "nothing is known of the nodes");
+        assert_eq!(start_of_another(r#"{"timestamp":1}"#, nodes, now, 8, 60_000), Some(now), "an empty server");
+        let endless = r#"{"Jobs":{"1.s":{"job_state":"R","Resource_List":{"ncpus":8}}}}"#;
+        assert_eq!(start_of_another(endless, nodes, now, 1, 60), None, "behind one without end nobody knows");
     }
 
     #[test]

@@ -4,7 +4,7 @@
 //! for processes and asking the volume happen on threads of their own, one for each part that holds a place.
 
 use super::gate::{self, Now};
-use super::record::{Phase, Record, number, part_of};
+use super::record::{PartRecord, Phase, Record, number, part_of};
 use super::{Config, Recogniser, spool, watch};
 use crate::exec::now_ms;
 use crate::request::*;
@@ -223,6 +223,23 @@ impl Core {
         self.volume.count_job(state);
         self.keep(record);
         spool::forget_secrets(&self.config, record);
+        self.forget_staging(record);
+    }
+
+    /// What a stage-in that did not come to its end has brought so far is given up with the job.
+    fn forget_staging(&self, record: &Record) {
+        let succeeded = |part: &PartRecord| part.report.as_ref().is_some_and(|report| report.ending.is_success());
+        if record.part(PartKind::StageIn).is_none_or(succeeded) {
+            return;
+        }
+        let (volume, owner, paths) = (self.volume.clone(), record.owner, record.staged_paths());
+        std::thread::spawn(move || {
+            for path in paths {
+                if let Err(error) = volume.forget_staging(owner, &path) {
+                    tracing::warn!("what was staged of {} cannot be given up: {error}", path.display());
+                }
+            }
+        });
     }
 
     /// Forgets the oldest finished jobs beyond the number that is remembered.

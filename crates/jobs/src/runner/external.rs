@@ -5,8 +5,9 @@
 
 use super::core::{Book, Core, why};
 use super::record::{Phase, Record};
-use super::requests::{may, new_record};
-use super::{Error, Runner, spool, watch as checks};
+use super::requests::{WAIT_BEAT, may, new_record};
+use super::{Error, Runner, gate, spool, watch as checks};
+use crate::arrivals::{self, Start};
 use crate::exec::now_ms;
 use crate::plan::{self, Limits, paths};
 use crate::queue::{Snapshot, State};
@@ -36,7 +37,8 @@ impl Runner {
         kept.compute_script = Script::Text(String::new());
         let mut record = new_record(core, caller, account.name, id, kept, &asked.job);
         record.detail = "being submitted".into();
-        record.external = Some(External { scheduler: asked.scheduler, parts: BTreeMap::new() });
+        record.external =
+            Some(External { scheduler: asked.scheduler, parts: BTreeMap::new(), admitted_ms: None, refused: None });
         core.remember(&record).map_err(|e| Error::World(format!("the job could not be remembered: {e}")))?;
         core.book.lock().jobs.insert(id, record);
         let delay_s = asked.start_ms.and_then(|start_ms| {
@@ -77,6 +79,45 @@ impl Runner {
         Ok(())
     }
 
+    /// Its stage-in part is about to run its commands, and waits until space is promised to what they bring. `progress`
+    /// hears every few seconds how it stands, and says with `false` that the part is no more.
+    pub fn admit(&self, caller: Caller, id: JobId, progress: &mut dyn FnMut(&JobSummary) -> bool) -> Result<(), Error> {
+        let core = &self.core;
+        let record = self.look(caller, id, Record::clone)?;
+        let admitted = |external: &External| external.admitted_ms.is_some();
+        let (Some(arrivals), false) = (&core.config.arrivals, record.external.as_ref().is_none_or(admitted)) else {
+            return Ok(());
+        };
+        let ticket = gate::ticket(&record);
+        arrivals.ask(ticket, record.owner, gate::wanted(&record));
+        loop {
+            let mut book = core.book.lock();
+            if book.closed {
+                return Err(Error::refused("the daemon is stopping", "the scheduler may run this part again"));
+            }
+            let record = book.jobs.get_mut(&id).ok_or(Error::NoJob(id))?;
+            let external = record.external.as_mut().ok_or(Error::NoJob(id))?;
+            if admitted(external) {
+                return Ok(());
+            }
+            if let Some(cause) = external.refused.take() {
+                arrivals.gone(ticket);
+                return Err(Error::World(format!("its data are not brought: {cause}")));
+            }
+            if let Some(told) = arrivals.told(ticket) {
+                record.detail = told.standing;
+            }
+            let summary = record.summary();
+            let until = Instant::now() + WAIT_BEAT;
+            core.changed.wait_until(&mut book, until);
+            drop(book);
+            if !progress(&summary) {
+                arrivals.gone(ticket);
+                return Err(Error::NoJob(id));
+            }
+        }
+    }
+
     /// Its stage-in part has run its commands: sources are recorded, and the data looked at. An error ends the part.
     pub fn staged(&self, caller: Caller, id: JobId) -> Result<CheckReport, Error> {
         let core = &self.core;
@@ -92,8 +133,56 @@ impl Runner {
         let record = book.jobs.get_mut(&id).ok_or(Error::NoJob(id))?;
         record.sources = sources;
         record.check = checked.clone().ok();
+        if checked.is_ok() {
+            let began = record.external.as_ref().and_then(|external| external.admitted_ms);
+            let took_ms = now_ms().saturating_sub(began.unwrap_or_else(now_ms));
+            gate::tell(core, record, gate::Now::Arrived { took_ms });
+        }
         core.keep(record);
         checked.map_err(|cause| Error::World(format!("its data are not all there: {cause}; the script does not run")))
+    }
+}
+
+/// The arrivals tell those who wait in [`Runner::admit`].
+pub(super) struct Side(pub Weak<Core>);
+
+impl Side {
+    fn tell(&self, id: u64, change: impl FnOnce(&mut External)) {
+        let Some(core) = self.0.upgrade() else { return };
+        let mut book = core.book.lock();
+        let Some(record) = book.jobs.get_mut(&JobId(id)).filter(|record| !record.state.is_final()) else { return };
+        if let Some(external) = record.external.as_mut() {
+            change(external);
+            core.keep(record);
+            core.changed.notify_all();
+        }
+    }
+}
+
+impl arrivals::Side for Side {
+    /// Their scheduler has decided: they are due when they ask.
+    fn starts(&self) -> Option<BTreeMap<u64, Start>> {
+        None
+    }
+
+    fn begin(&self, job: u64) {
+        self.tell(job, |external| external.admitted_ms = Some(now_ms()));
+    }
+
+    fn give_up(&self, job: u64, cause: String) {
+        self.tell(job, |external| external.refused = Some(cause));
+    }
+}
+
+/// After a restart of the daemon: those whose data come keep their space.
+pub(super) fn take_up(core: &Core) {
+    let mut book = core.book.lock();
+    for record in book.jobs.values_mut().filter(|record| !record.state.is_final()) {
+        let admitted = record.external.as_ref().is_some_and(|external| external.admitted_ms.is_some());
+        let comes = record.part(PartKind::StageIn).is_some_and(|part| part.report.is_none());
+        if admitted && comes {
+            gate::tell(core, record, gate::Now::UnderWay);
+        }
     }
 }
 
@@ -114,6 +203,7 @@ fn look_once(weak: &Weak<Core>) -> Option<()> {
         if book.closed {
             return None;
         }
+        cut_off(&core, &mut book);
         let submitted = |r: &&Record| r.external.as_ref().is_some_and(|external| !external.parts.is_empty());
         book.jobs.values().filter(|r| !r.state.is_final()).filter(submitted).cloned().collect()
     };
@@ -139,6 +229,20 @@ fn look_once(weak: &Weak<Core>) -> Option<()> {
         }
     }
     Some(())
+}
+
+/// Whoever submits takes seconds; one that has not come back after so long was killed in the middle.
+const SUBMITTED_WITHIN_MS: u64 = 600_000;
+
+/// Jobs whose submission was cut off do not stay for ever.
+fn cut_off(core: &Core, book: &mut Book) {
+    let old = now_ms().saturating_sub(SUBMITTED_WITHIN_MS);
+    for record in book.jobs.values_mut().filter(|r| !r.state.is_final() && r.submitted_ms < old) {
+        if record.external.as_ref().is_some_and(|external| external.parts.is_empty()) {
+            let cause = "its submission was cut off; look in the scheduler's queue for parts of it".to_string();
+            core.finish(record, JobState::Failed, Some(cause));
+        }
+    }
 }
 
 /// Where a part stands in its scheduler.
@@ -200,6 +304,9 @@ fn apply(core: &Arc<Core>, book: &mut Book, id: JobId, scheduler: Kind, kind: Pa
                 PartKind::StageOut => JobState::StagingOut,
             };
             record.enter(state, format!("runs in {}", scheduler.name()));
+            if kind == PartKind::Compute {
+                gate::tell(core, record, gate::Now::Started);
+            }
             core.keep(record);
             core.changed.notify_all();
         }
@@ -221,6 +328,9 @@ fn over(core: &Arc<Core>, record: &mut Record, kind: PartKind, ending: Ending) {
     if let Some(part) = record.part_mut(kind) {
         part.phase = Phase::Ended;
         part.report = Some(report);
+    }
+    if !ok && kind == PartKind::StageIn {
+        gate::tell(core, record, gate::Now::Failed);
     }
     if !ok {
         // The scheduler drops what depends on it, as it was told.

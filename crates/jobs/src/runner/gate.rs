@@ -31,8 +31,9 @@ pub(super) fn is_gate(number: easy::JobId) -> bool {
     number.0 % 4 == 3
 }
 
-fn ticket(id: JobId) -> Ticket {
-    (Origin::Local, id.0)
+/// The ticket of a job with the arrivals.
+pub(super) fn ticket(record: &Record) -> Ticket {
+    (if record.external.is_some() { Origin::Elsewhere } else { Origin::Local }, record.id.0)
 }
 
 /// Whether a job has a gate that is still shut.
@@ -55,7 +56,7 @@ pub(super) fn reached(core: &Core, book: &mut Book, gate: easy::JobId) {
     match (&core.config.arrivals, book.jobs.get_mut(&id)) {
         (Some(arrivals), Some(record)) => {
             record.detail = "waits for the time and the space to bring its data".into();
-            arrivals.ask(ticket(id), record.owner, wanted(record));
+            arrivals.ask(ticket(record), record.owner, wanted(record));
         }
         _ => book.machine.handle(core.now(), Event::Ended { id: gate, ok: true }),
     }
@@ -78,8 +79,8 @@ pub(super) fn cancelled(core: &Core, book: &mut Book, gate: easy::JobId) {
 
 /// Tells the arrivals how far a job is.
 pub(super) fn tell(core: &Core, record: &mut Record, now: Now) {
-    let Some(arrivals) = core.config.arrivals.as_ref().filter(|_| record.external.is_none()) else { return };
-    let ticket = ticket(record.id);
+    let Some(arrivals) = core.config.arrivals.as_ref() else { return };
+    let ticket = ticket(record);
     match now {
         Now::UnderWay => return arrivals.adopt(ticket, record.owner, wanted(record)),
         Now::Arrived { took_ms } => arrivals.arrived(ticket, Some(took_ms)),

@@ -13,7 +13,7 @@ use std::time::Duration;
 /// Largest piece of a log in one answer.
 const LOG_PIECE_BYTES_MAX: usize = 256 * 1024;
 /// How often a waiting client is asked whether it still listens.
-const WAIT_BEAT: Duration = Duration::from_secs(5);
+pub(super) const WAIT_BEAT: Duration = Duration::from_secs(5);
 
 impl Runner {
     /// Plans, spools and queues a job.
@@ -114,7 +114,7 @@ impl Runner {
         let mut detail = record.detail(spool::dir(&self.core.config, id));
         if !record.state.is_final() {
             let arrivals = self.core.config.arrivals.as_ref();
-            let told = arrivals.and_then(|arrivals| arrivals.told((crate::arrivals::Origin::Local, id.0)));
+            let told = arrivals.and_then(|arrivals| arrivals.told(super::gate::ticket(&record)));
             detail.arrival = told.or(detail.arrival);
             let (volume, paths) = (&self.core.volume, record.staged_paths());
             detail.protection = volume.protection(record.owner, &record.name_in_queue(), &paths);

@@ -26,6 +26,10 @@ impl Handler for Runner {
             "register" => answer(&self.register(caller, read(args)?)?),
             "submitted" => answer(&self.submitted(caller, read(args)?)?),
             "unregister" => answer(&self.unregister(caller, read::<OneJob>(args)?.id)?),
+            "admit" => {
+                let mut tell = |summary: &JobSummary| answer(summary).is_ok_and(|value| out.progress(value));
+                answer(&self.admit(caller, read::<OneJob>(args)?.id, &mut tell)?)
+            }
             "staged" => answer(&self.staged(caller, read::<OneJob>(args)?.id)?),
             "log" => answer(&self.log(caller, &read(args)?)?),
             "wait" => {

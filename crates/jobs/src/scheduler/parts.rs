@@ -3,8 +3,9 @@
 use crate::plan::Part;
 use crate::request::{JobId, PartKind};
 
-/// A data part as a script for `/bin/sh`. `program` stands for the word `entrepot`; `environment` is set first. The end of
-/// a stage-in tells the daemon, which records sources and looks at the data: only then does it succeed.
+/// A data part as a script for `/bin/sh`. `program` stands for the word `entrepot`; `environment` is set first. A stage-in
+/// begins when space is promised to what it brings. Its end tells the daemon, which records sources and looks at the data: only
+/// then does it succeed.
 pub fn script(part: &Part, job: JobId, program: &str, environment: &[(String, String)]) -> String {
     let mut text = format!("#!/bin/sh\n# The {} part of job {job}, written by Entrepot.\n", part.kind);
     for (name, value) in environment {
@@ -15,6 +16,9 @@ pub fn script(part: &Part, job: JobId, program: &str, environment: &[(String, St
          [ $n -gt {} ] && exit $status\n        echo \"entrepot: try $n ended with $status, again\" >&2\n    done\n}}\n",
         part.retries
     );
+    if part.kind == PartKind::StageIn {
+        text += &format!("{} job admit {job} || exit\n", quoted(program));
+    }
     for command in &part.commands {
         let words = command.argv.iter().enumerate().map(|(at, word)| {
             let word = if at == 0 && word == "entrepot" { program } else { word };
@@ -69,6 +73,6 @@ mod tests {
         let environment = [("V".to_string(), "it's".to_string())];
         let commands = vec![command(2, &["entrepot", "stage"]), command(3, &["sh", "-c", "echo $V"])];
         let text = script(&part(PartKind::StageIn, commands), JobId(4), "echo", &environment);
-        assert_eq!(run(&text), (Some(0), "stage\nit's\njob staged 4\n".into()));
+        assert_eq!(run(&text), (Some(0), "job admit 4\nstage\nit's\njob staged 4\n".into()));
     }
 }

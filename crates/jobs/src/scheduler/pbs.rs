@@ -1,7 +1,8 @@
 //! PBS: `qsub` three times. It deletes the dependents of a part that failed by itself.
 
-use super::{Look, Scheduler, Submission, is_id};
-use crate::queue::{Error, ask};
+use super::{Look, Scheduler, Submission, Wanted, is_id};
+use crate::exec::now_ms;
+use crate::queue::{Error, ask, pbs};
 use crate::request::{Ending, PartKind};
 use serde_json::Value;
 use std::path::PathBuf;
@@ -25,6 +26,9 @@ impl Scheduler for Pbs {
             option("-j", "oe".into());
             option("-o", part.log.display().to_string());
         }
+        if let Some(s) = part.delay_s {
+            option("-a", stamp(now_ms() / 1000 + s));
+        }
         if let Some(cores) = part.cores {
             option("-l", format!("select=1:ncpus={cores}"));
         }
@@ -33,6 +37,20 @@ impl Scheduler for Pbs {
         }
         words.extend(part.parameters.iter().flatten().cloned());
         words
+    }
+
+    /// `qsub` reads the time of `-a` in the time zone that it runs in.
+    fn environment(&self, part: &Submission<'_>) -> &'static [(&'static str, &'static str)] {
+        if part.delay_s.is_some() { &[("TZ", "UTC")] } else { &[] }
+    }
+
+    /// From the starts that the server has planned, where its scheduler plans any; it never says when a job would start
+    /// that is not submitted yet.
+    fn start_of(&self, script: &Wanted<'_>) -> Option<u64> {
+        let jobs = ask("qstat", &["-f", "-F", "json"], &[]).ok()?;
+        let nodes = ask("pbsnodes", &["-a", "-F", "json"], &[]).ok()?;
+        let length_ms = script.walltime_in_all_s.saturating_mul(1000);
+        pbs::start_of_another(&jobs, &nodes, now_ms(), script.cores_in_all, length_ms)
     }
 
     fn read_id(&self, said: &str) -> Option<String> {
@@ -54,6 +72,14 @@ impl Scheduler for Pbs {
             Err(error) => Err(error),
         }
     }
+}
+
+/// `CCYYMMDDhhmm.SS` in UTC.
+fn stamp(seconds: u64) -> String {
+    let at = std::time::UNIX_EPOCH + std::time::Duration::from_secs(seconds);
+    let digits: String =
+        humantime::format_rfc3339_seconds(at).to_string().chars().filter(char::is_ascii_digit).collect();
+    format!("{}.{}", &digits[..12], &digits[12..])
 }
 
 /// A name that every server takes: it begins with a letter and holds no blank.
@@ -89,6 +115,25 @@ fn parse(text: &str, id: &str) -> Result<Look, Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_part_that_is_not_due_has_its_time_as_qsub_reads_it() {
+        assert_eq!(stamp(1_795_266_005), "202611211300.05");
+        let part = Submission {
+            name: "n",
+            kind: PartKind::StageIn,
+            after: None,
+            data_queue: "dataxfer",
+            cores: None,
+            walltime_s: None,
+            delay_s: Some(60),
+            log: std::path::Path::new("/h/log"),
+            parameters: &[],
+        };
+        let words = Pbs.submit(&part).join(" ");
+        assert!(words.starts_with("qsub -N n -q dataxfer -j oe -o /h/log -a 20"), "{words}");
+        assert!(!Pbs.submit(&Submission { delay_s: None, ..part }).contains(&"-a".to_string()));
+    }
 
     #[test]
     fn names_suit_every_server() {

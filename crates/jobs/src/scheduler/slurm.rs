@@ -1,9 +1,11 @@
 //! Slurm without hooks: `sbatch` three times.
 
-use super::{Look, Scheduler, Submission, is_id};
+use super::{Look, Scheduler, Submission, Wanted, is_id};
 use crate::queue::{Error, ask};
 use crate::request::{Ending, PartKind};
+use std::io::Write;
 use std::path::PathBuf;
+use std::process::{Command, Stdio};
 
 /// The Slurm that the commands here reach.
 #[derive(Clone, Copy, Debug, Default)]
@@ -30,16 +32,14 @@ impl Scheduler for Slurm {
         words
     }
 
-    fn ask_start(&self, part: &Submission<'_>) -> Option<Vec<String>> {
-        let mut words = self.submit(part);
-        words.insert(1, "--test-only".into());
-        Some(words)
-    }
-
-    /// `sbatch: Job 5 to start at 1795275396 using 4 processors on nodes n1 in partition batch`.
-    fn read_start(&self, said: &str) -> Option<u64> {
-        let at = said.split("to start at ").nth(1)?.split_whitespace().next()?;
-        at.parse::<u64>().ok().map(|s| s * 1000)
+    fn start_of(&self, script: &Wanted<'_>) -> Option<u64> {
+        let words = ask_start(script);
+        let mut command = Command::new(&words[0]);
+        command.args(&words[1..]).env("SLURM_TIME_FORMAT", "%s");
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().ok()?;
+        child.stdin.take()?.write_all(script.text).ok()?;
+        let done = child.wait_with_output().ok()?;
+        read_start(&String::from_utf8_lossy(&[done.stdout, done.stderr].concat()))
     }
 
     fn read_id(&self, said: &str) -> Option<String> {
@@ -62,6 +62,19 @@ impl Scheduler for Slurm {
             Err(error) => Err(error),
         }
     }
+}
+
+fn ask_start(script: &Wanted<'_>) -> Vec<String> {
+    let mut words: Vec<String> = vec!["sbatch".into(), "--test-only".into()];
+    words.extend(script.cores.map(|n| format!("--ntasks={n}")));
+    words.extend(script.walltime_s.map(|s| format!("--time={}", s.div_ceil(60).max(1))));
+    words
+}
+
+/// `sbatch: Job 5 to start at 1795275396 using 4 processors on nodes n1 in partition batch`; in milliseconds.
+fn read_start(said: &str) -> Option<u64> {
+    let at = said.split("to start at ").nth(1)?.split_whitespace().next()?;
+    at.parse::<u64>().ok().map(|s| s * 1000)
 }
 
 fn parse(text: &str) -> Look {
@@ -130,10 +143,10 @@ mod tests {
             Slurm.submit(&part).join(" "),
             "sbatch --parsable --job-name=n --dependency=afterok:7 --kill-on-invalid-dep=yes --ntasks=4 --time=2"
         );
-        let asked = Slurm.ask_start(&Submission { after: None, ..part }).expect("Slurm can be asked").join(" ");
-        assert_eq!(asked, "sbatch --test-only --parsable --job-name=n --ntasks=4 --time=2");
+        let script = Wanted { text: b"", cores: Some(4), walltime_s: Some(61), cores_in_all: 4, walltime_in_all_s: 61 };
+        assert_eq!(ask_start(&script).join(" "), "sbatch --test-only --ntasks=4 --time=2");
         let said = "sbatch: Job 5 to start at 1795275396 using 4 processors on nodes n1 in partition batch\n";
-        assert_eq!((Slurm.read_start(said), Slurm.read_start("sbatch: error")), (Some(1_795_275_396_000), None));
+        assert_eq!((read_start(said), read_start("sbatch: error")), (Some(1_795_275_396_000), None));
         assert_eq!(Slurm.read_id("12;c\n").as_deref(), Some("12"));
         assert_eq!(Slurm.read_id("sbatch: error\n"), None);
     }

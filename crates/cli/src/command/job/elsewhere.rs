@@ -4,7 +4,7 @@ use super::{complain, directives, read, recognise, script_of};
 use crate::connect::Context;
 use crate::failure::{Failure, Result};
 use crate::shown;
-use jobs::plan::{Limits, Part, Plan};
+use jobs::plan::{Limits, Part};
 use jobs::request::{
     JobDetail, JobId, JobSummary, Overrides, PartKind, Register, Registered, Script, Submit, SubmittedParts,
 };
@@ -12,15 +12,18 @@ use jobs::scheduler::{ExternalPart, Kind, Scheduler, Submission, parts};
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::io::{Read, Seek, SeekFrom, Write};
+use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
-use store::control::{Client, Problem};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use store::control::{Client, Problem, exit};
 
 /// Submits; prints the job's number here, which the other commands take.
 pub fn submit(context: &Context, path: &Path, overrides: Overrides, kind: Kind, data_queue: &str) -> Result<u8> {
     let (script, file_name) = script_of(path)?;
     // All that can be wrong with the script is said before anything is asked.
-    let limits = Limits { cores: u32::MAX, walltime_default_s: 1 };
+    let limits = Limits { cores: u32::MAX, walltime_default_s: 24 * 3600 };
     let planned = jobs::plan::plan(&script, &file_name, &overrides, limits, &recognise);
     let wrong = planned.as_ref().map_or_else(Clone::clone, directives::check);
     if !wrong.is_empty() {
@@ -34,12 +37,23 @@ pub fn submit(context: &Context, path: &Path, overrides: Overrides, kind: Kind, 
     let script = Script::from(script);
     let job = Submit { file_name, script, cwd: cwd.clone(), umask: 0o022, environment: BTreeMap::new(), overrides };
     let compute = planned.ok().filter(|plan| plan.parts.iter().any(|part| part.kind == PartKind::StageIn));
-    let start_ms = compute.and_then(|plan| start_of(&*kind.scheduler(), &plan, cores, walltime_s));
+    let start_ms = compute.and_then(|plan| {
+        let part = plan.parts.iter().find(|part| part.kind == PartKind::Compute)?;
+        kind.scheduler().start_of(&jobs::scheduler::Wanted {
+            text: plan.compute_script.as_bytes(),
+            cores,
+            walltime_s,
+            cores_in_all: part.cores,
+            walltime_in_all_s: part.walltime_s,
+        })
+    });
     let answer = client.request("job.register", json!(Register { job, scheduler: kind, start_ms }), &mut |_| {})?;
     let registered: Registered = read(answer)?;
     let id = registered.id;
     let scheduler = kind.scheduler();
-    let wanted = Wanted { registered: &registered, cores, walltime_s, data_queue, cwd: &cwd };
+    let interrupted = interrupted()?;
+    let wanted =
+        Wanted { registered: &registered, cores, walltime_s, data_queue, cwd: &cwd, interrupted: &interrupted };
     match chain(&*scheduler, &wanted) {
         Ok(parts) => {
             client.request("job.submitted", json!(SubmittedParts { id, parts: parts.clone() }), &mut |_| {})?;
@@ -49,10 +63,14 @@ pub fn submit(context: &Context, path: &Path, overrides: Overrides, kind: Kind, 
         }
         Err((submitted, cause)) => {
             let mut consequence = "nothing was submitted".to_string();
-            if !submitted.is_empty() && run(&scheduler.cancel(&submitted), "").is_err() {
+            if !submitted.is_empty() && run(&scheduler.cancel(&submitted), &[], "").is_err() {
                 consequence = format!("these parts are in its queue and were not cancelled: {}", submitted.join(" "));
             }
             client.request("job.unregister", json!({"id": id}), &mut |_| {})?;
+            if interrupted.load(Ordering::Acquire) {
+                let problem = Problem::new(exit::INTERRUPTED, "interrupted").so(consequence);
+                return Err(problem.try_this("submit it again").into());
+            }
             Err(Problem::failed(cause)
                 .so(consequence)
                 .try_this(format!("mend that and submit again; is there a queue {data_queue} for data jobs?"))
@@ -61,26 +79,15 @@ pub fn submit(context: &Context, path: &Path, overrides: Overrides, kind: Kind, 
     }
 }
 
-/// When the scheduler would start the script if it had its data, in milliseconds since 1970.
-fn start_of(scheduler: &dyn Scheduler, plan: &Plan, cores: Option<u32>, walltime_s: Option<u64>) -> Option<u64> {
-    let words = scheduler.ask_start(&Submission {
-        name: &plan.name,
-        kind: PartKind::Compute,
-        after: None,
-        data_queue: "",
-        cores,
-        walltime_s,
-        delay_s: None,
-        log: Path::new(""),
-        parameters: &[],
-    })?;
-    let mut command = Command::new(&words[0]);
-    command.args(&words[1..]).env("SLURM_TIME_FORMAT", "%s");
-    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().ok()?;
-    child.stdin.take()?.write_all(plan.compute_script.as_bytes()).ok()?;
-    let done = child.wait_with_output().ok()?;
-    let said = [done.stdout, done.stderr].concat();
-    scheduler.read_start(&String::from_utf8_lossy(&said))
+/// Set by Ctrl-C or SIGTERM: parts that were submitted are then cancelled. A second one ends the program at once.
+fn interrupted() -> Result<Arc<AtomicBool>> {
+    let flag = Arc::new(AtomicBool::new(false));
+    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
+        // In this order: the first one finds the flag unset, sets it, and goes on.
+        signal_hook::flag::register_conditional_default(signal, flag.clone())?;
+        signal_hook::flag::register(signal, flag.clone())?;
+    }
+    Ok(flag)
 }
 
 struct Wanted<'a> {
@@ -89,6 +96,7 @@ struct Wanted<'a> {
     walltime_s: Option<u64>,
     data_queue: &'a str,
     cwd: &'a Path,
+    interrupted: &'a AtomicBool,
 }
 
 /// One part after the other, each after the one before. On failure those that were submitted, and why.
@@ -113,11 +121,17 @@ fn chain(
             parameters: &part.parameters,
         };
         let text = text_of(part, wanted.registered);
-        let submitted = text.and_then(|text| run(&scheduler.submit(&submission), text)).and_then(|said| {
+        let words = scheduler.submit(&submission);
+        let submitted = text.and_then(|text| run(&words, scheduler.environment(&submission), text)).and_then(|said| {
             scheduler.read_id(&said).ok_or_else(|| format!("the scheduler's answer is not understood: {said:?}"))
         });
         match submitted {
-            Ok(id) => drop(ids.insert(part.kind, id)),
+            Ok(id) => {
+                ids.insert(part.kind, id);
+                if wanted.interrupted.load(Ordering::Acquire) {
+                    return Err((ids.into_values().collect(), "interrupted".into()));
+                }
+            }
             Err(cause) => return Err((ids.into_values().collect(), format!("{}: {cause}", part.kind))),
         }
     }
@@ -138,11 +152,12 @@ fn text_of(part: &Part, registered: &Registered) -> std::result::Result<Vec<u8>,
     Ok(parts::script(part, registered.id, program, &registered.environment).into_bytes())
 }
 
-/// Runs a command of the scheduler with that standard input.
-fn run(words: &[String], input: impl AsRef<[u8]>) -> std::result::Result<String, String> {
+/// Runs a command of the scheduler with that standard input. Ctrl-C is not for it: what it submits must be known.
+fn run(words: &[String], environment: &[(&str, &str)], input: impl AsRef<[u8]>) -> std::result::Result<String, String> {
     let shown = words.join(" ");
     let mut command = Command::new(&words[0]);
     command.args(&words[1..]).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command.envs(environment.iter().copied()).process_group(0);
     let mut child = command.spawn().map_err(|e| format!("{} cannot be run: {e}", words[0]))?;
     if let Some(mut stdin) = child.stdin.take() {
         // One that refuses its options does not read; its status says so.
@@ -166,7 +181,7 @@ pub fn cancel(detail: &JobDetail) -> Result<()> {
     if ids.is_empty() {
         return Ok(());
     }
-    run(&external.scheduler.scheduler().cancel(&ids), "").map(drop).map_err(|cause| {
+    run(&external.scheduler.scheduler().cancel(&ids), &[], "").map(drop).map_err(|cause| {
         Failure::Problem(Problem::failed(cause).try_this("cancel it with the scheduler's own command"))
     })
 }
