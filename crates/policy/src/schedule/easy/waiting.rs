@@ -6,6 +6,7 @@
 //!  estimates  [ . . . . | . .  . . | . . ...
 //!  blocks     [ least 2 | least  1 | ...                  a block in which nobody can start is passed over; what is noted may be
 //!                                                         less than the least that is left, until it has misled a look
+//!  groups     [ least 1              | ...                the same of many blocks
 //! ```
 //!
 //! A job's *place* is a number that only grows, so the order of places is the order of entering. Places that were left stay
@@ -13,8 +14,10 @@
 
 use crate::time::Time;
 
-/// Places in a block.
-const BLOCK: usize = 32;
+/// Places in a block. Both numbers are small in tests, so that short queues have several groups.
+const BLOCK: usize = if cfg!(test) { 4 } else { 32 };
+/// Places in a group: whole blocks.
+const GROUP: usize = BLOCK * if cfg!(test) { 3 } else { 32 };
 
 /// No job in the slab has this slot.
 const NOBODY: u32 = u32::MAX;
@@ -64,6 +67,7 @@ pub(super) struct Waiting {
     needs: Vec<u32>,
     estimates: Vec<Time>,
     blocks: Vec<Least>,
+    groups: Vec<Least>,
 }
 
 impl Waiting {
@@ -87,8 +91,12 @@ impl Waiting {
         if self.slots.len().is_multiple_of(BLOCK) {
             self.blocks.push(Least::NOBODY);
         }
-        let last = self.blocks.len() - 1;
-        self.blocks[last] = self.blocks[last].with(need, estimate);
+        if self.slots.len().is_multiple_of(GROUP) {
+            self.groups.push(Least::NOBODY);
+        }
+        for least in [self.blocks.last_mut(), self.groups.last_mut()].into_iter().flatten() {
+            *least = least.with(need, estimate);
+        }
         self.slots.push(slot);
         self.needs.push(need);
         self.estimates.push(estimate);
@@ -109,7 +117,7 @@ impl Waiting {
 
     /// Whether so much is empty that everybody should get a new place.
     pub(super) fn is_sparse(&self) -> bool {
-        self.slots.len() > 2 * BLOCK && self.count < self.slots.len() / 2
+        self.slots.len() > 64 && self.count < self.slots.len() / 2
     }
 
     /// Drops what is empty. `moved` is told each job's new place, in order.
@@ -135,7 +143,17 @@ impl Waiting {
     pub(super) fn first_within(&mut self, from: u64, to: u64, limits: &Limits) -> Option<(u64, u32)> {
         let end = (to.saturating_sub(self.base)).min(self.slots.len() as u64) as usize;
         let mut at = (from.saturating_sub(self.base) as usize).max(self.first);
+        let mut looked_into = usize::MAX;
         while at < end {
+            let group = at / GROUP;
+            if group != looked_into {
+                let least = self.groups[group];
+                if !limits.allow(least.need, least.estimate) {
+                    at = (group + 1) * GROUP;
+                    continue;
+                }
+                looked_into = group;
+            }
             let block = at / BLOCK;
             let last = ((block + 1) * BLOCK).min(end);
             let least = self.blocks[block];
@@ -149,6 +167,9 @@ impl Waiting {
                 self.blocks[block] = self.least_of(block);
             }
             at = last;
+            if at.is_multiple_of(GROUP) {
+                self.groups[group] = self.least_of_group(group); // it has misled this look
+            }
         }
         None
     }
@@ -165,6 +186,16 @@ impl Waiting {
                 "no more than the least of block {block}"
             );
         }
+        assert_eq!(self.groups.len(), self.slots.len().div_ceil(GROUP));
+        for (group, least) in self.groups.iter().enumerate() {
+            let left = self.least_of_group(group);
+            assert!(least.need <= left.need && least.estimate <= left.estimate, "no more than that of group {group}");
+        }
+    }
+
+    fn least_of_group(&self, group: usize) -> Least {
+        let blocks = group * GROUP / BLOCK..((group + 1) * GROUP / BLOCK).min(self.blocks.len());
+        self.blocks[blocks].iter().fold(Least::NOBODY, |all, least| all.with(least.need, least.estimate))
     }
 
     fn least_of(&self, block: usize) -> Least {
