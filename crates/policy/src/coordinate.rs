@@ -6,4 +6,4 @@ pub(crate) mod du;
 pub(crate) mod labels;
 pub(crate) mod pfc;
 
-pub use config::{ConfigError, Coordination, Large, Pfc, Scope};
+pub use config::{ConfigError, Coordination, Labels, Large, Pfc, Scope};

@@ -2,7 +2,7 @@
 //! same words choose them on the command line of the simulator and in `volume.toml`.
 
 use crate::cache::{Replacement, TwoLists};
-use crate::coordinate::{Coordination, Large, Pfc, Scope};
+use crate::coordinate::{Coordination, Labels, Large, Pfc, Scope};
 use crate::prefetch::{Prefetch, Share, Trigger};
 use std::fmt;
 
@@ -138,7 +138,8 @@ pub fn trigger(text: &str) -> Result<Trigger, WordError> {
     Ok(if words.name == "ets" { Trigger::Ets(share) } else { Trigger::Esf(share) })
 }
 
-/// What coordinates a level with the one above: `none`, or several of `labels`, `pfc`, `du` joined by `+`. PFC takes `bypass` or
+/// What coordinates a level with the one above: `none`, or several of `labels`, `early`, `pfc`, `du` joined by `+`. Labels take `onward` for our
+/// reading of what the upper level prefetches. PFC takes `bypass` or
 /// `readmore` for one action only, `file` or `client` for its scope, `text` (`text=0.5`) for the other reading of its code,
 /// `queue=0.1`, `cap=BLOCKS`. `pfc:adaptive` is our per-stream coordinator.
 pub fn coordination(text: &str) -> Result<Coordination, WordError> {
@@ -147,7 +148,12 @@ pub fn coordination(text: &str) -> Result<Coordination, WordError> {
         let words = Words::new("coordinator", part);
         match words.name {
             "none" => {}
-            "labels" => chosen.labels = true,
+            "labels" if words.parameters == [("onward", "")] => {
+                chosen.labels = Labels::Onward;
+                continue;
+            }
+            "labels" => chosen.labels = Labels::Published,
+            "early" => chosen.early = true,
             "du" => chosen.du = true,
             "pfc" if words.parameters == [("adaptive", "")] => {
                 chosen.adaptive = true;
@@ -157,10 +163,10 @@ pub fn coordination(text: &str) -> Result<Coordination, WordError> {
                 chosen.pfc = Some(pfc(&words)?);
                 continue;
             }
-            _ => return Err(words.wrong("choose none, labels, pfc, du, or several joined by +")),
+            _ => return Err(words.wrong("choose none, labels, early, pfc, du, or several joined by +")),
         }
         if let Some((key, _)) = words.parameters.first() {
-            return Err(words.unknown(key, "none"));
+            return Err(words.unknown(key, if words.name == "labels" { "onward" } else { "none" }));
         }
     }
     Ok(chosen)
@@ -200,7 +206,9 @@ mod tests {
         assert_eq!(coordination("none").unwrap(), Coordination::NONE);
         assert_eq!(coordination("pfc").unwrap(), Coordination::PFC);
         assert!(!coordination("labels+pfc:bypass").unwrap().pfc.unwrap().readmore);
-        assert!(coordination("labels+pfc").unwrap().labels);
+        assert_eq!(coordination("labels+pfc").unwrap().labels, Labels::Published);
+        assert_eq!(coordination("labels:onward").unwrap().labels, Labels::Onward);
+        assert!(coordination("early+pfc:adaptive").unwrap().early);
         assert_eq!(coordination("pfc:adaptive").unwrap(), Coordination::ADAPTIVE);
     }
 

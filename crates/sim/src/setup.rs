@@ -244,6 +244,9 @@ impl Setup {
                 .map_err(|error| SetupError::new("level", &level.prefetch, error.to_string()))?;
             configs.push(config);
         }
+        for at in 1..configs.len() {
+            configs[at - 1].join = !configs[at].coordination.early;
+        }
         Ok(configs)
     }
 

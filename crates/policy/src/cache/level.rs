@@ -49,8 +49,6 @@ pub struct Level {
     tally: Option<Tally>,
     /// Whether fetches are done at once: a replay without a device.
     instant: bool,
-    /// Whether a read needs nothing but the table and the lists.
-    plain: bool,
 }
 
 impl Level {
@@ -62,14 +60,10 @@ impl Level {
         let rates = Rates::new(config.trigger);
         let needs_streams = machine.needs_streams() || rates.is_some() || config.per_stream;
         let pfc = config.coordination.pfc.map(|pfc| Pfc::new(pfc, capacity, config.streams_max));
-        let adaptive = config.coordination.adaptive.then(|| Adaptive::new(capacity));
+        let adaptive =
+            config.coordination.adaptive.then(|| Adaptive::new(capacity, config.coordination.knows_labels()));
         Ok(Level {
             pages: Pages::new(capacity, config.replacement),
-            plain: matches!(machine, Machine::None)
-                && !needs_streams
-                && pfc.is_none()
-                && adaptive.is_none()
-                && !config.announce,
             machine,
             rates,
             pfc,

@@ -20,6 +20,8 @@ pub(crate) const TRIGGER: u32 = 1 << 7;
 pub(crate) const ACCESSED: u32 = 1 << 8;
 /// AMP: had its second chance.
 pub(crate) const OLD: u32 = 1 << 9;
+/// Only a prefetcher of the level above has asked for it.
+pub(crate) const ABOVE: u32 = 1 << 10;
 
 const COUNT_SHIFT: u32 = 16;
 

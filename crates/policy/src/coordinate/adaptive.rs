@@ -7,7 +7,7 @@
 //! random requests undo each other's lessons; and it bypasses whole requests whether or not their blocks are wanted again.
 //! Here streams are told apart by address ([`Streams`]), and each action has a measure of its own:
 //!
-//! * *Reading more.* A stream that has read `r` blocks is offered as many more, at least 4 and at most 128, as long as what was read for all
+//! * *Reading more.* A stream that has read `r` blocks is offered as many more, at least 4 and at most 64 or a quarter of the cache, as long as what was read for all
 //!   streams and not asked for yet is at most three quarters of the cache. Whether it is done depends on how often streams of
 //!   that length went on that far, `p`: a seek saved with probability `p` against the transfer of the window in vain. `p` is
 //!   learnt for each power of two up to 128, apart for streams that just began within a file and with one, from all streams, whether
@@ -31,11 +31,15 @@ const STREAMS: usize = 64;
 /// that begin with a file.
 const LENGTHS: usize = 8;
 
-/// Longest read, in blocks: what the block layer would merge.
-const WINDOW_MAX: u64 = 128;
+/// Longest read, in blocks: what a disk transfers in the time of two or three seeks. Somebody may come meanwhile.
+const WINDOW_MAX: u64 = 64;
 
-/// What a seek costs, in blocks transferred: half of what a disk could transfer meanwhile, for blocks read in vain cost frames, too.
-const BLOCKS_PER_SEEK: u64 = 16;
+/// One of so many parts of the cache is the longest read where that is less, so that some streams have room at once.
+const WINDOW_PARTS: u64 = 4;
+
+/// What a seek costs, in blocks transferred: for a Cheetah 9LP seek, rotation and command take some 9 ms, 40 blocks, and whoever misses waits for
+/// all of it, while a transfer in vain mostly meets an idle disk.
+const BLOCKS_PER_SEEK: u64 = 64;
 
 /// Shortest read that is worth a request of its own.
 const WINDOW_MIN: u64 = 4;
@@ -43,8 +47,8 @@ const WINDOW_MIN: u64 = 4;
 /// One of so many blocks is remembered to see whether it comes back.
 const SAMPLE: u64 = 8;
 
-/// Blocks of streams are kept when more than one in so many comes back, and other blocks.
-const KEEP_SHARE: [u32; 2] = [12, 24];
+/// Blocks of a kind are kept when more than one in so many comes back.
+const KEEP_SHARE: u32 = 12;
 
 /// Samples after which the older ones count half.
 const SAMPLES_MAX: u32 = 512;
@@ -60,6 +64,8 @@ pub(crate) struct Adaptive {
     came_back: [Share; 2],
     keep: [bool; 2],
     capacity: u64,
+    /// Whether it knows what only the upper level's prefetcher wants.
+    labels: bool,
 }
 
 /// What is expected of a stream.
@@ -73,6 +79,8 @@ struct Lookout {
     mark: u64,
     /// Class of the stream when the mark was set, if it is not decided yet.
     class: Option<usize>,
+    /// Up to here it was demanded, by a request that did not go on.
+    demanded: Option<u64>,
 }
 
 /// How often something came true, older times counting less.
@@ -94,7 +102,7 @@ pub(crate) struct Course {
 }
 
 impl Adaptive {
-    pub(crate) fn new(capacity: u32) -> Adaptive {
+    pub(crate) fn new(capacity: u32, labels: bool) -> Adaptive {
         Adaptive {
             streams: Streams::new(STREAMS),
             ahead: Vec::new(),
@@ -103,11 +111,12 @@ impl Adaptive {
             came_back: [Share { yes: 0, all: 1 }; 2],
             keep: [false, true],
             capacity: u64::from(capacity),
+            labels,
         }
     }
 
-    /// What to do with a request for reading; `quiet` if no other one waits.
-    pub(crate) fn course(&mut self, request: &Request, quiet: bool) -> Course {
+    /// What to do with a request for reading, while so many others wait.
+    pub(crate) fn course(&mut self, request: &Request, waiting: usize) -> Course {
         let span = request.span;
         let seen = self.streams.enter(span);
         if seen.at >= self.ahead.len() {
@@ -123,35 +132,41 @@ impl Adaptive {
             if let Some(class) = self.ahead[seen.at].class {
                 self.went_on[class].count(false);
             }
-            self.ahead[seen.at] = Lookout { next: end, end, mark: 0, class: None };
+            self.ahead[seen.at] = Lookout { next: end, end, ..Lookout::default() };
         }
-        self.look_back(span, usize::from(seen.fresh));
+        let lookout = &mut self.ahead[seen.at];
+        // What the upper level prefetches along with a request that began a stream says as little as that did.
+        let tail = self.labels && request.demand_len == 0 && lookout.demanded == Some(span.first.0);
+        lookout.demanded = (self.labels && seen.fresh && request.demand_len > 0).then_some(end);
+        let begins_stream = seen.fresh || tail;
+        self.look_back(span, usize::from(begins_stream));
         let run = seen.run + u64::from(span.len);
         let class = begins * LENGTHS + (run.ilog2() as usize).min(LENGTHS - 1);
-        let more = self.read_more(seen.at, run, class, end);
+        let more = self.read_more(seen.at, run, class, end, tail);
+        let quiet = waiting <= usize::from(tail);
         let ahead = self.offer(seen.at, end, if quiet { more } else { 0 }, request.file_blocks);
-        Course { sequential: !seen.fresh, keep: self.keep[usize::from(seen.fresh)], ahead }
+        Course { sequential: !begins_stream, keep: self.keep[usize::from(begins_stream)], ahead }
     }
 
     /// How far a stream that has read `run` blocks up to `end` is to be read ahead now; 0 if it is not.
-    fn read_more(&mut self, at: usize, run: u64, class: usize, end: u64) -> u64 {
+    fn read_more(&mut self, at: usize, run: u64, class: usize, end: u64, tail: bool) -> u64 {
         let unread: u64 = self.ahead.iter().map(|stream| stream.end.saturating_sub(stream.next)).sum();
-        let window = run.clamp(WINDOW_MIN, WINDOW_MAX);
+        let window = run.clamp(WINDOW_MIN, WINDOW_MAX.min(self.capacity / WINDOW_PARTS).max(WINDOW_MIN));
         let lookout = &mut self.ahead[at];
         let left = lookout.end.saturating_sub(end);
         let room = (self.capacity * 3 / 4).saturating_sub(unread - lookout.end.saturating_sub(lookout.next));
         lookout.next = lookout.next.max(end);
-        if let Some(class) = lookout.class.filter(|_| end >= lookout.mark) {
+        if let Some(class) = lookout.class.filter(|_| !tail && end >= lookout.mark) {
             self.went_on[class].count(true);
             lookout.class = None;
         }
-        if lookout.class.is_none() {
+        if lookout.class.is_none() || tail {
             lookout.class = Some(class);
             lookout.mark = end + window;
         }
         let pays = self.went_on[class].pays(window);
         let window = window.min(room);
-        if window < WINDOW_MIN || left > window / 2 || !pays { 0 } else { window }
+        if window < WINDOW_MIN || left > window / 4 || !pays { 0 } else { window }
     }
 
     /// What is read unasked so that `window` blocks behind `end` have been; empty for a window of 0.
@@ -179,7 +194,7 @@ impl Adaptive {
             }
             self.asked[kind].enter(block.0);
             self.came_back[kind].count_none();
-            self.keep[kind] = self.came_back[kind].yes * KEEP_SHARE[kind] > self.came_back[kind].all;
+            self.keep[kind] = self.came_back[kind].yes * KEEP_SHARE > self.came_back[kind].all;
         }
     }
 }

@@ -5,9 +5,11 @@ use std::fmt;
 /// The coordinators of one level. They go together as one likes; the published ones are one at a time.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Coordination {
-    /// Whether the level looks at the requests' `demand_len`: what only the upper level's prefetcher wants does not adapt
-    /// anything here (section 4.1). Without it everything counts as demanded.
-    pub labels: bool,
+    /// How the level looks at the requests' `demand_len` (section 4.1).
+    pub labels: Labels,
+    /// Whether the level above asks for what its application waits for in a request of its own, so that its answer waits for no prefetch
+    /// . It is the one above that does so: whoever stacks levels tells it.
+    pub early: bool,
     /// PFC in front of the level (section 4.2).
     pub pfc: Option<Pfc>,
     /// Whether blocks that were sent up go first (section 4.3).
@@ -18,15 +20,35 @@ pub struct Coordination {
 
 impl Coordination {
     /// None.
-    pub const NONE: Coordination = Coordination { labels: false, pfc: None, du: false, adaptive: false };
+    pub const NONE: Coordination =
+        Coordination { labels: Labels::Ignored, early: false, pfc: None, du: false, adaptive: false };
     /// Demand labels.
-    pub const LABELS: Coordination = Coordination { labels: true, ..Coordination::NONE };
+    pub const LABELS: Coordination = Coordination { labels: Labels::Published, ..Coordination::NONE };
     /// PFC as published, in the reading of the reference.
     pub const PFC: Coordination = Coordination { pfc: Some(Pfc::PUBLISHED), ..Coordination::NONE };
     /// Our per-stream coordinator.
     pub const ADAPTIVE: Coordination = Coordination { adaptive: true, ..Coordination::NONE };
+    /// The same, with the level above asking early for what its application waits for.
+    pub const EARLY: Coordination = Coordination { early: true, ..Coordination::ADAPTIVE };
     /// DU, exclusive caching.
     pub const DU: Coordination = Coordination { du: true, ..Coordination::NONE };
+
+    /// Whether it makes a difference which blocks only the upper level's prefetcher wants.
+    pub(crate) fn knows_labels(&self) -> bool {
+        self.early || self.labels != Labels::Ignored
+    }
+}
+
+/// What only the upper level's prefetcher wants.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Labels {
+    /// Counts as demanded: the labels are not looked at.
+    Ignored,
+    /// Adapts nothing, as published.
+    Published,
+    /// Ours: counts as demanded if the request goes on where an earlier prefetch of that level ended, for then the application reads on there; else
+    /// it adapts nothing.
+    Onward,
 }
 
 /// PFC's parameters.

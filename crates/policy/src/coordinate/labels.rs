@@ -3,10 +3,37 @@
 //! The upper level says how many blocks from the first the application waits for. What it merely prefetches is looked up,
 //! inserted and touched here as usual and fires triggers, but adapts nothing: no run counter, no `p` or `g`, no window, no
 //! marginal utility. RA is not affected: it appends after the whole request.
+//!
+//! ```text
+//!   random      | s | s+1 .. s+4 |                     the tail of a miss says nothing about the application
+//!   sequential  | s | s+1 .. s+4 |  then  | s+5 |      it has read on: s+5 goes on where s+1 .. s+4 ended
+//! ```
+//! As published ([`Labels::Published`]) the second request teaches nothing either, so that under a level that reads ahead at
+//! each request no stream is ever found here. [`Labels::Onward`], ours, lets it count: a level goes beyond its own prefetch only
+//! because its application asked for more there. Each page remembers whether only a prefetcher has asked for it.
 
+use super::config::Labels;
 use crate::cache::Request;
+use crate::cache::page::ABOVE;
+use crate::cache::pages::Pages;
 
 /// How many blocks of the request, from the first, count as demanded.
-pub(crate) fn labelled(labels: bool, request: &Request) -> u32 {
-    if labels { request.demand_len.min(request.span.len) } else { request.span.len }
+pub(crate) fn labelled(labels: Labels, request: &Request, pages: &Pages) -> u32 {
+    let goes_on = || pages.find_before(request.span.first).is_some_and(|slot| pages.flags(slot) & ABOVE != 0);
+    match labels {
+        Labels::Ignored => request.span.len,
+        Labels::Onward if goes_on() => request.span.len,
+        Labels::Published | Labels::Onward => request.demand_len.min(request.span.len),
+    }
+}
+
+/// Remembers who asked for the pages of a request that are here.
+pub(crate) fn remember(request: &Request, pages: &mut Pages) {
+    let demanded_end = request.span.first.plus(u64::from(request.demand_len));
+    for block in request.span.blocks() {
+        if let Some(slot) = pages.find(block) {
+            let flags = pages.flags_mut(slot);
+            *flags = if block < demanded_end { *flags & !ABOVE } else { *flags | ABOVE };
+        }
+    }
 }

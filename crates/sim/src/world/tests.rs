@@ -5,7 +5,7 @@ use crate::block::{Merging, Scheduler};
 use crate::disk::{Disk, model::CHEETAH9LP};
 use crate::storage::{Array, Device, Service};
 use policy::cache::Span;
-use policy::coordinate::Coordination;
+use policy::coordinate::{Coordination, Labels};
 use policy::prefetch::{Prefetch, Share, Trigger};
 use proptest::prelude::*;
 
@@ -164,7 +164,7 @@ fn any_level(blocks: u32, prefetch: usize, coordination: usize, trigger: usize) 
         Coordination::LABELS,
         Coordination::PFC,
         Coordination::DU,
-        Coordination { labels: true, du: true, ..Coordination::PFC },
+        Coordination { labels: Labels::Published, du: true, ..Coordination::PFC },
     ];
     level.coordination = all[coordination % all.len()];
     if level.prefetch.has_trigger_distance() {

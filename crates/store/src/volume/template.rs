@@ -88,7 +88,7 @@ const TAIL: &str = r#"
 # replacement = "lru"
 # Who sets the trigger distance: native, fixed:24, ets or esf (ets:redistribute, esf:default=24,min=4,max=48).
 # trigger = "native"
-# How it goes with another volume's cache above it: none, labels, pfc (pfc:file, pfc:client), du, or several joined by +.
+# How it goes with another volume's cache above it: none, labels, pfc (pfc:file, pfc:client), early+pfc:adaptive, du, or several joined by +.
 # coordinator = "none"
 
 [health]

@@ -5,8 +5,8 @@ use super::plan::Said;
 use crate::cache::block::{Block, Span};
 use crate::cache::event::{Action, Outcome, Reason, Request};
 use crate::cache::page::{FLYING, PLANNED, PREFETCHED, SEQUENTIAL, USED};
-use crate::coordinate::labels;
 use crate::coordinate::pfc::Split;
+use crate::coordinate::{Labels, labels};
 use crate::prefetch::Context;
 use crate::time::Time;
 
@@ -32,8 +32,7 @@ impl Level {
             tally.enter(request.stream).asked += u64::from(request.span.len);
         }
         if let Some(adaptive) = &mut self.adaptive {
-            let quiet = self.flight.outstanding().1 == 0;
-            let course = adaptive.course(request, quiet);
+            let course = adaptive.course(request, self.flight.outstanding().1);
             let outcome = self.follow(request, course);
             self.tell_stream(request, outcome);
             // What it reads more is a request of its own: nobody waits for it.
@@ -84,7 +83,8 @@ impl Level {
     }
 
     fn native(&mut self, now: Time, request: &Request, span: Span, outcome: &mut Outcome) {
-        let labelled = labels::labelled(self.config.coordination.labels, request);
+        let labels = self.config.coordination.labels;
+        let labelled = labels::labelled(labels, request, &self.pages);
         let mut context = Context {
             span,
             labelled_end: request.span.first.plus(u64::from(labelled)),
@@ -108,6 +108,9 @@ impl Level {
             self.place(&ahead, request, span.end(), &context);
         }
         self.machine.after(&context);
+        if labels == Labels::Onward {
+            labels::remember(request, &mut self.pages);
+        }
     }
 
     /// Where the stream's state is, and which trigger distance it has.

@@ -2,7 +2,7 @@
 //! answered once, with every block once and none older than it may be, and the invariants hold after every event.
 
 use crate::cache::*;
-use crate::coordinate::{Coordination, Large, Pfc, Scope};
+use crate::coordinate::{Coordination, Labels, Large, Pfc, Scope};
 use crate::prefetch::{Prefetch, Share, Trigger};
 use crate::time::Time;
 use proptest::prelude::*;
@@ -51,8 +51,14 @@ fn coordination() -> impl Strategy<Value = Coordination> {
             large: if text { Large::Text { factor: 0.5 } } else { Large::Literal },
             ..Pfc::PUBLISHED
         });
-    (any::<bool>(), prop::option::of(pfc), any::<bool>(), any::<bool>())
-        .prop_map(|(labels, pfc, du, adaptive)| Coordination { labels, pfc, du, adaptive })
+    let labels = (0usize..3).prop_map(|which| [Labels::Ignored, Labels::Published, Labels::Onward][which]);
+    (labels, prop::option::of(pfc), any::<bool>(), any::<bool>()).prop_map(|(labels, pfc, du, adaptive)| Coordination {
+        labels,
+        early: false,
+        pfc,
+        du,
+        adaptive,
+    })
 }
 
 fn config() -> impl Strategy<Value = LevelConfig> {

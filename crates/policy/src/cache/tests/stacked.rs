@@ -2,7 +2,7 @@
 
 use super::Driver;
 use crate::cache::*;
-use crate::coordinate::Coordination;
+use crate::coordinate::{Coordination, Labels};
 use crate::prefetch::Prefetch;
 
 /// An application's read through two levels; all fetches are done at once, from below upwards.
@@ -31,9 +31,14 @@ fn every_pair_of_algorithms_stacks() {
     let scan = || (0..300).chain((0..100).map(|n| n * 7919 % 5000)).chain(1000..1200);
     for upper in Prefetch::ALL {
         for lower in Prefetch::ALL {
-            for coordination in
-                [Coordination::NONE, Coordination::LABELS, Coordination::PFC, Coordination::DU, Coordination::ADAPTIVE]
-            {
+            for coordination in [
+                Coordination::NONE,
+                Coordination::LABELS,
+                Coordination::PFC,
+                Coordination::DU,
+                Coordination::ADAPTIVE,
+                Coordination::EARLY,
+            ] {
                 let (above, below) = run(upper.name(), lower.name(), coordination, scan());
                 assert_eq!(above.requests, 600);
                 assert_eq!(below.asked, above.fetched, "{} over {}", upper.name(), lower.name());
@@ -53,10 +58,46 @@ fn labels_change_nothing_for_ra_and_cure_sarc_below_it() {
 }
 
 #[test]
+fn onward_labels_cure_sarc_below_ra_and_leave_it_its_streams() {
+    let random = || (0..400u64).map(|n| n * 7919 % 100_000);
+    let onward = Coordination { labels: Labels::Onward, ..Coordination::NONE };
+    assert_eq!(run("ra", "sarc", onward, random()).1.prefetched, 0);
+    let [published, ours] = [Coordination::LABELS, onward].map(|labels| run("ra", "sarc", labels, 0..400).1);
+    assert_eq!(published.prefetched, 0, "under RA no sequential request is a demand");
+    assert!(ours.hit * 10 > ours.asked * 7, "{} hits of {}", ours.hit, ours.asked);
+}
+
+#[test]
 fn two_levels_amplify_each_others_prefetching() {
     let (_, alone) = run("none", "linux", Coordination::NONE, 0..500);
     let (_, amplified) = run("linux", "linux", Coordination::NONE, 0..500);
     assert!(amplified.fetched > alone.fetched);
+}
+
+/// The paper's example of what goes wrong without coordination (section 3.1, figure 3.1b and c): a run of sequential reads through an adaptive
+/// prefetcher above another, the upper cache the larger one, random reads in the middle.
+#[test]
+fn a_short_run_through_two_adaptive_levels_is_amplified_flushed_and_cached_twice() {
+    for name in ["linux", "stream"] {
+        let prefetch: Prefetch = name.parse().unwrap();
+        let [mut upper, mut lower] = [600, 48].map(|blocks| Driver::new(LevelConfig::new(blocks, prefetch)));
+        let here = |driver: &Driver| -> Vec<u64> {
+            (0..200).filter(|&index| driver.level.is_resident(Block::new(0, index))).collect()
+        };
+        (0..4).for_each(|index| read(&mut upper, &mut lower, index, index));
+        let (above, below) = (here(&upper), here(&lower));
+        let ahead = *below.last().unwrap();
+        assert!(!above.contains(&ahead), "{name}: the lower level is ahead of the upper: {above:?}, {below:?}");
+        assert!(below.iter().any(|index| above.contains(index)), "{name}: cached twice: {above:?}, {below:?}");
+        (10..110).for_each(|id| read(&mut upper, &mut lower, id, 1000 * id));
+        assert!(!lower.level.is_resident(Block::new(0, ahead)), "{name}: {ahead} was prefetched and flushed");
+        let missed = lower.level.stats().missed;
+        (4..=ahead).for_each(|index| read(&mut upper, &mut lower, 200 + index, index));
+        assert!(lower.level.stats().missed > missed, "{name}: what was flushed is fetched again");
+        let ends = [&upper, &lower].map(|driver| *here(driver).last().unwrap());
+        eprintln!("{name}: read up to {ahead}, prefetched up to {} above and up to {} below", ends[0], ends[1]);
+        assert!(ends[0] > ahead && ends[1] > ends[0], "{name}: what is useless at the end of the run is amplified");
+    }
 }
 
 #[test]
