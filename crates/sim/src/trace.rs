@@ -34,6 +34,7 @@ mod oracle;
 mod origin;
 mod sorted;
 mod spc;
+mod windows;
 mod write;
 
 pub use accounting::{Accounting, Passed, Reason};
@@ -43,6 +44,7 @@ pub use error::{Error, Malformed};
 pub use flat::Flat;
 pub use format::{Format, Options, TimeUnit};
 pub use open::{identify, open, open_all};
+pub use windows::{Windows, WindowsReport};
 pub use write::{Target, WriteError, Writer, Written};
 
 /// What a request does.

@@ -4,8 +4,9 @@ use super::{Reading, failed};
 use crate::failure::{Failure, Result};
 use crate::shown::{self, Output};
 use clap::Args;
+use policy::time::Time;
 use serde_json::json;
-use sim::trace::{self, Accounting, Census, Format, Identity, Report};
+use sim::trace::{self, Accounting, Census, Format, Identity, Report, Windows, WindowsReport};
 use std::fmt::Write;
 use std::path::PathBuf;
 use store::control::Problem;
@@ -18,11 +19,15 @@ use store::control::Problem;
 EXAMPLES:
   entrepot trace stats Financial1.spc
   entrepot trace stats sda.blktrace.0 sda.blktrace.1     files of several CPUs or clients, merged by time
+  entrepot trace stats Financial1.spc --window 10ms      how much is asked for per window
   entrepot trace stats P3.lis.zst --block-size 512 --output json")]
 pub(super) struct Stats {
     /// The trace; several files are merged by time.
     #[arg(required = true)]
     files: Vec<PathBuf>,
+    /// Also cut it into windows of this length and show how the amounts asked for are distributed, beside a gamma distribution.
+    #[arg(long, value_name = "TIME", value_parser = window)]
+    window: Option<Time>,
     #[command(flatten)]
     reading: Reading,
     /// How to write it.
@@ -36,8 +41,13 @@ impl Stats {
         let identity = trace::identify(&self.files[0], &options).map_err(failed)?;
         let mut reader = trace::open_all(&self.files, &options).map_err(failed)?;
         let mut census = Census::new(identity.block_bytes);
+        let mut windows = self.window.map(|width| Windows::new(width.0));
         for record in reader.by_ref() {
-            census.add(&record.map_err(failed)?);
+            let record = record.map_err(failed)?;
+            census.add(&record);
+            if let Some(windows) = &mut windows {
+                windows.add(&record);
+            }
         }
         let accounting = reader.accounting();
         if !census.agrees(accounting) {
@@ -47,14 +57,21 @@ impl Stats {
             return Err(Failure::Problem(problem.try_this("report this with the trace; the reader is wrong")));
         }
         let report = census.report();
+        let windows = windows.map(Windows::report);
         match self.output {
             Output::Json => shown::json(&json!({
                 "format": identity.format,
                 "units": identity.format.units(),
                 "accounting": accounting,
                 "census": report,
+                "windows": windows,
             }))?,
-            Output::Text => shown::text(&text(identity, options.block_bytes.is_none(), accounting, &report))?,
+            Output::Text => {
+                shown::text(&text(identity, options.block_bytes.is_none(), accounting, &report))?;
+                if let Some(windows) = &windows {
+                    shown::text(&distribution(windows))?;
+                }
+            }
         }
         Ok(0)
     }
@@ -119,6 +136,52 @@ fn text(identity: Identity, block_assumed: bool, accounting: &Accounting, r: &Re
     );
     if r.out_of_order > 0 {
         line("order", format!("{} records are earlier than the one before; --sort mends it", r.out_of_order));
+    }
+    out
+}
+
+fn window(text: &str) -> std::result::Result<Time, String> {
+    let width = sim::setup::duration("window", text).map_err(|error| error.why)?;
+    if width > Time::ZERO { Ok(width) } else { Err("a window has a length, like 10ms".into()) }
+}
+
+/// Bars of a histogram, at most.
+const BARS: u64 = 20;
+
+/// How much was asked for per window, as a histogram that ends where all but a hundredth is shown.
+fn distribution(windows: &WindowsReport) -> String {
+    let full = windows.windows - windows.empty;
+    let ms = windows.width_ns as f64 / 1e6;
+    let mut out = format!(
+        "\nwindows     {} of {ms} ms, {} of them with nothing; {:.1} KiB in the others, deviation {:.1}, most often {} KiB\n",
+        windows.windows, windows.empty, windows.mean_kib, windows.deviation_kib, windows.mode_kib
+    );
+    if full == 0 || windows.gamma_shape == 0.0 {
+        return out + "gamma       none: the amounts do not differ\n";
+    }
+    // Writing to a string does not fail.
+    let _ = writeln!(
+        out,
+        "gamma       shape {:.2}, scale {:.2} KiB, peak at {:.1} KiB; off by {:.1} % at most, by {:.1} % from the peak on\n",
+        windows.gamma_shape,
+        windows.gamma_scale_kib,
+        windows.gamma_peak_kib,
+        windows.distance * 100.0,
+        windows.distance_above_peak * 100.0
+    );
+    let mut left = full / 100;
+    let shown = windows.histogram.iter().rev().find(|(_, count, _)| {
+        let all = left >= *count;
+        left = left.saturating_sub(*count);
+        !all
+    });
+    let end = shown.map_or(1, |(kib, ..)| *kib);
+    let width = end.div_ceil(BARS);
+    let _ = writeln!(out, "{:>11}  {:>9} {:>9}", "KiB", "windows", "gamma");
+    for from in (0..end).step_by(width as usize) {
+        let within = windows.histogram.iter().filter(|(kib, ..)| (from + 1..=from + width).contains(kib));
+        let (count, expected) = within.fold((0, 0.0), |sum, (_, count, expected)| (sum.0 + count, sum.1 + expected));
+        let _ = writeln!(out, "{:>11}  {count:>9} {expected:>9.0}", format!("{}-{}", from + 1, from + width));
     }
     out
 }
