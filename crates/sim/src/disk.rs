@@ -253,19 +253,21 @@ impl Disk {
         let taking = reaching.filter(|&at| self.segments.takes_write(at, command.sector, end));
         let overheads = &self.model.overheads;
         let hit = reaching.is_some();
-        let overhead_ns = if hit { overheads.write_hit_ns[after] } else { overheads.write_miss_ns[after] };
+        // What the buffer takes at once costs what a hit costs, wherever it goes: so the drive was measured, whatever its parameters call it.
+        let fits = command.count <= self.model.buffer.segment_sectors;
+        let buffered = fits && !self.waits_for_segment(taking);
+        let overhead_ns = if buffered { overheads.write_hit_ns[after] } else { overheads.write_miss_ns[after] };
         let mut start = now + overhead_ns;
         self.catch_up(start);
         while let Some(dirty) = self.segments.forget(command.sector, end, taking) {
             start = start.max(self.destage(dirty, start));
         }
         let mut served = Served { overhead_ns, hit, ..Served::default() };
-        if command.count > self.model.buffer.segment_sectors {
+        if !fits {
             served.done = Time(self.write_through(start, command, &mut served));
             return served;
         }
-        let adds_dirty = taking.is_none_or(|at| !self.segments.get(at).dirty);
-        if adds_dirty && self.segments.dirty() >= self.model.buffer.write_segments_max {
+        if self.waits_for_segment(taking) {
             let oldest = self.segments.oldest_dirty().expect("a dirty segment was counted");
             start = start.max(self.destage(oldest, start));
         }
@@ -277,6 +279,12 @@ impl Disk {
         self.segments.write(segment, command.sector, end, done);
         served.done = Time(done);
         served
+    }
+
+    /// Whether a write that `taking` would take has to wait until a segment is on the medium.
+    fn waits_for_segment(&self, taking: Option<usize>) -> bool {
+        let adds_dirty = taking.is_none_or(|at| !self.segments.get(at).dirty);
+        adds_dirty && self.segments.dirty() >= self.model.buffer.write_segments_max
     }
 
     /// A write longer than a segment goes to the medium while the host waits; the bus is never what it waits for.

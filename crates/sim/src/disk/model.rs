@@ -76,9 +76,9 @@ pub struct Overheads {
     pub read_hit_ns: [u64; 2],
     /// Any other read.
     pub read_miss_ns: [u64; 2],
-    /// A write that continues or replaces what a segment holds.
+    /// A write that the buffer takes at once.
     pub write_hit_ns: [u64; 2],
-    /// Any other write.
+    /// A write that waits for the medium: all segments are dirty, or it is longer than one.
     pub write_miss_ns: [u64; 2],
 }
 
