@@ -47,7 +47,6 @@ use rustix::fs::{Mode, OFlags, openat};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 /// The parts of a running volume, shared by everybody who serves requests.
@@ -277,9 +276,6 @@ fn pool(volume: &Arc<Volume>, background: Arc<Background>) -> Arc<Pool> {
     // Numbers come from memory; only every four thousand million the state store is asked, and without it there is no volume.
     let next_id = move || ids.next_id().expect("the state store gives a new epoch");
     Arc::new(Pool {
-        targets: volume.targets().clone(),
-        next_id: Box::new(next_id),
-        placement: volume.placement(),
         mirror_writes: match config.layout.mirror_writes {
             volume::MirrorWrites::Sync => MirrorWrites::Sync,
             volume::MirrorWrites::Stale => MirrorWrites::Stale,
@@ -287,12 +283,8 @@ fn pool(volume: &Arc<Volume>, background: Arc<Background>) -> Arc<Pool> {
         inline_bytes_max: config.layout.inline_max,
         clock: Box::new(|| Time(now_ns())),
         garbage: Arc::new(InState(volume.state().clone())),
-        recovery: Default::default(),
         observer: background,
-        cache: Default::default(),
-        advisers: Default::default(),
-        kept: Default::default(),
-        turn: AtomicU64::new(0),
+        ..Pool::new(volume.targets().clone(), next_id, volume.placement())
     })
 }
 

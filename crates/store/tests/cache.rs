@@ -178,19 +178,8 @@ fn threaded(words: Words, blocks: u32, gate: Option<&Arc<Gate>>) -> (World, Arc<
     let cache = BlockCache::new(level(blocks, words), deadline).unwrap();
     let next = AtomicU64::new(1 << 32);
     let pool = store::file::Pool {
-        targets,
-        next_id: Box::new(move || next.fetch_add(1, Ordering::Relaxed)),
-        placement: placement(1),
-        mirror_writes: MirrorWrites::Sync,
-        inline_bytes_max: 0,
-        clock: Box::new(|| policy::Time(1)),
         garbage: world.life.pool.garbage.clone(),
-        recovery: Default::default(),
-        observer: Arc::new(store::file::Unobserved),
-        cache: Default::default(),
-        advisers: Default::default(),
-        kept: Default::default(),
-        turn: AtomicU64::new(0),
+        ..store::file::Pool::new(targets, move || next.fetch_add(1, Ordering::Relaxed), placement(1))
     };
     pool.cache.set(cache.clone()).ok().unwrap();
     let file = File::open(Arc::new(store::stub::memory::MemoryStub::new()), Arc::new(pool)).unwrap();

@@ -8,26 +8,18 @@ use gate::Gate;
 use interposed::{Interposed, Op};
 use parking_lot::Mutex;
 use policy::layout::Placement;
-use policy::{ObjectId, TargetId, Time};
+use policy::{TargetId, Time};
 use rustix::io::Errno;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
-use store::file::{File, Garbage, InlineWrite, MirrorWrites, Pool, Unobserved};
+use store::file::{File, InlineWrite, Pool};
 use store::stub::memory::MemoryStub;
 use store::target::{
     Execution, InlineSlots, Limits, MemoryMedium, OnDeadline, Order, OrderError, State, TargetSpec, Targets,
     TargetsOptions,
 };
-
-struct NoGarbage;
-
-impl Garbage for NoGarbage {
-    fn remember(&self, _: TargetId, _: ObjectId) -> store::Result<()> {
-        Ok(())
-    }
-}
 
 /// A file of one object on one target behind a gate of its own.
 fn file() -> (Arc<File>, Arc<Targets>, Arc<Gate>) {
@@ -42,26 +34,19 @@ fn file() -> (Arc<File>, Arc<Targets>, Arc<Gate>) {
     targets.add(TargetSpec::new(TargetId(0), 0, Arc::new(medium)));
     let next = AtomicU64::new(1);
     let pool = Pool {
-        targets: targets.clone(),
-        next_id: Box::new(move || next.fetch_add(1, Ordering::Relaxed)),
-        placement: Placement {
-            stripe_size: 4096,
-            stripe_count: 1,
-            single_bytes_max: 4096,
-            segment_bytes: 0,
-            mirrors: 1,
-            tier: None,
-        },
-        mirror_writes: MirrorWrites::Sync,
-        inline_bytes_max: 0,
         clock: Box::new(|| Time(1_000_000_000)),
-        garbage: Arc::new(NoGarbage),
-        recovery: Default::default(),
-        observer: Arc::new(Unobserved),
-        cache: Default::default(),
-        advisers: Default::default(),
-        kept: Default::default(),
-        turn: AtomicU64::new(0),
+        ..Pool::new(
+            targets.clone(),
+            move || next.fetch_add(1, Ordering::Relaxed),
+            Placement {
+                stripe_size: 4096,
+                stripe_count: 1,
+                single_bytes_max: 4096,
+                segment_bytes: 0,
+                mirrors: 1,
+                tier: None,
+            },
+        )
     };
     let file = File::open(Arc::new(MemoryStub::new()), Arc::new(pool)).unwrap();
     file.write(0, &[1; 8192]).unwrap();

@@ -5,14 +5,14 @@ use policy::layout::Placement;
 use policy::tier::Tier;
 use policy::tier::cost::{Costs, DeviceCost};
 use policy::tier::machine::Window;
-use policy::{ObjectId, TargetId, Time};
+use policy::{TargetId, Time};
 use rustix::io::Errno;
 use std::collections::BTreeMap;
 use std::fs::File as Plain;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
-use store::file::{Access, Adviser, File, FileTable, Garbage, MirrorWrites, Pool, Unobserved};
+use store::file::{Access, Adviser, File, FileTable, Pool};
 use store::mover::Mover;
 use store::state::{SqliteState, State};
 use store::stats::{Metric, Stats};
@@ -23,14 +23,6 @@ use store::volume::{self, TieringPolicy};
 const SEGMENT: u64 = 16 << 10;
 /// Two fast devices of so many bytes; two slow ones have more.
 const FAST_BYTES: u64 = 8 * SEGMENT;
-
-struct NoGarbage;
-
-impl Garbage for NoGarbage {
-    fn remember(&self, _: TargetId, _: ObjectId) -> store::Result<()> {
-        Ok(())
-    }
-}
 
 struct World {
     namespace: tempfile::TempDir,
@@ -86,10 +78,10 @@ impl World {
             targets.add(TargetSpec::new(TargetId(n as u16), n as u8 / 2, Arc::new(medium.clone())));
         }
         let next = AtomicU64::new(1 << 32);
-        let pool = Arc::new(Pool {
+        let pool = Arc::new(Pool::new(
             targets,
-            next_id: Box::new(move || next.fetch_add(1, Ordering::Relaxed)),
-            placement: Placement {
+            move || next.fetch_add(1, Ordering::Relaxed),
+            Placement {
                 stripe_size: 4096,
                 stripe_count: 2,
                 single_bytes_max: SEGMENT,
@@ -97,17 +89,7 @@ impl World {
                 mirrors: 1,
                 tier: None,
             },
-            mirror_writes: MirrorWrites::Sync,
-            inline_bytes_max: 0,
-            clock: Box::new(|| Time(1)),
-            garbage: Arc::new(NoGarbage),
-            recovery: Default::default(),
-            observer: Arc::new(Unobserved),
-            cache: Default::default(),
-            advisers: Default::default(),
-            kept: Default::default(),
-            turn: AtomicU64::new(0),
-        });
+        ));
         let state: Arc<dyn State> = Arc::new(SqliteState::in_memory().expect("a state store"));
         let stats = Arc::new(Stats::new());
         let files = FileTable::new(pool.clone(), namespace.path().to_owned());

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 use store::cache::BlockCache;
-use store::file::{File, Garbage, MirrorWrites, Pool, Unobserved};
+use store::file::{File, Pool};
 use store::stub::memory::MemoryStub;
 use store::target::{
     Execution, Handle, InlineSlots, Limits, Medium, MemoryMedium, Space, TargetSpec, Targets, TargetsOptions,
@@ -120,14 +120,6 @@ impl Handle for GatedHandle {
     }
 }
 
-struct NoGarbage;
-
-impl Garbage for NoGarbage {
-    fn remember(&self, _: TargetId, _: ObjectId) -> store::Result<()> {
-        Ok(())
-    }
-}
-
 /// Files behind a live cache.
 pub struct Stage {
     pub cache: Arc<BlockCache>,
@@ -151,10 +143,10 @@ impl Stage {
         let cache = BlockCache::with_clock(level.clone(), PATIENCE * 2, now).unwrap();
         let next = AtomicU64::new(1 << 32);
         let stripe = 1 << 20;
-        let pool = Arc::new(Pool {
+        let pool = Arc::new(Pool::new(
             targets,
-            next_id: Box::new(move || next.fetch_add(1, Ordering::Relaxed)),
-            placement: Placement {
+            move || next.fetch_add(1, Ordering::Relaxed),
+            Placement {
                 stripe_size: stripe,
                 stripe_count: 1,
                 single_bytes_max: 0,
@@ -162,17 +154,7 @@ impl Stage {
                 mirrors: 1,
                 tier: None,
             },
-            mirror_writes: MirrorWrites::Sync,
-            inline_bytes_max: 0,
-            clock: Box::new(|| Time(1)),
-            garbage: Arc::new(NoGarbage),
-            recovery: Default::default(),
-            observer: Arc::new(Unobserved),
-            cache: Default::default(),
-            advisers: Default::default(),
-            kept: Default::default(),
-            turn: AtomicU64::new(0),
-        });
+        ));
         pool.cache.set(cache.clone()).ok().unwrap();
         let content = |file: u32| (0..file_blocks * 4096).map(|i| (i / 61) as u8 ^ file as u8).collect::<Vec<u8>>();
         let contents: Vec<Vec<u8>> = (0..files).map(content).collect();

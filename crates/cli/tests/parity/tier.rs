@@ -9,13 +9,13 @@ use policy::tier::cost::{Costs, DeviceCost};
 use policy::tier::machine::{Action, Config, Event, Logged, Planner, Window};
 use policy::tier::reorganize::Thresholds;
 use policy::tier::{Location, Region, Tier, tuned};
-use policy::{ObjectId, TargetId, Time};
+use policy::{TargetId, Time};
 use sim::tier::{Arrivals, Requests, Scheme, Setup, run_logged};
 use sim::trace::{Op, Record};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
-use store::file::{Access, Adviser, File, FileTable, Garbage, MirrorWrites, Pool, Unobserved};
+use store::file::{Access, Adviser, File, FileTable, Pool};
 use store::mover::Mover;
 use store::state::{SqliteState, State};
 use store::stats::Stats;
@@ -104,14 +104,6 @@ fn simulated(policy: TieringPolicy, accesses: &[Record]) -> Vec<Logged> {
     run_logged(&setup, &Scheme::Reorganized { config, proportional: true }, &requests).1
 }
 
-struct NoGarbage;
-
-impl Garbage for NoGarbage {
-    fn remember(&self, _: TargetId, _: ObjectId) -> store::Result<()> {
-        Ok(())
-    }
-}
-
 /// The live driver over one file, with a clock that is set by hand.
 struct Live {
     _namespace: tempfile::TempDir,
@@ -131,10 +123,10 @@ impl Live {
             targets.add(TargetSpec::new(TargetId(n), n as u8 / 2, Arc::new(medium)));
         }
         let next = AtomicU64::new(1 << 32);
-        let pool = Arc::new(Pool {
-            targets: targets.clone(),
-            next_id: Box::new(move || next.fetch_add(1, Ordering::Relaxed)),
-            placement: Placement {
+        let pool = Arc::new(Pool::new(
+            targets.clone(),
+            move || next.fetch_add(1, Ordering::Relaxed),
+            Placement {
                 stripe_size: 4096,
                 stripe_count: 2,
                 single_bytes_max: BLOCK,
@@ -142,17 +134,7 @@ impl Live {
                 mirrors: 1,
                 tier: None,
             },
-            mirror_writes: MirrorWrites::Sync,
-            inline_bytes_max: 0,
-            clock: Box::new(|| Time(1)),
-            garbage: Arc::new(NoGarbage),
-            recovery: Default::default(),
-            observer: Arc::new(Unobserved),
-            cache: Default::default(),
-            advisers: Default::default(),
-            kept: Default::default(),
-            turn: AtomicU64::new(0),
-        });
+        ));
         let state: Arc<dyn State> = Arc::new(SqliteState::in_memory().unwrap());
         let files = FileTable::new(pool.clone(), namespace.path().to_owned());
         let clock = Arc::new(AtomicU64::new(0));

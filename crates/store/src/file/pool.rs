@@ -111,7 +111,37 @@ impl Observer for Unobserved {
     fn note(&self, _file: &File, _event: Event) {}
 }
 
+/// Garbage that nobody removes.
+struct Forgotten;
+
+impl Garbage for Forgotten {
+    fn remember(&self, _target: TargetId, _object: ObjectId) -> Result<()> {
+        Ok(())
+    }
+}
+
 impl Pool {
+    /// A pool with the least around it: mirrors are written together, no bytes stay in stubs, the clock stands, garbage is
+    /// forgotten, and nobody observes, recovers, caches or advises. Who has more says so, as in
+    /// `Pool { garbage, observer, ..Pool::new(targets, next_id, placement) }`.
+    pub fn new(targets: Arc<Targets>, next_id: impl Fn() -> u64 + Send + Sync + 'static, placement: Placement) -> Pool {
+        Pool {
+            targets,
+            next_id: Box::new(next_id),
+            placement,
+            mirror_writes: MirrorWrites::default(),
+            inline_bytes_max: 0,
+            clock: Box::new(|| Time(1)),
+            garbage: Arc::new(Forgotten),
+            recovery: OnceLock::new(),
+            observer: Arc::new(Unobserved),
+            cache: OnceLock::new(),
+            advisers: OnceLock::new(),
+            kept: Kept::default(),
+            turn: AtomicU64::new(0),
+        }
+    }
+
     /// The next number that shifts the choice among equal targets.
     pub(crate) fn next_turn(&self) -> u64 {
         self.turn.fetch_add(1, Ordering::Relaxed)

@@ -1,7 +1,7 @@
 //! Recovery of files in memory, with real threads: readers, workers, sources that fail.
 
 use super::*;
-use crate::file::{Garbage, MirrorWrites, Unobserved};
+use crate::file::Garbage;
 use crate::origin::memory::{Memory, Remote, data};
 use crate::origin::{Identity, OriginError, Place, Record};
 use crate::stage::sums::{name_of, sum_of};
@@ -9,7 +9,6 @@ use crate::stub::memory::MemoryStub;
 use crate::target::{MemoryMedium, Order, State, TargetSpec, Targets, TargetsOptions};
 use policy::layout::{ObjectState, Placement, Reason};
 use policy::{TargetId, Time};
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 const STRIPE: u64 = 4096;
@@ -54,19 +53,9 @@ impl World {
             (Arc::new(Noted::default()), Arc::new(Memory::default()), Arc::new(Stats::new()));
         let counter = AtomicU64::new(1);
         let pool = Arc::new(Pool {
-            targets: targets.clone(),
-            next_id: Box::new(move || counter.fetch_add(1, Ordering::Relaxed)),
-            placement: placement(),
-            mirror_writes: MirrorWrites::Sync,
-            inline_bytes_max: 0,
             clock: Box::new(|| Time::ZERO),
             garbage: garbage.clone(),
-            recovery: OnceLock::new(),
-            observer: Arc::new(Unobserved),
-            cache: Default::default(),
-            advisers: Default::default(),
-            kept: Default::default(),
-            turn: AtomicU64::new(0),
+            ..Pool::new(targets.clone(), move || counter.fetch_add(1, Ordering::Relaxed), placement())
         });
         let side = tempfile::tempdir().expect("dir");
         let repair = start(&pool, &memory, &side, &stats);
@@ -316,19 +305,9 @@ fn a_recovery_that_was_cut_off_begins_again() {
     drop(file);
     let counter = AtomicU64::new(1 << 32);
     let pool = Arc::new(Pool {
-        targets: world.targets.clone(),
-        next_id: Box::new(move || counter.fetch_add(1, Ordering::Relaxed)),
-        placement: placement(),
-        mirror_writes: MirrorWrites::Sync,
-        inline_bytes_max: 0,
         clock: Box::new(|| Time::ZERO),
         garbage: world.garbage.clone(),
-        recovery: OnceLock::new(),
-        observer: Arc::new(Unobserved),
-        cache: Default::default(),
-        advisers: Default::default(),
-        kept: Default::default(),
-        turn: AtomicU64::new(0),
+        ..Pool::new(world.targets.clone(), move || counter.fetch_add(1, Ordering::Relaxed), placement())
     });
     let repair = start(&pool, &world.memory, &world.side, &world.stats);
     assert!(pool.recovery.set(repair.clone()).is_ok());

@@ -1,24 +1,14 @@
 //! Staging into a real volume in a temporary directory, from sources in memory.
 
 use super::*;
-use crate::file::{Garbage, MirrorWrites, Pool, Unobserved};
+use crate::file::Pool;
 use crate::origin::memory::{Memory, data};
 use crate::origin::{Identity, OriginError};
 use crate::state::State;
 use crate::volume::{self, Config};
-use policy::{ObjectId, TargetId, Time};
+use policy::Time;
 use std::os::unix::fs::symlink;
 use std::path::PathBuf;
-use std::sync::OnceLock;
-use std::sync::atomic::AtomicU64;
-
-struct Forgetful;
-
-impl Garbage for Forgetful {
-    fn remember(&self, _: TargetId, _: ObjectId) -> crate::Result<()> {
-        Ok(())
-    }
-}
 
 /// A volume in a temporary directory, and sources in memory.
 pub(crate) struct World {
@@ -53,19 +43,9 @@ impl World {
         let volume = Arc::new(Volume::open(config).expect("volume"));
         let ids = volume.clone();
         let pool = Arc::new(Pool {
-            targets: volume.targets().clone(),
-            next_id: Box::new(move || ids.next_id().expect("number")),
-            placement: volume.placement(),
-            mirror_writes: MirrorWrites::Sync,
             inline_bytes_max: 65536,
             clock: Box::new(now),
-            garbage: Arc::new(Forgetful),
-            recovery: OnceLock::new(),
-            observer: Arc::new(Unobserved),
-            cache: Default::default(),
-            advisers: Default::default(),
-            kept: Default::default(),
-            turn: AtomicU64::new(0),
+            ..Pool::new(volume.targets().clone(), move || ids.next_id().expect("number"), volume.placement())
         });
         let files = FileTable::new(pool, namespace.clone());
         let memory = Arc::new(Memory::default());

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
-use store::file::{FileTable, Garbage, MirrorWrites, Pool, Unobserved};
+use store::file::{FileTable, Pool};
 use store::mount::{Mount, Options, Parts, PlainSources};
 use store::namespace::Namespace;
 use store::stats::Stats;
@@ -14,14 +14,6 @@ use store::target::{
     DirectoryMedium, Execution, Identity, InlineSlots, Limits, Medium, State, TargetSpec, Targets, TargetsOptions,
 };
 use store::volume::VolumeId;
-
-struct NoGarbage;
-
-impl Garbage for NoGarbage {
-    fn remember(&self, _: TargetId, _: policy::ObjectId) -> store::Result<()> {
-        Ok(())
-    }
-}
 
 /// What a volume of a test is like.
 pub struct Wanted {
@@ -104,19 +96,9 @@ impl Volume {
         let first = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_micros() as u64;
         let next = AtomicU64::new(first);
         let pool = Arc::new(Pool {
-            targets: targets.clone(),
-            next_id: Box::new(move || next.fetch_add(1, Ordering::Relaxed)),
-            placement: wanted.placement,
-            mirror_writes: MirrorWrites::Sync,
             inline_bytes_max: wanted.inline_bytes_max,
             clock: Box::new(|| Time(SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_nanos() as u64)),
-            garbage: Arc::new(NoGarbage),
-            recovery: Default::default(),
-            observer: Arc::new(Unobserved),
-            cache: Default::default(),
-            advisers: Default::default(),
-            kept: Default::default(),
-            turn: AtomicU64::new(0),
+            ..Pool::new(targets.clone(), move || next.fetch_add(1, Ordering::Relaxed), wanted.placement)
         });
         let flags = rustix::fs::OFlags::PATH | rustix::fs::OFlags::DIRECTORY | rustix::fs::OFlags::CLOEXEC;
         let tree = rustix::fs::open(namespace.join("tree"), flags, rustix::fs::Mode::empty()).unwrap();

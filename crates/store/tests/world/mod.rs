@@ -12,9 +12,9 @@ use policy::{FileId, ObjectId, TargetId, Time};
 use power::{Power, PoweredStub};
 use std::collections::HashSet;
 use std::ops::Range;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
-use store::file::{File, Garbage, MirrorWrites, Pool, Recover, Unobserved};
+use store::file::{File, Garbage, MirrorWrites, Pool, Recover};
 use store::mover::{Found, Mover};
 use store::names::Names;
 use store::state::{SqliteState, State};
@@ -216,19 +216,11 @@ impl Life {
         }
         let next = AtomicU64::new(u64::from(epoch) << 32);
         let pool = Arc::new(Pool {
-            targets,
-            next_id: Box::new(move || next.fetch_add(1, Ordering::Relaxed) + 1),
-            placement: options.placement.clone(),
             mirror_writes: options.mirror_writes,
             inline_bytes_max: options.inline_bytes_max,
             clock: Box::new(|| Time(1_000_000_000)),
             garbage: Arc::new(GarbageInState(state.clone())),
-            recovery: OnceLock::new(),
-            observer: Arc::new(Unobserved),
-            cache: Default::default(),
-            advisers: Default::default(),
-            kept: Default::default(),
-            turn: AtomicU64::new(0),
+            ..Pool::new(targets, move || next.fetch_add(1, Ordering::Relaxed) + 1, options.placement.clone())
         });
         let recovery = MemoryRecovery { pool: Arc::downgrade(&pool), source: source.clone() };
         pool.recovery.set(Arc::new(recovery)).ok().expect("set once");
