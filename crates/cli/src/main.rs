@@ -7,6 +7,7 @@ mod copies_on_volume;
 mod failure;
 mod jobs_on_volume;
 mod log;
+mod served;
 mod shown;
 
 use clap::Parser;

@@ -2,6 +2,7 @@
 
 use crate::failure::{Failure, Result};
 use crate::log;
+use crate::served::{self, Served};
 use crate::shown::{self, Output};
 use ::connect::mount::Passthrough;
 use ::connect::set::{SetError, SetOptions};
@@ -11,12 +12,10 @@ use clap::{Args, ValueEnum};
 use policy::Time;
 use policy::connections::{CONNECTIONS_MAX, LinkConfig, Policy};
 use rustix::io::Errno;
-use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
-use store::control::{Problem, exit};
+use store::control::Problem;
 
 /// Reach a server over several connections behind one mount point
 ///
@@ -103,12 +102,10 @@ impl Connect {
             return show(at, self.output);
         }
         let (Some(servers), Some(mountpoint)) = (&self.servers, &self.mountpoint) else {
-            return Err(Problem::wrong("servers and a mount point are needed")
-                .try_this("see `entrepot connect --help`")
-                .into());
+            return Err(Problem::wrong("servers and a mount point are needed").try_this(HELP).into());
         };
         if self.detach {
-            return self.in_a_process_of_its_own(mountpoint);
+            return served::in_the_background(&[mountpoint], mountpoint, HELP);
         }
         if self.in_background {
             // What ends the one who started it ends its use of it first.
@@ -120,16 +117,13 @@ impl Connect {
         let recipe = Recipe { kind: self.kind.clone(), servers: split(servers), options: self.options.clone() };
         let started = Connected::start(recipe, mountpoint, self.options(servers));
         if self.in_background {
-            let word = started.as_ref().map_or_else(|error| error.to_string(), |_| MOUNTED.into());
-            let mut out = std::io::stdout().lock();
-            // Who started us may be gone; it is served all the same.
-            drop(writeln!(out, "{}", word.replace('\n', " ")).and_then(|()| out.flush()));
+            served::say_started(started.as_ref().err().map(ToString::to_string));
         }
         let connected = Arc::new(started.map_err(|error| problem(&error))?);
         if !self.in_background {
             shown::text(&format!("mounted at {}; Ctrl-C ends it\n", connected.path().display()))?;
         }
-        end_on_signal(connected.clone())?;
+        served::end_on_signal(&connected)?;
         let status = connected.wait()?;
         if !self.in_background {
             write(&status, self.output)?;
@@ -156,43 +150,23 @@ impl Connect {
             name: servers.to_owned(),
         }
     }
-
-    /// Starts the same program in the background and waits for its word.
-    fn in_a_process_of_its_own(&self, mountpoint: &Path) -> Result<u8> {
-        let mut command = Command::new(std::env::current_exe()?);
-        let own = [mountpoint.as_os_str(), "--detach".as_ref()];
-        command.args(std::env::args_os().skip(1).filter(|word| !own.contains(&word.as_os_str())));
-        command.arg("--in-background");
-        command.arg("--").arg(std::path::absolute(mountpoint)?);
-        // It must not keep a directory busy, nor a terminal.
-        command.current_dir("/").stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
-        let mut child = command.spawn()?;
-        let mut line = String::new();
-        if let Some(out) = child.stdout.take() {
-            BufReader::new(out).read_line(&mut line)?;
-        }
-        if line.trim_end() == MOUNTED {
-            shown::text(&format!("mounted at {}\n", mountpoint.display()))?;
-            return Ok(0);
-        }
-        let (cause, so, next) = parts(line.trim_end());
-        Err(Problem::new(exit::FAILED, cause).so(so).try_this(next).into())
-    }
 }
 
-/// What the process in the background says when it serves.
-const MOUNTED: &str = "mounted";
+const HELP: &str = "see `entrepot connect --help`";
 
-/// Messages carry cause, consequence and next step in one sentence.
-fn parts(message: &str) -> (&str, &str, &str) {
-    let (rest, next) = message.rsplit_once(". ").unwrap_or((message, "see `entrepot connect --help`"));
-    let (cause, so) = rest.rsplit_once("; ").unwrap_or((rest, "nothing was mounted"));
-    (cause, so, next)
+impl Served for Connected {
+    fn unmount(&self) -> std::io::Result<()> {
+        Connected::unmount(self)
+    }
+
+    fn detach(&self) -> std::io::Result<()> {
+        Connected::detach(self)
+    }
 }
 
 fn problem(error: &StartError) -> Failure {
     let message = error.to_string();
-    let (cause, so, next) = parts(&message);
+    let (cause, so, next) = served::parts(&message, HELP);
     let problem = match error {
         StartError::Recipe(_) | StartError::Mountpoint { .. } | StartError::Set(SetError::Different { .. }) => {
             Problem::wrong(cause)
@@ -201,32 +175,6 @@ fn problem(error: &StartError) -> Failure {
         _ => Problem::failed(cause),
     };
     problem.so(so).try_this(next).into()
-}
-
-/// SIGTERM ends it in any case; the first Ctrl-C is refused while somebody uses the mount, the second is not.
-fn end_on_signal(connected: Arc<Connected>) -> Result<()> {
-    use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
-    let mut signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM, SIGHUP])?;
-    let connected = Arc::downgrade(&connected);
-    std::thread::Builder::new().name("signals".into()).spawn(move || {
-        let mut insisted = false;
-        for signal in signals.forever() {
-            let Some(connected) = connected.upgrade() else { return };
-            match connected.unmount() {
-                Ok(()) => return,
-                Err(error) if signal == SIGTERM || insisted => {
-                    tracing::warn!(%error, "somebody uses the mount; it is detached, and ends with its last user");
-                    drop(connected.detach());
-                    return;
-                }
-                Err(error) => {
-                    tracing::error!("the mount cannot be ended: {error}; press Ctrl-C again to detach it all the same");
-                    insisted = true;
-                }
-            }
-        }
-    })?;
-    Ok(())
 }
 
 fn show(at: &Path, output: Output) -> Result<u8> {

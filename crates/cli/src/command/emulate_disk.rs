@@ -2,17 +2,16 @@
 
 use crate::failure::{Failure, Result};
 use crate::log;
+use crate::served::{self, Served};
 use crate::shown::{self, Output};
 use clap::Args;
 use emulate::disk::Figures;
 use emulate::{EmulatedDisk, Options, StartError, measure};
 use serde_json::json;
 use sim::setup::{Setup, size_bytes};
-use std::io::{BufRead, BufReader, Write};
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::path::PathBuf;
 use std::sync::Arc;
-use store::control::{Problem, exit};
+use store::control::Problem;
 
 /// Serve a directory with the service times of a disk
 ///
@@ -107,7 +106,7 @@ impl EmulateDisk {
     pub fn run(self) -> Result<u8> {
         let options = self.options()?;
         if self.detach {
-            return self.in_a_process_of_its_own();
+            return served::in_the_background(&[&self.backing, &self.mountpoint], &self.mountpoint, HELP);
         }
         if !self.in_background {
             log::to_stderr();
@@ -118,10 +117,7 @@ impl EmulateDisk {
         }
         let started = EmulatedDisk::start(&self.backing, &self.mountpoint, options);
         if self.in_background {
-            let word = started.as_ref().map_or_else(|error| error.to_string(), |_| MOUNTED.into());
-            let mut out = std::io::stdout().lock();
-            // Who started us may be gone; the disk is served all the same.
-            drop(writeln!(out, "{word}").and_then(|()| out.flush()));
+            served::say_started(started.as_ref().err().map(ToString::to_string));
         }
         let disk = Arc::new(started.map_err(|error| problem(&error))?);
         if self.check {
@@ -130,7 +126,7 @@ impl EmulateDisk {
         if !self.in_background {
             shown::text(&format!("mounted at {}; Ctrl-C ends it\n", disk.path().display()))?;
         }
-        end_on_signal(disk.clone())?;
+        served::end_on_signal(&disk)?;
         let figures = disk.wait()?;
         if !self.in_background {
             self.show(&figures)?;
@@ -214,75 +210,26 @@ impl EmulateDisk {
             extent_bytes: size("extent", &self.extent)?,
         })
     }
-
-    /// Starts the same program in the background and waits for its word.
-    fn in_a_process_of_its_own(&self) -> Result<u8> {
-        let mut command = Command::new(std::env::current_exe()?);
-        let own = [self.backing.as_os_str(), self.mountpoint.as_os_str(), "--detach".as_ref()];
-        command.args(std::env::args_os().skip(1).filter(|word| !own.contains(&word.as_os_str())));
-        command.arg("--in-background");
-        command.arg("--").arg(absolute(&self.backing)?).arg(absolute(&self.mountpoint)?);
-        // It must not keep a directory busy, nor a terminal.
-        command.current_dir("/").stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
-        let mut child = command.spawn()?;
-        let mut line = String::new();
-        if let Some(out) = child.stdout.take() {
-            BufReader::new(out).read_line(&mut line)?;
-        }
-        if line.trim_end() == MOUNTED {
-            shown::text(&format!("mounted at {}\n", self.mountpoint.display()))?;
-            return Ok(0);
-        }
-        let (cause, so, next) = parts(line.trim_end());
-        Err(Problem::new(exit::FAILED, cause).so(so).try_this(next).into())
-    }
 }
 
 /// The nice value that lets a device go before those who wait for it.
 const PRIORITY: i32 = -20;
+const HELP: &str = "see `entrepot emulate-disk --help`";
 
-/// What the process in the background says when it serves.
-const MOUNTED: &str = "mounted";
+impl Served for EmulatedDisk {
+    fn unmount(&self) -> std::io::Result<()> {
+        EmulatedDisk::unmount(self)
+    }
 
-fn absolute(path: &Path) -> Result<PathBuf> {
-    Ok(std::path::absolute(path)?)
-}
-
-/// Messages carry cause, consequence and next step in one sentence.
-fn parts(message: &str) -> (&str, &str, &str) {
-    let (cause, rest) = message.split_once("; ").unwrap_or((message, "nothing was mounted"));
-    let (so, next) = rest.split_once(". ").unwrap_or((rest, "see `entrepot emulate-disk --help`"));
-    (cause, so, next)
+    fn detach(&self) -> std::io::Result<()> {
+        EmulatedDisk::detach(self)
+    }
 }
 
 fn problem(error: &StartError) -> Failure {
     let message = error.to_string();
-    let (cause, so, next) = parts(&message);
+    let (cause, so, next) = served::parts(&message, HELP);
     let wrong = !matches!(error, StartError::Refused { .. });
     let problem = if wrong { Problem::wrong(cause) } else { Problem::failed(cause) };
     problem.so(so).try_this(next).into()
-}
-
-/// SIGTERM ends it in any case; the first Ctrl-C is refused while somebody uses the mount, the second is not.
-fn end_on_signal(disk: Arc<EmulatedDisk>) -> Result<()> {
-    use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
-    let mut signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM, SIGHUP])?;
-    std::thread::Builder::new().name("signals".into()).spawn(move || {
-        let mut insisted = false;
-        for signal in signals.forever() {
-            match disk.unmount() {
-                Ok(()) => return,
-                Err(error) if signal == SIGTERM || insisted => {
-                    tracing::warn!(%error, "somebody uses the mount; it is detached, and ends with its last user");
-                    drop(disk.detach());
-                    return;
-                }
-                Err(error) => {
-                    tracing::error!("the mount cannot be ended: {error}; press Ctrl-C again to detach it all the same");
-                    insisted = true;
-                }
-            }
-        }
-    })?;
-    Ok(())
 }

@@ -1,0 +1,103 @@
+//! What commands that serve a mount point by themselves share: going to the background, ending on a signal, saying why there is none.
+
+use crate::failure::Result;
+use crate::shown;
+use std::ffi::OsStr;
+use std::io::{self, BufRead, BufReader, Write};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::{Arc, Weak};
+use store::control::{Problem, exit};
+
+/// A mount point that is served.
+pub trait Served: Send + Sync + 'static {
+    /// Ends it, unless somebody uses it.
+    fn unmount(&self) -> io::Result<()>;
+    /// Takes it from its place; it ends with its last user.
+    fn detach(&self) -> io::Result<()>;
+}
+
+/// What the process in the background says when it serves.
+const MOUNTED: &str = "mounted";
+
+/// Starts the same program in the background and waits for its word. `places` are those of its arguments that are paths: it has no
+/// working directory, so it gets them as absolute ones.
+pub fn in_the_background(places: &[&Path], mountpoint: &Path, help: &str) -> Result<u8> {
+    let mut command = Command::new(std::env::current_exe()?);
+    let own = |word: &OsStr| word == "--detach" || places.iter().any(|place| place.as_os_str() == word);
+    command.args(std::env::args_os().skip(1).filter(|word| !own(word)));
+    command.args(["--in-background", "--"]);
+    for place in places {
+        command.arg(std::path::absolute(place)?);
+    }
+    // It must not keep a directory busy, nor a terminal.
+    command.current_dir("/").stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+    let mut child = command.spawn()?;
+    let mut line = String::new();
+    if let Some(out) = child.stdout.take() {
+        BufReader::new(out).read_line(&mut line)?;
+    }
+    if line.trim_end() == MOUNTED {
+        shown::text(&format!("mounted at {}\n", mountpoint.display()))?;
+        return Ok(0);
+    }
+    let (cause, so, next) = parts(line.trim_end(), help);
+    Err(Problem::new(exit::FAILED, cause).so(so).try_this(next).into())
+}
+
+/// In the background: how the start went, in one line for whoever waits for it.
+pub fn say_started(failure: Option<String>) {
+    let word = failure.unwrap_or_else(|| MOUNTED.into()).replace('\n', " ");
+    let mut out = io::stdout().lock();
+    // Who started us may be gone; it is served all the same.
+    drop(writeln!(out, "{word}").and_then(|()| out.flush()));
+}
+
+/// Cause, consequence and next step of a message that carries all three: `cause; consequence. Next step`.
+pub fn parts<'a>(message: &'a str, help: &'a str) -> (&'a str, &'a str, &'a str) {
+    let (cause, rest) = message.rsplit_once("; ").unwrap_or((message, "nothing was mounted"));
+    let (so, next) = rest.split_once(". ").unwrap_or((rest, help));
+    (cause, so, next)
+}
+
+/// SIGTERM ends it in any case; the first Ctrl-C is refused while somebody uses the mount, the second is not.
+pub fn end_on_signal<T: Served>(served: &Arc<T>) -> Result<()> {
+    use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+    let mut signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM, SIGHUP])?;
+    let served: Weak<T> = Arc::downgrade(served);
+    std::thread::Builder::new().name("signals".into()).spawn(move || {
+        let mut insisted = false;
+        for signal in signals.forever() {
+            let Some(served) = served.upgrade() else { return };
+            match served.unmount() {
+                Ok(()) => return,
+                Err(error) if signal == SIGTERM || insisted => {
+                    tracing::warn!(%error, "somebody uses the mount; it is detached, and ends with its last user");
+                    drop(served.detach());
+                    return;
+                }
+                Err(error) => {
+                    tracing::error!("the mount cannot be ended: {error}; press Ctrl-C again to detach it all the same");
+                    insisted = true;
+                }
+            }
+        }
+    })?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::parts;
+
+    #[test]
+    fn a_message_falls_into_cause_consequence_and_next_step() {
+        let whole = "/a cannot be used: not a dir. at all; nothing was mounted. Give two. Or three";
+        assert_eq!(
+            parts(whole, "help"),
+            ("/a cannot be used: not a dir. at all", "nothing was mounted", "Give two. Or three")
+        );
+        assert_eq!(parts("no; nothing was mounted", "help"), ("no", "nothing was mounted", "help"));
+        assert_eq!(parts("no", "help"), ("no", "nothing was mounted", "help"));
+    }
+}
