@@ -14,6 +14,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
+use store::mount::answer::Ttl;
 use store::mount::attach::attach;
 use store::mount::mountpoint::{clear_stale, connection, detach, unmount_unused, widen_read_ahead};
 use store::mount::slow::Slow;
@@ -55,6 +56,10 @@ pub struct Options {
 }
 
 impl Options {
+    pub(crate) fn ttl(&self) -> Ttl {
+        Ttl { entry: self.entry_timeout, attr: self.attr_timeout }
+    }
+
     pub(crate) fn passes_through(&self) -> bool {
         self.passthrough == Passthrough::Auto && self.set.policy.keeps_to_one()
     }

@@ -18,6 +18,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::SystemTime;
+use store::mount::answer::{self, Changes};
 use store::mount::convert::{caller, device, errno, set_time};
 use store::mount::handles::Handles;
 use store::namespace::NodeId;
@@ -58,23 +59,6 @@ impl Shared {
     }
 }
 
-fn answer(done: rustix::io::Result<()>, reply: ReplyEmpty) {
-    match done {
-        Ok(()) => reply.ok(),
-        Err(error) => reply.error(errno(error)),
-    }
-}
-
-/// The value of an attribute, or its length if no room was offered.
-fn answer_value(value: rustix::io::Result<Vec<u8>>, room: u32, reply: ReplyXattr) {
-    match value {
-        Ok(value) if room == 0 => reply.size(value.len() as u32),
-        Ok(value) if value.len() > room as usize => reply.error(fuser::Errno::ERANGE),
-        Ok(value) => reply.data(&value),
-        Err(error) => reply.error(errno(error)),
-    }
-}
-
 impl Filesystem for Server {
     fn init(&mut self, _request: &Request, config: &mut KernelConfig) -> std::io::Result<()> {
         // Not FUSE_ATOMIC_O_TRUNC, as on a volume: an open that truncates a running program must be refused first.
@@ -90,11 +74,7 @@ impl Filesystem for Server {
             InitFlags::FUSE_HANDLE_KILLPRIV_V2,
         ];
         let pass = self.0.options.passes_through().then_some(InitFlags::FUSE_PASSTHROUGH);
-        for flag in wanted.into_iter().chain(pass) {
-            if config.add_capabilities(flag).is_err() {
-                tracing::info!(?flag, "this kernel's FUSE cannot do that; going on without");
-            }
-        }
+        answer::ask_capabilities(config, wanted.into_iter().chain(pass));
         if !self.0.options.passes_through() {
             // Without a depth of its own, so that what lies on this mount may be passed through by another.
         } else if config.capabilities().contains(InitFlags::FUSE_PASSTHROUGH) {
@@ -139,7 +119,7 @@ impl Filesystem for Server {
         reply: ReplyAttr,
     ) {
         let (accessed, modified) = (accessed.map(set_time), modified.map(set_time));
-        let changes = entries::Changes { mode, uid, gid, size, accessed, modified };
+        let changes = Changes { mode, uid, gid, size, accessed, modified };
         let changed = self.0.change(caller(request, 0), ino.0, &changes).and_then(|()| self.0.stat(ino.0));
         self.0.attr(changed, reply);
     }
@@ -180,11 +160,11 @@ impl Filesystem for Server {
     }
 
     fn unlink(&self, _request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        answer(self.0.unmake(parent.0, name, |tree| tree.unlink(parent.0, name).map(|_| ())), reply);
+        answer::done(self.0.unmake(parent.0, name, |tree| tree.unlink(parent.0, name).map(|_| ())), reply);
     }
 
     fn rmdir(&self, _request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        answer(self.0.unmake(parent.0, name, |tree| tree.remove_directory(parent.0, name).map(|_| ())), reply);
+        answer::done(self.0.unmake(parent.0, name, |tree| tree.remove_directory(parent.0, name).map(|_| ())), reply);
     }
 
     fn rename(
@@ -197,7 +177,7 @@ impl Filesystem for Server {
         flags: RenameFlags,
         reply: ReplyEmpty,
     ) {
-        answer(self.0.rename((parent.0, name), (new_parent.0, new_name), flags), reply);
+        answer::done(self.0.rename((parent.0, name), (new_parent.0, new_name), flags), reply);
     }
 
     fn open(&self, request: &Request, ino: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
@@ -270,7 +250,7 @@ impl Filesystem for Server {
     }
 
     fn fsync(&self, _request: &Request, _ino: INodeNo, handle: FileHandle, data_only: bool, reply: ReplyEmpty) {
-        answer(self.0.sync(handle, data_only), reply);
+        answer::done(self.0.sync(handle, data_only), reply);
     }
 
     fn opendir(&self, _request: &Request, ino: INodeNo, _flags: OpenFlags, reply: ReplyOpen) {
@@ -298,7 +278,7 @@ impl Filesystem for Server {
     }
 
     fn fsyncdir(&self, _request: &Request, _ino: INodeNo, handle: FileHandle, _data_only: bool, reply: ReplyEmpty) {
-        answer(self.0.sync_directory(handle), reply);
+        answer::done(self.0.sync_directory(handle), reply);
     }
 
     fn statfs(&self, _request: &Request, _ino: INodeNo, reply: ReplyStatfs) {
@@ -315,19 +295,19 @@ impl Filesystem for Server {
         _position: u32,
         reply: ReplyEmpty,
     ) {
-        answer(self.0.set_attribute(ino.0, name, value, flags), reply);
+        answer::done(self.0.set_attribute(ino.0, name, value, flags), reply);
     }
 
     fn getxattr(&self, _request: &Request, ino: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
-        answer_value(self.0.attribute(ino.0, name), size, reply);
+        answer::value(self.0.attribute(ino.0, name), size, reply);
     }
 
     fn listxattr(&self, _request: &Request, ino: INodeNo, size: u32, reply: ReplyXattr) {
-        answer_value(self.0.attributes(ino.0), size, reply);
+        answer::value(self.0.attributes(ino.0), size, reply);
     }
 
     fn removexattr(&self, _request: &Request, ino: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        answer(self.0.remove_attribute(ino.0, name), reply);
+        answer::done(self.0.remove_attribute(ino.0, name), reply);
     }
 
     fn fallocate(
@@ -340,7 +320,7 @@ impl Filesystem for Server {
         mode: i32,
         reply: ReplyEmpty,
     ) {
-        answer(self.0.allocate(handle, offset, length, mode), reply);
+        answer::done(self.0.allocate(handle, offset, length, mode), reply);
     }
 
     fn lseek(

@@ -18,6 +18,7 @@ use std::ffi::OsStr;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::SystemTime;
+use store::mount::answer::{self, Changes};
 use store::mount::convert::{caller, set_time};
 use store::mount::handles::Handles;
 use store::namespace::{Listing, Namespace, NodeId};
@@ -111,11 +112,7 @@ impl Filesystem for Server {
             InitFlags::FUSE_ASYNC_DIO,
             InitFlags::FUSE_DIRECT_IO_ALLOW_MMAP,
         ];
-        for flag in wanted {
-            if config.add_capabilities(flag).is_err() {
-                tracing::info!(?flag, "this kernel's FUSE cannot do that; going on without");
-            }
-        }
+        answer::ask_capabilities(config, wanted);
         let _ = config.set_max_write(REQUEST_BYTES_MAX);
         let _ = config.set_max_readahead(REQUEST_BYTES_MAX);
         let _ = config.set_max_background(BACKGROUND_MAX);
@@ -153,7 +150,7 @@ impl Filesystem for Server {
         reply: ReplyAttr,
     ) {
         let (accessed, modified) = (accessed.map(set_time), modified.map(set_time));
-        let changes = names::Changes { mode, uid, gid, size, accessed, modified };
+        let changes = Changes { mode, uid, gid, size, accessed, modified };
         self.0.set_attributes(ino.0, &changes, reply);
     }
 
@@ -198,7 +195,7 @@ impl Filesystem for Server {
     }
 
     fn rmdir(&self, _request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        names::answer(self.0.namespace.remove_directory(parent.0, name).map(|_| ()), reply);
+        answer::done(self.0.namespace.remove_directory(parent.0, name).map(|_| ()), reply);
     }
 
     fn rename(
@@ -279,7 +276,7 @@ impl Filesystem for Server {
     }
 
     fn fsync(&self, _request: &Request, ino: INodeNo, _handle: FileHandle, data_only: bool, reply: ReplyEmpty) {
-        names::answer(self.0.sync(ino.0, data_only), reply);
+        answer::done(self.0.sync(ino.0, data_only), reply);
     }
 
     fn opendir(&self, _request: &Request, ino: INodeNo, _flags: OpenFlags, reply: ReplyOpen) {
@@ -296,7 +293,7 @@ impl Filesystem for Server {
     }
 
     fn fsyncdir(&self, _request: &Request, _ino: INodeNo, handle: FileHandle, _data_only: bool, reply: ReplyEmpty) {
-        names::answer(self.0.sync_directory(handle), reply);
+        answer::done(self.0.sync_directory(handle), reply);
     }
 
     fn statfs(&self, _request: &Request, _ino: INodeNo, reply: ReplyStatfs) {
@@ -313,19 +310,19 @@ impl Filesystem for Server {
         _position: u32,
         reply: ReplyEmpty,
     ) {
-        names::answer(self.0.set_attribute(ino.0, name, value, flags), reply);
+        answer::done(self.0.set_attribute(ino.0, name, value, flags), reply);
     }
 
     fn getxattr(&self, _request: &Request, ino: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
-        names::answer_value(self.0.attribute(ino.0, name), size, reply);
+        answer::value(self.0.attribute(ino.0, name), size, reply);
     }
 
     fn listxattr(&self, _request: &Request, ino: INodeNo, size: u32, reply: ReplyXattr) {
-        names::answer_value(self.0.attributes(ino.0), size, reply);
+        answer::value(self.0.attributes(ino.0), size, reply);
     }
 
     fn removexattr(&self, _request: &Request, ino: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        names::answer(self.0.remove_attribute(ino.0, name), reply);
+        answer::done(self.0.remove_attribute(ino.0, name), reply);
     }
 
     fn fallocate(
@@ -338,7 +335,7 @@ impl Filesystem for Server {
         mode: i32,
         reply: ReplyEmpty,
     ) {
-        names::answer(self.0.allocate(ino.0, offset, length, mode), reply);
+        answer::done(self.0.allocate(ino.0, offset, length, mode), reply);
     }
 
     fn lseek(

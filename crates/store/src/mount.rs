@@ -9,6 +9,7 @@
 //! A FUSE thread that hangs in a target is watched; its request is answered by another. What may hang and is not watched never
 //! runs on a FUSE thread, so names and attributes are served whatever the targets do.
 
+pub mod answer;
 pub mod attach;
 mod bytes;
 pub mod convert;
@@ -103,6 +104,12 @@ pub struct Options {
     pub io: Io,
     /// Shown as the source in `/proc/mounts`.
     pub name: String,
+}
+
+impl Options {
+    fn ttl(&self) -> answer::Ttl {
+        answer::Ttl { entry: self.entry_timeout, attr: self.attr_timeout }
+    }
 }
 
 impl Default for Options {

@@ -4,8 +4,7 @@ use super::Shared;
 use crate::names::Looked;
 use crate::status::ATTRIBUTE;
 use fuser::{
-    FileHandle, FopenFlags, Generation, INodeNo, ReplyAttr, ReplyDirectory, ReplyDirectoryPlus, ReplyEntry, ReplyOpen,
-    ReplyStatfs,
+    FileHandle, FopenFlags, ReplyAttr, ReplyDirectory, ReplyDirectoryPlus, ReplyEntry, ReplyOpen, ReplyStatfs,
 };
 use parking_lot::Mutex;
 use policy::connections::Operation;
@@ -14,19 +13,9 @@ use rustix::io::{Errno, Result};
 use std::ffi::OsStr;
 use std::os::fd::AsFd;
 use std::sync::Arc;
-use store::mount::convert::{attributes, errno, kind};
-use store::namespace::times::SetTime;
+use store::mount::answer::{self, Changes};
+use store::mount::convert::{attributes, errno};
 use store::namespace::{Caller, Listing, Namespace, Node, NodeId, ROOT};
-
-/// What to change.
-pub struct Changes {
-    pub mode: Option<u32>,
-    pub uid: Option<u32>,
-    pub gid: Option<u32>,
-    pub size: Option<u64>,
-    pub accessed: Option<SetTime>,
-    pub modified: Option<SetTime>,
-}
 
 /// An open directory. When its connection breaks it is opened again and goes on at the same position.
 pub struct Directory {
@@ -45,13 +34,7 @@ impl Shared {
 
     /// Answers with a node whose reference was counted.
     fn entry(&self, made: Result<(Arc<Node>, Stat)>, reply: ReplyEntry) {
-        match made {
-            Ok((node, stat)) => {
-                let (entry, attr) = (&self.options.entry_timeout, &self.options.attr_timeout);
-                reply.entry_with_ttls(entry, attr, &attributes(node.id, &stat), Generation(node.generation()));
-            }
-            Err(error) => reply.error(errno(error)),
-        }
+        answer::entry(made, self.options.ttl(), |id, stat| attributes(id, &stat), reply);
     }
 
     /// Makes something that gets a name. If its connection broke on the way and something of that name is there, nobody knows whose
@@ -113,8 +96,6 @@ impl Shared {
     }
 
     pub fn change(&self, caller: Caller, id: NodeId, changes: &Changes) -> Result<()> {
-        let timed = changes.accessed.is_some() || changes.modified.is_some();
-        let nothing_said = changes.mode.is_none() && changes.size.is_none() && !timed;
         let change = |tree: &Namespace, nameless: Option<&std::os::fd::OwnedFd>| {
             if let Some(size) = changes.size {
                 match nameless {
@@ -127,13 +108,13 @@ impl Shared {
             if changes.size.is_some() && !caller.is_root() {
                 held.drop_privileges()?;
             }
-            if changes.uid.is_some() || changes.gid.is_some() || nothing_said {
+            if changes.sets_owner() {
                 held.set_owner(changes.uid, changes.gid)?;
             }
             if let Some(mode) = changes.mode {
                 held.set_mode(mode)?;
             }
-            if timed {
+            if changes.sets_times() {
                 held.set_times(changes.accessed, changes.modified)?;
             }
             Ok(())
@@ -188,14 +169,7 @@ impl Shared {
         let filled = std::cell::RefCell::new((offset, reply));
         let done = self.listed(handle, |tree, listing| {
             let (offset, reply) = &mut *filled.borrow_mut();
-            while let Some(entry) = listing.at(tree, *offset)? {
-                if reply.add(INodeNo(entry.id), entry.next, kind(entry.kind), &entry.name) {
-                    break;
-                }
-                listing.advance();
-                *offset = entry.next;
-            }
-            Ok(())
+            answer::fill(listing, tree, offset, reply)
         });
         let (_, reply) = filled.into_inner();
         match done {
@@ -206,31 +180,9 @@ impl Shared {
 
     pub fn read_directory_plus(&self, handle: FileHandle, offset: u64, reply: ReplyDirectoryPlus) {
         let filled = std::cell::RefCell::new((offset, reply));
-        let ttl = self.options.attr_timeout.min(self.options.entry_timeout);
         let done = self.listed(handle, |tree, listing| {
             let (offset, reply) = &mut *filled.borrow_mut();
-            while let Some(entry) = listing.at(tree, *offset)? {
-                let dots = entry.name == "." || entry.name == "..";
-                let known = match listing.stat(&entry.name) {
-                    Ok(stat) if dots => Some((0, stat)),
-                    Ok(stat) => Some((listing.found(tree, &entry.name, &stat)?.generation(), stat)),
-                    Err(Errno::NOENT) => None,
-                    Err(error) => return Err(error),
-                };
-                // A name that is gone since it was read is left out.
-                if let Some((generation, stat)) = known {
-                    let attr = attributes(if dots { entry.id } else { tree.id_of(stat.st_ino) }, &stat);
-                    if reply.add(attr.ino, entry.next, &entry.name, &ttl, &attr, Generation(generation)) {
-                        if !dots {
-                            tree.forget(attr.ino.0, 1);
-                        }
-                        break;
-                    }
-                }
-                listing.advance();
-                *offset = entry.next;
-            }
-            Ok(())
+            answer::fill_plus(listing, tree, offset, self.options.ttl(), |id, stat| attributes(id, &stat), reply)
         });
         let (_, reply) = filled.into_inner();
         match done {

@@ -4,7 +4,7 @@ use super::Shared;
 use crate::extents::BLOCK_BYTES;
 use fuser::{
     FileAttr, FileHandle, FileType, FopenFlags, Generation, INodeNo, ReplyAttr, ReplyDirectory, ReplyEmpty, ReplyEntry,
-    ReplyOpen, ReplyStatfs, ReplyXattr,
+    ReplyOpen, ReplyStatfs,
 };
 use parking_lot::Mutex;
 use rustix::fs::{RenameFlags, Stat, XattrFlags, fstat};
@@ -13,9 +13,9 @@ use std::ffi::OsStr;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
-use store::mount::convert::{attributes, errno, kind};
-use store::namespace::times::SetTime;
-use store::namespace::{Namespace, NodeId, ROOT, Removed};
+use store::mount::answer::{self, Changes, Ttl};
+use store::mount::convert::{attributes, errno};
+use store::namespace::{Namespace, Node, NodeId, ROOT, Removed};
 
 /// How long the kernel may believe names and attributes: nobody else is to change the backing directory.
 pub(super) const TTL: Duration = Duration::from_secs(1);
@@ -24,39 +24,12 @@ const STATS_NAME: &str = ".stats";
 /// Its node number, which no file system gives.
 pub(super) const STATS_ID: NodeId = u64::MAX - 1;
 
-/// What to change.
-pub(crate) struct Changes {
-    pub mode: Option<u32>,
-    pub uid: Option<u32>,
-    pub gid: Option<u32>,
-    pub size: Option<u64>,
-    pub accessed: Option<SetTime>,
-    pub modified: Option<SetTime>,
-}
-
-pub(super) fn answer(done: Result<()>, reply: ReplyEmpty) {
-    match done {
-        Ok(()) => reply.ok(),
-        Err(error) => reply.error(errno(error)),
-    }
-}
-
-/// The value of an attribute, or its length if no room was offered.
-pub(super) fn answer_value(value: Result<Vec<u8>>, room: u32, reply: ReplyXattr) {
-    match value {
-        Ok(value) if room == 0 => reply.size(value.len() as u32),
-        Ok(value) if value.len() > room as usize => reply.error(fuser::Errno::ERANGE),
-        Ok(value) => reply.data(&value),
-        Err(error) => reply.error(errno(error)),
-    }
-}
-
 impl Shared {
     pub fn lookup(&self, parent: NodeId, name: &OsStr, reply: ReplyEntry) {
         if parent == ROOT && name == STATS_NAME {
             return reply.entry(&TTL, &stats_attributes(), Generation(0));
         }
-        entry(self.namespace.lookup(parent, name), reply);
+        found(self.namespace.lookup(parent, name), reply);
     }
 
     /// Makes something that gets a name.
@@ -65,9 +38,9 @@ impl Shared {
         parent: NodeId,
         name: &OsStr,
         reply: ReplyEntry,
-        make: impl FnOnce(&Namespace) -> Result<(Arc<store::namespace::Node>, Stat)>,
+        make: impl FnOnce(&Namespace) -> Result<(Arc<Node>, Stat)>,
     ) {
-        entry(self.not_virtual(parent, name).and_then(|()| make(&self.namespace)), reply);
+        found(self.not_virtual(parent, name).and_then(|()| make(&self.namespace)), reply);
     }
 
     /// The virtual file's name is taken.
@@ -110,15 +83,13 @@ impl Shared {
         }
         let file = self.file(id);
         let held = self.namespace.hold(id, file.as_ref().map(|file| file.as_fd()))?;
-        let timed = changes.accessed.is_some() || changes.modified.is_some();
-        let nothing_said = changes.mode.is_none() && changes.size.is_none() && !timed;
-        if changes.uid.is_some() || changes.gid.is_some() || nothing_said {
+        if changes.sets_owner() {
             held.set_owner(changes.uid, changes.gid)?;
         }
         if let Some(mode) = changes.mode {
             held.set_mode(mode)?;
         }
-        if timed {
+        if changes.sets_times() {
             held.set_times(changes.accessed, changes.modified)?;
         }
         Ok(())
@@ -127,7 +98,7 @@ impl Shared {
     pub fn unlink(&self, parent: NodeId, name: &OsStr, reply: ReplyEmpty) {
         let virtual_file = self.not_virtual(parent, name).map_err(|_| Errno::PERM);
         let removed = virtual_file.and_then(|()| self.namespace.unlink(parent, name));
-        answer(removed.map(|removed| self.removed(&removed)), reply);
+        answer::done(removed.map(|removed| self.removed(&removed)), reply);
     }
 
     pub fn rename(&self, from: (NodeId, &OsStr), to: (NodeId, &OsStr), flags: fuser::RenameFlags, reply: ReplyEmpty) {
@@ -140,7 +111,7 @@ impl Shared {
                 self.removed(&removed);
             }
         });
-        answer(done, reply);
+        answer::done(done, reply);
     }
 
     fn removed(&self, removed: &Removed) {
@@ -159,24 +130,13 @@ impl Shared {
         }
     }
 
-    pub fn read_directory(&self, handle: FileHandle, offset: u64, mut reply: ReplyDirectory) {
-        match self.fill(handle, offset, &mut reply) {
+    pub fn read_directory(&self, handle: FileHandle, mut offset: u64, mut reply: ReplyDirectory) {
+        let listing = self.directories.get(handle.0).ok_or(Errno::BADF);
+        let filled = listing.and_then(|it| answer::fill(&mut it.lock(), &self.namespace, &mut offset, &mut reply));
+        match filled {
             Ok(()) => reply.ok(),
             Err(error) => reply.error(errno(error)),
         }
-    }
-
-    fn fill(&self, handle: FileHandle, mut offset: u64, reply: &mut ReplyDirectory) -> Result<()> {
-        let listing = self.directories.get(handle.0).ok_or(Errno::BADF)?;
-        let mut listing = listing.lock();
-        while let Some(entry) = listing.at(&self.namespace, offset)? {
-            if reply.add(INodeNo(entry.id), entry.next, kind(entry.kind), &entry.name) {
-                break;
-            }
-            listing.advance();
-            offset = entry.next;
-        }
-        Ok(())
     }
 
     pub fn sync_directory(&self, handle: FileHandle) -> Result<()> {
@@ -225,11 +185,8 @@ impl Shared {
 }
 
 /// Answers with a node whose reference was counted.
-fn entry(made: Result<(Arc<store::namespace::Node>, Stat)>, reply: ReplyEntry) {
-    match made {
-        Ok((node, stat)) => reply.entry(&TTL, &attributes(node.id, &stat), Generation(node.generation())),
-        Err(error) => reply.error(errno(error)),
-    }
+fn found(made: Result<(Arc<Node>, Stat)>, reply: ReplyEntry) {
+    answer::entry(made, Ttl { entry: TTL, attr: TTL }, |id, stat| attributes(id, &stat), reply);
 }
 
 fn stats_attributes() -> FileAttr {

@@ -1,8 +1,8 @@
 //! Names and attributes.
 
-use super::Server;
 use super::convert::{attributes, device, errno};
 use super::open::{Open, is_writable};
+use super::{Server, answer};
 use crate::Result;
 use crate::namespace::attributes::REQUEST;
 use crate::namespace::{Caller, Node, NodeId, ROOT};
@@ -83,14 +83,7 @@ impl Server {
 
     /// Answers with a node whose reference was counted.
     fn entry(&self, made: rustix::io::Result<(Arc<Node>, Stat)>, reply: ReplyEntry) {
-        match made {
-            Ok((node, stat)) => {
-                let attr = self.shown(node.id, stat);
-                let (entry, attributes) = (&self.options.entry_timeout, &self.options.attr_timeout);
-                reply.entry_with_ttls(entry, attributes, &attr, Generation(node.generation()));
-            }
-            Err(error) => reply.error(errno(error)),
-        }
+        answer::entry(made, self.options.ttl(), |id, stat| self.shown(id, stat), reply);
     }
 
     pub fn getattr(&self, id: NodeId, handle: Option<FileHandle>, reply: ReplyAttr) {
@@ -230,8 +223,7 @@ impl Server {
         let attr = self.shown(node.id, stat);
         let backing = handle.backing();
         let number = FileHandle(self.handles.insert(Arc::new(handle)));
-        let (ttl, generation) =
-            (&self.options.attr_timeout.min(self.options.entry_timeout), Generation(node.generation()));
+        let (ttl, generation) = (&self.options.ttl().both(), Generation(node.generation()));
         match backing {
             Some(backing) => reply.created_passthrough(ttl, &attr, generation, number, fopen, &backing),
             None => reply.created(ttl, &attr, generation, number, fopen),

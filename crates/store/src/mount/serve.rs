@@ -1,8 +1,8 @@
 //! What the kernel asks, one method per request: decoded, counted, passed on.
 
 use super::Server;
+use super::answer::{self, Changes};
 use super::convert::{caller, set_time};
-use super::setattr::Changes;
 use crate::stats::Op;
 use fuser::{
     BsdFileFlags, CopyFileRangeFlags, FileHandle, Filesystem, INodeNo, InitFlags, KernelConfig, LockOwner, OpenFlags,
@@ -54,11 +54,7 @@ impl Filesystem for Fuse {
             InitFlags::FUSE_HANDLE_KILLPRIV_V2,
             InitFlags::FUSE_PASSTHROUGH,
         ];
-        for flag in wanted {
-            if config.add_capabilities(flag).is_err() {
-                tracing::info!(?flag, "this kernel's FUSE cannot do that; going on without");
-            }
-        }
+        answer::ask_capabilities(config, wanted);
         if config.capabilities().contains(InitFlags::FUSE_PASSTHROUGH) {
             let _ = config.set_max_stack_depth(1);
         } else {

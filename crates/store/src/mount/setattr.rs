@@ -1,25 +1,14 @@
 //! Changing mode, owner, size and times.
 
 use super::Server;
+use super::answer::Changes;
 use super::convert::errno;
 use super::metadata::STATS_ID;
 use crate::Result;
-use crate::namespace::times::SetTime;
 use crate::namespace::{Caller, NodeId};
 use fuser::{FileAttr, ReplyAttr};
 use rustix::io::Errno;
 use std::sync::Arc;
-
-/// What to change.
-#[derive(Clone, Copy, Debug)]
-pub struct Changes {
-    pub mode: Option<u32>,
-    pub uid: Option<u32>,
-    pub gid: Option<u32>,
-    pub size: Option<u64>,
-    pub accessed: Option<SetTime>,
-    pub modified: Option<SetTime>,
-}
 
 impl Server {
     /// Changes attributes; where objects are to be cut or made, on the slow pool.
@@ -64,18 +53,13 @@ impl Server {
                 held.drop_privileges()?;
             }
         }
-        let nothing_said = changes.mode.is_none()
-            && changes.size.is_none()
-            && changes.accessed.is_none()
-            && changes.modified.is_none();
-        if changes.uid.is_some() || changes.gid.is_some() || nothing_said {
-            // chown(-1, -1) arrives as no change at all; the namespace does with it what it does.
+        if changes.sets_owner() {
             held.set_owner(changes.uid, changes.gid)?;
         }
         if let Some(mode) = changes.mode {
             held.set_mode(mode)?;
         }
-        if changes.accessed.is_some() || changes.modified.is_some() {
+        if changes.sets_times() {
             if let Some(open) = &open {
                 // What is pending is older than what is said now.
                 if changes.modified.is_some() {

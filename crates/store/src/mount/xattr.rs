@@ -6,7 +6,7 @@
 use super::convert::{caller, errno};
 use super::metadata::STATS_ID;
 use super::open::Open;
-use super::{Server, describe};
+use super::{Server, answer, describe};
 use crate::namespace::NodeId;
 use crate::namespace::attributes::{LAYOUT, OURS, REQUEST};
 use crate::namespace::request::parse_request;
@@ -42,7 +42,7 @@ fn sort(name: &OsStr) -> Name {
 
 impl Server {
     pub fn get_attribute(&self, id: NodeId, name: &OsStr, size: u32, reply: ReplyXattr) {
-        answer(self.attribute(id, name), size, reply);
+        answer::value(self.attribute(id, name).map_err(|error| error.errno()), size, reply);
     }
 
     fn attribute(&self, id: NodeId, name: &OsStr) -> Result<Vec<u8>> {
@@ -194,7 +194,7 @@ impl Server {
     }
 
     pub fn list_attributes(&self, id: NodeId, size: u32, reply: ReplyXattr) {
-        answer(self.listed(id), size, reply);
+        answer::value(self.listed(id).map_err(|error| error.errno()), size, reply);
     }
 
     fn listed(&self, id: NodeId) -> Result<Vec<u8>> {
@@ -233,13 +233,4 @@ fn read_open(open: &Open, name: &OsStr) -> rustix::io::Result<Vec<u8>> {
     let len = fgetxattr(open.stub(), name, &mut value)?;
     value.truncate(len);
     Ok(value)
-}
-
-fn answer(value: Result<Vec<u8>>, size: u32, reply: ReplyXattr) {
-    match value {
-        Ok(value) if size == 0 => reply.size(value.len() as u32),
-        Ok(value) if value.len() > size as usize => reply.error(fuser::Errno::ERANGE),
-        Ok(value) => reply.data(&value),
-        Err(error) => reply.error(errno(error.errno())),
-    }
 }
