@@ -12,11 +12,13 @@
 //! them. After "Mulconn" (paper 001, sections 4.1.3 and 4.1.4): thread-to-single, thread-to-multiple and automatic are its
 //! policies; [`Policy::Load`] is ours.
 
+mod behind;
 mod choose;
 mod link;
 mod retry;
 mod width;
 
+pub use behind::{Behind, Config as BehindConfig, PieceId, Put};
 pub use choose::{Choice, Chooser, Direction, Part, Reason, Request, Use};
 pub use link::{Action, Cause, Config as LinkConfig, Event, Link, State, usable};
 pub use retry::{Operation, Sent, Verdict, verdict};
