@@ -60,10 +60,10 @@ shape() {
         done
     done
 }
-# Holds back what goes over one connection, so far that it hangs.
+# Holds back what goes over one connection, so far that it hangs; over one of a process's, if one is given.
 choke() {
     local port
-    port=$(ports | head -1)
+    port=$(if [ -n "${1:-}" ]; then ports_of "$1"; else ports; fi | head -1)
     unshape
     for end in out in; do
         local key=sport
@@ -73,6 +73,8 @@ choke() {
         link $end tc filter add dev "$(device $end)" parent 1: protocol ip u32 match ip $key "$port" 0xffff flowid 1:17
     done
 }
+# The ports of a process's connections to the brick.
+ports_of() { ss -Htnp state established | awk -v s="$server:" -v p="pid=$1," 'index($4, s) == 1 && $4 !~ /:24007$/ && index($0, p) { sub(/.*:/, "", $3); print $3 }' | sort -u; }
 unshape() { for end in out in; do link $end tc qdisc del dev "$(device $end)" root 2>/dev/null || true; done; }
 device() { if [ "$1" = out ]; then echo "$outer"; else echo "$inner"; fi; }
 link() {

@@ -1,14 +1,17 @@
 //! An open file: a descriptor per connection, opened when it is first needed, and its bytes over those that the policy chooses.
 
+use crate::aligned::Aligned;
 use crate::broken::{is_broken, is_doubtful};
 use crate::mounts::Root;
 use crate::names::Names;
+use crate::opened::Opened;
 use crate::set::Connections;
+use crate::write_behind::{Queue, WriteBehind};
 use parking_lot::Mutex;
 use policy::connections::{ConnectionId, Direction, Operation, Part, Request, Sent, Use, Verdict, verdict};
 use rustix::fs::{OFlags, fstat};
-use rustix::io::{Errno, Result, pread, pwrite, retry_on_intr};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::io::{Errno, Result};
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, channel};
@@ -27,6 +30,8 @@ pub(crate) struct World {
     pub names: Names,
     /// Does the other parts of what is split.
     pub helpers: Arc<Slow>,
+    /// What was acknowledged and is on its way.
+    pub writes: WriteBehind,
 }
 
 /// One open of a file.
@@ -40,17 +45,22 @@ pub(crate) struct OpenFile {
     unsynced: AtomicU64,
     /// The connection that appends go over.
     appends: Mutex<Option<ConnectionId>>,
+    /// Writes of the file that are on their way.
+    queue: Arc<Queue>,
+    /// Failures of such writes that this open was told of.
+    told: AtomicU64,
 }
 
 struct Descriptor {
     generation: u64,
-    fd: Arc<OwnedFd>,
+    opened: Arc<Opened>,
 }
 
 impl OpenFile {
     /// Opens the file for a thread, on one connection at first.
     pub fn open(world: &World, id: NodeId, flags: OFlags, thread: u32) -> Result<Arc<OpenFile>> {
         let kept = OFlags::RWMODE | OFlags::APPEND | OFlags::SYNC | OFlags::DSYNC | OFlags::NOATIME;
+        let queue = world.writes.queue(id);
         let file = OpenFile {
             id,
             flags: flags & kept,
@@ -58,6 +68,8 @@ impl OpenFile {
             descriptors: (0..world.set.count()).map(|_| Mutex::default()).collect(),
             unsynced: AtomicU64::new(0),
             appends: Mutex::default(),
+            told: AtomicU64::new(queue.failures()),
+            queue,
         };
         // It counts as a read of nothing, so that the connection is one that reads would take.
         file.transfer(world, Direction::Read, 0, None, |_| Ok(0))?;
@@ -75,24 +87,33 @@ impl OpenFile {
     }
 
     /// The last user is gone.
-    pub fn close(&self, set: &Connections) {
-        set.close(&mut self.using.lock());
+    pub fn close(&self, world: &World) {
+        if let Err(error) = self.settle() {
+            tracing::warn!(%error, node = self.id, "a write failed after its file was closed, and nobody is there to be told");
+        }
+        world.set.close(&mut self.using.lock());
+    }
+
+    /// Waits until the server has what was written so far; an error if it cannot have it, once.
+    pub fn settle(&self) -> Result<()> {
+        self.queue.settle();
+        self.queue.told(&self.told)
     }
 
     /// Some descriptor that is open, for attributes of a file without a name.
-    pub fn any(&self) -> Option<Arc<OwnedFd>> {
-        self.descriptors.iter().find_map(|slot| slot.lock().as_ref().map(|open| open.fd.clone()))
+    pub fn any(&self) -> Option<Arc<Opened>> {
+        self.descriptors.iter().find_map(|slot| slot.lock().as_ref().map(|open| open.opened.clone()))
     }
 
     /// The descriptor on a connection's mount. A file that has no name any more stays where it is open.
-    fn descriptor(&self, world: &World, root: &Root) -> Result<Arc<OwnedFd>> {
+    fn descriptor(&self, world: &World, root: &Root) -> Result<Arc<Opened>> {
         let slot = &self.descriptors[usize::from(root.number)];
         if let Some(open) = slot.lock().as_ref().filter(|open| open.generation == root.generation) {
-            return Ok(open.fd.clone());
+            return Ok(open.opened.clone());
         }
-        let fd = Arc::new(self.open_by_name(world, root)?);
-        *slot.lock() = Some(Descriptor { generation: root.generation, fd: fd.clone() });
-        Ok(fd)
+        let opened = Arc::new(Opened::new(self.open_by_name(world, root)?, self.flags, root.client()));
+        *slot.lock() = Some(Descriptor { generation: root.generation, opened: opened.clone() });
+        Ok(opened)
     }
 
     fn open_by_name(&self, world: &World, root: &Root) -> Result<OwnedFd> {
@@ -121,7 +142,7 @@ impl OpenFile {
         direction: Direction,
         bytes: u64,
         chosen: Option<Part>,
-        act: impl Fn(BorrowedFd<'_>) -> Result<usize>,
+        act: impl Fn(&Opened) -> Result<usize>,
     ) -> Result<usize> {
         let set = &world.set;
         let (mut not, mut first, mut suspects) = (0u64, None, Vec::new());
@@ -133,7 +154,7 @@ impl OpenFile {
         loop {
             let (root, began) = (set.root(part.connection), Instant::now());
             let done = match &root {
-                Some(root) => self.descriptor(world, root).and_then(|fd| act(fd.as_fd())),
+                Some(root) => self.descriptor(world, root).and_then(|file| act(&file)),
                 None => Err(Errno::NOTCONN),
             };
             let moved = done.as_ref().ok().map(|n| *n as u64);
@@ -184,6 +205,7 @@ impl OpenFile {
 
     /// Reads until `buffer` is full or the file ends.
     pub fn read(self: &Arc<Self>, world: &Arc<World>, offset: u64, buffer: &mut [u8]) -> Result<usize> {
+        self.queue.settle_range(&(offset..offset.saturating_add(buffer.len() as u64)));
         let request = Request { direction: Direction::Read, bytes: buffer.len() as u64, whole: false };
         let choice = world.set.choose(&self.using, request, 0)?;
         let [first, rest @ ..] = &choice.parts[..] else { return Err(Errno::NOTCONN) };
@@ -193,7 +215,7 @@ impl OpenFile {
         let mut got = self.read_part(world, offset, *first, mine);
         let mut end = first.bytes as usize;
         for (part, answer) in rest.iter().zip(helped) {
-            let theirs: Result<Vec<u8>> = answer.recv().unwrap_or(Err(Errno::IO));
+            let theirs: Result<Aligned> = answer.recv().unwrap_or(Err(Errno::IO));
             // What is read after the end of the file is nothing.
             if let Ok(n) = got
                 && n == end
@@ -208,10 +230,10 @@ impl OpenFile {
         got
     }
 
-    fn help(self: &Arc<Self>, world: &Arc<World>, offset: u64, part: Part) -> Receiver<Result<Vec<u8>>> {
+    fn help(self: &Arc<Self>, world: &Arc<World>, offset: u64, part: Part) -> Receiver<Result<Aligned>> {
         let (file, inside) = (self.clone(), world.clone());
         hand_over(world, move || {
-            let mut bytes = vec![0; part.bytes as usize];
+            let mut bytes = Aligned::zeroed(part.bytes as usize);
             let read = file.read_part(&inside, offset + part.offset, part, &mut bytes);
             read.map(|n| {
                 bytes.truncate(n);
@@ -222,20 +244,35 @@ impl OpenFile {
 
     fn read_part(&self, world: &World, offset: u64, part: Part, buffer: &mut [u8]) -> Result<usize> {
         let buffer = std::cell::RefCell::new(buffer);
-        self.transfer(world, Direction::Read, part.bytes, Some(part), |fd| read_all(fd, offset, *buffer.borrow_mut()))
+        self.transfer(world, Direction::Read, part.bytes, Some(part), |file| {
+            file.read(offset, &mut buffer.borrow_mut())
+        })
     }
 
-    /// Writes all of `data`.
+    /// Writes all of `data`, or keeps it to be sent soon.
     pub fn write(self: &Arc<Self>, world: &Arc<World>, offset: u64, data: &[u8]) -> Result<()> {
+        self.queue.told(&self.told)?;
         if self.flags.contains(OFlags::APPEND) {
+            self.queue.settle();
             return self.append(world, offset, data);
         }
+        let now = self.flags.intersects(OFlags::SYNC | OFlags::DSYNC) || !world.writes.is_on();
+        if now {
+            self.queue.settle_range(&(offset..offset.saturating_add(data.len() as u64)));
+            return self.write_through(world, offset, data);
+        }
+        self.queue.put(world, self, offset, data);
+        Ok(())
+    }
+
+    /// Writes all of `data` to the server.
+    pub fn write_through(self: &Arc<Self>, world: &Arc<World>, offset: u64, data: &[u8]) -> Result<()> {
         let request = Request { direction: Direction::Write, bytes: data.len() as u64, whole: false };
         let choice = world.set.choose(&self.using, request, 0)?;
         let [first, rest @ ..] = &choice.parts[..] else { return Err(Errno::NOTCONN) };
         let piece = |part: &Part| &data[part.offset as usize..(part.offset + part.bytes) as usize];
         let help = |part: &Part| {
-            let (file, inside, part, bytes) = (self.clone(), world.clone(), *part, piece(part).to_vec());
+            let (file, inside, part, bytes) = (self.clone(), world.clone(), *part, Aligned::copy_of(piece(part)));
             hand_over(world, move || file.write_part(&inside, offset + part.offset, part, &bytes))
         };
         let helped: Vec<_> = rest.iter().map(help).collect();
@@ -245,7 +282,7 @@ impl OpenFile {
     }
 
     fn write_part(&self, world: &World, offset: u64, part: Part, data: &[u8]) -> Result<()> {
-        self.transfer(world, Direction::Write, part.bytes, Some(part), |fd| write_all(fd, offset, data)).map(|_| ())
+        self.transfer(world, Direction::Write, part.bytes, Some(part), |file| file.write(offset, data)).map(|_| ())
     }
 
     /// Appends over one connection. `expected` is where the kernel takes the end to be; after a connection broke, it tells whether the
@@ -267,7 +304,7 @@ impl OpenFile {
             *appends = Some(on.connection);
             let (root, began) = (set.root(on.connection), Instant::now());
             let done = match &root {
-                Some(root) => self.descriptor(world, root).and_then(|fd| write_all(fd.as_fd(), 0, data)),
+                Some(root) => self.descriptor(world, root).and_then(|file| file.append(data)),
                 None => Err(Errno::NOTCONN),
             };
             set.done(None, Direction::Write, on, began, done.as_ref().ok().map(|n| *n as u64));
@@ -302,13 +339,14 @@ impl OpenFile {
         }
         let mut found = vec![0; data.len()];
         let fd = world.names.run(Operation::Read, |tree| tree.open(self.id, OFlags::RDONLY))?;
-        let n = read_all(fd.as_fd(), expected, &mut found)?;
+        let n = Opened::new(fd, OFlags::RDONLY, None).read(expected, &mut found)?;
         if n == data.len() && found == data { Ok(true) } else { Err(Errno::IO) }
     }
 
     /// Makes what was written durable. Every connection that was written over is asked; where one is gone, another one: what was
     /// acknowledged is with the server.
     pub fn sync(&self, world: &World, data_only: bool) -> Result<()> {
+        let sent = self.settle();
         let mut over = self.unsynced.swap(0, Ordering::Relaxed);
         if over == 0 {
             over = 1 << 63; // somebody else may have written; any connection will do
@@ -319,11 +357,11 @@ impl OpenFile {
                 let part = self.whole(&world.set, Direction::Read, 0, !(1 << number));
                 part.unwrap_or_else(|_| world.set.begin(ConnectionId(number), 0))
             });
-            let synced = self.transfer(world, Direction::Read, 0, chosen, |fd| {
+            let synced = self.transfer(world, Direction::Read, 0, chosen, |file| {
                 if data_only {
-                    rustix::fs::fdatasync(fd)?
+                    rustix::fs::fdatasync(file.mounted())?
                 } else {
-                    rustix::fs::fsync(fd)?
+                    rustix::fs::fsync(file.mounted())?
                 }
                 Ok(0)
             });
@@ -332,14 +370,15 @@ impl OpenFile {
                 return Err(error);
             }
         }
-        Ok(())
+        sent
     }
 
     /// Does something else with the file that may be done twice.
     pub fn run<T>(&self, world: &World, act: impl Fn(BorrowedFd<'_>) -> Result<T>) -> Result<T> {
+        self.queue.settle();
         let result = std::cell::RefCell::new(None);
-        self.transfer(world, Direction::Read, 0, None, |fd| {
-            *result.borrow_mut() = Some(act(fd)?);
+        self.transfer(world, Direction::Read, 0, None, |file| {
+            *result.borrow_mut() = Some(act(file.mounted())?);
             Ok(0)
         })?;
         result.into_inner().ok_or(Errno::IO)
@@ -353,27 +392,4 @@ fn hand_over<T: Send + 'static>(world: &World, work: impl FnOnce() -> T + Send +
         work();
     }
     answered
-}
-
-/// Reads until the buffer is full or the file ends.
-fn read_all(fd: BorrowedFd<'_>, offset: u64, buffer: &mut [u8]) -> Result<usize> {
-    let mut got = 0;
-    while got < buffer.len() {
-        match retry_on_intr(|| pread(fd, &mut buffer[got..], offset + got as u64))? {
-            0 => break,
-            n => got += n,
-        }
-    }
-    Ok(got)
-}
-
-fn write_all(fd: BorrowedFd<'_>, offset: u64, data: &[u8]) -> Result<usize> {
-    let mut put = 0;
-    while put < data.len() {
-        match retry_on_intr(|| pwrite(fd, &data[put..], offset + put as u64))? {
-            0 => return Err(Errno::IO),
-            n => put += n,
-        }
-    }
-    Ok(put)
 }

@@ -106,7 +106,10 @@ fn work(set: &Weak<Connections>, number: u16, todo: &Receiver<Job>) {
         let slot = &set.slots[usize::from(number)];
         match job {
             Job::TakeOut => {
-                *slot.root.write() = None;
+                let root = slot.root.write().take();
+                if let Some(client) = root.and_then(|root| root.client()) {
+                    client.take_out();
+                }
                 set.mounts.take_out(number);
             }
             Job::Mount => {
@@ -136,6 +139,12 @@ fn work(set: &Weak<Connections>, number: u16, todo: &Receiver<Job>) {
 fn mount(set: &Connections, number: u16, generation: u64) -> Result<Root, String> {
     let fd = set.mounts.mount(number).map_err(|error| error.to_string())?;
     let fresh = Root::new(fd, number, generation).map_err(|error| error.to_string());
-    let checked = fresh.and_then(|root| set.is_same(&root).map(|()| root));
+    let with_library = |root: Root| {
+        if set.over_library() {
+            root.set_client(set.mounts.client(number).map_err(|error| error.to_string())?);
+        }
+        Ok(root)
+    };
+    let checked = fresh.and_then(|root| set.is_same(&root).map(|()| root)).and_then(with_library);
     checked.inspect_err(|_| set.mounts.take_out(number))
 }

@@ -6,23 +6,29 @@
 //!                                           set         policy::connections driven: who is chosen, who is trusted, what is retried
 //!                                             |
 //!                                         private       n mounts by the file system's own mount command, in a mount namespace
-//!                                                       that nobody else sees
+//!                                                       that nobody else sees; a client library's connection beside each, where that is faster
 //! ```
 //! The plain file system is shown as it is: no layouts, nothing stored beside it. What a connection acknowledged is with the server (each
-//! is mounted without caches of its own), so one that breaks takes nothing with it.
+//! is mounted without caches of its own), and what we acknowledged before that stays here until then, so one that breaks takes nothing with it.
 
+mod aligned;
 pub mod broken;
+pub mod client;
 mod counts;
 mod file;
+pub mod gfapi;
 mod keeper;
+pub mod measure;
 pub mod mount;
 pub mod mounts;
 mod names;
+pub mod opened;
 pub mod private;
 pub mod recipe;
 mod serve;
 pub mod set;
 pub mod status;
+mod write_behind;
 
 pub use mount::{Connected, Options, StartError};
 pub use mounts::{Mounts, Root};

@@ -8,6 +8,7 @@ use crate::recipe::Recipe;
 use crate::serve::{REQUEST_BYTES_MAX, Server, Shared};
 use crate::set::{Connections, SetError, SetOptions};
 use crate::status::Status;
+use crate::write_behind::WriteBehind;
 use fuser::{BackgroundSession, Config, MountOption, Session, SessionACL};
 use parking_lot::Mutex;
 use std::io;
@@ -30,6 +31,9 @@ const HELPERS_MAX: usize = 64;
 /// How long the end waits for those.
 const END_PATIENCE: Duration = Duration::from_secs(5);
 
+/// Bytes that are acknowledged before the server has them, unless somebody says otherwise.
+pub const WRITE_BEHIND_BYTES: u64 = 64 << 20;
+
 /// Whether the kernel may read and write files by itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Passthrough {
@@ -51,6 +55,8 @@ pub struct Options {
     pub attr_timeout: Duration,
     /// Whether the kernel may read and write files by itself.
     pub passthrough: Passthrough,
+    /// Bytes that are acknowledged before the server has them, of all files together; 0 for none.
+    pub write_behind_bytes: u64,
     /// Shown as the source in `/proc/mounts`.
     pub name: String,
 }
@@ -126,7 +132,9 @@ impl Connected {
         let names = Names::new(set.clone()).map_err(refused)?;
         let threads = (THREADS_PER_CONNECTION * usize::from(set.count())).clamp(*THREADS.start(), *THREADS.end());
         let helpers = Slow::new(HELPERS_MAX, usize::MAX, threads);
-        let world = Arc::new(World { set, names, helpers });
+        let piece = u64::from(REQUEST_BYTES_MAX);
+        let writes = WriteBehind::new(set.count(), piece, options.write_behind_bytes, threads);
+        let world = Arc::new(World { set, names, helpers, writes });
         let shared = Arc::new(Shared::new(world.clone(), options.clone()));
         let started = session(Server(shared), &path, &options, threads);
         let session = started.inspect_err(|_| world.set.end()).map_err(refused)?;
@@ -161,6 +169,7 @@ impl Connected {
         if let Some(session) = self.session.lock().take() {
             session.join()?;
         }
+        self.world.writes.end(self.world.set.options().patience);
         self.world.helpers.end(END_PATIENCE);
         let status = self.world.set.status();
         self.world.set.end();

@@ -1,10 +1,13 @@
 //! A connection's mount as the rest sees it: an open directory.
 
+use crate::client::Client;
+use parking_lot::RwLock;
 use rustix::fs::{AtFlags, Mode, OFlags, fstat, fstatfs, openat, statat};
 use rustix::io::{Errno, Result};
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::Path;
+use std::sync::Arc;
 
 /// Makes and removes the mounts of connections. Calls for one connection come one after the other.
 pub trait Mounts: Send + Sync {
@@ -12,6 +15,10 @@ pub trait Mounts: Send + Sync {
     fn mount(&self, number: u16) -> io::Result<OwnedFd>;
     /// Takes the mount away, by force: whatever hangs on it comes back with an error.
     fn take_out(&self, number: u16);
+    /// Another way for the bytes of connection `number`, if there is one: a library's connection to the same server.
+    fn client(&self, _number: u16) -> io::Result<Arc<dyn Client>> {
+        Err(io::Error::new(io::ErrorKind::Unsupported, "this type of file system has no client library that is known"))
+    }
     /// Where connection `number` leads, for people.
     fn source(&self, number: u16) -> String;
 }
@@ -28,6 +35,7 @@ pub struct Root {
     fuse: bool,
     /// Whether files are opened past the page cache, which would be one per connection.
     direct: bool,
+    client: RwLock<Option<Arc<dyn Client>>>,
 }
 
 const FUSE: u64 = 0x6573_5546;
@@ -39,7 +47,23 @@ impl Root {
     /// Wraps an open root directory.
     pub fn new(fd: OwnedFd, number: u16, generation: u64) -> Result<Root> {
         let kind = fstatfs(&fd)?.f_type as u64 & 0xffff_ffff;
-        Ok(Root { fd, number, generation, fuse: kind == FUSE, direct: [FUSE, NFS, CIFS, SMB2].contains(&kind) })
+        let direct = [FUSE, NFS, CIFS, SMB2].contains(&kind);
+        Ok(Root { fd, number, generation, fuse: kind == FUSE, direct, client: RwLock::default() })
+    }
+
+    /// Bytes may go over this library's connection from now on.
+    pub fn set_client(&self, client: Arc<dyn Client>) {
+        *self.client.write() = Some(client);
+    }
+
+    /// Bytes go over the mount from now on.
+    pub fn clear_client(&self) {
+        *self.client.write() = None;
+    }
+
+    /// The library's connection, if it has one.
+    pub fn client(&self) -> Option<Arc<dyn Client>> {
+        self.client.read().clone()
     }
 
     /// The directory.
@@ -63,6 +87,9 @@ impl Root {
     pub fn probe(&self) -> Result<()> {
         fstatfs(&self.fd)?;
         fstat(&self.fd)?;
+        if let Some(client) = self.client() {
+            client.probe()?;
+        }
         match statat(&self.fd, ".entrepot-no-such-file", AtFlags::SYMLINK_NOFOLLOW) {
             Ok(_) | Err(Errno::NOENT | Errno::ACCESS) => Ok(()),
             Err(error) => Err(error),

@@ -7,6 +7,7 @@
 //! What the host mounts and unmounts is seen in the private namespace too (it is a slave), so nothing of the host is kept busy. When this
 //! process ends in whatever way, a shell that waits for the end of a pipe unmounts what is left.
 
+use crate::client::Client;
 use crate::mounts::Mounts;
 use crate::recipe::Recipe;
 use rustix::fs::{Mode, OFlags, open};
@@ -18,6 +19,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
@@ -125,6 +127,10 @@ impl Mounts for Private {
         if let Err(error) = self.inside(move || take_out(&at, force)) {
             tracing::error!(%error, number, "a connection cannot be unmounted");
         }
+    }
+
+    fn client(&self, number: u16) -> io::Result<Arc<dyn Client>> {
+        self.recipe.client(number)
     }
 
     fn source(&self, number: u16) -> String {

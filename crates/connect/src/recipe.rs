@@ -4,9 +4,13 @@
 //! changed them; one that holds written bytes back loses them when it breaks. So each kind is told to do neither, and the page cache of
 //! our own mount point, in front of all connections, is the one that is left.
 
+use crate::client::Client;
+use crate::gfapi::Session;
 use std::ffi::OsStr;
+use std::io;
 use std::path::Path;
 use std::process::Command;
+use std::sync::Arc;
 
 /// What to mount.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -94,6 +98,16 @@ impl Recipe {
         }
         command.args(["--", server]).arg(at);
         command
+    }
+
+    /// A connection of the file system's client library to the server of connection `number`.
+    pub fn client(&self, number: u16) -> io::Result<Arc<dyn Client>> {
+        let unsupported = |why: &str| Err(io::Error::new(io::ErrorKind::Unsupported, why.to_owned()));
+        match self.kind.as_str() {
+            "glusterfs" if self.options.is_empty() => Ok(Session::connect(self.server(number), &GLUSTER_CACHES)?),
+            "glusterfs" => unsupported("options are given, which the mount command knows and the library does not"),
+            _ => unsupported("this type of file system has no client library that is known"),
+        }
     }
 
     /// GlusterFS's client called directly: its mount command passes on only one option for its inner parts.

@@ -230,9 +230,8 @@ impl Filesystem for Server {
         }
     }
 
-    /// What was acknowledged is with the server: nothing is left that could fail.
-    fn flush(&self, _request: &Request, _ino: INodeNo, _handle: FileHandle, _owner: LockOwner, reply: ReplyEmpty) {
-        reply.ok();
+    fn flush(&self, _request: &Request, _ino: INodeNo, handle: FileHandle, _owner: LockOwner, reply: ReplyEmpty) {
+        answer(self.0.flush(handle), reply);
     }
 
     fn release(

@@ -5,6 +5,7 @@
 
 use crate::counts::Counts;
 use crate::keeper::{self, Job, Keeper};
+use crate::measure::measure;
 use crate::mounts::{Mounts, Root};
 use crate::status::{Connection, Status};
 use parking_lot::{Condvar, Mutex, RwLock};
@@ -32,8 +33,22 @@ pub struct SetOptions {
     pub link: LinkConfig,
     /// How long an operation waits for a connection when none can be used, before it fails.
     pub patience: Duration,
+    /// Which way bytes go.
+    pub bytes_over: BytesOver,
     /// Type of the file system, for people.
     pub kind: String,
+}
+
+/// Which way the bytes of files go, where a connection has two.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum BytesOver {
+    /// The file system's client library if it is there and was measured at the start to be faster; else the mount.
+    #[default]
+    Auto,
+    /// The mount.
+    Mount,
+    /// The client library.
+    Library,
 }
 
 /// Why there is no set of connections.
@@ -42,6 +57,16 @@ pub enum SetError {
     /// One could not be mounted.
     #[error("connection {number} to {source_name} cannot be mounted: {error}")]
     Mount {
+        /// Which.
+        number: u16,
+        /// Where it leads.
+        source_name: String,
+        /// Why.
+        error: io::Error,
+    },
+    /// The library was asked for and cannot be used.
+    #[error("connection {number} to {source_name} cannot have the client library: {error}")]
+    Library {
         /// Which.
         number: u16,
         /// Where it leads.
@@ -87,6 +112,8 @@ pub struct Connections {
     options: SetOptions,
     /// Whether a file has the same inode number through each.
     same_inodes: bool,
+    /// Whether bytes go over the library.
+    library: bool,
 }
 
 impl Connections {
@@ -94,9 +121,11 @@ impl Connections {
     pub fn start(mounts: Box<dyn Mounts>, options: SetOptions) -> std::result::Result<Arc<Connections>, SetError> {
         let count = options.connections.clamp(1, CONNECTIONS_MAX);
         let mut roots = Vec::new();
-        let begun = mount_all(&*mounts, count, &mut roots).and_then(|()| all_the_same(&*mounts, &roots));
-        let same_inodes = match begun {
-            Ok(same) => same,
+        let begun = mount_all(&*mounts, count, &mut roots)
+            .and_then(|()| all_the_same(&*mounts, &roots))
+            .and_then(|same| Ok((same, libraries(&*mounts, &roots, options.bytes_over)?)));
+        let (same_inodes, library) = match begun {
+            Ok(begun) => begun,
             Err(error) => {
                 let mounted = roots.len() as u16;
                 drop(roots);
@@ -119,6 +148,7 @@ impl Connections {
             origin: Instant::now(),
             options,
             same_inodes,
+            library,
         });
         keeper::start(&set, workers);
         Ok(set)
@@ -137,6 +167,11 @@ impl Connections {
     /// Whether a file has the same inode number through each connection.
     pub fn same_inodes(&self) -> bool {
         self.same_inodes
+    }
+
+    /// Whether bytes go over the file system's client library.
+    pub fn over_library(&self) -> bool {
+        self.library
     }
 
     pub(crate) fn now(&self) -> Time {
@@ -319,6 +354,7 @@ impl Connections {
         Status {
             policy: self.options.policy.to_string(),
             kind: self.options.kind.clone(),
+            bytes_over: if self.library { "library" } else { "mount" }.into(),
             connections: self.slots.iter().enumerate().map(one).collect(),
         }
     }
@@ -351,6 +387,47 @@ fn mount_all(mounts: &dyn Mounts, count: u16, roots: &mut Vec<Arc<Root>>) -> std
     Ok(())
 }
 
+/// Gives each connection its library's, if that is wanted and, unless it must be, faster. Whether they have it.
+fn libraries(mounts: &dyn Mounts, roots: &[Arc<Root>], wanted: BytesOver) -> std::result::Result<bool, SetError> {
+    if wanted == BytesOver::Mount {
+        return Ok(false);
+    }
+    for root in roots {
+        let client = match mounts.client(root.number) {
+            Ok(client) => client,
+            Err(error) if wanted == BytesOver::Library => {
+                return Err(SetError::Library { number: root.number, source_name: mounts.source(root.number), error });
+            }
+            Err(error) => {
+                tracing::debug!(%error, "bytes go over the mounts");
+                roots.iter().for_each(|root| root.clear_client());
+                return Ok(false);
+            }
+        };
+        root.set_client(client);
+        if root.number == 0 && wanted == BytesOver::Auto && !measured_faster(root) {
+            root.clear_client();
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+fn measured_faster(root: &Root) -> bool {
+    let measured = probe_name().and_then(|(name, _)| measure(root, &name));
+    match measured {
+        Ok(measured) => {
+            let faster = measured.library_is_faster();
+            tracing::info!(mount = ?measured.mount, library = ?measured.library, faster, "measured the client library");
+            faster
+        }
+        Err(error) => {
+            tracing::debug!(%error, "the client library cannot be measured; bytes go over the mounts");
+            false
+        }
+    }
+}
+
 /// Whether all show the same directory; says whether they agree on inode numbers.
 fn all_the_same(mounts: &dyn Mounts, roots: &[Arc<Root>]) -> std::result::Result<bool, SetError> {
     let mut same_inodes = true;
@@ -369,8 +446,7 @@ fn all_the_same(mounts: &dyn Mounts, roots: &[Arc<Root>]) -> std::result::Result
 /// Puts a file with a word into the directory through one mount and looks for it through the other. Where nothing can be put there (it is
 /// read-only), the roots' inode numbers have to agree. Says whether the mounts agree on inode numbers.
 fn same_directory(one: &Root, other: &Root) -> std::result::Result<bool, String> {
-    let word: [u8; 16] = rand_word().map_err(|error| error.to_string())?;
-    let name = format!(".entrepot-connect-{:032x}", u128::from_ne_bytes(word));
+    let (name, word) = probe_name().map_err(|error| error.to_string())?;
     let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::CLOEXEC;
     let file = match openat(one.fd(), &name, flags, Mode::RUSR | Mode::WUSR) {
         Ok(file) => file,
@@ -403,10 +479,11 @@ fn by_inode(one: &Root, other: &Root) -> std::result::Result<bool, String> {
     if inode(one)? == inode(other)? { Ok(true) } else { Err("the directory has another inode number there".into()) }
 }
 
-fn rand_word() -> Result<[u8; 16]> {
+/// A name that nobody has, and the word in it.
+fn probe_name() -> Result<(String, [u8; 16])> {
     let mut word = [0; 16];
     rustix::rand::getrandom(&mut word, rustix::rand::GetRandomFlags::empty())?;
-    Ok(word)
+    Ok((format!(".entrepot-connect-{:032x}", u128::from_ne_bytes(word)), word))
 }
 
 #[cfg(test)]

@@ -39,6 +39,9 @@ pub struct Status {
     pub policy: String,
     /// Type of the file system.
     pub kind: String,
+    /// Which way bytes go: `mount`, or `library`.
+    #[serde(default)]
+    pub bytes_over: String,
     /// One after the other.
     pub connections: Vec<Connection>,
 }

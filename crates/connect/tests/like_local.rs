@@ -92,3 +92,75 @@ fn open_files_follow_truncation_renaming_and_removal() {
     assert_eq!(file.read_at(&mut block, 0).unwrap(), 5, "it lives until it is closed");
     file.sync_all().unwrap();
 }
+
+/// Unmounts a small file system whatever the test did.
+struct Small(tempfile::TempDir);
+
+impl Small {
+    fn new() -> Option<Small> {
+        let dir = tempfile::tempdir().unwrap();
+        let mount = ["-t", "tmpfs", "-o", "size=1m", "tmpfs"];
+        let mounted = std::process::Command::new("mount").args(mount).arg(dir.path()).output().unwrap();
+        if !mounted.status.success() {
+            eprintln!("skipped: a small file system needs root");
+            return None;
+        }
+        Some(Small(dir))
+    }
+}
+
+impl Drop for Small {
+    fn drop(&mut self) {
+        drop(std::process::Command::new("umount").arg("-l").arg(self.0.path()).status());
+    }
+}
+
+/// Writes are acknowledged before the server has them: whoever wrote is told all the same, once, and what is there is read.
+#[test]
+fn what_was_acknowledged_and_cannot_be_written_is_told() {
+    let Some(small) = Small::new() else { return };
+    let recipe = connect::Recipe {
+        kind: "bind".into(),
+        servers: vec![small.0.path().display().to_string()],
+        options: Vec::new(),
+    };
+    let options = world::options(2, Policy::Load, "bind");
+    let Some(behind) = Behind::start(tempfile::tempdir().unwrap(), recipe, options) else { return };
+    let file = OpenOptions::new().read(true).write(true).create_new(true).open(behind.at().join("full")).unwrap();
+    file.write_all_at(&[5; 256 << 10], 0).unwrap();
+    assert_eq!(file.metadata().unwrap().len(), 256 << 10, "attributes are those after what is on its way");
+    let written = (1..32u64).try_for_each(|k| file.write_all_at(&[6; 256 << 10], k * (256 << 10)));
+    let error = written.and_then(|()| file.sync_all()).expect_err("there is no room for it");
+    assert_eq!(error.raw_os_error(), Some(libc::ENOSPC));
+    drop(file.sync_all()); // pieces that were still on their way then
+    file.sync_all().expect("it was told already");
+    let mut first = [0; 4096];
+    file.read_exact_at(&mut first, 0).unwrap();
+    assert_eq!(first, [5; 4096]);
+}
+
+/// A program that closes a file finds its bytes with the server, and its last error in the answer.
+#[test]
+fn after_a_close_the_server_has_everything() {
+    let backing = tempfile::tempdir().unwrap();
+    let recipe = connect::Recipe {
+        kind: "bind".into(),
+        servers: vec![backing.path().display().to_string()],
+        options: Vec::new(),
+    };
+    let options = world::options(3, Policy::Multiple, "bind");
+    let Some(behind) = Behind::start(tempfile::tempdir().unwrap(), recipe, options) else { return };
+    for round in 0..20u8 {
+        let name = format!("file{round}");
+        let mut file = File::create(behind.at().join(&name)).unwrap();
+        for small in 0..200u32 {
+            std::io::Write::write_all(&mut file, &small.to_le_bytes()).unwrap();
+        }
+        std::io::Write::write_all(&mut file, &vec![round; 3 << 20]).unwrap();
+        drop(file);
+        let there = fs::read(backing.path().join(&name)).unwrap();
+        let small: Vec<u8> = (0..200u32).flat_map(u32::to_le_bytes).collect();
+        assert_eq!(there.len(), 800 + (3 << 20));
+        assert!(there[..800] == small && there[800..].iter().all(|b| *b == round), "file {round}");
+    }
+}

@@ -4,8 +4,8 @@ use crate::failure::{Failure, Result};
 use crate::log;
 use crate::served::{self, Served};
 use crate::shown::{self, Output};
-use ::connect::mount::Passthrough;
-use ::connect::set::{SetError, SetOptions};
+use ::connect::mount::{Passthrough, WRITE_BEHIND_BYTES};
+use ::connect::set::{BytesOver, SetError, SetOptions};
 use ::connect::status::{ATTRIBUTE, Connection};
 use ::connect::{Connected, Options, Recipe, StartError, Status};
 use clap::{Args, ValueEnum};
@@ -66,6 +66,14 @@ pub struct Connect {
     /// itself is not done again when its connection breaks.
     #[arg(long, value_enum, default_value = "auto")]
     passthrough: Pass,
+    /// Which way bytes go where the file system has a client library (GlusterFS: libgfapi): over the library if it is there and measured
+    /// to be faster at the start, over the mounts, or over the library.
+    #[arg(long, value_enum, default_value = "auto", value_name = "WAY")]
+    bytes_over: Way,
+    /// Acknowledge writes before the server has them, up to so many bytes of all files; 0 to let each wait for the server. They are kept
+    /// and sent again when a connection breaks; fsync and close wait for them.
+    #[arg(long, default_value_t = WRITE_BEHIND_BYTES, value_parser = size, value_name = "SIZE", hide_default_value = true)]
+    write_behind: u64,
     /// A connection that does not answer for so long is taken out of use.
     #[arg(long, default_value = "10s", value_name = "TIME")]
     deadline: humantime::Duration,
@@ -94,6 +102,14 @@ pub struct Connect {
 enum Pass {
     Auto,
     Off,
+}
+
+/// Which way bytes go.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Way {
+    Auto,
+    Mount,
+    Library,
 }
 
 impl Connect {
@@ -139,6 +155,11 @@ impl Connect {
                 policy: self.policy,
                 link: LinkConfig { deadline, ..LinkConfig::default() },
                 patience: self.patience.into(),
+                bytes_over: match self.bytes_over {
+                    Way::Auto => BytesOver::Auto,
+                    Way::Mount => BytesOver::Mount,
+                    Way::Library => BytesOver::Library,
+                },
                 kind: self.kind.clone(),
             },
             entry_timeout: self.timeout.into(),
@@ -147,12 +168,17 @@ impl Connect {
                 Pass::Auto => Passthrough::Auto,
                 Pass::Off => Passthrough::Off,
             },
+            write_behind_bytes: self.write_behind,
             name: servers.to_owned(),
         }
     }
 }
 
 const HELP: &str = "see `entrepot connect --help`";
+
+fn size(text: &str) -> std::result::Result<u64, String> {
+    store::volume::parse_size(text).ok_or_else(|| "give a size such as 64MiB, or 0".into())
+}
 
 impl Served for Connected {
     fn unmount(&self) -> std::io::Result<()> {
@@ -202,8 +228,9 @@ fn write(status: &Status, output: Output) -> Result<()> {
     match output {
         Output::Json => shown::json(&serde_json::to_value(status).map_err(std::io::Error::from)?)?,
         Output::Text => {
+            let (count, kind, policy) = (status.connections.len(), &status.kind, &status.policy);
             let heading =
-                format!("{} connections ({}), policy {}\n", status.connections.len(), status.kind, status.policy);
+                format!("{count} connections ({kind}), policy {policy}, bytes over the {}\n", status.bytes_over);
             shown::text(&(heading + &table(&status.connections)))?;
         }
     }

@@ -2,6 +2,7 @@
 
 use super::Shared;
 use super::modes::Backing;
+use crate::aligned::Aligned;
 use crate::file::OpenFile;
 use fuser::{BackingId, FileHandle, FopenFlags, Generation, OpenFlags, ReplyCreate, ReplyData, ReplyOpen};
 use policy::connections::Operation;
@@ -17,7 +18,7 @@ use store::namespace::{Caller, Node, NodeId};
 
 thread_local! {
     /// Bytes on their way to the kernel; as large as the largest read so far.
-    static BUFFER: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+    static BUFFER: RefCell<Aligned> = RefCell::new(Aligned::default());
 }
 
 /// One open of a file.
@@ -40,7 +41,7 @@ impl Shared {
                 let number = FileHandle(self.handles.insert(Arc::new(handle)));
                 match backing {
                     Some(backing) => reply.opened_passthrough(number, FopenFlags::empty(), &backing.id),
-                    None => reply.opened(number, fopen(flags)),
+                    None => reply.opened(number, self.fopen(flags)),
                 }
             }
             Err(error) => reply.error(errno(error)),
@@ -71,7 +72,7 @@ impl Shared {
                     Some(backing) => {
                         reply.created_passthrough(ttl, &attr, generation, number, FopenFlags::empty(), &backing.id);
                     }
-                    None => reply.created(ttl, &attr, generation, number, fopen(flags)),
+                    None => reply.created(ttl, &attr, generation, number, self.fopen(flags)),
                 }
             }
             Err(error) => reply.error(errno(error)),
@@ -131,7 +132,7 @@ impl Shared {
         let Some(handle) = self.handles.remove(number.0) else { return };
         let id = handle.file.id;
         let backing = self.modes.lock().leave(id);
-        handle.file.close(&self.world.set);
+        handle.file.close(&self.world);
         let mut open = self.open.lock();
         if let Some(files) = open.get_mut(&id) {
             files.retain(|file| !Arc::ptr_eq(file, &handle.file));
@@ -141,6 +142,12 @@ impl Shared {
         }
         drop(open);
         drop((backing, handle));
+        self.world.writes.forget(id);
+    }
+
+    /// A descriptor is closed: whoever closes is told what became of what was written.
+    pub fn flush(&self, handle: FileHandle) -> Result<()> {
+        self.handle(handle)?.file.settle()
     }
 
     pub fn read(&self, handle: FileHandle, offset: u64, length: usize, reply: ReplyData) {
@@ -149,10 +156,8 @@ impl Shared {
             Err(error) => return reply.error(errno(error)),
         };
         BUFFER.with_borrow_mut(|buffer| {
-            if buffer.len() < length {
-                buffer.resize(length, 0);
-            }
-            match handle.file.read(&self.world, offset, &mut buffer[..length]) {
+            let buffer = buffer.first(length);
+            match handle.file.read(&self.world, offset, buffer) {
                 Ok(got) => reply.data(&buffer[..got]),
                 Err(error) => reply.error(errno(error)),
             }
@@ -193,13 +198,15 @@ impl Shared {
         };
         self.handle(handle)?.file.run(&self.world, |fd| rustix::fs::seek(fd, to)).map(|at| at as i64)
     }
-}
 
-/// How the kernel treats an open: through its page cache, unless the application does not want it.
-fn fopen(flags: OFlags) -> FopenFlags {
-    let mut fopen = FopenFlags::FOPEN_NOFLUSH;
-    if flags.contains(OFlags::DIRECT) {
-        fopen |= FopenFlags::FOPEN_DIRECT_IO | FopenFlags::FOPEN_PARALLEL_DIRECT_WRITES;
+    /// How the kernel treats an open: through its page cache, unless the application does not want it. A close is told to us if something
+    /// may be on its way then.
+    fn fopen(&self, flags: OFlags) -> FopenFlags {
+        let writes = flags & OFlags::RWMODE != OFlags::RDONLY && self.world.writes.is_on();
+        let mut fopen = if writes { FopenFlags::empty() } else { FopenFlags::FOPEN_NOFLUSH };
+        if flags.contains(OFlags::DIRECT) {
+            fopen |= FopenFlags::FOPEN_DIRECT_IO | FopenFlags::FOPEN_PARALLEL_DIRECT_WRITES;
+        }
+        fopen
     }
-    fopen
 }

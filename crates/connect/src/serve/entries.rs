@@ -2,6 +2,7 @@
 
 use super::Shared;
 use crate::names::Looked;
+use crate::opened::Opened;
 use crate::status::ATTRIBUTE;
 use fuser::{
     FileHandle, FopenFlags, ReplyAttr, ReplyDirectory, ReplyDirectoryPlus, ReplyEntry, ReplyOpen, ReplyStatfs,
@@ -11,7 +12,7 @@ use policy::connections::Operation;
 use rustix::fs::{OFlags, RenameFlags, Stat, XattrFlags, fstat};
 use rustix::io::{Errno, Result};
 use std::ffi::OsStr;
-use std::os::fd::AsFd;
+use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use store::mount::answer::{self, Changes};
 use store::mount::convert::{attributes, errno};
@@ -29,7 +30,11 @@ impl Shared {
     }
 
     pub fn lookup(&self, parent: NodeId, name: &OsStr, reply: ReplyEntry) {
-        self.entry(self.ask(|tree| tree.lookup(parent, name)), reply);
+        let found = self.ask(|tree| tree.lookup(parent, name)).map(|(node, stat)| {
+            let stat = self.settled(node.id, stat);
+            (node, stat)
+        });
+        self.entry(found, reply);
     }
 
     /// Answers with a node whose reference was counted.
@@ -79,10 +84,11 @@ impl Shared {
 
     /// Attributes by name; of a file that has none any more, through whoever has it open.
     pub fn stat(&self, id: NodeId) -> Result<(NodeId, Stat)> {
+        self.world.writes.settle(id);
         let named = self.ask(|tree| tree.stat(id));
         let stat = match named {
             Err(Errno::NOENT | Errno::STALE) => match self.nameless(id) {
-                Some(fd) => fstat(&*fd),
+                Some(file) => fstat(file.mounted()),
                 None => named,
             },
             named => named,
@@ -90,20 +96,27 @@ impl Shared {
         stat.map(|stat| (id, stat))
     }
 
+    /// Size and times as they are after what is on its way.
+    fn settled(&self, id: NodeId, stat: Stat) -> Stat {
+        let behind = self.world.writes.settle(id);
+        behind.then(|| self.stat(id).ok()).flatten().map_or(stat, |(_, stat)| stat)
+    }
+
     /// A descriptor of a file that is open.
-    fn nameless(&self, id: NodeId) -> Option<Arc<std::os::fd::OwnedFd>> {
+    fn nameless(&self, id: NodeId) -> Option<Arc<Opened>> {
         self.open.lock().get(&id)?.iter().find_map(|file| file.any())
     }
 
     pub fn change(&self, caller: Caller, id: NodeId, changes: &Changes) -> Result<()> {
-        let change = |tree: &Namespace, nameless: Option<&std::os::fd::OwnedFd>| {
+        self.world.writes.settle(id);
+        let change = |tree: &Namespace, nameless: Option<BorrowedFd<'_>>| {
             if let Some(size) = changes.size {
                 match nameless {
                     Some(fd) => rustix::fs::ftruncate(fd, size)?,
                     None => rustix::fs::ftruncate(tree.open(id, OFlags::WRONLY)?, size)?,
                 }
             }
-            let held = tree.hold(id, nameless.map(AsFd::as_fd))?;
+            let held = tree.hold(id, nameless)?;
             // Privileges go with a truncation as with a write, for whoever may not keep them.
             if changes.size.is_some() && !caller.is_root() {
                 held.drop_privileges()?;
@@ -121,8 +134,8 @@ impl Shared {
         };
         match self.world.names.run(Operation::Write, |tree| change(tree, None)) {
             Err(error @ (Errno::NOENT | Errno::STALE)) => {
-                let fd = self.nameless(id).ok_or(error)?;
-                change(self.world.names.tree(), Some(&fd))
+                let file = self.nameless(id).ok_or(error)?;
+                change(self.world.names.tree(), Some(file.mounted()))
             }
             done => done,
         }
@@ -182,7 +195,8 @@ impl Shared {
         let filled = std::cell::RefCell::new((offset, reply));
         let done = self.listed(handle, |tree, listing| {
             let (offset, reply) = &mut *filled.borrow_mut();
-            answer::fill_plus(listing, tree, offset, self.options.ttl(), |id, stat| attributes(id, &stat), reply)
+            let attr = |id, stat| attributes(id, &self.settled(id, stat));
+            answer::fill_plus(listing, tree, offset, self.options.ttl(), attr, reply)
         });
         let (_, reply) = filled.into_inner();
         match done {

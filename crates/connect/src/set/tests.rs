@@ -30,7 +30,8 @@ impl Mounts for Directories {
 
 fn options(connections: u16) -> SetOptions {
     let link = LinkConfig { backoff_min: Time::from_millis(1), failures_max: 1, ..LinkConfig::default() };
-    SetOptions { connections, policy: Policy::Multiple, link, patience: Duration::from_secs(60), kind: "test".into() }
+    let (policy, patience) = (Policy::Multiple, Duration::from_secs(60));
+    SetOptions { connections, policy, link, patience, bytes_over: BytesOver::Auto, kind: "test".into() }
 }
 
 fn directories(paths: Vec<PathBuf>) -> (Box<Directories>, Arc<Mutex<BTreeSet<u16>>>, Arc<AtomicU64>) {

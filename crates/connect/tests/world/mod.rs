@@ -1,6 +1,6 @@
 //! A mount point with several connections to a directory or to a GlusterFS server of the test's own.
 
-use connect::set::SetOptions;
+use connect::set::{BytesOver, SetOptions};
 use connect::{Connected, Options, Recipe, Status};
 use policy::Time;
 use policy::connections::{LinkConfig, Policy};
@@ -28,11 +28,13 @@ pub fn options(connections: u16, policy: Policy, kind: &str) -> Options {
                 ..LinkConfig::default()
             },
             patience: Duration::from_secs(60),
+            bytes_over: BytesOver::Mount,
             kind: kind.into(),
         },
         entry_timeout: moment,
         attr_timeout: moment,
         passthrough: Default::default(),
+        write_behind_bytes: connect::mount::WRITE_BEHIND_BYTES,
         name: "test".into(),
     }
 }
@@ -96,7 +98,11 @@ pub struct Gluster {
     shell: Child,
     said: BufReader<std::process::ChildStdout>,
     _dir: tempfile::TempDir,
+    /// One at a time: tests kill clients by this process's number, and mounting is slow enough alone.
+    _alone: std::sync::MutexGuard<'static, ()>,
 }
+
+static ALONE: std::sync::Mutex<()> = std::sync::Mutex::new(());
 
 impl Gluster {
     /// A server, or nothing where that cannot be had.
@@ -109,6 +115,7 @@ impl Gluster {
             eprintln!("skipped: root and GlusterFS are needed; missing: {missing:?}");
             return None;
         }
+        let alone = ALONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         let dir = tempfile::tempdir().unwrap();
         let helper = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../benches/connections/server.sh");
         let script = ". \"$1\"; trap server_down EXIT; server_up \"$2\" >&2 && echo \"$server:/$volume\"; while read -r line; do $line >&2; echo done; done";
@@ -124,7 +131,7 @@ impl Gluster {
             shell.wait().unwrap();
             return None;
         }
-        Some(Gluster { volume: volume.trim().into(), shell, said, _dir: dir })
+        Some(Gluster { volume: volume.trim().into(), shell, said, _dir: dir, _alone: alone })
     }
 
     /// Runs a function of the helper.
@@ -134,8 +141,21 @@ impl Gluster {
     }
 
     pub fn behind(&self, connections: u16, policy: Policy) -> Option<Behind> {
+        self.behind_over(connections, policy, BytesOver::Mount)
+    }
+
+    /// With bytes over the mounts or the library; nothing where there is none.
+    pub fn behind_over(&self, connections: u16, policy: Policy, bytes_over: BytesOver) -> Option<Behind> {
+        if bytes_over == BytesOver::Library
+            && let Err(why) = connect::gfapi::present()
+        {
+            eprintln!("skipped: {why}");
+            return None;
+        }
         let recipe = Recipe { kind: "glusterfs".into(), servers: vec![self.volume.clone()], options: Vec::new() };
-        Behind::start(tempfile::tempdir().unwrap(), recipe, options(connections, policy, "glusterfs"))
+        let mut options = options(connections, policy, "glusterfs");
+        options.set.bytes_over = bytes_over;
+        Behind::start(tempfile::tempdir().unwrap(), recipe, options)
     }
 }
 

@@ -1,0 +1,217 @@
+//! Writes that were acknowledged and are on their way: `policy::connections::Behind` with the bytes and the threads that send them.
+//!
+//! The bytes stay here until a connection says that the server has them, so a connection that breaks loses none of them: they are sent
+//! over another one. What cannot be written is told at the next write, sync or close of the file. Sync and close wait for everything; so
+//! does whoever asks for the attributes of the file, and whoever reads waits for what he reads.
+
+use crate::aligned::Aligned;
+use crate::file::{OpenFile, World};
+use parking_lot::{Condvar, Mutex, MutexGuard};
+use policy::connections::{Behind, BehindConfig, PieceId, Put};
+use rustix::io::{Errno, Result};
+use std::collections::HashMap;
+use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+use store::mount::slow::Slow;
+use store::namespace::NodeId;
+
+/// Pieces that are sent at once, per connection: enough to keep it busy, few enough that a probe is answered soon.
+const SENDERS_PER_CONNECTION: usize = 4;
+/// And in all.
+const SENDERS: std::ops::RangeInclusive<usize> = 8..=64;
+/// So many files at once are looked through for those that nobody has open any more.
+const SWEEP: usize = 1024;
+
+/// The writes behind of all files.
+pub(crate) struct WriteBehind {
+    queues: Mutex<HashMap<NodeId, Weak<Queue>>>,
+    config: BehindConfig,
+    /// Bytes that all files may keep together; 0 if nothing is written behind.
+    room_bytes: u64,
+    taken: Mutex<u64>,
+    given: Condvar,
+    senders: Arc<Slow>,
+}
+
+/// The writes behind of one file, whoever has it open.
+pub(crate) struct Queue {
+    state: Mutex<State>,
+    changed: Condvar,
+    /// Bytes that are kept, to be seen without the lock.
+    kept: AtomicU64,
+}
+
+struct State {
+    behind: Behind<Errno>,
+    pieces: HashMap<PieceId, Kept>,
+}
+
+/// A piece and the open file that it was written through.
+struct Kept {
+    file: Arc<OpenFile>,
+    bytes: Aligned,
+}
+
+impl WriteBehind {
+    /// For so many connections and bytes.
+    pub fn new(connections: u16, piece_bytes: u64, room_bytes: u64, fuse_threads: usize) -> WriteBehind {
+        let senders = (SENDERS_PER_CONNECTION * usize::from(connections)).clamp(*SENDERS.start(), *SENDERS.end());
+        WriteBehind {
+            queues: Mutex::default(),
+            config: BehindConfig::for_connections(connections, piece_bytes),
+            room_bytes,
+            taken: Mutex::new(0),
+            given: Condvar::new(),
+            senders: Slow::new(senders, usize::MAX, fuse_threads),
+        }
+    }
+
+    /// Whether anything is written behind.
+    pub fn is_on(&self) -> bool {
+        self.room_bytes > 0
+    }
+
+    /// The queue of a file that is being opened.
+    pub fn queue(&self, id: NodeId) -> Arc<Queue> {
+        let mut queues = self.queues.lock();
+        if let Some(queue) = queues.get(&id).and_then(Weak::upgrade) {
+            return queue;
+        }
+        if queues.len() >= SWEEP {
+            queues.retain(|_, queue| queue.strong_count() > 0);
+        }
+        let state = State { behind: Behind::new(self.config), pieces: HashMap::new() };
+        let queue = Arc::new(Queue { state: Mutex::new(state), changed: Condvar::new(), kept: AtomicU64::new(0) });
+        queues.insert(id, Arc::downgrade(&queue));
+        queue
+    }
+
+    /// An open file is gone; its queue too, if nobody else has it.
+    pub fn forget(&self, id: NodeId) {
+        let mut queues = self.queues.lock();
+        if queues.get(&id).is_some_and(|queue| queue.strong_count() <= 1) {
+            queues.remove(&id);
+        }
+    }
+
+    /// Waits until the server has what is kept of a file; whether there was anything.
+    pub fn settle(&self, id: NodeId) -> bool {
+        let queue = self.queues.lock().get(&id).and_then(Weak::upgrade);
+        queue.is_some_and(|queue| queue.settle())
+    }
+
+    /// Lets what is under way end.
+    pub fn end(&self, patience: Duration) -> bool {
+        self.senders.end(patience)
+    }
+
+    fn take_room(&self, bytes: u64) {
+        let mut taken = self.taken.lock();
+        while *taken > 0 && *taken + bytes > self.room_bytes {
+            self.given.wait(&mut taken);
+        }
+        *taken += bytes;
+    }
+
+    fn give_room(&self, bytes: u64) {
+        *self.taken.lock() -= bytes;
+        self.given.notify_all();
+    }
+}
+
+impl Queue {
+    /// Keeps a write of an open file, which is sent soon.
+    pub fn put(self: &Arc<Self>, world: &Arc<World>, file: &Arc<OpenFile>, offset: u64, data: &[u8]) {
+        let len = data.len() as u64;
+        world.writes.take_room(len);
+        let copy = Aligned::copy_of(data);
+        let mut state = self.state.lock();
+        loop {
+            match state.behind.put(offset, len) {
+                Put::Fresh(id) => {
+                    state.pieces.insert(id, Kept { file: file.clone(), bytes: copy });
+                    break;
+                }
+                Put::Joined(id) => {
+                    if let Some(kept) = state.pieces.get_mut(&id) {
+                        kept.bytes.extend(data, world.writes.config.piece_bytes as usize);
+                    }
+                    break;
+                }
+                Put::Wait => self.changed.wait(&mut state),
+            }
+        }
+        self.kept.fetch_add(len, Ordering::Release);
+        self.send(world, state);
+    }
+
+    /// Has everything sent that may be.
+    fn send(self: &Arc<Self>, world: &Arc<World>, mut state: MutexGuard<'_, State>) {
+        let mut ready = Vec::new();
+        while let Some((id, range)) = state.behind.start() {
+            if let Some(kept) = state.pieces.remove(&id) {
+                ready.push((id, range, kept));
+            }
+        }
+        drop(state);
+        for (id, range, kept) in ready {
+            let (queue, inside) = (self.clone(), world.clone());
+            let work = Box::new(move || queue.send_piece(&inside, id, range, &kept));
+            if let Err(work) = world.writes.senders.push_now(work) {
+                work(); // the end has come
+            }
+        }
+    }
+
+    fn send_piece(self: &Arc<Self>, world: &Arc<World>, id: PieceId, range: Range<u64>, kept: &Kept) {
+        let sent = kept.file.write_through(world, range.start, &kept.bytes);
+        if let Err(error) = sent {
+            tracing::warn!(%error, node = kept.file.id, offset = range.start, "bytes that were acknowledged cannot be written");
+        }
+        let len = range.end - range.start;
+        let mut state = self.state.lock();
+        state.behind.done(id, sent);
+        self.kept.fetch_sub(len, Ordering::Release);
+        self.changed.notify_all();
+        self.send(world, state);
+        world.writes.give_room(len);
+    }
+
+    /// Waits until the server has what is kept now; whether there was anything.
+    pub fn settle(&self) -> bool {
+        if self.kept.load(Ordering::Acquire) == 0 {
+            return false;
+        }
+        let mut state = self.state.lock();
+        let mark = state.behind.mark();
+        while state.behind.has_older(mark) {
+            self.changed.wait(&mut state);
+        }
+        true
+    }
+
+    /// Waits until the server has what is kept of that range.
+    pub fn settle_range(&self, range: &Range<u64>) {
+        if self.kept.load(Ordering::Acquire) == 0 {
+            return;
+        }
+        let mut state = self.state.lock();
+        while state.behind.touches(range) {
+            self.changed.wait(&mut state);
+        }
+    }
+
+    /// Failures so far, to be remembered by whoever opens the file.
+    pub fn failures(&self) -> u64 {
+        self.state.lock().behind.failures()
+    }
+
+    /// Tells whoever has heard of the failures in `seen` of a later one, once.
+    pub fn told(&self, seen: &AtomicU64) -> Result<()> {
+        let state = self.state.lock();
+        let before = seen.swap(state.behind.failures(), Ordering::Relaxed);
+        state.behind.failed_since(before).map_or(Ok(()), Err)
+    }
+}
