@@ -119,23 +119,24 @@ if [[ " $parts " == *" unshaped "* ]]; then
     rounds=${ENTREPOT_BENCH_ROUNDS:-3}
     echo "Without shaping, interleaved, median of $rounds: what the layer itself costs, and what it gains where the network is no limit"
     echo
-    echo "| | threads | one plain mount, MB/s | 1 connection, single (passed through) | 1 connection, load | 4 connections, load |"
-    echo "|---|---|---|---|---|---|"
+    ways=("1 single" "1 load --bytes-over mount" "4 load --bytes-over mount" "1 load --bytes-over library" "4 load --bytes-over library" "4 load")
+    echo "| | threads | one plain mount, MB/s | 1 connection, single (passed through) | 1, load, mounts | 4, load, mounts | 1, load, libgfapi | 4, load, libgfapi | 4, load, what the start measured to be faster |"
+    echo "|---|---|---|---|---|---|---|---|---|"
     declare -A got
-    for round in $(seq "$rounds"); do for how in plain "1 single" "1 load" "4 load"; do
+    for round in $(seq "$rounds"); do for how in plain "${ways[@]}"; do
         at=$dir/ours
         # shellcheck disable=SC2086
         if [ "$how" = plain ]; then at=$dir/plain0; else connect $how; fi
-        for mode in $modes; do for what in write read; do for t in 1 16; do
+        for mode in $modes; do for what in write read; do for t in ${ENTREPOT_BENCH_UNSHAPED_THREADS:-1 16}; do
             got[$mode$what$t$how]+="$(cell $what "$mode" "$t" "$at") "
         done; done; done
         [ "$how" = plain ] || disconnect
     done; done
     median() { echo "$1" | tr ' ' '\n' | grep . | sort -n | awk '{ v[NR] = $1 } END { print v[int((NR + 1) / 2)] }'; }
-    for mode in $modes; do for what in write read; do for t in 1 16; do
+    for mode in $modes; do for what in write read; do for t in ${ENTREPOT_BENCH_UNSHAPED_THREADS:-1 16}; do
         plain=$(median "${got[$mode$what${t}plain]}")
         row="| $mode $what | $t | $plain |"
-        for how in "1 single" "1 load" "4 load"; do row+=" $(ratio "$(median "${got[$mode$what$t$how]}")" "$plain") |"; done
+        for how in "${ways[@]}"; do row+=" $(ratio "$(median "${got[$mode$what$t$how]}")" "$plain") |"; done
         echo "$row"
     done; done; done
 fi

@@ -231,7 +231,7 @@ impl Filesystem for Server {
     }
 
     fn flush(&self, _request: &Request, _ino: INodeNo, handle: FileHandle, _owner: LockOwner, reply: ReplyEmpty) {
-        answer(self.0.flush(handle), reply);
+        answer::done(self.0.flush(handle), reply);
     }
 
     fn release(

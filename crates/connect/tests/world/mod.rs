@@ -50,16 +50,24 @@ impl Behind {
     }
 
     pub fn start(dir: tempfile::TempDir, recipe: Recipe, options: Options) -> Option<Behind> {
+        Behind::try_start(dir, recipe, options).unwrap()
+    }
+
+    pub fn try_start(
+        dir: tempfile::TempDir,
+        recipe: Recipe,
+        options: Options,
+    ) -> Result<Option<Behind>, connect::StartError> {
         if !rustix::process::geteuid().is_root()
             || fs::File::options().read(true).write(true).open("/dev/fuse").is_err()
         {
             eprintln!("skipped: root and /dev/fuse are needed");
-            return None;
+            return Ok(None);
         }
         let at = dir.path().join("mnt");
         fs::create_dir(&at).unwrap();
-        let connected = Connected::start(recipe, &at, options).unwrap();
-        Some(Behind { connected, _dir: dir })
+        let connected = Connected::start(recipe, &at, options)?;
+        Ok(Some(Behind { connected, _dir: dir }))
     }
 
     pub fn at(&self) -> &Path {
@@ -173,10 +181,11 @@ pub fn clients(connections: u16) -> Vec<Option<i32>> {
     for entry in fs::read_dir("/proc").unwrap().flatten() {
         let Ok(pid) = entry.file_name().to_string_lossy().parse::<i32>() else { continue };
         let line = fs::read(entry.path().join("cmdline")).unwrap_or_default();
-        let last = line.split(|b| *b == 0).rfind(|word| !word.is_empty()).unwrap_or_default();
-        let at = String::from_utf8_lossy(last).into_owned();
-        if line.starts_with(b"glusterfs") && at.starts_with(&ours) {
-            let number: usize = at.rsplit('/').next().unwrap().parse().unwrap();
+        if ![&b"glusterfs"[..], b"sshfs", b"/sbin/mount.fuse.sshfs"].iter().any(|name| line.starts_with(name)) {
+            continue;
+        }
+        for word in line.split(|b| *b == 0).map(String::from_utf8_lossy).filter(|word| word.starts_with(&ours)) {
+            let number: usize = word.rsplit('/').next().unwrap().parse().unwrap();
             found[number] = Some(pid);
         }
     }
