@@ -130,9 +130,9 @@ impl Starting {
         let files = FileTable::new(pool.clone(), volume.config().namespace.clone());
         let repair = repair(&volume, &pool, opener.clone()).map_err(|e| problem(&e))?;
         drop(pool.recovery.set(repair.clone()));
-        let rate = volume.config().mover.rate;
-        let mover = Mover::new(pool.clone(), volume.state().clone(), (rate > 0).then_some(rate));
-        let mover = Arc::new(mover.with_stats(volume.stats().clone()));
+        let set = &volume.config().mover;
+        let mover = Mover::new(pool.clone(), volume.state().clone(), (set.rate > 0).then_some(set.rate));
+        let mover = Arc::new(mover.with_stats(volume.stats().clone()).with_copies_in_kernel(set.in_kernel));
         let stripes = Stripes::open(volume.config(), striper, volume.state()).map_err(|e| problem(&e))?;
         let names =
             Arc::new(Names::open(volume.state().clone(), pool.clone(), &names::boot()).map_err(|e| problem(&e))?);

@@ -16,6 +16,7 @@ mod journal;
 mod keep;
 mod named;
 mod progress;
+mod splice;
 mod transform;
 mod twin;
 mod verbs;
@@ -55,6 +56,7 @@ pub struct Mover {
     progress: Arc<Progress>,
     stats: Arc<Stats>,
     crash: Option<CrashHook>,
+    in_kernel: bool,
     stopped: Mutex<bool>,
     woken: Condvar,
 }
@@ -70,6 +72,7 @@ impl Mover {
             progress: Arc::default(),
             stats: Arc::default(),
             crash: None,
+            in_kernel: true,
             stopped: Mutex::new(false),
             woken: Condvar::new(),
         }
@@ -78,6 +81,12 @@ impl Mover {
     /// Counts into the metrics of the volume.
     pub fn with_stats(mut self, stats: Arc<Stats>) -> Mover {
         self.stats = stats;
+        self
+    }
+
+    /// Whether bytes are copied inside the kernel where that is possible, as they are unless said otherwise.
+    pub fn with_copies_in_kernel(mut self, in_kernel: bool) -> Mover {
+        self.in_kernel = in_kernel;
         self
     }
 

@@ -1,18 +1,32 @@
 //! Copying what new objects must hold, holes as holes.
 
 use super::progress::Active;
+use super::splice::{self, Pipe, Pipes};
 use super::transform::Stop;
 use super::{Mover, Step};
-use crate::file::{File, NewObjects, Seek, View, object_range};
+use crate::file::{File, NewObjects, Seek, Slot, View, object_range};
 use crate::stats::Metric;
+use crate::target::{Handle, Pending};
 use crate::{Error, Result};
-use policy::layout::{Layout, Segment};
+use policy::TargetId;
+use policy::layout::{Layout, Piece, Segment};
+use rustix::io::Errno;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 /// Bytes per step. A guess: large enough to stripe, small enough to throttle and to keep in memory.
 const CHUNK_BYTES: u64 = 1 << 20;
+
+/// A piece on its way to a new object.
+struct UnderWay {
+    target: TargetId,
+    piece: Piece,
+    /// What it goes through inside the kernel.
+    pipe: Option<Arc<Pipe>>,
+    /// Whether it went.
+    written: Pending<bool>,
+}
 
 /// A move's view of its work.
 pub(super) struct Copy<'a> {
@@ -25,6 +39,7 @@ pub(super) struct Copy<'a> {
     pub new: &'a Layout,
     pub made: &'a NewObjects<'a>,
     pub active: &'a Active,
+    pub pipes: Pipes,
 }
 
 impl Copy<'_> {
@@ -77,7 +92,7 @@ impl Copy<'_> {
     }
 
     fn chunk(&self, offset: u64, len: u64) -> Result<(), Stop> {
-        let wanted = |p: &policy::layout::Piece| self.slot(p).is_some();
+        let wanted = |p: &Piece| self.slot(p).is_some();
         let any = (0..self.new.mirrors.len()).any(|m| self.new.mirrors[m].pieces(m, offset, len).any(|p| wanted(&p)));
         if !any {
             return Ok(());
@@ -86,28 +101,94 @@ impl Copy<'_> {
             let mut pending = Vec::new();
             for piece in mirror.pieces(m, offset, len) {
                 let Some(slot) = self.slot(&piece) else { continue };
-                let mut bytes = vec![0; piece.len as usize];
-                self.file.read_view(self.view, piece.file_offset, &mut bytes)?;
-                let write = move |h: &dyn crate::target::Handle| {
-                    h.write_at(piece.object_offset, &bytes)?;
-                    // The device writes while the next bytes are fetched, and the sync at the end finds little left.
-                    h.begin_sync(piece.object_offset, bytes.len() as u64);
-                    Ok(())
+                let under_way = match self.splice(slot, &piece)? {
+                    Some(under_way) => under_way,
+                    None => UnderWay { target: slot.target_id, pipe: None, written: self.write(slot, &piece)?, piece },
                 };
-                let submitted = slot.submit(self.file.pool(), write);
-                let error = |error| Error::Target { target: slot.target_id, error };
-                pending.push((slot.target_id, submitted.map_err(error)?));
+                pending.push((slot, under_way));
                 self.active.done_bytes.fetch_add(piece.len, Ordering::Relaxed);
                 self.mover.stats.add(Metric::MoverBytes, piece.len);
             }
-            for (target, p) in pending {
-                p.wait().map_err(|error| Error::Target { target, error })?;
+            for (slot, under_way) in pending {
+                let UnderWay { target, piece, pipe, written } = under_way;
+                let written = written.wait().map_err(|error| Error::Target { target, error })?;
+                match (written, pipe) {
+                    (true, Some(pipe)) => {
+                        self.pipes.give(pipe);
+                        self.mover.stats.add(Metric::MoverKernelBytes, piece.len);
+                    }
+                    (true, None) => {}
+                    (false, _) => {
+                        self.pipes.refuse(Errno::OPNOTSUPP);
+                        let written = self.write(slot, &piece)?.wait();
+                        written.map_err(|error| Error::Target { target, error })?;
+                    }
+                }
             }
         }
         Ok(())
     }
 
-    fn slot(&self, piece: &policy::layout::Piece) -> Option<&Arc<crate::file::Slot>> {
+    /// Reads a piece and hands it to the worker that writes it.
+    fn write(&self, slot: &Arc<Slot>, piece: &Piece) -> Result<Pending<bool>> {
+        let mut bytes = vec![0; piece.len as usize];
+        self.file.read_view(self.view, piece.file_offset, &mut bytes)?;
+        let offset = piece.object_offset;
+        let write = move |h: &dyn Handle| {
+            h.write_at(offset, &bytes)?;
+            // The device writes while the next bytes are fetched, and the sync at the end finds little left.
+            h.begin_sync(offset, bytes.len() as u64);
+            Ok(true)
+        };
+        let error = |error| Error::Target { target: slot.target_id, error };
+        slot.submit(self.file.pool(), write).map_err(error)
+    }
+
+    /// Sends a piece through a pipe, where that is possible; the last of it is under way then, and says whether it went.
+    fn splice(&self, slot: &Arc<Slot>, piece: &Piece) -> Result<Option<UnderWay>> {
+        let Some(pipe) = self.pipes.take() else { return Ok(None) };
+        let target = slot.target_id;
+        let error = |error| Error::Target { target, error };
+        let mut done = 0;
+        loop {
+            // As much as the pipe takes: of one object, or of several in a row.
+            let (from, mut filled) = (done, 0);
+            while done < piece.len {
+                let plain = self.file.plain_piece(self.view, piece.file_offset + done, piece.len - done);
+                let Some((source, at, len)) = plain else { return Ok(None) };
+                let Some(some) = splice::fill(&source, self.file.pool(), &pipe, at, len as usize) else {
+                    return Ok(None);
+                };
+                (filled, done) = (filled + some, done + some as u64);
+                if (some as u64) < len {
+                    break;
+                }
+            }
+            // An object that ends here, or a pipe that takes nothing: read and write.
+            if filled == 0 {
+                return Ok(None);
+            }
+            let (through, offset) = (pipe.clone(), piece.object_offset + from);
+            let write = move |h: &dyn Handle| match splice::empty(h, &through, offset, filled) {
+                Ok(()) => {
+                    h.begin_sync(offset, filled as u64);
+                    Ok(true)
+                }
+                Err(errno) if splice::is_refusal(errno) => Ok(false),
+                Err(errno) => Err(errno),
+            };
+            let written = slot.submit(self.file.pool(), write).map_err(error)?;
+            if done == piece.len {
+                return Ok(Some(UnderWay { target, piece: *piece, pipe: Some(pipe), written }));
+            }
+            if !written.wait().map_err(error)? {
+                self.pipes.refuse(Errno::OPNOTSUPP);
+                return Ok(None);
+            }
+        }
+    }
+
+    fn slot(&self, piece: &Piece) -> Option<&Arc<Slot>> {
         self.made.slot(self.new.object(piece.at)?)
     }
 
@@ -135,7 +216,7 @@ impl Copy<'_> {
     fn each(
         &self,
         part: impl Fn(&Segment, usize) -> Range<u64>,
-        op: fn(&dyn crate::target::Handle, Range<u64>) -> Result<(), rustix::io::Errno>,
+        op: fn(&dyn Handle, Range<u64>) -> Result<(), Errno>,
     ) -> Result<()> {
         for segment in self.new.mirrors.iter().flat_map(|m| &m.segments) {
             for (index, object) in segment.objects.iter().enumerate() {

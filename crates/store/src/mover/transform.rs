@@ -3,6 +3,7 @@
 use super::copy::Copy;
 use super::keep::Keeps;
 use super::progress::Active;
+use super::splice::Pipes;
 use super::{Mover, Pace, Phase, Step};
 use crate::file::{DirtyRanges, File, NewObjects, View};
 use crate::state::JournalEntry;
@@ -173,6 +174,11 @@ impl Mover {
         }
     }
 
+    fn copy<'a>(&'a self, m: &Move<'a>, new: &'a Layout, made: &'a NewObjects<'a>) -> Copy<'a> {
+        let pipes = Pipes::new(self.in_kernel);
+        Copy { mover: self, pace: m.pace, file: m.file, view: m.view, new, made, active: m.active, pipes }
+    }
+
     /// Up to and with the new record.
     fn carry_out(
         &self,
@@ -192,8 +198,7 @@ impl Mover {
         }
         self.step(Step::Created)?;
         if !made.is_empty() {
-            let copy =
-                Copy { mover: self, pace: m.pace, file: m.file, view: m.view, new: &new, made, active: m.active };
+            let copy = self.copy(m, &new, made);
             // Only where there are new objects: a segment of a long file costs what the segment costs.
             for range in copy.ranges() {
                 copy.range(range, true, true)?;
@@ -212,7 +217,7 @@ impl Mover {
         self.step(Step::Copied)?;
         let finish = |new: &Layout, made: &NewObjects<'_>| {
             if !made.is_empty() {
-                let copy = Copy { mover: self, pace: m.pace, file: m.file, view: m.view, new, made, active: m.active };
+                let copy = self.copy(m, new, made);
                 for range in m.watch.take() {
                     copy.range(range, false, false)?;
                 }

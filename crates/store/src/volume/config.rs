@@ -177,6 +177,8 @@ pub struct Mover {
     pub rate: u64,
     /// Files moved at the same time.
     pub concurrent: usize,
+    /// Whether bytes are copied inside the kernel where that is possible.
+    pub in_kernel: bool,
 }
 
 /// `[tiering]`, and the speeds of `[tier.NAME]`.

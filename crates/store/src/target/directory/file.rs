@@ -5,6 +5,7 @@ use crate::target::medium::Handle;
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use rustix::fs::{FallocateFlags, SeekFrom};
 use rustix::io::{Errno, retry_on_intr};
+use rustix::pipe::{SpliceFlags, splice};
 use std::io::IoSliceMut;
 
 /// An open file.
@@ -59,6 +60,14 @@ impl Handle for FileHandle {
             }
         }
         Ok(())
+    }
+
+    fn splice_out(&self, mut offset: u64, len: usize, pipe: BorrowedFd<'_>) -> Result<usize, Errno> {
+        retry_on_intr(|| splice(&self.0, Some(&mut offset), pipe, None, len, SpliceFlags::NONBLOCK))
+    }
+
+    fn splice_in(&self, mut offset: u64, len: usize, pipe: BorrowedFd<'_>) -> Result<usize, Errno> {
+        retry_on_intr(|| splice(pipe, None, &self.0, Some(&mut offset), len, SpliceFlags::NONBLOCK))
     }
 
     fn set_len(&self, len: u64) -> Result<(), Errno> {
