@@ -3,11 +3,12 @@
 use jobs::arrivals::{Incoming, Wanted};
 use jobs::keeper::Keeper;
 use jobs::request::{Caller, JobState};
-use jobs::volume::{CheckReport, Protected, RecoveryEvent, Volume};
+use jobs::volume::{CheckReport, Marked, Protected, RecoveryEvent, Volume};
 use policy::schedule::just_in_time::Stats;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use store::daemon::Core;
+use store::daemon::burst::{self, Mark};
 use store::origin::Identity;
 use store::repair::{CheckOptions, Outcome, Tally};
 use store::stage::{StageIn, Stop};
@@ -143,6 +144,28 @@ impl Volume for JobsOnVolume {
         ];
         for (metric, before, after) in counts {
             self.core.volume.stats().add(metric, after.saturating_sub(before));
+        }
+    }
+
+    fn mark_checkpoints(&self, owner: Caller, job: &str, marks: &[Marked]) -> Result<bool, String> {
+        let Some(burst) = &self.core.burst else { return Ok(false) };
+        let mark = |mark: &Marked| {
+            Ok(Mark {
+                app: mark.app.clone(),
+                path: self.below(&mark.path).ok_or_else(|| format!("{} is not in the volume", mark.path.display()))?,
+                nodes: mark.nodes,
+                mtbf_s: mark.mtbf_s,
+                interval_s: mark.interval_s,
+            })
+        };
+        let marks = marks.iter().map(mark).collect::<Result<Vec<_>, String>>()?;
+        burst.mark(job, &burst::Marked { uid: owner.uid, marks }).map_err(|e| e.to_string())?;
+        Ok(true)
+    }
+
+    fn unmark_checkpoints(&self, job: &str) {
+        if let Some(burst) = &self.core.burst {
+            burst.unmark(job);
         }
     }
 

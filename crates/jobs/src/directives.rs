@@ -1,12 +1,14 @@
-//! The head of a job script: staging directives and resource lines.
+//! The head of a job script: staging directives, checkpoints and resource lines.
 //!
 //! The head ends with the first line that is neither blank nor a comment. Everything below is the user's program, is
 //! never looked into except for directives that came too late, and runs byte for byte as it is.
 
+mod checkpoint;
 mod lines;
 mod resources;
 pub mod words;
 
+pub use checkpoint::Checkpoint;
 pub use lines::parse;
 pub use resources::Resources;
 
@@ -85,6 +87,8 @@ pub struct Head {
     pub interpreter: Vec<String>,
     /// Staging directives in order.
     pub directives: Vec<Directive>,
+    /// Which files are checkpoints.
+    pub checkpoints: Vec<Checkpoint>,
     /// Resources asked for.
     pub resources: Resources,
     /// Those of them that were asked for in `#ENTREPOT` lines, which no other scheduler reads.

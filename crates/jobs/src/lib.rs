@@ -10,6 +10,7 @@ mod body;
 pub mod directives;
 pub mod exec;
 pub mod keeper;
+mod marks;
 pub mod plan;
 pub mod queue;
 pub mod request;

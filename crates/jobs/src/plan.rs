@@ -5,7 +5,7 @@ mod text;
 
 pub use text::render;
 
-use crate::directives::{self, Complaint, Directive, RETRIES_MAX, Resources, Says};
+use crate::directives::{self, Checkpoint, Complaint, Directive, RETRIES_MAX, Resources, Says};
 use crate::request::{Overrides, PartKind, Script};
 use policy::schedule::staging;
 use serde::{Deserialize, Serialize};
@@ -29,6 +29,9 @@ pub struct Plan {
     pub name: String,
     /// Its parts in order; those without commands are left out, compute is always there.
     pub parts: Vec<Part>,
+    /// Which files are checkpoints.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub checkpoints: Vec<Checkpoint>,
     /// The compute script: the script with each directive line replaced by an empty comment, so that line numbers stay.
     pub compute_script: Script,
     /// What is ignored or may surprise.
@@ -147,6 +150,7 @@ pub fn plan(
     Ok(Plan {
         name: display_name(name),
         parts: chain(draft.stage_in, compute, draft.stage_out, limits, recognise),
+        checkpoints: head.checkpoints,
         compute_script: Script::from(head.compute_script),
         warnings: draft.warnings,
     })

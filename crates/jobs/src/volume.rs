@@ -45,6 +45,16 @@ pub trait Volume: Send + Sync {
         let _ = (before, after);
     }
 
+    /// The files that a job marks are checkpoints from now on, in place of what it marked before. False where nobody treats checkpoints
+    /// in any way of their own.
+    fn mark_checkpoints(&self, owner: Caller, job: &str, marks: &[Marked]) -> Result<bool, String> {
+        let _ = (owner, job, marks);
+        Ok(false)
+    }
+
+    /// The job is over and marks nothing any more. Quick: locks may be held.
+    fn unmark_checkpoints(&self, _job: &str) {}
+
     /// What tells the versions of a result apart; nothing while it is not there, is open, or is no file of the owner's.
     fn closed_version(&self, owner: Caller, path: &Path) -> Option<String> {
         let _ = (owner, path);
@@ -74,6 +84,21 @@ pub struct CheckReport {
     pub n_repaired: u64,
     /// Bytes fetched from sources for that.
     pub fetched_bytes: u64,
+}
+
+/// Files of a job that are checkpoints.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Marked {
+    /// Whose.
+    pub app: String,
+    /// Which: a pattern below the mount point that may hold `{version}`, `*` and `**`.
+    pub path: PathBuf,
+    /// Nodes that the application runs on.
+    pub nodes: Option<u64>,
+    /// Seconds between two of its failures.
+    pub mtbf_s: Option<u64>,
+    /// Seconds from one checkpoint to the next.
+    pub interval_s: Option<u64>,
 }
 
 /// A recovery that touched a file of the job.

@@ -43,6 +43,8 @@ fn live(setup: &Setup, moments: &[Logged]) -> Vec<Logged> {
             Event::Demoted => desk.demoted(at),
             Event::Restarted { app } => desk.restarted(at, app),
             Event::Mtbf { app, mtbf_s } => desk.mtbf(at, app, mtbf_s),
+            Event::Free { bytes } => desk.free(at, bytes),
+            Event::Interval { app, interval_s } => desk.interval(at, app, interval_s),
             Event::Tick | Event::Period => desk.tick(at),
             other => panic!("the simulator has no {other:?}"),
         }

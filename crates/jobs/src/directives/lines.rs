@@ -1,5 +1,6 @@
 //! A script's lines, sorted into directives, resource lines, comments and the user's program.
 
+use super::checkpoint;
 use super::words::{self, Refusal};
 use super::{COMMANDS_MAX, Complaint, Directive, Head, RETRIES_MAX, Resources, SCRIPT_BYTES_MAX, Says};
 use crate::request::PartKind;
@@ -24,6 +25,9 @@ pub fn parse(script: &[u8]) -> Result<Head, Vec<Complaint>> {
     reader.finish()
 }
 
+/// The word for files that are checkpoints.
+const CHECKPOINT: &str = "#CHECKPOINT";
+
 /// The word of Slurm's plug-in for directives; what follows `entrepot` there is ours, the rest is for others.
 const BB_LUA: &str = "#BB_LUA";
 
@@ -41,10 +45,11 @@ struct Reader {
 /// What a line is, by its first characters.
 enum Sort {
     Staging(PartKind),
+    Checkpoint,
     Resource(&'static str),
     /// Looks like a directive but is none.
     NearMiss(&'static str),
-    /// `#BB_LUA entrepot` and then something that stages nothing.
+    /// `#BB_LUA entrepot` and then something that is no directive.
     NoStaging,
     Comment,
     Program,
@@ -62,8 +67,12 @@ fn sort(line: &[u8]) -> Sort {
         return match (words.next(), words.next()) {
             (Some(b"stage"), Some(b"in")) => Sort::Staging(PartKind::StageIn),
             (Some(b"stage"), Some(b"out")) => Sort::Staging(PartKind::StageOut),
+            (Some(b"checkpoint"), _) => Sort::Checkpoint,
             _ => Sort::NoStaging,
         };
+    }
+    if after_word(line, CHECKPOINT).is_some() {
+        return Sort::Checkpoint;
     }
     for word in ["#ENTREPOT", "#SBATCH", "#PBS"] {
         if after_word(line, word).is_some() {
@@ -81,6 +90,8 @@ fn sort(line: &[u8]) -> Sort {
     match bare.as_slice() {
         b"STAGEIN" if slip => Sort::NearMiss("#STAGEIN"),
         b"STAGEOUT" | b"STAGEQUT" if slip => Sort::NearMiss("#STAGEOUT"),
+        // The word alone is usual in prose.
+        b"CHECKPOINT" | b"CHECKPOINTS" if comment.windows(6).any(|w| w == b" path=") => Sort::NearMiss(CHECKPOINT),
         _ => Sort::Comment,
     }
 }
@@ -106,11 +117,12 @@ impl Reader {
             return self.keep(line);
         }
         match sort(line) {
-            Sort::Staging(_) if self.past_head => {
+            Sort::Staging(_) | Sort::Checkpoint if self.past_head => {
                 self.too_late(number, line);
                 self.keep(line);
             }
             Sort::Staging(kind) => self.staging(kind, line, number, more),
+            Sort::Checkpoint => self.checkpoint(line, number),
             Sort::Resource(word) => {
                 self.keep(line);
                 self.resource(word, line, number);
@@ -129,8 +141,8 @@ impl Reader {
                 self.complain(
                     number,
                     Refusal::new(
-                        "#BB_LUA entrepot is followed by neither `stage in` nor `stage out`",
-                        "write #BB_LUA entrepot stage in URI PATH, or #BB_LUA entrepot stage out PATH URI",
+                        "#BB_LUA entrepot is followed by none of `stage in`, `stage out` and `checkpoint`",
+                        "write #BB_LUA entrepot stage in URI PATH, stage out PATH URI, or checkpoint path=PATTERN",
                     ),
                 );
                 self.keep(line);
@@ -224,6 +236,19 @@ impl Reader {
                 }
                 self.head.directives.push(Directive { line: number, kind, says });
             }
+            Err(refusal) => self.complain(number, refusal),
+        }
+    }
+
+    fn checkpoint(&mut self, line: &[u8], number: u32) {
+        self.blank(line);
+        let line = line.trim_ascii_end();
+        let ours = after_word(line, CHECKPOINT).or_else(|| {
+            let ours = after_word(after_word(line, BB_LUA)?.trim_ascii_start(), "entrepot")?;
+            after_word(ours.trim_ascii_start(), "checkpoint")
+        });
+        match text(ours.unwrap_or_default()).and_then(|text| checkpoint::read(number, text)) {
+            Ok(checkpoint) => self.head.checkpoints.push(checkpoint),
             Err(refusal) => self.complain(number, refusal),
         }
     }

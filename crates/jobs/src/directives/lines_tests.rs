@@ -45,6 +45,29 @@ fn continued_lines_may_be_comments() {
 }
 
 #[test]
+fn checkpoints_are_marked_in_either_form() {
+    let script = "#!/bin/sh\n#CHECKPOINT path=state/{version}/** app=wave nodes=4\n#BB_LUA entrepot checkpoint path=x.chk\n\
+        # CHECKPOINT files are written each hour\ntrue\n";
+    let head = parse(script.as_bytes()).unwrap();
+    let said: Vec<_> = head.checkpoints.iter().map(|c| (c.line, c.path.as_str(), c.nodes)).collect();
+    assert_eq!(said, [(2, "state/{version}/**", Some(4)), (3, "x.chk", None)]);
+    let compute = String::from_utf8(head.compute_script).unwrap();
+    assert!(compute.lines().count() == 5 && !compute.contains("path="), "{compute}");
+    for (line, cause) in [
+        ("#CHECKPOINT", "names no files"),
+        ("#CHECKPOINT state/**", "no KEY=VALUE"),
+        ("#BB_LUA entrepot checkpoint path=a nodes=none", "nodes says"),
+        ("#checkpoint path=a", "ordinary comment"),
+        ("# CHECKPOINTS path=a", "ordinary comment"),
+    ] {
+        let found = complaints(format!("#!/bin/sh\n{line}\ntrue\n").as_bytes());
+        assert!(found.len() == 1 && found[0].line == 2 && found[0].cause.contains(cause), "{line}: {found:?}");
+    }
+    let late = complaints(b"#!/bin/sh\ntrue\n#CHECKPOINT path=a\n");
+    assert!(late[0].cause.contains("after the first command"), "{late:?}");
+}
+
+#[test]
 fn a_directive_after_the_first_command_is_refused() {
     let found = complaints(b"#!/bin/sh\n\n# text\nset -e\n#STAGEIN cp a b\n#ENTREPOT -n 2\n");
     assert_eq!(found.iter().map(|c| c.line).collect::<Vec<_>>(), [5, 6]);

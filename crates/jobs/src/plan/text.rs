@@ -12,6 +12,10 @@ pub fn render(plan: &Plan) -> String {
     for (part, number) in plan.parts.iter().zip(1..) {
         let _ = render_part(&mut out, part, number);
     }
+    for checkpoint in &plan.checkpoints {
+        let app = checkpoint.app.as_deref().unwrap_or(&plan.name);
+        let _ = writeln!(out, "\ncheckpoints of {app}: {}   (line {})", checkpoint.path, checkpoint.line);
+    }
     for warning in &plan.warnings {
         let _ = writeln!(out, "note: {warning}");
     }

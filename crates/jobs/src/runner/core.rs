@@ -7,6 +7,7 @@ use super::gate::{self, Now};
 use super::record::{PartRecord, Phase, Record, number, part_of};
 use super::{Config, Recogniser, spool, watch};
 use crate::exec::now_ms;
+use crate::marks;
 use crate::request::*;
 use crate::volume::Volume;
 use parking_lot::{Condvar, Mutex};
@@ -220,6 +221,9 @@ impl Core {
         record.why = why;
         gate::tell(self, record, Now::Gone);
         record.enter(state, "");
+        if !record.plan.checkpoints.is_empty() {
+            self.volume.unmark_checkpoints(&marks::local(record.id));
+        }
         self.volume.count_job(state);
         self.keep(record);
         spool::forget_secrets(&self.config, record);

@@ -9,6 +9,7 @@ use super::requests::{WAIT_BEAT, may, new_record};
 use super::{Error, Runner, gate, spool, watch as checks};
 use crate::arrivals::{self, Start};
 use crate::exec::now_ms;
+use crate::marks;
 use crate::plan::{self, Limits, paths};
 use crate::queue::{Snapshot, State};
 use crate::request::*;
@@ -30,16 +31,20 @@ impl Runner {
         let limits = Limits { cores: u32::MAX, walltime_default_s: core.config.walltime_default_s };
         let (script, name) = (asked.job.script.as_bytes(), &asked.job.file_name);
         let planned = plan::plan(script, name, &asked.job.overrides, limits, &*core.recogniser);
-        let plan = planned.map_err(Error::Script)?;
+        let mut plan = planned.map_err(Error::Script)?;
         self.check_share(caller)?;
         let id = self.new_id()?;
+        plan.warnings.extend(marks::mark(&*core.volume, caller, &marks::local(id), &plan, &asked.job.cwd)?);
         let mut kept = plan.clone();
         kept.compute_script = Script::Text(String::new());
         let mut record = new_record(core, caller, account.name, id, kept, &asked.job);
         record.detail = "being submitted".into();
         record.external =
             Some(External { scheduler: asked.scheduler, parts: BTreeMap::new(), admitted_ms: None, refused: None });
-        core.remember(&record).map_err(|e| Error::World(format!("the job could not be remembered: {e}")))?;
+        core.remember(&record).map_err(|e| {
+            core.volume.unmark_checkpoints(&marks::local(id));
+            Error::World(format!("the job could not be remembered: {e}"))
+        })?;
         core.book.lock().jobs.insert(id, record);
         let delay_s = asked.start_ms.and_then(|start_ms| {
             let wanted = paths::wanted(&plan, &asked.job.cwd, core.volume.mount_point().as_deref())?;
@@ -75,6 +80,7 @@ impl Runner {
         let unsubmitted = |r: &&Record| may(caller, r) && r.external.as_ref().is_some_and(|e| e.parts.is_empty());
         book.jobs.get(&id).filter(unsubmitted).ok_or(Error::NoJob(id))?;
         book.jobs.remove(&id);
+        core.volume.unmark_checkpoints(&marks::local(id));
         core.forget(id);
         Ok(())
     }

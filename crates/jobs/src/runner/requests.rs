@@ -4,6 +4,7 @@ use super::core::Core;
 use super::record::{PartRecord, Phase, Record, number};
 use super::{Error, Runner, spool};
 use crate::exec::{self, now_ms};
+use crate::marks;
 use crate::plan::{self, Limits, Plan};
 use crate::request::*;
 use policy::schedule::easy::Event;
@@ -38,6 +39,7 @@ impl Runner {
         let script = std::mem::replace(&mut plan.compute_script, Script::Text(String::new()));
         self.check_share(caller)?;
         let id = self.new_id()?;
+        plan.warnings.extend(marks::mark(&*core.volume, caller, &marks::local(id), &plan, &request.cwd)?);
         let base = spool::base(&core.config, caller, &account, &request, id, &plan);
         let record = new_record(core, caller, account.name, id, plan, &request);
         let warnings = record.plan.warnings.iter().map(ToString::to_string).collect();
@@ -47,6 +49,7 @@ impl Runner {
         }
         if let Err(error) = spool::write(&core.config, &record, script.as_bytes(), &base) {
             let _ = std::fs::remove_dir_all(spool::dir(&core.config, id));
+            core.volume.unmark_checkpoints(&marks::local(id));
             return Err(Error::World(format!(
                 "the job could not be written to {}: {error}; nothing was queued, make room there and submit again",
                 core.config.jobs_dir.display()
@@ -77,6 +80,7 @@ impl Runner {
         };
         if let Some(error) = refused {
             let _ = std::fs::remove_dir_all(spool::dir(&core.config, record.id));
+            core.volume.unmark_checkpoints(&marks::local(record.id));
             return Err(error);
         }
         super::gate::submit(core, &mut book, &record);

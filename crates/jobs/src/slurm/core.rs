@@ -7,6 +7,7 @@ use super::due::{self, Now};
 use super::record::{Job, Phase, Transfer, TransferState, Why};
 use super::{spool, transfer, verify};
 use crate::exec;
+use crate::marks;
 use crate::exec::outside::{self, Supervisor};
 use crate::request::{PartKind, PartReport};
 use crate::runner::{Config, Recogniser};
@@ -262,6 +263,7 @@ impl Core {
         due::tell(self, job, Now::Gone);
         job.enter(phase);
         self.keep(job);
+        self.volume.unmark_checkpoints(&marks::slurm(id));
         self.release(book, id, PartKind::StageIn);
         self.release(book, id, PartKind::StageOut);
         self.give_up(book, id);

@@ -6,6 +6,7 @@ use super::record::{Job, Phase, Why};
 use super::wire::{SetUp, Standing, original};
 use super::{Slurm, scontrol, spool};
 use crate::exec::now_ms;
+use crate::marks;
 use crate::plan::{self, Limits};
 use crate::request::{Caller, JobId, Overrides, PartKind, Script, Submit};
 use crate::runner::{Error, account, base};
@@ -32,6 +33,7 @@ impl Slurm {
         plan.compute_script = Script::Text(String::new());
         let cwd = asked.environment.get("SLURM_SUBMIT_DIR").or(asked.environment.get("PWD"));
         let cwd = cwd.map(PathBuf::from).filter(|dir| dir.is_absolute()).unwrap_or_else(|| "/".into());
+        plan.warnings.extend(marks::mark(&*core.volume, owner, &marks::slurm(asked.job), &plan, &cwd)?);
         let umask = asked.environment.get("SLURM_UMASK").and_then(|mask| u32::from_str_radix(mask, 8).ok());
         let request = Submit {
             file_name: "job".into(),
@@ -174,7 +176,10 @@ impl Slurm {
         let Some(job) = book.jobs.get_mut(&id) else { return };
         match job.phase {
             Phase::Completed | Phase::Cancelled => {}
-            Phase::Failed => core.release(&mut book, id, PartKind::StageIn),
+            Phase::Failed => {
+                core.release(&mut book, id, PartKind::StageIn);
+                core.volume.unmark_checkpoints(&marks::slurm(id));
+            }
             _ => {
                 job.let_go = true;
                 core.keep(job);

@@ -5,7 +5,7 @@
 -- burst_buffer/lua, which has it checked. To keep a job_submit.lua of your own, load this file from it with
 -- dofile("@FILE@") and call entrepot_submit(job_desc) in slurm_job_submit.
 
-local WORDS = { "#STAGEIN", "#STAGEOUT", "#BB_LUA%s+entrepot" }
+local WORDS = { "#STAGEIN", "#STAGEOUT", "#CHECKPOINT", "#BB_LUA%s+entrepot" }
 
 function entrepot_submit(job_desc)
     local script = job_desc.script

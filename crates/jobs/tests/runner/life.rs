@@ -37,6 +37,32 @@ fn a_job_brings_its_data_runs_and_takes_its_results_home() {
     assert!(!spec.exists(), "the environment is gone when the job is over");
 }
 
+#[test]
+fn what_a_script_marks_as_checkpoints_is_told_for_as_long_as_the_job_lives() {
+    let world = World::new();
+    let id = world.submit(
+        "#!/bin/sh\n#ENTREPOT -J wave\n#CHECKPOINT path=../mnt/state/{version}/** nodes=8 interval=1h\n\
+         #CHECKPOINT path=../mnt/other app=tide mtbf=2d\ntrue\n",
+    );
+    let detail = world.end(id);
+    assert_eq!(detail.summary.state, JobState::Completed);
+    let job = format!("job {id}");
+    let told = [
+        format!("mark {job}: wave state/{{version}}/** (Some(8), None, Some(3600))"),
+        format!("mark {job}: tide other (None, Some(172800), None)"),
+        format!("unmark {job}"),
+    ];
+    let asked = std::mem::take(&mut *world.volume.asked.lock().unwrap());
+    assert_eq!(asked.into_iter().filter(|text| text.contains("mark ")).collect::<Vec<_>>(), told);
+
+    let outside = world.request("#!/bin/sh\n#CHECKPOINT path=state/**\n#CHECKPOINT path=/mnt/x\ntrue\n");
+    let Err(Error::Script(complaints)) = world.runner.submit(me(), outside) else { panic!("it must be refused") };
+    assert_eq!(complaints.iter().map(|c| c.line).collect::<Vec<_>>(), [2, 3]);
+    assert!(complaints[0].cause.contains("not in the volume") && complaints[0].mend.contains("mnt"), "{complaints:?}");
+    assert!(world.volume.asked.lock().unwrap().is_empty(), "nothing is marked");
+    assert!(world.runner.list(me(), List { all: false }).is_empty(), "nothing is queued");
+}
+
 /// [S-060]
 #[test]
 fn a_failed_stage_in_is_tried_n_times_again_keeps_the_job_from_running_and_says_why() {

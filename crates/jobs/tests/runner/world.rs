@@ -3,7 +3,7 @@
 use jobs::plan::Found;
 use jobs::request::*;
 use jobs::runner::{Config, Error, Runner};
-use jobs::volume::{CheckReport, RecoveryEvent, Volume};
+use jobs::volume::{CheckReport, Marked, RecoveryEvent, Volume};
 use std::io::{Read, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -42,6 +42,17 @@ impl Volume for FakeVolume {
         let name = path.strip_prefix(&self.mount).unwrap().display().to_string();
         self.asked.lock().unwrap().push(format!("source {name} {uri}"));
         Ok(path.into())
+    }
+    fn mark_checkpoints(&self, _: Caller, job: &str, marks: &[Marked]) -> Result<bool, String> {
+        for mark in marks {
+            let path = mark.path.strip_prefix(&self.mount).unwrap().display().to_string();
+            let numbers = (mark.nodes, mark.mtbf_s, mark.interval_s);
+            self.asked.lock().unwrap().push(format!("mark {job}: {} {path} {numbers:?}", mark.app));
+        }
+        Ok(true)
+    }
+    fn unmark_checkpoints(&self, job: &str) {
+        self.asked.lock().unwrap().push(format!("unmark {job}"));
     }
     fn recoveries(&self, _: Caller, paths: &[PathBuf], from_ms: u64, to_ms: u64) -> Vec<RecoveryEvent> {
         assert!(from_ms <= to_ms);

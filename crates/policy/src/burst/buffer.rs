@@ -126,6 +126,13 @@ pub enum Event {
         /// Seconds.
         mtbf_s: u64,
     },
+    /// How often an application writes a checkpoint, as its owner says.
+    Interval {
+        /// Which.
+        app: App,
+        /// Seconds from one to the next.
+        interval_s: u64,
+    },
     /// An application has ended: its versions go.
     Ended {
         /// Which.
@@ -135,6 +142,11 @@ pub enum Event {
     Removed {
         /// Which.
         version: Version,
+    },
+    /// The buffer's devices have so much free space now, which may be less than the buffer thinks: others write there too.
+    Free {
+        /// Bytes.
+        bytes: f64,
     },
     /// A period begins.
     Period,
@@ -217,6 +229,8 @@ pub struct Buffer {
     numbers: BTreeMap<App, u64>,
     demoting: Option<Demotion>,
     used: f64,
+    /// What the devices take at most, as far as known.
+    limit: f64,
     dwsf: f64,
     dwpp: f64,
     plan: Plan,
@@ -236,6 +250,7 @@ impl Buffer {
             numbers: BTreeMap::new(),
             demoting: None,
             used: 0.0,
+            limit: f64::INFINITY,
             dwsf: 0.0,
             dwpp: config.dwpp,
             plan: Plan::new(&config.device, config.dwpp),
@@ -402,6 +417,7 @@ impl Buffer {
                 }
             }
             Event::Mtbf { app, mtbf_s } => self.tables.set_mtbf(app, mtbf_s),
+            Event::Interval { app, interval_s } => self.forecast.told(app, interval_s as f64),
             Event::Ended { app } => {
                 self.used -= self.tables.ended(app).iter().map(|(_, bytes)| *bytes as f64).sum::<f64>();
                 self.forecast.ended(app);
@@ -410,6 +426,12 @@ impl Buffer {
             Event::Removed { version } => {
                 self.used -= self.tables.removed(version) as f64;
                 self.demoting = self.demoting.filter(|of| of.version != version);
+            }
+            Event::Free { bytes } => {
+                // What has its room and is not written yet is still free there.
+                let inside = self.writing.values().filter(|of| !of.direct);
+                let to_come: f64 = inside.map(|of| (of.reserved - of.written).max(0.0)).sum();
+                self.limit = self.used - to_come + bytes;
             }
             Event::Period => {
                 // The period to come is expected to be like the one that ends.
@@ -494,19 +516,24 @@ impl Buffer {
         }
     }
 
+    /// Bytes that the buffer holds at most.
+    fn room(&self) -> f64 {
+        self.config.device.capacity.min(self.limit)
+    }
+
     fn make_room(&mut self, bytes: f64) -> bool {
         if self.config.scheme == Scheme::DataWarp {
             // Each application overwrites its own area.
             return true;
         }
-        let short = self.used + bytes - self.config.device.capacity;
+        let short = self.used + bytes - self.room();
         if short > 0.0 {
             for (version, freed) in self.tables.delete_clean(short.ceil() as u64) {
                 self.used -= freed as f64;
                 self.actions.push_back(Action::Drop { version, bytes: freed });
             }
         }
-        self.used + bytes <= self.config.device.capacity * (1.0 + 1e-9)
+        self.used + bytes <= self.room() * (1.0 + 1e-9)
     }
 
     fn rates_now(&self, now: Time) -> Rates {
@@ -530,7 +557,7 @@ impl Buffer {
                 let reserved: f64 = all().map(|of| of.reserved).sum();
                 let largest = all().map(|of| of.reserved).fold(0.0, f64::max);
                 let clean = (self.used - dirty as f64 - reserved).max(0.0);
-                let free = (device.capacity - self.used).max(0.0) + clean;
+                let free = (self.room() - self.used).max(0.0) + clean;
                 let left: f64 = all().map(|of| (of.reserved - of.written).max(0.0)).sum();
                 let waiting: f64 = self.writing.values().filter(|of| !of.turn).filter_map(|of| of.wants).sum();
                 let period_s = self.config.period.as_secs_f64();

@@ -5,7 +5,7 @@
 //!   {app}.chk{version}               wave.chk7                       ->  wave, 7
 //! ```
 //! `{app}`, `{version}` and `*` stand for one character or more, none of them a slash; `**` for anything. As little as possible is taken, from the left. Without `{version}` a file is
-//! written anew in its place, and each time that is another version.
+//! written anew in its place, and each time that is another version. A pattern may also be of one application, and then has no `{app}`.
 
 use std::fmt;
 
@@ -14,6 +14,8 @@ use std::fmt;
 pub struct Pattern {
     text: String,
     parts: Vec<Part>,
+    /// The application of all that matches, where the path does not say it.
+    app: Option<String>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -46,6 +48,19 @@ impl std::str::FromStr for Pattern {
     /// # Errors
     /// What is wrong, as an instruction.
     fn from_str(text: &str) -> Result<Pattern, String> {
+        let parts = read(text)?;
+        if count(&parts, &Part::App) != 1 || count(&parts, &Part::Version) > 1 {
+            return Err("Say {app} once and {version} at most once".into());
+        }
+        Ok(Pattern { text: text.to_owned(), parts, app: None })
+    }
+}
+
+fn count(parts: &[Part], what: &Part) -> usize {
+    parts.iter().filter(|part| *part == what).count()
+}
+
+fn read(text: &str) -> Result<Vec<Part>, String> {
         let mut parts = Vec::new();
         let mut rest = text.trim_start_matches('/');
         while !rest.is_empty() {
@@ -62,18 +77,25 @@ impl std::str::FromStr for Pattern {
             parts.push(Part::Text(rest[..len].to_owned()));
             rest = &rest[len..];
         }
-        let count = |what: &Part| parts.iter().filter(|part| *part == what).count();
-        if count(&Part::App) != 1 || count(&Part::Version) > 1 {
-            return Err("Say {app} once and {version} at most once".into());
-        }
-        Ok(Pattern { text: text.to_owned(), parts })
-    }
+        Ok(parts)
 }
 
 impl Pattern {
+    /// A pattern all of whose files are of one application.
+    ///
+    /// # Errors
+    /// What is wrong, as an instruction.
+    pub fn of_app(text: &str, app: &str) -> Result<Pattern, String> {
+        let parts = read(text)?;
+        if parts.is_empty() || count(&parts, &Part::App) > 0 || count(&parts, &Part::Version) > 1 {
+            return Err("Say {version} at most once, and {app} not at all".into());
+        }
+        Ok(Pattern { text: text.to_owned(), parts, app: Some(app.to_owned()) })
+    }
+
     /// What a path relative to the mount's root says, if it is a checkpoint's.
     pub fn matches(&self, path: &str) -> Option<Recognised> {
-        let mut found = Recognised::default();
+        let mut found = Recognised { app: self.app.clone().unwrap_or_default(), ..Recognised::default() };
         walk(&self.parts, path, &mut found).then_some(found)
     }
 }
@@ -121,6 +143,17 @@ mod tests {
         assert_eq!(says("c/{app}-{version}", "c/a-b-3"), some("a", "b-3"), "as little as possible from the left");
         for path in ["ckpt/wave/step-", "ckpt/wave/other/x", "ckpt//step-1/x", "ckpt/a/b/step-1/x"] {
             assert_eq!(says("ckpt/{app}/step-{version}/**", path), None, "{path}");
+        }
+    }
+
+    #[test]
+    fn a_pattern_may_be_of_one_application() {
+        let pattern = Pattern::of_app("u/run7/step-{version}/**", "wave").unwrap();
+        let found = pattern.matches("u/run7/step-3/rank-1").map(|found| (found.app, found.version));
+        assert_eq!(found, some("wave", "3"));
+        assert_eq!(pattern.matches("u/run8/step-3/rank-1"), None);
+        for text in ["", "/", "{app}/x", "{version}{version}", "{rank}"] {
+            assert!(Pattern::of_app(text, "wave").is_err(), "{text}");
         }
     }
 

@@ -25,6 +25,8 @@ struct Rhythm {
 #[derive(Clone, Debug, Default)]
 pub struct Forecast {
     apps: BTreeMap<App, Rhythm>,
+    /// Periods as owners say them, which hold until a period was seen.
+    told_s: BTreeMap<App, f64>,
 }
 
 /// A checkpoint to come.
@@ -42,6 +44,11 @@ impl Forecast {
         Forecast::default()
     }
 
+    /// An application's owner says how long it is from one checkpoint to the next.
+    pub fn told(&mut self, app: App, period_s: f64) {
+        self.told_s.insert(app, period_s);
+    }
+
     /// An application begins a checkpoint.
     pub fn arrived(&mut self, now: Time, app: App, bytes: f64) {
         let rhythm = self.apps.entry(app).or_insert(Rhythm { last: now, period_s: None, bytes });
@@ -56,14 +63,16 @@ impl Forecast {
     /// An application has ended.
     pub fn ended(&mut self, app: App) {
         self.apps.remove(&app);
+        self.told_s.remove(&app);
     }
 
     /// Checkpoints to expect within `horizon_s` seconds, the next first. An application whose period is not known yet is expected to come
     /// after `default_period_s`.
     pub fn coming(&self, now: Time, horizon_s: f64, default_period_s: f64) -> Vec<Coming> {
         let mut all = Vec::new();
-        for rhythm in self.apps.values() {
-            let period = rhythm.period_s.unwrap_or(default_period_s).max(1e-3);
+        for (app, rhythm) in &self.apps {
+            let told = || self.told_s.get(app).copied().unwrap_or(default_period_s);
+            let period = rhythm.period_s.unwrap_or_else(told).max(1e-3);
             let mut in_s = period - now.since(rhythm.last).as_secs_f64();
             // One that has missed two of its periods is not counted on.
             if in_s < -2.0 * period {
@@ -145,6 +154,12 @@ mod tests {
         let said: Vec<_> = coming.iter().map(|of| (of.in_s.round() as u64, of.bytes as u64)).collect();
         assert_eq!(said, [(10, 7), (50, 5), (70, 7), (130, 7), (150, 5), (190, 7)]);
         assert!(forecast.coming(Time::from_secs(2000), 10.0, 60.0).is_empty());
+        forecast.told(2, 45.0);
+        let told = forecast.coming(Time::from_secs(350), 40.0, 60.0);
+        assert_eq!(told.len(), 2, "what is told goes over the default: {told:?}");
+        assert_eq!(told[0].in_s, 0.0, "and it is overdue by then");
+        forecast.told(1, 7.0);
+        assert_eq!(forecast.coming(Time::from_secs(350), 60.0, 60.0).iter().filter(|of| of.bytes == 5.0).count(), 1, "what was seen goes over what is told");
         forecast.ended(2);
         assert_eq!(forecast.coming(Time::from_secs(350), 60.0, 60.0).len(), 1);
     }

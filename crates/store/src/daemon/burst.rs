@@ -16,12 +16,13 @@ mod demote;
 mod desk;
 mod hands;
 mod limits;
+mod marks;
 mod record;
 mod valve;
 
 pub use commands::{Begin, Row};
 pub use desk::{Desk, Effect};
-pub use record::MtbfFrom;
+pub use record::{Mark, Marked, MtbfFrom};
 
 use super::{Core, now_ns};
 use crate::Result;
@@ -30,6 +31,7 @@ use crate::volume::{Burst as Settings, Volume};
 use book::Book;
 use hands::Job;
 use limits::Limits;
+use marks::Marks;
 use parking_lot::{Condvar, Mutex, RwLock};
 use policy::Time;
 use policy::burst::tables::Version;
@@ -68,6 +70,8 @@ pub struct Burst {
     alarm: AtomicU64,
     /// Files that are checkpoints' and open, by their address.
     roles: RwLock<HashMap<usize, Arc<adviser::Role>>>,
+    /// What jobs' scripts mark.
+    marks: RwLock<Marks>,
     /// How many versions are announced.
     sessions: AtomicUsize,
     began: Instant,
@@ -89,6 +93,7 @@ struct Counts {
     demoted_bytes: AtomicU64,
     failed: AtomicU64,
     replicated: AtomicU64,
+    trims: AtomicU64,
     hits: AtomicU64,
     misses: AtomicU64,
 }
@@ -108,7 +113,7 @@ impl Burst {
         if let Some(period) = record::period(&*state)? {
             desk.buffer_mut().resume_period(period.dwsf, period.dwpp);
         }
-        let book = Book::open(&*state)?;
+        let (book, marks) = (Book::open(&*state)?, Marks::open(&*state)?);
         Ok(Some(Arc::new(Burst {
             limits: Limits::new(paths, settings.cgroups && settings.limited),
             settings,
@@ -121,6 +126,7 @@ impl Burst {
             woken: Condvar::new(),
             alarm: AtomicU64::new(0),
             roles: RwLock::default(),
+            marks: RwLock::new(marks),
             sessions: AtomicUsize::new(0),
             began: Instant::now(),
             stopped: AtomicBool::new(false),

@@ -5,6 +5,7 @@ use super::hands::Job;
 use super::{Burst, now_ms};
 use crate::file::{Access, Adviser, File, Resume};
 use crate::{Error, Result};
+use policy::FileId;
 use policy::burst::tables::Version;
 use policy::layout::Placement;
 use std::path::PathBuf;
@@ -48,8 +49,44 @@ impl Burst {
         {
             return Some((session.app.clone(), session.label.clone()));
         }
+        let marks = self.marks.read();
+        if !marks.is_empty()
+            && let Some(found) = marks.recognise(path, || self.owner_of(path))
+        {
+            return Some(found);
+        }
         let found = self.settings.checkpoints.iter().find_map(|pattern| pattern.matches(path))?;
         Some((found.app, found.version))
+    }
+
+    /// Somebody reads a file. If it is of the newest version its application restarts, also when its job, or whoever announced it, is
+    /// over. It needs no watching.
+    fn opened_to_read(&self, id: Option<FileId>, path: &dyn Fn() -> Option<PathBuf>) {
+        let path = || path().and_then(|path| path.into_os_string().into_string().ok());
+        // Nobody who opens a file waits here for the book.
+        let Some(book) = self.book.try_lock() else { return self.hands.say(Job::Opened(id, path())) };
+        let version = match id {
+            _ if book.complete.is_empty() => None,
+            Some(id) => book.version_with(id),
+            None => path().and_then(|path| book.version_at(&path)),
+        };
+        if let Some(version) = version {
+            self.hands.say(Job::Reads(version));
+        }
+    }
+
+    /// Whose a file is.
+    fn owner_of(&self, path: &str) -> Option<u32> {
+        let core = self.core()?;
+        let found = rustix::fs::statat(core.volume.tree(), path, rustix::fs::AtFlags::SYMLINK_NOFOLLOW);
+        found.ok().map(|found| found.st_uid)
+    }
+
+    /// Whether any path can be a checkpoint's.
+    fn knows_any(&self) -> bool {
+        !self.settings.checkpoints.is_empty()
+            || self.sessions.load(Ordering::Acquire) > 0
+            || !self.marks.read().is_empty()
     }
 
     /// The request that writes the file's version; a new one if nobody writes it.
@@ -136,16 +173,14 @@ impl Adviser for Burst {
             role.writers.fetch_add(usize::from(write), Ordering::AcqRel);
             return;
         }
-        if self.settings.checkpoints.is_empty() && self.sessions.load(Ordering::Acquire) == 0 {
+        if !write {
+            return self.opened_to_read(file.id(), path);
+        }
+        if !self.knows_any() {
             return;
         }
         let Some(path) = path().and_then(|path| path.into_os_string().into_string().ok()) else { return };
         let Some((app, label)) = self.recognise(&path) else { return };
-        if !write {
-            // A reader of the newest version restarts. It needs no watching.
-            let version = self.book.lock().version_at(&path);
-            return version.map_or((), |version| self.hands.say(Job::Reads(version)));
-        }
         let role = Role {
             app,
             label,

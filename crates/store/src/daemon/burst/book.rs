@@ -113,6 +113,11 @@ impl Book {
         self.by_path.get(path).copied()
     }
 
+    /// The complete version that a file with objects belongs to.
+    pub fn version_with(&self, file: FileId) -> Option<Version> {
+        self.by_file.get(&file).copied()
+    }
+
     /// A file is gone for good: the version that is gone with it, if it was the last.
     pub fn file_removed(&mut self, file: FileId) -> Option<(Version, Option<record::Version>)> {
         let key = self.by_file.remove(&file)?;

@@ -4,7 +4,6 @@ use super::Burst;
 use super::adviser::Role;
 use super::book::Session;
 use super::hands::Job;
-use super::record::{self, MtbfFrom};
 use crate::control::{Caller, Problem};
 use crate::daemon::Core;
 use policy::burst::advice::daly_s;
@@ -61,26 +60,6 @@ pub struct Row {
 }
 
 impl Burst {
-    /// An application says how long it runs between failures.
-    ///
-    /// # Errors
-    /// What the state store says.
-    pub fn set_mtbf(&self, name: &str, mtbf_s: Option<u64>, nodes: Option<u64>) -> crate::Result<()> {
-        let (seconds, from) = match (mtbf_s, nodes) {
-            (Some(seconds), _) => (seconds, MtbfFrom::Given),
-            (None, Some(nodes)) => (self.settings.node_mtbf.as_secs() / nodes.max(1), MtbfFrom::Nodes),
-            (None, None) => return Ok(()),
-        };
-        let mut book = self.book.lock();
-        self.app_in(&mut book, name)?;
-        let Some(app) = book.apps.get_mut(name) else { return Ok(()) };
-        (app.mtbf_s, app.mtbf_from) = (seconds.max(1), from);
-        record::put_app(&*self.state, name, app)?;
-        let number = app.number;
-        self.at_desk(|desk, now| desk.mtbf(now, number, seconds.max(1)));
-        Ok(())
-    }
-
     /// A version is announced.
     pub(in crate::daemon) fn begin(&self, core: &Core, caller: &Caller, what: &Begin) -> Result<Value, Problem> {
         if what.app.is_empty() || what.app.len() > 200 || what.app.contains('/') {
@@ -223,6 +202,7 @@ impl Burst {
                 let interval = (cost_s > 0.0 && app.mtbf_s > 0).then(|| daly_s(cost_s, app.mtbf_s as f64));
                 json!({"name": name, "mtbf_s": app.mtbf_s, "mtbf_from": app.mtbf_from, "restarts": app.restarts,
                     "bytes": app.bytes, "cost_s": cost_s, "advised_interval_s": interval,
+                    "interval_s": (app.interval_s > 0).then_some(app.interval_s),
                     "newest": label, "newest_in_buffer": key.is_some_and(|key| buffer.tables().places(key).0)})
             })
             .collect();
@@ -246,6 +226,7 @@ impl Burst {
             "demoted_bytes": self.counts.demoted_bytes.load(Ordering::Relaxed),
             "failed": self.counts.failed.load(Ordering::Relaxed),
             "replicated": self.counts.replicated.load(Ordering::Relaxed),
+            "trims": self.counts.trims.load(Ordering::Relaxed),
             "restarts_from_buffer": self.counts.hits.load(Ordering::Relaxed),
             "restarts_from_capacity": self.counts.misses.load(Ordering::Relaxed),
             "applications": apps,

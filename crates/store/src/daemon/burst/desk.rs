@@ -236,6 +236,16 @@ impl Desk {
         self.tell(now, Event::Mtbf { app, mtbf_s });
     }
 
+    /// An application writes a checkpoint every so many seconds, says its owner.
+    pub fn interval(&mut self, now: Time, app: App, interval_s: u64) {
+        self.tell(now, Event::Interval { app, interval_s });
+    }
+
+    /// The buffer's devices have so much free space.
+    pub fn free(&mut self, now: Time, bytes: f64) {
+        self.tell(now, Event::Free { bytes });
+    }
+
     /// A version was removed by its owner.
     pub fn removed(&mut self, now: Time, version: Version) {
         self.tell(now, Event::Removed { version });

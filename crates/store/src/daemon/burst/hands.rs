@@ -22,6 +22,11 @@ use std::time::{Duration, Instant};
 /// Two looks at one version within this are one restart.
 const RESTART_MS: u64 = 30_000;
 
+/// Between two looks at the space of the buffer's devices.
+const FREE_EVERY: Duration = Duration::from_millis(250);
+/// Share of the free space that is not counted on: what was written since the look, and what a file system takes for itself. A guess.
+const FREE_SHARE: f64 = 0.95;
+
 /// What a worker is told.
 pub enum Job {
     /// What the desk says.
@@ -32,6 +37,8 @@ pub enum Job {
     Bring(Arc<Role>),
     /// Somebody reads a version.
     Reads(Version),
+    /// Somebody reads a file, when the book was in use.
+    Opened(Option<FileId>, Option<String>),
     /// A file is gone for good.
     Removed(FileId),
     /// The end.
@@ -57,7 +64,12 @@ impl Burst {
         }
         found.sort_by_key(|(at_ms, key, ..)| (*at_ms, *key));
         self.at_desk(|desk, now| {
-            apps.iter().for_each(|app| desk.mtbf(now, app.number, app.mtbf_s));
+            for app in &apps {
+                desk.mtbf(now, app.number, app.mtbf_s);
+                if app.interval_s > 0 {
+                    desk.interval(now, app.number, app.interval_s);
+                }
+            }
             for (_, key, bytes, fast, capacity) in found {
                 desk.buffer_mut().found(key, bytes, fast, capacity);
             }
@@ -108,8 +120,9 @@ impl Burst {
         self.limits.clear();
     }
 
-    fn watch_the_clock(&self) {
-        let mut trimmed = Instant::now();
+    fn watch_the_clock(self: &Arc<Burst>) {
+        let (mut trimmed, mut looked) = (Instant::now(), Instant::now());
+        self.look_at_space();
         while !self.stopped.load(Ordering::Acquire) {
             {
                 let mut desk = self.desk.lock();
@@ -122,6 +135,10 @@ impl Burst {
                 self.alarm.store(0, Ordering::Release);
             }
             let before = self.desk.lock().buffer().period();
+            if looked.elapsed() >= FREE_EVERY {
+                looked = Instant::now();
+                self.look_at_space();
+            }
             self.at_desk(|desk, now| desk.tick(now));
             let after = self.desk.lock().buffer().period();
             if before.1 != after.1 {
@@ -134,20 +151,34 @@ impl Burst {
         }
     }
 
+    /// Others may write to the buffer's devices too: what is free there bounds what it takes.
+    fn look_at_space(&self) {
+        let Some(core) = self.core() else { return };
+        let free = core.volume.targets().measure_soon(self.fast);
+        self.at_desk(|desk, now| desk.free(now, free as f64 * FREE_SHARE));
+    }
+
     fn remember_period(&self, (dwsf, dwpp): (f64, f64)) {
         if let Err(error) = record::put_period(&*self.state, &record::Period { dwsf, dwpp }) {
             tracing::warn!("the period of the burst buffer is not remembered: {error}");
         }
     }
 
-    /// Tells the devices of the fast tier which blocks are free, in a process of its own.
-    fn trim(&self) {
+    /// Tells the devices of the fast tier which blocks are free, in processes of their own.
+    fn trim(self: &Arc<Burst>) {
         let Some(core) = self.core() else { return };
         let config = core.volume.config();
         for target in config.targets.iter().filter(|target| target.tier == self.fast) {
             let mut command = Command::new("fstrim");
             command.arg(&target.path).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-            let spawned = std::thread::Builder::new().name("burst-trim".into()).spawn(move || command.status());
+            let this = self.clone();
+            let spawned = std::thread::Builder::new().name("burst-trim".into()).spawn(move || {
+                match command.status() {
+                    Ok(status) if status.success() => drop(this.counts.trims.fetch_add(1, Ordering::Relaxed)),
+                    Ok(status) => tracing::debug!("fstrim: {status}: the file system or its device cannot"),
+                    Err(error) => tracing::warn!("fstrim cannot be run: {error}; nothing is trimmed"),
+                }
+            });
             if spawned.is_err() {
                 tracing::debug!("no thread for a trim");
             }
@@ -186,6 +217,14 @@ impl Burst {
                 }
             }
             Job::Reads(version) => self.reads(version),
+            Job::Opened(id, path) => {
+                let book = self.book.lock();
+                let version = id.map_or_else(|| book.version_at(&path?), |id| book.version_with(id));
+                drop(book);
+                if let Some(version) = version {
+                    self.reads(version);
+                }
+            }
             Job::Removed(file) => self.file_removed(file),
             Job::Stop => {}
         }

@@ -3,6 +3,7 @@
 //! ```text
 //! burst.app      NAME            number, MTBF and where it is from, restarts, bytes and cost of the last one   (V-order, app+restart)
 //! burst.version  NUMBER-VERSION  files with their numbers, bytes, where it lies                                (app+device, location, app+BB, Clean)
+//! burst.mark     JOB             patterns of files that a job's script calls checkpoints
 //! burst.period   now             bytes written and expected in the period                                      (DWSF, DWPP)
 //! ```
 //! E-order follows from the versions; R-order is what lacks its replica. A version is remembered only when it is complete and
@@ -15,6 +16,7 @@ use serde::{Deserialize, Serialize};
 
 const APPS: &str = "burst.app";
 const VERSIONS: &str = "burst.version";
+const MARKS: &str = "burst.mark";
 const PERIOD: &str = "burst.period";
 
 /// How the time between failures of an application is known.
@@ -51,6 +53,36 @@ pub struct App {
     pub bytes: u64,
     /// How long writing that took, in milliseconds.
     pub cost_ms: u64,
+    /// Seconds between two checkpoints, as its job says; 0: it does not.
+    #[serde(default)]
+    pub interval_s: u64,
+}
+
+/// A pattern that a job's script marks as checkpoints.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Mark {
+    /// Whose.
+    pub app: String,
+    /// Which files: a pattern without `{app}`, relative to the mount's root.
+    pub path: String,
+    /// Nodes that the application runs on.
+    #[serde(default)]
+    pub nodes: Option<u64>,
+    /// Seconds between two of its failures.
+    #[serde(default)]
+    pub mtbf_s: Option<u64>,
+    /// Seconds between two of its checkpoints.
+    #[serde(default)]
+    pub interval_s: Option<u64>,
+}
+
+/// What one job marks.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Marked {
+    /// Its owner.
+    pub uid: u32,
+    /// Its lines.
+    pub marks: Vec<Mark>,
 }
 
 /// A file of a version.
@@ -140,6 +172,21 @@ pub fn versions(state: &dyn State) -> Result<Vec<Version>> {
     let mut versions: Vec<Version> = all(state, VERSIONS)?.into_iter().map(|(_, version)| version).collect();
     versions.sort_by_key(|version: &Version| (version.at_ms, version.number));
     Ok(versions)
+}
+
+/// Remembers what a job marks.
+pub fn put_marks(state: &dyn State, job: &str, marked: &Marked) -> Result<()> {
+    put(state, MARKS, job, marked)
+}
+
+/// Forgets what a job marks.
+pub fn forget_marks(state: &dyn State, job: &str) -> Result<()> {
+    state.record_remove(MARKS, job).map(|_| ())
+}
+
+/// What jobs mark.
+pub fn marks(state: &dyn State) -> Result<Vec<(String, Marked)>> {
+    all(state, MARKS)
 }
 
 /// Remembers the period.

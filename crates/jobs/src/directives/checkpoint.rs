@@ -1,0 +1,141 @@
+//! `#CHECKPOINT path=PATTERN ...`: which files of a job are checkpoints, and what its owner knows of them.
+//!
+//! ```text
+//! #CHECKPOINT path=state/step-{version}/** app=wave nodes=512 interval=1h
+//! ```
+//! `path` is a pattern as in `volume.toml`, without `{app}`, relative to the directory where the job was submitted. All else may be left out.
+
+use super::words::{self, Refusal};
+use policy::burst::pattern::Pattern;
+use serde::{Deserialize, Serialize};
+
+/// What one line says.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Checkpoint {
+    /// Line of the script.
+    pub line: u32,
+    /// The files, as written.
+    pub path: String,
+    /// Whose they are; the name of the job where nothing is said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub app: Option<String>,
+    /// Nodes that it runs on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub nodes: Option<u64>,
+    /// Seconds between two failures.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mtbf_s: Option<u64>,
+    /// Seconds from one checkpoint to the next.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub interval_s: Option<u64>,
+}
+
+const FORM: &str = "write #CHECKPOINT path=PATTERN [app=NAME] [nodes=N] [mtbf=SPAN] [interval=SPAN]";
+
+/// Reads what follows the word of the directive.
+pub(super) fn read(line: u32, text: &str) -> Result<Checkpoint, Refusal> {
+    let words::Words { words, .. } = words::split(text)?;
+    let mut read = Checkpoint { line, path: String::new(), app: None, nodes: None, mtbf_s: None, interval_s: None };
+    let mut seen = Vec::new();
+    for word in &words {
+        let Some((key, value)) = word.split_once('=') else {
+            return Err(Refusal::new(format!("{word:?} is no KEY=VALUE"), FORM));
+        };
+        if seen.contains(&key) {
+            return Err(Refusal::new(format!("{key} is said twice"), "say it once; write a line for each pattern"));
+        }
+        seen.push(key);
+        match key {
+            "path" => read.path = value.into(),
+            "app" => read.app = Some(application(value)?),
+            "nodes" => read.nodes = Some(nodes(value)?),
+            "mtbf" => read.mtbf_s = Some(span(key, value)?),
+            "interval" => read.interval_s = Some(span(key, value)?),
+            _ => return Err(Refusal::new(format!("#CHECKPOINT knows no {key:?}"), FORM)),
+        }
+    }
+    if read.nodes.is_some() && read.mtbf_s.is_some() {
+        return Err(Refusal::new("nodes and mtbf both say how often the application fails", "say one of them"));
+    }
+    // The name of an application stands in the pattern's place for it, and says nothing about the files.
+    match Pattern::of_app(&read.path, "x") {
+        Ok(_) => Ok(read),
+        Err(_) if read.path.is_empty() => Err(Refusal::new("the directive names no files", FORM)),
+        Err(mend) => Err(Refusal::new(format!("the pattern {:?} is not understood", read.path), mend)),
+    }
+}
+
+fn application(value: &str) -> Result<String, Refusal> {
+    if value.is_empty() || value.len() > 200 || value.contains('/') {
+        let cause = format!("{value:?} cannot be the name of an application");
+        return Err(Refusal::new(cause, "give a name of at most 200 bytes without a slash"));
+    }
+    Ok(value.into())
+}
+
+fn nodes(value: &str) -> Result<u64, Refusal> {
+    let n = value.parse().ok().filter(|n| (1..=10_000_000).contains(n));
+    n.ok_or_else(|| Refusal::new(format!("nodes says {value:?}"), "write a whole number from 1"))
+}
+
+/// `90s`, `10m` or `10min`, `2h`, `1d`; seconds alone.
+fn span(key: &str, value: &str) -> Result<u64, Refusal> {
+    let digits = value.bytes().take_while(u8::is_ascii_digit).count();
+    let unit = match &value[digits..] {
+        "" | "s" => Some(1),
+        "m" | "min" => Some(60),
+        "h" => Some(3600),
+        "d" => Some(86_400),
+        _ => None,
+    };
+    let number = value[..digits].parse::<u64>().ok().filter(|n| *n > 0);
+    number.and_then(|n| n.checked_mul(unit?)).filter(|s| *s <= 100 * 365 * 86_400).ok_or_else(|| {
+        Refusal::new(format!("{key} says {value:?}"), "write a span such as 90s, 30min, 2h or 5d, of at most 100 years")
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_may_be_said() {
+        let all = read(3, "path=\"my state/step-{version}/**\" app=wave nodes=512 interval=30min").unwrap();
+        assert_eq!((all.line, all.path.as_str(), all.app.as_deref()), (3, "my state/step-{version}/**", Some("wave")));
+        assert_eq!((all.nodes, all.mtbf_s, all.interval_s), (Some(512), None, Some(1800)));
+        let little = read(1, "path=wave.chk mtbf=5d").unwrap();
+        assert_eq!((little.app, little.mtbf_s), (None, Some(432_000)));
+        for (text, seconds) in [("90", 90), ("90s", 90), ("2m", 120), ("2min", 120), ("3h", 10_800), ("1d", 86_400)] {
+            assert_eq!(read(1, &format!("path=a mtbf={text}")).unwrap().mtbf_s, Some(seconds), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_refused_and_why() {
+        for (text, cause) in [
+            ("", "names no files"),
+            ("app=wave", "names no files"),
+            ("state/**", "no KEY=VALUE"),
+            ("path=a path=b", "said twice"),
+            ("path=a rank=3", "knows no \"rank\""),
+            ("path=a nodes=0", "nodes says"),
+            ("path=a nodes=many", "nodes says"),
+            ("path=a mtbf=soon", "mtbf says"),
+            ("path=a interval=0", "interval says"),
+            ("path=a interval=101y", "interval says"),
+            ("path=a mtbf=36501d", "mtbf says"),
+            ("path=a mtbf=99999999999999999999d", "mtbf says"),
+            ("path=a nodes=2 mtbf=1d", "both say"),
+            ("path=a app=b/c", "name of an application"),
+            ("path=a app=", "name of an application"),
+            ("path={app}/x", "not understood"),
+            ("path={version}/{version}", "not understood"),
+            ("path={rank}", "not understood"),
+            ("path=$HOME/x", "$"),
+            ("path='a", "not closed"),
+        ] {
+            let refused = read(1, text).expect_err(text);
+            assert!(refused.cause.contains(cause) && !refused.mend.is_empty(), "{text}: {refused:?}");
+        }
+    }
+}

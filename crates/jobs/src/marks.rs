@@ -1,0 +1,59 @@
+//! Checkpoints that a script marks: told to the volume when the job is submitted, taken back when it is over.
+
+use crate::directives::Complaint;
+use crate::plan::{Plan, paths};
+use crate::request::Caller;
+use crate::runner::Error;
+use crate::volume::{Marked, Volume};
+use std::path::Path;
+
+/// Tells the volume which files a job marks. Gives what its owner should know.
+///
+/// # Errors
+/// Files that are not in the volume, or what the volume says; then nothing is marked.
+pub fn mark(volume: &dyn Volume, owner: Caller, job: &str, plan: &Plan, cwd: &Path) -> Result<Vec<Complaint>, Error> {
+    let Some(first) = plan.checkpoints.first() else { return Ok(Vec::new()) };
+    let mount = volume.mount_point();
+    let (mut marks, mut complaints) = (Vec::new(), Vec::new());
+    for checkpoint in &plan.checkpoints {
+        match mount.as_deref().and_then(|mount| paths::in_volume(&checkpoint.path, cwd, mount)) {
+            Some(path) => marks.push(Marked {
+                app: checkpoint.app.clone().unwrap_or_else(|| plan.name.replace('/', "-")),
+                path,
+                nodes: checkpoint.nodes,
+                mtbf_s: checkpoint.mtbf_s,
+                interval_s: checkpoint.interval_s,
+            }),
+            None => complaints.push(Complaint {
+                line: checkpoint.line,
+                cause: format!("checkpoints at {} are not in the volume", cwd.join(&checkpoint.path).display()),
+                mend: match &mount {
+                    Some(mount) => format!("name files below {}, or submit from there", mount.display()),
+                    None => "submit again when it is mounted".into(),
+                },
+            }),
+        }
+    }
+    if !complaints.is_empty() {
+        return Err(Error::Script(complaints));
+    }
+    match volume.mark_checkpoints(owner, job, &marks) {
+        Ok(true) => Ok(Vec::new()),
+        Ok(false) => Ok(vec![Complaint {
+            line: first.line,
+            cause: "this volume has no burst buffer, so checkpoints are files like others".into(),
+            mend: "nothing needs to be done".into(),
+        }]),
+        Err(error) => Err(Error::World(format!("checkpoints cannot be marked: {error}"))),
+    }
+}
+
+/// How the volume knows a job of the runner.
+pub fn local(id: crate::request::JobId) -> String {
+    format!("job {id}")
+}
+
+/// How the volume knows a job of Slurm.
+pub fn slurm(id: u64) -> String {
+    format!("slurm {id}")
+}

@@ -1,0 +1,127 @@
+//! Files that jobs' scripts mark as checkpoints, for as long as the job lives; remembered, since a job outlives the daemon.
+
+use super::record::{self, Mark, Marked};
+use super::{Burst, MtbfFrom};
+use crate::Result;
+use crate::state::State;
+use policy::burst::pattern::Pattern;
+use std::collections::BTreeMap;
+
+/// The patterns of one job.
+struct Marking {
+    uid: u32,
+    patterns: Vec<Pattern>,
+}
+
+/// All of them, by job.
+#[derive(Default)]
+pub struct Marks(BTreeMap<String, Marking>);
+
+impl Marks {
+    /// Those that an earlier daemon was told.
+    pub fn open(state: &dyn State) -> Result<Marks> {
+        let all = record::marks(state)?.into_iter().map(|(job, marked)| (job, marking(&marked)));
+        Ok(Marks(all.collect()))
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Whose checkpoint a file is, and of which version. A job marks the files of its owner; root's jobs mark all.
+    pub fn recognise(&self, path: &str, owner: impl Fn() -> Option<u32>) -> Option<(String, String)> {
+        self.0.values().find_map(|marking| {
+            let found = marking.patterns.iter().find_map(|pattern| pattern.matches(path))?;
+            (marking.uid == 0 || owner() == Some(marking.uid)).then_some((found.app, found.version))
+        })
+    }
+}
+
+fn marking(marked: &Marked) -> Marking {
+    let patterns = marked.marks.iter().filter_map(|mark| Pattern::of_app(&mark.path, &mark.app).ok());
+    Marking { uid: marked.uid, patterns: patterns.collect() }
+}
+
+impl Burst {
+    /// From now on these files of a job's owner are checkpoints.
+    ///
+    /// # Errors
+    /// What the state store says; then none are.
+    pub fn mark(&self, job: &str, marked: &Marked) -> Result<()> {
+        record::put_marks(&*self.state, job, marked)?;
+        self.marks.write().0.insert(job.to_owned(), marking(marked));
+        for Mark { app, nodes, mtbf_s, interval_s, .. } in &marked.marks {
+            self.set_mtbf(app, *mtbf_s, *nodes)?;
+            if let Some(seconds) = *interval_s {
+                self.set_interval(app, seconds)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The job is over. Its checkpoints stay.
+    pub fn unmark(&self, job: &str) {
+        if self.marks.write().0.remove(job).is_some()
+            && let Err(error) = record::forget_marks(&*self.state, job)
+        {
+            tracing::warn!("that {job} marks no checkpoints any more is not remembered: {error}");
+        }
+    }
+
+    /// An application writes a checkpoint every so many seconds, says its owner.
+    fn set_interval(&self, name: &str, interval_s: u64) -> Result<()> {
+        let mut book = self.book.lock();
+        self.app_in(&mut book, name)?;
+        let Some(app) = book.apps.get_mut(name) else { return Ok(()) };
+        app.interval_s = interval_s;
+        record::put_app(&*self.state, name, app)?;
+        let number = app.number;
+        self.at_desk(|desk, now| desk.interval(now, number, interval_s));
+        Ok(())
+    }
+
+    /// An application says how long it runs between failures.
+    ///
+    /// # Errors
+    /// What the state store says.
+    pub fn set_mtbf(&self, name: &str, mtbf_s: Option<u64>, nodes: Option<u64>) -> Result<()> {
+        let (seconds, from) = match (mtbf_s, nodes) {
+            (Some(seconds), _) => (seconds, MtbfFrom::Given),
+            (None, Some(nodes)) => (self.settings.node_mtbf.as_secs() / nodes.max(1), MtbfFrom::Nodes),
+            (None, None) => return Ok(()),
+        };
+        let mut book = self.book.lock();
+        self.app_in(&mut book, name)?;
+        let Some(app) = book.apps.get_mut(name) else { return Ok(()) };
+        (app.mtbf_s, app.mtbf_from) = (seconds.max(1), from);
+        record::put_app(&*self.state, name, app)?;
+        let number = app.number;
+        self.at_desk(|desk, now| desk.mtbf(now, number, seconds.max(1)));
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::state::SqliteState;
+
+    #[test]
+    fn a_job_marks_its_owners_files_only_and_is_remembered() {
+        let state = SqliteState::in_memory().unwrap();
+        let mark = |path: &str| Mark { app: "wave".into(), path: path.into(), ..Mark::default() };
+        let of = |uid, path| Marked { uid, marks: vec![mark(path)] };
+        record::put_marks(&state, "job 1", &of(7, "u/s-{version}/**")).unwrap();
+        record::put_marks(&state, "job 2", &of(0, "all/*")).unwrap();
+        let marks = Marks::open(&state).unwrap();
+        let says = |path: &str, owner: Option<u32>| marks.recognise(path, || owner);
+        assert_eq!(says("u/s-3/r", Some(7)), Some(("wave".into(), "3".into())));
+        assert_eq!(says("u/s-3/r", Some(8)), None);
+        assert_eq!(says("u/s-3/r", None), None, "it is gone meanwhile");
+        assert_eq!(says("all/x", Some(8)), Some(("wave".into(), String::new())));
+        assert_eq!(says("other", Some(7)), None);
+        record::forget_marks(&state, "job 1").unwrap();
+        assert!(Marks::open(&state).unwrap().recognise("u/s-3/r", || Some(7)).is_none());
+    }
+}
