@@ -6,7 +6,6 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use store::control::Problem;
 use store::mount::mountpoint::{clear_stale, connection, unmount_unused};
-use store::state::SqliteState;
 use store::volume::{Config, ConnectionsConfig, TargetConfig};
 
 /// Directories that connections are shown in; unmounted at the end.
@@ -22,7 +21,7 @@ impl ConnectedTargets {
         if wanted.is_empty() {
             return Ok(connected);
         }
-        let known = SqliteState::known_targets(&config.state.join("state.db")).unwrap_or_default();
+        let known = store::volume::known_targets(config).unwrap_or_default();
         for (target, connections) in wanted {
             match connect(target, connections) {
                 Ok(()) => connected.0.push(target.path.clone()),

@@ -1,11 +1,13 @@
 //! What the volume remembers besides files: epochs, targets, the mover's journal, garbage, staging progress, jobs.
 //!
-//! [`State`] is what callers use; [`SqliteState`] keeps it in one file on this machine. Every call that returned is
-//! durable. The suite [`conformance`] holds for every implementation.
+//! [`State`] is what callers use; [`SqliteState`] keeps it in one file on this machine, [`RedisState`] in a server. Every call that
+//! returned is durable. The suite [`conformance`] holds for every implementation.
 
 mod conformance;
+pub mod redis;
 mod sqlite;
 
+pub use self::redis::RedisState;
 pub use conformance::conformance;
 pub use sqlite::SqliteState;
 

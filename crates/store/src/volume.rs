@@ -6,6 +6,7 @@ mod check;
 mod config;
 mod edit;
 mod ids;
+mod keep;
 mod lock;
 mod namespace;
 mod open;
@@ -24,6 +25,7 @@ pub use config::{
     Purge, QueueName, Recovery, Replication, ReplicationPolicy, Stripes, TargetConfig, Tiering, TieringPolicy,
 };
 pub use edit::set_device;
+pub use keep::known_targets;
 pub use parse::{Burst, TARGETS_MAX};
 pub use problem::{Problem, Problems};
 pub use quantity::{parse_size, parse_span};

@@ -6,7 +6,8 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// `volume.toml` with a burst buffer.
-fn with_burst(more: &'static str) -> impl FnOnce(String) -> String {
+pub fn with_burst(more: impl Into<String>) -> impl FnOnce(String) -> String {
+    let more = more.into();
     move |text| {
         let text = text.split("\n[burst]\n").next().expect("a text").to_owned();
         format!(
@@ -15,16 +16,16 @@ fn with_burst(more: &'static str) -> impl FnOnce(String) -> String {
     }
 }
 
-fn versions(volume: &Volume, app: &str) -> Vec<Value> {
+pub fn versions(volume: &Volume, app: &str) -> Vec<Value> {
     volume.json(&["checkpoint", "list", app])["versions"].as_array().expect("versions").clone()
 }
 
-fn newest(volume: &Volume, app: &str) -> Option<Value> {
+pub fn newest(volume: &Volume, app: &str) -> Option<Value> {
     versions(volume, app).into_iter().find(|v| v["newest"] == true)
 }
 
 /// The tiers of a file's mirrors, by the names of their targets.
-fn tiers(volume: &Volume, file: &str) -> Vec<&'static str> {
+pub fn tiers(volume: &Volume, file: &str) -> Vec<&'static str> {
     let layout = volume.json(&["layout", file]);
     let of = |mirror: &Value| {
         let text = mirror.to_string();
@@ -37,7 +38,7 @@ fn tiers(volume: &Volume, file: &str) -> Vec<&'static str> {
     layout["mirrors"].as_array().expect("mirrors").iter().map(of).collect()
 }
 
-fn write(volume: &Volume, app: &str, version: &str, data: &[u8]) -> std::io::Result<PathBuf> {
+pub fn write(volume: &Volume, app: &str, version: &str, data: &[u8]) -> std::io::Result<PathBuf> {
     let dir = volume.at.join(format!("ckpt/{app}/{version}"));
     std::fs::create_dir_all(&dir)?;
     let path = dir.join("state");
@@ -45,7 +46,7 @@ fn write(volume: &Volume, app: &str, version: &str, data: &[u8]) -> std::io::Res
     Ok(path)
 }
 
-fn complete(volume: &Volume, app: &str, label: &str) -> bool {
+pub fn complete(volume: &Volume, app: &str, label: &str) -> bool {
     versions(volume, app).iter().any(|v| v["label"] == label && v["state"] == "complete")
 }
 
@@ -163,6 +164,63 @@ fn a_version_that_was_begun_counts_once_it_was_committed() {
     let outside = volume.run_in(std::path::Path::new("/"), &["checkpoint", "begin", "wave"]);
     assert_eq!(code(&outside), 2, "{}", err(&outside));
     assert_eq!(code(&volume.run(&["checkpoint", "commit", "nobody"])), 5);
+}
+
+/// A job's script says which of its files are checkpoints: by the local runner, with nothing in `volume.toml`.
+#[test]
+fn a_job_marks_its_checkpoints_in_its_script() {
+    let edit = |text: String| with_burst("")(text).replace("checkpoints = [\"ckpt/{app}/{version}/**\"]\n", "");
+    let Some(volume) = Volume::up_with(edit) else { return };
+    let run = volume.at.join("run7");
+    std::fs::create_dir(&run).expect("directory");
+    let script = volume.dir.path().join("job.sh");
+    let submit = |directive: &str, body: &str| {
+        std::fs::write(&script, format!("#!/bin/sh\n#ENTREPOT -J wave\n{directive}\n{body}\n")).expect("write");
+        volume.run_in(&run, &["job", "submit", script.to_str().expect("UTF-8")])
+    };
+    for (bad, cause) in [
+        ("#CHECKPOINT path=/etc/x", "not in the volume"),
+        ("#CHECKPOINT path=a nodes=few", "nodes says"),
+        ("# CHECKPOINT path=a", "ordinary comment"),
+    ] {
+        let refused = submit(bad, "touch ran");
+        assert!(code(&refused) != 0 && err(&refused).contains("line 3") && err(&refused).contains(cause), "{}", err(&refused));
+    }
+    assert!(!run.join("ran").exists(), "what is refused does not run");
+
+    // What it waits for lies outside the volume: its own directory goes with the daemon that is killed.
+    let go = volume.dir.path().join("go");
+    let body = format!(
+        "for n in 1 2; do mkdir -p step-$n; head -c 3000000 /dev/urandom > step-$n/rank-0; \
+        cp step-$n/rank-0 step-$n/rank-1; done; echo over > log; while [ ! -e {} ]; do sleep 0.1; done",
+        go.display()
+    );
+    let submitted = submit("#CHECKPOINT path=step-{version}/** nodes=512 interval=1h", &body);
+    assert_eq!(code(&submitted), 0, "{}", err(&submitted));
+    real::until("both versions are complete", || {
+        newest(&volume, "wave").is_some_and(|v| v["label"] == "2" && v["files"].as_array().map(Vec::len) == Some(2))
+    });
+    let known = volume.json(&["checkpoint", "status"])["applications"][0].clone();
+    assert_eq!((&known["mtbf_from"], known["interval_s"].as_u64()), (&Value::from("nodes"), Some(3600)));
+    assert!(tiers(&volume, "run7/step-2/rank-1").contains(&"fast"));
+    assert_eq!(versions(&volume, "wave").len(), 2, "the log is no checkpoint");
+
+    // The job lives on while the daemon dies, and what it marks is known again.
+    volume.kill();
+    volume.up_again();
+    std::fs::create_dir(run.join("step-9")).expect("directory");
+    std::fs::write(run.join("step-9/rank-0"), real::noise(1 << 20)).expect("write");
+    real::until("a file that matches is a checkpoint still", || newest(&volume, "wave").expect("one")["label"] == "9");
+    std::fs::write(&go, "").expect("write");
+    real::until("the job is over", || volume.json(&["job", "list"]).as_array().is_some_and(Vec::is_empty));
+    std::fs::create_dir(run.join("step-10")).expect("directory");
+    std::fs::write(run.join("step-10/rank-0"), real::noise(1 << 20)).expect("write");
+    // A restart is seen also when no job marks the files any more.
+    assert_eq!(std::fs::read(run.join("step-9/rank-0")).expect("read").len(), 1 << 20);
+    real::until("the restart was seen", || {
+        volume.json(&["checkpoint", "status"])["applications"][0]["restarts"].as_u64() == Some(1)
+    });
+    assert_eq!(newest(&volume, "wave").expect("one")["label"], "9", "after the job its patterns mean nothing");
 }
 
 /// Bytes that say whose and which they are, and where.

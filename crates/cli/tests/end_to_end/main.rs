@@ -3,6 +3,7 @@
 mod as_user;
 mod attack;
 mod burst;
+mod burst_devices;
 mod cache;
 mod connections;
 mod drained;
@@ -13,6 +14,7 @@ mod interrupted;
 mod just_in_time;
 mod kept;
 mod killed;
+mod loops;
 mod mirrors;
 mod purge;
 mod real;

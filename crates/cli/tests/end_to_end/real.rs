@@ -32,6 +32,19 @@ impl Volume {
 
     /// The same, in another environment.
     pub fn up_in(environment: Vec<(String, String)>, edit: impl FnOnce(String) -> String) -> Option<Volume> {
+        Volume::make(environment, None, edit)
+    }
+
+    /// The same, in a directory that is not there yet.
+    pub fn up_at(home: PathBuf, edit: impl FnOnce(String) -> String) -> Option<Volume> {
+        Volume::make(Vec::new(), Some(home), edit)
+    }
+
+    fn make(
+        environment: Vec<(String, String)>,
+        home: Option<PathBuf>,
+        edit: impl FnOnce(String) -> String,
+    ) -> Option<Volume> {
         let dir = tempfile::Builder::new().prefix("entrepot-test").tempdir().expect("temp dir");
         let open = std::os::unix::fs::PermissionsExt::from_mode(0o755);
         std::fs::set_permissions(dir.path(), open).expect("chmod");
@@ -45,9 +58,9 @@ impl Volume {
         // By another process: a child that another test forks just now would keep ours open for writing, and busy.
         let copied = Command::new("cp").arg(env!("CARGO_BIN_EXE_entrepot")).arg(&binary).status();
         assert!(copied.expect("cp").success());
-        let toml = dir.path().join("vol/volume.toml");
-        let volume = Volume { toml, at, binary, environment, dir };
-        volume.ok(&["init", volume.dir.path().join("vol").to_str().expect("UTF-8")]);
+        let home = home.unwrap_or_else(|| dir.path().join("vol"));
+        let volume = Volume { toml: home.join("volume.toml"), at, binary, environment, dir };
+        volume.ok(&["init", home.to_str().expect("UTF-8")]);
         let text = std::fs::read_to_string(&volume.toml).expect("volume.toml");
         std::fs::write(&volume.toml, edit(text)).expect("volume.toml");
         let up = volume.run(&volume.up_words());

@@ -215,6 +215,22 @@ impl Targets {
         }
     }
 
+    /// Has the space of a tier measured, without waiting for it; gives what is free there as last measured, of each file system once.
+    pub fn measure_soon(&self, tier: u8) -> u64 {
+        let on_tier = self.all().into_iter().filter(|target| target.tier() == tier && target.state() != State::Failed);
+        let mut seen = Vec::new();
+        let mut free = 0;
+        for target in on_tier {
+            let space = target.space();
+            target.core.measure();
+            if space.device.is_none_or(|device| !seen.contains(&device)) {
+                free += space.free_bytes;
+                seen.extend(space.device);
+            }
+        }
+        free
+    }
+
     /// The operator fails, drains or restores a target. Gives its state after that.
     pub fn operate(&self, id: TargetId, order: Order) -> Result<State, OrderError> {
         let target = self.get(id).ok_or(OrderError::Unknown(id))?;

@@ -1,11 +1,12 @@
 //! Whether the directories that a `volume.toml` names are there, apart from each other, and ours. Changes nothing.
 
 use super::VolumeId;
-use super::config::Config;
+use super::config::{Config, StateStore};
 use super::namespace;
 use super::problem::{Problem, Problems};
 use super::real_paths;
-use crate::state::{SqliteState, TargetRecord};
+use super::keep::known_targets;
+use crate::state::TargetRecord;
 use crate::target::{Identity, IdentityError};
 use rustix::fs::Access;
 use rustix::io::Errno;
@@ -60,15 +61,14 @@ impl Check<'_> {
 
     /// The targets that the volume has had so far; none before it is formatted.
     fn known_targets(&mut self) -> Vec<TargetRecord> {
-        let path = self.config.state.join(STATE_FILE);
-        if !path.is_file() {
-            return Vec::new();
-        }
-        SqliteState::known_targets(&path).unwrap_or_else(|error| {
+        known_targets(self.config).unwrap_or_else(|error| {
             self.problem(
                 self.config.state_place,
                 error.to_string(),
-                "See docs/OPERATING.md, \"The state store is damaged\"",
+                match self.config.state_store {
+                    StateStore::Embedded => "See docs/OPERATING.md, \"The state store is damaged\"",
+                    StateStore::Redis(_) => "See docs/OPERATING.md, \"The state in Redis\"",
+                },
             );
             Vec::new()
         })

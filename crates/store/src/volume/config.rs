@@ -21,6 +21,8 @@ pub struct Config {
     pub state: PathBuf,
     /// Line and column of it.
     pub(super) state_place: (usize, usize),
+    /// What keeps the state.
+    pub state_store: StateStore,
     /// Tier names, fastest first: a tier's number is its index.
     pub tiers: Vec<String>,
     /// The targets, as they stand in the file.
@@ -49,6 +51,15 @@ pub struct Config {
     pub burst: super::Burst,
     /// How wide files are striped.
     pub stripes: Stripes,
+}
+
+/// What keeps the state of a volume.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum StateStore {
+    /// A file in the state directory.
+    Embedded,
+    /// The Redis server at this address.
+    Redis(String),
 }
 
 /// One `[[target]]`.

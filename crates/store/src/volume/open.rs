@@ -1,12 +1,13 @@
 //! Opening a volume: check, lock, state store, identity, directories, targets, in this order.
 
-use super::check::{self, STATE_FILE};
+use super::check;
 use super::config::{Config, TargetConfig};
 use super::ids::Ids;
+use super::keep::Reached;
 use super::lock::Lock;
 use super::problem::{Problem, Problems};
 use super::{Volume, VolumeId, namespace};
-use crate::state::{SqliteState, State, TargetRecord};
+use crate::state::{State, TargetRecord};
 use crate::stats::Stats;
 use crate::target::{
     self, Change, DirectoryMedium, Execution, Identity, IdentityError, InlineSlots, Limits, TargetSpec, Targets,
@@ -31,11 +32,12 @@ impl Volume {
         check::check(&config)?;
         let lock = Lock::take(&config.state)?;
         close_to_others(&config.state)?;
-        let state: Arc<dyn State> = Arc::new(SqliteState::open(&config.state.join(STATE_FILE)).map_err(problem)?);
+        let reached = Reached::open(&config).map_err(problem)?;
         let id = match namespace::read_id(&config.namespace).map_err(problem)? {
             Some(id) => id,
             None => namespace::format(&config.namespace).map_err(problem)?,
         };
+        let state = reached.of(id).map_err(problem)?;
         let directories = namespace::open(&config.namespace)
             .map_err(|errno| problem(format!("{}: {errno}", config.namespace.display())))?;
         let known = state.targets().map_err(problem)?;

@@ -8,7 +8,7 @@ mod tiering;
 pub use burst::Burst;
 
 use super::config::{
-    Config, Health, Io, LayoutConfig, MirrorWrites, Mount, Mover, Passthrough, Recovery, TargetConfig,
+    Config, Health, Io, LayoutConfig, MirrorWrites, Mount, Mover, Passthrough, Recovery, StateStore, TargetConfig,
 };
 use super::parse_jobs::{jobs, purge, replication};
 use super::parse_stripes::stripes;
@@ -62,6 +62,7 @@ fn read(reading: &Reading<'_>, root: &Section<'_, '_, '_>, file: &Path) -> Confi
         namespace_place: reading.place(namespace_span.start),
         state,
         state_place: reading.place(state_span.start),
+        state_store: root.words("state_store", StateStore::Embedded, state_store),
         tiers,
         targets,
         layout,
@@ -76,6 +77,18 @@ fn read(reading: &Reading<'_>, root: &Section<'_, '_, '_>, file: &Path) -> Confi
         purge: purge(reading, root.section("purge")),
         stripes,
     }
+}
+
+fn state_store(text: &str) -> Result<StateStore, String> {
+    let form = "Write embedded, or redis://HOST:PORT/DATABASE, or unix:///PATH/TO/SOCKET";
+    if text == "embedded" {
+        return Ok(StateStore::Embedded);
+    }
+    if !text.contains("://") {
+        return Err(form.into());
+    }
+    crate::state::redis::check_url(text).map_err(|why| format!("{why}. {form}"))?;
+    Ok(StateStore::Redis(text.into()))
 }
 
 /// Tiers by name with their place, and what their devices take where the file says it.

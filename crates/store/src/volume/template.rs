@@ -28,6 +28,9 @@ namespace = "namespace"
 
 # The embedded state store and the control socket. On a local file system.
 state = "state"
+# What keeps the state: "embedded" is a file there; or a Redis server that syncs every write (appendonly yes, appendfsync always):
+# "redis://HOST:PORT/DATABASE" or "unix:///PATH/TO/SOCKET".
+# state_store = "embedded"
 
 # Tiers, fastest first. Every tier needs a target. For tiering, what one device of it does, in megabytes (10^6) per second
 # reading/writing, and what every access takes besides (measured at the first start if it is not said):

@@ -1,0 +1,211 @@
+//! The state store in a Redis server, for a volume whose state must outlive this machine's disk.
+//!
+//! ```text
+//! entrepot:VOLUME:schema              version of what follows
+//! entrepot:VOLUME:sequence            hash   name -> last number
+//! entrepot:VOLUME:target.name         hash   number -> name;  target.number the other way;  target.state  number -> state, by whom
+//! entrepot:VOLUME:journal             hash   file -> path, inode, objects
+//! entrepot:VOLUME:garbage             set of TARGET:OBJECT in hexadecimal, ordered
+//! entrepot:VOLUME:staging             hash   key -> progress
+//! entrepot:VOLUME:record.KIND         hash   key -> value
+//! ```
+//! Several volumes may share a server. What must happen together is one script or one transaction. The server has to sync every write
+//! (`appendonly yes`, `appendfsync always`), or what was acknowledged could be lost: one that says it does not is refused.
+//!
+//! One connection. Every wait is bounded; a connection found broken is made anew once, and while the server is away callers hear so at once.
+
+mod tables;
+
+use crate::state::TargetRecord;
+use crate::{Error, Result};
+use parking_lot::Mutex;
+use redis::{Client, Connection, RedisError, RedisResult};
+use std::time::{Duration, Instant};
+
+/// How long to wait for a connection. A guess: a server in the same machine room answers in milliseconds.
+const CONNECT_SPAN: Duration = Duration::from_secs(2);
+/// How long to wait for an answer. A guess: a synced write behind a busy disk.
+const ANSWER_SPAN: Duration = Duration::from_secs(5);
+/// After a failure to connect nobody tries again for so long.
+const AWAY_SPAN: Duration = Duration::from_secs(1);
+/// The layout of the keys that this program knows.
+const SCHEMA: u32 = 1;
+
+/// A server that answered.
+pub struct Server {
+    client: Client,
+    link: Mutex<Link>,
+}
+
+#[derive(Default)]
+struct Link {
+    connection: Option<Connection>,
+    away: Option<(Instant, String)>,
+}
+
+/// The state store of one volume in a server.
+pub struct RedisState {
+    server: Server,
+    prefix: String,
+}
+
+/// Whether a text is the address of a server.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn check_url(url: &str) -> Result<(), String> {
+    if url.starts_with("rediss:") || url.starts_with("valkeys:") {
+        return Err("TLS is not built in; use a tunnel, or a Unix socket".into());
+    }
+    Client::open(url).map(drop).map_err(|error| error.to_string())
+}
+
+impl Server {
+    /// Connects, and looks whether the server keeps what it acknowledges.
+    pub fn reach(url: &str) -> Result<Server> {
+        let client = Client::open(url).map_err(|error| Error::State(error.to_string()))?;
+        let server = Server { client, link: Mutex::default() };
+        server.check_synced()?;
+        Ok(server)
+    }
+
+    /// Its address, without a password.
+    fn address(&self) -> String {
+        let info = self.client.get_connection_info();
+        format!("the Redis server at {}, database {}", info.addr(), info.redis_settings().db())
+    }
+
+    fn check_synced(&self) -> Result<()> {
+        for (key, wanted) in [("appendonly", "yes"), ("appendfsync", "always")] {
+            let mut ask = redis::cmd("CONFIG");
+            ask.arg("GET").arg(key);
+            let found: RedisResult<Vec<String>> = self.with(|connection| Ok(ask.query(connection)))?;
+            match found {
+                Ok(found) if found.get(1).is_some_and(|value| value == wanted) => {}
+                Ok(found) => {
+                    let value = found.get(1).map_or("nothing", String::as_str);
+                    return Err(Error::State(format!(
+                        "{} does not keep what it acknowledges: its `{key}` is {value}. The volume is not opened, since a loss of \
+                         power there would lose moves and checkpoints. Set `{key} {wanted}` in its redis.conf, or at once: \
+                         redis-cli CONFIG SET {key} {wanted}",
+                        self.address()
+                    )));
+                }
+                Err(error) => {
+                    tracing::warn!("{} does not say whether it syncs its writes ({error}); it is trusted to", self.address());
+                    return Ok(());
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Does something with the connection, made anew if it is broken.
+    fn with<T>(&self, mut act: impl FnMut(&mut Connection) -> RedisResult<T>) -> Result<T> {
+        let mut link = self.link.lock();
+        let held = link.connection.is_some();
+        let mut error = match self.attempt(&mut link, &mut act)? {
+            Ok(value) => return Ok(value),
+            Err(error) => error,
+        };
+        // One that was idle may have been closed at the other end; all calls may be done twice.
+        if held && error.is_connection_dropped() && !error.is_timeout() {
+            match self.attempt(&mut link, &mut act)? {
+                Ok(value) => return Ok(value),
+                Err(again) => error = again,
+            }
+        }
+        let text = if error.is_timeout() {
+            format!("no answer within {} s", ANSWER_SPAN.as_secs())
+        } else {
+            error.to_string()
+        };
+        Err(Error::State(format!("{}: {text}", self.address())))
+    }
+
+    fn attempt<T>(
+        &self,
+        link: &mut Link,
+        act: &mut impl FnMut(&mut Connection) -> RedisResult<T>,
+    ) -> Result<RedisResult<T>> {
+        let mut connection = match link.connection.take() {
+            Some(connection) => connection,
+            None => self.connect(link)?,
+        };
+        let done = act(&mut connection);
+        // After any other error of the connection an answer may still come, and would be taken for the next one's.
+        if !done.as_ref().is_err_and(broken) {
+            link.connection = Some(connection);
+        }
+        Ok(done)
+    }
+
+    fn connect(&self, link: &mut Link) -> Result<Connection> {
+        if let Some((since, why)) = &link.away
+            && since.elapsed() < AWAY_SPAN
+        {
+            return Err(Error::State(why.clone()));
+        }
+        let made = self.client.get_connection_with_timeout(CONNECT_SPAN).and_then(|connection| {
+            connection.set_read_timeout(Some(ANSWER_SPAN))?;
+            connection.set_write_timeout(Some(ANSWER_SPAN))?;
+            Ok(connection)
+        });
+        match made {
+            Ok(connection) => {
+                link.away = None;
+                Ok(connection)
+            }
+            Err(error) => {
+                let why = format!(
+                    "{} cannot be reached: {error}. Start it, or correct `state_store` in volume.toml; nothing of the volume is lost",
+                    self.address()
+                );
+                link.away = Some((Instant::now(), why.clone()));
+                Err(Error::State(why))
+            }
+        }
+    }
+}
+
+fn broken(error: &RedisError) -> bool {
+    error.is_io_error() || error.is_timeout() || error.is_connection_dropped() || error.is_unrecoverable_error()
+}
+
+impl RedisState {
+    /// The state of a volume, which is named by its id.
+    pub fn open(server: Server, volume: &str) -> Result<RedisState> {
+        let state = RedisState { server, prefix: format!("entrepot:{volume}:") };
+        let key = state.key("schema");
+        let schema: u32 = state.with(|connection| {
+            redis::cmd("SET").arg(&key).arg(SCHEMA).arg("NX").exec(connection)?;
+            redis::cmd("GET").arg(&key).query(connection)
+        })?;
+        if schema > SCHEMA {
+            return Err(Error::State(format!(
+                "{} holds this volume's state in version {schema}, and this program knows only up to {SCHEMA}: it was written by a \
+                 newer entrepot",
+                state.server.address()
+            )));
+        }
+        Ok(state)
+    }
+
+    /// The targets that a volume has had so far, without changing anything.
+    pub fn known_targets(url: &str, volume: &str) -> Result<Vec<TargetRecord>> {
+        let client = Client::open(url).map_err(|error| Error::State(error.to_string()))?;
+        let server = Server { client, link: Mutex::default() };
+        tables::targets(&RedisState { server, prefix: format!("entrepot:{volume}:") })
+    }
+
+    fn key(&self, name: &str) -> String {
+        format!("{}{name}", self.prefix)
+    }
+
+    fn with<T>(&self, act: impl FnMut(&mut Connection) -> RedisResult<T>) -> Result<T> {
+        self.server.with(act)
+    }
+}
+
+#[cfg(test)]
+mod tests;

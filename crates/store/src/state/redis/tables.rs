@@ -1,0 +1,279 @@
+//! The calls of a state store as commands of Redis.
+
+use super::RedisState;
+use crate::state::{JournalEntry, State, TargetRecord};
+use crate::target::State as TargetState;
+use crate::{Error, Result};
+use policy::{FileId, ObjectId, TargetId};
+use redis::{Cmd, FromRedisValue, Pipeline, cmd, pipe};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::PathBuf;
+
+/// A number above that of the sequence and above `ARGV[2]`.
+const NEXT_ABOVE: &str = "\
+    local last = math.max(tonumber(redis.call('HGET', KEYS[1], ARGV[1]) or '0'), tonumber(ARGV[2])) + 1 \
+    redis.call('HSET', KEYS[1], ARGV[1], string.format('%d', last)) \
+    return last";
+
+/// Remembers a target, unless it is known; its number is drawn from then on.
+const REMEMBER: &str = "\
+    if redis.call('HEXISTS', KEYS[1], ARGV[1]) == 0 then \
+      if redis.call('HEXISTS', KEYS[2], ARGV[2]) == 1 then return 0 end \
+      redis.call('HSET', KEYS[1], ARGV[1], ARGV[2]) \
+      redis.call('HSET', KEYS[2], ARGV[2], ARGV[1]) \
+      redis.call('HSET', KEYS[3], ARGV[1], 'ok -') \
+    end \
+    if tonumber(redis.call('HGET', KEYS[4], 'target') or '0') < tonumber(ARGV[1]) then \
+      redis.call('HSET', KEYS[4], 'target', ARGV[1]) \
+    end \
+    return 1";
+
+/// Sets the state of a target that is known.
+const SET_STATE: &str = "\
+    if redis.call('HEXISTS', KEYS[1], ARGV[1]) == 1 then redis.call('HSET', KEYS[1], ARGV[1], ARGV[2]) end \
+    return 1";
+
+/// Forgets a target and its garbage.
+const FORGET: &str = "\
+    local name = redis.call('HGET', KEYS[1], ARGV[1]) \
+    if name then redis.call('HDEL', KEYS[2], name) end \
+    redis.call('HDEL', KEYS[1], ARGV[1]) \
+    redis.call('HDEL', KEYS[3], ARGV[1]) \
+    redis.call('ZREMRANGEBYLEX', KEYS[4], ARGV[2], ARGV[3]) \
+    return 1";
+
+#[derive(Serialize, Deserialize)]
+struct Journalled {
+    path: Vec<u8>,
+    inode: u64,
+    objects: Vec<(u16, u64)>,
+}
+
+fn state_name(state: TargetState) -> &'static str {
+    match state {
+        TargetState::Ok | TargetState::Suspect => "ok",
+        TargetState::Failed => "failed",
+        TargetState::Draining => "draining",
+    }
+}
+
+fn state_of(text: &str) -> Option<(TargetState, bool)> {
+    let (state, by) = text.split_once(' ')?;
+    let state = match state {
+        "ok" => TargetState::Ok,
+        "failed" => TargetState::Failed,
+        "draining" => TargetState::Draining,
+        _ => return None,
+    };
+    Some((state, by == "operator"))
+}
+
+/// As ordered as the pair of numbers.
+fn member((target, object): &(TargetId, ObjectId)) -> String {
+    format!("{:04x}:{:016x}", target.0, object.0)
+}
+
+/// From and to of a target's members.
+fn members_of(target: TargetId) -> (String, String) {
+    (format!("[{:04x}:", target.0), format!("({:04x};", target.0))
+}
+
+fn not_understood(what: &str) -> Error {
+    Error::State(format!("the Redis server holds {what} that is not understood: something else wrote it"))
+}
+
+/// All targets, by number.
+pub fn targets(state: &RedisState) -> Result<Vec<TargetRecord>> {
+    let (names, states) = (state.key("target.name"), state.key("target.state"));
+    let mut both = pipe();
+    both.atomic().cmd("HGETALL").arg(&names).cmd("HGETALL").arg(&states);
+    let (names, states): (BTreeMap<u16, String>, BTreeMap<u16, String>) = state.all(&both)?;
+    let record = |(id, name): (u16, String)| {
+        let found = states.get(&id).and_then(|text| state_of(text));
+        let (state, by_operator) = found.ok_or_else(|| not_understood("a target's state"))?;
+        Ok(TargetRecord { id: TargetId(id), name, state, by_operator })
+    };
+    names.into_iter().map(record).collect()
+}
+
+impl RedisState {
+    fn ask<T: FromRedisValue>(&self, ask: &Cmd) -> Result<T> {
+        self.with(|connection| ask.query(connection))
+    }
+
+    /// All of it or nothing.
+    fn all<T: FromRedisValue>(&self, all: &Pipeline) -> Result<T> {
+        self.with(|connection| all.query(connection))
+    }
+
+    fn script<T: FromRedisValue>(&self, text: &str, keys: &[&str], arguments: &[&str]) -> Result<T> {
+        let mut eval = cmd("EVAL");
+        eval.arg(text).arg(keys.len());
+        keys.iter().for_each(|key| drop(eval.arg(self.key(key))));
+        arguments.iter().for_each(|argument| drop(eval.arg(argument)));
+        self.ask(&eval)
+    }
+
+    fn hash(&self, key: &str) -> Result<Vec<(String, Vec<u8>)>> {
+        let all: BTreeMap<String, Vec<u8>> = self.ask(cmd("HGETALL").arg(self.key(key)))?;
+        Ok(all.into_iter().collect())
+    }
+
+    fn put(&self, hash: &str, key: &str, value: &[u8]) -> Result<()> {
+        self.ask(cmd("HSET").arg(self.key(hash)).arg(key).arg(value))
+    }
+
+    fn get(&self, hash: &str, key: &str) -> Result<Option<Vec<u8>>> {
+        self.ask(cmd("HGET").arg(self.key(hash)).arg(key))
+    }
+
+    fn remove(&self, hash: &str, key: &str) -> Result<bool> {
+        self.ask::<u64>(cmd("HDEL").arg(self.key(hash)).arg(key)).map(|n| n > 0)
+    }
+
+    fn add_garbage(&self, all: &mut Pipeline, objects: &[(TargetId, ObjectId)]) {
+        if !objects.is_empty() {
+            let add = all.cmd("ZADD").arg(self.key("garbage"));
+            objects.iter().for_each(|object| drop(add.arg(0).arg(member(object))));
+        }
+    }
+}
+
+impl State for RedisState {
+    fn new_epoch(&self, above: u32) -> Result<u32> {
+        let epoch: u64 = self.script(NEXT_ABOVE, &["sequence"], &["epoch", &above.to_string()])?;
+        u32::try_from(epoch).map_err(|_| Error::State("all epochs are used up".into()))
+    }
+
+    fn new_target_number(&self) -> Result<TargetId> {
+        let number: u64 = self.script(NEXT_ABOVE, &["sequence"], &["target", "0"])?;
+        u16::try_from(number).map(TargetId).map_err(|_| Error::State("all target numbers are used up".into()))
+    }
+
+    fn remember_target(&self, id: TargetId, name: &str) -> Result<()> {
+        let keys = ["target.name", "target.number", "target.state", "sequence"];
+        match self.script(REMEMBER, &keys, &[&id.0.to_string(), name])? {
+            0 => Err(Error::State(format!("another target is named \"{name}\""))),
+            _ => Ok(()),
+        }
+    }
+
+    fn targets(&self) -> Result<Vec<TargetRecord>> {
+        targets(self)
+    }
+
+    fn set_target_state(&self, id: TargetId, state: TargetState, by_operator: bool) -> Result<()> {
+        let text = format!("{} {}", state_name(state), if by_operator { "operator" } else { "-" });
+        self.script(SET_STATE, &["target.state"], &[&id.0.to_string(), &text])
+    }
+
+    fn forget_target(&self, id: TargetId) -> Result<()> {
+        let (from, to) = members_of(id);
+        let keys = ["target.name", "target.number", "target.state", "garbage"];
+        self.script(FORGET, &keys, &[&id.0.to_string(), &from, &to])
+    }
+
+    fn journal_put(&self, entry: &JournalEntry) -> Result<()> {
+        let mut objects: Vec<_> = entry.objects.iter().map(|(target, object)| (target.0, object.0)).collect();
+        objects.sort_unstable();
+        objects.dedup();
+        let path = entry.path.as_os_str().as_bytes().to_vec();
+        let value = serde_json::to_vec(&Journalled { path, inode: entry.inode, objects });
+        let value = value.map_err(|error| Error::State(error.to_string()))?;
+        self.put("journal", &format!("{:016x}", entry.file.0), &value)
+    }
+
+    fn journal_finish(&self, file: FileId, garbage: &[(TargetId, ObjectId)]) -> Result<()> {
+        let mut all = pipe();
+        all.atomic().cmd("HDEL").arg(self.key("journal")).arg(format!("{:016x}", file.0));
+        self.add_garbage(&mut all, garbage);
+        self.all(all.ignore())
+    }
+
+    fn journal(&self) -> Result<Vec<JournalEntry>> {
+        let entry = |(file, value): (String, Vec<u8>)| {
+            let unknown = || not_understood("a move under way");
+            let journalled: Journalled = serde_json::from_slice(&value).map_err(|_| unknown())?;
+            let objects = journalled.objects.into_iter().map(|(target, object)| (TargetId(target), ObjectId(object)));
+            Ok(JournalEntry {
+                file: FileId(u64::from_str_radix(&file, 16).map_err(|_| unknown())?),
+                path: PathBuf::from(std::ffi::OsString::from_vec(journalled.path)),
+                inode: journalled.inode,
+                objects: objects.collect(),
+            })
+        };
+        self.hash("journal")?.into_iter().map(entry).collect()
+    }
+
+    fn garbage_add(&self, objects: &[(TargetId, ObjectId)]) -> Result<()> {
+        let mut all = pipe();
+        all.atomic();
+        self.add_garbage(&mut all, objects);
+        if objects.is_empty() { Ok(()) } else { self.all(all.ignore()) }
+    }
+
+    fn garbage_removed(&self, objects: &[(TargetId, ObjectId)]) -> Result<()> {
+        if objects.is_empty() {
+            return Ok(());
+        }
+        let mut remove = cmd("ZREM");
+        remove.arg(self.key("garbage"));
+        objects.iter().for_each(|object| drop(remove.arg(member(object))));
+        self.ask(&remove)
+    }
+
+    fn garbage_of(&self, target: TargetId, count_max: usize) -> Result<Vec<ObjectId>> {
+        let (from, to) = members_of(target);
+        let mut ask = cmd("ZRANGEBYLEX");
+        let limit = i64::try_from(count_max).unwrap_or(i64::MAX);
+        ask.arg(self.key("garbage")).arg(from).arg(to).arg("LIMIT").arg(0).arg(limit);
+        let found: Vec<String> = self.ask(&ask)?;
+        let object = |text: String| {
+            let number = text.split_once(':').and_then(|(_, object)| u64::from_str_radix(object, 16).ok());
+            number.map(ObjectId).ok_or_else(|| not_understood("garbage"))
+        };
+        found.into_iter().map(object).collect()
+    }
+
+    fn garbage_count(&self) -> Result<u64> {
+        self.ask(cmd("ZCARD").arg(self.key("garbage")))
+    }
+
+    fn staging_put(&self, key: &str, progress: &[u8]) -> Result<()> {
+        self.put("staging", key, progress)
+    }
+
+    fn staging_get(&self, key: &str) -> Result<Option<Vec<u8>>> {
+        self.get("staging", key)
+    }
+
+    fn staging_remove(&self, key: &str) -> Result<()> {
+        self.remove("staging", key).map(drop)
+    }
+
+    fn stagings(&self) -> Result<Vec<(String, Vec<u8>)>> {
+        self.hash("staging")
+    }
+
+    fn record_put(&self, kind: &str, key: &str, value: &[u8]) -> Result<()> {
+        self.put(&format!("record.{kind}"), key, value)
+    }
+
+    fn record_get(&self, kind: &str, key: &str) -> Result<Option<Vec<u8>>> {
+        self.get(&format!("record.{kind}"), key)
+    }
+
+    fn record_remove(&self, kind: &str, key: &str) -> Result<bool> {
+        self.remove(&format!("record.{kind}"), key)
+    }
+
+    fn records(&self, kind: &str) -> Result<Vec<(String, Vec<u8>)>> {
+        self.hash(&format!("record.{kind}"))
+    }
+
+    fn next_number(&self, sequence: &str) -> Result<u64> {
+        self.script(NEXT_ABOVE, &["sequence"], &[&format!("record:{sequence}"), "0"])
+    }
+}

@@ -1,0 +1,161 @@
+//! A real Redis server on a Unix socket: the suite, its end and return, and servers that cannot be used.
+
+use super::*;
+use crate::state::{State, conformance};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+/// A server of our own in a temporary directory; ended with the test.
+struct Redis {
+    dir: tempfile::TempDir,
+    process: Child,
+}
+
+impl Redis {
+    /// Starts one; nothing where there is none to start.
+    fn start(words: &[&str]) -> Option<Redis> {
+        let dir = tempfile::tempdir().unwrap();
+        let process = run(dir.path(), words)?;
+        let redis = Redis { dir, process };
+        redis.wait();
+        Some(redis)
+    }
+
+    /// One that syncs every write, as it must.
+    fn synced() -> Option<Redis> {
+        Redis::start(&["--appendonly", "yes", "--appendfsync", "always"])
+    }
+
+    fn socket(&self) -> PathBuf {
+        self.dir.path().join("socket")
+    }
+
+    fn url(&self) -> String {
+        format!("unix://{}", self.socket().display())
+    }
+
+    fn wait(&self) {
+        let until = Instant::now() + Duration::from_secs(60);
+        while Client::open(self.url()).and_then(|client| client.get_connection()).is_err() {
+            assert!(Instant::now() < until, "the server must come up");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    fn open(&self, volume: &str) -> RedisState {
+        RedisState::open(Server::reach(&self.url()).unwrap(), volume).unwrap()
+    }
+
+    fn signal(&self, name: &str) {
+        let pid = self.process.id().to_string();
+        assert!(Command::new("kill").args([name, &pid]).status().unwrap().success());
+    }
+
+    /// Kills it, and starts it again on what it left.
+    fn kill_and_start(&mut self) {
+        self.process.kill().unwrap();
+        self.process.wait().unwrap();
+        self.process = run(self.dir.path(), &["--appendonly", "yes", "--appendfsync", "always"]).unwrap();
+        self.wait();
+    }
+}
+
+impl Drop for Redis {
+    fn drop(&mut self) {
+        drop(self.process.kill());
+        drop(self.process.wait());
+    }
+}
+
+fn run(dir: &Path, words: &[&str]) -> Option<Child> {
+    let socket = dir.join("socket");
+    drop(std::fs::remove_file(&socket));
+    let mut command = Command::new("redis-server");
+    command.args(["--port", "0", "--save", "", "--dir"]).arg(dir).arg("--unixsocket").arg(&socket).args(words);
+    match command.stdout(Stdio::null()).stderr(Stdio::null()).spawn() {
+        Ok(process) => Some(process),
+        Err(error) => {
+            eprintln!("skipped: redis-server: {error} (scripts/setup.sh installs it)");
+            None
+        }
+    }
+}
+
+fn refusal(url: &str) -> String {
+    Server::reach(url).err().expect("it must be refused").to_string()
+}
+
+#[test]
+fn the_suite_holds_and_volumes_are_apart() {
+    let Some(redis) = Redis::synced() else { return };
+    conformance(&redis.open("a"));
+    // Another volume in the same database begins empty.
+    conformance(&redis.open("b"));
+    assert_eq!(redis.open("a").targets().unwrap().len(), 4);
+    assert!(RedisState::known_targets(&redis.url(), "c").unwrap().is_empty());
+}
+
+#[test]
+fn what_was_acknowledged_outlives_the_server() {
+    let Some(mut redis) = Redis::synced() else { return };
+    let state = redis.open("v");
+    let mut first = 0;
+    for round in 1..=3 {
+        for n in 0..50 {
+            state.record_put("burst.version", &format!("{round}-{n:02}"), &[round; 100]).unwrap();
+        }
+        let epoch = state.new_epoch(0).unwrap();
+        assert!(epoch > first);
+        first = epoch;
+        redis.kill_and_start();
+        // The connection of before is broken; nobody need know.
+        assert_eq!(state.records("burst.version").unwrap().len(), 50 * usize::from(round));
+    }
+}
+
+#[test]
+fn a_server_that_is_away_or_hangs_is_an_error_in_bounded_time() {
+    let Some(mut redis) = Redis::synced() else { return };
+    let state = redis.open("v");
+    state.record_put("job", "1", b"x").unwrap();
+    redis.signal("-STOP");
+    let began = Instant::now();
+    let hangs = state.record_put("job", "2", b"y").unwrap_err().to_string();
+    assert!(hangs.contains("no answer within 5 s"), "{hangs}");
+    assert!(began.elapsed() < 3 * ANSWER_SPAN, "{:?}", began.elapsed());
+    redis.signal("-CONT");
+    assert_eq!(state.record_get("job", "1").unwrap().as_deref(), Some(&b"x"[..]), "it goes on, on a new connection");
+    redis.process.kill().unwrap();
+    redis.process.wait().unwrap();
+    for _ in 0..100 {
+        let away = state.record_get("job", "1").unwrap_err().to_string();
+        assert!(away.contains("cannot be reached") && away.contains("state_store"), "{away}");
+    }
+    redis.kill_and_start();
+    std::thread::sleep(AWAY_SPAN);
+    assert_eq!(state.record_get("job", "1").unwrap().as_deref(), Some(&b"x"[..]));
+}
+
+#[test]
+fn a_server_that_forgets_is_refused_and_so_is_a_newer_schema() {
+    let Some(redis) = Redis::start(&["--appendonly", "no"]) else { return };
+    let refused = refusal(&redis.url());
+    assert!(refused.contains("appendonly") && refused.contains("CONFIG SET appendonly yes"), "{refused}");
+    drop(redis);
+    let Some(redis) = Redis::start(&["--appendonly", "yes", "--appendfsync", "everysec"]) else { return };
+    let refused = refusal(&redis.url());
+    assert!(refused.contains("`appendfsync` is everysec"), "{refused}");
+    drop(redis);
+    let Some(redis) = Redis::synced() else { return };
+    let server = Server::reach(&redis.url()).unwrap();
+    server.with(|connection| redis::cmd("SET").arg("entrepot:v:schema").arg(99).exec(connection)).unwrap();
+    let newer = RedisState::open(server, "v").err().unwrap().to_string();
+    assert!(newer.contains("version 99") && newer.contains("newer"), "{newer}");
+    let nowhere = refusal("unix:///nonexistent/socket");
+    assert!(nowhere.contains("cannot be reached") && nowhere.contains("/nonexistent/socket"), "{nowhere}");
+    let secret = refusal("redis://me:secret@127.0.0.1:1/0");
+    assert!(secret.contains("127.0.0.1:1") && !secret.contains("secret"), "{secret}");
+    for bad in ["rediss://h/0", "redis://h:port/0", "redis://h/many", "http://h/"] {
+        assert!(check_url(bad).is_err(), "{bad}");
+    }
+}

@@ -1,0 +1,58 @@
+//! Which state store a volume has, and how it is opened.
+
+use super::check::STATE_FILE;
+use super::config::{Config, StateStore};
+use super::VolumeId;
+use crate::state::redis::Server;
+use crate::state::{RedisState, SqliteState, State, TargetRecord};
+use crate::{Error, Result};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// A store that was reached; a server's tables are found once the volume is known.
+pub(super) enum Reached {
+    Embedded(SqliteState),
+    Redis(Server),
+}
+
+fn file(config: &Config) -> PathBuf {
+    config.state.join(STATE_FILE)
+}
+
+impl Reached {
+    /// Opens the file, or connects to the server. A volume never begins anew in a server while its file holds what it knows.
+    pub fn open(config: &Config) -> Result<Reached> {
+        match &config.state_store {
+            StateStore::Embedded => SqliteState::open(&file(config)).map(Reached::Embedded),
+            StateStore::Redis(_) if file(config).exists() => Err(Error::State(format!(
+                "{} holds what this volume remembers (moves under way, jobs, checkpoints), and a Redis server would begin without it. End \
+                 its jobs, stop it, and move the file away; or take `state_store` out of volume.toml",
+                file(config).display()
+            ))),
+            StateStore::Redis(url) => Server::reach(url).map(Reached::Redis),
+        }
+    }
+
+    /// The state of this volume.
+    pub fn of(self, volume: VolumeId) -> Result<Arc<dyn State>> {
+        Ok(match self {
+            Reached::Embedded(state) => Arc::new(state),
+            Reached::Redis(server) => Arc::new(RedisState::open(server, &volume.to_string())?),
+        })
+    }
+}
+
+/// The targets that a volume has had so far, without changing anything; none before it is formatted.
+///
+/// # Errors
+/// A store that cannot be read.
+pub fn known_targets(config: &Config) -> Result<Vec<TargetRecord>> {
+    match &config.state_store {
+        StateStore::Embedded if !file(config).is_file() => Ok(Vec::new()),
+        StateStore::Embedded => SqliteState::known_targets(&file(config)),
+        StateStore::Redis(url) => {
+            let volume = super::namespace::read_id(&config.namespace).map_err(|error| Error::State(error.to_string()))?;
+            volume.map_or_else(|| Ok(Vec::new()), |volume| RedisState::known_targets(url, &volume.to_string()))
+        }
+    }
+}
