@@ -184,7 +184,11 @@ fn a_job_marks_its_checkpoints_in_its_script() {
         ("# CHECKPOINT path=a", "ordinary comment"),
     ] {
         let refused = submit(bad, "touch ran");
-        assert!(code(&refused) != 0 && err(&refused).contains("line 3") && err(&refused).contains(cause), "{}", err(&refused));
+        assert!(
+            code(&refused) != 0 && err(&refused).contains("line 3") && err(&refused).contains(cause),
+            "{}",
+            err(&refused)
+        );
     }
     assert!(!run.join("ran").exists(), "what is refused does not run");
 

@@ -163,7 +163,8 @@ impl Group {
         let file = if self.kind == "blkio" { "blkio.throttle.write_bps_device" } else { "io.max" };
         let text = fs::read_to_string(self.dir.join(file)).ok()?;
         let of = text.lines().find_map(|line| line.strip_prefix(device)?.strip_prefix(' '))?;
-        let words = of.split(' ').find_map(|word| word.strip_prefix("wbps=").or((self.kind == "blkio").then_some(word)));
+        let words =
+            of.split(' ').find_map(|word| word.strip_prefix("wbps=").or((self.kind == "blkio").then_some(word)));
         words?.parse().ok()
     }
 }
@@ -266,7 +267,8 @@ fn look_at(volume: &Volume, image: &Path, known: &[Vec<u64>], len: usize) {
     let pid = ask(&["status", "--output", "json"])["pid"].as_u64().expect("a process");
     for (app, known) in known.iter().enumerate() {
         let name = format!("app{app}");
-        let rows = ask(&["checkpoint", "list", &name, "--output", "json"])["versions"].as_array().expect("rows").clone();
+        let rows =
+            ask(&["checkpoint", "list", &name, "--output", "json"])["versions"].as_array().expect("rows").clone();
         let there = numbers(&rows);
         for version in known {
             assert!(there.contains(version), "{name}: {version} was committed, and {there:?} are there");

@@ -76,9 +76,9 @@ impl Loop {
         let tasks = format!("/proc/{}/task", daemon.as_raw_nonzero());
         until("all threads stand still", || {
             let tasks = fs::read_dir(&tasks).expect("tasks").flatten();
-            tasks.map(|task| fs::read_to_string(task.path().join("stat")).unwrap_or_default()).all(|stat| {
-                stat.rsplit_once(") ").is_none_or(|(_, rest)| rest.starts_with('T'))
-            })
+            tasks
+                .map(|task| fs::read_to_string(task.path().join("stat")).unwrap_or_default())
+                .all(|stat| stat.rsplit_once(") ").is_none_or(|(_, rest)| rest.starts_with('T')))
         });
         fs::copy(&self.image, &copy).expect("copy");
         kill_process(daemon, Signal::CONT).expect("it lives");

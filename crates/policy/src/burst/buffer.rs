@@ -19,6 +19,9 @@ use super::tables::{Demotion, Order, Tables, Version};
 use crate::time::Time;
 use std::collections::{BTreeMap, VecDeque};
 
+/// Looks at the devices' free space that count. A guess: a second at four looks per second.
+const LOOKS: usize = 4;
+
 /// Who decides how fast is written and demoted.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Scheme {
@@ -229,8 +232,8 @@ pub struct Buffer {
     numbers: BTreeMap<App, u64>,
     demoting: Option<Demotion>,
     used: f64,
-    /// What the devices take at most, as far as known.
-    limit: f64,
+    /// What the devices take at most, by the latest looks.
+    limits: VecDeque<f64>,
     dwsf: f64,
     dwpp: f64,
     plan: Plan,
@@ -250,7 +253,7 @@ impl Buffer {
             numbers: BTreeMap::new(),
             demoting: None,
             used: 0.0,
-            limit: f64::INFINITY,
+            limits: VecDeque::new(),
             dwsf: 0.0,
             dwpp: config.dwpp,
             plan: Plan::new(&config.device, config.dwpp),
@@ -431,7 +434,10 @@ impl Buffer {
                 // What has its room and is not written yet is still free there.
                 let inside = self.writing.values().filter(|of| !of.direct);
                 let to_come: f64 = inside.map(|of| (of.reserved - of.written).max(0.0)).sum();
-                self.limit = self.used - to_come + bytes;
+                self.limits.push_back(self.used - to_come + bytes);
+                if self.limits.len() > LOOKS {
+                    self.limits.pop_front();
+                }
             }
             Event::Period => {
                 // The period to come is expected to be like the one that ends.
@@ -518,7 +524,9 @@ impl Buffer {
 
     /// Bytes that the buffer holds at most.
     fn room(&self) -> f64 {
-        self.config.device.capacity.min(self.limit)
+        // What is being deleted is still taken at the device: the best of the latest looks counts.
+        let limit = self.limits.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        if self.limits.is_empty() { self.config.device.capacity } else { self.config.device.capacity.min(limit) }
     }
 
     fn make_room(&mut self, bytes: f64) -> bool {

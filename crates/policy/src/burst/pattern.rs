@@ -61,23 +61,23 @@ fn count(parts: &[Part], what: &Part) -> usize {
 }
 
 fn read(text: &str) -> Result<Vec<Part>, String> {
-        let mut parts = Vec::new();
-        let mut rest = text.trim_start_matches('/');
-        while !rest.is_empty() {
-            let special = [("{app}", Part::App), ("{version}", Part::Version), ("**", Part::Deep), ("*", Part::Any)];
-            if let Some((word, part)) = special.into_iter().find(|(word, _)| rest.starts_with(word)) {
-                parts.push(part);
-                rest = &rest[word.len()..];
-                continue;
-            }
-            if rest.starts_with(['{', '}']) {
-                return Err("Use {app}, {version}, * and ** and no other braces".into());
-            }
-            let len = rest.find(['{', '}', '*']).unwrap_or(rest.len());
-            parts.push(Part::Text(rest[..len].to_owned()));
-            rest = &rest[len..];
+    let mut parts = Vec::new();
+    let mut rest = text.trim_start_matches('/');
+    while !rest.is_empty() {
+        let special = [("{app}", Part::App), ("{version}", Part::Version), ("**", Part::Deep), ("*", Part::Any)];
+        if let Some((word, part)) = special.into_iter().find(|(word, _)| rest.starts_with(word)) {
+            parts.push(part);
+            rest = &rest[word.len()..];
+            continue;
         }
-        Ok(parts)
+        if rest.starts_with(['{', '}']) {
+            return Err("Use {app}, {version}, * and ** and no other braces".into());
+        }
+        let len = rest.find(['{', '}', '*']).unwrap_or(rest.len());
+        parts.push(Part::Text(rest[..len].to_owned()));
+        rest = &rest[len..];
+    }
+    Ok(parts)
 }
 
 impl Pattern {

@@ -159,7 +159,11 @@ mod tests {
         assert_eq!(told.len(), 2, "what is told goes over the default: {told:?}");
         assert_eq!(told[0].in_s, 0.0, "and it is overdue by then");
         forecast.told(1, 7.0);
-        assert_eq!(forecast.coming(Time::from_secs(350), 60.0, 60.0).iter().filter(|of| of.bytes == 5.0).count(), 1, "what was seen goes over what is told");
+        assert_eq!(
+            forecast.coming(Time::from_secs(350), 60.0, 60.0).iter().filter(|of| of.bytes == 5.0).count(),
+            1,
+            "what was seen goes over what is told"
+        );
         forecast.ended(2);
         assert_eq!(forecast.coming(Time::from_secs(350), 60.0, 60.0).len(), 1);
     }

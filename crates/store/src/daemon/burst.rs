@@ -72,6 +72,8 @@ pub struct Burst {
     roles: RwLock<HashMap<usize, Arc<adviser::Role>>>,
     /// What jobs' scripts mark.
     marks: RwLock<Marks>,
+    /// Copies that are being deleted.
+    dropping: AtomicUsize,
     /// How many versions are announced.
     sessions: AtomicUsize,
     began: Instant,
@@ -127,6 +129,7 @@ impl Burst {
             alarm: AtomicU64::new(0),
             roles: RwLock::default(),
             marks: RwLock::new(marks),
+            dropping: AtomicUsize::new(0),
             sessions: AtomicUsize::new(0),
             began: Instant::now(),
             stopped: AtomicBool::new(false),
@@ -153,6 +156,9 @@ impl Burst {
         let result = act(&mut desk, self.now());
         while let Some(effect) = desk.effect() {
             let demotes = matches!(effect, Effect::Demote(_) | Effect::Replicate(_));
+            if matches!(effect, Effect::Drop(_)) {
+                self.dropping.fetch_add(1, Ordering::AcqRel);
+            }
             let worker = if demotes { &self.demoter } else { &self.hands };
             worker.say(Job::Effect(effect));
         }

@@ -3,7 +3,7 @@
 use super::Server;
 use super::convert::errno;
 use crate::Result;
-use crate::file::File;
+use crate::file::{Access, File};
 use fuser::{FileHandle, ReplyEmpty, ReplyLseek, ReplyWrite};
 use rustix::fs::FallocateFlags;
 use rustix::io::Errno;
@@ -49,8 +49,17 @@ impl Server {
         destination.wrote.store(true, Ordering::Relaxed);
         // The answer's field has 32 bits; the kernel asks again for the rest.
         let len = len.min(1 << 30);
+        let (source, destination) = (source.open.file.clone(), destination.open.file.clone());
+        let copied = len.min(source.size().saturating_sub(from.1));
+        // Who holds writes must see them: the kernel then reads, and writes as everybody does.
+        if destination.holder(Access { write: true, offset: to.1, len: copied }).is_some() {
+            return reply.error(fuser::Errno::EXDEV);
+        }
         self.hand_over(reply, ReplyWrite::error, move |reply| {
-            match destination.open.file.copy_range(&source.open.file, from.1, to.1, len) {
+            let done = destination.copy_range(&source, from.1, to.1, len);
+            let told = done.as_ref().map(drop).map_err(|error| error.errno().into());
+            destination.tell_written(Access { write: true, offset: to.1, len: copied }, &told);
+            match done {
                 Ok(copied) => reply.written(copied as u32),
                 Err(error) => reply.error(errno(error.errno())),
             }

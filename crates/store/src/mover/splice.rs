@@ -74,7 +74,13 @@ pub(super) fn is_refusal(error: Errno) -> bool {
 
 /// Fills the pipe from an object, on a worker of its target. Gives the bytes, fewer at the end of the object or where the pipe is full; `None` if
 /// this way is closed or the object cannot be read.
-pub(super) fn fill(slot: &Arc<Slot>, pool: &crate::file::Pool, pipe: &Arc<Pipe>, offset: u64, len: usize) -> Option<usize> {
+pub(super) fn fill(
+    slot: &Arc<Slot>,
+    pool: &crate::file::Pool,
+    pipe: &Arc<Pipe>,
+    offset: u64,
+    len: usize,
+) -> Option<usize> {
     let pipe = pipe.clone();
     slot.run(pool, move |handle| {
         let mut done = 0;

@@ -92,7 +92,10 @@ impl Server {
                     )));
                 }
                 Err(error) => {
-                    tracing::warn!("{} does not say whether it syncs its writes ({error}); it is trusted to", self.address());
+                    tracing::warn!(
+                        "{} does not say whether it syncs its writes ({error}); it is trusted to",
+                        self.address()
+                    );
                     return Ok(());
                 }
             }

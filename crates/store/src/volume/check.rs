@@ -2,10 +2,10 @@
 
 use super::VolumeId;
 use super::config::{Config, StateStore};
+use super::keep::known_targets;
 use super::namespace;
 use super::problem::{Problem, Problems};
 use super::real_paths;
-use super::keep::known_targets;
 use crate::state::TargetRecord;
 use crate::target::{Identity, IdentityError};
 use rustix::fs::Access;

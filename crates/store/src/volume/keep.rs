@@ -1,8 +1,8 @@
 //! Which state store a volume has, and how it is opened.
 
+use super::VolumeId;
 use super::check::STATE_FILE;
 use super::config::{Config, StateStore};
-use super::VolumeId;
 use crate::state::redis::Server;
 use crate::state::{RedisState, SqliteState, State, TargetRecord};
 use crate::{Error, Result};
@@ -51,7 +51,8 @@ pub fn known_targets(config: &Config) -> Result<Vec<TargetRecord>> {
         StateStore::Embedded if !file(config).is_file() => Ok(Vec::new()),
         StateStore::Embedded => SqliteState::known_targets(&file(config)),
         StateStore::Redis(url) => {
-            let volume = super::namespace::read_id(&config.namespace).map_err(|error| Error::State(error.to_string()))?;
+            let volume =
+                super::namespace::read_id(&config.namespace).map_err(|error| Error::State(error.to_string()))?;
             volume.map_or_else(|| Ok(Vec::new()), |volume| RedisState::known_targets(url, &volume.to_string()))
         }
     }

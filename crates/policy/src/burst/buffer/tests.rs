@@ -162,3 +162,33 @@ proptest! {
         prop_assert_eq!(b.unfinished(), 0);
     }
 }
+
+/// What others write to the devices is room that the buffer has not; what is being deleted is not held against it.
+#[test]
+fn what_is_free_at_the_devices_bounds_the_buffer() {
+    let mut buffer = Buffer::new(Config {
+        device: Device { capacity: 100.0, ..Device::default() },
+        scheme: Scheme::MaxBw,
+        order: Order::Throughout,
+        direct: false,
+        turns: true,
+        wait_max: None,
+        period: Time::from_secs(3600),
+        dwpp: 0.0,
+    });
+    let goes = |buffer: &mut Buffer| std::iter::from_fn(|| buffer.poll()).any(|a| matches!(a, Action::Go { .. }));
+    let at = Time::from_secs;
+    (0..4).for_each(|n| buffer.handle(at(n), Event::Free { bytes: 30.0 }));
+    buffer.handle(at(5), Event::Arrive { app: 1, request: 1, bytes: 20.0 });
+    assert!(goes(&mut buffer));
+    // Ten of them are written: ten more are spoken for, and so are not free for others.
+    buffer.handle(at(6), Event::Wrote { request: 1, bytes: 10.0 });
+    (6..10).for_each(|n| buffer.handle(at(n), Event::Free { bytes: 20.0 }));
+    buffer.handle(at(10), Event::Committed { request: 1, bytes: 20.0 });
+    buffer.handle(at(11), Event::Arrive { app: 2, request: 2, bytes: 20.0 });
+    assert!(!goes(&mut buffer) && buffer.is_short(2), "there are ten, whatever the capacity is");
+    // One look that sees more is believed at once; three that see less are not.
+    buffer.handle(at(12), Event::Free { bytes: 25.0 });
+    assert!(goes(&mut buffer));
+    buffer.check();
+}

@@ -154,6 +154,10 @@ impl Burst {
     /// Others may write to the buffer's devices too: what is free there bounds what it takes.
     fn look_at_space(&self) {
         let Some(core) = self.core() else { return };
+        // What is being deleted counts as gone in the buffer, and is not yet at the device.
+        if self.dropping.load(Ordering::Acquire) > 0 {
+            return;
+        }
         let free = core.volume.targets().measure_soon(self.fast);
         self.at_desk(|desk, now| desk.free(now, free as f64 * FREE_SHARE));
     }
@@ -172,12 +176,10 @@ impl Burst {
             let mut command = Command::new("fstrim");
             command.arg(&target.path).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
             let this = self.clone();
-            let spawned = std::thread::Builder::new().name("burst-trim".into()).spawn(move || {
-                match command.status() {
-                    Ok(status) if status.success() => drop(this.counts.trims.fetch_add(1, Ordering::Relaxed)),
-                    Ok(status) => tracing::debug!("fstrim: {status}: the file system or its device cannot"),
-                    Err(error) => tracing::warn!("fstrim cannot be run: {error}; nothing is trimmed"),
-                }
+            let spawned = std::thread::Builder::new().name("burst-trim".into()).spawn(move || match command.status() {
+                Ok(status) if status.success() => drop(this.counts.trims.fetch_add(1, Ordering::Relaxed)),
+                Ok(status) => tracing::debug!("fstrim: {status}: the file system or its device cannot"),
+                Err(error) => tracing::warn!("fstrim cannot be run: {error}; nothing is trimmed"),
             });
             if spawned.is_err() {
                 tracing::debug!("no thread for a trim");
@@ -190,7 +192,10 @@ impl Burst {
             Job::Effect(Effect::Resume(resume, verdict)) => resume(verdict),
             Job::Effect(Effect::Prepare(request)) => self.at_desk(|desk, now| desk.prepared(now, request)),
             Job::Effect(Effect::Demote(demotion)) => self.demote(demotion),
-            Job::Effect(Effect::Drop(version)) => self.drop_copy(version),
+            Job::Effect(Effect::Drop(version)) => {
+                self.drop_copy(version);
+                self.dropping.fetch_sub(1, Ordering::AcqRel);
+            }
             Job::Effect(Effect::Replicate(version)) => self.replicate(version),
             Job::Effect(Effect::Restarted(hit)) => {
                 let count = if hit { &self.counts.hits } else { &self.counts.misses };

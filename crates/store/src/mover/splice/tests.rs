@@ -5,7 +5,9 @@ use crate::mover::{Mover, Step};
 use crate::state::SqliteState;
 use crate::stats::{Metric, Stats};
 use crate::stub::memory::MemoryStub;
-use crate::target::{DirectoryMedium, Identity, InlineSlots, Medium, MemoryMedium, TargetSpec, Targets, TargetsOptions};
+use crate::target::{
+    DirectoryMedium, Identity, InlineSlots, Medium, MemoryMedium, TargetSpec, Targets, TargetsOptions,
+};
 use crate::volume::VolumeId;
 use policy::layout::Placement;
 use policy::{ObjectId, TargetId, Time};
@@ -32,8 +34,7 @@ struct World {
 impl World {
     fn new(directories: [bool; 2]) -> World {
         let dirs = tempfile::tempdir().unwrap();
-        let targets =
-            Targets::new(TargetsOptions { slots: Arc::new(InlineSlots::new(4)), ..TargetsOptions::inline() });
+        let targets = Targets::new(TargetsOptions { slots: Arc::new(InlineSlots::new(4)), ..TargetsOptions::inline() });
         for number in 0..6u16 {
             let tier = number / 3;
             let medium: Arc<dyn Medium> = if directories[usize::from(tier)] {

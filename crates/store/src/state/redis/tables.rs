@@ -111,8 +111,12 @@ impl RedisState {
     fn script<T: FromRedisValue>(&self, text: &str, keys: &[&str], arguments: &[&str]) -> Result<T> {
         let mut eval = cmd("EVAL");
         eval.arg(text).arg(keys.len());
-        keys.iter().for_each(|key| drop(eval.arg(self.key(key))));
-        arguments.iter().for_each(|argument| drop(eval.arg(argument)));
+        for key in keys {
+            eval.arg(self.key(key));
+        }
+        for argument in arguments {
+            eval.arg(argument);
+        }
         self.ask(&eval)
     }
 
@@ -136,7 +140,9 @@ impl RedisState {
     fn add_garbage(&self, all: &mut Pipeline, objects: &[(TargetId, ObjectId)]) {
         if !objects.is_empty() {
             let add = all.cmd("ZADD").arg(self.key("garbage"));
-            objects.iter().for_each(|object| drop(add.arg(0).arg(member(object))));
+            for object in objects {
+                add.arg(0).arg(member(object));
+            }
         }
     }
 }
@@ -220,7 +226,9 @@ impl State for RedisState {
         }
         let mut remove = cmd("ZREM");
         remove.arg(self.key("garbage"));
-        objects.iter().for_each(|object| drop(remove.arg(member(object))));
+        for object in objects {
+            remove.arg(member(object));
+        }
         self.ask(&remove)
     }
 
