@@ -7,8 +7,9 @@
 //! Data flows at rates that are constant for a step (50 ms by default); at the end of a step decisions are made. Writing and demotion
 //! share the device along the line of equation 5.1; the capacity tier is never the bottleneck beyond that.
 
+pub mod list;
 mod load;
 mod world;
 
-pub use load::{Load, VersionClass};
+pub use load::{Listed, Load, VersionClass};
 pub use world::{Figures, Scheme, Setup, run, run_logged, utilisation};

@@ -8,6 +8,10 @@
 //! Past the page cache (`O_DIRECT`) where the file system can; where it cannot, pages are dropped before each read, and the report says so.
 //! The slowest twentieth of each kind is left out: something else was at the device then.
 
+mod pair;
+
+pub use pair::{Pair, pair};
+
 use policy::stripe::device::Measured;
 use rustix::fs::{Advice, Mode, OFlags, fadvise, open, unlink};
 use rustix::io::{Errno, pread, pwrite};

@@ -9,7 +9,7 @@ use std::fmt::Write as _;
 use std::path::PathBuf;
 use std::time::Duration;
 use store::control::Problem;
-use store::measure::{self, Options, Report};
+use store::measure::{self, Options, Pair, Report};
 use store::volume::{Config, parse_size, parse_span, set_device};
 
 /// Measure the devices below a volume
@@ -35,7 +35,8 @@ enum Verb {
 EXAMPLES:
   entrepot bench device /mnt/disk0                              any directory; nothing is written but the scratch file
   entrepot --volume scratch/volume.toml bench device            all targets of the volume, one after the other
-  entrepot --volume scratch/volume.toml bench device fast0 --dry-run")]
+  entrepot --volume scratch/volume.toml bench device fast0 --dry-run
+  entrepot bench device --pair /mnt/nvme /mnt/lustre            speeds of a burst buffer: `[burst]`, and `sim burst`")]
     Device(Device),
 }
 
@@ -53,6 +54,10 @@ struct Device {
     /// Seed of the offsets.
     #[arg(long, default_value_t = 1)]
     seed: u64,
+    /// Instead: a fast and a slow one as the two sides of a burst buffer. Writing alone and beside copying from the one to the other, and copying
+    /// alone; prints the lines for `[burst]` in volume.toml and the options for `entrepot sim burst`.
+    #[arg(long)]
+    pair: bool,
     /// Leave volume.toml as it is.
     #[arg(long, short = 'n')]
     dry_run: bool,
@@ -122,6 +127,9 @@ fn device(args: &Device, context: &Context) -> Result<u8> {
     let time = parse_span(&args.time).filter(|time| *time >= Duration::from_millis(100));
     let time = time.ok_or_else(|| Problem::wrong("--time is at least 100ms, such as 10s"))?;
     let (subjects, config) = subjects(args, context)?;
+    if args.pair {
+        return pair(args, &subjects, Options { bytes, time, seed: args.seed });
+    }
     let mut reports = Vec::new();
     for subject in &subjects {
         let options = Options { bytes, time, seed: args.seed };
@@ -182,4 +190,52 @@ fn as_json(subject: &Subject, report: &Report) -> serde_json::Value {
         "write_1m_s": report.large_write_s.0,
         "parallel": report.parallel,
     })
+}
+
+/// The two sides of a burst buffer.
+fn pair(args: &Device, subjects: &[Subject], options: Options) -> Result<u8> {
+    let named = |what: &String| subjects.iter().find(|subject| subject.name == *what);
+    let (Some(fast), Some(slow)) = (args.what.first().and_then(named), args.what.get(1).and_then(named)) else {
+        return Err(Problem::wrong("--pair takes a fast and a slow one")
+            .try_this("give two targets or directories")
+            .into());
+    };
+    if args.what.len() > 2 {
+        return Err(Problem::wrong("--pair takes two, no more").into());
+    }
+    let found = measure::pair(&fast.dir, &slow.dir, options).map_err(|error| {
+        Problem::failed(format!("{} and {} cannot be measured: {error}", fast.dir.display(), slow.dir.display()))
+    })?;
+    let Pair { write_max, write_min, demote_max, demote_min, demote_idle, direct } = found;
+    if matches!(args.output, Output::Json) {
+        shown::json(&json!({"fast": fast.name, "slow": slow.name, "write_max": write_max, "write_min": write_min,
+            "demote_max": demote_max, "demote_min": demote_min, "demote_idle": demote_idle, "direct": direct}))?;
+        return Ok(0);
+    }
+    let mut text = format!("{} with {} below it\n\nfor `[burst]` in volume.toml:\n", fast.name, slow.name);
+    let lines = [
+        ("write_max", write_max),
+        ("write_min", write_min),
+        ("demote_max", demote_max),
+        ("demote_min", demote_min),
+        ("demote_idle", demote_idle),
+    ];
+    for (key, rate) in lines {
+        let _ = writeln!(text, "  {key} = \"{:.1}MB\"", rate / 1e6);
+    }
+    let gb = |rate: f64| format!("{:.4}", rate / 1e9);
+    let _ = writeln!(
+        text,
+        "for the simulator:\n  entrepot sim burst --write {}-{} --demote {}-{} --demote-idle {}",
+        gb(write_max),
+        gb(write_min),
+        gb(demote_max),
+        gb(demote_min),
+        gb(demote_idle)
+    );
+    if !direct {
+        text += "The page cache could not be passed by on both; what was written was synced instead.\n";
+    }
+    shown::text(&text)?;
+    Ok(0)
 }

@@ -1,6 +1,7 @@
 //! Checkpoints in the burst buffer: where they land, what leaves, what survives, what happens when nothing is left.
 
 use super::real::{self, Volume, code, err, out};
+use super::redis::Redis;
 use serde_json::Value;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -53,9 +54,31 @@ pub fn complete(volume: &Volume, app: &str, label: &str) -> bool {
 /// [S-120]
 #[test]
 fn checkpoints_land_on_the_fast_tier_leave_in_time_and_are_read_from_the_faster() {
-    let Some(volume) = Volume::up_with(with_burst("size = \"20MB\"\norder = \"versions\"\npolicy = \"bbos\"\n")) else {
-        return;
-    };
+    lands_and_leaves(Volume::up_with(with_burst(LANDS)));
+}
+
+/// The same, and the same kills, with the tables in Redis. [S-120] [S-122]
+#[test]
+fn with_its_tables_in_redis_the_buffer_does_the_same() {
+    let Some(mut redis) = Redis::start() else { return };
+    lands_and_leaves(Volume::up_with(|text| redis.keeps_state(&with_burst(LANDS)(text))));
+    let volume = Volume::up_with(|text| redis.keeps_state(&with_burst(KILLED)(text)));
+    let Some(volume) = volume else { return };
+    killed(&volume, 2);
+    assert!(!volume.toml.with_file_name("state/state.db").exists(), "nothing is kept in a file");
+    // With the server gone, what is there is read on; a new version does not count, and says so in bounded time.
+    let newest = newest(&volume, "app0").expect("one");
+    let file = volume.at.join(newest["files"][0].as_str().expect("a file"));
+    redis.end();
+    assert!(std::fs::read(&file).is_ok_and(|bytes| bytes.len() == 1 << 20));
+    let refused = volume.run(&["checkpoint", "begin", "other", "--path", volume.at.to_str().expect("UTF-8")]);
+    assert!(code(&refused) != 0 && err(&refused).contains("cannot be reached"), "{}", err(&refused));
+}
+
+const LANDS: &str = "size = \"20MB\"\norder = \"versions\"\npolicy = \"bbos\"\n";
+
+fn lands_and_leaves(volume: Option<Volume>) {
+    let Some(volume) = volume else { return };
     let data: Vec<Vec<u8>> = (0..5u8).map(|n| real::noise((8 << 20) + n as usize)).collect();
     write(&volume, "wave", "1", &data[1]).expect("write");
     real::until("it is complete", || complete(&volume, "wave", "1"));
@@ -237,15 +260,21 @@ fn stamped(app: u64, version: u64, len: usize) -> Vec<u8> {
 /// none that was committed before is lost. [S-122]
 #[test]
 fn no_committed_checkpoint_is_lost_or_half_after_a_kill() {
-    let Some(volume) = Volume::up_with(with_burst("size = \"12MB\"\n")) else { return };
+    let Some(volume) = Volume::up_with(with_burst(KILLED)) else { return };
+    killed(&volume, 4);
+}
+
+const KILLED: &str = "size = \"12MB\"\n";
+
+fn killed(volume: &Volume, rounds: u64) {
     const LEN: usize = 1 << 20;
     let mut number = 0;
-    for round in 0..4u64 {
+    for round in 0..rounds {
         let committed: [AtomicU64; 2] = Default::default();
         let first = number + 1;
         std::thread::scope(|scope| {
             for app in 0..2u64 {
-                let (volume, committed) = (&volume, &committed);
+                let committed = &committed;
                 scope.spawn(move || {
                     for n in first..first + 40 {
                         let name = format!("app{app}");
@@ -270,10 +299,10 @@ fn no_committed_checkpoint_is_lost_or_half_after_a_kill() {
         for app in 0..2u64 {
             let name = format!("app{app}");
             let known = committed[app as usize].load(Ordering::Acquire);
-            let newest = newest(&volume, &name).expect("a version");
+            let newest = newest(volume, &name).expect("a version");
             let label = newest["label"].as_str().expect("a label").parse::<u64>().expect("a number");
             assert!(label >= known, "{name}: {label} is newest, {known} was complete");
-            for version in versions(&volume, &name).iter().filter(|v| v["state"] == "complete") {
+            for version in versions(volume, &name).iter().filter(|v| v["state"] == "complete") {
                 let n = version["label"].as_str().expect("a label").parse::<u64>().expect("a number");
                 let path = volume.at.join(version["files"][0].as_str().expect("a file"));
                 real::drop_caches_of(&path);

@@ -4,6 +4,7 @@ mod as_user;
 mod attack;
 mod burst;
 mod burst_devices;
+mod burst_replicas;
 mod cache;
 mod connections;
 mod drained;
@@ -19,6 +20,7 @@ mod mirrors;
 mod purge;
 mod real;
 mod recovery;
+mod redis;
 mod replication;
 #[allow(dead_code, reason = "some of it is for the tests of sources alone")]
 #[path = "../../../source/tests/server/mod.rs"]

@@ -21,6 +21,7 @@ fn setup(scheme: Scheme, order: Order, congestion: f64, direct: bool) -> Setup {
         congestion,
         classes: vec![VersionClass { weight: 2.0, per_period: 1 }, VersionClass { weight: 1.0, per_period: 2 }],
         mtbf_s: (60.0, 1200.0),
+        listed: Vec::new(),
         seed: 7,
     };
     Setup { device, load, scheme, order, direct, periods: 1, step_s: 1.0, check: true }

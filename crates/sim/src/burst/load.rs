@@ -26,8 +26,32 @@ pub struct Load {
     pub classes: Vec<VersionClass>,
     /// MTBF of an application: uniform from the first to the second, in seconds.
     pub mtbf_s: (f64, f64),
+    /// Applications from a list, instead of `job_bytes`, `jobs`, `classes` and `mtbf_s`.
+    pub listed: Vec<Listed>,
     /// The seed.
     pub seed: u64,
+}
+
+/// An application from a list.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Listed {
+    /// Its class, for people.
+    pub name: String,
+    /// Bytes of a checkpoint.
+    pub bytes: f64,
+    /// Seconds from one checkpoint to the next.
+    pub interval_s: f64,
+    /// Seconds between two failures.
+    pub mtbf_s: f64,
+}
+
+/// A checkpoint of every period.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Write {
+    /// Seconds from the start of the period.
+    pub(super) at_s: f64,
+    pub(super) app: u64,
+    pub(super) bytes: f64,
 }
 
 /// One application.
@@ -37,6 +61,31 @@ pub(super) struct Application {
 }
 
 impl Load {
+    /// The applications, and the checkpoints of a period in the order in which they come.
+    pub(super) fn writes(&self) -> (Vec<Application>, Vec<Write>) {
+        if self.listed.is_empty() {
+            let (applications, order) = self.applications();
+            let write = |(n, app)| Write { at_s: self.arrival_s(n), app, bytes: self.job_bytes };
+            return (applications, order.into_iter().enumerate().map(write).collect());
+        }
+        let mut rng = Rng::new(self.seed, 0);
+        let mut writes = Vec::new();
+        for (app, of) in self.listed.iter().enumerate() {
+            // As often as goes into a period, evenly; once at least.
+            let count = (self.period_s / of.interval_s).round().max(1.0);
+            let each = self.period_s / count;
+            let offset = rng.unit() * each;
+            let write = |n: u32| Write {
+                at_s: (offset + f64::from(n) * each) * self.congestion,
+                app: app as u64,
+                bytes: of.bytes,
+            };
+            writes.extend((0..count as u32).map(write));
+        }
+        writes.sort_by(|a, b| a.at_s.total_cmp(&b.at_s));
+        (self.listed.iter().map(|of| Application { mtbf_s: of.mtbf_s }).collect(), writes)
+    }
+
     /// The applications, and the order in which they write within a period.
     pub(super) fn applications(&self) -> (Vec<Application>, Vec<u64>) {
         let mut rng = Rng::new(self.seed, 0);
@@ -88,6 +137,7 @@ mod tests {
             congestion: 0.5,
             classes: vec![class(5.0, 1), class(2.0, 2), class(1.0, 3)],
             mtbf_s: (60.0, 1200.0),
+            listed: Vec::new(),
             seed: 1,
         };
         let (applications, writes) = load.applications();
@@ -98,5 +148,25 @@ mod tests {
         assert!(of(1) > 2 * of(2) && of(2) >= of(3) && of(3) > 2, "{counts:?}");
         assert!(applications.iter().all(|of| (60.0..1200.0).contains(&of.mtbf_s)));
         assert_eq!((load.arrival_s(0), load.arrival_s(59)), (0.0, 59.0 * 30.0));
+    }
+    #[test]
+    fn those_of_a_list_write_as_they_say() {
+        let of = |bytes, interval_s| Listed { name: String::new(), bytes, interval_s, mtbf_s: 1000.0 };
+        let load = Load {
+            period_s: 3600.0,
+            job_bytes: 0.0,
+            jobs: 0,
+            congestion: 0.5,
+            classes: Vec::new(),
+            mtbf_s: (1.0, 1.0),
+            listed: vec![of(5.0, 3600.0), of(7.0, 900.0), of(9.0, 1e6)],
+            seed: 1,
+        };
+        let (applications, writes) = load.writes();
+        let count = |app| writes.iter().filter(|write| write.app == app).count();
+        assert_eq!((applications.len(), count(0), count(1), count(2)), (3, 1, 4, 1));
+        assert!(writes.iter().all(|write| write.at_s < 1800.0), "within half of the period: {writes:?}");
+        assert!(writes.windows(2).all(|pair| pair[0].at_s <= pair[1].at_s));
+        assert_eq!(writes.iter().map(|write| write.bytes).sum::<f64>(), 5.0 + 4.0 * 7.0 + 9.0);
     }
 }

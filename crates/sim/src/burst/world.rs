@@ -1,6 +1,6 @@
 //! The world: steps of equal length, in which data flows at constant rates.
 
-use super::load::{Application, Load};
+use super::load::{Application, Load, Write};
 use crate::generate::Rng;
 use policy::burst::buffer::{Action, Buffer, Config, Event, Logged};
 use policy::burst::control::{Device, Rates};
@@ -72,6 +72,7 @@ pub struct Figures {
 /// A checkpoint on its way.
 #[derive(Clone, Debug)]
 struct Writing {
+    bytes: f64,
     left: f64,
     /// When it arrived, got its turn, began to write.
     arrived: f64,
@@ -84,7 +85,7 @@ struct Writing {
 struct World<'a> {
     setup: &'a Setup,
     applications: Vec<Application>,
-    order: Vec<u64>,
+    writes: Vec<Write>,
     buffer: Buffer,
     rates: Rates,
     requests: u64,
@@ -95,6 +96,7 @@ struct World<'a> {
     rng: Rng,
     counted: bool,
     latencies: Vec<f64>,
+    written_bytes: f64,
     sums: Figures,
     hits: u64,
 }
@@ -147,14 +149,14 @@ impl Setup {
             turns: true,
             wait_max: None,
             period: time(self.load.period_s),
-            dwpp: self.load.jobs as f64 * self.load.job_bytes,
+            dwpp: self.load.writes().1.iter().map(|write| write.bytes).sum(),
         }
     }
 }
 
 impl<'a> World<'a> {
     fn new(setup: &'a Setup) -> World<'a> {
-        let (applications, order) = setup.load.applications();
+        let (applications, writes) = setup.load.writes();
         let mut rng = Rng::new(setup.load.seed, 1);
         let fails_at = applications.iter().map(|of| rng.exponential(of.mtbf_s)).collect();
         World {
@@ -169,8 +171,9 @@ impl<'a> World<'a> {
             latencies: Vec::new(),
             sums: Figures::default(),
             hits: 0,
+            written_bytes: 0.0,
             applications,
-            order,
+            writes,
             setup,
         }
     }
@@ -187,7 +190,7 @@ impl<'a> World<'a> {
             let mut next = 0;
             for step in 0..steps {
                 let now_s = start_s + step as f64 * setup.step_s;
-                while next < setup.load.jobs && setup.load.arrival_s(next) <= now_s - start_s {
+                while self.writes.get(next).is_some_and(|write| write.at_s <= now_s - start_s) {
                     self.arrive(now_s, next);
                     next += 1;
                 }
@@ -206,7 +209,7 @@ impl<'a> World<'a> {
             self.tell(start_s, Event::Period);
         }
         self.counted = period > 0;
-        self.sums.waits_s = vec![0.0; self.setup.load.jobs];
+        self.sums.waits_s = vec![0.0; self.writes.len()];
         self.sums.occupancy.clear();
     }
 
@@ -238,12 +241,12 @@ impl<'a> World<'a> {
     }
 
     fn arrive(&mut self, now_s: f64, n: usize) {
-        let (app, left) = (self.order[n], self.setup.load.job_bytes);
+        let Write { app, bytes, .. } = self.writes[n];
         let request = self.requests;
         self.requests += 1;
-        let of = Writing { left, arrived: now_s, turn: None, began: None, direct: false, n };
+        let of = Writing { bytes, left: bytes, arrived: now_s, turn: None, began: None, direct: false, n };
         self.writing.insert(request, of);
-        self.tell(now_s, Event::Arrive { app, request, bytes: left });
+        self.tell(now_s, Event::Arrive { app, request, bytes });
     }
 
     fn fail(&mut self, now_s: f64) {
@@ -297,7 +300,7 @@ impl<'a> World<'a> {
 
     fn written(&mut self, end_s: f64, request: u64) {
         let Some(of) = self.writing.remove(&request) else { return };
-        self.tell(end_s, Event::Committed { request, bytes: self.setup.load.job_bytes });
+        self.tell(end_s, Event::Committed { request, bytes: of.bytes });
         if !self.counted {
             return;
         }
@@ -309,9 +312,10 @@ impl<'a> World<'a> {
         sums.wait_s += wait;
         sums.stop_s += stop;
         sums.run_s += run;
-        sums.throughput_gb_s += self.setup.load.job_bytes / run / 1e9;
+        sums.throughput_gb_s += of.bytes / run / 1e9;
+        self.written_bytes += of.bytes;
         if of.direct {
-            sums.direct_gb += self.setup.load.job_bytes / 1e9;
+            sums.direct_gb += of.bytes / 1e9;
         }
         if let Some(slot) = sums.waits_s.get_mut(of.n) {
             *slot = wait + stop;
@@ -336,7 +340,7 @@ impl<'a> World<'a> {
             demoted_gb: self.sums.demoted_gb / periods,
             direct_gb: self.sums.direct_gb / periods,
             hit_ratio: self.hits as f64 / self.sums.restarts.max(1) as f64,
-            utilisation: jobs * self.setup.load.job_bytes / periods / self.setup.device.capacity,
+            utilisation: self.written_bytes / periods / self.setup.device.capacity,
             ..self.sums
         }
     }

@@ -19,7 +19,7 @@ mod tables;
 use crate::state::TargetRecord;
 use crate::{Error, Result};
 use parking_lot::Mutex;
-use redis::{Client, Connection, RedisError, RedisResult};
+use redis::{Client, Connection, ErrorKind, RedisError, RedisResult, ServerErrorKind};
 use std::time::{Duration, Instant};
 
 /// How long to wait for a connection. A guess: a server in the same machine room answers in milliseconds.
@@ -28,6 +28,8 @@ const CONNECT_SPAN: Duration = Duration::from_secs(2);
 const ANSWER_SPAN: Duration = Duration::from_secs(5);
 /// After a failure to connect nobody tries again for so long.
 const AWAY_SPAN: Duration = Duration::from_secs(1);
+/// How often a server that is loading is asked again.
+const LOADING_SPAN: Duration = Duration::from_millis(20);
 /// The layout of the keys that this program knows.
 const SCHEMA: u32 = 1;
 
@@ -113,6 +115,15 @@ impl Server {
         };
         // One that was idle may have been closed at the other end; all calls may be done twice.
         if held && error.is_connection_dropped() && !error.is_timeout() {
+            match self.attempt(&mut link, &mut act)? {
+                Ok(value) => return Ok(value),
+                Err(again) => error = again,
+            }
+        }
+        // A server that has just started reads its file first.
+        let began = Instant::now();
+        while error.kind() == ErrorKind::Server(ServerErrorKind::BusyLoading) && began.elapsed() < ANSWER_SPAN {
+            std::thread::sleep(LOADING_SPAN);
             match self.attempt(&mut link, &mut act)? {
                 Ok(value) => return Ok(value),
                 Err(again) => error = again,

@@ -9,9 +9,11 @@ use clap::Args;
 use policy::burst::control::Device;
 use policy::burst::tables::Order;
 use serde_json::json;
-use sim::burst::{Figures, Load, Scheme, Setup, VersionClass, run, utilisation};
+use sim::burst::list::{self, Machine};
+use sim::burst::{Figures, Listed, Load, Scheme, Setup, VersionClass, run, utilisation};
 use sim::setup::{duration, size_bytes};
 use std::fmt::Write as _;
+use std::path::PathBuf;
 use store::control::Problem;
 
 /// Checkpoints into a shared, over-subscribed burst buffer
@@ -37,7 +39,8 @@ EXAMPLES:
   entrepot sim burst --utilisation
   entrepot sim burst --schemes bbos --compare-orders --mtbf 1min-20min --dwpp 1.7,1.9,2.1 --seeds 30
   entrepot sim burst --schemes bbos --compare-orders --period 3600s --versions 5:2:1 --dwpp 1.9 --seeds 30
-  entrepot sim burst --schemes bbos --direct --period 3600s --mtbf 1min-100min")]
+  entrepot sim burst --schemes bbos --direct --period 3600s --mtbf 1min-100min
+  entrepot sim burst --jobs apex_classes.csv --capacity 400TB --write 400-320 --demote 160-8 --demote-idle 200 --period 2h --step 5s")]
 pub struct Burst {
     /// Data written per period, as multiples of the buffer's size.
     #[arg(long, value_delimiter = ',', default_value = "1.3,1.6,1.9")]
@@ -57,6 +60,19 @@ pub struct Burst {
     /// Cold checkpoints go straight to the capacity tier.
     #[arg(long)]
     direct: bool,
+    /// Applications from a CSV file instead of the generator: columns name, bytes, interval_s, mtbf_s, count; or cores and
+    /// checkpoint_frac_of_memory, from which follow bytes, time between failures, and Daly's interval.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["dwpp", "checkpoint", "mtbf", "versions", "utilisation"])]
+    jobs: Option<PathBuf>,
+    /// Of the machine that a list's `cores` are of.
+    #[arg(long, default_value_t = 16, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    cores_per_node: u32,
+    /// Memory of one of its nodes.
+    #[arg(long, default_value = "32GB", value_name = "SIZE")]
+    memory_per_node: String,
+    /// Time between two failures of one of its nodes.
+    #[arg(long, default_value = "5years", value_name = "TIME", value_parser = humantime::parse_duration)]
+    node_mtbf: std::time::Duration,
     /// Length of a period.
     #[arg(long, default_value = "3800s", value_name = "TIME")]
     period: String,
@@ -188,14 +204,35 @@ impl Burst {
         } else {
             vec![self.order.as_deref()]
         };
+        let listed = self.listed(&device)?;
+        let jobs_bytes: f64 = listed.iter().map(|of| of.bytes * (period_s / of.interval_s).round().max(1.0)).sum();
+        if let Some(large) = listed.iter().find(|of| of.bytes > device.capacity) {
+            let cause = format!(
+                "a checkpoint of {} has {:.1} TB, and the buffer {:.1}",
+                large.name,
+                large.bytes / 1e12,
+                device.capacity / 1e12
+            );
+            return Err(wrong(cause).try_this("give a larger --capacity").into());
+        }
+        let dwpps = if listed.is_empty() {
+            self.dwpp.clone()
+        } else {
+            vec![(jobs_bytes / device.capacity * 1000.0).round() / 1000.0]
+        };
         let mut cases = Vec::new();
-        for &dwpp in &self.dwpp {
-            if !(dwpp > 0.0 && dwpp <= 10.0) {
+        for &dwpp in &dwpps {
+            if listed.is_empty() && !(dwpp > 0.0 && dwpp <= 10.0) {
                 return Err(wrong(format!("--dwpp {dwpp} is not between 0 and 10")).into());
             }
             for congestion in &self.congestion {
                 for name in &self.schemes {
                     let scheme = scheme(name)?;
+                    // Dedicated room: all of them at once, or it cannot be.
+                    let at_once: f64 = listed.iter().map(|of| of.bytes).sum();
+                    if scheme == Scheme::DataWarp && at_once > device.capacity {
+                        continue;
+                    }
                     for &order_name in &orders {
                         let ours = matches!(scheme, Scheme::Bbos | Scheme::Predicted);
                         let order = match order_name {
@@ -213,6 +250,7 @@ impl Burst {
                             congestion: share(congestion)?,
                             classes: classes.clone(),
                             mtbf_s,
+                            listed: listed.clone(),
                             seed: self.seed,
                         };
                         let label = match order_name {
@@ -235,6 +273,22 @@ impl Burst {
             }
         }
         Ok(cases)
+    }
+
+    /// The applications of the list, if there is one.
+    fn listed(&self, device: &Device) -> Result<Vec<Listed>> {
+        let Some(file) = &self.jobs else { return Ok(Vec::new()) };
+        let shown = file.display();
+        let text = std::fs::read_to_string(file)
+            .map_err(|error| Problem::wrong(format!("{shown} cannot be read: {error}")))?;
+        let memory = size_bytes("memory-per-node", &self.memory_per_node).map_err(|error| setup_problem(&error))?;
+        let machine = Machine {
+            cores_per_node: f64::from(self.cores_per_node),
+            memory_per_node: memory as f64,
+            node_mtbf_s: self.node_mtbf.as_secs_f64(),
+            write: device.write_max,
+        };
+        Ok(list::read(&text, &machine).map_err(|why| Problem::wrong(format!("{shown}: {why}")))?)
     }
 
     fn mtbf(&self) -> Result<(f64, f64)> {

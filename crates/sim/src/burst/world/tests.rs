@@ -1,6 +1,6 @@
 //! The buffer under loads whose outcome is known or published.
 
-use super::super::load::VersionClass;
+use super::super::load::{Listed, VersionClass};
 use super::*;
 
 fn setup(scheme: Scheme, dwpp: f64, congestion: f64) -> Setup {
@@ -13,6 +13,7 @@ fn setup(scheme: Scheme, dwpp: f64, congestion: f64) -> Setup {
         congestion,
         classes: vec![VersionClass { weight: 1.0, per_period: 1 }],
         mtbf_s: (60.0, 1200.0),
+        listed: Vec::new(),
         seed: 1,
     };
     let order = if matches!(scheme, Scheme::Bbos | Scheme::Predicted) { Order::default() } else { Order::Fifo };
@@ -72,4 +73,17 @@ fn the_forecast_is_never_slower_than_the_plan() {
 fn the_same_seed_gives_the_same_figures() {
     let setup = setup(Scheme::Predicted, 1.6, 0.5);
     assert_eq!(run(&setup), run(&setup));
+}
+
+/// Applications of different sizes: all of them are written, each in its own time.
+#[test]
+fn a_list_of_applications_is_written_in_full() {
+    let of = |bytes, interval_s| Listed { name: String::new(), bytes, interval_s, mtbf_s: 1000.0 };
+    let mut setup = setup(Scheme::Bbos, 0.3, 1.0);
+    setup.load.listed = vec![of(400e9, 3800.0), of(40e9, 380.0), of(80e9, 1900.0)];
+    setup.check = true;
+    let out = run(&setup);
+    assert_eq!((out.jobs, out.unfinished), (2 * (1 + 10 + 2), 0));
+    assert!((out.utilisation - (400.0 + 400.0 + 160.0) / 3200.0).abs() < 1e-9, "{out:?}");
+    assert!(out.restarts > 0 && out.hit_ratio == 1.0, "all of it fits: {out:?}");
 }

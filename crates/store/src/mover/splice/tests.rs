@@ -64,6 +64,7 @@ impl World {
             cache: Default::default(),
             advisers: Default::default(),
             turn: AtomicU64::new(0),
+            kept: Default::default(),
         });
         let file = File::open(Arc::new(MemoryStub::new()), pool.clone()).unwrap();
         let state = Arc::new(SqliteState::in_memory().unwrap());
