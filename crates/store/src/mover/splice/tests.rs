@@ -1,6 +1,6 @@
 //! Copies inside the kernel against copies through the process, between real directories and where one side is none.
 
-use crate::file::{File, Garbage, MirrorWrites, Pool, Unobserved};
+use crate::file::{File, Pool};
 use crate::mover::{Mover, Step};
 use crate::state::SqliteState;
 use crate::stats::{Metric, Stats};
@@ -9,18 +9,10 @@ use crate::target::{
     DirectoryMedium, Identity, InlineSlots, Medium, MemoryMedium, TargetSpec, Targets, TargetsOptions,
 };
 use crate::volume::VolumeId;
+use policy::TargetId;
 use policy::layout::Placement;
-use policy::{ObjectId, TargetId, Time};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
-
-struct Forgetful;
-
-impl Garbage for Forgetful {
-    fn remember(&self, _: TargetId, _: ObjectId) -> crate::Result<()> {
-        Ok(())
-    }
-}
 
 /// Three targets of tier 0 and three of tier 1, each tier of directories or of memory; a file, and who moves it.
 struct World {
@@ -51,21 +43,8 @@ impl World {
             targets.add(TargetSpec::new(TargetId(number), tier as u8, medium));
         }
         let next = AtomicU64::new(1 << 32);
-        let pool = Arc::new(Pool {
-            targets,
-            next_id: Box::new(move || next.fetch_add(1, Ordering::Relaxed)),
-            placement: shape(0, 65_536, 3),
-            mirror_writes: MirrorWrites::Sync,
-            inline_bytes_max: 0,
-            clock: Box::new(|| Time(1)),
-            garbage: Arc::new(Forgetful),
-            recovery: OnceLock::new(),
-            observer: Arc::new(Unobserved),
-            cache: Default::default(),
-            advisers: Default::default(),
-            turn: AtomicU64::new(0),
-            kept: Default::default(),
-        });
+        let next_id = move || next.fetch_add(1, Ordering::Relaxed);
+        let pool = Arc::new(Pool::new(targets, next_id, shape(0, 65_536, 3)));
         let file = File::open(Arc::new(MemoryStub::new()), pool.clone()).unwrap();
         let state = Arc::new(SqliteState::in_memory().unwrap());
         World { file, pool, state, stats: Arc::default(), _dirs: dirs }
