@@ -53,8 +53,12 @@ pub struct Setup {
     pub block_bytes: u64,
     /// When requests are issued.
     pub arrivals: Arrivals,
-    /// Answers that are not counted: what came first moves, and devices fill their queues.
+    /// The first requests, which are not counted: what is hot moves meanwhile, and devices fill their queues.
     pub warm_up: u64,
+    /// Moves are made at once and cost nothing: the limit of what a planner's choices are worth.
+    pub free_moves: bool,
+    /// After so many requests, each time, the devices rest for so long.
+    pub rest: Option<(usize, Time)>,
     /// Check the accounts after every event.
     pub check: bool,
 }

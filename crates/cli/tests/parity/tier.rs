@@ -100,7 +100,16 @@ fn simulated(policy: TieringPolicy, accesses: &[Record]) -> Vec<Logged> {
         on_access: matches!(policy, TieringPolicy::Tuned),
     };
     let arrivals = Arrivals::Closed { depth: 1, think: Time::from_millis(1) };
-    let setup = Setup { costs: costs(), fast_bytes: FAST_BYTES, block_bytes: BLOCK, arrivals, warm_up: 0, check: true };
+    let setup = Setup {
+        costs: costs(),
+        fast_bytes: FAST_BYTES,
+        block_bytes: BLOCK,
+        arrivals,
+        warm_up: 0,
+        free_moves: false,
+        rest: None,
+        check: true,
+    };
     run_logged(&setup, &Scheme::Reorganized { config, proportional: true }, &requests).1
 }
 

@@ -55,6 +55,22 @@ impl Requests {
         self.requests.push(Request { time, write: record.op == Op::Write, end: self.pieces.len() });
     }
 
+    /// The same requests so many times, one after the other.
+    pub fn repeated(self, times: usize) -> Requests {
+        let (once, pieces) = (self.requests.len(), self.pieces.len());
+        let span = self.requests.last().map_or(Time::ZERO, |last| last.time);
+        let mut all = self;
+        for round in 1..times {
+            for n in 0..once {
+                let Request { time, write, end } = all.requests[n];
+                let time = Time(time.0 + span.0 * round as u64);
+                all.requests.push(Request { time, write, end: end + pieces * round });
+            }
+            all.pieces.extend_from_within(..pieces);
+        }
+        all
+    }
+
     fn number(&mut self, location: Location) -> u32 {
         let next = self.locations.len() as u32;
         let number = *self.numbers.entry(location).or_insert(next);
@@ -111,6 +127,9 @@ mod tests {
         let pieces = |n: usize| requests.pieces(n).iter().map(|p| (p.at, p.bytes)).collect::<Vec<_>>();
         assert_eq!((requests.len(), pieces(0), pieces(1)), (3, vec![(0, 4), (1, 64), (2, 12)], vec![(1, 64)]));
         assert_eq!(pieces(2), [(3, 1)], "another trace, another file");
+        let twice = requests.clone().repeated(2);
+        assert_eq!((twice.len(), twice.pieces(3), twice.pieces(5)), (6, requests.pieces(0), requests.pieces(2)));
+        assert_eq!((twice.get(3).time, twice.get(4).time), (Time(3), Time(5)));
         assert_eq!((requests.get(1).time, requests.get(1).write), (Time(2), true));
     }
 }

@@ -140,9 +140,12 @@ struct World<'a> {
     accesses: u64,
     fast_accesses: u64,
     moved_bytes: u64,
-    /// Answers so far, and since when they count.
-    answered: u64,
+    /// Since when is counted.
     began: Time,
+    /// Until when the devices rest.
+    rests_until: Time,
+    /// The request before which they rested last.
+    rested: usize,
     end: Time,
 }
 
@@ -193,8 +196,9 @@ impl<'a> World<'a> {
             accesses: 0,
             fast_accesses: 0,
             moved_bytes: 0,
-            answered: 0,
             began: Time::ZERO,
+            rests_until: Time::ZERO,
+            rested: 0,
             end: Time::ZERO,
         }
     }
@@ -238,6 +242,21 @@ impl<'a> World<'a> {
             return;
         }
         let n = self.next;
+        if now < self.rests_until {
+            return self.events.push(self.rests_until, Rank::Arrival, Happening::Issue);
+        }
+        if let Some((every, rest)) = self.setup.rest
+            && n > 0
+            && n.is_multiple_of(every)
+            && self.rested != n
+        {
+            self.rested = n;
+            self.rests_until = now + rest;
+            return self.events.push(self.rests_until, Rank::Arrival, Happening::Issue);
+        }
+        if n as u64 == self.setup.warm_up {
+            self.count_from(now);
+        }
         self.next += 1;
         if let Arrivals::Open { speed } = self.setup.arrivals
             && self.next < self.requests.len()
@@ -392,7 +411,9 @@ impl<'a> World<'a> {
         if under_way.pieces > 0 {
             return;
         }
-        self.latencies.add(now.since(under_way.since));
+        if request as u64 >= self.setup.warm_up {
+            self.latencies.add(now.since(under_way.since));
+        }
         self.under_way.remove(&request);
         if self.machine.is_some() {
             for piece in self.requests.pieces(request) {
@@ -400,10 +421,6 @@ impl<'a> World<'a> {
             }
         }
         self.end = now;
-        self.answered += 1;
-        if self.answered == self.setup.warm_up {
-            self.count_from(now);
-        }
         if let Arrivals::Closed { think, .. } = self.setup.arrivals {
             self.events.push(now + think, Rank::Arrival, Happening::Issue);
         }
@@ -463,7 +480,7 @@ impl<'a> World<'a> {
                 continue;
             };
             self.moving.insert(at, (of, 0));
-            if of.to == Tier::Slow && self.copies.contains(&at) {
+            if self.setup.free_moves || (of.to == Tier::Slow && self.copies.contains(&at)) {
                 self.moved(now, at);
                 continue;
             }

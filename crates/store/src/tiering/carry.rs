@@ -11,7 +11,7 @@ use policy::{FileId, TargetId};
 use std::sync::Arc;
 
 /// Free space of a slow target below which it keeps no copies.
-const COPIES_LEAVE_PERCENT: u64 = 10;
+const COPIES_LEAVE_PERCENT: u64 = 5;
 
 impl Tiering {
     /// Moves a location, under running readers and writers. Whether it lies there now.

@@ -135,7 +135,7 @@ const TAIL: &str = r#"
 # idle_rate = 0
 # busy_rate = 0
 # "tuned": what is promoted keeps its slow copy while nobody writes it, so that demoting it copies nothing; the copies take room on the slow
-# tier and go when less than a tenth of a target is free.
+# tier and go when less than a twentieth of a target is free.
 # keep_copies = true
 # "tuned": promote at the access, while the bytes are in memory; under load only with `busy_rate`.
 # on_access = false

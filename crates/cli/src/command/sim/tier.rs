@@ -70,6 +70,15 @@ pub struct Tier {
     /// Times faster than the trace.
     #[arg(long, default_value_t = 1.0, requires = "open")]
     speed: f64,
+    /// Play the traces so many times, one after the other.
+    #[arg(long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    repeat: u32,
+    /// How long the devices rest before each repetition: time to move what is hot.
+    #[arg(long, default_value = "0s", value_name = "TIME")]
+    rest: String,
+    /// Moves are made at once and cost nothing: what the choice of what to move is worth at most.
+    #[arg(long)]
+    free_moves: bool,
     /// Part of the requests that is served before anything is counted, in percent: until what is hot has moved.
     #[arg(long, default_value_t = 0.0, value_name = "PERCENT")]
     warm_up: f64,
@@ -177,7 +186,8 @@ impl Tier {
         for case in &cases {
             self.world(case, &Known { footprint: 1 << 30, requests: 1000, working_set: 1 << 20 }, block_bytes)?;
         }
-        let (requests, footprint) = self.read(block_bytes)?;
+        let (once, footprint) = self.read(block_bytes)?;
+        let requests = once.repeated(self.repeat as usize);
         let sets = working_sets(&requests, window(&self.reorganisation.window, requests.len() as u64)?);
         let working_set = sets.iter().max().copied().unwrap_or(0) * block_bytes;
         let known = Known { footprint, requests: requests.len() as u64, working_set };
@@ -287,6 +297,8 @@ impl Tier {
     /// The devices and the scheme of a case, for such a trace.
     fn world(&self, case: &Case, known: &Known, block_bytes: u64) -> Result<(Setup, Scheme)> {
         let Known { footprint, requests, working_set } = *known;
+        let rest = duration("rest", &self.rest).map_err(|error| setup_problem(&error))?;
+        let rest = (self.repeat > 1).then_some(((requests / u64::from(self.repeat)).max(1) as usize, rest));
         let devices = &self.devices;
         let costs = Costs {
             fast: device("--fast-speed", &devices.fast_speed, &devices.fast_latency)?,
@@ -316,7 +328,16 @@ impl Tier {
             Arrivals::Closed { depth: self.depth, think }
         };
         let warm_up = (requests as f64 * self.warm_up / 100.0) as u64;
-        let setup = Setup { costs, fast_bytes, block_bytes, arrivals, warm_up, check: self.check };
+        let setup = Setup {
+            costs,
+            fast_bytes,
+            block_bytes,
+            arrivals,
+            warm_up,
+            free_moves: self.free_moves,
+            rest,
+            check: self.check,
+        };
         let window = window(&case.reorganisation.window, requests)?;
         let scheme = match case.scheme.as_str() {
             "slow-only" => Scheme::SlowOnly,
@@ -332,7 +353,10 @@ impl Tier {
                 }
             },
             name => {
-                let config = case.reorganisation.config(name, &setup, window)?;
+                let mut config = case.reorganisation.config(name, &setup, window)?;
+                if self.free_moves {
+                    (config.busy_bytes_per_s, config.moves_max) = (u64::MAX, usize::MAX);
+                }
                 // WS-ROS is the paper's over the plain hybrid; ours places new data by speed as well.
                 Scheme::Reorganized { config, proportional: name == "tuned" }
             }

@@ -20,7 +20,7 @@ impl Reorganizer {
     pub(super) fn arrive(&mut self, now: Time, location: Location, bytes: u64) {
         let Some(tuned) = &self.tuned else { return };
         if !self.config.on_access
-            || self.urgent.len() >= self.config.moves_max * URGENT_PER_MOVE
+            || self.urgent.len() >= self.config.moves_max.saturating_mul(URGENT_PER_MOVE)
             || self.moving.contains_key(&location)
             || self.urgent.iter().any(|urgent| urgent.of.location == location)
         {
@@ -85,7 +85,9 @@ impl Reorganizer {
                 self.urgent.pop_front();
                 continue;
             }
-            if of.to == Tier::Fast && self.room() == 0 || self.moving.len() >= self.config.moves_max * URGENT_PER_MOVE {
+            if of.to == Tier::Fast && self.room() == 0
+                || self.moving.len() >= self.config.moves_max.saturating_mul(URGENT_PER_MOVE)
+            {
                 return None;
             }
             if slow_bytes > 0 {

@@ -12,7 +12,16 @@ const BLOCK: u64 = 64 << 10;
 
 fn setup(fast_bytes: u64) -> Setup {
     let arrivals = Arrivals::Closed { depth: 16, think: Time::ZERO };
-    Setup { costs: Costs::default(), fast_bytes, block_bytes: BLOCK, arrivals, warm_up: 0, check: true }
+    Setup {
+        costs: Costs::default(),
+        fast_bytes,
+        block_bytes: BLOCK,
+        arrivals,
+        warm_up: 0,
+        free_moves: false,
+        rest: None,
+        check: true,
+    }
 }
 
 fn of(records: impl Iterator<Item = Record>) -> Requests {
