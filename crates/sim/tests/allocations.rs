@@ -2,7 +2,7 @@
 //!
 //! The allocator of this test binary counts, thread by thread.
 
-use policy::cache::{Block, InstantLru, Level, LevelConfig, Request, Span};
+use policy::cache::{Level, LevelConfig, Request, Span};
 use policy::coordinate::Coordination;
 use policy::prefetch::{Prefetch, Trigger};
 use policy::time::Time;
@@ -69,23 +69,6 @@ fn peak(run: impl FnOnce()) -> i64 {
     PEAK.with(Cell::get) - before
 }
 
-/// The same for the fast level, with reads of a hundred blocks at once.
-fn fast_level(capacity: u32, requests: u64, from: u64) -> u64 {
-    let mut level = InstantLru::new(&LevelConfig::new(capacity, Prefetch::None)).unwrap();
-    let mut rng = Rng::new(1, 0);
-    let mut before = 0;
-    let mut blocks = [Block::new(0, 0); 100];
-    for number in (0..requests).step_by(100) {
-        if number >= from && before == 0 {
-            before = calls();
-        }
-        blocks.fill_with(|| Block::new(0, (rng.unit() * f64::from(capacity) * 5.0) as u64));
-        level.read_blocks(&blocks);
-    }
-    assert!(level.stats().evicted > requests / 2);
-    calls() - before
-}
-
 /// A level of `capacity` blocks after `requests` of one block each, spread over five times as many; how often `from` and later ones allocated.
 fn one_level(capacity: u32, requests: u64, from: u64) -> u64 {
     let mut level = Level::new(LevelConfig::new(capacity, Prefetch::None)).unwrap();
@@ -107,7 +90,6 @@ fn one_level(capacity: u32, requests: u64, from: u64) -> u64 {
 #[test]
 fn one_level_allocates_nothing_once_it_is_full() {
     assert_eq!(one_level(10_000, 200_000, 30_000), 0);
-    assert_eq!(fast_level(10_000, 200_000, 60_000), 0);
 }
 
 /// Requests that note how often anything was allocated until two of them.
@@ -188,15 +170,16 @@ fn two_levels_over_a_disk_allocate_nothing_per_request() {
 
 #[test]
 fn memory_grows_with_the_cache_and_not_with_the_trace() {
-    for (run, bytes_per_block) in [(one_level as fn(u32, u64, u64) -> u64, 64), (fast_level, 112)] {
-        let [short, long, large] =
-            [(20_000, 100_000), (20_000, 800_000), (80_000, 800_000)].map(|(capacity, requests)| {
-                peak(|| {
-                    run(capacity, requests, 0);
-                })
-            });
-        assert_eq!(short, long, "bytes for a trace and for one eight times as long");
-        assert!((3 * short..=5 * short).contains(&large), "{large} bytes for four times the cache of {short}");
-        assert!(short < 20_000 * bytes_per_block, "{short} bytes for 20 000 blocks");
-    }
+    let short = peak(|| {
+        one_level(20_000, 100_000, 0);
+    });
+    let long = peak(|| {
+        one_level(20_000, 800_000, 0);
+    });
+    let large = peak(|| {
+        one_level(80_000, 800_000, 0);
+    });
+    assert_eq!(short, long, "bytes for a trace and for one eight times as long");
+    assert!((3 * short..=5 * short).contains(&large), "{large} bytes for four times the cache of {short}");
+    assert!(short < 20_000 * 64, "{short} bytes for 20 000 blocks");
 }

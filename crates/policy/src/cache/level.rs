@@ -49,6 +49,8 @@ pub struct Level {
     tally: Option<Tally>,
     /// Whether fetches are done at once: a replay without a device.
     instant: bool,
+    /// Whether a read needs nothing but the table and the lists.
+    plain: bool,
 }
 
 impl Level {
@@ -64,6 +66,11 @@ impl Level {
             config.coordination.adaptive.then(|| Adaptive::new(capacity, config.coordination.knows_labels()));
         Ok(Level {
             pages: Pages::new(capacity, config.replacement),
+            plain: matches!(machine, Machine::None)
+                && !needs_streams
+                && pfc.is_none()
+                && adaptive.is_none()
+                && !config.announce,
             machine,
             rates,
             pfc,

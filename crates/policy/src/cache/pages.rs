@@ -122,6 +122,24 @@ impl Pages {
         }
     }
 
+    /// Gives the victim's frame to a block that is not here, most recently used. There is a victim: nothing is in flight.
+    #[inline]
+    pub(super) fn reuse_victim(&mut self, block: Block, flags: u32) {
+        let Some(slot) = self.lists.victim() else { return };
+        self.table.remove(self.slab.node(slot).key, slot);
+        self.table.insert(block.0, slot);
+        self.lists.remove(&mut self.slab, slot);
+        let node = self.slab.node_mut(slot);
+        node.key = block.0;
+        node.flags = flags;
+        self.lists.evicted();
+        if let Some(next) = self.lists.victim() {
+            // Its place in the table will be wanted, and nobody else knows.
+            std::hint::black_box(self.table.guess(self.slab.node(next).key));
+        }
+        self.lists.insert(&mut self.slab, slot);
+    }
+
     /// Whether the table, the slab and the lists agree, and `used` frames do not exceed the capacity; what is wrong if not.
     pub(super) fn check(&self, used: u32) -> Result<(), String> {
         if used > self.capacity {

@@ -7,7 +7,7 @@
 mod peer;
 
 use peer::Peer;
-use policy::cache::{Block, InstantLru, LevelConfig, Span};
+use policy::cache::{Block, Level, LevelConfig, Span};
 use policy::coordinate::Coordination;
 use policy::prefetch::Prefetch;
 use policy::time::Time;
@@ -112,9 +112,9 @@ fn zipf(count: usize) -> Vec<Block> {
 }
 
 fn lru(blocks: &[Block]) -> u64 {
-    let mut level = InstantLru::new(&LevelConfig::new(CAPACITY, Prefetch::None)).expect("a plain level");
+    let mut level = Level::new(LevelConfig::new(CAPACITY, Prefetch::None)).expect("a plain level");
     for group in blocks.chunks(1024) {
-        level.read_blocks(group);
+        level.replay_blocks(Time::ZERO, group);
     }
     level.stats().hit
 }

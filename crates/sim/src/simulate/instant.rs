@@ -1,8 +1,8 @@
 //! A level without a device: every fetch is done at once, nothing takes time. For hit ratios and the quality of prefetching, as fast as
 //! requests can be read.
 //!
-//! Each client has one level of its own; where LRU is all there is, the fast one. Requests go in groups, so that the level can look
-//! ahead to the blocks that come next; the order is that of the trace, and no figure depends on the grouping.
+//! Each client has one level of its own. Requests go in groups, so that the level can look ahead to the blocks that come next
+//! ([`Level::foresee`]); the order is that of the trace, and no figure depends on the grouping.
 
 use super::SimulateError;
 use crate::block;
@@ -10,7 +10,7 @@ use crate::latency::Latencies;
 use crate::replay::Replay;
 use crate::setup::{Setup, SetupError};
 use crate::world::{Access, LevelTally, Tally, Writes};
-use policy::cache::{Block, InstantLru, Level, LevelConfig, Request, RequestId, Stats, StreamStats};
+use policy::cache::{Block, Level, LevelConfig, Request, RequestId};
 use policy::time::Time;
 
 /// Requests of one group.
@@ -38,51 +38,13 @@ pub(super) fn run(
     sources: &mut [Replay<'_>],
 ) -> Result<Tally, SimulateError> {
     let mut all = Sums::default();
-    let mut levels: Vec<Machine> = Vec::new();
+    let mut levels: Vec<Level> = Vec::new();
     for (client, source) in sources.iter_mut().enumerate() {
-        let fast = InstantLru::new(config).filter(|_| !check);
-        let mut level = match fast {
-            Some(fast) => Machine::Fast(fast),
-            None => Machine::Level(Box::new(Level::new(config.clone())?)),
-        };
+        let mut level = Level::new(config.clone())?;
         all.replay(&mut level, client as u32, writes, check, source);
         levels.push(level);
     }
     Ok(all.tally(config, &levels))
-}
-
-/// What replays.
-enum Machine {
-    Fast(InstantLru),
-    Level(Box<Level>),
-}
-
-impl Machine {
-    fn replay(&mut self, access: &Access, client: u32) {
-        match self {
-            Machine::Fast(fast) if access.write => fast.write(access.span),
-            Machine::Fast(fast) => {
-                fast.read(access.span);
-            }
-            Machine::Level(level) => {
-                level.replay(access.at, &request(access, client));
-            }
-        }
-    }
-
-    fn stats(&self) -> Stats {
-        match self {
-            Machine::Fast(fast) => fast.stats(),
-            Machine::Level(level) => level.stats(),
-        }
-    }
-
-    fn stream_stats(&self) -> Vec<StreamStats> {
-        match self {
-            Machine::Fast(_) => Vec::new(),
-            Machine::Level(level) => level.stream_stats(),
-        }
-    }
 }
 
 /// What was asked for.
@@ -98,7 +60,7 @@ struct Sums {
 }
 
 impl Sums {
-    fn replay(&mut self, machine: &mut Machine, client: u32, writes: Writes, check: bool, source: &mut Replay<'_>) {
+    fn replay(&mut self, level: &mut Level, client: u32, writes: Writes, check: bool, source: &mut Replay<'_>) {
         let mut group = Vec::with_capacity(GROUP);
         let mut blocks: Vec<Block> = Vec::with_capacity(GROUP);
         let mut reads = 0;
@@ -111,17 +73,14 @@ impl Sums {
             blocks.clear();
             blocks.extend(group.iter().map(|access: &Access| access.span.first));
             let single = |access: &Access| access.span.len == 1 && !access.write;
-            match machine {
-                Machine::Fast(fast) if group.iter().all(single) => {
-                    self.end = group.iter().map(|access| access.at).fold(self.end, Time::max);
-                    self.read_blocks += group.len() as u64;
-                    reads += group.len() as u64;
-                    fast.read_blocks(&blocks);
-                    continue;
-                }
-                Machine::Fast(fast) => fast.foresee(&blocks),
-                Machine::Level(level) => level.foresee(&blocks),
+            if !check && level.is_plain() && group.iter().all(single) {
+                self.end = group.iter().map(|access| access.at).fold(self.end, Time::max);
+                self.read_blocks += group.len() as u64;
+                reads += group.len() as u64;
+                level.replay_blocks(self.end, &blocks);
+                continue;
             }
+            level.foresee(&blocks);
             for access in &group {
                 self.end = self.end.max(access.at);
                 let blocks = u64::from(access.span.len);
@@ -136,10 +95,8 @@ impl Sums {
                     reads += 1;
                     self.read_blocks += blocks;
                 }
-                machine.replay(access, client);
-                if let (true, Machine::Level(level)) = (check, &*machine)
-                    && let Err(violation) = level.check()
-                {
+                level.replay(access.at, &request(access, client));
+                if check && let Err(violation) = level.check() {
                     panic!("level {client}: {violation}");
                 }
             }
@@ -150,15 +107,15 @@ impl Sums {
         self.clients.push(latencies);
     }
 
-    fn tally(self, config: &LevelConfig, levels: &[Machine]) -> Tally {
-        let stats = levels.iter().map(Machine::stats).fold(Default::default(), |mut sum, stats| {
+    fn tally(self, config: &LevelConfig, levels: &[Level]) -> Tally {
+        let stats = levels.iter().map(Level::stats).fold(Default::default(), |mut sum, stats| {
             crate::world::add(&mut sum, &stats);
             sum
         });
         let level = LevelTally {
             capacity_blocks: config.capacity_blocks,
             stats,
-            streams: levels.iter().flat_map(Machine::stream_stats).collect(),
+            streams: levels.iter().flat_map(Level::stream_stats).collect(),
         };
         Tally {
             end: self.end,

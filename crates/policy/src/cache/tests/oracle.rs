@@ -32,44 +32,23 @@ proptest! {
         }
     }
 
-    /// The fast level does and counts what the level does, request by request, whatever of it is asked in one call.
+    /// Many reads at once are as many one by one, in any level.
     #[test]
-    fn the_fast_level_is_the_level(
-        capacity in 1u32..300,
-        spread in 1u64..600,
-        requests in prop::collection::vec((0u32..2, any::<u32>(), 1u32..5, 0u32..8), 1..800),
+    fn many_blocks_at_once_are_one_after_the_other(
+        which in 0usize..Prefetch::ALL.len(),
+        capacity in 1u32..80,
+        blocks in prop::collection::vec(0u64..150, 1..300),
     ) {
-        let config = LevelConfig::new(capacity, Prefetch::None);
-        let (mut level, mut fast) = (Level::new(config.clone()).unwrap(), InstantLru::new(&config).unwrap());
-        let mut single = Vec::new();
-        let read_together = |single: &mut Vec<Block>, level: &mut Level, fast: &mut InstantLru| {
-            let each = |&first: &Block| level.replay(Time::ZERO, &Request::read(0, Span { first, len: 1 })).hit;
-            let hit: u32 = single.iter().map(each).sum();
-            assert_eq!(fast.read_blocks(single).hit, hit);
-            single.clear();
-        };
-        for (file, index, len, kind) in requests {
-            let span = Span::new(file, u64::from(index) % spread, len);
-            if kind < 5 {
-                single.push(span.first);
-                continue;
-            }
-            read_together(&mut single, &mut level, &mut fast);
-            let request = Request { write: kind == 5, ..Request::read(0, span) };
-            let outcome = level.replay(Time::ZERO, &request);
-            if request.write {
-                fast.write(span);
-            } else {
-                prop_assert_eq!(fast.read(span), outcome);
-            }
+        let blocks: Vec<Block> = blocks.into_iter().map(|index| Block::new(0, index)).collect();
+        let mut one_by_one = Level::new(LevelConfig::new(capacity, Prefetch::ALL[which])).unwrap();
+        let mut at_once = Level::new(LevelConfig::new(capacity, Prefetch::ALL[which])).unwrap();
+        for &first in &blocks {
+            one_by_one.replay(Time::ZERO, &Request::read(0, Span { first, len: 1 }));
         }
-        read_together(&mut single, &mut level, &mut fast);
-        prop_assert_eq!(fast.stats(), level.stats());
-        prop_assert_eq!(fast.inventory(), level.inventory());
-        for index in 0..spread {
-            let block = Block::new(0, index);
-            prop_assert_eq!(fast.is_resident(block), level.is_resident(block));
-        }
+        let outcome = at_once.replay_blocks(Time::ZERO, &blocks);
+        prop_assert_eq!(at_once.stats(), one_by_one.stats());
+        prop_assert_eq!(u64::from(outcome.hit), at_once.stats().hit);
+        at_once.check().unwrap();
     }
 
     /// Requests of one block whose fetches are done at once come out as in a replay, whatever prefetches.
