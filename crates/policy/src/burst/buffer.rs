@@ -234,6 +234,8 @@ pub struct Buffer {
     used: f64,
     /// What the devices take at most, by the latest looks.
     limits: VecDeque<f64>,
+    /// What it had written at the latest of them.
+    looked: Option<f64>,
     dwsf: f64,
     dwpp: f64,
     plan: Plan,
@@ -254,6 +256,7 @@ impl Buffer {
             demoting: None,
             used: 0.0,
             limits: VecDeque::new(),
+            looked: None,
             dwsf: 0.0,
             dwpp: config.dwpp,
             plan: Plan::new(&config.device, config.dwpp),
@@ -431,10 +434,12 @@ impl Buffer {
                 self.demoting = self.demoting.filter(|of| of.version != version);
             }
             Event::Free { bytes } => {
-                // What has its room and is not written yet is still free there.
+                // What has its room and is not written yet is still free there. The look is from between this event and the one before.
                 let inside = self.writing.values().filter(|of| !of.direct);
                 let to_come: f64 = inside.map(|of| (of.reserved - of.written).max(0.0)).sum();
-                self.limits.push_back(self.used - to_come + bytes);
+                let taken = self.used - to_come;
+                let then = self.looked.replace(taken).unwrap_or(taken);
+                self.limits.push_back(taken.min(then) + bytes);
                 if self.limits.len() > LOOKS {
                     self.limits.pop_front();
                 }

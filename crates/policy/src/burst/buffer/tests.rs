@@ -187,8 +187,10 @@ fn what_is_free_at_the_devices_bounds_the_buffer() {
     buffer.handle(at(10), Event::Committed { request: 1, bytes: 20.0 });
     buffer.handle(at(11), Event::Arrive { app: 2, request: 2, bytes: 20.0 });
     assert!(!goes(&mut buffer) && buffer.is_short(2), "there are ten, whatever the capacity is");
-    // One look that sees more is believed at once; three that see less are not.
+    // A look that sees more is believed once nothing was written since the one before it; looks that see less are not while others saw more.
     buffer.handle(at(12), Event::Free { bytes: 25.0 });
+    assert!(!goes(&mut buffer), "what was written in between may be in it twice");
+    buffer.handle(at(13), Event::Free { bytes: 25.0 });
     assert!(goes(&mut buffer));
     buffer.check();
 }

@@ -96,6 +96,9 @@ impl Burst {
         if known != 0 && book.current.contains_key(&known) {
             return Ok(known);
         }
+        if let Some(failed) = book.writing(&role.app, &role.label) {
+            self.give_up_failed(&mut book, failed, role);
+        }
         let request = match book.writing(&role.app, &role.label) {
             Some(request) => request,
             None => {
@@ -133,6 +136,20 @@ impl Burst {
         }
         role.request.store(request, Ordering::Release);
         Ok(request)
+    }
+
+    /// A version that a write of failed, and that nobody but `role` writes any more, is begun anew.
+    fn give_up_failed(&self, book: &mut super::book::Book, request: u64, role: &Arc<Role>) {
+        let failed = self.desk.lock().request(request).is_some_and(|of| of.failed);
+        let alone = |other: &Arc<Role>| Arc::ptr_eq(other, role) || other.writers.load(Ordering::Acquire) == 0;
+        if !failed || !book.current.get(&request).is_some_and(|c| !c.explicit && c.roles.values().all(alone)) {
+            return;
+        }
+        if let Some(current) = book.current.remove(&request) {
+            current.roles.values().for_each(|role| role.request.store(0, Ordering::Release));
+        }
+        self.counts.failed.fetch_add(1, Ordering::Relaxed);
+        self.at_desk(|desk, now| desk.abandoned(now, request));
     }
 
     /// A handle of a file that belongs to a version was closed: if it was the last that might write, it is complete.
