@@ -527,8 +527,8 @@ impl Buffer {
         }
     }
 
-    /// Bytes that the buffer holds at most.
-    fn room(&self) -> f64 {
+    /// Bytes that the buffer holds at most: its capacity, or less where the devices have less.
+    pub fn room(&self) -> f64 {
         // What is being deleted is still taken at the device: the best of the latest looks counts.
         let limit = self.limits.iter().copied().fold(f64::NEG_INFINITY, f64::max);
         if self.limits.is_empty() { self.config.device.capacity } else { self.config.device.capacity.min(limit) }

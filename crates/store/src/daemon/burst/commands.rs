@@ -208,6 +208,7 @@ impl Burst {
             .collect();
         json!({
             "size": self.capacity_bytes,
+            "room": buffer.room().max(0.0) as u64,
             "used": buffer.used().max(0.0) as u64,
             "not_demoted": dirty,
             "versions": versions,
