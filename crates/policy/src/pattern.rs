@@ -13,6 +13,7 @@
 pub mod features;
 pub mod hmm;
 pub mod network;
+pub mod recent;
 pub mod rules;
 
 /// A request.
@@ -101,8 +102,71 @@ impl std::fmt::Display for Label {
     }
 }
 
+/// What a window looks like, for rules that want no jumps: each from 0 to 1.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Hints {
+    /// The label itself.
+    pub label: Label,
+    /// How sequential: 1 sequential, 1/2 strided, 0 random.
+    pub sequentiality: f64,
+    /// How much is written: 1 all, 1/2 mixed, 0 nothing.
+    pub writes: f64,
+    /// How different the sizes are: 1 variable, 0 uniform.
+    pub variability: f64,
+}
+
+impl From<Label> for Hints {
+    fn from(label: Label) -> Hints {
+        let sequentiality = match label.order {
+            Order::Sequential => 1.0,
+            Order::Strided => 0.5,
+            Order::Random => 0.0,
+        };
+        let writes = match label.mix {
+            Mix::WriteOnly => 1.0,
+            Mix::Mixed => 0.5,
+            Mix::ReadOnly => 0.0,
+        };
+        let variability = if label.sizes == Sizes::Variable { 1.0 } else { 0.0 };
+        Hints { label, sequentiality, writes, variability }
+    }
+}
+
 /// Says what a window of requests looks like.
 pub trait Classifier {
     /// The label of a window, oldest request first; `None` for fewer than [`features::WINDOW_MIN`].
-    fn classify(&self, window: &[Request]) -> Option<Label>;
+    fn classify(&self, window: &[Request]) -> Option<Label> {
+        self.hints(window).map(|hints| hints.label)
+    }
+
+    /// The label, and how sure it is.
+    fn hints(&self, window: &[Request]) -> Option<Hints>;
+}
+
+/// One of the classifiers, chosen by configuration.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Chosen {
+    /// The trained network.
+    Network(Box<network::Network>),
+    /// The rules of thumb.
+    Thumb(rules::RulesOfThumb),
+}
+
+impl Default for Chosen {
+    /// The network that comes with the program.
+    fn default() -> Chosen {
+        match network::Network::parse(network::BUILT_IN) {
+            Ok(network) => Chosen::Network(Box::new(network)),
+            Err(_) => Chosen::Thumb(rules::RulesOfThumb), // never so: a test reads it
+        }
+    }
+}
+
+impl Classifier for Chosen {
+    fn hints(&self, window: &[Request]) -> Option<Hints> {
+        match self {
+            Chosen::Network(network) => network.hints(window),
+            Chosen::Thumb(thumb) => thumb.hints(window),
+        }
+    }
 }

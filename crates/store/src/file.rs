@@ -24,6 +24,7 @@ mod kept;
 mod load;
 mod moving;
 mod objects;
+mod parallel;
 mod passthrough;
 mod pool;
 mod range;

@@ -32,7 +32,7 @@ use policy::TargetId;
 use policy::protect::health::Event;
 use rustix::io::Errno;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
 /// Why an operation on a target gave no result.
@@ -123,9 +123,29 @@ pub struct Counters {
     pub sampled_bytes: Counter,
     /// See there.
     pub sampled_ns: Counter,
+    /// The same operations: how many were under way when each began, itself among them.
+    pub sampled_queue: Counter,
+    /// What an operation took lately, in nanoseconds: a moving mean over the sampled ones.
+    lately_ns: AtomicU64,
 }
 
+/// A target whose operations take longer has somewhere to go for each: its medium is no memory. A guess, ten times what it takes to hand an
+/// operation to a worker and back.
+const SLOW_NS: u64 = 200_000;
+
 impl Counters {
+    /// Whether an operation takes so long that handing it to a worker is nothing to that.
+    pub fn is_slow(&self) -> bool {
+        self.lately_ns.load(Ordering::Relaxed) > SLOW_NS
+    }
+
+    /// An operation took so long. Two at a time may lose one: it is a mean.
+    fn took(&self, ns: u64) {
+        let before = self.lately_ns.load(Ordering::Relaxed);
+        let mean = if before == 0 { ns } else { before - before / 8 + ns / 8 };
+        self.lately_ns.store(mean, Ordering::Relaxed);
+    }
+
     /// Reads and writes of objects under way.
     pub fn under_way(&self) -> u32 {
         self.under_way.load(Ordering::Relaxed)

@@ -23,8 +23,9 @@ const MIB: u64 = 1 << 20;
 /// Bytes of every file.
 const FILE_BYTES: u64 = 16 * MIB;
 const WIDTHS: [u64; 4] = [1, 2, 4, 8];
+/// Few large and many small reads: one disk wide, each keeps the disks busy for about a quarter of the time.
 const LARGE: Asked = Asked { rate: 8.0, bytes: MIB };
-const SMALL: Asked = Asked { rate: 100.0, bytes: 32 << 10 };
+const SMALL: Asked = Asked { rate: 200.0, bytes: 32 << 10 };
 /// For the forks: both at once.
 const MIX: [Asked; 2] = [Asked { rate: 150.0, bytes: 64 << 10 }, Asked { rate: 10.0, bytes: MIB / 2 }];
 
@@ -92,6 +93,7 @@ fn phases(rig: &Rig, seconds: f64, warm_up: f64, seed: u64) {
             line += &format!("  {:>8.2} {:.2} {:>5.2}x", got.mean_ms, best / got.mean_ms, worst / got.mean_ms);
         }
         println!("{line}   ({})", rig.shape("adaptive"));
+        rig.decisions().iter().for_each(|decision| println!("             {decision}"));
         rig.remove("adaptive");
         rig.down();
     }

@@ -109,6 +109,18 @@ impl Rig {
         serde_json::from_slice(&out.stdout).expect("JSON")
     }
 
+    /// What was decided lately, of files that are there.
+    pub fn decisions(&self) -> Vec<String> {
+        let toml = self.dir.join("volume.toml");
+        let out = entrepot(&["--volume", toml.to_str().expect("UTF-8"), "status", "--output", "json"]);
+        let status: serde_json::Value = serde_json::from_slice(&out.stdout).expect("JSON");
+        let all = status["stripes"]["decisions"].as_array().cloned().unwrap_or_default();
+        let text = all.iter().filter_map(|one| Some((one["at_ms"].as_u64()?, one["text"].as_str()?.to_owned())));
+        let text: Vec<_> = text.filter(|(_, text)| text.starts_with("file")).collect();
+        let first = text.first().map_or(0, |(at, _)| *at);
+        text.iter().map(|(at, text)| format!("{:>5.1} s  {text}", (at - first) as f64 / 1e3)).collect()
+    }
+
     /// The striping units of its copies, in bytes.
     pub fn units(&self, name: &str) -> Vec<u64> {
         let layout = self.layout(name);

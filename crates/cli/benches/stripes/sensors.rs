@@ -1,18 +1,23 @@
-//! What the sensors cost: processor time of the daemon per read, with and without, in turns.
+//! What the sensors cost: processor time of the daemon per read, with and without.
+//!
+//! Two volumes are up at a time, one with sensors and one without, and are read in turns of a fraction of a second, so that whatever else the
+//! machine does falls on both. Reader and daemons share one processor: else half of what is measured is where threads happen to wake up.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Runs of each.
-const ROUNDS: usize = 7;
-const READS: u64 = 60_000;
+/// Pairs of turns.
+const ROUNDS: usize = 60;
+/// Reads of a turn.
+const READS: u64 = 5_000;
 const FILE_BYTES: u64 = 16 << 20;
 
-struct Volume<'a> {
-    dir: &'a Path,
+struct Volume {
+    dir: PathBuf,
     pid: u64,
+    file: File,
 }
 
 fn entrepot(words: &[&str]) -> Vec<u8> {
@@ -21,15 +26,22 @@ fn entrepot(words: &[&str]) -> Vec<u8> {
     out.stdout
 }
 
-/// User and system time of a process, in clock ticks.
-fn ticks(pid: u64) -> u64 {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).expect("a process");
-    let words: Vec<&str> = stat.rsplit_once(')').expect("a name").1.split_whitespace().collect();
-    words[11].parse::<u64>().expect("a number") + words[12].parse::<u64>().expect("a number")
+/// Time that all threads of a process were on a processor, in nanoseconds.
+fn busy_ns(pid: u64) -> u64 {
+    let threads = std::fs::read_dir(format!("/proc/{pid}/task")).expect("a process");
+    let of = |thread: std::io::Result<std::fs::DirEntry>| {
+        let text = std::fs::read_to_string(thread.ok()?.path().join("schedstat")).ok()?;
+        text.split_whitespace().next()?.parse::<u64>().ok()
+    };
+    threads.filter_map(of).sum()
 }
 
-impl Volume<'_> {
-    fn up(dir: &Path, sensors: bool) -> Volume<'_> {
+impl Volume {
+    fn up(base: &Path, sensors: bool) -> Volume {
+        let dir = base.join(if sensors { "with" } else { "without" });
+        for name in ["n", "s", "a", "b", "mnt"] {
+            std::fs::create_dir_all(dir.join(name)).unwrap_or_else(|e| panic!("cannot make {}: {e}", dir.display()));
+        }
         let (toml, mnt, shown) = (dir.join("volume.toml"), dir.join("mnt"), dir.display());
         let mut text =
             format!("namespace = \"{shown}/n\"\nstate = \"{shown}/s\"\n[layout]\nstripe_count = 2\nsingle_max = 0\n");
@@ -42,23 +54,24 @@ impl Volume<'_> {
         entrepot(&["up", words[0], "--at", words[1], "--detach"]);
         let status = entrepot(&["--volume", words[0], "status", "--output", "json"]);
         let status: serde_json::Value = serde_json::from_slice(&status).expect("JSON");
-        Volume { dir, pid: status["pid"].as_u64().expect("a process") }
+        std::fs::write(mnt.join("file"), vec![1; FILE_BYTES as usize]).expect("write");
+        let file = File::open(mnt.join("file")).expect("open");
+        Volume { dir, pid: status["pid"].as_u64().expect("a process"), file }
     }
 
-    /// Clock ticks of the daemon for all reads.
-    fn read(&self) -> u64 {
-        let file = File::open(self.dir.join("mnt/file")).expect("open");
+    /// The daemon's time for one read, in nanoseconds, over a turn of them.
+    fn turn(&self, round: u64) -> f64 {
         let mut buffer = vec![0; 4096];
-        let before = ticks(self.pid);
+        let before = busy_ns(self.pid);
         for n in 0..READS {
-            let page = n.wrapping_mul(2_654_435_761) % (FILE_BYTES / 4096);
-            file.read_exact_at(&mut buffer, page * 4096).expect("read");
+            let page = (round * READS + n).wrapping_mul(2_654_435_761) % (FILE_BYTES / 4096);
+            self.file.read_exact_at(&mut buffer, page * 4096).expect("read");
         }
-        ticks(self.pid) - before
+        (busy_ns(self.pid) - before) as f64 / READS as f64
     }
 }
 
-impl Drop for Volume<'_> {
+impl Drop for Volume {
     fn drop(&mut self) {
         let toml = self.dir.join("volume.toml");
         let mut down = Command::new(env!("CARGO_BIN_EXE_entrepot"));
@@ -66,33 +79,48 @@ impl Drop for Volume<'_> {
     }
 }
 
+/// Keeps this thread, and the daemons that it starts, on one processor.
+fn on_one_processor() {
+    let mut set = rustix::thread::CpuSet::new();
+    set.set(0);
+    if let Err(error) = rustix::thread::sched_setaffinity(None, &set) {
+        println!("all processors are used ({error}): expect noise");
+    }
+}
+
 /// Reads of 4 KiB on a striped file, one at a time: the dearest case, since each is a request of its own.
 pub fn cost(base: &Path) {
     let dir = base.join(format!("entrepot-sensors-{}", std::process::id()));
-    for name in ["n", "s", "a", "b", "mnt"] {
-        std::fs::create_dir_all(dir.join(name)).unwrap_or_else(|e| panic!("cannot make {}: {e}", dir.display()));
+    on_one_processor();
+    let [without, with] = [Volume::up(&dir, false), Volume::up(&dir, true)];
+    let (mut ratios, mut sums) = (Vec::new(), [0.0; 2]);
+    for round in 0..ROUNDS + 2 {
+        // Who comes first changes from pair to pair.
+        let (a, b) = match round % 2 {
+            0 => (without.turn(round as u64), with.turn(round as u64)),
+            _ => {
+                let b = with.turn(round as u64);
+                (without.turn(round as u64), b)
+            }
+        };
+        // The first two fill caches.
+        if round >= 2 {
+            ratios.push(b / a);
+            (sums[0], sums[1]) = (sums[0] + a, sums[1] + b);
+        }
     }
-    let with = Volume::up(&dir, true);
-    std::fs::write(dir.join("mnt/file"), vec![1; FILE_BYTES as usize]).expect("write");
-    with.read();
-    drop(with);
-    let mut ticks = [Vec::new(), Vec::new()];
-    for round in 0..2 * ROUNDS {
-        let sensors = round % 2 == 0;
-        let volume = Volume::up(&dir, sensors);
-        volume.read();
-        ticks[usize::from(sensors)].push(volume.read());
-    }
-    let median = |all: &mut Vec<u64>| {
-        all.sort_unstable();
-        all[all.len() / 2] as f64
-    };
-    let [without, with] = ticks.each_mut().map(median);
+    ratios.sort_by(f64::total_cmp);
+    let percent = |ratio: f64| (ratio - 1.0) * 100.0;
+    let of = |share: usize| percent(ratios[ROUNDS * share / 4]);
     println!(
-        "\nsensors: {:.2} us of the daemon's processor time per 4 KiB read with, {:.2} us without (medians of {ROUNDS}): {:+.2} %",
-        with / 100.0 / READS as f64 * 1e6,
-        without / 100.0 / READS as f64 * 1e6,
-        (with / without - 1.0) * 100.0
+        "\nsensors: {:.2} us of the daemon's processor time per 4 KiB read with, {:.2} us without; of {ROUNDS} pairs of turns of {READS} \
+         reads the median is {:+.2} % (quartiles {:+.2} and {:+.2} %)",
+        sums[1] / ROUNDS as f64 / 1e3,
+        sums[0] / ROUNDS as f64 / 1e3,
+        of(2),
+        of(1),
+        of(3)
     );
+    drop((with, without));
     drop(std::fs::remove_dir_all(&dir));
 }

@@ -3,6 +3,7 @@
 use crate::failure::Result;
 use crate::shown;
 use clap::{Args, Subcommand};
+use policy::stripe::controller::{INPUTS, OUTPUTS};
 use policy::stripe::fuzzy::{Inference, Rules as RuleBase};
 use policy::stripe::rules;
 use std::fmt::Write as _;
@@ -15,7 +16,7 @@ use store::control::Problem;
 EXAMPLES:
   entrepot rules show > my.rules
   entrepot rules check my.rules
-  entrepot rules plot my.rules RequestWidth RequestRate RequestSize")]
+  entrepot rules plot my.rules RequestWidth RequestRate Sequentiality")]
 pub struct Rules {
     #[command(subcommand)]
     verb: Verb,
@@ -30,8 +31,8 @@ enum Verb {
         #[arg(long, value_enum, default_value = "adaptive")]
         base: Base,
     },
-    /// Check a rule file: variables, terms, rules, and where no rule fires
-    #[command(after_help = "EXAMPLES:\n  entrepot rules check my.rules")]
+    /// Check a rule file: variables, terms, rules, what no rule asks for, and what a volume does not know
+    #[command(after_help = inputs())]
     Check {
         /// The file.
         file: PathBuf,
@@ -50,13 +51,23 @@ EXAMPLES:
         /// The input from left to right.
         #[arg(default_value = "RequestRate")]
         across: String,
-        /// The input from bottom to top.
-        #[arg(default_value = "RequestSize")]
-        up: String,
+        /// The input from bottom to top; without it, TransferShare or RequestSize, whichever the rules have.
+        up: Option<String>,
         /// Numbers for a spreadsheet.
         #[arg(long)]
         csv: bool,
     },
+}
+
+/// Examples, and what rules may ask for and decide.
+fn inputs() -> String {
+    let list =
+        |all: &[(&str, &str)]| all.iter().map(|(name, what)| format!("  {name:<20} {what}\n")).collect::<String>();
+    format!(
+        "EXAMPLES:\n  entrepot rules check my.rules\n\nINPUTS (from 0 to 1):\n{}\nOUTPUTS:\n{}",
+        list(&INPUTS),
+        list(&OUTPUTS)
+    )
 }
 
 /// The built-in rule files.
@@ -77,7 +88,7 @@ impl Rules {
             })?,
             Verb::Check { file } => shown::text(&check(&read(&file)?))?,
             Verb::Plot { file, output, across, up, csv } => {
-                shown::text(&plot(&read(&file)?, &output, &across, &up, csv)?)?;
+                shown::text(&plot(&read(&file)?, &output, &across, up.as_deref(), csv)?)?;
             }
         }
         Ok(0)
@@ -120,6 +131,18 @@ fn check(rules: &RuleBase) -> String {
             let _ = writeln!(text, "note    no rule asks for {}", input.name);
         }
     }
+    for (kind, variables, known) in [("input", &rules.inputs, &INPUTS[..]), ("output", &rules.outputs, &OUTPUTS[..])] {
+        for variable in variables.iter().filter(|variable| known.iter().all(|(name, _)| *name != variable.name)) {
+            let what = if kind == "input" { "rules that ask for it never fire" } else { "nobody does what it says" };
+            let names: Vec<_> = known.iter().map(|(name, _)| *name).collect();
+            let _ = writeln!(
+                text,
+                "note    a volume has no {kind} {}: {what}; there are {}",
+                variable.name,
+                names.join(", ")
+            );
+        }
+    }
     text += "the rules can be used\n";
     text
 }
@@ -127,13 +150,15 @@ fn check(rules: &RuleBase) -> String {
 /// Steps per axis.
 const STEPS: usize = 20;
 
-fn plot(rules: &RuleBase, output: &str, across: &str, up: &str, csv: bool) -> Result<String> {
+fn plot(rules: &RuleBase, output: &str, across: &str, up: Option<&str>, csv: bool) -> Result<String> {
     let names = |all: &[policy::stripe::fuzzy::Variable]| {
         all.iter().map(|variable| variable.name.as_str()).collect::<Vec<_>>().join(", ")
     };
     let unknown = |kind: &str, name: &str, known: String| {
         Problem::wrong(format!("the rules have no {kind} {name}")).try_this(format!("choose one of {known}"))
     };
+    let usual = if rules.input("TransferShare").is_some() { "TransferShare" } else { "RequestSize" };
+    let up = up.unwrap_or(usual);
     let out = rules.output(output).ok_or_else(|| unknown("output", output, names(&rules.outputs)))?;
     let x = rules.input(across).ok_or_else(|| unknown("input", across, names(&rules.inputs)))?;
     let y = rules.input(up).ok_or_else(|| unknown("input", up, names(&rules.inputs)))?;

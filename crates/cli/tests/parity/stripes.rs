@@ -2,6 +2,7 @@
 //! to the same actions, with the same reasons.
 
 use policy::Time;
+use policy::pattern::Request;
 use policy::stripe::controller::Mode;
 use policy::stripe::rules;
 use policy::stripe::striper::{Action, Event, Striper};
@@ -30,12 +31,11 @@ fn setup() -> Setup {
 fn live(setup: &Setup, mode: Mode, log: &[Logged]) -> Vec<Action> {
     let rules = rules::parse(rules::ADAPTIVE).expect("the built-in rules");
     let mut striper = Striper::new(config(setup, mode, 2), rules, Time::ZERO);
-    let (load, mut offset, mut did) = (Load::default(), 0, Vec::new());
+    let (load, mut did) = (Load::default(), Vec::new());
     for moment in log {
         match moment {
-            Logged::Asked(bytes) => {
-                load.count(Access { write: false, offset, len: *bytes });
-                offset += bytes;
+            Logged::Asked(Request { write, offset, len }) => {
+                load.count(Access { write: *write, offset: *offset, len: *len });
             }
             Logged::Ended(at, took) => {
                 striper.handle(*at, Event::Ended { file: FILE, bytes: setup.copy_bytes, took: *took });
@@ -44,7 +44,7 @@ fn live(setup: &Setup, mode: Mode, log: &[Logged]) -> Vec<Action> {
                 let (forks, bytes) = (forks.clone(), setup.copy_bytes);
                 striper.handle(*at, Event::Lies { file: FILE, forks, keep: 1, bytes, movable: true, open: true });
                 let counts = load.take().unwrap_or_default();
-                striper.handle(*at, Event::Asked { file: FILE, counts, users: 1 });
+                striper.handle(*at, Event::Asked { file: FILE, counts, users: 1, recent: load.recent() });
                 striper.handle(*at, Event::Look);
                 did.extend(std::iter::from_fn(|| striper.poll()));
             }
@@ -79,7 +79,7 @@ fn the_striper_does_the_same_for_the_mount_as_in_the_simulator() {
         assert!(changes.count() >= 1, "{mode:?}: nothing is decided");
         // The comparison would notice: a request less, and it is another load.
         let mut fewer = log.clone();
-        fewer.retain(|moment| !matches!(moment, Logged::Asked(bytes) if *bytes > 1 << 20));
+        fewer.retain(|moment| !matches!(moment, Logged::Asked(request) if request.len > 1 << 20));
         assert!(text(&live(&setup, mode, &fewer)) != there, "{mode:?}");
     }
 }

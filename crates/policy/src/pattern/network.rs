@@ -6,7 +6,7 @@
 //! The weights live in a text file with the record of their training in its comments ([`BUILT_IN`]).
 
 use super::features::{FEATURES, Features, features};
-use super::{Classifier, Label, Mix, Order, Request, Sizes};
+use super::{Classifier, Hints, Label, Mix, Order, Request, Sizes};
 use std::fmt::Write as _;
 
 /// Hidden units.
@@ -73,9 +73,23 @@ impl Network {
         (hidden, output)
     }
 
+    /// The label of features, and how sure the outputs are of it: what each of a group stands for, weighed with its share.
+    pub fn hints_of(&self, features: &Features) -> Hints {
+        let (_, output) = self.forward(features);
+        Hints {
+            label: Network::largest(&output),
+            sequentiality: output[3] + 0.5 * output[4],
+            writes: output[1] + 0.5 * output[2],
+            variability: output[7],
+        }
+    }
+
     /// The label of features.
     pub fn label(&self, features: &Features) -> Label {
-        let (_, output) = self.forward(features);
+        Network::largest(&self.forward(features).1)
+    }
+
+    fn largest(output: &[f64; OUTPUTS]) -> Label {
         let best = |group: std::ops::Range<usize>| {
             group.clone().max_by(|a, b| output[*a].total_cmp(&output[*b])).unwrap_or(group.start) - group.start
         };
@@ -161,8 +175,8 @@ impl Network {
 }
 
 impl Classifier for Network {
-    fn classify(&self, window: &[Request]) -> Option<Label> {
-        features(window).map(|features| self.label(&features))
+    fn hints(&self, window: &[Request]) -> Option<Hints> {
+        features(window).map(|features| self.hints_of(&features))
     }
 }
 
@@ -220,7 +234,15 @@ mod tests {
             [(false, 4096, "read-only, sequential, uniform sizes"), (true, 65536, "write-only, strided, uniform sizes")]
         {
             let window: Vec<_> = (0..64).map(|n| Request { write, offset: n * stride, len: 4096 }).collect();
-            assert_eq!(network.classify(&window).unwrap().to_string(), said);
+            let hints = network.hints(&window).unwrap();
+            assert_eq!(hints.label.to_string(), said);
+            let plain = super::super::Hints::from(hints.label);
+            let apart = [
+                hints.sequentiality - plain.sequentiality,
+                hints.writes - plain.writes,
+                hints.variability - plain.variability,
+            ];
+            assert!(apart.iter().all(|x| x.abs() < 0.1), "{hints:?}");
         }
     }
 }

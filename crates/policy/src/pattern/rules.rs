@@ -1,10 +1,10 @@
 //! The reference: thresholds on the features, which anybody can follow.
 
 use super::features::{Features, features};
-use super::{Classifier, Label, Mix, Order, Request, Sizes};
+use super::{Classifier, Hints, Label, Mix, Order, Request, Sizes};
 
 /// Rules of thumb.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RulesOfThumb;
 
 /// What the rules say of features.
@@ -26,8 +26,8 @@ pub fn label([reads, sequential, step, size, sizes, ..]: Features) -> Label {
 }
 
 impl Classifier for RulesOfThumb {
-    fn classify(&self, window: &[Request]) -> Option<Label> {
-        features(window).map(label)
+    fn hints(&self, window: &[Request]) -> Option<Hints> {
+        features(window).map(|features| label(features).into())
     }
 }
 

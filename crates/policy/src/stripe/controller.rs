@@ -4,7 +4,8 @@
 //!   fixed         a number
 //!   model         the optimal width of the queueing model at the measured rate and size
 //!   fuzzy         the rules' share of the devices
-//!   model+fuzzy   the model's width, corrected by what the rules make of network, disk and parallelism, which the model does not know
+//!   model+fuzzy   the model's width, corrected by what the rules make of network, disk, parallelism and access pattern, which the model
+//!                 does not know
 //! ```
 //! The measured rate is normalised by what the devices can serve one wide (`lambda_max = m / S_1`), the size by the largest of interest.
 //! The striping unit is `request / width`, rounded up to the devices' granularity.
@@ -17,6 +18,7 @@
 use super::fuzzy::Rules;
 use super::model::{Device, Parameters};
 use super::sensor::Reading;
+use crate::pattern::Hints;
 
 /// Who decides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,6 +32,26 @@ pub enum Mode {
     /// Both.
     ModelFuzzy,
 }
+
+/// The inputs that rules may ask for, and what they are.
+pub const INPUTS: [(&str, &str); 9] = [
+    ("RequestRate", "share of the devices' time that the requests would take one device wide"),
+    ("TransferShare", "share of a request's service time, one device wide, that is transfer"),
+    ("RequestSize", "mean size, as a share of 4 MiB"),
+    ("NetworkPerformance", "from slow to fast"),
+    ("DiskPerformance", "what the devices do, against what they are said to do; 0.5 is as said"),
+    ("FileParallelism", "users of the file, as a share of the devices"),
+    ("Sequentiality", "1 sequential, 0.5 strided, 0 random"),
+    ("WriteShare", "1 write-only, 0.5 mixed, 0 read-only"),
+    ("SizeVariability", "1 sizes differ, 0 all alike"),
+];
+
+/// What rules may decide.
+pub const OUTPUTS: [(&str, &str); 3] = [
+    ("RequestWidth", "share of the devices that a request spans"),
+    ("StripeWidth", "share of the devices that a file spans"),
+    ("FileReplicationTime", "from 0.5 on a second copy is kept in step while writing"),
+];
 
 /// Parameters of the controller.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -74,6 +96,8 @@ pub struct Surroundings {
     pub disk: Option<f64>,
     /// How many read or write the file at a time, from 0 (one) to 1.
     pub parallelism: Option<f64>,
+    /// What its last requests look like.
+    pub pattern: Option<Hints>,
 }
 
 /// A layout to have.
@@ -164,6 +188,9 @@ impl Controller {
             "NetworkPerformance" => around.network,
             "DiskPerformance" => around.disk,
             "FileParallelism" => around.parallelism,
+            "Sequentiality" => around.pattern.map(|pattern| pattern.sequentiality),
+            "WriteShare" => around.pattern.map(|pattern| pattern.writes),
+            "SizeVariability" => around.pattern.map(|pattern| pattern.variability),
             _ => None,
         };
         self.rules.inputs.iter().map(|variable| of(&variable.name)).collect()
@@ -248,6 +275,7 @@ impl Controller {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::pattern::{Label, Mix, Order, Sizes};
     use crate::stripe::rules;
 
     fn controller(mode: Mode, devices: u32) -> Controller {
@@ -300,5 +328,33 @@ mod tests {
         let fast_net = width(Surroundings { network: Some(1.0), ..Surroundings::default() });
         assert!(alone == 18 && slow_net < alone && fast_net >= alone, "{slow_net} {alone} {fast_net}");
         assert!(fast_net <= 45, "never unstable");
+    }
+
+    #[test]
+    fn the_pattern_of_requests_is_an_input_of_the_rules() {
+        let device = crate::stripe::device::Measured::disk(0.012, 0.008, 20e6, 20e6, 0.0);
+        let advice = |mode, pattern: Option<Hints>| {
+            let config = Config::new(mode, device.parameters(8));
+            let controller = Controller::new(config, rules::parse(rules::ADAPTIVE).unwrap());
+            controller.advice(load(50.0, 600), Surroundings { pattern, ..Surroundings::default() })
+        };
+        let of = |order, mix| Some(Label { mix, order, sizes: Sizes::Uniform }.into());
+        let unknown = advice(Mode::Fuzzy, None);
+        let random = advice(Mode::Fuzzy, of(Order::Random, Mix::ReadOnly));
+        let sequential = advice(Mode::Fuzzy, of(Order::Sequential, Mix::ReadOnly));
+        assert_eq!(random.width, unknown.width);
+        assert!(sequential.width > random.width, "{sequential:?} {random:?}");
+        assert!(
+            sequential.correction > 1.1 && (random.correction - 1.0).abs() < 1e-9,
+            "the model takes all for random"
+        );
+        assert_eq!(random.online, Some(true));
+        assert_eq!(advice(Mode::Fuzzy, of(Order::Random, Mix::WriteOnly)).online, Some(false));
+        let known: Vec<_> = INPUTS.iter().map(|(name, _)| *name).collect();
+        for text in [rules::ADAPTIVE, rules::PAPER] {
+            let rules = rules::parse(text).unwrap();
+            assert!(rules.inputs.iter().all(|input| known.contains(&input.name.as_str())));
+            assert!(rules.outputs.iter().all(|output| OUTPUTS.iter().any(|(name, _)| *name == output.name)));
+        }
     }
 }

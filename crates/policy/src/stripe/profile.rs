@@ -60,28 +60,40 @@ pub struct Class {
 /// The window.
 #[derive(Clone, Debug)]
 pub struct Profile {
+    window: Time,
     pane: Time,
-    panes: [Counts; PANES],
+    panes: [Pane; PANES],
     present: u64,
-    began: Time,
+    /// Until when requests were told: what comes next was asked since then.
+    told: Time,
     last: Time,
 }
 
+/// A part of the window.
+#[derive(Clone, Copy, Debug, Default)]
+struct Pane {
+    counts: Counts,
+    /// Since when the first requests in it were counted; `None` if it is empty.
+    since: Option<Time>,
+}
+
 impl Profile {
-    /// A window that is `window` long (at least 8 ns).
+    /// A window that is `window` long (at least 8 ns); what it is told first was asked since `now`.
     pub fn new(window: Time, now: Time) -> Profile {
         let pane = Time((window.0 / PANES as u64).max(1));
-        let panes = [Counts::default(); PANES];
-        Profile { pane, panes, present: now.0 / pane.0, began: now, last: now }
+        Profile { window, pane, panes: [Pane::default(); PANES], present: now.0 / pane.0, told: now, last: now }
     }
 
     /// What was asked since the last time.
     pub fn add(&mut self, now: Time, counts: &Counts) {
         self.pass(now);
         let pane = &mut self.panes[self.present as usize % PANES];
-        for (sum, more) in pane.iter_mut().zip(counts) {
+        // After a pause it covers the pause, but no more than a window of it.
+        pane.since.get_or_insert(self.told.max(Time(now.0.saturating_sub(self.window.0))));
+        for (sum, more) in pane.counts.iter_mut().zip(counts) {
             sum.add(*more);
         }
+        self.told = now;
         if counts.iter().any(|count| count.requests() > 0) {
             self.last = now;
         }
@@ -92,16 +104,16 @@ impl Profile {
         self.last
     }
 
-    /// The sums of the window and its length in seconds.
+    /// The sums of the window and the time in which they were counted, in seconds.
     fn sums(&mut self, now: Time) -> (Counts, f64) {
         self.pass(now);
         let mut sums = Counts::default();
         for pane in &self.panes {
-            sums.iter_mut().zip(pane).for_each(|(sum, more)| sum.add(*more));
+            sums.iter_mut().zip(&pane.counts).for_each(|(sum, more)| sum.add(*more));
         }
-        // The present pane is not over, and at the start there was nothing before.
-        let passed = Time(now.0 % self.pane.0 + (PANES as u64 - 1) * self.pane.0);
-        (sums, passed.min(now.since(self.began)).as_secs_f64())
+        // Requests are told some time after they were asked: the oldest were asked before their pane began.
+        let since = self.panes.iter().filter_map(|pane| pane.since).min().unwrap_or(now);
+        (sums, now.since(since).as_secs_f64())
     }
 
     /// Requests by class; classes without any are left out.
@@ -133,7 +145,7 @@ impl Profile {
     fn pass(&mut self, now: Time) {
         let present = now.0 / self.pane.0;
         for n in 1..=present.saturating_sub(self.present).min(PANES as u64) {
-            self.panes[(self.present + n) as usize % PANES] = Counts::default();
+            self.panes[(self.present + n) as usize % PANES] = Pane::default();
         }
         self.present = self.present.max(present);
     }
@@ -166,5 +178,20 @@ mod tests {
         assert!((all.rate - 102.0).abs() < 0.2 && (writes - 80.0 / 816.0).abs() < 1e-9);
         assert!(profile.classes(Time::from_secs(100)).is_empty());
         assert_eq!(profile.last(), Time::from_millis(7500));
+    }
+
+    #[test]
+    fn the_rate_is_right_however_often_it_is_told() {
+        for (window_ms, every_ms) in [(4000, 500), (2000, 500), (10_000, 1000), (1000, 900), (8000, 100)] {
+            let mut profile = Profile::new(Time::from_millis(window_ms), Time::ZERO);
+            let mut counts = Counts::default();
+            counts[3] = Count { reads: every_ms / 10, writes: 0, bytes: every_ms / 10 * 32_768 };
+            for n in 1..=50 {
+                let now = Time::from_millis(n * every_ms);
+                profile.add(now, &counts);
+                let rate = profile.classes(now)[0].rate;
+                assert!((rate - 100.0).abs() < 1e-6, "{rate} in look {n}, every {every_ms} of {window_ms} ms");
+            }
+        }
     }
 }

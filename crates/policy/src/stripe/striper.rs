@@ -30,6 +30,7 @@ use super::fuzzy::Rules;
 use super::model::{Beside, Parameters};
 use super::profile::{Counts, Profile};
 use crate::ids::FileId;
+use crate::pattern::{Chosen, Classifier, Request};
 use crate::time::Time;
 use file::File;
 use std::collections::{BTreeMap, VecDeque};
@@ -68,6 +69,8 @@ pub struct Config {
     pub files_max: usize,
     /// Striping units are multiples of this.
     pub granularity_bytes: u64,
+    /// Who says what the requests of a file look like.
+    pub classifier: Chosen,
 }
 
 impl Config {
@@ -85,13 +88,14 @@ impl Config {
             copy_byte_s,
             widths: Vec::new(),
             window: Time::from_secs(10),
-            margin: 0.05,
+            margin: 0.02,
             settle: 2,
             horizon: Time::from_secs(300),
             forks: 1,
             fork_space: 0.2,
             files_max: 1024,
             granularity_bytes: 4096,
+            classifier: Chosen::default(),
         }
     }
 }
@@ -107,6 +111,8 @@ pub enum Event {
         counts: Box<Counts>,
         /// How many have it open.
         users: u32,
+        /// Its last requests, oldest first: up to a window of them.
+        recent: Vec<Request>,
     },
     /// How a file lies.
     Lies {
@@ -209,6 +215,7 @@ pub struct Striper {
     placement_wished: u32,
     around: Surroundings,
     free: f64,
+    looked: Time,
     /// What copies took, as a multiple of what the devices' rates say.
     copy_factor: f64,
     actions: VecDeque<Action>,
@@ -235,6 +242,7 @@ impl Striper {
             placement_wished: 0,
             around: Surroundings::default(),
             free: 1.0,
+            looked: now,
             copy_factor: 1.0,
             actions: VecDeque::new(),
             config,
@@ -244,11 +252,12 @@ impl Striper {
     /// Tells it something.
     pub fn handle(&mut self, now: Time, event: Event) {
         match event {
-            Event::Asked { file, counts, users } => {
+            Event::Asked { file, counts, users, recent } => {
                 self.volume.add(now, &counts);
+                let pattern = self.config.classifier.hints(&recent);
                 let file = self.file(now, file);
                 file.profile.add(now, &counts);
-                file.users = users;
+                (file.users, file.pattern) = (users, pattern.or(file.pattern));
             }
             Event::Lies { file, forks, keep, bytes, movable, open } => {
                 let file = self.file(now, file);
@@ -325,8 +334,9 @@ impl Striper {
                 self.files.remove(&id);
             }
         }
-        let window = self.config.window;
-        self.files.entry(id).or_insert_with(|| File::new(window, now))
+        // What is told of it first was asked since the last look.
+        let (window, since) = (self.config.window, self.looked.min(now));
+        self.files.entry(id).or_insert_with(|| File::new(window, since))
     }
 
     /// How long a copy of so many bytes keeps all devices busy, in seconds: read and written once each.
@@ -336,6 +346,7 @@ impl Striper {
     }
 
     fn look(&mut self, now: Time) {
+        self.looked = now;
         let mut total = Beside::default();
         for file in self.files.values_mut() {
             file.classes = file.profile.classes(now);
@@ -402,8 +413,10 @@ impl Striper {
         let modelled = || self.planner.best_shape(classes, &self.widths, beside).map(|(shape, _)| shape);
         let devices = advice.stripe_width.unwrap_or(self.config.parameters.devices);
         let ruled = |width: u32| {
-            let devices = devices.max(width);
-            Shape { devices, unit_bytes: self.planner.unit(bytes, self.allowed(width)) }
+            // A row of stripes is a whole number of requests: else one device of a row would have to work twice.
+            let width = self.allowed(width);
+            let devices = devices.div_ceil(width).saturating_mul(width).min(self.config.parameters.devices);
+            Shape { devices, unit_bytes: self.planner.unit(bytes, width) }
         };
         match self.config.mode {
             Mode::Fixed(_) => None,

@@ -9,6 +9,8 @@ use crate::disk::Model;
 use crate::generate::Rng;
 use crate::latency::Latencies;
 use policy::FileId;
+use policy::pattern::Request;
+use policy::pattern::recent::Recent;
 use policy::stripe::controller::Mode;
 use policy::stripe::forks::{Chooser, Planner, Shape};
 use policy::stripe::fuzzy::Rules;
@@ -81,8 +83,8 @@ pub struct Figures {
 /// What happened between a file and its striper, for those who want to hold another world against this one.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Logged {
-    /// A read of so many bytes.
-    Asked(u64),
+    /// A request.
+    Asked(Request),
     /// The striper looked, at this time; the file lay so.
     Looked(Time, Vec<Shape>),
     /// A change was over, at this time; it had taken so long.
@@ -102,6 +104,7 @@ struct Layout {
     chooser: Option<Chooser>,
     striper: Option<Box<Striper>>,
     counts: Box<Counts>,
+    recent: Recent,
     /// A change under way: when it is done, and what it is.
     under_way: Option<(f64, f64, Action)>,
     log: Vec<Logged>,
@@ -131,7 +134,8 @@ impl Layout {
                 (vec![shape(&UNIT_BYTES)], Some(Box::new(striper)))
             }
         };
-        Layout { forks, chooser: None, striper, counts: Box::default(), under_way: None, log: Vec::new() }
+        let (counts, recent) = (Box::default(), Recent::default());
+        Layout { forks, chooser: None, striper, counts, recent, under_way: None, log: Vec::new() }
     }
 
     /// The first disk of a request, and how many it spans.
@@ -168,7 +172,8 @@ impl Layout {
         self.log.push(Logged::Looked(at, forks.clone()));
         striper.handle(at, Event::Lies { file: FILE, forks, keep: 1, bytes, movable: true, open: true });
         let counts = std::mem::take(&mut self.counts);
-        striper.handle(at, Event::Asked { file: FILE, counts, users: 1 });
+        let recent = self.recent.window().to_vec();
+        striper.handle(at, Event::Asked { file: FILE, counts, users: 1, recent });
         striper.handle(at, Event::Look);
         let mut changes = 0;
         while let Some(action) = striper.poll() {
@@ -200,7 +205,7 @@ pub fn run(setup: &Setup, drive: &Drive) -> Vec<Figures> {
 pub fn run_logged(setup: &Setup, drive: &Drive) -> (Vec<Figures>, Vec<Logged>) {
     let mut disks = Disks::new(setup);
     let mut layout = Layout::new(setup, drive);
-    let mut arrivals = Rng::new(setup.seed, 0);
+    let (mut arrivals, mut offsets) = (Rng::new(setup.seed, 0), Rng::new(setup.seed, 2));
     let (mut now, mut phase_start, mut look_at) = (0.0, 0.0, setup.interval.as_secs_f64());
     let mut all = Vec::new();
     for phase in &setup.phases {
@@ -226,7 +231,11 @@ pub fn run_logged(setup: &Setup, drive: &Drive) -> (Vec<Figures>, Vec<Logged>) {
             }
             let bytes = which(&phase.asked, rate, &mut arrivals);
             if layout.striper.is_some() {
-                layout.log.push(Logged::Asked(bytes));
+                // Anywhere in the file, as the disks below take it.
+                let places = (setup.copy_bytes.max(UNIT_BYTES) / bytes.max(1)).max(1);
+                let request = Request { write: false, offset: offsets.below(places) * bytes, len: bytes };
+                layout.recent.add(request);
+                layout.log.push(Logged::Asked(request));
             }
             let count = &mut layout.counts[class_of(bytes)];
             (count.reads, count.bytes) = (count.reads + 1, count.bytes + bytes);

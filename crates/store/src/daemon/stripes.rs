@@ -22,6 +22,9 @@ use crate::{Error, Result};
 use forks::Forks;
 use parking_lot::{Condvar, Mutex};
 use policy::layout::Placement;
+use policy::pattern::Chosen;
+use policy::pattern::network::Network;
+use policy::pattern::rules::RulesOfThumb;
 use policy::stripe::controller::{Mode, Surroundings};
 use policy::stripe::device::Measured;
 use policy::stripe::forks::Shape;
@@ -29,6 +32,7 @@ use policy::stripe::rules;
 use policy::stripe::striper::{Action, Config as Machine, Event, Striper};
 use policy::{FileId, Time};
 use std::collections::VecDeque;
+use std::path::Path;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, OnceLock, Weak};
 use std::thread::JoinHandle;
@@ -68,13 +72,22 @@ fn devices(config: &Config) -> (Measured, u32, bool) {
 pub(super) fn striper(config: &Config) -> std::result::Result<Striper, Problems> {
     let of = &config.stripes;
     let problem = |cause: String| {
-        let mend = "Check it with `entrepot rules check FILE`, or remove `rules` from `[stripes]`";
+        let mend = "Check rules with `entrepot rules check FILE` and weights with `entrepot patterns eval --weights FILE`, or remove \
+                    `rules` or `weights` from `[stripes]`";
         Problems::one(Problem::new(cause, "the volume is not mounted", mend))
     };
-    let rules = match &of.rules {
-        None => rules::ADAPTIVE.to_owned(),
-        Some(path) => std::fs::read_to_string(path)
-            .map_err(|error| problem(format!("the rules {} cannot be read: {error}", path.display())))?,
+    let read = |what: &str, path: &Path| {
+        std::fs::read_to_string(path)
+            .map_err(|error| problem(format!("the {what} {} cannot be read: {error}", path.display())))
+    };
+    let rules = of.rules.as_ref().map_or_else(|| Ok(rules::ADAPTIVE.to_owned()), |path| read("rules", path))?;
+    let classifier = match (of.network, &of.weights) {
+        (false, _) => Chosen::Thumb(RulesOfThumb),
+        (true, None) => Chosen::default(),
+        (true, Some(path)) => {
+            let wrong = |error| problem(format!("the weights {}: {error}", path.display()));
+            Chosen::Network(Box::new(Network::parse(&read("weights", path)?).map_err(wrong)?))
+        }
     };
     let shown = of.rules.as_ref().map_or_else(|| "the built-in rules".into(), |path| path.display().to_string());
     let rules = rules::parse(&rules).map_err(|error| problem(format!("{shown}, {error}")))?;
@@ -87,6 +100,7 @@ pub(super) fn striper(config: &Config) -> std::result::Result<Striper, Problems>
         settle: of.settle,
         horizon: time(of.horizon),
         forks: of.forks,
+        classifier,
         fork_space: f64::from(of.fork_space_percent) / 100.0,
         ..Machine::new(of.mode, &device, devices)
     };
@@ -187,7 +201,8 @@ impl Stripes {
             }
             if let Some(counts) = counts {
                 let users = file.handles() as u32;
-                self.tell(&mut machine, now, Event::Asked { file: *id, counts, users });
+                let recent = file.load().recent();
+                self.tell(&mut machine, now, Event::Asked { file: *id, counts, users, recent });
             }
         }
         self.tell(&mut machine, now, Event::Look);
@@ -319,10 +334,13 @@ struct Sampled {
     count: u64,
     bytes: u64,
     ns: u64,
+    queue: u64,
+    /// What was said last, until there are enough samples to say more.
+    around: Surroundings,
 }
 
-/// From so much more or less than expected on, the devices' performance is told to the rules.
-const NOTABLE: f64 = 2.0;
+/// From so many times more or less than expected on, the devices' performance is told to the rules. A guess.
+const NOTABLE: f64 = 4.0;
 /// Samples that make a mean.
 const SAMPLES_MIN: u64 = 8;
 
@@ -333,23 +351,26 @@ impl Sampled {
         let sum = |of: fn(&crate::target::Counters) -> u64| {
             core.pool.targets.all().iter().map(|target| of(target.counters())).sum::<u64>()
         };
-        let next = Sampled {
+        let mut next = Sampled {
             count: sum(|c| c.sampled.get()),
             bytes: sum(|c| c.sampled_bytes.get()),
             ns: sum(|c| c.sampled_ns.get()),
+            queue: sum(|c| c.sampled_queue.get()),
+            around: Surroundings::default(),
         };
         let count = next.count - self.count;
-        let mut around = Surroundings::default();
         if count >= SAMPLES_MIN {
             let bytes = (next.bytes - self.bytes) as f64 / count as f64;
             let took_s = (next.ns - self.ns) as f64 / 1e9 / count as f64;
-            let ratio = device.service_s(false, bytes) / took_s.max(1e-9);
-            // Queues at the device are no slowness of it: only what is far below counts.
-            if !(1.0 / (2.0 * NOTABLE)..=2.0 * NOTABLE).contains(&ratio) {
-                around.disk = Some((0.5 * ratio).clamp(0.0, 1.0));
+            // Queues at the device are no slowness of it.
+            let queue = (next.queue - self.queue) as f64 / count as f64;
+            let expected_s = device.service_s(false, bytes) * (queue / device.channels.max(1.0)).max(1.0);
+            let ratio = expected_s / took_s.max(1e-9);
+            if !(1.0 / NOTABLE..=NOTABLE).contains(&ratio) {
+                next.around.disk = Some((0.5 * ratio).clamp(0.0, 1.0));
             }
             *self = next;
         }
-        around
+        self.around
     }
 }

@@ -1,12 +1,16 @@
 //! What is asked of a file, by size: counted where it is asked, without a lock or a look at the clock, and taken over by whoever
 //! looks now and then. And the other way round: which of several mirrors a read takes.
+//!
+//! The last requests are kept too, in a ring of [`WINDOW`] places that a file gets with its first request: 1 KiB for each file in use. Who looks while one is written may see its offset with another's length; what comes of it is a hint.
 
 use super::{Access, File, View};
 use parking_lot::RwLock;
+use policy::pattern::Request;
+use policy::pattern::features::WINDOW;
 use policy::stripe::forks::Chooser;
 use policy::stripe::profile::{CLASSES, Counts, class_of};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 /// The counters of one file.
 #[derive(Default)]
@@ -14,18 +18,50 @@ pub struct Load {
     reads: [AtomicU32; CLASSES],
     writes: [AtomicU32; CLASSES],
     bytes: [AtomicU64; CLASSES],
+    /// Requests that came, which is also where the next one goes in the ring.
+    came: AtomicU32,
+    ring: OnceLock<Box<Ring>>,
     /// Whether there is a chooser: all that most files look at.
     chooses: AtomicBool,
     chooser: RwLock<Option<Arc<Chooser>>>,
 }
 
+/// Requests by the number in which they came: offset, and length with the kind in its last bit.
+struct Ring([(AtomicU64, AtomicU64); WINDOW]);
+
+impl Ring {
+    fn put(&self, at: u32, access: Access) {
+        let (offset, len) = &self.0[at as usize % WINDOW];
+        offset.store(access.offset, Ordering::Relaxed);
+        len.store(access.len << 1 | u64::from(access.write), Ordering::Relaxed);
+    }
+
+    fn get(&self, at: u32) -> Request {
+        let (offset, len) = &self.0[at as usize % WINDOW];
+        let len = len.load(Ordering::Relaxed);
+        Request { write: len & 1 == 1, offset: offset.load(Ordering::Relaxed), len: len >> 1 }
+    }
+}
+
 impl Load {
     /// A request of an application.
     pub fn count(&self, access: Access) {
+        let at = self.came.fetch_add(1, Ordering::Relaxed);
+        let empty = || Box::new(Ring([const { (AtomicU64::new(0), AtomicU64::new(0)) }; WINDOW]));
+        self.ring.get_or_init(empty).put(at, access);
         let class = class_of(access.len);
         let requests = if access.write { &self.writes } else { &self.reads };
         requests[class].fetch_add(1, Ordering::Relaxed);
         self.bytes[class].fetch_add(access.len, Ordering::Relaxed);
+    }
+
+    /// The last requests, oldest first.
+    pub fn recent(&self) -> Vec<Request> {
+        let Some(ring) = self.ring.get() else { return Vec::new() };
+        let came = self.came.load(Ordering::Relaxed);
+        // After four billion the count begins anew, and so does the window.
+        let there = came.min(WINDOW as u32);
+        (came - there..came).map(|at| ring.get(at)).collect()
     }
 
     /// What was counted since the last time; `None`: nothing.
@@ -102,5 +138,17 @@ mod tests {
         assert_eq!((counts[0].reads, counts[0].writes, counts[0].bytes), (2, 0, 8192));
         assert_eq!((counts[8].reads, counts[8].writes, counts[8].bytes), (0, 1, 1 << 20));
         assert!(load.take().is_none());
+    }
+
+    #[test]
+    fn the_last_requests_are_kept_in_their_order() {
+        let load = Load::default();
+        let access = |n: u64| Access { write: n % 3 == 0, offset: n * 10, len: n + 1 };
+        assert!(load.recent().is_empty());
+        let request = |n: u64| Request { write: n % 3 == 0, offset: n * 10, len: n + 1 };
+        (0..20).for_each(|n| load.count(access(n)));
+        assert_eq!(load.recent(), (0..20).map(request).collect::<Vec<_>>());
+        (20..500).for_each(|n| load.count(access(n)));
+        assert_eq!(load.recent(), (500 - WINDOW as u64..500).map(request).collect::<Vec<_>>());
     }
 }

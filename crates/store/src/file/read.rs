@@ -13,10 +13,6 @@ use std::sync::atomic::Ordering;
 /// made progress, so this only bounds a world gone mad.
 const ATTEMPTS_MAX: usize = 1024;
 
-/// From this size on, the pieces of one request go to the workers of their targets at the same time. A guess: below it,
-/// handing over costs more than it gains.
-pub(super) const PARALLEL_BYTES_MIN: usize = 128 << 10;
-
 /// Why a piece could not be read under this view.
 pub(super) enum Failure {
     /// Look at the layout again and read again.
@@ -60,9 +56,7 @@ impl File {
             return Ok(());
         }
         let preferred = self.preferred(view, offset, buf.len()).unwrap_or(0);
-        // Who chooses among forks counts on it that pieces are read side by side.
-        let parallel = buf.len() >= PARALLEL_BYTES_MIN || self.load.chooses();
-        if parallel && self.read_parallel(view, preferred, offset, buf) {
+        if self.is_parallel(view, preferred, offset, buf.len()) && self.read_parallel(view, preferred, offset, buf) {
             return Ok(());
         }
         let mut done = 0;
@@ -125,45 +119,6 @@ impl File {
         buf[..bytes.len()].copy_from_slice(&bytes);
         buf[bytes.len()..].fill(0);
         Ok(true)
-    }
-
-    /// Reads all pieces from the best mirror at the same time. `false` if that is not possible or one failed: then the
-    /// careful way is taken.
-    fn read_parallel(&self, view: &View, preferred: usize, offset: u64, buf: &mut [u8]) -> bool {
-        let layout = view.layout.as_ref().expect("only called with a layout");
-        let candidates = layout.candidates(preferred, offset, 1, |t| self.target_state(t));
-        let Some(mirror) = candidates.first().map(|c| c.piece.at.mirror) else { return false };
-        let pieces: Vec<Piece> = layout.mirrors[mirror].pieces(mirror, offset, buf.len() as u64).collect();
-        let covered: u64 = pieces.iter().map(|p| p.len).sum();
-        if pieces.len() < 2 || covered != buf.len() as u64 || !pieces.iter().all(|p| self.is_readable(view, p)) {
-            return false;
-        }
-        let mut pending = Vec::with_capacity(pieces.len());
-        for piece in &pieces[1..] {
-            let (at, len) = (piece.object_offset, piece.len as usize);
-            let submitted = view.slot(piece.at).submit(&self.pool, move |h| {
-                let mut bytes = vec![0; len];
-                h.read_at(at, &mut bytes).map(|read| {
-                    bytes[read..].fill(0);
-                    bytes
-                })
-            });
-            match submitted {
-                Ok(p) => pending.push(p),
-                Err(_) => return false,
-            }
-        }
-        let (head, mut rest) = buf.split_at_mut(pieces[0].len as usize);
-        if !matches!(self.read_piece(view, &pieces[0], head), Ok(true)) {
-            return false;
-        }
-        for p in pending {
-            let Ok(bytes) = p.wait() else { return false };
-            let (head, tail) = rest.split_at_mut(bytes.len());
-            head.copy_from_slice(&bytes);
-            rest = tail;
-        }
-        true
     }
 
     /// Whether what a hole in the piece's object would say may be believed.

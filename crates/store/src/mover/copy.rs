@@ -15,8 +15,12 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// Bytes per step. A guess: large enough to stripe, small enough to throttle and to keep in memory.
-const CHUNK_BYTES: u64 = 1 << 20;
+/// Bytes per step, at least and at most: a row of stripes as the file lies, so that all devices read at a time. The bounds are guesses: large
+/// enough to stripe, small enough to throttle and to keep in memory.
+const CHUNK_BYTES: std::ops::RangeInclusive<u64> = 1 << 20..=4 << 20;
+/// Where new stripes are smaller than this, a step is read at once and each object gets its stripes in one go: a device that positions would do
+/// so for each stripe, which costs more than the copy through memory. A guess.
+const GATHER_BYTES: u64 = 512 << 10;
 
 /// A piece on its way to a new object.
 struct UnderWay {
@@ -26,6 +30,22 @@ struct UnderWay {
     pipe: Option<Arc<Pipe>>,
     /// Whether it went.
     written: Pending<bool>,
+}
+
+/// What one object gets of a step, in one go.
+struct Gathered<'a> {
+    slot: &'a Arc<Slot>,
+    object_offset: u64,
+    bytes: Vec<u8>,
+}
+
+/// Adds a stripe to what its object gets: behind the one before, if it follows that in the object.
+fn gather<'a>(writes: &mut Vec<Gathered<'a>>, slot: &'a Arc<Slot>, object_offset: u64, bytes: &[u8]) {
+    let before = writes.iter_mut().rev().find(|write| write.slot.id == slot.id);
+    match before.filter(|write| write.object_offset + write.bytes.len() as u64 == object_offset) {
+        Some(write) => write.bytes.extend_from_slice(bytes),
+        None => writes.push(Gathered { slot, object_offset, bytes: bytes.to_vec() }),
+    }
 }
 
 /// A move's view of its work.
@@ -72,7 +92,7 @@ impl Copy<'_> {
             let hole = if data < end { self.next(data..end, Seek::Hole)?.max(data + 1) } else { end };
             at = data;
             while at < hole {
-                let len = CHUNK_BYTES.min(hole - at);
+                let len = self.step_bytes(at).min(hole - at);
                 if throttled {
                     self.mover.paced(self.pace, len)?;
                 }
@@ -98,6 +118,11 @@ impl Copy<'_> {
             return Ok(());
         }
         for (m, mirror) in self.new.mirrors.iter().enumerate() {
+            let small = |piece: &Piece| piece.len < GATHER_BYTES && piece.len < len;
+            if mirror.pieces(m, offset, len).any(|piece| small(&piece)) {
+                self.gathered(m, offset, len)?;
+                continue;
+            }
             let mut pending = Vec::new();
             for piece in mirror.pieces(m, offset, len) {
                 let Some(slot) = self.slot(&piece) else { continue };
@@ -125,6 +150,51 @@ impl Copy<'_> {
                     }
                 }
             }
+        }
+        Ok(())
+    }
+
+    /// How much is read at a time from there on.
+    fn step_bytes(&self, at: u64) -> u64 {
+        let first = self.view.in_sync().next();
+        let mirror = first.and_then(|mirror| self.view.layout.as_ref()?.mirrors.get(mirror));
+        let segment = mirror.and_then(|mirror| mirror.segments.iter().find(|segment| at < segment.end));
+        let row = segment.map_or(0, |segment| segment.stripe_size.saturating_mul(segment.objects.len() as u64));
+        row.clamp(*CHUNK_BYTES.start(), *CHUNK_BYTES.end())
+    }
+
+    /// Reads what follows each other in the file at once, wherever it goes in a mirror, and writes to each object once.
+    fn gathered(&self, m: usize, offset: u64, len: u64) -> Result<(), Stop> {
+        let pieces = self.new.mirrors[m].pieces(m, offset, len);
+        let wanted: Vec<_> = pieces.filter_map(|piece| Some((piece, self.slot(&piece)?))).collect();
+        let mut writes: Vec<Gathered<'_>> = Vec::new();
+        let ends = |(a, _): &(Piece, _), (b, _): &(Piece, _)| a.file_offset + a.len == b.file_offset;
+        for run in wanted.chunk_by(ends) {
+            let first = run[0].0.file_offset;
+            let bytes: u64 = run.iter().map(|(piece, _)| piece.len).sum();
+            let mut read = vec![0; bytes as usize];
+            self.file.read_view(self.view, first, &mut read)?;
+            for (piece, slot) in run {
+                let from = (piece.file_offset - first) as usize;
+                gather(&mut writes, slot, piece.object_offset, &read[from..from + piece.len as usize]);
+            }
+            self.active.done_bytes.fetch_add(bytes, Ordering::Relaxed);
+            self.mover.stats.add(Metric::MoverBytes, bytes);
+        }
+        let mut pending = Vec::new();
+        for Gathered { slot, object_offset, bytes } in writes {
+            let write = move |h: &dyn Handle| {
+                h.write_at(object_offset, &bytes)?;
+                // The device writes while the next bytes are fetched, and the sync at the end finds little left.
+                h.begin_sync(object_offset, bytes.len() as u64);
+                Ok(())
+            };
+            let submitted = slot.submit(self.file.pool(), write);
+            let error = |error| Error::Target { target: slot.target_id, error };
+            pending.push((slot.target_id, submitted.map_err(error)?));
+        }
+        for (target, p) in pending {
+            p.wait().map_err(|error| Error::Target { target, error })?;
         }
         Ok(())
     }

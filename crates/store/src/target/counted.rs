@@ -33,11 +33,14 @@ impl Counters {
     fn during<T>(&self, op: impl FnOnce() -> Result<T, Errno>, bytes: impl FnOnce(&T) -> usize) -> Result<T, Errno> {
         let turn = TURN.with(|turn| turn.replace(turn.get().wrapping_add(1)));
         let began = turn.is_multiple_of(TIMED_EVERY).then(Instant::now);
-        self.under_way.fetch_add(1, Ordering::Relaxed);
+        let queue = self.under_way.fetch_add(1, Ordering::Relaxed) + 1;
         let done = op();
         self.under_way.fetch_sub(1, Ordering::Relaxed);
         if let (Some(began), Ok(done)) = (began, &done) {
-            self.sampled_ns.add(began.elapsed().as_nanos() as u64);
+            let ns = began.elapsed().as_nanos() as u64;
+            self.took(ns);
+            self.sampled_ns.add(ns);
+            self.sampled_queue.add(queue.into());
             self.sampled_bytes.add(bytes(done) as u64);
             self.sampled.add(1);
         }

@@ -374,6 +374,10 @@ pub struct Stripes {
     pub sensors: bool,
     /// The rule file; `None`: the built-in rules.
     pub rules: Option<PathBuf>,
+    /// Who says what a file's requests look like: the network, or else the rules of thumb.
+    pub network: bool,
+    /// The weights of the network; `None`: the built-in ones.
+    pub weights: Option<PathBuf>,
     /// The tier whose files are adapted; `None`: all targets count as alike.
     pub tier: Option<u8>,
     /// Length of the moving window.

@@ -203,6 +203,10 @@ const TAIL: &str = r#"
 # mode = "fixed"
 # The rules; the default is what `entrepot rules show` prints.
 # rules = "my.rules"
+# Who tells the rules what a file's requests look like (sequential, strided or random, read or written, sizes): the trained network or
+# "rules-of-thumb"; and weights of your own (`entrepot patterns train`).
+# classifier = "network"
+# weights = "my.weights"
 # Only files on this tier; by default all targets count as alike. How fast they are says `device = "..."` in their blocks,
 # which `entrepot bench device` writes.
 # tier = "fast"
@@ -210,7 +214,7 @@ const TAIL: &str = r#"
 # window = "10s"
 # interval = "1s"
 # Response times must become shorter by so much, as often as this running, and a copy must pay within the horizon.
-# margin_percent = 5
+# margin_percent = 2
 # settle = 2
 # horizon = "5min"
 # Widths that requests may get; the default is the powers of two and all targets.

@@ -1,5 +1,8 @@
 //! `entrepot sim stripe`: how wide to stripe, by the queueing model and by simulation.
 
+mod figures;
+mod model;
+
 use super::cache::Output;
 use super::setup_problem;
 use crate::failure::Result;
@@ -25,6 +28,7 @@ EXAMPLES:
   entrepot sim stripe model
   entrepot sim stripe model --rate 100 --size 512KiB --devices 24
   entrepot sim stripe model --surface rate --output csv
+  entrepot sim stripe model --figure 6
   entrepot sim stripe validate --devices 24
   entrepot sim stripe run --devices 24 --phases 2x2MiB@300s,150x32KiB@300s,2x2MiB@300s")]
 pub struct Stripe {
@@ -36,7 +40,7 @@ pub struct Stripe {
 enum Verb {
     /// What the model says of each width
     #[command(
-        after_help = "EXAMPLES:\n  entrepot sim stripe model --rate 30 --size 4MiB\n  entrepot sim stripe model --surface size --output csv"
+        after_help = "EXAMPLES:\n  entrepot sim stripe model --rate 30 --size 4MiB\n  entrepot sim stripe model --surface size --output csv\n  entrepot sim stripe model --figure 9 --devices 24"
     )]
     Model(ModelArgs),
     /// Hold the model against simulated queues, over a grid of rates, sizes and widths
@@ -117,6 +121,9 @@ struct ModelArgs {
     /// Instead of one load: response times over widths and rates, or widths and sizes (the paper's figures 4 to 10).
     #[arg(long, value_enum)]
     surface: Option<Surface>,
+    /// Instead: one of the paper's figures 4 to 10 for these devices, as numbers and as a plot.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(4..=10), conflicts_with = "surface")]
+    figure: Option<u8>,
     /// How to write it.
     #[arg(long, value_enum, default_value = "text")]
     output: Output,
@@ -187,7 +194,7 @@ const BLOCK_BYTES: f64 = 4096.0;
 impl Stripe {
     pub fn run(self) -> Result<u8> {
         match self.verb {
-            Verb::Model(args) => model(&args),
+            Verb::Model(args) => model::model(&args),
             Verb::Validate(args) => validate(&args),
             Verb::Run(args) => run(&args),
         }
@@ -235,125 +242,6 @@ fn widths(devices: u32) -> Vec<u32> {
     let mut all: Vec<u32> = (0..32).map(|log| 1u32 << log).take_while(|width| *width < devices).collect();
     all.push(devices);
     all
-}
-
-fn model(args: &ModelArgs) -> Result<u8> {
-    let parameters = args.device.parameters()?;
-    let bytes = size_bytes("size", &args.size).map_err(|error| setup_problem(&error))?;
-    if !(args.rate.is_finite() && args.rate > 0.0) {
-        return Err(Problem::wrong("--rate is above 0").into());
-    }
-    let at = Parameters { rate: args.rate, request_blocks: bytes as f64 / BLOCK_BYTES, ..parameters };
-    if let Some(surface) = args.surface {
-        return surface_of(&at, surface, args.output);
-    }
-    let mut shown_widths = widths(at.devices);
-    shown_widths.extend(at.optimal_width().into_iter().chain(at.largest_stable_width()));
-    shown_widths.sort_unstable();
-    shown_widths.dedup();
-    let rows: Vec<_> = shown_widths.iter().map(|&width| (width, at.predict(width))).collect();
-    match args.output {
-        Output::Json => {
-            let rows: Vec<_> = rows
-                .iter()
-                .map(|(width, of)| {
-                    json!({ "width": width, "service_s": of.service_s, "arrivals_per_s": of.arrivals,
-                        "utilisation": of.utilisation, "wait_s": finite(of.wait_s),
-                        "response_s": finite(of.response_s), "request_s": finite(of.request_s) })
-                })
-                .collect();
-            shown::json(&json!({ "widths": rows, "optimal_width": at.optimal_width(),
-                "largest_stable_width": at.largest_stable_width() }))?;
-        }
-        Output::Csv => {
-            let mut text = String::from("width,service_s,arrivals_per_s,utilisation,wait_s,response_s,request_s\n");
-            for (width, of) in rows {
-                let _ = writeln!(
-                    text,
-                    "{width},{:.6},{:.6},{:.6},{:.6},{:.6},{:.6}",
-                    of.service_s, of.arrivals, of.utilisation, of.wait_s, of.response_s, of.request_s
-                );
-            }
-            shown::text(&text)?;
-        }
-        Output::Text => {
-            let mut text =
-                String::from("width   service s  arrivals/s  utilisation      wait s  response s   request s\n");
-            let longest = rows.iter().map(|(_, of)| of.request_s).filter(|s| s.is_finite()).fold(0.0, f64::max);
-            for (width, of) in rows {
-                let bar = if of.request_s.is_finite() {
-                    "#".repeat((of.request_s / longest * 30.0).ceil() as usize)
-                } else {
-                    "unstable".into()
-                };
-                let _ = writeln!(
-                    text,
-                    "{width:>5}  {:>10.6}  {:>10.6}  {:>11.6}  {:>10.6}  {:>10.6}  {:>10.6}  {bar}",
-                    of.service_s, of.arrivals, of.utilisation, of.wait_s, of.response_s, of.request_s
-                );
-            }
-            let number = |width: Option<u32>| width.map_or("none".to_owned(), |width| width.to_string());
-            let _ = writeln!(
-                text,
-                "\noptimal width          {}\nlargest stable width   {}",
-                number(at.optimal_width()),
-                number(at.largest_stable_width())
-            );
-            shown::text(&text)?;
-        }
-    }
-    Ok(0)
-}
-
-/// Infinity has no number in JSON.
-fn finite(x: f64) -> Option<f64> {
-    x.is_finite().then_some(x)
-}
-
-fn surface_of(at: &Parameters, surface: Surface, output: Output) -> Result<u8> {
-    let steps: Vec<(String, Parameters)> = match surface {
-        Surface::Rate => [1.0, 2.0, 5.0, 10.0, 20.0, 30.0, 45.0, 60.0, 80.0, 100.0]
-            .map(|rate| (format!("{rate}/s"), Parameters { rate, ..*at }))
-            .to_vec(),
-        Surface::Size => (0..10)
-            .map(|log| {
-                let blocks = f64::from(16u32 << log);
-                (format!("{}KiB", 64u32 << log), Parameters { request_blocks: blocks, ..*at })
-            })
-            .collect(),
-    };
-    let widths = widths(at.devices);
-    let cells = |of: &Parameters| widths.iter().map(|&width| of.predict(width).request_s).collect::<Vec<_>>();
-    match output {
-        Output::Json => {
-            let rows: Vec<_> = steps
-                .iter()
-                .map(|(name, of)| {
-                    let seconds: Vec<_> = cells(of).into_iter().map(finite).collect();
-                    json!({ "at": name, "request_s": seconds, "optimal_width": of.optimal_width() })
-                })
-                .collect();
-            shown::json(&json!({ "widths": widths, "rows": rows }))?;
-        }
-        Output::Csv | Output::Text => {
-            let (gap, head) = if output == Output::Csv { (",", "at") } else { ("  ", "request s, by width") };
-            let pad = |text: String| if output == Output::Csv { text } else { format!("{text:>9}") };
-            let mut text = if output == Output::Csv { head.to_owned() } else { format!("{head:<20}") };
-            widths.iter().for_each(|width| text += &format!("{gap}{}", pad(width.to_string())));
-            text += &format!("{gap}optimal\n");
-            for (name, of) in &steps {
-                text += &if output == Output::Csv { name.clone() } else { format!("{name:<20}") };
-                for seconds in cells(of) {
-                    let cell = if seconds.is_finite() { format!("{seconds:.4}") } else { "inf".into() };
-                    text += &format!("{gap}{}", pad(cell));
-                }
-                let best = of.optimal_width().map_or("none".to_owned(), |width| width.to_string());
-                text += &format!("{gap}{best}\n");
-            }
-            shown::text(&text)?;
-        }
-    }
-    Ok(0)
 }
 
 fn validate(args: &ValidateArgs) -> Result<u8> {

@@ -2,6 +2,7 @@
 
 use super::{Action, DIFFERENT, DROP_WRITES_MIN, FORK_WRITES_MAX, Striper, Why, Words};
 use crate::ids::FileId;
+use crate::pattern::{Hints, Label};
 use crate::stripe::controller::{Mode, Surroundings};
 use crate::stripe::forks::{Assignment, Shape};
 use crate::stripe::model::Beside;
@@ -32,6 +33,8 @@ impl Wish {
 pub struct File {
     pub profile: Profile,
     pub users: u32,
+    /// What its last requests look like.
+    pub pattern: Option<Hints>,
     pub forks: Vec<Shape>,
     pub keep: usize,
     pub bytes: u64,
@@ -65,6 +68,8 @@ pub struct View {
     pub load: Reading,
     /// Share of writes.
     pub writes: f64,
+    /// What its last requests look like, if there were enough.
+    pub pattern: Option<Label>,
     /// Its copies.
     pub forks: Vec<Shape>,
     /// Predicted mean response time as it lies, in seconds; not a number without load.
@@ -78,6 +83,7 @@ impl File {
         File {
             profile: Profile::new(window, now),
             users: 0,
+            pattern: None,
             forks: Vec::new(),
             keep: 1,
             bytes: 0,
@@ -100,7 +106,14 @@ impl File {
     pub fn view(&mut self, now: Time) -> View {
         let (load, writes) = self.profile.reading(now);
         let response_s = if load.rate > 0.0 { self.present_s } else { f64::NAN };
-        View { load, writes, forks: self.forks.clone(), response_s, last: self.last }
+        View {
+            load,
+            writes,
+            pattern: self.pattern.map(|hints| hints.label),
+            forks: self.forks.clone(),
+            response_s,
+            last: self.last,
+        }
     }
 }
 
@@ -115,7 +128,8 @@ impl Striper {
         }
         let (reading, writes) = file.profile.reading(now);
         let parallelism = Some(f64::from(file.users) / f64::from(self.config.parameters.devices.max(1)));
-        let around = Surroundings { parallelism: parallelism.map(|x| x.min(1.0)), ..self.around };
+        let parallelism = parallelism.map(|x| x.min(1.0));
+        let around = Surroundings { parallelism, pattern: file.pattern, ..self.around };
         let advice = self.rules.advice(reading, around);
         file.online = advice.online.unwrap_or(file.online);
         file.wish = self.wish(&file.classes, reading.bytes, &advice, beside);
@@ -143,9 +157,7 @@ impl Striper {
             _ => 1,
         };
         file.wished = Some((WishSeen(wish), times));
-        // Built offline: not while it is in use.
-        let waits = !file.movable || (matches!(wish, Wish::Add { .. }) && !file.online && file.open);
-        if times < self.config.settle.max(1) || waits {
+        if times < self.config.settle.max(1) || !file.movable {
             return;
         }
         let copy_s = self.copy_s(file.bytes);
@@ -207,7 +219,9 @@ impl Striper {
             }
         }
         let space = file.forks.len() < self.config.forks && self.free >= self.config.fork_space;
-        if space && writes <= FORK_WRITES_MAX {
+        // Built offline: not while it is in use. Until then the copies that there are may get a better shape.
+        let may_add = file.online || !file.open;
+        if space && may_add && writes <= FORK_WRITES_MAX {
             let found = self.planner.best_beside(&file.classes, &file.forks, &self.widths, beside);
             // One copy that is striped better is cheaper than two.
             let otherwise = best.as_ref().map_or(present, |(_, after, _)| after);

@@ -19,13 +19,15 @@ struct World {
     forks: Vec<Shape>,
     bytes: u64,
     second: u64,
+    /// What the last requests looked like.
+    recent: Vec<Request>,
     log: Vec<String>,
 }
 
 impl World {
     fn new(striper: Striper, unit_kib: u64) -> World {
         let forks = vec![Shape { devices: 8, unit_bytes: unit_kib << 10 }];
-        World { striper, forks, bytes: 64 * MIB, second: 0, log: Vec::new() }
+        World { striper, forks, bytes: 64 * MIB, second: 0, recent: Vec::new(), log: Vec::new() }
     }
 
     /// `seconds` of so many reads per second of that many KiB each, and writes of 4 KiB.
@@ -42,7 +44,7 @@ impl World {
             let forks = self.forks.clone();
             let lies = Event::Lies { file: FILE, forks, keep: 1, bytes: self.bytes, movable: true, open: true };
             self.striper.handle(now, lies);
-            self.striper.handle(now, Event::Asked { file: FILE, counts, users: 1 });
+            self.striper.handle(now, Event::Asked { file: FILE, counts, users: 1, recent: self.recent.clone() });
             self.striper.handle(now, Event::Look);
             while let Some(action) = self.striper.poll() {
                 let kib = |shape: &Shape| shape.unit_bytes >> 10;
@@ -157,11 +159,33 @@ fn memory_is_bounded_and_the_busy_stay() {
     for n in 0..100u64 {
         let mut counts = Box::<Counts>::default();
         counts[0].reads = 1;
-        striper.handle(Time::from_millis(n), Event::Asked { file: FileId(n), counts: counts.clone(), users: 1 });
-        striper.handle(Time::from_millis(n), Event::Asked { file: FileId(0), counts, users: 1 });
+        striper.handle(
+            Time::from_millis(n),
+            Event::Asked { file: FileId(n), counts: counts.clone(), users: 1, recent: Vec::new() },
+        );
+        striper.handle(Time::from_millis(n), Event::Asked { file: FileId(0), counts, users: 1, recent: Vec::new() });
     }
     assert_eq!(striper.len(), 4);
     assert!(striper.view(Time::ZERO, FileId(0)).is_some() && striper.view(Time::ZERO, FileId(50)).is_none());
     striper.handle(Time::ZERO, Event::Gone { file: FileId(0) });
     assert_eq!(striper.len(), 3);
+}
+
+#[test]
+fn what_the_requests_look_like_counts_for_the_rules() {
+    let look = |classifier: Chosen, step: u64| {
+        let change = |config: &mut Config| (config.classifier, config.widths) = (classifier, (1..=8).collect());
+        let mut world = World::new(striper(Mode::Fuzzy, change), 600);
+        let offset = |n: u64| if step > 0 { n * step } else { (n * n + 17).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 30 };
+        world.recent = (0..64).map(|n| Request { write: false, offset: offset(n), len: 600 << 10 }).collect();
+        world.run(30, &[(50, 600)], 0);
+        let view = world.striper.view(Time::from_secs(30), FILE).unwrap();
+        (world.forks[0].spans(f64::from(600 << 10)), view.pattern.unwrap().to_string())
+    };
+    for classifier in [Chosen::default(), Chosen::Thumb(crate::pattern::rules::RulesOfThumb)] {
+        let (sequential, random) = (look(classifier.clone(), 600 << 10), look(classifier.clone(), 0));
+        assert_eq!(sequential.1, "read-only, sequential, uniform sizes");
+        assert_eq!(random.1, "read-only, random, uniform sizes");
+        assert!(sequential.0 > random.0, "{sequential:?} {random:?}");
+    }
 }

@@ -56,6 +56,9 @@ impl Stripes {
             }
             told.push(line + ".");
         }
+        if let Some(pattern) = view.pattern {
+            told.push(format!("Its last requests look like this: {pattern}."));
+        }
         if self.forks.has(id) {
             let keep = self.forks.keep(id, mirrors);
             told.push(format!(

@@ -1,0 +1,126 @@
+//! Reading the pieces of one request side by side: one operation for each object, however many stripes of it the request has.
+//!
+//! ```text
+//!   request      [ a0 | b0 | c0 | a1 | b1 | c1 | a2 ]     stripes of the objects a, b and c
+//!   operations   a: 0..3 in one go   b: 0..2   c: 0..2    each on a worker of its target; then sorted into the request's buffer
+//! ```
+//! Stripes of one object that follow each other in the file follow each other in the object too, so a device finds its part of a large
+//! request once, whatever the striping unit is: that is what the model of stripe widths counts on.
+
+use super::{File, View};
+use policy::layout::{Piece, Position};
+
+/// From this size on, the pieces of one request go to the workers of their targets at the same time, however fast these are. A guess:
+/// below it, handing over costs more than it gains where operations take microseconds.
+const PARALLEL_BYTES_MIN: usize = 128 << 10;
+
+/// What one object has of a request: one range of it, of one or several stripes.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Part {
+    /// Which object.
+    pub at: Position,
+    /// First byte in the object.
+    pub object_offset: u64,
+    /// Bytes in all.
+    pub len: usize,
+    /// Where in the request's buffer they belong, in their order: first byte and length.
+    pub pieces: Vec<(usize, usize)>,
+}
+
+/// The pieces of a request that starts at `offset`, put together by object, in the order in which the objects come first.
+pub fn parts(offset: u64, pieces: impl Iterator<Item = Piece>) -> Vec<Part> {
+    let mut parts: Vec<Part> = Vec::new();
+    for piece in pieces {
+        let (from, len) = ((piece.file_offset - offset) as usize, piece.len as usize);
+        // From the end: with a segment's border within the request an object may come twice.
+        let before = parts.iter_mut().rev().find(|part| part.at == piece.at);
+        match before.filter(|part| part.object_offset + part.len as u64 == piece.object_offset) {
+            Some(part) => {
+                part.len += len;
+                part.pieces.push((from, len));
+            }
+            None => {
+                let (at, object_offset) = (piece.at, piece.object_offset);
+                parts.push(Part { at, object_offset, len, pieces: vec![(from, len)] });
+            }
+        }
+    }
+    parts
+}
+
+impl File {
+    /// Whether a request of so many bytes is worth handing to several workers: when it is large, when whoever chooses among forks counts
+    /// on it, or when its first target takes so long for an operation that handing over is nothing to that.
+    pub(super) fn is_parallel(&self, view: &View, mirror: usize, offset: u64, len: usize) -> bool {
+        if len >= PARALLEL_BYTES_MIN || self.load.chooses() {
+            return true;
+        }
+        let layout = view.layout.as_ref();
+        let first = layout.and_then(|layout| layout.mirrors.get(mirror)?.pieces(mirror, offset, len as u64).next());
+        first.filter(|piece| piece.len < len as u64).is_some_and(|piece| {
+            let target = view.slot(piece.at).target(&self.pool);
+            target.is_ok_and(|target| target.counters().is_slow())
+        })
+    }
+
+    /// Reads all pieces from the best mirror at the same time. `false` if that is not possible or one failed: then the
+    /// careful way is taken.
+    pub(super) fn read_parallel(&self, view: &View, preferred: usize, offset: u64, buf: &mut [u8]) -> bool {
+        let layout = view.layout.as_ref().expect("only called with a layout");
+        let candidates = layout.candidates(preferred, offset, 1, |t| self.target_state(t));
+        let Some(mirror) = candidates.first().map(|c| c.piece.at.mirror) else { return false };
+        let pieces: Vec<Piece> = layout.mirrors[mirror].pieces(mirror, offset, buf.len() as u64).collect();
+        let covered: u64 = pieces.iter().map(|p| p.len).sum();
+        if pieces.len() < 2 || covered != buf.len() as u64 || !pieces.iter().all(|p| self.is_readable(view, p)) {
+            return false;
+        }
+        let parts = parts(offset, pieces.into_iter());
+        let mut pending = Vec::with_capacity(parts.len());
+        for part in &parts {
+            let (at, len) = (part.object_offset, part.len);
+            let submitted = view.slot(part.at).submit(&self.pool, move |h| {
+                let mut bytes = vec![0; len];
+                h.read_at(at, &mut bytes).map(|read| {
+                    bytes[read..].fill(0);
+                    bytes
+                })
+            });
+            match submitted {
+                Ok(p) => pending.push(p),
+                Err(_) => return false,
+            }
+        }
+        for (part, p) in parts.iter().zip(pending) {
+            let Ok(bytes) = p.wait() else { return false };
+            let mut rest = bytes.as_slice();
+            for &(from, len) in &part.pieces {
+                let (head, tail) = rest.split_at(len);
+                buf[from..from + len].copy_from_slice(head);
+                rest = tail;
+            }
+        }
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn piece(index: usize, file_offset: u64, object_offset: u64, len: u64) -> Piece {
+        Piece { at: Position { mirror: 0, segment: 0, index }, file_offset, object_offset, len }
+    }
+
+    #[test]
+    fn the_stripes_of_an_object_are_one_operation() {
+        // Two objects with stripes of 10, from the middle of the third stripe on.
+        let all = [piece(0, 25, 15, 5), piece(1, 30, 10, 10), piece(0, 40, 20, 10), piece(1, 50, 20, 3)];
+        let found = parts(25, all.into_iter());
+        let of = |n: usize| (found[n].at.index, found[n].object_offset, found[n].len, found[n].pieces.clone());
+        assert_eq!(of(0), (0, 15, 15, vec![(0, 5), (15, 10)]));
+        assert_eq!(of(1), (1, 10, 13, vec![(5, 10), (25, 3)]));
+        assert_eq!(found.len(), 2);
+        let apart = [piece(0, 0, 0, 5), piece(0, 5, 100, 5)];
+        assert_eq!(parts(0, apart.into_iter()).len(), 2, "what does not follow is read by itself");
+    }
+}
