@@ -112,7 +112,11 @@ fn tiers_decide_where_and_stripes_how_wide() {
         let toml = toml.replacen("[layout]", "[layout]\nsingle_max = 0\nsegment = \"1MiB\"", 1);
         let toml = toml.replacen("[tier.fast]", "[tier.fast]\nspeed = \"400/400\"", 1);
         let toml = toml.replacen("[tier.capacity]", "[tier.capacity]\nspeed = \"20/20\"\nlatency = \"10ms\"", 1);
-        toml.replacen("[tiering]", "[tiering]\npolicy = \"lfu\"\nidle = \"50ms\"\nbusy_rate = 100000000\n", 1)
+        toml.replacen(
+            "[tiering]",
+            "[tiering]\npolicy = \"lfu\"\nplacement = \"round-robin\"\nidle = \"50ms\"\nbusy_rate = 100000000\n",
+            1,
+        )
     }) else {
         return;
     };

@@ -10,6 +10,11 @@ use crate::time::Time;
 pub const CLASSES: usize = 16;
 const FIRST_POWER: u32 = 12;
 const PANES: usize = 8;
+/// A load has turned when so large a share of the requests of each of its newest panes is of sizes that were hardly asked for before. A guess.
+const TURNED: f64 = 0.8;
+/// How many panes that are, and how many requests each must hold.
+const TURN_PANES: usize = 2;
+const TURN_REQUESTS: f64 = 2.0;
 
 /// The class of a request of so many bytes.
 pub fn class_of(bytes: u64) -> usize {
@@ -67,6 +72,8 @@ pub struct Profile {
     /// Until when requests were told: what comes next was asked since then.
     told: Time,
     last: Time,
+    /// When the load was seen last to be quite another than before.
+    turned: Option<Time>,
 }
 
 /// A part of the window.
@@ -81,7 +88,15 @@ impl Profile {
     /// A window that is `window` long (at least 8 ns); what it is told first was asked since `now`.
     pub fn new(window: Time, now: Time) -> Profile {
         let pane = Time((window.0 / PANES as u64).max(1));
-        Profile { window, pane, panes: [Pane::default(); PANES], present: now.0 / pane.0, told: now, last: now }
+        Profile {
+            window,
+            pane,
+            panes: [Pane::default(); PANES],
+            present: now.0 / pane.0,
+            told: now,
+            last: now,
+            turned: None,
+        }
     }
 
     /// What was asked since the last time.
@@ -96,6 +111,37 @@ impl Profile {
         self.told = now;
         if counts.iter().any(|count| count.requests() > 0) {
             self.last = now;
+        }
+        self.look_for_a_turn(now);
+    }
+
+    /// Forgets what was before the load became quite another one: a window that holds both is neither's. Not if it had turned within a window
+    /// before: such a load goes to and fro, and its mixture is what counts.
+    fn look_for_a_turn(&mut self, now: Time) {
+        let told: Vec<usize> = (0..PANES as u64)
+            .map(|back| ((self.present + PANES as u64 - back) % PANES as u64) as usize)
+            .filter(|&at| self.panes[at].since.is_some())
+            .collect();
+        let (newest, older) = told.split_at(told.len().min(TURN_PANES));
+        let requests = |panes: &[usize]| {
+            let mut by_class = [0.0; CLASSES];
+            for count in panes.iter().flat_map(|&at| self.panes[at].counts.iter().enumerate()) {
+                by_class[count.0] += count.1.requests() as f64;
+            }
+            (by_class, by_class.iter().sum::<f64>())
+        };
+        let (old, before) = requests(older);
+        let is_another = |at: &usize| {
+            let (new, many) = requests(&[*at]);
+            let apart = new.iter().zip(&old).map(|(new, old)| (new / many - old / before).abs()).sum::<f64>() / 2.0;
+            many >= TURN_REQUESTS && apart >= TURNED
+        };
+        if before == 0.0 || !newest.iter().all(is_another) {
+            return;
+        }
+        let earlier = self.turned.replace(now);
+        if earlier.is_none_or(|earlier| now.since(earlier) > self.window) {
+            older.to_vec().into_iter().for_each(|at| self.panes[at] = Pane::default());
         }
     }
 
@@ -192,6 +238,32 @@ mod tests {
                 let rate = profile.classes(now)[0].rate;
                 assert!((rate - 100.0).abs() < 1e-6, "{rate} in look {n}, every {every_ms} of {window_ms} ms");
             }
+        }
+    }
+
+    #[test]
+    fn what_was_before_a_turn_of_the_load_is_forgotten_unless_it_goes_to_and_fro() {
+        let mut profile = Profile::new(Time::from_secs(8), Time::ZERO);
+        let mut second = 0;
+        let mut run = |seconds: u64, class: usize, reads: u64| {
+            for _ in 0..seconds {
+                second += 1;
+                let mut counts = Counts::default();
+                counts[class] = Count { reads, writes: 0, bytes: reads << (class + 12) };
+                profile.add(Time::from_secs(second), &counts);
+            }
+            let now = Time::from_secs(second);
+            profile.classes(now).iter().map(|of| (of.class, of.rate.round() as u64)).collect::<Vec<_>>()
+        };
+        assert_eq!(run(20, 3, 200), [(3, 200)]);
+        assert_eq!(run(1, 8, 8).len(), 2, "one second may be anything");
+        assert_eq!(run(1, 8, 8), [(8, 8)], "two are another load, and its rate is right at once");
+        assert_eq!(run(20, 8, 8), [(8, 8)]);
+        assert_eq!(run(2, 3, 200), [(3, 200)]);
+        // To and fro every two seconds.
+        for _ in 0..10 {
+            run(2, 8, 8);
+            assert_eq!(run(2, 3, 200).len(), 2, "both count");
         }
     }
 }
