@@ -325,7 +325,7 @@ impl File {
                 continue;
             }
             let last = old.mirrors[m].segments.last().expect("a checked mirror has a segment");
-            if pinned || covered % last.stripe_size != 0 {
+            if pinned || !(covered - last.start).is_multiple_of(last.stripe_size) {
                 // The kernel does I/O on this object by itself: it goes on being the only one.
                 new.mirrors[m].segments.last_mut().expect("as above").end = OPEN_END;
                 continue;
