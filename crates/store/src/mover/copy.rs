@@ -18,8 +18,8 @@ use std::sync::atomic::Ordering;
 /// Bytes per step, at least and at most: a row of stripes as the file lies, so that all devices read at a time. The bounds are guesses: large
 /// enough to stripe, small enough to throttle and to keep in memory.
 const CHUNK_BYTES: std::ops::RangeInclusive<u64> = 1 << 20..=4 << 20;
-/// Where new stripes are smaller than this, a step is read at once and each object gets its stripes in one go: a device that positions would do
-/// so for each stripe, which costs more than the copy through memory. A guess.
+/// Where new stripes are smaller than this and the target is slow, a step is read at once and each object gets its stripes in one go: a device
+/// that positions would do so for each stripe, which costs more than the copy through memory. A guess.
 const GATHER_BYTES: u64 = 512 << 10;
 
 /// A piece on its way to a new object.
@@ -118,7 +118,10 @@ impl Copy<'_> {
             return Ok(());
         }
         for (m, mirror) in self.new.mirrors.iter().enumerate() {
-            let small = |piece: &Piece| piece.len < GATHER_BYTES && piece.len < len;
+            let is_slow =
+                |slot: &Arc<Slot>| slot.target(self.file.pool()).is_ok_and(|target| target.counters().is_slow());
+            let small =
+                |piece: &Piece| piece.len < GATHER_BYTES.min(len) && self.slot(piece).is_some_and(|slot| is_slow(slot));
             if mirror.pieces(m, offset, len).any(|piece| small(&piece)) {
                 self.gathered(m, offset, len)?;
                 continue;
