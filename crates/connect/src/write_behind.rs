@@ -91,7 +91,7 @@ impl WriteBehind {
     /// An open file is gone; its queue too, if nobody else has it.
     pub fn forget(&self, id: NodeId) {
         let mut queues = self.queues.lock();
-        if queues.get(&id).is_some_and(|queue| queue.strong_count() <= 1) {
+        if queues.get(&id).is_some_and(|queue| queue.strong_count() == 0) {
             queues.remove(&id);
         }
     }
