@@ -125,7 +125,7 @@ fn rule_files_are_shown_checked_and_plotted_and_mistakes_named_with_their_line()
     };
     std::fs::write(at.path().join("ours.rules"), rules(&["show"]).stdout).unwrap();
     let ours = text(&rules(&["check", "ours.rules"]).stdout);
-    assert!(ours.contains("19 rules"), "{ours}");
+    assert!(ours.contains("24 rules"), "{ours}");
     let shown = rules(&["show", "--base", "paper"]);
     std::fs::write(at.path().join("mine.rules"), &shown.stdout).unwrap();
     let checked = text(&rules(&["check", "mine.rules"]).stdout);
