@@ -7,6 +7,8 @@ use serde_json::Value;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 /// Puts the targets of a tier on a device.
 fn on(device: &Loop, tier: &str, text: String) -> String {
@@ -202,31 +204,51 @@ fn a_loss_of_power_leaves_every_committed_version_whole() {
     let Some(disk) = Loop::new(192, &["commit=300"]) else { return };
     let volume = Volume::up_at(disk.dir.join("vol"), with_burst("size = \"6MB\"\norder = \"versions\"\n"));
     let Some(volume) = volume else { return };
-    let stop = std::sync::atomic::AtomicBool::new(false);
+    // So many versions each application may write by now: the disk must not fill while an image is looked at.
+    let allowed = AtomicU64::new(0);
     let mut demoted_at = Vec::new();
     std::thread::scope(|scope| {
+        let end = End(&allowed);
         for app in 0..2u64 {
-            let (volume, stop) = (&volume, &stop);
+            let (volume, allowed) = (&volume, &allowed);
             scope.spawn(move || {
                 let mut n = 0;
-                while !stop.load(std::sync::atomic::Ordering::Acquire) {
-                    n += 1;
-                    write(volume, &format!("app{app}"), &format!("{n:04}"), &stamped(app, n, LEN)).expect("write");
+                loop {
+                    match allowed.load(Ordering::Acquire) {
+                        u64::MAX => return,
+                        some if n >= some => std::thread::sleep(Duration::from_millis(5)),
+                        _ => {
+                            n += 1;
+                            let data = stamped(app, n, LEN);
+                            write(volume, &format!("app{app}"), &format!("{n:04}"), &data).expect("write");
+                        }
+                    }
                 }
             });
         }
         for round in 1..=3u64 {
+            let (committed, demoted) = (burst(&volume, "committed"), burst(&volume, "demoted"));
+            allowed.store(20 * round, Ordering::Release);
             real::until("checkpoints are committed, and leave", || {
-                burst(&volume, "committed") >= 6 * round && burst(&volume, "demoted") >= 2 * round
+                burst(&volume, "committed") >= committed + 6 && burst(&volume, "demoted") >= demoted + 2
             });
             let known: Vec<Vec<u64>> = (0..2).map(|app| numbers(&versions(&volume, &format!("app{app}")))).collect();
             let image = disk.image_while_stopped(volume.pid().expect("a daemon"), &format!("after-{round}"));
             demoted_at.push(burst(&volume, "demoted"));
             look_at(&volume, &image, &known, LEN);
         }
-        stop.store(true, std::sync::atomic::Ordering::Release);
+        drop(end);
     });
     assert!(demoted_at.windows(2).all(|pair| pair[0] < pair[1]), "versions left between the looks: {demoted_at:?}");
+}
+
+/// Ends the writers, also when a look fails.
+struct End<'a>(&'a AtomicU64);
+
+impl Drop for End<'_> {
+    fn drop(&mut self) {
+        self.0.store(u64::MAX, Ordering::Release);
+    }
 }
 
 /// The numbers of the complete versions.
