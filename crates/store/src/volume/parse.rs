@@ -253,7 +253,7 @@ fn mover(section: Section<'_, '_, '_>) -> Mover {
     let mover = Mover {
         rate: section.size("rate", 0, 0..=u64::MAX, "bytes per second, such as \"200MiB\", or 0 for no limit"),
         concurrent: section.count("concurrent", 2, 1..=64) as usize,
-        in_kernel: section.choice("copy", true, &[("kernel", true), ("process", false)]),
+        in_kernel: section.choice("copy", false, &[("kernel", true), ("process", false)]),
     };
     section.finish();
     mover

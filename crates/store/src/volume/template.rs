@@ -109,8 +109,9 @@ const TAIL: &str = r#"
 # rate = 0
 # Files that are moved at the same time.
 # concurrent = 2
-# "kernel" copies inside the kernel where the file systems can (splice), and reads and writes elsewhere; "process" always reads and writes.
-# copy = "kernel"
+# "process" reads and writes; "kernel" copies inside the kernel where the file systems can (splice): less processor time, and on slow devices
+# longer waits for who writes meanwhile.
+# copy = "process"
 
 [tiering]
 # Who decides which segments of files lie on the fast tier: "off" is nobody, "tuned" weighs what a move saves against what it
