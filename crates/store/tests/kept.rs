@@ -7,37 +7,16 @@ use parking_lot::Mutex;
 use policy::layout::Placement;
 use rustix::io::Errno;
 use std::sync::Arc;
-use store::file::{File, MirrorWrites};
+use store::file::File;
 use store::mover::{Mover, Step};
 use store::state::State;
 use store::target::Medium;
 use store::{Error, Result};
-use world::{Options, Random, World};
+use world::tiered::{SIZE, content, tier_of, tiers};
+use world::{Random, World};
 
-const SIZE: usize = 50_000;
 const SEGMENT: usize = 2;
 const AT: usize = 16_384;
-
-fn content() -> Vec<u8> {
-    (0..SIZE).map(|i| (i / 7) as u8).collect()
-}
-
-/// Two tiers of three targets, and a file of bounded segments on the slow one.
-fn world() -> World {
-    let placement = Placement {
-        stripe_size: 4096,
-        stripe_count: 2,
-        single_bytes_max: 8192,
-        segment_bytes: 8192,
-        mirrors: 1,
-        tier: Some(1),
-    };
-    let options = Options { targets: 6, placement, mirror_writes: MirrorWrites::Sync, inline_bytes_max: 0 };
-    let world = World::new(options, 7);
-    world.life.file.write(0, &content()).expect("nothing is wrong");
-    world.life.file.sync_now(false).expect("nothing is wrong");
-    world
-}
 
 fn fast(world: &World) -> Placement {
     Placement { tier: Some(0), ..world.options.placement.clone() }
@@ -46,15 +25,7 @@ fn fast(world: &World) -> Placement {
 fn promote(world: &World) {
     let (file, mover) = (&world.life.file, &world.life.mover);
     mover.move_segment_keeping(file, SEGMENT, &fast(world)).expect("nothing is wrong");
-    assert_eq!((tier_of(file), mover.copies()), (0, 1));
-}
-
-fn tier_of(file: &File) -> u8 {
-    let layout = file.layout().expect("laid out");
-    let objects = &layout.mirrors[0].segments[SEGMENT].objects;
-    let tiers: Vec<u8> = objects.iter().map(|o| u8::from(o.target.0 >= 3)).collect();
-    assert!(tiers.iter().all(|tier| *tier == tiers[0]), "{tiers:?}");
-    tiers[0]
+    assert_eq!((tier_of(file, SEGMENT), mover.copies()), (0, 1));
 }
 
 fn bytes(file: &Arc<File>) -> Vec<u8> {
@@ -70,7 +41,7 @@ fn objects(world: &World) -> usize {
 /// [S-102]
 #[test]
 fn a_segment_goes_back_to_its_copy_without_a_byte_being_copied() {
-    let world = world();
+    let world = tiers();
     let (file, before) = (&world.life.file, world.life.file.layout().expect("laid out"));
     promote(&world);
     let named = world.named().len();
@@ -100,7 +71,7 @@ fn whatever_changes_the_segment_ends_its_copy() {
         ("a cut to nothing", |file| file.truncate(0)),
     ];
     for (name, change) in changes {
-        let world = world();
+        let world = tiers();
         let (file, mover) = (&world.life.file, &world.life.mover);
         promote(&world);
         change(file).expect(name);
@@ -115,7 +86,7 @@ fn whatever_changes_the_segment_ends_its_copy() {
         assert_eq!((objects(&world), world.orphans()), (world.named().len(), vec![]), "{name}");
     }
     // A write beside it does not.
-    let world = world();
+    let world = tiers();
     promote(&world);
     world.life.file.write(AT as u64 - 10, &[8; 10]).expect("well");
     world.life.file.write(AT as u64 + 8192, &[8; 10]).expect("well");
@@ -127,7 +98,7 @@ fn whatever_changes_the_segment_ends_its_copy() {
 #[test]
 fn a_write_that_comes_before_the_way_back_is_done_stops_it() {
     for step in [Step::Marked, Step::Created, Step::Copied] {
-        let world = world();
+        let world = tiers();
         promote(&world);
         let (writer, done) = (world.life.file.clone(), Mutex::new(false));
         let hook = move |at: Step| {
@@ -142,7 +113,7 @@ fn a_write_that_comes_before_the_way_back_is_done_stops_it() {
         let mut expected = content();
         expected[AT + 300..AT + 1000].fill(0xee);
         assert!(bytes(&world.life.file) == expected, "{step:?}");
-        assert_eq!((tier_of(&world.life.file), objects(&world)), (0, world.named().len()), "{step:?}");
+        assert_eq!((tier_of(&world.life.file, SEGMENT), objects(&world)), (0, world.named().len()), "{step:?}");
     }
 }
 
@@ -153,7 +124,7 @@ fn dying_at_any_step_with_copies_loses_no_write_and_leaves_no_object() {
     let mut deaths = 0;
     for step in Step::ALL {
         for (power_lost, up) in [(false, true), (true, true), (false, false), (true, false)] {
-            let mut world = world();
+            let mut world = tiers();
             if !up {
                 promote(&world);
             }
@@ -208,14 +179,14 @@ fn dying_at_any_step_with_copies_loses_no_write_and_leaves_no_object() {
 #[test]
 fn a_restart_removes_copies_and_nothing_else() {
     for power_lost in [false, true] {
-        let mut world = world();
+        let mut world = tiers();
         promote(&world);
         if power_lost {
             world.crash(&mut Random(5))
         } else {
             world.kill()
         }
-        assert_eq!((tier_of(&world.life.file), world.life.mover.copies()), (0, 0));
+        assert_eq!((tier_of(&world.life.file, SEGMENT), world.life.mover.copies()), (0, 0));
         assert!(bytes(&world.life.file) == content());
         assert_eq!(objects(&world), world.named().len());
     }
@@ -226,17 +197,17 @@ fn a_restart_removes_copies_and_nothing_else() {
 fn a_copy_on_a_device_that_fails_is_no_way_back_and_garbage_collection_leaves_copies_alone() {
     for errno in [Errno::IO, store::target::memory::MISSED_DEADLINE] {
         for nth in 1..5 {
-            let world = world();
+            let world = tiers();
             promote(&world);
             let fault = store::target::Faults { nth: Some((nth, errno)), ..Default::default() };
             world.media[3..].iter().for_each(|medium| medium.set_faults(fault.clone()));
             let back = world.life.mover.return_segment(&world.life.file, SEGMENT);
             world.media.iter().for_each(|medium| medium.set_faults(Default::default()));
-            assert_eq!(tier_of(&world.life.file), u8::from(back.is_ok()), "{errno:?} at {nth}");
+            assert_eq!(tier_of(&world.life.file, SEGMENT), u8::from(back.is_ok()), "{errno:?} at {nth}");
             assert!(bytes(&world.life.file) == content(), "{errno:?} at {nth}");
         }
     }
-    let world = world();
+    let world = tiers();
     promote(&world);
     world.life.mover.sweep(&world.named(), u32::MAX).expect("sweep");
     for target in world.life.pool.targets.all() {

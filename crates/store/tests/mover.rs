@@ -12,23 +12,13 @@ use store::Result;
 use store::file::{File, MirrorWrites};
 use store::mover::{Mover, Step};
 use store::state::State;
+use world::tiered::{SIZE, content, filled, tier_of, tiers};
 use world::{Options, Random, World};
-
-const SIZE: usize = 50_000;
-
-fn content() -> Vec<u8> {
-    (0..SIZE).map(|i| (i / 7) as u8).collect()
-}
 
 fn world(mirrors: usize) -> World {
     let placement =
         Placement { stripe_size: 4096, stripe_count: 3, single_bytes_max: 8192, segment_bytes: 0, mirrors, tier: None };
-    let options = Options { targets: 6, placement, mirror_writes: MirrorWrites::Sync, inline_bytes_max: 0 };
-    let world = World::new(options, 7);
-    let file = &world.life.file;
-    file.write(0, &content()).expect("nothing is wrong");
-    file.sync_now(false).expect("nothing is wrong");
-    world
+    filled(Options { targets: 6, placement, mirror_writes: MirrorWrites::Sync, inline_bytes_max: 0 })
 }
 
 fn check(world: &World, when: &str) {
@@ -98,33 +88,6 @@ fn dying_at_any_step_leaves_a_whole_file_and_nothing_else() {
         }
     }
     assert!(deaths > 70, "only {deaths} deaths: the steps are not reached");
-}
-
-/// A world of two tiers with a file of bounded segments on the slow one.
-fn tiers() -> World {
-    let placement = Placement {
-        stripe_size: 4096,
-        stripe_count: 2,
-        single_bytes_max: 8192,
-        segment_bytes: 8192,
-        mirrors: 1,
-        tier: Some(1),
-    };
-    let options = Options { targets: 6, placement, mirror_writes: MirrorWrites::Sync, inline_bytes_max: 0 };
-    let world = World::new(options, 7);
-    let file = &world.life.file;
-    file.write(0, &content()).expect("nothing is wrong");
-    file.sync_now(false).expect("nothing is wrong");
-    world
-}
-
-/// The tier of a segment's objects: the first three of the six targets are the fast one.
-fn tier_of(file: &File, segment: usize) -> u8 {
-    let layout = file.layout().expect("laid out");
-    let tiers: Vec<u8> =
-        layout.mirrors[0].segments[segment].objects.iter().map(|o| u8::from(o.target.0 >= 3)).collect();
-    assert!(tiers.iter().all(|tier| *tier == tiers[0]), "{tiers:?}");
-    tiers[0]
 }
 
 /// Up and down between the tiers, with a writer that writes at every step and syncs now and then; at one step the daemon dies, or the

@@ -4,6 +4,7 @@ pub mod cells;
 #[path = "../interposed/mod.rs"]
 pub mod interposed;
 pub mod power;
+pub mod tiered;
 
 use interposed::Interposed;
 use parking_lot::Mutex;
