@@ -186,15 +186,7 @@ impl Copy<'_> {
         }
         let mut pending = Vec::new();
         for Gathered { slot, object_offset, bytes } in writes {
-            let write = move |h: &dyn Handle| {
-                h.write_at(object_offset, &bytes)?;
-                // The device writes while the next bytes are fetched, and the sync at the end finds little left.
-                h.begin_sync(object_offset, bytes.len() as u64);
-                Ok(())
-            };
-            let submitted = slot.submit(self.file.pool(), write);
-            let error = |error| Error::Target { target: slot.target_id, error };
-            pending.push((slot.target_id, submitted.map_err(error)?));
+            pending.push((slot.target_id, self.put(slot, object_offset, bytes)?));
         }
         for (target, p) in pending {
             p.wait().map_err(|error| Error::Target { target, error })?;
@@ -206,7 +198,11 @@ impl Copy<'_> {
     fn write(&self, slot: &Arc<Slot>, piece: &Piece) -> Result<Pending<bool>> {
         let mut bytes = vec![0; piece.len as usize];
         self.file.read_view(self.view, piece.file_offset, &mut bytes)?;
-        let offset = piece.object_offset;
+        self.put(slot, piece.object_offset, bytes)
+    }
+
+    /// Hands bytes to the worker that writes them.
+    fn put(&self, slot: &Arc<Slot>, offset: u64, bytes: Vec<u8>) -> Result<Pending<bool>> {
         let write = move |h: &dyn Handle| {
             h.write_at(offset, &bytes)?;
             // The device writes while the next bytes are fetched, and the sync at the end finds little left.
