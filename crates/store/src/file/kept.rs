@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 use policy::layout::{Object, Segment};
 use policy::{FileId, ObjectId, TargetId};
 use std::collections::BTreeMap;
-use std::ops::Range;
+use std::ops::{Range, RangeBounds};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// An object and where it lies.
@@ -39,6 +39,14 @@ struct Inner {
     copies: BTreeMap<(FileId, u64), Copy>,
     /// Copies that are of no use any more and wait to be removed.
     stale: Vec<(FileId, u64, Copy)>,
+}
+
+impl Inner {
+    /// Makes those copies stale, of the ones with such keys, that are meant.
+    fn retire(&mut self, keys: impl RangeBounds<(FileId, u64)>, which: impl Fn(&(FileId, u64), &Copy) -> bool) {
+        let gone = self.copies.extract_if(keys, |at, copy| which(at, copy));
+        self.stale.extend(gone.map(|((file, start), copy)| (file, start, copy)));
+    }
 }
 
 impl Kept {
@@ -78,22 +86,13 @@ impl Kept {
     /// A range of a file is written: copies of it are stale.
     pub(crate) fn written(&self, file: FileId, range: &Range<u64>) {
         if !self.is_empty() {
-            self.forget(|(of, _), copy| {
-                *of == file && copy.segment.start < range.end && range.start < copy.segment.end
-            });
+            self.change(|inner| inner.retire((file, 0)..(file, range.end), |_, copy| range.start < copy.segment.end));
         }
     }
 
     /// These copies are of no use any more.
     pub(crate) fn forget(&self, which: impl Fn(&(FileId, u64), &Copy) -> bool) {
-        self.change(|inner| {
-            let gone: Vec<_> = inner.copies.iter().filter(|(at, copy)| which(at, copy)).map(|(at, _)| *at).collect();
-            for at in gone {
-                if let Some(copy) = inner.copies.remove(&at) {
-                    inner.stale.push((at.0, at.1, copy));
-                }
-            }
-        });
+        self.change(|inner| inner.retire(.., which));
     }
 
     /// Copies that wait to be removed.

@@ -16,6 +16,7 @@ use crate::state::JournalEntry;
 use crate::{Error, Result};
 use policy::layout::{Layout, MirrorState, Placement, Reason, Segment};
 use policy::{FileId, ObjectId, TargetId};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// The kind of the records in the state store.
@@ -167,16 +168,23 @@ impl Mover {
     /// copies of the last run are as garbage as what an interrupted move leaves. How many copies.
     pub fn journal_copies_of_last_run(&self) -> Result<usize> {
         let records = self.state.records(RECORDS)?;
+        let mut copies: BTreeMap<FileId, Vec<Lies>> = BTreeMap::new();
         for (key, bytes) in &records {
             let objects: Vec<(u16, u64)> = serde_json::from_slice(bytes).unwrap_or_default();
             let objects = objects.into_iter().map(|(target, object)| (TargetId(target), ObjectId(object)));
             if let Some(file) = key.split('-').next().and_then(|file| file.parse().ok()).map(FileId) {
-                let before = self.state.journal()?.into_iter().find(|entry| entry.file == file);
-                let mut entry =
-                    before.unwrap_or(JournalEntry { file, path: Default::default(), inode: 0, objects: Vec::new() });
-                entry.objects.extend(objects);
-                self.state.journal_put(&entry)?;
+                copies.entry(file).or_default().extend(objects);
             }
+        }
+        let journal = if copies.is_empty() { Vec::new() } else { self.state.journal()? };
+        let mut moves: BTreeMap<FileId, JournalEntry> = journal.into_iter().map(|entry| (entry.file, entry)).collect();
+        for (file, objects) in copies {
+            let none = JournalEntry { file, path: Default::default(), inode: 0, objects: Vec::new() };
+            let mut entry = moves.remove(&file).unwrap_or(none);
+            entry.objects.extend(objects);
+            self.state.journal_put(&entry)?;
+        }
+        for (key, _) in &records {
             self.state.record_remove(RECORDS, key)?;
         }
         Ok(records.len())
