@@ -1,6 +1,6 @@
 //! Files with two mirrors while a target fails and comes back.
 
-use crate::real::{Volume, noise, until};
+use crate::real::{Volume, code, err, noise, until};
 use std::os::unix::fs::FileExt;
 
 /// Two mirrors of everything, past the page cache.
@@ -51,4 +51,43 @@ fn reads_and_writes_go_on_and_both_mirrors_come_in_sync_again() {
         until("it is ok", || volume.state_of(target) == "ok");
     }
     volume.ok(&["check"]);
+}
+
+/// Who asks for a resync while one is under way, begun by the volume itself or by somebody else, gets its end and no refusal.
+#[test]
+fn a_resync_joins_the_one_that_is_under_way() {
+    let Some(volume) = Volume::up_with(|toml| mirrored(toml).replace("# rate = 0\n# Files", "rate = 2000000\n# Files"))
+    else {
+        return;
+    };
+    let path = volume.at.join("f");
+    std::fs::write(&path, noise(6_000_000)).expect("write");
+    let victim = volume.json(&["layout", "f"])["mirrors"][0]["segments"][0]["objects"][0]["target"].clone();
+    let victim = victim.as_str().expect("a name");
+    volume.ok(&["target", "fail", victim]);
+    let data = noise(6_000_001)[1..].to_vec();
+    let file = std::fs::File::options().write(true).open(&path).expect("open");
+    file.write_all_at(&data, 0).expect("write");
+    file.sync_all().expect("sync");
+    drop(file);
+    volume.ok(&["target", "restore", victim]);
+    let moves = || volume.json(&["status"])["mover"]["moves"].to_string();
+    let (mut first, mut second) = (None, None);
+    std::thread::scope(|scope| {
+        let one = scope.spawn(|| volume.run(&["layout", "resync", "f"]));
+        until("it is under way", || moves().contains("resync of file") || one.is_finished());
+        let other = scope.spawn(|| volume.run(&["layout", "resync", "f"]));
+        (first, second) = (one.join().ok(), other.join().ok());
+    });
+    for done in [first.expect("it ran"), second.expect("it ran")] {
+        assert_eq!(code(&done), 0, "{}", err(&done));
+    }
+    let layout = volume.json(&["layout", "f"]);
+    assert!(layout["mirrors"].as_array().expect("mirrors").iter().all(|m| m["state"] == "in_sync"), "{layout}");
+    for target in ["fast0", "fast1", "fast2", "capacity0", "capacity1", "capacity2"] {
+        volume.ok(&["target", "fail", target]);
+        assert!(std::fs::read(&path).expect("read") == data, "without {target}");
+        volume.ok(&["target", "restore", target]);
+        until("it is ok", || volume.state_of(target) == "ok");
+    }
 }
