@@ -19,6 +19,11 @@ struct World {
 
 /// A volume whose daemon and commands find the stand-in first on PATH.
 fn stand_in() -> Option<World> {
+    stand_in_with("stage_in = \"just-in-time\"")
+}
+
+/// The same, with other words on top of `[jobs]` in `volume.toml`.
+fn stand_in_with(words: &str) -> Option<World> {
     let dir = tempfile::Builder::new().prefix("entrepot-pbs").tempdir().expect("temp dir");
     let script = include_str!("pbs/stand_in.sh");
     let (bin, jobs) = (dir.path().join("bin"), dir.path().join("jobs"));
@@ -32,7 +37,7 @@ fn stand_in() -> Option<World> {
     }
     let path = format!("{}:{}", bin.display(), std::env::var("PATH").expect("PATH"));
     let environment = vec![("PATH".into(), path), ("PBS_STAND_IN".into(), jobs.display().to_string())];
-    let volume = Volume::up_in(environment, |toml| toml.replace("[jobs]", "[jobs]\nstage_in = \"just-in-time\""))?;
+    let volume = Volume::up_in(environment, |toml| toml.replace("[jobs]", &format!("[jobs]\n{words}")))?;
     Some(World::new(volume, Some(dir)))
 }
 
@@ -185,6 +190,34 @@ fn a_stage_in_that_is_not_due_waits_in_pbs() {
     assert_eq!(code(&world.volume.run(&["job", "cancel", &job])), 0);
     let waited = world.volume.run(&["job", "wait", &job]);
     assert!(out(&waited).contains("cancelled"), "{}", out(&waited));
+}
+
+/// [S-089] The scheduler starts the stage-in part, and the part asks for its space before it brings anything.
+#[test]
+fn a_stage_in_that_pbs_has_started_waits_for_space_or_fails_as_configured() {
+    for when_full in ["wait", "fail"] {
+        let words = format!("when_full = \"{when_full}\"\nkeep_free = \"100000TB\"");
+        let Some(world) = stand_in_with(&words) else { return };
+        let input = world.home.join("input");
+        std::fs::write(&input, real::noise(2_000_000)).expect("write");
+        let (uri, at) = (format!("file://{}", input.display()), world.volume.at.join("large"));
+        let ran = world.home.join("ran");
+        let script = format!("#!/bin/sh\n#STAGEIN entrepot stage in {uri} {}\ntouch {}\n", at.display(), ran.display());
+        let job = world.submitted("large.sh", &script);
+        if when_full == "wait" {
+            let shown = || out(&world.volume.run(&["job", "show", &job]));
+            until("it waits for space", || shown().contains("no space for its data: 2.0 MB needed"));
+            assert_eq!(code(&world.volume.run(&["job", "cancel", &job])), 0);
+            let waited = world.volume.run(&["job", "wait", &job]);
+            assert!(out(&waited).contains("cancelled"), "{}", out(&waited));
+        } else {
+            let waited = world.volume.run(&["job", "wait", &job]);
+            assert!(code(&waited) == 1 && out(&waited).contains("stage-in exited with status"), "{}", out(&waited));
+            let log = out(&world.volume.run(&["job", "log", &job, "--part", "stage-in"]));
+            assert!(log.contains("its data are not brought: no space"), "{log}");
+        }
+        assert!(!at.exists() && !ran.exists(), "nothing was begun ({when_full})");
+    }
 }
 
 /// [S-049] Ctrl-C between two parts: what was submitted is taken back.
