@@ -190,7 +190,6 @@ impl Disk {
         let end = command.sector + command.count;
         self.stop_read_ahead(start);
         // Data not yet on the medium must be there before it is read; clean copies are read again.
-        let mut found = found;
         while let Some(dirty) = self.segments.forget(command.sector, end, found) {
             self.destage(dirty, start);
         }
@@ -198,7 +197,8 @@ impl Disk {
             self.destage(at, start);
         }
         let first = found.map_or(command.sector, |at| self.segments.get(at).end);
-        let segment = match found.take() {
+        let on_arrival = found.is_none() && self.model.buffer.read_on_arrival;
+        let segment = match found {
             Some(at) => at,
             None => self.fresh_segment(first, start),
         };
@@ -211,17 +211,25 @@ impl Disk {
             if sector == first {
                 served.seek_ns = pass.seek_ns;
                 served.rotation_ns = pass.rotation_ns;
+                if on_arrival {
+                    self.segments.extend_front(segment, pass.passed_before());
+                }
             }
             // Straight lines: the bus is behind most either at the pass's first sector or at its last.
             let behind = |passed: u64| pass.passed_ns(passed) + (end - sector - passed + 1) * self.bus_sector_ns;
             done = done.max(behind(1)).max(behind(pass.count));
             at = pass.end_ns();
-            self.arm = pass.arm;
+            self.arm = pass.arm();
             sector = pass.next();
         }
         self.free_ns = at;
         self.segments.extend(segment, end);
-        self.start_read_ahead(segment, end);
+        // What was read on arrival takes its part of the segment.
+        let full = on_arrival.then(|| self.segments.get(segment).start + self.model.buffer.segment_sectors);
+        let limit = self.read_ahead_limit(end).min(full.unwrap_or(u64::MAX));
+        if end < limit {
+            self.continue_read_ahead(segment, end, limit);
+        }
         done
     }
 
@@ -302,7 +310,7 @@ impl Disk {
             let pass = self.mechanics.pass(at, self.arm, sector, end - sector, true);
             first.get_or_insert((pass.seek_ns, pass.rotation_ns));
             at = pass.end_ns();
-            self.arm = pass.arm;
+            self.arm = pass.arm();
             sector = pass.next();
         }
         self.free_ns = at;
@@ -331,7 +339,7 @@ impl Disk {
     fn catch_up(&mut self, now: u64) {
         while let Some(ahead) = self.read_ahead.filter(|ahead| ahead.pass.end_ns() <= now) {
             self.progress(&ahead, ahead.pass.count);
-            self.arm = ahead.pass.arm;
+            self.arm = ahead.pass.arm();
             self.free_ns = ahead.pass.end_ns();
             self.read_ahead = None;
             if ahead.pass.next() < ahead.limit {
@@ -360,11 +368,9 @@ impl Disk {
         }
     }
 
-    fn start_read_ahead(&mut self, segment: usize, from: u64) {
-        let limit = (from + self.model.buffer.read_ahead_sectors_max).min(self.sectors());
-        if from < limit {
-            self.continue_read_ahead(segment, from, limit);
-        }
+    /// How far to read on for a host that took everything up to `end`.
+    fn read_ahead_limit(&self, end: u64) -> u64 {
+        (end + self.model.buffer.read_ahead_sectors_max).min(self.sectors())
     }
 
     fn continue_read_ahead(&mut self, segment: usize, from: u64, limit: u64) {
@@ -374,13 +380,13 @@ impl Disk {
 
     /// The host took everything up to `end`: reading ahead may go that much further.
     fn consumed(&mut self, segment: usize, end: u64) {
-        let limit = (end + self.model.buffer.read_ahead_sectors_max).min(self.sectors());
+        let limit = self.read_ahead_limit(end);
         let Some(ahead) = self.read_ahead.as_mut().filter(|ahead| ahead.segment == segment) else { return };
         if limit > ahead.limit {
             ahead.limit = limit;
             let again = self.mechanics.pass(
                 ahead.pass.start_ns,
-                ahead.pass.arm,
+                ahead.pass.arm_after(0),
                 ahead.pass.sector,
                 limit - ahead.pass.sector,
                 false,
@@ -393,7 +399,7 @@ impl Disk {
     fn stop_read_ahead(&mut self, now: u64) {
         self.catch_up(now);
         if let Some(ahead) = self.read_ahead.take() {
-            self.arm = ahead.pass.arm;
+            self.arm = ahead.pass.arm_after(ahead.pass.passed(now));
             // The arm may still be on its way to the pass.
             self.free_ns = self.free_ns.max(now.min(ahead.pass.start_ns));
         }

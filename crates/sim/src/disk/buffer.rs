@@ -68,6 +68,15 @@ impl Segments {
         segment.start = segment.start.max(segment.end.saturating_sub(self.limits.segment_sectors));
     }
 
+    /// `count` sectors before those of `index` were read as well; not where newer data waits to be written.
+    pub fn extend_front(&mut self, index: usize, count: u64) {
+        let from = self.segments[index].start;
+        let before = self.segments.iter().filter(|other| other.dirty && other.start < from);
+        let waiting = before.map(|other| other.end.min(from));
+        let start = (from - count.min(from)).max(waiting.max().unwrap_or(0));
+        self.segments[index].start = start;
+    }
+
     /// `[sector, end)` was written into `index`, which reaches `sector`, and waits for the medium since `now_ns`.
     pub fn write(&mut self, index: usize, sector: u64, end: u64, now_ns: u64) {
         let segment = &mut self.segments[index];

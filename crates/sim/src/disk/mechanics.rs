@@ -2,6 +2,10 @@
 //!
 //! The spindle never stops, so the angle is the time modulo one revolution and nothing has to be remembered but the
 //! arm's place. All in whole nanoseconds.
+//!
+//! A head that goes on where it stopped only crosses to the next track when it has to. Any other access, on the same
+//! cylinder or even the same track, has to settle first: it takes no less than a seek to the next cylinder, which is
+//! settling for the most part.
 
 use super::geometry::{Geometry, Place};
 use super::model::Model;
@@ -17,13 +21,15 @@ pub struct Mechanics {
     write_settle_ns: u64,
 }
 
-/// Where the arm rests: a cylinder and the active head.
+/// Where the arm rests: a cylinder, the active head, and how far that got.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Arm {
     /// Cylinder.
     pub cylinder: u32,
     /// Active head.
     pub surface: u32,
+    /// The sector behind the last one that passed.
+    pub next: u64,
 }
 
 /// Sectors that pass under one head without a pause.
@@ -39,8 +45,10 @@ pub struct Pass {
     pub seek_ns: u64,
     /// How long it then waited for the first sector.
     pub rotation_ns: u64,
-    /// Where the arm is.
-    pub arm: Arm,
+    /// How many sectors of the same track come before the first one.
+    pub track_before: u64,
+    cylinder: u32,
+    surface: u32,
     revolution_ns: u64,
     track_sectors: u64,
 }
@@ -66,7 +74,7 @@ impl Mechanics {
     /// lies on one track.
     pub fn pass(&self, at_ns: u64, arm: Arm, sector: u64, count: u64, write: bool) -> Pass {
         let place = self.geometry.place(sector);
-        let seek_ns = self.move_ns(arm, place, write);
+        let seek_ns = self.move_ns(arm, place, sector, write);
         let ready = at_ns + seek_ns;
         let target = u64::from(place.angle_sectors) * self.revolution_ns / u64::from(place.track_sectors);
         let rotation_ns = (target + self.revolution_ns - ready % self.revolution_ns) % self.revolution_ns;
@@ -76,19 +84,23 @@ impl Mechanics {
             start_ns: ready + rotation_ns,
             seek_ns,
             rotation_ns,
-            arm: Arm { cylinder: place.cylinder, surface: place.surface },
+            track_before: u64::from(place.sector),
+            cylinder: place.cylinder,
+            surface: place.surface,
             revolution_ns: self.revolution_ns,
             track_sectors: u64::from(place.track_sectors),
         }
     }
 
-    fn move_ns(&self, arm: Arm, place: Place, write: bool) -> u64 {
-        if arm.cylinder == place.cylinder && arm.surface == place.surface {
+    fn move_ns(&self, arm: Arm, place: Place, sector: u64, write: bool) -> u64 {
+        let goes_on = arm.next == sector;
+        if goes_on && arm.cylinder == place.cylinder && arm.surface == place.surface {
             return 0;
         }
         let head = if arm.surface == place.surface { 0 } else { self.head_switch_ns };
-        let settle = if write { self.write_settle_ns } else { 0 };
-        self.seeks.ns(arm.cylinder.abs_diff(place.cylinder)).max(head) + settle
+        let settle = if goes_on { 0 } else { self.seeks.ns(1) };
+        let write_settle = if write { self.write_settle_ns } else { 0 };
+        self.seeks.ns(arm.cylinder.abs_diff(place.cylinder)).max(head).max(settle) + write_settle
     }
 }
 
@@ -96,6 +108,21 @@ impl Pass {
     /// When `count` sectors have passed.
     pub fn passed_ns(&self, count: u64) -> u64 {
         self.start_ns + count * self.revolution_ns / self.track_sectors
+    }
+
+    /// Where the arm is when `count` sectors have passed.
+    pub fn arm_after(&self, count: u64) -> Arm {
+        Arm { cylinder: self.cylinder, surface: self.surface, next: self.sector + count }
+    }
+
+    /// Where the arm is at the end.
+    pub fn arm(&self) -> Arm {
+        self.arm_after(self.count)
+    }
+
+    /// How many sectors of the track passed between the arm's arrival and the first one.
+    pub fn passed_before(&self) -> u64 {
+        (self.rotation_ns * self.track_sectors / self.revolution_ns).min(self.track_before)
     }
 
     /// When the last one has passed.
@@ -138,11 +165,31 @@ mod tests {
         let mechanics = Mechanics::new(&CHEETAH9LP);
         let first = mechanics.pass(0, Arm::default(), 0, 1000, false);
         assert_eq!((first.start_ns, first.count, first.end_ns()), (0, 254, mechanics.revolution_ns));
-        let second = mechanics.pass(first.end_ns(), first.arm, first.next(), 1000, false);
+        let second = mechanics.pass(first.end_ns(), first.arm(), first.next(), 1000, false);
         let skew_ns = 97 * mechanics.revolution_ns / 254;
         assert_eq!(second.start_ns, first.end_ns() + skew_ns);
         assert_eq!(second.seek_ns, 30_000);
         assert_eq!(second.seek_ns + second.rotation_ns, skew_ns);
+    }
+
+    #[test]
+    fn whoever_does_not_go_on_has_to_settle() {
+        let mechanics = Mechanics::new(&CHEETAH9LP);
+        let first = mechanics.pass(0, Arm::default(), 0, 8, false);
+        assert_eq!(mechanics.pass(first.end_ns(), first.arm(), 8, 8, false).seek_ns, 0);
+        for sector in [0, 7, 9, 254 + 100] {
+            assert_eq!(mechanics.pass(first.end_ns(), first.arm(), sector, 8, false).seek_ns, 831_000, "{sector}");
+            assert_eq!(mechanics.pass(first.end_ns(), first.arm(), sector, 8, true).seek_ns, 831_000 + 461_000);
+        }
+    }
+
+    #[test]
+    fn what_passed_before_ends_at_the_arrival_and_at_the_tracks_first_sector() {
+        let mechanics = Mechanics::new(&CHEETAH9LP);
+        let pass = mechanics.pass(0, Arm::default(), 100, 8, false);
+        let arrived = 831_000 * 254 / CHEETAH9LP.revolution_ns();
+        assert_eq!(pass.passed_before(), 100 - arrived - 1);
+        assert_eq!(mechanics.pass(0, Arm::default(), 20, 8, false).passed_before(), 20, "nearly a revolution");
     }
 
     #[test]

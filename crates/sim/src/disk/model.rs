@@ -67,6 +67,9 @@ pub struct Buffer {
     pub segment_sectors: u64,
     /// How far the drive reads ahead of the last request.
     pub read_ahead_sectors_max: u64,
+    /// Whether the head, once it has arrived, also reads what passes before the first sector asked for. Reading ahead then
+    /// ends when the segment is full.
+    pub read_on_arrival: bool,
 }
 
 /// Command overheads; the first number holds when the command before was a read, the second when it was a write.

@@ -46,6 +46,31 @@ fn a_read_that_catches_up_with_the_read_ahead_waits_for_it() {
 }
 
 #[test]
+fn a_drive_that_reads_on_arrival_holds_what_lies_before() {
+    let back = |model: &'static Model| {
+        let mut hits = 0;
+        for n in 0..40u64 {
+            let mut disk = Disk::new(model);
+            let first = disk.serve(Time(n * 150_000), read(1_000_190, 8));
+            hits += u32::from(disk.serve(first.done + Time::from_secs(1), read(1_000_150, 8)).hit);
+            disk.check();
+        }
+        hits
+    };
+    assert_eq!(back(&CHEETAH9LP), 0);
+    assert!((20..40).contains(&back(&ATLAS10K)), "{} of 40", back(&ATLAS10K));
+    // Not what waits to be written.
+    let mut disk = Disk::new(&ATLAS10K);
+    let mut now = Time::ZERO;
+    for n in 0..40 {
+        let written = disk.serve(now, write(1_000_100, 8));
+        let first = disk.serve(written.done, read(1_000_190, 8));
+        now = disk.serve(first.done + Time(n * 150_000), read(1_000_100, 8)).done;
+        disk.check();
+    }
+}
+
+#[test]
 fn a_write_is_done_when_the_buffer_has_it_and_reaches_the_medium_later() {
     let mut disk = Disk::new(&CHEETAH9LP);
     let done = disk.serve(Time::ZERO, write(5_000_000, 8)).done;

@@ -18,7 +18,13 @@ pub static ATLAS10K: Model = Model {
     bus_sector_ns: 99_000,
     zones: &ZONES,
     seeks: &SEEKS,
-    buffer: Buffer { segments: 10, write_segments_max: 1, segment_sectors: 374, read_ahead_sectors_max: 354 },
+    buffer: Buffer {
+        segments: 10,
+        write_segments_max: 1,
+        segment_sectors: 374,
+        read_ahead_sectors_max: 354,
+        read_on_arrival: true,
+    },
     overheads: Overheads {
         read_hit_ns: [184_000, 184_000],
         read_miss_ns: [0, 0],

@@ -18,7 +18,13 @@ pub static CHEETAH9LP: Model = Model {
     bus_sector_ns: 105_000,
     zones: &ZONES,
     seeks: &SEEKS,
-    buffer: Buffer { segments: 3, write_segments_max: 3, segment_sectors: 561, read_ahead_sectors_max: 561 },
+    buffer: Buffer {
+        segments: 3,
+        write_segments_max: 3,
+        segment_sectors: 561,
+        read_ahead_sectors_max: 561,
+        read_on_arrival: false,
+    },
     overheads: Overheads {
         read_hit_ns: [66_000, 273_000],
         read_miss_ns: [283_620, 86_730],
