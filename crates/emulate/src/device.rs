@@ -93,8 +93,8 @@ impl Device {
     }
 
     /// A request for the sectors of `runs` comes at `now`. `tag` must not be in use; `owner` is who asks, for schedulers that care.
-    /// What was to happen until `now` happens first.
-    pub fn submit(&mut self, now: Time, tag: u64, runs: &[(u64, u64)], write: bool, owner: u32) {
+    /// What was to happen until `now` happens first. The time at which it counts as come: `now`, or that of the last event if later.
+    pub fn submit(&mut self, now: Time, tag: u64, runs: &[(u64, u64)], write: bool, owner: u32) -> Time {
         self.advance(now);
         let now = now.max(self.events.now());
         let before = self.backlog.len();
@@ -109,13 +109,14 @@ impl Device {
         let pieces = self.backlog.len() - before;
         if pieces == 0 {
             self.done.push(Done { tag, came: now, at: now });
-            return;
+            return now;
         }
         let sectors = runs.iter().map(|run| run.1).sum();
         self.requests.insert(tag, Request { came: now, write, sectors, pieces });
         self.counts.inside_max = self.counts.inside_max.max(self.requests.len() as u64);
         self.busy_since.get_or_insert(now);
         self.pass_on(now);
+        now
     }
 
     /// Everything that was to happen until `now` happens.

@@ -4,7 +4,7 @@ use crate::device::Device;
 use crate::extents::{BLOCK_BYTES, Extents, Run};
 use crate::pace::Pace;
 use crate::serve::{Server, Shared};
-use crate::spindle::Spindle;
+use crate::spindle::{Arrival, Spindle};
 use fuser::{BackgroundSession, Config, MountOption, Session, SessionACL};
 use parking_lot::Mutex;
 use policy::time::Time;
@@ -223,6 +223,16 @@ impl EmulatedDisk {
     /// What it did so far.
     pub fn figures(&self) -> Figures {
         self.shared.figures()
+    }
+
+    /// From now on requests are written down as they reach the device.
+    pub(crate) fn record(&self) {
+        self.shared.spindle.record();
+    }
+
+    /// What was written down; no more is.
+    pub(crate) fn recorded(&self) -> Vec<Arrival> {
+        self.shared.spindle.recorded()
     }
 
     /// The sectors that a part of a file, given by its inode, lies on.

@@ -1,12 +1,15 @@
 //! An emulated disk against the simulator: the same requests live and in virtual time.
 //!
 //! Requests are timed by the application that makes them, through the kernel and back. Then a second device at rest gets
-//! them at the very moments at which they were made, in virtual time. What the means differ by is what the live path adds: the way
-//! through the kernel, and timers and processors that come late.
+//! them in virtual time, in the order and at the very moments at which they reached the first one. So every request must be done at
+//! the same time there, and what the application waited longer is what the live path adds: the way through the kernel, and
+//! timers and processors that come late. Had the second device the moments at which requests were made, several at a time
+//! could meet its queue in another order by a few microseconds, and from then on it would choose differently.
 
 use crate::device::Device;
 use crate::disk::{EmulatedDisk, StartError};
 use crate::extents::Run;
+use crate::spindle::Arrival;
 use policy::time::Time;
 use serde::Serialize;
 use sim::generate::Rng;
@@ -37,6 +40,12 @@ pub struct Phase {
     pub measured_ms: f64,
     /// `measured_ms / simulated_ms - 1`.
     pub error: f64,
+    /// How much longer than in virtual time the application waited for the request that was answered most promptly; negative if early.
+    pub late_least_ms: f64,
+    /// The same for half of them.
+    pub late_median_ms: f64,
+    /// Requests that the live device was done with at another time than the one in virtual time; 0 unless one of them is wrong.
+    pub apart: u64,
 }
 
 /// A request as the application made it.
@@ -47,19 +56,39 @@ struct Made {
     offset: u64,
     length: u64,
     write: bool,
-    owner: u32,
 }
 
 /// Makes `requests` of each kind on a file of its own in the mount, which is removed again.
 pub fn against_simulator(disk: &EmulatedDisk, requests: u64, seed: u64) -> Result<Vec<Phase>, StartError> {
     let path = disk.path().join(format!(".emulated-disk-check-{}", std::process::id()));
     let refused = |error| StartError::Directory { path: path.clone(), error };
+    disk.record();
     let made = on_file(disk, &path, requests.max(1), seed);
+    let arrivals = disk.recorded();
     drop(fs::remove_file(&path));
     let phases = made.map_err(refused)?;
     let options = disk.options();
-    let mut device = Device::new(options.setup.storage()?, options.queue_depth);
-    Ok(phases.iter().map(|(what, made)| compare(&mut device, what, made)).collect())
+    let ends = in_virtual_time(Device::new(options.setup.storage()?, options.queue_depth), &arrivals);
+    let mut unmatched: Vec<_> = arrivals.iter().zip(ends).collect();
+    let phases = phases.iter().map(|(what, made)| compare(&mut unmatched, what, made));
+    phases.collect::<Option<_>>().ok_or_else(|| {
+        refused(io::Error::other(
+            "the device did not get the requests that were made; is somebody else using the mount?",
+        ))
+    })
+}
+
+/// When `device`, at rest, is done with each of `arrivals`.
+fn in_virtual_time(mut device: Device, arrivals: &[Arrival]) -> Vec<Time> {
+    for (tag, arrival) in arrivals.iter().enumerate() {
+        device.submit(arrival.came, tag as u64, &arrival.runs, arrival.write, arrival.owner);
+    }
+    while let Some(next) = device.next_at() {
+        device.advance(next);
+    }
+    let mut ends = vec![Time::ZERO; arrivals.len()];
+    device.take_done().iter().for_each(|done| ends[done.tag as usize] = done.at);
+    ends
 }
 
 /// A request, and where its bytes lie.
@@ -91,12 +120,12 @@ fn on_file(
         let reader = |owner: u32| {
             let file = &file;
             let mine = random(10 + owner, false, each);
-            move || make(disk, file, owner, mine)
+            move || make(disk, file, mine)
         };
         let phases = [
-            ("random 4 KiB reads, one at a time", make(disk, &file, 0, random(1, false, requests))?),
-            ("sequential 64 KiB reads", make(disk, &file, 0, sequential)?),
-            ("random 4 KiB writes, one at a time", make(disk, &file, 0, random(2, true, requests))?),
+            ("random 4 KiB reads, one at a time", make(disk, &file, random(1, false, requests))?),
+            ("sequential 64 KiB reads", make(disk, &file, sequential)?),
+            ("random 4 KiB writes, one at a time", make(disk, &file, random(2, true, requests))?),
         ];
         let readers: Vec<_> = (0..READERS).map(|owner| scope.spawn(reader(owner))).collect();
         let mut all = Vec::new();
@@ -112,12 +141,7 @@ fn on_file(
 }
 
 /// Makes requests one after the other.
-fn make(
-    disk: &EmulatedDisk,
-    file: &File,
-    owner: u32,
-    requests: impl Iterator<Item = (u64, u64, bool)>,
-) -> io::Result<Vec<Made>> {
+fn make(disk: &EmulatedDisk, file: &File, requests: impl Iterator<Item = (u64, u64, bool)>) -> io::Result<Vec<Made>> {
     let mut buffer = vec![0; LARGE_BYTES as usize];
     let mut all = Vec::new();
     for (offset, length, write) in requests {
@@ -129,22 +153,77 @@ fn make(
             file.read_exact_at(buffer, offset)?
         }
         let took = disk.pace().device_time(begun.elapsed());
-        all.push(Made { came, took, offset, length, write, owner });
+        all.push(Made { came, took, offset, length, write });
     }
     Ok(all)
 }
 
-/// The same requests in virtual time.
-fn compare(device: &mut Device, what: &'static str, made: &[Placed]) -> Phase {
-    for (tag, (made, runs)) in made.iter().enumerate() {
-        device.submit(made.came, tag as u64, runs, made.write, made.owner);
+/// What the application saw of `made`, against when the device in virtual time was done; each request takes its arrival out of
+/// `unmatched`. `None` if one never arrived.
+fn compare(unmatched: &mut Vec<(&Arrival, Time)>, what: &'static str, made: &[Placed]) -> Option<Phase> {
+    let (mut simulated_ns, mut measured_ns, mut apart) = (0, 0, 0);
+    let mut late_ns = Vec::with_capacity(made.len());
+    for (made, runs) in made {
+        let during = made.came..=made.came + made.took;
+        let at = unmatched.iter().position(|(arrival, _)| {
+            during.contains(&arrival.came) && arrival.runs == *runs && arrival.write == made.write
+        })?;
+        let (arrival, end) = unmatched.remove(at);
+        let response = end.since(arrival.came);
+        simulated_ns += response.0;
+        measured_ns += made.took.0;
+        late_ns.push(made.took.0 as i64 - response.0 as i64);
+        apart += u64::from(arrival.done != Some(end));
     }
-    while let Some(next) = device.next_at() {
-        device.advance(next);
-    }
+    late_ns.sort_unstable();
+    let late_ms = |at: usize| late_ns.get(at).map_or(0.0, |&ns| ns as f64 / 1e6);
     let mean_ms = |sum: u64| sum as f64 / made.len().max(1) as f64 / 1e6;
-    let simulated_ms = mean_ms(device.take_done().iter().map(|done| done.at.since(done.came).0).sum());
-    let measured_ms = mean_ms(made.iter().map(|(made, _)| made.took.0).sum());
-    let error = if simulated_ms > 0.0 { measured_ms / simulated_ms - 1.0 } else { 0.0 };
-    Phase { what, requests: made.len() as u64, simulated_ms, measured_ms, error }
+    let (simulated_ms, measured_ms) = (mean_ms(simulated_ns), mean_ms(measured_ns));
+    Some(Phase {
+        what,
+        requests: made.len() as u64,
+        simulated_ms,
+        measured_ms,
+        error: if simulated_ms > 0.0 { measured_ms / simulated_ms - 1.0 } else { 0.0 },
+        late_least_ms: late_ms(0),
+        late_median_ms: late_ms(late_ns.len() / 2),
+        apart,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use sim::setup::Setup;
+
+    fn arrival(came_ms: u64, sector: u64, done: Option<Time>) -> Arrival {
+        Arrival { came: Time::from_millis(came_ms), runs: vec![(sector, 8)], write: false, owner: 0, done }
+    }
+
+    fn made(came_ms: u64, took_ms: u64, sector: u64) -> Placed {
+        let (came, took) = (Time::from_millis(came_ms), Time::from_millis(took_ms));
+        (Made { came, took, offset: 0, length: 4096, write: false }, vec![(sector, 8)])
+    }
+
+    #[test]
+    fn early_late_and_wrong_answers_are_told_apart() {
+        let setup = Setup { disk: "plain:latency=20ms".into(), ..Setup::default() };
+        let ends = |arrivals: &[Arrival]| in_virtual_time(Device::new(setup.storage().unwrap(), 8), arrivals);
+        let right = [arrival(1, 0, Some(Time::from_millis(21))), arrival(2, 800, Some(Time::from_millis(41)))];
+        let compared = |arrivals: &[Arrival], all: &[Placed]| {
+            let mut unmatched = arrivals.iter().zip(ends(arrivals)).collect();
+            compare(&mut unmatched, "reads", all)
+        };
+        // They came in another order than they were made.
+        let late = compared(&right, &[made(0, 43, 800), made(1, 21, 0)]).unwrap();
+        assert_eq!((late.simulated_ms, late.measured_ms), (29.5, 32.0));
+        assert_eq!((late.late_least_ms, late.late_median_ms, late.apart), (1.0, 4.0, 0));
+        let early = compared(&right, &[made(1, 19, 0), made(2, 40, 800)]).unwrap();
+        assert_eq!((early.late_least_ms, early.apart), (-1.0, 0));
+        let wrong = [arrival(1, 0, Some(Time::from_millis(22))), arrival(2, 800, None)];
+        assert_eq!(compared(&wrong, &[made(1, 21, 0), made(2, 40, 800)]).unwrap().apart, 2);
+        assert_eq!(compared(&right, &[made(1, 21, 8)]), None, "another sector");
+        assert_eq!(compared(&right, &[made(1, 21, 0), made(1, 21, 0)]), None, "once each");
+        assert_eq!(compared(&right, &[made(2, 21, 0)]), None, "before it was made");
+    }
 }

@@ -1,6 +1,7 @@
 //! The emulated device in real time: answers wait on one thread until the device would be done.
 
-use crate::device::{Counts, Device};
+use crate::device::{Counts, Device, Done};
+use crate::extents::Run;
 use crate::pace::Pace;
 use parking_lot::{Condvar, Mutex};
 use policy::time::Time;
@@ -35,6 +36,36 @@ struct State {
     looks_at: Option<Time>,
     ending: bool,
     late: Late,
+    journal: Option<Journal>,
+}
+
+/// What came since somebody asked for it to be written down.
+struct Journal {
+    /// Tag of the first.
+    first: u64,
+    arrivals: Vec<Arrival>,
+}
+
+/// A request as it reached the device.
+#[derive(Clone, Debug)]
+pub struct Arrival {
+    /// When.
+    pub came: Time,
+    /// The sectors it is for.
+    pub runs: Vec<Run>,
+    pub write: bool,
+    pub owner: u32,
+    /// When the device was done with it, if it is.
+    pub done: Option<Time>,
+}
+
+impl Journal {
+    fn done(&mut self, done: &Done) {
+        let at = done.tag.checked_sub(self.first).and_then(|at| self.arrivals.get_mut(at as usize));
+        if let Some(arrival) = at {
+            arrival.done = Some(done.at);
+        }
+    }
 }
 
 /// How much later than the device would have been answers went out, in real time.
@@ -54,6 +85,7 @@ impl Spindle {
             looks_at: None,
             ending: false,
             late: Late::default(),
+            journal: None,
         };
         let shared =
             Arc::new(Shared { state: Mutex::new(state), changed: Condvar::new(), begun: Instant::now(), pace });
@@ -77,11 +109,25 @@ impl Spindle {
         state.next_tag += 1;
         state.waiting.insert(tag, answer);
         let now = self.shared.now();
-        state.device.submit(now, tag, runs, write, owner);
+        let came = state.device.submit(now, tag, runs, write, owner);
+        if let Some(journal) = &mut state.journal {
+            journal.arrivals.push(Arrival { came, runs: runs.to_vec(), write, owner, done: None });
+        }
         let next = state.device.next_at();
         if state.device.has_done() || state.looks_at.is_none_or(|at| next.is_some_and(|next| next < at)) {
             self.shared.changed.notify_one();
         }
+    }
+
+    /// From now on requests are written down, in the order in which they reach the device.
+    pub fn record(&self) {
+        let mut state = self.shared.state.lock();
+        state.journal = Some(Journal { first: state.next_tag, arrivals: Vec::new() });
+    }
+
+    /// What was written down; no more is.
+    pub fn recorded(&self) -> Vec<Arrival> {
+        self.shared.state.lock().journal.take().map_or_else(Vec::new, |journal| journal.arrivals)
     }
 
     /// What the device did, what its storage started and how long it was busy with that, and how late the answers were.
@@ -143,8 +189,11 @@ impl Shared {
     fn take(&self, state: &mut State) -> Vec<Answer> {
         let since = self.begun.elapsed();
         let done = state.device.take_done();
-        let State { waiting, late, .. } = state;
+        let State { waiting, late, journal, .. } = state;
         let due = done.into_iter().filter_map(|done| {
+            if let Some(journal) = journal {
+                journal.done(&done);
+            }
             let by = since.saturating_sub(self.pace.real(done.at));
             late.answers += 1;
             late.sum += by;
@@ -167,6 +216,7 @@ mod tests {
         let device = Device::new(setup.storage().unwrap(), 8);
         let spindle = Spindle::start(device, Pace::new(2.0).unwrap()).unwrap();
         let (send, receive) = mpsc::channel();
+        spindle.record();
         let begun = Instant::now();
         for n in 0..3 {
             let send = send.clone();
@@ -181,5 +231,11 @@ mod tests {
         let (counts, started, busy_ns, late) = spindle.counts();
         assert_eq!((counts.reads, started.started, busy_ns), (3, 3, 60_000_000));
         assert_eq!(late.answers, 3);
+        let arrivals = spindle.recorded();
+        assert_eq!(arrivals.iter().map(|arrival| arrival.runs[0]).collect::<Vec<_>>(), [(0, 8), (100, 8), (200, 8)]);
+        for (n, arrival) in arrivals.iter().enumerate() {
+            let done = Time(arrivals[0].came.0 + 20_000_000 * (n as u64 + 1));
+            assert_eq!(arrival.done, Some(done), "one after the other");
+        }
     }
 }

@@ -147,24 +147,33 @@ impl EmulateDisk {
         disk.unmount().or_else(|_| disk.detach())?;
         let figures = disk.wait()?;
         let phases = phases?;
+        let apart: u64 = phases.iter().map(|phase| phase.apart).sum();
         if self.output == Output::Json {
             shown::json(&json!({"seed": self.seed, "phases": phases, "figures": figures}))?;
-            return Ok(0);
+            return Ok(u8::from(apart > 0));
         }
         let mut text = format!(
-            "{:<36} {:>8} {:>13} {:>13} {:>8}\n",
-            "mean response", "requests", "simulated", "measured", "error"
+            "{:<36} {:>8} {:>13} {:>13} {:>8} {:>13} {:>13}\n",
+            "mean response", "requests", "simulated", "measured", "error", "least late", "median late"
         );
         for phase in &phases {
             text += &format!(
-                "{:<36} {:>8} {:>10.3} ms {:>10.3} ms {:>+6.1} %\n",
+                "{:<36} {:>8} {:>10.3} ms {:>10.3} ms {:>+6.1} % {:>10.3} ms {:>10.3} ms\n",
                 phase.what,
                 phase.requests,
                 phase.simulated_ms,
                 phase.measured_ms,
-                phase.error * 100.0
+                phase.error * 100.0,
+                phase.late_least_ms,
+                phase.late_median_ms
             );
         }
+        text += &match apart {
+            0 => "the emulated device was done with every request when the simulated one was\n".to_owned(),
+            _ => format!(
+                "the emulated device was done with {apart} requests at another time than the simulated one: one of them is wrong\n"
+            ),
+        };
         shown::text(&text)?;
         self.show(&figures)?;
         Ok(0)
