@@ -41,6 +41,63 @@ fn mistakes_are_named_with_what_would_be_right() {
 }
 
 #[test]
+fn files_of_one_trace_are_merged_when_they_are_converted() {
+    let at = tempfile::tempdir().unwrap();
+    // blktrace, one file per CPU: a read is queued (action Q) on the one at 1 ms and on the other at 2 and 0.5 ms.
+    let event = |time_ns: u64, sector: u64, cpu: u32| {
+        let mut bytes = 0x6561_7407u32.to_le_bytes().to_vec();
+        bytes.extend(1u32.to_le_bytes());
+        [time_ns, sector].iter().for_each(|word| bytes.extend(word.to_le_bytes()));
+        let action = (1 | 1 << 4) << 16 | 1;
+        [4096, action, 7, 8 << 20, cpu, 0].iter().for_each(|word| bytes.extend(word.to_le_bytes()));
+        bytes
+    };
+    std::fs::write(at.path().join("sdb.blktrace.0"), event(1_000_000, 8, 0)).unwrap();
+    std::fs::write(at.path().join("sdb.blktrace.1"), [event(500_000, 16, 1), event(2_000_000, 24, 1)].concat())
+        .unwrap();
+    let entrepot = |arguments: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_entrepot"));
+        let done = command.current_dir(at.path()).args(arguments).output().expect("the binary runs");
+        assert!(done.status.success(), "{arguments:?}: {}", text(&done.stderr));
+        text(&done.stdout)
+    };
+    let said = entrepot(&["trace", "convert", "sdb.blktrace.0", "sdb.blktrace.1", "sdb.spc", "--to", "spc"]);
+    assert!(said.starts_with("3 lines, 3 records read"), "{said}");
+    let spc = std::fs::read_to_string(at.path().join("sdb.spc")).unwrap();
+    let sectors: Vec<_> = spc.lines().map(|line| line.split(',').nth(1).unwrap()).collect();
+    assert_eq!(sectors, ["16", "8", "24"], "{spc}");
+    entrepot(&["sim", "cache", "--trace", "sdb.spc", "--l1", "ra"]);
+}
+
+#[test]
+fn a_malformed_line_is_named_with_its_file() {
+    let at = tempfile::tempdir().unwrap();
+    std::fs::write(at.path().join("good.spc"), "0,8,4096,R,0.0\n0,16,4096,R,0.1\n").unwrap();
+    std::fs::write(at.path().join("bad.spc"), "0,8,4096,R,0.0\n0,x,4096,R,0.1\n").unwrap();
+    let entrepot = |arguments: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_entrepot"));
+        command.current_dir(at.path()).args(arguments).output().expect("the binary runs")
+    };
+    for arguments in [
+        &["trace", "stats", "bad.spc"][..],
+        &["trace", "stats", "good.spc", "bad.spc"],
+        &["trace", "stats", "--sort", "bad.spc"],
+        &["trace", "convert", "bad.spc", "out.trace"],
+        &["sim", "cache", "--trace", "good.spc", "--trace", "bad.spc", "--l1", "ra"],
+        &["sim", "tier", "--trace", "bad.spc"],
+    ] {
+        let refused = entrepot(arguments);
+        let said = text(&refused.stderr);
+        assert_eq!(refused.status.code(), Some(2), "{arguments:?}: {said}");
+        assert_eq!(said.matches("bad.spc: line 2: not a number").count(), 1, "{arguments:?}: {said}");
+        assert!(said.contains("--lenient"), "{arguments:?}: {said}");
+        assert!(!at.path().join("out.trace").exists());
+    }
+    let lenient = entrepot(&["sim", "cache", "--trace", "bad.spc", "--lenient", "--l1", "ra"]);
+    assert!(text(&lenient.stdout).contains("1 malformed lines"), "{}", text(&lenient.stdout));
+}
+
+#[test]
 fn a_grid_goes_on_where_it_was_and_compares() {
     let at = tempfile::tempdir().unwrap();
     let grid = r#"

@@ -178,7 +178,7 @@ fn traces(args: &EvalArgs) -> Result<u8> {
     let mut found = Found::default();
     for path in &args.traces {
         let mut streams: BTreeMap<(u32, u32), Vec<Request>> = BTreeMap::new();
-        let unreadable = |error: sim::trace::Error| Problem::failed(format!("{}: {error}", path.display()));
+        let unreadable = |error: sim::trace::Error| super::trace::problem(&error);
         for record in sim::trace::open(path, &options).map_err(unreadable)? {
             let record = record.map_err(unreadable)?;
             let request = Request { write: record.op == Op::Write, offset: record.offset, len: record.length.into() };

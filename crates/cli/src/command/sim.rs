@@ -73,10 +73,16 @@ fn setup_problem(error: &SetupError) -> Problem {
 }
 
 fn survey_problem(error: &SurveyError) -> Problem {
-    said(&error.to_string(), false)
+    match error {
+        SurveyError::Trace(error) => super::trace::problem(error),
+        _ => said(&error.to_string(), false),
+    }
 }
 
 fn simulate_problem(error: &SimulateError) -> Problem {
+    if let SimulateError::Survey(error) = error {
+        return survey_problem(error);
+    }
     let wrong = matches!(error, SimulateError::Setup(_) | SimulateError::Level(_));
     said(&error.to_string(), wrong)
 }

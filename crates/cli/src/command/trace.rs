@@ -128,12 +128,14 @@ enum To {
 #[command(after_help = "\
 EXAMPLES:
   entrepot trace convert OLTP.lis.zst oltp.trace.zst
+  entrepot trace convert sdb.blktrace.* sdb.trace.zst
   entrepot trace convert app-dxt.txt app.spc --to spc --flat
   entrepot trace convert web.trace web.ascii --to disksim --to-unit ms
   entrepot trace convert web.trace web.log --to fio && fio --name=r --read_iolog=web.log ...")]
 struct Convert {
-    /// The trace.
-    from: PathBuf,
+    /// The trace; several files are merged by time: those of blktrace, one per CPU, or one per client.
+    #[arg(required = true, value_name = "FROM")]
+    from: Vec<PathBuf>,
     /// The file to write.
     to_file: PathBuf,
     /// The format to write.
@@ -155,7 +157,7 @@ struct Convert {
 impl Convert {
     fn run(self) -> Result<u8> {
         let options = self.reading.options();
-        let identity = trace::identify(&self.from, &options).map_err(failed)?;
+        let identity = trace::identify(&self.from[0], &options).map_err(failed)?;
         let block_bytes = if identity.format.needs_block_bytes() { identity.block_bytes } else { 0 };
         let target = match self.to {
             To::Native => Target::Native(block_bytes),
@@ -164,7 +166,7 @@ impl Convert {
             To::Load => Target::Load,
             To::Fio => Target::Fio,
         };
-        let mut reader = trace::open(&self.from, &options).map_err(failed)?;
+        let mut reader = trace::open_all(&self.from, &options).map_err(failed)?;
         let mut flat = self.flat.then(Flat::new);
         let written = whole(&self.to_file, target, |writer| {
             for record in reader.by_ref() {
@@ -221,9 +223,13 @@ fn whole(path: &Path, target: Target, fill: impl FnOnce(&mut Writer) -> Result<(
     moved
 }
 
-/// Why a trace is not read, for people.
 fn failed(error: Error) -> Failure {
-    let problem = match &error {
+    Failure::Problem(problem(&error))
+}
+
+/// Why a trace is not read, for people.
+pub(super) fn problem(error: &Error) -> Problem {
+    match error {
         Error::Malformed(m) => Problem::wrong(m.to_string())
             .so("nothing after it is read")
             .try_this("mend the line, or skip and count such lines with --lenient"),
@@ -247,8 +253,7 @@ fn failed(error: Error) -> Failure {
         Error::TooManyToSort { max } => Problem::wrong(format!("more than {max} records are to be sorted by time"))
             .so("nothing was given out; they would not fit into memory")
             .try_this("cut the trace into parts"),
-    };
-    Failure::Problem(problem)
+    }
 }
 
 fn not_written(error: WriteError) -> Failure {

@@ -203,3 +203,51 @@ impl fmt::Display for Surveyed {
         write!(f, "footprint  {mib:.1} MiB: {footprint_blocks} blocks of {block_bytes} bytes")
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Gives out `records` requests and says of itself what `accounting` says.
+    struct Says {
+        records: u64,
+        accounting: Accounting,
+    }
+
+    impl Iterator for Says {
+        type Item = Result<Record, Error>;
+        fn next(&mut self) -> Option<Self::Item> {
+            self.records = self.records.checked_sub(1)?;
+            Some(Ok(Record { offset: self.records * 4096, length: 4096, ..Record::default() }))
+        }
+    }
+
+    impl Reader for Says {
+        fn accounting(&self) -> &Accounting {
+            &self.accounting
+        }
+    }
+
+    fn survey(given: u64, lines: u64, records: u64, cut: &Cut) -> Result<u64, SurveyError> {
+        let mut accounting = Accounting::default();
+        (accounting.lines, accounting.records) = (lines, records);
+        let mut survey = Survey::default();
+        survey.add(Box::new(Says { records: given, accounting }), cut)?;
+        Ok(survey.traces()[0].replayed)
+    }
+
+    #[test]
+    fn a_trace_whose_accounts_do_not_close_is_refused() {
+        let whole = Cut { block_bytes: 4096, ..Cut::default() };
+        let two = Cut { requests_max: Some(2), ..whole };
+        assert_eq!(survey(3, 3, 3, &whole).unwrap(), 3);
+        for (given, lines, records) in [(3, 4, 3), (3, 4, 4), (3, 2, 2), (3, 3, 2)] {
+            let error = survey(given, lines, records, &whole).unwrap_err();
+            assert!(matches!(error, SurveyError::Accounts { census: 3, .. }), "{error}");
+            assert!(error.to_string().contains("nothing was simulated"), "{error}");
+        }
+        assert_eq!(survey(4, 3, 3, &two).unwrap(), 2, "the third was read to see that it is one too many");
+        assert!(matches!(survey(4, 4, 4, &two), Err(SurveyError::Accounts { census: 2, .. })));
+        assert!(matches!(survey(4, 4, 3, &two), Err(SurveyError::Accounts { census: 2, .. })));
+    }
+}

@@ -7,6 +7,9 @@ use super::{Error, Format, Options, blkparse, blktrace, native};
 /// As much of a file is looked at.
 const HEAD_BYTES: usize = 64 << 10;
 
+/// The magic number of Darshan's binary logs, behind eight bytes that name the version.
+const DARSHAN_LOG: [u8; 8] = 6_567_223u64.to_le_bytes();
+
 /// As many lines vote.
 const LINES_MAX: usize = 200;
 
@@ -48,6 +51,11 @@ fn by_content(head: &[u8], name: &str) -> Result<Format, &'static str> {
     }
     if head.is_empty() {
         return Err("it is empty");
+    }
+    if head.get(8..16) == Some(&DARSHAN_LOG) {
+        return Err(
+            "it is a Darshan log as it was written; `darshan-dxt-parser LOG > FILE` prints its transfers as text, which can be read",
+        );
     }
     if head.iter().any(|b| *b < 9) {
         return Err("binary, without a known magic number");
@@ -167,6 +175,8 @@ mod tests {
             let error = told(text, "t", &Options::default()).unwrap_err().to_string();
             assert!(error.contains("--format") && error.contains("oracle-general"), "{error}");
         }
+        let log = told(b"3.41\0\0\0\x0075d\0\0\0\0\0", "app.darshan", &Options::default()).unwrap_err().to_string();
+        assert!(log.contains("darshan-dxt-parser"), "{log}");
         let options = Options { format: Some(Format::Lirs), ..Options::default() };
         assert_eq!(told(b"hello", "t", &options).unwrap().format, Format::Lirs);
     }

@@ -6,6 +6,8 @@ use std::path::PathBuf;
 /// A line that is not what its format says.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Malformed {
+    /// The file.
+    pub path: PathBuf,
     /// The line of a text file, the record of a binary one; from 1.
     pub line: u64,
     /// What is wrong with it.
@@ -18,7 +20,7 @@ pub struct Malformed {
 
 impl std::fmt::Display for Malformed {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "line {}: {}", self.line, self.reason.text())?;
+        write!(f, "{}: line {}: {}", self.path.display(), self.line, self.reason.text())?;
         if !self.seen.is_empty() {
             write!(f, ": \"{}\"", self.seen)?;
         }

@@ -41,7 +41,8 @@ pub(super) struct Fixed<F> {
 
 impl<F: RecordFormat> Fixed<F> {
     pub(super) fn new(bytes: Bytes, format: F, lenient: bool, origin: Origin) -> Fixed<F> {
-        Fixed { bytes, format, intake: Intake::new(lenient, origin), done: false }
+        let intake = Intake::new(bytes.path(), lenient, origin);
+        Fixed { bytes, format, intake, done: false }
     }
 
     fn next_record(&mut self) -> Result<Option<Record>, Error> {

@@ -3,9 +3,12 @@
 use super::lines::Line;
 use super::origin::Origin;
 use super::{Accounting, Error, Malformed, Reason, Record};
+use std::path::{Path, PathBuf};
 
 /// The way in, shared by readers of lines and of binary records.
 pub(super) struct Intake {
+    /// The file, for messages.
+    path: PathBuf,
     lenient: bool,
     origin: Origin,
     /// Every line so far.
@@ -21,8 +24,8 @@ pub(super) fn within(read: Result<Line, Reason>) -> Result<Line, Reason> {
 }
 
 impl Intake {
-    pub(super) fn new(lenient: bool, origin: Origin) -> Intake {
-        Intake { lenient, origin, accounting: Accounting::default() }
+    pub(super) fn new(path: &Path, lenient: bool, origin: Origin) -> Intake {
+        Intake { path: path.to_owned(), lenient, origin, accounting: Accounting::default() }
     }
 
     /// Whether [`Intake::take`] will end the trace with an error here.
@@ -57,7 +60,8 @@ impl Intake {
                 if self.lenient {
                     return Ok(None);
                 }
-                Err(Error::Malformed(Box::new(Malformed { line, reason, expected, seen: seen() })))
+                let path = self.path.clone();
+                Err(Error::Malformed(Box::new(Malformed { path, line, reason, expected, seen: seen() })))
             }
         }
     }

@@ -39,7 +39,8 @@ pub(super) struct Lines<F> {
 
 impl<F: LineFormat> Lines<F> {
     pub(super) fn new(bytes: Bytes, format: F, lenient: bool, origin: Origin) -> Lines<F> {
-        Lines { bytes, format, intake: Intake::new(lenient, origin), done: false }
+        let intake = Intake::new(bytes.path(), lenient, origin);
+        Lines { bytes, format, intake, done: false }
     }
 
     /// Finds the next line: its bytes, and what to use up after it. None at the end of the file.

@@ -47,7 +47,7 @@ fn a_malformed_line_ends_the_trace_with_its_number_or_is_counted() {
     let (seen, error, accounts) = read(b"1\nx\x07\n3\n", false);
     let error = error.unwrap();
     assert_eq!((seen, error.line, error.reason), (vec![1], 2, Reason::NotANumber));
-    assert_eq!(error.to_string(), "line 2: not a number: \"x\u{b7}\"; expected a number");
+    assert_eq!(error.to_string(), "t: line 2: not a number: \"x\u{b7}\"; expected a number");
     assert_eq!(accounts.lines, 2);
     let (seen, error, accounts) = read(b"1\nx\n3\n-4\n", true);
     assert_eq!((seen, error, accounts.lines), (vec![1, 3], None, 4));
