@@ -104,6 +104,49 @@ fn forks_are_read_by_size_written_with_the_rest_and_remembered() {
     volume.ok(&["down"]);
 }
 
+/// [S-132]
+#[test]
+fn tiers_decide_where_and_stripes_how_wide() {
+    let Some(volume) = Volume::up_with(|toml| {
+        let toml = adaptive(toml, "model", "forks = 2\nfork_space_percent = 1\n");
+        let toml = toml.replacen("[layout]", "[layout]\nsingle_max = 0\nsegment = \"1MiB\"", 1);
+        let toml = toml.replacen("[tier.fast]", "[tier.fast]\nspeed = \"400/400\"", 1);
+        let toml = toml.replacen("[tier.capacity]", "[tier.capacity]\nspeed = \"20/20\"\nlatency = \"10ms\"", 1);
+        toml.replacen("[tiering]", "[tiering]\npolicy = \"lfu\"\n", 1)
+    }) else {
+        return;
+    };
+    let data = noise(8 * MIB);
+    let path = volume.at.join("file");
+    std::fs::write(&path, &data).expect("write");
+    let status = || out(&volume.run(&["status"]));
+    let segments = |name: &str| {
+        let layout = volume.json(&["layout", name]);
+        assert_eq!(layout["mirrors"].as_array().map(Vec::len), Some(1), "no fork: {layout}");
+        layout["mirrors"][0]["segments"].as_array().expect("segments").clone()
+    };
+    let units =
+        |name: &str| segments(name).iter().map(|s| s["stripe_size"].as_u64().expect("a size")).collect::<Vec<_>>();
+    let before = units("file");
+    // The load would like it otherwise; files that lie in segments on tiers are striped anew by nobody.
+    read_until(&volume, &data, &[MIB], "wished for", || status().contains("new files get stripes of"));
+    read_until(&volume, &data, &[MIB], "read for a while", || true);
+    let numbers = out(&volume.run(&["stats", "--prometheus"]));
+    assert!(numbers.contains("entrepot_stripes_restriped_total 0\n"), "{numbers}");
+    assert_eq!(units("file"), before);
+    // What comes now lies as wide as the load asks for, in segments that tiering can move.
+    let next = volume.at.join("next");
+    std::fs::write(&next, &data).expect("write");
+    let wide = units("next");
+    assert!(wide.iter().all(|unit| *unit < MIB as u64) && wide.len() >= 8, "{wide:?} after {before:?}: {}", status());
+    let ends: Vec<_> = segments("next").iter().map(|segment| segment["end"].clone()).collect();
+    assert!(ends.iter().all(serde_json::Value::is_u64), "{ends:?}");
+    assert!(std::fs::read(&next).expect("read") == data && std::fs::read(&path).expect("read") == data);
+    let explained = out(&volume.run(&["explain", path.to_str().expect("UTF-8")]));
+    assert!(explained.contains("Its last requests look like this: "), "{explained}");
+    volume.ok(&["down"]);
+}
+
 #[test]
 fn rules_that_cannot_be_used_stop_the_start() {
     let dir = tempfile::tempdir().expect("temp dir");
