@@ -23,6 +23,8 @@ const COMMANDS: &[&[&str]] = &[
     &["layout", "drop-mirror"],
     &["layout", "replace"],
     &["layout", "move"],
+    &["layout", "merge"],
+    &["layout", "split"],
     &["layout", "resync"],
     &["explain"],
     &["stage"],

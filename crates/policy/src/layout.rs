@@ -15,13 +15,15 @@
 //!
 //! Invariants (`Layout::check`): at least one mirror, at least one of them in sync; the segments of a mirror start at
 //! 0, follow each other without gap, and only the last may be open-ended; every segment has at least one object and
-//! a stripe size that is a positive multiple of 4096; no object occurs twice.
+//! a stripe size that is a positive multiple of 4096; no object occurs twice; a shared object ([`Merged`]) is complete. Offsets in an
+//! object are those of the file's own part of it, whether it is shared or not.
 //!
 //! This module does not know sizes: the size of a file belongs to its stub. It does not know whether a target works.
 
 mod check;
 mod codec;
 mod map;
+mod merged;
 mod missing;
 mod place;
 mod reason;
@@ -33,6 +35,7 @@ mod verbs;
 pub use check::LayoutError;
 pub use codec::CodecError;
 pub use map::{Piece, Pieces};
+pub use merged::{Merged, Run};
 pub use missing::{Chunk, missing_chunks, object_len};
 pub use place::{Placement, SegmentShape, TargetView, choose_targets, choose_twins, plan_growth};
 pub use reason::{History, Reason};
@@ -97,6 +100,8 @@ pub struct Object {
     pub target: TargetId,
     /// Whether a hole in it is data.
     pub state: ObjectState,
+    /// What of it is this file's, where files that are read together share it.
+    pub merged: Option<Merged>,
 }
 
 /// Whether what is in an object may be believed.
@@ -139,12 +144,24 @@ impl Layout {
         })
     }
 
-    /// The one object that holds the whole file, if the layout is that simple.
+    /// Whether it shares objects with other files.
+    pub fn is_merged(&self) -> bool {
+        self.objects().any(|(_, o)| o.merged.is_some())
+    }
+
+    /// The one object that holds the whole file and nothing else, if the layout is that simple.
     pub fn single_object(&self) -> Option<&Object> {
         let [mirror] = self.mirrors.as_slice() else { return None };
         let [segment] = mirror.segments.as_slice() else { return None };
         let [object] = segment.objects.as_slice() else { return None };
-        Some(object)
+        object.merged.is_none().then_some(object)
+    }
+}
+
+impl Object {
+    /// A complete object that is this file's alone.
+    pub fn whole(id: ObjectId, target: TargetId) -> Object {
+        Object { id, target, state: ObjectState::Complete, merged: None }
     }
 }
 

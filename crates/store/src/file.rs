@@ -30,6 +30,7 @@ mod pool;
 mod range;
 mod read;
 mod seek;
+mod share;
 mod source;
 mod sync;
 mod table;

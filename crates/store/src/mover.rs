@@ -14,6 +14,7 @@ mod crash;
 mod drain;
 mod journal;
 mod keep;
+mod merge;
 mod named;
 mod progress;
 mod splice;

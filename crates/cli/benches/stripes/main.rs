@@ -5,13 +5,16 @@
 //! large and many small reads alternate, at random times that are the same for every run (open loop: a read that waits makes no
 //! other wait to be asked). A *fixed* width is a file whose striping unit is the phase's request cut into that many parts, so each phase
 //! is compared with the file that suits it best. The *adaptive* modes have one file, which they stripe anew while it is read.
-//! Then *forks*: reads of two sizes on a file with two forks, and on each of the two alone. Last, what the *sensors* cost: processor time of
+//! Then *forks*: reads of two sizes on a file with two forks, and on each of the two alone; *merged*: four files read in turns, apart and
+//! merged. Last, what the *sensors* cost: processor time of
 //! the daemon with and without, in turns.
 //!
 //! `ENTREPOT_STRIPES_SECONDS` (5) is how long a phase is counted, `_WARM_UP` (6) how long it runs before that, `_SEED` (1); `_ONLY` is a
-//! list of `phases`, `forks`, `sensors`. Needs root or `fusermount3`, and /dev/fuse.
+//! list of `phases`, `forks`, `merged`, `sensors`, `_MODES` one of `model`, `fuzzy`, `model+fuzzy` (all), `_FILE_MIB` (16) the size of files
+//! in phases, `_FORK_MIB` (256) of those with forks. Needs root or `fusermount3`, and /dev/fuse.
 
 mod load;
+mod merged;
 mod rig;
 mod sensors;
 
@@ -20,8 +23,6 @@ use rig::{DISKS, Rig};
 use std::path::PathBuf;
 
 const MIB: u64 = 1 << 20;
-/// Bytes of every file.
-const FILE_BYTES: u64 = 16 * MIB;
 const WIDTHS: [u64; 4] = [1, 2, 4, 8];
 /// Few large and many small reads: one disk wide, each keeps the disks busy for about a quarter of the time.
 const LARGE: Asked = Asked { rate: 8.0, bytes: MIB };
@@ -35,10 +36,10 @@ fn main() {
         return;
     }
     let base = std::env::var_os("ENTREPOT_BENCH_DIR").map_or_else(std::env::temp_dir, PathBuf::from);
-    let only = std::env::var("ENTREPOT_STRIPES_ONLY").unwrap_or_else(|_| "phases,forks,sensors".into());
+    let only = std::env::var("ENTREPOT_STRIPES_ONLY").unwrap_or_else(|_| "phases,forks,merged,sensors".into());
     let wanted = |part: &str| only.split(',').any(|one| one == part);
     let (seconds, warm_up, seed) = (number("SECONDS", 5.0), number("WARM_UP", 6.0), number("SEED", 1.0) as u64);
-    if wanted("phases") || wanted("forks") {
+    if ["phases", "forks", "merged"].into_iter().any(wanted) {
         let rig = Rig::start(&base);
         println!("{DISKS} emulated disks, each {}", rig.device);
         println!("{seconds} s counted after {warm_up} s, seed {seed}");
@@ -47,6 +48,9 @@ fn main() {
         }
         if wanted("forks") {
             forks(&rig, seconds, warm_up, seed);
+        }
+        if wanted("merged") {
+            merged::measure(&rig, seconds);
         }
     }
     if wanted("sensors") {
@@ -62,10 +66,11 @@ fn number(name: &str, default: f64) -> f64 {
 
 /// Mean response times of every fixed width, then of the adaptive modes, phase by phase.
 fn phases(rig: &Rig, seconds: f64, warm_up: f64, seed: u64) {
+    let file_bytes = number("FILE_MIB", 16.0) as u64 * MIB;
     rig.up("");
     for (kind, asked) in [("large", LARGE), ("small", SMALL)] {
         for width in WIDTHS {
-            rig.make(&format!("{kind}{width}"), Some(asked.bytes / width), FILE_BYTES);
+            rig.make(&format!("{kind}{width}"), Some(asked.bytes / width), file_bytes);
         }
     }
     let fixed = |kind: &str, asked: Asked| {
@@ -83,9 +88,10 @@ fn phases(rig: &Rig, seconds: f64, warm_up: f64, seed: u64) {
     };
     let bounds = [of(&large), of(&small)];
     println!("\nadaptive: mean ms, speed against the best and the worst fixed width of the phase");
-    for mode in ["model", "fuzzy", "model+fuzzy"] {
+    let modes = std::env::var("ENTREPOT_STRIPES_MODES").unwrap_or_else(|_| "model,fuzzy,model+fuzzy".into());
+    for mode in modes.split(',') {
         rig.up(&format!("mode = \"{mode}\"\nwindow = \"2s\"\ninterval = \"500ms\"\nhorizon = \"60s\"\n"));
-        rig.make("adaptive", None, FILE_BYTES);
+        rig.make("adaptive", None, file_bytes);
         let mut line = format!("{mode:<12}");
         for (n, asked) in [LARGE, SMALL, LARGE, SMALL].into_iter().enumerate() {
             let got = load::run(&rig.file("adaptive"), &[asked], warm_up, seconds, seed);
@@ -101,8 +107,9 @@ fn phases(rig: &Rig, seconds: f64, warm_up: f64, seed: u64) {
 
 /// Reads of two sizes on a file with forks, and on a file like each of them.
 fn forks(rig: &Rig, seconds: f64, warm_up: f64, seed: u64) {
+    let file_bytes = number("FORK_MIB", 256.0) as u64 * MIB;
     rig.up("mode = \"model\"\nwindow = \"2s\"\ninterval = \"500ms\"\nforks = 2\n");
-    rig.make("forked", None, FILE_BYTES);
+    rig.make("forked", None, file_bytes);
     // As long as it takes to be striped anew and to get its fork.
     for _ in 0..6 {
         load::run(&rig.file("forked"), &MIX, 0.0, warm_up, seed);
@@ -118,7 +125,7 @@ fn forks(rig: &Rig, seconds: f64, warm_up: f64, seed: u64) {
     println!("\nreads of two sizes: mean response time, ms (95th percentile)");
     let mut best = f64::INFINITY;
     for unit in &units {
-        rig.make("single", Some(*unit), FILE_BYTES);
+        rig.make("single", Some(*unit), file_bytes);
         let alone = load::run(&rig.file("single"), &MIX, 1.0, seconds, seed);
         best = best.min(alone.mean_ms);
         println!("one fork, unit {:>4} KiB   {}", unit >> 10, alone.text());

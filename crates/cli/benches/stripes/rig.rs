@@ -99,6 +99,15 @@ impl Rig {
         (0..bytes >> 20).for_each(|_| file.write_all(&block).expect("room on the emulated disks"));
     }
 
+    /// Lays files in turns of so many bytes over all disks.
+    pub fn merge(&self, names: &[&str], unit: u64) {
+        let paths: Vec<PathBuf> = names.iter().map(|name| self.file(name)).collect();
+        let (count, size) = (DISKS.to_string(), unit.to_string());
+        let words = ["layout", "merge", "--stripe-count", &count, "--stripe-size", &size];
+        let paths = paths.iter().map(|path| path.to_str().expect("UTF-8"));
+        entrepot(&words.into_iter().chain(paths).collect::<Vec<_>>());
+    }
+
     pub fn remove(&self, name: &str) {
         drop(std::fs::remove_dir_all(self.dir.join("mnt").join(name)));
     }

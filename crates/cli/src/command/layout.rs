@@ -24,7 +24,9 @@ EXAMPLES:
   entrepot layout /mnt/scratch/big.dat --output json
   entrepot layout set /mnt/scratch/dir stripe_count=4 stripe_size=4M     for new files in it
   entrepot layout add-mirror /mnt/scratch/big.dat --tier capacity
-  entrepot layout replace /mnt/scratch/big.dat --from t2 --to t5"
+  entrepot layout replace /mnt/scratch/big.dat --from t2 --to t5
+  entrepot layout merge /mnt/scratch/run/u.dat /mnt/scratch/run/v.dat    always read together
+  entrepot layout split /mnt/scratch/run/u.dat                           each for itself again"
 )]
 pub struct Layout {
     /// The file.
@@ -100,6 +102,34 @@ enum Verb {
         #[arg(long, value_name = "TARGETS", value_delimiter = ',', required = true)]
         to: Vec<String>,
     },
+    /// Lay files that are always read together piece by piece beside each other
+    ///
+    /// Merged files lie in turns of a stripe in objects that they share, so that a device that reads them together finds one piece behind
+    /// the other. They stay files of their own in everything else: each is read, written, truncated, renamed and removed as ever.
+    #[command(
+        after_help = "EXAMPLES:\n  entrepot layout merge /mnt/scratch/run/u.dat /mnt/scratch/run/v.dat /mnt/scratch/run/w.dat\n  entrepot layout merge a.idx a.dat --stripe-size 256KiB --stripe-count 4"
+    )]
+    Merge {
+        /// The files, in the order in which they are read; from 2 to 64, each with one mirror.
+        #[arg(required = true, num_args = 2.., value_name = "FILE")]
+        files: Vec<PathBuf>,
+        /// Bytes of one turn: what is read of a file before the next one's turn comes; as in the volume's `stripe_size` if not given.
+        #[arg(long, value_name = "SIZE")]
+        stripe_size: Option<String>,
+        /// Targets to stripe them over; as many as the first file has if not given.
+        #[arg(long, value_name = "N")]
+        stripe_count: Option<usize>,
+        /// The tier to lie on; that of the first file if not given.
+        #[arg(long)]
+        tier: Option<String>,
+    },
+    /// Give merged files objects of their own again
+    #[command(after_help = "EXAMPLES:\n  entrepot layout split /mnt/scratch/run/u.dat /mnt/scratch/run/v.dat")]
+    Split {
+        /// The files.
+        #[arg(required = true, value_name = "FILE")]
+        files: Vec<PathBuf>,
+    },
     /// Bring stale mirrors up to date now
     #[command(after_help = "EXAMPLES:\n  entrepot layout resync /mnt/scratch/big.dat")]
     Resync {
@@ -121,6 +151,11 @@ impl Layout {
             Some(Verb::Move { file, mirror, segment, to }) => {
                 (file, "layout.move", json!({"mirror": mirror, "segment": segment, "to": to}))
             }
+            Some(Verb::Merge { files, stripe_size, stripe_count, tier }) => {
+                let args = merged(context, &files, stripe_size.as_deref(), stripe_count, tier)?;
+                (files[0].clone(), "layout.merge", args)
+            }
+            Some(Verb::Split { files }) => return split(context, &files),
             Some(Verb::Resync { file }) => (file, "layout.resync", json!({})),
         };
         let ask = |progress: &mut dyn FnMut(Value)| context.ask_about(&file, command, args, progress);
@@ -128,6 +163,43 @@ impl Layout {
         shown::text(&format!("{}\n", word(&answer, "text")))?;
         Ok(0)
     }
+}
+
+/// What is asked of the daemon about files to merge; they must be of one volume.
+fn merged(
+    context: &Context,
+    files: &[PathBuf],
+    stripe_size: Option<&str>,
+    stripe_count: Option<usize>,
+    tier: Option<String>,
+) -> Result<Value> {
+    let wrong = |cause: String, mend: &str| Failure::Problem(Problem::wrong(cause).try_this(mend));
+    let parse = |text: &str| {
+        let cause = || format!("`{text}` is no size");
+        store::volume::parse_size(text).ok_or_else(|| wrong(cause(), "give one such as 1MiB"))
+    };
+    let stripe_size = stripe_size.map(parse).transpose()?;
+    let first = context.inside(&files[0])?;
+    let mut others = Vec::new();
+    for file in &files[1..] {
+        let other = context.inside(file)?;
+        if other.volume.socket() != first.volume.socket() {
+            let cause = format!("{} and {} are not in the same volume", files[0].display(), file.display());
+            return Err(wrong(cause, "merge files of one volume"));
+        }
+        others.push(other.path);
+    }
+    Ok(json!({"others": others, "stripe_size": stripe_size, "stripe_count": stripe_count, "tier": tier}))
+}
+
+/// One after the other; says which is done, so that after a problem the rest is known.
+fn split(context: &Context, files: &[PathBuf]) -> Result<u8> {
+    for file in files {
+        let ask = |progress: &mut dyn FnMut(Value)| context.ask_about(file, "layout.split", json!({}), progress);
+        let answer = work::follow(ask, None)?;
+        shown::text(&format!("{}: {}\n", file.display(), word(&answer, "text")))?;
+    }
+    Ok(0)
 }
 
 fn show(context: &Context, file: &Path, output: Output) -> Result<u8> {
@@ -174,6 +246,17 @@ fn render(answer: &Value) -> String {
                 objects.len(),
                 shown::bytes(number(segment, "stripe_size")),
             );
+            if let Some(turns) = objects.iter().find_map(|object| object["merged"].as_object()) {
+                let of = |key: &str| turns.get(key).and_then(Value::as_u64);
+                let _ = writeln!(
+                    text,
+                    "    merged: turn {} of {}, of {} each; {} files are in these objects now",
+                    of("slot").unwrap_or(0) + 1,
+                    of("of").unwrap_or(0),
+                    shown::bytes(of("unit").unwrap_or(0)),
+                    of("names").map_or("unknown".into(), |names| names.to_string()),
+                );
+            }
             for object in objects {
                 let doubt = match (word(object, "state"), word(object, "target_state")) {
                     ("complete", "ok") => String::new(),

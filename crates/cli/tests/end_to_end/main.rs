@@ -16,6 +16,7 @@ mod just_in_time;
 mod kept;
 mod killed;
 mod loops;
+mod merged;
 mod mirrors;
 mod purge;
 mod real;

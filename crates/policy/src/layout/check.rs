@@ -1,6 +1,6 @@
 //! The invariants of a layout, checked whenever one is read from disk or made.
 
-use super::{Layout, MirrorState, OPEN_END};
+use super::{Layout, MirrorState, OPEN_END, ObjectState};
 use crate::ids::ObjectId;
 use std::collections::BTreeSet;
 use std::fmt;
@@ -26,6 +26,8 @@ pub enum LayoutError {
     },
     /// An object occurs twice.
     Twice(ObjectId),
+    /// An object that files share is not complete, or its turns make no sense.
+    Merged(ObjectId),
 }
 
 impl fmt::Display for LayoutError {
@@ -40,6 +42,7 @@ impl fmt::Display for LayoutError {
                 write!(f, "segment {segment} of mirror {mirror} has no object or a bad stripe size")
             }
             LayoutError::Twice(id) => write!(f, "object {id} occurs twice"),
+            LayoutError::Merged(id) => write!(f, "object {id} is shared in a way that cannot be"),
         }
     }
 }
@@ -75,6 +78,9 @@ impl Layout {
         for (_, object) in self.objects() {
             if !seen.insert(object.id) {
                 return Err(LayoutError::Twice(object.id));
+            }
+            if object.merged.is_some_and(|merged| !merged.is_valid() || object.state != ObjectState::Complete) {
+                return Err(LayoutError::Merged(object.id));
             }
         }
         Ok(())

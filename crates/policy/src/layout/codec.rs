@@ -1,7 +1,7 @@
 //! The layout record: a layout as bytes, in as few as fit an extended attribute.
 //!
 //! ```text
-//! "ENTL" version | file generation | mirrors: state, segments: length, stripe_size, objects: target*2+partial, id |
+//! "ENTL" version | file generation | mirrors: state, segments: length, stripe_size, objects: target*2+partial, id (merged) |
 //!   history: time, reason | crc32 of all before
 //! ```
 //!
@@ -14,7 +14,9 @@
 mod crc32;
 mod varint;
 
-use super::{History, Layout, LayoutError, Mirror, MirrorState, OPEN_END, Object, ObjectState, Reason, Segment};
+use super::{
+    History, Layout, LayoutError, Merged, Mirror, MirrorState, OPEN_END, Object, ObjectState, Reason, Segment,
+};
 use crate::ids::{FileId, ObjectId, TargetId};
 use crate::time::Time;
 use crc32::crc32;
@@ -22,7 +24,10 @@ use std::fmt;
 use varint::{Reader, put, put_delta};
 
 const MAGIC: &[u8; 4] = b"ENTL";
+/// Of layouts whose objects are their file's alone.
 const VERSION: u8 = 1;
+/// Of layouts that share objects with other files.
+const VERSION_MERGED: u8 = 2;
 /// Magic, version.
 const HEAD_LEN: usize = 5;
 const CRC_LEN: usize = 4;
@@ -69,13 +74,14 @@ impl Layout {
         debug_assert_eq!(self.check(), Ok(()));
         let mut out = Vec::with_capacity(64 + 4 * self.objects().count());
         out.extend_from_slice(MAGIC);
-        out.push(VERSION);
+        let shares = self.is_merged();
+        out.push(if shares { VERSION_MERGED } else { VERSION });
         put(&mut out, self.file.0);
         put(&mut out, self.generation);
         put(&mut out, self.mirrors.len() as u64);
         let mut last_id = self.file.0;
         for mirror in &self.mirrors {
-            put_mirror(&mut out, mirror, &mut last_id);
+            put_mirror(&mut out, mirror, shares, &mut last_id);
         }
         put_history(&mut out, &self.history);
         let crc = crc32(&out);
@@ -88,11 +94,12 @@ impl Layout {
         if !record.starts_with(MAGIC) {
             return Err(CodecError::NotARecord);
         }
-        match record.get(MAGIC.len()) {
-            Some(&VERSION) => {}
+        let shares = match record.get(MAGIC.len()) {
+            Some(&VERSION) => false,
+            Some(&VERSION_MERGED) => true,
             Some(&other) => return Err(CodecError::Version(other)),
             None => return Err(CodecError::Checksum),
-        }
+        };
         let (body, crc) = record.split_last_chunk::<CRC_LEN>().ok_or(CodecError::Checksum)?;
         if body.len() < HEAD_LEN || crc32(body) != u32::from_le_bytes(*crc) {
             return Err(CodecError::Checksum);
@@ -102,16 +109,20 @@ impl Layout {
         let generation = reader.number()?;
         let mut last_id = file.0;
         let count = reader.count(2)?;
-        let mirrors = (0..count).map(|_| mirror(&mut reader, &mut last_id)).collect::<Result<_, _>>()?;
+        let mirrors = (0..count).map(|_| mirror(&mut reader, shares, &mut last_id)).collect::<Result<_, _>>()?;
         let history = history(&mut reader)?;
         reader.end()?;
         let layout = Layout { file, generation, mirrors, history };
         layout.check().map_err(CodecError::Invalid)?;
+        // There is one record for a layout, and no other.
+        if layout.is_merged() != shares {
+            return Err(CodecError::Malformed { at: MAGIC.len() });
+        }
         Ok(layout)
     }
 }
 
-fn put_mirror(out: &mut Vec<u8>, mirror: &Mirror, last_id: &mut u64) {
+fn put_mirror(out: &mut Vec<u8>, mirror: &Mirror, shares: bool, last_id: &mut u64) {
     out.push(match mirror.state {
         MirrorState::InSync => 0,
         MirrorState::Stale => 1,
@@ -122,15 +133,24 @@ fn put_mirror(out: &mut Vec<u8>, mirror: &Mirror, last_id: &mut u64) {
         put(out, segment.stripe_size);
         put(out, segment.objects.len() as u64);
         for object in &segment.objects {
-            let partial = object.state == ObjectState::Partial;
-            put(out, u64::from(object.target.0) << 1 | u64::from(partial));
+            let partial = u64::from(object.state == ObjectState::Partial);
+            let target = u64::from(object.target.0);
+            match (shares, object.merged) {
+                (false, _) => put(out, target << 1 | partial),
+                (true, merged) => put(out, target << 2 | u64::from(merged.is_some()) << 1 | partial),
+            }
             put_delta(out, *last_id, object.id.0);
             *last_id = object.id.0;
+            if let Some(merged) = object.merged {
+                put(out, merged.unit_bytes);
+                put(out, merged.of.into());
+                put(out, merged.slot.into());
+            }
         }
     }
 }
 
-fn mirror(reader: &mut Reader, last_id: &mut u64) -> Result<Mirror, CodecError> {
+fn mirror(reader: &mut Reader, shares: bool, last_id: &mut u64) -> Result<Mirror, CodecError> {
     let state = match reader.byte()? {
         0 => MirrorState::InSync,
         1 => MirrorState::Stale,
@@ -139,14 +159,14 @@ fn mirror(reader: &mut Reader, last_id: &mut u64) -> Result<Mirror, CodecError> 
     let mut start = 0;
     let mut segments = Vec::new();
     for _ in 0..reader.count(3)? {
-        let segment = segment(reader, start, last_id)?;
+        let segment = segment(reader, start, shares, last_id)?;
         start = segment.end;
         segments.push(segment);
     }
     Ok(Mirror { state, segments })
 }
 
-fn segment(reader: &mut Reader, start: u64, last_id: &mut u64) -> Result<Segment, CodecError> {
+fn segment(reader: &mut Reader, start: u64, shares: bool, last_id: &mut u64) -> Result<Segment, CodecError> {
     let end = match reader.number()? {
         0 => OPEN_END,
         len => start.checked_add(len).filter(|end| *end != OPEN_END).ok_or(reader.malformed())?,
@@ -156,13 +176,22 @@ fn segment(reader: &mut Reader, start: u64, last_id: &mut u64) -> Result<Segment
     let mut objects = Vec::with_capacity(count);
     for _ in 0..count {
         let packed = reader.number()?;
-        let target = u16::try_from(packed >> 1).map_err(|_| reader.malformed())?;
+        let (target, is_merged) = if shares { (packed >> 2, packed & 2 != 0) } else { (packed >> 1, false) };
+        let target = u16::try_from(target).map_err(|_| reader.malformed())?;
         let state = if packed & 1 == 1 { ObjectState::Partial } else { ObjectState::Complete };
         let id = reader.delta(*last_id)?;
         *last_id = id;
-        objects.push(Object { id: ObjectId(id), target: TargetId(target), state });
+        let merged = if is_merged { Some(merged(reader)?) } else { None };
+        objects.push(Object { id: ObjectId(id), target: TargetId(target), state, merged });
     }
     Ok(Segment { start, end, stripe_size, objects })
+}
+
+fn merged(reader: &mut Reader) -> Result<Merged, CodecError> {
+    let unit_bytes = reader.number()?;
+    let of = u16::try_from(reader.number()?).map_err(|_| reader.malformed())?;
+    let slot = u16::try_from(reader.number()?).map_err(|_| reader.malformed())?;
+    Ok(Merged { unit_bytes, slot, of })
 }
 
 fn put_history(out: &mut Vec<u8>, history: &History) {
@@ -185,6 +214,8 @@ fn put_history(out: &mut Vec<u8>, history: &History) {
             Reason::Drained(target) => (10, Some(target)),
             Reason::Moved => (11, None),
             Reason::Restriped => (12, None),
+            Reason::Merged => (13, None),
+            Reason::Split => (14, None),
         };
         out.push(code);
         if let Some(target) = target {
@@ -221,6 +252,8 @@ fn history(reader: &mut Reader) -> Result<History, CodecError> {
             10 => Reason::Drained(target()?),
             11 => Reason::Moved,
             12 => Reason::Restriped,
+            13 => Reason::Merged,
+            14 => Reason::Split,
             _ => return Err(reader.malformed()),
         };
         history.push(Time(last), reason);

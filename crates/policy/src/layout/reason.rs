@@ -32,6 +32,10 @@ pub enum Reason {
     Moved,
     /// A mirror was striped anew, as the load asked for.
     Restriped,
+    /// The user wants it to lie piece by piece beside other files.
+    Merged,
+    /// It got objects of its own again.
+    Split,
 }
 
 /// The last changes of a layout, oldest first, at most [`History::ENTRIES_MAX`].

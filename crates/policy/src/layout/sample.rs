@@ -1,6 +1,6 @@
 //! Layouts for property tests: any shape that keeps the invariants.
 
-use super::{History, Layout, Mirror, MirrorState, OPEN_END, Object, ObjectState, Reason, Segment};
+use super::{History, Layout, Merged, Mirror, MirrorState, OPEN_END, Object, ObjectState, Reason, Segment};
 use crate::ids::{FileId, ObjectId, TargetId};
 use crate::time::Time;
 use proptest::prelude::*;
@@ -16,7 +16,7 @@ fn shape() -> impl Strategy<Value = Shape> {
 }
 
 fn reason() -> impl Strategy<Value = Reason> {
-    (0usize..13, any::<u16>()).prop_map(|(n, t)| {
+    (0usize..15, any::<u16>()).prop_map(|(n, t)| {
         let t = TargetId(t);
         [
             Reason::Grown,
@@ -32,6 +32,8 @@ fn reason() -> impl Strategy<Value = Reason> {
             Reason::Drained(t),
             Reason::Moved,
             Reason::Restriped,
+            Reason::Merged,
+            Reason::Split,
         ][n]
     })
 }
@@ -44,7 +46,17 @@ fn mirror(shapes: Vec<Shape>, open: bool, partial: bool, ids: &mut impl Iterator
     for (n, (stripe_pages, pages, targets)) in shapes.into_iter().enumerate() {
         let end = if n == last && open { OPEN_END } else { start + pages * 4096 };
         let state = if partial { ObjectState::Partial } else { ObjectState::Complete };
-        let object = |(target, id): (u16, u64)| Object { id: ObjectId(id), target: TargetId(target), state };
+        let object = |(target, id): (u16, u64)| Object {
+            id: ObjectId(id),
+            target: TargetId(target),
+            state,
+            // Every fifth shape shares its objects, where it may.
+            merged: (!partial && stripe_pages % 5 == 0).then_some(Merged {
+                unit_bytes: stripe_pages * 4096,
+                slot: target % 3,
+                of: 3,
+            }),
+        };
         let objects = targets.into_iter().zip(&mut *ids).map(object).collect();
         segments.push(Segment { start, end, stripe_size: stripe_pages * 4096, objects });
         start = end;

@@ -85,7 +85,7 @@ mod tests {
     /// A file with one mirror for each target given, of one object.
     fn mirrored(targets: &[(u16, MirrorState, ObjectState)]) -> Layout {
         let mirror = |(n, &(target, state, object_state)): (usize, &(u16, MirrorState, ObjectState))| {
-            let object = Object { id: ObjectId(n as u64), target: TargetId(target), state: object_state };
+            let object = Object { state: object_state, ..Object::whole(ObjectId(n as u64), TargetId(target)) };
             Mirror {
                 state,
                 segments: vec![Segment { start: 0, end: OPEN_END, stripe_size: 4096, objects: vec![object] }],

@@ -8,7 +8,7 @@ const MB: u64 = 1 << 20;
 const HALF: u64 = MB / 2;
 
 fn segment(stripe_size: u64, count: usize) -> Segment {
-    let object = |n: usize| Object { id: ObjectId(n as u64), target: TargetId(n as u16), state: ObjectState::Complete };
+    let object = |n: usize| Object::whole(ObjectId(n as u64), TargetId(n as u16));
     Segment { start: 0, end: OPEN_END, stripe_size, objects: (0..count).map(object).collect() }
 }
 

@@ -162,7 +162,7 @@ mod tests {
     fn fresh(layout: &Layout, count: u64) -> Segment {
         let used: Vec<ObjectId> = layout.objects().map(|(_, o)| o.id).collect();
         let ids = (0..).map(ObjectId).filter(|id| !used.contains(id)).take(count as usize);
-        let object = |id| Object { id, target: TargetId(9), state: ObjectState::Complete };
+        let object = |id| Object::whole(id, TargetId(9));
         Segment { start: 0, end: OPEN_END, stripe_size: 8192, objects: ids.map(object).collect() }
     }
 
@@ -208,7 +208,7 @@ mod tests {
         fn replacing_an_object_changes_that_object_alone(layout in sample::layouts(), pick in any::<prop::sample::Index>()) {
             let positions: Vec<Position> = layout.objects().map(|(at, _)| at).collect();
             let position = *pick.get(&positions);
-            let spare = Object { state: ObjectState::Partial, ..fresh(&layout, 1).objects[0] };
+            let spare = Object { state: ObjectState::Partial, merged: None, ..fresh(&layout, 1).objects[0] };
             let reason = Reason::RecoveryStarted(TargetId(3));
             let new = layout.replace_object(position, spare, AT, reason).expect("valid");
             is_next(&layout, &new, reason);

@@ -4,11 +4,11 @@
 //! carry the epoch of their daemon, by which `mover::sweep` finds them.
 
 use super::{File, Pool, Slot, View};
-use crate::target::TargetError;
+use crate::target::{Handle, Medium, TargetError};
 use crate::{Error, Result};
 use policy::layout::{
-    Layout, Mirror, MirrorState, OPEN_END, Object, ObjectState, Placement, Reason, Segment, SegmentShape,
-    choose_targets, plan_growth,
+    Layout, Mirror, MirrorState, OPEN_END, Object, Placement, Reason, Segment, SegmentShape, choose_targets,
+    plan_growth,
 };
 use policy::{FileId, ObjectId, TargetId};
 use rustix::io::Errno;
@@ -40,11 +40,25 @@ impl<'a> NewObjects<'a> {
         NewObjects { pool, made: Vec::new(), journal: Some(journal) }
     }
 
+    /// What they are made with.
+    pub(super) fn pool(&self) -> &'a Pool {
+        self.pool
+    }
+
     /// Makes one object.
     pub fn make(&mut self, object: &Object) -> Result<(), TargetError> {
-        let slot = Arc::new(Slot::new(object));
         let id = object.id;
-        let made = slot.target(self.pool)?.run(move |medium| medium.create(id));
+        self.make_by(object, move |medium| medium.create(id))
+    }
+
+    /// Makes one object in another way.
+    pub(super) fn make_by(
+        &mut self,
+        object: &Object,
+        make: impl FnOnce(&dyn Medium) -> Result<Arc<dyn Handle>, Errno> + Send + 'static,
+    ) -> Result<(), TargetError> {
+        let slot = Arc::new(Slot::new(object));
+        let made = slot.target(self.pool)?.run(make);
         // After a missed deadline it may exist all the same, so it is noted before the result is known.
         self.made.push((slot.clone(), true));
         slot.set_handle(made?);
@@ -82,8 +96,7 @@ impl<'a> NewObjects<'a> {
                     None => Error::NoTarget,
                 });
             }
-            let fresh =
-                |&target: &TargetId| Object { id: self.pool.next_object(), target, state: ObjectState::Complete };
+            let fresh = |&target: &TargetId| Object::whole(self.pool.next_object(), target);
             let objects: Vec<Object> = chosen.iter().map(fresh).collect();
             self.note(&objects)?;
             let start = self.made.len();
@@ -102,7 +115,7 @@ impl<'a> NewObjects<'a> {
 
     /// A segment cut like `like`, its objects on exactly these targets, in this order.
     pub fn segment_on(&mut self, like: &Segment, targets: &[TargetId]) -> Result<Segment> {
-        let fresh = |&target: &TargetId| Object { id: self.pool.next_object(), target, state: ObjectState::Complete };
+        let fresh = |&target: &TargetId| Object::whole(self.pool.next_object(), target);
         let objects: Vec<Object> = targets.iter().map(fresh).collect();
         self.note(&objects)?;
         for object in &objects {
@@ -161,6 +174,7 @@ impl<'a> NewObjects<'a> {
     fn discard(&mut self, from: usize) {
         for (slot, discard) in self.made.drain(from..) {
             if discard {
+                slot.vacate(self.pool);
                 self.pool.remove_object(slot.target_id, slot.id);
             }
         }

@@ -124,10 +124,9 @@ pub(crate) fn lies(segment: &Segment) -> Vec<Lies> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use policy::layout::ObjectState;
 
     fn segment(start: u64, object: u64) -> Segment {
-        let object = Object { id: ObjectId(object), target: TargetId(1), state: ObjectState::Complete };
+        let object = Object::whole(ObjectId(object), TargetId(1));
         Segment { start, end: start + 100, stripe_size: 4096, objects: vec![object] }
     }
 

@@ -3,19 +3,24 @@
 //! Objects keep their slots (open handle, dirty mark) from one view to the next, by object number.
 
 use super::Pool;
-use crate::target::{Handle, InlineError, Medium, OnDeadline, Pending, Target, TargetError};
+use crate::target::{Handle, InlineError, Medium, OnDeadline, Pending, Target, TargetError, own_part};
 use parking_lot::RwLock;
-use policy::layout::{Layout, MirrorState, Object, ObjectState, Position};
+use policy::layout::{Layout, Merged, MirrorState, Object, ObjectState, Position};
 use policy::{ObjectId, TargetId};
 use rustix::io::Errno;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
+/// Units of a shared object that are freed in one operation, so that it stays far from its deadline. A guess.
+const VACATED_UNITS: u64 = 512;
+
 /// One object in use.
 pub(crate) struct Slot {
     pub id: ObjectId,
     pub target_id: TargetId,
+    /// What of it is this file's, where it is shared.
+    pub merged: Option<Merged>,
     target: OnceLock<Arc<Target>>,
     handle: RwLock<Option<Arc<dyn Handle>>>,
     /// Perhaps written since it was last synced.
@@ -30,6 +35,7 @@ impl Slot {
         Slot {
             id: object.id,
             target_id: object.target,
+            merged: object.merged,
             target: OnceLock::new(),
             handle: RwLock::new(None),
             dirty: AtomicBool::new(true),
@@ -58,12 +64,44 @@ impl Slot {
 
     /// Makes an object that is not to be found, or empties one that is there after all; empty for good.
     pub fn make_empty(&self, pool: &Pool) -> Result<(), TargetError> {
-        let id = self.id;
-        let made = self.target(pool)?.run(move |medium| medium.create(id).and_then(|h| h.sync().map(|()| h)))?;
+        let (id, merged) = (self.id, self.merged);
+        let made = self.target(pool)?.run(move |medium| {
+            // The rest of one that is shared is not this file's to empty.
+            let shared = if merged.is_some() { medium.open(id) } else { Err(Errno::NOENT) };
+            let made = match shared {
+                Ok(shared) => {
+                    let own = own_part(shared, merged);
+                    own.set_len(0).map(|()| own)
+                }
+                Err(Errno::NOENT) => medium.create(id).map(|made| own_part(made, merged)),
+                Err(errno) => Err(errno),
+            }?;
+            made.sync().map(|()| made)
+        })?;
         self.set_handle(made);
         self.unnamed.store(true, Ordering::Release);
         self.dirty.store(true, Ordering::Release);
         Ok(())
+    }
+
+    /// Frees what a shared object holds for this file alone, before its name goes; an object with no other name goes as a whole. What cannot
+    /// be freed now takes space until the last file leaves the object.
+    pub fn vacate(self: &Arc<Self>, pool: &Pool) {
+        let Some(merged) = self.merged else { return };
+        let step = merged.unit_bytes.saturating_mul(VACATED_UNITS);
+        let mut next = Some(0);
+        while let Some(at) = next {
+            let freed = self.run(pool, move |h| match h.seek_data(at) {
+                Ok(_) if h.names()? < 2 => Ok(None),
+                Ok(data) => h.punch(data, step).map(|()| Some(data.saturating_add(step))),
+                Err(Errno::NXIO) => Ok(None),
+                Err(errno) => Err(errno),
+            });
+            next = freed.unwrap_or_else(|error| {
+                tracing::debug!(object = %self.id, "its part of a shared object takes space until the others leave it: {error}");
+                None
+            });
+        }
     }
 
     /// The handle, opened if need be. Runs where operations on the target may run.
@@ -71,7 +109,7 @@ impl Slot {
         if let Some(handle) = self.handle() {
             return Ok(handle);
         }
-        let handle = medium.open(self.id)?;
+        let handle = own_part(medium.open(self.id)?, self.merged);
         *self.handle.write() = Some(handle.clone());
         Ok(handle)
     }
@@ -138,7 +176,7 @@ impl View {
         let mut kept: HashMap<ObjectId, Arc<Slot>> =
             old.into_iter().flat_map(|v| v.all()).map(|s| (s.id, s.clone())).collect();
         let mut slot = |o: &Object| match kept.remove(&o.id) {
-            Some(slot) if slot.target_id == o.target => slot,
+            Some(slot) if (slot.target_id, slot.merged) == (o.target, o.merged) => slot,
             _ => Arc::new(Slot::new(o)),
         };
         let mut slots = Vec::new();

@@ -21,11 +21,15 @@ pub fn describe(layout: &Layout, name: impl Fn(TargetId) -> Option<String>) -> S
                 segment.stripe_size,
                 segment.objects.len()
             );
+            let turns = segment.objects.iter().find_map(|object| object.merged);
             let targets = segment.objects.iter().map(|object| {
                 let target = name(object.target).unwrap_or_else(|| object.target.to_string());
                 if object.state == ObjectState::Partial { target + "(recovering)" } else { target }
             });
             text.push_str(&targets.collect::<Vec<_>>().join(","));
+            if let Some(turns) = turns {
+                let _ = write!(text, " merged={}/{} unit={}", turns.slot + 1, turns.of, turns.unit_bytes);
+            }
             text.push('\n');
         }
     }

@@ -5,7 +5,7 @@ use crate::file::{File, NewObjects};
 use crate::target::State;
 use crate::{Error, Result};
 use policy::TargetId;
-use policy::layout::{Layout, MirrorState, Object, ObjectState, Reason, Segment};
+use policy::layout::{Layout, MirrorState, Object, Reason, Segment};
 use std::sync::Arc;
 
 impl Mover {
@@ -57,7 +57,7 @@ impl Mover {
     }
 
     fn object_on(&self, target: TargetId, made: &mut NewObjects<'_>) -> Result<Object> {
-        let object = Object { id: self.pool.next_object(), target, state: ObjectState::Complete };
+        let object = Object::whole(self.pool.next_object(), target);
         made.note(&[object])?;
         made.make(&object).map_err(|error| Error::Target { target, error })?;
         Ok(object)

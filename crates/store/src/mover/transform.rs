@@ -159,7 +159,7 @@ impl Mover {
             result => result,
         };
         match result {
-            Ok(layout) => self.tidy_up(file, &old, &layout, keeps).map(|()| layout),
+            Ok(layout) => self.tidy_up(file, &view, &layout, keeps).map(|()| layout),
             // After a failure to make the new record durable either may be found after a crash: both are kept.
             Err(stop) if matches!(stop, Stop::Died(_)) || replaced.get() => {
                 made.leave();
@@ -238,8 +238,12 @@ impl Mover {
     }
 
     /// After the new record: the old objects go.
-    fn tidy_up(&self, file: &Arc<File>, old: &Layout, layout: &Layout, keeps: Keeps) -> Result<(), Stop> {
-        self.record_copy(old, keeps)?;
+    fn tidy_up(&self, file: &Arc<File>, was: &View, layout: &Layout, keeps: Keeps) -> Result<(), Stop> {
+        self.record_copy(was.layout.as_ref().expect("what is moved has a layout"), keeps)?;
+        let shared = was.all().filter(|slot| slot.merged.is_some());
+        for left in shared.filter(|slot| layout.objects().all(|(_, object)| object.id != slot.id)) {
+            left.vacate(&self.pool);
+        }
         let left = self.finish_journal(layout)?;
         self.step(Step::Finished)?;
         self.remove_garbage(&left)?;
@@ -304,7 +308,7 @@ fn check_kept(old: &Layout, new: &Layout) -> Result<()> {
         let (a, b) = (&old.mirrors[was.mirror], &new.mirrors[at.mirror]);
         let (s, t) = (&a.segments[was.segment], &b.segments[at.segment]);
         let same_place = s.start == t.start && s.stripe_size == t.stripe_size && was.index == at.index;
-        let same_state = before.state == object.state && a.state == b.state;
+        let same_state = (before.state, before.merged) == (object.state, object.merged) && a.state == b.state;
         if !same_place || !same_state || s.objects.len() != t.objects.len() || before.target != object.target {
             return Err(Error::Invalid(format!("object {} would change its place in the file", object.id)));
         }

@@ -56,7 +56,7 @@ impl Mover {
     }
 
     /// A mirror that reaches as far as the others.
-    fn striped(
+    pub(super) fn striped(
         &self,
         file: &File,
         old: &Layout,

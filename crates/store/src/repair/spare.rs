@@ -75,7 +75,7 @@ impl Driver {
             self.log.warn(format!("the checksums of file {} are gone; its recovery is not verified", layout.file));
         }
         let earlier = self.earlier(lost).filter(|_| sums.is_some());
-        let new = Object { id, target: target.id(), state: ObjectState::Partial };
+        let new = Object { state: ObjectState::Partial, ..Object::whole(id, target.id()) };
         let sources = Source::all(&record);
         let tally = case.tally.clone();
         Ok(Spare { lost, new, target, handle, segment, index: at.index, size, sums, earlier, sources, tally })

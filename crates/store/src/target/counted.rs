@@ -61,6 +61,9 @@ impl Medium for Counted {
     fn open(&self, id: ObjectId) -> Result<Arc<dyn Handle>, Errno> {
         self.medium.open(id).map(|handle| self.handle(handle))
     }
+    fn link(&self, id: ObjectId, name: ObjectId) -> Result<Arc<dyn Handle>, Errno> {
+        self.medium.link(id, name).map(|handle| self.handle(handle))
+    }
     fn remove(&self, id: ObjectId) -> Result<(), Errno> {
         self.medium.remove(id)
     }
@@ -133,6 +136,9 @@ impl Handle for CountedHandle {
     }
     fn allocated(&self) -> Result<u64, Errno> {
         self.handle.allocated()
+    }
+    fn names(&self) -> Result<u64, Errno> {
+        self.handle.names()
     }
     fn begin_sync(&self, offset: u64, len: u64) {
         self.handle.begin_sync(offset, len);

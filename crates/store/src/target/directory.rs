@@ -144,6 +144,17 @@ impl Medium for DirectoryMedium {
         Ok(Arc::new(FileHandle::new(fd, place.on_entrepot)))
     }
 
+    fn link(&self, id: ObjectId, name: ObjectId) -> Result<Arc<dyn Handle>, Errno> {
+        let objects = &self.place()?.objects;
+        match rustix::fs::linkat(objects, object_path(id), objects, object_path(name), AtFlags::empty()) {
+            // How file systems say that they have no links.
+            Err(Errno::PERM | Errno::NOSYS | Errno::MLINK) => return Err(Errno::OPNOTSUPP),
+            done => done?,
+        }
+        self.touched.lock().insert(bucket(name));
+        self.open(name)
+    }
+
     fn remove(&self, id: ObjectId) -> Result<(), Errno> {
         match rustix::fs::unlinkat(&self.place()?.objects, object_path(id), AtFlags::empty()) {
             Ok(()) => {

@@ -25,6 +25,11 @@ pub trait Medium: Send + Sync + 'static {
     fn create(&self, id: ObjectId) -> Result<Arc<dyn Handle>, Errno>;
     /// Opens an object for reading and writing. `NOENT` if it is not there.
     fn open(&self, id: ObjectId) -> Result<Arc<dyn Handle>, Errno>;
+    /// Gives an object one more name, under which it is opened and removed like any: it is gone when its last name is. `EXIST` if there is
+    /// an object of that name, `OPNOTSUPP` where the medium cannot. Not yet durable.
+    fn link(&self, _id: ObjectId, _name: ObjectId) -> Result<Arc<dyn Handle>, Errno> {
+        Err(Errno::OPNOTSUPP)
+    }
     /// Removes an object. Removing what is not there succeeds.
     fn remove(&self, id: ObjectId) -> Result<(), Errno>;
     /// Makes the creations and removals so far durable.
@@ -89,6 +94,10 @@ pub trait Handle: Send + Sync {
     fn len(&self) -> Result<u64, Errno>;
     /// Bytes of space it takes.
     fn allocated(&self) -> Result<u64, Errno>;
+    /// How many names it has.
+    fn names(&self) -> Result<u64, Errno> {
+        Ok(1)
+    }
     /// Asks the device to begin with making a range durable, where that can be asked; promises nothing.
     fn begin_sync(&self, _offset: u64, _len: u64) {}
     /// Makes data and length durable.

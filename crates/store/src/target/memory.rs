@@ -97,10 +97,19 @@ impl MemoryMedium {
             }
         }
         let mut used_pages = 0;
+        // What has several names is one object afterwards too.
+        let mut anew: Vec<(Arc<Mutex<Object>>, Arc<Mutex<Object>>)> = Vec::new();
         for named in survivors.values_mut() {
-            let after = named.object.lock().after_crash(&mut plan);
-            used_pages += after.pages();
-            named.object = Arc::new(Mutex::new(after));
+            let there =
+                anew.iter().find(|(before, _)| Arc::ptr_eq(before, &named.object)).map(|(_, after)| after.clone());
+            let after = there.unwrap_or_else(|| {
+                let after = named.object.lock().after_crash(&mut plan);
+                used_pages += after.pages();
+                let after = Arc::new(Mutex::new(after));
+                anew.push((named.object.clone(), after.clone()));
+                after
+            });
+            named.object = after;
         }
         self.0.used_pages.store(used_pages, Ordering::Relaxed);
         names.here = survivors;
@@ -172,15 +181,29 @@ impl Medium for MemoryMedium {
         })
     }
 
+    fn link(&self, id: ObjectId, name: ObjectId) -> Result<Arc<dyn Handle>, Errno> {
+        let verdict = self.0.begin(Kind::Create)?;
+        verdict.apply(|| {
+            let mut names = self.0.names.lock();
+            let object = names.here.get(&id).ok_or(Errno::NOENT)?.object.clone();
+            if names.here.contains_key(&name) {
+                return Err(Errno::EXIST);
+            }
+            names.here.insert(name, Named { object: object.clone(), durable: false });
+            Ok(self.0.handle(object))
+        })
+    }
+
     fn remove(&self, id: ObjectId) -> Result<(), Errno> {
         let verdict = self.0.begin(Kind::Other)?;
         verdict.apply(|| {
             let mut names = self.0.names.lock();
             if let Some(named) = names.here.remove(&id) {
-                let mut object = named.object.lock();
-                self.0.resized(object.pages(), 0);
-                object.unlinked = true;
-                drop(object);
+                if !names.here.values().any(|other| Arc::ptr_eq(&other.object, &named.object)) {
+                    let mut object = named.object.lock();
+                    self.0.resized(object.pages(), 0);
+                    object.unlinked = true;
+                }
                 if named.durable {
                     names.removed.insert(id, named.object);
                 }
@@ -291,6 +314,11 @@ impl Handle for MemoryHandle {
 
     fn allocated(&self) -> Result<u64, Errno> {
         self.begin(Kind::Read)?.apply(|| Ok(self.object.lock().pages() * PAGE_BYTES))
+    }
+
+    fn names(&self) -> Result<u64, Errno> {
+        let names = self.shared.names.lock();
+        Ok(names.here.values().filter(|named| Arc::ptr_eq(&named.object, &self.object)).count() as u64)
     }
 
     fn sync(&self) -> Result<(), Errno> {

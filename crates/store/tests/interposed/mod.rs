@@ -75,6 +75,10 @@ impl<I: Interposer> Medium for Interposed<I> {
         self.interposer.before(Op::Open)?;
         self.medium.open(id).map(|h| self.handle(h))
     }
+    fn link(&self, id: ObjectId, name: ObjectId) -> Io<Arc<dyn Handle>> {
+        self.interposer.before(Op::Create)?;
+        self.medium.link(id, name).map(|h| self.handle(h))
+    }
     fn remove(&self, id: ObjectId) -> Io<()> {
         self.interposer.before(Op::Remove)?;
         self.medium.remove(id)
@@ -133,6 +137,9 @@ impl<I: Interposer> Handle for InterposedHandle<I> {
     fn allocated(&self) -> Io<u64> {
         self.interposer.before(Op::Allocated)?;
         self.handle.allocated()
+    }
+    fn names(&self) -> Io<u64> {
+        self.handle.names()
     }
     fn sync(&self) -> Io<()> {
         match self.interposer.before(Op::Sync)? {

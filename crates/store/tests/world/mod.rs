@@ -41,6 +41,8 @@ pub struct World {
     pub stub: Arc<MemoryStub>,
     pub state: Arc<SqliteState>,
     pub source: Arc<Mutex<Option<Vec<u8>>>>,
+    /// Objects of files that a test has besides the world's.
+    pub beside: HashSet<ObjectId>,
     /// Targets that the operator failed.
     pub failed: HashSet<TargetId>,
     pub epoch: u32,
@@ -96,7 +98,8 @@ impl World {
         let source = Arc::new(Mutex::new(None));
         let failed = HashSet::new();
         let life = Life::begin(&options, &power, &media, &stub, &state, &source, &failed, 1, 1).expect("a new world");
-        World { options, power, media, stub, state, source, failed, epoch: 1, boots: 1, life }
+        let beside = HashSet::new();
+        World { options, power, media, stub, state, source, beside, failed, epoch: 1, boots: 1, life }
     }
 
     /// The daemon dies: what is in memory is gone, what was written stays.
@@ -165,7 +168,9 @@ impl World {
 
     /// What the layout names.
     pub fn named(&self) -> HashSet<ObjectId> {
-        self.life.file.layout().iter().flat_map(|l| l.objects().map(|(_, o)| o.id).collect::<Vec<_>>()).collect()
+        let layout = self.life.file.layout();
+        let own = layout.iter().flat_map(|l| l.objects().map(|(_, o)| o.id).collect::<Vec<_>>());
+        own.chain(self.beside.iter().copied()).collect()
     }
 
     /// Objects that neither the layout nor the garbage nor the journal names.
@@ -257,7 +262,7 @@ impl Recover for MemoryRecovery {
         let id = pool.next_object();
         let error = |error| Error::Target { target, error };
         pool.targets.get(target).ok_or(Error::NoTarget)?.run(move |m| m.create(id)).map_err(error)?;
-        let partial = Object { id, target, state: ObjectState::Partial };
+        let partial = Object { state: ObjectState::Partial, ..Object::whole(id, target) };
         let changed = file.change_layout(|l, now| {
             if lost(l)? != object {
                 return Err(Error::Busy("changed".into()));

@@ -7,9 +7,7 @@ use proptest::prelude::*;
 /// One open segment over `count` objects with consecutive numbers.
 fn wide(count: u64) -> Layout {
     let first = 7 << 32;
-    let objects = (0..count)
-        .map(|n| Object { id: ObjectId(first + n), target: TargetId(n as u16), state: ObjectState::Complete })
-        .collect();
+    let objects = (0..count).map(|n| Object::whole(ObjectId(first + n), TargetId(n as u16))).collect();
     let segment = Segment { start: 0, end: OPEN_END, stripe_size: 1 << 20, objects };
     let mut history = History::default();
     for _ in 0..History::ENTRIES_MAX {
@@ -21,7 +19,11 @@ fn wide(count: u64) -> Layout {
 
 /// A record with the right checksum around any body.
 fn sealed(body: &[u8]) -> Vec<u8> {
-    let mut record = [MAGIC, &[VERSION][..], body].concat();
+    sealed_as(VERSION, body)
+}
+
+fn sealed_as(version: u8, body: &[u8]) -> Vec<u8> {
+    let mut record = [MAGIC, &[version][..], body].concat();
     let crc = crc32(&record);
     record.extend_from_slice(&crc.to_le_bytes());
     record
@@ -33,7 +35,7 @@ fn the_bytes_of_one_record_by_hand() {
     layout.file = FileId(300);
     layout.generation = 2;
     layout.mirrors[0].segments[0].objects[0] =
-        Object { id: ObjectId(301), target: TargetId(5), state: ObjectState::Partial };
+        Object { state: ObjectState::Partial, ..Object::whole(ObjectId(301), TargetId(5)) };
     layout.history = History::default();
     layout.history.push(Time(100), Reason::RecoveryStarted(TargetId(4)));
     let body = [
@@ -55,6 +57,39 @@ fn the_bytes_of_one_record_by_hand() {
 }
 
 #[test]
+fn a_shared_object_makes_it_version_2() {
+    let mut layout = wide(2);
+    layout.file = FileId(300);
+    layout.generation = 2;
+    let shared = Merged { unit_bytes: 8192, slot: 1, of: 3 };
+    layout.mirrors[0].segments[0].objects = vec![
+        Object { merged: Some(shared), ..Object::whole(ObjectId(301), TargetId(5)) },
+        Object::whole(ObjectId(302), TargetId(4)),
+    ];
+    layout.history = History::default();
+    layout.history.push(Time(100), Reason::Merged);
+    let body = [
+        0xac, 2, 2, 1, 0, 1, 0, 0x80, 0x80, 0x40, // as in the record above
+        2,    // two objects
+        22,   // target 5, shared
+        2,    // number: one more than the file's
+        0x80, 0x40, 3, 1,  // units of 8 KiB of three files in turn, this is the second
+        16, // target 4, of its own
+        2,  // one more
+        1, 0xc8, 1, 13, // merged at time 100
+    ];
+    assert_eq!(layout.encode(), sealed_as(VERSION_MERGED, &body));
+    assert_eq!(Layout::decode(&layout.encode()), Ok(layout));
+    // Neither version says what the other has to say.
+    let whole = wide(1).encode();
+    let as_merged = sealed_as(VERSION_MERGED, &[1, 1, 1, 0, 1, 0, 0x80, 0x20, 1, 0, 2, 0]);
+    assert_eq!(Layout::decode(&as_merged), Err(CodecError::Malformed { at: 4 }));
+    assert_eq!(whole[4], VERSION);
+    let odd_unit = sealed_as(VERSION_MERGED, &[1, 1, 1, 0, 1, 0, 0x80, 0x20, 1, 2, 2, 7, 3, 1, 0]);
+    assert_eq!(Layout::decode(&odd_unit), Err(CodecError::Invalid(LayoutError::Merged(ObjectId(2)))));
+}
+
+#[test]
 fn a_layout_over_256_targets_fits_into_an_attribute() {
     let layout = wide(256);
     let record = layout.encode();
@@ -72,8 +107,8 @@ fn what_is_no_record_is_told_apart() {
     assert_eq!(Layout::decode(&record[1..]), Err(CodecError::NotARecord));
     assert_eq!(Layout::decode(&record[..record.len() - 1]), Err(CodecError::Checksum));
     let mut newer = record.clone();
-    newer[4] = 2;
-    assert_eq!(Layout::decode(&newer), Err(CodecError::Version(2)));
+    newer[4] = 3;
+    assert_eq!(Layout::decode(&newer), Err(CodecError::Version(3)));
 }
 
 #[test]
@@ -100,9 +135,11 @@ proptest! {
     #[test]
     fn hostile_bytes_do_no_harm(bytes in prop::collection::vec(any::<u8>(), 0..400)) {
         prop_assert!(Layout::decode(&bytes).is_err());
-        if let Ok(layout) = Layout::decode(&sealed(&bytes)) {
-            prop_assert_eq!(layout.check(), Ok(()));
-            prop_assert_eq!(layout.encode(), sealed(&bytes), "one layout, one record");
+        for record in [sealed(&bytes), sealed_as(VERSION_MERGED, &bytes)] {
+            if let Ok(layout) = Layout::decode(&record) {
+                prop_assert_eq!(layout.check(), Ok(()));
+                prop_assert_eq!(layout.encode(), record, "one layout, one record");
+            }
         }
     }
 
@@ -120,14 +157,15 @@ proptest! {
         changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..4),
     ) {
         let record = layout.encode();
+        let version = record[4];
         let mut body = record[HEAD_LEN..record.len() - CRC_LEN].to_vec();
         for (at, byte) in changes {
             let at = at.index(body.len());
             body[at] = byte;
         }
-        if let Ok(layout) = Layout::decode(&sealed(&body)) {
+        if let Ok(layout) = Layout::decode(&sealed_as(version, &body)) {
             prop_assert_eq!(layout.check(), Ok(()));
-            prop_assert_eq!(layout.encode(), sealed(&body));
+            prop_assert_eq!(layout.encode(), sealed_as(version, &body));
         }
     }
 }

@@ -28,6 +28,8 @@ pub fn reason(core: &Core, reason: Reason) -> String {
         Reason::Drained(t) => format!("target {} was being emptied", name(t)),
         Reason::Moved => "somebody moved a part of it".into(),
         Reason::Restriped => "it was striped anew for the load that it had".into(),
+        Reason::Merged => "its owner wants it to lie piece by piece beside other files".into(),
+        Reason::Split => "its owner gave it objects of its own again".into(),
     }
 }
 
@@ -52,6 +54,7 @@ pub fn sentences(core: &Core, file: &File) -> Vec<String> {
         told.push(format!("Mirror {number} of {} is {state}.", layout.mirrors.len()));
         told.extend(mirror.segments.iter().map(|s| format!("  {}", segment(core, s))));
     }
+    told.extend(turns(&layout));
     told.extend(targets(core, &layout));
     told.extend(core.stripes.sentences(layout.file, layout.mirrors.len()));
     if let Some(tiering) = &core.tiering {
@@ -76,6 +79,17 @@ fn segment(core: &Core, s: &Segment) -> String {
         n => format!("in stripes of {} bytes over {n} objects, on", s.stripe_size),
     };
     format!("from byte {} to {end}: {how} {}", s.start, names.join(", "))
+}
+
+/// That it is merged, and what that means.
+fn turns(layout: &Layout) -> Option<String> {
+    let merged = layout.objects().find_map(|(_, object)| object.merged)?;
+    let (unit, others) = (merged.unit_bytes, merged.of - 1);
+    let files = if others == 1 { "another file" } else { "other files" };
+    Some(format!(
+        "It is merged with {others} {files}: they lie in turns of {unit} bytes in the same objects, so that reading them together is reading \
+         one after the other. `entrepot layout split` gives it objects of its own again."
+    ))
 }
 
 /// Targets of the file that are not ok, and what follows.

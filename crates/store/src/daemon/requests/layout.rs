@@ -5,7 +5,7 @@ use crate::control::{Caller, Problem, Responder};
 use crate::daemon::Core;
 use crate::daemon::resolve::Wish;
 use crate::file::File;
-use policy::layout::{Layout, MirrorState, OPEN_END, ObjectState, Placement, Reason};
+use policy::layout::{Layout, Merged, MirrorState, OPEN_END, ObjectState, Placement, Position, Reason};
 use policy::{TargetId, Time};
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -24,6 +24,10 @@ struct Args {
     segment: usize,
     from: Option<String>,
     to: Option<Value>,
+    stripe_size: Option<u64>,
+    /// Further files.
+    #[serde(default)]
+    others: Vec<String>,
 }
 
 pub fn serve(
@@ -47,6 +51,8 @@ pub fn serve(
             core.mover.move_segment_to(&file, args.mirror, args.segment, &to)?
         }
         "resync" => resync(core, &file, out)?,
+        "merge" => return merge(core, caller, file, &args),
+        "split" => core.mover.split(&file)?,
         _ => return Err(unknown(&format!("layout.{verb}"))),
     };
     let count = layout.mirrors.len();
@@ -102,6 +108,39 @@ fn resync(core: &Core, file: &Arc<File>, out: &mut Responder<'_>) -> Result<Arc<
     }
 }
 
+/// Puts the bytes of several files piece by piece beside each other.
+fn merge(core: &Arc<Core>, caller: &Caller, first: Arc<File>, args: &Args) -> Result<Value, Problem> {
+    let mut place = placement(core, &first, args)?;
+    if let Some(size) = args.stripe_size {
+        if !(4096..=Merged::UNIT_BYTES_MAX).contains(&size) || !size.is_multiple_of(4096) {
+            let cause = format!("{size} bytes cannot be a stripe");
+            return Err(Problem::wrong(cause).try_this("give a multiple of 4096 of at most 1 GiB"));
+        }
+        place.stripe_size = size;
+    }
+    let here = || first.layout()?.mirrors.first()?.segments.first()?.objects.first().map(|o| o.target);
+    let tier = || core.volume.targets().get(here()?).map(|target| target.tier());
+    place.tier = place.tier.or_else(tier);
+    let mut files = vec![first.clone()];
+    for other in &args.others {
+        files.push(core.file_of(caller, other, Wish::Change)?.0);
+    }
+    core.mover.merge(&files, &place).map_err(|(number, error)| {
+        let path = |number: usize| if number == 0 { &args.path } else { &args.others[number - 1] };
+        let cause = format!("{} is not merged: {error}", path(number));
+        let started = number > 0 && !matches!(error, crate::Error::Invalid(_));
+        let problem = Problem { cause, ..Problem::from(error) };
+        if started {
+            let so = format!("{number} of the files are merged, the others are as they were, and all are in order");
+            problem.so(so).try_this("run it again for all, or `entrepot layout split` those")
+        } else {
+            problem.try_this("leave it out, or mend it, and try again; `entrepot layout FILE` shows how it lies")
+        }
+    })?;
+    let (count, unit) = (files.len(), place.stripe_size);
+    Ok(json!({"text": format!("done: {count} files in turns of {unit} bytes")}))
+}
+
 /// The targets named in `to`.
 fn targets(core: &Core, args: &Args) -> Result<Vec<TargetId>, Problem> {
     let names: Vec<String> = match args.to.clone() {
@@ -138,26 +177,32 @@ fn describe(core: &Core, path: &str, file: &File) -> Value {
     let Some(layout) = file.layout() else {
         return json!({"path": path, "size": size, "inline": true, "mirrors": []});
     };
-    let object = |o: &policy::layout::Object| {
+    let object = |at: Position, o: &policy::layout::Object| {
+        let turns = o.merged.map(|merged| {
+            let names = file.with_object(at, o.id, |h| h.names()).ok();
+            json!({"slot": merged.slot, "of": merged.of, "unit": merged.unit_bytes, "names": names})
+        });
         json!({
             "target": name_of(core, o.target),
             "target_state": core.volume.targets().get(o.target).map_or("failed".into(), |t| t.state().to_string()),
             "object": format!("{:016x}", o.id.0),
             "state": match o.state { ObjectState::Complete => "complete", ObjectState::Partial => "partial" },
+            "merged": turns,
         })
     };
-    let segment = |s: &policy::layout::Segment| {
+    let segment = |mirror: usize, segment: usize, s: &policy::layout::Segment| {
+        let at = |index| Position { mirror, segment, index };
         json!({
             "start": s.start,
             "end": (s.end != OPEN_END).then_some(s.end),
             "stripe_size": s.stripe_size,
-            "objects": s.objects.iter().map(object).collect::<Vec<_>>(),
+            "objects": s.objects.iter().enumerate().map(|(n, o)| object(at(n), o)).collect::<Vec<_>>(),
         })
     };
-    let mirror = |m: &policy::layout::Mirror| {
+    let mirror = |number: usize, m: &policy::layout::Mirror| {
         json!({
             "state": match m.state { MirrorState::InSync => "in_sync", MirrorState::Stale => "stale" },
-            "segments": m.segments.iter().map(segment).collect::<Vec<_>>(),
+            "segments": m.segments.iter().enumerate().map(|(n, s)| segment(number, n, s)).collect::<Vec<_>>(),
         })
     };
     let change =
@@ -168,7 +213,7 @@ fn describe(core: &Core, path: &str, file: &File) -> Value {
         "inline": false,
         "file": layout.file.to_string(),
         "generation": layout.generation,
-        "mirrors": layout.mirrors.iter().map(mirror).collect::<Vec<_>>(),
+        "mirrors": layout.mirrors.iter().enumerate().map(|(n, m)| mirror(n, m)).collect::<Vec<_>>(),
         "history": layout.history.iter().map(change).collect::<Vec<_>>(),
     })
 }

@@ -39,6 +39,7 @@ impl Stripes {
         let others_watch = file.pool().advisers().iter().filter(|adviser| adviser.watches(file)).count() > 1;
         let asked_for = layout.history.iter().any(|(_, reason)| *reason == Reason::Requested);
         !asked_for
+            && !layout.is_merged()
             && !core.replicas.has(layout.file)
             && !others_watch
             && layout.mirrors.iter().all(|mirror| mirror.state == MirrorState::InSync)

@@ -1,7 +1,7 @@
 //! Records that outgrow every attribute, on a real file system.
 
 use super::*;
-use policy::layout::{Mirror, MirrorState, OPEN_END, Object, ObjectState, Segment};
+use policy::layout::{Mirror, MirrorState, OPEN_END, Object, Segment};
 use policy::{ObjectId, TargetId};
 
 struct Place {
@@ -30,11 +30,7 @@ impl Place {
 
 /// A layout of so many segments over 256 targets each, with numbers far from each other.
 fn layout(generation: u64, segments: u64) -> Layout {
-    let object = |s: u64, i: u64| Object {
-        id: ObjectId(8 + (s * 256 + (i * 37) % 256) * 1_000),
-        target: TargetId(i as u16),
-        state: ObjectState::Complete,
-    };
+    let object = |s: u64, i: u64| Object::whole(ObjectId(8 + (s * 256 + (i * 37) % 256) * 1_000), TargetId(i as u16));
     let segment = |s: u64| Segment {
         start: s << 30,
         end: if s + 1 == segments { OPEN_END } else { (s + 1) << 30 },

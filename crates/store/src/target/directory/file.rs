@@ -110,6 +110,10 @@ impl Handle for FileHandle {
         Ok(rustix::fs::fstat(&self.0)?.st_blocks as u64 * BLOCK_BYTES)
     }
 
+    fn names(&self) -> Result<u64, Errno> {
+        Ok(rustix::fs::fstat(&self.0)?.st_nlink.into())
+    }
+
     fn begin_sync(&self, offset: u64, len: u64) {
         let (Ok(offset), Ok(len)) = (offset.try_into(), len.try_into()) else { return };
         // SAFETY: the descriptor is ours and open; the call touches no memory of this process. What it answers does not

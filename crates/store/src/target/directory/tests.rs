@@ -44,6 +44,21 @@ fn objects_are_plain_private_files() {
 }
 
 #[test]
+fn an_object_with_two_names_is_there_until_both_are_gone() {
+    const OTHER: ObjectId = ObjectId(0x1_0000_00ff);
+    let (dir, medium) = formatted();
+    medium.create(ID).unwrap().write_at(0, b"abc").unwrap();
+    let other = medium.link(ID, OTHER).unwrap();
+    other.write_at(3, b"def").unwrap();
+    medium.sync_names().unwrap();
+    assert_eq!(fs::read(dir.path().join("objects/2a/000000010000002a")).unwrap(), b"abcdef");
+    assert_eq!((other.names(), medium.link(ID, OTHER).err()), (Ok(2), Some(Errno::EXIST)));
+    medium.remove(ID).unwrap();
+    assert_eq!((medium.list().unwrap(), other.names(), other.len()), (vec![OTHER], Ok(1), Ok(6)));
+    assert_eq!(medium.link(ID, OTHER).err(), Some(Errno::NOENT));
+}
+
+#[test]
 fn holes_space_and_lengths() {
     let (_dir, medium) = formatted();
     let handle = medium.create(ID).unwrap();
