@@ -1,75 +1,86 @@
 //! Bytes that begin on a page's border: a request past the page cache that does not takes one page more, and is split where a request has a
 //! limit of pages (GlusterFS's mounts: 32).
+//!
+//! Large buffers are used again, the latest first: memory that was just given back is still in the processor's caches, and fresh memory costs
+//! a fault per page, which is more than the copy that it is wanted for.
+
+use parking_lot::Mutex;
 
 const PAGE: usize = 4096;
+/// From so many bytes on a buffer is large, and has [`LARGE`] bytes.
+const LARGE_FROM: usize = 64 << 10;
+/// A request of the kernel's.
+const LARGE: usize = 1 << 20;
+/// So many are kept when nobody has them.
+const SPARE_MAX: usize = 32;
+
+static SPARE: Mutex<Vec<Vec<u8>>> = Mutex::new(Vec::new());
 
 /// A buffer that begins on a page's border.
 #[derive(Debug, Default)]
 pub struct Aligned {
+    /// Initialised from end to end.
     bytes: Vec<u8>,
     start: usize,
+    len: usize,
 }
 
 impl Aligned {
-    /// Room for so many bytes.
-    pub fn with_capacity(len: usize) -> Aligned {
-        let mut bytes: Vec<u8> = Vec::with_capacity(len + PAGE);
+    /// So many bytes, whatever is in them.
+    pub fn room(len: usize) -> Aligned {
+        let large = (LARGE_FROM..=LARGE).contains(&len);
+        let spare = if large { SPARE.lock().pop() } else { None };
+        let bytes = spare.unwrap_or_else(|| vec![0u8; if large { LARGE } else { len } + PAGE]);
         let start = bytes.as_ptr().align_offset(PAGE).min(PAGE);
-        bytes.resize(start, 0);
-        Aligned { bytes, start }
-    }
-
-    /// So many zeros.
-    pub fn zeroed(len: usize) -> Aligned {
-        // Fresh zeros come from the system for nothing.
-        let bytes = vec![0u8; len + PAGE];
-        let start = bytes.as_ptr().align_offset(PAGE).min(PAGE);
-        let mut zeroed = Aligned { bytes, start };
-        zeroed.truncate(len);
-        zeroed
+        Aligned { bytes, start, len }
     }
 
     /// A copy.
     pub fn copy_of(data: &[u8]) -> Aligned {
-        let mut copy = Aligned::with_capacity(data.len());
-        copy.bytes.extend_from_slice(data);
+        let mut copy = Aligned::room(data.len());
+        copy.copy_from_slice(data);
         copy
     }
 
     /// Adds bytes; makes room for `most` bytes if there is none.
     pub fn extend(&mut self, data: &[u8], most: usize) {
-        if self.bytes.len() + data.len() > self.bytes.capacity() {
-            let mut larger = Aligned::with_capacity(most.max(self.len() + data.len()));
-            larger.bytes.extend_from_slice(self);
+        let (old, new) = (self.len, self.len + data.len());
+        if self.start + new > self.bytes.len() {
+            let mut larger = Aligned::room(most.max(new));
+            larger[..old].copy_from_slice(self);
             *self = larger;
         }
-        self.bytes.extend_from_slice(data);
+        self.len = new;
+        self[old..].copy_from_slice(data);
     }
 
     /// Keeps the first `len` bytes.
     pub fn truncate(&mut self, len: usize) {
-        self.bytes.truncate(self.start + len);
+        self.len = self.len.min(len);
     }
+}
 
-    /// The first `len` bytes, made if there are fewer.
-    pub fn first(&mut self, len: usize) -> &mut [u8] {
-        if self.len() < len {
-            *self = Aligned::zeroed(len);
+impl Drop for Aligned {
+    fn drop(&mut self) {
+        if self.bytes.len() == LARGE + PAGE {
+            let mut spare = SPARE.lock();
+            if spare.len() < SPARE_MAX {
+                spare.push(std::mem::take(&mut self.bytes));
+            }
         }
-        &mut self[..len]
     }
 }
 
 impl std::ops::Deref for Aligned {
     type Target = [u8];
     fn deref(&self) -> &[u8] {
-        &self.bytes[self.start..]
+        &self.bytes[self.start..self.start + self.len]
     }
 }
 
 impl std::ops::DerefMut for Aligned {
     fn deref_mut(&mut self) -> &mut [u8] {
-        &mut self.bytes[self.start..]
+        &mut self.bytes[self.start..self.start + self.len]
     }
 }
 
@@ -84,10 +95,22 @@ mod tests {
             bytes.extend(&vec![2; more], 80_000);
             assert_eq!(bytes.as_ptr().align_offset(PAGE), 0, "after {more} more");
         }
-        assert_eq!((bytes.len(), bytes[99], bytes[100]), (75_101, 1, 2));
-        let mut zeroed = Aligned::zeroed(10_000);
-        assert_eq!((zeroed.len(), zeroed.as_ptr().align_offset(PAGE)), (10_000, 0));
-        assert_eq!(zeroed.first(20_000).len(), 20_000);
-        assert_eq!(zeroed.as_ptr().align_offset(PAGE), 0);
+        assert_eq!((bytes.len(), bytes[99], bytes[100], bytes[75_100]), (75_101, 1, 2, 2));
+        for len in [10_000, 2 << 20] {
+            let room = Aligned::room(len);
+            assert_eq!((room.len(), room.as_ptr().align_offset(PAGE)), (len, 0));
+        }
+    }
+
+    #[test]
+    fn a_large_one_that_is_used_again_has_the_bytes_that_were_put_there() {
+        for round in 0..100u8 {
+            let (mut one, mut other) = (Aligned::copy_of(&[round; LARGE_FROM]), Aligned::copy_of(&[round; LARGE]));
+            one.extend(&[round + 1; 1000], LARGE);
+            other.truncate(10);
+            assert!(one[..LARGE_FROM].iter().all(|b| *b == round) && one[LARGE_FROM..].iter().all(|b| *b == round + 1));
+            assert_eq!((one.len(), &other[..]), (LARGE_FROM + 1000, &[round; 10][..]));
+            assert_eq!(one.as_ptr().align_offset(PAGE), 0);
+        }
     }
 }

@@ -1,14 +1,20 @@
 //! An open file: a descriptor per connection, opened when it is first needed, and its bytes over those that the policy chooses.
 
+mod begun;
+
+pub(crate) use begun::Begun;
+
 use crate::aligned::Aligned;
 use crate::broken::{is_broken, is_doubtful};
 use crate::mounts::Root;
 use crate::names::Names;
 use crate::opened::Opened;
 use crate::set::Connections;
-use crate::write_behind::{Queue, WriteBehind};
+use crate::status::Status;
+use crate::write_behind::{Queue, Unsent, WriteBehind};
+use crate::writers::Writers;
 use parking_lot::Mutex;
-use policy::connections::{ConnectionId, Direction, Operation, Part, Request, Sent, Use, Verdict, verdict};
+use policy::connections::{Choice, ConnectionId, Direction, Operation, Part, Request, Sent, Use, Verdict, verdict};
 use rustix::fs::{OFlags, fstat};
 use rustix::io::{Errno, Result};
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -30,8 +36,17 @@ pub(crate) struct World {
     pub names: Names,
     /// Does the other parts of what is split.
     pub helpers: Arc<Slow>,
+    /// Does again, waiting, what was begun and failed.
+    pub again: Arc<Slow>,
     /// What was acknowledged and is on its way.
     pub writes: WriteBehind,
+}
+
+impl World {
+    /// What the connections do.
+    pub fn status(&self) -> Status {
+        Status { write_behind_bytes: self.writes.room_bytes(), ..self.set.status() }
+    }
 }
 
 /// One open of a file.
@@ -49,6 +64,7 @@ pub(crate) struct OpenFile {
     queue: Arc<Queue>,
     /// Failures of such writes that this open was told of.
     told: AtomicU64,
+    writers: Writers,
 }
 
 struct Descriptor {
@@ -69,6 +85,7 @@ impl OpenFile {
             unsynced: AtomicU64::new(0),
             appends: Mutex::default(),
             told: AtomicU64::new(queue.failures()),
+            writers: Writers::default(),
             queue,
         };
         // It counts as a read of nothing, so that the connection is one that reads would take.
@@ -98,6 +115,14 @@ impl OpenFile {
     pub fn settle(&self) -> Result<()> {
         self.queue.settle();
         self.queue.told(&self.told)
+    }
+
+    /// A descriptor was closed by a thread: waits as [`OpenFile::settle`], unless no connection can be used and its process wrote nothing.
+    /// Such a process is not told of failures either, which are the writer's.
+    pub fn flush(&self, world: &World, thread: u32) -> Result<()> {
+        let nobody = || self.writers.exclude(thread);
+        let settled = self.queue.settle_unless(|| world.set.usable() == 0 && nobody());
+        if !settled || self.queue.has_news(&self.told) && nobody() { Ok(()) } else { self.queue.told(&self.told) }
     }
 
     /// Some descriptor that is open, for attributes of a file without a name.
@@ -204,10 +229,15 @@ impl OpenFile {
     }
 
     /// Reads until `buffer` is full or the file ends.
-    pub fn read(self: &Arc<Self>, world: &Arc<World>, offset: u64, buffer: &mut [u8]) -> Result<usize> {
-        self.queue.settle_range(&(offset..offset.saturating_add(buffer.len() as u64)));
+    fn read(
+        self: &Arc<Self>,
+        world: &Arc<World>,
+        offset: u64,
+        buffer: &mut [u8],
+        chosen: Option<Choice>,
+    ) -> Result<usize> {
         let request = Request { direction: Direction::Read, bytes: buffer.len() as u64, whole: false };
-        let choice = world.set.choose(&self.using, request, 0)?;
+        let choice = chosen.map_or_else(|| world.set.choose(&self.using, request, 0), Ok)?;
         let [first, rest @ ..] = &choice.parts[..] else { return Err(Errno::NOTCONN) };
         // The other parts are on their way while this thread reads the first.
         let helped: Vec<_> = rest.iter().map(|part| self.help(world, offset, *part)).collect();
@@ -233,7 +263,7 @@ impl OpenFile {
     fn help(self: &Arc<Self>, world: &Arc<World>, offset: u64, part: Part) -> Receiver<Result<Aligned>> {
         let (file, inside) = (self.clone(), world.clone());
         hand_over(world, move || {
-            let mut bytes = Aligned::zeroed(part.bytes as usize);
+            let mut bytes = Aligned::room(part.bytes as usize);
             let read = file.read_part(&inside, offset + part.offset, part, &mut bytes);
             read.map(|n| {
                 bytes.truncate(n);
@@ -249,26 +279,38 @@ impl OpenFile {
         })
     }
 
-    /// Writes all of `data`, or keeps it to be sent soon.
-    pub fn write(self: &Arc<Self>, world: &Arc<World>, offset: u64, data: &[u8]) -> Result<()> {
+    /// Writes all of `data`, or keeps it: then it is sent when the writer has been answered.
+    pub fn write(
+        self: &Arc<Self>,
+        world: &Arc<World>,
+        thread: u32,
+        offset: u64,
+        data: &[u8],
+    ) -> Result<Option<Unsent>> {
         self.queue.told(&self.told)?;
         if self.flags.contains(OFlags::APPEND) {
             self.queue.settle();
-            return self.append(world, offset, data);
+            return self.append(world, offset, data).map(|()| None);
         }
         let now = self.flags.intersects(OFlags::SYNC | OFlags::DSYNC) || !world.writes.is_on();
         if now {
             self.queue.settle_range(&(offset..offset.saturating_add(data.len() as u64)));
-            return self.write_through(world, offset, data);
+            return self.write_through(world, offset, data, None).map(|()| None);
         }
-        self.queue.put(world, self, offset, data);
-        Ok(())
+        self.writers.add(thread);
+        Ok(Some(self.queue.put(world, self, offset, data)))
     }
 
-    /// Writes all of `data` to the server.
-    pub fn write_through(self: &Arc<Self>, world: &Arc<World>, offset: u64, data: &[u8]) -> Result<()> {
+    /// Writes all of `data` to the server, over what was chosen already or is now.
+    pub fn write_through(
+        self: &Arc<Self>,
+        world: &Arc<World>,
+        offset: u64,
+        data: &[u8],
+        chosen: Option<Choice>,
+    ) -> Result<()> {
         let request = Request { direction: Direction::Write, bytes: data.len() as u64, whole: false };
-        let choice = world.set.choose(&self.using, request, 0)?;
+        let choice = chosen.map_or_else(|| world.set.choose(&self.using, request, 0), Ok)?;
         let [first, rest @ ..] = &choice.parts[..] else { return Err(Errno::NOTCONN) };
         let piece = |part: &Part| &data[part.offset as usize..(part.offset + part.bytes) as usize];
         let help = |part: &Part| {

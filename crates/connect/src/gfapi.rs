@@ -2,31 +2,30 @@
 //!
 //! ```text
 //!   one handle per connection -> glfs_pread_async, glfs_pwrite_async -> its own event thread -> the server
-//!                                            ^ waits for the answer, or until the connection is taken out of use
+//!                                                        the answer, or the connection taken out of use -> what is to happen then
 //! ```
 //! Nothing of it is needed to build. Files are opened by the identity (`glusterfs.gfid`) of what is open on the mount, so renames do not
-//! matter. The calls that wait are the asynchronous ones plus a wait of ours, since one that hangs in the library could not be called back.
+//! matter. Only the asynchronous calls are used for bytes, since one that hangs in the library could not be called back.
 
 mod library;
 
 use crate::aligned::Aligned;
-use crate::client::{Client, ClientFile};
+use crate::client::{Client, ClientFile, ReadDone, WriteDone};
 use library::{Library, glfs_fd_t, glfs_t};
-use parking_lot::{Condvar, Mutex};
+use parking_lot::Mutex;
 use rustix::fs::{OFlags, fgetxattr};
 use rustix::io::{Errno, Result};
+use std::collections::HashMap;
 use std::ffi::{CString, c_void};
 use std::io;
 use std::os::fd::BorrowedFd;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 /// How long a handle may take to connect.
 const CONNECT_PATIENCE: Duration = Duration::from_secs(30);
-/// How often whoever waits looks whether the connection was taken out.
-const LOOK: Duration = Duration::from_millis(50);
 /// Bytes of a file's identity.
 const GFID: usize = 16;
 /// Where GlusterFS keeps its logs.
@@ -43,6 +42,8 @@ pub struct Session {
     library: &'static Library,
     fs: Handle<glfs_t>,
     gone: AtomicBool,
+    under_way: Mutex<HashMap<u64, Arc<Operation>>>,
+    next: AtomicU64,
     /// To the thread that closes files and, when nobody sends any more, the handle: both may take long.
     closing: Sender<Handle<glfs_fd_t>>,
     this: Weak<Session>,
@@ -118,7 +119,15 @@ impl Session {
             Ok(done) => done?,
             Err(_) => return Err(io::ErrorKind::TimedOut.into()),
         }
-        Ok(Arc::new_cyclic(|this| Session { library, fs, gone: AtomicBool::new(false), closing, this: this.clone() }))
+        Ok(Arc::new_cyclic(|this| Session {
+            library,
+            fs,
+            gone: AtomicBool::new(false),
+            under_way: Mutex::default(),
+            next: AtomicU64::new(0),
+            closing,
+            this: this.clone(),
+        }))
     }
 
     fn check(&self) -> Result<()> {
@@ -167,6 +176,10 @@ impl Client for Session {
 
     fn take_out(&self) {
         self.gone.store(true, Ordering::Release);
+        let under_way: Vec<_> = self.under_way.lock().drain().collect();
+        for (_, operation) in under_way {
+            operation.end(Err(Errno::NOTCONN));
+        }
     }
 }
 
@@ -190,75 +203,95 @@ impl Drop for Inner {
 /// What is under way in the library.
 struct Operation {
     inner: Arc<Inner>,
+    /// Among those of its session.
+    number: u64,
     buffer: Mutex<Aligned>,
-    answer: Mutex<Option<Result<usize>>>,
-    answered: Condvar,
+    /// What is still to happen at its end: at the library's answer, or before, when the connection is taken out.
+    done: Mutex<Option<Done>>,
+}
+
+impl std::fmt::Debug for Operation {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "operation {}", self.number)
+    }
+}
+
+/// What happens at the end.
+enum Done {
+    Read(ReadDone),
+    Write(WriteDone),
+}
+
+impl Operation {
+    /// It has ended: so many bytes were moved, or none.
+    fn end(&self, moved: Result<usize>) {
+        self.inner.session.under_way.lock().remove(&self.number);
+        let done = self.done.lock().take();
+        match done {
+            Some(Done::Read(done)) => done(moved.map(|moved| {
+                let mut bytes = std::mem::take(&mut *self.buffer.lock());
+                bytes.truncate(moved);
+                bytes
+            })),
+            Some(Done::Write(done)) => done(moved),
+            None => {} // it was taken out before the library knew
+        }
+    }
 }
 
 /// Called by the library on a thread of its own when an operation has ended.
 unsafe extern "C" fn ended(_: *mut glfs_fd_t, moved: isize, _: *mut c_void, _: *mut c_void, data: *mut c_void) {
     let error = last_error();
-    // SAFETY: `submit` leaked this reference for us.
+    // SAFETY: `begin` leaked this reference for us.
     let operation = unsafe { Arc::from_raw(data as *const Operation) };
-    *operation.answer.lock() = Some(usize::try_from(moved).map_err(|_| error));
-    operation.answered.notify_all();
+    operation.end(usize::try_from(moved).map_err(|_| error));
 }
 
 impl File {
-    /// Starts an operation and waits for its end, or until the connection is taken out.
-    fn submit(
-        &self,
-        buffer: Aligned,
-        start: impl FnOnce(&Operation, *mut c_void) -> i32,
-    ) -> Result<(usize, Arc<Operation>)> {
-        self.0.session.check()?;
-        let operation = Arc::new(Operation {
-            inner: self.0.clone(),
-            buffer: Mutex::new(buffer),
-            answer: Mutex::new(None),
-            answered: Condvar::new(),
-        });
+    /// Starts an operation. `start` says whether the library took it, which then ends it.
+    fn begin(&self, buffer: Aligned, done: Done, start: impl FnOnce(&Operation, *mut c_void) -> i32) {
+        let session = &self.0.session;
+        let number = session.next.fetch_add(1, Ordering::Relaxed);
+        let (buffer, done) = (Mutex::new(buffer), Mutex::new(Some(done)));
+        let operation = Arc::new(Operation { inner: self.0.clone(), number, buffer, done });
+        {
+            // Whoever takes the connection out says so first, and looks for what is under way then.
+            let mut under_way = session.under_way.lock();
+            if session.check().is_ok() {
+                under_way.insert(number, operation.clone());
+            }
+        }
+        if let Err(gone) = session.check() {
+            return operation.end(Err(gone));
+        }
         let data = Arc::into_raw(operation.clone()) as *mut c_void;
         if start(&operation, data) < 0 {
             let error = last_error();
             // SAFETY: it was not started, so nobody else takes this reference.
             drop(unsafe { Arc::from_raw(data as *const Operation) });
-            return Err(error);
-        }
-        let mut answer = operation.answer.lock();
-        loop {
-            if let Some(done) = answer.take() {
-                drop(answer);
-                return done.map(|moved| (moved, operation));
-            }
-            if operation.answered.wait_for(&mut answer, LOOK).timed_out() && answer.is_none() {
-                operation.inner.session.check()?;
-            }
+            operation.end(Err(error));
         }
     }
 }
 
 impl ClientFile for File {
-    fn read_at(&self, buffer: &mut [u8], offset: u64) -> Result<usize> {
-        let (library, fd, len) = (self.0.session.library, self.0.fd, buffer.len());
-        // Not into the caller's memory: it may be needed again before an answer that comes late.
-        let (moved, operation) = self.submit(Aligned::zeroed(len), |operation, data| {
+    fn begin_read(&self, length: usize, offset: u64, done: ReadDone) {
+        let (library, fd) = (self.0.session.library, self.0.fd);
+        // Into memory of the operation's own: an answer may come after the connection was taken out.
+        self.begin(Aligned::room(length), Done::Read(done), |operation, data| {
             let at = operation.buffer.lock().as_mut_ptr();
-            // SAFETY: the file is open and the buffer has that length; both live as long as the operation, which the callback holds.
-            unsafe { (library.pread_async)(fd.0, at.cast(), len, offset as i64, 0, ended, data) }
-        })?;
-        let moved = moved.min(len);
-        buffer[..moved].copy_from_slice(&operation.buffer.lock()[..moved]);
-        Ok(moved)
+            // SAFETY: the file is open and the buffer has that length; both live as long as the operation, which the callback holds. A
+            // buffer is taken away from its operation by the callback alone.
+            unsafe { (library.pread_async)(fd.0, at.cast(), length, offset as i64, 0, ended, data) }
+        });
     }
 
-    fn write_at(&self, data: &[u8], offset: u64) -> Result<usize> {
+    fn begin_write(&self, data: &[u8], offset: u64, done: WriteDone) {
         let (library, fd) = (self.0.session.library, self.0.fd);
-        let len = i32::try_from(data.len()).unwrap_or(i32::MAX);
-        self.submit(Aligned::default(), |_, operation| {
+        let length = i32::try_from(data.len()).unwrap_or(i32::MAX);
+        self.begin(Aligned::default(), Done::Write(done), |_, operation| {
             // SAFETY: the file is open; the bytes are copied before the call returns.
-            unsafe { (library.pwrite_async)(fd.0, data.as_ptr().cast(), len, offset as i64, 0, ended, operation) }
-        })
-        .map(|(moved, _)| moved)
+            unsafe { (library.pwrite_async)(fd.0, data.as_ptr().cast(), length, offset as i64, 0, ended, operation) }
+        });
     }
 }

@@ -11,7 +11,7 @@
 //! The plain file system is shown as it is: no layouts, nothing stored beside it. What a connection acknowledged is with the server (each
 //! is mounted without caches of its own), and what we acknowledged before that stays here until then, so one that breaks takes nothing with it.
 
-mod aligned;
+pub mod aligned;
 pub mod broken;
 pub mod client;
 mod counts;
@@ -29,6 +29,7 @@ mod serve;
 pub mod set;
 pub mod status;
 mod write_behind;
+mod writers;
 
 pub use mount::{Connected, Options, StartError};
 pub use mounts::{Mounts, Root};

@@ -46,8 +46,8 @@ fn both(root: &Root, name: &Path) -> Result<Measured> {
     let client = root.client().ok_or(Errno::NOTSUP)?;
     let over_mount = Opened::new(root.open(name, OFlags::RDWR)?, OFlags::RDWR, None);
     let over_library = Opened::new(root.open(name, OFlags::RDWR)?, OFlags::RDWR, Some(client));
-    let data = Aligned::zeroed(REQUEST_BYTES);
-    let mut room = Aligned::zeroed(REQUEST_BYTES);
+    let data = Aligned::room(REQUEST_BYTES);
+    let mut room = Aligned::room(REQUEST_BYTES);
     let mut once = |file: &Opened, round: u64| -> Result<Duration> {
         let began = Instant::now();
         file.write(round * REQUEST_BYTES as u64, &data)?;

@@ -11,6 +11,7 @@ use crate::status::Status;
 use crate::write_behind::WriteBehind;
 use fuser::{BackgroundSession, Config, MountOption, Session, SessionACL};
 use parking_lot::Mutex;
+pub use policy::connections::WRITE_BEHIND_BYTES;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -26,13 +27,10 @@ const TYPE: &str = "fuse.entrepot-connect";
 const THREADS_PER_CONNECTION: usize = 16;
 /// Threads at least and at most.
 const THREADS: std::ops::RangeInclusive<usize> = 32..=96;
-/// Threads that do parts of what is split, and how many parts may wait for one.
+/// Threads that do parts of what is split, and as many that do again what failed.
 const HELPERS_MAX: usize = 64;
 /// How long the end waits for those.
 const END_PATIENCE: Duration = Duration::from_secs(5);
-
-/// Bytes that are acknowledged before the server has them, unless somebody says otherwise.
-pub const WRITE_BEHIND_BYTES: u64 = 64 << 20;
 
 /// Whether the kernel may read and write files by itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -132,9 +130,10 @@ impl Connected {
         let names = Names::new(set.clone()).map_err(refused)?;
         let threads = (THREADS_PER_CONNECTION * usize::from(set.count())).clamp(*THREADS.start(), *THREADS.end());
         let helpers = Slow::new(HELPERS_MAX, usize::MAX, threads);
+        let again = Slow::new(HELPERS_MAX, usize::MAX, threads);
         let piece = u64::from(REQUEST_BYTES_MAX);
         let writes = WriteBehind::new(set.count(), piece, options.write_behind_bytes, threads);
-        let world = Arc::new(World { set, names, helpers, writes });
+        let world = Arc::new(World { set, names, helpers, again, writes });
         let shared = Arc::new(Shared::new(world.clone(), options.clone()));
         let started = session(Server(shared), &path, &options, threads);
         let session = started.inspect_err(|_| world.set.end()).map_err(refused)?;
@@ -151,7 +150,7 @@ impl Connected {
 
     /// What the connections do.
     pub fn status(&self) -> Status {
-        self.world.set.status()
+        self.world.status()
     }
 
     /// Unmounts: `EBUSY` while somebody uses it.
@@ -170,8 +169,9 @@ impl Connected {
             session.join()?;
         }
         self.world.writes.end(self.world.set.options().patience);
+        self.world.again.end(END_PATIENCE);
         self.world.helpers.end(END_PATIENCE);
-        let status = self.world.set.status();
+        let status = self.world.status();
         self.world.set.end();
         Ok(status)
     }

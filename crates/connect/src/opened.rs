@@ -36,6 +36,11 @@ impl Opened {
         self.file.get_or_init(open).as_deref()
     }
 
+    /// As it is open over the library, if bytes went that way already.
+    pub fn over_library(&self) -> Option<&dyn ClientFile> {
+        self.file.get()?.as_deref()
+    }
+
     /// Reads until the buffer is full or the file ends.
     pub fn read(&self, offset: u64, buffer: &mut [u8]) -> Result<usize> {
         let file = self.file();

@@ -213,7 +213,7 @@ impl Filesystem for Server {
 
     fn write(
         &self,
-        _request: &Request,
+        request: &Request,
         _ino: INodeNo,
         handle: FileHandle,
         offset: u64,
@@ -224,14 +224,12 @@ impl Filesystem for Server {
         reply: ReplyWrite,
     ) {
         let drop_privileges = write_flags.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID);
-        match self.0.write(handle, offset, data, drop_privileges) {
-            Ok(()) => reply.written(data.len() as u32),
-            Err(error) => reply.error(errno(error)),
-        }
+        let by = bytes::Written { thread: request.pid(), drop_privileges };
+        self.0.write(handle, offset, data, by, reply);
     }
 
-    fn flush(&self, _request: &Request, _ino: INodeNo, handle: FileHandle, _owner: LockOwner, reply: ReplyEmpty) {
-        answer::done(self.0.flush(handle), reply);
+    fn flush(&self, request: &Request, _ino: INodeNo, handle: FileHandle, _owner: LockOwner, reply: ReplyEmpty) {
+        answer::done(self.0.flush(handle, request.pid()), reply);
     }
 
     fn release(

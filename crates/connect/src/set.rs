@@ -10,6 +10,7 @@ use crate::mounts::{Mounts, Root};
 use crate::status::{Connection, Status};
 use parking_lot::{Condvar, Mutex, RwLock};
 use policy::Time;
+pub use policy::connections::BytesOver;
 use policy::connections::{
     Action, CONNECTIONS_MAX, Choice, Chooser, ConnectionId, Direction, Event, Link, LinkConfig, Part, Policy, Request,
     Use, WidthConfig, usable,
@@ -37,18 +38,6 @@ pub struct SetOptions {
     pub bytes_over: BytesOver,
     /// Type of the file system, for people.
     pub kind: String,
-}
-
-/// Which way the bytes of files go, where a connection has two.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum BytesOver {
-    /// The file system's client library if it is there and was measured at the start to be faster; else the mount.
-    #[default]
-    Auto,
-    /// The mount.
-    Mount,
-    /// The client library.
-    Library,
 }
 
 /// Why there is no set of connections.
@@ -212,6 +201,11 @@ impl Connections {
         }
     }
 
+    /// Chooses if one can be used now.
+    pub fn choose_now(&self, file: &Mutex<Use>, request: Request) -> Option<Choice> {
+        self.chooser.lock().choose(self.now(), &mut file.lock(), request, self.usable())
+    }
+
     /// Takes a connection that was chosen otherwise.
     pub fn begin(&self, connection: ConnectionId, bytes: u64) -> Part {
         self.chooser.lock().begin(self.now(), connection, bytes);
@@ -328,7 +322,7 @@ impl Connections {
         }
     }
 
-    /// What the connections do.
+    /// What the connections do; of what is written behind nothing is known here.
     pub fn status(&self) -> Status {
         let links = self.links.lock();
         let chooser = self.chooser.lock();
@@ -355,6 +349,7 @@ impl Connections {
             policy: self.options.policy.to_string(),
             kind: self.options.kind.clone(),
             bytes_over: if self.library { "library" } else { "mount" }.into(),
+            write_behind_bytes: 0,
             connections: self.slots.iter().enumerate().map(one).collect(),
         }
     }

@@ -42,6 +42,9 @@ pub struct Status {
     /// Which way bytes go: `mount`, or `library`.
     #[serde(default)]
     pub bytes_over: String,
+    /// Bytes that may be acknowledged before the server has them, of all files together; 0 for none.
+    #[serde(default)]
+    pub write_behind_bytes: u64,
     /// One after the other.
     pub connections: Vec<Connection>,
 }

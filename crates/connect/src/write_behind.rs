@@ -5,9 +5,9 @@
 //! does whoever asks for the attributes of the file, and whoever reads waits for what he reads.
 
 use crate::aligned::Aligned;
-use crate::file::{OpenFile, World};
+use crate::file::{Begun, OpenFile, World};
 use parking_lot::{Condvar, Mutex, MutexGuard};
-use policy::connections::{Behind, BehindConfig, PieceId, Put};
+use policy::connections::{Behind, BehindConfig, Choice, PieceId, Put};
 use rustix::io::{Errno, Result};
 use std::collections::HashMap;
 use std::ops::Range;
@@ -21,6 +21,10 @@ use store::namespace::NodeId;
 const SENDERS_PER_CONNECTION: usize = 4;
 /// And in all.
 const SENDERS: std::ops::RangeInclusive<usize> = 8..=64;
+/// How often whoever closes looks whether there is anything to wait for.
+const LOOK: Duration = Duration::from_millis(100);
+/// A write below that is copied where it belongs, without a buffer of its own.
+const SMALL: usize = 64 << 10;
 /// So many files at once are looked through for those that nobody has open any more.
 const SWEEP: usize = 1024;
 
@@ -54,6 +58,50 @@ struct Kept {
     bytes: Aligned,
 }
 
+impl AsRef<[u8]> for Kept {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+/// A piece that is under way.
+struct Piece {
+    id: PieceId,
+    range: Range<u64>,
+    kept: Arc<Kept>,
+}
+
+/// What is to be sent as soon as its writer has been answered.
+#[must_use]
+pub(crate) struct Unsent {
+    queue: Arc<Queue>,
+    pieces: Vec<Piece>,
+}
+
+impl Unsent {
+    /// Sends it, or has it sent by others where that may take long.
+    pub fn send(self, world: &Arc<World>) {
+        for piece in self.pieces {
+            if let Err((piece, chosen)) = self.queue.begin(world, piece) {
+                self.queue.hand_over(world, piece, chosen);
+            }
+        }
+    }
+}
+
+impl State {
+    /// Takes everything that may be sent.
+    fn start(&mut self) -> Vec<Piece> {
+        let mut ready = Vec::new();
+        while let Some((id, range)) = self.behind.start() {
+            if let Some(kept) = self.pieces.remove(&id) {
+                ready.push(Piece { id, range, kept: Arc::new(kept) });
+            }
+        }
+        ready
+    }
+}
+
 impl WriteBehind {
     /// For so many connections and bytes.
     pub fn new(connections: u16, piece_bytes: u64, room_bytes: u64, fuse_threads: usize) -> WriteBehind {
@@ -71,6 +119,11 @@ impl WriteBehind {
     /// Whether anything is written behind.
     pub fn is_on(&self) -> bool {
         self.room_bytes > 0
+    }
+
+    /// Bytes that all files may keep together.
+    pub fn room_bytes(&self) -> u64 {
+        self.room_bytes
     }
 
     /// The queue of a file that is being opened.
@@ -122,16 +175,18 @@ impl WriteBehind {
 }
 
 impl Queue {
-    /// Keeps a write of an open file, which is sent soon.
-    pub fn put(self: &Arc<Self>, world: &Arc<World>, file: &Arc<OpenFile>, offset: u64, data: &[u8]) {
+    /// Keeps a write of an open file.
+    pub fn put(self: &Arc<Self>, world: &Arc<World>, file: &Arc<OpenFile>, offset: u64, data: &[u8]) -> Unsent {
         let len = data.len() as u64;
         world.writes.take_room(len);
-        let copy = Aligned::copy_of(data);
+        // Under the lock only what is small, and most of that joins another piece.
+        let mut copy = (data.len() >= SMALL).then(|| Aligned::copy_of(data));
         let mut state = self.state.lock();
         loop {
             match state.behind.put(offset, len) {
                 Put::Fresh(id) => {
-                    state.pieces.insert(id, Kept { file: file.clone(), bytes: copy });
+                    let bytes = copy.take().unwrap_or_else(|| Aligned::copy_of(data));
+                    state.pieces.insert(id, Kept { file: file.clone(), bytes });
                     break;
                 }
                 Put::Joined(id) => {
@@ -144,39 +199,64 @@ impl Queue {
             }
         }
         self.kept.fetch_add(len, Ordering::Release);
-        self.send(world, state);
+        Unsent { queue: self.clone(), pieces: state.start() }
     }
 
-    /// Has everything sent that may be.
-    fn send(self: &Arc<Self>, world: &Arc<World>, mut state: MutexGuard<'_, State>) {
-        let mut ready = Vec::new();
-        while let Some((id, range)) = state.behind.start() {
-            if let Some(kept) = state.pieces.remove(&id) {
-                ready.push((id, range, kept));
+    /// Begins to send a piece; gives it back, with what was chosen for it, if that has to be done by a thread that may wait.
+    fn begin(self: &Arc<Self>, world: &Arc<World>, piece: Piece) -> std::result::Result<(), (Piece, Option<Choice>)> {
+        let Piece { id, range, kept } = piece;
+        let (queue, inside, file, len) = (self.clone(), world.clone(), kept.file.clone(), range.end - range.start);
+        let done = move |sent| {
+            // The library's thread, which must not wait, so others send what follows.
+            for next in queue.sent(&inside, id, len, sent) {
+                queue.hand_over(&inside, next, None);
             }
-        }
-        drop(state);
-        for (id, range, kept) in ready {
-            let (queue, inside) = (self.clone(), world.clone());
-            let work = Box::new(move || queue.send_piece(&inside, id, range, &kept));
-            if let Err(work) = world.writes.senders.push_now(work) {
-                work(); // the end has come
-            }
+        };
+        match file.begin_write(world, range.start, &kept, done) {
+            Begun::Yes => Ok(()),
+            Begun::No(chosen) => Err((Piece { id, range, kept }, chosen)),
         }
     }
 
-    fn send_piece(self: &Arc<Self>, world: &Arc<World>, id: PieceId, range: Range<u64>, kept: &Kept) {
-        let sent = kept.file.write_through(world, range.start, &kept.bytes);
-        if let Err(error) = sent {
-            tracing::warn!(%error, node = kept.file.id, offset = range.start, "bytes that were acknowledged cannot be written");
+    /// Has a piece sent by a thread that may wait.
+    fn hand_over(self: &Arc<Self>, world: &Arc<World>, piece: Piece, chosen: Option<Choice>) {
+        let (queue, inside) = (self.clone(), world.clone());
+        if let Err(work) = world.writes.senders.push_now(Box::new(move || queue.work(&inside, piece, chosen))) {
+            work(); // the end has come
         }
-        let len = range.end - range.start;
+    }
+
+    /// Sends a piece and what follows.
+    fn work(self: &Arc<Self>, world: &Arc<World>, piece: Piece, mut chosen: Option<Choice>) {
+        let mut pieces = vec![piece];
+        while let Some(mut piece) = pieces.pop() {
+            if chosen.is_none() {
+                match self.begin(world, piece) {
+                    Ok(()) => continue,
+                    Err((same, so_far)) => (piece, chosen) = (same, so_far),
+                }
+            }
+            let Piece { id, range, kept } = piece;
+            let sent = kept.file.write_through(world, range.start, &kept.bytes, chosen.take());
+            if let Err(error) = sent {
+                let node = kept.file.id;
+                tracing::warn!(%error, node, offset = range.start, "bytes that were acknowledged cannot be written");
+            }
+            drop(kept);
+            pieces.extend(self.sent(world, id, range.end - range.start, sent));
+        }
+    }
+
+    /// A piece is with the server, or cannot be. Gives what may be sent now.
+    fn sent(&self, world: &World, id: PieceId, len: u64, sent: Result<()>) -> Vec<Piece> {
         let mut state = self.state.lock();
         state.behind.done(id, sent);
         self.kept.fetch_sub(len, Ordering::Release);
         self.changed.notify_all();
-        self.send(world, state);
+        let next = state.start();
+        drop(state);
         world.writes.give_room(len);
+        next
     }
 
     /// Waits until the server has what is kept now; whether there was anything.
@@ -188,6 +268,21 @@ impl Queue {
         let mark = state.behind.mark();
         while state.behind.has_older(mark) {
             self.changed.wait(&mut state);
+        }
+        true
+    }
+
+    /// Waits as [`Queue::settle`], until `gives_up` says so. Whether the server has everything.
+    pub fn settle_unless(&self, gives_up: impl Fn() -> bool) -> bool {
+        if self.kept.load(Ordering::Acquire) == 0 {
+            return true;
+        }
+        let mut state = self.state.lock();
+        let mark = state.behind.mark();
+        while state.behind.has_older(mark) {
+            if self.changed.wait_for(&mut state, LOOK).timed_out() && MutexGuard::unlocked(&mut state, &gives_up) {
+                return false;
+            }
         }
         true
     }
@@ -206,6 +301,11 @@ impl Queue {
     /// Failures so far, to be remembered by whoever opens the file.
     pub fn failures(&self) -> u64 {
         self.state.lock().behind.failures()
+    }
+
+    /// Whether there is a failure that whoever has heard of those in `seen` was not told of.
+    pub fn has_news(&self, seen: &AtomicU64) -> bool {
+        self.state.lock().behind.failed_since(seen.load(Ordering::Relaxed)).is_some()
     }
 
     /// Tells whoever has heard of the failures in `seen` of a later one, once.

@@ -89,5 +89,47 @@ impl FromStr for Policy {
     }
 }
 
+/// Which way the bytes of files go, where a connection has two.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum BytesOver {
+    /// The file system's client library if it is there and was measured at the start to be faster; else the mount.
+    #[default]
+    Auto,
+    /// The mount.
+    Mount,
+    /// The client library.
+    Library,
+}
+
+impl BytesOver {
+    /// All, as one may write them.
+    pub const WORDS: &'static str = "auto, mount, library";
+}
+
+impl fmt::Display for BytesOver {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            BytesOver::Auto => "auto",
+            BytesOver::Mount => "mount",
+            BytesOver::Library => "library",
+        })
+    }
+}
+
+impl FromStr for BytesOver {
+    type Err = String;
+    fn from_str(word: &str) -> Result<BytesOver, String> {
+        Ok(match word {
+            "auto" => BytesOver::Auto,
+            "mount" => BytesOver::Mount,
+            "library" => BytesOver::Library,
+            _ => return Err(format!("`{word}` is no way for bytes; choose one of {}", BytesOver::WORDS)),
+        })
+    }
+}
+
+/// Bytes of all files together that are acknowledged before the server has them, unless somebody says otherwise.
+pub const WRITE_BEHIND_BYTES: u64 = 64 << 20;
+
 #[cfg(test)]
 mod tests;

@@ -68,8 +68,8 @@ pub struct Connect {
     passthrough: Pass,
     /// Which way bytes go where the file system has a client library (GlusterFS: libgfapi): over the library if it is there and measured
     /// to be faster at the start, over the mounts, or over the library.
-    #[arg(long, value_enum, default_value = "auto", value_name = "WAY")]
-    bytes_over: Way,
+    #[arg(long, default_value_t, value_name = "auto|mount|library")]
+    bytes_over: BytesOver,
     /// Acknowledge writes before the server has them, up to so many bytes of all files; 0 to let each wait for the server. They are kept
     /// and sent again when a connection breaks; fsync and close wait for them.
     #[arg(long, default_value_t = WRITE_BEHIND_BYTES, value_parser = size, value_name = "SIZE", hide_default_value = true)]
@@ -102,14 +102,6 @@ pub struct Connect {
 enum Pass {
     Auto,
     Off,
-}
-
-/// Which way bytes go.
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum Way {
-    Auto,
-    Mount,
-    Library,
 }
 
 impl Connect {
@@ -155,11 +147,7 @@ impl Connect {
                 policy: self.policy,
                 link: LinkConfig { deadline, ..LinkConfig::default() },
                 patience: self.patience.into(),
-                bytes_over: match self.bytes_over {
-                    Way::Auto => BytesOver::Auto,
-                    Way::Mount => BytesOver::Mount,
-                    Way::Library => BytesOver::Library,
-                },
+                bytes_over: self.bytes_over,
                 kind: self.kind.clone(),
             },
             entry_timeout: self.timeout.into(),
@@ -229,8 +217,12 @@ fn write(status: &Status, output: Output) -> Result<()> {
         Output::Json => shown::json(&serde_json::to_value(status).map_err(std::io::Error::from)?)?,
         Output::Text => {
             let (count, kind, policy) = (status.connections.len(), &status.kind, &status.policy);
-            let heading =
-                format!("{count} connections ({kind}), policy {policy}, bytes over the {}\n", status.bytes_over);
+            let behind = match status.write_behind_bytes {
+                0 => "each write waits for the server".into(),
+                room => format!("up to {} written behind", shown::bytes(room)),
+            };
+            let way = &status.bytes_over;
+            let heading = format!("{count} connections ({kind}), policy {policy}, bytes over the {way}, {behind}\n");
             shown::text(&(heading + &table(&status.connections)))?;
         }
     }

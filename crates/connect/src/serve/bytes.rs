@@ -2,13 +2,12 @@
 
 use super::Shared;
 use super::modes::Backing;
-use crate::aligned::Aligned;
 use crate::file::OpenFile;
-use fuser::{BackingId, FileHandle, FopenFlags, Generation, OpenFlags, ReplyCreate, ReplyData, ReplyOpen};
+use crate::write_behind::Unsent;
+use fuser::{BackingId, FileHandle, FopenFlags, Generation, OpenFlags, ReplyCreate, ReplyData, ReplyOpen, ReplyWrite};
 use policy::connections::Operation;
 use rustix::fs::{FallocateFlags, OFlags, SeekFrom, Stat};
 use rustix::io::{Errno, Result, retry_on_intr};
-use std::cell::RefCell;
 use std::ffi::OsStr;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
@@ -16,16 +15,17 @@ use std::sync::atomic::Ordering;
 use store::mount::convert::{attributes, errno};
 use store::namespace::{Caller, Node, NodeId};
 
-thread_local! {
-    /// Bytes on their way to the kernel; as large as the largest read so far.
-    static BUFFER: RefCell<Aligned> = RefCell::new(Aligned::default());
-}
-
 /// One open of a file.
 pub(super) struct Handle {
     file: Arc<OpenFile>,
     /// Kept while the kernel uses it.
     backing: Option<Arc<Backing>>,
+}
+
+/// Who writes, and what else is to be done.
+pub struct Written {
+    pub thread: u32,
+    pub drop_privileges: bool,
 }
 
 impl Shared {
@@ -146,33 +146,41 @@ impl Shared {
     }
 
     /// A descriptor is closed: whoever closes is told what became of what was written.
-    pub fn flush(&self, handle: FileHandle) -> Result<()> {
-        self.handle(handle)?.file.settle()
+    pub fn flush(&self, handle: FileHandle, thread: u32) -> Result<()> {
+        self.handle(handle)?.file.flush(&self.world, thread)
     }
 
     pub fn read(&self, handle: FileHandle, offset: u64, length: usize, reply: ReplyData) {
-        let handle = match self.handle(handle) {
-            Ok(handle) => handle,
-            Err(error) => return reply.error(errno(error)),
+        let answer = move |read: Result<&[u8]>| match read {
+            Ok(bytes) => reply.data(bytes),
+            Err(error) => reply.error(errno(error)),
         };
-        BUFFER.with_borrow_mut(|buffer| {
-            let buffer = buffer.first(length);
-            match handle.file.read(&self.world, offset, buffer) {
-                Ok(got) => reply.data(&buffer[..got]),
-                Err(error) => reply.error(errno(error)),
-            }
-        });
+        match self.handle(handle) {
+            Ok(handle) => handle.file.begin_read(&self.world, offset, length, Box::new(answer)),
+            Err(error) => answer(Err(error)),
+        }
     }
 
-    pub fn write(&self, handle: FileHandle, offset: u64, data: &[u8], drop_privileges: bool) -> Result<()> {
+    pub fn write(&self, handle: FileHandle, offset: u64, data: &[u8], by: Written, reply: ReplyWrite) {
+        match self.written(handle, offset, data, by) {
+            Ok(unsent) => {
+                reply.written(data.len() as u32);
+                // The writer goes on meanwhile.
+                unsent.into_iter().for_each(|unsent| unsent.send(&self.world));
+            }
+            Err(error) => reply.error(errno(error)),
+        }
+    }
+
+    fn written(&self, handle: FileHandle, offset: u64, data: &[u8], by: Written) -> Result<Option<Unsent>> {
         let handle = self.handle(handle)?;
-        if drop_privileges {
+        if by.drop_privileges {
             let id = handle.file.id;
             let dropped = self.world.names.run(Operation::Write, |tree| tree.hold(id, None)?.drop_privileges());
             // A file without a name runs for nobody.
             dropped.or_else(|error| if matches!(error, Errno::NOENT | Errno::STALE) { Ok(()) } else { Err(error) })?;
         }
-        handle.file.write(&self.world, offset, data)
+        handle.file.write(&self.world, by.thread, offset, data)
     }
 
     pub fn sync(&self, handle: FileHandle, data_only: bool) -> Result<()> {

@@ -228,7 +228,7 @@ impl Shared {
     /// An attribute. One of the mount point is ours: what the connections do.
     pub fn attribute(&self, id: NodeId, name: &OsStr) -> Result<Vec<u8>> {
         if id == ROOT && name == ATTRIBUTE {
-            return serde_json::to_vec(&self.world.set.status()).map_err(|_| Errno::IO);
+            return serde_json::to_vec(&self.world.status()).map_err(|_| Errno::IO);
         }
         self.ask(|tree| tree.attribute(id, name))
     }

@@ -1,0 +1,249 @@
+//! Bytes over a client library that answers late, refuses, or does not answer at all: a directory stands for the server.
+
+#[path = "../../store/tests/mount/steps.rs"]
+mod steps;
+#[allow(dead_code)]
+mod world;
+
+use connect::aligned::Aligned;
+use connect::client::{Client, ClientFile, ReadDone, WriteDone};
+use connect::set::BytesOver;
+use connect::{Connected, Mounts, Options};
+use parking_lot::Mutex;
+use policy::connections::Policy;
+use rustix::fs::{Mode, OFlags};
+use rustix::io::{Errno, Result, dup, pread, pwrite};
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::PathBuf;
+use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+/// What goes wrong with the server.
+#[derive(Debug, Default)]
+struct Faults {
+    /// One operation out of so many fails as on a connection that breaks; 0 for none.
+    one_of: AtomicU64,
+    operations: AtomicU64,
+    /// Nothing is answered, and nothing can be mounted.
+    away: AtomicBool,
+}
+
+/// The server: connections to a directory.
+struct Directory {
+    path: PathBuf,
+    faults: Arc<Faults>,
+}
+
+impl Mounts for Directory {
+    fn mount(&self, _: u16) -> io::Result<OwnedFd> {
+        if self.faults.away.load(Ordering::Relaxed) {
+            return Err(io::ErrorKind::HostUnreachable.into());
+        }
+        Ok(rustix::fs::open(&self.path, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?)
+    }
+    fn take_out(&self, _: u16) {}
+    fn client(&self, _: u16) -> io::Result<Arc<dyn Client>> {
+        Ok(Arc::new(Library { shared: Arc::new(Shared { faults: self.faults.clone(), ..Shared::default() }) }))
+    }
+    fn source(&self, number: u16) -> String {
+        format!("server, connection {number}")
+    }
+}
+
+#[derive(Debug)]
+struct Library {
+    shared: Arc<Shared>,
+}
+
+#[derive(Default)]
+struct Shared {
+    faults: Arc<Faults>,
+    gone: AtomicBool,
+    /// What waits for an answer that does not come.
+    hang: Mutex<Vec<Box<dyn FnOnce() + Send>>>,
+}
+
+impl std::fmt::Debug for Shared {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.faults.fmt(f)
+    }
+}
+
+impl Client for Library {
+    fn open(&self, mounted: BorrowedFd<'_>, _: OFlags) -> Result<Box<dyn ClientFile>> {
+        Ok(Box::new(Opened { fd: Arc::new(dup(mounted)?), shared: self.shared.clone() }))
+    }
+    fn probe(&self) -> Result<()> {
+        if self.shared.faults.away.load(Ordering::Relaxed) { Err(Errno::NOTCONN) } else { Ok(()) }
+    }
+    fn take_out(&self) {
+        self.shared.gone.store(true, Ordering::Release);
+        let hang = std::mem::take(&mut *self.shared.hang.lock());
+        hang.into_iter().for_each(|end| end());
+    }
+}
+
+#[derive(Debug)]
+struct Opened {
+    fd: Arc<OwnedFd>,
+    shared: Arc<Shared>,
+}
+
+impl Opened {
+    /// Does it on a thread of its own, or never.
+    fn begin<T: Send + 'static>(
+        &self,
+        act: impl FnOnce(&OwnedFd) -> Result<T> + Send + 'static,
+        done: Box<dyn FnOnce(Result<T>) + Send>,
+    ) {
+        let faults = &self.shared.faults;
+        let mut hang = self.shared.hang.lock();
+        if self.shared.gone.load(Ordering::Acquire) {
+            drop(hang);
+            return done(Err(Errno::NOTCONN));
+        }
+        if faults.away.load(Ordering::Relaxed) {
+            return hang.push(Box::new(move || done(Err(Errno::NOTCONN))));
+        }
+        drop(hang);
+        let number = faults.operations.fetch_add(1, Ordering::Relaxed) + 1;
+        let one_of = faults.one_of.load(Ordering::Relaxed);
+        let broken = one_of > 0 && number.is_multiple_of(one_of);
+        let fd = self.fd.clone();
+        std::thread::spawn(move || done(if broken { Err(Errno::NOTCONN) } else { act(&fd) }));
+    }
+}
+
+impl ClientFile for Opened {
+    fn begin_read(&self, length: usize, offset: u64, done: ReadDone) {
+        let read = move |fd: &OwnedFd| {
+            let mut bytes = Aligned::room(length);
+            let n = pread(fd, &mut bytes[..], offset)?;
+            bytes.truncate(n);
+            Ok(bytes)
+        };
+        self.begin(read, done);
+    }
+    fn begin_write(&self, data: &[u8], offset: u64, done: WriteDone) {
+        let data = data.to_vec();
+        self.begin(move |fd| pwrite(fd, &data, offset), done);
+    }
+}
+
+/// The mount point, the server's faults, and the directory.
+struct Behind {
+    connected: Connected,
+    faults: Arc<Faults>,
+    _dir: tempfile::TempDir,
+}
+
+impl Behind {
+    fn start(connections: u16, policy: Policy) -> Option<Behind> {
+        if !rustix::process::geteuid().is_root() || File::options().read(true).write(true).open("/dev/fuse").is_err() {
+            eprintln!("skipped: root and /dev/fuse are needed");
+            return None;
+        }
+        let dir = tempfile::tempdir().unwrap();
+        let (path, at, faults) = (dir.path().join("server"), dir.path().join("mnt"), Arc::new(Faults::default()));
+        [&path, &at].into_iter().for_each(|path| std::fs::create_dir(path).unwrap());
+        let mut options: Options = world::options(connections, policy, "directory");
+        options.set.bytes_over = BytesOver::Library;
+        let mounts = Box::new(Directory { path, faults: faults.clone() });
+        let connected = Connected::start_over(mounts, &at, options).unwrap();
+        Some(Behind { connected, faults, _dir: dir })
+    }
+
+    fn open(&self, name: &str, flags: i32) -> File {
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create(true).truncate(false).custom_flags(flags);
+        options.open(self.connected.path().join(name)).unwrap()
+    }
+
+    fn usable(&self) -> usize {
+        self.connected.status().connections.iter().filter(|c| c.state == "in use").count()
+    }
+
+    fn until(&self, mut wanted: impl FnMut(&Behind) -> bool) {
+        let until = Instant::now() + Duration::from_secs(60);
+        while !wanted(self) {
+            assert!(Instant::now() < until, "{:?}", self.connected.status());
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+}
+
+impl Drop for Behind {
+    fn drop(&mut self) {
+        self.faults.away.store(false, Ordering::Relaxed);
+        self.connected.unmount().or_else(|_| self.connected.detach()).unwrap();
+        self.connected.wait().unwrap();
+    }
+}
+
+#[test]
+fn a_directory_is_the_same_while_operations_fail() {
+    for (seed, policy) in [(61, Policy::Load), (62, Policy::Multiple)] {
+        let Some(behind) = Behind::start(3, policy) else { return };
+        assert_eq!(behind.connected.status().bytes_over, "library");
+        behind.faults.one_of.store(7, Ordering::Relaxed);
+        steps::same_as_local(seed, 200, behind.connected.path());
+        assert!(behind.faults.operations.load(Ordering::Relaxed) > 50, "bytes go over the library");
+        assert!(behind.connected.status().connections.iter().map(|c| c.failures).sum::<u64>() > 0);
+    }
+}
+
+/// Readers and writers of blocks past the page cache, many at once, over a server that goes away for a while in the middle.
+#[test]
+fn nothing_is_lost_by_a_server_that_goes_away_and_comes_back() {
+    const BLOCK: usize = 64 << 10;
+    let Some(behind) = Behind::start(2, Policy::Load) else { return };
+    let block = |file: usize, number: usize| vec![(file * 50 + number) as u8 + 1; BLOCK];
+    let each = |act: &(dyn Fn(usize, &File) + Sync)| {
+        std::thread::scope(|scope| {
+            for file in 0..3 {
+                let behind = &behind;
+                scope.spawn(move || act(file, &behind.open(&format!("file{file}"), libc::O_DIRECT)));
+            }
+            std::thread::sleep(Duration::from_millis(5));
+            behind.faults.away.store(true, Ordering::Relaxed);
+            behind.until(|behind| behind.usable() == 0);
+            behind.faults.away.store(false, Ordering::Relaxed);
+        });
+        behind.until(|behind| behind.usable() == 2);
+    };
+    each(&|file, open| (0..40).for_each(|n| open.write_all_at(&block(file, n), (n * BLOCK) as u64).unwrap()));
+    each(&|file, open| {
+        let mut found = vec![0; BLOCK];
+        for n in 0..40 {
+            open.read_exact_at(&mut found, (n * BLOCK) as u64).unwrap();
+            assert!(found == block(file, n), "block {n} of file {file}");
+        }
+    });
+}
+
+/// A program that is started closes the files that it does not get. No server takes their bytes, and it starts all the same.
+#[test]
+fn a_program_that_is_started_does_not_wait_for_what_its_parent_wrote() {
+    let Some(behind) = Behind::start(2, Policy::Load) else { return };
+    let file = behind.open("file", 0);
+    file.write_all_at(&[1; 4096], 0).unwrap();
+    file.sync_all().unwrap();
+    behind.faults.away.store(true, Ordering::Relaxed);
+    behind.until(|behind| behind.usable() == 0);
+    file.write_all_at(&[2; 4096], 0).unwrap();
+    let began = Instant::now();
+    let mut child = Command::new("true").spawn().unwrap();
+    behind.until(|_| child.try_wait().unwrap().is_some());
+    assert!(began.elapsed() < Duration::from_secs(30), "it waited until nobody had any more patience");
+    assert_eq!(behind.usable(), 0, "no server came back");
+    behind.faults.away.store(false, Ordering::Relaxed);
+    file.sync_all().unwrap();
+    let mut found = [0; 4096];
+    file.read_exact_at(&mut found, 0).unwrap();
+    assert_eq!(found, [2; 4096]);
+}
