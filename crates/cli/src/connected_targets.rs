@@ -46,7 +46,8 @@ fn connect(target: &TargetConfig, connections: &ConnectionsConfig) -> std::resul
     take_over(path).map_err(|error| format!("{}: {error}", path.display()))?;
     let mut command = Command::new(std::env::current_exe().map_err(|error| error.to_string())?);
     command.arg("connect").args(["-n", &connections.count.to_string(), "-t", &connections.kind]);
-    command.args(["--policy", &connections.policy.to_string(), "--detach"]);
+    command.args(["--policy", &connections.policy.to_string(), "--bytes-over", &connections.bytes_over.to_string()]);
+    command.args(["--write-behind", &connections.write_behind.to_string(), "--detach"]);
     if !connections.options.is_empty() {
         command.args(["-o", &connections.options]);
     }

@@ -16,8 +16,10 @@ fn a_target_over_three_connections_outlives_the_daemon() {
         return;
     }
     let backing = tempfile::tempdir().expect("temp dir");
-    let lines =
-        format!("name = \"fast0\"\nconnections = 3\ntype = \"bind\"\nservers = \"{}\"\n", backing.path().display());
+    let lines = format!(
+        "name = \"fast0\"\nconnections = 3\ntype = \"bind\"\nservers = \"{}\"\nbytes_over = \"mount\"\nwrite_behind = \"2MiB\"\n",
+        backing.path().display()
+    );
     let Some(volume) = Volume::up_with(|toml| toml.replace("name = \"fast0\"\n", &lines)) else { return };
     let data = noise(20 << 20);
     std::fs::write(volume.at.join("f"), &data).expect("write");
@@ -25,6 +27,7 @@ fn a_target_over_three_connections_outlives_the_daemon() {
     let each = shown["connections"].as_array().expect("connections");
     assert_eq!((each.len(), &shown["policy"]), (3, &Value::from("load")), "{shown}");
     assert!(each.iter().all(|c| c["state"] == "in use"), "{shown}");
+    assert_eq!((&shown["write_behind_bytes"], &shown["bytes_over"]), (&(2 << 20).into(), &"mount".into()), "{shown}");
     assert!(each.iter().map(|c| c["bytes_written"].as_u64().expect("bytes")).sum::<u64>() > 0, "{shown}");
     assert!(out(&volume.run(&["status"])).contains("connections of fast0 (bind, policy load)"));
     assert!(backing.path().join("target.id").exists(), "the target is in the file system, not below it");

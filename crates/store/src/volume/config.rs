@@ -92,6 +92,10 @@ pub struct ConnectionsConfig {
     pub options: String,
     /// Who chooses the connection of an operation.
     pub policy: policy::connections::Policy,
+    /// Which way bytes go.
+    pub bytes_over: policy::connections::BytesOver,
+    /// Bytes that are acknowledged before the server has them, of all files together; 0 for none.
+    pub write_behind: u64,
 }
 
 /// `[layout]`

@@ -48,6 +48,8 @@ state = "state"
 #   servers = "bb1:/scratch,bb2:/scratch"
 #   options = ""
 #   policy = "load"
+#   bytes_over = "auto"
+#   write_behind = "64MiB"
 "#;
 
 const TAIL: &str = r#"
