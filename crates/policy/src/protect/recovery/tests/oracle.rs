@@ -228,6 +228,9 @@ impl Oracle {
                 }
                 self.waiting.push_back((waiter, key(n), start..start + len));
                 self.tell(Event::ReadBlocked { key: key(n), waiter, rows: start..start + len });
+                if self.waiting.iter().any(|(w, ..)| *w == waiter) {
+                    self.keys.entry(key(n)).or_default().active = true; // though no row of it may have its turn yet
+                }
             }
             Step::Repair { key: n } => {
                 self.forget_what_ended(key(n));
