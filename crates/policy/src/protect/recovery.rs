@@ -11,8 +11,8 @@
 //!
 //! One recovery per key, however many wait. A *row* is one stripe of the lost object, counted from 0: row `r` lies at
 //! object offset `r * stripe_size`. Rows that somebody waits for are fetched first, in the order they were asked for;
-//! then what lies ahead of the readers ([`ahead`], ours), of all keys; then the rest, ascending. With nobody waiting, as offline, that is
-//! ascending from the first. A waiter is woken as soon as the rows it named are patched.
+//! then what lies ahead of the readers ([`ahead`], ours), of all keys; then the rest, ascending; as much of both as lets the rows that
+//! are asked for come soon ([`pace`], ours). With nobody waiting, as offline, that is ascending from the first. A waiter is woken as soon as the rows it named are patched.
 //!
 //! A row is asked from one source at a time. A passing failure is tried again a few times, later each time; then, and
 //! at once for any other failure, the next source is asked. A source that changed or refuses for good is not asked
@@ -29,6 +29,7 @@
 mod ahead;
 mod entry;
 mod machine;
+mod pace;
 mod rows;
 
 pub use machine::Recovery;
@@ -58,6 +59,8 @@ pub struct Config {
     pub fetches_max: usize,
     /// Of both limits, so many are kept free for rows that somebody waits for.
     pub reserved_for_asked: usize,
+    /// While readers wait, no more is fetched ahead than comes within this time, so that what they ask for comes about as soon.
+    pub row_within: Time,
     /// So often a passing failure is tried again at the same source.
     pub retries: u32,
     /// Wait before the first retry; doubles each time.
@@ -77,6 +80,7 @@ impl Default for Config {
             rows_per_key_max: 8,
             fetches_max: 32,
             reserved_for_asked: 2,
+            row_within: Time::from_millis(500),
             retries: 3,
             retry_first: Time::from_millis(200),
             retry_max: Time::from_secs(5),

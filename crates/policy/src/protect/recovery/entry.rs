@@ -39,6 +39,8 @@ pub(super) struct Busy {
     pub retries: u32,
     /// When it is to be asked (again); `None` while a fetch is under way.
     pub due: Option<Time>,
+    /// When the fetch that is under way was begun.
+    pub since: Time,
 }
 
 /// One key's state.
@@ -165,7 +167,7 @@ impl Entry {
     /// Marks a row as under way, from the source that answered best so far.
     pub(super) fn take(&mut self, row: u64) -> Option<Busy> {
         let first = self.live_from(self.preferred)?;
-        let busy = Busy { source: first, first, retries: 0, due: None };
+        let busy = Busy { source: first, first, retries: 0, due: None, since: Time::ZERO };
         self.busy.insert(row, busy);
         Some(busy)
     }

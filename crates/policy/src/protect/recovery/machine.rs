@@ -1,6 +1,7 @@
 //! The coordinator itself: all keys, the order of asking, and what is under way.
 
 use super::entry::{Busy, Entry, Phase};
+use super::pace::Pace;
 use super::{Action, Config, Event, FetchError, FetchReason, Finished, Key, Outcome, Stats, Waiter, Why};
 use crate::ids::ObjectId;
 use crate::time::Time;
@@ -32,6 +33,7 @@ pub struct Recovery {
     /// Rows to be asked for again, and when.
     again: BTreeSet<(Time, Key, u64)>,
     in_flight: usize,
+    pace: Pace,
     actions: VecDeque<Action>,
     stats: Stats,
 }
@@ -40,6 +42,7 @@ impl Recovery {
     /// A coordinator with nothing to do.
     pub fn new(config: Config) -> Recovery {
         Recovery {
+            pace: Pace::new(config.row_within, config.fetches_max),
             config,
             now: Time::ZERO,
             keys: BTreeMap::new(),
@@ -154,6 +157,7 @@ impl Recovery {
 
     fn read_blocked(&mut self, key: Key, waiter: Waiter, rows: Range<u64>) {
         self.stats.waits += 1;
+        self.pace.waits(self.now);
         if let Some(place) = self.place_of.get(&waiter).copied() {
             self.leave(place); // a number waits once at a time; the later question counts
         }
@@ -242,6 +246,9 @@ impl Recovery {
     fn patched(&mut self, key: Key, row: u64) {
         let Some(entry) = self.keys.get_mut(&key) else { return };
         if let Some(busy) = entry.busy.get(&row).copied() {
+            if busy.due.is_none() {
+                self.pace.came(self.now.since(busy.since), self.in_flight);
+            }
             self.no_longer_busy(key, row, busy);
         }
         let Some(entry) = self.keys.get_mut(&key) else { return };
@@ -469,7 +476,7 @@ impl Recovery {
     fn fetch_unasked(&mut self) -> Option<Action> {
         let unreserved = |max: usize| max.saturating_sub(self.config.reserved_for_asked).max(1);
         let (fetches_max, rows_max) = (unreserved(self.config.fetches_max), unreserved(self.config.rows_per_key_max));
-        if self.in_flight >= fetches_max {
+        if self.in_flight >= fetches_max || !self.pace.allows(self.now, self.in_flight) {
             return None;
         }
         let mut in_order = None;
@@ -509,6 +516,9 @@ impl Recovery {
     fn count_fetch(&mut self, key: Key, row: u64, source_index: u32, reason: FetchReason) -> Action {
         self.in_flight += 1;
         self.stats.fetches += 1;
+        if let Some(busy) = self.keys.get_mut(&key).and_then(|entry| entry.busy.get_mut(&row)) {
+            busy.since = self.now;
+        }
         Action::Fetch { key, row, source_index, reason }
     }
 }

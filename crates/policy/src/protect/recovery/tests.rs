@@ -1,6 +1,7 @@
 //! Tests of the coordinator of recoveries: by example, and against a slow oracle that plays the driver.
 
 mod oracle;
+mod slow_source;
 
 use super::*;
 
@@ -227,8 +228,9 @@ fn an_abandoned_recovery_leaves_no_spare_and_no_waiter_behind() {
     assert!(!r.knows(KEY));
 
     let (mut r, _) = patching(Config::default(), 9, 1, blocked(1, 0..1));
+    assert!(r.stats().in_flight > 1);
     after(&mut r, Time::ZERO, Event::Abandoned { key: KEY });
-    for row in 0..6 {
+    for row in 0..r.stats().in_flight {
         assert!(r.knows(KEY));
         after(&mut r, Time::ZERO, Event::Patched { key: KEY, row });
     }

@@ -1,0 +1,102 @@
+//! Readers of several files at a source that is slower than all of them together.
+
+use super::*;
+use std::collections::BTreeMap;
+
+const FILES: u64 = 6;
+const ROWS: u64 = 8;
+/// A row alone at the source.
+const ROW_MS: f64 = 1000.0 / 6.0;
+/// A reader computes for so long after each block; every fourth is one of the lost object.
+const COMPUTE_MS: f64 = 200.0;
+const BLOCKS: u64 = 4 * ROWS;
+
+/// One reader per file.
+struct Reader {
+    block: u64,
+    /// When it asks for its next block; none while it waits for a row, and at its end.
+    ready_ms: Option<f64>,
+    /// When it asked last.
+    asked_ms: f64,
+    end_ms: f64,
+}
+
+impl Reader {
+    /// It has its block, and computes.
+    fn has_read(&mut self, now_ms: f64) {
+        self.block += 1;
+        self.end_ms = now_ms + COMPUTE_MS;
+        self.ready_ms = (self.block < BLOCKS).then_some(self.end_ms);
+    }
+}
+
+/// Runs them over a source that gives all fetches under way equal shares: when the last reader was done, and how long the longest wait took.
+fn run(config: Config) -> (f64, f64) {
+    let key = |k: u64| Key { file: FileId(k), lost: ObjectId(100 + k) };
+    let time = |ms: f64| Time((ms * 1e6) as u64);
+    let mut machine = Recovery::new(config);
+    let reader = |k| Reader { block: 0, ready_ms: Some(k as f64), asked_ms: 0.0, end_ms: 0.0 };
+    let mut readers: Vec<_> = (0..FILES).map(reader).collect();
+    // What is left of each row under way.
+    let mut rows: BTreeMap<(u64, u64), f64> = BTreeMap::new();
+    let (mut now, mut longest) = (0.0, 0.0f64);
+    while readers.iter().any(|r| r.block < BLOCKS) {
+        let next_reader = readers.iter().filter_map(|r| r.ready_ms).fold(f64::INFINITY, f64::min);
+        let row_takes = rows.len() as f64 * ROW_MS;
+        let first = rows.iter().min_by(|a, b| a.1.total_cmp(b.1)).map(|(at, left)| (*at, now + left * row_takes));
+        let event = match first {
+            Some(((file, row), at)) if at < next_reader => {
+                rows.values_mut().for_each(|left| *left -= (at - now) / row_takes);
+                rows.remove(&(file, row));
+                now = at;
+                Some(Event::Patched { key: key(file), row })
+            }
+            _ => {
+                rows.values_mut().for_each(|left| *left -= (next_reader - now) / row_takes);
+                now = next_reader;
+                let n = readers.iter().position(|r| r.ready_ms == Some(now)).expect("somebody is ready");
+                let row = readers[n].block / 4;
+                let reader = &mut readers[n];
+                if reader.block % 4 == 1 {
+                    (reader.ready_ms, reader.asked_ms) = (None, now);
+                    Some(Event::ReadBlocked { key: key(n as u64), waiter: n as u64, rows: row..row + 1 })
+                } else {
+                    reader.has_read(now);
+                    None
+                }
+            }
+        };
+        let mut events: Vec<Event> = event.into_iter().collect();
+        while let Some(event) = events.pop() {
+            for action in after(&mut machine, time(now), event) {
+                match action {
+                    Action::ChooseSpare { key } => {
+                        let new_object = ObjectId(200 + key.file.0);
+                        events.push(Event::SpareReady { key, new_object, rows: ROWS, sources: 1 });
+                    }
+                    Action::Publish { key, .. } => events.push(Event::Published { key }),
+                    Action::Fetch { key, row, .. } => drop(rows.insert((key.file.0, row), 1.0)),
+                    Action::Wake { waiter, outcome } => {
+                        assert_eq!(outcome, Outcome::Ok);
+                        let reader = &mut readers[waiter as usize];
+                        longest = longest.max(now - reader.asked_ms);
+                        reader.has_read(now);
+                    }
+                    Action::Discard { .. } | Action::Finish { .. } => {}
+                }
+            }
+        }
+    }
+    (readers.iter().fold(0.0, |last, r| r.end_ms.max(last)), longest)
+}
+
+/// The source gives 48 rows in 8 s; a reader that nothing is lost for needs 6.4 s.
+#[test]
+fn the_last_reader_ends_soon_after_the_sources_last_row() {
+    let live = Config { rows_per_key_max: 4, ..Config::default() };
+    let (end, longest) = run(live.clone());
+    let (end_unpaced, longest_unpaced) = run(Config { row_within: Time::from_secs(1000), ..live });
+    eprintln!("{end:.0} ms, longest wait {longest:.0}; without a pace {end_unpaced:.0}, {longest_unpaced:.0}");
+    assert!(end < 9500.0 && longest < 1500.0);
+    assert!(end_unpaced > end && longest_unpaced > longest);
+}
