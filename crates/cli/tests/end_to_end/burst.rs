@@ -367,6 +367,54 @@ fn who_does_not_fit_waits_for_room() {
     assert!(std::fs::read(volume.at.join("ckpt/c/2/state")).expect("read") == data);
 }
 
+/// What is in both places stays in the buffer while the other place cannot be read: who wants its room waits. [S-123]
+#[test]
+fn with_a_failed_capacity_tier_clean_copies_stay_and_who_wants_their_room_waits() {
+    let sizes = "size = \"10MB\"\nfull = \"wait\"\nfull_wait = \"60s\"\n";
+    let Some(volume) = Volume::up_with(with_burst(sizes)) else { return };
+    let all = ["capacity0", "capacity1", "capacity2"];
+    let data = real::noise(4 << 20);
+    for app in ["a", "b"] {
+        write(&volume, app, "1", &data).expect("it fits");
+        real::until("it is in both places", || tiers(&volume, &format!("ckpt/{app}/1/state")) == ["fast", "capacity"]);
+    }
+    all.iter().for_each(|target| volume.ok(&["target", "fail", target]));
+    let held = || volume.json(&["checkpoint", "status"])["held_writes"].as_u64() > Some(0);
+    let used = || volume.json(&["checkpoint", "status"])["used"].as_u64().expect("used");
+    // One that fits nowhere but on the capacity tier waits for that, too.
+    for (app, size) in [("c", 4 << 20), ("large", 12 << 20)] {
+        std::fs::create_dir_all(volume.at.join(format!("ckpt/{app}"))).expect("directory");
+        volume.ok(&[
+            "checkpoint",
+            "begin",
+            app,
+            "--path",
+            &format!("ckpt/{app}"),
+            "--version",
+            "1",
+            "--size",
+            &size.to_string(),
+        ]);
+        let bytes = real::noise(size);
+        std::thread::scope(|scope| {
+            let waits = scope.spawn(|| write(&volume, app, "1", &bytes).map(|_| ()));
+            real::until("it waits", held);
+            assert!(used() <= 10_000_000, "{app}: {}", used());
+            for app in ["a", "b"] {
+                let read = std::fs::read(volume.at.join(format!("ckpt/{app}/1/state"))).expect("read");
+                assert!(read == data, "what is there can be read");
+            }
+            all.iter().for_each(|target| volume.ok(&["target", "restore", target]));
+            waits.join().expect("no panic").expect("there is room now");
+        });
+        volume.ok(&["checkpoint", "commit", app]);
+        assert!(std::fs::read(volume.at.join(format!("ckpt/{app}/1/state"))).expect("read") == bytes, "{app}");
+        all.iter().for_each(|target| volume.ok(&["target", "fail", target]));
+    }
+    all.iter().for_each(|target| volume.ok(&["target", "restore", target]));
+    assert_eq!(tiers(&volume, "ckpt/large/1/state"), ["capacity"]);
+}
+
 #[test]
 fn a_volume_without_a_buffer_says_so() {
     let Some(volume) = Volume::up() else { return };

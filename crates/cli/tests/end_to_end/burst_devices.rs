@@ -5,13 +5,14 @@ use super::loops::Loop;
 use super::real::{self, Volume, code, err};
 use serde_json::Value;
 use std::fs;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 /// Puts the targets of a tier on a device.
-fn on(device: &Loop, tier: &str, text: String) -> String {
+pub fn on(device: &Loop, tier: &str, text: String) -> String {
     (0..3).fold(text, |text, n| {
         let name = format!("{tier}{n}");
         let dir = device.dir.join(&name);
@@ -61,6 +62,39 @@ fn a_fast_device_that_is_really_full_gives_what_was_chosen() {
         }
         assert!(read(&volume, "a", "1") == data, "what is there stays right ({full})");
     }
+}
+
+/// Somebody else takes the device's last space while a checkpoint that had its room is being written: it waits as said, and goes on. [S-123]
+#[test]
+fn room_that_others_take_while_a_checkpoint_is_written_is_waited_for() {
+    let Some(fast) = Loop::new(32, &[]) else { return };
+    let more = "size = \"22MB\"\nfull = \"wait\"\nfull_wait = \"60s\"\norder = \"versions\"\n";
+    let Some(volume) = Volume::up_with(|text| on(&fast, "fast", with_burst(more)(text))) else { return };
+    let data = real::noise(12 << 20);
+    let dir = volume.at.join("ckpt/a/1");
+    fs::create_dir_all(&dir).expect("directory");
+    volume.ok(&["checkpoint", "begin", "a", "--path", "ckpt/a", "--version", "1", "--size", &(12 << 20).to_string()]);
+    let file = fs::File::create(dir.join("state")).expect("create");
+    file.write_all_at(&data[..2 << 20], 0).expect("it has room for all of it");
+    file.write_all_at(&data[(12 << 20) - 4096..], (12 << 20) - 4096).expect("all its objects are there");
+    file.sync_all().expect("sync");
+    // All that is left, to the last block.
+    let other = fs::File::create(fast.dir.join("other")).expect("create");
+    let mut at = 0;
+    for step in [1 << 20, 4096] {
+        while other.write_all_at(&data[..step], at).is_ok() {
+            at += step as u64;
+        }
+    }
+    std::thread::scope(|scope| {
+        let waits = scope.spawn(|| file.write_all_at(&data[2 << 20..], 2 << 20));
+        real::until("it waits", || burst(&volume, "held_writes") > 0);
+        other.set_len(0).expect("cut");
+        waits.join().expect("no panic").expect("there is room now");
+    });
+    drop(file);
+    volume.ok(&["checkpoint", "commit", "a"]);
+    assert!(complete(&volume, "a", "1") && read(&volume, "a", "1") == data);
 }
 
 /// A capacity device that is full stops demotion and nothing else; once there is space demotion goes on. [S-123]

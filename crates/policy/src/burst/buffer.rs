@@ -12,6 +12,10 @@
 //!
 //! Source: Sung (2020), section 5.2; Kougkas et al., Harmonia (MaxEff, MaxBW); the reference, sections 8.2 to 8.5.
 
+mod event;
+
+pub use event::{Action, Event, Logged};
+
 use super::control::{Device, Plan, Rates};
 use super::predict::{Forecast, better, rates_for};
 use super::queue::{App, Turns};
@@ -60,154 +64,6 @@ pub struct Config {
     pub dwpp: f64,
 }
 
-/// What happened. Bytes are not whole numbers: in the simulator data flows.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Event {
-    /// An application wants to write a checkpoint of about so many bytes (0: nobody knows). `request` is unique.
-    Arrive {
-        /// Whose.
-        app: App,
-        /// Which.
-        request: u64,
-        /// Its bytes.
-        bytes: f64,
-    },
-    /// It needs room for so many bytes beyond what it asked for.
-    More {
-        /// Which.
-        request: u64,
-        /// Bytes.
-        bytes: f64,
-    },
-    /// It does not want the room any more that it waits for.
-    Refused {
-        /// Which.
-        request: u64,
-    },
-    /// So many bytes of it were written.
-    Wrote {
-        /// Which.
-        request: u64,
-        /// Bytes.
-        bytes: f64,
-    },
-    /// It has stopped writing for now; others may.
-    Paused {
-        /// Which.
-        request: u64,
-    },
-    /// It goes on.
-    Again {
-        /// Which.
-        request: u64,
-    },
-    /// It is complete and durable.
-    Committed {
-        /// Which.
-        request: u64,
-        /// Its bytes.
-        bytes: f64,
-    },
-    /// It will never be complete; what was written of it is gone.
-    Abandoned {
-        /// Which.
-        request: u64,
-    },
-    /// The demotion under way is complete.
-    Demoted,
-    /// The demotion under way was given up.
-    DemotionFailed,
-    /// An application restarts from its newest version.
-    Restarted {
-        /// Which.
-        app: App,
-    },
-    /// How long an application runs between failures.
-    Mtbf {
-        /// Which.
-        app: App,
-        /// Seconds.
-        mtbf_s: u64,
-    },
-    /// How often an application writes a checkpoint, as its owner says.
-    Interval {
-        /// Which.
-        app: App,
-        /// Seconds from one to the next.
-        interval_s: u64,
-    },
-    /// An application has ended: its versions go.
-    Ended {
-        /// Which.
-        app: App,
-    },
-    /// A version was removed by its owner.
-    Removed {
-        /// Which.
-        version: Version,
-    },
-    /// The buffer's devices have so much free space now, which may be less than the buffer thinks: others write there too.
-    Free {
-        /// Bytes.
-        bytes: f64,
-    },
-    /// A period begins.
-    Period,
-    /// Time has passed.
-    Tick,
-}
-
-/// What is to be done.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Action {
-    /// It is this request's turn; the version that it writes, and where.
-    Turn {
-        /// Which.
-        request: u64,
-        /// The version.
-        version: Version,
-        /// Whether it goes straight to the capacity tier.
-        direct: bool,
-    },
-    /// It has the room that it asked for.
-    Go {
-        /// Which.
-        request: u64,
-    },
-    /// Copy a version to the capacity tier.
-    Demote(Demotion),
-    /// Delete the copy in the buffer; there is another on the capacity tier.
-    Drop {
-        /// Which version.
-        version: Version,
-        /// Its bytes.
-        bytes: u64,
-    },
-    /// Copy a version that has come to the capacity tier to the replica group.
-    Replicate {
-        /// Which version.
-        version: Version,
-    },
-    /// An application restarts: from which version, and whether it is in the buffer.
-    Restart {
-        /// The version.
-        version: Version,
-        /// Whether it is in the buffer.
-        hit: bool,
-    },
-    /// Write and demote so fast from now on.
-    Rates(Rates),
-}
-
-/// A line of the log: what went in or came out, and when.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Logged {
-    /// It went in.
-    Event(Time, Event),
-    /// It came out.
-    Action(Action),
-}
-
 /// A checkpoint on its way.
 #[derive(Clone, Copy, Debug)]
 struct Writing {
@@ -231,6 +87,10 @@ pub struct Buffer {
     writing: BTreeMap<u64, Writing>,
     numbers: BTreeMap<App, u64>,
     demoting: Option<Demotion>,
+    /// Whether the capacity tier takes anything.
+    capacity_usable: bool,
+    /// Versions whose copies could not be deleted.
+    stuck: Vec<(Version, u64)>,
     used: f64,
     /// What the devices take at most, by the latest looks.
     limits: VecDeque<f64>,
@@ -254,6 +114,8 @@ impl Buffer {
             writing: BTreeMap::new(),
             numbers: BTreeMap::new(),
             demoting: None,
+            capacity_usable: true,
+            stuck: Vec::new(),
             used: 0.0,
             limits: VecDeque::new(),
             looked: None,
@@ -337,6 +199,11 @@ impl Buffer {
     /// Requests that have their turn, or are between two.
     pub fn unfinished(&self) -> usize {
         self.writing.len()
+    }
+
+    /// Whether more was given away than there is.
+    pub fn is_over(&self) -> bool {
+        self.config.scheme != Scheme::DataWarp && self.used > self.room() * (1.0 + 1e-9)
     }
 
     /// Whether a request waits for room, having its turn.
@@ -426,11 +293,13 @@ impl Buffer {
             Event::Interval { app, interval_s } => self.forecast.told(app, interval_s as f64),
             Event::Ended { app } => {
                 self.used -= self.tables.ended(app).iter().map(|(_, bytes)| *bytes as f64).sum::<f64>();
+                self.unstick(|version| version.app == app);
                 self.forecast.ended(app);
                 self.demoting = self.demoting.filter(|of| of.version.app != app);
             }
             Event::Removed { version } => {
                 self.used -= self.tables.removed(version) as f64;
+                self.unstick(|other| other == version);
                 self.demoting = self.demoting.filter(|of| of.version != version);
             }
             Event::Free { bytes } => {
@@ -442,6 +311,27 @@ impl Buffer {
                 self.limits.push_back(taken.min(then) + bytes);
                 if self.limits.len() > LOOKS {
                     self.limits.pop_front();
+                }
+            }
+            Event::Full { bytes } => self.drop_clean(bytes),
+            Event::Capacity { usable, whole } => {
+                self.capacity_usable = usable;
+                if whole {
+                    for (version, bytes) in std::mem::take(&mut self.stuck) {
+                        self.tables.found(version, bytes, true, true);
+                    }
+                }
+            }
+            Event::DropFailed { version, bytes } => {
+                self.used += bytes as f64;
+                self.stuck.push((version, bytes));
+            }
+            Event::Back { request, bytes } => {
+                if let Some(of) = self.writing.get_mut(&request).filter(|of| of.wants.is_none()) {
+                    let back = bytes.min(of.reserved - of.written).max(0.0);
+                    of.reserved -= back;
+                    of.wants = Some(bytes);
+                    self.used -= back;
                 }
             }
             Event::Period => {
@@ -489,7 +379,7 @@ impl Buffer {
             let (version, direct) = known.unwrap_or_else(|| {
                 let over = self.config.direct && self.dwpp > self.config.device.capacity;
                 let cold = over && self.tables.goes_direct(app, self.dwsf, self.config.device.capacity);
-                let direct = cold || bytes > self.config.device.capacity;
+                let direct = cold && self.capacity_usable || self.only_direct(bytes);
                 (Version { app, number: self.next_number(app) }, direct)
             });
             if let Some(of) = self.writing.get_mut(&request) {
@@ -503,7 +393,16 @@ impl Buffer {
             .filter(|(_, of)| of.turn)
             .filter_map(|(r, of)| Some((*r, of.wants?, of.direct)))
             .collect();
-        for (request, bytes, direct) in short {
+        for (request, bytes, mut direct) in short {
+            // It can only go direct, and came when that was not possible.
+            let only = !direct && self.only_direct(bytes);
+            if let Some(of) = self.writing.get_mut(&request).filter(|of| only && of.reserved == 0.0)
+                && let Some(version) = of.version
+            {
+                direct = true;
+                of.direct = true;
+                self.actions.push_back(Action::Turn { request, version, direct });
+            }
             if direct || self.make_room(bytes) {
                 if let Some(of) = self.writing.get_mut(&request) {
                     of.wants = None;
@@ -539,14 +438,34 @@ impl Buffer {
             // Each application overwrites its own area.
             return true;
         }
+        if bytes > self.config.device.capacity {
+            // It waits for the capacity tier; nothing that leaves would help it.
+            return false;
+        }
         let short = self.used + bytes - self.room();
         if short > 0.0 {
-            for (version, freed) in self.tables.delete_clean(short.ceil() as u64) {
-                self.used -= freed as f64;
-                self.actions.push_back(Action::Drop { version, bytes: freed });
-            }
+            self.drop_clean(short);
         }
         self.used + bytes <= self.room() * (1.0 + 1e-9)
+    }
+
+    /// Versions that are gone, and stuck no more.
+    fn unstick(&mut self, gone: impl Fn(Version) -> bool) {
+        for (_, bytes) in self.stuck.extract_if(.., |(version, _)| gone(*version)) {
+            self.used -= bytes as f64;
+        }
+    }
+
+    fn drop_clean(&mut self, bytes: f64) {
+        for (version, freed) in self.tables.delete_clean(bytes.ceil() as u64) {
+            self.used -= freed as f64;
+            self.actions.push_back(Action::Drop { version, bytes: freed });
+        }
+    }
+
+    /// Whether a checkpoint of that size has no place but the capacity tier, and that takes it.
+    fn only_direct(&self, bytes: f64) -> bool {
+        self.capacity_usable && bytes > self.config.device.capacity
     }
 
     fn rates_now(&self, now: Time) -> Rates {

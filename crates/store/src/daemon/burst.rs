@@ -106,9 +106,8 @@ impl Burst {
         let settings = volume.config().burst.clone();
         let Some(fast) = settings.fast else { return Ok(None) };
         volume.targets().measure_now();
-        let on_fast = volume.targets().all().into_iter().filter(|t| t.tier() == fast);
-        let space: u64 = on_fast.clone().map(|t| t.space().total_bytes).sum();
-        let capacity_bytes = if settings.size > 0 { settings.size } else { space };
+        let capacity_bytes =
+            if settings.size > 0 { settings.size } else { volume.targets().space_on(fast).total_bytes };
         let state = volume.state().clone();
         let paths = volume.config().targets.iter().filter(|t| t.tier == fast).map(|t| t.path.clone()).collect();
         let mut desk = Desk::new(&settings, capacity_bytes);
@@ -156,7 +155,7 @@ impl Burst {
         let result = act(&mut desk, self.now());
         while let Some(effect) = desk.effect() {
             let demotes = matches!(effect, Effect::Demote(_) | Effect::Replicate(_));
-            if matches!(effect, Effect::Drop(_)) {
+            if matches!(effect, Effect::Drop(..)) {
                 self.dropping.fetch_add(1, Ordering::AcqRel);
             }
             let worker = if demotes { &self.demoter } else { &self.hands };

@@ -6,9 +6,11 @@
 use super::{File, MirrorWrites, Pool};
 use crate::Result;
 use policy::layout::Placement;
+use rustix::io::Errno;
 use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// A read or a write of an application, as it came in. What the kernel answers from its own cache, or does by itself on a
 /// passed-through object, is none.
@@ -58,6 +60,15 @@ pub trait Adviser: Send + Sync {
     /// go on or must fail. Never for long without bound.
     fn hold(&self, _file: &Arc<File>, _access: Access, resume: Resume) {
         resume(Ok(()));
+    }
+    /// Whether it takes writes of this file for which the devices have no room, to have them tried again.
+    fn tries_again(&self, _file: &File) -> bool {
+        false
+    }
+    /// The devices have had no room for a write for so long: keeps `resume` and calls it, on a thread of its own, when the write is to be tried
+    /// again, or is to fail.
+    fn no_room(&self, _file: &Arc<File>, _access: Access, _waited: Duration, resume: Resume) {
+        resume(Err(Errno::NOSPC.into()));
     }
     /// Whether it alone decides on which tier the file lies, now and later; the others leave it there.
     fn owns(&self, _file: &File) -> bool {
@@ -149,6 +160,11 @@ impl File {
     /// The adviser who wants a write to wait.
     pub(crate) fn holder(&self, access: Access) -> Option<&Arc<dyn Adviser>> {
         self.pool.advisers().iter().find(|adviser| !adviser.may_write(self, access))
+    }
+
+    /// The adviser who has a write tried again for which the devices had no room.
+    pub(crate) fn patient(&self) -> Option<&Arc<dyn Adviser>> {
+        self.pool.advisers().iter().find(|adviser| adviser.tries_again(self))
     }
 
     /// How the segment that starts with the byte `from` is to lie, where `place` says how without anybody's advice.

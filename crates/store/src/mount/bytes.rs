@@ -17,6 +17,7 @@ use rustix::io::Errno;
 use std::cell::RefCell;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Instant;
 
 thread_local! {
     /// Bytes on their way to the kernel; as large as the largest read so far, at most what the kernel asks at once.
@@ -187,7 +188,7 @@ impl Server {
         if let Some(holder) = file.holder(access) {
             let (server, writer, data) = (self.clone(), handle.clone(), data.to_vec());
             let resume = move |verdict: crate::Result<()>| match verdict {
-                Ok(()) => server.write_slowly(writer, offset, data, sync, reply),
+                Ok(()) => server.write_slowly(writer, offset, data, sync, Instant::now(), reply),
                 Err(error) => reply.error(errno(error.errno())),
             };
             return holder.hold(file, access, Box::new(resume));
@@ -201,6 +202,7 @@ impl Server {
             let done = file.write_inline(offset, data, writing.clone());
             let Some(mine) = writing.0.lock().take() else { return };
             match done {
+                InlineWrite::Done(Err(error)) if is_full(&error) && file.patient().is_some() => reply = mine,
                 InlineWrite::Done(done) => {
                     file.tell_written(access, &done);
                     return answer_write(done, len, mine);
@@ -209,25 +211,38 @@ impl Server {
                 InlineWrite::NotNow => reply = mine,
             }
         }
-        self.write_slowly(handle, offset, data.to_vec(), sync, reply);
+        self.write_slowly(handle, offset, data.to_vec(), sync, Instant::now(), reply);
     }
 
-    /// Writes where it may take its time.
+    /// Writes where it may take its time; it was first tried at `since`.
     fn write_slowly(
         self: &Arc<Self>,
         handle: Arc<Handle>,
         offset: u64,
         data: Vec<u8>,
         sync: Option<bool>,
+        since: Instant,
         reply: ReplyWrite,
     ) {
+        let server = self.clone();
         self.hand_over(reply, ReplyWrite::error, move |reply| {
             let file = &handle.open.file;
             let mut done = file.write(offset, &data);
             if let (Ok(()), Some(data_only)) = (&done, sync) {
                 done = file.sync(data_only, &handle.synced);
             }
-            file.tell_written(Access { write: true, offset, len: data.len() as u64 }, &done);
+            let access = Access { write: true, offset, len: data.len() as u64 };
+            if done.as_ref().is_err_and(is_full)
+                && let Some(patient) = file.patient().cloned()
+            {
+                let (file, writer) = (file.clone(), handle.clone());
+                let resume = move |verdict: crate::Result<()>| match verdict {
+                    Ok(()) => server.write_slowly(writer, offset, data, sync, since, reply),
+                    Err(error) => reply.error(errno(error.errno())),
+                };
+                return patient.no_room(&file, access, since.elapsed(), Box::new(resume));
+            }
+            file.tell_written(access, &done);
             answer_write(done, data.len(), reply);
         });
     }
@@ -238,6 +253,11 @@ impl Server {
         let end = text.len().min(start + len);
         reply.data(&text[start..end]);
     }
+}
+
+/// Whether devices had no room, which may change.
+fn is_full(error: &crate::Error) -> bool {
+    !matches!(error, crate::Error::NoTarget) && error.errno() == Errno::NOSPC
 }
 
 fn answer_write(done: crate::Result<()>, len: usize, reply: ReplyWrite) {

@@ -182,6 +182,19 @@ impl Targets {
         sum
     }
 
+    /// What all targets of a tier have, also failed ones, each file system counted once; as last measured.
+    pub fn space_on(&self, tier: u8) -> Space {
+        let mut seen = std::collections::BTreeSet::new();
+        let mut sum = Space::default();
+        for space in self.all().iter().filter(|target| target.tier() == tier).map(|target| target.space()) {
+            if space.device.is_none_or(|device| seen.insert(device)) {
+                sum.total_bytes = sum.total_bytes.saturating_add(space.total_bytes);
+                sum.free_bytes = sum.free_bytes.saturating_add(space.free_bytes);
+            }
+        }
+        sum
+    }
+
     /// Probes all targets at the same time and waits for every answer or its deadline: with hung targets as long as one
     /// deadline. Gives those that are failed or did not answer well.
     pub fn probe_all(&self) -> Vec<TargetId> {

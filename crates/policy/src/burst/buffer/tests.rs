@@ -82,6 +82,50 @@ fn what_is_larger_than_the_buffer_goes_past_it() {
 }
 
 #[test]
+fn what_can_only_go_past_it_waits_for_the_capacity_tier_and_costs_others_nothing() {
+    let mut b = Buffer::new(config(Scheme::Bbos));
+    b.found(v(9, 1), 40, true, true);
+    after(&mut b, 0, Event::Capacity { usable: false, whole: false });
+    let large = after(&mut b, 0, Event::Arrive { app: 1, request: 1, bytes: 101.0 });
+    assert_eq!(large, [turn(1, 1, 1)]);
+    assert!(b.is_short(1) && b.used() == 40.0, "what is clean stays");
+    let back = after(&mut b, 5, Event::Capacity { usable: true, whole: true });
+    assert_eq!(back, [Action::Turn { request: 1, version: v(1, 1), direct: true }, Action::Go { request: 1 }]);
+    after(&mut b, 30, Event::Committed { request: 1, bytes: 101.0 });
+    assert_eq!((b.used(), b.tables().places(v(1, 1))), (40.0, (false, true)));
+}
+
+#[test]
+fn a_copy_that_cannot_be_deleted_still_takes_its_room_and_goes_later() {
+    let mut b = Buffer::new(config(Scheme::Bbos));
+    b.found(v(9, 1), 80, true, true);
+    let freed = after(&mut b, 0, arrive(1, 1));
+    assert_eq!(freed, [turn(1, 1, 1), Action::Drop { version: v(9, 1), bytes: 80 }, Action::Go { request: 1 }]);
+    after(&mut b, 1, Event::DropFailed { version: v(9, 1), bytes: 80 });
+    assert!(b.is_over());
+    assert_eq!(after(&mut b, 1, Event::Back { request: 1, bytes: 40.0 }), []);
+    assert!(b.is_short(1) && b.used() == 80.0 && !b.is_over());
+    assert_eq!(after(&mut b, 2, Event::Capacity { usable: true, whole: false }), [], "not again while it cannot be");
+    let freed = after(&mut b, 3, Event::Capacity { usable: true, whole: true });
+    assert_eq!(freed, [Action::Drop { version: v(9, 1), bytes: 80 }, Action::Go { request: 1 }]);
+    assert_eq!(b.used(), 40.0);
+    // One that its owner removed is stuck no more.
+    after(&mut b, 4, Event::DropFailed { version: v(9, 1), bytes: 80 });
+    after(&mut b, 5, Event::Removed { version: v(9, 1) });
+    assert_eq!(b.used(), 40.0);
+}
+
+#[test]
+fn when_the_devices_are_full_what_is_clean_goes() {
+    let mut b = Buffer::new(config(Scheme::MaxBw));
+    b.found(v(8, 1), 30, true, true);
+    b.found(v(9, 1), 30, true, true);
+    after(&mut b, 0, arrive(1, 1));
+    assert_eq!(after(&mut b, 1, Event::Full { bytes: 1.0 }), [Action::Drop { version: v(8, 1), bytes: 30 }]);
+    assert_eq!(b.used(), 70.0);
+}
+
+#[test]
 fn schemes_differ_in_their_rates() {
     let rates = |scheme| {
         let mut b = Buffer::new(config(scheme));

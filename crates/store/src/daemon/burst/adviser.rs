@@ -5,12 +5,13 @@ use super::hands::Job;
 use super::{Burst, now_ms};
 use crate::file::{Access, Adviser, File, Resume};
 use crate::{Error, Result};
-use policy::FileId;
 use policy::burst::tables::Version;
 use policy::layout::Placement;
+use policy::{FileId, Time};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
 
 /// The device is told to write after so many bytes. A guess: enough for one request of a disk array.
 const PUSH_BYTES: u64 = 4 << 20;
@@ -106,6 +107,7 @@ impl Burst {
                 let session = book.sessions.values().find(|s| s.app == role.app && s.label == role.label);
                 let told = session.map(|session| session.bytes).filter(|bytes| *bytes > 0);
                 let explicit = session.is_some();
+                self.look_at_capacity();
                 let request = self.at_desk(|desk, now| desk.arrive(now, app.number, told.unwrap_or(app.bytes)));
                 if let Some(session) = book.sessions.get_mut(&role.app).filter(|_| explicit) {
                     session.request = request;
@@ -246,6 +248,16 @@ impl Adviser for Burst {
         if let Some(role) = self.role(file) {
             self.desk.lock().failed(role.request.load(Ordering::Acquire));
         }
+    }
+
+    fn tries_again(&self, file: &File) -> bool {
+        self.role(file).is_some_and(|role| role.request.load(Ordering::Acquire) != 0)
+    }
+
+    fn no_room(&self, file: &Arc<File>, access: Access, waited: Duration, resume: Resume) {
+        let request = self.role(file).map_or(0, |role| role.request.load(Ordering::Acquire));
+        let waited = Time(waited.as_nanos() as u64);
+        self.at_desk(|desk, now| desk.no_room(now, request, access.len, waited, resume));
     }
 
     fn may_write(&self, file: &File, access: Access) -> bool {

@@ -152,9 +152,10 @@ impl Burst {
         objects.any(|o| core.pool.targets.get(o.target).is_some_and(|target| target.tier() == self.fast))
     }
 
-    /// Deletes the buffer's copy of a version that is on the capacity tier too.
-    pub(super) fn drop_copy(&self, version: Version) {
-        let Some(core) = self.core() else { return };
+    /// Deletes the buffer's copy of a version that is on the capacity tier too. Whether it is gone.
+    pub(super) fn drop_copy(&self, version: Version) -> bool {
+        let Some(core) = self.core() else { return true };
+        let mut all = true;
         for file in self.files_of(&core, version) {
             let mut dropped = self.drop_fast(&core, &file);
             for _ in 0..DROPS_MAX {
@@ -166,8 +167,10 @@ impl Burst {
             }
             if let Err(error) = dropped {
                 self.news(format!("a copy in the burst buffer could not be deleted and takes room: {error}"));
+                all = false;
             }
         }
+        all
     }
 
     /// Copies a version to the replica group, if there is one.

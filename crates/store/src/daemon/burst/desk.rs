@@ -22,6 +22,8 @@ const PIECE_SHARE: u64 = 64;
 const BURST_BYTES: u64 = 1 << 20;
 /// Who has its turn and writes nothing for so long lets others write. A guess: longer than a pause between two files.
 const IDLE: Time = Time::from_secs(2);
+/// From a write for which the devices had no room to the next attempt. A guess: as often as their space is looked at.
+const AGAIN: Time = Time::from_millis(250);
 /// Rates above this are no limit.
 const NO_LIMIT: f64 = 1e12;
 
@@ -33,8 +35,8 @@ pub enum Effect {
     Prepare(u64),
     /// Copy to the capacity tier; then say [`Desk::demoted`] or [`Desk::demotion_failed`].
     Demote(Demotion),
-    /// Delete the copy in the buffer.
-    Drop(Version),
+    /// Delete the copy in the buffer, of so many bytes; say [`Desk::drop_failed`] if it cannot go.
+    Drop(Version, u64),
     /// Copy to the replica group.
     Replicate(Version),
     /// An application restarted; whether its newest version was in the buffer.
@@ -197,6 +199,14 @@ impl Desk {
 
     /// Its files are ready.
     pub fn prepared(&mut self, now: Time, request: u64) {
+        // What was to leave for it did not: it waits on.
+        if let Some(of) = self.open.get(&request).filter(|of| of.asked > 0 && !of.direct)
+            && self.buffer.is_over()
+        {
+            let bytes = of.asked as f64;
+            self.tell(now, Event::Back { request, bytes });
+            return;
+        }
         if let Some(of) = self.open.get_mut(&request) {
             of.granted += std::mem::take(&mut of.asked);
             of.going = true;
@@ -224,6 +234,29 @@ impl Desk {
     /// The demotion under way was given up.
     pub fn demotion_failed(&mut self, now: Time) {
         self.tell(now, Event::DemotionFailed);
+    }
+
+    /// The copy of a version in the buffer could not be deleted.
+    pub fn drop_failed(&mut self, now: Time, version: Version, bytes: u64) {
+        self.tell(now, Event::DropFailed { version, bytes });
+    }
+
+    /// Whether something of the capacity tier takes new data, and nothing of it has failed.
+    pub fn capacity(&mut self, now: Time, usable: bool, whole: bool) {
+        self.tell(now, Event::Capacity { usable, whole });
+    }
+
+    /// The devices had no room for a write that the buffer had room for; it has waited for so long. It is tried again, or fails.
+    pub fn no_room(&mut self, now: Time, request: u64, len: u64, waited: Time, resume: Resume) {
+        if !self.full_waits || waited >= self.full_wait {
+            self.failed(request);
+            return self.effects.push_back(Effect::Resume(resume, Err(Error::Namespace(Errno::NOSPC))));
+        }
+        if self.open.get(&request).is_some_and(|of| !of.direct) {
+            self.tell(now, Event::Full { bytes: len as f64 });
+        }
+        self.serial += 1;
+        self.timed.insert((now + AGAIN, self.serial), resume);
     }
 
     /// An application restarts.
@@ -389,7 +422,7 @@ impl Desk {
                 }
                 Action::Go { request } => self.effects.push_back(Effect::Prepare(request)),
                 Action::Demote(demotion) => self.effects.push_back(Effect::Demote(demotion)),
-                Action::Drop { version, .. } => self.effects.push_back(Effect::Drop(version)),
+                Action::Drop { version, bytes } => self.effects.push_back(Effect::Drop(version, bytes)),
                 Action::Replicate { version } => self.effects.push_back(Effect::Replicate(version)),
                 Action::Restart { hit, .. } => self.effects.push_back(Effect::Restarted(hit)),
                 Action::Rates(rates) => {

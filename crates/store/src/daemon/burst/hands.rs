@@ -153,6 +153,7 @@ impl Burst {
 
     /// Others may write to the buffer's devices too: what is free there bounds what it takes.
     fn look_at_space(&self) {
+        self.look_at_capacity();
         let Some(core) = self.core() else { return };
         // What is being deleted counts as gone in the buffer, and is not yet at the device.
         if self.dropping.load(Ordering::Acquire) > 0 {
@@ -160,6 +161,16 @@ impl Burst {
         }
         let free = core.volume.targets().measure_soon(self.fast);
         self.at_desk(|desk, now| desk.free(now, free as f64 * FREE_SHARE));
+    }
+
+    /// Whether anything can go to the capacity tier now.
+    pub(super) fn look_at_capacity(&self) {
+        let Some(core) = self.core() else { return };
+        let below = core.volume.targets().all().into_iter().filter(|target| target.tier() == self.settings.capacity);
+        let below: Vec<_> = below.map(|target| target.state()).collect();
+        let usable = below.iter().any(|state| state.accepts_new_objects());
+        let whole = !below.contains(&crate::target::State::Failed);
+        self.at_desk(|desk, now| desk.capacity(now, usable, whole));
     }
 
     fn remember_period(&self, (dwsf, dwpp): (f64, f64)) {
@@ -192,8 +203,10 @@ impl Burst {
             Job::Effect(Effect::Resume(resume, verdict)) => resume(verdict),
             Job::Effect(Effect::Prepare(request)) => self.at_desk(|desk, now| desk.prepared(now, request)),
             Job::Effect(Effect::Demote(demotion)) => self.demote(demotion),
-            Job::Effect(Effect::Drop(version)) => {
-                self.drop_copy(version);
+            Job::Effect(Effect::Drop(version, bytes)) => {
+                if !self.drop_copy(version) {
+                    self.at_desk(|desk, now| desk.drop_failed(now, version, bytes));
+                }
                 self.dropping.fetch_sub(1, Ordering::AcqRel);
             }
             Job::Effect(Effect::Replicate(version)) => self.replicate(version),

@@ -103,6 +103,60 @@ fn without_room_a_write_waits_so_long_or_fails_at_once() {
     }
 }
 
+/// A write for which the devices had no room, and what became of it, as [`held`].
+fn refused(desk: &mut Desk, now: Time, request: u64, waited: Time) -> Arc<AtomicI32> {
+    let told = Arc::new(AtomicI32::new(0));
+    let tell = told.clone();
+    let resume = move |verdict: Result<()>| {
+        tell.store(verdict.map_or_else(|e| e.errno().raw_os_error() + 1000, |()| 1), Ordering::Relaxed);
+    };
+    desk.no_room(now, request, MIB, waited, Box::new(resume));
+    told
+}
+
+#[test]
+fn a_write_that_the_devices_refuse_is_tried_again_as_long_as_was_said() {
+    for (more, waits) in [("", true), ("full = \"enospc\"\n", false)] {
+        let mut desk = desk(more, 8 * MIB);
+        let a = desk.arrive(ms(0), 1, MIB);
+        held(&mut desk, ms(0), a, MIB);
+        carry_out(&mut desk, ms(0));
+        let told = refused(&mut desk, ms(10), a, ms(4900));
+        carry_out(&mut desk, ms(10));
+        assert_eq!(told.load(Ordering::Relaxed) == 0, waits);
+        desk.tick(ms(261));
+        carry_out(&mut desk, ms(261));
+        assert_eq!(told.load(Ordering::Relaxed) == 1, waits, "it is tried again");
+        assert_eq!(desk.request(a).is_some_and(|of| of.failed), !waits);
+        let told = refused(&mut desk, ms(300), a, ms(5000));
+        carry_out(&mut desk, ms(300));
+        assert_eq!(told.load(Ordering::Relaxed), 1000 + Errno::NOSPC.raw_os_error());
+    }
+}
+
+#[test]
+fn room_that_was_not_made_is_not_taken() {
+    let mut desk = desk("", 8 * MIB);
+    let old = Version { app: 9, number: 1 };
+    desk.buffer_mut().found(old, 6 * MIB, true, true);
+    let a = desk.arrive(ms(0), 1, 4 * MIB);
+    let waits = held(&mut desk, ms(0), a, MIB);
+    let mut prepare = None;
+    while let Some(effect) = desk.effect() {
+        match effect {
+            Effect::Drop(version, bytes) => desk.drop_failed(ms(1), version, bytes),
+            Effect::Prepare(request) => prepare = Some(request),
+            _ => {}
+        }
+    }
+    desk.prepared(ms(1), prepare.expect("it had its room"));
+    carry_out(&mut desk, ms(1));
+    assert_eq!((waits.load(Ordering::Relaxed), desk.buffer().used()), (0, 6.0 * MIB as f64));
+    desk.capacity(ms(300), true, true);
+    carry_out(&mut desk, ms(300));
+    assert_eq!((waits.load(Ordering::Relaxed), desk.buffer().used()), (1, 4.0 * MIB as f64));
+}
+
 #[test]
 fn at_the_end_everything_held_fails() {
     let mut desk = desk("", 1 << 30);
