@@ -178,13 +178,10 @@ impl Tiering {
     /// The share of the fast tier that hot data may take: of all its bytes, and of what is free now beside what `held` of
     /// ours lies there.
     fn fast_bytes(&self, held: u64) -> u64 {
-        let targets = self.ear.targets().all();
-        let fast = targets.iter().filter(|t| t.tier() == self.wish.tiering.fast).map(|t| t.space());
-        let (total, free) =
-            fast.fold((0, 0), |(total, free), space| (total + space.total_bytes, free + space.free_bytes));
+        let space = self.ear.targets().space_on(self.wish.tiering.fast);
         // The last segment's worth stays free: space is seen some time after it was taken.
-        percent(total, self.wish.tiering.share_percent)
-            .min((held + free).saturating_sub(self.wish.segment_bytes * self.wish.concurrent as u64))
+        percent(space.total_bytes, self.wish.tiering.share_percent)
+            .min((held + space.free_bytes).saturating_sub(self.wish.segment_bytes * self.wish.concurrent as u64))
     }
 
     /// Takes what was heard, looks at the devices, and hands out the moves that are due. When to come again at the latest.

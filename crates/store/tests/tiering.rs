@@ -51,6 +51,7 @@ fn section(policy: TieringPolicy) -> volume::Tiering {
         idle_rate: 0,
         busy_rate: 0,
         keep_copies: true,
+        copies_free_percent: 5,
         on_access: false,
         share_percent: 50,
         locations: 1024,
@@ -313,4 +314,32 @@ fn after_a_restart_files_are_found_by_where_they_lie_and_gone_ones_are_forgotten
     assert_eq!(world.map(&file), "FFFsFFssFFssFFss", "found under its new name");
     let report = next.report().expect("measured");
     assert_eq!(report.fast_segments, world.map(&file).matches('F').count(), "{}", world.map(&file));
+}
+
+/// [S-102]
+#[test]
+fn slow_copies_stay_while_their_target_has_as_much_room_as_was_said() {
+    for (percent, stay) in [(5, true), (90, false)] {
+        let window = Window::Requests(256);
+        let of = section(TieringPolicy::Tuned);
+        let world = World::new(volume::Tiering { proportional: false, window, copies_free_percent: percent, ..of });
+        let (file, bytes) = world.written("hot", 24);
+        world.idle();
+        // The file and what is kept of it leave half of the slow tier free at least, and never nine tenths.
+        world.media[2..].iter().for_each(|medium| medium.set_capacity_bytes(36 * SEGMENT));
+        let slow: Vec<u64> = (0..24).filter(|n| world.map(&file).as_bytes()[*n as usize] == b's').take(3).collect();
+        for round in 0..200 {
+            slow.iter().for_each(|n| world.read(&file, *n));
+            world.read(&file, round % 24);
+            world.step();
+            if round % 20 == 19 {
+                world.idle();
+            }
+        }
+        assert!(slow.iter().all(|n| world.map(&file).as_bytes()[*n as usize] == b'F'), "{}", world.map(&file));
+        world.step();
+        let copies = world.tiering.report().expect("measured").copies;
+        assert_eq!(copies > 0, stay, "{percent} %: {copies}");
+        assert!(content(&file) == bytes);
+    }
 }

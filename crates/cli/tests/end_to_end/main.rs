@@ -29,6 +29,7 @@ mod server;
 mod sources;
 mod staged;
 mod stripes;
+mod tiers;
 
 use real::{Volume, code, err, out};
 use std::process::{Command, Stdio};

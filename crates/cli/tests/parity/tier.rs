@@ -68,6 +68,7 @@ fn section(policy: TieringPolicy) -> volume::Tiering {
         idle_rate: 0,
         busy_rate: u64::MAX,
         keep_copies: true,
+        copies_free_percent: 5,
         on_access: true,
         share_percent: 10,
         locations: 4096,

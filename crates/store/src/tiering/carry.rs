@@ -10,9 +10,6 @@ use policy::tier::{Move, Tier};
 use policy::{FileId, TargetId};
 use std::sync::Arc;
 
-/// Free space of a slow target below which it keeps no copies.
-const COPIES_LEAVE_PERCENT: u64 = 5;
-
 impl Tiering {
     /// Moves a location, under running readers and writers. Whether it lies there now.
     pub(super) fn carry(&self, of: &Move) -> Result<bool> {
@@ -99,7 +96,7 @@ impl Tiering {
         if self.mover.copies() > 0 {
             for target in self.ear.targets().all() {
                 let space = target.space();
-                let short = space.free_bytes < space.total_bytes / 100 * COPIES_LEAVE_PERCENT;
+                let short = space.free_bytes < super::percent(space.total_bytes, self.wish.tiering.copies_free_percent);
                 if short && target.tier() == self.wish.tiering.slow {
                     self.mover.forget_copies_on(target.id());
                 }

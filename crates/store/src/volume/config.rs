@@ -225,6 +225,8 @@ pub struct Tiering {
     pub busy_rate: u64,
     /// What is promoted keeps its slow copy while it is not written (tuned).
     pub keep_copies: bool,
+    /// Percent of a slow target that kept copies leave free.
+    pub copies_free_percent: u32,
     /// Promotes at the access, also while the devices are busy as far as `busy_rate` goes (tuned).
     pub on_access: bool,
     /// Percent of the fast tier that hot data may take.

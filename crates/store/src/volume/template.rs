@@ -138,8 +138,9 @@ const TAIL: &str = r#"
 # idle_rate = 0
 # busy_rate = 0
 # "tuned": what is promoted keeps its slow copy while nobody writes it, so that demoting it copies nothing; the copies take room on the slow
-# tier and go when less than a twentieth of a target is free.
+# tier; those on a target go when less than `copies_free_percent` of it is free.
 # keep_copies = true
+# copies_free_percent = 5
 # "tuned": promote at the access, while the bytes are in memory; under load only with `busy_rate`.
 # on_access = false
 # So many percent of the fast tier's space may be taken by hot data; the rest is left to others, such as the burst buffer.
