@@ -37,8 +37,22 @@ fn stand_in_with(words: &str) -> Option<World> {
     }
     let path = format!("{}:{}", bin.display(), std::env::var("PATH").expect("PATH"));
     let environment = vec![("PATH".into(), path), ("PBS_STAND_IN".into(), jobs.display().to_string())];
-    let volume = Volume::up_in(environment, |toml| toml.replace("[jobs]", &format!("[jobs]\n{words}")))?;
+    let edit = |toml: String| {
+        with_buffer(toml).replace(
+            "[jobs]",
+            &format!(
+                "[jobs]
+{words}"
+            ),
+        )
+    };
+    let volume = Volume::up_in(environment, edit)?;
     Some(World::new(volume, Some(dir)))
+}
+
+/// With a burst buffer that knows no paths: only jobs say what checkpoints are.
+fn with_buffer(toml: String) -> String {
+    toml.replace("\n[burst]\n", "\n[burst]\nfast = \"fast\"\ncapacity = \"capacity\"\nsize = \"20MB\"\n")
 }
 
 /// The same with the PBS that is here, if there is one.
@@ -47,7 +61,7 @@ fn real_pbs() -> Option<World> {
         eprintln!("skipped: no PBS server answers `qstat -B` here; the stand-in is tested");
         return None;
     }
-    Some(World::new(Volume::up()?, None))
+    Some(World::new(Volume::up_with(with_buffer)?, None))
 }
 
 impl World {
@@ -126,6 +140,43 @@ impl World {
     }
 }
 
+impl World {
+    /// What a job marks in its script is a checkpoint while the job is there, whichever part writes it.
+    fn marks(&self) {
+        let (home, at) = (self.home.display(), self.volume.at.display());
+        std::fs::write(self.home.join("state"), real::noise(200_000)).expect("write");
+        let script = format!(
+            "#!/bin/sh\n#PBS -l walltime=00:05:00\n#STAGEIN entrepot stage in file://{home}/state {at}/first\n\
+             #CHECKPOINT path={at}/run/step-{{version}}/** app=wave nodes=512\n\
+             #BB_LUA entrepot checkpoint path={at}/run/last app=tail interval=1h\n\
+             for n in 1 2; do mkdir -p {at}/run/step-$n; cp {at}/first {at}/run/step-$n/rank-0; done\n\
+             cp {at}/first {at}/run/last; cp {at}/first {at}/run/log\n"
+        );
+        let job = self.submitted("marks.sh", &script);
+        let waited = self.volume.run(&["job", "wait", &job]);
+        assert_eq!(code(&waited), 0, "{}{}", out(&waited), err(&waited));
+        let versions = |app: &str| self.volume.json(&["checkpoint", "list", app])["versions"].clone();
+        until("both versions are complete", || {
+            let all = versions("wave").as_array().cloned().unwrap_or_default();
+            all.len() == 2 && all.iter().all(|version| version["state"] == "complete")
+        });
+        until("what has no versions is one", || versions("tail")[0]["state"] == "complete");
+        let known = self.volume.json(&["checkpoint", "status"])["applications"].clone();
+        let of = |app: &str| known.as_array().into_iter().flatten().find(|of| of["name"] == app).cloned().expect(app);
+        assert_eq!(of("wave")["mtbf_from"], "nodes", "{known}");
+        assert_eq!(of("tail")["interval_s"], 3600, "{known}");
+        // A version that is only being written is in the list too: so the last one is none.
+        let late = self.volume.at.join("run/step-3");
+        until("after the job its patterns mean nothing", || {
+            std::fs::create_dir(&late).expect("directory");
+            std::fs::write(late.join("rank-0"), real::noise(200_000)).expect("write");
+            let all = versions("wave").as_array().map(Vec::len);
+            std::fs::remove_dir_all(&late).expect("remove");
+            all == Some(2)
+        });
+    }
+}
+
 impl Drop for World {
     fn drop(&mut self) {
         // Whatever a failed test left running.
@@ -147,12 +198,14 @@ impl Drop for World {
 fn three_jobs_through_the_stand_in() {
     let Some(world) = stand_in() else { return };
     world.cases();
+    world.marks();
 }
 
 #[test]
 fn three_jobs_through_pbs_itself() {
     let Some(world) = real_pbs() else { return };
     world.cases();
+    world.marks();
 }
 
 /// PBS has planned all its cores for the next hour: the data of a job that cannot start before begin to come later.

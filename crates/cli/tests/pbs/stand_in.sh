@@ -58,7 +58,7 @@ qsub() {
     id=$n.stand-in
     cat > "$at/$id/script"
     [ "$(head -c 2 "$at/$id/script")" = '#!' ] || { rm -r "${at:?}/$id"; refuse "a script without an interpreter"; }
-    grep -qE '^#STAGE' "$at/$id/script" && { rm -r "${at:?}/$id"; refuse "a directive that nobody here reads"; }
+    grep -qE '^#(STAGE|CHECKPOINT|BB_LUA entrepot)' "$at/$id/script" && { rm -r "${at:?}/$id"; refuse "a directive that nobody here reads"; }
     chmod +x "$at/$id/script"
     put "$id" queue "$queue"; put "$id" name "$name"; put "$id" cwd "$PWD"; put "$id" join "$join"
     put "$id" out "${out:-$PWD/$name.o$n}"; put "$id" user "$(id -un)"

@@ -34,6 +34,7 @@ impl World {
         let volume = Volume::up_in(vec![("SLURM_CONF".into(), conf)], |toml| {
             let more = "dataxfer_concurrent = 4\nstage_in = \"just-in-time\"\nqueue_poll = \"1s\"";
             toml.replace("[jobs]", &format!("[jobs]\n{more}"))
+                .replace("\n[burst]\n", "\n[burst]\nfast = \"fast\"\ncapacity = \"capacity\"\nsize = \"20MB\"\n")
                 .replace("# stripe_count = 4", "stripe_count = 2")
                 // Whatever may go is old enough, when somebody asks.
                 .replace("# age = \"0s\"", "age = \"1ms\"")
@@ -138,6 +139,7 @@ fn every_case_ends_as_its_user_would_expect() {
     staging_survives_a_restart_of_the_daemon(&world);
     results_that_cannot_go_home(&world);
     three_dependent_jobs(&world);
+    checkpoints_that_scripts_mark(&world);
     the_source_is_dead(&mut world);
     input_of_jobs_is_not_purged(&world);
     input_of_waiting_jobs_is_there_twice(&world);
@@ -482,6 +484,53 @@ fn the_source_is_dead(world: &mut World) {
 }
 
 /// The way without hooks: stage-in, script and stage-out as jobs of Slurm that depend on each other.
+/// By Slurm's hooks and by three dependent jobs: what a script marks is a checkpoint while its job is there.
+fn checkpoints_that_scripts_mark(world: &World) {
+    world.put("state", 200_000, 31);
+    let dir = world.dir.display();
+    let body = |app: &str| {
+        format!(
+            "for n in 1 2; do mkdir -p {dir}/{app}/step-$n; cp {dir}/{app}.in {dir}/{app}/step-$n/rank-0; done; cp {dir}/{app}.in {dir}/{app}/log"
+        )
+    };
+    let script = |app: &str, directive: &str| {
+        let directive = format!("{directive} path={dir}/{app}/step-{{version}}/** app={app} nodes=512\n{}", body(app));
+        world.script(&world.nginx.uri("state"), &format!("{app}.in"), &directive)
+    };
+    let hooked = world.cluster.submit("hooked.sh", &script("hooked", "#BB_LUA entrepot checkpoint"));
+    let path = world.cluster.home.join("parted.sh");
+    std::fs::write(&path, script("parted", "#CHECKPOINT")).expect("script");
+    let words = ["job", "submit", "--scheduler", "slurm", path.to_str().expect("UTF-8")];
+    let done = world.cluster.user(&world.volume, &words);
+    assert_eq!(code(&done), 0, "{}", err(&done));
+    let parted = out(&done).split_whitespace().nth(1).expect("a number").to_string();
+    world.cluster.until_state(&world.volume, hooked, "COMPLETED");
+    let waited = world.cluster.user(&world.volume, &["job", "wait", &parted]);
+    assert_eq!(code(&waited), 0, "{}{}", out(&waited), err(&waited));
+    for app in ["hooked", "parted"] {
+        until("both versions are complete", || {
+            let all = world.volume.json(&["checkpoint", "list", app])["versions"].as_array().cloned();
+            let all = all.unwrap_or_default();
+            all.len() == 2 && all.iter().all(|version| version["state"] == "complete")
+        });
+    }
+    let known = world.volume.json(&["checkpoint", "status"])["applications"].clone();
+    let from = |of: &serde_json::Value| of["mtbf_from"] == "nodes";
+    assert!(known.as_array().is_some_and(|all| all.len() == 2 && all.iter().all(from)), "{known}");
+    // Over, they mark nothing.
+    for app in ["hooked", "parted"] {
+        let late = world.dir.join(app).join("step-3");
+        until("the marks are taken back", || {
+            std::fs::create_dir_all(&late).expect("directory");
+            std::fs::write(late.join("rank-0"), [1; 100_000]).expect("write");
+            let all = world.volume.json(&["checkpoint", "list", app])["versions"].as_array().map_or(0, Vec::len);
+            std::fs::remove_dir_all(&late).expect("remove");
+            all == 2
+        });
+        std::fs::remove_dir_all(world.dir.join(app)).expect("remove");
+    }
+}
+
 fn three_dependent_jobs(world: &World) {
     let data = world.put("three", 2_000_000, 8);
     let (home, dir) = (world.cluster.home.display(), world.dir.display());
