@@ -411,7 +411,7 @@ impl Reorganizer {
         };
         table.touch(now, location);
         if let Some(tuned) = &mut self.tuned {
-            tuned.accessed(region, table.hotness(location));
+            tuned.accessed(region, table.stay(location));
         }
         let new = region == Region::Write && self.read.hotness(location) + self.write.hotness(location) == 1;
         if region == Region::Write {

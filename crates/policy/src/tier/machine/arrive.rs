@@ -18,7 +18,7 @@ pub(super) struct Urgent {
 impl Reorganizer {
     /// A location on the slow tier was accessed, `bytes` of it.
     pub(super) fn arrive(&mut self, now: Time, location: Location, bytes: u64) {
-        let Some(tuned) = &self.tuned else { return };
+        let Some(tuned) = &mut self.tuned else { return };
         if !self.config.on_access
             || self.urgent.len() >= self.config.moves_max.saturating_mul(URGENT_PER_MOVE)
             || self.moving.contains_key(&location)
@@ -27,10 +27,13 @@ impl Reorganizer {
             return;
         }
         let rest = self.config.block_bytes.saturating_sub(bytes);
-        let (reads, writes) = (self.read.hotness(location), self.write.hotness(location));
+        let (reads, writes) = (self.read.stay(location), self.write.stay(location));
         let (saves, costs) = tuned.at_hand(reads, writes, rest as f64, self.config.block_bytes as f64);
         let write_back = tuned.write_back_ns(self.config.block_bytes as f64);
         if saves <= costs {
+            if saves > costs * tuned.trust_at_hand() {
+                tuned.left_alone(location, saves, true);
+            }
             return;
         }
         let waiting = self.urgent.iter().filter(|urgent| urgent.of.to == Tier::Fast).count() as u64;

@@ -33,6 +33,11 @@ impl Tuned {
         (self.hand_trust * saves, costs)
     }
 
+    /// How far past promotions at the access kept what was expected of them, from 0.05 to 1.
+    pub fn trust_at_hand(&self) -> f64 {
+        self.hand_trust.min(1.0)
+    }
+
     /// What it costs to write a location back to the slow tier, in device time at its price.
     pub fn write_back_ns(&self, block_bytes: f64) -> f64 {
         self.moving_ns(Tier::Slow, block_bytes)
