@@ -119,7 +119,7 @@ pub struct Decision {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Advice {
     /// Devices that a request should span.
-    pub width: Option<u32>,
+    pub width: Option<f64>,
     /// By what to multiply the model's width.
     pub correction: f64,
     /// Devices that a file should span.
@@ -228,7 +228,7 @@ impl Controller {
     pub fn advice(&self, load: Reading, around: Surroundings) -> Advice {
         let inputs = self.inputs(load, around);
         Advice {
-            width: self.rule("RequestWidth", &inputs).map(|share| self.devices(share)),
+            width: self.rule("RequestWidth", &inputs).map(|share| share * f64::from(self.config.parameters.devices)),
             correction: self.correction(&inputs),
             stripe_width: self.rule("StripeWidth", &inputs).map(|share| self.devices(share)),
             online: self.rule("FileReplicationTime", &inputs).map(|online| online >= 0.5),

@@ -141,7 +141,8 @@ impl Profile {
         }
         let earlier = self.turned.replace(now);
         if earlier.is_none_or(|earlier| now.since(earlier) > self.window) {
-            older.to_vec().into_iter().for_each(|at| self.panes[at] = Pane::default());
+            // Somewhere within the time of the first of the new panes it turned: that one knows no rate.
+            told.into_iter().skip(TURN_PANES - 1).for_each(|at| self.panes[at] = Pane::default());
         }
     }
 
@@ -173,6 +174,11 @@ impl Profile {
             (requests > 0.0).then(|| Class { class, rate: requests / span, bytes: count.bytes as f64 / requests })
         };
         sums.iter().enumerate().filter_map(of).collect()
+    }
+
+    /// How many requests the window holds: how well it knows their rate.
+    pub fn requests(&mut self, now: Time) -> u64 {
+        self.sums(now).0.iter().map(Count::requests).sum()
     }
 
     /// All classes together, and the share of writes.
@@ -239,6 +245,26 @@ mod tests {
                 assert!((rate - 100.0).abs() < 1e-6, "{rate} in look {n}, every {every_ms} of {window_ms} ms");
             }
         }
+    }
+
+    #[test]
+    fn the_rate_is_right_also_when_the_load_turns_between_two_looks() {
+        let mut profile = Profile::new(Time::from_secs(2), Time::ZERO);
+        let counts = |large: u64, small: u64| {
+            let mut counts = Counts::default();
+            counts[8] = Count { reads: large, writes: 0, bytes: large << 20 };
+            counts[3] = Count { reads: small, writes: 0, bytes: small << 15 };
+            counts
+        };
+        (1..=8).for_each(|n| profile.add(Time::from_millis(n * 500), &counts(4, 0)));
+        // It turns 400 ms into the interval: 100 ms of 200 per second.
+        for (n, told) in [(9, counts(3, 20)), (10, counts(0, 100)), (11, counts(0, 100))] {
+            profile.add(Time::from_millis(n * 500), &told);
+        }
+        let now = Time::from_millis(5500);
+        let classes = profile.classes(now);
+        assert_eq!((classes.len(), classes[0].class, profile.requests(now)), (1, 3, 200), "{classes:?}");
+        assert!((classes[0].rate - 200.0).abs() < 1e-6, "{classes:?}");
     }
 
     #[test]

@@ -412,7 +412,7 @@ impl Striper {
     fn wish(&self, classes: &[super::profile::Class], bytes: f64, advice: &Advice, beside: Beside) -> Option<Shape> {
         let modelled = || self.planner.best_shape(classes, &self.widths, beside).map(|(shape, _)| shape);
         let devices = advice.stripe_width.unwrap_or(self.config.parameters.devices);
-        let ruled = |width: u32| {
+        let ruled = |width: f64| {
             // A row of stripes is a whole number of requests: else one device of a row would have to work twice.
             let width = self.allowed(width);
             let devices = devices.div_ceil(width).saturating_mul(width).min(self.config.parameters.devices);
@@ -427,15 +427,15 @@ impl Striper {
                 if (advice.correction - 1.0).abs() < DIFFERENT {
                     return Some(shape);
                 }
-                let width = (f64::from(shape.spans(bytes)) * advice.correction).round();
-                Some(ruled((width as u32).clamp(1, self.config.parameters.devices)))
+                let width = f64::from(shape.spans(bytes)) * advice.correction;
+                Some(ruled(width))
             }
         }
     }
 
     /// The allowed width that is nearest, as a ratio.
-    fn allowed(&self, width: u32) -> u32 {
-        let far = |one: &u32| (f64::from(*one) / f64::from(width.max(1))).ln().abs();
-        self.widths.iter().copied().min_by(|a, b| far(a).total_cmp(&far(b))).unwrap_or(width)
+    fn allowed(&self, width: f64) -> u32 {
+        let far = |one: &u32| (f64::from(*one) / width.max(0.1)).ln().abs();
+        self.widths.iter().copied().min_by(|a, b| far(a).total_cmp(&far(b))).unwrap_or(1)
     }
 }

@@ -144,7 +144,9 @@ impl Striper {
                 return self.give_up(id, file, Words::Written);
             }
         }
-        let wished = self.change(file, &advice, &present, beside, reading, writes);
+        let requests = file.profile.requests(now);
+        let sure = |spans: f64| self.rules_are_sure(reading, around, requests, spans);
+        let wished = self.change(file, &advice, &present, beside, reading, writes, &sure);
         let wanted = |wish: &Wish| match wish {
             Wish::Restripe { to, .. } | Wish::Add { to } => *to,
         };
@@ -172,7 +174,25 @@ impl Striper {
         self.actions.push_back(action);
     }
 
+    /// Whether the rules want it wider than `spans`, or narrower, at all the rates that so many requests may stand for: counting knows a rate to
+    /// within two over the root of what was counted (two standard errors), and a layout that follows chance is copied to and fro.
+    fn rules_are_sure(&self, reading: Reading, around: Surroundings, requests: u64, spans: f64) -> bool {
+        if self.config.mode != Mode::Fuzzy {
+            return true;
+        }
+        let unsure = (2.0 / (requests.max(1) as f64).sqrt()).min(0.9);
+        let devices = f64::from(self.config.parameters.devices);
+        let ratio = |rate: f64| {
+            let width = self.rules.advice(Reading { rate, ..reading }, around).width?;
+            Some(width.clamp(1.0, devices) / spans)
+        };
+        let ends = [1.0 - unsure, 1.0 + unsure].map(|factor| ratio(reading.rate * factor));
+        let [Some(rare), Some(often)] = ends else { return false };
+        rare.min(often) >= 1.0 / (1.0 - DIFFERENT) || rare.max(often) <= 1.0 - DIFFERENT
+    }
+
     /// The change to wish for, what is expected of it, and what it is about.
+    #[allow(clippy::too_many_arguments)] // what one look found
     fn change(
         &self,
         file: &File,
@@ -181,6 +201,7 @@ impl Striper {
         beside: Beside,
         reading: Reading,
         writes: f64,
+        sure: &dyn Fn(f64) -> bool,
     ) -> Option<(Wish, Assignment, Words)> {
         let pays = |gain: f64| self.config.horizon.as_secs_f64() * gain > self.copy_s(file.bytes);
         let mut best: Option<(Wish, Assignment, Words)> = None;
@@ -196,7 +217,7 @@ impl Striper {
             let fork = self.planner.assign(&[class], &file.forks, beside).of[0];
             let widths = [file.forks[fork], to].map(|shape| f64::from(shape.spans(reading.bytes)));
             let apart = 1.0 - widths[0].min(widths[1]) / widths[0].max(widths[1]);
-            if apart >= DIFFERENT && pays(apart) {
+            if apart >= DIFFERENT && pays(apart) && sure(widths[0]) {
                 let mut forks = file.forks.clone();
                 forks[fork] = to;
                 let after = self.planner.assign(&file.classes, &forks, beside);

@@ -113,6 +113,20 @@ fn many_small_requests_make_it_narrow() {
 }
 
 #[test]
+fn rules_do_not_follow_chance() {
+    let mut world = World::new(striper(Mode::Fuzzy, |config| config.window = Time::from_secs(2)), 1024);
+    world.run(4, &[(8, 1024)], 0);
+    let (before, width) = (world.changes().len(), world.forks[0].spans(1e6));
+    // From some thirty-three a second on the rules would have it half as wide.
+    for rate in [24, 34, 35, 36, 22, 29, 36, 36, 34, 24, 27, 35, 36, 36, 23] {
+        world.run(1, &[(rate, 1024)], 0);
+    }
+    assert_eq!((world.changes().len(), world.forks[0].spans(1e6)), (before, width), "{:?}", world.log);
+    world.run(20, &[(60, 1024)], 0);
+    assert!(world.forks[0].spans(1e6) < width, "what lasts is followed: {:?}", world.log);
+}
+
+#[test]
 fn a_copy_that_costs_more_than_it_gains_is_not_made() {
     let mut world = World::new(striper(Mode::Model, |config| config.horizon = Time::from_secs(2)), 1024);
     world.bytes = 4096 * MIB;
