@@ -11,7 +11,7 @@
 //!
 //! `ENTREPOT_STRIPES_SECONDS` (5) is how long a phase is counted, `_WARM_UP` (6) how long it runs before that, `_SEED` (1); `_ONLY` is a
 //! list of `phases`, `forks`, `merged`, `sensors`, `_MODES` one of `model`, `fuzzy`, `model+fuzzy` (all), `_FILE_MIB` (16) the size of files
-//! in phases, `_FORK_MIB` (256) of those with forks. Needs root or `fusermount3`, and /dev/fuse.
+//! in phases, `_FORK_MIB` (16) of those with forks. Needs root or `fusermount3`, and /dev/fuse.
 
 mod load;
 mod merged;
@@ -107,7 +107,7 @@ fn phases(rig: &Rig, seconds: f64, warm_up: f64, seed: u64) {
 
 /// Reads of two sizes on a file with forks, and on a file like each of them.
 fn forks(rig: &Rig, seconds: f64, warm_up: f64, seed: u64) {
-    let file_bytes = number("FORK_MIB", 256.0) as u64 * MIB;
+    let file_bytes = number("FORK_MIB", 16.0) as u64 * MIB;
     rig.up("mode = \"model\"\nwindow = \"2s\"\ninterval = \"500ms\"\nforks = 2\n");
     rig.make("forked", None, file_bytes);
     // As long as it takes to be striped anew and to get its fork.
