@@ -378,11 +378,18 @@ fn with_a_failed_capacity_tier_clean_copies_stay_and_who_wants_their_room_waits(
         write(&volume, app, "1", &data).expect("it fits");
         real::until("it is in both places", || tiers(&volume, &format!("ckpt/{app}/1/state")) == ["fast", "capacity"]);
     }
-    all.iter().for_each(|target| volume.ok(&["target", "fail", target]));
+    let fail = || all.iter().for_each(|target| volume.ok(&["target", "fail", target]));
+    // Refused as long as something that was begun before the failure has not returned.
+    let restored = |target: &str| volume.run(&["target", "restore", target]).status.success();
+    let restore = || all.iter().for_each(|target| real::until("it is restored", || restored(target)));
     let held = || volume.json(&["checkpoint", "status"])["held_writes"].as_u64() > Some(0);
     let used = || volume.json(&["checkpoint", "status"])["used"].as_u64().expect("used");
     // One that fits nowhere but on the capacity tier waits for that, too.
     for (app, size) in [("c", 4 << 20), ("large", 12 << 20)] {
+        let file = |app: &str| format!("ckpt/{app}/1/state");
+        let buffered: Vec<_> = ["a", "b"].map(file).into_iter().filter(|f| tiers(&volume, f)[0] == "fast").collect();
+        assert!(!buffered.is_empty());
+        fail();
         std::fs::create_dir_all(volume.at.join(format!("ckpt/{app}"))).expect("directory");
         volume.ok(&[
             "checkpoint",
@@ -400,18 +407,16 @@ fn with_a_failed_capacity_tier_clean_copies_stay_and_who_wants_their_room_waits(
             let waits = scope.spawn(|| write(&volume, app, "1", &bytes).map(|_| ()));
             real::until("it waits", held);
             assert!(used() <= 10_000_000, "{app}: {}", used());
-            for app in ["a", "b"] {
-                let read = std::fs::read(volume.at.join(format!("ckpt/{app}/1/state"))).expect("read");
-                assert!(read == data, "what is there can be read");
+            for file in &buffered {
+                let read = std::fs::read(volume.at.join(file)).expect("read");
+                assert!(read == data, "what is in the buffer can be read: {file}");
             }
-            all.iter().for_each(|target| volume.ok(&["target", "restore", target]));
+            restore();
             waits.join().expect("no panic").expect("there is room now");
         });
         volume.ok(&["checkpoint", "commit", app]);
-        assert!(std::fs::read(volume.at.join(format!("ckpt/{app}/1/state"))).expect("read") == bytes, "{app}");
-        all.iter().for_each(|target| volume.ok(&["target", "fail", target]));
+        assert!(std::fs::read(volume.at.join(file(app))).expect("read") == bytes, "{app}");
     }
-    all.iter().for_each(|target| volume.ok(&["target", "restore", target]));
     assert_eq!(tiers(&volume, "ckpt/large/1/state"), ["capacity"]);
 }
 
