@@ -136,7 +136,7 @@ fn dying_at_any_step_with_copies_loses_no_write_and_leaves_no_object() {
                     let (from, value) = (AT + at as usize * 500, 0x80 + at as u8);
                     writer.write(from as u64, &[value; 900])?;
                     log.0[from..from + 900].fill(value);
-                    if at as u8 % 2 == 0 {
+                    if (at as u8).is_multiple_of(2) {
                         writer.sync_now(false)?;
                         log.1 = log.0.clone();
                     }

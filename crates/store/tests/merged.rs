@@ -187,7 +187,7 @@ fn what_cannot_be_merged_is_refused_before_anything_is_changed() {
         Err((at, Error::Invalid(cause))) if at == number && cause.contains(why) => {}
         other => panic!("{why}: {other:?}"),
     };
-    refused(&[first.clone()], 0, "from 2 to 64");
+    refused(std::slice::from_ref(&first), 0, "from 2 to 64");
     refused(&[first.clone(), second.clone(), first.clone()], 2, "named twice");
     refused(&[first.clone(), small], 1, "so small");
     world.life.mover.add_mirror(&second, &world.options.placement).expect("well");

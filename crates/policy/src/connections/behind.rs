@@ -236,7 +236,6 @@ mod tests {
             while !file.is_empty() {
                 work(&mut file, &mut kept, true);
             }
-            drop(work);
             prop_assert_eq!(server, wanted);
         }
     }

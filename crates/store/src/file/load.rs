@@ -143,9 +143,9 @@ mod tests {
     #[test]
     fn the_last_requests_are_kept_in_their_order() {
         let load = Load::default();
-        let access = |n: u64| Access { write: n % 3 == 0, offset: n * 10, len: n + 1 };
+        let access = |n: u64| Access { write: n.is_multiple_of(3), offset: n * 10, len: n + 1 };
         assert!(load.recent().is_empty());
-        let request = |n: u64| Request { write: n % 3 == 0, offset: n * 10, len: n + 1 };
+        let request = |n: u64| Request { write: n.is_multiple_of(3), offset: n * 10, len: n + 1 };
         (0..20).for_each(|n| load.count(access(n)));
         assert_eq!(load.recent(), (0..20).map(request).collect::<Vec<_>>());
         (20..500).for_each(|n| load.count(access(n)));

@@ -120,8 +120,7 @@ impl Copy<'_> {
         for (m, mirror) in self.new.mirrors.iter().enumerate() {
             let is_slow =
                 |slot: &Arc<Slot>| slot.target(self.file.pool()).is_ok_and(|target| target.counters().is_slow());
-            let small =
-                |piece: &Piece| piece.len < GATHER_BYTES.min(len) && self.slot(piece).is_some_and(|slot| is_slow(slot));
+            let small = |piece: &Piece| piece.len < GATHER_BYTES.min(len) && self.slot(piece).is_some_and(is_slow);
             if mirror.pieces(m, offset, len).any(|piece| small(&piece)) {
                 self.gathered(m, offset, len)?;
                 continue;

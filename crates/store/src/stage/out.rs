@@ -305,11 +305,9 @@ impl Stager {
             if read < len {
                 return Err(StageError::Moving(origins.list[0].0.uri.clone()));
             }
-            if verify {
-                if here != origins.read_at(offset, len, stop)? {
-                    let why = format!("its bytes from {offset} are not those of the file");
-                    return Err(StageError::origin(&origins.list[0].0.uri, OriginError::Changed(why)));
-                }
+            if verify && here != origins.read_at(offset, len, stop)? {
+                let why = format!("its bytes from {offset} are not those of the file");
+                return Err(StageError::origin(&origins.list[0].0.uri, OriginError::Changed(why)));
             }
             all.extend(sums::sum_of(&here));
             offset += len as u64;

@@ -38,17 +38,20 @@ struct Shared {
 struct Names {
     here: BTreeMap<ObjectId, Named>,
     /// Removed, but a crash may bring them back.
-    removed: BTreeMap<ObjectId, Arc<Mutex<Object>>>,
+    removed: BTreeMap<ObjectId, Common>,
 }
 
+/// An object as all its names and handles have it.
+type Common = Arc<Mutex<Object>>;
+
 struct Named {
-    object: Arc<Mutex<Object>>,
+    object: Common,
     durable: bool,
 }
 
 struct MemoryHandle {
     shared: Arc<Shared>,
-    object: Arc<Mutex<Object>>,
+    object: Common,
     life: u64,
 }
 
@@ -98,7 +101,7 @@ impl MemoryMedium {
         }
         let mut used_pages = 0;
         // What has several names is one object afterwards too.
-        let mut anew: Vec<(Arc<Mutex<Object>>, Arc<Mutex<Object>>)> = Vec::new();
+        let mut anew: Vec<(Common, Common)> = Vec::new();
         for named in survivors.values_mut() {
             let there =
                 anew.iter().find(|(before, _)| Arc::ptr_eq(before, &named.object)).map(|(_, after)| after.clone());
@@ -151,7 +154,7 @@ impl Shared {
         self.plan.lock().begin(kind)
     }
 
-    fn handle(self: &Arc<Shared>, object: Arc<Mutex<Object>>) -> Arc<dyn Handle> {
+    fn handle(self: &Arc<Shared>, object: Common) -> Arc<dyn Handle> {
         Arc::new(MemoryHandle { shared: self.clone(), object, life: self.life.load(Ordering::Relaxed) })
     }
 }

@@ -95,8 +95,10 @@ fn a_short_run_through_two_adaptive_levels_is_amplified_flushed_and_cached_twice
         (4..=ahead).for_each(|index| read(&mut upper, &mut lower, 200 + index, index));
         assert!(lower.level.stats().missed > missed, "{name}: what was flushed is fetched again");
         let ends = [&upper, &lower].map(|driver| *here(driver).last().unwrap());
-        eprintln!("{name}: read up to {ahead}, prefetched up to {} above and up to {} below", ends[0], ends[1]);
-        assert!(ends[0] > ahead && ends[1] > ends[0], "{name}: what is useless at the end of the run is amplified");
+        assert!(
+            ends[0] > ahead && ends[1] > ends[0],
+            "{name}: what is useless at the end is amplified: {ahead}, {ends:?}"
+        );
     }
 }
 

@@ -110,6 +110,7 @@ impl Handle for FileHandle {
         Ok(rustix::fs::fstat(&self.0)?.st_blocks as u64 * BLOCK_BYTES)
     }
 
+    #[allow(clippy::useless_conversion, reason = "it has 32 bits on some machines")]
     fn names(&self) -> Result<u64, Errno> {
         Ok(rustix::fs::fstat(&self.0)?.st_nlink.into())
     }
