@@ -81,7 +81,7 @@ done
 for how in "psync 0" "psync 1" "libaio 1" "mmap 0"; do
     # shellcheck disable=SC2086
     set -- $how
-    run "fio $1 direct=$2" fio --name=verify --directory="$work" --ioengine="$1" --direct="$2" --rw=randwrite \
+    run "fio $1 direct=$2" fio --name=verify --verify_state_save=0 --directory="$work" --ioengine="$1" --direct="$2" --rw=randwrite \
         --bs=64k --size=32m --numjobs=2 --iodepth=8 --verify=crc32c --verify_fatal=1 --end_fsync=1
 done
 
