@@ -12,12 +12,13 @@ use rustix::fs::OFlags;
 use rustix::io::{Errno, Result};
 use std::fmt;
 use std::os::fd::BorrowedFd;
+use std::sync::Arc;
 use std::sync::mpsc::sync_channel;
 
 /// A connection of the library's own.
 pub trait Client: fmt::Debug + Send + Sync {
     /// Opens the file that is open on the mount.
-    fn open(&self, mounted: BorrowedFd<'_>, flags: OFlags) -> Result<Box<dyn ClientFile>>;
+    fn open(&self, mounted: BorrowedFd<'_>, flags: OFlags) -> Result<Arc<dyn ClientFile>>;
     /// Asks the server something: fails, or hangs, if the connection is broken.
     fn probe(&self) -> Result<()>;
     /// What is under way ends with an error.

@@ -141,7 +141,7 @@ fn last_error() -> Errno {
 }
 
 impl Client for Session {
-    fn open(&self, mounted: BorrowedFd<'_>, flags: OFlags) -> Result<Box<dyn ClientFile>> {
+    fn open(&self, mounted: BorrowedFd<'_>, flags: OFlags) -> Result<Arc<dyn ClientFile>> {
         self.check()?;
         let session = self.this.upgrade().ok_or(Errno::NOTCONN)?;
         let mut gfid = [0u8; GFID];
@@ -161,7 +161,7 @@ impl Client for Session {
         let error = last_error();
         // SAFETY: it is ours, and an open file does not need it.
         unsafe { (self.library.h_close)(object) };
-        if fd.is_null() { Err(error) } else { Ok(Box::new(File(Arc::new(Inner { session, fd: Handle(fd) })))) }
+        if fd.is_null() { Err(error) } else { Ok(Arc::new(File(Arc::new(Inner { session, fd: Handle(fd) })))) }
     }
 
     fn probe(&self) -> Result<()> {
@@ -254,13 +254,8 @@ impl File {
         let number = session.next.fetch_add(1, Ordering::Relaxed);
         let (buffer, done) = (Mutex::new(buffer), Mutex::new(Some(done)));
         let operation = Arc::new(Operation { inner: self.0.clone(), number, buffer, done });
-        {
-            // Whoever takes the connection out says so first, and looks for what is under way then.
-            let mut under_way = session.under_way.lock();
-            if session.check().is_ok() {
-                under_way.insert(number, operation.clone());
-            }
-        }
+        session.under_way.lock().insert(number, operation.clone());
+        // Whoever takes the connection out says so first, and looks for what is under way then: one of both sees it.
         if let Err(gone) = session.check() {
             return operation.end(Err(gone));
         }

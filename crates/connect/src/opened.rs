@@ -12,7 +12,7 @@ pub struct Opened {
     fd: OwnedFd,
     flags: OFlags,
     client: Option<Arc<dyn Client>>,
-    file: OnceLock<Option<Box<dyn ClientFile>>>,
+    file: OnceLock<Option<Arc<dyn ClientFile>>>,
 }
 
 impl Opened {
@@ -37,8 +37,8 @@ impl Opened {
     }
 
     /// As it is open over the library, if bytes went that way already.
-    pub fn over_library(&self) -> Option<&dyn ClientFile> {
-        self.file.get()?.as_deref()
+    pub fn over_library(&self) -> Option<Arc<dyn ClientFile>> {
+        self.file.get()?.clone()
     }
 
     /// Reads until the buffer is full or the file ends.

@@ -205,10 +205,11 @@ impl Queue {
     /// Begins to send a piece; gives it back, with what was chosen for it, if that has to be done by a thread that may wait.
     fn begin(self: &Arc<Self>, world: &Arc<World>, piece: Piece) -> std::result::Result<(), (Piece, Option<Choice>)> {
         let Piece { id, range, kept } = piece;
-        let (queue, inside, file, len) = (self.clone(), world.clone(), kept.file.clone(), range.end - range.start);
+        let (queue, inside, file, all) = (self.clone(), world.clone(), kept.file.clone(), range.clone());
+        let node = file.id;
         let done = move |sent| {
             // The library's thread, which must not wait, so others send what follows.
-            for next in queue.sent(&inside, id, len, sent) {
+            for next in queue.sent(&inside, node, id, &all, sent) {
                 queue.hand_over(&inside, next, None);
             }
         };
@@ -238,17 +239,18 @@ impl Queue {
             }
             let Piece { id, range, kept } = piece;
             let sent = kept.file.write_through(world, range.start, &kept.bytes, chosen.take());
-            if let Err(error) = sent {
-                let node = kept.file.id;
-                tracing::warn!(%error, node, offset = range.start, "bytes that were acknowledged cannot be written");
-            }
+            let node = kept.file.id;
             drop(kept);
-            pieces.extend(self.sent(world, id, range.end - range.start, sent));
+            pieces.extend(self.sent(world, node, id, &range, sent));
         }
     }
 
     /// A piece is with the server, or cannot be. Gives what may be sent now.
-    fn sent(&self, world: &World, id: PieceId, len: u64, sent: Result<()>) -> Vec<Piece> {
+    fn sent(&self, world: &World, node: NodeId, id: PieceId, range: &Range<u64>, sent: Result<()>) -> Vec<Piece> {
+        if let Err(error) = sent {
+            tracing::warn!(%error, node, offset = range.start, "bytes that were acknowledged cannot be written");
+        }
+        let len = range.end - range.start;
         let mut state = self.state.lock();
         state.behind.done(id, sent);
         self.kept.fetch_sub(len, Ordering::Release);

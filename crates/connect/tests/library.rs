@@ -75,8 +75,8 @@ impl std::fmt::Debug for Shared {
 }
 
 impl Client for Library {
-    fn open(&self, mounted: BorrowedFd<'_>, _: OFlags) -> Result<Box<dyn ClientFile>> {
-        Ok(Box::new(Opened { fd: Arc::new(dup(mounted)?), shared: self.shared.clone() }))
+    fn open(&self, mounted: BorrowedFd<'_>, _: OFlags) -> Result<Arc<dyn ClientFile>> {
+        Ok(Arc::new(Opened { fd: Arc::new(dup(mounted)?), shared: self.shared.clone() }))
     }
     fn probe(&self) -> Result<()> {
         if self.shared.faults.away.load(Ordering::Relaxed) { Err(Errno::NOTCONN) } else { Ok(()) }

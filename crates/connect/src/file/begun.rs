@@ -9,8 +9,8 @@
 use super::{OpenFile, World};
 use crate::aligned::Aligned;
 use crate::broken::is_broken;
+use crate::client::ClientFile;
 use crate::mounts::Root;
-use crate::opened::Opened;
 use policy::connections::{Choice, Direction, Part, Request};
 use rustix::io::{Errno, Result};
 use std::sync::Arc;
@@ -34,11 +34,9 @@ impl OpenFile {
         self.queue.settle_range(&(offset..offset.saturating_add(length as u64)));
         let request = Request { direction: Direction::Read, bytes: length as u64, whole: false };
         let chosen = if world.set.over_library() { world.set.choose_now(&self.using, request) } else { None };
-        let Some((part, root, opened)) = chosen.as_ref().and_then(|choice| self.open_over_library(world, choice))
-        else {
+        let Some((part, root, file)) = chosen.as_ref().and_then(|choice| self.open_over_library(world, choice)) else {
             return self.read_now(world, offset, length, chosen, answer);
         };
-        let Some(file) = opened.over_library() else { return self.read_now(world, offset, length, chosen, answer) };
         let (open, inside, began) = (self.clone(), world.clone(), Instant::now());
         let done = move |read: Result<Aligned>| {
             open.ended(
@@ -84,11 +82,9 @@ impl OpenFile {
         let length = (**data).as_ref().len();
         let request = Request { direction: Direction::Write, bytes: length as u64, whole: false };
         let chosen = world.set.choose_now(&self.using, request);
-        let Some((part, root, opened)) = chosen.as_ref().and_then(|choice| self.open_over_library(world, choice))
-        else {
+        let Some((part, root, file)) = chosen.as_ref().and_then(|choice| self.open_over_library(world, choice)) else {
             return Begun::No(chosen);
         };
-        let Some(file) = opened.over_library() else { return Begun::No(chosen) };
         let (open, inside, bytes, began) = (self.clone(), world.clone(), data.clone(), Instant::now());
         let ended = move |written: Result<usize>| {
             let written = written.and_then(|n| if n == length { Ok(n) } else { Err(Errno::IO) });
@@ -99,11 +95,7 @@ impl OpenFile {
                     done(Ok(()));
                 }
                 Err(_) => again(&inside.clone(), move || {
-                    let written = open.write_through(&inside, offset, (*bytes).as_ref(), None);
-                    if let Err(error) = written {
-                        tracing::warn!(%error, node = open.id, offset, "bytes that were acknowledged cannot be written");
-                    }
-                    done(written);
+                    done(open.write_through(&inside, offset, (*bytes).as_ref(), None));
                 }),
             }
         };
@@ -112,15 +104,12 @@ impl OpenFile {
     }
 
     /// The one connection that was chosen, if the file is open over its library.
-    fn open_over_library(&self, world: &World, choice: &Choice) -> Option<(Part, Arc<Root>, Arc<Opened>)> {
+    fn open_over_library(&self, world: &World, choice: &Choice) -> Option<(Part, Arc<Root>, Arc<dyn ClientFile>)> {
         let [part] = choice.parts[..] else { return None };
         let root = world.set.root(part.connection)?;
         let slot = self.descriptors[usize::from(root.number)].lock();
         let open = slot.as_ref().filter(|open| open.generation == root.generation)?;
-        let opened = open.opened.clone();
-        drop(slot);
-        opened.over_library()?;
-        Some((part, root, opened))
+        Some((part, root, open.opened.over_library()?))
     }
 
     /// One part has ended, for better or worse.
