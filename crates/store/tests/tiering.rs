@@ -107,6 +107,19 @@ impl World {
         self.files.get_or_open(stub.into()).expect("a file")
     }
 
+    /// The first so many segments on the slow tier.
+    fn slow(&self, file: &File, many: usize) -> Vec<u64> {
+        let map = self.map(file);
+        (0..map.len() as u64).filter(|n| map.as_bytes()[*n as usize] == b's').take(many).collect()
+    }
+
+    /// A turn in which these segments are read, and one of 24 besides.
+    fn read_mostly(&self, file: &Arc<File>, hot: &[u64], round: u64) {
+        hot.iter().for_each(|n| self.read(file, *n));
+        self.read(file, round % 24);
+        self.step();
+    }
+
     /// A file of that many segments, each with bytes of its own.
     fn written(&self, name: &str, segments: u64) -> (Arc<File>, Vec<u8>) {
         let file = self.file(name);
@@ -187,11 +200,9 @@ fn hot_segments_move_up_and_every_byte_stays() {
         let world = World::new(volume::Tiering { proportional: false, window, ..section(policy) });
         let (file, mut bytes) = world.written("hot", 24);
         world.idle();
-        let slow: Vec<u64> = (0..24).filter(|n| world.map(&file).as_bytes()[*n as usize] == b's').take(3).collect();
+        let slow = world.slow(&file, 3);
         for round in 0..200 {
-            slow.iter().for_each(|n| world.read(&file, *n));
-            world.read(&file, round % 24);
-            world.step();
+            world.read_mostly(&file, &slow, round);
             if round % 20 == 19 {
                 world.idle();
                 // Written meanwhile, in the middle of what moves.
@@ -327,11 +338,9 @@ fn slow_copies_stay_while_their_target_has_as_much_room_as_was_said() {
         world.idle();
         // The file and what is kept of it leave half of the slow tier free at least, and never nine tenths.
         world.media[2..].iter().for_each(|medium| medium.set_capacity_bytes(36 * SEGMENT));
-        let slow: Vec<u64> = (0..24).filter(|n| world.map(&file).as_bytes()[*n as usize] == b's').take(3).collect();
+        let slow = world.slow(&file, 3);
         for round in 0..200 {
-            slow.iter().for_each(|n| world.read(&file, *n));
-            world.read(&file, round % 24);
-            world.step();
+            world.read_mostly(&file, &slow, round);
             if round % 20 == 19 {
                 world.idle();
             }
