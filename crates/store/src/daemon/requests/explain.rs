@@ -85,7 +85,7 @@ fn segment(core: &Core, s: &Segment) -> String {
 fn turns(layout: &Layout) -> Option<String> {
     let merged = layout.objects().find_map(|(_, object)| object.merged)?;
     let (unit, others) = (merged.unit_bytes, merged.of - 1);
-    let files = if others == 1 { "another file" } else { "other files" };
+    let files = if others == 1 { "other file" } else { "other files" };
     Some(format!(
         "It is merged with {others} {files}: they lie in turns of {unit} bytes in the same objects, so that reading them together is reading \
          one after the other. `entrepot layout split` gives it objects of its own again."
