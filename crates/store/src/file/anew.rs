@@ -43,8 +43,7 @@ impl File {
         self.stub.sync()?;
         self.tail_clean.store(true, Ordering::Release);
         for slot in view.all() {
-            slot.vacate(&self.pool);
-            self.pool.remove_object(slot.target_id, slot.id);
+            slot.remove(&self.pool);
         }
         Ok(layout)
     }

@@ -174,8 +174,7 @@ impl<'a> NewObjects<'a> {
     fn discard(&mut self, from: usize) {
         for (slot, discard) in self.made.drain(from..) {
             if discard {
-                slot.vacate(self.pool);
-                self.pool.remove_object(slot.target_id, slot.id);
+                slot.remove(self.pool);
             }
         }
     }

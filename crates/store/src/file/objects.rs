@@ -23,8 +23,7 @@ impl File {
     pub fn remove_objects(&self) -> Result<()> {
         let _io = self.io.write();
         for slot in self.view().all() {
-            slot.vacate(&self.pool);
-            self.pool.remove_object(slot.target_id, slot.id);
+            slot.remove(&self.pool);
         }
         self.forget_all();
         match self.id() {

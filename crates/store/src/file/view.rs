@@ -104,6 +104,12 @@ impl Slot {
         }
     }
 
+    /// The file has no use for it any more: what it holds for the file goes, and the object itself with its last name.
+    pub fn remove(self: &Arc<Self>, pool: &Pool) {
+        self.vacate(pool);
+        pool.remove_object(self.target_id, self.id);
+    }
+
     /// The handle, opened if need be. Runs where operations on the target may run.
     fn open(&self, medium: &dyn Medium) -> Result<Arc<dyn Handle>, Errno> {
         if let Some(handle) = self.handle() {

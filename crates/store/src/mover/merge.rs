@@ -66,7 +66,7 @@ impl Mover {
             let is_shared = |s: &Segment| s.objects.iter().any(|object| object.merged.is_some());
             for (mirror, new) in old.mirrors.iter().zip(&mut new.mirrors) {
                 let Some(shared) = mirror.segments.iter().find(|s| is_shared(s)) else { continue };
-                let tier = shared.objects.first().and_then(|o| self.pool.targets.get(o.target)).map(|t| t.tier());
+                let tier = self.pool.targets.tier_of(shared);
                 let (stripe_size, stripe_count) = (shared.stripe_size, shared.objects.len());
                 let place = Placement { stripe_size, stripe_count, tier, ..self.pool.placement.clone() };
                 *new = Mirror { state: mirror.state, ..self.striped(file, old, &place, made, &[])? };

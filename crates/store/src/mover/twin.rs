@@ -22,7 +22,7 @@ impl Mover {
             let avoid: Vec<TargetId> = old.mirrors.iter().flat_map(targets_of).collect();
             let mut segments = Vec::new();
             for like in &old.mirrors[0].segments {
-                let tier = like.objects.first().and_then(|o| self.pool.targets.get(o.target)).map(|t| t.tier());
+                let tier = self.pool.targets.tier_of(like);
                 let (views, turn) = (self.pool.targets.views(), self.pool.next_turn());
                 let targets = choose_twins(&views, tier, like.objects.len(), &avoid, turn);
                 if targets.is_empty() {

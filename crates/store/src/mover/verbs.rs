@@ -155,7 +155,7 @@ impl Mover {
         for (s, old) in layout.mirrors[mirror].segments.iter().enumerate() {
             let end = if s + 1 == count { old.end.max(reach) } else { old.end };
             let shape = SegmentShape { start: old.start, end, stripe_count: old.objects.len() };
-            let tier = old.objects.first().and_then(|o| self.pool.targets.get(o.target)).map(|t| t.tier());
+            let tier = self.pool.targets.tier_of(old);
             let place = Placement { stripe_size: old.stripe_size, tier, ..self.pool.placement.clone() };
             segments.push(made.segment_not_on(&shape, &place, &avoid, Some(not_on))?);
         }

@@ -7,9 +7,9 @@ use super::watch;
 use super::{Execution, Limits, Space, State, Target, TargetError, TargetSpec, changes, clock};
 use parking_lot::{Mutex, RwLock};
 use policy::TargetId;
-use policy::layout::TargetView;
+use policy::layout::{Segment, TargetView};
 use policy::protect::health::{Config, Event};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -24,6 +24,17 @@ pub struct TargetsOptions {
     pub health: Config,
     /// Slots of the hot path.
     pub slots: Arc<InlineSlots>,
+}
+
+/// File systems that were counted: several targets may share one.
+#[derive(Default)]
+struct FileSystems(BTreeSet<u64>);
+
+impl FileSystems {
+    /// Whether this one was not counted yet.
+    fn is_new(&mut self, space: &Space) -> bool {
+        space.device.is_none_or(|device| self.0.insert(device))
+    }
 }
 
 impl TargetsOptions {
@@ -164,18 +175,22 @@ impl Targets {
         self.table.read().values().map(view).collect()
     }
 
+    /// The tier that a segment lies on, by its first object.
+    pub fn tier_of(&self, segment: &Segment) -> Option<u8> {
+        segment.objects.first().and_then(|object| self.get(object.target)).map(|target| target.tier())
+    }
+
     /// The space of all targets that are not failed, each file system counted once. What lies on a draining target is
     /// counted, its free space is not: nothing new goes there.
     pub fn space(&self) -> Space {
         let mut sum = Space::default();
-        let (mut counted, mut offered) = (std::collections::BTreeSet::new(), std::collections::BTreeSet::new());
+        let (mut counted, mut offered) = (FileSystems::default(), FileSystems::default());
         for target in self.all() {
             let (state, space) = (target.state(), target.space());
-            let is_first = |seen: &mut std::collections::BTreeSet<u64>| space.device.is_none_or(|d| seen.insert(d));
-            if state != State::Failed && is_first(&mut counted) {
+            if state != State::Failed && counted.is_new(&space) {
                 sum.total_bytes = sum.total_bytes.saturating_add(space.total_bytes);
             }
-            if !matches!(state, State::Failed | State::Draining) && is_first(&mut offered) {
+            if !matches!(state, State::Failed | State::Draining) && offered.is_new(&space) {
                 sum.free_bytes = sum.free_bytes.saturating_add(space.free_bytes);
             }
         }
@@ -184,10 +199,9 @@ impl Targets {
 
     /// What all targets of a tier have, also failed ones, each file system counted once; as last measured.
     pub fn space_on(&self, tier: u8) -> Space {
-        let mut seen = std::collections::BTreeSet::new();
-        let mut sum = Space::default();
+        let (mut seen, mut sum) = (FileSystems::default(), Space::default());
         for space in self.all().iter().filter(|target| target.tier() == tier).map(|target| target.space()) {
-            if space.device.is_none_or(|device| seen.insert(device)) {
+            if seen.is_new(&space) {
                 sum.total_bytes = sum.total_bytes.saturating_add(space.total_bytes);
                 sum.free_bytes = sum.free_bytes.saturating_add(space.free_bytes);
             }
@@ -231,14 +245,12 @@ impl Targets {
     /// Has the space of a tier measured, without waiting for it; gives what is free there as last measured, of each file system once.
     pub fn measure_soon(&self, tier: u8) -> u64 {
         let on_tier = self.all().into_iter().filter(|target| target.tier() == tier && target.state() != State::Failed);
-        let mut seen = Vec::new();
-        let mut free = 0;
+        let (mut seen, mut free) = (FileSystems::default(), 0);
         for target in on_tier {
             let space = target.space();
             target.core.measure();
-            if space.device.is_none_or(|device| !seen.contains(&device)) {
+            if seen.is_new(&space) {
                 free += space.free_bytes;
-                seen.extend(space.device);
             }
         }
         free

@@ -118,9 +118,8 @@ fn merge(core: &Arc<Core>, caller: &Caller, first: Arc<File>, args: &Args) -> Re
         }
         place.stripe_size = size;
     }
-    let here = || first.layout()?.mirrors.first()?.segments.first()?.objects.first().map(|o| o.target);
-    let tier = || core.volume.targets().get(here()?).map(|target| target.tier());
-    place.tier = place.tier.or_else(tier);
+    let here = || core.volume.targets().tier_of(first.layout()?.mirrors.first()?.segments.first()?);
+    place.tier = place.tier.or_else(here);
     let mut files = vec![first.clone()];
     for other in &args.others {
         files.push(core.file_of(caller, other, Wish::Change)?.0);
