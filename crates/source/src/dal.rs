@@ -28,6 +28,8 @@ pub struct DalSession {
     operator: Operator,
     scheme: Scheme,
     slots: Semaphore,
+    /// Questions do not wait behind bytes: a slow transfer would hold up whoever only wants to know a size.
+    question_slots: Semaphore,
     http: Option<HttpAccess>,
     runtime: Arc<Runtime>,
 }
@@ -52,8 +54,13 @@ impl DalSession {
             _ => None,
         };
         // Connections of ftp are dear (a login each) and servers allow few of them.
-        let in_flight = if address.scheme == Scheme::Ftp { 4 } else { 8 };
-        Ok(DalSession { operator, scheme: address.scheme, slots: Semaphore::new(in_flight), http, runtime })
+        let (transfers, questions) = if address.scheme == Scheme::Ftp { (3, 2) } else { (8, 8) };
+        let (slots, question_slots) = (Semaphore::new(transfers), Semaphore::new(questions));
+        Ok(DalSession { operator, scheme: address.scheme, slots, question_slots, http, runtime })
+    }
+
+    async fn question_slot(&self) -> tokio::sync::SemaphorePermit<'_> {
+        self.question_slots.acquire().await.expect("the slots are never closed")
     }
 
     async fn slot(&self) -> tokio::sync::SemaphorePermit<'_> {
@@ -61,7 +68,7 @@ impl DalSession {
     }
 
     async fn stat(&self, path: &str) -> Result<Version, OriginError> {
-        let _slot = self.slot().await;
+        let _slot = self.question_slot().await;
         let meta = self.operator.stat(path).await.map_err(failure::of_opendal)?;
         if meta.is_dir() {
             return Err(OriginError::Permanent("it is a directory, not a file".into()));

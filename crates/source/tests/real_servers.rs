@@ -7,6 +7,7 @@ mod server;
 use server::{Ftpd, Nginx, Sshd, data, who};
 use source::{HostKeys, Settings, Sources};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 use store::origin::{EntryKind, Identity, Opener, Origin, OriginError, Started};
 
@@ -108,6 +109,28 @@ fn http_with_ranges() {
 fn filetime(path: &std::path::Path, seconds: u64) -> bool {
     let file = std::fs::File::options().write(true).open(path).expect("open");
     file.set_modified(std::time::UNIX_EPOCH + Duration::from_secs(seconds)).is_ok()
+}
+
+#[test]
+fn a_question_does_not_wait_behind_slow_transfers() {
+    let Some(nginx) = Nginx::start() else { return };
+    std::fs::write(nginx.root().join("x"), data(2_000_000, 1)).expect("write");
+    let sources = sources();
+    let origin = sources.open(&nginx.uri("trickle/x"), &who()).expect("open");
+    let version = origin.stat().expect("stat");
+    assert!(origin.has_ranges().expect("probe"));
+    let (origin, version, n_done) = (&origin, &version, &AtomicUsize::new(0));
+    std::thread::scope(|scope| {
+        for k in 0..8 {
+            scope.spawn(move || {
+                origin.read_at(version, k, &mut vec![0; 1_000_000]).expect("range");
+                n_done.fetch_add(1, Ordering::Relaxed);
+            });
+        }
+        std::thread::sleep(Duration::from_millis(200));
+        assert_eq!(origin.stat().expect("stat").size, 2_000_000);
+        assert_eq!(n_done.load(Ordering::Relaxed), 0, "all of them are still on their way");
+    });
 }
 
 #[test]

@@ -75,7 +75,8 @@ fn public_dir() -> TempDir {
     dir
 }
 
-/// nginx: one port with ranges and PUT, one without ranges. Below `/slow/` the same files come slowly.
+/// nginx: one port with ranges and PUT, one without ranges. Below `/slow/` the same files come slowly, below `/trickle/`
+/// so slowly that whoever looks finds them under way.
 pub struct Nginx {
     dir: TempDir,
     port: u16,
@@ -98,7 +99,8 @@ impl Nginx {
              fastcgi_temp_path {path}/f; uwsgi_temp_path {path}/u; scgi_temp_path {path}/s;\n\
              client_max_body_size 0;\n\
              server {{ listen 127.0.0.1:{port}; root {path}/root; location /up/ {{ dav_methods PUT DELETE MOVE; }}\n\
-             location /slow/ {{ alias {path}/root/; limit_rate 4m; }} }}\n\
+             location /slow/ {{ alias {path}/root/; limit_rate 4m; }}\n\
+             location /trickle/ {{ alias {path}/root/; limit_rate 400k; }} }}\n\
              server {{ listen 127.0.0.1:{port_without_ranges}; root {path}/root; max_ranges 0; }} }}\n"
         );
         let conf = dir.path().join("conf");
