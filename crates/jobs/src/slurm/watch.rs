@@ -58,7 +58,9 @@ fn watch(weak: &Weak<Core>) {
         for (id, found) in found {
             if !found.is_over() {
                 over_before.remove(&id);
-            } else if over_before.remove(&id) || book.jobs.get(&id).is_some_and(|job| job.let_go) {
+            } else if over_before.remove(&id)
+                || book.jobs.get(&id).is_some_and(|job| job.let_go || unwanted(job, &found))
+            {
                 end(&core, &mut book, id, &found);
             } else {
                 over_before.insert(id);
@@ -68,6 +70,11 @@ fn watch(weak: &Weak<Core>) {
             wait(&core, &mut book);
         }
     }
+}
+
+/// Nobody wants what is still coming for it, whatever hook may be on its way.
+fn unwanted(job: &Job, found: &Found) -> bool {
+    job.phase == Phase::StagingIn && found.state.is_some() && found.is_cancelled()
 }
 
 /// A failed stage-in keeps what it fetched for a retry, as long as Slurm has the job.
