@@ -43,7 +43,7 @@ fn killed_in_the_middle_of_a_stage_in() {
     let mut stage = Command::new(&volume.binary);
     stage.args(["stage", "in", &nginx.uri("slow/f"), "f"]).current_dir(&volume.at);
     let stage = stage.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("it runs");
-    until("most is fetched", || nginx.sent_bytes() > 70_000_000);
+    until("much is fetched", || nginx.sent_bytes() > 40_000_000);
     volume.kill();
     let ended = stage.wait_with_output().expect("it ends");
     assert_eq!(code(&ended), 3, "the client says that it failed");

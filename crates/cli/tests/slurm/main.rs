@@ -170,7 +170,7 @@ fn a_good_job(world: &World) {
         "#!/bin/bash\n#SBATCH -n 1 -t 5 -o {home}/%j.out\n#BB_LUA entrepot stage in {} {dir}/good\n\
          #STAGEOUT entrepot stage out {dir}/result file://{home}/result\n\
          id -u > {dir}/result; cat {dir}/good >> {dir}/result; sleep 1\n",
-        world.nginx.uri("slow/good")
+        world.nginx.uri("trickle/good")
     );
     let job = world.cluster.submit("good.sh", &script);
     until("squeue shows it", || world.reason(job) == "BurstBufferStageIn");
@@ -189,9 +189,9 @@ fn a_good_job(world: &World) {
 }
 
 fn two_jobs_share_one_transfer(world: &World) {
-    world.put("shared", 12_000_000, 2);
+    world.put("shared", 24_000_000, 2);
     let sent = world.nginx.sent_bytes();
-    let script = world.script(&world.nginx.uri("slow/shared"), "shared", "cmp $0 $0");
+    let script = world.script(&world.nginx.uri("trickle/shared"), "shared", "cmp $0 $0");
     let (one, two) = (world.cluster.submit("one.sh", &script), world.cluster.submit("two.sh", &script));
     until("both wait for one transfer", || {
         let list = out(&world.volume.run(&["slurm", "list"]));
@@ -206,7 +206,7 @@ fn two_jobs_share_one_transfer(world: &World) {
     let third = world.cluster.submit("three.sh", &script);
     world.cluster.until_state(&world.volume, third, "COMPLETED");
     let sent = world.nginx.sent_bytes() - sent;
-    assert!((12_000_000..12_100_000).contains(&sent), "{sent} bytes for three jobs");
+    assert!((24_000_000..24_100_000).contains(&sent), "{sent} bytes for three jobs");
 }
 
 fn a_stage_in_that_cannot_succeed(world: &World) {
@@ -265,7 +265,7 @@ fn a_target_fails_before_dispatch_and_another_during_the_run(world: &World) {
 
 fn a_cancelled_job_leaves_nothing(world: &World) {
     world.put("cancelled", 40_000_000, 5);
-    let script = world.script(&world.nginx.uri("slow/cancelled"), "cancelled", "true");
+    let script = world.script(&world.nginx.uri("trickle/cancelled"), "cancelled", "true");
     let job = world.cluster.submit("cancel.sh", &script);
     until("some of it came", || world.reason(job) == "BurstBufferStageIn");
     world.until_phase(job, "staging-in");
@@ -416,9 +416,9 @@ fn until_says(words: &str, says: impl Fn() -> String) {
 }
 
 fn staging_survives_a_restart_of_slurmctld(world: &World) {
-    world.put("restart", 30_000_000, 6);
+    world.put("restart", 12_000_000, 6);
     let sent = world.nginx.sent_bytes();
-    let script = world.script(&world.nginx.uri("slow/restart"), "restart", "true");
+    let script = world.script(&world.nginx.uri("trickle/restart"), "restart", "true");
     let job = world.cluster.submit("restart.sh", &script);
     world.until_phase(job, "staging-in");
     world.cluster.end_controller();
@@ -430,18 +430,18 @@ fn staging_survives_a_restart_of_slurmctld(world: &World) {
     world.cluster.run(None, &["scontrol", "update", &format!("JobId={job}"), "StartTime=now"]);
     world.cluster.until_state(&world.volume, job, "COMPLETED");
     let sent = world.nginx.sent_bytes() - sent;
-    assert!((30_000_000..30_100_000).contains(&sent), "{sent} bytes: each was sent once");
+    assert!((12_000_000..12_100_000).contains(&sent), "{sent} bytes: each was sent once");
 }
 
 fn staging_survives_a_restart_of_the_daemon(world: &World) {
-    world.put("killed", 20_000_000, 9);
-    let script = world.script(&world.nginx.uri("slow/killed"), "killed", "true");
+    world.put("killed", 12_000_000, 9);
+    let script = world.script(&world.nginx.uri("trickle/killed"), "killed", "true");
     let job = world.cluster.submit("killed.sh", &script);
     world.until_phase(job, "staging-in");
     world.volume.kill();
     world.volume.up_again();
     world.cluster.until_state(&world.volume, job, "COMPLETED");
-    assert_eq!(std::fs::metadata(world.dir.join("killed")).expect("staged").len(), 20_000_000);
+    assert_eq!(std::fs::metadata(world.dir.join("killed")).expect("staged").len(), 12_000_000);
 }
 
 fn results_that_cannot_go_home(world: &World) {
