@@ -38,12 +38,12 @@ fn killed_in_the_middle_of_a_recovery() {
 fn killed_in_the_middle_of_a_stage_in() {
     let Some(nginx) = Nginx::start() else { return };
     let Some(volume) = Volume::up() else { return };
-    let data = server::data(100_000_000, 2);
+    let data = server::data(160_000_000, 2);
     std::fs::write(nginx.root().join("f"), &data).expect("write");
     let mut stage = Command::new(&volume.binary);
     stage.args(["stage", "in", &nginx.uri("slow/f"), "f"]).current_dir(&volume.at);
     let stage = stage.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("it runs");
-    until("much is fetched", || nginx.sent_bytes() > 40_000_000);
+    until("so much is fetched that a note of it was taken", || nginx.sent_bytes() > 70_000_000);
     volume.kill();
     let ended = stage.wait_with_output().expect("it ends");
     assert_eq!(code(&ended), 3, "the client says that it failed");
