@@ -32,9 +32,10 @@ pub use table::{Order, OrderError, Targets, TargetsOptions};
 use crate::stats::Counter;
 use policy::TargetId;
 use policy::protect::health::Event;
+use policy::stripe::forks::Queue;
 use rustix::io::Errno;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 /// Why an operation on a target gave no result.
@@ -117,8 +118,8 @@ pub struct Counters {
     pub read_bytes: Counter,
     /// Bytes written to objects.
     pub written_bytes: Counter,
-    /// Reads and writes under way.
-    under_way: AtomicU32,
+    /// Reads and writes under way: how many in the upper 24 bits, their bytes in the others.
+    under_way: AtomicU64,
     /// Of every sixteenth: how many, their bytes, and the nanoseconds that they took.
     pub sampled: Counter,
     /// See there.
@@ -135,6 +136,9 @@ pub struct Counters {
 /// operation to a worker and back.
 const SLOW_NS: u64 = 200_000;
 
+/// Bits for the bytes under way: a terabyte.
+const BYTES_BITS: u32 = 40;
+
 impl Counters {
     /// Whether an operation takes so long that handing it to a worker is nothing to that.
     pub fn is_slow(&self) -> bool {
@@ -149,8 +153,19 @@ impl Counters {
     }
 
     /// Reads and writes of objects under way.
-    pub fn under_way(&self) -> u32 {
-        self.under_way.load(Ordering::Relaxed)
+    pub fn under_way(&self) -> Queue {
+        let under_way = self.under_way.load(Ordering::Relaxed);
+        Queue { operations: (under_way >> BYTES_BITS) as u32, bytes: under_way & ((1 << BYTES_BITS) - 1) }
+    }
+
+    /// An operation on so many bytes begins; gives how many are under way with it.
+    fn begins(&self, bytes: usize) -> u32 {
+        let before = self.under_way.fetch_add((1 << BYTES_BITS) + bytes as u64, Ordering::Relaxed);
+        (before >> BYTES_BITS) as u32 + 1
+    }
+
+    fn ends(&self, bytes: usize) {
+        self.under_way.fetch_sub((1 << BYTES_BITS) + bytes as u64, Ordering::Relaxed);
     }
 }
 
@@ -195,6 +210,12 @@ impl Target {
     /// What happened on it since the start.
     pub fn counters(&self) -> &Counters {
         &self.core.counters
+    }
+
+    /// What it has to do: what is under way, and operations that wait for a worker.
+    pub fn queue(&self) -> Queue {
+        let under_way = self.core.counters.under_way();
+        Queue { operations: under_way.operations + self.core.pool.waiting(), ..under_way }
     }
 
     /// Executes `op` on a worker of this target and waits for it, at most until the deadline.

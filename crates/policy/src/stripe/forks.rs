@@ -235,10 +235,19 @@ pub struct Chooser {
     byte_s: f64,
     overhead_s: f64,
     channels: f64,
-    /// Mean service time of what waits on a device, in seconds.
+    /// Mean service time of an operation on a device, in seconds.
     stripe_s: f64,
-    /// What a second of work on a device costs those behind it, in seconds.
+    /// `busy / (1 - busy)`: how many come to a device, for each operation that waits there or is added, before it is idle again.
     price: f64,
+}
+
+/// What a device has to do: what waits there and what is under way.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Queue {
+    /// Operations.
+    pub operations: u32,
+    /// Bytes that they move.
+    pub bytes: u64,
 }
 
 impl Planner {
@@ -258,21 +267,33 @@ impl Planner {
             overhead_s: of.overhead_s,
             channels,
             stripe_s,
-            // A second more in a queue is a second more for all who come before it is empty again: busy / (1 - busy) of them.
             price: busy / (1.0 - busy),
         }
     }
 }
 
 impl Chooser {
-    /// What it costs to read so many bytes from `span` devices of which the busiest has `queue` operations under way, in seconds.
-    pub fn cost_s(&self, bytes: u64, span: u32, queue: u32) -> f64 {
-        let span = (span.max(1) as usize).min(self.slowest.len());
+    /// How long a device with this queue takes to come to what is asked of it now, in seconds.
+    fn wait_s(&self, queue: Queue) -> f64 {
+        (f64::from(queue.operations) * self.positioning_s + queue.bytes as f64 * self.byte_s) / self.channels
+    }
+
+    /// What it costs to read so many bytes from devices with these queues, one for each that the read spans, in seconds.
+    ///
+    /// Work of `w` behind a queue of `u` keeps a device busy for `(u + w) / (1 - busy)` more from now on; who comes in the first part of
+    /// that waits `w` longer, who comes in the second half of that on average, and `busy / stripe_s` come in a second.
+    pub fn cost_s(&self, bytes: u64, queues: impl Iterator<Item = Queue>) -> f64 {
+        let (mut span, mut longest, mut sum) = (0usize, 0.0f64, 0.0);
+        for queue in queues {
+            let wait = self.wait_s(queue);
+            (span, longest, sum) = (span + 1, longest.max(wait), sum + wait);
+        }
+        let span = span.clamp(1, self.slowest.len());
         let (wide, bytes) = (span as f64, bytes as f64);
         let transfer = bytes * self.byte_s;
         let service = self.slowest[span - 1] + transfer / wide + self.overhead_s * wide;
-        let work = wide * (self.positioning_s + self.overhead_s * wide) + transfer;
-        f64::from(queue) / self.channels * self.stripe_s + service + self.price * work / self.slowest.len() as f64
+        let work = (self.positioning_s + self.overhead_s * wide + transfer / wide) / self.channels;
+        longest + service + self.price * work * (sum + wide * work / 2.0) / self.stripe_s.max(1e-9)
     }
 }
 
@@ -332,12 +353,23 @@ mod tests {
     #[test]
     fn a_read_takes_the_shorter_queue_and_the_width_that_its_size_wants() {
         let chooser = planner(8).chooser(0.015, 0.1);
+        let cost = |chooser: &Chooser, bytes: u64, span: usize, operations: u32| {
+            let queue = Queue { operations, bytes: u64::from(operations) * (64 << 10) };
+            chooser.cost_s(bytes, std::iter::repeat_n(queue, span))
+        };
         let (narrow, wide) =
-            (|bytes, queue| chooser.cost_s(bytes, 1, queue), |bytes, queue| chooser.cost_s(bytes, 8, queue));
+            (|bytes, queue| cost(&chooser, bytes, 1, queue), |bytes, queue| cost(&chooser, bytes, 8, queue));
         assert!(narrow(32 << 10, 0) < wide(32 << 10, 0) && wide(1 << 20, 0) < narrow(1 << 20, 0));
         assert!(wide(32 << 10, 0) < narrow(32 << 10, 3) && narrow(1 << 20, 0) < wide(1 << 20, 9));
         let busy = planner(8).chooser(0.015, 0.9);
-        assert!(busy.cost_s(256 << 10, 8, 0) > busy.cost_s(256 << 10, 1, 0), "wide work is dear while all are busy");
+        assert!(cost(&busy, 256 << 10, 8, 1) > cost(&busy, 256 << 10, 1, 1), "wide work is dear while all are busy");
+        // One that moves a megabyte keeps a device longer than three that move a page.
+        let of = |operations, bytes| narrow_behind(&chooser, Queue { operations, bytes });
+        assert!(of(1, 1 << 20) > of(3, 3 * 4096), "{} {}", of(1, 1 << 20), of(3, 3 * 4096));
+    }
+
+    fn narrow_behind(chooser: &Chooser, queue: Queue) -> f64 {
+        chooser.cost_s(32 << 10, std::iter::once(queue))
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use super::{Kind, Setup};
 use crate::disk::{Command, Disk};
 use crate::generate::Rng;
+use policy::stripe::forks::Queue;
 use policy::stripe::model::Device;
 use policy::time::Time;
 use std::collections::VecDeque;
@@ -10,16 +11,16 @@ use std::collections::VecDeque;
 /// All disks.
 pub struct Disks {
     free: Vec<f64>,
-    /// When each stripe under way ends, by disk.
-    ends: Vec<VecDeque<f64>>,
+    /// When each stripe under way ends and how long it is, by disk.
+    ends: Vec<VecDeque<(f64, u64)>>,
     pub busy_s: f64,
     mechanical: Vec<Disk>,
     rng: Rng,
 }
 
 /// Drops what has ended: first come, first served, so the first ends first.
-fn pass(ends: &mut VecDeque<f64>, now: f64) {
-    while ends.front().is_some_and(|end| *end <= now) {
+fn pass(ends: &mut VecDeque<(f64, u64)>, now: f64) {
+    while ends.front().is_some_and(|(end, _)| *end <= now) {
         ends.pop_front();
     }
 }
@@ -40,16 +41,14 @@ impl Disks {
         self.rng.below(self.free.len() as u64) as usize
     }
 
-    /// The longest queue of `width` disks from `first` on: stripes under way.
-    pub fn queue(&mut self, now: f64, first: usize, width: usize) -> u32 {
+    /// The queues of `width` disks from `first` on.
+    pub fn queues(&mut self, now: f64, first: usize, width: usize) -> impl Iterator<Item = Queue> {
         let disks = self.free.len();
-        let mut longest = 0;
-        for n in 0..width.clamp(1, disks) {
+        (0..width.clamp(1, disks)).map(move |n| {
             let ends = &mut self.ends[(first + n) % disks];
             pass(ends, now);
-            longest = longest.max(ends.len());
-        }
-        longest as u32
+            Queue { operations: ends.len() as u32, bytes: ends.iter().map(|(_, bytes)| bytes).sum() }
+        })
     }
 
     /// A request on `width` disks from `first` on; how long until the last is done, in seconds.
@@ -72,7 +71,7 @@ impl Disks {
         self.free[disk] = start + takes;
         let ends = &mut self.ends[disk];
         pass(ends, now);
-        ends.push_back(start + takes);
+        ends.push_back((start + takes, bytes as u64));
         start + takes
     }
 

@@ -145,7 +145,7 @@ impl Layout {
             (Some(by), forks) if forks.len() > 1 => {
                 let costs = forks.iter().map(|shape| {
                     let (first, width) = (disks.place(), spans(shape));
-                    (by.cost_s(bytes, width as u32, disks.queue(now, first, width)), first, width)
+                    (by.cost_s(bytes, disks.queues(now, first, width)), first, width)
                 });
                 let best = costs.min_by(|a, b| a.0.total_cmp(&b.0)).expect("several forks");
                 (best.1, best.2)

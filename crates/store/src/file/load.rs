@@ -7,7 +7,7 @@ use super::{Access, File, View};
 use parking_lot::RwLock;
 use policy::pattern::Request;
 use policy::pattern::features::WINDOW;
-use policy::stripe::forks::Chooser;
+use policy::stripe::forks::{Chooser, Queue};
 use policy::stripe::profile::{CLASSES, Counts, class_of};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -112,13 +112,10 @@ impl File {
             let pieces = layout.mirrors[mirror].pieces(mirror, offset, len as u64);
             // A device that a request comes back to after a round serves it in one go: count no device twice.
             let most = layout.mirrors[mirror].segments.iter().map(|s| s.objects.len()).max().unwrap_or(1);
-            let (mut span, mut queue) = (0, 0);
-            for piece in pieces.take(most) {
-                span += 1;
-                queue =
-                    queue.max(view.slot(piece.at).target(&self.pool).map_or(0, |target| target.counters().under_way()));
-            }
-            chooser.cost_s(len as u64, span, queue)
+            let queues = pieces
+                .take(most)
+                .map(|piece| view.slot(piece.at).target(&self.pool).map_or_else(|_| Queue::default(), |of| of.queue()));
+            chooser.cost_s(len as u64, queues)
         };
         view.in_sync().map(|mirror| (cost(mirror), mirror)).min_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, mirror)| mirror)
     }

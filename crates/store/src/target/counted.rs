@@ -9,7 +9,6 @@ use rustix::io::Errno;
 use std::cell::Cell;
 use std::io::IoSliceMut;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 /// A medium and where to count.
@@ -29,19 +28,24 @@ thread_local!(static TURN: Cell<u32> = const { Cell::new(0) });
 const TIMED_EVERY: u32 = 16;
 
 impl Counters {
-    /// An operation on an object; `bytes` says how many it moved.
-    fn during<T>(&self, op: impl FnOnce() -> Result<T, Errno>, bytes: impl FnOnce(&T) -> usize) -> Result<T, Errno> {
+    /// An operation on so many bytes of an object; `moved` says how many it did move.
+    fn during<T>(
+        &self,
+        bytes: usize,
+        op: impl FnOnce() -> Result<T, Errno>,
+        moved: impl FnOnce(&T) -> usize,
+    ) -> Result<T, Errno> {
         let turn = TURN.with(|turn| turn.replace(turn.get().wrapping_add(1)));
         let began = turn.is_multiple_of(TIMED_EVERY).then(Instant::now);
-        let queue = self.under_way.fetch_add(1, Ordering::Relaxed) + 1;
+        let queue = self.begins(bytes);
         let done = op();
-        self.under_way.fetch_sub(1, Ordering::Relaxed);
+        self.ends(bytes);
         if let (Some(began), Ok(done)) = (began, &done) {
             let ns = began.elapsed().as_nanos() as u64;
             self.took(ns);
             self.sampled_ns.add(ns);
             self.sampled_queue.add(queue.into());
-            self.sampled_bytes.add(bytes(done) as u64);
+            self.sampled_bytes.add(moved(done) as u64);
             self.sampled.add(1);
         }
         done
@@ -86,7 +90,7 @@ impl Medium for Counted {
 
 impl Handle for CountedHandle {
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<usize, Errno> {
-        let read = self.counters.during(|| self.handle.read_at(offset, buf), |read| *read)?;
+        let read = self.counters.during(buf.len(), || self.handle.read_at(offset, buf), |read| *read)?;
         self.counters.read_bytes.add(read as u64);
         Ok(read)
     }
@@ -96,23 +100,27 @@ impl Handle for CountedHandle {
         buffers: &mut [IoSliceMut<'_>],
         demand_bytes: usize,
     ) -> Result<usize, Errno> {
-        let read =
-            self.counters.during(|| self.handle.read_vectored_at(offset, buffers, demand_bytes), |read| *read)?;
+        let bytes = buffers.iter().map(|buffer| buffer.len()).sum();
+        let read = self.counters.during(
+            bytes,
+            || self.handle.read_vectored_at(offset, buffers, demand_bytes),
+            |read| *read,
+        )?;
         self.counters.read_bytes.add(read as u64);
         Ok(read)
     }
     fn write_at(&self, offset: u64, data: &[u8]) -> Result<(), Errno> {
-        self.counters.during(|| self.handle.write_at(offset, data), |()| data.len())?;
+        self.counters.during(data.len(), || self.handle.write_at(offset, data), |()| data.len())?;
         self.counters.written_bytes.add(data.len() as u64);
         Ok(())
     }
     fn splice_out(&self, offset: u64, len: usize, pipe: BorrowedFd<'_>) -> Result<usize, Errno> {
-        let read = self.counters.during(|| self.handle.splice_out(offset, len, pipe), |read| *read)?;
+        let read = self.counters.during(len, || self.handle.splice_out(offset, len, pipe), |read| *read)?;
         self.counters.read_bytes.add(read as u64);
         Ok(read)
     }
     fn splice_in(&self, offset: u64, len: usize, pipe: BorrowedFd<'_>) -> Result<usize, Errno> {
-        let written = self.counters.during(|| self.handle.splice_in(offset, len, pipe), |written| *written)?;
+        let written = self.counters.during(len, || self.handle.splice_in(offset, len, pipe), |written| *written)?;
         self.counters.written_bytes.add(written as u64);
         Ok(written)
     }

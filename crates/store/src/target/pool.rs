@@ -8,7 +8,7 @@ use policy::Time;
 use rustix::io::Errno;
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
 /// A worker with nothing to do ends after this span. A guess: threads are cheap to start, not free to keep.
@@ -30,6 +30,8 @@ pub struct Pool {
     work: Condvar,
     room: Condvar,
     last_progress: AtomicU64,
+    /// Length of the queue, for those who look without the lock.
+    waiting: AtomicU32,
 }
 
 #[derive(Default)]
@@ -54,12 +56,28 @@ impl Crew {
 
 impl Pool {
     pub fn new() -> Pool {
-        Pool { crew: Mutex::default(), work: Condvar::new(), room: Condvar::new(), last_progress: AtomicU64::new(0) }
+        Pool {
+            crew: Mutex::default(),
+            work: Condvar::new(),
+            room: Condvar::new(),
+            last_progress: AtomicU64::new(0),
+            waiting: AtomicU32::new(0),
+        }
     }
 
     /// When a worker last began or ended something.
     pub fn last_progress(&self) -> Time {
         Time(self.last_progress.load(Ordering::Relaxed))
+    }
+
+    /// How many operations wait for a worker.
+    pub fn waiting(&self) -> u32 {
+        self.waiting.load(Ordering::Relaxed)
+    }
+
+    /// The queue has changed.
+    fn note(&self, crew: &Crew) {
+        self.waiting.store(crew.queue.len() as u32, Ordering::Relaxed);
     }
 
     fn progress(&self, core: &Core) {
@@ -92,6 +110,7 @@ impl Pool {
                 }
             }
         }
+        pool.note(&crew);
         pool.work.notify_one();
         Ok(())
     }
@@ -130,6 +149,7 @@ impl Pool {
         let mut crew = self.crew.lock();
         let mut all: Vec<_> = crew.queue.drain(..).collect();
         all.extend(crew.at.iter().flatten().cloned());
+        self.note(&crew);
         drop(crew);
         self.room.notify_all();
         all.iter().for_each(|work| work.abandon(core, error.clone()));
@@ -157,6 +177,7 @@ impl Pool {
             let too_many = crew.live as isize - crew.lost > limits.workers_max as isize;
             if !too_many && let Some(work) = crew.queue.pop_front() {
                 crew.at[seat] = Some(work.clone());
+                self.note(&crew);
                 self.room.notify_one();
                 return Some(work);
             }

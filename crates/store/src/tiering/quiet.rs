@@ -59,7 +59,7 @@ impl Quiet {
             let bytes = counters.read_bytes.get() + counters.written_bytes.get();
             let same = self.seen.insert(target.id(), bytes).is_none_or(|seen| seen == bytes);
             let counts = !ours.contains(&target.id());
-            quiet[at] &= !counts || (same && counters.under_way() == 0);
+            quiet[at] &= !counts || (same && counters.under_way().operations == 0);
         }
         quiet
     }
