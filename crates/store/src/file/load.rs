@@ -1,29 +1,54 @@
-//! What is asked of a file, by size: counted where it is asked, without a lock or a look at the clock, and taken over by whoever
-//! looks now and then. And the other way round: which of several mirrors a read takes.
+//! What is asked of a file, by size: counted where it is asked, without a lock or a look at the clock and with one atomic addition, and
+//! taken over by whoever looks now and then. And the other way round: which of several mirrors a read takes.
 //!
-//! The last requests are kept too, in a ring of [`WINDOW`] places that a file gets with its first request: 1 KiB for each file in use. Who looks while one is written may see its offset with another's length; what comes of it is a hint.
+//! The last requests are kept too, in a ring of [`WINDOW`] places that a file gets with its first request: 1 KiB for each file in use. Of two that
+//! come at the same moment one may be left out, and who looks while one is written may see its offset with another's length; what comes of it is
+//! a hint.
 
 use super::{Access, File, View};
 use parking_lot::RwLock;
 use policy::pattern::Request;
 use policy::pattern::features::WINDOW;
 use policy::stripe::forks::{Chooser, Queue};
-use policy::stripe::profile::{CLASSES, Counts, class_of};
+use policy::stripe::profile::{CLASSES, Count, Counts, class_of};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 /// The counters of one file.
 #[derive(Default)]
 pub struct Load {
-    reads: [AtomicU32; CLASSES],
-    writes: [AtomicU32; CLASSES],
-    bytes: [AtomicU64; CLASSES],
+    reads: [Packed; CLASSES],
+    writes: [Packed; CLASSES],
     /// Requests that came, which is also where the next one goes in the ring.
     came: AtomicU32,
     ring: OnceLock<Box<Ring>>,
     /// Whether there is a chooser: all that most files look at.
     chooses: AtomicBool,
     chooser: RwLock<Option<Arc<Chooser>>>,
+}
+
+/// Bits for the bytes: a terabyte of one kind and class between two looks, and 16 million requests in the others.
+const BYTES_BITS: u32 = 40;
+
+/// Requests and their bytes in one word, so that counting one is one addition.
+#[derive(Default)]
+struct Packed(AtomicU64);
+
+impl Packed {
+    fn add(&self, bytes: u64) {
+        self.0.fetch_add((1 << BYTES_BITS) + bytes, Ordering::Relaxed);
+    }
+
+    /// Requests and bytes since the last time. Looking is cheaper than taking, and there is mostly nothing.
+    fn take(&self) -> (u64, u64) {
+        match self.0.load(Ordering::Relaxed) {
+            0 => (0, 0),
+            _ => {
+                let counted = self.0.swap(0, Ordering::Relaxed);
+                (counted >> BYTES_BITS, counted & ((1 << BYTES_BITS) - 1))
+            }
+        }
+    }
 }
 
 /// Requests by the number in which they came: offset, and length with the kind in its last bit.
@@ -46,13 +71,12 @@ impl Ring {
 impl Load {
     /// A request of an application.
     pub fn count(&self, access: Access) {
-        let at = self.came.fetch_add(1, Ordering::Relaxed);
+        let at = self.came.load(Ordering::Relaxed);
+        self.came.store(at.wrapping_add(1), Ordering::Relaxed);
         let empty = || Box::new(Ring([const { (AtomicU64::new(0), AtomicU64::new(0)) }; WINDOW]));
         self.ring.get_or_init(empty).put(at, access);
-        let class = class_of(access.len);
-        let requests = if access.write { &self.writes } else { &self.reads };
-        requests[class].fetch_add(1, Ordering::Relaxed);
-        self.bytes[class].fetch_add(access.len, Ordering::Relaxed);
+        let counts = if access.write { &self.writes } else { &self.reads };
+        counts[class_of(access.len)].add(access.len);
     }
 
     /// The last requests, oldest first.
@@ -68,14 +92,10 @@ impl Load {
     pub fn take(&self) -> Option<Box<Counts>> {
         let mut counts: Option<Box<Counts>> = None;
         for class in 0..CLASSES {
-            // Most classes of most files are never asked for: looking is cheaper than taking.
-            if self.bytes[class].load(Ordering::Relaxed) == 0 {
-                continue;
+            let ((reads, read), (writes, wrote)) = (self.reads[class].take(), self.writes[class].take());
+            if reads + writes > 0 {
+                counts.get_or_insert_default()[class] = Count { reads, writes, bytes: read + wrote };
             }
-            let count = &mut counts.get_or_insert_default()[class];
-            count.reads = self.reads[class].swap(0, Ordering::Relaxed).into();
-            count.writes = self.writes[class].swap(0, Ordering::Relaxed).into();
-            count.bytes = self.bytes[class].swap(0, Ordering::Relaxed);
         }
         counts
     }
