@@ -76,6 +76,61 @@ pub struct Profile {
     turned: Option<Time>,
 }
 
+/// What a window held when it was looked at.
+#[derive(Clone, Debug, Default)]
+pub struct Seen {
+    counts: Box<Counts>,
+    /// In how many seconds they were counted.
+    span_s: f64,
+}
+
+impl Seen {
+    /// Requests by class; classes without any are left out.
+    pub fn classes(&self) -> Vec<Class> {
+        if self.span_s <= 0.0 {
+            return Vec::new();
+        }
+        let of = |(class, count): (usize, &Count)| {
+            let requests = count.requests() as f64;
+            (requests > 0.0).then(|| Class {
+                class,
+                rate: requests / self.span_s,
+                bytes: count.bytes as f64 / requests,
+            })
+        };
+        self.counts.iter().enumerate().filter_map(of).collect()
+    }
+
+    /// How many requests there were: how well their rate is known.
+    pub fn requests(&self) -> u64 {
+        self.counts.iter().map(Count::requests).sum()
+    }
+
+    /// All classes together, and the share of writes.
+    pub fn reading(&self) -> (Reading, f64) {
+        let mut all = Count::default();
+        self.counts.iter().for_each(|count| all.add(*count));
+        let requests = all.requests() as f64;
+        if requests == 0.0 || self.span_s <= 0.0 {
+            return (Reading::default(), 0.0);
+        }
+        let reading = Reading { rate: requests / self.span_s, bytes: all.bytes as f64 / requests, under_way: 0 };
+        (reading, all.writes as f64 / requests)
+    }
+
+    /// The size of request in which most bytes are asked for: half of all bytes in requests of its class or smaller ones. A few odd requests
+    /// beside many alike do not change it, as they do the mean, which may be the size of none.
+    pub fn typical_bytes(&self) -> f64 {
+        let all: u64 = self.counts.iter().map(|count| count.bytes).sum();
+        let mut below = 0;
+        let typical = self.counts.iter().find(|count| {
+            below += count.bytes;
+            count.requests() > 0 && 2 * below >= all
+        });
+        typical.map_or(0.0, |count| count.bytes as f64 / count.requests() as f64)
+    }
+}
+
 /// A part of the window.
 #[derive(Clone, Copy, Debug, Default)]
 struct Pane {
@@ -151,47 +206,16 @@ impl Profile {
         self.last
     }
 
-    /// The sums of the window and the time in which they were counted, in seconds.
-    fn sums(&mut self, now: Time) -> (Counts, f64) {
+    /// What the window holds.
+    pub fn look(&mut self, now: Time) -> Seen {
         self.pass(now);
-        let mut sums = Counts::default();
+        let mut counts = Box::<Counts>::default();
         for pane in &self.panes {
-            sums.iter_mut().zip(&pane.counts).for_each(|(sum, more)| sum.add(*more));
+            counts.iter_mut().zip(&pane.counts).for_each(|(sum, more)| sum.add(*more));
         }
         // Requests are told some time after they were asked: the oldest were asked before their pane began.
         let since = self.panes.iter().filter_map(|pane| pane.since).min().unwrap_or(now);
-        (sums, now.since(since).as_secs_f64())
-    }
-
-    /// Requests by class; classes without any are left out.
-    pub fn classes(&mut self, now: Time) -> Vec<Class> {
-        let (sums, span) = self.sums(now);
-        if span <= 0.0 {
-            return Vec::new();
-        }
-        let of = |(class, count): (usize, &Count)| {
-            let requests = count.requests() as f64;
-            (requests > 0.0).then(|| Class { class, rate: requests / span, bytes: count.bytes as f64 / requests })
-        };
-        sums.iter().enumerate().filter_map(of).collect()
-    }
-
-    /// How many requests the window holds: how well it knows their rate.
-    pub fn requests(&mut self, now: Time) -> u64 {
-        self.sums(now).0.iter().map(Count::requests).sum()
-    }
-
-    /// All classes together, and the share of writes.
-    pub fn reading(&mut self, now: Time) -> (Reading, f64) {
-        let (sums, span) = self.sums(now);
-        let mut all = Count::default();
-        sums.iter().for_each(|count| all.add(*count));
-        let requests = all.requests() as f64;
-        if requests == 0.0 || span <= 0.0 {
-            return (Reading::default(), 0.0);
-        }
-        let reading = Reading { rate: requests / span, bytes: all.bytes as f64 / requests, under_way: 0 };
-        (reading, all.writes as f64 / requests)
+        Seen { counts, span_s: now.since(since).as_secs_f64() }
     }
 
     fn pass(&mut self, now: Time) {
@@ -222,14 +246,29 @@ mod tests {
             counts[class_of(1 << 20)] = Count { reads: 2, writes: 0, bytes: 2 << 20 };
             profile.add(Time::from_millis(second * 1000 - 500), &counts);
         }
-        let classes = profile.classes(Time::from_millis(7999));
+        let classes = profile.look(Time::from_millis(7999)).classes();
         assert_eq!(classes.len(), 2);
         assert!((classes[0].rate - 100.0).abs() < 0.1 && classes[0].bytes == 4096.0, "{classes:?}");
         assert!((classes[1].rate - 2.0).abs() < 0.01 && classes[1].bytes == f64::from(1 << 20));
-        let (all, writes) = profile.reading(Time::from_millis(7999));
+        let (all, writes) = profile.look(Time::from_millis(7999)).reading();
         assert!((all.rate - 102.0).abs() < 0.2 && (writes - 80.0 / 816.0).abs() < 1e-9);
-        assert!(profile.classes(Time::from_secs(100)).is_empty());
+        assert!(profile.look(Time::from_secs(100)).classes().is_empty());
         assert_eq!(profile.last(), Time::from_millis(7500));
+    }
+
+    #[test]
+    fn the_typical_size_is_one_that_is_asked_for_whatever_comes_beside() {
+        let mut profile = Profile::new(Time::from_secs(8), Time::ZERO);
+        assert_eq!(profile.look(Time::ZERO).typical_bytes(), 0.0);
+        let mut counts = Counts::default();
+        // What a file of 1 MiB blocks looks like that was written from a buffer between two pages, and is read since.
+        counts[class_of(4096)] = Count { reads: 0, writes: 16, bytes: 16 * 4096 };
+        counts[class_of(1020 << 10)] = Count { reads: 0, writes: 16, bytes: 16 * (1020 << 10) };
+        counts[class_of(1 << 20)].add(Count { reads: 8, writes: 0, bytes: 8 << 20 });
+        profile.add(Time::from_secs(1), &counts);
+        let seen = profile.look(Time::from_secs(1));
+        assert!(seen.reading().0.bytes < f64::from(700 << 10), "the mean is nobody's: {seen:?}");
+        assert!(seen.typical_bytes() > f64::from(1000 << 10), "{seen:?}");
     }
 
     #[test]
@@ -241,7 +280,7 @@ mod tests {
             for n in 1..=50 {
                 let now = Time::from_millis(n * every_ms);
                 profile.add(now, &counts);
-                let rate = profile.classes(now)[0].rate;
+                let rate = profile.look(now).classes()[0].rate;
                 assert!((rate - 100.0).abs() < 1e-6, "{rate} in look {n}, every {every_ms} of {window_ms} ms");
             }
         }
@@ -262,8 +301,8 @@ mod tests {
             profile.add(Time::from_millis(n * 500), &told);
         }
         let now = Time::from_millis(5500);
-        let classes = profile.classes(now);
-        assert_eq!((classes.len(), classes[0].class, profile.requests(now)), (1, 3, 200), "{classes:?}");
+        let classes = profile.look(now).classes();
+        assert_eq!((classes.len(), classes[0].class, profile.look(now).requests()), (1, 3, 200), "{classes:?}");
         assert!((classes[0].rate - 200.0).abs() < 1e-6, "{classes:?}");
     }
 
@@ -279,7 +318,7 @@ mod tests {
                 profile.add(Time::from_secs(second), &counts);
             }
             let now = Time::from_secs(second);
-            profile.classes(now).iter().map(|of| (of.class, of.rate.round() as u64)).collect::<Vec<_>>()
+            profile.look(now).classes().iter().map(|of| (of.class, of.rate.round() as u64)).collect::<Vec<_>>()
         };
         assert_eq!(run(20, 3, 200), [(3, 200)]);
         assert_eq!(run(1, 8, 8).len(), 2, "one second may be anything");

@@ -308,7 +308,7 @@ impl Striper {
 
     /// The load of the whole volume: requests and bytes per request, and the share of writes.
     pub fn load(&mut self, now: Time) -> (super::sensor::Reading, f64) {
-        self.volume.reading(now)
+        self.volume.look(now).reading()
     }
 
     /// Files known.
@@ -349,7 +349,8 @@ impl Striper {
         self.looked = now;
         let mut total = Beside::default();
         for file in self.files.values_mut() {
-            file.classes = file.profile.classes(now);
+            file.seen = file.profile.look(now);
+            file.classes = file.seen.classes();
             file.own = Beside::default();
             if file.forks.is_empty() || file.classes.is_empty() {
                 continue;
@@ -373,13 +374,13 @@ impl Striper {
 
     /// New files: what the load of the whole volume would like best.
     fn look_at_volume(&mut self, now: Time) {
-        let classes = self.volume.classes(now);
-        let (reading, _) = self.volume.reading(now);
+        let seen = self.volume.look(now);
+        let (classes, (reading, _)) = (seen.classes(), seen.reading());
         if matches!(self.config.mode, Mode::Fixed(_)) || classes.is_empty() {
             return;
         }
         let advice = self.rules.advice(reading, self.around);
-        let Some(wish) = self.wish(&classes, reading.bytes, &advice, Beside::default()) else { return };
+        let Some(wish) = self.wish(&classes, seen.typical_bytes(), &advice, Beside::default()) else { return };
         if self.placement == Some(wish) {
             self.placement_wished = 0;
             return;
@@ -408,7 +409,7 @@ impl Striper {
         }
     }
 
-    /// The shape that the mode wishes for these classes.
+    /// The shape that the mode wishes for these classes, of which requests of `bytes` are typical.
     fn wish(&self, classes: &[super::profile::Class], bytes: f64, advice: &Advice, beside: Beside) -> Option<Shape> {
         let modelled = || self.planner.best_shape(classes, &self.widths, beside).map(|(shape, _)| shape);
         let devices = advice.stripe_width.unwrap_or(self.config.parameters.devices);

@@ -6,7 +6,7 @@ use crate::pattern::{Hints, Label};
 use crate::stripe::controller::{Mode, Surroundings};
 use crate::stripe::forks::{Assignment, Shape};
 use crate::stripe::model::Beside;
-use crate::stripe::profile::{Class, Profile, class_of};
+use crate::stripe::profile::{Class, Profile, Seen, class_of};
 use crate::stripe::sensor::Reading;
 use crate::time::Time;
 
@@ -51,6 +51,7 @@ pub struct File {
     pub route: Option<(f64, f64)>,
     pub online: bool,
     /// Of the look under way.
+    pub seen: Seen,
     pub classes: Vec<Class>,
     pub own: Beside,
     present_s: f64,
@@ -96,6 +97,7 @@ impl File {
             tried: None,
             route: None,
             online: true,
+            seen: Seen::default(),
             classes: Vec::new(),
             own: Beside::default(),
             present_s: f64::NAN,
@@ -104,7 +106,7 @@ impl File {
     }
 
     pub fn view(&mut self, now: Time) -> View {
-        let (load, writes) = self.profile.reading(now);
+        let (load, writes) = self.profile.look(now).reading();
         let response_s = if load.rate > 0.0 { self.present_s } else { f64::NAN };
         View {
             load,
@@ -126,13 +128,13 @@ impl Striper {
         if matches!(self.config.mode, Mode::Fixed(_)) {
             return;
         }
-        let (reading, writes) = file.profile.reading(now);
+        let ((reading, writes), typical) = (file.seen.reading(), file.seen.typical_bytes());
         let parallelism = Some(f64::from(file.users) / f64::from(self.config.parameters.devices.max(1)));
         let parallelism = parallelism.map(|x| x.min(1.0));
         let around = Surroundings { parallelism, pattern: file.pattern, ..self.around };
         let advice = self.rules.advice(reading, around);
         file.online = advice.online.unwrap_or(file.online);
-        file.wish = self.wish(&file.classes, reading.bytes, &advice, beside);
+        file.wish = self.wish(&file.classes, typical, &advice, beside);
         if file.busy || now < file.rest_until {
             return;
         }
@@ -144,9 +146,9 @@ impl Striper {
                 return self.give_up(id, file, Words::Written);
             }
         }
-        let requests = file.profile.requests(now);
+        let requests = file.seen.requests();
         let sure = |spans: f64| self.rules_are_sure(reading, around, requests, spans);
-        let wished = self.change(file, &advice, &present, beside, reading, writes, &sure);
+        let wished = self.change(file, &advice, &present, beside, (typical, writes), &sure);
         let wanted = |wish: &Wish| match wish {
             Wish::Restripe { to, .. } | Wish::Add { to } => *to,
         };
@@ -192,15 +194,13 @@ impl Striper {
     }
 
     /// The change to wish for, what is expected of it, and what it is about.
-    #[allow(clippy::too_many_arguments)] // what one look found
     fn change(
         &self,
         file: &File,
         advice: &crate::stripe::controller::Advice,
         present: &Assignment,
         beside: Beside,
-        reading: Reading,
-        writes: f64,
+        (typical, writes): (f64, f64),
         sure: &dyn Fn(f64) -> bool,
     ) -> Option<(Wish, Assignment, Words)> {
         let pays = |gain: f64| self.config.horizon.as_secs_f64() * gain > self.copy_s(file.bytes);
@@ -211,11 +211,12 @@ impl Striper {
             _ => false,
         };
         if by_rules {
-            // The rules know one width for the mean request: it is looked at as it is served now.
+            // The rules know one width: the typical request is looked at as it is served now.
             let to = file.wish?;
-            let class = Class { class: class_of(reading.bytes as u64), rate: reading.rate, bytes: reading.bytes };
+            let rate = file.classes.iter().find(|of| of.class == class_of(typical as u64)).map_or(0.0, |of| of.rate);
+            let class = Class { class: class_of(typical as u64), rate, bytes: typical };
             let fork = self.planner.assign(&[class], &file.forks, beside).of[0];
-            let widths = [file.forks[fork], to].map(|shape| f64::from(shape.spans(reading.bytes)));
+            let widths = [file.forks[fork], to].map(|shape| f64::from(shape.spans(typical)));
             let apart = 1.0 - widths[0].min(widths[1]) / widths[0].max(widths[1]);
             if apart >= DIFFERENT && pays(apart) && sure(widths[0]) {
                 let mut forks = file.forks.clone();

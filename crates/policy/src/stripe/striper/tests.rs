@@ -127,6 +127,16 @@ fn rules_do_not_follow_chance() {
 }
 
 #[test]
+fn the_rules_cut_requests_that_there_are_and_not_their_mean() {
+    let mut world = World::new(striper(Mode::Fuzzy, |_| {}), 1024);
+    // Every other request is of 4 KiB: the mean is half a megabyte, which nobody asks for.
+    world.run(30, &[(3, 1024)], 3);
+    let unit = world.forks[0].unit_bytes;
+    let width = u64::from(world.forks[0].spans(f64::from(1 << 20)));
+    assert!(width >= 4 && unit * width == MIB, "a megabyte is cut into {width} equal parts: {:?}", world.log);
+}
+
+#[test]
 fn a_copy_that_costs_more_than_it_gains_is_not_made() {
     let mut world = World::new(striper(Mode::Model, |config| config.horizon = Time::from_secs(2)), 1024);
     world.bytes = 4096 * MIB;
