@@ -19,19 +19,31 @@ pub struct Asked {
     pub bytes: u64,
 }
 
-/// What a run came to.
+/// What runs came to.
+#[derive(Default)]
 pub struct Measured {
-    /// Mean response time, from when a read was due.
-    pub mean_ms: f64,
-    /// 95th percentile.
-    pub p95_ms: f64,
-    /// Reads counted.
-    pub reads: usize,
+    /// Response time of each read, from when it was due, in milliseconds.
+    times: Vec<f64>,
 }
 
 impl Measured {
+    /// This and another run.
+    pub fn and(mut self, other: Measured) -> Measured {
+        self.times.extend(other.times);
+        self
+    }
+
+    /// Mean response time.
+    pub fn mean_ms(&self) -> f64 {
+        self.times.iter().sum::<f64>() / self.times.len().max(1) as f64
+    }
+
+    /// Mean, 95th percentile and number.
     pub fn text(&self) -> String {
-        format!("{:.2} ({:.2}, {} reads)", self.mean_ms, self.p95_ms, self.reads)
+        let mut times = self.times.clone();
+        times.sort_by(f64::total_cmp);
+        let p95_ms = times.get(times.len() * 95 / 100).copied().unwrap_or(f64::NAN);
+        format!("{:.2} ({:.2}, {} reads)", self.mean_ms(), p95_ms, times.len())
     }
 }
 
@@ -90,8 +102,5 @@ pub fn run(path: &Path, asked: &[Asked], warm_up: f64, seconds: f64, seed: u64) 
             });
         }
     });
-    let mut times = times.into_inner().expect("no panic");
-    times.sort_by(f64::total_cmp);
-    let p95_ms = times.get(times.len() * 95 / 100).copied().unwrap_or(f64::NAN);
-    Measured { mean_ms: times.iter().sum::<f64>() / times.len().max(1) as f64, p95_ms, reads: times.len() }
+    Measured { times: times.into_inner().expect("no panic") }
 }

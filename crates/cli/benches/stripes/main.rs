@@ -9,9 +9,10 @@
 //! merged. Last, what the *sensors* cost: processor time of
 //! the daemon with and without, in turns.
 //!
-//! `ENTREPOT_STRIPES_SECONDS` (5) is how long a phase is counted, `_WARM_UP` (6) how long it runs before that, `_SEED` (1); `_ONLY` is a
-//! list of `phases`, `forks`, `merged`, `sensors`, `_MODES` one of `model`, `fuzzy`, `model+fuzzy` (all), `_FILE_MIB` (16) the size of files
-//! in phases, `_FORK_MIB` (16) of those with forks. Needs root or `fusermount3`, and /dev/fuse.
+//! Settings are variables `ENTREPOT_STRIPES_...`: `SECONDS` (5) is how long a phase is counted, `WARM_UP` (6) how long it runs before that, `SEED`
+//! (1), `REPEATS` (1) how often all is run, each time with the next seed, for one mean of all; `ONLY` is a list of `phases`, `forks`, `merged`,
+//! `sensors`, `MODES` one of `model`, `fuzzy`, `model+fuzzy` (all), `FILE_MIB` (16) the size of files in phases, `FORK_MIB` (64) of those with forks,
+//! and `FORK_WAIT` (120) for how many seconds at most a fork is waited for. Needs root or `fusermount3`, and /dev/fuse.
 
 mod load;
 mod merged;
@@ -20,7 +21,8 @@ mod sensors;
 
 use load::{Asked, Measured};
 use rig::{DISKS, Rig};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
 
 const MIB: u64 = 1 << 20;
 const WIDTHS: [u64; 4] = [1, 2, 4, 8];
@@ -28,7 +30,29 @@ const WIDTHS: [u64; 4] = [1, 2, 4, 8];
 const LARGE: Asked = Asked { rate: 8.0, bytes: MIB };
 const SMALL: Asked = Asked { rate: 200.0, bytes: 32 << 10 };
 /// For the forks: both at once.
-const MIX: [Asked; 2] = [Asked { rate: 150.0, bytes: 64 << 10 }, Asked { rate: 10.0, bytes: MIB / 2 }];
+const MIX: [Asked; 2] = [Asked { rate: 180.0, bytes: 64 << 10 }, Asked { rate: 12.0, bytes: MIB / 2 }];
+
+/// How long and how often.
+#[derive(Clone, Copy)]
+struct Runs {
+    seconds: f64,
+    warm_up: f64,
+    seed: u64,
+    repeats: u64,
+}
+
+impl Runs {
+    /// The seeds.
+    fn seeds(self) -> std::ops::Range<u64> {
+        self.seed..self.seed + self.repeats
+    }
+
+    /// All repetitions of a load that nothing adapts to.
+    fn all(self, path: &Path, asked: &[Asked]) -> Measured {
+        let run = |seed| load::run(path, asked, 1.0, self.seconds, seed);
+        self.seeds().map(run).reduce(Measured::and).unwrap_or_default()
+    }
+}
 
 fn main() {
     // `cargo test --benches` and `cargo bench -- --list` must not start minutes of I/O.
@@ -39,15 +63,17 @@ fn main() {
     let only = std::env::var("ENTREPOT_STRIPES_ONLY").unwrap_or_else(|_| "phases,forks,merged,sensors".into());
     let wanted = |part: &str| only.split(',').any(|one| one == part);
     let (seconds, warm_up, seed) = (number("SECONDS", 5.0), number("WARM_UP", 6.0), number("SEED", 1.0) as u64);
+    let repeats = (number("REPEATS", 1.0) as u64).max(1);
+    let runs = Runs { seconds, warm_up, seed, repeats };
     if ["phases", "forks", "merged"].into_iter().any(wanted) {
         let rig = Rig::start(&base);
         println!("{DISKS} emulated disks, each {}", rig.device);
-        println!("{seconds} s counted after {warm_up} s, seed {seed}");
+        println!("{seconds} s counted after {warm_up} s, {repeats} times from seed {seed} on");
         if wanted("phases") {
-            phases(&rig, seconds, warm_up, seed);
+            phases(&rig, runs);
         }
         if wanted("forks") {
-            forks(&rig, seconds, warm_up, seed);
+            forks(&rig, runs);
         }
         if wanted("merged") {
             merged::measure(&rig, seconds);
@@ -65,7 +91,7 @@ fn number(name: &str, default: f64) -> f64 {
 }
 
 /// Mean response times of every fixed width, then of the adaptive modes, phase by phase.
-fn phases(rig: &Rig, seconds: f64, warm_up: f64, seed: u64) {
+fn phases(rig: &Rig, runs: Runs) {
     let file_bytes = number("FILE_MIB", 16.0) as u64 * MIB;
     rig.up("");
     for (kind, asked) in [("large", LARGE), ("small", SMALL)] {
@@ -73,9 +99,7 @@ fn phases(rig: &Rig, seconds: f64, warm_up: f64, seed: u64) {
             rig.make(&format!("{kind}{width}"), Some(asked.bytes / width), file_bytes);
         }
     }
-    let fixed = |kind: &str, asked: Asked| {
-        WIDTHS.map(|width| load::run(&rig.file(&format!("{kind}{width}")), &[asked], 1.0, seconds, seed))
-    };
+    let fixed = |kind: &str, asked: Asked| WIDTHS.map(|width| runs.all(&rig.file(&format!("{kind}{width}")), &[asked]));
     let (large, small) = (fixed("large", LARGE), fixed("small", SMALL));
     rig.down();
     println!("\nmean response time, ms (95th percentile)");
@@ -83,51 +107,70 @@ fn phases(rig: &Rig, seconds: f64, warm_up: f64, seed: u64) {
         println!("fixed:{width:<6} {:>28} {:>28}", large.text(), small.text());
     }
     let of = |all: &[Measured; 4]| {
-        let ms = all.iter().map(|one| one.mean_ms);
+        let ms = all.iter().map(Measured::mean_ms);
         (ms.clone().fold(f64::INFINITY, f64::min), ms.fold(0.0, f64::max))
     };
     let bounds = [of(&large), of(&small)];
     println!("\nadaptive: mean ms, speed against the best and the worst fixed width of the phase");
     let modes = std::env::var("ENTREPOT_STRIPES_MODES").unwrap_or_else(|_| "model,fuzzy,model+fuzzy".into());
     for mode in modes.split(',') {
-        rig.up(&format!("mode = \"{mode}\"\nwindow = \"2s\"\ninterval = \"500ms\"\nhorizon = \"60s\"\n"));
-        rig.make("adaptive", None, file_bytes);
-        let mut line = format!("{mode:<12}");
-        for (n, asked) in [LARGE, SMALL, LARGE, SMALL].into_iter().enumerate() {
-            let got = load::run(&rig.file("adaptive"), &[asked], warm_up, seconds, seed);
-            let (best, worst) = bounds[n % 2];
-            line += &format!("  {:>8.2} {:.2} {:>5.2}x", got.mean_ms, best / got.mean_ms, worst / got.mean_ms);
+        let mut got = [const { None }; 4];
+        for seed in runs.seeds() {
+            let shown = adaptive(rig, runs, mode, file_bytes, seed, &mut got);
+            println!("{mode:<12} seed {seed}: {shown}");
         }
-        println!("{line}   ({})", rig.shape("adaptive"));
-        rig.decisions().iter().for_each(|decision| println!("             {decision}"));
-        rig.remove("adaptive");
-        rig.down();
+        let line = got.iter().flatten().enumerate().map(|(n, got): (usize, &Measured)| {
+            let ((best, worst), ms) = (bounds[n % 2], got.mean_ms());
+            format!("  {ms:>8.2} {:.2} {:>5.2}x", best / ms, worst / ms)
+        });
+        println!("{mode:<12}{}", line.collect::<String>());
     }
 }
 
+/// All phases once in an adaptive mode, added to what was measured before; gives how the file lay at the end, and why.
+fn adaptive(rig: &Rig, runs: Runs, mode: &str, bytes: u64, seed: u64, got: &mut [Option<Measured>; 4]) -> String {
+    rig.up(&format!("mode = \"{mode}\"\nwindow = \"2s\"\ninterval = \"500ms\"\nhorizon = \"60s\"\n"));
+    rig.make("adaptive", None, bytes);
+    let mut each = Vec::new();
+    for (asked, got) in [LARGE, SMALL, LARGE, SMALL].into_iter().zip(got) {
+        let one = load::run(&rig.file("adaptive"), &[asked], runs.warm_up, runs.seconds, seed);
+        each.push(format!("{:.2} ms", one.mean_ms()));
+        *got = Some(got.take().unwrap_or_default().and(one));
+    }
+    let mut shown = format!("{}; {}", each.join(", "), rig.shape("adaptive"));
+    rig.decisions().iter().for_each(|decision| shown += &format!("\n             {decision}"));
+    rig.remove("adaptive");
+    rig.down();
+    shown
+}
+
 /// Reads of two sizes on a file with forks, and on a file like each of them.
-fn forks(rig: &Rig, seconds: f64, warm_up: f64, seed: u64) {
-    let file_bytes = number("FORK_MIB", 16.0) as u64 * MIB;
-    rig.up("mode = \"model\"\nwindow = \"2s\"\ninterval = \"500ms\"\nforks = 2\n");
+fn forks(rig: &Rig, runs: Runs) {
+    let file_bytes = number("FORK_MIB", 64.0) as u64 * MIB;
+    rig.up("mode = \"model\"\nwindow = \"4s\"\ninterval = \"500ms\"\nforks = 2\n");
     rig.make("forked", None, file_bytes);
     // As long as it takes to be striped anew and to get its fork.
-    for _ in 0..6 {
-        load::run(&rig.file("forked"), &MIX, 0.0, warm_up, seed);
-        if rig.units("forked").len() == 2 {
-            break;
-        }
+    let began = Instant::now();
+    while rig.units("forked").len() < 2 && began.elapsed().as_secs_f64() < number("FORK_WAIT", 120.0) {
+        load::run(&rig.file("forked"), &MIX, 0.0, runs.warm_up, runs.seed);
     }
-    let both = load::run(&rig.file("forked"), &MIX, 1.0, seconds, seed);
+    println!(
+        "\nreads of two sizes on a file of {} MiB, until it has a fork: {:.0?}",
+        file_bytes / MIB,
+        began.elapsed()
+    );
+    let both = runs.all(&rig.file("forked"), &MIX);
+    rig.decisions().iter().for_each(|decision| println!("    {decision}"));
     let (units, shape) = (rig.units("forked"), rig.shape("forked"));
     rig.remove("forked");
     rig.down();
     rig.up("");
-    println!("\nreads of two sizes: mean response time, ms (95th percentile)");
+    println!("mean response time, ms (95th percentile)");
     let mut best = f64::INFINITY;
     for unit in &units {
         rig.make("single", Some(*unit), file_bytes);
-        let alone = load::run(&rig.file("single"), &MIX, 1.0, seconds, seed);
-        best = best.min(alone.mean_ms);
+        let alone = runs.all(&rig.file("single"), &MIX);
+        best = best.min(alone.mean_ms());
         println!("one fork, unit {:>4} KiB   {}", unit >> 10, alone.text());
         rig.remove("single");
     }
@@ -136,7 +179,7 @@ fn forks(rig: &Rig, seconds: f64, warm_up: f64, seed: u64) {
         "{} forks                 {}, {:.2} times as fast as the better one alone, for {} times its space ({shape})",
         units.len(),
         both.text(),
-        best / both.mean_ms,
+        best / both.mean_ms(),
         units.len()
     );
 }

@@ -8,8 +8,8 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Pairs of turns.
-const ROUNDS: usize = 60;
+/// Pairs of turns: so many that chance leaves a few tenths of a percent.
+const ROUNDS: usize = 300;
 /// Reads of a turn.
 const READS: u64 = 5_000;
 const FILE_BYTES: u64 = 16 << 20;
