@@ -65,8 +65,8 @@ unsafe impl<T> Send for Handle<T> {}
 unsafe impl<T> Sync for Handle<T> {}
 
 impl Session {
-    /// Connects to a volume, `HOST[,HOST ..]:/VOLUME[/BELOW]`, with all caches of its own passing everything through.
-    pub fn connect(server: &str, caches: &[&str]) -> io::Result<Arc<Session>> {
+    /// Connects to a volume, `HOST[,HOST ..]:/VOLUME[/BELOW]`, with those parts of its own passing everything through.
+    pub fn connect(server: &str, passed: &[&str]) -> io::Result<Arc<Session>> {
         let library = Library::get().map_err(|why| io::Error::new(io::ErrorKind::NotFound, why))?;
         let (hosts, path) = server.split_once(":/").ok_or(io::ErrorKind::InvalidInput)?;
         let volume = CString::new(path.split('/').next().unwrap_or(path))?;
@@ -82,8 +82,8 @@ impl Session {
             unsafe { (library.set_xlator_option)(fs.0, xlator.as_ptr(), key.as_ptr(), value.as_ptr()) };
             Ok(())
         };
-        for cache in caches {
-            set(&format!("*-{cache}"), "pass-through", "true")?;
+        for part in passed {
+            set(&format!("*-{part}"), "pass-through", "true")?;
         }
         for host in hosts.split(',') {
             let host = CString::new(host)?;

@@ -27,6 +27,10 @@ pub struct Recipe {
 const GLUSTER_CACHES: [&str; 8] =
     ["write-behind", "quick-read", "md-cache", "open-behind", "io-cache", "read-ahead", "readdir-ahead", "nl-cache"];
 
+/// Threads of its own that each operation goes through on its way to the server. A mount has one thread that takes requests from the kernel,
+/// and needs them; over the library every thread of ours brings its own, and another one to be woken is a quarter of what a small read costs.
+const GLUSTER_THREADS: &str = "io-threads";
+
 impl Recipe {
     /// Checks the words before anything is mounted.
     pub fn check(&self) -> Result<(), String> {
@@ -104,7 +108,10 @@ impl Recipe {
     pub fn client(&self, number: u16) -> io::Result<Arc<dyn Client>> {
         let unsupported = |why: &str| Err(io::Error::new(io::ErrorKind::Unsupported, why.to_owned()));
         match self.kind.as_str() {
-            "glusterfs" if self.options.is_empty() => Ok(Session::connect(self.server(number), &GLUSTER_CACHES)?),
+            "glusterfs" if self.options.is_empty() => {
+                let passed: Vec<_> = GLUSTER_CACHES.into_iter().chain([GLUSTER_THREADS]).collect();
+                Ok(Session::connect(self.server(number), &passed)?)
+            }
             "glusterfs" => unsupported("options are given, which the mount command knows and the library does not"),
             _ => unsupported("this type of file system has no client library that is known"),
         }
