@@ -11,6 +11,7 @@ use crate::names::Names;
 use crate::opened::Opened;
 use crate::set::Connections;
 use crate::status::Status;
+use crate::takers::about_to_wait;
 use crate::write_behind::{Queue, Unsent, WriteBehind};
 use crate::writers::Writers;
 use parking_lot::Mutex;
@@ -176,6 +177,7 @@ impl OpenFile {
             None => self.whole(set, direction, bytes, not)?,
         };
         let until = Instant::now() + set.options().patience;
+        about_to_wait();
         loop {
             let (root, began) = (set.root(part.connection), Instant::now());
             let done = match &root {
@@ -330,6 +332,7 @@ impl OpenFile {
     /// Appends over one connection. `expected` is where the kernel takes the end to be; after a connection broke, it tells whether the
     /// bytes arrived.
     fn append(&self, world: &World, expected: u64, data: &[u8]) -> Result<()> {
+        about_to_wait();
         let set = &world.set;
         let mut appends = self.appends.lock();
         let until = Instant::now() + set.options().patience;

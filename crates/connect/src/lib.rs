@@ -28,6 +28,7 @@ pub mod recipe;
 mod serve;
 pub mod set;
 pub mod status;
+mod takers;
 mod write_behind;
 mod writers;
 

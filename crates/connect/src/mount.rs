@@ -12,6 +12,7 @@ use crate::write_behind::WriteBehind;
 use fuser::{BackgroundSession, Config, MountOption, Session, SessionACL};
 use parking_lot::Mutex;
 pub use policy::connections::WRITE_BEHIND_BYTES;
+use rustix::io::Errno;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -165,8 +166,11 @@ impl Connected {
 
     /// Waits until it is unmounted, by whomever; what went over the connections, which are unmounted when this is dropped.
     pub fn wait(&self) -> io::Result<Status> {
-        if let Some(session) = self.session.lock().take() {
-            session.join()?;
+        let session = self.session.lock().take();
+        match session.map_or(Ok(()), BackgroundSession::join) {
+            // A thread that was taking a request in the moment of the unmount hears this instead of the end.
+            Err(error) if error.raw_os_error() == Some(Errno::CONNABORTED.raw_os_error()) => {}
+            ended => ended?,
         }
         self.world.writes.end(self.world.set.options().patience);
         self.world.again.end(END_PATIENCE);

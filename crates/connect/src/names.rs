@@ -3,6 +3,7 @@
 use crate::broken::{is_broken, sent};
 use crate::mounts::Root;
 use crate::set::Connections;
+use crate::takers::about_to_wait;
 use parking_lot::{Mutex, RwLock};
 use policy::connections::{Operation, Sent, Verdict, verdict};
 use rustix::io::{Errno, Result};
@@ -59,6 +60,7 @@ impl Names {
         act: impl Fn(&Namespace) -> Result<T>,
         look: impl Fn(&Namespace) -> Looked<T>,
     ) -> Result<T> {
+        about_to_wait();
         loop {
             let (root, began) = (self.over.read().clone(), Instant::now());
             let done = act(&self.namespace);

@@ -6,6 +6,7 @@ mod modes;
 
 use crate::file::{OpenFile, World};
 use crate::mount::Options;
+use crate::takers::{Takers, WATCH};
 use fuser::{
     BsdFileFlags, FileHandle, Filesystem, INodeNo, InitFlags, KernelConfig, LockOwner, OpenFlags, RenameFlags,
     ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyLseek,
@@ -40,6 +41,7 @@ pub(crate) struct Shared {
     open: Mutex<HashMap<NodeId, Vec<Arc<OpenFile>>>>,
     modes: Mutex<modes::Modes>,
     directories: Handles<entries::Directory>,
+    takers: Arc<Takers>,
     /// Whether the kernel lets us register backing files; found out at the first try.
     passthrough: AtomicBool,
 }
@@ -54,6 +56,7 @@ impl Shared {
             open: Mutex::default(),
             modes: Mutex::default(),
             directories: Handles::default(),
+            takers: Takers::new(std::thread::available_parallelism().map_or(2, |n| n.get().max(2)), WATCH),
             passthrough,
         }
     }
@@ -89,14 +92,17 @@ impl Filesystem for Server {
     }
 
     fn lookup(&self, _request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
+        let _took = self.0.takers.took_long();
         self.0.lookup(parent.0, name, reply);
     }
 
     fn forget(&self, _request: &Request, ino: INodeNo, count: u64) {
+        let _took = self.0.takers.took();
         self.0.world.names.tree().forget(ino.0, count);
     }
 
     fn getattr(&self, _request: &Request, ino: INodeNo, _handle: Option<FileHandle>, reply: ReplyAttr) {
+        let _took = self.0.takers.took_long();
         self.0.attr(self.0.stat(ino.0), reply);
     }
 
@@ -118,6 +124,7 @@ impl Filesystem for Server {
         _flags: Option<BsdFileFlags>,
         reply: ReplyAttr,
     ) {
+        let _took = self.0.takers.took_long();
         let (accessed, modified) = (accessed.map(set_time), modified.map(set_time));
         let changes = Changes { mode, uid, gid, size, accessed, modified };
         let changed = self.0.change(caller(request, 0), ino.0, &changes).and_then(|()| self.0.stat(ino.0));
@@ -125,6 +132,7 @@ impl Filesystem for Server {
     }
 
     fn readlink(&self, _request: &Request, ino: INodeNo, reply: ReplyData) {
+        let _took = self.0.takers.took_long();
         match self.0.read_symlink(ino.0) {
             Ok(target) => reply.data(&target),
             Err(error) => reply.error(errno(error)),
@@ -141,29 +149,35 @@ impl Filesystem for Server {
         rdev: u32,
         reply: ReplyEntry,
     ) {
+        let _took = self.0.takers.took_long();
         let (caller, device) = (caller(request, umask), device(rdev));
         self.0.make(parent.0, name, reply, |tree| tree.make_node(caller, parent.0, name, mode, device));
     }
 
     fn mkdir(&self, request: &Request, parent: INodeNo, name: &OsStr, mode: u32, umask: u32, reply: ReplyEntry) {
+        let _took = self.0.takers.took_long();
         let caller = caller(request, umask);
         self.0.make(parent.0, name, reply, |tree| tree.make_directory(caller, parent.0, name, mode));
     }
 
     fn symlink(&self, request: &Request, parent: INodeNo, name: &OsStr, target: &Path, reply: ReplyEntry) {
+        let _took = self.0.takers.took_long();
         let caller = caller(request, 0);
         self.0.make(parent.0, name, reply, |tree| tree.make_symlink(caller, parent.0, name, target.as_os_str()));
     }
 
     fn link(&self, _request: &Request, ino: INodeNo, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
+        let _took = self.0.takers.took_long();
         self.0.make(parent.0, name, reply, |tree| tree.link(ino.0, parent.0, name));
     }
 
     fn unlink(&self, _request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+        let _took = self.0.takers.took_long();
         answer::done(self.0.unmake(parent.0, name, |tree| tree.unlink(parent.0, name).map(|_| ())), reply);
     }
 
     fn rmdir(&self, _request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+        let _took = self.0.takers.took_long();
         answer::done(self.0.unmake(parent.0, name, |tree| tree.remove_directory(parent.0, name).map(|_| ())), reply);
     }
 
@@ -177,10 +191,12 @@ impl Filesystem for Server {
         flags: RenameFlags,
         reply: ReplyEmpty,
     ) {
+        let _took = self.0.takers.took_long();
         answer::done(self.0.rename((parent.0, name), (new_parent.0, new_name), flags), reply);
     }
 
     fn open(&self, request: &Request, ino: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
+        let _took = self.0.takers.took_long();
         self.0.open(ino.0, flags, request.pid(), reply);
     }
 
@@ -194,6 +210,7 @@ impl Filesystem for Server {
         flags: i32,
         reply: ReplyCreate,
     ) {
+        let _took = self.0.takers.took_long();
         self.0.create(caller(request, umask), request.pid(), (parent.0, name), mode, flags, reply);
     }
 
@@ -208,6 +225,7 @@ impl Filesystem for Server {
         _owner: Option<LockOwner>,
         reply: ReplyData,
     ) {
+        let _took = self.0.takers.took();
         self.0.read(handle, offset, length as usize, reply);
     }
 
@@ -223,12 +241,14 @@ impl Filesystem for Server {
         _owner: Option<LockOwner>,
         reply: ReplyWrite,
     ) {
+        let _took = self.0.takers.took();
         let drop_privileges = write_flags.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID);
         let by = bytes::Written { thread: request.pid(), drop_privileges };
         self.0.write(handle, offset, data, by, reply);
     }
 
     fn flush(&self, request: &Request, _ino: INodeNo, handle: FileHandle, _owner: LockOwner, reply: ReplyEmpty) {
+        let _took = self.0.takers.took_long();
         answer::done(self.0.flush(handle, request.pid()), reply);
     }
 
@@ -242,19 +262,23 @@ impl Filesystem for Server {
         _flush: bool,
         reply: ReplyEmpty,
     ) {
+        let _took = self.0.takers.took_long();
         self.0.release(handle);
         reply.ok();
     }
 
     fn fsync(&self, _request: &Request, _ino: INodeNo, handle: FileHandle, data_only: bool, reply: ReplyEmpty) {
+        let _took = self.0.takers.took_long();
         answer::done(self.0.sync(handle, data_only), reply);
     }
 
     fn opendir(&self, _request: &Request, ino: INodeNo, _flags: OpenFlags, reply: ReplyOpen) {
+        let _took = self.0.takers.took_long();
         self.0.open_directory(ino.0, reply);
     }
 
     fn readdir(&self, _request: &Request, _ino: INodeNo, handle: FileHandle, offset: u64, reply: ReplyDirectory) {
+        let _took = self.0.takers.took_long();
         self.0.read_directory(handle, offset, reply);
     }
 
@@ -266,19 +290,23 @@ impl Filesystem for Server {
         offset: u64,
         reply: ReplyDirectoryPlus,
     ) {
+        let _took = self.0.takers.took_long();
         self.0.read_directory_plus(handle, offset, reply);
     }
 
     fn releasedir(&self, _request: &Request, _ino: INodeNo, handle: FileHandle, _flags: OpenFlags, reply: ReplyEmpty) {
+        let _took = self.0.takers.took_long();
         self.0.close_directory(handle);
         reply.ok();
     }
 
     fn fsyncdir(&self, _request: &Request, _ino: INodeNo, handle: FileHandle, _data_only: bool, reply: ReplyEmpty) {
+        let _took = self.0.takers.took_long();
         answer::done(self.0.sync_directory(handle), reply);
     }
 
     fn statfs(&self, _request: &Request, _ino: INodeNo, reply: ReplyStatfs) {
+        let _took = self.0.takers.took_long();
         self.0.space(reply);
     }
 
@@ -292,18 +320,22 @@ impl Filesystem for Server {
         _position: u32,
         reply: ReplyEmpty,
     ) {
+        let _took = self.0.takers.took_long();
         answer::done(self.0.set_attribute(ino.0, name, value, flags), reply);
     }
 
     fn getxattr(&self, _request: &Request, ino: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
+        let _took = self.0.takers.took_long();
         answer::value(self.0.attribute(ino.0, name), size, reply);
     }
 
     fn listxattr(&self, _request: &Request, ino: INodeNo, size: u32, reply: ReplyXattr) {
+        let _took = self.0.takers.took_long();
         answer::value(self.0.attributes(ino.0), size, reply);
     }
 
     fn removexattr(&self, _request: &Request, ino: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+        let _took = self.0.takers.took_long();
         answer::done(self.0.remove_attribute(ino.0, name), reply);
     }
 
@@ -317,6 +349,7 @@ impl Filesystem for Server {
         mode: i32,
         reply: ReplyEmpty,
     ) {
+        let _took = self.0.takers.took_long();
         answer::done(self.0.allocate(handle, offset, length, mode), reply);
     }
 
@@ -329,6 +362,7 @@ impl Filesystem for Server {
         whence: i32,
         reply: ReplyLseek,
     ) {
+        let _took = self.0.takers.took_long();
         match self.0.seek(handle, offset, whence) {
             Ok(offset) => reply.offset(offset),
             Err(error) => reply.error(errno(error)),

@@ -6,6 +6,7 @@
 
 use crate::aligned::Aligned;
 use crate::file::{Begun, OpenFile, World};
+use crate::takers::about_to_wait;
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use policy::connections::{Behind, BehindConfig, Choice, PieceId, Put};
 use rustix::io::{Errno, Result};
@@ -163,6 +164,7 @@ impl WriteBehind {
     fn take_room(&self, bytes: u64) {
         let mut taken = self.taken.lock();
         while *taken > 0 && *taken + bytes > self.room_bytes {
+            about_to_wait();
             self.given.wait(&mut taken);
         }
         *taken += bytes;
@@ -195,7 +197,10 @@ impl Queue {
                     }
                     break;
                 }
-                Put::Wait => self.changed.wait(&mut state),
+                Put::Wait => {
+                    about_to_wait();
+                    self.changed.wait(&mut state);
+                }
             }
         }
         self.kept.fetch_add(len, Ordering::Release);
@@ -269,6 +274,7 @@ impl Queue {
         let mut state = self.state.lock();
         let mark = state.behind.mark();
         while state.behind.has_older(mark) {
+            about_to_wait();
             self.changed.wait(&mut state);
         }
         true
@@ -296,6 +302,7 @@ impl Queue {
         }
         let mut state = self.state.lock();
         while state.behind.touches(range) {
+            about_to_wait();
             self.changed.wait(&mut state);
         }
     }

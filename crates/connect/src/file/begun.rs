@@ -11,6 +11,7 @@ use crate::aligned::Aligned;
 use crate::broken::is_broken;
 use crate::client::ClientFile;
 use crate::mounts::Root;
+use crate::takers::about_to_wait;
 use policy::connections::{Choice, Direction, Part, Request};
 use rustix::io::{Errno, Result};
 use std::sync::Arc;
@@ -63,6 +64,7 @@ impl OpenFile {
         chosen: Option<Choice>,
         answer: Answer,
     ) {
+        about_to_wait();
         let mut buffer = Aligned::room(length);
         let read = self.read(world, offset, &mut buffer, chosen);
         answer(read.map(|n| &buffer[..n]));
