@@ -1,5 +1,6 @@
 # A GlusterFS server of one's own in a network namespace; to be sourced. Needs root, glusterd, ip, tc, ss.
 # server_up DIR; then $server:/$volume can be mounted. shape RATE limits each connection that is there; unshape. server_down.
+# second_server_up: another daemon that exports the same directory, as $second:/$volume; second_server_down.
 # shellcheck shell=bash
 
 volume=data
@@ -18,31 +19,70 @@ server_up() {
     ip netns exec "$ns" ip addr add "$server/24" dev "$inner"
     ip netns exec "$ns" ip link set "$inner" up
     ip netns exec "$ns" ip link set lo up
-    cat >"$gdir/glusterd.vol" <<VOL
-volume management
-    type mgmt/glusterd
-    option working-directory $gdir/work
-    option run-directory $gdir/run
-    option glusterd-sockfile $gdir/run/glusterd.socket
-    option transport-type socket
-    option transport.socket.keepalive-time 10
-    option transport.socket.listen-port 24007
-end-volume
-VOL
-    ip netns exec "$ns" glusterd -f "$gdir/glusterd.vol" -p "$gdir/run/glusterd.pid" -l "$gdir/log/glusterd.log"
-    local tries=0
-    until gl volume list >/dev/null 2>&1; do
-        tries=$((tries + 1))
-        [ $tries -lt 100 ] || { echo "glusterd does not answer; its log is in $gdir/log" >&2; return 1; }
-        sleep 0.1
-    done
+    daemon "$server" work run
     gl volume create "$volume" transport tcp "$server:$gdir/disk/brick" force >/dev/null
     gl volume start "$volume" >/dev/null
 }
 
+# daemon ADDRESS WORK RUN: a management daemon with those directories below $gdir, answering.
+daemon() {
+    local address=$1 work=$gdir/$2 run=$gdir/$3 tries=0
+    cat >"$run/glusterd.vol" <<VOL
+volume management
+    type mgmt/glusterd
+    option working-directory $work
+    option run-directory $run
+    option glusterd-sockfile $run/glusterd.socket
+    option transport-type socket
+    option transport.socket.keepalive-time 10
+    option transport.socket.listen-port 24007
+    option transport.socket.bind-address $address
+end-volume
+VOL
+    ip netns exec "$ns" glusterd -f "$run/glusterd.vol" -p "$run/glusterd.pid" -l "$gdir/log/glusterd.$3.log"
+    until ip netns exec "$ns" gluster --mode=script --glusterd-sock="$run/glusterd.socket" --log-file="$gdir/log/cli.log" volume list >/dev/null 2>&1; do
+        tries=$((tries + 1))
+        [ $tries -lt 100 ] || { echo "glusterd does not answer; its log is in $gdir/log" >&2; return 1; }
+        sleep 0.1
+    done
+}
+
+# The second one is a copy of the first: the same volume, whose brick is the same directory by another path.
+second_server_up() {
+    local file tries=0
+    second=${server%.1}.3
+    ip netns exec "$ns" ip addr add "$second/24" dev "$inner"
+    mkdir "$gdir/second" "$gdir/run2"
+    mount --bind "$gdir/disk" "$gdir/second"
+    cp -r "$gdir/work" "$gdir/work2"
+    find "$gdir/work2" -name '*.pid' -delete
+    find "$gdir/work2" -depth -name "*$server*" | while read -r file; do
+        local renamed=${file##*/}
+        renamed=${renamed//$server/$second}
+        mv "$file" "${file%/*}/${renamed//-disk-/-second-}"
+    done
+    find "$gdir/work2" -type f -exec sed -i "s#$server#$second#g; s#$gdir/disk#$gdir/second#g; s#-disk-brick#-second-brick#g" {} +
+    daemon "$second" work2 run2
+    # A line of the bricks' table: its ports, whether it is online, its process.
+    until ip netns exec "$ns" gluster --mode=script --glusterd-sock="$gdir/run2/glusterd.socket" --log-file="$gdir/log/cli.log" volume status "$volume" 2>/dev/null |
+        grep -Eq ' Y +[0-9]+'; do
+        tries=$((tries + 1))
+        [ $tries -lt 100 ] || { echo "the second server's brick does not start; the logs are in $gdir/log" >&2; return 1; }
+        sleep 0.1
+    done
+}
+second_server_down() {
+    local pid
+    [ -d "$gdir/run2" ] || return 0
+    for pid in $(cat "$gdir"/run2/*/*/*.pid "$gdir"/run2/*.pid 2>/dev/null); do kill "$pid" 2>/dev/null || true; done
+    umount "$gdir/second" 2>/dev/null || umount -l "$gdir/second" 2>/dev/null || true
+    rm -rf "$gdir/run2" "$gdir/work2"
+    rmdir "$gdir/second" 2>/dev/null || true
+}
+
 gl() { ip netns exec "$ns" gluster --mode=script --glusterd-sock="$gdir/run/glusterd.socket" --log-file="$gdir/log/cli.log" "$@"; }
 
-# The clients' ports of all connections to the brick (glusterd itself listens on 24007).
+# The clients' ports of all connections to bricks (glusterd itself listens on 24007).
 ports() { ip netns exec "$ns" ss -Htn state established | awk -v c="$client:" 'index($4, c) == 1 && $3 !~ /:24007$/ { sub(/.*:/, "", $4); print $4 }' | sort -u; }
 
 # Each connection there is gets so many megabytes per second in each direction, and no other traffic is touched.
@@ -86,6 +126,7 @@ link() {
 server_down() {
     local pid
     [ -n "${gdir:-}" ] || return 0
+    second_server_down
     gl volume stop "$volume" force >/dev/null 2>&1 || true
     for pid in $(cat "$gdir"/run/*.pid "$gdir"/run/*/*/*.pid 2>/dev/null) $(cat "$gdir"/run/*/*.pid 2>/dev/null); do
         kill "$pid" 2>/dev/null || true
