@@ -59,7 +59,7 @@ bench-tier: build
 	@scripts/setup.sh bench
 	@benches/tier/run.sh target/release/entrepot
 
-# Several connections to one GlusterFS server; half an hour; root, for a network namespace of its own. The small table takes two minutes.
+# Several connections to one GlusterFS server; forty minutes; root, for a network namespace of its own. The small tables take three minutes.
 bench-connections: build
 	@scripts/setup.sh bench
 	@benches/connections/run.sh target/release/entrepot
