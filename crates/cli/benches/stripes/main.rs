@@ -11,7 +11,7 @@
 //!
 //! Settings are variables `ENTREPOT_STRIPES_...`: `SECONDS` (5) is how long a phase is counted, `WARM_UP` (6) how long it runs before that, `SEED`
 //! (1), `REPEATS` (1) how often all is run, each time with the next seed, for one mean of all; `ONLY` is a list of `phases`, `forks`, `merged`,
-//! `sensors`, `MODES` one of `model`, `fuzzy`, `model+fuzzy` (all), `FILE_MIB` (16) the size of files in phases, `FORK_MIB` (64) of those with forks,
+//! `sensors`, `MODES` one of `model`, `fuzzy`, `model+fuzzy` (all), `FILE_MIB` (16) the size of files in phases, `FORK_MIB` (128) of those with forks,
 //! and `FORK_WAIT` (120) for how many seconds at most a fork is waited for. Needs root or `fusermount3`, and /dev/fuse.
 
 mod load;
@@ -29,8 +29,8 @@ const WIDTHS: [u64; 4] = [1, 2, 4, 8];
 /// Few large and many small reads: one disk wide, each keeps the disks busy for about a quarter of the time.
 const LARGE: Asked = Asked { rate: 8.0, bytes: MIB };
 const SMALL: Asked = Asked { rate: 200.0, bytes: 32 << 10 };
-/// For the forks: both at once.
-const MIX: [Asked; 2] = [Asked { rate: 180.0, bytes: 64 << 10 }, Asked { rate: 12.0, bytes: MIB / 2 }];
+/// For the forks: both at once, so that the disks are busy for two thirds of the time and a choice between two queues counts.
+const MIX: [Asked; 2] = [Asked { rate: 200.0, bytes: 64 << 10 }, Asked { rate: 13.0, bytes: MIB / 2 }];
 
 /// How long and how often.
 #[derive(Clone, Copy)]
@@ -146,7 +146,7 @@ fn adaptive(rig: &Rig, runs: Runs, mode: &str, bytes: u64, seed: u64, got: &mut 
 
 /// Reads of two sizes on a file with forks, and on a file like each of them.
 fn forks(rig: &Rig, runs: Runs) {
-    let file_bytes = number("FORK_MIB", 64.0) as u64 * MIB;
+    let file_bytes = number("FORK_MIB", 128.0) as u64 * MIB;
     rig.up("mode = \"model\"\nwindow = \"4s\"\ninterval = \"500ms\"\nforks = 2\n");
     rig.make("forked", None, file_bytes);
     // As long as it takes to be striped anew and to get its fork.
