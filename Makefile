@@ -50,7 +50,7 @@ bench-burst: build
 	@scripts/setup.sh bench
 	@benches/burst/run.sh target/release/entrepot
 
-# Adaptive stripes against fixed widths, and forks, on eight emulated disks; under four minutes; root or fusermount3.
+# Adaptive stripes against fixed widths, and forks, on eight emulated disks; about seven minutes; root or fusermount3.
 bench-stripes: build
 	cargo bench --locked -p entrepot-cli --bench stripes
 
