@@ -38,7 +38,7 @@ use parking_lot::{Condvar, Mutex};
 use policy::tier::cost::Costs;
 use policy::tier::machine::{Action, Config, Event, Planner, Reorganizer};
 use policy::tier::reorganize::Thresholds;
-use policy::tier::{Location, Move, Region, Tier, tuned};
+use policy::tier::{Location, Region, Tier, tuned};
 use policy::{FileId, Time};
 use quiet::{Ours, Quiet};
 use std::collections::{BTreeMap, VecDeque};
@@ -84,7 +84,7 @@ struct Inner {
     odd: BTreeMap<Location, i64>,
     fast_bytes: u64,
     /// What became of moves since the last step.
-    outcomes: Vec<(Move, bool)>,
+    outcomes: Vec<(Action, bool)>,
     recent: VecDeque<Recent>,
     /// Reads and all accesses so far.
     reads: (u64, u64),
@@ -171,6 +171,7 @@ impl Tiering {
             busy_bytes_per_s: tiering.busy_rate,
             moves_max: self.wish.concurrent,
             keep_copies: self.keeps_copies(),
+            copy_after: Some(Time(tiering.copy_after.as_nanos() as u64)),
             on_access: tiering.on_access && tiering.policy == TieringPolicy::Tuned,
         }
     }
@@ -222,8 +223,9 @@ impl Tiering {
             machine.handle(now, if quiet { Event::Idle(tier) } else { Event::Busy(tier) });
         }
         self.resize(inner, now);
+        self.tell_room_for_copies(inner, now);
         let machine = inner.machine.as_mut()?;
-        while let Some(Action::Move(of)) = machine.poll(now) {
+        while let Some(of) = machine.poll(now) {
             let mut moves = self.moves.lock();
             moves.waiting.push_back(of);
             self.carriers.notify_all();
@@ -232,7 +234,7 @@ impl Tiering {
         self.count(inner);
         self.publish(inner);
         self.finder.learn(unknown);
-        self.tidy_copies();
+        self.tidy_copies(inner, now);
         deadline
     }
 
@@ -249,19 +251,28 @@ impl Tiering {
         inner.reads.1 += 1;
     }
 
-    /// What became of a move.
-    fn ended(&self, inner: &mut Inner, now: Time, of: Move, done: bool) {
-        let location = of.location;
+    /// What became of a move, or of a copy.
+    fn ended(&self, inner: &mut Inner, now: Time, action: Action, done: bool) {
+        let location = thread::location(&action);
         let found = self.finder.segment(location);
         let copied = found.as_ref().is_some_and(|(_, segment)| self.mover.has_copy(FileId(location.file), segment));
         let length = found.map(|(_, segment)| segment.end - segment.start);
         let Some(machine) = &mut inner.machine else { return };
-        machine.handle(now, if done { Event::Moved { location } } else { Event::Failed { location } });
-        match length {
+        let done = done && (copied || matches!(action, Action::Move(_)));
+        machine.handle(
+            now,
+            match action {
+                _ if !done => Event::Failed { location },
+                Action::Move(_) => Event::Moved { location },
+                Action::Copy(_) => Event::Copied { location },
+            },
+        );
+        match (length, action) {
             // The file is gone, or nobody knows where: it is learned anew with its next access.
-            None => inner.forget(now, location.file),
-            Some(_) if !done => {}
-            Some(length) => {
+            (None, _) => inner.forget(now, location.file),
+            (Some(_), _) if !done => {}
+            (Some(_), Action::Copy(_)) => {}
+            (Some(length), Action::Move(of)) => {
                 // Written while it moved, or it lies in several mirrors.
                 if of.to == Tier::Fast && !copied {
                     machine.handle(now, Event::CopyGone { location });
@@ -273,7 +284,7 @@ impl Tiering {
             inner.recent.pop_front();
         }
         let at = inner.began.elapsed();
-        inner.recent.push_back(Recent { of, done, at });
+        inner.recent.push_back(Recent { of: action, done, at });
     }
 
     /// The share that is left, as odd segments and the tier's free space change it.
@@ -298,6 +309,8 @@ impl Tiering {
             (Metric::TieringPromoted, now.promoted, told.promoted),
             (Metric::TieringDemoted, now.demoted, told.demoted),
             (Metric::TieringFailed, now.failed, told.failed),
+            (Metric::TieringCopied, now.copied, told.copied),
+            (Metric::TieringCopiesFailed, now.copies_failed, told.copies_failed),
         ] {
             self.stats.add(metric, now - told);
         }

@@ -51,6 +51,7 @@ fn section(policy: TieringPolicy) -> volume::Tiering {
         idle_rate: 0,
         busy_rate: 0,
         keep_copies: true,
+        copy_after: Duration::from_secs(3600),
         copies_free_percent: 5,
         on_access: false,
         share_percent: 50,
@@ -349,6 +350,81 @@ fn slow_copies_stay_while_their_target_has_as_much_room_as_was_said() {
         world.step();
         let copies = world.tiering.report().expect("measured").copies;
         assert_eq!(copies > 0, stay, "{percent} %: {copies}");
+        assert!(content(&file) == bytes);
+    }
+}
+
+/// Copies that the machine and the mover know of, those that were made while idle, and segments on the fast tier.
+fn copies(world: &World, file: &File) -> (usize, u64, usize) {
+    let report = world.tiering.report().expect("measured");
+    (report.copies, world.stats.get(Metric::TieringCopied), world.map(file).matches('F').count())
+}
+
+/// [S-102]
+#[test]
+fn what_was_placed_on_the_fast_tier_gets_a_slow_copy_when_it_was_left_alone_and_devices_are_idle() {
+    let copy_after = Duration::from_secs(1);
+    let world = World::new(volume::Tiering { copy_after, ..section(TieringPolicy::Tuned) });
+    let (file, mut bytes) = world.written("new", 24);
+    // Somebody reads every 50 ms from the slow tier: the devices are never idle for 100.
+    let slow = world.map(&file).find('s').expect("the share is full") as u64;
+    for _ in 0..100 {
+        world.clock.fetch_add(50_000_000, Ordering::Relaxed);
+        world.read(&file, slow);
+        world.step();
+        assert_eq!(world.tiering.carry_now(), 0);
+    }
+    assert_eq!(copies(&world, &file).0, 0);
+    world.idle();
+    let (there, made, on_fast) = copies(&world, &file);
+    assert!(on_fast >= 4 && there == on_fast && made == on_fast as u64, "{there} copies, {made} made, {on_fast} on fast");
+    assert_eq!(world.stats.get(Metric::TieringCopiedBytes), made * SEGMENT);
+    assert_eq!((world.idle(), content(&file) == bytes), (0, true), "each once");
+    let fast = world.map(&file).find('F').expect("placed by speed") as u64;
+    // A write ends one, and when it is over and done with another is made.
+    let at = (fast * SEGMENT + 77) as usize;
+    bytes[at..at + 5].fill(9);
+    world.tiering.ear().accessed(&file, Access { write: true, offset: at as u64, len: 5 });
+    file.write(at as u64, &[9; 5]).expect("well");
+    world.step();
+    assert_eq!(copies(&world, &file).0, on_fast - 1);
+    // So does one that tiering did not hear of.
+    let other = world.map(&file).rfind('F').expect("several") as u64;
+    file.punch(other * SEGMENT, 100).expect("well");
+    bytes[(other * SEGMENT) as usize..][..100].fill(0);
+    world.step();
+    assert_eq!(copies(&world, &file).0, on_fast - 2);
+    world.idle();
+    assert_eq!(copies(&world, &file), (on_fast, made + 2, on_fast));
+    assert!(content(&file) == bytes);
+    // What leaves goes to its copy.
+    let returned = world.stats.get(Metric::TieringReturned);
+    let slow = world.slow(&file, 3);
+    for round in 0..400 {
+        world.read_mostly(&file, &slow, round);
+        if round % 20 == 19 {
+            world.idle();
+        }
+    }
+    assert!(world.stats.get(Metric::TieringReturned) > returned, "{:?}", world.tiering.report());
+    assert!(content(&file) == bytes && world.fast_used() <= FAST_BYTES);
+}
+
+/// [S-102]
+#[test]
+fn copies_are_made_only_while_the_slow_tier_has_as_much_room_as_was_said() {
+    for (percent, some, all) in [(5, true, true), (60, true, false), (95, false, false)] {
+        let copy_after = Duration::ZERO;
+        let world =
+            World::new(volume::Tiering { copy_after, copies_free_percent: percent, ..section(TieringPolicy::Tuned) });
+        let (file, bytes) = world.written("new", 24);
+        let slow_bytes: u64 = world.map(&file).matches('s').count() as u64 * SEGMENT / 2;
+        // Each slow target: twice what lies there and four segments more; at 60 % free there is room for some copies.
+        world.media[2..].iter().for_each(|medium| medium.set_capacity_bytes(2 * slow_bytes + 8 * SEGMENT));
+        world.idle();
+        let (there, _, on_fast) = copies(&world, &file);
+        assert!((there > 0, there == on_fast) == (some, all), "{percent} %: {there} of {on_fast}");
+        assert_eq!(world.idle(), 0, "{percent} %: it settles");
         assert!(content(&file) == bytes);
     }
 }

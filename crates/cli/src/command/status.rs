@@ -173,13 +173,14 @@ fn tiering(t: &Value) -> String {
     );
     let _ = writeln!(
         text,
-        "         {} promoted, {} demoted, {} given up, {} wait, {} under way; {} slow copies kept; hot from {threshold} reads on",
+        "         {} promoted, {} demoted, {} given up, {} wait, {} under way; {} slow copies kept, {} made while idle; hot from {threshold} reads on",
         number(t, "promoted"),
         number(t, "demoted"),
         number(t, "failed"),
         number(t, "waiting"),
         number(t, "moving"),
         number(t, "copies"),
+        number(t, "copied"),
     );
     for hot in list(t, "hot") {
         let (reads, writes) = (number(hot, "reads"), number(hot, "writes"));

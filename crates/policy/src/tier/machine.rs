@@ -7,6 +7,7 @@
 //! of each move. It may forget to tell: a location that was never placed counts as slow.
 
 mod arrive;
+mod copies;
 mod log;
 mod look;
 
@@ -69,6 +70,8 @@ pub struct Config {
     pub moves_max: usize,
     /// What is promoted keeps its slow copy until it is written, so that demoting it costs nothing.
     pub keep_copies: bool,
+    /// How long what lies on the fast tier without a copy must not have been accessed to get one while the devices are idle; `None`: it gets none.
+    pub copy_after: Option<Time>,
     /// Promote at the access, while the bytes are at hand (the tuned planner).
     pub on_access: bool,
 }
@@ -89,6 +92,7 @@ impl Default for Config {
             busy_bytes_per_s: 0,
             moves_max: 1,
             keep_copies: false,
+            copy_after: Some(Time::from_secs(10)),
             on_access: false,
         }
     }
@@ -132,7 +136,7 @@ pub enum Event {
         /// Which.
         location: Location,
     },
-    /// A move was given up; the location is where it was.
+    /// A move was given up, and the location is where it was; or a copy was given up.
     Failed {
         /// Which.
         location: Location,
@@ -149,6 +153,8 @@ pub enum Event {
     },
     /// The fast tier has this room for hot data now.
     FastBytes(u64),
+    /// The slow tier has this room for further copies now.
+    CopyBytes(u64),
 }
 
 /// What to do.
@@ -156,6 +162,8 @@ pub enum Event {
 pub enum Action {
     /// Move this; answer with [`Event::Moved`] or [`Event::Failed`].
     Move(Move),
+    /// Make a slow copy of this location, which stays on the fast tier; answer with [`Event::Copied`] or [`Event::Failed`].
+    Copy(Location),
 }
 
 /// What was done so far.
@@ -173,6 +181,10 @@ pub struct Stats {
     pub dropped: u64,
     /// Moves that another of the same plan undid.
     pub cancelled: u64,
+    /// Slow copies that were made while the devices were idle.
+    pub copied: u64,
+    /// Such copies that were given up, as a rule because somebody wrote.
+    pub copies_failed: u64,
     /// Accesses to the fast tier.
     pub fast_accesses: u64,
     /// All accesses.
@@ -192,8 +204,7 @@ pub struct Reorganizer {
     tuned: Option<Tuned>,
     plan: VecDeque<Move>,
     moving: BTreeMap<Location, Move>,
-    /// Locations on the fast tier with an equal copy on the slow one.
-    copies: BTreeSet<Location>,
+    copies: copies::Copies,
     /// Locations that were written while they moved.
     written: BTreeSet<Location>,
     /// Moves that are made before those of the plan.
@@ -243,7 +254,7 @@ impl Reorganizer {
             tuned,
             plan: VecDeque::new(),
             moving: BTreeMap::new(),
-            copies: BTreeSet::new(),
+            copies: copies::Copies::new(config.copy_after.filter(|_| config.keep_copies)),
             written: BTreeSet::new(),
             urgent: VecDeque::new(),
             victims: VecDeque::new(),
@@ -265,28 +276,28 @@ impl Reorganizer {
         self.note(Logged::Event(now, event));
         match event {
             Event::Access { location, region, bytes } => self.access(now, location, region, bytes),
-            Event::Placed { location, tier } => self.placed(location, tier),
+            Event::Placed { location, tier } => self.placed(now, location, tier),
             Event::Gone { location } => {
-                self.placed(location, Tier::Slow);
+                self.placed(now, location, Tier::Slow);
                 self.read.remove(location);
                 self.write.remove(location);
                 self.plan.retain(|of| of.location != location);
                 self.urgent.retain(|urgent| urgent.of.location != location);
             }
-            Event::Removed { file } => self.removed(file),
+            Event::Removed { file } => self.removed(now, file),
             Event::Idle(tier) => {
                 self.idle_since[tier as usize].get_or_insert(now);
             }
             Event::Busy(tier) => self.idle_since[tier as usize] = None,
             Event::Moved { location } => {
                 if let Some(of) = self.moving.remove(&location) {
-                    self.placed(location, of.to);
+                    self.placed(now, location, of.to);
                     let written = self.written.remove(&location);
                     match of.to {
                         Tier::Fast => {
                             self.stats.promoted += 1;
                             if self.config.keep_copies && !written {
-                                self.copies.insert(location);
+                                self.copies.hold(location);
                             }
                         }
                         Tier::Slow => self.stats.demoted += 1,
@@ -305,16 +316,16 @@ impl Reorganizer {
             Event::Failed { location } => {
                 self.stats.failed += u64::from(self.moving.remove(&location).is_some());
                 self.written.remove(&location);
+                self.copy_failed(now, location);
             }
-            Event::Copied { location } => {
-                if self.fast.contains(&location) {
-                    self.copies.insert(location);
+            Event::Copied { location } => self.copied(now, location),
+            Event::CopyGone { location } => {
+                if self.copies.contains(location) {
+                    self.copies.bare(now, location);
                 }
             }
-            Event::CopyGone { location } => {
-                self.copies.remove(&location);
-            }
             Event::FastBytes(bytes) => self.config.fast_bytes = bytes,
+            Event::CopyBytes(bytes) => self.copies.set_room(bytes),
         }
         self.end_span(now);
     }
@@ -325,20 +336,33 @@ impl Reorganizer {
         if let Some(of) = self.poll_urgent(now) {
             return Some(self.begin(now, of));
         }
-        if self.plan.is_empty() || self.moving.len() >= self.config.moves_max || now < self.may_at()? {
+        if let Some(of) = self.poll_plan(now) {
+            return Some(self.begin(now, of));
+        }
+        self.poll_copy(now)
+    }
+
+    /// The next move of the plan, if it may be made.
+    fn poll_plan(&mut self, now: Time) -> Option<Move> {
+        if self.plan.is_empty() || self.under_way() >= self.config.moves_max || now < self.may_at()? {
             return None;
         }
         while let Some(of) = self.plan.pop_front() {
-            let pointless = self.tier(of.location) == of.to || self.moving.contains_key(&of.location);
+            let pointless = self.tier(of.location) == of.to || self.is_moving(of.location);
             if pointless || (of.to == Tier::Fast && self.room() == 0) {
                 continue;
             }
             // A copy that is still there costs nothing.
-            let free = of.to == Tier::Slow && self.copies.contains(&of.location);
+            let free = of.to == Tier::Slow && self.copies.contains(of.location);
             self.spend(now, if free { 0 } else { self.config.block_bytes });
-            return Some(self.begin(now, of));
+            return Some(of);
         }
         None
+    }
+
+    /// Moves and copies under way.
+    fn under_way(&self) -> usize {
+        self.moving.len() + self.copies.making()
     }
 
     /// Takes what a move costs from the budget; the next one waits for it.
@@ -359,9 +383,9 @@ impl Reorganizer {
             Window::Span(span) => Some(self.pane.began + Time((span.0 / self.config.panes as u64).max(1))),
             Window::Requests(_) => None,
         };
-        let ready = !self.plan.is_empty() && self.moving.len() < self.config.moves_max;
+        let ready = !self.plan.is_empty() && self.under_way() < self.config.moves_max;
         let moves = if ready { self.may_at() } else { None };
-        window.into_iter().chain(moves).min()
+        window.into_iter().chain(moves).chain(self.copy_at()).min()
     }
 
     /// Where a location lies.
@@ -414,11 +438,11 @@ impl Reorganizer {
             tuned.accessed(region, table.stay(location));
         }
         let new = region == Region::Write && self.read.hotness(location) + self.write.hotness(location) == 1;
-        if region == Region::Write {
-            self.copies.remove(&location);
-            if self.moving.contains_key(&location) {
-                self.written.insert(location);
-            }
+        if region == Region::Write && self.moving.contains_key(&location) {
+            self.written.insert(location);
+        }
+        if tier == Tier::Fast {
+            self.copies.accessed(now, location, region);
         }
         self.stats.accesses += 1;
         self.ranked.1 += 1;
@@ -439,13 +463,15 @@ impl Reorganizer {
         }
     }
 
-    fn placed(&mut self, location: Location, tier: Tier) {
+    fn placed(&mut self, now: Time, location: Location, tier: Tier) {
         match tier {
             Tier::Fast => {
-                self.fast.insert(location);
+                if self.fast.insert(location) {
+                    self.copies.bare(now, location);
+                }
             }
             Tier::Slow => {
-                self.copies.remove(&location);
+                self.copies.left(location);
                 if self.fast.remove(&location)
                     && let Some(tuned) = &mut self.tuned
                 {
@@ -456,10 +482,10 @@ impl Reorganizer {
         }
     }
 
-    fn removed(&mut self, file: u64) {
+    fn removed(&mut self, now: Time, file: u64) {
         let all = Location { file, block: 0 }..=Location { file, block: u64::MAX };
         let held: Vec<Location> = self.fast.range(all).copied().collect();
-        held.into_iter().for_each(|location| self.placed(location, Tier::Slow));
+        held.into_iter().for_each(|location| self.placed(now, location, Tier::Slow));
         self.read.remove_file(file);
         self.write.remove_file(file);
         self.plan.retain(|of| of.location.file != file);
@@ -526,7 +552,7 @@ impl Reorganizer {
         tuned.learn(&self.read, &self.write, &pane);
         self.read.turn();
         self.write.turn();
-        let moves = tuned.plan(&self.read, &self.write, &self.fast, &self.copies, &pane);
+        let moves = tuned.plan(&self.read, &self.write, &self.fast, self.copies.held(), &pane);
         self.told = Some(pane);
         self.rank(now);
         moves
@@ -542,13 +568,15 @@ impl Reorganizer {
         self.idle_since.iter().all(|since| since.is_some_and(|since| now.since(since) >= self.config.idle))
     }
 
+    /// Since when both tiers have been idle for long enough, or until when they must be.
+    fn idle_at(&self) -> Option<Time> {
+        let [Some(one), Some(other)] = self.idle_since else { return None };
+        Some(one.max(other) + self.config.idle)
+    }
+
     /// When the next move may be made; `None` if only something that happens can tell.
     fn may_at(&self) -> Option<Time> {
-        let idle_at = match self.idle_since {
-            [Some(one), Some(other)] => Some(one.max(other) + self.config.idle),
-            _ => None,
-        };
-        match (idle_at, self.config.busy_bytes_per_s) {
+        match (self.idle_at(), self.config.busy_bytes_per_s) {
             (Some(idle_at), 0) => Some(idle_at.max(self.budget_at)),
             (None, 0) => None,
             // The budget of busy times alone decides.

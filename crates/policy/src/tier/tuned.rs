@@ -224,23 +224,14 @@ impl Tuned {
     ) -> Vec<Move> {
         let promote_ns = self.config.margin * self.moving_ns(Tier::Fast, pane.block_bytes);
         let demote_ns = self.config.margin * self.moving_ns(Tier::Slow, pane.block_bytes);
-        let worth_of = |recent| self.worth(Past { recent, older: 0 }, Past::default(), pane).saves_ns;
-        self.threshold = (0..16).map(|log| 1 << log).find(|&hot| worth_of(hot) > promote_ns);
-        let locations: BTreeSet<Location> = read.iter().chain(write.iter()).map(|(at, _)| at).collect();
-        let worth = |at: Location| self.worth(seen(read, at), seen(write, at), pane);
-        let by_worth = |a: &(f64, Location), b: &(f64, Location)| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1));
-        let mut candidates: Vec<(f64, Location)> = locations
-            .iter()
-            .filter(|at| !fast.contains(at))
-            .map(|&at| (worth(at).saves_ns, at))
-            .filter(|(saves, _)| *saves > promote_ns * self.trust.min(1.0))
-            .collect();
+        let worth_at = |recent| self.worth(Past { recent, older: 0 }, Past::default(), pane).saves_ns;
+        self.threshold = (0..16).map(|log| 1 << log).find(|&hot| worth_at(hot) > promote_ns);
+        let mut candidates = self.worth_more(read, write, fast, pane, promote_ns * self.trust.min(1.0));
         for &(saves, location) in &candidates {
             self.left_alone(location, saves, false);
         }
         candidates.retain(|(saves, _)| *saves > promote_ns);
-        let worth = |at: Location| self.worth(seen(read, at), seen(write, at), pane);
-        candidates.sort_by(|a, b| by_worth(b, a).then(a.1.cmp(&b.1)));
+        let worth = |at: Location| self.worth_of(read, write, at, pane);
         let victims = self.ranked(read, write, fast, pane);
         let mut victims = victims.into_iter().peekable();
 
@@ -291,6 +282,23 @@ impl Tuned {
         moves
     }
 
+    /// What is not on the fast tier and would save more than so much there, the most worth first.
+    fn worth_more(
+        &self,
+        read: &LocalityTable,
+        write: &LocalityTable,
+        fast: &BTreeSet<Location>,
+        pane: &Pane,
+        least_ns: f64,
+    ) -> Vec<(f64, Location)> {
+        let locations: BTreeSet<Location> = read.iter().chain(write.iter()).map(|(at, _)| at).collect();
+        let elsewhere = locations.difference(fast);
+        let all = elsewhere.map(|&at| (self.worth_of(read, write, at, pane).saves_ns, at));
+        let mut all: Vec<(f64, Location)> = all.filter(|(saves, _)| *saves > least_ns).collect();
+        all.sort_by(|a, b| b.0.total_cmp(&a.0).then(b.1.cmp(&a.1)));
+        all
+    }
+
     /// What is on the fast tier, the least worth first; of what is worth the same, what was accessed last stays longest.
     pub fn ranked(
         &self,
@@ -303,7 +311,7 @@ impl Tuned {
             .iter()
             .map(|&at| {
                 let last = |table: &LocalityTable| table.get(at).map_or(Time::ZERO, |entry| entry.last());
-                (self.worth(seen(read, at), seen(write, at), pane).saves_ns, last(read).max(last(write)), at)
+                (self.worth_of(read, write, at, pane).saves_ns, last(read).max(last(write)), at)
             })
             .collect();
         all.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)).then(a.2.cmp(&b.2)));
@@ -320,6 +328,10 @@ impl Tuned {
     fn moving_ns(&self, to: Tier, bytes: f64) -> f64 {
         self.prices[to.other() as usize] * self.costs.of(to.other()).access_ns(Region::Read, bytes)
             + self.prices[to as usize] * self.costs.of(to).access_ns(Region::Write, bytes)
+    }
+
+    fn worth_of(&self, read: &LocalityTable, write: &LocalityTable, at: Location, pane: &Pane) -> Worth {
+        self.worth(seen(read, at), seen(write, at), pane)
     }
 
     fn worth(&self, reads: Past, writes: Past, pane: &Pane) -> Worth {

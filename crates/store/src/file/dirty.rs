@@ -38,6 +38,11 @@ impl DirtyRanges {
         std::mem::take(&mut *self.0.lock()).into_iter().map(|(s, e)| s..e).collect()
     }
 
+    /// Whether any of that range is among them.
+    pub fn touches(&self, range: &Range<u64>) -> bool {
+        self.0.lock().range(..range.end).next_back().is_some_and(|(_, end)| *end > range.start)
+    }
+
     /// How many bytes wait.
     pub fn bytes(&self) -> u64 {
         self.0.lock().iter().map(|(s, e)| e - s).sum()
@@ -57,6 +62,8 @@ mod tests {
         d.add(20, 25);
         d.add(5, 5);
         assert_eq!(d.bytes(), 25);
+        assert!(d.touches(&(0..11)) && d.touches(&(24..26)) && d.touches(&(12..13)) && d.touches(&(0..99)));
+        assert!(!d.touches(&(0..10)) && !d.touches(&(25..30)) && !d.touches(&(40..50)));
         assert_eq!(d.take(), vec![10..25, 30..40]);
         assert_eq!(d.take(), vec![]);
     }

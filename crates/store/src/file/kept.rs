@@ -39,13 +39,17 @@ struct Inner {
     copies: BTreeMap<(FileId, u64), Copy>,
     /// Copies that are of no use any more and wait to be removed.
     stale: Vec<(FileId, u64, Copy)>,
+    /// Segments that lost their copy, until somebody asks.
+    gone: Vec<(FileId, u64)>,
 }
 
 impl Inner {
     /// Makes those copies stale, of the ones with such keys, that are meant.
     fn retire(&mut self, keys: impl RangeBounds<(FileId, u64)>, which: impl Fn(&(FileId, u64), &Copy) -> bool) {
-        let gone = self.copies.extract_if(keys, |at, copy| which(at, copy));
-        self.stale.extend(gone.map(|((file, start), copy)| (file, start, copy)));
+        for ((file, start), copy) in self.copies.extract_if(keys, |at, copy| which(at, copy)) {
+            self.stale.push((file, start, copy));
+            self.gone.push((file, start));
+        }
     }
 }
 
@@ -85,9 +89,15 @@ impl Kept {
 
     /// A range of a file is written: copies of it are stale.
     pub(crate) fn written(&self, file: FileId, range: &Range<u64>) {
-        if !self.is_empty() {
-            self.change(|inner| inner.retire((file, 0)..(file, range.end), |_, copy| range.start < copy.segment.end));
+        if self.is_empty() {
+            return;
         }
+        self.change(|inner| {
+            // Copies of segments that the file has do not overlap, and no others are ever used.
+            let before = inner.copies.range((file, 0)..=(file, range.start)).next_back();
+            let from = before.map_or((file, range.start), |(at, _)| *at);
+            inner.retire(from..(file, range.end), |_, copy| range.start < copy.segment.end);
+        });
     }
 
     /// These copies are of no use any more.
@@ -100,6 +110,11 @@ impl Kept {
         std::mem::take(&mut self.inner.lock().stale)
     }
 
+    /// The segments that lost their copy since this was last asked.
+    pub(crate) fn take_gone(&self) -> Vec<(FileId, u64)> {
+        std::mem::take(&mut self.inner.lock().gone)
+    }
+
     /// The objects of all copies: nobody may remove them as garbage.
     pub(crate) fn objects(&self) -> Vec<ObjectId> {
         if self.is_empty() {
@@ -107,6 +122,16 @@ impl Kept {
         }
         let inner = self.inner.lock();
         inner.copies.values().flat_map(|copy| copy.segment.objects.iter().map(|o| o.id)).collect()
+    }
+
+    /// The same of one file's copies.
+    pub(crate) fn objects_of(&self, file: FileId) -> Vec<ObjectId> {
+        if self.is_empty() {
+            return Vec::new();
+        }
+        let inner = self.inner.lock();
+        let copies = inner.copies.range((file, 0)..=(file, u64::MAX));
+        copies.flat_map(|(_, copy)| copy.segment.objects.iter().map(|o| o.id)).collect()
     }
 
     fn change(&self, change: impl FnOnce(&mut Inner)) {
@@ -146,7 +171,7 @@ mod tests {
         kept.written(one, &(200..300));
         assert_eq!((kept.len(), kept.of(one, &segment(100, 21))), (1, None));
         let stale: Vec<_> = kept.take_stale().into_iter().map(|(file, start, _)| (file, start)).collect();
-        assert_eq!(stale, [(one, 100)]);
+        assert_eq!((stale, kept.take_gone()), (vec![(one, 100)], vec![(one, 100)]));
         kept.release(one, 0);
         assert!(kept.is_empty() && kept.take_stale().is_empty(), "what is in use is nobody's garbage");
     }

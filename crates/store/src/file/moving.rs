@@ -67,6 +67,26 @@ impl File {
         Ok(layout)
     }
 
+    /// Keeps writers out, lets `finish` see that the new objects are equal still, and leaves them beside the layout of `view`, which stays;
+    /// `then` sees to them before anybody writes again.
+    pub(crate) fn leave_beside<'a, E: From<Error> + Changed>(
+        &self,
+        view: &Arc<View>,
+        made: &mut NewObjects<'a>,
+        finish: impl FnOnce(&NewObjects<'a>) -> Result<(), E>,
+        then: impl FnOnce(),
+    ) -> Result<(), E> {
+        let _io = self.io.write();
+        self.check_unpinned()?;
+        if !self.same_view(view) {
+            return Err(E::changed());
+        }
+        finish(made)?;
+        made.leave();
+        then();
+        Ok(())
+    }
+
     /// Removes the mark of use when nothing asks for it any more: one mirror, no writer in the kernel.
     pub(crate) fn unmark_if_simple(&self) {
         let several = self.view().in_sync().nth(1).is_some();

@@ -20,9 +20,9 @@ pub enum Step {
     CaughtUp,
     /// The new objects are durable.
     Synced,
-    /// The record names the new objects.
+    /// The record names the new objects; or they are known as a slow copy.
     Replaced,
-    /// The stub is durable.
+    /// The stub is durable, or the record of the copy.
     Durable,
     /// The journal is done, the old objects are garbage.
     Finished,

@@ -1,22 +1,27 @@
-//! Moves that leave a copy behind, and moves back to it.
+//! Moves that leave a copy behind, copies that are made beside a segment that stays, and moves back to a copy.
 //!
 //! ```text
-//! up    as any move; the old objects are not removed but kept, and a record says so     [slow a] -> [fast b], a kept
-//! down  the file's layout names the kept objects again, the fast ones are garbage       [fast b] -> [slow a]
+//! up     as any move; the old objects are not removed but kept, and a record says so     [slow a] -> [fast b], a kept
+//! below  new objects are filled and kept; the layout stays as it is                      [fast b]             a kept
+//! down   the file's layout names the kept objects again, the fast ones are garbage       [fast b] -> [slow a]
 //! ```
+//! A copy that is made below a segment gives way to writers: the first write to the segment ends it.
+//!
 //! There is a record of a copy only while the durable layout does not name its objects: it is written after the new layout is durable and before
 //! the journal ends, and removed before the layout names them again, when the journal has them. So at every moment what a crash leaves is
 //! in the journal or in a record; the next start makes journal of the records and settles it as ever: what the layout does not name goes.
 
-use super::Mover;
 use super::transform::Stop;
+use super::{Mover, Pace};
 use super::verbs::moved_segment;
-use crate::file::{File, KeptCopy, Lies, NewObjects, lies};
+use crate::file::{DirtyRanges, File, KeptCopy, Lies, NewObjects, lies};
 use crate::state::JournalEntry;
 use crate::{Error, Result};
 use policy::layout::{Layout, MirrorState, Placement, Reason, Segment};
 use policy::{FileId, ObjectId, TargetId};
+use std::cell::Cell;
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::Arc;
 
 /// The kind of the records in the state store.
@@ -29,8 +34,41 @@ pub(super) enum Keeps {
     Nothing,
     /// The old objects of this segment are kept.
     Old(usize),
+    /// The new objects are kept as a copy of this segment, and nothing else changes.
+    New(usize),
     /// This segment goes back to its copy.
     Returns(usize),
+}
+
+impl Keeps {
+    /// Whether the file's layout stays as it is.
+    pub fn changes_nothing(self) -> bool {
+        matches!(self, Keeps::New(_))
+    }
+}
+
+/// Gives a copy up as soon as what it copies is written.
+pub(super) struct Unwritten {
+    range: Range<u64>,
+    written: Arc<DirtyRanges>,
+}
+
+impl Unwritten {
+    /// For what is being copied; `None` if that may be written.
+    pub fn of(layout: &Layout, keeps: Keeps, written: &Arc<DirtyRanges>) -> Option<Unwritten> {
+        let Keeps::New(at) = keeps else { return None };
+        let segment = layout.mirrors.first()?.segments.get(at)?;
+        Some(Unwritten { range: segment.start..segment.end, written: written.clone() })
+    }
+}
+
+impl Pace for Unwritten {
+    fn take(&self, _bytes: u64) -> Result<()> {
+        if self.written.touches(&self.range) {
+            return Err(Error::Busy("the segment was written while it was copied".into()));
+        }
+        Ok(())
+    }
 }
 
 impl Mover {
@@ -46,13 +84,18 @@ impl Mover {
 
     /// Puts a segment of a file with one mirror on other objects and keeps the old ones as a copy.
     pub fn move_segment_keeping(&self, file: &Arc<File>, segment: usize, place: &Placement) -> Result<Arc<Layout>> {
-        let plan = |old: &Layout, made: &mut NewObjects<'_>| {
-            if old.mirrors.len() > 1 {
-                return Err(Error::Busy("it has several mirrors now, and none needs another copy".into()));
-            }
-            moved_segment(old, made, (0, segment), place)
-        };
+        let plan = |old: &Layout, made: &mut NewObjects<'_>| only_mirror_moved(old, made, segment, place);
         self.transform_keeping(file, "move segment", Reason::Moved, None, Keeps::Old(segment), plan)
+    }
+
+    /// Makes a copy of a segment of a file with one mirror, on other objects; the segment stays where it is.
+    ///
+    /// # Errors
+    /// `Busy` if the segment is written meanwhile: then nothing is kept.
+    pub fn copy_segment_below(&self, file: &Arc<File>, segment: usize, place: &Placement) -> Result<()> {
+        let plan = |old: &Layout, made: &mut NewObjects<'_>| only_mirror_moved(old, made, segment, place);
+        let done = self.transform_keeping(file, "copy segment", Reason::Moved, None, Keeps::New(segment), plan);
+        done.map(drop)
     }
 
     /// Puts a segment back on its copy: nothing is copied.
@@ -63,7 +106,7 @@ impl Mover {
         let plan = |old: &Layout, made: &mut NewObjects<'_>| {
             let copy = self.copy_of(old, segment)?;
             made.note(&copy.objects)?;
-            self.state.record_remove(RECORDS, &key(old.file, copy.start))?;
+            self.state.record_remove(RECORDS, &key(old.file, &copy))?;
             self.make_durable(&copy)?;
             let mut new = old.clone();
             new.mirrors[0].segments[segment] = copy;
@@ -104,30 +147,41 @@ impl Mover {
     pub(super) fn copy_still_equal(&self, old: &Layout, keeps: Keeps) -> Result<(), Stop> {
         match keeps {
             Keeps::Returns(segment) => Ok(self.copy_of(old, segment).map(drop)?),
-            Keeps::Nothing | Keeps::Old(_) => Ok(()),
+            Keeps::Nothing | Keeps::Old(_) | Keeps::New(_) => Ok(()),
         }
     }
 
-    /// The new layout is there, and nobody has written since.
-    pub(super) fn keep_or_release(&self, old: &Layout, new: &Layout, keeps: Keeps) {
-        match keeps {
-            Keeps::Nothing => {}
-            Keeps::Old(at) => {
-                let (before, now) = (&old.mirrors[0].segments[at], &new.mirrors[0].segments[at]);
-                let fast = now.objects.iter().map(|o| o.id).collect();
-                self.pool.kept.keep(old.file, KeptCopy { fast, segment: before.clone() });
+    /// The new objects are there, and nobody has written since. The copy that is kept from now on.
+    pub(super) fn keep_or_release(&self, old: &Layout, new: &Layout, keeps: Keeps) -> Option<Segment> {
+        let (used, copy) = match keeps {
+            Keeps::Nothing => return None,
+            Keeps::Returns(at) => {
+                self.pool.kept.release(old.file, new.mirrors[0].segments[at].start);
+                return None;
             }
-            Keeps::Returns(at) => self.pool.kept.release(old.file, new.mirrors[0].segments[at].start),
-        }
+            Keeps::Old(at) => (&new.mirrors[0].segments[at], &old.mirrors[0].segments[at]),
+            Keeps::New(at) => (&old.mirrors[0].segments[at], &new.mirrors[0].segments[at]),
+        };
+        let fast = used.objects.iter().map(|o| o.id).collect();
+        self.pool.kept.keep(old.file, KeptCopy { fast, segment: copy.clone() });
+        Some(copy.clone())
     }
 
-    /// The new layout is durable: from now on a crash would leave the copy.
-    pub(super) fn record_copy(&self, old: &Layout, keeps: Keeps) -> Result<()> {
-        let Keeps::Old(at) = keeps else { return Ok(()) };
-        let segment = &old.mirrors[0].segments[at];
+    /// What is kept is durable: from now on a crash would leave the copy.
+    pub(super) fn record_copy(&self, file: FileId, segment: &Segment) -> Result<()> {
         let objects: Vec<(u16, u64)> = segment.objects.iter().map(|o| (o.target.0, o.id.0)).collect();
         let bytes = serde_json::to_vec(&objects).expect("numbers");
-        self.state.record_put(RECORDS, &key(old.file, segment.start), &bytes)
+        self.state.record_put(RECORDS, &key(file, segment), &bytes)?;
+        // Written since: it may have been removed before there was a record of it. The journal answers for its objects still.
+        if segment.objects.first().is_some_and(|object| !self.pool.kept.objects_of(file).contains(&object.id)) {
+            self.state.record_remove(RECORDS, &key(file, segment))?;
+        }
+        Ok(())
+    }
+
+    /// The segments that lost their copy since this was last asked: files, and where the segments start.
+    pub fn take_copies_gone(&self) -> Vec<(FileId, u64)> {
+        self.pool.kept.take_gone()
     }
 
     /// Removes the copies that are of no use any more. How many objects.
@@ -138,8 +192,8 @@ impl Mover {
         }
         let objects: Vec<Lies> = stale.iter().flat_map(|(_, _, copy)| lies(&copy.segment)).collect();
         self.state.garbage_add(&objects)?;
-        for (file, start, _) in &stale {
-            self.state.record_remove(RECORDS, &key(*file, *start))?;
+        for (file, _, copy) in &stale {
+            self.state.record_remove(RECORDS, &key(*file, &copy.segment))?;
         }
         self.remove_garbage(&objects)
     }
@@ -151,11 +205,22 @@ impl Mover {
         }
     }
 
-    /// Gives up the copies with a part on a target.
-    pub fn forget_copies_on(&self, target: TargetId) {
-        if !self.pool.kept.is_empty() {
-            self.pool.kept.forget(|_, copy| copy.segment.objects.iter().any(|o| o.target == target));
+    /// Gives up copies with a part on a target, until these parts have so many bytes.
+    pub fn forget_copies_on(&self, target: TargetId, bytes: u64) {
+        if self.pool.kept.is_empty() {
+            return;
         }
+        let freed = Cell::new(0u64);
+        self.pool.kept.forget(|_, copy| {
+            let segment = &copy.segment;
+            let parts = segment.objects.iter().filter(|o| o.target == target).count() as u64;
+            let goes = parts > 0 && freed.get() < bytes;
+            if goes {
+                let part = (segment.end - segment.start) / segment.objects.len() as u64;
+                freed.set(freed.get().saturating_add(part.saturating_mul(parts)));
+            }
+            goes
+        });
     }
 
     /// Gives up and removes all copies.
@@ -191,8 +256,23 @@ impl Mover {
     }
 }
 
-fn key(file: FileId, start: u64) -> String {
-    format!("{}-{start}", file.0)
+/// One for each copy that ever was: of one segment a new copy may be recorded before the stale one is forgotten.
+fn key(file: FileId, copy: &Segment) -> String {
+    let first = copy.objects.first().map_or(0, |object| object.id.0);
+    format!("{}-{}-{first}", file.0, copy.start)
+}
+
+/// The layout with a segment of the only mirror on other objects.
+fn only_mirror_moved(
+    old: &Layout,
+    made: &mut NewObjects<'_>,
+    segment: usize,
+    place: &Placement,
+) -> Result<Layout> {
+    if old.mirrors.len() > 1 {
+        return Err(Error::Busy("it has several mirrors now, and none needs another copy".into()));
+    }
+    moved_segment(old, made, (0, segment), place)
 }
 
 fn no_copy() -> Error {

@@ -25,7 +25,7 @@ pub enum Phase {
 pub struct ProgressEntry {
     /// Its number, ascending.
     pub id: u64,
-    /// What is done: `add mirror`, `drop mirror`, `replace target`, `move segment`, `resync`.
+    /// What is done: `add mirror`, `drop mirror`, `replace target`, `move segment`, `copy segment`, `resync`.
     pub verb: &'static str,
     /// The file's number.
     pub file: String,

@@ -1,7 +1,7 @@
 //! The one verb: from one layout to another while the file is in use.
 
 use super::copy::Copy;
-use super::keep::Keeps;
+use super::keep::{Keeps, Unwritten};
 use super::progress::Active;
 use super::splice::Pipes;
 use super::{Mover, Pace, Phase, Step};
@@ -9,7 +9,7 @@ use crate::file::{DirtyRanges, File, NewObjects, View};
 use crate::state::JournalEntry;
 use crate::stats::Metric;
 use crate::{Error, Result};
-use policy::layout::{Layout, Object, Reason};
+use policy::layout::{Layout, Object, Reason, Segment};
 use policy::{ObjectId, TargetId};
 use std::cell::Cell;
 use std::collections::BTreeSet;
@@ -54,6 +54,13 @@ struct Move<'a> {
     replaced: &'a Cell<bool>,
     /// What happens to copies.
     keeps: Keeps,
+}
+
+/// What came of an attempt.
+struct Done {
+    layout: Arc<Layout>,
+    /// A segment of it has this copy now.
+    copy: Option<Segment>,
 }
 
 /// What a move leaves behind when it is over.
@@ -152,6 +159,9 @@ impl Mover {
         let (died, replaced) = (Cell::new(false), Cell::new(false));
         let journal = |objects: &[Object]| self.journal(&old, objects, &died);
         let mut made = NewObjects::journalled(&self.pool, &journal);
+        // A copy of what is being written would be stale before it is done.
+        let unwritten = Unwritten::of(&old, keeps, &watch);
+        let pace = unwritten.as_ref().map_or(pace, |unwritten| Some(unwritten as &dyn Pace));
         let move_ =
             Move { pace, file, view: &view, old: &old, reason, active, watch: &watch, replaced: &replaced, keeps };
         let result = match self.carry_out(&move_, plan, &mut made) {
@@ -159,7 +169,7 @@ impl Mover {
             result => result,
         };
         match result {
-            Ok(layout) => self.tidy_up(file, &view, &layout, keeps).map(|()| layout),
+            Ok(done) => self.tidy_up(file, &view, &done, keeps).map(|()| done.layout),
             // After a failure to make the new record durable either may be found after a crash: both are kept.
             Err(stop) if matches!(stop, Stop::Died(_)) || replaced.get() => {
                 made.leave();
@@ -185,10 +195,11 @@ impl Mover {
         m: &Move<'_>,
         plan: &impl Fn(&Layout, &mut NewObjects<'_>) -> Result<Layout>,
         made: &mut NewObjects<'_>,
-    ) -> Result<Arc<Layout>, Stop> {
+    ) -> Result<Done, Stop> {
         let mut new = plan(m.old, made)?;
+        let unchanged = || m.view.layout.clone().expect("it is where the old one comes from");
         if new.mirrors == m.old.mirrors {
-            return Ok(m.view.layout.clone().expect("it is where the old one comes from"));
+            return Ok(Done { layout: unchanged(), copy: None });
         }
         new.generation = m.old.generation + 1;
         new.history.push((self.pool.clock)(), m.reason);
@@ -204,7 +215,7 @@ impl Mover {
                 copy.range(range, true, true)?;
             }
             for _ in 0..PASSES_MAX {
-                if m.watch.bytes() <= REST_BYTES_MAX || !m.file.same_view(m.view) {
+                if m.keeps.changes_nothing() || m.watch.bytes() <= REST_BYTES_MAX || !m.file.same_view(m.view) {
                     break;
                 }
                 for range in m.watch.take() {
@@ -215,6 +226,10 @@ impl Mover {
             made.sync()?;
         }
         self.step(Step::Copied)?;
+        if m.keeps.changes_nothing() {
+            let copy = self.leave_copy(m, &new, made)?;
+            return Ok(Done { layout: unchanged(), copy: Some(copy) });
+        }
         let finish = |new: &Layout, made: &NewObjects<'_>| {
             if !made.is_empty() {
                 let copy = self.copy(m, new, made);
@@ -228,18 +243,41 @@ impl Mover {
             made.sync()?;
             self.step(Step::Synced)
         };
-        let then = |new: &Layout| self.keep_or_release(m.old, new, m.keeps);
+        let mut copy = None;
+        let then = |new: &Layout| copy = self.keep_or_release(m.old, new, m.keeps);
         let layout = m.file.swap_layout(m.view, new, made, finish, then)?;
         m.replaced.set(true);
         self.step(Step::Replaced)?;
         m.file.stub().sync()?;
         self.step(Step::Durable)?;
-        Ok(layout)
+        Ok(Done { layout, copy })
+    }
+
+    /// The new objects are the copy of a segment that stays where it is, unless it was written meanwhile.
+    fn leave_copy(&self, m: &Move<'_>, new: &Layout, made: &mut NewObjects<'_>) -> Result<Segment, Stop> {
+        let finish = |made: &NewObjects<'_>| {
+            m.pace.map_or(Ok(()), |pace| pace.take(0))?;
+            self.copy(m, new, made).cut()?;
+            self.step(Step::CaughtUp)?;
+            made.sync()?;
+            self.step(Step::Synced)
+        };
+        let mut copy = None;
+        m.file.leave_beside(m.view, made, finish, || copy = self.keep_or_release(m.old, new, m.keeps))?;
+        m.replaced.set(true);
+        self.step(Step::Replaced)?;
+        Ok(copy.expect("it was kept just now"))
     }
 
     /// After the new record: the old objects go.
-    fn tidy_up(&self, file: &Arc<File>, was: &View, layout: &Layout, keeps: Keeps) -> Result<(), Stop> {
-        self.record_copy(was.layout.as_ref().expect("what is moved has a layout"), keeps)?;
+    fn tidy_up(&self, file: &Arc<File>, was: &View, done: &Done, keeps: Keeps) -> Result<(), Stop> {
+        let Done { layout, copy } = done;
+        if let Some(copy) = copy {
+            self.record_copy(layout.file, copy)?;
+        }
+        if keeps.changes_nothing() {
+            self.step(Step::Durable)?;
+        }
         let shared = was.all().filter(|slot| slot.merged.is_some());
         for left in shared.filter(|slot| layout.objects().all(|(_, object)| object.id != slot.id)) {
             left.vacate(&self.pool);
@@ -265,7 +303,7 @@ impl Mover {
         };
         let named: BTreeSet<ObjectId> = layout.objects().map(|(_, o)| o.id).collect();
         // What is kept is in a record of its own by now.
-        let kept = self.pool.kept.objects();
+        let kept = self.pool.kept.objects_of(layout.file);
         let left: Left = entry.objects.into_iter().filter(|(_, o)| !named.contains(o) && !kept.contains(o)).collect();
         self.state.journal_finish(layout.file, &left)?;
         Ok(left)

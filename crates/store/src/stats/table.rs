@@ -164,6 +164,12 @@ names! {
         TieringReturned = "tiering_returned",
         /// Moves between tiers that were given up.
         TieringFailed = "tiering_failed",
+        /// Slow copies made of segments on the fast tier while the devices were idle.
+        TieringCopied = "tiering_copied",
+        /// Such copies that were given up: as a rule somebody wrote meanwhile.
+        TieringCopiesFailed = "tiering_copies_failed",
+        /// Bytes of such copies.
+        TieringCopiedBytes = "tiering_copied_bytes",
         /// Bytes of files that moves between tiers moved.
         TieringMovedBytes = "tiering_moved_bytes",
         /// Accesses that tiering forgot because too many waited to be looked at.

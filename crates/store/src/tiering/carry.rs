@@ -1,27 +1,38 @@
-//! Carrying out one move: the segment's bytes to targets of the other tier, by the mover.
+//! Carrying out one move: the segment's bytes to targets of the other tier, by the mover. And slow copies: made, used, given up.
 
 use super::Tiering;
 use super::ear::read_from;
 use crate::file::File;
 use crate::volume::TieringPolicy;
 use crate::{Error, Result};
-use policy::layout::{Layout, OPEN_END, Placement};
-use policy::tier::{Move, Tier};
+use policy::layout::{Layout, OPEN_END, Placement, Segment, TargetView};
+use policy::tier::machine::{Action, Event};
+use policy::tier::{Location, Move, Tier};
 use policy::{FileId, TargetId};
 use std::sync::Arc;
 
 impl Tiering {
-    /// Moves a location, under running readers and writers. Whether it lies there now.
-    pub(super) fn carry(&self, of: &Move) -> Result<bool> {
+    /// Carries out what the machine asked for, under running readers and writers. Whether it was done.
+    pub(super) fn carry(&self, of: &Action) -> Result<bool> {
         let gone = || Error::Busy("the file is gone, or has another name".into());
-        let file = self.finder.file(FileId(of.location.file)).ok_or_else(gone)?;
+        let location = super::thread::location(of);
+        let file = self.finder.file(FileId(location.file)).ok_or_else(gone)?;
         let layout = file.layout().ok_or_else(gone)?;
-        if of.to == Tier::Slow && self.returned(of, &file, &layout) {
+        let (mirror, segments) = read_from(&layout).ok_or_else(gone)?;
+        let segment = segments.get(location.block as usize).filter(|segment| segment.end != OPEN_END);
+        let segment = segment.ok_or_else(gone)?;
+        match of {
+            Action::Move(of) => self.carry_move(of, &file, &layout, mirror, segment),
+            Action::Copy(location) => self.carry_copy(*location, &file, &layout, segment),
+        }
+    }
+
+    /// Moves a location. Whether it lies there now.
+    fn carry_move(&self, of: &Move, file: &Arc<File>, layout: &Layout, mirror: usize, segment: &Segment) -> Result<bool> {
+        if of.to == Tier::Slow && self.returned(of, file, layout) {
             return Ok(true);
         }
-        let (mirror, segments) = read_from(&layout).ok_or_else(gone)?;
         let number = of.location.block as usize;
-        let segment = segments.get(number).filter(|segment| segment.end != OPEN_END).ok_or_else(gone)?;
         let tier = match of.to {
             Tier::Fast => self.wish.tiering.fast,
             Tier::Slow => self.wish.tiering.slow,
@@ -39,31 +50,85 @@ impl Tiering {
             view.usable && view.tier == tier && !others.contains(&view.id) && view.free_bytes > length
         };
         let there: Vec<TargetId> = views.iter().filter(fits).map(|view| view.id).collect();
-        if there.is_empty() {
-            return Err(Error::NoTarget);
-        }
-        let from: Vec<TargetId> = segment.objects.iter().map(|object| object.target).collect();
-        let place = Placement {
-            stripe_size: segment.stripe_size,
-            stripe_count: segment.objects.len().clamp(1, there.len()),
-            tier: Some(tier),
-            ..file.pool().placement.clone()
-        };
-        let ours: Vec<TargetId> = from.into_iter().chain(there).collect();
-        self.ours.begin(&ours);
         let keeps = of.to == Tier::Fast && self.keeps_copies() && layout.mirrors.len() == 1;
-        let moved = if keeps {
-            self.mover.move_segment_keeping(&file, number, &place)
-        } else {
-            self.mover.move_segment(&file, mirror, number, &place)
-        };
-        self.ours.end(&ours);
-        let moved = moved?;
+        let moved = self.between(segment, &there, |place| {
+            let place = Placement { tier: Some(tier), ..place(file) };
+            if keeps {
+                self.mover.move_segment_keeping(file, number, &place)
+            } else {
+                self.mover.move_segment(file, mirror, number, &place)
+            }
+        })?;
         let arrived = self.ear.segments(&moved).any(|(location, tier, _)| location == of.location && tier == of.to);
         if arrived {
             self.stats.add(crate::stats::Metric::TieringMovedBytes, length);
         }
         Ok(arrived)
+    }
+
+    /// Makes a slow copy of a location that stays where it is. Whether it has one now.
+    fn carry_copy(&self, at: Location, file: &Arc<File>, layout: &Layout, segment: &Segment) -> Result<bool> {
+        if layout.mirrors.len() > 1 {
+            return Err(Error::Busy("it has several mirrors, and none needs another copy".into()));
+        }
+        if self.mover.has_copy(layout.file, segment) {
+            return Ok(true);
+        }
+        let length = segment.end.min(file.size()).saturating_sub(segment.start);
+        let views = self.ear.targets().views();
+        let there: Vec<TargetId> = views
+            .iter()
+            .filter(|view| view.usable && view.tier == self.wish.tiering.slow && self.room_for_copies(view) > length)
+            .map(|view| view.id)
+            .collect();
+        self.between(segment, &there, |place| {
+            let place = Placement { tier: Some(self.wish.tiering.slow), ..place(file) };
+            self.mover.copy_segment_below(file, at.block as usize, &place)
+        })?;
+        self.stats.add(crate::stats::Metric::TieringCopiedBytes, length);
+        Ok(true)
+    }
+
+    /// Has the mover work between the targets of a segment and some others: they are busy with our own work meanwhile. `work` is given how
+    /// the segment is to lie on the others.
+    fn between<T>(
+        &self,
+        segment: &Segment,
+        others: &[TargetId],
+        work: impl FnOnce(&dyn Fn(&File) -> Placement) -> Result<T>,
+    ) -> Result<T> {
+        if others.is_empty() {
+            return Err(Error::NoTarget);
+        }
+        let place = |file: &File| Placement {
+            stripe_size: segment.stripe_size,
+            stripe_count: segment.objects.len().clamp(1, others.len()),
+            ..file.pool().placement.clone()
+        };
+        let from = segment.objects.iter().map(|object| object.target);
+        let ours: Vec<TargetId> = from.chain(others.iter().copied()).collect();
+        self.ours.begin(&ours);
+        let worked = work(&place);
+        self.ours.end(&ours);
+        worked
+    }
+
+    /// Bytes that copies may still take of a slow target.
+    fn room_for_copies(&self, view: &TargetView) -> u64 {
+        let total = self.ear.targets().get(view.id).map_or(0, |target| target.space().total_bytes);
+        view.free_bytes.saturating_sub(super::percent(total, self.wish.tiering.copies_free_percent))
+    }
+
+    /// Tells the machine how much room there is for further copies.
+    pub(super) fn tell_room_for_copies(&self, inner: &mut super::Inner, now: policy::Time) {
+        let views = self.ear.targets().views();
+        let slow = views.iter().filter(|view| view.usable && view.tier == self.wish.tiering.slow);
+        // A copy takes its part of as many targets as the segment: the fullest decides, all but those that have no room at all.
+        let rooms: Vec<u64> = slow.map(|view| self.room_for_copies(view)).collect();
+        let least = rooms.iter().filter(|room| **room > self.wish.segment_bytes).min().copied().unwrap_or(0);
+        if let Some(machine) = &mut inner.machine {
+            machine.handle(now, Event::CopyBytes(least));
+        }
     }
 
     /// Back to the slow copy that was kept, if it is still equal.
@@ -86,24 +151,39 @@ impl Tiering {
         }
     }
 
-    /// Whether what is promoted leaves a copy behind.
+    /// Whether what lies on the fast tier may have a slow copy.
     pub(super) fn keeps_copies(&self) -> bool {
         self.wish.tiering.keep_copies && self.wish.tiering.policy == TieringPolicy::Tuned
     }
 
-    /// Removes copies of no use, and all those on slow targets that are short of space.
-    pub(super) fn tidy_copies(&self) {
+    /// Removes copies of no use, and as many on slow targets that are short of space as they are short of. Tells the machine of what is gone.
+    pub(super) fn tidy_copies(&self, inner: &mut super::Inner, now: policy::Time) {
         if self.mover.copies() > 0 {
             for target in self.ear.targets().all() {
                 let space = target.space();
-                let short = space.free_bytes < super::percent(space.total_bytes, self.wish.tiering.copies_free_percent);
-                if short && target.tier() == self.wish.tiering.slow {
-                    self.mover.forget_copies_on(target.id());
+                let free_bytes = super::percent(space.total_bytes, self.wish.tiering.copies_free_percent);
+                let short_bytes = free_bytes.saturating_sub(space.free_bytes);
+                if short_bytes > 0 && target.tier() == self.wish.tiering.slow {
+                    self.mover.forget_copies_on(target.id(), short_bytes);
                 }
             }
         }
         if let Err(error) = self.mover.remove_stale_copies() {
             tracing::warn!("slow copies that are of no use any more stay until the next start: {error}");
+        }
+        let gone = self.mover.take_copies_gone();
+        let Some(machine) = &mut inner.machine else { return };
+        for of_file in gone.chunk_by(|(one, _), (other, _)| one == other) {
+            let file = of_file[0].0;
+            let layout = self.finder.file(file).and_then(|file| file.layout());
+            let segments = layout.as_ref().and_then(|layout| Some(read_from(layout)?.1)).unwrap_or_default();
+            for (_, start) in of_file {
+                // It may have another one already.
+                let bare = |s: &Segment| s.start == *start && !self.mover.has_copy(file, s);
+                if let Some(block) = segments.iter().position(bare) {
+                    machine.handle(now, Event::CopyGone { location: Location { file: file.0, block: block as u64 } });
+                }
+            }
         }
     }
 }

@@ -1,8 +1,9 @@
 //! What `entrepot status` and `entrepot explain` say about tiering.
 
 use super::Tiering;
+use super::thread::location;
 use crate::file::File;
-use policy::tier::machine::{Logged, Stats};
+use policy::tier::machine::{Action, Logged, Stats};
 use policy::tier::{Move, Tier};
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -12,11 +13,11 @@ const HOT_MAX: usize = 5;
 /// Segments whose temperature is told of one file.
 const SEGMENTS_MAX: usize = 32;
 
-/// A move that ended.
+/// A move or a copy that ended.
 #[derive(Clone, Copy, Debug)]
 pub struct Recent {
-    /// What was to be moved.
-    pub of: Move,
+    /// What was to be done.
+    pub of: Action,
     /// Whether it was.
     pub done: bool,
     /// When, since the start.
@@ -38,6 +39,8 @@ pub struct Report {
     pub pending: (usize, usize),
     /// Slow copies that are kept below segments on the fast tier.
     pub copies: usize,
+    /// Slow copies that are being made.
+    pub copying: usize,
 }
 
 impl Tiering {
@@ -52,6 +55,7 @@ impl Tiering {
             working_set: machine.working_set(),
             pending: machine.pending(),
             copies: self.mover.copies(),
+            copying: machine.copies().1,
         })
     }
 
@@ -95,6 +99,8 @@ impl Tiering {
             "waiting": report.pending.0,
             "moving": report.pending.1,
             "copies": report.copies,
+            "copied": report.stats.copied,
+            "copying": report.copying,
             "threshold": threshold,
             "hot": hot,
         })
@@ -133,11 +139,22 @@ impl Tiering {
         if all.len() > SEGMENTS_MAX {
             told.push(format!("  and {} more segments", all.len() - SEGMENTS_MAX));
         }
-        for recent in inner.recent.iter().filter(|recent| recent.of.location.file == layout.file.0) {
+        let of_file = |recent: &&Recent| location(&recent.of).file == layout.file.0;
+        for recent in inner.recent.iter().filter(of_file) {
             let ago = inner.began.elapsed().saturating_sub(recent.at).as_secs();
-            let what = if recent.done { "moved" } else { "not moved, though wanted," };
-            let Move { location, to, reason } = recent.of;
-            told.push(format!("  {ago} s ago segment {} was {what} to the {to} tier: {reason}.", location.block));
+            let segment = location(&recent.of).block;
+            told.push(match (recent.of, recent.done) {
+                (Action::Move(Move { to, reason, .. }), done) => {
+                    let what = if done { "moved" } else { "not moved, though wanted," };
+                    format!("  {ago} s ago segment {segment} was {what} to the {to} tier: {reason}.")
+                }
+                (Action::Copy(_), true) => {
+                    format!("  {ago} s ago segment {segment} got a slow copy while the devices were idle.")
+                }
+                (Action::Copy(_), false) => {
+                    format!("  {ago} s ago a slow copy of segment {segment} was given up: it was in use, or there was no room.")
+                }
+            });
         }
         told
     }

@@ -4,7 +4,8 @@ use super::{Tiering, look_every};
 use crate::Error;
 use crate::file::{File, Pool};
 use crate::mover::Walk;
-use policy::tier::Move;
+use policy::tier::machine::Action;
+use policy::tier::{Location, Move};
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -13,7 +14,7 @@ use std::time::{Duration, Instant};
 #[derive(Default)]
 pub(super) struct Moves {
     /// Handed out by the machine, in its order.
-    pub waiting: VecDeque<Move>,
+    pub waiting: VecDeque<Action>,
     /// Files of which something is being moved: the mover moves one part of a file at a time.
     under_way: BTreeSet<u64>,
     /// Everything ends.
@@ -22,11 +23,18 @@ pub(super) struct Moves {
 
 impl Moves {
     /// The next one whose file is free.
-    fn next(&mut self) -> Option<Move> {
-        let at = self.waiting.iter().position(|of| !self.under_way.contains(&of.location.file))?;
+    fn next(&mut self) -> Option<Action> {
+        let at = self.waiting.iter().position(|of| !self.under_way.contains(&location(of).file))?;
         let of = self.waiting.remove(at)?;
-        self.under_way.insert(of.location.file);
+        self.under_way.insert(location(&of).file);
         Some(of)
+    }
+}
+
+/// What an action is about.
+pub(super) fn location(of: &Action) -> Location {
+    match *of {
+        Action::Move(Move { location, .. }) | Action::Copy(location) => location,
     }
 }
 
@@ -137,24 +145,32 @@ impl Tiering {
                 }
             };
             self.carry_one(of);
-            self.moves.lock().under_way.remove(&of.location.file);
+            self.moves.lock().under_way.remove(&location(&of).file);
             self.carriers.notify_all();
         }
     }
 
     /// Carries out the moves that were handed out, on this thread: for tests without threads. How many.
     pub fn carry_now(&self) -> usize {
-        let all: Vec<_> = std::mem::take(&mut self.moves.lock().waiting).into();
-        all.iter().for_each(|of| self.carry_one(*of));
-        all.len()
+        self.carry_now_if(|_| true)
     }
 
-    fn carry_one(&self, of: Move) {
+    /// The same, of those that are about such locations.
+    pub fn carry_now_if(&self, which: impl Fn(Location) -> bool) -> usize {
+        let waiting = std::mem::take(&mut self.moves.lock().waiting);
+        let (now, later): (Vec<_>, Vec<_>) = waiting.into_iter().partition(|of| which(location(of)));
+        self.moves.lock().waiting.extend(later);
+        now.iter().for_each(|of| self.carry_one(*of));
+        now.len()
+    }
+
+    fn carry_one(&self, of: Action) {
         let done = self.carry(&of).unwrap_or_else(|error| {
+            let Location { file, block } = location(&of);
             match error {
-                // In use in a way that excludes a move; the next plan tries again.
+                // In use in a way that excludes a move, or written while it was copied; it is tried again.
                 Error::Busy(_) => {}
-                error => tracing::info!(file = of.location.file, segment = of.location.block, "not moved: {error}"),
+                error => tracing::info!(file, segment = block, "not moved or copied: {error}"),
             }
             false
         });

@@ -223,8 +223,10 @@ pub struct Tiering {
     pub idle_rate: u64,
     /// Bytes moved per second while they are busy; 0 waits for idleness.
     pub busy_rate: u64,
-    /// What is promoted keeps its slow copy while it is not written (tuned).
+    /// What lies on the fast tier may have a slow copy while it is not written: promotions keep it, and idle devices make it (tuned).
     pub keep_copies: bool,
+    /// How long a segment on the fast tier must not have been accessed to get a slow copy while the devices are idle.
+    pub copy_after: Duration,
     /// Percent of a slow target that kept copies leave free.
     pub copies_free_percent: u32,
     /// Promotes at the access, also while the devices are busy as far as `busy_rate` goes (tuned).

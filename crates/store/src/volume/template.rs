@@ -137,9 +137,11 @@ const TAIL: &str = r#"
 # idle = "500ms"
 # idle_rate = 0
 # busy_rate = 0
-# "tuned": what is promoted keeps its slow copy while nobody writes it, so that demoting it copies nothing; the copies take room on the slow
-# tier; those on a target go when less than `copies_free_percent` of it is free.
+# "tuned": what is promoted keeps its slow copy while nobody writes it, so that demoting it copies nothing; what lies on the fast tier without
+# one gets one when it was not used for `copy_after` and the devices are idle (`idle`, `idle_rate`). The copies take room on the slow tier;
+# none are made that would leave less than `copies_free_percent` of a target free, and those on it go when there is less.
 # keep_copies = true
+# copy_after = "10s"
 # copies_free_percent = 5
 # "tuned": promote at the access, while the bytes are in memory; under load only with `busy_rate`.
 # on_access = false

@@ -41,7 +41,7 @@ impl Reorganizer {
             + self.moving.values().filter(|of| of.to == Tier::Slow).count();
         if self.room() + leaving as u64 <= waiting {
             let Some((worth, victim)) = self.victim(now) else { return };
-            let clean = self.copies.contains(&victim);
+            let clean = self.copies.contains(victim);
             let leaves = if clean { 0.0 } else { write_back };
             if saves - self.tuned.as_ref().map_or(0.0, |tuned| tuned.beside_hand(worth)) <= costs + leaves {
                 self.victims.push_front((worth, victim));
@@ -64,7 +64,7 @@ impl Reorganizer {
         while let Some((worth, at)) = self.victims.pop_front() {
             let since = |last: Time| last > self.ranked.0;
             let touched = [&self.read, &self.write].iter().any(|t| t.get(at).is_some_and(|e| since(e.last())));
-            if !touched && self.fast.contains(&at) && !self.moving.contains_key(&at) {
+            if !touched && self.fast.contains(&at) && !self.is_moving(at) {
                 return Some((worth, at));
             }
         }
@@ -82,7 +82,7 @@ impl Reorganizer {
     /// The next move that is made at once, if it may be.
     pub(super) fn poll_urgent(&mut self, now: Time) -> Option<Move> {
         while let Some(&Urgent { of, slow_bytes }) = self.urgent.front() {
-            let pointless = self.tier(of.location) == of.to || self.moving.contains_key(&of.location);
+            let pointless = self.tier(of.location) == of.to || self.is_moving(of.location);
             let leaving = self.moving.values().any(|of| of.to == Tier::Slow);
             if pointless || (of.to == Tier::Fast && self.room() == 0 && !leaving) {
                 self.urgent.pop_front();

@@ -39,9 +39,9 @@ impl Reorganizer {
         Temperature { location, reads, writes, tier: self.tier(location), moving }
     }
 
-    /// Whether a location is on its way.
+    /// Whether a location is on its way, or being copied.
     pub fn is_moving(&self, location: Location) -> bool {
-        self.moving.contains_key(&location)
+        self.moving.contains_key(&location) || self.copies.is_making(location)
     }
 
     /// Locations that still fit on the fast tier.

@@ -33,6 +33,11 @@ impl Tuned {
         (self.hand_trust * saves, costs)
     }
 
+    /// Further writes to expect of a location that was written so often in its stay.
+    pub fn further_writes(&self, writes: u32) -> f64 {
+        if writes == 0 { 0.0 } else { self.comeback[Region::Write as usize].further(writes) }
+    }
+
     /// How far past promotions at the access kept what was expected of them, from 0.05 to 1.
     pub fn trust_at_hand(&self) -> f64 {
         self.hand_trust.min(1.0)

@@ -43,6 +43,7 @@ pub fn tiering(
         idle_rate: section.size("idle_rate", 0, 0..=u64::MAX, RATE),
         busy_rate: section.size("busy_rate", 0, 0..=u64::MAX, RATE),
         keep_copies: section.boolean("keep_copies").unwrap_or(true),
+        copy_after: section.span("copy_after", Duration::from_secs(10), Duration::ZERO..=24 * HOUR),
         copies_free_percent: section.count("copies_free_percent", 5, 1..=100) as u32,
         on_access: section.boolean("on_access").unwrap_or(false),
         share_percent: section.count("share_percent", 50, 1..=100) as u32,
