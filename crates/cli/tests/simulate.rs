@@ -142,6 +142,49 @@ fn tiers_are_compared_with_the_plain_hybrid_and_the_optimum() {
 }
 
 #[test]
+fn a_grid_of_tiers_is_the_table_of_its_loads_and_says_where_ours_is_behind() {
+    let at = tempfile::tempdir().unwrap();
+    let zipf = "zipf:footprint=64,requests=4000";
+    let load = |size: &str, words: &str| {
+        format!("[[load]]\nfast_size = \"{size}\"\ntrace = {{ name = \"{words}\", generate = \"{words}\" }}\n")
+    };
+    let grid = |schemes: &str, loads: &str| {
+        std::fs::write(at.path().join("grid.toml"), format!("name = \"G\"\nschemes = [{schemes}]\n{loads}")).unwrap();
+    };
+    let scan = "scan:footprint=16,requests=500";
+    grid("\"lru\", \"tuned\", \"optimum\"", &(load("25%", zipf) + &load("10%", scan)));
+    let run = ["tier", "--grid", "grid.toml", "--threads", "1", "--before", "1s"];
+    let one = sim(at.path(), &run);
+    let said = text(&one.stdout);
+    assert!(one.status.success(), "{}", text(&one.stderr));
+    assert!(
+        said.contains(
+            "| load | fast tier | lru | tuned | optimum | tuned / optimum, time |\n|---|---|---|---|---|---|\n"
+        )
+    );
+    assert!(said.contains(&format!("| {zipf} | 25% | ")) && said.contains(&format!("| {scan} | 10% | ")), "{said}");
+    assert!(said.contains("tuned is at least as good as lru in ") && said.contains(" of 2 runs"), "{said}");
+    // The figures are those of the loads alone.
+    let alone = ["tier", "--generate", zipf, "--fast-size", "25%", "--before", "1s", "--schemes", "round-robin,lru"];
+    let spans: Vec<f64> = text(&sim(at.path(), &[&alone[..], &["--output", "csv"]].concat()).stdout)
+        .lines()
+        .skip(1)
+        .map(|line| line.split(',').nth(3).unwrap().parse().unwrap())
+        .collect();
+    let cell = format!("| {zipf} | 25% | {:.2} |", spans[0] / spans[1]);
+    assert!(said.contains(&cell), "{cell} in {said}");
+    // Several seeds are means and ranges, and each is a line for programs.
+    let seeds = text(&sim(at.path(), &[&run[..], &["--seeds", "1,2"]].concat()).stdout);
+    assert!(seeds.contains(" to ") && seeds.contains(" of 4 runs"), "{seeds}");
+    let csv = text(&sim(at.path(), &[&run[..], &["--seeds", "1,2", "--output", "csv"]].concat()).stdout);
+    assert_eq!(csv.lines().count(), 1 + 2 * 2 * 3, "{csv}");
+    grid("\"arc\"", &load("25%", zipf));
+    let wrong = sim(at.path(), &run);
+    assert_eq!((wrong.status.code(), text(&wrong.stdout).len()), (Some(2), 0));
+    assert!(text(&wrong.stderr).contains("there is no scheme `arc`"), "{}", text(&wrong.stderr));
+}
+
+#[test]
 fn mistakes_about_tiers_are_named() {
     let at = tempfile::tempdir().unwrap();
     for (option, value, right) in [
@@ -150,6 +193,10 @@ fn mistakes_about_tiers_are_named() {
         ("--sweep", "colour=red", "busy-share"),
         ("--window", "0s", "longer"),
         ("--stripe", "1000", "stripe"),
+        ("--without", "luck", "idle-copies"),
+        ("--before", "soon", "6ms"),
+        ("--page-cache", "4KiB", "room for 1 MiB"),
+        ("--slow-size", "much", "size"),
     ] {
         let run = sim(at.path(), &["tier", "--generate", "scan:requests=10", option, value]);
         assert_eq!(run.status.code(), Some(2), "{option} {value}");

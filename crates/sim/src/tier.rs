@@ -42,6 +42,19 @@ pub enum Arrivals {
     },
 }
 
+/// The kernel's page cache below the targets.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct PageCacheSetup {
+    /// Bytes that it holds: the least recently used leave.
+    pub bytes: u64,
+    /// The largest read-ahead window; 0 reads nothing ahead.
+    pub read_ahead_bytes: u64,
+    /// Bytes of a segment of a file: its objects begin anew with each.
+    pub segment_bytes: u64,
+    /// Objects that a segment is striped over, a location at a time.
+    pub width: u64,
+}
+
 /// The devices and the load on them.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Setup {
@@ -59,6 +72,15 @@ pub struct Setup {
     pub free_moves: bool,
     /// After so many requests, each time, the devices rest for so long.
     pub rest: Option<(usize, Time)>,
+    /// What the trace reads before it writes it has lain there for so long when the first request comes, and the devices had nothing to do; zero:
+    /// everything is placed when it is first asked for.
+    pub before: Time,
+    /// Bytes of the slow tier, as far as slow copies must keep to them.
+    pub slow_bytes: Option<u64>,
+    /// Percent of these that copies leave free.
+    pub copies_free_percent: f64,
+    /// What answers reads before the devices do, if anything.
+    pub page_cache: Option<PageCacheSetup>,
     /// Check the accounts after every event.
     pub check: bool,
 }

@@ -39,7 +39,7 @@ use policy::tier::cost::Costs;
 use policy::tier::machine::{Action, Config, Event, Planner, Reorganizer};
 use policy::tier::reorganize::Thresholds;
 use policy::tier::{Location, Region, Tier, tuned};
-use policy::{FileId, Time};
+use policy::{FileId, TargetId, Time};
 use quiet::{Ours, Quiet};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -83,6 +83,10 @@ struct Inner {
     /// Segments on the fast tier that are longer or shorter than the others, and by how much.
     odd: BTreeMap<Location, i64>,
     fast_bytes: u64,
+    /// Bytes that copies may take of each slow target, as last told.
+    rooms: Vec<u64>,
+    /// Bytes of copies that were given up on slow targets that were short of space, and their free bytes then.
+    given_up: BTreeMap<TargetId, (u64, u64)>,
     /// What became of moves since the last step.
     outcomes: Vec<(Action, bool)>,
     recent: VecDeque<Recent>,
@@ -108,6 +112,8 @@ impl Tiering {
             quiet: Quiet::default(),
             odd: BTreeMap::new(),
             fast_bytes: 0,
+            rooms: Vec::new(),
+            given_up: BTreeMap::new(),
             outcomes: Vec::new(),
             recent: VecDeque::new(),
             reads: (0, 0),

@@ -377,7 +377,10 @@ fn what_was_placed_on_the_fast_tier_gets_a_slow_copy_when_it_was_left_alone_and_
     assert_eq!(copies(&world, &file).0, 0);
     world.idle();
     let (there, made, on_fast) = copies(&world, &file);
-    assert!(on_fast >= 4 && there == on_fast && made == on_fast as u64, "{there} copies, {made} made, {on_fast} on fast");
+    assert!(
+        on_fast >= 4 && there == on_fast && made == on_fast as u64,
+        "{there} copies, {made} made, {on_fast} on fast"
+    );
     assert_eq!(world.stats.get(Metric::TieringCopiedBytes), made * SEGMENT);
     assert_eq!((world.idle(), content(&file) == bytes), (0, true), "each once");
     let fast = world.map(&file).find('F').expect("placed by speed") as u64;

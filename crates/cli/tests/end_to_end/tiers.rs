@@ -22,7 +22,7 @@ fn with_tiers(text: String) -> String {
     let text = after(text, "tier.capacity", "speed = \"20/10\"\n");
     let text = after(text, "mount", "io = \"direct\"\n");
     let tiering = "policy = \"tuned\"\nwindow = 256\nidle = \"100ms\"\nplacement = \"round-robin\"\n\
-        share_percent = 20\ncopies_free_percent = 30\n";
+        share_percent = 20\ncopies_free_percent = 30\ncopy_after = \"1h\"\n";
     let text = after(text, "tiering", tiering);
     let burst = format!(
         "fast = \"fast\"\ncapacity = \"capacity\"\ncheckpoints = [\"ckpt/{{app}}/{{version}}/**\"]\nsize = \"{BUFFER}\"\norder = \"versions\"\n"
@@ -121,6 +121,40 @@ fn hot_segments_come_up_beside_the_burst_buffer_and_each_keeps_to_its_space() {
     volume.up_again();
     assert!(std::fs::read(volume.at.join("data")).expect("read") == data);
     assert_eq!(volume.count("tiering", "copies"), 0);
+    let check = volume.run(&["check"]);
+    assert_eq!(code(&check), 0, "{}", out(&check));
+}
+
+/// [S-102]
+#[test]
+fn what_is_written_to_the_fast_tier_gets_a_slow_copy_while_nobody_uses_the_devices() {
+    let (Some(fast), Some(slow)) = (Loop::new(48, &[]), Loop::new(192, &[])) else { return };
+    let soon = |text: String| with_tiers(text).replace("copy_after = \"1h\"", "copy_after = \"100ms\"");
+    let Some(volume) = Volume::up_with(|text| on(&slow, "capacity", on(&fast, "fast", soon(text)))) else { return };
+    let mut data = real::noise((SEGMENTS * SEGMENT) as usize);
+    std::fs::write(volume.at.join("data"), &data).expect("write");
+    let on_fast = map(&volume, "data").matches('F').count() as u64;
+    real::until("each has its copy", || volume.count("tiering", "copies") == on_fast);
+    real::until("status has counted them", || volume.count("tiering", "copied") >= on_fast);
+    let told = out(&volume.run(&["explain", "data"]));
+    assert_eq!(told.matches("on the fast tier, its slow copy kept").count() as u64, on_fast, "{told}");
+    assert!(told.contains("got a slow copy while the devices were idle"), "{told}");
+    let shown = out(&volume.run(&["status"]));
+    assert!(shown.contains("slow copies kept, ") && shown.contains(" made while idle"), "{shown}");
+    let stats = out(&volume.run(&["stats", "--prometheus"]));
+    assert!(stats.contains("tiering_copied_bytes"), "{stats}");
+    // What is written loses its copy and gets another; nobody reads anything but what was written.
+    let hot = map(&volume, "data").find('F').expect("in turn: half of it") as u64;
+    let file = std::fs::File::options().write(true).open(volume.at.join("data")).expect("open");
+    file.write_all_at(&[7; 1000], hot * SEGMENT + 5).expect("write");
+    data[(hot * SEGMENT) as usize + 5..][..1000].fill(7);
+    drop(file);
+    real::until("it has another one", || volume.count("tiering", "copied") > on_fast);
+    assert!(std::fs::read(volume.at.join("data")).expect("read") == data);
+    // Killed with copies, the volume has every byte, and nothing besides.
+    volume.kill();
+    volume.up_again();
+    assert!(std::fs::read(volume.at.join("data")).expect("read") == data);
     let check = volume.run(&["check"]);
     assert_eq!(code(&check), 0, "{}", out(&check));
 }

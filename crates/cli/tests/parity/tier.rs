@@ -2,7 +2,7 @@
 //! was moved, at the same times.
 //!
 //! The simulator runs first; the live driver is led through the moments of its log, over files on targets in memory: an access is made
-//! when it was made there, a move ends when it ended there.
+//! when it was made there, a move or a slow copy ends when it ended there, and devices are looked at when they fell idle there.
 
 use policy::layout::Placement;
 use policy::tier::cost::{Costs, DeviceCost};
@@ -68,6 +68,7 @@ fn section(policy: TieringPolicy) -> volume::Tiering {
         idle_rate: 0,
         busy_rate: u64::MAX,
         keep_copies: true,
+        copy_after: Duration::ZERO,
         copies_free_percent: 5,
         on_access: true,
         share_percent: 10,
@@ -98,6 +99,7 @@ fn simulated(policy: TieringPolicy, accesses: &[Record]) -> Vec<Logged> {
         busy_bytes_per_s: u64::MAX,
         moves_max: 1,
         keep_copies: matches!(policy, TieringPolicy::Tuned),
+        copy_after: Some(Time::ZERO),
         on_access: matches!(policy, TieringPolicy::Tuned),
     };
     let arrivals = Arrivals::Closed { depth: 1, think: Time::from_millis(1) };
@@ -109,6 +111,10 @@ fn simulated(policy: TieringPolicy, accesses: &[Record]) -> Vec<Logged> {
         warm_up: 0,
         free_moves: false,
         rest: None,
+        before: Time::ZERO,
+        slow_bytes: None,
+        copies_free_percent: 5.0,
+        page_cache: None,
         check: true,
     };
     run_logged(&setup, &Scheme::Reorganized { config, proportional: true }, &requests).1
@@ -176,9 +182,14 @@ impl Live {
         self.tiering.step(at);
     }
 
-    fn moved(&self, at: Time) {
+    fn look(&self, at: Time) {
         self.clock.store(at.0, Ordering::Relaxed);
-        assert_eq!(self.tiering.carry_now(), 1, "one move is under way");
+        self.tiering.step(at);
+    }
+
+    fn ended(&self, at: Time, of: Location) {
+        self.clock.store(at.0, Ordering::Relaxed);
+        assert_eq!(self.tiering.carry_now_if(|location| location.block == of.block), 1, "it is under way: {of:?}");
         self.tiering.step(at);
     }
 }
@@ -188,7 +199,9 @@ fn live(policy: TieringPolicy, moments: &[Logged]) -> Vec<Logged> {
     for moment in moments {
         match *moment {
             Logged::Event(at, Event::Access { location, region, bytes }) => live.access(at, location, region, bytes),
-            Logged::Event(at, Event::Moved { .. }) => live.moved(at),
+            Logged::Event(at, Event::Moved { location } | Event::Copied { location }) => live.ended(at, location),
+            // Copies are made at these moments; the live driver looks at the devices when it is told to.
+            Logged::Event(at, Event::Idle(_)) | Logged::Action(at, Action::Copy(_)) => live.look(at),
             Logged::Event(_, Event::Failed { location }) => panic!("the simulator gave {location:?} up"),
             Logged::Event(..) | Logged::Action(..) => {}
         }
@@ -211,6 +224,10 @@ fn decided(log: &[Logged]) -> Vec<Logged> {
                 Logged::Event(at, Event::Moved { location }) => {
                     Logged::Event(at, Event::Moved { location: named(location) })
                 }
+                Logged::Event(at, Event::Copied { location }) => {
+                    Logged::Event(at, Event::Copied { location: named(location) })
+                }
+                Logged::Action(at, Action::Copy(location)) => Logged::Action(at, Action::Copy(named(location))),
                 Logged::Action(at, Action::Move(of)) => {
                     Logged::Action(at, Action::Move(policy::tier::Move { location: named(of.location), ..of }))
                 }
@@ -230,10 +247,13 @@ fn the_simulator_and_the_live_driver_move_the_same_at_the_same_times() {
                 assert_eq!(live, simulated, "{policy:?}, seed {seed}: line {n}");
             }
             assert_eq!(logged.len(), expected.len(), "{policy:?}, seed {seed}");
-            let moves = expected.iter().filter(|logged| matches!(logged, Logged::Action(..))).count();
+            let moves = expected.iter().filter(|logged| matches!(logged, Logged::Action(_, Action::Move(_)))).count();
             let placed =
                 expected.iter().filter(|logged| matches!(logged, Logged::Event(_, Event::Placed { .. }))).count();
             assert!(moves >= 4 && placed >= 3, "{policy:?}, seed {seed}: {moves} moves, {placed} placed");
+            let copied =
+                expected.iter().filter(|logged| matches!(logged, Logged::Event(_, Event::Copied { .. }))).count();
+            assert_eq!(copied >= 3, policy == TieringPolicy::Tuned, "{policy:?}, seed {seed}: {copied} copied");
         }
     }
 }

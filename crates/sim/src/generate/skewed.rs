@@ -41,6 +41,8 @@ pub struct SkewedShape {
     pub request_bytes: u32,
     /// Requests.
     pub requests: u64,
+    /// Whether blocks that are accessed alike lie anywhere, or side by side.
+    pub scattered: bool,
     /// Share of writes.
     pub write_share: f64,
     /// Requests per second, arriving at random.
@@ -52,6 +54,7 @@ impl Default for SkewedShape {
     fn default() -> SkewedShape {
         SkewedShape {
             skew: Skew::Zipf { theta: 1.0 },
+            scattered: true,
             footprint_bytes: 4 << 30,
             request_bytes: 64 << 10,
             requests: 100_000,
@@ -84,7 +87,9 @@ impl Skewed {
             Skew::HotSpot { .. } | Skew::Scan => None,
         };
         let mut scattered: Vec<u32> = (0..blocks as u32).collect();
-        rng.shuffle(&mut scattered);
+        if shape.scattered {
+            rng.shuffle(&mut scattered);
+        }
         Skewed { shape, rng, popularity, scattered, made: 0, scanned: 0, now_ns: 0.0 }
     }
 
@@ -154,6 +159,21 @@ mod tests {
         let still = counts(Skew::HotSpot { spot: 0.1, shift: 1 << 40 });
         assert!((top_share(&still, 102) - 0.91).abs() < 0.02);
         assert!(top_share(&counts(Skew::HotSpot { spot: 0.1, shift: 2_000 }), 102) < 0.2);
+    }
+
+    #[test]
+    fn a_spot_lies_side_by_side_if_asked_for() {
+        let shape = SkewedShape {
+            skew: Skew::HotSpot { spot: 0.1, shift: 1 << 40 },
+            footprint_bytes: 64 << 20,
+            requests: 10_000,
+            ..SkewedShape::default()
+        };
+        let in_front = |scattered| {
+            let all = Skewed::new(SkewedShape { scattered, ..shape.clone() }, 1);
+            all.filter(|record| record.offset < 64 << 20 >> 3).count()
+        };
+        assert!(in_front(false) > 9_000 && in_front(true) < 4_000, "{} {}", in_front(false), in_front(true));
     }
 
     #[test]

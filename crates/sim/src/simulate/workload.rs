@@ -58,7 +58,7 @@ impl Workload {
     /// (random readers) and `seconds`; `copies` and `downloads` take `seconds`; `rates` takes `rates` (`1000/3000`, per second),
     /// `sigma` (`0/3`, of the mean) and `seconds`; `queries` and `webserver` take `scale`; `zipf`, `hotspot`, `scan` and `scan-over` take
     /// `footprint` (MiB), `request` (KiB), `requests`, `writes` (share) and `rate` (per second), with skew `theta`, or `spot` (share) and `shift`
-    /// (requests).
+    /// (requests), and `scatter` (0: what is accessed alike lies side by side).
     pub fn parse(text: &str) -> Result<Workload, SetupError> {
         let wrong = |why: &str| SetupError { what: "workload", value: text.into(), why: why.into() };
         let (name, rest) = text.split_once(':').unwrap_or((text, ""));
@@ -95,6 +95,9 @@ impl Workload {
                 }
                 ("zipf" | "hotspot" | "scan" | "scan-over", "rate") => {
                     skewed.rate_per_s = number().filter(|n| *n > 0.0).ok_or_else(not_a_number)?;
+                }
+                ("zipf" | "hotspot" | "scan-over", "scatter") => {
+                    skewed.scattered = number().ok_or_else(not_a_number)? > 0.0;
                 }
                 ("zipf" | "scan-over", "theta") => theta = number().ok_or_else(not_a_number)?,
                 ("hotspot", "spot") => spot = number().filter(|n| *n <= 1.0).ok_or_else(not_a_number)?,

@@ -12,6 +12,8 @@ pub struct Piece {
     pub at: u32,
     /// Bytes of it.
     pub bytes: u32,
+    /// Where they begin in it.
+    pub from: u32,
 }
 
 /// A request: its pieces are those up to `end` and after the request before it.
@@ -48,7 +50,8 @@ impl Requests {
             let block = offset / block_bytes;
             let end = ((block + 1) * block_bytes).min(record.end());
             let at = self.number(Location { file, block });
-            self.pieces.push(Piece { at, bytes: (end - offset) as u32 });
+            let from = (offset - block * block_bytes) as u32;
+            self.pieces.push(Piece { at, bytes: (end - offset) as u32, from });
             offset = end;
         }
         let time = Time(record.time_ns.saturating_sub(first_ns));
@@ -101,6 +104,17 @@ impl Requests {
         &self.pieces[start..self.requests[n].end]
     }
 
+    /// For each location, by number: whether the first request for it writes.
+    pub fn first_writes(&self) -> Vec<bool> {
+        let mut first: Vec<Option<bool>> = vec![None; self.locations.len()];
+        for n in 0..self.len() {
+            for piece in self.pieces(n) {
+                first[piece.at as usize].get_or_insert(self.get(n).write);
+            }
+        }
+        first.into_iter().map(|writes| writes == Some(true)).collect()
+    }
+
     /// The locations by number.
     pub fn locations(&self) -> &[Location] {
         &self.locations
@@ -127,6 +141,11 @@ mod tests {
         let pieces = |n: usize| requests.pieces(n).iter().map(|p| (p.at, p.bytes)).collect::<Vec<_>>();
         assert_eq!((requests.len(), pieces(0), pieces(1)), (3, vec![(0, 4), (1, 64), (2, 12)], vec![(1, 64)]));
         assert_eq!(pieces(2), [(3, 1)], "another trace, another file");
+        assert_eq!(requests.first_writes(), [false; 4], "location 1 is read before it is written");
+        let mut written = Requests::default();
+        written.add(0, &Record { op: Op::Write, ..record(64, 64, 0) }, 64);
+        written.add(0, &record(0, 128, 1), 64);
+        assert_eq!(written.first_writes(), [true, false]);
         let twice = requests.clone().repeated(2);
         assert_eq!((twice.len(), twice.pieces(3), twice.pieces(5)), (6, requests.pieces(0), requests.pieces(2)));
         assert_eq!((twice.get(3).time, twice.get(4).time), (Time(3), Time(5)));

@@ -1,46 +1,23 @@
 //! The world: clients, queues, devices, moves.
 
+mod copies;
+mod figures;
+mod page_cache;
+
 use super::lru::Lru;
 use super::optimum;
 use super::requests::{Piece, Requests};
 use super::{Arrivals, Scheme, Setup};
 use crate::event::{EventQueue, Rank};
 use crate::latency::Latencies;
+use copies::Copies;
+pub use figures::Figures;
+use page_cache::PageCache;
 use policy::tier::machine::{Action, Event, Logged, Reorganizer};
 use policy::tier::split::Split;
 use policy::tier::{Location, Move, Region, Tier};
 use policy::time::Time;
-use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-
-/// What came out.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub struct Figures {
-    /// Requests served.
-    pub requests: u64,
-    /// From the first request, or the end of the warm-up, to the last answer, in seconds.
-    pub span_s: f64,
-    /// Mean response time, in milliseconds.
-    pub mean_ms: f64,
-    /// 95th percentile of the response times, in milliseconds.
-    pub p95_ms: f64,
-    /// Share of the accesses that the fast tier served.
-    pub fast_share: f64,
-    /// Share of the time that a fast device was busy.
-    pub fast_busy: f64,
-    /// Share of the time that a slow device was busy.
-    pub slow_busy: f64,
-    /// Locations moved to the fast tier.
-    pub promoted: u64,
-    /// Locations moved to the slow tier.
-    pub demoted: u64,
-    /// Moves given up because the location was written meanwhile.
-    pub failed: u64,
-    /// Megabytes (2^20) that moves and cache fills read and wrote.
-    pub moved_mib: f64,
-    /// Hotness above which reads are promoted at the end, if a machine moves data.
-    pub threshold: Option<u32>,
-}
 
 /// Runs all requests under a scheme.
 pub fn run(setup: &Setup, scheme: &Scheme, requests: &Requests) -> Figures {
@@ -87,6 +64,12 @@ enum Job {
     MoveRead { at: u32 },
     /// A location is written for a move.
     MoveWrite { at: u32 },
+    /// A location is read for a slow copy.
+    CopyRead { at: u32 },
+    /// It is written to the slow tier.
+    CopyWrite { at: u32 },
+    /// Pages are read into the page cache.
+    Fetch { id: policy::cache::FetchId },
     /// Nobody waits for it.
     Background,
 }
@@ -116,6 +99,7 @@ struct World<'a> {
     /// The device of each location, if it has one.
     place: Vec<Option<usize>>,
     fast_held: u64,
+    slow_held: u64,
     split: Split,
     /// Which devices take new data.
     takes: [bool; 2],
@@ -126,11 +110,10 @@ struct World<'a> {
     timer: Option<Time>,
     /// Moves under way, and the bytes that were written meanwhile.
     moving: BTreeMap<u32, (Move, u64)>,
-    /// Locations on the fast tier with an equal copy on the slow one.
-    copies: BTreeSet<u32>,
+    copies: Copies,
+    page_cache: Option<PageCache>,
     /// Moves that write for the second time.
     caught_up: BTreeSet<u32>,
-    keeps_copies: bool,
     /// Bytes of locations that requests under way read or write: at hand for a move.
     at_hand: BTreeMap<u32, u64>,
     lru: Option<Lru>,
@@ -140,6 +123,8 @@ struct World<'a> {
     accesses: u64,
     fast_accesses: u64,
     moved_bytes: u64,
+    /// When the first request came.
+    first: Time,
     /// Since when is counted.
     began: Time,
     /// Until when the devices rest.
@@ -177,6 +162,7 @@ impl<'a> World<'a> {
             foreground: [0; 2],
             place: vec![None; requests.locations().len()],
             fast_held: 0,
+            slow_held: 0,
             split: Split::new(&weights),
             takes,
             unlimited: *scheme == Scheme::FastOnly,
@@ -185,9 +171,9 @@ impl<'a> World<'a> {
             machine,
             timer: None,
             moving: BTreeMap::new(),
-            copies: BTreeSet::new(),
+            copies: Copies::new(matches!(scheme, Scheme::Reorganized { config, .. } if config.keep_copies)),
+            page_cache: setup.page_cache.map(|cache| PageCache::new(cache, setup.block_bytes)),
             caught_up: BTreeSet::new(),
-            keeps_copies: matches!(scheme, Scheme::Reorganized { config, .. } if config.keep_copies),
             at_hand: BTreeMap::new(),
             lru: (*scheme == Scheme::Lru).then(|| Lru::new(capacity)),
             optimum: None,
@@ -196,6 +182,7 @@ impl<'a> World<'a> {
             accesses: 0,
             fast_accesses: 0,
             moved_bytes: 0,
+            first: Time::ZERO,
             began: Time::ZERO,
             rests_until: Time::ZERO,
             rested: 0,
@@ -219,7 +206,8 @@ impl<'a> World<'a> {
             Arrivals::Closed { depth, .. } => depth.max(1),
             Arrivals::Open { .. } => 1,
         };
-        (0..first.min(self.requests.len())).for_each(|_| self.events.push(Time::ZERO, Rank::Arrival, Happening::Issue));
+        self.first = self.settle();
+        (0..first.min(self.requests.len())).for_each(|_| self.events.push(self.first, Rank::Arrival, Happening::Issue));
         while let Some((now, happening)) = self.events.pop() {
             match happening {
                 Happening::Done(device) => self.done(now, device),
@@ -261,7 +249,7 @@ impl<'a> World<'a> {
         if let Arrivals::Open { speed } = self.setup.arrivals
             && self.next < self.requests.len()
         {
-            let at = Time((self.requests.get(self.next).time.0 as f64 / speed) as u64).max(now);
+            let at = (self.first + Time((self.requests.get(self.next).time.0 as f64 / speed) as u64)).max(now);
             self.events.push(at, Rank::Arrival, Happening::Issue);
         }
         if let Some((window, balanced)) = self.optimum
@@ -281,14 +269,14 @@ impl<'a> World<'a> {
 
     fn piece(&mut self, now: Time, request: usize, piece: Piece, write: bool) {
         let region = if write { Region::Write } else { Region::Read };
-        let home = self.home(now, piece.at, write);
+        let home = self.home(now, piece.at);
         let device = match (&self.lru, self.optimum) {
             (Some(_), _) => self.cached(now, piece, write, home),
             (None, Some(_)) if self.held[piece.at as usize] => self.device(piece.at, Tier::Fast),
             _ => home,
         };
         if write {
-            self.copies.remove(&piece.at);
+            self.copy_over(piece.at);
             if let Some((_, written)) = self.moving.get_mut(&piece.at) {
                 *written += u64::from(piece.bytes);
             }
@@ -300,6 +288,11 @@ impl<'a> World<'a> {
         self.fast_accesses += u64::from(device < self.fast_devices);
         let location = self.requests.locations()[piece.at as usize];
         self.tell(now, Event::Access { location, region, bytes: u64::from(piece.bytes) });
+        let (from, bytes) = (u64::from(piece.from), u64::from(piece.bytes));
+        if self.page_cache.is_some() && !write {
+            return self.read_cached(now, request, location, from, bytes, device);
+        }
+        self.write_cached(now, location, from, bytes);
         let tier = self.tier_of(device);
         self.foreground[tier as usize] += 1;
         self.tell(now, Event::Busy(tier));
@@ -307,7 +300,7 @@ impl<'a> World<'a> {
     }
 
     /// Where a location lies; a new one is placed.
-    fn home(&mut self, now: Time, at: u32, write: bool) -> usize {
+    fn home(&mut self, now: Time, at: u32) -> usize {
         if let Some(device) = self.place[at as usize] {
             return device;
         }
@@ -320,13 +313,10 @@ impl<'a> World<'a> {
         self.place[at as usize] = Some(device);
         let tier = self.tier_of(device);
         self.fast_held += u64::from(tier == Tier::Fast);
+        self.slow_held += u64::from(tier == Tier::Slow);
         let location = self.requests.locations()[at as usize];
         self.tell(now, Event::Placed { location, tier });
-        // What is read first was there before the trace began, and copied when the devices were idle.
-        if tier == Tier::Fast && self.keeps_copies && !write {
-            self.copies.insert(at);
-            self.tell(now, Event::Copied { location });
-        }
+        self.look_at_space(now);
         device
     }
 
@@ -387,13 +377,10 @@ impl<'a> World<'a> {
         self.start(now, number);
         match job {
             Some(Job::Piece { request }) => {
-                let tier = self.tier_of(number);
-                self.foreground[tier as usize] -= 1;
-                if self.foreground[tier as usize] == 0 {
-                    self.tell(now, Event::Idle(tier));
-                }
+                self.no_longer(now, self.tier_of(number));
                 self.piece_done(now, request);
             }
+            Some(Job::Fetch { id }) => self.fetched(now, id, number),
             Some(Job::MoveRead { at }) => {
                 if let Some((of, _)) = self.moving.get(&at) {
                     let to = self.device(at, of.to);
@@ -401,7 +388,17 @@ impl<'a> World<'a> {
                 }
             }
             Some(Job::MoveWrite { at }) => self.written(now, at),
+            Some(Job::CopyRead { at }) => self.copy_read(now, at),
+            Some(Job::CopyWrite { at }) => self.copy_written(now, at),
             Some(Job::Background) | None => {}
+        }
+    }
+
+    /// A piece is not at the tier any more.
+    fn no_longer(&mut self, now: Time, tier: Tier) {
+        self.foreground[tier as usize] -= 1;
+        if self.foreground[tier as usize] == 0 {
+            self.tell(now, Event::Idle(tier));
         }
     }
 
@@ -451,18 +448,20 @@ impl<'a> World<'a> {
         self.caught_up.remove(&at);
         match of.to {
             Tier::Fast => {
-                self.fast_held += 1;
-                if self.keeps_copies && written == 0 {
-                    self.copies.insert(at);
+                (self.fast_held, self.slow_held) = (self.fast_held + 1, self.slow_held - 1);
+                if self.copies.kept && written == 0 {
+                    self.hold(at);
                 }
             }
             Tier::Slow => {
-                self.fast_held -= 1;
-                self.copies.remove(&at);
+                (self.fast_held, self.slow_held) = (self.fast_held - 1, self.slow_held + 1);
+                self.copies.held.remove(&at);
             }
         }
         self.place[at as usize] = Some(self.device(at, of.to));
+        self.forget_cached(now, of.location);
         self.tell(now, Event::Moved { location: of.location });
+        self.look_at_space(now);
     }
 
     fn tell(&mut self, now: Time, event: Event) {
@@ -473,14 +472,19 @@ impl<'a> World<'a> {
 
     /// Has the machine say what to move.
     fn ask(&mut self, now: Time) {
-        while let Some(Action::Move(of)) = self.machine.as_mut().and_then(|machine| machine.poll(now)) {
-            let known = self.number(of.location).and_then(|at| self.place[at as usize].map(|from| (at, from)));
+        while let Some(action) = self.machine.as_mut().and_then(|machine| machine.poll(now)) {
+            let (Action::Move(Move { location, .. }) | Action::Copy(location)) = action;
+            let known = self.number(location).and_then(|at| self.place[at as usize].map(|from| (at, from)));
             let Some((at, from)) = known else {
-                self.tell(now, Event::Failed { location: of.location });
+                self.tell(now, Event::Failed { location });
+                continue;
+            };
+            let Action::Move(of) = action else {
+                self.copy(now, at);
                 continue;
             };
             self.moving.insert(at, (of, 0));
-            if self.setup.free_moves || (of.to == Tier::Slow && self.copies.contains(&at)) {
+            if self.setup.free_moves || (of.to == Tier::Slow && self.copies.held.contains(&at)) {
                 self.moved(now, at);
                 continue;
             }
@@ -537,29 +541,11 @@ impl<'a> World<'a> {
             let from = self.place[*at as usize].map(|device| self.tier_of(device));
             assert_eq!(from, Some(of.to.other()), "a move from where the location is not");
         }
-    }
-
-    fn figures(&self) -> Figures {
-        let busy = |devices: &[Device]| {
-            let sum: u64 = devices.iter().map(|device| device.busy_ns).sum();
-            sum as f64 / (self.end.since(self.began).0.max(1) as f64 * devices.len().max(1) as f64)
-        };
-        let (fast, slow) = self.devices.split_at(self.fast_devices);
-        let stats = self.machine.as_ref().map(Reorganizer::stats).unwrap_or_default();
-        Figures {
-            requests: self.latencies.count(),
-            span_s: self.end.since(self.began).as_secs_f64(),
-            mean_ms: self.latencies.mean_ms(),
-            p95_ms: self.latencies.quantile_ms(0.95),
-            fast_share: self.fast_accesses as f64 / self.accesses.max(1) as f64,
-            fast_busy: busy(fast),
-            slow_busy: busy(slow),
-            promoted: stats.promoted,
-            demoted: stats.demoted,
-            failed: stats.failed,
-            moved_mib: self.moved_bytes as f64 / f64::from(1 << 20),
-            threshold: self.machine.as_ref().and_then(Reorganizer::threshold),
-        }
+        let machine = self.machine.as_ref();
+        let known = machine.map_or(self.copies.held.len(), |machine| machine.copies().0);
+        assert_eq!(self.copies.held.len(), known, "a copy that only one knows of");
+        let slow = self.place.iter().flatten().filter(|&&device| device >= self.fast_devices).count() as u64;
+        assert_eq!(slow, self.slow_held, "the account of the slow tier is wrong");
     }
 }
 

@@ -12,8 +12,8 @@
 //! in the journal or in a record; the next start makes journal of the records and settles it as ever: what the layout does not name goes.
 
 use super::transform::Stop;
-use super::{Mover, Pace};
 use super::verbs::moved_segment;
+use super::{Mover, Pace};
 use crate::file::{DirtyRanges, File, KeptCopy, Lies, NewObjects, lies};
 use crate::state::JournalEntry;
 use crate::{Error, Result};
@@ -205,10 +205,10 @@ impl Mover {
         }
     }
 
-    /// Gives up copies with a part on a target, until these parts have so many bytes.
-    pub fn forget_copies_on(&self, target: TargetId, bytes: u64) {
-        if self.pool.kept.is_empty() {
-            return;
+    /// Gives up copies with a part on a target, until these parts have so many bytes. How many they have.
+    pub fn forget_copies_on(&self, target: TargetId, bytes: u64) -> u64 {
+        if self.pool.kept.is_empty() || bytes == 0 {
+            return 0;
         }
         let freed = Cell::new(0u64);
         self.pool.kept.forget(|_, copy| {
@@ -221,6 +221,7 @@ impl Mover {
             }
             goes
         });
+        freed.get()
     }
 
     /// Gives up and removes all copies.
@@ -263,12 +264,7 @@ fn key(file: FileId, copy: &Segment) -> String {
 }
 
 /// The layout with a segment of the only mirror on other objects.
-fn only_mirror_moved(
-    old: &Layout,
-    made: &mut NewObjects<'_>,
-    segment: usize,
-    place: &Placement,
-) -> Result<Layout> {
+fn only_mirror_moved(old: &Layout, made: &mut NewObjects<'_>, segment: usize, place: &Placement) -> Result<Layout> {
     if old.mirrors.len() > 1 {
         return Err(Error::Busy("it has several mirrors now, and none needs another copy".into()));
     }

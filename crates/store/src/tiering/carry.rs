@@ -28,7 +28,14 @@ impl Tiering {
     }
 
     /// Moves a location. Whether it lies there now.
-    fn carry_move(&self, of: &Move, file: &Arc<File>, layout: &Layout, mirror: usize, segment: &Segment) -> Result<bool> {
+    fn carry_move(
+        &self,
+        of: &Move,
+        file: &Arc<File>,
+        layout: &Layout,
+        mirror: usize,
+        segment: &Segment,
+    ) -> Result<bool> {
         if of.to == Tier::Slow && self.returned(of, file, layout) {
             return Ok(true);
         }
@@ -125,9 +132,15 @@ impl Tiering {
         let slow = views.iter().filter(|view| view.usable && view.tier == self.wish.tiering.slow);
         // A copy takes its part of as many targets as the segment: the fullest decides, all but those that have no room at all.
         let rooms: Vec<u64> = slow.map(|view| self.room_for_copies(view)).collect();
+        // Space is looked at now and then; in between the machine counts what it has copied since.
+        if rooms == inner.rooms {
+            return;
+        }
         let least = rooms.iter().filter(|room| **room > self.wish.segment_bytes).min().copied().unwrap_or(0);
+        inner.rooms = rooms;
         if let Some(machine) = &mut inner.machine {
-            machine.handle(now, Event::CopyBytes(least));
+            let under_way = machine.copies().1 as u64 * self.wish.segment_bytes;
+            machine.handle(now, Event::CopyBytes(least.saturating_sub(under_way)));
         }
     }
 
@@ -164,7 +177,11 @@ impl Tiering {
                 let free_bytes = super::percent(space.total_bytes, self.wish.tiering.copies_free_percent);
                 let short_bytes = free_bytes.saturating_sub(space.free_bytes);
                 if short_bytes > 0 && target.tier() == self.wish.tiering.slow {
-                    self.mover.forget_copies_on(target.id(), short_bytes);
+                    // What has gone since space was looked at last is not seen there yet.
+                    let given_up = inner.given_up.entry(target.id()).or_default();
+                    let so_far = if given_up.0 == space.free_bytes { given_up.1 } else { 0 };
+                    let more = self.mover.forget_copies_on(target.id(), short_bytes.saturating_sub(so_far));
+                    *given_up = (space.free_bytes, so_far + more);
                 }
             }
         }

@@ -1,5 +1,8 @@
 //! `entrepot sim tier`: where data should lie when some devices are fast and some are slow.
 
+mod compare;
+mod table;
+
 use super::cache::Output;
 use super::parallel::side_by_side;
 use super::traces::TraceArgs;
@@ -13,15 +16,20 @@ use policy::tier::reorganize::Thresholds;
 use policy::tier::tuned;
 use policy::time::Time;
 use serde_json::json;
+use sim::grid::TraceWish;
 use sim::replay::{Cut, Survey};
 use sim::setup::{Size, duration, size_bytes};
-use sim::tier::{Arrivals, Figures, Requests, Scheme, Setup, working_sets};
-use std::fmt::Write as _;
+use sim::tier::{Arrivals, PageCacheSetup, Requests, Scheme, Setup, working_sets};
+use std::path::{Path, PathBuf};
 use store::control::Problem;
+use table::{csv, fit, table};
 
 /// All schemes, in the order of the table.
 const SCHEMES: [&str; 9] =
     ["slow-only", "fast-only", "round-robin", "proportional", "lru", "lfu", "ws-ros", "tuned", "optimum"];
+
+/// What slow copies leave free of the slow tier, in percent: as `[tiering] copies_free_percent` has it unless told otherwise.
+const COPIES_FREE_PERCENT: f64 = 5.0;
 
 /// Panes of the window of the tuned planner.
 const PANES: usize = 4;
@@ -50,7 +58,8 @@ EXAMPLES:
   entrepot sim tier --trace OLTP.lis --fast-size fits --warm-up 50 --schemes round-robin,ws-ros,tuned,fast-only
   entrepot sim tier --generate queries --schemes ws-ros,tuned --sweep hot=1,2,3,5,8
   entrepot sim tier --generate webserver:scale=0.1 --sweep window=1%,5%,10%,20%
-  entrepot sim tier --generate zipf --fast-speed 200/40 --slow-speed 20/10 --fast 2 --slow 2 --output json")]
+  entrepot sim tier --generate zipf --fast-speed 200/40 --slow-speed 20/10 --fast 2 --slow 2 --output json
+  entrepot sim tier --grid grids/tiers.toml --seeds 1,2,3")]
 pub struct Tier {
     #[command(flatten)]
     traces: TraceArgs,
@@ -76,6 +85,9 @@ pub struct Tier {
     /// How long the devices rest before each repetition: time to move what is hot.
     #[arg(long, default_value = "0s", value_name = "TIME")]
     rest: String,
+    /// What the trace reads before it writes it is placed so long before the first request, with idle devices (time to make slow copies).
+    #[arg(long, default_value = "10min", value_name = "TIME")]
+    before: String,
     /// Moves are made at once and cost nothing: what the choice of what to move is worth at most.
     #[arg(long)]
     free_moves: bool,
@@ -85,6 +97,12 @@ pub struct Tier {
     /// Which schemes to compare.
     #[arg(long, value_delimiter = ',', value_name = "SCHEMES")]
     schemes: Vec<String>,
+    /// Run all loads of a file, such as grids/tiers.toml, and print the speed-ups of its schemes; all else as said here.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["trace", "generate", "schemes", "sweep", "limit_requests"])]
+    grid: Option<PathBuf>,
+    /// The seeds of a grid's generated loads, each of which is run; means and ranges of several.
+    #[arg(long, value_delimiter = ',', requires = "grid", conflicts_with = "seed", value_name = "SEEDS")]
+    seeds: Vec<u64>,
     /// Vary one parameter of the reorganisation: hot, cold, window, busy-share or fast-size, and its values.
     #[arg(long, value_name = "NAME=VALUES")]
     sweep: Option<String>,
@@ -123,6 +141,21 @@ struct Devices {
     /// Room on all fast devices together: bytes, a part of the footprint, or `fits`: as much as the largest window's working set.
     #[arg(long, default_value = "256GB", value_name = "SIZE")]
     fast_size: String,
+    /// Room on all slow devices together, for slow copies: bytes, or a part of the footprint. Without it they hold whatever comes.
+    #[arg(long, value_name = "SIZE")]
+    slow_size: Option<String>,
+    /// Page cache of the kernel below the targets: reads that it holds cost the devices nothing. Without it all reads reach a device.
+    #[arg(long, value_name = "SIZE")]
+    page_cache: Option<String>,
+    /// Largest window of the kernel's read-ahead (`read_ahead_kb` of the devices); 0 reads nothing ahead.
+    #[arg(long, default_value = "128KiB", requires = "page_cache", value_name = "SIZE")]
+    read_ahead: String,
+    /// Segments that files are cut into: the objects of each are files of their own to the kernel.
+    #[arg(long, default_value = "4MiB", requires = "page_cache", value_name = "SIZE")]
+    segment: String,
+    /// Objects that a segment is striped over.
+    #[arg(long, default_value_t = 4, requires = "page_cache", value_name = "N")]
+    width: u64,
     /// Stripe: what is placed and moved as a whole.
     #[arg(long, default_value = "64KiB", value_name = "SIZE")]
     stripe: String,
@@ -149,11 +182,14 @@ struct Reorganisation {
     /// How long both tiers must be idle before something is moved.
     #[arg(long, default_value = "0s", value_name = "TIME")]
     idle: String,
+    /// How long what lies on the fast tier must not have been accessed to get a slow copy while the devices are idle (tuned).
+    #[arg(long, default_value = "0s", value_name = "TIME")]
+    copy_after: String,
     /// Part of the slow devices' bandwidth that moves may take while devices are busy, in percent; 0 waits for idleness.
     #[arg(long, default_value_t = 5.0, value_name = "PERCENT")]
     busy_share: f64,
-    /// Leave parts of `tuned` out: copies (slow copies of what is promoted are kept while they are clean), on-access (promotion at the
-    /// access, when the bytes are at hand).
+    /// Leave parts of `tuned` out: copies (slow copies, kept while they are clean), idle-copies (those of them that idle devices make; what is
+    /// promoted keeps its own), on-access (promotion at the access, when the bytes are at hand).
     #[arg(long, value_delimiter = ',', value_name = "PARTS")]
     without: Vec<String>,
 }
@@ -173,6 +209,7 @@ struct Case {
     scheme: String,
     reorganisation: Reorganisation,
     fast_size: String,
+    warm_up: f64,
 }
 
 impl Tier {
@@ -181,16 +218,17 @@ impl Tier {
         if !(512..=1 << 30).contains(&block_bytes) || !block_bytes.is_multiple_of(512) {
             return Err(Problem::wrong("--stripe is a multiple of 512 bytes, at most 1 GiB").into());
         }
+        if let Some(path) = &self.grid {
+            return self.compare(path, block_bytes);
+        }
         let cases = self.cases()?;
         // Words are checked before long traces are read.
         for case in &cases {
             self.world(case, &Known { footprint: 1 << 30, requests: 1000, working_set: 1 << 20 }, block_bytes)?;
         }
-        let (once, footprint) = self.read(block_bytes)?;
-        let requests = once.repeated(self.repeat as usize);
-        let sets = working_sets(&requests, window(&self.reorganisation.window, requests.len() as u64)?);
-        let working_set = sets.iter().max().copied().unwrap_or(0) * block_bytes;
-        let known = Known { footprint, requests: requests.len() as u64, working_set };
+        let limit = self.traces.limit_requests;
+        let (requests, footprint) = self.read(&self.traces.wishes()?, "".as_ref(), limit, block_bytes)?;
+        let (known, sets) = known(&requests, footprint, &self.reorganisation.window, block_bytes)?;
         let worlds = cases.iter().map(|case| self.world(case, &known, block_bytes)).collect::<Result<Vec<_>>>()?;
         if let Some((setup, _)) = worlds.first() {
             self.say(&fit(&sets, setup))?;
@@ -225,6 +263,7 @@ impl Tier {
             scheme: scheme.to_owned(),
             reorganisation: self.reorganisation.clone(),
             fast_size: self.devices.fast_size.clone(),
+            warm_up: self.warm_up,
         };
         let Some(sweep) = &self.sweep else {
             return Ok(names.iter().map(|name| case(name.clone(), name)).collect());
@@ -263,16 +302,22 @@ impl Tier {
         Ok(cases)
     }
 
-    /// Reads the traces twice: for the census, then for the requests.
-    fn read(&self, block_bytes: u64) -> Result<(Requests, u64)> {
-        let cut = Cut { block_bytes: block_bytes as u32, requests_max: self.traces.limit_requests, ..Cut::default() };
+    /// Reads the traces twice: for the census, then for the requests, as often as they are played. With their footprint.
+    fn read(
+        &self,
+        wishes: &[TraceWish],
+        beside: &Path,
+        limit_requests: Option<u64>,
+        block_bytes: u64,
+    ) -> Result<(Requests, u64)> {
+        let cut = Cut { block_bytes: block_bytes as u32, requests_max: limit_requests, ..Cut::default() };
         let (mut survey, mut requests) = (Survey::default(), Requests::default());
-        for (trace, wish) in self.traces.wishes()?.iter().enumerate() {
-            let opener = grid::opener(wish, "".as_ref())?;
+        for (trace, wish) in wishes.iter().enumerate() {
+            let opener = grid::opener(wish, beside)?;
             let opened = || opener.open().map_err(|error| survey_problem(&error.into()));
             survey.add(opened()?, &cut).map_err(|error| survey_problem(&error))?;
             self.say(&format!("trace      {}\n{}\n\n", wish.name, survey.traces()[trace]))?;
-            let limit = self.traces.limit_requests.map_or(usize::MAX, |n| requests.len().saturating_add(n as usize));
+            let limit = limit_requests.map_or(usize::MAX, |n| requests.len().saturating_add(n as usize));
             for record in opened()? {
                 let record = record.map_err(|error| survey_problem(&error.into()))?;
                 if requests.len() >= limit {
@@ -281,7 +326,7 @@ impl Tier {
                 requests.add(trace, &record, block_bytes);
             }
         }
-        Ok((requests, survey.footprint_blocks() * block_bytes))
+        Ok((requests.repeated(self.repeat as usize), survey.footprint_blocks() * block_bytes))
     }
 
     /// What is told beside the figures.
@@ -312,22 +357,24 @@ impl Tier {
         if !(self.speed.is_finite() && self.speed > 0.0) {
             return Err(Problem::wrong("--speed is above 0").into());
         }
-        if !(0.0..100.0).contains(&self.warm_up) {
+        if !(0.0..100.0).contains(&case.warm_up) {
             return Err(Problem::wrong("--warm-up is a percentage from 0 to below 100").into());
         }
-        let fast_bytes = if case.fast_size == "fits" {
-            working_set
-        } else {
-            let size: Size = case.fast_size.parse().map_err(|error| setup_problem(&error))?;
-            size.blocks(footprint / block_bytes, block_bytes) * block_bytes
+        let size = |text: &String| -> Result<u64> {
+            let size: Size = text.parse().map_err(|error| setup_problem(&error))?;
+            Ok(size.blocks(footprint / block_bytes, block_bytes) * block_bytes)
         };
+        let fast_bytes = if case.fast_size == "fits" { working_set } else { size(&case.fast_size)? };
         let think = duration("think time", &self.think).map_err(|error| setup_problem(&error))?;
         let arrivals = if self.open {
             Arrivals::Open { speed: self.speed }
         } else {
             Arrivals::Closed { depth: self.depth, think }
         };
-        let warm_up = (requests as f64 * self.warm_up / 100.0) as u64;
+        let before = duration("time before", &self.before).map_err(|error| setup_problem(&error))?;
+        let slow_bytes = devices.slow_size.as_ref().map(size).transpose()?;
+        let page_cache = devices.page_cache.as_ref().map(|bytes| devices.page_cache(bytes)).transpose()?;
+        let warm_up = (requests as f64 * case.warm_up / 100.0) as u64;
         let setup = Setup {
             costs,
             fast_bytes,
@@ -336,6 +383,10 @@ impl Tier {
             warm_up,
             free_moves: self.free_moves,
             rest,
+            before,
+            slow_bytes,
+            copies_free_percent: COPIES_FREE_PERCENT,
+            page_cache,
             check: self.check,
         };
         let window = window(&case.reorganisation.window, requests)?;
@@ -365,6 +416,26 @@ impl Tier {
     }
 }
 
+impl Devices {
+    /// The page cache of so many bytes.
+    fn page_cache(&self, bytes: &str) -> Result<PageCacheSetup> {
+        let size = |what, text: &str| size_bytes(what, text).map_err(|error| setup_problem(&error));
+        let read_ahead_bytes = if self.read_ahead == "0" { 0 } else { size("read-ahead", &self.read_ahead)? };
+        let bytes = size("page cache", bytes)?;
+        if bytes < read_ahead_bytes.max(1 << 20) {
+            return Err(
+                Problem::wrong("--page-cache has room for 1 MiB and for a window of --read-ahead at least").into()
+            );
+        }
+        Ok(PageCacheSetup {
+            bytes,
+            read_ahead_bytes,
+            segment_bytes: size("segment", &self.segment)?,
+            width: self.width,
+        })
+    }
+}
+
 impl Reorganisation {
     fn config(&self, planner: &str, setup: &Setup, window: Window) -> Result<Config> {
         if !(0.0..=100.0).contains(&self.free) || !(0.0..=100.0).contains(&self.busy_share) {
@@ -376,12 +447,16 @@ impl Reorganisation {
             free_bytes: (setup.fast_bytes as f64 * self.free / 100.0) as u64,
             read_wins: self.read_wins,
         };
-        if let Some(part) = self.without.iter().find(|part| !matches!(part.as_str(), "copies" | "on-access")) {
+        if let Some(part) =
+            self.without.iter().find(|part| !matches!(part.as_str(), "copies" | "idle-copies" | "on-access"))
+        {
             let problem = Problem::wrong(format!("tuned has no part `{part}`"));
-            return Err(problem.try_this("leave out copies, on-access, or both").into());
+            return Err(problem.try_this("leave out copies, idle-copies, on-access, or several of them").into());
         }
         let has = |part: &str| planner == "tuned" && self.without.iter().all(|left_out| left_out != part);
         let (keep_copies, on_access) = (has("copies"), has("on-access"));
+        let copy_after = duration("time until a copy", &self.copy_after).map_err(|error| setup_problem(&error))?;
+        let copy_after = has("idle-copies").then_some(copy_after);
         let (planner, panes) = match planner {
             "lfu" => (Planner::Frequency, 1),
             "ws-ros" => (Planner::WsRos(thresholds), 1),
@@ -402,10 +477,18 @@ impl Reorganisation {
             busy_bytes_per_s: (bandwidth * self.busy_share / 100.0) as u64,
             moves_max: setup.costs.slow_devices as usize,
             keep_copies,
+            copy_after,
             on_access,
             ..Config::default()
         })
     }
+}
+
+/// What is known of these requests, and the working set of each window in locations.
+fn known(requests: &Requests, footprint: u64, window: &str, block_bytes: u64) -> Result<(Known, Vec<u64>)> {
+    let sets = working_sets(requests, self::window(window, requests.len() as u64)?);
+    let working_set = sets.iter().max().copied().unwrap_or(0) * block_bytes;
+    Ok((Known { footprint, requests: requests.len() as u64, working_set }, sets))
 }
 
 /// `1000/500` and a latency.
@@ -440,81 +523,4 @@ fn window(text: &str, requests: u64) -> Result<Window> {
         return Err(Problem::wrong("--window is longer than 0").into());
     }
     Ok(Window::Span(span))
-}
-
-/// Whether the working set of the windows fits the fast tier.
-fn fit(sets: &[u64], setup: &Setup) -> String {
-    let mib = |locations: f64| locations * setup.block_bytes as f64 / f64::from(1 << 20);
-    let room = setup.fast_bytes / setup.block_bytes;
-    let mean = sets.iter().sum::<u64>() as f64 / sets.len().max(1) as f64;
-    let most = sets.iter().max().copied().unwrap_or(0);
-    format!(
-        "working set of a window {:.1} MiB on average, {:.1} at most; the fast tier has room for {:.1} MiB: it fits in {} of {} windows\n\n",
-        mib(mean),
-        mib(most as f64),
-        mib(room as f64),
-        sets.iter().filter(|set| **set <= room).count(),
-        sets.len()
-    )
-}
-
-/// At the times of the trace a faster tier shows in the response times; clients that wait are done earlier.
-fn table(cases: &[Case], figures: &[Figures], open: bool) -> String {
-    let time = |of: &Figures| if open { of.mean_ms } else { of.span_s };
-    let of = |scheme: &str| cases.iter().position(|case| case.scheme == scheme).map(|at| time(&figures[at]));
-    let (plain, best) = (of("round-robin"), of("optimum"));
-    let ratio = |a: Option<f64>, b: f64| a.map_or("-".to_owned(), |a| format!("{:.2}", a / b.max(1e-12)));
-    let width = cases.iter().map(|case| case.label.len()).max().unwrap_or(0).max(6);
-    let longest = figures.iter().map(|of| of.span_s).fold(0.0, f64::max);
-    let mut text = format!(
-        "{:<width$}      time s  speed-up  of optimum    mean ms     p95 ms  fast %  busy fast/slow %  promoted  demoted  moved MiB  H  time\n",
-        "scheme"
-    );
-    for (case, of) in cases.iter().zip(figures) {
-        let bar = "#".repeat((of.span_s / longest.max(1e-12) * 30.0).round() as usize);
-        let threshold = of.threshold.map_or("-".to_owned(), |h| h.to_string());
-        let _ = writeln!(
-            text,
-            "{:<width$}  {:>10.4}  {:>8}  {:>10}  {:>9.4}  {:>9.4}  {:>6.1}  {:>8.1}/{:<7.1}  {:>8}  {:>7}  {:>9.1}  {threshold}  {bar}",
-            case.label,
-            of.span_s,
-            ratio(plain, time(of)),
-            ratio(best, time(of)),
-            of.mean_ms,
-            of.p95_ms,
-            of.fast_share * 100.0,
-            of.fast_busy * 100.0,
-            of.slow_busy * 100.0,
-            of.promoted,
-            of.demoted,
-            of.moved_mib,
-        );
-    }
-    text
-}
-
-fn csv(cases: &[Case], figures: &[Figures]) -> String {
-    let mut text = String::from(
-        "case,scheme,requests,span_s,mean_ms,p95_ms,fast_share,fast_busy,slow_busy,promoted,demoted,failed,moved_mib\n",
-    );
-    for (case, of) in cases.iter().zip(figures) {
-        let _ = writeln!(
-            text,
-            "{},{},{},{:.6},{:.6},{:.6},{:.6},{:.6},{:.6},{},{},{},{:.3}",
-            case.label,
-            case.scheme,
-            of.requests,
-            of.span_s,
-            of.mean_ms,
-            of.p95_ms,
-            of.fast_share,
-            of.fast_busy,
-            of.slow_busy,
-            of.promoted,
-            of.demoted,
-            of.failed,
-            of.moved_mib
-        );
-    }
-    text
 }

@@ -17,7 +17,7 @@ pub(super) struct TraceArgs {
     generate: Vec<String>,
     /// The seed of generated workloads.
     #[arg(long, default_value_t = 1)]
-    seed: u64,
+    pub(super) seed: u64,
     /// The traces' format, if their content does not say.
     #[arg(long)]
     format: Option<String>,

@@ -20,6 +20,10 @@ fn setup(fast_bytes: u64) -> Setup {
         warm_up: 0,
         free_moves: false,
         rest: None,
+        before: Time::ZERO,
+        slow_bytes: None,
+        copies_free_percent: 5.0,
+        page_cache: None,
         check: true,
     }
 }
@@ -122,4 +126,77 @@ fn open_arrivals_keep_their_times() {
     let setup = Setup { costs, arrivals: Arrivals::Open { speed: 2.0 }, ..setup(u64::MAX / 2) };
     let out = run(&setup, &Scheme::RoundRobin, &requests);
     assert!((out.span_s - 0.496).abs() < 1e-9 && (out.mean_ms - 1.0).abs() < 1e-9, "{out:?}");
+}
+
+/// A scheme that keeps copies and never has a reason to move anything.
+fn keeping(setup: &Setup, copy_after: Option<Time>) -> Scheme {
+    let (fast_bytes, block_bytes, idle) = (setup.fast_bytes, BLOCK, Time::ZERO);
+    let (keep_copies, busy_bytes_per_s) = (true, 0);
+    let config =
+        Config { fast_bytes, block_bytes, idle, keep_copies, copy_after, busy_bytes_per_s, ..Config::default() };
+    Scheme::Reorganized { config, proportional: false }
+}
+
+#[test]
+fn what_was_there_before_is_copied_down_in_the_time_that_there_is_and_costs_device_time() {
+    let records = (0..64).map(|n| Record { offset: n * BLOCK, length: BLOCK as u32, ..Record::default() });
+    let requests = of(records);
+    let now = Some(Time::ZERO);
+    let long = Setup { before: Time::from_secs(60), ..setup(u64::MAX / 2) };
+    let all = run(&long, &keeping(&long, now), &requests);
+    assert_eq!((all.copied, all.copies_mib), (32, 2.0), "half of it lies on the fast tier");
+    let none = run(&long, &keeping(&long, None), &requests);
+    assert_eq!((none.copied, none.span_s), (0, all.span_s), "nobody waited for the copies");
+    // One at a time: read from an SSD, written to a disk.
+    let each_ns = (0.1 + 2.0) * BLOCK as f64;
+    let short = Setup { before: Time((each_ns * 10.5) as u64), ..long };
+    let some = run(&short, &keeping(&short, now), &requests);
+    assert_eq!(some.copied, 11, "ten before the first request, and one that was under way");
+    // On a slow tier that is as large as what lies there and seven blocks more there is room for seven; five percent stay free.
+    let full = Setup { slow_bytes: Some(39 * BLOCK), copies_free_percent: 0.0, ..long };
+    assert_eq!(run(&full, &keeping(&full, now), &requests).copied, 7);
+    let reserve = Setup { copies_free_percent: 5.0, ..full };
+    assert_eq!(run(&reserve, &keeping(&reserve, now), &requests).copied, 5);
+    // Free moves are made at once.
+    let free = Setup { free_moves: true, before: Time(1), ..long };
+    assert_eq!(run(&free, &keeping(&free, now), &requests).copied, 32);
+}
+
+#[test]
+fn copies_under_writes_keep_their_accounts_and_are_made_when_clients_pause() {
+    let requests = skewed(Skew::Zipf { theta: 1.0 }, 4_000, 0.3);
+    let arrivals = Arrivals::Closed { depth: 2, think: Time::from_millis(1) };
+    let (before, slow_bytes) = (Time::from_millis(20), Some(190 << 20));
+    let setup = Setup { arrivals, before, slow_bytes, ..setup(32 << 20) };
+    for copy_after in [Time::ZERO, Time::from_millis(300)] {
+        let scheme = keeping(&setup, Some(copy_after));
+        let one = run(&setup, &scheme, &requests);
+        assert!(one.copied > 100 && one.copies_mib <= 32.0, "{one:?}");
+        assert_eq!(one, run(&setup, &scheme, &requests), "the same input, the same figures");
+    }
+}
+
+/// Four devices of one speed, one client, and objects of four blocks: of random reads of whole blocks a quarter begin an object, and an eighth follow
+/// the read before in theirs and have a block behind them.
+#[test]
+fn a_page_cache_reads_ahead_at_the_device_s_cost_and_answers_what_it_holds() {
+    let device = DeviceCost::seconds_per_gb(1.0, 1.0);
+    let costs = Costs { fast: device, slow: device, fast_devices: 2, slow_devices: 2 };
+    let requests = skewed(Skew::HotSpot { spot: 1.0, shift: u64::MAX }, 4_000, 0.0);
+    let arrivals = Arrivals::Closed { depth: 1, think: Time::ZERO };
+    let plain = Setup { costs, arrivals, ..setup(u64::MAX / 2) };
+    let cache =
+        super::super::PageCacheSetup { bytes: 1 << 20, read_ahead_bytes: 0, segment_bytes: 16 * BLOCK, width: 4 };
+    let busy = |cache: Option<super::super::PageCacheSetup>| {
+        let of = run(&Setup { page_cache: cache, ..plain }, &Scheme::RoundRobin, &requests);
+        assert_eq!(of.requests, 4_000);
+        (of.fast_busy + of.slow_busy) * of.span_s
+    };
+    let none = busy(None);
+    let held = busy(Some(cache)) / none;
+    assert!((0.99..=1.0).contains(&held), "1 of 256 MiB: {held}");
+    let ahead = busy(Some(super::super::PageCacheSetup { read_ahead_bytes: BLOCK, ..cache })) / none;
+    assert!((1.3..1.45).contains(&ahead), "three eighths are read ahead of: {ahead}");
+    let all = busy(Some(super::super::PageCacheSetup { bytes: 512 << 20, ..cache })) / none;
+    assert!((0.5..0.75).contains(&all), "each block is read once: {all}");
 }

@@ -1,0 +1,116 @@
+//! Slow copies below what lies on the fast tier, as the live mover keeps, makes and gives them up; and what lay there before the trace.
+//!
+//! A copy that is made reads the location from its fast device and writes it to its slow one, queued with everything else; a write to the
+//! location ends it after the step under way. Copies take room on the slow tier; when that is short of space as many go as it is short of.
+
+use super::{Happening, Job, World};
+use crate::event::Rank;
+use crate::generate::Rng;
+use policy::tier::machine::Event;
+use policy::tier::{Region, Tier};
+use policy::time::Time;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The copies of a world.
+#[derive(Debug, Default)]
+pub(super) struct Copies {
+    /// Locations on the fast tier with an equal copy on the slow one.
+    pub held: BTreeSet<u32>,
+    /// Copies under way, and whether the location was written meanwhile.
+    making: BTreeMap<u32, bool>,
+    /// Whether any are kept.
+    pub kept: bool,
+    /// The most that there were at a time.
+    pub most: u64,
+}
+
+impl Copies {
+    /// None yet.
+    pub(super) fn new(kept: bool) -> Copies {
+        Copies { kept, ..Copies::default() }
+    }
+}
+
+impl World<'_> {
+    /// What the trace reads before it writes it was there before it began: it is placed, and the devices are left alone for as long as the
+    /// setup says. When the first request comes.
+    pub(super) fn settle(&mut self) -> Time {
+        if self.setup.before == Time::ZERO {
+            return Time::ZERO;
+        }
+        let first = self.requests.first_writes();
+        let mut there: Vec<u32> = (0..first.len() as u32).filter(|&at| !first[at as usize]).collect();
+        // Where old data lie says nothing of when the trace will ask for them; the same order for every scheme.
+        Rng::new(1, 0).shuffle(&mut there);
+        for at in there {
+            self.home(Time::ZERO, at);
+        }
+        self.events.push(Time::ZERO, Rank::Timer, Happening::Timer);
+        self.setup.before
+    }
+
+    /// The machine wants a copy of a location.
+    pub(super) fn copy(&mut self, now: Time, at: u32) {
+        self.copies.making.insert(at, false);
+        if self.setup.free_moves {
+            return self.copied(now, at);
+        }
+        self.queue(now, self.device(at, Tier::Fast), Job::CopyRead { at }, Region::Read, self.setup.block_bytes);
+    }
+
+    /// Its bytes were read.
+    pub(super) fn copy_read(&mut self, now: Time, at: u32) {
+        self.moved_bytes += self.setup.block_bytes;
+        if self.copies.making.get(&at) == Some(&true) {
+            return self.copied(now, at);
+        }
+        self.queue(now, self.device(at, Tier::Slow), Job::CopyWrite { at }, Region::Write, self.setup.block_bytes);
+    }
+
+    /// And written.
+    pub(super) fn copy_written(&mut self, now: Time, at: u32) {
+        self.moved_bytes += self.setup.block_bytes;
+        self.copied(now, at);
+    }
+
+    fn copied(&mut self, now: Time, at: u32) {
+        let location = self.requests.locations()[at as usize];
+        match self.copies.making.remove(&at) {
+            Some(false) => {
+                self.hold(at);
+                self.tell(now, Event::Copied { location });
+            }
+            _ => self.tell(now, Event::Failed { location }),
+        }
+        self.look_at_space(now);
+    }
+
+    /// A location has a copy from now on.
+    pub(super) fn hold(&mut self, at: u32) {
+        self.copies.held.insert(at);
+        self.copies.most = self.copies.most.max(self.copies.held.len() as u64);
+    }
+
+    /// A location is written.
+    pub(super) fn copy_over(&mut self, at: u32) {
+        self.copies.held.remove(&at);
+        self.copies.making.entry(at).and_modify(|written| *written = true);
+    }
+
+    /// What is left on the slow tier for copies; of those that take more than there is, some go.
+    pub(super) fn look_at_space(&mut self, now: Time) {
+        let Some(slow_bytes) = self.setup.slow_bytes.filter(|_| self.copies.kept) else { return };
+        let block = self.setup.block_bytes;
+        let free = self.setup.copies_free_percent;
+        let most = (slow_bytes as f64 * (1.0 - free / 100.0)) as u64;
+        let held = |copies: &Copies| (copies.held.len() + copies.making.len()) as u64 * block;
+        while self.slow_held * block + held(&self.copies) > most
+            && let Some(at) = self.copies.held.pop_first()
+        {
+            let location = self.requests.locations()[at as usize];
+            self.tell(now, Event::CopyGone { location });
+        }
+        let room = most.saturating_sub(self.slow_held * block + held(&self.copies));
+        self.tell(now, Event::CopyBytes(room));
+    }
+}
