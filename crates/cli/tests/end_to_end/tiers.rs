@@ -133,8 +133,9 @@ fn what_is_written_to_the_fast_tier_gets_a_slow_copy_while_nobody_uses_the_devic
     let Some(volume) = Volume::up_with(|text| on(&slow, "capacity", on(&fast, "fast", soon(text)))) else { return };
     let mut data = real::noise((SEGMENTS * SEGMENT) as usize);
     std::fs::write(volume.at.join("data"), &data).expect("write");
-    let on_fast = map(&volume, "data").matches('F').count() as u64;
-    real::until("each has its copy", || volume.count("tiering", "copies") == on_fast);
+    let on_fast = || map(&volume, "data").matches('F').count() as u64;
+    real::until("each has its copy", || on_fast() > 0 && volume.count("tiering", "copies") == on_fast());
+    let on_fast = on_fast();
     real::until("status has counted them", || volume.count("tiering", "copied") >= on_fast);
     let told = out(&volume.run(&["explain", "data"]));
     assert_eq!(told.matches("on the fast tier, its slow copy kept").count() as u64, on_fast, "{told}");
