@@ -4,6 +4,7 @@
 //! come are not known beforehand. So events happen when the time is said to have come ([`Device::advance`]), each at its own
 //! time, however late it is said.
 
+use policy::precedence::Class;
 use policy::time::Time;
 use sim::block::Io;
 use sim::event::{EventQueue, Rank};
@@ -102,7 +103,7 @@ impl Device {
             let (mut sector, end) = (sector, sector + count);
             while sector < end {
                 let count = (end - sector).min(REQUEST_SECTORS_MAX);
-                self.backlog.push_back((tag, Io { sector, count, write, owner }));
+                self.backlog.push_back((tag, Io { sector, count, write, owner, class: Class::Awaited }));
                 sector += count;
             }
         }

@@ -11,6 +11,7 @@ pub mod coordinate;
 pub mod ids;
 pub mod layout;
 pub mod pattern;
+pub mod precedence;
 pub mod prefetch;
 pub mod protect;
 pub mod schedule;

@@ -5,6 +5,9 @@
 //! submit --> merge with a waiting neighbour, or wait --> scheduler chooses --> device --> completed --> tags
 //! ```
 //! A request carries a *tag*, the caller's name for it; merged requests complete together and give all their tags back.
+//!
+//! With a [`Precedence`] the scheduler sees the awaited reads first, and prefetches only when their turn has come; without, a read is a read, as
+//! in Linux 2.6. A prefetch is merged with an awaited read then only where many wait.
 
 mod anticipatory;
 mod deadline;
@@ -16,6 +19,7 @@ pub use pending::{Io, Slot};
 
 use anticipatory::Look;
 use pending::Pending;
+use policy::precedence::{Class, Precedence, Turn};
 use policy::time::Time;
 
 /// Which request goes next.
@@ -80,6 +84,9 @@ pub struct Counts {
 #[derive(Debug)]
 pub struct Queue {
     pending: Pending,
+    precedence: Option<Precedence>,
+    /// Behind the last request started.
+    head: u64,
     scheduler: State,
     merging: Merging,
     counts: Counts,
@@ -93,23 +100,31 @@ enum State {
 }
 
 impl Queue {
-    /// An empty queue.
+    /// An empty queue in which all reads are alike.
     pub fn new(scheduler: Scheduler, merging: Merging) -> Queue {
         let scheduler = match scheduler {
             Scheduler::Noop => State::Noop,
             Scheduler::Deadline(config) => State::Deadline(deadline::State::new(config)),
             Scheduler::Anticipatory(config) => State::Anticipatory(anticipatory::State::new(config)),
         };
-        Queue { pending: Pending::new(), scheduler, merging, counts: Counts::default() }
+        Queue { pending: Pending::new(), precedence: None, head: 0, scheduler, merging, counts: Counts::default() }
+    }
+
+    /// The same, in which awaited reads go before prefetches.
+    pub fn with_precedence(self, precedence: Precedence) -> Queue {
+        Queue { precedence: Some(precedence), ..self }
     }
 
     /// A request that waits for the device from `now` on.
-    pub fn submit(&mut self, now: Time, io: Io, tag: u64) {
+    pub fn submit(&mut self, now: Time, mut io: Io, tag: u64) {
         self.counts.submitted += 1;
+        if self.precedence.is_none() {
+            io.class = Class::Awaited;
+        }
         if let State::Anticipatory(state) = &mut self.scheduler {
             state.arrived(now, &io);
         }
-        if self.pending.merge(&io, tag, self.merging) {
+        if self.rides_along(&io, tag) || self.pending.merge(&io, tag, self.merging) {
             self.counts.merged += 1;
             return;
         }
@@ -117,10 +132,40 @@ impl Queue {
         self.counts.waiting_max = self.counts.waiting_max.max(self.pending.waiting() as u64);
     }
 
+    /// Whether a prefetch joined the awaited read that it follows.
+    fn rides_along(&mut self, io: &Io, tag: u64) -> bool {
+        let awaited = self.pending.awaited();
+        let may = |precedence: &Precedence| precedence.rides_along(awaited);
+        let awaited = Io { class: Class::Awaited, ..*io };
+        io.class == Class::Prefetch
+            && !io.write
+            && self.precedence.as_ref().is_some_and(may)
+            && self.pending.merge(&awaited, tag, Merging { front: false, ..self.merging })
+    }
+
+    /// Somebody waits for `tag`, which was a prefetch.
+    pub fn raise(&mut self, tag: u64) {
+        if self.precedence.is_some() {
+            self.pending.raise(tag);
+        }
+    }
+
     /// What to do with a device that can take a request.
     pub fn choose(&mut self, now: Time) -> Choice {
         if self.pending.waiting() == 0 {
             return Choice::Idle;
+        }
+        let (awaited, oldest_prefetch) = self.pending.classes();
+        let mut turn = Turn::Awaited;
+        if let Some(precedence) = &self.precedence {
+            let onward = self.pending.prefetch_at(self.head);
+            let bytes = onward.map(|slot| self.pending.io(slot).count * 512);
+            turn = precedence.next(now, awaited, oldest_prefetch, bytes);
+            self.pending.serve(turn.class());
+            // What goes on where the device stopped is next whatever the scheduler thinks of the others.
+            if let (Turn::Onward, Some(slot)) = (turn, onward) {
+                return self.start(now, slot, turn, awaited);
+            }
         }
         let slot = match &mut self.scheduler {
             State::Noop => self.pending.first().expect("something waits"),
@@ -130,7 +175,15 @@ impl Queue {
                 Look::WaitUntil(until) => return Choice::WaitUntil(until),
             },
         };
+        self.start(now, slot, turn, awaited)
+    }
+
+    fn start(&mut self, now: Time, slot: Slot, turn: Turn, awaited: bool) -> Choice {
         let (io, since) = self.pending.take(slot);
+        self.head = io.end();
+        if let Some(precedence) = self.precedence.as_mut().filter(|_| !io.write) {
+            precedence.went(turn, awaited);
+        }
         self.counts.started += 1;
         self.counts.sectors += io.count;
         self.counts.writes += u64::from(io.write);

@@ -33,7 +33,7 @@ pub struct Setup {
     pub stripe_unit: String,
     /// The bus of a mechanical disk in MB/s, if not that of its measurement.
     pub disk_bus_mb_s: Option<f64>,
-    /// `noop`, `deadline` or `anticipatory`.
+    /// `noop`, `deadline` or `anticipatory`; with `:awaited` behind it awaited reads go before prefetches.
     pub scheduler: String,
     /// Part of the link's time that does not depend on the size.
     pub alpha: String,

@@ -11,6 +11,7 @@ pub use device::{Cost, Device, Service};
 
 use crate::block::{self, Choice, Io, Merging, Queue, Scheduler, Slot};
 use array::Split;
+use policy::precedence::{Class, Precedence};
 use policy::time::Time;
 
 /// Something that will happen to a member.
@@ -55,6 +56,7 @@ struct Member {
 struct Joint {
     tag: u64,
     owner: u32,
+    class: Class,
     outstanding: u32,
     /// What follows when all of that is done: the writes of a read-modify-write.
     then: Vec<Piece>,
@@ -79,6 +81,25 @@ impl Storage {
         }
     }
 
+    /// The same with awaited reads before prefetches in each member's queue.
+    pub fn with_precedence(mut self, precedence: Precedence) -> Storage {
+        let with = |member: Member| Member { queue: member.queue.with_precedence(precedence), ..member };
+        self.members = self.members.into_iter().map(with).collect();
+        self
+    }
+
+    /// Somebody waits for the request `tag`, which was a prefetch.
+    pub fn raise(&mut self, tag: u64) {
+        if let [member] = &mut self.members[..] {
+            return member.queue.raise(tag);
+        }
+        let of_tag = |joint: &Joint| joint.outstanding > 0 && joint.tag == tag;
+        if let Some(joint) = self.joints.iter().position(of_tag) {
+            self.joints[joint].class = Class::Awaited;
+            self.members.iter_mut().for_each(|member| member.queue.raise(joint as u64));
+        }
+    }
+
     /// Sectors that can be addressed.
     pub fn sectors(&self) -> u64 {
         let smallest = self.members.iter().map(|member| member.device.sectors()).min().unwrap_or(0);
@@ -98,7 +119,7 @@ impl Storage {
             (self.joints.len() - 1) as u32
         });
         let entry = &mut self.joints[joint as usize];
-        (entry.tag, entry.owner) = (tag, io.owner);
+        (entry.tag, entry.owner, entry.class) = (tag, io.owner, io.class);
         std::mem::swap(&mut entry.then, &mut self.split.then);
         let first = std::mem::take(&mut self.split.first);
         self.submit_pieces(now, joint, &first, &mut wake);
@@ -171,10 +192,10 @@ impl Storage {
     }
 
     fn submit_pieces(&mut self, now: Time, joint: u32, pieces: &[Piece], wake: &mut impl FnMut(Time, Wake)) {
-        let owner = self.joints[joint as usize].owner;
+        let Joint { owner, class, .. } = self.joints[joint as usize];
         self.joints[joint as usize].outstanding = pieces.len() as u32;
         for piece in pieces {
-            let io = Io { sector: piece.sector, count: piece.count, write: piece.write, owner };
+            let io = Io { sector: piece.sector, count: piece.count, write: piece.write, owner, class };
             self.members[piece.member as usize].queue.submit(now, io, u64::from(joint));
         }
         for piece in pieces {

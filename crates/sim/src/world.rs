@@ -27,6 +27,7 @@ use crate::link::{Link, Wire};
 use crate::storage::{Storage, UNATTENDED, Wake};
 use client::Client;
 use policy::cache::{self, Action, Event as CacheEvent, FetchId, Level, LevelConfig, Request, RequestId};
+use policy::precedence::Class;
 use policy::time::Time;
 use std::collections::VecDeque;
 
@@ -84,12 +85,15 @@ struct Node {
     linked: bool,
     /// Fetches sent down and not answered.
     outstanding: u64,
+    /// What its fetches are called below, by their places.
+    names: Vec<u32>,
 }
 
 enum Event {
     Arrive { client: u32 },
     Message { node: u32, message: u32 },
     Reply { fetch: u32 },
+    Hurry { at: u32, sent: Sent },
     Storage(Wake),
     Sample,
 }
@@ -97,10 +101,11 @@ enum Event {
 enum Work {
     Request { node: u32, request: Request },
     Reply { fetch: u32 },
+    Hurry { at: u32, sent: Sent },
 }
 
 /// A fetch under way: whose it is and what that level calls it. Its place here is what the level below, or the storage, calls it.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq)]
 struct Sent {
     node: u32,
     fetch: FetchId,
@@ -127,12 +132,24 @@ impl<S: Iterator<Item = Access>> World<S> {
                 let last = at + 1 == depth;
                 let below = if last { shared_first } else { nodes.len() as u32 + 1 };
                 let below = (!last || !config.shared.is_empty()).then_some(below);
-                nodes.push(Node { level: Level::new(level.clone())?, below, linked: last, outstanding: 0 });
+                nodes.push(Node {
+                    level: Level::new(level.clone())?,
+                    below,
+                    linked: last,
+                    outstanding: 0,
+                    names: Vec::new(),
+                });
             }
         }
         for (at, level) in config.shared.iter().enumerate() {
             let below = (at + 1 < config.shared.len()).then_some(nodes.len() as u32 + 1);
-            nodes.push(Node { level: Level::new(level.clone())?, below, linked: false, outstanding: 0 });
+            nodes.push(Node {
+                level: Level::new(level.clone())?,
+                below,
+                linked: false,
+                outstanding: 0,
+                names: Vec::new(),
+            });
         }
         Ok(World {
             nodes,
@@ -208,6 +225,7 @@ impl<S: Iterator<Item = Access>> World<S> {
                 self.work.push_back(Work::Request { node, request });
             }
             Event::Reply { fetch } => self.work.push_back(Work::Reply { fetch }),
+            Event::Hurry { at, sent } => self.work.push_back(Work::Hurry { at, sent }),
             Event::Storage(what) => {
                 let events = &mut self.events;
                 self.storage.happen(now, what, |at, wake| push_wake(events, at, wake));
@@ -243,6 +261,13 @@ impl<S: Iterator<Item = Access>> World<S> {
                 at.level.handle(now, CacheEvent::FetchDone(fetch));
                 node
             }
+            // What was answered meanwhile needs no hurry.
+            Work::Hurry { at, sent } if self.sent[at as usize] != sent => return,
+            Work::Hurry { at, sent } => {
+                let Some(below) = self.nodes[sent.node as usize].below else { return };
+                self.nodes[below as usize].level.handle(now, CacheEvent::Hurry(RequestId(u64::from(at))));
+                below
+            }
         };
         while let Some(action) = self.nodes[node as usize].level.poll() {
             match action {
@@ -250,6 +275,7 @@ impl<S: Iterator<Item = Access>> World<S> {
                 Action::Deliver { request, outcome } => {
                     self.answer(now, node, request, u64::from(outcome.hit + outcome.late + outcome.missed));
                 }
+                Action::Hurry { fetch } => self.hurry(now, node, fetch),
                 Action::Fail { .. } => unreachable!("no fetch of a simulated world fails"),
                 Action::Hit { .. } | Action::Wait { .. } | Action::Store { .. } | Action::Evict { .. } => {}
             }
@@ -261,17 +287,23 @@ impl<S: Iterator<Item = Access>> World<S> {
         let name = match self.free_sent.pop() {
             Some(at) => {
                 self.sent[at as usize] = sent;
-                u64::from(at)
+                at
             }
             None => {
                 self.sent.push(sent);
-                (self.sent.len() - 1) as u64
+                (self.sent.len() - 1) as u32
             }
         };
-        let Node { below, linked, outstanding, .. } = &mut self.nodes[node as usize];
+        let Node { below, linked, outstanding, names, .. } = &mut self.nodes[node as usize];
         *outstanding += 1;
+        let place = fetch.id.place();
+        if place >= names.len() {
+            names.resize(place + 1, 0);
+        }
+        names[place] = name;
+        let name = u64::from(name);
         let Some(below) = *below else {
-            let io = self.placement.io(fetch.span, false, fetch.client);
+            let io = self.placement.io(fetch.span, false, fetch.client, fetch.class);
             let events = &mut self.events;
             self.storage.submit(now, io, name, |at, wake| push_wake(events, at, wake));
             return;
@@ -287,6 +319,22 @@ impl<S: Iterator<Item = Access>> World<S> {
         };
         let at = if *linked { self.wire.request_at(now) } else { now };
         self.send(now, at, below, request);
+    }
+
+    /// Somebody waits for a fetch of `node`, which was a prefetch: the storage, or the level below, hears of it.
+    fn hurry(&mut self, now: Time, node: u32, fetch: FetchId) {
+        let Node { below, linked, ref names, .. } = self.nodes[node as usize];
+        let at = names[fetch.place()];
+        if below.is_none() {
+            return self.storage.raise(u64::from(at));
+        }
+        let sent = Sent { node, fetch };
+        let arrives = if linked { self.wire.request_at(now) } else { now };
+        if arrives == now {
+            self.work.push_back(Work::Hurry { at, sent });
+        } else {
+            self.events.push(arrives, Rank::Completion, Event::Hurry { at, sent });
+        }
     }
 
     fn send(&mut self, now: Time, at: Time, node: u32, request: Request) {
@@ -311,7 +359,7 @@ impl<S: Iterator<Item = Access>> World<S> {
             let at = if linked { now + self.config.link.reply(u64::from(request.span.len)) } else { now };
             self.send(now, at, below, Request { id, ..request });
         } else if self.config.writes == Writes::Background {
-            let io: Io = self.placement.io(request.span, true, request.client);
+            let io: Io = self.placement.io(request.span, true, request.client, Class::Awaited);
             let events = &mut self.events;
             self.storage.submit(now, io, UNATTENDED, |at, wake| push_wake(events, at, wake));
         }

@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! read ──> Level ──> Hit: copy           Wait: until the fetch is over, at most a deadline
-//!            │  └──> Fetch ──> pieces on the targets' workers ──> FetchDone ──> Store, Deliver
+//!            │  ├──> Fetch ──> pieces on the targets' workers ──> FetchDone ──> Store, Deliver
+//!            │  └──> Hurry: what waits for a worker as a prefetch goes before the others
 //!            └─────> Evict: the frame is free
 //! write, truncate, punch, new layout ──> Forget, after it took effect and before it is acknowledged
 //! ```
@@ -30,6 +31,7 @@ pub use ticket::Ticket;
 
 pub(crate) use piece::PieceWork;
 
+use crate::target::Queued;
 use carry::{Copies, Flying};
 use files::Files;
 use frames::{Frame, Frames};
@@ -37,6 +39,7 @@ use parking_lot::Mutex;
 use policy::cache::{
     Block, ConfigError, Event, FetchId, INDEX_MAX, Level, LevelConfig, Logged, Request, RequestId, Span,
 };
+use policy::precedence::Class;
 use policy::{FileId, Time};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -91,6 +94,8 @@ pub(crate) struct Order {
     pub first: u64,
     /// So many blocks an application waits for.
     pub demand_len: u32,
+    /// Where it stands in the targets' queues.
+    pub class: Class,
     pub frames: Vec<Frame>,
 }
 
@@ -98,6 +103,8 @@ pub(crate) struct Order {
 pub(crate) struct Begun {
     /// What is to be fetched now.
     pub orders: Vec<Order>,
+    /// Prefetches that are awaited now.
+    pub hurried: Vec<Queued>,
     /// Who is to be waited for; `None` if all bytes were here.
     pub wait: Option<ticket::Wait>,
 }
@@ -185,10 +192,10 @@ impl BlockCache {
         let mut copies = Copies::new(id, asked.offset, &mut buf[..asked.len]);
         let orders = inner.carry_out(Some(&mut copies), None);
         if copies.is_delivered() {
-            return Begun { orders, wait: None };
+            return Begun { orders, hurried: Vec::new(), wait: None };
         }
         let (offset, len) = (asked.offset, asked.len);
-        let Copies { hits, waits, buf, .. } = copies;
+        let Copies { hits, waits, hurried, buf, .. } = copies;
         let waiter = Arc::new(Waiter::new(len, &hits, buf));
         let mut wait =
             ticket::Wait { request: id, waiter: waiter.clone(), direct: Vec::new(), own: Vec::new(), hopeless: false };
@@ -202,7 +209,7 @@ impl BlockCache {
             }
         }
         inner.waiting.insert(id, waiter);
-        Begun { orders, wait: Some(wait) }
+        Begun { orders, hurried, wait: Some(wait) }
     }
 
     /// Bytes of a file changed, or its end: what is here of them is not used again. To be called after the change took
@@ -230,6 +237,17 @@ impl BlockCache {
         if let Some(flying) = self.inner.lock().flying.get_mut(&fetch) {
             flying.pieces_left = pieces;
         }
+    }
+
+    /// A piece of a prefetch waits for a worker. Given back if somebody waits for the fetch meanwhile.
+    pub(crate) fn queued(&self, fetch: FetchId, piece: Queued) -> Option<Queued> {
+        let mut inner = self.inner.lock();
+        let flying = inner.flying.get_mut(&fetch)?;
+        if flying.class == Class::Awaited {
+            return Some(piece);
+        }
+        flying.queued.push(piece);
+        None
     }
 
     /// A piece of a fetch is over: its frames come back, filled if `done`.

@@ -11,6 +11,7 @@ mod core;
 mod counted;
 mod directory;
 mod inline;
+mod lines;
 pub mod medium;
 pub mod memory;
 mod merged;
@@ -25,12 +26,13 @@ pub use inline::{InlineError, InlineSlots, OnDeadline};
 pub use medium::{Handle, Medium, Space};
 pub use memory::{Faults, MemoryMedium};
 pub(crate) use merged::own_part;
-pub use pending::Pending;
+pub use pending::{Pending, Queued};
 pub use policy::protect::health::State;
 pub use table::{Order, OrderError, Targets, TargetsOptions};
 
 use crate::stats::Counter;
 use policy::TargetId;
+use policy::precedence::Class;
 use policy::protect::health::Event;
 use policy::stripe::forks::Queue;
 use rustix::io::Errno;
@@ -236,12 +238,12 @@ impl Target {
         if self.state() == State::Failed {
             return Pending::ready(Err(TargetError::Failed));
         }
-        self.core.submit(op)
+        self.core.submit(Class::Awaited, op)
     }
 
-    /// As [`Target::submit`], but never waits for room in the queue: refused with `Deadline` when so many operations wait
-    /// that this one might.
-    pub fn try_submit<T, F>(&self, op: F) -> Result<Pending<T>, TargetError>
+    /// As [`Target::submit`], but behind what is awaited if it is a prefetch, and never waits for room in the queue: refused with `Deadline` when so many operations
+    /// wait that this one might.
+    pub fn try_submit<T, F>(&self, class: Class, op: F) -> Result<Pending<T>, TargetError>
     where
         T: Send + 'static,
         F: FnOnce(&dyn Medium) -> Result<T, Errno> + Send + 'static,
@@ -252,7 +254,7 @@ impl Target {
         if self.execution == Execution::Threads && !self.core.pool.has_room(&self.core.limits) {
             return Err(TargetError::Deadline);
         }
-        Ok(self.core.submit(op))
+        Ok(self.core.submit(class, op))
     }
 
     /// Executes `op` on the caller's thread, watched: for short operations of the hot path. `NotNow` without having

@@ -161,13 +161,26 @@ fn reads_through_the_cache_are_those_of_a_file_without() {
 
 /// A file over targets in memory with workers of their own, behind a cache.
 fn threaded(words: Words, blocks: u32, gate: Option<&Arc<Gate>>) -> (World, Arc<BlockCache>, Arc<File>) {
-    let (world, _) = cached(1, 1, words, 1);
     let deadline = gate.map_or(Duration::from_secs(5), |_| DEADLINE);
     let limits = Limits { deadline, workers_max: 64, ..Limits::default() };
+    threaded_on(words, blocks, gate, 4, limits, placement(1))
+}
+
+/// The same over so many targets with these limits.
+fn threaded_on(
+    words: Words,
+    blocks: u32,
+    gate: Option<&Arc<Gate>>,
+    targets: u16,
+    limits: Limits,
+    placement: Placement,
+) -> (World, Arc<BlockCache>, Arc<File>) {
+    let (world, _) = cached(1, 1, words, 1);
+    let (deadline, count) = (limits.deadline, targets);
     let slots = Arc::new(InlineSlots::new(8));
     let targets =
         Targets::new(TargetsOptions { execution: Execution::Threads, limits, health: Default::default(), slots });
-    for id in 0..4 {
+    for id in 0..count {
         let medium: Arc<dyn Medium> = Arc::new(MemoryMedium::new(u64::from(id)));
         let medium = match gate {
             Some(gate) => Arc::new(Interposed::new(medium, gate.clone())),
@@ -179,7 +192,7 @@ fn threaded(words: Words, blocks: u32, gate: Option<&Arc<Gate>>) -> (World, Arc<
     let next = AtomicU64::new(1 << 32);
     let pool = store::file::Pool {
         garbage: world.life.pool.garbage.clone(),
-        ..store::file::Pool::new(targets, move || next.fetch_add(1, Ordering::Relaxed), placement(1))
+        ..store::file::Pool::new(targets, move || next.fetch_add(1, Ordering::Relaxed), placement)
     };
     pool.cache.set(cache.clone()).ok().unwrap();
     let file = File::open(Arc::new(store::stub::memory::MemoryStub::new()), Arc::new(pool)).unwrap();
@@ -232,6 +245,45 @@ fn what_was_acknowledged_is_what_later_readers_see() {
         assert!(counts.hit > 0 && counts.evicted > 0, "{counts:?}");
         cache.check().unwrap();
     }
+}
+
+/// A prefetch that waits for the target's worker goes next when a reader comes for its block: it is not behind prefetches that were
+/// handed over before it.
+#[test]
+fn a_prefetch_that_a_reader_comes_for_goes_before_the_others() {
+    let gate = Arc::new(Gate::before(Op::Read));
+    let placement = Placement { stripe_count: 1, single_bytes_max: u64::MAX, ..placement(1) };
+    let limits = Limits { deadline: Duration::from_secs(30), workers_max: 1, ..Limits::default() };
+    let (_world, cache, file) = threaded_on(CACHES[1], 64, Some(&gate), 1, limits, placement);
+    let content: Vec<u8> = (0..64 * BLOCK).map(|i| (i / 61) as u8 | 1).collect();
+    file.write(0, &content).unwrap();
+    let stream = Stream::new(&cache, 0);
+    let mut buf = vec![0; BLOCK as usize];
+    let mut begin = |at: u64| file.begin_read(&stream, at * BLOCK, &mut buf);
+    let finish = |reading: Reading, at: usize| {
+        let Reading::Waits(ticket) = reading else { panic!("block {at} is there") };
+        let from = at * BLOCK as usize;
+        assert!(ticket.finish().unwrap() == content[from..from + BLOCK as usize], "block {at}");
+    };
+    // RA brings the next four blocks, too; then the only worker hangs in a read.
+    [0, 20].into_iter().for_each(|at| finish(begin(at), at as usize));
+    gate.close();
+    let hangs = begin(40);
+    gate.wait_for(1);
+    // Each hit on the way brings one block more: 5, 25, 6 and 26, in this order.
+    for at in [1, 21, 2, 22] {
+        assert!(matches!(begin(at), Reading::Done(_)), "block {at} was brought before");
+    }
+    let asked = begin(26);
+    // Five blocks of the fetch that hangs, and the one that was asked for.
+    gate.admit(5 + 1);
+    finish(hangs, 40);
+    finish(asked, 26);
+    let counts = cache.counts();
+    assert_eq!((counts.around, counts.late), (0, 1), "{counts:?}");
+    assert!(matches!(begin(5), Reading::Waits(_)), "it was handed over first and nobody came for it");
+    gate.open();
+    cache.check().unwrap();
 }
 
 /// Nothing beyond its size is held, whatever is on the way: fetches that hang keep their memory until they return, and readers

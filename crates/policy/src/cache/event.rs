@@ -1,6 +1,7 @@
 //! What goes into a level and what comes out of it.
 
 use super::block::{Block, Span};
+use crate::precedence::Class;
 use crate::time::Time;
 use std::fmt;
 
@@ -11,6 +12,13 @@ pub struct RequestId(pub u64);
 /// A fetch's name, chosen by the level: unique among its outstanding ones, and below 2^48.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FetchId(pub u64);
+
+impl FetchId {
+    /// A small number that no other outstanding fetch of the level has.
+    pub fn place(self) -> usize {
+        super::flight::place(self) as usize
+    }
+}
 
 /// A request from above: an application's, or a [`Fetch`] of the level above.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,6 +71,9 @@ pub enum Event {
     /// These blocks changed behind the cache, or their file ended before them. Blocks in flight are fetched for those who
     /// wait and not kept.
     Forget(Span),
+    /// The level above says that an application has come to wait for this request, which was a prefetch. Only levels with demand
+    /// labels look at it.
+    Hurry(RequestId),
     /// A stream ended; what was remembered of it can go.
     StreamEnded(u32),
 }
@@ -119,6 +130,8 @@ pub struct Fetch {
     pub file_blocks: u64,
     /// Why.
     pub reason: Reason,
+    /// Whether somebody waits for any of it, as far as this level knows: where it stands in queues.
+    pub class: Class,
 }
 
 /// How the blocks of a request were found.
@@ -154,6 +167,11 @@ pub enum Action {
     },
     /// Fetch from below.
     Fetch(Fetch),
+    /// Somebody has come to wait for a fetch that was a prefetch: it stands in queues as if it had been awaited from the start.
+    Hurry {
+        /// The fetch.
+        fetch: FetchId,
+    },
     /// These blocks are resident now: store their bytes, those of the fetch, or those written. Only with `announce`.
     Store {
         /// The blocks.

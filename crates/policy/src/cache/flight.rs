@@ -3,11 +3,17 @@
 use super::block::Span;
 use super::event::{FetchId, Outcome, RequestId};
 use super::slab::NIL;
+use crate::precedence::Class;
 use crate::time::Time;
 
 /// Bits of a fetch's name that are its place here; with the generations a name stays below 2^48, so that drivers have room
 /// for a number of their own beside it.
 const AT_BITS: u32 = 28;
+
+/// A fetch's place here.
+pub(super) fn place(id: FetchId) -> u32 {
+    (id.0 & ((1 << AT_BITS) - 1)) as u32
+}
 
 /// So many fetches in one place have different names.
 const GENERATIONS: u32 = 1 << (48 - AT_BITS);
@@ -22,6 +28,7 @@ pub(crate) struct Flying {
     pub(crate) first_page: u32,
     /// Whether someone waits for the first block that was not wanted when it was issued.
     pub(crate) waited: bool,
+    pub(crate) class: Class,
     edges: u32,
     generation: u32,
     live: bool,
@@ -69,13 +76,22 @@ fn put<T>(items: &mut Vec<T>, free: &mut Vec<u32>, item: T) -> u32 {
 
 impl Flight {
     /// A new fetch; its number here.
-    pub(crate) fn depart(&mut self, span: Span, wanted_len: u32, issued_at: Time) -> u32 {
+    pub(crate) fn depart(&mut self, span: Span, wanted_len: u32, class: Class, issued_at: Time) -> u32 {
         let generation = match self.free_fetches.last() {
             Some(&at) => (self.fetches[at as usize].generation + 1) % GENERATIONS,
             None => 0,
         };
-        let flying =
-            Flying { span, wanted_len, issued_at, first_page: NIL, waited: false, edges: NIL, generation, live: true };
+        let flying = Flying {
+            span,
+            wanted_len,
+            issued_at,
+            first_page: NIL,
+            waited: false,
+            class,
+            edges: NIL,
+            generation,
+            live: true,
+        };
         let at = put(&mut self.fetches, &mut self.free_fetches, flying);
         assert!(at < 1 << AT_BITS, "more than 2^{AT_BITS} fetches are outstanding");
         at
@@ -101,9 +117,25 @@ impl Flight {
         }
     }
 
+    /// Somebody waits for what the request waits for: `hurry` is called for each of its fetches that was a prefetch.
+    pub(crate) fn hurry(&mut self, request: RequestId, mut hurry: impl FnMut(FetchId)) {
+        for at in 0..self.fetches.len() {
+            let Flying { live: true, class: Class::Prefetch, mut edges, .. } = self.fetches[at] else { continue };
+            while edges != NIL {
+                let edge = self.edges[edges as usize];
+                if self.requests[edge.request as usize].id == request {
+                    self.fetches[at].class = Class::Awaited;
+                    hurry(self.name(at as u32));
+                    break;
+                }
+                edges = edge.next;
+            }
+        }
+    }
+
     /// A fetch is over. `None` if there is none of that name.
     pub(crate) fn arrive(&mut self, id: FetchId) -> Option<Flying> {
-        let at = (id.0 & ((1 << AT_BITS) - 1)) as u32;
+        let at = place(id);
         let flying = self.fetches.get_mut(at as usize)?;
         if !flying.live || u64::from(flying.generation) != id.0 >> AT_BITS {
             return None;
@@ -149,7 +181,7 @@ mod tests {
         let span = Span::new(0, 0, 1);
         let mut last = None;
         for _ in 0..GENERATIONS + 10 {
-            let at = flight.depart(span, 0, Time::ZERO);
+            let at = flight.depart(span, 0, Class::Prefetch, Time::ZERO);
             let name = flight.name(at);
             assert!(name.0 < 1 << 48 && Some(name) != last);
             assert!(last.is_none_or(|last| flight.arrive(last).is_none()));

@@ -114,6 +114,7 @@ impl Level {
             Event::FetchDone(fetch) => self.fetch_done(now, fetch),
             Event::FetchFailed(fetch) => self.fetch_failed(fetch),
             Event::Forget(span) => self.forget(span),
+            Event::Hurry(request) => self.hurry(request),
             Event::StreamEnded(stream) => {
                 if let Some(streams) = &mut self.streams {
                     streams.forget(u64::from(stream));

@@ -4,7 +4,7 @@ use super::*;
 use proptest::prelude::*;
 
 fn read(sector: u64, count: u64) -> Io {
-    Io { sector, count, write: false, owner: 0 }
+    Io { sector, count, write: false, owner: 0, class: Class::Awaited }
 }
 
 fn started(queue: &mut Queue, now: Time) -> Option<(u64, u64)> {
@@ -104,11 +104,90 @@ fn anticipation_steps_back_when_that_is_much_nearer() {
     assert_eq!(started(&mut queue, late).unwrap().0, 9_900);
 }
 
+/// Awaited reads go before prefetches queued earlier and nearer; one that somebody came to wait for is as good as they.
+#[test]
+fn awaited_reads_go_first_and_a_prefetch_that_is_asked_for_is_one_of_them() {
+    let prefetch = |sector| Io { class: Class::Prefetch, ..read(sector, 8) };
+    for scheduler in [Scheduler::Noop, Scheduler::Deadline(Deadline::default())] {
+        let mut queue = Queue::new(scheduler, Merging::default()).with_precedence(Precedence::default());
+        for (sector, tag) in [(100, 1), (200, 2), (300, 3)] {
+            queue.submit(Time::ZERO, prefetch(sector), tag);
+        }
+        queue.submit(Time::ZERO, read(900, 8), 4);
+        // Next to a prefetch, and not merged with it.
+        queue.submit(Time::ZERO, read(292, 8), 5);
+        queue.raise(2);
+        queue.check();
+        let order: Vec<_> = std::iter::from_fn(|| started(&mut queue, Time(1))).collect();
+        let expected = match scheduler {
+            // 300 goes on where 292 ends.
+            Scheduler::Noop => [900, 292, 300, 200, 100],
+            _ => [200, 292, 300, 900, 100],
+        };
+        assert_eq!(order, expected.map(|sector| (sector, 8)), "{scheduler:?}");
+    }
+    let mut alike = Queue::new(Scheduler::Noop, Merging::default());
+    alike.submit(Time::ZERO, prefetch(100), 1);
+    alike.submit(Time::ZERO, read(900, 8), 2);
+    alike.raise(1);
+    assert_eq!(started(&mut alike, Time(1)).unwrap().0, 100, "a read is a read without precedence");
+}
+
+/// A long prefetch does not go on where the device stopped, and of short ones not two in a row.
+#[test]
+fn a_short_prefetch_goes_on_before_the_device_leaves() {
+    let prefetch = |sector, count| Io { class: Class::Prefetch, ..read(sector, count) };
+    for (count, expected) in [(64, [100, 108, 5000]), (65, [100, 5000, 108])] {
+        let mut queue = Queue::new(Scheduler::Deadline(Deadline::default()), Merging::default())
+            .with_precedence(Precedence::default());
+        queue.submit(Time::ZERO, read(100, 8), 0);
+        queue.submit(Time::ZERO, prefetch(108, count), 1);
+        queue.submit(Time::ZERO, read(5000, 8), 2);
+        let order: Vec<u64> = std::iter::from_fn(|| started(&mut queue, Time(1))).map(|(sector, _)| sector).collect();
+        assert_eq!(order, expected);
+    }
+}
+
+/// In a crowd a prefetch goes with the awaited read that it follows: the device has one request less.
+#[test]
+fn where_many_wait_a_prefetch_goes_along_with_the_read_before_it() {
+    for (others, expected) in [(3, 16), (2, 8)] {
+        let mut queue = Queue::new(Scheduler::Noop, Merging::default()).with_precedence(Precedence::default());
+        queue.submit(Time::ZERO, read(100, 8), 0);
+        (1..=others).for_each(|n| queue.submit(Time::ZERO, read(n * 1000, 8), n));
+        queue.submit(Time::ZERO, Io { class: Class::Prefetch, ..read(108, 8) }, 9);
+        queue.check();
+        assert_eq!(started(&mut queue, Time(1)), Some((100, expected)), "beside {others} others");
+    }
+}
+
+/// However many are waited for, a prefetch goes when it has expired, and then not two in a row.
+#[test]
+fn a_prefetch_does_not_wait_for_ever() {
+    let deadline = Scheduler::Deadline(Deadline::default());
+    let mut queue = Queue::new(deadline, Merging::default()).with_precedence(Precedence::default());
+    queue.submit(Time::ZERO, Io { class: Class::Prefetch, ..read(1_000_000, 8) }, 0);
+    queue.submit(Time::ZERO, Io { class: Class::Prefetch, ..read(2_000_000, 8) }, 1);
+    let mut gone = Vec::new();
+    for n in 0..60u64 {
+        let now = Time::from_millis(n * 10);
+        queue.submit(now, read(n * 16, 8), 2 + n);
+        queue.submit(now, read(500_000 + n * 16, 8), 100 + n);
+        let (sector, _) = started(&mut queue, now).unwrap();
+        if sector >= 1_000_000 {
+            gone.push((n, sector));
+        }
+    }
+    assert_eq!(gone, [(50, 1_000_000), (52, 2_000_000)]);
+}
+
 proptest! {
     #[test]
     fn every_request_is_served_once_whatever_the_scheduler(
         requests in prop::collection::vec((0u64..200, 1u64..4, any::<bool>(), 0u32..3, 0u64..40_000_000), 1..80),
         which in 0..3,
+        precedence in any::<bool>(),
+        raised in prop::collection::vec(0u64..80, 0..20),
     ) {
         let scheduler = match which {
             0 => Scheduler::Noop,
@@ -116,6 +195,10 @@ proptest! {
             _ => Scheduler::Anticipatory(Anticipatory::default()),
         };
         let mut queue = Queue::new(scheduler, Merging::default());
+        if precedence {
+            queue = queue.with_precedence(Precedence::default());
+        }
+        let mut raised = raised.into_iter();
         let mut now = Time::ZERO;
         let (mut tags, mut sectors, mut asked) = (Vec::new(), 0, 0);
         let mut serve = |queue: &mut Queue, now: Time| -> Option<Time> {
@@ -130,7 +213,11 @@ proptest! {
             }
         };
         for (n, (at, count, write, owner, gap)) in requests.iter().enumerate() {
-            queue.submit(now, Io { sector: at * 8, count: count * 8, write: *write, owner: *owner }, n as u64);
+            let class = if owner % 2 == 0 { Class::Prefetch } else { Class::Awaited };
+            queue.submit(now, Io { sector: at * 8, count: count * 8, write: *write, owner: *owner, class }, n as u64);
+            if n % 3 == 0 && let Some(tag) = raised.next() {
+                queue.raise(tag);
+            }
             queue.check();
             asked += count * 8;
             now = now + Time(*gap);

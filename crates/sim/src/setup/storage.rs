@@ -5,14 +5,23 @@ use crate::block::{Anticipatory, Deadline, Merging, Scheduler};
 use crate::disk::{Disk, Model};
 use crate::ssd::{Ssd, SsdModel};
 use crate::storage::{Array, Cost, Device, Service, Storage};
+use policy::precedence::Precedence;
 use policy::time::Time;
 
 pub(super) fn build(setup: &Setup) -> Result<Storage, SetupError> {
-    let scheduler = match setup.scheduler.as_str() {
+    let (scheduler, precedence) = match setup.scheduler.split_once(':') {
+        Some((scheduler, "awaited")) => (scheduler, true),
+        _ => (setup.scheduler.as_str(), false),
+    };
+    let scheduler = match scheduler {
         "noop" => Scheduler::Noop,
         "deadline" => Scheduler::Deadline(Deadline::default()),
         "anticipatory" => Scheduler::Anticipatory(Anticipatory::default()),
-        other => return Err(SetupError::new("scheduler", other, "choose noop, deadline or anticipatory")),
+        _ => {
+            let why =
+                "choose noop, deadline or anticipatory, each also with `:awaited` for awaited reads before prefetches";
+            return Err(SetupError::new("scheduler", &setup.scheduler, why));
+        }
     };
     let unit_sectors = size_bytes("stripe-unit", &setup.stripe_unit)? / 512;
     if unit_sectors == 0 {
@@ -29,7 +38,8 @@ pub(super) fn build(setup: &Setup) -> Result<Storage, SetupError> {
         (Some(other), _) => return Err(SetupError::new("raid", other.to_string(), "choose 0 or 5")),
     };
     let devices = (0..setup.disks).map(|_| device(setup)).collect::<Result<_, _>>()?;
-    Ok(Storage::new(devices, array, scheduler, Merging::default()))
+    let storage = Storage::new(devices, array, scheduler, Merging::default());
+    Ok(if precedence { storage.with_precedence(Precedence::default()) } else { storage })
 }
 
 fn device(setup: &Setup) -> Result<Device, SetupError> {
@@ -104,7 +114,13 @@ mod tests {
         let mut device =
             device(&Setup { disk: "plain:read=64MB,write=32MB,latency=1ms,capacity=1GB".into(), ..Setup::default() })
                 .unwrap();
-        let io = |write| crate::block::Io { sector: 0, count: 125, write, owner: 0 };
+        let io = |write| crate::block::Io {
+            sector: 0,
+            count: 125,
+            write,
+            owner: 0,
+            class: policy::precedence::Class::Awaited,
+        };
         assert_eq!(device.serve(Time::ZERO, &io(false)), Time(2_000_000));
         assert_eq!(device.serve(Time::ZERO, &io(true)), Time(3_000_000));
         assert_eq!(device.sectors(), 1_953_125);

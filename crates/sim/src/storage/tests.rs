@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use std::collections::HashMap;
 
 fn io(sector: u64, count: u64, write: bool) -> Io {
-    Io { sector, count, write, owner: 0 }
+    Io { sector, count, write, owner: 0, class: policy::precedence::Class::Awaited }
 }
 
 fn split(array: Array, members: u64, request: Io) -> (Vec<Piece>, Vec<Piece>) {

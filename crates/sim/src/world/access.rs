@@ -2,6 +2,7 @@
 
 use crate::block::Io;
 use policy::cache::Span;
+use policy::precedence::Class;
 use policy::time::Time;
 
 /// One request of an application, in blocks.
@@ -72,12 +73,12 @@ impl Placement {
     }
 
     /// The device's request for `span`.
-    pub fn io(&self, span: Span, write: bool, owner: u32) -> Io {
+    pub fn io(&self, span: Span, write: bool, owner: u32, class: Class) -> Io {
         let first = self.first_blocks.get(span.first.file() as usize).copied().unwrap_or(0);
         let count = u64::from(span.len).min(self.storage_blocks);
         // A run that would cross the end of the storage lies before it.
         let block = ((first + span.first.index()) % self.storage_blocks).min(self.storage_blocks - count);
-        Io { sector: block * self.block_sectors, count: count * self.block_sectors, write, owner }
+        Io { sector: block * self.block_sectors, count: count * self.block_sectors, write, owner, class }
     }
 }
 
@@ -88,7 +89,7 @@ mod tests {
     #[test]
     fn files_follow_each_other_and_wrap_at_the_end() {
         let placement = Placement::new(&[10, 20, 5], 8, 8 * 32);
-        let at = |file, index, len| placement.io(Span::new(file, index, len), false, 0);
+        let at = |file, index, len| placement.io(Span::new(file, index, len), false, 0, Class::Awaited);
         assert_eq!((at(0, 9, 1).sector, at(1, 0, 2).sector, at(1, 0, 2).count), (72, 80, 16));
         assert_eq!(at(2, 0, 2).sector, 30 * 8);
         assert_eq!(at(2, 2, 1).sector, 0);

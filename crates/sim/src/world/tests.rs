@@ -6,6 +6,7 @@ use crate::disk::{Disk, model::CHEETAH9LP};
 use crate::storage::{Array, Device, Service};
 use policy::cache::Span;
 use policy::coordinate::{Coordination, Labels};
+use policy::precedence::{self, Precedence};
 use policy::prefetch::{Prefetch, Share, Trigger};
 use proptest::prelude::*;
 
@@ -74,6 +75,32 @@ fn a_client_with_a_pace_waits_for_answers_and_then_keeps_its_distance() {
     let cut = paced(Some(Time::from_millis(30)));
     assert_eq!(cut.read_blocks, 3);
     assert!((end_ms(&cut) - (11.03 + 15.0 + 11.03)).abs() < 1e-9);
+}
+
+/// What a client's level prefetched stands back in the device's queue until the application comes for it: the word goes through the link and the
+/// level below, if that knows prefetches from demands.
+#[test]
+fn a_prefetch_that_an_application_comes_for_moves_up_through_two_levels() {
+    let order = Precedence::new(precedence::Config { onward_max: 0, ..precedence::Config::default() });
+    let clients = || {
+        let late = vec![read(0, 0, 1), read(3, 1, 1)];
+        vec![late, vec![read(1, 100, 1)], vec![read(4, 200, 1), read(4, 300, 1)]]
+    };
+    let response_ms = |early, storage: Storage| {
+        let mut upper = LevelConfig::new(20, Prefetch::Ra { degree: 1 });
+        upper.join = false;
+        let lower = LevelConfig { coordination: Coordination { early, ..Coordination::NONE }, ..plain(100) };
+        let link = Link { alpha: Time::ZERO, beta: Time::ZERO, ..Link::PUBLISHED };
+        let tally = run(Config { link, ..Config::two_levels(upper, lower) }, storage, clients());
+        assert_eq!(tally.levels[0].stats.late, 1);
+        tally.clients.iter().map(|client| (client.sum_ns() as f64 / 1e6).round() as u64).collect::<Vec<_>>()
+    };
+    // Block 0 until 5, 100 until 10, then 1, 200, 300; what is prefetched comes last.
+    assert_eq!(response_ms(true, constant(5).with_precedence(order)), [5 + 12, 9, 16 + 21]);
+    // In order of arrival, neighbours merged: 0, 1 and 2, 100 and 101, 200 and 201, 300 and 301.
+    assert_eq!(response_ms(true, constant(5)), [5 + 7, 14, 16 + 21]);
+    // Who does not know prefetches takes each request for awaited.
+    assert_eq!(response_ms(false, constant(5).with_precedence(order)), response_ms(false, constant(5)));
 }
 
 #[test]

@@ -2,8 +2,10 @@
 
 use super::frames::Frame;
 use super::{Inner, Order, part_of_block};
+use crate::target::Queued;
 use policy::Time;
 use policy::cache::{Action, Event, FetchId, RequestId, Span};
+use policy::precedence::Class;
 use std::ops::Range;
 
 /// A fetch under way.
@@ -17,6 +19,10 @@ pub(super) struct Flying {
     pub failed: bool,
     /// Passed its deadline.
     pub overdue: bool,
+    /// Whether somebody waits for it.
+    pub class: Class,
+    /// Its pieces that wait, or waited, for a worker as prefetches.
+    pub queued: Vec<Queued>,
     /// Who waits for which blocks of it, and where their range begins.
     pub waiters: Vec<(RequestId, Span, u64)>,
 }
@@ -29,12 +35,14 @@ pub(super) struct Copies<'b> {
     /// Ranges of `buf` that are filled.
     pub hits: Vec<Range<usize>>,
     pub waits: Vec<(FetchId, Span)>,
+    /// Prefetches that it waits for and nobody did before.
+    pub hurried: Vec<Queued>,
     delivered: bool,
 }
 
 impl<'b> Copies<'b> {
     pub fn new(request: RequestId, offset: u64, buf: &'b mut [u8]) -> Copies<'b> {
-        Copies { request, offset, buf, hits: Vec::new(), waits: Vec::new(), delivered: false }
+        Copies { request, offset, buf, hits: Vec::new(), waits: Vec::new(), hurried: Vec::new(), delivered: false }
     }
 
     pub fn is_delivered(&self) -> bool {
@@ -61,6 +69,12 @@ impl Inner {
                 Action::Wait { request, span, fetch } => {
                     if let Some(copies) = copies.as_deref_mut().filter(|c| c.request == request) {
                         copies.waits.push((fetch, span));
+                    }
+                }
+                Action::Hurry { fetch } => {
+                    if let (Some(copies), Some(flying)) = (copies.as_deref_mut(), self.flying.get_mut(&fetch)) {
+                        flying.class = Class::Awaited;
+                        copies.hurried.append(&mut flying.queued);
                     }
                 }
                 Action::Fetch(fetch) => orders.extend(self.depart(&fetch)),
@@ -108,6 +122,8 @@ impl Inner {
             pieces_left: 1,
             failed: false,
             overdue: false,
+            class: fetch.class,
+            queued: Vec::new(),
             waiters: Vec::new(),
         };
         self.flying.insert(fetch.id, flying);
@@ -117,6 +133,7 @@ impl Inner {
             fetch: fetch.id,
             first: fetch.span.first.index(),
             demand_len: fetch.demand_len,
+            class: fetch.class,
             frames: (0..len).map(|_| self.frames.take()).collect(),
         })
     }

@@ -6,6 +6,7 @@
 use super::{File, MirrorWrites, Pool};
 use crate::Result;
 use policy::layout::Placement;
+use policy::precedence::Class;
 use rustix::io::Errno;
 use std::ops::Range;
 use std::path::PathBuf;
@@ -148,7 +149,7 @@ impl File {
                 Ok(())
             };
             // What is not begun now is found by the sync at the end.
-            drop(view.slot(piece.at).try_submit(&self.pool, begin));
+            drop(view.slot(piece.at).try_submit(&self.pool, Class::Awaited, begin));
         }
     }
 

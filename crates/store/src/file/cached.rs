@@ -5,6 +5,7 @@ use crate::Result;
 use crate::cache::{Asked, BLOCK_BYTES, BlockCache, Order, PieceWork, Stream, Ticket};
 use crate::target::Pending;
 use policy::cache::FetchId;
+use policy::precedence::Class;
 use std::sync::Arc;
 
 const BLOCK: u64 = BLOCK_BYTES as u64;
@@ -39,6 +40,9 @@ impl File {
         }
         let begun = cache.begin(&Asked { stream, file: id, offset, len, size }, &mut buf[..len]);
         let mut pending = Vec::new();
+        begun.hurried.iter().for_each(|queued| {
+            queued.raise();
+        });
         for order in begun.orders {
             self.fetch(cache, order, &mut pending);
         }
@@ -68,7 +72,7 @@ impl File {
     /// Hands a fetch to the workers of the targets, without waiting for room there. What somebody waits for is added to
     /// `own`.
     fn fetch(self: &Arc<Self>, cache: &Arc<BlockCache>, order: Order, own: &mut Vec<(FetchId, Pending<()>)>) {
-        let Order { fetch, first, demand_len, mut frames } = order;
+        let Order { fetch, first, demand_len, class, mut frames } = order;
         // Only now: the level knows of the fetch, so whatever changes from here on makes it forget the blocks.
         let view = self.view();
         let Some(parts) = self.parts(&view, first, frames.len()) else {
@@ -84,9 +88,14 @@ impl File {
             };
             let demand_bytes = (demand_len as usize).saturating_sub(part.first) * BLOCK_BYTES as usize;
             let op = move |h: &dyn crate::target::Handle| work.run(h, offset, len, demand_bytes.min(len));
-            if let Ok(pending) = slot.try_submit(&self.pool, op)
-                && part.first < demand_len as usize
+            let Ok(pending) = slot.try_submit(&self.pool, class, op) else { continue };
+            if class == Class::Prefetch
+                && let Some(queued) = pending.queued()
+                && let Some(queued) = cache.queued(fetch, queued)
             {
+                queued.raise();
+            }
+            if part.first < demand_len as usize {
                 own.push((fetch, pending));
             }
         }

@@ -6,6 +6,7 @@ use super::Pool;
 use crate::target::{Handle, InlineError, Medium, OnDeadline, Pending, Target, TargetError, own_part};
 use parking_lot::RwLock;
 use policy::layout::{Layout, Merged, MirrorState, Object, ObjectState, Position};
+use policy::precedence::Class;
 use policy::{ObjectId, TargetId};
 use rustix::io::Errno;
 use std::collections::HashMap;
@@ -140,14 +141,14 @@ impl Slot {
         Ok(self.target(pool)?.submit(move |medium| slot.with(medium, op)))
     }
 
-    /// Hands an operation to a worker of the target, unless too many wait there already.
-    pub fn try_submit<T, F>(self: &Arc<Self>, pool: &Pool, op: F) -> Result<Pending<T>, TargetError>
+    /// Hands an operation to a worker of the target, behind what is awaited if it is a prefetch, unless too many wait there already.
+    pub fn try_submit<T, F>(self: &Arc<Self>, pool: &Pool, class: Class, op: F) -> Result<Pending<T>, TargetError>
     where
         T: Send + 'static,
         F: FnOnce(&dyn Handle) -> Result<T, Errno> + Send + 'static,
     {
         let slot = self.clone();
-        self.target(pool)?.try_submit(move |medium| slot.with(medium, op))
+        self.target(pool)?.try_submit(class, move |medium| slot.with(medium, op))
     }
 
     /// Runs an operation on a worker of the target and waits.

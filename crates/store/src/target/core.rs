@@ -10,6 +10,7 @@ use super::pool::Pool;
 use super::watch::Bell;
 use super::{Counters, Execution, Limits, State, TargetError, TargetSpec};
 use parking_lot::Mutex;
+use policy::precedence::Class;
 use policy::protect::health::{Action, Event, Health, Reason, is_hard};
 use policy::{TargetId, Time};
 use rustix::io::Errno;
@@ -172,7 +173,7 @@ impl Core {
     }
 
     /// Hands an operation to a worker whatever the state, or executes it here.
-    pub fn submit<T, F>(self: &Arc<Core>, op: F) -> Pending<T>
+    pub fn submit<T, F>(self: &Arc<Core>, class: Class, op: F) -> Pending<T>
     where
         T: Send + 'static,
         F: FnOnce(&dyn Medium) -> Result<T, Errno> + Send + 'static,
@@ -181,7 +182,7 @@ impl Core {
             return Pending::ready(self.guarded(op).map_err(|errno| self.error(errno)));
         }
         let task = Arc::new(Task::new(op, self.now()));
-        match Pool::push(self, task.clone()) {
+        match Pool::push(self, task.clone(), class) {
             Ok(()) => Pending::under(task, self.clone()),
             Err(error) => Pending::ready(Err(error)),
         }
@@ -209,7 +210,7 @@ impl Core {
             }
             Ok(())
         };
-        if Pool::push(self, Arc::new(Task::new(look, began))).is_err() {
+        if Pool::push(self, Arc::new(Task::new(look, began)), Class::Awaited).is_err() {
             self.probing.store(false, Ordering::Relaxed);
             self.report(Event::ProbeFailed);
         }
@@ -228,7 +229,7 @@ impl Core {
         };
         if self.shared.execution == Execution::Inline {
             let _ = self.guarded(look);
-        } else if Pool::push(self, Arc::new(Task::new(look, self.now()))).is_err() {
+        } else if Pool::push(self, Arc::new(Task::new(look, self.now())), Class::Awaited).is_err() {
             self.measuring.store(false, Ordering::Relaxed);
         }
     }

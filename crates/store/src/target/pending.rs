@@ -9,7 +9,7 @@ use parking_lot::{Condvar, Mutex};
 use policy::Time;
 use policy::protect::health::Event;
 use rustix::io::Errno;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 /// Nobody waits longer than so many deadlines for a worker, even while others are served: overload is no excuse to hang.
@@ -23,8 +23,21 @@ enum Stage<T> {
     Under { task: Arc<dyn Outcome<T>>, core: Arc<Core> },
 }
 
+/// An operation that waits for a worker as a prefetch, or did when it was handed over.
+pub struct Queued {
+    work: Weak<dyn Work>,
+    core: Arc<Core>,
+}
+
+impl Queued {
+    /// Somebody waits for it: if it still waits for a worker it goes before all prefetches. Whether it did.
+    pub fn raise(&self) -> bool {
+        self.work.upgrade().is_some_and(|work| self.core.pool.raise(&work))
+    }
+}
+
 /// The part of a task that its waiter sees.
-trait Outcome<T>: Send + Sync {
+trait Outcome<T>: Work {
     fn phase(&self) -> &Mutex<Phase<T>>;
     fn changed(&self) -> &Condvar;
 }
@@ -58,7 +71,11 @@ impl<T, F> Task<T, F> {
     }
 }
 
-impl<T: Send, F: Send> Outcome<T> for Task<T, F> {
+impl<T, F> Outcome<T> for Task<T, F>
+where
+    T: Send + 'static,
+    F: FnOnce(&dyn Medium) -> Result<T, Errno> + Send + 'static,
+{
     fn phase(&self) -> &Mutex<Phase<T>> {
         &self.phase
     }
@@ -121,8 +138,22 @@ impl<T: Send + 'static> Pending<T> {
     }
 
     /// An operation handed to a worker.
-    pub(super) fn under<F: Send + 'static>(task: Arc<Task<T, F>>, core: Arc<Core>) -> Pending<T> {
+    pub(super) fn under<F>(task: Arc<Task<T, F>>, core: Arc<Core>) -> Pending<T>
+    where
+        F: FnOnce(&dyn Medium) -> Result<T, Errno> + Send + 'static,
+    {
         Pending(Stage::Under { task, core })
+    }
+
+    /// Its place among the prefetches of its target, unless it is over.
+    pub fn queued(&self) -> Option<Queued> {
+        match &self.0 {
+            Stage::Ready(_) => None,
+            Stage::Under { task, core } => {
+                let work: Arc<dyn Work> = task.clone();
+                Some(Queued { work: Arc::downgrade(&work), core: core.clone() })
+            }
+        }
     }
 
     /// Waits for the result, at most until the deadline. The deadline counts from when a worker began, or, while none

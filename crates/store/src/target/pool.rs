@@ -2,11 +2,12 @@
 
 use super::clock::time;
 use super::core::Core;
+use super::lines::Lines;
 use super::{Limits, TargetError};
 use parking_lot::{Condvar, Mutex};
 use policy::Time;
+use policy::precedence::Class;
 use rustix::io::Errno;
-use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
@@ -36,7 +37,7 @@ pub struct Pool {
 
 #[derive(Default)]
 struct Crew {
-    queue: VecDeque<Arc<dyn Work>>,
+    queue: Lines,
     /// What each living worker is at; the index is the worker's seat.
     at: Vec<Option<Arc<dyn Work>>>,
     free_seats: Vec<usize>,
@@ -84,8 +85,8 @@ impl Pool {
         self.last_progress.fetch_max(core.now().0, Ordering::Relaxed);
     }
 
-    /// Queues a piece of work; waits for room, at most a deadline long.
-    pub fn push(core: &Arc<Core>, work: Arc<dyn Work>) -> Result<(), TargetError> {
+    /// Queues a piece of work, behind what is awaited if it is a prefetch; waits for room, at most a deadline long.
+    pub fn push(core: &Arc<Core>, work: Arc<dyn Work>, class: Class) -> Result<(), TargetError> {
         let (pool, limits) = (&core.pool, &core.limits);
         let mut crew = pool.crew.lock();
         let until = core.now() + time(limits.deadline);
@@ -99,13 +100,13 @@ impl Pool {
         if crew.stopped {
             return Err(TargetError::Failed);
         }
-        crew.queue.push_back(work);
+        crew.queue.push(core.now(), work, class);
         if crew.idle < crew.queue.len() && crew.may_grow(limits) {
             match start_worker(core, &mut crew) {
                 Ok(()) => {}
                 Err(_) if crew.live > 0 => {} // those that live will come to it
                 Err(errno) => {
-                    crew.queue.pop_back();
+                    crew.queue.unpush(class);
                     return Err(TargetError::Io(errno));
                 }
             }
@@ -119,6 +120,11 @@ impl Pool {
     /// are far fewer threads that do than places.
     pub fn has_room(&self, limits: &Limits) -> bool {
         self.crew.lock().queue.len() < limits.queue_max / 2
+    }
+
+    /// Somebody waits for work that was a prefetch: it goes before those that still are. Whether it still waited for a worker.
+    pub fn raise(&self, work: &Arc<dyn Work>) -> bool {
+        self.crew.lock().queue.raise(work)
     }
 
     /// A worker hangs, and nobody waits for it any more.
@@ -147,7 +153,7 @@ impl Pool {
     /// Answers everything that waits or runs with an error.
     pub fn abandon_all(&self, core: &Core, error: &TargetError) {
         let mut crew = self.crew.lock();
-        let mut all: Vec<_> = crew.queue.drain(..).collect();
+        let mut all: Vec<_> = crew.queue.drain();
         all.extend(crew.at.iter().flatten().cloned());
         self.note(&crew);
         drop(crew);
@@ -170,12 +176,12 @@ impl Pool {
     }
 
     /// The next piece of work, or nothing if the worker is to end.
-    fn next(&self, limits: &Limits, seat: usize) -> Option<Arc<dyn Work>> {
+    fn next(&self, core: &Core, seat: usize) -> Option<Arc<dyn Work>> {
         let mut crew = self.crew.lock();
         crew.at[seat] = None;
         loop {
-            let too_many = crew.live as isize - crew.lost > limits.workers_max as isize;
-            if !too_many && let Some(work) = crew.queue.pop_front() {
+            let too_many = crew.live as isize - crew.lost > core.limits.workers_max as isize;
+            if !too_many && let Some(work) = crew.queue.pop(core.now()) {
                 crew.at[seat] = Some(work.clone());
                 self.note(&crew);
                 self.room.notify_one();
@@ -204,7 +210,7 @@ fn start_worker(core: &Arc<Core>, crew: &mut Crew) -> Result<(), Errno> {
     });
     let worker = core.clone();
     let body = move || {
-        while let Some(work) = worker.pool.next(&worker.limits, seat) {
+        while let Some(work) = worker.pool.next(&worker, seat) {
             worker.pool.progress(&worker);
             work.execute(&worker);
             worker.pool.progress(&worker);

@@ -8,6 +8,7 @@ use super::{Execution, Limits, Space, State, Target, TargetError, TargetSpec, ch
 use parking_lot::{Mutex, RwLock};
 use policy::TargetId;
 use policy::layout::{Segment, TargetView};
+use policy::precedence::Class;
 use policy::protect::health::{Config, Event};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -266,7 +267,7 @@ impl Targets {
             Order::Drain => target.core.report(Event::OperatorDrain),
             Order::Restore => {
                 let unwell = |error| OrderError::Unwell { name: name.clone(), error };
-                target.core.submit(|m| m.probe()).wait().map_err(unwell)?;
+                target.core.submit(Class::Awaited, |m| m.probe()).wait().map_err(unwell)?;
                 let hanging = target.core.pool.hanging() + self.slots.taken_of(id);
                 if hanging > 0 {
                     return Err(OrderError::Hanging { name, hanging });

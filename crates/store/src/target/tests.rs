@@ -327,3 +327,30 @@ fn space_adds_up_over_the_targets_that_take_something() {
     targets.operate(TargetId(2), Order::Fail).unwrap();
     assert_eq!(space(), (3, 1));
 }
+
+/// What somebody waits for goes before prefetches handed over earlier, and a prefetch that somebody comes to wait for is one of them.
+#[test]
+fn prefetches_stand_back_until_somebody_waits_for_them() {
+    let targets = threads(Limits { workers_max: 1, ..Limits::default() }, 0);
+    let target = add(&targets, 1);
+    let (release, op) = hang();
+    let hung = target.submit(op);
+    let order = Arc::new(Mutex::new(Vec::new()));
+    let note = |name: &'static str| {
+        let order = order.clone();
+        move |_: &dyn Medium| {
+            order.lock().unwrap().push(name);
+            Ok(())
+        }
+    };
+    let ahead = |name| target.try_submit(Class::Prefetch, note(name)).unwrap();
+    let all = [ahead("first ahead"), ahead("second ahead"), ahead("third ahead"), target.submit(note("awaited"))];
+    let queued = all[1].queued().unwrap();
+    assert!(queued.raise(), "it waits for the worker");
+    assert!(!queued.raise(), "it is no prefetch any more");
+    drop(release);
+    assert_eq!(hung.wait(), Ok(1));
+    all.into_iter().for_each(|pending| pending.wait().unwrap());
+    assert!(!queued.raise(), "it is over");
+    assert_eq!(*order.lock().unwrap(), ["awaited", "second ahead", "first ahead", "third ahead"]);
+}

@@ -134,7 +134,7 @@ struct WorldArgs {
     /// Bus of a mechanical disk in MB/s, if not the one it was measured on.
     #[arg(long, value_name = "MB/S")]
     disk_bus: Option<f64>,
-    /// Scheduler of the block layer: noop, deadline, anticipatory.
+    /// Scheduler of the block layer: noop, deadline, anticipatory; with `:awaited` behind it what somebody waits for goes before prefetches.
     #[arg(long, default_value = "deadline")]
     scheduler: String,
     /// Part of the link's time that does not depend on the size.

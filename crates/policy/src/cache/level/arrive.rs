@@ -3,11 +3,12 @@
 use super::Level;
 use super::plan::Said;
 use crate::cache::block::{Block, Span};
-use crate::cache::event::{Action, Fetch, FetchId, Outcome, Reason, Request};
+use crate::cache::event::{Action, Fetch, FetchId, Outcome, Reason, Request, RequestId};
 use crate::cache::flight::Waiting;
 use crate::cache::page::{DOOMED, FLYING, PLANNED};
 use crate::cache::slab::NIL;
 use crate::coordinate::du;
+use crate::precedence::Class;
 use crate::time::Time;
 
 impl Level {
@@ -61,11 +62,13 @@ impl Level {
     }
 
     fn issue(&mut self, now: Time, request: &Request, span: Span, wanted_len: u32, reason: Reason, keep: bool) -> u32 {
-        let at = self.flight.depart(span, wanted_len, now);
         self.stats.fetches += 1;
         self.stats.prefetches += u64::from(wanted_len == 0);
         let demand_end = request.span.first.plus(u64::from(request.demand_len));
         let demand_len = if wanted_len == 0 { 0 } else { demand_end.0.saturating_sub(span.first.0) };
+        let demand_len = demand_len.min(u64::from(wanted_len)) as u32;
+        let class = if self.waits(wanted_len, demand_len) { Class::Awaited } else { Class::Prefetch };
+        let at = self.flight.depart(span, wanted_len, class, now);
         let id = self.flight.name(at);
         if wanted_len > 0 {
             self.plan.waits.push(at);
@@ -77,15 +80,45 @@ impl Level {
         self.actions.push_back(Action::Fetch(Fetch {
             id,
             span,
-            demand_len: demand_len.min(u64::from(wanted_len)) as u32,
+            demand_len,
             wanted_len,
             keep,
             stream: request.stream,
             client: request.client,
             file_blocks: request.file_blocks,
             reason,
+            class,
         }));
         at
+    }
+
+    /// Whether somebody waits for blocks of which so many are asked for from above and so many demanded, as far as this level knows.
+    fn waits(&self, wanted_len: u32, demand_len: u32) -> bool {
+        wanted_len > 0 && (demand_len > 0 || !self.config.coordination.knows_labels())
+    }
+
+    /// A request meets a fetch that is under way.
+    pub(super) fn wait_for(&mut self, fetch: u32, block: Block, request: &Request) {
+        let awaited = self.waits(request.span.len, request.demand_len);
+        let flying = self.flight.fetch_mut(fetch);
+        flying.waited |= block == flying.span.first.plus(u64::from(flying.wanted_len));
+        if awaited && flying.class == Class::Prefetch {
+            flying.class = Class::Awaited;
+            let fetch = self.flight.name(fetch);
+            self.actions.push_back(Action::Hurry { fetch });
+        }
+        if self.plan.waits.last() != Some(&fetch) {
+            self.plan.waits.push(fetch);
+        }
+        self.say(Said::Wait(fetch), block, request);
+    }
+
+    /// The level above says that somebody waits for a request.
+    pub(super) fn hurry(&mut self, request: RequestId) {
+        if self.config.coordination.knows_labels() {
+            let actions = &mut self.actions;
+            self.flight.hurry(request, |fetch| actions.push_back(Action::Hurry { fetch }));
+        }
     }
 
     /// A replay has no fetches: what was placed is resident already, what passes through is gone.

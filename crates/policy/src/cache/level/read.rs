@@ -228,15 +228,6 @@ impl Level {
         }
     }
 
-    fn wait_for(&mut self, fetch: u32, block: Block, request: &Request) {
-        let flying = self.flight.fetch_mut(fetch);
-        flying.waited |= block == flying.span.first.plus(u64::from(flying.wanted_len));
-        if self.plan.waits.last() != Some(&fetch) {
-            self.plan.waits.push(fetch);
-        }
-        self.say(Said::Wait(fetch), block, request);
-    }
-
     /// A write of whole blocks: they become resident, nothing is fetched.
     fn write(&mut self, request: &Request) {
         self.stats.written += u64::from(request.span.len);

@@ -11,6 +11,7 @@ pub(crate) struct Driver {
     pub(crate) file_blocks: u64,
     pub(crate) delivered: Vec<(RequestId, Outcome)>,
     pub(crate) failed: Vec<RequestId>,
+    pub(crate) hurried: Vec<FetchId>,
     next_id: u64,
 }
 
@@ -24,6 +25,7 @@ impl Driver {
             file_blocks: u64::MAX,
             delivered: Vec::new(),
             failed: Vec::new(),
+            hurried: Vec::new(),
             next_id: 1000,
         }
     }
@@ -38,6 +40,7 @@ impl Driver {
                 Action::Fetch(fetch) => fetches.push(fetch),
                 Action::Deliver { request, outcome } => self.delivered.push((request, outcome)),
                 Action::Fail { request } => self.failed.push(request),
+                Action::Hurry { fetch } => self.hurried.push(fetch),
                 Action::Hit { .. } | Action::Wait { .. } | Action::Store { .. } | Action::Evict { .. } => {}
             }
         }

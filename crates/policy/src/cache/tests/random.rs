@@ -3,6 +3,7 @@
 
 use crate::cache::*;
 use crate::coordinate::{Coordination, Labels, Large, Pfc, Scope};
+use crate::precedence::Class;
 use crate::prefetch::{Prefetch, Share, Trigger};
 use crate::time::Time;
 use proptest::prelude::*;
@@ -16,6 +17,7 @@ enum Step {
     Fail { which: usize },
     Forget { index: u64, len: u32 },
     Pass { millis: u64 },
+    Hurry { which: usize },
 }
 
 const FILE_BLOCKS: u64 = 400;
@@ -29,6 +31,7 @@ fn step() -> impl Strategy<Value = Step> {
         1 => (0usize..64).prop_map(|which| Step::Fail { which }),
         1 => (0u64..FILE_BLOCKS - 20, 1u32..200).prop_map(|(index, len)| Step::Forget { index, len }),
         2 => (1u64..300).prop_map(|millis| Step::Pass { millis }),
+        1 => (0usize..64).prop_map(|which| Step::Hurry { which }),
     ]
 }
 
@@ -89,6 +92,8 @@ struct Asked {
     since: BTreeMap<Block, u64>,
     got: BTreeMap<Block, u64>,
     waits: BTreeMap<Block, FetchId>,
+    /// Whether an application waits for it, as far as the level knows.
+    awaited: bool,
 }
 
 struct World {
@@ -117,6 +122,12 @@ impl World {
         while let Some(action) = self.level.poll() {
             self.action(action, finished);
         }
+        let classes: BTreeMap<FetchId, Class> = self.flying.iter().map(|(fetch, _)| (fetch.id, fetch.class)).collect();
+        for asked in self.asked.values().filter(|asked| asked.awaited) {
+            let stands_back = |block| classes.get(&asked.waits[block]) == Some(&Class::Prefetch);
+            let waiting = asked.waits.keys().filter(|block| !asked.got.contains_key(block));
+            assert!(!waiting.into_iter().any(stands_back), "somebody waits for what stands back as a prefetch");
+        }
         let resident: Vec<Block> = self.stored.keys().copied().collect();
         for block in resident {
             assert!(self.level.is_resident(block), "{block:?} is stored and not resident");
@@ -137,7 +148,13 @@ impl World {
                     assert_eq!(asked.waits.insert(block, fetch), None, "{block:?} is awaited twice");
                 }
             }
+            Action::Hurry { fetch } => {
+                let flying = &mut self.flying.iter_mut().find(|(flying, _)| flying.id == fetch).unwrap().0;
+                assert_eq!(flying.class, Class::Prefetch, "it was awaited before");
+                flying.class = Class::Awaited;
+            }
             Action::Fetch(fetch) => {
+                assert!(fetch.class == Class::Prefetch || fetch.wanted_len > 0, "nobody waits for {fetch:?}");
                 assert!(fetch.demand_len <= fetch.wanted_len && fetch.wanted_len <= fetch.span.len);
                 assert!(fetch.span.end().index() <= FILE_BLOCKS, "{fetch:?} is beyond the file");
                 let overlaps = |other: &Fetch| other.keep && fetch.keep && other.span.contains(fetch.span.first);
@@ -205,7 +222,9 @@ impl World {
             Step::Read { index, len, demand, stream } => {
                 let span = Span::new(1, index, len);
                 let (since, none) = (self.snapshot(span), BTreeMap::new());
-                self.asked.insert(RequestId(id), Asked { span, since, got: none, waits: BTreeMap::new() });
+                let knows = self.level.config().coordination.knows_labels();
+                let awaited = !knows || demand >= len;
+                self.asked.insert(RequestId(id), Asked { span, since, got: none, waits: BTreeMap::new(), awaited });
                 self.event(
                     Event::Request(Request {
                         demand_len: demand.min(len),
@@ -229,6 +248,13 @@ impl World {
             }
             Step::Done { which } => self.finish(which, false),
             Step::Fail { which } => self.finish(which, true),
+            Step::Hurry { which } => {
+                let ids: Vec<RequestId> = self.asked.keys().copied().collect();
+                if let Some(&id) = ids.get(which % ids.len().max(1)) {
+                    self.asked.get_mut(&id).unwrap().awaited = true;
+                    self.event(Event::Hurry(id), None);
+                }
+            }
             Step::Pass { millis } => self.now = self.now + Time::from_millis(millis),
         }
     }

@@ -3,6 +3,7 @@
 use super::Driver;
 use crate::cache::*;
 use crate::coordinate::{Coordination, Labels};
+use crate::precedence::Class;
 use crate::prefetch::Prefetch;
 
 /// An application's read through two levels; all fetches are done at once, from below upwards.
@@ -100,6 +101,44 @@ fn a_short_run_through_two_adaptive_levels_is_amplified_flushed_and_cached_twice
             "{name}: what is useless at the end is amplified: {ahead}, {ends:?}"
         );
     }
+}
+
+/// A prefetch stands back until somebody waits for it; what the upper level prefetches is one where that is known.
+#[test]
+fn a_prefetch_that_somebody_comes_to_wait_for_is_hurried_once() {
+    let lower = |coordination| {
+        let mut config = LevelConfig::new(100, Prefetch::None);
+        config.coordination = coordination;
+        Driver::new(config)
+    };
+    let mut told = lower(Coordination::LABELS);
+    told.demand_len = 0;
+    let ahead = told.start(1, Span::new(0, 0, 8))[0];
+    let further = told.start(2, Span::new(0, 8, 8))[0];
+    assert_eq!((ahead.class, further.class), (Class::Prefetch, Class::Prefetch));
+    assert_eq!(told.start(3, Span::new(0, 2, 2)), [], "another prefetch of the same blocks hurries nothing");
+    assert_eq!(told.hurried, []);
+    told.demand_len = u32::MAX;
+    assert_eq!(told.start(4, Span::new(0, 2, 2)), []);
+    assert_eq!(told.start(5, Span::new(0, 2, 2)), []);
+    assert_eq!(told.hurried, [ahead.id]);
+    // The level above hears that its own prefetch is waited for.
+    for _ in 0..2 {
+        assert_eq!(told.event(Event::Hurry(RequestId(2))), []);
+    }
+    assert_eq!(told.event(Event::Hurry(RequestId(77))), [], "nobody it knows");
+    assert_eq!(told.hurried, [ahead.id, further.id]);
+    let mut blind = lower(Coordination::NONE);
+    blind.demand_len = 0;
+    assert_eq!(blind.start(1, Span::new(0, 0, 8))[0].class, Class::Awaited, "a request is a request");
+
+    // A level's own prefetch needs nobody to tell it.
+    let mut own = Driver::new(LevelConfig::new(100, Prefetch::Ra { degree: 4 }));
+    own.read(0, 1);
+    let triggered = own.start(50, Span::new(0, 1, 1))[0];
+    assert_eq!((triggered.span, triggered.class), (Span::new(0, 5, 1), Class::Prefetch));
+    own.start(51, Span::new(0, 5, 1));
+    assert_eq!(own.hurried, [triggered.id]);
 }
 
 #[test]

@@ -74,6 +74,8 @@ impl PageCache {
             match action {
                 Action::Fetch(fetch) => wants.fetches.push((fetch.id, u64::from(fetch.span.len) * PAGE)),
                 Action::Deliver { request, .. } | Action::Fail { request } => wants.delivered.push(request.0),
+                // The kernel's block layer takes a read for a read.
+                Action::Hurry { .. } => {}
                 Action::Hit { .. } | Action::Wait { .. } | Action::Store { .. } | Action::Evict { .. } => {}
             }
         }
