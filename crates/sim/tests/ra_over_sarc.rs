@@ -79,7 +79,8 @@ fn demand_labels_cure_it_and_hurt_no_other_pair() {
     let onward = Coordination { labels: Labels::Onward, ..Coordination::NONE };
     let mean_ms = |upper, lower, labels| run(upper, lower, labels).reads.mean_ms();
     let without = run(RA, sarc(4), Coordination::NONE);
-    // The deeper SARC prefetches, the worse the anomaly; labels end it whatever the degree.
+    // The deeper SARC prefetches, the worse the anomaly; labels end it whatever the degree. Table 3.2 says which it was: with labels 2.03 times
+    // the disk requests for 0.31 of the blocks, so that a request of RA's five blocks was one of 33 without, one and 32.
     let deep = Prefetch::Sarc { degree: 32, distance: 16, threshold: 4 };
     let without_deep = mean_ms(RA, deep, Coordination::NONE);
     for (name, labels) in [("published", Coordination::LABELS), ("onward", onward)] {
@@ -88,6 +89,7 @@ fn demand_labels_cure_it_and_hurt_no_other_pair() {
         assert!(with.levels[1].stats.prefetch_unused() * 10 < without.levels[1].stats.prefetch_unused(), "{name}");
         assert!(with.reads.mean_ms() < without.reads.mean_ms(), "{name}");
         let with_deep = mean_ms(RA, deep, labels);
+        eprintln!("the same with degree 32, as in Table 3.2: {without_deep:.3} -> {with_deep:.3} ms");
         assert!(with_deep < without_deep / 2.0, "{name}, cut by more than half: {without_deep} -> {with_deep} ms");
     }
     for upper in [RA, Prefetch::ALL[2], sarc(4), Prefetch::ALL[7]] {
