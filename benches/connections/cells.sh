@@ -54,7 +54,10 @@ shaped_part() {
 # Where the processors are the limit: all ways are mounted at once, and take turns in each cell.
 unshaped_part() {
     local mode what t n round request requests order
-    for n in 1 $connections; do connect "$dir/ours$n" "$server:/$volume" "$n" load; done
+    for n in 1 $connections; do
+        connect "$dir/ours$n" "$server:/$volume" "$n" load
+        "$entrepot" connect --status "$dir/ours$n" | head -1 | tee -a "$dir/ways" >&2
+    done
     for round in $(seq "$rounds"); do
         order="plain 1 $connections"
         [ $((round % 2)) = 1 ] || order=$(echo "$order" | tr ' ' '\n' | tac | tr '\n' ' ')

@@ -66,4 +66,5 @@ for part in $parts; do
     esac
 done
 echo "$heading; $rate MB/s per connection where it is limited; sync: 1 MiB requests, async: 256 KiB, 32 under way; $seconds s per cell."
+[ ! -s "$dir/ways" ] || sed 's/^/Without a limit: /; s/$/./' "$dir/ways"
 awk -f "$here/figures.awk" "$dir/cells"

@@ -66,8 +66,8 @@ pub struct Connect {
     /// itself is not done again when its connection breaks.
     #[arg(long, value_enum, default_value = "auto")]
     passthrough: Pass,
-    /// Which way bytes go where the file system has a client library (GlusterFS: libgfapi): over the library if it is there and measured
-    /// to be faster at the start, over the mounts, or over the library.
+    /// Which way bytes go where the file system has a client library (GlusterFS: libgfapi): over the library if it is there and the mounts
+    /// are not measured to be clearly faster at the start, over the mounts, or over the library.
     #[arg(long, default_value_t, value_name = "auto|mount|library")]
     bytes_over: BytesOver,
     /// Acknowledge writes before the server has them, up to so many bytes of all files; 0 to let each wait for the server. They are kept
