@@ -23,6 +23,10 @@ use crate::throttle::Throttle;
 use crate::time::Time;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
+/// Requests of the tuned planner's first pane, if its window is longer; each pane that follows may have twice as many. As many as
+/// [`super::comeback`] learns from at a time.
+const FIRST_PANE: u64 = 512;
+
 /// How long the window is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Window {
@@ -457,10 +461,15 @@ impl Reorganizer {
             self.arrive(now, location, bytes);
         }
         if let Window::Requests(requests) = self.config.window
-            && self.pane.requests >= (requests / self.config.panes as u64).max(1)
+            && self.pane.requests >= (requests / self.config.panes as u64).max(1).min(self.young_pane())
         {
             self.end_pane(now);
         }
+    }
+
+    /// Requests after which the tuned planner's present pane ends at the latest: short at first, so that it soon knows anything at all.
+    fn young_pane(&self) -> u64 {
+        if self.tuned.is_some() { FIRST_PANE << self.stats.panes.min(32) } else { u64::MAX }
     }
 
     fn placed(&mut self, now: Time, location: Location, tier: Tier) {

@@ -343,3 +343,18 @@ fn a_scan_promotes_nothing_at_the_access() {
     let mut machine = tuned(1_000, u64::MAX);
     assert!((0..5_000).all(|n| read_whole(&mut machine, n * 1000, n).is_empty()));
 }
+
+#[test]
+fn a_long_window_does_not_make_it_wait_for_what_it_learns_first() {
+    let window = Window::Requests(400_000);
+    let mut machine = Reorganizer::new(Config { window, ..tuned_config(1_000, u64::MAX) }, Time::ZERO);
+    machine.handle(Time::ZERO, Event::Busy(Tier::Slow));
+    // Full of what nobody asks for; ten others are read in turn.
+    for block in 100..110 {
+        machine.handle(Time::ZERO, Event::Placed { location: at(block), tier: Tier::Fast });
+    }
+    let made: usize = (0..4_000).map(|n| read_whole(&mut machine, n * 1000, n % 10).len()).sum();
+    assert!(made >= 20 && machine.stats().panes == 3, "{made}, {:?}", machine.stats());
+    let hot = (0..10).filter(|&block| machine.tier(at(block)) == Tier::Fast).count();
+    assert_eq!(hot, 10);
+}
