@@ -18,7 +18,7 @@
 const COUNTS: usize = 256;
 
 /// Accesses after which what was learned is put to use.
-const TURN: u32 = 512;
+const TURN: u32 = 128;
 
 /// What older turns weigh against the newest.
 const MEMORY: f64 = 0.93;

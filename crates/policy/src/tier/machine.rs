@@ -25,7 +25,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// Requests of the tuned planner's first pane, if its window is longer; each pane that follows may have twice as many. As many as
 /// [`super::comeback`] learns from at a time.
-const FIRST_PANE: u64 = 512;
+const FIRST_PANE: u64 = 128;
 
 /// How long the window is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
