@@ -3,10 +3,12 @@
 mod counter;
 mod snapshot;
 mod table;
+mod tally;
 
 pub use counter::{BUCKETS, Counter, Histogram};
 pub use snapshot::{OpCounts, Snapshot, TargetCounts};
 pub use table::{Metric, Op};
+pub use tally::Tally;
 
 use crate::cache::BlockCache;
 use crate::target::{Target, Targets};

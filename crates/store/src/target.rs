@@ -30,7 +30,7 @@ pub use pending::{Pending, Queued};
 pub use policy::protect::health::State;
 pub use table::{Order, OrderError, Targets, TargetsOptions};
 
-use crate::stats::Counter;
+use crate::stats::{Counter, Tally};
 use policy::TargetId;
 use policy::precedence::Class;
 use policy::protect::health::Event;
@@ -120,8 +120,8 @@ pub struct Counters {
     pub read_bytes: Counter,
     /// Bytes written to objects.
     pub written_bytes: Counter,
-    /// Reads and writes under way: how many in the upper 24 bits, their bytes in the others.
-    under_way: AtomicU64,
+    /// Reads and writes under way.
+    under_way: Tally,
     /// Of every sixteenth: how many, their bytes, and the nanoseconds that they took.
     pub sampled: Counter,
     /// See there.
@@ -138,9 +138,6 @@ pub struct Counters {
 /// operation to a worker and back.
 const SLOW_NS: u64 = 200_000;
 
-/// Bits for the bytes under way: a terabyte.
-const BYTES_BITS: u32 = 40;
-
 impl Counters {
     /// Whether an operation takes so long that handing it to a worker is nothing to that.
     pub fn is_slow(&self) -> bool {
@@ -156,18 +153,8 @@ impl Counters {
 
     /// Reads and writes of objects under way.
     pub fn under_way(&self) -> Queue {
-        let under_way = self.under_way.load(Ordering::Relaxed);
-        Queue { operations: (under_way >> BYTES_BITS) as u32, bytes: under_way & ((1 << BYTES_BITS) - 1) }
-    }
-
-    /// An operation on so many bytes begins; gives how many are under way with it.
-    fn begins(&self, bytes: usize) -> u32 {
-        let before = self.under_way.fetch_add((1 << BYTES_BITS) + bytes as u64, Ordering::Relaxed);
-        (before >> BYTES_BITS) as u32 + 1
-    }
-
-    fn ends(&self, bytes: usize) {
-        self.under_way.fetch_sub((1 << BYTES_BITS) + bytes as u64, Ordering::Relaxed);
+        let (operations, bytes) = self.under_way.get();
+        Queue { operations: operations as u32, bytes }
     }
 }
 

@@ -6,6 +6,7 @@
 //! a hint.
 
 use super::{Access, File, View};
+use crate::stats::Tally;
 use parking_lot::RwLock;
 use policy::pattern::Request;
 use policy::pattern::features::WINDOW;
@@ -17,38 +18,14 @@ use std::sync::{Arc, OnceLock};
 /// The counters of one file.
 #[derive(Default)]
 pub struct Load {
-    reads: [Packed; CLASSES],
-    writes: [Packed; CLASSES],
+    reads: [Tally; CLASSES],
+    writes: [Tally; CLASSES],
     /// Requests that came, which is also where the next one goes in the ring.
     came: AtomicU32,
     ring: OnceLock<Box<Ring>>,
     /// Whether there is a chooser: all that most files look at.
     chooses: AtomicBool,
     chooser: RwLock<Option<Arc<Chooser>>>,
-}
-
-/// Bits for the bytes: a terabyte of one kind and class between two looks, and 16 million requests in the others.
-const BYTES_BITS: u32 = 40;
-
-/// Requests and their bytes in one word, so that counting one is one addition.
-#[derive(Default)]
-struct Packed(AtomicU64);
-
-impl Packed {
-    fn add(&self, bytes: u64) {
-        self.0.fetch_add((1 << BYTES_BITS) + bytes, Ordering::Relaxed);
-    }
-
-    /// Requests and bytes since the last time. Looking is cheaper than taking, and there is mostly nothing.
-    fn take(&self) -> (u64, u64) {
-        match self.0.load(Ordering::Relaxed) {
-            0 => (0, 0),
-            _ => {
-                let counted = self.0.swap(0, Ordering::Relaxed);
-                (counted >> BYTES_BITS, counted & ((1 << BYTES_BITS) - 1))
-            }
-        }
-    }
 }
 
 /// Requests by the number in which they came: offset, and length with the kind in its last bit.

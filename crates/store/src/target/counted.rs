@@ -37,14 +37,14 @@ impl Counters {
     ) -> Result<T, Errno> {
         let turn = TURN.with(|turn| turn.replace(turn.get().wrapping_add(1)));
         let began = turn.is_multiple_of(TIMED_EVERY).then(Instant::now);
-        let queue = self.begins(bytes);
+        let queue = self.under_way.add(bytes as u64);
         let done = op();
-        self.ends(bytes);
+        self.under_way.sub(bytes as u64);
         if let (Some(began), Ok(done)) = (began, &done) {
             let ns = began.elapsed().as_nanos() as u64;
             self.took(ns);
             self.sampled_ns.add(ns);
-            self.sampled_queue.add(queue.into());
+            self.sampled_queue.add(queue);
             self.sampled_bytes.add(moved(done) as u64);
             self.sampled.add(1);
         }
