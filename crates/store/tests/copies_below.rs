@@ -13,11 +13,10 @@ use store::Error;
 use store::mover::{Mover, Step};
 use store::state::State;
 use store::target::Medium;
-use world::tiered::{SIZE, content, tier_of, tiers};
+use world::tiered::{AT, SIZE, content, death_under_a_writer, lost_byte, tier_of, tiers};
 use world::{Random, World};
 
 const SEGMENT: usize = 2;
-const AT: usize = 16_384;
 
 fn on(world: &World, tier: u8) -> Placement {
     Placement { tier: Some(tier), ..world.options.placement.clone() }
@@ -122,41 +121,18 @@ fn dying_at_any_step_of_a_copy_loses_no_write_and_leaves_no_object() {
     for step in Step::ALL {
         for (power_lost, writes) in [(false, true), (true, true), (false, false), (true, false)] {
             let mut world = placed_fast();
-            let log = Arc::new(Mutex::new((content(), content())));
-            let (written, writer, power) = (log.clone(), world.life.file.clone(), world.power.clone());
-            let hook = move |at: Step| {
-                if writes && at >= Step::Replaced {
-                    let mut log = written.lock();
-                    let (from, value) = (AT + at as usize * 500, 0x80 + at as u8);
-                    writer.write(from as u64, &[value; 900])?;
-                    log.0[from..from + 900].fill(value);
-                    if (at as u8).is_multiple_of(2) {
-                        writer.sync_now(false)?;
-                        log.1 = log.0.clone();
-                    }
-                }
-                if at == step {
-                    power.cut();
-                    return Err(Errno::IO.into());
-                }
-                Ok(())
-            };
-            let mover = Mover::new(world.life.pool.clone(), world.state.clone(), None).with_crash_hook(Arc::new(hook));
+            let (hook, log) = death_under_a_writer(&world, step, writes);
+            let mover = Mover::new(world.life.pool.clone(), world.state.clone(), None).with_crash_hook(hook);
             let file = world.life.file.clone();
             let result = mover.copy_segment_below(&file, SEGMENT, &on(&world, 1));
             assert!(result.is_err(), "it died at {step:?}");
             drop((mover, file));
             deaths += 1;
-            if power_lost {
-                world.crash(&mut Random(3))
-            } else {
-                world.kill()
-            }
+            world.die(power_lost);
             let what = format!("died at {step:?}, power lost: {power_lost}, writes: {writes}");
             let (written, synced) = &*log.lock();
             let there = bytes(&world);
-            let lost = |at: &usize| there[*at] != written[*at] && (!power_lost || there[*at] != synced[*at]);
-            assert_eq!((0..SIZE).find(lost), None, "{what}");
+            assert_eq!(lost_byte(&there, written, synced, power_lost), None, "{what}");
             assert_eq!((tier_of(&world.life.file, SEGMENT), records(&world)), (0, 0), "{what}");
             nothing_left(&world, &what);
         }

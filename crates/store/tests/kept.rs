@@ -12,11 +12,10 @@ use store::mover::{Mover, Step};
 use store::state::State;
 use store::target::Medium;
 use store::{Error, Result};
-use world::tiered::{SIZE, content, tier_of, tiers};
+use world::tiered::{AT, SIZE, content, death_under_a_writer, lost_byte, tier_of, tiers};
 use world::{Random, World};
 
 const SEGMENT: usize = 2;
-const AT: usize = 16_384;
 
 fn fast(world: &World) -> Placement {
     Placement { tier: Some(0), ..world.options.placement.clone() }
@@ -128,26 +127,8 @@ fn dying_at_any_step_with_copies_loses_no_write_and_leaves_no_object() {
             if !up {
                 promote(&world);
             }
-            let log = Arc::new(Mutex::new((content(), content())));
-            let (written, writer, power) = (log.clone(), world.life.file.clone(), world.power.clone());
-            let hook = move |at: Step| {
-                if at >= Step::Replaced {
-                    let mut log = written.lock();
-                    let (from, value) = (AT + at as usize * 500, 0x80 + at as u8);
-                    writer.write(from as u64, &[value; 900])?;
-                    log.0[from..from + 900].fill(value);
-                    if (at as u8).is_multiple_of(2) {
-                        writer.sync_now(false)?;
-                        log.1 = log.0.clone();
-                    }
-                }
-                if at == step {
-                    power.cut();
-                    return Err(Errno::IO.into());
-                }
-                Ok(())
-            };
-            let mover = Mover::new(world.life.pool.clone(), world.state.clone(), None).with_crash_hook(Arc::new(hook));
+            let (hook, log) = death_under_a_writer(&world, step, true);
+            let mover = Mover::new(world.life.pool.clone(), world.state.clone(), None).with_crash_hook(hook);
             let file = world.life.file.clone();
             let result = if up {
                 mover.move_segment_keeping(&file, SEGMENT, &fast(&world))
@@ -158,15 +139,14 @@ fn dying_at_any_step_with_copies_loses_no_write_and_leaves_no_object() {
             assert!(died || (!up && step == Step::ChunkCopied), "{step:?}, up: {up}");
             drop((mover, file));
             deaths += usize::from(died);
-            if power_lost {
-                world.crash(&mut Random(3))
-            } else {
-                world.kill()
-            }
+            world.die(power_lost);
             let (written, synced) = &*log.lock();
             let there = bytes(&world.life.file);
-            let lost = |at: &usize| there[*at] != written[*at] && (!power_lost || there[*at] != synced[*at]);
-            assert_eq!((0..SIZE).find(lost), None, "died at {step:?}, power lost: {power_lost}, up: {up}");
+            assert_eq!(
+                lost_byte(&there, written, synced, power_lost),
+                None,
+                "died at {step:?}, power lost: {power_lost}, up: {up}"
+            );
             assert_eq!(world.orphans(), vec![], "died at {step:?}, up: {up}");
             assert_eq!(objects(&world), world.named().len(), "died at {step:?}, power lost: {power_lost}, up: {up}");
             assert!(world.state.records("kept-copies").expect("a state store").is_empty());

@@ -12,7 +12,7 @@ use store::Result;
 use store::file::{File, MirrorWrites};
 use store::mover::{Mover, Step};
 use store::state::State;
-use world::tiered::{SIZE, content, filled, tier_of, tiers};
+use world::tiered::{SIZE, content, filled, lost_byte, tier_of, tiers};
 use world::{Options, Random, World};
 
 fn world(mirrors: usize) -> World {
@@ -133,16 +133,15 @@ fn dying_at_any_step_of_a_move_between_tiers_loses_no_write() {
             assert!(mover.move_segment(&file, 0, 2, &place).is_err(), "it died at {step:?}");
             drop((mover, file));
             deaths += 1;
-            if power_lost {
-                world.crash(&mut Random(3))
-            } else {
-                world.kill()
-            }
+            world.die(power_lost);
             let mut there = vec![0; SIZE];
             world.life.file.read(0, &mut there).expect("whole");
             let (written, synced, ..) = &*written.lock();
-            let lost = |at: &usize| there[*at] != written[*at] && (!power_lost || there[*at] != synced[*at]);
-            assert_eq!((0..SIZE).find(lost), None, "died at {step:?}, power lost: {power_lost}, up: {up}");
+            assert_eq!(
+                lost_byte(&there, written, synced, power_lost),
+                None,
+                "died at {step:?}, power lost: {power_lost}, up: {up}"
+            );
             assert_eq!(world.orphans(), vec![], "died at {step:?}");
             let tier = tier_of(&world.life.file, 2);
             if step < Step::Replaced {

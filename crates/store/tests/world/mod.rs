@@ -108,6 +108,11 @@ impl World {
         self.restart();
     }
 
+    /// The daemon dies, and with it the power if it is lost.
+    pub fn die(&mut self, power_lost: bool) {
+        if power_lost { self.crash(&mut Random(3)) } else { self.kill() }
+    }
+
     /// The machine loses power: what was not synced may be gone.
     pub fn crash(&mut self, random: &mut Random) {
         self.power.cut();

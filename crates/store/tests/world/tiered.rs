@@ -1,11 +1,18 @@
 //! A file of bounded segments between two tiers: the first three of six targets are the fast one.
 
 use super::{Options, World};
+use parking_lot::Mutex;
 use policy::layout::Placement;
+use rustix::io::Errno;
+use std::sync::Arc;
 use store::file::{File, MirrorWrites};
+use store::mover::{CrashHook, Step};
 
 /// Its bytes.
 pub const SIZE: usize = 50_000;
+
+/// Where its third segment begins.
+pub const AT: usize = 16_384;
 
 /// What it holds.
 pub fn content() -> Vec<u8> {
@@ -40,4 +47,37 @@ pub fn tier_of(file: &File, segment: usize) -> u8 {
     let tiers: Vec<u8> = objects.iter().map(|o| u8::from(o.target.0 >= 3)).collect();
     assert!(tiers.iter().all(|tier| *tier == tiers[0]), "{tiers:?}");
     tiers[0]
+}
+
+/// What a writer wrote so far, and what of it is synced.
+pub type Written = Arc<Mutex<(Vec<u8>, Vec<u8>)>>;
+
+/// Death at a step of a move; from the new record on somebody writes to the third segment until then, if `writes`.
+pub fn death_under_a_writer(world: &World, step: Step, writes: bool) -> (CrashHook, Written) {
+    let log = Arc::new(Mutex::new((content(), content())));
+    let (written, writer, power) = (log.clone(), world.life.file.clone(), world.power.clone());
+    let hook = move |at: Step| {
+        if writes && at >= Step::Replaced {
+            let mut log = written.lock();
+            let (from, value) = (AT + at as usize * 500, 0x80 + at as u8);
+            writer.write(from as u64, &[value; 900])?;
+            log.0[from..from + 900].fill(value);
+            if (at as u8).is_multiple_of(2) {
+                writer.sync_now(false)?;
+                log.1 = log.0.clone();
+            }
+        }
+        if at == step {
+            power.cut();
+            return Err(Errno::IO.into());
+        }
+        Ok(())
+    };
+    (Arc::new(hook), log)
+}
+
+/// The first byte that is not what was written, nor what was synced if the power went.
+pub fn lost_byte(there: &[u8], written: &[u8], synced: &[u8], power_lost: bool) -> Option<usize> {
+    let lost = |at: &usize| there[*at] != written[*at] && (!power_lost || there[*at] != synced[*at]);
+    (0..there.len()).find(lost)
 }
