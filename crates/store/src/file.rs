@@ -13,10 +13,10 @@
 
 mod advise;
 mod anew;
+mod byte_ranges;
 mod cached;
 mod change;
 mod copy;
-mod dirty;
 mod fast;
 mod grow;
 mod inline;
@@ -50,7 +50,7 @@ pub use pool::{Event, Garbage, MirrorWrites, Observer, Pool, Recover, Unobserved
 pub use sync::SyncCursor;
 pub use table::FileTable;
 
-pub(crate) use dirty::DirtyRanges;
+pub(crate) use byte_ranges::ByteRanges;
 pub(crate) use grow::{NewObjects, targets_of};
 pub(crate) use kept::{Copy as KeptCopy, Lies, lies};
 pub(crate) use moving::Changed;
@@ -98,7 +98,7 @@ pub struct File {
     /// The kernel writes the object by itself: its length is the size.
     kernel_writes: AtomicBool,
     /// Where the mover wants to hear of writes.
-    watch: RwLock<Option<Arc<DirtyRanges>>>,
+    watch: RwLock<Option<Arc<ByteRanges>>>,
     /// Handles that applications hold.
     handles: AtomicUsize,
     load: Load,

@@ -1,7 +1,7 @@
 //! What the mover needs of a file: to hear of writes, to read an old view, to swap the layout with writers kept out.
 
 use super::read::Failure;
-use super::{DirtyRanges, File, NewObjects, Slot, View};
+use super::{ByteRanges, File, NewObjects, Slot, View};
 use crate::{Error, Result};
 use policy::layout::{Layout, Standing};
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering;
 
 impl File {
     /// From now on every write is told to `watch`.
-    pub(crate) fn watch(&self, watch: Arc<DirtyRanges>) {
+    pub(crate) fn watch(&self, watch: Arc<ByteRanges>) {
         let _io = self.io.write(); // writers under way have ended
         *self.watch.write() = Some(watch);
     }

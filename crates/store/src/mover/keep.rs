@@ -14,7 +14,7 @@
 use super::transform::Stop;
 use super::verbs::moved_segment;
 use super::{Mover, Pace};
-use crate::file::{DirtyRanges, File, KeptCopy, Lies, NewObjects, lies};
+use crate::file::{ByteRanges, File, KeptCopy, Lies, NewObjects, lies};
 use crate::state::JournalEntry;
 use crate::{Error, Result};
 use policy::layout::{Layout, MirrorState, Placement, Reason, Segment};
@@ -50,12 +50,12 @@ impl Keeps {
 /// Gives a copy up as soon as what it copies is written.
 pub(super) struct Unwritten {
     range: Range<u64>,
-    written: Arc<DirtyRanges>,
+    written: Arc<ByteRanges>,
 }
 
 impl Unwritten {
     /// For what is being copied; `None` if that may be written.
-    pub fn of(layout: &Layout, keeps: Keeps, written: &Arc<DirtyRanges>) -> Option<Unwritten> {
+    pub fn of(layout: &Layout, keeps: Keeps, written: &Arc<ByteRanges>) -> Option<Unwritten> {
         let Keeps::New(at) = keeps else { return None };
         let segment = layout.mirrors.first()?.segments.get(at)?;
         Some(Unwritten { range: segment.start..segment.end, written: written.clone() })

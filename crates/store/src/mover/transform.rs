@@ -5,7 +5,7 @@ use super::keep::{Keeps, Unwritten};
 use super::progress::Active;
 use super::splice::Pipes;
 use super::{Mover, Pace, Phase, Step};
-use crate::file::{DirtyRanges, File, NewObjects, View};
+use crate::file::{ByteRanges, File, NewObjects, View};
 use crate::state::JournalEntry;
 use crate::stats::Metric;
 use crate::{Error, Result};
@@ -49,7 +49,7 @@ struct Move<'a> {
     old: &'a Layout,
     reason: Reason,
     active: &'a Active,
-    watch: &'a DirtyRanges,
+    watch: &'a ByteRanges,
     /// The record was replaced.
     replaced: &'a Cell<bool>,
     /// What happens to copies.
@@ -147,7 +147,7 @@ impl Mover {
         active: &Active,
         plan: &impl Fn(&Layout, &mut NewObjects<'_>) -> Result<Layout>,
     ) -> Result<Arc<Layout>, Stop> {
-        let watch = Arc::new(DirtyRanges::default());
+        let watch = Arc::new(ByteRanges::default());
         file.watch(watch.clone());
         let view = file.view();
         let old = view.layout.clone().ok_or(Stop::Changed)?;

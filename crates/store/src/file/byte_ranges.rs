@@ -1,18 +1,18 @@
-//! Which ranges of a file were written while the mover copied it.
+//! Ranges of a file: what was written while the mover copied it, what of a checkpoint could not be written.
 
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-/// Ranges, merged where they touch. When there are too many they become one that covers all: then more is copied again
-/// than need be, never less.
+/// Ranges, merged where they touch. When there are too many they become one that covers all: then it holds more than was added,
+/// never less.
 #[derive(Default)]
-pub(crate) struct DirtyRanges(Mutex<BTreeMap<u64, u64>>);
+pub(crate) struct ByteRanges(Mutex<BTreeMap<u64, u64>>);
 
 /// Most ranges that are told apart.
 const RANGES_MAX: usize = 4096;
 
-impl DirtyRanges {
+impl ByteRanges {
     /// Adds `[start, end)`.
     pub fn add(&self, start: u64, end: u64) {
         if start >= end {
@@ -26,16 +26,37 @@ impl DirtyRanges {
             end = end.max(e);
         }
         ranges.insert(start, end);
-        if ranges.len() > RANGES_MAX {
-            let all = *ranges.keys().next().expect("not empty")..*ranges.values().next_back().expect("not empty");
-            ranges.clear();
-            ranges.insert(all.start, all.end);
+        join_if_many(&mut ranges);
+    }
+
+    /// Takes `[start, end)` out.
+    pub fn remove(&self, start: u64, end: u64) {
+        let mut ranges = self.0.lock();
+        while let Some((&s, &e)) = ranges.range(..end).next_back().filter(|(_, e)| **e > start && start < end) {
+            ranges.remove(&s);
+            if e > end {
+                ranges.insert(end, e);
+            }
+            if s < start {
+                ranges.insert(s, start);
+            }
         }
+        join_if_many(&mut ranges);
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.0.lock().is_empty()
     }
 
     /// Takes all ranges out, ascending.
     pub fn take(&self) -> Vec<Range<u64>> {
         std::mem::take(&mut *self.0.lock()).into_iter().map(|(s, e)| s..e).collect()
+    }
+
+    /// All ranges, ascending.
+    pub fn ranges(&self) -> Vec<Range<u64>> {
+        self.0.lock().iter().map(|(s, e)| *s..*e).collect()
     }
 
     /// Whether any of that range is among them.
@@ -49,6 +70,14 @@ impl DirtyRanges {
     }
 }
 
+fn join_if_many(ranges: &mut BTreeMap<u64, u64>) {
+    if ranges.len() > RANGES_MAX {
+        let all = *ranges.keys().next().expect("not empty")..*ranges.values().next_back().expect("not empty");
+        ranges.clear();
+        ranges.insert(all.start, all.end);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -56,7 +85,7 @@ mod tests {
 
     #[test]
     fn what_touches_is_merged() {
-        let d = DirtyRanges::default();
+        let d = ByteRanges::default();
         d.add(10, 20);
         d.add(30, 40);
         d.add(20, 25);
@@ -70,17 +99,20 @@ mod tests {
 
     proptest! {
         #[test]
-        fn covers_exactly_what_was_added(adds in prop::collection::vec((0u64..200, 0u64..30), 0..60)) {
-            let d = DirtyRanges::default();
+        fn covers_exactly_what_was_added_and_not_removed(
+            steps in prop::collection::vec((any::<bool>(), 0u64..200, 0u64..30), 0..60),
+        ) {
+            let d = ByteRanges::default();
             let mut model = [false; 256];
-            for (start, len) in adds {
-                d.add(start, start + len);
-                model[start as usize..(start + len) as usize].fill(true);
+            for (add, start, len) in steps {
+                if add { d.add(start, start + len) } else { d.remove(start, start + len) }
+                model[start as usize..(start + len) as usize].fill(add);
+                prop_assert_eq!(d.is_empty(), !model.contains(&true));
             }
             let mut seen = [false; 256];
             let mut last = None;
             for r in d.take() {
-                prop_assert!(last.is_none_or(|e| e < r.start));
+                prop_assert!(r.start < r.end && last.is_none_or(|e| e < r.start));
                 last = Some(r.end);
                 seen[r.start as usize..r.end as usize].fill(true);
             }
