@@ -70,6 +70,8 @@ pub struct Request {
     asked: u64,
     going: bool,
     paused: bool,
+    /// It paused, and asked for its turn again.
+    again: bool,
     last: Time,
     held: VecDeque<Held>,
 }
@@ -163,6 +165,7 @@ impl Desk {
             asked: bytes,
             going: false,
             paused: false,
+            again: false,
             last: now,
             held: VecDeque::new(),
         };
@@ -192,6 +195,7 @@ impl Desk {
         };
         of.held.push_back(Held { len, since: now, resume });
         if std::mem::take(&mut of.paused) {
+            of.again = true;
             self.tell(now, Event::Again { request });
         }
         self.serve(now, request);
@@ -414,8 +418,9 @@ impl Desk {
                 Action::Turn { request, version, direct } => {
                     if let Some(of) = self.open.get_mut(&request) {
                         (of.version, of.direct) = (Some(version), direct);
-                        if of.asked == 0 && of.granted > 0 {
-                            of.going = true; // it paused, and has what it asked for
+                        // It has what it asked for, which may be nothing.
+                        if std::mem::take(&mut of.again) {
+                            of.going = true;
                             self.effects.push_back(Effect::Prepare(request));
                         }
                     }

@@ -103,6 +103,28 @@ fn without_room_a_write_waits_so_long_or_fails_at_once() {
     }
 }
 
+#[test]
+fn who_was_refused_and_paused_gets_its_turn_again() {
+    let mut desk = desk("full = \"enospc\"\n", 8 * MIB);
+    let full = desk.arrive(ms(0), 1, 8 * MIB);
+    held(&mut desk, ms(0), full, 8 * MIB);
+    carry_out(&mut desk, ms(0));
+    let a = desk.arrive(ms(0), 2, 0);
+    desk.tick(ms(2100));
+    carry_out(&mut desk, ms(2100));
+    let refused = held(&mut desk, ms(2200), a, MIB);
+    carry_out(&mut desk, ms(2200));
+    assert_eq!(refused.load(Ordering::Relaxed), 1000 + Errno::NOSPC.raw_os_error());
+    let b = desk.arrive(ms(2300), 3, 0);
+    desk.tick(ms(4500));
+    carry_out(&mut desk, ms(4500));
+    desk.abandoned(ms(4600), full);
+    let again = held(&mut desk, ms(4700), a, MIB);
+    desk.abandoned(ms(4800), b);
+    carry_out(&mut desk, ms(4800));
+    assert_eq!(again.load(Ordering::Relaxed), 1);
+}
+
 /// A write for which the devices had no room, and what became of it, as [`held`].
 fn refused(desk: &mut Desk, now: Time, request: u64, waited: Time) -> Arc<AtomicI32> {
     let told = Arc::new(AtomicI32::new(0));
