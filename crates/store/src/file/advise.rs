@@ -49,8 +49,10 @@ pub trait Adviser: Send + Sync {
     fn closed(&self, _file: &File, _write: bool) {}
     /// A write of an application is done.
     fn written(&self, _file: &Arc<File>, _access: Access) {}
-    /// A write of an application failed.
-    fn write_failed(&self, _file: &File) {}
+    /// A write of an application failed. What was held and failed is not told: who held it knows.
+    fn write_failed(&self, _file: &File, _access: Access) {}
+    /// An application cut it to nothing, or found it empty when it did so.
+    fn emptied(&self, _file: &File) {}
     /// Its last name went away and nobody has it open.
     fn removed(&self, _file: &File) {}
     /// Whether a write may go on at once. If not it is held.
@@ -132,9 +134,14 @@ impl File {
         for adviser in self.pool.advisers() {
             match done {
                 Ok(()) => adviser.written(self, access),
-                Err(_) => adviser.write_failed(self),
+                Err(_) => adviser.write_failed(self, access),
             }
         }
+    }
+
+    /// An application cut it to nothing.
+    pub(super) fn tell_emptied(&self) {
+        self.pool.advisers().iter().for_each(|adviser| adviser.emptied(self));
     }
 
     /// Lets the devices begin with what was written to a range; waits for nothing.

@@ -17,6 +17,14 @@ use std::sync::atomic::Ordering;
 impl File {
     /// Sets the size. What is cut off is gone; what is added is zeros.
     pub fn truncate(self: &Arc<Self>, size: u64) -> Result<()> {
+        self.set_size(size)?;
+        if size == 0 {
+            self.tell_emptied();
+        }
+        Ok(())
+    }
+
+    fn set_size(self: &Arc<Self>, size: u64) -> Result<()> {
         if size > SIZE_MAX {
             return Err(Error::Namespace(Errno::FBIG));
         }

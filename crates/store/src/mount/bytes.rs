@@ -8,7 +8,7 @@ use super::Server;
 use super::convert::errno;
 use super::metadata::STATS_ID;
 use super::open::Handle;
-use crate::file::{Access, InlineWrite, Reading as Cached};
+use crate::file::{Access, File, InlineWrite, Reading as Cached};
 use crate::namespace::NodeId;
 use crate::target::{InlineError, Medium, OnDeadline};
 use fuser::{FileHandle, ReplyData, ReplyWrite, WriteFlags};
@@ -59,11 +59,16 @@ impl Reading {
 }
 
 /// A write under way, whose reply belongs to whoever takes it first.
-struct Writing(Mutex<Option<ReplyWrite>>);
+struct Writing {
+    reply: Mutex<Option<ReplyWrite>>,
+    file: Arc<File>,
+    access: Access,
+}
 
 impl OnDeadline for Writing {
     fn missed(&self) {
-        if let Some(reply) = self.0.lock().take() {
+        if let Some(reply) = self.reply.lock().take() {
+            self.file.tell_written(self.access, &Err(Errno::IO.into()));
             reply.error(fuser::Errno::EIO);
         }
     }
@@ -198,9 +203,9 @@ impl Server {
                 return answer_write(file.write(offset, data), len, reply);
             }
         } else if sync.is_none() {
-            let writing = Arc::new(Writing(Mutex::new(Some(reply))));
+            let writing = Arc::new(Writing { reply: Mutex::new(Some(reply)), file: file.clone(), access });
             let done = file.write_inline(offset, data, writing.clone());
-            let Some(mine) = writing.0.lock().take() else { return };
+            let Some(mine) = writing.reply.lock().take() else { return };
             match done {
                 InlineWrite::Done(Err(error)) if is_full(&error) && file.patient().is_some() => reply = mine,
                 InlineWrite::Done(done) => {

@@ -3,14 +3,15 @@
 use super::book::Current;
 use super::hands::Job;
 use super::{Burst, now_ms};
-use crate::file::{Access, Adviser, File, Resume};
+use crate::file::{Access, Adviser, ByteRanges, File, Resume};
 use crate::{Error, Result};
 use policy::burst::tables::Version;
 use policy::layout::Placement;
 use policy::{FileId, Time};
+use rustix::io::Errno;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 /// The device is told to write after so many bytes. A guess: enough for one request of a disk array.
@@ -31,6 +32,40 @@ pub struct Role {
     handles: AtomicUsize,
     /// The request that writes it; 0 while nobody writes.
     pub request: AtomicU64,
+    /// Bytes whose latest write failed: without them the version is not complete.
+    missing: ByteRanges,
+    /// Whether it was cut to nothing since it was opened.
+    emptied: AtomicBool,
+}
+
+impl Role {
+    /// That request writes it no more. Another may do so already.
+    pub fn leave(&self, request: u64) {
+        // What stands there otherwise is the other one.
+        let _ = self.request.compare_exchange(request, 0, Ordering::AcqRel, Ordering::Acquire);
+    }
+
+    /// Whether every write of it went well in the end.
+    pub fn is_whole(&self) -> bool {
+        self.missing.is_empty()
+    }
+
+    /// Takes the place of who wrote the same file before.
+    fn follow(&self, before: &Role) {
+        if !self.emptied.load(Ordering::Acquire) {
+            before.missing.ranges().into_iter().for_each(|range| self.missing.add(range.start, range.end));
+        }
+    }
+
+    /// The same `resume`, which sees what fails.
+    fn watched(self: Arc<Self>, access: Access, resume: Resume) -> Resume {
+        Box::new(move |verdict| {
+            if verdict.is_err() {
+                self.missing.add(access.offset, access.offset + access.len);
+            }
+            resume(verdict);
+        })
+    }
 }
 
 fn address(file: &File) -> usize {
@@ -130,8 +165,11 @@ impl Burst {
                 current.carried.extend(parts.map(|part| (part.path.clone(), part)));
             }
         }
-        if let Some(current) = book.current.get_mut(&request) {
-            current.roles.insert(role.path.clone(), role.clone());
+        if let Some(current) = book.current.get_mut(&request)
+            && let Some(before) = current.roles.insert(role.path.clone(), role.clone())
+            && !Arc::ptr_eq(&before, role)
+        {
+            role.follow(&before);
         }
         if role.file.layout().is_some() {
             self.hands.say(Job::Bring(role.clone()));
@@ -142,14 +180,14 @@ impl Burst {
 
     /// A version that a write of failed, and that nobody but `role` writes any more, is begun anew.
     fn give_up_failed(&self, book: &mut super::book::Book, request: u64, role: &Arc<Role>) {
-        let failed = self.desk.lock().request(request).is_some_and(|of| of.failed);
+        let Some(current) = book.current.get(&request) else { return };
+        let failed = current.roles.values().any(|role| !role.is_whole());
         let alone = |other: &Arc<Role>| Arc::ptr_eq(other, role) || other.writers.load(Ordering::Acquire) == 0;
-        if !failed || !book.current.get(&request).is_some_and(|c| !c.explicit && c.roles.values().all(alone)) {
+        if !failed || current.explicit || !current.roles.values().all(alone) {
             return;
         }
-        if let Some(current) = book.current.remove(&request) {
-            current.roles.values().for_each(|role| role.request.store(0, Ordering::Release));
-        }
+        current.roles.values().for_each(|role| role.leave(request));
+        book.current.remove(&request);
         self.counts.failed.fetch_add(1, Ordering::Relaxed);
         self.at_desk(|desk, now| desk.abandoned(now, request));
     }
@@ -187,10 +225,13 @@ impl Adviser for Burst {
     }
 
     fn opened(&self, file: &Arc<File>, path: &dyn Fn() -> Option<PathBuf>, write: bool) {
-        if let Some(role) = self.role(file) {
+        let count = |role: &Role| {
             role.handles.fetch_add(1, Ordering::AcqRel);
             role.writers.fetch_add(usize::from(write), Ordering::AcqRel);
-            return;
+        };
+        // Counted under the lock: who closes the last handle looks again before the role goes.
+        if let Some(role) = self.roles.read().get(&address(file)) {
+            return count(role);
         }
         if !write {
             return self.opened_to_read(file.id(), path);
@@ -205,11 +246,14 @@ impl Adviser for Burst {
             label,
             path,
             file: file.clone(),
-            writers: AtomicUsize::new(1),
-            handles: AtomicUsize::new(1),
+            writers: AtomicUsize::new(0),
+            handles: AtomicUsize::new(0),
             request: AtomicU64::new(0),
+            missing: ByteRanges::default(),
+            emptied: AtomicBool::new(false),
         };
-        self.roles.write().insert(address(file), Arc::new(role));
+        // Another may have opened it meanwhile.
+        count(self.roles.write().entry(address(file)).or_insert_with(|| Arc::new(role)));
     }
 
     fn closed(&self, file: &File, write: bool) {
@@ -221,8 +265,12 @@ impl Adviser for Burst {
         if write && down(&role.writers) == 1 && role.request.load(Ordering::Acquire) != 0 {
             self.closed_writer(&role);
         }
-        if down(&role.handles) <= 1 && role.writers.load(Ordering::Acquire) == 0 {
-            self.roles.write().remove(&address(file));
+        if down(&role.handles) <= 1 {
+            let mut roles = self.roles.write();
+            let unused = |role: &Role| [&role.handles, &role.writers].iter().all(|n| n.load(Ordering::Acquire) == 0);
+            if roles.get(&address(file)).is_some_and(|role| unused(role)) {
+                roles.remove(&address(file));
+            }
         }
     }
 
@@ -233,10 +281,9 @@ impl Adviser for Burst {
     }
 
     fn written(&self, file: &Arc<File>, access: Access) {
-        if self.role(file).is_none() {
-            return;
-        }
+        let Some(role) = self.role(file) else { return };
         let end = access.offset + access.len;
+        role.missing.remove(access.offset, end);
         let (from, to) = (access.offset / PUSH_BYTES, end / PUSH_BYTES);
         if to > from {
             // The device writes while the application goes on, so that its fsync, and the commit, find little left.
@@ -244,9 +291,16 @@ impl Adviser for Burst {
         }
     }
 
-    fn write_failed(&self, file: &File) {
+    fn write_failed(&self, file: &File, access: Access) {
         if let Some(role) = self.role(file) {
-            self.desk.lock().failed(role.request.load(Ordering::Acquire));
+            role.missing.add(access.offset, access.offset + access.len);
+        }
+    }
+
+    fn emptied(&self, file: &File) {
+        if let Some(role) = self.role(file) {
+            role.missing.remove(0, u64::MAX);
+            role.emptied.store(true, Ordering::Release);
         }
     }
 
@@ -255,7 +309,9 @@ impl Adviser for Burst {
     }
 
     fn no_room(&self, file: &Arc<File>, access: Access, waited: Duration, resume: Resume) {
-        let request = self.role(file).map_or(0, |role| role.request.load(Ordering::Acquire));
+        let Some(role) = self.role(file) else { return resume(Err(Errno::NOSPC.into())) };
+        let request = role.request.load(Ordering::Acquire);
+        let resume = role.watched(access, resume);
         let waited = Time(waited.as_nanos() as u64);
         self.at_desk(|desk, now| desk.no_room(now, request, access.len, waited, resume));
     }
@@ -273,7 +329,10 @@ impl Adviser for Burst {
             return resume(Err(Error::Busy("the volume is going down".into())));
         }
         match self.request_for(&role) {
-            Ok(request) => self.at_desk(|desk, now| desk.hold(now, request, access.len, resume)),
+            Ok(request) => {
+                let resume = role.watched(access, resume);
+                self.at_desk(|desk, now| desk.hold(now, request, access.len, resume));
+            }
             Err(error) => {
                 tracing::warn!("a checkpoint of {} cannot be begun: {error}", role.app);
                 resume(Err(error));

@@ -134,7 +134,7 @@ impl Burst {
 
     fn give_up(&self, request: u64) {
         let current = self.book.lock().current.remove(&request);
-        let forget = |role: &Arc<Role>| role.request.store(0, Ordering::Release);
+        let forget = |role: &Arc<Role>| role.leave(request);
         current.iter().flat_map(|current| current.roles.values()).for_each(forget);
         self.at_desk(|desk, now| desk.abandoned(now, request));
     }

@@ -64,8 +64,6 @@ pub struct Request {
     pub since: Time,
     /// Bytes written so far.
     pub written: u64,
-    /// Whether a write of it failed: it can never be complete.
-    pub failed: bool,
     granted: u64,
     asked: u64,
     going: bool,
@@ -160,7 +158,6 @@ impl Desk {
             direct: false,
             since: now,
             written: 0,
-            failed: false,
             granted: 0,
             asked: bytes,
             going: false,
@@ -253,7 +250,6 @@ impl Desk {
     /// The devices had no room for a write that the buffer had room for; it has waited for so long. It is tried again, or fails.
     pub fn no_room(&mut self, now: Time, request: u64, len: u64, waited: Time, resume: Resume) {
         if !self.full_waits || waited >= self.full_wait {
-            self.failed(request);
             return self.effects.push_back(Effect::Resume(resume, Err(Error::Namespace(Errno::NOSPC))));
         }
         if self.open.get(&request).is_some_and(|of| !of.direct) {
@@ -347,13 +343,6 @@ impl Desk {
         self.buffer.log()
     }
 
-    /// A write of it failed.
-    pub fn failed(&mut self, request: u64) {
-        if let Some(of) = self.open.get_mut(&request) {
-            of.failed = true;
-        }
-    }
-
     /// So many bytes of a checkpoint were written.
     pub fn wrote(&mut self, now: Time, request: u64, bytes: f64) {
         if let Some(of) = self.open.get_mut(&request) {
@@ -405,7 +394,7 @@ impl Desk {
         }
         self.tell(now, Event::Refused { request });
         let Some(of) = self.open.get_mut(&request) else { return };
-        (of.asked, of.going, of.failed) = (0, true, true);
+        (of.asked, of.going) = (0, true);
         for held in std::mem::take(&mut of.held) {
             self.effects.push_back(Effect::Resume(held.resume, Err(Error::Namespace(Errno::NOSPC))));
         }

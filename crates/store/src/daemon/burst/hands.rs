@@ -288,11 +288,11 @@ impl Burst {
             }
             current.roles.clone()
         };
-        let failed = self.desk.lock().request(request).is_none_or(|of| of.failed || of.version.is_none());
+        let failed = self.version_of(request).is_none() || roles.values().any(|role| !role.is_whole());
         let synced = if failed { Err(Error::Busy("a write of it failed".into())) } else { self.make_durable(&roles) };
         if let Err(error) = synced {
             self.book.lock().current.remove(&request);
-            roles.values().for_each(|role| role.request.store(0, Ordering::Release));
+            roles.values().for_each(|role| role.leave(request));
             self.at_desk(|desk, now| desk.abandoned(now, request));
             self.counts.failed.fetch_add(1, Ordering::Relaxed);
             return Err(error);
@@ -333,7 +333,7 @@ impl Burst {
         book.current.remove(&request);
         book.sessions.retain(|_, session| session.request != request);
         self.sessions.store(book.sessions.len(), Ordering::Release);
-        roles.values().for_each(|role| role.request.store(0, Ordering::Release));
+        roles.values().for_each(|role| role.leave(request));
         book.enter(version.clone());
         drop(book);
         self.at_desk(|desk, now| desk.committed(now, request, bytes));
