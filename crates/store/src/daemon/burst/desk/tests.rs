@@ -2,17 +2,23 @@
 
 use super::*;
 use crate::volume::Config;
+use proptest::prelude::*;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, Ordering};
 
 const TOML: &str = "namespace = \"n\"\nstate = \"s\"\n[tier.fast]\n[tier.capacity]\n\
     [[target]]\nname = \"f\"\npath = \"f\"\ntier = \"fast\"\n[[target]]\nname = \"c\"\npath = \"c\"\ntier = \"capacity\"\n\
-    [burst]\nfast = \"fast\"\npolicy = \"maxbw\"\nfull_wait = \"5s\"\n";
+    [burst]\nfast = \"fast\"\nfull_wait = \"5s\"\n";
 const MIB: u64 = 1 << 20;
 
 fn desk(more: &str, capacity: u64) -> Desk {
-    let settings = Config::parse(Path::new("/volume.toml"), &format!("{TOML}{more}")).expect("a configuration").burst;
+    desk_under("maxbw", more, capacity)
+}
+
+fn desk_under(policy: &str, more: &str, capacity: u64) -> Desk {
+    let text = format!("{TOML}policy = \"{policy}\"\n{more}");
+    let settings = Config::parse(Path::new("/volume.toml"), &text).expect("a configuration").burst;
     Desk::new(&settings, capacity)
 }
 
@@ -188,4 +194,97 @@ fn at_the_end_everything_held_fails() {
     carry_out(&mut desk, ms(0));
     assert!(waits.load(Ordering::Relaxed) > 1000);
     assert_eq!(desk.held(), 0);
+}
+
+/// What an application, a device or the clock does.
+#[derive(Clone, Debug)]
+enum Step {
+    Arrive(u64, u64),
+    Write(usize, u64),
+    Commit(usize),
+    Abandon(usize),
+    Demotion(bool),
+    DropFails,
+    Capacity(bool),
+    Pass(u64),
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let step = prop_oneof![
+        (1u64..4, prop::sample::select(vec![0, 1, 3, 9])).prop_map(|(app, mib)| Step::Arrive(app, mib * MIB)),
+        (0usize..8, 1u64..3).prop_map(|(which, mib)| Step::Write(which, mib * MIB)),
+        (0usize..8, 1u64..3).prop_map(|(which, mib)| Step::Write(which, mib * MIB)),
+        (0usize..8).prop_map(Step::Commit),
+        (0usize..8).prop_map(Step::Abandon),
+        any::<bool>().prop_map(Step::Demotion),
+        Just(Step::DropFails),
+        any::<bool>().prop_map(Step::Capacity),
+        (10u64..3000).prop_map(Step::Pass),
+    ];
+    prop::collection::vec(step, 1..60)
+}
+
+proptest! {
+    /// Whatever came before: when everybody waits only for what it wrote, each write goes on or fails in bounded time.
+    #[test]
+    fn no_write_is_held_for_ever(steps in steps(), waits in any::<bool>(), policy in 0usize..4) {
+        let policy = ["maxbw", "maxeff", "bbos", "predicted"][policy];
+        let mut desk = desk_under(policy, if waits { "" } else { "full = \"enospc\"\n" }, 8 * MIB);
+        let (mut now, mut drop_fails) = (ms(0), false);
+        let mut requests: Vec<u64> = Vec::new();
+        let mut told = Vec::new();
+        let mut demoting = 0;
+        for step in steps {
+            match step {
+                Step::Arrive(app, bytes) if requests.len() < 8 => {
+                    // The first write of a version asks for its turn.
+                    let request = desk.arrive(now, app, bytes);
+                    told.push(held(&mut desk, now, request, MIB));
+                    requests.push(request);
+                }
+                Step::Write(which, len) => {
+                    let Some(request) = requests.get(which).copied() else { continue };
+                    if !desk.may_write(now, request, len) { told.push(held(&mut desk, now, request, len)); }
+                }
+                Step::Commit(which) if which < requests.len() => {
+                    let done = desk.request(requests[which]).is_some_and(|of| of.version.is_some() && of.held.is_empty());
+                    if done {
+                        let request = requests.remove(which);
+                        let bytes = desk.request(request).map_or(0, |of| of.written);
+                        desk.committed(now, request, bytes);
+                    }
+                }
+                Step::Abandon(which) if which < requests.len() => desk.abandoned(now, requests.remove(which)),
+                Step::Demotion(well) if demoting > 0 => {
+                    demoting -= 1;
+                    if well { desk.demoted(now) } else { desk.demotion_failed(now) }
+                }
+                Step::DropFails => drop_fails = true,
+                Step::Capacity(usable) => desk.capacity(now, usable, usable),
+                Step::Pass(passes_ms) => {
+                    now = now + ms(passes_ms);
+                    desk.tick(now);
+                }
+                _ => {}
+            }
+            while let Some(effect) = desk.effect() {
+                match effect {
+                    Effect::Resume(resume, verdict) => resume(verdict),
+                    Effect::Prepare(request) => desk.prepared(now, request),
+                    Effect::Demote(_) => demoting += 1,
+                    Effect::Drop(version, bytes) if std::mem::take(&mut drop_fails) => desk.drop_failed(now, version, bytes),
+                    _ => {}
+                }
+            }
+        }
+        // Each of eight may wait its five seconds for room, and be silent for two.
+        let until = now + ms(8 * 8000);
+        while now < until {
+            now = now + ms(50);
+            desk.tick(now);
+            carry_out(&mut desk, now);
+        }
+        let waiting = told.iter().filter(|told| told.load(Ordering::Relaxed) == 0).count();
+        prop_assert_eq!((waiting, desk.held()), (0, 0));
+    }
 }
