@@ -15,6 +15,7 @@
 mod behind;
 mod choose;
 mod link;
+mod lone;
 mod retry;
 mod width;
 

@@ -4,6 +4,7 @@
 //! ended. In between the bytes count as outstanding on the connection chosen. Nothing here waits, and a choice costs a walk over the
 //! connections.
 
+use super::lone::Lone;
 use super::width::{self, Width};
 use super::{ConnectionId, Policy};
 use crate::time::Time;
@@ -69,8 +70,8 @@ pub struct Use {
     thread: u32,
     turn: u32,
     home: Option<ConnectionId>,
-    /// Where it was read last: the server reads ahead there.
-    reader: Option<ConnectionId>,
+    /// Where its reads go when they come one at a time.
+    lone: Lone,
     writes: Activity,
     reads: Activity,
     /// Whether it counts among the files written over its home.
@@ -169,7 +170,7 @@ impl Chooser {
             thread,
             turn: 0,
             home: None,
-            reader: None,
+            lone: Lone::default(),
             writes: Activity::default(),
             reads: Activity::default(),
             counted: false,
@@ -235,8 +236,12 @@ impl Chooser {
         let choice = if parts > 1 {
             self.share(now, request.bytes, parts, near)
         } else if request.direction == Direction::Read {
-            let connection = self.least(file.reader.or(file.home), request.bytes, near);
-            file.reader = Some(connection);
+            let connection = self.least(file.lone.wanted().or(file.home), request.bytes, near);
+            if request.whole {
+                file.lone.opened(connection);
+            } else {
+                file.lone.begin(now, connection, request.bytes, file.reads.under_way == 0);
+            }
             self.whole(now, connection, request.bytes, Reason::Free)
         } else if width == 1 {
             self.whole(now, file.home.expect("it was given one"), request.bytes, Reason::Home)
@@ -365,6 +370,9 @@ impl Chooser {
         if let Some(file) = file.filter(|_| self.policy == Policy::Load) {
             let activity = if direction == Direction::Read { &mut file.reads } else { &mut file.writes };
             activity.under_way -= 1;
+            if direction == Direction::Read && part.bytes > 0 {
+                file.lone.done(now, part.connection, part.bytes, ok, usable);
+            }
             let all = (usable.count_ones() as u16).max(1);
             activity.width.done(now, if ok { part.bytes } else { 0 }, all, &self.width);
         }

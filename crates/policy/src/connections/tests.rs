@@ -140,6 +140,18 @@ fn a_slow_connection_gets_less() {
     assert!(ratio > 2.5, "three good ones and a bad one: {ratio:.2}");
 }
 
+#[test]
+fn a_reader_that_waits_for_each_answer_leaves_a_slow_connection() {
+    let job = Job { direction: Direction::Read, threads: 1, depth: 1, bytes: 64 << 10 };
+    let best = World::new(Policy::Load, 1).run(job);
+    for slow in 0..4 {
+        let mut world = World::new(Policy::Load, 4);
+        world.slow = Some((slow, 30e6));
+        let ratio = world.run(job) / best;
+        assert!(ratio > 0.95, "connection {slow} is slow: {ratio:.2}");
+    }
+}
+
 fn link() -> Link {
     Link::new(Time::ZERO, LinkConfig { failures_max: 3, ..LinkConfig::default() })
 }
