@@ -5,7 +5,8 @@
 # the standard error as it goes, and Markdown tables in the shape of the figures at the end; 1 if an aim was missed.
 # usage: benches/connections/run.sh path/to/entrepot [--small]
 #   root. ENTREPOT_BENCH_PARTS (shaped one unshaped daemons lock), _RATE megabytes/s per connection (16), _CONNECTIONS, _THREADS, _POLICIES,
-#   _MODES (sync async), _SECONDS per shaped cell (3); _ROUNDS, _UNSHAPED_THREADS and _UNSHAPED_SECONDS without shaping
+#   _MODES (sync async), _SECONDS per shaped cell (3); _ROUNDS, _UNSHAPED_THREADS and _UNSHAPED_SECONDS without shaping;
+#   _CONGESTION, how TCP controls congestion (reno; system: as the machine has it)
 set -euo pipefail
 
 entrepot=$(readlink -f "${1:?path to entrepot}")

@@ -19,9 +19,21 @@ server_up() {
     ip netns exec "$ns" ip addr add "$server/24" dev "$inner"
     ip netns exec "$ns" ip link set "$inner" up
     ip netns exec "$ns" ip link set lo up
+    congestion "${ENTREPOT_BENCH_CONGESTION:-reno}"
     daemon "$server" work run
     gl volume create "$volume" transport tcp "$server:$gdir/disk/brick" force >/dev/null
     gl volume start "$volume" >/dev/null
+}
+
+# congestion NAME: how TCP controls congestion between the two ends; `system` leaves what the machine has. With BBR the speed of a connection
+# is a matter of luck here: once it believes to know the rate of the wire, it waits for a timer in the middle of an answer, which in a virtual
+# machine takes longer than the answer, and whether it comes to that depends on what went over the connection before. Reno has no timer.
+congestion() {
+    local name=$1 net=${server%.*}.0/24
+    [ "$name" != system ] || return 0
+    { ip route replace "$net" dev "$outer" proto kernel scope link src "$client" congctl "$name" &&
+        ip netns exec "$ns" ip route replace "$net" dev "$inner" proto kernel scope link src "$server" congctl "$name"; } ||
+        echo "TCP controls congestion as the machine has it, not with $name" >&2
 }
 
 # daemon ADDRESS WORK RUN: a management daemon with those directories below $gdir, answering.
