@@ -4,6 +4,7 @@
 //! `next_deadline()` says when to come back. The live file system drives these machines in real time and the
 //! simulator in virtual time, so that what was simulated is what runs.
 
+pub mod advice;
 pub mod burst;
 pub mod cache;
 pub mod connections;

@@ -19,6 +19,7 @@ mod change;
 mod copy;
 mod fast;
 mod grow;
+mod habit;
 mod inline;
 mod kept;
 mod load;
@@ -102,6 +103,7 @@ pub struct File {
     /// Handles that applications hold.
     handles: AtomicUsize,
     load: Load,
+    habits: habit::Habits,
 }
 
 impl File {
@@ -135,6 +137,7 @@ impl File {
             watch: RwLock::new(None),
             handles: AtomicUsize::new(0),
             load: Load::default(),
+            habits: habit::Habits::default(),
         }))
     }
 

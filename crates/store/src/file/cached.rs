@@ -79,6 +79,7 @@ impl File {
             return drop(PieceWork::new(cache.clone(), fetch, 0, frames));
         };
         cache.set_out(fetch, parts.len());
+        let advice = self.advice();
         for part in parts {
             let rest = frames.split_off(part.count);
             let work = PieceWork::new(cache.clone(), fetch, part.first, std::mem::replace(&mut frames, rest));
@@ -87,7 +88,10 @@ impl File {
                 continue;
             };
             let demand_bytes = (demand_len as usize).saturating_sub(part.first) * BLOCK_BYTES as usize;
-            let op = move |h: &dyn crate::target::Handle| work.run(h, offset, len, demand_bytes.min(len));
+            let op = move |h: &dyn crate::target::Handle| {
+                h.advise(advice);
+                work.run(h, offset, len, demand_bytes.min(len))
+            };
             let Ok(pending) = slot.try_submit(&self.pool, class, op) else { continue };
             if class == Class::Prefetch
                 && let Some(queued) = pending.queued()

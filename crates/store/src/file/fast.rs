@@ -48,6 +48,7 @@ impl File {
             return None;
         }
         let (target, handle) = (target.clone(), slot.handle()?);
+        handle.advise(self.advice());
         Some(FastPiece { target, handle, object_offset: piece.object_offset, len, view })
     }
 

@@ -75,10 +75,12 @@ impl File {
             return false;
         }
         let parts = parts(offset, pieces.into_iter());
+        let advice = self.advice();
         let mut pending = Vec::with_capacity(parts.len());
         for part in &parts {
             let (at, len) = (part.object_offset, part.len);
             let submitted = view.slot(part.at).submit(&self.pool, move |h| {
+                h.advise(advice);
                 let mut bytes = vec![0; len];
                 h.read_at(at, &mut bytes).map(|read| {
                     bytes[read..].fill(0);

@@ -109,7 +109,9 @@ impl File {
         let slot = view.slot(piece.at);
         let offset = piece.object_offset;
         let len = buf.len();
+        let advice = self.advice();
         let bytes = slot.run(&self.pool, move |h| {
+            h.advise(advice);
             let mut bytes = vec![0; len];
             h.read_at(offset, &mut bytes).map(|read| {
                 bytes.truncate(read);

@@ -94,6 +94,7 @@ impl Server {
         let Some(handle) = self.handles.get(handle.0) else { return reply.error(fuser::Errno::EBADF) };
         let file = handle.open.file.clone();
         file.accessed(Access { write: false, offset, len: len.into() });
+        file.note_order(handle.order.lock().read(offset, len.into()));
         let len = len as usize;
         if file.layout().is_none() {
             return with_buffer(len, |buffer| match file.read(offset, buffer) {

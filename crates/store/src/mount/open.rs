@@ -10,6 +10,7 @@ use crate::stats::Metric;
 use crate::volume::{Io, Passthrough};
 use fuser::{BackingId, FileHandle, FopenFlags, OpenFlags, ReplyOpen, Request};
 use parking_lot::Mutex;
+use policy::advice::Reader;
 use rustix::fs::{OFlags, Stat, fstat};
 use rustix::io::Errno;
 use std::collections::HashMap;
@@ -48,6 +49,8 @@ pub struct Handle {
     pub synced: SyncCursor,
     /// Something was written through it.
     pub wrote: AtomicBool,
+    /// The streams that are read through it.
+    pub order: Mutex<Reader>,
     /// What it is to the block cache, if it reads and there is one.
     pub stream: Option<Stream>,
     guard: Mutex<Option<PassthroughGuard>>,
@@ -279,7 +282,8 @@ impl Server {
         let synced = open.file.sync_cursor();
         let wrote = AtomicBool::new(writable && guard.is_some());
         let stream = self.stream(uid, &open, flags);
-        (Handle { open, writable, mode, synced, wrote, stream, guard: Mutex::new(guard), backing }, fopen)
+        let order = Mutex::default();
+        (Handle { open, writable, mode, synced, wrote, order, stream, guard: Mutex::new(guard), backing }, fopen)
     }
 
     /// What a new handle is to the block cache. One opened with `O_NOATIME` makes the prefetches of a cache above for the

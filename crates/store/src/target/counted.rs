@@ -4,6 +4,7 @@
 use super::Counters;
 use super::medium::{Handle, Medium, Space};
 use policy::ObjectId;
+use policy::advice::Advice;
 use rustix::fd::BorrowedFd;
 use rustix::io::Errno;
 use std::cell::Cell;
@@ -148,8 +149,14 @@ impl Handle for CountedHandle {
     fn names(&self) -> Result<u64, Errno> {
         self.handle.names()
     }
+    fn advise(&self, advice: Advice) {
+        self.handle.advise(advice);
+    }
     fn begin_sync(&self, offset: u64, len: u64) {
         self.handle.begin_sync(offset, len);
+    }
+    fn end_sync(&self, offset: u64, len: u64) {
+        self.handle.end_sync(offset, len);
     }
     fn sync(&self) -> Result<(), Errno> {
         self.handle.sync()

@@ -3,6 +3,7 @@
 //! An implementation does plain, blocking I/O and knows nothing of deadlines, states or layouts.
 
 use policy::ObjectId;
+use policy::advice::Advice;
 use rustix::fd::BorrowedFd;
 use rustix::io::Errno;
 use std::io::IoSliceMut;
@@ -98,8 +99,12 @@ pub trait Handle: Send + Sync {
     fn names(&self) -> Result<u64, Errno> {
         Ok(1)
     }
+    /// Says how the next reads are expected to lie, where there is somebody below who reads ahead. Cheap where it changes nothing.
+    fn advise(&self, _advice: Advice) {}
     /// Asks the device to begin with making a range durable, where that can be asked; promises nothing.
     fn begin_sync(&self, _offset: u64, _len: u64) {}
+    /// Waits until the device has done what it was asked to begin with of a range; promises nothing either.
+    fn end_sync(&self, _offset: u64, _len: u64) {}
     /// Makes data and length durable.
     fn sync(&self) -> Result<(), Errno>;
     /// The file behind it, for passthrough and kernel-side copies; `None` if it is no file.

@@ -4,6 +4,7 @@
 //! shorter, and is only as long as the longest part; a part's own length is then what would fit, the rest of it a hole.
 
 use super::medium::Handle;
+use policy::advice::Advice;
 use policy::layout::{Merged, Run};
 use rustix::fd::BorrowedFd;
 use rustix::io::Errno;
@@ -123,8 +124,16 @@ impl Handle for Part {
         self.handle.names()
     }
 
+    fn advise(&self, advice: Advice) {
+        self.handle.advise(advice);
+    }
+
     fn begin_sync(&self, offset: u64, len: u64) {
         self.merged.runs(offset, len).for_each(|run| self.handle.begin_sync(run.shared, run.len));
+    }
+
+    fn end_sync(&self, offset: u64, len: u64) {
+        self.merged.runs(offset, len).for_each(|run| self.handle.end_sync(run.shared, run.len));
     }
 
     fn sync(&self) -> Result<(), Errno> {

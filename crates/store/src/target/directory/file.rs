@@ -2,19 +2,32 @@
 
 use super::ahead::Second;
 use crate::target::medium::Handle;
+use policy::advice::Advice;
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use rustix::fs::{FallocateFlags, SeekFrom};
 use rustix::io::{Errno, retry_on_intr};
 use rustix::pipe::{SpliceFlags, splice};
 use std::io::IoSliceMut;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// An open file.
-pub struct FileHandle(OwnedFd, Second);
+pub struct FileHandle(OwnedFd, Second, Told);
+
+/// What the kernel was told of the reads of a descriptor: whether they are random.
+#[derive(Default)]
+struct Told(AtomicBool);
 
 impl FileHandle {
     /// `on_entrepot`: whether what lies below can tell prefetches apart.
     pub fn new(fd: OwnedFd, on_entrepot: bool) -> FileHandle {
-        FileHandle(fd, Second::new(on_entrepot))
+        FileHandle(fd, Second::new(on_entrepot), Told::default())
+    }
+
+    fn sync_range(&self, offset: u64, len: u64, what: libc::c_uint) {
+        let (Ok(offset), Ok(len)) = (offset.try_into(), len.try_into()) else { return };
+        // SAFETY: the descriptor is ours and open; the call touches no memory of this process. What it answers does not
+        // matter: the sync at the end finds what it did not do.
+        unsafe { libc::sync_file_range(self.0.as_raw_fd(), offset, len, what) };
     }
 
     fn zero(&self, offset: u64, len: u64) -> Result<(), Errno> {
@@ -115,11 +128,22 @@ impl Handle for FileHandle {
         Ok(rustix::fs::fstat(&self.0)?.st_nlink.into())
     }
 
+    fn advise(&self, advice: Advice) {
+        let random = advice == Advice::Random;
+        if self.2.0.load(Ordering::Relaxed) == random || self.2.0.swap(random, Ordering::Relaxed) == random {
+            return;
+        }
+        let says = if random { rustix::fs::Advice::Random } else { rustix::fs::Advice::Normal };
+        // Who knows no advice reads ahead as ever.
+        let _ = rustix::fs::fadvise(&self.0, 0, None, says);
+    }
+
     fn begin_sync(&self, offset: u64, len: u64) {
-        let (Ok(offset), Ok(len)) = (offset.try_into(), len.try_into()) else { return };
-        // SAFETY: the descriptor is ours and open; the call touches no memory of this process. What it answers does not
-        // matter: the sync at the end finds what it did not begin.
-        unsafe { libc::sync_file_range(self.0.as_raw_fd(), offset, len, libc::SYNC_FILE_RANGE_WRITE) };
+        self.sync_range(offset, len, libc::SYNC_FILE_RANGE_WRITE);
+    }
+
+    fn end_sync(&self, offset: u64, len: u64) {
+        self.sync_range(offset, len, libc::SYNC_FILE_RANGE_WAIT_BEFORE);
     }
 
     fn sync(&self) -> Result<(), Errno> {

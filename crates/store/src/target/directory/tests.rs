@@ -3,6 +3,7 @@
 use super::*;
 use crate::volume::VolumeId;
 use policy::TargetId;
+use policy::advice::Advice;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
@@ -135,4 +136,40 @@ fn names_that_are_no_objects_are_not_listed() {
         fs::write(dir.path().join(name), "").unwrap();
     }
     assert_eq!(medium.list().unwrap(), []);
+}
+
+/// Bytes that this thread had devices read; none where the kernel does not count them.
+fn asked_of_devices() -> Option<u64> {
+    let io = fs::read_to_string("/proc/thread-self/io").ok()?;
+    io.lines().find_map(|line| line.strip_prefix("read_bytes: ")?.parse().ok())
+}
+
+#[test]
+fn of_random_reads_the_kernel_reads_nothing_ahead() {
+    const LEN: usize = 8 << 20;
+    let (dir, medium) = formatted();
+    let handle = medium.create(ID).unwrap();
+    handle.write_at(0, &vec![7; LEN]).unwrap();
+    handle.sync().unwrap();
+    rustix::fs::fadvise(handle.fd().unwrap(), 0, None, rustix::fs::Advice::DontNeed).unwrap();
+    // Reads that follow each other, as a kernel likes to read ahead of; each time somewhere else.
+    let read = |advice: Advice, from: u64| {
+        let before = asked_of_devices()?;
+        handle.advise(advice);
+        (0..4).for_each(|n| assert_eq!(handle.read_at(from + n * 4096, &mut [0; 4096]), Ok(4096)));
+        Some(asked_of_devices()? - before)
+    };
+    let ahead = read(Advice::Ahead, 0);
+    if ahead.is_none_or(|ahead| ahead <= 4 * 4096) {
+        return eprintln!(
+            "skipped: what lies in {} is kept in memory, or nothing is read ahead there: {ahead:?}",
+            dir.path().display()
+        );
+    }
+    let page = rustix::param::page_size() as u64;
+    let random = read(Advice::Random, 4 << 20);
+    assert!(random <= Some(4 * page), "{random:?}");
+    // Some of it may be in memory still.
+    let again: Vec<_> = (5..8).map(|mib| read(Advice::Ahead, mib << 20)).collect();
+    assert!(again.iter().any(|read| *read > Some(4 * page)), "{again:?}");
 }
