@@ -58,6 +58,7 @@ bench-stripes: build
 bench-tier: build
 	@scripts/setup.sh bench
 	@benches/tier/run.sh target/release/entrepot
+	@benches/tier/latency.sh target/release/entrepot
 
 # Several connections to one GlusterFS server; forty minutes; root, for a network namespace of its own. The small tables take three minutes.
 bench-connections: build

@@ -22,6 +22,7 @@ mod stage;
 mod stats;
 mod status;
 mod target;
+mod tiering;
 mod trace;
 mod up;
 mod work;
@@ -71,6 +72,7 @@ enum Command {
     Status(status::Status),
     Stats(stats::Stats),
     Target(target::Target),
+    Tiering(tiering::Tiering),
     Layout(layout::Layout),
     Explain(explain::Explain),
     Stage(stage::Stage),
@@ -104,6 +106,7 @@ impl Cli {
             Command::Status(c) => c.run(&context),
             Command::Stats(c) => c.run(&context),
             Command::Target(c) => c.run(&context),
+            Command::Tiering(c) => c.run(&context),
             Command::Layout(c) => c.run(&context),
             Command::Explain(c) => c.run(&context),
             Command::Stage(c) => c.run(&context),

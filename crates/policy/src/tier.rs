@@ -10,6 +10,7 @@
 
 pub mod comeback;
 pub mod cost;
+pub mod courtesy;
 pub mod frequency;
 pub mod gain;
 pub mod machine;

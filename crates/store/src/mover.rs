@@ -46,6 +46,10 @@ pub trait Pace: Send + Sync {
     /// # Errors
     /// `Busy` if the move is to be given up.
     fn take(&self, bytes: u64) -> crate::Result<()>;
+    /// Bytes of a step, where the move is made in such steps and each is on its device before the next; `None`: as is quickest.
+    fn step_bytes(&self) -> Option<u64> {
+        None
+    }
 }
 
 /// Carries out changes of layouts. See the module.
@@ -118,7 +122,7 @@ impl Mover {
     }
 
     /// Waits, or not if the mover is stopped meanwhile. Whether it goes on.
-    fn wait(&self, span: Duration) -> bool {
+    pub(crate) fn wait(&self, span: Duration) -> bool {
         let until = Instant::now() + span;
         let mut stopped = self.stopped.lock();
         while !*stopped && !self.woken.wait_until(&mut stopped, until).timed_out() {}

@@ -18,6 +18,7 @@
 mod carry;
 mod ear;
 mod find;
+mod gives_way;
 mod heard;
 mod quiet;
 mod report;
@@ -79,6 +80,8 @@ pub struct Tiering {
 struct Inner {
     /// None until the devices' speeds are known.
     machine: Option<Reorganizer>,
+    /// The operator wants nothing to be moved.
+    paused: bool,
     quiet: Quiet,
     /// Segments on the fast tier that are longer or shorter than the others, and by how much.
     odd: BTreeMap<Location, i64>,
@@ -109,6 +112,7 @@ impl Tiering {
     ) -> Arc<Tiering> {
         let inner = Inner {
             machine: None,
+            paused: false,
             quiet: Quiet::default(),
             odd: BTreeMap::new(),
             fast_bytes: 0,
@@ -146,8 +150,19 @@ impl Tiering {
         inner.fast_bytes = self.fast_bytes(0);
         let config = self.config(costs, inner.fast_bytes);
         self.ear.placing().set_costs(&costs, self.wish.tiering.proportional, self.wish.segment_bytes);
-        inner.machine = Some(Reorganizer::new(config, now));
+        let mut machine = Reorganizer::new(config, now);
+        machine.handle(now, Event::Paused(inner.paused));
+        inner.machine = Some(machine);
         self.publish(&inner);
+    }
+
+    /// Moves nothing more until told otherwise, or goes on; what is under way ends.
+    pub fn pause(&self, paused: bool) {
+        let mut inner = self.inner.lock();
+        inner.paused = paused;
+        if let Some(machine) = &mut inner.machine {
+            machine.handle(self.ear.now(), Event::Paused(paused));
+        }
     }
 
     /// The machine's parameters.
@@ -233,7 +248,7 @@ impl Tiering {
         let machine = inner.machine.as_mut()?;
         while let Some(of) = machine.poll(now) {
             let mut moves = self.moves.lock();
-            moves.waiting.push_back(of);
+            moves.waiting.push_back(thread::Begun { of, courtesy: machine.courtesy(&of) });
             self.carriers.notify_all();
         }
         let deadline = machine.next_deadline();

@@ -56,7 +56,7 @@ fn a_segment_that_lies_only_on_the_fast_tier_gets_a_copy_and_goes_to_it_for_noth
     let world = placed_fast();
     let (file, mover) = (&world.life.file, &world.life.mover);
     let before = file.layout().expect("laid out");
-    mover.copy_segment_below(file, SEGMENT, &on(&world, 1)).expect("nothing is wrong");
+    mover.copy_segment_below(file, SEGMENT, &on(&world, 1), None).expect("nothing is wrong");
     assert_eq!(file.layout().expect("laid out").mirrors, before.mirrors, "it lies where it lay");
     let copy = before.mirrors[0].segments[SEGMENT].objects.len();
     assert_eq!((mover.copies(), records(&world), objects(&world)), (1, 1, world.named().len() + copy));
@@ -84,7 +84,7 @@ fn a_write_while_a_copy_is_made_ends_it_and_one_beside_it_does_not() {
                 Ok(())
             };
             let mover = Mover::new(world.life.pool.clone(), world.state.clone(), None).with_crash_hook(Arc::new(hook));
-            let copied = mover.copy_segment_below(&world.life.file, SEGMENT, &on(&world, 1));
+            let copied = mover.copy_segment_below(&world.life.file, SEGMENT, &on(&world, 1), None);
             assert_eq!(matches!(copied, Err(Error::Busy(_))), ends, "{step:?}, {offset}: {copied:?}");
             assert_eq!(mover.copies(), usize::from(!ends), "{step:?}, {offset}");
             let mut expected = content();
@@ -108,7 +108,7 @@ fn a_write_while_a_copy_is_made_ends_it_and_one_beside_it_does_not() {
         Ok(())
     };
     let mover = Mover::new(world.life.pool.clone(), world.state.clone(), None).with_crash_hook(Arc::new(hook));
-    let copied = mover.copy_segment_below(&world.life.file, SEGMENT, &on(&world, 1));
+    let copied = mover.copy_segment_below(&world.life.file, SEGMENT, &on(&world, 1), None);
     assert!(matches!(copied, Err(Error::Busy(_))), "{copied:?}");
     nothing_left(&world, "ended by a cut");
 }
@@ -124,7 +124,7 @@ fn dying_at_any_step_of_a_copy_loses_no_write_and_leaves_no_object() {
             let (hook, log) = death_under_a_writer(&world, step, writes);
             let mover = Mover::new(world.life.pool.clone(), world.state.clone(), None).with_crash_hook(hook);
             let file = world.life.file.clone();
-            let result = mover.copy_segment_below(&file, SEGMENT, &on(&world, 1));
+            let result = mover.copy_segment_below(&file, SEGMENT, &on(&world, 1), None);
             assert!(result.is_err(), "it died at {step:?}");
             drop((mover, file));
             deaths += 1;
@@ -148,7 +148,7 @@ fn a_device_that_fails_costs_the_copy_and_nothing_else() {
             let world = placed_fast();
             let fault = store::target::Faults { nth: Some((nth, errno)), ..Default::default() };
             world.media[3..].iter().for_each(|medium| medium.set_faults(fault.clone()));
-            let copied = world.life.mover.copy_segment_below(&world.life.file, SEGMENT, &on(&world, 1));
+            let copied = world.life.mover.copy_segment_below(&world.life.file, SEGMENT, &on(&world, 1), None);
             world.media.iter().for_each(|medium| medium.set_faults(Default::default()));
             assert_eq!(world.life.mover.copies(), usize::from(copied.is_ok()), "{errno:?} at {nth}");
             assert!(bytes(&world) == content() && tier_of(&world.life.file, SEGMENT) == 0, "{errno:?} at {nth}");
@@ -196,7 +196,7 @@ fn copies_come_and_go_under_readers_and_writers_who_notice_nothing() {
             if tier_of(file, segment) == 1 {
                 mover.move_segment(file, 0, segment, &on(&world, 0)).expect("nothing is wrong");
             }
-            copied += usize::from(mover.copy_segment_below(file, segment, &on(&world, 1)).is_ok());
+            copied += usize::from(mover.copy_segment_below(file, segment, &on(&world, 1), None).is_ok());
             returned += usize::from(mover.return_segment(file, segment).is_ok());
             mover.remove_stale_copies().expect("well");
         }
@@ -205,7 +205,7 @@ fn copies_come_and_go_under_readers_and_writers_who_notice_nothing() {
         if tier_of(file, 0) == 1 {
             mover.move_segment(file, 0, 0, &on(&world, 0)).expect("nothing is wrong");
         }
-        mover.copy_segment_below(file, 0, &on(&world, 1)).expect("nobody writes");
+        mover.copy_segment_below(file, 0, &on(&world, 1), None).expect("nobody writes");
         mover.return_segment(file, 0).expect("nobody wrote");
         drop(quiet);
         ends.store(true, Ordering::Relaxed);

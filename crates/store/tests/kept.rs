@@ -23,7 +23,7 @@ fn fast(world: &World) -> Placement {
 
 fn promote(world: &World) {
     let (file, mover) = (&world.life.file, &world.life.mover);
-    mover.move_segment_keeping(file, SEGMENT, &fast(world)).expect("nothing is wrong");
+    mover.move_segment_keeping(file, SEGMENT, &fast(world), None).expect("nothing is wrong");
     assert_eq!((tier_of(file, SEGMENT), mover.copies()), (0, 1));
 }
 
@@ -131,7 +131,7 @@ fn dying_at_any_step_with_copies_loses_no_write_and_leaves_no_object() {
             let mover = Mover::new(world.life.pool.clone(), world.state.clone(), None).with_crash_hook(hook);
             let file = world.life.file.clone();
             let result = if up {
-                mover.move_segment_keeping(&file, SEGMENT, &fast(&world))
+                mover.move_segment_keeping(&file, SEGMENT, &fast(&world), None)
             } else {
                 mover.return_segment(&file, SEGMENT)
             };

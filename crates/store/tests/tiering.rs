@@ -261,6 +261,40 @@ fn moves_wait_for_idle_devices_and_for_nothing_of_their_own() {
     assert_eq!(world.map(&file).as_bytes()[slow as usize], b'F');
 }
 
+#[test]
+fn a_move_under_way_waits_for_who_comes_meanwhile_and_a_pause_begins_none() {
+    let whole = volume::Tiering { proportional: false, share_percent: 100, ..section(TieringPolicy::WsRos) };
+    let world = World::new(whole);
+    let (file, bytes) = world.written("polite", 20);
+    world.idle();
+    let slow = world.slow(&file, 1)[0];
+    (0..64).for_each(|_| world.read(&file, slow));
+    let later = |ms: u64| {
+        world.clock.fetch_add(ms * 1_000_000, Ordering::Relaxed);
+        world.step();
+    };
+    world.tiering.pause(true);
+    (0..10).for_each(|_| later(50));
+    assert_eq!((world.tiering.report().expect("measured").pending, world.tiering.carry_now()), ((1, 0), 0), "planned");
+    world.tiering.pause(false);
+    later(50);
+    // It was handed out; before it is carried out somebody reads.
+    world.read(&file, 0);
+    std::thread::scope(|scope| {
+        let carried = scope.spawn(|| world.tiering.carry_now());
+        let began = std::time::Instant::now();
+        while began.elapsed() < Duration::from_millis(150) {
+            assert!(!carried.is_finished(), "it went on although somebody reads");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        world.clock.fetch_add(100_000_000, Ordering::Relaxed);
+        assert_eq!(carried.join().expect("no panic"), 1);
+    });
+    world.step();
+    assert_eq!(world.map(&file).as_bytes()[slow as usize], b'F');
+    assert!(content(&file) == bytes);
+}
+
 /// [S-100]
 #[test]
 fn a_device_that_fails_during_moves_costs_nothing_but_the_moves() {

@@ -7,17 +7,21 @@
 //! of each move. It may forget to tell: a location that was never placed counts as slow.
 
 mod arrive;
+mod config;
 mod copies;
+mod event;
 mod log;
 mod look;
 
+pub use config::{Config, Planner, Window};
+pub use event::{Action, Event, Stats};
 pub use log::Logged;
 
-use super::cost::Costs;
+use super::courtesy::{self, Courtesy};
 use super::frequency;
 use super::reorganize::{Space, Thresholds, algorithm_2, cancel_pairs};
 use super::table::{LocalityTable, PANES_MAX};
-use super::tuned::{self, Pane, Tuned};
+use super::tuned::{Pane, Tuned};
 use super::{Location, Move, Reason, Region, Tier};
 use crate::throttle::Throttle;
 use crate::time::Time;
@@ -26,176 +30,6 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 /// Requests of the tuned planner's first pane, if its window is longer; each pane that follows may have twice as many. As many as
 /// [`super::comeback`] learns from at a time.
 const FIRST_PANE: u64 = 128;
-
-/// How long the window is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Window {
-    /// So many requests.
-    Requests(u64),
-    /// A span of time.
-    Span(Time),
-}
-
-/// Who plans the moves.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Planner {
-    /// The paper's Algorithm 2.
-    WsRos(Thresholds),
-    /// What was accessed most often so far, without a window.
-    Frequency,
-    /// Ours.
-    Tuned(tuned::Config),
-}
-
-/// Parameters of the machine.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Config {
-    /// The sliding window.
-    pub window: Window,
-    /// Panes of the window; the planner runs at the end of each. 1 for the paper's algorithm; the tuned planner needs 2 at least.
-    pub panes: usize,
-    /// Locations that are remembered per region.
-    pub locations_max: usize,
-    /// Bytes of a location.
-    pub block_bytes: u64,
-    /// Bytes of the fast tier that hot data may take.
-    pub fast_bytes: u64,
-    /// The devices.
-    pub costs: Costs,
-    /// Who plans.
-    pub planner: Planner,
-    /// How long both tiers must have been idle before something is moved.
-    pub idle: Time,
-    /// Bytes moved per second of idleness; `None` is as fast as it goes.
-    pub idle_bytes_per_s: Option<u64>,
-    /// Bytes moved per second while the devices are busy; 0 waits for idleness.
-    pub busy_bytes_per_s: u64,
-    /// Moves under way at a time.
-    pub moves_max: usize,
-    /// What is promoted keeps its slow copy until it is written, so that demoting it costs nothing.
-    pub keep_copies: bool,
-    /// How long what lies on the fast tier without a copy must not have been accessed to get one while the devices are idle; `None`: it gets none.
-    pub copy_after: Option<Time>,
-    /// Promote at the access, while the bytes are at hand (the tuned planner).
-    pub on_access: bool,
-}
-
-impl Default for Config {
-    /// The tuned planner over the paper's devices, 64 KiB locations, a window of ten thousand requests.
-    fn default() -> Config {
-        Config {
-            window: Window::Requests(10_000),
-            panes: 4,
-            locations_max: 1 << 20,
-            block_bytes: 64 << 10,
-            fast_bytes: 256_000_000_000,
-            costs: Costs::default(),
-            planner: Planner::Tuned(tuned::Config::default()),
-            idle: Time::from_millis(100),
-            idle_bytes_per_s: None,
-            busy_bytes_per_s: 0,
-            moves_max: 1,
-            keep_copies: false,
-            copy_after: Some(Time::from_secs(10)),
-            on_access: false,
-        }
-    }
-}
-
-/// What happened.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Event {
-    /// An access of `bytes`.
-    Access {
-        /// Where.
-        location: Location,
-        /// Reading or writing.
-        region: Region,
-        /// How many bytes of it.
-        bytes: u64,
-    },
-    /// A location has data now, on this tier.
-    Placed {
-        /// Which.
-        location: Location,
-        /// Where it was put.
-        tier: Tier,
-    },
-    /// A location has no data any more.
-    Gone {
-        /// Which.
-        location: Location,
-    },
-    /// A file is gone with all its locations.
-    Removed {
-        /// Which.
-        file: u64,
-    },
-    /// No device of the tier has anything to do.
-    Idle(Tier),
-    /// A device of the tier has something to do.
-    Busy(Tier),
-    /// A move was carried out.
-    Moved {
-        /// Which.
-        location: Location,
-    },
-    /// A move was given up, and the location is where it was; or a copy was given up.
-    Failed {
-        /// Which.
-        location: Location,
-    },
-    /// A location on the fast tier has an equal copy on the slow one now.
-    Copied {
-        /// Which.
-        location: Location,
-    },
-    /// It has none any more.
-    CopyGone {
-        /// Which.
-        location: Location,
-    },
-    /// The fast tier has this room for hot data now.
-    FastBytes(u64),
-    /// The slow tier has this room for further copies now.
-    CopyBytes(u64),
-}
-
-/// What to do.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Action {
-    /// Move this; answer with [`Event::Moved`] or [`Event::Failed`].
-    Move(Move),
-    /// Make a slow copy of this location, which stays on the fast tier; answer with [`Event::Copied`] or [`Event::Failed`].
-    Copy(Location),
-}
-
-/// What was done so far.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Stats {
-    /// Locations moved to the fast tier.
-    pub promoted: u64,
-    /// Locations moved to the slow tier.
-    pub demoted: u64,
-    /// Moves that were given up.
-    pub failed: u64,
-    /// Moves that were planned.
-    pub planned: u64,
-    /// Moves that were dropped because the next plan came first.
-    pub dropped: u64,
-    /// Moves that another of the same plan undid.
-    pub cancelled: u64,
-    /// Slow copies that were made while the devices were idle.
-    pub copied: u64,
-    /// Such copies that were given up, as a rule because somebody wrote.
-    pub copies_failed: u64,
-    /// Accesses to the fast tier.
-    pub fast_accesses: u64,
-    /// All accesses.
-    pub accesses: u64,
-    /// Panes that ended.
-    pub panes: u64,
-}
 
 /// The machine.
 #[derive(Debug)]
@@ -225,6 +59,7 @@ pub struct Reorganizer {
     busy_budget: Throttle,
     budget_at: Time,
     pane: Counting,
+    paused: bool,
     stats: Stats,
     log: Option<Vec<Logged>>,
 }
@@ -269,6 +104,7 @@ impl Reorganizer {
             busy_budget: Throttle::new(Some(config.busy_bytes_per_s), 0, now),
             budget_at: now,
             pane: Counting { began: now, ..Counting::default() },
+            paused: false,
             stats: Stats::default(),
             log: None,
             config,
@@ -330,6 +166,7 @@ impl Reorganizer {
             }
             Event::FastBytes(bytes) => self.config.fast_bytes = bytes,
             Event::CopyBytes(bytes) => self.copies.set_room(bytes),
+            Event::Paused(paused) => self.paused = paused,
         }
         self.end_span(now);
     }
@@ -337,6 +174,9 @@ impl Reorganizer {
     /// What to do now; ask until `None`.
     pub fn poll(&mut self, now: Time) -> Option<Action> {
         self.end_span(now);
+        if self.paused {
+            return None;
+        }
         if let Some(of) = self.poll_urgent(now) {
             return Some(self.begin(now, of));
         }
@@ -389,7 +229,20 @@ impl Reorganizer {
         };
         let ready = !self.plan.is_empty() && self.under_way() < self.config.moves_max;
         let moves = if ready { self.may_at() } else { None };
-        window.into_iter().chain(moves).chain(self.copy_at()).min()
+        let work = moves.into_iter().chain(self.copy_at()).filter(|_| !self.paused);
+        window.into_iter().chain(work).min()
+    }
+
+    /// How what was just begun gives way to others, and the bytes of its steps; `None` if it does not: what is at hand is moved at once, and
+    /// where moves have a share of busy devices, that is their pace.
+    pub fn courtesy(&self, action: &Action) -> Option<(Courtesy, u64)> {
+        let to = match action {
+            Action::Move(Move { reason: Reason::AtHand { .. }, .. }) => return None,
+            Action::Move(of) => of.to,
+            Action::Copy(_) => Tier::Slow,
+        };
+        let gives_way = self.config.busy_bytes_per_s == 0;
+        gives_way.then(|| (Courtesy::new(self.config.idle), courtesy::step_bytes(&self.config.costs, to)))
     }
 
     /// Where a location lies.
@@ -424,6 +277,11 @@ impl Reorganizer {
     /// Moves that wait, and that are under way.
     pub fn pending(&self) -> (usize, usize) {
         (self.plan.len(), self.moving.len())
+    }
+
+    /// Whether nothing new is moved at present because somebody wants it so.
+    pub fn is_paused(&self) -> bool {
+        self.paused
     }
 
     /// What was done so far.

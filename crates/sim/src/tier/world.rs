@@ -3,6 +3,7 @@
 mod copies;
 mod figures;
 mod page_cache;
+mod steps;
 
 use super::lru::Lru;
 use super::optimum;
@@ -18,6 +19,7 @@ use policy::tier::split::Split;
 use policy::tier::{Location, Move, Region, Tier};
 use policy::time::Time;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use steps::Steps;
 
 /// Runs all requests under a scheme.
 pub fn run(setup: &Setup, scheme: &Scheme, requests: &Requests) -> Figures {
@@ -54,6 +56,8 @@ enum Happening {
     Issue,
     /// The machine wanted to be asked.
     Timer,
+    /// The next step of a move may be made, perhaps.
+    Step(u32),
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -111,6 +115,10 @@ struct World<'a> {
     /// Moves under way, and the bytes that were written meanwhile.
     moving: BTreeMap<u32, (Move, u64)>,
     copies: Copies,
+    /// What is moved or copied step by step.
+    steps: BTreeMap<u32, Steps>,
+    /// When a request last came to a device.
+    used: Option<Time>,
     page_cache: Option<PageCache>,
     /// Moves that write for the second time.
     caught_up: BTreeSet<u32>,
@@ -172,6 +180,8 @@ impl<'a> World<'a> {
             timer: None,
             moving: BTreeMap::new(),
             copies: Copies::new(matches!(scheme, Scheme::Reorganized { config, .. } if config.keep_copies)),
+            steps: BTreeMap::new(),
+            used: None,
             page_cache: setup.page_cache.map(|cache| PageCache::new(cache, setup.block_bytes)),
             caught_up: BTreeSet::new(),
             at_hand: BTreeMap::new(),
@@ -213,6 +223,7 @@ impl<'a> World<'a> {
                 Happening::Done(device) => self.done(now, device),
                 Happening::Issue => self.issue(now),
                 Happening::Timer => self.timer = None,
+                Happening::Step(at) => self.next_step(now, at),
             }
             self.ask(now);
             if self.setup.check {
@@ -285,6 +296,7 @@ impl<'a> World<'a> {
             self.at_hand.insert(piece.at, u64::from(piece.bytes));
         }
         self.accesses += 1;
+        self.used = Some(now);
         self.fast_accesses += u64::from(device < self.fast_devices);
         let location = self.requests.locations()[piece.at as usize];
         self.tell(now, Event::Access { location, region, bytes: u64::from(piece.bytes) });
@@ -384,9 +396,12 @@ impl<'a> World<'a> {
             Some(Job::MoveRead { at }) => {
                 if let Some((of, _)) = self.moving.get(&at) {
                     let to = self.device(at, of.to);
-                    self.queue(now, to, Job::MoveWrite { at }, Region::Write, self.setup.block_bytes);
+                    let bytes = self.step_bytes(at);
+                    self.moved_bytes += bytes;
+                    self.queue(now, to, Job::MoveWrite { at }, Region::Write, bytes);
                 }
             }
+            Some(Job::MoveWrite { at }) if self.step_done(now, at) => {}
             Some(Job::MoveWrite { at }) => self.written(now, at),
             Some(Job::CopyRead { at }) => self.copy_read(now, at),
             Some(Job::CopyWrite { at }) => self.copy_written(now, at),
@@ -479,8 +494,9 @@ impl<'a> World<'a> {
                 self.tell(now, Event::Failed { location });
                 continue;
             };
+            let courtesy = self.machine.as_ref().and_then(|machine| machine.courtesy(&action));
             let Action::Move(of) = action else {
-                self.copy(now, at);
+                self.copy(now, at, courtesy);
                 continue;
             };
             self.moving.insert(at, (of, 0));
@@ -490,10 +506,13 @@ impl<'a> World<'a> {
             }
             let block = self.setup.block_bytes;
             let rest = block.saturating_sub(self.at_hand.get(&at).copied().unwrap_or(0));
-            self.moved_bytes += rest + block;
-            if rest > 0 {
+            if let Some(courtesy) = courtesy.filter(|_| rest == block) {
+                self.stepwise(now, at, courtesy);
+            } else if rest > 0 {
+                self.moved_bytes += rest;
                 self.queue(now, from, Job::MoveRead { at }, Region::Read, rest);
             } else {
+                self.moved_bytes += block;
                 self.queue(now, self.device(at, of.to), Job::MoveWrite { at }, Region::Write, block);
             }
         }

@@ -8,6 +8,7 @@ mod purge;
 mod stage;
 mod status;
 mod target;
+mod tiering;
 
 use super::{Core, Ending};
 use crate::control::{Binding, Caller, Handler, Problem, Responder};
@@ -45,10 +46,11 @@ impl Handler for Down {
 
 /// Registers everything that the store itself serves.
 pub(super) fn register(socket: &mut Binding, core: &Arc<Core>, ending: &Arc<Ending>) {
-    let all: [(&str, Serve); 9] = [
+    let all: [(&str, Serve); 10] = [
         ("status", status::status),
         ("stats", status::stats),
         ("target", target::serve),
+        ("tiering", tiering::serve),
         ("layout", layout::serve),
         ("stage", stage::serve),
         ("source", stage::source),

@@ -48,6 +48,15 @@ fn gather<'a>(writes: &mut Vec<Gathered<'a>>, slot: &'a Arc<Slot>, object_offset
     }
 }
 
+/// The device writes while the next bytes are fetched, and the sync at the end finds little left; or, stepwise, it has written before anything
+/// else is asked of it.
+fn write_out(handle: &dyn Handle, offset: u64, len: u64, stepwise: bool) {
+    handle.begin_sync(offset, len);
+    if stepwise {
+        handle.end_sync(offset, len);
+    }
+}
+
 /// A move's view of its work.
 pub(super) struct Copy<'a> {
     pub mover: &'a Mover,
@@ -162,7 +171,11 @@ impl Copy<'_> {
         let mirror = first.and_then(|mirror| self.view.layout.as_ref()?.mirrors.get(mirror));
         let segment = mirror.and_then(|mirror| mirror.segments.iter().find(|segment| at < segment.end));
         let row = segment.map_or(0, |segment| segment.stripe_size.saturating_mul(segment.objects.len() as u64));
-        row.clamp(*CHUNK_BYTES.start(), *CHUNK_BYTES.end())
+        row.clamp(*CHUNK_BYTES.start(), *CHUNK_BYTES.end()).min(self.paced_bytes().unwrap_or(u64::MAX)).max(1)
+    }
+
+    fn paced_bytes(&self) -> Option<u64> {
+        self.pace.and_then(|pace| pace.step_bytes())
     }
 
     /// Reads what follows each other in the file at once, wherever it goes in a mirror, and writes to each object once.
@@ -202,10 +215,10 @@ impl Copy<'_> {
 
     /// Hands bytes to the worker that writes them.
     fn put(&self, slot: &Arc<Slot>, offset: u64, bytes: Vec<u8>) -> Result<Pending<bool>> {
+        let stepwise = self.paced_bytes().is_some();
         let write = move |h: &dyn Handle| {
             h.write_at(offset, &bytes)?;
-            // The device writes while the next bytes are fetched, and the sync at the end finds little left.
-            h.begin_sync(offset, bytes.len() as u64);
+            write_out(h, offset, bytes.len() as u64, stepwise);
             Ok(true)
         };
         let error = |error| Error::Target { target: slot.target_id, error };
@@ -237,9 +250,10 @@ impl Copy<'_> {
                 return Ok(None);
             }
             let (through, offset) = (pipe.clone(), piece.object_offset + from);
+            let stepwise = self.paced_bytes().is_some();
             let write = move |h: &dyn Handle| match splice::empty(h, &through, offset, filled) {
                 Ok(()) => {
-                    h.begin_sync(offset, filled as u64);
+                    write_out(h, offset, filled as u64, stepwise);
                     Ok(true)
                 }
                 Err(errno) if splice::is_refusal(errno) => Ok(false),

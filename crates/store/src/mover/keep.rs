@@ -48,26 +48,38 @@ impl Keeps {
 }
 
 /// Gives a copy up as soon as what it copies is written.
-pub(super) struct Unwritten {
+pub(super) struct Unwritten<'a> {
     range: Range<u64>,
     written: Arc<ByteRanges>,
+    /// What else sets its pace.
+    pace: Option<&'a dyn Pace>,
 }
 
-impl Unwritten {
+impl<'a> Unwritten<'a> {
     /// For what is being copied; `None` if that may be written.
-    pub fn of(layout: &Layout, keeps: Keeps, written: &Arc<ByteRanges>) -> Option<Unwritten> {
+    pub fn of(
+        layout: &Layout,
+        keeps: Keeps,
+        written: &Arc<ByteRanges>,
+        pace: Option<&'a dyn Pace>,
+    ) -> Option<Unwritten<'a>> {
         let Keeps::New(at) = keeps else { return None };
         let segment = layout.mirrors.first()?.segments.get(at)?;
-        Some(Unwritten { range: segment.start..segment.end, written: written.clone() })
+        Some(Unwritten { range: segment.start..segment.end, written: written.clone(), pace })
     }
 }
 
-impl Pace for Unwritten {
-    fn take(&self, _bytes: u64) -> Result<()> {
+impl Pace for Unwritten<'_> {
+    fn take(&self, bytes: u64) -> Result<()> {
+        self.pace.map_or(Ok(()), |pace| pace.take(bytes))?;
         if self.written.touches(&self.range) {
             return Err(Error::Busy("the segment was written while it was copied".into()));
         }
         Ok(())
+    }
+
+    fn step_bytes(&self) -> Option<u64> {
+        self.pace.and_then(|pace| pace.step_bytes())
     }
 }
 
@@ -83,18 +95,30 @@ impl Mover {
     }
 
     /// Puts a segment of a file with one mirror on other objects and keeps the old ones as a copy.
-    pub fn move_segment_keeping(&self, file: &Arc<File>, segment: usize, place: &Placement) -> Result<Arc<Layout>> {
+    pub fn move_segment_keeping(
+        &self,
+        file: &Arc<File>,
+        segment: usize,
+        place: &Placement,
+        pace: Option<&dyn Pace>,
+    ) -> Result<Arc<Layout>> {
         let plan = |old: &Layout, made: &mut NewObjects<'_>| only_mirror_moved(old, made, segment, place);
-        self.transform_keeping(file, "move segment", Reason::Moved, None, Keeps::Old(segment), plan)
+        self.transform_keeping(file, "move segment", Reason::Moved, pace, Keeps::Old(segment), plan)
     }
 
     /// Makes a copy of a segment of a file with one mirror, on other objects; the segment stays where it is.
     ///
     /// # Errors
     /// `Busy` if the segment is written meanwhile: then nothing is kept.
-    pub fn copy_segment_below(&self, file: &Arc<File>, segment: usize, place: &Placement) -> Result<()> {
+    pub fn copy_segment_below(
+        &self,
+        file: &Arc<File>,
+        segment: usize,
+        place: &Placement,
+        pace: Option<&dyn Pace>,
+    ) -> Result<()> {
         let plan = |old: &Layout, made: &mut NewObjects<'_>| only_mirror_moved(old, made, segment, place);
-        let done = self.transform_keeping(file, "copy segment", Reason::Moved, None, Keeps::New(segment), plan);
+        let done = self.transform_keeping(file, "copy segment", Reason::Moved, pace, Keeps::New(segment), plan);
         done.map(drop)
     }
 

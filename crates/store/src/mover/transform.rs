@@ -160,7 +160,7 @@ impl Mover {
         let journal = |objects: &[Object]| self.journal(&old, objects, &died);
         let mut made = NewObjects::journalled(&self.pool, &journal);
         // A copy of what is being written would be stale before it is done.
-        let unwritten = Unwritten::of(&old, keeps, &watch);
+        let unwritten = Unwritten::of(&old, keeps, &watch, pace);
         let pace = unwritten.as_ref().map_or(pace, |unwritten| Some(unwritten as &dyn Pace));
         let move_ =
             Move { pace, file, view: &view, old: &old, reason, active, watch: &watch, replaced: &replaced, keeps };

@@ -126,8 +126,19 @@ impl Mover {
         segment: usize,
         place: &Placement,
     ) -> Result<Arc<Layout>> {
-        let plan = |old: &Layout, made: &mut NewObjects<'_>| moved_segment(old, made, (mirror, segment), place);
-        self.transform(file, "move segment", Reason::Moved, plan)
+        self.move_segment_at(file, (mirror, segment), place, None)
+    }
+
+    /// The same, of a mirror's segment, at a pace of its own.
+    pub fn move_segment_at(
+        &self,
+        file: &Arc<File>,
+        which: (usize, usize),
+        place: &Placement,
+        pace: Option<&dyn Pace>,
+    ) -> Result<Arc<Layout>> {
+        let plan = |old: &Layout, made: &mut NewObjects<'_>| moved_segment(old, made, which, place);
+        self.transform_at(file, "move segment", Reason::Moved, pace, plan)
     }
 
     /// Makes all stale mirrors anew from one in sync.

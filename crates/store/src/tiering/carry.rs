@@ -2,7 +2,10 @@
 
 use super::Tiering;
 use super::ear::read_from;
+use super::gives_way::GivesWay;
+use super::thread::Begun;
 use crate::file::File;
+use crate::mover::Pace;
 use crate::volume::TieringPolicy;
 use crate::{Error, Result};
 use policy::layout::{Layout, OPEN_END, Placement, Segment, TargetView};
@@ -13,7 +16,8 @@ use std::sync::Arc;
 
 impl Tiering {
     /// Carries out what the machine asked for, under running readers and writers. Whether it was done.
-    pub(super) fn carry(&self, of: &Action) -> Result<bool> {
+    pub(super) fn carry(&self, begun: Begun) -> Result<bool> {
+        let Begun { of, courtesy } = &begun;
         let gone = || Error::Busy("the file is gone, or has another name".into());
         let location = super::thread::location(of);
         let file = self.finder.file(FileId(location.file)).ok_or_else(gone)?;
@@ -21,9 +25,16 @@ impl Tiering {
         let (mirror, segments) = read_from(&layout).ok_or_else(gone)?;
         let segment = segments.get(location.block as usize).filter(|segment| segment.end != OPEN_END);
         let segment = segment.ok_or_else(gone)?;
+        let pace = courtesy.map(|(manners, step_bytes)| GivesWay {
+            ear: &self.ear,
+            mover: &self.mover,
+            manners: manners.into(),
+            step_bytes,
+        });
+        let pace = pace.as_ref().map(|pace| pace as &dyn Pace);
         match of {
-            Action::Move(of) => self.carry_move(of, &file, &layout, mirror, segment),
-            Action::Copy(location) => self.carry_copy(*location, &file, &layout, segment),
+            Action::Move(of) => self.carry_move(of, &file, &layout, (mirror, segment), pace),
+            Action::Copy(location) => self.carry_copy(*location, &file, &layout, segment, pace),
         }
     }
 
@@ -33,8 +44,8 @@ impl Tiering {
         of: &Move,
         file: &Arc<File>,
         layout: &Layout,
-        mirror: usize,
-        segment: &Segment,
+        (mirror, segment): (usize, &Segment),
+        pace: Option<&dyn Pace>,
     ) -> Result<bool> {
         if of.to == Tier::Slow && self.returned(of, file, layout) {
             return Ok(true);
@@ -61,9 +72,9 @@ impl Tiering {
         let moved = self.between(segment, &there, |place| {
             let place = Placement { tier: Some(tier), ..place(file) };
             if keeps {
-                self.mover.move_segment_keeping(file, number, &place)
+                self.mover.move_segment_keeping(file, number, &place, pace)
             } else {
-                self.mover.move_segment(file, mirror, number, &place)
+                self.mover.move_segment_at(file, (mirror, number), &place, pace)
             }
         })?;
         let arrived = self.ear.segments(&moved).any(|(location, tier, _)| location == of.location && tier == of.to);
@@ -74,7 +85,14 @@ impl Tiering {
     }
 
     /// Makes a slow copy of a location that stays where it is. Whether it has one now.
-    fn carry_copy(&self, at: Location, file: &Arc<File>, layout: &Layout, segment: &Segment) -> Result<bool> {
+    fn carry_copy(
+        &self,
+        at: Location,
+        file: &Arc<File>,
+        layout: &Layout,
+        segment: &Segment,
+        pace: Option<&dyn Pace>,
+    ) -> Result<bool> {
         if layout.mirrors.len() > 1 {
             return Err(Error::Busy("it has several mirrors, and none needs another copy".into()));
         }
@@ -90,7 +108,7 @@ impl Tiering {
             .collect();
         self.between(segment, &there, |place| {
             let place = Placement { tier: Some(self.wish.tiering.slow), ..place(file) };
-            self.mover.copy_segment_below(file, at.block as usize, &place)
+            self.mover.copy_segment_below(file, at.block as usize, &place, pace)
         })?;
         self.stats.add(crate::stats::Metric::TieringCopiedBytes, length);
         Ok(true)

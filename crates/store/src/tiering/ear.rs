@@ -13,6 +13,7 @@ use policy::tier::{Location, Tier};
 use policy::{TargetId, Time};
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Segments that one growth adds at most and are told at once; of more, the next access to each tells.
 const NEW_MAX: usize = 64;
@@ -29,14 +30,23 @@ pub struct Ear {
     of_target: RwLock<BTreeMap<TargetId, Tier>>,
     heard: Heard,
     placing: Placing,
+    /// When applications last used one of the two tiers, in nanoseconds and one more; 0: never.
+    used: AtomicU64,
 }
 
 impl Ear {
     /// For the tiers with these numbers, fast and slow.
     pub fn new(targets: Arc<Targets>, clock: Clock, fast: u8, slow: u8) -> Arc<Ear> {
         let placing = Placing::new(targets.clone(), fast, slow);
-        let ear =
-            Ear { targets, clock, tiers: [fast, slow], of_target: RwLock::default(), heard: Heard::default(), placing };
+        let ear = Ear {
+            targets,
+            clock,
+            tiers: [fast, slow],
+            of_target: RwLock::default(),
+            heard: Heard::default(),
+            placing,
+            used: AtomicU64::new(0),
+        };
         ear.look();
         Arc::new(ear)
     }
@@ -53,6 +63,11 @@ impl Ear {
 
     pub(super) fn now(&self) -> Time {
         (self.clock)()
+    }
+
+    /// When applications last used one of the two tiers.
+    pub(super) fn last_used(&self) -> Option<Time> {
+        self.used.load(Ordering::Relaxed).checked_sub(1).map(Time)
     }
 
     /// What was heard since this was last asked.
@@ -95,6 +110,11 @@ impl Ear {
         tiers.all(|tier| tier == Some(first)).then_some(first)
     }
 
+    fn is_on_tiers(&self, segment: &Segment) -> bool {
+        let of_target = self.of_target.read();
+        segment.objects.iter().any(|object| of_target.contains_key(&object.target))
+    }
+
     /// The segments that tiering knows: with an end, on one of the two tiers or on both (that counts as slow). With their length.
     pub(super) fn segments<'a>(&'a self, layout: &'a Layout) -> impl Iterator<Item = (Location, Tier, u64)> + 'a {
         let mirror = read_from(layout).map_or(&[][..], |(_, segments)| segments);
@@ -121,16 +141,20 @@ impl Adviser for Ear {
     }
 
     fn accessed(&self, file: &File, access: file::Access) {
-        if file.is_owned() {
-            return;
-        }
         let Some(layout) = file.layout() else { return };
         let Some((_, segments)) = read_from(&layout) else { return };
         let size = if access.write { u64::MAX } else { file.size() };
         let end = access.offset.saturating_add(access.len).min(size);
         let first = segments.partition_point(|segment| segment.end <= access.offset);
-        let at = self.now();
+        let (at, owned) = (self.now(), file.is_owned());
         for (block, segment) in segments.iter().enumerate().skip(first).take_while(|(_, s)| s.start < end) {
+            // Also what is not ours to move keeps devices busy.
+            if self.is_on_tiers(segment) {
+                self.used.fetch_max(at.0 + 1, Ordering::Relaxed);
+            }
+            if owned {
+                continue;
+            }
             let Some((location, tier, segment_bytes)) = self.known(&layout, block, segment) else { continue };
             let bytes = end.min(segment.end).saturating_sub(access.offset.max(segment.start));
             if bytes > 0 {

@@ -64,10 +64,10 @@ impl Tiering {
         let Some(report) = self.report() else {
             return json!({"policy": self.wish.tiering.policy.word(), "measuring": true});
         };
-        let (hot, threshold) = {
+        let (hot, threshold, paused) = {
             let inner = self.inner.lock();
             let machine = inner.machine.as_ref();
-            (machine.map(|m| m.hottest(HOT_MAX)).unwrap_or_default(), machine.and_then(|m| m.threshold()))
+            (machine.map(|m| m.hottest(HOT_MAX)).unwrap_or_default(), machine.and_then(|m| m.threshold()), inner.paused)
         };
         let hot: Vec<Value> = hot
             .iter()
@@ -87,6 +87,7 @@ impl Tiering {
         json!({
             "policy": self.wish.tiering.policy.word(),
             "measuring": false,
+            "paused": paused,
             "accesses": report.stats.accesses,
             "fast_share": share(report.stats.fast_accesses, report.stats.accesses),
             "working_set": report.working_set.0.max(report.working_set.1),

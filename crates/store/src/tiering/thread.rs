@@ -4,6 +4,7 @@ use super::{Tiering, look_every};
 use crate::Error;
 use crate::file::{File, Pool};
 use crate::mover::Walk;
+use policy::tier::courtesy::Courtesy;
 use policy::tier::machine::Action;
 use policy::tier::{Location, Move};
 use std::collections::{BTreeSet, VecDeque};
@@ -14,20 +15,28 @@ use std::time::{Duration, Instant};
 #[derive(Default)]
 pub(super) struct Moves {
     /// Handed out by the machine, in its order.
-    pub waiting: VecDeque<Action>,
+    pub waiting: VecDeque<Begun>,
     /// Files of which something is being moved: the mover moves one part of a file at a time.
     under_way: BTreeSet<u64>,
     /// Everything ends.
     ends: bool,
 }
 
+/// An action that waits for a carrier, and how it gives way.
+#[derive(Clone, Copy)]
+pub(super) struct Begun {
+    pub of: Action,
+    /// Its manners, and the bytes of its steps.
+    pub courtesy: Option<(Courtesy, u64)>,
+}
+
 impl Moves {
     /// The next one whose file is free.
-    fn next(&mut self) -> Option<Action> {
-        let at = self.waiting.iter().position(|of| !self.under_way.contains(&location(of).file))?;
-        let of = self.waiting.remove(at)?;
-        self.under_way.insert(location(&of).file);
-        Some(of)
+    fn next(&mut self) -> Option<Begun> {
+        let at = self.waiting.iter().position(|begun| !self.under_way.contains(&location(&begun.of).file))?;
+        let begun = self.waiting.remove(at)?;
+        self.under_way.insert(location(&begun.of).file);
+        Some(begun)
     }
 }
 
@@ -132,20 +141,20 @@ impl Tiering {
     /// Carries out moves until the end.
     fn carry_all(&self) {
         loop {
-            let of = {
+            let begun = {
                 let mut moves = self.moves.lock();
                 loop {
                     if moves.ends {
                         return;
                     }
                     match moves.next() {
-                        Some(of) => break of,
+                        Some(begun) => break begun,
                         None => self.carriers.wait(&mut moves),
                     }
                 }
             };
-            self.carry_one(of);
-            self.moves.lock().under_way.remove(&location(&of).file);
+            self.carry_one(begun);
+            self.moves.lock().under_way.remove(&location(&begun.of).file);
             self.carriers.notify_all();
         }
     }
@@ -158,14 +167,15 @@ impl Tiering {
     /// The same, of those that are about such locations.
     pub fn carry_now_if(&self, which: impl Fn(Location) -> bool) -> usize {
         let waiting = std::mem::take(&mut self.moves.lock().waiting);
-        let (now, later): (Vec<_>, Vec<_>) = waiting.into_iter().partition(|of| which(location(of)));
+        let (now, later): (Vec<_>, Vec<_>) = waiting.into_iter().partition(|begun| which(location(&begun.of)));
         self.moves.lock().waiting.extend(later);
-        now.iter().for_each(|of| self.carry_one(*of));
+        now.iter().for_each(|begun| self.carry_one(*begun));
         now.len()
     }
 
-    fn carry_one(&self, of: Action) {
-        let done = self.carry(&of).unwrap_or_else(|error| {
+    fn carry_one(&self, begun: Begun) {
+        let of = begun.of;
+        let done = self.carry(begun).unwrap_or_else(|error| {
             let Location { file, block } = location(&of);
             match error {
                 // In use in a way that excludes a move, or written while it was copied; it is tried again.

@@ -1,6 +1,7 @@
 //! The machine, driven by hand.
 
 use super::*;
+use crate::tier::tuned;
 use proptest::prelude::*;
 
 fn at(block: u64) -> Location {
@@ -357,4 +358,27 @@ fn a_long_window_does_not_make_it_wait_for_what_it_learns_first() {
     assert!(made >= 20 && machine.stats().panes == 5, "{made}, {:?}", machine.stats());
     let hot = (0..10).filter(|&block| machine.tier(at(block)) == Tier::Fast).count();
     assert_eq!(hot, 10);
+}
+
+#[test]
+fn nothing_begins_while_it_is_paused_and_what_is_planned_then_is_done_after() {
+    let mut machine = on_fast(Config { copy_after: Some(Time(1000)), moves_max: 3, ..paper(10, 0) });
+    machine.handle(Time(500), Event::Paused(true));
+    (0..9).for_each(|n| access(&mut machine, 600 + n, 20 + n % 2, Region::Read));
+    assert_eq!((machine.is_paused(), machine.pending()), (true, (2, 0)));
+    assert_eq!((machine.poll(Time(5000)), machine.next_deadline()), (None, None));
+    machine.handle(Time(5000), Event::Paused(false));
+    let begun: Vec<Action> = std::iter::from_fn(|| machine.poll(Time(5000))).collect();
+    assert!(matches!(begun[..], [Action::Move(_), Action::Move(_), ..]), "{begun:?}");
+}
+
+#[test]
+fn only_what_waits_for_idle_devices_gives_way() {
+    let gain = |reason| Action::Move(Move { location: at(1), to: Tier::Fast, reason });
+    let (gain, at_hand) =
+        (gain(Reason::Gain { saves_ns: 2, costs_ns: 1 }), gain(Reason::AtHand { saves_ns: 2, costs_ns: 1 }));
+    let idle = Reorganizer::new(paper(10, 0), Time::ZERO);
+    let busy = Reorganizer::new(Config { busy_bytes_per_s: 1, ..paper(10, 0) }, Time::ZERO);
+    let of = |machine: &Reorganizer| [gain, at_hand, Action::Copy(at(1))].map(|of| machine.courtesy(&of).is_some());
+    assert_eq!((of(&idle), of(&busy)), ([true, false, true], [false; 3]));
 }

@@ -6,6 +6,7 @@
 use super::{Happening, Job, World};
 use crate::event::Rank;
 use crate::generate::Rng;
+use policy::tier::courtesy::Courtesy;
 use policy::tier::machine::Event;
 use policy::tier::{Region, Tier};
 use policy::time::Time;
@@ -50,26 +51,39 @@ impl World<'_> {
     }
 
     /// The machine wants a copy of a location.
-    pub(super) fn copy(&mut self, now: Time, at: u32) {
+    pub(super) fn copy(&mut self, now: Time, at: u32, courtesy: Option<(Courtesy, u64)>) {
         self.copies.making.insert(at, false);
         if self.setup.free_moves {
             return self.copied(now, at);
         }
+        if let Some(courtesy) = courtesy {
+            return self.stepwise(now, at, courtesy);
+        }
+        self.moved_bytes += self.setup.block_bytes;
         self.queue(now, self.device(at, Tier::Fast), Job::CopyRead { at }, Region::Read, self.setup.block_bytes);
     }
 
     /// Its bytes were read.
     pub(super) fn copy_read(&mut self, now: Time, at: u32) {
-        self.moved_bytes += self.setup.block_bytes;
         if self.copies.making.get(&at) == Some(&true) {
-            return self.copied(now, at);
+            return self.give_copy_up(now, at);
         }
-        self.queue(now, self.device(at, Tier::Slow), Job::CopyWrite { at }, Region::Write, self.setup.block_bytes);
+        let bytes = self.step_bytes(at);
+        self.moved_bytes += bytes;
+        self.queue(now, self.device(at, Tier::Slow), Job::CopyWrite { at }, Region::Write, bytes);
     }
 
     /// And written.
     pub(super) fn copy_written(&mut self, now: Time, at: u32) {
-        self.moved_bytes += self.setup.block_bytes;
+        if !self.step_done(now, at) {
+            self.copied(now, at);
+        }
+    }
+
+    /// It is not made after all.
+    pub(super) fn give_copy_up(&mut self, now: Time, at: u32) {
+        self.steps.remove(&at);
+        self.copies.making.insert(at, true);
         self.copied(now, at);
     }
 

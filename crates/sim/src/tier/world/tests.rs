@@ -200,3 +200,35 @@ fn a_page_cache_reads_ahead_at_the_device_s_cost_and_answers_what_it_holds() {
     let all = busy(Some(super::super::PageCacheSetup { bytes: 512 << 20, ..cache })) / none;
     assert!((0.5..0.75).contains(&all), "each block is read once: {all}");
 }
+
+/// Segments of 1 MiB on disks of 20 MB/s, which take 52 ms to be read, and a client that asks for 64 KiB every 60 ms; devices count as idle after 50.
+#[test]
+fn a_request_waits_for_a_step_of_a_move_and_not_for_all_of_it() {
+    let device = |read: f64, write: f64| DeviceCost::seconds_per_gb(1000.0 / read, 1000.0 / write);
+    let costs = Costs { fast: device(200.0, 40.0), slow: device(20.0, 10.0), fast_devices: 1, slow_devices: 1 };
+    let segment = 16 * BLOCK;
+    let arrivals = Arrivals::Closed { depth: 1, think: Time::from_millis(60) };
+    let setup = Setup { costs, arrivals, block_bytes: segment, ..setup(32 * segment) };
+    let mut requests = Requests::default();
+    let shape = SkewedShape {
+        skew: Skew::HotSpot { spot: 0.1, shift: 1000 },
+        requests: 4_000,
+        footprint_bytes: 128 << 20,
+        ..SkewedShape::default()
+    };
+    Skewed::new(shape, 1).for_each(|record| requests.add(0, &record, segment));
+    let moving = |costs| {
+        let planner = Planner::WsRos(Thresholds { free_bytes: 4 * segment, ..Thresholds::default() });
+        let Scheme::Reorganized { config, .. } = machine(planner, &setup, &requests) else { unreachable!() };
+        let idle = Time::from_millis(50);
+        let config = Config { busy_bytes_per_s: 0, block_bytes: segment, idle, costs, ..config };
+        let of = run(&setup, &Scheme::Reorganized { config, proportional: false }, &requests);
+        assert!(of.promoted > 20 && of.failed == 0, "{of:?}");
+        of.mean_ms
+    };
+    let still = run(&setup, &Scheme::RoundRobin, &requests).mean_ms;
+    // To a machine that takes these disks for quick ones a segment is one step.
+    let (whole, stepwise) = (moving(Costs::default()), moving(costs));
+    assert!(whole > 1.25 * still, "{whole} and {still} ms");
+    assert!(stepwise < 1.1 * still, "{stepwise} and {still} ms");
+}

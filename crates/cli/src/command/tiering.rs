@@ -1,0 +1,42 @@
+//! `entrepot tiering`: stop moving data between the tiers for a while.
+
+use crate::connect::Context;
+use crate::failure::Result;
+use crate::shown::{self, word};
+use clap::{Args, Subcommand};
+use serde_json::json;
+
+/// Stop moving data between the tiers for a while, and go on
+///
+/// Accesses are counted and moves planned all the same. `entrepot status` says what is moved and whether it is paused; a
+/// restart of the daemon ends a pause.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+EXAMPLES:
+  entrepot tiering pause      before something that moves must not disturb
+  entrepot tiering resume")]
+pub struct Tiering {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Debug, Subcommand)]
+enum Verb {
+    /// Begin no more moves and slow copies; those under way end
+    #[command(after_help = "EXAMPLES:\n  entrepot tiering pause")]
+    Pause,
+    /// Go on
+    #[command(after_help = "EXAMPLES:\n  entrepot tiering resume")]
+    Resume,
+}
+
+impl Tiering {
+    pub fn run(self, context: &Context) -> Result<u8> {
+        let command = match self.verb {
+            Verb::Pause => "tiering.pause",
+            Verb::Resume => "tiering.resume",
+        };
+        shown::text(&format!("{}\n", word(&context.ask(command, json!({}))?, "text")))?;
+        Ok(0)
+    }
+}

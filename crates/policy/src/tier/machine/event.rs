@@ -1,0 +1,100 @@
+//! What the machine is told, what it says, and what it counts.
+
+use crate::tier::{Location, Move, Region, Tier};
+
+/// What happened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// An access of `bytes`.
+    Access {
+        /// Where.
+        location: Location,
+        /// Reading or writing.
+        region: Region,
+        /// How many bytes of it.
+        bytes: u64,
+    },
+    /// A location has data now, on this tier.
+    Placed {
+        /// Which.
+        location: Location,
+        /// Where it was put.
+        tier: Tier,
+    },
+    /// A location has no data any more.
+    Gone {
+        /// Which.
+        location: Location,
+    },
+    /// A file is gone with all its locations.
+    Removed {
+        /// Which.
+        file: u64,
+    },
+    /// No device of the tier has anything to do.
+    Idle(Tier),
+    /// A device of the tier has something to do.
+    Busy(Tier),
+    /// A move was carried out.
+    Moved {
+        /// Which.
+        location: Location,
+    },
+    /// A move was given up, and the location is where it was; or a copy was given up.
+    Failed {
+        /// Which.
+        location: Location,
+    },
+    /// A location on the fast tier has an equal copy on the slow one now.
+    Copied {
+        /// Which.
+        location: Location,
+    },
+    /// It has none any more.
+    CopyGone {
+        /// Which.
+        location: Location,
+    },
+    /// The fast tier has this room for hot data now.
+    FastBytes(u64),
+    /// The slow tier has this room for further copies now.
+    CopyBytes(u64),
+    /// Somebody wants nothing to be moved until further notice, or not any more. What is under way ends.
+    Paused(bool),
+}
+
+/// What to do.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Action {
+    /// Move this; answer with [`Event::Moved`] or [`Event::Failed`].
+    Move(Move),
+    /// Make a slow copy of this location, which stays on the fast tier; answer with [`Event::Copied`] or [`Event::Failed`].
+    Copy(Location),
+}
+
+/// What was done so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stats {
+    /// Locations moved to the fast tier.
+    pub promoted: u64,
+    /// Locations moved to the slow tier.
+    pub demoted: u64,
+    /// Moves that were given up.
+    pub failed: u64,
+    /// Moves that were planned.
+    pub planned: u64,
+    /// Moves that were dropped because the next plan came first.
+    pub dropped: u64,
+    /// Moves that another of the same plan undid.
+    pub cancelled: u64,
+    /// Slow copies that were made while the devices were idle.
+    pub copied: u64,
+    /// Such copies that were given up, as a rule because somebody wrote.
+    pub copies_failed: u64,
+    /// Accesses to the fast tier.
+    pub fast_accesses: u64,
+    /// All accesses.
+    pub accesses: u64,
+    /// Panes that ended.
+    pub panes: u64,
+}

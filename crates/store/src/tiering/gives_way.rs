@@ -1,0 +1,38 @@
+//! Moves under way give way to applications: before each step a carrier looks when they last used the two tiers.
+
+use super::Ear;
+use crate::mover::{Mover, Pace};
+use crate::{Error, Result};
+use parking_lot::Mutex;
+use policy::tier::courtesy::{Courtesy, Turn};
+use std::time::Duration;
+
+/// The pace of a move that began while the devices were idle.
+pub(super) struct GivesWay<'a> {
+    pub ear: &'a Ear,
+    pub mover: &'a Mover,
+    pub manners: Mutex<Courtesy>,
+    pub step_bytes: u64,
+}
+
+impl Pace for GivesWay<'_> {
+    fn take(&self, bytes: u64) -> Result<()> {
+        // Nothing is to be read or written, and somebody may wait for its end.
+        if bytes == 0 {
+            return Ok(());
+        }
+        loop {
+            let now = self.ear.now();
+            match self.manners.lock().next(now, self.ear.last_used()) {
+                Turn::Go => return Ok(()),
+                Turn::Wait(until) if self.mover.wait(Duration::from_nanos(until.since(now).0)) => {}
+                Turn::Wait(_) => return Err(Error::Busy("the mover is stopped".into())),
+                Turn::GiveUp => return Err(Error::Busy("others used the devices all the time".into())),
+            }
+        }
+    }
+
+    fn step_bytes(&self) -> Option<u64> {
+        Some(self.step_bytes)
+    }
+}
