@@ -53,8 +53,6 @@ pub(super) struct State {
     owners: Vec<Owner>,
     /// Whose read was done last, and until when its next one is waited for.
     waiting: Option<(u32, Time)>,
-    /// Reads on the device.
-    reading: u32,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -82,15 +80,7 @@ impl State {
             seek_mean_sectors: 0,
             samples: 0,
         };
-        State {
-            config,
-            write: false,
-            batch_until: Time::ZERO,
-            head: 0,
-            owners: vec![owner; OWNERS],
-            waiting: None,
-            reading: 0,
-        }
+        State { config, write: false, batch_until: Time::ZERO, head: 0, owners: vec![owner; OWNERS], waiting: None }
     }
 
     /// A request arrives: what it says about its owner is learnt.
@@ -119,7 +109,6 @@ impl State {
         if io.write {
             return;
         }
-        self.reading = self.reading.saturating_sub(1);
         let entry = &mut self.owners[io.owner as usize % OWNERS];
         if entry.owner != io.owner {
             return;
@@ -133,6 +122,10 @@ impl State {
 
     /// The next of the requests that wait, of which there is one, or until when to wait for a better.
     pub(super) fn choose(&mut self, now: Time, pending: &Pending) -> Look {
+        let batch_goes_on = !self.write && now < self.batch_until && pending.waiting_of(false) == 0;
+        if let Some((_, until)) = self.waiting.filter(|&(_, until)| batch_goes_on && now < until) {
+            return Look::WaitUntil(until); // only writes are there, and would take the device away
+        }
         let write = self.direction(now, pending);
         if write != self.write {
             self.waiting = None;
@@ -151,7 +144,6 @@ impl State {
         }
         self.waiting = None;
         self.head = pending.io(slot).end();
-        self.reading += u32::from(!write);
         Look::Start(slot)
     }
 
@@ -169,7 +161,6 @@ impl State {
         let (reads, writes) = (pending.waiting_of(false) > 0, pending.waiting_of(true) > 0);
         match (reads, writes) {
             (true, false) => false,
-            // A read that is waited for holds the batch open for a moment.
             (false, _) => true,
             (true, true) if now >= self.batch_until => !self.write,
             (true, true) => self.write,

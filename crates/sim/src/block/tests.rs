@@ -94,6 +94,24 @@ fn anticipation_waits_for_the_reader_that_was_just_served() {
 }
 
 #[test]
+fn writes_do_not_take_the_device_from_a_reader_that_is_waited_for() {
+    let mut queue = Queue::new(Scheduler::Anticipatory(Anticipatory::default()), Merging::default());
+    let mut now = Time::ZERO;
+    for n in 0..4 {
+        queue.submit(now, read(n * 8, 8), n);
+        assert_eq!(started(&mut queue, now).unwrap().0, n * 8);
+        now = now + Time(100_000);
+    }
+    queue.submit(now, Io { write: true, ..read(9_000_000, 8) }, 9);
+    let Choice::WaitUntil(until) = queue.choose(now) else { panic!("it is about to read") };
+    queue.submit(now + Time(1000), read(32, 8), 4);
+    assert_eq!(started(&mut queue, now + Time(1000)).unwrap().0, 32);
+    assert!(matches!(queue.choose(until), Choice::WaitUntil(_)), "it was waited for anew");
+    // Its batch of 500 ms is over: the write's turn.
+    assert_eq!(started(&mut queue, Time::from_millis(500)).unwrap().0, 9_000_000);
+}
+
+#[test]
 fn anticipation_steps_back_when_that_is_much_nearer() {
     let mut queue = Queue::new(Scheduler::Anticipatory(Anticipatory::default()), Merging::default());
     queue.submit(Time::ZERO, read(10_000, 8), 0);
