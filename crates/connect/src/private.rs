@@ -4,8 +4,9 @@
 //!   the host's namespace          /mnt/scratch    our FUSE mount, the only one that is seen
 //!   the private one, below it     DIR/0 DIR/1 ..  one mount per connection, on a tmpfs at DIR
 //! ```
-//! What the host mounts and unmounts is seen in the private namespace too (it is a slave), so nothing of the host is kept busy. When this
-//! process ends in whatever way, a shell that waits for the end of a pipe unmounts what is left.
+//! What the host mounts and unmounts is seen in the private namespace too (it is a slave), so nothing of the host is kept busy. Where the host
+//! shares none of its mounts, as in many containers, the namespace has copies of them for good; of mount points of ours, whose processes would
+//! wait for the end of a copy, it lets go at once. When this process ends in whatever way, a shell that waits for the end of a pipe unmounts what is left.
 
 use crate::client::Client;
 use crate::mounts::Mounts;
@@ -22,6 +23,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
+use store::mount::mountpoint::of_kind;
 
 /// How long a mount command may take.
 const MOUNT_PATIENCE: Duration = Duration::from_secs(30);
@@ -29,6 +31,9 @@ const MOUNT_PATIENCE: Duration = Duration::from_secs(30);
 const LOOK: Duration = Duration::from_millis(5);
 /// How much of what a mount command complains about is kept.
 const COMPLAINT_BYTES_MAX: u64 = 4096;
+
+/// How the types of our own file systems begin.
+const OURS: &str = "fuse.entrepot";
 
 type Order = Box<dyn FnOnce() + Send>;
 
@@ -48,8 +53,8 @@ impl Private {
         let dir = place()?;
         let (orders, todo) = channel::<Order>();
         let (told, began) = channel();
-        let at = dir.clone();
-        std::thread::Builder::new().name("mounts".into()).spawn(move || serve(&at, connections, &told, &todo))?;
+        let (at, servers) = (dir.clone(), recipe.servers.clone());
+        std::thread::Builder::new().name("mounts".into()).spawn(move || serve(&at, connections, &servers, &told, &todo))?;
         let began = began.recv().unwrap_or_else(|_| Err(io::ErrorKind::BrokenPipe.into()));
         let cleaner = began.inspect_err(|_| drop(fs::remove_dir(&dir)))?;
         Ok(Private { recipe, dir, orders, cleaner, connections })
@@ -83,8 +88,14 @@ fn place() -> io::Result<PathBuf> {
 }
 
 /// The thread that is in the namespace: prepares it, then has each order carried out by a thread that inherits it.
-fn serve(dir: &Path, connections: u16, told: &Sender<io::Result<Child>>, todo: &Receiver<Order>) {
-    let prepared = prepare(dir, connections);
+fn serve(
+    dir: &Path,
+    connections: u16,
+    servers: &[String],
+    told: &Sender<io::Result<Child>>,
+    todo: &Receiver<Order>,
+) {
+    let prepared = prepare(dir, connections, servers);
     let ok = prepared.is_ok();
     if told.send(prepared).is_err() || !ok {
         return;
@@ -96,10 +107,11 @@ fn serve(dir: &Path, connections: u16, told: &Sender<io::Result<Child>>, todo: &
     }
 }
 
-fn prepare(dir: &Path, connections: u16) -> io::Result<Child> {
+fn prepare(dir: &Path, connections: u16, servers: &[String]) -> io::Result<Child> {
     // SAFETY: only the namespace and, with it, root and working directory are unshared, which nothing here depends on.
     unsafe { rustix::thread::unshare_unsafe(UnshareFlags::NEWNS)? };
     mount_change("/", MountPropagationFlags::DOWNSTREAM | MountPropagationFlags::REC)?;
+    let_go(servers);
     mount("tmpfs", dir, "tmpfs", MountFlags::NOSUID | MountFlags::NODEV, Some(c"mode=0700,size=1m"))?;
     mount_change(dir, MountPropagationFlags::PRIVATE)?;
     for number in 0..connections {
@@ -135,6 +147,19 @@ impl Mounts for Private {
 
     fn source(&self, number: u16) -> String {
         self.recipe.server(number).to_owned()
+    }
+}
+
+/// Lets go of this namespace's copies of mount points of ours, but for those that a server (a directory) lies below.
+fn let_go(servers: &[String]) {
+    let mut inner_first = of_kind(OURS);
+    inner_first.reverse();
+    for at in inner_first {
+        if !servers.iter().any(|server| Path::new(server).starts_with(&at))
+            && let Err(error) = unmount(&at, UnmountFlags::DETACH | UnmountFlags::NOFOLLOW)
+        {
+            tracing::debug!(%error, at = %at.display(), "a copy of a mount point stays in the private namespace");
+        }
     }
 }
 

@@ -37,6 +37,19 @@ fn it_is_when_only_reads_take_turns() {
     same(Policy::Automatic, 44);
 }
 
+/// The later one's private namespace must not keep the earlier one's mount point alive.
+#[test]
+fn one_ends_while_another_that_came_later_goes_on() {
+    let (Some(first), Some(second)) = (Behind::bind(2, Policy::Load), Behind::bind(2, Policy::Load)) else { return };
+    let (tell, ended) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        drop(first);
+        let _ = tell.send(());
+    });
+    ended.recv_timeout(std::time::Duration::from_secs(60)).expect("it does not end while the other one is there");
+    fs::write(second.at().join("file"), "still here").unwrap();
+}
+
 #[test]
 fn appends_of_many_never_overwrite_each_other() {
     let Some(behind) = Behind::bind(4, Policy::Multiple) else { return };

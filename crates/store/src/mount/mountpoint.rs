@@ -3,9 +3,10 @@
 use rustix::fs::{AtFlags, CWD, statat};
 use rustix::io::Errno;
 use rustix::mount::{UnmountFlags, unmount};
+use std::ffi::OsString;
 use std::fs;
 use std::io;
-use std::os::unix::ffi::OsStrExt;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -60,6 +61,19 @@ pub fn connection(mountpoint: &Path) -> Option<u32> {
     };
     // The last one is on top.
     table.split(|b| *b == b'\n').filter_map(of_line).next_back()
+}
+
+/// Mount points in this thread's namespace whose file system's type begins with `kind`, inner ones last.
+pub fn of_kind(kind: &str) -> Vec<PathBuf> {
+    let of_line = |line: &[u8]| {
+        let mut fields = line.split(|b| *b == b' ');
+        let at = fields.nth(4)?;
+        fields.find(|field| *field == b"-")?; // what was in between is optional
+        let matches = fields.next()?.starts_with(kind.as_bytes());
+        matches.then(|| PathBuf::from(OsString::from_vec(unescape(at))))
+    };
+    let table = fs::read("/proc/thread-self/mountinfo").unwrap_or_default();
+    table.split(|b| *b == b'\n').filter_map(of_line).collect()
 }
 
 /// Where the kernel shows a connection.
