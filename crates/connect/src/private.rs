@@ -54,7 +54,9 @@ impl Private {
         let (orders, todo) = channel::<Order>();
         let (told, began) = channel();
         let (at, servers) = (dir.clone(), recipe.servers.clone());
-        std::thread::Builder::new().name("mounts".into()).spawn(move || serve(&at, connections, &servers, &told, &todo))?;
+        std::thread::Builder::new()
+            .name("mounts".into())
+            .spawn(move || serve(&at, connections, &servers, &told, &todo))?;
         let began = began.recv().unwrap_or_else(|_| Err(io::ErrorKind::BrokenPipe.into()));
         let cleaner = began.inspect_err(|_| drop(fs::remove_dir(&dir)))?;
         Ok(Private { recipe, dir, orders, cleaner, connections })
@@ -88,13 +90,7 @@ fn place() -> io::Result<PathBuf> {
 }
 
 /// The thread that is in the namespace: prepares it, then has each order carried out by a thread that inherits it.
-fn serve(
-    dir: &Path,
-    connections: u16,
-    servers: &[String],
-    told: &Sender<io::Result<Child>>,
-    todo: &Receiver<Order>,
-) {
+fn serve(dir: &Path, connections: u16, servers: &[String], told: &Sender<io::Result<Child>>, todo: &Receiver<Order>) {
     let prepared = prepare(dir, connections, servers);
     let ok = prepared.is_ok();
     if told.send(prepared).is_err() || !ok {
