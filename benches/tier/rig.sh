@@ -97,7 +97,7 @@ TOML
     echo "$pid" >$blkio/$group/cgroup.procs
     echo "$pid" >$memory/$group/cgroup.procs
 }
-# The kernel's cache below the targets would hide the devices: whatever of it is the daemon's goes, three hundred times a second.
+# The kernel's cache below the targets would hide the devices: whatever of it is the daemon's goes, a hundred times a second: more often it would take pages from readers who wait for them.
 sweep() {
     exec python3 -c '
 import os, sys, time
@@ -107,7 +107,7 @@ while True:
         os.write(group, b"1")
     except OSError:
         pass
-    time.sleep(0.003)' $memory/$group/memory.force_empty
+    time.sleep(0.01)' $memory/$group/memory.force_empty
 }
 
 # fio on the file; $1 is a name, the rest options. Prints MB/s and mean latency in ms.
