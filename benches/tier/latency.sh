@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
 # How much moves between the tiers delay others, live: somebody reads evenly all over the file, 16 reads at a time with pauses of 0.5 s, in
 # panes of some seconds by turns with moves held back (`entrepot tiering pause`) and allowed. Before each pair of panes others have made another
-# tenth of the file hot, so that there is something to move; both panes of a pair ask for the same bytes. Two minutes.
+# tenth of the file hot, so that there is something to move; both panes of a pair ask for the same bytes. Three minutes.
 # usage: benches/tier/latency.sh path/to/entrepot      (see rig.sh for what it needs)
 set -euo pipefail
 
 . "$(dirname "$0")/rig.sh"
-pairs=${ENTREPOT_BENCH_PAIRS:-16}
+pairs=${ENTREPOT_BENCH_PAIRS:-12}
 pane=${ENTREPOT_BENCH_PANE_SECONDS:-3}
 mkdir "$dir/panes"
 
