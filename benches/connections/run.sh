@@ -4,7 +4,7 @@
 # script's own, its brick in memory; each connection is limited by traffic shaping, so that two cores can show it. Prints a line per cell on
 # the standard error as it goes, and Markdown tables in the shape of the figures at the end; 1 if an aim was missed.
 # usage: benches/connections/run.sh path/to/entrepot [--small]
-#   root. ENTREPOT_BENCH_PARTS (shaped one unshaped daemons lock), _RATE megabytes/s per connection (16), _CONNECTIONS, _THREADS, _POLICIES,
+#   root. ENTREPOT_BENCH_PARTS (shaped unshaped daemons lock), _RATE megabytes/s per connection (16), _CONNECTIONS, _THREADS, _POLICIES,
 #   _MODES (sync async), _SECONDS per shaped cell (3); _ROUNDS, _UNSHAPED_THREADS and _UNSHAPED_SECONDS without shaping;
 #   _CONGESTION, how TCP controls congestion (reno; system: as the machine has it)
 set -euo pipefail
@@ -23,6 +23,9 @@ else
     unshaped_threads=${ENTREPOT_BENCH_UNSHAPED_THREADS:-1 4 16}
 fi
 modes=${ENTREPOT_BENCH_MODES:-sync async}
+for part in $parts; do
+    case $part in shaped | unshaped | daemons | lock) ;; *) echo "no part $part: shaped, unshaped, daemons, lock; nothing was measured" >&2; exit 2 ;; esac
+done
 [ "$(id -u)" = 0 ] || { echo "skipped: a network namespace needs root" >&2; exit 0; }
 for tool in glusterd gluster glusterfs fio ip tc ss; do
     command -v "$tool" >/dev/null || { echo "skipped: $tool is missing (scripts/setup.sh bench installs it)" >&2; exit 0; }
@@ -63,7 +66,6 @@ for part in $parts; do
     unshaped) unshaped_part ;;
     daemons) daemons_part ;;
     lock) lock_part ;;
-    *) echo "no part $part: shaped, unshaped, daemons, lock" >&2; exit 2 ;;
     esac
 done
 echo "$heading; $rate MB/s per connection where it is limited; sync: 1 MiB requests, async: 256 KiB, 32 under way; $seconds s per cell."
