@@ -211,6 +211,9 @@ impl Tiering {
         let mut inner = self.inner.lock();
         let outcomes = std::mem::take(&mut inner.outcomes);
         let laid_out = self.ear.take_laid_out();
+        for (file, path) in self.ear.take_places() {
+            self.finder.learn_place(FileId(file), path);
+        }
         let heard = self.ear.take();
         // Asked last: what is heard of a file comes before its end.
         let removed = self.ear.take_removed();

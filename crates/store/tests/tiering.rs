@@ -447,6 +447,23 @@ fn what_was_placed_on_the_fast_tier_gets_a_slow_copy_when_it_was_left_alone_and_
     assert!(content(&file) == bytes && world.fast_used() <= FAST_BYTES);
 }
 
+/// A file may be written and closed before anybody looks, and nobody uses it again. [S-102]
+#[test]
+fn what_was_closed_before_it_was_looked_at_gets_its_slow_copies_too() {
+    let copy_after = Duration::from_secs(1);
+    let world = World::new(volume::Tiering { copy_after, ..section(TieringPolicy::Tuned) });
+    let (file, bytes) = world.written("closed", 8);
+    let on_fast = world.map(&file).matches('F').count();
+    drop(file);
+    world.idle();
+    let report = world.tiering.report().expect("measured");
+    assert_eq!(
+        (report.fast_segments, world.stats.get(Metric::TieringCopiedBytes)),
+        (on_fast, on_fast as u64 * SEGMENT)
+    );
+    assert!(on_fast > 0 && content(&world.file("closed")) == bytes);
+}
+
 /// [S-102]
 #[test]
 fn copies_are_made_only_while_the_slow_tier_has_as_much_room_as_was_said() {

@@ -12,6 +12,7 @@ use policy::layout::{Layout, MirrorState, OPEN_END, Placement, Segment};
 use policy::tier::{Location, Tier};
 use policy::{TargetId, Time};
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -78,6 +79,10 @@ impl Ear {
 
     pub(super) fn take_laid_out(&self) -> Vec<LaidOut> {
         self.heard.take_laid_out()
+    }
+
+    pub(super) fn take_places(&self) -> BTreeMap<u64, PathBuf> {
+        self.heard.take_places()
     }
 
     pub(super) fn take_removed(&self) -> Vec<u64> {
@@ -185,6 +190,8 @@ impl Adviser for Ear {
         for (block, segment) in segments.iter().enumerate().rev().take(NEW_MAX) {
             if let Some((location, Tier::Fast, segment_bytes)) = self.known(&layout, block, segment) {
                 self.heard.note_laid_out(LaidOut { location, segment_bytes });
+                // It may be closed before anybody looks, and is not used again.
+                self.heard.note_place(location.file, || file.stub().path());
             }
         }
     }

@@ -54,7 +54,13 @@ impl Finder {
 
     /// Notes where a file is.
     pub fn learn_file(&self, file: &File) {
-        let (Some(id), Some(path)) = (file.id(), file.stub().path()) else { return };
+        if let (Some(id), Some(path)) = (file.id(), file.stub().path()) {
+            self.learn_place(id, path);
+        }
+    }
+
+    /// Notes where the stub of a file was just now.
+    pub fn learn_place(&self, id: FileId, path: PathBuf) {
         let mut hints = self.hints.lock();
         if hints.len() >= HINTS_MAX && !hints.contains_key(&id) {
             // Any quarter: those in use are learned again.
