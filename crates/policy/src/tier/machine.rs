@@ -279,11 +279,6 @@ impl Reorganizer {
         (self.plan.len(), self.moving.len())
     }
 
-    /// Whether nothing new is moved at present because somebody wants it so.
-    pub fn is_paused(&self) -> bool {
-        self.paused
-    }
-
     /// What was done so far.
     pub fn stats(&self) -> Stats {
         self.stats

@@ -23,11 +23,14 @@ impl Pace for GivesWay<'_> {
         }
         loop {
             let now = self.ear.now();
-            match self.manners.lock().next(now, self.ear.last_used()) {
+            let turn = self.manners.lock().next(now, self.ear.last_used());
+            let until = match turn {
                 Turn::Go => return Ok(()),
-                Turn::Wait(until) if self.mover.wait(Duration::from_nanos(until.since(now).0)) => {}
-                Turn::Wait(_) => return Err(Error::Busy("the mover is stopped".into())),
+                Turn::Wait(until) => until,
                 Turn::GiveUp => return Err(Error::Busy("others used the devices all the time".into())),
+            };
+            if !self.mover.wait(Duration::from_nanos(until.since(now).0)) {
+                return Err(Error::Busy("the mover is stopped".into()));
             }
         }
     }

@@ -365,7 +365,7 @@ fn nothing_begins_while_it_is_paused_and_what_is_planned_then_is_done_after() {
     let mut machine = on_fast(Config { copy_after: Some(Time(1000)), moves_max: 3, ..paper(10, 0) });
     machine.handle(Time(500), Event::Paused(true));
     (0..9).for_each(|n| access(&mut machine, 600 + n, 20 + n % 2, Region::Read));
-    assert_eq!((machine.is_paused(), machine.pending()), (true, (2, 0)));
+    assert_eq!((machine.paused, machine.pending()), (true, (2, 0)));
     assert_eq!((machine.poll(Time(5000)), machine.next_deadline()), (None, None));
     machine.handle(Time(5000), Event::Paused(false));
     let begun: Vec<Action> = std::iter::from_fn(|| machine.poll(Time(5000))).collect();
