@@ -16,6 +16,7 @@ pub mod gain;
 pub mod machine;
 pub mod reorganize;
 pub mod split;
+pub mod stays;
 pub mod table;
 pub mod tuned;
 

@@ -47,12 +47,10 @@ pub struct Reorganizer {
     written: BTreeSet<Location>,
     /// Moves that are made before those of the plan.
     urgent: VecDeque<arrive::Urgent>,
-    /// What may leave the fast tier before the next plan, the least worth first.
-    victims: VecDeque<(f64, Location)>,
+    /// What may leave the fast tier before the next plan, that with which least is lost first.
+    victims: VecDeque<Location>,
     /// When they were ranked, and how many accesses ago.
     ranked: (Time, u64),
-    /// The last pane that ended.
-    told: Option<Pane>,
     /// Since when each tier is idle.
     idle_since: [Option<Time>; 2],
     idle_budget: Throttle,
@@ -85,7 +83,7 @@ impl Reorganizer {
             Planner::Tuned(tuned) => Some(Tuned::new(tuned, config.costs, panes)),
             Planner::WsRos(_) | Planner::Frequency => None,
         };
-        Reorganizer {
+        let mut machine = Reorganizer {
             read: table(),
             write: table(),
             fast: BTreeSet::new(),
@@ -98,7 +96,6 @@ impl Reorganizer {
             urgent: VecDeque::new(),
             victims: VecDeque::new(),
             ranked: (now, 0),
-            told: None,
             idle_since: [Some(now); 2],
             idle_budget: Throttle::new(config.idle_bytes_per_s, 0, now),
             busy_budget: Throttle::new(Some(config.busy_bytes_per_s), 0, now),
@@ -108,6 +105,15 @@ impl Reorganizer {
             stats: Stats::default(),
             log: None,
             config,
+        };
+        machine.set_fast_bytes(config.fast_bytes);
+        machine
+    }
+
+    fn set_fast_bytes(&mut self, bytes: u64) {
+        self.config.fast_bytes = bytes;
+        if let Some(tuned) = &mut self.tuned {
+            tuned.set_room(bytes / self.config.block_bytes, self.config.locations_max);
         }
     }
 
@@ -121,6 +127,7 @@ impl Reorganizer {
                 self.placed(now, location, Tier::Slow);
                 self.read.remove(location);
                 self.write.remove(location);
+                self.tuned.iter_mut().for_each(|tuned| tuned.gone(location));
                 self.plan.retain(|of| of.location != location);
                 self.urgent.retain(|urgent| urgent.of.location != location);
             }
@@ -143,12 +150,8 @@ impl Reorganizer {
                         Tier::Slow => self.stats.demoted += 1,
                     }
                     match (&mut self.tuned, of.reason) {
-                        (Some(tuned), Reason::Gain { saves_ns, .. }) => {
-                            tuned.promoted(location, saves_ns as f64, false);
-                        }
-                        (Some(tuned), Reason::AtHand { saves_ns, .. }) => {
-                            tuned.promoted(location, saves_ns as f64, true);
-                        }
+                        (Some(tuned), Reason::Gain { saves_ns, .. }) => tuned.promoted(location, saves_ns as f64),
+                        (Some(tuned), Reason::AtHand { .. }) => tuned.promoted_at_hand(location),
                         _ => {}
                     }
                 }
@@ -164,7 +167,7 @@ impl Reorganizer {
                     self.copies.bare(now, location);
                 }
             }
-            Event::FastBytes(bytes) => self.config.fast_bytes = bytes,
+            Event::FastBytes(bytes) => self.set_fast_bytes(bytes),
             Event::CopyBytes(bytes) => self.copies.set_room(bytes),
             Event::Paused(paused) => self.paused = paused,
         }
@@ -292,7 +295,7 @@ impl Reorganizer {
         };
         table.touch(now, location);
         if let Some(tuned) = &mut self.tuned {
-            tuned.accessed(region, table.stay(location));
+            tuned.accessed(location, region);
         }
         let new = region == Region::Write && self.read.hotness(location) + self.write.hotness(location) == 1;
         if region == Region::Write && self.moving.contains_key(&location) {
@@ -350,6 +353,7 @@ impl Reorganizer {
         held.into_iter().for_each(|location| self.placed(now, location, Tier::Slow));
         self.read.remove_file(file);
         self.write.remove_file(file);
+        self.tuned.iter_mut().for_each(|tuned| tuned.removed(file));
         self.plan.retain(|of| of.location.file != file);
         self.urgent.retain(|urgent| urgent.of.location.file != file);
     }
@@ -415,7 +419,6 @@ impl Reorganizer {
         self.read.turn();
         self.write.turn();
         let moves = tuned.plan(&self.read, &self.write, &self.fast, self.copies.held(), &pane);
-        self.told = Some(pane);
         self.rank(now);
         moves
     }

@@ -19,7 +19,6 @@ pub const PANES_MAX: usize = 8;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Entry {
     counts: [u16; PANES_MAX],
-    stay: u32,
     last: Time,
 }
 
@@ -27,11 +26,6 @@ impl Entry {
     /// Accesses within the window.
     pub fn hotness(&self) -> u32 {
         self.counts.iter().map(|&count| u32::from(count)).sum()
-    }
-
-    /// Accesses since it came into the table: since there was a window without one.
-    pub fn stay(&self) -> u32 {
-        self.stay
     }
 
     /// The last access.
@@ -64,18 +58,12 @@ impl LocalityTable {
         }
         let entry = self.entries.entry(location).or_default();
         entry.counts[self.present] = entry.counts[self.present].saturating_add(1);
-        entry.stay = entry.stay.saturating_add(1);
         entry.last = now;
     }
 
     /// Accesses to a location within the window.
     pub fn hotness(&self, location: Location) -> u32 {
         self.entries.get(&location).map_or(0, Entry::hotness)
-    }
-
-    /// Accesses to a location since there was a window without one.
-    pub fn stay(&self, location: Location) -> u32 {
-        self.entries.get(&location).map_or(0, Entry::stay)
     }
 
     /// What is known of a location.

@@ -19,9 +19,9 @@ mod at_hand;
 use super::comeback::Comeback;
 use super::cost::Costs;
 use super::gain::{Expectation, Past};
+use super::stays::Stays;
 use super::table::LocalityTable;
 use super::{Location, Move, Reason, Region, Tier};
-use crate::time::Time;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Utilisation of the fast tier above which it is spared.
@@ -33,29 +33,20 @@ const TRUST: (f64, f64) = (0.05, 2.0);
 /// Past moves whose gain is measured at a time.
 const MEASURED_MAX: usize = 1 << 16;
 
-/// Panes within which a promotion at the access must pay: a window.
-const AT_HAND_PANES: u32 = 4;
-
 /// How many times the cost of writing a location back new data must save to take its place.
 const NEWCOMER_MARGIN: f64 = 1.5;
-
-/// Part of its worth within the horizon that counts for what would make room for a location at hand: half a pane of eight. What
-/// is accessed later than that can come back at its next access for as little.
-const BESIDE_HAND: f64 = 1.0 / 16.0;
 
 /// Parameters of the planner.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Config {
     /// Panes for which a move must pay.
     pub horizon_panes: u32,
-    /// How many times its cost a move must save.
-    pub margin: f64,
 }
 
 impl Default for Config {
-    /// Eight panes: two windows of the default four. Guesses; half and twice of each change the table of docs/SIMULATOR.md by some percent.
+    /// Eight panes: two windows of the default four.
     fn default() -> Config {
-        Config { horizon_panes: 8, margin: 2.0 }
+        Config { horizon_panes: 8 }
     }
 }
 
@@ -96,23 +87,22 @@ pub struct Tuned {
     /// What past moves were expected to save in this pane, and what they saved.
     closed: (f64, f64),
     threshold: Option<u32>,
-    comeback: [Comeback; 2],
+    comeback: Comeback,
+    stays: Stays,
+    /// Locations that the list of stays has room for.
+    list: usize,
     /// What device time of each tier counts for: less where there is time to spare.
     prices: [f64; 2],
     /// Mean bytes of a read and of a write.
     bytes: [f64; 2],
     /// Writes for each read.
     writes: f64,
-    /// Trust in promotions at the access, and their account.
-    hand_trust: f64,
-    hand_closed: (f64, f64),
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Measured {
     expected_ns: f64,
     panes: u32,
-    at_hand: bool,
     /// It was promoted; else only thought of.
     made: bool,
 }
@@ -139,12 +129,12 @@ impl Tuned {
             measured: BTreeMap::new(),
             closed: (0.0, 0.0),
             threshold: None,
-            comeback: Default::default(),
+            comeback: Comeback::default(),
+            stays: Stays::default(),
+            list: 1,
             prices: [1.0; 2],
             bytes: [0.0; 2],
             writes: 0.0,
-            hand_trust: 1.0,
-            hand_closed: (0.0, 0.0),
         }
     }
 
@@ -159,17 +149,21 @@ impl Tuned {
     }
 
     /// A promotion was carried out: measure what it saves.
-    pub fn promoted(&mut self, location: Location, expected_ns: f64, at_hand: bool) {
+    pub fn promoted(&mut self, location: Location, expected_ns: f64) {
         if self.measured.len() < MEASURED_MAX {
-            self.measured.insert(location, Measured { expected_ns, panes: 0, at_hand, made: true });
+            self.measured.insert(location, Measured { expected_ns, panes: 0, made: true });
         }
     }
 
+    /// A location was promoted at the access: what it saves says nothing of a plan's moves.
+    pub fn promoted_at_hand(&mut self, location: Location) {
+        self.measured.remove(&location);
+    }
+
     /// A promotion was thought of and not carried out: what it would have saved says as much of the expectation, and costs nothing.
-    pub fn left_alone(&mut self, location: Location, expected_ns: f64, at_hand: bool) {
+    fn left_alone(&mut self, location: Location, expected_ns: f64) {
         if self.measured.len() < MEASURED_MAX / 2 {
-            let of = Measured { expected_ns, panes: 0, at_hand, made: false };
-            self.measured.entry(location).or_insert(of);
+            self.measured.entry(location).or_insert(Measured { expected_ns, panes: 0, made: false });
         }
     }
 
@@ -197,19 +191,16 @@ impl Tuned {
         let now = |table: &LocalityTable, at| table.get(at).map_or(0, |entry| table.by_age(entry).0);
         let (read_saves, write_saves) =
             (self.saved_ns(Region::Read, pane.read_bytes), self.saved_ns(Region::Write, pane.write_bytes));
-        let mut accounts = [std::mem::take(&mut self.closed), std::mem::take(&mut self.hand_closed)];
-        let horizons = [false, true].map(|at_hand| self.horizon(at_hand));
+        let horizon = self.config.horizon_panes.max(1);
+        let (mut expected, mut saved) = self.closed;
         self.measured.retain(|&at, measured| {
             // Pane by pane, so that moves that do not pay are noticed at once.
-            let saved_ns = f64::from(now(read, at)) * read_saves + f64::from(now(write, at)) * write_saves;
-            let (closed, horizon) =
-                (&mut accounts[usize::from(measured.at_hand)], horizons[usize::from(measured.at_hand)]);
-            closed.0 += measured.expected_ns / f64::from(horizon);
-            closed.1 += saved_ns;
+            saved += f64::from(now(read, at)) * read_saves + f64::from(now(write, at)) * write_saves;
+            expected += measured.expected_ns / f64::from(horizon);
             measured.panes += 1;
             measured.panes < horizon
         });
-        [self.closed, self.hand_closed] = accounts;
+        self.closed = (expected, saved);
         self.settle();
     }
 
@@ -222,13 +213,13 @@ impl Tuned {
         copies: &BTreeSet<Location>,
         pane: &Pane,
     ) -> Vec<Move> {
-        let promote_ns = self.config.margin * self.moving_ns(Tier::Fast, pane.block_bytes);
-        let demote_ns = self.config.margin * self.moving_ns(Tier::Slow, pane.block_bytes);
+        let promote_ns = self.moving_ns(Tier::Fast, pane.block_bytes);
+        let demote_ns = self.write_back_ns(pane.block_bytes);
         let worth_at = |recent| self.worth(Past { recent, older: 0 }, Past::default(), pane).saves_ns;
         self.threshold = (0..16).map(|log| 1 << log).find(|&hot| worth_at(hot) > promote_ns);
         let mut candidates = self.worth_more(read, write, fast, pane, promote_ns * self.trust.min(1.0));
         for &(saves, location) in &candidates {
-            self.left_alone(location, saves, false);
+            self.left_alone(location, saves);
         }
         candidates.retain(|(saves, _)| *saves > promote_ns);
         let worth = |at: Location| self.worth_of(read, write, at, pane);
@@ -265,7 +256,7 @@ impl Tuned {
             moves.push(Move { location, to: Tier::Fast, reason });
         }
         // Room for what is written next, if that is worth more than what is coldest.
-        let further = self.comeback[Region::Write as usize].further(1);
+        let further = self.comeback.further(1);
         let saved = self.saved_ns(Region::Write, pane.write_bytes);
         let new_ns = (1.0 + further) * saved;
         for (victim_worth, victim) in victims.take(pane.newcomers.saturating_sub(room) as usize) {
@@ -300,19 +291,16 @@ impl Tuned {
     }
 
     /// What is on the fast tier, the least worth first; of what is worth the same, what was accessed last stays longest.
-    pub fn ranked(
+    fn ranked(
         &self,
         read: &LocalityTable,
         write: &LocalityTable,
         fast: &BTreeSet<Location>,
         pane: &Pane,
     ) -> Vec<(f64, Location)> {
-        let mut all: Vec<(f64, Time, Location)> = fast
+        let mut all: Vec<(f64, u64, Location)> = fast
             .iter()
-            .map(|&at| {
-                let last = |table: &LocalityTable| table.get(at).map_or(Time::ZERO, |entry| entry.last());
-                (self.worth_of(read, write, at, pane).saves_ns, last(read).max(last(write)), at)
-            })
+            .map(|&at| (self.worth_of(read, write, at, pane).saves_ns, self.stays.get(at).last, at))
             .collect();
         all.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)).then(a.2.cmp(&b.2)));
         all.into_iter().map(|(worth, _, at)| (worth, at)).collect()
@@ -359,13 +347,11 @@ impl Tuned {
 
     /// Once a pane: trust goes a quarter of the way to what past moves, and those thought of, saved in it.
     fn settle(&mut self) {
-        let accounts = [std::mem::take(&mut self.closed), std::mem::take(&mut self.hand_closed)];
-        for ((expected, saved), trust) in accounts.into_iter().zip([&mut self.trust, &mut self.hand_trust]) {
-            if expected > 0.0 {
-                // What was expected was scaled by the trust of its time.
-                let kept = (saved / expected).clamp(0.0, 4.0);
-                *trust = (*trust * (0.75 + 0.25 * kept)).clamp(TRUST.0, TRUST.1);
-            }
+        let (expected, saved) = std::mem::take(&mut self.closed);
+        if expected > 0.0 {
+            // What was expected was scaled by the trust of its time.
+            let kept = (saved / expected).clamp(0.0, 4.0);
+            self.trust = (self.trust * (0.75 + 0.25 * kept)).clamp(TRUST.0, TRUST.1);
         }
     }
 }
@@ -414,6 +400,7 @@ impl Busy {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::time::Time;
 
     const BLOCK: f64 = 65536.0;
 
@@ -476,7 +463,7 @@ mod tests {
         tuned.plan(&read, &write, &BTreeSet::new(), &BTreeSet::new(), &pane(100));
         let (before, trusted) = (tuned.threshold().unwrap(), tuned.trust());
         for n in 0..100 {
-            tuned.promoted(at(9000 + n), 1e9, false);
+            tuned.promoted(at(9000 + n), 1e9);
         }
         let quiet = LocalityTable::new(4, 10);
         (0..9).for_each(|_| tuned.learn(&quiet, &quiet, &pane(0)));

@@ -1,6 +1,7 @@
 //! Promotion at the access: what is being read or written is at hand, so that moving it costs no reading.
 
 use super::Reorganizer;
+use crate::tier::tuned::Tuned;
 use crate::tier::{Location, Move, Reason, Tier};
 use crate::time::Time;
 
@@ -18,7 +19,7 @@ pub(super) struct Urgent {
 impl Reorganizer {
     /// A location on the slow tier was accessed, `bytes` of it.
     pub(super) fn arrive(&mut self, now: Time, location: Location, bytes: u64) {
-        let Some(tuned) = &mut self.tuned else { return };
+        let Some(tuned) = &self.tuned else { return };
         if !self.config.on_access
             || self.urgent.len() >= self.config.moves_max.saturating_mul(URGENT_PER_MOVE)
             || self.moving.contains_key(&location)
@@ -26,46 +27,40 @@ impl Reorganizer {
         {
             return;
         }
-        let rest = self.config.block_bytes.saturating_sub(bytes);
-        let (reads, writes) = (self.read.stay(location), self.write.stay(location));
-        let (saves, costs) = tuned.at_hand(reads, writes, rest as f64, self.config.block_bytes as f64);
-        let write_back = tuned.write_back_ns(self.config.block_bytes as f64);
-        if saves <= costs {
-            if saves > costs * tuned.trust_at_hand() {
-                tuned.left_alone(location, saves, true);
-            }
+        let (rest, block_bytes) = (self.config.block_bytes.saturating_sub(bytes), self.config.block_bytes as f64);
+        let offer = tuned.at_hand(location, rest as f64, block_bytes);
+        if offer.saves_ns <= offer.costs_ns || offer.now_ns <= 0.0 {
             return;
         }
         let waiting = self.urgent.iter().filter(|urgent| urgent.of.to == Tier::Fast).count() as u64;
         let leaving = self.urgent.iter().filter(|urgent| urgent.of.to == Tier::Slow).count()
             + self.moving.values().filter(|of| of.to == Tier::Slow).count();
         if self.room() + leaving as u64 <= waiting {
-            let Some((worth, victim)) = self.victim(now) else { return };
-            let clean = self.copies.contains(victim);
-            let leaves = if clean { 0.0 } else { write_back };
-            if saves - self.tuned.as_ref().map_or(0.0, |tuned| tuned.beside_hand(worth)) <= costs + leaves {
-                self.victims.push_front((worth, victim));
+            let Some((loss, victim)) = self.victim(now) else { return };
+            if offer.now_ns <= loss {
+                self.victims.push_front(victim);
                 return;
             }
-            let of = Move { location: victim, to: Tier::Slow, reason: Reason::Room { worth_ns: worth as u64 } };
-            let slow_bytes = if clean { 0 } else { self.config.block_bytes };
+            let of = Move { location: victim, to: Tier::Slow, reason: Reason::Room { worth_ns: loss as u64 } };
+            let slow_bytes = if self.copies.contains(victim) { 0 } else { self.config.block_bytes };
             self.urgent.push_back(Urgent { of, slow_bytes });
         }
-        let reason = Reason::AtHand { saves_ns: saves as u64, costs_ns: costs as u64 };
+        let reason = Reason::AtHand { saves_ns: offer.saves_ns as u64, costs_ns: offer.costs_ns as u64 };
         self.urgent.push_back(Urgent { of: Move { location, to: Tier::Fast, reason }, slow_bytes: rest });
     }
 
-    /// The location on the fast tier that is worth least, of those that were not accessed since they were ranked, and its worth.
+    /// The location on the fast tier with which least is lost, of those that were not accessed since they were ranked, and what.
     fn victim(&mut self, now: Time) -> Option<(f64, Location)> {
         // Ranking costs as much as looking at all of them: never more often than a quarter of them may have changed.
-        if self.victims.is_empty() && self.ranked.1 * 4 >= self.fast.len() as u64 {
+        if self.ranked.1 * 4 >= self.fast.len() as u64 {
             self.rank(now);
         }
-        while let Some((worth, at)) = self.victims.pop_front() {
+        while let Some(at) = self.victims.pop_front() {
             let since = |last: Time| last > self.ranked.0;
             let touched = [&self.read, &self.write].iter().any(|t| t.get(at).is_some_and(|e| since(e.last())));
             if !touched && self.fast.contains(&at) && !self.is_moving(at) {
-                return Some((worth, at));
+                let loss = |tuned: &Tuned| tuned.loss(at, self.copies.contains(at), self.config.block_bytes as f64);
+                return Some((self.tuned.as_ref().map_or(0.0, loss), at));
             }
         }
         None
@@ -73,8 +68,8 @@ impl Reorganizer {
 
     /// Ranks what may leave the fast tier.
     pub(super) fn rank(&mut self, now: Time) {
-        if let (true, Some(tuned), Some(pane)) = (self.config.on_access, &self.tuned, &self.told) {
-            self.victims = tuned.ranked(&self.read, &self.write, &self.fast, pane).into();
+        if let (true, Some(tuned)) = (self.config.on_access, &self.tuned) {
+            self.victims = tuned.by_loss(&self.fast, self.copies.held(), self.config.block_bytes as f64).into();
             self.ranked = (now, 0);
         }
     }

@@ -148,10 +148,10 @@ impl Reorganizer {
         if now < self.copy_at()? {
             return None;
         }
-        let (tuned, write, moving) = (self.tuned.as_ref(), &self.write, &self.moving);
+        let (tuned, moving) = (self.tuned.as_ref(), &self.moving);
         let further = |at: Location| match tuned {
             _ if moving.contains_key(&at) => f64::INFINITY,
-            Some(tuned) => Tuned::further_writes(tuned, write.stay(at)),
+            Some(tuned) => Tuned::further_writes(tuned, at),
             None => 0.0,
         };
         let location = self.copies.take(now, further)?;

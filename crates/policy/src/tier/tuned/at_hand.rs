@@ -1,60 +1,190 @@
 //! What it is worth to promote a location at the access, when its bytes are at hand.
 //!
+//! It is promoted now if that is better than at its next access, at the expense of who leaves for it, and if it pays at all:
+//!
 //! ```text
-//!   saves  trust * (further reads * time that a read saves + further writes * time that a write saves)
-//!   costs  reading what is not at hand + writing all of it to the fast tier + writing it back, as likely as it is to be written
+//!   next     what the next access saves on the fast tier: a read, or a write less what has to be written back for it
+//!   now      comes * next - (1 - comes) * write to the fast tier - reading the rest, twice        (it would be written then as well)
+//!   saves    further * next  >  costs   write to the fast tier + reading the rest, twice
+//!   loss     of who leaves: comes at its age * (next + write to the fast tier) + writing it back, if it is not clean
+//!   promote  saves > costs  and  now > loss, or > 0 if there is room
 //! ```
-//! Further accesses are learned ([`crate::tier::comeback`]); trust in them, from what such promotions saved. Device time counts at its price: where there is
-//! time to spare it costs less. What would have to leave is worth what it is expected to save within the next half pane, since
-//! it can come back as cheaply as it went.
+//! The chances are learned ([`crate::tier::comeback`]). Device time counts at its price: where there is time to spare it costs less. What
+//! of a block is not at hand counts twice, since it takes turns of the slow tier's budget that others need.
 
-use super::{AT_HAND_PANES, BESIDE_HAND, Tuned};
-use crate::tier::{Region, Tier};
+use super::Tuned;
+use crate::tier::stays::Stay;
+use crate::tier::{Location, Region, Tier};
+use std::collections::BTreeSet;
+
+/// Locations that the list of who was accessed lately has room for, in multiples of those of the fast tier.
+const LIST: usize = 2;
+
+/// What the write to the fast tier counts for at least, however much time that has to spare: nothing moves for next to nothing.
+const PRICE_MIN: f64 = 0.1;
+
+/// How many times reading what is not at hand counts.
+const REST: f64 = 2.0;
+
+/// A promotion at the access, in device time at its price.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Offer {
+    /// What the accesses to come save.
+    pub saves_ns: f64,
+    /// What it costs.
+    pub costs_ns: f64,
+    /// What is gained against promoting it at its next access.
+    pub now_ns: f64,
+}
 
 impl Tuned {
-    /// A location has been accessed `n` times within the window now.
-    pub fn accessed(&mut self, region: Region, n: u32) {
-        self.comeback[region as usize].reach(n);
+    /// The fast tier has room for so many locations, and `most` are remembered at most.
+    pub fn set_room(&mut self, fast: u64, most: usize) {
+        let fast = usize::try_from(fast).unwrap_or(usize::MAX);
+        self.list = fast.saturating_mul(LIST).min(most).max(1);
     }
 
-    /// What it saves and costs, in device time at its price, to promote a location of so many reads and writes at the access; `rest_bytes`
-    /// of it are not at hand.
-    pub fn at_hand(&self, reads: u32, writes: u32, rest_bytes: f64, block_bytes: f64) -> (f64, f64) {
-        let further = |region: Region, n: u32| if n == 0 { 0.0 } else { self.comeback[region as usize].further(n) };
-        let (reads, writes) = (further(Region::Read, reads), further(Region::Write, writes));
-        let saved = |region: Region| self.saved_ns(region, self.bytes[region as usize]);
-        let saves = reads * saved(Region::Read) + writes * saved(Region::Write);
+    /// A location was accessed.
+    pub fn accessed(&mut self, location: Location, region: Region) {
+        let before = self.stays.touch(location, region);
+        self.comeback.accessed(before, &self.stays, self.list);
+        while let Some(stay) = self.stays.end(self.list) {
+            self.comeback.ended(stay, &self.stays);
+        }
+    }
+
+    /// A location is no more.
+    pub fn gone(&mut self, location: Location) {
+        if let Some(stay) = self.stays.forget(location) {
+            self.comeback.forgotten(stay);
+        }
+    }
+
+    /// A file is no more.
+    pub fn removed(&mut self, file: u64) {
+        self.stays.of_file(file).into_iter().for_each(|location| self.gone(location));
+    }
+
+    /// What it is worth to promote a location that was just accessed; `rest_bytes` of it are not at hand.
+    pub fn at_hand(&self, location: Location, rest_bytes: f64, block_bytes: f64) -> Offer {
+        let stay = self.stays.get(location);
+        let comes = self.comeback.comes(stay.accesses(), 0);
+        let next_ns = self.next_saves(&stay, block_bytes);
         let rest = if rest_bytes > 0.0 { self.costs.slow.access_ns(Region::Read, rest_bytes) } else { 0.0 };
-        let stays_clean = (-writes - self.writes * reads).exp();
-        // The write to the fast tier counts in full, however much time that has to spare: nothing moves for next to nothing.
-        let costs = self.prices[Tier::Slow as usize] * rest
-            + self.costs.fast.access_ns(Region::Write, block_bytes)
-            + (1.0 - stays_clean) * self.write_back_ns(block_bytes);
-        (self.hand_trust * saves, costs)
+        let rest_ns = REST * self.prices[Tier::Slow as usize] * rest;
+        let write_ns = self.fast_write_ns(block_bytes);
+        Offer {
+            saves_ns: self.comeback.further(stay.accesses()) * next_ns,
+            costs_ns: write_ns + rest_ns,
+            now_ns: comes * next_ns - (1.0 - comes) * write_ns - rest_ns,
+        }
     }
 
-    /// Further writes to expect of a location that was written so often in its stay.
-    pub fn further_writes(&self, writes: u32) -> f64 {
-        if writes == 0 { 0.0 } else { self.comeback[Region::Write as usize].further(writes) }
+    /// What is lost if a location leaves the fast tier now.
+    pub fn loss(&self, location: Location, clean: bool, block_bytes: f64) -> f64 {
+        let leaves = if clean { 0.0 } else { self.write_back_ns(block_bytes) };
+        let stay = self.stays.get(location);
+        if stay.last == 0 {
+            return leaves;
+        }
+        let comes = self.comeback.comes(stay.accesses(), self.stays.accesses() - stay.last);
+        comes * (self.next_saves(&stay, block_bytes).max(0.0) + self.fast_write_ns(block_bytes)) + leaves
     }
 
-    /// How far past promotions at the access kept what was expected of them, from 0.05 to 1.
-    pub fn trust_at_hand(&self) -> f64 {
-        self.hand_trust.min(1.0)
+    /// What is on the fast tier, that with which least is lost first; of what is the same, what was accessed last stays longest.
+    pub fn by_loss(&self, fast: &BTreeSet<Location>, copies: &BTreeSet<Location>, block_bytes: f64) -> Vec<Location> {
+        let loss = |at| self.loss(at, copies.contains(&at), block_bytes);
+        let mut all: Vec<(f64, u64, Location)> =
+            fast.iter().map(|&at| (loss(at), self.stays.get(at).last, at)).collect();
+        all.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)).then(a.2.cmp(&b.2)));
+        all.into_iter().map(|(_, _, at)| at).collect()
+    }
+
+    /// Further writes to expect of a location.
+    pub fn further_writes(&self, location: Location) -> f64 {
+        let stay = self.stays.get(location);
+        if stay.last == 0 { 0.0 } else { self.comeback.further(stay.accesses()) * self.writes_share(&stay) }
     }
 
     /// What it costs to write a location back to the slow tier, in device time at its price.
-    pub fn write_back_ns(&self, block_bytes: f64) -> f64 {
+    pub(super) fn write_back_ns(&self, block_bytes: f64) -> f64 {
         self.moving_ns(Tier::Slow, block_bytes)
     }
 
-    /// What a location that is worth so much within the horizon is worth beside what is at hand.
-    pub fn beside_hand(&self, worth: f64) -> f64 {
-        worth * BESIDE_HAND
+    fn fast_write_ns(&self, block_bytes: f64) -> f64 {
+        self.prices[Tier::Fast as usize].max(PRICE_MIN) * self.costs.fast.access_ns(Region::Write, block_bytes)
     }
 
-    /// Panes within which a promotion is to pay.
-    pub(super) fn horizon(&self, at_hand: bool) -> u32 {
-        if at_hand { AT_HAND_PANES } else { self.config.horizon_panes.max(1) }
+    /// What the next access saves on the fast tier. A write after which no other comes has to be written back.
+    fn next_saves(&self, stay: &Stay, block_bytes: f64) -> f64 {
+        let writes = self.writes_share(stay);
+        let saved = |region: Region| self.saved_ns(region, self.bytes[region as usize]);
+        let last_write = (-self.comeback.further(stay.accesses().saturating_add(1)) * writes).exp();
+        (1.0 - writes) * saved(Region::Read)
+            + writes * (saved(Region::Write) - last_write * self.write_back_ns(block_bytes))
+    }
+
+    /// Which share of a location's accesses writes: its own, and one like those of all.
+    fn writes_share(&self, stay: &Stay) -> f64 {
+        let all = self.writes / (1.0 + self.writes);
+        (f64::from(stay.writes) + all) / (f64::from(stay.accesses()) + 1.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tier::cost::Costs;
+    use crate::tier::tuned::Config;
+
+    const BLOCK: f64 = 65536.0;
+
+    fn at(block: u64) -> Location {
+        Location { file: 0, block }
+    }
+
+    /// Three hundred blocks are read in turn, whole, and after each of them one that never was before.
+    fn trained() -> Tuned {
+        let mut tuned = Tuned::new(Config::default(), Costs::default(), 4);
+        tuned.set_room(1000, usize::MAX);
+        tuned.bytes = [BLOCK, BLOCK];
+        for n in 0..5_000 {
+            tuned.accessed(at(n % 300), Region::Read);
+            tuned.accessed(at(1_000 + n), Region::Read);
+        }
+        tuned
+    }
+
+    #[test]
+    fn what_comes_back_is_worth_its_write_and_not_everything_is_worth_reading_the_rest() {
+        let tuned = trained();
+        let whole = tuned.at_hand(at(4_999 % 300), 0.0, BLOCK);
+        assert!(whole.saves_ns > whole.costs_ns && whole.now_ns > 0.0, "{whole:?}");
+        let part = tuned.at_hand(at(4_999 % 300), 61_440.0, BLOCK);
+        assert!(part.now_ns < 0.0 && part.costs_ns > whole.costs_ns, "it would be read twice for one access: {part:?}");
+        let once = tuned.at_hand(at(5_999), 0.0, BLOCK);
+        assert!(once.saves_ns <= once.costs_ns || once.now_ns <= 0.0, "{once:?}");
+    }
+
+    #[test]
+    fn who_leaves_is_clean_and_cold() {
+        let tuned = trained();
+        let fast: BTreeSet<Location> = [5_990, 5_900, 4_999 % 300, 5_991].map(at).into();
+        let clean: BTreeSet<Location> = [5_990, 5_900, 4_999 % 300].map(at).into();
+        let order: Vec<u64> = tuned.by_loss(&fast, &clean, BLOCK).iter().map(|at| at.block).collect();
+        assert_eq!(
+            order[2..],
+            [4_999 % 300, 5_991],
+            "what comes back, and last what has to be written back: {order:?}"
+        );
+    }
+
+    #[test]
+    fn what_is_gone_is_forgotten() {
+        let mut tuned = trained();
+        tuned.gone(at(3));
+        assert_eq!((tuned.stays.get(at(3)).last, tuned.loss(at(3), true, BLOCK)), (0, 0.0));
+        tuned.removed(0);
+        assert!(tuned.stays.is_empty() && tuned.further_writes(at(4)) == 0.0);
     }
 }
