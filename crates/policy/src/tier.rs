@@ -108,7 +108,7 @@ pub enum Reason {
     },
     /// It makes room for one that is worth more.
     Room {
-        /// What it was still worth on the fast tier, in nanoseconds.
+        /// What it was still worth on the fast tier, with writing it back if it must be, in nanoseconds.
         worth_ns: u64,
     },
     /// It takes more of the fast tier than this use of it may have.
