@@ -70,9 +70,11 @@ impl Book {
         Ok(book)
     }
 
-    /// Whether a file is a part of a complete version.
+    /// Whether a file is a part of a complete version, or of one that is being written or made durable: between its last close and the end of
+    /// its commit a file has neither a writer nor a complete version.
     pub fn holds(&self, file: FileId) -> bool {
-        self.by_file.contains_key(&file)
+        let mut current = self.current.values().flat_map(|current| current.roles.values());
+        self.by_file.contains_key(&file) || current.any(|role| role.file.id() == Some(file))
     }
 
     /// The application of that name; a new one if need be. Whether it is new.
