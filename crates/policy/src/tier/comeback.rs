@@ -92,9 +92,11 @@ impl Comeback {
         self.kept += (kept - self.kept) * if self.kept == 0.0 { 1.0 } else { NEWEST };
     }
 
-    /// A location is gone, which says nothing.
-    pub fn forgotten(&mut self, stay: Stay) {
-        self.leaves(stay);
+    /// A location does not wait any more; that alone says nothing.
+    pub fn leaves(&mut self, stay: Stay) {
+        let age = self.turned.saturating_sub(stay.last);
+        let waiting = &mut self.cells[count_class(stay.accesses())][age_class(age)].waiting;
+        *waiting = waiting.saturating_sub(1);
     }
 
     /// The chance that a location that was accessed `n` times, the last time `age` accesses ago, is accessed within the horizon.
@@ -114,13 +116,6 @@ impl Comeback {
     /// Further accesses to expect of a location that was accessed for the `n`-th time.
     pub fn further(&self, n: u32) -> f64 {
         self.further[(n as usize).min(COUNTS / 2)]
-    }
-
-    /// A location is not waiting any more.
-    fn leaves(&mut self, stay: Stay) {
-        let age = self.turned.saturating_sub(stay.last);
-        let waiting = &mut self.cells[count_class(stay.accesses())][age_class(age)].waiting;
-        *waiting = waiting.saturating_sub(1);
     }
 
     fn turn(&mut self, stays: &Stays, room: usize) {
@@ -209,7 +204,7 @@ mod tests {
 
         fn forget(&mut self, block: u64) {
             if let Some(stay) = self.stays.forget(at(block)) {
-                self.comeback.forgotten(stay);
+                self.comeback.leaves(stay);
             }
         }
     }

@@ -84,8 +84,6 @@ pub struct Tuned {
     write: Expectation,
     trust: f64,
     measured: BTreeMap<Location, Measured>,
-    /// What past moves were expected to save in this pane, and what they saved.
-    closed: (f64, f64),
     threshold: Option<u32>,
     comeback: Comeback,
     stays: Stays,
@@ -127,7 +125,6 @@ impl Tuned {
             write,
             trust: 1.0,
             measured: BTreeMap::new(),
-            closed: (0.0, 0.0),
             threshold: None,
             comeback: Comeback::default(),
             stays: Stays::default(),
@@ -192,7 +189,7 @@ impl Tuned {
         let (read_saves, write_saves) =
             (self.saved_ns(Region::Read, pane.read_bytes), self.saved_ns(Region::Write, pane.write_bytes));
         let horizon = self.config.horizon_panes.max(1);
-        let (mut expected, mut saved) = self.closed;
+        let (mut expected, mut saved) = (0.0, 0.0);
         self.measured.retain(|&at, measured| {
             // Pane by pane, so that moves that do not pay are noticed at once.
             saved += f64::from(now(read, at)) * read_saves + f64::from(now(write, at)) * write_saves;
@@ -200,8 +197,7 @@ impl Tuned {
             measured.panes += 1;
             measured.panes < horizon
         });
-        self.closed = (expected, saved);
-        self.settle();
+        self.settle(expected, saved);
     }
 
     /// What to move, the most worth first. Call after [`LocalityTable::turn`]. `fast` are the locations on the fast tier.
@@ -290,7 +286,7 @@ impl Tuned {
         all
     }
 
-    /// What is on the fast tier, the least worth first; of what is worth the same, what was accessed last stays longest.
+    /// What is on the fast tier, by what it is worth there.
     fn ranked(
         &self,
         read: &LocalityTable,
@@ -298,10 +294,13 @@ impl Tuned {
         fast: &BTreeSet<Location>,
         pane: &Pane,
     ) -> Vec<(f64, Location)> {
-        let mut all: Vec<(f64, u64, Location)> = fast
-            .iter()
-            .map(|&at| (self.worth_of(read, write, at, pane).saves_ns, self.stays.get(at).last, at))
-            .collect();
+        self.least_first(fast, |at| self.worth_of(read, write, at, pane).saves_ns)
+    }
+
+    /// What is on the fast tier, the least worth first; of what is worth the same, what was accessed last stays longest.
+    fn least_first(&self, fast: &BTreeSet<Location>, worth: impl Fn(Location) -> f64) -> Vec<(f64, Location)> {
+        let mut all: Vec<(f64, u64, Location)> =
+            fast.iter().map(|&at| (worth(at), self.stays.get(at).last, at)).collect();
         all.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)).then(a.2.cmp(&b.2)));
         all.into_iter().map(|(worth, _, at)| (worth, at)).collect()
     }
@@ -346,8 +345,7 @@ impl Tuned {
     }
 
     /// Once a pane: trust goes a quarter of the way to what past moves, and those thought of, saved in it.
-    fn settle(&mut self) {
-        let (expected, saved) = std::mem::take(&mut self.closed);
+    fn settle(&mut self, expected: f64, saved: f64) {
         if expected > 0.0 {
             // What was expected was scaled by the trust of its time.
             let kept = (saved / expected).clamp(0.0, 4.0);

@@ -186,13 +186,17 @@ impl Adviser for Ear {
         }
         let Some(layout) = file.layout() else { return };
         let Some((_, segments)) = read_from(&layout) else { return };
+        let mut any = false;
         // The new ones are the last; how many there are is not said, and one that is told again changes nothing.
         for (block, segment) in segments.iter().enumerate().rev().take(NEW_MAX) {
             if let Some((location, Tier::Fast, segment_bytes)) = self.known(&layout, block, segment) {
                 self.heard.note_laid_out(LaidOut { location, segment_bytes });
-                // It may be closed before anybody looks, and is not used again.
-                self.heard.note_place(location.file, || file.stub().path());
+                any = true;
             }
+        }
+        if any {
+            // It may be closed before anybody looks, and is not used again.
+            self.heard.note_place(layout.file.0, || file.stub().path());
         }
     }
 }

@@ -56,7 +56,7 @@ impl Tuned {
     /// A location is no more.
     pub fn gone(&mut self, location: Location) {
         if let Some(stay) = self.stays.forget(location) {
-            self.comeback.forgotten(stay);
+            self.comeback.leaves(stay);
         }
     }
 
@@ -91,13 +91,10 @@ impl Tuned {
         comes * (self.next_saves(&stay, block_bytes).max(0.0) + self.fast_write_ns(block_bytes)) + leaves
     }
 
-    /// What is on the fast tier, that with which least is lost first; of what is the same, what was accessed last stays longest.
+    /// What is on the fast tier, that with which least is lost first.
     pub fn by_loss(&self, fast: &BTreeSet<Location>, copies: &BTreeSet<Location>, block_bytes: f64) -> Vec<Location> {
-        let loss = |at| self.loss(at, copies.contains(&at), block_bytes);
-        let mut all: Vec<(f64, u64, Location)> =
-            fast.iter().map(|&at| (loss(at), self.stays.get(at).last, at)).collect();
-        all.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)).then(a.2.cmp(&b.2)));
-        all.into_iter().map(|(_, _, at)| at).collect()
+        let all = self.least_first(fast, |at| self.loss(at, copies.contains(&at), block_bytes));
+        all.into_iter().map(|(_, at)| at).collect()
     }
 
     /// Further writes to expect of a location.
