@@ -23,6 +23,7 @@ mod habit;
 mod inline;
 mod kept;
 mod load;
+mod lost;
 mod moving;
 mod objects;
 mod parallel;
@@ -37,6 +38,7 @@ mod sync;
 mod table;
 mod truncate;
 mod undone;
+mod unsynced;
 mod view;
 mod write;
 
@@ -46,6 +48,7 @@ pub use fast::FastPiece;
 pub use inline::InlineWrite;
 pub use kept::Kept;
 pub use load::Load;
+pub use lost::Lost;
 pub use passthrough::PassthroughGuard;
 pub use pool::{Event, Garbage, MirrorWrites, Observer, Pool, Recover, Unobserved};
 pub use sync::SyncCursor;
@@ -57,6 +60,7 @@ pub(crate) use kept::{Copy as KeptCopy, Lies, lies};
 pub(crate) use moving::Changed;
 pub(crate) use range::object_range;
 pub(crate) use seek::Seek;
+pub(crate) use unsynced::{Turn, Unsynced};
 pub(crate) use view::{Slot, View};
 
 use crate::stub::Stub;
@@ -65,6 +69,7 @@ use crate::{Error, Result};
 use parking_lot::{Mutex, RwLock};
 use policy::layout::{Layout, Placement};
 use policy::{FileId, TargetId};
+use rustix::io::Errno;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
@@ -86,8 +91,10 @@ pub struct File {
     tail_clean: AtomicBool,
     /// The stub may hold bytes that were made durable.
     promised: AtomicBool,
-    /// The stub changed since it was last synced.
-    stub_dirty: AtomicBool,
+    /// What of the stub changed since it was last synced.
+    stub_unsynced: Unsynced<Errno>,
+    /// What of the bytes in the stub could not be made durable.
+    stub_lost: Lost,
     /// Pending modification time in nanoseconds since 1970; 0 is none.
     modified: AtomicU64,
     /// The object's own modification time as it was last taken over, while the kernel writes it.
@@ -127,7 +134,8 @@ impl File {
             record: Mutex::new(()),
             extend: Mutex::new(()),
             append: Mutex::new(()),
-            stub_dirty: AtomicBool::new(true),
+            stub_unsynced: Unsynced::unknown(),
+            stub_lost: Lost::default(),
             modified: AtomicU64::new(0),
             kernel_modified: AtomicU64::new(0),
             placement: Mutex::new(None),
@@ -231,7 +239,7 @@ impl File {
     fn check_range(offset: u64, len: u64) -> Result<u64> {
         match offset.checked_add(len) {
             Some(end) if end <= SIZE_MAX => Ok(end),
-            _ => Err(Error::Namespace(rustix::io::Errno::FBIG)),
+            _ => Err(Error::Namespace(Errno::FBIG)),
         }
     }
 }

@@ -240,7 +240,10 @@ impl Schedule {
             }
             13..=15 => {
                 self.log.push("sync".into());
-                file.sync_now(false).inspect(|()| self.cells.synced())
+                let synced = file.sync_now(false).inspect(|()| self.cells.synced());
+                // A sync that failed stays failed until what it may have lost was written again.
+                let lost = self.world.life.pool.lost.any();
+                synced.map_err(|e| if lost { Error::Busy(e.to_string()) } else { e })
             }
             _ => self.move_something(&file),
         }

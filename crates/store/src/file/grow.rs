@@ -62,8 +62,7 @@ impl<'a> NewObjects<'a> {
         // After a missed deadline it may exist all the same, so it is noted before the result is known.
         self.made.push((slot.clone(), true));
         slot.set_handle(made?);
-        slot.unnamed.store(true, Ordering::Release);
-        slot.dirty.store(true, Ordering::Release);
+        slot.set_durable(false);
         Ok(())
     }
 
@@ -130,8 +129,7 @@ impl<'a> NewObjects<'a> {
             *discard = false;
             if let (Some(kept), Some(handle)) = (view.all().find(|s| s.id == slot.id), slot.handle()) {
                 kept.set_handle(handle);
-                kept.dirty.store(true, Ordering::Release);
-                kept.unnamed.store(true, Ordering::Release);
+                kept.set_durable(false);
             }
         }
     }
@@ -284,8 +282,7 @@ impl File {
         made.keep(&self.view());
         if promised {
             for slot in self.view().all() {
-                slot.dirty.store(false, Ordering::Release);
-                slot.unnamed.store(false, Ordering::Release);
+                slot.set_durable(true);
             }
             self.stub.sync()?; // before the stub's bytes go
         }
@@ -378,8 +375,7 @@ impl NewObjects<'_> {
         for (slot, _) in &self.made {
             if let (Some(there), Some(handle)) = (view.all().find(|s| s.id == slot.id), slot.handle()) {
                 there.set_handle(handle);
-                there.dirty.store(true, Ordering::Release);
-                there.unnamed.store(true, Ordering::Release);
+                there.set_durable(false);
             }
         }
     }

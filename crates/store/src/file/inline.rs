@@ -73,6 +73,7 @@ impl File {
             request,
         };
         let overdue: Arc<dyn OnDeadline> = Arc::new(overdue);
+        let lost = self.pool.lost.noted();
         let result = slot.run_inline(&self.pool, |h| h.write_at(piece.object_offset, data), &overdue);
         let result = match result {
             Err(InlineError::NotNow) => return InlineWrite::NotNow,
@@ -81,7 +82,10 @@ impl File {
                 return InlineWrite::Taken;
             }
             Err(InlineError::Target(error)) => Err(Error::Target { target: slot.target_id, error }),
-            Ok(()) => Ok(()),
+            Ok(()) => {
+                self.pool.lost.written(slot.id.0, piece.object_offset, piece.len, lost);
+                Ok(())
+            }
         };
         self.ended_inline(&view, piece.at, end, result.is_ok());
         let done = result.and_then(|()| self.extend_to(end)).inspect(|()| self.was_modified());

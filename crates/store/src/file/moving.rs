@@ -60,8 +60,7 @@ impl File {
         then(&layout);
         for slot in self.view().all() {
             if made.was_made(slot.id) {
-                slot.dirty.store(false, Ordering::Release);
-                slot.unnamed.store(false, Ordering::Release);
+                slot.set_durable(true);
             }
         }
         Ok(layout)

@@ -8,6 +8,7 @@ use policy::{ObjectId, TargetId};
 impl Pool {
     /// Removes an object, or notes it as garbage when its target cannot do it now.
     pub(crate) fn remove_object(&self, target: TargetId, object: ObjectId) {
+        self.lost.cut(object.0, 0);
         let removed = self.targets.get(target).map(|t| t.run(move |medium| medium.remove(object)));
         if !matches!(removed, Some(Ok(()))) && self.garbage.remember(target, object).is_err() {
             tracing::warn!(
@@ -47,7 +48,8 @@ impl File {
             return Err(crate::Error::Busy("the layout changed meanwhile".into()));
         }
         let slot = view.slot(at);
-        slot.dirty.store(true, std::sync::atomic::Ordering::Release);
-        slot.run(&self.pool, op).map_err(|error| crate::Error::Target { target: slot.target_id, error })
+        let done = slot.run(&self.pool, op);
+        slot.unsynced.changed();
+        done.map_err(|error| crate::Error::Target { target: slot.target_id, error })
     }
 }

@@ -69,6 +69,8 @@ impl Drop for PassthroughGuard {
         if self.write {
             let settled = self.file.settle_size();
             let mut claims = self.file.claims.lock();
+            // What the kernel wrote since the last sync nobody else will count.
+            claims.object.iter().for_each(|slot| slot.unsynced.changed());
             claims.writers -= 1;
             if claims.writers == 0 && settled.is_ok() {
                 claims.object = None;
@@ -104,7 +106,7 @@ impl File {
         }
         let slot = view.all().next()?;
         let size = self.size();
-        slot.dirty.store(true, Ordering::Release);
+        slot.unsynced.changed();
         // Where the kernel writes already, the object's length is the size, and it grows under us.
         let grows = self.kernel_writes.load(Ordering::Acquire);
         let fit = move |h: &dyn Handle| {
@@ -200,7 +202,7 @@ impl File {
         drop(claims);
         let view = self.view();
         let Some(slot) = view.all().next() else { return Ok(()) };
-        slot.dirty.store(true, Ordering::Release);
+        slot.unsynced.changed();
         slot.run(&self.pool, op).map_err(|error| Error::Target { target: slot.target_id, error })
     }
 

@@ -1,6 +1,6 @@
 //! What all files of a volume share: targets, numbers, defaults, and the sinks for what they cannot do themselves.
 
-use super::{Adviser, File, Kept};
+use super::{Adviser, File, Kept, Lost};
 use crate::Result;
 use crate::cache::BlockCache;
 use crate::target::Targets;
@@ -46,6 +46,8 @@ pub struct Pool {
     pub advisers: OnceLock<Vec<Arc<dyn Adviser>>>,
     /// Copies below segments that were moved to a faster tier.
     pub kept: Kept,
+    /// What could not be made durable, by the numbers of objects.
+    pub lost: Arc<Lost>,
     /// Turns among equal targets; starts anywhere.
     pub turn: AtomicU64,
 }
@@ -138,6 +140,7 @@ impl Pool {
             cache: OnceLock::new(),
             advisers: OnceLock::new(),
             kept: Kept::default(),
+            lost: Arc::default(),
             turn: AtomicU64::new(0),
         }
     }

@@ -10,7 +10,6 @@ use policy::layout::{OPEN_END, Segment, object_len};
 use rustix::io::Errno;
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 /// The range of object `index` that holds what `range` of the file has in it.
 pub(crate) fn object_range(segment: &Segment, index: usize, range: &Range<u64>) -> Range<u64> {
@@ -89,8 +88,9 @@ impl File {
         self.watch_range(range.start, range.end - range.start);
         let view = self.view();
         if view.layout.is_none() {
+            let punched = self.stub.punch(range.start, range.end - range.start);
             self.stub_changed();
-            return self.stub.punch(range.start, range.end - range.start);
+            return punched;
         }
         let missed = self.each_object(&view, range, |h, r| {
             let end = r.end.min(h.len()?);
@@ -117,7 +117,7 @@ impl File {
                     if part.is_empty() {
                         continue;
                     }
-                    slot.dirty.store(true, Ordering::Release);
+                    slot.unsynced.changed();
                     match slot.submit(&self.pool, move |h| op(h, part)) {
                         Ok(p) => pending.push((mirror, slot.target_id, p)),
                         Err(error) => missed.push(Missed { mirror, target: slot.target_id, error }),

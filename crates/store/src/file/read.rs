@@ -7,7 +7,6 @@ use policy::TargetId;
 use policy::layout::{ObjectState, Piece};
 use policy::protect::health::State;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 /// How often one read may wait for recoveries, or find that the layout changed, before it gives up. Each time somebody
 /// made progress, so this only bounds a world gone mad.
@@ -182,8 +181,8 @@ impl File {
         self.is_current(view)
     }
 
-    /// Remembers that the stub must be synced.
+    /// The stub was changed just now.
     pub(super) fn stub_changed(&self) {
-        self.stub_dirty.store(true, Ordering::Release);
+        self.stub_unsynced.changed();
     }
 }

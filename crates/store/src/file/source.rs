@@ -51,8 +51,9 @@ impl File {
     /// Replaces or (with `None`) removes the source record.
     pub fn set_source(&self, record: Option<&str>) -> Result<()> {
         let _io = self.io.write();
+        let set = self.stub.set_source(record);
         self.stub_changed();
-        self.stub.set_source(record)?;
+        set?;
         self.source.0.store(SourceState::value(record), Ordering::Release);
         Ok(())
     }

@@ -1,8 +1,11 @@
 //! Making durable what was acknowledged: objects of all mirrors in sync, then the stub.
+//!
+//! Whoever asks while somebody else's sync is under way waits for it, see [`super::Unsynced`]; what a failed one may have
+//! lost stays lost, see [`super::Lost`].
 
 use super::write::Missed;
-use super::{File, View};
-use crate::target::TargetError;
+use super::{File, Pool, Slot, Turn, View};
+use crate::target::{Pending, TargetError};
 use crate::{Error, Result};
 use policy::{TargetId, Time};
 use rustix::io::Errno;
@@ -50,6 +53,10 @@ impl File {
         {
             let _io = self.io.read(); // no swap of the layout between the objects and the stub
             let view = self.view();
+            if self.kernel_writes.load(Ordering::Acquire) {
+                // Nobody sees what the kernel writes.
+                view.all().for_each(|slot| slot.unsynced.changed());
+            }
             if view.layout.is_some() {
                 self.sync_objects(&view)?;
             }
@@ -58,10 +65,23 @@ impl File {
         if !data_only {
             self.settle_times()?;
         }
-        if self.stub_dirty.swap(false, Ordering::AcqRel) {
-            self.stub.sync().inspect_err(|_| self.stub_changed())?;
-        }
-        Ok(())
+        self.sync_stub()
+    }
+
+    /// What of the stub changed. Bytes in it that could not be made durable are lost, see [`super::Lost`]; of a file with a
+    /// layout its file system answers for the stub.
+    fn sync_stub(&self) -> Result<()> {
+        let lost = || self.stub_lost.of(0).map_or(Ok(()), Err);
+        let sync = || match self.stub.sync() {
+            Ok(()) => lost(),
+            Err(error) => {
+                if self.layout().is_none() {
+                    self.stub_lost.note(0, self.size.load(Ordering::Acquire), error.errno());
+                }
+                Err(error.errno())
+            }
+        };
+        Ok(self.stub_unsynced.sync(sync).and_then(|()| lost())?)
     }
 
     /// Brings times (and, after the kernel wrote the object by itself, the size) into the stub.
@@ -72,18 +92,22 @@ impl File {
 
     /// After `settle_size`, which asked the kernel's time.
     fn settle_times(&self) -> Result<()> {
-        let at = self.modified.swap(0, Ordering::Relaxed);
+        let at = self.modified.load(Ordering::Relaxed);
         if at == 0 {
             return Ok(());
         }
+        self.stub.touch(Time(at))?;
         self.stub_changed();
-        self.stub.touch(Time(at))
+        // Only now: whoever syncs meanwhile must not take it for settled.
+        let _ = self.modified.compare_exchange(at, 0, Ordering::Relaxed, Ordering::Relaxed);
+        Ok(())
     }
 
     /// Syncs the written objects of all mirrors in sync at the same time. A mirror that cannot is marked stale if
     /// another one could.
     pub(super) fn sync_objects(&self, view: &View) -> Result<()> {
         let mut pending = Vec::new();
+        let mut others = Vec::new();
         let mut missed: Vec<Missed> = Vec::new();
         let mut names: BTreeMap<TargetId, usize> = BTreeMap::new();
         for mirror in view.in_sync() {
@@ -91,23 +115,26 @@ impl File {
                 if slot.unnamed.load(Ordering::Acquire) {
                     names.insert(slot.target_id, mirror);
                 }
-                if !slot.dirty.swap(false, Ordering::AcqRel) {
-                    continue;
-                }
-                match slot.submit(&self.pool, |h| h.sync()) {
-                    Ok(p) => pending.push((mirror, slot, p)),
-                    Err(error) => {
-                        slot.dirty.store(true, Ordering::Release);
-                        missed.push(Missed { mirror, target: slot.target_id, error });
-                    }
+                let needed = slot.unsynced.changes();
+                match slot.unsynced.turn(needed) {
+                    Turn::Durable => others.push((mirror, slot, needed, Ok(()))),
+                    Turn::Other(number) => others.push((mirror, slot, needed, Err(number))),
+                    Turn::Mine(mine) => pending.push((mirror, slot, mine, slot.submit_sync(&self.pool))),
                 }
             }
         }
-        for (mirror, slot, p) in pending {
-            if let Err(error) = p.wait() {
-                slot.dirty.store(true, Ordering::Release);
-                missed.push(Missed { mirror, target: slot.target_id, error });
-            }
+        let mut miss = |mirror, slot: &Slot, error| missed.push(Missed { mirror, target: slot.target_id, error });
+        // First all of one's own: who waits for another while others wait for oneself would wait for ever.
+        for (mirror, slot, mine, submitted) in pending {
+            let synced = submitted.and_then(|pending| slot.synced(pending.wait()));
+            mine.end(synced).unwrap_or_else(|error| miss(mirror, slot, error));
+        }
+        for (mirror, slot, needed, other) in others {
+            let synced = match other {
+                Ok(()) => self.pool.lost.of(slot.id.0).map_or(Ok(()), |errno| Err(TargetError::Io(errno))),
+                Err(number) => slot.sync_after(&self.pool, number, needed),
+            };
+            synced.unwrap_or_else(|error| miss(mirror, slot, error));
         }
         for target in names.into_keys() {
             self.sync_names(view, target, &mut missed);
@@ -128,6 +155,40 @@ impl File {
                 match &synced {
                     Ok(()) => slot.unnamed.store(false, Ordering::Release),
                     Err(error) => missed.push(Missed { mirror, target: id, error: error.clone() }),
+                }
+            }
+        }
+    }
+}
+
+impl Slot {
+    /// Has the object synced on a worker; gives what of it may be lost since an earlier sync failed.
+    fn submit_sync(self: &Arc<Self>, pool: &Pool) -> Result<Pending<Option<Errno>>, TargetError> {
+        let (lost, thing) = (pool.lost.clone(), self.id.0);
+        self.submit(pool, move |h| match h.sync() {
+            Ok(()) => Ok(lost.of(thing)),
+            // Noted here, since the worker may come back from it long after nobody waits any more.
+            Err(errno) => {
+                lost.note(thing, h.len().unwrap_or(u64::MAX), errno);
+                Err(errno)
+            }
+        })
+    }
+
+    fn synced(&self, result: Result<Option<Errno>, TargetError>) -> Result<(), TargetError> {
+        result.and_then(|lost| lost.map_or(Ok(()), |errno| Err(TargetError::Io(errno))))
+    }
+
+    /// Waits for a sync of somebody else, and syncs once more if that did not cover what is needed.
+    fn sync_after(self: &Arc<Self>, pool: &Pool, number: u64, needed: u64) -> Result<(), TargetError> {
+        let mut other = number;
+        loop {
+            self.unsynced.wait(other)?;
+            match self.unsynced.turn(needed) {
+                Turn::Durable => return Ok(()),
+                Turn::Other(number) => other = number,
+                Turn::Mine(mine) => {
+                    return mine.end(self.submit_sync(pool).and_then(|pending| self.synced(pending.wait())));
                 }
             }
         }

@@ -45,6 +45,7 @@ impl File {
             let _extend = self.extend.lock();
             self.stub.set_size(size).inspect(|()| self.stub_changed())?;
             self.size.store(size, Ordering::Release);
+            self.stub_lost.cut(0, size);
         }
         self.was_modified();
         let changed = self.cut_or_grown(size, old);
@@ -100,7 +101,7 @@ impl File {
                 for (index, slot) in view.slots[mirror][s].iter().enumerate() {
                     let keep = object_len(segment, index, size);
                     let had = object_len(segment, index, old);
-                    slot.dirty.store(true, Ordering::Release);
+                    slot.unsynced.changed();
                     let cut = slot.submit(&self.pool, move |h| match h.len()? {
                         len if len > keep.max(had) => h.set_len(keep).and_then(|()| h.sync()),
                         len if len > keep => h.set_len(keep),
@@ -118,7 +119,11 @@ impl File {
             // A file that is being emptied gets new objects instead.
             let emptied = size == 0 && old > 0;
             let lost = |e: &TargetError| keep == 0 && !emptied && *e == TargetError::Io(Errno::NOENT);
-            (m, slot.target_id, p.wait().or_else(|e| if lost(&e) { slot.make_empty(&self.pool) } else { Err(e) }))
+            let cut = p.wait().or_else(|e| if lost(&e) { slot.make_empty(&self.pool) } else { Err(e) });
+            if cut.is_ok() {
+                self.pool.lost.cut(slot.id.0, keep);
+            }
+            (m, slot.target_id, cut)
         }));
         let mut missed: Vec<Missed> = Vec::new();
         for (mirror, target, result) in results {

@@ -1,8 +1,8 @@
 //! A layout with its opened objects: what a reader takes at once and what is replaced as a whole.
 //!
-//! Objects keep their slots (open handle, dirty mark) from one view to the next, by object number.
+//! Objects keep their slots (open handle, what is not synced) from one view to the next, by object number.
 
-use super::Pool;
+use super::{Pool, Unsynced};
 use crate::target::{Handle, InlineError, Medium, OnDeadline, Pending, Target, TargetError, own_part};
 use parking_lot::RwLock;
 use policy::layout::{Layout, Merged, MirrorState, Object, ObjectState, Position};
@@ -24,8 +24,8 @@ pub(crate) struct Slot {
     pub merged: Option<Merged>,
     target: OnceLock<Arc<Target>>,
     handle: RwLock<Option<Arc<dyn Handle>>>,
-    /// Perhaps written since it was last synced.
-    pub dirty: AtomicBool,
+    /// What was changed since it was last synced.
+    pub unsynced: Unsynced<TargetError>,
     /// Perhaps created since the names of its target were last synced.
     pub unnamed: AtomicBool,
 }
@@ -39,7 +39,7 @@ impl Slot {
             merged: object.merged,
             target: OnceLock::new(),
             handle: RwLock::new(None),
-            dirty: AtomicBool::new(true),
+            unsynced: Unsynced::unknown(),
             unnamed: AtomicBool::new(true),
         }
     }
@@ -80,8 +80,9 @@ impl Slot {
             made.sync().map(|()| made)
         })?;
         self.set_handle(made);
+        pool.lost.cut(self.id.0, 0);
         self.unnamed.store(true, Ordering::Release);
-        self.dirty.store(true, Ordering::Release);
+        self.unsynced.changed();
         Ok(())
     }
 
@@ -103,6 +104,12 @@ impl Slot {
                 None
             });
         }
+    }
+
+    /// Just made, or made durable while nobody could change it.
+    pub fn set_durable(&self, durable: bool) {
+        self.unnamed.store(!durable, Ordering::Release);
+        if durable { self.unsynced.all_durable() } else { self.unsynced.changed() }
     }
 
     /// The file has no use for it any more: what it holds for the file goes, and the object itself with its last name.
@@ -221,6 +228,6 @@ impl View {
 
     /// Marks a slot written.
     pub fn written(&self, at: Position) {
-        self.slot(at).dirty.store(true, Ordering::Release);
+        self.slot(at).unsynced.changed();
     }
 }

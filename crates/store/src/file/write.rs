@@ -106,9 +106,11 @@ impl File {
     }
 
     fn write_stub(&self, offset: u64, data: &[u8]) -> Result<()> {
+        let lost = self.stub_lost.noted();
         let written = self.stub.write_at(offset, data);
         self.stub_changed();
         written?;
+        self.stub_lost.written(0, offset, data.len() as u64, lost);
         let _extend = self.extend.lock();
         self.size.fetch_max(offset + data.len() as u64, Ordering::AcqRel);
         Ok(())
@@ -174,21 +176,23 @@ impl File {
             }
         };
         let mut pending = Vec::new();
+        let lost = self.pool.lost.noted();
         let shared: Arc<[u8]> = Arc::from(data);
         for piece in view.in_sync().flat_map(|m| layout.mirrors[m].pieces(m, offset, data.len() as u64)) {
             let slot = view.slot(piece.at);
             let from = (piece.file_offset - offset) as usize;
             let (bytes, to, len) = (shared.clone(), piece.object_offset, piece.len as usize);
             match slot.submit(&self.pool, move |h| h.write_at(to, &bytes[from..from + len])) {
-                Ok(p) => pending.push((piece.at, slot.target_id, p)),
+                Ok(p) => pending.push((piece, slot, p)),
                 Err(e) => miss(piece.at.mirror, slot.target_id, e),
             }
         }
-        for (at, target, p) in pending {
+        for (piece, slot, p) in pending {
             let written = p.wait();
-            view.written(at);
-            if let Err(e) = written {
-                miss(at.mirror, target, e);
+            view.written(piece.at);
+            match written {
+                Ok(()) => self.pool.lost.written(slot.id.0, piece.object_offset, piece.len, lost),
+                Err(e) => miss(piece.at.mirror, slot.target_id, e),
             }
         }
         missed

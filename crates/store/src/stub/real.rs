@@ -7,6 +7,7 @@
 //! new record: the crash came between the two.
 
 use super::{Mark, Stub};
+use crate::file::Unsynced;
 use crate::{Error, Result};
 use parking_lot::RwLock;
 use policy::layout::Layout;
@@ -16,7 +17,6 @@ use rustix::fs::{self, AtFlags, FallocateFlags, Mode, OFlags, SeekFrom, Timespec
 use rustix::io::{self, Errno};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 /// The attribute of the layout record.
 pub const LAYOUT_ATTRIBUTE: &str = "user.entrepot.layout";
@@ -37,8 +37,8 @@ pub struct FdStub {
     fd: RwLock<Arc<OwnedFd>>,
     side: PathBuf,
     open: PathBuf,
-    /// A side file was replaced since the last sync.
-    side_changed: AtomicBool,
+    /// Side files that were replaced since the last sync.
+    side_unsynced: Unsynced<Errno>,
 }
 
 impl FdStub {
@@ -49,7 +49,7 @@ impl FdStub {
             fd: RwLock::new(Arc::new(fd)),
             side: namespace.join("side"),
             open: namespace.join("open"),
-            side_changed: AtomicBool::new(false),
+            side_unsynced: Unsynced::unchanged(),
         }
     }
 
@@ -184,7 +184,7 @@ impl Stub for FdStub {
             return Err(refused.into());
         }
         self.write_side(layout, &record)?;
-        self.side_changed.store(true, Ordering::Release);
+        self.side_unsynced.changed();
         if self.attribute(LAYOUT_ATTRIBUTE)?.is_some_and(|a| a.starts_with(POINTER)) {
             return Ok(()); // the pointer points to the new record since the renaming
         }
@@ -328,9 +328,7 @@ impl Stub for FdStub {
     }
 
     fn sync(&self) -> Result<()> {
-        if self.side_changed.swap(false, Ordering::AcqRel) {
-            sync_directory(&self.side).inspect_err(|_| self.side_changed.store(true, Ordering::Release))?;
-        }
+        self.side_unsynced.sync(|| sync_directory(&self.side).map_err(|error| error.errno()))?;
         Ok(fs::fsync(&*self.fd())?)
     }
 }

@@ -325,7 +325,15 @@ impl Handle for MemoryHandle {
     }
 
     fn sync(&self) -> Result<(), Errno> {
-        self.begin(Kind::Other)?.apply(|| {
+        let verdict = self.begin(Kind::Sync)?;
+        if self.shared.plan.lock().syncs_lose() {
+            let mut object = self.object.lock();
+            let before = object.pages();
+            object.lose();
+            self.shared.resized(before, object.pages());
+            return Err(Errno::IO);
+        }
+        verdict.apply(|| {
             self.object.lock().sync();
             Ok(())
         })

@@ -20,6 +20,8 @@ pub struct Faults {
     pub deadline_chance: u16,
     /// Chance that of a write only a first part lands, and the write fails with `EIO`.
     pub torn_chance: u16,
+    /// Every sync of an object fails with `EIO` and loses what was not durable, as a kernel does whose writes were refused.
+    pub syncs_lose: bool,
 }
 
 /// What an operation does, as far as faults are concerned.
@@ -32,6 +34,8 @@ pub enum Kind {
     /// Suffers only when the medium is gone, so that health follows what tests say.
     Probe,
     Other,
+    /// Of an object.
+    Sync,
 }
 
 /// What happens to an operation that is not refused at once.
@@ -69,6 +73,11 @@ impl FaultPlan {
     pub fn set(&mut self, faults: Faults) {
         self.nth_at = faults.nth.map_or(0, |(n, _)| self.operations + n);
         self.faults = faults;
+    }
+
+    /// Whether a sync of an object loses what it was to make durable.
+    pub fn syncs_lose(&self) -> bool {
+        self.faults.syncs_lose
     }
 
     /// Heads or tails.

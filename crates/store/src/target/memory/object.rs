@@ -62,6 +62,14 @@ impl Object {
         }
     }
 
+    /// Goes back to the bytes that are durable; the length stays, as it does in a kernel.
+    pub fn lose(&mut self) {
+        let len = self.now.len();
+        self.now = self.durable.clone();
+        self.unsynced.clear();
+        self.set_len(len);
+    }
+
     /// What a crash leaves: the durable bytes and a random part of what was not synced. Of a write, each page is kept
     /// or lost by itself; changes that are kept are kept in their order.
     pub fn after_crash(&self, plan: &mut FaultPlan) -> Object {

@@ -1,0 +1,126 @@
+//! What may be lost because it could not be made durable.
+//!
+//! After a failed sync the kernel forgets the pages that it could not write, and the next sync of the same file succeeds:
+//! what was acknowledged reads as what was there before. So a failure stays: every later sync of the thing fails too, in
+//! whatever handle, until all of it was written again, cut off, or removed. A restart of the daemon forgets it.
+
+use super::ByteRanges;
+use parking_lot::Mutex;
+use rustix::io::Errno;
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// So many things are remembered at most; of more the oldest numbers are forgotten. A guess: a device on which so many
+/// syncs fail has long been out of use.
+const THINGS_MAX: usize = 65_536;
+
+/// What of things, each with its number, may be lost.
+#[derive(Default)]
+pub struct Lost {
+    of: Mutex<BTreeMap<u64, Loss>>,
+    /// Losses so far; 0 is what everybody looks at where nothing ever went wrong.
+    noted: AtomicU64,
+}
+
+struct Loss {
+    /// Which loss this was; what was begun before it may be part of it.
+    number: u64,
+    errno: Errno,
+    ranges: ByteRanges,
+}
+
+impl Lost {
+    /// Whether anything may be lost.
+    pub fn any(&self) -> bool {
+        self.noted() > 0 && !self.of.lock().is_empty()
+    }
+
+    /// Losses so far, to be asked before a write and given to [`Lost::written`] after it.
+    pub(super) fn noted(&self) -> u64 {
+        self.noted.load(Ordering::Acquire)
+    }
+
+    /// A sync failed: the thing's first `len` bytes may be lost.
+    pub(super) fn note(&self, thing: u64, len: u64, errno: Errno) {
+        let mut of = self.of.lock();
+        let number = self.noted.fetch_add(1, Ordering::AcqRel) + 1;
+        let loss = of.entry(thing).or_insert_with(|| Loss { number, errno, ranges: ByteRanges::default() });
+        (loss.number, loss.errno) = (number, errno);
+        loss.ranges.add(0, len.max(1));
+        if of.len() > THINGS_MAX {
+            of.pop_first();
+        }
+    }
+
+    /// Why the thing is not durable, if something of it may be lost.
+    pub(super) fn of(&self, thing: u64) -> Option<Errno> {
+        if self.noted() == 0 {
+            return None;
+        }
+        self.of.lock().get(&thing).map(|loss| loss.errno)
+    }
+
+    /// A range of the thing was written by a write that began when so many losses were noted.
+    pub(super) fn written(&self, thing: u64, offset: u64, len: u64, noted_before: u64) {
+        if noted_before == 0 {
+            return; // nothing was lost when it began, so it mends nothing
+        }
+        self.take_out(thing, offset, offset.saturating_add(len), noted_before);
+    }
+
+    /// The thing was cut to so many bytes.
+    pub(super) fn cut(&self, thing: u64, len: u64) {
+        if self.noted() > 0 {
+            self.take_out(thing, len, u64::MAX, u64::MAX);
+        }
+    }
+
+    fn take_out(&self, thing: u64, start: u64, end: u64, noted_before: u64) {
+        let mut of = self.of.lock();
+        let Some(loss) = of.get(&thing).filter(|loss| loss.number <= noted_before) else { return };
+        loss.ranges.remove(start, end);
+        if loss.ranges.is_empty() {
+            of.remove(&thing);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_loss_stays_until_all_of_it_was_written_again() {
+        let lost = Lost::default();
+        let before = lost.noted();
+        lost.note(1, 100, Errno::IO);
+        lost.written(1, 0, 100, before);
+        assert_eq!(lost.of(1), Some(Errno::IO), "a write that had begun before the loss may be part of it");
+        assert_eq!(lost.of(2), None);
+        lost.written(1, 0, 60, lost.noted());
+        lost.written(1, 60, 39, lost.noted());
+        assert_eq!(lost.of(1), Some(Errno::IO));
+        lost.written(1, 99, 1, lost.noted());
+        assert_eq!(lost.of(1), None);
+    }
+
+    #[test]
+    fn what_is_cut_off_is_not_missed() {
+        let lost = Lost::default();
+        lost.note(1, 100, Errno::IO);
+        lost.cut(1, 50);
+        assert_eq!(lost.of(1), Some(Errno::IO));
+        lost.cut(1, 0);
+        assert_eq!(lost.of(1), None);
+        lost.note(1, 0, Errno::NOSPC);
+        assert_eq!(lost.of(1), Some(Errno::NOSPC), "of an empty thing its length may be lost");
+    }
+
+    #[test]
+    fn the_losses_that_are_remembered_are_bounded() {
+        let lost = Lost::default();
+        (0..THINGS_MAX as u64 + 5).for_each(|thing| lost.note(thing, 1, Errno::IO));
+        assert_eq!(lost.of.lock().len(), THINGS_MAX);
+        assert_eq!((lost.of(4), lost.of(5)), (None, Some(Errno::IO)));
+    }
+}
