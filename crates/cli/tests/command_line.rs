@@ -221,7 +221,9 @@ fn a_mount_point_that_cannot_be_one_is_refused_before_anything_is_touched() {
     let toml = dir.path().join("vol/volume.toml");
     let up = ["up", toml.to_str().expect("UTF-8"), "--at"];
     let inside = dir.path().join("vol/namespace");
-    let cases = [(dir.path().join("none"), "none"), (toml.clone(), "no directory"), (inside, "lie in each other")];
+    let none = dir.path().join("none");
+    let make = format!("`mkdir -p {}`", none.display());
+    let cases = [(none, &*make), (toml.clone(), "no directory"), (inside, "lie in each other")];
     for (at, named) in cases {
         refused(&[&up[..], &[at.to_str().expect("UTF-8")]].concat(), 2, named);
         assert_eq!(listing(&dir.path().join("vol")), before, "something was touched: {named}");

@@ -162,9 +162,11 @@ pub(super) fn check_mount_point(path: &Path, config: &Config) -> Result<(), Prob
         Ok(metadata) => metadata,
         // A dead mount: it is cleared away when the new one starts.
         Err(e) if e.raw_os_error() == Some(Errno::NOTCONN.raw_os_error()) => return Ok(()),
-        Err(e) => {
-            return refused(format!("the mount point {shown}: {e}"), "Make the directory, or give another with --at");
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
+            let mend = format!("`mkdir -p {shown}`, then the same command; or give another directory with --at");
+            return refused(format!("there is no directory {shown} to mount at"), &mend);
         }
+        Err(e) => return refused(format!("the mount point {shown}: {e}"), "Give another directory with --at"),
     };
     if !metadata.is_dir() {
         return refused(format!("the mount point {shown} is no directory"), "Give a directory with --at");
