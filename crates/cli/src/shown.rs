@@ -57,6 +57,11 @@ pub fn span_s(seconds: u64) -> String {
     }
 }
 
+/// So many of something: `1 file`, `2 files`.
+pub fn count(n: u64, what: &str) -> String {
+    format!("{n} {what}{}", if n == 1 { "" } else { "s" })
+}
+
 /// A moment in milliseconds since 1970, in UTC.
 pub fn moment_ms(ms: u64) -> String {
     let at = std::time::UNIX_EPOCH + std::time::Duration::from_millis(ms);
@@ -106,6 +111,7 @@ mod tests {
     fn sizes_and_spans_read_well() {
         assert_eq!([bytes(0), bytes(1023), bytes(1536), bytes(150 << 20)], ["0 B", "1023 B", "1.5 KiB", "150 MiB"]);
         assert_eq!(bytes(u64::MAX), "16.0 EiB");
+        assert_eq!([0, 1, 2].map(|n| count(n, "file")), ["0 files", "1 file", "2 files"]);
         assert_eq!([span_s(59), span_s(61), span_s(90_000)], ["59 s", "1 min 1 s", "1 d 1 h"]);
     }
 }

@@ -78,11 +78,11 @@ fn render(report: &Value) -> String {
         text.push_str(&format!("target {} is away\n", target.as_str().unwrap_or_default()));
     }
     text.push_str(&format!(
-        "{} files and {} objects looked at in {:.1} s, {} findings, {} repaired\n",
-        number(report, "files"),
-        number(report, "objects"),
+        "{} and {} looked at in {:.1} s, {}, {} repaired\n",
+        shown::count(number(report, "files"), "file"),
+        shown::count(number(report, "objects"), "object"),
         report["took_s"].as_f64().unwrap_or(0.0),
-        list(report, "findings").len(),
+        shown::count(list(report, "findings").len() as u64, "finding"),
         shown::bytes(number(report, "repaired_bytes")),
     ));
     text

@@ -48,7 +48,8 @@ fn text(report: &PurgeReport) -> String {
         shown::table(&["file", "size", "because", "its bytes are at"], rows.collect())
     };
     let done = if report.dry_run { "would be removed" } else { "removed" };
-    text += &format!("{} files with {} {done}\n", report.files.len(), shown::bytes(report.bytes));
+    let files = shown::count(report.files.len() as u64, "file");
+    text += &format!("{files} with {} {done}\n", shown::bytes(report.bytes));
     text += &format!(
         "of {} files kept: {} for jobs, {} with bytes nowhere else, {} open\n",
         report.seen, report.kept_for_jobs, report.kept_unsaved, report.kept_open

@@ -184,8 +184,8 @@ fn detail(d: &Detail) -> String {
     if let Some(check) = &job.check {
         let _ = writeln!(
             text,
-            "  before the start {} files were looked at, {} mended, {} fetched",
-            check.n_files,
+            "  looked at before the start: {}, {} mended, {} fetched",
+            shown::count(check.n_files as u64, "file"),
             check.n_repaired,
             shown::bytes(check.fetched_bytes)
         );

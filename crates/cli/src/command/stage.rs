@@ -208,7 +208,7 @@ fn show(staged: &Value, way: &str, output: Output) -> Result<u8> {
             }
             let files = number(staged, "files");
             let fetched = shown::bytes(number(staged, "fetched_bytes"));
-            let what = if files == 1 { "1 file".into() } else { format!("{files} files") };
+            let what = shown::count(files, "file");
             let size = shown::bytes(number(staged, "bytes"));
             shown::text(&format!("staged {way} {what}, {size} ({fetched} transferred now)\n"))?;
         }

@@ -93,11 +93,11 @@ impl Commit {
             return Ok(0);
         }
         shown::text(&format!(
-            "version {} of {} is complete: {} in {} files\n",
+            "version {} of {} is complete: {} in {}\n",
             word(&answer, "label"),
             self.app,
             shown::bytes(number(&answer, "bytes")),
-            number(&answer, "files")
+            shown::count(number(&answer, "files"), "file")
         ))?;
         Ok(0)
     }

@@ -65,8 +65,8 @@ pub fn detail(d: &JobDetail) -> String {
     if let Some(check) = &d.check {
         let _ = writeln!(
             text,
-            "  data checked before the start: {} files, {} repaired, {} fetched",
-            check.n_files,
+            "  data checked before the start: {}, {} repaired, {} fetched",
+            shown::count(check.n_files as u64, "file"),
             check.n_repaired,
             shown::bytes(check.fetched_bytes)
         );
