@@ -5,7 +5,7 @@
 SHELL := /bin/bash
 export PATH := $(PATH):$(HOME)/.cargo/bin
 
-.PHONY: help setup setup-test build demo test check bench bench-recovery bench-prefetch bench-burst bench-stripes bench-tier bench-connections bench-connections-small bench-sim docs clean
+.PHONY: help setup setup-test build demo demo-time test check bench bench-recovery bench-prefetch bench-burst bench-stripes bench-tier bench-connections bench-connections-small bench-sim docs clean
 
 help:
 	@sed -n 's/^# //p' Makefile | head -2
@@ -16,10 +16,14 @@ setup:
 setup-test:
 	@scripts/setup.sh build test
 
+demo-time:
+	@if [ -x target/release/entrepot ]; then echo "make demo: builds what changed, then 10 seconds of demo"; \
+	else echo "make demo: about 16 minutes of processor time to build (8 minutes on two cores; here are $$(nproc)), then 10 seconds of demo"; fi
+
 build: setup
 	cargo build --release --locked -p entrepot-cli
 
-demo: build
+demo: demo-time build
 	@scripts/setup.sh demo
 	@demo/run.sh target/release/entrepot
 

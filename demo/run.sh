@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # The main job, end to end, on this machine: a volume of six targets, a job whose input comes over http, four readers,
-# a target that fails while they read, a result that is taken home. Everything lives in one temporary directory.
+# a target that fails while they read, a result that is taken home. Everything lives in one temporary directory, of which
+# the job's script and its result stay.
 # usage: demo/run.sh path/to/entrepot
 set -euo pipefail
 
@@ -19,7 +20,7 @@ cleanup() {
     trap - EXIT
     ep down >/dev/null 2>&1 || ep down --force >/dev/null 2>&1 || true
     [ -z "$nginx_pid" ] || { kill "$nginx_pid" 2>/dev/null && wait "$nginx_pid" 2>/dev/null; } || true
-    if [ $status = 0 ]; then rm -rf "$dir"; else echo "demo: failed; what it left is in $dir" >&2; fi
+    if [ $status = 0 ]; then rm -rf "$dir"/{scratch,mnt,www,nginx,status.json}; else echo "demo: failed; what it left is in $dir" >&2; fi
     exit $status
 }
 trap cleanup EXIT
@@ -37,6 +38,7 @@ real_file() {
 
 mkdir -p "$mnt" "$dir/www" "$dir/home" "$dir/nginx"
 chmod 755 "$dir"
+echo "The demo takes about 10 seconds. Everything is in $dir."
 say "1. A source: nginx on loopback, serving a real file with range support"
 origin=$(real_file "$dir/www/input.bin")
 bytes=$(stat -c %s "$dir/www/input.bin")
@@ -95,10 +97,19 @@ number() { tr -d ' \n' <"$dir/status.json" | sed -n "s/.*\"$1\":\([0-9.]*\).*/\1
 echo "   stripes lost with $victim and recovered  $(number stripes_recovered)"
 echo "   bytes fetched from the source     $(number bytes_fetched) of $bytes"
 echo "   longest wait of a reader          $(number reader_delay_max_ms) ms"
-echo "   result taken home to              $dir/home/result.txt"
-if [ "$expected" = "$got" ]; then
-    echo "   checksum                          right ($got)"
-else
-    echo "   checksum                          WRONG: expected $expected, got $got"
+echo "   checksum of the source            $expected"
+echo "   checksum that the job computed    $got"
+if [ "$expected" != "$got" ]; then
+    echo "   WRONG: they differ"
     exit 1
 fi
+cat <<EOF
+
+Shown: a job's input was fetched over http and striped over several targets; while four processes read it, one target
+failed; the lost stripes, and nothing else, were fetched again from the source, nobody got an error, and the result
+went home. The volume is gone now. These stay (rm -r $dir):
+   $dir/job.sh
+   $dir/home/result.txt
+Next: put $entrepot where your PATH looks, and go on with "Five minutes" in README.md; then docs/OPERATING.md for a
+volume on your own devices, docs/JOBS.md for jobs.
+EOF
