@@ -1,0 +1,240 @@
+//! The command blocks of README.md and of the pages in docs/ run as they are printed, one after the other, on a machine without a network.
+//!
+//! A fenced block of the language `sh` holds commands. Before it, a line `<!-- not run: why -->` leaves it out, and a line
+//! `<!-- given: commands -->` makes what it takes for granted. A block of the language `bash` is a job script: `entrepot job plan` reads it.
+//! Everything else that is set as code is `toml` or `text`.
+
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+const LANGUAGES: &[&str] = &["sh", "bash", "toml", "text"];
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().expect("the workspace is there")
+}
+
+/// README.md and all that is in docs/, with their names.
+fn pages() -> Vec<(String, String)> {
+    let mut pages = vec!["README.md".to_owned()];
+    for entry in std::fs::read_dir(root().join("docs")).expect("docs").flatten() {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        if name.ends_with(".md") {
+            pages.push(format!("docs/{name}"));
+        }
+    }
+    pages.sort();
+    pages.into_iter().map(|name| (name.clone(), std::fs::read_to_string(root().join(&name)).expect("a page"))).collect()
+}
+
+/// A fenced block.
+#[derive(Debug, PartialEq, Eq)]
+struct Block {
+    /// The line of its opening fence, from 1.
+    line: usize,
+    language: String,
+    text: String,
+    not_run: Option<String>,
+    given: Option<String>,
+}
+
+/// The blocks of a page, and what is wrong with how they are marked.
+fn blocks(page: &str) -> (Vec<Block>, Vec<String>) {
+    let (mut blocks, mut wrong): (Vec<Block>, Vec<String>) = (Vec::new(), Vec::new());
+    let (mut inside, mut before, mut not_run, mut given) = (false, "", None, None);
+    for (n, line) in page.lines().enumerate().map(|(n, line)| (n + 1, line)) {
+        let comment = |kind: &str| {
+            let said = line.strip_prefix(&format!("<!-- {kind}: "))?.strip_suffix(" -->")?;
+            Some(said.trim().to_owned())
+        };
+        if let Some(language) = line.strip_prefix("```") {
+            inside = !inside;
+            if inside {
+                if !LANGUAGES.contains(&language) {
+                    wrong.push(format!("{n}: a block of the language `{language}`, which is none of {LANGUAGES:?}"));
+                }
+                let (not_run, given) = (not_run.take(), given.take());
+                blocks.push(Block { line: n, language: language.into(), text: String::new(), not_run, given });
+            }
+        } else if inside {
+            let block = blocks.last_mut().expect("it was opened");
+            block.text.extend([line, "\n"]);
+        } else if let Some(why) = comment("not run") {
+            not_run = Some(why);
+        } else if let Some(commands) = comment("given") {
+            given = Some(commands);
+        } else {
+            if not_run.take().is_some() || given.take().is_some() {
+                wrong.push(format!("{n}: a mark that no block follows"));
+            }
+            if line.starts_with("    ") && before.is_empty() {
+                wrong.push(format!("{n}: indented code: fence it"));
+            }
+        }
+        before = line;
+    }
+    if inside {
+        wrong.push("the last block has no end".into());
+    }
+    for block in &blocks {
+        let command = |line: &&str| ["entrepot ", "make ", "cargo ", "$ "].iter().any(|first| line.starts_with(first));
+        if block.language == "text" && block.text.lines().any(|line| command(&line)) {
+            wrong.push(format!("{}: commands in a block of `text`", block.line));
+        }
+        if block.language == "toml"
+            && let Err(error) = block.text.parse::<toml::Table>()
+        {
+            wrong.push(format!("{}: {error}", block.line));
+        }
+        if block.not_run.as_ref().is_some_and(|why| why.len() < 12) {
+            wrong.push(format!("{}: say why it is not run", block.line));
+        }
+    }
+    (blocks, wrong)
+}
+
+#[test]
+fn marks_are_read_as_they_are_meant() {
+    let (found, wrong) =
+        blocks("<!-- given: mkdir a -->\n```sh\nls a\n```\n<!-- not run: takes an hour -->\n```sh\nmake test\n```\n");
+    assert!(wrong.is_empty(), "{wrong:?}");
+    assert_eq!((found[0].given.as_deref(), &*found[0].text, found[0].line), (Some("mkdir a"), "ls a\n", 2));
+    assert_eq!((found[0].not_run.as_deref(), found[1].not_run.as_deref()), (None, Some("takes an hour")));
+    let bad = [
+        "```\nx\n```\n",
+        "text\n\n    entrepot up\n",
+        "<!-- not run: for a reason -->\nno block\n",
+        "```text\nentrepot up\n```\n",
+        "```sh\n",
+    ];
+    for page in bad {
+        assert_eq!(blocks(page).1.len(), 1, "{page}");
+    }
+}
+
+#[test]
+fn every_block_says_what_it_is() {
+    let mut wrong = Vec::new();
+    for (name, page) in pages() {
+        wrong.extend(blocks(&page).1.into_iter().map(|what| format!("{name}:{what}")));
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// Runs all blocks of a page in a scratch directory, on a machine that has no network, no other mounts, and `/mnt` and `/srv` of its own.
+fn run(name: &str) {
+    let can = rustix::process::geteuid().is_root()
+        && Path::new("/dev/fuse").exists()
+        && Path::new("/usr/bin/unshare").exists();
+    if !can {
+        return eprintln!("skipped: needs root, /dev/fuse and unshare");
+    }
+    let page = std::fs::read_to_string(root().join(name)).expect("a page");
+    let dir = tempfile::Builder::new().prefix("entrepot-guide").tempdir().expect("temp dir");
+    std::fs::set_permissions(dir.path(), PermissionsExt::from_mode(0o755)).expect("chmod");
+    for below in ["bin", "here", "home", "mnt", "srv"] {
+        std::fs::create_dir(dir.path().join(below)).expect("directory");
+    }
+    let binary = Path::new(env!("CARGO_BIN_EXE_entrepot"));
+    // By another process: a child that another test forks just now would keep ours open for writing, and busy.
+    assert!(Command::new("cp").arg(binary).arg(dir.path().join("bin")).status().expect("cp").success());
+    let mut script = String::from(
+        "set -eu\nip link set lo up\nmount --bind \"$1/mnt\" /mnt\nmount --bind \"$1/srv\" /srv\ncd \"$1/here\"\nset +u\n",
+    );
+    let mut ran = 0;
+    for block in blocks(&page).0.into_iter().filter(|block| block.not_run.is_none()) {
+        let said = format!("echo '=== {name}:{}' >&2\n", block.line);
+        let given = block.given.map_or(String::new(), |given| format!("{given}\n"));
+        match &*block.language {
+            "sh" => script.extend([&*said, &given, &block.text]),
+            "bash" => {
+                let file = format!("script-{}.sh", block.line);
+                std::fs::write(dir.path().join("here").join(&file), &block.text).expect("script");
+                script.extend([&*said, &given, &format!("entrepot job plan {file}\n")]);
+            }
+            _ => continue,
+        }
+        ran += 1;
+    }
+    assert!(ran > 0, "{name} has commands");
+    script.push_str("echo '=== the end' >&2\nentrepot down --force >/dev/null 2>&1 || true\n");
+    std::fs::write(dir.path().join("script"), script).expect("script");
+    let mut alone = Command::new("unshare");
+    alone.args([
+        "--mount",
+        "--propagation",
+        "private",
+        "--net",
+        "--pid",
+        "--fork",
+        "--kill-child",
+        "--mount-proc",
+        "--",
+    ]);
+    alone.arg("bash").arg("-x").arg(dir.path().join("script")).arg(dir.path()).env_remove("ENTREPOT_VOLUME");
+    alone.env("HOME", dir.path().join("home")).stdin(std::process::Stdio::null());
+    let path = std::env::var("PATH").unwrap_or_default();
+    alone.env("PATH", format!("{}:{path}:/usr/sbin:/sbin", dir.path().join("bin").display()));
+    let done = alone.output().expect("unshare");
+    let (out, err) = (String::from_utf8_lossy(&done.stdout), String::from_utf8_lossy(&done.stderr));
+    assert!(done.status.success() && err.contains("=== the end"), "{name}: {}\n{out}\n{err}", done.status);
+}
+
+#[test]
+fn the_lines_of_the_readme_run_as_printed() {
+    run("README.md");
+}
+
+#[test]
+fn the_lines_of_operating_run_as_printed() {
+    run("docs/OPERATING.md");
+}
+
+#[test]
+fn the_lines_of_jobs_run_as_printed() {
+    run("docs/JOBS.md");
+}
+
+#[test]
+fn the_lines_of_connections_run_as_printed() {
+    run("docs/CONNECTIONS.md");
+}
+
+#[test]
+fn the_lines_of_simulator_run_as_printed() {
+    run("docs/SIMULATOR.md");
+}
+
+/// Each page with commands has its test above, so that they run side by side.
+#[test]
+fn no_page_with_commands_is_forgotten() {
+    let this = include_str!("guides.rs");
+    let runs = |block: &Block| block.not_run.is_none() && matches!(&*block.language, "sh" | "bash");
+    let with_commands = pages().into_iter().filter(|(_, page)| blocks(page).0.iter().any(runs));
+    let forgotten: Vec<_> =
+        with_commands.map(|(name, _)| name).filter(|name| !this.contains(&format!("run(\"{name}\")"))).collect();
+    assert!(forgotten.is_empty(), "{forgotten:?}");
+}
+
+/// It says first how long it takes, shows both checksums, names what to try next, and leaves what it names.
+#[test]
+fn the_demo_leaves_what_it_names() {
+    let here = rustix::process::geteuid().is_root() && Path::new("/dev/fuse").exists();
+    if !here || !Path::new("/usr/sbin/nginx").exists() {
+        return eprintln!("skipped: needs root, /dev/fuse and nginx");
+    }
+    let dir = tempfile::tempdir().expect("temp dir");
+    let mut demo = Command::new(root().join("demo/run.sh"));
+    let done = demo.arg(env!("CARGO_BIN_EXE_entrepot")).env("TMPDIR", dir.path()).output().expect("the demo");
+    let (out, err) = (String::from_utf8_lossy(&done.stdout), String::from_utf8_lossy(&done.stderr));
+    assert!(done.status.success(), "{out}{err}");
+    assert!(out.starts_with("The demo takes about "), "{out}");
+    let checksum = |what: &str| out.lines().find_map(|line| line.trim().strip_prefix(what)).map(str::trim);
+    let (source, job) = (checksum("checksum of the source"), checksum("checksum that the job computed"));
+    assert!(source.is_some() && source == job, "{out}");
+    let named = out.lines().map(str::trim).filter(|line| line.starts_with(dir.path().to_str().expect("UTF-8")));
+    let left: Vec<&str> = named.filter(|line| line.ends_with("job.sh") || line.ends_with("result.txt")).collect();
+    assert!(left.len() == 2 && left.iter().all(|path| Path::new(path).is_file()), "{left:?}: {out}");
+    assert!(std::fs::read_to_string(left[1]).expect("a result").starts_with(source.expect("there is one")));
+    assert!(out.contains("\nNext: "), "{out}");
+}
