@@ -238,3 +238,67 @@ fn the_demo_leaves_what_it_names() {
     assert!(std::fs::read_to_string(left[1]).expect("a result").starts_with(source.expect("there is one")));
     assert!(out.contains("\nNext: "), "{out}");
 }
+
+/// `a/{b,c}.rs` as its two paths.
+fn expanded(path: &str) -> Vec<String> {
+    let Some((before, rest)) = path.split_once('{') else { return vec![path.to_owned()] };
+    let Some((among, after)) = rest.split_once('}') else { return vec![path.to_owned()] };
+    among.split(',').flat_map(|one| expanded(&format!("{before}{one}{after}"))).collect()
+}
+
+/// Where a path of the table of mechanisms is: from the root, or beside or above the folder of the path before it. A `*` at its end is any ending.
+fn found(path: &str, before: Option<&Path>) -> Option<PathBuf> {
+    let root = root();
+    let there = |path: PathBuf| -> Option<PathBuf> {
+        let name = path.file_name()?.to_string_lossy().into_owned();
+        let Some(start) = name.strip_suffix('*') else { return path.exists().then_some(path) };
+        let mut entries = std::fs::read_dir(path.parent()?).ok()?.flatten();
+        entries.find(|entry| entry.file_name().to_string_lossy().starts_with(start)).map(|entry| entry.path())
+    };
+    let above = before.into_iter().flat_map(Path::ancestors).take_while(|dir| **dir != *root);
+    std::iter::once(root.as_path()).chain(above).find_map(|dir| there(dir.join(path)))
+}
+
+/// Whether a file, or the folder of its name, has tests.
+fn has_tests(path: &Path) -> bool {
+    let text = |path: &Path| std::fs::read_to_string(path).unwrap_or_default();
+    let mut ahead = vec![path.to_path_buf(), path.with_extension("")];
+    while let Some(path) = ahead.pop() {
+        if path.is_dir() {
+            ahead.extend(std::fs::read_dir(&path).into_iter().flatten().flatten().map(|entry| entry.path()));
+        } else if text(&path).contains("#[test]") {
+            return true;
+        }
+    }
+    false
+}
+
+#[test]
+fn the_table_of_mechanisms_names_files_and_tests_that_are_there() {
+    let page = std::fs::read_to_string(root().join("docs/PAPERS.md")).expect("docs/PAPERS.md");
+    let (mut wrong, mut rows) = (Vec::new(), 0);
+    for line in page.lines().filter(|line| line.starts_with("| ") && !line.starts_with("| mechanism ")) {
+        let cells: Vec<&str> = line.trim_matches(['|', ' ']).split(" | ").collect();
+        let &[mechanism, _, files, tests, ..] = &cells[..] else { continue };
+        rows += 1;
+        let mut named: Vec<PathBuf> = Vec::new();
+        for path in [files, tests].into_iter().flat_map(|cell| cell.split('`').skip(1).step_by(2)) {
+            if path.contains(' ') || path.starts_with('[') {
+                continue;
+            }
+            for path in expanded(path) {
+                match found(&path, named.last().map(PathBuf::as_path)) {
+                    Some(there) => named.push(there),
+                    None => wrong.push(format!("{mechanism}: {path} is not there")),
+                }
+            }
+        }
+        let here = if tests.starts_with("beside the second") { named.get(1) } else { named.first() };
+        let beside = ["the same file", "beside"].iter().any(|words| tests.starts_with(words));
+        if beside && !here.is_some_and(|path| has_tests(path)) {
+            wrong.push(format!("{mechanism}: no test in {here:?}"));
+        }
+    }
+    assert!(rows > 50, "the table was not found");
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
