@@ -56,7 +56,7 @@ impl Error {
         match self {
             Error::Namespace(errno) => *errno,
             Error::Target { error: TargetError::Io(errno), .. }
-                if matches!(*errno, Errno::NOSPC | Errno::DQUOT | Errno::FBIG) =>
+                if matches!(*errno, Errno::NOSPC | Errno::DQUOT | Errno::FBIG | Errno::ROFS) =>
             {
                 *errno
             }

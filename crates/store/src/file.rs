@@ -26,6 +26,7 @@ mod load;
 mod lost;
 mod moving;
 mod objects;
+mod overflow;
 mod parallel;
 mod passthrough;
 mod pool;

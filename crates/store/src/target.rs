@@ -33,7 +33,7 @@ pub use table::{Order, OrderError, Targets, TargetsOptions};
 use crate::stats::{Counter, Tally};
 use policy::TargetId;
 use policy::precedence::Class;
-use policy::protect::health::Event;
+use policy::protect::health::{Event, is_read_only};
 use policy::stripe::forks::Queue;
 use rustix::io::Errno;
 use std::sync::Arc;
@@ -269,6 +269,18 @@ impl Target {
             return Err(InlineError::Taken);
         }
         result.map_err(|errno| self.core.error(errno).into())
+    }
+}
+
+impl Target {
+    /// What a probe answered, for those who need to read only: health is told whether it can be written too.
+    fn readable(&self, answer: Result<(), TargetError>) -> Result<(), TargetError> {
+        match answer {
+            Ok(()) => self.core.report(Event::ProbeOk),
+            Err(TargetError::Io(errno)) if is_read_only(errno.raw_os_error()) => self.core.report(Event::ProbeReadOnly),
+            Err(error) => return Err(error),
+        }
+        Ok(())
     }
 }
 

@@ -44,7 +44,7 @@ pub struct TargetView {
     pub tier: u8,
     /// Whether new objects may be put on it (state ok).
     pub usable: bool,
-    /// Free bytes.
+    /// Free bytes; 0 also where it is full for other reasons.
     pub free_bytes: u64,
 }
 
@@ -117,8 +117,9 @@ pub fn choose_twins(
 }
 
 /// Chooses up to `count` different targets for one segment: usable ones of the wanted tier (any tier if that has
-/// none), none of `avoid` unless nothing else is left; most free space first, with `turn` rotating among targets
-/// whose free space is within an eighth of the best, so that equal targets take turns. Empty if no target is usable.
+/// none), none of `avoid` unless nothing else is left, and of these none that is full unless all are; most free space
+/// first, with `turn` rotating among targets whose free space is within an eighth of the best, so that equal targets take
+/// turns. Empty if no target is usable.
 pub fn choose_targets(
     targets: &[TargetView],
     tier: Option<u8>,
@@ -136,6 +137,9 @@ pub fn choose_targets(
     }
     if candidates.is_empty() {
         candidates = targets.iter().filter(usable).copied().collect();
+    }
+    if candidates.iter().any(|t| t.free_bytes > 0) {
+        candidates.retain(|t| t.free_bytes > 0);
     }
     let best = candidates.iter().map(|t| t.free_bytes).max().unwrap_or(0);
     let near = |t: &TargetView| t.free_bytes >= best - best / 8;
@@ -169,6 +173,16 @@ mod tests {
         let six = &nine[..6];
         assert_eq!(twins(six, None, 4, &[0, 1, 2, 3]), [4, 5, 4, 5], "too few targets: some hold two");
         assert!(twins(&nine[..4], None, 4, &[0, 1, 2, 3]).is_empty(), "none that would protect");
+    }
+
+    #[test]
+    fn a_full_target_is_passed_over_unless_all_are() {
+        let full = |id| TargetView { free_bytes: 0, ..view(id, 0, true) };
+        let choose = |targets: &[TargetView]| {
+            choose_targets(targets, Some(0), 3, &[], 0).into_iter().map(|id| id.0).collect::<Vec<_>>()
+        };
+        assert_eq!(choose(&[view(0, 0, true), full(1), view(2, 0, true)]), [0, 2]);
+        assert_eq!(choose(&[full(0), full(1), view(2, 1, true)]), [0, 1], "the tier counts more");
     }
 
     #[test]

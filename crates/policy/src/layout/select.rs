@@ -20,7 +20,7 @@ pub struct Candidate {
 pub enum Standing {
     /// Complete, on a target that is ok.
     Ok,
-    /// Complete, on a target that is being drained.
+    /// Complete, on a target that is being drained or can only be read.
     Draining,
     /// Complete, on a target in doubt.
     Suspect,
@@ -68,7 +68,7 @@ impl Layout {
                 (State::Failed, _) => Standing::Failed,
                 (_, ObjectState::Partial) => Standing::Partial,
                 (State::Ok, ObjectState::Complete) => Standing::Ok,
-                (State::Draining, ObjectState::Complete) => Standing::Draining,
+                (State::Draining | State::ReadOnly, ObjectState::Complete) => Standing::Draining,
                 (State::Suspect, ObjectState::Complete) => Standing::Suspect,
             };
             Some(Candidate { piece, target: object.target, standing })

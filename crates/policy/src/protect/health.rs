@@ -10,8 +10,11 @@
 //!      +---- restore (or M good probes, if so configured) -----------------------------------+
 //! ```
 //!
+//! A target that can be read and not written (its file system was remounted after an error, or its syncs fail) is
+//! `ReadOnly`: as good as ok for readers, left alone by everybody else, and ok again when a probe can write.
+//!
 //! A drained target stays `Draining` while it is in doubt, because what it must not take (new objects) is the same;
-//! [`Health::in_doubt`] tells. `Failed` is sticky: a target that comes and goes would otherwise cause a recovery each
+//! [`Health::in_doubt`] tells. The same for one that can only be read. `Failed` is sticky: a target that comes and goes would otherwise cause a recovery each
 //! time. What the operator failed is restored by the operator alone.
 //!
 //! A miss is an operation that passed its deadline. Several operations that were under way when a target stalled all
@@ -21,7 +24,7 @@
 
 mod hard;
 
-pub use hard::is_hard;
+pub use hard::{is_hard, is_read_only, is_space};
 
 use crate::time::Time;
 use std::collections::VecDeque;
@@ -38,6 +41,8 @@ pub enum State {
     Failed,
     /// Everything that exists on it; no new objects, and the mover empties it.
     Draining,
+    /// Reading what exists on it: it can be read and not written.
+    ReadOnly,
 }
 
 impl State {
@@ -59,6 +64,7 @@ impl fmt::Display for State {
             State::Suspect => "suspect",
             State::Failed => "failed",
             State::Draining => "draining",
+            State::ReadOnly => "read-only",
         })
     }
 }
@@ -108,6 +114,10 @@ pub enum Event {
         /// Whether health is not concerned.
         transient: bool,
     },
+    /// An operation was refused because the target can only be read.
+    ReadOnly,
+    /// What was written could not be made durable.
+    SyncFailed,
     /// An operation passed its deadline and still hangs.
     DeadlineMissed {
         /// When the operation began.
@@ -117,6 +127,8 @@ pub enum Event {
     HangingReturned,
     /// A probe succeeded.
     ProbeOk,
+    /// A probe could read and not write, or, where it was to sync, not sync.
+    ProbeReadOnly,
     /// A probe failed or passed its own deadline.
     ProbeFailed,
     /// The operator failed the target.
@@ -132,11 +144,13 @@ pub enum Event {
 /// What the driver has to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// Look whether the target answers and is the one it was; answer with `ProbeOk` or `ProbeFailed`. While an earlier
-    /// probe still hangs, answer `ProbeFailed` at once.
+    /// Look whether the target answers and is the one it was; answer with `ProbeOk`, `ProbeReadOnly` or `ProbeFailed`.
+    /// While an earlier probe still hangs, answer `ProbeFailed` at once.
     Probe {
         /// Why.
         reason: Reason,
+        /// Whether what the probe writes must be synced too: a sync failed, and only one that succeeds says that all is well.
+        durable: bool,
     },
     /// The state changed; tell everybody who cares.
     Changed {
@@ -158,6 +172,10 @@ pub enum Reason {
     MissedAgain,
     /// An operation failed with an error of the device.
     HardError,
+    /// It can be read and not written.
+    ReadOnly,
+    /// What was written could not be made durable.
+    SyncFailed,
     /// So many probes in a row failed.
     ProbesFailed(u32),
     /// So many probes in a row succeeded.
@@ -174,6 +192,8 @@ impl fmt::Display for Reason {
             Reason::DeadlineMissed => write!(f, "an operation got no answer within its deadline"),
             Reason::MissedAgain => write!(f, "a second operation got no answer within its deadline"),
             Reason::HardError => write!(f, "an operation failed with an error of the device"),
+            Reason::ReadOnly => write!(f, "it can be read and not written"),
+            Reason::SyncFailed => write!(f, "what was written could not be made durable"),
             Reason::ProbesFailed(n) => write!(f, "{n} probe(s) in a row failed"),
             Reason::ProbesOk(n) => write!(f, "{n} probe(s) in a row succeeded"),
             Reason::Routine => write!(f, "routine check"),
@@ -189,6 +209,10 @@ pub struct Stats {
     pub misses: u64,
     /// Operations that failed with an error of the device.
     pub hard_errors: u64,
+    /// Operations that were refused because it can only be read.
+    pub refused_writes: u64,
+    /// Syncs that failed.
+    pub failed_syncs: u64,
     /// Probes asked for.
     pub probes: u64,
     /// Probes that failed or got no answer.
@@ -202,8 +226,14 @@ pub struct Stats {
 pub struct Health {
     config: Config,
     state: State,
-    /// Set while the target is suspect, or draining and just as doubtful.
+    /// Set while the target is suspect, or draining or read-only and just as doubtful.
     doubt: bool,
+    /// The last probe said that it can be read and not written.
+    read_only: bool,
+    /// A sync failed, and no probe has synced since.
+    unsynced: bool,
+    /// The probe under way syncs, and began after the last sync that failed.
+    probe_syncs: bool,
     failed_by_operator: bool,
     first_miss: Option<Time>,
     hanging: u32,
@@ -224,6 +254,9 @@ impl Health {
             config,
             state,
             doubt: state == State::Suspect,
+            read_only: state == State::ReadOnly,
+            unsynced: false,
+            probe_syncs: false,
             failed_by_operator: false,
             first_miss: None,
             hanging: 0,
@@ -248,7 +281,7 @@ impl Health {
         self.state
     }
 
-    /// Whether readers should prefer another mirror: suspect, or draining and doubtful.
+    /// Whether readers should prefer another mirror: suspect, or draining or read-only and doubtful.
     pub fn in_doubt(&self) -> bool {
         self.doubt
     }
@@ -271,6 +304,20 @@ impl Health {
                 self.stats.hard_errors += 1;
                 self.doubt_it(now, Reason::HardError);
             }
+            Event::ReadOnly => {
+                self.stats.refused_writes += 1;
+                if !self.read_only {
+                    self.doubt_it(now, Reason::ReadOnly);
+                }
+            }
+            Event::SyncFailed => {
+                self.stats.failed_syncs += 1;
+                self.unsynced |= self.state != State::Failed;
+                self.probe_syncs = false;
+                if !self.read_only {
+                    self.doubt_it(now, Reason::SyncFailed);
+                }
+            }
             Event::DeadlineMissed { started } => self.missed(now, started),
             Event::HangingReturned => {
                 self.hanging = self.hanging.saturating_sub(1);
@@ -279,11 +326,12 @@ impl Health {
                 }
             }
             Event::ProbeOk => self.probe_ok(now),
+            Event::ProbeReadOnly => self.probe_read_only(now),
             Event::ProbeFailed => self.probe_failed(now),
             Event::OperatorFail => self.fail(now, Reason::Operator),
             Event::OperatorRestore => self.restore(now, Reason::Operator),
             Event::OperatorDrain => {
-                if matches!(self.state, State::Ok | State::Suspect) {
+                if matches!(self.state, State::Ok | State::Suspect | State::ReadOnly) {
                     self.change(State::Draining, Reason::Operator);
                 }
             }
@@ -297,7 +345,7 @@ impl Health {
         if let Some(change) = self.changes.pop_front() {
             return Some(change);
         }
-        self.probe_wanted.take().map(|reason| Action::Probe { reason })
+        self.probe_wanted.take().map(|reason| Action::Probe { reason, durable: self.probe_syncs })
     }
 
     /// When to send [`Event::Tick`], if nothing else happens before.
@@ -307,7 +355,9 @@ impl Health {
 
     /// Panics if an invariant is broken.
     pub fn check(&self) {
-        assert_eq!(self.doubt, self.doubt && matches!(self.state, State::Suspect | State::Draining));
+        assert!(!self.doubt || matches!(self.state, State::Suspect | State::Draining | State::ReadOnly));
+        assert!(self.state != State::ReadOnly || self.read_only);
+        assert!(self.state != State::Ok || !self.read_only, "what can only be read is not ok");
         assert!(self.state != State::Suspect || self.doubt, "suspect is doubt");
         assert!(!self.failed_by_operator || self.state == State::Failed);
         assert!(self.probe_wanted.is_none() || self.probe_expires.is_some(), "a wanted probe expires");
@@ -344,14 +394,40 @@ impl Health {
     }
 
     fn probe_ok(&mut self, now: Time) {
+        if self.unsynced && !self.probe_syncs && self.state != State::Failed {
+            // It did not look at what is in question.
+            (self.probe_expires, self.probe_wanted) = (None, None);
+            return self.plan_probe(now);
+        }
+        (self.read_only, self.unsynced) = (false, false);
+        self.probe_answered(now);
+    }
+
+    fn probe_read_only(&mut self, now: Time) {
+        self.read_only = true;
+        self.probe_answered(now);
+    }
+
+    /// The target can be read, and written unless it is known that it cannot.
+    fn probe_answered(&mut self, now: Time) {
         self.probe_expires = None;
         self.probe_wanted = None;
         self.probes_failed_in_row = 0;
         self.probes_ok_in_row = self.probes_ok_in_row.saturating_add(1);
         if self.doubt && !(self.config.wait_for_hanging && self.hanging > 0) {
             self.doubt = false;
-            if self.state == State::Suspect {
-                self.change(State::Ok, Reason::ProbesOk(self.probes_ok_in_row));
+        }
+        if matches!(self.state, State::Ok | State::Suspect | State::ReadOnly) {
+            let why = match (self.read_only, self.unsynced) {
+                (false, _) => Reason::ProbesOk(self.probes_ok_in_row),
+                (true, false) => Reason::ReadOnly,
+                (true, true) => Reason::SyncFailed,
+            };
+            match (self.doubt, self.read_only) {
+                (false, _) => self.change(self.well(), why),
+                // Something still hangs on it, but it can be written again.
+                (true, false) => self.change(State::Suspect, why),
+                (true, true) => {}
             }
         }
         let enough = self.config.auto_restore.is_some_and(|n| self.probes_ok_in_row >= n.max(1));
@@ -381,9 +457,14 @@ impl Health {
         self.plan_probe(now);
     }
 
+    /// What it is when nothing is in doubt.
+    fn well(&self) -> State {
+        if self.read_only { State::ReadOnly } else { State::Ok }
+    }
+
     fn fail(&mut self, now: Time, reason: Reason) {
         self.failed_by_operator |= reason == Reason::Operator;
-        self.doubt = false;
+        (self.doubt, self.read_only, self.unsynced) = (false, false, false);
         self.probes_ok_in_row = 0;
         self.change(State::Failed, reason);
         if self.config.auto_restore.is_none() || self.failed_by_operator {
@@ -399,7 +480,7 @@ impl Health {
         self.first_miss = None;
         self.hanging = 0; // what hung before no longer speaks against it
         self.probes_failed_in_row = 0;
-        self.change(State::Ok, reason);
+        self.change(self.well(), reason);
         self.plan_probe(now);
     }
 
@@ -418,6 +499,7 @@ impl Health {
             _ if self.doubt => Some(self.config.probe_interval),
             State::Failed if self.failed_by_operator => None,
             State::Failed => self.config.auto_restore.map(|_| self.config.probe_interval),
+            State::ReadOnly => Some(self.config.routine_interval.unwrap_or(self.config.probe_interval)),
             State::Ok | State::Suspect | State::Draining => self.config.routine_interval,
         };
         self.next_probe = wait.map(|wait| now + wait);
@@ -428,6 +510,7 @@ impl Health {
         if self.probe_expires.is_none() {
             self.stats.probes += 1;
             self.probe_expires = Some(now + self.config.probe_deadline);
+            self.probe_syncs = self.unsynced;
             self.probe_wanted = Some(reason);
         }
     }

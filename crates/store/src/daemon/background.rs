@@ -117,7 +117,7 @@ impl Background {
                 }
                 State::Draining => listener.drain(&weak, change.target),
                 State::Failed => listener.mend_soon(mend_after(&weak)),
-                State::Suspect => {}
+                State::Suspect | State::ReadOnly => {}
             }
         });
         let (worker, weak) = (self.clone(), Arc::downgrade(core));
@@ -131,7 +131,7 @@ impl Background {
                     self.waiting.lock().collect.insert(target.id());
                 }
                 State::Failed => self.mend_soon(MEND_AFTER),
-                State::Suspect => {}
+                State::Suspect | State::ReadOnly => {}
             }
         }
         if core.names.any_undone() {

@@ -44,7 +44,7 @@ impl File {
         }
         let slot = view.slot(piece.at);
         let target = slot.target(&self.pool).ok()?;
-        if target.in_doubt() || !matches!(target.state(), State::Ok | State::Draining) {
+        if target.in_doubt() || !matches!(target.state(), State::Ok | State::Draining | State::ReadOnly) {
             return None;
         }
         let (target, handle) = (target.clone(), slot.handle()?);

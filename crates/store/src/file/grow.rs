@@ -3,6 +3,7 @@
 //! Objects exist before the record names them, so a crash in between leaves objects that no layout names. Their numbers
 //! carry the epoch of their daemon, by which `mover::sweep` finds them.
 
+use super::overflow::Refused;
 use super::{File, Pool, Slot, View};
 use crate::target::{Handle, Medium, TargetError};
 use crate::{Error, Result};
@@ -28,16 +29,24 @@ pub(crate) struct NewObjects<'a> {
     made: Vec<(Arc<Slot>, bool)>,
     /// Told of objects before they are made.
     journal: Option<&'a Journal<'a>>,
+    /// Targets that are not chosen.
+    never_on: Vec<TargetId>,
 }
 
 impl<'a> NewObjects<'a> {
     pub fn new(pool: &'a Pool) -> NewObjects<'a> {
-        NewObjects { pool, made: Vec::new(), journal: None }
+        NewObjects { pool, made: Vec::new(), journal: None, never_on: Vec::new() }
     }
 
     /// None yet; each is told to `journal` before it is made.
     pub fn journalled(pool: &'a Pool, journal: &'a Journal<'a>) -> NewObjects<'a> {
-        NewObjects { pool, made: Vec::new(), journal: Some(journal) }
+        NewObjects { pool, made: Vec::new(), journal: Some(journal), never_on: Vec::new() }
+    }
+
+    /// None of them on these targets.
+    pub(super) fn never_on(mut self, targets: &[TargetId]) -> NewObjects<'a> {
+        self.never_on.extend_from_slice(targets);
+        self
     }
 
     /// What they are made with.
@@ -87,7 +96,8 @@ impl<'a> NewObjects<'a> {
         let mut refused: Vec<(TargetId, TargetError)> = Vec::new();
         loop {
             let mut views = self.pool.targets.views();
-            views.retain(|v| Some(v.id) != not_on && refused.iter().all(|(t, _)| *t != v.id));
+            views.retain(|v| Some(v.id) != not_on && !self.never_on.contains(&v.id));
+            views.retain(|v| refused.iter().all(|(t, _)| *t != v.id));
             let chosen = choose_targets(&views, place.tier, shape.stripe_count, avoid, self.pool.next_turn());
             if chosen.is_empty() {
                 return Err(match refused.into_iter().find(|(_, e)| *e != TargetError::Failed) {
@@ -242,7 +252,8 @@ impl File {
         self.first_layout(size.max(1), Some(size), placement, reason)
     }
 
-    /// Gives the file its first layout and copies the stub's bytes. The caller holds `io` exclusively.
+    /// Gives the file its first layout and copies the stub's bytes, passing over targets that take none of them. The caller
+    /// holds `io` exclusively.
     fn first_layout(
         self: &Arc<Self>,
         needed: u64,
@@ -250,7 +261,24 @@ impl File {
         place: &Placement,
         reason: Reason,
     ) -> Result<Arc<Layout>> {
-        let mut made = NewObjects::new(&self.pool);
+        let mut refused = Refused::default();
+        loop {
+            let made = NewObjects::new(&self.pool).never_on(&refused.targets);
+            match self.first_layout_of(made, needed, known_size, place, reason) {
+                Err(error) if refused.add(&error) && self.others_left(place, &refused) => {}
+                done => return done,
+            }
+        }
+    }
+
+    fn first_layout_of(
+        self: &Arc<Self>,
+        mut made: NewObjects<'_>,
+        needed: u64,
+        known_size: Option<u64>,
+        place: &Placement,
+        reason: Reason,
+    ) -> Result<Arc<Layout>> {
         let mut mirrors: Vec<Mirror> = Vec::new();
         // What a user asked for is what she gets.
         let advised = reason != Reason::Requested;

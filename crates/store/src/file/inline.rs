@@ -7,6 +7,7 @@
 //! The write then counts as one that failed: its range holds the old bytes or the new. `io` must not stay taken, since
 //! whoever truncates, grows or moves the file would wait for a call that may never return.
 
+use super::overflow::is_refusal;
 use super::{Error, File, Result, View};
 use crate::target::{InlineError, OnDeadline};
 use parking_lot::{ArcRwLockReadGuard, Mutex, RawRwLock};
@@ -88,6 +89,9 @@ impl File {
             }
         };
         self.ended_inline(&view, piece.at, end, result.is_ok());
+        if result.as_ref().is_err_and(is_refusal) {
+            return InlineWrite::NotNow; // there it may go elsewhere
+        }
         let done = result.and_then(|()| self.extend_to(end)).inspect(|()| self.was_modified());
         self.forget(offset, data.len() as u64);
         InlineWrite::Done(done)

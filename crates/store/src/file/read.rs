@@ -160,11 +160,12 @@ impl File {
     pub(super) fn target_state(&self, id: TargetId) -> State {
         let Some(target) = self.pool.targets.get(id) else { return State::Failed };
         match target.state() {
-            crate::target::State::Failed => State::Failed,
-            crate::target::State::Suspect => State::Suspect,
-            crate::target::State::Draining => State::Draining,
-            crate::target::State::Ok if target.in_doubt() => State::Suspect,
-            crate::target::State::Ok => State::Ok,
+            State::Failed => State::Failed,
+            State::Suspect => State::Suspect,
+            State::Draining => State::Draining,
+            State::ReadOnly => State::ReadOnly,
+            State::Ok if target.in_doubt() => State::Suspect,
+            State::Ok => State::Ok,
         }
     }
 }

@@ -83,6 +83,11 @@ impl File {
         if self.tail_clean.load(Ordering::Acquire) || self.kernel_writes.load(Ordering::Acquire) {
             return Ok(());
         }
+        self.cut_tail()
+    }
+
+    /// Cuts every object that reaches beyond the end. The caller holds `io` exclusively.
+    pub(super) fn cut_tail(&self) -> Result<()> {
         let view = self.view();
         let missed = self.cut(&view, self.size(), self.size());
         self.settle_missed(&view, missed, 0)?;

@@ -3,7 +3,7 @@
 //! Objects keep their slots (open handle, what is not synced) from one view to the next, by object number.
 
 use super::{Pool, Unsynced};
-use crate::target::{Handle, InlineError, Medium, OnDeadline, Pending, Target, TargetError, own_part};
+use crate::target::{Handle, InlineError, Medium, OnDeadline, Pending, State, Target, TargetError, own_part};
 use parking_lot::RwLock;
 use policy::layout::{Layout, Merged, MirrorState, Object, ObjectState, Position};
 use policy::precedence::Class;
@@ -120,7 +120,10 @@ impl Slot {
 
     /// The handle, opened if need be. Runs where operations on the target may run.
     fn open(&self, medium: &dyn Medium) -> Result<Arc<dyn Handle>, Errno> {
-        if let Some(handle) = self.handle() {
+        // One from the time when the target could only be read is opened anew when that is over.
+        let outdated =
+            |h: &Arc<dyn Handle>| h.is_read_only() && self.target.get().is_some_and(|t| t.state() == State::Ok);
+        if let Some(handle) = self.handle().filter(|handle| !outdated(handle)) {
             return Ok(handle);
         }
         let handle = own_part(medium.open(self.id)?, self.merged);

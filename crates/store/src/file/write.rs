@@ -1,9 +1,10 @@
 //! Writing: into the stub while the file is small, into all mirrors in sync when it is not; then the size, then the
 //! acknowledgement.
 
+use super::overflow::Refused;
 use super::{File, MirrorWrites, View, target_error};
-use crate::Result;
 use crate::target::TargetError;
+use crate::{Error, Result};
 use policy::TargetId;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -22,6 +23,8 @@ enum Obstacle {
     CleanTail,
     ReduceToOne,
     MarkInUse,
+    /// A target that is full or can only be read.
+    Refused(Error),
 }
 
 impl File {
@@ -31,6 +34,7 @@ impl File {
         if data.is_empty() {
             return Ok(());
         }
+        let mut refused = Refused::default();
         loop {
             self.ready_to_modify()?;
             let obstacle = {
@@ -43,7 +47,10 @@ impl File {
                     None => {
                         let written = self.write_in(&view, offset, data);
                         self.forget(offset, data.len() as u64); // what failed may have been written in part
-                        return written;
+                        match written {
+                            Err(error) if refused.add(&error) => Obstacle::Refused(error),
+                            written => return written,
+                        }
                     }
                     Some(obstacle) => obstacle,
                 }
@@ -54,6 +61,14 @@ impl File {
                 Obstacle::CleanTail => self.clean_tail()?,
                 Obstacle::ReduceToOne => self.reduce_to_one()?,
                 Obstacle::MarkInUse => self.mark_in_use()?,
+                Obstacle::Refused(error) => match self.overflow(end, &refused) {
+                    Ok(true) => {}
+                    Ok(false) => return Err(error),
+                    Err(other) => {
+                        tracing::debug!("a write cannot go elsewhere: {other}");
+                        return Err(error);
+                    }
+                },
             }
         }
     }

@@ -173,7 +173,7 @@ impl Snapshot {
         }
         out.family("target_state", "gauge", "1 for the state that a target is in");
         for t in &self.targets {
-            for state in ["ok", "suspect", "failed", "draining"] {
+            for state in ["ok", "suspect", "failed", "draining", "read-only"] {
                 let labels = format!("target=\"{}\",state=\"{state}\"", t.name);
                 out.sample("target_state", &labels, u64::from(t.state == state));
             }

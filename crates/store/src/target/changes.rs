@@ -108,6 +108,10 @@ pub fn log_change(change: &Change) {
              is well again: `entrepot target restore {name}`"
         ),
         State::Suspect => tracing::warn!("target {name} ({target}) is suspect: {reason}. It is being probed"),
+        State::ReadOnly => tracing::warn!(
+            "target {name} ({target}) is read-only: {reason}. What lies on it is read, and nothing new goes there; \
+             `entrepot target drain {name}` moves it elsewhere. It is used again by itself when it can be written"
+        ),
         State::Ok | State::Draining => tracing::info!("target {name} ({target}) went from {from} to {to}: {reason}"),
     }
 }

@@ -11,11 +11,11 @@ use super::watch::Bell;
 use super::{Counters, Execution, Limits, State, TargetError, TargetSpec};
 use parking_lot::Mutex;
 use policy::precedence::Class;
-use policy::protect::health::{Action, Event, Health, Reason, is_hard};
+use policy::protect::health::{Action, Event, Health, Reason, is_hard, is_read_only, is_space};
 use policy::{TargetId, Time};
 use rustix::io::Errno;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
 
 /// What all targets of a volume share.
 pub struct Shared {
@@ -37,17 +37,22 @@ pub struct Core {
     pub counters: Arc<Counters>,
     shared: Arc<Shared>,
     health: Mutex<Health>,
-    /// The state and (bit 2) doubt, as [`Health`] last left them: all that the hot path looks at.
+    /// The state and (bit 3) doubt, as [`Health`] last left them: all that the hot path looks at.
     published: AtomicU8,
     probing: AtomicBool,
     measuring: AtomicBool,
     total_bytes: AtomicU64,
     free_bytes: AtomicU64,
+    /// It had no room for something, and has little since.
+    full: AtomicBool,
     /// One more than the device's number; 0 if none is known.
     device: AtomicU64,
 }
 
-const DOUBT: u8 = 4;
+/// A target that had no room for something is passed over while it has less than this share of its bytes. A guess.
+const LITTLE_SHARE: u64 = 64;
+
+const DOUBT: u8 = 8;
 
 fn encode(health: &Health) -> u8 {
     let state = match health.state() {
@@ -55,12 +60,32 @@ fn encode(health: &Health) -> u8 {
         State::Suspect => 1,
         State::Failed => 2,
         State::Draining => 3,
+        State::ReadOnly => 4,
     };
     state | if health.in_doubt() { DOUBT } else { 0 }
 }
 
+fn probe_by(medium: &dyn Medium, durable: bool) -> Result<(), Errno> {
+    if durable { medium.probe_durable() } else { medium.probe() }
+}
+
+/// What a probe's answer says.
+pub fn probed(answer: Result<(), Errno>) -> Event {
+    match answer {
+        Ok(()) => Event::ProbeOk,
+        Err(errno) if is_read_only(errno.raw_os_error()) => Event::ProbeReadOnly,
+        Err(_) => Event::ProbeFailed,
+    }
+}
+
 impl Core {
-    pub fn new(spec: TargetSpec, shared: &Arc<Shared>, config: policy::protect::health::Config) -> Core {
+    /// `own` is the core itself, which hears of syncs that fail.
+    pub fn new(
+        spec: TargetSpec,
+        shared: &Arc<Shared>,
+        config: policy::protect::health::Config,
+        own: &Weak<Core>,
+    ) -> Core {
         let now = shared.clock.now();
         let mut health = Health::new(config, spec.state, now);
         if spec.failed_by_operator {
@@ -71,7 +96,7 @@ impl Core {
             id: spec.id,
             name: spec.name,
             tier: spec.tier,
-            medium: Arc::new(Counted { medium: spec.medium, counters: counters.clone() }),
+            medium: Arc::new(Counted { medium: spec.medium, counters: counters.clone(), core: own.clone() }),
             limits: shared.limits.clone(),
             pool: Pool::new(),
             counters,
@@ -82,6 +107,7 @@ impl Core {
             measuring: AtomicBool::new(false),
             total_bytes: AtomicU64::new(0),
             free_bytes: AtomicU64::new(0),
+            full: AtomicBool::new(false),
             device: AtomicU64::new(0),
         }
     }
@@ -95,7 +121,8 @@ impl Core {
             0 => State::Ok,
             1 => State::Suspect,
             2 => State::Failed,
-            _ => State::Draining,
+            3 => State::Draining,
+            _ => State::ReadOnly,
         }
     }
 
@@ -109,14 +136,14 @@ impl Core {
 
     /// Tells health what happened and does what it says.
     pub fn report(&self, event: Event) {
-        let (mut probe, mut failed) = (false, false);
+        let (mut probe, mut failed) = (None, false);
         {
             let mut health = self.health.lock();
             health.handle(self.now(), event);
             self.published.store(encode(&health), Ordering::Relaxed);
             while let Some(action) = health.poll() {
                 match action {
-                    Action::Probe { .. } => probe = true,
+                    Action::Probe { durable, .. } => probe = Some(durable),
                     Action::Changed { from, to, reason } => {
                         failed |= to == State::Failed;
                         self.shared.changes.push(Change {
@@ -136,13 +163,13 @@ impl Core {
         }
         if self.shared.execution == Execution::Inline {
             self.shared.changes.deliver();
-            if probe {
-                self.report(if self.medium.probe().is_ok() { Event::ProbeOk } else { Event::ProbeFailed });
+            if let Some(durable) = probe {
+                self.report(probed(probe_by(&*self.medium, durable)));
             }
             return;
         }
-        if probe {
-            self.shared.bell.want_probe(self.id);
+        if let Some(durable) = probe {
+            self.shared.bell.want_probe(self.id, durable);
         }
         self.shared.bell.ring();
     }
@@ -165,9 +192,15 @@ impl Core {
             self.report(Event::HangingReturned);
             return TargetError::Deadline;
         }
+        if is_space(errno.raw_os_error()) {
+            self.full.store(true, Ordering::Relaxed);
+        }
         if is_hard(errno.raw_os_error()) {
             self.counters.errors.add(1);
             self.report(Event::OpError { transient: false });
+        } else if is_read_only(errno.raw_os_error()) {
+            self.counters.errors.add(1);
+            self.report(Event::ReadOnly);
         }
         TargetError::Io(errno)
     }
@@ -190,22 +223,23 @@ impl Core {
 
     /// Looks on a worker whether the medium is what it was, and tells health. One look at a time: while one hangs, the
     /// next has failed already.
-    pub fn probe(self: &Arc<Core>) {
+    pub fn probe(self: &Arc<Core>, durable: bool) {
         if self.probing.swap(true, Ordering::Relaxed) {
             return self.report(Event::ProbeFailed);
         }
         let core = self.clone();
         let began = self.now();
         let look = move |medium: &dyn Medium| {
-            let answer = medium.probe();
+            let answer = probe_by(medium, durable);
             core.probing.store(false, Ordering::Relaxed);
             match answer {
                 // An answer that comes too late was counted as none.
                 _ if core.now() >= began + super::clock::time(core.limits.deadline) => {}
-                Ok(()) => core.report(Event::ProbeOk),
-                Err(errno) => {
-                    tracing::debug!("probe of target {}: {errno}", core.name);
-                    core.report(Event::ProbeFailed);
+                answer => {
+                    if let Err(errno) = answer {
+                        tracing::debug!("probe of target {}: {errno}", core.name);
+                    }
+                    core.report(probed(answer));
                 }
             }
             Ok(())
@@ -234,7 +268,15 @@ impl Core {
         }
     }
 
+    /// Whether new objects are better put elsewhere, as far as room is concerned.
+    pub fn is_full(&self) -> bool {
+        self.full.load(Ordering::Relaxed)
+    }
+
     pub fn set_space(&self, space: Space) {
+        if space.free_bytes >= space.total_bytes / LITTLE_SHARE {
+            self.full.store(false, Ordering::Relaxed);
+        }
         self.total_bytes.store(space.total_bytes, Ordering::Relaxed);
         self.free_bytes.store(space.free_bytes, Ordering::Relaxed);
         self.device.store(space.device.map_or(0, |device| device.wrapping_add(1)), Ordering::Relaxed);

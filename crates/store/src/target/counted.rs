@@ -1,26 +1,43 @@
 //! A medium that counts the bytes that pass through it and what is under way, so that nobody above has to, and takes the time of
-//! every sixteenth read or write.
+//! every sixteenth read or write; and that tells of syncs that fail.
 
 use super::Counters;
+use super::core::Core;
 use super::medium::{Handle, Medium, Space};
 use policy::ObjectId;
 use policy::advice::Advice;
+use policy::protect::health::{Event, is_read_only, is_space};
 use rustix::fd::BorrowedFd;
 use rustix::io::Errno;
 use std::cell::Cell;
 use std::io::IoSliceMut;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Instant;
 
 /// A medium and where to count.
 pub struct Counted {
     pub medium: Arc<dyn Medium>,
     pub counters: Arc<Counters>,
+    /// Hears of syncs that fail.
+    pub core: Weak<Core>,
 }
 
 struct CountedHandle {
     handle: Arc<dyn Handle>,
     counters: Arc<Counters>,
+    core: Weak<Core>,
+}
+
+/// Tells health of a sync that failed, unless its errno says all that there is to say.
+fn tell_if_failed(core: &Weak<Core>, synced: Result<(), Errno>) -> Result<(), Errno> {
+    if let Err(errno) = synced
+        && !is_space(errno.raw_os_error())
+        && !is_read_only(errno.raw_os_error())
+        && let Some(core) = core.upgrade()
+    {
+        core.report(Event::SyncFailed);
+    }
+    synced
 }
 
 thread_local!(static TURN: Cell<u32> = const { Cell::new(0) });
@@ -55,7 +72,7 @@ impl Counters {
 
 impl Counted {
     fn handle(&self, handle: Arc<dyn Handle>) -> Arc<dyn Handle> {
-        Arc::new(CountedHandle { handle, counters: self.counters.clone() })
+        Arc::new(CountedHandle { handle, counters: self.counters.clone(), core: self.core.clone() })
     }
 }
 
@@ -73,13 +90,16 @@ impl Medium for Counted {
         self.medium.remove(id)
     }
     fn sync_names(&self) -> Result<(), Errno> {
-        self.medium.sync_names()
+        tell_if_failed(&self.core, self.medium.sync_names())
     }
     fn list(&self) -> Result<Vec<ObjectId>, Errno> {
         self.medium.list()
     }
     fn probe(&self) -> Result<(), Errno> {
         self.medium.probe()
+    }
+    fn probe_durable(&self) -> Result<(), Errno> {
+        self.medium.probe_durable()
     }
     fn disown(&self) -> Result<(), Errno> {
         self.medium.disown()
@@ -159,7 +179,10 @@ impl Handle for CountedHandle {
         self.handle.end_sync(offset, len);
     }
     fn sync(&self) -> Result<(), Errno> {
-        self.handle.sync()
+        tell_if_failed(&self.core, self.handle.sync())
+    }
+    fn is_read_only(&self) -> bool {
+        self.handle.is_read_only()
     }
     fn fd(&self) -> Option<BorrowedFd<'_>> {
         self.handle.fd()

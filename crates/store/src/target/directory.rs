@@ -94,6 +94,21 @@ impl DirectoryMedium {
         self.place.read().clone().ok_or(Errno::NODEV)
     }
 
+    /// Writes and reads back what a probe writes; gives the file, none on a medium that is full.
+    fn write_probe(&self) -> Result<Option<OwnedFd>, Errno> {
+        const TEXT: &[u8] = b"written by probes, may be removed\n";
+        let root = self.look()?;
+        let fd = rustix::fs::openat(&root, "target.probe", FILE | OFlags::CREATE, PRIVATE_FILE)?;
+        match rustix::io::pwrite(&fd, TEXT, 0) {
+            Ok(n) if n == TEXT.len() => {}
+            Ok(_) | Err(Errno::NOSPC | Errno::DQUOT) => return Ok(None), // full, and otherwise well
+            Err(errno) => return Err(errno),
+        }
+        let mut back = [0; TEXT.len()];
+        let n = rustix::io::pread(&fd, &mut back, 0)?;
+        if n == TEXT.len() && back == *TEXT { Ok(Some(fd)) } else { Err(Errno::IO) }
+    }
+
     /// Opens the directory by its path and moves there if it is ours.
     fn look(&self) -> Result<OwnedFd, Errno> {
         let root = rustix::fs::open(&self.path, DIRECTORY, Mode::empty()).map_err(absent)?;
@@ -140,8 +155,14 @@ impl Medium for DirectoryMedium {
 
     fn open(&self, id: ObjectId) -> Result<Arc<dyn Handle>, Errno> {
         let place = self.place()?;
-        let fd = rustix::fs::openat(&place.objects, object_path(id), FILE, Mode::empty())?;
-        Ok(Arc::new(FileHandle::new(fd, place.on_entrepot)))
+        let open = |flags| rustix::fs::openat(&place.objects, object_path(id), flags, Mode::empty());
+        match open(FILE) {
+            Err(Errno::ROFS) => {
+                let fd = open(FILE.difference(OFlags::RDWR).union(OFlags::RDONLY))?;
+                Ok(Arc::new(FileHandle::new(fd, place.on_entrepot).for_reading()))
+            }
+            opened => Ok(Arc::new(FileHandle::new(opened?, place.on_entrepot))),
+        }
     }
 
     fn link(&self, id: ObjectId, name: ObjectId) -> Result<Arc<dyn Handle>, Errno> {
@@ -199,17 +220,17 @@ impl Medium for DirectoryMedium {
     }
 
     fn probe(&self) -> Result<(), Errno> {
-        const TEXT: &[u8] = b"written by probes, may be removed\n";
-        let root = self.look()?;
-        let fd = rustix::fs::openat(&root, "target.probe", FILE | OFlags::CREATE, PRIVATE_FILE)?;
-        match rustix::io::pwrite(&fd, TEXT, 0) {
-            Ok(n) if n == TEXT.len() => {}
-            Ok(_) | Err(Errno::NOSPC | Errno::DQUOT) => return Ok(()), // full, and otherwise well
-            Err(errno) => return Err(errno),
+        self.write_probe().map(drop)
+    }
+
+    fn probe_durable(&self) -> Result<(), Errno> {
+        match self.write_probe()? {
+            None => Ok(()),
+            Some(probe) => rustix::fs::fsync(&probe).map_err(|errno| {
+                tracing::debug!("{} cannot be synced: {errno}", self.path.display());
+                Errno::ROFS
+            }),
         }
-        let mut back = [0; TEXT.len()];
-        let n = rustix::io::pread(&fd, &mut back, 0)?;
-        if n == TEXT.len() && back == *TEXT { Ok(()) } else { Err(Errno::IO) }
     }
 
     fn disown(&self) -> Result<(), Errno> {

@@ -37,8 +37,13 @@ pub trait Medium: Send + Sync + 'static {
     fn sync_names(&self) -> Result<(), Errno>;
     /// All objects, in no order.
     fn list(&self) -> Result<Vec<ObjectId>, Errno>;
-    /// Looks whether this is the medium it was: identity file present, ours, readable; and writable.
+    /// Looks whether this is the medium it was: identity file present, ours, readable; and writable. `ROFS` if it is and can
+    /// only be read.
     fn probe(&self) -> Result<(), Errno>;
+    /// As [`Medium::probe`], and what is written is synced: `ROFS` also where that fails.
+    fn probe_durable(&self) -> Result<(), Errno> {
+        self.probe()
+    }
     /// Takes the volume's identity off it, so that it may be used for something else.
     fn disown(&self) -> Result<(), Errno> {
         Ok(())
@@ -107,6 +112,10 @@ pub trait Handle: Send + Sync {
     fn end_sync(&self, _offset: u64, _len: u64) {}
     /// Makes data and length durable.
     fn sync(&self) -> Result<(), Errno>;
+    /// Whether it was opened while the medium could only be read: it can then not be written when the medium can.
+    fn is_read_only(&self) -> bool {
+        false
+    }
     /// The file behind it, for passthrough and kernel-side copies; `None` if it is no file.
     fn fd(&self) -> Option<BorrowedFd<'_>>;
 }

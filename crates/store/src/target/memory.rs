@@ -198,7 +198,7 @@ impl Medium for MemoryMedium {
     }
 
     fn remove(&self, id: ObjectId) -> Result<(), Errno> {
-        let verdict = self.0.begin(Kind::Other)?;
+        let verdict = self.0.begin(Kind::Change)?;
         verdict.apply(|| {
             let mut names = self.0.names.lock();
             if let Some(named) = names.here.remove(&id) {
@@ -233,6 +233,11 @@ impl Medium for MemoryMedium {
     fn probe(&self) -> Result<(), Errno> {
         let verdict = self.0.begin(Kind::Probe)?;
         verdict.apply(|| Ok(()))
+    }
+
+    fn probe_durable(&self) -> Result<(), Errno> {
+        self.probe()?;
+        if self.0.plan.lock().syncs_lose() { Err(Errno::ROFS) } else { Ok(()) }
     }
 
     fn space(&self) -> Result<Space, Errno> {
@@ -290,11 +295,11 @@ impl Handle for MemoryHandle {
     }
 
     fn set_len(&self, len: u64) -> Result<(), Errno> {
-        self.begin(Kind::Other)?.apply(|| self.change(0, |object| object.set_len(len)))
+        self.begin(Kind::Change)?.apply(|| self.change(0, |object| object.set_len(len)))
     }
 
     fn punch(&self, offset: u64, len: u64) -> Result<(), Errno> {
-        self.begin(Kind::Other)?.apply(|| self.change(0, |object| object.punch(offset, len)))
+        self.begin(Kind::Change)?.apply(|| self.change(0, |object| object.punch(offset, len)))
     }
 
     fn allocate(&self, offset: u64, len: u64) -> Result<(), Errno> {

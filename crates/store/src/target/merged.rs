@@ -136,6 +136,10 @@ impl Handle for Part {
         self.merged.runs(offset, len).for_each(|run| self.handle.end_sync(run.shared, run.len));
     }
 
+    fn is_read_only(&self) -> bool {
+        self.handle.is_read_only()
+    }
+
     fn sync(&self) -> Result<(), Errno> {
         self.handle.sync()
     }

@@ -132,7 +132,7 @@ impl Targets {
 
     /// Adds a target, usable at once. Its space is measured in the background (at once with [`Execution::Inline`]).
     pub fn add(&self, spec: TargetSpec) -> Arc<Target> {
-        let core = Arc::new(Core::new(spec, &self.shared, self.health.clone()));
+        let core = Arc::new_cyclic(|own| Core::new(spec, &self.shared, self.health.clone(), own));
         let target = Arc::new(Target { core, slots: self.slots.clone(), execution: self.shared.execution });
         self.table.write().insert(target.id(), target.clone());
         if target.state() != State::Failed {
@@ -171,7 +171,7 @@ impl Targets {
             id: target.id(),
             tier: target.tier(),
             usable: target.state().accepts_new_objects(),
-            free_bytes: target.space().free_bytes,
+            free_bytes: if target.core.is_full() { 0 } else { target.space().free_bytes },
         };
         self.table.read().values().map(view).collect()
     }
@@ -213,13 +213,14 @@ impl Targets {
     /// Probes all targets at the same time and waits for every answer or its deadline: with hung targets as long as one
     /// deadline. Gives those that are failed or did not answer well.
     pub fn probe_all(&self) -> Vec<TargetId> {
-        let asked: Vec<_> = self.all().into_iter().map(|target| (target.id(), target.submit(|m| m.probe()))).collect();
-        asked.into_iter().filter_map(|(id, answer)| answer.wait().err().map(|_| id)).collect()
+        let asked: Vec<_> = self.all().into_iter().map(|target| (target.submit(|m| m.probe()), target)).collect();
+        asked.into_iter().filter_map(|(answer, t)| t.readable(answer.wait()).err().map(|_| t.id())).collect()
     }
 
     /// Probes one target and waits for its answer or the deadline.
     pub fn probe_one(&self, id: TargetId) -> Result<(), TargetError> {
-        self.get(id).ok_or(TargetError::Failed)?.run(|medium| medium.probe())
+        let target = self.get(id).ok_or(TargetError::Failed)?;
+        target.readable(target.run(|medium| medium.probe()))
     }
 
     /// Counts as many failed probes as it takes to fail a target: for one that was not there from the start.
@@ -267,7 +268,8 @@ impl Targets {
             Order::Drain => target.core.report(Event::OperatorDrain),
             Order::Restore => {
                 let unwell = |error| OrderError::Unwell { name: name.clone(), error };
-                target.core.submit(Class::Awaited, |m| m.probe()).wait().map_err(unwell)?;
+                let answer = target.core.submit(Class::Awaited, |m| m.probe()).wait();
+                target.readable(answer).map_err(unwell)?;
                 let hanging = target.core.pool.hanging() + self.slots.taken_of(id);
                 if hanging > 0 {
                     return Err(OrderError::Hanging { name, hanging });
@@ -305,9 +307,9 @@ impl Targets {
     }
 
     pub(super) fn start_probes(&self) {
-        for id in self.shared.bell.take_probes() {
+        for (id, durable) in self.shared.bell.take_probes() {
             if let Some(target) = self.get(id) {
-                target.core.probe();
+                target.core.probe(durable);
             }
         }
     }

@@ -7,7 +7,7 @@ use super::core::Shared;
 use parking_lot::{Condvar, Mutex};
 use policy::protect::health::Event;
 use policy::{TargetId, Time};
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -26,7 +26,7 @@ pub struct Bell {
 struct Rung {
     rung: bool,
     stopped: bool,
-    probes: BTreeSet<TargetId>,
+    probes: BTreeMap<TargetId, bool>,
 }
 
 impl Bell {
@@ -35,12 +35,12 @@ impl Bell {
         self.wake.notify_all();
     }
 
-    /// Health wants this target to be probed.
-    pub fn want_probe(&self, target: TargetId) {
-        self.rung.lock().probes.insert(target);
+    /// Health wants this target to be probed, perhaps by what is synced.
+    pub fn want_probe(&self, target: TargetId, durable: bool) {
+        self.rung.lock().probes.insert(target, durable);
     }
 
-    pub fn take_probes(&self) -> BTreeSet<TargetId> {
+    pub fn take_probes(&self) -> BTreeMap<TargetId, bool> {
         std::mem::take(&mut self.rung.lock().probes)
     }
 

@@ -4,6 +4,8 @@ use super::config::TargetConfig;
 use super::problem::{Problem, Problems};
 use super::{Volume, check, edit, open};
 use crate::target::{Order, State};
+use policy::{ObjectId, TargetId};
+use std::collections::HashSet;
 use std::path::Path;
 
 fn refused(cause: impl Into<String>, mend: impl Into<String>) -> Problems {
@@ -67,7 +69,7 @@ impl Volume {
             let drain =
                 format!("`entrepot target drain {name}` moves everything off; `--force` gives up what it holds");
             match target.run(|medium| medium.list()) {
-                Ok(objects) if objects.is_empty() => {}
+                Ok(objects) if self.is_garbage(target.id(), &objects) => {}
                 Ok(objects) => return Err(refused(format!("target {name} holds {} objects", objects.len()), drain)),
                 Err(error) => return Err(refused(format!("target {name} cannot be looked at: {error}"), drain)),
             }
@@ -80,6 +82,13 @@ impl Volume {
             );
         }
         edit::remove_target(&self.config.file, name)
+    }
+
+    /// Whether objects are all noted as garbage: no file has them, and their target did not let go of them.
+    pub(crate) fn is_garbage(&self, target: TargetId, objects: &[ObjectId]) -> bool {
+        let noted = || self.state.garbage_of(target, usize::MAX).unwrap_or_default();
+        objects.is_empty()
+            || noted().into_iter().collect::<HashSet<_>>().is_superset(&objects.iter().copied().collect())
     }
 
     fn unknown(&self, name: &str) -> Problems {

@@ -95,6 +95,10 @@ impl<I: Interposer> Medium for Interposed<I> {
         self.interposer.before(Op::Look)?;
         self.medium.probe()
     }
+    fn probe_durable(&self) -> Io<()> {
+        self.interposer.before(Op::Look)?;
+        self.medium.probe_durable()
+    }
     fn space(&self) -> Io<Space> {
         self.interposer.before(Op::Look)?;
         self.medium.space()

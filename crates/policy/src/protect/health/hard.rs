@@ -5,7 +5,6 @@ pub fn is_hard(errno: i32) -> bool {
     const EIO: i32 = 5;
     const ENXIO: i32 = 6;
     const ENODEV: i32 = 19;
-    const EROFS: i32 = 30;
     const ECONNABORTED: i32 = 103;
     const ECONNRESET: i32 = 104;
     const ENOTCONN: i32 = 107;
@@ -20,7 +19,6 @@ pub fn is_hard(errno: i32) -> bool {
         errno,
         EIO | ENXIO
             | ENODEV
-            | EROFS
             | ECONNABORTED
             | ECONNRESET
             | ENOTCONN
@@ -32,4 +30,17 @@ pub fn is_hard(errno: i32) -> bool {
             | EUCLEAN
             | EREMOTEIO
     )
+}
+
+/// Whether an errno of Linux says that the target can only be read.
+pub fn is_read_only(errno: i32) -> bool {
+    const EROFS: i32 = 30;
+    errno == EROFS
+}
+
+/// Whether an errno of Linux says that there is no room, which is no fault.
+pub fn is_space(errno: i32) -> bool {
+    const ENOSPC: i32 = 28;
+    const EDQUOT: i32 = 122;
+    matches!(errno, ENOSPC | EDQUOT)
 }

@@ -28,7 +28,7 @@ fn a_miss_makes_suspect_and_a_good_probe_makes_ok() {
     let mut h = Health::new(quiet(), State::Ok, Time::ZERO);
     let got = after(&mut h, 5, Event::DeadlineMissed { started: Time::ZERO });
     let reason = Reason::DeadlineMissed;
-    assert_eq!(got, [changed(State::Ok, State::Suspect, reason), Action::Probe { reason }]);
+    assert_eq!(got, [changed(State::Ok, State::Suspect, reason), Action::Probe { reason, durable: false }]);
     assert_eq!(after(&mut h, 5, Event::HangingReturned), []);
     assert_eq!(after(&mut h, 5, Event::ProbeOk), [changed(State::Suspect, State::Ok, Reason::ProbesOk(1))]);
     assert_eq!(h.next_deadline(), None);
@@ -40,7 +40,7 @@ fn a_good_probe_is_not_enough_while_an_operation_hangs() {
     after(&mut h, 5, Event::DeadlineMissed { started: Time::ZERO });
     assert_eq!(after(&mut h, 6, Event::ProbeOk), []);
     assert_eq!(h.state(), State::Suspect);
-    assert_eq!(after(&mut h, 7, Event::HangingReturned), [Action::Probe { reason: Reason::Routine }]);
+    assert_eq!(after(&mut h, 7, Event::HangingReturned), [Action::Probe { reason: Reason::Routine, durable: false }]);
     assert_eq!(after(&mut h, 7, Event::ProbeOk), [changed(State::Suspect, State::Ok, Reason::ProbesOk(2))]);
 
     let mut h = Health::new(Config { wait_for_hanging: false, ..quiet() }, State::Ok, Time::ZERO);
@@ -78,7 +78,7 @@ fn failed_probes_fail_it_and_it_stays_failed() {
     assert_eq!(after(&mut h, 1, Event::ProbeFailed), []);
     let due = h.next_deadline().expect("it probes again");
     h.handle(due, Event::Tick);
-    assert_eq!(drain(&mut h), [Action::Probe { reason: Reason::Routine }]);
+    assert_eq!(drain(&mut h), [Action::Probe { reason: Reason::Routine, durable: false }]);
     assert_eq!(after(&mut h, 3, Event::ProbeFailed), [changed(State::Suspect, State::Failed, Reason::ProbesFailed(2))]);
     for event in [Event::ProbeOk, Event::OpOk, Event::OperatorDrain, Event::Tick] {
         assert_eq!(after(&mut h, 4, event), []);
@@ -107,6 +107,8 @@ fn errors_of_the_application_change_nothing() {
     for errno in [5, 19, 107, 116] {
         assert!(is_hard(errno), "{errno}");
     }
+    assert!(is_read_only(30) && !is_hard(30), "it can be read");
+    assert!(is_space(28) && is_space(122) && !is_space(5));
     let mut h = Health::new(quiet(), State::Ok, Time::ZERO);
     assert_eq!(after(&mut h, 1, Event::OpError { transient: true }), []);
     assert_eq!(h.state(), State::Ok);
@@ -118,7 +120,7 @@ fn draining_takes_no_new_objects_can_fail_and_is_restored() {
     assert_eq!(after(&mut h, 1, Event::OperatorDrain), [changed(State::Ok, State::Draining, Reason::Operator)]);
     assert!(h.state().accepts_io() && !h.state().accepts_new_objects());
     let got = after(&mut h, 2, Event::OpError { transient: false });
-    assert_eq!(got, [Action::Probe { reason: Reason::HardError }]);
+    assert_eq!(got, [Action::Probe { reason: Reason::HardError, durable: false }]);
     assert!(h.in_doubt());
     after(&mut h, 2, Event::ProbeOk);
     assert!(!h.in_doubt());
@@ -152,6 +154,68 @@ fn good_probes_restore_it_where_configured_but_not_what_the_operator_failed() {
     assert_eq!((h.state(), h.next_deadline()), (State::Failed, None));
 }
 
+#[test]
+fn what_can_only_be_read_is_read_drained_and_ok_again() {
+    let mut h = Health::new(quiet(), State::Ok, Time::ZERO);
+    let reason = Reason::ReadOnly;
+    let got = after(&mut h, 1, Event::ReadOnly);
+    assert_eq!(got, [changed(State::Ok, State::Suspect, reason), Action::Probe { reason, durable: false }]);
+    assert_eq!(after(&mut h, 1, Event::ProbeReadOnly), [changed(State::Suspect, State::ReadOnly, reason)]);
+    assert!(h.state().accepts_io() && !h.state().accepts_new_objects() && !h.in_doubt());
+    assert_eq!(after(&mut h, 1, Event::ReadOnly), [], "it is known");
+    let due = h.next_deadline().expect("it is looked at again");
+    h.handle(due, Event::Tick);
+    assert_eq!(drain(&mut h), [Action::Probe { reason: Reason::Routine, durable: false }]);
+    assert_eq!(after(&mut h, 5, Event::ProbeOk), [changed(State::ReadOnly, State::Ok, Reason::ProbesOk(2))]);
+    assert_eq!(after(&mut h, 6, Event::ProbeReadOnly), [changed(State::Ok, State::ReadOnly, reason)]);
+    assert_eq!(after(&mut h, 6, Event::OperatorDrain), [changed(State::ReadOnly, State::Draining, Reason::Operator)]);
+    assert_eq!(after(&mut h, 6, Event::ReadOnly), [], "it stays drained");
+    assert_eq!(after(&mut h, 6, Event::ProbeReadOnly), []);
+    let restored = after(&mut h, 6, Event::OperatorRestore);
+    assert_eq!(restored, [changed(State::Draining, State::ReadOnly, Reason::Operator)], "nobody has written yet");
+    after(&mut h, 11, Event::OpError { transient: false });
+    assert!(h.in_doubt() && h.state() == State::ReadOnly);
+    after(&mut h, 11, Event::ProbeFailed);
+    assert_eq!(
+        after(&mut h, 12, Event::ProbeFailed),
+        [changed(State::ReadOnly, State::Failed, Reason::ProbesFailed(2))]
+    );
+}
+
+#[test]
+fn a_failed_sync_is_doubt_that_only_a_synced_probe_ends() {
+    let mut h = Health::new(quiet(), State::Ok, Time::ZERO);
+    let reason = Reason::SyncFailed;
+    let got = after(&mut h, 1, Event::SyncFailed);
+    assert_eq!(got, [changed(State::Ok, State::Suspect, reason), Action::Probe { reason, durable: true }]);
+    assert_eq!(after(&mut h, 1, Event::ProbeOk), [changed(State::Suspect, State::Ok, Reason::ProbesOk(1))]);
+    // Where the probe cannot sync either, nothing new goes there, and what is there is read.
+    after(&mut h, 2, Event::SyncFailed);
+    assert_eq!(after(&mut h, 2, Event::ProbeReadOnly), [changed(State::Suspect, State::ReadOnly, reason)]);
+    let due = h.next_deadline().expect("it is looked at again");
+    h.handle(due, Event::Tick);
+    assert_eq!(drain(&mut h), [Action::Probe { reason: Reason::Routine, durable: true }]);
+    assert_eq!(after(&mut h, 5, Event::ProbeOk), [changed(State::ReadOnly, State::Ok, Reason::ProbesOk(3))]);
+    // A probe that began before the sync failed says nothing of it.
+    after(&mut h, 6, Event::OpError { transient: false });
+    assert_eq!(after(&mut h, 6, Event::SyncFailed), []);
+    assert_eq!(after(&mut h, 6, Event::ProbeOk), []);
+    assert_eq!(h.state(), State::Suspect);
+    let due = h.next_deadline().expect("it is probed again");
+    h.handle(due, Event::Tick);
+    assert_eq!(drain(&mut h), [Action::Probe { reason: Reason::Routine, durable: true }]);
+    assert_eq!(after(&mut h, 8, Event::ProbeOk).len(), 1);
+    assert_eq!(h.state(), State::Ok);
+}
+
+#[test]
+fn good_probes_bring_what_can_only_be_read_back_as_such() {
+    let mut h = Health::new(Config { auto_restore: Some(2), ..quiet() }, State::Failed, Time::ZERO);
+    assert_eq!(after(&mut h, 1, Event::ProbeReadOnly), []);
+    let restored = after(&mut h, 2, Event::ProbeReadOnly);
+    assert_eq!(restored, [changed(State::Failed, State::ReadOnly, Reason::ProbesOk(2))]);
+}
+
 fn any_event() -> impl Strategy<Value = Event> {
     prop_oneof![
         4 => Just(Event::OpOk),
@@ -160,6 +224,9 @@ fn any_event() -> impl Strategy<Value = Event> {
         2 => Just(Event::HangingReturned),
         4 => Just(Event::ProbeOk),
         3 => Just(Event::ProbeFailed),
+        2 => Just(Event::ProbeReadOnly),
+        1 => Just(Event::ReadOnly),
+        1 => Just(Event::SyncFailed),
         1 => Just(Event::OperatorFail),
         1 => Just(Event::OperatorRestore),
         1 => Just(Event::OperatorDrain),

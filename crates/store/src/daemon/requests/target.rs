@@ -109,6 +109,11 @@ fn drain(core: &Arc<Core>, args: &Args, out: &mut Responder<'_>) -> Result<Strin
         Ok(objects) if objects.is_empty() => {
             Ok(format!("target {name} is empty; `entrepot target remove {name}` forgets it"))
         }
+        Ok(objects) if core.volume.is_garbage(target.id(), &objects) => Ok(format!(
+            "no file lies on target {name} any more; {} objects that it does not let go of are nobody's; \
+             `entrepot target remove {name}` forgets it",
+            objects.len()
+        )),
         Ok(objects) => {
             Err(Problem::new(exit::INCOMPLETE, format!("target {name} still holds {} objects", objects.len()))
                 .so("it stays draining; nothing is lost")

@@ -53,7 +53,7 @@ struct Journalled {
 
 fn state_name(state: TargetState) -> &'static str {
     match state {
-        TargetState::Ok | TargetState::Suspect => "ok",
+        TargetState::Ok | TargetState::Suspect | TargetState::ReadOnly => "ok",
         TargetState::Failed => "failed",
         TargetState::Draining => "draining",
     }

@@ -19,7 +19,7 @@ fn bits(n: u64) -> i64 {
 
 fn state_name(state: TargetState) -> &'static str {
     match state {
-        TargetState::Ok | TargetState::Suspect => "ok",
+        TargetState::Ok | TargetState::Suspect | TargetState::ReadOnly => "ok",
         TargetState::Failed => "failed",
         TargetState::Draining => "draining",
     }

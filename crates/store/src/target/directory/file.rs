@@ -11,7 +11,13 @@ use std::io::IoSliceMut;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// An open file.
-pub struct FileHandle(OwnedFd, Second, Told);
+pub struct FileHandle {
+    fd: OwnedFd,
+    second: Second,
+    told: Told,
+    /// Opened for reading alone.
+    read_only: bool,
+}
 
 /// What the kernel was told of the reads of a descriptor: whether they are random.
 #[derive(Default)]
@@ -20,14 +26,23 @@ struct Told(AtomicBool);
 impl FileHandle {
     /// `on_entrepot`: whether what lies below can tell prefetches apart.
     pub fn new(fd: OwnedFd, on_entrepot: bool) -> FileHandle {
-        FileHandle(fd, Second::new(on_entrepot), Told::default())
+        FileHandle { fd, second: Second::new(on_entrepot), told: Told::default(), read_only: false }
+    }
+
+    /// One that was opened for reading alone, since the file system can only be read.
+    pub fn for_reading(self) -> FileHandle {
+        FileHandle { read_only: true, ..self }
+    }
+
+    fn writable(&self) -> Result<&OwnedFd, Errno> {
+        if self.read_only { Err(Errno::ROFS) } else { Ok(&self.fd) }
     }
 
     fn sync_range(&self, offset: u64, len: u64, what: libc::c_uint) {
         let (Ok(offset), Ok(len)) = (offset.try_into(), len.try_into()) else { return };
         // SAFETY: the descriptor is ours and open; the call touches no memory of this process. What it answers does not
         // matter: the sync at the end finds what it did not do.
-        unsafe { libc::sync_file_range(self.0.as_raw_fd(), offset, len, what) };
+        unsafe { libc::sync_file_range(self.fd.as_raw_fd(), offset, len, what) };
     }
 
     fn zero(&self, offset: u64, len: u64) -> Result<(), Errno> {
@@ -47,7 +62,7 @@ impl Handle for FileHandle {
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<usize, Errno> {
         let mut done = 0;
         while done < buf.len() {
-            match retry_on_intr(|| rustix::io::pread(&self.0, &mut buf[done..], offset + done as u64))? {
+            match retry_on_intr(|| rustix::io::pread(&self.fd, &mut buf[done..], offset + done as u64))? {
                 0 => break,
                 n => done += n,
             }
@@ -61,13 +76,14 @@ impl Handle for FileHandle {
         buffers: &mut [IoSliceMut<'_>],
         demand_bytes: usize,
     ) -> Result<usize, Errno> {
-        self.1.read(self.0.as_fd(), offset, buffers, demand_bytes)
+        self.second.read(self.fd.as_fd(), offset, buffers, demand_bytes)
     }
 
     fn write_at(&self, offset: u64, data: &[u8]) -> Result<(), Errno> {
+        let fd = self.writable()?;
         let mut done = 0;
         while done < data.len() {
-            match retry_on_intr(|| rustix::io::pwrite(&self.0, &data[done..], offset + done as u64))? {
+            match retry_on_intr(|| rustix::io::pwrite(fd, &data[done..], offset + done as u64))? {
                 0 => return Err(Errno::IO),
                 n => done += n,
             }
@@ -76,15 +92,17 @@ impl Handle for FileHandle {
     }
 
     fn splice_out(&self, mut offset: u64, len: usize, pipe: BorrowedFd<'_>) -> Result<usize, Errno> {
-        retry_on_intr(|| splice(&self.0, Some(&mut offset), pipe, None, len, SpliceFlags::NONBLOCK))
+        retry_on_intr(|| splice(&self.fd, Some(&mut offset), pipe, None, len, SpliceFlags::NONBLOCK))
     }
 
     fn splice_in(&self, mut offset: u64, len: usize, pipe: BorrowedFd<'_>) -> Result<usize, Errno> {
-        retry_on_intr(|| splice(pipe, None, &self.0, Some(&mut offset), len, SpliceFlags::NONBLOCK))
+        let fd = self.writable()?;
+        retry_on_intr(|| splice(pipe, None, fd, Some(&mut offset), len, SpliceFlags::NONBLOCK))
     }
 
     fn set_len(&self, len: u64) -> Result<(), Errno> {
-        retry_on_intr(|| rustix::fs::ftruncate(&self.0, len))
+        let fd = self.writable()?;
+        retry_on_intr(|| rustix::fs::ftruncate(fd, len))
     }
 
     /// On a file system that cannot punch, zeros are written: the bytes are right, the space stays taken.
@@ -93,7 +111,8 @@ impl Handle for FileHandle {
             return Ok(());
         }
         let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-        match retry_on_intr(|| rustix::fs::fallocate(&self.0, flags, offset, len)) {
+        let fd = self.writable()?;
+        match retry_on_intr(|| rustix::fs::fallocate(fd, flags, offset, len)) {
             Err(Errno::OPNOTSUPP) => self.zero(offset, len),
             other => other,
         }
@@ -103,39 +122,40 @@ impl Handle for FileHandle {
         if len == 0 {
             return Ok(());
         }
-        retry_on_intr(|| rustix::fs::fallocate(&self.0, FallocateFlags::empty(), offset, len))
+        let fd = self.writable()?;
+        retry_on_intr(|| rustix::fs::fallocate(fd, FallocateFlags::empty(), offset, len))
     }
 
     fn seek_data(&self, offset: u64) -> Result<u64, Errno> {
-        rustix::fs::seek(&self.0, SeekFrom::Data(offset))
+        rustix::fs::seek(&self.fd, SeekFrom::Data(offset))
     }
 
     fn seek_hole(&self, offset: u64) -> Result<u64, Errno> {
-        rustix::fs::seek(&self.0, SeekFrom::Hole(offset))
+        rustix::fs::seek(&self.fd, SeekFrom::Hole(offset))
     }
 
     fn len(&self) -> Result<u64, Errno> {
-        Ok(rustix::fs::fstat(&self.0)?.st_size as u64)
+        Ok(rustix::fs::fstat(&self.fd)?.st_size as u64)
     }
 
     fn allocated(&self) -> Result<u64, Errno> {
         const BLOCK_BYTES: u64 = 512; // the unit of st_blocks, whatever the file system's own
-        Ok(rustix::fs::fstat(&self.0)?.st_blocks as u64 * BLOCK_BYTES)
+        Ok(rustix::fs::fstat(&self.fd)?.st_blocks as u64 * BLOCK_BYTES)
     }
 
     #[allow(clippy::useless_conversion, reason = "it has 32 bits on some machines")]
     fn names(&self) -> Result<u64, Errno> {
-        Ok(rustix::fs::fstat(&self.0)?.st_nlink.into())
+        Ok(rustix::fs::fstat(&self.fd)?.st_nlink.into())
     }
 
     fn advise(&self, advice: Advice) {
         let random = advice == Advice::Random;
-        if self.2.0.load(Ordering::Relaxed) == random || self.2.0.swap(random, Ordering::Relaxed) == random {
+        if self.told.0.load(Ordering::Relaxed) == random || self.told.0.swap(random, Ordering::Relaxed) == random {
             return;
         }
         let says = if random { rustix::fs::Advice::Random } else { rustix::fs::Advice::Normal };
         // Who knows no advice reads ahead as ever.
-        let _ = rustix::fs::fadvise(&self.0, 0, None, says);
+        let _ = rustix::fs::fadvise(&self.fd, 0, None, says);
     }
 
     fn begin_sync(&self, offset: u64, len: u64) {
@@ -147,10 +167,14 @@ impl Handle for FileHandle {
     }
 
     fn sync(&self) -> Result<(), Errno> {
-        retry_on_intr(|| rustix::fs::fdatasync(&self.0))
+        retry_on_intr(|| rustix::fs::fdatasync(&self.fd))
+    }
+
+    fn is_read_only(&self) -> bool {
+        self.read_only
     }
 
     fn fd(&self) -> Option<BorrowedFd<'_>> {
-        Some(self.0.as_fd())
+        Some(self.fd.as_fd())
     }
 }

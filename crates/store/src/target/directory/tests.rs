@@ -173,3 +173,34 @@ fn of_random_reads_the_kernel_reads_nothing_ahead() {
     let again: Vec<_> = (5..8).map(|mib| read(Advice::Ahead, mib << 20)).collect();
     assert!(again.iter().any(|read| *read > Some(4 * page)), "{again:?}");
 }
+
+/// [S-153]
+#[test]
+fn a_directory_that_can_only_be_read_is_read() {
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("skipped: needs root to mount");
+        return;
+    }
+    let (dir, medium) = formatted();
+    medium.create(ID).unwrap().write_at(0, b"abc").unwrap();
+    let mount = |args: &[&str]| {
+        let done = std::process::Command::new("mount").args(args).arg(dir.path()).status().unwrap();
+        assert!(done.success(), "mount {args:?}");
+    };
+    let here = dir.path().to_str().unwrap();
+    mount(&["--bind", here]);
+    mount(&["-o", "remount,bind,ro"]);
+    let found = std::panic::catch_unwind(|| {
+        let medium = DirectoryMedium::new(dir.path(), identity(1));
+        let probes = (medium.probe(), medium.probe_durable());
+        let handle = medium.open(ID).unwrap();
+        let mut buf = [0; 3];
+        let read = handle.read_at(0, &mut buf).map(|_| buf);
+        let refused = [handle.write_at(0, b"x"), handle.set_len(0), handle.punch(0, 1), handle.allocate(0, 9)];
+        (probes, read, handle.is_read_only(), refused, medium.create(ID).err())
+    });
+    assert!(std::process::Command::new("umount").arg("-l").arg(dir.path()).status().unwrap().success());
+    let no = Err(Errno::ROFS);
+    assert_eq!(found.unwrap(), ((no, no), Ok(*b"abc"), true, [no; 4], Some(Errno::ROFS)));
+    assert!(!medium.open(ID).unwrap().is_read_only());
+}

@@ -22,6 +22,8 @@ pub struct Faults {
     pub torn_chance: u16,
     /// Every sync of an object fails with `EIO` and loses what was not durable, as a kernel does whose writes were refused.
     pub syncs_lose: bool,
+    /// Everything that changes something is refused with `EROFS`.
+    pub read_only: bool,
 }
 
 /// What an operation does, as far as faults are concerned.
@@ -33,6 +35,8 @@ pub enum Kind {
     Write,
     /// Suffers only when the medium is gone, so that health follows what tests say.
     Probe,
+    /// Any other change.
+    Change,
     Other,
     /// Of an object.
     Sync,
@@ -90,6 +94,9 @@ impl FaultPlan {
         self.operations += 1;
         if self.gone {
             return Err(Errno::NODEV);
+        }
+        if self.faults.read_only && matches!(kind, Kind::Create | Kind::Write | Kind::Change | Kind::Probe) {
+            return Err(Errno::ROFS);
         }
         if kind == Kind::Probe {
             return Ok(Verdict::Normal);
