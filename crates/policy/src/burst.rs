@@ -15,4 +15,5 @@ pub mod control;
 pub mod pattern;
 pub mod predict;
 pub mod queue;
+pub mod replicator;
 pub mod tables;

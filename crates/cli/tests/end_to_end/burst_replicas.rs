@@ -16,18 +16,21 @@ fn targets(volume: &Volume, file: &str) -> Vec<BTreeSet<String>> {
     layout["mirrors"].as_array().expect("mirrors").iter().map(of).collect()
 }
 
-#[test]
-fn what_was_demoted_is_copied_to_the_replica_group() {
-    let data = real::noise(3 << 20);
-    // A tier of its own.
-    let dir = tempfile::tempdir().expect("temp dir");
-    let far = |text: String| {
-        let target = format!("[[target]]\nname = \"far0\"\npath = {:?}\ntier = \"far\"\n\n[[target]]", dir.path());
+/// A volume whose replica group is a tier of its own.
+fn far(dir: &std::path::Path) -> Option<Volume> {
+    Volume::up_with(|text: String| {
+        let target = format!("[[target]]\nname = \"far0\"\npath = {dir:?}\ntier = \"far\"\n\n[[target]]");
         let text = with_burst("size = \"20MB\"\nreplicas = \"far\"\norder = \"versions\"\n")(text);
         let text = text.replacen("[tier.capacity]\n", "[tier.capacity]\n[tier.far]\n", 1);
         text.replacen("[[target]]", &target, 1)
-    };
-    let Some(volume) = Volume::up_with(far) else { return };
+    })
+}
+
+#[test]
+fn what_was_demoted_is_copied_to_the_replica_group() {
+    let data = real::noise(3 << 20);
+    let dir = tempfile::tempdir().expect("temp dir");
+    let Some(volume) = far(dir.path()) else { return };
     write(&volume, "a", "1", &data).expect("write");
     real::until("it is complete", || complete(&volume, "a", "1"));
     real::until("it has a replica", || {
@@ -56,4 +59,28 @@ fn the_replica_group_may_be_the_capacity_tier_itself() {
     let copies = targets(&volume, "ckpt/a/1/state");
     assert!(copies[1].is_disjoint(&copies[2]), "on other targets: {copies:?}");
     assert!(std::fs::read(volume.at.join("ckpt/a/1/state")).expect("read") == data);
+}
+
+/// [S-187]
+#[test]
+fn what_could_not_be_copied_is_tried_again_also_after_a_restart() {
+    let dir = tempfile::tempdir().expect("temp dir");
+    let Some(volume) = far(dir.path()) else { return };
+    volume.ok(&["target", "fail", "far0"]);
+    let status = |key: &str| volume.json(&["checkpoint", "status"])[key].as_u64().expect("a number");
+    for version in ["1", "2"] {
+        write(&volume, "a", version, &real::noise(3 << 20)).expect("write");
+        real::until("it is complete", || complete(&volume, "a", version));
+    }
+    real::until("both are demoted, whatever becomes of replicas", || status("demoted") == 2);
+    assert_eq!((status("replicated"), status("lacking_replicas")), (0, 2));
+    volume.kill();
+    volume.up_again();
+    assert_eq!(status("lacking_replicas"), 2, "as the layouts show");
+    volume.ok(&["target", "restore", "far0"]);
+    for version in ["1", "2"] {
+        let file = format!("ckpt/a/{version}/state");
+        real::until("it has a replica", || targets(&volume, &file).iter().any(|of| of.iter().all(|t| t == "far0")));
+    }
+    real::until("nothing is left to be copied", || status("lacking_replicas") == 0);
 }

@@ -5,8 +5,10 @@
 //!                                  ^ Drop                    |
 //!   Demote <- (tables) <-----------+-------------------------'             what leaves, and when
 //! ```
-//! Composes [`super::queue`], [`super::tables`], [`super::control`] and [`super::predict`]. Drivers tell what happened and carry out what is said; they
-//! decide nothing. One demotion runs at a time, and none is begun while its rate is nothing.
+//! Composes [`super::queue`], [`super::tables`], [`super::control`], [`super::predict`] and
+//! [`super::replicator`]. Drivers tell what happened and carry out what is said; they
+//! decide nothing. One demotion runs at a time, and none is begun while its rate is nothing; one version is copied to the replica group
+//! beside it.
 //!
 //! Invariant ([`Buffer::check`]): what is reserved and held is at most the capacity, but for what writers wrote beyond what they asked for.
 //!
@@ -19,6 +21,7 @@ pub use event::{Action, Event, Logged};
 use super::control::{Device, Plan, Rates};
 use super::predict::{Forecast, better, rates_for};
 use super::queue::{App, Turns};
+use super::replicator::{self, Replicator};
 use super::tables::{Demotion, Order, Tables, Version};
 use crate::time::Time;
 use std::collections::{BTreeMap, VecDeque};
@@ -62,6 +65,8 @@ pub struct Config {
     pub period: Time,
     /// Bytes that the first period is expected to write.
     pub dwpp: f64,
+    /// Whether there is a replica group.
+    pub replicas: bool,
 }
 
 /// A checkpoint on its way.
@@ -87,6 +92,8 @@ pub struct Buffer {
     writing: BTreeMap<u64, Writing>,
     numbers: BTreeMap<App, u64>,
     demoting: Option<Demotion>,
+    replicator: Replicator,
+    replica_rate: Option<f64>,
     /// Whether the capacity tier takes anything.
     capacity_usable: bool,
     /// Versions whose copies could not be deleted.
@@ -114,6 +121,8 @@ impl Buffer {
             writing: BTreeMap::new(),
             numbers: BTreeMap::new(),
             demoting: None,
+            replicator: Replicator::default(),
+            replica_rate: None,
             capacity_usable: true,
             stuck: Vec::new(),
             used: 0.0,
@@ -135,6 +144,18 @@ impl Buffer {
         *newest = (*newest).max(version.number);
         self.used += if in_buffer { bytes as f64 } else { 0.0 };
         self.tables.found(version, bytes, in_buffer, on_capacity);
+    }
+
+    /// A version that an earlier life of the driver left on the capacity tier lacks its replica.
+    pub fn lacks_replica(&mut self, version: Version) {
+        if self.config.replicas {
+            self.replicator.lacks(version);
+        }
+    }
+
+    /// Versions that lack their replica.
+    pub fn lacking_replicas(&self) -> usize {
+        self.replicator.lacking()
     }
 
     /// What the period under way has written and is expected to write, as an earlier life of the driver knew it.
@@ -277,6 +298,7 @@ impl Buffer {
             Event::Demoted => {
                 if let Some(of) = self.demoting.take() {
                     self.used -= self.tables.demoted(&of) as f64;
+                    self.lacks_replica(of.version);
                 }
             }
             Event::DemotionFailed => {
@@ -284,6 +306,8 @@ impl Buffer {
                     self.tables.failed(&of);
                 }
             }
+            Event::Replicated => self.replicator.done(),
+            Event::ReplicaFailed => self.replicator.failed(now),
             Event::Restarted { app } => {
                 if let Some((version, hit)) = self.tables.restart(app) {
                     self.actions.push_back(Action::Restart { version, hit });
@@ -294,12 +318,14 @@ impl Buffer {
             Event::Ended { app } => {
                 self.used -= self.tables.ended(app).iter().map(|(_, bytes)| *bytes as f64).sum::<f64>();
                 self.unstick(|version| version.app == app);
+                self.replicator.gone(|version| version.app == app);
                 self.forecast.ended(app);
                 self.demoting = self.demoting.filter(|of| of.version.app != app);
             }
             Event::Removed { version } => {
                 self.used -= self.tables.removed(version) as f64;
                 self.unstick(|other| other == version);
+                self.replicator.gone(|other| other == version);
                 self.demoting = self.demoting.filter(|of| of.version != version);
             }
             Event::Free { bytes } => {
@@ -354,6 +380,7 @@ impl Buffer {
         self.used -= of.reserved;
         if of.direct {
             self.tables.written_direct(version);
+            self.lacks_replica(version);
             return;
         }
         if self.config.scheme == Scheme::DataWarp {
@@ -421,8 +448,13 @@ impl Buffer {
             self.demoting = self.tables.next_demotion();
             self.actions.extend(self.demoting.map(Action::Demote));
         }
-        while let Some(version) = self.tables.next_replica() {
-            self.actions.push_back(Action::Replicate { version });
+        if self.config.replicas {
+            let writes = self.writing.values().any(|of| of.turn && of.wants.is_none());
+            let rate = replicator::rate(&self.config.device, writes || self.demoting.is_some());
+            if self.replica_rate.replace(rate) != Some(rate) {
+                self.actions.push_back(Action::ReplicaRate(rate));
+            }
+            self.actions.extend(self.replicator.next(now).map(|version| Action::Replicate { version }));
         }
     }
 

@@ -1,11 +1,12 @@
-//! What is in the buffer, and what leaves first: the tables that the demoter, the deleter and the replicator share.
+//! What is in the buffer, and what leaves first: the tables that the demoter and the deleter share.
 //!
 //! ```text
 //!   E-order   applications with two or more versions in the buffer: their old versions leave first, and are deleted
 //!   V-order   applications by MTBF: the one least likely to fail goes next; its copy in the buffer is kept
 //!   Clean     versions that are in both places: deleted, oldest first, when space is short
-//!   R-order   versions to copy to the replica group
 //! ```
+//! R-order, the versions to copy to the replica group, is [`super::replicator`]'s.
+//!
 //! Reading A-22: an application enters E-order with its second version. A-23: a version is registered after it was written. A-24: the highest
 //! MTBF, that is the lowest failure rate, is demoted first.
 //!
@@ -92,7 +93,6 @@ pub struct Tables {
     newest: BTreeMap<App, u64>,
     e_order: VecDeque<App>,
     clean: VecDeque<Version>,
-    r_order: VecDeque<Version>,
     clock: u64,
 }
 
@@ -107,7 +107,6 @@ impl Tables {
             newest: BTreeMap::new(),
             e_order: VecDeque::new(),
             clean: VecDeque::new(),
-            r_order: VecDeque::new(),
             clock: 0,
         }
     }
@@ -152,7 +151,6 @@ impl Tables {
         let bytes = self.held.remove(&version).map_or(0, |held| held.bytes);
         self.demoted.remove(&version);
         self.clean.retain(|other| *other != version);
-        self.r_order.retain(|other| *other != version);
         if self.newest.get(&version.app) == Some(&version.number) {
             let left = self.held.range(all_of(version.app)).map(|(of, _)| of.number);
             let newest = left.chain(self.demoted.range(all_of(version.app)).map(|of| of.number)).max();
@@ -167,7 +165,6 @@ impl Tables {
         self.demoted.insert(version);
         let newest = self.newest.entry(version.app).or_insert(version.number);
         *newest = (*newest).max(version.number);
-        self.r_order.push_back(version);
         if self.held.range(all_of(version.app)).next().is_some() && !self.e_order.contains(&version.app) {
             self.e_order.push_back(version.app);
         }
@@ -204,7 +201,6 @@ impl Tables {
     /// A demotion is complete: the bytes that it freed at once.
     pub fn demoted(&mut self, of: &Demotion) -> u64 {
         self.demoted.insert(of.version);
-        self.r_order.push_back(of.version);
         if of.delete {
             return self.held.remove(&of.version).map_or(0, |held| held.bytes);
         }
@@ -256,11 +252,6 @@ impl Tables {
     /// The newest version of an application.
     pub fn newest(&self, app: App) -> Option<u64> {
         self.newest.get(&app).copied()
-    }
-
-    /// The next version to copy to the replica group.
-    pub fn next_replica(&mut self) -> Option<Version> {
-        self.r_order.pop_front()
     }
 
     /// An application has ended: its versions in the buffer, which can go.
@@ -382,7 +373,6 @@ mod tests {
         assert_eq!(tables.delete_clean(5), [(v(2, 1), 10)]);
         assert_eq!(tables.restart(2), Some((v(2, 1), false)));
         assert_eq!(tables.restart(1), Some((v(1, 2), true)));
-        assert_eq!((tables.next_replica(), tables.next_replica()), (Some(v(1, 1)), Some(v(2, 1))));
     }
 
     #[test]

@@ -150,6 +150,7 @@ impl Setup {
             wait_max: None,
             period: time(self.load.period_s),
             dwpp: self.load.writes().1.iter().map(|write| write.bytes).sum(),
+            replicas: false,
         }
     }
 }
@@ -235,7 +236,7 @@ impl<'a> World<'a> {
                     self.hits += u64::from(hit);
                 }
                 // Both cost nothing here: a deletion is quick, and the replica group has a network of its own.
-                Action::Restart { .. } | Action::Drop { .. } | Action::Replicate { .. } => {}
+                Action::Restart { .. } | Action::Drop { .. } | Action::Replicate { .. } | Action::ReplicaRate(_) => {}
             }
         }
     }

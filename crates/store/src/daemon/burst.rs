@@ -4,7 +4,8 @@
 //! mount -> Adviser (opened, may write?, hold, closed) -> book (whose file, which version) -> desk (turn, room, speed)
 //! desk  -> effects -> hands      make ready, delete copies, set speeds
 //!                  -> committer  make durable, remember
-//!                  -> demoter    copy to the capacity tier and to the replica group, at the valve's speed
+//!                  -> demoter    copy to the capacity tier, at the valve's speed
+//!                  -> replicator copy to the replica group, at a speed of its own
 //! ```
 //! A version is complete when all its files that were open for writing are closed, or when `entrepot checkpoint commit`
 //! says so. Locks: `book` before `desk`; effects are carried out holding neither.
@@ -79,10 +80,12 @@ pub struct Burst {
     began: Instant,
     stopped: AtomicBool,
     valve: Valve,
+    replica_valve: Valve,
     limits: Limits,
     hands: Worker,
     committer: Worker,
     demoter: Worker,
+    replicator: Worker,
     threads: Mutex<Vec<JoinHandle<()>>>,
     counts: Counts,
 }
@@ -133,9 +136,11 @@ impl Burst {
             began: Instant::now(),
             stopped: AtomicBool::new(false),
             valve: Valve::default(),
+            replica_valve: Valve::default(),
             hands: Worker::default(),
             committer: Worker::default(),
             demoter: Worker::default(),
+            replicator: Worker::default(),
             threads: Mutex::default(),
             counts: Counts::default(),
         })))
@@ -154,11 +159,14 @@ impl Burst {
         let mut desk = self.desk.lock();
         let result = act(&mut desk, self.now());
         while let Some(effect) = desk.effect() {
-            let demotes = matches!(effect, Effect::Demote(_) | Effect::Replicate(_));
+            let worker = match effect {
+                Effect::Demote(_) => &self.demoter,
+                Effect::Replicate(_) => &self.replicator,
+                _ => &self.hands,
+            };
             if matches!(effect, Effect::Drop(..)) {
                 self.dropping.fetch_add(1, Ordering::AcqRel);
             }
-            let worker = if demotes { &self.demoter } else { &self.hands };
             worker.say(Job::Effect(effect));
         }
         if desk.next_deadline(self.now()).0 < self.alarm.load(Ordering::Acquire) {

@@ -61,6 +61,10 @@ pub enum Event {
     Demoted,
     /// The demotion under way was given up.
     DemotionFailed,
+    /// The version under way has its replica.
+    Replicated,
+    /// The version under way could not be copied to the replica group now.
+    ReplicaFailed,
     /// An application restarts from its newest version.
     Restarted {
         /// Which.
@@ -153,7 +157,8 @@ pub enum Action {
         /// Its bytes.
         bytes: u64,
     },
-    /// Copy a version that has come to the capacity tier to the replica group.
+    /// Copy a version that has come to the capacity tier to the replica group, at the latest [`Action::ReplicaRate`]. Another follows
+    /// when that is answered.
     Replicate {
         /// Which version.
         version: Version,
@@ -167,6 +172,8 @@ pub enum Action {
     },
     /// Write and demote so fast from now on.
     Rates(Rates),
+    /// Copy to the replica group so fast from now on, in bytes per second.
+    ReplicaRate(f64),
 }
 
 /// A line of the log: what went in or came out, and when.

@@ -7,7 +7,17 @@ fn config(scheme: Scheme) -> Config {
     let device =
         Device { write_max: 10.0, write_min: 8.0, demote_max: 4.0, demote_min: 0.5, demote_idle: 6.0, capacity: 100.0 };
     let period = Time::from_secs(100);
-    Config { device, scheme, order: Order::default(), direct: false, turns: true, wait_max: None, period, dwpp: 150.0 }
+    Config {
+        device,
+        scheme,
+        order: Order::default(),
+        direct: false,
+        turns: true,
+        wait_max: None,
+        period,
+        dwpp: 150.0,
+        replicas: false,
+    }
 }
 
 fn after(buffer: &mut Buffer, at_s: u64, event: Event) -> Vec<Action> {
@@ -42,10 +52,42 @@ fn a_checkpoint_gets_its_turn_and_room_and_what_is_old_makes_place() {
     assert!(b.is_short(11));
     let freed = after(&mut b, 10, Event::Demoted);
     assert!(freed.contains(&Action::Drop { version: v(1, 1), bytes: 40 }), "{freed:?}");
-    assert!(freed.contains(&Action::Go { request: 11 }) && freed.contains(&Action::Replicate { version: v(1, 1) }));
+    assert!(freed.contains(&Action::Go { request: 11 }));
     assert_eq!(b.used(), 80.0);
     assert!(after(&mut b, 11, Event::Restarted { app: 1 }).contains(&Action::Restart { version: v(1, 1), hit: false }));
     b.check();
+}
+
+#[test]
+fn replicas_are_made_beside_demotion_at_a_pace_that_leaves_it_its_own() {
+    let mut b = Buffer::new(Config { replicas: true, ..config(Scheme::MaxEff) });
+    b.found(v(9, 1), 10, false, true);
+    b.lacks_replica(v(9, 1));
+    let pace =
+        |actions: &[Action]| actions.iter().find_map(|a| if let Action::ReplicaRate(r) = a { Some(*r) } else { None });
+    let replicates = |actions: &[Action], version| actions.contains(&Action::Replicate { version });
+    let first = after(&mut b, 0, Event::Tick);
+    assert!(
+        replicates(&first, v(9, 1)) && pace(&first) == Some(6.0),
+        "an earlier life left it without; nothing else goes on"
+    );
+    assert_eq!(pace(&after(&mut b, 1, arrive(1, 10))), Some(0.5), "what costs the writer nothing");
+    let next = after(&mut b, 4, Event::Committed { request: 10, bytes: 40.0 });
+    assert!(
+        next.iter().any(|a| matches!(a, Action::Demote(of) if of.version == v(1, 1))),
+        "demotion does not wait for it"
+    );
+    assert_eq!(pace(&next), None, "and has the device's rate for itself");
+    let next = after(&mut b, 8, Event::Demoted);
+    assert!(pace(&next) == Some(6.0) && !replicates(&next, v(1, 1)), "one at a time");
+    let next = after(&mut b, 9, Event::ReplicaFailed);
+    assert!(replicates(&next, v(1, 1)));
+    assert!(!replicates(&after(&mut b, 9, Event::Replicated), v(9, 1)), "after a pause");
+    assert_eq!(b.lacking_replicas(), 1);
+    assert!(replicates(&after(&mut b, 10, Event::Tick), v(9, 1)));
+    after(&mut b, 11, Event::Removed { version: v(9, 1) });
+    after(&mut b, 11, Event::ReplicaFailed);
+    assert_eq!(b.lacking_replicas(), 0);
 }
 
 #[test]
@@ -219,6 +261,7 @@ fn what_is_free_at_the_devices_bounds_the_buffer() {
         wait_max: None,
         period: Time::from_secs(3600),
         dwpp: 0.0,
+        replicas: false,
     });
     let goes = |buffer: &mut Buffer| std::iter::from_fn(|| buffer.poll()).any(|a| matches!(a, Action::Go { .. }));
     let at = Time::from_secs;

@@ -227,6 +227,7 @@ impl Burst {
             "demoted_bytes": self.counts.demoted_bytes.load(Ordering::Relaxed),
             "failed": self.counts.failed.load(Ordering::Relaxed),
             "replicated": self.counts.replicated.load(Ordering::Relaxed),
+            "lacking_replicas": buffer.lacking_replicas(),
             "trims": self.counts.trims.load(Ordering::Relaxed),
             "restarts_from_buffer": self.counts.hits.load(Ordering::Relaxed),
             "restarts_from_capacity": self.counts.misses.load(Ordering::Relaxed),

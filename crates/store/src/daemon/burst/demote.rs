@@ -4,6 +4,7 @@
 
 use super::Burst;
 use super::record::{self, Part};
+use super::valve::Valve;
 use crate::daemon::Core;
 use crate::file::File;
 use crate::repair::Checker;
@@ -96,7 +97,7 @@ impl Burst {
 
     fn copy_down(&self, core: &Core, demotion: &Demotion) -> Result<()> {
         for file in self.files_of(core, demotion.version) {
-            self.mirror_on(core, &file, self.settings.capacity, true)?;
+            self.mirror_on(core, &file, self.settings.capacity)?;
             if demotion.delete {
                 self.drop_fast(core, &file)?;
             }
@@ -105,7 +106,7 @@ impl Burst {
     }
 
     /// Gives a file a mirror on a tier, if it has none there.
-    fn mirror_on(&self, core: &Core, file: &Arc<File>, tier: u8, paced: bool) -> Result<()> {
+    fn mirror_on(&self, core: &Core, file: &Arc<File>, tier: u8) -> Result<()> {
         let has = |file: &File| {
             file.layout().is_none_or(|layout| {
                 layout.mirrors.iter().any(|m| m.state == MirrorState::InSync && is_on(core, m, tier))
@@ -114,18 +115,24 @@ impl Burst {
         if has(file) {
             return Ok(());
         }
+        self.new_mirror_on(core, file, tier, &self.valve)?;
+        if has(file) { Ok(()) } else { Err(Error::NoTarget) }
+    }
+
+    /// Gives a file one more mirror, which lies on a tier.
+    fn new_mirror_on(&self, core: &Core, file: &Arc<File>, tier: u8, valve: &Valve) -> Result<()> {
         if !core.pool.targets.views().iter().any(|view| view.usable && view.tier == tier) {
             return Err(Error::NoTarget);
         }
         let place = Placement { tier: Some(tier), mirrors: 1, ..core.volume.placement() };
-        let pace: Option<&dyn crate::mover::Pace> = if paced { Some(&self.valve) } else { None };
-        let layout = core.mover.add_mirror_at(file, &place, pace)?;
-        if has(file) {
-            return Ok(());
+        let layout = core.mover.add_mirror_at(file, &place, Some(valve))?;
+        let newest = layout.mirrors.len() - 1;
+        if layout.mirrors.get(newest).is_some_and(|mirror| !is_on(core, mirror, tier)) {
+            // Its targets went away meanwhile, and others were taken: of no use.
+            core.mover.drop_mirror(file, newest)?;
+            return Err(Error::NoTarget);
         }
-        // Its targets went away meanwhile, and others were taken: of no use.
-        core.mover.drop_mirror(file, layout.mirrors.len() - 1)?;
-        Err(Error::NoTarget)
+        Ok(())
     }
 
     /// Deletes the buffer's mirrors of a file that has a mirror elsewhere.
@@ -173,36 +180,41 @@ impl Burst {
         all
     }
 
-    /// Copies a version to the replica group, if there is one.
+    /// Copies a version to the replica group, and says at the desk how it went.
     pub(super) fn replicate(&self, version: Version) {
         let (Some(core), Some(tier)) = (self.core(), self.settings.replicas) else { return };
-        if tier == self.settings.capacity {
-            return self.second_copy(&core, version);
-        }
-        for file in self.files_of(&core, version) {
-            match self.mirror_on(&core, &file, tier, false) {
-                Ok(()) => {
-                    self.counts.replicated.fetch_add(1, Ordering::Relaxed);
-                }
-                Err(error) => self.news(format!("a checkpoint has no replica: {error}")),
+        let copied = self.files_of(&core, version).iter().try_for_each(|file| {
+            if has_replica(file, tier, self.settings.capacity) {
+                return Ok(());
             }
+            // On the capacity tier itself: on others of its targets.
+            self.new_mirror_on(&core, file, tier, &self.replica_valve)?;
+            if !has_replica(file, tier, self.settings.capacity) {
+                return Err(Error::NoTarget);
+            }
+            self.counts.replicated.fetch_add(1, Ordering::Relaxed);
+            Ok(())
+        });
+        if let Err(error) = &copied
+            && !matches!(error, Error::Busy(_))
+        {
+            self.news(format!("a checkpoint has no replica, which is tried again: {error}"));
         }
+        self.at_desk(|desk, now| desk.replicated(now, copied.is_ok()));
     }
+}
 
-    /// The replica group is the capacity tier itself: a copy on others of its targets.
-    fn second_copy(&self, core: &Core, version: Version) {
-        for file in self.files_of(core, version) {
-            let Some(layout) = file.layout() else { continue };
-            if layout.mirrors.iter().filter(|mirror| is_on(core, mirror, self.settings.capacity)).count() > 1 {
-                continue;
-            }
-            let place = Placement { tier: Some(self.settings.capacity), mirrors: 1, ..core.volume.placement() };
-            match core.mover.add_mirror_at(&file, &place, None) {
-                Ok(_) => {
-                    self.counts.replicated.fetch_add(1, Ordering::Relaxed);
-                }
-                Err(error) => self.news(format!("a checkpoint has no replica: {error}")),
-            }
-        }
-    }
+/// Whether a file has a copy in the replica group.
+fn has_replica(file: &File, replicas: u8, capacity: u8) -> bool {
+    let Some(layout) = file.layout() else { return true };
+    let targets = &file.pool().targets;
+    let there = layout.mirrors.iter().filter(|m| m.state == MirrorState::InSync && on_tier(targets, m, replicas));
+    there.count() > usize::from(replicas == capacity)
+}
+
+/// Whether all files of a version that are still there have one.
+pub fn has_replicas(burst: &Burst, checker: &Checker, version: &record::Version) -> bool {
+    let Some(tier) = burst.settings.replicas else { return true };
+    let files = version.parts.iter().filter(|part| part.file != 0).filter_map(|part| checker.file_at(&part.path));
+    files.into_iter().all(|file| has_replica(&file, tier, burst.settings.capacity))
 }

@@ -37,8 +37,10 @@ pub enum Effect {
     Demote(Demotion),
     /// Delete the copy in the buffer, of so many bytes; say [`Desk::drop_failed`] if it cannot go.
     Drop(Version, u64),
-    /// Copy to the replica group.
+    /// Copy to the replica group; then say [`Desk::replicated`].
     Replicate(Version),
+    /// Copy to the replica group so fast.
+    ReplicaRate(f64),
     /// An application restarted; whether its newest version was in the buffer.
     Restarted(bool),
     /// Write and demote so fast.
@@ -237,6 +239,11 @@ impl Desk {
         self.tell(now, Event::DemotionFailed);
     }
 
+    /// The copy to the replica group ended.
+    pub fn replicated(&mut self, now: Time, ok: bool) {
+        self.tell(now, if ok { Event::Replicated } else { Event::ReplicaFailed });
+    }
+
     /// The copy of a version in the buffer could not be deleted.
     pub fn drop_failed(&mut self, now: Time, version: Version, bytes: u64) {
         self.tell(now, Event::DropFailed { version, bytes });
@@ -418,6 +425,7 @@ impl Desk {
                 Action::Demote(demotion) => self.effects.push_back(Effect::Demote(demotion)),
                 Action::Drop { version, bytes } => self.effects.push_back(Effect::Drop(version, bytes)),
                 Action::Replicate { version } => self.effects.push_back(Effect::Replicate(version)),
+                Action::ReplicaRate(rate) => self.effects.push_back(Effect::ReplicaRate(rate)),
                 Action::Restart { hit, .. } => self.effects.push_back(Effect::Restarted(hit)),
                 Action::Rates(rates) => {
                     self.rates = rates;

@@ -1,7 +1,7 @@
 //! The hands: threads that do what the desk says, and make complete versions durable.
 
 use super::adviser::Role;
-use super::demote::{is_on, version_places};
+use super::demote::{has_replicas, is_on, version_places};
 use super::record::{self, MtbfFrom, Part};
 use super::{Burst, Effect, now_ms};
 use crate::daemon::Core;
@@ -54,7 +54,10 @@ impl Burst {
         let mut found = Vec::new();
         for (key, version) in &book.complete {
             match version_places(self, checker, version) {
-                Some((fast, capacity)) => found.push((version.at_ms, *key, version.bytes(), fast, capacity)),
+                Some((fast, capacity)) => {
+                    let lacks = capacity && !has_replicas(self, checker, version);
+                    found.push((version.at_ms, *key, version.bytes(), (fast, capacity, lacks)));
+                }
                 None => gone.push(*key),
             }
         }
@@ -70,8 +73,11 @@ impl Burst {
                     desk.interval(now, app.number, app.interval_s);
                 }
             }
-            for (_, key, bytes, fast, capacity) in found {
+            for (_, key, bytes, (fast, capacity, lacks)) in found {
                 desk.buffer_mut().found(key, bytes, fast, capacity);
+                if lacks {
+                    desk.buffer_mut().lacks_replica(key);
+                }
             }
         });
         Ok(())
@@ -80,9 +86,12 @@ impl Burst {
     /// Starts the workers.
     pub(in crate::daemon) fn start(self: &Arc<Burst>, core: &Arc<Core>) {
         drop(self.core.set(Arc::downgrade(core)));
-        for (name, worker) in
-            [("burst", &self.hands), ("burst-commit", &self.committer), ("burst-demote", &self.demoter)]
-        {
+        for (name, worker) in [
+            ("burst", &self.hands),
+            ("burst-commit", &self.committer),
+            ("burst-demote", &self.demoter),
+            ("burst-replicate", &self.replicator),
+        ] {
             let Some(told) = worker.told.lock().take() else { continue };
             let this = self.clone();
             self.spawn(name, move || {
@@ -109,9 +118,12 @@ impl Burst {
     pub(in crate::daemon) fn stop(&self) {
         self.stopped.store(true, Ordering::Release);
         self.valve.stop();
+        self.replica_valve.stop();
         self.at_desk(|desk, _| desk.close());
         self.woken.notify_all();
-        [&self.hands, &self.committer, &self.demoter].into_iter().for_each(|worker| worker.say(Job::Stop));
+        [&self.hands, &self.committer, &self.demoter, &self.replicator]
+            .into_iter()
+            .for_each(|worker| worker.say(Job::Stop));
         for thread in self.threads.lock().drain(..) {
             if thread.join().is_err() {
                 tracing::error!("bug: a thread of the burst buffer panicked");
@@ -210,6 +222,7 @@ impl Burst {
                 self.dropping.fetch_sub(1, Ordering::AcqRel);
             }
             Job::Effect(Effect::Replicate(version)) => self.replicate(version),
+            Job::Effect(Effect::ReplicaRate(rate)) => self.replica_valve.set(rate),
             Job::Effect(Effect::Restarted(hit)) => {
                 let count = if hit { &self.counts.hits } else { &self.counts.misses };
                 count.fetch_add(1, Ordering::Relaxed);

@@ -6,7 +6,7 @@
 //! burst.mark     JOB             patterns of files that a job's script calls checkpoints
 //! burst.period   now             bytes written and expected in the period                                      (DWSF, DWPP)
 //! ```
-//! E-order follows from the versions; R-order is what lacks its replica. A version is remembered only when it is complete and
+//! E-order follows from the versions; R-order is what lies on the capacity tier and, as its layouts show, lacks its replica. A version is remembered only when it is complete and
 //! durable, and forgotten before it is written over: so what is remembered can be read.
 
 use crate::Result;

@@ -119,6 +119,7 @@ pub fn burst(reading: &Reading<'_>, section: Section<'_, '_, '_>, tiers: &[Strin
             wait_max: (!wait.is_zero()).then_some(Time(wait.as_nanos() as u64)),
             period: Time(period.as_nanos() as u64),
             dwpp: section.size("period_bytes", 0, 0..=u64::MAX, what) as f64,
+            replicas: replicas.is_some(),
         },
         limited,
         full_waits: section.choice("full", true, &[("wait", true), ("enospc", false)]),
