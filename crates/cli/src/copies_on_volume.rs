@@ -2,51 +2,55 @@
 
 use jobs::keeper::{Copies, Keeper, Settings};
 use jobs::queue::{InputsOf, Queue, local::Local, pbs::Pbs, slurm};
-use jobs::runner::Runner;
+use jobs::runner::{Runner, uid_of};
 use jobs::slurm::Slurm;
 use policy::FileId;
 use policy::protect::replica::{Config, Removal, Strategy};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use store::daemon::Core;
+use store::daemon::{Core, JOB_VARIABLES};
 use store::stats::Metric;
 use store::volume::{QueueName, Replication, ReplicationPolicy};
 
-/// The copies of a daemon's files.
-pub struct CopiesOnVolume(pub Arc<Core>);
+/// The copies of a daemon's files, for the jobs of one queue.
+struct CopiesOnVolume {
+    core: Arc<Core>,
+    /// The variable in which processes find the number of their job.
+    variable: &'static str,
+}
 
 impl CopiesOnVolume {
     fn below(&self, path: &Path) -> Option<String> {
-        Some(path.strip_prefix(&self.0.mount_point).ok()?.to_str()?.to_string())
+        Some(path.strip_prefix(&self.core.mount_point).ok()?.to_str()?.to_string())
     }
 }
 
 impl Copies for CopiesOnVolume {
     fn files_of(&self, inputs: &[PathBuf]) -> Vec<(FileId, PathBuf)> {
         let below = inputs.iter().filter_map(|path| self.below(path));
-        let files = below.flat_map(|path| self.0.checker.files_below(&path));
-        files.map(|(id, path)| (id, self.0.mount_point.join(path))).collect()
+        let files = below.flat_map(|path| self.core.checker.files_below(&path));
+        files.map(|(id, path)| (id, self.core.mount_point.join(path))).collect()
     }
 
     fn create(&self, file: FileId, path: &Path) -> Result<(), String> {
         let below = self.below(path).ok_or("it is not in the volume")?;
-        self.0.replicas.create(&self.0, file, &below).map_err(|e| e.to_string())
+        self.core.replicas.create(&self.core, file, &below).map_err(|e| e.to_string())
     }
 
     fn remove(&self, file: FileId) -> Result<(), String> {
-        self.0.replicas.remove(&self.0, file).map_err(|e| e.to_string())
+        self.core.replicas.remove(&self.core, file).map_err(|e| e.to_string())
     }
 
     fn there(&self) -> Vec<FileId> {
-        self.0.replicas.adopt(&self.0)
+        self.core.replicas.adopt(&self.core)
     }
 
-    fn closes(&self, file: FileId) -> Option<u64> {
-        self.0.replicas.closes(&self.0, file)
+    fn has_closed(&self, job: &str, user: &str, file: FileId) -> bool {
+        uid_of(user).is_some_and(|uid| self.core.replicas.has_closed(file, self.variable, job, uid))
     }
 
     fn count(&self, dispatched: u64, at_risk: u64) {
-        let stats = self.0.volume.stats();
+        let stats = self.core.volume.stats();
         stats.add(Metric::ReplicationDispatched, dispatched);
         stats.add(Metric::ReplicationAtRisk, at_risk);
     }
@@ -64,6 +68,12 @@ pub fn start(
         QueueName::Slurm => Arc::new(slurm::Slurm::new(either(of_slurm.inputs_of(), runner.inputs_of()))),
         QueueName::Pbs => Arc::new(Pbs::new(runner.inputs_of())),
     };
+    let [of_ours, of_slurms, of_pbs] = JOB_VARIABLES;
+    let variable = match settings.queue {
+        QueueName::Local => of_ours,
+        QueueName::Slurm => of_slurms,
+        QueueName::Pbs => of_pbs,
+    };
     let machine = Config {
         strategy: match settings.policy {
             ReplicationPolicy::None => Strategy::None,
@@ -75,7 +85,11 @@ pub fn start(
         removal: if settings.eager { Removal::Eager } else { Removal::JobEnd },
         ..Config::new(1)
     };
-    Keeper::start(Settings { machine, poll: settings.poll }, queue, Arc::new(CopiesOnVolume(core.clone())))
+    Keeper::start(
+        Settings { machine, poll: settings.poll },
+        queue,
+        Arc::new(CopiesOnVolume { core: core.clone(), variable }),
+    )
 }
 
 /// What one knows of a job, or the other: it was handed to us by Slurm, or to Slurm by us.

@@ -33,9 +33,8 @@ pub trait Copies: Send + Sync + 'static {
     fn remove(&self, file: FileId) -> Result<(), String>;
     /// The files of which an earlier keeper left a complete copy.
     fn there(&self) -> Vec<FileId>;
-    /// How often the file was closed by the last who had it open, from the first time this was asked; `None` while it is
-    /// open.
-    fn closes(&self, file: FileId) -> Option<u64>;
+    /// Whether processes of that job of that user had the file open and have closed it. Where nobody can tell, they have not.
+    fn has_closed(&self, job: &str, user: &str, file: FileId) -> bool;
     /// Jobs with input that were dispatched since the last call, and how many of them were at risk.
     fn count(&self, dispatched: u64, at_risk: u64);
 }
@@ -181,12 +180,13 @@ fn watch(shared: &Arc<Shared>, queue: &dyn Queue, poll: Duration) {
     }
 }
 
-/// Files that running jobs had open and nobody has open any more.
+/// Files that running jobs had open and have open no more.
 fn look_for_closed(shared: &Shared) {
     let watched = shared.book.lock().in_use();
-    for (job, file) in watched {
-        let closes = shared.copies.closes(file);
-        shared.book.lock().seen(shared.now(), job, file, closes);
+    for (job, name, user, file) in watched {
+        if shared.copies.has_closed(&name, &user, file) {
+            shared.book.lock().closed(shared.now(), job, file);
+        }
     }
 }
 

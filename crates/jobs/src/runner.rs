@@ -13,6 +13,7 @@ mod spool;
 mod watch;
 
 pub use serve::PREFIX;
+pub use spool::uid_of;
 pub(crate) use spool::{account, base};
 
 use self::core::Core;

@@ -23,13 +23,13 @@ mod walk;
 
 pub use end::Ending;
 pub use purge::{Needs, PurgeReport, Purged};
-pub use replicas::Replicas;
+pub use replicas::{JOB_VARIABLES, Replicas};
 pub use stripes::Stripes;
 
 use crate::cache::BlockCache;
 use crate::control::{Binding, Caller, DEVICE_PREFIX, Handler, Server, ServerOptions, socket_of};
 use crate::file::{Adviser, FileTable, Garbage, MirrorWrites, Pool};
-use crate::mount::{Mount, MountError, Options, Parts};
+use crate::mount::{Mount, MountError, Openers, Options, Parts};
 use crate::mover::Mover;
 use crate::names::{self, Names};
 use crate::namespace::Namespace;
@@ -151,7 +151,7 @@ impl Starting {
         advisers.extend(tiering.iter().map(|t| t.ear().clone() as Arc<dyn Adviser>));
         drop(pool.advisers.set(advisers));
         end::clear_dead_mount(mount_point);
-        let mount = Arc::new(mount(&volume, &pool, &files, &stager, mount_point)?);
+        let mount = Arc::new(mount(&volume, &pool, &files, &stager, replicas.openers(), mount_point)?);
         let core = Arc::new(Core {
             mount_point: mount.path().to_path_buf(),
             background: background.clone(),
@@ -353,6 +353,7 @@ fn mount(
         namespace: Arc::new(Namespace::new(tree).map_err(|e| problem(&e))?),
         files: files.clone(),
         pool: pool.clone(),
+    openers: Arc<dyn Openers>,
         targets: volume.targets().clone(),
         stats: volume.stats().clone(),
         tiers: config.tiers.clone(),
@@ -366,6 +367,7 @@ fn mount(
         allow_other: config.mount.allow_other,
         passthrough: config.mount.passthrough,
         io: config.mount.io,
+        openers: Some(openers),
         name: format!("{DEVICE_PREFIX}{}", state.display()),
     };
     Mount::start(parts, options, mount_point).map_err(|e| {

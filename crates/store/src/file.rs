@@ -182,9 +182,7 @@ impl File {
 
     /// An application closed it.
     pub(crate) fn closed(&self) {
-        if self.handles.fetch_sub(1, Ordering::AcqRel) == 1 {
-            self.note(Event::Closed);
-        }
+        self.handles.fetch_sub(1, Ordering::AcqRel);
     }
 
     /// Whether an application has it open.

@@ -65,6 +65,14 @@ pub struct Parts {
     pub tiers: Vec<String>,
     /// Who checks what users set as `user.entrepot.source`.
     pub sources: Arc<dyn Sources>,
+    /// Who hears which processes open files.
+    pub openers: Option<Arc<dyn Openers>>,
+}
+
+/// Hears which processes open files.
+pub trait Openers: Send + Sync {
+    /// A process opens a file; what is given back is dropped when that open ends. The process waits meanwhile.
+    fn opened(&self, file: &File, uid: u32, pid: u32) -> Option<Box<dyn Send + Sync>>;
 }
 
 /// Checks and shows the source records that users set and read as the attribute `user.entrepot.source`.

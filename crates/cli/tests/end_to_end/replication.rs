@@ -47,7 +47,7 @@ fn counted(volume: &Volume, name: &str) -> u64 {
     line.rsplit(' ').next().expect("a value").parse().expect("a number")
 }
 
-/// [S-070] [S-071] [S-072]
+/// [S-070] [S-071] [S-072] [S-186]
 #[test]
 fn input_of_a_waiting_job_gets_a_second_copy_that_takes_over() {
     let Some(nginx) = Nginx::start() else { return };
@@ -58,12 +58,13 @@ fn input_of_a_waiting_job_gets_a_second_copy_that_takes_over() {
     fs::write(nginx.root().join("f"), &data).expect("write");
 
     // The first job holds the one core until it is told, so that the second waits with its data there.
-    let (go, opened, close) = (home.join("go"), home.join("opened"), home.join("close"));
+    let (go, open, opened, close) = (home.join("go"), home.join("open"), home.join("opened"), home.join("close"));
     submit(&volume, &home, "first.sh", &format!("while [ ! -e {} ]; do sleep 0.05; done\n", go.display()));
     let text = format!(
-        "#STAGEIN entrepot stage in {} {}/f\nexec 3< {1}/f\ntouch {}\nwhile [ ! -e {} ]; do sleep 0.05; done\nexec 3<&-\nsleep 600\n",
+        "#STAGEIN entrepot stage in {} {}/f\nwhile [ ! -e {} ]; do sleep 0.05; done\nexec 3< {1}/f\ntouch {}\nwhile [ ! -e {} ]; do sleep 0.05; done\nexec 3<&-\nsleep 600\n",
         nginx.uri("f"),
         volume.at.display(),
+        open.display(),
         opened.display(),
         close.display()
     );
@@ -92,8 +93,11 @@ fn input_of_a_waiting_job_gets_a_second_copy_that_takes_over() {
     volume.up_again();
     assert_eq!(mirrors(&volume, "f"), 2);
     fs::write(&go, "").expect("write");
-    until("the job has its input open", || opened.exists());
     until("the keeper has seen it run", || out(&volume.run(&["job", "show", "2"])).contains("in use"));
+    // Somebody else reads the file before the job does: that says nothing about the job.
+    assert!(fs::read(volume.at.join("f")).expect("read") == data);
+    fs::write(&open, "").expect("write");
+    until("the job has its input open", || opened.exists());
     assert_eq!(mirrors(&volume, "f"), 2, "as long as it is open");
     fs::write(&close, "").expect("write");
     until("the copy is gone", || mirrors(&volume, "f") == 1);

@@ -1,6 +1,6 @@
 //! From pictures of a queue to events for the machine, and back to names.
 
-use crate::queue::{Snapshot, State, WaitsFor};
+use crate::queue::{QueuedJob, Snapshot, State, WaitsFor};
 use policy::protect::replica::{Action, Config, Event, JobId, Protection, Rank, Replication};
 use policy::{FileId, Time};
 use std::collections::{BTreeMap, BTreeSet};
@@ -25,9 +25,10 @@ pub struct Book {
 struct Known {
     running: bool,
     rank: Rank,
+    user: String,
     files: Vec<FileId>,
-    /// How often each file had been closed when it was first looked at.
-    closes: BTreeMap<FileId, u64>,
+    /// What it had open and has closed.
+    closed: BTreeSet<FileId>,
 }
 
 impl Book {
@@ -53,13 +54,13 @@ impl Book {
 
     /// The jobs of a picture that count and are not known yet, or whose input was not there yet, with their inputs.
     pub fn unknown(&self, picture: &Snapshot) -> Vec<(String, Vec<PathBuf>)> {
-        let counts = |job: &&crate::queue::QueuedJob| match job.state {
+        let counts = |job: &&QueuedJob| match job.state {
             State::Running => true,
             State::Pending => job.waits_for == WaitsFor::Nodes,
             State::Ending | State::Ended => false,
         };
         let without_files = |id| self.jobs.get(id).is_some_and(|known| !known.running && known.files.is_empty());
-        let fresh = |job: &&crate::queue::QueuedJob| match self.numbers.get(&job.id) {
+        let fresh = |job: &&QueuedJob| match self.numbers.get(&job.id) {
             None => true,
             Some(id) => !job.inputs.is_empty() && without_files(id),
         };
@@ -83,7 +84,7 @@ impl Book {
         }
         let mut present = BTreeSet::new();
         for job in picture.running() {
-            let id = self.known(now, &job.id, Rank(0), job.nodes, &inputs);
+            let id = self.known(now, job, Rank(0), &inputs);
             present.insert(id);
             if let Some(known) = self.jobs.get_mut(&id).filter(|known| !known.running) {
                 known.running = true;
@@ -100,7 +101,7 @@ impl Book {
             {
                 self.end(now, id); // its input has come meanwhile: it begins anew, with it
             }
-            let id = self.known(now, &job.id, rank, job.nodes, &inputs);
+            let id = self.known(now, job, rank, &inputs);
             present.insert(id);
             if let Some(known) = self.jobs.get_mut(&id).filter(|known| known.rank != rank) {
                 known.rank = rank;
@@ -108,7 +109,7 @@ impl Book {
             }
         }
         // A job that waits for something else now keeps what it has, until it ends.
-        let waits = |job: &&crate::queue::QueuedJob| job.state == State::Pending;
+        let waits = |job: &&QueuedJob| job.state == State::Pending;
         present.extend(picture.jobs.iter().filter(waits).filter_map(|job| self.numbers.get(&job.id)));
         let gone: Vec<JobId> = self.jobs.keys().filter(|id| !present.contains(id)).copied().collect();
         for id in gone {
@@ -122,21 +123,23 @@ impl Book {
     fn known(
         &mut self,
         now: Time,
-        name: &str,
+        job: &QueuedJob,
         rank: Rank,
-        nodes: u32,
         inputs: &BTreeMap<String, Vec<(FileId, PathBuf)>>,
     ) -> JobId {
+        let (name, nodes) = (&job.id, job.nodes);
         if let Some(id) = self.numbers.get(name) {
             return *id;
         }
         self.next_number += 1;
         let id = JobId(self.next_number);
-        self.numbers.insert(name.to_string(), id);
+        self.numbers.insert(name.clone(), id);
         let found = inputs.get(name).cloned().unwrap_or_default();
         let files: Vec<FileId> = found.iter().map(|(file, _)| *file).collect();
         self.paths.extend(found);
-        self.jobs.insert(id, Known { running: false, rank, files: files.clone(), closes: BTreeMap::new() });
+        let user = job.user.clone();
+        let known = Known { running: false, rank, user, files: files.clone(), closed: BTreeSet::new() };
+        self.jobs.insert(id, known);
         self.handle(now, Event::Submitted { job: id, rank, nodes, files });
         id
     }
@@ -155,23 +158,19 @@ impl Book {
         }
     }
 
-    /// The input files of running jobs.
-    pub fn in_use(&self) -> Vec<(JobId, FileId)> {
-        let running = self.jobs.iter().filter(|(_, known)| known.running);
-        running.flat_map(|(id, known)| known.files.iter().map(|file| (*id, *file))).collect()
+    /// The input files of running jobs that they have not closed, with the jobs' names and owners.
+    pub fn in_use(&self) -> Vec<(JobId, String, String, FileId)> {
+        let known = self.numbers.iter().filter_map(|(name, id)| Some((name, id, self.jobs.get(id)?)));
+        let open = known.filter(|(.., known)| known.running).flat_map(|(name, id, known)| {
+            let files = known.files.iter().filter(|file| !known.closed.contains(file));
+            files.map(|file| (*id, name.clone(), known.user.clone(), *file))
+        });
+        open.collect()
     }
 
-    /// How often a file was closed, as seen now; `None` while it is open.
-    pub fn seen(&mut self, now: Time, job: JobId, file: FileId, closes: Option<u64>) {
-        let Some(known) = self.jobs.get_mut(&job) else { return };
-        // While it is open for the first look, it had been closed as often as it will have been: one less than next.
-        let Some(closes) = closes else {
-            known.closes.entry(file).or_insert(u64::MAX);
-            return;
-        };
-        let before = *known.closes.entry(file).or_insert(closes);
-        if before != closes {
-            known.closes.insert(file, closes);
+    /// A running job has closed an input file.
+    pub fn closed(&mut self, now: Time, job: JobId, file: FileId) {
+        if self.jobs.get_mut(&job).is_some_and(|known| known.closed.insert(file)) {
             self.handle(now, Event::Closed { job, file });
         }
     }

@@ -3,7 +3,7 @@
 use super::*;
 use crate::queue::{Error, QueuedJob, Snapshot, State, WaitsFor};
 use policy::protect::replica::{Removal, Share, Strategy};
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::path::Path;
 
 /// A queue that shows what it is told.
@@ -25,7 +25,9 @@ struct Memory {
     log: Mutex<Vec<String>>,
     changed: Condvar,
     there: Vec<FileId>,
-    closes: Mutex<BTreeMap<FileId, Option<u64>>>,
+    /// Jobs that had files open and closed them.
+    closed: Mutex<BTreeSet<(String, String, FileId)>>,
+    asked: Mutex<u64>,
     counted: Mutex<(u64, u64)>,
 }
 
@@ -60,8 +62,9 @@ impl Copies for Memory {
     fn there(&self) -> Vec<FileId> {
         self.there.clone()
     }
-    fn closes(&self, file: FileId) -> Option<u64> {
-        self.closes.lock().get(&file).copied().unwrap_or(Some(0))
+    fn has_closed(&self, job: &str, user: &str, file: FileId) -> bool {
+        *self.asked.lock() += 1;
+        self.closed.lock().contains(&(job.to_string(), user.to_string(), file))
     }
     fn count(&self, dispatched: u64, at_risk: u64) {
         let mut counted = self.counted.lock();
@@ -131,26 +134,31 @@ fn input_that_comes_later_is_copied_too() {
     keeper.stop();
 }
 
-/// [S-070]
+/// [S-070] [S-186]
 #[test]
-fn a_copy_goes_when_the_running_job_has_closed_the_file() {
+fn a_copy_goes_when_the_last_running_job_that_reads_it_has_closed_it() {
     let copies = Arc::new(Memory::default());
     let (keeper, queue) = keeper(Strategy::All, Removal::Eager, copies.clone());
-    show(&queue, vec![job("1", State::Pending, 4, "11"), job("2", State::Pending, 4, "22")]);
+    let jobs = |state| vec![job("1", state, 4, "11"), job("2", state, 4, "11"), job("3", state, 1, "33")];
+    show(&queue, jobs(State::Pending));
     copies.until("create 11");
-    copies.until("create 22");
-    // Somebody had it open and closed it before the job ran: that says nothing.
-    copies.closes.lock().insert(FileId(22), Some(7));
-    show(&queue, vec![job("1", State::Running, 4, "11"), job("2", State::Running, 4, "22")]);
-    copies.closes.lock().insert(FileId(11), None);
-    let opened = || keeper.shared.book.lock().in_use().len() == 2;
-    while !opened() {
-        std::thread::yield_now();
-    }
+    copies.until("create 33");
+    let close = |id: &str, user: &str, file| copies.closed.lock().insert((id.into(), user.into(), FileId(file)));
+    let look_on = || {
+        let asked = *copies.asked.lock();
+        while *copies.asked.lock() < asked + 6 {
+            std::thread::yield_now();
+        }
+    };
+    show(&queue, jobs(State::Running));
+    // Another user's job of that number, and one of the two that share the input.
+    close("3", "bob", 33);
+    close("1", "ann", 11);
+    look_on();
     assert!(!copies.log.lock().iter().any(|entry| entry.starts_with("remove")));
-    copies.closes.lock().insert(FileId(11), Some(1));
+    close("2", "ann", 11);
     copies.until("remove 11");
-    assert!(!copies.log.lock().contains(&"remove 22".to_string()));
+    assert!(!copies.log.lock().contains(&"remove 33".to_string()));
     keeper.stop();
 }
 

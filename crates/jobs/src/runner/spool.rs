@@ -34,6 +34,12 @@ pub(crate) fn account(uid: u32, needed: bool) -> Result<Account, Error> {
     }
 }
 
+/// The number of a user whom a queue shows by that name, or, without an account, by the number.
+pub fn uid_of(user: &str) -> Option<u32> {
+    let known = nix::unistd::User::from_name(user).ok().flatten();
+    known.map(|user| user.uid.as_raw()).or_else(|| user.parse().ok())
+}
+
 /// The directory of a job.
 pub(super) fn dir(config: &Config, id: JobId) -> PathBuf {
     config.jobs_dir.join(id.to_string())

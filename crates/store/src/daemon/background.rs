@@ -62,7 +62,7 @@ pub struct Background {
     waiting: Mutex<Waiting>,
     woken: Condvar,
     threads: Mutex<Vec<JoinHandle<()>>>,
-    /// Who wants to hear of readers that were not served, and of files that were closed.
+    /// Who wants to hear of readers that were not served.
     replicas: OnceLock<Weak<Replicas>>,
 }
 
@@ -72,7 +72,6 @@ impl Observer for Background {
         match event {
             Event::MirrorStale { .. } | Event::MirrorsDiffer => {}
             Event::ReadElsewhere { target } => return replicas().map_or((), |r| r.complain(file, target)),
-            Event::Closed => return replicas().map_or((), |r| r.closed(file)),
             _ => return,
         }
         if matches!(event, Event::MirrorStale { .. }) {

@@ -5,9 +5,14 @@
 //! what the replica lacks then is made anew after a delay; [`Failover`] decides, one request for each file and target.
 
 mod failing;
+mod uses;
+
+pub use uses::JOB_VARIABLES;
+pub(super) use uses::Uses;
 
 use super::{Core, now_ns};
 use crate::file::File;
+use crate::mount::Openers;
 use crate::state::State;
 use crate::stats::Metric;
 use crate::target;
@@ -48,8 +53,8 @@ enum Word {
 pub struct Replicas {
     state: Arc<dyn State>,
     held: Mutex<BTreeMap<FileId, Replica>>,
-    /// How often each of these files was closed by the last who had it open, since it was first asked about.
-    closes: Mutex<BTreeMap<FileId, u64>>,
+    /// Which jobs have these files open.
+    uses: Uses,
     machine: Mutex<Failover>,
     began: Instant,
     tell: Mutex<Sender<Word>>,
@@ -72,10 +77,12 @@ impl Replicas {
         }
         let config = failover::Config { rebuild_delay: Time(delay.as_nanos() as u64), ..failover::Config::default() };
         let (tell, told) = channel();
+        let uses = Uses::default();
+        held.keys().for_each(|file| uses.watch(*file));
         Ok(Arc::new(Replicas {
             state,
             held: Mutex::new(held),
-            closes: Mutex::default(),
+            uses,
             machine: Mutex::new(Failover::new(config)),
             began: Instant::now(),
             tell: Mutex::new(tell),
@@ -128,19 +135,15 @@ impl Replicas {
         }
     }
 
-    /// The last who had a file open closed it.
-    pub(super) fn closed(&self, file: &File) {
-        let Some(id) = file.id() else { return };
-        if let Some(closes) = self.closes.lock().get_mut(&id) {
-            *closes += 1;
-        }
+    /// Who hears of opens.
+    pub(super) fn openers(&self) -> Arc<dyn Openers> {
+        Arc::new(self.uses.clone())
     }
 
-    /// How often the file was left by all who had it open, from the first time this was asked; `None` while it is open.
-    pub fn closes(&self, core: &Core, file: FileId) -> Option<u64> {
-        let count = *self.closes.lock().entry(file).or_default();
-        let open = core.files.files().into_iter().any(|f| f.id() == Some(file) && f.is_open());
-        (!open).then_some(count)
+    /// Whether processes of a job had the file open since it has a replica, and none has now. `variable` is one of
+    /// [`JOB_VARIABLES`]. A job whose processes cannot be told has closed nothing.
+    pub fn has_closed(&self, file: FileId, variable: &str, job: &str, uid: u32) -> bool {
+        self.uses.has_closed(file, variable, job, uid)
     }
 
     /// Whether there is a record of a replica of the file.
@@ -223,12 +226,14 @@ impl Replicas {
         let bytes = serde_json::to_vec(replica).expect("a path and two numbers");
         self.state.record_put(RECORDS, &format!("{:016x}", id.0), &bytes)?;
         self.held.lock().insert(id, replica.clone());
+        self.uses.watch(id);
         Ok(())
     }
 
     fn forget(&self, id: FileId) -> Result<()> {
         self.state.record_remove(RECORDS, &format!("{:016x}", id.0))?;
         self.held.lock().remove(&id);
+        self.uses.forget(id);
         Ok(())
     }
 }

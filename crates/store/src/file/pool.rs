@@ -91,8 +91,6 @@ pub enum Event {
         /// Which target lost it.
         target: TargetId,
     },
-    /// Nobody has the file open any more.
-    Closed,
     /// A stripe was lost for good: the reader got an error.
     ReadFailed {
         /// Which target lost it.

@@ -55,6 +55,8 @@ pub struct Handle {
     pub stream: Option<Stream>,
     guard: Mutex<Option<PassthroughGuard>>,
     backing: Option<Arc<BackingId>>,
+    /// What whoever hears of opens wants dropped with it.
+    heard: Option<Box<dyn Send + Sync>>,
 }
 
 impl Handle {
@@ -178,28 +180,31 @@ impl Server {
 
     /// Opens a file for the kernel.
     pub fn open_file(self: &Arc<Self>, request: &Request, id: NodeId, flags: OpenFlags, reply: ReplyOpen) {
-        let (caller, flags) = (caller(request, 0), OFlags::from_bits_retain(flags.0 as u32));
+        let (caller, pid) = (caller(request, 0), request.pid());
+        let flags = OFlags::from_bits_retain(flags.0 as u32);
         let user = match self.user(id) {
             Ok(user) if user.open.file.layout().is_none() => user,
             Ok(_) => {
                 // Its target may have to be asked: to open the object for the kernel, to cut it.
                 let server = self.clone();
                 return self.hand_over(reply, ReplyOpen::error, move |reply| match server.user(id) {
-                    Ok(user) => server.open_user(caller, user, flags, reply),
+                    Ok(user) => server.open_user(caller, pid, user, flags, reply),
                     Err(error) => reply.error(errno(error.errno())),
                 });
             }
             Err(error) => return reply.error(errno(error.errno())),
         };
-        self.open_user(caller, user, flags, reply);
+        self.open_user(caller, pid, user, flags, reply);
     }
 
-    fn open_user(&self, caller: Caller, user: User<'_>, flags: OFlags, reply: ReplyOpen) {
+    fn open_user(&self, caller: Caller, pid: u32, user: User<'_>, flags: OFlags, reply: ReplyOpen) {
         let path = || self.parts.namespace.node(user.open.id).ok()?.name().and_then(|(p, name)| self.path_of(p, &name));
         match self.prepare_open(caller, &user, flags) {
             Ok(()) => {
                 user.open.file.tell_opened(&path, is_writable(flags));
-                let (handle, fopen) = self.handle(caller.uid, user, flags, |fd| reply.open_backing(fd));
+                let heard = self.parts.openers.as_ref().and_then(|o| o.opened(&user.open.file, caller.uid, pid));
+                let (mut handle, fopen) = self.handle(caller.uid, user, flags, |fd| reply.open_backing(fd));
+                handle.heard = heard;
                 let backing = handle.backing.clone();
                 let number = FileHandle(self.handles.insert(Arc::new(handle)));
                 match backing {
@@ -283,7 +288,21 @@ impl Server {
         let wrote = AtomicBool::new(writable && guard.is_some());
         let stream = self.stream(uid, &open, flags);
         let order = Mutex::default();
-        (Handle { open, writable, mode, synced, wrote, order, stream, guard: Mutex::new(guard), backing }, fopen)
+        (
+            Handle {
+                open,
+                writable,
+                mode,
+                synced,
+                wrote,
+                order,
+                stream,
+                guard: Mutex::new(guard),
+                backing,
+                heard: None,
+            },
+            fopen,
+        )
     }
 
     /// What a new handle is to the block cache. One opened with `O_NOATIME` makes the prefetches of a cache above for the

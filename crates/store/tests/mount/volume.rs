@@ -111,6 +111,7 @@ impl Volume {
             stats: Arc::new(Stats::new()),
             tiers: vec!["fast".into()],
             sources: Arc::new(PlainSources),
+            openers: None,
         };
         let at = dir.join("mnt");
         let mount = Mount::start(parts, wanted.options, &at).unwrap();

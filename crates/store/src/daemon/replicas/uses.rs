@@ -1,0 +1,159 @@
+//! Which jobs' processes have the files open that have a replica: known from the environment of the process that opens.
+//!
+//! A scheduler gives each of its processes the number of their job. Anybody can write anything into an environment, so a
+//! number counts only together with the user: who lies, lies about jobs of their own. A process without a number (somebody's
+//! `cat`, one that cleared its environment, an export to another node) belongs to no job, and whatever it opens and closes
+//! says nothing about one.
+
+use crate::file::File;
+use crate::mount::Openers;
+use parking_lot::Mutex;
+use policy::FileId;
+use std::collections::BTreeMap;
+use std::io::Read;
+use std::sync::Arc;
+
+/// The variables in which the built-in runner, Slurm and PBS tell a process its job.
+pub const JOB_VARIABLES: [&str; 3] = ["ENTREPOT_JOB_ID", "SLURM_JOB_ID", "PBS_JOBID"];
+/// Longer numbers are no scheduler's.
+const JOB_BYTES_MAX: usize = 128;
+/// An environment is read so far. The kernel's limit of one argument list.
+const ENVIRONMENT_BYTES_MAX: u64 = 6 << 20;
+/// Jobs kept for one file; of more nothing is known, so their copies stay until they end.
+const JOBS_MAX: usize = 4096;
+
+/// A job, as its processes know it.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Job {
+    uid: u32,
+    variable: &'static str,
+    number: String,
+}
+
+/// How often each job has a file open; 0 where it has closed it.
+type Opens = BTreeMap<Job, u64>;
+
+/// The opens of files with a replica.
+#[derive(Clone, Default)]
+pub struct Uses {
+    files: Arc<Mutex<BTreeMap<FileId, Opens>>>,
+}
+
+/// An open; ends when dropped.
+struct Use {
+    uses: Uses,
+    file: FileId,
+    jobs: Vec<Job>,
+}
+
+impl Uses {
+    /// A file has a replica from now on.
+    pub fn watch(&self, file: FileId) {
+        self.files.lock().entry(file).or_default();
+    }
+
+    /// It has none any more.
+    pub fn forget(&self, file: FileId) {
+        self.files.lock().remove(&file);
+    }
+
+    /// Whether processes of a job had the file open since it has a replica, and none has now.
+    pub fn has_closed(&self, file: FileId, variable: &str, number: &str, uid: u32) -> bool {
+        let files = self.files.lock();
+        let is_it = |job: &Job| job.uid == uid && job.variable == variable && job.number == number;
+        files.get(&file).is_some_and(|opens| opens.iter().any(|(job, open)| is_it(job) && *open == 0))
+    }
+}
+
+impl Openers for Uses {
+    fn opened(&self, file: &File, uid: u32, pid: u32) -> Option<Box<dyn Send + Sync>> {
+        let id = file.id().filter(|id| self.files.lock().contains_key(id))?;
+        let jobs = jobs_of(uid, pid);
+        let mut files = self.files.lock();
+        let opens = files.get_mut(&id)?;
+        let (mut counted, room) = (Vec::new(), JOBS_MAX.saturating_sub(opens.len()));
+        for (n, job) in jobs.into_iter().enumerate() {
+            if n < room || opens.contains_key(&job) {
+                *opens.entry(job.clone()).or_default() += 1;
+                counted.push(job);
+            }
+        }
+        Some(Box::new(Use { uses: self.clone(), file: id, jobs: counted }))
+    }
+}
+
+impl Drop for Use {
+    fn drop(&mut self) {
+        let mut files = self.uses.files.lock();
+        let Some(opens) = files.get_mut(&self.file) else { return };
+        for job in &self.jobs {
+            if let Some(open) = opens.get_mut(job) {
+                *open = open.saturating_sub(1);
+            }
+        }
+    }
+}
+
+/// The jobs that a process says it belongs to. It waits for the answer to its open, so it is still there.
+fn jobs_of(uid: u32, pid: u32) -> Vec<Job> {
+    // 0 where it lives in another name space of processes.
+    let mut environment = Vec::new();
+    let file = std::fs::File::open(format!("/proc/{pid}/environ")).ok().filter(|_| pid != 0);
+    if file.is_none_or(|file| file.take(ENVIRONMENT_BYTES_MAX).read_to_end(&mut environment).is_err()) {
+        return Vec::new();
+    }
+    let job = |line: &[u8]| {
+        let (name, number) = std::str::from_utf8(line).ok()?.split_once('=')?;
+        let variable = JOB_VARIABLES.into_iter().find(|variable| *variable == name)?;
+        let plain = !number.is_empty() && number.len() <= JOB_BYTES_MAX;
+        plain.then(|| Job { uid, variable, number: number.to_string() })
+    };
+    environment.split(|byte| *byte == 0).filter_map(job).take(JOB_VARIABLES.len()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::stage::tests::World;
+    use std::process::{Child, Command};
+
+    /// A process with that environment.
+    fn process(variable: &str, number: &str) -> Child {
+        Command::new("sleep").arg("600").env_clear().env(variable, number).spawn().expect("sleep")
+    }
+
+    /// [S-186]
+    #[test]
+    fn only_a_jobs_own_opens_and_closes_count() {
+        let world = World::new();
+        world.memory.add("mem://h/a", &crate::origin::memory::data(1 << 20, 1));
+        world.stage(&["mem://h/a"], "a").expect("staged");
+        let (_, files) = world.parts();
+        let file = files.get_or_open(std::fs::File::open(world.tree.join("a")).expect("there").into()).expect("opens");
+        let id = file.id().expect("laid out");
+        let (mut ours, mut other) = (process("SLURM_JOB_ID", "77"), process("SLURM_JOB_ID", "78"));
+        let (uses, uid) = (Uses::default(), 7);
+        let closed = |job: &str| uses.has_closed(id, "SLURM_JOB_ID", job, uid);
+
+        assert!(uses.opened(&file, uid, ours.id()).is_none(), "nobody keeps a copy of it");
+        uses.watch(id);
+        drop(uses.opened(&file, uid, std::process::id()).expect("an open of nobody's job"));
+        drop(uses.opened(&file, uid, other.id()));
+        drop(uses.opened(&file, 8, ours.id()));
+        drop(uses.opened(&file, uid, 0));
+        assert!(closed("78") && !closed("77"), "not by another job, nor by another user who says so");
+        assert!(!uses.has_closed(id, "PBS_JOBID", "78", uid), "another scheduler's number");
+        let first = uses.opened(&file, uid, ours.id());
+        let second = uses.opened(&file, uid, ours.id());
+        drop(first);
+        assert!(!closed("77"), "another process of it reads");
+        drop(second);
+        assert!(closed("77"));
+        uses.forget(id);
+        assert!(!closed("77"));
+        for child in [&mut ours, &mut other] {
+            child.kill().expect("killed");
+            child.wait().expect("gone");
+        }
+    }
+}
