@@ -5,6 +5,7 @@ mod connect;
 mod connected_targets;
 mod copies_on_volume;
 mod failure;
+mod inputs_on_volume;
 mod jobs_on_volume;
 mod log;
 mod served;

@@ -6,6 +6,7 @@
 //! each part runs under, as the user who submitted it.
 
 pub mod arrivals;
+pub mod availability;
 mod body;
 pub mod directives;
 pub mod exec;

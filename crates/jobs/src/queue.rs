@@ -101,6 +101,16 @@ pub struct QueuedJob {
     pub inputs: Vec<PathBuf>,
 }
 
+impl QueuedJob {
+    /// Its input is known, because it is there. Slurm looks anew at the reasons of those at the head only: others seem to wait
+    /// for data that are there.
+    pub(crate) fn knows_its_data(&mut self) {
+        if self.waits_for == WaitsFor::Data && !self.inputs.is_empty() {
+            self.waits_for = WaitsFor::Nodes;
+        }
+    }
+}
+
 /// Where a job of a queue stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]

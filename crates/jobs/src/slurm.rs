@@ -93,6 +93,11 @@ impl Slurm {
     /// Ends the threads. Transfers go on under their supervisors and are found again at the next start.
     pub fn shut_down(&self) {
         self.core.book.lock().closed = true;
+    /// The queue as far as hooks have handed jobs to us whose data are there.
+    pub fn queue(&self) -> Arc<dyn crate::queue::Queue> {
+        Arc::new(due::Hooked(Arc::downgrade(&self.core), self.inputs_of()))
+    }
+
         self.core.changed.notify_all();
         // The counter cannot overflow: it is written once for each call.
         let _ = rustix::io::write(&self.core.closing, &1u64.to_ne_bytes());

@@ -34,7 +34,7 @@ use crate::mover::Mover;
 use crate::names::{self, Names};
 use crate::namespace::Namespace;
 use crate::origin::Opener;
-use crate::repair::{Checker, Repair, Tally};
+use crate::repair::{Checker, Repair, Starts, Tally};
 use crate::stage::Stager;
 use crate::state::State;
 use crate::tiering::{self, Ear, Tiering, Wish};
@@ -138,8 +138,13 @@ impl Starting {
             Arc::new(Names::open(volume.state().clone(), pool.clone(), &names::boot()).map_err(|e| problem(&e))?);
         crash::settle(&volume, &files, &mover).map_err(|e| problem(&e))?;
         let stager = Arc::new(Stager::new(volume.clone(), files.clone(), opener));
-        let checker =
-            Checker { volume: volume.clone(), files: files.clone(), repair: repair.clone(), mover: mover.clone() };
+        let checker = Checker {
+            volume: volume.clone(),
+            files: files.clone(),
+            repair: repair.clone(),
+            mover: mover.clone(),
+            starts: Starts::default(),
+        };
         let burst = burst::Burst::open(&volume).map_err(|e| problem(&e))?;
         let mut advisers: Vec<Arc<dyn Adviser>> = Vec::new();
         if let Some(burst) = &burst {

@@ -5,6 +5,7 @@ use crate::connect::Context;
 use crate::connected_targets::ConnectedTargets;
 use crate::copies_on_volume;
 use crate::failure::{Failure, Result};
+use crate::inputs_on_volume;
 use crate::jobs_on_volume::JobsOnVolume;
 use crate::{log, shown};
 use clap::Args;
@@ -170,6 +171,7 @@ struct Jobs {
     runner: Arc<jobs::runner::Runner>,
     slurm: Arc<jobs::slurm::Slurm>,
     keeper: Arc<jobs::keeper::Keeper>,
+    availability: jobs::availability::Guard,
     arrivals: Arc<Arrivals>,
 }
 
@@ -233,7 +235,9 @@ fn jobs_of(core: &Arc<Core>, settings: &volume::Jobs) -> std::result::Result<Job
     let replication = &core.volume.config().replication;
     let keeper = copies_on_volume::start(core, &runner, &slurm, replication);
     let no_keeper = |e| Problem::failed(format!("the keeper of replication cannot start: {e}"));
-    let jobs = Jobs { keeper: Arc::new(keeper.map_err(no_keeper)?), runner, slurm, arrivals };
+    let availability = inputs_on_volume::start(core, &runner, &slurm, settings);
+    let availability = availability.map_err(|e| failed(&e))?;
+    let jobs = Jobs { availability, keeper: Arc::new(keeper.map_err(no_keeper)?), runner, slurm, arrivals };
     volume.set_keeper(jobs.keeper.clone());
     let (runner, slurm) = (Arc::downgrade(&jobs.runner), Arc::downgrade(&jobs.slurm));
     core.add_needs(Arc::new(move || {
@@ -271,6 +275,7 @@ impl Running {
                 jobs.arrivals.stop();
                 jobs.keeper.stop();
                 jobs.slurm.shut_down();
+                jobs.availability.stop();
                 jobs.runner.shut_down();
             }
         });

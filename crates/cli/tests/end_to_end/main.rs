@@ -32,6 +32,7 @@ mod staged;
 mod stripes;
 mod tiers;
 
+mod waiting_input;
 use real::{Volume, code, err, out};
 use std::process::{Command, Stdio};
 

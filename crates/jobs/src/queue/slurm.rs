@@ -52,10 +52,7 @@ impl Queue for Slurm {
         if let Some(inputs_of) = &self.inputs_of {
             for job in &mut jobs {
                 job.inputs = inputs_of(&job.id);
-                // Slurm looks anew at the reasons of those at the head only: others seem to wait for data that are there.
-                if job.waits_for == WaitsFor::Data && !job.inputs.is_empty() {
-                    job.waits_for = WaitsFor::Nodes;
-                }
+                job.knows_its_data();
             }
         }
         let nodes = nodes.lines().map(str::trim).filter(|n| !n.is_empty()).collect::<BTreeSet<_>>().len() as u32;

@@ -4,10 +4,11 @@ use super::Runner;
 use super::core::Core;
 use super::record::{Phase, Record};
 use crate::exec::now_ms;
-use crate::queue::{InputsOf, QueuedJob, Snapshot, State, WaitsFor, forecast};
+use crate::queue::{self, InputsOf, Queue, QueuedJob, Snapshot, State, WaitsFor, forecast};
 use crate::request::PartKind;
+use crate::scheduler::Kind;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 impl Runner {
     /// The input of the jobs that another scheduler runs, by their numbers there.
@@ -21,9 +22,40 @@ impl Runner {
         })
     }
 
+    /// The queue of another scheduler, as far as jobs were handed to it here: it is asked only while there are some.
+    pub fn queue_elsewhere(&self, kind: Kind) -> Arc<dyn Queue> {
+        Arc::new(Elsewhere { core: Arc::downgrade(&self.core), kind, inputs_of: self.inputs_of() })
+    }
+
     /// The queue as it is now. Nodes are cores here.
     pub fn queue(&self) -> Snapshot {
         picture(&self.core)
+    }
+}
+
+struct Elsewhere {
+    core: Weak<Core>,
+    kind: Kind,
+    inputs_of: InputsOf,
+}
+
+impl Queue for Elsewhere {
+    fn name(&self) -> &'static str {
+        self.kind.name()
+    }
+
+    fn snapshot(&self) -> Result<Snapshot, queue::Error> {
+        let is_there =
+            |r: &Record| !r.state.is_final() && r.external.as_ref().is_some_and(|e| e.scheduler == self.kind);
+        let any = self.core.upgrade().is_some_and(|core| core.book.lock().jobs.values().any(is_there));
+        if !any {
+            return Ok(Snapshot::default());
+        }
+        let mut snapshot = self.kind.queue().snapshot()?;
+        for job in &mut snapshot.jobs {
+            job.inputs = (self.inputs_of)(&job.id);
+        }
+        Ok(snapshot)
     }
 }
 

@@ -8,7 +8,7 @@ use super::record::{Job, Phase, Why};
 use crate::arrivals::{self, Origin, Start, Ticket, Wanted};
 use crate::plan::paths;
 use crate::queue::slurm::Slurm as SlurmQueue;
-use crate::queue::{Queue, QueuedJob, State, WaitsFor, ask};
+use crate::queue::{InputsOf, Queue, QueuedJob, Snapshot, State, WaitsFor, ask};
 use crate::request::PartKind;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -163,5 +163,32 @@ mod tests {
         let partitions = "batch|8/0/0/8\nsmall|2/3/0/5\nsmall|0/2/0/2\n";
         let fit = fitting(partitions, "7|1|batch\n8|5|small\n9|6|small\n10|4|batch,small\n11|1|gone\n");
         assert_eq!(fit.into_iter().collect::<Vec<_>>(), ["10", "8"]);
+/// Slurm's queue, as far as its hooks have handed jobs to us whose data are there: it is asked only while some wait.
+pub(super) struct Hooked(pub Weak<Core>, pub InputsOf);
+
+impl Queue for Hooked {
+    fn name(&self) -> &'static str {
+        "slurm"
+    }
+
+    fn snapshot(&self) -> Result<Snapshot, crate::queue::Error> {
+        let confs: BTreeSet<Option<PathBuf>> = self.0.upgrade().map_or_else(BTreeSet::new, |core| {
+            let book = core.book.lock();
+            let waits = |job: &&Job| job.phase == Phase::StagedIn;
+            book.jobs.values().filter(waits).map(|job| job.conf.clone()).collect()
+        });
+        let mut all = Snapshot::default();
+        for conf in confs {
+            let mut picture = SlurmQueue::with_conf(conf).snapshot()?;
+            for job in &mut picture.jobs {
+                job.inputs = (self.1)(&job.id);
+                job.knows_its_data();
+            }
+            all.jobs.extend(picture.jobs);
+        }
+        Ok(all)
+    }
+}
+
     }
 }

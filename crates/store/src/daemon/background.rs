@@ -353,7 +353,8 @@ impl Background {
             waiting.mended = Some((mended.clone(), running)).filter(|(m, _)| *m != Mended::default());
             !waiting.stopped
         };
-        let mended = mend::pass(&core.volume, &core.files, &core.mover, &core.names, |mended| report(mended, true));
+        let (starts, go_on) = (&core.checker.starts, |mended: &Mended| report(mended, true));
+        let mended = mend::pass(&core.volume, &core.files, &core.mover, &core.names, starts, go_on);
         let mended = mended.unwrap_or_else(|e| Mended { failed: 1, why: Some(e.to_string()), ..Mended::default() });
         report(&mended, false);
         if mended.files > 0 {

@@ -2,12 +2,14 @@
 //! are resynced.
 //!
 //! One pass walks the whole tree, a batch of files at a time; within a batch the order of repair decides. Files without
-//! a healthy mirror are left alone: they are recovered from their source when somebody reads them or asks for a check.
+//! a healthy mirror are left alone: they are recovered from their source when somebody reads them or asks for a check, and
+//! the input of waiting jobs by `jobs::availability`.
 
 use super::walk::walk;
 use crate::file::{File, FileTable};
 use crate::mover::Mover;
 use crate::names::Names;
+use crate::repair::Starts;
 use crate::target::{State, Targets};
 use crate::volume::Volume;
 use crate::{Error, Result};
@@ -46,6 +48,7 @@ pub(super) fn pass(
     files: &FileTable,
     mover: &Mover,
     names: &Names,
+    starts: &Starts,
     mut go_on: impl FnMut(&Mended) -> bool,
 ) -> Result<Mended> {
     let mut mended = Mended::default();
@@ -56,7 +59,7 @@ pub(super) fn pass(
                 if names.any_undone() {
                     give_back(&file, names, &mut mended);
                 }
-                batch.extend(due(&file, volume.targets()).map(|candidate| (candidate, file)));
+                batch.extend(due(&file, volume.targets(), starts).map(|candidate| (candidate, file)));
             }
             Err(error) => {
                 mended.failed += 1;
@@ -119,7 +122,7 @@ fn mend_all(
 }
 
 /// What is to be mended of a file, if anything is and something is there to mend it from.
-fn due(file: &File, targets: &Targets) -> Option<repair_order::Candidate> {
+fn due(file: &File, targets: &Targets, starts: &Starts) -> Option<repair_order::Candidate> {
     let layout = file.layout()?;
     let failed = failed_targets(&layout, targets);
     let stale = layout.mirrors.iter().any(|m| m.state == MirrorState::Stale);
@@ -144,7 +147,7 @@ fn due(file: &File, targets: &Targets) -> Option<repair_order::Candidate> {
     Some(repair_order::Candidate {
         file: layout.file,
         object: object.id,
-        job_start: None,
+        job_start: starts.of(layout.file),
         healthy_copies,
         bytes: bytes(first) + lost.map(|(at, _)| bytes(at)).sum::<u64>(),
     })

@@ -2,9 +2,12 @@
 
 mod below;
 mod look;
+mod lost;
 mod mend;
 #[cfg(test)]
 mod tests;
+
+pub use lost::{Lost, Starts};
 
 use super::Repair;
 use crate::Result;
@@ -111,6 +114,8 @@ pub struct Checker {
     pub repair: Arc<Repair>,
     /// Who copies from other mirrors and removes orphans.
     pub mover: Arc<Mover>,
+    /// Which files waiting jobs read: those are repaired first.
+    pub starts: Starts,
 }
 
 impl Checker {

@@ -288,6 +288,8 @@ pub struct Jobs {
     pub dataxfer_concurrent: usize,
     /// Whether a job's files are checked before it starts.
     pub check_before_job: bool,
+    /// Between two looks at the files of the jobs that wait.
+    pub check_every: Duration,
     /// The user that slurmctld runs as, besides root: it may speak for Slurm. Empty: nobody.
     pub slurm_user: String,
     /// When results named in `#STAGEOUT` start on their way.

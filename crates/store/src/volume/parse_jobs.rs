@@ -13,6 +13,8 @@ pub fn jobs(section: Section<'_, '_, '_>) -> Jobs {
         cores: section.count("cores", cores, 1..=65_536) as usize,
         dataxfer_concurrent: section.count("dataxfer_concurrent", 2, 1..=1024) as usize,
         check_before_job: section.boolean("check_before_job").unwrap_or(true),
+        // As in the simulator of a centre.
+        check_every: section.span("check_every", Duration::from_secs(300), Duration::from_millis(100)..=DAY),
         slurm_user: section.string("slurm_user").map_or_else(String::new, |(name, _)| name),
         offload: section.choice(
             "offload",

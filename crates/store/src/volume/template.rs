@@ -169,6 +169,8 @@ const TAIL: &str = r#"
 # dataxfer_concurrent = 2
 # Whether the files of a job are checked, and repaired, before it starts.
 # check_before_job = true
+# The files of jobs that wait are looked at so often, and when a target fails; what they lost is brought back meanwhile.
+# check_every = "5min"
 # The user that slurmctld runs as, if not root: it may hand over jobs of Slurm (`entrepot slurm install`).
 # slurm_user = "slurm"
 # Results named in #STAGEOUT start on their way when the script has ended ("at-end"), or each when it is closed ("on-close").

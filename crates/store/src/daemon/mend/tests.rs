@@ -45,7 +45,7 @@ impl Mirrored {
     }
 
     fn pass(&self) -> Mended {
-        pass(&self.volume, &self.files, &self.mover, &self.names, |_| true).expect("a walk")
+        pass(&self.volume, &self.files, &self.mover, &self.names, &Starts::default(), |_| true).expect("a walk")
     }
 
     fn is_healthy(&self, name: &str) -> bool {
@@ -74,6 +74,25 @@ fn what_a_failed_target_held_is_made_anew_elsewhere() {
     assert_eq!(m.pass(), Mended::default(), "once is enough");
     let garbage = m.volume.state().garbage_of(victim, 100).expect("state");
     assert!(!garbage.is_empty(), "what the failed target holds is removed when it is back");
+}
+
+/// [S-185]
+#[test]
+fn what_a_waiting_job_reads_is_mended_first() {
+    let m = new();
+    let names = ["a", "b", "c"];
+    names.iter().for_each(|name| m.write(name, 1));
+    for target in m.file("a").layout().expect("laid out").objects().filter(|(at, _)| at.mirror == 0) {
+        m.order(target.1.target, Order::Fail);
+    }
+    let hurt: Vec<_> = names.into_iter().filter(|name| !m.is_healthy(name)).collect();
+    assert!(hurt.len() > 1, "{hurt:?}");
+    let last = hurt[hurt.len() - 1];
+    let (starts, id) = (Starts::default(), m.file(last).id().expect("laid out"));
+    starts.set([(id, policy::Time(0))].into());
+    let first_only = |mended: &Mended| mended.files == 0;
+    pass(&m.volume, &m.files, &m.mover, &m.names, &starts, first_only).expect("a walk");
+    assert_eq!(hurt.iter().filter(|name| m.is_healthy(name)).collect::<Vec<_>>(), [&last]);
 }
 
 #[test]

@@ -20,15 +20,17 @@ pub(super) struct Found {
     pub report: Report,
     /// What can be mended, by the finding's index.
     pub candidates: Vec<Candidate>,
+    /// The files with a layout.
+    pub files: Vec<FileId>,
     /// All objects that some layout names.
     pub named: HashSet<ObjectId>,
     /// Whether the whole tree was seen and did not change meanwhile.
     pub complete: bool,
     /// What each target that answered has.
-    there: BTreeMap<TargetId, HashSet<ObjectId>>,
-    seen: BTreeSet<(u64, u64)>,
+    pub there: BTreeMap<TargetId, HashSet<ObjectId>>,
+    pub seen: BTreeSet<(u64, u64)>,
     /// The directories that were walked, with their times of change.
-    directories: Vec<(Vec<String>, (i64, u64))>,
+    pub directories: Vec<(Vec<String>, (i64, u64))>,
 }
 
 /// Something lost of one file.
@@ -78,7 +80,7 @@ impl Checker {
 
     /// Which targets answer, and with `lists` what each of them has; all are asked at the same time. For a few files their
     /// objects are looked for one by one instead: a list is as long as the volume is large.
-    fn ask_targets(&self, found: &mut Found, lists: bool) {
+    pub(super) fn ask_targets(&self, found: &mut Found, lists: bool) {
         let targets = self.volume.targets();
         let unwell: BTreeSet<TargetId> = targets.probe_all().into_iter().collect();
         let all = targets.all();
@@ -98,7 +100,7 @@ impl Checker {
     }
 
     /// Looks at a file, or at all files of a directory.
-    fn walk(&self, names: &[String], found: &mut Found, stop: &Stop) -> Result<()> {
+    pub(super) fn walk(&self, names: &[String], found: &mut Found, stop: &Stop) -> Result<()> {
         let mut todo = vec![names.to_vec()];
         while let Some(names) = todo.pop() {
             if stop.is_set() {
@@ -165,6 +167,7 @@ impl Checker {
 
     /// Every object of a layout.
     fn compare(&self, file: &Arc<File>, layout: &Layout, names: &[String], found: &mut Found) {
+        found.files.push(layout.file);
         let size = file.size();
         let wrong: Vec<Option<FindingKind>> = layout.objects().map(|(_, o)| self.wrong_with(o, found)).collect();
         let broken = |mirror: usize| {

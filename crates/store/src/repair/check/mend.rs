@@ -1,7 +1,7 @@
 //! Mending: what is lost comes back from another mirror or from the source, in the order of repair, several at once.
 
 use super::look::{Candidate, Found};
-use super::{CheckOptions, Checker, FindingKind, Outcome};
+use super::{CheckOptions, Checker, FindingKind, Outcome, Starts};
 use crate::stage::progress::Meter;
 use crate::stage::{Report, Stop};
 use crate::{Error, Result};
@@ -17,7 +17,7 @@ const AT_ONCE: usize = 4;
 
 impl Checker {
     pub(super) fn mend(&self, found: &mut Found, options: &CheckOptions, report: Report, stop: &Stop) {
-        let candidates = in_order(&found.candidates, options);
+        let candidates = in_order(&found.candidates, options, &self.starts);
         let total_bytes = candidates.iter().filter(|c| c.recoverable).map(|c| c.bytes).sum();
         let meter = Meter::new(report, "repair", total_bytes, 0);
         let outcomes: Mutex<Vec<(usize, Outcome)>> = Mutex::default();
@@ -48,7 +48,7 @@ impl Checker {
     }
 
     /// Brings one object back. What is in order by now needs nothing.
-    fn mend_one(&self, candidate: &Candidate) -> Result<()> {
+    pub(super) fn mend_one(&self, candidate: &Candidate) -> Result<()> {
         let file = self.files.get_or_open(self.open(&candidate.path, OFlags::RDWR)?)?;
         let Some(layout) = file.layout().filter(|l| l.file == candidate.file) else {
             return Err(Error::Busy("the file was replaced meanwhile".into()));
@@ -90,7 +90,7 @@ impl Checker {
 }
 
 /// The candidates in the order of repair.
-fn in_order(candidates: &[Candidate], options: &CheckOptions) -> Vec<Candidate> {
+fn in_order(candidates: &[Candidate], options: &CheckOptions, starts: &Starts) -> Vec<Candidate> {
     let clean = |path: &String| path.split('/').filter(|n| !n.is_empty() && *n != ".").collect::<Vec<_>>().join("/");
     let before_job: Vec<String> = options.before_job.iter().map(clean).collect();
     let of = |c: &Candidate| {
@@ -99,7 +99,8 @@ fn in_order(candidates: &[Candidate], options: &CheckOptions) -> Vec<Candidate> 
         repair_order::Candidate {
             file: c.file,
             object: c.object.id,
-            job_start: wanted.then_some(Time::ZERO),
+            // A job that is dispatched now comes before all that wait.
+            job_start: if wanted { Some(Time::ZERO) } else { starts.of(c.file).map(|Time(place)| Time(place + 1)) },
             healthy_copies: c.healthy_copies,
             bytes: c.bytes,
         }

@@ -29,7 +29,7 @@ fn new() -> Checked {
     let repair = Repair::start(config, files.pool().clone(), world.memory.clone(), side, stats);
     assert!(files.pool().recovery.set(repair.clone()).is_ok());
     let mover = Arc::new(Mover::new(files.pool().clone(), volume.state().clone(), None));
-    Checked { world, checker: Checker { volume, files, repair, mover } }
+    Checked { world, checker: Checker { volume, files, repair, mover, starts: Starts::default() } }
 }
 
 impl Checked {
@@ -198,4 +198,33 @@ fn a_stale_mirror_is_resynced() {
     let other = c.layout("m").mirrors[0].segments[0].objects[0].target;
     c.checker.volume.targets().operate(other, Order::Fail).expect("failed");
     assert!(c.world.read("m")[..100] == [9; 100]);
+}
+
+/// [S-185]
+#[test]
+fn what_some_files_have_lost_comes_back_piece_by_piece() {
+    let c = new();
+    for name in ["a", "b"] {
+        c.world.memory.add(&format!("mem://h/{name}"), &data(SIZE, 5));
+        c.world.stage(&[&format!("mem://h/{name}")], name).expect("staged");
+    }
+    let groups = [vec!["a".to_string()], vec!["b".to_string(), "nothing".to_string()]];
+    let lost = |c: &Checked| c.checker.lost(&groups).expect("looked");
+    assert!(lost(&c).iter().all(|(files, lost)| files.len() == 1 && lost.is_empty()));
+    let (one, other) = (c.layout("a"), c.layout("b"));
+    let gone = *one.objects().next().expect("objects").1;
+    let away = *other.objects().nth(1).expect("objects").1;
+    c.remove_object(gone);
+    c.checker.volume.targets().operate(away.target, Order::Fail).expect("failed");
+    let found = lost(&c);
+    assert_eq!(found[0].0, [one.file]);
+    let objects = |at: usize| found[at].1.iter().map(|l| l.candidate().object).collect::<Vec<_>>();
+    assert!(objects(0).contains(&gone.id), "{:?}", objects(0));
+    assert_eq!(objects(1), [away.id]);
+    for lost in found.iter().flat_map(|(_, lost)| lost) {
+        c.checker.bring_back(lost).expect("from the source");
+        c.checker.bring_back(lost).expect("a second time there is nothing to do");
+    }
+    assert!(lost(&c).iter().all(|(_, lost)| lost.is_empty()));
+    assert!(c.world.read("a") == data(SIZE, 5) && c.world.read("b") == data(SIZE, 5));
 }

@@ -1,0 +1,74 @@
+//! The input of waiting jobs, looked at and repaired by the running daemon.
+
+use jobs::availability::{Guard, Inputs, Looked, Settings};
+use jobs::queue::{Queue, local::Local};
+use jobs::runner::Runner;
+use jobs::scheduler::Kind;
+use jobs::slurm::Slurm;
+use policy::protect::availability::{Config, Lost};
+use policy::{FileId, Time};
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+use store::daemon::Core;
+use store::repair;
+use store::volume::Jobs;
+
+/// The files of a daemon.
+struct InputsOnVolume {
+    core: Arc<Core>,
+    target_changes: Arc<AtomicU64>,
+}
+
+impl Inputs for InputsOnVolume {
+    type Lost = repair::Lost;
+
+    fn target_changes(&self) -> u64 {
+        self.target_changes.load(Ordering::Acquire)
+    }
+
+    fn look(&self, jobs: &[Vec<PathBuf>]) -> Result<Vec<Looked<repair::Lost>>, String> {
+        let below = |path: &PathBuf| Some(path.strip_prefix(&self.core.mount_point).ok()?.to_str()?.to_string());
+        let groups: Vec<Vec<String>> = jobs.iter().map(|paths| paths.iter().filter_map(below).collect()).collect();
+        let looked = self.core.checker.lost(&groups).map_err(|e| e.to_string())?;
+        let told = |lost: repair::Lost| {
+            let of = lost.candidate();
+            (Lost { file: of.file, object: of.object, healthy_copies: of.healthy_copies, bytes: of.bytes }, lost)
+        };
+        Ok(looked
+            .into_iter()
+            .map(|(files, lost)| Looked { files, lost: lost.into_iter().map(told).collect() })
+            .collect())
+    }
+
+    fn repair(&self, lost: &repair::Lost) -> Result<(), String> {
+        self.core.checker.bring_back(lost).map_err(|e| e.to_string())
+    }
+
+    fn starts(&self, starts: BTreeMap<FileId, Time>) {
+        self.core.checker.starts.set(starts);
+    }
+}
+
+/// Starts looking after the input of all jobs that wait in a queue that is known here; of none if jobs' files are not checked.
+pub fn start(core: &Arc<Core>, runner: &Arc<Runner>, slurm: &Slurm, settings: &Jobs) -> std::io::Result<Guard> {
+    let target_changes = Arc::new(AtomicU64::new(0));
+    let own = target_changes.clone();
+    core.volume.targets().on_change(move |_| {
+        own.fetch_add(1, Ordering::AcqRel);
+    });
+    let mut queues: Vec<Arc<dyn Queue>> = vec![
+        Arc::new(Local::new(runner.clone())),
+        slurm.queue(),
+        runner.queue_elsewhere(Kind::Slurm),
+        runner.queue_elsewhere(Kind::Pbs),
+    ];
+    queues.retain(|_| settings.check_before_job);
+    let time = |span: Duration| Time(u64::try_from(span.as_nanos()).unwrap_or(u64::MAX));
+    let settle = time(core.volume.config().replication.delay);
+    let machine = Config { every: time(settings.check_every), settle, ..Config::default() };
+    let inputs = InputsOnVolume { core: core.clone(), target_changes };
+    Guard::start(Settings { machine, poll: settings.queue_poll }, queues, Arc::new(inputs))
+}

@@ -1,0 +1,361 @@
+//! The input of waiting jobs is looked at, and what it lost is brought back before they start: the live driver of
+//! `policy::protect::availability`.
+//!
+//! ```text
+//!   queues --waiting jobs--> machine --looks, repairs--> Inputs (the volume)
+//!                               ^--lost, repaired--+
+//! ```
+//! One thread looks at the queues every few seconds and at files when it is told to; repairs run on threads of their own, as
+//! many as the machine allows. A queue that does not answer keeps its last picture. What is being repaired when the daemon
+//! ends is found again at the next start.
+
+use crate::exec::now_ms;
+use crate::queue::{Queue, State, WaitsFor};
+use policy::protect::availability::{Action, Availability, Config, Event, JobId, Lost, Waiting};
+use policy::{FileId, ObjectId, Time};
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// What a look found at the input of one job.
+pub struct Looked<L> {
+    /// All its files.
+    pub files: Vec<FileId>,
+    /// What they have lost.
+    pub lost: Vec<(Lost, L)>,
+}
+
+/// The files of the volume. All calls may block.
+pub trait Inputs: Send + Sync + 'static {
+    /// Something lost, as the volume names it.
+    type Lost: Clone + Send + std::fmt::Display;
+    /// A number that is another one after a target failed or came back.
+    fn target_changes(&self) -> u64;
+    /// Looks at the files at or below the paths of each job.
+    fn look(&self, jobs: &[Vec<PathBuf>]) -> Result<Vec<Looked<Self::Lost>>, String>;
+    /// Brings one thing back. What is in order by now needs nothing.
+    fn repair(&self, lost: &Self::Lost) -> Result<(), String>;
+    /// The places of files in the order of the starts of the jobs that read them, in place of those told before.
+    fn starts(&self, starts: BTreeMap<FileId, Time>);
+}
+
+/// How it works.
+#[derive(Clone, Copy, Debug)]
+pub struct Settings {
+    /// The machine's settings.
+    pub machine: Config,
+    /// Between two looks at the queues.
+    pub poll: Duration,
+}
+
+enum Word {
+    Ended(ObjectId, bool),
+    Stop,
+}
+
+/// The thread that looks. Ends with [`Guard::stop`].
+pub struct Guard {
+    tell: Sender<Word>,
+    thread: parking_lot::Mutex<Option<JoinHandle<()>>>,
+}
+
+impl Guard {
+    /// Starts it over some queues; a job of the first is not the same as a job of that number in the second.
+    pub fn start(settings: Settings, queues: Vec<Arc<dyn Queue>>, inputs: Arc<impl Inputs>) -> std::io::Result<Guard> {
+        let (tell, told) = channel();
+        let own = tell.clone();
+        let pictures = queues.iter().map(|_| Picture::default()).collect();
+        let work = move || {
+            Driver {
+                machine: Availability::new(settings.machine),
+                queues,
+                pictures,
+                inputs,
+                tell: own,
+                jobs: BTreeMap::new(),
+                lost: BTreeMap::new(),
+                next_job: 0,
+                changes: 0,
+                began: Instant::now(),
+            }
+            .work(&told, settings.poll)
+        };
+        let thread = std::thread::Builder::new().name("availability".into()).spawn(work)?;
+        Ok(Guard { tell, thread: parking_lot::Mutex::new(Some(thread)) })
+    }
+
+    /// Ends the thread. Repairs under way go on until the volume's mover stops.
+    pub fn stop(&self) {
+        drop(self.tell.send(Word::Stop));
+        if self.thread.lock().take().is_some_and(|thread| thread.join().is_err()) {
+            tracing::error!("bug: the thread that looks after the input of waiting jobs panicked");
+        }
+    }
+}
+
+/// The waiting jobs of a queue: their numbers there, expected starts and inputs, in its order.
+#[derive(Default)]
+struct Picture {
+    jobs: Vec<(String, Option<Time>, Vec<PathBuf>)>,
+    complained: bool,
+}
+
+struct Driver<I: Inputs> {
+    machine: Availability,
+    queues: Vec<Arc<dyn Queue>>,
+    pictures: Vec<Picture>,
+    inputs: Arc<I>,
+    tell: Sender<Word>,
+    /// The machine's numbers of the jobs, by queue and number there.
+    jobs: BTreeMap<(usize, String), JobId>,
+    lost: BTreeMap<ObjectId, I::Lost>,
+    next_job: u64,
+    changes: u64,
+    began: Instant,
+}
+
+impl<I: Inputs> Driver<I> {
+    fn work(mut self, told: &Receiver<Word>, poll: Duration) {
+        self.changes = self.inputs.target_changes();
+        loop {
+            self.look_at_queues();
+            let until = Instant::now() + poll;
+            loop {
+                self.carry_out();
+                let now = self.now();
+                let due = self.machine.next_deadline().map(|at| Duration::from_nanos(at.since(now).0));
+                let left = until.saturating_duration_since(Instant::now());
+                match told.recv_timeout(due.map_or(left, |due| due.min(left))) {
+                    Ok(Word::Stop) | Err(RecvTimeoutError::Disconnected) => return,
+                    Ok(Word::Ended(object, true)) => self.handle(Event::Repaired { object }),
+                    Ok(Word::Ended(object, false)) => self.handle(Event::RepairFailed { object }),
+                    Err(RecvTimeoutError::Timeout) => self.handle(Event::Tick),
+                }
+                if Instant::now() >= until {
+                    break;
+                }
+            }
+        }
+    }
+
+    fn now(&self) -> Time {
+        Time(self.began.elapsed().as_nanos() as u64)
+    }
+
+    fn handle(&mut self, event: Event) {
+        self.machine.handle(self.now(), event);
+    }
+
+    fn look_at_queues(&mut self) {
+        let now_ms = now_ms();
+        for (queue, picture) in self.queues.iter().zip(&mut self.pictures) {
+            match queue.snapshot() {
+                Ok(snapshot) => {
+                    // What still waits for its data, or for a job that brings them, has nothing to look at yet.
+                    let waits = |job: &crate::queue::QueuedJob| {
+                        job.state == State::Pending && !matches!(job.waits_for, WaitsFor::Data | WaitsFor::Dependency)
+                    };
+                    let waiting = snapshot.jobs.into_iter().filter(|job| waits(job) && !job.inputs.is_empty());
+                    let start = |ms: Option<u64>| ms.map(|ms| Time::from_millis(ms.max(now_ms)));
+                    picture.jobs = waiting.map(|job| (job.id, start(job.start_ms), job.inputs)).collect();
+                    picture.complained = false;
+                }
+                Err(_) if picture.complained => {}
+                Err(error) => {
+                    picture.complained = true;
+                    tracing::warn!(
+                        "the {} queue is not seen: {error}; the input of its jobs is looked after by its last picture",
+                        queue.name()
+                    );
+                }
+            }
+        }
+        let mut line = Vec::new();
+        let mut present = BTreeMap::new();
+        for (n, picture) in self.pictures.iter().enumerate() {
+            for (id, start, _) in &picture.jobs {
+                let key = (n, id.clone());
+                let job = self.jobs.get(&key).copied().unwrap_or_else(|| {
+                    self.next_job += 1;
+                    JobId(self.next_job)
+                });
+                present.insert(key, job);
+                line.push(Waiting { job, start: *start });
+            }
+        }
+        self.jobs = present;
+        self.handle(Event::Line(line));
+        let changes = self.inputs.target_changes();
+        if std::mem::replace(&mut self.changes, changes) != changes {
+            self.handle(Event::TargetsChanged);
+        }
+        self.inputs.starts(self.machine.starts());
+    }
+
+    fn carry_out(&mut self) {
+        while let Some(action) = self.machine.poll() {
+            match action {
+                Action::Look { jobs, .. } => self.look(&jobs),
+                Action::Repair { object, .. } => self.repair(object),
+            }
+        }
+    }
+
+    fn look(&mut self, jobs: &[JobId]) {
+        let by_job: BTreeMap<JobId, &(usize, String)> = self.jobs.iter().map(|(key, job)| (*job, key)).collect();
+        let inputs_of = |job: &JobId| {
+            let (queue, id) = by_job.get(job)?;
+            let known = self.pictures[*queue].jobs.iter().find(|(other, ..)| other == id)?;
+            Some((*job, known.2.clone()))
+        };
+        let (jobs, paths): (Vec<JobId>, Vec<Vec<PathBuf>>) = jobs.iter().filter_map(inputs_of).unzip();
+        match self.inputs.look(&paths) {
+            Ok(looked) => {
+                for (job, Looked { files, lost }) in jobs.into_iter().zip(looked) {
+                    let (told, named): (Vec<Lost>, Vec<I::Lost>) = lost.into_iter().unzip();
+                    self.lost.extend(told.iter().map(|lost| lost.object).zip(named));
+                    self.handle(Event::Looked { job, files, lost: told });
+                }
+            }
+            Err(error) => tracing::warn!("the input of waiting jobs could not be looked at: {error}"),
+        }
+        self.handle(Event::LookEnded);
+        let machine = &self.machine;
+        self.lost.retain(|object, _| machine.is_missing(*object));
+        self.inputs.starts(self.machine.starts());
+    }
+
+    fn repair(&mut self, object: ObjectId) {
+        let Some(lost) = self.lost.get(&object).cloned() else {
+            return self.handle(Event::RepairFailed { object });
+        };
+        let (inputs, tell) = (self.inputs.clone(), self.tell.clone());
+        let work = move || {
+            let done = inputs.repair(&lost);
+            match &done {
+                Ok(()) => tracing::info!("{lost}, the input of a waiting job, is whole again"),
+                Err(error) => tracing::info!("{lost}, the input of a waiting job, is not repaired for now: {error}"),
+            }
+            // Nobody listens at the end.
+            drop(tell.send(Word::Ended(object, done.is_ok())));
+        };
+        if std::thread::Builder::new().name("repair-input".into()).spawn(work).is_err() {
+            self.handle(Event::RepairFailed { object });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::queue::{Error, QueuedJob, Snapshot};
+    use parking_lot::{Condvar, Mutex};
+
+    #[derive(Default)]
+    struct Told(Mutex<Snapshot>);
+
+    impl Queue for Told {
+        fn name(&self) -> &'static str {
+            "told"
+        }
+        fn snapshot(&self) -> Result<Snapshot, Error> {
+            Ok(self.0.lock().clone())
+        }
+    }
+
+    /// A volume whose file N has object N; a target takes some of them.
+    #[derive(Default)]
+    struct Memory {
+        lost: Mutex<Vec<u64>>,
+        changes: Mutex<u64>,
+        log: Mutex<Vec<u64>>,
+        looked: Mutex<u64>,
+        changed: Condvar,
+        starts: Mutex<BTreeMap<FileId, Time>>,
+    }
+
+    impl Inputs for Memory {
+        type Lost = u64;
+        fn target_changes(&self) -> u64 {
+            *self.changes.lock()
+        }
+        fn look(&self, jobs: &[Vec<PathBuf>]) -> Result<Vec<Looked<u64>>, String> {
+            *self.looked.lock() += 1;
+            let lost = self.lost.lock();
+            let of = |paths: &Vec<PathBuf>| {
+                let number = |p: &PathBuf| p.file_name().expect("a name").to_str().expect("text").parse::<u64>();
+                let files: Vec<u64> = paths.iter().map(|p| number(p).expect("a number")).collect();
+                let is_lost = |n: u64| (Lost { file: FileId(n), object: ObjectId(n), healthy_copies: 0, bytes: 1 }, n);
+                Looked {
+                    files: files.iter().map(|n| FileId(*n)).collect(),
+                    lost: files.into_iter().filter(|n| lost.contains(n)).map(is_lost).collect(),
+                }
+            };
+            Ok(jobs.iter().map(of).collect())
+        }
+        fn repair(&self, lost: &u64) -> Result<(), String> {
+            self.lost.lock().retain(|n| n != lost);
+            self.log.lock().push(*lost);
+            self.changed.notify_all();
+            Ok(())
+        }
+        fn starts(&self, starts: BTreeMap<FileId, Time>) {
+            *self.starts.lock() = starts;
+        }
+    }
+
+    fn job(id: u64, start_ms: Option<u64>, waits_for: WaitsFor) -> QueuedJob {
+        QueuedJob {
+            id: id.to_string(),
+            user: "ann".into(),
+            queue: "batch".into(),
+            nodes: 1,
+            state: State::Pending,
+            waits_for,
+            reason: String::new(),
+            start_ms,
+            time_limit_s: None,
+            submitted_ms: None,
+            inputs: vec![format!("/scratch/{id}").into()],
+        }
+    }
+
+    /// [S-185]
+    #[test]
+    fn the_input_of_waiting_jobs_is_repaired_in_the_order_of_their_starts() {
+        let (memory, here, there) = (Arc::new(Memory::default()), Arc::new(Told::default()), Arc::new(Told::default()));
+        let far = now_ms() + 3_600_000;
+        here.0.lock().jobs = vec![
+            job(1, None, WaitsFor::Nodes),
+            job(2, Some(far + 5000), WaitsFor::Release),
+            job(3, Some(far + 1000), WaitsFor::Nodes),
+            job(4, Some(far), WaitsFor::Data),
+        ];
+        there.0.lock().jobs = vec![job(7, Some(far + 3000), WaitsFor::Nodes), job(8, Some(far), WaitsFor::Dependency)];
+        let machine = Config { settle: Time::ZERO, at_once: 1, ..Config::default() };
+        let settings = Settings { machine, poll: Duration::from_millis(5) };
+        let guard = Guard::start(settings, vec![here.clone(), there], memory.clone()).expect("a thread");
+        let until = |what: &str, done: &dyn Fn() -> bool| {
+            let mut log = memory.log.lock();
+            let end = Instant::now() + Duration::from_secs(20);
+            while !parking_lot::MutexGuard::unlocked(&mut log, done) {
+                assert!(Instant::now() < end, "{what}: {log:?}");
+                memory.changed.wait_for(&mut log, Duration::from_millis(5));
+            }
+        };
+        until("all that wait are looked at", &|| memory.starts.lock().len() == 4);
+        assert_eq!(*memory.log.lock(), [0; 0]);
+        *memory.lost.lock() = vec![1, 2, 3, 4, 7, 8];
+        *memory.changes.lock() += 1;
+        until("all are repaired", &|| memory.log.lock().len() == 4);
+        assert_eq!(*memory.log.lock(), [3, 7, 2, 1], "by start; what has no data yet is left alone");
+        // The data of job 4 have come.
+        here.0.lock().jobs[3].waits_for = WaitsFor::Nodes;
+        until("who joins the line is looked at", &|| memory.log.lock().len() == 5);
+        guard.stop();
+        assert_eq!(*memory.lost.lock(), [8]);
+    }
+}

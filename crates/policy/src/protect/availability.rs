@@ -1,0 +1,500 @@
+//! The availability of what waiting jobs will read: looked at now and then and when a target fails, and what is lost is
+//! brought back before they start, while they wait.
+//!
+//! ```text
+//!   queue --Line--> +--------------+ --Look--> files of the waiting jobs --Looked--> lost, in the order of repair
+//!   targets ------> | Availability | --Repair--> some at once, those of the next jobs first --Repaired, Failed-->
+//!   clock --------> +--------------+
+//! ```
+//! A job is looked at when it joins the line (its data have just come, or the driver has just started), all are every
+//! [`Config::every`], and once a target that failed has had [`Config::settle`] to come back. What is lost is repaired in the
+//! order of [`repair_order`], whose first key is the job's place: by the start that the scheduler expects, those without one
+//! behind them in the order of the queue. The order follows the queue up to the moment a repair begins. What cannot be
+//! repaired is tried again after a growing pause; what no waiting job reads any more is left to others.
+//!
+//! Source: Wang, sections 4.2.2 and 4.4; Zhang, sections 4.5.2 and 4.7.2; the reference, section 6.5, step 1.
+
+use super::repair_order::{Candidate, repair_order};
+use crate::ids::{FileId, ObjectId};
+pub use crate::schedule::easy::JobId;
+use crate::time::Time;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+/// Settings of [`Availability`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Config {
+    /// Between two looks at all waiting jobs.
+    pub every: Time,
+    /// From a change of a target to the look that follows: one that is away for a moment costs nothing.
+    pub settle: Time,
+    /// Repairs at once, at least 1.
+    pub at_once: usize,
+    /// Jobs in one look, at least 1; the others follow in the next.
+    pub jobs_per_look: usize,
+    /// After a repair failed, the next try comes after so long, then after twice that, up to [`Config::every`].
+    pub retry_after: Time,
+}
+
+impl Default for Config {
+    /// Five minutes, four repairs: what the simulator of a centre reckons with. Five seconds: as for replicas (the reference,
+    /// section 6.7). The rest are guesses.
+    fn default() -> Config {
+        Config {
+            every: Time::from_secs(300),
+            settle: Time::from_secs(5),
+            at_once: 4,
+            jobs_per_look: 64,
+            retry_after: Time::from_secs(10),
+        }
+    }
+}
+
+/// A job that waits, with input.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Waiting {
+    /// Which.
+    pub job: JobId,
+    /// When the scheduler expects to start it.
+    pub start: Option<Time>,
+}
+
+/// Something lost of a file that can be brought back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Lost {
+    /// The file.
+    pub file: FileId,
+    /// The lost object.
+    pub object: ObjectId,
+    /// Complete copies elsewhere.
+    pub healthy_copies: u32,
+    /// Bytes to bring back.
+    pub bytes: u64,
+}
+
+/// What happened.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// All jobs that wait and have input, as the scheduler looks at them.
+    Line(Vec<Waiting>),
+    /// A target failed or is back.
+    TargetsChanged,
+    /// The answer to [`Action::Look`], for one of its jobs: what its files have lost. An empty list if nothing is.
+    Looked {
+        /// Which job.
+        job: JobId,
+        /// All its files.
+        files: Vec<FileId>,
+        /// What is lost.
+        lost: Vec<Lost>,
+    },
+    /// The look is over, also if it failed for some jobs.
+    LookEnded,
+    /// An object was brought back, or was there all along.
+    Repaired {
+        /// Which.
+        object: ObjectId,
+    },
+    /// An object could not be brought back now.
+    RepairFailed {
+        /// Which.
+        object: ObjectId,
+    },
+    /// Time passed; to be sent at [`Availability::next_deadline`].
+    Tick,
+}
+
+/// What the driver has to do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// Look at the files of these jobs; those that start first come first. Answer each with `Looked`, and end with `LookEnded`.
+    Look {
+        /// Which.
+        jobs: Vec<JobId>,
+        /// Why.
+        reason: LookReason,
+    },
+    /// Bring an object back. Answer with `Repaired` or `RepairFailed`.
+    Repair {
+        /// Of which file.
+        file: FileId,
+        /// Which.
+        object: ObjectId,
+        /// For the first job that reads it.
+        job: JobId,
+    },
+}
+
+/// Why jobs' files are looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LookReason {
+    /// They have joined the line.
+    Joined,
+    /// A target failed or is back.
+    TargetsChanged,
+    /// It was time.
+    Periodic,
+}
+
+/// Counts since the start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stats {
+    /// Looks.
+    pub looks: u64,
+    /// Objects brought back.
+    pub repaired: u64,
+    /// Tries that failed.
+    pub failed: u64,
+}
+
+#[derive(Clone, Debug)]
+struct Missing {
+    lost: Lost,
+    jobs: BTreeSet<JobId>,
+    under_way: bool,
+    /// Tries that failed, and when the next may be.
+    failed: u32,
+    not_before: Time,
+}
+
+/// The machine.
+#[derive(Clone, Debug)]
+pub struct Availability {
+    config: Config,
+    /// The jobs in line by their places, the first to start has 0.
+    places: BTreeMap<JobId, u64>,
+    files: BTreeMap<JobId, Vec<FileId>>,
+    missing: BTreeMap<ObjectId, Missing>,
+    /// Jobs to look at, and why.
+    due: BTreeMap<JobId, LookReason>,
+    looking: bool,
+    look_at: Option<Time>,
+    settled_at: Option<Time>,
+    now: Time,
+    actions: VecDeque<Action>,
+    stats: Stats,
+}
+
+impl Availability {
+    /// No job waits.
+    pub fn new(config: Config) -> Availability {
+        let config = Config { at_once: config.at_once.max(1), jobs_per_look: config.jobs_per_look.max(1), ..config };
+        Availability {
+            config,
+            places: BTreeMap::new(),
+            files: BTreeMap::new(),
+            missing: BTreeMap::new(),
+            due: BTreeMap::new(),
+            looking: false,
+            look_at: None,
+            settled_at: None,
+            now: Time::ZERO,
+            actions: VecDeque::new(),
+            stats: Stats::default(),
+        }
+    }
+
+    /// Takes in what happened; follow with [`Availability::poll`] until it gives nothing.
+    pub fn handle(&mut self, now: Time, event: Event) {
+        self.now = self.now.max(now);
+        match event {
+            Event::Line(line) => self.line(line),
+            Event::TargetsChanged => self.settled_at = Some(self.now + self.config.settle),
+            Event::Looked { job, files, lost } => self.looked(job, files, lost),
+            Event::LookEnded => self.looking = false,
+            Event::Repaired { object } => {
+                self.stats.repaired += u64::from(self.missing.remove(&object).is_some());
+            }
+            Event::RepairFailed { object } => {
+                self.stats.failed += 1;
+                if let Some(missing) = self.missing.get_mut(&object) {
+                    missing.under_way = false;
+                    missing.failed += 1;
+                    let pause = self.config.retry_after.0.saturating_mul(1 << (missing.failed - 1).min(32));
+                    missing.not_before = self.now + Time(pause.min(self.config.every.0));
+                }
+            }
+            Event::Tick => {}
+        }
+        self.clock();
+        self.missing.retain(|_, missing| missing.under_way || !missing.jobs.is_empty());
+        self.look();
+        self.repair();
+    }
+
+    /// What to do next, if anything.
+    pub fn poll(&mut self) -> Option<Action> {
+        self.actions.pop_front()
+    }
+
+    /// When the next look or the next try is due.
+    pub fn next_deadline(&self) -> Option<Time> {
+        let again = self.missing.values().filter(|m| !m.under_way && m.not_before > self.now).map(|m| m.not_before);
+        again.chain(self.look_at).chain(self.settled_at).min()
+    }
+
+    /// The places in the line of the files that waiting jobs read, as far as they were looked at: the smaller, the sooner.
+    pub fn starts(&self) -> BTreeMap<FileId, Time> {
+        let mut starts = BTreeMap::new();
+        for (job, files) in &self.files {
+            let Some(place) = self.places.get(job) else { continue };
+            for file in files {
+                let start = starts.entry(*file).or_insert(Time(*place));
+                *start = (*start).min(Time(*place));
+            }
+        }
+        starts
+    }
+
+    /// Whether an object is to be brought back, now or later.
+    pub fn is_missing(&self, object: ObjectId) -> bool {
+        self.missing.contains_key(&object)
+    }
+
+    /// Counts since the start.
+    pub fn stats(&self) -> Stats {
+        self.stats
+    }
+
+    fn line(&mut self, line: Vec<Waiting>) {
+        let mut order: Vec<(bool, Option<Time>, usize)> =
+            line.iter().enumerate().map(|(at, w)| (w.start.is_none(), w.start, at)).collect();
+        order.sort_unstable();
+        let before = std::mem::take(&mut self.places);
+        for (place, (.., at)) in order.into_iter().enumerate() {
+            self.places.entry(line[at].job).or_insert(place as u64);
+        }
+        for job in self.places.keys().filter(|job| !before.contains_key(job)) {
+            self.due.entry(*job).or_insert(LookReason::Joined);
+        }
+        let places = &self.places;
+        self.files.retain(|job, _| places.contains_key(job));
+        self.due.retain(|job, _| places.contains_key(job));
+        self.missing.values_mut().for_each(|missing| missing.jobs.retain(|job| places.contains_key(job)));
+        match (self.places.is_empty(), self.look_at) {
+            (true, _) => self.look_at = None,
+            (false, None) => self.look_at = Some(self.now + self.config.every),
+            _ => {}
+        }
+    }
+
+    fn clock(&mut self) {
+        let mut reason = None;
+        if self.look_at.is_some_and(|at| at <= self.now) {
+            self.look_at = Some(self.now + self.config.every);
+            reason = Some(LookReason::Periodic);
+        }
+        if self.settled_at.is_some_and(|at| at <= self.now) {
+            self.settled_at = None;
+            reason = Some(LookReason::TargetsChanged);
+        }
+        if let Some(reason) = reason {
+            self.due.extend(self.places.keys().map(|job| (*job, reason)));
+        }
+    }
+
+    fn look(&mut self) {
+        if self.looking || self.due.is_empty() {
+            return;
+        }
+        let mut jobs: Vec<(u64, JobId)> = self.due.keys().map(|job| (self.places[job], *job)).collect();
+        jobs.sort_unstable();
+        let reason = self.due[&jobs[0].1];
+        let jobs: Vec<JobId> = jobs.into_iter().take(self.config.jobs_per_look).map(|(_, job)| job).collect();
+        self.due.retain(|job, _| !jobs.contains(job));
+        self.looking = true;
+        self.stats.looks += 1;
+        self.actions.push_back(Action::Look { jobs, reason });
+    }
+
+    fn looked(&mut self, job: JobId, files: Vec<FileId>, lost: Vec<Lost>) {
+        if !self.places.contains_key(&job) {
+            return;
+        }
+        let still: BTreeSet<ObjectId> = lost.iter().map(|lost| lost.object).collect();
+        for (object, missing) in &mut self.missing {
+            if !still.contains(object) {
+                missing.jobs.remove(&job);
+            }
+        }
+        for lost in lost {
+            let fresh = Missing { lost, jobs: BTreeSet::new(), under_way: false, failed: 0, not_before: Time::ZERO };
+            let missing = self.missing.entry(lost.object).or_insert(fresh);
+            missing.lost = lost;
+            missing.jobs.insert(job);
+        }
+        self.files.insert(job, files);
+    }
+
+    fn repair(&mut self) {
+        let under_way = self.missing.values().filter(|m| m.under_way).count();
+        let free = self.config.at_once.saturating_sub(under_way);
+        if free == 0 {
+            return;
+        }
+        let first = |missing: &Missing| missing.jobs.iter().map(|job| (self.places[job], *job)).min();
+        let ready = self.missing.values().filter(|m| !m.under_way && m.not_before <= self.now);
+        let mut order: Vec<Candidate> = ready
+            .map(|missing| Candidate {
+                file: missing.lost.file,
+                object: missing.lost.object,
+                job_start: first(missing).map(|(place, _)| Time(place)),
+                healthy_copies: missing.lost.healthy_copies,
+                bytes: missing.lost.bytes,
+            })
+            .collect();
+        repair_order(&mut order);
+        for candidate in order.into_iter().take(free) {
+            let Some((_, job)) = first(&self.missing[&candidate.object]) else { continue };
+            if let Some(missing) = self.missing.get_mut(&candidate.object) {
+                missing.under_way = true;
+            }
+            self.actions.push_back(Action::Repair { file: candidate.file, object: candidate.object, job });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn secs(n: u64) -> Time {
+        Time::from_secs(n)
+    }
+
+    fn machine(at_once: usize) -> Availability {
+        Availability::new(Config { at_once, ..Config::default() })
+    }
+
+    fn wait(job: u64, start: Option<u64>) -> Waiting {
+        Waiting { job: JobId(job), start: start.map(secs) }
+    }
+
+    fn actions(machine: &mut Availability) -> Vec<Action> {
+        std::iter::from_fn(|| machine.poll()).collect()
+    }
+
+    /// Answers a look: object N of file N is lost, for each of the jobs' numbers.
+    fn answer(machine: &mut Availability, now: Time, lost: &[u64]) -> Vec<u64> {
+        let mut looked_at = Vec::new();
+        while let Some(action) = machine.poll() {
+            let Action::Look { jobs, .. } = action else { panic!("{action:?}") };
+            for job in jobs {
+                looked_at.push(job.0);
+                let all = lost.iter().filter(|n| **n == job.0);
+                let of = |n: &u64| Lost { file: FileId(*n), object: ObjectId(*n), healthy_copies: 0, bytes: 1 };
+                let event = Event::Looked { job, files: vec![FileId(job.0)], lost: all.map(of).collect() };
+                machine.handle(now, event);
+            }
+            machine.handle(now, Event::LookEnded);
+            if matches!(machine.actions.front(), Some(Action::Repair { .. })) {
+                break;
+            }
+        }
+        looked_at
+    }
+
+    fn repairs(machine: &mut Availability) -> Vec<u64> {
+        let object = |action| match action {
+            Action::Repair { object, .. } => object.0,
+            other => panic!("{other:?}"),
+        };
+        actions(machine).into_iter().map(object).collect()
+    }
+
+    #[test]
+    fn what_a_target_took_is_repaired_in_the_order_of_the_starts() {
+        let mut m = machine(1);
+        // Job 3 is expected first; 1 and 4 have no estimate and follow in the order of the queue.
+        let line = vec![wait(1, None), wait(2, Some(50)), wait(3, Some(20)), wait(4, None)];
+        m.handle(secs(1), Event::Line(line));
+        assert_eq!(answer(&mut m, secs(1), &[]), [3, 2, 1, 4], "who joins the line is looked at");
+        m.handle(secs(2), Event::TargetsChanged);
+        assert_eq!((actions(&mut m), m.next_deadline()), (vec![], Some(secs(7))));
+        m.handle(secs(7), Event::Tick);
+        assert_eq!(answer(&mut m, secs(7), &[4, 1, 2, 3]), [3, 2, 1, 4]);
+        let mut order = repairs(&mut m);
+        for n in [3, 2, 1] {
+            m.handle(secs(8), Event::Repaired { object: ObjectId(n) });
+            order.extend(repairs(&mut m));
+        }
+        assert_eq!(order, [3, 2, 1, 4]);
+        assert_eq!(m.stats().repaired, 3);
+        assert_eq!(m.starts()[&FileId(1)], Time(2));
+    }
+
+    #[test]
+    fn the_order_follows_the_queue_and_who_is_gone_is_left() {
+        let mut m = machine(1);
+        m.handle(secs(1), Event::Line(vec![wait(1, None), wait(2, None), wait(3, None)]));
+        answer(&mut m, secs(1), &[1, 2, 3]);
+        assert_eq!(repairs(&mut m), [1]);
+        // Job 2 has started meanwhile, 3 is now expected before all.
+        m.handle(secs(2), Event::Line(vec![wait(1, None), wait(3, Some(9))]));
+        assert_eq!(repairs(&mut m), []);
+        m.handle(secs(3), Event::Repaired { object: ObjectId(1) });
+        assert_eq!(repairs(&mut m), [3]);
+        m.handle(secs(4), Event::Repaired { object: ObjectId(3) });
+        assert_eq!(repairs(&mut m), [], "what job 2 reads is looked at when it is dispatched");
+        m.handle(secs(5), Event::Line(vec![]));
+        assert_eq!(m.next_deadline(), None);
+    }
+
+    #[test]
+    fn all_are_looked_at_now_and_then_some_jobs_at_a_time() {
+        let mut m = Availability::new(Config { jobs_per_look: 2, ..Config::default() });
+        m.handle(secs(0), Event::Line((1..=5).map(|n| wait(n, None)).collect()));
+        assert_eq!(answer(&mut m, secs(0), &[]), [1, 2, 3, 4, 5]);
+        assert_eq!(m.stats().looks, 3);
+        assert_eq!(m.next_deadline(), Some(secs(300)));
+        m.handle(secs(299), Event::Tick);
+        assert_eq!(actions(&mut m), []);
+        m.handle(secs(300), Event::Tick);
+        assert_eq!(answer(&mut m, secs(300), &[5]), [1, 2, 3, 4, 5]);
+        assert_eq!(repairs(&mut m), [5]);
+        assert_eq!(m.next_deadline(), Some(secs(600)));
+    }
+
+    #[test]
+    fn a_repair_that_fails_is_tried_again_after_a_growing_pause_and_stops_when_it_is_whole() {
+        let mut m = machine(2);
+        m.handle(secs(0), Event::Line(vec![wait(1, None)]));
+        answer(&mut m, secs(0), &[1]);
+        assert_eq!(repairs(&mut m), [1]);
+        let mut now = 0;
+        for pause in [10, 20, 40, 80, 160] {
+            m.handle(secs(now), Event::RepairFailed { object: ObjectId(1) });
+            assert_eq!(repairs(&mut m), []);
+            now += pause;
+            assert_eq!(m.next_deadline().map(|at| at.min(secs(now))), Some(secs(now.min(300))));
+            m.handle(secs(now), Event::Tick);
+            let acted = actions(&mut m);
+            assert!(acted.iter().any(|a| matches!(a, Action::Repair { .. })), "{acted:?} at {now}");
+            if acted.iter().any(|a| matches!(a, Action::Look { .. })) {
+                m.handle(secs(now), Event::LookEnded);
+            }
+        }
+        m.handle(secs(now), Event::RepairFailed { object: ObjectId(1) });
+        // Its target is back: a look finds it whole.
+        m.handle(secs(now), Event::TargetsChanged);
+        m.handle(secs(now + 5), Event::Tick);
+        answer(&mut m, secs(now + 5), &[]);
+        m.handle(secs(now + 400), Event::Tick);
+        assert!(actions(&mut m).iter().all(|a| matches!(a, Action::Look { .. })));
+        assert_eq!((m.stats().failed, m.stats().repaired), (6, 0));
+    }
+
+    #[test]
+    fn an_input_of_two_jobs_is_repaired_once_in_the_place_of_the_first() {
+        let mut m = machine(4);
+        m.handle(secs(0), Event::Line(vec![wait(1, Some(90)), wait(2, Some(10))]));
+        actions(&mut m);
+        let lost = Lost { file: FileId(7), object: ObjectId(7), healthy_copies: 0, bytes: 1 };
+        for job in [2, 1] {
+            m.handle(secs(0), Event::Looked { job: JobId(job), files: vec![FileId(7)], lost: vec![lost] });
+        }
+        m.handle(secs(0), Event::LookEnded);
+        let expect = Action::Repair { file: FileId(7), object: ObjectId(7), job: JobId(2) };
+        assert_eq!(actions(&mut m), [expect]);
+        assert_eq!(m.starts(), BTreeMap::from([(FileId(7), Time(0))]));
+    }
+}
