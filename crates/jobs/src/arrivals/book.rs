@@ -37,6 +37,8 @@ pub struct Book {
     machine: JustInTime,
     config: Config,
     ledger: Ledger,
+    /// What could be promised at the last look.
+    room: u64,
     by_queue: bool,
     jobs: BTreeMap<Ticket, Known>,
     tickets: BTreeMap<JobId, Ticket>,
@@ -57,6 +59,7 @@ impl Book {
             machine: JustInTime::new(settings.machine.clone(), rates),
             config: settings.machine.clone(),
             ledger: Ledger::new(settings.when_full, settings.keep_free),
+            room: 0,
             by_queue: settings.by_queue,
             jobs: BTreeMap::new(),
             tickets: BTreeMap::new(),
@@ -158,6 +161,11 @@ impl Book {
 
     /// Takes what is due to its end: space is asked for, transfers begin.
     pub fn decide(&mut self, now: Time, free: Option<u64>) -> Vec<(Ticket, Do)> {
+        let room = free.map_or(0, |free| self.ledger.room(free));
+        let waits = |known: &Known| known.no_space.is_some() && !known.under_way && known.bytes() <= room;
+        if room > self.room && self.jobs.values().any(waits) {
+            self.machine.handle(now, Event::SpaceFreed);
+        }
         self.machine.handle(now, Event::Tick);
         let mut todo = Vec::new();
         while let Some(action) = self.machine.poll() {
@@ -193,6 +201,7 @@ impl Book {
                 }
             }
         }
+        self.room = free.map_or(0, |free| self.ledger.room(free));
         todo
     }
 
@@ -308,7 +317,7 @@ fn no_space(known: &Known, retry_after: Time) -> String {
     let (free, promised) = known.no_space.unwrap_or_default();
     let mb = |bytes: u64| format!("{:.1} MB", bytes as f64 / 1e6);
     format!(
-        "no space for its data: {} needed, {} free, of which {} are promised to other jobs; looked at again every {}",
+        "no space for its data: {} needed, {} free, of which {} are promised to other jobs; looked at again when some is freed, and every {}",
         mb(known.bytes()),
         mb(free),
         mb(promised),

@@ -124,6 +124,27 @@ fn two_jobs_are_not_promised_the_same_space() {
     assert_eq!(book.stats().no_space, 2);
 }
 
+/// [S-064]
+#[test]
+fn space_that_becomes_free_is_used_at_the_next_look() {
+    let mut book = book(false, WhenFull::Wait);
+    for ticket in [A, B] {
+        book.expect(ticket);
+        book.measured(s(0), ticket, incoming(60 * MB), false);
+    }
+    assert_eq!(book.decide(s(0), Some(100 * MB)), [(A, Do::Begin)]);
+    assert_eq!(book.decide(s(1), Some(110 * MB)), []);
+    assert_eq!(book.stats().no_space, 1, "not enough: it does not ask");
+    assert_eq!(book.decide(s(2), Some(120 * MB)), [(B, Do::Begin)], "somebody removed files");
+    let c = (Origin::Local, 3);
+    book.expect(c);
+    book.measured(s(3), c, incoming(60 * MB), false);
+    assert_eq!(book.decide(s(3), Some(120 * MB)), []);
+    // B's data will not come: what it was promised is free.
+    book.failed(s(4), B);
+    assert_eq!(book.decide(s(5), Some(120 * MB)), [(c, Do::Begin)]);
+}
+
 #[test]
 fn who_may_not_wait_for_space_fails_with_the_numbers() {
     let mut book = book(false, WhenFull::Fail);

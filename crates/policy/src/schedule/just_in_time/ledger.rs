@@ -46,6 +46,11 @@ impl Ledger {
         Ledger { when_full, kept, promised: BTreeMap::new() }
     }
 
+    /// Bytes that could be promised now, of so many that are free.
+    pub fn room(&self, free: u64) -> u64 {
+        free.saturating_sub(self.kept).saturating_sub(self.promised())
+    }
+
     /// A job asks for space, of which `free` bytes are free now. A second promise to it replaces the first.
     pub fn ask(&mut self, job: JobId, bytes: u64, free: u64) -> Answer {
         self.promised.remove(&job);
