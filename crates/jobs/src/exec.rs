@@ -22,6 +22,7 @@ use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use store::control::exit;
 
 /// All that a part needs to run, fixed at submission. Holds the user's environment: mode 0600, removed when the job ends.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -32,6 +33,9 @@ pub struct Spec {
     pub steps: Vec<Vec<String>>,
     /// How often a failed command is tried again.
     pub retries: u32,
+    /// The first pause before that, in milliseconds; each further one is twice as long, up to a minute.
+    #[serde(default = "pause_ms")]
+    pub retry_pause_ms: u64,
     /// Who the commands run as; nothing for whoever the supervisor is.
     pub user: Option<User>,
     /// Where they start.
@@ -83,6 +87,27 @@ pub struct Processes {
     pub supervisor: process::Identity,
     /// The command, which leads a session of its own.
     pub command: Option<process::Identity>,
+}
+
+/// The usual first pause.
+pub fn pause_ms() -> u64 {
+    policy::schedule::staging::PAUSE_MIN.0 / 1_000_000
+}
+
+/// Statuses of our own commands that stay what they are: wrong words, not allowed, not there, damaged.
+pub(crate) const OURS_FOR_GOOD: [u8; 4] = [exit::WRONG_INPUT, exit::DENIED, exit::NOT_FOUND, exit::INCOMPLETE];
+/// Statuses of foreign commands that stay: a shell's for no such program, and one that may not run. What others mean by
+/// theirs is not known.
+pub(crate) const FOREIGN_FOR_GOOD: [u8; 2] = [126, 127];
+
+/// Whether a command that ended so may end otherwise when it is run again. `ours`: it is this program.
+pub(crate) fn may_pass(ours: bool, ending: &Ending) -> bool {
+    let for_good: &[u8] = if ours { &OURS_FOR_GOOD } else { &FOREIGN_FOR_GOOD };
+    match ending {
+        Ending::Exited { code } => !for_good.iter().any(|good| i32::from(*good) == *code),
+        Ending::OutOfTime { .. } => false,
+        _ => true,
+    }
 }
 
 /// A file of a part: `DIR/PART.SUFFIX`.

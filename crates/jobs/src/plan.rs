@@ -1,8 +1,10 @@
 //! What would be submitted: the dependent parts of a job, made from its script.
 
 pub mod paths;
+mod run_words;
 mod text;
 
+pub use run_words::run_words;
 pub use text::render;
 
 use crate::directives::{self, Checkpoint, Complaint, Directive, RETRIES_MAX, Resources, Says};

@@ -5,6 +5,7 @@ use crate::connect::Context;
 use crate::failure::{Failure, Result};
 use crate::shown::{self, Output, list, number};
 use clap::{Args, Subcommand, ValueEnum};
+use policy::schedule::staging::{Attempt, Attempts, PAUSE_MIN, Verdict};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -116,9 +117,6 @@ struct How {
     output: Output,
 }
 
-/// Most seconds between two tries: a guess, so that a server that comes back is not waited for much longer.
-const WAIT_S_MAX: u64 = 60;
-
 impl Stage {
     pub fn run(self, context: &Context) -> Result<u8> {
         match self.verb {
@@ -185,18 +183,19 @@ impl Out {
 
 fn with_retries(retries: u32, client: &mut Client, command: &str, args: &Value) -> Result<Value> {
     let hint = "run the same command again; it goes on where it stopped";
-    for attempt in 0..=retries {
+    let mut attempts = Attempts::new(retries, PAUSE_MIN);
+    loop {
         let request = |progress: &mut dyn FnMut(Value)| client.request(command, args.clone(), progress);
-        match work::follow(request, Some(hint)) {
-            Err(Failure::Problem(p)) if attempt < retries && p.exit_code == exit::FAILED => {
-                let wait_s = (1 << attempt.min(10)).min(WAIT_S_MAX);
-                eprintln!("try {} of {} failed: {}; again in {wait_s} s", attempt + 1, retries + 1, p.cause);
-                std::thread::sleep(Duration::from_secs(wait_s));
-            }
-            outcome => return outcome,
-        }
+        let outcome = work::follow(request, Some(hint));
+        let cause = match &outcome {
+            Err(Failure::Problem(p)) if p.exit_code == exit::FAILED => p.cause.clone(),
+            _ => return outcome,
+        };
+        let Verdict::Again { attempt, of, pause } = attempts.ended(Attempt::Failed) else { return outcome };
+        let pause = Duration::from_nanos(pause.0);
+        eprintln!("try {} of {of} failed: {cause}; again in {} s", attempt - 1, pause.as_secs());
+        std::thread::sleep(pause);
     }
-    unreachable!("the last try returns its outcome")
 }
 
 fn show(staged: &Value, way: &str, output: Output) -> Result<u8> {

@@ -3,7 +3,8 @@
 use super::attempt::{self, Ears, Event};
 use super::{Processes, Spec, Status, file, now_ms, process, write_whole};
 use crate::request::{Ending, PartKind, StepReport};
-use policy::schedule::staging::{Attempts, Verdict};
+use policy::Time;
+use policy::schedule::staging::{Attempt, Attempts, Verdict};
 use rustix::fs::FlockOperation;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::io::Write;
@@ -84,7 +85,7 @@ fn listen() -> std::io::Result<Ears> {
 /// A command with its retries. The last attempt counts.
 fn run_step(spec: &Spec, step: usize, deadline: Instant, ears: &mut Ears, started: &mut dyn FnMut(i32)) -> StepReport {
     let began = Instant::now();
-    let mut attempts = Attempts::new(spec.retries);
+    let mut attempts = Attempts::new(spec.retries, Time::from_millis(spec.retry_pause_ms));
     let mut awaited_until = None;
     loop {
         announce(spec, step, attempts.made() + 1);
@@ -98,10 +99,24 @@ fn run_step(spec: &Spec, step: usize, deadline: Instant, ears: &mut Ears, starte
                 }
             }
         }
-        let again = matches!(attempts.ended(status(&outcome.ending)), Verdict::Again { .. });
         let own_end = matches!(outcome.ending, Ending::Exited { .. } | Ending::Signalled { .. });
-        if again && own_end && !ears.cancelled {
-            continue;
+        let how = match &outcome.ending {
+            ending if ending.is_success() => Attempt::Succeeded,
+            ending if own_end && super::may_pass(is_ours(spec, step), ending) => Attempt::Failed,
+            _ => Attempt::FailedForGood,
+        };
+        if let Verdict::Again { pause, .. } = attempts.ended(how)
+            && !ears.cancelled
+        {
+            let pause = Duration::from_nanos(pause.0).min(deadline.saturating_duration_since(Instant::now()));
+            let until = Instant::now() + pause;
+            while !ears.cancelled && Instant::now() < until {
+                let heard = ears.receive.recv_timeout(until.saturating_duration_since(Instant::now()));
+                ears.cancelled |= matches!(heard, Ok(Event::Cancel));
+            }
+            if !ears.cancelled {
+                continue;
+            }
         }
         let failed = !outcome.ending.is_success();
         return StepReport {
@@ -116,19 +131,13 @@ fn run_step(spec: &Spec, step: usize, deadline: Instant, ears: &mut Ears, starte
 /// Whether a staging command of ours failed only because the daemon ended while it was at work: it goes on where it was once
 /// there is another, and that is no attempt.
 fn lost_the_daemon(spec: &Spec, step: usize, ending: &Ending) -> bool {
-    let ours =
-        spec.steps[step].first().zip(std::env::current_exe().ok()).is_some_and(|(word, me)| me == *Path::new(word));
     let lost = Ending::Exited { code: store::control::exit::NO_DAEMON.into() };
-    ours && spec.kind != PartKind::Compute && *ending == lost
+    is_ours(spec, step) && spec.kind != PartKind::Compute && *ending == lost
 }
 
-/// The number that a shell would give.
-fn status(ending: &Ending) -> i32 {
-    match ending {
-        Ending::Exited { code } => *code,
-        Ending::Signalled { signal } => 128 + signal,
-        _ => 255,
-    }
+/// Whether a step runs this very program.
+fn is_ours(spec: &Spec, step: usize) -> bool {
+    spec.steps[step].first().zip(std::env::current_exe().ok()).is_some_and(|(word, me)| me == *Path::new(word))
 }
 
 fn announce(spec: &Spec, step: usize, attempt: u32) {

@@ -5,7 +5,7 @@
 use super::record::Record;
 use super::{Config, Error};
 use crate::exec::{self, Spec, User};
-use crate::plan::{Part, Plan};
+use crate::plan::{Part, Plan, run_words};
 use crate::request::*;
 use std::collections::BTreeMap;
 use std::fs::Permissions;
@@ -90,11 +90,8 @@ pub(super) fn write(config: &Config, record: &Record, script: &[u8], base: &Spec
 fn spec(config: &Config, part: &Part, dir: &Path, base: &Spec) -> Spec {
     let is_compute = part.kind == PartKind::Compute;
     let steps = part.commands.iter().map(|command| {
-        let mut argv = command.argv.clone();
-        if is_compute {
-            argv.push(dir.join("script").to_string_lossy().into_owned());
-        } else if argv[0] == "entrepot" {
-            argv[0] = config.program.to_string_lossy().into_owned();
+        if !is_compute {
+            return run_words(&command.argv, &config.program, None);
         }
         argv
     });
@@ -140,6 +137,7 @@ pub(crate) fn base(
         retries: 0,
         user: switch.then(|| User { name: account.name.clone(), uid: caller.uid, gid: caller.gid }),
         cwd: request.cwd.clone(),
+        retry_pause_ms: config.retry_pause_ms,
         umask: request.umask,
         environment,
         walltime_s: 0,

@@ -1,7 +1,11 @@
-//! The scripts of the data parts: each command in a loop of its retries, the status of its last try counts.
+//! The scripts of the data parts: each command in a loop of its retries, with the pauses of `policy::schedule::staging`; the
+//! status of its last try counts.
 
-use crate::plan::Part;
+use crate::exec::{FOREIGN_FOR_GOOD, OURS_FOR_GOOD};
+use crate::plan::{Part, run_words};
 use crate::request::{JobId, PartKind};
+use policy::schedule::staging::{PAUSE_MAX, PAUSE_MIN};
+use std::path::Path;
 
 /// A data part as a script for `/bin/sh`. `program` stands for the word `entrepot`; `environment` is set first. A stage-in
 /// begins when space is promised to what it brings. Its end tells the daemon, which records sources and looks at the data: only
@@ -11,20 +15,42 @@ pub fn script(part: &Part, job: JobId, program: &str, environment: &[(String, St
     for (name, value) in environment {
         text += &format!("{name}={}\nexport {name}\n", quoted(value));
     }
+    let secs = |span: policy::Time| span.0 / 1_000_000_000;
     text += &format!(
-        "try() {{\n    n=0\n    while :; do\n        \"$@\" && return 0\n        status=$?\n        n=$((n + 1))\n        \
-         [ $n -gt {} ] && exit $status\n        echo \"entrepot: try $n ended with $status, again\" >&2\n    done\n}}\n",
-        part.retries
+        r#"# Words: the statuses with which no further try helps, then the command.
+try() {{
+    lasting=$1
+    shift
+    n=0
+    pause={}
+    while :; do
+        "$@" && return 0
+        status=$?
+        n=$((n + 1))
+        [ $n -gt {} ] && exit $status
+        case " $lasting " in *" $status "*) exit $status ;; esac
+        echo "entrepot: try $n ended with $status, again in $pause s" >&2
+        sleep $pause
+        pause=$((pause * 2))
+        [ $pause -gt {} ] && pause={}
+    done
+}}
+"#,
+        secs(PAUSE_MIN),
+        part.retries,
+        secs(PAUSE_MAX),
+        secs(PAUSE_MAX),
     );
     if part.kind == PartKind::StageIn {
         text += &format!("{} job admit {job} || exit\n", quoted(program));
     }
     for command in &part.commands {
-        let words = command.argv.iter().enumerate().map(|(at, word)| {
-            let word = if at == 0 && word == "entrepot" { program } else { word };
-            quoted(word)
-        });
-        text += &format!("try {}\n", words.collect::<Vec<_>>().join(" "));
+        let ours = command.argv.first().is_some_and(|word| word == "entrepot");
+        let lasting: &[u8] = if ours { &OURS_FOR_GOOD } else { &FOREIGN_FOR_GOOD };
+        let lasting = lasting.iter().map(u8::to_string).collect::<Vec<_>>().join(" ");
+        let words = run_words(&command.argv, Path::new(program), None);
+        let words = words.iter().map(|word| quoted(word)).collect::<Vec<_>>();
+        text += &format!("try {} {}\n", quoted(&lasting), words.join(" "));
     }
     if part.kind == PartKind::StageIn {
         text += &format!("{} job staged {job} || exit\n", quoted(program));
@@ -42,7 +68,7 @@ mod tests {
     use super::*;
     use crate::plan::{Command, Queue};
 
-    /// [S-087]
+    /// [S-063] [S-087]
     #[test]
     fn commands_are_tried_again_and_words_stay_words() {
         let dir = tempfile::tempdir().unwrap();
@@ -61,18 +87,26 @@ mod tests {
             commands,
             parameters: Vec::new(),
         };
+        // The pauses are only told.
         let run = |text: &str| {
+            let text = text.replace("try() {", "sleep() { echo \"z $1\"; }\ntry() {");
             let done = std::process::Command::new("sh").arg("-c").arg(text).current_dir(dir.path()).output().unwrap();
             (done.status.code(), String::from_utf8(done.stdout).unwrap())
         };
         let odd = "a'b $(touch oops) \"c\" *";
         let fails = command(3, &["sh", "-c", "echo x; exit 7"]);
         let text = script(&part(PartKind::StageOut, vec![command(2, &["echo", odd]), fails]), JobId(4), "/e", &[]);
-        assert_eq!(run(&text), (Some(7), format!("{odd}\nx\nx\nx\n")));
+        assert_eq!(run(&text), (Some(7), format!("{odd}\nx\nz 1\nx\nz 2\nx\n")));
+        let gone = command(2, &["sh", "-c", "echo x; exit 127"]);
+        let text = script(&part(PartKind::StageOut, vec![gone]), JobId(4), "/e", &[]);
+        assert_eq!(run(&text), (Some(127), "x\n".into()), "there is no such program the next time either");
+        let ours = command(2, &["entrepot", "-c", "echo x; exit 5"]);
+        let text = script(&part(PartKind::StageOut, vec![ours]), JobId(4), "sh", &[]);
+        assert_eq!(run(&text), (Some(5), "x\n".into()), "nor is the file");
         assert!(!dir.path().join("oops").exists());
         let environment = [("V".to_string(), "it's".to_string())];
-        let commands = vec![command(2, &["entrepot", "stage"]), command(3, &["sh", "-c", "echo $V"])];
+        let commands = vec![command(2, &["entrepot", "stage", "in", "u", "p"]), command(3, &["sh", "-c", "echo $V"])];
         let text = script(&part(PartKind::StageIn, commands), JobId(4), "echo", &environment);
-        assert_eq!(run(&text), (Some(0), "job admit 4\nstage\nit's\njob staged 4\n".into()));
+        assert_eq!(run(&text), (Some(0), "job admit 4\nstage in --keep u p\nit's\njob staged 4\n".into()));
     }
 }

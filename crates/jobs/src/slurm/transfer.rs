@@ -4,7 +4,7 @@ use super::core::{Book, Core};
 use super::record::{Transfer, TransferState};
 use super::spool;
 use crate::exec::{self, Spec};
-use crate::plan::{Command, paths};
+use crate::plan::{Command, paths, run_words};
 use crate::request::{Caller, Ending, PartKind, PartReport};
 use std::path::Path;
 use store::control::exit;
@@ -37,7 +37,7 @@ pub(super) fn join(core: &Core, book: &mut Book, id: u64, kind: PartKind) -> Res
         let ours = command.argv.first().is_some_and(|program| program == "entrepot");
         let spec = Spec {
             kind,
-            steps: vec![argv(command, &core.config.program, retries)],
+            steps: vec![run_words(&command.argv, &core.config.program, Some(retries))],
             // Ours waits between its tries and knows which failures can pass.
             retries: if ours { 0 } else { part.retries },
             walltime_s: part.walltime_s,
@@ -90,26 +90,6 @@ fn share(command: &Command, owner: Caller, cwd: &Path, mount: Option<&Path>) -> 
     serde_json::to_string(&(owner.uid, &brings, argv, brings.is_empty().then_some(cwd))).ok()
 }
 
-/// The words that are run: ours with the running version, its retries, and never fetching what is there already.
-fn argv(command: &Command, program: &Path, retries: u32) -> Vec<String> {
-    let mut argv = command.argv.clone();
-    if argv[0] != "entrepot" {
-        return argv;
-    }
-    argv[0] = program.to_string_lossy().into_owned();
-    let is = |word: &str, option: &str| word == option || word.strip_prefix(option).is_some_and(|r| r.starts_with('='));
-    let has = |option: &str| command.argv.iter().any(|word| is(word, option));
-    if argv.len() > 2 && argv[1] == "stage" {
-        if argv[2] == "in" && !has("--keep") && !has("--force") {
-            argv.insert(3, "--keep".into());
-        }
-        if !has("--retry") {
-            argv.splice(3..3, ["--retry".to_string(), retries.to_string()]);
-        }
-    }
-    argv
-}
-
 /// Whether a command of ours failed only because the daemon ended while it was at work.
 pub(super) fn lost_the_daemon(transfer: &Transfer, report: &PartReport) -> bool {
     let ours = transfer.argv.first().is_some_and(|program| program == "entrepot");
@@ -123,16 +103,7 @@ pub(super) fn why(transfer: &Transfer, report: &PartReport) -> (String, bool) {
     let step = report.steps.last();
     let ending = step.map_or(&report.ending, |step| &step.ending);
     let said = step.map_or("", |step| step.stderr_tail.as_str());
-    let passing = match ending {
-        Ending::Exited { code } if ours => {
-            let passing = [exit::FAILED, exit::NO_DAEMON, exit::BUSY, exit::INTERRUPTED].map(i32::from);
-            passing.contains(code)
-        }
-        // What a foreign program means by its status is not known; no such program, or one that may not run, stays so.
-        Ending::Exited { code } => !matches!(code, 126 | 127),
-        Ending::OutOfTime { .. } => false,
-        _ => true,
-    };
+    let passing = exec::may_pass(ours, ending);
     let cause = match said.lines().find_map(|line| line.trim().strip_prefix("error: ")) {
         Some(cause) if ours => cause.to_string(),
         _ => {
@@ -166,15 +137,6 @@ mod tests {
         }
         assert_ne!(absolute, key("entrepot stage in http://h/a /m/d/a", Caller { uid: 8, gid: 7 }, "/home/ann"));
         assert_eq!(key("./prepare.sh", ann, "/m"), None);
-    }
-
-    #[test]
-    fn our_command_keeps_what_is_there_and_retries_what_may_pass() {
-        let run = |line: &str| argv(&command(line), Path::new("/e"), 3).join(" ");
-        assert_eq!(run("entrepot stage in u p"), "/e stage in --retry 3 --keep u p");
-        assert_eq!(run("entrepot stage in --force --retry=1 u p"), "/e stage in --force --retry=1 u p");
-        assert_eq!(run("entrepot stage out p u"), "/e stage out --retry 3 p u");
-        assert_eq!(run("scp a:b c"), "scp a:b c");
     }
 
     /// [S-083]

@@ -95,6 +95,24 @@ fn a_command_that_succeeds_when_tried_again_is_a_success() {
     assert_eq!(detail.parts[0].steps[0].attempts, 2);
 }
 
+/// [S-063]
+#[test]
+fn what_cannot_pass_is_tried_once_and_a_cancel_ends_a_pause() {
+    let world = World::new();
+    let id = world.submit("#!/bin/sh\n#STAGEIN -retry 5\n#STAGEIN sh -c 'echo x >> gone; exit 127'\ntrue\n");
+    let detail = world.end(id);
+    assert_eq!((detail.summary.state, world.read("gone").unwrap().lines().count()), (JobState::Failed, 1));
+    // A minute at most between two tries, doubled from a length that no test waits for.
+    let world = World::tuned(2, |config| config.retry_pause_ms = 3_600_000);
+    let id = world.submit("#!/bin/sh\n#STAGEIN -retry 5\n#STAGEIN sh -c 'echo x >> tries; exit 1'\ntrue\n");
+    while world.read("tries").is_none() {
+        std::thread::yield_now();
+    }
+    world.runner.cancel(me(), id).unwrap();
+    let detail = world.end(id);
+    assert_eq!((detail.summary.state, world.read("tries").unwrap().lines().count()), (JobState::Cancelled, 1));
+}
+
 #[test]
 fn data_that_cannot_be_mended_keep_the_job_from_running() {
     let world = World::new();

@@ -185,6 +185,7 @@ fn open(dir: &Path, state: &Arc<dyn State>, volume: &Arc<FakeVolume>, cores: u32
     let mut config = Config::new(dir.join("jobs")).unwrap();
     config.cores = cores;
     config.grace_ms = 200;
+    config.retry_pause_ms = 1;
     config.program = supervisor();
     config.supervisor_args = Vec::new();
     tune(&mut config);

@@ -9,10 +9,18 @@
 //! A part without commands is left out, and what would depend on it depends on what it would have depended on. So a
 //! failed stage-in keeps the job from running, and results go home only from a job that succeeded.
 //!
-//! The commands of a data part run one after the other, as one attempt; the part is tried up to `retries + 1` times,
-//! and the status of the last attempt is its status. It reads no script and runs nothing.
+//! The commands of a data part run one after the other; each is tried up to `retries + 1` times, with a growing pause before
+//! each further try, and the status of its last attempt is its status. What cannot pass is not tried again. It reads no script
+//! and runs nothing.
 //!
-//! Source: the reference, section 6.1.
+//! Source: the reference, section 6.1; pauses, and what is not repeated, are ours.
+
+use crate::time::Time;
+
+/// The pause after the first attempt that failed; each further one is twice as long.
+pub const PAUSE_MIN: Time = Time::from_secs(1);
+/// The longest: a guess, so that a server that comes back is not waited for much longer.
+pub const PAUSE_MAX: Time = Time::from_secs(60);
 
 /// What the directives of a script say, already parsed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -94,11 +102,23 @@ pub fn plan(directives: &Directives) -> Vec<Part> {
     parts
 }
 
-/// Decides after each attempt of a part whether there is another.
+/// Decides after each attempt of a command whether there is another, and when.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Attempts {
     retries: u32,
     made: u32,
+    pause: Time,
+}
+
+/// How an attempt ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Attempt {
+    /// Well.
+    Succeeded,
+    /// In a way that may be another the next time.
+    Failed,
+    /// In a way that stays as it is: the source has no such file, the user may not, the words are wrong.
+    FailedForGood,
 }
 
 /// What follows an attempt.
@@ -110,27 +130,28 @@ pub enum Verdict {
         attempt: u32,
         /// How many there may be in all.
         of: u32,
+        /// How long to wait before it.
+        pause: Time,
     },
-    /// The part ended with this exit status, which is that of its last attempt.
-    Done {
-        /// 0 is success.
-        status: i32,
-    },
+    /// The last attempt's end is the command's.
+    Done,
 }
 
 impl Attempts {
-    /// No attempt made yet; up to `retries + 1` may be.
-    pub fn new(retries: u32) -> Attempts {
-        Attempts { retries, made: 0 }
+    /// No attempt made yet; up to `retries + 1` may be. `pause` is the first, usually [`PAUSE_MIN`].
+    pub fn new(retries: u32, pause: Time) -> Attempts {
+        Attempts { retries, made: 0, pause }
     }
 
-    /// An attempt ended with this exit status.
-    pub fn ended(&mut self, status: i32) -> Verdict {
+    /// An attempt ended.
+    pub fn ended(&mut self, how: Attempt) -> Verdict {
         self.made = self.made.saturating_add(1);
-        if status == 0 || self.made > self.retries {
-            return Verdict::Done { status };
+        if how != Attempt::Failed || self.made > self.retries {
+            return Verdict::Done;
         }
-        Verdict::Again { attempt: self.made + 1, of: self.retries.saturating_add(1) }
+        let pause = self.pause.min(PAUSE_MAX);
+        self.pause = Time(pause.0.saturating_mul(2));
+        Verdict::Again { attempt: self.made + 1, of: self.retries.saturating_add(1), pause }
     }
 
     /// How many attempts have ended.
@@ -187,16 +208,29 @@ mod tests {
     }
 
     #[test]
-    fn n_retries_are_n_and_one_attempts_and_the_last_status_counts() {
-        let mut attempts = Attempts::new(2);
-        assert_eq!(attempts.ended(7), Verdict::Again { attempt: 2, of: 3 });
-        assert_eq!(attempts.ended(8), Verdict::Again { attempt: 3, of: 3 });
-        assert_eq!(attempts.ended(9), Verdict::Done { status: 9 });
-        assert_eq!(attempts.made(), 3);
-        assert_eq!(Attempts::new(5).ended(0), Verdict::Done { status: 0 });
-        assert_eq!(Attempts::new(0).ended(1), Verdict::Done { status: 1 });
-        let mut second = Attempts::new(1);
-        assert_eq!(second.ended(1), Verdict::Again { attempt: 2, of: 2 });
-        assert_eq!(second.ended(0), Verdict::Done { status: 0 });
+    fn n_retries_are_n_and_one_attempts_with_growing_pauses() {
+        let mut attempts = Attempts::new(2, PAUSE_MIN);
+        let again = |attempt, of, secs| Verdict::Again { attempt, of, pause: Time::from_secs(secs) };
+        assert_eq!(attempts.ended(Attempt::Failed), again(2, 3, 1));
+        assert_eq!(attempts.ended(Attempt::Failed), again(3, 3, 2));
+        assert_eq!((attempts.ended(Attempt::Failed), attempts.made()), (Verdict::Done, 3));
+        assert_eq!(Attempts::new(5, PAUSE_MIN).ended(Attempt::Succeeded), Verdict::Done);
+        assert_eq!(Attempts::new(0, PAUSE_MIN).ended(Attempt::Failed), Verdict::Done);
+        let mut second = Attempts::new(1, PAUSE_MIN);
+        assert_eq!(second.ended(Attempt::Failed), again(2, 2, 1));
+        assert_eq!(second.ended(Attempt::Succeeded), Verdict::Done);
+        let mut many = Attempts::new(100, PAUSE_MIN);
+        let pauses = (0..100).map(|_| many.ended(Attempt::Failed)).map(|verdict| match verdict {
+            Verdict::Again { pause, .. } => pause.0 / 1_000_000_000,
+            Verdict::Done => panic!("a hundred times"),
+        });
+        assert_eq!(pauses.collect::<Vec<_>>()[..9], [1, 2, 4, 8, 16, 32, 60, 60, 60]);
+    }
+
+    /// [S-063]
+    #[test]
+    fn what_cannot_pass_is_not_tried_again() {
+        let mut attempts = Attempts::new(5, PAUSE_MIN);
+        assert_eq!((attempts.ended(Attempt::FailedForGood), attempts.made()), (Verdict::Done, 1));
     }
 }
