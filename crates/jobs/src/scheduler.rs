@@ -138,6 +138,9 @@ pub struct External {
     /// When its stage-in was let begin, in milliseconds since 1970: space is promised since.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub admitted_ms: Option<u64>,
+    /// How often each of its data parts was let into the queue of data jobs.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub claims: BTreeMap<PartKind, u32>,
     /// Why its stage-in is not let begin; told once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub refused: Option<String>,

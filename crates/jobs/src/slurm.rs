@@ -29,16 +29,18 @@ pub use wire::{Environment, original};
 
 use self::core::Core;
 use crate::arrivals::Origin;
-use crate::runner::{Config, Error, Recogniser};
+use crate::runner::{Config, Error, Recogniser, Runner};
 use crate::volume::Volume;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock, Weak};
 use store::state::State;
 
 /// The jobs of Slurm that use this volume. Ends when dropped or [`Slurm::shut_down`]; transfers go on running.
 pub struct Slurm {
     core: Arc<Core>,
 }
+    /// Who knows the jobs whose parts are submitted to Slurm by themselves.
+    runner: OnceLock<Weak<Runner>>,
 
 impl Slurm {
     /// Takes up what the state store knows. `config` is the built-in runner's: directories, limits, the supervisor.
@@ -69,7 +71,13 @@ impl Slurm {
         }
         core.take_up().map_err(|e| failed(e.to_string()))?;
         watch::start(&core).map_err(|e| failed(e.to_string()))?;
-        Ok(Slurm { core })
+        crate::offload::start(&core);
+        Ok(Slurm { core, runner: OnceLock::new() })
+    }
+
+    /// Who is asked whether a part is expected that somebody submits. Only the first call counts.
+    pub fn set_runner(&self, runner: &Arc<Runner>) {
+        drop(self.runner.set(Arc::downgrade(runner)));
     }
 
     /// The files that a job of Slurm has brought, for whoever looks at Slurm's queue. None before all are there: Slurm may show

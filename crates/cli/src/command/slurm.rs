@@ -89,6 +89,15 @@ enum Part {
     StageOut,
 }
 
+impl From<Part> for PartKind {
+    fn from(part: Part) -> PartKind {
+        match part {
+            Part::StageIn => PartKind::StageIn,
+            Part::StageOut => PartKind::StageOut,
+        }
+    }
+}
+
 impl Slurm {
     pub fn run(self, context: &Context) -> Result<u8> {
         match self.verb {
@@ -113,7 +122,7 @@ impl Slurm {
                 shown::text(&format!("job {job}: {said}\n"))?;
             }
             Verb::Log { job, part, command, stderr } => {
-                let part = if matches!(part, Part::StageIn) { PartKind::StageIn } else { PartKind::StageOut };
+                let part = part.into();
                 let stream = if stderr { Stream::Err } else { Stream::Out };
                 let mut client = context.connect()?;
                 let mut offset = 0;

@@ -232,6 +232,7 @@ fn jobs_of(core: &Arc<Core>, settings: &volume::Jobs) -> std::result::Result<Job
     let runner = jobs::runner::Runner::open(config()?, state(), volume.clone(), recogniser.clone());
     let slurm = jobs::slurm::Slurm::open(config()?, &settings.slurm_user, state(), volume.clone(), recogniser);
     let (runner, slurm) = (Arc::new(runner.map_err(|e| failed(&e))?), Arc::new(slurm.map_err(|e| failed(&e))?));
+    slurm.set_runner(&runner);
     let replication = &core.volume.config().replication;
     let keeper = copies_on_volume::start(core, &runner, &slurm, replication);
     let no_keeper = |e| Problem::failed(format!("the keeper of replication cannot start: {e}"));

@@ -89,7 +89,7 @@ impl Cluster {
              NodeName=n1 NodeAddr=127.0.0.1 NodeHostname={host} Port={one} CPUs=4 RealMemory=100\n\
              NodeName=n2 NodeAddr=127.0.0.1 NodeHostname={host} Port={two} CPUs=4 RealMemory=100\n\
              PartitionName=batch Nodes=n[1-2] Default=YES State=UP\n\
-             PartitionName=dataxfer Nodes=n[1-2] State=UP TRESBillingWeights=\"CPU=0,Mem=0\"\n"
+             PartitionName=dataxfer Nodes=ALL MaxNodes=1 MaxCPUsPerNode=4 MaxTime=1-00:00:00 TRESBillingWeights=\"CPU=0,Mem=0\"\n"
         );
         std::fs::write(self.conf(), text).expect("slurm.conf");
     }

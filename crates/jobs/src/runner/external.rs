@@ -22,6 +22,12 @@ use std::time::{Duration, Instant};
 /// Between two looks at a queue. Five seconds are nothing for a scheduler's own commands, and soon enough for people.
 const LOOK_EVERY: Duration = Duration::from_secs(5);
 
+/// Between two words in the log about a scheduler that cannot be asked.
+const TOLD_EVERY: Duration = Duration::from_secs(600);
+
+/// A part is let into the queue of data jobs so often before all are there. A guess: `sbatch` tries again where slurmctld is
+/// busy.
+const CLAIMS_MAX: u32 = 3;
 impl Runner {
     /// Numbers a job that is about to be submitted elsewhere.
     pub fn register(&self, caller: Caller, asked: Register) -> Result<Registered, Error> {
@@ -39,8 +45,13 @@ impl Runner {
         kept.compute_script = Script::Text(String::new());
         let mut record = new_record(core, caller, account.name, id, kept, &asked.job);
         record.detail = "being submitted".into();
-        record.external =
-            Some(External { scheduler: asked.scheduler, parts: BTreeMap::new(), admitted_ms: None, refused: None });
+        record.external = Some(External {
+            scheduler: asked.scheduler,
+            parts: BTreeMap::new(),
+            claims: BTreeMap::new(),
+            admitted_ms: None,
+            refused: None,
+        });
         core.remember(&record).map_err(|e| {
             core.volume.unmark_checkpoints(&marks::local(id));
             Error::World(format!("the job could not be remembered: {e}"))
@@ -62,6 +73,25 @@ impl Runner {
         }
         let core = &self.core;
         let mut book = core.book.lock();
+    /// A user submits a data part: whether it is one of a job that was numbered for that user and is being submitted. A part is
+    /// expected once; Slurm may ask again for one that it could not take at first.
+    pub fn claim(&self, uid: u32, id: JobId, kind: PartKind) -> Result<(), Error> {
+        let mut book = self.core.book.lock();
+        let record = book.jobs.get_mut(&id).filter(|r| r.owner.uid == uid && !r.state.is_final());
+        let record = record.filter(|r| kind != PartKind::Compute && r.part(kind).is_some()).ok_or(Error::NoJob(id))?;
+        let external = record.external.as_mut().filter(|e| e.scheduler == Kind::Slurm && e.parts.is_empty());
+        let claims = external.ok_or(Error::NoJob(id))?.claims.entry(kind).or_default();
+        if *claims == CLAIMS_MAX {
+            return Err(Error::refused(
+                format!("the {kind} part of job {id} was submitted already"),
+                "submit a new job",
+            ));
+        }
+        *claims += 1;
+        self.core.keep(record);
+        Ok(())
+    }
+
         let record = book.jobs.get_mut(&told.id).filter(|r| may(caller, r)).ok_or(Error::NoJob(told.id))?;
         let Some(external) = record.external.as_mut().filter(|external| external.parts.is_empty()) else {
             return Err(Error::refused(format!("job {} is submitted already", told.id), "submit it anew"));

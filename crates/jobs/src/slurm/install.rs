@@ -8,6 +8,10 @@ const CONF: &str = include_str!("burst_buffer.conf");
 const SUBMIT: &str = include_str!("job_submit.lua");
 const SUBMIT_OWN: &str = include_str!("job_submit_own.lua");
 
+/// The queue of data jobs. It costs nothing, so it is narrow: a data job is one process that waits for a network, and no
+/// transfer takes longer than a day; four on a node keep its network busy. Guesses, which the administrator may widen.
+const DATA_QUEUE: &str = "PartitionName=dataxfer Nodes=ALL MaxNodes=1 MaxCPUsPerNode=4 MaxTime=1-00:00:00 TRESBillingWeights=\"CPU=0,Mem=0\"";
+
 /// In the first line of every file of ours, whatever version wrote it.
 const SIGN: &str = "ntrepot";
 
@@ -80,10 +84,12 @@ pub fn plan(
     volume: &Path,
     keep_job_submit: bool,
 ) -> Result<Installation, InstallError> {
-    let script = SCRIPT.replace("@ENTREPOT@", &in_lua(program)?).replace("@VOLUME@", &in_lua(volume)?);
+    let (program, volume) = (in_lua(program)?, in_lua(volume)?);
+    let ours = |text: &str| text.replace("@ENTREPOT@", &program).replace("@VOLUME@", &volume);
+    let script = ours(SCRIPT);
     let name = if keep_job_submit { "entrepot_submit.lua" } else { "job_submit.lua" };
     let submit_file = conf_dir.join(name);
-    let mut submit = SUBMIT.replace("@FILE@", &in_lua(&submit_file)?);
+    let mut submit = ours(SUBMIT).replace("@FILE@", &in_lua(&submit_file)?);
     if !keep_job_submit {
         submit.push_str(SUBMIT_OWN);
     }
@@ -99,12 +105,13 @@ pub fn plan(
     let mut lines = vec!["BurstBufferType=burst_buffer/lua".to_string(), "JobSubmitPlugins=lua".to_string()];
     if keep_job_submit {
         lines[1] = format!(
-            "in {}: dofile(\"{}\"), and entrepot_submit(job_desc) in slurm_job_submit",
+            "in {}: dofile(\"{}\"); in slurm_job_submit return entrepot_submit(job_desc, submit_uid) unless it is \
+             slurm.SUCCESS, in slurm_job_modify likewise entrepot_modify(job_desc, modify_uid)",
             conf_dir.join("job_submit.lua").display(),
             submit_file.display()
         );
     }
-    lines.push("PartitionName=dataxfer Nodes=ALL TRESBillingWeights=\"CPU=0,Mem=0\"".to_string());
+    lines.push(DATA_QUEUE.to_string());
     Ok(Installation { files, lines })
 }
 
@@ -144,7 +151,8 @@ fn in_lua(path: &Path) -> Result<String, InstallError> {
     if !path.is_absolute() {
         return Err(bad("it is not absolute"));
     }
-    if text.chars().any(|c| c.is_control() || matches!(c, '"' | '\\' | '@')) {
+    // The scripts put it between single quotes for a shell.
+    if text.chars().any(|c| c.is_control() || matches!(c, '"' | '\'' | '\\' | '@')) {
         return Err(bad("it holds a quote, a backslash, an @ or a control character"));
     }
     Ok(text.to_string())
@@ -153,6 +161,17 @@ fn in_lua(path: &Path) -> Result<String, InstallError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// [S-065]
+    #[test]
+    fn the_queue_that_costs_nothing_is_narrow() {
+        let dir = tempfile::tempdir().unwrap();
+        let planned = plan(dir.path(), Path::new("/usr/bin/entrepot"), Path::new("/v"), false).unwrap();
+        let queue = planned.lines.iter().find(|line| line.starts_with("PartitionName=dataxfer ")).unwrap();
+        for limit in ["MaxNodes=1 ", "MaxCPUsPerNode=4 ", "MaxTime=1-00:00:00 "] {
+            assert!(queue.contains(limit), "{queue}");
+        }
+    }
 
     /// [S-086]
     #[test]
@@ -167,7 +186,7 @@ mod tests {
         assert!(script.contains("local VOLUME = \"/etc/entrepot/a.toml\"") && !script.contains('@'), "{script}");
         assert!(plan_for("/etc/entrepot/a.toml").unwrap().files.iter().all(|file| file.now == Now::Same));
         let other = plan_for("/etc/entrepot/b.toml").unwrap();
-        assert_eq!(other.files.iter().map(|file| file.now).collect::<Vec<_>>(), [Now::Ours, Now::Same, Now::Same]);
+        assert_eq!(other.files.iter().map(|file| file.now).collect::<Vec<_>>(), [Now::Ours, Now::Same, Now::Ours]);
 
         let theirs = dir.path().join("job_submit.lua");
         std::fs::write(&theirs, "-- ours since 2011\nfunction slurm_job_submit() end\n").unwrap();
@@ -175,8 +194,12 @@ mod tests {
         let beside = plan(dir.path(), Path::new("/usr/bin/entrepot"), Path::new("/v"), true).unwrap();
         beside.carry_out().unwrap();
         assert!(std::fs::read_to_string(&theirs).unwrap().starts_with("-- ours since 2011"));
-        assert!(!std::fs::read_to_string(dir.path().join("entrepot_submit.lua")).unwrap().contains("slurm_job_modify"));
-        for bad in ["relative", "/a\"b", "/a\\b"] {
+        assert!(
+            !std::fs::read_to_string(dir.path().join("entrepot_submit.lua"))
+                .unwrap()
+                .contains("function slurm_job_modify")
+        );
+        for bad in ["relative", "/a\"b", "/a\\b", "/a'b"] {
             assert!(matches!(plan_for(bad), Err(InstallError::Path { .. })), "{bad}");
         }
     }

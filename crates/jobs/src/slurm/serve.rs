@@ -1,10 +1,12 @@
 //! The requests `slurm.*` behind the control socket: hooks for Slurm alone, the rest for the jobs' owners.
 
 use super::Slurm;
-use super::wire::{Log, OneJob, SetUp};
+use super::wire::{Log, OneJob, OnePart, SetUp};
 use crate::body::{answer, read, unknown};
 use crate::request::{Caller, List};
+use crate::runner::Error;
 use serde_json::{Value, json};
+use std::sync::Weak;
 use store::control::{self, Handler, Problem, Responder, exit};
 
 /// The part before the dot of the commands served here.
@@ -20,7 +22,7 @@ impl Handler for Slurm {
     ) -> Result<Value, Problem> {
         let who = Caller { uid: caller.uid, gid: caller.gid };
         let verb = command.strip_prefix("slurm.").unwrap_or(command);
-        let is_hook = matches!(verb, "setup" | "data-in" | "pre-run" | "data-out" | "teardown");
+        let is_hook = matches!(verb, "setup" | "data-in" | "pre-run" | "data-out" | "teardown" | "part");
         if is_hook && !caller.is_operator() && !self.core.slurm_users.contains(&caller.uid) {
             let cause = format!("user {} may not speak for Slurm", caller.uid);
             return Err(Problem::denied(cause).try_this(
@@ -46,6 +48,12 @@ impl Slurm {
             "data-out" => answer(&self.data_out(job(args)?)?),
             "teardown" => {
                 self.tear_down(job(args)?);
+                Ok(Value::Null)
+            }
+            "part" => {
+                let OnePart { uid, job, kind } = read(args)?;
+                let runner = self.runner.get().and_then(Weak::upgrade);
+                runner.ok_or(Error::NoJob(job)).and_then(|runner| runner.claim(uid, job, kind))?;
                 Ok(Value::Null)
             }
             "status" => answer(&self.status()),

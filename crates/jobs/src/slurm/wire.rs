@@ -1,7 +1,7 @@
 //! What the hooks and the command line say to the daemon: the bodies of the `slurm.*` requests and of their answers.
 
 use super::record::{Job, Phase, Transfer};
-use crate::request::{PartKind, Script, Stream};
+use crate::request::{JobId, PartKind, Script, Stream};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -31,6 +31,17 @@ pub struct SetUp {
 pub struct OneJob {
     /// Slurm's number.
     pub job: u64,
+}
+
+/// `slurm.part`: a user submits a data part of a job by itself. Answer: nothing, or a refusal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OnePart {
+    /// Who.
+    pub uid: u32,
+    /// The job's number here.
+    pub job: JobId,
+    /// Which part.
+    pub kind: PartKind,
 }
 
 /// How a step stands. Ask again until it is done or has failed.

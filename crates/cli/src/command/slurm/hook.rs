@@ -9,7 +9,7 @@ use crate::shown;
 use clap::{Args, Subcommand};
 use jobs::request::{Overrides, Script};
 use jobs::slurm::original;
-use jobs::slurm::wire::{OneJob, SetUp, Standing, Summary, read_environment};
+use jobs::slurm::wire::{OneJob, OnePart, SetUp, Standing, Summary, read_environment};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -36,6 +36,8 @@ enum Step {
     DataOut { job: u64 },
     /// Slurm is done with it.
     Teardown { job: u64 },
+    /// A user submits a data part of a job that another scheduler runs: does the daemon expect it?
+    Part { uid: u32, job: u64, kind: super::Part },
     /// For `scontrol show bbstat`; its words are not looked at.
     Status { words: Vec<String> },
 }
@@ -55,6 +57,12 @@ impl Hook {
             Step::PreRun { job } => until_done(context, "slurm.pre-run", job),
             Step::DataOut { job } => until_done(context, "slurm.data-out", job),
             Step::Teardown { job } => ask(context, "slurm.teardown", &json!(OneJob { job })).map(|_| String::new()),
+            // Slurm waits for this one: an answer now, or a refusal.
+            Step::Part { uid, job, kind } => {
+                once(context, "slurm.part", &json!(OnePart { uid, job: JobId(job), kind: kind.into() }))
+                    .map(|_| String::new())
+                    .map_err(|p| p.cause)
+            }
             Step::Status { .. } => status(context),
         };
         match answered {
