@@ -302,3 +302,50 @@ fn an_interrupted_submission_leaves_nothing() {
     let deleted = |e: std::fs::DirEntry| e.path().join("deleted").exists();
     assert!(std::fs::read_dir(&jobs).expect("jobs").flatten().filter(|e| e.path().is_dir()).all(deleted));
 }
+
+/// [S-066]
+#[test]
+fn a_result_leaves_while_the_script_runs_in_pbs() {
+    let Some(world) = stand_in_with("offload = \"on-close\"") else { return };
+    let (home, at) = (world.home.display(), world.volume.at.display());
+    let script = format!(
+        "#!/bin/sh\n#PBS -l walltime=00:05:00\n#STAGEOUT entrepot stage out {at}/r file://{home}/r\n\
+         echo result > {at}/r\nwhile [ ! -e {home}/go ]; do sleep 0.1; done\n"
+    );
+    let job = world.submitted("early.sh", &script);
+    let show = || world.volume.json(&["job", "show", &job]);
+    until("it is at home, and the daemon knows", || show()["early"][0]["lasted_ms"].is_u64());
+    assert_eq!(std::fs::read_to_string(world.home.join("r")).expect("at home"), "result\n");
+    assert_eq!(show()["summary"]["state"], "running");
+    assert!(show()["early"][0]["failed"].is_null(), "{}", show());
+    std::fs::write(world.home.join("go"), "").expect("write");
+    let waited = world.volume.run(&["job", "wait", &job]);
+    assert_eq!(code(&waited), 0, "{}{}", out(&waited), err(&waited));
+}
+
+/// [S-189]
+#[test]
+fn a_scheduler_that_cannot_be_asked_takes_no_job_and_is_named() {
+    let Some(world) = stand_in() else { return };
+    let go = world.home.join("go");
+    let job = world.submitted("long.sh", &format!("#!/bin/sh\nwhile [ ! -e {} ]; do sleep 0.1; done\n", go.display()));
+    let detail = || world.volume.json(&["job", "show", &job])["summary"]["detail"].as_str().expect("text").to_string();
+    let qstat = world.jobs.as_ref().expect("the stand-in").path().join("bin/qstat");
+    let good = std::fs::read(&qstat).expect("the stand-in");
+    std::fs::write(&qstat, "#!/bin/sh\necho no route >&2\nexit 1\n").expect("write");
+    until("it is said", || detail().starts_with("pbs cannot be asked since ") && detail().contains("no route"));
+    let refused = world.submit("other.sh", "#!/bin/sh\ntrue\n");
+    assert_ne!(code(&refused), 0, "{}", out(&refused));
+    assert!(
+        err(&refused).contains("the daemon cannot ask pbs") && err(&refused).contains("no route"),
+        "{}",
+        err(&refused)
+    );
+    assert_eq!(world.volume.json(&["job", "list"]).as_array().map(Vec::len), Some(1), "nothing is left of the other");
+    let warned = world.volume.log().lines().filter(|line| line.contains("WARN") && line.contains("no route")).count();
+    assert_eq!(warned, 1, "{}", world.volume.log());
+    std::fs::write(&qstat, good).expect("write");
+    until("it answers again", || !detail().contains("cannot be asked"));
+    std::fs::write(&go, "").expect("write");
+    assert_eq!(code(&world.volume.run(&["job", "wait", &job])), 0);
+}

@@ -12,6 +12,7 @@ pub mod directives;
 pub mod exec;
 pub mod keeper;
 mod marks;
+mod offload;
 pub mod plan;
 pub mod queue;
 pub mod request;

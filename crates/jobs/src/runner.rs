@@ -1,9 +1,9 @@
 //! The built-in runner: queues, dependencies and processes of the jobs of one machine.
 
 mod core;
+mod early;
 mod external;
 mod gate;
-mod offload;
 mod queued;
 mod record;
 mod requests;
@@ -19,6 +19,7 @@ pub(crate) use spool::{account, base};
 use self::core::Core;
 use crate::arrivals::{Arrivals, Origin};
 use crate::directives::Complaint;
+use crate::offload;
 use crate::request::JobId;
 use crate::volume::Volume;
 use std::ffi::OsString;
@@ -137,9 +138,7 @@ impl Runner {
         restart::take_up(&core).map_err(|e| Error::World(format!("the jobs cannot be read: {e}")))?;
         external::take_up(&core);
         external::watch(&core).map_err(|e| Error::World(format!("the job runner cannot start: {e}")))?;
-        if core.config.offload_on_close {
-            offload::start(&core);
-        }
+        offload::start(&core);
         Ok(Runner { core })
     }
 

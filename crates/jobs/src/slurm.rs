@@ -12,6 +12,7 @@
 
 mod core;
 mod due;
+mod early;
 mod hooks;
 pub mod install;
 mod record;

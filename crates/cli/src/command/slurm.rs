@@ -177,6 +177,7 @@ fn detail(d: &Detail) -> String {
     if let Some(arrival) = &job.arrival {
         let _ = writeln!(text, "  {}", show::coming(arrival));
     }
+    job.early.iter().for_each(|e| text += &show::left_early(e));
     for p in &d.protection {
         let _ = writeln!(text, "  {}: {}", p.path.display(), show::protection(p));
     }

@@ -9,6 +9,7 @@ mod burst_replicas;
 mod cache;
 mod connections;
 mod drained;
+mod early;
 mod emulated;
 mod full;
 mod hung_target;

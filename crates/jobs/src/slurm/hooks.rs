@@ -80,6 +80,7 @@ impl Slurm {
             brought: Vec::new(),
             taken: Vec::new(),
             check: None,
+            early: Vec::new(),
             arrival: None,
             timeline: earlier.map(|job| job.timeline).unwrap_or_default(),
         };

@@ -3,7 +3,7 @@
 use crate::arrivals::Arrival;
 use crate::exec::now_ms;
 use crate::plan::{Plan, paths};
-use crate::request::{Caller, PartKind};
+use crate::request::{Caller, Early, PartKind};
 use crate::volume::CheckReport;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
@@ -42,6 +42,9 @@ pub struct Job {
     pub taken: Vec<u64>,
     /// What the look just before the start found.
     pub check: Option<CheckReport>,
+    /// Results that left while the script ran.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub early: Vec<Early>,
     /// How its data came, as last seen.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub arrival: Option<Arrival>,

@@ -2,7 +2,7 @@
 
 use crate::shown;
 use jobs::arrivals::Arrival;
-use jobs::request::{JobDetail, JobSummary};
+use jobs::request::{Early, JobDetail, JobState, JobSummary, Staging};
 use jobs::volume::Protected;
 use std::fmt::Write;
 
@@ -78,13 +78,7 @@ pub fn detail(d: &JobDetail) -> String {
     if let Some(arrival) = &d.arrival {
         let _ = writeln!(text, "  {}", coming(arrival));
     }
-    for e in &d.early {
-        let (at, path, seconds) = (shown::moment_ms(e.at_ms), e.path.display(), e.lasted_ms as f64 / 1000.0);
-        let _ = match &e.failed {
-            None => writeln!(text, "  {at}  {path} left early, safe at the other end after {seconds:.1} s"),
-            Some(why) => writeln!(text, "  {at}  {path} could not leave early: {why}"),
-        };
-    }
+    d.early.iter().for_each(|e| text += &left_early(e));
     for p in &d.protection {
         let _ = writeln!(text, "  {}: {}", p.path.display(), protection(p));
     }
@@ -122,3 +116,12 @@ pub fn protection(p: &Protected) -> String {
     }
     text
 }
+/// How a result left while the script ran, in one line.
+pub fn left_early(e: &Early) -> String {
+    let (at, path, seconds) = (shown::moment_ms(e.at_ms), e.path.display(), e.lasted_ms as f64 / 1000.0);
+    match &e.failed {
+        None => format!("  {at}  {path} left early, safe at the other end after {seconds:.1} s\n"),
+        Some(why) => format!("  {at}  {path} could not leave early: {why}\n"),
+    }
+}
+
