@@ -13,6 +13,7 @@ mod book;
 
 use crate::request::Caller;
 use crate::volume::Volume;
+pub(crate) use book::span;
 use book::{Book, Do};
 use parking_lot::{Condvar, Mutex};
 use policy::Time;

@@ -326,7 +326,7 @@ fn no_space(known: &Known, retry_after: Time) -> String {
 }
 
 /// A span for people: the two largest units at most.
-fn span(span: Time) -> String {
+pub fn span(span: Time) -> String {
     match span.0 / 1_000_000_000 {
         s @ 0..=99 => format!("{s} s"),
         s @ 100..=5_999 => format!("{} min", s / 60),

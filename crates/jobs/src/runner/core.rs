@@ -3,12 +3,14 @@
 //! One lock holds the book of all jobs. Under it are only memory, the state store and the start of processes; waiting
 //! for processes and asking the volume happen on threads of their own, one for each part that holds a place.
 
+use super::external::Unseen;
 use super::gate::{self, Now};
 use super::record::{PartRecord, Phase, Record, number, part_of};
 use super::{Config, Recogniser, spool, watch};
 use crate::exec::now_ms;
 use crate::marks;
 use crate::request::*;
+use crate::scheduler::Kind;
 use crate::volume::Volume;
 use parking_lot::{Condvar, Mutex};
 use policy::Time;
@@ -33,6 +35,8 @@ pub(super) struct Core {
     pub book: Mutex<Book>,
     /// Notified at every change of a job.
     pub changed: Condvar,
+    /// Schedulers that could not be asked at the last look.
+    pub unseen: Mutex<BTreeMap<Kind, Unseen>>,
     /// Readable when the runner ends.
     pub closing: OwnedFd,
     started: (u64, Instant),
@@ -68,6 +72,7 @@ impl Core {
             recogniser,
             book: Mutex::new(book),
             changed: Condvar::new(),
+            unseen: Mutex::default(),
             closing: rustix::event::eventfd(0, rustix::event::EventfdFlags::CLOEXEC)?,
             started: (now_ms(), Instant::now()),
         })

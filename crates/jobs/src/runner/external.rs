@@ -11,29 +11,37 @@ use crate::arrivals::{self, Start};
 use crate::exec::now_ms;
 use crate::marks;
 use crate::plan::{self, Limits, paths};
-use crate::queue::{Snapshot, State};
+use crate::queue::{self, Snapshot, State};
 use crate::request::*;
 use crate::scheduler::{External, Kind, Look, is_id};
 use crate::volume::CheckReport;
+use policy::Time;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 /// Between two looks at a queue. Five seconds are nothing for a scheduler's own commands, and soon enough for people.
 const LOOK_EVERY: Duration = Duration::from_secs(5);
-
 /// Between two words in the log about a scheduler that cannot be asked.
 const TOLD_EVERY: Duration = Duration::from_secs(600);
 
 /// A part is let into the queue of data jobs so often before all are there. A guess: `sbatch` tries again where slurmctld is
 /// busy.
 const CLAIMS_MAX: u32 = 3;
+
 impl Runner {
     /// Numbers a job that is about to be submitted elsewhere.
     pub fn register(&self, caller: Caller, asked: Register) -> Result<Registered, Error> {
         let core = &self.core;
         spool::check_request(&asked.job)?;
         let account = spool::account(caller.uid, false)?;
+        // A job that nobody could look after would wait for ever, as far as anybody could tell.
+        let answer = asked.scheduler.queue().snapshot();
+        seen(core, asked.scheduler, answer.clone());
+        if let Err(error) = answer {
+            let mend = "the operator can mend it: start the daemon with the PATH and the SLURM_CONF of the scheduler's commands";
+            return Err(Error::refused(format!("the daemon cannot ask {}: {error}", asked.scheduler.name()), mend));
+        }
         let limits = Limits { cores: u32::MAX, walltime_default_s: core.config.walltime_default_s };
         let (script, name) = (asked.job.script.as_bytes(), &asked.job.file_name);
         let planned = plan::plan(script, name, &asked.job.overrides, limits, &*core.recogniser);
@@ -65,14 +73,6 @@ impl Runner {
         Ok(Registered { id, plan, environment: core.config.environment.clone(), delay_s })
     }
 
-    /// Its parts are in the scheduler's queue.
-    pub fn submitted(&self, caller: Caller, told: SubmittedParts) -> Result<JobSummary, Error> {
-        if let Some(part) = told.parts.values().find(|part| !is_id(&part.id)) {
-            let cause = format!("{:?} is no number of a scheduler", part.id);
-            return Err(Error::refused(cause, "submit with `entrepot job submit --scheduler ...`"));
-        }
-        let core = &self.core;
-        let mut book = core.book.lock();
     /// A user submits a data part: whether it is one of a job that was numbered for that user and is being submitted. A part is
     /// expected once; Slurm may ask again for one that it could not take at first.
     pub fn claim(&self, uid: u32, id: JobId, kind: PartKind) -> Result<(), Error> {
@@ -92,6 +92,14 @@ impl Runner {
         Ok(())
     }
 
+    /// Its parts are in the scheduler's queue.
+    pub fn submitted(&self, caller: Caller, told: SubmittedParts) -> Result<JobSummary, Error> {
+        if let Some(part) = told.parts.values().find(|part| !is_id(&part.id)) {
+            let cause = format!("{:?} is no number of a scheduler", part.id);
+            return Err(Error::refused(cause, "submit with `entrepot job submit --scheduler ...`"));
+        }
+        let core = &self.core;
+        let mut book = core.book.lock();
         let record = book.jobs.get_mut(&told.id).filter(|r| may(caller, r)).ok_or(Error::NoJob(told.id))?;
         let Some(external) = record.external.as_mut().filter(|external| external.parts.is_empty()) else {
             return Err(Error::refused(format!("job {} is submitted already", told.id), "submit it anew"));
@@ -245,13 +253,7 @@ fn look_once(weak: &Weak<Core>) -> Option<()> {
     };
     let kinds: BTreeSet<Kind> = watched.iter().filter_map(|r| Some(r.external.as_ref()?.scheduler)).collect();
     for kind in kinds {
-        let snapshot = match kind.queue().snapshot() {
-            Ok(snapshot) => snapshot,
-            Err(error) => {
-                tracing::warn!("{error}");
-                continue;
-            }
-        };
+        let Some(snapshot) = seen(&core, kind, kind.queue().snapshot()) else { continue };
         for record in watched.iter().filter(|r| r.external.as_ref().is_some_and(|external| external.scheduler == kind))
         {
             let found = look_at(record, kind, &snapshot);
@@ -265,6 +267,47 @@ fn look_once(weak: &Weak<Core>) -> Option<()> {
         }
     }
     Some(())
+}
+
+/// A scheduler that cannot be asked.
+pub(super) struct Unseen {
+    kind: Kind,
+    since: Instant,
+    told: Instant,
+    cause: String,
+}
+
+impl Unseen {
+    /// For people.
+    pub fn text(&self) -> String {
+        let since = Time(self.since.elapsed().as_nanos() as u64);
+        format!("{} cannot be asked since {}: {}", self.kind.name(), arrivals::span(since), self.cause)
+    }
+}
+
+/// What a scheduler answered, if it did. The log hears of one that does not now and then.
+fn seen(core: &Core, kind: Kind, answer: Result<Snapshot, queue::Error>) -> Option<Snapshot> {
+    let (mut unseen, now) = (core.unseen.lock(), Instant::now());
+    match answer {
+        Ok(snapshot) => {
+            if let Some(before) = unseen.remove(&kind) {
+                tracing::info!("{} answers again, after {:.0} s", kind.name(), before.since.elapsed().as_secs_f64());
+            }
+            Some(snapshot)
+        }
+        Err(error) => {
+            let known = unseen.entry(kind).or_insert_with(|| {
+                tracing::warn!("{error}; jobs handed to it are shown as they were last seen");
+                Unseen { kind, since: now, told: now, cause: String::new() }
+            });
+            known.cause = error.to_string();
+            if known.told.elapsed() >= TOLD_EVERY {
+                known.told = now;
+                tracing::warn!("{}", known.text());
+            }
+            None
+        }
+    }
 }
 
 /// Whoever submits takes seconds; one that has not come back after so long was killed in the middle.

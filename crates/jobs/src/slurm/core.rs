@@ -15,6 +15,7 @@ use crate::volume::Volume;
 use parking_lot::{Condvar, Mutex};
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::OwnedFd;
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Weak};
 use store::state::State;
 
@@ -42,6 +43,8 @@ pub(super) struct Core {
     pub book: Mutex<Book>,
     /// Notified when a job was let go of, and at the end.
     pub changed: Condvar,
+    /// Whether Slurm's queue could not be asked at the last look.
+    pub is_unseen: AtomicBool,
     /// Readable at the end.
     pub closing: OwnedFd,
 }
@@ -76,6 +79,7 @@ impl Core {
             recogniser,
             book: Mutex::default(),
             changed: Condvar::new(),
+            is_unseen: AtomicBool::new(false),
             closing: rustix::event::eventfd(0, rustix::event::EventfdFlags::CLOEXEC)?,
         })
     }

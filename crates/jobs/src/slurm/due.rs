@@ -12,6 +12,7 @@ use crate::queue::{InputsOf, Queue, QueuedJob, Snapshot, State, WaitsFor, ask};
 use crate::request::PartKind;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 
 /// An estimate that lies so little ahead means now: Slurm plans a job that only waits for its data for this moment.
@@ -123,7 +124,15 @@ impl arrivals::Side for Side {
         let mut starts = BTreeMap::new();
         for conf in confs {
             let queue = SlurmQueue::with_conf(conf);
-            let picture = queue.snapshot().inspect_err(|error| tracing::warn!("{error}")).ok()?;
+            let picture = queue.snapshot();
+            // Once for each time that it falls silent.
+            let before = core.is_unseen.swap(picture.is_err(), Ordering::AcqRel);
+            let said = |error: &crate::queue::Error| {
+                if !before {
+                    tracing::warn!("{error}; data of its jobs come by what it said last");
+                }
+            };
+            let picture = picture.inspect_err(said).ok()?;
             let soon = |job: &QueuedJob| job.start_ms.is_some_and(|at| at <= picture.taken_ms + NOW_MS);
             let pending = || picture.jobs.iter().filter(|job| job.state == State::Pending);
             let fit =
@@ -154,15 +163,6 @@ impl arrivals::Side for Side {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn now_is_believed_of_jobs_that_find_idle_processors() {
-        let partitions = "batch|8/0/0/8\nsmall|2/3/0/5\nsmall|0/2/0/2\n";
-        let fit = fitting(partitions, "7|1|batch\n8|5|small\n9|6|small\n10|4|batch,small\n11|1|gone\n");
-        assert_eq!(fit.into_iter().collect::<Vec<_>>(), ["10", "8"]);
 /// Slurm's queue, as far as its hooks have handed jobs to us whose data are there: it is asked only while some wait.
 pub(super) struct Hooked(pub Weak<Core>, pub InputsOf);
 
@@ -190,5 +190,14 @@ impl Queue for Hooked {
     }
 }
 
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn now_is_believed_of_jobs_that_find_idle_processors() {
+        let partitions = "batch|8/0/0/8\nsmall|2/3/0/5\nsmall|0/2/0/2\n";
+        let fit = fitting(partitions, "7|1|batch\n8|5|small\n9|6|small\n10|4|batch,small\n11|1|gone\n");
+        assert_eq!(fit.into_iter().collect::<Vec<_>>(), ["10", "8"]);
     }
 }
