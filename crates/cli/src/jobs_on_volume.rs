@@ -2,7 +2,7 @@
 
 use jobs::arrivals::{Incoming, Wanted};
 use jobs::keeper::Keeper;
-use jobs::request::{Caller, JobState};
+use jobs::request::{Caller, JobState, Staging};
 use jobs::volume::{CheckReport, Marked, Protected, RecoveryEvent, Volume};
 use policy::schedule::just_in_time::Stats;
 use std::path::{Path, PathBuf};
@@ -192,6 +192,18 @@ impl Volume for JobsOnVolume {
             })
         };
         seen.filter_map(of).collect()
+    }
+
+    fn staging(&self, owner: Caller, paths: &[PathBuf]) -> Option<Staging> {
+        let paths: Vec<String> = paths.iter().filter_map(|p| self.below(p)).collect();
+        let all = self.core.under_way.of(owner.uid, &paths);
+        let left_s =
+            all.iter().filter_map(|p| p.left_s).fold(None, |most: Option<f64>, s| Some(most.map_or(s, |m| m.max(s))));
+        (!all.is_empty()).then(|| Staging {
+            done_bytes: all.iter().map(|p| p.done_bytes).sum(),
+            total_bytes: all.iter().map(|p| p.total_bytes).sum(),
+            left_s: left_s.map(|s| s.ceil() as u64),
+        })
     }
 
     fn recoveries(&self, owner: Caller, paths: &[PathBuf], from_ms: u64, to_ms: u64) -> Vec<RecoveryEvent> {

@@ -9,7 +9,7 @@ mod resources;
 pub mod words;
 
 pub use checkpoint::Checkpoint;
-pub use lines::parse;
+pub use lines::{parse, read};
 pub use resources::Resources;
 
 use crate::request::PartKind;

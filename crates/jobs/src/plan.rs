@@ -102,7 +102,7 @@ impl Limits {
     }
 }
 
-/// Plans a script. `file_name` names the job where nothing else does. All complaints come at once.
+/// Plans a script. `file_name` names the job where nothing else does.
 pub fn plan(
     script: &[u8],
     file_name: &str,
@@ -110,8 +110,23 @@ pub fn plan(
     limits: Limits,
     recognise: Recognise<'_>,
 ) -> Result<Plan, Vec<Complaint>> {
-    let head = directives::parse(script)?;
-    let mut draft = Draft { warnings: head.warnings, ..Draft::default() };
+    match draft(script, file_name, overrides, limits, recognise) {
+        (plan, complaints) if complaints.is_empty() => Ok(plan),
+        (_, complaints) => Err(complaints),
+    }
+}
+
+/// The plan as far as the script is understood, and all that is wrong with it: so who finds more in the plan can say all at
+/// once.
+pub fn draft(
+    script: &[u8],
+    file_name: &str,
+    overrides: &Overrides,
+    limits: Limits,
+    recognise: Recognise<'_>,
+) -> (Plan, Vec<Complaint>) {
+    let (head, complaints) = directives::read(script);
+    let mut draft = Draft { warnings: head.warnings, complaints, ..Draft::default() };
     for directive in head.directives {
         draft.take(directive);
     }
@@ -134,9 +149,6 @@ pub fn plan(
         draft.stage_in.retries = retries;
         draft.stage_out.retries = retries;
     }
-    if !draft.complaints.is_empty() {
-        return Err(draft.complaints);
-    }
     let walltime_s = overrides.walltime_s.or(head.resources.walltime_s).unwrap_or(limits.walltime_default_s);
     let compute = Part {
         kind: PartKind::Compute,
@@ -149,13 +161,14 @@ pub fn plan(
         parameters: Vec::new(),
     };
     let name = overrides.name.as_deref().or(head.resources.name.as_deref()).unwrap_or(file_name);
-    Ok(Plan {
+    let plan = Plan {
         name: display_name(name),
         parts: chain(draft.stage_in, compute, draft.stage_out, limits, recognise),
         checkpoints: head.checkpoints,
         compute_script: Script::from(head.compute_script),
         warnings: draft.warnings,
-    })
+    };
+    (plan, draft.complaints)
 }
 
 /// A name that is safe to print: no control characters, not empty, not long.

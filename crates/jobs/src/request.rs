@@ -296,6 +296,21 @@ pub struct JobSummary {
     /// When it reached its final state.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended_ms: Option<u64>,
+    /// How far the data are that come or go now.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub staging: Option<Staging>,
+}
+
+/// How far data are on their way.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Staging {
+    /// Bytes that are there.
+    pub done_bytes: u64,
+    /// Bytes in all, of what is on its way now.
+    pub total_bytes: u64,
+    /// Seconds left at the present rate; none while there is none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub left_s: Option<u64>,
 }
 
 /// The answer to `job.show`.

@@ -45,9 +45,9 @@ pub struct Config {
     pub log_bytes_max: u64,
     /// Time between SIGTERM and SIGKILL, in milliseconds.
     pub grace_ms: u64,
-    /// Program that the word `entrepot` in directives stands for, and that is the supervisor: the running binary.
     /// From a staging command that failed to its next try, in milliseconds; doubled after each further one.
     pub retry_pause_ms: u64,
+    /// Program that the word `entrepot` in directives stands for, and that is the supervisor: the running binary.
     pub program: PathBuf,
     /// Words between the program and `--spec FILE` when it is started as the supervisor: `job-exec`.
     pub supervisor_args: Vec<OsString>,
@@ -72,8 +72,8 @@ impl Config {
             n_unfinished_per_user_max: 1000,
             log_bytes_max: 64 * 1024 * 1024,
             grace_ms: 10_000,
-            program: std::env::current_exe()?,
             retry_pause_ms: crate::exec::pause_ms(),
+            program: std::env::current_exe()?,
             supervisor_args: vec!["job-exec".into()],
             environment: Vec::new(),
             offload_on_close: false,

@@ -39,9 +39,9 @@ use store::state::State;
 /// The jobs of Slurm that use this volume. Ends when dropped or [`Slurm::shut_down`]; transfers go on running.
 pub struct Slurm {
     core: Arc<Core>,
-}
     /// Who knows the jobs whose parts are submitted to Slurm by themselves.
     runner: OnceLock<Weak<Runner>>,
+}
 
 impl Slurm {
     /// Takes up what the state store knows. `config` is the built-in runner's: directories, limits, the supervisor.
@@ -93,6 +93,11 @@ impl Slurm {
         })
     }
 
+    /// The queue as far as hooks have handed jobs to us whose data are there.
+    pub fn queue(&self) -> Arc<dyn crate::queue::Queue> {
+        Arc::new(due::Hooked(Arc::downgrade(&self.core), self.inputs_of()))
+    }
+
     /// The paths in the volume that jobs need which have not ended: what they bring and what they take home.
     pub fn needed_paths(&self) -> Vec<PathBuf> {
         let book = self.core.book.lock();
@@ -102,11 +107,6 @@ impl Slurm {
     /// Ends the threads. Transfers go on under their supervisors and are found again at the next start.
     pub fn shut_down(&self) {
         self.core.book.lock().closed = true;
-    /// The queue as far as hooks have handed jobs to us whose data are there.
-    pub fn queue(&self) -> Arc<dyn crate::queue::Queue> {
-        Arc::new(due::Hooked(Arc::downgrade(&self.core), self.inputs_of()))
-    }
-
         self.core.changed.notify_all();
         // The counter cannot overflow: it is written once for each call.
         let _ = rustix::io::write(&self.core.closing, &1u64.to_ne_bytes());

@@ -1,7 +1,7 @@
 //! What the runner asks of the volume that its jobs use. The command line wires it to the live store; tests to memory.
 
 use crate::arrivals::{Incoming, Wanted};
-use crate::request::{Caller, JobState};
+use crate::request::{Caller, JobState, Staging};
 use policy::schedule::just_in_time;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
@@ -65,6 +65,12 @@ pub trait Volume: Send + Sync {
     fn protection(&self, owner: Caller, job: &str, paths: &[PathBuf]) -> Vec<Protected> {
         let _ = (owner, job, paths);
         Vec::new()
+    }
+
+    /// How far the data are that the owner's commands bring to or take from these paths just now; nothing where none does.
+    fn staging(&self, owner: Caller, paths: &[PathBuf]) -> Option<Staging> {
+        let _ = (owner, paths);
+        None
     }
 
     /// Recoveries of files at or below `paths` that began in that span of time (milliseconds since 1970), as far as

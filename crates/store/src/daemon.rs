@@ -18,6 +18,7 @@ mod requests;
 mod resolve;
 mod source_attribute;
 mod stripes;
+mod under_way;
 mod users;
 mod walk;
 
@@ -75,6 +76,8 @@ pub struct Core {
     pub stripes: Arc<Stripes>,
     /// Who has hot data on the fast tier, if `volume.toml` asks for it.
     pub tiering: Option<Arc<Tiering>>,
+    /// How far stagings are.
+    pub under_way: under_way::UnderWay,
     /// Where the volume is mounted.
     pub mount_point: PathBuf,
     /// Who knows which files jobs need.
@@ -173,6 +176,7 @@ impl Starting {
             burst,
             stripes,
             tiering,
+            under_way: under_way::UnderWay::default(),
             needs: Mutex::default(),
         });
         background.start(&core);
@@ -349,6 +353,7 @@ fn mount(
     pool: &Arc<Pool>,
     files: &Arc<FileTable>,
     stager: &Arc<Stager>,
+    openers: Arc<dyn Openers>,
     mount_point: &Path,
 ) -> Result<Mount, Problems> {
     let config = volume.config();
@@ -358,11 +363,11 @@ fn mount(
         namespace: Arc::new(Namespace::new(tree).map_err(|e| problem(&e))?),
         files: files.clone(),
         pool: pool.clone(),
-    openers: Arc<dyn Openers>,
         targets: volume.targets().clone(),
         stats: volume.stats().clone(),
         tiers: config.tiers.clone(),
         sources: Arc::new(source_attribute::SourceAttribute { stager: stager.clone() }),
+        openers: Some(openers),
     };
     let state = volume.state_dir().canonicalize().unwrap_or_else(|_| volume.state_dir().to_path_buf());
     let options = Options {
@@ -372,7 +377,6 @@ fn mount(
         allow_other: config.mount.allow_other,
         passthrough: config.mount.passthrough,
         io: config.mount.io,
-        openers: Some(openers),
         name: format!("{DEVICE_PREFIX}{}", state.display()),
     };
     Mount::start(parts, options, mount_point).map_err(|e| {

@@ -81,6 +81,9 @@ enum Verb {
         /// The scheduler's queue (partition) for stage-in and stage-out.
         #[arg(long, value_name = "QUEUE", default_value = "dataxfer")]
         data_queue: String,
+        /// Wait for its end, as `entrepot job wait` does; the exit code is 0 when it completed.
+        #[arg(long)]
+        wait: bool,
     },
     /// Show your unfinished jobs (root: everybody's)
     #[command(after_help = "EXAMPLES:\n  entrepot job list\n  entrepot job list --all --output json")]
@@ -104,6 +107,12 @@ enum Verb {
     /// Cancel a job
     #[command(after_help = "EXAMPLES:\n  entrepot job cancel 3")]
     Cancel {
+        /// Its number.
+        id: u64,
+    },
+    /// Take the results of a job home once more, after its stage-out has failed
+    #[command(after_help = "EXAMPLES:\n  entrepot job retry 3")]
+    Retry {
         /// Its number.
         id: u64,
     },
@@ -162,14 +171,14 @@ enum Part {
 impl Job {
     pub fn run(self, context: &Context) -> Result<u8> {
         match self.verb {
-            Verb::Plan { script, wishes, output } => return plan(&script, wishes.into(), output),
-            Verb::Submit { script, wishes, scheduler, data_queue } => {
-                let kind = match scheduler {
-                    By::Local => return submit(context, &script, wishes.into()),
-                    By::Slurm => Kind::Slurm,
-                    By::Pbs => Kind::Pbs,
+            Verb::Plan { script, wishes, output } => return plan(context, &script, wishes.into(), output),
+            Verb::Submit { script, wishes, scheduler, data_queue, wait: waits } => {
+                let id = match scheduler {
+                    By::Local => submit(context, &script, wishes.into())?,
+                    By::Slurm => elsewhere::submit(context, &script, wishes.into(), Kind::Slurm, &data_queue)?,
+                    By::Pbs => elsewhere::submit(context, &script, wishes.into(), Kind::Pbs, &data_queue)?,
                 };
-                return elsewhere::submit(context, &script, wishes.into(), kind, &data_queue);
+                return if waits { wait(context, id.0) } else { Ok(0) };
             }
             Verb::Admit { id } => {
                 context.ask("job.admit", json!({"id": id}))?;
@@ -178,10 +187,17 @@ impl Job {
                 context.ask("job.staged", json!({"id": id}))?;
             }
             Verb::List { all, output } => {
-                let answer = context.ask("job.list", json!({"all": all}))?;
-                match output {
-                    Output::Json => shown::json(&answer)?,
-                    Output::Text => shown::text(&show::list(&read::<Vec<JobSummary>>(answer)?))?,
+                let json = output == Output::Json;
+                let answer = context.ask("job.list", json!({"all": all || !json}))?;
+                if json {
+                    shown::json(&answer)?;
+                    return Ok(0);
+                }
+                let is_shown = |job: &JobSummary| all || !job.state.is_final();
+                let (shown, over): (Vec<_>, Vec<_>) = read::<Vec<JobSummary>>(answer)?.into_iter().partition(is_shown);
+                shown::text(&show::list(&shown))?;
+                if let Some(note) = show::not_shown(&over) {
+                    eprintln!("note: {note}");
                 }
             }
             Verb::Show { id, output } => {
@@ -200,8 +216,11 @@ impl Job {
                     elsewhere::cancel(&detail)?;
                 }
                 let summary: JobSummary = read(context.ask("job.cancel", json!({"id": id}))?)?;
-                let state = elsewhere::state_after_cancel(&summary, detail.external.is_some());
-                shown::text(&format!("job {id} {state}\n"))?;
+                shown::text(&format!("job {id} {}\n", show::after_cancel(&summary)))?;
+            }
+            Verb::Retry { id } => {
+                let summary: JobSummary = read(context.ask("job.retry", json!({"id": id}))?)?;
+                shown::text(&format!("{}\n", show::line(&summary)))?;
             }
             Verb::Log { id, part, stderr, follow } => return log(context, id, part, stderr, follow),
             Verb::Wait { id } => return wait(context, id),
@@ -247,16 +266,20 @@ fn script_of(path: &Path) -> Result<(Vec<u8>, String)> {
     Ok((script, name))
 }
 
-fn plan(path: &Path, overrides: Overrides, output: Output) -> Result<u8> {
+/// The mount point of the volume that a command from here is for, and here; nothing where no volume is found.
+fn place(context: &Context) -> Option<(PathBuf, PathBuf)> {
+    let cwd = std::env::current_dir().ok()?;
+    let found = store::control::find(context.volume.as_deref(), Some(&cwd)).ok()?;
+    Some((found.mount_point?, cwd))
+}
+
+fn plan(context: &Context, path: &Path, overrides: Overrides, output: Output) -> Result<u8> {
     let (script, name) = script_of(path)?;
     let cores = std::thread::available_parallelism().map_or(1, |n| n.get() as u32);
     let limits = jobs::plan::Limits { cores, walltime_default_s: WALLTIME_DEFAULT_S };
-    let planned = jobs::plan::plan(&script, &name, &overrides, limits, &recognise);
-    let planned = planned.and_then(|plan| match directives::check(&plan) {
-        complaints if complaints.is_empty() => Ok(plan),
-        complaints => Err(complaints),
-    });
-    match planned {
+    let place = place(context);
+    let place = place.as_ref().map(|(mount, cwd)| (mount.as_path(), cwd.as_path()));
+    match directives::plan(&script, &name, &overrides, limits, place) {
         Ok(plan) if output == Output::Json => shown::json(&json!(plan))?,
         Ok(plan) => shown::text(&jobs::plan::render(&plan))?,
         Err(complaints) => return Err(complain(&complaints)),
@@ -276,15 +299,13 @@ fn complain(complaints: &[Complaint]) -> Failure {
     Failure::Said(exit::WRONG_INPUT)
 }
 
-fn submit(context: &Context, path: &Path, overrides: Overrides) -> Result<u8> {
+fn submit(context: &Context, path: &Path, overrides: Overrides) -> Result<JobId> {
     let (script, file_name) = script_of(path)?;
     let limits = jobs::plan::Limits { cores: u32::MAX, walltime_default_s: WALLTIME_DEFAULT_S };
+    let place = place(context);
+    let place = place.as_ref().map(|(mount, cwd)| (mount.as_path(), cwd.as_path()));
     // What else is wrong with it, the daemon says.
-    let planned = jobs::plan::plan(&script, &file_name, &overrides, limits, &recognise);
-    let wrong = planned.as_ref().map_or_else(|_| Vec::new(), directives::check);
-    if !wrong.is_empty() {
-        return Err(complain(&wrong));
-    }
+    directives::plan(&script, &file_name, &overrides, limits, place).map_err(|wrong| complain(&wrong))?;
     let cwd = std::env::current_dir()?;
     let umask = rustix::process::umask(rustix::fs::Mode::empty());
     rustix::process::umask(umask);
@@ -305,7 +326,7 @@ fn submit(context: &Context, path: &Path, overrides: Overrides) -> Result<u8> {
         eprintln!("note: {warning}");
     }
     shown::text(&format!("job {}\n", submitted.id))?;
-    Ok(0)
+    Ok(submitted.id)
 }
 
 /// How often a log that is followed is asked for.

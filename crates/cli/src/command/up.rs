@@ -275,8 +275,8 @@ impl Running {
             if let Some(jobs) = jobs {
                 jobs.arrivals.stop();
                 jobs.keeper.stop();
-                jobs.slurm.shut_down();
                 jobs.availability.stop();
+                jobs.slurm.shut_down();
                 jobs.runner.shut_down();
             }
         });

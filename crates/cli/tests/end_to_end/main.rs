@@ -32,8 +32,8 @@ mod sources;
 mod staged;
 mod stripes;
 mod tiers;
-
 mod waiting_input;
+
 use real::{Volume, code, err, out};
 use std::process::{Command, Stdio};
 
@@ -209,15 +209,15 @@ fn a_job_runs_with_its_data() {
     let waited = volume.run(&["job", "wait", "1"]);
     assert_eq!(code(&waited), 0, "{}{}", out(&waited), out(&volume.run(&["job", "show", "1"])));
     assert!(std::fs::read(home.join("result")).expect("the result is home") == [data.clone(), data].concat());
-    let metrics = out(&volume.run(&["stats", "--prometheus"]));
     // The same script once more: its input is there, from the same source and unchanged. [S-188]
     let again = volume.run_in(&home, &["job", "submit", "--wait", script.to_str().expect("UTF-8")]);
     assert!(code(&again) == 0 && out(&again).starts_with("job 2\n"), "{}{}", out(&again), err(&again));
     let said = out(&volume.run(&["job", "log", "2", "--part", "stage-in"]));
     assert!(said.contains("(0 B transferred now)"), "{said}");
-    assert!(metrics.contains("entrepot_jobs_submitted_total 1\n"), "{metrics}");
+    let metrics = out(&volume.run(&["stats", "--prometheus"]));
+    assert!(metrics.contains("entrepot_jobs_submitted_total 2\n"), "{metrics}");
     assert!(
-        metrics.contains("entrepot_jobs_completed_total 1\n") && metrics.contains("entrepot_jobs_failed_total 0\n")
+        metrics.contains("entrepot_jobs_completed_total 2\n") && metrics.contains("entrepot_jobs_failed_total 0\n")
     );
     let shown = volume.json(&["job", "show", "1"]);
     assert_eq!(shown["summary"]["state"], "completed");

@@ -5,14 +5,23 @@ use super::words::{self, Refusal};
 use super::{COMMANDS_MAX, Complaint, Directive, Head, RETRIES_MAX, Resources, SCRIPT_BYTES_MAX, Says};
 use crate::request::PartKind;
 
-/// Reads a script. All complaints come at once.
+/// Reads a script.
 pub fn parse(script: &[u8]) -> Result<Head, Vec<Complaint>> {
+    match read(script) {
+        (head, complaints) if complaints.is_empty() => Ok(head),
+        (_, complaints) => Err(complaints),
+    }
+}
+
+/// Reads a script: what is understood of it, and all that is wrong.
+pub fn read(script: &[u8]) -> (Head, Vec<Complaint>) {
     if script.len() > SCRIPT_BYTES_MAX {
-        return Err(vec![Complaint {
+        let complaint = Complaint {
             line: 0,
             cause: format!("the script is {} bytes long, more than {SCRIPT_BYTES_MAX}", script.len()),
             mend: "keep data in files of their own and stage them in".into(),
-        }]);
+        };
+        return (Head::default(), vec![complaint]);
     }
     let mut reader = Reader::default();
     let mut lines = script.split_inclusive(|b| *b == b'\n').zip(1..);
@@ -51,6 +60,8 @@ enum Sort {
     NearMiss(&'static str),
     /// `#BB_LUA entrepot` and then something that is no directive.
     NoStaging,
+    /// A directive of another burst buffer, which nobody here reads.
+    Foreign(&'static str),
     Comment,
     Program,
 }
@@ -77,6 +88,11 @@ fn sort(line: &[u8]) -> Sort {
     for word in ["#ENTREPOT", "#SBATCH", "#PBS"] {
         if after_word(line, word).is_some() {
             return Sort::Resource(word);
+        }
+    }
+    for word in ["#DW", "#BB"] {
+        if after_word(line, word).is_some() {
+            return Sort::Foreign(word);
         }
     }
     let Some(comment) = line.trim_ascii_start().strip_prefix(b"#") else {
@@ -147,7 +163,14 @@ impl Reader {
                 );
                 self.keep(line);
             }
-            Sort::NearMiss(_) | Sort::Comment => self.keep(line),
+            Sort::Foreign(word) if !self.past_head => {
+                let cause = format!("{word} lines are DataWarp's, and would be ignored here: no data would be staged");
+                let mend =
+                    "write #STAGEIN entrepot stage in URI PATH, or #STAGEOUT entrepot stage out PATH URI, or remove it";
+                self.complain(number, Refusal::new(cause, mend));
+                self.keep(line);
+            }
+            Sort::NearMiss(_) | Sort::Foreign(_) | Sort::Comment => self.keep(line),
             Sort::Program => {
                 self.past_head = true;
                 self.keep(line);
@@ -285,18 +308,15 @@ impl Reader {
         }
     }
 
-    fn finish(mut self) -> Result<Head, Vec<Complaint>> {
+    fn finish(mut self) -> (Head, Vec<Complaint>) {
         let n_commands = self.head.directives.iter().filter(|d| matches!(d.says, Says::Command(_))).count();
         if n_commands > COMMANDS_MAX {
             let cause = format!("the script has {n_commands} staging commands, more than {COMMANDS_MAX}");
             self.complain(0, Refusal::new(cause, "use a manifest: entrepot stage in --manifest FILE"));
         }
-        if !self.complaints.is_empty() {
-            return Err(self.complaints);
-        }
         self.head.own_resources = self.ours.clone();
         self.head.resources = self.ours.or(self.theirs);
-        Ok(self.head)
+        (self.head, self.complaints)
     }
 }
 

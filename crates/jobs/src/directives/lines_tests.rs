@@ -1,6 +1,15 @@
 //! Tests of reading scripts: the forms that work, the traps that are refused, and that nothing crashes it.
 
 use super::*;
+
+/// [S-067]
+#[test]
+fn directives_of_another_burst_buffer_are_refused_by_name() {
+    let script = "#!/bin/sh\n#DW jobdw type=scratch capacity=1GB\n#BB create_persistent name=a\n#BB_LUA other words\n#DWARF\ntrue\n#DW later\n";
+    let complaints = parse(script.as_bytes()).expect_err("refused");
+    assert_eq!(complaints.iter().map(|c| c.line).collect::<Vec<_>>(), [2, 3], "{complaints:?}");
+    assert!(complaints[0].cause.contains("#DW") && complaints[0].mend.contains("#STAGEIN"));
+}
 use proptest::prelude::*;
 
 fn says(script: &str) -> Vec<Says> {

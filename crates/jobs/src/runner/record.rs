@@ -111,6 +111,7 @@ impl Record {
             submitted_ms: self.submitted_ms,
             started_ms: self.parts.iter().filter_map(|part| part.dispatched_ms).min(),
             ended_ms: self.ended_ms,
+            staging: None,
         }
     }
 

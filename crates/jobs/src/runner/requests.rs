@@ -1,6 +1,7 @@
 //! What callers may ask of the runner. Users see and act on their own jobs, root on all.
 
 use super::core::Core;
+use super::external::Unseen;
 use super::record::{PartRecord, Phase, Record, number};
 use super::{Error, Runner, spool};
 use crate::exec::{self, now_ms};
@@ -107,15 +108,71 @@ impl Runner {
 
     /// The caller's jobs, or all for root.
     pub fn list(&self, caller: Caller, request: List) -> Vec<JobSummary> {
-        let book = self.core.book.lock();
-        let shown = book.jobs.values().filter(|r| may(caller, r) && (request.all || !r.state.is_final()));
-        shown.map(Record::summary).collect()
+        let shown: Vec<Record> = {
+            let book = self.core.book.lock();
+            let shown = book.jobs.values().filter(|r| may(caller, r) && (request.all || !r.state.is_final()));
+            shown.cloned().collect()
+        };
+        shown.iter().map(|record| self.summary(record)).collect()
+    }
+
+    /// A job as it stands now. The volume may be asked.
+    fn summary(&self, record: &Record) -> JobSummary {
+        let mut summary = record.summary();
+        match record.state {
+            JobState::StagingIn => {
+                summary.staging = self.core.volume.staging(record.owner, &record.staged_paths());
+            }
+            JobState::StagingOut => {
+                let paths: Vec<_> = record.results().into_iter().map(|(_, path)| path).collect();
+                summary.staging = self.core.volume.staging(record.owner, &paths);
+            }
+            _ => {}
+        }
+        let scheduler = record.external.as_ref().filter(|_| !record.state.is_final()).map(|e| e.scheduler);
+        if let Some(unseen) = scheduler.and_then(|kind| self.core.unseen.lock().get(&kind).map(Unseen::text)) {
+            summary.detail = unseen;
+        }
+        summary
+    }
+
+    /// The results of a job whose stage-out failed are taken home once more. What is there already stays.
+    pub fn retry(&self, caller: Caller, id: JobId) -> Result<JobSummary, Error> {
+        let core = &self.core;
+        let mut book = core.book.lock();
+        let record = book.jobs.get_mut(&id).filter(|r| may(caller, r)).ok_or(Error::NoJob(id))?;
+        let kind = PartKind::StageOut;
+        let has_failed = |part: &PartRecord| part.report.as_ref().is_some_and(|report| !report.ending.is_success());
+        if record.state != JobState::Failed || !record.part(kind).is_some_and(has_failed) {
+            let cause = format!("no stage-out of job {id} has failed: it is {}", record.state);
+            return Err(Error::refused(cause, format!("`entrepot job show {id}` shows where it stands")));
+        }
+        let dir = spool::dir(&core.config, id);
+        if record.external.is_some() || !exec::file(&dir, kind, "spec").exists() {
+            let cause = format!("the commands of job {id} are not kept here");
+            return Err(Error::refused(cause, "take its results home by hand: entrepot stage out PATH URI"));
+        }
+        // What the last run left says that it ended.
+        for suffix in ["status", "pid"] {
+            let _ = std::fs::remove_file(exec::file(&dir, kind, suffix));
+        }
+        if let Some(part) = record.part_mut(kind) {
+            *part = PartRecord { kind, phase: Phase::Waiting, dispatched_ms: None, report: None };
+        }
+        record.why = None;
+        record.enter(JobState::Queued, "its stage-out is tried again");
+        core.keep(record);
+        let job = core.request(record, kind);
+        book.machine.handle(core.now(), Event::Submitted(job));
+        core.pump(&mut book);
+        book.jobs.get(&id).map(Record::summary).ok_or(Error::NoJob(id))
     }
 
     /// All about one job.
     pub fn show(&self, caller: Caller, id: JobId) -> Result<JobDetail, Error> {
         let record = self.look(caller, id, Record::clone)?;
         let mut detail = record.detail(spool::dir(&self.core.config, id));
+        detail.summary = self.summary(&record);
         if !record.state.is_final() {
             let arrivals = self.core.config.arrivals.as_ref();
             let told = arrivals.and_then(|arrivals| arrivals.told(super::gate::ticket(&record)));

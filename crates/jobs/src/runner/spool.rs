@@ -2,7 +2,7 @@
 //!
 //! Users may enter the directories but not list them; of what lies there they own the script's copy and the logs.
 
-use super::record::Record;
+use super::record::{PartRecord, Record};
 use super::{Config, Error};
 use crate::exec::{self, Spec, User};
 use crate::plan::{Part, Plan, run_words};
@@ -93,6 +93,8 @@ fn spec(config: &Config, part: &Part, dir: &Path, base: &Spec) -> Spec {
         if !is_compute {
             return run_words(&command.argv, &config.program, None);
         }
+        let mut argv = command.argv.clone();
+        argv.push(dir.join("script").to_string_lossy().into_owned());
         argv
     });
     Spec {
@@ -135,9 +137,9 @@ pub(crate) fn base(
         kind: PartKind::Compute,
         steps: Vec::new(),
         retries: 0,
+        retry_pause_ms: config.retry_pause_ms,
         user: switch.then(|| User { name: account.name.clone(), uid: caller.uid, gid: caller.gid }),
         cwd: request.cwd.clone(),
-        retry_pause_ms: config.retry_pause_ms,
         umask: request.umask,
         environment,
         walltime_s: 0,
@@ -184,12 +186,19 @@ pub(super) fn check_request(request: &Submit) -> Result<(), Error> {
     Ok(())
 }
 
-/// The job ended: its environment need not lie about any longer.
+/// The job ended: its environment need not lie about any longer, but for a stage-out that failed and may be tried again.
 pub(super) fn forget_secrets(config: &Config, record: &Record) {
     let dir = dir(config, record.id);
+    let failed = |part: &PartRecord| {
+        let lost = part.report.as_ref().is_some_and(|report| !report.ending.is_success());
+        part.kind == PartKind::StageOut && lost && record.state == JobState::Failed
+    };
     for part in &record.parts {
+        let kept = failed(part);
         for suffix in ["spec", "pid", "lock"] {
-            let _ = std::fs::remove_file(exec::file(&dir, part.kind, suffix));
+            if !(kept && suffix == "spec") {
+                let _ = std::fs::remove_file(exec::file(&dir, part.kind, suffix));
+            }
         }
     }
 }

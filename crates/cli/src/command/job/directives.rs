@@ -4,11 +4,45 @@ use crate::command::Cli;
 use clap::Parser;
 use clap::error::ErrorKind;
 use jobs::directives::Complaint;
-use jobs::plan::{Plan, paths};
-use jobs::request::PartKind;
+use jobs::plan::{Limits, Plan, paths};
+use jobs::request::{Overrides, PartKind};
+use std::path::Path;
+
+/// Plans a script, or says all that is wrong with it, in the order of its lines. With the mount point of its volume and the
+/// directory that it is submitted from also what its stage-in commands bring elsewhere.
+pub fn plan(
+    script: &[u8],
+    file_name: &str,
+    overrides: &Overrides,
+    limits: Limits,
+    place: Option<(&Path, &Path)>,
+) -> Result<Plan, Vec<Complaint>> {
+    let (plan, mut complaints) = jobs::plan::draft(script, file_name, overrides, limits, &super::recognise);
+    complaints.extend(check(&plan));
+    complaints.extend(place.into_iter().flat_map(|(mount, cwd)| outside(&plan, mount, cwd)));
+    complaints.sort_by_key(|complaint| complaint.line);
+    if complaints.is_empty() { Ok(plan) } else { Err(complaints) }
+}
+
+/// What our own stage-in commands would bring to places outside the volume, symbolic links followed as far as they exist.
+fn outside(plan: &Plan, mount: &Path, cwd: &Path) -> Vec<Complaint> {
+    let brought = plan.parts.iter().filter(|part| part.kind == PartKind::StageIn).flat_map(|part| &part.commands);
+    let outside = brought.filter_map(|command| {
+        let path = paths::stage_in_words(&command.argv)?.path;
+        let there = cwd.join(&path);
+        let real = || there.ancestors().find_map(|at| at.canonicalize().ok()).unwrap_or_default();
+        let inside = paths::in_volume(&path, cwd, mount).is_some() || real().starts_with(mount);
+        (!inside).then(|| Complaint {
+            line: command.line,
+            cause: format!("{} is not in the volume mounted at {}", there.display(), mount.display()),
+            mend: "name a path below the mount point: data are staged into the volume only".into(),
+        })
+    });
+    outside.collect()
+}
 
 /// What is wrong with the commands of ours in a plan: options, words and URIs. Looks at nothing but the words.
-pub fn check(plan: &Plan) -> Vec<Complaint> {
+fn check(plan: &Plan) -> Vec<Complaint> {
     let staging = plan.parts.iter().filter(|part| part.kind != PartKind::Compute);
     let ours = staging.flat_map(|part| &part.commands).filter(|c| c.argv.first().is_some_and(|a| a == "entrepot"));
     ours.flat_map(|command| check_words(&command.argv, command.line)).collect()
@@ -62,6 +96,42 @@ mod tests {
 
     fn complaints(line: &str) -> Vec<Complaint> {
         check_words(&line.split(' ').map(String::from).collect::<Vec<_>>(), 4)
+    }
+
+    /// [S-067]
+    #[test]
+    fn all_that_is_wrong_is_said_at_once() {
+        let script =
+            b"#!/bin/sh\n#STAGEIN cp $HOME/a b\n#STAGEIN entrepot stage on a b\n#ENTREPOT --gpus 4\n#DW jobdw\n\
+                       #STAGEOUT entrepot stage out /m/a\n#BB_LUA entrepot stage in\n\
+                       #STAGEIN entrepot stage in http://h/a /elsewhere/a\ntrue\n";
+        let limits = Limits { cores: 4, walltime_default_s: 60 };
+        let overrides = Overrides { cores: Some(9), ..Overrides::default() };
+        let place = Some((Path::new("/m"), Path::new("/m/u")));
+        let complaints = plan(script, "job", &overrides, limits, place).expect_err("wrong");
+        assert_eq!(complaints.iter().map(|c| c.line).collect::<Vec<_>>(), [0, 2, 3, 4, 5, 6, 7, 8], "{complaints:?}");
+        assert!(complaints[7].cause.contains("/elsewhere/a is not in the volume"), "{}", complaints[7]);
+        let good =
+            b"#!/bin/sh\n#STAGEIN entrepot stage in http://h/a a\n#STAGEIN entrepot stage in http://h/b /m/b\ntrue\n";
+        let overrides = Overrides::default();
+        assert!(plan(good, "job", &overrides, limits, place).is_ok());
+        assert!(plan(good, "job", &overrides, limits, Some((Path::new("/m"), Path::new("/home")))).is_err());
+    }
+
+    /// [S-067]
+    #[test]
+    fn links_into_the_volume_lead_there() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = dir.path().canonicalize().unwrap();
+        let (mount, home) = (at.join("m"), at.join("home"));
+        [&mount, &home].into_iter().for_each(|dir| std::fs::create_dir(dir).unwrap());
+        std::os::unix::fs::symlink(&mount, home.join("scratch")).unwrap();
+        let limits = Limits { cores: 4, walltime_default_s: 60 };
+        let plan = |path: &str| {
+            let script = format!("#!/bin/sh\n#STAGEIN entrepot stage in http://h/a {path}\ntrue\n");
+            plan(script.as_bytes(), "job", &Overrides::default(), limits, Some((&mount, &home)))
+        };
+        assert!(plan("scratch/new/a").is_ok() && plan("new/a").is_err());
     }
 
     #[test]

@@ -1,13 +1,11 @@
 //! `entrepot job submit --scheduler slurm|pbs`: three dependent jobs, submitted as the user by the scheduler's own commands.
 
-use super::{complain, directives, read, recognise, script_of};
+use super::{complain, directives, read, script_of};
 use crate::connect::Context;
 use crate::failure::{Failure, Result};
 use crate::shown;
 use jobs::plan::{Limits, Part};
-use jobs::request::{
-    JobDetail, JobId, JobSummary, Overrides, PartKind, Register, Registered, Script, Submit, SubmittedParts,
-};
+use jobs::request::{JobDetail, JobId, Overrides, PartKind, Register, Registered, Script, Submit, SubmittedParts};
 use jobs::scheduler::{ExternalPart, Kind, Scheduler, Submission, parts};
 use serde_json::json;
 use std::collections::BTreeMap;
@@ -20,15 +18,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use store::control::{Client, Problem, exit};
 
 /// Submits; prints the job's number here, which the other commands take.
-pub fn submit(context: &Context, path: &Path, overrides: Overrides, kind: Kind, data_queue: &str) -> Result<u8> {
+pub fn submit(context: &Context, path: &Path, overrides: Overrides, kind: Kind, data_queue: &str) -> Result<JobId> {
     let (script, file_name) = script_of(path)?;
     // All that can be wrong with the script is said before anything is asked.
     let limits = Limits { cores: u32::MAX, walltime_default_s: 24 * 3600 };
-    let planned = jobs::plan::plan(&script, &file_name, &overrides, limits, &recognise);
-    let wrong = planned.as_ref().map_or_else(Clone::clone, directives::check);
-    if !wrong.is_empty() {
-        return Err(complain(&wrong));
-    }
+    let place = super::place(context);
+    let place = place.as_ref().map(|(mount, cwd)| (mount.as_path(), cwd.as_path()));
+    let planned = directives::plan(&script, &file_name, &overrides, limits, place).map_err(|wrong| complain(&wrong))?;
     let own = jobs::directives::parse(&script).map(|head| head.own_resources).unwrap_or_default();
     let (cores, walltime_s) = (overrides.cores.or(own.cores()), overrides.walltime_s.or(own.walltime_s));
     let cwd = std::env::current_dir()?;
@@ -36,7 +32,7 @@ pub fn submit(context: &Context, path: &Path, overrides: Overrides, kind: Kind, 
     let mut client = Client::connect(&found.socket())?;
     let script = Script::from(script);
     let job = Submit { file_name, script, cwd: cwd.clone(), umask: 0o022, environment: BTreeMap::new(), overrides };
-    let compute = planned.ok().filter(|plan| plan.parts.iter().any(|part| part.kind == PartKind::StageIn));
+    let compute = Some(planned).filter(|plan| plan.parts.iter().any(|part| part.kind == PartKind::StageIn));
     let start_ms = compute.and_then(|plan| {
         let part = plan.parts.iter().find(|part| part.kind == PartKind::Compute)?;
         kind.scheduler().start_of(&jobs::scheduler::Wanted {
@@ -59,7 +55,7 @@ pub fn submit(context: &Context, path: &Path, overrides: Overrides, kind: Kind, 
             client.request("job.submitted", json!(SubmittedParts { id, parts: parts.clone() }), &mut |_| {})?;
             let there: Vec<String> = parts.iter().map(|(part, there)| format!("{part} {}", there.id)).collect();
             shown::text(&format!("job {id} ({}: {})\n", kind.name(), there.join(", ")))?;
-            Ok(0)
+            Ok(id)
         }
         Err((submitted, cause)) => {
             let mut consequence = "nothing was submitted".to_string();
@@ -234,9 +230,4 @@ pub fn line(detail: &JobDetail) -> String {
     let Some(external) = &detail.external else { return String::new() };
     let parts: Vec<String> = external.parts.iter().map(|(kind, part)| format!("{kind} {}", part.id)).collect();
     format!("  {}: {}\n", external.scheduler.name(), parts.join(", "))
-}
-
-/// The same of the runner's summary, for `job cancel`.
-pub fn state_after_cancel(summary: &JobSummary, elsewhere: bool) -> String {
-    if elsewhere && !summary.state.is_final() { "is being cancelled".into() } else { summary.state.to_string() }
 }

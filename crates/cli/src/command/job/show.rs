@@ -12,15 +12,50 @@ pub fn line(job: &JobSummary) -> String {
     if let Some(why) = &job.why {
         let _ = write!(line, ": {why}");
     } else if !job.detail.is_empty() {
-        let _ = write!(line, ": {}", job.detail);
+        let _ = write!(line, ": {}", doing(job));
     }
     line
+}
+
+/// What a cancel leads to.
+pub fn after_cancel(job: &JobSummary) -> &'static str {
+    match job.state {
+        JobState::Cancelled => "cancelled",
+        _ if job.state.is_final() => "had ended before it could be cancelled",
+        _ => "is being cancelled",
+    }
+}
+
+/// A word about finished jobs that a list leaves out.
+pub fn not_shown(over: &[JobSummary]) -> Option<String> {
+    let failed = over.iter().filter(|job| job.state == JobState::Failed).count();
+    let jobs =
+        if over.len() == 1 { "1 finished job is".to_string() } else { format!("{} finished jobs are", over.len()) };
+    let failed = if failed == 0 { String::new() } else { format!(", {failed} of them failed") };
+    (!over.is_empty()).then(|| format!("{jobs} not shown{failed}: entrepot job list --all"))
+}
+
+/// How far the data are that come or go now, in a few words.
+fn staging(s: &Staging) -> String {
+    let (done, total) = (shown::bytes(s.done_bytes), shown::bytes(s.total_bytes));
+    let percent = s.done_bytes.saturating_mul(100).checked_div(s.total_bytes).unwrap_or(100);
+    let left = s.left_s.map_or(String::new(), |left| format!(", about {} left", shown::span_s(left)));
+    format!("{done} of {total} ({percent} %){left}")
+}
+
+fn doing(job: &JobSummary) -> String {
+    match &job.staging {
+        Some(s) => format!("{}: {}", job.detail, staging(s)),
+        None => job.detail.clone(),
+    }
 }
 
 /// The list of jobs as columns.
 pub fn list(all: &[JobSummary]) -> String {
     let row = |j: &JobSummary| {
-        let why = j.why.clone().unwrap_or_else(|| j.detail.clone());
+        let why = j.why.clone().unwrap_or_else(|| doing(j));
+        // One job, one line.
+        let why = why.split_whitespace().collect::<Vec<_>>().join(" ");
         let cells = [
             j.id.to_string(),
             j.name.clone(),
@@ -94,6 +129,15 @@ pub fn detail(d: &JobDetail) -> String {
     text
 }
 
+/// How a result left while the script ran, in one line.
+pub fn left_early(e: &Early) -> String {
+    let (at, path, seconds) = (shown::moment_ms(e.at_ms), e.path.display(), e.lasted_ms as f64 / 1000.0);
+    match &e.failed {
+        None => format!("  {at}  {path} left early, safe at the other end after {seconds:.1} s\n"),
+        Some(why) => format!("  {at}  {path} could not leave early: {why}\n"),
+    }
+}
+
 /// How a job's data come, in one line.
 pub fn coming(a: &Arrival) -> String {
     let (bytes, rate) = (shown::bytes(a.bytes), shown::bytes(a.rate));
@@ -116,12 +160,39 @@ pub fn protection(p: &Protected) -> String {
     }
     text
 }
-/// How a result left while the script ran, in one line.
-pub fn left_early(e: &Early) -> String {
-    let (at, path, seconds) = (shown::moment_ms(e.at_ms), e.path.display(), e.lasted_ms as f64 / 1000.0);
-    match &e.failed {
-        None => format!("  {at}  {path} left early, safe at the other end after {seconds:.1} s\n"),
-        Some(why) => format!("  {at}  {path} could not leave early: {why}\n"),
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn job(state: JobState) -> JobSummary {
+        serde_json::from_value(serde_json::json!({
+            "id": 7, "name": "a", "uid": 1, "user": "ann", "state": state, "cores": 1, "walltime_s": 60, "submitted_ms": 0
+        }))
+        .expect("a summary")
+    }
+
+    /// [S-067]
+    #[test]
+    fn what_a_list_leaves_out_and_what_a_cancel_does_is_said() {
+        assert_eq!(not_shown(&[]), None);
+        let over = [job(JobState::Completed), job(JobState::Failed)];
+        assert_eq!(
+            not_shown(&over).expect("two"),
+            "2 finished jobs are not shown, 1 of them failed: entrepot job list --all"
+        );
+        assert_eq!(after_cancel(&job(JobState::Running)), "is being cancelled");
+        assert_eq!(after_cancel(&job(JobState::Cancelled)), "cancelled");
+        let why = Some("one\n  two".to_string());
+        assert_eq!(list(&[JobSummary { why, ..job(JobState::Failed) }]).lines().count(), 2, "one job, one line");
+    }
+
+    /// [S-068]
+    #[test]
+    fn a_stage_in_shows_how_far_it_is() {
+        let staging = Some(Staging { done_bytes: 1 << 20, total_bytes: 4 << 20, left_s: Some(12) });
+        let detail = "its data are being brought".to_string();
+        let shown = line(&JobSummary { detail, staging, ..job(JobState::StagingIn) });
+        assert!(shown.ends_with("its data are being brought: 1.0 MiB of 4.0 MiB (25 %), about 12 s left"), "{shown}");
     }
 }
-

@@ -7,7 +7,7 @@ use crate::connect::Context;
 use crate::failure::Result;
 use crate::shown;
 use clap::{Args, Subcommand};
-use jobs::request::{Overrides, Script};
+use jobs::request::{JobId, Overrides, Script};
 use jobs::slurm::original;
 use jobs::slurm::wire::{OneJob, OnePart, SetUp, Standing, Summary, read_environment};
 use serde_json::{Value, json};
@@ -81,14 +81,9 @@ impl Hook {
 fn process(script: &Path) -> std::result::Result<String, String> {
     let script = std::fs::read(script).map_err(|e| format!("{}: {e}", script.display()))?;
     let limits = jobs::plan::Limits { cores: u32::MAX, walltime_default_s: 1 };
-    let planned = jobs::plan::plan(&original(&script), "job", &Overrides::default(), limits, &job::recognise);
-    let complaints = match planned {
-        Ok(plan) => job::directives::check(&plan),
-        Err(complaints) => complaints,
-    };
-    if complaints.is_empty() {
-        return Ok(String::new());
-    }
+    // Where it is submitted is not known here, so neither is what lies outside the volume.
+    let planned = job::directives::plan(&original(&script), "job", &Overrides::default(), limits, None);
+    let Err(complaints) = planned else { return Ok(String::new()) };
     Err(complaints.iter().map(|c| format!("entrepot: {c}")).collect::<Vec<_>>().join("\n"))
 }
 

@@ -4,7 +4,7 @@ use super::{read, unknown, with_progress};
 use crate::control::{Caller, Problem, Responder, exit};
 use crate::daemon::Core;
 use crate::origin::{Identity, OriginError, Record};
-use crate::stage::{Compare, StageError, StageIn};
+use crate::stage::{Compare, Report, StageError, StageIn};
 use serde_json::{Value, json};
 use std::sync::Arc;
 
@@ -47,8 +47,14 @@ pub fn serve(
     let args: Args = read(args)?;
     let who = args.who(caller);
     let stager = &core.stager;
+    let path = args.what.as_ref().map_or(args.path.as_str(), |what| what.path.as_str());
+    let under_way = core.under_way.begin(caller.uid, path);
     let staged = with_progress(out, |report, stop| {
         let what = args.what.clone().unwrap_or_default();
+        let report: Report = &|progress| {
+            under_way.tell(progress);
+            report(progress);
+        };
         match verb {
             "in" => Ok(stager.stage_in(&what, &who, report, stop)),
             "in-tree" => Ok(stager.stage_in_tree(&what, &who, report, stop)),

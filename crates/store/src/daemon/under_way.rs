@@ -1,0 +1,76 @@
+//! How far stagings are that somebody asked for, for others who want to know: what the one who asked is told, kept for a look.
+
+use crate::stage::Progress;
+use parking_lot::Mutex;
+use std::collections::BTreeMap;
+
+/// The stagings under way.
+#[derive(Default)]
+pub struct UnderWay {
+    all: Mutex<(u64, BTreeMap<u64, Staging>)>,
+}
+
+struct Staging {
+    uid: u32,
+    path: String,
+    progress: Progress,
+}
+
+/// A staging under way; it is over when this is dropped.
+pub(super) struct Entry<'a> {
+    of: &'a UnderWay,
+    number: u64,
+}
+
+impl UnderWay {
+    /// A user has asked for a staging to or from a path below the mount point.
+    pub(super) fn begin(&self, uid: u32, path: &str) -> Entry<'_> {
+        let mut all = self.all.lock();
+        all.0 += 1;
+        let number = all.0;
+        all.1.insert(number, Staging { uid, path: path.to_string(), progress: Progress::default() });
+        Entry { of: self, number }
+    }
+
+    /// Those of a user at or below these paths.
+    pub fn of(&self, uid: u32, paths: &[String]) -> Vec<Progress> {
+        let parts =
+            |path: &str| path.split('/').filter(|p| !p.is_empty() && *p != ".").map(String::from).collect::<Vec<_>>();
+        let paths: Vec<Vec<String>> = paths.iter().map(|path| parts(path)).collect();
+        let all = self.all.lock();
+        let is_one = |s: &&Staging| s.uid == uid && paths.iter().any(|path| parts(&s.path).starts_with(path));
+        all.1.values().filter(is_one).map(|s| s.progress.clone()).collect()
+    }
+}
+
+impl Entry<'_> {
+    /// How far it is now.
+    pub(super) fn tell(&self, progress: &Progress) {
+        if let Some(staging) = self.of.all.lock().1.get_mut(&self.number) {
+            staging.progress = progress.clone();
+        }
+    }
+}
+
+impl Drop for Entry<'_> {
+    fn drop(&mut self) {
+        self.of.all.lock().1.remove(&self.number);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// [S-068]
+    #[test]
+    fn a_user_sees_how_far_their_stagings_are_while_they_are_under_way() {
+        let under_way = UnderWay::default();
+        let done = |uid, path: &str| under_way.of(uid, &[path.to_string()]).iter().map(|p| p.done_bytes).sum::<u64>();
+        let entry = under_way.begin(7, "/d/./a");
+        entry.tell(&Progress { done_bytes: 5, total_bytes: 9, ..Progress::default() });
+        assert_eq!([done(7, "d/a"), done(7, "d"), done(7, "d/b"), done(7, "d/a/b"), done(8, "d/a")], [5, 5, 0, 0, 0]);
+        drop(entry);
+        assert!(under_way.of(7, &["d/a".to_string()]).is_empty());
+    }
+}
