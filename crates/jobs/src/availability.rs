@@ -166,9 +166,10 @@ impl<I: Inputs> Driver<I> {
                 Err(_) if picture.complained => {}
                 Err(error) => {
                     picture.complained = true;
-                    tracing::warn!(
-                        "the {} queue is not seen: {error}; the input of its jobs is looked after by its last picture",
-                        queue.name()
+                    // Whoever watches its jobs says so louder.
+                    let name = queue.name();
+                    tracing::info!(
+                        "the {name} queue is not seen; the input of its jobs is looked after by its last picture: {error}"
                     );
                 }
             }

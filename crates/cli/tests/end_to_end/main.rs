@@ -188,6 +188,7 @@ fn users_do_not_command_targets() {
     assert_eq!(code(&volume.run_as_nobody(&["status"])), 0);
 }
 
+/// [S-188]
 #[test]
 fn a_job_runs_with_its_data() {
     let Some(volume) = Volume::up() else { return };
@@ -209,7 +210,7 @@ fn a_job_runs_with_its_data() {
     let waited = volume.run(&["job", "wait", "1"]);
     assert_eq!(code(&waited), 0, "{}{}", out(&waited), out(&volume.run(&["job", "show", "1"])));
     assert!(std::fs::read(home.join("result")).expect("the result is home") == [data.clone(), data].concat());
-    // The same script once more: its input is there, from the same source and unchanged. [S-188]
+    // The same script once more: its input is there, from the same source and unchanged.
     let again = volume.run_in(&home, &["job", "submit", "--wait", script.to_str().expect("UTF-8")]);
     assert!(code(&again) == 0 && out(&again).starts_with("job 2\n"), "{}{}", out(&again), err(&again));
     let said = out(&volume.run(&["job", "log", "2", "--part", "stage-in"]));

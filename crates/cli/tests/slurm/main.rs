@@ -3,6 +3,7 @@
 
 #[allow(dead_code, reason = "some of it is for other tests")]
 mod cluster;
+mod data_queue;
 mod ports;
 #[allow(dead_code, reason = "some of it is for other tests")]
 #[path = "../end_to_end/real.rs"]
@@ -139,7 +140,7 @@ fn every_case_ends_as_its_user_would_expect() {
     staging_survives_a_restart_of_the_daemon(&world);
     results_that_cannot_go_home(&world);
     three_dependent_jobs(&world);
-    the_queue_of_data_jobs_takes_data_jobs_only(&world);
+    data_queue::takes_data_jobs_only(&world);
     checkpoints_that_scripts_mark(&world);
     the_source_is_dead(&mut world);
     input_of_jobs_is_not_purged(&world);
@@ -530,30 +531,6 @@ fn checkpoints_that_scripts_mark(world: &World) {
         });
         std::fs::remove_dir_all(world.dir.join(app)).expect("remove");
     }
-}
-
-/// It costs nothing: nobody computes there, and limits hold for whatever a data job does.
-fn the_queue_of_data_jobs_takes_data_jobs_only(world: &World) {
-    let refused = |partition: &str, script: &str, word: &str| {
-        let path = world.cluster.home.join("free.sh");
-        std::fs::write(&path, script).expect("script");
-        let done = world.cluster.run(Some(USER), &["sbatch", "-p", partition, path.to_str().expect("UTF-8")]);
-        assert!(code(&done) != 0 && err(&done).contains(word), "{partition}: {}{}", out(&done), err(&done));
-    };
-    let own = "#!/bin/sh\nsleep 600\n";
-    let forged = "#!/bin/sh\n# The stage-in part of job 1, written by Entrepot.\nsleep 600\n";
-    let odd = "#!/bin/sh\n# The stage-$(id) part of job 1, written by Entrepot.\nsleep 600\n";
-    for partition in ["dataxfer", "batch,dataxfer"] {
-        refused(partition, own, "no data job of Entrepot");
-        refused(partition, odd, "no data job of Entrepot");
-        refused(partition, forged, "no job 1 of yours");
-    }
-    let held = world.cluster.submit("held.sh", "#!/bin/bash\n#SBATCH -n 1 -t 5 --hold\nsleep 600\n");
-    let job = format!("JobId={held}");
-    let moved = world.cluster.run(Some(USER), &["scontrol", "update", &job, "Partition=dataxfer"]);
-    assert!(code(&moved) != 0 && world.cluster.queue(held, "%P") == "batch", "{}{}", out(&moved), err(&moved));
-    world.cluster.run(None, &["scancel", &held.to_string()]);
-    world.cluster.until_state(&world.volume, held, "CANCELLED");
 }
 
 fn three_dependent_jobs(world: &World) {
