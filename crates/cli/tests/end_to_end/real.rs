@@ -116,7 +116,10 @@ impl Volume {
     /// What a command answers as JSON.
     pub fn json(&self, words: &[&str]) -> Value {
         let output = self.run(&[words, &["--output", "json"]].concat());
-        assert!(output.status.success(), "{words:?}: {}", err(&output));
+        if !output.status.success() {
+            let log = std::fs::read_to_string(self.log_file()).unwrap_or_default();
+            panic!("{words:?}: {}\n{log}", err(&output));
+        }
         serde_json::from_slice(&output.stdout).expect("JSON")
     }
 

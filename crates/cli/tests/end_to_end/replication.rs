@@ -72,7 +72,8 @@ fn input_of_a_waiting_job_gets_a_second_copy_that_takes_over() {
     until("its input has a second copy", || volume.at.join("f").exists() && mirrors(&volume, "f") == 2);
     until("the keeper knows", || out(&volume.run(&["job", "show", "2"])).contains("a second copy is complete"));
     let shown = volume.run(&["job", "show", "2"]);
-    assert!(out(&shown).contains("2 copies, and its source"), "{}{}", out(&shown), crate::real::err(&shown));
+    let said = || format!("{}{}{}", out(&shown), crate::real::err(&shown), volume.log());
+    assert!(out(&shown).contains("2 copies, and its source"), "{}", said());
     let (first, second) = (targets(&volume, "f", 0), targets(&volume, "f", 1));
     assert_eq!(first.len(), second.len(), "striped alike");
     assert!(first.iter().all(|t| !second.contains(t)), "on other targets: {first:?} {second:?}");
