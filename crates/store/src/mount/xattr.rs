@@ -10,6 +10,7 @@ use super::{Server, answer, describe};
 use crate::namespace::NodeId;
 use crate::namespace::attributes::{LAYOUT, OURS, REQUEST};
 use crate::namespace::request::parse_request;
+use crate::stub::real::ROOM;
 use crate::{Error, Result};
 use fuser::{ReplyEmpty, ReplyXattr, Request};
 use rustix::fs::{FileType, XattrFlags, fgetxattr, flistxattr, fremovexattr, fsetxattr};
@@ -104,7 +105,9 @@ impl Server {
                 Name::Source => server.set_source(caller.uid, id, &value),
                 Name::Hidden => Err(Errno::PERM.into()),
                 Name::Other => {
-                    server.store(id, &name, &value, XattrFlags::from_bits_retain(flags as u32)).map_err(Error::from)
+                    let room = server.keep_room(id);
+                    let store = || server.store(id, &name, &value, XattrFlags::from_bits_retain(flags as u32));
+                    room.and_then(|()| store()).map_err(Error::from)
                 }
             };
             match done {
@@ -120,6 +123,18 @@ impl Server {
             return self.hand_over(reply, ReplyEmpty::error, work);
         }
         work(reply);
+    }
+
+    /// A user's attributes may fill what a file system has for them: then the file could not get a layout any more. So the
+    /// room for its pointer is taken first.
+    fn keep_room(&self, id: NodeId) -> rustix::io::Result<()> {
+        if self.parts.namespace.node(id)?.kind() != FileType::RegularFile {
+            return Ok(());
+        }
+        match self.store(id, OsStr::new(LAYOUT), ROOM, XattrFlags::CREATE) {
+            Err(Errno::NOSPC | Errno::DQUOT) => Err(Errno::NOSPC),
+            _ => Ok(()),
+        }
     }
 
     fn store(&self, id: NodeId, name: &OsStr, value: &[u8], flags: XattrFlags) -> rustix::io::Result<()> {

@@ -4,7 +4,8 @@
 //! in `side/ID.layout`, and the attribute is a pointer to it: the word `side`, the file's number and the generation at
 //! which it was written. A side file is replaced by renaming, durable before the pointer is set; so after a crash the
 //! attribute and what it points to are the old record or the new one, whole. A side file newer than its pointer is the
-//! new record: the crash came between the two.
+//! new record: the crash came between the two. Before a user's own attribute is set on a file without layout, [`ROOM`] is kept
+//! for the pointer.
 
 use super::{Mark, Stub};
 use crate::file::Unsynced;
@@ -28,6 +29,9 @@ pub const KERNEL_ATTRIBUTE: &str = "user.entrepot.kernel";
 
 /// What a pointer to a side file starts with; no layout record does.
 const POINTER: &[u8; 4] = b"side";
+/// Keeps the room of a pointer while there is no layout: a value as long as one, under the same name, can be replaced by one
+/// even where nothing else fits.
+pub const ROOM: &[u8; 20] = b"room for the layout\n";
 /// Attributes are at most this large on Linux.
 const ATTRIBUTE_BYTES_MAX: usize = 64 << 10;
 
@@ -164,6 +168,7 @@ impl Stub for FdStub {
     fn layout(&self) -> Result<Option<Layout>> {
         match self.attribute(LAYOUT_ATTRIBUTE)? {
             None => Ok(None),
+            Some(room) if room == ROOM => Ok(None),
             Some(pointer) if pointer.starts_with(POINTER) => self.read_side(&pointer).map(Some),
             Some(record) => decode(&record).map(Some),
         }

@@ -3,19 +3,47 @@
 use super::*;
 use policy::layout::{Mirror, MirrorState, OPEN_END, Object, Segment};
 use policy::{ObjectId, TargetId};
+use std::process::Command;
 
 struct Place {
     dir: tempfile::TempDir,
+    /// Something is mounted on it.
+    mounted: bool,
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        if self.mounted {
+            let _ = Command::new("umount").arg("-l").arg(self.dir.path()).status();
+        }
+    }
 }
 
 impl Place {
     fn new() -> Place {
-        let dir = tempfile::tempdir().expect("dir");
+        Place::on(tempfile::tempdir().expect("dir"), false)
+    }
+
+    /// On an ext4 whose inodes have one block for attributes; `None` where that cannot be had.
+    fn on_ext4() -> Option<Place> {
+        let (dir, around) = (tempfile::tempdir().expect("dir"), tempfile::tempdir().expect("dir"));
+        let image = around.path().join("image");
+        std::fs::File::create(&image).and_then(|f| f.set_len(8 << 20)).expect("image");
+        let did = |command: &mut Command| command.output().is_ok_and(|done| done.status.success());
+        let made = did(Command::new("/usr/sbin/mkfs.ext4").args(["-q", "-O", "^ea_inode"]).arg(&image));
+        if !made || !did(Command::new("mount").args(["-o", "loop"]).arg(&image).arg(dir.path())) {
+            eprintln!("skipped: needs root, mkfs.ext4 and a loop device");
+            return None;
+        }
+        Some(Place::on(dir, true))
+    }
+
+    fn on(dir: tempfile::TempDir, mounted: bool) -> Place {
         for name in ["side", "open"] {
             std::fs::create_dir(dir.path().join(name)).expect("dir");
         }
         std::fs::write(dir.path().join("f"), b"").expect("stub");
-        Place { dir }
+        Place { dir, mounted }
     }
 
     fn stub(&self) -> FdStub {
@@ -91,4 +119,28 @@ fn a_side_file_that_is_older_foreign_or_cut_off_is_refused() {
     let newer = layout(10, 100);
     std::fs::write(place.side(), newer.encode()).expect("write");
     assert_eq!(place.stub().layout().expect("read"), Some(newer));
+}
+
+/// [S-156]
+#[test]
+fn a_stub_full_of_other_attributes_still_gets_a_layout() {
+    let Some(place) = Place::on_ext4() else { return };
+    let fill = |stub: &FdStub| {
+        (0..1000).find_map(|n| {
+            let set = || fs::fsetxattr(&*stub.fd(), format!("user.mine{n}").as_str(), &[7; 20], XattrFlags::CREATE);
+            set().err().map(|errno| (n, errno))
+        })
+    };
+    let stub = place.stub();
+    fs::fsetxattr(&*stub.fd(), LAYOUT_ATTRIBUTE, ROOM, XattrFlags::CREATE).expect("room is kept first");
+    assert_eq!(stub.layout().expect("read"), None, "room is no layout");
+    let (count, errno) = fill(&stub).expect("the block is full some time");
+    assert_eq!(errno, Errno::NOSPC);
+    assert!(count > 10, "{count}");
+    for generation in 1..4 {
+        let layout = layout(generation, generation);
+        stub.set_layout(&layout).expect("there is room");
+        stub.sync().expect("well");
+        assert_eq!(place.stub().layout().expect("read"), Some(layout));
+    }
 }
