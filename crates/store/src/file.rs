@@ -246,3 +246,6 @@ impl File {
 fn target_error(target: TargetId, error: TargetError) -> Error {
     Error::Target { target, error }
 }
+
+#[cfg(test)]
+mod tests;

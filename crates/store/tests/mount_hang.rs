@@ -94,6 +94,10 @@ impl Handle for Gated<dyn Handle> {
         pass();
         self.0.allocate(offset, len)
     }
+    fn reserve(&self, offset: u64, len: u64) -> Result<(), Errno> {
+        pass();
+        self.0.reserve(offset, len)
+    }
     fn seek_data(&self, offset: u64) -> Result<u64, Errno> {
         pass();
         self.0.seek_data(offset)

@@ -189,6 +189,63 @@ fn locks_exclude() {
     }
 }
 
+/// Waits until something is so.
+fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let begun = std::time::Instant::now();
+    while !is_so() {
+        assert!(begun.elapsed() < Duration::from_secs(60), "never: {what}");
+        thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// [S-157]
+#[test]
+fn holes_take_no_space_and_are_not_counted() {
+    let Some((volume, _dir)) = mounted() else { return };
+    let path = volume.at.join("sparse");
+    let file = File::create(&path).unwrap();
+    file.write_all_at(b"end", 1 << 30).unwrap();
+    drop(file);
+    // It is counted when it was closed, which nobody waits for.
+    let blocks = || path.metadata().unwrap().blocks();
+    until("its hole is not counted", || blocks() * 512 < 1 << 20);
+    assert!(blocks() > 0);
+    let file = OpenOptions::new().write(true).open(&path).unwrap();
+    file.write_all_at(&pattern(3 << 20), 1 << 20).unwrap();
+    drop(file);
+    until("what was written is counted", || (3 << 20..4 << 20).contains(&(blocks() * 512)));
+}
+
+/// [S-156]
+#[test]
+fn attributes_of_users_leave_room_for_a_layout() {
+    let Some((volume, dir)) = mounted() else { return };
+    let (path, stub) = (volume.at.join("f"), dir.path().join("namespace/tree/f"));
+    fs::write(&path, b"small").unwrap();
+    let stored = || {
+        let mut value = [0; 64];
+        rustix::fs::getxattr(&stub, "user.entrepot.layout", &mut value).map(|len| value[..len].to_vec())
+    };
+    assert_eq!(stored(), Err(Errno::NODATA), "nothing is kept before it is needed");
+    rustix::fs::setxattr(&path, "user.mine", b"x", XattrFlags::empty()).unwrap();
+    assert_eq!(stored(), Ok(b"room for the layout\n".to_vec()));
+    let mut list = [0; 256];
+    let len = rustix::fs::listxattr(&path, &mut list).unwrap();
+    assert_eq!(&list[..len], b"user.mine\0");
+    fs::write(&path, pattern(100_000)).unwrap();
+    assert_eq!(fs::read(&path).unwrap(), pattern(100_000));
+    assert_ne!(stored(), Ok(b"room for the layout\n".to_vec()));
+    rustix::fs::setxattr(&path, "user.more", b"x", XattrFlags::empty()).unwrap();
+    assert_eq!(fs::read(&path).unwrap(), pattern(100_000), "its layout stays");
+    let empty = volume.at.join("empty");
+    File::create(&empty).unwrap();
+    rustix::fs::setxattr(&empty, "user.mine", b"x", XattrFlags::empty()).unwrap();
+    fs::remove_file(&empty).unwrap();
+    fs::remove_file(&path).unwrap();
+    volume.mount.unmount().unwrap();
+    assert_eq!(objects(&volume), 0);
+}
+
 /// [S-003]
 #[test]
 fn an_unlinked_file_lives_until_it_is_closed() {
@@ -222,6 +279,27 @@ fn replacing_and_removing_leave_no_objects() {
     assert_eq!(fs::read(&c).unwrap().len(), 600_000, "its other name keeps it");
     fs::remove_file(&c).unwrap();
     fs::remove_file(&a).unwrap();
+    volume.mount.unmount().unwrap();
+    assert_eq!(objects(&volume), 0);
+}
+
+/// [S-154]
+#[test]
+fn empty_files_keep_no_space_when_they_go() {
+    let Some((volume, _dir)) = mounted() else { return };
+    let (reserved, emptied, replaced) = (volume.at.join("a"), volume.at.join("b"), volume.at.join("c"));
+    for path in [&reserved, &replaced] {
+        let file = File::create(path).unwrap();
+        rustix::fs::fallocate(&file, rustix::fs::FallocateFlags::KEEP_SIZE, 0, 20 << 20).unwrap();
+    }
+    fs::write(&emptied, pattern(100_000)).unwrap();
+    File::create(&emptied).unwrap();
+    let sizes = [&reserved, &emptied, &replaced].map(|path| path.metadata().unwrap().len());
+    assert_eq!(sizes, [0; 3]);
+    assert!(objects(&volume) > 2);
+    fs::remove_file(&reserved).unwrap();
+    fs::rename(&emptied, &replaced).unwrap();
+    fs::remove_file(&replaced).unwrap();
     volume.mount.unmount().unwrap();
     assert_eq!(objects(&volume), 0);
 }

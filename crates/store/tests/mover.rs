@@ -237,3 +237,31 @@ fn draining_empties_a_target_and_says_how_far_it_is() {
     check(&world, "after the drain");
     assert_eq!(world.life.mover.progress().list()[0].verb, "replace target");
 }
+
+/// [S-155]
+#[test]
+fn what_a_target_does_not_know_of_yet_is_moved_too() {
+    let world = world(1);
+    let file = &world.life.file;
+    for medium in &world.media {
+        medium.set_faults(store::target::Faults { seeks_lag: true, ..Default::default() });
+    }
+    // Over the old bytes and beyond them, and not on any device yet.
+    file.write(30_000, &[7; 40_000]).expect("well");
+    let target = file.layout().expect("laid out").mirrors[0].segments[1].objects[0].target;
+    let written = file.clone();
+    let late = Arc::new(Mutex::new(false));
+    let hook = move |at| {
+        // Also what is written while the move is under way.
+        if at == Step::ChunkCopied && !std::mem::replace(&mut *late.lock(), true) {
+            written.write(80_000, &[9; 20_000])?;
+        }
+        Ok(())
+    };
+    let mover = Mover::new(world.life.pool.clone(), world.state.clone(), None).with_crash_hook(Arc::new(hook));
+    mover.replace_target(file, target, Reason::Drained(target)).expect("well");
+    let mut bytes = vec![0; 100_000];
+    assert_eq!(file.read(0, &mut bytes).expect("well"), bytes.len());
+    assert!(bytes[..30_000] == content()[..30_000] && bytes[30_000..70_000].iter().all(|b| *b == 7));
+    assert!(bytes[70_000..80_000].iter().all(|b| *b == 0) && bytes[80_000..].iter().all(|b| *b == 9));
+}

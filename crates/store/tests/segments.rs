@@ -41,3 +41,30 @@ fn segments_of_every_stripe_size_are_bounded_wherever_they_start() {
     file.read(0, &mut bytes).expect("well");
     assert!(bytes == expected);
 }
+
+#[test]
+fn holes_stay_holes_when_a_file_outgrows_its_stub() {
+    let place = Placement {
+        stripe_size: 65_536,
+        stripe_count: 1,
+        single_bytes_max: 0,
+        segment_bytes: 0,
+        mirrors: 1,
+        tier: None,
+    };
+    let inline_bytes_max = 300_000;
+    let world =
+        World::new(Options { targets: 1, placement: place, mirror_writes: MirrorWrites::Sync, inline_bytes_max }, 1);
+    let file = &world.life.file;
+    file.write(100, b"first").expect("well");
+    file.write(200_000, b"second").expect("well");
+    file.write(400_000, b"third").expect("it outgrows its stub");
+    let object = *file.layout().expect("laid out").objects().next().expect("one").1;
+    let at = policy::layout::Position { mirror: 0, segment: 0, index: 0 };
+    let allocated = file.with_object(at, object.id, |h| h.allocated()).expect("well");
+    assert_eq!(allocated, 3 * 4096, "three pages hold bytes");
+    assert_eq!((file.seek_hole(100).expect("well"), file.seek_data(4096).expect("well")), (4096, 196_608));
+    let mut bytes = [0; 6];
+    file.read(200_000, &mut bytes).expect("well");
+    assert_eq!(&bytes, b"second");
+}

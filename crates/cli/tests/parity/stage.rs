@@ -100,6 +100,9 @@ impl Handle for GatedHandle {
     fn allocate(&self, offset: u64, len: u64) -> Result<(), Errno> {
         self.0.allocate(offset, len)
     }
+    fn reserve(&self, offset: u64, len: u64) -> Result<(), Errno> {
+        self.0.reserve(offset, len)
+    }
     fn seek_data(&self, offset: u64) -> Result<u64, Errno> {
         self.0.seek_data(offset)
     }

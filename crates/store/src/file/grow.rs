@@ -328,7 +328,9 @@ impl File {
                 Err(e) if e.errno() == Errno::NXIO => return Ok(()),
                 Err(e) => return Err(e),
             };
-            let mut buf = vec![0; COPY_BYTES.min(size.saturating_sub(at)) as usize];
+            // Holes stay holes.
+            let hole = self.stub.seek_hole(at)?.clamp(at + 1, size.max(at + 1));
+            let mut buf = vec![0; COPY_BYTES.min(hole - at) as usize];
             let read = self.stub.read_at(at, &mut buf)?;
             if read == 0 {
                 return Ok(());

@@ -36,6 +36,14 @@ impl File {
         }
     }
 
+    /// The bytes that the objects of all mirrors take; `None` without objects, or where one does not say.
+    pub(crate) fn allocated(&self) -> Option<u64> {
+        let view = self.view();
+        view.layout.as_ref()?;
+        let asked: Vec<_> = view.all().map(|slot| slot.submit(&self.pool, |h| h.allocated())).collect();
+        asked.into_iter().map(|submitted| submitted.and_then(|pending| pending.wait()).ok()).sum()
+    }
+
     /// Does something with the object at a position of the current layout, on a worker of its target (repair).
     pub fn with_object<T, F>(&self, at: Position, object: ObjectId, op: F) -> Result<T>
     where

@@ -67,9 +67,13 @@ impl File {
         }
         self.clean_tail_in()?;
         let view = self.view();
-        let missed = self.each_object(&view, offset..end, |h, r| {
-            if r.is_empty() { Ok(()) } else { h.allocate(r.start, r.end - r.start) }
-        });
+        // An object that grew beyond the end of the file would make the file longer where its length is taken for the size.
+        let allocate: fn(&dyn Handle, Range<u64>) -> Result<(), Errno> = if keep_size {
+            |h, r| h.reserve(r.start, r.end - r.start)
+        } else {
+            |h, r| h.allocate(r.start, r.end - r.start)
+        };
+        let missed = self.each_object(&view, offset..end, allocate);
         self.settle_missed(&view, missed, end)?;
         if !keep_size {
             self.watch_range(self.size().min(end), end.saturating_sub(self.size()));

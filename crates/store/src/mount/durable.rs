@@ -72,6 +72,12 @@ impl Server {
         {
             tracing::warn!(%error, node = handle.open.id, "times of a closed file are not settled");
         }
+        if handle.writable
+            && let Ok(node) = self.parts.namespace.node(handle.open.id)
+            && let Some(bytes) = handle.open.file.allocated()
+        {
+            node.set_allocated(handle.open.file.size(), bytes);
+        }
         self.finish(handle);
     }
 

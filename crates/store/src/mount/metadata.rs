@@ -26,13 +26,13 @@ impl Server {
     /// What the kernel hears about a node.
     pub fn shown(&self, id: NodeId, mut stat: Stat) -> FileAttr {
         match self.open.get(id) {
-            Some(open) => shown_open(&open, &mut stat),
+            Some(open) => self.shown_open(&open, &mut stat),
             None => {
                 if stat.st_nlink > 1 && stat.st_size as u64 > self.parts.pool.inline_bytes_max {
                     // Its mark may have been counted just before the last user left; now it is gone.
                     stat.st_nlink = self.parts.namespace.stat(id).map_or(stat.st_nlink, |now| now.st_nlink);
                 }
-                shown_closed(&mut stat, self.parts.pool.inline_bytes_max);
+                self.shown_closed(id, &mut stat);
             }
         }
         attributes(id, &stat)
@@ -45,11 +45,11 @@ impl Server {
         }
         if let Some(open) = self.open.get(id) {
             let mut stat = fstat(open.stub())?;
-            shown_open(&open, &mut stat);
+            self.shown_open(&open, &mut stat);
             return Ok(attributes(id, &stat));
         }
         let mut stat = self.parts.namespace.stat(id)?;
-        shown_closed(&mut stat, self.parts.pool.inline_bytes_max);
+        self.shown_closed(id, &mut stat);
         Ok(attributes(id, &stat))
     }
 
@@ -89,7 +89,7 @@ impl Server {
     pub fn getattr(&self, id: NodeId, handle: Option<FileHandle>, reply: ReplyAttr) {
         let stat = match handle.filter(|_| id != STATS_ID).and_then(|h| self.handles.get(h.0)) {
             Some(handle) if handle.open.id == id => fstat(handle.open.stub()).map_err(Into::into).map(|mut stat| {
-                shown_open(&handle.open, &mut stat);
+                self.shown_open(&handle.open, &mut stat);
                 attributes(id, &stat)
             }),
             _ => self.stat(id),
@@ -281,37 +281,42 @@ fn is_single(placement: &Placement) -> bool {
     placement.stripe_count == 1 && placement.mirrors == 1
 }
 
-fn shown_open(open: &Open, stat: &mut Stat) {
-    let (size, modified_ns) = open.file.size_and_modified_ns();
-    stat.st_size = size as i64;
-    if open.file.layout().is_some() {
-        all_allocated(stat);
-    }
-    if stat.st_nlink > 0 && open.file.layout().is_some() {
-        // One of them may be a mark, which nobody is to see.
-        stat.st_nlink = open.file.names(|| fstat(open.stub()).map_or(stat.st_nlink, |now| now.st_nlink));
-    }
-    if let Some(ns) = modified_ns {
-        let (seconds, rest) = ((ns / 1_000_000_000) as i64, ns % 1_000_000_000);
-        if (seconds, rest) > (stat.st_mtime, stat.st_mtime_nsec) {
-            (stat.st_mtime, stat.st_mtime_nsec) = (seconds, rest);
+impl Server {
+    fn shown_open(&self, open: &Open, stat: &mut Stat) {
+        let (size, modified_ns) = open.file.size_and_modified_ns();
+        stat.st_size = size as i64;
+        if open.file.layout().is_some() {
+            self.with_objects(open.id, stat);
         }
-        if (seconds, rest) > (stat.st_ctime, stat.st_ctime_nsec) {
-            (stat.st_ctime, stat.st_ctime_nsec) = (seconds, rest);
+        if stat.st_nlink > 0 && open.file.layout().is_some() {
+            // One of them may be a mark, which nobody is to see.
+            stat.st_nlink = open.file.names(|| fstat(open.stub()).map_or(stat.st_nlink, |now| now.st_nlink));
+        }
+        if let Some(ns) = modified_ns {
+            let (seconds, rest) = ((ns / 1_000_000_000) as i64, ns % 1_000_000_000);
+            if (seconds, rest) > (stat.st_mtime, stat.st_mtime_nsec) {
+                (stat.st_mtime, stat.st_mtime_nsec) = (seconds, rest);
+            }
+            if (seconds, rest) > (stat.st_ctime, stat.st_ctime_nsec) {
+                (stat.st_ctime, stat.st_ctime_nsec) = (seconds, rest);
+            }
         }
     }
-}
 
-fn shown_closed(stat: &mut Stat, inline_bytes_max: u64) {
-    let regular = rustix::fs::FileType::from_raw_mode(stat.st_mode) == rustix::fs::FileType::RegularFile;
-    if regular && stat.st_size as u64 > inline_bytes_max {
-        all_allocated(stat);
+    fn shown_closed(&self, id: NodeId, stat: &mut Stat) {
+        let regular = rustix::fs::FileType::from_raw_mode(stat.st_mode) == rustix::fs::FileType::RegularFile;
+        if regular && stat.st_size as u64 > self.parts.pool.inline_bytes_max {
+            self.with_objects(id, stat);
+        }
     }
-}
 
-/// Targets are not asked how much of an object is holes: `stat` would wait for all of them. All of the size counts.
-fn all_allocated(stat: &mut Stat) {
-    stat.st_blocks = stat.st_blocks.max((stat.st_size + 511) / 512);
+    /// Targets are not asked how much of an object is holes: `stat` would wait for all of them. What they said when the file
+    /// was last closed counts; where nobody knows, all of the size.
+    fn with_objects(&self, id: NodeId, stat: &mut Stat) {
+        let size = stat.st_size as u64;
+        let known = self.parts.namespace.node(id).ok().and_then(|node| node.allocated(size));
+        stat.st_blocks = stat.st_blocks.saturating_add(known.unwrap_or(size).div_ceil(512) as i64);
+    }
 }
 
 /// The virtual file's name is taken.

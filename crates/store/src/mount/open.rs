@@ -43,7 +43,7 @@ impl Open {
 pub struct Handle {
     pub open: Arc<Open>,
     /// Whether it may write.
-    writable: bool,
+    pub writable: bool,
     pub mode: Mode,
     /// What of the failures to make the file durable this handle was told.
     pub synced: SyncCursor,

@@ -92,6 +92,7 @@ impl Copy<'_> {
     /// punching; without `throttled` writers are waiting.
     pub fn range(&self, range: Range<u64>, fresh: bool, throttled: bool) -> Result<(), Stop> {
         let end = range.end.min(self.file.size());
+        self.make_holes_known(&(range.start..end))?;
         let mut at = range.start;
         while at < end {
             let data = self.next(at..end, Seek::Data)?;
@@ -108,6 +109,21 @@ impl Copy<'_> {
                 self.chunk(at, len)?;
                 at += len;
                 self.mover.step(Step::ChunkCopied)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Syncs the objects of a range where the file system may take for a hole what is not on the device yet.
+    fn make_holes_known(&self, range: &Range<u64>) -> Result<()> {
+        let (Some(mirror), Some(layout)) = (self.view.in_sync().next(), &self.view.layout) else { return Ok(()) };
+        for (s, segment) in layout.mirrors[mirror].segments.iter().enumerate() {
+            for (index, slot) in self.view.slots[mirror][s].iter().enumerate() {
+                if object_range(segment, index, range).is_empty() {
+                    continue;
+                }
+                // One that cannot be asked counts as all data.
+                let _ = slot.run(self.file.pool(), |h| if h.knows_holes() { Ok(()) } else { h.sync() });
             }
         }
         Ok(())

@@ -28,6 +28,8 @@ pub struct Node {
     /// Version of the bytes that the kernel's page cache holds; 0 if it must not be trusted.
     cached_version: AtomicU64,
     used: AtomicBool,
+    /// Size of a file and the bytes that its objects took, when it was last closed.
+    allocated: Mutex<Option<(u64, u64)>>,
     /// A directory's layout request as last read; not read yet if `None`.
     request: Mutex<Option<Option<Arc<str>>>>,
 }
@@ -60,6 +62,17 @@ impl Node {
     /// The bytes changed in a way the kernel's page cache did not see.
     pub fn drop_cache(&self) {
         self.cached_version.store(0, Ordering::Release);
+    }
+
+    /// What a file's objects took when it had that size.
+    pub fn set_allocated(&self, size: u64, bytes: u64) {
+        *self.allocated.lock() = Some((size, bytes));
+    }
+
+    /// The bytes that a file of `size` takes as far as anybody knows: what was counted when it was last closed, and all that it
+    /// grew since. `None` if it was not closed since the kernel knows it.
+    pub fn allocated(&self, size: u64) -> Option<u64> {
+        self.allocated.lock().map(|(then, bytes)| bytes.saturating_add(size.saturating_sub(then)))
     }
 
     /// What files in this directory inherit; `read` is asked once.
@@ -137,6 +150,7 @@ impl Nodes {
             }),
             cached_version: AtomicU64::new(0),
             used: AtomicBool::new(true),
+            allocated: Mutex::new(None),
             request: Mutex::new(None),
         };
         nodes.shard(ROOT).lock().insert(ROOT, Arc::new(root));
@@ -174,6 +188,7 @@ impl Nodes {
                     inner: Mutex::new(inner),
                     cached_version: AtomicU64::new(0),
                     used: AtomicBool::new(false),
+                    allocated: Mutex::new(None),
                     request: Mutex::new(None),
                 };
                 free.insert(Arc::new(node)).clone()

@@ -4,6 +4,7 @@ use super::Namespace;
 use super::attributes::LAYOUT;
 use super::node::NodeId;
 use super::reach::descriptor_path;
+use crate::stub::real::ROOM;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat, chmodat, lgetxattr, openat, statat, unlinkat};
 use rustix::io::{Errno, Result};
 use std::ffi::OsStr;
@@ -53,8 +54,9 @@ impl Namespace {
             if self.node(id).is_ok() {
                 let _ = self.directory(id);
             }
-        } else if kind == FileType::RegularFile && stat.st_nlink <= 2 && stat.st_size > 0 {
-            // A file in use may have one link more, its mark in `open/`.
+        } else if kind == FileType::RegularFile && stat.st_nlink <= 2 {
+            // A file in use may have one link more, its mark in `open/`. An empty file may have objects too: space reserved
+            // beyond its end, or what is left of one that was emptied.
             stub = stub_with_objects(directory, name, &stat);
         }
         Removed { id, stat, last, stub }
@@ -71,9 +73,11 @@ fn stub_with_objects(directory: &OwnedFd, name: &OsStr, stat: &Stat) -> Option<O
     let mut path = descriptor_path(directory).into_bytes();
     path.push(b'/');
     path.extend_from_slice(name.as_bytes());
-    let mut record: [u8; 0] = [];
-    if let Err(Errno::NODATA | Errno::OPNOTSUPP) = lgetxattr(path.as_slice(), LAYOUT, &mut record) {
-        return None;
+    let mut record = [0; ROOM.len()];
+    match lgetxattr(path.as_slice(), LAYOUT, &mut record) {
+        Err(Errno::NODATA | Errno::OPNOTSUPP) => return None,
+        Ok(len) if record[..len] == *ROOM => return None,
+        _ => {}
     }
     let open = |access| openat(directory, name, access | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty());
     let opened = open(OFlags::RDWR).or_else(|_| open(OFlags::RDONLY)).or_else(|error| {

@@ -154,6 +154,12 @@ impl Handle for CountedHandle {
     fn allocate(&self, offset: u64, len: u64) -> Result<(), Errno> {
         self.handle.allocate(offset, len)
     }
+    fn reserve(&self, offset: u64, len: u64) -> Result<(), Errno> {
+        self.handle.reserve(offset, len)
+    }
+    fn knows_holes(&self) -> bool {
+        self.handle.knows_holes()
+    }
     fn seek_data(&self, offset: u64) -> Result<u64, Errno> {
         self.handle.seek_data(offset)
     }

@@ -16,7 +16,7 @@ mod identity;
 pub use identity::{Identity, IdentityError};
 
 use super::medium::{Handle, Medium, Space};
-use file::FileHandle;
+use file::{Below, FileHandle};
 use parking_lot::{Mutex, RwLock};
 use policy::ObjectId;
 use rustix::fd::OwnedFd;
@@ -47,8 +47,7 @@ struct Place {
     objects: OwnedFd,
     device: u64,
     inode: u64,
-    /// Whether it is an Entrepot mount, which can tell prefetches apart.
-    on_entrepot: bool,
+    below: Below,
 }
 
 fn bucket(id: ObjectId) -> u8 {
@@ -124,9 +123,8 @@ impl DirectoryMedium {
         let stat = rustix::fs::fstat(&objects)?;
         let here = self.place.read().as_ref().is_some_and(|p| (p.device, p.inode) == (stat.st_dev, stat.st_ino));
         if !here {
-            let on_entrepot = ahead::is_entrepot(&objects);
-            *self.place.write() =
-                Some(Arc::new(Place { objects, device: stat.st_dev, inode: stat.st_ino, on_entrepot }));
+            let below = Below { on_entrepot: ahead::is_entrepot(&objects), knows_holes: is_local(&objects) };
+            *self.place.write() = Some(Arc::new(Place { objects, device: stat.st_dev, inode: stat.st_ino, below }));
         }
         Ok(root)
     }
@@ -135,6 +133,17 @@ impl DirectoryMedium {
 /// What is not there, or no directory, is a medium that is gone; an object that is not there is something else.
 fn absent(errno: Errno) -> Errno {
     if matches!(errno, Errno::NOENT | Errno::NOTDIR | Errno::LOOP) { Errno::NODEV } else { errno }
+}
+
+/// Whether it is a local file system whose SEEK_HOLE and SEEK_DATA see what is only in memory yet. Of others nobody knows:
+/// network file systems may ask the server, and not every local one looked at its dirty pages in every version.
+fn is_local(directory: &OwnedFd) -> bool {
+    const EXT: i64 = 0xef53;
+    const XFS: i64 = 0x5846_5342;
+    const BTRFS: i64 = 0x9123_683e;
+    const TMPFS: i64 = 0x0102_1994;
+    let kind = rustix::fs::fstatfs(directory).map(|fs| i64::from(fs.f_type as u32));
+    kind.is_ok_and(|kind| matches!(kind, EXT | XFS | BTRFS | TMPFS))
 }
 
 fn make_directory(parent: &OwnedFd, name: &str) -> Result<(), Errno> {
@@ -150,7 +159,7 @@ impl Medium for DirectoryMedium {
         let place = self.place()?;
         let fd = rustix::fs::openat(&place.objects, object_path(id), flags, PRIVATE_FILE)?;
         self.touched.lock().insert(bucket(id));
-        Ok(Arc::new(FileHandle::new(fd, place.on_entrepot)))
+        Ok(Arc::new(FileHandle::new(fd, place.below)))
     }
 
     fn open(&self, id: ObjectId) -> Result<Arc<dyn Handle>, Errno> {
@@ -159,9 +168,9 @@ impl Medium for DirectoryMedium {
         match open(FILE) {
             Err(Errno::ROFS) => {
                 let fd = open(FILE.difference(OFlags::RDWR).union(OFlags::RDONLY))?;
-                Ok(Arc::new(FileHandle::new(fd, place.on_entrepot).for_reading()))
+                Ok(Arc::new(FileHandle::new(fd, place.below).for_reading()))
             }
-            opened => Ok(Arc::new(FileHandle::new(opened?, place.on_entrepot))),
+            opened => Ok(Arc::new(FileHandle::new(opened?, place.below))),
         }
     }
 

@@ -92,6 +92,13 @@ pub trait Handle: Send + Sync {
     fn punch(&self, offset: u64, len: u64) -> Result<(), Errno>;
     /// Reserves space for a range, growing the length if it ends beyond it.
     fn allocate(&self, offset: u64, len: u64) -> Result<(), Errno>;
+    /// Reserves space for a range; the length stays.
+    fn reserve(&self, offset: u64, len: u64) -> Result<(), Errno>;
+    /// Whether the two below know all bytes that were written, synced or not. They do on local file systems; where they may
+    /// not, the object is synced before it is asked what can be left out.
+    fn knows_holes(&self) -> bool {
+        true
+    }
     /// First offset at or after `offset` that holds data; `NXIO` if there is none.
     fn seek_data(&self, offset: u64) -> Result<u64, Errno>;
     /// First offset at or after `offset` that is a hole (the end counts as one); `NXIO` if `offset` is beyond the end.

@@ -10,7 +10,7 @@ mod object;
 pub use faults::{Faults, MISSED_DEADLINE};
 
 use super::medium::{Handle, Medium, Space};
-use content::PAGE_BYTES;
+use content::{Content, PAGE_BYTES};
 use faults::{FaultPlan, Kind, Verdict};
 use object::Object;
 use parking_lot::Mutex;
@@ -273,6 +273,13 @@ impl MemoryHandle {
         Ok(())
     }
 
+    /// Looks for data or a hole in what the medium knows of the object.
+    fn sought(&self, seek: impl FnOnce(&Content) -> Option<u64>) -> Result<u64, Errno> {
+        let lags = self.shared.plan.lock().seeks_lag();
+        let object = self.object.lock();
+        seek(if lags { object.durable() } else { object.now() }).ok_or(Errno::NXIO)
+    }
+
     fn write(&self, offset: u64, data: &[u8]) -> Result<(), Errno> {
         let pages_new = self.object.lock().now().pages_missing(offset, data.len() as u64);
         self.change(pages_new, |object| object.write(offset, data))
@@ -308,12 +315,25 @@ impl Handle for MemoryHandle {
         verdict.apply(|| self.change(pages_new, |object| object.allocate(offset, len)))
     }
 
+    fn reserve(&self, offset: u64, len: u64) -> Result<(), Errno> {
+        let verdict = self.begin(Kind::Write)?;
+        // What lies beyond the length is not kept here.
+        let end = offset.saturating_add(len).min(self.object.lock().now().len());
+        let len = end.saturating_sub(offset);
+        let pages_new = self.object.lock().now().pages_missing(offset, len);
+        verdict.apply(|| if len == 0 { Ok(()) } else { self.change(pages_new, |object| object.allocate(offset, len)) })
+    }
+
+    fn knows_holes(&self) -> bool {
+        !self.shared.plan.lock().seeks_lag()
+    }
+
     fn seek_data(&self, offset: u64) -> Result<u64, Errno> {
-        self.begin(Kind::Read)?.apply(|| self.object.lock().now().seek_data(offset).ok_or(Errno::NXIO))
+        self.begin(Kind::Read)?.apply(|| self.sought(|content| content.seek_data(offset)))
     }
 
     fn seek_hole(&self, offset: u64) -> Result<u64, Errno> {
-        self.begin(Kind::Read)?.apply(|| self.object.lock().now().seek_hole(offset).ok_or(Errno::NXIO))
+        self.begin(Kind::Read)?.apply(|| self.sought(|content| content.seek_hole(offset)))
     }
 
     fn len(&self) -> Result<u64, Errno> {

@@ -78,6 +78,14 @@ impl Handle for Part {
         self.each(offset, len, |run| self.handle.allocate(run.shared, run.len))
     }
 
+    fn reserve(&self, offset: u64, len: u64) -> Result<(), Errno> {
+        self.each(offset, len, |run| self.handle.reserve(run.shared, run.len))
+    }
+
+    fn knows_holes(&self) -> bool {
+        self.handle.knows_holes()
+    }
+
     fn seek_data(&self, offset: u64) -> Result<u64, Errno> {
         let mut own = offset;
         loop {

@@ -126,6 +126,13 @@ impl<I: Interposer> Handle for InterposedHandle<I> {
         self.interposer.before(Op::Other)?;
         self.handle.allocate(offset, len)
     }
+    fn reserve(&self, offset: u64, len: u64) -> Io<()> {
+        self.interposer.before(Op::Other)?;
+        self.handle.reserve(offset, len)
+    }
+    fn knows_holes(&self) -> bool {
+        self.handle.knows_holes()
+    }
     fn seek_data(&self, offset: u64) -> Io<u64> {
         self.interposer.before(Op::Other)?;
         self.handle.seek_data(offset)

@@ -10,6 +10,15 @@ use rustix::pipe::{SpliceFlags, splice};
 use std::io::IoSliceMut;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+/// What matters of the file system that objects lie on.
+#[derive(Clone, Copy)]
+pub struct Below {
+    /// Whether it can tell prefetches apart.
+    pub on_entrepot: bool,
+    /// Whether it is a local one that tells holes from bytes that are not yet on the device.
+    pub knows_holes: bool,
+}
+
 /// An open file.
 pub struct FileHandle {
     fd: OwnedFd,
@@ -17,6 +26,7 @@ pub struct FileHandle {
     told: Told,
     /// Opened for reading alone.
     read_only: bool,
+    knows_holes: bool,
 }
 
 /// What the kernel was told of the reads of a descriptor: whether they are random.
@@ -24,9 +34,10 @@ pub struct FileHandle {
 struct Told(AtomicBool);
 
 impl FileHandle {
-    /// `on_entrepot`: whether what lies below can tell prefetches apart.
-    pub fn new(fd: OwnedFd, on_entrepot: bool) -> FileHandle {
-        FileHandle { fd, second: Second::new(on_entrepot), told: Told::default(), read_only: false }
+    /// `below`: what it lies on.
+    pub fn new(fd: OwnedFd, below: Below) -> FileHandle {
+        let Below { on_entrepot, knows_holes } = below;
+        FileHandle { fd, second: Second::new(on_entrepot), told: Told::default(), read_only: false, knows_holes }
     }
 
     /// One that was opened for reading alone, since the file system can only be read.
@@ -124,6 +135,18 @@ impl Handle for FileHandle {
         }
         let fd = self.writable()?;
         retry_on_intr(|| rustix::fs::fallocate(fd, FallocateFlags::empty(), offset, len))
+    }
+
+    fn reserve(&self, offset: u64, len: u64) -> Result<(), Errno> {
+        if len == 0 {
+            return Ok(());
+        }
+        let fd = self.writable()?;
+        retry_on_intr(|| rustix::fs::fallocate(fd, FallocateFlags::KEEP_SIZE, offset, len))
+    }
+
+    fn knows_holes(&self) -> bool {
+        self.knows_holes
     }
 
     fn seek_data(&self, offset: u64) -> Result<u64, Errno> {

@@ -22,6 +22,8 @@ pub struct Faults {
     pub torn_chance: u16,
     /// Every sync of an object fails with `EIO` and loses what was not durable, as a kernel does whose writes were refused.
     pub syncs_lose: bool,
+    /// Data and holes are told by what is durable, as on a file system that does not look at what it has in memory.
+    pub seeks_lag: bool,
     /// Everything that changes something is refused with `EROFS`.
     pub read_only: bool,
 }
@@ -77,6 +79,11 @@ impl FaultPlan {
     pub fn set(&mut self, faults: Faults) {
         self.nth_at = faults.nth.map_or(0, |(n, _)| self.operations + n);
         self.faults = faults;
+    }
+
+    /// Whether seeking sees only what is durable.
+    pub fn seeks_lag(&self) -> bool {
+        self.faults.seeks_lag
     }
 
     /// Whether a sync of an object loses what it was to make durable.

@@ -27,6 +27,11 @@ impl Object {
         &self.now
     }
 
+    /// What a crash cannot take.
+    pub fn durable(&self) -> &Content {
+        &self.durable
+    }
+
     /// Pages that it takes.
     pub fn pages(&self) -> u64 {
         self.now.pages()
