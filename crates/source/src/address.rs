@@ -22,6 +22,9 @@ pub enum Scheme {
     Other,
 }
 
+/// The names of the schemes that are spoken without a command of the operator's.
+pub const SCHEMES: &str = "http, https, webdav, webdavs, s3, ftp, ftps, sftp, file";
+
 /// A URI in its parts, decoded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Address {

@@ -13,6 +13,9 @@ use store::origin::rights;
 use store::origin::{Identity, Origin, OriginError, Version};
 use tokio::io::{AsyncRead, AsyncReadExt};
 
+/// Bytes that are taken from a program at once.
+const BLOCK_BYTES: usize = 1 << 20;
+
 /// How a program is called for a scheme.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -111,15 +114,38 @@ impl Origin for CommandOrigin {
             read.map_err(|e| OriginError::Passing(format!("the command wrote too little: {e}")))?;
             match output.read(&mut [0]).await {
                 Ok(0) => Ok(()),
-                _ => Err(OriginError::Permanent("the command wrote more than the range asked for".into())),
+                _ => Err(too_much()),
             }
         });
         self.runtime.wait("read", length, run)
     }
 
+    /// With one run of the program: where it tells no versions apart, two runs could bring two.
+    fn read_all(&self, version: &Version, each: &mut dyn FnMut(&[u8]) -> bool) -> Result<(), OriginError> {
+        self.guard.check(version, || self.stat())?;
+        let run = self.run(&self.template.read, 0, version.size, async |output| {
+            let (mut buf, mut left) = (vec![0; BLOCK_BYTES], version.size);
+            loop {
+                let came = output.read(&mut buf).await.map_err(|e| failure::of_io("read", &e))?;
+                left = left.checked_sub(came as u64).ok_or_else(too_much)?;
+                if came == 0 && left > 0 {
+                    return Err(failure::short(version.size - left, version.size));
+                }
+                if came == 0 || !each(&buf[..came]) {
+                    return Ok(());
+                }
+            }
+        });
+        self.runtime.wait("read", version.size, run)
+    }
+
     fn has_ranges(&self) -> Result<bool, OriginError> {
         Ok(true)
     }
+}
+
+fn too_much() -> OriginError {
+    OriginError::Permanent("the command wrote more than it was asked for".into())
 }
 
 #[cfg(test)]
@@ -163,6 +189,15 @@ mod tests {
         let mut buf = [0; 4];
         origin.read_at(&version, 3, &mut buf).expect("read");
         assert_eq!(&buf, b"3456");
+        let mut all = Vec::new();
+        let mut each = |bytes: &[u8]| {
+            all.extend_from_slice(bytes);
+            true
+        };
+        origin.read_all(&version, &mut each).expect("all of it");
+        assert_eq!(all, b"0123456789");
+        let longer = Version { size: 11, etag: None, modified_ns: None };
+        assert!(matches!(origin.read_all(&longer, &mut |_| true), Err(OriginError::Passing(_))));
         let mut beyond = [0; 9];
         assert!(matches!(origin.read_at(&version, 3, &mut beyond), Err(OriginError::Passing(_))));
         let other = Version { etag: Some("v0".into()), ..version };

@@ -1,17 +1,15 @@
-//! Sources through OpenDAL: http, webdav, s3, ftp.
+//! Sources through OpenDAL: s3 and ftp, and the listings of webdav.
 
 use crate::address::{Address, Scheme};
 use crate::credentials::{Credentials, Secret};
 use crate::failure;
-use crate::guard::{Guard, same};
-use crate::put::HttpAccess;
-use crate::runtime::{Runtime, while_moving};
+use crate::guard::Guard;
+use crate::runtime::{Moved, Runtime, while_moving};
+use crate::transport;
 use futures_util::StreamExt;
 use opendal::{Metadata, Operator, services};
-use parking_lot::Mutex;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use store::origin::{Entry, EntryKind, Origin, OriginError, Upload, Version};
 use tokio::sync::Semaphore;
 
@@ -30,7 +28,6 @@ pub struct DalSession {
     slots: Semaphore,
     /// Questions do not wait behind bytes: a slow transfer would hold up whoever only wants to know a size.
     question_slots: Semaphore,
-    http: Option<HttpAccess>,
     runtime: Arc<Runtime>,
 }
 
@@ -49,14 +46,10 @@ impl DalSession {
         root: &str,
     ) -> Result<DalSession, OriginError> {
         let operator = operator(address, who, root).map_err(failure::of_opendal)?;
-        let http = match address.scheme {
-            Scheme::Http | Scheme::Webdav => Some(HttpAccess::new(address, who, runtime.patience())?),
-            _ => None,
-        };
         // Connections of ftp are dear (a login each) and servers allow few of them.
         let (transfers, questions) = if address.scheme == Scheme::Ftp { (3, 2) } else { (8, 8) };
         let (slots, question_slots) = (Semaphore::new(transfers), Semaphore::new(questions));
-        Ok(DalSession { operator, scheme: address.scheme, slots, question_slots, http, runtime })
+        Ok(DalSession { operator, scheme: address.scheme, slots, question_slots, runtime })
     }
 
     async fn question_slot(&self) -> tokio::sync::SemaphorePermit<'_> {
@@ -73,21 +66,10 @@ impl DalSession {
         if meta.is_dir() {
             return Err(OriginError::Permanent("it is a directory, not a file".into()));
         }
-        let mut version = self.version(&meta);
-        if version.size == 0
-            && let Some(http) = &self.http
-        {
-            version.size = http
-                .probe(path)
-                .await?
-                .size
-                .ok_or_else(|| OriginError::Permanent("the server does not say how large the file is".into()))?;
-        }
-        Ok(version)
+        Ok(self.version(&meta))
     }
 
     fn version(&self, meta: &Metadata) -> Version {
-        // A weak tag is no guard: the server may keep it when bytes change, and If-Match never accepts it.
         let etag = meta.etag().filter(|tag| !tag.starts_with("W/")).map(str::to_string);
         let modified = meta.last_modified().map(SystemTime::from);
         let mut modified_ns = modified.and_then(|at| at.duration_since(UNIX_EPOCH).ok()).map(|d| d.as_nanos() as u64);
@@ -107,7 +89,7 @@ impl DalSession {
         each: &mut dyn FnMut(&[u8]) -> bool,
     ) -> Result<(), OriginError> {
         let _slot = self.slot().await;
-        let moved = AtomicU64::new(0);
+        let moved = Moved::default();
         let transfer = async {
             let mut reader = self.operator.reader_with(path);
             if let Some(tag) = version.etag.as_deref().filter(|_| self.guards_by_tag()) {
@@ -121,8 +103,8 @@ impl DalSession {
             let mut stream = stream.map_err(failure::of_opendal)?;
             while let Some(bytes) = stream.next().await {
                 let bytes = bytes.map_err(of_stream)?;
-                moved.fetch_add(bytes.len() as u64, Ordering::Relaxed);
-                if !each(&bytes) {
+                moved.add(bytes.len());
+                if !moved.hand_over(|| each(&bytes)) {
                     break;
                 }
             }
@@ -145,11 +127,13 @@ impl DalSession {
             let mut lister = self.operator.lister_with(&dir).recursive(at_once).await.map_err(failure::of_opendal)?;
             while let Some(entry) = lister.next().await {
                 let (full, meta) = entry.map_err(failure::of_opendal)?.into_parts();
-                let name = full.strip_prefix(&prefix).unwrap_or(&full).trim_end_matches('/').to_string();
-                let itself = full.trim_matches('/') == dir.trim_matches('/');
-                if name.is_empty() || itself {
-                    continue;
+                if full.trim_matches('/') == dir.trim_matches('/') {
+                    continue; // the directory itself
                 }
+                let Some(name) = full.strip_prefix(&prefix).map(|name| name.trim_end_matches('/').to_string()) else {
+                    let why = format!("its listing names {full:?}, which is not below the directory");
+                    return Err(OriginError::Permanent(why));
+                };
                 let kind = if meta.is_dir() { EntryKind::Directory } else { EntryKind::File(meta.content_length()) };
                 if meta.is_dir() && !at_once {
                     waiting.push(full);
@@ -187,17 +171,13 @@ fn operator(address: &Address, who: &Credentials, root: &str) -> opendal::Result
             }
             Operator::new(service)
         }
-        Scheme::S3 => Operator::new(s3(address, who)),
+        Scheme::S3 => Ok(Operator::new(s3(address, who))?.with_context(transport::checked())),
         Scheme::Ftp => {
             let endpoint = format!("{}://{}", if address.secure { "ftps" } else { "ftp" }, address.authority());
             let (user, password) = if user.is_empty() { ("anonymous", "anonymous@") } else { (user, password) };
             Operator::new(services::Ftp::default().endpoint(&endpoint).user(user).password(password).root(root))
         }
-        _ => {
-            let service = services::Http::default().endpoint(&address.http_endpoint());
-            let service = if user.is_empty() { service } else { service.username(user).password(password) };
-            Operator::new(if token.is_empty() { service } else { service.token(token) })
-        }
+        _ => Err(opendal::Error::new(opendal::ErrorKind::Unsupported, "not through OpenDAL")),
     }
 }
 
@@ -228,21 +208,12 @@ pub struct DalOrigin {
     session: Arc<DalSession>,
     path: String,
     guard: Guard,
-    ranges: OnceLock<bool>,
-    /// Held while the server is asked, so that of several readers one asks.
-    probing: Mutex<()>,
 }
 
 impl DalOrigin {
     /// Names a file; nothing is sent yet.
     pub fn new(session: Arc<DalSession>, path: &str) -> DalOrigin {
-        DalOrigin {
-            session,
-            path: path.to_string(),
-            guard: Guard::default(),
-            ranges: OnceLock::new(),
-            probing: Mutex::default(),
-        }
+        DalOrigin { session, path: path.to_string(), guard: Guard::default() }
     }
 
     fn check(&self, version: &Version) -> Result<(), OriginError> {
@@ -259,9 +230,6 @@ impl Origin for DalOrigin {
     }
 
     fn read_at(&self, version: &Version, offset: u64, buf: &mut [u8]) -> Result<(), OriginError> {
-        if !self.has_ranges()? {
-            return Err(OriginError::Permanent("the server ignores ranges".into()));
-        }
         self.check(version)?;
         let (len, mut filled, mut too_much) = (buf.len(), 0, false);
         let mut each = |bytes: &[u8]| {
@@ -279,7 +247,7 @@ impl Origin for DalOrigin {
             return Err(OriginError::Permanent("the server sent more than the range asked for".into()));
         }
         if filled < len {
-            return Err(OriginError::Passing(format!("the server sent {filled} of {len} bytes")));
+            return Err(failure::short(filled as u64, len as u64));
         }
         Ok(())
     }
@@ -291,28 +259,20 @@ impl Origin for DalOrigin {
     }
 
     fn has_ranges(&self) -> Result<bool, OriginError> {
-        if let Some(known) = self.ranges.get() {
-            return Ok(*known);
+        Ok(true) // s3 and ftp's REST are ranges by definition; a server without REST fails the read
+    }
+
+    /// A day is all that ftp tells: who comes on the day of the file, or in another zone on the next, sees no replacement.
+    fn notices_replacement(&self, version: &Version) -> bool {
+        match (self.session.scheme, version.modified_ns) {
+            (Scheme::Ftp, Some(at)) => UNIX_EPOCH + Duration::from_nanos(at + 2 * DAY_NS) < SystemTime::now(),
+            _ => version.tells_apart(),
         }
-        let _probing = self.probing.lock();
-        if let Some(known) = self.ranges.get() {
-            return Ok(*known);
-        }
-        let session = &self.session;
-        let found = match &session.http {
-            Some(http) => session.runtime.wait("probe", 0, http.probe(&self.path))?.ranges,
-            None => true, // s3 and ftp's REST are ranges by definition; a server without REST fails the read
-        };
-        Ok(*self.ranges.get_or_init(|| found))
     }
 }
 
 /// The tree below a directory.
 pub fn list(session: &DalSession, path: &str) -> Result<Vec<Entry>, OriginError> {
-    if session.scheme == Scheme::Http {
-        let why = "http has no listing of directories; name the files in a manifest, or use webdav://";
-        return Err(OriginError::Permanent(why.into()));
-    }
     session.runtime.wait("list", 64 << 20, session.list(path))
 }
 
@@ -370,11 +330,7 @@ impl Upload for DalUpload {
         runtime.wait("close", S3_PART_BYTES as u64, closed)?;
         self.arrived = Some(Version::default()); // from now on it is there to be removed
         let version = runtime.wait("stat", 0, self.session.stat(&self.path))?;
-        let wanted = Version { size: expect_size, etag: None, modified_ns: None };
-        if same(&wanted, &version).is_err() {
-            let why = format!("{} bytes arrived, {expect_size} were sent", version.size);
-            return Err(OriginError::Passing(why));
-        }
+        failure::same_size(version.size, expect_size)?;
         self.arrived = Some(version);
         Ok(())
     }

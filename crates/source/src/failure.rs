@@ -1,74 +1,138 @@
 //! From what a protocol's library says to whether it is worth trying again.
 
 use openssh_sftp_client::error::SftpErrorKind;
-use std::error::Error as _;
+use reqwest::StatusCode;
+use std::error::Error;
 use store::origin::OriginError;
+
+/// Longer texts of a server are pages for people, which say less than the status does.
+const SAID_MAX: usize = 300;
 
 /// What OpenDAL said.
 pub fn of_opendal(e: opendal::Error) -> OriginError {
     use opendal::ErrorKind;
-    let mut text = e.message().trim().to_string();
-    if text.is_empty() || text.starts_with('<') || text.len() > 300 {
-        text = e.kind().to_string(); // a page of html says less than the kind does
+    let said = Some(e.message().trim()).filter(|t| !t.is_empty() && !t.starts_with('<') && t.len() <= SAID_MAX);
+    if let Some(status) = http_status(&e.to_string()) {
+        let error = if e.is_temporary() { OriginError::Passing(answered(status)) } else { of_status(status) };
+        return error.map(|text| said.map_or(text.clone(), |said| format!("{text}: {said}")));
     }
-    let mut source = e.source();
-    while let Some(cause) = source {
-        text = format!("{text}: {cause}");
-        source = cause.source();
+    let mut text = said.map_or_else(|| e.kind().to_string(), str::to_string);
+    if let Some(cause) = e.source() {
+        text = format!("{text}: {}", innermost(cause));
     }
-    let status = http_status(&e.to_string());
     match e.kind() {
         ErrorKind::ConditionNotMatch => OriginError::Changed(text),
+        ErrorKind::PermissionDenied => OriginError::Denied(text),
         ErrorKind::NotFound
-        | ErrorKind::PermissionDenied
         | ErrorKind::ConfigInvalid
         | ErrorKind::Unsupported
         | ErrorKind::IsADirectory
         | ErrorKind::NotADirectory
         | ErrorKind::RangeNotSatisfied => OriginError::Permanent(text),
-        ErrorKind::Unexpected if !e.is_temporary() => match status {
-            Some(status) if (400..500).contains(&status) => {
-                OriginError::Permanent(format!("the server answered {status}: {text}"))
-            }
-            // 530 is "not logged in" in ftp, and says so as text.
-            _ if text.contains("[530]") || text.contains("530 ") => OriginError::Permanent(text),
-            _ => OriginError::Passing(text),
-        },
-        _ => OriginError::Passing(text),
+        // 530 is "not logged in" in ftp, and says so as text.
+        ErrorKind::Unexpected if !e.is_temporary() && (text.contains("[530]") || text.contains("530 ")) => {
+            OriginError::Denied(text)
+        }
+        _ => of_network(text),
     }
 }
 
 /// The status that OpenDAL put into the text of an error.
-fn http_status(text: &str) -> Option<u16> {
+fn http_status(text: &str) -> Option<StatusCode> {
     let (_, rest) = text.split_once("status: ")?;
-    rest.get(..3)?.parse().ok()
+    StatusCode::from_bytes(rest.get(..3)?.as_bytes()).ok()
 }
 
-/// What an http request without OpenDAL met.
+/// What an http request met before there was an answer, or in the middle of one.
 pub fn of_http(e: reqwest::Error) -> OriginError {
-    let text = e.without_url().to_string();
+    let what = match () {
+        () if e.is_timeout() => "no answer in time",
+        () if e.is_connect() => "no connection to the server",
+        () if e.is_redirect() => {
+            return OriginError::Permanent("the server sends from one place to the next without an end".into());
+        }
+        () => "the connection broke",
+    };
+    let e = e.without_url();
+    of_network(format!("{what}: {}", innermost(&e)))
+}
+
+/// The innermost cause says most: those around it only say that somebody was calling.
+fn innermost(e: &dyn Error) -> String {
+    let mut inner = e;
+    while let Some(source) = inner.source() {
+        inner = source;
+    }
+    inner.to_string()
+}
+
+/// A failure of the network passes, but a name that nobody knows is not known at the next try either.
+fn of_network(text: String) -> OriginError {
+    // Words of the C library's resolver. A name server that does not answer has others.
+    let unknown = ["Name or service not known", "No address associated with hostname", "Could not resolve hostname"];
+    if unknown.iter().any(|words| text.contains(words)) && !text.contains("Temporary failure") {
+        return OriginError::Permanent(format!("there is no server of this name ({text})"));
+    }
     OriginError::Passing(text)
 }
 
+fn answered(status: StatusCode) -> String {
+    format!("the server answered {status}")
+}
+
 /// What an http status means where success was expected.
-pub fn of_status(what: &str, status: reqwest::StatusCode) -> OriginError {
-    let text = format!("{what}: the server answered {status}");
+pub fn of_status(status: StatusCode) -> OriginError {
+    let text = answered(status);
     match status.as_u16() {
+        401 | 403 | 407 => OriginError::Denied(text),
         412 => OriginError::Changed(text),
         408 | 425 | 429 | 500 | 502 | 503 | 504 => OriginError::Passing(text),
+        300..=399 => OriginError::Permanent(format!("{text}: it wants another place to be named")),
         _ => OriginError::Permanent(text),
     }
 }
 
+/// The error that ended an upload, with what became of what was sent.
+pub fn left(e: OriginError, removed: Result<(), OriginError>, temporary: &str) -> OriginError {
+    e.map(|text| match removed {
+        Ok(()) => format!("{text}; what was sent was removed again"),
+        Err(why) => format!("{text}; what was sent still lies at {temporary} and could not be removed ({why})"),
+    })
+}
+
+/// What lies at the other end has the size of what was sent.
+pub fn same_size(there: u64, sent: u64) -> Result<(), OriginError> {
+    if there == sent {
+        return Ok(());
+    }
+    Err(OriginError::Passing(format!("{there} bytes arrived, {sent} were sent")))
+}
+
+/// A transfer that ended before its end.
+pub fn short(came: u64, wanted: u64) -> OriginError {
+    OriginError::Passing(format!("the server sent {came} of {wanted} bytes"))
+}
+
 /// What the sftp library said.
 pub fn of_sftp(what: &str, e: openssh_sftp_client::Error) -> OriginError {
+    use openssh_sftp_client::Error::SftpError;
     let text = format!("sftp, {what}: {e}");
     match e {
-        openssh_sftp_client::Error::SftpError(
-            SftpErrorKind::NoSuchFile | SftpErrorKind::PermDenied | SftpErrorKind::OpUnsupported,
-            _,
-        ) => OriginError::Permanent(text),
+        SftpError(SftpErrorKind::PermDenied, _) => OriginError::Denied(text),
+        SftpError(SftpErrorKind::NoSuchFile | SftpErrorKind::OpUnsupported, _) => OriginError::Permanent(text),
         _ => OriginError::Passing(text),
+    }
+}
+
+/// What `ssh` said last, or else the library that talks through it.
+pub fn of_ssh(said: &str, otherwise: &str) -> OriginError {
+    let text = format!("ssh: {}", if said.is_empty() { otherwise } else { said });
+    match () {
+        () if said.contains("Permission denied") => OriginError::Denied(text),
+        () if said.contains("Host key verification failed") || said.contains("subsystem request failed") => {
+            OriginError::Permanent(text)
+        }
+        () => of_network(text),
     }
 }
 
@@ -80,6 +144,7 @@ pub fn of_io(what: &str, e: &std::io::Error) -> OriginError {
         ErrorKind::Interrupted | ErrorKind::TimedOut | ErrorKind::WouldBlock | ErrorKind::ResourceBusy => {
             OriginError::Passing(text)
         }
+        ErrorKind::PermissionDenied => OriginError::Denied(text),
         _ if e.raw_os_error() == Some(5) => OriginError::Passing(text), // EIO
         _ => OriginError::Permanent(text),
     }
@@ -88,6 +153,13 @@ pub fn of_io(what: &str, e: &std::io::Error) -> OriginError {
 /// A transfer of which nothing came any more.
 pub fn stalled(what: &str, patience: std::time::Duration) -> OriginError {
     OriginError::Passing(format!("{what}: nothing came for {} s; is the network there?", patience.as_secs_f32()))
+}
+
+/// A transfer of which too little came to wait for the rest.
+pub fn slow(what: &str, bytes_s: u64, least_bytes_s: u64) -> OriginError {
+    OriginError::Passing(format!(
+        "{what}: only {bytes_s} bytes a second came, and less than {least_bytes_s} are not waited for"
+    ))
 }
 
 /// No answer in time.
@@ -105,8 +177,32 @@ mod tests {
         let of = |kind| of_opendal(Error::new(kind, "x"));
         assert_eq!(of(ErrorKind::NotFound), OriginError::Permanent("x".into()));
         assert_eq!(of(ErrorKind::ConditionNotMatch), OriginError::Changed("x".into()));
+        assert_eq!(of(ErrorKind::PermissionDenied), OriginError::Denied("x".into()));
         assert_eq!(of(ErrorKind::Unexpected), OriginError::Passing("x".into()));
-        let refused = Error::new(ErrorKind::Unexpected, "no").with_context("response", "Parts { status: 401, .. }");
-        assert!(matches!(of_opendal(refused), OriginError::Permanent(_)));
+    }
+
+    #[test]
+    fn a_status_is_said_with_its_name() {
+        let of = |status: u16| {
+            let response = format!("Parts {{ status: {status}, .. }}");
+            of_opendal(Error::new(ErrorKind::Unexpected, "<html>").with_context("response", response))
+        };
+        assert_eq!(of(401), OriginError::Denied("the server answered 401 Unauthorized".into()));
+        assert_eq!(of(404), OriginError::Permanent("the server answered 404 Not Found".into()));
+        assert_eq!(of(503), OriginError::Passing("the server answered 503 Service Unavailable".into()));
+        assert_eq!(of(412), OriginError::Changed("the server answered 412 Precondition Failed".into()));
+        let refused = Error::new(ErrorKind::PermissionDenied, "AccessDenied").with_context("response", "status: 403");
+        assert_eq!(of_opendal(refused), OriginError::Denied("the server answered 403 Forbidden: AccessDenied".into()));
+    }
+
+    #[test]
+    fn a_name_that_nobody_knows_is_not_tried_again() {
+        let of = |said: &str| of_network(format!("failed to lookup address information: {said}"));
+        assert!(matches!(of("Name or service not known"), OriginError::Permanent(_)));
+        assert!(matches!(of("Temporary failure in name resolution"), OriginError::Passing(_)));
+        let ssh = "ssh: Could not resolve hostname h: Name or service not known";
+        assert!(matches!(of_ssh(ssh, ""), OriginError::Permanent(_)));
+        let ssh = "ssh: Could not resolve hostname h: Temporary failure in name resolution";
+        assert!(matches!(of_ssh(ssh, ""), OriginError::Passing(_)));
     }
 }

@@ -1,15 +1,17 @@
 //! Remote origins of staged data: the one crate that knows OpenDAL, ssh and an asynchronous runtime.
 //!
-//! [`Sources`] implements `store::origin::Opener` for http, https, webdav, s3 and ftp (through OpenDAL), sftp (through the
+//! [`Sources`] implements `store::origin::Opener` for http, https and webdav (through reqwest), s3 and ftp (through OpenDAL), sftp (through the
 //! user's own `ssh`), local files, and any other scheme through an external command. It shows a blocking face: every
 //! call has a deadline and may come from any thread that is not itself part of an asynchronous runtime.
 
 mod address;
+mod answer;
 mod command;
 mod credentials;
 mod dal;
 mod failure;
 mod guard;
+mod http;
 mod local;
 mod put;
 mod recognise;
@@ -17,8 +19,9 @@ mod runtime;
 mod send;
 mod sftp;
 mod sources;
+mod transport;
 
-pub use address::{Address, AddressError, Scheme};
+pub use address::{Address, AddressError, SCHEMES, Scheme};
 pub use command::CommandTemplate;
 pub use credentials::CREDENTIAL_VARIABLES;
 pub use recognise::{Recognised, recognise};

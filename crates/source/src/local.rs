@@ -7,11 +7,14 @@ use rustix::fs::{Mode, OFlags};
 use std::fs::File;
 use std::io::{Result as IoResult, Write};
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use store::origin::rights::with_rights_of;
 use store::origin::{Entry, EntryKind, Identity, Origin, OriginError, Upload, Version};
+
+/// Bytes of one read where all of a file is read: what stays in a processor's cache.
+const BLOCK_BYTES: usize = 1 << 20;
 
 /// Opens with the user's rights, and refuses what lies inside `refused`, by whatever links it was reached.
 fn open_as(
@@ -21,6 +24,17 @@ fn open_as(
     flags: OFlags,
     mode: u32,
 ) -> Result<File, OriginError> {
+    opened_as(who, refused, path, flags, mode)?.map_err(|e| failure::of_io(&path.display().to_string(), &e))
+}
+
+/// The same, with what the system said left to the caller.
+fn opened_as(
+    who: &Identity,
+    refused: &Arc<Vec<PathBuf>>,
+    path: &Path,
+    flags: OFlags,
+    mode: u32,
+) -> Result<IoResult<File>, OriginError> {
     let (target, refused) = (path.to_path_buf(), refused.clone());
     let opened = with_rights_of(who, move || -> IoResult<Result<File, String>> {
         let flags = flags | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
@@ -32,12 +46,34 @@ fn open_as(
         Ok(Ok(file))
     })?;
     match opened {
-        Ok(Ok(file)) => Ok(file),
+        Ok(Ok(file)) => Ok(Ok(file)),
         Ok(Err(real)) => Err(OriginError::Permanent(format!(
             "{real} is inside the volume's own directories; name the file below the mount point instead"
         ))),
-        Err(e) => Err(failure::of_io(&path.display().to_string(), &e)),
+        Err(e) => Ok(Err(e)),
     }
+}
+
+/// Whether that is a directory, as the user sees it.
+pub fn is_directory(who: &Identity, path: &str) -> Result<bool, OriginError> {
+    let path = PathBuf::from(path);
+    with_rights_of(who, move || path.is_dir())
+}
+
+/// Makes a directory and those above it that are missing, as the user.
+fn make_directories(who: &Identity, refused: &Arc<Vec<PathBuf>>, dir: &Path) -> Result<(), OriginError> {
+    // The nearest one that is there says whether this leads into the volume.
+    for above in dir.ancestors() {
+        match opened_as(who, refused, above, OFlags::PATH | OFlags::DIRECTORY, 0)? {
+            Ok(_) if above == dir => return Ok(()),
+            Ok(_) => break,
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => {}
+            Err(e) => return Err(failure::of_io(&above.display().to_string(), &e)),
+        }
+    }
+    let (made, mode) = (dir.to_path_buf(), 0o777 & !who.mask());
+    let done = with_rights_of(who, move || std::fs::DirBuilder::new().recursive(true).mode(mode).create(made))?;
+    done.map_err(|e| failure::of_io(&format!("make the directory {}", dir.display()), &e))
 }
 
 fn version_of(file: &File) -> Result<Version, OriginError> {
@@ -68,11 +104,12 @@ impl LocalOrigin {
         Ok(LocalOrigin { file: Arc::new(file), runtime })
     }
 
-    fn read(&self, offset: u64, len: usize) -> Result<Vec<u8>, OriginError> {
+    /// Fills a buffer, which is given back: a new one of this size costs more than reading into it.
+    fn read_into(&self, mut bytes: Vec<u8>, offset: u64, len: usize) -> Result<Vec<u8>, OriginError> {
         let file = self.file.clone();
         let read = async move {
             let task = tokio::task::spawn_blocking(move || {
-                let mut bytes = vec![0; len];
+                bytes.truncate(len);
                 file.read_exact_at(&mut bytes, offset).map(|()| bytes)
             });
             let bytes = task.await.map_err(|e| OriginError::Passing(e.to_string()))?;
@@ -92,7 +129,22 @@ impl Origin for LocalOrigin {
 
     fn read_at(&self, version: &Version, offset: u64, buf: &mut [u8]) -> Result<(), OriginError> {
         same(version, &self.stat()?)?;
-        buf.copy_from_slice(&self.read(offset, buf.len())?);
+        buf.copy_from_slice(&self.read_into(vec![0; buf.len()], offset, buf.len())?);
+        same(version, &self.stat()?)
+    }
+
+    fn read_all(&self, version: &Version, each: &mut dyn FnMut(&[u8]) -> bool) -> Result<(), OriginError> {
+        same(version, &self.stat()?)?;
+        let mut offset = 0;
+        let mut block = vec![0; BLOCK_BYTES.min(version.size as usize)];
+        while offset < version.size {
+            let len = (version.size - offset).min(BLOCK_BYTES as u64) as usize;
+            block = self.read_into(block, offset, len)?;
+            offset += len as u64;
+            if !each(&block) {
+                return Ok(());
+            }
+        }
         same(version, &self.stat()?)
     }
 
@@ -110,7 +162,7 @@ pub struct LocalUpload {
 }
 
 impl LocalUpload {
-    /// Creates the temporary file beside the destination.
+    /// Creates the temporary file beside the destination, and the directories that are not there.
     pub fn start(
         who: &Identity,
         refused: &Arc<Vec<PathBuf>>,
@@ -119,7 +171,12 @@ impl LocalUpload {
     ) -> Result<LocalUpload, OriginError> {
         let temporary = PathBuf::from(temporary);
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW;
-        let started = open_as(who, refused, &temporary, flags, 0o666);
+        if let Some(parent) = temporary.parent() {
+            make_directories(who, refused, parent)?;
+        }
+        // The user named the destination, not what stands in for it meanwhile.
+        let started = opened_as(who, refused, &temporary, flags, 0o666)
+            .and_then(|opened| opened.map_err(|e| failure::of_io(path, &e)));
         if let Err(OriginError::Permanent(why)) = &started
             && why.contains("inside the volume")
         {
@@ -132,9 +189,7 @@ impl LocalUpload {
     fn arrive(&self, expect_size: u64) -> Result<Version, OriginError> {
         self.file.sync_all().map_err(|e| failure::of_io("sync", &e))?;
         let version = version_of(&self.file)?;
-        if version.size != expect_size {
-            return Err(OriginError::Passing(format!("{} bytes arrived, {expect_size} were sent", version.size)));
-        }
+        failure::same_size(version.size, expect_size)?;
         Ok(version)
     }
 
@@ -145,7 +200,7 @@ impl LocalUpload {
             let parent = to.parent().unwrap_or(Path::new("/")).to_path_buf();
             File::open(parent)?.sync_all()
         })?;
-        renamed.map_err(|e| failure::of_io("rename to the final name", &e))?;
+        renamed.map_err(|e| failure::of_io(&format!("rename to {}", self.path.display()), &e))?;
         Ok(version)
     }
 

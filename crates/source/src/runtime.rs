@@ -3,7 +3,7 @@
 use crate::failure;
 use std::future::Future;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use store::origin::OriginError;
 
 /// Threads that drive the protocols. They only move bytes between sockets and buffers.
@@ -60,28 +60,101 @@ impl Runtime {
     }
 }
 
+/// The least that a transfer has to bring over its patience, in bytes a second. A guess: an eighth of the slowest source, because so many
+/// transfers share one.
+const LEAST_BYTES_S: u64 = SLOWEST_BYTES_S / 8;
+
 /// So often within its patience a transfer is looked at.
 const LOOKS: u32 = 4;
 
-/// Waits for a transfer as long as it moves: one of which no byte has come for the whole patience has failed in passing.
-/// The future counts its bytes in `moved`.
+/// What a transfer has brought, and how long it waited for whoever takes its bytes.
+#[derive(Default)]
+pub struct Moved {
+    bytes: AtomicU64,
+    away_ns: AtomicU64,
+}
+
+impl Moved {
+    /// So many bytes came.
+    pub fn add(&self, bytes: usize) {
+        self.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
+    }
+
+    /// Hands bytes to who takes them. The source is not to blame for the time that takes.
+    pub fn hand_over<T>(&self, take: impl FnOnce() -> T) -> T {
+        let began = Instant::now();
+        let result = take();
+        self.away_ns.fetch_add(began.elapsed().as_nanos() as u64, Ordering::Relaxed);
+        result
+    }
+}
+
+/// How a transfer goes.
+#[derive(Debug, PartialEq, Eq)]
+enum Going {
+    Well,
+    /// Nothing came for the whole patience.
+    Stalled,
+    /// Only so many bytes a second came.
+    Slowly(u64),
+}
+
+/// Judges a transfer by what had come at what time since its begin.
+struct Pace {
+    patience: Duration,
+    /// When the last byte was seen, and how many there were then.
+    last: (Duration, u64),
+    /// Where the rate is measured from; not before the first byte, for which a source may take its whole patience.
+    window: Option<(Duration, u64)>,
+}
+
+impl Pace {
+    fn new(patience: Duration) -> Pace {
+        Pace { patience, last: (Duration::ZERO, 0), window: None }
+    }
+
+    fn look(&mut self, now: Duration, bytes: u64) -> Going {
+        if bytes > self.last.1 {
+            self.last = (now, bytes);
+        } else if now.saturating_sub(self.last.0) >= self.patience {
+            return Going::Stalled;
+        }
+        if self.last.1 == 0 {
+            return Going::Well;
+        }
+        let (since, had) = *self.window.get_or_insert(self.last);
+        let passed = now.saturating_sub(since);
+        if passed < self.patience {
+            return Going::Well;
+        }
+        self.window = Some((now, bytes));
+        let bytes_s = ((bytes - had) as f64 / passed.as_secs_f64()) as u64;
+        if bytes_s < LEAST_BYTES_S { Going::Slowly(bytes_s) } else { Going::Well }
+    }
+}
+
+/// Waits for a transfer as long as it moves. One of which no byte has come for the whole patience has failed in passing, and so has one that
+/// brings so little over that time that it would only hold its place.
 pub async fn while_moving<T>(
     what: &str,
     patience: Duration,
-    moved: &AtomicU64,
+    moved: &Moved,
     future: impl Future<Output = Result<T, OriginError>>,
 ) -> Result<T, OriginError> {
     let mut future = std::pin::pin!(future);
-    let (mut seen, mut idle) = (moved.load(Ordering::Relaxed), 0);
-    while idle < LOOKS {
+    let (began, mut pace) = (Instant::now(), Pace::new(patience));
+    loop {
         if let Ok(result) = tokio::time::timeout(patience / LOOKS, &mut future).await {
             return result;
         }
-        let now = moved.load(Ordering::Relaxed);
-        idle = if now == seen { idle + 1 } else { 0 };
-        seen = now;
+        let away = Duration::from_nanos(moved.away_ns.load(Ordering::Relaxed));
+        let now = began.elapsed().saturating_sub(away);
+        match pace.look(now, moved.bytes.load(Ordering::Relaxed)) {
+            Going::Well => {}
+            Going::Stalled => return Err(failure::stalled(what, patience)),
+            Going::Slowly(bytes_s) => return Err(failure::slow(what, bytes_s, LEAST_BYTES_S)),
+        }
     }
-    Err(failure::stalled(what, patience))
 }
 
 #[cfg(test)]
@@ -98,11 +171,11 @@ mod tests {
     #[test]
     fn a_transfer_that_moves_may_take_long_and_one_that_stands_still_may_not() {
         let runtime = Runtime::start(Duration::from_secs(60)).expect("starts");
-        let (moved, patience) = (AtomicU64::new(0), Duration::from_millis(80));
+        let (moved, patience) = (Moved::default(), Duration::from_millis(80));
         let slow = async {
             for _ in 0..10 {
                 tokio::time::sleep(Duration::from_millis(30)).await;
-                moved.fetch_add(1, Ordering::Relaxed);
+                moved.add(1 << 20);
             }
             Ok(())
         };
@@ -110,5 +183,42 @@ mod tests {
         let still = while_moving("read", patience, &moved, std::future::pending::<Result<(), _>>());
         let Err(OriginError::Passing(said)) = runtime.wait("x", 0, still) else { panic!("it stood still") };
         assert!(said.contains("nothing came for"), "{said}");
+    }
+
+    /// What is said after each second of a transfer that brings `bytes(k)` in second `k`, until it is given up.
+    fn judged(patience_s: u64, seconds: u64, bytes: impl Fn(u64) -> u64) -> (u64, Going) {
+        let mut pace = Pace::new(Duration::from_secs(patience_s));
+        let mut sum = 0;
+        for k in 0..seconds {
+            sum += bytes(k);
+            match pace.look(Duration::from_secs(k + 1), sum) {
+                Going::Well => {}
+                other => return (k + 1, other),
+            }
+        }
+        (seconds, Going::Well)
+    }
+
+    /// [S-191]
+    #[test]
+    fn a_source_that_drips_is_given_up_like_one_that_is_silent() {
+        assert_eq!(judged(30, 1000, |_| 0), (30, Going::Stalled));
+        assert_eq!(judged(30, 1000, |_| 1), (31, Going::Slowly(1)), "a byte a second");
+        assert_eq!(
+            judged(30, 1000, |k| u64::from(k % 20 == 19) * 1000).1,
+            Going::Slowly(33),
+            "a thousand now and then"
+        );
+        assert_eq!(judged(30, 1000, |_| LEAST_BYTES_S), (1000, Going::Well), "slow, but worth waiting for");
+        assert_eq!(judged(30, 1000, |k| if k < 100 { 1 << 20 } else { 2 }).1, Going::Slowly(2), "it was fast once");
+        // The first byte may take the whole patience, also when a trickle follows that becomes a stream.
+        assert_eq!(judged(30, 40, |k| if k < 29 { 0 } else { 1 << 20 }), (40, Going::Well));
+    }
+
+    #[test]
+    fn time_that_the_taker_needs_is_not_the_sources() {
+        let moved = Moved::default();
+        moved.hand_over(|| std::thread::sleep(Duration::from_millis(3)));
+        assert!(moved.away_ns.load(Ordering::Relaxed) >= 3_000_000);
     }
 }

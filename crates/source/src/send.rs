@@ -40,10 +40,7 @@ impl SftpUpload {
                 file.close().await.map_err(|e| failure::of_sftp("close", e))?;
             }
             let arrived = stat(sftp, &self.temporary).await?;
-            if arrived.size != expect_size {
-                let why = format!("{} bytes arrived, {expect_size} were sent", arrived.size);
-                return Err(OriginError::Passing(why));
-            }
+            failure::same_size(arrived.size, expect_size)?;
             Ok(arrived)
         })
     }
@@ -56,17 +53,14 @@ impl SftpUpload {
         })
     }
 
-    fn remove(&mut self) {
+    fn remove(&mut self) -> Result<(), OriginError> {
         let runtime = self.session.runtime.clone();
         let file = self.file.take();
-        let gone = runtime.wait("remove", 0, async {
+        runtime.wait("remove", 0, async {
             drop(file);
             let gone = self.live.sftp.fs().remove_file(&self.temporary).await;
             gone.map_err(|e| failure::of_sftp("remove", e))
-        });
-        if let Err(e) = gone {
-            tracing::warn!("an upload that failed could not be removed again: {e}");
-        }
+        })
     }
 }
 
@@ -87,13 +81,12 @@ impl Upload for SftpUpload {
     fn finish(mut self: Box<Self>, expect_size: u64) -> Result<Version, OriginError> {
         let arrived = self.arrived.take().map_or_else(|| self.arrive(expect_size), Ok);
         let result = arrived.and_then(|version| self.rename().map(|()| version));
-        if result.is_err() {
-            self.remove();
-        }
-        result
+        result.map_err(|e| failure::left(e, self.remove(), &self.temporary.clone()))
     }
 
     fn abort(mut self: Box<Self>) {
-        self.remove();
+        if let Err(e) = self.remove() {
+            tracing::warn!("an upload that failed could not be removed again: {e}");
+        }
     }
 }

@@ -8,7 +8,7 @@ use crate::address::Address;
 use crate::credentials::Credentials;
 use crate::failure;
 use crate::guard::Guard;
-use crate::runtime::{Runtime, while_moving};
+use crate::runtime::{Moved, Runtime, while_moving};
 use crate::sources::HostKeys;
 use bytes::BytesMut;
 use futures_util::StreamExt;
@@ -18,7 +18,6 @@ use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::Stdio;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use store::origin::rights;
 use store::origin::{Entry, EntryKind, Identity, Origin, OriginError, Version};
 use tokio::io::AsyncSeekExt;
@@ -29,6 +28,9 @@ const IN_FLIGHT_MAX: usize = 8;
 
 /// Bytes of one request: what every server takes.
 const REQUEST_BYTES: usize = 32 << 10;
+
+/// Bytes that are asked for at once where all of a file is read.
+const BLOCK_BYTES: usize = 2 << 20;
 
 /// One `ssh` child, started when it is first needed and again when it died.
 pub struct SftpSession {
@@ -108,7 +110,7 @@ impl SftpSession {
             Err(e) => {
                 drop(child);
                 let said = said.await.unwrap_or_default();
-                Err(of_ssh(&said, &e.to_string()))
+                Err(failure::of_ssh(&said, &e.to_string()))
             }
         }
     }
@@ -193,17 +195,6 @@ async fn last_words(stderr: tokio::process::ChildStderr) -> String {
     last
 }
 
-fn of_ssh(said: &str, otherwise: &str) -> OriginError {
-    let text = format!("ssh: {}", if said.is_empty() { otherwise } else { said });
-    let hopeless =
-        ["Permission denied", "Host key verification failed", "Could not resolve", "subsystem request failed"];
-    if hopeless.iter().any(|words| said.contains(words)) {
-        OriginError::Permanent(text)
-    } else {
-        OriginError::Passing(text)
-    }
-}
-
 /// The path as the server is to see it: `/~/x` is `x` in the home directory.
 pub fn remote_path(path: &str) -> &str {
     path.strip_prefix("/~/").unwrap_or(path)
@@ -236,7 +227,7 @@ impl SftpOrigin {
 
 /// Fills one request's part of the buffer. The library moves its own offset by what was asked for, not by what came,
 /// so it is set before every request.
-async fn read_part(mut file: File, offset: u64, part: &mut [u8], moved: &AtomicU64) -> Result<(), OriginError> {
+async fn read_part(mut file: File, offset: u64, part: &mut [u8], moved: &Moved) -> Result<(), OriginError> {
     let mut filled = 0;
     while filled < part.len() {
         let from = std::io::SeekFrom::Start(offset + filled as u64);
@@ -248,23 +239,36 @@ async fn read_part(mut file: File, offset: u64, part: &mut [u8], moved: &AtomicU
         };
         part[filled..filled + got.len()].copy_from_slice(&got);
         filled += got.len();
-        moved.fetch_add(got.len() as u64, Ordering::Relaxed);
+        moved.add(got.len());
     }
     Ok(())
 }
 
-async fn read_range(
-    sftp: &Sftp,
-    path: &str,
-    offset: u64,
-    buf: &mut [u8],
-    moved: &AtomicU64,
-) -> Result<(), OriginError> {
-    let file = sftp.open(path).await.map_err(|e| failure::of_sftp("open", e))?;
+/// Several requests at once over one open file.
+async fn read_range(file: &File, offset: u64, buf: &mut [u8], moved: &Moved) -> Result<(), OriginError> {
     let parts = buf.chunks_mut(REQUEST_BYTES).enumerate();
     let reads = parts.map(|(k, part)| read_part(file.clone(), offset + (k * REQUEST_BYTES) as u64, part, moved));
-    try_join_all(reads).await?;
-    file.close().await.map_err(|e| failure::of_sftp("close", e))
+    try_join_all(reads).await.map(drop)
+}
+
+impl SftpOrigin {
+    /// Opens the file and reads of it while bytes come.
+    fn read(
+        &self,
+        version: &Version,
+        bytes: u64,
+        work: impl AsyncFnOnce(&File, &Moved) -> Result<(), OriginError>,
+    ) -> Result<(), OriginError> {
+        self.guard.check(version, || self.stat())?;
+        let (moved, patience) = (Moved::default(), self.session.runtime.patience());
+        let (moved, path) = (&moved, &self.path);
+        let transfer = async |sftp: &Sftp| {
+            let file = sftp.open(path).await.map_err(|e| failure::of_sftp("open", e))?;
+            work(&file, moved).await?;
+            file.close().await.map_err(|e| failure::of_sftp("close", e))
+        };
+        self.session.run("read", bytes, async |sftp| while_moving("read", patience, moved, transfer(sftp)).await)
+    }
 }
 
 impl Origin for SftpOrigin {
@@ -273,11 +277,23 @@ impl Origin for SftpOrigin {
     }
 
     fn read_at(&self, version: &Version, offset: u64, buf: &mut [u8]) -> Result<(), OriginError> {
-        self.guard.check(version, || self.stat())?;
-        let bytes = buf.len() as u64;
-        let (moved, patience) = (AtomicU64::new(0), self.session.runtime.patience());
-        self.session.run("read", bytes, async |sftp| {
-            while_moving("read", patience, &moved, read_range(sftp, &self.path, offset, buf, &moved)).await
+        self.read(version, buf.len() as u64, async |file, moved| read_range(file, offset, buf, moved).await)
+    }
+
+    /// Through one open file: a file that takes its name meanwhile is not mixed in.
+    fn read_all(&self, version: &Version, each: &mut dyn FnMut(&[u8]) -> bool) -> Result<(), OriginError> {
+        self.read(version, version.size, async |file, moved| {
+            let mut buf = vec![0; BLOCK_BYTES.min(version.size as usize)];
+            let mut offset = 0;
+            while offset < version.size {
+                let len = (version.size - offset).min(buf.len() as u64) as usize;
+                read_range(file, offset, &mut buf[..len], moved).await?;
+                offset += len as u64;
+                if !moved.hand_over(|| each(&buf[..len])) {
+                    break;
+                }
+            }
+            Ok(())
         })
     }
 

@@ -1,11 +1,12 @@
 //! Opens sources by URI, with one session per server and user.
 
-use crate::address::{Address, Scheme};
+use crate::address::{Address, SCHEMES, Scheme};
 use crate::command::{CommandOrigin, CommandTemplate};
 use crate::credentials::Credentials;
 use crate::dal::{self, DalOrigin, DalSession, DalUpload};
+use crate::http::{HttpAccess, HttpOrigin, HttpSession};
 use crate::local::{self, LocalOrigin, LocalUpload};
-use crate::put::{HttpAccess, HttpUpload};
+use crate::put::HttpUpload;
 use crate::runtime::Runtime;
 use crate::send::SftpUpload;
 use crate::sftp::{self, SftpOrigin, SftpSession};
@@ -75,6 +76,7 @@ struct Key {
 
 #[derive(Clone)]
 enum Session {
+    Http(Arc<HttpSession>),
     Dal(Arc<DalSession>),
     Sftp(Arc<SftpSession>),
 }
@@ -121,6 +123,7 @@ impl Sources {
                 let session = SftpSession::new(address, &key.found, who, self.settings.host_keys, runtime);
                 Session::Sftp(Arc::new(session))
             }
+            Scheme::Http | Scheme::Webdav => Session::Http(Arc::new(HttpSession::new(address, &key.found, runtime)?)),
             _ => Session::Dal(Arc::new(DalSession::new(address, &key.found, runtime)?)),
         };
         if sessions.len() == SESSIONS_MAX {
@@ -169,18 +172,22 @@ impl Opener for Sources {
         if address.scheme == Scheme::Other {
             let scheme = uri.split(':').next().unwrap_or("");
             let Some(template) = self.settings.commands.iter().find(|c| c.scheme == scheme) else {
-                return Err(OriginError::Permanent(format!(
-                    "nothing serves the scheme {scheme}; use http, https, webdav, s3, ftp, sftp or file, or name a \
-                     command for it in the volume's configuration"
-                )));
+                return Err(OriginError::Permanent(format!("nothing serves the scheme {scheme}; there are {SCHEMES}")));
             };
             let runtime = self.runtime.clone();
             return Ok(Arc::new(CommandOrigin::new(template.clone(), uri, who, runtime)));
         }
         Ok(match self.session(&address, who)? {
+            Session::Http(session) => Arc::new(HttpOrigin::new(session, &address.path)),
             Session::Sftp(session) => Arc::new(SftpOrigin::new(session, &address.path)),
             Session::Dal(session) => Arc::new(DalOrigin::new(session, &address.path)),
         })
+    }
+
+    fn named(&self, uri: &str, name: &str, who: &Identity) -> Result<String, OriginError> {
+        let address = address_of(uri)?;
+        let into = uri.ends_with('/') || (address.scheme == Scheme::File && local::is_directory(who, &address.path)?);
+        Ok(if into { format!("{}/{name}", uri.trim_end_matches('/')) } else { uri.to_string() })
     }
 
     fn create(&self, uri: &str, who: &Identity) -> Result<Started, OriginError> {
@@ -195,7 +202,7 @@ impl Opener for Sources {
             }
             Scheme::Http | Scheme::Webdav => {
                 let found = Credentials::find(&address, who)?;
-                let access = HttpAccess::new(&address, &found, self.runtime.patience())?;
+                let access = HttpAccess::without_redirects(&address, &found, self.runtime.patience())?;
                 Ok(started(Box::new(HttpUpload::start(access, self.runtime.clone(), &address.path, temporary))))
             }
             Scheme::Ftp => {
@@ -210,6 +217,7 @@ impl Opener for Sources {
                 Session::Dal(session) => {
                     Ok(Started { upload: Box::new(DalUpload::start(session, &address.path)?), at: uri.to_string() })
                 }
+                Session::Http(_) => unreachable!("a session is of its address's scheme"),
             },
         }
     }
@@ -219,9 +227,18 @@ impl Opener for Sources {
         match address.scheme {
             Scheme::File => local::list(who, &self.refused, &address.path),
             Scheme::Other => Err(OriginError::Permanent("external commands list no directories".into())),
-            _ => match self.session(&address, who)? {
+            Scheme::Http => {
+                let why = "http has no listing of directories; name the files in a manifest, or use webdav://";
+                Err(OriginError::Permanent(why.into()))
+            }
+            Scheme::Webdav => {
+                let found = Credentials::find(&address, who)?;
+                dal::list(&DalSession::new(&address, &found, self.runtime.clone())?, &address.path)
+            }
+            Scheme::S3 | Scheme::Ftp | Scheme::Sftp => match self.session(&address, who)? {
                 Session::Sftp(session) => sftp::list(&session, &address.path),
                 Session::Dal(session) => dal::list(&session, &address.path),
+                Session::Http(_) => unreachable!("a session is of its address's scheme"),
             },
         }
     }

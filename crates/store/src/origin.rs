@@ -17,12 +17,27 @@ pub enum OriginError {
     /// It may work when tried again: network, timeout, server busy.
     #[error("{0}")]
     Passing(String),
-    /// It will not work: not found, forbidden, bad URI, no range support.
+    /// It will not work: not found, bad URI, no range support.
     #[error("{0}")]
     Permanent(String),
+    /// The user may not, or has not said who they are.
+    #[error("{0}")]
+    Denied(String),
     /// It is not what was staged in: size, ETag or modification time differ.
     #[error("the source changed since it was staged in: {0}")]
     Changed(String),
+}
+
+impl OriginError {
+    /// The same in other words.
+    pub fn map(self, say: impl FnOnce(String) -> String) -> OriginError {
+        match self {
+            OriginError::Passing(text) => OriginError::Passing(say(text)),
+            OriginError::Permanent(text) => OriginError::Permanent(say(text)),
+            OriginError::Denied(text) => OriginError::Denied(say(text)),
+            OriginError::Changed(text) => OriginError::Changed(say(text)),
+        }
+    }
 }
 
 /// What identifies a version of the data at a source.
@@ -36,6 +51,13 @@ pub struct Version {
     /// Modification time in nanoseconds since 1970, where the protocol tells it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub modified_ns: Option<u64>,
+}
+
+impl Version {
+    /// Whether other bytes of the same size would be another version.
+    pub fn tells_apart(&self) -> bool {
+        self.etag.is_some() || self.modified_ns.is_some()
+    }
 }
 
 /// Bytes of one range when a whole file is read. A guess: few round trips, little memory.
@@ -64,6 +86,11 @@ pub trait Origin: Send + Sync {
     }
     /// Whether ranges are served: found out with a one-byte read, once.
     fn has_ranges(&self) -> Result<bool, OriginError>;
+    /// Whether it would be noticed that other bytes of the same size take the place of this version from now on. Where not,
+    /// several ranges could be of several versions.
+    fn notices_replacement(&self, version: &Version) -> bool {
+        version.tells_apart()
+    }
 }
 
 /// A file being written at a destination. Becomes visible under its name only with [`Upload::finish`].
@@ -152,6 +179,11 @@ impl std::fmt::Debug for Identity {
 pub trait Opener: Send + Sync {
     /// A file to read.
     fn open(&self, uri: &str, who: &Identity) -> Result<Arc<dyn Origin>, OriginError>;
+    /// Where a file of that name (as it stands in a URI) goes that is sent to `uri`: into it where it is a directory, or says
+    /// so with a `/` at its end.
+    fn named(&self, uri: &str, name: &str, _who: &Identity) -> Result<String, OriginError> {
+        Ok(if uri.ends_with('/') { format!("{uri}{name}") } else { uri.to_string() })
+    }
     /// A file to write.
     fn create(&self, uri: &str, who: &Identity) -> Result<Started, OriginError>;
     /// The tree below a directory, parents before children.

@@ -6,6 +6,7 @@
 //! the user who asks.
 
 mod amount;
+mod checksum;
 mod error;
 mod fetch;
 mod incoming;
@@ -23,7 +24,8 @@ pub mod sums;
 pub(crate) mod tests;
 mod tree;
 
-pub use error::StageError;
+pub use checksum::{Algorithm, Checksum};
+pub use error::{BadLine, StageError};
 pub use manifest::{Line, parse as parse_manifest};
 pub use progress::{Progress, Report, Stop};
 
@@ -59,9 +61,9 @@ pub struct StageIn {
     /// source has; an older version is replaced, anything else is in the way.
     #[serde(default)]
     pub keep: bool,
-    /// BLAKE3 of the whole file in hexadecimal digits, where the user knows it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub blake3: Option<String>,
+    /// Checksums of the whole file, where the user knows some.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub checksums: Vec<Checksum>,
 }
 
 /// How a copy at the other end is compared before it gets its name there.

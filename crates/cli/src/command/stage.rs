@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use store::control::{Client, Problem, exit};
 use store::origin::Identity;
-use store::stage::{Compare, Staged};
+use store::stage::{Algorithm, BadLine, Checksum, Compare, StageError, Staged};
 
 /// Bring data in from a source, or take results out, verified
 ///
@@ -43,6 +43,7 @@ EXAMPLES:
   entrepot stage in https://example.org/big.dat /mnt/scratch/big.dat
   entrepot stage in --also s3://bucket/big.dat https://example.org/big.dat /mnt/scratch/
   entrepot stage in --directory file:///home/me/input /mnt/scratch/input
+  entrepot stage in --sha256 ba7816bf... https://example.org/big.dat /mnt/scratch/
   entrepot stage in --keep https://example.org/big.dat /mnt/scratch/big.dat      fetched only if need be
   entrepot stage in --manifest input.txt       lines `URI PATH`, paths relative to the mount point")]
 struct In {
@@ -55,14 +56,23 @@ struct In {
     #[arg(long, value_name = "URI")]
     also: Vec<String>,
     /// The whole directory, with its symbolic links where the source knows them.
-    #[arg(long, short = 'r')]
+    #[arg(long, short = 'r', conflicts_with_all = ["blake3", "sha256", "sha1", "md5"])]
     directory: bool,
     /// Many files: lines `URI PATH`; `-` is standard input.
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["uri", "also", "directory", "blake3"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["uri", "also", "directory", "blake3", "sha256", "sha1", "md5"])]
     manifest: Option<PathBuf>,
     /// The BLAKE3 checksum that the file must have.
     #[arg(long, value_name = "HEX")]
     blake3: Option<String>,
+    /// The SHA-256 checksum that the file must have.
+    #[arg(long, value_name = "HEX")]
+    sha256: Option<String>,
+    /// The SHA-1 checksum that the file must have.
+    #[arg(long, value_name = "HEX")]
+    sha1: Option<String>,
+    /// The MD5 checksum that the file must have.
+    #[arg(long, value_name = "HEX")]
+    md5: Option<String>,
     /// Replace a file that is there already.
     #[arg(long)]
     force: bool,
@@ -84,7 +94,7 @@ struct Out {
     /// The file or directory.
     #[arg(required_unless_present = "manifest", requires = "uri")]
     path: Option<PathBuf>,
-    /// Where it goes.
+    /// Where it goes. A directory that is there takes the file's name; what is missing of a local path is made.
     uri: Option<String>,
     /// Many files: lines `PATH URI`; `-` is standard input.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["uri", "path"])]
@@ -129,6 +139,14 @@ impl Stage {
 impl In {
     fn run(self, context: &Context) -> Result<u8> {
         let who = identity(self.how.credentials.clone())?;
+        let sums = [
+            (Algorithm::Blake3, self.blake3),
+            (Algorithm::Sha256, self.sha256),
+            (Algorithm::Sha1, self.sha1),
+            (Algorithm::Md5, self.md5),
+        ];
+        let sums = sums.into_iter().filter_map(|(algorithm, hex)| Some(Checksum { algorithm, hex: hex? }));
+        let sums: Vec<_> = sums.collect();
         let (mut client, args, command) = if let Some(manifest) = &self.manifest {
             let text = read_text(manifest)?;
             let args = json!({"manifest": text, "replace": self.force, "keep": self.keep, "identity": who});
@@ -137,7 +155,7 @@ impl In {
             let inside = context.inside(self.path.as_deref().unwrap_or(Path::new(".")))?;
             let uris: Vec<_> = self.uri.into_iter().chain(self.also).collect();
             let what = json!({
-                "uris": uris, "path": inside.path, "replace": self.force, "keep": self.keep, "blake3": self.blake3
+                "uris": uris, "path": inside.path, "replace": self.force, "keep": self.keep, "checksums": sums
             });
             let args = json!({"what": what, "identity": who});
             let command = if self.directory { "stage.in-tree" } else { "stage.in" };
@@ -234,27 +252,24 @@ pub fn identity(credentials: Option<PathBuf>) -> Result<Value> {
 fn read_text(file: &Path) -> Result<String> {
     let text =
         if file == Path::new("-") { std::io::read_to_string(std::io::stdin()) } else { std::fs::read_to_string(file) };
-    text.map_err(|e| {
-        Problem::wrong(format!("the manifest {} cannot be read: {e}", file.display()))
-            .try_this("give a readable text file with two words per line")
-            .into()
-    })
+    text.map_err(|e| Failure::of_io(&format!("the manifest {}", file.display()), &e).into())
 }
 
 /// The lines `PATH URI` of a manifest; all are looked at before the first is carried out.
 fn lines_of(text: &str) -> Result<Vec<(PathBuf, String)>> {
-    let mut lines = Vec::new();
-    for (number, line) in text.lines().enumerate().filter(|(_, l)| !l.trim().is_empty() && !l.starts_with('#')) {
+    let (mut lines, mut bad) = (Vec::new(), Vec::new());
+    for (at, line) in text.lines().enumerate().filter(|(_, l)| !l.trim().is_empty() && !l.starts_with('#')) {
         match line.split_whitespace().collect::<Vec<_>>().as_slice() {
             [path, uri] => lines.push((PathBuf::from(path), uri.to_string())),
-            _ => {
-                return Err(Problem::wrong(format!("manifest line {}: `PATH URI` is expected", number + 1))
-                    .try_this("write one path and one URI per line; blanks in a URI are %20")
-                    .into());
-            }
+            _ => bad.push(BadLine { line: at + 1, why: "`PATH URI` is expected".into() }),
         }
     }
-    Ok(lines)
+    if bad.is_empty() {
+        return Ok(lines);
+    }
+    Err(Problem::wrong(StageError::Manifest(bad).to_string())
+        .try_this("write one path and one URI per line; blanks in a URI are %20")
+        .into())
 }
 
 #[cfg(test)]
@@ -265,7 +280,7 @@ mod tests {
     fn a_manifest_is_read_whole_before_anything_is_done() {
         let lines = lines_of("# results\n\na file:///x\nb/c  s3://k/b\n").unwrap();
         assert_eq!(lines[1], (PathBuf::from("b/c"), "s3://k/b".to_string()));
-        let Err(Failure::Problem(problem)) = lines_of("a file:///x\nb\n") else { panic!("accepted") };
-        assert!(problem.cause.contains("line 2"), "{problem}");
+        let Err(Failure::Problem(problem)) = lines_of("a file:///x\nb\nc d\ne\n") else { panic!("accepted") };
+        assert!(problem.cause.contains("line 2") && problem.cause.contains("line 4"), "all of them: {problem}");
     }
 }

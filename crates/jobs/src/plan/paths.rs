@@ -16,7 +16,18 @@ pub struct StageInWords {
 }
 
 /// Options of `entrepot stage in` that are followed by a value.
-const WITH_VALUE: [&str; 7] = ["--also", "--blake3", "--manifest", "--retry", "--credentials", "--output", "--volume"];
+const WITH_VALUE: [&str; 10] = [
+    "--also",
+    "--blake3",
+    "--sha256",
+    "--sha1",
+    "--md5",
+    "--manifest",
+    "--retry",
+    "--credentials",
+    "--output",
+    "--volume",
+];
 
 /// Reads the words of a command that is `entrepot stage in URI PATH`.
 pub fn stage_in_words(argv: &[String]) -> Option<StageInWords> {

@@ -5,7 +5,6 @@
 
 use super::case::{Source, Spare};
 use super::driver::Driver;
-use super::name_of;
 use crate::origin::OriginError;
 use crate::stats::Metric;
 use crate::target::Medium;
@@ -29,7 +28,7 @@ impl From<OriginError> for Failure {
     fn from(e: OriginError) -> Failure {
         let kind = match &e {
             OriginError::Passing(_) => FetchError::Passing,
-            OriginError::Permanent(_) => FetchError::Permanent,
+            OriginError::Permanent(_) | OriginError::Denied(_) => FetchError::Permanent,
             OriginError::Changed(_) => FetchError::Changed,
         };
         Failure { kind, text: e.to_string() }
@@ -60,7 +59,7 @@ impl Driver {
                 if kind == FetchError::Passing {
                     self.stats.add(Metric::RecoveryRetries, 1);
                 }
-                self.log.warn(format!("stripe {row} of {} from {uri}: {text}", name_of(key)));
+                self.log.warn(format!("stripe {row} of {} from {uri}: {text}", self.name_of(key)));
                 self.handle(Event::FetchFailed { key, row, kind });
             }
         }
@@ -90,6 +89,10 @@ impl Driver {
     }
 
     fn fetch_chunk(&self, spare: &Spare, source: &Source, row: u64, chunk: &Chunk) -> Result<(), Failure> {
+        if spare.sums.is_none() && !source.place.version.tells_apart() {
+            let text = "the checksums are gone, and nothing else tells whether it is still what was staged in";
+            return Err(Failure { kind: FetchError::Permanent, text: text.into() });
+        }
         let origin = source.origin(&*self.opener)?;
         if !source.has_ranges(&*origin)? {
             return source.sweep.row(row, |done| self.sweep_all(spare, source, &*origin, done));
@@ -144,7 +147,7 @@ impl Driver {
         };
         spare.target.run(write).map_err(|e| Failure {
             kind: FetchError::Permanent,
-            text: format!("target {} cannot take it: {e}", spare.target.id()),
+            text: format!("target {} cannot take it: {e}", spare.target.name()),
         })
     }
 }

@@ -15,6 +15,8 @@ pub enum StageError {
         /// What it said.
         #[source]
         error: OriginError,
+        /// What came before and need not come again.
+        kept_bytes: u64,
     },
     /// The path in the mount.
     #[error("{path}: {why}")]
@@ -23,15 +25,15 @@ pub enum StageError {
         path: String,
         /// What is wrong with it and what to do.
         why: String,
+        /// What the system said of it, if that is what is wrong.
+        errno: Option<Errno>,
     },
-    /// A line of a manifest.
-    #[error("manifest line {line}: {why}; nothing was changed")]
-    Manifest {
-        /// Which, from 1.
-        line: usize,
-        /// What is wrong.
-        why: String,
-    },
+    /// Lines of a manifest.
+    #[error("{}", shown(.0))]
+    Manifest(Vec<BadLine>),
+    /// What the user said is no checksum.
+    #[error("{0}")]
+    BadChecksum(String),
     /// The volume itself.
     #[error("{0}")]
     Store(#[from] crate::Error),
@@ -60,8 +62,10 @@ pub enum StageError {
         free_bytes: u64,
     },
     /// What arrived is not what the user said.
-    #[error("the checksum of what arrived is {found}, {expected} was expected; the file was not put in place")]
+    #[error("the {name} checksum of what arrived is {found}, {expected} was expected; the file was not put in place")]
     Checksum {
+        /// Which.
+        name: &'static str,
         /// Of what arrived.
         found: String,
         /// What the user said.
@@ -78,6 +82,27 @@ pub enum StageError {
     Stopped,
 }
 
+/// A line of a manifest that is wrong.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BadLine {
+    /// Which, from 1.
+    pub line: usize,
+    /// What is wrong.
+    pub why: String,
+}
+
+/// So many bad lines are shown; a manifest of another format has only bad ones.
+const SHOWN_MAX: usize = 20;
+
+fn shown(bad: &[BadLine]) -> String {
+    let mut lines: Vec<_> =
+        bad.iter().take(SHOWN_MAX).map(|bad| format!("manifest line {}: {}", bad.line, bad.why)).collect();
+    if bad.len() > SHOWN_MAX {
+        lines.push(format!("and {} lines more", bad.len() - SHOWN_MAX));
+    }
+    lines.join("\n")
+}
+
 impl From<Errno> for StageError {
     fn from(e: Errno) -> StageError {
         StageError::Store(crate::Error::Namespace(e))
@@ -87,11 +112,24 @@ impl From<Errno> for StageError {
 impl StageError {
     /// An error about a path in the mount.
     pub(crate) fn path(path: &str, why: impl ToString) -> StageError {
-        StageError::Path { path: path.to_string(), why: why.to_string() }
+        StageError::Path { path: path.to_string(), why: why.to_string(), errno: None }
+    }
+
+    /// What the system said about a path in the mount.
+    pub(crate) fn refused(path: &str, errno: Errno) -> StageError {
+        StageError::Path { path: path.to_string(), why: errno.to_string(), errno: Some(errno) }
     }
 
     /// An error about a source or destination.
     pub(crate) fn origin(uri: &str, error: OriginError) -> StageError {
-        StageError::Origin { uri: uri.to_string(), error }
+        StageError::Origin { uri: uri.to_string(), error, kept_bytes: 0 }
+    }
+
+    /// The same, after so many bytes came that are kept.
+    pub(crate) fn after(self, bytes: u64) -> StageError {
+        match self {
+            StageError::Origin { uri, error, .. } => StageError::Origin { uri, error, kept_bytes: bytes },
+            other => other,
+        }
     }
 }

@@ -27,7 +27,7 @@ pub(super) const SAVE_EVERY: Duration = Duration::from_secs(1);
 
 /// Fetches what is not done yet.
 pub(super) fn fetch(incoming: &Incoming, origins: &Origins, meter: &Meter, stop: &Stop) -> Result<(), StageError> {
-    if !origins.list.iter().any(|(place, _)| place.ranges) {
+    if !origins.any_by_ranges() {
         return fetch_in_order(incoming, origins, meter, stop);
     }
     let todo =
@@ -76,12 +76,12 @@ fn fetch_unit(incoming: &Incoming, origins: &Origins, unit: u64, meter: &Meter, 
     Ok(())
 }
 
-/// From a source without ranges: from its start to its end.
+/// From a source without ranges, or whose ranges could be of several versions: from its start to its end.
 fn fetch_in_order(incoming: &Incoming, origins: &Origins, meter: &Meter, stop: &Stop) -> Result<(), StageError> {
-    let (place, origin) = &origins.list[0];
+    let (place, _) = &origins.list[0];
     let mut stripes = Stripes::new(incoming, 0);
     let (mut offset, mut failed) = (0, None);
-    let read = origin.read_all(&place.version, &mut |bytes| {
+    let read = origins.read_all(&mut |bytes| {
         let mut written = || -> Result<(), StageError> {
             if stop.is_set() {
                 return Err(StageError::Stopped);
@@ -101,7 +101,7 @@ fn fetch_in_order(incoming: &Incoming, origins: &Origins, meter: &Meter, stop: &
     if let Some(e) = failed {
         return Err(e);
     }
-    read.map_err(|e| StageError::origin(&place.uri, e))?;
+    read?;
     if offset != place.version.size {
         let why = crate::origin::OriginError::Passing(format!("it ended after {offset} bytes"));
         return Err(StageError::origin(&place.uri, why));

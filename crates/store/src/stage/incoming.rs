@@ -1,5 +1,6 @@
 //! One file on its way in: its stub in `staging/`, what of it is there, and its end in the tree.
 
+use super::checksum::{Checksum, Expected};
 use super::fetch::{SAVE_EVERY, SAVE_EVERY_BYTES, UNIT_BYTES_MIN, fetch};
 use super::inherit::placement_in;
 use super::origins::Origins;
@@ -53,6 +54,7 @@ impl Unsaved {
 impl Stager {
     /// One file in.
     pub fn stage_in(&self, what: &StageIn, who: &Identity, report: Report, stop: &Stop) -> Result<Staged, StageError> {
+        what.checksums.iter().try_for_each(Checksum::check)?;
         let last_name = what.uris.first().and_then(|uri| last_name(uri));
         let place = Place::find(self.volume.tree(), &what.path, last_name.as_deref(), who)?;
         let there = self.there(&place, what, who)?;
@@ -95,10 +97,10 @@ impl Stager {
         let mut staged = Staged { files: 1, bytes: origins.list[0].0.version.size, ..Default::default() };
         let incoming = Incoming::begin(self, key, place, origins, &mut staged.notes)?;
         let meter = Meter::new(report, &place.shown, incoming.size, incoming.done_bytes());
-        fetch(&incoming, origins, &meter, stop)?;
-        origins.check_unchanged(stop)?;
-        if let Some(expected) = &what.blake3 {
-            incoming.verify(expected, stop)?;
+        fetch(&incoming, origins, &meter, stop).map_err(|e| e.after(incoming.done_bytes()))?;
+        origins.check_unchanged(stop).map_err(|e| e.after(incoming.done_bytes()))?;
+        if !what.checksums.is_empty() {
+            incoming.verify(&what.checksums, stop)?;
         }
         incoming.finish(place, what.replace, origins, who)?;
         meter.finish();
@@ -161,11 +163,12 @@ impl<'a> Incoming<'a> {
         let earlier = stager.volume.state().staging_get(key)?;
         let earlier: Option<Progress> = earlier.and_then(|bytes| serde_json::from_slice(&bytes).ok());
         if let Some(earlier) = earlier {
-            if earlier.version == origin.version && earlier.uri == origin.uri && origin.ranges {
+            let resumable = origins.by_ranges(0);
+            if earlier.version == origin.version && earlier.uri == origin.uri && resumable {
                 if let Some(incoming) = Incoming::take_up(stager, key, earlier)? {
                     return Ok(incoming);
                 }
-            } else if origin.ranges {
+            } else if resumable {
                 notes.push(format!("{} changed since the staging was interrupted: it begins anew", origin.uri));
             }
         }
@@ -301,9 +304,9 @@ impl<'a> Incoming<'a> {
         Ok(self.stager.volume.state().staging_put(&self.key, &bytes)?)
     }
 
-    /// Compares the checksum of the whole file.
-    fn verify(&self, expected: &str, stop: &Stop) -> Result<(), StageError> {
-        let mut hasher = blake3::Hasher::new();
+    /// Compares the checksums of the whole file.
+    fn verify(&self, checksums: &[Checksum], stop: &Stop) -> Result<(), StageError> {
+        let mut expected = Expected::new(checksums);
         let mut buf = vec![0; 4 << 20];
         let mut offset = 0;
         while offset < self.size {
@@ -311,15 +314,14 @@ impl<'a> Incoming<'a> {
                 return Err(StageError::Stopped);
             }
             let read = self.file.read(offset, &mut buf)?;
-            hasher.update(&buf[..read]);
+            expected.update(&buf[..read]);
             offset += read as u64;
         }
-        let found = hasher.finalize().to_hex().to_string();
-        if found.eq_ignore_ascii_case(expected.trim()) {
-            return Ok(());
+        let compared = expected.compare();
+        if compared.is_err() {
+            self.stager.discard(&self.key)?;
         }
-        self.stager.discard(&self.key)?;
-        Err(StageError::Checksum { found, expected: expected.to_string() })
+        compared
     }
 
     /// Makes it a file of the user in the tree.
@@ -341,6 +343,7 @@ impl<'a> Incoming<'a> {
         self.file.sync_now(false)?;
         let replaced = if replace { self.stager.named(place)? } else { None };
         place.put(self.stub.as_fd(), replace, who)?;
+        self.file.say_staged_as(&place.shown);
         unlink(self.stager.volume.staging(), &self.key)?;
         unlink(self.stager.volume.staging(), &sums_key(&self.key))?;
         self.stager.volume.state().staging_remove(&self.key)?;
@@ -358,7 +361,7 @@ impl Stager {
         match fs::openat(place.parent(), &place.name, flags, Mode::empty()) {
             Ok(fd) => Ok(Some(fd)),
             Err(Errno::NOENT | Errno::LOOP) => Ok(None),
-            Err(e) => Err(StageError::path(&place.shown, e)),
+            Err(e) => Err(StageError::refused(&place.shown, e)),
         }
     }
 

@@ -3,7 +3,7 @@
 //! `#` begins a comment line; URI and path are parted by tabs or spaces, and all that follows the gap is the path, so
 //! it may have spaces in it. The whole manifest is checked before anything is changed.
 
-use super::{StageError, place};
+use super::{BadLine, StageError, place};
 use crate::origin::check_uri;
 use std::collections::BTreeMap;
 
@@ -21,37 +21,45 @@ pub struct Line {
     pub path: String,
 }
 
-/// Reads a manifest.
+/// Reads a manifest. What is wrong is said of all lines at once.
 pub fn parse(text: &str) -> Result<Vec<Line>, StageError> {
-    let mut lines = Vec::new();
+    let (mut lines, mut bad) = (Vec::new(), Vec::new());
     let mut seen = BTreeMap::new();
     for (at, text) in text.split('\n').enumerate() {
         let number = at + 1;
-        let bad = |why: String| StageError::Manifest { line: number, why };
         let text = text.strip_suffix('\r').unwrap_or(text).trim_matches([' ', '\t']);
         if text.is_empty() || text.starts_with('#') {
             continue;
         }
-        let (uri, path) = text.split_once([' ', '\t']).ok_or_else(|| bad("write URI and PATH on a line".into()))?;
-        let path = path.trim_start_matches([' ', '\t']);
-        check_uri(uri).map_err(|e| bad(e.to_string()))?;
-        if path.starts_with('/') {
-            return Err(bad("the path is absolute; write it from the mount's root, without the first /".into()));
+        if lines.len() + bad.len() == LINES_MAX {
+            let why = "a manifest has at most a million lines; cut it in parts".into();
+            return Err(StageError::Manifest(vec![BadLine { line: number, why }]));
         }
-        let names = place::names(path).map_err(|e| bad(e.to_string()))?;
-        if names.is_empty() || path.ends_with('/') {
-            return Err(bad("the path must name a file".into()));
-        }
-        let path = names.join("/");
-        if let Some(earlier) = seen.insert(path.clone(), number) {
-            return Err(bad(format!("{path} is named in line {earlier} too")));
-        }
-        lines.push(Line { number, uri: uri.to_string(), path });
-        if lines.len() > LINES_MAX {
-            return Err(bad("a manifest has at most a million lines; cut it in parts".into()));
+        let parsed = parse_line(text).and_then(|(uri, path)| match seen.insert(path.clone(), number) {
+            Some(earlier) => Err(format!("{path} is named in line {earlier} too")),
+            None => Ok(Line { number, uri, path }),
+        });
+        match parsed {
+            Ok(line) => lines.push(line),
+            Err(why) => bad.push(BadLine { line: number, why }),
         }
     }
-    Ok(lines)
+    if bad.is_empty() { Ok(lines) } else { Err(StageError::Manifest(bad)) }
+}
+
+/// URI and path of one line.
+fn parse_line(text: &str) -> Result<(String, String), String> {
+    let (uri, path) = text.split_once([' ', '\t']).ok_or("write URI and PATH on a line")?;
+    let path = path.trim_start_matches([' ', '\t']);
+    check_uri(uri).map_err(|e| e.to_string())?;
+    if path.starts_with('/') {
+        return Err("the path is absolute; write it from the mount's root, without the first /".into());
+    }
+    let names = place::names(path).map_err(|e| e.to_string())?;
+    if names.is_empty() || path.ends_with('/') {
+        return Err("the path must name a file".into());
+    }
+    Ok((uri.to_string(), names.join("/")))
 }
 
 #[cfg(test)]
@@ -80,12 +88,23 @@ mod tests {
             ("http://h/a dir/", 1),
         ] {
             match parse(text) {
-                Err(StageError::Manifest { line: found, why }) => {
-                    assert_eq!(found, line, "{text:?}");
-                    assert!(!why.contains("hush"), "{why}");
+                Err(StageError::Manifest(bad)) => {
+                    assert_eq!(bad.iter().map(|b| b.line).collect::<Vec<_>>(), [line], "{text:?}");
+                    assert!(!bad[0].why.contains("hush"), "{bad:?}");
                 }
                 other => panic!("{text:?}: {other:?}"),
             }
         }
+    }
+
+    #[test]
+    fn all_bad_lines_are_named_at_once_but_no_more_than_can_be_read() {
+        let Err(e) = parse("http://h/a\nhttp://h/b b\nhttp://h/c /c\nhttp://h/d b\n") else { panic!("accepted") };
+        let said = e.to_string();
+        for line in ["manifest line 1: ", "manifest line 3: ", "manifest line 4: b is named in line 2 too"] {
+            assert!(said.contains(line), "{said}");
+        }
+        let said = parse(&"nonsense\n".repeat(1000)).expect_err("refused").to_string();
+        assert!(said.lines().count() == 21 && said.ends_with("and 980 lines more"), "{said}");
     }
 }

@@ -3,6 +3,7 @@
 use super::{StageError, Stop};
 use crate::origin::{Identity, Opener, Origin, OriginError, Place, SOURCES_MAX, Version, check_uri};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
@@ -21,6 +22,8 @@ const RETRY_FIRST: Duration = Duration::from_millis(if cfg!(test) { 1 } else { 2
 /// The sources that can be used.
 pub(super) struct Origins {
     pub list: Vec<(Place, Arc<dyn Origin>)>,
+    /// Which of them gave bytes.
+    used: Vec<AtomicBool>,
     /// What the user should know.
     pub notes: Vec<String>,
 }
@@ -32,7 +35,7 @@ impl Origins {
             return Err(StageError::path("", format!("name one to {SOURCES_MAX} sources")));
         }
         uris.iter().try_for_each(|uri| check_uri(uri))?;
-        let mut origins = Origins { list: Vec::new(), notes: Vec::new() };
+        let mut origins = Origins { list: Vec::new(), used: Vec::new(), notes: Vec::new() };
         let mut failed = None;
         for uri in uris {
             match look(opener, uri, who, stop) {
@@ -59,14 +62,38 @@ impl Origins {
         if !place.ranges {
             self.notes
                 .push(format!("{} serves no ranges: it is read from its start, and cannot be continued", place.uri));
+        } else if !found.1.notices_replacement(&place.version) {
+            self.notes.push(format!(
+                "{} does not tell its versions apart: it is read with one request, and cannot be continued",
+                place.uri
+            ));
         }
         self.list.push(found);
+        self.used.push(AtomicBool::new(false));
+    }
+
+    /// Whether ranges of a source, fetched one after the other, are of one version. A source that tells neither tag nor time may have
+    /// been replaced in between.
+    pub fn by_ranges(&self, at: usize) -> bool {
+        self.list.get(at).is_some_and(|(place, origin)| place.ranges && origin.notices_replacement(&place.version))
+    }
+
+    /// Whether any source is fetched by ranges.
+    pub fn any_by_ranges(&self) -> bool {
+        (0..self.list.len()).any(|at| self.by_ranges(at))
+    }
+
+    /// Bytes of the first source, all of them in order.
+    pub fn read_all(&self, each: &mut dyn FnMut(&[u8]) -> bool) -> Result<(), StageError> {
+        let (place, origin) = &self.list[0];
+        self.used[0].store(true, Ordering::Relaxed);
+        origin.read_all(&place.version, each).map_err(|e| StageError::origin(&place.uri, e))
     }
 
     /// So many bytes from the first source with ranges that can give them.
     pub fn read_at(&self, offset: u64, len: usize, stop: &Stop) -> Result<Vec<u8>, StageError> {
         let mut last = None;
-        for (place, origin) in self.list.iter().filter(|(place, _)| place.ranges) {
+        for (at, (place, origin)) in self.list.iter().enumerate().filter(|(at, _)| self.by_ranges(*at)) {
             let version = &place.version;
             let read = move |origin: &dyn Origin, version: &Version| {
                 let mut bytes = vec![0; len];
@@ -77,7 +104,10 @@ impl Origins {
                 unless_stopped(stop, origin, move |origin| read(origin, &version))
             });
             match tried {
-                Ok(bytes) => return Ok(bytes),
+                Ok(bytes) => {
+                    self.used[at].store(true, Ordering::Relaxed);
+                    return Ok(bytes);
+                }
                 Err(None) => return Err(StageError::Stopped),
                 Err(Some(e)) => {
                     last.get_or_insert(StageError::origin(&place.uri, e));
@@ -87,16 +117,18 @@ impl Origins {
         Err(last.unwrap_or_else(|| StageError::path("", "no source serves ranges")))
     }
 
-    /// Looks whether the first source is still what it was.
+    /// Looks whether the sources that gave bytes are still what they were.
     pub fn check_unchanged(&self, stop: &Stop) -> Result<(), StageError> {
-        let (place, origin) = &self.list[0];
-        let now = retried(stop, || unless_stopped(stop, origin, |origin| origin.stat()))
-            .map_err(|e| stopped_or(&place.uri, e))?;
-        if now == place.version {
-            return Ok(());
+        let used = self.list.iter().zip(&self.used).filter(|(_, used)| used.load(Ordering::Relaxed));
+        for ((place, origin), _) in used {
+            let now = retried(stop, || unless_stopped(stop, origin, |origin| origin.stat()))
+                .map_err(|e| stopped_or(&place.uri, e))?;
+            if now != place.version {
+                let text = "it was replaced while it was fetched; stage it in again".to_string();
+                return Err(StageError::origin(&place.uri, OriginError::Changed(text)));
+            }
         }
-        let text = "it was replaced while it was fetched; stage it in again".to_string();
-        Err(StageError::origin(&place.uri, OriginError::Changed(text)))
+        Ok(())
     }
 }
 

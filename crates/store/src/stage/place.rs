@@ -54,7 +54,7 @@ pub(crate) fn open_at(
     let opened = opened.map_err(|e| StageError::path(&shown, e))?;
     opened.map_err(|e| match e {
         Errno::XDEV => StageError::path(&shown, "a symbolic link in it leads out of the mount"),
-        e => StageError::path(&shown, e),
+        e => StageError::refused(&shown, e),
     })
 }
 
@@ -93,7 +93,7 @@ impl Place {
         match fs::statat(&*self.parent, &self.name, AtFlags::SYMLINK_NOFOLLOW) {
             Ok(stat) => Ok(Some(stat)),
             Err(Errno::NOENT) => Ok(None),
-            Err(e) => Err(StageError::path(&self.shown, e)),
+            Err(e) => Err(StageError::refused(&self.shown, e)),
         }
     }
 
@@ -159,7 +159,7 @@ impl Place {
         let done = with_rights_of(who, move || work(name)).map_err(|e| StageError::path(&self.shown, e))?;
         done.map_err(|e| match e {
             Errno::EXIST => StageError::path(&self.shown, "it is there already; use --force to replace it"),
-            e => StageError::path(&self.shown, e),
+            e => StageError::refused(&self.shown, e),
         })
     }
 

@@ -202,6 +202,44 @@ fn without_ranges_and_with_a_second_source() {
     assert_eq!(record.sources.len(), 2);
 }
 
+/// [S-190]
+#[test]
+fn a_source_that_does_not_tell_its_versions_is_fetched_with_one_request() {
+    let world = World::new();
+    let (old, new) = (data(24 << 20, 15), data(24 << 20, 16));
+    let remote = world.memory.add("mem://h/a", &old);
+    remote.without_versions();
+    let staged = world.stage(&["mem://h/a"], "a").expect("staged");
+    assert_eq!(remote.reads(), [(0, old.len())], "no ranges, between which it could be replaced");
+    assert!(staged.notes.iter().any(|note| note.contains("one request")), "{:?}", staged.notes);
+    assert!(world.read("a") == old);
+    let record = world.stager.source_get("a", &who()).expect("get").expect("record");
+    assert!(record.sources[0].ranges, "a recovery may use them: the checksums decide there");
+    // The same size is no reason to believe that it is the same.
+    remote.put(new.clone());
+    let keep = StageIn { keep: true, ..request(&["mem://h/a"], "a") };
+    world.stager.stage_in(&keep, &who(), QUIET, &Stop::default()).expect("fetched again");
+    assert!(world.read("a") == new);
+}
+
+#[test]
+fn a_second_source_that_helped_out_must_not_have_changed_either() {
+    let world = World::new();
+    let bytes = data(24 << 20, 17);
+    let first = world.memory.add("mem://h/a", &bytes);
+    let second = world.memory.add("mem://i/a", &bytes);
+    let uris = ["mem://h/a", "mem://i/a"].map(String::from);
+    let stop = Stop::default();
+    let origins = super::origins::Origins::open(&*world.memory, &uris, &who(), &stop).expect("both");
+    first.fail_after(0);
+    assert!(origins.read_at(0, 100, &stop).expect("from the second") == bytes[..100]);
+    first.put(data(24 << 20, 18));
+    origins.check_unchanged(&stop).expect("the first gave nothing");
+    second.put(data(24 << 20, 18));
+    let found = origins.check_unchanged(&stop).expect_err("it was replaced").to_string();
+    assert!(found.contains("mem://i/a") && found.contains("replaced"), "{found}");
+}
+
 #[test]
 fn what_is_there_is_replaced_only_on_demand() {
     let world = World::new();
@@ -229,9 +267,15 @@ fn what_is_there_is_replaced_only_on_demand() {
 fn a_wrong_checksum_keeps_the_file_out() {
     let world = World::new();
     let bytes = data(3_000_000, 8);
-    world.memory.add("mem://h/a", &bytes);
+    let remote = world.memory.add("mem://h/a", &bytes);
     let right = blake3::hash(&bytes).to_hex().to_string();
-    let with = |sum: &str| StageIn { blake3: Some(sum.to_string()), ..request(&["mem://h/a"], "a") };
+    let with = |sum: &str| StageIn {
+        checksums: vec![Checksum { algorithm: Algorithm::Blake3, hex: sum.to_string() }],
+        ..request(&["mem://h/a"], "a")
+    };
+    let refused = world.stager.stage_in(&with("abc"), &who(), QUIET, &Stop::default());
+    assert!(matches!(refused, Err(StageError::BadChecksum(_))), "{refused:?}");
+    assert!(remote.reads().is_empty(), "before anything is fetched");
     let wrong = world.stager.stage_in(&with(&right.replace('a', "b")), &who(), QUIET, &Stop::default());
     assert!(matches!(wrong, Err(StageError::Checksum { .. })), "{wrong:?}");
     assert!(!world.tree.join("a").exists() && world.staging_is_empty());
@@ -315,14 +359,22 @@ fn a_manifest_is_checked_whole_before_anything_changes() {
     world.memory.add("mem://h/a", b"a");
     world.memory.add("mem://h/b", b"b");
     let stage = |text: &str| world.stager.stage_in_manifest(text, false, false, &who(), QUIET, &Stop::default());
-    for bad in ["mem://h/a d/a\nmem://h/none d/b\n", "mem://h/a d/a\nmem://h/b ../b\n"] {
-        assert!(matches!(stage(bad), Err(StageError::Manifest { line: 2, .. })), "{bad}");
+    let of = |result: Result<Staged, StageError>| match result {
+        Err(StageError::Manifest(bad)) => bad.iter().map(|bad| bad.line).collect(),
+        _ => Vec::new(),
+    };
+    for (bad, lines) in [
+        ("mem://h/a d/a\nmem://h/none d/b\n", &[2][..]),
+        ("mem://h/a d/a\nmem://h/b ../b\n", &[2]),
+        ("mem://h/no d/a\nmem://h/b b\nmem://h/none d/b\n", &[1, 3]),
+    ] {
+        assert_eq!(of(stage(bad)), lines, "{bad}");
         assert!(!world.tree.join("d").exists());
     }
     let staged = stage("# two\nmem://h/a\td/e/a\nmem://h/b d/b\n").expect("staged");
     assert_eq!((staged.files, staged.directories), (2, 2));
     assert!(world.read("d/e/a") == b"a" && world.read("d/b") == b"b");
-    assert!(matches!(stage("mem://h/a new\nmem://h/b d/b\n"), Err(StageError::Manifest { line: 2, .. })));
+    assert_eq!(of(stage("mem://h/a new\nmem://h/b d/b\n")), [2]);
     assert!(!world.tree.join("new").exists());
 }
 

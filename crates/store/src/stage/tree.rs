@@ -1,7 +1,7 @@
 //! Many files in: directories with their links, and manifests.
 
 use super::place::{Place, names};
-use super::{Progress, Report, StageError, StageIn, Staged, Stager, Stop, manifest};
+use super::{BadLine, Progress, Report, StageError, StageIn, Staged, Stager, Stop, manifest};
 use crate::origin::{Entry, EntryKind, Identity, OriginError};
 use rustix::fs::FileType;
 
@@ -38,7 +38,7 @@ impl Stager {
                     path: below(&entry.path),
                     replace: what.replace,
                     keep: what.keep,
-                    blake3: None,
+                    checksums: Vec::new(),
                 };
                 staged.add(self.stage_in(&file, who, &|p| report(&whole.of(p)), stop)?);
                 whole.add(size);
@@ -64,15 +64,20 @@ impl Stager {
         stop: &Stop,
     ) -> Result<Staged, StageError> {
         let lines = manifest::parse(text)?;
+        let mut bad = Vec::new();
         for line in &lines {
-            let bad = |why: String| StageError::Manifest { line: line.number, why };
-            self.opener.open(&line.uri, who).map_err(|e| bad(format!("{}: {e}", line.uri)))?;
+            if let Err(e) = self.opener.open(&line.uri, who) {
+                bad.push(BadLine { line: line.number, why: format!("{}: {e}", line.uri) });
+            }
             if let Ok(place) = Place::find(self.volume.tree(), &line.path, None, who)
                 && let Some(there) = place.stat()?
                 && (!(replace || keep) || FileType::from_raw_mode(there.st_mode) == FileType::Directory)
             {
-                return Err(bad(format!("{} is there already", line.path)));
+                bad.push(BadLine { line: line.number, why: format!("{} is there already", line.path) });
             }
+        }
+        if !bad.is_empty() {
+            return Err(StageError::Manifest(bad));
         }
         let mut staged = Staged::default();
         for line in lines {
@@ -120,7 +125,9 @@ struct Whole {
 impl Whole {
     fn new(entries: &[Entry]) -> Whole {
         let size = |e: &Entry| if let EntryKind::File(size) = e.kind { size } else { 0 };
-        Whole { total_bytes: entries.iter().map(size).sum(), done_bytes: Default::default() }
+        // Sizes as the server says them, which may be anything.
+        let total_bytes = entries.iter().map(size).fold(0, u64::saturating_add);
+        Whole { total_bytes, done_bytes: Default::default() }
     }
 
     fn add(&self, bytes: u64) {

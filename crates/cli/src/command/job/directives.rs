@@ -68,7 +68,9 @@ fn check_words(argv: &[String], line: u32) -> Vec<Complaint> {
     };
     let wrong = uris.into_iter().filter_map(|uri| {
         let why = match source::Address::parse(&uri) {
-            Ok(address) if address.scheme == source::Scheme::Other => "this scheme is not known".to_string(),
+            Ok(address) if address.scheme == source::Scheme::Other => {
+                format!("this scheme is not known; there are {}", source::SCHEMES)
+            }
             Ok(_) => return None,
             Err(error) => error.to_string(),
         };

@@ -5,6 +5,7 @@ use crate::control::{Caller, Problem, Responder, exit};
 use crate::daemon::Core;
 use crate::origin::{Identity, OriginError, Record};
 use crate::stage::{Compare, Report, StageError, StageIn};
+use rustix::io::Errno;
 use serde_json::{Value, json};
 use std::sync::Arc;
 
@@ -66,7 +67,21 @@ pub fn serve(
             _ => Err(unknown(&format!("stage.{verb}"))),
         }
     })?;
-    Ok(json!(staged?))
+    staged.map(|staged| json!(staged)).map_err(|e| match verb {
+        "out" => out_problem(e),
+        _ => Problem::from(e),
+    })
+}
+
+/// What failed on its way out: nothing of it is kept, and nothing has the name.
+fn out_problem(e: StageError) -> Problem {
+    let (at_destination, in_mount) = (matches!(e, StageError::Origin { .. }), matches!(e, StageError::Path { .. }));
+    let problem = Problem::from(e);
+    match () {
+        () if at_destination => problem.so("the destination's name has no new copy; what had it before is as it was"),
+        () if in_mount => problem.try_this("check the path in the mount"),
+        () => problem,
+    }
 }
 
 pub fn source(
@@ -100,18 +115,33 @@ impl From<StageError> for Problem {
     fn from(e: StageError) -> Problem {
         let cause = e.to_string();
         match e {
-            StageError::Origin { error: OriginError::Permanent(_), .. } => {
-                Problem::new(exit::NOT_FOUND, cause).try_this("check the URI and your credentials")
+            StageError::Origin { error, kept_bytes, .. } => {
+                let problem = match error {
+                    OriginError::Permanent(_) => Problem::not_found(cause).try_this("check the URI"),
+                    OriginError::Denied(_) => Problem::denied(cause)
+                        .try_this("say who you are: `entrepot stage --help` says where credentials come from"),
+                    OriginError::Passing(_) => {
+                        Problem::failed(cause).try_this("run the same command again, or with `--retry N`")
+                    }
+                    OriginError::Changed(_) => Problem::failed(cause).try_this("run the same command again"),
+                };
+                match kept_bytes {
+                    0 => problem.so("no file was put in place"),
+                    _ => problem.so(format!("what was fetched is kept ({kept_bytes} bytes)")),
+                }
             }
-            StageError::Origin { .. } => Problem::failed(cause)
-                .so("what was fetched is kept")
-                .try_this("run the same command again, or with `--retry N`"),
+            StageError::Path { errno: Some(Errno::NOENT | Errno::NOTDIR), .. } => {
+                Problem::not_found(cause).try_this("check the path in the mount")
+            }
+            StageError::Path { errno: Some(Errno::ACCESS | Errno::PERM), .. } => {
+                Problem::denied(cause).try_this("check the permissions of the path in the mount")
+            }
             StageError::Path { .. } => Problem::wrong(cause).try_this("check the path; `--force` replaces a file"),
-            StageError::Manifest { .. } | StageError::Record(_) => {
+            StageError::Manifest(_) | StageError::Record(_) | StageError::BadChecksum(_) => {
                 Problem::wrong(cause).try_this("mend it and run the same command again")
             }
             StageError::NotKept { error, .. } => {
-                let full = matches!(error.errno(), rustix::io::Errno::NOSPC | rustix::io::Errno::DQUOT);
+                let full = matches!(error.errno(), Errno::NOSPC | Errno::DQUOT);
                 let next = if full { "remove files, or add a target, and" } else { "see `entrepot target list`, and" };
                 Problem::failed(cause)
                     .so("no file was put in place; what could be kept is")

@@ -1,0 +1,269 @@
+//! Sources over http and webdav: ranges and whole files, each answer compared with what was asked for.
+
+use crate::address::Address;
+use crate::answer;
+use crate::credentials::{Credentials, Secret};
+use crate::failure;
+use crate::guard::Guard;
+use crate::runtime::{Moved, Runtime, while_moving};
+use parking_lot::Mutex;
+use reqwest::header::{IF_MATCH, RANGE};
+use reqwest::redirect::Policy;
+use reqwest::{Client, Method, RequestBuilder, Response, StatusCode};
+use std::ops::Range;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+use store::origin::{Origin, OriginError, Version};
+use tokio::sync::Semaphore;
+
+/// Transfers over one session at once.
+const TRANSFERS_MAX: usize = 8;
+
+/// Questions at once. They do not wait behind bytes: a slow transfer would hold up whoever only wants to know a size.
+const QUESTIONS_MAX: usize = 8;
+
+/// A server, and how to prove who asks.
+#[derive(Clone)]
+pub struct HttpAccess {
+    client: Client,
+    base: url::Url,
+    user: Option<String>,
+    password: Option<Secret>,
+    token: Option<Secret>,
+}
+
+impl HttpAccess {
+    /// Prepares a client; nothing is sent yet.
+    pub fn new(address: &Address, who: &Credentials, patience: Duration) -> Result<HttpAccess, OriginError> {
+        HttpAccess::with(address, who, patience, Policy::default())
+    }
+
+    /// The same for whoever writes. A client that follows a redirect turns a PUT into a GET, and a page to log in at into success.
+    pub fn without_redirects(
+        address: &Address,
+        who: &Credentials,
+        patience: Duration,
+    ) -> Result<HttpAccess, OriginError> {
+        HttpAccess::with(address, who, patience, Policy::none())
+    }
+
+    fn with(
+        address: &Address,
+        who: &Credentials,
+        patience: Duration,
+        redirects: Policy,
+    ) -> Result<HttpAccess, OriginError> {
+        let client = Client::builder()
+            .connect_timeout(patience)
+            .read_timeout(patience)
+            .redirect(redirects)
+            .build()
+            .map_err(|e| OriginError::Permanent(format!("no http client: {e}")))?;
+        let base = url::Url::parse(&address.http_endpoint())
+            .map_err(|e| OriginError::Permanent(format!("bad server name: {e}")))?;
+        let (user, password, token) = (who.user.clone(), who.password.clone(), who.token.clone());
+        Ok(HttpAccess { client, base, user, password, token })
+    }
+
+    /// The URL of a path that has its percent signs resolved.
+    pub fn url(&self, path: &str) -> url::Url {
+        let mut url = self.base.clone();
+        url.set_path(&path.replace('%', "%25"));
+        url
+    }
+
+    /// A request on behalf of the user.
+    pub fn request(&self, method: Method, path: &str) -> RequestBuilder {
+        let request = self.client.request(method, self.url(path));
+        match (&self.token, &self.user) {
+            (Some(token), _) => request.bearer_auth(token.reveal()),
+            (None, Some(user)) => request.basic_auth(user, self.password.as_ref().map(Secret::reveal)),
+            (None, None) => request,
+        }
+    }
+
+    /// What is there: by HEAD, and by the probe where the server knows no HEAD or does not say a size to it.
+    pub async fn stat(&self, path: &str) -> Result<Version, OriginError> {
+        if path.ends_with('/') {
+            return Err(OriginError::Permanent("it is a directory, not a file".into()));
+        }
+        let answer = self.request(Method::HEAD, path).send().await.map_err(failure::of_http)?;
+        let status = answer.status();
+        let no_head = matches!(status, StatusCode::METHOD_NOT_ALLOWED | StatusCode::NOT_IMPLEMENTED);
+        if !status.is_success() && !no_head {
+            return Err(failure::of_status(status));
+        }
+        if let Some(size) = answer::length(answer.headers()).filter(|size| *size > 0 && !no_head) {
+            return Ok(answer::version(answer.headers(), size));
+        }
+        let found = self.probe(path).await?;
+        found.version.ok_or_else(|| OriginError::Permanent("the server does not say how large the file is".into()))
+    }
+
+    /// Asks for byte 1 alone, looks what comes, and reads none of it: a server that ignores `Range` sends the whole file.
+    async fn probe(&self, path: &str) -> Result<Probe, OriginError> {
+        let answer = self.request(Method::GET, path).header(RANGE, "bytes=1-1").send().await;
+        let answer = answer.map_err(failure::of_http)?;
+        let (status, headers) = (answer.status(), answer.headers());
+        let (ranges, size) = match status {
+            StatusCode::PARTIAL_CONTENT => {
+                let ranges = answer::check_range(status, headers, &(1..2)).is_ok();
+                (ranges, answer::content_range(headers).1.filter(|_| ranges))
+            }
+            // No byte 1: the file is empty or has one byte; ranges are understood.
+            StatusCode::RANGE_NOT_SATISFIABLE => (true, answer::content_range(headers).1.or(Some(0))),
+            StatusCode::OK => (false, answer::length(headers)),
+            status => return Err(failure::of_status(status)),
+        };
+        Ok(Probe { ranges, version: size.map(|size| answer::version(headers, size)) })
+    }
+
+    /// Sends a request that changes something and must succeed; `what` says in a message what it was for.
+    pub async fn done(&self, request: RequestBuilder, what: &str) -> Result<Response, OriginError> {
+        let answer = request.send().await.map_err(failure::of_http)?;
+        match answer.status() {
+            // 207 lists what did not succeed.
+            status if status.is_success() && status != StatusCode::MULTI_STATUS => Ok(answer),
+            status => Err(failure::of_status(status).map(|text| format!("{what}: {text}"))),
+        }
+    }
+}
+
+/// What the probe found.
+struct Probe {
+    /// Whether ranges are served.
+    ranges: bool,
+    /// What is there, if the answer said its size.
+    version: Option<Version>,
+}
+
+/// One session with a server on behalf of one user.
+pub struct HttpSession {
+    access: HttpAccess,
+    transfers: Semaphore,
+    questions: Semaphore,
+    runtime: Arc<Runtime>,
+}
+
+impl HttpSession {
+    /// Prepares a session; nothing is sent yet.
+    pub fn new(address: &Address, who: &Credentials, runtime: Arc<Runtime>) -> Result<HttpSession, OriginError> {
+        let access = HttpAccess::new(address, who, runtime.patience())?;
+        let (transfers, questions) = (Semaphore::new(TRANSFERS_MAX), Semaphore::new(QUESTIONS_MAX));
+        Ok(HttpSession { access, transfers, questions, runtime })
+    }
+
+    async fn ask<T>(&self, question: impl Future<Output = Result<T, OriginError>>) -> Result<T, OriginError> {
+        let _slot = self.questions.acquire().await.expect("the slots are never closed");
+        question.await
+    }
+
+    /// Streams a range (all of it if `range` is `None`) to `each`, which says whether to go on.
+    async fn stream(
+        &self,
+        path: &str,
+        version: &Version,
+        range: Option<Range<u64>>,
+        each: &mut dyn FnMut(&[u8]) -> bool,
+    ) -> Result<(), OriginError> {
+        let _slot = self.transfers.acquire().await.expect("the slots are never closed");
+        let moved = Moved::default();
+        let transfer = async {
+            let mut request = self.access.request(Method::GET, path);
+            if let Some(range) = &range {
+                request = request.header(RANGE, format!("bytes={}-{}", range.start, range.end - 1));
+            }
+            if let Some(tag) = &version.etag {
+                request = request.header(IF_MATCH, tag);
+            }
+            let mut answer = request.send().await.map_err(failure::of_http)?;
+            answer::check(answer.status(), answer.headers(), version, range.as_ref())?;
+            let len = range.map_or(version.size, |range| range.end - range.start);
+            let mut left = len;
+            while let Some(bytes) = answer.chunk().await.map_err(failure::of_http)? {
+                left = left.checked_sub(bytes.len() as u64).ok_or_else(|| {
+                    OriginError::Permanent(format!("the server sent more than the {len} bytes asked for"))
+                })?;
+                moved.add(bytes.len());
+                if !moved.hand_over(|| each(&bytes)) {
+                    return Ok(());
+                }
+            }
+            if left == 0 { Ok(()) } else { Err(failure::short(len - left, len)) }
+        };
+        while_moving("read", self.runtime.patience(), &moved, transfer).await
+    }
+}
+
+/// One file at one server.
+pub struct HttpOrigin {
+    session: Arc<HttpSession>,
+    path: String,
+    guard: Guard,
+    ranges: OnceLock<bool>,
+    /// Held while the server is asked, so that of several readers one asks.
+    probing: Mutex<()>,
+}
+
+impl HttpOrigin {
+    /// Names a file; nothing is sent yet.
+    pub fn new(session: Arc<HttpSession>, path: &str) -> HttpOrigin {
+        HttpOrigin {
+            session,
+            path: path.to_string(),
+            guard: Guard::default(),
+            ranges: OnceLock::new(),
+            probing: Mutex::default(),
+        }
+    }
+
+    /// With a tag each request is guarded by it.
+    fn check(&self, version: &Version) -> Result<(), OriginError> {
+        if version.etag.is_some() { Ok(()) } else { self.guard.check(version, || self.stat()) }
+    }
+}
+
+impl Origin for HttpOrigin {
+    fn stat(&self) -> Result<Version, OriginError> {
+        let session = &self.session;
+        session.runtime.wait("stat", 0, session.ask(session.access.stat(&self.path)))
+    }
+
+    fn read_at(&self, version: &Version, offset: u64, buf: &mut [u8]) -> Result<(), OriginError> {
+        if buf.is_empty() {
+            return Ok(());
+        }
+        if !self.has_ranges()? {
+            return Err(OriginError::Permanent("the server ignores ranges".into()));
+        }
+        self.check(version)?;
+        let (len, mut filled) = (buf.len() as u64, 0);
+        let mut each = |bytes: &[u8]| {
+            buf[filled..filled + bytes.len()].copy_from_slice(bytes);
+            filled += bytes.len();
+            true
+        };
+        let session = &self.session;
+        let read = session.stream(&self.path, version, Some(offset..offset + len), &mut each);
+        session.runtime.wait("read", len, read)
+    }
+
+    fn read_all(&self, version: &Version, each: &mut dyn FnMut(&[u8]) -> bool) -> Result<(), OriginError> {
+        self.check(version)?;
+        let session = &self.session;
+        session.runtime.wait("read", version.size, session.stream(&self.path, version, None, each))
+    }
+
+    fn has_ranges(&self) -> Result<bool, OriginError> {
+        if let Some(known) = self.ranges.get() {
+            return Ok(*known);
+        }
+        let _probing = self.probing.lock();
+        if let Some(known) = self.ranges.get() {
+            return Ok(*known);
+        }
+        let session = &self.session;
+        let found = session.runtime.wait("probe", 0, session.ask(session.access.probe(&self.path)))?;
+        Ok(*self.ranges.get_or_init(|| found.ranges))
+    }
+}

@@ -1,0 +1,161 @@
+//! Checksums of a whole file that the user knows: those that data portals publish.
+
+use super::StageError;
+use md5::Md5;
+use sha1::Sha1;
+use sha2::{Digest, Sha256};
+
+/// How a checksum is computed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Algorithm {
+    /// BLAKE3, 256 bits.
+    Blake3,
+    /// SHA-256.
+    Sha256,
+    /// SHA-1: good against accidents only.
+    Sha1,
+    /// MD5: good against accidents only.
+    Md5,
+}
+
+impl Algorithm {
+    fn name(self) -> &'static str {
+        match self {
+            Algorithm::Blake3 => "BLAKE3",
+            Algorithm::Sha256 => "SHA-256",
+            Algorithm::Sha1 => "SHA-1",
+            Algorithm::Md5 => "MD5",
+        }
+    }
+
+    fn digits(self) -> usize {
+        match self {
+            Algorithm::Blake3 | Algorithm::Sha256 => 64,
+            Algorithm::Sha1 => 40,
+            Algorithm::Md5 => 32,
+        }
+    }
+}
+
+/// A checksum that a file must have.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct Checksum {
+    /// How it is computed.
+    pub algorithm: Algorithm,
+    /// Its hexadecimal digits.
+    pub hex: String,
+}
+
+impl Checksum {
+    /// Whether it can be the checksum of anything.
+    pub fn check(&self) -> Result<(), StageError> {
+        let (hex, digits) = (self.hex.trim(), self.algorithm.digits());
+        if hex.len() == digits && hex.bytes().all(|b| b.is_ascii_hexdigit()) {
+            return Ok(());
+        }
+        let name = self.algorithm.name();
+        Err(StageError::BadChecksum(format!(
+            "{:?} is no {name} checksum: {name} has {digits} hexadecimal digits",
+            self.hex
+        )))
+    }
+}
+
+enum Hasher {
+    Blake3(Box<blake3::Hasher>),
+    Sha256(Sha256),
+    Sha1(Sha1),
+    Md5(Md5),
+}
+
+/// Computes all the checksums that a file must have, in one go.
+pub(super) struct Expected<'a>(Vec<(&'a Checksum, Hasher)>);
+
+impl<'a> Expected<'a> {
+    pub fn new(checksums: &'a [Checksum]) -> Expected<'a> {
+        let hasher = |checksum: &Checksum| match checksum.algorithm {
+            Algorithm::Blake3 => Hasher::Blake3(Box::default()),
+            Algorithm::Sha256 => Hasher::Sha256(Sha256::new()),
+            Algorithm::Sha1 => Hasher::Sha1(Sha1::new()),
+            Algorithm::Md5 => Hasher::Md5(Md5::new()),
+        };
+        Expected(checksums.iter().map(|checksum| (checksum, hasher(checksum))).collect())
+    }
+
+    pub fn update(&mut self, bytes: &[u8]) {
+        for (_, hasher) in &mut self.0 {
+            match hasher {
+                Hasher::Blake3(hasher) => drop(hasher.update(bytes)),
+                Hasher::Sha256(hasher) => hasher.update(bytes),
+                Hasher::Sha1(hasher) => hasher.update(bytes),
+                Hasher::Md5(hasher) => hasher.update(bytes),
+            }
+        }
+    }
+
+    /// Compares what was computed with what must be.
+    pub fn compare(self) -> Result<(), StageError> {
+        for (checksum, hasher) in self.0 {
+            let found = match hasher {
+                Hasher::Blake3(hasher) => hasher.finalize().to_hex().to_string(),
+                Hasher::Sha256(hasher) => hex(&hasher.finalize()),
+                Hasher::Sha1(hasher) => hex(&hasher.finalize()),
+                Hasher::Md5(hasher) => hex(&hasher.finalize()),
+            };
+            if !found.eq_ignore_ascii_case(checksum.hex.trim()) {
+                let (name, expected) = (checksum.algorithm.name(), checksum.hex.clone());
+                return Err(StageError::Checksum { name, found, expected });
+            }
+        }
+        Ok(())
+    }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sum(algorithm: Algorithm, hex: &str) -> Checksum {
+        Checksum { algorithm, hex: hex.into() }
+    }
+
+    /// The values of "abc" from RFC 1321, FIPS 180-4 and BLAKE3's own.
+    #[test]
+    fn published_values() {
+        let right = [
+            sum(Algorithm::Md5, "900150983cd24fb0d6963f7d28e17f72"),
+            sum(Algorithm::Sha1, "a9993e364706816aba3e25717850c26c9cd0d89d"),
+            sum(Algorithm::Sha256, "BA7816BF8F01CFEA414140DE5DAE2223B00361A396177A9CB410FF61F20015AD"),
+            sum(Algorithm::Blake3, "6437b3ac38465133ffb63b75273a8db548c558465d79db03fd359c6cd5bd9d85"),
+        ];
+        right.iter().for_each(|checksum| checksum.check().expect("good"));
+        let of = |checksums: &[Checksum]| {
+            let mut expected = Expected::new(checksums);
+            [&b"a"[..], b"bc"].iter().for_each(|part| expected.update(part));
+            expected.compare()
+        };
+        of(&right).expect("all of them");
+        for wrong in &right {
+            let wrong = sum(wrong.algorithm, &wrong.hex.replace('9', "8"));
+            assert!(matches!(of(&[right[0].clone(), wrong]), Err(StageError::Checksum { .. })));
+        }
+    }
+
+    #[test]
+    fn what_can_be_no_checksum_is_refused() {
+        for (algorithm, hex) in [
+            (Algorithm::Blake3, "abc".to_string()),
+            (Algorithm::Sha256, "g".repeat(64)),
+            (Algorithm::Sha1, "a".repeat(64)),
+            (Algorithm::Md5, String::new()),
+        ] {
+            let said = sum(algorithm, &hex).check().expect_err("refused").to_string();
+            assert!(said.contains("hexadecimal digits"), "{said}");
+        }
+    }
+}
