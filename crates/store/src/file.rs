@@ -71,8 +71,9 @@ use parking_lot::{Mutex, RwLock};
 use policy::layout::{Layout, Placement};
 use policy::{FileId, TargetId};
 use rustix::io::Errno;
-use std::sync::Arc;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 
 /// Files are no longer than this, as everywhere on Linux.
 pub const SIZE_MAX: u64 = i64::MAX as u64;
@@ -112,6 +113,7 @@ pub struct File {
     handles: AtomicUsize,
     load: Load,
     habits: habit::Habits,
+    staged_as: OnceLock<Box<str>>,
 }
 
 impl File {
@@ -147,12 +149,26 @@ impl File {
             handles: AtomicUsize::new(0),
             load: Load::default(),
             habits: habit::Habits::default(),
+            staged_as: OnceLock::new(),
         }))
     }
 
     /// What all files share.
     pub fn pool(&self) -> &Arc<Pool> {
         &self.pool
+    }
+
+    /// It was staged in under this path below the mount's root.
+    pub fn say_staged_as(&self, path: &str) {
+        let _ = self.staged_as.set(path.into());
+    }
+
+    /// Its path below `tree`, for messages. Found without a search: it is the name by which the file was opened, or under which it was
+    /// staged in, and `None` where that one is gone.
+    pub fn shown_below(&self, tree: &Path) -> Option<String> {
+        let opened = self.stub.path().filter(|path| !path.to_string_lossy().ends_with(" (deleted)"));
+        let below = opened.and_then(|path| Some(path.strip_prefix(tree).ok()?.to_str()?.to_string()));
+        below.or_else(|| self.staged_as.get().map(|path| path.to_string()))
     }
 
     /// The stub.

@@ -26,7 +26,7 @@ use crate::{Error, Result};
 use driver::{Driver, Wait};
 use parking_lot::Mutex;
 use policy::layout::{Object, ObjectState, Position};
-use policy::protect::recovery::{self, Event, Key, Outcome as Told, Why};
+use policy::protect::recovery::{self, Event, Outcome as Told, Why};
 use policy::{FileId, ObjectId};
 use rustix::fd::OwnedFd;
 use std::ops::Range;
@@ -185,9 +185,4 @@ fn reason(why: Why) -> &'static str {
         Why::Sources(recovery::FetchError::Changed) => "the source changed since the file was staged in",
         Why::Sources(recovery::FetchError::BadChecksum) => "what the source gave does not match the checksum",
     }
-}
-
-/// What is being recovered, for messages.
-fn name_of(key: Key) -> String {
-    format!("object {} of file {}", key.lost, key.file)
 }

@@ -112,11 +112,6 @@ impl Stats {
     pub fn render_text(&self) -> String {
         self.snapshot().text()
     }
-
-    /// For Prometheus.
-    pub fn render_prometheus(&self) -> String {
-        self.snapshot().prometheus()
-    }
 }
 
 fn target_counts(target: &Target) -> TargetCounts {

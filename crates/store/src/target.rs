@@ -171,6 +171,11 @@ impl Target {
         self.core.id
     }
 
+    /// The directory that it is made of, if it is one.
+    pub fn directory(&self) -> Option<&std::path::Path> {
+        self.core.medium.directory()
+    }
+
     /// Its name in the volume.
     pub fn name(&self) -> &str {
         &self.core.name

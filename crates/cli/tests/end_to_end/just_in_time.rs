@@ -40,7 +40,7 @@ fn rate(volume: &Volume, job: &str) -> u64 {
 
 fn counted(volume: &Volume, name: &str) -> u64 {
     let text = out(&volume.run(&["stats", "--prometheus"]));
-    let line = text.lines().find(|l| l.starts_with(&format!("entrepot_{name}_total "))).expect("a metric");
+    let line = text.lines().find(|l| l.starts_with(&format!("entrepot_{name}_total{{"))).expect("a metric");
     line.rsplit(' ').next().expect("a value").parse().expect("a number")
 }
 

@@ -20,6 +20,7 @@ mod killed;
 mod loops;
 mod merged;
 mod mirrors;
+mod operator;
 mod purge;
 mod real;
 mod recovery;
@@ -86,7 +87,7 @@ fn targets_fail_come_back_and_are_emptied() {
 
     let metric = |name: &str| {
         let metrics = out(&volume.run(&["stats", "--prometheus"]));
-        let line = metrics.lines().find_map(|l| l.strip_prefix(&format!("entrepot_{name}_total ")));
+        let line = metrics.lines().find_map(|l| l.strip_prefix(&format!("entrepot_{name}_total{{volume=\"vol\"}} ")));
         line.unwrap_or_else(|| panic!("{name} in {metrics}")).parse::<u64>().expect("a number")
     };
     assert_eq!((metric("mover_changes"), metric("mirrors_stale")), (1, 0));
@@ -216,10 +217,10 @@ fn a_job_runs_with_its_data() {
     let said = out(&volume.run(&["job", "log", "2", "--part", "stage-in"]));
     assert!(said.contains("(0 B transferred now)"), "{said}");
     let metrics = out(&volume.run(&["stats", "--prometheus"]));
-    assert!(metrics.contains("entrepot_jobs_submitted_total 2\n"), "{metrics}");
-    assert!(
-        metrics.contains("entrepot_jobs_completed_total 2\n") && metrics.contains("entrepot_jobs_failed_total 0\n")
-    );
+    for (name, count) in [("submitted", 2), ("completed", 2), ("failed", 0)] {
+        let line = format!("entrepot_jobs_{name}_total{{volume=\"vol\"}} {count}\n");
+        assert!(metrics.contains(&line), "{line} in {metrics}");
+    }
     let shown = volume.json(&["job", "show", "1"]);
     assert_eq!(shown["summary"]["state"], "completed");
     let source = volume.json(&["source", "get", "input"]);

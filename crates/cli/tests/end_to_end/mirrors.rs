@@ -75,7 +75,7 @@ fn a_resync_joins_the_one_that_is_under_way() {
     let (mut first, mut second) = (None, None);
     std::thread::scope(|scope| {
         let one = scope.spawn(|| volume.run(&["layout", "resync", "f"]));
-        until("it is under way", || moves().contains("resync of file") || one.is_finished());
+        until("it is under way", || moves().contains("resync of ") || one.is_finished());
         let other = scope.spawn(|| volume.run(&["layout", "resync", "f"]));
         (first, second) = (one.join().ok(), other.join().ok());
     });

@@ -43,7 +43,7 @@ fn targets(volume: &Volume, file: &str, mirror: usize) -> Vec<String> {
 
 fn counted(volume: &Volume, name: &str) -> u64 {
     let text = out(&volume.run(&["stats", "--prometheus"]));
-    let line = text.lines().find(|l| l.starts_with(&format!("entrepot_{name}_total "))).expect("a metric");
+    let line = text.lines().find(|l| l.starts_with(&format!("entrepot_{name}_total{{"))).expect("a metric");
     line.rsplit(' ').next().expect("a value").parse().expect("a number")
 }
 

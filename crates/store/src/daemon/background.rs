@@ -2,6 +2,7 @@
 
 use super::mend::{self, Mended};
 use super::replicas::Replicas;
+use super::requests::layout::file_named;
 use super::walk::{open_file, walk};
 use super::{Core, now_ns};
 use crate::file::{Event, File, Observer};
@@ -339,7 +340,8 @@ impl Background {
                 self.waiting.lock().resync.insert(id, Instant::now() + RESYNC_AFTER);
             }
             Err(error) => {
-                self.news(format!("file {id} has a stale mirror that cannot be resynced now: {error}"));
+                let file = file_named(core, |other| other == id, &id);
+                self.news(format!("{file} has a stale mirror that cannot be resynced now: {error}"));
                 self.mend_soon(MEND_AFTER);
             }
         }

@@ -3,7 +3,7 @@
 mod check;
 mod checkpoint;
 mod explain;
-mod layout;
+pub(super) mod layout;
 mod purge;
 mod stage;
 mod status;

@@ -15,9 +15,10 @@ use policy::protect::recovery::{
     Action, Config, Event, Finished, Key, Outcome, Recovery, Stats as Counts, Waiter, Why,
 };
 use policy::{FileId, ObjectId, Time};
-use rustix::fd::OwnedFd;
+use rustix::fd::{AsRawFd, OwnedFd};
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -74,6 +75,8 @@ pub(super) struct Driver {
     pub pool: Arc<Pool>,
     pub opener: Arc<dyn Opener>,
     pub side: OwnedFd,
+    /// The directory of all names, for messages.
+    pub tree: PathBuf,
     pub stats: Arc<Stats>,
     pub log: Log,
     began: Instant,
@@ -94,8 +97,10 @@ impl Driver {
             next_waiter: 0,
             stopped: false,
         };
+        let beside = std::fs::read_link(format!("/proc/self/fd/{}", side.as_raw_fd())).unwrap_or_default();
+        let tree = beside.with_file_name("tree");
         let (state, bell, log) = (Mutex::new(state), Condvar::new(), Log::default());
-        Driver { pool, opener, side, stats, log, began: Instant::now(), state, bell }
+        Driver { pool, opener, side, tree, stats, log, began: Instant::now(), state, bell }
     }
 
     fn now(&self) -> Time {

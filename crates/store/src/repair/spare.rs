@@ -2,7 +2,6 @@
 
 use super::case::{Case, Source, Spare};
 use super::driver::Driver;
-use super::name_of;
 use crate::file::File;
 use crate::origin::Record;
 use crate::stage::sums::Sums;
@@ -11,7 +10,7 @@ use crate::target::{Handle, Target};
 use crate::{Error, Result};
 use policy::layout::{Layout, Object, ObjectState, Position, Reason, choose_targets, object_len};
 use policy::protect::recovery::{Event, Finished, Key};
-use policy::{ObjectId, TargetId};
+use policy::{FileId, ObjectId, TargetId};
 use std::sync::Arc;
 
 impl Driver {
@@ -30,16 +29,16 @@ impl Driver {
                 let new_object = spare.new.id;
                 self.log.note(format!(
                     "recovering {}: target {} lost {rows} stripes, target {} takes its place, from {}",
-                    name_of(key),
-                    spare.lost.target,
-                    spare.new.target,
+                    self.name_of(key),
+                    self.target_name(spare.lost.target),
+                    spare.target.name(),
                     spare.sources[0].place.uri,
                 ));
                 case.set_spare(Some(Arc::new(spare)));
                 self.handle(Event::SpareReady { key, new_object, rows, sources });
             }
             Err(e) => {
-                self.log.warn(format!("{} is lost and cannot be recovered: {e}", name_of(key)));
+                self.log.warn(format!("a lost part of {} cannot be recovered: {e}", self.name_of(key)));
                 self.handle(Event::SpareFailed { key });
             }
         }
@@ -72,7 +71,8 @@ impl Driver {
         let handle = created.map_err(|error| Error::Target { target: target.id(), error })?;
         let sums = Sums::open(&self.side, layout.file, record.stripe_bytes, size)?;
         if sums.is_none() && record.stripe_bytes > 0 {
-            self.log.warn(format!("the checksums of file {} are gone; its recovery is not verified", layout.file));
+            let name = self.shown(file, layout.file);
+            self.log.warn(format!("the checksums of {name} are gone; its recovery is not verified"));
         }
         let earlier = self.earlier(lost).filter(|_| sums.is_some());
         let new = Object { state: ObjectState::Partial, ..Object::whole(id, target.id()) };
@@ -103,7 +103,7 @@ impl Driver {
         match changed {
             Ok(_) => self.handle(Event::Published { key }),
             Err(e) => {
-                self.log.warn(format!("{}: the layout could not be changed: {e}", name_of(key)));
+                self.log.warn(format!("{}: the layout could not be changed: {e}", self.name_of(key)));
                 self.handle(Event::PublishFailed { key });
             }
         }
@@ -127,16 +127,16 @@ impl Driver {
                     self.pool.remove_object(spare.lost.target, spare.lost.id);
                 }
                 Err(e) => {
-                    self.log.warn(format!("{} is recovered but could not be completed: {e}", name_of(key)));
+                    self.log.warn(format!("{} is recovered but could not be completed: {e}", self.name_of(key)));
                     let why = policy::protect::recovery::Why::NotPublished;
                     self.ended(key, Finished::Failed { why, rows_failed: 0 }, false);
                 }
             },
             Finished::Failed { why, rows_failed } => {
                 self.stats.add(Metric::RecoveryFailures, 1);
-                let lost = if rows_failed > 0 { format!("{rows_failed} stripes of ") } else { String::new() };
+                let lost = if rows_failed > 0 { format!("{rows_failed} stripes") } else { "a part".to_string() };
                 let reason = super::reason(why);
-                self.log.warn(format!("{lost}{} could not be recovered: {reason}", name_of(key)));
+                self.log.warn(format!("{lost} of {} could not be recovered: {reason}", self.name_of(key)));
                 self.ended(key, result, rows_failed > 0);
             }
         }
@@ -154,8 +154,26 @@ impl Driver {
             let at = position(layout, spare.new.id).ok_or_else(|| no("the layout changed meanwhile"))?;
             layout.complete_object(at, now, Reason::Recovered).map_err(|e| no(&e.to_string()))
         })?;
-        self.log.note(format!("recovered {}: {} stripes", name_of(key), spare.rows()));
+        self.log.note(format!("recovered {}: {} stripes", self.name_of(key), spare.rows()));
         Ok(spare)
+    }
+}
+
+impl Driver {
+    /// The file that is being recovered, for messages.
+    pub(super) fn name_of(&self, key: Key) -> String {
+        match self.case(key).and_then(|case| case.file()) {
+            Some(file) => self.shown(&file, key.file),
+            None => format!("file {}", key.file),
+        }
+    }
+
+    fn shown(&self, file: &File, id: FileId) -> String {
+        file.shown_below(&self.tree).unwrap_or_else(|| format!("file {id}"))
+    }
+
+    fn target_name(&self, id: TargetId) -> String {
+        self.pool.targets.get(id).map_or_else(|| id.to_string(), |target| target.name().to_string())
     }
 }
 

@@ -145,8 +145,9 @@ impl Snapshot {
     }
 
     /// For Prometheus, in its text format.
-    pub fn prometheus(&self) -> String {
-        let mut out = Families(String::new());
+    pub fn prometheus(&self, volume: &str) -> String {
+        let escaped = volume.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
+        let mut out = Families { text: String::new(), volume: format!("volume=\"{escaped}\"") };
         out.family("op_total", "counter", "Operations of applications that ended");
         self.ops.iter().for_each(|op| out.sample("op_total", &format!("op=\"{}\"", op.op), op.count));
         out.family("op_failed_total", "counter", "Operations of applications that failed");
@@ -194,7 +195,7 @@ impl Snapshot {
                 out.sample(&format!("cache_{name}"), "", value(cache));
             }
         }
-        out.0
+        out.text
     }
 }
 
@@ -238,16 +239,20 @@ const CACHE_SHARES: &[CacheShare] = &[
 ];
 
 /// Prometheus text being written.
-struct Families(String);
+struct Families {
+    text: String,
+    /// Which volume each sample is of: one machine may have several.
+    volume: String,
+}
 
 impl Families {
     fn family(&mut self, name: &str, kind: &str, help: &str) {
-        let _ = writeln!(self.0, "# HELP entrepot_{name} {help}\n# TYPE entrepot_{name} {kind}");
+        let _ = writeln!(self.text, "# HELP entrepot_{name} {help}\n# TYPE entrepot_{name} {kind}");
     }
 
     fn sample(&mut self, name: &str, labels: &str, value: impl std::fmt::Display) {
-        let labels = if labels.is_empty() { String::new() } else { format!("{{{labels}}}") };
-        let _ = writeln!(self.0, "entrepot_{name}{labels} {value}");
+        let (volume, comma) = (&self.volume, if labels.is_empty() { "" } else { "," });
+        let _ = writeln!(self.text, "entrepot_{name}{{{volume}{comma}{labels}}} {value}");
     }
 
     fn histogram(&mut self, op: &OpCounts) {
@@ -257,7 +262,7 @@ impl Families {
             let bound = Histogram::bound_ns(i).map_or("+Inf".to_owned(), |ns| (ns as f64 / 1e9).to_string());
             self.sample("op_seconds_bucket", &format!("op=\"{}\",le=\"{bound}\"", op.op), below);
         }
-        let _ = writeln!(self.0, "entrepot_op_seconds_sum{{op=\"{}\"}} {}", op.op, op.total_ns as f64 / 1e9);
+        self.sample("op_seconds_sum", &format!("op=\"{}\"", op.op), op.total_ns as f64 / 1e9);
         self.sample("op_seconds_count", &format!("op=\"{}\"", op.op), below);
     }
 }

@@ -48,17 +48,17 @@ fn shown_with_targets_to_people_and_prometheus() {
         assert!(text.contains(words), "{words} in {text}");
     }
     assert!(!text.contains("rename") && !text.contains("jobs_failed"), "only what happened: {text}");
-    let shown = stats.render_prometheus();
+    let shown = stats.snapshot().prometheus("s\"x");
     for line in [
         "# TYPE entrepot_op_seconds histogram",
-        "entrepot_op_total{op=\"fsync\"} 1",
-        "entrepot_op_seconds_bucket{op=\"fsync\",le=\"+Inf\"} 1",
-        "entrepot_op_seconds_bucket{op=\"fsync\",le=\"0.000001024\"} 0",
-        "entrepot_op_seconds_sum{op=\"fsync\"} 0.0015",
-        "entrepot_target_read_bytes_total{target=\"t7\"} 512",
-        "entrepot_target_state{target=\"t7\",state=\"ok\"} 1",
+        "entrepot_op_total{volume=\"s\\\"x\",op=\"fsync\"} 1",
+        "entrepot_op_seconds_bucket{volume=\"s\\\"x\",op=\"fsync\",le=\"+Inf\"} 1",
+        "entrepot_op_seconds_bucket{volume=\"s\\\"x\",op=\"fsync\",le=\"0.000001024\"} 0",
+        "entrepot_op_seconds_sum{volume=\"s\\\"x\",op=\"fsync\"} 0.0015",
+        "entrepot_target_read_bytes_total{volume=\"s\\\"x\",target=\"t7\"} 512",
+        "entrepot_target_state{volume=\"s\\\"x\",target=\"t7\",state=\"ok\"} 1",
         "# HELP entrepot_recovery_stripes_total Stripes fetched from a source.",
-        "entrepot_recovery_stripes_total 4",
+        "entrepot_recovery_stripes_total{volume=\"s\\\"x\"} 4",
     ] {
         assert!(shown.lines().any(|l| l == line), "{line} in {shown}");
     }

@@ -77,6 +77,9 @@ impl Counted {
 }
 
 impl Medium for Counted {
+    fn directory(&self) -> Option<&std::path::Path> {
+        self.medium.directory()
+    }
     fn create(&self, id: ObjectId) -> Result<Arc<dyn Handle>, Errno> {
         self.medium.create(id).map(|handle| self.handle(handle))
     }

@@ -154,6 +154,10 @@ fn make_directory(parent: &OwnedFd, name: &str) -> Result<(), Errno> {
 }
 
 impl Medium for DirectoryMedium {
+    fn directory(&self) -> Option<&Path> {
+        Some(&self.path)
+    }
+
     fn create(&self, id: ObjectId) -> Result<Arc<dyn Handle>, Errno> {
         let flags = FILE | OFlags::CREATE | OFlags::TRUNC;
         let place = self.place()?;

@@ -22,6 +22,10 @@ pub struct Space {
 
 /// Somewhere objects can be kept.
 pub trait Medium: Send + Sync + 'static {
+    /// The directory that it is made of, if it is one. Touches no device.
+    fn directory(&self) -> Option<&std::path::Path> {
+        None
+    }
     /// Makes an empty object, or empties the one of that name. Not yet durable.
     fn create(&self, id: ObjectId) -> Result<Arc<dyn Handle>, Errno>;
     /// Opens an object for reading and writing. `NOENT` if it is not there.

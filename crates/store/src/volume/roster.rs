@@ -8,6 +8,12 @@ use policy::{ObjectId, TargetId};
 use std::collections::HashSet;
 use std::path::Path;
 
+/// Problems with a change of a volume that goes on as it is.
+fn unchanged(Problems(all): Problems) -> Problems {
+    let one = |p: Problem| Problem { consequence: "nothing was changed".into(), ..p };
+    Problems(all.into_iter().map(one).collect())
+}
+
 fn refused(cause: impl Into<String>, mend: impl Into<String>) -> Problems {
     Problems::one(Problem::new(cause, "nothing was changed", mend))
 }
@@ -48,13 +54,13 @@ impl Volume {
             place: (0, 0),
         };
         // The same check as at a start, of the file as it will be.
-        let mut config = super::Config::load(&self.config.file)?;
+        let mut config = super::Config::load(&self.config.file).map_err(unchanged)?;
         if config.targets.iter().any(|known| known.name == name) || self.targets.by_name(name).is_some() {
             return Err(refused(format!("there is a target \"{name}\" already"), "Choose another name"));
         }
         config.targets.push(block.clone());
-        check::check(&config)?;
-        let record = open::format_target(&*self.state, self.id, &block)?;
+        check::check(&config).map_err(unchanged)?;
+        let record = open::format_target(&*self.state, self.id, &block).map_err(unchanged)?;
         let target = self.targets.add(open::spec(&block, &record, self.id));
         if self.targets.probe_one(target.id()).is_err() {
             self.targets.give_up(target.id());

@@ -5,8 +5,9 @@ use crate::control::{Caller, Problem, Responder};
 use crate::daemon::Core;
 use crate::daemon::resolve::Wish;
 use crate::file::File;
+use crate::namespace::request::{check_mirrors, parse_request};
 use policy::layout::{Layout, Merged, MirrorState, OPEN_END, ObjectState, Placement, Position, Reason};
-use policy::{TargetId, Time};
+use policy::{FileId, TargetId, Time};
 use serde_json::{Value, json};
 use std::sync::Arc;
 
@@ -25,6 +26,9 @@ struct Args {
     from: Option<String>,
     to: Option<Value>,
     stripe_size: Option<u64>,
+    /// What shall be asked for, as the attribute takes it.
+    #[serde(default)]
+    request: String,
     /// Further files.
     #[serde(default)]
     others: Vec<String>,
@@ -38,6 +42,9 @@ pub fn serve(
     out: &mut Responder<'_>,
 ) -> Result<Value, Problem> {
     let args: Args = read(args)?;
+    if verb == "check" {
+        return check(core, &args.request);
+    }
     let wish = if matches!(verb, "get" | "explain") { Wish::See } else { Wish::Change };
     let (file, _) = core.file_of(caller, &args.path, wish)?;
     let layout = match verb {
@@ -58,6 +65,15 @@ pub fn serve(
     let count = layout.mirrors.len();
     let mirrors = if count == 1 { "1 mirror".into() } else { format!("{count} mirrors") };
     Ok(json!({"text": format!("done: {mirrors}, generation {}", layout.generation)}))
+}
+
+/// Whether a request can be met. The attribute by which it is made could only say that it cannot.
+fn check(core: &Core, request: &str) -> Result<Value, Problem> {
+    let tiers = &core.volume.config().tiers;
+    let checked = parse_request(request, &core.volume.placement(), tiers)
+        .and_then(|placement| check_mirrors(&placement, tiers, core.volume.targets()));
+    checked.map_err(|e| Problem::wrong(e.to_string()).try_this("`entrepot layout set --help` says what there is"))?;
+    Ok(json!({}))
 }
 
 fn placement(core: &Core, file: &File, args: &Args) -> Result<Placement, Problem> {
@@ -169,6 +185,14 @@ fn replace(core: &Core, file: &Arc<File>, args: &Args) -> Result<Arc<Layout>, Pr
 /// The name of a target, or its number when it is forgotten.
 pub fn name_of(core: &Core, id: TargetId) -> String {
     core.volume.targets().get(id).map_or_else(|| format!("forgotten target {}", id.0), |t| t.name().to_string())
+}
+
+/// The path of an open file, or its number.
+pub fn file_named(core: &Core, is: impl Fn(FileId) -> bool, id: &dyn std::fmt::Display) -> String {
+    let open = core.files.files().into_iter().find(|file| file.id().is_some_and(&is));
+    let tree = std::fs::canonicalize(core.files.namespace()).map(|namespace| namespace.join("tree"));
+    let path = tree.ok().and_then(|tree| open?.shown_below(&tree));
+    path.unwrap_or_else(|| format!("file {id}"))
 }
 
 fn describe(core: &Core, path: &str, file: &File) -> Value {

@@ -1,6 +1,6 @@
 //! `status.get` and `stats.get`.
 
-use super::{target, unknown};
+use super::{layout, target, unknown};
 use crate::control::{Caller, Problem, Responder};
 use crate::daemon::Core;
 use crate::mover::Phase;
@@ -49,9 +49,10 @@ fn mover(core: &Core) -> Value {
     let stats = core.volume.stats();
     let all = core.mover.progress().list();
     let running = all.iter().filter(|m| m.phase == Phase::Copying);
-    let moves = running
-        .clone()
-        .map(|m| format!("{} of file {}: {} of at most {} bytes copied", m.verb, m.file, m.done_bytes, m.total_bytes));
+    let moves = running.clone().map(|m| {
+        let file = layout::file_named(core, |id| id.to_string() == m.file, &m.file);
+        format!("{} of {file}: {} of at most {} bytes copied", m.verb, m.done_bytes, m.total_bytes)
+    });
     let drains = core.background.drains().into_iter().map(|(target, p)| {
         let name = core.volume.targets().get(target).map_or(target.to_string(), |t| t.name().to_string());
         format!("drain of {name}: {} files moved, {} left in this round, {} of them in use", p.files, p.left, p.busy)
@@ -99,7 +100,7 @@ pub fn stats(core: &Arc<Core>, _: &Caller, verb: &str, _: Value, _: &mut Respond
         "get" => {
             let stats = core.volume.stats();
             let snapshot = stats.snapshot();
-            Ok(json!({"prometheus": snapshot.prometheus(), "snapshot": snapshot}))
+            Ok(json!({"prometheus": snapshot.prometheus(&core.volume.config().name), "snapshot": snapshot}))
         }
         _ => Err(unknown(&format!("stats.{verb}"))),
     }

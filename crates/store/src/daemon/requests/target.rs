@@ -37,7 +37,8 @@ pub fn serve(
     let text = match verb {
         "add" => {
             core.volume.add_target(name, &args.dir, &args.tier)?;
-            format!("target {name} is in use")
+            core.volume.targets().measure_now(); // who looks next sees its space
+            format!("target {name} was added: new data go there from now on, what is there stays where it is")
         }
         "remove" => {
             core.volume.remove_target(name, args.force)?;
@@ -66,7 +67,6 @@ pub fn list(core: &Core) -> Value {
     let one = |t: &Arc<Target>| {
         let space = t.space();
         let known = config.targets.iter().find(|c| c.name == t.name());
-        let path = known.map(|c| c.path.clone());
         json!({
             "name": t.name(),
             "id": t.id().0,
@@ -74,7 +74,7 @@ pub fn list(core: &Core) -> Value {
             "state": t.state().to_string(),
             "total_bytes": space.total_bytes,
             "free_bytes": space.free_bytes,
-            "path": path,
+            "path": t.directory(),
             "connections": known.filter(|c| c.connections.is_some()).map(|c| connections(&c.path)),
         })
     };
