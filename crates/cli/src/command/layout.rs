@@ -5,6 +5,7 @@ use crate::connect::Context;
 use crate::failure::{Failure, Result};
 use crate::shown::{self, Output, list, number, word};
 use clap::{Args, Subcommand};
+use rustix::io::Errno;
 use serde_json::{Value, json};
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -29,7 +30,7 @@ EXAMPLES:
   entrepot layout split /mnt/scratch/run/u.dat                           each for itself again"
 )]
 pub struct Layout {
-    /// The file.
+    /// The file; of a directory, what is asked for new files in it.
     #[arg(required = true)]
     file: Option<PathBuf>,
     /// How to write it.
@@ -142,7 +143,7 @@ impl Layout {
     pub fn run(self, context: &Context) -> Result<u8> {
         let (file, command, args) = match self.verb {
             None => return show(context, self.file.as_deref().unwrap_or(Path::new(".")), self.output),
-            Some(Verb::Set { path, request }) => return set(&path, &request.join(" ")),
+            Some(Verb::Set { path, request }) => return set(context, &path, &request.join(" ")),
             Some(Verb::AddMirror { file, tier, stripe_count }) => {
                 (file, "layout.add-mirror", json!({"tier": tier, "stripe_count": stripe_count}))
             }
@@ -203,6 +204,9 @@ fn split(context: &Context, files: &[PathBuf]) -> Result<u8> {
 }
 
 fn show(context: &Context, file: &Path, output: Output) -> Result<u8> {
+    if file.is_dir() {
+        return show_request(context, file, output);
+    }
     let answer = context.ask_about(file, "layout.get", json!({}), &mut |_| {})?;
     match output {
         Output::Json => shown::json(&answer)?,
@@ -211,21 +215,57 @@ fn show(context: &Context, file: &Path, output: Output) -> Result<u8> {
     Ok(0)
 }
 
-/// Sets the virtual attribute: the mount checks who may.
-fn set(path: &Path, request: &str) -> Result<u8> {
-    const NAME: &str = "user.entrepot.layout";
+/// The virtual attribute by which a layout is asked for.
+const NAME: &str = "user.entrepot.layout";
+
+/// What a directory asks for. New directories in it take it over, so there is nothing to look for above.
+fn show_request(context: &Context, dir: &Path, output: Output) -> Result<u8> {
+    let inside = context.inside(dir)?;
+    let mut text = vec![0; 64 << 10];
+    let request = match rustix::fs::getxattr(dir, NAME, &mut text) {
+        Ok(len) => Some(String::from_utf8_lossy(&text[..len]).into_owned()),
+        Err(Errno::NODATA) => None,
+        Err(e) => return Err(Failure::of_io(&dir.display().to_string(), &e.into()).into()),
+    };
+    match output {
+        Output::Json => shown::json(&json!({"path": inside.path, "directory": true, "request": request}))?,
+        Output::Text => shown::text(&match request {
+            Some(request) => format!("new files in it: {request}\n"),
+            None => "new files in it: as the volume's [layout] says; the directory asks for nothing else\n".into(),
+        })?,
+    }
+    Ok(0)
+}
+
+/// Sets the virtual attribute: the mount checks who may. The daemon says before what is wrong with the request, which an errno cannot.
+fn set(context: &Context, path: &Path, request: &str) -> Result<u8> {
+    let metadata = std::fs::symlink_metadata(path).map_err(|e| Failure::of_io(&path.display().to_string(), &e))?;
+    context.ask_about(path, "layout.check", json!({"request": request}), &mut |_| {})?;
+    let shown = path.display();
+    let has_data = || {
+        Problem::wrong(format!("{shown} was written to already, and its layout is chosen at its first byte")).try_this(
+            format!(
+                "set it on its directory and copy the file (`cp {shown} {shown}.new && mv {shown}.new {shown}`), or \
+                 change where it lies with `entrepot layout move`, `add-mirror` and `drop-mirror`"
+            ),
+        )
+    };
+    if metadata.is_file() && metadata.len() > 0 {
+        return Err(has_data().into());
+    }
     let done = if request.is_empty() {
         rustix::fs::removexattr(path, NAME)
     } else {
         rustix::fs::setxattr(path, NAME, request.as_bytes(), rustix::fs::XattrFlags::empty())
     };
-    done.map_err(|e| {
-        let cause = format!("the layout of {} was not set: {e}", path.display());
-        Failure::Problem(Problem::wrong(cause).try_this(
-            "name a directory or an empty file of a volume that is yours, with keys of `entrepot layout set --help`",
-        ))
-    })?;
-    Ok(0)
+    match done {
+        Ok(()) | Err(Errno::NODATA) => Ok(0),
+        Err(Errno::BUSY) => Err(has_data().into()),
+        Err(Errno::PERM) => Err(Problem::denied(format!("the layout of {shown} was not set: it is not yours"))
+            .try_this("ask its owner")
+            .into()),
+        Err(e) => Err(Failure::of_io(&format!("the layout of {shown} was not set"), &e.into()).into()),
+    }
 }
 
 fn render(answer: &Value) -> String {

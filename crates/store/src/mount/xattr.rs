@@ -9,7 +9,7 @@ use super::open::Open;
 use super::{Server, answer, describe};
 use crate::namespace::NodeId;
 use crate::namespace::attributes::{LAYOUT, OURS, REQUEST};
-use crate::namespace::request::parse_request;
+use crate::namespace::request::{check_mirrors, parse_request};
 use crate::stub::real::ROOM;
 use crate::{Error, Result};
 use fuser::{ReplyEmpty, ReplyXattr, Request};
@@ -147,6 +147,7 @@ impl Server {
     fn set_layout(&self, uid: u32, id: NodeId, value: &[u8]) -> Result<()> {
         let text = std::str::from_utf8(value).map_err(|_| Errno::INVAL)?.trim_end_matches('\0').trim();
         let placement = parse_request(text, &self.parts.pool.placement, &self.parts.tiers)?;
+        check_mirrors(&placement, &self.parts.tiers, &self.parts.targets)?;
         self.only_owner(uid, id)?;
         let node = self.parts.namespace.node(id)?;
         match node.kind() {

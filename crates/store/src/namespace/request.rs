@@ -1,5 +1,6 @@
 //! Layout requests: what a user writes into `user.entrepot.layout` of a directory or an empty file.
 
+use crate::target::Targets;
 use crate::{Error, Result};
 use policy::layout::Placement;
 
@@ -34,8 +35,21 @@ pub fn parse_request(text: &str, base: &Placement, tiers: &[String]) -> Result<P
     Ok(placement)
 }
 
+/// Refuses more mirrors than there are targets: no two mirrors of a file share one.
+pub fn check_mirrors(placement: &Placement, tiers: &[String], targets: &Targets) -> Result<()> {
+    let on_tier = |tier: u8| placement.tier.is_none_or(|asked| asked == tier);
+    let n_targets = targets.all().iter().filter(|target| on_tier(target.tier())).count();
+    if placement.mirrors <= n_targets {
+        return Ok(());
+    }
+    let tier = placement.tier.and_then(|tier| tiers.get(usize::from(tier)));
+    let place = tier.map_or("the volume".into(), |tier| format!("tier {tier}"));
+    let next = format!("{place} has {n_targets} targets, and each mirror needs others");
+    Err(refused(&format!("mirrors={}", placement.mirrors), &next))
+}
+
 fn refused(word: &str, next: &str) -> Error {
-    Error::Invalid(format!("the layout request `{word}` is not understood, nothing was changed; {next}"))
+    Error::Invalid(format!("the layout request `{word}` cannot be met: {next}"))
 }
 
 fn count(word: &str, value: &str, max: usize) -> Result<usize> {
@@ -58,6 +72,10 @@ fn bytes(word: &str, value: &str) -> Result<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::target::memory::MemoryMedium;
+    use crate::target::{TargetSpec, TargetsOptions};
+    use policy::TargetId;
+    use std::sync::Arc;
 
     fn base() -> Placement {
         Placement {
@@ -97,5 +115,22 @@ mod tests {
             let error = parse_request(text, &base(), &tiers).unwrap_err().to_string();
             assert!(error.contains(text), "{error}");
         }
+        let typo = parse_request("mirors=2", &base(), &tiers).unwrap_err().to_string();
+        assert!(typo.contains("known are stripe_count, stripe_size, single_max, mirrors, tier"), "{typo}");
+    }
+
+    #[test]
+    fn each_mirror_needs_targets_of_its_own() {
+        let tiers = ["fast".to_string(), "large".to_string()];
+        let targets = Targets::new(TargetsOptions::inline());
+        for (id, tier) in [(1, 0), (2, 0), (3, 1)] {
+            targets.add(TargetSpec::new(TargetId(id), tier, Arc::new(MemoryMedium::new(id.into()))));
+        }
+        let of = |text: &str| check_mirrors(&parse_request(text, &base(), &tiers).unwrap(), &tiers, &targets);
+        assert!(of("mirrors=3").is_ok() && of("mirrors=2 tier=fast").is_ok());
+        let said = of("mirrors=9").unwrap_err().to_string();
+        assert!(said.contains("`mirrors=9`") && said.contains("the volume has 3 targets"), "{said}");
+        let said = of("mirrors=2 tier=large").unwrap_err().to_string();
+        assert!(said.contains("tier large has 1 targets"), "{said}");
     }
 }
