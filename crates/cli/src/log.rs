@@ -1,12 +1,14 @@
 //! Where the log goes: to standard error in the foreground, to a file of bounded size in the background.
 
+use crate::failure::Result;
 use std::fs::{File, OpenOptions};
-use std::io::{self, Write};
+use std::io::{self, IsTerminal, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
+use store::control::Problem;
 use tracing::{Level, Metadata};
-use tracing_subscriber::filter::{EnvFilter, filter_fn};
+use tracing_subscriber::filter::{EnvFilter, LevelFilter, filter_fn};
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::registry;
 use tracing_subscriber::util::SubscriberInitExt;
@@ -15,11 +17,39 @@ use tracing_subscriber::util::SubscriberInitExt;
 const LOG_BYTES_MAX: u64 = 8 << 20;
 
 /// The crates that know which of their words are secrets.
-const OURS: [&str; 7] = ["entrepot", "policy", "store", "source", "jobs", "sim", "emulate"];
+const OURS: [&str; 8] = ["entrepot", "policy", "store", "source", "jobs", "sim", "emulate", "connect"];
+
+/// Says what is logged, see [`parse`].
+const ENVIRONMENT: &str = "ENTREPOT_LOG";
 
 /// What `ENTREPOT_LOG` asks for.
-fn wanted() -> EnvFilter {
-    EnvFilter::try_from_env("ENTREPOT_LOG").unwrap_or_else(|_| EnvFilter::new("info"))
+fn wanted() -> Result<EnvFilter> {
+    match std::env::var(ENVIRONMENT) {
+        Err(_) => Ok(EnvFilter::new("info")),
+        Ok(text) => parse(&text).map_err(|why| {
+            let next = "write a level, or crate=level, such as `info` or `warn,store=debug`; crates: ";
+            Problem::wrong(format!("{ENVIRONMENT}={text}: {why}"))
+                .so("nothing was started")
+                .try_this(format!("{next}{}", OURS.join(", ")))
+                .into()
+        }),
+    }
+}
+
+/// Levels, and `CRATE=LEVEL`, parted by commas. A bare word that is no level would be taken for a crate of which everything is logged,
+/// and nothing of all others.
+fn parse(text: &str) -> std::result::Result<EnvFilter, String> {
+    for word in text.split(',').map(str::trim).filter(|word| !word.is_empty()) {
+        let (of, level) = word.rsplit_once('=').map_or(("", word), |(of, level)| (of, level));
+        if level.parse::<LevelFilter>().is_err() {
+            return Err(format!("`{level}` is no level; levels are off, error, warn, info, debug, trace"));
+        }
+        let name = of.split([':', '[']).next().unwrap_or_default();
+        if !OURS.contains(&name) && !of.is_empty() {
+            return Err(format!("there is no crate `{name}`"));
+        }
+    }
+    EnvFilter::try_new(text).map_err(|e| e.to_string())
 }
 
 /// What other people's code says below a warning never gets into a log, whatever is asked for: some of it prints
@@ -28,18 +58,21 @@ fn is_harmless(what: &Metadata<'_>) -> bool {
     *what.level() <= Level::WARN || OURS.contains(&what.target().split("::").next().unwrap_or_default())
 }
 
-/// The log goes to standard error.
-pub fn to_stderr() {
-    let lines = tracing_subscriber::fmt::layer().with_writer(io::stderr).with_target(false);
+/// The log goes to standard error, with colours if that is a terminal.
+pub fn to_stderr() -> Result<()> {
+    let ansi = io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
+    let lines = tracing_subscriber::fmt::layer().with_writer(io::stderr).with_ansi(ansi).with_target(false);
     // Fails only when there is one already, which is as good.
-    drop(registry().with(wanted()).with(filter_fn(is_harmless)).with(lines).try_init());
+    drop(registry().with(wanted()?).with(filter_fn(is_harmless)).with(lines).try_init());
+    Ok(())
 }
 
 /// The log goes to a file, panics too.
-pub fn to_file(path: &Path) -> io::Result<()> {
+pub fn to_file(path: &Path) -> Result<()> {
+    let wanted = wanted()?;
     let rotating = Mutex::new(Rotating::open(path)?);
     let lines = tracing_subscriber::fmt::layer().with_writer(rotating).with_ansi(false).with_target(false);
-    drop(registry().with(wanted()).with(filter_fn(is_harmless)).with(lines).try_init());
+    drop(registry().with(wanted).with(filter_fn(is_harmless)).with(lines).try_init());
     std::panic::set_hook(Box::new(|panic| tracing::error!("bug: {panic}")));
     Ok(())
 }
@@ -87,6 +120,27 @@ impl Write for Rotating {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_logged_is_said_by_levels_and_crates() {
+        for good in ["info", "off", "warn,store=debug", " store::repair=trace , connect=info", "", "DEBUG"] {
+            assert!(parse(good).is_ok(), "{good:?}");
+        }
+        for bad in ["inof", "garbage=zzz", "store", "stroe=debug", "store=debg", "hyper=debug"] {
+            assert!(parse(bad).is_err(), "{bad:?}");
+        }
+    }
+
+    /// Each crate of this workspace that may log is known, so that its words are not taken for those of others.
+    #[test]
+    fn all_our_crates_may_speak() {
+        let crates = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+        for dir in std::fs::read_dir(crates).unwrap() {
+            let name = dir.unwrap().file_name().into_string().unwrap();
+            let name = if name == "cli" { "entrepot" } else { &name };
+            assert!(OURS.contains(&name), "{name}");
+        }
+    }
 
     #[test]
     fn the_log_keeps_the_newest_and_stays_bounded() {

@@ -119,7 +119,7 @@ impl Connect {
             // What ends the one who started it ends its use of it first.
             let _ = rustix::process::setsid();
         } else {
-            log::to_stderr();
+            log::to_stderr()?;
         }
         let split = |text: &str| text.split(',').map(|server| server.trim().to_owned()).collect();
         let recipe = Recipe { kind: self.kind.clone(), servers: split(servers), options: self.options.clone() };

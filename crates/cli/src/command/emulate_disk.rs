@@ -109,7 +109,7 @@ impl EmulateDisk {
             return served::in_the_background(&[&self.backing, &self.mountpoint], &self.mountpoint, HELP);
         }
         if !self.in_background {
-            log::to_stderr();
+            log::to_stderr()?;
         }
         // Before its threads are there, which take it over. Only root may; others' answers come later on a machine that is busy.
         if let Err(error) = rustix::process::setpriority_process(None, PRIORITY) {
