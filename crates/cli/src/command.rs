@@ -27,6 +27,8 @@ mod trace;
 mod up;
 mod work;
 
+pub use up::detach as up_in_background;
+
 use crate::connect::Context;
 use crate::failure::Result;
 use clap::{Parser, Subcommand};
@@ -52,13 +54,14 @@ EXAMPLES:
   entrepot job submit job.sh                          run a job with #STAGEIN and #STAGEOUT lines
   entrepot down
 
-EXIT CODES:
-  0 done   1 failed   2 wrong input or configuration   3 no daemon answers   4 not allowed
-  5 not found   6 in use, nothing changed   7 incomplete or data lost   130 interrupted, can be resumed"
+EXIT CODES (the same cause has the same code in every command):
+  0 done   1 failed   2 wrong input or configuration   3 no daemon answers   4 not allowed (also by permissions)
+  5 not found (a file or a name)   6 in use, nothing changed   7 incomplete or data lost
+  130 interrupted, can be resumed"
 )]
 pub struct Cli {
-    /// The volume's file; only needed when several volumes are mounted or none is.
-    #[arg(long, global = true, value_name = "VOLUME.TOML")]
+    /// The volume's file or its mount point; only needed when several volumes are mounted or none is.
+    #[arg(long, global = true, value_name = "VOLUME")]
     volume: Option<PathBuf>,
     #[command(subcommand)]
     command: Command,

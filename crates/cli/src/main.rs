@@ -8,6 +8,7 @@ mod failure;
 mod inputs_on_volume;
 mod jobs_on_volume;
 mod log;
+mod mount_form;
 mod served;
 mod shown;
 
@@ -15,8 +16,12 @@ use clap::Parser;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    let cli = command::Cli::parse();
-    match cli.run() {
+    let words: Vec<_> = std::env::args_os().skip(1).collect();
+    let done = match mount_form::read(&words) {
+        Some(asked) => asked.run(),
+        None => command::Cli::parse().run(),
+    };
+    match done {
         Ok(code) => ExitCode::from(code),
         Err(failure) => failure.show(),
     }

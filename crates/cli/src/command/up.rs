@@ -14,6 +14,9 @@ use policy::schedule::just_in_time;
 use serde::{Deserialize, Serialize};
 use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
@@ -64,6 +67,7 @@ struct Refusal {
     cause: String,
     consequence: String,
     mend: String,
+    exit_code: Option<u8>,
 }
 
 impl Up {
@@ -87,15 +91,29 @@ impl Up {
                 }
             };
         }
-        log::to_stderr();
+        log::to_stderr()?;
         let running = start(&file, &self.at, false)?;
         shown::text(&format!("mounted at {}; Ctrl-C ends it\n", running.daemon.mount_point().display()))?;
+        tell_systemd("READY=1");
         running.serve()
     }
 }
 
+/// Says to systemd how far we are, where it started us and wants to know (sd_notify(3)).
+fn tell_systemd(word: &str) {
+    let Some(socket) = std::env::var_os("NOTIFY_SOCKET") else { return };
+    let address = match socket.as_bytes() {
+        [b'@', name @ ..] => SocketAddr::from_abstract_name(name),
+        _ => SocketAddr::from_pathname(&socket),
+    };
+    let said = address.and_then(|address| UnixDatagram::unbound()?.send_to_addr(word.as_bytes(), &address));
+    if let Err(error) = said {
+        tracing::warn!("systemd was not told {word}: {error}");
+    }
+}
+
 /// Starts the same program in the background and waits for its word.
-fn detach(file: &Path, at: &Path) -> Result<u8> {
+pub fn detach(file: &Path, at: &Path) -> Result<u8> {
     // Before a process is started, so that the messages come from here.
     Config::load(file)?;
     let (file, at) = (std::path::absolute(file)?, std::path::absolute(at)?);
@@ -120,6 +138,7 @@ fn detach(file: &Path, at: &Path) -> Result<u8> {
                 cause: r.cause,
                 consequence: r.consequence,
                 mend: r.mend,
+                exit_code: r.exit_code,
             };
             Err(Problems(problems.into_iter().map(problem).collect()).into())
         }
@@ -151,6 +170,7 @@ fn word_of(failure: &Failure) -> Word {
         cause: p.cause.clone(),
         consequence: p.consequence.clone(),
         mend: p.mend.clone(),
+        exit_code: p.exit_code,
     };
     match failure {
         Failure::Configuration(problems) => Word::Refused(problems.0.iter().map(refusal).collect()),
@@ -280,6 +300,7 @@ impl Running {
                 jobs.runner.shut_down();
             }
         });
+        tell_systemd("STOPPING=1");
         drop(std::fs::remove_file(socket));
         drop(connected);
         // Threads that hang in a target would keep a return from `main` waiting for nothing.

@@ -1,0 +1,121 @@
+//! The words by which mount(8) calls us for a line of fstab: `entrepot SOURCE MOUNTPOINT -o OPTIONS`.
+//!
+//! A volume that is mounted there already is left as it is, so that `mount -a` may come again.
+
+use crate::command::up_in_background;
+use crate::failure::{Failure, Result};
+use rustix::mount::{MountFlags, mount_remount};
+use std::ffi::OsString;
+use std::path::PathBuf;
+use store::control::{Problem, mounts};
+use store::volume::Config;
+
+/// What mount(8) wants.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Asked {
+    file: PathBuf,
+    at: PathBuf,
+    options: Vec<String>,
+}
+
+/// Reads the words after the program's name; `None` if they are a command of ours. None of these has a `/` or ends like a volume's file.
+pub fn read(words: &[OsString]) -> Option<Asked> {
+    let [file, at, rest @ ..] = words else { return None };
+    let (named, place) = (file.to_str()?, at.to_str()?);
+    let is_file = !named.starts_with('-') && (named.contains('/') || named.ends_with(".toml"));
+    if !is_file || place.starts_with('-') {
+        return None;
+    }
+    let lists = rest.chunks(2).filter_map(|pair| match pair {
+        [option, list] if option == "-o" => list.to_str(),
+        _ => None,
+    });
+    let options = lists.flat_map(|list| list.split(',')).filter(|o| !o.is_empty()).map(str::to_string).collect();
+    Some(Asked { file: file.into(), at: at.into(), options })
+}
+
+/// What the options ask for of the kernel. Those that only tell mount(8) and systemd when to mount ask for nothing.
+fn flags(options: &[String]) -> std::result::Result<MountFlags, &str> {
+    let mut flags = MountFlags::empty();
+    for option in options {
+        match option.as_str() {
+            "ro" => flags |= MountFlags::RDONLY,
+            "nosuid" => flags |= MountFlags::NOSUID,
+            "nodev" => flags |= MountFlags::NODEV,
+            "noexec" => flags |= MountFlags::NOEXEC,
+            "noatime" => flags |= MountFlags::NOATIME,
+            "nodiratime" => flags |= MountFlags::NODIRATIME,
+            "relatime" => flags |= MountFlags::RELATIME,
+            "rw" => flags -= MountFlags::RDONLY,
+            "suid" => flags -= MountFlags::NOSUID,
+            "dev" => flags -= MountFlags::NODEV,
+            "exec" => flags -= MountFlags::NOEXEC,
+            "defaults" | "auto" | "noauto" | "nofail" | "_netdev" | "user" | "users" | "nouser" | "owner" | "group"
+            | "async" | "atime" | "diratime" => {}
+            other if ["x-", "user=", "comment="].iter().any(|known| other.starts_with(known)) => {}
+            other => return Err(other),
+        }
+    }
+    Ok(flags)
+}
+
+impl Asked {
+    /// Mounts in the background.
+    pub fn run(self) -> Result<u8> {
+        let flags = flags(&self.options).map_err(|option| {
+            Problem::wrong(format!("the mount option `{option}` is not understood"))
+                .so("the volume is not mounted")
+                .try_this("how a volume behaves is said in its volume.toml, not by mount options")
+        })?;
+        let at = self.at.canonicalize().map_err(|e| Failure::of_io(&self.at.display().to_string(), &e))?;
+        let here = mounts().into_iter().find(|m| m.mount_point.as_ref() == Some(&at));
+        if let Some(here) = here
+            && let Ok(text) = std::fs::read_to_string(&self.file)
+            && let Ok(config) = Config::parse(&std::path::absolute(&self.file)?, &text)
+            && config.state.canonicalize().is_ok_and(|state| state == here.state)
+        {
+            return Ok(0);
+        }
+        let code = up_in_background(&self.file, &at)?;
+        if !flags.is_empty() {
+            mount_remount(&at, flags | MountFlags::BIND, c"").map_err(|e| {
+                Problem::failed(format!("{} cannot be mounted with {}: {e}", at.display(), self.options.join(",")))
+                    .so("it is mounted without these options")
+                    .try_this(format!("`entrepot down {}`, and mount it as root or with fewer options", at.display()))
+            })?;
+        }
+        Ok(code)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(line: &str) -> Option<Asked> {
+        let words: Vec<OsString> = line.split(' ').map(OsString::from).collect();
+        read(&words)
+    }
+
+    #[test]
+    fn the_words_of_mount_are_told_from_ours() {
+        let asked = of("/etc/entrepot/s.toml /scratch -o rw,nofail,_netdev").expect("mount's");
+        assert_eq!((asked.file, asked.at), ("/etc/entrepot/s.toml".into(), "/scratch".into()));
+        assert_eq!(asked.options, ["rw", "nofail", "_netdev"]);
+        assert!(of("s.toml /scratch").is_some());
+        for ours in ["status", "up s.toml --at /scratch", "layout /mnt/x", "--volume /s.toml status", "-V"] {
+            assert_eq!(of(ours), None, "{ours}");
+        }
+    }
+
+    #[test]
+    fn options_ask_the_kernel_or_are_refused() {
+        let of = |list: &str| {
+            let options: Vec<String> = list.split(',').map(str::to_string).collect();
+            flags(&options).map_err(str::to_string)
+        };
+        assert_eq!(of("rw,defaults,nofail,x-systemd.automount,user=me"), Ok(MountFlags::empty()));
+        assert_eq!(of("nosuid,noexec,exec,ro"), Ok(MountFlags::NOSUID | MountFlags::RDONLY));
+        assert_eq!(of("rw,stripes=4"), Err("stripes=4".into()));
+    }
+}
