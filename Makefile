@@ -22,6 +22,7 @@ demo-time:
 
 build: setup
 	cargo build --release --locked -p entrepot-cli
+	@scripts/split-debug.sh target/release/entrepot
 
 demo: demo-time build
 	@scripts/setup.sh demo
