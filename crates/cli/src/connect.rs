@@ -1,6 +1,6 @@
 //! From a path or `--volume` to an answer of the right daemon.
 
-use crate::failure::Result;
+use crate::failure::{Failure, Result};
 use rustix::io::Errno;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use store::control::{Client, Found, Problem, exit, find};
 /// What every subcommand may need of the command line.
 #[derive(Clone, Debug, Default)]
 pub struct Context {
-    /// The `volume.toml` named with `--volume`.
+    /// The `volume.toml`, or the mount point, named with `--volume`.
     pub volume: Option<PathBuf>,
 }
 
@@ -85,7 +85,7 @@ fn real(path: &Path) -> Result<PathBuf> {
                     "the daemon of this mount has died: start it again with `entrepot up VOLUME.TOML --at MOUNTPOINT`",
                 )
             }
-            _ => Problem::not_found(cause).try_this("check the path"),
+            _ => Failure::of_io(&path.display().to_string(), &e),
         }
     };
     let error = match path.canonicalize() {

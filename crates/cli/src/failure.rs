@@ -37,11 +37,16 @@ impl From<std::io::Error> for Failure {
             // Whoever read our output has seen enough.
             return Failure::Said(0);
         }
-        Failure::Problem(Problem::failed(e.to_string()))
+        Failure::Problem(Problem::new(exit::of_io(&e), e.to_string()))
     }
 }
 
 impl Failure {
+    /// What the system said about something that has a name, with the exit code that this cause has everywhere.
+    pub fn of_io(what: &str, e: &std::io::Error) -> Problem {
+        Problem::new(exit::of_io(e), format!("{what}: {e}")).try_this(exit::next_of_io(e))
+    }
+
     /// Writes it to standard error and gives the exit code.
     pub fn show(&self) -> ExitCode {
         let code = match self {
@@ -57,7 +62,7 @@ impl Failure {
                         .map_or(String::new(), |(file, line, column)| format!("{}:{line}:{column}: ", file.display()));
                     show(&format!("{place}{}", p.cause), &p.consequence, &p.mend);
                 }
-                exit::WRONG_INPUT
+                problems.0.iter().find_map(|p| p.exit_code).unwrap_or(exit::WRONG_INPUT)
             }
             Failure::Said(code) => *code,
         };

@@ -154,6 +154,68 @@ fn exit_codes_are_documented() {
     }
 }
 
+/// [S-194]
+#[test]
+fn the_same_cause_has_the_same_exit_code_in_all_commands() {
+    for missing in [
+        &["job", "plan", "/nonexistent/x"][..],
+        &["job", "submit", "/nonexistent/x"],
+        &["stage", "in", "--manifest", "/nonexistent/x"],
+        &["layout", "/nonexistent/x"],
+        &["check", "/nonexistent/x"],
+        &["bench", "device", "/nonexistent/x", "--size", "16MiB", "--time", "100ms"],
+        &["rules", "check", "/nonexistent/x"],
+        &["trace", "stats", "/nonexistent/x"],
+        &["sim", "cache", "--grid", "/nonexistent/x"],
+        &["sim", "center", "--grid", "/nonexistent/x"],
+        &["up", "/nonexistent/x", "--at", "/mnt"],
+    ] {
+        refused(missing, 5, "/nonexistent/x");
+    }
+    if !rustix::process::geteuid().is_root() {
+        return eprintln!("skipped: needs root to be somebody who may not");
+    }
+    let dir = tempfile::tempdir().expect("temp dir");
+    let open = |mode| std::os::unix::fs::PermissionsExt::from_mode(mode);
+    std::fs::set_permissions(dir.path(), open(0o755)).expect("chmod");
+    let (binary, closed) = (dir.path().join("entrepot"), dir.path().join("closed"));
+    let copied = Command::new("cp").arg(env!("CARGO_BIN_EXE_entrepot")).arg(&binary).status();
+    assert!(copied.expect("cp").success());
+    std::fs::create_dir(&closed).expect("directory");
+    std::fs::set_permissions(&closed, open(0o700)).expect("chmod");
+    let inner = closed.join("x").display().to_string();
+    for denied in [
+        &["init", &inner][..],
+        &["up", &inner, "--at", "/mnt"],
+        &["job", "plan", &inner],
+        &["man", &inner],
+        &["rules", "check", &inner],
+        &["trace", "stats", &inner],
+        &["--volume", &inner, "status"],
+    ] {
+        let mut command = Command::new("setpriv");
+        command.args(["--reuid", "65534", "--regid", "65534", "--clear-groups", "--"]).arg(&binary).args(denied);
+        let output = command.env_remove("ENTREPOT_VOLUME").current_dir("/").output().expect("setpriv runs");
+        assert_eq!(output.status.code(), Some(4), "{denied:?}: {}", text(&output.stderr));
+    }
+}
+
+#[test]
+fn a_log_that_is_asked_for_in_wrong_words_is_refused() {
+    let dir = volume();
+    let toml = dir.path().join("vol/volume.toml");
+    for (wrong, said) in
+        [("inof", "`inof` is no level"), ("garbage=zzz", "`zzz` is no level"), ("stroe=debug", "stroe")]
+    {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_entrepot"));
+        command.arg("up").arg(&toml).args(["--at", "/nonexistent"]).env("ENTREPOT_LOG", wrong);
+        let output = command.env_remove("ENTREPOT_VOLUME").output().expect("the binary runs");
+        let told = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{told}");
+        assert!(told.contains(said) && told.contains("nothing was started"), "{told}");
+    }
+}
+
 #[test]
 fn completions_and_manual_pages_are_complete() {
     for shell in ["bash", "zsh", "fish"] {
@@ -173,8 +235,9 @@ fn completions_and_manual_pages_are_complete() {
 
 #[test]
 fn a_volume_that_is_not_there_is_said_so() {
-    refused(&["--volume", "/nonexistent/volume.toml", "status"], 2, "/nonexistent/volume.toml");
-    refused(&["up", "/nonexistent/volume.toml", "--at", "/nonexistent"], 2, "/nonexistent/volume.toml");
+    refused(&["--volume", "/nonexistent/volume.toml", "status"], 5, "/nonexistent/volume.toml");
+    refused(&["up", "/nonexistent/volume.toml", "--at", "/nonexistent"], 5, "/nonexistent/volume.toml");
+    refused(&["/nonexistent/volume.toml", "/", "-o", "rw"], 5, "/nonexistent/volume.toml");
 }
 
 #[test]

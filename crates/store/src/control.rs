@@ -17,7 +17,7 @@ mod server;
 mod wire;
 
 pub use client::{Client, is_dead};
-pub use find::{DEVICE_PREFIX, ENVIRONMENT, Found, find, mounts, socket_of};
+pub use find::{ENVIRONMENT, Found, device_of, find, mounts, socket_of};
 pub use problem::{Problem, exit};
 pub use server::{Binding, Server, ServerOptions};
 pub use wire::LINE_BYTES_MAX;

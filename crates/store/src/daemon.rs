@@ -28,7 +28,7 @@ pub use replicas::{JOB_VARIABLES, Replicas};
 pub use stripes::Stripes;
 
 use crate::cache::BlockCache;
-use crate::control::{Binding, Caller, DEVICE_PREFIX, Handler, Server, ServerOptions, socket_of};
+use crate::control::{Binding, Caller, Handler, Server, ServerOptions, device_of, socket_of};
 use crate::file::{Adviser, FileTable, Garbage, MirrorWrites, Pool};
 use crate::mount::{Mount, MountError, Openers, Options, Parts};
 use crate::mover::Mover;
@@ -377,7 +377,7 @@ fn mount(
         allow_other: config.mount.allow_other,
         passthrough: config.mount.passthrough,
         io: config.mount.io,
-        name: format!("{DEVICE_PREFIX}{}", state.display()),
+        name: device_of(&config.name, &state),
     };
     Mount::start(parts, options, mount_point).map_err(|e| {
         let mend = match e {

@@ -1,7 +1,7 @@
 //! `entrepot bench`: measures what lies below a volume.
 
 use crate::connect::Context;
-use crate::failure::Result;
+use crate::failure::{Failure, Result};
 use crate::shown::{self, Output};
 use clap::{Args, Subcommand};
 use serde_json::json;
@@ -91,7 +91,7 @@ fn config(context: &Context) -> Result<Config> {
             return Err(Problem::wrong(cause).try_this("name its file with --volume, or give a directory").into());
         }
     };
-    Config::load(&file).map_err(|problems| Problem::wrong(problems.to_string()).into())
+    Ok(Config::load(&file)?)
 }
 
 fn subjects(args: &Device, context: &Context) -> Result<(Vec<Subject>, Option<Config>)> {
@@ -134,7 +134,7 @@ fn device(args: &Device, context: &Context) -> Result<u8> {
     for subject in &subjects {
         let options = Options { bytes, time, seed: args.seed };
         let report = measure::device(&subject.dir, options).map_err(|error| {
-            Problem::failed(format!("{} cannot be measured: {error}", subject.dir.display()))
+            Failure::of_io(&format!("{} cannot be measured", subject.dir.display()), &error)
                 .so("nothing was written to volume.toml")
                 .try_this("look whether there is space for the scratch file (--size) and who may write there")
         })?;

@@ -6,7 +6,7 @@ use crate::shown;
 use clap::Args;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use store::control::{Client, Found, Problem, exit, is_dead};
 
@@ -19,9 +19,13 @@ use store::control::{Client, Found, Problem, exit, is_dead};
 #[command(after_help = "\
 EXAMPLES:
   entrepot down
+  entrepot down /mnt/scratch
   entrepot down --force
   entrepot --volume scratch/volume.toml down")]
 pub struct Down {
+    /// Where it is mounted; the volume that `--volume` or this directory says, or the only one, if not given.
+    #[arg(value_name = "MOUNTPOINT")]
+    at: Option<PathBuf>,
     /// Turn calls of waiting processes into errors and unmount in any case.
     #[arg(long)]
     force: bool,
@@ -32,6 +36,7 @@ const FORCED_PATIENCE: Duration = Duration::from_secs(20);
 
 impl Down {
     pub fn run(self, context: &Context) -> Result<u8> {
+        let context = Context { volume: self.at.or_else(|| context.volume.clone()) };
         let found = context.find()?;
         let mut client = match Client::connect(&found.socket()) {
             Ok(client) => client,

@@ -256,11 +256,7 @@ fn script_of(path: &Path) -> Result<(Vec<u8>, String)> {
         std::fs::read(path).map(|bytes| script = bytes)
     };
     done.map_err(|e| {
-        Failure::Problem(
-            Problem::not_found(format!("the script {} cannot be read: {e}", path.display()))
-                .so("nothing was submitted")
-                .try_this("check the path"),
-        )
+        Failure::from(Failure::of_io(&format!("the script {}", path.display()), &e).so("nothing was submitted"))
     })?;
     let name = path.file_name().map_or("stdin".into(), |n| n.to_string_lossy().into_owned());
     Ok((script, name))

@@ -1,7 +1,7 @@
 //! `entrepot man`: manual pages.
 
 use super::Cli;
-use crate::failure::Result;
+use crate::failure::{Failure, Result};
 use clap::{Args, CommandFactory};
 use std::path::{Path, PathBuf};
 
@@ -18,7 +18,8 @@ pub struct Man {
 
 impl Man {
     pub fn run(self) -> Result<u8> {
-        std::fs::create_dir_all(&self.dir)?;
+        let unusable = |e| Failure::of_io(&self.dir.display().to_string(), &e);
+        std::fs::create_dir_all(&self.dir).map_err(unusable)?;
         let mut command = Cli::command();
         // Names like `entrepot-target-add`, and the global options in every page.
         command.build();
@@ -31,7 +32,8 @@ fn write(command: &clap::Command, dir: &Path) -> Result<()> {
     let name = command.get_display_name().unwrap_or_else(|| command.get_name()).to_string();
     let mut page = Vec::new();
     clap_mangen::Man::new(command.clone()).render(&mut page)?;
-    std::fs::write(dir.join(format!("{name}.1")), page)?;
+    let file = dir.join(format!("{name}.1"));
+    std::fs::write(&file, page).map_err(|e| Failure::of_io(&file.display().to_string(), &e))?;
     for sub in command.get_subcommands().filter(|s| !s.is_hide_set() && s.get_name() != "help") {
         write(sub, dir)?;
     }

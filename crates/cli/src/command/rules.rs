@@ -1,6 +1,6 @@
 //! `entrepot rules`: the rule files of adaptive striping.
 
-use crate::failure::Result;
+use crate::failure::{Failure, Result};
 use crate::shown;
 use clap::{Args, Subcommand};
 use policy::stripe::controller::{INPUTS, OUTPUTS};
@@ -96,7 +96,7 @@ impl Rules {
 }
 
 fn read(path: &Path) -> Result<RuleBase> {
-    let text = std::fs::read_to_string(path).map_err(|error| Problem::wrong(format!("{}: {error}", path.display())))?;
+    let text = std::fs::read_to_string(path).map_err(|error| Failure::of_io(&path.display().to_string(), &error))?;
     let rules = rules::parse(&text).map_err(|error| {
         Problem::wrong(format!("{}, {error}", path.display()))
             .so("the rules cannot be used")

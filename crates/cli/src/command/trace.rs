@@ -233,12 +233,9 @@ pub(super) fn problem(error: &Error) -> Problem {
         Error::Malformed(m) => Problem::wrong(m.to_string())
             .so("nothing after it is read")
             .try_this("mend the line, or skip and count such lines with --lenient"),
-        Error::Io { path, source } if source.kind() == std::io::ErrorKind::NotFound => {
-            Problem::not_found(format!("{}: {source}", path.display())).try_this("name a file that is there")
+        Error::Io { path, source } => {
+            Failure::of_io(&path.display().to_string(), source).so("the trace is not read, or not to its end")
         }
-        Error::Io { path, source } => Problem::failed(format!("{}: {source}", path.display()))
-            .so("the rest of the trace is not read")
-            .try_this("look whether the file is whole and readable"),
         Error::Unrecognised { path, why } => {
             Problem::wrong(format!("{}: its content does not tell the format: {why}", path.display()))
                 .so("nothing was read")

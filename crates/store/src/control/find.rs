@@ -1,6 +1,6 @@
 //! Which daemon a command is for: the volume it names, the mount that its path lies in, or the only one there is.
 //!
-//! A mount carries its state directory in the kernel's table of mounts, as `entrepot#STATE` in the place of the device. So
+//! A mount carries its name and its state directory in the kernel's table of mounts, as `NAME#STATE` in the place of the device. So
 //! it is found although its daemon is dead or hung, and there is no registry that could be wrong.
 
 use super::{Problem, exit};
@@ -10,8 +10,14 @@ use std::path::{Path, PathBuf};
 /// The environment variable that names the `volume.toml`.
 pub const ENVIRONMENT: &str = "ENTREPOT_VOLUME";
 
-/// What stands before the state directory in the kernel's table of mounts.
-pub const DEVICE_PREFIX: &str = "entrepot#";
+/// The type of our mounts in the kernel's table.
+const TYPE: &str = "fuse.entrepot";
+
+/// What stands in the kernel's table of mounts in the place of a device, and so in the first column of `df`.
+pub fn device_of(name: &str, state: &Path) -> String {
+    let name = name.replace(|c: char| c == '#' || c == ',' || c == '/' || c.is_whitespace() || c.is_control(), "_");
+    format!("{name}#{}", state.display())
+}
 
 /// A volume that a command is for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -69,16 +75,35 @@ pub fn find(volume: Option<&Path>, path: Option<&Path>) -> Result<Found, Problem
     }
 }
 
+/// By the volume's file or by where it is mounted.
 fn find_named(file: &Path, mounts: Vec<Found>) -> Result<Found, Problem> {
+    if let Some(found) = mounted_at(file, &mounts) {
+        return Ok(found);
+    }
     let unreadable = |e: std::io::Error| {
-        Problem::wrong(format!("{} cannot be read: {e}", file.display()))
-            .try_this(format!("check `--volume` and {ENVIRONMENT}"))
+        let cause = match e.kind() {
+            std::io::ErrorKind::IsADirectory => format!("no volume is mounted at {}", file.display()),
+            _ => format!("{} cannot be read: {e}", file.display()),
+        };
+        let known: Vec<_> =
+            mounts.iter().filter_map(|m| m.mount_point.as_ref()).map(|p| p.display().to_string()).collect();
+        let known = if known.is_empty() { "none".into() } else { known.join(", ") };
+        Problem::new(exit::of_io(&e), cause)
+            .try_this(format!("name a volume's file or its mount point (mounted here: {known})"))
     };
     let text = std::fs::read_to_string(file).map_err(unreadable)?;
     let config = Config::parse(&file.canonicalize().map_err(unreadable)?, &text)?;
     let state = config.state.canonicalize().unwrap_or(config.state);
     let known = mounts.into_iter().find(|m| m.state == state);
     Ok(known.unwrap_or(Found { state, mount_point: None, device: None }))
+}
+
+/// The mount with this very mount point. By names alone, as long as they lead somewhere: a hung mount must not hang this.
+fn mounted_at(place: &Path, mounts: &[Found]) -> Option<Found> {
+    let is = |path: &Path| mounts.iter().find(|m| m.mount_point.as_deref() == Some(path)).cloned();
+    let absolute = std::path::absolute(place).ok()?;
+    let absolute: PathBuf = absolute.components().collect();
+    is(&absolute).or_else(|| is(&absolute.parent()?.canonicalize().ok()?.join(absolute.file_name()?)))
 }
 
 /// The innermost mount that `place` lies in. Looks at names alone: a hung mount must not hang this. Symbolic links are
@@ -99,9 +124,9 @@ fn parse(mountinfo: &str) -> Vec<Found> {
         let (before, after) = line.split_once(" - ")?;
         let before: Vec<_> = before.split(' ').collect();
         let after: Vec<_> = after.split(' ').collect();
-        let state = unescape(after.get(1)?);
-        let state = state.strip_prefix(DEVICE_PREFIX)?;
-        after.first()?.starts_with("fuse").then(|| Found {
+        let device = unescape(after.get(1)?);
+        let (_, state) = device.split_once('#').filter(|(_, state)| state.starts_with('/'))?;
+        (*after.first()? == TYPE).then(|| Found {
             state: PathBuf::from(state),
             mount_point: before.get(4).map(|p| PathBuf::from(unescape(p))),
             device: before.get(2).map(|d| d.to_string()),
@@ -136,9 +161,9 @@ mod tests {
     use super::*;
 
     const TABLE: &str = "22 1 0:20 / /proc rw - proc proc rw\n\
-        40 1 0:50 / /scratch rw,nosuid - fuse.entrepot entrepot#/vol/state rw\n\
-        41 1 0:51 / /my\\040scratch rw - fuse.entrepot entrepot#/other\\040vol/state rw\n\
-        42 1 0:52 / /home/x rw - fuse.sshfs entrepot.example.org:/ rw\n";
+        40 1 0:50 / /scratch rw,nosuid - fuse.entrepot scratch#/vol/state rw\n\
+        41 1 0:51 / /my\\040scratch rw - fuse.entrepot other#/other\\040vol/state rw\n\
+        42 1 0:52 / /home/x rw - fuse.sshfs entrepot#/x/state rw\n";
 
     #[test]
     fn the_kernels_table_names_state_and_mount_point() {
@@ -148,6 +173,27 @@ mod tests {
         assert_eq!(found[0].device.as_deref(), Some("0:50"));
         assert_eq!(found[1].state, Path::new("/other vol/state"));
         assert_eq!(found[1].mount_point.as_deref(), Some(Path::new("/my scratch")));
+    }
+
+    #[test]
+    fn a_volume_is_named_by_its_mount_point_too() {
+        let mounts = parse(TABLE);
+        for place in ["/scratch", "/scratch/", "/./scratch"] {
+            assert_eq!(mounted_at(Path::new(place), &mounts).map(|f| f.state), Some("/vol/state".into()), "{place}");
+        }
+        assert_eq!(mounted_at(Path::new("/scratch/a"), &mounts), None);
+        let named = find_named(Path::new("/my scratch"), mounts).expect("found");
+        assert_eq!(named.state, Path::new("/other vol/state"));
+        let missing = find_named(Path::new("/nowhere/volume.toml"), Vec::new()).expect_err("missing");
+        assert_eq!(missing.exit_code, exit::NOT_FOUND);
+    }
+
+    #[test]
+    fn what_df_shows_is_the_name_and_leads_to_the_state() {
+        let device = device_of("my #1, scratch", Path::new("/vol/state"));
+        assert_eq!(device, "my__1__scratch#/vol/state");
+        let line = format!("40 1 0:50 / /s rw - fuse.entrepot {device} rw\n");
+        assert_eq!(parse(&line)[0].state, Path::new("/vol/state"));
     }
 
     #[test]

@@ -20,6 +20,27 @@ pub mod exit {
     pub const INCOMPLETE: u8 = 7;
     /// It was interrupted and can be resumed.
     pub const INTERRUPTED: u8 = 130;
+
+    /// The code of what a system call said: the same cause has the same code in all commands.
+    pub fn of_io(e: &std::io::Error) -> u8 {
+        use std::io::ErrorKind;
+        match e.kind() {
+            ErrorKind::NotFound | ErrorKind::NotADirectory => NOT_FOUND,
+            ErrorKind::PermissionDenied => DENIED,
+            ErrorKind::IsADirectory | ErrorKind::InvalidInput | ErrorKind::AlreadyExists => WRONG_INPUT,
+            _ => FAILED,
+        }
+    }
+
+    /// What to do about it.
+    pub fn next_of_io(e: &std::io::Error) -> &'static str {
+        match of_io(e) {
+            NOT_FOUND => "check the path",
+            DENIED => "check the permissions of the path and of its directories",
+            WRONG_INPUT => "name another path",
+            _ => "mend what the cause names and try again",
+        }
+    }
 }
 
 /// Why a request was not served.
@@ -119,6 +140,7 @@ impl From<crate::volume::Problems> for Problem {
         for problem in rest {
             cause.push_str(&format!("; {}", problem.cause));
         }
-        Problem::wrong(cause).so(first.consequence.clone()).try_this(first.mend.clone())
+        let code = problems.0.iter().find_map(|p| p.exit_code).unwrap_or(exit::WRONG_INPUT);
+        Problem::new(code, cause).so(first.consequence.clone()).try_this(first.mend.clone())
     }
 }

@@ -162,11 +162,17 @@ pub(super) fn check_mount_point(path: &Path, config: &Config) -> Result<(), Prob
         Ok(metadata) => metadata,
         // A dead mount: it is cleared away when the new one starts.
         Err(e) if e.raw_os_error() == Some(Errno::NOTCONN.raw_os_error()) => return Ok(()),
-        Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
-            let mend = format!("`mkdir -p {shown}`, then the same command; or give another directory with --at");
-            return refused(format!("there is no directory {shown} to mount at"), &mend);
+        Err(e) => {
+            let (cause, mend) = match e.kind() {
+                std::io::ErrorKind::NotFound => (
+                    format!("there is no directory {shown} to mount at"),
+                    format!("`mkdir -p {shown}`, then the same command; or give another directory with --at"),
+                ),
+                _ => (format!("the mount point {shown}: {e}"), "Give another directory with --at".to_string()),
+            };
+            let problem = Problem::new(cause, "nothing was touched, nothing is mounted", mend);
+            return Err(Problems::one(problem.of_io(&e)));
         }
-        Err(e) => return refused(format!("the mount point {shown}: {e}"), "Give another directory with --at"),
     };
     if !metadata.is_dir() {
         return refused(format!("the mount point {shown} is no directory"), "Give a directory with --at");

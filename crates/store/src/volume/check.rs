@@ -6,6 +6,7 @@ use super::keep::known_targets;
 use super::namespace;
 use super::problem::{Problem, Problems};
 use super::real_paths;
+use crate::control::exit;
 use crate::state::TargetRecord;
 use crate::target::{Identity, IdentityError};
 use rustix::fs::Access;
@@ -77,6 +78,7 @@ impl Check<'_> {
     /// Whether a directory is there for us.
     fn directory(&mut self, path: &Path, place: (usize, usize), what: &str) -> bool {
         let shown = path.display();
+        let mut denied = false;
         let (cause, mend) = match std::fs::metadata(path) {
             Ok(found) if !found.is_dir() => {
                 (format!("{shown}, for {what}, is no directory"), "Name a directory".to_owned())
@@ -87,6 +89,7 @@ impl Check<'_> {
                     (format!("{shown}, for {what}, is on a read-only file system"), "Mount it for writing".to_owned())
                 }
                 Err(errno) => {
+                    denied = errno == Errno::ACCESS;
                     let mend = "Give it to the user who runs the daemon, with mode 0700".to_owned();
                     (format!("{shown}, for {what}, cannot be read and written: {errno}"), mend)
                 }
@@ -95,9 +98,15 @@ impl Check<'_> {
                 format!("{shown}, for {what}, does not exist"),
                 format!("Make it (`mkdir -p {shown}`), mount what belongs there, or correct the path"),
             ),
-            Err(error) => (format!("{shown}, for {what}, cannot be looked at: {error}"), "Correct the path".to_owned()),
+            Err(error) => {
+                denied = error.kind() == std::io::ErrorKind::PermissionDenied;
+                (format!("{shown}, for {what}, cannot be looked at: {error}"), "Correct the path".to_owned())
+            }
         };
         self.problem(place, cause, mend);
+        if let Some(problem) = self.problems.last_mut().filter(|_| denied) {
+            problem.exit_code = Some(exit::DENIED);
+        }
         false
     }
 

@@ -418,11 +418,12 @@ impl Config {
     /// Reads and checks a `volume.toml` and all directories that it names. Touches nothing.
     pub fn load(file: &Path) -> Result<Config, Problems> {
         let text = std::fs::read_to_string(file).map_err(|error| {
-            Problems::one(Problem::new(
+            let problem = Problem::new(
                 format!("{} cannot be read: {error}", file.display()),
                 "there is no volume to open",
                 "Name the right file, or make a volume with `entrepot init DIR`",
-            ))
+            );
+            Problems::one(problem.of_io(&error))
         })?;
         let config = Config::parse(file, &text)?;
         super::check::check(&config)?;

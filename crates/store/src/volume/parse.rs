@@ -128,14 +128,13 @@ fn targets(
             continue;
         }
         let target = target(reading, section, &mut tiers, !declared.is_empty());
-        for other in &targets {
-            let mend = format!("Give it another (the first is in line {})", other.place.0);
-            if other.name == target.name && !target.name.is_empty() {
-                reading.problem(block.span(), format!("two targets are named \"{}\"", target.name), &mend);
-            }
-            if other.path == target.path {
-                reading.problem(block.span(), format!("two targets are in {}", target.path.display()), &mend);
-            }
+        // Each is held against the first alone: of n of one name n - 1 have to be mended.
+        let mend = |first: &TargetConfig| format!("Give it another (the first is in line {})", first.place.0);
+        if let Some(first) = targets.iter().find(|other| other.name == target.name && !target.name.is_empty()) {
+            reading.problem(block.span(), format!("two targets are named \"{}\"", target.name), mend(first));
+        }
+        if let Some(first) = targets.iter().find(|other| other.path == target.path) {
+            reading.problem(block.span(), format!("two targets are in {}", target.path.display()), mend(first));
         }
         targets.push(target);
     }

@@ -1,5 +1,6 @@
 //! What is wrong with a `volume.toml` or what it names: where, why, what follows, what to do.
 
+use crate::control::exit;
 use std::fmt;
 use std::path::PathBuf;
 
@@ -14,12 +15,25 @@ pub struct Problem {
     pub consequence: String,
     /// What to do.
     pub mend: String,
+    /// The exit code of the command, where it is not that of a wrong input.
+    pub exit_code: Option<u8>,
 }
 
 impl Problem {
     /// A problem without a place in a file.
     pub fn new(cause: impl Into<String>, consequence: impl Into<String>, mend: impl Into<String>) -> Problem {
-        Problem { place: None, cause: cause.into(), consequence: consequence.into(), mend: mend.into() }
+        Problem {
+            place: None,
+            cause: cause.into(),
+            consequence: consequence.into(),
+            mend: mend.into(),
+            exit_code: None,
+        }
+    }
+
+    /// The exit code is that of what a system call said.
+    pub fn of_io(self, error: &std::io::Error) -> Problem {
+        Problem { exit_code: Some(exit::of_io(error)), ..self }
     }
 }
 

@@ -36,6 +36,7 @@ impl<'a> Reading<'a> {
             place: Some((self.file.to_owned(), line, column)),
             cause: cause.into(),
             consequence: REFUSED.into(),
+            exit_code: None,
             mend: mend.into(),
         });
     }

@@ -159,7 +159,7 @@ const TAIL: &str = r#"
 # retries = 3
 # Bytes per second; 0 is no limit.
 # rate = 0
-# How long a source may send nothing until that counts as a failure, in staging as well.
+# How long a source may send nothing, or less than 4 KiB a second, until that counts as a failure, in staging as well.
 # source_patience = "30s"
 
 [jobs]
@@ -326,7 +326,9 @@ pub fn init(dir: &Path) -> Result<PathBuf, Problems> {
         } else {
             "Choose another directory"
         };
-        Problems::one(Problem::new(format!("{} cannot be made: {error}", path.display()), "no volume was made", mend))
+        let why = if exists { "it is there already".to_string() } else { error.to_string() };
+        let problem = Problem::new(format!("{} cannot be made: {why}", path.display()), "no volume was made", mend);
+        Problems::one(problem.of_io(error))
     };
     if file.exists() {
         return Err(failed(&file, &std::io::ErrorKind::AlreadyExists.into()));

@@ -3,7 +3,7 @@
 use super::cache::Output;
 use super::parallel::side_by_side;
 use super::setup_problem;
-use crate::failure::Result;
+use crate::failure::{Failure, Result};
 use crate::shown;
 use clap::Args;
 use policy::burst::control::Device;
@@ -279,8 +279,7 @@ impl Burst {
     fn listed(&self, device: &Device) -> Result<Vec<Listed>> {
         let Some(file) = &self.jobs else { return Ok(Vec::new()) };
         let shown = file.display();
-        let text = std::fs::read_to_string(file)
-            .map_err(|error| Problem::wrong(format!("{shown} cannot be read: {error}")))?;
+        let text = std::fs::read_to_string(file).map_err(|error| Failure::of_io(&shown.to_string(), &error))?;
         let memory = size_bytes("memory-per-node", &self.memory_per_node).map_err(|error| setup_problem(&error))?;
         let machine = Machine {
             cores_per_node: f64::from(self.cores_per_node),

@@ -155,8 +155,8 @@ impl Center {
         let settings = self.settings()?;
         if let Some(path) = &self.grid {
             let text = std::fs::read_to_string(path).map_err(|error| {
-                let cause = format!("the grid file {} cannot be read: {error}", path.display());
-                Failure::from(Problem::wrong(cause).so("nothing was simulated").try_this("give a file of TOML"))
+                let what = format!("the grid file {}", path.display());
+                Failure::from(Failure::of_io(&what, &error).so("nothing was simulated"))
             })?;
             let mut plan = Plan::parse(&text).map_err(|error| problem(&error))?;
             plan.base.extend(settings);

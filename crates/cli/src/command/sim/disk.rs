@@ -1,7 +1,7 @@
 //! `entrepot sim disk`: the disk models by themselves.
 
 use super::said;
-use crate::failure::Result;
+use crate::failure::{Failure, Result};
 use crate::shown;
 use clap::{Args, Subcommand};
 use sim::disk::{Model, validate};
@@ -77,7 +77,7 @@ fn run_validate(path: &Path, model: Option<&str>) -> Result<u8> {
         })?),
         None => None,
     };
-    let unreadable = |path: &Path, error: std::io::Error| Problem::wrong(format!("{}: {error}", path.display()));
+    let unreadable = |path: &Path, error: std::io::Error| Failure::of_io(&path.display().to_string(), &error);
     let found = validate::find(path, model).map_err(|error| unreadable(path, error))?;
     if found.is_empty() {
         let problem = Problem::wrong(format!("{} holds no measurement of a disk that is modelled", path.display()));

@@ -21,7 +21,7 @@ pub(super) fn opener(wish: &TraceWish, beside: &Path) -> Result<Box<dyn Opener>>
 
 /// Run the grid in the file at `path`.
 pub(super) fn run(path: &Path, results: Option<&Path>, threads: usize, output: Output) -> Result<u8> {
-    let text = std::fs::read_to_string(path).map_err(|error| Problem::wrong(format!("{}: {error}", path.display())))?;
+    let text = std::fs::read_to_string(path).map_err(|error| Failure::of_io(&path.display().to_string(), &error))?;
     let plan = Plan::parse(&text).map_err(|error| grid_problem(&error))?;
     let cases = plan.cases().map_err(|error| grid_problem(&error))?;
     let beside = path.parent().unwrap_or(Path::new(""));

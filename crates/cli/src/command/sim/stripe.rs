@@ -5,7 +5,7 @@ mod model;
 
 use super::cache::Output;
 use super::setup_problem;
-use crate::failure::Result;
+use crate::failure::{Failure, Result};
 use crate::shown;
 use clap::{Args, Subcommand, ValueEnum};
 use policy::stripe::controller::Mode;
@@ -329,7 +329,7 @@ fn read_rules(path: &Path) -> Result<Rules> {
     if path == Path::new("paper") {
         return built_in(rules::PAPER);
     }
-    let text = std::fs::read_to_string(path).map_err(|error| Problem::wrong(format!("{}: {error}", path.display())))?;
+    let text = std::fs::read_to_string(path).map_err(|error| Failure::of_io(&path.display().to_string(), &error))?;
     let rules = rules::parse(&text).map_err(|error| {
         Problem::wrong(format!("{}, {error}", path.display())).try_this("check it with `entrepot rules check FILE`")
     })?;
