@@ -54,8 +54,7 @@ impl HttpAccess {
         redirects: Policy,
     ) -> Result<HttpAccess, OriginError> {
         let client = Client::builder()
-            .connect_timeout(patience)
-            .read_timeout(patience)
+            .connect_timeout(patience) // whoever asks bounds the rest
             .redirect(redirects)
             .build()
             .map_err(|e| OriginError::Permanent(format!("no http client: {e}")))?;

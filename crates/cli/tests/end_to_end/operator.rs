@@ -121,8 +121,9 @@ fn mount_and_down_know_it_by_its_mount_point() {
     if rustix::process::geteuid().is_root() && std::path::Path::new("/sbin/mount.fuse").exists() {
         let mount = |options: &str| {
             let path = format!("{}:{}", volume.dir.path().display(), std::env::var("PATH").unwrap_or_default());
-            let words = ["-t", "fuse.entrepot", "-o", options, toml, at];
-            Command::new("mount").args(words).env("PATH", path).output().expect("mount")
+            // What mount(8) executes, which itself looks in the system's own directories alone.
+            let words = [toml, at, "-t", "fuse.entrepot", "-o", options];
+            Command::new("/sbin/mount.fuse").args(words).env("PATH", path).output().expect("mount.fuse")
         };
         says(&mount("rw,stripes=4"), 2, &["`stripes=4` is not understood"]);
         for again in [false, true] {

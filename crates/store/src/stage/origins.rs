@@ -93,7 +93,10 @@ impl Origins {
     /// So many bytes from the first source with ranges that can give them.
     pub fn read_at(&self, offset: u64, len: usize, stop: &Stop) -> Result<Vec<u8>, StageError> {
         let mut last = None;
-        for (at, (place, origin)) in self.list.iter().enumerate().filter(|(at, _)| self.by_ranges(*at)) {
+        // Where none is good for it, whoever asks compares the bytes with those that they must be.
+        let any = self.any_by_ranges();
+        let good = |at: usize| if any { self.by_ranges(at) } else { self.list[at].0.ranges };
+        for (at, (place, origin)) in self.list.iter().enumerate().filter(|(at, _)| good(*at)) {
             let version = &place.version;
             let read = move |origin: &dyn Origin, version: &Version| {
                 let mut bytes = vec![0; len];

@@ -220,6 +220,8 @@ fn a_source_that_does_not_tell_its_versions_is_fetched_with_one_request() {
     let keep = StageIn { keep: true, ..request(&["mem://h/a"], "a") };
     world.stager.stage_in(&keep, &who(), QUIET, &Stop::default()).expect("fetched again");
     assert!(world.read("a") == new);
+    let said = world.stager.source_set("a", &["mem://h/a".into()], true, &who(), QUIET, &Stop::default());
+    assert!(said.expect("compared byte by byte, in ranges or not").is_some());
 }
 
 #[test]
