@@ -39,8 +39,9 @@ fn wanted() -> Result<EnvFilter> {
 /// Levels, and `CRATE=LEVEL`, parted by commas. A bare word that is no level would be taken for a crate of which everything is logged,
 /// and nothing of all others.
 fn parse(text: &str) -> std::result::Result<EnvFilter, String> {
-    for word in text.split(',').map(str::trim).filter(|word| !word.is_empty()) {
-        let (of, level) = word.rsplit_once('=').map_or(("", word), |(of, level)| (of, level));
+    let words: Vec<_> = text.split(',').map(str::trim).filter(|word| !word.is_empty()).collect();
+    for word in &words {
+        let (of, level) = word.rsplit_once('=').map_or(("", *word), |(of, level)| (of, level));
         if level.parse::<LevelFilter>().is_err() {
             return Err(format!("`{level}` is no level; levels are off, error, warn, info, debug, trace"));
         }
@@ -49,7 +50,7 @@ fn parse(text: &str) -> std::result::Result<EnvFilter, String> {
             return Err(format!("there is no crate `{name}`"));
         }
     }
-    EnvFilter::try_new(text).map_err(|e| e.to_string())
+    EnvFilter::try_new(words.join(",")).map_err(|e| e.to_string())
 }
 
 /// What other people's code says below a warning never gets into a log, whatever is asked for: some of it prints
