@@ -205,6 +205,11 @@ fn the_lines_of_simulator_run_as_printed() {
     run("docs/SIMULATOR.md");
 }
 
+#[test]
+fn the_lines_of_traces_run_as_printed() {
+    run("docs/TRACES.md");
+}
+
 /// Each page with commands has its test above, so that they run side by side.
 #[test]
 fn no_page_with_commands_is_forgotten() {
