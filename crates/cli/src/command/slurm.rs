@@ -174,6 +174,9 @@ fn detail(d: &Detail) -> String {
     for (phase, at_ms) in &job.timeline {
         let _ = writeln!(text, "  {}  {}", shown::moment_ms(*at_ms), phase.name());
     }
+    if let Some(staging) = &d.staging {
+        let _ = writeln!(text, "  on its way: {}", show::staging(staging));
+    }
     if let Some(arrival) = &job.arrival {
         let _ = writeln!(text, "  {}", show::coming(arrival));
     }
@@ -195,7 +198,7 @@ fn detail(d: &Detail) -> String {
         let _ = writeln!(
             text,
             "  looked at before the start: {}, {} mended, {} fetched",
-            shown::count(check.n_files as u64, "file"),
+            shown::count(check.n_files, "file"),
             check.n_repaired,
             shown::bytes(check.fetched_bytes)
         );

@@ -45,7 +45,15 @@ impl Slurm {
         drop(book);
         let over = job.phase.is_final();
         let protection = if over { Vec::new() } else { volume.protection(owner, &id.to_string(), &paths) };
-        Ok(Detail { job, transfers, protection })
+        let results = || crate::plan::paths::results(&job.plan, &job.cwd, job.mount.as_deref());
+        let staging = match job.phase {
+            Phase::StagingIn => volume.staging(owner, &paths),
+            Phase::StagingOut => {
+                volume.staging(owner, &results().into_iter().map(|(_, path)| path).collect::<Vec<_>>())
+            }
+            _ => None,
+        };
+        Ok(Detail { job, transfers, protection, staging })
     }
 
     /// A piece of what a staging command wrote; of its last run, if it was run several times.

@@ -104,6 +104,9 @@ pub struct Detail {
     /// What protects each of its input files, while it waits or runs.
     #[serde(default)]
     pub protection: Vec<crate::volume::Protected>,
+    /// How far the data are that come or go now.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub staging: Option<crate::request::Staging>,
 }
 
 /// What a hook found of a job's environment.

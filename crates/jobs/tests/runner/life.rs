@@ -410,3 +410,18 @@ fn a_failed_stage_out_is_taken_up_again_when_its_owner_says_so() {
     let spool = world.dir.path().join("jobs/1");
     assert!(!spool.join("stage-out.spec").exists(), "its environment is not kept any longer");
 }
+
+/// [S-068]
+#[test]
+fn a_job_whose_data_come_says_how_far_they_are() {
+    let world = World::new();
+    world.fifo("go");
+    let id = world.submit("#!/bin/sh\n#STAGEIN cp /dev/null HOME/../mnt/x\n#STAGEIN sh -c 'read x < go'\ntrue\n");
+    let listed = || world.runner.list(me(), List { all: true }).remove(0);
+    while listed().state != JobState::StagingIn {
+        std::thread::yield_now();
+    }
+    assert_eq!(listed().staging, Some(Staging { done_bytes: 1, total_bytes: 4, left_s: None }));
+    world.tell("go");
+    assert_eq!(world.end(id).summary.staging, None);
+}

@@ -54,6 +54,9 @@ impl Volume for FakeVolume {
     fn unmark_checkpoints(&self, job: &str) {
         self.asked.lock().unwrap().push(format!("unmark {job}"));
     }
+    fn staging(&self, _: Caller, paths: &[PathBuf]) -> Option<Staging> {
+        (!paths.is_empty()).then_some(Staging { done_bytes: 1, total_bytes: 4, left_s: None })
+    }
     fn recoveries(&self, _: Caller, paths: &[PathBuf], from_ms: u64, to_ms: u64) -> Vec<RecoveryEvent> {
         assert!(from_ms <= to_ms);
         let event = |path: &PathBuf| RecoveryEvent {

@@ -36,7 +36,7 @@ pub fn not_shown(over: &[JobSummary]) -> Option<String> {
 }
 
 /// How far the data are that come or go now, in a few words.
-fn staging(s: &Staging) -> String {
+pub fn staging(s: &Staging) -> String {
     let (done, total) = (shown::bytes(s.done_bytes), shown::bytes(s.total_bytes));
     let percent = s.done_bytes.saturating_mul(100).checked_div(s.total_bytes).unwrap_or(100);
     let left = s.left_s.map_or(String::new(), |left| format!(", about {} left", shown::span_s(left)));
@@ -101,7 +101,7 @@ pub fn detail(d: &JobDetail) -> String {
         let _ = writeln!(
             text,
             "  data checked before the start: {}, {} repaired, {} fetched",
-            shown::count(check.n_files as u64, "file"),
+            shown::count(check.n_files, "file"),
             check.n_repaired,
             shown::bytes(check.fetched_bytes)
         );
