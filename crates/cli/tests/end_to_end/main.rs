@@ -22,6 +22,7 @@ mod merged;
 mod mirrors;
 mod operator;
 mod purge;
+mod read_only;
 mod real;
 mod recovery;
 mod redis;

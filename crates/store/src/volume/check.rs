@@ -38,7 +38,11 @@ pub fn check(config: &Config) -> Result<(), Problems> {
             check.problem(target.place, cause, "Mend the device, or name another directory");
             continue;
         }
-        if check.directory(&target.path, target.place, &format!("target \"{}\"", target.name)) {
+        // So is one that can only be read: what lies on it is read.
+        let read_only = || rustix::fs::access(&target.path, Access::WRITE_OK) == Err(Errno::ROFS);
+        if (record.is_some() && read_only())
+            || check.directory(&target.path, target.place, &format!("target \"{}\"", target.name))
+        {
             check.identity(&target.path, target.place, &target.name, volume, &known);
         }
     }
