@@ -44,6 +44,7 @@ const COMMANDS: &[&[&str]] = &[
     &["job", "list"],
     &["job", "show"],
     &["job", "cancel"],
+    &["job", "retry"],
     &["job", "log"],
     &["job", "wait"],
     &["slurm"],
