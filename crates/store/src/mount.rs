@@ -108,7 +108,7 @@ pub struct Options {
     pub allow_other: Option<bool>,
     /// Whether the kernel may read and write one-object files by itself.
     pub passthrough: Passthrough,
-    /// Whether the kernel's page cache is used.
+    /// Whether files that nobody writes are read through the kernel's page cache.
     pub io: Io,
     /// Shown as the source in `/proc/mounts`.
     pub name: String,

@@ -61,7 +61,7 @@ impl Shared {
 
     fn flags(&self) -> FopenFlags {
         if self.page_cache {
-            return FopenFlags::empty();
+            return FopenFlags::FOPEN_KEEP_CACHE; // nobody else changes what is behind it
         }
         FopenFlags::FOPEN_DIRECT_IO | FopenFlags::FOPEN_PARALLEL_DIRECT_WRITES
     }

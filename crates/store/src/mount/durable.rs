@@ -3,11 +3,9 @@
 use super::Server;
 use super::convert::errno;
 use super::metadata::STATS_ID;
-use super::mode::Mode;
-use super::open::{Handle, version};
+use super::open::Handle;
 use crate::namespace::NodeId;
 use fuser::{FileHandle, FopenFlags, OpenFlags, ReplyEmpty, ReplyOpen, Request};
-use rustix::fs::fstat;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -43,7 +41,7 @@ impl Server {
         }
         let Some(handle) = self.handles.remove(handle.0) else { return reply.error(fuser::Errno::EBADF) };
         if handle.open.file.layout().is_none() {
-            self.finish(&handle);
+            self.close(&handle);
             return reply.ok();
         }
         // The last user of a file settles and may sync it; that waits for targets.
@@ -77,16 +75,6 @@ impl Server {
             && let Some(bytes) = handle.open.file.allocated()
         {
             node.set_allocated(handle.open.file.size(), bytes);
-        }
-        self.finish(handle);
-    }
-
-    fn finish(&self, handle: &Handle) {
-        if handle.mode == Mode::Cached && handle.wrote.load(Ordering::Relaxed) {
-            // What the kernel cached of its own writes is what the file holds now.
-            if let (Ok(node), Ok(stat)) = (self.parts.namespace.node(handle.open.id), fstat(handle.open.stub())) {
-                node.keeps_cache(version(&stat));
-            }
         }
         self.close(handle);
     }

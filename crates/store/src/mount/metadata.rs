@@ -242,6 +242,7 @@ impl Server {
         match self.parts.namespace.create(caller, parent, name, mode) {
             Ok((node, stat, stub)) => {
                 let user = self.user_of_stub(node.id, stub).inspect_err(|_| self.parts.namespace.forget(node.id, 1))?;
+                user.open.is_of(&node);
                 user.open.file.tell_opened(&|| self.path_of(parent, name), is_writable(flags));
                 self.lay_out_new(parent, &user.open);
                 Ok((node, stat, user))
@@ -253,6 +254,10 @@ impl Server {
                     return Err(Errno::STALE.into());
                 }
                 let user = self.user(node.id).inspect_err(|_| self.parts.namespace.forget(node.id, 1))?;
+                if !user.open.is_of(&node) {
+                    self.parts.namespace.forget(node.id, 1);
+                    return Err(Errno::STALE.into());
+                }
                 user.open.file.tell_opened(&|| self.path_of(parent, name), is_writable(flags));
                 if flags.contains(OFlags::TRUNC) {
                     user.open.file.truncate(0)?;

@@ -3,12 +3,15 @@
 //! The kernel forbids some mixtures on one inode: while one open is passed through, all must be, with the same backing
 //! file; and none may be while the page cache is in use. A direct open counts as cached, since a shared mapping of it is.
 //!
-//! We avoid one more: a direct writer beside a reader through the page cache. The kernel drops the pages a direct write
-//! touches, but a reader may bring one back while the write is under way and then keep what was there before. So whoever
-//! comes second joins the first, unless the application itself asked for `O_DIRECT`, which promises it nothing else.
+//! What follows is ours: whoever may write goes through the page cache. A direct write drops the pages that it touches
+//! before it is under way and not after, so a page that a mapping, a `sendfile` or a cached read brings in meanwhile is
+//! what was there before, stays, and may be written back. A write through the page cache changes the page and then is sent.
+//! Nobody drops a page meanwhile: no open asks for it, but those that are passed through, which meet no others.
+//! Only the mapping of a direct open would; so while a file is open for writing nobody is given one.
+//! `docs/ARCHITECTURE.md` has the whole of it.
 
 use super::PassthroughGuard;
-use fuser::BackingId;
+use fuser::{BackingId, FopenFlags};
 use std::sync::Arc;
 
 /// How an open file does its I/O.
@@ -16,7 +19,7 @@ use std::sync::Arc;
 pub enum Mode {
     /// Through the page cache.
     Cached,
-    /// Each read and write comes to us.
+    /// Each read comes to us.
     Direct,
     /// The kernel reads and writes the object itself; with `direct`, it does so for mappings only.
     Passed {
@@ -25,23 +28,41 @@ pub enum Mode {
     },
 }
 
+impl Mode {
+    /// What the kernel is told.
+    pub fn flags(self) -> FopenFlags {
+        let direct = FopenFlags::FOPEN_DIRECT_IO;
+        match self {
+            Mode::Cached => FopenFlags::FOPEN_KEEP_CACHE,
+            Mode::Direct => FopenFlags::FOPEN_KEEP_CACHE | direct,
+            // What the kernel then writes by itself is in no page of ours.
+            Mode::Passed { direct: false } => FopenFlags::empty(),
+            Mode::Passed { direct: true } => direct | FopenFlags::FOPEN_PARALLEL_DIRECT_WRITES,
+        }
+    }
+}
+
 /// The opens of one inode.
 #[derive(Default)]
 pub struct Modes {
     cached: usize,
     direct: usize,
     passed: usize,
+    /// Of the cached ones, those that may write.
+    writers: usize,
     /// The backing file that all passed opens share.
     backing: Option<Arc<BackingId>>,
+    /// Pages may have come through a passed open that comes to us; what the others wrote is not in them.
+    spoilt: bool,
 }
 
 /// What an open wants.
 #[derive(Clone, Copy, Debug)]
 pub struct Wish {
-    /// Bypass the page cache, if nobody uses it.
+    /// It may write.
+    pub writes: bool,
+    /// Read past the page cache, if nobody can write.
     pub direct: bool,
-    /// Bypass it whoever uses it (`O_DIRECT`).
-    pub always_direct: bool,
     /// Let the kernel do it, if it can.
     pub pass: bool,
 }
@@ -57,6 +78,7 @@ impl Modes {
             // Whoever comes now must join; one that may not write to the object by itself sends its writes to us.
             let guard = if wish.pass { register(false).map(|(guard, _)| guard) } else { None };
             self.passed += 1;
+            self.spoilt |= guard.is_none();
             return (Mode::Passed { direct: guard.is_none() }, Some(backing.clone()), guard);
         }
         if wish.pass
@@ -69,24 +91,32 @@ impl Modes {
             self.backing = Some(backing.clone());
             return (Mode::Passed { direct: false }, Some(backing), Some(guard));
         }
-        let join = if self.cached > 0 { false } else { self.direct > 0 || wish.direct };
-        if wish.always_direct || join {
+        if wish.direct && !wish.writes && self.writers == 0 {
             self.direct += 1;
-            (Mode::Direct, None, None)
-        } else {
-            self.cached += 1;
-            (Mode::Cached, None, None)
+            return (Mode::Direct, None, None);
         }
+        self.cached += 1;
+        self.writers += usize::from(wish.writes);
+        (Mode::Cached, None, None)
     }
 
-    /// An open ended. Gives back the backing file when it is not needed any more, to be closed outside any lock.
-    pub fn leave(&mut self, mode: Mode) -> Option<Arc<BackingId>> {
+    /// An open ended, which could write or not. Gives back the backing file when it is not needed any more, to be closed
+    /// outside any lock.
+    pub fn leave(&mut self, mode: Mode, writes: bool) -> Option<Arc<BackingId>> {
         match mode {
-            Mode::Cached => self.cached -= 1,
+            Mode::Cached => {
+                self.cached -= 1;
+                self.writers -= usize::from(writes);
+            }
             Mode::Direct => self.direct -= 1,
             Mode::Passed { .. } => self.passed -= 1,
         }
         if self.passed == 0 { self.backing.take() } else { None }
+    }
+
+    /// Whether the kernel may have pages that are not the file's bytes, now that nobody has it open.
+    pub fn is_spoilt(&self) -> bool {
+        self.spoilt
     }
 }
 
@@ -94,41 +124,47 @@ impl Modes {
 mod tests {
     use super::*;
 
+    const READER: Wish = Wish { writes: false, direct: false, pass: false };
+    const WRITER: Wish = Wish { writes: true, ..READER };
+    const DIRECT: Wish = Wish { direct: true, ..READER };
+
     #[test]
     fn cached_and_passed_opens_never_meet() {
         let mut modes = Modes::default();
-        let wish = Wish { direct: false, always_direct: false, pass: true };
-        let (first, backing, _) = modes.enter(Wish { pass: false, ..wish }, |_| panic!("did not ask for it"));
+        let pass = Wish { pass: true, ..READER };
+        let (first, backing, _) = modes.enter(READER, |_| panic!("did not ask for it"));
         assert_eq!((first, backing.is_none()), (Mode::Cached, true));
-        let (second, ..) = modes.enter(wish, |_| panic!("the page cache is in use"));
+        let (second, ..) = modes.enter(pass, |_| panic!("the page cache is in use"));
         assert_eq!(second, Mode::Cached);
-        let (third, ..) = modes.enter(Wish { always_direct: true, ..wish }, |_| panic!("the page cache is in use"));
-        assert_eq!(third, Mode::Direct);
-        for mode in [first, second, third] {
-            assert!(modes.leave(mode).is_none());
+        for mode in [first, second] {
+            assert!(modes.leave(mode, false).is_none());
         }
         let mut asked = false;
-        let (fourth, ..) = modes.enter(wish, |_| {
+        let (third, ..) = modes.enter(pass, |_| {
             asked = true;
             None
         });
         assert!(asked, "nobody is in the way any more");
-        assert_eq!(fourth, Mode::Cached, "a file that is not that simple goes through the page cache");
-    }
-    #[test]
-    fn who_comes_second_joins_the_first() {
-        let mut modes = Modes::default();
-        let (reader, writer) = (wish(false), wish(true));
-        let none = |_| None;
-        let first = modes.enter(reader, none).0;
-        assert_eq!((first, modes.enter(writer, none).0), (Mode::Cached, Mode::Cached));
-        modes.leave(Mode::Cached);
-        modes.leave(Mode::Cached);
-        let first = modes.enter(writer, none).0;
-        assert_eq!((first, modes.enter(reader, none).0), (Mode::Direct, Mode::Direct));
+        assert_eq!(third, Mode::Cached, "a file that is not that simple goes through the page cache");
     }
 
-    fn wish(direct: bool) -> Wish {
-        Wish { direct, always_direct: false, pass: false }
+    /// [S-140]
+    #[test]
+    fn whoever_writes_goes_through_the_page_cache_and_nobody_reads_past_it_meanwhile() {
+        let mut modes = Modes::default();
+        let mut enter = |wish| modes.enter(wish, |_| panic!("did not ask for it")).0;
+        assert_eq!(enter(DIRECT), Mode::Direct);
+        assert_eq!(enter(Wish { direct: true, ..WRITER }), Mode::Cached, "a writer that wants to go past it");
+        assert_eq!(enter(DIRECT), Mode::Cached, "a reader beside a writer");
+        modes.leave(Mode::Cached, true);
+        assert_eq!(modes.enter(DIRECT, |_| None).0, Mode::Direct, "a cached reader is in nobody's way");
+    }
+
+    /// [S-140]
+    #[test]
+    fn an_open_that_meets_others_never_drops_pages() {
+        let keeps = |mode: Mode| mode.flags().contains(FopenFlags::FOPEN_KEEP_CACHE);
+        assert!(keeps(Mode::Cached) && keeps(Mode::Direct));
+        assert!(!keeps(Mode::Passed { direct: false }) && !keeps(Mode::Passed { direct: true }));
     }
 }

@@ -5,13 +5,13 @@ use super::mode::{Mode, Modes, Wish};
 use super::{File, PassthroughGuard, Server, SyncCursor};
 use crate::Result;
 use crate::cache::{Stream, WeakStream};
-use crate::namespace::{Caller, NodeId};
+use crate::namespace::{Caller, Node, NodeId};
 use crate::stats::Metric;
 use crate::volume::{Io, Passthrough};
 use fuser::{BackingId, FileHandle, FopenFlags, OpenFlags, ReplyOpen, Request};
 use parking_lot::Mutex;
 use policy::advice::Reader;
-use rustix::fs::{OFlags, Stat, fstat};
+use rustix::fs::{AtFlags, OFlags, Stat, StatxFlags, fstat, statx};
 use rustix::io::Errno;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -27,6 +27,8 @@ pub struct Open {
     pub file: Arc<File>,
     /// The stub, for what concerns the inode rather than its bytes.
     stub: OwnedFd,
+    /// When the stub was made, in nanoseconds since 1970; 0 where the file system doesn't say.
+    born_ns: u64,
     pub modes: Mutex<Modes>,
     users: AtomicUsize,
     /// The stream of the newest ordinary handle, to which the next one opened with `O_NOATIME` belongs.
@@ -36,6 +38,11 @@ pub struct Open {
 impl Open {
     pub fn stub(&self) -> BorrowedFd<'_> {
         self.stub.as_fd()
+    }
+
+    /// Whether the kernel's pages of a node are of this inode.
+    pub fn is_of(&self, node: &Node) -> bool {
+        node.is_of(self.born_ns)
     }
 }
 
@@ -128,6 +135,7 @@ impl Server {
     /// Uses the file behind a stub that was just opened.
     pub fn user_of_stub(&self, id: NodeId, stub: OwnedFd) -> Result<User<'_>> {
         let own = stub.try_clone().map_err(|_| Errno::MFILE)?;
+        let born_ns = born_ns(&own);
         let file = self.parts.files.get_or_open(stub)?;
         let mut shard = self.open.shard(id).lock();
         let open = match shard.entry(id) {
@@ -135,7 +143,7 @@ impl Server {
             Entry::Vacant(free) => {
                 let (modes, users) = (Mutex::default(), AtomicUsize::new(0));
                 let newest = Mutex::default();
-                free.insert(Arc::new(Open { id, file, stub: own, modes, users, newest })).clone()
+                free.insert(Arc::new(Open { id, file, stub: own, born_ns, modes, users, newest })).clone()
             }
         };
         open.users.fetch_add(1, Ordering::AcqRel);
@@ -152,6 +160,11 @@ impl Server {
         let mut shard = self.open.shard(open.id).lock();
         if open.users.fetch_sub(1, Ordering::AcqRel) > 1 {
             return;
+        }
+        if open.modes.lock().is_spoilt()
+            && let Ok(node) = self.parts.namespace.node(open.id)
+        {
+            node.distrust();
         }
         shard.remove(&open.id);
         drop(shard);
@@ -218,6 +231,10 @@ impl Server {
 
     fn prepare_open(&self, caller: Caller, user: &User<'_>, flags: OFlags) -> Result<()> {
         let id = user.open.id;
+        let node = self.parts.namespace.node(id)?;
+        if !user.open.is_of(&node) {
+            return Err(Errno::STALE.into()); // the kernel looks the name up again
+        }
         if flags.contains(OFlags::TRUNC) {
             user.open.file.truncate(0)?;
             if !caller.is_root() {
@@ -246,7 +263,9 @@ impl Server {
         let writable = is_writable(flags);
         let striped = open.file.layout().is_some();
         let stat = fstat(open.stub()).ok();
-        let wish = self.wish(flags, striped && !open.file.is_watched(), stat.as_ref());
+        // What the kernel opened to append appends for ever, also when the application changes its mind.
+        let passable = striped && !open.file.is_watched() && !flags.contains(OFlags::APPEND);
+        let wish = self.wish(writable, passable, stat.as_ref());
         let (mode, backing, guard) = open.modes.lock().enter(wish, |first| {
             let guard = open.file.passthrough(writable)?;
             if !first {
@@ -261,21 +280,7 @@ impl Server {
                 }
             }
         });
-        let mut fopen = match mode {
-            Mode::Cached => FopenFlags::empty(),
-            Mode::Direct | Mode::Passed { direct: true } => {
-                FopenFlags::FOPEN_DIRECT_IO | FopenFlags::FOPEN_PARALLEL_DIRECT_WRITES
-            }
-            Mode::Passed { direct: false } => FopenFlags::empty(),
-        };
-        if let Ok(node) = self.parts.namespace.node(open.id) {
-            match (mode, stat) {
-                (Mode::Cached, Some(stat)) if node.keeps_cache(version(&stat)) => fopen |= FopenFlags::FOPEN_KEEP_CACHE,
-                (Mode::Cached, _) => {}
-                _ if writable => node.drop_cache(),
-                _ => {}
-            }
-        }
+        let mut fopen = mode.flags();
         if matches!(mode, Mode::Passed { .. }) {
             self.parts.stats.add(Metric::PassthroughOpens, 1);
         }
@@ -319,16 +324,12 @@ impl Server {
         Some(stream)
     }
 
-    /// `passable`: whether the file's bytes lie in objects and nobody must hear of every access.
-    fn wish(&self, flags: OFlags, passable: bool, stat: Option<&Stat>) -> Wish {
+    /// `passable`: whether the kernel could do it by itself as far as the file and its open are concerned.
+    fn wish(&self, writes: bool, passable: bool, stat: Option<&Stat>) -> Wish {
         let cached = self.parts.pool.cache.get().is_some();
-        let empty = stat.is_some_and(|s| s.st_size == 0);
         let direct = match self.options.io {
-            // Readers gain by the page cache, and by its read-ahead. Who only writes, or fills an empty file, gains
-            // nothing: every write comes to us anyway, and past the page cache it is copied once less.
             // With a block cache of our own the page cache would hide the reads from it.
-            Io::Auto if cached => true,
-            Io::Auto => is_writable(flags) && (empty || !flags.contains(OFlags::RDWR)),
+            Io::Auto => cached,
             Io::Direct => true,
             Io::Cached => false,
         };
@@ -336,12 +337,12 @@ impl Server {
         let plain = stat.is_some_and(|s| s.st_mode & 0o6000 == 0);
         let allowed =
             !cached && self.options.passthrough == Passthrough::Auto && self.passthrough.load(Ordering::Relaxed);
-        Wish { direct, always_direct: flags.contains(OFlags::DIRECT), pass: allowed && passable && plain }
+        Wish { writes, direct, pass: allowed && passable && plain }
     }
 
     /// A handle is gone.
     pub fn close(&self, handle: &Handle) {
-        let backing = handle.open.modes.lock().leave(handle.mode);
+        let backing = handle.open.modes.lock().leave(handle.mode, handle.writable);
         drop(backing);
         // The guard settles the file; only then is it known whether it has a name left.
         let guard = handle.guard.lock().take();
@@ -357,8 +358,10 @@ pub fn is_writable(flags: OFlags) -> bool {
     flags.intersects(OFlags::WRONLY | OFlags::RDWR)
 }
 
-/// What tells two contents of a file apart: never 0.
-pub fn version(stat: &Stat) -> u64 {
-    let time = (stat.st_mtime as u64).wrapping_mul(1_000_000_000).wrapping_add(stat.st_mtime_nsec);
-    (time ^ (stat.st_size as u64).rotate_left(40)) | 1
+fn born_ns(stub: &OwnedFd) -> u64 {
+    let Ok(stat) = statx(stub, "", AtFlags::EMPTY_PATH, StatxFlags::BTIME) else { return 0 };
+    if stat.stx_mask & StatxFlags::BTIME.bits() == 0 {
+        return 0;
+    }
+    (stat.stx_btime.tv_sec as u64).wrapping_mul(1_000_000_000).wrapping_add(stat.stx_btime.tv_nsec.into())
 }

@@ -10,6 +10,8 @@ use rustix::io::Errno;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+/// Bytes of a page of memory.
+const PAGE: u64 = 4096;
 /// `lseek` to data, as the system call's number.
 const SEEK_DATA: i32 = 3;
 /// `lseek` to a hole.
@@ -50,7 +52,10 @@ impl Server {
         // The answer's field has 32 bits; the kernel asks again for the rest.
         let len = len.min(1 << 30);
         let (source, destination) = (source.open.file.clone(), destination.open.file.clone());
-        let copied = len.min(source.size().saturating_sub(from.1));
+        let Some(len) = whole_pages(to.1, len.min(source.size().saturating_sub(from.1)), destination.size()) else {
+            return reply.error(fuser::Errno::EXDEV);
+        };
+        let copied = len;
         // Who holds writes must see them: the kernel then reads, and writes as everybody does.
         if destination.holder(Access { write: true, offset: to.1, len: copied }).is_some() {
             return reply.error(fuser::Errno::EXDEV);
@@ -67,6 +72,14 @@ impl Server {
     }
 }
 
+/// How much of a copy to `offset` may be made here. The kernel drops all pages that it touches, with what a mapping stored at
+/// their other bytes meanwhile; so parts of pages are left to it, which then reads and writes as everybody does. `None`: all of it.
+fn whole_pages(offset: u64, len: u64, size: u64) -> Option<u64> {
+    let end = offset.saturating_add(len);
+    let end = if end >= size { end } else { end & !(PAGE - 1) };
+    (offset.is_multiple_of(PAGE) && (end > offset || len == 0)).then(|| end.saturating_sub(offset))
+}
+
 fn allocate(file: &Arc<File>, offset: u64, len: u64, mode: FallocateFlags) -> Result<()> {
     let keep_size = mode.contains(FallocateFlags::KEEP_SIZE);
     let what = mode - FallocateFlags::KEEP_SIZE;
@@ -78,5 +91,23 @@ fn allocate(file: &Arc<File>, offset: u64, len: u64, mode: FallocateFlags) -> Re
         file.zero(offset, len, keep_size)
     } else {
         Err(Errno::OPNOTSUPP.into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// [S-140]
+    #[test]
+    fn copies_are_made_of_whole_pages() {
+        let size = 10 * PAGE + 7;
+        assert_eq!(whole_pages(PAGE, 3 * PAGE, size), Some(3 * PAGE));
+        assert_eq!(whole_pages(PAGE, 3 * PAGE + 5, size), Some(3 * PAGE), "the rest of the last page is the kernel's");
+        assert_eq!(whole_pages(PAGE + 1, 3 * PAGE, size), None);
+        assert_eq!(whole_pages(PAGE, 5, size), None);
+        assert_eq!(whole_pages(10 * PAGE, 7, size), Some(7), "the file ends with it");
+        assert_eq!(whole_pages(20 * PAGE, 5, size), Some(5));
+        assert_eq!(whole_pages(PAGE, 0, size), Some(0));
     }
 }

@@ -50,6 +50,8 @@ impl Filesystem for Fuse {
             InitFlags::FUSE_ASYNC_DIO,
             InitFlags::FUSE_DIRECT_IO_ALLOW_MMAP,
             InitFlags::FUSE_CACHE_SYMLINKS,
+            // The kernel alone changes bytes and sizes, so it drops no page for what it reads in attributes.
+            InitFlags::FUSE_EXPLICIT_INVAL_DATA,
             InitFlags::FUSE_POSIX_ACL,
             InitFlags::FUSE_HANDLE_KILLPRIV_V2,
             InitFlags::FUSE_PASSTHROUGH,

@@ -7,8 +7,7 @@ use super::open::Open;
 use super::serve::Fuse;
 use super::slow::Slow;
 use super::{Options, Parts, Server};
-use crate::namespace::NodeId;
-use fuser::{BackgroundSession, Config, INodeNo, MountOption, Notifier, Session, SessionACL};
+use fuser::{BackgroundSession, Config, MountOption, Session, SessionACL};
 use parking_lot::Mutex;
 use rustix::io::Errno;
 use rustix::mount::UnmountFlags;
@@ -71,7 +70,6 @@ pub enum MountError {
 pub struct Mount {
     path: PathBuf,
     connection: Option<u32>,
-    notifier: Notifier,
     session: Mutex<Option<BackgroundSession>>,
     server: Arc<Server>,
 }
@@ -98,32 +96,16 @@ impl Mount {
         });
         let refused = |error| MountError::Refused { path: path.clone(), error };
         let session = session(&server, &path, config).map_err(refused)?;
-        let (connection, notifier) = (connection(&path), session.notifier());
+        let connection = connection(&path);
         if let Some(connection) = connection {
             widen_read_ahead(connection, READ_AHEAD_KIB);
         }
-        Ok(Mount { connection, notifier, session: Mutex::new(Some(session)), server, path })
+        Ok(Mount { connection, session: Mutex::new(Some(session)), server, path })
     }
 
     /// Where it is mounted.
     pub fn path(&self) -> &Path {
         &self.path
-    }
-
-    /// The kernel forgets what it cached of a file's bytes and attributes. Not to be called while holding a lock that a request
-    /// might wait for: the kernel may write back first.
-    pub fn invalidate(&self, id: NodeId) -> io::Result<()> {
-        self.notifier.inval_inode(INodeNo(id), 0, 0)
-    }
-
-    /// The same for somebody who outlives no mount.
-    pub fn invalidator(&self) -> impl Fn(NodeId) + Send + Sync + 'static {
-        let notifier = self.notifier.clone();
-        move |id| {
-            if let Err(error) = notifier.inval_inode(INodeNo(id), 0, 0) {
-                tracing::debug!(%error, id, "the kernel was not told to forget a file");
-            }
-        }
     }
 
     /// Unmounts: refused with `EBUSY` while it is in use. Requests under way are finished.

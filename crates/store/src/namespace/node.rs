@@ -25,8 +25,8 @@ pub struct Node {
     /// Its number.
     pub id: NodeId,
     inner: Mutex<Inner>,
-    /// Version of the bytes that the kernel's page cache holds; 0 if it must not be trusted.
-    cached_version: AtomicU64,
+    /// When the inode that the kernel has pages of was made, in nanoseconds since 1970; 0 as long as that is not known.
+    born_ns: AtomicU64,
     used: AtomicBool,
     /// Size of a file and the bytes that its objects took, when it was last closed.
     allocated: Mutex<Option<(u64, u64)>>,
@@ -39,6 +39,8 @@ struct Inner {
     kind: FileType,
     references: u64,
     generation: u64,
+    /// The kernel's pages are not its bytes: with the next lookup it is another node for the kernel.
+    distrusted: bool,
     names: Vec<(NodeId, OsString)>,
     directory: Option<Arc<OwnedFd>>,
 }
@@ -54,14 +56,20 @@ impl Node {
         self.inner.lock().generation
     }
 
-    /// Whether the kernel's cached pages are of `version`; from now on they count as that.
-    pub fn keeps_cache(&self, version: u64) -> bool {
-        self.cached_version.swap(version, Ordering::AcqRel) == version
+    /// Whether what the kernel knows under this number is the inode that was made at `born_ns`, as far as anybody can say.
+    /// If not, the number was used again without us, and the kernel is told with the next lookup.
+    pub fn is_of(&self, born_ns: u64) -> bool {
+        let known = self.born_ns.compare_exchange(0, born_ns, Ordering::AcqRel, Ordering::Acquire);
+        let same = known.is_ok() || known == Err(born_ns) || born_ns == 0;
+        if !same {
+            self.distrust();
+        }
+        same && !self.inner.lock().distrusted
     }
 
-    /// The bytes changed in a way the kernel's page cache did not see.
-    pub fn drop_cache(&self) {
-        self.cached_version.store(0, Ordering::Release);
+    /// The kernel may have pages that are not the file's bytes.
+    pub fn distrust(&self) {
+        self.inner.lock().distrusted = true;
     }
 
     /// What a file's objects took when it had that size.
@@ -102,7 +110,8 @@ impl Node {
         inner.generation += 1;
         inner.directory = None;
         inner.names.clear();
-        self.drop_cache();
+        inner.distrusted = false;
+        self.born_ns.store(0, Ordering::Release);
         *self.request.lock() = None;
     }
 
@@ -145,10 +154,11 @@ impl Nodes {
                 kind: FileType::Directory,
                 references: 1,
                 generation: 0,
+                distrusted: false,
                 names: Vec::new(),
                 directory: None,
             }),
-            cached_version: AtomicU64::new(0),
+            born_ns: AtomicU64::new(0),
             used: AtomicBool::new(true),
             allocated: Mutex::new(None),
             request: Mutex::new(None),
@@ -174,7 +184,7 @@ impl Nodes {
                 let node = known.get();
                 let mut inner = node.inner.lock();
                 inner.references += 1;
-                if new || inner.kind != kind {
+                if new || inner.kind != kind || inner.distrusted {
                     node.begin_again(&mut inner, kind);
                 }
                 Node::add_name(&mut inner, parent, name);
@@ -182,11 +192,11 @@ impl Nodes {
             }
             Entry::Vacant(free) => {
                 let names = vec![(parent, name.to_owned())];
-                let inner = Inner { kind, references: 1, generation: 0, names, directory: None };
+                let inner = Inner { kind, references: 1, generation: 0, distrusted: false, names, directory: None };
                 let node = Node {
                     id,
                     inner: Mutex::new(inner),
-                    cached_version: AtomicU64::new(0),
+                    born_ns: AtomicU64::new(0),
                     used: AtomicBool::new(false),
                     allocated: Mutex::new(None),
                     request: Mutex::new(None),

@@ -139,7 +139,7 @@ pub struct Mount {
     pub allow_other: Option<bool>,
     /// Whether the kernel may read and write one-object files by itself.
     pub passthrough: Passthrough,
-    /// Whether the kernel's page cache is used for striped files.
+    /// Whether files that nobody writes are read through the kernel's page cache.
     pub io: Io,
 }
 
@@ -152,14 +152,14 @@ pub enum Passthrough {
     Off,
 }
 
-/// Whether the kernel's page cache is used for striped files.
+/// Whether files that nobody writes are read through the kernel's page cache; files that are open for writing always are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Io {
-    /// Chosen per open file.
+    /// Unless there is a block cache.
     Auto,
-    /// Never.
+    /// No.
     Direct,
-    /// Always.
+    /// Yes.
     Cached,
 }
 

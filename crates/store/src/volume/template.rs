@@ -79,13 +79,15 @@ const TAIL: &str = r#"
 # allow_other = true
 # "auto" lets the kernel read and write files on one target by itself where it can; "off" never.
 # passthrough = "auto"
-# Striped files: "direct" past the page cache, "cached" through it, "auto" as each open file needs.
+# How files are read that nobody writes: "direct" past the page cache, "cached" through it, "auto" through it unless there
+# is a [cache]. Files that are open for writing always go through it.
 # io = "auto"
 
 [cache]
 # The mount's own block cache, with the algorithms of `entrepot sim cache` (see its --help for all words). Bytes that it holds
 # at most; 0 is none, and the kernel's page cache and read-ahead do what they do. With a cache the mount reads past the
-# page cache and the kernel reads no file by itself (`passthrough`), so that the cache sees every read.
+# page cache and the kernel reads no file by itself (`passthrough`), so that the cache sees every read of files that nobody
+# writes.
 # size = 0
 # Which blocks are fetched unasked: none, ra, linux, linux-2.6.18, on-demand, stream, sarc, amp or markov.
 # prefetch = "on-demand"

@@ -1,11 +1,13 @@
 //! A volume in a temporary directory, mounted, with as many targets as wanted; gone at the end, whatever the test did.
 
+use policy::cache::LevelConfig;
 use policy::layout::Placement;
 use policy::{TargetId, Time};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use store::cache::BlockCache;
 use store::file::{FileTable, Pool};
 use store::mount::{Mount, Options, Parts, PlainSources};
 use store::namespace::Namespace;
@@ -21,6 +23,8 @@ pub struct Wanted {
     pub placement: Placement,
     pub inline_bytes_max: u64,
     pub options: Options,
+    /// The block cache, if there is to be one.
+    pub cache: Option<LevelConfig>,
     pub deadline: Duration,
     /// Puts something between a target and its directory.
     pub wrap: fn(u16, Arc<dyn Medium>) -> Arc<dyn Medium>,
@@ -46,6 +50,7 @@ impl Default for Wanted {
                 attr_timeout: Duration::from_millis(100),
                 ..Options::default()
             },
+            cache: None,
             deadline: Limits::default().deadline,
             wrap: |_, medium| medium,
         }
@@ -57,6 +62,7 @@ pub struct Volume {
     pub mount: Mount,
     pub targets: Arc<Targets>,
     pub files: Arc<FileTable>,
+    pub stats: Arc<Stats>,
     pub at: PathBuf,
     pub dir: PathBuf,
 }
@@ -100,22 +106,27 @@ impl Volume {
             clock: Box::new(|| Time(SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_nanos() as u64)),
             ..Pool::new(targets.clone(), move || next.fetch_add(1, Ordering::Relaxed), wanted.placement)
         });
+        if let Some(level) = wanted.cache {
+            let cache = BlockCache::new(level, wanted.deadline).unwrap();
+            pool.cache.set(cache).ok().unwrap();
+        }
         let flags = rustix::fs::OFlags::PATH | rustix::fs::OFlags::DIRECTORY | rustix::fs::OFlags::CLOEXEC;
         let tree = rustix::fs::open(namespace.join("tree"), flags, rustix::fs::Mode::empty()).unwrap();
         let files = FileTable::new(pool.clone(), namespace);
+        let stats = Arc::new(Stats::new());
         let parts = Parts {
             namespace: Arc::new(Namespace::new(tree).unwrap()),
             files: files.clone(),
             pool,
             targets: targets.clone(),
-            stats: Arc::new(Stats::new()),
+            stats: stats.clone(),
             tiers: vec!["fast".into()],
             sources: Arc::new(PlainSources),
             openers: None,
         };
         let at = dir.join("mnt");
         let mount = Mount::start(parts, wanted.options, &at).unwrap();
-        Volume { mount, targets, files, at: at.canonicalize().unwrap(), dir: dir.to_path_buf() }
+        Volume { mount, targets, files, stats, at: at.canonicalize().unwrap(), dir: dir.to_path_buf() }
     }
 }
 
