@@ -321,7 +321,7 @@ impl Filesystem for Server {
         reply: ReplyEmpty,
     ) {
         let _took = self.0.takers.took_long();
-        answer::done(self.0.set_attribute(ino.0, name, value, flags), reply);
+        answer::done(self.0.set_attribute(caller(request, 0), ino.0, name, value, flags), reply);
     }
 
     fn getxattr(&self, _request: &Request, ino: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {

@@ -25,7 +25,12 @@ pub(super) struct Handle {
 /// Who writes, and what else is to be done.
 pub struct Written {
     pub thread: u32,
-    pub drop_privileges: bool,
+    /// Who may not keep setuid and setgid.
+    pub drops: Option<Caller>,
+    /// At the end, wherever that is.
+    pub appends: bool,
+    /// To be durable before it is answered, and then whether its data are enough.
+    pub sync: Option<bool>,
 }
 
 impl Shared {
@@ -174,9 +179,9 @@ impl Shared {
 
     fn written(&self, handle: FileHandle, offset: u64, data: &[u8], by: Written) -> Result<Option<Unsent>> {
         let handle = self.handle(handle)?;
-        if by.drop_privileges {
+        if let Some(caller) = by.drops {
             let id = handle.file.id;
-            let dropped = self.world.names.run(Operation::Write, |tree| tree.hold(id, None)?.drop_privileges());
+            let dropped = self.world.names.run(Operation::Write, |tree| tree.hold(id, None)?.drop_privileges(caller));
             // A file without a name runs for nobody.
             dropped.or_else(|error| if matches!(error, Errno::NOENT | Errno::STALE) { Ok(()) } else { Err(error) })?;
         }

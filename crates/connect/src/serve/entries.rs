@@ -16,6 +16,7 @@ use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use store::mount::answer::{self, Changes};
 use store::mount::convert::{attributes, errno};
+use store::namespace::attributes::ACL;
 use store::namespace::{Caller, Listing, Namespace, Node, NodeId, ROOT};
 
 /// An open directory. When its connection breaks it is opened again and goes on at the same position.
@@ -118,8 +119,8 @@ impl Shared {
             }
             let held = tree.hold(id, nameless)?;
             // Privileges go with a truncation as with a write, for whoever may not keep them.
-            if changes.size.is_some() && !caller.is_root() {
-                held.drop_privileges()?;
+            if changes.size.is_some() || changes.sets_owner() {
+                held.drop_privileges(caller)?;
             }
             if changes.sets_owner() {
                 held.set_owner(changes.uid, changes.gid)?;
@@ -237,13 +238,17 @@ impl Shared {
         self.ask(|tree| tree.attributes(id))
     }
 
-    pub fn set_attribute(&self, id: NodeId, name: &OsStr, value: &[u8], flags: i32) -> Result<()> {
+    pub fn set_attribute(&self, caller: Caller, id: NodeId, name: &OsStr, value: &[u8], flags: i32) -> Result<()> {
         if id == ROOT && name == ATTRIBUTE {
             return Err(Errno::PERM);
         }
         let flags = XattrFlags::from_bits_retain(flags as u32);
         let operation = if flags.is_empty() { Operation::Write } else { Operation::Make };
-        self.world.names.run(operation, |tree| tree.set_attribute(id, name, value, flags))
+        self.world.names.run(operation, |tree| tree.set_attribute(id, name, value, flags))?;
+        if name == ACL {
+            return self.world.names.run(Operation::Write, |tree| tree.hold(id, None)?.drop_setgid(caller));
+        }
+        Ok(())
     }
 
     pub fn remove_attribute(&self, id: NodeId, name: &OsStr) -> Result<()> {

@@ -9,9 +9,9 @@ use super::convert::errno;
 use super::metadata::STATS_ID;
 use super::open::Handle;
 use crate::file::{Access, File, InlineWrite, Reading as Cached};
-use crate::namespace::NodeId;
+use crate::namespace::{Caller, NodeId};
 use crate::target::{InlineError, Medium, OnDeadline};
-use fuser::{FileHandle, ReplyData, ReplyWrite, WriteFlags};
+use fuser::{FileHandle, ReplyData, ReplyWrite};
 use parking_lot::Mutex;
 use rustix::io::Errno;
 use std::cell::RefCell;
@@ -168,21 +168,21 @@ impl Server {
         });
     }
 
+    /// `drops`: who may not keep setuid and setgid. `sync`: see [`super::convert::synced`].
     pub fn write(
         self: &Arc<Self>,
         handle: FileHandle,
         offset: u64,
         data: &[u8],
-        flags: WriteFlags,
+        drops: Option<Caller>,
         sync: Option<bool>,
         mut reply: ReplyWrite,
     ) {
         let Some(handle) = self.handles.get(handle.0) else { return reply.error(fuser::Errno::EBADF) };
         handle.wrote.store(true, Ordering::Relaxed);
-        if flags.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID) {
-            let id = handle.open.id;
-            let dropped =
-                self.parts.namespace.hold(id, Some(handle.open.stub())).and_then(|held| held.drop_privileges());
+        if let Some(caller) = drops {
+            let held = self.parts.namespace.hold(handle.open.id, Some(handle.open.stub()));
+            let dropped = held.and_then(|held| held.drop_privileges(caller));
             if let Err(error) = dropped {
                 return reply.error(errno(error));
             }

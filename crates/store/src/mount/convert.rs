@@ -13,7 +13,15 @@ pub fn errno(error: rustix::io::Errno) -> fuser::Errno {
 
 /// Who sent a request; `umask` where the request has one.
 pub fn caller(request: &Request, umask: u32) -> Caller {
-    Caller { uid: request.uid(), gid: request.gid(), umask }
+    Caller { uid: request.uid(), gid: request.gid(), umask, thread: request.pid() }
+}
+
+/// Whether what a WRITE brings is to be durable before it is answered, and if so, whether its data are enough. By the kernel's own
+/// bits, of which O_SYNC has two and O_DSYNC is one; `OFlags::DSYNC` is both. What the page cache writes back is synced by the
+/// FSYNC that follows.
+pub fn synced(flags: OpenFlags, write: WriteFlags) -> Option<bool> {
+    let wanted = flags.0 & libc::O_DSYNC != 0 && !write.contains(WriteFlags::FUSE_WRITE_CACHE);
+    wanted.then_some(flags.0 & libc::O_SYNC != libc::O_SYNC)
 }
 
 /// Attributes as the kernel wants them.

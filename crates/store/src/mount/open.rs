@@ -237,9 +237,7 @@ impl Server {
         }
         if flags.contains(OFlags::TRUNC) {
             user.open.file.truncate(0)?;
-            if !caller.is_root() {
-                self.parts.namespace.hold(id, Some(user.open.stub()))?.drop_privileges()?;
-            }
+            self.parts.namespace.hold(id, Some(user.open.stub()))?.drop_privileges(caller)?;
         }
         if is_writable(flags)
             && user.open.file.layout().is_none()

@@ -189,7 +189,7 @@ impl Filesystem for Fuse {
 
     fn write(
         &self,
-        _request: &Request,
+        request: &Request,
         _ino: INodeNo,
         handle: FileHandle,
         offset: u64,
@@ -200,11 +200,9 @@ impl Filesystem for Fuse {
         reply: ReplyWrite,
     ) {
         let _counted = self.count(Op::Write, data.len() as u64);
-        let flags = OFlags::from_bits_retain(flags.0 as u32);
-        // O_SYNC contains O_DSYNC. What the page cache writes back is synced by the fsync that follows.
-        let sync = (flags.contains(OFlags::DSYNC) && !write_flags.contains(WriteFlags::FUSE_WRITE_CACHE))
-            .then(|| !flags.contains(OFlags::SYNC));
-        self.0.write(handle, offset, data, write_flags, sync, reply);
+        let sync = synced(flags, write_flags);
+        let drops = write_flags.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID).then(|| caller(request, 0));
+        self.0.write(handle, offset, data, drops, sync, reply);
     }
 
     fn flush(&self, _request: &Request, ino: INodeNo, handle: FileHandle, _owner: LockOwner, reply: ReplyEmpty) {

@@ -49,11 +49,11 @@ impl Server {
         if let (Some(size), Some(open)) = (changes.size, &open) {
             open.file.truncate(size)?;
             // Privileges go with a truncation as with a write, for whoever may not keep them.
-            if !caller.is_root() {
-                held.drop_privileges()?;
-            }
+            held.drop_privileges(caller)?;
         }
         if changes.sets_owner() {
+            // Also what comes before each write, reserving and punching by somebody who may not keep them: nothing is said then.
+            held.drop_privileges(caller)?;
             held.set_owner(changes.uid, changes.gid)?;
         }
         if let Some(mode) = changes.mode {

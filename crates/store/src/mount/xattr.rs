@@ -7,9 +7,9 @@ use super::convert::{caller, errno};
 use super::metadata::STATS_ID;
 use super::open::Open;
 use super::{Server, answer, describe};
-use crate::namespace::NodeId;
-use crate::namespace::attributes::{LAYOUT, OURS, REQUEST};
+use crate::namespace::attributes::{ACL, LAYOUT, OURS, REQUEST};
 use crate::namespace::request::{check_mirrors, parse_request};
+use crate::namespace::{Caller, NodeId};
 use crate::stub::real::ROOM;
 use crate::{Error, Result};
 use fuser::{ReplyEmpty, ReplyXattr, Request};
@@ -107,7 +107,9 @@ impl Server {
                 Name::Other => {
                     let room = server.keep_room(id);
                     let store = || server.store(id, &name, &value, XattrFlags::from_bits_retain(flags as u32));
-                    room.and_then(|()| store()).map_err(Error::from)
+                    let set = room.and_then(|()| store());
+                    let done = set.and_then(|()| if name == ACL { server.drop_setgid(caller, id) } else { Ok(()) });
+                    done.map_err(Error::from)
                 }
             };
             match done {
@@ -142,6 +144,11 @@ impl Server {
             Some(open) => fsetxattr(open.stub(), name, value, flags),
             None => self.parts.namespace.set_attribute(id, name, value, flags),
         }
+    }
+
+    fn drop_setgid(&self, caller: Caller, id: NodeId) -> rustix::io::Result<()> {
+        let open = self.open.get(id);
+        self.parts.namespace.hold(id, open.as_ref().map(|open| open.stub()))?.drop_setgid(caller)
     }
 
     fn set_layout(&self, uid: u32, id: NodeId, value: &[u8]) -> Result<()> {

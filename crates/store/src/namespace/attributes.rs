@@ -13,6 +13,8 @@ pub const LAYOUT: &str = "user.entrepot.layout";
 pub const REQUEST: &str = "user.entrepot.request";
 /// What all attributes of ours begin with.
 pub const OURS: &[u8] = b"user.entrepot.";
+/// An inode's access control list.
+pub const ACL: &str = "system.posix_acl_access";
 
 /// The largest attribute that Linux allows.
 const VALUE_MAX: usize = 64 << 10;

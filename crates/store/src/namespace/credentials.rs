@@ -23,18 +23,32 @@ pub struct Caller {
     pub gid: u32,
     /// File mode creation mask; applied by the namespace's file system, which skips it where a default ACL rules.
     pub umask: u32,
+    /// Her thread; 0 if it is not known.
+    pub thread: u32,
 }
 
 impl Caller {
     /// The daemon itself, with nothing masked.
     pub fn daemon() -> Caller {
-        Caller { uid: geteuid().as_raw(), gid: rustix::process::getegid().as_raw(), umask: 0 }
+        Caller { uid: geteuid().as_raw(), gid: rustix::process::getegid().as_raw(), umask: 0, thread: 0 }
     }
 
     /// Root may do what others may not: keep setuid bits while writing, trusted attributes, every layout.
     pub fn is_root(&self) -> bool {
         self.uid == 0
     }
+
+    /// Whether she may leave setgid on files of a group: its members and root may.
+    pub fn is_of_group(&self, gid: u32) -> bool {
+        self.is_root() || self.gid == gid || supplementary(self.thread).contains(&gid)
+    }
+}
+
+/// The further groups of a thread; none if it is gone.
+fn supplementary(thread: u32) -> Vec<u32> {
+    let status = std::fs::read_to_string(format!("/proc/{thread}/status")).unwrap_or_default();
+    let groups = status.lines().find_map(|line| line.strip_prefix("Groups:")).unwrap_or_default();
+    groups.split_whitespace().filter_map(|gid| gid.parse().ok()).collect()
 }
 
 #[derive(Clone, Copy)]
@@ -111,8 +125,11 @@ mod tests {
     fn files_belong_to_the_caller_and_obey_her_mask() {
         let dir = tempfile::tempdir().unwrap();
         let me = Caller::daemon();
-        let caller =
-            if me.is_root() { Caller { uid: 12345, gid: 23456, umask: 0o027 } } else { Caller { umask: 0o027, ..me } };
+        let caller = if me.is_root() {
+            Caller { uid: 12345, gid: 23456, umask: 0o027, thread: 0 }
+        } else {
+            Caller { umask: 0o027, ..me }
+        };
         for round in 0..2 {
             let path = dir.path().join(format!("f{round}"));
             let fd = as_caller(caller, || {

@@ -1,10 +1,12 @@
 //! Changing owner, mode and times of any node, reached by an open stub or by name.
 
 use super::Namespace;
+use super::credentials::Caller;
 use super::node::NodeId;
 use super::reach::descriptor_path;
 use rustix::fs::{
-    AtFlags, CWD, Gid, Mode, Stat, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT, Uid, chmodat, chownat, fstat, utimensat,
+    AtFlags, CWD, FileType, Gid, Mode, Stat, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT, Uid, chmodat, chownat, fstat,
+    utimensat,
 };
 use rustix::io::Result;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -67,14 +69,28 @@ impl Held<'_> {
         }
     }
 
-    /// Takes setuid and setgid away, as a write by somebody without privilege does.
-    pub fn drop_privileges(&self) -> Result<()> {
-        let mode = self.stat()?.st_mode;
+    /// Takes setuid and setgid away, as a write by somebody without privilege does: setgid without leave to execute for the
+    /// group only if she is not of it.
+    pub fn drop_privileges(&self, caller: Caller) -> Result<()> {
+        let stat = self.stat()?;
+        let mode = stat.st_mode;
+        if mode & 0o6000 == 0 || caller.is_root() || FileType::from_raw_mode(mode) == FileType::Directory {
+            return Ok(());
+        }
         let mut kept = mode & !0o4000;
-        if mode & 0o2010 == 0o2010 {
+        if mode & 0o2000 != 0 && (mode & 0o010 != 0 || !caller.is_of_group(stat.st_gid)) {
             kept &= !0o2000;
         }
         if kept == mode { Ok(()) } else { self.set_mode(kept) }
+    }
+
+    /// Takes setgid away if the caller is not of the group, as setting an access control list does.
+    pub fn drop_setgid(&self, caller: Caller) -> Result<()> {
+        let stat = self.stat()?;
+        if stat.st_mode & 0o2000 == 0 || caller.is_of_group(stat.st_gid) {
+            return Ok(());
+        }
+        self.set_mode(stat.st_mode & !0o2000)
     }
 }
 
