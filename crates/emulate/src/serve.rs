@@ -7,9 +7,10 @@ use crate::disk::{Figures, Options};
 use crate::extents::Extents;
 use crate::spindle::Spindle;
 use fuser::{
-    BsdFileFlags, FileHandle, Filesystem, INodeNo, InitFlags, KernelConfig, LockOwner, OpenFlags, RenameFlags,
-    ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory, ReplyEmpty, ReplyEntry, ReplyLseek, ReplyOpen, ReplyStatfs,
-    ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
+    BsdFileFlags, FileHandle, Filesystem, INodeNo, InitFlags, IoctlFlags, KernelConfig, LockOwner, OpenFlags,
+    PollEvents, PollFlags, PollNotifier, RenameFlags, ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory, ReplyEmpty,
+    ReplyEntry, ReplyIoctl, ReplyLseek, ReplyOpen, ReplyPoll, ReplyStatfs, ReplyWrite, ReplyXattr, Request, TimeOrNow,
+    WriteFlags,
 };
 use parking_lot::Mutex;
 use rustix::fd::OwnedFd;
@@ -336,6 +337,34 @@ impl Filesystem for Server {
         reply: ReplyEmpty,
     ) {
         answer::done(self.0.allocate(ino.0, offset, length, mode), reply);
+    }
+
+    fn ioctl(
+        &self,
+        _request: &Request,
+        _ino: INodeNo,
+        _handle: FileHandle,
+        _flags: IoctlFlags,
+        command: u32,
+        _data: &[u8],
+        _room: u32,
+        reply: ReplyIoctl,
+    ) {
+        answer::no_controls(command, reply);
+    }
+
+    fn poll(
+        &self,
+        _request: &Request,
+        _ino: INodeNo,
+        _handle: FileHandle,
+        _waiter: PollNotifier,
+        _events: PollEvents,
+        _flags: PollFlags,
+        reply: ReplyPoll,
+    ) {
+        // The kernel then takes every file to be ready, and does not ask again.
+        reply.error(fuser::Errno::ENOSYS);
     }
 
     fn lseek(

@@ -24,7 +24,7 @@ impl Sources for SourceAttribute {
         let who = Identity { uid, gid, ..Identity::default() };
         let set = self.stager.source_set_on(file, "the file", &uris, false, &who, &|_| (), &Stop::default());
         set.map(|_| ()).map_err(|e| {
-            tracing::info!(uid, "a source was not set through the attribute: {e}");
+            tracing::debug!(uid, "a source was not set through the attribute: {e}");
             Error::Invalid(e.to_string())
         })
     }

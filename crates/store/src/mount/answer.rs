@@ -5,7 +5,7 @@ use crate::namespace::times::SetTime;
 use crate::namespace::{Listing, Namespace, Node, NodeId};
 use fuser::{
     FileAttr, Generation, INodeNo, InitFlags, KernelConfig, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry,
-    ReplyXattr,
+    ReplyIoctl, ReplyXattr,
 };
 use rustix::fs::Stat;
 use rustix::io::{Errno, Result};
@@ -57,6 +57,12 @@ pub fn done(done: Result<()>, reply: ReplyEmpty) {
         Ok(()) => reply.ok(),
         Err(error) => reply.error(errno(error)),
     }
+}
+
+/// No file here has controls of its own, and whoever asks whether one is a terminal is told so without a line in the log.
+pub fn no_controls(command: u32, reply: ReplyIoctl) {
+    tracing::debug!(command, "an ioctl that no file here has");
+    reply.error(fuser::Errno::ENOTTY);
 }
 
 /// The value of an extended attribute, or its length if no room was offered.

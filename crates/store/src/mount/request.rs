@@ -24,7 +24,9 @@ impl Server {
     pub fn inherited_in(&self, directory: NodeId) -> Option<Placement> {
         let text = self.request_text(directory)?;
         let placement = parse_request(&text, &self.parts.pool.placement, &self.parts.tiers);
-        placement.inspect_err(|error| tracing::warn!(%error, directory, "a directory's layout request is ignored")).ok()
+        placement
+            .inspect_err(|error| tracing::debug!(%error, directory, "a directory's layout request is ignored"))
+            .ok()
     }
 
     /// The path of a name in a directory, relative to the root, as far as the kernel was told.
