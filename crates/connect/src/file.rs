@@ -66,6 +66,18 @@ pub(crate) struct OpenFile {
     /// Failures of such writes that this open was told of.
     told: AtomicU64,
     writers: Writers,
+    /// The same file, opened to append if this is not and the other way round: a descriptor does one or the other, and a handle may
+    /// change its mind.
+    twin: Mutex<Option<Arc<OpenFile>>>,
+}
+
+/// Where bytes are to be written.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Place {
+    /// Here.
+    At(u64),
+    /// At the end, which the kernel takes to be here.
+    End(u64),
 }
 
 struct Descriptor {
@@ -87,6 +99,7 @@ impl OpenFile {
             appends: Mutex::default(),
             told: AtomicU64::new(queue.failures()),
             writers: Writers::default(),
+            twin: Mutex::default(),
             queue,
         };
         // It counts as a read of nothing, so that the connection is one that reads would take.
@@ -100,7 +113,8 @@ impl OpenFile {
         world.set.done(Some(&self.using), Direction::Read, part, Instant::now(), Some(0));
         let root = world.set.root(part.connection).ok_or(Errno::NOTCONN)?;
         let path = world.names.tree().path(self.id)?;
-        let flags = (self.flags & !OFlags::RWMODE) | OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+        // All opens of the file share it. What else each of them asked for, appending and syncing, comes with each write.
+        let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW;
         rustix::fs::openat(root.fd(), &path, flags, rustix::fs::Mode::empty())
     }
 
@@ -108,6 +122,9 @@ impl OpenFile {
     pub fn close(&self, world: &World) {
         if let Err(error) = self.settle() {
             tracing::warn!(%error, node = self.id, "a write failed after its file was closed, and nobody is there to be told");
+        }
+        if let Some(twin) = self.twin.lock().take() {
+            twin.close(world);
         }
         world.set.close(&mut self.using.lock());
     }
@@ -281,26 +298,42 @@ impl OpenFile {
         })
     }
 
-    /// Writes all of `data`, or keeps it: then it is sent when the writer has been answered.
+    /// Writes all of `data`, or keeps it, unless it is wanted `now`: then it is sent when the writer has been answered.
     pub fn write(
         self: &Arc<Self>,
         world: &Arc<World>,
         thread: u32,
-        offset: u64,
+        place: Place,
         data: &[u8],
+        now: bool,
     ) -> Result<Option<Unsent>> {
-        self.queue.told(&self.told)?;
-        if self.flags.contains(OFlags::APPEND) {
-            self.queue.settle();
-            return self.append(world, offset, data).map(|()| None);
+        if matches!(place, Place::End(_)) != self.flags.contains(OFlags::APPEND) {
+            return self.twin(world, thread)?.write(world, thread, place, data, now);
         }
-        let now = self.flags.intersects(OFlags::SYNC | OFlags::DSYNC) || !world.writes.is_on();
+        self.queue.told(&self.told)?;
+        let offset = match place {
+            Place::At(offset) => offset,
+            Place::End(expected) => {
+                self.queue.settle();
+                return self.append(world, expected, data).map(|()| None);
+            }
+        };
+        let now = now || !world.writes.is_on();
         if now {
             self.queue.settle_range(&(offset..offset.saturating_add(data.len() as u64)));
             return self.write_through(world, offset, data, None).map(|()| None);
         }
         self.writers.add(thread);
         Ok(Some(self.queue.put(world, self, offset, data)))
+    }
+
+    fn twin(&self, world: &World, thread: u32) -> Result<Arc<OpenFile>> {
+        let mut twin = self.twin.lock();
+        if let Some(twin) = &*twin {
+            return Ok(twin.clone());
+        }
+        let opened = OpenFile::open(world, self.id, self.flags ^ OFlags::APPEND, thread)?;
+        Ok(twin.insert(opened).clone())
     }
 
     /// Writes all of `data` to the server, over what was chosen already or is now.
@@ -392,6 +425,10 @@ impl OpenFile {
     /// acknowledged is with the server.
     pub fn sync(&self, world: &World, data_only: bool) -> Result<()> {
         let sent = self.settle();
+        let twin = self.twin.lock().clone();
+        if let Some(twin) = twin {
+            twin.sync(world, data_only)?;
+        }
         let mut over = self.unsynced.swap(0, Ordering::Relaxed);
         if over == 0 {
             over = 1 << 63; // somebody else may have written; any connection will do

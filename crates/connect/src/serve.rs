@@ -21,7 +21,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::SystemTime;
 use store::mount::answer::{self, Changes};
-use store::mount::convert::{caller, device, errno, set_time};
+use store::mount::convert::{caller, device, errno, set_time, synced};
 use store::mount::handles::Handles;
 use store::namespace::NodeId;
 
@@ -238,13 +238,18 @@ impl Filesystem for Server {
         offset: u64,
         data: &[u8],
         write_flags: WriteFlags,
-        _flags: OpenFlags,
+        flags: OpenFlags,
         _owner: Option<LockOwner>,
         reply: ReplyWrite,
     ) {
         let _took = self.0.takers.took();
-        let drop_privileges = write_flags.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID);
-        let by = bytes::Written { thread: request.pid(), drop_privileges };
+        let by = bytes::Written {
+            thread: request.pid(),
+            drops: write_flags.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID).then(|| caller(request, 0)),
+            // What the page cache writes back has its place, whatever the handle that the kernel sends it through.
+            appends: flags.0 & libc::O_APPEND != 0 && !write_flags.contains(WriteFlags::FUSE_WRITE_CACHE),
+            sync: synced(flags, write_flags),
+        };
         self.0.write(handle, offset, data, by, reply);
     }
 
@@ -313,7 +318,7 @@ impl Filesystem for Server {
 
     fn setxattr(
         &self,
-        _request: &Request,
+        request: &Request,
         ino: INodeNo,
         name: &OsStr,
         value: &[u8],
@@ -354,11 +359,6 @@ impl Filesystem for Server {
         answer::done(self.0.allocate(handle, offset, length, mode), reply);
     }
 
-    fn lseek(
-        &self,
-        _request: &Request,
-        _ino: INodeNo,
-        handle: FileHandle,
     fn ioctl(
         &self,
         _request: &Request,
@@ -387,6 +387,11 @@ impl Filesystem for Server {
         reply.error(fuser::Errno::ENOSYS);
     }
 
+    fn lseek(
+        &self,
+        _request: &Request,
+        _ino: INodeNo,
+        handle: FileHandle,
         offset: i64,
         whence: i32,
         reply: ReplyLseek,

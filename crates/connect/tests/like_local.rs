@@ -177,3 +177,40 @@ fn after_a_close_the_server_has_everything() {
         assert!(there[..800] == small && there[800..].iter().all(|b| *b == round), "file {round}");
     }
 }
+
+/// A handle that was opened to append may be told otherwise, and pages that are written back through it have their places.
+#[test]
+fn a_handle_for_appending_writes_elsewhere_when_it_is_told_to() {
+    use rustix::fs::OFlags;
+    use rustix::mm::{MapFlags, MsyncFlags, ProtFlags};
+    for policy in [Policy::Multiple, Policy::Single] {
+        let Some(behind) = Behind::bind(2, policy) else { return };
+        let path = behind.at().join("f");
+        fs::write(&path, [1; 10_000]).unwrap();
+        let file = OpenOptions::new().read(true).append(true).open(&path).unwrap();
+        // SAFETY: used within its length until it is unmapped.
+        unsafe {
+            let access = ProtFlags::READ | ProtFlags::WRITE;
+            let map = rustix::mm::mmap(std::ptr::null_mut(), 10_000, access, MapFlags::SHARED, &file, 0).unwrap();
+            map.cast::<u8>().add(5).write_volatile(2);
+            rustix::mm::msync(map, 10_000, MsyncFlags::SYNC).unwrap();
+            rustix::mm::munmap(map, 10_000).unwrap();
+        }
+        file.write_all_at(&[3; 10], 0).unwrap();
+        let flags = rustix::fs::fcntl_getfl(&file).unwrap();
+        rustix::fs::fcntl_setfl(&file, flags & !OFlags::APPEND).unwrap();
+        file.write_all_at(&[4; 10], 100).unwrap();
+        rustix::fs::fcntl_setfl(&file, flags).unwrap();
+        file.write_all_at(&[5; 10], 200).unwrap();
+        file.sync_all().unwrap();
+        drop(file);
+        let mut wanted = vec![1; 10_020];
+        wanted[5] = 2;
+        wanted[100..110].fill(4);
+        wanted[10_000..10_010].fill(3);
+        wanted[10_010..].fill(5);
+        let bytes = fs::read(&path).unwrap();
+        let first = bytes.iter().zip(&wanted).position(|(a, b)| a != b);
+        assert!(bytes == wanted, "{policy}: {} bytes, first difference at {first:?}", bytes.len());
+    }
+}

@@ -20,7 +20,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::SystemTime;
 use store::mount::answer::{self, Changes};
-use store::mount::convert::{caller, set_time};
+use store::mount::convert::{caller, set_time, synced};
 use store::mount::handles::Handles;
 use store::namespace::{Listing, Namespace, NodeId};
 
@@ -250,12 +250,12 @@ impl Filesystem for Server {
         _handle: FileHandle,
         offset: u64,
         data: &[u8],
-        _write_flags: WriteFlags,
-        _flags: OpenFlags,
+        write_flags: WriteFlags,
+        flags: OpenFlags,
         _owner: Option<LockOwner>,
         reply: ReplyWrite,
     ) {
-        self.0.write(ino.0, offset, data, request.pid(), reply);
+        self.0.write(ino.0, offset, data, synced(flags, write_flags), request.pid(), reply);
     }
 
     fn flush(&self, _request: &Request, _ino: INodeNo, _handle: FileHandle, _owner: LockOwner, reply: ReplyEmpty) {

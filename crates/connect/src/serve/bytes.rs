@@ -2,7 +2,7 @@
 
 use super::Shared;
 use super::modes::Backing;
-use crate::file::OpenFile;
+use crate::file::{OpenFile, Place};
 use crate::write_behind::Unsent;
 use fuser::{BackingId, FileHandle, FopenFlags, Generation, OpenFlags, ReplyCreate, ReplyData, ReplyOpen, ReplyWrite};
 use policy::connections::Operation;
@@ -116,7 +116,8 @@ impl Shared {
         let file = OpenFile::open(&self.world, id, flags, thread)?;
         self.open.lock().entry(id).or_default().push(file.clone());
         let pass = || {
-            if !self.passthrough.load(Ordering::Relaxed) {
+            // What the kernel opened to append appends for ever, also when the application changes its mind.
+            if flags.contains(OFlags::APPEND) || !self.passthrough.load(Ordering::Relaxed) {
                 return None;
             }
             let fd = file.for_kernel(&self.world).ok()?;
@@ -185,7 +186,12 @@ impl Shared {
             // A file without a name runs for nobody.
             dropped.or_else(|error| if matches!(error, Errno::NOENT | Errno::STALE) { Ok(()) } else { Err(error) })?;
         }
-        handle.file.write(&self.world, by.thread, offset, data)
+        let place = if by.appends { Place::End(offset) } else { Place::At(offset) };
+        let unsent = handle.file.write(&self.world, by.thread, place, data, by.sync.is_some())?;
+        if let Some(data_only) = by.sync {
+            handle.file.sync(&self.world, data_only)?;
+        }
+        Ok(unsent)
     }
 
     pub fn sync(&self, handle: FileHandle, data_only: bool) -> Result<()> {

@@ -123,10 +123,12 @@ impl Shared {
         }
     }
 
-    pub fn write(&self, id: NodeId, offset: u64, data: &[u8], owner: u32, reply: ReplyWrite) {
+    /// `sync`: whether it is to be durable when it is answered, and then whether its data are enough.
+    pub fn write(&self, id: NodeId, offset: u64, data: &[u8], sync: Option<bool>, owner: u32, reply: ReplyWrite) {
         let Some(file) = self.file(id) else { return reply.error(fuser::Errno::EBADF) };
         let placed = self.extents.lock().place(id, offset, data.len() as u64);
         let written = placed.map_err(no_space).and_then(|runs| write_all(&file, offset, data).map(|()| runs));
+        let written = written.and_then(|runs| sync.map_or(Ok(()), |data_only| self.sync(id, data_only)).map(|()| runs));
         match written {
             Ok(runs) => {
                 let bytes = data.len() as u32;

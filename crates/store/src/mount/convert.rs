@@ -2,7 +2,7 @@
 
 use crate::namespace::times::SetTime;
 use crate::namespace::{Caller, NodeId};
-use fuser::{FileAttr, FileType, INodeNo, Request, TimeOrNow};
+use fuser::{FileAttr, FileType, INodeNo, OpenFlags, Request, TimeOrNow, WriteFlags};
 use rustix::fs::Stat;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -105,6 +105,14 @@ mod tests {
             let time = system_time(seconds, ns);
             assert_eq!(set_time(TimeOrNow::SpecificTime(time)), SetTime::At(seconds, ns as u32));
         }
+    }
+
+    /// [S-141]
+    #[test]
+    fn both_kinds_of_synced_writes_are_told_apart_from_others() {
+        let wanted = |flags| synced(OpenFlags(libc::O_WRONLY | libc::O_DIRECT | flags), WriteFlags::empty());
+        assert_eq!((wanted(0), wanted(libc::O_DSYNC), wanted(libc::O_SYNC)), (None, Some(true), Some(false)));
+        assert_eq!(synced(OpenFlags(libc::O_SYNC), WriteFlags::FUSE_WRITE_CACHE), None, "written back");
     }
 
     #[test]

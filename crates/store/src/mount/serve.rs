@@ -2,7 +2,7 @@
 
 use super::Server;
 use super::answer::{self, Changes};
-use super::convert::{caller, set_time};
+use super::convert::{caller, set_time, synced};
 use crate::stats::Op;
 use fuser::{
     BsdFileFlags, CopyFileRangeFlags, FileHandle, Filesystem, INodeNo, InitFlags, IoctlFlags, KernelConfig, LockOwner,
@@ -50,9 +50,9 @@ impl Filesystem for Fuse {
             InitFlags::FUSE_READDIRPLUS_AUTO,
             InitFlags::FUSE_ASYNC_DIO,
             InitFlags::FUSE_DIRECT_IO_ALLOW_MMAP,
-            InitFlags::FUSE_CACHE_SYMLINKS,
             // The kernel alone changes bytes and sizes, so it drops no page for what it reads in attributes.
             InitFlags::FUSE_EXPLICIT_INVAL_DATA,
+            InitFlags::FUSE_CACHE_SYMLINKS,
             InitFlags::FUSE_POSIX_ACL,
             InitFlags::FUSE_HANDLE_KILLPRIV_V2,
             InitFlags::FUSE_PASSTHROUGH,
