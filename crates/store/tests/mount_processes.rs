@@ -95,6 +95,11 @@ fn on_a_volume(wanted: volume::Wanted, maps_read_only: bool) {
     let single = place.stripe_count == 1 && wanted.cache.is_none();
     let dir = tempfile::tempdir().unwrap();
     let volume = volume::Volume::start(dir.path(), wanted);
+    if single {
+        // Its object is made with the file, so that the kernel has it from the first open on.
+        let layout = b"stripe_count=1";
+        rustix::fs::setxattr(&volume.at, "user.entrepot.layout", layout, rustix::fs::XattrFlags::empty()).unwrap();
+    }
     let mover = Mover::new(volume.files.pool().clone(), Arc::new(SqliteState::in_memory().unwrap()), None);
     let mut moves = Moves { mover, place, single, random: Random(seed() | 1), done: 0 };
     for round in rounds(maps_read_only) {
