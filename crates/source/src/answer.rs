@@ -11,10 +11,17 @@ use std::ops::Range;
 use std::time::{SystemTime, UNIX_EPOCH};
 use store::origin::{OriginError, Version};
 
-/// What the headers say of the data, as a version of that size. A weak tag is no guard: the server may keep it when bytes change, and
-/// If-Match never accepts it.
+/// The longest tag that is remembered: it is kept with the file, where there is room for a page.
+const TAG_BYTES_MAX: usize = 256;
+
+/// A tag that guards. A weak one does not: the server may keep it when bytes change, and If-Match never accepts it.
+pub fn guarding(tag: &str) -> Option<String> {
+    (!tag.starts_with("W/") && tag.len() <= TAG_BYTES_MAX).then(|| tag.to_string())
+}
+
+/// What the headers say of the data, as a version of that size.
 pub fn version(headers: &HeaderMap, size: u64) -> Version {
-    let etag = parse_etag(headers).ok().flatten().filter(|tag| !tag.starts_with("W/")).map(str::to_string);
+    let etag = parse_etag(headers).ok().flatten().and_then(guarding);
     let modified = parse_last_modified(headers).ok().flatten().map(SystemTime::from);
     let modified_ns = modified.and_then(|at| at.duration_since(UNIX_EPOCH).ok()).map(|d| d.as_nanos() as u64);
     Version { size, etag, modified_ns }
@@ -91,6 +98,13 @@ mod tests {
         for bad in ["", "bytes", "0-99/1000", "bytes 9-5/10", "bytes 0-18446744073709551615/*", "bytes a-b/c"] {
             assert_eq!(of(bad).0, None, "{bad:?}");
         }
+    }
+
+    #[test]
+    fn tags_that_are_weak_or_endless_guard_nothing() {
+        assert_eq!(guarding("\"a\""), Some("\"a\"".into()));
+        assert_eq!(guarding("W/\"a\""), None);
+        assert_eq!(guarding(&"a".repeat(100_000)), None);
     }
 
     /// [S-190]

@@ -1,6 +1,7 @@
 //! Sources through OpenDAL: s3 and ftp, and the listings of webdav.
 
 use crate::address::{Address, Scheme};
+use crate::answer;
 use crate::credentials::{Credentials, Secret};
 use crate::failure;
 use crate::guard::Guard;
@@ -70,7 +71,7 @@ impl DalSession {
     }
 
     fn version(&self, meta: &Metadata) -> Version {
-        let etag = meta.etag().filter(|tag| !tag.starts_with("W/")).map(str::to_string);
+        let etag = meta.etag().and_then(answer::guarding);
         let modified = meta.last_modified().map(SystemTime::from);
         let mut modified_ns = modified.and_then(|at| at.duration_since(UNIX_EPOCH).ok()).map(|d| d.as_nanos() as u64);
         if self.scheme == Scheme::Ftp {
