@@ -1,0 +1,107 @@
+//! Blocks that say themselves whose they are and how new, and what a writer was promised of them, noted outside the devices.
+
+use crate::device::Random;
+use std::fs::File;
+use std::io::Write;
+use std::path::Path;
+
+pub const BLOCK: usize = 4096;
+const MAGIC: u64 = 0x656e_7472_6570_6f74;
+
+/// One block as O_DIRECT wants it.
+#[repr(C, align(4096))]
+#[derive(Clone, Copy)]
+pub struct Block(pub [u8; BLOCK]);
+
+/// Version `version` of block `n` of a file.
+pub fn block(file: u64, n: u64, version: u64) -> Block {
+    let mut random = Random(file ^ n.rotate_left(20) ^ version.rotate_left(40));
+    let mut words = [MAGIC, file, n, version].into_iter().chain(std::iter::from_fn(|| Some(random.next())));
+    let mut block = Block([0; BLOCK]);
+    for chunk in block.0.chunks_exact_mut(8) {
+        chunk.copy_from_slice(&words.next().expect("without end").to_le_bytes());
+    }
+    block
+}
+
+/// What is in the place of a block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Found {
+    Zeros,
+    Version(u64),
+    /// Nothing that was ever written there.
+    Wrong,
+}
+
+impl Found {
+    pub fn of(bytes: &[u8], file: u64, n: u64) -> Found {
+        if bytes.iter().all(|byte| *byte == 0) {
+            return Found::Zeros;
+        }
+        let Some(version) = bytes.get(24..32) else { return Found::Wrong };
+        let version = u64::from_le_bytes(version.try_into().expect("8 bytes"));
+        if bytes == block(file, n, version).0 { Found::Version(version) } else { Found::Wrong }
+    }
+}
+
+/// What was said to be durable.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Promise {
+    /// Blocks `from..to` of a file are at least that version.
+    Blocks { path: String, file: u64, from: u64, to: u64, version: u64 },
+    /// A name has a whole file of so many blocks, at least that version.
+    Name { path: String, file: u64, blocks: u64, version: u64 },
+    /// A name is gone.
+    Gone { path: String },
+    /// That version of a checkpoint counts, with so many blocks.
+    Checkpoint { app: String, version: u64 },
+}
+
+impl Promise {
+    fn line(&self) -> String {
+        match self {
+            Promise::Blocks { path, file, from, to, version } => {
+                format!("blocks {path} {file} {from} {to} {version}\n")
+            }
+            Promise::Name { path, file, blocks, version } => format!("name {path} {file} {blocks} {version}\n"),
+            Promise::Gone { path } => format!("gone {path}\n"),
+            Promise::Checkpoint { app, version } => format!("checkpoint {app} {version}\n"),
+        }
+    }
+
+    fn parse(line: &str) -> Option<Promise> {
+        let words: Vec<&str> = line.split(' ').collect();
+        let number = |k: usize| words.get(k)?.parse().ok();
+        let path = words.get(1)?.to_string();
+        Some(match words[0] {
+            "blocks" => {
+                Promise::Blocks { path, file: number(2)?, from: number(3)?, to: number(4)?, version: number(5)? }
+            }
+            "name" => Promise::Name { path, file: number(2)?, blocks: number(3)?, version: number(4)? },
+            "gone" => Promise::Gone { path },
+            "checkpoint" => Promise::Checkpoint { app: path, version: number(2)? },
+            _ => return None,
+        })
+    }
+
+    /// All that one writer noted.
+    pub fn all(notes: &Path) -> Vec<Promise> {
+        let text = std::fs::read_to_string(notes).expect("notes");
+        // A writer that was killed has perhaps written half a line.
+        let whole = text.rfind('\n').map_or("", |end| &text[..end]);
+        whole.lines().map(|line| Promise::parse(line).unwrap_or_else(|| panic!("{line}"))).collect()
+    }
+}
+
+/// Where a writer notes what it was promised.
+pub struct Notes(File);
+
+impl Notes {
+    pub fn new(path: &Path) -> Notes {
+        Notes(File::options().append(true).create(true).open(path).expect("notes"))
+    }
+
+    pub fn note(&self, promise: &Promise) {
+        (&self.0).write_all(promise.line().as_bytes()).expect("notes");
+    }
+}
