@@ -90,7 +90,8 @@ fn two_writers_that_open_and_close_read_what_they_wrote() {
                 let (mut held, mut reader) = (None, None);
                 for step in 0..60u64 {
                     let mixed = (round * 131 + step * 29 + which * 7).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 33;
-                    let block = if mixed % 3 == 0 { BLOCKS - 1 - mixed % 8 } else { mixed % BLOCKS } & !1 | which;
+                    let block =
+                        if mixed.is_multiple_of(3) { BLOCKS - 1 - mixed % 8 } else { mixed % BLOCKS } & !1 | which;
                     let (access, more) = flags[(mixed >> 8) as usize % flags.len()];
                     let file = held.take().unwrap_or_else(|| open(path, access, more));
                     let (fill, at) = (step as u8 + 1, block * BLOCK + mixed % 700);
