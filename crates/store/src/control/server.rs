@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Limits of a server, and for whom it is.
 #[derive(Clone, Copy, Debug)]
@@ -38,6 +38,9 @@ impl Default for ServerOptions {
 
 /// How often callers are looked after. Within this time a request hears that its caller went away.
 const WATCH_EVERY: Duration = Duration::from_millis(200);
+
+/// The end waits so long for answers under way, that of the command that asked for it among them: unmounting may take a while. A guess.
+const ANSWERS_SPAN: Duration = Duration::from_secs(10);
 
 /// A request under way: the caller's end of it, and what stops it.
 type UnderWay = (Weak<UnixStream>, Arc<Stop>);
@@ -112,7 +115,7 @@ impl Server {
         &self.path
     }
 
-    /// Takes no further request and stops those under way; does not wait for them.
+    /// Takes no further request, stops those under way and waits a while for their answers.
     pub fn stop(&self) {
         if self.shared.stopping.swap(true, Ordering::AcqRel) {
             return;
@@ -124,6 +127,10 @@ impl Server {
         drop(UnixStream::connect(&self.path));
         for thread in self.threads.lock().drain(..) {
             drop(thread.join());
+        }
+        let until = Instant::now() + ANSWERS_SPAN;
+        while !self.shared.requests.lock().is_empty() && Instant::now() < until {
+            thread::sleep(Duration::from_millis(5));
         }
         drop(std::fs::remove_file(&self.path));
     }
@@ -203,26 +210,33 @@ fn converse(shared: &Shared, stream: UnixStream) -> io::Result<()> {
                 continue;
             }
         };
-        let id = request.id;
-        let mut answer = match serve(shared, &stream, &caller, request) {
+        let (id, stop) = (request.id, Arc::new(Stop::default()));
+        let number = shared.next_request.fetch_add(1, Ordering::Relaxed);
+        shared.requests.lock().insert(number, (Arc::downgrade(&stream), stop.clone()));
+        let mut answer = match serve(shared, &stream, &caller, request, stop) {
             Ok(result) => Answer { result: Some(result), ..Answer::default() },
             Err(problem) => Answer { error: Some(problem), ..Answer::default() },
         };
         answer.id = id;
-        send(&stream, &answer)?;
+        let sent = send(&stream, &answer);
+        shared.requests.lock().remove(&number);
+        sent?;
     }
     Ok(())
 }
 
-fn serve(shared: &Shared, stream: &Arc<UnixStream>, caller: &Caller, request: Request) -> Result<Value, Problem> {
+fn serve(
+    shared: &Shared,
+    stream: &Arc<UnixStream>,
+    caller: &Caller,
+    request: Request,
+    stop: Arc<Stop>,
+) -> Result<Value, Problem> {
     let prefix = request.command.split('.').next().unwrap_or_default();
     let Some(handler) = shared.handlers.get(prefix).cloned() else {
         return Err(Problem::wrong(format!("the daemon knows no command `{}`", request.command))
             .try_this("use the `entrepot` of the same version as the daemon"));
     };
-    let stop = Arc::new(Stop::default());
-    let number = shared.next_request.fetch_add(1, Ordering::Relaxed);
-    shared.requests.lock().insert(number, (Arc::downgrade(stream), stop.clone()));
     let id = request.id;
     let mut progress = |value: Value| send(stream, &Answer { id, progress: Some(value), ..Answer::default() }).is_ok();
     let mut out = Responder::new(&mut progress, stop);
@@ -230,7 +244,6 @@ fn serve(shared: &Shared, stream: &Arc<UnixStream>, caller: &Caller, request: Re
     let served = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
         handler.handle(caller, &request.command, request.args, &mut out)
     }));
-    shared.requests.lock().remove(&number);
     served.unwrap_or_else(|_| {
         Err(Problem::new(exit::FAILED, format!("the daemon has a bug: `{}` panicked", request.command))
             .so("the request was given up half-way; the volume goes on")

@@ -134,3 +134,30 @@ fn the_socket_is_closed_to_others_unless_it_is_for_everybody() {
         assert_eq!(found, mode);
     }
 }
+
+/// Whoever asked for the end of a daemon hears that it came, though unmounting took its time.
+#[test]
+fn the_end_waits_for_answers_under_way() {
+    struct Slow;
+    impl Handler for Slow {
+        fn handle(&self, _: &Caller, _: &str, _: Value, out: &mut Responder<'_>) -> Result<Value, Problem> {
+            out.progress(json!("began"));
+            while !out.stop().is_set() {
+                thread::yield_now();
+            }
+            thread::sleep(2 * WATCH_EVERY); // longer than the server's own threads take to end
+            Ok(json!("down"))
+        }
+    }
+    let (dir, mut binding) = binding(ServerOptions::default());
+    binding.register("slow", Arc::new(Slow));
+    let server = binding.serve().expect("server");
+    let mut stream = UnixStream::connect(dir.path().join("control.sock")).expect("connect");
+    stream.write_all(b"{\"id\":1,\"command\":\"slow.down\"}\n").expect("send");
+    let mut lines = BufReader::new(stream.try_clone().expect("clone"));
+    read_line(&mut lines, 1000).expect("line").expect("it began");
+    server.stop();
+    stream.set_nonblocking(true).expect("set");
+    let line = read_line(&mut lines, 1000).expect("it is there already").expect("answer");
+    assert_eq!(String::from_utf8_lossy(&line), r#"{"id":1,"result":"down"}"#);
+}
