@@ -21,7 +21,7 @@ impl ConnectedTargets {
         if wanted.is_empty() {
             return Ok(connected);
         }
-        let known = store::volume::known_targets(config).unwrap_or_default();
+        let known = store::volume::known_targets(config).ok().flatten().unwrap_or_default();
         for (target, connections) in wanted {
             match connect(target, connections) {
                 Ok(()) => connected.0.push(target.path.clone()),

@@ -4,6 +4,7 @@
 //! returned is durable. The suite [`conformance`] holds for every implementation.
 
 mod conformance;
+pub mod dump;
 pub mod redis;
 mod sqlite;
 
@@ -41,10 +42,31 @@ pub struct JournalEntry {
     pub objects: Vec<(TargetId, ObjectId)>,
 }
 
+/// How a target's state is written down.
+fn state_name(state: TargetState) -> &'static str {
+    match state {
+        TargetState::Ok | TargetState::Suspect | TargetState::ReadOnly => "ok",
+        TargetState::Failed => "failed",
+        TargetState::Draining => "draining",
+    }
+}
+
+fn state_of(name: &str) -> Option<TargetState> {
+    match name {
+        "ok" => Some(TargetState::Ok),
+        "failed" => Some(TargetState::Failed),
+        "draining" => Some(TargetState::Draining),
+        _ => None,
+    }
+}
+
 /// The state store of a volume. All calls block; all are durable when they return.
 pub trait State: Send + Sync {
     /// A number greater than any before and than `above`, for the upper half of ids.
     fn new_epoch(&self, above: u32) -> Result<u32>;
+
+    /// The last epoch that it gave; 0 before the first.
+    fn epoch(&self) -> Result<u32>;
 
     /// A number that no target ever had.
     fn new_target_number(&self) -> Result<TargetId>;
@@ -90,6 +112,15 @@ pub trait State: Send + Sync {
     fn record_remove(&self, kind: &str, key: &str) -> Result<bool>;
     /// All records of a kind, by key.
     fn records(&self, kind: &str) -> Result<Vec<(String, Vec<u8>)>>;
+    /// All of it as it is at one moment.
+    fn dump(&self) -> Result<Vec<dump::Row>>;
+    /// Puts these rows in the place of all that is there, in one step.
+    fn load(&self, rows: &[dump::Row]) -> Result<()>;
+    /// The clean end: what is kept lies in one piece from then on, where that makes a difference, and another daemon may have it. Every
+    /// other call fails from then on.
+    fn finish(&self) -> Result<()> {
+        Ok(())
+    }
     /// The next number of a sequence of that name, starting with 1.
     fn next_number(&self, sequence: &str) -> Result<u64>;
 }

@@ -10,10 +10,13 @@ pub fn conformance(state: &dyn State) {
     targets_keep_their_numbers(state);
     the_journal_turns_into_garbage(state);
     stagings_and_records(state);
+    what_was_dumped_comes_back(state);
 }
 
 fn epochs_and_numbers_grow(state: &dyn State) {
+    assert_eq!(state.epoch().unwrap(), 0);
     let (first, second) = (state.new_epoch(0).unwrap(), state.new_epoch(0).unwrap());
+    assert_eq!(state.epoch().unwrap(), second);
     assert!(0 < first && first < second, "{first} {second}");
     assert_eq!([70, 0, 8, 90].map(|above| state.new_epoch(above).unwrap()), [71, 72, 73, 91]);
     assert_eq!((state.next_number("job").unwrap(), state.next_number("job").unwrap()), (1, 2));
@@ -91,4 +94,27 @@ fn stagings_and_records(state: &dyn State) {
     assert!(!state.record_remove("job", "1").unwrap());
     assert_eq!((keys("job"), keys("other")), (vec!["2".to_owned()], vec!["1".to_owned()]));
     assert_eq!(state.record_get("job", "2").unwrap().as_deref(), Some(&b"2"[..]));
+}
+
+fn what_was_dumped_comes_back(state: &dyn State) {
+    let path: std::ffi::OsString = std::os::unix::ffi::OsStringExt::from_vec(b"not utf-8 \xff".to_vec());
+    let objects = vec![(TargetId(1), ObjectId(u64::MAX))];
+    let entry = JournalEntry { file: FileId(u64::MAX), path: path.into(), inode: u64::MAX, objects };
+    state.journal_put(&entry).unwrap();
+    state.garbage_add(&[(TargetId(1), ObjectId(u64::MAX - 1))]).unwrap();
+    state.staging_put("half", b"\0\xff").unwrap();
+    let whole = state.dump().unwrap();
+    let number = state.next_number("job").unwrap();
+    state.new_epoch(1000).unwrap();
+    state.record_put("later", "1", b"x").unwrap();
+    state.garbage_add(&[(TargetId(1), ObjectId(3))]).unwrap();
+    state.journal_finish(entry.file, &[]).unwrap();
+    state.load(&whole).unwrap();
+    assert_eq!(state.dump().unwrap(), whole, "what came later is gone");
+    assert_eq!((state.journal().unwrap(), state.next_number("job").unwrap()), (vec![entry], number));
+    let text = serde_json::to_string(&whole).unwrap();
+    assert_eq!(serde_json::from_str::<Vec<super::dump::Row>>(&text).unwrap(), whole);
+    state.load(&[]).unwrap();
+    assert_eq!((state.dump().unwrap().len(), state.epoch().unwrap(), state.targets().unwrap().len()), (0, 0, 0));
+    state.load(&whole).unwrap();
 }

@@ -1,5 +1,8 @@
 //! The state store in one SQLite file: write-ahead log, every commit synced, one connection.
 //!
+//! The connection locks the file for as long as it is open. So there is no index in shared memory (`-shm`) whose locks others could take
+//! or whose pages a full file system could refuse, and file and log are closed to others by their mode.
+//!
 //! The file's `user_version` is the version of the schema. A newer one than this program knows is refused; an older one
 //! is brought up step by step, each step in a transaction.
 
@@ -16,9 +19,13 @@ use std::time::Duration;
 /// How long to wait for another process, such as an operator's `sqlite3`, that holds the file.
 const BUSY_SPAN: Duration = Duration::from_secs(10);
 
+/// The end waits so long for a call that hangs in the file's device.
+const END_SPAN: Duration = Duration::from_secs(5);
+
 /// A state store in one file.
 pub struct SqliteState {
-    connection: Mutex<Connection>,
+    /// Nothing after the end.
+    connection: Mutex<Option<Connection>>,
 }
 
 impl SqliteState {
@@ -32,6 +39,7 @@ impl SqliteState {
                 path.display()
             ))
         };
+        close_to_others(path).map_err(|error| explain(error.to_string()))?;
         let connection = Connection::open(path).map_err(|error| explain(error.to_string()))?;
         Self::prepare(connection, true).map_err(|error| match error {
             Error::State(cause) => explain(cause),
@@ -39,16 +47,20 @@ impl SqliteState {
         })
     }
 
-    /// The targets in a store that may be in use, without changing it.
-    pub fn known_targets(path: &Path) -> Result<Vec<TargetRecord>> {
-        let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    /// The targets in a store; `None` if a daemon has it open.
+    pub fn known_targets(path: &Path) -> Result<Option<Vec<TargetRecord>>> {
+        let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let read = || {
             let connection = Connection::open_with_flags(path, flags)?;
-            connection.busy_timeout(BUSY_SPAN)?;
+            connection.pragma_update(None, "locking_mode", "EXCLUSIVE")?;
             let version: u32 = connection.pragma_query_value(None, "user_version", |row| row.get(0))?;
             if version == 0 { Ok(Vec::new()) } else { tables::targets(&connection) }
         };
-        read().map_err(|error| Error::State(format!("{} cannot be read: {error}", path.display())))
+        match read() {
+            Ok(targets) => Ok(Some(targets)),
+            Err(error) if error.sqlite_error_code() == Some(rusqlite::ErrorCode::DatabaseBusy) => Ok(None),
+            Err(error) => Err(Error::State(format!("{} cannot be read: {error}", path.display()))),
+        }
     }
 
     /// A store in memory, for tests.
@@ -59,6 +71,7 @@ impl SqliteState {
     fn prepare(mut connection: Connection, on_disk: bool) -> Result<SqliteState> {
         connection.busy_timeout(BUSY_SPAN).map_err(from_sqlite)?;
         if on_disk {
+            connection.pragma_update(None, "locking_mode", "EXCLUSIVE").map_err(from_sqlite)?;
             let mode: String = connection
                 .pragma_update_and_check(None, "journal_mode", "WAL", |row| row.get(0))
                 .map_err(from_sqlite)?;
@@ -74,12 +87,13 @@ impl SqliteState {
         connection.pragma_update(None, "synchronous", "FULL").map_err(from_sqlite)?;
         connection.pragma_update(None, "foreign_keys", true).map_err(from_sqlite)?;
         schema::bring_up(&mut connection)?;
-        Ok(SqliteState { connection: Mutex::new(connection) })
+        Ok(SqliteState { connection: Mutex::new(Some(connection)) })
     }
 
     /// Does all of it or nothing.
     fn write<T>(&self, change: impl FnOnce(&Transaction<'_>) -> rusqlite::Result<T>) -> Result<T> {
         let mut connection = self.connection.lock();
+        let connection = connection.as_mut().ok_or_else(ended)?;
         let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(from_sqlite)?;
         let value = change(&transaction).map_err(from_sqlite)?;
         transaction.commit().map_err(from_sqlite)?;
@@ -87,8 +101,27 @@ impl SqliteState {
     }
 
     fn read<T>(&self, look: impl FnOnce(&Connection) -> rusqlite::Result<T>) -> Result<T> {
-        look(&self.connection.lock()).map_err(from_sqlite)
+        look(self.connection.lock().as_ref().ok_or_else(ended)?).map_err(from_sqlite)
     }
+}
+
+/// Makes the file, and closes it and its log to others; they were open once. The log gets the mode of the file.
+fn close_to_others(path: &Path) -> std::io::Result<()> {
+    use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+    std::fs::OpenOptions::new().append(true).create(true).mode(0o600).open(path)?;
+    for suffix in ["", "-wal", "-shm", "-journal"] {
+        let mut name = path.as_os_str().to_owned();
+        name.push(suffix);
+        match std::fs::set_permissions(&name, std::fs::Permissions::from_mode(0o600)) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+fn ended() -> Error {
+    Error::State("it is closed: the volume is down".into())
 }
 
 fn from_sqlite(error: rusqlite::Error) -> Error {

@@ -28,9 +28,10 @@ pub fn check(config: &Config) -> Result<(), Problems> {
     let paths: Vec<_> = config.targets.iter().map(|target| &target.path).collect();
     let real = real_paths(&paths, config.health.deadline);
     for (target, real) in config.targets.iter().zip(&real) {
-        let record = known.iter().find(|record| record.name == target.name);
+        // Those of a volume that is in use were looked at when it was opened.
+        let is_known = known.as_ref().is_none_or(|known| known.iter().any(|record| record.name == target.name));
         // A device that is away or hangs is a failed target, not a wrong configuration.
-        if record.is_some() && real.as_ref().is_none_or(|_| !target.path.is_dir()) {
+        if is_known && real.as_ref().is_none_or(|_| !target.path.is_dir()) {
             continue;
         }
         if real.is_none() {
@@ -40,10 +41,10 @@ pub fn check(config: &Config) -> Result<(), Problems> {
         }
         // So is one that can only be read: what lies on it is read.
         let read_only = || rustix::fs::access(&target.path, Access::WRITE_OK) == Err(Errno::ROFS);
-        if (record.is_some() && read_only())
+        if (is_known && read_only())
             || check.directory(&target.path, target.place, &format!("target \"{}\"", target.name))
         {
-            check.identity(&target.path, target.place, &target.name, volume, &known);
+            check.identity(&target.path, target.place, &target.name, volume, known.as_deref().unwrap_or_default());
         }
     }
     check.apart(&real);
@@ -64,8 +65,8 @@ impl Check<'_> {
         self.problems.push(problem);
     }
 
-    /// The targets that the volume has had so far; none before it is formatted.
-    fn known_targets(&mut self) -> Vec<TargetRecord> {
+    /// The targets that the volume has had so far; none before it is formatted, `None` if it is in use.
+    fn known_targets(&mut self) -> Option<Vec<TargetRecord>> {
         known_targets(self.config).unwrap_or_else(|error| {
             self.problem(
                 self.config.state_place,
@@ -75,7 +76,7 @@ impl Check<'_> {
                     StateStore::Redis(_) => "See docs/OPERATING.md, \"The state in Redis\"",
                 },
             );
-            Vec::new()
+            None
         })
     }
 

@@ -42,18 +42,20 @@ impl Reached {
     }
 }
 
-/// The targets that a volume has had so far, without changing anything; none before it is formatted.
+/// The targets that a volume has had so far, without changing anything; none before it is formatted, `None` if only the daemon that has
+/// it open can tell.
 ///
 /// # Errors
 /// A store that cannot be read.
-pub fn known_targets(config: &Config) -> Result<Vec<TargetRecord>> {
+pub fn known_targets(config: &Config) -> Result<Option<Vec<TargetRecord>>> {
     match &config.state_store {
-        StateStore::Embedded if !file(config).is_file() => Ok(Vec::new()),
+        StateStore::Embedded if !file(config).is_file() => Ok(Some(Vec::new())),
         StateStore::Embedded => SqliteState::known_targets(&file(config)),
         StateStore::Redis(url) => {
             let volume =
                 super::namespace::read_id(&config.namespace).map_err(|error| Error::State(error.to_string()))?;
-            volume.map_or_else(|| Ok(Vec::new()), |volume| RedisState::known_targets(url, &volume.to_string()))
+            let targets = volume.map(|volume| RedisState::known_targets(url, &volume.to_string())).transpose()?;
+            Ok(Some(targets.unwrap_or_default()))
         }
     }
 }

@@ -1,7 +1,8 @@
 //! The calls of a state store as commands of Redis.
 
 use super::RedisState;
-use crate::state::{JournalEntry, State, TargetRecord};
+use crate::state::dump::{self, Row};
+use crate::state::{JournalEntry, State, TargetRecord, state_name};
 use crate::target::State as TargetState;
 use crate::{Error, Result};
 use policy::{FileId, ObjectId, TargetId};
@@ -51,23 +52,13 @@ struct Journalled {
     objects: Vec<(u16, u64)>,
 }
 
-fn state_name(state: TargetState) -> &'static str {
-    match state {
-        TargetState::Ok | TargetState::Suspect | TargetState::ReadOnly => "ok",
-        TargetState::Failed => "failed",
-        TargetState::Draining => "draining",
-    }
-}
-
 fn state_of(text: &str) -> Option<(TargetState, bool)> {
     let (state, by) = text.split_once(' ')?;
-    let state = match state {
-        "ok" => TargetState::Ok,
-        "failed" => TargetState::Failed,
-        "draining" => TargetState::Draining,
-        _ => return None,
-    };
-    Some((state, by == "operator"))
+    Some((super::super::state_of(state)?, by == "operator"))
+}
+
+fn state_text(state: &str, by_operator: bool) -> String {
+    format!("{state} {}", if by_operator { "operator" } else { "-" })
 }
 
 /// As ordered as the pair of numbers.
@@ -80,6 +71,36 @@ fn members_of(target: TargetId) -> (String, String) {
     (format!("[{:04x}:", target.0), format!("({:04x};", target.0))
 }
 
+fn journalled(entry: &JournalEntry) -> Result<Vec<u8>> {
+    let mut objects: Vec<_> = entry.objects.iter().map(|(target, object)| (target.0, object.0)).collect();
+    objects.sort_unstable();
+    objects.dedup();
+    let path = entry.path.as_os_str().as_bytes().to_vec();
+    let value = serde_json::to_vec(&Journalled { path, inode: entry.inode, objects });
+    value.map_err(|error| Error::State(error.to_string()))
+}
+
+fn entry_of(file: &str, value: &[u8]) -> Result<JournalEntry> {
+    let unknown = || not_understood("a move under way");
+    let journalled: Journalled = serde_json::from_slice(value).map_err(|_| unknown())?;
+    let objects = journalled.objects.into_iter().map(|(target, object)| (TargetId(target), ObjectId(object)));
+    Ok(JournalEntry {
+        file: FileId(u64::from_str_radix(file, 16).map_err(|_| unknown())?),
+        path: PathBuf::from(std::ffi::OsString::from_vec(journalled.path)),
+        inode: journalled.inode,
+        objects: objects.collect(),
+    })
+}
+
+fn object_of(member: &str) -> Result<(TargetId, ObjectId)> {
+    let parts = member.split_once(':');
+    let numbers = parts.and_then(|(target, object)| {
+        Some((u16::from_str_radix(target, 16).ok()?, u64::from_str_radix(object, 16).ok()?))
+    });
+    let (target, object) = numbers.ok_or_else(|| not_understood("garbage"))?;
+    Ok((TargetId(target), ObjectId(object)))
+}
+
 fn not_understood(what: &str) -> Error {
     Error::State(format!("the Redis server holds {what} that is not understood: something else wrote it"))
 }
@@ -90,12 +111,7 @@ pub fn targets(state: &RedisState) -> Result<Vec<TargetRecord>> {
     let mut both = pipe();
     both.atomic().cmd("HGETALL").arg(&names).cmd("HGETALL").arg(&states);
     let (names, states): (BTreeMap<u16, String>, BTreeMap<u16, String>) = state.all(&both)?;
-    let record = |(id, name): (u16, String)| {
-        let found = states.get(&id).and_then(|text| state_of(text));
-        let (state, by_operator) = found.ok_or_else(|| not_understood("a target's state"))?;
-        Ok(TargetRecord { id: TargetId(id), name, state, by_operator })
-    };
-    names.into_iter().map(record).collect()
+    target_records(names, &states).collect()
 }
 
 impl RedisState {
@@ -137,6 +153,38 @@ impl RedisState {
         self.ask::<u64>(cmd("HDEL").arg(self.key(hash)).arg(key)).map(|n| n > 0)
     }
 
+    /// The kinds of records that there are, in order.
+    fn kinds(&self) -> Result<Vec<String>> {
+        let prefix = self.key("record.");
+        let keys: Vec<String> = self.ask(cmd("KEYS").arg(format!("{prefix}*")))?;
+        let mut kinds: Vec<_> = keys.iter().filter_map(|key| key.strip_prefix(&prefix)).map(str::to_owned).collect();
+        kinds.sort();
+        Ok(kinds)
+    }
+
+    fn put_row(&self, all: &mut Pipeline, row: &Row) -> Result<()> {
+        let mut put = |hash: &str, key: &str, value: &[u8]| {
+            all.cmd("HSET").arg(self.key(hash)).arg(key).arg(value);
+        };
+        match row {
+            Row::Sequence { name, last } => put("sequence", name, last.to_string().as_bytes()),
+            Row::Target { id, name, state, by_operator } => {
+                let id = id.to_string();
+                put("target.name", &id, name.as_bytes());
+                put("target.number", name, id.as_bytes());
+                put("target.state", &id, state_text(state, *by_operator).as_bytes());
+            }
+            Row::Journal { file, path, inode, objects } => {
+                let entry = dump::journal_entry(*file, path, *inode, objects);
+                put("journal", &format!("{file:016x}"), &journalled(&entry)?);
+            }
+            Row::Garbage { target, object } => self.add_garbage(all, &[(TargetId(*target), ObjectId(*object))]),
+            Row::Staging { key, progress } => put("staging", key, progress.as_slice()),
+            Row::Record { kind, key, value } => put(&format!("record.{kind}"), key, value.as_slice()),
+        }
+        Ok(())
+    }
+
     fn add_garbage(&self, all: &mut Pipeline, objects: &[(TargetId, ObjectId)]) {
         if !objects.is_empty() {
             let add = all.cmd("ZADD").arg(self.key("garbage"));
@@ -147,10 +195,55 @@ impl RedisState {
     }
 }
 
+/// The answers of a dump as rows.
+fn rows_of(kinds: &[String], answers: Vec<redis::Value>) -> Result<Vec<Row>> {
+    type Hash = BTreeMap<String, Vec<u8>>;
+    let mut answers = answers.into_iter();
+    let mut next = || answers.next().ok_or_else(|| not_understood("an answer"));
+    fn of<T: FromRedisValue>(value: redis::Value) -> Result<T> {
+        T::from_redis_value(value).map_err(|_| not_understood("something"))
+    }
+    let mut rows = Vec::new();
+    let sequences: BTreeMap<String, u64> = of(next()?)?;
+    rows.extend(sequences.into_iter().map(|(name, last)| Row::Sequence { name, last }));
+    let (names, states): (BTreeMap<u16, String>, BTreeMap<u16, String>) = (of(next()?)?, of(next()?)?);
+    for record in target_records(names, &states) {
+        rows.push(record?.into());
+    }
+    for (file, value) in of::<Hash>(next()?)? {
+        rows.push(entry_of(&file, &value)?.into());
+    }
+    for member in of::<Vec<String>>(next()?)? {
+        let (target, object) = object_of(&member)?;
+        rows.push(Row::Garbage { target: target.0, object: object.0 });
+    }
+    rows.extend(of::<Hash>(next()?)?.into_iter().map(|(key, value)| Row::Staging { key, progress: value.into() }));
+    for kind in kinds {
+        let record = |(key, value): (String, Vec<u8>)| Row::Record { kind: kind.clone(), key, value: value.into() };
+        rows.extend(of::<Hash>(next()?)?.into_iter().map(record));
+    }
+    Ok(rows)
+}
+
+fn target_records(
+    names: BTreeMap<u16, String>,
+    states: &BTreeMap<u16, String>,
+) -> impl Iterator<Item = Result<TargetRecord>> {
+    names.into_iter().map(|(id, name)| {
+        let found = states.get(&id).and_then(|text| state_of(text));
+        let (state, by_operator) = found.ok_or_else(|| not_understood("a target's state"))?;
+        Ok(TargetRecord { id: TargetId(id), name, state, by_operator })
+    })
+}
+
 impl State for RedisState {
     fn new_epoch(&self, above: u32) -> Result<u32> {
         let epoch: u64 = self.script(NEXT_ABOVE, &["sequence"], &["epoch", &above.to_string()])?;
         u32::try_from(epoch).map_err(|_| Error::State("all epochs are used up".into()))
+    }
+
+    fn epoch(&self) -> Result<u32> {
+        self.ask::<Option<u32>>(cmd("HGET").arg(self.key("sequence")).arg("epoch")).map(Option::unwrap_or_default)
     }
 
     fn new_target_number(&self) -> Result<TargetId> {
@@ -171,7 +264,7 @@ impl State for RedisState {
     }
 
     fn set_target_state(&self, id: TargetId, state: TargetState, by_operator: bool) -> Result<()> {
-        let text = format!("{} {}", state_name(state), if by_operator { "operator" } else { "-" });
+        let text = state_text(state_name(state), by_operator);
         self.script(SET_STATE, &["target.state"], &[&id.0.to_string(), &text])
     }
 
@@ -182,12 +275,7 @@ impl State for RedisState {
     }
 
     fn journal_put(&self, entry: &JournalEntry) -> Result<()> {
-        let mut objects: Vec<_> = entry.objects.iter().map(|(target, object)| (target.0, object.0)).collect();
-        objects.sort_unstable();
-        objects.dedup();
-        let path = entry.path.as_os_str().as_bytes().to_vec();
-        let value = serde_json::to_vec(&Journalled { path, inode: entry.inode, objects });
-        let value = value.map_err(|error| Error::State(error.to_string()))?;
+        let value = journalled(entry)?;
         self.put("journal", &format!("{:016x}", entry.file.0), &value)
     }
 
@@ -199,18 +287,7 @@ impl State for RedisState {
     }
 
     fn journal(&self) -> Result<Vec<JournalEntry>> {
-        let entry = |(file, value): (String, Vec<u8>)| {
-            let unknown = || not_understood("a move under way");
-            let journalled: Journalled = serde_json::from_slice(&value).map_err(|_| unknown())?;
-            let objects = journalled.objects.into_iter().map(|(target, object)| (TargetId(target), ObjectId(object)));
-            Ok(JournalEntry {
-                file: FileId(u64::from_str_radix(&file, 16).map_err(|_| unknown())?),
-                path: PathBuf::from(std::ffi::OsString::from_vec(journalled.path)),
-                inode: journalled.inode,
-                objects: objects.collect(),
-            })
-        };
-        self.hash("journal")?.into_iter().map(entry).collect()
+        self.hash("journal")?.into_iter().map(|(file, value)| entry_of(&file, &value)).collect()
     }
 
     fn garbage_add(&self, objects: &[(TargetId, ObjectId)]) -> Result<()> {
@@ -238,11 +315,7 @@ impl State for RedisState {
         let limit = i64::try_from(count_max).unwrap_or(i64::MAX);
         ask.arg(self.key("garbage")).arg(from).arg(to).arg("LIMIT").arg(0).arg(limit);
         let found: Vec<String> = self.ask(&ask)?;
-        let object = |text: String| {
-            let number = text.split_once(':').and_then(|(_, object)| u64::from_str_radix(object, 16).ok());
-            number.map(ObjectId).ok_or_else(|| not_understood("garbage"))
-        };
-        found.into_iter().map(object).collect()
+        found.iter().map(|text| object_of(text).map(|(_, object)| object)).collect()
     }
 
     fn garbage_count(&self) -> Result<u64> {
@@ -279,6 +352,39 @@ impl State for RedisState {
 
     fn records(&self, kind: &str) -> Result<Vec<(String, Vec<u8>)>> {
         self.hash(&format!("record.{kind}"))
+    }
+
+    /// A kind of record that comes in between is found at the second look.
+    fn dump(&self) -> Result<Vec<Row>> {
+        loop {
+            let kinds = self.kinds()?;
+            let mut all = pipe();
+            all.atomic().cmd("HGETALL").arg(self.key("sequence"));
+            all.cmd("HGETALL").arg(self.key("target.name")).cmd("HGETALL").arg(self.key("target.state"));
+            all.cmd("HGETALL").arg(self.key("journal")).cmd("ZRANGE").arg(self.key("garbage")).arg(0).arg(-1);
+            all.cmd("HGETALL").arg(self.key("staging"));
+            for kind in &kinds {
+                all.cmd("HGETALL").arg(self.key(&format!("record.{kind}")));
+            }
+            let answers: Vec<redis::Value> = self.all(&all)?;
+            if self.kinds()? == kinds {
+                return rows_of(&kinds, answers);
+            }
+        }
+    }
+
+    fn load(&self, rows: &[Row]) -> Result<()> {
+        let mut all = pipe();
+        all.atomic();
+        let fixed = ["sequence", "target.name", "target.number", "target.state", "journal", "garbage", "staging"];
+        let records = self.kinds()?.into_iter().map(|kind| format!("record.{kind}"));
+        for name in fixed.map(str::to_owned).into_iter().chain(records) {
+            all.cmd("DEL").arg(self.key(&name));
+        }
+        for row in rows {
+            self.put_row(&mut all, row)?;
+        }
+        self.all(all.ignore())
     }
 
     fn next_number(&self, sequence: &str) -> Result<u64> {

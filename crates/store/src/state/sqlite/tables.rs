@@ -5,7 +5,8 @@
 
 use super::SqliteState;
 use crate::Result;
-use crate::state::{JournalEntry, State, TargetRecord};
+use crate::state::dump::{self, Row as Dumped};
+use crate::state::{JournalEntry, State, TargetRecord, state_name, state_of};
 use crate::target::State as TargetState;
 use policy::{FileId, ObjectId, TargetId};
 use rusqlite::types::Type;
@@ -15,23 +16,6 @@ use std::path::PathBuf;
 
 fn bits(n: u64) -> i64 {
     n as i64
-}
-
-fn state_name(state: TargetState) -> &'static str {
-    match state {
-        TargetState::Ok | TargetState::Suspect | TargetState::ReadOnly => "ok",
-        TargetState::Failed => "failed",
-        TargetState::Draining => "draining",
-    }
-}
-
-fn state_of(name: &str) -> Option<TargetState> {
-    match name {
-        "ok" => Some(TargetState::Ok),
-        "failed" => Some(TargetState::Failed),
-        "draining" => Some(TargetState::Draining),
-        _ => None,
-    }
 }
 
 fn target_record(row: &Row<'_>) -> rusqlite::Result<TargetRecord> {
@@ -67,6 +51,69 @@ fn add_garbage(transaction: &Transaction<'_>, objects: &[(TargetId, ObjectId)]) 
     Ok(())
 }
 
+/// All moves under way, by file.
+fn journal(c: &Connection) -> rusqlite::Result<Vec<JournalEntry>> {
+    let mut entries = c.prepare_cached("SELECT file, path, inode FROM journal ORDER BY file < 0, file")?;
+    let mut objects = c.prepare_cached(
+        "SELECT target, object FROM journal_object WHERE file = ?1 ORDER BY target, object < 0, object",
+    )?;
+    let rows = entries.query_map([], |row| {
+        let (file, path, inode): (i64, Vec<u8>, i64) = (row.get(0)?, row.get(1)?, row.get(2)?);
+        let pair = |row: &Row<'_>| Ok((TargetId(row.get(0)?), ObjectId(row.get::<_, i64>(1)? as u64)));
+        Ok(JournalEntry {
+            file: FileId(file as u64),
+            path: PathBuf::from(std::ffi::OsString::from_vec(path)),
+            inode: inode as u64,
+            objects: objects.query_map([file], pair)?.collect::<rusqlite::Result<_>>()?,
+        })
+    })?;
+    rows.collect()
+}
+
+fn put_journal(t: &Transaction<'_>, entry: &JournalEntry) -> rusqlite::Result<()> {
+    let file = bits(entry.file.0);
+    t.execute("DELETE FROM journal WHERE file = ?1", [file])?;
+    let path = entry.path.as_os_str().as_bytes();
+    t.execute("INSERT INTO journal VALUES (?1, ?2, ?3)", params![file, path, bits(entry.inode)])?;
+    let mut insert = t.prepare_cached("INSERT OR IGNORE INTO journal_object VALUES (?1, ?2, ?3)")?;
+    for (target, object) in &entry.objects {
+        insert.execute(params![file, target.0, bits(object.0)])?;
+    }
+    Ok(())
+}
+
+fn rows<T>(
+    connection: &Connection,
+    sql: &str,
+    row: impl FnMut(&Row<'_>) -> rusqlite::Result<T>,
+) -> rusqlite::Result<Vec<T>> {
+    connection.prepare_cached(sql)?.query_map([], row)?.collect()
+}
+
+fn put_row(t: &Transaction<'_>, row: &Dumped) -> rusqlite::Result<()> {
+    match row {
+        Dumped::Sequence { name, last } => {
+            t.execute("INSERT INTO sequence VALUES (?1, ?2)", params![name, bits(*last)])
+        }
+        Dumped::Target { id, name, state, by_operator } => {
+            t.execute("INSERT INTO target VALUES (?1, ?2, ?3, ?4)", params![id, name, state, by_operator])
+        }
+        Dumped::Journal { file, path, inode, objects } => {
+            return put_journal(t, &dump::journal_entry(*file, path, *inode, objects));
+        }
+        Dumped::Garbage { target, object } => {
+            t.execute("INSERT OR IGNORE INTO garbage VALUES (?1, ?2)", params![target, bits(*object)])
+        }
+        Dumped::Staging { key, progress } => {
+            t.execute("INSERT INTO staging VALUES (?1, ?2)", params![key, progress.as_slice()])
+        }
+        Dumped::Record { kind, key, value } => {
+            t.execute("INSERT INTO record VALUES (?1, ?2, ?3)", params![kind, key, value.as_slice()])
+        }
+    }
+    .map(drop)
+}
+
 fn pairs(connection: &Connection, sql: &str, arguments: &[&str]) -> rusqlite::Result<Vec<(String, Vec<u8>)>> {
     let mut select = connection.prepare_cached(sql)?;
     let rows = select.query_map(rusqlite::params_from_iter(arguments), |row| Ok((row.get(0)?, row.get(1)?)))?;
@@ -84,6 +131,11 @@ impl State for SqliteState {
             )
         })?;
         u32::try_from(epoch).map_err(|_| crate::Error::State("all epochs are used up".into()))
+    }
+
+    fn epoch(&self) -> Result<u32> {
+        let sql = "SELECT last FROM sequence WHERE name = 'epoch'";
+        self.read(|c| c.query_row(sql, [], |row| row.get(0)).optional()).map(Option::unwrap_or_default)
     }
 
     fn new_target_number(&self) -> Result<TargetId> {
@@ -119,17 +171,7 @@ impl State for SqliteState {
     }
 
     fn journal_put(&self, entry: &JournalEntry) -> Result<()> {
-        self.write(|t| {
-            let file = bits(entry.file.0);
-            t.execute("DELETE FROM journal WHERE file = ?1", [file])?;
-            let path = entry.path.as_os_str().as_bytes();
-            t.execute("INSERT INTO journal VALUES (?1, ?2, ?3)", params![file, path, bits(entry.inode)])?;
-            let mut insert = t.prepare_cached("INSERT OR IGNORE INTO journal_object VALUES (?1, ?2, ?3)")?;
-            for (target, object) in &entry.objects {
-                insert.execute(params![file, target.0, bits(object.0)])?;
-            }
-            Ok(())
-        })
+        self.write(|t| put_journal(t, entry))
     }
 
     fn journal_finish(&self, file: FileId, garbage: &[(TargetId, ObjectId)]) -> Result<()> {
@@ -140,23 +182,7 @@ impl State for SqliteState {
     }
 
     fn journal(&self) -> Result<Vec<JournalEntry>> {
-        self.read(|c| {
-            let mut entries = c.prepare_cached("SELECT file, path, inode FROM journal ORDER BY file < 0, file")?;
-            let mut objects = c.prepare_cached(
-                "SELECT target, object FROM journal_object WHERE file = ?1 ORDER BY target, object < 0, object",
-            )?;
-            let rows = entries.query_map([], |row| {
-                let (file, path, inode): (i64, Vec<u8>, i64) = (row.get(0)?, row.get(1)?, row.get(2)?);
-                let pair = |row: &Row<'_>| Ok((TargetId(row.get(0)?), ObjectId(row.get::<_, i64>(1)? as u64)));
-                Ok(JournalEntry {
-                    file: FileId(file as u64),
-                    path: PathBuf::from(std::ffi::OsString::from_vec(path)),
-                    inode: inode as u64,
-                    objects: objects.query_map([file], pair)?.collect::<rusqlite::Result<_>>()?,
-                })
-            })?;
-            rows.collect()
-        })
+        self.read(journal)
     }
 
     fn garbage_add(&self, objects: &[(TargetId, ObjectId)]) -> Result<()> {
@@ -219,6 +245,44 @@ impl State for SqliteState {
 
     fn records(&self, kind: &str) -> Result<Vec<(String, Vec<u8>)>> {
         self.read(|c| pairs(c, "SELECT key, value FROM record WHERE kind = ?1 ORDER BY key", &[kind]))
+    }
+
+    fn dump(&self) -> Result<Vec<Dumped>> {
+        self.read(|c| {
+            let mut all = rows(c, "SELECT name, last FROM sequence ORDER BY name", |row| {
+                Ok(Dumped::Sequence { name: row.get(0)?, last: row.get::<_, i64>(1)? as u64 })
+            })?;
+            all.extend(targets(c)?.into_iter().map(Dumped::from));
+            all.extend(journal(c)?.into_iter().map(Dumped::from));
+            all.extend(rows(c, "SELECT target, object FROM garbage", |row| {
+                Ok(Dumped::Garbage { target: row.get(0)?, object: row.get::<_, i64>(1)? as u64 })
+            })?);
+            all.extend(rows(c, "SELECT key, progress FROM staging ORDER BY key", |row| {
+                Ok(Dumped::Staging { key: row.get(0)?, progress: row.get::<_, Vec<u8>>(1)?.into() })
+            })?);
+            all.extend(rows(c, "SELECT kind, key, value FROM record", |row| {
+                Ok(Dumped::Record { kind: row.get(0)?, key: row.get(1)?, value: row.get::<_, Vec<u8>>(2)?.into() })
+            })?);
+            Ok(all)
+        })
+    }
+
+    fn load(&self, rows: &[Dumped]) -> Result<()> {
+        self.write(|t| {
+            for table in ["journal", "sequence", "target", "garbage", "staging", "record"] {
+                t.execute(&format!("DELETE FROM {table}"), [])?;
+            }
+            rows.iter().try_for_each(|row| put_row(t, row))
+        })
+    }
+
+    /// Brings the log into the file, so that a copy of the file is complete, and gives the file back.
+    fn finish(&self) -> Result<()> {
+        let mut open =
+            self.connection.try_lock_for(super::END_SPAN).ok_or_else(|| crate::Error::State("it hangs".into()))?;
+        let Some(connection) = open.take() else { return Ok(()) };
+        let done = connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()));
+        done.and_then(|()| connection.close().map_err(|(_, error)| error)).map_err(super::from_sqlite)
     }
 
     fn next_number(&self, sequence: &str) -> Result<u64> {

@@ -29,6 +29,7 @@ fn every_commit_is_synced() {
     let dir = tempfile::tempdir().unwrap();
     let state = SqliteState::open(&dir.path().join("state.db")).unwrap();
     let connection = state.connection.lock();
+    let connection = connection.as_ref().unwrap();
     let synchronous: i64 = connection.pragma_query_value(None, "synchronous", |row| row.get(0)).unwrap();
     let journal: String = connection.pragma_query_value(None, "journal_mode", |row| row.get(0)).unwrap();
     assert_eq!((synchronous, journal.as_str()), (2, "wal"));
@@ -62,7 +63,7 @@ fn a_damaged_page_is_found_at_the_start() {
         for i in 0..200 {
             state.record_put("job", &i.to_string(), &[1; 500]).unwrap();
         }
-        state.connection.lock().execute_batch("PRAGMA wal_checkpoint(TRUNCATE)").unwrap();
+        state.finish().unwrap();
     }
     let mut bytes = std::fs::read(&path).unwrap();
     let half = bytes.len() / 2;
@@ -70,4 +71,32 @@ fn a_damaged_page_is_found_at_the_start() {
     std::fs::write(&path, bytes).unwrap();
     let error = SqliteState::open(&path).err().unwrap().to_string();
     assert!(error.contains("cannot be used") && error.contains("backup"), "{error}");
+}
+
+/// [S-165]
+#[test]
+fn nobody_else_can_lock_or_read_the_store_and_after_a_clean_end_the_file_is_all_of_it() {
+    use std::os::unix::fs::PermissionsExt;
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("state.db");
+    let mode = |name: &str| std::fs::metadata(dir.path().join(name)).map(|m| m.permissions().mode() & 0o777).ok();
+    for (name, open) in [("state.db", 0o644), ("state.db-wal", 0o644)] {
+        std::fs::write(dir.path().join(name), "").unwrap(); // as an earlier version left them
+        std::fs::set_permissions(dir.path().join(name), std::fs::Permissions::from_mode(open)).unwrap();
+    }
+    let state = SqliteState::open(&path).unwrap();
+    state.record_put("job", "1", b"secret").unwrap();
+    assert_eq!((mode("state.db"), mode("state.db-wal")), (Some(0o600), Some(0o600)));
+    assert_eq!(
+        mode("state.db-shm"),
+        None,
+        "no memory to be shared: no locks of others, no page that a full disk refuses"
+    );
+    assert!(SqliteState::known_targets(&path).unwrap().is_none(), "the store is in use, and nobody waits for it");
+    state.finish().unwrap();
+    std::fs::copy(&path, dir.path().join("copy.db")).unwrap();
+    let copy = SqliteState::open(&dir.path().join("copy.db")).unwrap();
+    assert_eq!(copy.record_get("job", "1").unwrap().as_deref(), Some(&b"secret"[..]));
+    assert!(state.record_put("job", "2", b"x").unwrap_err().to_string().contains("closed"));
+    SqliteState::open(&path).expect("another may have it, though the first is not dropped yet");
 }

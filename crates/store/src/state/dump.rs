@@ -1,0 +1,244 @@
+//! A state store as rows of text, the same for every kind of store: what a backup holds.
+//!
+//! ```text
+//! {"entrepot_state":1,"volume":"...","epoch":7,"rows":1234}
+//! {"sequence":{"name":"epoch","last":7}}
+//! ...
+//! {"blake3":"..."}                of all lines before
+//! ```
+
+use super::{JournalEntry, State, TargetRecord};
+use crate::volume::VolumeId;
+use crate::{Error, Result};
+use policy::{FileId, ObjectId, TargetId};
+use serde::{Deserialize, Serialize};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+/// The format that this program writes and reads.
+const FORMAT: u32 = 1;
+
+/// Bytes: as text where they are text.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum Bytes {
+    /// They are UTF-8.
+    Text(String),
+    /// They are not.
+    Raw(Vec<u8>),
+}
+
+impl From<Vec<u8>> for Bytes {
+    fn from(bytes: Vec<u8>) -> Bytes {
+        String::from_utf8(bytes).map_or_else(|error| Bytes::Raw(error.into_bytes()), Bytes::Text)
+    }
+}
+
+impl Bytes {
+    /// As they are.
+    pub fn as_slice(&self) -> &[u8] {
+        match self {
+            Bytes::Text(text) => text.as_bytes(),
+            Bytes::Raw(bytes) => bytes,
+        }
+    }
+}
+
+/// One row of a state store.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Row {
+    /// The last number of a sequence; the store's own are `epoch` and `target`, those of records begin with `record:`.
+    Sequence {
+        /// Its name.
+        name: String,
+        /// The number.
+        last: u64,
+    },
+    /// A target.
+    Target {
+        /// Its number.
+        id: u16,
+        /// Its name.
+        name: String,
+        /// As [`super::state_name`] writes it.
+        state: String,
+        /// Whether the operator failed it.
+        by_operator: bool,
+    },
+    /// A move under way.
+    Journal {
+        /// The file.
+        file: u64,
+        /// Where its stub was.
+        path: Bytes,
+        /// Its inode.
+        inode: u64,
+        /// Targets and objects.
+        objects: Vec<(u16, u64)>,
+    },
+    /// An object to be removed.
+    Garbage {
+        /// On this target.
+        target: u16,
+        /// Its number.
+        object: u64,
+    },
+    /// A staging under way.
+    Staging {
+        /// Its key.
+        key: String,
+        /// How far it is.
+        progress: Bytes,
+    },
+    /// A record.
+    Record {
+        /// Its kind.
+        kind: String,
+        /// Its key.
+        key: String,
+        /// What it says.
+        value: Bytes,
+    },
+}
+
+impl From<TargetRecord> for Row {
+    fn from(record: TargetRecord) -> Row {
+        let TargetRecord { id, name, state, by_operator } = record;
+        Row::Target { id: id.0, name, state: super::state_name(state).into(), by_operator }
+    }
+}
+
+impl From<JournalEntry> for Row {
+    fn from(entry: JournalEntry) -> Row {
+        let path = entry.path.as_os_str().as_bytes().to_vec().into();
+        let objects = entry.objects.into_iter().map(|(target, object)| (target.0, object.0)).collect();
+        Row::Journal { file: entry.file.0, path, inode: entry.inode, objects }
+    }
+}
+
+/// The entry of a row that is one.
+pub(super) fn journal_entry(file: u64, path: &Bytes, inode: u64, objects: &[(u16, u64)]) -> JournalEntry {
+    JournalEntry {
+        file: FileId(file),
+        path: PathBuf::from(std::ffi::OsString::from_vec(path.as_slice().to_vec())),
+        inode,
+        objects: objects.iter().map(|(target, object)| (TargetId(*target), ObjectId(*object))).collect(),
+    }
+}
+
+#[derive(Serialize, Deserialize)]
+struct Head {
+    entrepot_state: u32,
+    volume: String,
+    epoch: u32,
+    rows: usize,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Tail {
+    blake3: String,
+}
+
+/// A backup that was read whole.
+#[derive(Debug)]
+pub struct Backup {
+    /// The volume that it is of.
+    pub volume: String,
+    /// The last epoch when it was made.
+    pub epoch: u32,
+    /// What is in it.
+    pub rows: Vec<Row>,
+}
+
+fn line(value: &impl Serialize) -> Result<String> {
+    serde_json::to_string(value).map(|text| text + "\n").map_err(|error| Error::State(error.to_string()))
+}
+
+/// Writes a backup, durably and in one step, readable by nobody else; gives how many rows it has.
+pub fn write(state: &dyn State, volume: VolumeId, file: &Path) -> Result<usize> {
+    let rows = state.dump()?;
+    let epoch = rows.iter().find_map(|row| match row {
+        Row::Sequence { name, last } if name == "epoch" => u32::try_from(*last).ok(),
+        _ => None,
+    });
+    let head =
+        Head { entrepot_state: FORMAT, volume: volume.to_string(), epoch: epoch.unwrap_or_default(), rows: rows.len() };
+    let mut text = line(&head)?;
+    for row in &rows {
+        text += &line(row)?;
+    }
+    text += &line(&Tail { blake3: blake3::hash(text.as_bytes()).to_string() })?;
+    let mut new = file.as_os_str().to_owned();
+    new.push(".new");
+    let put = || {
+        drop(std::fs::remove_file(&new));
+        let mut made = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new)?;
+        std::io::Write::write_all(&mut made, text.as_bytes())?;
+        made.sync_all()?;
+        std::fs::rename(&new, file)?;
+        let parent = file.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        std::fs::File::open(parent)?.sync_all()
+    };
+    put().map_err(|error| {
+        drop(std::fs::remove_file(&new));
+        Error::State(format!("{} cannot be written: {error}", file.display()))
+    })?;
+    Ok(rows.len())
+}
+
+/// Reads a backup and looks whether it is whole. The error is a cause for people.
+pub fn read(file: &Path) -> Result<Backup, String> {
+    let text = std::fs::read_to_string(file).map_err(|error| format!("{} cannot be read: {error}", file.display()))?;
+    parse(&text).map_err(|why| format!("{} is no whole backup of a state: {why}", file.display()))
+}
+
+fn parse(text: &str) -> Result<Backup, String> {
+    let head = text.lines().next().unwrap_or_default();
+    let head: Head =
+        serde_json::from_str(head).map_err(|_| "its first line does not say that it is one".to_string())?;
+    if head.entrepot_state != FORMAT {
+        return Err(format!("its format is {}, and this program knows {FORMAT}", head.entrepot_state));
+    }
+    let body = text.trim_end_matches('\n');
+    let (body, last) = body.split_at(body.rfind('\n').map_or(0, |at| at + 1));
+    let tail: Tail = serde_json::from_str(last).map_err(|_| "its end is missing".to_string())?;
+    if tail.blake3 != blake3::hash(body.as_bytes()).to_string() {
+        return Err("its checksum does not match".into());
+    }
+    let rows = body.lines().skip(1).map(|row| serde_json::from_str(row).map_err(|error| error.to_string()));
+    let rows = rows.collect::<Result<Vec<Row>, String>>()?;
+    if rows.len() != head.rows {
+        return Err(format!("it has {} rows instead of {}", rows.len(), head.rows));
+    }
+    Ok(Backup { volume: head.volume, epoch: head.epoch, rows })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::state::SqliteState;
+
+    #[test]
+    fn a_backup_that_is_cut_off_or_changed_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("b");
+        let state = SqliteState::in_memory().unwrap();
+        state.record_put("job", "1", b"{\"name\":\"x\"}").unwrap();
+        state.record_put("job", "2", b"\xff\0").unwrap();
+        state.new_epoch(6).unwrap();
+        assert_eq!(write(&state, VolumeId(5), &file).unwrap(), 3);
+        let backup = read(&file).unwrap();
+        assert_eq!((backup.epoch, backup.rows.len(), backup.volume), (7, 3, VolumeId(5).to_string()));
+        let mode = std::os::unix::fs::PermissionsExt::mode(&std::fs::metadata(&file).unwrap().permissions());
+        assert_eq!(mode & 0o777, 0o600, "jobs and their commands are nobody else's business");
+        let text = std::fs::read_to_string(&file).unwrap();
+        let lines: Vec<&str> = text.lines().collect();
+        for kept in 0..lines.len() {
+            parse(&lines[..kept].join("\n")).unwrap_err();
+        }
+        let why = parse(&text.replace("\"x\\\"", "\"y\\\"")).unwrap_err();
+        assert!(why.contains("checksum"), "{why}");
+    }
+}
