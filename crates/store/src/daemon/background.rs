@@ -287,7 +287,8 @@ impl Background {
                 self.resync(&core, id);
             }
             if let Some(target) = target
-                && let Err(error) = core.mover.collect_garbage(target)
+                && let Err(error) =
+                    core.volume.heed_epoch_of(target).and_then(|()| core.mover.collect_garbage(target).map(drop))
             {
                 tracing::warn!(%target, "garbage stays for now: {error}");
             }

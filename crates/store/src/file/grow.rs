@@ -20,8 +20,21 @@ use std::sync::atomic::Ordering;
 /// Bytes copied at once out of the stub.
 const COPY_BYTES: u64 = 1 << 20;
 
+/// Numbers drawn again at most where objects of that number are there. Only a volume that lost its state, the epoch in its namespace and
+/// a target at the same time draws one that is taken; a guess.
+const COLLISIONS_MAX: usize = 1024;
+
+/// What a journal hears.
+#[derive(Clone, Copy)]
+pub(crate) enum Noted<'a> {
+    /// Objects that are about to be made.
+    Coming(&'a [Object]),
+    /// One of them was there already: it is somebody else's, and stays.
+    NotOurs(&'a Object),
+}
+
 /// Hears of objects before they are made.
-type Journal<'a> = dyn Fn(&[Object]) -> Result<()> + 'a;
+type Journal<'a> = dyn Fn(Noted<'_>) -> Result<()> + 'a;
 
 /// Objects just made, with their open handles; removed again unless kept.
 pub(crate) struct NewObjects<'a> {
@@ -68,6 +81,12 @@ impl<'a> NewObjects<'a> {
     ) -> Result<(), TargetError> {
         let slot = Arc::new(Slot::new(object));
         let made = slot.target(self.pool)?.run(make);
+        if is_taken(&made) {
+            if let Some(Err(error)) = self.journal.map(|journal| journal(Noted::NotOurs(object))) {
+                tracing::error!("object {} is not of this move, and its journal says so: {error}", object.id);
+            }
+            return made.map(drop);
+        }
         // After a missed deadline it may exist all the same, so it is noted before the result is known.
         self.made.push((slot.clone(), true));
         slot.set_handle(made?);
@@ -77,7 +96,7 @@ impl<'a> NewObjects<'a> {
 
     /// Tells the journal of objects to come.
     pub fn note(&self, objects: &[Object]) -> Result<()> {
-        self.journal.map_or(Ok(()), |journal| journal(objects))
+        self.journal.map_or(Ok(()), |journal| journal(Noted::Coming(objects)))
     }
 
     /// A segment of that shape on targets chosen now; targets that cannot take an object are passed over.
@@ -94,6 +113,7 @@ impl<'a> NewObjects<'a> {
         not_on: Option<TargetId>,
     ) -> Result<Segment> {
         let mut refused: Vec<(TargetId, TargetError)> = Vec::new();
+        let mut collisions = 0;
         loop {
             let mut views = self.pool.targets.views();
             views.retain(|v| Some(v.id) != not_on && !self.never_on.contains(&v.id));
@@ -113,6 +133,10 @@ impl<'a> NewObjects<'a> {
             match failed {
                 None => {
                     return Ok(Segment { start: shape.start, end: shape.end, stripe_size: place.stripe_size, objects });
+                }
+                Some((_, TargetError::Io(Errno::EXIST))) if collisions < COLLISIONS_MAX => {
+                    self.discard(start);
+                    collisions += 1;
                 }
                 Some(refusal) => {
                     self.discard(start);
@@ -188,6 +212,11 @@ impl<'a> NewObjects<'a> {
     }
 }
 
+/// Whether an object of that number was there already.
+fn is_taken<T>(made: &Result<T, TargetError>) -> bool {
+    matches!(made, Err(TargetError::Io(Errno::EXIST)))
+}
+
 impl Drop for NewObjects<'_> {
     fn drop(&mut self) {
         self.discard(0);
@@ -224,6 +253,12 @@ impl File {
         let layout = self.first_layout(needed.max(size), None, &self.placement(), Reason::Grown)?;
         self.note(super::Event::Converted);
         drop(layout);
+        if size > self.pool.inline_bytes_ever() {
+            drop(self.stub.mark_inline(false)); // should it stay, it says nothing of a file with a layout
+        }
+        if self.pool.stub_bytes_stay() {
+            return Ok(());
+        }
         self.stub.punch(0, size.max(1)).or_else(|e| match e.errno() {
             // The bytes stay in the stub and are never looked at again.
             Errno::OPNOTSUPP | Errno::NOSPC | Errno::IO => Ok(()),

@@ -67,11 +67,9 @@ impl Slot {
     pub fn make_empty(&self, pool: &Pool) -> Result<(), TargetError> {
         let (id, merged) = (self.id, self.merged);
         let made = self.target(pool)?.run(move |medium| {
-            // The rest of one that is shared is not this file's to empty.
-            let shared = if merged.is_some() { medium.open(id) } else { Err(Errno::NOENT) };
-            let made = match shared {
-                Ok(shared) => {
-                    let own = own_part(shared, merged);
+            let made = match medium.open(id) {
+                Ok(there) => {
+                    let own = own_part(there, merged); // the rest of one that is shared is not this file's to empty
                     own.set_len(0).map(|()| own)
                 }
                 Err(Errno::NOENT) => medium.create(id).map(|made| own_part(made, merged)),

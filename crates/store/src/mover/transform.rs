@@ -5,11 +5,11 @@ use super::keep::{Keeps, Unwritten};
 use super::progress::Active;
 use super::splice::Pipes;
 use super::{Mover, Pace, Phase, Step};
-use crate::file::{ByteRanges, File, NewObjects, View};
+use crate::file::{ByteRanges, File, NewObjects, Noted, View};
 use crate::state::JournalEntry;
 use crate::stats::Metric;
 use crate::{Error, Result};
-use policy::layout::{Layout, Object, Reason, Segment};
+use policy::layout::{Layout, Reason, Segment};
 use policy::{ObjectId, TargetId};
 use std::cell::Cell;
 use std::collections::BTreeSet;
@@ -157,7 +157,7 @@ impl Mover {
         file.mark_in_use()?;
         self.step(Step::Marked)?;
         let (died, replaced) = (Cell::new(false), Cell::new(false));
-        let journal = |objects: &[Object]| self.journal(&old, objects, &died);
+        let journal = |noted: Noted<'_>| self.journal(&old, noted, &died);
         let mut made = NewObjects::journalled(&self.pool, &journal);
         // A copy of what is being written would be stale before it is done.
         let unwritten = Unwritten::of(&old, keeps, &watch, pace);
@@ -310,13 +310,20 @@ impl Mover {
     }
 
     /// Notes objects to come, together with those that the file has.
-    fn journal(&self, old: &Layout, objects: &[Object], died: &Cell<bool>) -> Result<()> {
+    fn journal(&self, old: &Layout, noted: Noted<'_>, died: &Cell<bool>) -> Result<()> {
         let mut entry = self.state.journal()?.into_iter().find(|e| e.file == old.file).unwrap_or(JournalEntry {
             file: old.file,
             path: Default::default(), // found again by its mark in `open/`
             inode: 0,
             objects: Vec::new(),
         });
+        let objects = match noted {
+            Noted::Coming(objects) => objects,
+            Noted::NotOurs(object) => {
+                entry.objects.retain(|o| *o != (object.target, object.id));
+                return self.state.journal_put(&entry);
+            }
+        };
         let now = old.objects().map(|(_, o)| o).chain(objects).map(|o| (o.target, o.id));
         let fresh: Left = now.filter(|o| !entry.objects.contains(o)).collect();
         entry.objects.extend(fresh);

@@ -107,6 +107,12 @@ impl Medium for Counted {
     fn disown(&self) -> Result<(), Errno> {
         self.medium.disown()
     }
+    fn epoch(&self) -> Result<Option<u32>, Errno> {
+        self.medium.epoch()
+    }
+    fn set_epoch(&self, epoch: u32) -> Result<(), Errno> {
+        self.medium.set_epoch(epoch)
+    }
     fn space(&self) -> Result<Space, Errno> {
         self.medium.space()
     }

@@ -3,6 +3,7 @@
 //! ```text
 //! PATH/target.id            whose it is
 //! PATH/target.probe         written by probes
+//! PATH/epoch                the last epoch that this target saw, so that numbers never begin anew
 //! PATH/objects/00 .. ff/    by the low byte of the object's number
 //! PATH/objects/2a/000000010000002a
 //! ```
@@ -26,6 +27,8 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+/// Name of the file with the last epoch.
+const EPOCH: &str = "epoch";
 const DIRECTORY: OFlags = OFlags::DIRECTORY.union(OFlags::CLOEXEC).union(OFlags::RDONLY);
 const FILE: OFlags = OFlags::RDWR.union(OFlags::CLOEXEC).union(OFlags::NOFOLLOW);
 const PRIVATE_FILE: Mode = Mode::RUSR.union(Mode::WUSR);
@@ -159,7 +162,7 @@ impl Medium for DirectoryMedium {
     }
 
     fn create(&self, id: ObjectId) -> Result<Arc<dyn Handle>, Errno> {
-        let flags = FILE | OFlags::CREATE | OFlags::TRUNC;
+        let flags = FILE | OFlags::CREATE | OFlags::EXCL;
         let place = self.place()?;
         let fd = rustix::fs::openat(&place.objects, object_path(id), flags, PRIVATE_FILE)?;
         self.touched.lock().insert(bucket(id));
@@ -249,6 +252,28 @@ impl Medium for DirectoryMedium {
     fn disown(&self) -> Result<(), Errno> {
         let root = self.look()?;
         Identity::remove(&root)
+    }
+
+    fn epoch(&self) -> Result<Option<u32>, Errno> {
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+        let fd = match rustix::fs::openat(self.look()?, EPOCH, flags, Mode::empty()) {
+            Err(Errno::NOENT) => return Ok(None),
+            opened => opened?,
+        };
+        let mut text = [0; 16];
+        let read = rustix::io::pread(&fd, &mut text, 0)?;
+        // What is damaged is as good as not there: then the objects say it.
+        Ok(std::str::from_utf8(&text[..read]).ok().and_then(|text| text.trim().parse().ok()))
+    }
+
+    /// Written over the old one, so that it finds room on a target that is full: a number that only grows has no fewer digits, and one
+    /// that is torn by a loss of power is found damaged or is no smaller than it was.
+    fn set_epoch(&self, epoch: u32) -> Result<(), Errno> {
+        let root = self.look()?;
+        let fd = rustix::fs::openat(&root, EPOCH, FILE | OFlags::CREATE, PRIVATE_FILE)?;
+        rustix::io::pwrite(&fd, format!("{epoch}\n").as_bytes(), 0)?;
+        rustix::fs::fsync(&fd)?;
+        rustix::fs::fsync(&root)
     }
 
     fn space(&self) -> Result<Space, Errno> {

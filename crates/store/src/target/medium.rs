@@ -26,7 +26,7 @@ pub trait Medium: Send + Sync + 'static {
     fn directory(&self) -> Option<&std::path::Path> {
         None
     }
-    /// Makes an empty object, or empties the one of that name. Not yet durable.
+    /// Makes an empty object. `EXIST` if there is one of that name, which is left as it is. Not yet durable.
     fn create(&self, id: ObjectId) -> Result<Arc<dyn Handle>, Errno>;
     /// Opens an object for reading and writing. `NOENT` if it is not there.
     fn open(&self, id: ObjectId) -> Result<Arc<dyn Handle>, Errno>;
@@ -50,6 +50,14 @@ pub trait Medium: Send + Sync + 'static {
     }
     /// Takes the volume's identity off it, so that it may be used for something else.
     fn disown(&self) -> Result<(), Errno> {
+        Ok(())
+    }
+    /// The last epoch that was written on it; `None` if none was.
+    fn epoch(&self) -> Result<Option<u32>, Errno> {
+        Ok(None)
+    }
+    /// Writes an epoch on it, durably.
+    fn set_epoch(&self, _epoch: u32) -> Result<(), Errno> {
         Ok(())
     }
     /// How full it is.

@@ -164,13 +164,11 @@ impl Medium for MemoryMedium {
         let verdict = self.0.begin(Kind::Create)?;
         verdict.apply(|| {
             let mut names = self.0.names.lock();
-            let named = names.here.entry(id).or_insert_with(|| Named { object: Arc::default(), durable: false });
-            let object = named.object.clone();
-            let mut inside = object.lock();
-            let before = inside.pages();
-            inside.set_len(0);
-            self.0.resized(before, inside.pages());
-            drop(inside);
+            if names.here.contains_key(&id) {
+                return Err(Errno::EXIST);
+            }
+            let object = Common::default();
+            names.here.insert(id, Named { object: object.clone(), durable: false });
             Ok(self.0.handle(object))
         })
     }

@@ -1,25 +1,35 @@
 //! Numbers for objects and files that were never given before: the epoch above, a counter below.
 
+use super::identity::Seen;
 use super::namespace;
 use crate::state::State;
+use crate::target::{Medium, Targets};
 use crate::{Error, Result};
 use parking_lot::Mutex;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// Gives numbers. A new epoch is durable before its first number is given, so no restart gives one again. It stands in
-/// the state store and in the namespace, so that a state store that is lost, or older than it should be, repeats none.
+/// the state store, in the namespace and on every target, so that none of them that is lost, or older than it should be, makes numbers
+/// begin anew.
 pub struct Ids {
     state: Arc<dyn State>,
     namespace: PathBuf,
+    targets: Arc<Targets>,
     next: Mutex<(u32, u32)>,
 }
 
 impl Ids {
-    /// Starts a new epoch.
-    pub fn new(state: Arc<dyn State>, namespace: &Path) -> Result<Ids> {
-        let epoch = new_epoch(&*state, namespace)?;
-        Ok(Ids { state, namespace: namespace.to_path_buf(), next: Mutex::new((epoch, 0)) })
+    /// Starts a new epoch, above all that exists; says what was seen before.
+    pub(super) fn new(state: Arc<dyn State>, namespace: &Path, targets: Arc<Targets>) -> Result<(Ids, Seen)> {
+        let (epoch, seen) = new_epoch(&*state, namespace, &targets)?;
+        let next = Mutex::new((epoch, 0));
+        Ok((Ids { state, namespace: namespace.to_path_buf(), targets, next }, seen))
+    }
+
+    /// The epoch of the next number.
+    pub fn epoch(&self) -> u32 {
+        self.next.lock().0
     }
 
     /// The next number.
@@ -27,19 +37,58 @@ impl Ids {
         let mut next = self.next.lock();
         let (epoch, count) = *next;
         if count == u32::MAX {
-            *next = (new_epoch(&*self.state, &self.namespace)?, 1);
+            *next = (new_epoch(&*self.state, &self.namespace, &self.targets)?.0, 1);
             return Ok(u64::from(next.0) << 32);
         }
         next.1 += 1;
         Ok(u64::from(epoch) << 32 | u64::from(count))
     }
+
+    /// A target is there that may not have been there when the epoch was chosen: from now on numbers are above its own, too.
+    pub fn heed(&self, target: &crate::target::Target) -> Result<()> {
+        let read = |medium: &dyn Medium| known_to(medium, false);
+        let known = target.run(read).map_err(|error| Error::Target { target: target.id(), error })?;
+        let mut next = self.next.lock();
+        if known > next.0 {
+            tracing::warn!("target {} knows a later epoch than this volume: numbers go on above it", target.name());
+            *next = (new_epoch(&*self.state, &self.namespace, &self.targets)?.0, 0);
+        }
+        Ok(())
+    }
 }
 
-fn new_epoch(state: &dyn State, namespace: &Path) -> Result<u32> {
+/// The last epoch that a target knows, 0 if none; `look` whether to find it by the objects there where it is written nowhere.
+fn known_to(medium: &dyn Medium, look: bool) -> Result<u32, rustix::io::Errno> {
+    match medium.epoch()? {
+        Some(epoch) => Ok(epoch),
+        None if look => Ok(medium.list()?.into_iter().map(|id| (id.0 >> 32) as u32).max().unwrap_or(0)),
+        None => Ok(0),
+    }
+}
+
+fn new_epoch(state: &dyn State, namespace: &Path, targets: &Targets) -> Result<(u32, Seen)> {
     let failed = |error: std::io::Error| Error::State(format!("the epoch in {}: {error}", namespace.display()));
-    let epoch = state.new_epoch(namespace::read_epoch(namespace).map_err(failed)?)?;
+    let mut seen =
+        Seen { state: state.epoch()?, namespace: namespace::read_epoch(namespace).map_err(failed)?, targets: 0 };
+    // Two that agree have not gone back; only then a target where nothing is written may be left unasked.
+    let look = seen.state != seen.namespace || seen.state == 0;
+    let all = targets.all();
+    let asked: Vec<_> = all.iter().map(|t| (t, t.submit(move |medium| known_to(medium, look)))).collect();
+    for (target, answer) in asked {
+        match answer.wait() {
+            Ok(epoch) => seen.targets = seen.targets.max(epoch),
+            Err(error) => tracing::debug!("target {} does not say which epoch it knows: {error}", target.name()),
+        }
+    }
+    let epoch = state.new_epoch(seen.namespace.max(seen.targets))?;
     namespace::write_epoch(namespace, epoch).map_err(failed)?;
-    Ok(epoch)
+    let told: Vec<_> = all.iter().map(|t| (t, t.submit(move |medium| medium.set_epoch(epoch)))).collect();
+    for (target, answer) in told {
+        if let Err(error) = answer.wait() {
+            tracing::debug!("the epoch is not written on target {}: {error}", target.name());
+        }
+    }
+    Ok((epoch, seen))
 }
 
 #[cfg(test)]
@@ -47,17 +96,22 @@ mod tests {
     use super::*;
     use crate::state::SqliteState;
 
+    fn no_targets() -> Arc<Targets> {
+        Targets::new(crate::target::TargetsOptions::inline())
+    }
+
     #[test]
     fn numbers_go_on_where_a_counter_ends_and_after_a_restart() {
         let state: Arc<dyn State> = Arc::new(SqliteState::in_memory().unwrap());
         let dir = tempfile::tempdir().unwrap();
-        let ids = Ids::new(state.clone(), dir.path()).unwrap();
+        let new = |state: &Arc<dyn State>| Ids::new(state.clone(), dir.path(), no_targets()).unwrap().0;
+        let ids = new(&state);
         assert_eq!((ids.next().unwrap(), ids.next().unwrap()), (1 << 32, (1 << 32) + 1));
         ids.next.lock().1 = u32::MAX - 1;
         assert_eq!(ids.next().unwrap(), (1 << 32) + u64::from(u32::MAX) - 1);
         assert_eq!((ids.next().unwrap(), ids.next().unwrap()), (2 << 32, (2 << 32) + 1));
-        assert_eq!(Ids::new(state, dir.path()).unwrap().next().unwrap(), 3 << 32);
+        assert_eq!(new(&state).next().unwrap(), 3 << 32);
         let lost: Arc<dyn State> = Arc::new(SqliteState::in_memory().unwrap());
-        assert_eq!(Ids::new(lost, dir.path()).unwrap().next().unwrap(), 4 << 32, "another store repeats none");
+        assert_eq!(new(&lost).next().unwrap(), 4 << 32, "another store repeats none");
     }
 }

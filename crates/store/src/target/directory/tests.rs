@@ -38,7 +38,8 @@ fn objects_are_plain_private_files() {
     assert_eq!(medium.list().unwrap(), [ID]);
     let mut buf = [9; 8];
     assert_eq!(medium.open(ID).unwrap().read_at(1, &mut buf).unwrap(), 5, "fewer only at the end");
-    assert_eq!(medium.create(ID).unwrap().len(), Ok(0), "emptied");
+    assert_eq!(medium.create(ID).err(), Some(Errno::EXIST), "what is there is somebody's");
+    assert_eq!(medium.open(ID).unwrap().len(), Ok(6));
     medium.remove(ID).unwrap();
     medium.remove(ID).expect("gone is gone");
     assert!(matches!(medium.open(ID).err(), Some(Errno::NOENT)));
@@ -86,7 +87,7 @@ fn an_object_that_is_a_link_is_not_followed() {
     fs::write(&outside, "secret").unwrap();
     std::os::unix::fs::symlink(&outside, dir.path().join("objects/2a/000000010000002a")).unwrap();
     assert!(matches!(medium.open(ID).err(), Some(Errno::LOOP)));
-    assert!(matches!(medium.create(ID).err(), Some(Errno::LOOP)));
+    assert!(matches!(medium.create(ID).err(), Some(Errno::EXIST)));
     assert_eq!(fs::read(&outside).unwrap(), b"secret");
 }
 
@@ -203,4 +204,17 @@ fn a_directory_that_can_only_be_read_is_read() {
     let no = Err(Errno::ROFS);
     assert_eq!(found.unwrap(), ((no, no), Ok(*b"abc"), true, [no; 4], Some(Errno::ROFS)));
     assert!(!medium.open(ID).unwrap().is_read_only());
+}
+
+#[test]
+fn the_last_epoch_is_remembered_on_the_target_and_a_damaged_one_is_not_believed() {
+    let (dir, medium) = formatted();
+    assert_eq!(medium.epoch(), Ok(None));
+    for epoch in [9, 10] {
+        medium.set_epoch(epoch).unwrap();
+        assert_eq!(medium.epoch(), Ok(Some(epoch)));
+    }
+    assert_eq!(mode(&dir.path().join("epoch")), 0o600);
+    fs::write(dir.path().join("epoch"), b"\0\0\xff").unwrap();
+    assert_eq!(medium.epoch(), Ok(None));
 }
