@@ -19,6 +19,7 @@ mod sim;
 mod slurm;
 mod source;
 mod stage;
+mod state;
 mod stats;
 mod status;
 mod target;
@@ -81,6 +82,7 @@ enum Command {
     Stage(stage::Stage),
     Source(source::Source),
     Check(check::Check),
+    State(state::State),
     Purge(purge::Purge),
     Job(job::Job),
     Slurm(slurm::Slurm),
@@ -115,6 +117,7 @@ impl Cli {
             Command::Stage(c) => c.run(&context),
             Command::Source(c) => c.run(&context),
             Command::Check(c) => c.run(&context),
+            Command::State(c) => c.run(&context),
             Command::Purge(c) => c.run(&context),
             Command::Job(c) => c.run(&context),
             Command::Slurm(c) => c.run(&context),

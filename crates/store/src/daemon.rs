@@ -290,6 +290,7 @@ fn pool(volume: &Arc<Volume>, background: Arc<Background>) -> Arc<Pool> {
             volume::MirrorWrites::Stale => MirrorWrites::Stale,
         },
         inline_bytes_max: config.layout.inline_max,
+        inline_bytes_before: volume.inline_bytes_ever(),
         clock: Box::new(|| Time(now_ns())),
         garbage: Arc::new(InState(volume.state().clone())),
         observer: background,

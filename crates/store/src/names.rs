@@ -24,7 +24,8 @@ use policy::{ObjectId, TargetId};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-const KIND: &str = "names";
+/// The kind of its record.
+pub(crate) const KIND: &str = "names";
 const KEY: &str = "durable";
 
 /// Names of this machine's starts.
@@ -64,6 +65,11 @@ struct Inner {
     created: u64,
     /// The number drawn last.
     drawn: u64,
+}
+
+/// Forgets all of it: every object that is missing is lost.
+pub fn forget(state: &dyn State) -> Result<()> {
+    state.record_remove(KIND, KEY).map(drop)
 }
 
 /// The name of the machine's present start; empty where the kernel does not tell, and then nothing is ever undone.

@@ -1,10 +1,12 @@
 //! A volume: what `volume.toml` says, opened: namespace, state store, targets, numbers.
 //!
-//! One daemon at a time: a lock in the state directory sees to it.
+//! One daemon at a time: locks in the state directory and in the namespace see to it.
 
+mod backup;
 mod check;
 mod config;
 mod edit;
+pub(crate) mod identity;
 mod ids;
 mod keep;
 mod lock;
@@ -20,6 +22,7 @@ mod roster;
 mod section;
 mod template;
 
+pub use backup::{adopt_state, dump_state, load_state};
 pub use config::{
     Cache, Config, ConnectionsConfig, Health, Io, Jobs, LayoutConfig, MirrorWrites, Mount, Mover, Offload, Passthrough,
     Purge, QueueName, Recovery, Replication, ReplicationPolicy, Stripes, TargetConfig, Tiering, TieringPolicy,
@@ -60,6 +63,7 @@ pub struct Volume {
     targets: Arc<Targets>,
     state: Arc<dyn State>,
     ids: ids::Ids,
+    inline_bytes_ever: u64,
     stats: Arc<Stats>,
     lock: lock::Lock,
 }
@@ -67,7 +71,14 @@ pub struct Volume {
 impl Volume {
     /// Lets another daemon have it, once nothing of it is used any more.
     pub(crate) fn release(&self) {
+        self.finish_state();
         self.lock.release();
+    }
+
+    fn finish_state(&self) {
+        if let Err(error) = self.state.finish() {
+            tracing::warn!("the state store is not closed in order, its log stays beside it: {error}");
+        }
     }
 
     /// What `volume.toml` says.
@@ -125,6 +136,32 @@ impl Volume {
         self.config.placement()
     }
 
+    /// The largest size up to which the bytes of a file were ever kept in its stub.
+    pub fn inline_bytes_ever(&self) -> u64 {
+        self.inline_bytes_ever
+    }
+
+    /// The epoch of this daemon: the upper half of every number that it gives.
+    pub fn epoch(&self) -> u32 {
+        self.ids.epoch()
+    }
+
+    /// The epochs of which not all names are known, since namespace or state were put back from a backup. Objects of these that no file
+    /// names are not removed.
+    pub fn unknown_epochs(&self) -> Result<Option<std::ops::Range<u32>>> {
+        identity::unknown(&*self.state)
+    }
+
+    /// The operator says that no name will come back any more.
+    pub fn forget_unknown_epochs(&self) -> Result<()> {
+        identity::all_known(&*self.state)
+    }
+
+    /// A target came back: numbers are above all that it has seen.
+    pub(crate) fn heed_epoch_of(&self, target: policy::TargetId) -> Result<()> {
+        self.targets.get(target).map_or(Ok(()), |target| self.ids.heed(&target))
+    }
+
     /// A number that was never given before, for an object or a file.
     pub fn next_id(&self) -> Result<u64> {
         self.ids.next()
@@ -134,5 +171,6 @@ impl Volume {
 impl Drop for Volume {
     fn drop(&mut self) {
         self.targets.stop();
+        self.finish_state();
     }
 }

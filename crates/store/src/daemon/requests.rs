@@ -6,6 +6,7 @@ mod explain;
 pub(super) mod layout;
 mod purge;
 mod stage;
+mod state;
 mod status;
 mod target;
 mod tiering;
@@ -46,7 +47,7 @@ impl Handler for Down {
 
 /// Registers everything that the store itself serves.
 pub(super) fn register(socket: &mut Binding, core: &Arc<Core>, ending: &Arc<Ending>) {
-    let all: [(&str, Serve); 10] = [
+    let all: [(&str, Serve); 11] = [
         ("status", status::status),
         ("stats", status::stats),
         ("target", target::serve),
@@ -55,6 +56,7 @@ pub(super) fn register(socket: &mut Binding, core: &Arc<Core>, ending: &Arc<Endi
         ("stage", stage::serve),
         ("source", stage::source),
         ("check", check::serve),
+        ("state", state::serve),
         ("purge", purge::serve),
         ("checkpoint", checkpoint::serve),
     ];

@@ -1,46 +1,63 @@
-//! One daemon per volume: an exclusive lock on a file in the state directory, which says who holds it.
+//! One daemon per volume: exclusive locks on a file in the state directory and on one in the namespace, which say who holds them.
+//!
+//! The one in the state directory keeps two volumes from one state; the one in the namespace two daemons from one volume, whatever their
+//! state directories are.
 
 use super::problem::{Problem, Problems};
 use rustix::fs::{FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
+use std::fs::File;
 use std::io::{Read, Write};
 use std::path::Path;
 
-/// The lock; given back when dropped.
-pub struct Lock(std::fs::File);
+/// The text that says who holds a lock is no longer.
+const HOLDER_BYTES_MAX: u64 = 4096 + 256;
+
+/// The locks; given back when dropped.
+pub struct Lock([File; 2]);
 
 impl Lock {
-    /// Gives it back now. A process with a thread that hangs in a device does not end, and keeps its files open.
+    /// Gives them back now. A process with a thread that hangs in a device does not end, and keeps its files open.
     pub fn release(&self) {
-        if let Err(errno) = rustix::fs::flock(&self.0, FlockOperation::Unlock) {
-            tracing::warn!("the lock of the volume ends only with this process: {errno}");
+        for file in &self.0 {
+            if let Err(errno) = rustix::fs::flock(file, FlockOperation::Unlock) {
+                tracing::warn!("a lock of the volume ends only with this process: {errno}");
+            }
         }
     }
 
-    /// Takes it, or says who has it.
-    pub fn take(state_dir: &Path) -> Result<Lock, Problems> {
-        let path = state_dir.join("lock");
-        let refused = |cause: String, mend: &str| Problems::one(Problem::new(cause, "the volume is not opened", mend));
-        let failed = |errno: Errno| {
-            refused(
-                format!("{} cannot be locked: {errno}", path.display()),
-                "Put `state` on a local file system of yours",
-            )
-        };
-        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-        let mut file = std::fs::File::from(rustix::fs::open(&path, flags, Mode::RUSR | Mode::WUSR).map_err(failed)?);
-        match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => {}
-            Err(Errno::WOULDBLOCK) => {
-                let mut pid = String::new();
-                let _ = (&file).take(32).read_to_string(&mut pid); // without it, the message lacks a number
-                let cause = format!("the volume is open already, in process {}", pid.trim());
-                return Err(refused(cause, "Use that one, or stop it with `entrepot down`"));
-            }
-            Err(errno) => return Err(failed(errno)),
+    /// Takes them, or says who has them.
+    pub fn take(state_dir: &Path, namespace: &Path) -> Result<Lock, Problems> {
+        let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+        let holder = format!("{} on {}, with state in {}", std::process::id(), host.trim(), state_dir.display());
+        let state = exclusive(&state_dir.join("lock"), &holder, "`state`")?;
+        Ok(Lock([state, exclusive(&namespace.join("lock"), &holder, "`namespace`")?]))
+    }
+}
+
+fn exclusive(path: &Path, holder: &str, key: &str) -> Result<File, Problems> {
+    let refused = |cause: String, mend: &str| Problems::one(Problem::new(cause, "the volume is not opened", mend));
+    let failed = |errno: Errno| {
+        let mend = format!("Put {key} on a file system of yours that has locks (`flock`)");
+        refused(format!("{} cannot be locked: {errno}", path.display()), &mend)
+    };
+    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+    let mut file = File::from(rustix::fs::open(path, flags, Mode::RUSR | Mode::WUSR).map_err(failed)?);
+    match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => {}
+        Err(Errno::WOULDBLOCK) => {
+            let mut text = String::new();
+            let _ = (&file).take(HOLDER_BYTES_MAX).read_to_string(&mut text); // without it, the message lacks a number
+            let cause = format!("the volume is open already, in process {}", text.trim());
+            return Err(refused(cause, "Use that one, or stop it with `entrepot down`"));
         }
-        let written = file.set_len(0).and_then(|()| writeln!(file, "{}", std::process::id()));
-        written.map_err(|error| failed(error.raw_os_error().map_or(Errno::IO, Errno::from_raw_os_error)))?;
-        Ok(Lock(file))
+        Err(errno) => return Err(failed(errno)),
+    }
+    let written = file.set_len(0).and_then(|()| writeln!(file, "{holder}"));
+    match written {
+        // Whoever is refused hears no number; a volume whose namespace is full must start all the same.
+        Err(error) if error.raw_os_error() == Some(Errno::NOSPC.raw_os_error()) => Ok(file),
+        Err(error) => Err(failed(error.raw_os_error().map_or(Errno::IO, Errno::from_raw_os_error))),
+        Ok(()) => Ok(file),
     }
 }

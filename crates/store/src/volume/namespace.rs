@@ -10,6 +10,8 @@ use std::path::Path;
 
 const ID_FILE: &str = "volume.id";
 const EPOCH_FILE: &str = "epoch";
+const STATE_ID_FILE: &str = "state.id";
+const INLINE_FILE: &str = "inline";
 const DIRECTORY: OFlags = OFlags::DIRECTORY.union(OFlags::CLOEXEC).union(OFlags::RDONLY);
 
 /// The open directories of a namespace.
@@ -36,23 +38,70 @@ pub fn read_id(namespace: &Path) -> Result<Option<VolumeId>, String> {
 
 /// Gives a new namespace its random identity, durably.
 pub fn format(namespace: &Path) -> std::io::Result<VolumeId> {
+    let id = random()?;
+    write_whole(namespace, ID_FILE, &id.to_string())?;
+    Ok(id)
+}
+
+/// A number that nobody else has.
+pub fn random() -> Result<VolumeId, Errno> {
     let mut bytes = [0u8; 16];
     let mut filled = 0;
     while filled < bytes.len() {
         filled += rustix::rand::getrandom(&mut bytes[filled..], rustix::rand::GetRandomFlags::empty())?;
     }
-    let id = VolumeId(u128::from_be_bytes(bytes));
-    write_whole(namespace, ID_FILE, &id.to_string())?;
-    Ok(id)
+    Ok(VolumeId(u128::from_be_bytes(bytes)))
 }
 
-/// The last epoch that this namespace has seen; 0 if it is new.
-pub fn read_epoch(namespace: &Path) -> std::io::Result<u32> {
-    match std::fs::read_to_string(namespace.join(EPOCH_FILE)) {
-        Ok(text) => text.trim().parse().map_err(|_| std::io::Error::other("the file `epoch` holds no number")),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(0),
-        Err(error) => Err(error),
+fn read_line(file: &Path) -> std::io::Result<Option<String>> {
+    match std::fs::read_to_string(file) {
+        Ok(text) => Ok(Some(text.trim().to_owned())),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(std::io::Error::new(error.kind(), format!("{}: {error}", file.display()))),
     }
+}
+
+/// The last epoch that this namespace has seen; 0 if it is new, or if its file is damaged: then state store and targets know.
+pub fn read_epoch(namespace: &Path) -> std::io::Result<u32> {
+    let text = read_line(&namespace.join(EPOCH_FILE))?;
+    let number = text.as_deref().map_or(Some(0), |text| text.parse().ok());
+    Ok(number.unwrap_or_else(|| {
+        tracing::warn!("{} holds no number; the targets are asked instead", namespace.join(EPOCH_FILE).display());
+        0
+    }))
+}
+
+/// Which state store goes with this namespace; `None` if none did so far.
+pub fn read_state_id(namespace: &Path) -> std::io::Result<Option<String>> {
+    read_line(&namespace.join(STATE_ID_FILE))
+}
+
+/// Says which state store goes with this namespace, durably.
+pub fn write_state_id(namespace: &Path, id: &str) -> std::io::Result<()> {
+    write_whole(namespace, STATE_ID_FILE, id)
+}
+
+/// The largest size up to which files of this namespace were ever kept in their stubs, `now` among them; remembered.
+pub fn inline_bytes_ever(namespace: &Path, now: u64) -> std::io::Result<u64> {
+    let before = read_line(&namespace.join(INLINE_FILE))?.and_then(|text| text.parse().ok()).unwrap_or(0);
+    if now > before {
+        match write_whole(namespace, INLINE_FILE, &now.to_string()) {
+            // It is needed only once `inline_max` is made smaller.
+            Err(error) if error.raw_os_error() == Some(Errno::NOSPC.raw_os_error()) => {}
+            written => written?,
+        }
+    }
+    Ok(now.max(before))
+}
+
+/// What tells the directory `tree` from a copy of it that was put in its place: its inode and when that was made. `None` where the file
+/// system does not say.
+pub fn tree_identity(namespace: &Path) -> Option<String> {
+    use rustix::fs::{AtFlags, CWD, StatxFlags, statx};
+    let wanted = StatxFlags::INO | StatxFlags::BTIME;
+    let found = statx(CWD, namespace.join("tree"), AtFlags::SYMLINK_NOFOLLOW, wanted).ok()?;
+    let said = StatxFlags::from_bits_retain(found.stx_mask).contains(StatxFlags::BTIME);
+    said.then(|| format!("{} {}.{:09}", found.stx_ino, found.stx_btime.tv_sec, found.stx_btime.tv_nsec))
 }
 
 /// Remembers an epoch, durably.

@@ -6,7 +6,7 @@ use super::ids::Ids;
 use super::keep::Reached;
 use super::lock::Lock;
 use super::problem::{Problem, Problems};
-use super::{Volume, VolumeId, namespace};
+use super::{Volume, VolumeId, identity, namespace};
 use crate::state::{State, TargetRecord};
 use crate::stats::Stats;
 use crate::target::{
@@ -20,7 +20,7 @@ use std::time::Duration;
 /// Threads of the mount that are never inside an inline operation, so that a hung target leaves some to serve others.
 const THREADS_SPARED: usize = 2;
 
-fn problem(cause: impl ToString) -> Problems {
+pub(super) fn problem(cause: impl ToString) -> Problems {
     let mend = "Mend that and open it again; what was done so far does no harm";
     Problems::one(Problem::new(cause.to_string(), "the volume is not opened", mend))
 }
@@ -30,7 +30,7 @@ impl Volume {
     /// directory is missing, or is not the one that it was, is opened as failed.
     pub fn open(config: Config) -> Result<Volume, Problems> {
         check::check(&config)?;
-        let lock = Lock::take(&config.state)?;
+        let lock = Lock::take(&config.state, &config.namespace)?;
         close_to_others(&config.state)?;
         let reached = Reached::open(&config).map_err(problem)?;
         let id = match namespace::read_id(&config.namespace).map_err(problem)? {
@@ -38,6 +38,7 @@ impl Volume {
             None => namespace::format(&config.namespace).map_err(problem)?,
         };
         let state = reached.of(id).map_err(problem)?;
+        identity::check(&config, &*state, id)?;
         let directories = namespace::open(&config.namespace)
             .map_err(|errno| problem(format!("{}: {errno}", config.namespace.display())))?;
         let known = state.targets().map_err(problem)?;
@@ -72,10 +73,13 @@ impl Volume {
             targets.give_up(unwell);
         }
         targets.measure_now();
-        let ids = Ids::new(state.clone(), &config.namespace).map_err(problem)?;
+        let (ids, seen) = Ids::new(state.clone(), &config.namespace, targets.clone()).map_err(problem)?;
+        identity::note_return(&*state, &config.namespace, seen, ids.epoch()).map_err(problem)?;
+        let inline_bytes_ever = namespace::inline_bytes_ever(&config.namespace, config.layout.inline_max);
+        let inline_bytes_ever = inline_bytes_ever.map_err(problem)?;
         let stats = Arc::new(Stats::new());
         stats.attach(&targets);
-        Ok(Volume { config, id, directories, targets, state, ids, stats, lock })
+        Ok(Volume { config, id, directories, targets, state, ids, inline_bytes_ever, stats, lock })
     }
 }
 

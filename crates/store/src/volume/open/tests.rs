@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::target::{Order, State};
-use crate::volume::init;
+use crate::volume::{adopt_state, dump_state, init, load_state};
 use policy::ObjectId;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -16,6 +16,26 @@ fn new_volume() -> (tempfile::TempDir, PathBuf) {
 
 fn open(file: &Path) -> Volume {
     Volume::open(Config::load(file).unwrap()).unwrap()
+}
+
+fn refusal(file: &Path) -> String {
+    Volume::open(Config::load(file).unwrap()).err().expect("refused").to_string()
+}
+
+fn lose_state(file: &Path) {
+    for name in ["state.db", "state.db-wal"] {
+        let _ = fs::remove_file(file.parent().unwrap().join("state").join(name));
+    }
+}
+
+/// Another `volume.toml` for the same namespace and targets, with a state of its own.
+fn with_other_state(file: &Path) -> PathBuf {
+    let (root, other) = (file.parent().unwrap(), file.with_file_name("other.toml"));
+    fs::create_dir(root.join("state2")).unwrap();
+    let text = fs::read_to_string(file).unwrap();
+    assert!(text.contains("state = \"state\""), "{text}");
+    fs::write(&other, text.replace("state = \"state\"", "state = \"state2\"")).unwrap();
+    other
 }
 
 fn states(volume: &Volume) -> Vec<(String, State)> {
@@ -142,11 +162,147 @@ fn targets_are_found_again_when_the_state_store_is_lost() {
     let number = volume.next_id().unwrap();
     let before: Vec<_> = volume.targets().all().iter().map(|t| (t.id(), t.name().to_owned())).collect();
     drop(volume);
-    for name in ["state.db", "state.db-wal", "state.db-shm"] {
-        let _ = fs::remove_file(file.parent().unwrap().join("state").join(name));
-    }
+    lose_state(&file);
+    adopt_state(&Config::load(&file).unwrap()).unwrap();
     let volume = open(&file);
     let after: Vec<_> = volume.targets().all().iter().map(|t| (t.id(), t.name().to_owned())).collect();
     assert_eq!(after, before);
     assert!(volume.next_id().unwrap() >> 32 > number >> 32, "no number is given again");
+}
+
+/// [S-160]
+#[test]
+fn another_daemon_or_another_state_is_refused_until_the_operator_says_which_state_it_is() {
+    let (_dir, file) = new_volume();
+    let other = with_other_state(&file);
+    let volume = open(&file);
+    let first = volume.next_id().unwrap();
+    let refused = refusal(&other);
+    let holder = format!("in process {}", std::process::id());
+    assert!(refused.contains(&holder) && refused.contains("with state in"), "{refused}");
+    drop(volume);
+    let refused = refusal(&other);
+    assert!(refused.contains("another state") && refused.contains("entrepot state adopt"), "{refused}");
+    drop(open(&file));
+    adopt_state(&Config::load(&other).unwrap()).unwrap();
+    let volume = open(&other);
+    assert!(volume.next_id().unwrap() >> 32 > first >> 32);
+    assert!(volume.unknown_epochs().unwrap().is_some(), "what the last epoch left is not removed by itself");
+    drop(volume);
+    assert!(refusal(&file).contains("another state"), "the first state is the wrong one now");
+
+    let (_dir2, second) = new_volume();
+    drop(open(&second));
+    let state = |file: &Path| file.parent().unwrap().join("state");
+    fs::remove_dir_all(state(&second)).unwrap();
+    fs::rename(state(&file), state(&second)).unwrap();
+    assert!(refusal(&second).contains("is that of volume"));
+    adopt_state(&Config::load(&second).unwrap()).unwrap_err();
+}
+
+/// [S-161]
+#[test]
+fn numbers_begin_above_all_that_exists_whatever_was_lost() {
+    let (_dir, file) = new_volume();
+    let root = file.parent().unwrap().to_owned();
+    let mut last = 0;
+    for targets_know in [true, false] {
+        for _ in 0..3 {
+            drop(open(&file));
+        }
+        let volume = open(&file);
+        let number = volume.next_id().unwrap();
+        assert!(number >> 32 > last >> 32, "{number:x} after {last:x}");
+        last = number;
+        let target = volume.targets().by_name("capacity1").unwrap();
+        target.run(move |medium| medium.create(ObjectId(last))?.write_at(0, b"old")).unwrap();
+        drop(volume);
+        lose_state(&file);
+        fs::remove_file(root.join("namespace/epoch")).unwrap();
+        if !targets_know {
+            for target in fs::read_dir(root.join("targets")).unwrap() {
+                fs::remove_file(target.unwrap().path().join("epoch")).unwrap();
+            }
+        }
+        adopt_state(&Config::load(&file).unwrap()).unwrap();
+    }
+    fs::write(root.join("namespace/epoch"), "no number").unwrap();
+    let volume = open(&file);
+    assert!(volume.next_id().unwrap() >> 32 > last >> 32);
+    let target = volume.targets().by_name("capacity1").unwrap();
+    let len = target.run(move |medium| medium.open(ObjectId(last))?.len()).unwrap();
+    assert_eq!(len, 3, "and what was there is as it was");
+}
+
+/// [S-161]
+#[test]
+fn a_target_that_comes_back_with_later_numbers_is_heeded() {
+    let (_dir, file) = new_volume();
+    let volume = open(&file);
+    let target = volume.targets().by_name("fast1").unwrap();
+    target.run(|medium| medium.set_epoch(70)).unwrap();
+    volume.heed_epoch_of(target.id()).unwrap();
+    assert_eq!(volume.next_id().unwrap(), 71 << 32);
+}
+
+/// [S-164]
+#[test]
+fn a_backup_of_the_state_comes_back_and_the_state_that_it_was_of_is_refused() {
+    let (_dir, file) = new_volume();
+    let config = || Config::load(&file).unwrap();
+    let backup = file.with_file_name("backup");
+    let volume = open(&file);
+    volume.order_target("fast0", Order::Fail).unwrap();
+    volume.state().record_put("job", "1", b"x").unwrap();
+    drop(volume);
+    dump_state(&config(), &backup).unwrap();
+    let (epoch, kept) = (open(&file).epoch(), file.with_file_name("kept"));
+    fs::rename(file.with_file_name("state"), &kept).unwrap();
+    fs::create_dir(file.with_file_name("state")).unwrap();
+    load_state(&config(), &backup, false).unwrap();
+    let volume = open(&file);
+    assert_eq!(volume.targets().by_name("fast0").unwrap().state(), State::Failed);
+    assert_eq!(volume.state().record_get("job", "1").unwrap().as_deref(), Some(&b"x"[..]));
+    assert_eq!(volume.epoch(), epoch + 1);
+    assert_eq!(volume.unknown_epochs().unwrap(), Some(epoch - 1..epoch + 1), "from the backup to now");
+    drop(volume);
+    let refused = load_state(&config(), &backup, false).unwrap_err().to_string();
+    assert!(refused.contains("in use already") && refused.contains("--replace"), "{refused}");
+    load_state(&config(), &backup, true).unwrap();
+    fs::remove_dir_all(file.with_file_name("state")).unwrap();
+    fs::rename(&kept, file.with_file_name("state")).unwrap();
+    assert!(refusal(&file).contains("another state"), "two that both go on from one backup");
+    let (_dir2, second) = new_volume();
+    drop(open(&second));
+    let refused = load_state(&Config::load(&second).unwrap(), &backup, true).unwrap_err().to_string();
+    assert!(refused.contains("is of volume"), "{refused}");
+}
+
+/// [S-162]
+#[test]
+fn a_namespace_that_was_put_back_is_noticed() {
+    let (_dir, file) = new_volume();
+    drop(open(&file));
+    assert_eq!(open(&file).unknown_epochs().unwrap(), None);
+    let namespace = file.with_file_name("namespace");
+    let copied = std::process::Command::new("cp").arg("-a").arg(&namespace).arg(file.with_file_name("copy")).status();
+    assert!(copied.unwrap().success());
+    fs::remove_dir_all(&namespace).unwrap();
+    fs::rename(file.with_file_name("copy"), &namespace).unwrap();
+    let volume = open(&file);
+    assert_eq!(volume.unknown_epochs().unwrap(), Some(2..3), "a copy of the last epoch's");
+    volume.forget_unknown_epochs().unwrap();
+    drop(volume);
+    fs::write(namespace.join("epoch"), "1").unwrap();
+    assert_eq!(open(&file).unknown_epochs().unwrap(), Some(1..4), "one that is older than the targets");
+}
+
+#[test]
+fn the_largest_size_of_files_in_the_namespace_is_remembered() {
+    let (_dir, file) = new_volume();
+    assert_eq!(open(&file).inline_bytes_ever(), 64 << 10);
+    let text = fs::read_to_string(&file).unwrap();
+    fs::write(&file, text.replace("# inline_max = \"64KiB\"", "inline_max = \"4KiB\"")).unwrap();
+    let volume = open(&file);
+    assert_eq!((volume.config().layout.inline_max, volume.inline_bytes_ever()), (4 << 10, 64 << 10));
 }

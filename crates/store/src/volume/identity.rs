@@ -1,0 +1,156 @@
+//! Which state store belongs to which namespace, and what a namespace or state that was put back from a backup cannot know.
+//!
+//! The state store holds a random number of its own, and the namespace names it (`state.id`): a volume is not opened with another state,
+//! whose numbers would begin elsewhere and whose journal knows nothing of the files.
+//!
+//! What was put back is older than what the targets hold. Objects of the time between belong to files that this namespace does not know:
+//! they are *unknown*, and nothing removes them by itself.
+//!
+//! ```text
+//! epochs   1 .. backup-1          backup .. last one before the return     this daemon's
+//!          all names are known    unknown: an object without name stays    all names are known
+//! ```
+
+use super::namespace;
+use super::problem::{Problem, Problems};
+use super::{Config, VolumeId};
+use crate::state::State;
+use crate::{Error, Result};
+use std::ops::Range;
+use std::path::Path;
+
+/// Records about the state itself. A backup does not bring them back.
+pub(crate) const KIND: &str = "state";
+const ID: &str = "id";
+/// A backup was loaded or a state adopted, and nobody has opened the volume since: the epoch of the backup.
+const RETURNED: &str = "returned";
+/// The epochs of which not all names are known.
+const UNKNOWN: &str = "unknown";
+/// The directory `tree` of the namespace, as the file system knows it.
+const TREE: &str = "tree";
+
+#[derive(serde::Serialize, serde::Deserialize)]
+struct Id {
+    id: String,
+    volume: String,
+}
+
+/// What is compared at a start: 0 where there is none.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Seen {
+    /// The last epoch that the state store gave.
+    pub state: u32,
+    /// The last one that the namespace knows.
+    pub namespace: u32,
+    /// The last one that a target knows.
+    pub targets: u32,
+}
+
+/// The number of a state store, made on first use.
+fn own(state: &dyn State, volume: VolumeId) -> Result<Id> {
+    if let Some(id) = get(state, ID)? {
+        return Ok(id);
+    }
+    let id = Id { id: namespace::random()?.to_string(), volume: volume.to_string() };
+    put(state, ID, &id)?;
+    Ok(id)
+}
+
+fn get<T: serde::de::DeserializeOwned>(state: &dyn State, key: &str) -> Result<Option<T>> {
+    let bytes = state.record_get(KIND, key)?;
+    bytes.map(|bytes| serde_json::from_slice(&bytes)).transpose().map_err(|e| Error::State(e.to_string()))
+}
+
+fn put<T: serde::Serialize>(state: &dyn State, key: &str, value: &T) -> Result<()> {
+    let bytes = serde_json::to_vec(value).map_err(|e| Error::State(e.to_string()))?;
+    state.record_put(KIND, key, &bytes)
+}
+
+/// Whether a kind of record says something of the state itself or of this life of the machine, so that it means nothing in another.
+pub(super) fn is_of_the_state_itself(kind: &str) -> bool {
+    kind == KIND || kind == crate::names::KIND
+}
+
+/// Whether a state is of this volume. Gives its number.
+pub(super) fn check_volume(config: &Config, state: &dyn State, volume: VolumeId) -> Result<String, Problems> {
+    let id = own(state, volume).map_err(super::open::problem)?;
+    if id.volume == volume.to_string() {
+        return Ok(id.id);
+    }
+    let cause = format!("the state in {} is that of volume {}", config.state.display(), id.volume);
+    let mend =
+        format!("Correct `state` or `namespace` in {}: the namespace is of volume {volume}", config.file.display());
+    Err(Problems::one(Problem::new(cause, "the volume is not opened: each has its own state", mend)))
+}
+
+/// Whether the namespace goes with this state. One that names no state yet is given this one.
+pub(super) fn check(config: &Config, state: &dyn State, volume: VolumeId) -> Result<(), Problems> {
+    let namespace = &config.namespace;
+    let id = check_volume(config, state, volume)?;
+    let named = namespace::read_state_id(namespace).map_err(super::open::problem)?;
+    let Some(named) = named else {
+        return namespace::write_state_id(namespace, &id).map_err(super::open::problem);
+    };
+    if named == id {
+        return Ok(());
+    }
+    let state = config.state.display();
+    let cause = format!("{} was last used with another state than the one in {state}", namespace.display());
+    let mend = format!(
+        "Correct `state` in {}. If that other state is lost: `entrepot state load BACKUP` puts a backup in its place, `entrepot state \
+         adopt` takes what is in {state} (moves, jobs and orders are forgotten)",
+        config.file.display(),
+    );
+    Err(Problems::one(Problem::new(
+        cause,
+        "the volume is not opened: with two states its files would be mixed up",
+        mend,
+    )))
+}
+
+/// From now on the namespace goes with this state, whatever went with it before. `epoch` is that of the backup that was loaded.
+pub(super) fn adopt(config: &Config, state: &dyn State, volume: VolumeId, epoch: Option<u32>) -> Result<()> {
+    put(state, RETURNED, &epoch.unwrap_or(u32::MAX))?;
+    // A number of its own: who still has the state that was saved cannot go on with it.
+    let id = Id { id: namespace::random()?.to_string(), volume: volume.to_string() };
+    put(state, ID, &id)?;
+    namespace::write_state_id(&config.namespace, &id.id).map_err(|error| Error::State(error.to_string()))
+}
+
+/// Notes what is unknown when namespace or state are older than the targets, before anything is removed. `epoch` is that of this daemon.
+pub(super) fn note_return(state: &dyn State, namespace: &Path, seen: Seen, epoch: u32) -> Result<()> {
+    let top = seen.state.max(seen.namespace).max(seen.targets);
+    let returned: Option<u32> = get(state, RETURNED)?;
+    let tree = namespace::tree_identity(namespace);
+    let other_tree = get::<String>(state, TREE)?.is_some_and(|known| Some(known) != tree);
+    let older = seen.namespace < top || (seen.state > 0 && seen.state < top);
+    if top > 0 && (older || other_tree || returned.is_some()) {
+        let from = [Some(seen.namespace), (seen.state > 0).then_some(seen.state), returned];
+        let from = from.into_iter().flatten().min().unwrap_or(0);
+        let known = unknown(state)?.unwrap_or(epoch..epoch);
+        let range = from.min(known.start)..epoch;
+        tracing::warn!(
+            "the namespace or the state was put back or is older than the targets: objects of epochs {} to {} that no file names stay \
+             until `entrepot check --repair --drop-unknown`",
+            range.start,
+            range.end - 1
+        );
+        put(state, UNKNOWN, &range)?;
+        // What it says of names that a loss of power may have taken is not of this time: an object that is missing is lost.
+        crate::names::forget(state)?;
+    }
+    if let Some(tree) = tree {
+        put(state, TREE, &tree)?;
+    }
+    state.record_remove(KIND, RETURNED).map(drop)
+}
+
+/// The epochs of which not all names are known.
+pub(super) fn unknown(state: &dyn State) -> Result<Option<Range<u32>>> {
+    get(state, UNKNOWN)
+}
+
+/// The operator says that nothing else will come back.
+pub(super) fn all_known(state: &dyn State) -> Result<()> {
+    state.record_remove(KIND, UNKNOWN).map(drop)
+}
