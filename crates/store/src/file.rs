@@ -16,6 +16,7 @@ mod anew;
 mod byte_ranges;
 mod cached;
 mod change;
+mod compare;
 mod copy;
 mod fast;
 mod grow;
@@ -56,7 +57,7 @@ pub use sync::SyncCursor;
 pub use table::FileTable;
 
 pub(crate) use byte_ranges::ByteRanges;
-pub(crate) use grow::{NewObjects, targets_of};
+pub(crate) use grow::{NewObjects, Noted, targets_of};
 pub(crate) use kept::{Copy as KeptCopy, Lies, lies};
 pub(crate) use moving::Changed;
 pub(crate) use range::object_range;
@@ -125,6 +126,12 @@ impl File {
         }
         let source = source::SourceState::of(stub.source()?.as_deref());
         let size = stub.size()?;
+        if layout.is_none() && size > pool.inline_bytes_ever() && !stub.is_marked_inline()? && !holds_bytes(&*stub)? {
+            return Err(Error::BadLayout(
+                "there is none, and the file is larger than what is kept in the namespace: its attributes were lost"
+                    .into(),
+            ));
+        }
         Ok(Arc::new(File {
             tail_clean: AtomicBool::new(layout.is_none()),
             promised: AtomicBool::new(size > 0),
@@ -257,6 +264,16 @@ impl File {
             _ => Err(Error::Namespace(Errno::FBIG)),
         }
     }
+}
+
+/// The most bytes that any `inline_max` keeps in a stub.
+const INLINE_BYTES_MAX: usize = 1 << 20;
+
+/// Whether there is anything but zeros where bytes kept in a stub lie.
+fn holds_bytes(stub: &dyn Stub) -> Result<bool> {
+    let mut bytes = vec![0; INLINE_BYTES_MAX];
+    let read = stub.read_at(0, &mut bytes)?;
+    Ok(bytes[..read].iter().any(|byte| *byte != 0))
 }
 
 fn target_error(target: TargetId, error: TargetError) -> Error {

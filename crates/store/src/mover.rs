@@ -34,6 +34,7 @@ use parking_lot::{Condvar, Mutex};
 use policy::Time;
 use policy::throttle::Throttle;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 /// Bytes that may be copied at once before the throttle bites. A guess: one step of copying.
@@ -62,6 +63,8 @@ pub struct Mover {
     stats: Arc<Stats>,
     crash: Option<CrashHook>,
     in_kernel: bool,
+    /// Whether garbage is removed.
+    collects: AtomicBool,
     stopped: Mutex<bool>,
     woken: Condvar,
 }
@@ -78,6 +81,7 @@ impl Mover {
             stats: Arc::default(),
             crash: None,
             in_kernel: true,
+            collects: AtomicBool::new(true),
             stopped: Mutex::new(false),
             woken: Condvar::new(),
         }
@@ -136,7 +140,7 @@ impl Mover {
     }
 
     /// Waits until `bytes` may be moved.
-    fn throttle(&self, bytes: u64) -> crate::Result<()> {
+    pub(crate) fn throttle(&self, bytes: u64) -> crate::Result<()> {
         let now = self.now();
         let at = self.throttle.lock().take(now, bytes);
         let goes_on = if at > now { self.wait(Duration::from_nanos(at.since(now).0)) } else { !*self.stopped.lock() };

@@ -66,6 +66,11 @@ pub trait Stub: Send + Sync + 'static {
     fn set_kernel_writes(&self, writes: bool) -> Result<()>;
     /// Whether that was said.
     fn kernel_writes(&self) -> Result<bool>;
+    /// Says (or no longer) that the file has no layout though it is larger than bytes are kept in a stub: what was not written is a hole.
+    /// Without it such a stub has lost its attributes.
+    fn mark_inline(&self, inline: bool) -> Result<()>;
+    /// Whether that was said.
+    fn is_marked_inline(&self) -> Result<bool>;
     /// Removes everything that is kept beside the stub for that file, for a file that is gone.
     fn discard(&self, file: FileId) -> Result<()>;
     /// Makes size, times, layout record and bytes durable.

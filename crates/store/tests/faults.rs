@@ -149,7 +149,7 @@ impl Schedule {
             };
             self.world.life.mover.collect_garbage(id).ok();
             self.world.make_undone().ok();
-            self.world.life.mover.sweep(&self.world.named(), self.world.epoch).ok();
+            self.world.sweep(self.world.epoch).ok();
         }
     }
 

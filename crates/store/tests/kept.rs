@@ -189,7 +189,7 @@ fn a_copy_on_a_device_that_fails_is_no_way_back_and_garbage_collection_leaves_co
     }
     let world = tiers();
     promote(&world);
-    world.life.mover.sweep(&world.named(), u32::MAX).expect("sweep");
+    world.sweep(u32::MAX).expect("sweep");
     for target in world.life.pool.targets.all() {
         world.life.mover.collect_garbage(target.id()).expect("well");
     }

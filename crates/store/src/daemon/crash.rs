@@ -5,8 +5,8 @@ use crate::Result;
 use crate::file::{File, FileTable};
 use crate::mover::{Found, Mover};
 use crate::volume::Volume;
-use policy::FileId;
 use policy::layout::Layout;
+use policy::{FileId, ObjectId};
 use rustix::fs::{Dir, fstat};
 use std::collections::{HashMap, HashSet};
 use std::ffi::CString;
@@ -22,26 +22,40 @@ pub(super) fn settle(volume: &Volume, files: &Arc<FileTable>, mover: &Mover) -> 
     if copies > 0 {
         tracing::info!(copies, "slow copies that the last run kept are removed");
     }
+    // What was put back from a backup, and what is remembered, are of different times: then what is named counts, and what is not stays.
+    let returned = volume.unknown_epochs()?.is_some();
+    let named = if returned { Some(Named::look(volume, files)?) } else { None };
+    if let Some(named) = &named {
+        let spared = mover.spare_named(named.complete.then_some(&named.objects))?;
+        if spared > 0 {
+            tracing::warn!("{spared} objects are noted as garbage and belong to files all the same: they stay");
+        }
+    }
     let recovered = mover.recover_journal(|entry| {
         let name = entry.file.to_string();
-        if let Some(mark) = marks.iter().find(|m| m.to_bytes() == name.as_bytes())
-            && let Some(layout) = open(mark)?.and_then(|file| file.layout())
-        {
-            return Ok(Found::Layout(Box::new(Layout::clone(&layout))));
+        if let Some(mark) = marks.iter().find(|m| m.to_bytes() == name.as_bytes()) {
+            match open(mark).map(|file| file.and_then(|file| file.layout())) {
+                Ok(Some(layout)) => return Ok(Found::Layout(Box::new(Layout::clone(&layout)))),
+                Ok(None) => {}
+                Err(_) => return Ok(Found::Unknown),
+            }
         }
         // Unlinked before it could be marked, or a user took the mark away: then it is found by its number, or is gone.
         let elsewhere = match &mut elsewhere {
             Some(layouts) => layouts,
             unknown => unknown.insert(moved_files(volume, files, mover)?),
         };
-        Ok(elsewhere.find(entry.file))
+        Ok(match elsewhere.find(entry.file) {
+            Found::Gone if returned => Found::Unknown,
+            found => found,
+        })
     })?;
     if recovered.moves > 0 {
         tracing::info!(moves = recovered.moves, objects = recovered.objects, "moves that were interrupted are settled");
     }
     for mark in &marks {
         let shown = mark.to_string_lossy();
-        match open(mark).and_then(|file| file.map_or(Ok(()), |file| settle_one(volume, &file, mark))) {
+        match open(mark).and_then(|file| file.map_or(Ok(()), |file| settle_one(volume, &file, mark, named.as_ref()))) {
             Ok(()) => tracing::debug!(file = %shown, "settled after a crash"),
             Err(error) => {
                 tracing::warn!(file = %shown, "a file was in use at a crash and cannot be settled yet: {error}")
@@ -96,13 +110,41 @@ fn marks(volume: &Volume) -> Result<Vec<CString>> {
     Ok(names)
 }
 
-fn settle_one(volume: &Volume, file: &Arc<File>, mark: &CString) -> Result<()> {
+/// The objects that files with a name have.
+struct Named {
+    objects: HashSet<ObjectId>,
+    /// All files were looked at.
+    complete: bool,
+}
+
+impl Named {
+    fn look(volume: &Volume, files: &FileTable) -> Result<Named> {
+        let mut named = Named { objects: HashSet::new(), complete: true };
+        for file in walk(volume, files)? {
+            match file {
+                Ok(file) => named.objects.extend(file.layout().iter().flat_map(|l| l.objects()).map(|(_, o)| o.id)),
+                Err(_) => named.complete = false,
+            }
+        }
+        Ok(named)
+    }
+
+    /// Whether these may be the objects of a file with a name.
+    fn may_have(&self, file: &File) -> bool {
+        !self.complete || file.layout().is_some_and(|l| l.objects().any(|(_, o)| self.objects.contains(&o.id)))
+    }
+}
+
+fn settle_one(volume: &Volume, file: &Arc<File>, mark: &CString, named: Option<&Named>) -> Result<()> {
     let stat = rustix::fs::statat(volume.open_links(), mark, rustix::fs::AtFlags::SYMLINK_NOFOLLOW)?;
     if stat.st_nlink > 1 {
         return file.settle_after_crash();
     }
-    // Unlinked while it was open: its last user died with the daemon.
-    file.remove_objects()?;
+    if named.is_none_or(|named| !named.may_have(file)) {
+        // Unlinked while it was open: its last user died with the daemon.
+        file.remove_objects()?;
+    }
+    // Else it may be a copy of a name, put back without the link between the two.
     match rustix::fs::unlinkat(volume.open_links(), mark, rustix::fs::AtFlags::empty()) {
         Ok(()) | Err(rustix::io::Errno::NOENT) => Ok(()),
         Err(e) => Err(e.into()),

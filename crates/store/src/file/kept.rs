@@ -116,7 +116,7 @@ impl Kept {
     }
 
     /// The objects of all copies: nobody may remove them as garbage.
-    pub(crate) fn objects(&self) -> Vec<ObjectId> {
+    pub fn objects(&self) -> Vec<ObjectId> {
         if self.is_empty() {
             return Vec::new();
         }

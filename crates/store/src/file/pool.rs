@@ -32,6 +32,11 @@ pub struct Pool {
     pub mirror_writes: MirrorWrites,
     /// Up to this size a file's bytes stay in its stub.
     pub inline_bytes_max: u64,
+    /// The largest size up to which it ever was so.
+    pub inline_bytes_before: u64,
+    /// Until then (nanoseconds since 1970) a stub keeps its bytes when its file gets objects: somebody may be copying the namespace, and
+    /// have seen the file without them.
+    pub stub_bytes_stay_until: AtomicU64,
     /// Nanoseconds since 1970.
     pub clock: Box<dyn Fn() -> Time + Send + Sync>,
     /// Where objects are noted that could not be removed because their target was away.
@@ -131,6 +136,8 @@ impl Pool {
             placement,
             mirror_writes: MirrorWrites::default(),
             inline_bytes_max: 0,
+            inline_bytes_before: 0,
+            stub_bytes_stay_until: AtomicU64::new(0),
             clock: Box::new(|| Time(1)),
             garbage: Arc::new(Forgotten),
             recovery: OnceLock::new(),
@@ -146,6 +153,16 @@ impl Pool {
     /// The next number that shifts the choice among equal targets.
     pub(crate) fn next_turn(&self) -> u64 {
         self.turn.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// A stub that is larger has a layout or says why not.
+    pub(crate) fn inline_bytes_ever(&self) -> u64 {
+        self.inline_bytes_max.max(self.inline_bytes_before)
+    }
+
+    pub(crate) fn stub_bytes_stay(&self) -> bool {
+        let until = self.stub_bytes_stay_until.load(Ordering::Relaxed);
+        until > 0 && (self.clock)().0 < until
     }
 
     /// A new object number.

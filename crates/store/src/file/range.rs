@@ -44,6 +44,7 @@ impl File {
         }
         self.watch_range(self.size(), end - self.size());
         self.clean_tail_in()?;
+        self.will_outgrow_stub(end)?;
         self.extend_to(end)?;
         self.follow_growth(end)
     }

@@ -41,6 +41,7 @@ impl File {
         } else {
             self.tail_clean.store(self.view().layout.is_none(), Ordering::Release);
         }
+        self.will_outgrow_stub(size)?;
         {
             let _extend = self.extend.lock();
             self.stub.set_size(size).inspect(|()| self.stub_changed())?;
@@ -51,6 +52,15 @@ impl File {
         let changed = self.cut_or_grown(size, old);
         self.forget(size.min(old), u64::MAX);
         changed
+    }
+
+    /// Before a file without objects is made longer than bytes are kept in a stub: it has none because none was needed, not because they
+    /// were lost.
+    pub(super) fn will_outgrow_stub(&self, size: u64) -> Result<()> {
+        if size <= self.pool.inline_bytes_ever() || self.view().layout.is_some() {
+            return Ok(());
+        }
+        self.stub.mark_inline(true).inspect(|()| self.stub_changed())
     }
 
     /// After the size was set: the objects follow it. The caller holds `io` exclusively.

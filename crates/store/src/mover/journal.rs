@@ -6,6 +6,7 @@ use crate::state::JournalEntry;
 use policy::layout::Layout;
 use policy::{FileId, ObjectId, TargetId};
 use std::collections::{BTreeMap, HashSet};
+use std::sync::atomic::Ordering;
 
 /// What recovery of the journal did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -66,8 +67,27 @@ impl Mover {
         Ok(self.state.journal()?.into_iter().map(|entry| entry.file).collect())
     }
 
+    /// What is noted as garbage and is named by a file all the same is no garbage: namespace and state are of different times. With `None`
+    /// nobody knows what is named, and nothing is collected until the next start.
+    pub fn spare_named(&self, named: Option<&HashSet<ObjectId>>) -> Result<usize> {
+        let Some(named) = named else {
+            self.collects.store(false, Ordering::Release);
+            return Ok(0);
+        };
+        let mut spared = Vec::new();
+        for target in self.pool.targets.all() {
+            let garbage = self.state.garbage_of(target.id(), usize::MAX >> 1)?;
+            spared.extend(garbage.into_iter().filter(|o| named.contains(o)).map(|o| (target.id(), o)));
+        }
+        self.state.garbage_removed(&spared)?;
+        Ok(spared.len())
+    }
+
     /// Removes what is noted as garbage on a target; gives how many objects. Stops at the first that fails.
     pub fn collect_garbage(&self, target: TargetId) -> Result<usize> {
+        if !self.collects.load(Ordering::Acquire) {
+            return Ok(0);
+        }
         let mut count = 0;
         loop {
             let step = self.state.garbage_of(target, GARBAGE_STEP)?;
@@ -80,19 +100,20 @@ impl Mover {
         }
     }
 
-    /// Removes objects that no layout names: made by a daemon that died before it wrote the record. Only those made
-    /// before `epoch`, the current one, are looked at. Gives how many objects.
-    pub fn sweep(&self, named: &HashSet<ObjectId>, epoch: u32) -> Result<usize> {
-        let mut count = 0;
-        let kept = self.pool.kept.objects();
+    /// Removes objects that no layout names: made by a daemon that died before it wrote the record. Gives how many.
+    pub fn sweep(&self, orphans: &[(TargetId, ObjectId)]) -> Result<usize> {
+        self.state.garbage_add(orphans)?;
+        self.remove_garbage(orphans)
+    }
+
+    /// The objects that somebody answers for without naming them in a layout: garbage, and what moves under way make or leave.
+    pub fn answered_for(&self) -> Result<HashSet<(TargetId, ObjectId)>> {
+        let mut objects: HashSet<_> = self.state.journal()?.into_iter().flat_map(|entry| entry.objects).collect();
         for target in self.pool.targets.all() {
-            let Ok(there) = target.run(|medium| medium.list()) else { continue };
-            let orphan = |o: &ObjectId| o.0 >> 32 < u64::from(epoch) && !named.contains(o) && !kept.contains(o);
-            let orphans: Vec<_> = there.into_iter().filter(orphan).map(|o| (target.id(), o)).collect();
-            self.state.garbage_add(&orphans)?;
-            count += self.remove_garbage(&orphans)?;
+            let garbage = self.state.garbage_of(target.id(), usize::MAX >> 1)?;
+            objects.extend(garbage.into_iter().map(|object| (target.id(), object)));
         }
-        Ok(count)
+        Ok(objects)
     }
 
     /// Removes objects, durably, and forgets them as garbage; gives how many. The rest stays garbage.

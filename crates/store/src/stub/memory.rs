@@ -20,12 +20,14 @@ struct State {
     layout: Option<Layout>,
     source: Option<String>,
     modified: Time,
+    inline: bool,
 }
 
 #[derive(Clone)]
 enum Change {
     Layout(Box<Layout>),
     Source(Option<String>),
+    Inline(bool),
     Size(u64),
     Touch(Time),
     Write(u64, Vec<u8>),
@@ -53,6 +55,7 @@ impl State {
         match change {
             Change::Layout(layout) => self.layout = Some((**layout).clone()),
             Change::Source(source) => self.source.clone_from(source),
+            Change::Inline(inline) => self.inline = *inline,
             Change::Size(size) => self.bytes.resize(*size as usize, 0),
             Change::Touch(at) => self.modified = *at,
             Change::Write(offset, data) => {
@@ -227,6 +230,14 @@ impl Stub for MemoryStub {
 
     fn kernel_writes(&self) -> Result<bool> {
         self.look(|inner| Ok(inner.kernel_writes))
+    }
+
+    fn mark_inline(&self, inline: bool) -> Result<()> {
+        self.change(Change::Inline(inline))
+    }
+
+    fn is_marked_inline(&self) -> Result<bool> {
+        self.look(|inner| Ok(inner.now.inline))
     }
 
     fn discard(&self, file: FileId) -> Result<()> {

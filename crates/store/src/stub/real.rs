@@ -26,6 +26,8 @@ pub const SOURCE_ATTRIBUTE: &str = "user.entrepot.source";
 
 /// Set while the kernel writes the object by itself.
 pub const KERNEL_ATTRIBUTE: &str = "user.entrepot.kernel";
+/// Set on a file that grew beyond its stub's bytes without needing objects.
+pub const INLINE_ATTRIBUTE: &str = "user.entrepot.inline";
 
 /// What a pointer to a side file starts with; no layout record does.
 const POINTER: &[u8; 4] = b"side";
@@ -83,6 +85,19 @@ impl FdStub {
                 Err(e) => return Err(e.into()),
             }
         }
+    }
+
+    /// Sets or removes an attribute whose presence says it all.
+    fn flag(&self, name: &str, set: bool) -> Result<()> {
+        let fd = self.fd();
+        let change = || match set {
+            true => fs::fsetxattr(&*fd, name, b"1", XattrFlags::empty()),
+            false => match fs::fremovexattr(&*fd, name) {
+                Err(Errno::NODATA) => Ok(()),
+                done => done,
+            },
+        };
+        Ok(permitted(fd.as_fd(), change)?)
     }
 
     fn side_file(&self, file: FileId) -> PathBuf {
@@ -296,18 +311,19 @@ impl Stub for FdStub {
     }
 
     fn set_kernel_writes(&self, writes: bool) -> Result<()> {
-        let fd = self.fd();
-        if writes {
-            return Ok(fs::fsetxattr(&*fd, KERNEL_ATTRIBUTE, b"1", XattrFlags::empty())?);
-        }
-        match fs::fremovexattr(&*fd, KERNEL_ATTRIBUTE) {
-            Ok(()) | Err(Errno::NODATA) => Ok(()),
-            Err(e) => Err(e.into()),
-        }
+        self.flag(KERNEL_ATTRIBUTE, writes)
     }
 
     fn kernel_writes(&self) -> Result<bool> {
         Ok(self.attribute(KERNEL_ATTRIBUTE)?.is_some())
+    }
+
+    fn mark_inline(&self, inline: bool) -> Result<()> {
+        self.flag(INLINE_ATTRIBUTE, inline)
+    }
+
+    fn is_marked_inline(&self) -> Result<bool> {
+        Ok(self.attribute(INLINE_ATTRIBUTE)?.is_some())
     }
 
     fn discard(&self, file: FileId) -> Result<()> {

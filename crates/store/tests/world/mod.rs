@@ -161,7 +161,19 @@ impl World {
             }
         }
         self.make_undone().ok();
-        self.life.mover.sweep(&self.named(), self.epoch).expect("sweep");
+        self.sweep(self.epoch).expect("sweep");
+    }
+
+    /// Removes the objects of epochs before `epoch` that the file does not name.
+    pub fn sweep(&self, epoch: u32) -> Result<usize> {
+        let (named, kept) = (self.named(), self.life.pool.kept.objects());
+        let mut orphans = Vec::new();
+        for target in self.life.pool.targets.all() {
+            let Ok(there) = target.run(|medium| medium.list()) else { continue };
+            let orphan = |o: &ObjectId| o.0 >> 32 < u64::from(epoch) && !named.contains(o) && !kept.contains(o);
+            orphans.extend(there.into_iter().filter(orphan).map(|o| (target.id(), o)));
+        }
+        self.life.mover.sweep(&orphans)
     }
 
     /// What the daemon does for every file after the machine went down.

@@ -104,6 +104,13 @@ impl Stub for PoweredStub {
         self.1.use_some()?;
         self.0.write_at(offset, data)
     }
+    fn mark_inline(&self, inline: bool) -> Result<()> {
+        self.1.use_some()?;
+        self.0.mark_inline(inline)
+    }
+    fn is_marked_inline(&self) -> Result<bool> {
+        self.0.is_marked_inline()
+    }
     fn punch(&self, offset: u64, len: u64) -> Result<()> {
         self.1.use_some()?;
         self.0.punch(offset, len)

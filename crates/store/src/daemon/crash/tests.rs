@@ -41,12 +41,20 @@ fn die_at(world: &World, step: Step, then: impl Fn(&Path, &Arc<File>) + Send + S
 
 /// What the next daemon does; the journal must be empty after it. Gives the objects that are left.
 fn start_again(world: &World) -> (Arc<FileTable>, BTreeSet<ObjectId>) {
+    let started = start(world);
+    let (volume, files) = world.parts();
+    let mover = Mover::new(files.pool().clone(), volume.state().clone(), None);
+    assert!(mover.journal_files().expect("journal").is_empty());
+    started
+}
+
+/// What the next daemon does.
+fn start(world: &World) -> (Arc<FileTable>, BTreeSet<ObjectId>) {
     let (volume, files) = world.parts();
     let pool = files.pool().clone();
     let files = FileTable::new(pool.clone(), volume.config().namespace.clone());
     let mover = Mover::new(pool, volume.state().clone(), None);
     settle(&volume, &files, &mover).expect("settled");
-    assert!(mover.journal_files().expect("journal").is_empty());
     for target in volume.targets().all() {
         mover.collect_garbage(target.id()).expect("as the daemon does at its start");
     }
@@ -107,4 +115,56 @@ fn a_move_whose_mark_is_gone_is_found_by_the_number_of_the_file_or_leaves_nothin
         });
     }
     assert_eq!(start_again(&world).1, named, "of those that were moved and unlinked nothing is left");
+}
+
+fn put_back(world: &World) {
+    world.parts().0.state().record_put("state", "unknown", b"{\"start\":0,\"end\":1}").expect("noted");
+}
+
+/// [S-162]
+#[test]
+fn a_mark_that_lost_its_link_to_the_name_does_not_take_the_objects_of_the_file() {
+    let world = World::new();
+    let path = die_at(&world, Step::Copied, |_, _| ());
+    let (volume, _) = world.parts();
+    let mark = marks(&volume).expect("marks").remove(0);
+    let mark = world.tree.with_file_name("open").join(mark.to_str().expect("digits"));
+    let copy = |from: &Path, to: &Path| {
+        let copied = std::process::Command::new("cp").arg("--preserve=all").arg(from).arg(to).status();
+        assert!(copied.expect("cp").success());
+    };
+    std::fs::remove_file(&mark).expect("removed");
+    copy(&path, &mark);
+    put_back(&world);
+    let (files, _) = start(&world);
+    objects_of(&files, &path);
+    assert!(!mark.exists());
+}
+
+/// [S-162]
+#[test]
+fn garbage_and_journal_of_another_time_take_nothing_that_a_file_names_or_may_name() {
+    let world = World::new();
+    let path = die_at(&world, Step::Copied, |_, _| ());
+    let (volume, files) = world.parts();
+    let mine: Vec<_> =
+        open(&files, &path).layout().expect("laid out").objects().map(|(_, o)| (o.target, o.id)).collect();
+    volume.state().garbage_add(&mine).expect("noted");
+    let lost = world.tree.join("lost");
+    std::fs::rename(&path, &lost).expect("renamed");
+    // The file of the move is not in this namespace any more, and another one has its place.
+    let other = die_at(&world, Step::Durable, |_, file| unmark(file));
+    let hidden = world.tree.parent().expect("namespace").join("hidden");
+    std::fs::rename(&other, &hidden).expect("gone");
+    put_back(&world);
+    let (files, there) = start(&world);
+    objects_of(&files, &lost);
+    assert_eq!(volume.state().journal().expect("journal").len(), 1, "nobody knows what became of the other file");
+    std::fs::rename(&hidden, &other).expect("a later backup has it");
+    assert!(objects_of(&files, &other).is_subset(&there));
+
+    // While a stub is damaged nobody knows what is named: no garbage goes.
+    rustix::fs::removexattr(&lost, crate::stub::real::LAYOUT_ATTRIBUTE).expect("it has a layout");
+    volume.state().garbage_add(&mine).expect("noted");
+    assert!(mine.iter().all(|(_, object)| start(&world).1.contains(object)));
 }
