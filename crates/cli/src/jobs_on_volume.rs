@@ -52,7 +52,7 @@ impl Volume for JobsOnVolume {
         for path in &paths {
             self.core.may_see(&caller, path).map_err(|p| p.cause)?;
         }
-        let options = CheckOptions { repair: true, before_job: paths.clone(), paths };
+        let options = CheckOptions { repair: true, before_job: paths.clone(), paths, ..CheckOptions::default() };
         let report = self.core.checker.check(&options, &|_| (), &Stop::default()).map_err(|e| e.to_string())?;
         let lost = report.findings.iter().filter(|f| f.outcome != Outcome::Repaired && f.missing_bytes > 0);
         let lost: Vec<_> = lost.map(|f| format!("{} has lost {} bytes", f.path, f.missing_bytes)).collect();

@@ -71,9 +71,17 @@ impl Repair {
 
     /// Recovers one object with nobody waiting and returns when it is complete.
     pub fn repair(&self, file: &Arc<File>, at: Position) -> Result<()> {
+        match named(file, at) {
+            Some((_, object)) if !is_sound(file, at, &object, 0..1) => self.replace(file, at),
+            _ => Ok(()),
+        }
+    }
+
+    /// Makes an object anew from the source that holds other bytes than the checksums say, or lacks some.
+    pub fn replace(&self, file: &Arc<File>, at: Position) -> Result<()> {
         let Some((file_id, object)) = named(file, at) else { return Ok(()) };
         let wait = Arc::new(Wait::new());
-        if is_sound(file, at, &object, 0..1) || !self.driver.repair_wanted(file, file_id, object, &wait)? {
+        if !self.driver.repair_wanted(file, file_id, object, &wait)? {
             return Ok(());
         }
         self.wait(&wait, WAIT_MAX * 100)

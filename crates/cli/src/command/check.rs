@@ -13,18 +13,26 @@ use store::control::{Client, exit};
 ///
 /// All targets are probed at the same time, then every file is compared with what is on them. With `--repair`, lost
 /// objects are copied from a mirror or fetched from the source (only the missing ranges), stale mirrors are resynced, and orphans
-/// removed. It may run while the volume is used and may be interrupted. The exit code is 7 when something is wrong
+/// removed, unless something of the volume could not be seen. With `--deep` every byte is read: staged files are compared with their
+/// checksums and mirrors with each other, no faster than `[mover] rate`. It may run while the volume is used and may be interrupted. The exit code is 7 when something is wrong
 /// and was not set right.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 EXAMPLES:
   entrepot check
   entrepot check --repair
+  entrepot check --deep /mnt/scratch/input
   entrepot check --before-job /mnt/scratch/input    repair what a job is about to read")]
 pub struct Check {
     /// Set right what is wrong.
     #[arg(long)]
     repair: bool,
+    /// Read every byte and compare.
+    #[arg(long)]
+    deep: bool,
+    /// After a backup was put back: also remove objects that are younger than it and belong to no file.
+    #[arg(long, requires = "repair")]
+    drop_unknown: bool,
     /// These paths are the input of a job: repair their files, ask nothing about the rest.
     #[arg(long)]
     before_job: bool,
@@ -45,7 +53,11 @@ impl Check {
             volume = Some(inside.volume);
         }
         let volume = volume.map_or_else(|| context.find(), Ok)?;
-        let args = json!({"repair": self.repair || self.before_job, "paths": paths, "before_job": self.before_job});
+        let repair = self.repair || self.before_job;
+        let (deep, drop_unknown) = (self.deep, self.drop_unknown);
+        let args = json!({
+            "repair": repair, "paths": paths, "before_job": self.before_job, "deep": deep, "drop_unknown": drop_unknown
+        });
         let mut client = Client::connect(&volume.socket())?;
         let hint = "run the same command again";
         let report = work::follow(|progress| client.request("check.run", args, progress), Some(hint))?;
@@ -76,6 +88,10 @@ fn render(report: &Value) -> String {
     }
     for target in list(report, "targets_away") {
         text.push_str(&format!("target {} is away\n", target.as_str().unwrap_or_default()));
+    }
+    for why in list(report, "unseen") {
+        let why = why.as_str().unwrap_or_default();
+        text.push_str(&format!("nothing is removed, since not everything was seen: {why}\n"));
     }
     text.push_str(&format!(
         "{} and {} looked at in {:.1} s, {}, {} repaired\n",

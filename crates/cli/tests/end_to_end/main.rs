@@ -3,6 +3,7 @@
 mod advice;
 mod as_user;
 mod attack;
+mod backup;
 mod burst;
 mod burst_devices;
 mod burst_replicas;

@@ -108,8 +108,7 @@ impl Volume {
     pub fn ok(&self, words: &[&str]) {
         let output = self.run(words);
         if !output.status.success() {
-            let log = std::fs::read_to_string(self.log_file()).unwrap_or_default();
-            panic!("{words:?}: {}{}\n{log}", out(&output), err(&output));
+            panic!("{words:?}: {}{}\n{}", out(&output), err(&output), self.log_if_any());
         }
     }
 
@@ -140,6 +139,11 @@ impl Volume {
     /// What the daemon logged.
     pub fn log(&self) -> String {
         std::fs::read_to_string(self.log_file()).expect("the log")
+    }
+
+    /// The same, where there may be none.
+    pub fn log_if_any(&self) -> String {
+        std::fs::read_to_string(self.log_file()).unwrap_or_default()
     }
 
     fn log_file(&self) -> PathBuf {

@@ -101,7 +101,7 @@ impl File {
     }
 
     /// Reads a piece on a worker of its target; `false` if its rows are not recovered yet.
-    fn read_piece(&self, view: &View, piece: &Piece, buf: &mut [u8]) -> Result<bool, TargetError> {
+    pub(super) fn read_piece(&self, view: &View, piece: &Piece, buf: &mut [u8]) -> Result<bool, TargetError> {
         if !self.is_readable(view, piece) {
             return Ok(false);
         }

@@ -1,6 +1,7 @@
 //! Looks through a volume for what is lost, half done or left over, and sets it right when told to.
 
 mod below;
+mod deep;
 mod look;
 mod lost;
 mod mend;
@@ -24,6 +25,12 @@ pub struct CheckOptions {
     /// Whether to set right what is wrong.
     #[serde(default)]
     pub repair: bool,
+    /// Whether to read every byte: staged files are compared with their checksums, mirrors with each other.
+    #[serde(default)]
+    pub deep: bool,
+    /// Whether objects go, too, that are younger than the backup of the namespace or the state that was put back, and that no file names.
+    #[serde(default)]
+    pub drop_unknown: bool,
     /// Files and directories relative to the mount's root; with no path here and below: everything. Orphans are only
     /// looked for in everything.
     #[serde(default)]
@@ -44,6 +51,12 @@ pub struct Report {
     pub objects: u64,
     /// What is wrong.
     pub findings: Vec<Finding>,
+    /// Why nothing may be removed: what of the volume could not be seen.
+    #[serde(default)]
+    pub unseen: Vec<String>,
+    /// Bytes read and compared.
+    #[serde(default)]
+    pub compared_bytes: u64,
     /// Bytes fetched or copied to set things right.
     pub repaired_bytes: u64,
     /// Seconds it took.
@@ -55,6 +68,9 @@ pub struct Report {
 pub struct Finding {
     /// The file, relative to the mount's root; empty for an orphan.
     pub path: String,
+    /// The stub's inode in the namespace, for a file that has no path here.
+    #[serde(default)]
+    pub inode: u64,
     /// What it is.
     pub kind: FindingKind,
     /// Object number in hexadecimal digits, where one is meant.
@@ -82,6 +98,14 @@ pub enum FindingKind {
     Partial,
     /// A mirror that missed a write.
     MirrorStale,
+    /// An object that has fewer bytes than were staged into it.
+    ObjectShort,
+    /// An object with other bytes than were staged into it.
+    Damaged,
+    /// Mirrors in sync that hold different bytes.
+    MirrorsDiffer,
+    /// Another file names the same object.
+    NamedTwice,
     /// An object that no file names.
     Orphan,
     /// The checksums of a staged file are gone.
@@ -122,7 +146,7 @@ impl Checker {
     /// Looks, and repairs if told to. Can be stopped and run again at any time.
     pub fn check(&self, options: &CheckOptions, report: stage::Report, stop: &Stop) -> Result<Report> {
         let began = Instant::now();
-        let mut found = self.look(options, stop)?;
+        let mut found = self.look(options, report, stop)?;
         if options.repair && !stop.is_set() {
             self.mend(&mut found, options, report, stop);
         }
@@ -152,9 +176,22 @@ impl Report {
                     format!("the recovery of object {} on target {} is not complete", f.object, f.target)
                 }
                 FindingKind::MirrorStale => "a mirror missed a write".to_string(),
+                FindingKind::ObjectShort => {
+                    format!("object {} on target {} has lost its end", f.object, f.target)
+                }
+                FindingKind::Damaged => {
+                    format!("object {} on target {} holds other bytes than were staged in", f.object, f.target)
+                }
+                FindingKind::MirrorsDiffer => {
+                    format!("mirrors differ, first in object {} on target {}", f.object, f.target)
+                }
+                FindingKind::NamedTwice => format!(
+                    "object {} on target {} belongs to another file, too (that of inode {})",
+                    f.object, f.target, f.inode
+                ),
                 FindingKind::Orphan => format!("object {} on target {} belongs to no file", f.object, f.target),
                 FindingKind::SumsMissing => "the checksums of the staged file are gone".to_string(),
-                FindingKind::BadLayout => "its layout cannot be read".to_string(),
+                FindingKind::BadLayout => "its layout is gone or cannot be read".to_string(),
             };
             let outcome = match &f.outcome {
                 Outcome::Repairable => "can be repaired with --repair".to_string(),
@@ -164,6 +201,9 @@ impl Report {
             };
             let path = if f.path.is_empty() { String::new() } else { format!("{}: ", f.path) };
             text += &format!("{path}{what}; {outcome}\n");
+        }
+        for why in &self.unseen {
+            text += &format!("nothing is removed, since not everything was seen: {why}\n");
         }
         let open = self.findings.iter().filter(|f| f.outcome != Outcome::Repaired).count();
         text += &match (self.findings.len(), open) {

@@ -14,6 +14,10 @@ struct Args {
     #[serde(default)]
     before_job: bool,
     #[serde(default)]
+    deep: bool,
+    #[serde(default)]
+    drop_unknown: bool,
+    #[serde(default)]
     paths: Vec<String>,
 }
 
@@ -36,7 +40,8 @@ pub fn serve(
         core.may_see(caller, path)?;
     }
     let before_job = if args.before_job { args.paths.clone() } else { Vec::new() };
-    let options = CheckOptions { repair: args.repair, paths: args.paths, before_job };
+    let Args { repair, deep, drop_unknown, paths, .. } = args;
+    let options = CheckOptions { repair, deep, drop_unknown, paths, before_job };
     let report = with_progress(out, |report, stop| core.checker.check(&options, report, stop))?;
     let mut answer = json!(report);
     answer["healthy"] = report.is_healthy().into();

@@ -5,13 +5,15 @@ use crate::file::File;
 use crate::origin::{Identity, Record};
 use crate::stage::place::{names, open_at};
 use crate::stage::sums::Sums;
-use crate::stage::{StageError, Stop};
+use crate::stage::{self, StageError, Stop};
+use crate::target::{TargetError, own_part};
 use crate::{Error, Result};
 use policy::layout::{Layout, MirrorState, Object, ObjectState, Position, object_len};
 use policy::{FileId, ObjectId, TargetId};
-use rustix::fd::OwnedFd;
+use rustix::fd::{BorrowedFd, OwnedFd};
 use rustix::fs::{self, Dir, FileType, Mode, OFlags};
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use rustix::io::Errno;
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 /// What a look found, and what mending needs to know of it.
@@ -22,15 +24,29 @@ pub(super) struct Found {
     pub candidates: Vec<Candidate>,
     /// The files with a layout.
     pub files: Vec<FileId>,
-    /// All objects that some layout names.
-    pub named: HashSet<ObjectId>,
-    /// Whether the whole tree was seen and did not change meanwhile.
-    pub complete: bool,
+    /// All objects that some layout names, each with the inode of a stub that does; 0 for a file without name.
+    named: HashMap<ObjectId, u64>,
+    /// The orphans, by the finding's index.
+    pub orphans: Vec<(usize, (TargetId, ObjectId))>,
+    /// Files to be read and compared.
+    pub to_compare: Vec<Vec<String>>,
     /// What each target that answered has.
     pub there: BTreeMap<TargetId, HashSet<ObjectId>>,
     pub seen: BTreeSet<(u64, u64)>,
     /// The directories that were walked, with their times of change.
     pub directories: Vec<(Vec<String>, (i64, u64))>,
+}
+
+impl Found {
+    /// Something was not seen: what no file seems to name may be named there.
+    fn unseen(&mut self, what: String, why: impl std::fmt::Display) {
+        const SHOWN_MAX: usize = 16;
+        match self.report.unseen.len() {
+            SHOWN_MAX => self.report.unseen.push("and more".into()),
+            more if more > SHOWN_MAX => {}
+            _ => self.report.unseen.push(format!("{what}: {why}")),
+        }
+    }
 }
 
 /// Something lost of one file.
@@ -44,6 +60,8 @@ pub(super) struct Candidate {
     pub bytes: u64,
     pub healthy_copies: u32,
     pub recoverable: bool,
+    /// It is there, with other bytes than it should have.
+    pub damaged: bool,
 }
 
 /// The daemon looks with its own rights; who may ask for a check is decided before.
@@ -53,7 +71,7 @@ pub(super) fn daemon() -> Identity {
 }
 
 impl Checker {
-    pub(super) fn look(&self, options: &CheckOptions, stop: &Stop) -> Result<Found> {
+    pub(super) fn look(&self, options: &CheckOptions, report: stage::Report, stop: &Stop) -> Result<Found> {
         let mut found = Found::default();
         let everything = options.paths.is_empty() && options.before_job.is_empty();
         let mut paths = Vec::new();
@@ -64,12 +82,22 @@ impl Checker {
         if everything {
             self.walk(&[], &mut found, stop)?;
             self.look_beside(&mut found);
-            found.complete = !stop.is_set() && self.is_unchanged(&found);
-            self.find_orphans(&mut found)?;
+            if stop.is_set() {
+                found.unseen("the look".into(), "it was stopped");
+            } else if !self.is_unchanged(&found) {
+                found.unseen("the tree".into(), "it changed while it was looked through; check again when it is quiet");
+            }
+            for target in found.report.targets_away.clone() {
+                found.unseen(format!("target {target}"), "it is away");
+            }
+            self.find_orphans(&mut found, options)?;
         } else {
             for names in &paths {
                 self.walk(names, &mut found, stop)?;
             }
+        }
+        if options.deep {
+            self.compare_bytes(&mut found, report, stop);
         }
         Ok(found)
     }
@@ -109,22 +137,33 @@ impl Checker {
             let fd = match self.open(&names, OFlags::RDONLY) {
                 Ok(fd) => fd,
                 Err(e) if names.is_empty() => return Err(e),
-                Err(_) => continue, // removed meanwhile, a link, or nothing that holds data
+                Err(e) => {
+                    if self.may_hold_data(&names) {
+                        found.unseen(names.join("/"), e);
+                    }
+                    continue;
+                }
             };
             let stat = fs::fstat(&fd)?;
             match FileType::from_raw_mode(stat.st_mode) {
                 FileType::Directory => {
                     found.directories.push((names.clone(), (stat.st_mtime, stat.st_mtime_nsec)));
                     for entry in Dir::new(fd)? {
+                        let entry = match entry {
+                            Ok(entry) => entry,
+                            Err(e) => {
+                                found.unseen(names.join("/"), e);
+                                break;
+                            }
+                        };
                         // What is no UTF-8 has no path that could be shown; its objects must still be known.
-                        let entry = entry?;
                         let name = entry.file_name().to_string_lossy().into_owned();
                         let plain = entry.file_name().to_str().is_ok() && !name.chars().any(char::is_control);
                         if name == "." || name == ".." {
                             continue;
                         }
                         if !plain {
-                            found.directories.push((vec![name], (i64::MIN, 0))); // never unchanged: nothing is swept
+                            found.unseen(names.join("/"), format!("the name {name:?} in it is not looked at"));
                             continue;
                         }
                         let mut inner = names.clone();
@@ -133,7 +172,7 @@ impl Checker {
                     }
                 }
                 FileType::RegularFile if found.seen.insert((stat.st_dev, stat.st_ino)) => {
-                    self.look_at(fd, &names, found);
+                    self.look_at(fd, stat.st_ino, &names, found);
                 }
                 _ => {}
             }
@@ -149,42 +188,75 @@ impl Checker {
         })
     }
 
-    fn look_at(&self, fd: OwnedFd, names: &[String], found: &mut Found) {
+    /// Whether what cannot be opened may be a file or a directory: not what was removed meanwhile, a link, a socket or a device.
+    fn may_hold_data(&self, names: &[String]) -> bool {
+        match fs::statat(self.volume.tree(), names.join("/"), fs::AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(stat) => {
+                matches!(FileType::from_raw_mode(stat.st_mode), FileType::RegularFile | FileType::Directory)
+            }
+            Err(Errno::NOENT | Errno::NOTDIR) => false,
+            Err(_) => true,
+        }
+    }
+
+    fn look_at(&self, fd: OwnedFd, inode: u64, names: &[String], found: &mut Found) {
         found.report.files += 1;
         match self.files.get_or_open(fd) {
             Ok(file) => {
                 if let Some(layout) = file.layout() {
-                    self.compare(&file, &layout, names, found);
+                    self.compare(&file, inode, &layout, names, found);
                 }
             }
-            Err(_) => {
-                let finding = Finding::of(names, FindingKind::BadLayout, Outcome::Lost);
-                found.report.findings.push(finding);
-                found.directories.push((names.to_vec(), (i64::MIN, 0))); // its objects are not known: nothing is swept
+            Err(error) => {
+                let outcome = Outcome::Failed(format!(
+                    "{error}; put its stub back from a backup that keeps attributes, or remove it"
+                ));
+                found.report.findings.push(Finding::of(names, FindingKind::BadLayout, outcome));
+                found.unseen(names.join("/"), "its objects are not known");
             }
         }
     }
 
     /// Every object of a layout.
-    fn compare(&self, file: &Arc<File>, layout: &Layout, names: &[String], found: &mut Found) {
+    fn compare(&self, file: &Arc<File>, inode: u64, layout: &Layout, names: &[String], found: &mut Found) {
         found.files.push(layout.file);
         let size = file.size();
-        let wrong: Vec<Option<FindingKind>> = layout.objects().map(|(_, o)| self.wrong_with(o, found)).collect();
+        let staged = file.is_recoverable();
+        let wrong = |(at, object): (Position, &Object)| {
+            let segment = &layout.mirrors[at.mirror].segments[at.segment];
+            // Every byte of it came from the source; of other files a part may never have been written.
+            let bytes = if staged { object_len(segment, at.index, size) } else { 0 };
+            self.wrong_with(object, bytes, found)
+        };
+        let mut wrong: Vec<Option<FindingKind>> = layout.objects().map(wrong).collect();
+        for ((at, _), wrong) in layout.objects().zip(&mut wrong) {
+            if *wrong == Some(FindingKind::ObjectShort) && !self.lacks_bytes(file, at).unwrap_or(false) {
+                *wrong = None; // a hole in what was there when it was given a source
+            }
+        }
+        found.to_compare.push(names.to_vec());
         let broken = |mirror: usize| {
             layout.mirrors[mirror].state == MirrorState::Stale
                 || layout.objects().zip(&wrong).any(|((at, _), w)| at.mirror == mirror && w.is_some())
         };
         let whole: Vec<bool> = (0..layout.mirrors.len()).map(|m| !broken(m)).collect();
         for ((at, object), wrong) in layout.objects().zip(&wrong) {
-            found.named.insert(object.id);
             found.report.objects += 1;
+            if let Some(other) = found.named.insert(object.id, inode).filter(|other| *other != inode) {
+                let why = "copy both files, then remove both: what is done to one harms the other".to_string();
+                let mut finding = Finding::of(names, FindingKind::NamedTwice, Outcome::Failed(why));
+                (finding.object, finding.target) = (object.id.to_string(), self.name_of(object.target));
+                finding.inode = other;
+                found.report.findings.push(finding);
+            }
             let segment = &layout.mirrors[at.mirror].segments[at.segment];
             let bytes = object_len(segment, at.index, size);
             let stale = layout.mirrors[at.mirror].state == MirrorState::Stale;
             let (Some(kind), false) = (wrong, stale) else { continue };
             let healthy_copies = whole.iter().filter(|w| **w).count() as u32;
             let another = layout.in_sync_count() > 1; // perhaps not whole, but whole where this one is not
-            let recoverable = another || file.is_recoverable() || bytes == 0;
+            let damaged = *kind == FindingKind::ObjectShort;
+            let recoverable = another || staged || bytes == 0;
             let mut finding = Finding::of(names, *kind, if recoverable { Outcome::Repairable } else { Outcome::Lost });
             finding.object = object.id.to_string();
             finding.target = self.name_of(object.target);
@@ -201,6 +273,7 @@ impl Checker {
                 bytes,
                 healthy_copies,
                 recoverable,
+                damaged,
             });
         }
         for (mirror, _) in layout.mirrors.iter().enumerate().filter(|(_, m)| m.state == MirrorState::Stale) {
@@ -217,18 +290,25 @@ impl Checker {
                 bytes: size,
                 healthy_copies: 1,
                 recoverable: true,
+                damaged: false,
             });
         }
         self.look_for_sums(file, layout, names, found);
     }
 
-    fn wrong_with(&self, object: &Object, found: &Found) -> Option<FindingKind> {
+    /// What is wrong with an object that must have so many bytes.
+    fn wrong_with(&self, object: &Object, bytes: u64, found: &Found) -> Option<FindingKind> {
         let Some(there) = found.there.get(&object.target) else { return Some(FindingKind::TargetAway) };
-        if !there.contains(&object.id) {
-            // It may be younger than the list, or there is none.
-            let (id, target) = (object.id, self.volume.targets().get(object.target));
-            if target.is_none_or(|t| t.run(move |medium| medium.open(id).map(drop)).is_err()) {
-                return Some(FindingKind::ObjectMissing);
+        // It may be younger than the list, or there is none.
+        if bytes > 0 || !there.contains(&object.id) {
+            let (id, merged, target) = (object.id, object.merged, self.volume.targets().get(object.target));
+            let len = target.map(|t| t.run(move |medium| own_part(medium.open(id)?, merged).len()));
+            match len {
+                Some(Ok(len)) if len < bytes && object.state == ObjectState::Complete => {
+                    return Some(FindingKind::ObjectShort);
+                }
+                Some(Ok(_)) => {}
+                Some(Err(_)) | None => return Some(FindingKind::ObjectMissing),
             }
         }
         (object.state == ObjectState::Partial).then_some(FindingKind::Partial)
@@ -247,18 +327,33 @@ impl Checker {
     /// Objects of files that have no name in the tree: being staged in, or unlinked and still open.
     fn look_beside(&self, found: &mut Found) {
         let mut files = self.files.files();
-        for dir in [self.volume.staging(), self.volume.open_links()] {
-            let Ok(entries) = Dir::read_from(dir) else { continue };
-            for entry in entries.flatten() {
-                let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-                let Ok(fd) = fs::openat(dir, entry.file_name(), flags, Mode::empty()) else { continue };
-                let plain = fs::fstat(&fd).is_ok_and(|s| FileType::from_raw_mode(s.st_mode) == FileType::RegularFile);
-                files.extend(plain.then(|| self.files.get_or_open(fd).ok()).flatten());
+        for (dir, name) in [(self.volume.staging(), "staging"), (self.volume.open_links(), "open")] {
+            if let Err(e) = self.stubs_in(dir, &mut files) {
+                found.unseen(format!("`{name}` in the namespace"), e);
             }
         }
         let layouts = files.iter().filter_map(|f| f.layout());
-        found.named.extend(layouts.flat_map(|l| l.objects().map(|(_, o)| o.id).collect::<Vec<_>>()));
-        found.named.extend(self.files.pool().kept.objects());
+        for object in layouts.flat_map(|l| l.objects().map(|(_, o)| o.id).collect::<Vec<_>>()) {
+            found.named.entry(object).or_default();
+        }
+        for object in self.files.pool().kept.objects() {
+            found.named.entry(object).or_default();
+        }
+    }
+
+    fn stubs_in(&self, dir: BorrowedFd<'_>, files: &mut Vec<Arc<File>>) -> Result<()> {
+        for entry in Dir::read_from(dir)? {
+            let entry = entry?;
+            let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+            let fd = match fs::openat(dir, entry.file_name(), flags, Mode::empty()) {
+                Err(Errno::NOENT) => continue,
+                opened => opened?,
+            };
+            if FileType::from_raw_mode(fs::fstat(&fd)?.st_mode) == FileType::RegularFile && is_stub(entry.file_name()) {
+                files.push(self.files.get_or_open(fd)?);
+            }
+        }
+        Ok(())
     }
 
     /// Whether no directory changed since it was read: only then was every name seen.
@@ -269,41 +364,59 @@ impl Checker {
         })
     }
 
-    /// Objects from before this daemon that nobody names.
-    fn find_orphans(&self, found: &mut Found) -> Result<()> {
-        let epoch = self.epoch()?;
-        let mut garbage = HashSet::new();
-        for target in found.there.keys() {
-            garbage.extend(self.volume.state().garbage_of(*target, usize::MAX >> 1)?);
+    /// Objects from before this daemon that nobody names. Those that a move under way leaves are named by the journal, or gone by now.
+    fn find_orphans(&self, found: &mut Found, options: &CheckOptions) -> Result<()> {
+        let epoch = u64::from(self.volume.epoch());
+        let unnamed = |found: &Found, object: &ObjectId| object.0 >> 32 < epoch && !found.named.contains_key(object);
+        let unnamed = |(target, objects): (&TargetId, &HashSet<ObjectId>)| {
+            let mut unnamed: Vec<_> = objects.iter().filter(|o| unnamed(found, o)).map(|o| (*target, *o)).collect();
+            unnamed.sort();
+            unnamed
+        };
+        let mut orphans: Vec<_> = found.there.iter().flat_map(unnamed).collect();
+        if orphans.is_empty() {
+            return Ok(());
         }
-        for (target, objects) in &found.there {
-            let mut orphans: Vec<_> = objects
-                .iter()
-                .filter(|o| o.0 >> 32 < u64::from(epoch) && !found.named.contains(o) && !garbage.contains(o))
-                .collect();
-            orphans.sort();
-            for object in orphans {
-                let mut finding = Finding::of(&[], FindingKind::Orphan, Outcome::Repairable);
-                (finding.object, finding.target) = (object.to_string(), self.name_of(*target));
-                found.report.findings.push(finding);
-            }
+        let answered_for = self.mover.answered_for()?;
+        orphans.retain(|orphan| !answered_for.contains(orphan) && self.is_there(*orphan));
+        let unknown = self.volume.unknown_epochs()?.filter(|_| !options.drop_unknown);
+        for (target, object) in orphans {
+            let known = unknown.as_ref().is_none_or(|epochs| !epochs.contains(&((object.0 >> 32) as u32)));
+            let outcome = if known {
+                found.orphans.push((found.report.findings.len(), (target, object)));
+                Outcome::Repairable
+            } else {
+                Outcome::Failed(
+                    "it is younger than the backup of namespace or state that was put back, and stays: a later backup may name it. \
+                     With none, `entrepot check --repair --drop-unknown` removes such objects"
+                        .into(),
+                )
+            };
+            let mut finding = Finding::of(&[], FindingKind::Orphan, outcome);
+            (finding.object, finding.target) = (object.to_string(), self.name_of(target));
+            found.report.findings.push(finding);
         }
         Ok(())
     }
 
-    /// The epoch of this daemon: the upper half of every number that it gives.
-    pub(super) fn epoch(&self) -> Result<u32> {
-        Ok((self.volume.next_id()? >> 32) as u32)
+    fn is_there(&self, (target, object): (TargetId, ObjectId)) -> bool {
+        let opened = self.volume.targets().get(target).map(|t| t.run(move |medium| medium.open(object).map(drop)));
+        !matches!(opened, Some(Err(TargetError::Io(Errno::NOENT))))
     }
 
-    fn name_of(&self, target: TargetId) -> String {
+    pub(super) fn name_of(&self, target: TargetId) -> String {
         self.volume.targets().get(target).map_or_else(|| target.to_string(), |t| t.name().to_string())
     }
 }
 
+/// Whether a name in `staging` or `open` is that of a stub.
+fn is_stub(name: &std::ffi::CStr) -> bool {
+    !name.to_bytes().starts_with(b".") && !name.to_bytes().contains(&b'.')
+}
+
 impl Finding {
-    fn of(names: &[String], kind: FindingKind, outcome: Outcome) -> Finding {
+    pub(super) fn of(names: &[String], kind: FindingKind, outcome: Outcome) -> Finding {
         let (object, target) = (String::new(), String::new());
-        Finding { path: names.join("/"), kind, object, target, missing_bytes: 0, outcome }
+        Finding { path: names.join("/"), inode: 0, kind, object, target, missing_bytes: 0, outcome }
     }
 }

@@ -2,6 +2,7 @@
 
 use super::look::{Candidate, Found};
 use super::{CheckOptions, Checker, FindingKind, Outcome, Starts};
+use crate::file::File;
 use crate::stage::progress::Meter;
 use crate::stage::{Report, Stop};
 use crate::{Error, Result};
@@ -11,6 +12,7 @@ use policy::layout::Reason;
 use policy::protect::repair_order;
 use rustix::fs::OFlags;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// Objects repaired at the same time; the sources still have one session each.
 const AT_ONCE: usize = 4;
@@ -43,7 +45,9 @@ impl Checker {
             found.report.findings[finding].outcome = outcome;
         }
         found.report.repaired_bytes = meter.fetched_bytes();
-        self.sweep(found);
+        if let Err(error) = self.sweep(found, options) {
+            tracing::warn!("that nothing is unknown any more cannot be remembered: {error}");
+        }
         meter.finish();
     }
 
@@ -59,6 +63,8 @@ impl Checker {
         let stale = layout.mirrors[candidate.at.mirror].state == policy::layout::MirrorState::Stale;
         if stale {
             self.mover.resync(&file)?;
+        } else if candidate.damaged {
+            self.mend_damaged(&file, candidate)?;
         } else if candidate.healthy_copies > 0 || !file.is_recoverable() {
             let target = candidate.object.target;
             self.mover.replace_target(&file, target, Reason::FailedOver(target))?;
@@ -68,24 +74,35 @@ impl Checker {
         Ok(())
     }
 
-    /// Removes the orphans, if every name of the tree was seen.
-    fn sweep(&self, found: &mut Found) {
-        if !found.report.findings.iter().any(|f| f.kind == FindingKind::Orphan) {
-            return;
+    /// Takes the bytes from where they are right: another mirror, of which no object is damaged, or the source.
+    fn mend_damaged(&self, file: &Arc<File>, candidate: &Candidate) -> Result<()> {
+        if candidate.healthy_copies > 0 {
+            file.distrust(&file.view(), candidate.at.mirror)?;
+            self.mover.resync(file)?;
+            return Ok(());
         }
-        let swept = if found.complete {
-            self.epoch().and_then(|epoch| self.mover.sweep(&found.named, epoch)).map_err(|e| e.to_string())
-        } else {
-            Err("the tree changed while it was looked through, or not all of it can be read; check again when it is \
-                 quiet"
-                .to_string())
-        };
-        for finding in found.report.findings.iter_mut().filter(|f| f.kind == FindingKind::Orphan) {
-            finding.outcome = match &swept {
-                Ok(_) => Outcome::Repaired,
-                Err(why) => Outcome::Failed(why.clone()),
+        self.repair.replace(file, candidate.at)
+    }
+
+    /// Removes the orphans, if every name of the volume was seen.
+    fn sweep(&self, found: &mut Found, options: &CheckOptions) -> Result<()> {
+        let complete = found.report.unseen.is_empty();
+        let orphans: Vec<_> = found.orphans.iter().map(|(_, object)| *object).collect();
+        let swept = if complete && !orphans.is_empty() { self.mover.sweep(&orphans).map(drop) } else { Ok(()) };
+        for (finding, _) in &found.orphans {
+            found.report.findings[*finding].outcome = match &swept {
+                _ if !complete => Outcome::Failed("not everything was seen, so that some file may name it".into()),
+                Ok(()) => Outcome::Repaired,
+                Err(e) => Outcome::Failed(e.to_string()),
             };
         }
+        // Nothing is left that a file of a later backup could name.
+        let all = options.paths.is_empty() && options.before_job.is_empty();
+        let mut orphans = found.report.findings.iter().filter(|f| f.kind == FindingKind::Orphan);
+        if all && complete && orphans.all(|f| f.outcome == Outcome::Repaired) {
+            self.volume.forget_unknown_epochs()?;
+        }
+        Ok(())
     }
 }
 

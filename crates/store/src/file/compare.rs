@@ -1,0 +1,50 @@
+//! Reading one mirror alone, for whoever compares mirrors with each other or with checksums.
+
+use super::write::Missed;
+use super::{File, View};
+use crate::target::TargetError;
+use crate::{Error, Result};
+use policy::layout::ObjectState;
+use rustix::io::Errno;
+use std::sync::Arc;
+
+impl File {
+    /// Fills `buf` from one mirror, whatever the others have. What no object of it has is zeros.
+    ///
+    /// # Errors
+    /// `Busy` where an object is being recovered.
+    pub(crate) fn read_mirror(self: &Arc<Self>, view: &View, mirror: usize, offset: u64, buf: &mut [u8]) -> Result<()> {
+        let Some(layout) = &view.layout else { return Err(Error::Busy("the file has no objects".into())) };
+        let mut done = 0;
+        for piece in layout.mirrors[mirror].pieces(mirror, offset, buf.len() as u64) {
+            let len = piece.len as usize;
+            if layout.object(piece.at).is_none_or(|o| o.state != ObjectState::Complete) {
+                return Err(Error::Busy("a part of the file is being recovered".into()));
+            }
+            let read = self.read_piece(view, &piece, &mut buf[done..done + len]);
+            let target = view.slot(piece.at).target_id;
+            read.map_err(|error| Error::Target { target, error })?;
+            done += len;
+        }
+        buf[done..].fill(0);
+        Ok(())
+    }
+
+    /// Calls `look` with the file's view while nobody writes; nothing if it is not `view` any more.
+    pub(crate) fn while_unwritten<T>(&self, view: &Arc<View>, look: impl FnOnce() -> T) -> Option<T> {
+        let _io = self.io.write();
+        self.is_current(view).then(look)
+    }
+
+    /// A mirror holds other bytes than it should: it counts as stale from now on, if another one is whole.
+    pub(crate) fn distrust(self: &Arc<Self>, view: &Arc<View>, mirror: usize) -> Result<()> {
+        let _io = self.io.write();
+        if !self.is_current(view) {
+            return Err(Error::Busy("the layout changed meanwhile".into()));
+        }
+        let Some(target) = view.of_mirror(mirror).next().map(|slot| slot.target_id) else { return Ok(()) };
+        self.mark_stale(&[Missed { mirror, target, error: TargetError::Io(Errno::IO) }])?;
+        self.forget_all();
+        self.stub().sync()
+    }
+}
