@@ -14,7 +14,7 @@ mod watch;
 
 pub use serve::PREFIX;
 pub use spool::uid_of;
-pub(crate) use spool::{account, base};
+pub(crate) use spool::{account, base, dir_mode};
 
 use self::core::Core;
 use crate::arrivals::{Arrivals, Origin};

@@ -46,7 +46,7 @@ pub(super) fn dir(config: &Config, id: JobId) -> PathBuf {
 }
 
 /// Who may pass: only we, or, where jobs run as other users, all.
-fn dir_mode() -> u32 {
+pub(crate) fn dir_mode() -> u32 {
     if rustix::process::geteuid().is_root() { 0o711 } else { 0o700 }
 }
 

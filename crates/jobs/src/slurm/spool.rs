@@ -1,8 +1,10 @@
 //! Where jobs of Slurm and their transfers keep their files: `STATE/jobs/slurm/job-N` and `STATE/jobs/slurm/N`.
 
 use crate::exec::{self, Spec};
-use crate::runner::Config;
-use std::path::PathBuf;
+use crate::runner::{Config, dir_mode};
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
 
 fn root(config: &Config) -> PathBuf {
     config.jobs_dir.join("slurm")
@@ -10,13 +12,19 @@ fn root(config: &Config) -> PathBuf {
 
 /// Makes the directory of all.
 pub(super) fn prepare(config: &Config) -> std::io::Result<()> {
-    std::fs::create_dir_all(root(config))
+    make(&root(config))
+}
+
+/// Makes a directory that others may pass where they must, and never list.
+pub(super) fn make(dir: &Path) -> std::io::Result<()> {
+    std::fs::create_dir_all(dir)?;
+    std::fs::set_permissions(dir, Permissions::from_mode(dir_mode()))
 }
 
 /// What the transfers of a job have in common: owner, directory, environment. Holds secrets, hence mode 0600.
 pub(super) fn put_base(config: &Config, job: u64, base: &Spec) -> std::io::Result<()> {
     let dir = root(config).join(format!("job-{job}"));
-    std::fs::create_dir_all(&dir)?;
+    make(&dir)?;
     exec::write_whole(&dir.join("base"), &serde_json::to_vec(base)?)
 }
 

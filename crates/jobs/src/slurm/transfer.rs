@@ -49,6 +49,7 @@ pub(super) fn join(core: &Core, book: &mut Book, id: u64, kind: PartKind) -> Res
         let _ = std::fs::remove_dir_all(&dir);
         let write = || {
             std::fs::create_dir(&dir)?;
+            spool::make(&dir)?;
             exec::write_whole(&exec::file(&dir, kind, "spec"), &serde_json::to_vec(&spec)?)
         };
         write().map_err(|e: std::io::Error| format!("{} cannot be written: {e}", dir.display()))?;
