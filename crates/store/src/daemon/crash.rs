@@ -1,10 +1,10 @@
 //! What an earlier daemon left when it was killed: marks in `open/` and moves that were half done.
 
 use super::walk::{open_file, walk};
-use crate::Result;
 use crate::file::{File, FileTable};
 use crate::mover::{Found, Mover};
 use crate::volume::Volume;
+use crate::{Error, Result};
 use policy::layout::Layout;
 use policy::{FileId, ObjectId};
 use rustix::fs::{Dir, fstat};
@@ -129,9 +129,9 @@ impl Named {
         Ok(named)
     }
 
-    /// Whether these may be the objects of a file with a name.
-    fn may_have(&self, file: &File) -> bool {
-        !self.complete || file.layout().is_some_and(|l| l.objects().any(|(_, o)| self.objects.contains(&o.id)))
+    /// Whether the objects of a file are those of one with a name.
+    fn has(&self, file: &File) -> bool {
+        file.layout().is_some_and(|l| l.objects().any(|(_, o)| self.objects.contains(&o.id)))
     }
 }
 
@@ -140,11 +140,17 @@ fn settle_one(volume: &Volume, file: &Arc<File>, mark: &CString, named: Option<&
     if stat.st_nlink > 1 {
         return file.settle_after_crash();
     }
-    if named.is_none_or(|named| !named.may_have(file)) {
+    match named {
         // Unlinked while it was open: its last user died with the daemon.
-        file.remove_objects()?;
+        None => file.remove_objects()?,
+        // A copy of a name, put back without the link between the two.
+        Some(named) if named.complete && named.has(file) => {}
+        Some(_) => {
+            return Err(Error::Busy(
+                "it has no name in what was put back from a backup; `entrepot check --repair --drop-unknown` gives it up".into(),
+            ));
+        }
     }
-    // Else it may be a copy of a name, put back without the link between the two.
     match rustix::fs::unlinkat(volume.open_links(), mark, rustix::fs::AtFlags::empty()) {
         Ok(()) | Err(rustix::io::Errno::NOENT) => Ok(()),
         Err(e) => Err(e.into()),

@@ -1,7 +1,7 @@
 //! Moves interrupted on real directories: whatever was done to the file meanwhile, the next start ends them.
 
 use super::*;
-use crate::Error;
+
 use crate::mover::Step;
 use crate::stage::tests::World;
 use policy::ObjectId;
