@@ -17,8 +17,8 @@ fn commands(heading: &str) -> Vec<String> {
     let guide = fs::read_to_string(guide).expect("the guide");
     let section =
         guide.split("\n## ").find(|section| section.starts_with("Back up and restore\n")).expect("the section");
-    let part = section.split("\n    # ").find(|part| part.starts_with(heading)).expect("the part");
-    part.lines().skip(1).map_while(|line| line.strip_prefix("    ")).map(str::to_owned).collect()
+    let part = section.split("```sh\n# ").find(|part| part.starts_with(heading)).expect("the part");
+    part.lines().skip(1).take_while(|line| *line != "```").map(str::to_owned).collect()
 }
 
 struct Guide<'a> {

@@ -198,7 +198,7 @@ fn a_directory_that_can_only_be_read_is_read() {
         let mut buf = [0; 3];
         let read = handle.read_at(0, &mut buf).map(|_| buf);
         let refused = [handle.write_at(0, b"x"), handle.set_len(0), handle.punch(0, 1), handle.allocate(0, 9)];
-        (probes, read, handle.is_read_only(), refused, medium.create(ID).err())
+        (probes, read, handle.is_read_only(), refused, medium.create(ObjectId(ID.0 + 256)).err())
     });
     assert!(std::process::Command::new("umount").arg("-l").arg(dir.path()).status().unwrap().success());
     let no = Err(Errno::ROFS);
