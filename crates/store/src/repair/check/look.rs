@@ -25,7 +25,7 @@ pub(super) struct Found {
     /// The files with a layout.
     pub files: Vec<FileId>,
     /// All objects that some layout names, each with the inode of a stub that does; 0 for a file without name.
-    named: HashMap<ObjectId, u64>,
+    pub named: HashMap<ObjectId, u64>,
     /// The orphans, by the finding's index.
     pub orphans: Vec<(usize, (TargetId, ObjectId))>,
     /// Files to be read and compared.
