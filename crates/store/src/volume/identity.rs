@@ -123,7 +123,9 @@ pub(super) fn note_return(state: &dyn State, namespace: &Path, seen: Seen, epoch
     let returned: Option<u32> = get(state, RETURNED)?;
     let tree = namespace::tree_identity(namespace);
     let other_tree = get::<String>(state, TREE)?.is_some_and(|known| Some(known) != tree);
-    let older = seen.namespace < top || (seen.state > 0 && seen.state < top);
+    // A start that was cut off has given the state an epoch that nobody else knows yet, and no numbers of it.
+    let older_namespace = seen.namespace < seen.targets || seen.namespace + 1 < seen.state;
+    let older = older_namespace || (seen.state > 0 && seen.state < top);
     if top > 0 && (older || other_tree || returned.is_some()) {
         let from = [Some(seen.namespace), (seen.state > 0).then_some(seen.state), returned];
         let from = from.into_iter().flatten().min().unwrap_or(0);
