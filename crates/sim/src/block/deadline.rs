@@ -2,7 +2,8 @@
 //!
 //! Reference, section 5. A batch goes on in sector order for up to `batch_max` requests. A new batch prefers reads
 //! unless writes were passed over `writes_starved_max` times; it starts at the oldest request of its direction if that has expired,
-//! else behind the last one started, else at the lowest sector.
+//! else behind the last one started, else at the lowest sector. *Behind* is by where requests start, as in Linux' tree: a request that
+//! begins within the last one is next, and is not left for another round.
 
 use super::pending::{Pending, Slot};
 use policy::time::Time;
@@ -36,26 +37,26 @@ pub(super) struct State {
     config: Deadline,
     write: bool,
     batched: u32,
-    next_sector: u64,
+    last_sector: u64,
     writes_starved: u32,
 }
 
 impl State {
     pub(super) fn new(config: Deadline) -> State {
         // No batch is under way: it looks used up.
-        State { config, write: false, batched: u32::MAX, next_sector: 0, writes_starved: 0 }
+        State { config, write: false, batched: u32::MAX, last_sector: 0, writes_starved: 0 }
     }
 
     /// The next of the requests that wait, of which there is one.
     pub(super) fn choose(&mut self, now: Time, pending: &Pending) -> Slot {
         let continued =
-            (self.batched < self.config.batch_max).then(|| pending.at_or_after(self.write, self.next_sector)).flatten();
+            (self.batched < self.config.batch_max).then(|| pending.at_or_after(self.write, self.last_sector)).flatten();
         let slot = match continued {
             Some(slot) => slot,
             None => self.new_batch(now, pending),
         };
         self.batched += 1;
-        self.next_sector = pending.io(slot).end();
+        self.last_sector = pending.io(slot).sector;
         slot
     }
 
@@ -75,7 +76,7 @@ impl State {
         if since + expiry <= now {
             return oldest;
         }
-        let onward = pending.at_or_after(write, self.next_sector);
+        let onward = pending.at_or_after(write, self.last_sector);
         onward.or_else(|| pending.at_or_after(write, 0)).expect("the direction has requests")
     }
 }

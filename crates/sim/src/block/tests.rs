@@ -1,6 +1,8 @@
 //! Merging and the three orders, by hand and at random.
 
 use super::*;
+use crate::disk::model::CHEETAH9LP;
+use crate::disk::{Command, Disk};
 use proptest::prelude::*;
 
 fn read(sector: u64, count: u64) -> Io {
@@ -120,6 +122,46 @@ fn anticipation_steps_back_when_that_is_much_nearer() {
     queue.submit(late, read(9_900, 8), 1);
     queue.submit(late, read(20_000, 8), 2);
     assert_eq!(started(&mut queue, late).unwrap().0, 9_900);
+}
+
+/// Requests that overlap are in sector order, too: what begins within the last one is the next.
+#[test]
+fn deadline_leaves_nothing_out_that_begins_within_the_last_request() {
+    let mut queue = Queue::new(Scheduler::Deadline(Deadline::default()), Merging::default());
+    for n in [3, 0, 2, 1] {
+        queue.submit(Time::ZERO, read(n * 128, 136), n);
+    }
+    let order: Vec<_> = std::iter::from_fn(|| started(&mut queue, Time(1))).map(|(sector, _)| sector).collect();
+    assert_eq!(order, [0, 128, 256, 384]);
+}
+
+/// A scan whose requests share their last block with the next one's first, beside a second one, on a disk that cannot keep up.
+#[test]
+fn sorting_does_not_make_a_disk_busier() {
+    let busy = |scheduler| {
+        let mut disk = Disk::new(&CHEETAH9LP).with_bus(6400);
+        let mut queue = Queue::new(scheduler, Merging::default());
+        let mut now = Time::ZERO;
+        for n in 0..2000 {
+            // Each scan is a little out of order, as reads of several threads are.
+            let place = n ^ 1;
+            let start = if n % 4 < 2 { place * 128 } else { 15_000_000 - place * 120 };
+            queue.submit(Time(n * 1_000_000), read(start, 136), n);
+            while now < Time((n + 1) * 1_000_000) {
+                let Choice::Start(slot, io) = queue.choose(now) else { break };
+                now = disk.serve(now, Command { sector: io.sector, count: io.count, write: false }).done;
+                queue.completed(now, slot, |_| ());
+            }
+            now = now.max(Time((n + 1) * 1_000_000));
+        }
+        while let Choice::Start(slot, io) = queue.choose(now) {
+            now = disk.serve(now, Command { sector: io.sector, count: io.count, write: false }).done;
+            queue.completed(now, slot, |_| ());
+        }
+        disk.counts().busy_ns
+    };
+    let (noop, deadline) = (busy(Scheduler::Noop), busy(Scheduler::Deadline(Deadline::default())));
+    assert!(deadline < noop, "{deadline} ns sorted, {noop} ns as they came");
 }
 
 /// Awaited reads go before prefetches queued earlier and nearer; one that somebody came to wait for is as good as they.
