@@ -9,9 +9,10 @@ mod peer;
 use peer::Peer;
 use policy::cache::{Block, Level, LevelConfig, Span};
 use policy::coordinate::Coordination;
+use policy::precedence::Class;
 use policy::prefetch::Prefetch;
 use policy::time::Time;
-use sim::block::{Deadline, Merging, Scheduler};
+use sim::block::{Choice, Deadline, Io, Merging, Queue, Scheduler};
 use sim::disk::{Disk, model::CHEETAH9LP};
 use sim::generate::{Mixed, Rng, oltp_like};
 use sim::storage::{Array, Device, Storage};
@@ -28,6 +29,7 @@ const CAPACITY: u32 = 100_000;
 fn main() {
     one_level();
     two_levels();
+    long_queues();
 }
 
 /// One LRU level, with libCacheSim in turn if it can be had.
@@ -71,6 +73,28 @@ fn two_levels() {
             report(&label, accesses.len(), || hierarchy(&accesses, prefetch, coordination));
         }
     }
+}
+
+/// Requests that all wait at once: the rates are alike, whatever their number.
+fn long_queues() {
+    for waiting in [20_000, 160_000] {
+        report(&format!("block layer, {waiting} waiting"), waiting as usize, || queue(waiting));
+    }
+}
+
+fn queue(waiting: u64) -> u64 {
+    let mut queue = Queue::new(Scheduler::Deadline(Deadline::default()), Merging::default());
+    let mut rng = Rng::new(1, 0);
+    for tag in 0..waiting {
+        let sector = (rng.unit() * 1e9) as u64 * 8;
+        queue.submit(Time(tag), Io { sector, count: 8, write: false, owner: 0, class: Class::Awaited }, tag);
+    }
+    let (mut now, mut done) = (Time(waiting), 0);
+    while let Choice::Start(slot, _) = queue.choose(now) {
+        now = now + Time(5_000_000);
+        queue.completed(now, slot, |_| done += 1);
+    }
+    done
 }
 
 fn median(rates: &mut [f64]) -> f64 {

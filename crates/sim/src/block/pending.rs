@@ -1,11 +1,13 @@
 //! Requests that wait, findable by sector, by age and by what they could be merged with.
 //!
-//! A slab with two threads through it per line (awaited reads, prefetches, writes): a list in order of arrival and a vector sorted by sector. Tags of
-//! merged requests hang on their request as a chain in a second slab. Nothing is allocated once the slabs have grown.
+//! A slab with two threads through it per line (awaited reads, prefetches, writes): a list in order of arrival and a tree sorted by sector. Tags of
+//! merged requests hang on their request as a chain in a second slab. So the cost of a request grows with the logarithm of how many wait, and the
+//! slabs are not allocated again once they have grown.
 
 use super::Merging;
 use policy::precedence::Class;
 use policy::time::Time;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// A request for a device: `count` sectors of 512 bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,6 +42,7 @@ struct Entry {
     io: Io,
     since: Time,
     arrived: u64,
+    key: Key,
     before: u32,
     after: u32,
     tag_first: u32,
@@ -53,12 +56,15 @@ struct Tag {
     next: u32,
 }
 
+/// The first sector, and the order among those that start alike: what came to stand there last is the last.
+type Key = (u64, u64);
+
 /// Requests of one kind.
 #[derive(Debug)]
 struct Line {
     first: u32,
     last: u32,
-    sorted: Vec<(u64, u32)>,
+    sorted: BTreeMap<Key, u32>,
 }
 
 /// All requests of one queue.
@@ -68,11 +74,14 @@ pub(super) struct Pending {
     free: Vec<u32>,
     tags: Vec<Tag>,
     free_tags: Vec<u32>,
+    /// The tags in the requests among the prefetches. Pieces of one request of an array carry the same.
+    prefetches: BTreeSet<(u64, u32)>,
     /// Awaited reads, prefetches, writes.
     lines: [Line; 3],
     /// Which line is that of the reads now.
     reads: usize,
     arrivals: u64,
+    keys: u64,
 }
 
 const AWAITED: usize = 0;
@@ -90,15 +99,17 @@ fn line_of(io: &Io) -> usize {
 
 impl Pending {
     pub(super) fn new() -> Pending {
-        let line = || Line { first: NONE, last: NONE, sorted: Vec::new() };
+        let line = || Line { first: NONE, last: NONE, sorted: BTreeMap::new() };
         Pending {
             entries: Vec::new(),
             free: Vec::new(),
             tags: Vec::new(),
             free_tags: Vec::new(),
+            prefetches: BTreeSet::new(),
             lines: [line(), line(), line()],
             reads: AWAITED,
             arrivals: 0,
+            keys: 0,
         }
     }
 
@@ -136,32 +147,18 @@ impl Pending {
 
     /// The prefetch that begins at `sector`.
     pub(super) fn prefetch_at(&self, sector: u64) -> Option<Slot> {
-        let sorted = &self.lines[PREFETCHES].sorted;
-        let at = sorted.partition_point(|&(start, _)| start < sector);
-        sorted.get(at).filter(|&&(start, _)| start == sector).map(|&(_, slot)| Slot(slot))
+        let next = self.lines[PREFETCHES].from(sector)?;
+        (next.0 == sector).then_some(Slot(next.1))
     }
 
-    /// Somebody waits for `tag`: if its request waits among the prefetches it stands among the awaited reads from now on, with all that it
-    /// was merged with.
+    /// Somebody waits for `tag`: its requests among the prefetches stand among the awaited reads from now on, with all that they
+    /// were merged with.
     pub(super) fn raise(&mut self, tag: u64) {
-        let mut at = self.lines[PREFETCHES].first;
-        while at != NONE && !self.has_tag(at, tag) {
-            at = self.entries[at as usize].after;
+        while let Some(&(_, at)) = self.prefetches.range((tag, 0)..=(tag, NONE)).next() {
+            self.unlink(at);
+            self.entries[at as usize].io.class = Class::Awaited;
+            self.link(at);
         }
-        if at == NONE {
-            return;
-        }
-        self.unlink(at);
-        self.entries[at as usize].io.class = Class::Awaited;
-        self.link(at);
-    }
-
-    fn has_tag(&self, slot: u32, tag: u64) -> bool {
-        let mut at = self.entries[slot as usize].tag_first;
-        while at != NONE && self.tags[at as usize].tag != tag {
-            at = self.tags[at as usize].next;
-        }
-        at != NONE
     }
 
     /// The oldest of one direction, and since when it waits.
@@ -178,14 +175,12 @@ impl Pending {
 
     /// The first at `sector` or beyond.
     pub(super) fn at_or_after(&self, write: bool, sector: u64) -> Option<Slot> {
-        let sorted = &self.lines[self.line(write)].sorted;
-        sorted.get(sorted.partition_point(|&(start, _)| start < sector)).map(|&(_, slot)| Slot(slot))
+        self.lines[self.line(write)].from(sector).map(|(_, slot)| Slot(slot))
     }
 
     /// The last before `sector`.
     pub(super) fn before(&self, write: bool, sector: u64) -> Option<Slot> {
-        let sorted = &self.lines[self.line(write)].sorted;
-        sorted.partition_point(|&(start, _)| start < sector).checked_sub(1).map(|at| Slot(sorted[at].1))
+        self.lines[self.line(write)].sorted.range(..(sector, 0)).next_back().map(|(_, &slot)| Slot(slot))
     }
 
     pub(super) fn io(&self, slot: Slot) -> &Io {
@@ -194,8 +189,17 @@ impl Pending {
 
     pub(super) fn add(&mut self, now: Time, io: Io, tag: u64) {
         let tag = self.new_tag(tag);
-        let entry =
-            Entry { io, since: now, arrived: 0, before: NONE, after: NONE, tag_first: tag, tag_last: tag, waits: true };
+        let entry = Entry {
+            io,
+            since: now,
+            arrived: 0,
+            key: (0, 0),
+            before: NONE,
+            after: NONE,
+            tag_first: tag,
+            tag_last: tag,
+            waits: true,
+        };
         let slot = match self.free.pop() {
             Some(slot) => {
                 self.entries[slot as usize] = entry;
@@ -219,16 +223,28 @@ impl Pending {
             NONE => line.first = slot,
             last => self.entries[last as usize].after = slot,
         }
-        line.insert(io.sector, slot);
         let entry = &mut self.entries[slot as usize];
         (entry.arrived, entry.before, entry.after) = (self.arrivals, last, NONE);
+        self.sort_in(slot);
+        if line_of(&io) == PREFETCHES {
+            let Pending { entries, tags, prefetches, .. } = self;
+            prefetches.extend(chain(tags, entries[slot as usize].tag_first).map(|tag| (tag, slot)));
+        }
+    }
+
+    /// Puts a request into its line's tree, behind those that start where it does.
+    fn sort_in(&mut self, slot: u32) {
+        self.keys += 1;
+        let entry = &mut self.entries[slot as usize];
+        entry.key = (entry.io.sector, self.keys);
+        self.lines[line_of(&entry.io)].sorted.insert(entry.key, slot);
     }
 
     /// Takes a request out of its line.
     fn unlink(&mut self, slot: u32) {
         let entry = self.entries[slot as usize];
         let line = &mut self.lines[line_of(&entry.io)];
-        line.remove(entry.io.sector, slot);
+        assert_eq!(line.sorted.remove(&entry.key), Some(slot), "a request that waits is not in the tree");
         match entry.before {
             NONE => line.first = entry.after,
             before => self.entries[before as usize].after = entry.after,
@@ -237,17 +253,18 @@ impl Pending {
             NONE => line.last = entry.before,
             after => self.entries[after as usize].before = entry.before,
         }
+        if line_of(&entry.io) == PREFETCHES {
+            for tag in chain(&self.tags, entry.tag_first) {
+                self.prefetches.remove(&(tag, slot));
+            }
+        }
     }
 
     /// Join `io` with a request of its line that waits next to it. Says whether it could.
     pub(super) fn merge(&mut self, io: &Io, tag: u64, merging: Merging) -> bool {
         let line = &self.lines[line_of(io)];
-        if line.sorted.is_empty() {
-            return false;
-        }
-        let at = line.sorted.partition_point(|&(start, _)| start <= io.sector);
         let fits = |slot: u32| self.entries[slot as usize].io.count + io.count <= merging.sectors_max;
-        let behind = at.checked_sub(1).map(|at| line.sorted[at].1);
+        let behind = line.sorted.range(..(io.sector + 1, 0)).next_back().map(|(_, &slot)| slot);
         if let Some(slot) = behind.filter(|&slot| self.entries[slot as usize].io.end() == io.sector)
             && merging.back
             && fits(slot)
@@ -256,16 +273,17 @@ impl Pending {
             self.append_tag(slot, tag);
             return true;
         }
-        let ahead = line.sorted.get(at).map(|&(_, slot)| slot);
+        let ahead = line.from(io.sector + 1).map(|(_, slot)| slot);
         if let Some(slot) = ahead.filter(|&slot| self.entries[slot as usize].io.sector == io.end())
             && merging.front
             && fits(slot)
         {
-            let entry = &mut self.entries[slot as usize].io;
-            entry.sector = io.sector;
-            entry.count += io.count;
-            // Nothing lies between the two starts, so the order of the vector holds.
-            self.lines[line_of(io)].sorted[at].0 = io.sector;
+            let entry = &mut self.entries[slot as usize];
+            entry.io.sector = io.sector;
+            entry.io.count += io.count;
+            let key = entry.key;
+            self.lines[line_of(io)].sorted.remove(&key);
+            self.sort_in(slot);
             self.append_tag(slot, tag);
             return true;
         }
@@ -312,36 +330,43 @@ impl Pending {
 
     fn append_tag(&mut self, slot: u32, tag: u64) {
         let at = self.new_tag(tag);
-        let last = std::mem::replace(&mut self.entries[slot as usize].tag_last, at);
+        let entry = &mut self.entries[slot as usize];
+        let last = std::mem::replace(&mut entry.tag_last, at);
         self.tags[last as usize].next = at;
+        if line_of(&entry.io) == PREFETCHES {
+            self.prefetches.insert((tag, slot));
+        }
     }
 
     pub(super) fn check(&self) {
+        let mut prefetched = BTreeSet::new();
         for (number, line) in self.lines.iter().enumerate() {
-            assert!(line.sorted.is_sorted_by_key(|&(start, _)| start), "requests out of order: {:?}", line.sorted);
             let (mut at, mut before, mut count, mut arrived) = (line.first, NONE, 0, 0);
             while at != NONE {
                 let entry = &self.entries[at as usize];
                 assert!(entry.waits && line_of(&entry.io) == number && entry.before == before);
                 assert!(entry.arrived > arrived, "the list of arrivals is out of order");
-                assert!(line.sorted.contains(&(entry.io.sector, at)), "a request is in the list only");
+                assert_eq!((entry.key.0, line.sorted.get(&entry.key)), (entry.io.sector, Some(&at)), "it is elsewhere");
+                if number == PREFETCHES {
+                    prefetched.extend(chain(&self.tags, entry.tag_first).map(|tag| (tag, at)));
+                }
                 (arrived, before, at, count) = (entry.arrived, at, entry.after, count + 1);
             }
             assert_eq!((line.last, line.sorted.len()), (before, count));
         }
+        assert_eq!(self.prefetches, prefetched, "the tags of the prefetches that wait");
     }
 }
 
-impl Line {
-    fn insert(&mut self, sector: u64, slot: u32) {
-        let at = self.sorted.partition_point(|&(start, _)| start <= sector);
-        self.sorted.insert(at, (sector, slot));
-    }
+/// The tags from `at` on.
+fn chain(tags: &[Tag], at: u32) -> impl Iterator<Item = u64> {
+    let tag = move |at: u32| (at != NONE).then(|| tags[at as usize]);
+    std::iter::successors(tag(at), move |before| tag(before.next)).map(|tag| tag.tag)
+}
 
-    /// Requests with the same start stand side by side in no particular order: merging at the front may put them so.
-    fn remove(&mut self, sector: u64, slot: u32) {
-        let first = self.sorted.partition_point(|&(start, _)| start < sector);
-        let beside = self.sorted[first..].iter().position(|&entry| entry == (sector, slot));
-        self.sorted.remove(first + beside.expect("a request that waits is in the vector"));
+impl Line {
+    /// Where the first at `sector` or beyond starts, and which it is.
+    fn from(&self, sector: u64) -> Option<(u64, u32)> {
+        self.sorted.range((sector, 0)..).next().map(|(&(start, _), &slot)| (start, slot))
     }
 }
