@@ -38,7 +38,6 @@ pub struct Reorganizer {
     read: LocalityTable,
     write: LocalityTable,
     fast: BTreeSet<Location>,
-    delayed: BTreeMap<Location, u32>,
     tuned: Option<Tuned>,
     plan: VecDeque<Move>,
     moving: BTreeMap<Location, Move>,
@@ -87,7 +86,6 @@ impl Reorganizer {
             read: table(),
             write: table(),
             fast: BTreeSet::new(),
-            delayed: BTreeMap::new(),
             tuned,
             plan: VecDeque::new(),
             moving: BTreeMap::new(),
@@ -342,7 +340,6 @@ impl Reorganizer {
                 {
                     tuned.left(location);
                 }
-                self.delayed.remove(&location);
             }
         }
     }
@@ -385,10 +382,7 @@ impl Reorganizer {
     fn plan_ws_ros(&mut self, thresholds: &Thresholds) -> Vec<Move> {
         let block_bytes = self.config.block_bytes;
         let space = Space { free_bytes: self.room() * block_bytes, block_bytes };
-        let fast = &self.fast;
-        let place = |at: Location| if fast.contains(&at) { Tier::Fast } else { Tier::Slow };
-        let (read, write) = (&mut self.read, &mut self.write);
-        let all = algorithm_2(read, write, &mut self.delayed, &place, space, thresholds);
+        let all = algorithm_2(&mut self.read, &mut self.write, &self.fast, space, thresholds);
         let (before, moves) = (all.len(), cancel_pairs(all));
         self.stats.cancelled += (before - moves.len()) as u64;
         self.read.turn();

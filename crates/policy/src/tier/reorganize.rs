@@ -1,20 +1,22 @@
 //! The paper's Algorithm 2: what moves at the end of a window.
 //!
 //! ```text
+//!   fast tier     in neither table: -> to the slow one, whenever the fast tier has less free space than the threshold
 //!   read table    hotness > H: on the slow tier -> to the fast one, if it fits
 //!                 hotness < L: out of the table; on the fast tier -> to the slow one, later: only while the fast tier has
 //!                              less free space than the threshold
 //!   write table   hotness > H: on the fast tier -> to the slow one
 //!                 hotness < L: out of the table
 //! ```
-//! Both comparisons are strict. A location hot in both tables ends on the slow tier because the write table comes second;
+//! The tables hold the working set, the locations that were accessed within the window. What had no access is the coldest of all, and
+//! leaves first. Both comparisons are strict. A location hot in both tables ends on the slow tier because the write table comes second;
 //! `read_wins` turns that round. Two moves of one location that undo each other are cancelled: neither is made.
 //!
 //! Source: WS-ROS, Algorithm 2; the reference, section 11, readings A-31 (delayed demotion) and A-32 (hot in both).
 
 use super::table::LocalityTable;
 use super::{Location, Move, Reason, Tier};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Parameters of the algorithm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,28 +47,31 @@ pub struct Space {
     pub block_bytes: u64,
 }
 
-/// Moves in the order of the algorithm, without cancelling any. Cold locations leave the tables. `delayed` holds the cold ones that are on
-/// the fast tier and may stay until space is short; it is carried from window to window.
+/// Moves in the order of the algorithm, without cancelling any; `fast` is what lies on the fast tier. Cold locations leave the tables. What is cold
+/// and stays, since there is space enough, is cold again at the end of the next window unless it is read.
 pub fn algorithm_2(
     read: &mut LocalityTable,
     write: &mut LocalityTable,
-    delayed: &mut BTreeMap<Location, u32>,
-    place: &dyn Fn(Location) -> Tier,
+    fast: &BTreeSet<Location>,
     mut space: Space,
     thresholds: &Thresholds,
 ) -> Vec<Move> {
     let mut moves = Vec::new();
     let mut placed: BTreeMap<Location, Tier> = BTreeMap::new();
-    // What became cold earlier goes first: it has waited longest.
-    let mut waiting = std::mem::take(delayed);
-    waiting.retain(|at, _| place(*at) == Tier::Fast && read.hotness(*at) < thresholds.cold);
-    for (location, hotness) in waiting {
-        if !demote_cold(location, hotness, &mut space, thresholds, &mut moves, &mut placed) {
-            delayed.insert(location, hotness);
+    let place = |at: Location| if fast.contains(&at) { Tier::Fast } else { Tier::Slow };
+    let left_the_working_set = |at: &Location| read.get(*at).is_none() && write.get(*at).is_none();
+    // Looked at before anything is taken out of the tables.
+    let unused: Vec<Location> = fast.iter().copied().filter(left_the_working_set).collect();
+    let mut unused = unused.into_iter();
+    let entries: Vec<_> = read.iter().map(|(at, entry)| Some((at, entry.hotness()))).collect();
+    for entry in entries.into_iter().chain([None]) {
+        // Before anything that was accessed leaves, and again as promotions take the space.
+        while space.free_bytes < thresholds.free_bytes
+            && let Some(coldest) = unused.next()
+        {
+            demote_cold(coldest, 0, &mut space, thresholds, &mut moves, &mut placed);
         }
-    }
-    let entries: Vec<_> = read.iter().map(|(at, entry)| (at, entry.hotness())).collect();
-    for (location, hotness) in entries {
+        let Some((location, hotness)) = entry else { break };
         if hotness > thresholds.hot {
             if place(location) == Tier::Slow && space.free_bytes >= space.block_bytes {
                 space.free_bytes -= space.block_bytes;
@@ -76,11 +81,8 @@ pub fn algorithm_2(
             }
         } else if hotness < thresholds.cold {
             read.remove(location);
-            if place(location) == Tier::Fast
-                && !placed.contains_key(&location)
-                && !demote_cold(location, hotness, &mut space, thresholds, &mut moves, &mut placed)
-            {
-                delayed.insert(location, hotness);
+            if place(location) == Tier::Fast {
+                demote_cold(location, hotness, &mut space, thresholds, &mut moves, &mut placed);
             }
         }
     }
@@ -90,7 +92,6 @@ pub fn algorithm_2(
             let on_fast = placed.get(&location).copied().unwrap_or_else(|| place(location)) == Tier::Fast;
             if on_fast && !(thresholds.read_wins && read.hotness(location) > thresholds.hot) {
                 placed.insert(location, Tier::Slow);
-                delayed.remove(&location);
                 let reason = Reason::WriteHot { hotness, threshold: thresholds.hot };
                 moves.push(Move { location, to: Tier::Slow, reason });
             }
@@ -108,6 +109,7 @@ pub fn cancel_pairs(moves: Vec<Move>) -> Vec<Move> {
     moves.into_iter().filter(|of| count[&of.location] == 1).collect()
 }
 
+/// Cold data leave if there is too little space for them to stay.
 fn demote_cold(
     location: Location,
     hotness: u32,
@@ -115,15 +117,13 @@ fn demote_cold(
     thresholds: &Thresholds,
     moves: &mut Vec<Move>,
     placed: &mut BTreeMap<Location, Tier>,
-) -> bool {
-    if space.free_bytes >= thresholds.free_bytes {
-        return false;
+) {
+    if space.free_bytes < thresholds.free_bytes {
+        space.free_bytes += space.block_bytes;
+        placed.insert(location, Tier::Slow);
+        let reason = Reason::Cold { hotness, threshold: thresholds.cold };
+        moves.push(Move { location, to: Tier::Slow, reason });
     }
-    space.free_bytes += space.block_bytes;
-    placed.insert(location, Tier::Slow);
-    let reason = Reason::Cold { hotness, threshold: thresholds.cold };
-    moves.push(Move { location, to: Tier::Slow, reason });
-    true
 }
 
 #[cfg(test)]
@@ -146,8 +146,8 @@ mod tests {
         (read, write)
     }
 
-    fn place(location: Location) -> Tier {
-        if [1, 3, 5].contains(&location.block) { Tier::Fast } else { Tier::Slow }
+    fn fast() -> BTreeSet<Location> {
+        [1, 3, 5].map(LOC).into()
     }
 
     /// Moves as block and tier, the blocks that each table keeps, and the moves themselves.
@@ -156,7 +156,7 @@ mod tests {
     fn run(thresholds: &Thresholds, free: u64) -> Ran {
         let (mut read, mut write) = tables();
         let space = Space { free_bytes: free, block_bytes: 1 };
-        let moves = algorithm_2(&mut read, &mut write, &mut BTreeMap::new(), &place, space, thresholds);
+        let moves = algorithm_2(&mut read, &mut write, &fast(), space, thresholds);
         let kept = |table: &LocalityTable| table.iter().map(|(at, _)| at.block).collect::<Vec<_>>();
         (moves.iter().map(|of| (of.location.block, of.to)).collect(), kept(&read), kept(&write), moves)
     }
@@ -182,20 +182,22 @@ mod tests {
     }
 
     #[test]
-    fn what_was_delayed_goes_when_space_becomes_short_unless_it_warmed_up() {
+    fn what_stayed_goes_when_space_becomes_short_unless_it_warmed_up() {
         let thresholds = Thresholds { free_bytes: 20, ..Thresholds::default() };
-        let (mut read, mut write) = tables();
-        let mut delayed = BTreeMap::new();
-        let space = |free_bytes| Space { free_bytes, block_bytes: 1 };
-        algorithm_2(&mut read, &mut write, &mut delayed, &place, space(1000), &thresholds);
-        assert_eq!(delayed.keys().map(|at| at.block).collect::<Vec<_>>(), [1]);
-        let mut again = delayed.clone();
-        let (mut none, mut warm) = (LocalityTable::new(1, 9), LocalityTable::new(1, 9));
-        let moves = algorithm_2(&mut none.clone(), &mut none, &mut delayed, &place, space(2), &thresholds);
-        assert_eq!(moves.iter().map(|of| of.location.block).collect::<Vec<_>>(), [1]);
-        (0..2).for_each(|n| warm.touch(Time(n), LOC(1)));
-        let moves = algorithm_2(&mut warm, &mut none, &mut again, &place, space(2), &thresholds);
-        assert!(moves.is_empty() && again.is_empty(), "two reads are not cold");
+        let run = |read: &mut LocalityTable, free_bytes| {
+            let (mut write, space) = (LocalityTable::new(1, 9), Space { free_bytes, block_bytes: 1 });
+            let moves = algorithm_2(read, &mut write, &fast(), space, &thresholds);
+            moves.iter().map(|of| (of.location.block, of.reason)).collect::<Vec<_>>()
+        };
+        let cold = |hotness| Reason::Cold { hotness, threshold: 2 };
+        let mut table = LocalityTable::new(1, 9);
+        table.touch(Time(0), LOC(1));
+        assert!(run(&mut table, 1000).is_empty() && table.is_empty(), "there is space");
+        // What had no access at all is colder than what had one, and leaves first.
+        table.touch(Time(0), LOC(1));
+        (0..2).for_each(|n| table.touch(Time(n), LOC(3)));
+        assert_eq!(run(&mut table.clone(), 2), [(5, cold(0)), (1, cold(1))], "two reads are not cold");
+        assert_eq!(run(&mut table, 19), [(5, cold(0))], "one is enough");
     }
 
     #[test]

@@ -72,6 +72,34 @@ fn a_budget_spreads_the_moves_and_a_busy_share_goes_on_under_load() {
     assert!(machine.poll(Time::from_secs(1)).is_some());
 }
 
+/// What was hot in one window and had no access in the next makes room for what is hot now.
+#[test]
+fn ws_ros_demotes_what_left_the_working_set() {
+    for span in [false, true] {
+        let window = if span { Window::Span(Time(1000)) } else { Window::Requests(40) };
+        let mut machine = Reorganizer::new(Config { window, moves_max: 99, ..paper(40, 4) }, Time::ZERO);
+        let mut now = 0;
+        let mut play = |machine: &mut Reorganizer, first: u64| {
+            for n in 0..40 {
+                now += 25;
+                access(machine, now, first + n % 10, Region::Read);
+            }
+            let mut moved = [Vec::new(), Vec::new()];
+            while let Some(Action::Move(of)) = machine.poll(Time(now + 25)) {
+                machine.handle(Time(now + 25), Event::Moved { location: of.location });
+                moved[of.to as usize].push(of.location.block);
+            }
+            moved
+        };
+        // `Tier::Fast` first.
+        assert_eq!(play(&mut machine, 0), [(0..10).collect(), vec![]]);
+        for first in [100, 200] {
+            let [fast, slow] = play(&mut machine, first);
+            assert_eq!((fast, slow), ((first..first + 10).collect::<Vec<_>>(), (first - 100..first - 90).collect()));
+        }
+    }
+}
+
 #[test]
 fn a_window_of_time_ends_without_accesses() {
     let config = Config { window: Window::Span(Time(400)), ..paper(1, 0) };
