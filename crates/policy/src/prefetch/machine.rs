@@ -52,11 +52,6 @@ impl Machine {
         matches!(self, Machine::LinuxSimple(_) | Machine::Linux2618(_) | Machine::OnDemand(_) | Machine::Stream(_))
     }
 
-    /// Whether a stream jumped, as far as the prefetcher follows it.
-    pub(crate) fn jumped(&self, context: &Context) -> bool {
-        matches!(self, Machine::Stream(streams) if !context.fresh && !streams.continues(context))
-    }
-
     /// A request begins.
     pub(crate) fn before(&mut self, pages: &Pages, context: &Context, out: &mut Vec<Ahead>) {
         match self {

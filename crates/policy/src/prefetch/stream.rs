@@ -36,12 +36,6 @@ impl Streams {
         Streams { degree_max, distance, positions: Vec::new() }
     }
 
-    /// Whether the stream reads on where it was expected to. What sets distances forgets a stream that does not.
-    pub(crate) fn continues(&self, context: &Context) -> bool {
-        let position = self.positions.get(context.stream).filter(|_| !context.fresh);
-        position.is_some_and(|position| position.expected == context.span.first.0)
-    }
-
     /// What to prefetch around this request.
     pub(crate) fn before(&mut self, context: &Context) -> Option<Ahead> {
         let (first, end) = (context.span.first, context.span.end().0);

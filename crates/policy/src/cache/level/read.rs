@@ -124,11 +124,7 @@ impl Level {
             context.distance = Some(distance);
         }
         if let Some(rates) = &mut self.rates {
-            let jumped = self.machine.jumped(context);
-            rates.read(now, context.stream, context.fresh, request.span.len);
-            if jumped {
-                rates.reset(context.stream);
-            }
+            rates.read(now, context.stream, context.fresh, request.span);
             context.distance = Some(rates.distance(context.stream));
         }
     }

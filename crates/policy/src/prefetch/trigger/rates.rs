@@ -1,14 +1,20 @@
-//! How fast and how irregularly each stream reads, sampled, and the trigger distances that follow.
+//! How fast and how irregularly each sequential stream reads, sampled, and the trigger distances that follow.
+//!
+//! A read counts when it goes on where the stream's last one ended. Who jumps about uses nothing of what is prefetched: it brings nothing into
+//! the sum that is shared, and gets nothing of it.
 //!
 //! The rate is that of a sampling window, smoothed exponentially; the deviation is the smoothed standard deviation of the
 //! windows' rates. Samples are taken when something happens, for all windows that have passed since, so that no clock and no
 //! timer are needed and the result does not depend on when somebody looks.
 
 use super::{Share, Trigger, esf, ets};
+use crate::cache::{Block, Span};
 use crate::time::Time;
 
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 struct Rate {
+    /// Where a read would go on.
+    expected: Block,
     /// Blocks read in this window.
     count: u64,
     blocks_per_sec: f64,
@@ -19,6 +25,23 @@ struct Rate {
     read_at: Time,
     distance: u32,
     exact: f64,
+}
+
+impl Rate {
+    /// Of a stream that is not active.
+    fn idle(expected: Block, share: &Share) -> Rate {
+        Rate {
+            expected,
+            count: 0,
+            blocks_per_sec: 0.0,
+            variance: 0.0,
+            sampled: false,
+            active: false,
+            read_at: Time::ZERO,
+            distance: share.distance_default,
+            exact: 0.0,
+        }
+    }
 }
 
 /// The rates of all streams.
@@ -39,33 +62,35 @@ impl Rates {
         Some(Rates { trigger, share, rates: Vec::new(), active: Vec::new(), sample_at: None, fetch_secs: None })
     }
 
-    /// A stream read; `fresh` if its state is another's.
-    pub(crate) fn read(&mut self, now: Time, stream: usize, fresh: bool, blocks: u32) {
+    /// A stream read; `fresh` if its state is another's. One that jumped has the default distance.
+    pub(crate) fn read(&mut self, now: Time, stream: usize, fresh: bool, span: Span) {
         self.sample(now);
-        let sample_at = now + self.share.sample_period;
-        self.sample_at.get_or_insert(sample_at);
+        let share = &self.share;
+        let idle = Rate::idle(Block::new(span.first.file(), 0), share);
         if stream >= self.rates.len() {
-            self.rates.resize(stream + 1, Rate::default());
+            self.rates.resize(stream + 1, idle);
         }
         if fresh {
             self.active.retain(|&other| other as usize != stream);
-            self.rates[stream] = Rate::default();
+            self.rates[stream] = idle;
         }
-        let share = &self.share;
         let rate = &mut self.rates[stream];
+        // Requests that are not made of whole blocks share the last one.
+        let shares_the_last = span.first.plus(1) == rate.expected && span.end() > rate.expected;
+        let goes_on = span.first == rate.expected || shares_the_last;
+        rate.expected = span.end();
+        if !goes_on {
+            (rate.distance, rate.exact) = (share.distance_default, f64::from(share.distance_default));
+            return;
+        }
         if !rate.active {
-            let start = f64::from(share.distance_default);
-            *rate = Rate { active: true, distance: share.distance_default, exact: start, ..Rate::default() };
+            let exact = f64::from(share.distance_default);
+            *rate = Rate { active: true, exact, ..Rate::idle(rate.expected, share) };
             self.active.push(stream as u32);
         }
-        rate.count += u64::from(blocks);
+        rate.count += u64::from(span.len);
         rate.read_at = now;
-    }
-
-    /// A stream jumped: its distance starts over.
-    pub(crate) fn reset(&mut self, stream: usize) {
-        self.rates[stream].distance = self.share.distance_default;
-        self.rates[stream].exact = f64::from(self.share.distance_default);
+        self.sample_at.get_or_insert(now + share.sample_period);
     }
 
     /// A prefetch took so long.
@@ -110,7 +135,7 @@ impl Rates {
             }
             rate.active = at.since(rate.read_at) <= share.active_period;
             if !rate.active {
-                *rate = Rate { read_at: rate.read_at, distance: share.distance_default, ..Rate::default() };
+                *rate = Rate::idle(rate.expected, share);
             }
             rate.active
         });
@@ -145,15 +170,20 @@ impl Rates {
 mod tests {
     use super::*;
 
+    /// The `n`-th block of the file of a stream, and `len - 1` more.
+    fn nth(stream: usize, n: u64, len: u32) -> Span {
+        Span::new(stream as u32, n, len)
+    }
+
     /// Reads of one block at these rates for some seconds.
     fn paced(rates: &mut Rates, per_sec: &[u64], secs: u64) {
-        let mut reads: Vec<(u64, usize)> = Vec::new();
+        let mut reads: Vec<(u64, usize, u64)> = Vec::new();
         for (stream, per_sec) in per_sec.iter().enumerate() {
-            reads.extend((0..per_sec * secs).map(|n| (n * 1_000_000_000 / per_sec, stream)));
+            reads.extend((0..per_sec * secs).map(|n| (n * 1_000_000_000 / per_sec, stream, n)));
         }
         reads.sort();
-        for (at, stream) in reads {
-            rates.read(Time(at), stream, false, 1);
+        for (at, stream, n) in reads {
+            rates.read(Time(at), stream, false, nth(stream, n, 1));
         }
     }
 
@@ -169,28 +199,59 @@ mod tests {
     #[test]
     fn a_new_stream_starts_with_the_default_and_an_idle_one_leaves() {
         let mut rates = Rates::new(Trigger::Ets(Share::default())).unwrap();
-        rates.read(Time::ZERO, 0, true, 100);
+        rates.read(Time::ZERO, 0, true, nth(0, 0, 100));
         assert_eq!(rates.distance(0), 24);
-        rates.read(Time::from_millis(50), 1, true, 1);
-        rates.read(Time::from_millis(150), 1, false, 1);
+        rates.read(Time::from_millis(50), 1, true, nth(1, 0, 1));
+        rates.read(Time::from_millis(150), 1, false, nth(1, 1, 1));
         assert_eq!((rates.distance(0), rates.distance(1)), (48, 4), "cap and floor");
         for tenth in 2..20 {
-            rates.read(Time::from_millis(tenth * 100), 1, false, 1);
+            rates.read(Time::from_millis(tenth * 100), 1, false, nth(1, tenth, 1));
         }
         assert_eq!(rates.active, [1]);
         assert_eq!(rates.distance(1), 24, "alone");
+    }
+
+    /// What random readers do changes nothing for the streams, however fast they are; a stream that jumps starts over.
+    #[test]
+    fn only_sequential_streams_share() {
+        let alone = |jumpers: usize| {
+            let mut rates = Rates::new(Trigger::Ets(Share::default())).unwrap();
+            for n in 0..4000 {
+                let now = Time::from_millis(n);
+                rates.read(now, 0, n == 0, nth(0, n, 1));
+                if n % 3 == 0 {
+                    rates.read(now, 1, n == 0, nth(1, n / 3, 1));
+                }
+                for jumper in 2..2 + jumpers {
+                    rates.read(now, jumper, n == 0, nth(jumper, 7 + n * 7919 % 100_000, 2));
+                }
+            }
+            (rates.distance(0), rates.distance(1), rates.distance(1 + jumpers), rates.active.len())
+        };
+        assert_eq!(alone(0), (36, 12, 12, 2));
+        assert_eq!(alone(8), (36, 12, 24, 2));
+    }
+
+    #[test]
+    fn a_stream_of_requests_that_share_a_block_is_sequential() {
+        let mut rates = Rates::new(Trigger::Ets(Share::default())).unwrap();
+        (0..100).for_each(|n| rates.read(Time::from_millis(n * 10), 0, n == 0, nth(0, n * 2, 3)));
+        (0..100).for_each(|n| rates.read(Time::from_millis(n * 10), 1, n == 0, nth(1, 5, 1)));
+        assert_eq!(rates.active, [0], "reading the same again is not");
     }
 
     #[test]
     fn an_irregular_stream_gets_more_from_esf() {
         let mut rates = Rates::new(Trigger::Esf(Share::default())).unwrap();
         rates.fetched(Time::from_millis(6));
+        let mut irregular = 0;
         for window in 0..40 {
             for n in 0..100 {
-                rates.read(Time::from_millis(window * 100 + n), 0, false, 1);
+                rates.read(Time::from_millis(window * 100 + n), 0, false, nth(0, window * 100 + n, 1));
             }
             let burst = if window % 2 == 0 { 190 } else { 10 };
-            rates.read(Time::from_millis(window * 100 + 99), 1, false, burst);
+            rates.read(Time::from_millis(window * 100 + 99), 1, false, nth(1, irregular, burst));
+            irregular += u64::from(burst);
         }
         assert!(rates.distance(1) > rates.distance(0) + 20, "{} and {}", rates.distance(1), rates.distance(0));
     }
@@ -198,8 +259,8 @@ mod tests {
     #[test]
     fn a_long_silence_costs_no_loop_over_its_windows() {
         let mut rates = Rates::new(Trigger::Ets(Share::default())).unwrap();
-        rates.read(Time::ZERO, 0, true, 1);
-        rates.read(Time::from_secs(1_000_000_000), 0, false, 1);
+        rates.read(Time::ZERO, 0, true, nth(0, 0, 1));
+        rates.read(Time::from_secs(1_000_000_000), 0, false, nth(0, 1, 1));
         assert_eq!((rates.distance(0), rates.active.len()), (24, 1));
     }
 }
