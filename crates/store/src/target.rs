@@ -35,6 +35,7 @@ use policy::TargetId;
 use policy::precedence::Class;
 use policy::protect::health::{Event, is_read_only};
 use policy::stripe::forks::Queue;
+use policy::stripe::performance::Served;
 use rustix::io::Errno;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -123,13 +124,13 @@ pub struct Counters {
     /// Reads and writes under way.
     under_way: Tally,
     /// Of every sixteenth: how many, their bytes, and the nanoseconds that they took.
-    pub sampled: Counter,
+    sampled: Counter,
     /// See there.
-    pub sampled_bytes: Counter,
+    sampled_bytes: Counter,
     /// See there.
-    pub sampled_ns: Counter,
+    sampled_ns: Counter,
     /// The same operations: how many were under way when each began, itself among them.
-    pub sampled_queue: Counter,
+    sampled_queue: Counter,
     /// What an operation took lately, in nanoseconds: a moving mean over the sampled ones.
     lately_ns: AtomicU64,
 }
@@ -149,6 +150,12 @@ impl Counters {
         let before = self.lately_ns.load(Ordering::Relaxed);
         let mean = if before == 0 { ns } else { before - before / 8 + ns / 8 };
         self.lately_ns.store(mean, Ordering::Relaxed);
+    }
+
+    /// What was timed, since the start.
+    pub fn served(&self) -> Served {
+        let (operations, bytes) = (self.sampled.get(), self.sampled_bytes.get());
+        Served { operations, bytes, took_ns: self.sampled_ns.get(), queued: self.sampled_queue.get() }
     }
 
     /// Reads and writes of objects under way.
@@ -204,6 +211,11 @@ impl Target {
     /// What happened on it since the start.
     pub fn counters(&self) -> &Counters {
         &self.core.counters
+    }
+
+    /// Whether its devices are known to be behind a network. Asks nobody.
+    pub fn over_network(&self) -> bool {
+        self.core.medium.over_network()
     }
 
     /// What it has to do: what is under way, and operations that wait for a worker.

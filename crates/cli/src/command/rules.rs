@@ -3,7 +3,7 @@
 use crate::failure::{Failure, Result};
 use crate::shown;
 use clap::{Args, Subcommand};
-use policy::stripe::controller::{INPUTS, OUTPUTS};
+use policy::stripe::advice::{INPUTS, OUTPUTS};
 use policy::stripe::fuzzy::{Inference, Rules as RuleBase};
 use policy::stripe::rules;
 use std::fmt::Write as _;

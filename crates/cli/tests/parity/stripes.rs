@@ -3,7 +3,7 @@
 
 use policy::Time;
 use policy::pattern::Request;
-use policy::stripe::controller::Mode;
+use policy::stripe::advice::Mode;
 use policy::stripe::rules;
 use policy::stripe::striper::{Action, Event, Striper};
 use sim::stripe::{Asked, Drive, FILE, Kind, Logged, Phase, Setup, config, run_logged};
@@ -18,6 +18,8 @@ fn setup() -> Setup {
     Setup {
         parameters,
         kind: Kind::Modelled,
+        slowness: 1.5,
+        far: false,
         block_bytes: 4096.0,
         phases,
         interval,
@@ -40,7 +42,8 @@ fn live(setup: &Setup, mode: Mode, log: &[Logged]) -> Vec<Action> {
             Logged::Ended(at, took) => {
                 striper.handle(*at, Event::Ended { file: FILE, bytes: setup.copy_bytes, took: *took });
             }
-            Logged::Looked(at, forks) => {
+            Logged::Looked(at, forks, served) => {
+                striper.handle(*at, setup.served(*served));
                 let (forks, bytes) = (forks.clone(), setup.copy_bytes);
                 striper.handle(*at, Event::Lies { file: FILE, forks, keep: 1, bytes, movable: true, open: true });
                 let counts = load.take().unwrap_or_default();

@@ -3,7 +3,6 @@
 //! Sizes fall into classes by powers of two, so that a few large requests beside many small ones are seen as what they are
 //! and not as their mean. Who counts hands counts over now and then; nothing here is touched by a request.
 
-use super::sensor::Reading;
 use crate::time::Time;
 
 /// Size classes: up to 4 KiB, up to 8 KiB, ... the last has no end.
@@ -46,6 +45,15 @@ impl Count {
     pub fn requests(&self) -> u64 {
         self.reads + self.writes
     }
+}
+
+/// What is asked, all sizes together.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Reading {
+    /// Requests per second.
+    pub rate: f64,
+    /// Mean bytes of a request; 0 without requests.
+    pub bytes: f64,
 }
 
 /// Counts by class.
@@ -114,7 +122,7 @@ impl Seen {
         if requests == 0.0 || self.span_s <= 0.0 {
             return (Reading::default(), 0.0);
         }
-        let reading = Reading { rate: requests / self.span_s, bytes: all.bytes as f64 / requests, under_way: 0 };
+        let reading = Reading { rate: requests / self.span_s, bytes: all.bytes as f64 / requests };
         (reading, all.writes as f64 / requests)
     }
 

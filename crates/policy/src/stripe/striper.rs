@@ -1,7 +1,7 @@
 //! The striper: what becomes of the files of a volume as their load changes.
 //!
 //! ```text
-//!   Asked, Lies, Space, Around --> [per file: profile, forks, route | whole volume: profile, shape of new files] -- Look --> actions
+//!   Asked, Lies, Space, Served --> [per file: profile, forks, route | whole volume: profile, shape of new files] -- Look --> actions
 //!                                                                                                                             |
 //!   Ended (what a copy really cost) <-------------------------------------------------------- Restripe, AddFork, DropFork, Route
 //! ```
@@ -9,7 +9,7 @@
 //! predicted response time at the present load, beside what the other files do). A change is wished for when the model expects response
 //! times to be shorter by `margin` (rules alone: when the width differs by [`DIFFERENT`]), and carried out when it was wished
 //! for `settle` times running and *pays*: what is gained within `horizon` is more than the time that the copy keeps the devices busy,
-//! as copies were measured so far. After it the file rests for a window. A request goes on being served as before until the driver has changed the layout.
+//! as copies were measured so far. What the rules ask for is made narrower until the devices can bear the load. After a change the file rests for a window. A request goes on being served as before until the driver has changed the layout.
 //!
 //! Bounded: at most `files_max` files are known, the one that rested longest makes room; one change at a time per file.
 //!
@@ -23,12 +23,13 @@ mod why;
 pub use file::View;
 pub use why::{Why, Words};
 
-use super::controller::{Advice, Config as Rule, Controller, Mode, Surroundings};
+use super::advice::{Advice, Adviser, Mode, Surroundings};
 use super::device::Measured;
 use super::forks::{Chooser, Planner, Shape};
 use super::fuzzy::Rules;
 use super::model::{Beside, Parameters};
-use super::profile::{Counts, Profile};
+use super::performance::{Performance, Served};
+use super::profile::{Class, Counts, Profile, Reading};
 use crate::ids::FileId;
 use crate::pattern::{Chosen, Classifier, Request};
 use crate::time::Time;
@@ -139,8 +140,13 @@ pub enum Event {
         /// From 0 to 1.
         free: f64,
     },
-    /// What is known of network and devices.
-    Around(Surroundings),
+    /// What the devices did since the last time, if somebody measured what they should do.
+    Served {
+        /// Those of this machine.
+        near: Served,
+        /// Those behind a network.
+        far: Served,
+    },
     /// A change is over.
     Ended {
         /// Which file.
@@ -208,12 +214,14 @@ pub struct Striper {
     config: Config,
     widths: Vec<u32>,
     planner: Planner,
-    rules: Controller,
+    rules: Adviser,
     files: BTreeMap<FileId, File>,
     volume: Profile,
     placement: Option<Shape>,
     placement_wished: u32,
-    around: Surroundings,
+    /// How devices of this machine do, and those behind a network.
+    near: Performance,
+    far: Performance,
     free: f64,
     looked: Time,
     /// What copies took, as a multiple of what the devices' rates say.
@@ -231,16 +239,17 @@ impl Striper {
             widths = (0..u32::BITS).map(|n| 1 << n).take_while(|width| *width < devices).chain([devices]).collect();
         }
         widths.retain(|width| (1..=devices).contains(width));
-        let rule = Rule { granularity_bytes: config.granularity_bytes, ..Rule::new(config.mode, parameters) };
+        widths.sort_unstable();
         Striper {
             planner: Planner::new(parameters, config.granularity_bytes),
-            rules: Controller::new(rule, rules),
+            rules: Adviser::new(parameters, rules),
             widths,
             files: BTreeMap::new(),
             volume: Profile::new(config.window, now),
             placement: None,
             placement_wished: 0,
-            around: Surroundings::default(),
+            near: Performance::default(),
+            far: Performance::default(),
             free: 1.0,
             looked: now,
             copy_factor: 1.0,
@@ -269,7 +278,10 @@ impl Striper {
             }
             Event::Gone { file } => drop(self.files.remove(&file)),
             Event::Space { free } => self.free = free,
-            Event::Around(around) => self.around = around,
+            Event::Served { near, far } => {
+                self.near.add(&self.config.parameters, near);
+                self.far.add(&self.config.parameters, far);
+            }
             Event::Ended { file, bytes, took } => {
                 if bytes > 0 {
                     let expected = self.copy_s(bytes) / self.copy_factor;
@@ -307,7 +319,7 @@ impl Striper {
     }
 
     /// The load of the whole volume: requests and bytes per request, and the share of writes.
-    pub fn load(&mut self, now: Time) -> (super::sensor::Reading, f64) {
+    pub fn load(&mut self, now: Time) -> (Reading, f64) {
         self.volume.look(now).reading()
     }
 
@@ -379,7 +391,7 @@ impl Striper {
         if matches!(self.config.mode, Mode::Fixed(_)) || classes.is_empty() {
             return;
         }
-        let advice = self.rules.advice(reading, self.around);
+        let advice = self.rules.advice(reading, self.around());
         let Some(wish) = self.wish(&classes, seen.typical_bytes(), &advice, Beside::default()) else { return };
         if self.placement == Some(wish) {
             self.placement_wished = 0;
@@ -402,6 +414,11 @@ impl Striper {
         }
     }
 
+    /// What is known beside any file.
+    fn around(&self) -> Surroundings {
+        Surroundings { disk: self.near.now(), network: self.far.now(), ..Surroundings::default() }
+    }
+
     fn is_another(&self, then: &super::forks::Assignment, now: &super::forks::Assignment) -> bool {
         match self.config.mode {
             Mode::Model => then.gain_over(now) >= self.config.margin,
@@ -410,15 +427,9 @@ impl Striper {
     }
 
     /// The shape that the mode wishes for these classes, of which requests of `bytes` are typical.
-    fn wish(&self, classes: &[super::profile::Class], bytes: f64, advice: &Advice, beside: Beside) -> Option<Shape> {
+    fn wish(&self, classes: &[Class], bytes: f64, advice: &Advice, beside: Beside) -> Option<Shape> {
         let modelled = || self.planner.best_shape(classes, &self.widths, beside).map(|(shape, _)| shape);
-        let devices = advice.stripe_width.unwrap_or(self.config.parameters.devices);
-        let ruled = |width: f64| {
-            // A row of stripes is a whole number of requests: else one device of a row would have to work twice.
-            let width = self.allowed(width);
-            let devices = devices.div_ceil(width).saturating_mul(width).min(self.config.parameters.devices);
-            Shape { devices, unit_bytes: self.planner.unit(bytes, width) }
-        };
+        let ruled = |width: f64| self.ruled(classes, bytes, width, advice.stripe_width, beside);
         match self.config.mode {
             Mode::Fixed(_) => None,
             Mode::Model => modelled(),
@@ -428,10 +439,30 @@ impl Striper {
                 if (advice.correction - 1.0).abs() < DIFFERENT {
                     return Some(shape);
                 }
-                let width = f64::from(shape.spans(bytes)) * advice.correction;
-                Some(ruled(width))
+                Some(ruled(f64::from(shape.spans(bytes)) * advice.correction))
             }
         }
+    }
+
+    /// A shape with which requests of `bytes` span about so many devices: the widest up to there with which the devices, as they
+    /// do now, can bear the load.
+    fn ruled(&self, classes: &[Class], bytes: f64, width: f64, devices: Option<u32>, beside: Beside) -> Shape {
+        let (most, all) = (self.allowed(width), self.config.parameters.devices);
+        let shape = |width: u32, devices: u32| {
+            // A row of stripes is a whole number of requests: else one device of a row would have to work twice.
+            let devices = devices.div_ceil(width).saturating_mul(width).min(all);
+            Shape { devices, unit_bytes: self.planner.unit(bytes, width) }
+        };
+        let narrower = self.widths.iter().rev().filter(|width| **width <= most);
+        let shapes = narrower.flat_map(|&width| [devices.unwrap_or(all), all].map(|devices| shape(width, devices)));
+        // What the model is told of the devices may be better than they are now.
+        let now = self.near.now().into_iter().chain(self.far.now()).fold(0.5, f64::min);
+        let slowness = 0.5 / now.max(0.01);
+        let bearable = |shape: &Shape| {
+            let all = self.planner.assign(classes, &[*shape], beside);
+            all.mean_s.is_finite() && (all.utilisation + beside.utilisation) * slowness < 1.0
+        };
+        shapes.into_iter().find(bearable).unwrap_or_else(|| shape(self.widths.first().copied().unwrap_or(1), all))
     }
 
     /// The allowed width that is nearest, as a ratio.

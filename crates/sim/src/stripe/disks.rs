@@ -5,6 +5,7 @@ use crate::disk::{Command, Disk};
 use crate::generate::Rng;
 use policy::stripe::forks::Queue;
 use policy::stripe::model::Device;
+use policy::stripe::performance::Served;
 use policy::time::Time;
 use std::collections::VecDeque;
 
@@ -14,6 +15,8 @@ pub struct Disks {
     /// When each stripe under way ends and how long it is, by disk.
     ends: Vec<VecDeque<(f64, u64)>>,
     pub busy_s: f64,
+    /// What they did since somebody took it.
+    pub served: Served,
     mechanical: Vec<Disk>,
     rng: Rng,
 }
@@ -33,7 +36,14 @@ impl Disks {
             Kind::Mechanical(model) => (0..devices).map(|_| Disk::new(model)).collect(),
         };
         let ends = vec![VecDeque::new(); devices];
-        Disks { free: vec![0.0; devices], ends, busy_s: 0.0, mechanical, rng: Rng::new(setup.seed, 1) }
+        Disks {
+            free: vec![0.0; devices],
+            ends,
+            busy_s: 0.0,
+            served: Served::default(),
+            mechanical,
+            rng: Rng::new(setup.seed, 1),
+        }
     }
 
     /// The first of the neighbouring disks on which something lies.
@@ -66,8 +76,11 @@ impl Disks {
     /// Work on a disk: when it is done.
     fn serve(&mut self, setup: &Setup, disk: usize, now: f64, bytes: f64, width: usize) -> f64 {
         let start = f64::max(now, self.free[disk]);
-        let takes = self.service_s(setup, disk, start, bytes, width);
+        let takes = self.service_s(setup, disk, start, bytes, width) * setup.slowness;
         self.busy_s += takes;
+        // The time in the queue is not in it.
+        let one = Served { operations: 1, bytes: bytes as u64, took_ns: (takes * 1e9) as u64, queued: 1 };
+        self.served = self.served.and(one);
         self.free[disk] = start + takes;
         let ends = &mut self.ends[disk];
         pass(ends, now);

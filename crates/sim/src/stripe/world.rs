@@ -11,10 +11,11 @@ use crate::latency::Latencies;
 use policy::FileId;
 use policy::pattern::Request;
 use policy::pattern::recent::Recent;
-use policy::stripe::controller::Mode;
+use policy::stripe::advice::Mode;
 use policy::stripe::forks::{Chooser, Planner, Shape};
 use policy::stripe::fuzzy::Rules;
 use policy::stripe::model::{Device, Parameters};
+use policy::stripe::performance::Served;
 use policy::stripe::profile::{Counts, class_of};
 use policy::stripe::striper::{Action, Config, Event, Striper};
 use policy::time::Time;
@@ -36,6 +37,10 @@ pub struct Setup {
     pub parameters: Parameters,
     /// What the disks are.
     pub kind: Kind,
+    /// How many times as long they take as the parameters say.
+    pub slowness: f64,
+    /// Whether they are behind a network.
+    pub far: bool,
     /// Bytes of a block of the model.
     pub block_bytes: f64,
     /// The load.
@@ -48,6 +53,15 @@ pub struct Setup {
     pub copy_bytes: u64,
     /// The seed.
     pub seed: u64,
+}
+
+impl Setup {
+    /// What the devices did, as the striper is told it.
+    pub fn served(&self, served: Served) -> Event {
+        let none = Served::default();
+        let (near, far) = if self.far { (none, served) } else { (served, none) };
+        Event::Served { near, far }
+    }
 }
 
 /// Who says how wide requests are.
@@ -85,8 +99,8 @@ pub struct Figures {
 pub enum Logged {
     /// A request.
     Asked(Request),
-    /// The striper looked, at this time; the file lay so.
-    Looked(Time, Vec<Shape>),
+    /// The striper looked, at this time; the file lay so, and the devices had done this.
+    Looked(Time, Vec<Shape>, Served),
     /// A change was over, at this time; it had taken so long.
     Ended(Time, Time),
     /// The striper did this.
@@ -169,7 +183,9 @@ impl Layout {
             striper.handle(at, Event::Ended { file: FILE, bytes: setup.copy_bytes.max(1), took });
         }
         let (forks, bytes) = (self.forks.clone(), setup.copy_bytes);
-        self.log.push(Logged::Looked(at, forks.clone()));
+        let served = std::mem::take(&mut disks.served);
+        self.log.push(Logged::Looked(at, forks.clone(), served));
+        striper.handle(at, setup.served(served));
         striper.handle(at, Event::Lies { file: FILE, forks, keep: 1, bytes, movable: true, open: true });
         let counts = std::mem::take(&mut self.counts);
         let recent = self.recent.window().to_vec();
@@ -299,6 +315,8 @@ mod tests {
         Setup {
             parameters: Parameters { devices, ..Parameters::default() },
             kind: Kind::Modelled,
+            slowness: 1.0,
+            far: false,
             block_bytes: 4096.0,
             phases,
             interval: Time::from_secs(1),

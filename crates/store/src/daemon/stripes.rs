@@ -25,13 +25,14 @@ use policy::layout::Placement;
 use policy::pattern::Chosen;
 use policy::pattern::network::Network;
 use policy::pattern::rules::RulesOfThumb;
-use policy::stripe::controller::{Mode, Surroundings};
+use policy::stripe::advice::Mode;
 use policy::stripe::device::Measured;
 use policy::stripe::forks::Shape;
+use policy::stripe::performance::Served;
 use policy::stripe::rules;
 use policy::stripe::striper::{Action, Config as Machine, Event, Striper};
 use policy::{FileId, Time};
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::path::Path;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, OnceLock, Weak};
@@ -189,7 +190,9 @@ impl Stripes {
         let space = core.pool.targets.space();
         let free = space.free_bytes as f64 / space.total_bytes.max(1) as f64;
         self.tell(&mut machine, now, Event::Space { free });
-        self.tell(&mut machine, now, Event::Around(sampled.around(core, &devices(core.volume.config()).0)));
+        if devices(core.volume.config()).2 {
+            self.tell(&mut machine, now, sampled.look(timed(core)));
+        }
         for (id, file) in &known {
             // What was not asked for and has no copy to give up is nobody's business.
             let counts = file.load().take();
@@ -328,49 +331,45 @@ fn shown(shape: &Shape) -> String {
     format!("stripes of {} KiB over {} targets", shape.unit_bytes >> 10, shape.devices)
 }
 
-/// What was sampled of the targets until the last look.
+/// What was timed of the targets until the last look: of those of this machine, and of those behind a network.
 #[derive(Default)]
 struct Sampled {
-    count: u64,
-    bytes: u64,
-    ns: u64,
-    queue: u64,
-    /// What was said last, until there are enough samples to say more.
-    around: Surroundings,
+    near: Served,
+    far: Served,
 }
 
-/// From so many times more or less than expected on, the devices' performance is told to the rules. A guess.
-const NOTABLE: f64 = 4.0;
-/// Samples that make a mean.
-const SAMPLES_MIN: u64 = 8;
-
 impl Sampled {
-    /// What the targets do, against what they are said to do: known only where it is notable, since rules that say what a slow disk
-    /// needs are for disks that are slower than anybody knows.
-    fn around(&mut self, core: &Core, device: &Measured) -> Surroundings {
-        let sum = |of: fn(&crate::target::Counters) -> u64| {
-            core.pool.targets.all().iter().map(|target| of(target.counters())).sum::<u64>()
-        };
-        let mut next = Sampled {
-            count: sum(|c| c.sampled.get()),
-            bytes: sum(|c| c.sampled_bytes.get()),
-            ns: sum(|c| c.sampled_ns.get()),
-            queue: sum(|c| c.sampled_queue.get()),
-            around: Surroundings::default(),
-        };
-        let count = next.count - self.count;
-        if count >= SAMPLES_MIN {
-            let bytes = (next.bytes - self.bytes) as f64 / count as f64;
-            let took_s = (next.ns - self.ns) as f64 / 1e9 / count as f64;
-            // Queues at the device are no slowness of it.
-            let queue = (next.queue - self.queue) as f64 / count as f64;
-            let expected_s = device.service_s(false, bytes) * (queue / device.channels.max(1.0)).max(1.0);
-            let ratio = expected_s / took_s.max(1e-9);
-            if !(1.0 / NOTABLE..=NOTABLE).contains(&ratio) {
-                next.around.disk = Some((0.5 * ratio).clamp(0.0, 1.0));
-            }
-            *self = next;
-        }
-        self.around
+    /// What came since then; `all` says of each target whether it is behind a network, and what was timed of it since the start.
+    fn look(&mut self, all: impl Iterator<Item = (bool, Served)>) -> Event {
+        let now = all.fold(Sampled::default(), |sum, (far, served)| match far {
+            true => Sampled { far: sum.far.and(served), ..sum },
+            false => Sampled { near: sum.near.and(served), ..sum },
+        });
+        let before = std::mem::replace(self, now);
+        Event::Served { near: self.near.since(before.near), far: self.far.since(before.far) }
+    }
+}
+
+/// All targets for [`Sampled::look`].
+fn timed(core: &Core) -> impl Iterator<Item = (bool, Served)> {
+    let configured = core.volume.config().targets.iter().filter(|target| target.connections.is_some());
+    let connected: BTreeSet<&str> = configured.map(|target| target.name.as_str()).collect();
+    let all = core.pool.targets.all().into_iter();
+    all.map(move |of| (of.over_network() || connected.contains(of.name()), of.counters().served()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_timed_is_told_once_and_a_network_apart_from_the_disks() {
+        let served =
+            |operations| Served { operations, bytes: operations << 16, took_ns: operations, queued: operations };
+        let mut sampled = Sampled::default();
+        let mut look =
+            |near, far| sampled.look([(false, served(near)), (true, served(far)), (false, served(1))].into_iter());
+        assert_eq!(look(4, 7), Event::Served { near: served(5), far: served(7) });
+        assert_eq!(look(6, 7), Event::Served { near: served(2), far: served(0) });
     }
 }

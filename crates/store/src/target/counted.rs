@@ -116,6 +116,9 @@ impl Medium for Counted {
     fn space(&self) -> Result<Space, Errno> {
         self.medium.space()
     }
+    fn over_network(&self) -> bool {
+        self.medium.over_network()
+    }
 }
 
 impl Handle for CountedHandle {

@@ -51,6 +51,7 @@ struct Place {
     device: u64,
     inode: u64,
     below: Below,
+    over_network: bool,
 }
 
 fn bucket(id: ObjectId) -> u8 {
@@ -127,7 +128,9 @@ impl DirectoryMedium {
         let here = self.place.read().as_ref().is_some_and(|p| (p.device, p.inode) == (stat.st_dev, stat.st_ino));
         if !here {
             let below = Below { on_entrepot: ahead::is_entrepot(&objects), knows_holes: is_local(&objects) };
-            *self.place.write() = Some(Arc::new(Place { objects, device: stat.st_dev, inode: stat.st_ino, below }));
+            let over_network = rustix::fs::fstatfs(&objects).is_ok_and(|fs| is_network(fs.f_type as u64));
+            let (device, inode) = (stat.st_dev, stat.st_ino);
+            *self.place.write() = Some(Arc::new(Place { objects, device, inode, below, over_network }));
         }
         Ok(root)
     }
@@ -147,6 +150,17 @@ fn is_local(directory: &OwnedFd) -> bool {
     const TMPFS: i64 = 0x0102_1994;
     let kind = rustix::fs::fstatfs(directory).map(|fs| i64::from(fs.f_type as u32));
     kind.is_ok_and(|kind| matches!(kind, EXT | XFS | BTRFS | TMPFS))
+}
+
+/// Whether a file system of this `f_type` reaches its devices over a network, from the kernel's `magic.h` and, for Lustre and GPFS, their own headers. FUSE
+/// may be anything, and counts as not.
+fn is_network(f_type: u64) -> bool {
+    const NFS: u64 = 0x6969;
+    const SMB: [u64; 3] = [0x517b, 0xff53_4d42, 0xfe53_4d42];
+    const OTHERS: [u64; 6] = [0x0102_1997, 0x5346_414f, 0x6b41_4653, 0x00c3_6400, 0x0bd0_0bd0, 0x4750_4653];
+    // Where the field is signed, what is above 31 bits is only its sign.
+    let f_type = f_type & 0xffff_ffff;
+    f_type == NFS || SMB.contains(&f_type) || OTHERS.contains(&f_type)
 }
 
 fn make_directory(parent: &OwnedFd, name: &str) -> Result<(), Errno> {
@@ -274,6 +288,10 @@ impl Medium for DirectoryMedium {
         rustix::io::pwrite(&fd, format!("{epoch}\n").as_bytes(), 0)?;
         rustix::fs::fsync(&fd)?;
         rustix::fs::fsync(&root)
+    }
+
+    fn over_network(&self) -> bool {
+        self.place.read().as_ref().is_some_and(|place| place.over_network)
     }
 
     fn space(&self) -> Result<Space, Errno> {

@@ -62,6 +62,10 @@ pub trait Medium: Send + Sync + 'static {
     }
     /// How full it is.
     fn space(&self) -> Result<Space, Errno>;
+    /// Whether its devices are known to be behind a network. Asks nobody.
+    fn over_network(&self) -> bool {
+        false
+    }
 }
 
 /// An open object. Offsets and lengths are bytes in the object.

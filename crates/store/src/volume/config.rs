@@ -379,7 +379,7 @@ pub struct Purge {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Stripes {
     /// Who decides; `Fixed`: nobody, it is watched only.
-    pub mode: policy::stripe::controller::Mode,
+    pub mode: policy::stripe::advice::Mode,
     /// Whether requests are counted at all.
     pub sensors: bool,
     /// The rule file; `None`: the built-in rules.

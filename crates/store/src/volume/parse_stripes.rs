@@ -2,7 +2,7 @@
 
 use super::config::Stripes;
 use super::section::{Reading, Section};
-use policy::stripe::controller::Mode;
+use policy::stripe::advice::Mode;
 use std::path::Path;
 use std::time::Duration;
 

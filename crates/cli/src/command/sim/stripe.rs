@@ -8,7 +8,7 @@ use super::setup_problem;
 use crate::failure::{Failure, Result};
 use crate::shown;
 use clap::{Args, Subcommand, ValueEnum};
-use policy::stripe::controller::Mode;
+use policy::stripe::advice::Mode;
 use policy::stripe::fuzzy::Rules;
 use policy::stripe::model::{Device, Parameters, Scaling};
 use policy::stripe::rules;
@@ -159,11 +159,17 @@ struct RunArgs {
     /// A mechanical disk model instead of the queueing model's uniform times; see `entrepot sim disk models`.
     #[arg(long)]
     disk: Option<String>,
+    /// The devices take so many times as long as the model is told: measured once, and slower now.
+    #[arg(long, default_value_t = 1.0, value_name = "FACTOR")]
+    slower: f64,
+    /// The devices are behind a network: what is slower counts as the network's performance instead of the disks'.
+    #[arg(long)]
+    network: bool,
     /// The load: rate x size @ length, one after another; 120x64KiB+6x1MiB@300s is both at once.
     #[arg(long, default_value = "2x2MiB@600s,150x32KiB@600s,2x2MiB@600s,150x32KiB@600s")]
     phases: String,
     /// Modes: fixed:N (every request spans N devices), units:SIZE (a file with that striping unit), units:SIZE+SIZE (two forks),
-    /// model, fuzzy, model+fuzzy; without it, the adaptive ones and every power of two.
+    /// model, fuzzy, model+fuzzy; without it, the adaptive ones, widths of every power of two, and units from 16 KiB to 1 MiB.
     #[arg(long, value_delimiter = ',')]
     modes: Vec<String>,
     /// A rule file instead of the built-in rules; `paper`: the paper's.
@@ -263,6 +269,8 @@ fn validate(args: &ValidateArgs) -> Result<u8> {
                 let setup = Setup {
                     parameters,
                     kind: Kind::Modelled,
+                    slowness: 1.0,
+                    far: false,
                     block_bytes: BLOCK_BYTES,
                     phases,
                     interval: Time::from_secs(3600),
@@ -379,9 +387,14 @@ fn run(args: &RunArgs) -> Result<u8> {
     let time = |what, text: &str| duration(what, text).map_err(|error| setup_problem(&error));
     let copy_bytes =
         if args.copy == "0" { 0 } else { size_bytes("copy", &args.copy).map_err(|e| setup_problem(&e))? };
+    if !(args.slower >= 0.01 && args.slower <= 100.0) {
+        return Err(Problem::wrong("--slower is from 0.01 to 100").into());
+    }
     let setup = Setup {
         parameters,
         kind,
+        slowness: args.slower,
+        far: args.network,
         block_bytes: BLOCK_BYTES,
         interval: time("interval", &args.interval)?,
         warm_up: time("warm-up", &args.warm_up)?,
@@ -392,6 +405,7 @@ fn run(args: &RunArgs) -> Result<u8> {
     let mut names: Vec<String> = args.modes.clone();
     if names.is_empty() {
         names = widths(parameters.devices).iter().map(|width| format!("fixed:{width}")).collect();
+        names.extend((4..=10).map(|log| format!("units:{}KiB", 1 << log)));
         names.extend(["model", "fuzzy", "model+fuzzy"].map(str::to_owned));
     }
     let modes = names
@@ -423,7 +437,7 @@ fn run(args: &RunArgs) -> Result<u8> {
     Ok(0)
 }
 
-/// Mean response times per phase; adaptive modes against the best and the worst fixed width of the phase.
+/// Mean response times per phase; adaptive modes against the best and the worst of the others in the phase.
 fn table(setup: &Setup, names: &[String], modes: &[Drive], done: &[Vec<Figures>]) -> String {
     let mut text = String::from("mean response time in ms, and width\nmode        ");
     for phase in &setup.phases {
@@ -450,7 +464,7 @@ fn table(setup: &Setup, names: &[String], modes: &[Drive], done: &[Vec<Figures>]
     if !modes.iter().any(is_adaptive) || fixed(0).is_empty() {
         return text;
     }
-    text += "\nspeed against the best and the worst fixed width of the phase\n";
+    text += "\nspeed against the best and the worst of the phase that does not adapt\n";
     for ((name, mode), phases) in names.iter().zip(modes).zip(done) {
         if !is_adaptive(mode) {
             continue;

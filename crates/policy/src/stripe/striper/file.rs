@@ -3,11 +3,10 @@
 use super::{Action, DIFFERENT, DROP_WRITES_MIN, FORK_WRITES_MAX, Striper, Why, Words};
 use crate::ids::FileId;
 use crate::pattern::{Hints, Label};
-use crate::stripe::controller::{Mode, Surroundings};
+use crate::stripe::advice::{Advice, Mode, Surroundings};
 use crate::stripe::forks::{Assignment, Shape};
 use crate::stripe::model::Beside;
-use crate::stripe::profile::{Class, Profile, Seen, class_of};
-use crate::stripe::sensor::Reading;
+use crate::stripe::profile::{Class, Profile, Reading, Seen, class_of};
 use crate::time::Time;
 
 /// A change that is wished for.
@@ -131,7 +130,7 @@ impl Striper {
         let ((reading, writes), typical) = (file.seen.reading(), file.seen.typical_bytes());
         let parallelism = Some(f64::from(file.users) / f64::from(self.config.parameters.devices.max(1)));
         let parallelism = parallelism.map(|x| x.min(1.0));
-        let around = Surroundings { parallelism, pattern: file.pattern, ..self.around };
+        let around = Surroundings { parallelism, pattern: file.pattern, ..self.around() };
         let advice = self.rules.advice(reading, around);
         file.online = advice.online.unwrap_or(file.online);
         file.wish = self.wish(&file.classes, typical, &advice, beside);
@@ -197,7 +196,7 @@ impl Striper {
     fn change(
         &self,
         file: &File,
-        advice: &crate::stripe::controller::Advice,
+        advice: &Advice,
         present: &Assignment,
         beside: Beside,
         (typical, writes): (f64, f64),
@@ -222,7 +221,9 @@ impl Striper {
                 let mut forks = file.forks.clone();
                 forks[fork] = to;
                 let after = self.planner.assign(&file.classes, &forks, beside);
-                best = Some((Wish::Restripe { fork, to }, after, Words::Rules));
+                if after.mean_s.is_finite() || after.utilisation <= present.utilisation {
+                    best = Some((Wish::Restripe { fork, to }, after, Words::Rules));
+                }
             }
         } else {
             for fork in 0..file.forks.len() {

@@ -213,3 +213,58 @@ fn what_the_requests_look_like_counts_for_the_rules() {
         assert!(sequential.0 > random.0, "{sequential:?} {random:?}");
     }
 }
+
+/// [S-180] Rules may ask for a width under which the devices cannot bear the load: the striper takes a narrower one that they can.
+#[test]
+fn rules_never_lead_into_an_unstable_width() {
+    const WIDE: &str = "\
+input RequestRate
+  ANY trapezoid 0 0 1 1
+input DiskPerformance
+  LOW trapezoid 0 0 1/4 1/2
+output RequestWidth
+  ONE triangle 0 0.02 0.04
+  ALL triangle 0.96 0.98 1
+";
+    // 32 KiB should take 11.6 ms. Over all eight devices 150 requests/s keep each busy 1.5 s in a second, over four 0.8 s; if they take twice as
+    // long as the model is told, two are the most.
+    let served = |took_ns| Served { operations: 100, bytes: 100 << 15, took_ns, queued: 100 };
+    let all = "if RequestRate is ANY then RequestWidth is ALL";
+    let all_if_slow =
+        "if RequestRate is ANY then RequestWidth is ONE\nif DiskPerformance is LOW then RequestWidth is ALL";
+    for (mode, took_ms, most, rule) in
+        [(Mode::Fuzzy, 1164, 4, all), (Mode::Fuzzy, 2328, 2, all), (Mode::ModelFuzzy, 2328, 2, all_if_slow)]
+    {
+        let config = Config::new(mode, &Measured::disk(0.012, 0.008, 20e6, 20e6, 0.0), 8);
+        let rules = rules::parse(&format!("{WIDE}{rule}")).unwrap();
+        let mut world = World::new(Striper::new(config, rules, Time::ZERO), 1024);
+        let near = served(took_ms * 1_000_000);
+        world.striper.handle(Time::ZERO, Event::Served { near, far: Served::default() });
+        world.run(60, &[(150, 32)], 0);
+        let new = world.striper.placement(None).unwrap();
+        for shape in [world.forks[0], new] {
+            let at = Parameters { rate: 150.0, request_blocks: 8.0, ..world.striper.config.parameters };
+            let wide = shape.spans(32768.0);
+            assert!(at.predict(wide).request_s.is_finite(), "{mode:?}: {wide} wide, {:?}", world.log);
+            assert_eq!(wide, most, "{mode:?}, {took_ms}: as wide as they can bear: {:?}", world.log);
+        }
+    }
+}
+
+/// The model knows nothing of how devices do, and devices that do as measured are no news to the rules either.
+#[test]
+fn how_devices_do_is_for_the_rules_alone() {
+    let spans = |mode, took_ms: u64| {
+        let mut world = World::new(striper(mode, |_| {}), 1024);
+        let served =
+            Served { operations: 100, bytes: 100 * 300 << 10, took_ns: 100 * took_ms * 1_000_000, queued: 100 };
+        world.striper.handle(Time::ZERO, Event::Served { near: served, far: Served::default() });
+        world.run(30, &[(12, 600)], 0);
+        world.forks[0].spans(600.0 * 1024.0)
+    };
+    // 25 ms is what 300 KiB should take.
+    for took_ms in [25, 250] {
+        assert_eq!(spans(Mode::Model, took_ms), spans(Mode::Model, 25), "the model knows nothing of it");
+    }
+    assert_eq!(spans(Mode::ModelFuzzy, 25), spans(Mode::Model, 25));
+}

@@ -3,7 +3,7 @@
 use super::{Stripes, devices, shown};
 use crate::daemon::Core;
 use policy::FileId;
-use policy::stripe::controller::Mode;
+use policy::stripe::advice::Mode;
 use serde_json::{Value, json};
 
 impl Stripes {

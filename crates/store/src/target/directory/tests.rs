@@ -218,3 +218,14 @@ fn the_last_epoch_is_remembered_on_the_target_and_a_damaged_one_is_not_believed(
     fs::write(dir.path().join("epoch"), b"\0\0\xff").unwrap();
     assert_eq!(medium.epoch(), Ok(None));
 }
+
+#[test]
+fn network_file_systems_are_told_by_their_type() {
+    for network in [0x6969, 0xff53_4d42, 0xffff_ffff_ff53_4d42, 0x00c3_6400, 0x0bd0_0bd0] {
+        assert!(super::is_network(network), "{network:#x}");
+    }
+    // ext4, XFS, tmpfs, FUSE.
+    for local in [0xef53, 0x5846_5342, 0x0102_1994, 0x6573_5546] {
+        assert!(!super::is_network(local), "{local:#x}");
+    }
+}
