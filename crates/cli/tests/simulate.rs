@@ -34,6 +34,8 @@ fn mistakes_are_named_with_what_would_be_right() {
     assert!(text(&lunix.stderr).contains("linux-2.6.18"));
     let alone = sim(at.path(), &["cache", "--generate", "oltp:scale=0.001", "--coordinator", "pfc"]);
     assert!(text(&alone.stderr).contains("--l2"));
+    let two = sim(at.path(), &["cache", "--generate", "oltp:scale=0.001", "--l1", "none", "--l1-replacement", "sarc"]);
+    assert!(two.status.code() == Some(2) && text(&two.stderr).contains("lru"), "{}", text(&two.stderr));
     std::fs::write(at.path().join("bad.trace"), "R Hit 1 1 1\n").unwrap();
     let measured = sim(at.path(), &["disk", "validate", "bad.trace", "--model", "atlas10k"]);
     assert_eq!(measured.status.code(), Some(2));
@@ -121,6 +123,56 @@ fn a_grid_goes_on_where_it_was_and_compares() {
     let again = sim(at.path(), &["cache", "--grid", "grid.toml", "--threads", "1"]);
     assert_eq!(first.stdout, again.stdout);
     assert_eq!(std::fs::read_to_string(at.path().join("grid.results.jsonl")).unwrap(), results);
+}
+
+/// [S-181] A trace without times is not replayed as if all of it came at once.
+#[test]
+fn a_trace_without_times_needs_a_closed_loop() {
+    let at = tempfile::tempdir().unwrap();
+    let numbers: String = (0..50).map(|n| format!("{}\n", n * 7 % 30)).collect();
+    std::fs::write(at.path().join("t.lirs"), numbers).unwrap();
+    std::fs::write(
+        at.path().join("t.iolog"),
+        "fio version 2 iolog\n/a add\n/a open\n/a read 0 4096\n/a read 4096 4096\n",
+    )
+    .unwrap();
+    for trace in ["t.lirs", "t.iolog"] {
+        let open = sim(at.path(), &["cache", "--trace", trace]);
+        let said = text(&open.stderr);
+        assert_eq!(open.status.code(), Some(2), "{said}");
+        assert!(said.contains("--closed") && said.contains("nothing was simulated"), "{said}");
+        for instead in [&["--closed"][..], &["--paced"], &["--disk", "none"]] {
+            let done = sim(at.path(), &[&["cache", "--trace", trace], instead].concat());
+            assert!(done.status.success(), "{instead:?}: {}", text(&done.stderr));
+        }
+        let tiers = sim(at.path(), &["tier", "--trace", trace, "--open"]);
+        assert!(tiers.status.code() == Some(2) && text(&tiers.stderr).contains("--open"), "{}", text(&tiers.stderr));
+    }
+    // Times that are all alike are times.
+    std::fs::write(at.path().join("t.spc"), "0,0,4096,R,5.0\n0,64,4096,R,5.0\n").unwrap();
+    assert!(sim(at.path(), &["cache", "--trace", "t.spc"]).status.success());
+    let stats =
+        Command::new(env!("CARGO_BIN_EXE_entrepot")).current_dir(at.path()).args(["trace", "stats", "t.spc"]).output();
+    let stats = text(&stats.unwrap().stdout);
+    assert!(stats.contains("all at 5.000 s") && !stats.contains("no times"), "{stats}");
+}
+
+#[test]
+fn a_trace_is_cut_into_the_blocks_that_are_asked_for_and_begins_at_its_earliest_record() {
+    let at = tempfile::tempdir().unwrap();
+    let lines: String = (0..20).map(|n| format!("{} 8 {} {n}\n", n * 8, n % 3)).collect();
+    std::fs::write(at.path().join("t.lis"), lines).unwrap();
+    let said = |arguments: &[&str]| {
+        let run = sim(at.path(), &[&["cache", "--trace"], arguments].concat());
+        assert!(run.status.success(), "{}", text(&run.stderr));
+        text(&run.stdout)
+    };
+    assert!(said(&["t.lis", "--closed", "--block", "512"]).contains("160 blocks of 512 bytes"));
+    assert!(said(&["t.lis", "--closed"]).contains("160 blocks of 4096 bytes"));
+    // The second record is two seconds earlier than the first.
+    std::fs::write(at.path().join("t.spc"), "0,0,4096,R,5.0\n0,64,4096,R,3.0\n0,128,4096,R,6.0\n").unwrap();
+    let late = said(&["t.spc"]);
+    assert!(late.contains("span       3.000 s") && late.contains("1 records are earlier"), "{late}");
 }
 
 #[test]

@@ -162,7 +162,7 @@ impl Iterator for Replay<'_> {
                 Streams::Address => self.streams.enter(span).name ^ self.client.unwrap_or(self.trace as u32) << 24,
             };
             return Some(Access {
-                at: Time(record.time_ns.saturating_sub(self.start_ns)),
+                at: Time(record.time_ns - self.start_ns),
                 span,
                 stream,
                 file_blocks,

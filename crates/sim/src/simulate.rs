@@ -10,7 +10,7 @@ pub use workload::Workload;
 use crate::replay::{Replay, Survey, SurveyError};
 use crate::setup::{Setup, SetupError};
 use crate::trace::{self, Reader};
-use crate::world::{Sample, World};
+use crate::world::{Arrival, Sample, World};
 
 /// Opens a trace anew from its start. Every call gives the same records.
 pub trait Opener: Sync {
@@ -36,6 +36,15 @@ pub enum SimulateError {
     /// A trace that could be surveyed cannot be read again.
     #[error("a trace changed while it was replayed: {0}")]
     Trace(String),
+    /// Requests without times cannot come at their times.
+    #[error(
+        "trace {number} does not say when its requests came, so they would all come at once; nothing was simulated. Replay it in a closed \
+         loop: `--closed`, or `closed = true` beside the trace in a grid"
+    )]
+    NoTimes {
+        /// Which trace, from 1.
+        number: usize,
+    },
     /// A level cannot be made.
     #[error("{0}; nothing was simulated")]
     Level(#[from] policy::cache::ConfigError),
@@ -64,6 +73,10 @@ pub fn survey(setup: &Setup, traces: &[&dyn Opener]) -> Result<Survey, SimulateE
 pub fn run(setup: &Setup, survey: &Survey, traces: &[&dyn Opener]) -> Result<Outcome, SimulateError> {
     let config = setup.config(survey.footprint_blocks())?;
     let cut = setup.cut()?;
+    let open = matches!(config.arrival, Arrival::Open { .. }) && !setup.has_no_device();
+    if let Some(at) = survey.traces().iter().position(|trace| open && !trace.has_times) {
+        return Err(SimulateError::NoTimes { number: at + 1 });
+    }
     let mut sources = Vec::new();
     for (number, trace) in traces.iter().enumerate() {
         let all = [None];

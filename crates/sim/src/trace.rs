@@ -127,4 +127,9 @@ impl Record {
 pub trait Reader: Iterator<Item = Result<Record, Error>> + Send {
     /// What was read so far.
     fn accounting(&self) -> &Accounting;
+
+    /// Whether what was read so far says when its requests came.
+    fn has_times(&self) -> bool {
+        true
+    }
 }

@@ -22,7 +22,7 @@ fn simulated_service_times_are_as_near_to_the_measured_ones_as_documented() {
         [("cheetah9LP", "cheetah9lp", 0.106, 0.01), ("atlas10k", "atlas10k", 0.1, 0.01)]
     {
         let Some(measured) = measurement(file) else { continue };
-        let outcome = validate::validate(Model::named(model).unwrap(), &measured);
+        let outcome = validate::validate(Model::named(model).unwrap(), Model::named(model), &measured);
         eprintln!("{outcome}");
         assert_eq!(outcome.beyond, 0);
         assert!(outcome.demerit_ns / 1e6 < demerit_ms_max, "{outcome}");

@@ -83,7 +83,7 @@ fn simulate_problem(error: &SimulateError) -> Problem {
     if let SimulateError::Survey(error) = error {
         return survey_problem(error);
     }
-    let wrong = matches!(error, SimulateError::Setup(_) | SimulateError::Level(_));
+    let wrong = matches!(error, SimulateError::Setup(_) | SimulateError::Level(_) | SimulateError::NoTimes { .. });
     said(&error.to_string(), wrong)
 }
 

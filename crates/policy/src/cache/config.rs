@@ -75,6 +75,9 @@ impl LevelConfig {
         }
         prefetch::check(self.prefetch, self.trigger).map_err(ConfigError::Prefetch)?;
         if let Replacement::Sarc(lists) = self.replacement {
+            if self.prefetch == Prefetch::None {
+                return Err(ConfigError::NothingSequential);
+            }
             let fraction = lists.bottom_fraction;
             if !(fraction > 0.0 && fraction <= 1.0) {
                 return Err(ConfigError::BottomFraction { fraction });
@@ -103,6 +106,8 @@ pub enum ConfigError {
     },
     /// No stream can be remembered.
     Streams,
+    /// SARC's lists without a prefetcher, which alone says what is sequential.
+    NothingSequential,
 }
 
 impl fmt::Display for ConfigError {
@@ -116,6 +121,10 @@ impl fmt::Display for ConfigError {
             ConfigError::BottomFraction { fraction } => {
                 write!(f, "the bottom of SARC's lists is {fraction} of the cache; it must be above 0 and at most 1")
             }
+            ConfigError::NothingSequential => f.write_str(
+                "SARC's lists are one for what is sequential and one for the rest, and without a prefetcher nothing is; take lru, which that comes \
+                 to, or a prefetcher",
+            ),
             ConfigError::Streams => f.write_str("no stream can be remembered; set streams_max to at least 1"),
         }
     }

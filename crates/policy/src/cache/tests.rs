@@ -162,12 +162,13 @@ fn wrong_configurations_are_refused() {
         Level::new(config).map(|_| ()).map_err(|e| e.to_string())
     };
     assert_eq!(with(|_| ()), Ok(()));
-    let wrong: [fn(&mut LevelConfig); 8] = [
+    let wrong: [fn(&mut LevelConfig); 9] = [
         |c| c.capacity_blocks = 0,
         |c| c.prefetch = Prefetch::Ra { degree: 0 },
         |c| c.trigger = Trigger::Fixed { distance: 4 },
         |c| c.prefetch = Prefetch::Sarc { degree: 4, distance: 4, threshold: 4 },
         |c| c.replacement = Replacement::Sarc(TwoLists { bottom_fraction: 0.0, large_ratio: 20.0 }),
+        |c| (c.prefetch, c.replacement) = (Prefetch::None, Replacement::Sarc(TwoLists::default())),
         |c| c.coordination.pfc = Some(Pfc { queue_fraction: 2.0, ..Pfc::PUBLISHED }),
         |c| {
             c.prefetch = Prefetch::OnDemand { max: 32 };

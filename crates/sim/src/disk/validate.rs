@@ -52,17 +52,19 @@ pub struct Outcome {
     pub demerit_ns: f64,
     /// The same between reads only, and between writes only.
     pub demerit_by_kind_ns: [f64; 2],
-    /// What DiskSim's authors report for their simulator and this drive.
-    pub published_demerit_ns: u64,
+    /// What DiskSim's authors report for their simulator and this drive, if the measurement is of this drive.
+    pub published_demerit_ns: Option<u64>,
+}
+
+/// The model of the drive that a measurement is called after.
+pub fn called_after(file: &Path) -> Option<&'static Model> {
+    let name = file.file_name()?.to_str()?.to_ascii_lowercase();
+    let stem = [".trace", ".trace.gz", ".trace.zst"].iter().find_map(|end| name.strip_suffix(end))?;
+    Model::named(stem)
 }
 
 /// The measurements at `path`, a file or a directory of files, each with its model: `model`, or the one it is called after.
 pub fn find(path: &Path, model: Option<&'static Model>) -> io::Result<Vec<(&'static Model, PathBuf)>> {
-    let called_after = |file: &Path| {
-        let name = file.file_name()?.to_str()?.to_ascii_lowercase();
-        let stem = [".trace", ".trace.gz", ".trace.zst"].iter().find_map(|end| name.strip_suffix(end))?;
-        Model::named(stem)
-    };
     if !path.metadata()?.is_dir() {
         return Ok(model.or_else(|| called_after(path)).map(|model| (model, path.into())).into_iter().collect());
     }
@@ -121,8 +123,8 @@ fn parse_line(line: &str) -> Result<Measured, String> {
     Ok(Measured { command, service_ns: nanoseconds(service)?, think_ns: nanoseconds(think)? })
 }
 
-/// Run the measured requests through `model`, each as long after the one before as on the real drive.
-pub fn validate(model: &'static Model, measured: &[Measured]) -> Outcome {
+/// Run the requests measured on the drive `of`, if that is known, through `model`, each as long after the one before as on the real drive.
+pub fn validate(model: &'static Model, of: Option<&Model>, measured: &[Measured]) -> Outcome {
     let mut disk = Disk::new(model);
     let mut now = Time::ZERO;
     let mut pairs = Vec::with_capacity(measured.len());
@@ -146,7 +148,7 @@ pub fn validate(model: &'static Model, measured: &[Measured]) -> Outcome {
         simulated_mean_ns: mean(pairs.iter().map(|&(_, _, simulated)| simulated)),
         demerit_ns: demerit(&pairs, all),
         demerit_by_kind_ns: [demerit(&pairs, |write| !write), demerit(&pairs, |write| write)],
-        published_demerit_ns: model.published_demerit_ns,
+        published_demerit_ns: of.filter(|of| of.name == model.name).map(|of| of.published_demerit_ns),
     }
 }
 
@@ -177,11 +179,12 @@ impl fmt::Display for Outcome {
         writeln!(f, "mean service time   {measured:.3} ms measured, {simulated:.3} ms simulated ({error:+.1} %)")?;
         let [reads, writes] = self.demerit_by_kind_ns.map(ms);
         writeln!(f, "demerit figure      {:.3} ms (reads {reads:.3}, writes {writes:.3})", ms(self.demerit_ns))?;
-        write!(
-            f,
-            "DiskSim's own       {:.3} ms, as reported by its authors for this drive",
-            ms(self.published_demerit_ns as f64)
-        )
+        match self.published_demerit_ns {
+            Some(ns) => {
+                write!(f, "DiskSim's own       {:.3} ms, as reported by its authors for this drive", ms(ns as f64))
+            }
+            None => write!(f, "DiskSim's own       not known: the measurement is not called after this drive"),
+        }
     }
 }
 
@@ -198,6 +201,16 @@ mod tests {
         assert_eq!(parse("R Hit 100 4 1 2\nX Hit 1 1 1 1").unwrap_err().line, 2);
         assert_eq!(parse("R Hit 100 4 1").unwrap_err().what, "5 fields instead of 6");
         assert_eq!(parse("R Hit 100 0 1 2").unwrap_err().what, "no sectors");
+    }
+
+    #[test]
+    fn a_published_figure_stands_beside_measurements_of_its_drive_only() {
+        let measured = parse("R Hit 100 4 1000.5 20").unwrap();
+        let (cheetah, atlas) = (Model::named("cheetah9lp").unwrap(), Model::named("atlas10k").unwrap());
+        let published = |of| validate(cheetah, of, &measured).published_demerit_ns;
+        assert_eq!([published(Some(cheetah)), published(Some(atlas)), published(None)], [Some(107_000), None, None]);
+        assert_eq!(called_after(Path::new("x/ATLAS10K.trace.gz")).unwrap().name, "atlas10k");
+        assert!(validate(cheetah, None, &measured).to_string().contains("not known"));
     }
 
     #[test]

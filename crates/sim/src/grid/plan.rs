@@ -203,8 +203,8 @@ impl Plan {
 }
 
 impl TraceWish {
-    /// Opens the trace, whose path counts from `beside`.
-    pub fn opener(&self, beside: &Path) -> Result<Box<dyn Opener>, GridError> {
+    /// Opens the trace, whose path counts from `beside`; where it counts in blocks and does not say of how many bytes, of `block_bytes`.
+    pub fn opener(&self, beside: &Path, block_bytes: u32) -> Result<Box<dyn Opener>, GridError> {
         let wrong = |why: String| GridError::File(format!("trace `{}`: {why}", self.name));
         let format = self.format.as_deref().map(|name| {
             Format::named(name)
@@ -221,6 +221,7 @@ impl TraceWish {
             format: format.transpose()?,
             lenient: self.lenient,
             time_unit: time_unit.transpose()?,
+            block_bytes: Some(block_bytes),
             ..Options::default()
         };
         match (&self.path, &self.generate) {

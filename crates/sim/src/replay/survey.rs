@@ -35,6 +35,8 @@ pub struct Surveyed {
     pub cut: bool,
     /// The clients in it, ascending.
     pub clients: Vec<u32>,
+    /// Whether it says when its requests came.
+    pub has_times: bool,
 }
 
 /// Why a trace cannot be replayed.
@@ -114,10 +116,11 @@ impl Survey {
         if meter.requests == 0 {
             return Err(SurveyError::Empty);
         }
-        let report = census.report();
+        let (report, has_times) = (census.report(), reader.has_times());
         self.footprint_blocks += report.footprint_blocks;
         let clients = clients.into_iter().collect();
-        self.traces.push(Surveyed { accounting, report, replayed: meter.requests, aside, cut: is_cut, clients });
+        let replayed = meter.requests;
+        self.traces.push(Surveyed { accounting, report, replayed, aside, cut: is_cut, clients, has_times });
         Ok(())
     }
 
@@ -169,7 +172,8 @@ impl Survey {
         Some((file, blocks))
     }
 
-    pub(super) fn start_ns(&self, trace: usize) -> u64 {
+    /// The earliest time in trace number `trace`.
+    pub fn start_ns(&self, trace: usize) -> u64 {
         self.traces[trace].report.first_ns
     }
 }
@@ -192,13 +196,18 @@ impl fmt::Display for Surveyed {
             "replayed   {} requests: {reads} reads, {writes} writes; {} records aside",
             self.replayed, self.aside
         )?;
+        let span = if self.has_times { format!("{span_s:.3} s") } else { "no times".into() };
         writeln!(
             f,
-            "span       {span_s:.3} s, {} clients, {} files, {} devices",
+            "span       {span}, {} clients, {} files, {} devices",
             self.clients.len(),
             self.report.files,
             self.report.devices
         )?;
+        if self.report.out_of_order > 0 {
+            let many = self.report.out_of_order;
+            writeln!(f, "order      {many} records are earlier than the one before them, and come with it")?;
+        }
         let mib = footprint_bytes as f64 / (1 << 20) as f64;
         write!(f, "footprint  {mib:.1} MiB: {footprint_blocks} blocks of {block_bytes} bytes")
     }

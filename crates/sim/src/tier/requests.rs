@@ -37,6 +37,11 @@ pub struct Requests {
 }
 
 impl Requests {
+    /// The records that follow are of a trace that begins at this time; unless said, at the time of the first record.
+    pub fn begin(&mut self, start_ns: u64) {
+        self.first_ns = Some(start_ns);
+    }
+
     /// Adds a record of trace number `trace`; what is no request of a client is left out.
     pub fn add(&mut self, trace: usize, record: &Record, block_bytes: u64) {
         let asked = matches!(record.op, Op::Read | Op::Write) && !record.flags.has(Flags::SPECULATIVE);

@@ -15,6 +15,10 @@ pub(super) struct Arc {
 impl LineFormat for Arc {
     const EXPECTED: &'static str = "start_block n_blocks ignored request_number";
 
+    fn has_times(&self) -> bool {
+        false
+    }
+
     fn line(&mut self, line: &[u8]) -> Result<Line, Reason> {
         let mut f = Words(line);
         let Some(start) = f.next() else { return Ok(Line::Passed(Passed::Blank)) };

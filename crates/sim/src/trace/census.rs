@@ -82,11 +82,11 @@ pub struct Report {
     pub devices: u64,
     /// Files.
     pub files: u64,
-    /// Time of the first record.
+    /// The earliest time.
     pub first_ns: u64,
     /// The latest time.
     pub last_ns: u64,
-    /// From the first to the latest, in seconds.
+    /// From the earliest to the latest, in seconds.
     pub span_s: f64,
     /// Records per second.
     pub records_per_s: f64,
@@ -146,6 +146,7 @@ impl Census {
         if self.records() == 0 {
             (self.first_ns, self.last_ns) = (now_ns, now_ns);
         } else {
+            self.first_ns = self.first_ns.min(now_ns);
             self.out_of_order += u64::from(now_ns < self.previous_ns);
             let gap_s = now_ns.saturating_sub(self.previous_ns) as f64 / 1e9;
             self.gap_sum_s += gap_s;

@@ -47,6 +47,11 @@ impl LineFormat for Fio {
     const EXPECTED: &'static str =
         "[microseconds] file add|open|close|read|write|trim|sync|datasync|wait [offset length]";
 
+    /// Version 2 has none but by its waits.
+    fn has_times(&self) -> bool {
+        self.version != Some(2) || self.now_ns > 0
+    }
+
     fn line(&mut self, line: &[u8]) -> Result<Line, Reason> {
         let line = line.trim_ascii();
         if line.is_empty() {

@@ -27,6 +27,11 @@ pub(super) trait LineFormat: Send {
 
     /// Reads a line, without its end.
     fn line(&mut self, line: &[u8]) -> Result<Line, Reason>;
+
+    /// Whether the lines so far say when requests came.
+    fn has_times(&self) -> bool {
+        true
+    }
 }
 
 /// The reader.
@@ -121,6 +126,10 @@ impl<F: LineFormat> Iterator for Lines<F> {
 impl<F: LineFormat> Reader for Lines<F> {
     fn accounting(&self) -> &Accounting {
         &self.intake.accounting
+    }
+
+    fn has_times(&self) -> bool {
+        self.format.has_times()
     }
 }
 

@@ -12,6 +12,10 @@ pub(super) struct Lirs {
 impl LineFormat for Lirs {
     const EXPECTED: &'static str = "a block number, or *";
 
+    fn has_times(&self) -> bool {
+        false
+    }
+
     fn line(&mut self, line: &[u8]) -> Result<Line, Reason> {
         match line.trim_ascii() {
             b"" => Ok(Line::Passed(Passed::Blank)),

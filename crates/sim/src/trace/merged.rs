@@ -63,4 +63,8 @@ impl Reader for Merged {
     fn accounting(&self) -> &Accounting {
         &self.accounting
     }
+
+    fn has_times(&self) -> bool {
+        self.readers.iter().all(|reader| reader.has_times())
+    }
 }

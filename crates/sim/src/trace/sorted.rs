@@ -51,4 +51,8 @@ impl<R: Reader> Reader for Sorted<R> {
     fn accounting(&self) -> &Accounting {
         self.from.accounting()
     }
+
+    fn has_times(&self) -> bool {
+        self.from.has_times()
+    }
 }

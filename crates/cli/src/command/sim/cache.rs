@@ -99,7 +99,7 @@ pub struct Cache {
     /// Run a whole grid.
     #[arg(long, value_name = "GRID.TOML", conflicts_with_all = ["trace", "generate"])]
     grid: Option<PathBuf>,
-    /// Where a grid keeps its results and resumes from; without it, beside the grid file.
+    /// Where a grid keeps its results and resumes from; without it, GRID.results.jsonl in the current directory.
     #[arg(long, value_name = "FILE", requires = "grid")]
     results: Option<PathBuf>,
     /// Cases that run side by side; without it, as many as there are cores.
@@ -221,7 +221,9 @@ impl Cache {
         }
         let setup = self.setup()?;
         let wishes = self.traces.wishes()?;
-        let openers = wishes.iter().map(|wish| grid::opener(wish, "".as_ref())).collect::<Result<Vec<_>>>()?;
+        let cut = setup.cut().map_err(|error| setup_problem(&error))?;
+        let openers =
+            wishes.iter().map(|wish| grid::opener(wish, "".as_ref(), cut.block_bytes)).collect::<Result<Vec<_>>>()?;
         let traces: Vec<&dyn Opener> = openers.iter().map(|opener| &**opener).collect();
         // Words are checked before long traces are read.
         simulate::check(&setup).map_err(|error| setup_problem(&error))?;

@@ -89,7 +89,7 @@ fn run_validate(path: &Path, model: Option<&str>) -> Result<u8> {
         let text = validate::read(file).map_err(|error| unreadable(file, error))?;
         let measured = validate::parse(&text).map_err(|error| said(&error.to_string(), true))?;
         let gap = if at > 0 { "\n" } else { "" };
-        let outcome = validate::validate(model, &measured);
+        let outcome = validate::validate(model, validate::called_after(file), &measured);
         shown::text(&format!("{gap}measurement         {}\n{outcome}\n", file.display()))?;
     }
     Ok(0)

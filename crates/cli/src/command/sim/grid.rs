@@ -7,7 +7,7 @@ use crate::shown;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::json;
 use sim::grid::{Case, Done, Plan, Progress, TraceWish};
-use sim::replay::Survey;
+use sim::replay::{Cut, Survey};
 use sim::simulate::{self, Opener};
 use std::path::Path;
 use std::sync::Arc;
@@ -15,8 +15,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use store::control::{Problem, exit};
 
 /// Opens the trace that `wish` asks for; its path counts from `beside`.
-pub(super) fn opener(wish: &TraceWish, beside: &Path) -> Result<Box<dyn Opener>> {
-    wish.opener(beside).map_err(|error| super::said(&error.to_string(), true).into())
+pub(super) fn opener(wish: &TraceWish, beside: &Path, block_bytes: u32) -> Result<Box<dyn Opener>> {
+    wish.opener(beside, block_bytes).map_err(|error| super::said(&error.to_string(), true).into())
 }
 
 /// Run the grid in the file at `path`.
@@ -25,9 +25,13 @@ pub(super) fn run(path: &Path, results: Option<&Path>, threads: usize, output: O
     let plan = Plan::parse(&text).map_err(|error| grid_problem(&error))?;
     let cases = plan.cases().map_err(|error| grid_problem(&error))?;
     let beside = path.parent().unwrap_or(Path::new(""));
-    let openers = plan.trace.iter().map(|wish| opener(wish, beside)).collect::<Result<Vec<_>>>()?;
+    let openers = (0..plan.trace.len()).map(|number| {
+        let cut = cut(&cases, number)?;
+        opener(&plan.trace[number], beside, cut.block_bytes)
+    });
+    let openers = openers.collect::<Result<Vec<_>>>()?;
     let traces: Vec<&dyn Opener> = openers.iter().map(|opener| &**opener).collect();
-    let surveys = surveys(&plan, &cases, &traces)?;
+    let surveys = surveys(&plan, &traces)?;
     let kept = path.with_extension("results.jsonl");
     let results = results.unwrap_or(&kept);
     let bar = bar(cases.len());
@@ -72,16 +76,21 @@ pub(super) fn side_by_side(
     if done.len() < cases.len() { Err(Failure::Said(exit::INTERRUPTED)) } else { Ok(done) }
 }
 
+/// How trace number `trace` is cut in all of its cases.
+fn cut(cases: &[Case], trace: usize) -> Result<Cut> {
+    let mut cuts = cases.iter().filter(|case| case.trace == trace).map(|case| case.setup.cut());
+    let first = cuts.next().transpose().map_err(|error| setup_problem(&error))?;
+    if cuts.any(|cut| cut.ok() != first) {
+        let problem = Problem::wrong("a grid cannot vary `block` or `limit_requests`: a trace is surveyed once");
+        return Err(problem.try_this("write one grid for each").into());
+    }
+    Ok(first.unwrap_or_default())
+}
+
 /// One survey per trace, and its census on the screen.
-fn surveys(plan: &Plan, cases: &[Case], traces: &[&dyn Opener]) -> Result<Vec<Survey>> {
+fn surveys(plan: &Plan, traces: &[&dyn Opener]) -> Result<Vec<Survey>> {
     let mut surveys = Vec::new();
-    for (number, (wish, trace)) in plan.trace.iter().zip(traces).enumerate() {
-        let mut cuts = cases.iter().filter(|case| case.trace == number).map(|case| case.setup.cut());
-        let first = cuts.next().transpose().map_err(|error| setup_problem(&error))?;
-        if cuts.any(|cut| cut.ok() != first) {
-            let problem = Problem::wrong("a grid cannot vary `block` or `limit_requests`: a trace is surveyed once");
-            return Err(problem.try_this("write one grid for each").into());
-        }
+    for (wish, trace) in plan.trace.iter().zip(traces) {
         let setup = sim::grid::trace_setup(&plan.base, wish);
         let survey = simulate::survey(&setup, &[*trace]).map_err(|error| simulate_problem(&error))?;
         eprintln!("trace      {}\n{}\n", wish.name, survey.traces()[0]);

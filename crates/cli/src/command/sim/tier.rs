@@ -20,6 +20,7 @@ use sim::grid::TraceWish;
 use sim::replay::{Cut, Survey};
 use sim::setup::{Size, duration, size_bytes};
 use sim::tier::{Arrivals, PageCacheSetup, Requests, Scheme, Setup, working_sets};
+use sim::trace::Options;
 use std::path::{Path, PathBuf};
 use store::control::Problem;
 use table::{csv, fit, table};
@@ -313,10 +314,18 @@ impl Tier {
         let cut = Cut { block_bytes: block_bytes as u32, requests_max: limit_requests, ..Cut::default() };
         let (mut survey, mut requests) = (Survey::default(), Requests::default());
         for (trace, wish) in wishes.iter().enumerate() {
-            let opener = grid::opener(wish, beside)?;
+            let opener = grid::opener(wish, beside, Options::BLOCK_BYTES)?;
             let opened = || opener.open().map_err(|error| survey_problem(&error.into()));
             survey.add(opened()?, &cut).map_err(|error| survey_problem(&error))?;
             self.say(&format!("trace      {}\n{}\n\n", wish.name, survey.traces()[trace]))?;
+            if self.open && !survey.traces()[trace].has_times {
+                let problem = Problem::wrong(format!("{} does not say when its requests came", wish.name));
+                return Err(problem
+                    .so("nothing was simulated")
+                    .try_this("leave out --open: clients wait for their answers")
+                    .into());
+            }
+            requests.begin(survey.start_ns(trace));
             let limit = limit_requests.map_or(usize::MAX, |n| requests.len().saturating_add(n as usize));
             for record in opened()? {
                 let record = record.map_err(|error| survey_problem(&error.into()))?;

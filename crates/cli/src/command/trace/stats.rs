@@ -67,7 +67,7 @@ impl Stats {
                 "windows": windows,
             }))?,
             Output::Text => {
-                shown::text(&text(identity, options.block_bytes.is_none(), accounting, &report))?;
+                shown::text(&text(identity, reader.has_times(), options.block_bytes.is_none(), accounting, &report))?;
                 if let Some(windows) = &windows {
                     shown::text(&distribution(windows))?;
                 }
@@ -77,7 +77,7 @@ impl Stats {
     }
 }
 
-fn text(identity: Identity, block_assumed: bool, accounting: &Accounting, r: &Report) -> String {
+fn text(identity: Identity, has_times: bool, block_assumed: bool, accounting: &Accounting, r: &Report) -> String {
     let mut out = String::new();
     let mut line = |what: &str, value: String| {
         // Writing to a string does not fail.
@@ -120,8 +120,12 @@ fn text(identity: Identity, block_assumed: bool, accounting: &Accounting, r: &Re
             shown::bytes(r.address_end_bytes)
         ),
     );
-    if !format.has_times() || r.span_s == 0.0 {
+    if !has_times {
         line("span", "no times: closed loop only".into());
+        return out;
+    }
+    if r.span_s == 0.0 {
+        line("span", format!("none: all at {:.3} s", r.first_ns as f64 / 1e9));
         return out;
     }
     line("span", format!("{:.3} s, from {:.3} s", r.span_s, r.first_ns as f64 / 1e9));
@@ -210,7 +214,7 @@ mod tests {
         accounting.skip(Reason::NotANumber, 4);
         assert!(census.agrees(&accounting));
         let identity = Identity { format: Format::Lirs, block_bytes: 4096 };
-        let shown = text(identity, true, &accounting, &census.report());
+        let shown = text(identity, false, true, &accounting, &census.report());
         for part in [
             "5 = 3 records + 1 mark + 1 malformed",
             "1 not a number, first at line 4",

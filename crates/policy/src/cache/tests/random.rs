@@ -68,7 +68,7 @@ fn config() -> impl Strategy<Value = LevelConfig> {
     (1u32..120, 0usize..Prefetch::ALL.len(), 0usize..4, any::<bool>(), coordination(), any::<bool>()).prop_map(
         |(capacity, which, trigger, sarc, coordination, join)| {
             let mut config = LevelConfig::new(capacity, Prefetch::ALL[which]);
-            if sarc {
+            if sarc && config.prefetch != Prefetch::None {
                 config.replacement = Replacement::Sarc(TwoLists { bottom_fraction: 0.1, large_ratio: 2.0 });
             }
             if config.prefetch.has_trigger_distance() {

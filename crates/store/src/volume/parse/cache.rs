@@ -36,7 +36,7 @@ pub fn cache(reading: &Reading<'_>, section: Section<'_, '_, '_>) -> Cache {
     if let Err(error) = level.check() {
         let key = match error {
             ConfigError::Capacity { .. } => "size",
-            ConfigError::BottomFraction { .. } => "replacement",
+            ConfigError::BottomFraction { .. } | ConfigError::NothingSequential => "replacement",
             ConfigError::Coordination(_) => "coordinator",
             ConfigError::Prefetch(policy::prefetch::ConfigError::Degree { .. }) => "prefetch",
             ConfigError::Prefetch(_) if section.get("trigger").is_some() => "trigger",
