@@ -175,6 +175,39 @@ fn a_trace_is_cut_into_the_blocks_that_are_asked_for_and_begins_at_its_earliest_
     assert!(late.contains("span       3.000 s") && late.contains("1 records are earlier"), "{late}");
 }
 
+/// The first interrupt is answered at once, and cases under way are finished; results lie where the command was given.
+#[test]
+fn an_interrupted_grid_says_what_it_waits_for() {
+    use std::io::{BufRead, BufReader};
+    let at = tempfile::tempdir().unwrap();
+    std::fs::create_dir(at.path().join("grids")).unwrap();
+    let grid = r#"
+        [[trace]]
+        name = "oltp"
+        generate = "oltp:scale=0.1"
+        [base]
+        check = true
+        [axes]
+        pair = ["ra", "amp", "linux", "sarc"]
+        l1_size = ["1%", "2%", "3%", "4%", "5%", "6%", "7%", "8%"]
+    "#;
+    std::fs::write(at.path().join("grids/long.toml"), grid).unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_entrepot"));
+    command.current_dir(at.path()).args(["sim", "cache", "--grid", "grids/long.toml", "--threads", "1"]);
+    let mut child = command.stderr(std::process::Stdio::piped()).spawn().expect("the binary runs");
+    let mut said = BufReader::new(child.stderr.take().unwrap()).lines().map(Result::unwrap);
+    let interrupt = |child: &std::process::Child| {
+        let killed = Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
+        assert!(killed.success());
+    };
+    assert!(said.any(|line| line.starts_with("cases      32, 1 at a time")));
+    interrupt(&child);
+    assert!(said.any(|line| line.starts_with("interrupted: the cases under way are finished first")));
+    interrupt(&child);
+    assert_eq!(child.wait().unwrap().code(), Some(130));
+    assert!(at.path().join("long.results.jsonl").exists() && !at.path().join("grids/long.results.jsonl").exists());
+}
+
 #[test]
 fn tiers_are_compared_with_the_plain_hybrid_and_the_optimum() {
     let at = tempfile::tempdir().unwrap();

@@ -6,15 +6,18 @@ use crate::failure::{Failure, Result};
 use crate::shown;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::json;
+use signal_hook::iterator::Signals;
 use sim::grid::{Case, Done, Plan, Progress, TraceWish};
 use sim::replay::{Cut, Survey};
 use sim::simulate::{self, Opener};
-use std::path::Path;
+use std::cell::Cell;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 use store::control::{Problem, exit};
 
-/// Opens the trace that `wish` asks for; its path counts from `beside`.
+/// Opens the trace that `wish` asks for; its path counts from `beside`, and its blocks, if it does not say their size, are of `block_bytes`.
 pub(super) fn opener(wish: &TraceWish, beside: &Path, block_bytes: u32) -> Result<Box<dyn Opener>> {
     wish.opener(beside, block_bytes).map_err(|error| super::said(&error.to_string(), true).into())
 }
@@ -32,12 +35,15 @@ pub(super) fn run(path: &Path, results: Option<&Path>, threads: usize, output: O
     let openers = openers.collect::<Result<Vec<_>>>()?;
     let traces: Vec<&dyn Opener> = openers.iter().map(|opener| &**opener).collect();
     let surveys = surveys(&plan, &traces)?;
-    let kept = path.with_extension("results.jsonl");
+    // Grids lie beside their traces, where others may not write.
+    let kept = PathBuf::from(path.file_name().unwrap_or_default()).with_extension("results.jsonl");
     let results = results.unwrap_or(&kept);
     let bar = bar(cases.len());
-    let stop = interrupted()?;
+    let stop = interrupted(&bar)?;
+    eprintln!("cases      {}, {threads} at a time; the first interrupt lets those under way end", cases.len());
     let one = |case: &Case| simulate::run(&case.setup, &surveys[case.trace], &traces[case.trace..=case.trace]);
-    let done = sim::grid::run(&cases, Some(results), threads, &stop, one, |at| advance(&bar, at));
+    let said = Cell::new(false);
+    let done = sim::grid::run(&cases, Some(results), threads, &stop, one, |at| advance(&bar, at, &said));
     bar.finish_and_clear();
     let done = done.map_err(|error| grid_problem(&error))?;
     if done.len() < cases.len() {
@@ -68,9 +74,10 @@ pub(super) fn side_by_side(
     threads: usize,
 ) -> Result<Vec<Done>> {
     let bar = bar(cases.len());
-    let stop = interrupted()?;
+    let stop = interrupted(&bar)?;
     let one = |case: &Case| simulate::run(&case.setup, survey, traces);
-    let done = sim::grid::run(cases, None, threads, &stop, one, |at| advance(&bar, at));
+    let said = Cell::new(false);
+    let done = sim::grid::run(cases, None, threads, &stop, one, |at| advance(&bar, at, &said));
     bar.finish_and_clear();
     let done = done.map_err(|error| grid_problem(&error))?;
     if done.len() < cases.len() { Err(Failure::Said(exit::INTERRUPTED)) } else { Ok(done) }
@@ -101,23 +108,53 @@ fn surveys(plan: &Plan, traces: &[&dyn Opener]) -> Result<Vec<Survey>> {
 
 fn bar(cases: usize) -> ProgressBar {
     let bar = ProgressBar::new(cases as u64);
-    if let Ok(style) = ProgressStyle::with_template("{bar:30} {pos}/{len} cases, {eta} left  {wide_msg}") {
+    if let Ok(style) = ProgressStyle::with_template("{bar:30} {pos}/{len} cases  {wide_msg}") {
         bar.set_style(style);
     }
     bar
 }
 
-fn advance(bar: &ProgressBar, at: &Progress) {
-    if at.last.is_empty() && at.resumed > 0 {
-        bar.println(format!("{} of {} cases were done before", at.resumed, at.cases));
-        bar.reset_eta();
+/// Shows how far it is, and says once how long it will take if that is long.
+fn advance(bar: &ProgressBar, at: &Progress, said: &Cell<bool>) {
+    if at.last.is_empty() {
+        if at.resumed > 0 {
+            bar.suspend(|| eprintln!("{} of {} cases were done before", at.resumed, at.cases));
+        }
+        bar.reset_elapsed();
     }
     bar.set_position(at.done as u64);
-    bar.set_message(at.last.clone());
+    let left = left(bar.elapsed(), at);
+    let shown =
+        left.map_or("time left is known after the first cases".to_owned(), |left| format!("{} left", in_words(left)));
+    bar.set_message(format!("{shown}  {}", at.last));
+    // The first cases may be odd ones.
+    let some = at.done - at.resumed >= SOME;
+    if let Some(left) = left.filter(|left| some && *left > LONG && !said.replace(true)) {
+        let cases = at.cases - at.done;
+        bar.suspend(|| eprintln!("{cases} cases are left, which will take about {}", in_words(left)));
+    }
 }
 
-/// Becomes true when the user interrupts: cases under way are finished and kept.
-fn interrupted() -> Result<Arc<AtomicBool>> {
+/// Cases after which the time that the others will take is said, and from how much on.
+const SOME: usize = 4;
+const LONG: Duration = Duration::from_secs(60);
+
+/// How long the cases that are left will take, if they take as long as those that were done in this time.
+fn left(passed: Duration, at: &Progress) -> Option<Duration> {
+    let done = at.done - at.resumed;
+    (done > 0).then(|| passed.mul_f64((at.cases - at.done) as f64 / done as f64))
+}
+
+fn in_words(time: Duration) -> String {
+    match time.as_secs() {
+        s @ ..60 => format!("{s} s"),
+        s @ 60..3600 => format!("{} min", s.div_ceil(60)),
+        s => format!("{} h {} min", s / 3600, s % 3600 / 60),
+    }
+}
+
+/// Becomes true when the user interrupts: cases under way are finished and kept, which is said at once.
+fn interrupted(bar: &ProgressBar) -> Result<Arc<AtomicBool>> {
     let stop = Arc::new(AtomicBool::new(false));
     // A second interrupt ends the command at once.
     signal_hook::flag::register_conditional_shutdown(
@@ -127,5 +164,28 @@ fn interrupted() -> Result<Arc<AtomicBool>> {
     )?;
     signal_hook::flag::register(signal_hook::consts::SIGINT, Arc::clone(&stop))?;
     stop.store(false, Ordering::Relaxed);
+    let (mut signals, bar) = (Signals::new([signal_hook::consts::SIGINT])?, bar.clone());
+    std::thread::Builder::new().name("interrupts".into()).spawn(move || {
+        for _ in signals.forever() {
+            bar.suspend(|| {
+                eprintln!("interrupted: the cases under way are finished first; a second interrupt ends it at once")
+            });
+        }
+    })?;
     Ok(stop)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_time_left_is_not_known_before_the_first_case_and_counts_no_earlier_run() {
+        let at = |done| Progress { done, cases: 100, resumed: 40, last: String::new() };
+        let minute = Duration::from_secs(60);
+        assert_eq!(left(minute, &at(40)), None);
+        assert_eq!(left(minute, &at(50)), Some(5 * minute));
+        assert_eq!(left(minute, &at(100)), Some(Duration::ZERO));
+        assert_eq!([59, 61, 3700].map(|s| in_words(Duration::from_secs(s))), ["59 s", "2 min", "1 h 1 min"]);
+    }
 }
