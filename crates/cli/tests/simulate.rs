@@ -125,7 +125,7 @@ fn a_grid_goes_on_where_it_was_and_compares() {
     assert_eq!(std::fs::read_to_string(at.path().join("grid.results.jsonl")).unwrap(), results);
 }
 
-/// [S-181] A trace without times is not replayed as if all of it came at once.
+/// A trace without times is not replayed as if all of it came at once.
 #[test]
 fn a_trace_without_times_needs_a_closed_loop() {
     let at = tempfile::tempdir().unwrap();
