@@ -257,7 +257,7 @@ fn how_devices_do_is_for_the_rules_alone() {
     let spans = |mode, took_ms: u64| {
         let mut world = World::new(striper(mode, |_| {}), 1024);
         let served =
-            Served { operations: 100, bytes: 100 * 300 << 10, took_ns: 100 * took_ms * 1_000_000, queued: 100 };
+            Served { operations: 100, bytes: 100 * (300 << 10), took_ns: 100 * took_ms * 1_000_000, queued: 100 };
         world.striper.handle(Time::ZERO, Event::Served { near: served, far: Served::default() });
         world.run(30, &[(12, 600)], 0);
         world.forks[0].spans(600.0 * 1024.0)
