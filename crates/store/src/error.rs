@@ -60,6 +60,9 @@ impl Error {
             {
                 *errno
             }
+            // As where the system lacks them: neither a descriptor of the application nor its target is at fault.
+            Error::Target { error: TargetError::Io(Errno::MFILE | Errno::NFILE), .. } => Errno::NFILE,
+            Error::Target { error, .. } if error.is_shortage() => Errno::NOMEM,
             Error::Target { .. } | Error::Unrecoverable(_) | Error::BadLayout(_) | Error::State(_) => Errno::IO,
             Error::NoTarget => Errno::NOSPC,
             Error::Busy(_) => Errno::BUSY,

@@ -33,7 +33,7 @@ pub use table::{Order, OrderError, Targets, TargetsOptions};
 use crate::stats::{Counter, Tally};
 use policy::TargetId;
 use policy::precedence::Class;
-use policy::protect::health::{Event, is_read_only};
+use policy::protect::health::{Event, is_read_only, is_shortage};
 use policy::stripe::forks::Queue;
 use policy::stripe::performance::Served;
 use rustix::io::Errno;
@@ -53,6 +53,13 @@ pub enum TargetError {
     /// It answered with an error.
     #[error("{0}")]
     Io(Errno),
+}
+
+impl TargetError {
+    /// Whether the daemon itself lacked something (descriptors, memory, threads): nothing was learned of the target.
+    pub fn is_shortage(&self) -> bool {
+        matches!(self, TargetError::Io(errno) if is_shortage(errno.raw_os_error()))
+    }
 }
 
 /// Where operations are executed.

@@ -24,7 +24,7 @@
 
 mod hard;
 
-pub use hard::{is_hard, is_read_only, is_space};
+pub use hard::{is_hard, is_read_only, is_shortage, is_space};
 
 use crate::time::Time;
 use std::collections::VecDeque;
@@ -131,6 +131,8 @@ pub enum Event {
     ProbeReadOnly,
     /// A probe failed or passed its own deadline.
     ProbeFailed,
+    /// A probe could not be made, because the daemon lacked what it takes ([`is_shortage`]): says nothing of the target.
+    ProbeNotMade,
     /// The operator failed the target.
     OperatorFail,
     /// The operator trusts the target again; ends failure, doubt and draining.
@@ -328,6 +330,7 @@ impl Health {
             Event::ProbeOk => self.probe_ok(now),
             Event::ProbeReadOnly => self.probe_read_only(now),
             Event::ProbeFailed => self.probe_failed(now),
+            Event::ProbeNotMade => self.probe_not_made(now),
             Event::OperatorFail => self.fail(now, Reason::Operator),
             Event::OperatorRestore => self.restore(now, Reason::Operator),
             Event::OperatorDrain => {
@@ -460,6 +463,14 @@ impl Health {
     /// What it is when nothing is in doubt.
     fn well(&self) -> State {
         if self.read_only { State::ReadOnly } else { State::Ok }
+    }
+
+    /// Nothing was learned: looks again soon, whatever the state.
+    fn probe_not_made(&mut self, now: Time) {
+        self.probe_expires = None;
+        self.probe_wanted = None;
+        self.plan_probe(now);
+        self.next_probe = self.next_probe.map(|at| at.min(now + self.config.probe_interval));
     }
 
     fn fail(&mut self, now: Time, reason: Reason) {

@@ -88,13 +88,16 @@ impl File {
                 Ok(true) => return Ok(len),
                 Ok(false) => {}
                 Err(e) => {
-                    self.note(Event::ReadElsewhere { target: candidate.target });
+                    if !e.is_shortage() {
+                        self.note(Event::ReadElsewhere { target: candidate.target });
+                    }
                     error.get_or_insert((candidate.target, e));
                 }
             }
         }
         let (target, error) = error.unwrap_or((first.target, TargetError::Failed));
-        if !may_wait {
+        // What the daemon has no descriptor or memory for is not lost.
+        if !may_wait || error.is_shortage() {
             return Err(Failure::Final(target_error(target, error)));
         }
         Err(self.recover_piece(&first.piece, layout, target, error))

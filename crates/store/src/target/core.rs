@@ -11,7 +11,7 @@ use super::watch::Bell;
 use super::{Counters, Execution, Limits, State, TargetError, TargetSpec};
 use parking_lot::Mutex;
 use policy::precedence::Class;
-use policy::protect::health::{Action, Event, Health, Reason, is_hard, is_read_only, is_space};
+use policy::protect::health::{Action, Event, Health, Reason, is_hard, is_read_only, is_shortage, is_space};
 use policy::{TargetId, Time};
 use rustix::io::Errno;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
@@ -74,6 +74,7 @@ pub fn probed(answer: Result<(), Errno>) -> Event {
     match answer {
         Ok(()) => Event::ProbeOk,
         Err(errno) if is_read_only(errno.raw_os_error()) => Event::ProbeReadOnly,
+        Err(errno) if is_shortage(errno.raw_os_error()) => Event::ProbeNotMade,
         Err(_) => Event::ProbeFailed,
     }
 }
@@ -244,9 +245,9 @@ impl Core {
             }
             Ok(())
         };
-        if Pool::push(self, Arc::new(Task::new(look, began)), Class::Awaited).is_err() {
+        if let Err(error) = Pool::push(self, Arc::new(Task::new(look, began)), Class::Awaited) {
             self.probing.store(false, Ordering::Relaxed);
-            self.report(Event::ProbeFailed);
+            self.report(if error.is_shortage() { Event::ProbeNotMade } else { Event::ProbeFailed });
         }
     }
 

@@ -211,10 +211,13 @@ impl Targets {
     }
 
     /// Probes all targets at the same time and waits for every answer or its deadline: with hung targets as long as one
-    /// deadline. Gives those that are failed or did not answer well.
+    /// deadline. Gives those that are failed or did not answer well; not those that could not be asked for want of
+    /// descriptors or threads.
     pub fn probe_all(&self) -> Vec<TargetId> {
         let asked: Vec<_> = self.all().into_iter().map(|target| (target.submit(|m| m.probe()), target)).collect();
-        asked.into_iter().filter_map(|(answer, t)| t.readable(answer.wait()).err().map(|_| t.id())).collect()
+        let unwell = |error: &TargetError| !error.is_shortage();
+        let answers = asked.into_iter().map(|(answer, target)| (target.readable(answer.wait()), target));
+        answers.filter_map(|(answer, target)| answer.err().filter(unwell).map(|_| target.id())).collect()
     }
 
     /// Probes one target and waits for its answer or the deadline.

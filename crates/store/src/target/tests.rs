@@ -3,6 +3,7 @@
 
 use super::*;
 use policy::ObjectId;
+use policy::Time;
 use policy::protect::health::Config;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -353,4 +354,44 @@ fn prefetches_stand_back_until_somebody_waits_for_them() {
     all.into_iter().for_each(|pending| pending.wait().unwrap());
     assert!(!queued.raise(), "it is over");
     assert_eq!(*order.lock().unwrap(), ["awaited", "second ahead", "first ahead", "third ahead"]);
+}
+
+/// [S-171]
+#[test]
+fn a_target_that_cannot_be_asked_for_want_of_descriptors_stays_as_it_is() {
+    for execution in [Execution::Inline, Execution::Threads] {
+        let routine = Config {
+            routine_interval: Some(Time::from_millis(1)),
+            probe_interval: Time::from_millis(1),
+            ..Config::default()
+        };
+        let slots = Arc::new(InlineSlots::new(0));
+        let targets = Targets::new(TargetsOptions { execution, limits: Limits::default(), health: routine, slots });
+        let medium = Arc::new(MemoryMedium::new(1));
+        let target = targets.add(TargetSpec::new(TargetId(1), 0, medium.clone()));
+        let look = |n: u64, errno| {
+            let faults = Faults { probe: errno, ..Faults::default() };
+            medium.set_faults(faults);
+            let until = target.counters().ops.get() + n;
+            while target.counters().ops.get() < until && target.state() != State::Failed {
+                match execution {
+                    Execution::Inline => {
+                        targets.advance(Duration::from_millis(2));
+                        let _ = target.run(|_| Ok(()));
+                    }
+                    Execution::Threads => std::thread::yield_now(),
+                }
+            }
+        };
+        for errno in [Errno::MFILE, Errno::NFILE, Errno::NOMEM, Errno::AGAIN, Errno::NOBUFS] {
+            look(20, Some(errno));
+            assert_eq!((target.state(), targets.probe_all()), (State::Ok, vec![]), "{errno}");
+        }
+        look(u64::MAX / 2, Some(Errno::IO));
+        assert_eq!(
+            (target.state(), targets.probe_all()),
+            (State::Failed, vec![TargetId(1)]),
+            "what it says itself counts"
+        );
+    }
 }

@@ -1,4 +1,4 @@
-//! Which errors speak against the target, and which only against the request.
+//! Which errors speak against the target, which against the daemon, and which only against the request.
 
 /// Whether an errno of Linux says that the target, and not the request, is at fault.
 pub fn is_hard(errno: i32) -> bool {
@@ -43,4 +43,15 @@ pub fn is_space(errno: i32) -> bool {
     const ENOSPC: i32 = 28;
     const EDQUOT: i32 = 122;
     matches!(errno, ENOSPC | EDQUOT)
+}
+
+/// Whether an errno of Linux says that the daemon (or the machine) lacks something, so that nothing was learned of the target:
+/// descriptors, memory, threads, buffers.
+pub fn is_shortage(errno: i32) -> bool {
+    const EAGAIN: i32 = 11; // a thread that cannot be started
+    const ENOMEM: i32 = 12;
+    const ENFILE: i32 = 23;
+    const EMFILE: i32 = 24;
+    const ENOBUFS: i32 = 105;
+    matches!(errno, EAGAIN | ENOMEM | ENFILE | EMFILE | ENOBUFS)
 }

@@ -216,6 +216,42 @@ fn good_probes_bring_what_can_only_be_read_back_as_such() {
     assert_eq!(restored, [changed(State::Failed, State::ReadOnly, Reason::ProbesOk(2))]);
 }
 
+/// [S-171]
+#[test]
+fn a_shortage_of_the_daemon_is_no_verdict() {
+    for errno in [11, 12, 23, 24, 105] {
+        assert!(is_shortage(errno) && !is_hard(errno), "{errno}");
+    }
+    for state in [State::Ok, State::Draining, State::Suspect] {
+        let config = Config::default();
+        let mut h = Health::new(config.clone(), state, Time::ZERO);
+        let mut now = Time::ZERO;
+        for round in 0..100 {
+            h.handle(now, Event::Tick);
+            drain(&mut h);
+            h.handle(now, Event::ProbeNotMade);
+            assert_eq!(drain(&mut h), [], "round {round}");
+            assert_eq!((h.state(), h.stats().probes_failed), (state, 0), "round {round}");
+            let due = h.next_deadline().expect("it looks again");
+            assert!(due > now && due <= now + config.probe_interval, "and soon");
+            now = due;
+        }
+        h.handle(now, Event::Tick);
+        drain(&mut h);
+        h.handle(now, Event::ProbeOk);
+        assert!(!h.in_doubt(), "it is as it was as soon as somebody can look");
+    }
+    // One that failed in between goes on counting.
+    let mut h = Health::new(quiet(), State::Ok, Time::ZERO);
+    after(&mut h, 1, Event::OpError { transient: false });
+    for event in [Event::ProbeFailed, Event::ProbeNotMade] {
+        after(&mut h, 1, event);
+        assert_eq!(h.state(), State::Suspect);
+    }
+    after(&mut h, 1, Event::ProbeFailed);
+    assert_eq!(h.state(), State::Failed);
+}
+
 fn any_event() -> impl Strategy<Value = Event> {
     prop_oneof![
         4 => Just(Event::OpOk),
@@ -227,6 +263,9 @@ fn any_event() -> impl Strategy<Value = Event> {
         2 => Just(Event::ProbeReadOnly),
         1 => Just(Event::ReadOnly),
         1 => Just(Event::SyncFailed),
+}
+
+        2 => Just(Event::ProbeNotMade),
         1 => Just(Event::OperatorFail),
         1 => Just(Event::OperatorRestore),
         1 => Just(Event::OperatorDrain),

@@ -18,6 +18,8 @@ pub struct Faults {
     pub noent_chance: u16,
     /// Chance that an operation misses its deadline: it has its effect or not, and says [`MISSED_DEADLINE`].
     pub deadline_chance: u16,
+    /// Probes fail with this error.
+    pub probe: Option<Errno>,
     /// Chance that of a write only a first part lands, and the write fails with `EIO`.
     pub torn_chance: u16,
     /// Every sync of an object fails with `EIO` and loses what was not durable, as a kernel does whose writes were refused.
@@ -35,7 +37,7 @@ pub enum Kind {
     Open,
     Read,
     Write,
-    /// Suffers only when the medium is gone, so that health follows what tests say.
+    /// Suffers only when the medium is gone or told to, so that health follows what tests say.
     Probe,
     /// Any other change.
     Change,
@@ -106,7 +108,7 @@ impl FaultPlan {
             return Err(Errno::ROFS);
         }
         if kind == Kind::Probe {
-            return Ok(Verdict::Normal);
+            return self.faults.probe.map_or(Ok(Verdict::Normal), Err);
         }
         if let Some((_, errno)) = self.faults.nth
             && self.operations == self.nth_at
