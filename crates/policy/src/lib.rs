@@ -16,6 +16,7 @@ pub mod precedence;
 pub mod prefetch;
 pub mod protect;
 pub mod schedule;
+pub mod shares;
 pub mod streams;
 pub mod stripe;
 pub mod throttle;

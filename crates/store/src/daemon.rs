@@ -379,6 +379,7 @@ fn mount(
         passthrough: config.mount.passthrough,
         io: config.mount.io,
         name: device_of(&config.name, &state),
+        descriptors_max: crate::descriptors::raise(),
     };
     Mount::start(parts, options, mount_point).map_err(|e| {
         let mend = match e {

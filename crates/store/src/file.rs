@@ -30,6 +30,7 @@ mod objects;
 mod overflow;
 mod parallel;
 mod passthrough;
+mod payer;
 mod pool;
 mod range;
 mod read;
@@ -52,6 +53,7 @@ pub use kept::Kept;
 pub use load::Load;
 pub use lost::Lost;
 pub use passthrough::PassthroughGuard;
+pub use payer::Payer;
 pub use pool::{Event, Garbage, MirrorWrites, Observer, Pool, Recover, Unobserved};
 pub use sync::SyncCursor;
 pub use table::FileTable;
@@ -74,7 +76,7 @@ use policy::{FileId, TargetId};
 use rustix::io::Errno;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, Weak};
 
 /// Files are no longer than this, as everywhere on Linux.
 pub const SIZE_MAX: u64 = i64::MAX as u64;
@@ -115,6 +117,8 @@ pub struct File {
     load: Load,
     habits: habit::Habits,
     staged_as: OnceLock<Box<str>>,
+    /// Who answers for its descriptors.
+    payer: Mutex<Option<Weak<dyn Payer>>>,
 }
 
 impl File {
@@ -157,6 +161,7 @@ impl File {
             load: Load::default(),
             habits: habit::Habits::default(),
             staged_as: OnceLock::new(),
+            payer: Mutex::new(None),
         }))
     }
 

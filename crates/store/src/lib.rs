@@ -2,9 +2,11 @@
 //!
 //! It drives the machines of `policy` in real time and does all the I/O. It takes no decision of its own.
 
+pub mod admission;
 pub mod cache;
 pub mod control;
 pub mod daemon;
+pub mod descriptors;
 pub mod error;
 pub mod file;
 pub mod measure;

@@ -17,6 +17,7 @@ mod directory;
 mod durable;
 mod gone;
 pub mod handles;
+mod holders;
 mod layout_text;
 mod metadata;
 mod mode;
@@ -36,13 +37,14 @@ pub(crate) use mountpoint::detach;
 pub use session::{Mount, MountError};
 
 use crate::Result;
+use crate::admission::{Admission, Held};
+use crate::descriptors;
 use crate::file::{File, FileTable, PassthroughGuard, Pool, SyncCursor};
 use crate::namespace::Namespace;
 use crate::stats::Stats;
 use crate::target::Targets;
 use crate::volume::{Io, Passthrough};
 use handles::Handles;
-use parking_lot::Mutex;
 use slow::Slow;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -112,6 +114,8 @@ pub struct Options {
     pub io: Io,
     /// Shown as the source in `/proc/mounts`.
     pub name: String,
+    /// Descriptors that the process may have.
+    pub descriptors_max: u64,
 }
 
 impl Options {
@@ -131,6 +135,7 @@ impl Default for Options {
             passthrough: Passthrough::Auto,
             io: Io::Auto,
             name: "entrepot".into(),
+            descriptors_max: descriptors::raise(),
         }
     }
 }
@@ -143,9 +148,11 @@ struct Server {
     open: open::OpenFiles,
     /// Open files by handle.
     handles: Handles<open::Handle>,
-    directories: Handles<Mutex<crate::namespace::Listing>>,
+    directories: Handles<directory::Open>,
     /// What each open `.stats` shows.
-    texts: Handles<Vec<u8>>,
+    texts: Handles<(Vec<u8>, Held)>,
+    /// Who may have how much open.
+    admission: Arc<Admission>,
     slow: Arc<Slow>,
     /// Files whose objects are to go.
     gone: Arc<gone::Gone<Arc<open::Open>>>,

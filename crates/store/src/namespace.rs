@@ -20,8 +20,10 @@ pub use listing::Listing;
 pub use node::{Node, NodeId, ROOT};
 pub use remove::Removed;
 
+use crate::descriptors;
 use node::Nodes;
 use parking_lot::RwLock;
+use policy::shares::Descriptors;
 use rustix::fs::{AtFlags, Stat, fstat, statat};
 use rustix::io::{Errno, Result};
 use std::ffi::OsStr;
@@ -46,7 +48,7 @@ impl Namespace {
     pub fn new(root: OwnedFd) -> Result<Namespace> {
         let stat = fstat(&root)?;
         Ok(Namespace {
-            nodes: Nodes::new(descriptors_max() / 4),
+            nodes: Nodes::new(Descriptors::of(descriptors::raise()).directories as usize),
             root_inode: AtomicU64::new(stat.st_ino),
             device: AtomicU64::new(stat.st_dev),
             root: RwLock::new(Arc::new(root)),
@@ -146,13 +148,4 @@ impl Namespace {
     fn is(&self, id: NodeId, stat: &Stat) -> bool {
         self.id_of(stat.st_ino) == id && stat.st_dev == self.device.load(Ordering::Relaxed)
     }
-}
-
-/// Raises the soft limit on open descriptors to the hard one and says what it is.
-pub fn descriptors_max() -> usize {
-    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-    let limit = getrlimit(Resource::Nofile);
-    let wanted = Rlimit { current: limit.maximum, maximum: limit.maximum };
-    let _ = setrlimit(Resource::Nofile, wanted);
-    getrlimit(Resource::Nofile).current.map_or(1 << 20, |n| n as usize)
 }

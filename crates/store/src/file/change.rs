@@ -45,6 +45,7 @@ impl File {
         let layout = view.layout.clone().expect("it was just given one");
         *self.view.write() = view;
         self.forget_all();
+        self.tell_objects();
         Ok(layout)
     }
 

@@ -193,6 +193,11 @@ impl<'a> NewObjects<'a> {
         Ok(())
     }
 
+    /// How many were made.
+    fn len(&self) -> usize {
+        self.made.len()
+    }
+
     /// Whether none was made.
     pub fn is_empty(&self) -> bool {
         self.made.is_empty()
@@ -326,6 +331,7 @@ impl File {
                 let end = mirror.covered();
                 let place = if advised { self.advised(end, place.clone()) } else { place.clone() };
                 let shapes = plan_growth(&place, end, end + 1, known_size);
+                self.admit_objects(made.len() + shapes.iter().map(|shape| shape.stripe_count).sum::<usize>())?;
                 mirror.segments.extend(self.pool.new_mirror(&mut made, &shapes, &place, &avoid)?.segments);
             }
             mirrors.push(mirror);
@@ -412,6 +418,7 @@ impl File {
                 // Each segment is asked about: one write may need several, and each can lie elsewhere.
                 let place = self.advised(end, self.placement());
                 let shapes = plan_growth(&place, end, end.saturating_add(1), None);
+                self.admit_objects(made.len() + shapes.iter().map(|shape| shape.stripe_count).sum::<usize>())?;
                 let added = self.pool.new_mirror(&mut made, &shapes, &place, &avoid)?;
                 end = added.covered();
                 new.mirrors[m].segments.extend(added.segments);

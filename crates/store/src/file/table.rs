@@ -55,6 +55,11 @@ impl FileTable {
 
     /// The file behind an open stub. A descriptor open for writing makes the file writable for all.
     pub fn get_or_open(&self, stub: OwnedFd) -> Result<Arc<File>> {
+        self.get_or_share(Arc::new(stub))
+    }
+
+    /// The same, with a descriptor that the caller goes on using.
+    pub fn get_or_share(&self, stub: Arc<OwnedFd>) -> Result<Arc<File>> {
         let stat = fstat(&stub)?;
         let inode = (stat.st_dev, stat.st_ino);
         let mut shard = self.shard(inode).lock();
@@ -64,7 +69,7 @@ impl FileTable {
             known.offer(stub);
             return Ok(file);
         }
-        let stub = Arc::new(FdStub::new(stub, &self.namespace));
+        let stub = Arc::new(FdStub::sharing(stub, &self.namespace));
         let file = File::open(stub.clone(), self.pool.clone())?;
         shard.entries.insert(inode, Entry { file: Arc::downgrade(&file), stub: Arc::downgrade(&stub) });
         shard.clear();

@@ -254,7 +254,8 @@ impl Server {
     }
 
     fn read_stats(&self, handle: FileHandle, offset: u64, len: usize, reply: ReplyData) {
-        let Some(text) = self.texts.get(handle.0) else { return reply.error(errno(Errno::BADF)) };
+        let Some(open) = self.texts.get(handle.0) else { return reply.error(errno(Errno::BADF)) };
+        let text = &open.0;
         let start = text.len().min(offset as usize);
         let end = text.len().min(start + len);
         reply.data(&text[start..end]);

@@ -1,18 +1,28 @@
 //! Reading directories.
 
 use super::convert::errno;
-use super::{Server, answer};
+use super::{Server, answer, holders};
+use crate::admission::Held;
 use crate::namespace::{Listing, NodeId};
 use fuser::{FileHandle, FopenFlags, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyOpen};
 use parking_lot::Mutex;
 use rustix::io::{Errno, Result};
 use std::sync::Arc;
 
+/// A directory that somebody reads.
+pub struct Open {
+    listing: Mutex<Listing>,
+    _held: Held,
+}
+
 impl Server {
-    pub fn open_directory(&self, id: NodeId, reply: ReplyOpen) {
-        match self.parts.namespace.list(id) {
-            Ok(listing) => {
-                let number = self.directories.insert(Arc::new(Mutex::new(listing)));
+    pub fn open_directory(&self, uid: u32, id: NodeId, reply: ReplyOpen) {
+        let held = self.admission.take(uid, 1).map_err(holders::errno);
+        let opened =
+            held.and_then(|held| Ok(Open { listing: Mutex::new(self.parts.namespace.list(id)?), _held: held }));
+        match opened {
+            Ok(open) => {
+                let number = self.directories.insert(Arc::new(open));
                 reply.opened(FileHandle(number), FopenFlags::empty());
             }
             Err(error) => reply.error(errno(error)),
@@ -22,7 +32,7 @@ impl Server {
     pub fn read_directory(&self, handle: FileHandle, mut offset: u64, mut reply: ReplyDirectory) {
         let filled = self
             .listing(handle)
-            .and_then(|listing| answer::fill(&mut listing.lock(), &self.parts.namespace, &mut offset, &mut reply));
+            .and_then(|open| answer::fill(&mut open.listing.lock(), &self.parts.namespace, &mut offset, &mut reply));
         match filled {
             Ok(()) => reply.ok(),
             Err(error) => reply.error(errno(error)),
@@ -30,8 +40,8 @@ impl Server {
     }
 
     pub fn read_directory_plus(&self, handle: FileHandle, mut offset: u64, mut reply: ReplyDirectoryPlus) {
-        let filled = self.listing(handle).and_then(|listing| {
-            let (listing, shown) = (&mut listing.lock(), |id, stat| self.shown(id, stat));
+        let filled = self.listing(handle).and_then(|open| {
+            let (listing, shown) = (&mut open.listing.lock(), |id, stat| self.shown(id, stat));
             answer::fill_plus(listing, &self.parts.namespace, &mut offset, self.options.ttl(), shown, &mut reply)
         });
         match filled {
@@ -40,7 +50,7 @@ impl Server {
         }
     }
 
-    fn listing(&self, handle: FileHandle) -> Result<Arc<Mutex<Listing>>> {
+    fn listing(&self, handle: FileHandle) -> Result<Arc<Open>> {
         self.directories.get(handle.0).ok_or(Errno::BADF)
     }
 
@@ -50,8 +60,8 @@ impl Server {
     }
 
     pub fn sync_directory(self: &Arc<Self>, handle: FileHandle, reply: ReplyEmpty) {
-        let Some(listing) = self.directories.get(handle.0) else { return reply.error(fuser::Errno::EBADF) };
-        self.hand_over(reply, ReplyEmpty::error, move |reply| match listing.lock().sync() {
+        let Some(open) = self.directories.get(handle.0) else { return reply.error(fuser::Errno::EBADF) };
+        self.hand_over(reply, ReplyEmpty::error, move |reply| match open.listing.lock().sync() {
             Ok(()) => reply.ok(),
             Err(error) => reply.error(errno(error)),
         });

@@ -1,9 +1,9 @@
 //! Closing and syncing.
 
-use super::Server;
 use super::convert::errno;
 use super::metadata::STATS_ID;
 use super::open::Handle;
+use super::{Server, holders};
 use crate::namespace::NodeId;
 use fuser::{FileHandle, FopenFlags, OpenFlags, ReplyEmpty, ReplyOpen, Request};
 use std::sync::Arc;
@@ -15,7 +15,12 @@ impl Server {
             return self.open_file(request, id, flags, reply);
         }
         let text = self.parts.stats.render_text().into_bytes();
-        let number = FileHandle(self.texts.insert(Arc::new(text)));
+        // A descriptor costs about a page of memory, here and in the kernel.
+        let held = match self.admission.take(request.uid(), 1 + text.len() as u64 / 4096) {
+            Ok(held) => held,
+            Err(refusal) => return reply.error(errno(holders::errno(refusal))),
+        };
+        let number = FileHandle(self.texts.insert(Arc::new((text, held))));
         reply.opened(number, FopenFlags::FOPEN_DIRECT_IO | FopenFlags::FOPEN_NOFLUSH);
     }
 

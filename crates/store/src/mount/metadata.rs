@@ -2,8 +2,9 @@
 
 use super::convert::{attributes, device, errno};
 use super::open::{Open, is_writable};
-use super::{Server, answer};
+use super::{Server, answer, holders};
 use crate::Result;
+use crate::admission::Held;
 use crate::namespace::attributes::REQUEST;
 use crate::namespace::{Caller, Node, NodeId, ROOT};
 use fuser::{FileAttr, FileHandle, FileType, Generation, INodeNo, ReplyAttr, ReplyCreate, ReplyEmpty, ReplyEntry};
@@ -19,8 +20,8 @@ pub const STATS_NAME: &str = ".stats";
 /// Its node number, which no file system gives.
 pub const STATS_ID: NodeId = u64::MAX - 1;
 
-/// A file that was created, or found, and whoever opened it with that.
-type Created<'a> = (Arc<Node>, Stat, super::open::User<'a>);
+/// A file that was created, or found (`true`), and whoever opened it with that.
+type Created<'a> = (Arc<Node>, Stat, super::open::User<'a>, bool);
 
 impl Server {
     /// What the kernel hears about a node.
@@ -183,17 +184,22 @@ impl Server {
         flags: OFlags,
         reply: ReplyCreate,
     ) {
+        // Before there is a file that nobody could open.
+        let held = match self.admission.take(caller.uid, 1) {
+            Ok(held) => held,
+            Err(refusal) => return reply.error(errno(holders::errno(refusal))),
+        };
         if self.inherited_in(parent).is_some_and(|placement| is_single(&placement)) {
-            return self.create_slowly(caller, parent, name, mode, flags, reply); // its object is made at once
+            return self.create_slowly(caller, held, parent, name, mode, flags, reply); // its object is made at once
         }
         // With O_TRUNC, as nearly everybody creates files, only one that exists has anything to cut.
         let cuts = flags.contains(OFlags::TRUNC);
         let only_new = if cuts { flags | OFlags::EXCL } else { flags };
         match self.create_or_find(caller, parent, name, mode, only_new) {
             Err(error) if error.errno() == Errno::EXIST && only_new != flags => {
-                self.create_slowly(caller, parent, name, mode, flags, reply);
+                self.create_slowly(caller, held, parent, name, mode, flags, reply);
             }
-            created => self.answer_created(caller, created, flags, reply),
+            created => self.answer_created(held, created, flags, reply),
         }
     }
 
@@ -201,6 +207,7 @@ impl Server {
     fn create_slowly(
         self: &Arc<Self>,
         caller: Caller,
+        held: Held,
         parent: NodeId,
         name: &OsStr,
         mode: u32,
@@ -210,16 +217,27 @@ impl Server {
         let (server, name) = (self.clone(), name.to_owned());
         self.hand_over(reply, ReplyCreate::error, move |reply| {
             let created = server.create_or_find(caller, parent, &name, mode, flags);
-            server.answer_created(caller, created, flags, reply);
+            server.answer_created(held, created, flags, reply);
         });
     }
 
-    fn answer_created(&self, caller: Caller, created: Result<Created<'_>>, flags: OFlags, reply: ReplyCreate) {
-        let (node, stat, user) = match created {
+    fn answer_created(&self, held: Held, created: Result<Created<'_>>, flags: OFlags, reply: ReplyCreate) {
+        let (node, stat, user, found) = match created {
             Ok(created) => created,
             Err(error) => return reply.error(errno(error.errno())),
         };
-        let (handle, fopen) = self.handle(caller.uid, user, flags, |fd| reply.open_backing(fd));
+        let cut = |entered| match found && flags.contains(OFlags::TRUNC) {
+            true => user.open.file.truncate(0).map(|()| entered),
+            false => Ok(entered),
+        };
+        let entered = match self.enter_with(held, &user, flags).and_then(cut) {
+            Ok(entered) => entered,
+            Err(error) => {
+                self.parts.namespace.forget(node.id, 1);
+                return reply.error(errno(error.errno()));
+            }
+        };
+        let (handle, fopen) = self.handle(entered, user, flags, |fd| reply.open_backing(fd));
         let attr = self.shown(node.id, stat);
         let backing = handle.backing();
         let number = FileHandle(self.handles.insert(Arc::new(handle)));
@@ -245,7 +263,7 @@ impl Server {
                 user.open.is_of(&node);
                 user.open.file.tell_opened(&|| self.path_of(parent, name), is_writable(flags));
                 self.lay_out_new(parent, &user.open);
-                Ok((node, stat, user))
+                Ok((node, stat, user, false))
             }
             Err(Errno::EXIST) if !flags.contains(OFlags::EXCL) => {
                 let (node, stat) = self.parts.namespace.lookup(parent, name)?;
@@ -259,10 +277,7 @@ impl Server {
                     return Err(Errno::STALE.into());
                 }
                 user.open.file.tell_opened(&|| self.path_of(parent, name), is_writable(flags));
-                if flags.contains(OFlags::TRUNC) {
-                    user.open.file.truncate(0)?;
-                }
-                Ok((node, stat, user))
+                Ok((node, stat, user, true))
             }
             Err(error) => Err(error.into()),
         }

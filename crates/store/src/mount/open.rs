@@ -1,10 +1,13 @@
 //! Open files: one entry per inode, one handle per open.
 
 use super::convert::{caller, errno};
+use super::holders::{self, Entered, Holders};
 use super::mode::{Mode, Modes, Wish};
 use super::{File, PassthroughGuard, Server, SyncCursor};
 use crate::Result;
+use crate::admission::Held;
 use crate::cache::{Stream, WeakStream};
+use crate::file::Payer;
 use crate::namespace::{Caller, Node, NodeId};
 use crate::stats::Metric;
 use crate::volume::{Io, Passthrough};
@@ -12,7 +15,6 @@ use fuser::{BackingId, FileHandle, FopenFlags, OpenFlags, ReplyOpen, Request};
 use parking_lot::Mutex;
 use policy::advice::Reader;
 use rustix::fs::{AtFlags, OFlags, Stat, StatxFlags, fstat, statx};
-use rustix::io::Errno;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -26,10 +28,11 @@ pub struct Open {
     pub id: NodeId,
     pub file: Arc<File>,
     /// The stub, for what concerns the inode rather than its bytes.
-    stub: OwnedFd,
+    stub: Arc<OwnedFd>,
     /// When the stub was made, in nanoseconds since 1970; 0 where the file system doesn't say.
     born_ns: u64,
     pub modes: Mutex<Modes>,
+    holders: Arc<Holders>,
     users: AtomicUsize,
     /// The stream of the newest ordinary handle, to which the next one opened with `O_NOATIME` belongs.
     newest: Mutex<Option<WeakStream>>,
@@ -64,6 +67,7 @@ pub struct Handle {
     backing: Option<Arc<BackingId>>,
     /// What whoever hears of opens wants dropped with it.
     heard: Option<Box<dyn Send + Sync>>,
+    _entered: Entered,
 }
 
 impl Handle {
@@ -134,16 +138,18 @@ impl Server {
 
     /// Uses the file behind a stub that was just opened.
     pub fn user_of_stub(&self, id: NodeId, stub: OwnedFd) -> Result<User<'_>> {
-        let own = stub.try_clone().map_err(|_| Errno::MFILE)?;
-        let born_ns = born_ns(&own);
-        let file = self.parts.files.get_or_open(stub)?;
+        let stub = Arc::new(stub);
+        let born_ns = born_ns(&stub);
+        let file = self.parts.files.get_or_share(stub.clone())?;
         let mut shard = self.open.shard(id).lock();
         let open = match shard.entry(id) {
             Entry::Occupied(known) => known.get().clone(),
             Entry::Vacant(free) => {
                 let (modes, users) = (Mutex::default(), AtomicUsize::new(0));
-                let newest = Mutex::default();
-                free.insert(Arc::new(Open { id, file, stub: own, born_ns, modes, users, newest })).clone()
+                let (newest, holders) = (Mutex::default(), Holders::new(self.admission.clone()));
+                let payer: Arc<dyn Payer> = holders.clone();
+                file.set_payer(Arc::downgrade(&payer));
+                free.insert(Arc::new(Open { id, file, stub, born_ns, modes, holders, users, newest })).clone()
             }
         };
         open.users.fetch_add(1, Ordering::AcqRel);
@@ -212,11 +218,12 @@ impl Server {
 
     fn open_user(&self, caller: Caller, pid: u32, user: User<'_>, flags: OFlags, reply: ReplyOpen) {
         let path = || self.parts.namespace.node(user.open.id).ok()?.name().and_then(|(p, name)| self.path_of(p, &name));
-        match self.prepare_open(caller, &user, flags) {
-            Ok(()) => {
+        let entered = self.enter(caller.uid, &user, flags);
+        match entered.and_then(|entered| self.prepare_open(caller, &user, flags).map(|()| entered)) {
+            Ok(entered) => {
                 user.open.file.tell_opened(&path, is_writable(flags));
                 let heard = self.parts.openers.as_ref().and_then(|o| o.opened(&user.open.file, caller.uid, pid));
-                let (mut handle, fopen) = self.handle(caller.uid, user, flags, |fd| reply.open_backing(fd));
+                let (mut handle, fopen) = self.handle(entered, user, flags, |fd| reply.open_backing(fd));
                 handle.heard = heard;
                 let backing = handle.backing.clone();
                 let number = FileHandle(self.handles.insert(Arc::new(handle)));
@@ -227,6 +234,17 @@ impl Server {
             }
             Err(error) => reply.error(errno(error.errno())),
         }
+    }
+
+    /// Whether the user may have one more file open, and that one; so it counts.
+    fn enter(&self, uid: u32, user: &User<'_>, flags: OFlags) -> Result<Entered> {
+        let handle = self.admission.take(uid, 1).map_err(holders::errno)?;
+        self.enter_with(handle, user, flags)
+    }
+
+    /// The same, when the open itself was counted before.
+    pub fn enter_with(&self, handle: Held, user: &User<'_>, flags: OFlags) -> Result<Entered> {
+        user.open.holders.enter(handle, is_writable(flags), user.open.file.objects())
     }
 
     fn prepare_open(&self, caller: Caller, user: &User<'_>, flags: OFlags) -> Result<()> {
@@ -251,7 +269,7 @@ impl Server {
     /// Makes the handle of an open and says how the kernel shall treat it.
     pub fn handle(
         &self,
-        uid: u32,
+        entered: Entered,
         user: User<'_>,
         flags: OFlags,
         register: impl FnOnce(BorrowedFd<'_>) -> std::io::Result<BackingId>,
@@ -289,23 +307,23 @@ impl Server {
         }
         let synced = open.file.sync_cursor();
         let wrote = AtomicBool::new(writable && guard.is_some());
-        let stream = self.stream(uid, &open, flags);
+        let stream = self.stream(entered.uid(), &open, flags);
         let order = Mutex::default();
-        (
-            Handle {
-                open,
-                writable,
-                mode,
-                synced,
-                wrote,
-                order,
-                stream,
-                guard: Mutex::new(guard),
-                backing,
-                heard: None,
-            },
-            fopen,
-        )
+        let (guard, heard) = (Mutex::new(guard), None);
+        let handle = Handle {
+            open,
+            writable,
+            mode,
+            synced,
+            wrote,
+            order,
+            stream,
+            guard,
+            backing,
+            heard,
+            _entered: entered,
+        };
+        (handle, fopen)
     }
 
     /// What a new handle is to the block cache. One opened with `O_NOATIME` makes the prefetches of a cache above for the

@@ -230,8 +230,8 @@ impl Filesystem for Fuse {
         self.0.sync(handle, data_only, reply);
     }
 
-    fn opendir(&self, _request: &Request, ino: INodeNo, _flags: OpenFlags, reply: ReplyOpen) {
-        self.0.open_directory(ino.0, reply);
+    fn opendir(&self, request: &Request, ino: INodeNo, _flags: OpenFlags, reply: ReplyOpen) {
+        self.0.open_directory(request.uid(), ino.0, reply);
     }
 
     fn readdir(&self, _request: &Request, _ino: INodeNo, handle: FileHandle, offset: u64, reply: ReplyDirectory) {

@@ -7,8 +7,10 @@ use super::open::Open;
 use super::serve::Fuse;
 use super::slow::Slow;
 use super::{Options, Parts, Server};
+use crate::admission::Admission;
 use fuser::{BackgroundSession, Config, MountOption, Session, SessionACL};
 use parking_lot::Mutex;
+use policy::shares::Descriptors;
 use rustix::io::Errno;
 use rustix::mount::UnmountFlags;
 use std::io::{self, Write};
@@ -82,6 +84,7 @@ impl Mount {
         let path = mountpoint.canonicalize().map_err(unusable)?;
         let threads = options.threads.max(4);
         let config = config(&options, threads);
+        let descriptors = Descriptors::of(options.descriptors_max);
         let slow = Slow::new(SLOW_THREADS_MAX, SLOW_QUEUE_MAX, threads);
         let server = Arc::new(Server {
             gone: Gone::new(slow.clone(), removal()),
@@ -93,6 +96,7 @@ impl Mount {
             handles: Default::default(),
             directories: Default::default(),
             texts: Default::default(),
+            admission: Admission::new(descriptors.files, descriptors.operator),
         });
         let refused = |error| MountError::Refused { path: path.clone(), error };
         let session = session(&server, &path, config).map_err(refused)?;

@@ -143,11 +143,8 @@ pub(super) struct Nodes {
 
 impl Nodes {
     pub(super) fn new(opened_max: usize) -> Nodes {
-        let nodes = Nodes {
-            shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
-            opened: Mutex::default(),
-            opened_max: opened_max.max(16),
-        };
+        let nodes =
+            Nodes { shards: (0..SHARDS).map(|_| Mutex::default()).collect(), opened: Mutex::default(), opened_max };
         let root = Node {
             id: ROOT,
             inner: Mutex::new(Inner {
@@ -262,6 +259,13 @@ impl Nodes {
                 opened.push_back(id);
             } else {
                 inner.directory = None;
+            }
+        }
+        // All of them are in use or removed. Of a removed one little is left to ask; any user can have any number of those.
+        while opened.len() > self.opened_max {
+            let Some(id) = opened.pop_front() else { return };
+            if let Some(old) = self.get(id).filter(|old| old.id != node.id) {
+                old.inner.lock().directory = None;
             }
         }
     }

@@ -50,9 +50,14 @@ pub struct FdStub {
 impl FdStub {
     /// The stub behind a descriptor. One for reading only is opened again for writing where the file's mode lets us.
     pub fn new(fd: OwnedFd, namespace: &Path) -> FdStub {
-        let fd = if is_writable(&fd) { fd } else { reopen(&fd).unwrap_or(fd) };
+        FdStub::sharing(Arc::new(fd), namespace)
+    }
+
+    /// The same, behind a descriptor that others use too.
+    pub fn sharing(fd: Arc<OwnedFd>, namespace: &Path) -> FdStub {
+        let fd = if is_writable(&fd) { fd } else { reopen(&fd).map_or(fd, Arc::new) };
         FdStub {
-            fd: RwLock::new(Arc::new(fd)),
+            fd: RwLock::new(fd),
             side: namespace.join("side"),
             open: namespace.join("open"),
             side_unsynced: Unsynced::unchanged(),
@@ -60,9 +65,9 @@ impl FdStub {
     }
 
     /// Another descriptor of the same file: kept instead of ours if it can write and ours cannot.
-    pub fn offer(&self, fd: OwnedFd) {
+    pub fn offer(&self, fd: Arc<OwnedFd>) {
         if is_writable(&fd) && !is_writable(&self.fd()) {
-            *self.fd.write() = Arc::new(fd);
+            *self.fd.write() = fd;
         }
     }
 

@@ -263,8 +263,6 @@ fn any_event() -> impl Strategy<Value = Event> {
         2 => Just(Event::ProbeReadOnly),
         1 => Just(Event::ReadOnly),
         1 => Just(Event::SyncFailed),
-}
-
         2 => Just(Event::ProbeNotMade),
         1 => Just(Event::OperatorFail),
         1 => Just(Event::OperatorRestore),

@@ -1,0 +1,117 @@
+//! What users hold of something bounded, counted for as long as they hold it. Who may take more is decided by
+//! [`policy::shares`].
+
+use parking_lot::Mutex;
+use policy::shares::{Refusal, Shares, Taker};
+use std::sync::Arc;
+
+/// Something bounded.
+#[derive(Debug)]
+pub struct Admission {
+    shares: Mutex<Shares>,
+    /// Who runs the daemon.
+    own: u32,
+}
+
+/// What a user holds; given back when dropped.
+#[derive(Debug)]
+pub struct Held {
+    of: Arc<Admission>,
+    uid: u32,
+    n: u64,
+}
+
+impl Admission {
+    /// `limit` in all, of which `reserve` is for root and for who runs the daemon.
+    pub fn new(limit: u64, reserve: u64) -> Arc<Admission> {
+        let own = rustix::process::geteuid().as_raw();
+        Arc::new(Admission { shares: Mutex::new(Shares::new(limit, reserve)), own })
+    }
+
+    fn taker(&self, uid: u32) -> Taker {
+        Taker { uid, operator: uid == 0 || uid == self.own }
+    }
+
+    /// Takes `n` for a user.
+    pub fn take(self: &Arc<Self>, uid: u32, n: u64) -> Result<Held, Refusal> {
+        self.shares.lock().take(self.taker(uid), n)?;
+        Ok(Held { of: self.clone(), uid, n })
+    }
+
+    /// Counts `n` that a user holds in any case.
+    pub fn force(self: &Arc<Self>, uid: u32, n: u64) -> Held {
+        self.shares.lock().force(uid, n);
+        Held { of: self.clone(), uid, n }
+    }
+
+    /// What is held by everybody together.
+    pub fn used(&self) -> u64 {
+        self.shares.lock().used()
+    }
+}
+
+impl Held {
+    /// How much it is.
+    pub fn n(&self) -> u64 {
+        self.n
+    }
+
+    /// Whose it is.
+    pub fn uid(&self) -> u32 {
+        self.uid
+    }
+
+    /// Whether so many more would be admitted now.
+    pub fn admits(&self, more: u64) -> Result<(), Refusal> {
+        self.of.shares.lock().admits(self.of.taker(self.uid), more)
+    }
+
+    /// Takes more, or gives some back, so that it is `n`.
+    pub fn resize(&mut self, n: u64) -> Result<(), Refusal> {
+        if n > self.n {
+            self.of.shares.lock().take(self.of.taker(self.uid), n - self.n)?;
+            self.n = n;
+        } else {
+            self.set(n);
+        }
+        Ok(())
+    }
+
+    /// It is `n`, admitted or not.
+    pub fn set(&mut self, n: u64) {
+        let mut shares = self.of.shares.lock();
+        shares.give_back(self.uid, self.n.saturating_sub(n));
+        shares.force(self.uid, n.saturating_sub(self.n));
+        self.n = n;
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.of.shares.lock().give_back(self.uid, self.n);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_held_is_given_back() {
+        let all = Admission::new(10, 0);
+        let user = all.own + 7;
+        let mut held = all.take(user, 2).unwrap();
+        assert_eq!(held.resize(5), Ok(()));
+        assert_eq!(held.resize(6), Err(Refusal::Share { held: 5 }));
+        assert_eq!((held.admits(1), all.used()), (Err(Refusal::Share { held: 5 }), 5));
+        assert_eq!(held.resize(1), Ok(()));
+        held.set(9);
+        assert_eq!(all.used(), 9);
+        assert!(all.take(user + 1, 2).is_err());
+        let forced = all.force(user + 1, 2);
+        assert_eq!((forced.uid(), all.used()), (user + 1, 11));
+        drop(forced);
+        drop(held);
+        assert_eq!(all.used(), 0);
+    }
+}
