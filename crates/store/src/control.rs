@@ -12,6 +12,7 @@
 
 mod client;
 mod find;
+mod lines;
 mod problem;
 mod server;
 mod wire;

@@ -1,20 +1,24 @@
-//! The daemon's end of the socket: a thread per connection, a bounded number of them, and one that watches for callers
-//! that went away.
+//! The daemon's end of the socket: a thread per connection, a bounded number of them with a share for each user, and one
+//! that watches for callers that went away, while there are any.
 
-use super::wire::{Answer, LINE_BYTES_MAX, Request, read_line};
+use super::lines::{End, LineLimits, Lines, is_of_few_parts};
+use super::wire::{Answer, LINE_BYTES_MAX, Request};
 use super::{Caller, Handler, Problem, Responder, exit};
+use crate::admission::Admission;
 use crate::stage::Stop;
-use parking_lot::Mutex;
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use parking_lot::{Condvar, Mutex};
+use policy::shares::Refusal;
+use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
+use rustix::fd::OwnedFd;
 use rustix::net::sockopt::socket_peercred;
 use serde_json::Value;
 use std::collections::BTreeMap;
-use std::io::{self, BufReader, Write};
+use std::io::{self, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -24,35 +28,87 @@ pub struct ServerOptions {
     /// Whether every user of the machine may connect (a volume run by root for everybody).
     pub everybody: bool,
     /// Connections at the same time; further ones are told to come again.
-    pub connections_max: usize,
+    pub connections_max: u64,
+    /// Of these, so many are for root and for who runs the daemon.
+    pub connections_reserved: u64,
+    /// Bytes of long requests at the same time, and how many of them are for the same.
+    pub bodies_bytes_max: u64,
+    /// See there.
+    pub bodies_bytes_reserved: u64,
     /// A connection without request for so long is closed.
     pub idle: Duration,
+    /// So is one whose request is not whole after so long.
+    pub line: Duration,
 }
 
 impl Default for ServerOptions {
     fn default() -> Self {
-        // 64 connections: every one is a thread; far more than people type commands at the same time.
-        ServerOptions { everybody: false, connections_max: 64, idle: Duration::from_secs(30) }
+        // 128 connections: every one is a thread; far more than people type commands at the same time. Of long requests users
+        // together have two of the longest, the operator one.
+        ServerOptions {
+            everybody: false,
+            connections_max: 128,
+            connections_reserved: 16,
+            bodies_bytes_max: 3 * LONGEST_BYTES,
+            bodies_bytes_reserved: LONGEST_BYTES,
+            idle: Duration::from_secs(30),
+            line: Duration::from_secs(30),
+        }
     }
 }
 
-/// How often callers are looked after. Within this time a request hears that its caller went away.
-const WATCH_EVERY: Duration = Duration::from_millis(200);
+/// What the longest request takes of the memory for long ones.
+const LONGEST_BYTES: u64 = LINE_BYTES_MAX + (64 << 10);
 
-/// The end waits so long for answers under way, that of the command that asked for it among them: unmounting may take a while. A guess.
-const ANSWERS_SPAN: Duration = Duration::from_secs(10);
+/// How long nobody is let in after the system refused to.
+const PAUSE: Duration = Duration::from_millis(200);
+
+/// How long the end waits for requests that were told to stop: who asked is to hear what became of it.
+const ANSWER_PATIENCE: Duration = Duration::from_secs(10);
+
 
 /// A request under way: the caller's end of it, and what stops it.
-type UnderWay = (Weak<UnixStream>, Arc<Stop>);
+struct UnderWay {
+    stream: Arc<UnixStream>,
+    stop: Arc<Stop>,
+}
 
 struct Shared {
     options: ServerOptions,
     handlers: BTreeMap<String, Arc<dyn Handler>>,
-    connections: AtomicUsize,
-    /// By a number of their own.
+    connections: Arc<Admission>,
+    bodies: Arc<Admission>,
+    /// By a number of their own, until they are answered.
     requests: Mutex<BTreeMap<u64, UnderWay>>,
+    /// There are none left.
+    answered: Condvar,
+    /// Wakes the thread that watches.
+    changed: OwnedFd,
     next_request: AtomicU64,
     stopping: AtomicBool,
+}
+
+impl Shared {
+    /// The requests under way changed.
+    fn ring(&self) {
+        // Full is as good: it wakes.
+        let _ = rustix::io::write(&self.changed, &1u64.to_ne_bytes());
+    }
+}
+
+/// A request, until it is answered.
+struct Underway<'a>(&'a Shared, u64);
+
+impl Drop for Underway<'_> {
+    fn drop(&mut self) {
+        let mut requests = self.0.requests.lock();
+        requests.remove(&self.1);
+        if requests.is_empty() {
+            self.0.answered.notify_all();
+        }
+        drop(requests);
+        self.0.ring();
+    }
 }
 
 /// A socket that callers can reach and nobody serves yet: they wait until all commands are there. A daemon that has just
@@ -88,8 +144,11 @@ impl Binding {
         let shared = Arc::new(Shared {
             options,
             handlers,
-            connections: AtomicUsize::new(0),
+            connections: Admission::new(options.connections_max, options.connections_reserved),
+            bodies: Admission::new(options.bodies_bytes_max, options.bodies_bytes_reserved),
             requests: Mutex::default(),
+            answered: Condvar::new(),
+            changed: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?,
             next_request: AtomicU64::new(0),
             stopping: AtomicBool::new(false),
         });
@@ -115,22 +174,22 @@ impl Server {
         &self.path
     }
 
-    /// Takes no further request, stops those under way and waits a while for their answers.
+    /// Takes no further request, stops those under way, and waits a little until they are answered: one of them may be the one
+    /// that ends the daemon.
     pub fn stop(&self) {
         if self.shared.stopping.swap(true, Ordering::AcqRel) {
             return;
         }
-        for (_, stop) in self.shared.requests.lock().values() {
-            stop.set();
-        }
+        let mut requests = self.shared.requests.lock();
+        requests.values().for_each(|under_way| under_way.stop.set());
+        let until = Instant::now() + ANSWER_PATIENCE;
+        while !requests.is_empty() && !self.shared.answered.wait_until(&mut requests, until).timed_out() {}
+        drop(requests);
+        self.shared.ring();
         // Wakes the thread that accepts.
         drop(UnixStream::connect(&self.path));
         for thread in self.threads.lock().drain(..) {
             drop(thread.join());
-        }
-        let until = Instant::now() + ANSWERS_SPAN;
-        while !self.shared.requests.lock().is_empty() && Instant::now() < until {
-            thread::sleep(Duration::from_millis(5));
         }
         drop(std::fs::remove_file(&self.path));
     }
@@ -152,82 +211,109 @@ fn accept(shared: &Arc<Shared>, listener: &UnixListener) {
             Err(e) => {
                 // Out of descriptors or memory: wait for others to give some back rather than spin.
                 tracing::warn!("control socket: {e}");
-                thread::sleep(WATCH_EVERY);
+                thread::sleep(PAUSE);
                 continue;
             }
         };
-        if shared.connections.fetch_add(1, Ordering::AcqRel) >= shared.options.connections_max {
-            shared.connections.fetch_sub(1, Ordering::AcqRel);
-            let problem = Problem::busy("the daemon serves as many clients as it can");
+        let stream = Arc::new(stream);
+        if let Err(problem) = let_in(shared, &stream) {
             drop(send(&stream, &Answer { error: Some(problem), ..Answer::default() }));
-            continue;
-        }
-        let for_thread = shared.clone();
-        let started = thread::Builder::new().name("control-client".into()).spawn(move || {
-            if let Err(e) = converse(&for_thread, stream) {
-                tracing::debug!("control connection: {e}");
-            }
-            for_thread.connections.fetch_sub(1, Ordering::AcqRel);
-        });
-        if started.is_err() {
-            shared.connections.fetch_sub(1, Ordering::AcqRel);
         }
     }
 }
 
-/// Stops requests whose caller hung up.
+/// Serves a connection on a thread of its own, or says why not.
+fn let_in(shared: &Arc<Shared>, stream: &Arc<UnixStream>) -> Result<(), Problem> {
+    let peer =
+        socket_peercred(stream).map_err(|e| Problem::failed(format!("the kernel does not say who asks: {e}")))?;
+    let caller = Caller { uid: peer.uid.as_raw(), gid: peer.gid.as_raw(), pid: peer.pid.as_raw_nonzero().get() };
+    let held = shared.connections.take(caller.uid, 1).map_err(|refusal| match refusal {
+        Refusal::Share { held } => {
+            Problem::busy(format!("you have {held} connections to the daemon, as many as one user may now"))
+                .try_this("try again when some of your commands have ended")
+        }
+        Refusal::Full => Problem::busy("the daemon serves as many clients as it can"),
+    })?;
+    let (for_thread, stream) = (shared.clone(), stream.clone());
+    let talk = move || {
+        if let Err(e) = converse(&for_thread, &caller, &stream) {
+            tracing::debug!("control connection: {e}");
+        }
+        drop((stream, held));
+    };
+    let started = thread::Builder::new().name("control-client".into()).spawn(talk);
+    started.map(drop).map_err(|e| Problem::busy(format!("the daemon gets no thread to serve you: {e}")))
+}
+
+/// Stops requests whose caller hung up. Sleeps while nothing changes.
 fn watch(shared: &Shared) {
     while !shared.stopping.load(Ordering::Acquire) {
-        thread::sleep(WATCH_EVERY);
-        let requests: Vec<_> =
-            shared.requests.lock().values().filter_map(|(s, stop)| Some((s.upgrade()?, stop.clone()))).collect();
-        for (stream, stop) in requests {
-            let mut fds = [PollFd::new(&*stream, PollFlags::empty())];
-            let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
-            if poll(&mut fds, Some(&at_once)).is_ok() && fds[0].revents().intersects(PollFlags::HUP | PollFlags::ERR) {
-                stop.set();
-            }
+        let watched: Vec<_> = {
+            let requests = shared.requests.lock();
+            let waits = requests.values().filter(|under_way| !under_way.stop.is_set());
+            waits.map(|under_way| (under_way.stream.clone(), under_way.stop.clone())).collect()
+        };
+        let mut fds = vec![PollFd::new(&shared.changed, PollFlags::IN)];
+        fds.extend(watched.iter().map(|(stream, _)| PollFd::new(&**stream, PollFlags::empty())));
+        if poll(&mut fds, None).is_err() {
+            thread::sleep(PAUSE); // no memory
         }
+        let gone = fds[1..].iter().map(|fd| fd.revents().intersects(PollFlags::HUP | PollFlags::ERR));
+        watched.iter().zip(gone).filter(|(_, gone)| *gone).for_each(|((_, stop), _)| stop.set());
+        let _ = rustix::io::read(&shared.changed, &mut [0; 8]);
     }
 }
 
-fn converse(shared: &Shared, stream: UnixStream) -> io::Result<()> {
-    let peer = socket_peercred(&stream)?;
-    let caller = Caller { uid: peer.uid.as_raw(), gid: peer.gid.as_raw(), pid: peer.pid.as_raw_nonzero().get() };
-    stream.set_read_timeout(Some(shared.options.idle))?;
-    stream.set_write_timeout(Some(shared.options.idle))?;
-    let stream = Arc::new(stream);
-    let mut lines = BufReader::new(&*stream);
-    while let Some(line) = read_line(&mut lines, LINE_BYTES_MAX)? {
+fn converse(shared: &Shared, caller: &Caller, stream: &Arc<UnixStream>) -> io::Result<()> {
+    let ServerOptions { idle, line, .. } = shared.options;
+    stream.set_write_timeout(Some(idle))?;
+    let mut lines =
+        Lines::new(stream, LineLimits { idle, line, bytes_max: LINE_BYTES_MAX }, &shared.bodies, caller.uid);
+    loop {
+        let line = match lines.next() {
+            Ok(Some(line)) => line,
+            Ok(None) => return Ok(()),
+            Err(End::Gone(e)) => return Err(e),
+            Err(End::Refused(problem)) => return send(stream, &Answer { error: Some(problem), ..Answer::default() }),
+        };
         if shared.stopping.load(Ordering::Acquire) {
-            break;
+            return Ok(());
         }
-        let request: Request = match serde_json::from_slice(&line) {
+        let request: Request = match understand(&line.bytes) {
             Ok(request) => request,
-            Err(e) => {
-                let problem = Problem::wrong(format!("the request is not understood: {e}"));
-                send(&stream, &Answer { error: Some(problem), ..Answer::default() })?;
+            Err(problem) => {
+                send(stream, &Answer { error: Some(problem), ..Answer::default() })?;
                 continue;
             }
         };
-        let (id, stop) = (request.id, Arc::new(Stop::default()));
+        let id = request.id;
+        let stop = Arc::new(Stop::default());
         let number = shared.next_request.fetch_add(1, Ordering::Relaxed);
-        shared.requests.lock().insert(number, (Arc::downgrade(&stream), stop.clone()));
-        let mut answer = match serve(shared, &stream, &caller, request, stop) {
+        shared.requests.lock().insert(number, UnderWay { stream: stream.clone(), stop: stop.clone() });
+        let _answered = Underway(shared, number);
+        if shared.stopping.load(Ordering::Acquire) {
+            stop.set();
+        }
+        shared.ring();
+        let mut answer = match serve(shared, stream, caller, request, stop) {
             Ok(result) => Answer { result: Some(result), ..Answer::default() },
             Err(problem) => Answer { error: Some(problem), ..Answer::default() },
         };
         answer.id = id;
-        let sent = send(&stream, &answer);
-        shared.requests.lock().remove(&number);
-        sent?;
+        send(stream, &answer)?;
     }
-    Ok(())
+}
+
+fn understand(line: &[u8]) -> Result<Request, Problem> {
+    if !is_of_few_parts(line) {
+        return Err(Problem::wrong("the request has too many parts").try_this("ask for less at once"));
+    }
+    serde_json::from_slice(line).map_err(|e| Problem::wrong(format!("the request is not understood: {e}")))
 }
 
 fn serve(
     shared: &Shared,
-    stream: &Arc<UnixStream>,
+    stream: &UnixStream,
     caller: &Caller,
     request: Request,
     stop: Arc<Stop>,

@@ -1,8 +1,10 @@
 //! The server against real sockets.
 
 use super::super::Client;
+use super::super::wire::read_line;
 use super::*;
 use serde_json::json;
+use std::io::{BufReader, Read};
 use std::sync::mpsc;
 
 struct Echo;
@@ -135,6 +137,74 @@ fn the_socket_is_closed_to_others_unless_it_is_for_everybody() {
     }
 }
 
+/// Connects as another user, if this is root; says so if not.
+fn connect_as(uid: u32, path: &Path) -> Option<UnixStream> {
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("skipped: needs root to act as another user");
+        return None;
+    }
+    let run = || {
+        let uid = rustix::process::Uid::from_raw(uid);
+        rustix::thread::set_thread_res_uid(uid, uid, uid).expect("root may");
+        UnixStream::connect(path).expect("the socket is open to everybody")
+    };
+    Some(thread::scope(|scope| scope.spawn(run).join().expect("connects")))
+}
+
+fn for_everybody(options: ServerOptions) -> (tempfile::TempDir, Server) {
+    let (dir, server) = server(ServerOptions { everybody: true, ..options });
+    std::fs::set_permissions(dir.path(), std::fs::Permissions::from_mode(0o755)).expect("chmod");
+    (dir, server)
+}
+
+/// What comes back for a request; nothing if the other side hung up.
+fn ask(stream: &UnixStream) -> Option<String> {
+    let mut stream = stream;
+    // Who is refused may find the other side gone already; the answer is there all the same.
+    let _ = stream.write_all(b"{\"id\":1,\"command\":\"echo.who\"}\n");
+    let line = read_line(&mut BufReader::new(stream), 1000).ok()??;
+    Some(String::from_utf8_lossy(&line).into_owned())
+}
+
+/// [S-172]
+#[test]
+fn one_user_does_not_get_all_connections() {
+    let options = ServerOptions { connections_max: 16, connections_reserved: 4, ..ServerOptions::default() };
+    let (_dir, server) = for_everybody(options);
+    let Some(first) = connect_as(1001, server.path()) else { return };
+    let mut mine = vec![first];
+    let refused = loop {
+        let stream = connect_as(1001, server.path()).expect("root");
+        match ask(&stream).expect("an answer") {
+            answer if answer.contains("result") => mine.push(stream),
+            answer => break answer,
+        }
+    };
+    assert!(refused.contains("you have 6 connections"), "half of what is not reserved: {refused}");
+    let other = connect_as(1002, server.path()).expect("root");
+    assert!(ask(&other).expect("an answer").contains("result"), "another user is served");
+    let own: Vec<_> = (0..9).map(|_| UnixStream::connect(server.path()).expect("connect")).collect();
+    assert!(own.iter().all(|stream| ask(stream).is_some_and(|answer| answer.contains("result"))), "and the operator");
+    drop((own, mine));
+    let again = || connect_as(1001, server.path()).and_then(|stream| ask(&stream));
+    while !again().expect("an answer").contains("result") {
+        thread::yield_now();
+    }
+}
+
+/// [S-172]
+#[test]
+fn a_request_that_comes_byte_by_byte_has_a_deadline_as_a_whole() {
+    let (_dir, server) = server(ServerOptions { line: Duration::from_millis(100), ..ServerOptions::default() });
+    let mut stream = UnixStream::connect(server.path()).expect("connect");
+    assert!(ask(&stream).is_some());
+    // Before each byte the other side has all of its patience again; but not with the whole.
+    while stream.write_all(b" ").is_ok() {
+        thread::sleep(Duration::from_millis(5));
+    }
+    assert!(!matches!(stream.read(&mut [0; 9]), Ok(1..)), "it hung up");
+}
+
 /// Whoever asked for the end of a daemon hears that it came, though unmounting took its time.
 #[test]
 fn the_end_waits_for_answers_under_way() {
@@ -145,7 +215,7 @@ fn the_end_waits_for_answers_under_way() {
             while !out.stop().is_set() {
                 thread::yield_now();
             }
-            thread::sleep(2 * WATCH_EVERY); // longer than the server's own threads take to end
+            thread::sleep(Duration::from_millis(400)); // longer than the server's own threads take to end
             Ok(json!("down"))
         }
     }
