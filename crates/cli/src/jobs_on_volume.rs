@@ -10,7 +10,7 @@ use std::sync::{Arc, OnceLock};
 use store::daemon::Core;
 use store::daemon::burst::{self, Mark};
 use store::origin::Identity;
-use store::repair::{CheckOptions, Outcome, Tally};
+use store::repair::{Behalf, CheckOptions, Outcome, Tally};
 use store::stage::{StageIn, Stop};
 use store::stats::Metric;
 
@@ -53,7 +53,16 @@ impl Volume for JobsOnVolume {
             self.core.may_see(&caller, path).map_err(|p| p.cause)?;
         }
         let options = CheckOptions { repair: true, before_job: paths.clone(), paths, ..CheckOptions::default() };
-        let report = self.core.checker.check(&options, &|_| (), &Stop::default()).map_err(|e| e.to_string())?;
+        // With the owner's rights: paths are what the script says.
+        let own;
+        let checker = if caller.is_operator() {
+            &self.core.checker
+        } else {
+            let who = Identity { uid: owner.uid, gid: owner.gid, ..Identity::default() };
+            own = self.core.checker.on_behalf_of(Behalf { who, mends_readable: true });
+            &own
+        };
+        let report = checker.check(&options, &|_| (), &Stop::default()).map_err(|e| e.to_string())?;
         let lost = report.findings.iter().filter(|f| f.outcome != Outcome::Repaired && f.missing_bytes > 0);
         let lost: Vec<_> = lost.map(|f| format!("{} has lost {} bytes", f.path, f.missing_bytes)).collect();
         if !lost.is_empty() {

@@ -27,6 +27,7 @@ pub use purge::{Needs, PurgeReport, Purged};
 pub use replicas::{JOB_VARIABLES, Replicas};
 pub use stripes::Stripes;
 
+use crate::admission::Admission;
 use crate::cache::BlockCache;
 use crate::control::{Binding, Caller, Handler, Server, ServerOptions, device_of, socket_of};
 use crate::file::{Adviser, FileTable, Garbage, MirrorWrites, Pool};
@@ -50,6 +51,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
+/// Checks that ordinary users may have under way together; one user half of them. Each may hold the names of all objects.
+const CHECKS_MAX: u64 = 6;
+
 /// The parts of a running volume, shared by everybody who serves requests.
 pub struct Core {
     /// The volume.
@@ -66,6 +70,8 @@ pub struct Core {
     pub repair: Arc<Repair>,
     /// Who looks for what is lost.
     pub checker: Checker,
+    /// Checks under way that ordinary users asked for.
+    checks: Arc<Admission>,
     /// Who stages in and out.
     pub stager: Arc<Stager>,
     /// Copies of input files, for as long as jobs need them.
@@ -146,7 +152,8 @@ impl Starting {
             files: files.clone(),
             repair: repair.clone(),
             mover: mover.clone(),
-            starts: Starts::default(),
+            starts: Arc::default(),
+            behalf: None,
         };
         let burst = burst::Burst::open(&volume).map_err(|e| problem(&e))?;
         let mut advisers: Vec<Arc<dyn Adviser>> = Vec::new();
@@ -171,6 +178,7 @@ impl Starting {
             mover,
             repair,
             checker,
+            checks: Admission::new(CHECKS_MAX, 0),
             stager,
             replicas,
             burst,

@@ -14,7 +14,7 @@ mod tally;
 #[cfg(test)]
 mod tests;
 
-pub use check::{CheckOptions, Checker, Finding, FindingKind, Lost, Outcome, Report, Starts};
+pub use check::{Behalf, CheckOptions, Checker, Finding, FindingKind, Lost, Outcome, Report, Starts};
 pub use log::RepairEvent;
 pub use tally::Tally;
 

@@ -14,6 +14,7 @@ use super::Repair;
 use crate::Result;
 use crate::file::FileTable;
 use crate::mover::Mover;
+use crate::origin::Identity;
 use crate::stage::{self, Stop};
 use crate::volume::Volume;
 use std::sync::Arc;
@@ -139,10 +140,27 @@ pub struct Checker {
     /// Who copies from other mirrors and removes orphans.
     pub mover: Arc<Mover>,
     /// Which files waiting jobs read: those are repaired first.
-    pub starts: Starts,
+    pub starts: Arc<Starts>,
+    /// On whose behalf; `None`: the operator's.
+    pub behalf: Option<Behalf>,
+}
+
+/// A user who has something checked: sees only what is in reach with the user's own rights.
+pub struct Behalf {
+    /// The user.
+    pub who: Identity,
+    /// Whether all that the user may read is set right, as reading it would; else only what is the user's own.
+    pub mends_readable: bool,
 }
 
 impl Checker {
+    /// The same on behalf of a user.
+    pub fn on_behalf_of(&self, behalf: Behalf) -> Checker {
+        let (volume, files, starts) = (self.volume.clone(), self.files.clone(), self.starts.clone());
+        let (repair, mover) = (self.repair.clone(), self.mover.clone());
+        Checker { volume, files, repair, mover, starts, behalf: Some(behalf) }
+    }
+
     /// Looks, and repairs if told to. Can be stopped and run again at any time.
     pub fn check(&self, options: &CheckOptions, report: stage::Report, stop: &Stop) -> Result<Report> {
         let began = Instant::now();

@@ -3,7 +3,8 @@
 use super::{read, unknown, with_progress};
 use crate::control::{Caller, Problem, Responder};
 use crate::daemon::Core;
-use crate::repair::CheckOptions;
+use crate::daemon::resolve::identity;
+use crate::repair::{Behalf, CheckOptions, Checker};
 use serde_json::{Value, json};
 use std::sync::Arc;
 
@@ -32,7 +33,8 @@ pub fn serve(
         return Err(unknown(&format!("check.{verb}")));
     }
     let args: Args = read(args)?;
-    // All of the volume is the operator's business; paths are the business of who may reach them.
+    // All of the volume is the operator's business. Who names paths sees of them what is to be seen with the caller's own
+    // rights, whatever they are, and has set right what is the caller's own.
     if args.paths.is_empty() || args.paths.iter().any(String::is_empty) {
         caller.must_be_operator("check the whole volume")?;
     }
@@ -42,7 +44,19 @@ pub fn serve(
     let before_job = if args.before_job { args.paths.clone() } else { Vec::new() };
     let Args { repair, deep, drop_unknown, paths, .. } = args;
     let options = CheckOptions { repair, deep, drop_unknown, paths, before_job };
-    let report = with_progress(out, |report, stop| core.checker.check(&options, report, stop))?;
+    let check = |checker: &Checker, out: &mut Responder<'_>| {
+        with_progress(out, |report, stop| checker.check(&options, report, stop))
+    };
+    let report = if caller.is_operator() {
+        check(&core.checker, out)
+    } else {
+        // A check of a directory asks all targets for all that they hold.
+        let _held = core.checks.take(caller.uid, 1).map_err(|_| {
+            Problem::busy("as many checks are under way as there may be, or as one user may have")
+                .try_this("wait for one to end, and try again")
+        })?;
+        check(&core.checker.on_behalf_of(Behalf { who: identity(caller), mends_readable: false }), out)
+    }?;
     let mut answer = json!(report);
     answer["healthy"] = report.is_healthy().into();
     Ok(answer)

@@ -1,6 +1,6 @@
 //! Looking: all targets asked in parallel, the tree walked, every object of every layout compared with what is there.
 
-use super::{CheckOptions, Checker, Finding, FindingKind, Outcome, Report};
+use super::{Behalf, CheckOptions, Checker, Finding, FindingKind, Outcome, Report};
 use crate::file::File;
 use crate::origin::{Identity, Record};
 use crate::stage::place::{names, open_at};
@@ -10,7 +10,7 @@ use crate::target::{TargetError, own_part};
 use crate::{Error, Result};
 use policy::layout::{Layout, MirrorState, Object, ObjectState, Position, object_len};
 use policy::{FileId, ObjectId, TargetId};
-use rustix::fd::{BorrowedFd, OwnedFd};
+use rustix::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use rustix::fs::{self, Dir, FileType, Mode, OFlags};
 use rustix::io::Errno;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
@@ -138,7 +138,8 @@ impl Checker {
                 Ok(fd) => fd,
                 Err(e) if names.is_empty() => return Err(e),
                 Err(e) => {
-                    if self.may_hold_data(&names) {
+                    // What a user may not look at is not the user's to know.
+                    if self.behalf.is_none() && self.may_hold_data(&names) {
                         found.unseen(names.join("/"), e);
                     }
                     continue;
@@ -180,8 +181,22 @@ impl Checker {
         Ok(())
     }
 
+    /// Opens what is there. On behalf of a user: what the user may reach, and of directories what the user may read. The bytes
+    /// of files are read by the daemon and shown to nobody.
     pub(super) fn open(&self, names: &[String], flags: OFlags) -> Result<OwnedFd> {
-        let opened = open_at(self.volume.tree(), names, flags | OFlags::NOFOLLOW, &daemon());
+        let open = |flags, who: &Identity| open_at(self.volume.tree(), names, flags | OFlags::NOFOLLOW, who);
+        let opened = match &self.behalf {
+            None => open(flags, &daemon()),
+            Some(Behalf { who, .. }) => open(OFlags::PATH, who).and_then(|reached| {
+                match FileType::from_raw_mode(fs::fstat(&reached)?.st_mode) {
+                    FileType::RegularFile => {
+                        let again = format!("/proc/self/fd/{}", reached.as_raw_fd());
+                        Ok(fs::open(again, flags | OFlags::CLOEXEC, Mode::empty())?)
+                    }
+                    _ => open(flags, who),
+                }
+            }),
+        };
         opened.map_err(|e| match e {
             StageError::Store(e) => e,
             other => Error::Invalid(other.to_string()),

@@ -1,8 +1,9 @@
 //! Mending: what is lost comes back from another mirror or from the source, in the order of repair, several at once.
 
 use super::look::{Candidate, Found};
-use super::{CheckOptions, Checker, FindingKind, Outcome, Starts};
+use super::{Behalf, CheckOptions, Checker, FindingKind, Outcome, Starts};
 use crate::file::File;
+use crate::stage::place::open_at;
 use crate::stage::progress::Meter;
 use crate::stage::{Report, Stop};
 use crate::{Error, Result};
@@ -10,7 +11,7 @@ use parking_lot::Mutex;
 use policy::Time;
 use policy::layout::Reason;
 use policy::protect::repair_order;
-use rustix::fs::OFlags;
+use rustix::fs::{self, OFlags};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -53,7 +54,17 @@ impl Checker {
 
     /// Brings one object back. What is in order by now needs nothing.
     pub(super) fn mend_one(&self, candidate: &Candidate) -> Result<()> {
-        let file = self.files.get_or_open(self.open(&candidate.path, OFlags::RDWR)?)?;
+        let stub = self.open(&candidate.path, OFlags::RDWR)?;
+        if let Some(Behalf { who, mends_readable }) = &self.behalf {
+            let owner = fs::fstat(&stub)?.st_uid;
+            let reads = || open_at(self.volume.tree(), &candidate.path, OFlags::RDONLY | OFlags::NOFOLLOW, who).is_ok();
+            if owner != who.uid && !(*mends_readable && reads()) {
+                return Err(Error::Invalid(format!(
+                    "it belongs to user {owner}; only its owner and the operator may mend it"
+                )));
+            }
+        }
+        let file = self.files.get_or_open(stub)?;
         let Some(layout) = file.layout().filter(|l| l.file == candidate.file) else {
             return Err(Error::Busy("the file was replaced meanwhile".into()));
         };

@@ -1,6 +1,7 @@
 //! Checks of a real volume in a temporary directory.
 
 use super::*;
+use crate::origin::Identity;
 use crate::origin::memory::data;
 use crate::stage::tests::{QUIET, World};
 use crate::target::Order;
@@ -29,7 +30,7 @@ fn new() -> Checked {
     let repair = Repair::start(config, files.pool().clone(), world.memory.clone(), side, stats);
     assert!(files.pool().recovery.set(repair.clone()).is_ok());
     let mover = Arc::new(Mover::new(files.pool().clone(), volume.state().clone(), None));
-    Checked { world, checker: Checker { volume, files, repair, mover, starts: Starts::default() } }
+    Checked { world, checker: Checker { volume, files, repair, mover, starts: Arc::default(), behalf: None } }
 }
 
 impl Checked {
@@ -506,4 +507,61 @@ fn an_object_that_is_there_already_is_somebody_elses_and_stays() {
             assert_eq!(len, Ok(3), "{id} on {}", target.name());
         }
     }
+}
+
+/// [S-173]
+#[test]
+fn on_behalf_of_a_user_only_what_is_in_reach_is_shown_and_only_what_is_the_users_own_is_mended() {
+    use std::os::unix::fs::{PermissionsExt, chown};
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("skipped: needs root to act as another user");
+        return;
+    }
+    let c = new();
+    let chmod = |path: &str, mode| {
+        std::fs::set_permissions(c.world.tree.join(path), std::fs::Permissions::from_mode(mode)).expect("chmod");
+    };
+    chmod(".", 0o755);
+    for name in ["closed/a", "open/b", "open/c", "open/d"] {
+        let (dir, _) = name.split_once('/').expect("two names");
+        let _ = std::fs::create_dir(c.world.tree.join(dir));
+        c.world.memory.add(&format!("mem://h/{name}"), &data(SIZE, 5));
+        c.world.stage(&[&format!("mem://h/{name}")], name).expect("staged");
+        c.remove_object(*c.layout(name).objects().next().expect("object").1);
+    }
+    chmod("closed", 0o700);
+    chmod("open", 0o755);
+    chmod("open/c", 0o644);
+    chmod("open/d", 0o600);
+    chown(c.world.tree.join("open/b"), Some(1001), None).expect("chown");
+    let who = Identity { uid: 1001, gid: 1001, ..Identity::default() };
+    let ask = |path: &str, repair: bool, mends_readable: bool| {
+        let options = CheckOptions { repair, paths: vec![path.into()], ..CheckOptions::default() };
+        let report = c.checker.on_behalf_of(Behalf { who: who.clone(), mends_readable }).check(
+            &options,
+            QUIET,
+            &Stop::default(),
+        );
+        let mut said: Vec<_> = report.expect("checked").findings.into_iter().map(|f| (f.path, f.outcome)).collect();
+        said.sort_by(|a, b| a.0.cmp(&b.0));
+        said
+    };
+    for all in [".", "/", "open/.."] {
+        if let Ok(names) = crate::stage::place::names(all) {
+            assert!(names.is_empty());
+            let seen: Vec<_> = ask(all, false, false).into_iter().map(|(path, _)| path).collect();
+            assert_eq!(seen, ["open/b", "open/c", "open/d"], "{all}");
+        }
+    }
+    assert_eq!(ask("closed", true, true), []);
+    let mended = ask(".", true, false);
+    let failed = |outcome: &Outcome| matches!(outcome, Outcome::Failed(why) if why.contains("belongs to user 0"));
+    assert_eq!(mended[0], ("open/b".into(), Outcome::Repaired));
+    assert!(failed(&mended[1].1) && failed(&mended[2].1), "{mended:?}");
+    let mended = ask("open", true, true);
+    assert_eq!((mended.len(), &mended[0]), (2, &("open/c".into(), Outcome::Repaired)));
+    assert!(failed(&mended[1].1), "what the user may not read: {mended:?}");
+    let left: Vec<_> = c.check(false).findings.into_iter().map(|f| f.path).collect();
+    assert_eq!(left.len(), 2, "the rest is as it was: {left:?}");
+    assert!(left.contains(&"closed/a".into()) && left.contains(&"open/d".into()), "{left:?}");
 }
