@@ -81,9 +81,11 @@ impl Burst {
     /// Whose checkpoint a path is, and of which version.
     fn recognise(&self, path: &str) -> Option<(String, String)> {
         if self.sessions.load(Ordering::Acquire) > 0
-            && let Some(session) = self.book.lock().session_of(path)
+            && let Some((uid, found)) =
+                self.book.lock().session_of(path).map(|s| (s.uid, (s.app.clone(), s.label.clone())))
+            && (uid == 0 || self.owner_of(path) == Some(uid))
         {
-            return Some((session.app.clone(), session.label.clone()));
+            return Some(found);
         }
         let marks = self.marks.read();
         if !marks.is_empty()
@@ -112,7 +114,7 @@ impl Burst {
     }
 
     /// Whose a file is.
-    fn owner_of(&self, path: &str) -> Option<u32> {
+    pub(super) fn owner_of(&self, path: &str) -> Option<u32> {
         let core = self.core()?;
         let found = rustix::fs::statat(core.volume.tree(), path, rustix::fs::AtFlags::SYMLINK_NOFOLLOW);
         found.ok().map(|found| found.st_uid)
@@ -138,7 +140,7 @@ impl Burst {
         let request = match book.writing(&role.app, &role.label) {
             Some(request) => request,
             None => {
-                let app = self.app_in(&mut book, &role.app)?;
+                let app = self.app_in(&mut book, &role.app, self.owner_of(&role.path))?;
                 let session = book.sessions.values().find(|s| s.app == role.app && s.label == role.label);
                 let told = session.map(|session| session.bytes).filter(|bytes| *bytes > 0);
                 let explicit = session.is_some();
@@ -343,9 +345,14 @@ impl Adviser for Burst {
 
 impl Burst {
     /// The application of that name, remembered.
-    pub(super) fn app_in(&self, book: &mut super::book::Book, name: &str) -> Result<super::record::App> {
+    pub(super) fn app_in(
+        &self,
+        book: &mut super::book::Book,
+        name: &str,
+        uid: Option<u32>,
+    ) -> Result<super::record::App> {
         let default = self.settings.mtbf.as_secs();
-        let (app, fresh) = book.app(name, now_ms(), default);
+        let (app, fresh) = book.app(name, now_ms(), default, uid);
         if fresh {
             super::record::put_app(&*self.state, name, &app)?;
             self.at_desk(|desk, now| desk.mtbf(now, app.number, app.mtbf_s));

@@ -77,14 +77,16 @@ impl Book {
         self.by_file.contains_key(&file) || current.any(|role| role.file.id() == Some(file))
     }
 
-    /// The application of that name; a new one if need be. Whether it is new.
-    pub fn app(&mut self, name: &str, now_ms: u64, mtbf_s: u64) -> (App, bool) {
-        if let Some(app) = self.apps.get(name) {
-            return (app.clone(), false);
+    /// The application of that name; a new one of that user if need be. Whether it is new, or new whose it is.
+    pub fn app(&mut self, name: &str, now_ms: u64, mtbf_s: u64, uid: Option<u32>) -> (App, bool) {
+        if let Some(app) = self.apps.get_mut(name) {
+            let learned = app.uid.is_none() && uid.is_some();
+            app.uid = app.uid.or(uid);
+            return (app.clone(), learned);
         }
         self.next_app += 1;
         let mtbf_from = if mtbf_s > 0 { MtbfFrom::Given } else { MtbfFrom::Default };
-        let app = App { number: self.next_app, first_ms: now_ms, mtbf_s, mtbf_from, ..App::default() };
+        let app = App { number: self.next_app, uid, first_ms: now_ms, mtbf_s, mtbf_from, ..App::default() };
         self.names.insert(app.number, name.to_owned());
         self.apps.insert(name.to_owned(), app.clone());
         (app, true)

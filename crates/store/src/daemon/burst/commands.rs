@@ -2,7 +2,7 @@
 
 use super::Burst;
 use super::adviser::Role;
-use super::book::Session;
+use super::book::{Book, Session};
 use super::hands::Job;
 use crate::control::{Caller, Problem};
 use crate::daemon::Core;
@@ -13,6 +13,11 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::channel;
+
+/// Whose an application becomes of which that user speaks; the operator may speak for anybody.
+pub(super) fn owner(uid: u32) -> Option<u32> {
+    (uid != 0).then_some(uid)
+}
 
 /// What `entrepot checkpoint begin` says.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -72,14 +77,15 @@ impl Burst {
         for path in &what.paths {
             core.may_see(caller, path)?;
         }
-        self.set_mtbf(&what.app, what.mtbf_s, what.nodes)?;
+        self.must_own(caller, &what.app)?;
+        self.set_mtbf(&what.app, caller.uid, what.mtbf_s, what.nodes)?;
         let mut book = self.book.lock();
         if let Some(there) = book.sessions.get(&what.app) {
             return Err(Problem::busy(format!("version \"{}\" of {} was begun already", there.label, what.app))
                 .so("nothing was begun")
                 .try_this("end it with `entrepot checkpoint commit`, or give it up with `commit --abandon`"));
         }
-        self.app_in(&mut book, &what.app)?;
+        self.app_in(&mut book, &what.app, owner(caller.uid))?;
         let label = if what.label.is_empty() { format!("{}", super::now_ms()) } else { what.label.clone() };
         let session = Session {
             app: what.app.clone(),
@@ -139,8 +145,41 @@ impl Burst {
         self.at_desk(|desk, now| desk.abandoned(now, request));
     }
 
-    /// The versions, the oldest first, those on their way last.
-    pub(in crate::daemon) fn rows(&self, app: Option<&str>) -> Vec<Row> {
+    /// Whose an application is, if not that user's.
+    pub(super) fn other_owner(&self, book: &Book, app: &str, uid: u32) -> Option<u32> {
+        let known = book.apps.get(app)?;
+        // An earlier daemon did not write it down: whose its files are.
+        let of_files =
+            || book.complete.values().find(|v| v.app == app).and_then(|v| self.owner_of(&v.parts.first()?.path));
+        known.uid.or_else(of_files).filter(|owner| *owner != uid)
+    }
+
+    /// Refuses unless the application is new, the caller's, or the caller is the operator.
+    fn must_own(&self, caller: &Caller, app: &str) -> Result<(), Problem> {
+        match self.other_owner(&self.book.lock(), app, caller.uid) {
+            Some(owner) if !caller.is_operator() => {
+                let cause = format!("the application {app} belongs to user {owner}, you are {}", caller.uid);
+                Err(Problem::denied(cause).try_this("take another name, or ask its owner or the operator"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The owner or the operator says how long an application runs between failures.
+    pub(in crate::daemon) fn about(
+        &self,
+        caller: &Caller,
+        app: &str,
+        mtbf_s: Option<u64>,
+        nodes: Option<u64>,
+    ) -> Result<(), Problem> {
+        self.must_own(caller, app)?;
+        Ok(self.set_mtbf(app, caller.uid, mtbf_s, nodes)?)
+    }
+
+    /// The versions that the caller may see, the oldest first, those on their way last: paths are for their owner and the
+    /// operator.
+    pub(in crate::daemon) fn rows(&self, caller: &Caller, app: Option<&str>) -> Vec<Row> {
         let book = self.book.lock();
         let desk = self.desk.lock();
         let tables = desk.buffer().tables();
@@ -178,12 +217,16 @@ impl Burst {
                 newest: false,
             });
         }
-        rows.retain(|row| app.is_none_or(|app| row.app == app));
+        rows.retain(|row| app.is_none_or(|app| row.app == app) && self.may_see(&book, caller, &row.app));
         rows
     }
 
-    /// How the buffer is.
-    pub(in crate::daemon) fn status(&self) -> Value {
+    fn may_see(&self, book: &Book, caller: &Caller, app: &str) -> bool {
+        caller.is_operator() || book.apps.contains_key(app) && self.other_owner(book, app, caller.uid).is_none()
+    }
+
+    /// How the buffer is, with the applications that the caller may see.
+    pub(in crate::daemon) fn status(&self, caller: &Caller) -> Value {
         let book = self.book.lock();
         let desk = self.desk.lock();
         let buffer = desk.buffer();
@@ -194,6 +237,7 @@ impl Burst {
         let apps: Vec<Value> = book
             .apps
             .iter()
+            .filter(|(name, _)| self.may_see(&book, caller, name))
             .map(|(name, app)| {
                 let newest = buffer.tables().newest(app.number);
                 let key = newest.map(|number| Version { app: app.number, number });

@@ -1,9 +1,10 @@
 //! Files that jobs' scripts mark as checkpoints, for as long as the job lives; remembered, since a job outlives the daemon.
 
+use super::commands::owner;
 use super::record::{self, Mark, Marked};
 use super::{Burst, MtbfFrom};
-use crate::Result;
 use crate::state::State;
+use crate::{Error, Result};
 use policy::burst::pattern::Pattern;
 use std::collections::BTreeMap;
 
@@ -49,12 +50,19 @@ impl Burst {
     /// # Errors
     /// What the state store says; then none are.
     pub fn mark(&self, job: &str, marked: &Marked) -> Result<()> {
+        for Mark { app, .. } in &marked.marks {
+            if let Some(other) = self.other_owner(&self.book.lock(), app, marked.uid).filter(|_| marked.uid != 0) {
+                return Err(Error::Invalid(format!(
+                    "the application {app} belongs to user {other}; take another name"
+                )));
+            }
+        }
         record::put_marks(&*self.state, job, marked)?;
         self.marks.write().0.insert(job.to_owned(), marking(marked));
         for Mark { app, nodes, mtbf_s, interval_s, .. } in &marked.marks {
-            self.set_mtbf(app, *mtbf_s, *nodes)?;
+            self.set_mtbf(app, marked.uid, *mtbf_s, *nodes)?;
             if let Some(seconds) = *interval_s {
-                self.set_interval(app, seconds)?;
+                self.set_interval(app, marked.uid, seconds)?;
             }
         }
         Ok(())
@@ -70,9 +78,9 @@ impl Burst {
     }
 
     /// An application writes a checkpoint every so many seconds, says its owner.
-    fn set_interval(&self, name: &str, interval_s: u64) -> Result<()> {
+    fn set_interval(&self, name: &str, uid: u32, interval_s: u64) -> Result<()> {
         let mut book = self.book.lock();
-        self.app_in(&mut book, name)?;
+        self.app_in(&mut book, name, owner(uid))?;
         let Some(app) = book.apps.get_mut(name) else { return Ok(()) };
         app.interval_s = interval_s;
         record::put_app(&*self.state, name, app)?;
@@ -85,14 +93,14 @@ impl Burst {
     ///
     /// # Errors
     /// What the state store says.
-    pub fn set_mtbf(&self, name: &str, mtbf_s: Option<u64>, nodes: Option<u64>) -> Result<()> {
+    pub fn set_mtbf(&self, name: &str, uid: u32, mtbf_s: Option<u64>, nodes: Option<u64>) -> Result<()> {
         let (seconds, from) = match (mtbf_s, nodes) {
             (Some(seconds), _) => (seconds, MtbfFrom::Given),
             (None, Some(nodes)) => (self.settings.node_mtbf.as_secs() / nodes.max(1), MtbfFrom::Nodes),
             (None, None) => return Ok(()),
         };
         let mut book = self.book.lock();
-        self.app_in(&mut book, name)?;
+        self.app_in(&mut book, name, owner(uid))?;
         let Some(app) = book.apps.get_mut(name) else { return Ok(()) };
         (app.mtbf_s, app.mtbf_from) = (seconds.max(1), from);
         record::put_app(&*self.state, name, app)?;

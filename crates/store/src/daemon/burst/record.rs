@@ -39,6 +39,9 @@ pub enum MtbfFrom {
 pub struct App {
     /// Its number.
     pub number: u64,
+    /// Whose it is: who announced or marked it, or owns its files; nothing in records of earlier daemons.
+    #[serde(default)]
+    pub uid: Option<u32>,
     /// Seconds between two failures.
     pub mtbf_s: u64,
     /// How that is known.

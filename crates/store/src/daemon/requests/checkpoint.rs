@@ -39,11 +39,11 @@ pub fn serve(
     match verb {
         "commit" => burst.end(caller, named()?, args.abandon),
         "about" => {
-            burst.set_mtbf(named()?, args.mtbf_s, args.nodes)?;
+            burst.about(caller, named()?, args.mtbf_s, args.nodes)?;
             Ok(json!({}))
         }
-        "list" => Ok(json!({"versions": burst.rows(app)})),
-        "status" => Ok(burst.status()),
+        "list" => Ok(json!({"versions": burst.rows(caller, app)})),
+        "status" => Ok(burst.status(caller)),
         _ => Err(unknown(&format!("checkpoint.{verb}"))),
     }
 }

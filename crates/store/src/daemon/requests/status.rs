@@ -11,7 +11,13 @@ use std::sync::Arc;
 /// Lines of news in a status.
 const NEWS_MAX: usize = 12;
 
-pub fn status(core: &Arc<Core>, _: &Caller, verb: &str, _: Value, _: &mut Responder<'_>) -> Result<Value, Problem> {
+pub fn status(
+    core: &Arc<Core>,
+    caller: &Caller,
+    verb: &str,
+    _: Value,
+    _: &mut Responder<'_>,
+) -> Result<Value, Problem> {
     if verb != "get" {
         return Err(unknown(&format!("status.{verb}")));
     }
@@ -33,7 +39,7 @@ pub fn status(core: &Arc<Core>, _: &Caller, verb: &str, _: Value, _: &mut Respon
         answer["cache"] = json!(cache.counts());
     }
     if let Some(burst) = &core.burst {
-        answer["burst"] = burst.status();
+        answer["burst"] = burst.status(caller);
     }
     if let Some(stripes) = core.stripes.status(core) {
         answer["stripes"] = stripes;
@@ -42,7 +48,21 @@ pub fn status(core: &Arc<Core>, _: &Caller, verb: &str, _: Value, _: &mut Respon
         answer["tiering"] = tiering.status();
     }
     answer["events"] = news(core);
+    if !caller.is_operator() {
+        keep_paths_back(core, caller, &mut answer);
+    }
     Ok(answer)
+}
+
+/// What is told in sentences names files, and so is the operator's; of hot files a user sees those in the user's own reach.
+fn keep_paths_back(core: &Core, caller: &Caller, answer: &mut Value) {
+    answer["events"] = json!([]);
+    if let Some(stripes) = answer.get_mut("stripes") {
+        stripes["decisions"] = json!([]);
+    }
+    if let Some(Value::Array(hot)) = answer.get_mut("tiering").and_then(|tiering| tiering.get_mut("hot")) {
+        hot.retain(|one| one["file"].as_str().is_some_and(|path| core.may_see(caller, path).is_ok()));
+    }
 }
 
 fn mover(core: &Core) -> Value {
