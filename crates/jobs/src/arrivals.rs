@@ -126,7 +126,6 @@ struct Shared {
     state: Arc<dyn State>,
     book: Mutex<Book>,
     sides: Mutex<BTreeMap<Origin, Arc<dyn Side>>>,
-    asked: Mutex<VecDeque<Asked>>,
     /// Something to look at, for either kind of thread.
     woken: Condvar,
     flags: Mutex<Flags>,
@@ -136,6 +135,8 @@ struct Shared {
 struct Flags {
     look: bool,
     stopped: bool,
+    /// Whose sources are to be asked for sizes.
+    asked: VecDeque<Asked>,
 }
 
 /// The driver. Ends with [`Arrivals::stop`].
@@ -159,7 +160,6 @@ impl Arrivals {
             state,
             book: Mutex::new(book),
             sides: Mutex::default(),
-            asked: Mutex::default(),
             woken: Condvar::new(),
             flags: Mutex::default(),
         });
@@ -190,7 +190,7 @@ impl Arrivals {
 
     fn take(&self, asked: Asked) {
         if self.shared.book.lock().expect(asked.ticket) {
-            self.shared.asked.lock().push_back(asked);
+            self.shared.flags.lock().asked.push_back(asked);
             self.shared.woken.notify_all();
         }
     }
@@ -259,15 +259,17 @@ impl Shared {
 /// The threads that ask sources for sizes.
 fn ask_sources(shared: &Arc<Shared>) {
     loop {
-        let next = shared.asked.lock().pop_front();
-        let Some(asked) = next else {
+        let asked = {
             let mut flags = shared.flags.lock();
-            if flags.stopped {
-                return;
+            loop {
+                if flags.stopped {
+                    return;
+                }
+                match flags.asked.pop_front() {
+                    Some(asked) => break asked,
+                    None => shared.woken.wait(&mut flags),
+                }
             }
-            // A word that comes between the two locks is heard at the next beat.
-            shared.woken.wait_until(&mut flags, Instant::now() + Duration::from_millis(200));
-            continue;
         };
         let known = match asked.wanted.is_empty() {
             true => None,
