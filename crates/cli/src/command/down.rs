@@ -52,6 +52,8 @@ impl Down {
         match client.request("daemon.down", json!({"force": self.force}), &mut |_| {}) {
             Ok(_) => {}
             Err(problem) if self.force && problem.exit_code == exit::NO_DAEMON => cut_off(&found)?,
+            // Its process ended before it could say so.
+            Err(problem) if problem.exit_code == exit::NO_DAEMON && is_unmounted(&found) => {}
             Err(problem) => return Err(problem.into()),
         }
         if !self.force {
@@ -63,6 +65,11 @@ impl Down {
         shown::text("the volume is down\n")?;
         Ok(0)
     }
+}
+
+/// Whether a volume that was mounted is not any more.
+fn is_unmounted(found: &Found) -> bool {
+    found.mount_point.is_some() && store::control::mounts().iter().all(|mount| mount.state != found.state)
 }
 
 /// Breaks the connection between kernel and daemon, so that waiting calls end, and unmounts.
