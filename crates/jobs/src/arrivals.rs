@@ -285,7 +285,12 @@ fn watch(shared: &Arc<Shared>) {
     let mut told = Stats::default();
     loop {
         {
+            let nobody = shared.book.lock().is_empty();
             let mut flags = shared.flags.lock();
+            // Whoever comes sets `look` when the sources were asked.
+            while nobody && !flags.stopped && !flags.look {
+                shared.woken.wait(&mut flags);
+            }
             let until = Instant::now() + shared.settings.poll;
             while !flags.stopped && !flags.look && !shared.woken.wait_until(&mut flags, until).timed_out() {}
             if flags.stopped {

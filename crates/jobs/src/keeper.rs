@@ -12,7 +12,7 @@ mod book;
 use crate::queue::Queue;
 use book::Book;
 use parking_lot::{Condvar, Mutex};
-use policy::protect::replica::{Action, Config, CreateReason, Event, Life};
+use policy::protect::replica::{Action, Config, CreateReason, Event, Life, Strategy};
 use policy::{FileId, Time};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
@@ -76,7 +76,7 @@ struct Shared {
 impl Keeper {
     /// Starts watching.
     pub fn start(settings: Settings, queue: Arc<dyn Queue>, copies: Arc<dyn Copies>) -> std::io::Result<Keeper> {
-        let poll = settings.poll;
+        let (poll, idle) = (settings.poll, settings.machine.strategy == Strategy::None);
         let shared = Arc::new(Shared {
             book: Mutex::new(Book::new(settings.machine)),
             copies,
@@ -85,7 +85,8 @@ impl Keeper {
             began: Instant::now(),
         });
         let own = shared.clone();
-        let thread = std::thread::Builder::new().name("keeper".into()).spawn(move || watch(&own, &*queue, poll))?;
+        let thread =
+            std::thread::Builder::new().name("keeper".into()).spawn(move || watch(&own, &*queue, poll, idle))?;
         Ok(Keeper { shared, thread: Mutex::new(Some(thread)) })
     }
 
@@ -152,8 +153,11 @@ impl Shared {
     }
 }
 
-fn watch(shared: &Arc<Shared>, queue: &dyn Queue, poll: Duration) {
+fn watch(shared: &Arc<Shared>, queue: &dyn Queue, poll: Duration, idle: bool) {
     let there = shared.copies.there();
+    if idle && there.is_empty() {
+        return; // no policy, and nothing left of one
+    }
     shared.book.lock().adopt(shared.now(), there);
     let mut complained = false;
     loop {

@@ -132,6 +132,11 @@ impl Book {
         self.jobs.iter().filter(|(_, known)| waits(known)).map(|((origin, _), _)| *origin).collect()
     }
 
+    /// Whether there is no job in it.
+    pub fn is_empty(&self) -> bool {
+        self.jobs.is_empty()
+    }
+
     /// What a queue says.
     pub fn estimates(&mut self, now: Time, origin: Origin, starts: &BTreeMap<u64, Start>) {
         let of_it: Vec<Ticket> = self.jobs.keys().filter(|(other, _)| *other == origin).copied().collect();

@@ -65,6 +65,7 @@ impl Runner {
             Error::World(format!("the job could not be remembered: {e}"))
         })?;
         core.book.lock().jobs.insert(id, record);
+        core.changed.notify_all();
         let delay_s = asked.start_ms.and_then(|start_ms| {
             let wanted = paths::wanted(&plan, &asked.job.cwd, core.volume.mount_point().as_deref())?;
             let due_ms = core.config.arrivals.as_ref()?.due_ms(caller, &wanted, start_ms)?;
@@ -241,6 +242,10 @@ fn look_once(weak: &Weak<Core>) -> Option<()> {
     let core = weak.upgrade()?;
     let watched: Vec<Record> = {
         let mut book = core.book.lock();
+        let elsewhere = |book: &Book| book.jobs.values().any(|r| !r.state.is_final() && r.external.is_some());
+        while !book.closed && !elsewhere(&book) {
+            core.changed.wait(&mut book);
+        }
         // Also woken by changes of other jobs, which is no reason to look sooner.
         let until = Instant::now() + LOOK_EVERY;
         while !book.closed && !core.changed.wait_until(&mut book, until).timed_out() {}

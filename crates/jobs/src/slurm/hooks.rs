@@ -87,6 +87,7 @@ impl Slurm {
         job.enter(Phase::SetUp);
         core.keep(&job);
         book.jobs.insert(asked.job, job);
+        core.changed.notify_all();
         Ok(())
     }
 

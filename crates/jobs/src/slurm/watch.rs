@@ -88,7 +88,8 @@ fn stage_out_failed(job: &Job) -> bool {
 }
 
 fn wait(core: &Core, book: &mut MutexGuard<'_, super::core::Book>) {
-    core.changed.wait_until(book, Instant::now() + LOOK_EVERY);
+    let span = if book.jobs.values().any(needs_look) { LOOK_EVERY } else { LOOK_AT_ALL_EVERY };
+    core.changed.wait_until(book, Instant::now() + span);
 }
 
 fn end(core: &Arc<Core>, book: &mut super::core::Book, id: u64, found: &Found) {

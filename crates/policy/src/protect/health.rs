@@ -511,7 +511,12 @@ impl Health {
             State::Failed if self.failed_by_operator => None,
             State::Failed => self.config.auto_restore.map(|_| self.config.probe_interval),
             State::ReadOnly => Some(self.config.routine_interval.unwrap_or(self.config.probe_interval)),
-            State::Ok | State::Suspect | State::Draining => self.config.routine_interval,
+            State::Ok | State::Suspect | State::Draining => {
+                // In steps of an eighth, so that all targets are looked at together and the machine sleeps in between.
+                let next = self.config.routine_interval.map(|wait| (now + wait, (wait.0 / 8).max(1)));
+                self.next_probe = next.map(|(at, step)| Time(at.0 - at.0 % step));
+                return;
+            }
         };
         self.next_probe = wait.map(|wait| now + wait);
     }

@@ -44,6 +44,9 @@ const WAITING_MAX: usize = 64;
 /// Decisions remembered for `entrepot status`.
 const DECISIONS_MAX: usize = 16;
 
+/// A volume that nobody asks anything of is looked at at least so often. A guess: what begins meanwhile is seen that much later.
+const IDLE_MAX: Duration = Duration::from_secs(4);
+
 /// A file and what is to become of it.
 type Work = (Arc<File>, Action);
 
@@ -171,21 +174,24 @@ impl Stripes {
     fn look_on(&self, work: &SyncSender<Work>) {
         let mut stopped = self.stopped.lock();
         let mut sampled = Sampled::default();
+        let mut wait = self.section.interval;
         loop {
-            let until = Instant::now() + self.section.interval;
+            let until = Instant::now() + wait;
             while !*stopped && !self.woken.wait_until(&mut stopped, until).timed_out() {}
             if *stopped {
                 return;
             }
             let Some(core) = self.core.get().and_then(Weak::upgrade) else { return };
-            parking_lot::MutexGuard::unlocked(&mut stopped, || self.look(&core, &mut sampled, work));
+            let asked = parking_lot::MutexGuard::unlocked(&mut stopped, || self.look(&core, &mut sampled, work));
+            wait = if asked { self.section.interval } else { (wait * 2).min(IDLE_MAX.max(self.section.interval)) };
         }
     }
 
-    /// One look: what was asked, how files lie, what is to be done.
-    fn look(&self, core: &Core, sampled: &mut Sampled, work: &SyncSender<Work>) {
+    /// One look: what was asked, how files lie, what is to be done. Whether anything was asked.
+    fn look(&self, core: &Core, sampled: &mut Sampled, work: &SyncSender<Work>) -> bool {
         let (now, files) = (self.now(), core.files.files());
         let known: Vec<(FileId, Arc<File>)> = files.into_iter().filter_map(|file| Some((file.id()?, file))).collect();
+        let mut asked = false;
         let mut machine = self.machine.lock();
         let space = core.pool.targets.space();
         let free = space.free_bytes as f64 / space.total_bytes.max(1) as f64;
@@ -203,6 +209,7 @@ impl Stripes {
                 self.tell(&mut machine, now, event);
             }
             if let Some(counts) = counts {
+                asked = true;
                 let users = file.handles() as u32;
                 let recent = file.load().recent();
                 self.tell(&mut machine, now, Event::Asked { file: *id, counts, users, recent });
@@ -220,6 +227,7 @@ impl Stripes {
         if self.adapts() && free < f64::from(self.section.fork_space_percent) / 200.0 {
             self.forks.give_up_one_at_rest(core, &known);
         }
+        asked
     }
 
     fn tell(&self, machine: &mut Striper, now: Time, event: Event) {

@@ -1,5 +1,7 @@
 //! The mount point: cleared of what a killed daemon left, and the kernel's connection behind it.
 
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+use rustix::fd::OwnedFd;
 use rustix::fs::{AtFlags, CWD, statat};
 use rustix::io::Errno;
 use rustix::mount::{UnmountFlags, unmount};
@@ -63,6 +65,46 @@ pub fn connection(mountpoint: &Path) -> Option<u32> {
     table.split(|b| *b == b'\n').filter_map(of_line).next_back()
 }
 
+/// Says that nobody serves a mount any more; for good.
+pub struct Ended(OwnedFd);
+
+impl Ended {
+    /// It is served.
+    pub fn new() -> io::Result<Ended> {
+        Ok(Ended(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?))
+    }
+
+    /// Nobody serves it.
+    pub fn ring(&self) {
+        // Fails only when it was rung before, many times.
+        let _ = rustix::io::write(&self.0, &1u64.to_ne_bytes());
+    }
+}
+
+/// The table of mounts, to wait for changes of.
+pub struct Table(Option<fs::File>);
+
+/// How often it is looked at where the kernel does not tell.
+const LOOK: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
+
+impl Table {
+    /// Changes count from now on.
+    pub fn open() -> Table {
+        Table(fs::File::open("/proc/self/mountinfo").ok())
+    }
+
+    /// Sleeps until something was mounted or unmounted, or nobody serves the mount any more: then `true`.
+    pub fn wait(&self, ended: &Ended) -> bool {
+        let mut fds = vec![PollFd::new(&ended.0, PollFlags::IN)];
+        fds.extend(self.0.iter().map(|table| PollFd::new(table, PollFlags::PRI)));
+        let limit = self.0.is_none().then_some(&LOOK);
+        if poll(&mut fds, limit).is_err() {
+            std::thread::sleep(std::time::Duration::from_millis(100)); // interrupted, or no memory
+        }
+        !fds[0].revents().is_empty()
+    }
+}
+
 /// Mount points in this thread's namespace whose file system's type begins with `kind`, inner ones last.
 pub fn of_kind(kind: &str) -> Vec<PathBuf> {
     let of_line = |line: &[u8]| {
@@ -119,6 +161,14 @@ mod tests {
     fn paths_in_the_mount_table_are_unescaped() {
         assert_eq!(unescape(br"/mnt/a\040b\134c"), b"/mnt/a b\\c");
         assert_eq!(unescape(br"/mnt/\9"), br"/mnt/\9");
+    }
+
+    #[test]
+    fn who_waits_for_the_table_of_mounts_hears_of_the_end() {
+        let (table, ended) = (Table::open(), Ended::new().unwrap());
+        ended.ring();
+        while !table.wait(&ended) {}
+        assert!(table.wait(&ended), "it stays so");
     }
 
     #[test]

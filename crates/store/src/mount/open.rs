@@ -15,6 +15,7 @@ use fuser::{BackingId, FileHandle, FopenFlags, OpenFlags, ReplyOpen, Request};
 use parking_lot::Mutex;
 use policy::advice::Reader;
 use rustix::fs::{AtFlags, OFlags, Stat, StatxFlags, fstat, statx};
+use rustix::io::Errno;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};

@@ -3,6 +3,7 @@
 use super::Server;
 use super::answer::{self, Changes};
 use super::convert::{caller, set_time, synced};
+use super::mountpoint::Ended;
 use crate::stats::Op;
 use fuser::{
     BsdFileFlags, CopyFileRangeFlags, FileHandle, Filesystem, INodeNo, InitFlags, IoctlFlags, KernelConfig, LockOwner,
@@ -21,8 +22,14 @@ const WRITE_BYTES_MAX: u32 = 1 << 20;
 /// Requests that the kernel sends ahead of anybody waiting for them.
 const BACKGROUND_MAX: u16 = 128;
 
-/// What fuser drives.
-pub struct Fuse(pub Arc<Server>);
+/// What fuser drives. Rings when all its threads have left.
+pub struct Fuse(pub Arc<Server>, pub Arc<Ended>);
+
+impl Drop for Fuse {
+    fn drop(&mut self) {
+        self.1.ring();
+    }
+}
 
 /// Counts a request when it was passed on.
 struct Counted<'a>(&'a Server, Op, u64, Instant);

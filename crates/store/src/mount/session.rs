@@ -2,7 +2,7 @@
 
 use super::attach::attach;
 use super::gone::{Gone, Steps};
-use super::mountpoint::{clear_stale, connection, control, detach, unmount_unused, widen_read_ahead};
+use super::mountpoint::{Ended, Table, clear_stale, connection, control, detach, unmount_unused, widen_read_ahead};
 use super::open::Open;
 use super::serve::Fuse;
 use super::slow::Slow;
@@ -32,8 +32,6 @@ const END_PATIENCE: Duration = Duration::from_secs(60);
 const JOIN_PATIENCE: Duration = Duration::from_secs(5);
 /// How often the end looks for them.
 const JOIN_LOOK: Duration = Duration::from_millis(5);
-/// How often a waiting daemon looks whether somebody unmounted.
-const MOUNTED_LOOK: Duration = Duration::from_millis(100);
 
 /// How far the kernel reads ahead: one request of the largest size. Measured: 512 KiB to 4 MiB are alike, and a third
 /// faster than the kernel's 128 KiB.
@@ -73,6 +71,7 @@ pub struct Mount {
     path: PathBuf,
     connection: Option<u32>,
     session: Mutex<Option<BackgroundSession>>,
+    ended: Arc<Ended>,
     server: Arc<Server>,
 }
 
@@ -99,12 +98,13 @@ impl Mount {
             admission: Admission::new(descriptors.files, descriptors.operator),
         });
         let refused = |error| MountError::Refused { path: path.clone(), error };
-        let session = session(&server, &path, config).map_err(refused)?;
+        let ended = Arc::new(Ended::new().map_err(refused)?);
+        let session = session(&server, &ended, &path, config).map_err(refused)?;
         let connection = connection(&path);
         if let Some(connection) = connection {
             widen_read_ahead(connection, READ_AHEAD_KIB);
         }
-        Ok(Mount { connection, session: Mutex::new(Some(session)), server, path })
+        Ok(Mount { connection, session: Mutex::new(Some(session)), ended, server, path })
     }
 
     /// Where it is mounted.
@@ -160,11 +160,11 @@ impl Mount {
 impl Mount {
     /// Joins the FUSE threads. Once the connection is gone, those that hang in a target are left behind, and it is `false`.
     fn join(&self, session: BackgroundSession) -> io::Result<bool> {
+        let table = Table::open();
         while self.connection.is_some() && connection(&self.path) == self.connection {
-            if session.guard.is_finished() {
+            if table.wait(&self.ended) {
                 return session.join().map(|()| true);
             }
-            std::thread::sleep(MOUNTED_LOOK);
         }
         let until = std::time::Instant::now() + JOIN_PATIENCE;
         while !session.guard.is_finished() {
@@ -189,8 +189,8 @@ impl Drop for Mount {
 }
 
 /// Mounts, and serves on threads of its own.
-fn session(server: &Arc<Server>, path: &Path, config: Config) -> io::Result<BackgroundSession> {
-    let fuse = Fuse(server.clone());
+fn session(server: &Arc<Server>, ended: &Arc<Ended>, path: &Path, config: Config) -> io::Result<BackgroundSession> {
+    let fuse = Fuse(server.clone(), ended.clone());
     let acl = config.acl;
     let Some(device) = attach(path, TYPE, &server.options.name, acl == SessionACL::All)? else {
         return Session::new(fuse, path, &config)?.spawn();

@@ -25,9 +25,6 @@ use std::time::{Duration, Instant};
 /// Broken recoveries whose patched rows are kept readable; the oldest are forgotten.
 const BROKEN_MAX: usize = 256;
 
-/// A worker with nothing to do looks again after this time, whatever it was told.
-const IDLE_MAX: Duration = Duration::from_secs(60);
-
 /// Somebody who waits.
 pub(super) struct Wait {
     began: Instant,
@@ -248,10 +245,8 @@ impl Driver {
                     let now = self.now();
                     match state.machine.next_deadline() {
                         Some(due) if due <= now => self.step(&mut state, Event::Tick),
-                        due => {
-                            let idle = due.map_or(IDLE_MAX, |due| Duration::from_nanos(due.since(now).0));
-                            self.bell.wait_for(&mut state, idle.min(IDLE_MAX));
-                        }
+                        Some(due) => drop(self.bell.wait_for(&mut state, Duration::from_nanos(due.since(now).0))),
+                        None => self.bell.wait(&mut state),
                     }
                 }
             };

@@ -40,6 +40,10 @@ pub struct Core {
     /// The state and (bit 3) doubt, as [`Health`] last left them: all that the hot path looks at.
     published: AtomicU8,
     probing: AtomicBool,
+    /// Operations of the daemon's own watch: probes, and looks at the space.
+    own_ops: AtomicU64,
+    /// Operations of others when the space was measured last.
+    measured_at: AtomicU64,
     measuring: AtomicBool,
     total_bytes: AtomicU64,
     free_bytes: AtomicU64,
@@ -105,6 +109,8 @@ impl Core {
             published: AtomicU8::new(encode(&health)),
             health: Mutex::new(health),
             probing: AtomicBool::new(false),
+            own_ops: AtomicU64::new(0),
+            measured_at: AtomicU64::new(0),
             measuring: AtomicBool::new(false),
             total_bytes: AtomicU64::new(0),
             free_bytes: AtomicU64::new(0),
@@ -172,7 +178,12 @@ impl Core {
         if let Some(durable) = probe {
             self.shared.bell.want_probe(self.id, durable);
         }
-        self.shared.bell.ring();
+        // The prober looks by itself before long.
+        if probe
+            || self.next_deadline().is_some_and(|at| at < self.now() + super::clock::time(super::watch::SPACE_SPAN))
+        {
+            self.shared.bell.ring();
+        }
     }
 
     /// Executes an operation of anybody on this thread; a panic in it is our bug, and the target's caller sees `EIO`.
@@ -230,6 +241,7 @@ impl Core {
         }
         let core = self.clone();
         let began = self.now();
+        self.own_ops.fetch_add(1, Ordering::Relaxed);
         let look = move |medium: &dyn Medium| {
             let answer = probe_by(medium, durable);
             core.probing.store(false, Ordering::Relaxed);
@@ -251,11 +263,22 @@ impl Core {
         }
     }
 
+    fn ops_of_others(&self) -> u64 {
+        self.counters.ops.get().saturating_sub(self.own_ops.load(Ordering::Relaxed))
+    }
+
+    /// Whether somebody used it since its space was last measured.
+    pub fn was_used(&self) -> bool {
+        self.ops_of_others() != self.measured_at.load(Ordering::Relaxed)
+    }
+
     /// Measures the space on a worker.
     pub fn measure(self: &Arc<Core>) {
         if self.measuring.swap(true, Ordering::Relaxed) {
             return;
         }
+        self.measured_at.store(self.ops_of_others(), Ordering::Relaxed);
+        self.own_ops.fetch_add(1, Ordering::Relaxed);
         let core = self.clone();
         let look = move |medium: &dyn Medium| {
             let space = medium.space();

@@ -12,8 +12,8 @@ use super::TargetError;
 use parking_lot::Mutex;
 use policy::{TargetId, Time};
 use std::cell::Cell;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 
 /// Called when an operation on somebody's own thread passed its deadline, at most once per operation.
 pub trait OnDeadline: Send + Sync {
@@ -44,6 +44,9 @@ pub enum InlineError {
 /// How many threads may be inside inline operations, over all targets of a volume.
 pub struct InlineSlots {
     slots: Box<[Slot]>,
+    /// Nobody looks at the slots: who enters one wakes the watchdog.
+    unwatched: AtomicBool,
+    wake: OnceLock<Box<dyn Fn() + Send + Sync>>,
 }
 
 /// On its own cache lines, so that threads with different slots do not slow each other.
@@ -67,7 +70,8 @@ pub struct Entered<'a>(&'a Slot);
 impl InlineSlots {
     /// Room for `slots_max` threads.
     pub fn new(slots_max: usize) -> InlineSlots {
-        InlineSlots { slots: (0..slots_max).map(|_| Slot::default()).collect() }
+        let slots = (0..slots_max).map(|_| Slot::default()).collect();
+        InlineSlots { slots, unwatched: AtomicBool::new(false), wake: OnceLock::new() }
     }
 
     /// Claims a slot, if one is free.
@@ -81,10 +85,29 @@ impl InlineSlots {
         let first = favourite();
         let slot = (0..count).map(|i| &self.slots[(first + i) % count]).find(|slot| {
             !slot.busy.load(Ordering::Relaxed)
-                && slot.busy.compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed).is_ok()
+                && slot.busy.compare_exchange(false, true, Ordering::SeqCst, Ordering::Relaxed).is_ok()
         })?;
         *slot.inside.lock() = Some(Inside { target, started, on_deadline: on_deadline.cloned(), taken: false });
+        if self.unwatched.load(Ordering::SeqCst) && self.unwatched.swap(false, Ordering::SeqCst) {
+            self.wake.get().inspect(|wake| wake());
+        }
         Some(Entered(slot))
+    }
+
+    /// How the watchdog is woken; whether it is the first, which alone may leave the slots unwatched.
+    pub(super) fn wake_by(&self, wake: impl Fn() + Send + Sync + 'static) -> bool {
+        self.wake.set(Box::new(wake)).is_ok()
+    }
+
+    /// The watchdog wants to sleep; it may if nobody is inside. Who enters from then on wakes it: either this sees that one's
+    /// slot busy, or that one sees what was set here before.
+    pub(super) fn leave_unwatched(&self) -> bool {
+        self.unwatched.store(true, Ordering::SeqCst);
+        let empty = self.slots.iter().all(|slot| !slot.busy.load(Ordering::SeqCst));
+        if !empty {
+            self.unwatched.store(false, Ordering::SeqCst);
+        }
+        empty
     }
 
     /// How many operations on a target hang whose request was taken.

@@ -102,6 +102,8 @@ pub struct Targets {
     shared: Arc<Shared>,
     slots: Arc<InlineSlots>,
     health: Config,
+    /// Whether who enters a slot wakes the watchdog.
+    wakes: bool,
     table: RwLock<BTreeMap<TargetId, Arc<Target>>>,
     threads: Mutex<Vec<JoinHandle<()>>>,
 }
@@ -117,7 +119,9 @@ impl Targets {
             changes: changes::Changes::default(),
             bell: watch::Bell::default(),
         });
+        let bell = shared.clone();
         let targets = Arc::new(Targets {
+            wakes: options.slots.wake_by(move || bell.bell.entered()),
             shared: shared.clone(),
             slots: options.slots,
             health: options.health,
@@ -165,7 +169,7 @@ impl Targets {
     /// What choosing targets needs to know, with the space as last seen.
     pub fn views(&self) -> Vec<TargetView> {
         if self.shared.execution == Execution::Inline {
-            self.measure();
+            self.measure(true);
         }
         let view = |target: &Arc<Target>| TargetView {
             id: target.id(),
@@ -317,8 +321,15 @@ impl Targets {
         }
     }
 
-    pub(super) fn measure(&self) {
-        self.all().iter().filter(|target| target.state() != State::Failed).for_each(|target| target.core.measure());
+    /// Has the space measured of all targets, or of those that were used since it was.
+    pub(super) fn measure(&self, all: bool) {
+        let usable = self.all().into_iter().filter(|target| target.state() != State::Failed);
+        usable.filter(|target| all || target.core.was_used()).for_each(|target| target.core.measure());
+    }
+
+    /// Whether the watchdog may sleep: nobody is inside an inline operation, and who comes wakes it.
+    pub(super) fn rests(&self) -> bool {
+        self.wakes && self.slots.leave_unwatched()
     }
 
     /// Answers for the callers whose operation passed the deadline.

@@ -12,19 +12,25 @@ use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// How old the cached space may become.
-const SPACE_SPAN: Duration = Duration::from_secs(5);
+/// How old the cached space of a target in use may become.
+pub const SPACE_SPAN: Duration = Duration::from_secs(5);
+
+/// The same of one that nobody uses: what changes there, others do. A guess.
+const IDLE_SPACE_SPAN: Duration = Duration::from_secs(60);
 
 /// Wakes the prober.
 #[derive(Default)]
 pub struct Bell {
     rung: Mutex<Rung>,
     wake: Condvar,
+    /// Wakes the watchdog.
+    watch: Condvar,
 }
 
 #[derive(Default)]
 struct Rung {
     rung: bool,
+    entered: bool,
     stopped: bool,
     probes: BTreeMap<TargetId, bool>,
 }
@@ -33,6 +39,22 @@ impl Bell {
     pub fn ring(&self) {
         self.rung.lock().rung = true;
         self.wake.notify_all();
+    }
+
+    /// Somebody is inside an inline operation.
+    pub fn entered(&self) {
+        self.rung.lock().entered = true;
+        self.watch.notify_all();
+    }
+
+    /// Sleeps until somebody is; whether to go on.
+    fn wait_for_entered(&self) -> bool {
+        let mut rung = self.rung.lock();
+        while !rung.entered && !rung.stopped {
+            self.watch.wait(&mut rung);
+        }
+        rung.entered = false;
+        !rung.stopped
     }
 
     /// Health wants this target to be probed, perhaps by what is synced.
@@ -47,6 +69,7 @@ impl Bell {
     pub fn stop(&self) {
         self.rung.lock().stopped = true;
         self.wake.notify_all();
+        self.watch.notify_all();
     }
 
     /// Sleeps until rung or the span is over; whether to go on.
@@ -63,7 +86,7 @@ impl Bell {
     fn nap(&self, span: Duration) -> bool {
         let mut rung = self.rung.lock();
         let until = std::time::Instant::now() + span;
-        while !rung.stopped && !self.wake.wait_until(&mut rung, until).timed_out() {}
+        while !rung.stopped && !self.watch.wait_until(&mut rung, until).timed_out() {}
         !rung.stopped
     }
 }
@@ -90,18 +113,25 @@ fn watch_until_stopped(targets: &Weak<Targets>, shared: &Shared) {
     while shared.bell.nap(span) {
         let Some(targets) = targets.upgrade() else { return };
         targets.take_overdue();
+        let rests = targets.rests();
+        drop(targets);
+        if rests && !shared.bell.wait_for_entered() {
+            return;
+        }
     }
 }
 
 fn probe_until_stopped(targets: &Weak<Targets>, shared: &Shared) {
-    let mut measured: Option<Time> = None;
+    let (mut measured, mut measured_all): (Option<Time>, Option<Time>) = (None, None);
     loop {
         let wait = {
             let Some(targets) = targets.upgrade() else { return };
             let now = shared.clock.now();
+            let all = measured_all.is_none_or(|at| now.since(at) >= time(IDLE_SPACE_SPAN));
             if measured.is_none_or(|at| now.since(at) >= time(SPACE_SPAN)) {
                 measured = Some(now);
-                targets.measure();
+                measured_all = if all { measured } else { measured_all };
+                targets.measure(all);
             }
             targets.tick(now).map_or(SPACE_SPAN, |at| Duration::from_nanos(at.since(now).0)).min(SPACE_SPAN)
         };

@@ -1,0 +1,44 @@
+//! A daemon with nothing to do.
+
+use crate::real::{Volume, until_within};
+use std::collections::BTreeMap;
+use std::fs;
+use std::time::Duration;
+
+/// How long is looked. Longer than any span between two looks of a thread but those at the space and of the names.
+const SECONDS: u64 = 10;
+
+/// How often each thread of a process has gone to sleep, by its number, with its name.
+fn sleeps(pid: i32) -> BTreeMap<u64, (String, u64)> {
+    let of = |task: fs::DirEntry| {
+        let status = fs::read_to_string(task.path().join("status")).ok()?;
+        let field =
+            |name: &str| status.lines().find_map(|line| line.strip_prefix(name)).map(|rest| rest.trim().to_string());
+        let count = field("voluntary_ctxt_switches:")?.parse().ok()?;
+        Some((task.file_name().to_str()?.parse().ok()?, (field("Name:")?, count)))
+    };
+    fs::read_dir(format!("/proc/{pid}/task")).expect("a daemon").flatten().filter_map(of).collect()
+}
+
+/// [S-175]
+#[test]
+fn an_idle_daemon_sleeps() {
+    let Some(volume) = Volume::up() else { return };
+    fs::write(volume.at.join("f"), [1; 1 << 20]).expect("write");
+    fs::read(volume.at.join("f")).expect("read");
+    let pid = volume.pid().expect("a daemon").as_raw_nonzero().get();
+    // Threads that came with the work go first; what else happens once is over then too.
+    until_within(120, "it wakes at most twice a second", || {
+        let before = sleeps(pid);
+        std::thread::sleep(Duration::from_secs(SECONDS));
+        let after = sleeps(pid);
+        let mut by_name = BTreeMap::<&str, u64>::new();
+        for (id, (name, count)) in &after {
+            *by_name.entry(name).or_default() += count - before.get(id).map_or(0, |(_, count)| *count);
+        }
+        by_name.retain(|_, count| *count > 0);
+        let all: u64 = by_name.values().sum();
+        println!("{all} in {SECONDS} s, {} threads: {by_name:?}", after.len());
+        all <= 2 * SECONDS
+    });
+}
