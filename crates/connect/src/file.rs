@@ -23,7 +23,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Instant;
-use store::mount::slow::Slow;
+use store::mount::slow::{OWN, Slow};
 use store::namespace::NodeId;
 
 /// How often a name that leads elsewhere is looked at again while renames are under way.
@@ -470,7 +470,7 @@ impl OpenFile {
 /// Has something done by another thread; by this one if there is none.
 fn hand_over<T: Send + 'static>(world: &World, work: impl FnOnce() -> T + Send + 'static) -> Receiver<T> {
     let (answer, answered) = channel();
-    if let Err(work) = world.helpers.push_now(Box::new(move || drop(answer.send(work())))) {
+    if let Err(work) = world.helpers.push_now(OWN, Box::new(move || drop(answer.send(work())))) {
         work();
     }
     answered

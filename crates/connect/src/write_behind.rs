@@ -15,7 +15,7 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
-use store::mount::slow::Slow;
+use store::mount::slow::{OWN, Slow};
 use store::namespace::NodeId;
 
 /// Pieces that are sent at once, per connection: enough to keep it busy, few enough that a probe is answered soon.
@@ -227,7 +227,7 @@ impl Queue {
     /// Has a piece sent by a thread that may wait.
     fn hand_over(self: &Arc<Self>, world: &Arc<World>, piece: Piece, chosen: Option<Choice>) {
         let (queue, inside) = (self.clone(), world.clone());
-        if let Err(work) = world.writes.senders.push_now(Box::new(move || queue.work(&inside, piece, chosen))) {
+        if let Err(work) = world.writes.senders.push_now(OWN, Box::new(move || queue.work(&inside, piece, chosen))) {
             work(); // the end has come
         }
     }

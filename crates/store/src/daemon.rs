@@ -36,7 +36,7 @@ use crate::mover::Mover;
 use crate::names::{self, Names};
 use crate::namespace::Namespace;
 use crate::origin::Opener;
-use crate::repair::{Checker, Repair, Starts, Tally};
+use crate::repair::{Checker, Repair, Tally};
 use crate::stage::Stager;
 use crate::state::State;
 use crate::tiering::{self, Ear, Tiering, Wish};

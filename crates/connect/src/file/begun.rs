@@ -17,6 +17,7 @@ use rustix::io::{Errno, Result};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
+use store::mount::slow::OWN;
 
 /// Takes what was read.
 pub(crate) type Answer = Box<dyn FnOnce(Result<&[u8]>) + Send>;
@@ -135,7 +136,7 @@ impl OpenFile {
 
 /// Has something done by a thread that may wait.
 fn again(world: &World, work: impl FnOnce() + Send + 'static) {
-    if let Err(work) = world.again.push_now(Box::new(work)) {
+    if let Err(work) = world.again.push_now(OWN, Box::new(work)) {
         work(); // the end has come
     }
 }

@@ -66,7 +66,6 @@ const PAUSE: Duration = Duration::from_millis(200);
 /// How long the end waits for requests that were told to stop: who asked is to hear what became of it.
 const ANSWER_PATIENCE: Duration = Duration::from_secs(10);
 
-
 /// A request under way: the caller's end of it, and what stops it.
 struct UnderWay {
     stream: Arc<UnixStream>,

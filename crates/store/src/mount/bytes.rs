@@ -82,7 +82,8 @@ impl OnDeadline for Rescue {
         let Some(reply) = self.0.take() else { return };
         let reading = self.0.clone();
         // A refused work is dropped with its reply, which answers EIO.
-        let _ = self.0.server.slow.push_now(Box::new(move || reading.answer_slowly(reply)));
+        let uid = reading.handle.uid();
+        let _ = self.0.server.slow.push_now(uid, Box::new(move || reading.answer_slowly(reply)));
     }
 }
 
@@ -131,7 +132,7 @@ impl Server {
             }
         }
         let Some(reply) = reading.take() else { return };
-        self.hand_over(reply, ReplyData::error, move |reply| reading.answer_slowly(reply));
+        self.hand_over(reading.handle.uid(), reply, ReplyData::error, move |reply| reading.answer_slowly(reply));
     }
 
     /// Reads through the block cache: what is here is answered here, what must be waited for on the slow pool.
@@ -147,7 +148,7 @@ impl Server {
         });
         let Some((waits, reply)) = begun else { return };
         let file = file.clone();
-        self.hand_over(reply, ReplyData::error, move |reply| {
+        self.hand_over(handle.uid(), reply, ReplyData::error, move |reply| {
             let read = match waits {
                 Cached::Waits(ticket) => ticket.finish(),
                 _ => {
@@ -231,7 +232,7 @@ impl Server {
         reply: ReplyWrite,
     ) {
         let server = self.clone();
-        self.hand_over(reply, ReplyWrite::error, move |reply| {
+        self.hand_over(handle.uid(), reply, ReplyWrite::error, move |reply| {
             let file = &handle.open.file;
             let mut done = file.write(offset, &data);
             if let (Ok(()), Some(data_only)) = (&done, sync) {

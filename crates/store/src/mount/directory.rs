@@ -12,14 +12,13 @@ use std::sync::Arc;
 /// A directory that somebody reads.
 pub struct Open {
     listing: Mutex<Listing>,
-    _held: Held,
+    held: Held,
 }
 
 impl Server {
     pub fn open_directory(&self, uid: u32, id: NodeId, reply: ReplyOpen) {
         let held = self.admission.take(uid, 1).map_err(holders::errno);
-        let opened =
-            held.and_then(|held| Ok(Open { listing: Mutex::new(self.parts.namespace.list(id)?), _held: held }));
+        let opened = held.and_then(|held| Ok(Open { listing: Mutex::new(self.parts.namespace.list(id)?), held }));
         match opened {
             Ok(open) => {
                 let number = self.directories.insert(Arc::new(open));
@@ -61,7 +60,7 @@ impl Server {
 
     pub fn sync_directory(self: &Arc<Self>, handle: FileHandle, reply: ReplyEmpty) {
         let Some(open) = self.directories.get(handle.0) else { return reply.error(fuser::Errno::EBADF) };
-        self.hand_over(reply, ReplyEmpty::error, move |reply| match open.listing.lock().sync() {
+        self.hand_over(open.held.uid(), reply, ReplyEmpty::error, move |reply| match open.listing.lock().sync() {
             Ok(()) => reply.ok(),
             Err(error) => reply.error(errno(error)),
         });

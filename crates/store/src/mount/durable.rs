@@ -33,7 +33,7 @@ impl Server {
         if !handle.wrote.load(Ordering::Relaxed) || handle.open.file.layout().is_none() {
             return reply.ok();
         }
-        self.hand_over(reply, ReplyEmpty::error, move |reply| match handle.open.file.settle() {
+        self.hand_over(handle.uid(), reply, ReplyEmpty::error, move |reply| match handle.open.file.settle() {
             Ok(()) => reply.ok(),
             Err(error) => reply.error(errno(error.errno())),
         });
@@ -50,13 +50,13 @@ impl Server {
             return reply.ok();
         }
         // The last user of a file settles and may sync it; that waits for targets.
-        let server = self.clone();
+        let (server, uid) = (self.clone(), handle.uid());
         let work = move || {
             server.settle_and_finish(&handle);
             drop(handle);
             reply.ok();
         };
-        if let Err(work) = self.slow.push_now(Box::new(work)) {
+        if let Err(work) = self.slow.push_now(uid, Box::new(work)) {
             work();
         }
     }
@@ -86,9 +86,11 @@ impl Server {
 
     pub fn sync(self: &Arc<Self>, handle: FileHandle, data_only: bool, reply: ReplyEmpty) {
         let Some(handle) = self.handles.get(handle.0) else { return reply.error(fuser::Errno::EBADF) };
-        self.hand_over(reply, ReplyEmpty::error, move |reply| match handle.open.file.sync(data_only, &handle.synced) {
-            Ok(()) => reply.ok(),
-            Err(error) => reply.error(errno(error.errno())),
+        self.hand_over(handle.uid(), reply, ReplyEmpty::error, move |reply| {
+            match handle.open.file.sync(data_only, &handle.synced) {
+                Ok(()) => reply.ok(),
+                Err(error) => reply.error(errno(error.errno())),
+            }
         });
     }
 }

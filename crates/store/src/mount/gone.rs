@@ -10,7 +10,7 @@
 //!
 //! If the namespace cannot be synced the objects stay; `entrepot check` finds them.
 
-use super::slow::Slow;
+use super::slow::{OWN, Slow};
 use parking_lot::{Condvar, Mutex};
 use std::io;
 use std::sync::Arc;
@@ -65,7 +65,7 @@ impl<T: Send + 'static> Gone<T> {
         }
         drop(state);
         let this = self.clone();
-        if let Err(work) = self.slow.push(Box::new(move || this.drain())) {
+        if let Err(work) = self.slow.push(OWN, Box::new(move || this.drain())) {
             work();
         }
     }
@@ -94,7 +94,7 @@ impl<T: Send + 'static> Gone<T> {
 
     fn hand_over(self: &Arc<Self>, gone: T) {
         let this = self.clone();
-        if let Err(work) = self.slow.push(Box::new(move || (this.steps.remove)(gone))) {
+        if let Err(work) = self.slow.push(OWN, Box::new(move || (this.steps.remove)(gone))) {
             work();
         }
     }

@@ -215,7 +215,7 @@ impl Server {
         reply: ReplyCreate,
     ) {
         let (server, name) = (self.clone(), name.to_owned());
-        self.hand_over(reply, ReplyCreate::error, move |reply| {
+        self.hand_over(caller.uid, reply, ReplyCreate::error, move |reply| {
             let created = server.create_or_find(caller, parent, &name, mode, flags);
             server.answer_created(held, created, flags, reply);
         });

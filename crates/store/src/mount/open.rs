@@ -68,10 +68,15 @@ pub struct Handle {
     backing: Option<Arc<BackingId>>,
     /// What whoever hears of opens wants dropped with it.
     heard: Option<Box<dyn Send + Sync>>,
-    _entered: Entered,
+    entered: Entered,
 }
 
 impl Handle {
+    /// Whose open it is.
+    pub fn uid(&self) -> u32 {
+        self.entered.uid()
+    }
+
     /// The backing file that the kernel is told of.
     pub fn backing(&self) -> Option<Arc<BackingId>> {
         self.backing.clone()
@@ -207,7 +212,7 @@ impl Server {
             Ok(_) => {
                 // Its target may have to be asked: to open the object for the kernel, to cut it.
                 let server = self.clone();
-                return self.hand_over(reply, ReplyOpen::error, move |reply| match server.user(id) {
+                return self.hand_over(caller.uid, reply, ReplyOpen::error, move |reply| match server.user(id) {
                     Ok(user) => server.open_user(caller, pid, user, flags, reply),
                     Err(error) => reply.error(errno(error.errno())),
                 });
@@ -311,19 +316,7 @@ impl Server {
         let stream = self.stream(entered.uid(), &open, flags);
         let order = Mutex::default();
         let (guard, heard) = (Mutex::new(guard), None);
-        let handle = Handle {
-            open,
-            writable,
-            mode,
-            synced,
-            wrote,
-            order,
-            stream,
-            guard,
-            backing,
-            heard,
-            _entered: entered,
-        };
+        let handle = Handle { open, writable, mode, synced, wrote, order, stream, guard, backing, heard, entered };
         (handle, fopen)
     }
 

@@ -22,16 +22,18 @@ impl Server {
         let Some(handle) = self.handles.get(handle.0) else { return reply.error(fuser::Errno::EBADF) };
         handle.wrote.store(true, Ordering::Relaxed);
         let mode = FallocateFlags::from_bits_retain(mode as u32);
-        self.hand_over(reply, ReplyEmpty::error, move |reply| match allocate(&handle.open.file, offset, len, mode) {
-            Ok(()) => reply.ok(),
-            Err(error) => reply.error(errno(error.errno())),
+        self.hand_over(handle.uid(), reply, ReplyEmpty::error, move |reply| {
+            match allocate(&handle.open.file, offset, len, mode) {
+                Ok(()) => reply.ok(),
+                Err(error) => reply.error(errno(error.errno())),
+            }
         });
     }
 
     pub fn seek(self: &Arc<Self>, handle: FileHandle, offset: i64, whence: i32, reply: ReplyLseek) {
         let Some(handle) = self.handles.get(handle.0) else { return reply.error(fuser::Errno::EBADF) };
         let Ok(offset) = u64::try_from(offset) else { return reply.error(fuser::Errno::ENXIO) };
-        self.hand_over(reply, ReplyLseek::error, move |reply| {
+        self.hand_over(handle.uid(), reply, ReplyLseek::error, move |reply| {
             let found = match whence {
                 SEEK_DATA => handle.open.file.seek_data(offset),
                 SEEK_HOLE => handle.open.file.seek_hole(offset),
@@ -51,6 +53,7 @@ impl Server {
         destination.wrote.store(true, Ordering::Relaxed);
         // The answer's field has 32 bits; the kernel asks again for the rest.
         let len = len.min(1 << 30);
+        let uid = destination.uid();
         let (source, destination) = (source.open.file.clone(), destination.open.file.clone());
         let Some(len) = whole_pages(to.1, len.min(source.size().saturating_sub(from.1)), destination.size()) else {
             return reply.error(fuser::Errno::EXDEV);
@@ -60,7 +63,7 @@ impl Server {
         if destination.holder(Access { write: true, offset: to.1, len: copied }).is_some() {
             return reply.error(fuser::Errno::EXDEV);
         }
-        self.hand_over(reply, ReplyWrite::error, move |reply| {
+        self.hand_over(uid, reply, ReplyWrite::error, move |reply| {
             let done = destination.copy_range(&source, from.1, to.1, len);
             let told = done.as_ref().map(drop).map_err(|error| error.errno().into());
             destination.tell_written(Access { write: true, offset: to.1, len: copied }, &told);

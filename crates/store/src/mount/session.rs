@@ -21,10 +21,10 @@ use std::time::Duration;
 
 /// What stands as the type in tables of mounts.
 const TYPE: &str = "fuse.entrepot";
-/// Threads of the slow pool at most.
-const SLOW_THREADS_MAX: usize = 64;
+/// Threads of the slow pool at most: one user alone gets 56 of them.
+const SLOW_THREADS_MAX: usize = 128;
 /// Requests that wait for one of them at most.
-const SLOW_QUEUE_MAX: usize = 256;
+const SLOW_QUEUE_MAX: usize = 512;
 /// How long the end waits for requests under way on the slow pool.
 const END_PATIENCE: Duration = Duration::from_secs(60);
 

@@ -29,7 +29,7 @@ impl Server {
             return self.answer(caller, id, changes, reply);
         }
         let server = self.clone();
-        self.hand_over(reply, ReplyAttr::error, move |reply| server.answer(caller, id, changes, reply));
+        self.hand_over(caller.uid, reply, ReplyAttr::error, move |reply| server.answer(caller, id, changes, reply));
     }
 
     fn answer(&self, caller: Caller, id: NodeId, changes: Changes, reply: ReplyAttr) {
@@ -74,21 +74,25 @@ impl Server {
         self.stat(id)
     }
 
-    /// Runs `work` on the slow pool with the reply; refuses the request when there is no place for it.
+    /// Runs a user's `work` on the slow pool with the reply; refuses the request when there is no place for it.
     pub fn hand_over<R: Send + 'static>(
         self: &Arc<Self>,
+        uid: u32,
         reply: R,
         refuse: impl FnOnce(R, fuser::Errno) + Send + 'static,
         work: impl FnOnce(R) + Send + 'static,
     ) {
         let slot = Arc::new(parking_lot::Mutex::new(Some(reply)));
         let taken = slot.clone();
-        let pushed = self.slow.push(Box::new(move || {
-            let reply = taken.lock().take();
-            if let Some(reply) = reply {
-                work(reply);
-            }
-        }));
+        let pushed = self.slow.push(
+            uid,
+            Box::new(move || {
+                let reply = taken.lock().take();
+                if let Some(reply) = reply {
+                    work(reply);
+                }
+            }),
+        );
         if pushed.is_err() {
             let reply = slot.lock().take();
             if let Some(reply) = reply {

@@ -3,14 +3,21 @@
 //! Threads come with the work and go when idle; their number and the number of waiting requests are bounded. When both are used up,
 //! the FUSE thread that brings the next request waits, unless too many of them wait already: some stay free for what
 //! needs no target, so that the mount answers whatever its targets do.
+//!
+//! Each user has a share of both ([`policy::shares`]). Whose requests take all of the user's threads waits for these, while
+//! others are served past them; whose requests take all of the user's places is refused.
 
 use parking_lot::{Condvar, Mutex};
+use policy::shares::{Refusal, Shares, Taker};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
 /// One request's work, with its reply inside.
 pub type Work = Box<dyn FnOnce() + Send>;
+
+/// Whose work is nobody's: only the limits bound it.
+pub const OWN: u32 = 0;
 
 /// How long an idle thread stays.
 const IDLE: Duration = Duration::from_secs(10);
@@ -23,14 +30,18 @@ pub struct Slow {
     /// Work was taken from the queue, or done.
     went: Condvar,
     threads_max: usize,
-    queue_max: usize,
     /// So many FUSE threads may wait for a place at the same time.
     waiting_max: usize,
+    /// Who runs the daemon.
+    own: u32,
 }
 
-#[derive(Default)]
 struct State {
-    queue: VecDeque<Work>,
+    /// What waits, each with whose it is.
+    queue: VecDeque<(u32, Work)>,
+    /// Places in the queue, and threads at work.
+    queued: Shares,
+    running: Shares,
     threads: usize,
     idle: usize,
     waiting: usize,
@@ -40,41 +51,60 @@ struct State {
 impl Slow {
     /// A pool for `fuse_threads` threads that bring work.
     pub fn new(threads_max: usize, queue_max: usize, fuse_threads: usize) -> Arc<Slow> {
+        let all = |n: usize| Shares::new(n as u64, n as u64 / 8);
+        let (queued, running) = (all(queue_max), all(threads_max));
+        let state = State { queue: VecDeque::new(), queued, running, threads: 0, idle: 0, waiting: 0, ended: false };
         Arc::new(Slow {
-            state: Mutex::default(),
+            state: Mutex::new(state),
             came: Condvar::new(),
             went: Condvar::new(),
             threads_max,
-            queue_max,
             waiting_max: fuse_threads.saturating_sub(2),
+            own: rustix::process::geteuid().as_raw(),
         })
     }
 
-    /// Hands work over; gives it back if there is no place for it and too many threads wait for one.
-    pub fn push(self: &Arc<Self>, work: Work) -> Result<(), Work> {
+    fn taker(&self, uid: u32) -> Taker {
+        Taker { uid, operator: uid == 0 || uid == self.own }
+    }
+
+    /// Hands a user's work over; gives it back if the user has as many places as one may have, or there is none and too many
+    /// threads wait for one.
+    pub fn push(self: &Arc<Self>, uid: u32, work: Work) -> Result<(), Work> {
         let mut state = self.state.lock();
-        while state.queue.len() >= self.queue_max && !state.ended {
-            if state.waiting >= self.waiting_max {
+        while let Err(refusal) = state.queued.admits(self.taker(uid), 1)
+            && !state.ended
+        {
+            if matches!(refusal, Refusal::Share { .. }) || state.waiting >= self.waiting_max {
                 return Err(work);
             }
             state.waiting += 1;
             self.went.wait(&mut state);
             state.waiting -= 1;
         }
-        self.enqueue(state, work)
+        self.enqueue(state, uid, work)
     }
 
-    /// Hands over work that somebody must do and that must not wait: what a watchdog rescued. It is bounded by the number of watched threads.
-    pub fn push_now(self: &Arc<Self>, work: Work) -> Result<(), Work> {
-        self.enqueue(self.state.lock(), work)
+    /// Hands over work that somebody must do and that must not wait: what a watchdog rescued, what is left to do for a closed
+    /// file. It is bounded by the number of watched threads and of open files.
+    pub fn push_now(self: &Arc<Self>, uid: u32, work: Work) -> Result<(), Work> {
+        self.enqueue(self.state.lock(), uid, work)
     }
 
-    fn enqueue(self: &Arc<Self>, mut state: parking_lot::MutexGuard<'_, State>, work: Work) -> Result<(), Work> {
+    fn enqueue(
+        self: &Arc<Self>,
+        mut state: parking_lot::MutexGuard<'_, State>,
+        uid: u32,
+        work: Work,
+    ) -> Result<(), Work> {
         if state.ended {
             return Err(work);
         }
-        state.queue.push_back(work);
-        if state.idle >= state.queue.len() || state.threads >= self.threads_max {
+        state.queue.push_back((uid, work));
+        state.queued.force(uid, 1);
+        // Work that must wait for threads of its own user is found when one of these is done.
+        let may_run = state.running.admits(self.taker(uid), 1).is_ok();
+        if state.idle >= state.queue.len() || state.threads >= self.threads_max || !may_run {
             self.came.notify_one();
             return Ok(());
         }
@@ -86,7 +116,9 @@ impl Slow {
             state.threads -= 1;
             if state.threads == 0 {
                 tracing::error!(%error, "no thread can be started; a request is refused");
-                return state.queue.pop_back().map_or(Ok(()), Err);
+                let Some((uid, work)) = state.queue.pop_back() else { return Ok(()) };
+                state.queued.give_back(uid, 1);
+                return Err(work);
             }
         }
         Ok(())
@@ -95,19 +127,24 @@ impl Slow {
     fn serve(&self) {
         let mut state = self.state.lock();
         loop {
-            if let Some(work) = state.queue.pop_front() {
+            let running = &state.running;
+            let next = state.queue.iter().position(|(uid, _)| running.admits(self.taker(*uid), 1).is_ok());
+            if let Some((uid, work)) = next.and_then(|at| state.queue.remove(at)) {
+                state.queued.give_back(uid, 1);
+                state.running.force(uid, 1);
                 self.went.notify_one();
                 parking_lot::MutexGuard::unlocked(&mut state, work);
+                state.running.give_back(uid, 1);
                 continue;
             }
-            if state.ended {
+            if state.ended && state.queue.is_empty() {
                 break;
             }
             state.idle += 1;
             let idle = self.came.wait_for(&mut state, IDLE).timed_out();
             state.idle -= 1;
-            if idle && state.queue.is_empty() {
-                break;
+            if idle {
+                break; // what waits, waits for those at work
             }
         }
         state.threads -= 1;
@@ -143,15 +180,51 @@ mod tests {
             started.send(()).unwrap();
             let _ = gate.recv();
         });
-        assert!(pool.push(first).is_ok());
+        assert!(pool.push(0, first).is_ok());
         wait.recv().unwrap();
-        assert!(pool.push(Box::new(|| {})).is_ok(), "one may be queued");
-        assert!(pool.push(Box::new(|| {})).is_err(), "with two FUSE threads none may wait");
+        assert!(pool.push(0, Box::new(|| {})).is_ok(), "one may be queued");
+        assert!(pool.push(0, Box::new(|| {})).is_err(), "with two FUSE threads none may wait");
         let (done, finished) = mpsc::channel();
-        assert!(pool.push_now(Box::new(move || done.send(7).unwrap())).is_ok(), "rescued work always finds a place");
+        assert!(pool.push_now(0, Box::new(move || done.send(7).unwrap())).is_ok(), "rescued work always finds a place");
         drop(open);
         assert_eq!(finished.recv().unwrap(), 7);
         assert!(pool.end(Duration::from_secs(60)));
-        assert!(pool.push(Box::new(|| {})).is_err());
+        assert!(pool.push(0, Box::new(|| {})).is_err());
+    }
+
+    /// [S-170]
+    #[test]
+    fn one_users_hanging_requests_leave_threads_and_places_to_others() {
+        let (threads, places) = (16, 32);
+        let pool = Slow::new(threads, places, 4);
+        let (mine, other) = (pool.own + 1, pool.own + 2);
+        let gate = Arc::new(parking_lot::RwLock::new(()));
+        let closed = gate.write();
+        let (tell, told) = mpsc::channel();
+        let hangs = || -> Work {
+            let (gate, tell) = (gate.clone(), tell.clone());
+            Box::new(move || {
+                tell.send("began").unwrap();
+                drop(gate.read());
+                tell.send("ended").unwrap();
+            })
+        };
+        let mut taken = 0;
+        while pool.push(mine, hangs()).is_ok() {
+            taken += 1;
+        }
+        let running = told.recv().map(|_| 1).unwrap() + (1..7).map(|_| told.recv().map(|_| 1).unwrap()).sum::<usize>();
+        assert_eq!(running, 7, "half of the threads that are not reserved");
+        assert!(taken >= 14 && taken <= 7 + 14, "as many places: {taken}");
+        for uid in [other, 0, other, pool.own] {
+            let (done, finished) = mpsc::channel();
+            assert!(pool.push(uid, Box::new(move || done.send(uid).unwrap())).is_ok(), "there are places");
+            assert_eq!(finished.recv(), Ok(uid), "it is served past those that hang");
+        }
+        assert!(told.try_recv().is_err(), "nobody's requests run beyond the share");
+        drop(closed);
+        assert!(pool.end(Duration::from_secs(60)));
+        drop(tell);
+        assert_eq!(told.iter().filter(|word| *word == "ended").count(), taken, "all of them are served in the end");
     }
 }

@@ -122,7 +122,7 @@ impl Server {
         };
         if ours {
             // Laying out a file makes objects.
-            return self.hand_over(reply, ReplyEmpty::error, work);
+            return self.hand_over(caller.uid, reply, ReplyEmpty::error, work);
         }
         work(reply);
     }

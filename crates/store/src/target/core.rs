@@ -179,7 +179,7 @@ impl Core {
             self.shared.bell.want_probe(self.id, durable);
         }
         // The prober looks by itself before long.
-        if probe
+        if probe.is_some()
             || self.next_deadline().is_some_and(|at| at < self.now() + super::clock::time(super::watch::SPACE_SPAN))
         {
             self.shared.bell.ring();
