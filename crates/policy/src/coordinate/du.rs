@@ -30,8 +30,12 @@ mod tests {
 
     #[test]
     fn the_block_sent_last_is_the_next_victim() {
-        for replacement in [Replacement::Lru, Replacement::Sarc(TwoLists::default())] {
-            let mut config = LevelConfig::new(4, Prefetch::None);
+        // SARC's lists come with its prefetcher, which sees no run here.
+        let sarc = Prefetch::Sarc { degree: 8, distance: 4, threshold: 64 };
+        for (prefetch, replacement) in
+            [(Prefetch::None, Replacement::Lru), (sarc, Replacement::Sarc(TwoLists::default()))]
+        {
+            let mut config = LevelConfig::new(4, prefetch);
             config.replacement = replacement;
             config.coordination = Coordination::DU;
             let mut level = Level::new(config).unwrap();
