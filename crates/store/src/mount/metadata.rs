@@ -190,14 +190,14 @@ impl Server {
             Err(refusal) => return reply.error(errno(holders::errno(refusal))),
         };
         if self.inherited_in(parent).is_some_and(|placement| is_single(&placement)) {
-            return self.create_slowly(caller, held, parent, name, mode, flags, reply); // its object is made at once
+            return self.create_slowly(caller, held, (parent, name), mode, flags, reply); // its object is made at once
         }
         // With O_TRUNC, as nearly everybody creates files, only one that exists has anything to cut.
         let cuts = flags.contains(OFlags::TRUNC);
         let only_new = if cuts { flags | OFlags::EXCL } else { flags };
         match self.create_or_find(caller, parent, name, mode, only_new) {
             Err(error) if error.errno() == Errno::EXIST && only_new != flags => {
-                self.create_slowly(caller, held, parent, name, mode, flags, reply);
+                self.create_slowly(caller, held, (parent, name), mode, flags, reply);
             }
             created => self.answer_created(held, created, flags, reply),
         }
@@ -208,8 +208,7 @@ impl Server {
         self: &Arc<Self>,
         caller: Caller,
         held: Held,
-        parent: NodeId,
-        name: &OsStr,
+        (parent, name): (NodeId, &OsStr),
         mode: u32,
         flags: OFlags,
         reply: ReplyCreate,

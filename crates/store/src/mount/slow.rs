@@ -215,7 +215,7 @@ mod tests {
         }
         let running = told.recv().map(|_| 1).unwrap() + (1..7).map(|_| told.recv().map(|_| 1).unwrap()).sum::<usize>();
         assert_eq!(running, 7, "half of the threads that are not reserved");
-        assert!(taken >= 14 && taken <= 7 + 14, "as many places: {taken}");
+        assert!((14..=7 + 14).contains(&taken), "as many places: {taken}");
         for uid in [other, 0, other, pool.own] {
             let (done, finished) = mpsc::channel();
             assert!(pool.push(uid, Box::new(move || done.send(uid).unwrap())).is_ok(), "there are places");
