@@ -101,7 +101,9 @@ fn who_opens_all_that_can_be_opened_stops_nobody_else() {
     last.write_all_at(&[1; 1000], 0).unwrap();
     let grown = last.write_all_at(&[2; 1 << 20], 1000).unwrap_err();
     assert_eq!(grown.raw_os_error(), Some(Errno::NFILE.raw_os_error()));
-    assert_eq!(fs::metadata(shared.join("grows")).unwrap().len(), 1000, "nothing of it was written");
+    // The kernel may write in pieces: those that the stub has room for are there.
+    let kept = fs::metadata(shared.join("grows")).unwrap().len();
+    assert!((1000..=16 << 10).contains(&kept), "{kept}");
     mine.truncate(200);
     last.write_all_at(&[2; 1 << 20], 1000).unwrap();
     let bytes = fs::read(shared.join("grows")).unwrap();
