@@ -263,7 +263,9 @@ fn moves_wait_for_idle_devices_and_for_nothing_of_their_own() {
 
 #[test]
 fn a_move_under_way_waits_for_who_comes_meanwhile_and_a_pause_begins_none() {
-    let whole = volume::Tiering { proportional: false, share_percent: 100, ..section(TieringPolicy::WsRos) };
+    // Nothing has to leave, so that one move is planned.
+    let section = section(TieringPolicy::WsRos);
+    let whole = volume::Tiering { proportional: false, share_percent: 100, free_percent: 0, ..section };
     let world = World::new(whole);
     let (file, bytes) = world.written("polite", 20);
     world.idle();
