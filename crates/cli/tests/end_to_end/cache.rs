@@ -9,7 +9,7 @@ use std::process::Command;
 /// Everything striped and nothing in the namespace, so that the cache has all bytes; with this `[cache]`.
 fn with_cache(toml: String, cache: &str) -> String {
     let layout = "[layout]\nsingle_max = 0\ninline_max = 0\nstripe_size = \"64KiB\"";
-    toml.replace("[layout]", layout).replace("[cache]", &format!("[cache]\n{cache}"))
+    toml.replace("[layout]", layout).replace("\n[cache]\n", &format!("\n[cache]\n{cache}\n"))
 }
 
 fn count(volume: &Volume, name: &str) -> u64 {
@@ -37,6 +37,9 @@ fn a_cold_striped_file_is_read_ahead_and_a_change_is_seen() {
     let bytes = real::noise(6 << 20);
     let path = volume.at.join("film");
     std::fs::write(&path, &bytes).expect("write");
+    // What was just written is in the page cache; after a new start it is asked for.
+    volume.ok(&["down"]);
+    volume.up_again();
     assert!(copied(&path) == bytes);
     let (asked, prefetched, used) =
         (count(&volume, "asked"), count(&volume, "prefetched"), count(&volume, "prefetch_used"));
@@ -85,6 +88,9 @@ fn a_volume_below_knows_what_the_one_above_only_prefetches() {
     let down = Down(&entrepot);
     let bytes = real::noise(2 << 20);
     std::fs::write(at("mnt/film"), &bytes).expect("write");
+    // What was just written is in the page caches of both mounts; after a new start it is asked for.
+    entrepot(&["down", "--volume", "volume.toml"]);
+    entrepot(&["up", "volume.toml", "--at", "mnt", "--detach"]);
     assert!(copied(&at("mnt/film")) == bytes, "through two caches");
     let lower_requests = count(&lower, "requests");
     let speculative = count(&lower, "speculative_requests");

@@ -1,6 +1,6 @@
 //! Sources that change, fail, know no ranges; files that no source can help.
 
-use crate::real::{Volume, code, err, noise, out, until};
+use crate::real::{Volume, code, drop_caches_of, err, noise, out, until};
 use crate::recovery::{direct, read};
 use crate::server::{self, Nginx};
 use std::io::ErrorKind;
@@ -130,6 +130,7 @@ fn without_mirror_or_source_the_rest_is_read_and_written() {
     let Some(volume) = Volume::up_with(direct) else { return };
     let mut data = noise(12 << 20);
     std::fs::write(volume.at.join("f"), &data).expect("write");
+    drop_caches_of(&volume.at.join("f"));
     let victim = volume.json(&["layout", "f"])["mirrors"][0]["segments"][1]["objects"][2]["target"].clone();
     let victim = victim.as_str().expect("a name");
     let lost = volume.ranges_on("f", victim);

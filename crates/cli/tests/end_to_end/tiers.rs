@@ -61,9 +61,10 @@ fn hot_segments_come_up_beside_the_burst_buffer_and_each_keeps_to_its_space() {
 
     // One that was dealt to the slow tier is read again and again.
     let hot = map(&volume, "data").find('s').expect("in turn: half of it") as u64;
-    let file = std::fs::File::options().read(true).write(true).open(volume.at.join("data")).expect("open");
     let mut page = vec![0; 64 << 10];
     real::until("the hot segment is on the fast tier", || {
+        // While a file is open for writing, its reads are the page cache's.
+        let file = std::fs::File::open(volume.at.join("data")).expect("open");
         (0..64).for_each(|_| file.read_exact_at(&mut page, hot * SEGMENT).expect("read"));
         // The devices are left alone for as long as moves want it.
         let began = std::time::Instant::now();
@@ -110,6 +111,7 @@ fn hot_segments_come_up_beside_the_burst_buffer_and_each_keeps_to_its_space() {
         told.lines().any(|told| told.contains(&line) && told.contains("its slow copy kept"))
     };
     assert!(kept());
+    let file = std::fs::File::options().write(true).open(volume.at.join("data")).expect("open");
     file.write_all_at(&[7; 1000], hot * SEGMENT + 5).expect("write");
     data[(hot * SEGMENT) as usize + 5..][..1000].fill(7);
     assert!(!kept(), "the copy ends with the write");

@@ -186,11 +186,13 @@ impl Medium for DirectoryMedium {
     fn open(&self, id: ObjectId) -> Result<Arc<dyn Handle>, Errno> {
         let place = self.place()?;
         let open = |flags| rustix::fs::openat(&place.objects, object_path(id), flags, Mode::empty());
+        let for_reading = FILE.difference(OFlags::RDWR).union(OFlags::RDONLY);
+        if place.below.on_entrepot {
+            // What a volume below has open for writing goes through its page cache, where its block cache sees no read.
+            return Ok(Arc::new(FileHandle::new(open(for_reading)?, place.below).writing_later()));
+        }
         match open(FILE) {
-            Err(Errno::ROFS) => {
-                let fd = open(FILE.difference(OFlags::RDWR).union(OFlags::RDONLY))?;
-                Ok(Arc::new(FileHandle::new(fd, place.below).for_reading()))
-            }
+            Err(Errno::ROFS) => Ok(Arc::new(FileHandle::new(open(for_reading)?, place.below).for_reading())),
             opened => Ok(Arc::new(FileHandle::new(opened?, place.below))),
         }
     }

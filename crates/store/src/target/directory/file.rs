@@ -4,10 +4,11 @@ use super::ahead::Second;
 use crate::target::medium::Handle;
 use policy::advice::Advice;
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use rustix::fs::{FallocateFlags, SeekFrom};
+use rustix::fs::{CWD, FallocateFlags, Mode, OFlags, SeekFrom};
 use rustix::io::{Errno, retry_on_intr};
 use rustix::pipe::{SpliceFlags, splice};
 use std::io::IoSliceMut;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// What matters of the file system that objects lie on.
@@ -24,9 +25,18 @@ pub struct FileHandle {
     fd: OwnedFd,
     second: Second,
     told: Told,
-    /// Opened for reading alone.
-    read_only: bool,
+    writing: Writing,
     knows_holes: bool,
+}
+
+/// Through which descriptor the object is written.
+enum Writing {
+    /// That for reading.
+    Same,
+    /// None: the file system can only be read.
+    No,
+    /// One that the first write opens.
+    Later(OnceLock<OwnedFd>),
 }
 
 /// What the kernel was told of the reads of a descriptor: whether they are random.
@@ -37,23 +47,47 @@ impl FileHandle {
     /// `below`: what it lies on.
     pub fn new(fd: OwnedFd, below: Below) -> FileHandle {
         let Below { on_entrepot, knows_holes } = below;
-        FileHandle { fd, second: Second::new(on_entrepot), told: Told::default(), read_only: false, knows_holes }
+        FileHandle { fd, second: Second::new(on_entrepot), told: Told::default(), writing: Writing::Same, knows_holes }
     }
 
     /// One that was opened for reading alone, since the file system can only be read.
     pub fn for_reading(self) -> FileHandle {
-        FileHandle { read_only: true, ..self }
+        FileHandle { writing: Writing::No, ..self }
+    }
+
+    /// One that was opened for reading and is opened for writing when something is written.
+    pub fn writing_later(self) -> FileHandle {
+        FileHandle { writing: Writing::Later(OnceLock::new()), ..self }
     }
 
     fn writable(&self) -> Result<&OwnedFd, Errno> {
-        if self.read_only { Err(Errno::ROFS) } else { Ok(&self.fd) }
+        match &self.writing {
+            Writing::Same => Ok(&self.fd),
+            Writing::No => Err(Errno::ROFS),
+            Writing::Later(opened) => match opened.get() {
+                Some(fd) => Ok(fd),
+                None => {
+                    let path = format!("/proc/self/fd/{}", self.fd.as_raw_fd());
+                    let fd = rustix::fs::openat(CWD, path, OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
+                    Ok(opened.get_or_init(|| fd))
+                }
+            },
+        }
+    }
+
+    /// The descriptor that was written through, if any was: a sync through it hears of what failed.
+    fn written(&self) -> &OwnedFd {
+        match &self.writing {
+            Writing::Later(opened) => opened.get().unwrap_or(&self.fd),
+            Writing::Same | Writing::No => &self.fd,
+        }
     }
 
     fn sync_range(&self, offset: u64, len: u64, what: libc::c_uint) {
         let (Ok(offset), Ok(len)) = (offset.try_into(), len.try_into()) else { return };
         // SAFETY: the descriptor is ours and open; the call touches no memory of this process. What it answers does not
         // matter: the sync at the end finds what it did not do.
-        unsafe { libc::sync_file_range(self.fd.as_raw_fd(), offset, len, what) };
+        unsafe { libc::sync_file_range(self.written().as_raw_fd(), offset, len, what) };
     }
 
     fn zero(&self, offset: u64, len: u64) -> Result<(), Errno> {
@@ -190,14 +224,15 @@ impl Handle for FileHandle {
     }
 
     fn sync(&self) -> Result<(), Errno> {
-        retry_on_intr(|| rustix::fs::fdatasync(&self.fd))
+        retry_on_intr(|| rustix::fs::fdatasync(self.written()))
     }
 
     fn is_read_only(&self) -> bool {
-        self.read_only
+        matches!(self.writing, Writing::No)
     }
 
     fn fd(&self) -> Option<BorrowedFd<'_>> {
-        Some(self.fd.as_fd())
+        // What is to be passed through must be the one descriptor for everything.
+        (!matches!(self.writing, Writing::Later(_))).then(|| self.fd.as_fd())
     }
 }
