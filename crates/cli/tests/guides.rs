@@ -139,7 +139,13 @@ fn run(name: &str) {
     // By another process: a child that another test forks just now would keep ours open for writing, and busy.
     assert!(Command::new("cp").arg(binary).arg(dir.path().join("bin")).status().expect("cp").success());
     let mut script = String::from(
-        "set -eu\nip link set lo up\nmount --bind \"$1/mnt\" /mnt\nmount --bind \"$1/srv\" /srv\ncd \"$1/here\"\nset +u\n",
+        "set -eu\n\
+         ip link set lo up\n\
+         awk '$3 == \"fuse.entrepot\" {print $2}' /proc/self/mounts | xargs -r -n 1 umount -l || true\n\
+         mount --bind \"$1/mnt\" /mnt\n\
+         mount --bind \"$1/srv\" /srv\n\
+         cd \"$1/here\"\n\
+         set +u\n",
     );
     let mut ran = 0;
     for block in blocks(&page).0.into_iter().filter(|block| block.not_run.is_none()) {

@@ -215,7 +215,7 @@ fn a_stage_in_that_cannot_succeed(world: &World) {
     let uri = world.nginx.uri("later");
     let job = world.cluster.submit("fails.sh", &world.script(&uri, "later", "true"));
     let reason = world.until_held(job);
-    for word in [uri.as_str(), "NotFound", "will not pass by itself", "line 4"] {
+    for word in [uri.as_str(), "404 Not Found", "will not pass by itself", "line 4"] {
         assert!(reason.contains(word), "{word:?} is not in {reason:?}");
     }
     let stranger = world.cluster.run(
@@ -251,7 +251,10 @@ fn a_target_fails_before_dispatch_and_another_during_the_run(world: &World) {
     world.volume.ok(&["target", "fail", used[0]]);
     until("it starts", || world.cluster.home.join("started").exists());
     let check = world.cluster.ours(&world.volume, job)["job"]["check"].clone();
-    assert!(check["fetched_bytes"].as_u64() > Some(0), "mended before it started: {check}");
+    assert_eq!(check["n_files"].as_u64(), Some(1), "looked at just before it started: {check}");
+    // By that look, or while it waited.
+    let mended = world.volume.json(&["layout", "user/big"]).to_string();
+    assert!(!mended.contains(&format!("\"{}\"", used[0])), "mended before it started: {check} {mended}");
     // And another while it runs.
     world.volume.ok(&["target", "restore", used[0]]);
     let now = world.volume.json(&["layout", "user/big"]).to_string();
@@ -560,7 +563,7 @@ fn three_dependent_jobs(world: &World) {
     assert!(out(&waited).contains("stage-in exited with status 5"), "{}", out(&waited));
     assert!(!world.cluster.home.join("ran").exists(), "without its data it does not run");
     let log = out(&world.cluster.user(&world.volume, &["job", "log", &bad, "--part", "stage-in"]));
-    assert!(log.contains("NotFound"), "{log}");
+    assert!(log.contains("404 Not Found"), "{log}");
     until("the third runs", || out(&world.volume.run(&["job", "list"])).contains(" running "));
     let cancelled = world.cluster.user(&world.volume, &["job", "cancel", &long]);
     assert_eq!(code(&cancelled), 0, "{}", err(&cancelled));

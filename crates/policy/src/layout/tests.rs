@@ -199,10 +199,12 @@ proptest! {
         let fresh: Vec<&&TargetView> = usable.iter().filter(|v| !avoid.contains(&v.id)).collect();
         if !fresh.is_empty() {
             prop_assert!(chosen.iter().all(|id| !avoid.contains(id)), "avoided while there are others");
-            let wanted = fresh.iter().filter(|v| tier.is_none_or(|t| v.tier == t)).count();
-            if wanted > 0 {
+            let wanted: Vec<_> = fresh.iter().filter(|v| tier.is_none_or(|t| v.tier == t)).collect();
+            if !wanted.is_empty() {
                 prop_assert!(chosen.iter().all(|id| tier.is_none_or(|t| view(id).tier == t)));
-                prop_assert_eq!(chosen.len(), wanted.min(count.max(1)));
+                let room = wanted.iter().filter(|v| v.free_bytes > 0).count();
+                prop_assert!(room == 0 || chosen.iter().all(|id| view(id).free_bytes > 0), "full ones are passed over");
+                prop_assert_eq!(chosen.len(), (if room > 0 { room } else { wanted.len() }).min(count.max(1)));
             }
         }
     }

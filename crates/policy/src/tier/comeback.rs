@@ -170,7 +170,7 @@ fn age_class(age: u64) -> usize {
 
 /// The first age of a class.
 fn starts(class: usize) -> u64 {
-    if class == 0 { 0 } else { TURN / 2 << class }
+    if class == 0 { 0 } else { (TURN / 2) << class }
 }
 
 #[cfg(test)]

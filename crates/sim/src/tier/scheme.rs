@@ -4,6 +4,7 @@ use policy::tier::machine::Config;
 
 /// Where data lie, and what moves them.
 #[derive(Clone, Copy, Debug, PartialEq)]
+#[allow(clippy::large_enum_variant, reason = "a run has one; that it can be copied is worth more")]
 pub enum Scheme {
     /// The slow devices alone.
     SlowOnly,
