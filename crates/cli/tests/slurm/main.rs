@@ -455,12 +455,14 @@ fn results_that_cannot_go_home(world: &World) {
         "#!/bin/bash\n#SBATCH -n 1 -t 5 -o {home}/%j.out\n#STAGEOUT -retry 1\n\
          #STAGEOUT entrepot stage out {dir}/out file://{home}/nowhere/out\necho result > {dir}/out\n"
     );
+    let nowhere = world.cluster.home.join("nowhere");
+    std::fs::write(&nowhere, "a file, where a directory should be").expect("write");
     let job = world.cluster.submit("out.sh", &script);
     world.until_phase(job, "failed");
     world.cluster.until_state(&world.volume, job, "COMPLETED");
     let shown = out(&world.cluster.run(Some(USER), &["scontrol", "show", "job", &job.to_string()]));
     assert!(shown.contains("nowhere/out") && shown.contains(&format!("retry {job}")), "{shown}");
-    let nowhere = world.cluster.home.join("nowhere");
+    std::fs::remove_file(&nowhere).expect("remove");
     std::fs::create_dir(&nowhere).expect("directory");
     std::os::unix::fs::chown(&nowhere, Some(USER), Some(USER)).expect("chown");
     world.retry(job);
