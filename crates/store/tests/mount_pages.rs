@@ -16,6 +16,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
+use store::stats::Metric;
 use store::volume::{Io, Passthrough};
 
 const DSYNC: i32 = 0o10000;
@@ -155,6 +156,49 @@ fn a_write_beside_a_shared_mapping_of_the_same_page_stays() {
         }
         assert!(lost.is_empty(), "{io:?}: {lost:?}");
     });
+}
+
+/// The kernel reads and writes a file of one object by itself; an open to append must join these and comes to us. Pages that
+/// it would bring in do not see what the others write, so it gets none.
+/// [S-140] [S-196]
+#[test]
+fn beside_opens_that_the_kernel_serves_nobody_gets_pages_that_they_do_not_change() {
+    if volume::cannot_mount() {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let mut wanted = volume::Wanted { targets: 1, ..volume::Wanted::default() };
+    wanted.placement.stripe_count = 1;
+    let volume = volume::Volume::start(dir.path(), wanted);
+    let path = volume.at.join("f");
+    fs::write(&path, vec![0; 40 * PAGE]).unwrap();
+    let (writer, both) = loop {
+        let writer = open(&path, OFlags::RDWR, 0);
+        if volume.stats.get(Metric::PassthroughOpens) > 0 {
+            break (writer, open(&path, OFlags::RDWR, OFlags::APPEND.bits() as i32));
+        }
+    };
+    let (out, into) = rustix::pipe::pipe().unwrap();
+    let spliced = |file: &File| {
+        let (mut offset, mut bytes) = (PAGE as u64, [0; 8]);
+        rustix::pipe::splice(file, Some(&mut offset), &into, None, 8, rustix::pipe::SpliceFlags::empty())?;
+        rustix::io::read(&out, &mut bytes).map(|_| u64::from_be_bytes(bytes))
+    };
+    for number in 1..50u64 {
+        writer.write_all_at(&number.to_be_bytes(), PAGE as u64).unwrap();
+        assert_eq!(spliced(&writer), Ok(number));
+        let refused = spliced(&both).unwrap_err();
+        assert!([rustix::io::Errno::INVAL, rustix::io::Errno::IO].contains(&refused), "{refused}");
+        let mut got = [0; 8];
+        both.read_exact_at(&mut got, PAGE as u64).unwrap();
+        assert_eq!(u64::from_be_bytes(got), number);
+    }
+    let (mut from, mut copy) = (&both, Vec::new());
+    std::io::Seek::rewind(&mut from).unwrap();
+    std::io::copy(&mut from, &mut copy).unwrap();
+    assert_eq!(copy.len(), 40 * PAGE, "a copy takes another way");
+    drop((writer, both));
+    assert_eq!(spliced(&open(&path, OFlags::RDONLY, 0)), Ok(49));
 }
 
 /// Whether something was written to a target and not synced since.

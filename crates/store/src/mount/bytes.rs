@@ -88,11 +88,23 @@ impl OnDeadline for Rescue {
 }
 
 impl Server {
-    pub fn read(self: &Arc<Self>, id: NodeId, handle: FileHandle, offset: u64, len: u32, reply: ReplyData) {
+    /// `for_pages`: the kernel wants to fill pages of the inode with it.
+    pub fn read(
+        self: &Arc<Self>,
+        id: NodeId,
+        handle: FileHandle,
+        offset: u64,
+        len: u32,
+        for_pages: bool,
+        reply: ReplyData,
+    ) {
         if id == STATS_ID {
             return self.read_stats(handle, offset, len as usize, reply);
         }
         let Some(handle) = self.handles.get(handle.0) else { return reply.error(fuser::Errno::EBADF) };
+        if for_pages && !handle.mode.may_fill_pages() {
+            return reply.error(fuser::Errno::EINVAL); // splice(2): "Target filesystem doesn't support splicing"
+        }
         let file = handle.open.file.clone();
         file.accessed(Access { write: false, offset, len: len.into() });
         file.note_order(handle.order.lock().read(offset, len.into()));

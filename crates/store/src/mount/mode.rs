@@ -40,6 +40,12 @@ impl Mode {
             Mode::Passed { direct: true } => direct | FopenFlags::FOPEN_PARALLEL_DIRECT_WRITES,
         }
     }
+
+    /// Whether reads through it may put pages into the inode. Beside opens that are passed through none may be there: what
+    /// those write, the kernel writes to the object alone. Their mappings are the object's, so only `splice` would want some.
+    pub fn may_fill_pages(self) -> bool {
+        !matches!(self, Mode::Passed { .. })
+    }
 }
 
 /// The opens of one inode.
@@ -52,8 +58,6 @@ pub struct Modes {
     writers: usize,
     /// The backing file that all passed opens share.
     backing: Option<Arc<BackingId>>,
-    /// Pages may have come through a passed open that comes to us; what the others wrote is not in them.
-    spoilt: bool,
 }
 
 /// What an open wants.
@@ -78,7 +82,6 @@ impl Modes {
             // Whoever comes now must join; one that may not write to the object by itself sends its writes to us.
             let guard = if wish.pass { register(false).map(|(guard, _)| guard) } else { None };
             self.passed += 1;
-            self.spoilt |= guard.is_none();
             return (Mode::Passed { direct: guard.is_none() }, Some(backing.clone()), guard);
         }
         if wish.pass
@@ -112,11 +115,6 @@ impl Modes {
             Mode::Passed { .. } => self.passed -= 1,
         }
         if self.passed == 0 { self.backing.take() } else { None }
-    }
-
-    /// Whether the kernel may have pages that are not the file's bytes, now that nobody has it open.
-    pub fn is_spoilt(&self) -> bool {
-        self.spoilt
     }
 }
 

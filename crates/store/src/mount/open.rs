@@ -173,11 +173,6 @@ impl Server {
         if open.users.fetch_sub(1, Ordering::AcqRel) > 1 {
             return;
         }
-        if open.modes.lock().is_spoilt()
-            && let Ok(node) = self.parts.namespace.node(open.id)
-        {
-            node.distrust();
-        }
         shard.remove(&open.id);
         drop(shard);
         if open.file.is_nameless(|| fstat(open.stub()).ok().map(|stat| stat.st_nlink)) {

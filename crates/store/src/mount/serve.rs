@@ -188,11 +188,13 @@ impl Filesystem for Fuse {
         offset: u64,
         len: u32,
         _flags: OpenFlags,
-        _owner: Option<LockOwner>,
+        owner: Option<LockOwner>,
         reply: ReplyData,
     ) {
         let _counted = self.count(Op::Read, len.into());
-        self.0.read(ino.0, handle, offset, len, reply);
+        // A read for a process names it; one that fills pages has no owner.
+        let for_pages = owner.is_none();
+        self.0.read(ino.0, handle, offset, len, for_pages, reply);
     }
 
     fn write(

@@ -61,15 +61,9 @@ impl Node {
     pub fn is_of(&self, born_ns: u64) -> bool {
         let known = self.born_ns.compare_exchange(0, born_ns, Ordering::AcqRel, Ordering::Acquire);
         let same = known.is_ok() || known == Err(born_ns) || born_ns == 0;
-        if !same {
-            self.distrust();
-        }
-        same && !self.inner.lock().distrusted
-    }
-
-    /// The kernel may have pages that are not the file's bytes.
-    pub fn distrust(&self) {
-        self.inner.lock().distrusted = true;
+        let mut inner = self.inner.lock();
+        inner.distrusted |= !same;
+        !inner.distrusted
     }
 
     /// What a file's objects took when it had that size.

@@ -251,7 +251,11 @@ impl<'a> Process<'a> {
         let from = self.shared.acknowledged(slot);
         while got < len {
             let flags = rustix::pipe::SpliceFlags::empty();
-            let moved = rustix::pipe::splice(&handle.fd, Some(&mut offset), &into, None, len - got, flags).unwrap();
+            let spliced = rustix::pipe::splice(&handle.fd, Some(&mut offset), &into, None, len - got, flags);
+            if handle.has(OFlags::APPEND) && got == 0 && matches!(spliced, Err(Errno::INVAL | Errno::IO)) {
+                return self.read(slot); // beside opens that the kernel serves by itself
+            }
+            let moved = spliced.unwrap();
             if moved == 0 {
                 return Err(format!("a splice of {len} bytes at {offset} ended after {got}"));
             }
