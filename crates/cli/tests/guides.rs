@@ -14,17 +14,25 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().expect("the workspace is there")
 }
 
-/// README.md and all that is in docs/, with their names.
-fn pages() -> Vec<(String, String)> {
-    let mut pages = vec!["README.md".to_owned()];
-    for entry in std::fs::read_dir(root().join("docs")).expect("docs").flatten() {
-        let name = entry.file_name().to_string_lossy().into_owned();
-        if name.ends_with(".md") {
-            pages.push(format!("docs/{name}"));
-        }
+/// All text files below one path of the workspace, by their names from its root.
+fn texts(below: &str, found: &mut Vec<(String, String)>) {
+    let path = root().join(below);
+    let Ok(entries) = std::fs::read_dir(&path) else {
+        found.extend(std::fs::read_to_string(&path).ok().map(|text| (below.to_owned(), text)));
+        return;
+    };
+    for entry in entries.flatten() {
+        texts(&format!("{below}/{}", entry.file_name().to_string_lossy()), found);
     }
-    pages.sort();
-    pages.into_iter().map(|name| (name.clone(), std::fs::read_to_string(root().join(&name)).expect("a page"))).collect()
+}
+
+/// README.md, CONTRIBUTING.md and all pages in docs/, with their names.
+fn pages() -> Vec<(String, String)> {
+    let mut found = Vec::new();
+    ["README.md", "CONTRIBUTING.md", "docs"].iter().for_each(|below| texts(below, &mut found));
+    found.retain(|(name, _)| name.ends_with(".md"));
+    found.sort();
+    found
 }
 
 /// A fenced block.
@@ -121,6 +129,25 @@ fn every_block_says_what_it_is() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
+/// Code, help and errors name pages of docs/ by their path from the root.
+#[test]
+fn every_page_that_is_named_is_there() {
+    let mut sources = pages();
+    ["crates", "demo", "grids", "benches", "scripts"].iter().for_each(|below| texts(below, &mut sources));
+    let mut wrong = Vec::new();
+    for (name, text) in sources {
+        for (at, _) in text.match_indices("docs/") {
+            let path: String =
+                text[at..].chars().take_while(|c| c.is_ascii_alphanumeric() || "/._-".contains(*c)).collect();
+            let Some(end) = path.find(".md") else { continue };
+            if !root().join(&path[..end + 3]).exists() {
+                wrong.push(format!("{name}: {path}"));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "pages that are not there:\n{}", wrong.join("\n"));
+}
+
 /// Runs all blocks of a page in a scratch directory, on a machine that has no network, no other mounts, and `/mnt` and `/srv` of its own.
 fn run(name: &str) {
     let can = rustix::process::geteuid().is_root()
@@ -193,27 +220,27 @@ fn the_lines_of_the_readme_run_as_printed() {
 
 #[test]
 fn the_lines_of_operating_run_as_printed() {
-    run("docs/OPERATING.md");
+    run("docs/guide/operate.md");
 }
 
 #[test]
 fn the_lines_of_jobs_run_as_printed() {
-    run("docs/JOBS.md");
+    run("docs/guide/jobs.md");
 }
 
 #[test]
 fn the_lines_of_connections_run_as_printed() {
-    run("docs/CONNECTIONS.md");
+    run("docs/guide/connections.md");
 }
 
 #[test]
 fn the_lines_of_simulator_run_as_printed() {
-    run("docs/SIMULATOR.md");
+    run("docs/guide/simulator.md");
 }
 
 #[test]
 fn the_lines_of_traces_run_as_printed() {
-    run("docs/TRACES.md");
+    run("docs/reference/traces.md");
 }
 
 /// Each page with commands has its test above, so that they run side by side.
@@ -286,7 +313,7 @@ fn has_tests(path: &Path) -> bool {
 
 #[test]
 fn the_table_of_mechanisms_names_files_and_tests_that_are_there() {
-    let page = std::fs::read_to_string(root().join("docs/PAPERS.md")).expect("docs/PAPERS.md");
+    let page = std::fs::read_to_string(root().join("docs/internals/papers.md")).expect("docs/internals/papers.md");
     let (mut wrong, mut rows) = (Vec::new(), 0);
     for line in page.lines().filter(|line| line.starts_with("| ") && !line.starts_with("| mechanism ")) {
         let cells: Vec<&str> = line.trim_matches(['|', ' ']).split(" | ").collect();

@@ -82,7 +82,7 @@ fn arrows_between_crates() {
     for package in metadata["packages"].as_array().expect("packages") {
         let name = text(&package["name"]);
         let Some(may) = allowed.get(name.as_str()) else {
-            wrong.push(format!("{name}: a new crate; say here and in docs/ARCHITECTURE.md what it may use"));
+            wrong.push(format!("{name}: a new crate; say here and in docs/internals/architecture.md what it may use"));
             continue;
         };
         for dependency in package["dependencies"].as_array().expect("dependencies") {
@@ -97,7 +97,7 @@ fn arrows_between_crates() {
         }
         seen.insert(name);
     }
-    complain("arrows that docs/ARCHITECTURE.md does not know", &wrong);
+    complain("arrows that docs/internals/architecture.md does not know", &wrong);
     assert_eq!(seen.len(), allowed.len(), "a crate is gone: {seen:?}");
 }
 
@@ -188,7 +188,8 @@ fn a_number_counts_only_on_a_test() {
 #[test]
 fn every_promise_has_a_test_and_every_test_s_promise_is_made() {
     let root = root();
-    let semantics = std::fs::read_to_string(root.join("docs/SEMANTICS.md")).expect("docs/SEMANTICS.md is there");
+    let semantics = std::fs::read_to_string(root.join("docs/reference/semantics.md"))
+        .expect("docs/reference/semantics.md is there");
     let made: Vec<String> =
         semantics.lines().filter_map(|l| l.strip_prefix("- [S-")).map(|l| format!("S-{}", &l[..3])).collect();
     let promised: BTreeSet<String> = made.iter().cloned().collect();

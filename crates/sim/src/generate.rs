@@ -3,7 +3,7 @@
 //! Every generator is an iterator of records in the order of time. The same seed gives the same records on any machine:
 //! random numbers are our own (`Rng`), logarithms too (`arithmetic`), and nothing else of floating point is used but the
 //! four operations and the root, which are exact everywhere. What of a generator is published, derived or a guess is
-//! said in its own file and in `docs/TRACES.md`.
+//! said in its own file and in `docs/reference/traces.md`.
 
 pub(crate) mod arithmetic;
 mod arrivals;

@@ -4,7 +4,7 @@
 //!   file -> bytes (gz, zst by magic) -> lines or fixed records -> format -> Record
 //! ```
 //! All readers stream with bounded memory and close their accounts: every line (or binary record) of the file is a
-//! record, was passed over for a stated reason, or was malformed. Formats, units and options are in `docs/TRACES.md`.
+//! record, was passed over for a stated reason, or was malformed. Formats, units and options are in `docs/reference/traces.md`.
 
 mod accounting;
 mod arc;

@@ -16,7 +16,7 @@ use store::control::Problem;
 #[command(after_help = "\
 FORMATS:
   native spc msr load blkparse blktrace fio disksim oracle-general arc lirs dxt
-  Most are told by their content, .gz and .zst are read directly; docs/TRACES.md describes all of them.
+  Most are told by their content, .gz and .zst are read directly; docs/reference/traces.md describes all of them.
 
 EXAMPLES:
   entrepot trace stats Financial1.spc

@@ -300,7 +300,11 @@ impl Reader {
                         let cause = format!("{option:?} is no option of #ENTREPOT");
                         self.complain(number, Refusal::new(cause, "use -n CORES, -c CORES, -t TIME or -J NAME"));
                     } else {
-                        self.warn(number, format!("{option} has no effect here"), "see docs/JOBS.md for what has");
+                        self.warn(
+                            number,
+                            format!("{option} has no effect here"),
+                            "see docs/guide/jobs.md for what has",
+                        );
                     }
                 }
             }

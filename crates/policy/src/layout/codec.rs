@@ -5,7 +5,7 @@
 //!   history: time, reason | crc32 of all before
 //! ```
 //!
-//! All numbers are varints; identifiers of objects and times are differences from the one before. `docs/FORMAT.md` has the
+//! All numbers are varints; identifiers of objects and times are differences from the one before. `docs/reference/format.md` has the
 //! bytes one by one. A segment starts where the one before ends, so a record cannot say otherwise; everything else is
 //! checked by [`Layout::check`] after decoding.
 //!
@@ -69,7 +69,7 @@ impl fmt::Display for CodecError {
 impl std::error::Error for CodecError {}
 
 impl Layout {
-    /// The record of this layout, which must keep its invariants. See `docs/FORMAT.md`.
+    /// The record of this layout, which must keep its invariants. See `docs/reference/format.md`.
     pub fn encode(&self) -> Vec<u8> {
         debug_assert_eq!(self.check(), Ok(()));
         let mut out = Vec::with_capacity(64 + 4 * self.objects().count());

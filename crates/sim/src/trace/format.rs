@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-/// A format of trace files. Layouts are in the readers' own files and in `docs/TRACES.md`.
+/// A format of trace files. Layouts are in the readers' own files and in `docs/reference/traces.md`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Format {

@@ -42,7 +42,7 @@ state = "state"
 # Targets: directories on the devices that hold the data. Move these to your disks and mounts before the first
 # `entrepot up`; afterwards use `entrepot target add|drain|remove`.
 # A target on a file server can be reached over several connections that `entrepot up` makes itself; `path` is then where
-# the file system is shown, an empty directory (docs/CONNECTIONS.md):
+# the file system is shown, an empty directory (docs/guide/connections.md):
 #   connections = 4
 #   type = "glusterfs"
 #   servers = "bb1:/scratch,bb2:/scratch"

@@ -12,7 +12,7 @@ pub(super) struct TraceArgs {
     /// A trace; several are put together, each with files of its own (`sim cache`: each a client of one server).
     #[arg(long, value_name = "FILE")]
     trace: Vec<PathBuf>,
-    /// A generated workload instead of a trace, in words: oltp, web, multi, vod, zipf, hotspot ...; see docs/TRACES.md.
+    /// A generated workload instead of a trace, in words: oltp, web, multi, vod, zipf, hotspot ...; see docs/reference/traces.md.
     #[arg(long, value_name = "WORKLOAD")]
     generate: Vec<String>,
     /// The seed of generated workloads.

@@ -114,7 +114,7 @@ enum Kind {
         after_help = "EXAMPLES:\n  entrepot trace generate workload hotspot:spot=0.05,shift=60000 hotspot.trace.zst\n  entrepot trace generate workload webserver:scale=0.1 web-server.trace.zst --seed 2"
     )]
     Workload {
-        /// zipf, hotspot, scan, scan-over, queries, webserver, oltp, web ... and parameters after a colon; see docs/SIMULATOR.md.
+        /// zipf, hotspot, scan, scan-over, queries, webserver, oltp, web ... and parameters after a colon; see docs/guide/simulator.md.
         words: String,
         #[command(flatten)]
         common: Common,
