@@ -12,7 +12,7 @@ use store::volume::{self, Config};
 /// Back up what the volume remembers besides its files, and put it back
 ///
 /// That is: moves under way, jobs, orders about targets, checkpoints. Names and small files are in the namespace, which has a backup of its
-/// own; docs/guide/operate.md, "Back up and restore", has both in ten lines.
+/// own; docs/guide/operate/backup.md, "Back up and restore", has both in ten lines.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 EXAMPLES:

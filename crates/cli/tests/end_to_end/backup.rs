@@ -1,4 +1,4 @@
-//! Backup and restore as docs/guide/operate.md says it, another daemon on the same namespace, a state store that is full or that others look at.
+//! Backup and restore as docs/guide/operate/backup.md says it, another daemon on the same namespace, a state store that is full or that others look at.
 
 use crate::full::Small;
 use crate::real::{Volume, code, err, noise, out, until};
@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 /// The commands of the operator's guide, one a line.
 fn commands(heading: &str) -> Vec<String> {
-    let guide = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/guide/operate.md");
+    let guide = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/guide/operate/backup.md");
     let guide = fs::read_to_string(guide).expect("the guide");
     let section =
         guide.split("\n## ").find(|section| section.starts_with("Back up and restore\n")).expect("the section");

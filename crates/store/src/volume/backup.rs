@@ -30,7 +30,7 @@ impl AtRest {
             let cause = format!("{} is the namespace of no volume yet", config.namespace.display());
             refused(cause, "Put the namespace back from its backup first")
         })?;
-        let mend = "See docs/guide/operate.md, \"The state store is damaged\"";
+        let mend = "See docs/guide/operate/backup.md, \"The state store is damaged\"";
         let state = Reached::open(config).and_then(|reached| reached.of(volume)).map_err(|e| refused(e, mend))?;
         Ok(AtRest { volume, state, _lock: lock })
     }

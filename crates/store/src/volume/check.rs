@@ -72,8 +72,8 @@ impl Check<'_> {
                 self.config.state_place,
                 error.to_string(),
                 match self.config.state_store {
-                    StateStore::Embedded => "See docs/guide/operate.md, \"The state store is damaged\"",
-                    StateStore::Redis(_) => "See docs/guide/operate.md, \"The state in Redis\"",
+                    StateStore::Embedded => "See docs/guide/operate/backup.md, \"The state store is damaged\"",
+                    StateStore::Redis(_) => "See docs/guide/operate/backup.md, \"The state in Redis\"",
                 },
             );
             None

@@ -72,7 +72,7 @@ pub fn burst(reading: &Reading<'_>, section: Section<'_, '_, '_>, tiers: &[Strin
     let ordered = write_max > write_min && write_min > 0 && demote_max > demote_min && demote_idle > 0;
     if limited && !ordered {
         let span = section.get("write_max").map_or(0..0, |value| value.span());
-        let mend = "Give all of write_max > write_min > 0, demote_max > demote_min, demote_idle > 0, or none (docs/guide/operate.md says how to measure them)";
+        let mend = "Give all of write_max > write_min > 0, demote_max > demote_min, demote_idle > 0, or none (docs/guide/operate/checkpoints.md says how to measure them)";
         reading.problem(span, "the speeds of `[burst]` do not fit together", mend);
     }
     let device = if limited && ordered {
