@@ -1,9 +1,10 @@
 //! The copies that the keeper of replication orders, made by the running daemon.
 
 use jobs::keeper::{Copies, Keeper, Settings};
-use jobs::queue::{InputsOf, Queue, local::Local, pbs::Pbs, slurm};
-use jobs::runner::{Runner, uid_of};
+use jobs::queue::{InputsOf, Queue, pbs::Pbs, slurm};
+use jobs::runner::Runner;
 use jobs::slurm::Slurm;
+use jobs::uid_of;
 use policy::FileId;
 use policy::protect::replica::{Config, Removal, Strategy};
 use std::path::{Path, PathBuf};
@@ -64,7 +65,7 @@ pub fn start(
     settings: &Replication,
 ) -> std::io::Result<Keeper> {
     let queue: Arc<dyn Queue> = match settings.queue {
-        QueueName::Local => Arc::new(Local::new(runner.clone())),
+        QueueName::Local => runner.clone(),
         QueueName::Slurm => Arc::new(slurm::Slurm::new(either(of_slurm.inputs_of(), runner.inputs_of()))),
         QueueName::Pbs => Arc::new(Pbs::new(runner.inputs_of())),
     };

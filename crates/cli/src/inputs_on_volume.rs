@@ -1,9 +1,9 @@
 //! The input of waiting jobs, looked at and repaired by the running daemon.
 
 use jobs::availability::{Guard, Inputs, Looked, Settings};
-use jobs::queue::{Queue, local::Local};
+use jobs::queue::Queue;
+use jobs::request::Kind;
 use jobs::runner::Runner;
-use jobs::scheduler::Kind;
 use jobs::slurm::Slurm;
 use policy::protect::availability::{Config, Lost};
 use policy::{FileId, Time};
@@ -59,12 +59,8 @@ pub fn start(core: &Arc<Core>, runner: &Arc<Runner>, slurm: &Slurm, settings: &J
     core.volume.targets().on_change(move |_| {
         own.fetch_add(1, Ordering::AcqRel);
     });
-    let mut queues: Vec<Arc<dyn Queue>> = vec![
-        Arc::new(Local::new(runner.clone())),
-        slurm.queue(),
-        runner.queue_elsewhere(Kind::Slurm),
-        runner.queue_elsewhere(Kind::Pbs),
-    ];
+    let mut queues: Vec<Arc<dyn Queue>> =
+        vec![runner.clone(), slurm.queue(), runner.queue_elsewhere(Kind::Slurm), runner.queue_elsewhere(Kind::Pbs)];
     queues.retain(|_| settings.check_before_job);
     let time = |span: Duration| Time(u64::try_from(span.as_nanos()).unwrap_or(u64::MAX));
     let settle = time(core.volume.config().replication.delay);

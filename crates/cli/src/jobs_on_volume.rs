@@ -1,9 +1,8 @@
 //! What the job runner asks of the volume, answered by the running daemon.
 
-use jobs::arrivals::{Incoming, Wanted};
 use jobs::keeper::Keeper;
-use jobs::request::{Caller, JobState, Staging};
-use jobs::volume::{CheckReport, Marked, Protected, RecoveryEvent, Volume};
+use jobs::request::{Caller, CheckReport, Incoming, JobState, Protected, RecoveryEvent, Staging, Wanted};
+use jobs::volume::{Marked, Volume};
 use policy::schedule::just_in_time::Stats;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};

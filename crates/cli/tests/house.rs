@@ -212,3 +212,30 @@ fn every_promise_has_a_test_and_every_test_s_promise_is_made() {
     complain("promises without a test", &promised.difference(&tested).cloned().collect::<Vec<_>>());
     complain("tests of promises that nobody made", &tested.difference(&promised).cloned().collect::<Vec<_>>());
 }
+
+/// Crates whose modules, the files and folders directly in `src`, import each other in no ring.
+const LAYERED: [&str; 1] = ["jobs"];
+
+#[test]
+fn modules_import_each_other_in_no_ring() {
+    let mut imports: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    for (path, text) in rust_files() {
+        let parts: Vec<&str> = path.iter().filter_map(|part| part.to_str()).collect();
+        let ["crates", package, "src", module, ..] = parts[..] else { continue };
+        if LAYERED.contains(&package) && !path.ends_with("tests.rs") && module != "lib.rs" {
+            let product = text.split("#[cfg(test)]").next().unwrap_or_default();
+            let name = |rest: &str| rest.split(|c: char| !c.is_alphanumeric() && c != '_').next().map(str::to_owned);
+            let used = product.split("crate::").skip(1).filter_map(name).map(|used| format!("{package}::{used}"));
+            let own = format!("{package}::{}", module.trim_end_matches(".rs"));
+            imports.entry(own.clone()).or_default().extend(used.filter(|used| *used != own));
+        }
+    }
+    assert!(imports.len() > 10, "the modules were not found");
+    // What imports nothing that is left cannot be in a ring.
+    while let Some(leaf) = imports.iter().find(|(_, used)| used.is_empty()).map(|(name, _)| name.clone()) {
+        imports.remove(&leaf);
+        imports.values_mut().for_each(|used| drop(used.remove(&leaf)));
+    }
+    let in_ring = imports.iter().map(|(name, used)| format!("{name} -> {used:?}"));
+    complain("modules in a ring, or above one", &in_ring.collect::<Vec<_>>());
+}

@@ -11,16 +11,14 @@
 
 mod book;
 
-use crate::request::Caller;
+use crate::request::{Arrival, Caller, Wanted};
 use crate::volume::Volume;
 pub(crate) use book::span;
 use book::{Book, Do};
 use parking_lot::{Condvar, Mutex};
 use policy::Time;
 use policy::schedule::just_in_time::{Config, Stats, WhenFull};
-use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, VecDeque};
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use store::state::State;
@@ -59,26 +57,6 @@ pub enum Origin {
 /// A job, by its number there.
 pub type Ticket = (Origin, u64);
 
-/// What one stage-in command brings.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Wanted {
-    /// Sources, the first preferred.
-    pub uris: Vec<String>,
-    /// Where it goes, below the mount.
-    pub path: PathBuf,
-    /// Whether the source is a directory.
-    pub recursive: bool,
-}
-
-/// What all stage-in commands of a job bring.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Incoming {
-    /// Bytes, without those that are there already.
-    pub bytes: u64,
-    /// Protocol and host that most of them come from: what has a rate.
-    pub source: String,
-}
-
 /// When a waiting job starts, as its queue sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Start {
@@ -97,19 +75,6 @@ pub trait Side: Send + Sync {
     fn begin(&self, job: u64);
     /// They will not: why.
     fn give_up(&self, job: u64, cause: String);
-}
-
-/// How the data of a job stand, for people.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Arrival {
-    /// Bytes to bring.
-    pub bytes: u64,
-    /// From where.
-    pub source: String,
-    /// Bytes per second that are reckoned with.
-    pub rate: u64,
-    /// How they stand, and why.
-    pub standing: String,
 }
 
 struct Asked {

@@ -8,12 +8,10 @@ mod lines;
 mod resources;
 pub mod words;
 
-pub use checkpoint::Checkpoint;
 pub use lines::{parse, read};
 pub use resources::Resources;
 
-use crate::request::PartKind;
-use serde::{Deserialize, Serialize};
+use crate::request::{Checkpoint, Complaint, PartKind};
 use std::fmt;
 
 /// Largest script.
@@ -22,26 +20,6 @@ pub const SCRIPT_BYTES_MAX: usize = 1024 * 1024;
 pub const COMMANDS_MAX: usize = 1000;
 /// Most retries of a staging command.
 pub const RETRIES_MAX: u32 = 100;
-
-/// What is wrong in a script: where, what, and how to mend it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Complaint {
-    /// Line of the script, from 1; 0 for the script as a whole.
-    pub line: u32,
-    /// What is wrong.
-    pub cause: String,
-    /// What to do about it.
-    pub mend: String,
-}
-
-impl fmt::Display for Complaint {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.line > 0 {
-            write!(f, "line {}: ", self.line)?;
-        }
-        write!(f, "{}; {}", self.cause, self.mend)
-    }
-}
 
 /// A staging directive.
 #[derive(Clone, Debug, PartialEq, Eq)]

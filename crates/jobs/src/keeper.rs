@@ -10,11 +10,11 @@
 mod book;
 
 use crate::queue::Queue;
+use crate::request::Kept;
 use book::Book;
 use parking_lot::{Condvar, Mutex};
 use policy::protect::replica::{Action, Config, CreateReason, Event, Life, Strategy};
 use policy::{FileId, Time};
-use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -46,17 +46,6 @@ pub struct Settings {
     pub machine: Config,
     /// Between two looks at the queue.
     pub poll: Duration,
-}
-
-/// What stands for an input file of a job, besides its source.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Kept {
-    /// How far its copy is.
-    pub copy: String,
-    /// Why this job has one, or has none.
-    pub why: String,
-    /// Whether the job was dispatched before the copy was complete.
-    pub at_risk: bool,
 }
 
 /// The keeper of one queue.

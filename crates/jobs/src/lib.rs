@@ -5,10 +5,13 @@
 //! parts on this machine with first come, first served and EASY backfilling, and [`exec`] is the small supervisor that
 //! each part runs under, as the user who submitted it.
 
+mod account;
 pub mod arrivals;
 pub mod availability;
 mod body;
+mod config;
 pub mod directives;
+mod error;
 pub mod exec;
 pub mod keeper;
 mod marks;
@@ -21,3 +24,7 @@ pub mod scheduler;
 pub mod slurm;
 pub mod submit;
 pub mod volume;
+
+pub use account::uid_of;
+pub use config::{Config, Recogniser};
+pub use error::Error;

@@ -1,9 +1,8 @@
 //! Checkpoints that a script marks: told to the volume when the job is submitted, taken back when it is over.
 
-use crate::directives::Complaint;
-use crate::plan::{Plan, paths};
-use crate::request::Caller;
-use crate::runner::Error;
+use crate::error::Error;
+use crate::plan::paths;
+use crate::request::{Caller, Complaint, JobId, Plan};
 use crate::volume::{Marked, Volume};
 use std::path::Path;
 
@@ -49,7 +48,7 @@ pub fn mark(volume: &dyn Volume, owner: Caller, job: &str, plan: &Plan, cwd: &Pa
 }
 
 /// How the volume knows a job of the runner.
-pub fn local(id: crate::request::JobId) -> String {
+pub fn local(id: JobId) -> String {
     format!("job {id}")
 }
 

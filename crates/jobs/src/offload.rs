@@ -6,9 +6,9 @@
 //! about success as ever, and is over the sooner the more has left before. Of jobs of another scheduler the daemon does not
 //! know the environment: a destination that wants credentials from it is reached by the part alone.
 
+use crate::config::Config;
 use crate::exec::{self, Spec, Status, now_ms};
 use crate::request::{Caller, Early, PartKind};
-use crate::runner::Config;
 use crate::volume::Volume;
 use std::collections::BTreeMap;
 use std::os::unix::fs::DirBuilderExt;

@@ -4,7 +4,6 @@
 //! data, what to protect) does not care whose queue it is. A picture is taken, never held: ask again in a few seconds.
 
 mod forecast;
-pub mod local;
 pub mod pbs;
 pub mod slurm;
 

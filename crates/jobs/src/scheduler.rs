@@ -13,20 +13,8 @@ pub use pbs::Pbs;
 pub use slurm::Slurm;
 
 use crate::queue;
-use crate::request::{Ending, PartKind};
-use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use crate::request::{Ending, Kind, PartKind};
 use std::path::{Path, PathBuf};
-
-/// Which scheduler.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Kind {
-    /// Slurm.
-    Slurm,
-    /// OpenPBS and its relatives.
-    Pbs,
-}
 
 impl Kind {
     /// As users write it.
@@ -125,37 +113,6 @@ pub struct Look {
     /// Where its output goes.
     pub out: Option<PathBuf>,
     /// Where its errors go.
-    pub err: Option<PathBuf>,
-}
-
-/// A job whose parts another scheduler runs.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct External {
-    /// Which.
-    pub scheduler: Kind,
-    /// Its parts there.
-    pub parts: BTreeMap<PartKind, ExternalPart>,
-    /// When its stage-in was let begin, in milliseconds since 1970: space is promised since.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub admitted_ms: Option<u64>,
-    /// How often each of its data parts was let into the queue of data jobs.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub claims: BTreeMap<PartKind, u32>,
-    /// Why its stage-in is not let begin; told once.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub refused: Option<String>,
-}
-
-/// A part in another scheduler.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ExternalPart {
-    /// Its number there.
-    pub id: String,
-    /// Where its output goes, as far as known. Its owner reads it herself.
-    #[serde(default)]
-    pub out: Option<PathBuf>,
-    /// Where its errors go.
-    #[serde(default)]
     pub err: Option<PathBuf>,
 }
 

@@ -30,7 +30,9 @@ pub use wire::{Environment, original};
 
 use self::core::Core;
 use crate::arrivals::Origin;
-use crate::runner::{Config, Error, Recogniser, Runner};
+use crate::config::{Config, Recogniser};
+use crate::error::Error;
+use crate::runner::Runner;
 use crate::volume::Volume;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock, Weak};

@@ -1,9 +1,7 @@
 //! What the runner asks of the volume that its jobs use. The command line wires it to the live store; tests to memory.
 
-use crate::arrivals::{Incoming, Wanted};
-use crate::request::{Caller, JobState, Staging};
+use crate::request::{Caller, CheckReport, Incoming, JobState, Protected, RecoveryEvent, Staging, Wanted};
 use policy::schedule::just_in_time;
-use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 
 /// The volume as jobs see it. All calls may block; none is made while the runner holds a lock.
@@ -81,17 +79,6 @@ pub trait Volume: Send + Sync {
     fn count_job(&self, _state: JobState) {}
 }
 
-/// What the check before dispatch found and did.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct CheckReport {
-    /// Files looked at.
-    pub n_files: u64,
-    /// Files that had lost bytes and have them again.
-    pub n_repaired: u64,
-    /// Bytes fetched from sources for that.
-    pub fetched_bytes: u64,
-}
-
 /// Files of a job that are checkpoints.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Marked {
@@ -105,37 +92,6 @@ pub struct Marked {
     pub mtbf_s: Option<u64>,
     /// Seconds from one checkpoint to the next.
     pub interval_s: Option<u64>,
-}
-
-/// A recovery that touched a file of the job.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct RecoveryEvent {
-    /// When it began, in milliseconds since 1970.
-    pub at_ms: u64,
-    /// The file.
-    pub path: PathBuf,
-    /// What happened, in a sentence.
-    pub what: String,
-    /// Stripes recovered.
-    pub n_stripes: u64,
-    /// Bytes fetched.
-    pub fetched_bytes: u64,
-    /// The longest that a reader waited, in milliseconds.
-    pub reader_wait_ms_max: u64,
-}
-
-/// What protects an input file of a job against the loss of a target.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Protected {
-    /// The file.
-    pub path: PathBuf,
-    /// Copies in sync now.
-    pub mirrors: usize,
-    /// Whether lost stripes can be fetched again from where it came.
-    pub has_source: bool,
-    /// What the keeper of replication does for it; nothing where no policy is in force.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub kept: Option<crate::keeper::Kept>,
 }
 
 /// A volume that nothing is known of: no mount point, nothing to check, no source to keep.

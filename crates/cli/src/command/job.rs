@@ -8,12 +8,10 @@ use crate::connect::Context;
 use crate::failure::{Failure, Result};
 use crate::shown::{self, Output};
 use clap::{Args, Subcommand};
-use jobs::directives::Complaint;
-use jobs::plan::Found;
 use jobs::request::{
-    JobDetail, JobId, JobState, JobSummary, Log, LogPiece, Overrides, PartKind, Script, Stream, Submit,
+    Complaint, Found, JobDetail, JobId, JobState, JobSummary, Kind, Log, LogPiece, Overrides, PartKind, Script, Stream,
+    Submit,
 };
-use jobs::scheduler::Kind;
 use serde_json::{Value, json};
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
@@ -283,7 +281,7 @@ fn plan(context: &Context, path: &Path, overrides: Overrides, output: Output) ->
     Ok(0)
 }
 
-/// The runner's own default, see `jobs::runner::Config`.
+/// The runner's own default, see `jobs::Config`.
 const WALLTIME_DEFAULT_S: u64 = 24 * 3600;
 
 fn complain(complaints: &[Complaint]) -> Failure {

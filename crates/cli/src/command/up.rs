@@ -229,8 +229,8 @@ fn jobs_of(core: &Arc<Core>, settings: &volume::Jobs) -> std::result::Result<Job
     let failed = |e: &dyn std::fmt::Display| Problem::failed(format!("the job runner cannot start: {e}"));
     let state_dir = core.volume.state_dir();
     let toml = std::path::absolute(&core.volume.config().file).map_err(|e| failed(&e))?;
-    let config = || -> std::io::Result<jobs::runner::Config> {
-        let mut config = jobs::runner::Config::new(state_dir.join("jobs"))?;
+    let config = || -> std::io::Result<jobs::Config> {
+        let mut config = jobs::Config::new(state_dir.join("jobs"))?;
         if settings.cores > 0 {
             config.cores = settings.cores as u32;
         }
@@ -244,7 +244,7 @@ fn jobs_of(core: &Arc<Core>, settings: &volume::Jobs) -> std::result::Result<Job
     let recogniser = Arc::new(recognise);
     let arrivals = Arrivals::start(arrivals_of(settings), volume.clone(), state()).map_err(|e| failed(&e))?;
     let arrivals = Arc::new(arrivals);
-    let config = || -> std::result::Result<jobs::runner::Config, Problem> {
+    let config = || -> std::result::Result<jobs::Config, Problem> {
         let mut config = config().map_err(|e| failed(&e))?;
         config.arrivals = Some(arrivals.clone());
         Ok(config)

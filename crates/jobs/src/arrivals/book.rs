@@ -1,6 +1,7 @@
 //! What is known of each job's data, and from events of the outside to events for the machine. No I/O happens here.
 
-use super::{Arrival, Incoming, Origin, Settings, Start, Ticket};
+use super::{Origin, Settings, Start, Ticket};
+use crate::request::{Arrival, Incoming};
 use policy::Time;
 use policy::schedule::easy::JobId;
 use policy::schedule::just_in_time::{

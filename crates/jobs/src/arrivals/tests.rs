@@ -2,9 +2,9 @@
 
 use super::book::{Book, Do};
 use super::*;
-use crate::volume::{CheckReport, RecoveryEvent};
+use crate::request::{CheckReport, Incoming, RecoveryEvent};
 use parking_lot::Mutex as Lock;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use store::state::SqliteState;
 

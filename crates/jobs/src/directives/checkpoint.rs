@@ -6,29 +6,8 @@
 //! `path` is a pattern as in `volume.toml`, without `{app}`, relative to the directory where the job was submitted. All else may be left out.
 
 use super::words::{self, Refusal};
+use crate::request::Checkpoint;
 use policy::burst::pattern::Pattern;
-use serde::{Deserialize, Serialize};
-
-/// What one line says.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Checkpoint {
-    /// Line of the script.
-    pub line: u32,
-    /// The files, as written.
-    pub path: String,
-    /// Whose they are; the name of the job where nothing is said.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub app: Option<String>,
-    /// Nodes that it runs on.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub nodes: Option<u64>,
-    /// Seconds between two failures.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub mtbf_s: Option<u64>,
-    /// Seconds from one checkpoint to the next.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub interval_s: Option<u64>,
-}
 
 const FORM: &str = "write #CHECKPOINT path=PATTERN [app=NAME] [nodes=N] [mtbf=SPAN] [interval=SPAN]";
 

@@ -2,8 +2,8 @@
 
 use super::checkpoint;
 use super::words::{self, Refusal};
-use super::{COMMANDS_MAX, Complaint, Directive, Head, RETRIES_MAX, Resources, SCRIPT_BYTES_MAX, Says};
-use crate::request::PartKind;
+use super::{COMMANDS_MAX, Directive, Head, RETRIES_MAX, Resources, SCRIPT_BYTES_MAX, Says};
+use crate::request::{Complaint, PartKind};
 
 /// Reads a script.
 pub fn parse(script: &[u8]) -> Result<Head, Vec<Complaint>> {

@@ -1,9 +1,7 @@
 //! Which files of the volume a plan's commands name. Words alone decide: what symbolic links make of them is for the
 //! volume to see, with the owner's rights.
 
-use super::{Command, Plan};
-use crate::arrivals::Wanted;
-use crate::request::PartKind;
+use crate::request::{Command, PartKind, Plan, Wanted};
 use std::path::{Component, Path, PathBuf};
 
 /// What `entrepot stage in` is told: sources and destination.

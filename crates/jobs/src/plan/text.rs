@@ -1,7 +1,6 @@
 //! The plan as a person reads it.
 
-use super::{Part, Plan, Queue};
-use crate::request::PartKind;
+use crate::request::{Part, PartKind, Plan, Queue};
 use std::fmt::Write;
 
 /// The plan as text, one part after the other, then the warnings.

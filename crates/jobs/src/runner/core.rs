@@ -6,11 +6,11 @@
 use super::external::Unseen;
 use super::gate::{self, Now};
 use super::record::{PartRecord, Phase, Record, number, part_of};
-use super::{Config, Recogniser, spool, watch};
+use super::{spool, watch};
+use crate::config::{Config, Recogniser};
 use crate::exec::now_ms;
 use crate::marks;
 use crate::request::*;
-use crate::scheduler::Kind;
 use crate::volume::Volume;
 use parking_lot::{Condvar, Mutex};
 use policy::Time;

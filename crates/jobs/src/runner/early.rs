@@ -3,11 +3,12 @@
 use super::core::Core;
 use super::record::{Phase, Record};
 use super::spool;
+use crate::account;
+use crate::config::Config;
 use crate::exec::{self, Spec};
 use crate::offload::{Jobs, Running};
 use crate::plan::run_words;
 use crate::request::*;
-use crate::runner::Config;
 use crate::volume::Volume;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -36,7 +37,7 @@ impl Jobs for Core {
         let part = part.ok_or("it takes nothing home")?;
         let words = part.commands.get(command).ok_or("it has no such command")?;
         let base = if record.external.is_some() {
-            let account = spool::account(record.owner.uid, false).map_err(|e| e.to_string())?;
+            let account = account::account(record.owner.uid, false).map_err(|e| e.to_string())?;
             let nothing = Submit {
                 file_name: String::new(),
                 script: Script::Text(String::new()),
@@ -45,7 +46,7 @@ impl Jobs for Core {
                 environment: Default::default(),
                 overrides: Overrides::default(),
             };
-            spool::base(&self.config, record.owner, &account, &nothing, record.id, &record.plan)
+            account::base(&self.config, record.owner, &account, &nothing, record.id, &record.plan)
         } else {
             let file = exec::file(&spool::dir(&self.config, record.id), PartKind::StageOut, "spec");
             let bytes = std::fs::read(file).map_err(|e| e.to_string())?;

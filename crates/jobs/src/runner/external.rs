@@ -6,15 +6,16 @@
 use super::core::{Book, Core, why};
 use super::record::{Phase, Record};
 use super::requests::{WAIT_BEAT, may, new_record};
-use super::{Error, Runner, gate, spool, watch as checks};
+use super::{Runner, gate, spool, watch as checks};
+use crate::account;
 use crate::arrivals::{self, Start};
+use crate::error::Error;
 use crate::exec::now_ms;
 use crate::marks;
 use crate::plan::{self, Limits, paths};
 use crate::queue::{self, Snapshot, State};
 use crate::request::*;
-use crate::scheduler::{External, Kind, Look, is_id};
-use crate::volume::CheckReport;
+use crate::scheduler::{Look, is_id};
 use policy::Time;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Weak};
@@ -34,7 +35,7 @@ impl Runner {
     pub fn register(&self, caller: Caller, asked: Register) -> Result<Registered, Error> {
         let core = &self.core;
         spool::check_request(&asked.job)?;
-        let account = spool::account(caller.uid, false)?;
+        let account = account::account(caller.uid, false)?;
         // A job that nobody could look after would wait for ever, as far as anybody could tell.
         let answer = asked.scheduler.queue().snapshot();
         seen(core, asked.scheduler, answer.clone());

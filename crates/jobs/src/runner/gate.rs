@@ -9,7 +9,7 @@
 use super::core::{Book, Core};
 use super::queued::picture;
 use super::record::{Phase, Record, part_of};
-use crate::arrivals::{self, Origin, Start, Ticket, Wanted};
+use crate::arrivals::{self, Origin, Start, Ticket};
 use crate::plan::paths;
 use crate::queue::{State, WaitsFor};
 use crate::request::*;

@@ -5,8 +5,7 @@ use super::core::Core;
 use super::record::{Phase, Record};
 use crate::exec::now_ms;
 use crate::queue::{self, InputsOf, Queue, QueuedJob, Snapshot, State, WaitsFor, forecast};
-use crate::request::PartKind;
-use crate::scheduler::Kind;
+use crate::request::{Kind, PartKind};
 use std::path::PathBuf;
 use std::sync::{Arc, Weak};
 
@@ -26,10 +25,16 @@ impl Runner {
     pub fn queue_elsewhere(&self, kind: Kind) -> Arc<dyn Queue> {
         Arc::new(Elsewhere { core: Arc::downgrade(&self.core), kind, inputs_of: self.inputs_of() })
     }
+}
 
-    /// The queue as it is now. Nodes are cores here.
-    pub fn queue(&self) -> Snapshot {
-        picture(&self.core)
+/// Its own compute parts. Nodes are cores here.
+impl Queue for Runner {
+    fn name(&self) -> &'static str {
+        "local"
+    }
+
+    fn snapshot(&self) -> Result<Snapshot, queue::Error> {
+        Ok(picture(&self.core))
     }
 }
 

@@ -1,11 +1,8 @@
 //! A job as the runner remembers it, in memory and in the state store.
 
-use crate::arrivals::Arrival;
 use crate::exec::now_ms;
-use crate::plan::{Plan, paths};
+use crate::plan::paths;
 use crate::request::*;
-use crate::scheduler::External;
-use crate::volume::{CheckReport, RecoveryEvent};
 use policy::schedule::easy;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;

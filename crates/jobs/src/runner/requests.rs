@@ -3,10 +3,12 @@
 use super::core::Core;
 use super::external::Unseen;
 use super::record::{PartRecord, Phase, Record, number};
-use super::{Error, Runner, spool};
+use super::{Runner, spool};
+use crate::account;
+use crate::error::Error;
 use crate::exec::{self, now_ms};
 use crate::marks;
-use crate::plan::{self, Limits, Plan};
+use crate::plan::{self, Limits};
 use crate::request::*;
 use policy::schedule::easy::Event;
 use std::os::unix::fs::FileExt;
@@ -29,7 +31,7 @@ impl Runner {
             ));
         }
         spool::check_request(&request)?;
-        let account = spool::account(caller.uid, own.is_root())?;
+        let account = account::account(caller.uid, own.is_root())?;
         if own.is_root() && caller.uid != 0 {
             spool::reachable(&core.config)?;
         }
@@ -41,7 +43,7 @@ impl Runner {
         self.check_share(caller)?;
         let id = self.new_id()?;
         plan.warnings.extend(marks::mark(&*core.volume, caller, &marks::local(id), &plan, &request.cwd)?);
-        let base = spool::base(&core.config, caller, &account, &request, id, &plan);
+        let base = account::base(&core.config, caller, &account, &request, id, &plan);
         let record = new_record(core, caller, account.name, id, plan, &request);
         let warnings = record.plan.warnings.iter().map(ToString::to_string).collect();
         let mut base = base;

@@ -1,6 +1,6 @@
 //! The runner behind the control socket: the requests `job.*`, and errors as the command line shows them.
 
-use super::{Error, Runner};
+use super::Runner;
 use crate::body::{answer, read, unknown};
 use crate::request::*;
 use serde_json::Value;
@@ -38,24 +38,6 @@ impl Handler for Runner {
                 answer(&self.wait(caller, read::<OneJob>(args)?.id, &mut tell)?)
             }
             other => Err(unknown(PREFIX, other)),
-        }
-    }
-}
-
-impl From<Error> for Problem {
-    fn from(error: Error) -> Problem {
-        let cause = error.to_string();
-        match error {
-            Error::Script(complaints) => {
-                let lines: Vec<String> = complaints.iter().map(ToString::to_string).collect();
-                Problem::wrong(lines.join("\n"))
-                    .so("the job was not submitted")
-                    .try_this("mend the script; `entrepot job plan` checks it without submitting")
-            }
-            Error::NoJob(id) => Problem::not_found(format!("there is no job {id} of yours"))
-                .try_this("`entrepot job list --all` shows those there are"),
-            Error::Refused { cause, mend } => Problem::wrong(cause).try_this(mend),
-            Error::World(_) => Problem::failed(cause),
         }
     }
 }

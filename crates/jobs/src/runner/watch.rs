@@ -7,7 +7,6 @@ use crate::exec::now_ms;
 pub(super) use crate::exec::outside::lost_report;
 use crate::exec::outside::{self, Supervisor};
 use crate::request::*;
-use crate::volume::CheckReport;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Weak};
 
@@ -50,7 +49,7 @@ fn take_report(core: &Weak<Core>, id: JobId, kind: PartKind) {
     core.pump(&mut book);
 }
 
-fn recoveries(core: &Core, id: JobId, report: &PartReport) -> Vec<crate::volume::RecoveryEvent> {
+fn recoveries(core: &Core, id: JobId, report: &PartReport) -> Vec<RecoveryEvent> {
     let staged = core.book.lock().jobs.get(&id).map(|record| (record.owner, record.staged_paths()));
     let Some((owner, paths)) = staged.filter(|(_, paths)| !paths.is_empty() && report.kind == PartKind::Compute) else {
         return Vec::new();

@@ -2,8 +2,8 @@
 //! status of its last try counts.
 
 use crate::exec::{FOREIGN_FOR_GOOD, OURS_FOR_GOOD};
-use crate::plan::{Part, run_words};
-use crate::request::{JobId, PartKind};
+use crate::plan::run_words;
+use crate::request::{JobId, Part, PartKind};
 use policy::schedule::staging::{PAUSE_MAX, PAUSE_MIN};
 use std::path::Path;
 
@@ -66,7 +66,7 @@ fn quoted(word: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plan::{Command, Queue};
+    use crate::request::{Command, Queue};
 
     /// [S-063] [S-087]
     #[test]

@@ -6,11 +6,11 @@
 use super::due::{self, Now};
 use super::record::{Job, Phase, Transfer, TransferState, Why};
 use super::{spool, transfer, verify};
+use crate::config::{Config, Recogniser};
 use crate::exec;
 use crate::exec::outside::{self, Supervisor};
 use crate::marks;
 use crate::request::{PartKind, PartReport};
-use crate::runner::{Config, Recogniser};
 use crate::volume::Volume;
 use parking_lot::{Condvar, Mutex};
 use std::collections::{BTreeMap, BTreeSet};

@@ -5,11 +5,11 @@
 
 use super::core::{Book, Core};
 use super::record::{Job, Phase, Why};
-use crate::arrivals::{self, Origin, Start, Ticket, Wanted};
+use crate::arrivals::{self, Origin, Start, Ticket};
 use crate::plan::paths;
 use crate::queue::slurm::Slurm as SlurmQueue;
 use crate::queue::{InputsOf, Queue, QueuedJob, Snapshot, State, WaitsFor, ask};
-use crate::request::PartKind;
+use crate::request::{Arrival, PartKind, Wanted};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
@@ -75,7 +75,7 @@ pub(super) fn tell(core: &Core, job: &mut Job, now: Now) {
 }
 
 /// The job as it stands now.
-pub(super) fn told(core: &Core, job: &Job) -> Option<arrivals::Arrival> {
+pub(super) fn told(core: &Core, job: &Job) -> Option<Arrival> {
     let told = core.config.arrivals.as_ref().and_then(|arrivals| arrivals.told(ticket(job.id)));
     told.or_else(|| job.arrival.clone())
 }

@@ -3,11 +3,11 @@
 use super::core::Core;
 use super::record::{Job, Phase};
 use super::spool;
+use crate::config::Config;
 use crate::exec::Spec;
 use crate::offload::{Jobs, Running};
 use crate::plan::{paths, run_words};
 use crate::request::{Early, PartKind};
-use crate::runner::Config;
 use crate::volume::Volume;
 use std::sync::Arc;
 use std::time::{Duration, Instant};

@@ -5,11 +5,12 @@ use super::due::{self, Now};
 use super::record::{Job, Phase, Why};
 use super::wire::{SetUp, Standing, original};
 use super::{Slurm, scontrol, spool};
+use crate::account::{account, base};
+use crate::error::Error;
 use crate::exec::now_ms;
 use crate::marks;
 use crate::plan::{self, Limits};
 use crate::request::{Caller, JobId, Overrides, PartKind, Script, Submit};
-use crate::runner::{Error, account, base};
 use std::path::PathBuf;
 use std::sync::Arc;
 

@@ -1,10 +1,8 @@
 //! A job of Slurm and a transfer, as they are remembered in memory and in the state store.
 
-use crate::arrivals::Arrival;
 use crate::exec::now_ms;
-use crate::plan::{Plan, paths};
-use crate::request::{Caller, Early, PartKind};
-use crate::volume::CheckReport;
+use crate::plan::paths;
+use crate::request::{Arrival, Caller, CheckReport, Early, PartKind, Plan};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::path::PathBuf;

@@ -3,8 +3,8 @@
 use super::Slurm;
 use super::wire::{Log, OneJob, OnePart, SetUp};
 use crate::body::{answer, read, unknown};
+use crate::error::Error;
 use crate::request::{Caller, List};
-use crate::runner::Error;
 use serde_json::{Value, json};
 use std::sync::Weak;
 use store::control::{self, Handler, Problem, Responder, exit};

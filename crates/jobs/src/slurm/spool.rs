@@ -1,7 +1,8 @@
 //! Where jobs of Slurm and their transfers keep their files: `STATE/jobs/slurm/job-N` and `STATE/jobs/slurm/N`.
 
+use crate::account::dir_mode;
+use crate::config::Config;
 use crate::exec::{self, Spec};
-use crate::runner::{Config, dir_mode};
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};

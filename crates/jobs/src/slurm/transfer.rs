@@ -4,8 +4,8 @@ use super::core::{Book, Core};
 use super::record::{Transfer, TransferState};
 use super::spool;
 use crate::exec::{self, Spec};
-use crate::plan::{Command, paths, run_words};
-use crate::request::{Caller, Ending, PartKind, PartReport};
+use crate::plan::{paths, run_words};
+use crate::request::{Caller, Command, Ending, PartKind, PartReport};
 use std::path::Path;
 use store::control::exit;
 

@@ -7,9 +7,9 @@ use super::hooks::{Retried, retry};
 use super::record::{Job, Phase, TransferState};
 use super::wire::{Detail, Log, Summary};
 use super::{scontrol, spool};
+use crate::error::Error;
 use crate::exec;
 use crate::request::{Caller, JobId, LogPiece, PartKind, Script, Stream};
-use crate::runner::Error;
 use std::os::unix::fs::FileExt;
 
 /// Largest piece of a log in one answer.

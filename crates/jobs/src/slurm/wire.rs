@@ -1,7 +1,7 @@
 //! What the hooks and the command line say to the daemon: the bodies of the `slurm.*` requests and of their answers.
 
 use super::record::{Job, Phase, Transfer};
-use crate::request::{JobId, PartKind, Script, Stream};
+use crate::request::{JobId, PartKind, Protected, Script, Staging, Stream};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -103,10 +103,10 @@ pub struct Detail {
     pub transfers: Vec<Transfer>,
     /// What protects each of its input files, while it waits or runs.
     #[serde(default)]
-    pub protection: Vec<crate::volume::Protected>,
+    pub protection: Vec<Protected>,
     /// How far the data are that come or go now.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub staging: Option<crate::request::Staging>,
+    pub staging: Option<Staging>,
 }
 
 /// What a hook found of a job's environment.

@@ -1,8 +1,9 @@
 //! The life of a job: parts in order, failures, cancelling, restarts.
 
 use crate::world::{World, is_alive, me};
+use jobs::Error;
+use jobs::queue::Queue as _;
 use jobs::request::*;
-use jobs::runner::Error;
 
 fn states(detail: &JobDetail) -> Vec<&'static str> {
     let mut names: Vec<_> = detail.timeline.iter().map(|moment| moment.state.name()).collect();
@@ -369,7 +370,7 @@ fn the_queue_says_who_runs_who_waits_until_when_and_for_which_files() {
     let third = world.submit(&format!("{head}true\n"));
     world.tell("go");
     // Taken before the first ends or after: both are queues, and each says what holds at that moment.
-    let before = world.runner.queue();
+    let before = world.runner.snapshot().unwrap();
     assert_eq!(before.nodes, 2);
     let at = |id: JobId| before.jobs.iter().position(|job| job.id == id.to_string());
     if let (Some(a), Some(b)) = (at(first), at(third)) {
@@ -386,7 +387,7 @@ fn the_queue_says_who_runs_who_waits_until_when_and_for_which_files() {
     for id in [first, second, third] {
         world.end(id);
     }
-    assert!(world.runner.queue().jobs.is_empty());
+    assert!(world.runner.snapshot().unwrap().jobs.is_empty());
 }
 
 /// [S-069]

@@ -1,8 +1,8 @@
 //! Who may do what, and what hostile scripts get: nothing but their own words.
 
 use crate::world::{World, me};
+use jobs::Error;
 use jobs::request::*;
-use jobs::runner::Error;
 use std::sync::Arc;
 use store::control::{Handler, Responder};
 use store::stage::Stop;

@@ -1,9 +1,9 @@
 //! A runner with real processes in a temporary directory, and a volume that remembers what it was asked.
 
-use jobs::plan::Found;
 use jobs::request::*;
-use jobs::runner::{Config, Error, Runner};
-use jobs::volume::{CheckReport, Marked, RecoveryEvent, Volume};
+use jobs::runner::Runner;
+use jobs::volume::{Marked, Volume};
+use jobs::{Config, Error};
 use std::io::{Read, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};

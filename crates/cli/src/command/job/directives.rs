@@ -3,9 +3,8 @@
 use crate::command::Cli;
 use clap::Parser;
 use clap::error::ErrorKind;
-use jobs::directives::Complaint;
-use jobs::plan::{Limits, Plan, paths};
-use jobs::request::{Overrides, PartKind};
+use jobs::plan::{Limits, paths};
+use jobs::request::{Complaint, Overrides, PartKind, Plan};
 use std::path::Path;
 
 /// Plans a script, or says all that is wrong with it, in the order of its lines. With the mount point of its volume and the

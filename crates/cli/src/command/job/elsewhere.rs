@@ -4,9 +4,12 @@ use super::{complain, directives, read, script_of};
 use crate::connect::Context;
 use crate::failure::{Failure, Result};
 use crate::shown;
-use jobs::plan::{Limits, Part};
-use jobs::request::{JobDetail, JobId, Overrides, PartKind, Register, Registered, Script, Submit, SubmittedParts};
-use jobs::scheduler::{ExternalPart, Kind, Scheduler, Submission, parts};
+use jobs::plan::Limits;
+use jobs::request::{
+    ExternalPart, JobDetail, JobId, Kind, Overrides, Part, PartKind, Register, Registered, Script, Submit,
+    SubmittedParts,
+};
+use jobs::scheduler::{Scheduler, Submission, parts};
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::io::{Read, Seek, SeekFrom, Write};

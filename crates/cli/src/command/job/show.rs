@@ -1,9 +1,7 @@
 //! Jobs as people read them.
 
 use crate::shown;
-use jobs::arrivals::Arrival;
-use jobs::request::{Early, JobDetail, JobState, JobSummary, Staging};
-use jobs::volume::Protected;
+use jobs::request::{Arrival, Early, JobDetail, JobState, JobSummary, Protected, Staging};
 use std::fmt::Write;
 
 /// One line about a job.

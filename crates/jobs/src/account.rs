@@ -1,0 +1,110 @@
+//! The account that a job runs under, and the environment that its commands get.
+
+use crate::config::Config;
+use crate::error::Error;
+use crate::exec::{Spec, User};
+use crate::request::{Caller, JobId, PartKind, Plan, Submit};
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+/// The account that a job runs under.
+pub(crate) struct Account {
+    pub name: String,
+    home: PathBuf,
+    shell: PathBuf,
+}
+
+/// Looks the user up. Without an account root could not take its groups, so root refuses; a user's own daemon needs none.
+pub(crate) fn account(uid: u32, needed: bool) -> Result<Account, Error> {
+    match nix::unistd::User::from_uid(uid.into()) {
+        Ok(Some(user)) => Ok(Account { name: user.name, home: user.dir, shell: user.shell }),
+        _ if needed => Err(Error::refused(
+            format!("user {uid} has no account on the machine of the daemon, so no job can run as that user"),
+            "create the account there",
+        )),
+        _ => Ok(Account { name: uid.to_string(), home: "/".into(), shell: "/bin/sh".into() }),
+    }
+}
+
+/// The number of a user whom a queue shows by that name, or, without an account, by the number.
+pub fn uid_of(user: &str) -> Option<u32> {
+    let known = nix::unistd::User::from_name(user).ok().flatten();
+    known.map(|user| user.uid.as_raw()).or_else(|| user.parse().ok())
+}
+
+/// Who may pass: only we, or, where jobs run as other users, all.
+pub(crate) fn dir_mode() -> u32 {
+    if rustix::process::geteuid().is_root() { 0o711 } else { 0o700 }
+}
+
+/// What all parts have in common.
+pub(crate) fn base(
+    config: &Config,
+    caller: Caller,
+    account: &Account,
+    request: &Submit,
+    id: JobId,
+    plan: &Plan,
+) -> Spec {
+    let switch = rustix::process::geteuid().is_root();
+    let mut environment = filtered(&request.environment);
+    let mut set = |name: &str, value: String| environment.insert(name.into(), value);
+    set("HOME", account.home.to_string_lossy().into_owned());
+    set("SHELL", account.shell.to_string_lossy().into_owned());
+    set("USER", account.name.clone());
+    set("LOGNAME", account.name.clone());
+    set("PWD", request.cwd.to_string_lossy().into_owned());
+    set("ENTREPOT_JOB_ID", id.to_string());
+    set("ENTREPOT_JOB_NAME", plan.name.clone());
+    let cores = plan.parts.iter().map(|part| part.cores).max().unwrap_or(1);
+    set("ENTREPOT_CORES", cores.to_string());
+    for (name, value) in &config.environment {
+        set(name, value.clone());
+    }
+    environment.entry("PATH".into()).or_insert_with(|| "/usr/local/bin:/usr/bin:/bin".into());
+    Spec {
+        kind: PartKind::Compute,
+        steps: Vec::new(),
+        retries: 0,
+        retry_pause_ms: config.retry_pause_ms,
+        user: switch.then(|| User { name: account.name.clone(), uid: caller.uid, gid: caller.gid }),
+        cwd: request.cwd.clone(),
+        umask: request.umask,
+        environment,
+        walltime_s: 0,
+        grace_ms: config.grace_ms,
+        log_bytes_max: config.log_bytes_max,
+        announce: false,
+        dir: PathBuf::new(),
+    }
+}
+
+/// The submitter's variables without those that change what runs before the user's command, that belong to the
+/// terminal left behind, or that are ours to set.
+fn filtered(environment: &BTreeMap<String, String>) -> BTreeMap<String, String> {
+    const DROPPED: [&str; 9] =
+        ["BASH_ENV", "ENV", "IFS", "OLDPWD", "PROMPT_COMMAND", "PS4", "SHELLOPTS", "BASHOPTS", "TERM"];
+    let valid = |name: &str| {
+        name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
+            && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
+    };
+    let kept = |name: &str| {
+        let ours = name.starts_with("ENTREPOT_JOB_") || name.starts_with("LD_") || name.starts_with("GCONV_");
+        valid(name) && !ours && !DROPPED.contains(&name)
+    };
+    let passed = environment.iter().filter(|(name, value)| kept(name) && !value.contains('\0'));
+    passed.map(|(name, value)| (name.clone(), value.clone())).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_environment_is_passed_without_what_could_harm() {
+        let given =
+            ["A", "_b1", "LD_PRELOAD", "BASH_ENV", "BASH_FUNC_x%%", "1a", "", "x=y", "ENTREPOT_JOB_ID", "LC_ALL"];
+        let given = given.map(|name| (name.to_string(), "v".to_string())).into();
+        assert_eq!(filtered(&given).into_keys().collect::<Vec<_>>(), ["A", "LC_ALL", "_b1"]);
+    }
+}

@@ -1,0 +1,50 @@
+//! Why a request about jobs was refused, and how the command line says so.
+
+use crate::request::{Complaint, JobId};
+use store::control::Problem;
+
+/// Why a request was refused.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The script cannot be planned.
+    #[error("the script was not submitted: {}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
+    Script(Vec<Complaint>),
+    /// No such job, or not one that the caller may see: the two look the same on purpose.
+    #[error("there is no job {0} of yours; `entrepot job list --all` shows those there are")]
+    NoJob(JobId),
+    /// The request cannot be granted.
+    #[error("{cause}; {mend}")]
+    Refused {
+        /// Why not.
+        cause: String,
+        /// What to do about it.
+        mend: String,
+    },
+    /// The machine failed: disk, state store, processes.
+    #[error("{0}")]
+    World(String),
+}
+
+impl Error {
+    pub(crate) fn refused(cause: impl Into<String>, mend: impl Into<String>) -> Error {
+        Error::Refused { cause: cause.into(), mend: mend.into() }
+    }
+}
+
+impl From<Error> for Problem {
+    fn from(error: Error) -> Problem {
+        let cause = error.to_string();
+        match error {
+            Error::Script(complaints) => {
+                let lines: Vec<String> = complaints.iter().map(ToString::to_string).collect();
+                Problem::wrong(lines.join("\n"))
+                    .so("the job was not submitted")
+                    .try_this("mend the script; `entrepot job plan` checks it without submitting")
+            }
+            Error::NoJob(id) => Problem::not_found(format!("there is no job {id} of yours"))
+                .try_this("`entrepot job list --all` shows those there are"),
+            Error::Refused { cause, mend } => Problem::wrong(cause).try_this(mend),
+            Error::World(_) => Problem::failed(cause),
+        }
+    }
+}
