@@ -129,10 +129,12 @@ fn every_block_says_what_it_is() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// Code, help and errors name pages of docs/ by their path from the root.
+/// Code, help and errors name pages of docs/ by their path from the root; a page may link to those beside it. The log
+/// names pages as they were then.
 #[test]
 fn every_page_that_is_named_is_there() {
     let mut sources = pages();
+    sources.retain(|(name, _)| !name.starts_with("docs/results/log/"));
     ["crates", "demo", "grids", "benches", "scripts"].iter().for_each(|below| texts(below, &mut sources));
     let mut wrong = Vec::new();
     for (name, text) in sources {
@@ -145,7 +147,31 @@ fn every_page_that_is_named_is_there() {
             }
         }
     }
+    for (name, text) in pages() {
+        for (at, _) in text.match_indices("](") {
+            let link = text[at + 2..].split(')').next().unwrap_or_default();
+            let beside = root().join(&name).with_file_name(link.split('#').next().unwrap_or_default());
+            if link.contains(".md") && !link.contains("://") && !beside.exists() {
+                wrong.push(format!("{name}: {link}"));
+            }
+        }
+    }
     assert!(wrong.is_empty(), "pages that are not there:\n{}", wrong.join("\n"));
+}
+
+/// A page of results is one table of the newest run and what it says; what was before is in the log.
+#[test]
+fn a_page_of_results_is_short() {
+    let overviews = ["STATUS.md", "defects.md"];
+    let mut wrong = Vec::new();
+    for (name, text) in pages() {
+        let Some(page) = name.strip_prefix("docs/results/").filter(|page| !page.contains('/')) else { continue };
+        let tables = text.lines().filter(|line| line.starts_with("|---")).count();
+        if !overviews.contains(&page) && (text.lines().count() > 60 || tables != 1) {
+            wrong.push(format!("{name}: {} lines, {tables} tables", text.lines().count()));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
 /// Runs all blocks of a page in a scratch directory, on a machine that has no network, no other mounts, and `/mnt` and `/srv` of its own.
