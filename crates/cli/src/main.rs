@@ -4,16 +4,13 @@ mod command;
 mod connect;
 mod connected_targets;
 mod copies_on_volume;
-mod failure;
 mod inputs_on_volume;
 mod jobs_on_volume;
-mod log;
 mod mount_form;
-mod served;
-mod shown;
 
 use clap::Parser;
 use std::process::ExitCode;
+use terminal::{failure, log, served, shown};
 
 fn main() -> ExitCode {
     let words: Vec<_> = std::env::args_os().skip(1).collect();

@@ -56,6 +56,7 @@ fn arrows_between_crates() {
         ("entrepot-jobs", &["entrepot-policy", "entrepot-store"]),
         ("entrepot-emulate", &["entrepot-policy", "entrepot-sim", "entrepot-store"]),
         ("entrepot-connect", &["entrepot-policy", "entrepot-store"]),
+        ("entrepot-terminal", &["entrepot-store"]),
         (
             "entrepot-cli",
             &[
@@ -66,6 +67,7 @@ fn arrows_between_crates() {
                 "entrepot-sim",
                 "entrepot-emulate",
                 "entrepot-connect",
+                "entrepot-terminal",
             ],
         ),
     ]);

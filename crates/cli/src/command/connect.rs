@@ -2,7 +2,7 @@
 
 use crate::failure::{Failure, Result};
 use crate::log;
-use crate::served::{self, Served};
+use crate::served;
 use crate::shown::{self, Output};
 use ::connect::mount::{Passthrough, WRITE_BEHIND_BYTES};
 use ::connect::set::{BytesOver, SetError, SetOptions};
@@ -131,7 +131,7 @@ impl Connect {
         if !self.in_background {
             shown::text(&format!("mounted at {}; Ctrl-C ends it\n", connected.path().display()))?;
         }
-        served::end_on_signal(&connected)?;
+        served::end_on_signal(&connected, Connected::unmount, Connected::detach)?;
         let status = connected.wait()?;
         if !self.in_background {
             write(&status, self.output)?;
@@ -166,16 +166,6 @@ const HELP: &str = "see `entrepot connect --help`";
 
 fn size(text: &str) -> std::result::Result<u64, String> {
     store::volume::parse_size(text).ok_or_else(|| "give a size such as 64MiB, or 0".into())
-}
-
-impl Served for Connected {
-    fn unmount(&self) -> std::io::Result<()> {
-        Connected::unmount(self)
-    }
-
-    fn detach(&self) -> std::io::Result<()> {
-        Connected::detach(self)
-    }
 }
 
 fn problem(error: &StartError) -> Failure {

@@ -2,7 +2,7 @@
 
 use crate::failure::{Failure, Result};
 use crate::log;
-use crate::served::{self, Served};
+use crate::served;
 use crate::shown::{self, Output};
 use clap::Args;
 use emulate::disk::Figures;
@@ -126,7 +126,7 @@ impl EmulateDisk {
         if !self.in_background {
             shown::text(&format!("mounted at {}; Ctrl-C ends it\n", disk.path().display()))?;
         }
-        served::end_on_signal(&disk)?;
+        served::end_on_signal(&disk, EmulatedDisk::unmount, EmulatedDisk::detach)?;
         let figures = disk.wait()?;
         if !self.in_background {
             self.show(&figures)?;
@@ -224,16 +224,6 @@ impl EmulateDisk {
 /// The nice value that lets a device go before those who wait for it.
 const PRIORITY: i32 = -20;
 const HELP: &str = "see `entrepot emulate-disk --help`";
-
-impl Served for EmulatedDisk {
-    fn unmount(&self) -> std::io::Result<()> {
-        EmulatedDisk::unmount(self)
-    }
-
-    fn detach(&self) -> std::io::Result<()> {
-        EmulatedDisk::detach(self)
-    }
-}
 
 fn problem(error: &StartError) -> Failure {
     let message = error.to_string();

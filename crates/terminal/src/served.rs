@@ -9,14 +9,6 @@ use std::process::{Command, Stdio};
 use std::sync::{Arc, Weak};
 use store::control::{Problem, exit};
 
-/// A mount point that is served.
-pub trait Served: Send + Sync + 'static {
-    /// Ends it, unless somebody uses it.
-    fn unmount(&self) -> io::Result<()>;
-    /// Takes it from its place; it ends with its last user.
-    fn detach(&self) -> io::Result<()>;
-}
-
 /// What the process in the background says when it serves.
 const MOUNTED: &str = "mounted";
 
@@ -60,8 +52,13 @@ pub fn parts<'a>(message: &'a str, help: &'a str) -> (&'a str, &'a str, &'a str)
     (cause, so, next)
 }
 
-/// SIGTERM ends it in any case; the first Ctrl-C is refused while somebody uses the mount, the second is not.
-pub fn end_on_signal<T: Served>(served: &Arc<T>) -> Result<()> {
+/// SIGTERM ends it in any case; the first Ctrl-C is refused while somebody uses the mount, the second is not. `unmount` fails while
+/// it is in use; `detach` takes it from its place, and it ends with its last user.
+pub fn end_on_signal<T: Send + Sync + 'static>(
+    served: &Arc<T>,
+    unmount: fn(&T) -> io::Result<()>,
+    detach: fn(&T) -> io::Result<()>,
+) -> Result<()> {
     use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
     let mut signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM, SIGHUP])?;
     let served: Weak<T> = Arc::downgrade(served);
@@ -69,11 +66,11 @@ pub fn end_on_signal<T: Served>(served: &Arc<T>) -> Result<()> {
         let mut insisted = false;
         for signal in signals.forever() {
             let Some(served) = served.upgrade() else { return };
-            match served.unmount() {
+            match unmount(&served) {
                 Ok(()) => return,
                 Err(error) if signal == SIGTERM || insisted => {
                     tracing::warn!(%error, "somebody uses the mount; it is detached, and ends with its last user");
-                    drop(served.detach());
+                    drop(detach(&served));
                     return;
                 }
                 Err(error) => {

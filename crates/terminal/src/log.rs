@@ -17,7 +17,7 @@ use tracing_subscriber::util::SubscriberInitExt;
 const LOG_BYTES_MAX: u64 = 8 << 20;
 
 /// The crates that know which of their words are secrets.
-const OURS: [&str; 8] = ["entrepot", "policy", "store", "source", "jobs", "sim", "emulate", "connect"];
+const OURS: [&str; 9] = ["entrepot", "policy", "store", "source", "jobs", "sim", "emulate", "connect", "terminal"];
 
 /// Says what is logged, see [`parse`].
 const ENVIRONMENT: &str = "ENTREPOT_LOG";
