@@ -21,8 +21,9 @@ demo-time:
 	else echo "make demo: about 16 minutes of processor time to build (8 minutes on two cores; here are $$(nproc)), then 10 seconds of demo"; fi
 
 build: setup
-	cargo build --release --locked -p entrepot-cli
+	cargo build --release --locked -p entrepot-cli -p entrepot-lab
 	@scripts/split-debug.sh target/release/entrepot
+	@scripts/split-debug.sh target/release/entrepot-lab
 
 demo: demo-time build
 	@scripts/setup.sh demo
@@ -81,8 +82,10 @@ bench-sim: setup
 	ENTREPOT_BENCH_PYTHON="$$(readlink -f target)/libcachesim/bin/python" cargo bench --locked -p entrepot-sim --bench replay
 
 docs: build
-	target/release/entrepot man target/man
-	for shell in bash zsh fish; do target/release/entrepot completions $$shell > target/entrepot.$$shell; done
+	for program in entrepot entrepot-lab; do \
+		target/release/$$program man target/man || exit 1; \
+		for shell in bash zsh fish; do target/release/$$program completions $$shell > target/$$program.$$shell || exit 1; done; \
+	done
 
 clean:
 	cargo clean

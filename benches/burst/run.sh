@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # The burst buffer on a scaled live rig (reference 8.5: sizes / 1000, time / 20, so bandwidth / 50): two loop devices with limits of
-# the control group blkio, writers through the mount, BBOS against MaxEff and MaxBW and our prediction; beside it what `entrepot sim burst` says
+# the control group blkio, writers through the mount, BBOS against MaxEff and MaxBW and our prediction; beside it what `entrepot-lab sim burst` says
 # with the same parameters. Prints a table in Markdown, and fails if a latency is off by more than 15 %.
-# usage: benches/burst/run.sh path/to/entrepot [--full]     (root; some 4 minutes, half an hour with --full)
+# usage: benches/burst/run.sh path/to/entrepot (entrepot-lab beside it) [--full]     (root; some 4 minutes, half an hour with --full)
 #   ENTREPOT_BENCH_SCHEMES="maxeff maxbw bbos predicted"  ENTREPOT_BENCH_DWPP=1.9  ENTREPOT_BENCH_CONGESTION=0.5
 #   ENTREPOT_BENCH_SHRINK: buffer, period and number of checkpoints divided by this (5; 1 with --full)
 set -euo pipefail
@@ -124,7 +124,7 @@ END
 
 gb() { awk "BEGIN { print $1 / 1000 }"; }
 limits
-"$entrepot" sim burst --dwpp "$dwpp" --congestion "$congestion" --schemes "${schemes// /,}" --capacity "${buffer}B" --period "${period}s" \
+"$entrepot-lab" sim burst --dwpp "$dwpp" --congestion "$congestion" --schemes "${schemes// /,}" --capacity "${buffer}B" --period "${period}s" \
     --checkpoint "${checkpoint}B" --write "$(gb $write_max)-$(gb $write_min)" --demote "$(gb $demote_max)-$(gb $demote_min)" \
     --demote-idle "$(gb $demote_idle)" --step 10ms --periods $periods --output json >"$dir/sim.json"
 echo "$apps applications write $((checkpoint / mb)) MB each within $congestion of a period of $period s; buffer $((buffer / mb)) MB; seed 1"

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Hot data on the fast devices, live (experiments T01 and T04): the same skewed reads through the mount against the plain hybrid and with
-# tiering, and what `entrepot sim tier` says of the same requests on the same devices. A minute and a half; QUICK=1: one. What moves cost
+# tiering, and what `entrepot-lab sim tier` says of the same requests on the same devices. A minute and a half; QUICK=1: one. What moves cost
 # others is measured by latency.sh beside it.
-# usage: benches/tier/run.sh path/to/entrepot        (see rig.sh for what it needs)
+# usage: benches/tier/run.sh path/to/entrepot (entrepot-lab beside it)        (see rig.sh for what it needs)
 set -euo pipefail
 
 . "$(dirname "$0")/rig.sh"
@@ -46,7 +46,7 @@ down
 # The same devices and accesses in the simulator, which has no page cache here: what it would hold between two sweeps is not known well enough.
 # What the first half of the requests takes is not counted: data move then.
 simulated() { # MB/s under a scheme, with so much room on the fast tier
-    "$entrepot" sim tier --generate "hotspot:spot=0.1,scatter=0,shift=1000000000,footprint=$mib,requests=$((mib * 16 * 40))" --fast 2 --slow 2 \
+    "$entrepot-lab" sim tier --generate "hotspot:spot=0.1,scatter=0,shift=1000000000,footprint=$mib,requests=$((mib * 16 * 40))" --fast 2 --slow 2 \
         --fast-speed 200/40 --slow-speed 20/10 --depth $depth --stripe 64KiB --schemes "$1" --window 5% --fast-size "$2MiB" \
         --busy-share 20 --warm-up 50 --output csv 2>/dev/null | awk -F, -v scheme="$1" '$2 == scheme { print $3 * 65536 / 1e6 / $4 }'
 }

@@ -1,21 +1,14 @@
 //! The command line: what there is, and which file serves it.
 
-mod bench;
 mod check;
 mod checkpoint;
-mod completions;
 mod connect;
 mod down;
-mod emulate_disk;
 mod explain;
 mod init;
 mod job;
 mod layout;
-mod man;
-mod patterns;
 mod purge;
-mod rules;
-mod sim;
 mod slurm;
 mod source;
 mod stage;
@@ -24,7 +17,6 @@ mod stats;
 mod status;
 mod target;
 mod tiering;
-mod trace;
 mod up;
 mod work;
 
@@ -32,9 +24,14 @@ pub use up::detach as up_in_background;
 
 use crate::connect::Context;
 use crate::failure::Result;
-use clap::{Parser, Subcommand};
+use clap::error::{ContextKind, ContextValue};
+use clap::{CommandFactory, Parser, Subcommand};
 use std::path::PathBuf;
 use std::process::ExitCode;
+use store::control::Problem;
+use terminal::EXIT_CODES;
+use terminal::completions::Completions;
+use terminal::man::Man;
 
 /// One scratch file system of the storage that is already there, which knows about the jobs that use it.
 ///
@@ -46,7 +43,7 @@ use std::process::ExitCode;
 #[command(
     name = "entrepot",
     version,
-    after_help = "\
+    after_help = format!("\
 EXAMPLES:
   entrepot init scratch                               write scratch/volume.toml and its directories
   entrepot up scratch/volume.toml --at /mnt/scratch --detach
@@ -55,10 +52,7 @@ EXAMPLES:
   entrepot job submit job.sh                          run a job with #STAGEIN and #STAGEOUT lines
   entrepot down
 
-EXIT CODES (the same cause has the same code in every command):
-  0 done   1 failed   2 wrong input or configuration   3 no daemon answers   4 not allowed (also by permissions)
-  5 not found (a file or a name)   6 in use, nothing changed   7 incomplete or data lost
-  130 interrupted, can be resumed"
+{EXIT_CODES}")
 )]
 pub struct Cli {
     /// The volume's file or its mount point; only needed when several volumes are mounted or none is.
@@ -87,20 +81,42 @@ enum Command {
     Job(job::Job),
     Slurm(slurm::Slurm),
     Checkpoint(checkpoint::Checkpoint),
-    Sim(sim::Sim),
-    Trace(trace::Trace),
-    Rules(rules::Rules),
     Connect(connect::Connect),
-    Bench(bench::Bench),
-    Patterns(patterns::Patterns),
-    EmulateDisk(emulate_disk::EmulateDisk),
-    Completions(completions::Completions),
-    Man(man::Man),
+    #[command(after_help = "\
+EXAMPLES:
+  entrepot completions bash > /etc/bash_completion.d/entrepot
+  entrepot completions zsh > ~/.zfunc/_entrepot
+  entrepot completions fish > ~/.config/fish/completions/entrepot.fish")]
+    Completions(Completions),
+    #[command(after_help = "\
+EXAMPLES:
+  entrepot man /usr/local/share/man/man1
+  entrepot man . && man ./entrepot-up.1")]
+    Man(Man),
     #[command(hide = true)]
     JobExec(job::JobExec),
 }
 
+/// Commands of the laboratory, which has a binary of its own.
+const LABORATORY: [&str; 6] = ["sim", "trace", "rules", "patterns", "bench", "emulate-disk"];
+
 impl Cli {
+    /// The command line, read; the end of the process if it asks for help or makes no sense.
+    pub fn read() -> Result<Cli> {
+        let error = match Cli::try_parse() {
+            Ok(cli) => return Ok(cli),
+            Err(error) => error,
+        };
+        match error.get(ContextKind::InvalidSubcommand) {
+            Some(ContextValue::String(name)) if LABORATORY.contains(&&**name) => {
+                Err(Problem::wrong(format!("`{name}` is no command of `entrepot`: it belongs to the laboratory"))
+                    .try_this(format!("use the other binary: `entrepot-lab {name}`"))
+                    .into())
+            }
+            _ => error.exit(),
+        }
+    }
+
     /// Carries it out; gives the exit code.
     pub fn run(self) -> Result<u8> {
         let context = Context { volume: self.volume };
@@ -122,15 +138,9 @@ impl Cli {
             Command::Job(c) => c.run(&context),
             Command::Slurm(c) => c.run(&context),
             Command::Checkpoint(c) => c.run(&context),
-            Command::Sim(c) => c.run(),
-            Command::Trace(c) => c.run(),
-            Command::Rules(c) => c.run(),
             Command::Connect(c) => c.run(),
-            Command::Bench(c) => c.run(&context),
-            Command::Patterns(c) => c.run(),
-            Command::EmulateDisk(c) => c.run(),
-            Command::Completions(c) => c.run(),
-            Command::Man(c) => c.run(),
+            Command::Completions(c) => c.run(Cli::command()),
+            Command::Man(c) => c.run(Cli::command()),
             Command::JobExec(c) => Err(crate::failure::Failure::Said(code_of(c.run()))),
         }
     }

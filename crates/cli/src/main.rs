@@ -1,4 +1,4 @@
-//! The one binary, `entrepot`: reads the command line, hands it to the subcommand's file, shows what went wrong.
+//! The binary of operators and users, `entrepot`: reads the command line, hands it to the subcommand's file, shows what went wrong.
 
 mod command;
 mod connect;
@@ -8,7 +8,6 @@ mod inputs_on_volume;
 mod jobs_on_volume;
 mod mount_form;
 
-use clap::Parser;
 use std::process::ExitCode;
 use terminal::{failure, log, served, shown};
 
@@ -16,7 +15,7 @@ fn main() -> ExitCode {
     let words: Vec<_> = std::env::args_os().skip(1).collect();
     let done = match mount_form::read(&words) {
         Some(asked) => asked.run(),
-        None => command::Cli::parse().run(),
+        None => command::Cli::read().and_then(command::Cli::run),
     };
     match done {
         Ok(code) => ExitCode::from(code),

@@ -1,162 +1,117 @@
 //! The command line by itself: help, completions, manual pages, and what wrong input is answered.
 
+#[path = "command_line/words.rs"]
+mod words;
+
 use std::path::Path;
 use std::process::{Command, Output};
+use words::{CLOSED, Words, text};
 
-const COMMANDS: &[&[&str]] = &[
-    &[],
-    &["init"],
-    &["up"],
-    &["down"],
-    &["state"],
-    &["state", "dump"],
-    &["state", "load"],
-    &["state", "adopt"],
-    &["status"],
-    &["stats"],
-    &["target"],
-    &["target", "list"],
-    &["target", "add"],
-    &["target", "remove"],
-    &["target", "fail"],
-    &["target", "restore"],
-    &["target", "drain"],
-    &["tiering"],
-    &["tiering", "pause"],
-    &["tiering", "resume"],
-    &["layout"],
-    &["layout", "set"],
-    &["layout", "add-mirror"],
-    &["layout", "drop-mirror"],
-    &["layout", "replace"],
-    &["layout", "move"],
-    &["layout", "merge"],
-    &["layout", "split"],
-    &["layout", "resync"],
-    &["explain"],
-    &["stage"],
-    &["stage", "in"],
-    &["stage", "out"],
-    &["source"],
-    &["source", "get"],
-    &["source", "set"],
-    &["check"],
-    &["purge"],
-    &["job"],
-    &["job", "plan"],
-    &["job", "submit"],
-    &["job", "list"],
-    &["job", "show"],
-    &["job", "cancel"],
-    &["job", "retry"],
-    &["job", "log"],
-    &["job", "wait"],
-    &["slurm"],
-    &["slurm", "install"],
-    &["slurm", "list"],
-    &["slurm", "show"],
-    &["slurm", "retry"],
-    &["slurm", "log"],
-    &["checkpoint"],
-    &["checkpoint", "advise"],
-    &["checkpoint", "begin"],
-    &["checkpoint", "commit"],
-    &["checkpoint", "list"],
-    &["checkpoint", "status"],
-    &["bench"],
-    &["bench", "device"],
-    &["patterns"],
-    &["patterns", "train"],
-    &["patterns", "eval"],
-    &["rules"],
-    &["rules", "show"],
-    &["rules", "check"],
-    &["rules", "plot"],
-    &["trace"],
-    &["trace", "stats"],
-    &["trace", "convert"],
-    &["trace", "generate"],
-    &["trace", "generate", "streams"],
-    &["trace", "generate", "vod"],
-    &["trace", "generate", "copy"],
-    &["trace", "generate", "downloads"],
-    &["trace", "generate", "oltp"],
-    &["trace", "generate", "web"],
-    &["trace", "generate", "workload"],
-    &["trace", "generate", "multi"],
-    &["sim"],
-    &["sim", "cache"],
-    &["sim", "disk"],
-    &["sim", "disk", "validate"],
-    &["sim", "disk", "models"],
-    &["sim", "burst"],
-    &["sim", "center"],
-    &["sim", "stripe"],
-    &["sim", "stripe", "model"],
-    &["sim", "stripe", "validate"],
-    &["sim", "stripe", "run"],
-    &["sim", "tier"],
-    &["completions"],
-    &["man"],
-    &["emulate-disk"],
-    &["connect"],
-];
+const WORDS: Words = Words {
+    binary: env!("CARGO_BIN_EXE_entrepot"),
+    commands: &[
+        &[],
+        &["init"],
+        &["up"],
+        &["down"],
+        &["state"],
+        &["state", "dump"],
+        &["state", "load"],
+        &["state", "adopt"],
+        &["status"],
+        &["stats"],
+        &["target"],
+        &["target", "list"],
+        &["target", "add"],
+        &["target", "remove"],
+        &["target", "fail"],
+        &["target", "restore"],
+        &["target", "drain"],
+        &["tiering"],
+        &["tiering", "pause"],
+        &["tiering", "resume"],
+        &["layout"],
+        &["layout", "set"],
+        &["layout", "add-mirror"],
+        &["layout", "drop-mirror"],
+        &["layout", "replace"],
+        &["layout", "move"],
+        &["layout", "merge"],
+        &["layout", "split"],
+        &["layout", "resync"],
+        &["explain"],
+        &["stage"],
+        &["stage", "in"],
+        &["stage", "out"],
+        &["source"],
+        &["source", "get"],
+        &["source", "set"],
+        &["check"],
+        &["purge"],
+        &["job"],
+        &["job", "plan"],
+        &["job", "submit"],
+        &["job", "list"],
+        &["job", "show"],
+        &["job", "cancel"],
+        &["job", "retry"],
+        &["job", "log"],
+        &["job", "wait"],
+        &["slurm"],
+        &["slurm", "install"],
+        &["slurm", "list"],
+        &["slurm", "show"],
+        &["slurm", "retry"],
+        &["slurm", "log"],
+        &["checkpoint"],
+        &["checkpoint", "advise"],
+        &["checkpoint", "begin"],
+        &["checkpoint", "commit"],
+        &["checkpoint", "list"],
+        &["checkpoint", "status"],
+        &["completions"],
+        &["man"],
+        &["connect"],
+    ],
+};
 
 fn entrepot(args: &[&str]) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_entrepot"));
-    // Whatever is mounted on this machine is not what these tests are about.
-    command.args(args).env_remove("ENTREPOT_VOLUME").env("NO_COLOR", "1").current_dir("/");
-    command.output().expect("the binary runs")
+    WORDS.run(args)
 }
 
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8(bytes.to_vec()).expect("UTF-8")
-}
-
-/// An error has its three parts, and the exit code that is documented for it.
 fn refused(args: &[&str], code: i32, cause: &str) {
-    let output = entrepot(args);
-    let said = text(&output.stderr);
-    assert_eq!(output.status.code(), Some(code), "{args:?}: {said}");
-    for part in ["error: ", "  so:   ", "  next: ", cause] {
-        assert!(said.contains(part), "{args:?} lacks {part:?}: {said}");
-    }
+    WORDS.refused(args, code, cause);
 }
 
 #[test]
 fn every_command_has_help_with_an_example() {
-    for command in COMMANDS {
-        for flag in ["--help", "-h"] {
-            let output = entrepot(&[command, &[flag][..]].concat());
-            let help = text(&output.stdout);
-            assert!(output.status.success(), "{command:?}");
-            assert!(help.contains("EXAMPLES:\n  entrepot"), "{command:?} has no example:\n{help}");
-            assert!(help.contains("Usage: entrepot"), "{command:?}:\n{help}");
-        }
-    }
+    WORDS.every_command_has_help_with_an_example();
 }
 
 #[test]
 fn no_command_is_missing_from_this_test() {
-    for command in COMMANDS {
-        let help = text(&entrepot(&[command, &["--help"][..]].concat()).stdout);
-        let Some((_, list)) = help.split_once("\nCommands:\n") else { continue };
-        for line in list.lines().take_while(|l| !l.is_empty()).filter(|l| l.starts_with("  ") && !l.starts_with("   "))
-        {
-            let name = line.split_whitespace().next().expect("a name");
-            let full = [command, &[name][..]].concat();
-            assert!(name == "help" || COMMANDS.contains(&full.as_slice()), "{full:?} is not tested");
-        }
-    }
+    WORDS.no_command_is_missing();
 }
 
 #[test]
 fn exit_codes_are_documented() {
-    let help = text(&entrepot(&["--help"]).stdout);
-    for code in ["0 done", "1 failed", "2 wrong input", "3 no daemon", "4 not allowed", "5 not found", "6 in use", "7 "]
-    {
-        assert!(help.contains(code), "{code} is not in the help");
+    WORDS.exit_codes_are_documented();
+}
+
+#[test]
+fn completions_and_manual_pages_are_complete() {
+    WORDS.completions_and_manual_pages_are_complete(&["add-mirror", "stripe-count"]);
+}
+
+#[test]
+fn a_command_of_the_laboratory_is_answered_with_its_binary() {
+    for name in ["sim", "trace", "rules", "patterns", "bench", "emulate-disk"] {
+        let next = format!("`entrepot-lab {name}`");
+        refused(&[name], 2, &next);
+        refused(&[name, "--help"], 2, &next);
+        refused(&["help", name], 2, &next);
     }
+    assert!(text(&entrepot(&["statsu"]).stderr).contains("'stats'"), "a slip of the pen gets a hint");
 }
 
 /// [S-194]
@@ -168,41 +123,17 @@ fn the_same_cause_has_the_same_exit_code_in_all_commands() {
         &["stage", "in", "--manifest", "/nonexistent/x"],
         &["layout", "/nonexistent/x"],
         &["check", "/nonexistent/x"],
-        &["bench", "device", "/nonexistent/x", "--size", "16MiB", "--time", "100ms"],
-        &["rules", "check", "/nonexistent/x"],
-        &["trace", "stats", "/nonexistent/x"],
-        &["sim", "cache", "--grid", "/nonexistent/x"],
-        &["sim", "center", "--grid", "/nonexistent/x"],
         &["up", "/nonexistent/x", "--at", "/mnt"],
     ] {
         refused(missing, 5, "/nonexistent/x");
     }
-    if !rustix::process::geteuid().is_root() {
-        return eprintln!("skipped: needs root to be somebody who may not");
-    }
-    let dir = tempfile::tempdir().expect("temp dir");
-    let open = |mode| std::os::unix::fs::PermissionsExt::from_mode(mode);
-    std::fs::set_permissions(dir.path(), open(0o755)).expect("chmod");
-    let (binary, closed) = (dir.path().join("entrepot"), dir.path().join("closed"));
-    let copied = Command::new("cp").arg(env!("CARGO_BIN_EXE_entrepot")).arg(&binary).status();
-    assert!(copied.expect("cp").success());
-    std::fs::create_dir(&closed).expect("directory");
-    std::fs::set_permissions(&closed, open(0o700)).expect("chmod");
-    let inner = closed.join("x").display().to_string();
-    for denied in [
-        &["init", &inner][..],
-        &["up", &inner, "--at", "/mnt"],
-        &["job", "plan", &inner],
-        &["man", &inner],
-        &["rules", "check", &inner],
-        &["trace", "stats", &inner],
-        &["--volume", &inner, "status"],
-    ] {
-        let mut command = Command::new("setpriv");
-        command.args(["--reuid", "65534", "--regid", "65534", "--clear-groups", "--"]).arg(&binary).args(denied);
-        let output = command.env_remove("ENTREPOT_VOLUME").current_dir("/").output().expect("setpriv runs");
-        assert_eq!(output.status.code(), Some(4), "{denied:?}: {}", text(&output.stderr));
-    }
+    WORDS.denied(&[
+        &["init", CLOSED],
+        &["up", CLOSED, "--at", "/mnt"],
+        &["job", "plan", CLOSED],
+        &["man", CLOSED],
+        &["--volume", CLOSED, "status"],
+    ]);
 }
 
 #[test]
@@ -219,23 +150,6 @@ fn a_log_that_is_asked_for_in_wrong_words_is_refused() {
         assert_eq!(output.status.code(), Some(2), "{told}");
         assert!(told.contains(said) && told.contains("nothing was started"), "{told}");
     }
-}
-
-#[test]
-fn completions_and_manual_pages_are_complete() {
-    for shell in ["bash", "zsh", "fish"] {
-        let script = text(&entrepot(&["completions", shell]).stdout);
-        assert!(script.contains("add-mirror") && script.contains("stripe-count"), "{shell}");
-    }
-    let dir = tempfile::tempdir().expect("temp dir");
-    let at = dir.path().to_str().expect("UTF-8");
-    assert!(entrepot(&["man", at]).status.success());
-    for command in COMMANDS {
-        let page = dir.path().join(format!("{}.1", [&["entrepot"], *command].concat().join("-")));
-        let page = std::fs::read_to_string(&page).unwrap_or_else(|e| panic!("{}: {e}", page.display()));
-        assert!(page.contains("EXAMPLES"), "{command:?}");
-    }
-    assert!(!dir.path().join("entrepot-job-exec.1").exists(), "what is hidden has no page");
 }
 
 #[test]

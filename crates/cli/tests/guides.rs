@@ -7,6 +7,8 @@
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::Once;
+use std::time::SystemTime;
 
 const LANGUAGES: &[&str] = &["sh", "bash", "toml", "text"];
 
@@ -85,7 +87,9 @@ fn blocks(page: &str) -> (Vec<Block>, Vec<String>) {
         wrong.push("the last block has no end".into());
     }
     for block in &blocks {
-        let command = |line: &&str| ["entrepot ", "make ", "cargo ", "$ "].iter().any(|first| line.starts_with(first));
+        let command = |line: &&str| {
+            ["entrepot ", "entrepot-lab ", "make ", "cargo ", "$ "].iter().any(|first| line.starts_with(first))
+        };
         if block.language == "text" && block.text.lines().any(|line| command(&line)) {
             wrong.push(format!("{}: commands in a block of `text`", block.line));
         }
@@ -174,6 +178,34 @@ fn a_page_of_results_is_short() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
+/// The laboratory's binary, beside ours. Cargo gives a test the binaries of its own package only, so it is built here when a source
+/// is newer than it, or it is not there.
+fn laboratory(ours: &Path) -> PathBuf {
+    static BUILT: Once = Once::new();
+    let beside = ours.with_file_name("entrepot-lab");
+    BUILT.call_once(|| {
+        let sources = ["lab", "terminal", "emulate", "sim", "store", "policy"];
+        let source = sources.iter().map(|name| newest(&root().join("crates").join(name).join("src"))).max().flatten();
+        if newest(&beside) > source {
+            return;
+        }
+        let mut cargo = Command::new(env!("CARGO"));
+        cargo.args(["build", "--locked", "--package", "entrepot-lab"]).current_dir(root());
+        if !cfg!(debug_assertions) {
+            cargo.arg("--release");
+        }
+        assert!(cargo.status().expect("cargo").success(), "the laboratory is not built");
+    });
+    beside
+}
+
+/// When a file or anything below a directory was changed last.
+fn newest(path: &Path) -> Option<SystemTime> {
+    let own = path.metadata().and_then(|found| found.modified()).ok();
+    let below = std::fs::read_dir(path).into_iter().flatten().flatten().map(|entry| newest(&entry.path()));
+    below.chain([own]).max().flatten()
+}
+
 /// Runs all blocks of a page in a scratch directory, on a machine that has no network, no other mounts, and `/mnt` and `/srv` of its own.
 fn run(name: &str) {
     let can = rustix::process::geteuid().is_root()
@@ -190,7 +222,8 @@ fn run(name: &str) {
     }
     let binary = Path::new(env!("CARGO_BIN_EXE_entrepot"));
     // By another process: a child that another test forks just now would keep ours open for writing, and busy.
-    assert!(Command::new("cp").arg(binary).arg(dir.path().join("bin")).status().expect("cp").success());
+    let copied = Command::new("cp").args([binary, &laboratory(binary), &dir.path().join("bin")]).status();
+    assert!(copied.expect("cp").success());
     let mut script = String::from(
         "set -eu\n\
          ip link set lo up\n\

@@ -64,11 +64,13 @@ fn arrows_between_crates() {
                 "entrepot-store",
                 "entrepot-source",
                 "entrepot-jobs",
-                "entrepot-sim",
-                "entrepot-emulate",
                 "entrepot-connect",
                 "entrepot-terminal",
             ],
+        ),
+        (
+            "entrepot-lab",
+            &["entrepot-policy", "entrepot-sim", "entrepot-store", "entrepot-emulate", "entrepot-terminal"],
         ),
     ]);
     let cargo = Command::new(env!("CARGO"))

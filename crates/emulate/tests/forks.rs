@@ -104,7 +104,7 @@ fn mean_ms(bytes: u64, units: &[u64]) -> f64 {
         reads: HashMap::new(),
         times: Vec::new(),
     };
-    // As `entrepot bench device` measures such a drive.
+    // As `entrepot-lab bench device` measures such a drive.
     let by = chooser(units, Measured::disk(0.00462, 0.00462, 4.9e6, 4.9e6, 0.000_006));
     let rate: f64 = MIX.iter().map(|of| of.0).sum();
     let (mut random, mut now_s) = (Random(1), 0.0);

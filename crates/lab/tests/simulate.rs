@@ -1,10 +1,10 @@
-//! `entrepot sim` as a user runs it: the census first, the same bytes twice, mistakes named, a grid that goes on.
+//! `entrepot-lab sim` as a user runs it: the census first, the same bytes twice, mistakes named, a grid that goes on.
 
 use std::path::Path;
 use std::process::{Command, Output};
 
 fn sim(at: &Path, arguments: &[&str]) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_entrepot"));
+    let mut command = Command::new(env!("CARGO_BIN_EXE_entrepot-lab"));
     command.current_dir(at).arg("sim").args(arguments).output().expect("the binary runs")
 }
 
@@ -58,7 +58,7 @@ fn files_of_one_trace_are_merged_when_they_are_converted() {
     std::fs::write(at.path().join("sdb.blktrace.1"), [event(500_000, 16, 1), event(2_000_000, 24, 1)].concat())
         .unwrap();
     let entrepot = |arguments: &[&str]| {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_entrepot"));
+        let mut command = Command::new(env!("CARGO_BIN_EXE_entrepot-lab"));
         let done = command.current_dir(at.path()).args(arguments).output().expect("the binary runs");
         assert!(done.status.success(), "{arguments:?}: {}", text(&done.stderr));
         text(&done.stdout)
@@ -77,7 +77,7 @@ fn a_malformed_line_is_named_with_its_file() {
     std::fs::write(at.path().join("good.spc"), "0,8,4096,R,0.0\n0,16,4096,R,0.1\n").unwrap();
     std::fs::write(at.path().join("bad.spc"), "0,8,4096,R,0.0\n0,x,4096,R,0.1\n").unwrap();
     let entrepot = |arguments: &[&str]| {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_entrepot"));
+        let mut command = Command::new(env!("CARGO_BIN_EXE_entrepot-lab"));
         command.current_dir(at.path()).args(arguments).output().expect("the binary runs")
     };
     for arguments in [
@@ -151,8 +151,10 @@ fn a_trace_without_times_needs_a_closed_loop() {
     // Times that are all alike are times.
     std::fs::write(at.path().join("t.spc"), "0,0,4096,R,5.0\n0,64,4096,R,5.0\n").unwrap();
     assert!(sim(at.path(), &["cache", "--trace", "t.spc"]).status.success());
-    let stats =
-        Command::new(env!("CARGO_BIN_EXE_entrepot")).current_dir(at.path()).args(["trace", "stats", "t.spc"]).output();
+    let stats = Command::new(env!("CARGO_BIN_EXE_entrepot-lab"))
+        .current_dir(at.path())
+        .args(["trace", "stats", "t.spc"])
+        .output();
     let stats = text(&stats.unwrap().stdout);
     assert!(stats.contains("all at 5.000 s") && !stats.contains("no times"), "{stats}");
 }
@@ -192,7 +194,7 @@ fn an_interrupted_grid_says_what_it_waits_for() {
         l1_size = ["1%", "2%", "3%", "4%", "5%", "6%", "7%", "8%"]
     "#;
     std::fs::write(at.path().join("grids/long.toml"), grid).unwrap();
-    let mut command = Command::new(env!("CARGO_BIN_EXE_entrepot"));
+    let mut command = Command::new(env!("CARGO_BIN_EXE_entrepot-lab"));
     command.current_dir(at.path()).args(["sim", "cache", "--grid", "grids/long.toml", "--threads", "1"]);
     let mut child = command.stderr(std::process::Stdio::piped()).spawn().expect("the binary runs");
     let mut said = BufReader::new(child.stderr.take().unwrap()).lines().map(Result::unwrap);
@@ -309,7 +311,7 @@ fn stripe_widths_are_predicted_held_against_queues_and_adapted() {
 fn rule_files_are_shown_checked_and_plotted_and_mistakes_named_with_their_line() {
     let at = tempfile::tempdir().unwrap();
     let rules = |arguments: &[&str]| {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_entrepot"));
+        let mut command = Command::new(env!("CARGO_BIN_EXE_entrepot-lab"));
         command.current_dir(at.path()).arg("rules").args(arguments).output().expect("the binary runs")
     };
     std::fs::write(at.path().join("ours.rules"), rules(&["show"]).stdout).unwrap();

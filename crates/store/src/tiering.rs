@@ -5,7 +5,7 @@
 //!                    ^                            ^                                              |
 //!        new segments '-- proportional split      '-- which devices are quiet (targets' counters) <-'
 //! ```
-//! What is decided is decided by the machine that `entrepot sim tier` drives; here it is told what happens and asked what to
+//! What is decided is decided by the machine that `entrepot-lab sim tier` drives; here it is told what happens and asked what to
 //! move. A location is a segment of a file: its number in the first mirror in sync. Applications' threads only note what
 //! they do; [`Tiering::step`] does the rest on a thread of its own, and what is moved is moved by `[mover] concurrent` others.
 //!

@@ -1,6 +1,16 @@
-//! What the command lines of `entrepot` and `entrepot-lab` share: failures, answers, the log, mount points that are served.
+//! What the command lines of `entrepot` and `entrepot-lab` share: failures, answers, the log, mount points that are served, manual
+//! pages and completions.
 
+pub mod completions;
 pub mod failure;
 pub mod log;
+pub mod man;
 pub mod served;
 pub mod shown;
+
+/// What every exit code means, for the end of the help.
+pub const EXIT_CODES: &str = "\
+EXIT CODES (the same cause has the same code in every command):
+  0 done   1 failed   2 wrong input or configuration   3 no daemon answers   4 not allowed (also by permissions)
+  5 not found (a file or a name)   6 in use, nothing changed   7 incomplete or data lost
+  130 interrupted, can be resumed";

@@ -17,7 +17,8 @@ use tracing_subscriber::util::SubscriberInitExt;
 const LOG_BYTES_MAX: u64 = 8 << 20;
 
 /// The crates that know which of their words are secrets.
-const OURS: [&str; 9] = ["entrepot", "policy", "store", "source", "jobs", "sim", "emulate", "connect", "terminal"];
+const OURS: [&str; 10] =
+    ["entrepot", "entrepot_lab", "policy", "store", "source", "jobs", "sim", "emulate", "connect", "terminal"];
 
 /// Says what is logged, see [`parse`].
 const ENVIRONMENT: &str = "ENTREPOT_LOG";
@@ -138,7 +139,11 @@ mod tests {
         let crates = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
         for dir in std::fs::read_dir(crates).unwrap() {
             let name = dir.unwrap().file_name().into_string().unwrap();
-            let name = if name == "cli" { "entrepot" } else { &name };
+            let name = match &*name {
+                "cli" => "entrepot",
+                "lab" => "entrepot_lab",
+                name => name,
+            };
             assert!(OURS.contains(&name), "{name}");
         }
     }

@@ -1,34 +1,29 @@
-//! `entrepot man`: manual pages.
+//! `man`: manual pages.
 
-use super::Cli;
 use crate::failure::{Failure, Result};
-use clap::{Args, CommandFactory};
+use clap::{Args, Command};
 use std::path::{Path, PathBuf};
 
 /// Write the manual pages of all commands into a directory
 #[derive(Debug, Args)]
-#[command(after_help = "\
-EXAMPLES:
-  entrepot man /usr/local/share/man/man1
-  entrepot man . && man ./entrepot-up.1")]
 pub struct Man {
     /// Where to; made if it does not exist.
     dir: PathBuf,
 }
 
 impl Man {
-    pub fn run(self) -> Result<u8> {
+    /// Writes one for the program, and for each of its commands that is not hidden.
+    pub fn run(self, mut program: Command) -> Result<u8> {
         let unusable = |e| Failure::of_io(&self.dir.display().to_string(), &e);
         std::fs::create_dir_all(&self.dir).map_err(unusable)?;
-        let mut command = Cli::command();
         // Names like `entrepot-target-add`, and the global options in every page.
-        command.build();
-        write(&command, &self.dir)?;
+        program.build();
+        write(&program, &self.dir)?;
         Ok(0)
     }
 }
 
-fn write(command: &clap::Command, dir: &Path) -> Result<()> {
+fn write(command: &Command, dir: &Path) -> Result<()> {
     let name = command.get_display_name().unwrap_or_else(|| command.get_name()).to_string();
     let mut page = Vec::new();
     clap_mangen::Man::new(command.clone()).render(&mut page)?;

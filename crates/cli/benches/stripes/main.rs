@@ -1,7 +1,7 @@
 //! Adaptive stripes live, on eight emulated disks, against every fixed width: `make bench-stripes` (Simitci & Reed, R12 of the
 //! evaluations).
 //!
-//! Eight Cheetah 9LP are emulated in real time, one target on each; one of them is measured with `entrepot bench device`. Phases of few
+//! Eight Cheetah 9LP are emulated in real time, one target on each; one of them is measured as `entrepot-lab bench device` does. Phases of few
 //! large and many small reads alternate, at random times that are the same for every run (open loop: a read that waits makes no
 //! other wait to be asked). A *fixed* width is a file whose striping unit is the phase's request cut into that many parts, so each phase
 //! is compared with the file that suits it best. The *adaptive* modes have one file, which they stripe anew while it is read.

@@ -6,6 +6,7 @@ use std::fs::File;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use std::time::Duration;
 
 pub const DISKS: usize = 8;
 
@@ -13,7 +14,7 @@ pub const DISKS: usize = 8;
 pub struct Rig {
     dir: PathBuf,
     disks: Vec<EmulatedDisk>,
-    /// What `entrepot bench device` found.
+    /// What one of them was measured to be.
     pub device: String,
 }
 
@@ -49,11 +50,9 @@ impl Rig {
             rig.disks.push(disk);
             mkdir(&at.join("target"));
         }
-        let first = rig.dir.join("d0");
-        let words = ["bench", "device", first.to_str().expect("UTF-8"), "--size", "32MiB", "--time", "4s"];
-        let out = entrepot(&[&words[..], &["--output", "json"]].concat());
-        let json: serde_json::Value = serde_json::from_slice(&out.stdout).expect("JSON");
-        rig.device = json["devices"][0]["device"].as_str().expect("a device").to_owned();
+        let sample = store::measure::Options { bytes: 32 << 20, time: Duration::from_secs(4), seed: 1 };
+        let report = store::measure::device(&rig.dir.join("d0"), sample).expect("a device");
+        rig.device = report.measured.to_string();
         rig
     }
 

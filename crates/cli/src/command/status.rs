@@ -59,7 +59,8 @@ fn stripes(s: &Value) -> String {
         number(s, "files_with_forks"),
     );
     if word(s, "mode") != "fixed" {
-        let measured = if s["device_measured"] == true { "measured" } else { "a guess, see `entrepot bench device`" };
+        let measured =
+            if s["device_measured"] == true { "measured" } else { "a guess, see `entrepot-lab bench device`" };
         let _ = writeln!(text, "         {} targets, each {} ({measured})", number(s, "targets"), word(s, "device"));
         if let Some(shape) = s["new_files"].as_str() {
             let _ = writeln!(text, "         new files get {shape}");

@@ -1,6 +1,5 @@
-//! `entrepot bench`: measures what lies below a volume.
+//! `entrepot-lab bench`: measures what lies below a volume.
 
-use crate::connect::Context;
 use crate::failure::{Failure, Result};
 use crate::shown::{self, Output};
 use clap::{Args, Subcommand};
@@ -16,9 +15,9 @@ use store::volume::{Config, parse_size, parse_span, set_device};
 #[derive(Debug, Args)]
 #[command(after_help = "\
 EXAMPLES:
-  entrepot bench device /mnt/disk0
-  entrepot bench device fast0 fast1 --dry-run
-  entrepot --volume scratch/volume.toml bench device")]
+  entrepot-lab bench device /mnt/disk0
+  entrepot-lab bench device fast0 fast1 --dry-run
+  entrepot-lab bench device --volume scratch/volume.toml")]
 pub struct Bench {
     #[command(subcommand)]
     verb: Verb,
@@ -33,10 +32,10 @@ enum Verb {
     /// its next start. Directories that are no targets are only measured. Nothing else should be at the devices meanwhile.
     #[command(after_help = "\
 EXAMPLES:
-  entrepot bench device /mnt/disk0                              any directory; nothing is written but the scratch file
-  entrepot --volume scratch/volume.toml bench device            all targets of the volume, one after the other
-  entrepot --volume scratch/volume.toml bench device fast0 --dry-run
-  entrepot bench device --pair /mnt/nvme /mnt/lustre            speeds of a burst buffer: `[burst]`, and `sim burst`")]
+  entrepot-lab bench device /mnt/disk0                              any directory; nothing is written but the scratch file
+  entrepot-lab bench device --volume scratch/volume.toml            all targets of the volume, one after the other
+  entrepot-lab bench device --volume scratch/volume.toml fast0 --dry-run
+  entrepot-lab bench device --pair /mnt/nvme /mnt/lustre            speeds of a burst buffer: `[burst]`, and `sim burst`")]
     Device(Device),
 }
 
@@ -45,6 +44,9 @@ struct Device {
     /// Targets of the volume, or directories; without any, all targets.
     #[arg(value_name = "TARGET|DIR")]
     what: Vec<String>,
+    /// The file of the volume whose targets are measured.
+    #[arg(long, value_name = "VOLUME.TOML", env = "ENTREPOT_VOLUME", hide_env_values = true)]
+    volume: Option<PathBuf>,
     /// Size of the scratch file: larger than the device's own cache, if that is to count for nothing.
     #[arg(long, default_value = "256MiB")]
     size: String,
@@ -55,7 +57,7 @@ struct Device {
     #[arg(long, default_value_t = 1)]
     seed: u64,
     /// Instead: a fast and a slow one as the two sides of a burst buffer. Writing alone and beside copying from the one to the other, and copying
-    /// alone; prints the lines for `[burst]` in volume.toml and the options for `entrepot sim burst`.
+    /// alone; prints the lines for `[burst]` in volume.toml and the options for `entrepot-lab sim burst`.
     #[arg(long)]
     pair: bool,
     /// Leave volume.toml as it is.
@@ -74,33 +76,29 @@ struct Subject {
 }
 
 impl Bench {
-    pub fn run(self, context: &Context) -> Result<u8> {
+    pub fn run(self) -> Result<u8> {
         match self.verb {
-            Verb::Device(args) => device(&args, context),
+            Verb::Device(args) => device(&args),
         }
     }
 }
 
-/// The volume's file: as given, or that of the one that is mounted.
-fn config(context: &Context) -> Result<Config> {
-    let named = context.volume.clone().or_else(|| std::env::var_os("ENTREPOT_VOLUME").map(PathBuf::from));
-    let file = match named {
-        Some(file) => file,
-        None => {
-            let cause = "targets are measured, and no volume is named";
-            return Err(Problem::wrong(cause).try_this("name its file with --volume, or give a directory").into());
-        }
+/// The volume's file, as given.
+fn config(args: &Device) -> Result<Config> {
+    let Some(file) = &args.volume else {
+        let cause = "targets are measured, and no volume is named";
+        return Err(Problem::wrong(cause).try_this("name its file with --volume, or give a directory").into());
     };
-    Ok(Config::load(&file)?)
+    Ok(Config::load(file)?)
 }
 
-fn subjects(args: &Device, context: &Context) -> Result<(Vec<Subject>, Option<Config>)> {
+fn subjects(args: &Device) -> Result<(Vec<Subject>, Option<Config>)> {
     let is_dir = |what: &String| what.contains('/') || PathBuf::from(what).is_dir();
     if !args.what.is_empty() && args.what.iter().all(is_dir) {
         let subject = |dir: &String| Subject { name: dir.clone(), dir: dir.into(), target: false };
         return Ok((args.what.iter().map(subject).collect(), None));
     }
-    let config = config(context)?;
+    let config = config(args)?;
     let mut all = Vec::new();
     for target in &config.targets {
         if args.what.is_empty() || args.what.contains(&target.name) {
@@ -121,12 +119,12 @@ fn subjects(args: &Device, context: &Context) -> Result<(Vec<Subject>, Option<Co
     Ok((all, Some(config)))
 }
 
-fn device(args: &Device, context: &Context) -> Result<u8> {
+fn device(args: &Device) -> Result<u8> {
     let bytes = parse_size(&args.size).filter(|bytes| (16 << 20..=1 << 40).contains(bytes));
     let bytes = bytes.ok_or_else(|| Problem::wrong("--size is from 16MiB to 1TiB"))?;
     let time = parse_span(&args.time).filter(|time| *time >= Duration::from_millis(100));
     let time = time.ok_or_else(|| Problem::wrong("--time is at least 100ms, such as 10s"))?;
-    let (subjects, config) = subjects(args, context)?;
+    let (subjects, config) = subjects(args)?;
     if args.pair {
         return pair(args, &subjects, Options { bytes, time, seed: args.seed });
     }
@@ -226,7 +224,7 @@ fn pair(args: &Device, subjects: &[Subject], options: Options) -> Result<u8> {
     let gb = |rate: f64| format!("{:.4}", rate / 1e9);
     let _ = writeln!(
         text,
-        "for the simulator:\n  entrepot sim burst --write {}-{} --demote {}-{} --demote-idle {}",
+        "for the simulator:\n  entrepot-lab sim burst --write {}-{} --demote {}-{} --demote-idle {}",
         gb(write_max),
         gb(write_min),
         gb(demote_max),

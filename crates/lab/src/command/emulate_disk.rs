@@ -1,4 +1,4 @@
-//! `entrepot emulate-disk`: a directory with the service times of a disk.
+//! `entrepot-lab emulate-disk`: a directory with the service times of a disk.
 
 use crate::failure::{Failure, Result};
 use crate::log;
@@ -21,16 +21,16 @@ use store::control::Problem;
 #[derive(Debug, Args)]
 #[command(after_help = "\
 MODELS:
-  cheetah9lp, atlas10k      mechanical disks, validated against measurements (`entrepot sim disk validate`)
+  cheetah9lp, atlas10k      mechanical disks, validated against measurements (`entrepot-lab sim disk validate`)
   ssd-sata, ssd-nvme, ssd   solid-state drives of their class; `ssd` is ssd-sata
   plain                     one request at a time: --latency, then its bytes at --read-bandwidth or --write-bandwidth
 
 EXAMPLES:
-  entrepot emulate-disk /srv/data /mnt/disk
-  entrepot emulate-disk --model cheetah9lp --disks 6 --raid 5 --scheduler anticipatory /srv/data /mnt/array
-  entrepot emulate-disk --model plain --read-bandwidth 71.2MB --write-bandwidth 60MB --latency 1ms /srv/fast /mnt/fast --detach
-  entrepot emulate-disk --speedup 20 /srv/data /mnt/disk           the same in a twentieth of the time
-  entrepot emulate-disk --check --seed 1 /srv/empty /mnt/disk      measure, and compare with the simulator
+  entrepot-lab emulate-disk /srv/data /mnt/disk
+  entrepot-lab emulate-disk --model cheetah9lp --disks 6 --raid 5 --scheduler anticipatory /srv/data /mnt/array
+  entrepot-lab emulate-disk --model plain --read-bandwidth 71.2MB --write-bandwidth 60MB --latency 1ms /srv/fast /mnt/fast --detach
+  entrepot-lab emulate-disk --speedup 20 /srv/data /mnt/disk           the same in a twentieth of the time
+  entrepot-lab emulate-disk --check --seed 1 /srv/empty /mnt/disk      measure, and compare with the simulator
   cat /mnt/disk/.stats; fusermount3 -u /mnt/disk")]
 pub struct EmulateDisk {
     /// The directory with the files; nobody else is to change it meanwhile.
@@ -223,7 +223,7 @@ impl EmulateDisk {
 
 /// The nice value that lets a device go before those who wait for it.
 const PRIORITY: i32 = -20;
-const HELP: &str = "see `entrepot emulate-disk --help`";
+const HELP: &str = "see `entrepot-lab emulate-disk --help`";
 
 fn problem(error: &StartError) -> Failure {
     let message = error.to_string();

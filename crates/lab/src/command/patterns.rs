@@ -1,4 +1,4 @@
-//! `entrepot patterns`: the classifier of access patterns: its training, and how often it is right.
+//! `entrepot-lab patterns`: the classifier of access patterns: its training, and how often it is right.
 
 use crate::failure::Result;
 use crate::shown::{self, Output};
@@ -20,9 +20,9 @@ use store::control::Problem;
 #[derive(Debug, Args)]
 #[command(after_help = "\
 EXAMPLES:
-  entrepot patterns eval
-  entrepot patterns eval job.dxt.txt --format dxt
-  entrepot patterns train --seed 1 > weights.txt")]
+  entrepot-lab patterns eval
+  entrepot-lab patterns eval job.dxt.txt --format dxt
+  entrepot-lab patterns train --seed 1 > weights.txt")]
 pub struct Patterns {
     #[command(subcommand)]
     verb: Verb,
@@ -32,15 +32,15 @@ pub struct Patterns {
 enum Verb {
     /// Train the network on generated windows and print its weights, with the record of the training
     #[command(
-        after_help = "EXAMPLES:\n  entrepot patterns train\n  entrepot patterns train --seed 2 --epochs 100 > mine.txt"
+        after_help = "EXAMPLES:\n  entrepot-lab patterns train\n  entrepot-lab patterns train --seed 2 --epochs 100 > mine.txt"
     )]
     Train(TrainArgs),
     /// Count how often network and rules of thumb are right on generated windows, or what they say of traces
     #[command(after_help = "\
 EXAMPLES:
-  entrepot patterns eval
-  entrepot patterns eval --weights mine.txt --noise 0.4
-  entrepot patterns eval job.dxt.txt --format dxt --output json")]
+  entrepot-lab patterns eval
+  entrepot-lab patterns eval --weights mine.txt --noise 0.4
+  entrepot-lab patterns eval job.dxt.txt --format dxt --output json")]
     Eval(EvalArgs),
 }
 
@@ -67,7 +67,7 @@ struct TrainArgs {
 struct EvalArgs {
     /// Traces; without any, generated windows.
     traces: Vec<PathBuf>,
-    /// Format of the traces; see `entrepot trace stats --help`.
+    /// Format of the traces; see `entrepot-lab trace stats --help`.
     #[arg(long, default_value = "dxt")]
     format: String,
     /// Weights instead of the built-in ones.
@@ -111,7 +111,7 @@ fn training(args: &TrainArgs) -> Result<u8> {
     let of = |seed| accuracy(&network, windows(seed, 100, noise));
     let (own, other) = (of(seed), of(seed.wrapping_add(98)));
     let record = format!(
-        "entrepot patterns train --seed {seed} --each {each} --epochs {epochs} --rate {rate} --noise {noise}\n\
+        "entrepot-lab patterns train --seed {seed} --each {each} --epochs {epochs} --rate {rate} --noise {noise}\n\
          7 features of up to {WINDOW} requests, 10 hidden units, groups of 3, 3 and 2 outputs; gradient descent on the cross entropy\n\
          right in all three, windows of seed {seed}: {:.4}; of seed {}: {:.4}",
         own.all,
@@ -130,7 +130,8 @@ fn network(path: Option<&Path>) -> Result<Network> {
             (text, path.display().to_string())
         }
     };
-    let wrong = |error| Problem::wrong(format!("{shown}: {error}")).try_this("make one with `entrepot patterns train`");
+    let wrong =
+        |error| Problem::wrong(format!("{shown}: {error}")).try_this("make one with `entrepot-lab patterns train`");
     Ok(Network::parse(&text).map_err(wrong)?)
 }
 

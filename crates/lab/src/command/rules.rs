@@ -1,4 +1,4 @@
-//! `entrepot rules`: the rule files of adaptive striping.
+//! `entrepot-lab rules`: the rule files of adaptive striping.
 
 use crate::failure::{Failure, Result};
 use crate::shown;
@@ -14,9 +14,9 @@ use store::control::Problem;
 #[derive(Debug, Args)]
 #[command(after_help = "\
 EXAMPLES:
-  entrepot rules show > my.rules
-  entrepot rules check my.rules
-  entrepot rules plot my.rules RequestWidth RequestRate Sequentiality")]
+  entrepot-lab rules show > my.rules
+  entrepot-lab rules check my.rules
+  entrepot-lab rules plot my.rules RequestWidth RequestRate Sequentiality")]
 pub struct Rules {
     #[command(subcommand)]
     verb: Verb,
@@ -25,7 +25,7 @@ pub struct Rules {
 #[derive(Debug, Subcommand)]
 enum Verb {
     /// Print the built-in rules, to begin with
-    #[command(after_help = "EXAMPLES:\n  entrepot rules show > my.rules\n  entrepot rules show --base paper")]
+    #[command(after_help = "EXAMPLES:\n  entrepot-lab rules show > my.rules\n  entrepot-lab rules show --base paper")]
     Show {
         /// Which: those that volumes use, or the paper's.
         #[arg(long, value_enum, default_value = "adaptive")]
@@ -40,8 +40,8 @@ enum Verb {
     /// Plot an output over two inputs
     #[command(after_help = "\
 EXAMPLES:
-  entrepot rules plot my.rules
-  entrepot rules plot my.rules StripeWidth FileParallelism RequestRate --csv")]
+  entrepot-lab rules plot my.rules
+  entrepot-lab rules plot my.rules StripeWidth FileParallelism RequestRate --csv")]
     Plot {
         /// The file.
         file: PathBuf,
@@ -64,7 +64,7 @@ fn inputs() -> String {
     let list =
         |all: &[(&str, &str)]| all.iter().map(|(name, what)| format!("  {name:<20} {what}\n")).collect::<String>();
     format!(
-        "EXAMPLES:\n  entrepot rules check my.rules\n\nINPUTS (from 0 to 1):\n{}\nOUTPUTS:\n{}",
+        "EXAMPLES:\n  entrepot-lab rules check my.rules\n\nINPUTS (from 0 to 1):\n{}\nOUTPUTS:\n{}",
         list(&INPUTS),
         list(&OUTPUTS)
     )
@@ -100,7 +100,7 @@ fn read(path: &Path) -> Result<RuleBase> {
     let rules = rules::parse(&text).map_err(|error| {
         Problem::wrong(format!("{}, {error}", path.display()))
             .so("the rules cannot be used")
-            .try_this("compare with a built-in one: `entrepot rules show`")
+            .try_this("compare with a built-in one: `entrepot-lab rules show`")
     })?;
     Ok(rules)
 }

@@ -1,4 +1,4 @@
-//! `entrepot sim`: worlds in virtual time.
+//! `entrepot-lab sim`: worlds in virtual time.
 
 mod burst;
 mod cache;
@@ -25,13 +25,13 @@ use store::control::Problem;
 #[derive(Debug, Args)]
 #[command(after_help = "\
 EXAMPLES:
-  entrepot sim cache --trace oltp.spc --l1 linux --l1-size 5% --l2 sarc --l2-size 200% --coordinator pfc
-  entrepot sim cache --grid grid.toml
-  entrepot sim center --jobs KTH.swf.gz --failures lanl.csv.gz --sweep stripes=2,8,32 --sweep recovery=none,on-the-fly,ideal
-  entrepot sim disk validate measurements/
-  entrepot sim burst --dwpp 1.6 --congestion high
-  entrepot sim stripe run --devices 24
-  entrepot sim tier --generate zipf:theta=1.0 --fast-size 20%")]
+  entrepot-lab sim cache --trace oltp.spc --l1 linux --l1-size 5% --l2 sarc --l2-size 200% --coordinator pfc
+  entrepot-lab sim cache --grid grid.toml
+  entrepot-lab sim center --jobs KTH.swf.gz --failures lanl.csv.gz --sweep stripes=2,8,32 --sweep recovery=none,on-the-fly,ideal
+  entrepot-lab sim disk validate measurements/
+  entrepot-lab sim burst --dwpp 1.6 --congestion high
+  entrepot-lab sim stripe run --devices 24
+  entrepot-lab sim tier --generate zipf:theta=1.0 --fast-size 20%")]
 pub struct Sim {
     #[command(subcommand)]
     verb: Verb,
@@ -63,7 +63,7 @@ impl Sim {
 /// What went wrong, as the command line says it: the messages carry cause, consequence and next step in one sentence.
 fn said(message: &str, wrong: bool) -> Problem {
     let (cause, rest) = message.split_once("; ").unwrap_or((message, "nothing was simulated"));
-    let (so, next) = rest.split_once(". ").unwrap_or((rest, "see `entrepot sim cache --help`"));
+    let (so, next) = rest.split_once(". ").unwrap_or((rest, "see `entrepot-lab sim cache --help`"));
     let problem = if wrong { Problem::wrong(cause) } else { Problem::failed(cause) };
     problem.so(so).try_this(next)
 }

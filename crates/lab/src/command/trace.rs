@@ -1,4 +1,4 @@
-//! `entrepot trace`: traces looked at, converted and generated.
+//! `entrepot-lab trace`: traces looked at, converted and generated.
 
 mod generate;
 mod stats;
@@ -19,10 +19,10 @@ FORMATS:
   Most are told by their content, .gz and .zst are read directly; docs/reference/traces.md describes all of them.
 
 EXAMPLES:
-  entrepot trace stats Financial1.spc
-  entrepot trace stats financial.ascii.gz --time-unit ns
-  entrepot trace convert OLTP.lis.zst oltp.trace.zst
-  entrepot trace generate web web.trace.zst --seed 1")]
+  entrepot-lab trace stats Financial1.spc
+  entrepot-lab trace stats financial.ascii.gz --time-unit ns
+  entrepot-lab trace convert OLTP.lis.zst oltp.trace.zst
+  entrepot-lab trace generate web web.trace.zst --seed 1")]
 pub struct Trace {
     #[command(subcommand)]
     verb: Verb,
@@ -127,11 +127,11 @@ enum To {
 #[derive(Debug, Args)]
 #[command(after_help = "\
 EXAMPLES:
-  entrepot trace convert OLTP.lis.zst oltp.trace.zst
-  entrepot trace convert sdb.blktrace.* sdb.trace.zst
-  entrepot trace convert app-dxt.txt app.spc --to spc --flat
-  entrepot trace convert web.trace web.ascii --to disksim --to-unit ms
-  entrepot trace convert web.trace web.log --to fio && fio --name=r --read_iolog=web.log ...")]
+  entrepot-lab trace convert OLTP.lis.zst oltp.trace.zst
+  entrepot-lab trace convert sdb.blktrace.* sdb.trace.zst
+  entrepot-lab trace convert app-dxt.txt app.spc --to spc --flat
+  entrepot-lab trace convert web.trace web.ascii --to disksim --to-unit ms
+  entrepot-lab trace convert web.trace web.log --to fio && fio --name=r --read_iolog=web.log ...")]
 struct Convert {
     /// The trace; several files are merged by time: those of blktrace, one per CPU, or one per client.
     #[arg(required = true, value_name = "FROM")]

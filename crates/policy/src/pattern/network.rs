@@ -15,7 +15,7 @@ pub const HIDDEN: usize = 10;
 pub const OUTPUTS: usize = 8;
 const GROUPS: [std::ops::Range<usize>; 3] = [0..3, 3..6, 6..8];
 
-/// The trained network that comes with the program; made by `entrepot patterns train`.
+/// The trained network that comes with the program; made by `entrepot-lab patterns train`.
 pub const BUILT_IN: &str = include_str!("weights.txt");
 
 /// The weights; the last of each row is the bias.
@@ -229,7 +229,7 @@ mod tests {
     #[test]
     fn the_built_in_network_knows_plain_windows_and_says_how_it_was_trained() {
         let network = Network::parse(BUILT_IN).unwrap();
-        assert!(BUILT_IN.starts_with("# entrepot patterns train"), "its record");
+        assert!(BUILT_IN.starts_with("# entrepot-lab patterns train"), "its record");
         for (write, stride, said) in
             [(false, 4096, "read-only, sequential, uniform sizes"), (true, 65536, "write-only, strided, uniform sizes")]
         {

@@ -120,7 +120,7 @@ impl FromStr for Measured {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Measured, String> {
-        let help = "give what `entrepot bench device` prints, such as \
+        let help = "give what `entrepot-lab bench device` prints, such as \
                     \"disk:seek=12ms,revolution=8ms,read=70MB/s,write=60MB/s\" or \
                     \"flash:latency=0.09ms,channels=16,read=2000MB/s,write=900MB/s\"";
         let (kind, words) = text.split_once(':').ok_or_else(|| help.to_owned())?;

@@ -112,7 +112,7 @@ impl std::fmt::Display for Word {
 pub enum PlanError {
     /// The file is not what it should be.
     #[error(
-        "the grid file is not understood: {0}; nothing was simulated. See `entrepot sim center --help` for an example"
+        "the grid file is not understood: {0}; nothing was simulated. See `entrepot-lab sim center --help` for an example"
     )]
     File(String),
     /// A setting is none.

@@ -114,7 +114,7 @@ pub struct Done {
 pub enum GridError {
     /// The file is not what it should be.
     #[error(
-        "the grid file is not understood: {0}; nothing was simulated. See `entrepot sim cache --help` for an example"
+        "the grid file is not understood: {0}; nothing was simulated. See `entrepot-lab sim cache --help` for an example"
     )]
     File(String),
     /// A value of an axis is none.

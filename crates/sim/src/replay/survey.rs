@@ -76,7 +76,9 @@ pub enum SurveyError {
     #[error("the trace has more than {CLIENTS_MAX} clients; nothing was simulated. Replay them as one client")]
     Clients,
     /// Nothing to replay.
-    #[error("the trace has no reads or writes; nothing was simulated. Check its format with `entrepot trace stats`")]
+    #[error(
+        "the trace has no reads or writes; nothing was simulated. Check its format with `entrepot-lab trace stats`"
+    )]
     Empty,
 }
 

@@ -76,7 +76,7 @@ fn devices(config: &Config) -> (Measured, u32, bool) {
 pub(super) fn striper(config: &Config) -> std::result::Result<Striper, Problems> {
     let of = &config.stripes;
     let problem = |cause: String| {
-        let mend = "Check rules with `entrepot rules check FILE` and weights with `entrepot patterns eval --weights FILE`, or remove \
+        let mend = "Check rules with `entrepot-lab rules check FILE` and weights with `entrepot-lab patterns eval --weights FILE`, or remove \
                     `rules` or `weights` from `[stripes]`";
         Problems::one(Problem::new(cause, "the volume is not mounted", mend))
     };

@@ -241,7 +241,7 @@ pub struct Tiering {
     pub speeds: Vec<Option<policy::tier::cost::DeviceCost>>,
 }
 
-/// Who plans what moves between the tiers; in the words of `entrepot sim tier`.
+/// Who plans what moves between the tiers; in the words of `entrepot-lab sim tier`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TieringPolicy {
     /// Nobody: nothing is moved.

@@ -84,7 +84,7 @@ const TAIL: &str = r#"
 # io = "auto"
 
 [cache]
-# The mount's own block cache, with the algorithms of `entrepot sim cache` (see its --help for all words). Bytes that it holds
+# The mount's own block cache, with the algorithms of `entrepot-lab sim cache` (see its --help for all words). Bytes that it holds
 # at most; 0 is none, and the kernel's page cache and read-ahead do what they do. With a cache the mount reads past the
 # page cache and the kernel reads no file by itself (`passthrough`), so that the cache sees every read of files that nobody
 # writes.
@@ -211,14 +211,14 @@ const TAIL: &str = r#"
 # Who decides how wide files are striped: nobody ("fixed"), the queueing model ("model"), the rules ("fuzzy"), or both
 # ("model+fuzzy"). What is decided changes files in use, so nothing is passed through to the kernel unless it is "fixed".
 # mode = "fixed"
-# The rules; the default is what `entrepot rules show` prints.
+# The rules; the default is what `entrepot-lab rules show` prints.
 # rules = "my.rules"
 # Who tells the rules what a file's requests look like (sequential, strided or random, read or written, sizes): the trained network or
-# "rules-of-thumb"; and weights of your own (`entrepot patterns train`).
+# "rules-of-thumb"; and weights of your own (`entrepot-lab patterns train`).
 # classifier = "network"
 # weights = "my.weights"
 # Only files on this tier; by default all targets count as alike. How fast they are says `device = "..."` in their blocks,
-# which `entrepot bench device` writes.
+# which `entrepot-lab bench device` writes.
 # tier = "fast"
 # What was asked lately, and how often that is looked at.
 # window = "10s"

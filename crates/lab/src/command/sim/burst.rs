@@ -1,4 +1,4 @@
-//! `entrepot sim burst`: a burst buffer that everybody shares.
+//! `entrepot-lab sim burst`: a burst buffer that everybody shares.
 
 use super::cache::Output;
 use super::parallel::side_by_side;
@@ -34,13 +34,13 @@ ORDERS (--order): versions (old versions first, then the highest MTBF), througho
   mtbf (blind to versions), fifo, lru
 
 EXAMPLES:
-  entrepot sim burst
-  entrepot sim burst --dwpp 1.9 --congestion medium --schemes maxbw,bbos,predicted --waits
-  entrepot sim burst --utilisation
-  entrepot sim burst --schemes bbos --compare-orders --mtbf 1min-20min --dwpp 1.7,1.9,2.1 --seeds 30
-  entrepot sim burst --schemes bbos --compare-orders --period 3600s --versions 5:2:1 --dwpp 1.9 --seeds 30
-  entrepot sim burst --schemes bbos --direct --period 3600s --mtbf 1min-100min
-  entrepot sim burst --jobs apex_classes.csv --capacity 400TB --write 400-320 --demote 160-8 --demote-idle 200 --period 2h --step 5s")]
+  entrepot-lab sim burst
+  entrepot-lab sim burst --dwpp 1.9 --congestion medium --schemes maxbw,bbos,predicted --waits
+  entrepot-lab sim burst --utilisation
+  entrepot-lab sim burst --schemes bbos --compare-orders --mtbf 1min-20min --dwpp 1.7,1.9,2.1 --seeds 30
+  entrepot-lab sim burst --schemes bbos --compare-orders --period 3600s --versions 5:2:1 --dwpp 1.9 --seeds 30
+  entrepot-lab sim burst --schemes bbos --direct --period 3600s --mtbf 1min-100min
+  entrepot-lab sim burst --jobs apex_classes.csv --capacity 400TB --write 400-320 --demote 160-8 --demote-idle 200 --period 2h --step 5s")]
 pub struct Burst {
     /// Data written per period, as multiples of the buffer's size.
     #[arg(long, value_delimiter = ',', default_value = "1.3,1.6,1.9")]

@@ -1,4 +1,4 @@
-//! `entrepot sim cache`: a hierarchy of caches over a device, driven by traces.
+//! `entrepot-lab sim cache`: a hierarchy of caches over a device, driven by traces.
 
 use super::traces::TraceArgs;
 use super::{figures, grid, setup_problem, simulate_problem};
@@ -48,12 +48,12 @@ A GRID FILE:
   baseline = \"none\"
 
 EXAMPLES:
-  entrepot sim cache --trace oltp.spc --l1 linux --l1-size 5% --l2 sarc --l2-size 200% --coordinator pfc
-  entrepot sim cache --trace multi.spc --closed --l1 ra --l2 sarc --compare none,labels,pfc,du
-  entrepot sim cache --trace a.spc --trace b.spc --l1 amp --l2 amp --disks 5 --raid 5 --output json
-  entrepot sim cache --trace vod.csv --l1 stream --l1-trigger ets --timeline inventory.csv
-  entrepot sim cache --trace OLTP.lis.zst --disk none --l1 none --compare l1_size=1000,l1_size=5000
-  entrepot sim cache --grid grid.toml --threads 8")]
+  entrepot-lab sim cache --trace oltp.spc --l1 linux --l1-size 5% --l2 sarc --l2-size 200% --coordinator pfc
+  entrepot-lab sim cache --trace multi.spc --closed --l1 ra --l2 sarc --compare none,labels,pfc,du
+  entrepot-lab sim cache --trace a.spc --trace b.spc --l1 amp --l2 amp --disks 5 --raid 5 --output json
+  entrepot-lab sim cache --trace vod.csv --l1 stream --l1-trigger ets --timeline inventory.csv
+  entrepot-lab sim cache --trace OLTP.lis.zst --disk none --l1 none --compare l1_size=1000,l1_size=5000
+  entrepot-lab sim cache --grid grid.toml --threads 8")]
 pub struct Cache {
     #[command(flatten)]
     traces: TraceArgs,

@@ -1,4 +1,4 @@
-//! `entrepot sim center`: a computing centre with a batch queue, I/O nodes that fail, recovery and replication.
+//! `entrepot-lab sim center`: a computing centre with a batch queue, I/O nodes that fail, recovery and replication.
 
 use super::cache::Output;
 use crate::failure::{Failure, Result};
@@ -57,11 +57,11 @@ A GRID FILE:
   recovery = [\"none\", \"offline\", \"on-the-fly\", \"ideal\"]
 
 EXAMPLES:
-  entrepot sim center --jobs KTH.swf.gz
-  entrepot sim center --jobs KTH.swf.gz --failures lanl-failures.csv.gz --stripes 32 --recovery on-the-fly
-  entrepot sim center --jobs RICC.swf.gz --failures lanl.csv.gz --sweep stripes=2,8,32 --sweep recovery=none,on-the-fly,ideal
-  entrepot sim center --jobs RICC.swf.gz --replication shortcut --sweep threshold=0.01,0.1 --sweep alpha=0.2,0.5,2,inf
-  entrepot sim center --grid grids/center-recovery.toml --data DIRECTORY")]
+  entrepot-lab sim center --jobs KTH.swf.gz
+  entrepot-lab sim center --jobs KTH.swf.gz --failures lanl-failures.csv.gz --stripes 32 --recovery on-the-fly
+  entrepot-lab sim center --jobs RICC.swf.gz --failures lanl.csv.gz --sweep stripes=2,8,32 --sweep recovery=none,on-the-fly,ideal
+  entrepot-lab sim center --jobs RICC.swf.gz --replication shortcut --sweep threshold=0.01,0.1 --sweep alpha=0.2,0.5,2,inf
+  entrepot-lab sim center --grid grids/center-recovery.toml --data DIRECTORY")]
 pub struct Center {
     /// The job log, in the Standard Workload Format; plain, .gz or .zst.
     #[arg(long, value_name = "LOG.swf", required_unless_present = "grid")]
@@ -284,7 +284,7 @@ fn verdict(broken: bool) -> Result<u8> {
 fn pair<'a>(flag: &str, text: &'a str) -> Result<(&'a str, &'a str)> {
     text.split_once('=').ok_or_else(|| {
         let problem = Problem::wrong(format!("{flag} `{text}` has no `=`")).so("nothing was simulated");
-        problem.try_this("write NAME=VALUE; see `entrepot sim center --help`").into()
+        problem.try_this("write NAME=VALUE; see `entrepot-lab sim center --help`").into()
     })
 }
 
@@ -292,7 +292,7 @@ fn problem(error: &PlanError) -> Failure {
     let text = error.to_string();
     let (cause, next) = text.split_once("; nothing was simulated").unwrap_or((text.as_str(), ""));
     let next = next.trim_start_matches(". ");
-    let next = if next.is_empty() { "see `entrepot sim center --help`" } else { next };
+    let next = if next.is_empty() { "see `entrepot-lab sim center --help`" } else { next };
     Problem::wrong(cause).so("nothing was simulated").try_this(next).into()
 }
 

@@ -1,4 +1,4 @@
-//! `entrepot sim disk`: the disk models by themselves.
+//! `entrepot-lab sim disk`: the disk models by themselves.
 
 use super::said;
 use crate::failure::{Failure, Result};
@@ -10,7 +10,7 @@ use store::control::Problem;
 
 /// Hold the disk models against measured disks
 #[derive(Debug, Args)]
-#[command(after_help = "EXAMPLES:\n  entrepot sim disk validate measurements/\n  entrepot sim disk models")]
+#[command(after_help = "EXAMPLES:\n  entrepot-lab sim disk validate measurements/\n  entrepot-lab sim disk models")]
 pub struct Disk {
     #[command(subcommand)]
     verb: Verb,
@@ -29,8 +29,8 @@ INPUT:
   A line is: R|W Hit|Miss first-sector sectors service-time-us think-time-us
 
 EXAMPLES:
-  entrepot sim disk validate disksim-validation/disks
-  entrepot sim disk validate my-disk.trace.gz --model cheetah9lp")]
+  entrepot-lab sim disk validate disksim-validation/disks
+  entrepot-lab sim disk validate my-disk.trace.gz --model cheetah9lp")]
     Validate {
         /// The directory or file.
         path: PathBuf,
@@ -39,7 +39,7 @@ EXAMPLES:
         model: Option<String>,
     },
     /// List the models
-    #[command(after_help = "EXAMPLES:\n  entrepot sim disk models")]
+    #[command(after_help = "EXAMPLES:\n  entrepot-lab sim disk models")]
     Models,
 }
 
@@ -82,7 +82,7 @@ fn run_validate(path: &Path, model: Option<&str>) -> Result<u8> {
     if found.is_empty() {
         let problem = Problem::wrong(format!("{} holds no measurement of a disk that is modelled", path.display()));
         return Err(problem
-            .try_this("name the file and its model: `entrepot sim disk validate FILE --model cheetah9lp`")
+            .try_this("name the file and its model: `entrepot-lab sim disk validate FILE --model cheetah9lp`")
             .into());
     }
     for (at, (model, file)) in found.iter().enumerate() {

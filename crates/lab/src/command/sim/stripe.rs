@@ -1,4 +1,4 @@
-//! `entrepot sim stripe`: how wide to stripe, by the queueing model and by simulation.
+//! `entrepot-lab sim stripe`: how wide to stripe, by the queueing model and by simulation.
 
 mod figures;
 mod model;
@@ -25,12 +25,12 @@ use store::control::Problem;
 #[derive(Debug, Args)]
 #[command(after_help = "\
 EXAMPLES:
-  entrepot sim stripe model
-  entrepot sim stripe model --rate 100 --size 512KiB --devices 24
-  entrepot sim stripe model --surface rate --output csv
-  entrepot sim stripe model --figure 6
-  entrepot sim stripe validate --devices 24
-  entrepot sim stripe run --devices 24 --phases 2x2MiB@300s,150x32KiB@300s,2x2MiB@300s")]
+  entrepot-lab sim stripe model
+  entrepot-lab sim stripe model --rate 100 --size 512KiB --devices 24
+  entrepot-lab sim stripe model --surface rate --output csv
+  entrepot-lab sim stripe model --figure 6
+  entrepot-lab sim stripe validate --devices 24
+  entrepot-lab sim stripe run --devices 24 --phases 2x2MiB@300s,150x32KiB@300s,2x2MiB@300s")]
 pub struct Stripe {
     #[command(subcommand)]
     verb: Verb,
@@ -40,21 +40,21 @@ pub struct Stripe {
 enum Verb {
     /// What the model says of each width
     #[command(
-        after_help = "EXAMPLES:\n  entrepot sim stripe model --rate 30 --size 4MiB\n  entrepot sim stripe model --surface size --output csv\n  entrepot sim stripe model --figure 9 --devices 24"
+        after_help = "EXAMPLES:\n  entrepot-lab sim stripe model --rate 30 --size 4MiB\n  entrepot-lab sim stripe model --surface size --output csv\n  entrepot-lab sim stripe model --figure 9 --devices 24"
     )]
     Model(ModelArgs),
     /// Hold the model against simulated queues, over a grid of rates, sizes and widths
     #[command(
-        after_help = "EXAMPLES:\n  entrepot sim stripe validate\n  entrepot sim stripe validate --devices 24 --requests 20000"
+        after_help = "EXAMPLES:\n  entrepot-lab sim stripe validate\n  entrepot-lab sim stripe validate --devices 24 --requests 20000"
     )]
     Validate(ValidateArgs),
     /// A load that changes, under fixed widths and under the adaptive modes
     #[command(after_help = "\
 EXAMPLES:
-  entrepot sim stripe run --devices 24
-  entrepot sim stripe run --devices 24 --disk cheetah9lp --phases 5x1MiB@200s,400x8KiB@200s
-  entrepot sim stripe run --modes fixed:1,fixed:8,model,fuzzy,model+fuzzy --rules my.rules --output json
-  entrepot sim stripe run --devices 24 --phases 120x64KiB+6x1MiB@600s --modes units:64KiB,units:256KiB,units:64KiB+256KiB")]
+  entrepot-lab sim stripe run --devices 24
+  entrepot-lab sim stripe run --devices 24 --disk cheetah9lp --phases 5x1MiB@200s,400x8KiB@200s
+  entrepot-lab sim stripe run --modes fixed:1,fixed:8,model,fuzzy,model+fuzzy --rules my.rules --output json
+  entrepot-lab sim stripe run --devices 24 --phases 120x64KiB+6x1MiB@600s --modes units:64KiB,units:256KiB,units:64KiB+256KiB")]
     Run(RunArgs),
 }
 
@@ -156,7 +156,7 @@ struct ValidateArgs {
 struct RunArgs {
     #[command(flatten)]
     device: DeviceArgs,
-    /// A mechanical disk model instead of the queueing model's uniform times; see `entrepot sim disk models`.
+    /// A mechanical disk model instead of the queueing model's uniform times; see `entrepot-lab sim disk models`.
     #[arg(long)]
     disk: Option<String>,
     /// The devices take so many times as long as the model is told: measured once, and slower now.
@@ -339,7 +339,7 @@ fn read_rules(path: &Path) -> Result<Rules> {
     }
     let text = std::fs::read_to_string(path).map_err(|error| Failure::of_io(&path.display().to_string(), &error))?;
     let rules = rules::parse(&text).map_err(|error| {
-        Problem::wrong(format!("{}, {error}", path.display())).try_this("check it with `entrepot rules check FILE`")
+        Problem::wrong(format!("{}, {error}", path.display())).try_this("check it with `entrepot-lab rules check FILE`")
     })?;
     Ok(rules)
 }
@@ -381,7 +381,7 @@ fn run(args: &RunArgs) -> Result<u8> {
         None => Kind::Modelled,
         Some(name) => Kind::Mechanical(Model::named(name).ok_or_else(|| {
             Problem::wrong(format!("there is no disk model `{name}`"))
-                .try_this("see `entrepot sim disk models` for the mechanical ones")
+                .try_this("see `entrepot-lab sim disk models` for the mechanical ones")
         })?),
     };
     let time = |what, text: &str| duration(what, text).map_err(|error| setup_problem(&error));

@@ -1,4 +1,4 @@
-//! `entrepot sim tier`: where data should lie when some devices are fast and some are slow.
+//! `entrepot-lab sim tier`: where data should lie when some devices are fast and some are slow.
 
 mod compare;
 mod table;
@@ -53,14 +53,14 @@ SCHEMES (--schemes):
   optimum                for each window the best placement, known beforehand and free of charge
 
 EXAMPLES:
-  entrepot sim tier --generate zipf:theta=1.0
-  entrepot sim tier --generate hotspot:shift=20000 --fast-size 10%
-  entrepot sim tier --trace volume.load.gz --fast-size 20% --open --speed 10
-  entrepot sim tier --trace OLTP.lis --fast-size fits --warm-up 50 --schemes round-robin,ws-ros,tuned,fast-only
-  entrepot sim tier --generate queries --schemes ws-ros,tuned --sweep hot=1,2,3,5,8
-  entrepot sim tier --generate webserver:scale=0.1 --sweep window=1%,5%,10%,20%
-  entrepot sim tier --generate zipf --fast-speed 200/40 --slow-speed 20/10 --fast 2 --slow 2 --output json
-  entrepot sim tier --grid grids/tiers.toml --seeds 1,2,3")]
+  entrepot-lab sim tier --generate zipf:theta=1.0
+  entrepot-lab sim tier --generate hotspot:shift=20000 --fast-size 10%
+  entrepot-lab sim tier --trace volume.load.gz --fast-size 20% --open --speed 10
+  entrepot-lab sim tier --trace OLTP.lis --fast-size fits --warm-up 50 --schemes round-robin,ws-ros,tuned,fast-only
+  entrepot-lab sim tier --generate queries --schemes ws-ros,tuned --sweep hot=1,2,3,5,8
+  entrepot-lab sim tier --generate webserver:scale=0.1 --sweep window=1%,5%,10%,20%
+  entrepot-lab sim tier --generate zipf --fast-speed 200/40 --slow-speed 20/10 --fast 2 --slow 2 --output json
+  entrepot-lab sim tier --grid grids/tiers.toml --seeds 1,2,3")]
 pub struct Tier {
     #[command(flatten)]
     traces: TraceArgs,

@@ -1,4 +1,4 @@
-//! `entrepot trace generate`: traces with the characteristics of published workloads.
+//! `entrepot-lab trace generate`: traces with the characteristics of published workloads.
 
 use super::whole;
 use crate::failure::{Failure, Result};
@@ -14,10 +14,10 @@ use store::control::Problem;
 #[derive(Debug, Args)]
 #[command(after_help = "\
 EXAMPLES:
-  entrepot trace generate oltp oltp.trace.zst --seed 1
-  entrepot trace generate vod vod.trace --streams 32 --seconds 120
-  entrepot trace generate streams two.trace --rates 1000,7000
-  entrepot trace generate streams uneven.trace --rates 1000,1000 --arrivals poisson,5")]
+  entrepot-lab trace generate oltp oltp.trace.zst --seed 1
+  entrepot-lab trace generate vod vod.trace --streams 32 --seconds 120
+  entrepot-lab trace generate streams two.trace --rates 1000,7000
+  entrepot-lab trace generate streams uneven.trace --rates 1000,1000 --arrivals poisson,5")]
 pub(super) struct Generate {
     #[command(subcommand)]
     kind: Kind,
@@ -42,7 +42,7 @@ struct Scaled {
 #[derive(Debug, Subcommand)]
 enum Kind {
     /// Sequential streams of 4 KiB reads with given rates
-    #[command(after_help = "EXAMPLES:\n  entrepot trace generate streams two.trace --rates 1000,7000")]
+    #[command(after_help = "EXAMPLES:\n  entrepot-lab trace generate streams two.trace --rates 1000,7000")]
     Streams {
         #[command(flatten)]
         common: Common,
@@ -58,7 +58,7 @@ enum Kind {
         seconds: u64,
     },
     /// Video on demand: a request every 33 ms per stream, of 16 to 128 KiB
-    #[command(after_help = "EXAMPLES:\n  entrepot trace generate vod vod.trace --streams 32 --random-readers 4")]
+    #[command(after_help = "EXAMPLES:\n  entrepot-lab trace generate vod vod.trace --streams 32 --random-readers 4")]
     Vod {
         #[command(flatten)]
         common: Common,
@@ -73,7 +73,7 @@ enum Kind {
         seconds: u64,
     },
     /// Copies of files of 128 MiB: one local, one to NFS, six by scp to sites of falling bandwidth
-    #[command(after_help = "EXAMPLES:\n  entrepot trace generate copy copy.trace --seconds 60")]
+    #[command(after_help = "EXAMPLES:\n  entrepot-lab trace generate copy copy.trace --seconds 60")]
     Copy {
         #[command(flatten)]
         common: Common,
@@ -82,7 +82,7 @@ enum Kind {
         seconds: u64,
     },
     /// A web server's downloads: five sites of falling bandwidth, four downloads each
-    #[command(after_help = "EXAMPLES:\n  entrepot trace generate downloads web-server.trace --seconds 60")]
+    #[command(after_help = "EXAMPLES:\n  entrepot-lab trace generate downloads web-server.trace --seconds 60")]
     Downloads {
         #[command(flatten)]
         common: Common,
@@ -91,7 +91,7 @@ enum Kind {
         seconds: u64,
     },
     /// Like the SPC OLTP trace: 11 % random, 529 MiB footprint, 10 GiB requested
-    #[command(after_help = "EXAMPLES:\n  entrepot trace generate oltp oltp.trace.zst --reads 0.23")]
+    #[command(after_help = "EXAMPLES:\n  entrepot-lab trace generate oltp oltp.trace.zst --reads 0.23")]
     Oltp {
         #[command(flatten)]
         common: Common,
@@ -102,7 +102,7 @@ enum Kind {
         reads: f64,
     },
     /// Like the SPC Web trace: 74 % random, 8392 MiB footprint, 10 GiB requested
-    #[command(after_help = "EXAMPLES:\n  entrepot trace generate web web.trace.zst --scale 0.1")]
+    #[command(after_help = "EXAMPLES:\n  entrepot-lab trace generate web web.trace.zst --scale 0.1")]
     Web {
         #[command(flatten)]
         common: Common,
@@ -111,7 +111,7 @@ enum Kind {
     },
     /// Any workload that the simulators generate, in the words of their `--generate`
     #[command(
-        after_help = "EXAMPLES:\n  entrepot trace generate workload hotspot:spot=0.05,shift=60000 hotspot.trace.zst\n  entrepot trace generate workload webserver:scale=0.1 web-server.trace.zst --seed 2"
+        after_help = "EXAMPLES:\n  entrepot-lab trace generate workload hotspot:spot=0.05,shift=60000 hotspot.trace.zst\n  entrepot-lab trace generate workload webserver:scale=0.1 web-server.trace.zst --seed 2"
     )]
     Workload {
         /// zipf, hotspot, scan, scan-over, queries, webserver, oltp, web ... and parameters after a colon; see docs/guide/simulator.md.
@@ -120,7 +120,7 @@ enum Kind {
         common: Common,
     },
     /// Like the Purdue Multi trace: cscope, gcc and viewperf on 12 514 files of 792 MiB, 25 % random, closed loop
-    #[command(after_help = "EXAMPLES:\n  entrepot trace generate multi multi.trace.zst")]
+    #[command(after_help = "EXAMPLES:\n  entrepot-lab trace generate multi multi.trace.zst")]
     Multi {
         #[command(flatten)]
         common: Common,

@@ -1,4 +1,4 @@
-//! `entrepot trace stats`: the census of a trace.
+//! `entrepot-lab trace stats`: the census of a trace.
 
 use super::{Reading, failed};
 use crate::failure::{Failure, Result};
@@ -17,10 +17,10 @@ use store::control::Problem;
 #[derive(Debug, Args)]
 #[command(after_help = "\
 EXAMPLES:
-  entrepot trace stats Financial1.spc
-  entrepot trace stats sda.blktrace.0 sda.blktrace.1     files of several CPUs or clients, merged by time
-  entrepot trace stats Financial1.spc --window 10ms      how much is asked for per window
-  entrepot trace stats P3.lis.zst --block-size 512 --output json")]
+  entrepot-lab trace stats Financial1.spc
+  entrepot-lab trace stats sda.blktrace.0 sda.blktrace.1     files of several CPUs or clients, merged by time
+  entrepot-lab trace stats Financial1.spc --window 10ms      how much is asked for per window
+  entrepot-lab trace stats P3.lis.zst --block-size 512 --output json")]
 pub(super) struct Stats {
     /// The trace; several files are merged by time.
     #[arg(required = true)]

@@ -1,4 +1,4 @@
-//! `[tiering]`, in the words of `entrepot sim tier`, and the speeds of `[tier.NAME]`.
+//! `[tiering]`, in the words of `entrepot-lab sim tier`, and the speeds of `[tier.NAME]`.
 
 use super::super::config::{Tiering, TieringPolicy};
 use super::super::quantity::parse_span;

@@ -1,4 +1,4 @@
-//! `entrepot sim stripe model`: what the queueing model says of each width, of a surface of loads, or of one of the paper's figures.
+//! `entrepot-lab sim stripe model`: what the queueing model says of each width, of a surface of loads, or of one of the paper's figures.
 
 use super::super::cache::Output;
 use super::super::setup_problem;
@@ -11,7 +11,7 @@ use sim::setup::size_bytes;
 use std::fmt::Write as _;
 use store::control::Problem;
 
-/// `entrepot sim stripe model`.
+/// `entrepot-lab sim stripe model`.
 pub fn model(args: &ModelArgs) -> Result<u8> {
     let parameters = args.device.parameters()?;
     let bytes = size_bytes("size", &args.size).map_err(|error| setup_problem(&error))?;

@@ -1,4 +1,4 @@
-//! `entrepot sim tier --grid`: many loads, and the speed-up of each scheme against the plain hybrid, as a table for documents.
+//! `entrepot-lab sim tier --grid`: many loads, and the speed-up of each scheme against the plain hybrid, as a table for documents.
 //!
 //! A grid names the schemes and, for each load, its trace and the room on the fast tier; all else is as the command line says. The plain
 //! hybrid (`round-robin`) is always run. With several seeds a cell is the mean of the speed-ups and their range; traces have no seed and are

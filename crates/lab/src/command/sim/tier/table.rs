@@ -1,4 +1,4 @@
-//! The figures of `entrepot sim tier` as a table for people, and for spreadsheets.
+//! The figures of `entrepot-lab sim tier` as a table for people, and for spreadsheets.
 
 use super::Case;
 use sim::tier::{Figures, Setup};

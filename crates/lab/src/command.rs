@@ -1,0 +1,74 @@
+//! The laboratory's command line: what there is, and which file serves it.
+
+mod bench;
+mod emulate_disk;
+mod patterns;
+mod rules;
+mod sim;
+mod trace;
+
+use crate::failure::Result;
+use clap::{CommandFactory, Parser, Subcommand};
+use terminal::EXIT_CODES;
+use terminal::completions::Completions;
+use terminal::man::Man;
+
+/// The laboratory of Entrepot: its policies in virtual time, the traces and devices to try them on
+///
+/// It needs no volume and changes none; only `bench device` writes what it has measured into a volume.toml.
+#[derive(Debug, Parser)]
+#[command(
+    name = "entrepot-lab",
+    version,
+    after_help = format!("\
+EXAMPLES:
+  entrepot-lab trace generate oltp oltp.trace --scale 0.01
+  entrepot-lab trace stats oltp.trace
+  entrepot-lab sim cache --trace oltp.trace --l1 linux --l2 sarc --l2-size 200% --coordinator pfc
+  entrepot-lab sim tier --generate zipf --fast-size 20%
+  entrepot-lab emulate-disk --model cheetah9lp /srv/data /mnt/disk
+  entrepot-lab bench device /mnt/disk0
+
+{EXIT_CODES}")
+)]
+pub struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Sim(sim::Sim),
+    Trace(trace::Trace),
+    Rules(rules::Rules),
+    Patterns(patterns::Patterns),
+    Bench(bench::Bench),
+    EmulateDisk(emulate_disk::EmulateDisk),
+    #[command(after_help = "\
+EXAMPLES:
+  entrepot-lab completions bash > /etc/bash_completion.d/entrepot-lab
+  entrepot-lab completions zsh > ~/.zfunc/_entrepot-lab
+  entrepot-lab completions fish > ~/.config/fish/completions/entrepot-lab.fish")]
+    Completions(Completions),
+    #[command(after_help = "\
+EXAMPLES:
+  entrepot-lab man /usr/local/share/man/man1
+  entrepot-lab man . && man ./entrepot-lab-sim-cache.1")]
+    Man(Man),
+}
+
+impl Cli {
+    /// Carries it out; gives the exit code.
+    pub fn run(self) -> Result<u8> {
+        match self.command {
+            Command::Sim(c) => c.run(),
+            Command::Trace(c) => c.run(),
+            Command::Rules(c) => c.run(),
+            Command::Patterns(c) => c.run(),
+            Command::Bench(c) => c.run(),
+            Command::EmulateDisk(c) => c.run(),
+            Command::Completions(c) => c.run(Cli::command()),
+            Command::Man(c) => c.run(Cli::command()),
+        }
+    }
+}
