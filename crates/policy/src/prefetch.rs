@@ -4,9 +4,9 @@ mod amp;
 mod context;
 mod linux_2618;
 mod linux_simple;
-mod machine;
 mod markov;
 mod on_demand;
+mod prefetcher;
 mod ra;
 mod sarc;
 mod stream;
@@ -19,7 +19,7 @@ use std::fmt;
 use std::str::FromStr;
 
 pub(crate) use context::{Ahead, Context, Verdict};
-pub(crate) use machine::{Machine, check};
+pub(crate) use prefetcher::{Prefetcher, check};
 pub use trigger::{Share, Trigger};
 
 /// Largest degree or window that can be set: 4 GiB in blocks of 4 KiB.

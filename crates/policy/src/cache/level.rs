@@ -22,7 +22,7 @@ use super::stats::{Stats, StreamStats};
 use crate::coordinate::adaptive::Adaptive;
 use crate::coordinate::pfc::Pfc;
 use crate::prefetch::trigger::Rates;
-use crate::prefetch::{Ahead, Machine};
+use crate::prefetch::{Ahead, Prefetcher};
 use crate::time::Time;
 use plan::Plan;
 use std::collections::VecDeque;
@@ -34,7 +34,7 @@ use tally::Tally;
 pub struct Level {
     config: LevelConfig,
     pages: Pages,
-    machine: Machine,
+    prefetcher: Prefetcher,
     rates: Option<Rates>,
     pfc: Option<Pfc>,
     adaptive: Option<Adaptive>,
@@ -58,20 +58,20 @@ impl Level {
     pub fn new(config: LevelConfig) -> Result<Level, ConfigError> {
         config.check()?;
         let capacity = config.capacity_blocks;
-        let machine = Machine::new(config.prefetch);
+        let prefetcher = Prefetcher::new(config.prefetch);
         let rates = Rates::new(config.trigger);
-        let needs_streams = machine.needs_streams() || rates.is_some() || config.per_stream;
+        let needs_streams = prefetcher.needs_streams() || rates.is_some() || config.per_stream;
         let pfc = config.coordination.pfc.map(|pfc| Pfc::new(pfc, capacity, config.streams_max));
         let adaptive =
             config.coordination.adaptive.then(|| Adaptive::new(capacity, config.coordination.knows_labels()));
         Ok(Level {
             pages: Pages::new(capacity, config.replacement),
-            plain: matches!(machine, Machine::None)
+            plain: matches!(prefetcher, Prefetcher::None)
                 && !needs_streams
                 && pfc.is_none()
                 && adaptive.is_none()
                 && !config.announce,
-            machine,
+            prefetcher,
             rates,
             pfc,
             adaptive,
@@ -173,7 +173,7 @@ impl Level {
     /// Whether the invariants hold; takes time linear in the capacity.
     pub fn check(&self) -> Result<(), Violation> {
         self.pages.check(self.frames_used()).map_err(Violation)?;
-        self.machine.check(&self.pages).map_err(Violation)?;
+        self.prefetcher.check(&self.pages).map_err(Violation)?;
         self.stats.check().map_err(Violation)
     }
 

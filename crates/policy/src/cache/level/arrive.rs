@@ -152,7 +152,7 @@ impl Level {
             slot = next;
         }
         if flying.waited {
-            self.machine.late(&self.pages, flying.span.first.plus(u64::from(flying.wanted_len)));
+            self.prefetcher.late(&self.pages, flying.span.first.plus(u64::from(flying.wanted_len)));
         }
         self.release(&flying, false);
     }

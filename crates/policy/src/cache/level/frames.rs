@@ -13,7 +13,7 @@ impl Level {
     fn make_room(&mut self) -> bool {
         while self.frames_used() >= self.pages.capacity {
             let Some(slot) = self.pages.lists.victim() else { return false };
-            if self.machine.keeps(&mut self.pages, slot) {
+            if self.prefetcher.keeps(&mut self.pages, slot) {
                 continue;
             }
             self.stats.evicted += 1;
@@ -49,7 +49,7 @@ impl Level {
         node.flags = flags;
         node.owner = owner;
         self.pages.table.insert(block.0, slot);
-        self.machine.fresh(slot, block);
+        self.prefetcher.fresh(slot, block);
         Some(slot)
     }
 
@@ -84,7 +84,7 @@ impl Level {
         }
         let set = crate::cache::Span { len: placed, ..span };
         if placed > 0 {
-            self.machine.placed(&mut self.pages, set, ahead.mark, context);
+            self.prefetcher.placed(&mut self.pages, set, ahead.mark, context);
         }
     }
 

@@ -98,7 +98,7 @@ impl Level {
         }
         self.follow_stream(now, request, &mut context);
         self.aheads.clear();
-        self.machine.before(&self.pages, &context, &mut self.aheads);
+        self.prefetcher.before(&self.pages, &context, &mut self.aheads);
         let wanted_end = request.span.end();
         for block in span.blocks() {
             self.visit(block, request, &context, block < wanted_end, outcome);
@@ -107,7 +107,7 @@ impl Level {
             let ahead = self.aheads[at];
             self.place(&ahead, request, span.end(), &context);
         }
-        self.machine.after(&context);
+        self.prefetcher.after(&context);
         if labels == Labels::Onward {
             labels::remember(request, &mut self.pages);
         }
@@ -137,7 +137,7 @@ impl Level {
                 if wanted {
                     self.found(slot, block, request, outcome);
                 }
-                let verdict = self.machine.hit(&mut self.pages, slot, block, context);
+                let verdict = self.prefetcher.hit(&mut self.pages, slot, block, context);
                 if !verdict.leave && self.pages.flags(slot) & FLYING == 0 {
                     self.pages.lists.hit(&mut self.pages.slab, slot, adapt);
                 }
@@ -160,7 +160,7 @@ impl Level {
     ) -> crate::prefetch::Verdict {
         let flags = FLYING | PLANNED | if wanted { USED } else { PREFETCHED };
         let slot = self.frame(block, flags, request.stream);
-        let verdict = self.machine.missed(&mut self.pages, slot, block, context);
+        let verdict = self.prefetcher.missed(&mut self.pages, slot, block, context);
         let ahead = |ahead: &crate::prefetch::Ahead| ahead.reason != Reason::Missing && ahead.span.contains(block);
         let sequential = verdict.sequential || self.aheads.iter().any(ahead);
         if context.labelled(block) {

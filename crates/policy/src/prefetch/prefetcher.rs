@@ -18,7 +18,7 @@ use crate::cache::{Block, Span};
 
 /// A prefetcher with its state.
 #[derive(Clone, Debug)]
-pub(crate) enum Machine {
+pub(crate) enum Prefetcher {
     None,
     Ra(u32),
     LinuxSimple(LinuxSimple),
@@ -30,45 +30,48 @@ pub(crate) enum Machine {
     Markov(Markov),
 }
 
-impl Machine {
-    pub(crate) fn new(prefetch: Prefetch) -> Machine {
+impl Prefetcher {
+    pub(crate) fn new(prefetch: Prefetch) -> Prefetcher {
         match prefetch {
-            Prefetch::None => Machine::None,
-            Prefetch::Ra { degree } => Machine::Ra(degree),
+            Prefetch::None => Prefetcher::None,
+            Prefetch::Ra { degree } => Prefetcher::Ra(degree),
             Prefetch::LinuxSimple { min, max, incl_demand } => {
-                Machine::LinuxSimple(LinuxSimple::new(min, max, incl_demand))
+                Prefetcher::LinuxSimple(LinuxSimple::new(min, max, incl_demand))
             }
-            Prefetch::Linux2618 { min, max } => Machine::Linux2618(Linux2618::new(min, max)),
-            Prefetch::OnDemand { max } => Machine::OnDemand(OnDemand::new(max)),
-            Prefetch::Stream { degree_max, distance } => Machine::Stream(Streams::new(degree_max, distance)),
-            Prefetch::Sarc { degree, distance, threshold } => Machine::Sarc(Sarc { degree, distance, threshold }),
-            Prefetch::Amp { apt, degree_max, run } => Machine::Amp(Box::new(Amp::new(apt, degree_max, run))),
-            Prefetch::Markov { degree } => Machine::Markov(Markov::new(degree)),
+            Prefetch::Linux2618 { min, max } => Prefetcher::Linux2618(Linux2618::new(min, max)),
+            Prefetch::OnDemand { max } => Prefetcher::OnDemand(OnDemand::new(max)),
+            Prefetch::Stream { degree_max, distance } => Prefetcher::Stream(Streams::new(degree_max, distance)),
+            Prefetch::Sarc { degree, distance, threshold } => Prefetcher::Sarc(Sarc { degree, distance, threshold }),
+            Prefetch::Amp { apt, degree_max, run } => Prefetcher::Amp(Box::new(Amp::new(apt, degree_max, run))),
+            Prefetch::Markov { degree } => Prefetcher::Markov(Markov::new(degree)),
         }
     }
 
     /// Whether it remembers streams.
     pub(crate) fn needs_streams(&self) -> bool {
-        matches!(self, Machine::LinuxSimple(_) | Machine::Linux2618(_) | Machine::OnDemand(_) | Machine::Stream(_))
+        matches!(
+            self,
+            Prefetcher::LinuxSimple(_) | Prefetcher::Linux2618(_) | Prefetcher::OnDemand(_) | Prefetcher::Stream(_)
+        )
     }
 
     /// A request begins.
     pub(crate) fn before(&mut self, pages: &Pages, context: &Context, out: &mut Vec<Ahead>) {
         match self {
-            Machine::None | Machine::Sarc(_) => {}
-            Machine::Ra(degree) => out.push(ra::ahead(*degree, context)),
-            Machine::LinuxSimple(linux) => out.extend(linux.before(context)),
-            Machine::Linux2618(linux) => linux.before(context, |block| pages.contains(block), out),
-            Machine::OnDemand(linux) => linux.before(context),
-            Machine::Stream(streams) => out.extend(streams.before(context)),
-            Machine::Amp(amp) => amp.before(),
-            Machine::Markov(markov) => markov.before(context, out),
+            Prefetcher::None | Prefetcher::Sarc(_) => {}
+            Prefetcher::Ra(degree) => out.push(ra::ahead(*degree, context)),
+            Prefetcher::LinuxSimple(linux) => out.extend(linux.before(context)),
+            Prefetcher::Linux2618(linux) => linux.before(context, |block| pages.contains(block), out),
+            Prefetcher::OnDemand(linux) => linux.before(context),
+            Prefetcher::Stream(streams) => out.extend(streams.before(context)),
+            Prefetcher::Amp(amp) => amp.before(),
+            Prefetcher::Markov(markov) => markov.before(context, out),
         }
     }
 
     /// A request ends.
     pub(crate) fn after(&mut self, context: &Context) {
-        if let Machine::OnDemand(linux) = self {
+        if let Prefetcher::OnDemand(linux) = self {
             linux.after(context);
         }
     }
@@ -77,9 +80,9 @@ impl Machine {
     #[inline]
     pub(crate) fn missed(&mut self, pages: &mut Pages, slot: Option<u32>, block: Block, context: &Context) -> Verdict {
         match self {
-            Machine::OnDemand(linux) => linux.missed(pages, block, context),
-            Machine::Sarc(sarc) => sarc.missed(pages, slot, block, context),
-            Machine::Amp(amp) => amp.missed(pages, slot, block, context),
+            Prefetcher::OnDemand(linux) => linux.missed(pages, block, context),
+            Prefetcher::Sarc(sarc) => sarc.missed(pages, slot, block, context),
+            Prefetcher::Amp(amp) => amp.missed(pages, slot, block, context),
             _ => Verdict::default(),
         }
     }
@@ -88,9 +91,9 @@ impl Machine {
     #[inline]
     pub(crate) fn hit(&mut self, pages: &mut Pages, slot: u32, block: Block, context: &Context) -> Verdict {
         match self {
-            Machine::OnDemand(linux) => linux.hit(pages, slot, block, context),
-            Machine::Sarc(sarc) => sarc.hit(pages, slot, block, context),
-            Machine::Amp(amp) => amp.hit(pages, slot, block, context),
+            Prefetcher::OnDemand(linux) => linux.hit(pages, slot, block, context),
+            Prefetcher::Sarc(sarc) => sarc.hit(pages, slot, block, context),
+            Prefetcher::Amp(amp) => amp.hit(pages, slot, block, context),
             _ => Verdict::default(),
         }
     }
@@ -98,7 +101,7 @@ impl Machine {
     /// A frame got a new block.
     #[inline]
     pub(crate) fn fresh(&mut self, slot: u32, block: Block) {
-        if let Machine::Amp(amp) = self {
+        if let Prefetcher::Amp(amp) = self {
             amp.fresh(slot, block);
         }
     }
@@ -106,8 +109,8 @@ impl Machine {
     /// What it wanted is here or on the way: all of it, or as much of it as there were frames for.
     pub(crate) fn placed(&mut self, pages: &mut Pages, set: Span, mark: Option<Block>, context: &Context) {
         match self {
-            Machine::Sarc(sarc) => sarc.placed(pages, set, context),
-            Machine::Amp(amp) => amp.placed(pages, set, context),
+            Prefetcher::Sarc(sarc) => sarc.placed(pages, set, context),
+            Prefetcher::Amp(amp) => amp.placed(pages, set, context),
             _ => {}
         }
         if let Some(mark) = mark {
@@ -119,14 +122,14 @@ impl Machine {
     #[inline]
     pub(crate) fn keeps(&mut self, pages: &mut Pages, slot: u32) -> bool {
         match self {
-            Machine::Amp(amp) => amp.keeps(pages, slot),
+            Prefetcher::Amp(amp) => amp.keeps(pages, slot),
             _ => false,
         }
     }
 
     /// A set came while a reader waited for its first block.
     pub(crate) fn late(&mut self, pages: &Pages, first: Block) {
-        if let Machine::Amp(amp) = self {
+        if let Prefetcher::Amp(amp) = self {
             amp.late(pages, first);
         }
     }
@@ -134,7 +137,7 @@ impl Machine {
     /// What is wrong with its state.
     pub(crate) fn check(&self, pages: &Pages) -> Result<(), String> {
         match self {
-            Machine::Amp(amp) => amp.check(pages, pages.slots()),
+            Prefetcher::Amp(amp) => amp.check(pages, pages.slots()),
             _ => Ok(()),
         }
     }
