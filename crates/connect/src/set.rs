@@ -15,6 +15,7 @@ use policy::connections::{
     Action, CONNECTIONS_MAX, Choice, Chooser, ConnectionId, Direction, Event, Link, LinkConfig, Part, Policy, Request,
     Use, WidthConfig, usable,
 };
+use policy::machine::Machine;
 use rustix::fs::{AtFlags, Mode, OFlags, fstat, openat, statat, unlinkat};
 use rustix::io::{Errno, Result, read, write};
 use std::io;
@@ -287,7 +288,7 @@ impl Connections {
             let mut links = self.links.lock();
             let link = &mut links[usize::from(number)];
             link.handle(self.now(), event);
-            let actions = std::iter::from_fn(|| link.poll()).collect();
+            let actions = link.drain().collect();
             self.usable.store(usable(&links), Ordering::Release);
             actions
         };

@@ -11,6 +11,7 @@
 
 use crate::exec::now_ms;
 use crate::queue::{Queue, State, WaitsFor};
+use policy::machine::Machine;
 use policy::protect::availability::{Action, Availability, Config, Event, JobId, Lost, Waiting};
 use policy::{FileId, ObjectId, Time};
 use std::collections::BTreeMap;

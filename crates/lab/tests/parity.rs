@@ -111,8 +111,8 @@ fn live(level: &LevelConfig, moments: &[Logged]) -> Vec<Logged> {
     std::thread::scope(|scope| {
         for moment in moments {
             match *moment {
-                Logged::Action(Action::Fetch(fetch)) => drop(fetches.insert(fetch.id.0, fetch)),
-                Logged::Action(_) => {}
+                Logged::Action(_, Action::Fetch(fetch)) => drop(fetches.insert(fetch.id.0, fetch)),
+                Logged::Action(..) => {}
                 Logged::Event(at, Event::Request(request)) => {
                     stage.set_time(at);
                     let file = request.span.first.file();
@@ -153,14 +153,14 @@ fn named(log: &[Logged]) -> Vec<Logged> {
                 request.id = RequestId(count);
                 Logged::Event(at, Event::Request(request))
             }
-            Logged::Action(Action::Hit { request, span }) => {
-                Logged::Action(Action::Hit { request: names[&request], span })
+            Logged::Action(at, Action::Hit { request, span }) => {
+                Logged::Action(at, Action::Hit { request: names[&request], span })
             }
-            Logged::Action(Action::Wait { request, span, fetch }) => {
-                Logged::Action(Action::Wait { request: names[&request], span, fetch })
+            Logged::Action(at, Action::Wait { request, span, fetch }) => {
+                Logged::Action(at, Action::Wait { request: names[&request], span, fetch })
             }
-            Logged::Action(Action::Deliver { request, outcome }) => {
-                Logged::Action(Action::Deliver { request: names[&request], outcome })
+            Logged::Action(at, Action::Deliver { request, outcome }) => {
+                Logged::Action(at, Action::Deliver { request: names[&request], outcome })
             }
             other => other,
         })
@@ -178,14 +178,13 @@ fn the_simulator_and_the_live_cache_do_the_same() {
         }
         assert_eq!(logged.len(), expected.len(), "{words:?}");
         let count = |what: fn(&Logged) -> bool| expected.iter().filter(|logged| what(logged)).count();
-        let fetches = count(|logged| matches!(logged, Logged::Action(Action::Fetch(_))));
-        let evictions = count(|logged| matches!(logged, Logged::Action(Action::Evict { .. })));
-        let hits = count(|logged| matches!(logged, Logged::Action(Action::Hit { .. })));
+        let fetches = count(|logged| matches!(logged, Logged::Action(_, Action::Fetch(_))));
+        let evictions = count(|logged| matches!(logged, Logged::Action(_, Action::Evict { .. })));
+        let hits = count(|logged| matches!(logged, Logged::Action(_, Action::Hit { .. })));
         let hits_min = if words[0] == "none" { 1 } else { 10 };
         assert!(fetches > 40 && evictions > 40 && hits > hits_min, "{words:?}: {fetches}, {evictions}, {hits}");
         if words[0] != "none" {
-            let late =
-                |logged: &Logged| matches!(logged, Logged::Action(Action::Deliver { outcome, .. }) if outcome.late > 0);
+            let late = |logged: &Logged| matches!(logged, Logged::Action(_, Action::Deliver { outcome, .. }) if outcome.late > 0);
             assert!(expected.iter().any(late), "{words:?}: nobody waited for what was on the way");
         }
     }

@@ -1,8 +1,7 @@
 //! Every decision of Entrepot, as state machines without clock, thread, file or hidden randomness.
 //!
-//! Events and the time go in (`handle(now, event)`), actions come out (`poll() -> Option<Action>`), and
-//! `next_deadline()` says when to come back. The live file system drives these machines in real time and the
-//! simulator in virtual time, so that what was simulated is what runs.
+//! All have one contract, [`machine::Machine`]. The live file system drives them in real time and the simulator in
+//! virtual time, so that what was simulated is what runs.
 
 pub mod advice;
 pub mod burst;
@@ -11,6 +10,7 @@ pub mod connections;
 pub mod coordinate;
 pub mod ids;
 pub mod layout;
+pub mod machine;
 pub mod pattern;
 pub mod precedence;
 pub mod prefetch;

@@ -27,6 +27,7 @@ use crate::link::{Link, Wire};
 use crate::storage::{Storage, UNATTENDED, Wake};
 use client::Client;
 use policy::cache::{self, Action, Event as CacheEvent, FetchId, Level, LevelConfig, Request, RequestId};
+use policy::machine::Machine;
 use policy::precedence::Class;
 use policy::time::Time;
 use std::collections::VecDeque;

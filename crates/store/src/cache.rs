@@ -39,6 +39,7 @@ use parking_lot::Mutex;
 use policy::cache::{
     Block, ConfigError, Event, FetchId, INDEX_MAX, Level, LevelConfig, Logged, Request, RequestId, Span,
 };
+use policy::machine::Machine;
 use policy::precedence::Class;
 use policy::{FileId, Time};
 use std::collections::HashMap;

@@ -36,6 +36,7 @@ use crate::stats::{Metric, Stats};
 use crate::volume::{self, TieringPolicy};
 use find::Finder;
 use parking_lot::{Condvar, Mutex};
+use policy::machine::Machine;
 use policy::tier::cost::Costs;
 use policy::tier::machine::{Action, Config, Event, Planner, Reorganizer};
 use policy::tier::reorganize::Thresholds;
@@ -249,7 +250,7 @@ impl Tiering {
         self.resize(inner, now);
         self.tell_room_for_copies(inner, now);
         let machine = inner.machine.as_mut()?;
-        while let Some(of) = machine.poll(now) {
+        while let Some(of) = machine.poll() {
             let mut moves = self.moves.lock();
             moves.waiting.push_back(thread::Begun { of, courtesy: machine.courtesy(&of) });
             self.carriers.notify_all();

@@ -3,6 +3,7 @@
 use super::{Origin, Settings, Start, Ticket};
 use crate::request::{Arrival, Incoming};
 use policy::Time;
+use policy::machine::Machine;
 use policy::schedule::easy::JobId;
 use policy::schedule::just_in_time::{
     Action, Answer, Config, Event, JustInTime, Ledger, Phase, Rates, Reason, SourceId, Stats,

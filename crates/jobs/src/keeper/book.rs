@@ -1,6 +1,7 @@
 //! From pictures of a queue to events for the machine, and back to names.
 
 use crate::queue::{QueuedJob, Snapshot, State, WaitsFor};
+use policy::machine::Machine;
 use policy::protect::replica::{Action, Config, Event, JobId, Protection, Rank, Replication};
 use policy::{FileId, Time};
 use std::collections::{BTreeMap, BTreeSet};

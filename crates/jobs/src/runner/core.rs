@@ -14,6 +14,7 @@ use crate::request::*;
 use crate::volume::Volume;
 use parking_lot::{Condvar, Mutex};
 use policy::Time;
+use policy::machine::Machine;
 use policy::schedule::easy::{self, Action, DropReason, Easy, Event};
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;

@@ -14,6 +14,7 @@ use crate::plan::paths;
 use crate::queue::{State, WaitsFor};
 use crate::request::*;
 use policy::Time;
+use policy::machine::Machine;
 use policy::schedule::easy::{self, Event};
 use std::collections::BTreeMap;
 use std::sync::Weak;

@@ -10,6 +10,7 @@ use crate::exec::{self, now_ms};
 use crate::marks;
 use crate::plan::{self, Limits};
 use crate::request::*;
+use policy::machine::Machine;
 use policy::schedule::easy::Event;
 use std::os::unix::fs::FileExt;
 use std::time::Duration;

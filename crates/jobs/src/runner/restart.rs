@@ -7,6 +7,7 @@ use super::watch;
 use crate::exec;
 use crate::request::*;
 use policy::Time;
+use policy::machine::Machine;
 use policy::schedule::easy::Event;
 use std::sync::Arc;
 

@@ -2,6 +2,7 @@
 //! to the same actions, with the same reasons.
 
 use policy::Time;
+use policy::machine::Machine;
 use policy::pattern::Request;
 use policy::stripe::advice::Mode;
 use policy::stripe::rules;
@@ -49,7 +50,7 @@ fn live(setup: &Setup, mode: Mode, log: &[Logged]) -> Vec<Action> {
                 let counts = load.take().unwrap_or_default();
                 striper.handle(*at, Event::Asked { file: FILE, counts, users: 1, recent: load.recent() });
                 striper.handle(*at, Event::Look);
-                did.extend(std::iter::from_fn(|| striper.poll()));
+                did.extend(striper.drain());
             }
             Logged::Did(_) => {}
         }

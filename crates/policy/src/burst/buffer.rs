@@ -23,11 +23,15 @@ use super::predict::{Forecast, better, rates_for};
 use super::queue::{App, Turns};
 use super::replicator::{self, Replicator};
 use super::tables::{Demotion, Order, Tables, Version};
+use crate::machine::{Log, Machine};
 use crate::time::Time;
 use std::collections::{BTreeMap, VecDeque};
 
 /// Looks at the devices' free space that count. A guess: a second at four looks per second.
 const LOOKS: usize = 4;
+
+/// How long rates that were predicted are good for while something is written. A guess.
+const PREDICTED: Time = Time::from_millis(50);
 
 /// Who decides how fast is written and demoted.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -82,10 +86,19 @@ struct Writing {
     direct: bool,
 }
 
+impl Writing {
+    /// Whether it writes to the buffer.
+    fn goes(&self) -> bool {
+        self.turn && self.wants.is_none() && !self.direct
+    }
+}
+
 /// The machine.
 #[derive(Clone, Debug)]
 pub struct Buffer {
     config: Config,
+    /// When rates were decided last.
+    decided: Time,
     turns: Turns,
     tables: Tables,
     forecast: Forecast,
@@ -108,13 +121,14 @@ pub struct Buffer {
     plan: Plan,
     rates: Option<Rates>,
     actions: VecDeque<Action>,
-    log: Option<Vec<Logged>>,
+    log: Log<Event, Action>,
 }
 
 impl Buffer {
     /// An empty buffer.
     pub fn new(config: Config) -> Buffer {
         Buffer {
+            decided: Time::ZERO,
             turns: Turns::new(config.turns && config.scheme != Scheme::DataWarp, config.wait_max),
             tables: Tables::new(config.order),
             forecast: Forecast::new(),
@@ -133,7 +147,7 @@ impl Buffer {
             plan: Plan::new(&config.device, config.dwpp),
             rates: None,
             actions: VecDeque::new(),
-            log: None,
+            log: Log::default(),
             config,
         }
     }
@@ -164,32 +178,14 @@ impl Buffer {
         self.plan = Plan::new(&self.config.device, dwpp);
     }
 
-    /// Something happened.
-    pub fn handle(&mut self, now: Time, event: Event) {
-        if let Some(log) = &mut self.log {
-            log.push(Logged::Event(now, event));
-        }
-        self.take_in(now, event);
-        self.decide(now);
-    }
-
-    /// The next thing to do; ask until `None`.
-    pub fn poll(&mut self) -> Option<Action> {
-        let action = self.actions.pop_front()?;
-        if let Some(log) = &mut self.log {
-            log.push(Logged::Action(action));
-        }
-        Some(action)
-    }
-
     /// Keeps what goes in and comes out from now on.
     pub fn start_log(&mut self) {
-        self.log = Some(Vec::new());
+        self.log.start();
     }
 
     /// What was kept.
     pub fn log(&self) -> &[Logged] {
-        self.log.as_deref().unwrap_or_default()
+        self.log.lines()
     }
 
     /// Bytes in use of the buffer.
@@ -440,6 +436,7 @@ impl Buffer {
             }
         }
         let rates = self.rates_now(now);
+        self.decided = now;
         if self.rates != Some(rates) {
             self.rates = Some(rates);
             self.actions.push_back(Action::Rates(rates));
@@ -502,11 +499,10 @@ impl Buffer {
 
     fn rates_now(&self, now: Time) -> Rates {
         let device = &self.config.device;
-        let going = |of: &&Writing| of.turn && of.wants.is_none() && !of.direct;
-        let mut writers = self.writing.values().filter(going);
-        let Some(first) = writers.next() else {
+        let all = || self.writing.values().filter(|of| of.goes());
+        if all().next().is_none() {
             return Rates { write: device.write_max, demote: device.demote_idle };
-        };
+        }
         let full = Rates { write: device.write_max, demote: 0.0 };
         let demoting = Rates { write: device.write_min, demote: device.demote_max };
         match self.config.scheme {
@@ -516,7 +512,6 @@ impl Buffer {
             Scheme::Static(_) => demoting,
             Scheme::Bbos => self.plan.rates(device, self.dwsf),
             Scheme::Predicted => {
-                let all = || std::iter::once(first).chain(self.writing.values().filter(going).skip(1));
                 let (_, dirty) = self.tables.in_buffer();
                 let reserved: f64 = all().map(|of| of.reserved).sum();
                 let largest = all().map(|of| of.reserved).fold(0.0, f64::max);
@@ -531,6 +526,29 @@ impl Buffer {
                 better(device, &self.plan, self.dwsf, self.dwpp, &coming, forecast)
             }
         }
+    }
+}
+
+impl Machine for Buffer {
+    type Event = Event;
+    type Action = Action;
+
+    fn handle(&mut self, now: Time, event: Event) {
+        self.log.event(now, &event);
+        self.take_in(now, event);
+        self.decide(now);
+    }
+
+    fn poll(&mut self) -> Option<Action> {
+        let action = self.actions.pop_front()?;
+        self.log.action(&action);
+        Some(action)
+    }
+
+    fn next_deadline(&self) -> Option<Time> {
+        let predicts = self.config.scheme == Scheme::Predicted && self.writing.values().any(Writing::goes);
+        let rates = predicts.then(|| self.decided + PREDICTED);
+        self.replicator.next_deadline().into_iter().chain(rates).min()
     }
 }
 

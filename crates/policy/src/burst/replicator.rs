@@ -62,6 +62,11 @@ impl Replicator {
         Some(version)
     }
 
+    /// When the next one is tried again, if none is under way.
+    pub fn next_deadline(&self) -> Option<Time> {
+        self.pauses.first().map(|(at, _)| *at).filter(|_| self.under_way.is_none())
+    }
+
     /// The one under way has its replica, or needs none.
     pub fn done(&mut self) {
         if let Some((version, _)) = self.under_way.take() {

@@ -1,8 +1,8 @@
 //! What goes into a level and what comes out of it.
 
 use super::block::{Block, Span};
+use crate::machine;
 use crate::precedence::Class;
-use crate::time::Time;
 use std::fmt;
 
 /// A request's name, chosen by the driver and unique among those not yet delivered.
@@ -200,11 +200,5 @@ pub enum Action {
     },
 }
 
-/// What went into a level or came out of it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Logged {
-    /// This went in, then.
-    Event(Time, Event),
-    /// This came out.
-    Action(Action),
-}
+/// A line of a level's log.
+pub type Logged = machine::Logged<Event, Action>;

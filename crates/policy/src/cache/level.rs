@@ -21,6 +21,7 @@ use super::recent::Recent;
 use super::stats::{Stats, StreamStats};
 use crate::coordinate::adaptive::Adaptive;
 use crate::coordinate::pfc::Pfc;
+use crate::machine::{Log, Machine};
 use crate::prefetch::trigger::Rates;
 use crate::prefetch::{Ahead, Prefetcher};
 use crate::time::Time;
@@ -44,7 +45,7 @@ pub struct Level {
     aheads: Vec<Ahead>,
     done: Vec<Waiting>,
     actions: VecDeque<Action>,
-    log: Option<Vec<Logged>>,
+    log: Log<Event, Action>,
     stats: Stats,
     tally: Option<Tally>,
     /// Whether fetches are done at once: a replay without a device.
@@ -81,7 +82,7 @@ impl Level {
             aheads: Vec::new(),
             done: Vec::new(),
             actions: VecDeque::new(),
-            log: None,
+            log: Log::default(),
             stats: Stats::default(),
             tally: config.per_stream.then(|| Tally::new(config.streams_max)),
             instant: false,
@@ -91,45 +92,12 @@ impl Level {
 
     /// Keeps a log of what goes in and comes out, from now on: two drivers do the same when their logs are equal.
     pub fn start_log(&mut self) {
-        self.log = Some(Vec::new());
+        self.log.start();
     }
 
     /// The log so far; empty unless it was started.
     pub fn log(&self) -> &[Logged] {
-        self.log.as_deref().unwrap_or_default()
-    }
-
-    /// Takes an event in. Actions it caused are polled until there is none before the next event goes in.
-    pub fn handle(&mut self, now: Time, event: Event) {
-        if let Some(log) = &mut self.log {
-            log.push(Logged::Event(now, event));
-        }
-        match event {
-            Event::Request(request) if request.span.len == 0 => {
-                self.actions.push_back(Action::Deliver { request: request.id, outcome: Outcome::default() });
-            }
-            Event::Request(request) => {
-                self.request(now, &request);
-            }
-            Event::FetchDone(fetch) => self.fetch_done(now, fetch),
-            Event::FetchFailed(fetch) => self.fetch_failed(fetch),
-            Event::Forget(span) => self.forget(span),
-            Event::Hurry(request) => self.hurry(request),
-            Event::StreamEnded(stream) => {
-                if let Some(streams) = &mut self.streams {
-                    streams.forget(u64::from(stream));
-                }
-            }
-        }
-    }
-
-    /// The next thing to do.
-    pub fn poll(&mut self) -> Option<Action> {
-        let action = self.actions.pop_front();
-        if let (Some(log), Some(action)) = (&mut self.log, action) {
-            log.push(Logged::Action(action));
-        }
-        action
+        self.log.lines()
     }
 
     /// Whether a block is resident.
@@ -189,6 +157,42 @@ impl Level {
                 }
             }
         }
+    }
+}
+
+impl Machine for Level {
+    type Event = Event;
+    type Action = Action;
+
+    fn handle(&mut self, now: Time, event: Event) {
+        self.log.event(now, &event);
+        match event {
+            Event::Request(request) if request.span.len == 0 => {
+                self.actions.push_back(Action::Deliver { request: request.id, outcome: Outcome::default() });
+            }
+            Event::Request(request) => {
+                self.request(now, &request);
+            }
+            Event::FetchDone(fetch) => self.fetch_done(now, fetch),
+            Event::FetchFailed(fetch) => self.fetch_failed(fetch),
+            Event::Forget(span) => self.forget(span),
+            Event::Hurry(request) => self.hurry(request),
+            Event::StreamEnded(stream) => {
+                if let Some(streams) = &mut self.streams {
+                    streams.forget(u64::from(stream));
+                }
+            }
+        }
+    }
+
+    fn poll(&mut self) -> Option<Action> {
+        let action = self.actions.pop_front()?;
+        self.log.action(&action);
+        Some(action)
+    }
+
+    fn next_deadline(&self) -> Option<Time> {
+        None
     }
 }
 

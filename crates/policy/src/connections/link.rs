@@ -12,6 +12,7 @@
 //! A probe comes at regular times too, so that one that hangs is found out. Going out is told at once, so that whatever still hangs on it can be released and done elsewhere. It does not mount, probe or measure
 //! time: the driver does, and says what came of it.
 
+use crate::machine::Machine;
 use crate::time::Time;
 use std::collections::VecDeque;
 use std::fmt;
@@ -190,49 +191,6 @@ impl Link {
         self.state
     }
 
-    /// When to send [`Event::Tick`]; `None` while a mount is under way, which ends by itself.
-    pub fn next_deadline(&self) -> Option<Time> {
-        match (self.state, self.probing) {
-            (State::Mounting, _) => None,
-            (_, Some(since)) => Some(since + self.config.deadline),
-            _ => Some(self.due),
-        }
-    }
-
-    /// The next thing to do.
-    pub fn poll(&mut self) -> Option<Action> {
-        self.actions.pop_front()
-    }
-
-    /// Takes in what happened.
-    pub fn handle(&mut self, now: Time, event: Event) {
-        match (event, self.state) {
-            (Event::OperationFailed, State::InUse | State::Suspect) => self.failed(now),
-            (Event::ProbeGood, State::InUse | State::Suspect) if self.probing.is_some() => {
-                self.probing = None;
-                self.due = now + self.config.probe_interval;
-                self.change(State::InUse, Cause::ProbeGood);
-            }
-            (Event::ProbeFailed, State::InUse | State::Suspect) if self.probing.is_some() => {
-                self.take_out(now, Cause::ProbeFailed);
-            }
-            (Event::Mounted, State::Mounting) => {
-                self.failures.clear();
-                self.backoff = self.config.backoff_min;
-                self.due = now + self.config.probe_interval;
-                self.change(State::InUse, Cause::Mounted);
-            }
-            (Event::MountFailed, State::Mounting) => {
-                self.due = now + self.backoff;
-                self.backoff = Time((self.backoff.0 * 2).min(self.config.backoff_max.0));
-                self.change(State::Out, Cause::MountFailed);
-            }
-            (Event::Tick, _) => self.tick(now),
-            // What comes late, about a mount that is gone already, says nothing about the next.
-            _ => {}
-        }
-    }
-
     fn tick(&mut self, now: Time) {
         if self.next_deadline().is_none_or(|at| now < at) {
             return;
@@ -283,6 +241,51 @@ impl Link {
         if self.state != to {
             self.actions.push_back(Action::Changed { from: self.state, to, cause });
             self.state = to;
+        }
+    }
+}
+
+impl Machine for Link {
+    type Event = Event;
+    type Action = Action;
+
+    fn handle(&mut self, now: Time, event: Event) {
+        match (event, self.state) {
+            (Event::OperationFailed, State::InUse | State::Suspect) => self.failed(now),
+            (Event::ProbeGood, State::InUse | State::Suspect) if self.probing.is_some() => {
+                self.probing = None;
+                self.due = now + self.config.probe_interval;
+                self.change(State::InUse, Cause::ProbeGood);
+            }
+            (Event::ProbeFailed, State::InUse | State::Suspect) if self.probing.is_some() => {
+                self.take_out(now, Cause::ProbeFailed);
+            }
+            (Event::Mounted, State::Mounting) => {
+                self.failures.clear();
+                self.backoff = self.config.backoff_min;
+                self.due = now + self.config.probe_interval;
+                self.change(State::InUse, Cause::Mounted);
+            }
+            (Event::MountFailed, State::Mounting) => {
+                self.due = now + self.backoff;
+                self.backoff = Time((self.backoff.0 * 2).min(self.config.backoff_max.0));
+                self.change(State::Out, Cause::MountFailed);
+            }
+            (Event::Tick, _) => self.tick(now),
+            // What comes late, about a mount that is gone already, says nothing about the next.
+            _ => {}
+        }
+    }
+
+    fn poll(&mut self) -> Option<Action> {
+        self.actions.pop_front()
+    }
+
+    fn next_deadline(&self) -> Option<Time> {
+        match (self.state, self.probing) {
+            (State::Mounting, _) => None, // it ends by itself
+            (_, Some(since)) => Some(since + self.config.deadline),
+            _ => Some(self.due),
         }
     }
 }

@@ -3,6 +3,7 @@
 mod world;
 
 use super::*;
+use crate::machine::Machine;
 use crate::time::Time;
 use proptest::prelude::*;
 use world::{Job, World};
@@ -157,7 +158,7 @@ fn link() -> Link {
 }
 
 fn actions(link: &mut Link) -> Vec<Action> {
-    std::iter::from_fn(|| link.poll()).filter(|a| !matches!(a, Action::Changed { .. })).collect()
+    link.drain().filter(|a| !matches!(a, Action::Changed { .. })).collect()
 }
 
 #[test]

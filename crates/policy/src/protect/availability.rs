@@ -16,6 +16,7 @@
 
 use super::repair_order::{Candidate, repair_order};
 use crate::ids::{FileId, ObjectId};
+use crate::machine::Machine;
 pub use crate::schedule::easy::JobId;
 use crate::time::Time;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -193,45 +194,6 @@ impl Availability {
         }
     }
 
-    /// Takes in what happened; follow with [`Availability::poll`] until it gives nothing.
-    pub fn handle(&mut self, now: Time, event: Event) {
-        self.now = self.now.max(now);
-        match event {
-            Event::Line(line) => self.line(line),
-            Event::TargetsChanged => self.settled_at = Some(self.now + self.config.settle),
-            Event::Looked { job, files, lost } => self.looked(job, files, lost),
-            Event::LookEnded => self.looking = false,
-            Event::Repaired { object } => {
-                self.stats.repaired += u64::from(self.missing.remove(&object).is_some());
-            }
-            Event::RepairFailed { object } => {
-                self.stats.failed += 1;
-                if let Some(missing) = self.missing.get_mut(&object) {
-                    missing.under_way = false;
-                    missing.failed += 1;
-                    let pause = self.config.retry_after.0.saturating_mul(1 << (missing.failed - 1).min(32));
-                    missing.not_before = self.now + Time(pause.min(self.config.every.0));
-                }
-            }
-            Event::Tick => {}
-        }
-        self.clock();
-        self.missing.retain(|_, missing| missing.under_way || !missing.jobs.is_empty());
-        self.look();
-        self.repair();
-    }
-
-    /// What to do next, if anything.
-    pub fn poll(&mut self) -> Option<Action> {
-        self.actions.pop_front()
-    }
-
-    /// When the next look or the next try is due.
-    pub fn next_deadline(&self) -> Option<Time> {
-        let again = self.missing.values().filter(|m| !m.under_way && m.not_before > self.now).map(|m| m.not_before);
-        again.chain(self.look_at).chain(self.settled_at).min()
-    }
-
     /// The places in the line of the files that waiting jobs read, as far as they were looked at: the smaller, the sooner.
     pub fn starts(&self) -> BTreeMap<FileId, Time> {
         let mut starts = BTreeMap::new();
@@ -353,6 +315,47 @@ impl Availability {
     }
 }
 
+impl Machine for Availability {
+    type Event = Event;
+    type Action = Action;
+
+    fn handle(&mut self, now: Time, event: Event) {
+        self.now = self.now.max(now);
+        match event {
+            Event::Line(line) => self.line(line),
+            Event::TargetsChanged => self.settled_at = Some(self.now + self.config.settle),
+            Event::Looked { job, files, lost } => self.looked(job, files, lost),
+            Event::LookEnded => self.looking = false,
+            Event::Repaired { object } => {
+                self.stats.repaired += u64::from(self.missing.remove(&object).is_some());
+            }
+            Event::RepairFailed { object } => {
+                self.stats.failed += 1;
+                if let Some(missing) = self.missing.get_mut(&object) {
+                    missing.under_way = false;
+                    missing.failed += 1;
+                    let pause = self.config.retry_after.0.saturating_mul(1 << (missing.failed - 1).min(32));
+                    missing.not_before = self.now + Time(pause.min(self.config.every.0));
+                }
+            }
+            Event::Tick => {}
+        }
+        self.clock();
+        self.missing.retain(|_, missing| missing.under_way || !missing.jobs.is_empty());
+        self.look();
+        self.repair();
+    }
+
+    fn poll(&mut self) -> Option<Action> {
+        self.actions.pop_front()
+    }
+
+    fn next_deadline(&self) -> Option<Time> {
+        let again = self.missing.values().filter(|m| !m.under_way && m.not_before > self.now).map(|m| m.not_before);
+        again.chain(self.look_at).chain(self.settled_at).min()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -370,7 +373,7 @@ mod tests {
     }
 
     fn actions(machine: &mut Availability) -> Vec<Action> {
-        std::iter::from_fn(|| machine.poll()).collect()
+        machine.drain().collect()
     }
 
     /// Answers a look: object N of file N is lost, for each of the jobs' numbers.

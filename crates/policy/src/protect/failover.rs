@@ -20,6 +20,7 @@
 //! Source: Zhang, sections 4.5 and 4.6; the reference, section 6.7.
 
 use crate::ids::{FileId, TargetId};
+use crate::machine::Machine;
 use crate::time::Time;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -202,55 +203,6 @@ impl Failover {
         Failover { config, ..Failover::default() }
     }
 
-    /// Takes in what happened; follow with [`Failover::poll`] until it gives nothing.
-    pub fn handle(&mut self, now: Time, event: Event) {
-        match event {
-            Event::Complained { key, waiter } => self.complained(key, waiter),
-            Event::Swapped { key } => {
-                if self.in_phase(key, Phase::Swapping) {
-                    self.stats.swapped += 1;
-                    self.enter(key, Phase::Swapped(now + self.config.rebuild_delay));
-                    self.wake_all(key, Outcome::LookAgain);
-                }
-            }
-            Event::NoTwin { key } => {
-                if self.in_phase(key, Phase::Swapping) {
-                    self.stats.without_twin += 1;
-                    self.enter(key, Phase::Hopeless);
-                    self.wake_all(key, Outcome::Recover);
-                    self.tidy(key);
-                }
-            }
-            Event::Rebuilt { key } => {
-                if self.in_phase(key, Phase::Rebuilding) {
-                    self.stats.rebuilt += 1;
-                    self.enter(key, Phase::Settled);
-                    self.tidy(key);
-                }
-            }
-            Event::RebuildFailed { key } => self.rebuild_failed(now, key),
-            Event::Cancel { waiter } => {
-                self.requests.values_mut().for_each(|request| {
-                    request.waiters.remove(&waiter);
-                });
-            }
-            Event::Forget { file } => self.forget(|key| key.file == file),
-            Event::TargetReturned { target } => self.target_returned(target),
-            Event::Tick => {}
-        }
-        self.begin_rebuilds(now);
-    }
-
-    /// What to do next, if anything.
-    pub fn poll(&mut self) -> Option<Action> {
-        self.actions.pop_front()
-    }
-
-    /// When the next rebuild begins.
-    pub fn next_deadline(&self) -> Option<Time> {
-        self.due.first().map(|(at, _)| *at)
-    }
-
     /// How far a request is, if there is one.
     pub fn phase(&self, key: Key) -> Option<Phase> {
         self.requests.get(&key).map(|request| request.phase)
@@ -364,6 +316,57 @@ impl Failover {
     }
 }
 
+impl Machine for Failover {
+    type Event = Event;
+    type Action = Action;
+
+    fn handle(&mut self, now: Time, event: Event) {
+        match event {
+            Event::Complained { key, waiter } => self.complained(key, waiter),
+            Event::Swapped { key } => {
+                if self.in_phase(key, Phase::Swapping) {
+                    self.stats.swapped += 1;
+                    self.enter(key, Phase::Swapped(now + self.config.rebuild_delay));
+                    self.wake_all(key, Outcome::LookAgain);
+                }
+            }
+            Event::NoTwin { key } => {
+                if self.in_phase(key, Phase::Swapping) {
+                    self.stats.without_twin += 1;
+                    self.enter(key, Phase::Hopeless);
+                    self.wake_all(key, Outcome::Recover);
+                    self.tidy(key);
+                }
+            }
+            Event::Rebuilt { key } => {
+                if self.in_phase(key, Phase::Rebuilding) {
+                    self.stats.rebuilt += 1;
+                    self.enter(key, Phase::Settled);
+                    self.tidy(key);
+                }
+            }
+            Event::RebuildFailed { key } => self.rebuild_failed(now, key),
+            Event::Cancel { waiter } => {
+                self.requests.values_mut().for_each(|request| {
+                    request.waiters.remove(&waiter);
+                });
+            }
+            Event::Forget { file } => self.forget(|key| key.file == file),
+            Event::TargetReturned { target } => self.target_returned(target),
+            Event::Tick => {}
+        }
+        self.begin_rebuilds(now);
+    }
+
+    fn poll(&mut self) -> Option<Action> {
+        self.actions.pop_front()
+    }
+
+    fn next_deadline(&self) -> Option<Time> {
+        self.due.first().map(|(at, _)| *at)
+    }
+}
+
 /// Whether nothing more comes of a request.
 fn is_over(phase: Phase) -> bool {
     matches!(phase, Phase::Settled | Phase::Hopeless)
@@ -381,7 +384,7 @@ mod tests {
     fn after(machine: &mut Failover, now: u64, event: Event) -> Vec<Action> {
         machine.handle(Time::from_secs(now), event);
         machine.check();
-        std::iter::from_fn(|| machine.poll()).collect()
+        machine.drain().collect()
     }
 
     fn woken(waiter: Waiter, outcome: Outcome) -> Action {

@@ -26,6 +26,7 @@ mod hard;
 
 pub use hard::{is_hard, is_read_only, is_shortage, is_space};
 
+use crate::machine::Machine;
 use crate::time::Time;
 use std::collections::VecDeque;
 use std::fmt;
@@ -298,64 +299,6 @@ impl Health {
         self.stats
     }
 
-    /// Takes in what happened. Follow with [`Health::poll`] until it gives nothing.
-    pub fn handle(&mut self, now: Time, event: Event) {
-        match event {
-            Event::OpOk | Event::OpError { transient: true } => {}
-            Event::OpError { transient: false } => {
-                self.stats.hard_errors += 1;
-                self.doubt_it(now, Reason::HardError);
-            }
-            Event::ReadOnly => {
-                self.stats.refused_writes += 1;
-                if !self.read_only {
-                    self.doubt_it(now, Reason::ReadOnly);
-                }
-            }
-            Event::SyncFailed => {
-                self.stats.failed_syncs += 1;
-                self.unsynced |= self.state != State::Failed;
-                self.probe_syncs = false;
-                if !self.read_only {
-                    self.doubt_it(now, Reason::SyncFailed);
-                }
-            }
-            Event::DeadlineMissed { started } => self.missed(now, started),
-            Event::HangingReturned => {
-                self.hanging = self.hanging.saturating_sub(1);
-                if self.hanging == 0 && self.doubt && self.probe_expires.is_none() {
-                    self.next_probe = Some(now); // nothing hangs any more: a good probe now ends the doubt
-                }
-            }
-            Event::ProbeOk => self.probe_ok(now),
-            Event::ProbeReadOnly => self.probe_read_only(now),
-            Event::ProbeFailed => self.probe_failed(now),
-            Event::ProbeNotMade => self.probe_not_made(now),
-            Event::OperatorFail => self.fail(now, Reason::Operator),
-            Event::OperatorRestore => self.restore(now, Reason::Operator),
-            Event::OperatorDrain => {
-                if matches!(self.state, State::Ok | State::Suspect | State::ReadOnly) {
-                    self.change(State::Draining, Reason::Operator);
-                }
-            }
-            Event::Tick => {}
-        }
-        self.advance(now);
-    }
-
-    /// What to do next, if anything.
-    pub fn poll(&mut self) -> Option<Action> {
-        if let Some(change) = self.changes.pop_front() {
-            return Some(change);
-        }
-        self.probe_wanted.take().map(|reason| Action::Probe { reason, durable: self.probe_syncs })
-    }
-
-    /// When to send [`Event::Tick`], if nothing else happens before.
-    pub fn next_deadline(&self) -> Option<Time> {
-        self.probe_expires.or(self.next_probe)
-    }
-
     /// Panics if an invariant is broken.
     pub fn check(&self) {
         assert!(!self.doubt || matches!(self.state, State::Suspect | State::Draining | State::ReadOnly));
@@ -539,6 +482,66 @@ impl Health {
         if self.probe_expires.is_none() && self.next_probe.is_some_and(|at| at <= now) {
             self.ask_probe(now, Reason::Routine);
         }
+    }
+}
+
+impl Machine for Health {
+    type Event = Event;
+    type Action = Action;
+
+    fn handle(&mut self, now: Time, event: Event) {
+        match event {
+            Event::OpOk | Event::OpError { transient: true } => {}
+            Event::OpError { transient: false } => {
+                self.stats.hard_errors += 1;
+                self.doubt_it(now, Reason::HardError);
+            }
+            Event::ReadOnly => {
+                self.stats.refused_writes += 1;
+                if !self.read_only {
+                    self.doubt_it(now, Reason::ReadOnly);
+                }
+            }
+            Event::SyncFailed => {
+                self.stats.failed_syncs += 1;
+                self.unsynced |= self.state != State::Failed;
+                self.probe_syncs = false;
+                if !self.read_only {
+                    self.doubt_it(now, Reason::SyncFailed);
+                }
+            }
+            Event::DeadlineMissed { started } => self.missed(now, started),
+            Event::HangingReturned => {
+                self.hanging = self.hanging.saturating_sub(1);
+                if self.hanging == 0 && self.doubt && self.probe_expires.is_none() {
+                    self.next_probe = Some(now); // nothing hangs any more: a good probe now ends the doubt
+                }
+            }
+            Event::ProbeOk => self.probe_ok(now),
+            Event::ProbeReadOnly => self.probe_read_only(now),
+            Event::ProbeFailed => self.probe_failed(now),
+            Event::ProbeNotMade => self.probe_not_made(now),
+            Event::OperatorFail => self.fail(now, Reason::Operator),
+            Event::OperatorRestore => self.restore(now, Reason::Operator),
+            Event::OperatorDrain => {
+                if matches!(self.state, State::Ok | State::Suspect | State::ReadOnly) {
+                    self.change(State::Draining, Reason::Operator);
+                }
+            }
+            Event::Tick => {}
+        }
+        self.advance(now);
+    }
+
+    fn poll(&mut self) -> Option<Action> {
+        if let Some(change) = self.changes.pop_front() {
+            return Some(change);
+        }
+        self.probe_wanted.take().map(|reason| Action::Probe { reason, durable: self.probe_syncs })
+    }
+
+    fn next_deadline(&self) -> Option<Time> {
+        self.probe_expires.or(self.next_probe)
     }
 }
 

@@ -13,6 +13,7 @@
 //!
 //! Source: the issue's own; the paper leaves results that leave early to future work (Zhang, section 4.7).
 
+use crate::machine::Machine;
 use crate::time::Time;
 use std::collections::VecDeque;
 
@@ -122,6 +123,8 @@ pub struct Stats {
 #[derive(Clone, Debug)]
 pub struct Purge {
     config: Config,
+    /// In the unit of [`Candidate::used`].
+    now: Time,
     used: u64,
     total: u64,
     /// Files that may go; after `Scanned` in the order in which they do.
@@ -138,6 +141,7 @@ impl Purge {
         let low_percent = config.low_percent.min(config.high_percent);
         Purge {
             config: Config { low_percent, ..config },
+            now: Time::ZERO,
             used: 0,
             total: 0,
             may_go: VecDeque::new(),
@@ -147,11 +151,21 @@ impl Purge {
         }
     }
 
-    /// Takes in what happened; follow with [`Purge::poll`].
-    pub fn handle(&mut self, event: Event) {
+    /// What this look found so far.
+    pub fn stats(&self) -> Stats {
+        self.stats
+    }
+}
+
+impl Machine for Purge {
+    type Event = Event;
+    type Action = Remove;
+
+    fn handle(&mut self, now: Time, event: Event) {
+        self.now = now;
         match event {
             Event::Begin { used, total } => {
-                *self = Purge { used, total, ..Purge::new(self.config.clone()) };
+                *self = Purge { now, used, total, ..Purge::new(self.config.clone()) };
             }
             Event::Seen(file) => {
                 self.stats.seen += 1;
@@ -188,13 +202,12 @@ impl Purge {
         }
     }
 
-    /// The next file to remove, when the last one was answered for; `now` in the unit of [`Candidate::used`].
-    pub fn poll(&mut self, now: Time) -> Option<Remove> {
+    fn poll(&mut self) -> Option<Remove> {
         if !self.scanned || self.current.is_some() {
             return None;
         }
         let next = *self.may_go.front()?;
-        let unused = now.since(next.used);
+        let unused = self.now.since(next.used);
         let percent = |used: u64| (u128::from(used) * 100 / u128::from(self.total.max(1))) as u32;
         // Once begun at the high mark it goes on to the low one.
         let began_high = percent(self.used + self.stats.removed_bytes) >= self.config.high_percent;
@@ -209,9 +222,8 @@ impl Purge {
         Some(Remove { id: next.id, reason })
     }
 
-    /// What this look found so far.
-    pub fn stats(&self) -> Stats {
-        self.stats
+    fn next_deadline(&self) -> Option<Time> {
+        None
     }
 }
 
@@ -227,15 +239,16 @@ mod tests {
 
     fn run(config: Config, used: u64, files: &[Candidate], now: u64) -> (Vec<u64>, Stats) {
         let mut purge = Purge::new(config);
-        purge.handle(Event::Begin { used, total: 1000 });
-        files.iter().for_each(|f| purge.handle(Event::Seen(*f)));
-        assert_eq!(purge.poll(Time::from_secs(now)), None, "not before all are seen");
-        purge.handle(Event::Scanned);
+        let now = Time::from_secs(now);
+        purge.handle(now, Event::Begin { used, total: 1000 });
+        files.iter().for_each(|f| purge.handle(now, Event::Seen(*f)));
+        assert_eq!(purge.poll(), None, "not before all are seen");
+        purge.handle(now, Event::Scanned);
         let mut gone = Vec::new();
-        while let Some(remove) = purge.poll(Time::from_secs(now)) {
-            assert_eq!(purge.poll(Time::from_secs(now)), None, "one at a time");
+        while let Some(remove) = purge.poll() {
+            assert_eq!(purge.poll(), None, "one at a time");
             gone.push(remove.id);
-            purge.handle(Event::Removed { id: remove.id });
+            purge.handle(now, Event::Removed { id: remove.id });
         }
         (gone, purge.stats())
     }
@@ -274,16 +287,16 @@ mod tests {
     #[test]
     fn what_the_driver_left_frees_nothing() {
         let mut purge = Purge::new(by(None, 90, 75));
-        purge.handle(Event::Begin { used: 900, total: 1000 });
+        purge.handle(Time::ZERO, Event::Begin { used: 900, total: 1000 });
         for id in 1..=3 {
-            purge.handle(Event::Seen(file(id, 150, id)));
+            purge.handle(Time::ZERO, Event::Seen(file(id, 150, id)));
         }
-        purge.handle(Event::Scanned);
-        assert_eq!(purge.poll(Time::ZERO), Some(Remove { id: 1, reason: Reason::Space(90) }));
-        purge.handle(Event::Left { id: 1 });
-        assert_eq!(purge.poll(Time::ZERO), Some(Remove { id: 2, reason: Reason::Space(90) }));
-        purge.handle(Event::Removed { id: 2 });
-        assert_eq!(purge.poll(Time::ZERO), None);
+        purge.handle(Time::ZERO, Event::Scanned);
+        assert_eq!(purge.poll(), Some(Remove { id: 1, reason: Reason::Space(90) }));
+        purge.handle(Time::ZERO, Event::Left { id: 1 });
+        assert_eq!(purge.poll(), Some(Remove { id: 2, reason: Reason::Space(90) }));
+        purge.handle(Time::ZERO, Event::Removed { id: 2 });
+        assert_eq!(purge.poll(), None);
     }
 
     proptest! {

@@ -27,6 +27,7 @@ mod running;
 mod slab;
 mod waiting;
 
+use crate::machine::Machine;
 use crate::time::Time;
 use line::{Line, Room};
 use slab::Slab;
@@ -226,37 +227,6 @@ impl Easy {
     pub fn with_scan_max(mut self, jobs: usize) -> Easy {
         self.scan_max = jobs;
         self
-    }
-
-    /// Takes in what happened. Follow with [`Easy::poll`] until it gives nothing, after the last event of an instant.
-    pub fn handle(&mut self, now: Time, event: Event) {
-        self.now = self.now.max(now);
-        match event {
-            Event::Submitted(job) => self.submit(job),
-            Event::Ended { id, ok } => self.ended(id, ok),
-            Event::Cancelled { id } => self.cancel(id),
-            Event::Capacity { queue, capacity } => self.set_capacity(queue, capacity),
-            Event::Running { job, started } => {
-                if let Some(slot) = self.admit(&job) {
-                    self.jobs[slot].standing = Standing::Running;
-                    self.run(slot, started);
-                }
-            }
-        }
-    }
-
-    /// What to do next, if anything.
-    pub fn poll(&mut self) -> Option<Action> {
-        if self.actions.is_empty() && self.dirty {
-            self.dirty = false;
-            (0..self.queues.len()).for_each(|q| self.schedule(q));
-        }
-        self.actions.pop_front()
-    }
-
-    /// Always `None`: only events change what runs.
-    pub fn next_deadline(&self) -> Option<Time> {
-        None
     }
 
     /// Where a job stands; `None` if it is not known (any more).
@@ -503,6 +473,39 @@ impl Easy {
                 jobs[slot].place = place;
             });
         }
+    }
+}
+
+impl Machine for Easy {
+    type Event = Event;
+    type Action = Action;
+
+    fn handle(&mut self, now: Time, event: Event) {
+        self.now = self.now.max(now);
+        match event {
+            Event::Submitted(job) => self.submit(job),
+            Event::Ended { id, ok } => self.ended(id, ok),
+            Event::Cancelled { id } => self.cancel(id),
+            Event::Capacity { queue, capacity } => self.set_capacity(queue, capacity),
+            Event::Running { job, started } => {
+                if let Some(slot) = self.admit(&job) {
+                    self.jobs[slot].standing = Standing::Running;
+                    self.run(slot, started);
+                }
+            }
+        }
+    }
+
+    fn poll(&mut self) -> Option<Action> {
+        if self.actions.is_empty() && self.dirty {
+            self.dirty = false;
+            (0..self.queues.len()).for_each(|q| self.schedule(q));
+        }
+        self.actions.pop_front()
+    }
+
+    fn next_deadline(&self) -> Option<Time> {
+        None
     }
 }
 

@@ -31,6 +31,7 @@ use super::model::{Beside, Parameters};
 use super::performance::{Performance, Served};
 use super::profile::{Class, Counts, Profile, Reading};
 use crate::ids::FileId;
+use crate::machine::Machine;
 use crate::pattern::{Chosen, Classifier, Request};
 use crate::time::Time;
 use file::File;
@@ -258,52 +259,6 @@ impl Striper {
         }
     }
 
-    /// Tells it something.
-    pub fn handle(&mut self, now: Time, event: Event) {
-        match event {
-            Event::Asked { file, counts, users, recent } => {
-                self.volume.add(now, &counts);
-                let pattern = self.config.classifier.hints(&recent);
-                let file = self.file(now, file);
-                file.profile.add(now, &counts);
-                (file.users, file.pattern) = (users, pattern.or(file.pattern));
-            }
-            Event::Lies { file, forks, keep, bytes, movable, open } => {
-                let file = self.file(now, file);
-                if file.forks != forks {
-                    file.forks = forks;
-                    file.route = None;
-                }
-                (file.keep, file.bytes, file.movable, file.open) = (keep.max(1), bytes, movable, open);
-            }
-            Event::Gone { file } => drop(self.files.remove(&file)),
-            Event::Space { free } => self.free = free,
-            Event::Served { near, far } => {
-                self.near.add(&self.config.parameters, near);
-                self.far.add(&self.config.parameters, far);
-            }
-            Event::Ended { file, bytes, took } => {
-                if bytes > 0 {
-                    let expected = self.copy_s(bytes) / self.copy_factor;
-                    let factor = (took.as_secs_f64() / expected.max(1e-6)).clamp(0.1, 100.0);
-                    self.copy_factor = 0.5 * (self.copy_factor + factor);
-                }
-                if let Some(file) = self.files.get_mut(&file) {
-                    file.busy = false;
-                    file.wished = None;
-                    // What it led to must fill the window first; and a change that failed is not tried again at once.
-                    file.rest_until = now + self.config.window;
-                }
-            }
-            Event::Look => self.look(now),
-        }
-    }
-
-    /// The next thing to do.
-    pub fn poll(&mut self) -> Option<Action> {
-        self.actions.pop_front()
-    }
-
     /// How segments of a file to come should lie; `None`: as the volume says.
     pub fn placement(&self, file: Option<FileId>) -> Option<Shape> {
         if matches!(self.config.mode, Mode::Fixed(_)) {
@@ -469,5 +424,58 @@ impl Striper {
     fn allowed(&self, width: f64) -> u32 {
         let far = |one: &u32| (f64::from(*one) / width.max(0.1)).ln().abs();
         self.widths.iter().copied().min_by(|a, b| far(a).total_cmp(&far(b))).unwrap_or(1)
+    }
+}
+
+impl Machine for Striper {
+    type Event = Event;
+    type Action = Action;
+
+    fn handle(&mut self, now: Time, event: Event) {
+        match event {
+            Event::Asked { file, counts, users, recent } => {
+                self.volume.add(now, &counts);
+                let pattern = self.config.classifier.hints(&recent);
+                let file = self.file(now, file);
+                file.profile.add(now, &counts);
+                (file.users, file.pattern) = (users, pattern.or(file.pattern));
+            }
+            Event::Lies { file, forks, keep, bytes, movable, open } => {
+                let file = self.file(now, file);
+                if file.forks != forks {
+                    file.forks = forks;
+                    file.route = None;
+                }
+                (file.keep, file.bytes, file.movable, file.open) = (keep.max(1), bytes, movable, open);
+            }
+            Event::Gone { file } => drop(self.files.remove(&file)),
+            Event::Space { free } => self.free = free,
+            Event::Served { near, far } => {
+                self.near.add(&self.config.parameters, near);
+                self.far.add(&self.config.parameters, far);
+            }
+            Event::Ended { file, bytes, took } => {
+                if bytes > 0 {
+                    let expected = self.copy_s(bytes) / self.copy_factor;
+                    let factor = (took.as_secs_f64() / expected.max(1e-6)).clamp(0.1, 100.0);
+                    self.copy_factor = 0.5 * (self.copy_factor + factor);
+                }
+                if let Some(file) = self.files.get_mut(&file) {
+                    file.busy = false;
+                    file.wished = None;
+                    // What it led to must fill the window first; and a change that failed is not tried again at once.
+                    file.rest_until = now + self.config.window;
+                }
+            }
+            Event::Look => self.look(now),
+        }
+    }
+
+    fn poll(&mut self) -> Option<Action> {
+        self.actions.pop_front()
+    }
+
+    fn next_deadline(&self) -> Option<Time> {
+        None
     }
 }

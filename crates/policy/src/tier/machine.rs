@@ -10,12 +10,10 @@ mod arrive;
 mod config;
 mod copies;
 mod event;
-mod log;
 mod look;
 
 pub use config::{Config, Planner, Window};
-pub use event::{Action, Event, Stats};
-pub use log::Logged;
+pub use event::{Action, Event, Logged, Stats};
 
 use super::courtesy::{self, Courtesy};
 use super::frequency;
@@ -23,6 +21,7 @@ use super::reorganize::{Space, Thresholds, algorithm_2, cancel_pairs};
 use super::table::{LocalityTable, PANES_MAX};
 use super::tuned::{Pane, Tuned};
 use super::{Location, Move, Reason, Region, Tier};
+use crate::machine::{Log, Machine};
 use crate::throttle::Throttle;
 use crate::time::Time;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -35,6 +34,7 @@ const FIRST_PANE: u64 = 128;
 #[derive(Debug)]
 pub struct Reorganizer {
     config: Config,
+    now: Time,
     read: LocalityTable,
     write: LocalityTable,
     fast: BTreeSet<Location>,
@@ -58,7 +58,7 @@ pub struct Reorganizer {
     pane: Counting,
     paused: bool,
     stats: Stats,
-    log: Option<Vec<Logged>>,
+    log: Log<Event, Action>,
 }
 
 /// What is summed up within a pane.
@@ -83,6 +83,7 @@ impl Reorganizer {
             Planner::WsRos(_) | Planner::Frequency => None,
         };
         let mut machine = Reorganizer {
+            now,
             read: table(),
             write: table(),
             fast: BTreeSet::new(),
@@ -101,7 +102,7 @@ impl Reorganizer {
             pane: Counting { began: now, ..Counting::default() },
             paused: false,
             stats: Stats::default(),
-            log: None,
+            log: Log::default(),
             config,
         };
         machine.set_fast_bytes(config.fast_bytes);
@@ -113,78 +114,6 @@ impl Reorganizer {
         if let Some(tuned) = &mut self.tuned {
             tuned.set_room(bytes / self.config.block_bytes, self.config.locations_max);
         }
-    }
-
-    /// Takes an event.
-    pub fn handle(&mut self, now: Time, event: Event) {
-        self.note(Logged::Event(now, event));
-        match event {
-            Event::Access { location, region, bytes } => self.access(now, location, region, bytes),
-            Event::Placed { location, tier } => self.placed(now, location, tier),
-            Event::Gone { location } => {
-                self.placed(now, location, Tier::Slow);
-                self.read.remove(location);
-                self.write.remove(location);
-                self.tuned.iter_mut().for_each(|tuned| tuned.gone(location));
-                self.plan.retain(|of| of.location != location);
-                self.urgent.retain(|urgent| urgent.of.location != location);
-            }
-            Event::Removed { file } => self.removed(now, file),
-            Event::Idle(tier) => {
-                self.idle_since[tier as usize].get_or_insert(now);
-            }
-            Event::Busy(tier) => self.idle_since[tier as usize] = None,
-            Event::Moved { location } => {
-                if let Some(of) = self.moving.remove(&location) {
-                    self.placed(now, location, of.to);
-                    let written = self.written.remove(&location);
-                    match of.to {
-                        Tier::Fast => {
-                            self.stats.promoted += 1;
-                            if self.config.keep_copies && !written {
-                                self.copies.hold(location);
-                            }
-                        }
-                        Tier::Slow => self.stats.demoted += 1,
-                    }
-                    match (&mut self.tuned, of.reason) {
-                        (Some(tuned), Reason::Gain { saves_ns, .. }) => tuned.promoted(location, saves_ns as f64),
-                        (Some(tuned), Reason::AtHand { .. }) => tuned.promoted_at_hand(location),
-                        _ => {}
-                    }
-                }
-            }
-            Event::Failed { location } => {
-                self.stats.failed += u64::from(self.moving.remove(&location).is_some());
-                self.written.remove(&location);
-                self.copy_failed(now, location);
-            }
-            Event::Copied { location } => self.copied(now, location),
-            Event::CopyGone { location } => {
-                if self.copies.contains(location) {
-                    self.copies.bare(now, location);
-                }
-            }
-            Event::FastBytes(bytes) => self.set_fast_bytes(bytes),
-            Event::CopyBytes(bytes) => self.copies.set_room(bytes),
-            Event::Paused(paused) => self.paused = paused,
-        }
-        self.end_span(now);
-    }
-
-    /// What to do now; ask until `None`.
-    pub fn poll(&mut self, now: Time) -> Option<Action> {
-        self.end_span(now);
-        if self.paused {
-            return None;
-        }
-        if let Some(of) = self.poll_urgent(now) {
-            return Some(self.begin(now, of));
-        }
-        if let Some(of) = self.poll_plan(now) {
-            return Some(self.begin(now, of));
-        }
-        self.poll_copy(now)
     }
 
     /// The next move of the plan, if it may be made.
@@ -216,22 +145,14 @@ impl Reorganizer {
         self.budget_at = budget.take(now, bytes);
     }
 
-    fn begin(&mut self, now: Time, of: Move) -> Action {
-        self.moving.insert(of.location, of);
-        self.note(Logged::Action(now, Action::Move(of)));
-        Action::Move(of)
+    /// Keeps what goes in and comes out from now on.
+    pub fn start_log(&mut self) {
+        self.log.start();
     }
 
-    /// When to call [`Reorganizer::poll`] again, if nothing happens before.
-    pub fn next_deadline(&self) -> Option<Time> {
-        let window = match self.config.window {
-            Window::Span(span) => Some(self.pane.began + Time((span.0 / self.config.panes as u64).max(1))),
-            Window::Requests(_) => None,
-        };
-        let ready = !self.plan.is_empty() && self.under_way() < self.config.moves_max;
-        let moves = if ready { self.may_at() } else { None };
-        let work = moves.into_iter().chain(self.copy_at()).filter(|_| !self.paused);
-        window.into_iter().chain(work).min()
+    /// What was kept.
+    pub fn log(&self) -> &[Logged] {
+        self.log.lines()
     }
 
     /// How what was just begun gives way to others, and the bytes of its steps; `None` if it does not: what is at hand is moved at once, and
@@ -441,6 +362,96 @@ impl Reorganizer {
             // The budget of busy times alone decides.
             _ => Some(self.budget_at),
         }
+    }
+}
+
+impl Machine for Reorganizer {
+    type Event = Event;
+    type Action = Action;
+
+    fn handle(&mut self, now: Time, event: Event) {
+        self.now = self.now.max(now);
+        self.log.event(now, &event);
+        match event {
+            Event::Access { location, region, bytes } => self.access(now, location, region, bytes),
+            Event::Placed { location, tier } => self.placed(now, location, tier),
+            Event::Gone { location } => {
+                self.placed(now, location, Tier::Slow);
+                self.read.remove(location);
+                self.write.remove(location);
+                self.tuned.iter_mut().for_each(|tuned| tuned.gone(location));
+                self.plan.retain(|of| of.location != location);
+                self.urgent.retain(|urgent| urgent.of.location != location);
+            }
+            Event::Removed { file } => self.removed(now, file),
+            Event::Idle(tier) => {
+                self.idle_since[tier as usize].get_or_insert(now);
+            }
+            Event::Busy(tier) => self.idle_since[tier as usize] = None,
+            Event::Moved { location } => {
+                if let Some(of) = self.moving.remove(&location) {
+                    self.placed(now, location, of.to);
+                    let written = self.written.remove(&location);
+                    match of.to {
+                        Tier::Fast => {
+                            self.stats.promoted += 1;
+                            if self.config.keep_copies && !written {
+                                self.copies.hold(location);
+                            }
+                        }
+                        Tier::Slow => self.stats.demoted += 1,
+                    }
+                    match (&mut self.tuned, of.reason) {
+                        (Some(tuned), Reason::Gain { saves_ns, .. }) => tuned.promoted(location, saves_ns as f64),
+                        (Some(tuned), Reason::AtHand { .. }) => tuned.promoted_at_hand(location),
+                        _ => {}
+                    }
+                }
+            }
+            Event::Failed { location } => {
+                self.stats.failed += u64::from(self.moving.remove(&location).is_some());
+                self.written.remove(&location);
+                self.copy_failed(now, location);
+            }
+            Event::Copied { location } => self.copied(now, location),
+            Event::CopyGone { location } => {
+                if self.copies.contains(location) {
+                    self.copies.bare(now, location);
+                }
+            }
+            Event::FastBytes(bytes) => self.set_fast_bytes(bytes),
+            Event::CopyBytes(bytes) => self.copies.set_room(bytes),
+            Event::Paused(paused) => self.paused = paused,
+            Event::Tick => {}
+        }
+        self.end_span(now);
+    }
+
+    fn poll(&mut self) -> Option<Action> {
+        if self.paused {
+            return None;
+        }
+        let now = self.now;
+        let action = match self.poll_urgent(now).or_else(|| self.poll_plan(now)) {
+            Some(of) => {
+                self.moving.insert(of.location, of);
+                Action::Move(of)
+            }
+            None => Action::Copy(self.poll_copy(now)?),
+        };
+        self.log.action(&action);
+        Some(action)
+    }
+
+    fn next_deadline(&self) -> Option<Time> {
+        let window = match self.config.window {
+            Window::Span(span) => Some(self.pane.began + Time((span.0 / self.config.panes as u64).max(1))),
+            Window::Requests(_) => None,
+        };
+        let ready = !self.plan.is_empty() && self.under_way() < self.config.moves_max;
+        let moves = if ready { self.may_at() } else { None };
+        let work = moves.into_iter().chain(self.copy_at()).filter(|_| !self.paused);
+        window.into_iter().chain(work).min()
     }
 }
 

@@ -5,6 +5,7 @@ use crate::generate::Rng;
 use policy::burst::buffer::{Action, Buffer, Config, Event, Logged};
 use policy::burst::control::{Device, Rates};
 use policy::burst::tables::{Demotion, Order};
+use policy::machine::Machine;
 use policy::time::Time;
 use serde::Serialize;
 use std::collections::BTreeMap;

@@ -30,6 +30,7 @@ use crate::event::{EventQueue, Rank};
 use crate::generate::Rng;
 use crate::setup::SetupError;
 use copies::Copies;
+use policy::machine::Machine;
 use policy::schedule::easy::{self, Action, Charge, Easy, JobId, Queue, QueueId};
 use policy::time::Time;
 use std::collections::BTreeMap;

@@ -9,6 +9,7 @@ use crate::disk::Model;
 use crate::generate::Rng;
 use crate::latency::Latencies;
 use policy::FileId;
+use policy::machine::Machine;
 use policy::pattern::Request;
 use policy::pattern::recent::Recent;
 use policy::stripe::advice::Mode;

@@ -14,6 +14,7 @@ use crate::latency::Latencies;
 use copies::Copies;
 pub use figures::Figures;
 use page_cache::PageCache;
+use policy::machine::Machine;
 use policy::tier::machine::{Action, Event, Logged, Reorganizer};
 use policy::tier::split::Split;
 use policy::tier::{Location, Move, Region, Tier};
@@ -487,7 +488,8 @@ impl<'a> World<'a> {
 
     /// Has the machine say what to move.
     fn ask(&mut self, now: Time) {
-        while let Some(action) = self.machine.as_mut().and_then(|machine| machine.poll(now)) {
+        self.tell(now, Event::Tick);
+        while let Some(action) = self.machine.as_mut().and_then(Reorganizer::poll) {
             let (Action::Move(Move { location, .. }) | Action::Copy(location)) = action;
             let known = self.number(location).and_then(|at| self.place[at as usize].map(|from| (at, from)));
             let Some((at, from)) = known else {

@@ -5,6 +5,7 @@ use super::{Inner, Order, part_of_block};
 use crate::target::Queued;
 use policy::Time;
 use policy::cache::{Action, Event, FetchId, RequestId, Span};
+use policy::machine::Machine;
 use policy::precedence::Class;
 use std::ops::Range;
 

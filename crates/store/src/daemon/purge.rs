@@ -7,6 +7,7 @@ use super::Core;
 use crate::file::File;
 use crate::stage::offloaded;
 use crate::{Error, Result};
+use policy::machine::Machine;
 use policy::protect::purge::{Candidate, Config, Elsewhere, Event, Purge, Reason, Stats};
 use policy::{FileId, Time};
 use rustix::fs::{CWD, RenameFlags, Stat, fstat, renameat_with};
@@ -86,21 +87,22 @@ impl Core {
         self.volume.targets().measure_now();
         let space = self.volume.targets().space();
         let used = space.total_bytes.saturating_sub(space.free_bytes);
-        machine.handle(Event::Begin { used, total: space.total_bytes });
+        let now = Time(SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_nanos() as u64));
+        machine.handle(now, Event::Begin { used, total: space.total_bytes });
         let mut all = Vec::new();
         for (id, path) in self.checker.files_below("") {
             if let Some((seen, candidate)) = self.look(all.len() as u64, id, path, &needed) {
                 all.push(seen);
-                machine.handle(Event::Seen(candidate));
+                machine.handle(now, Event::Seen(candidate));
             }
         }
-        machine.handle(Event::Scanned);
-        let now = Time(SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_nanos() as u64));
+        machine.handle(now, Event::Scanned);
         let mut report = PurgeReport { dry_run, ..PurgeReport::default() };
-        while let Some(remove) = machine.poll(now) {
+        while let Some(remove) = machine.poll() {
             let seen = &all[remove.id as usize];
             let gone = dry_run || self.remove_unused(seen);
-            machine.handle(if gone { Event::Removed { id: remove.id } } else { Event::Left { id: remove.id } });
+            let answer = if gone { Event::Removed { id: remove.id } } else { Event::Left { id: remove.id } };
+            machine.handle(now, answer);
             if gone {
                 let (path, bytes, elsewhere) = (seen.path.clone(), seen.version.0, seen.elsewhere.clone());
                 report.files.push(Purged { path, bytes, reason: text(remove.reason), elsewhere });

@@ -22,6 +22,7 @@ use crate::{Error, Result};
 use forks::Forks;
 use parking_lot::{Condvar, Mutex};
 use policy::layout::Placement;
+use policy::machine::Machine;
 use policy::pattern::Chosen;
 use policy::pattern::network::Network;
 use policy::pattern::rules::RulesOfThumb;
@@ -30,7 +31,7 @@ use policy::stripe::device::Measured;
 use policy::stripe::forks::Shape;
 use policy::stripe::performance::Served;
 use policy::stripe::rules;
-use policy::stripe::striper::{Action, Config as Machine, Event, Striper};
+use policy::stripe::striper::{self, Action, Event, Striper};
 use policy::{FileId, Time};
 use std::collections::{BTreeSet, VecDeque};
 use std::path::Path;
@@ -97,7 +98,7 @@ pub(super) fn striper(config: &Config) -> std::result::Result<Striper, Problems>
     let rules = rules::parse(&rules).map_err(|error| problem(format!("{shown}, {error}")))?;
     let (device, devices, _) = devices(config);
     let time = |span: Duration| Time(span.as_nanos() as u64);
-    let machine = Machine {
+    let machine = striper::Config {
         widths: of.widths.clone(),
         window: time(of.window),
         margin: f64::from(of.margin_percent) / 100.0,
@@ -106,7 +107,7 @@ pub(super) fn striper(config: &Config) -> std::result::Result<Striper, Problems>
         forks: of.forks,
         classifier,
         fork_space: f64::from(of.fork_space_percent) / 100.0,
-        ..Machine::new(of.mode, &device, devices)
+        ..striper::Config::new(of.mode, &device, devices)
     };
     Ok(Striper::new(machine, rules, Time::ZERO))
 }

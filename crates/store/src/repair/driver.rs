@@ -11,6 +11,7 @@ use crate::stats::Stats;
 use crate::{Error, Result};
 use parking_lot::{Condvar, Mutex};
 use policy::layout::Object;
+use policy::machine::Machine;
 use policy::protect::recovery::{
     Action, Config, Event, Finished, Key, Outcome, Recovery, Stats as Counts, Waiter, Why,
 };

@@ -10,6 +10,7 @@ use super::pool::Pool;
 use super::watch::Bell;
 use super::{Counters, Execution, Limits, State, TargetError, TargetSpec};
 use parking_lot::Mutex;
+use policy::machine::Machine;
 use policy::precedence::Class;
 use policy::protect::health::{Action, Event, Health, Reason, is_hard, is_read_only, is_shortage, is_space};
 use policy::{TargetId, Time};

@@ -9,6 +9,7 @@ use crate::mover::Pace;
 use crate::volume::TieringPolicy;
 use crate::{Error, Result};
 use policy::layout::{Layout, OPEN_END, Placement, Segment, TargetView};
+use policy::machine::Machine;
 use policy::tier::machine::{Action, Event};
 use policy::tier::{Location, Move, Tier};
 use policy::{FileId, TargetId};

@@ -2,7 +2,7 @@
 
 use super::Rates;
 use super::{App, Demotion, Version};
-use crate::time::Time;
+use crate::machine;
 
 /// What happened. Bytes are not whole numbers: in the simulator data flows.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -176,11 +176,5 @@ pub enum Action {
     ReplicaRate(f64),
 }
 
-/// A line of the log: what went in or came out, and when.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Logged {
-    /// It went in.
-    Event(Time, Event),
-    /// It came out.
-    Action(Action),
-}
+/// A line of the buffer's log.
+pub type Logged = machine::Logged<Event, Action>;

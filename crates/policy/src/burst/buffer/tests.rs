@@ -22,7 +22,7 @@ fn config(scheme: Scheme) -> Config {
 
 fn after(buffer: &mut Buffer, at_s: u64, event: Event) -> Vec<Action> {
     buffer.handle(Time::from_secs(at_s), event);
-    std::iter::from_fn(|| buffer.poll()).filter(|action| !matches!(action, Action::Rates(_))).collect()
+    buffer.drain().filter(|action| !matches!(action, Action::Rates(_))).collect()
 }
 
 fn arrive(app: App, request: u64) -> Event {
@@ -172,9 +172,7 @@ fn schemes_differ_in_their_rates() {
     let rates = |scheme| {
         let mut b = Buffer::new(config(scheme));
         b.handle(Time::ZERO, arrive(1, 1));
-        std::iter::from_fn(|| b.poll())
-            .filter_map(|a| if let Action::Rates(r) = a { Some((r.write, r.demote)) } else { None })
-            .last()
+        b.drain().filter_map(|a| if let Action::Rates(r) = a { Some((r.write, r.demote)) } else { None }).last()
     };
     assert_eq!(rates(Scheme::MaxBw), Some((10.0, 0.0)));
     assert_eq!(rates(Scheme::MaxEff), Some((8.0, 4.0)));
@@ -249,6 +247,25 @@ proptest! {
     }
 }
 
+#[test]
+fn it_comes_back_for_predicted_rates_while_something_is_written_and_for_a_replica_that_failed() {
+    let mut predicted = Buffer::new(Config { replicas: true, ..config(Scheme::Predicted) });
+    assert_eq!(predicted.next_deadline(), None);
+    after(&mut predicted, 1, arrive(1, 1));
+    assert_eq!(predicted.next_deadline(), Some(Time::from_millis(1050)));
+    after(&mut predicted, 2, Event::Committed { request: 1, bytes: 40.0 });
+    assert_eq!(predicted.next_deadline(), None, "what leaves and whether it did are events");
+    after(&mut predicted, 3, Event::Demoted);
+    after(&mut predicted, 4, Event::ReplicaFailed);
+    let again = predicted.next_deadline().unwrap();
+    assert_eq!(again, Time::from_secs(5));
+    predicted.handle(again, Event::Tick);
+    assert!(predicted.drain().any(|action| action == Action::Replicate { version: v(1, 1) }));
+    let mut planned = Buffer::new(config(Scheme::Bbos));
+    after(&mut planned, 1, arrive(1, 1));
+    assert_eq!(planned.next_deadline(), None, "only what is written changes the plan's rates");
+}
+
 /// What others write to the devices is room that the buffer has not; what is being deleted is not held against it.
 #[test]
 fn what_is_free_at_the_devices_bounds_the_buffer() {
@@ -263,7 +280,7 @@ fn what_is_free_at_the_devices_bounds_the_buffer() {
         dwpp: 0.0,
         replicas: false,
     });
-    let goes = |buffer: &mut Buffer| std::iter::from_fn(|| buffer.poll()).any(|a| matches!(a, Action::Go { .. }));
+    let goes = |buffer: &mut Buffer| buffer.drain().any(|a| matches!(a, Action::Go { .. }));
     let at = Time::from_secs;
     (0..4).for_each(|n| buffer.handle(at(n), Event::Free { bytes: 30.0 }));
     buffer.handle(at(5), Event::Arrive { app: 1, request: 1, bytes: 20.0 });

@@ -1,6 +1,7 @@
 //! A driver of one level for tests: it checks the invariants after every event and sorts the actions.
 
 use crate::cache::*;
+use crate::machine::Machine;
 use crate::time::Time;
 
 pub(crate) struct Driver {

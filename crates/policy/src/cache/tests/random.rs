@@ -3,6 +3,7 @@
 
 use crate::cache::*;
 use crate::coordinate::{Coordination, Labels, Large, Pfc, Scope};
+use crate::machine::Machine;
 use crate::precedence::Class;
 use crate::prefetch::{Prefetch, Share, Trigger};
 use crate::time::Time;

@@ -11,7 +11,7 @@ fn quiet() -> Config {
 
 fn drain(health: &mut Health) -> Vec<Action> {
     health.check();
-    std::iter::from_fn(|| health.poll()).collect()
+    health.drain().collect()
 }
 
 fn after(health: &mut Health, at_secs: u64, event: Event) -> Vec<Action> {

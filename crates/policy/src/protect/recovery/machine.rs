@@ -4,6 +4,7 @@ use super::entry::{Busy, Entry, Phase};
 use super::pace::Pace;
 use super::{Action, Config, Event, FetchError, FetchReason, Finished, Key, Outcome, Stats, Waiter, Why};
 use crate::ids::ObjectId;
+use crate::machine::Machine;
 use crate::time::Time;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Range;
@@ -55,58 +56,6 @@ impl Recovery {
             actions: VecDeque::new(),
             stats: Stats::default(),
         }
-    }
-
-    /// Takes in what happened. Follow with [`Recovery::poll`] until it gives nothing. What comes for a key that is not
-    /// known, or too late, changes nothing.
-    pub fn handle(&mut self, now: Time, event: Event) {
-        self.now = self.now.max(now);
-        match event {
-            Event::ReadBlocked { key, waiter, rows } => self.read_blocked(key, waiter, rows),
-            Event::RepairWanted { key } => self.wake_up(key, true),
-            Event::SpareReady { key, new_object, rows, sources } => self.spare_ready(key, new_object, rows, sources),
-            Event::SpareFailed { key } => self.answered(key, Phase::Choosing, |this| this.broke(key, Why::NoSpare)),
-            Event::Published { key } => {
-                if let Some(entry) = self.keys.get_mut(&key) {
-                    entry.published |= entry.owed; // though abandoned, the layout names the spare: it is not discarded
-                }
-                self.answered(key, Phase::Publishing, |this| this.published(key));
-            }
-            Event::PublishFailed { key } => self.answered(key, Phase::Publishing, |this| {
-                this.discard(key);
-                this.broke(key, Why::NotPublished);
-            }),
-            Event::Patched { key, row } => self.patched(key, row),
-            Event::FetchFailed { key, row, kind } => self.fetch_failed(key, row, kind),
-            Event::Closed { key } => {
-                // Only now it is durable: before, all rows are patched and a loss of power would begin it anew.
-                let closing = self.keys.get(&key).is_some_and(|e| e.phase == Phase::Closing);
-                self.stats.completed += u64::from(closing);
-                self.abandon(key);
-            }
-            Event::Abandoned { key } => self.abandon(key),
-            Event::Cancel { waiter } => {
-                if let Some(place) = self.place_of.get(&waiter).copied() {
-                    self.leave(place);
-                }
-            }
-            Event::Tick => {}
-        }
-    }
-
-    /// What to do next, if anything.
-    pub fn poll(&mut self) -> Option<Action> {
-        self.actions
-            .pop_front()
-            .or_else(|| self.fetch_again())
-            .or_else(|| self.fetch_asked())
-            .or_else(|| self.fetch_unasked())
-    }
-
-    /// When to send [`Event::Tick`], if nothing else happens before.
-    pub fn next_deadline(&self) -> Option<Time> {
-        let free = self.in_flight < self.config.fetches_max.max(1);
-        self.again.first().filter(|_| free).map(|(due, ..)| *due)
     }
 
     /// Whether a row of the object that takes the place of a lost one holds its data. Always true for a finished
@@ -520,5 +469,58 @@ impl Recovery {
             busy.since = self.now;
         }
         Action::Fetch { key, row, source_index, reason }
+    }
+}
+
+impl Machine for Recovery {
+    type Event = Event;
+    type Action = Action;
+
+    fn handle(&mut self, now: Time, event: Event) {
+        self.now = self.now.max(now);
+        match event {
+            Event::ReadBlocked { key, waiter, rows } => self.read_blocked(key, waiter, rows),
+            Event::RepairWanted { key } => self.wake_up(key, true),
+            Event::SpareReady { key, new_object, rows, sources } => self.spare_ready(key, new_object, rows, sources),
+            Event::SpareFailed { key } => self.answered(key, Phase::Choosing, |this| this.broke(key, Why::NoSpare)),
+            Event::Published { key } => {
+                if let Some(entry) = self.keys.get_mut(&key) {
+                    entry.published |= entry.owed; // though abandoned, the layout names the spare: it is not discarded
+                }
+                self.answered(key, Phase::Publishing, |this| this.published(key));
+            }
+            Event::PublishFailed { key } => self.answered(key, Phase::Publishing, |this| {
+                this.discard(key);
+                this.broke(key, Why::NotPublished);
+            }),
+            Event::Patched { key, row } => self.patched(key, row),
+            Event::FetchFailed { key, row, kind } => self.fetch_failed(key, row, kind),
+            Event::Closed { key } => {
+                // Only now it is durable: before, all rows are patched and a loss of power would begin it anew.
+                let closing = self.keys.get(&key).is_some_and(|e| e.phase == Phase::Closing);
+                self.stats.completed += u64::from(closing);
+                self.abandon(key);
+            }
+            Event::Abandoned { key } => self.abandon(key),
+            Event::Cancel { waiter } => {
+                if let Some(place) = self.place_of.get(&waiter).copied() {
+                    self.leave(place);
+                }
+            }
+            Event::Tick => {}
+        }
+    }
+
+    fn poll(&mut self) -> Option<Action> {
+        self.actions
+            .pop_front()
+            .or_else(|| self.fetch_again())
+            .or_else(|| self.fetch_asked())
+            .or_else(|| self.fetch_unasked())
+    }
+
+    fn next_deadline(&self) -> Option<Time> {
+        let free = self.in_flight < self.config.fetches_max.max(1);
+        self.again.first().filter(|_| free).map(|(due, ..)| *due)
     }
 }

@@ -4,12 +4,13 @@ mod oracle;
 mod slow_source;
 
 use super::*;
+use crate::machine::Machine;
 
 const KEY: Key = Key { file: FileId(1), lost: ObjectId(7) };
 const SPARE: ObjectId = ObjectId(8);
 
 fn poll_all(r: &mut Recovery) -> Vec<Action> {
-    let actions = std::iter::from_fn(|| r.poll()).collect();
+    let actions = r.drain().collect();
     r.check();
     actions
 }

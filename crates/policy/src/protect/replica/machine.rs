@@ -3,6 +3,7 @@
 use super::super::window::{Reach, takes_shortcut};
 use super::prefix::Prefix;
 use super::*;
+use crate::machine::Machine;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// What is kept of a job.
@@ -80,47 +81,6 @@ impl Replication {
             actions: VecDeque::new(),
             stats: Stats::default(),
         }
-    }
-
-    /// Takes in what happened; follow with [`Replication::poll`] until it gives nothing.
-    pub fn handle(&mut self, now: Time, event: Event) {
-        self.now = self.now.max(now);
-        match event {
-            Event::Submitted { job, rank, nodes, files } => self.submitted(job, rank, nodes, files),
-            Event::Ranked { job, rank } => self.ranked(job, rank),
-            Event::Dispatched { job, nodes } => self.dispatched(job, nodes),
-            Event::Closed { job, file } => {
-                if self.config.removal == Removal::Eager && self.jobs.get(&job).is_some_and(|j| j.running) {
-                    self.unused(file, job, RemoveReason::Closed(job));
-                }
-            }
-            Event::Ended { job } => self.ended(job),
-            Event::Created { file } => self.created(file),
-            Event::CreateFailed { file } => self.create_failed(file),
-            Event::Removed { file } => self.removed(file),
-            Event::Lost { file } => self.lost(file),
-            Event::Adopted { file } => {
-                self.adopted = true;
-                self.adopt(file);
-            }
-            Event::Tick => self.tick(),
-        }
-    }
-
-    /// What to do next, if anything.
-    pub fn poll(&mut self) -> Option<Action> {
-        if self.dirty && self.actions.is_empty() {
-            self.dirty = false;
-            self.choose();
-            self.create();
-        }
-        self.actions.pop_front()
-    }
-
-    /// When the next look or retry is due.
-    pub fn next_deadline(&self) -> Option<Time> {
-        let retry = self.retries.first().map(|(at, _)| *at);
-        self.look_at.into_iter().chain(retry).min()
     }
 
     /// What protects the inputs of a job that waits or runs; empty for one that is not known.
@@ -288,5 +248,48 @@ impl Replication {
         for file in job.files.clone() {
             self.want(file, id);
         }
+    }
+}
+
+impl Machine for Replication {
+    type Event = Event;
+    type Action = Action;
+
+    fn handle(&mut self, now: Time, event: Event) {
+        self.now = self.now.max(now);
+        match event {
+            Event::Submitted { job, rank, nodes, files } => self.submitted(job, rank, nodes, files),
+            Event::Ranked { job, rank } => self.ranked(job, rank),
+            Event::Dispatched { job, nodes } => self.dispatched(job, nodes),
+            Event::Closed { job, file } => {
+                if self.config.removal == Removal::Eager && self.jobs.get(&job).is_some_and(|j| j.running) {
+                    self.unused(file, job, RemoveReason::Closed(job));
+                }
+            }
+            Event::Ended { job } => self.ended(job),
+            Event::Created { file } => self.created(file),
+            Event::CreateFailed { file } => self.create_failed(file),
+            Event::Removed { file } => self.removed(file),
+            Event::Lost { file } => self.lost(file),
+            Event::Adopted { file } => {
+                self.adopted = true;
+                self.adopt(file);
+            }
+            Event::Tick => self.tick(),
+        }
+    }
+
+    fn poll(&mut self) -> Option<Action> {
+        if self.dirty && self.actions.is_empty() {
+            self.dirty = false;
+            self.choose();
+            self.create();
+        }
+        self.actions.pop_front()
+    }
+
+    fn next_deadline(&self) -> Option<Time> {
+        let retry = self.retries.first().map(|(at, _)| *at);
+        self.look_at.into_iter().chain(retry).min()
     }
 }

@@ -2,6 +2,7 @@
 
 use super::Strategy;
 use super::*;
+use crate::machine::Machine;
 use proptest::prelude::*;
 use std::collections::BTreeSet;
 
@@ -16,7 +17,7 @@ fn after(machine: &mut Replication, now: u64, event: Event) -> Vec<Action> {
 }
 
 fn poll_all(machine: &mut Replication) -> Vec<Action> {
-    let actions = std::iter::from_fn(|| machine.poll()).collect();
+    let actions = machine.drain().collect();
     machine.check();
     actions
 }

@@ -21,7 +21,7 @@ fn batch(id: u64, cores: u32, estimate: u64, after_ok: &[u64]) -> Event {
 }
 
 fn poll_all(easy: &mut Easy) -> Vec<Action> {
-    let actions = std::iter::from_fn(|| easy.poll()).collect();
+    let actions = easy.drain().collect();
     easy.check();
     actions
 }

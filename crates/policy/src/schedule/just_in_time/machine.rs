@@ -1,6 +1,7 @@
 //! The machine: from estimates to the beginnings of transfers.
 
 use super::*;
+use crate::machine::Machine;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 #[derive(Debug)]
@@ -44,34 +45,6 @@ impl JustInTime {
             actions: VecDeque::new(),
             stats: Stats::default(),
         }
-    }
-
-    /// Takes in what happened; follow with [`JustInTime::poll`] until it gives nothing.
-    pub fn handle(&mut self, now: Time, event: Event) {
-        match event {
-            Event::Submitted { job, bytes, source, start } => self.submitted(now, job, bytes, source, start),
-            Event::Estimated { job, start } => self.estimated(now, job, start),
-            Event::Reserved { job } => self.reserved(now, job),
-            Event::NoSpace { job } => self.no_space(now, job),
-            Event::Refused { job } => self.refused(job),
-            Event::SpaceFreed => self.space_freed(now),
-            Event::Arrived { job, took } => self.arrived(now, job, took),
-            Event::Failed { job, permanent } => self.failed(now, job, permanent),
-            Event::Started { job } => self.started(now, job),
-            Event::Gone { job } => self.gone(now, job),
-            Event::Tick => {}
-        }
-        self.do_what_is_due(now);
-    }
-
-    /// What to do next, if anything.
-    pub fn poll(&mut self) -> Option<Action> {
-        self.actions.pop_front()
-    }
-
-    /// When something is to be done next.
-    pub fn next_deadline(&self) -> Option<Time> {
-        self.due.first().map(|(at, _)| *at)
     }
 
     /// How far a job's data are.
@@ -289,5 +262,35 @@ impl JustInTime {
         job.reserved = false;
         self.stats.bytes_reserved -= job.bytes;
         self.actions.push_back(Action::Release { job: id, bytes: job.bytes });
+    }
+}
+
+impl Machine for JustInTime {
+    type Event = Event;
+    type Action = Action;
+
+    fn handle(&mut self, now: Time, event: Event) {
+        match event {
+            Event::Submitted { job, bytes, source, start } => self.submitted(now, job, bytes, source, start),
+            Event::Estimated { job, start } => self.estimated(now, job, start),
+            Event::Reserved { job } => self.reserved(now, job),
+            Event::NoSpace { job } => self.no_space(now, job),
+            Event::Refused { job } => self.refused(job),
+            Event::SpaceFreed => self.space_freed(now),
+            Event::Arrived { job, took } => self.arrived(now, job, took),
+            Event::Failed { job, permanent } => self.failed(now, job, permanent),
+            Event::Started { job } => self.started(now, job),
+            Event::Gone { job } => self.gone(now, job),
+            Event::Tick => {}
+        }
+        self.do_what_is_due(now);
+    }
+
+    fn poll(&mut self) -> Option<Action> {
+        self.actions.pop_front()
+    }
+
+    fn next_deadline(&self) -> Option<Time> {
+        self.due.first().map(|(at, _)| *at)
     }
 }

@@ -1,6 +1,7 @@
 //! Tests of the machine: by example, and that nothing is forgotten whatever happens.
 
 use super::*;
+use crate::machine::Machine;
 use proptest::prelude::*;
 use std::collections::BTreeSet;
 
@@ -20,7 +21,7 @@ fn machine() -> JustInTime {
 fn after(machine: &mut JustInTime, now: u64, event: Event) -> Vec<Action> {
     machine.handle(Time::from_secs(now), event);
     machine.check();
-    std::iter::from_fn(|| machine.poll()).collect()
+    machine.drain().collect()
 }
 
 fn submit(machine: &mut JustInTime, now: u64, job: JobId, bytes: u64, start: Option<u64>) -> Vec<Action> {

@@ -12,7 +12,7 @@
 //! others were ([`crate::tier::comeback`]), is looked at again later. So a copy costs device time that nobody else wants, and is not made
 //! to be thrown away.
 
-use super::{Action, Reorganizer};
+use super::Reorganizer;
 use crate::tier::tuned::Tuned;
 use crate::tier::{Location, Region, Tier};
 use crate::time::Time;
@@ -144,7 +144,7 @@ impl Copies {
 
 impl Reorganizer {
     /// The next copy that is made, if the devices are idle and nothing is to be moved.
-    pub(super) fn poll_copy(&mut self, now: Time) -> Option<Action> {
+    pub(super) fn poll_copy(&mut self, now: Time) -> Option<Location> {
         if now < self.copy_at()? {
             return None;
         }
@@ -158,8 +158,7 @@ impl Reorganizer {
         self.copies.making.insert(location, false);
         self.copies.room_bytes = self.copies.room_bytes.saturating_sub(self.config.block_bytes);
         self.spend(now, self.config.block_bytes);
-        self.note(super::Logged::Action(now, Action::Copy(location)));
-        Some(Action::Copy(location))
+        Some(location)
     }
 
     /// When the next copy may be made; `None` if only something that happens can tell.

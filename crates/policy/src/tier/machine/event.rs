@@ -1,5 +1,6 @@
 //! What the machine is told, what it says, and what it counts.
 
+use crate::machine;
 use crate::tier::{Location, Move, Region, Tier};
 
 /// What happened.
@@ -61,6 +62,8 @@ pub enum Event {
     CopyBytes(u64),
     /// Somebody wants nothing to be moved until further notice, or not any more. What is under way ends.
     Paused(bool),
+    /// Time has passed.
+    Tick,
 }
 
 /// What to do.
@@ -71,6 +74,9 @@ pub enum Action {
     /// Make a slow copy of this location, which stays on the fast tier; answer with [`Event::Copied`] or [`Event::Failed`].
     Copy(Location),
 }
+
+/// A line of the machine's log.
+pub type Logged = machine::Logged<Event, Action>;
 
 /// What was done so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

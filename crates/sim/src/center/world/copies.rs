@@ -4,6 +4,7 @@ use super::{Rank as EventRank, What, World, number};
 use crate::center::nodes::{NodeSet, substitute, twins};
 use crate::center::setup::{Replication as Wanted, Setup};
 use policy::ids::{FileId, TargetId};
+use policy::machine::Machine;
 use policy::protect::failover::{self, Failover};
 use policy::protect::replica::{Action, Config, Event, Rank, Replication, Strategy};
 use policy::schedule::easy::JobId;

@@ -11,6 +11,7 @@
 use super::{Job, World};
 use crate::tier::PageCacheSetup;
 use policy::cache::{Action, Event, FetchId, Level, LevelConfig, Request, RequestId, Span};
+use policy::machine::Machine;
 use policy::prefetch::Prefetch;
 use policy::tier::machine::Event as TierEvent;
 use policy::tier::{Location, Region, Tier};

@@ -11,6 +11,7 @@ use policy::burst::buffer::{Action, Buffer, Event, Logged};
 use policy::burst::control::Rates;
 use policy::burst::queue::App;
 use policy::burst::tables::{Demotion, Version};
+use policy::machine::Machine;
 use policy::throttle::Throttle;
 use rustix::io::Errno;
 use std::collections::{BTreeMap, VecDeque};

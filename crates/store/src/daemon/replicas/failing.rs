@@ -2,6 +2,7 @@
 
 use super::*;
 use policy::layout::Reason;
+use policy::machine::Machine;
 use policy::protect::failover::{Action, Event};
 use std::sync::mpsc::RecvTimeoutError;
 

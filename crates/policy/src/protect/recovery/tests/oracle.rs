@@ -2,6 +2,7 @@
 //! checks each action against what the coordinator promises.
 
 use super::*;
+use crate::machine::Machine;
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
