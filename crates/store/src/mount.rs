@@ -16,6 +16,7 @@ pub mod convert;
 mod directory;
 mod durable;
 mod gone;
+mod hand_over;
 pub mod handles;
 mod holders;
 mod layout_text;
