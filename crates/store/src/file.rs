@@ -18,7 +18,6 @@ mod cached;
 mod change;
 mod compare;
 mod copy;
-mod fast;
 mod grow;
 mod habit;
 mod inline;
@@ -47,8 +46,7 @@ mod write;
 
 pub use advise::{Access, Adviser, Resume};
 pub use cached::Reading;
-pub use fast::FastPiece;
-pub use inline::InlineWrite;
+pub use inline::{InlineRead, InlineWrite};
 pub use kept::Kept;
 pub use load::Load;
 pub use lost::Lost;
@@ -57,6 +55,8 @@ pub use payer::Payer;
 pub use pool::{Event, Garbage, MirrorWrites, Observer, Pool, Recover, Unobserved};
 pub use sync::SyncCursor;
 pub use table::FileTable;
+
+pub use crate::target::OnDeadline;
 
 pub(crate) use byte_ranges::ByteRanges;
 pub(crate) use grow::{NewObjects, Noted, targets_of};
@@ -191,6 +191,11 @@ impl File {
     /// The layout; `None` while the bytes are in the stub.
     pub fn layout(&self) -> Option<Arc<Layout>> {
         self.view.read().layout.clone()
+    }
+
+    /// Whether it has no layout yet.
+    pub fn is_in_stub(&self) -> bool {
+        self.view.read().layout.is_none()
     }
 
     /// The file's number; `None` while it has no layout.

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
-use store::file::{File, InlineWrite, Pool};
+use store::file::{File, InlineRead, InlineWrite, Pool};
 use store::stub::memory::MemoryStub;
 use store::target::{
     Execution, InlineSlots, Limits, MemoryMedium, OnDeadline, Order, OrderError, State, TargetSpec, Targets,
@@ -23,7 +23,11 @@ use store::target::{
 
 /// A file of one object on one target behind a gate of its own.
 fn file() -> (Arc<File>, Arc<Targets>, Arc<Gate>) {
-    let gate = Arc::new(Gate::before(Op::Write));
+    file_behind(Gate::before(Op::Write))
+}
+
+fn file_behind(gate: Gate) -> (Arc<File>, Arc<Targets>, Arc<Gate>) {
+    let gate = Arc::new(gate);
     let targets = Targets::new(TargetsOptions {
         execution: Execution::Threads,
         limits: Limits { deadline: Duration::from_millis(300), ..Limits::default() },
@@ -78,16 +82,34 @@ fn a_write_on_the_callers_thread_that_hangs_is_answered_and_the_file_goes_on() {
 }
 
 #[test]
-fn a_write_on_the_callers_thread_that_does_not_hang_is_over_when_it_returns() {
+fn a_request_on_the_callers_thread_that_does_not_hang_is_over_when_it_returns() {
     let (file, targets, _) = file();
     let (answer, answered) = request();
     assert!(matches!(file.write_inline(4096, &[2; 8192], answer.clone()), InlineWrite::Done(Ok(()))));
     assert_eq!(file.size(), 12288);
+    let mut got = [0; 9000];
+    assert_eq!(file.read_inline(4096, &mut got, &answer), InlineRead::Done(8192), "cut at the end of the file");
+    assert!(got[..8192] == [2; 8192]);
     targets.operate(TargetId(0), Order::Fail).unwrap();
     let refused = file.write_inline(0, &[3; 10], answer);
     assert!(matches!(&refused, InlineWrite::Done(Err(e)) if e.errno() == Errno::IO), "{refused:?}");
     assert!(answered.try_recv().is_err(), "nothing hung");
     assert_eq!(targets.get(TargetId(0)).unwrap().state(), State::Failed);
+    targets.stop();
+}
+
+#[test]
+fn a_read_on_the_callers_thread_that_hangs_is_answered_once() {
+    let (file, targets, gate) = file_behind(Gate::before(Op::Read));
+    gate.close();
+    let (answer, answered) = request();
+    let reader = file.clone();
+    let hung = std::thread::spawn(move || reader.read_inline(0, &mut [0; 4096], &answer));
+    answered.recv().expect("the watchdog answers while the read hangs");
+    file.truncate(2048).expect("a read holds nothing");
+    gate.open();
+    assert_eq!(hung.join().unwrap(), InlineRead::Taken);
+    assert!(answered.try_recv().is_err(), "once");
     targets.stop();
 }
 

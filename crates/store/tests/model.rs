@@ -1,4 +1,5 @@
-//! A file against a plain vector of bytes: random operations without faults, every shape of layout.
+//! A file against a plain vector of bytes: random operations without faults, every shape of layout, and the ways that reads
+//! and writes of the mount take.
 
 #[allow(dead_code, unused_imports)]
 mod world;
@@ -6,7 +7,7 @@ mod world;
 use policy::layout::Placement;
 use proptest::prelude::*;
 use std::sync::Arc;
-use store::file::{File, MirrorWrites};
+use store::file::{File, InlineRead, InlineWrite, MirrorWrites, OnDeadline};
 use world::{Options, World};
 
 const SIZE_MAX: u64 = 200 << 10;
@@ -123,20 +124,45 @@ fn check_seek(file: &Arc<File>, model: &[u8], offset: u64) {
     assert!(hole.is_none_or(|h| h >= offset && h <= size), "hole at {hole:?} of {size}");
 }
 
+fn on_deadline() -> Arc<dyn OnDeadline> {
+    Arc::new(|| panic!("nothing hangs"))
+}
+
+/// Reads as the mount does: on this thread what can be, else the slow way.
+fn read(file: &Arc<File>, offset: u64, buf: &mut [u8]) -> usize {
+    if let Some(read) = file.read_in_stub(offset, buf) {
+        return read.expect("a healthy read");
+    }
+    match file.read_inline(offset, buf, &on_deadline()) {
+        InlineRead::Done(read) => read,
+        _ => file.read(offset, buf).expect("a healthy read"),
+    }
+}
+
+/// Writes likewise.
+fn write(file: &Arc<File>, offset: u64, data: &[u8]) {
+    let done =
+        file.write_in_stub(offset, data).unwrap_or_else(|| match file.write_inline(offset, data, on_deadline()) {
+            InlineWrite::Done(done) => done,
+            _ => file.write(offset, data),
+        });
+    done.expect("a healthy write");
+}
+
 fn apply(world: &mut World, model: &mut Vec<u8>, op: &Op) {
     let file = world.life.file.clone();
     let mover = &world.life.mover;
     match *op {
         Op::Read(offset, len) => {
             let mut buf = vec![0xEE; len as usize];
-            let read = file.read(offset, &mut buf).expect("a healthy read");
+            let read = read(&file, offset, &mut buf);
             let end = (offset + len).min(model.len() as u64).max(offset) as usize;
             let expect = model.get(offset as usize..end).unwrap_or(&[]);
             assert!(buf[..read] == *expect, "read of {len} at {offset}");
         }
         Op::Write(offset, len, value) => {
             let data = bytes(value, len);
-            file.write(offset, &data).expect("a healthy write");
+            write(&file, offset, &data);
             put(model, offset, &data);
         }
         Op::Append(len, value) => {

@@ -4,7 +4,7 @@
 //! for one look at an empty list.
 
 use super::{File, MirrorWrites, Pool};
-use crate::Result;
+use crate::{Error, Result};
 use policy::layout::Placement;
 use policy::precedence::Class;
 use rustix::io::Errno;
@@ -131,12 +131,15 @@ impl File {
 
     /// How a write of an application went.
     pub(crate) fn tell_written(self: &Arc<Self>, access: Access, done: &Result<()>) {
-        for adviser in self.pool.advisers() {
-            match done {
-                Ok(()) => adviser.written(self, access),
-                Err(_) => adviser.write_failed(self, access),
-            }
+        match done {
+            Ok(()) => self.pool.advisers().iter().for_each(|adviser| adviser.written(self, access)),
+            Err(_) => self.tell_failed(access),
         }
+    }
+
+    /// A write of an application failed.
+    pub(super) fn tell_failed(&self, access: Access) {
+        self.pool.advisers().iter().for_each(|adviser| adviser.write_failed(self, access));
     }
 
     /// An application cut it to nothing.
@@ -170,9 +173,11 @@ impl File {
         self.pool.advisers().iter().find(|adviser| !adviser.may_write(self, access))
     }
 
-    /// The adviser who has a write tried again for which the devices had no room.
-    pub(crate) fn patient(&self) -> Option<&Arc<dyn Adviser>> {
-        self.pool.advisers().iter().find(|adviser| adviser.tries_again(self))
+    /// The adviser that has a write tried again which went so: the devices had no room for it, which may change.
+    pub(crate) fn retries(&self, done: &Result<()>) -> Option<&Arc<dyn Adviser>> {
+        let error = done.as_ref().err()?;
+        let is_full = !matches!(error, Error::NoTarget) && error.errno() == Errno::NOSPC;
+        self.pool.advisers().iter().find(|adviser| is_full && adviser.tries_again(self))
     }
 
     /// How the segment that starts with the byte `from` is to lie, where `place` says how without anybody's advice.

@@ -1,19 +1,33 @@
-//! A write on the caller's own thread, and what becomes of it when it hangs.
+//! A read or a write on the caller's own thread, and what becomes of it when it hangs.
+//!
+//! A read takes no lock: it is answered if the file still lies as it did before. One that hangs or fails, or is more than one
+//! piece on one healthy target, is for [`File::read`], which knows mirrors and recovery.
 //!
 //! ```text
 //! caller     take `io` shared ── pwrite ──────────────── (hangs) ─────────── returns: Taken
 //! watchdog                          deadline: let go of `io`, answer the request
 //! ```
-//! The write then counts as one that failed: its range holds the old bytes or the new. `io` must not stay taken, since
+//! A write that hangs counts as one that failed: its range holds the old bytes or the new. `io` must not stay taken, since
 //! whoever truncates, grows or moves the file would wait for a call that may never return.
 
 use super::overflow::is_refusal;
-use super::{Error, File, Result, View};
-use crate::target::{InlineError, OnDeadline};
+use super::{Access, Error, File, Result, View};
+use crate::target::{InlineError, OnDeadline, State};
 use parking_lot::{ArcRwLockReadGuard, Mutex, RawRwLock};
-use policy::layout::Position;
+use policy::layout::{ObjectState, Piece, Position};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+
+/// What became of a read on the caller's thread.
+#[derive(Debug, PartialEq, Eq)]
+pub enum InlineRead {
+    /// So many bytes are in the buffer; fewer than asked for only at the end of the file.
+    Done(usize),
+    /// Nothing was read that may be answered: use [`File::read`].
+    NotNow,
+    /// It returned after its deadline; the watchdog has dealt with the request.
+    Taken,
+}
 
 /// What became of a write on the caller's thread.
 #[derive(Debug)]
@@ -43,14 +57,60 @@ impl OnDeadline for Overdue {
         self.file.ended_inline(&self.view, self.at, self.end, false);
         self.file.forget(self.offset, self.end - self.offset);
         drop(self.io.lock().take());
+        self.file.tell_failed(Access { write: true, offset: self.offset, len: self.end - self.offset });
         self.request.missed();
     }
 }
 
 impl File {
+    /// Reads bytes that are in the stub; `None` if they are elsewhere.
+    pub fn read_in_stub(self: &Arc<Self>, offset: u64, buf: &mut [u8]) -> Option<Result<usize>> {
+        self.is_in_stub().then(|| self.read(offset, buf))
+    }
+
+    /// Writes bytes that stay in the stub; `None` if they are elsewhere, or belong there afterwards.
+    pub fn write_in_stub(self: &Arc<Self>, offset: u64, data: &[u8]) -> Option<Result<()>> {
+        let stays = offset.saturating_add(data.len() as u64) <= self.pool.inline_bytes_max;
+        (stays && self.is_in_stub()).then(|| self.write(offset, data))
+    }
+
+    /// Reads on the caller's thread when the range, cut at the end of the file, is one piece on one healthy target and its
+    /// object is open. When it hangs beyond the deadline, `request` is told, once.
+    pub fn read_inline(&self, offset: u64, buf: &mut [u8], request: &Arc<dyn OnDeadline>) -> InlineRead {
+        let view = self.view();
+        let Some(piece) = self.only_piece(&view, offset, buf.len()) else { return InlineRead::NotNow };
+        let slot = view.slot(piece.at);
+        let Ok(target) = slot.target(&self.pool) else { return InlineRead::NotNow };
+        if target.in_doubt() || !matches!(target.state(), State::Ok | State::Draining | State::ReadOnly) {
+            return InlineRead::NotNow;
+        }
+        let Some(handle) = slot.handle() else { return InlineRead::NotNow };
+        handle.advise(self.advice());
+        let buf = &mut buf[..piece.len as usize];
+        match target.run_inline(|_| handle.read_at(piece.object_offset, buf), Some(request)) {
+            Ok(got) if self.same_view(&view) => {
+                buf[got..].fill(0); // what the object does not have of them
+                InlineRead::Done(buf.len())
+            }
+            Err(InlineError::Taken) => InlineRead::Taken,
+            Ok(_) | Err(InlineError::NotNow | InlineError::Target(_)) => InlineRead::NotNow,
+        }
+    }
+
+    /// The range, cut at the end of the file, if it is one piece of a complete object.
+    fn only_piece(&self, view: &View, offset: u64, len: usize) -> Option<Piece> {
+        let layout = view.layout.as_ref()?;
+        let left = self.size().checked_sub(offset)?;
+        let len = usize::try_from(left).unwrap_or(usize::MAX).min(len);
+        let mirror = self.preferred(view, offset, len)?;
+        let piece = layout.mirrors[mirror].pieces(mirror, offset, len as u64).next()?;
+        let complete = len > 0 && layout.object(piece.at)?.state == ObjectState::Complete;
+        (complete && piece.len == len as u64).then_some(piece)
+    }
+
     /// Writes on the caller's thread when the range is one piece on one healthy target of a file with one mirror and
-    /// nothing else is to be done first. When it hangs beyond the deadline, `request` is told, once, and the file goes
-    /// on without it.
+    /// nothing else is to be done first, and tells the advisers how it went. When it hangs beyond the deadline, `request` is
+    /// told, once, and the file goes on without it.
     pub fn write_inline(self: &Arc<Self>, offset: u64, data: &[u8], request: Arc<dyn OnDeadline>) -> InlineWrite {
         let Ok(end) = Self::check_range(offset, data.len() as u64) else { return InlineWrite::NotNow };
         let Some(io) = self.io.try_read_arc() else { return InlineWrite::NotNow };
@@ -94,6 +154,10 @@ impl File {
         }
         let done = result.and_then(|()| self.extend_to(end)).inspect(|()| self.was_modified());
         self.forget(offset, data.len() as u64);
+        if self.retries(&done).is_some() {
+            return InlineWrite::NotNow;
+        }
+        self.tell_written(Access { write: true, offset, len: data.len() as u64 }, &done);
         InlineWrite::Done(done)
     }
 

@@ -8,12 +8,13 @@ use super::Server;
 use super::convert::errno;
 use super::metadata::STATS_ID;
 use super::open::Handle;
-use crate::file::{Access, File, InlineWrite, Reading as Cached};
+use crate::cache::Stream;
+use crate::file::{Access, InlineRead, InlineWrite, OnDeadline, Reading as Cached, Resume};
 use crate::namespace::{Caller, NodeId};
-use crate::target::{InlineError, Medium, OnDeadline};
 use fuser::{FileHandle, ReplyData, ReplyWrite};
 use parking_lot::Mutex;
 use rustix::io::Errno;
+use std::borrow::Borrow;
 use std::cell::RefCell;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -42,48 +43,75 @@ struct Reading {
     reply: Mutex<Option<ReplyData>>,
 }
 
-impl Reading {
-    fn take(&self) -> Option<ReplyData> {
-        self.reply.lock().take()
+impl OnDeadline for Reading {
+    fn missed(&self) {
+        let Some(reply) = self.reply.lock().take() else { return };
+        let (handle, offset, len) = (self.handle.clone(), self.offset, self.len);
+        // A refused work is dropped with its reply, which answers EIO.
+        let work = Box::new(move || read_slowly(&handle, offset, len, reply));
+        let _ = self.server.slow.push_now(self.handle.uid(), work);
     }
+}
 
-    fn answer_slowly(&self, reply: ReplyData) {
-        with_buffer(self.len, |buffer| match self.handle.open.file.read(self.offset, buffer) {
-            Ok(got) => reply.data(&buffer[..got]),
-            Err(error) => {
-                tracing::debug!(%error, node = self.handle.open.id, offset = self.offset, "read failed");
-                reply.error(errno(error.errno()));
-            }
-        });
-    }
+/// Reads where it may take its time.
+fn read_slowly(handle: &Handle, offset: u64, len: usize, reply: ReplyData) {
+    with_buffer(len, |buffer| {
+        let read = handle.open.file.read(offset, buffer);
+        answer_read(handle, offset, read.map(|got| &buffer[..got]), reply);
+    });
 }
 
 /// A write under way, whose reply belongs to whoever takes it first.
-struct Writing {
-    reply: Mutex<Option<ReplyWrite>>,
-    file: Arc<File>,
-    access: Access,
-}
+struct Writing(Mutex<Option<ReplyWrite>>);
 
 impl OnDeadline for Writing {
     fn missed(&self) {
-        if let Some(reply) = self.reply.lock().take() {
-            self.file.tell_written(self.access, &Err(Errno::IO.into()));
+        if let Some(reply) = self.0.lock().take() {
             reply.error(fuser::Errno::EIO);
         }
     }
 }
 
-/// What the watchdog holds of a read.
-struct Rescue(Arc<Reading>);
+/// A write that does not end where it came in.
+struct SlowWrite {
+    server: Arc<Server>,
+    handle: Arc<Handle>,
+    offset: u64,
+    data: Vec<u8>,
+    /// See [`super::convert::synced`].
+    sync: Option<bool>,
+    /// When it was first tried.
+    since: Instant,
+    reply: ReplyWrite,
+}
 
-impl OnDeadline for Rescue {
-    fn missed(&self) {
-        let Some(reply) = self.0.take() else { return };
-        let reading = self.0.clone();
-        // A refused work is dropped with its reply, which answers EIO.
-        let uid = reading.handle.uid();
-        let _ = self.0.server.slow.push_now(uid, Box::new(move || reading.answer_slowly(reply)));
+impl SlowWrite {
+    /// What an adviser calls that keeps the write.
+    fn resume(self) -> Resume {
+        Box::new(move |verdict| match verdict {
+            Ok(()) => self.hand_over(),
+            Err(error) => self.reply.error(errno(error.errno())),
+        })
+    }
+
+    /// Writes on the slow pool.
+    fn hand_over(self) {
+        let SlowWrite { server, handle, offset, data, sync, since, reply } = self;
+        let pool = server.clone();
+        pool.hand_over(handle.uid(), reply, ReplyWrite::error, move |reply| {
+            let file = handle.open.file.clone();
+            let mut done = file.write(offset, &data);
+            if let (Ok(()), Some(data_only)) = (&done, sync) {
+                done = file.sync(data_only, &handle.synced);
+            }
+            let access = Access { write: true, offset, len: data.len() as u64 };
+            if let Some(adviser) = file.retries(&done) {
+                let again = SlowWrite { server, handle, offset, data, sync, since, reply };
+                return adviser.no_room(&file, access, since.elapsed(), again.resume());
+            }
+            file.tell_written(access, &done);
+            answer_write(done, data.len(), reply);
+        });
     }
 }
 
@@ -105,80 +133,60 @@ impl Server {
         if for_pages && !handle.mode.may_fill_pages() {
             return reply.error(fuser::Errno::EINVAL); // splice(2): "Target filesystem doesn't support splicing"
         }
-        let file = handle.open.file.clone();
+        let file = &handle.open.file;
         file.accessed(Access { write: false, offset, len: len.into() });
         file.note_order(handle.order.lock().read(offset, len.into()));
-        let len = len as usize;
-        if file.layout().is_none() {
-            return with_buffer(len, |buffer| match file.read(offset, buffer) {
-                Ok(got) => reply.data(&buffer[..got]),
-                Err(error) => reply.error(errno(error.errno())),
-            });
-        }
-        if offset >= file.size() {
-            return reply.data(&[]);
-        }
-        if handle.stream.is_some() {
-            return self.read_cached(handle, offset, len, reply);
-        }
-        let reading = Arc::new(Reading { server: self.clone(), handle, offset, len, reply: Mutex::new(Some(reply)) });
-        if let Some(piece) = file.fast_read(offset, len) {
-            let rescue: Arc<dyn OnDeadline> = Arc::new(Rescue(reading.clone()));
-            let read = |buffer: &mut [u8]| {
-                let read = |_: &dyn Medium| piece.handle().read_at(piece.object_offset, buffer);
-                piece.target().run_inline(read, Some(&rescue))
-            };
-            let answered = with_buffer(piece.len, |buffer| match read(buffer) {
-                Ok(got) if file.still_valid(&piece) => {
-                    buffer[got..].fill(0);
-                    if let Some(reply) = reading.take() {
-                        reply.data(buffer);
-                    }
-                    true
-                }
-                Err(InlineError::Taken) => true,
-                Ok(_) | Err(InlineError::NotNow | InlineError::Target(_)) => false,
-            });
-            if answered {
-                return;
+        with_buffer(len as usize, |buffer| {
+            if let Some(read) = file.read_in_stub(offset, buffer) {
+                answer_read(&handle, offset, read.map(|got| &buffer[..got]), reply);
+            } else if offset >= file.size() {
+                reply.data(&[]);
+            } else if let Some(stream) = &handle.stream {
+                self.read_cached(&handle, stream, offset, buffer, reply);
+            } else {
+                self.read_inline(handle.clone(), offset, buffer, reply);
+            }
+        });
+    }
+
+    /// Reads here, or on the slow pool what is not for here.
+    fn read_inline(self: &Arc<Self>, handle: Arc<Handle>, offset: u64, buffer: &mut [u8], reply: ReplyData) {
+        let (server, len) = (self.clone(), buffer.len());
+        let reading = Arc::new(Reading { server, handle, offset, len, reply: Mutex::new(Some(reply)) });
+        let request: Arc<dyn OnDeadline> = reading.clone();
+        let read = reading.handle.open.file.read_inline(offset, buffer, &request);
+        let Some(reply) = reading.reply.lock().take() else { return };
+        match read {
+            InlineRead::Done(got) => reply.data(&buffer[..got]),
+            InlineRead::Taken => {} // never so: whoever took the request took the reply
+            InlineRead::NotNow => {
+                let handle = reading.handle.clone();
+                let work = move |reply| read_slowly(&handle, offset, len, reply);
+                self.hand_over(reading.handle.uid(), reply, ReplyData::error, work);
             }
         }
-        let Some(reply) = reading.take() else { return };
-        self.hand_over(reading.handle.uid(), reply, ReplyData::error, move |reply| reading.answer_slowly(reply));
     }
 
     /// Reads through the block cache: what is here is answered here, what must be waited for on the slow pool.
-    fn read_cached(self: &Arc<Self>, handle: Arc<Handle>, offset: u64, len: usize, reply: ReplyData) {
-        let file = &handle.open.file;
-        let stream = handle.stream.as_ref().expect("only called with one");
-        let begun = with_buffer(len, |buffer| match file.begin_read(stream, offset, buffer) {
-            Cached::Done(got) => {
-                reply.data(&buffer[..got]);
-                None
-            }
-            waits => Some((waits, reply)),
-        });
-        let Some((waits, reply)) = begun else { return };
-        let file = file.clone();
-        self.hand_over(handle.uid(), reply, ReplyData::error, move |reply| {
-            let read = match waits {
-                Cached::Waits(ticket) => ticket.finish(),
-                _ => {
-                    let mut bytes = vec![0; len];
-                    file.read(offset, &mut bytes).map(|got| {
-                        bytes.truncate(got);
-                        bytes
-                    })
-                }
-            };
-            match read {
-                Ok(bytes) => reply.data(&bytes),
-                Err(error) => {
-                    tracing::debug!(%error, node = handle.open.id, offset, "read failed");
-                    reply.error(errno(error.errno()));
-                }
-            }
-        });
+    fn read_cached(
+        self: &Arc<Self>,
+        handle: &Arc<Handle>,
+        stream: &Stream,
+        offset: u64,
+        buffer: &mut [u8],
+        reply: ReplyData,
+    ) {
+        let (handle, len) = (handle.clone(), buffer.len());
+        match handle.open.file.begin_read(stream, offset, buffer) {
+            Cached::Done(got) => reply.data(&buffer[..got]),
+            Cached::Waits(ticket) => self.hand_over(handle.uid(), reply, ReplyData::error, move |reply| {
+                let read = ticket.finish();
+                answer_read(&handle, offset, read.as_deref(), reply);
+            }),
+            Cached::Uncached => self.hand_over(handle.uid(), reply, ReplyData::error, move |reply| {
+                read_slowly(&handle, offset, len, reply);
+            }),
+        }
     }
 
     /// `drops`: who may not keep setuid and setgid. `sync`: see [`super::convert::synced`].
@@ -189,7 +197,7 @@ impl Server {
         data: &[u8],
         drops: Option<Caller>,
         sync: Option<bool>,
-        mut reply: ReplyWrite,
+        reply: ReplyWrite,
     ) {
         let Some(handle) = self.handles.get(handle.0) else { return reply.error(fuser::Errno::EBADF) };
         handle.wrote.store(true, Ordering::Relaxed);
@@ -200,70 +208,30 @@ impl Server {
                 return reply.error(errno(error));
             }
         }
-        let file = &handle.open.file;
-        let len = data.len();
-        let access = Access { write: true, offset, len: len as u64 };
+        let file = handle.open.file.clone();
+        let access = Access { write: true, offset, len: data.len() as u64 };
         file.accessed(access);
+        let slowly = |reply| {
+            let (server, data, since) = (self.clone(), data.to_vec(), Instant::now());
+            SlowWrite { server, handle, offset, data, sync, since, reply }
+        };
         if let Some(holder) = file.holder(access) {
-            let (server, writer, data) = (self.clone(), handle.clone(), data.to_vec());
-            let resume = move |verdict: crate::Result<()>| match verdict {
-                Ok(()) => server.write_slowly(writer, offset, data, sync, Instant::now(), reply),
-                Err(error) => reply.error(errno(error.errno())),
-            };
-            return holder.hold(file, access, Box::new(resume));
+            return holder.hold(&file, access, slowly(reply).resume());
         }
-        if sync.is_none() && file.layout().is_none() {
-            if offset.saturating_add(len as u64) <= self.parts.pool.inline_bytes_max {
-                return answer_write(file.write(offset, data), len, reply);
-            }
-        } else if sync.is_none() {
-            let writing = Arc::new(Writing { reply: Mutex::new(Some(reply)), file: file.clone(), access });
-            let done = file.write_inline(offset, data, writing.clone());
-            let Some(mine) = writing.reply.lock().take() else { return };
-            match done {
-                InlineWrite::Done(Err(error)) if is_full(&error) && file.patient().is_some() => reply = mine,
-                InlineWrite::Done(done) => {
-                    file.tell_written(access, &done);
-                    return answer_write(done, len, mine);
-                }
-                InlineWrite::Taken => return drop(mine), // never so: whoever took the request took the reply
-                InlineWrite::NotNow => reply = mine,
-            }
+        if sync.is_some() {
+            return slowly(reply).hand_over();
         }
-        self.write_slowly(handle, offset, data.to_vec(), sync, Instant::now(), reply);
-    }
-
-    /// Writes where it may take its time; it was first tried at `since`.
-    fn write_slowly(
-        self: &Arc<Self>,
-        handle: Arc<Handle>,
-        offset: u64,
-        data: Vec<u8>,
-        sync: Option<bool>,
-        since: Instant,
-        reply: ReplyWrite,
-    ) {
-        let server = self.clone();
-        self.hand_over(handle.uid(), reply, ReplyWrite::error, move |reply| {
-            let file = &handle.open.file;
-            let mut done = file.write(offset, &data);
-            if let (Ok(()), Some(data_only)) = (&done, sync) {
-                done = file.sync(data_only, &handle.synced);
-            }
-            let access = Access { write: true, offset, len: data.len() as u64 };
-            if done.as_ref().is_err_and(is_full)
-                && let Some(patient) = file.patient().cloned()
-            {
-                let (file, writer) = (file.clone(), handle.clone());
-                let resume = move |verdict: crate::Result<()>| match verdict {
-                    Ok(()) => server.write_slowly(writer, offset, data, sync, since, reply),
-                    Err(error) => reply.error(errno(error.errno())),
-                };
-                return patient.no_room(&file, access, since.elapsed(), Box::new(resume));
-            }
-            file.tell_written(access, &done);
-            answer_write(done, data.len(), reply);
-        });
+        if let Some(done) = file.write_in_stub(offset, data) {
+            return answer_write(done, data.len(), reply);
+        }
+        let writing = Arc::new(Writing(Mutex::new(Some(reply))));
+        let done = file.write_inline(offset, data, writing.clone());
+        let Some(reply) = writing.0.lock().take() else { return };
+        match done {
+            InlineWrite::Done(done) => answer_write(done, data.len(), reply),
+            InlineWrite::Taken => {} // never so: whoever took the request took the reply
+            InlineWrite::NotNow => slowly(reply).hand_over(),
+        }
     }
 
     fn read_stats(&self, handle: FileHandle, offset: u64, len: usize, reply: ReplyData) {
@@ -275,9 +243,15 @@ impl Server {
     }
 }
 
-/// Whether devices had no room, which may change.
-fn is_full(error: &crate::Error) -> bool {
-    !matches!(error, crate::Error::NoTarget) && error.errno() == Errno::NOSPC
+fn answer_read(handle: &Handle, offset: u64, read: Result<&[u8], impl Borrow<crate::Error>>, reply: ReplyData) {
+    match read {
+        Ok(bytes) => reply.data(bytes),
+        Err(error) => {
+            let error = error.borrow();
+            tracing::debug!(%error, node = handle.open.id, offset, "read failed");
+            reply.error(errno(error.errno()));
+        }
+    }
 }
 
 fn answer_write(done: crate::Result<()>, len: usize, reply: ReplyWrite) {

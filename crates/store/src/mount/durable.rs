@@ -30,7 +30,7 @@ impl Server {
             return reply.ok();
         }
         let Some(handle) = self.handles.get(handle.0) else { return reply.error(fuser::Errno::EBADF) };
-        if !handle.wrote.load(Ordering::Relaxed) || handle.open.file.layout().is_none() {
+        if !handle.wrote.load(Ordering::Relaxed) || handle.open.file.is_in_stub() {
             return reply.ok();
         }
         self.hand_over(handle.uid(), reply, ReplyEmpty::error, move |reply| match handle.open.file.settle() {
@@ -45,7 +45,7 @@ impl Server {
             return reply.ok();
         }
         let Some(handle) = self.handles.remove(handle.0) else { return reply.error(fuser::Errno::EBADF) };
-        if handle.open.file.layout().is_none() {
+        if handle.open.file.is_in_stub() {
             self.close(&handle);
             return reply.ok();
         }

@@ -304,10 +304,10 @@ impl Server {
     fn shown_open(&self, open: &Open, stat: &mut Stat) {
         let (size, modified_ns) = open.file.size_and_modified_ns();
         stat.st_size = size as i64;
-        if open.file.layout().is_some() {
+        if !open.file.is_in_stub() {
             self.with_objects(open.id, stat);
         }
-        if stat.st_nlink > 0 && open.file.layout().is_some() {
+        if stat.st_nlink > 0 && !open.file.is_in_stub() {
             // One of them may be a mark, which nobody is to see.
             stat.st_nlink = open.file.names(|| fstat(open.stub()).map_or(stat.st_nlink, |now| now.st_nlink));
         }

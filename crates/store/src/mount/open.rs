@@ -203,7 +203,7 @@ impl Server {
         let (caller, pid) = (caller(request, 0), request.pid());
         let flags = OFlags::from_bits_retain(flags.0 as u32);
         let user = match self.user(id) {
-            Ok(user) if user.open.file.layout().is_none() => user,
+            Ok(user) if user.open.file.is_in_stub() => user,
             Ok(_) => {
                 // Its target may have to be asked: to open the object for the kernel, to cut it.
                 let server = self.clone();
@@ -259,7 +259,7 @@ impl Server {
             self.parts.namespace.hold(id, Some(user.open.stub()))?.drop_privileges(caller)?;
         }
         if is_writable(flags)
-            && user.open.file.layout().is_none()
+            && user.open.file.is_in_stub()
             && let Some(request) = self.inherited(id)
         {
             user.open.file.set_placement(request);
@@ -278,7 +278,7 @@ impl Server {
         let open = user.keep();
         open.file.opened();
         let writable = is_writable(flags);
-        let striped = open.file.layout().is_some();
+        let striped = !open.file.is_in_stub();
         let stat = fstat(open.stub()).ok();
         // What the kernel opened to append appends for ever, also when the application changes its mind.
         let passable = striped && !open.file.is_watched() && !flags.contains(OFlags::APPEND);

@@ -17,7 +17,7 @@ impl Server {
         }
         let inline = |size: u64| {
             let laid_out = match self.open.get(id) {
-                Some(open) => open.file.layout().is_some(),
+                Some(open) => !open.file.is_in_stub(),
                 None => {
                     self.parts.namespace.stat(id).is_ok_and(|s| s.st_size as u64 > self.parts.pool.inline_bytes_max)
                 }
