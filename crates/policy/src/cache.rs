@@ -15,28 +15,19 @@
 //! A level knows nothing of time but the `now` it is given, and nothing of what lies above and below it: the simulator
 //! stacks levels to any depth, and the live cache drives one level with the mount as its client.
 
-mod block;
 mod config;
 mod event;
 mod flight;
 mod level;
-mod lists;
-pub(crate) mod page;
-pub(crate) mod pages;
-pub(crate) mod recent;
-mod slab;
 mod stats;
-mod table;
 #[cfg(test)]
 pub(crate) mod tests;
-mod two_lists;
 
-pub use block::{Block, FILE_MAX, INDEX_MAX, Span};
-pub use config::{ConfigError, LevelConfig, Replacement};
-pub use event::{Action, Event, Fetch, FetchId, Logged, Outcome, Reason, Request, RequestId};
+pub use crate::block::{Block, FILE_MAX, INDEX_MAX, Reason, Replacement, Request, RequestId, Span, TwoLists};
+pub use config::{ConfigError, LevelConfig};
+pub use event::{Action, Event, Fetch, FetchId, Logged, Outcome};
 pub use level::{Level, Violation};
 pub use stats::{Stats, StreamStats};
-pub use two_lists::TwoLists;
 
 /// Blocks a level can hold at most: slots are numbered in 32 bits with room for marks.
 pub const CAPACITY_MAX: u32 = 1 << 30;

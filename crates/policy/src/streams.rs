@@ -5,7 +5,7 @@
 //! oldest of them; a stream that did go on only goes when it has been idle for eight rounds of the table, or when
 //! all others have gone on, too. So random requests between the turns of 64 streams do not wear the streams out.
 
-use crate::cache::Span;
+use crate::block::Span;
 
 /// A request may overlap the one before by so many blocks: the level above has asked for some of them already.
 const BACK: u64 = 32;

@@ -1,19 +1,9 @@
 //! What one cache level is made of.
 
+use crate::block::{Replacement, TwoLists};
 use crate::coordinate::{self, Coordination};
 use crate::prefetch::{self, Prefetch, Trigger};
 use std::fmt;
-
-use super::two_lists::TwoLists;
-
-/// Which resident block goes when a frame is needed.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Replacement {
-    /// The least recently used.
-    Lru,
-    /// SARC's two lists, sequential and random, sized by their marginal utilities.
-    Sarc(TwoLists),
-}
 
 /// One level: its size and its algorithms. Every replacement goes with every prefetcher; a trigger other than
 /// [`Trigger::Native`] needs a prefetcher that has a trigger distance.

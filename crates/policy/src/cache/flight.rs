@@ -1,8 +1,9 @@
 //! What is on the way, and who waits for it: fetches, requests, and the edges between them, all in arrays that are reused.
 
-use super::block::Span;
-use super::event::{FetchId, Outcome, RequestId};
-use super::slab::NIL;
+use super::event::{FetchId, Outcome};
+use crate::block::RequestId;
+use crate::block::Span;
+use crate::block::slab::NIL;
 use crate::precedence::Class;
 use crate::time::Time;
 

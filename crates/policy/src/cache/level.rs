@@ -12,13 +12,13 @@ mod read;
 mod replay;
 mod tally;
 
-use super::block::Span;
 use super::config::{ConfigError, LevelConfig};
 use super::event::{Action, Event, Logged, Outcome};
 use super::flight::{Flight, Waiting};
-use super::pages::Pages;
-use super::recent::Recent;
 use super::stats::{Stats, StreamStats};
+use crate::block::Span;
+use crate::block::pages::Pages;
+use crate::block::recent::Recent;
 use crate::coordinate::adaptive::Adaptive;
 use crate::coordinate::pfc::Pfc;
 use crate::machine::{Log, Machine};
@@ -102,7 +102,7 @@ impl Level {
 
     /// Whether a block is resident.
     pub fn is_resident(&self, block: super::Block) -> bool {
-        self.pages.find(block).is_some_and(|slot| self.pages.flags(slot) & super::page::FLYING == 0)
+        self.pages.find(block).is_some_and(|slot| self.pages.flags(slot) & crate::block::page::FLYING == 0)
     }
 
     /// What it counted.

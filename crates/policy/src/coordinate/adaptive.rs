@@ -20,8 +20,8 @@
 //! two queues of an eighth of the capacity in block numbers.
 
 use super::pfc::clipped;
-use crate::cache::recent::Recent;
-use crate::cache::{Block, Request, Span};
+use crate::block::recent::Recent;
+use crate::block::{Block, Request, Span};
 use crate::streams::Streams;
 
 /// Streams that are told apart.

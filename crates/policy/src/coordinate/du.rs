@@ -4,8 +4,8 @@
 //! that one longest. Works on either replacement; with SARC's lists a block stays in its list. Blocks that were prefetched
 //! and not sent are not touched.
 
-use crate::cache::Span;
-use crate::cache::pages::Pages;
+use crate::block::Span;
+use crate::block::pages::Pages;
 
 /// The blocks of a request were sent, in ascending order.
 pub(crate) fn sent(pages: &mut Pages, span: Span) {

@@ -13,9 +13,9 @@
 //! because its application asked for more there. Each page remembers whether only a prefetcher has asked for it.
 
 use super::config::Labels;
-use crate::cache::Request;
-use crate::cache::page::ABOVE;
-use crate::cache::pages::Pages;
+use crate::block::Request;
+use crate::block::page::ABOVE;
+use crate::block::pages::Pages;
 
 /// How many blocks of the request, from the first, count as demanded.
 pub(crate) fn labelled(labels: Labels, request: &Request, pages: &Pages) -> u32 {

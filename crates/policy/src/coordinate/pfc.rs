@@ -15,8 +15,8 @@
 //! request defines it. Requests larger than twice the mean do not enter it.
 
 use super::config::{Large, Pfc as Config, Scope};
-use crate::cache::recent::Recent;
-use crate::cache::{Block, Request, Span};
+use crate::block::recent::Recent;
+use crate::block::{Block, Request, Span};
 
 /// One set of parameters.
 #[derive(Clone, Copy, Debug, Default)]
@@ -158,7 +158,7 @@ impl Parameters {
 
 /// `len` blocks from `first`, cut at the end of the file.
 pub(crate) fn clipped(first: Block, len: u32, file_blocks: u64) -> Span {
-    let left = file_blocks.min(crate::cache::INDEX_MAX + 1).saturating_sub(first.index());
+    let left = file_blocks.min(crate::block::INDEX_MAX + 1).saturating_sub(first.index());
     Span { first, len: len.min(u32::try_from(left).unwrap_or(u32::MAX)) }
 }
 

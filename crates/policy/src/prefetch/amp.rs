@@ -13,9 +13,9 @@
 //! `p`; `g` itself adapts on.
 
 use super::context::{Ahead, Context, Verdict};
-use crate::cache::page::{ACCESSED, OLD, TRIGGER};
-use crate::cache::pages::Pages;
-use crate::cache::{Block, Reason, Span};
+use crate::block::page::{ACCESSED, OLD, TRIGGER};
+use crate::block::pages::Pages;
+use crate::block::{Block, Reason, Span};
 
 /// What AMP keeps in a page beside its marks.
 #[derive(Clone, Copy, Debug, Default)]

@@ -1,6 +1,6 @@
 //! What a prefetcher is told about a request, and what it answers.
 
-use crate::cache::{Block, Reason, Span};
+use crate::block::{Block, Reason, Span};
 
 /// One request as the native prefetcher of a level sees it.
 #[derive(Clone, Copy, Debug)]

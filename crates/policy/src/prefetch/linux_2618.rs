@@ -13,7 +13,7 @@
 
 use super::context::{Ahead, Context, state};
 use super::window;
-use crate::cache::{Block, Reason};
+use crate::block::{Block, Reason};
 
 /// Hits in a row after which read-ahead is switched off.
 const HITS_MAX: u32 = 256;
@@ -189,7 +189,7 @@ impl Windows {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cache::Span;
+    use crate::block::Span;
     use std::cell::RefCell;
     use std::collections::BTreeSet;
 

@@ -13,7 +13,7 @@
 //! upper level's prefetcher wants fires, but groups do not grow, and outside the window it changes nothing.
 
 use super::context::{Ahead, Context, state};
-use crate::cache::{Block, Reason};
+use crate::block::{Block, Reason};
 
 /// First block and the one after the last.
 type Group = (u64, u64);

@@ -2,7 +2,7 @@
 //! steps, where runs of blocks have nothing to go by.
 
 use super::context::{Ahead, Context};
-use crate::cache::{Block, INDEX_MAX, Reason};
+use crate::block::{Block, INDEX_MAX, Reason};
 use crate::pattern::Request;
 use crate::pattern::hmm::Hmm;
 use std::collections::BTreeMap;

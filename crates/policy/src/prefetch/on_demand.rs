@@ -12,8 +12,8 @@
 
 use super::context::{Ahead, Context, Verdict, state};
 use super::window;
-use crate::cache::pages::Pages;
-use crate::cache::{Block, Reason};
+use crate::block::pages::Pages;
+use crate::block::{Block, Reason};
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Window {

@@ -13,8 +13,8 @@ use super::on_demand::OnDemand;
 use super::sarc::Sarc;
 use super::stream::Streams;
 use super::{ConfigError, Prefetch, Trigger, ra};
-use crate::cache::pages::Pages;
-use crate::cache::{Block, Span};
+use crate::block::pages::Pages;
+use crate::block::{Block, Span};
 
 /// A prefetcher with its state.
 #[derive(Clone, Debug)]

@@ -1,7 +1,7 @@
 //! RA: a fixed number of blocks after every request, hit or miss, sequential or not (section 3.1).
 
 use super::context::{Ahead, Context};
-use crate::cache::Reason;
+use crate::block::Reason;
 
 /// The `degree` blocks after the request. At L1 they go down with the missing ones as one request.
 pub(crate) fn ahead(degree: u32, context: &Context) -> Ahead {

@@ -9,9 +9,9 @@
 //! was put there, the next prefetch begins at the first block that is not here.
 
 use super::context::{Ahead, Context, Verdict};
-use crate::cache::page::{PLANNED, SEQUENTIAL, count, with_count};
-use crate::cache::pages::Pages;
-use crate::cache::{Block, Reason, Span};
+use crate::block::page::{PLANNED, SEQUENTIAL, count, with_count};
+use crate::block::pages::Pages;
+use crate::block::{Block, Reason, Span};
 
 /// The parameters; all state is in pages.
 #[derive(Clone, Copy, Debug)]

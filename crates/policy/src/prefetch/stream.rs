@@ -12,7 +12,7 @@
 
 use super::context::{Ahead, Context, state};
 use super::window;
-use crate::cache::{Block, Reason};
+use crate::block::{Block, Reason};
 
 #[derive(Clone, Copy, Debug)]
 struct Position {
@@ -74,7 +74,7 @@ impl Streams {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cache::Span;
+    use crate::block::Span;
 
     fn issued(degree_max: u32, distance: u32, reads: impl Iterator<Item = u64>) -> Vec<(u64, u64, u32)> {
         let mut streams = Streams::new(degree_max, distance);

@@ -2,11 +2,12 @@
 
 use super::Level;
 use super::plan::Said;
-use crate::cache::block::{Block, Span};
-use crate::cache::event::{Action, Fetch, FetchId, Outcome, Reason, Request, RequestId};
+use crate::block::page::{DOOMED, FLYING, PLANNED};
+use crate::block::slab::NIL;
+use crate::block::{Block, Span};
+use crate::block::{Reason, Request, RequestId};
+use crate::cache::event::{Action, Fetch, FetchId, Outcome};
 use crate::cache::flight::Waiting;
-use crate::cache::page::{DOOMED, FLYING, PLANNED};
-use crate::cache::slab::NIL;
 use crate::coordinate::du;
 use crate::precedence::Class;
 use crate::time::Time;

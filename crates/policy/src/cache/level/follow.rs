@@ -1,9 +1,10 @@
 //! A request on the course that our per-stream coordinator sets: past the native prefetcher, into the native replacement.
 
 use super::Level;
-use crate::cache::event::{Outcome, Reason, Request};
-use crate::cache::page::{ACCESSED, FLYING, PLANNED, PREFETCHED, SEQUENTIAL, USED};
-use crate::cache::{Block, Span};
+use crate::block::page::{ACCESSED, FLYING, PLANNED, PREFETCHED, SEQUENTIAL, USED};
+use crate::block::{Block, Span};
+use crate::block::{Reason, Request};
+use crate::cache::event::Outcome;
 use crate::coordinate::adaptive::Course;
 
 impl Level {

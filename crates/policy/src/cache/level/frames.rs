@@ -2,9 +2,10 @@
 
 use super::Level;
 use super::plan::Placed;
-use crate::cache::block::Block;
-use crate::cache::event::{Action, Reason, Request};
-use crate::cache::page::{DOOMED, FLYING, PLANNED, PREFETCHED, SEQUENTIAL, USED};
+use crate::block::Block;
+use crate::block::page::{DOOMED, FLYING, PLANNED, PREFETCHED, SEQUENTIAL, USED};
+use crate::block::{Reason, Request};
+use crate::cache::event::Action;
 use crate::prefetch::{Ahead, Context};
 
 impl Level {

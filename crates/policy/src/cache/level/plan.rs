@@ -1,7 +1,7 @@
 //! What one request brings: blocks that got frames, and runs that pass through; then cut into fetches.
 
-use crate::cache::block::{Block, Span};
-use crate::cache::event::{Reason, RequestId};
+use crate::block::{Block, Span};
+use crate::block::{Reason, RequestId};
 
 /// A block that got a frame.
 #[derive(Clone, Copy, Debug)]

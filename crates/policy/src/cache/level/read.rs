@@ -2,9 +2,10 @@
 
 use super::Level;
 use super::plan::Said;
-use crate::cache::block::{Block, Span};
-use crate::cache::event::{Action, Outcome, Reason, Request};
-use crate::cache::page::{FLYING, PLANNED, PREFETCHED, SEQUENTIAL, USED};
+use crate::block::page::{FLYING, PLANNED, PREFETCHED, SEQUENTIAL, USED};
+use crate::block::{Block, Span};
+use crate::block::{Reason, Request};
+use crate::cache::event::{Action, Outcome};
 use crate::coordinate::pfc::Split;
 use crate::coordinate::{Labels, labels};
 use crate::prefetch::Context;

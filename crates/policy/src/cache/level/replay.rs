@@ -5,9 +5,10 @@
 //! [`Level::foresee`], and these waits overlap.
 
 use super::Level;
-use crate::cache::block::{Block, Span};
-use crate::cache::event::{Outcome, Request};
-use crate::cache::page::USED;
+use crate::block::Request;
+use crate::block::page::USED;
+use crate::block::{Block, Span};
+use crate::cache::event::Outcome;
 use crate::time::Time;
 
 /// Blocks to look ahead to.

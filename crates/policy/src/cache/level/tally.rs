@@ -1,6 +1,6 @@
 //! Statistics per stream: kept by the stream's number, for as many streams as are remembered.
 
-use crate::cache::recent::Recent;
+use crate::block::recent::Recent;
 use crate::cache::stats::StreamStats;
 
 /// The counts of all streams.

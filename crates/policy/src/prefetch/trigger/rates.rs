@@ -8,7 +8,7 @@
 //! timer are needed and the result does not depend on when somebody looks.
 
 use super::{Share, Trigger, esf, ets};
-use crate::cache::{Block, Span};
+use crate::block::{Block, Span};
 use crate::time::Time;
 
 #[derive(Clone, Copy, Debug)]

@@ -1,4 +1,19 @@
-//! A block's name: file and index in one word, so that one flat table serves all files and a successor is `+ 1`.
+//! What caches, prefetchers and coordinators share: the names of blocks, requests for them, and the pages of a level.
+//!
+//! A block's name is file and index in one word, so that one flat table serves all files and a successor is `+ 1`.
+
+mod lists;
+pub(crate) mod page;
+pub(crate) mod pages;
+pub(crate) mod recent;
+mod request;
+pub(crate) mod slab;
+mod table;
+mod two_lists;
+
+pub use lists::Replacement;
+pub use request::{Reason, Request, RequestId};
+pub use two_lists::TwoLists;
 
 use std::fmt;
 

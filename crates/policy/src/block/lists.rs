@@ -1,9 +1,17 @@
 //! Which resident block goes next: one LRU list, or SARC's two, behind one face.
 
-use super::config::Replacement;
 use super::page::SEQUENTIAL;
 use super::slab::{List, NIL, Slab};
-use super::two_lists::Sarc;
+use super::two_lists::{Sarc, TwoLists};
+
+/// Which resident block goes when a frame is needed.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Replacement {
+    /// The least recently used.
+    Lru,
+    /// SARC's two lists, sequential and random, sized by their marginal utilities.
+    Sarc(TwoLists),
+}
 
 /// The lists of resident blocks. Blocks in flight are in none.
 #[derive(Clone, Debug)]

@@ -1,8 +1,7 @@
 //! The blocks a level holds or waits for: table, slab and lists as one thing that keeps them in step.
 
-use super::block::Block;
-use super::config::Replacement;
-use super::lists::Lists;
+use super::Block;
+use super::lists::{Lists, Replacement};
 use super::page::{DOOMED, FLYING, PLANNED, TRIGGER};
 use super::slab::Slab;
 use super::table::Table;
@@ -10,10 +9,10 @@ use super::table::Table;
 /// The pages. Prefetchers look blocks up here and put their marks on them; only the level adds and removes.
 #[derive(Clone, Debug)]
 pub(crate) struct Pages {
-    pub(super) table: Table,
-    pub(super) slab: Slab,
-    pub(super) lists: Lists,
-    pub(super) capacity: u32,
+    pub(crate) table: Table,
+    pub(crate) slab: Slab,
+    pub(crate) lists: Lists,
+    pub(crate) capacity: u32,
 }
 
 impl Pages {
@@ -103,7 +102,7 @@ impl Pages {
     /// Fetches into the processor's cache what looking these blocks up and touching them will need: their places in the table, then the
     /// nodes there, then these nodes' neighbours. No step waits for another block's, and none branches on what it finds.
     #[inline]
-    pub(super) fn foresee(&self, blocks: &[Block]) {
+    pub(crate) fn foresee(&self, blocks: &[Block]) {
         const GROUP: usize = 32;
         let nodes = &self.slab.nodes[..];
         let Some(last) = nodes.len().checked_sub(1) else { return };
@@ -124,7 +123,7 @@ impl Pages {
 
     /// Gives the victim's frame to a block that is not here, most recently used. There is a victim: nothing is in flight.
     #[inline]
-    pub(super) fn reuse_victim(&mut self, block: Block, flags: u32) {
+    pub(crate) fn reuse_victim(&mut self, block: Block, flags: u32) {
         let Some(slot) = self.lists.victim() else { return };
         self.table.remove(self.slab.node(slot).key, slot);
         self.table.insert(block.0, slot);
@@ -141,7 +140,7 @@ impl Pages {
     }
 
     /// Whether the table, the slab and the lists agree, and `used` frames do not exceed the capacity; what is wrong if not.
-    pub(super) fn check(&self, used: u32) -> Result<(), String> {
+    pub(crate) fn check(&self, used: u32) -> Result<(), String> {
         if used > self.capacity {
             return Err(format!("{used} blocks in a cache of {}", self.capacity));
         }
