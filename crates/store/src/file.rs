@@ -40,7 +40,6 @@ mod sync;
 mod table;
 mod truncate;
 mod undone;
-mod unsynced;
 mod view;
 mod write;
 
@@ -64,11 +63,11 @@ pub(crate) use kept::{Copy as KeptCopy, Lies, lies};
 pub(crate) use moving::Changed;
 pub(crate) use range::object_range;
 pub(crate) use seek::Seek;
-pub(crate) use unsynced::{Turn, Unsynced};
 pub(crate) use view::{Slot, View};
 
 use crate::stub::Stub;
 use crate::target::TargetError;
+use crate::unsynced::Unsynced;
 use crate::{Error, Result};
 use parking_lot::{Mutex, RwLock};
 use policy::layout::{Layout, Placement};

@@ -22,6 +22,7 @@ pub mod stats;
 pub mod stub;
 pub mod target;
 pub mod tiering;
+mod unsynced;
 pub mod volume;
 
 pub use error::{Error, Result};

@@ -1,11 +1,12 @@
 //! Making durable what was acknowledged: objects of all mirrors in sync, then the stub.
 //!
-//! Whoever asks while somebody else's sync is under way waits for it, see [`super::Unsynced`]; what a failed one may have
+//! Whoever asks while somebody else's sync is under way waits for it, see [`crate::unsynced::Unsynced`]; what a failed one may have
 //! lost stays lost, see [`super::Lost`].
 
 use super::write::Missed;
-use super::{File, Pool, Slot, Turn, View};
+use super::{File, Pool, Slot, View};
 use crate::target::{Pending, TargetError};
+use crate::unsynced::Turn;
 use crate::{Error, Result};
 use policy::{TargetId, Time};
 use rustix::io::Errno;

@@ -2,8 +2,9 @@
 //!
 //! Objects keep their slots (open handle, what is not synced) from one view to the next, by object number.
 
-use super::{Pool, Unsynced};
+use super::Pool;
 use crate::target::{Handle, InlineError, Medium, OnDeadline, Pending, State, Target, TargetError, own_part};
+use crate::unsynced::Unsynced;
 use parking_lot::RwLock;
 use policy::layout::{Layout, Merged, MirrorState, Object, ObjectState, Position};
 use policy::precedence::Class;

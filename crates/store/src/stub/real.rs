@@ -8,7 +8,7 @@
 //! for the pointer.
 
 use super::{Mark, Stub};
-use crate::file::Unsynced;
+use crate::unsynced::Unsynced;
 use crate::{Error, Result};
 use parking_lot::RwLock;
 use policy::layout::Layout;
