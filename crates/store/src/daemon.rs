@@ -36,6 +36,7 @@ use crate::mover::Mover;
 use crate::names::{self, Names};
 use crate::namespace::Namespace;
 use crate::origin::Opener;
+use crate::places::Places;
 use crate::repair::{Checker, Repair, Tally};
 use crate::stage::Stager;
 use crate::state::State;
@@ -137,6 +138,8 @@ impl Starting {
         let pool = pool(&volume, background.clone());
         start_cache(&volume, &pool)?;
         let files = FileTable::new(pool.clone(), volume.config().namespace.clone());
+        let places = places(&volume).map_err(|e| problem(&e))?;
+        drop(pool.places.set(places.clone()));
         let repair = repair(&volume, &pool, opener.clone()).map_err(|e| problem(&e))?;
         drop(pool.recovery.set(repair.clone()));
         let set = &volume.config().mover;
@@ -306,6 +309,13 @@ fn pool(volume: &Arc<Volume>, background: Arc<Background>) -> Arc<Pool> {
     })
 }
 
+/// Where stubs are, by the numbers of their files.
+fn places(volume: &Volume) -> crate::Result<Arc<Places>> {
+    let places = Places::open(&volume.state_dir().join("files.db"), &volume.config().namespace)?;
+    places.start();
+    Ok(places)
+}
+
 /// The block cache, if `volume.toml` asks for one.
 fn start_cache(volume: &Volume, pool: &Pool) -> Result<(), Problems> {
     let config = volume.config();
@@ -368,8 +378,12 @@ fn mount(
     let config = volume.config();
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let tree = openat(volume.tree(), c".", flags, Mode::empty()).map_err(|e| problem(&e))?;
+    let mut namespace = Namespace::new(tree).map_err(|e| problem(&e))?;
+    if let Some(places) = pool.places.get() {
+        namespace = namespace.telling(places.clone());
+    }
     let parts = Parts {
-        namespace: Arc::new(Namespace::new(tree).map_err(|e| problem(&e))?),
+        namespace: Arc::new(namespace),
         files: files.clone(),
         pool: pool.clone(),
         targets: volume.targets().clone(),

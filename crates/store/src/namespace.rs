@@ -21,6 +21,7 @@ pub use node::{Node, NodeId, ROOT};
 pub use remove::Removed;
 
 use crate::descriptors;
+use crate::places::Places;
 use node::Nodes;
 use parking_lot::RwLock;
 use policy::shares::Descriptors;
@@ -33,7 +34,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The tree and what is known of it.
-#[derive(Debug)]
 pub struct Namespace {
     root: RwLock<Arc<OwnedFd>>,
     root_inode: AtomicU64,
@@ -41,6 +41,8 @@ pub struct Namespace {
     nodes: Nodes,
     /// Held exclusively by a rename, shared by whoever found a name that no longer fits and looks again.
     renames: RwLock<()>,
+    /// Told where files and directories go.
+    places: Option<Arc<Places>>,
 }
 
 impl Namespace {
@@ -53,7 +55,13 @@ impl Namespace {
             device: AtomicU64::new(stat.st_dev),
             root: RwLock::new(Arc::new(root)),
             renames: RwLock::new(()),
+            places: None,
         })
+    }
+
+    /// Tells from now on where files and directories go.
+    pub fn telling(self, places: Arc<Places>) -> Namespace {
+        Namespace { places: Some(places), ..self }
     }
 
     /// Goes on with another way to the same tree: `root` is its open directory as another mount shows it. What is under way may
@@ -143,6 +151,10 @@ impl Namespace {
     /// The node number of an inode: the inode number itself, except for the root, which FUSE calls 1.
     pub fn id_of(&self, inode: u64) -> NodeId {
         if inode == self.root_inode.load(Ordering::Relaxed) { ROOT } else { inode }
+    }
+
+    fn inode_of(&self, id: NodeId) -> u64 {
+        if id == ROOT { self.root_inode.load(Ordering::Relaxed) } else { id }
     }
 
     fn is(&self, id: NodeId, stat: &Stat) -> bool {

@@ -17,7 +17,6 @@
 
 mod carry;
 mod ear;
-mod find;
 mod gives_way;
 mod heard;
 mod quiet;
@@ -34,8 +33,8 @@ use crate::mover::Mover;
 use crate::state::State;
 use crate::stats::{Metric, Stats};
 use crate::volume::{self, TieringPolicy};
-use find::Finder;
 use parking_lot::{Condvar, Mutex};
+use policy::layout::Segment;
 use policy::machine::Machine;
 use policy::tier::cost::Costs;
 use policy::tier::machine::{Action, Config, Event, Planner, Reorganizer};
@@ -68,7 +67,7 @@ pub struct Tiering {
     ear: Arc<Ear>,
     mover: Arc<Mover>,
     stats: Arc<Stats>,
-    finder: Finder,
+    files: Arc<FileTable>,
     ours: Ours,
     inner: Mutex<Inner>,
     moves: Mutex<thread::Moves>,
@@ -126,7 +125,7 @@ impl Tiering {
             began: Instant::now(),
         };
         Arc::new(Tiering {
-            finder: Finder::new(files),
+            files,
             ours: Ours::default(),
             inner: Mutex::new(inner),
             moves: Mutex::default(),
@@ -212,9 +211,6 @@ impl Tiering {
         let mut inner = self.inner.lock();
         let outcomes = std::mem::take(&mut inner.outcomes);
         let laid_out = self.ear.take_laid_out();
-        for (file, path) in self.ear.take_places() {
-            self.finder.learn_place(FileId(file), path);
-        }
         let heard = self.ear.take();
         // Asked last: what is heard of a file comes before its end.
         let removed = self.ear.take_removed();
@@ -227,11 +223,7 @@ impl Tiering {
                 inner.place(now, new.location, Tier::Fast, new.segment_bytes, self.wish.segment_bytes);
             }
         }
-        let mut unknown = Vec::new();
         for access in &heard {
-            if !self.finder.knows(FileId(access.location.file)) {
-                unknown.push(FileId(access.location.file));
-            }
             self.feed(inner, access);
         }
         for (of, done) in outcomes {
@@ -258,7 +250,6 @@ impl Tiering {
         let deadline = machine.next_deadline();
         self.count(inner);
         self.publish(inner);
-        self.finder.learn(unknown);
         self.tidy_copies(inner, now);
         deadline
     }
@@ -279,7 +270,7 @@ impl Tiering {
     /// What became of a move, or of a copy.
     fn ended(&self, inner: &mut Inner, now: Time, action: Action, done: bool) {
         let location = thread::location(&action);
-        let found = self.finder.segment(location);
+        let found = self.segment(location);
         let copied = found.as_ref().is_some_and(|(_, segment)| self.mover.has_copy(FileId(location.file), segment));
         let length = found.map(|(_, segment)| segment.end - segment.start);
         let Some(machine) = &mut inner.machine else { return };
@@ -293,7 +284,7 @@ impl Tiering {
             },
         );
         match (length, action) {
-            // The file is gone, or nobody knows where: it is learned anew with its next access.
+            // The file is gone, or not noted: it is learned anew with its next access.
             (None, _) => inner.forget(now, location.file),
             (Some(_), _) if !done => {}
             (Some(_), Action::Copy(_)) => {}
@@ -358,7 +349,6 @@ impl Tiering {
         if fast.peek().is_none() {
             return;
         }
-        self.finder.learn_file(file);
         let mut inner = self.inner.lock();
         for (location, tier, length) in fast {
             let free = inner.machine.as_ref().is_some_and(|machine| !machine.is_moving(location));
@@ -366,6 +356,15 @@ impl Tiering {
                 inner.place(now, location, tier, length, self.wish.segment_bytes);
             }
         }
+    }
+
+    /// The file of a location, and the segment.
+    fn segment(&self, location: Location) -> Option<(Arc<File>, Segment)> {
+        let file = self.files.noted(FileId(location.file))?;
+        let layout = file.layout()?;
+        let (_, segments) = ear::read_from(&layout)?;
+        let segment = segments.get(usize::try_from(location.block).ok()?)?.clone();
+        Some((file, segment))
     }
 
     /// Logs what goes into the machine and comes out of it, for a comparison of drivers.

@@ -519,3 +519,42 @@ fn times_that_were_set_stay_until_the_next_write() {
     OpenOptions::new().write(true).open(&path).unwrap().write_all(b"new").unwrap();
     assert!(modified() > then);
 }
+
+/// Names change in every way that there is, and nobody walks through the tree.
+#[test]
+fn a_file_is_found_by_its_number_whatever_it_is_called() {
+    let Some((volume, _dir)) = mounted() else { return };
+    let at = |path: &str| volume.at.join(path);
+    fs::create_dir_all(at("a/b")).unwrap();
+    fs::create_dir(at("other")).unwrap();
+    let made = |path: &str| {
+        fs::write(at(path), pattern(700_000)).unwrap();
+        let stub = File::open(volume.dir.join("namespace/tree").join(path)).unwrap();
+        volume.files.get_or_open(stub.into()).unwrap().id().unwrap()
+    };
+    let (one, two, gone) = (made("a/b/one"), made("two"), made("a/gone"));
+    let is = |id, path: &str| {
+        assert_eq!(volume.files.path_of(id).as_deref(), Some(Path::new(path)));
+        assert_eq!(volume.files.find(id).unwrap().id(), Some(id));
+    };
+    is(one, "a/b/one");
+    fs::rename(at("a/b/one"), at("other/uno")).unwrap();
+    is(one, "other/uno");
+    fs::rename(at("other"), at("a/c")).unwrap();
+    fs::rename(at("a"), at("z")).unwrap();
+    is(one, "z/c/uno");
+    let exchange = rustix::fs::RenameFlags::EXCHANGE;
+    rustix::fs::renameat_with(rustix::fs::CWD, at("two"), rustix::fs::CWD, at("z/c"), exchange).unwrap();
+    is(one, "two/uno");
+    is(two, "z/c");
+    fs::rename(at("two/uno"), at("z/gone")).unwrap();
+    is(one, "z/gone");
+    let removed = || volume.files.path_of(gone).is_none();
+    while !removed() {
+        thread::sleep(Duration::from_millis(5));
+    }
+    assert_eq!(volume.places.walks(), 0);
+    fs::remove_dir(at("two")).unwrap();
+    assert!(volume.files.find(gone).is_none());
+    assert_eq!(volume.places.walks(), 1, "it may be that an earlier daemon missed it");
+}

@@ -14,6 +14,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use store::file::{Access, Adviser, File, FileTable, Pool};
 use store::mover::Mover;
+use store::places::Places;
 use store::state::{SqliteState, State};
 use store::stats::{Metric, Stats};
 use store::target::{Faults, MemoryMedium, TargetSpec, Targets, TargetsOptions};
@@ -94,6 +95,8 @@ impl World {
         ));
         let state: Arc<dyn State> = Arc::new(SqliteState::in_memory().expect("a state store"));
         let stats = Arc::new(Stats::new());
+        let places = Places::open(&namespace.path().join("files.db"), namespace.path()).expect("a tree");
+        pool.places.set(places).ok().expect("set once");
         let files = FileTable::new(pool.clone(), namespace.path().to_owned());
         let clock = Arc::new(AtomicU64::new(0));
         let wish = Wish { tiering: section, segment_bytes: SEGMENT, concurrent: 2 };

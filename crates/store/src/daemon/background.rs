@@ -3,7 +3,7 @@
 use super::mend::{self, Mended};
 use super::replicas::Replicas;
 use super::requests::layout::file_named;
-use super::walk::{open_file, walk};
+use super::walk::walk;
 use super::{Core, now_ns};
 use crate::file::{Event, File, Observer};
 use crate::mover::DrainProgress;
@@ -14,7 +14,6 @@ use crate::{Error, Result};
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use policy::{FileId, TargetId};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::ffi::CString;
 use std::sync::{Arc, OnceLock, Weak};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -341,7 +340,7 @@ impl Background {
                 self.waiting.lock().resync.insert(id, Instant::now() + RESYNC_AFTER);
             }
             Err(error) => {
-                let file = file_named(core, |other| other == id, &id);
+                let file = file_named(core, id);
                 self.news(format!("{file} has a stale mirror that cannot be resynced now: {error}"));
                 self.mend_soon(MEND_AFTER);
             }
@@ -390,15 +389,7 @@ fn mend_after(core: &Weak<Core>) -> Duration {
 
 /// Whether the file was found.
 fn resync(core: &Core, id: FileId) -> Result<bool> {
-    let named = |file: &Arc<File>| file.id() == Some(id);
-    let file = match core.files.files().into_iter().find(named) {
-        Some(file) => Some(file),
-        None => {
-            let mark = CString::new(id.to_string()).expect("hexadecimal digits");
-            open_file(&core.files, core.volume.open_links(), &mark)?
-        }
-    };
-    match file {
+    match core.files.noted(id) {
         Some(file) => core.mover.resync(&file).map(|_| true),
         None => Ok(false),
     }

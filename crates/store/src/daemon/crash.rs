@@ -1,13 +1,13 @@
 //! What an earlier daemon left when it was killed: marks in `open/` and moves that were half done.
 
-use super::walk::{open_file, walk};
+use super::walk::walk;
 use crate::file::{File, FileTable};
 use crate::mover::{Found, Mover};
 use crate::volume::Volume;
 use crate::{Error, Result};
 use policy::layout::Layout;
 use policy::{FileId, ObjectId};
-use rustix::fs::{Dir, fstat};
+use rustix::fs::Dir;
 use std::collections::{HashMap, HashSet};
 use std::ffi::CString;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use std::sync::Arc;
 /// start; it is said in the log.
 pub(super) fn settle(volume: &Volume, files: &Arc<FileTable>, mover: &Mover) -> Result<()> {
     let marks = marks(volume)?;
-    let open = |name: &CString| open_file(files, volume.open_links(), name);
+    let open = |name: &CString| files.open_at(volume.open_links(), &**name);
     let mut elsewhere = None;
     let copies = mover.journal_copies_of_last_run()?;
     if copies > 0 {
@@ -155,12 +155,6 @@ fn settle_one(volume: &Volume, file: &Arc<File>, mark: &CString, named: Option<&
         Ok(()) | Err(rustix::io::Errno::NOENT) => Ok(()),
         Err(e) => Err(e.into()),
     }
-}
-
-/// Whether a descriptor is a regular file.
-pub(super) fn is_regular(fd: impl rustix::fd::AsFd) -> Result<bool> {
-    let mode = fstat(fd)?.st_mode;
-    Ok(rustix::fs::FileType::from_raw_mode(mode) == rustix::fs::FileType::RegularFile)
 }
 
 #[cfg(test)]

@@ -117,6 +117,9 @@ pub(super) fn finish<S: Send + 'static>(daemon: Daemon<S>, stop_jobs: impl FnOnc
         if let Err(error) = core.names.finish() {
             tracing::warn!("the names of new objects could not be made durable: {error}");
         }
+        if let Some(places) = core.pool.places.get() {
+            places.stop();
+        }
         core.volume.targets().stop();
         // Whoever listened may be gone.
         let _ = done.send(());

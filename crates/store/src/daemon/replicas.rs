@@ -170,13 +170,13 @@ impl Replicas {
 
     fn make(&self, core: &Core, id: FileId, path: &str) -> Result<()> {
         core.volume.stats().add(Metric::ReplicasBegun, 1);
-        let Some((file, path)) = find(core, id, path) else { return Err(Error::Busy("the file is gone".into())) };
+        let Some(file) = core.files.find(id) else { return Err(Error::Busy("the file is gone".into())) };
         let Some(layout) = file.layout() else { return Err(Error::Busy("its bytes are in its stub".into())) };
         if self.has(id) || layout.in_sync_count() > 1 {
             return Ok(());
         }
         let mirror = layout.mirrors.len();
-        let replica = Replica { path, mirror, since_ns: now_ns() };
+        let replica = Replica { path: path.to_string(), mirror, since_ns: now_ns() };
         // First the record: a copy that nobody remembers would stay for ever.
         self.remember(id, &replica)?;
         match core.mover.add_twin(&file) {
@@ -195,7 +195,7 @@ impl Replicas {
     pub fn remove(&self, core: &Core, id: FileId) -> Result<()> {
         let Some(replica) = self.held.lock().get(&id).cloned() else { return Ok(()) };
         self.say(Word::Event(failover::Event::Forget { file: id }));
-        if let Some((file, _)) = find(core, id, &replica.path)
+        if let Some(file) = core.files.find(id)
             && file.layout().is_some_and(|layout| layout.mirrors.len() > replica.mirror)
         {
             core.mover.drop_mirror(&file, replica.mirror)?;
@@ -210,7 +210,7 @@ impl Replicas {
         let all: Vec<(FileId, Replica)> = self.held.lock().iter().map(|(id, r)| (*id, r.clone())).collect();
         let mut adopted = Vec::new();
         for (id, replica) in all {
-            let layout = find(core, id, &replica.path).and_then(|(file, _)| file.layout());
+            let layout = core.files.find(id).and_then(|file| file.layout());
             let complete =
                 layout.is_some_and(|l| l.mirrors.get(replica.mirror).is_some_and(|m| m.state == MirrorState::InSync));
             if complete {
@@ -236,17 +236,4 @@ impl Replicas {
         self.uses.forget(id);
         Ok(())
     }
-}
-
-/// The file of that number: in use, where it was, or wherever it is now. With its path as far as that is known.
-fn find(core: &Core, id: FileId, path: &str) -> Option<(Arc<File>, String)> {
-    let here = |path: &str| core.checker.file_at(path).filter(|file| file.id() == Some(id));
-    if let Some(file) = here(path) {
-        return Some((file, path.to_string()));
-    }
-    if let Some(file) = core.files.files().into_iter().find(|f| f.id() == Some(id)) {
-        return Some((file, path.to_string()));
-    }
-    let (_, moved) = core.checker.files_below("").into_iter().find(|(found, _)| *found == id)?;
-    here(&moved).map(|file| (file, moved))
 }

@@ -356,6 +356,7 @@ impl File {
             self.stub.sync()?; // before the stub's bytes go
         }
         self.tail_clean.store(true, Ordering::Release);
+        self.has_number(layout.file);
         self.tell_laid_out();
         Ok(layout)
     }

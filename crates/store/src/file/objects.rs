@@ -29,6 +29,9 @@ impl File {
         self.forget_all();
         match self.id() {
             Some(id) => {
+                if let Some(places) = self.pool.places.get() {
+                    places.file_is_gone(id);
+                }
                 self.claims.lock().take_mark();
                 self.stub.discard(id)
             }

@@ -1,8 +1,9 @@
 //! What all files of a volume share: targets, numbers, defaults, and the sinks for what they cannot do themselves.
 
-use super::{Adviser, File, Kept, Lost};
+use super::{Adviser, File, Kept, Lost, Numbered};
 use crate::Result;
 use crate::cache::BlockCache;
+use crate::places::Places;
 use crate::target::Targets;
 use policy::layout::{Placement, Position};
 use policy::{FileId, ObjectId, TargetId, Time};
@@ -49,6 +50,10 @@ pub struct Pool {
     pub cache: OnceLock<Arc<BlockCache>>,
     /// Who adapts the volume to its load; set before it is mounted.
     pub advisers: OnceLock<Vec<Arc<dyn Adviser>>>,
+    /// Where stubs are, if the volume notes that; set before it is mounted.
+    pub places: OnceLock<Arc<Places>>,
+    /// The files in use that have a number.
+    pub numbered: Numbered,
     /// Copies below segments that were moved to a faster tier.
     pub kept: Kept,
     /// What could not be made durable, by the numbers of objects.
@@ -144,6 +149,8 @@ impl Pool {
             observer: Arc::new(Unobserved),
             cache: OnceLock::new(),
             advisers: OnceLock::new(),
+            places: OnceLock::new(),
+            numbered: Numbered::default(),
             kept: Kept::default(),
             lost: Arc::default(),
             turn: AtomicU64::new(0),

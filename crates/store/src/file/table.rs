@@ -73,6 +73,7 @@ impl FileTable {
         let file = File::open(stub.clone(), self.pool.clone())?;
         shard.entries.insert(inode, Entry { file: Arc::downgrade(&file), stub: Arc::downgrade(&stub) });
         shard.clear();
+        self.pool.numbered.add(&file);
         Ok(file)
     }
 

@@ -2,8 +2,10 @@
 
 use super::Namespace;
 use super::credentials::{Caller, as_caller};
-use super::node::{Node, NodeId};
+use super::node::{Node, NodeId, ROOT};
 use super::reach::descriptor_path;
+use crate::places::Places;
+use crate::stub::real::number_at;
 use rustix::fs::{
     AtFlags, CWD, Dev, FileType, Mode, OFlags, RenameFlags, Stat, fstat, linkat, mkdirat, mknodat, openat, readlinkat,
     renameat_with, statat, symlinkat,
@@ -101,6 +103,8 @@ impl Namespace {
             self.nodes.remove_name(target_id, new_parent, new_name);
             self.nodes.add_name(moved_id, new_parent, new_name);
             self.nodes.add_name(target_id, parent, name);
+            self.tell_place(&moved, (new_parent, &to), new_name);
+            self.tell_place(&target, (parent, &from), name);
             return Ok(None);
         }
         let replaced = match target {
@@ -117,6 +121,32 @@ impl Namespace {
         let replaced = replaced.map(|removed| self.now_removed(removed, new_parent, new_name));
         self.nodes.remove_name(moved_id, parent, name);
         self.nodes.add_name(moved_id, new_parent, new_name);
+        self.tell_place(&moved, (new_parent, &to), new_name);
         Ok(replaced)
+    }
+
+    /// What was moved is `name` in a directory now. Under the lock of renames, so that what is told last is true.
+    fn tell_place(&self, moved: &Stat, (parent, directory): (NodeId, &OwnedFd), name: &OsStr) {
+        let Some(places) = &self.places else { return };
+        let above = self.inode_of(parent);
+        self.tell_way_to(places, parent);
+        match FileType::from_raw_mode(moved.st_mode) {
+            FileType::Directory => places.directory_is(moved.st_ino, above, name),
+            FileType::RegularFile => {
+                if let Ok(Some(file)) = number_at(directory, name) {
+                    places.file_is(file, above, name);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Where a directory is, and those above it, if that is not noted.
+    fn tell_way_to(&self, places: &Places, mut directory: NodeId) {
+        while directory != ROOT && !places.knows(directory) {
+            let Some((above, name)) = self.node(directory).ok().and_then(|node| node.name()) else { return };
+            places.directory_is(directory, self.inode_of(above), &name);
+            directory = above;
+        }
     }
 }

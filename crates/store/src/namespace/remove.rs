@@ -40,6 +40,9 @@ impl Namespace {
         let stat = statat(&*directory, name, AtFlags::SYMLINK_NOFOLLOW)?;
         let removed = self.about_to_remove(&directory, name, stat);
         unlinkat(&*directory, name, AtFlags::REMOVEDIR)?;
+        if let Some(places) = &self.places {
+            places.directory_is_gone(stat.st_ino);
+        }
         Ok(self.now_removed(removed, parent, name))
     }
 

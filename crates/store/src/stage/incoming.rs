@@ -13,7 +13,7 @@ use crate::origin::{Identity, Record};
 use crate::stats::Metric;
 use parking_lot::Mutex;
 use policy::layout::Reason;
-use rustix::fd::{AsFd, OwnedFd};
+use rustix::fd::{AsFd, AsRawFd, OwnedFd};
 use rustix::fs::{self, AtFlags, FileType, Mode, OFlags};
 use rustix::io::Errno;
 use std::ops::Range;
@@ -344,6 +344,7 @@ impl<'a> Incoming<'a> {
         let replaced = if replace { self.stager.named(place)? } else { None };
         place.put(self.stub.as_fd(), replace, who)?;
         self.file.say_staged_as(&place.shown);
+        self.stager.note_place(&self.file, place);
         unlink(self.stager.volume.staging(), &self.key)?;
         unlink(self.stager.volume.staging(), &sums_key(&self.key))?;
         self.stager.volume.state().staging_remove(&self.key)?;
@@ -362,6 +363,15 @@ impl Stager {
             Ok(fd) => Ok(Some(fd)),
             Err(Errno::NOENT | Errno::LOOP) => Ok(None),
             Err(e) => Err(StageError::refused(&place.shown, e)),
+        }
+    }
+
+    /// A file has a place now, of which no path of its stub tells.
+    fn note_place(&self, file: &File, place: &Place) {
+        if let (Some(id), Some(places)) = (file.id(), self.files.pool().places.get())
+            && let Ok(parent) = std::fs::read_link(format!("/proc/self/fd/{}", place.parent().as_raw_fd()))
+        {
+            places.learn(id, &parent.join(&place.name));
         }
     }
 

@@ -16,6 +16,8 @@ use policy::{FileId, Time};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{self, AtFlags, FallocateFlags, Mode, OFlags, SeekFrom, Timespec, Timestamps, XattrFlags};
 use rustix::io::{self, Errno};
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -132,6 +134,36 @@ impl FdStub {
         }
         Ok(layout)
     }
+}
+
+/// The number of the file whose stub has that name in a directory; `None` if it has no layout, or is no stub. Opens nothing.
+pub fn number_at(directory: impl AsFd, name: &OsStr) -> io::Result<Option<FileId>> {
+    let mut path = own_path(directory.as_fd()).into_bytes();
+    path.push(b'/');
+    path.extend_from_slice(name.as_bytes());
+    let mut value = vec![0; 256];
+    loop {
+        match fs::lgetxattr(path.as_slice(), LAYOUT_ATTRIBUTE, &mut value[..]) {
+            Ok(len) => {
+                value.truncate(len);
+                return number_in(&value);
+            }
+            Err(Errno::NODATA | Errno::OPNOTSUPP) => return Ok(None),
+            Err(Errno::RANGE) if value.len() < ATTRIBUTE_BYTES_MAX => value.resize(ATTRIBUTE_BYTES_MAX, 0),
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+fn number_in(value: &[u8]) -> io::Result<Option<FileId>> {
+    if value == ROOM {
+        return Ok(None);
+    }
+    let file = match value.strip_prefix(POINTER) {
+        Some(pointer) => pointer.first_chunk().map(|file| FileId(u64::from_le_bytes(*file))),
+        None => Layout::decode(value).ok().map(|layout| layout.file),
+    };
+    file.map(Some).ok_or(Errno::BADMSG)
 }
 
 fn decode(record: &[u8]) -> Result<Layout> {

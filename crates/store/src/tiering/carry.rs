@@ -19,9 +19,9 @@ impl Tiering {
     /// Carries out what the machine asked for, under running readers and writers. Whether it was done.
     pub(super) fn carry(&self, begun: Begun) -> Result<bool> {
         let Begun { of, courtesy } = &begun;
-        let gone = || Error::Busy("the file is gone, or has another name".into());
+        let gone = || Error::Busy("the file is gone".into());
         let location = super::thread::location(of);
-        let file = self.finder.file(FileId(location.file)).ok_or_else(gone)?;
+        let file = self.files.find(FileId(location.file)).ok_or_else(gone)?;
         let layout = file.layout().ok_or_else(gone)?;
         let (mirror, segments) = read_from(&layout).ok_or_else(gone)?;
         let segment = segments.get(location.block as usize).filter(|segment| segment.end != OPEN_END);
@@ -211,7 +211,7 @@ impl Tiering {
         let Some(machine) = &mut inner.machine else { return };
         for of_file in gone.chunk_by(|(one, _), (other, _)| one == other) {
             let file = of_file[0].0;
-            let layout = self.finder.file(file).and_then(|file| file.layout());
+            let layout = self.files.noted(file).and_then(|file| file.layout());
             let segments = layout.as_ref().and_then(|layout| Some(read_from(layout)?.1)).unwrap_or_default();
             for (_, start) in of_file {
                 // It may have another one already.

@@ -12,7 +12,6 @@ use policy::layout::{Layout, MirrorState, OPEN_END, Placement, Segment};
 use policy::tier::{Location, Tier};
 use policy::{TargetId, Time};
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -79,10 +78,6 @@ impl Ear {
 
     pub(super) fn take_laid_out(&self) -> Vec<LaidOut> {
         self.heard.take_laid_out()
-    }
-
-    pub(super) fn take_places(&self) -> BTreeMap<u64, PathBuf> {
-        self.heard.take_places()
     }
 
     pub(super) fn take_removed(&self) -> Vec<u64> {
@@ -186,17 +181,11 @@ impl Adviser for Ear {
         }
         let Some(layout) = file.layout() else { return };
         let Some((_, segments)) = read_from(&layout) else { return };
-        let mut any = false;
         // The new ones are the last; how many there are is not said, and one that is told again changes nothing.
         for (block, segment) in segments.iter().enumerate().rev().take(NEW_MAX) {
             if let Some((location, Tier::Fast, segment_bytes)) = self.known(&layout, block, segment) {
                 self.heard.note_laid_out(LaidOut { location, segment_bytes });
-                any = true;
             }
-        }
-        if any {
-            // It may be closed before anybody looks, and is not used again.
-            self.heard.note_place(layout.file.0, || file.stub().path());
         }
     }
 }

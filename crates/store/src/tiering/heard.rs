@@ -3,8 +3,6 @@
 use parking_lot::Mutex;
 use policy::Time;
 use policy::tier::{Location, Tier};
-use std::collections::BTreeMap;
-use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Accesses that wait to be looked at. A guess: half a second of a hundred thousand a second.
@@ -44,8 +42,6 @@ pub struct Access {
 pub struct Heard {
     waiting: Mutex<Vec<Access>>,
     laid_out: Mutex<Vec<LaidOut>>,
-    /// Files with new segments, and where they were then.
-    places: Mutex<BTreeMap<u64, PathBuf>>,
     removed: Mutex<Vec<u64>>,
     lost: AtomicU64,
 }
@@ -72,22 +68,6 @@ impl Heard {
     /// The new segments on the fast tier, in their order.
     pub fn take_laid_out(&self) -> Vec<LaidOut> {
         std::mem::take(&mut *self.laid_out.lock())
-    }
-
-    /// Notes where a file with new segments is, if that is not noted yet.
-    pub fn note_place(&self, file: u64, place: impl FnOnce() -> Option<PathBuf>) {
-        let mut places = self.places.lock();
-        if places.len() < LAID_OUT_MAX
-            && !places.contains_key(&file)
-            && let Some(place) = place()
-        {
-            places.insert(file, place);
-        }
-    }
-
-    /// Where files with new segments were.
-    pub fn take_places(&self) -> BTreeMap<u64, PathBuf> {
-        std::mem::take(&mut *self.places.lock())
     }
 
     /// Notes a file that is gone.

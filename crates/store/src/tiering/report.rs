@@ -3,6 +3,7 @@
 use super::Tiering;
 use super::thread::location;
 use crate::file::File;
+use policy::FileId;
 use policy::tier::machine::{Action, Logged, Stats};
 use policy::tier::{Move, Tier};
 use serde_json::{Value, json};
@@ -72,10 +73,10 @@ impl Tiering {
         let hot: Vec<Value> = hot
             .iter()
             .map(|t| {
-                let file = self.finder.file(policy::FileId(t.location.file));
-                let path = file.and_then(|file| file.stub().path()).and_then(|path| self.finder.shown(&path));
+                let id = FileId(t.location.file);
+                let path = self.files.path_of(id).map(|path| path.display().to_string());
                 json!({
-                    "file": path.unwrap_or_else(|| policy::FileId(t.location.file).to_string()),
+                    "file": path.unwrap_or_else(|| id.to_string()),
                     "segment": t.location.block,
                     "reads": t.reads,
                     "writes": t.writes,

@@ -11,6 +11,7 @@ use store::cache::BlockCache;
 use store::file::{FileTable, Pool};
 use store::mount::{Mount, Options, Parts, PlainSources};
 use store::namespace::Namespace;
+use store::places::Places;
 use store::stats::Stats;
 use store::target::{
     DirectoryMedium, Execution, Identity, InlineSlots, Limits, Medium, State, TargetSpec, Targets, TargetsOptions,
@@ -61,6 +62,7 @@ impl Default for Wanted {
 pub struct Volume {
     pub mount: Mount,
     pub targets: Arc<Targets>,
+    pub places: Arc<Places>,
     pub files: Arc<FileTable>,
     pub stats: Arc<Stats>,
     pub at: PathBuf,
@@ -112,10 +114,13 @@ impl Volume {
         }
         let flags = rustix::fs::OFlags::PATH | rustix::fs::OFlags::DIRECTORY | rustix::fs::OFlags::CLOEXEC;
         let tree = rustix::fs::open(namespace.join("tree"), flags, rustix::fs::Mode::empty()).unwrap();
+        let places = Places::open(&dir.join("files.db"), &namespace).unwrap();
+        places.start();
+        pool.places.set(places.clone()).ok().unwrap();
         let files = FileTable::new(pool.clone(), namespace);
         let stats = Arc::new(Stats::new());
         let parts = Parts {
-            namespace: Arc::new(Namespace::new(tree).unwrap()),
+            namespace: Arc::new(Namespace::new(tree).unwrap().telling(places.clone())),
             files: files.clone(),
             pool,
             targets: targets.clone(),
@@ -126,7 +131,7 @@ impl Volume {
         };
         let at = dir.join("mnt");
         let mount = Mount::start(parts, wanted.options, &at).unwrap();
-        Volume { mount, targets, files, stats, at: at.canonicalize().unwrap(), dir: dir.to_path_buf() }
+        Volume { mount, targets, places, files, stats, at: at.canonicalize().unwrap(), dir: dir.to_path_buf() }
     }
 }
 
@@ -135,6 +140,7 @@ impl Drop for Volume {
         if self.mount.unmount().is_err() {
             let _ = self.mount.abort();
         }
+        self.places.stop();
         self.targets.stop();
     }
 }

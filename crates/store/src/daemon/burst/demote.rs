@@ -32,13 +32,19 @@ fn on_tier(targets: &crate::target::Targets, mirror: &Mirror, tier: u8) -> bool 
     objects.all(|object| targets.get(object.target).is_some_and(|target| target.tier() == tier))
 }
 
+/// The file of a part, if it is still there: by its number or, where its bytes were in its stub and are still, by its name.
+fn file_of(checker: &Checker, part: &Part) -> Option<Arc<File>> {
+    match part.file {
+        0 => checker.file_at(&part.path).filter(|file| file.id().is_none()),
+        number => checker.files.find(FileId(number)),
+    }
+}
+
 /// Whether a version has copies on the fast tier, and a complete one on the capacity tier; `None` if none of its files is there.
 pub fn version_places(burst: &Burst, checker: &Checker, version: &record::Version) -> Option<(bool, bool)> {
     let (mut any, mut fast, mut capacity) = (false, false, true);
     for part in &version.parts {
-        let Some(file) = checker.file_at(&part.path).filter(|file| file.id().map_or(0, |id| id.0) == part.file) else {
-            // Renamed files are found when they are needed.
-            any |= part.file != 0 && checker.files_below("").iter().any(|(id, _)| id.0 == part.file);
+        let Some(file) = file_of(checker, part) else {
             capacity = false;
             continue;
         };
@@ -54,17 +60,10 @@ pub fn version_places(burst: &Burst, checker: &Checker, version: &record::Versio
 }
 
 impl Burst {
-    /// The files of a version that have objects and are still there.
+    /// The files of a version that are still there.
     fn files_of(&self, core: &Core, version: Version) -> Vec<Arc<File>> {
         let parts = self.book.lock().complete.get(&version).map(|v| v.parts.clone()).unwrap_or_default();
-        let find = |part: &Part| {
-            let here = core.checker.file_at(&part.path).filter(|file| file.id() == Some(FileId(part.file)));
-            here.or_else(|| {
-                let (_, path) = core.checker.files_below("").into_iter().find(|(id, _)| id.0 == part.file)?;
-                core.checker.file_at(&path)
-            })
-        };
-        parts.iter().filter(|part| part.file != 0).filter_map(find).collect()
+        parts.iter().filter_map(|part| file_of(&core.checker, part)).collect()
     }
 
     /// Copies a version to the capacity tier, and says at the desk how it went.
@@ -215,6 +214,6 @@ fn has_replica(file: &File, replicas: u8, capacity: u8) -> bool {
 /// Whether all files of a version that are still there have one.
 pub fn has_replicas(burst: &Burst, checker: &Checker, version: &record::Version) -> bool {
     let Some(tier) = burst.settings.replicas else { return true };
-    let files = version.parts.iter().filter(|part| part.file != 0).filter_map(|part| checker.file_at(&part.path));
-    files.into_iter().all(|file| has_replica(&file, tier, burst.settings.capacity))
+    let mut files = version.parts.iter().filter_map(|part| file_of(checker, part));
+    files.all(|file| has_replica(&file, tier, burst.settings.capacity))
 }

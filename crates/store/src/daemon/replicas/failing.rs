@@ -1,6 +1,7 @@
 //! The worker: complaints and failures in, swaps and rebuilds out, as the machine decides.
 
 use super::*;
+use crate::daemon::requests::layout::file_named;
 use policy::layout::Reason;
 use policy::machine::Machine;
 use policy::protect::failover::{Action, Event};
@@ -36,13 +37,12 @@ impl Replicas {
     /// A complaint about each file with a replica of which that target held a part.
     fn held_by(&self, target: TargetId) -> Vec<Event> {
         let Some(core) = self.core.get().and_then(Weak::upgrade) else { return Vec::new() };
-        let all: Vec<(FileId, String)> = self.held.lock().iter().map(|(id, r)| (*id, r.path.clone())).collect();
-        let lies_there = |id: FileId, path: &str| {
-            let layout = find(&core, id, path).and_then(|(file, _)| file.layout());
+        let lies_there = |id: &FileId| {
+            let layout = core.files.find(*id).and_then(|file| file.layout());
             layout.is_some_and(|l| l.objects().any(|(_, o)| o.target == target))
         };
-        let hit = all.into_iter().filter(|(id, path)| lies_there(*id, path));
-        hit.map(|(file, _)| Event::Complained { key: failover::Key { file, target }, waiter: 0 }).collect()
+        let hit = self.all().into_iter().filter(lies_there);
+        hit.map(|file| Event::Complained { key: failover::Key { file, target }, waiter: 0 }).collect()
     }
 
     fn handle(self: &Arc<Replicas>, core: &Arc<Core>, event: Event) {
@@ -64,7 +64,8 @@ impl Replicas {
     fn swap(&self, core: &Core, key: failover::Key) -> Event {
         let began = Instant::now();
         let Some(replica) = self.held.lock().get(&key.file).cloned() else { return Event::NoTwin { key } };
-        let Some((file, path)) = find(core, key.file, &replica.path) else { return Event::NoTwin { key } };
+        let Some(file) = core.files.find(key.file) else { return Event::NoTwin { key } };
+        let path = file_named(core, key.file);
         let name = core.volume.targets().get(key.target).map_or(key.target.to_string(), |t| t.name().to_string());
         let of_replica = |file: &File| {
             let layout = file.layout();
@@ -95,12 +96,9 @@ impl Replicas {
     fn rebuild(self: &Arc<Replicas>, core: &Arc<Core>, key: failover::Key) {
         let (this, core) = (self.clone(), core.clone());
         let work = move || {
-            let path = this.held.lock().get(&key.file).map(|r| r.path.clone());
-            let found = path.and_then(|path| find(&core, key.file, &path));
+            let found = core.files.find(key.file).filter(|_| this.has(key.file));
             let rebuilt = match &found {
-                Some((file, _)) => {
-                    core.mover.replace_target(file, key.target, Reason::FailedOver(key.target)).map(drop)
-                }
+                Some(file) => core.mover.replace_target(file, key.target, Reason::FailedOver(key.target)).map(drop),
                 None => Ok(()), // there is nothing left to protect
             };
             this.say(Word::Event(match rebuilt {

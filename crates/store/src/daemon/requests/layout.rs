@@ -187,12 +187,9 @@ pub fn name_of(core: &Core, id: TargetId) -> String {
     core.volume.targets().get(id).map_or_else(|| format!("forgotten target {}", id.0), |t| t.name().to_string())
 }
 
-/// The path of an open file, or its number.
-pub fn file_named(core: &Core, is: impl Fn(FileId) -> bool, id: &dyn std::fmt::Display) -> String {
-    let open = core.files.files().into_iter().find(|file| file.id().is_some_and(&is));
-    let tree = std::fs::canonicalize(core.files.namespace()).map(|namespace| namespace.join("tree"));
-    let path = tree.ok().and_then(|tree| open?.shown_below(&tree));
-    path.unwrap_or_else(|| format!("file {id}"))
+/// The path of a file, or its number where that is not noted.
+pub fn file_named(core: &Core, id: FileId) -> String {
+    core.files.path_of(id).map_or_else(|| format!("file {id}"), |path| path.display().to_string())
 }
 
 fn describe(core: &Core, path: &str, file: &File) -> Value {

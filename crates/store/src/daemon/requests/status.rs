@@ -5,6 +5,7 @@ use crate::control::{Caller, Problem, Responder};
 use crate::daemon::Core;
 use crate::mover::Phase;
 use crate::stats::Metric;
+use policy::FileId;
 use serde_json::{Value, json};
 use std::sync::Arc;
 
@@ -70,7 +71,8 @@ fn mover(core: &Core) -> Value {
     let all = core.mover.progress().list();
     let running = all.iter().filter(|m| m.phase == Phase::Copying);
     let moves = running.clone().map(|m| {
-        let file = layout::file_named(core, |id| id.to_string() == m.file, &m.file);
+        let file =
+            u64::from_str_radix(&m.file, 16).map_or_else(|_| m.file.clone(), |id| layout::file_named(core, FileId(id)));
         format!("{} of {file}: {} of at most {} bytes copied", m.verb, m.done_bytes, m.total_bytes)
     });
     let drains = core.background.drains().into_iter().map(|(target, p)| {

@@ -87,8 +87,7 @@ impl Forks {
     pub fn give_up_one_at_rest(&self, core: &Core, in_use: &[(FileId, Arc<File>)]) {
         let resting = |id: &FileId| in_use.iter().all(|(used, _)| used != id);
         let Some(id) = self.held.lock().keys().copied().find(resting) else { return };
-        let found = core.checker.files_below("").into_iter().find(|(file, _)| *file == id);
-        let file = found.and_then(|(_, path)| core.checker.file_at(&path)).filter(|file| file.id() == Some(id));
+        let file = core.files.find(id);
         let done = match file.as_ref().and_then(|file| Some((file, file.layout()?.mirrors.len()))) {
             None => self.forget(id),
             Some((file, mirrors)) if mirrors > self.keep(id, mirrors) => {

@@ -1,0 +1,95 @@
+//! Going through a directory tree, depth first, without holding any directory's names: one is open on each level.
+
+use rustix::fd::OwnedFd;
+use rustix::fs::{AtFlags, Dir, DirEntry, FileType, Mode, OFlags, fstat, openat, statat};
+use rustix::io::{Errno, Result};
+use std::ffi::{CStr, CString};
+use std::sync::Arc;
+
+/// Below one directory.
+pub struct Descent {
+    levels: Vec<Level>,
+}
+
+struct Level {
+    fd: Arc<OwnedFd>,
+    entries: Dir,
+    inode: u64,
+}
+
+/// A file or a directory that was met. A directory comes before what it holds.
+pub struct Met {
+    /// The directory that it is in.
+    pub directory: Arc<OwnedFd>,
+    /// That one's inode number.
+    pub above: u64,
+    /// Its name there.
+    pub name: CString,
+    /// The inode number of a directory; `None` for a regular file.
+    pub inode: Option<u64>,
+}
+
+impl Level {
+    fn open(above: &OwnedFd, name: &CStr) -> Result<Level> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let fd = openat(above, name, flags, Mode::empty())?;
+        Ok(Level { entries: Dir::read_from(&fd)?, inode: fstat(&fd)?.st_ino, fd: Arc::new(fd) })
+    }
+
+    fn meets(&self, name: &CStr, inode: Option<u64>) -> Met {
+        Met { directory: self.fd.clone(), above: self.inode, name: name.to_owned(), inode }
+    }
+}
+
+impl Descent {
+    /// Begins.
+    pub fn new(root: &OwnedFd) -> Result<Descent> {
+        Ok(Descent { levels: vec![Level::open(root, c".")?] })
+    }
+}
+
+/// What cannot be read is an error, and the rest comes after it. Symbolic links are not followed, and not met.
+impl Iterator for Descent {
+    type Item = Result<Met>;
+
+    fn next(&mut self) -> Option<Result<Met>> {
+        loop {
+            let level = self.levels.last_mut()?;
+            let entry = match level.entries.next() {
+                Some(Ok(entry)) => entry,
+                Some(Err(error)) => {
+                    self.levels.pop();
+                    return Some(Err(error));
+                }
+                None => {
+                    self.levels.pop();
+                    continue;
+                }
+            };
+            let name = entry.file_name();
+            match kind(&level.fd, &entry) {
+                _ if name == c"." || name == c".." => {}
+                FileType::RegularFile => return Some(Ok(level.meets(name, None))),
+                FileType::Directory => match Level::open(&level.fd, name) {
+                    Ok(below) => {
+                        let met = level.meets(name, Some(below.inode));
+                        self.levels.push(below);
+                        return Some(Ok(met));
+                    }
+                    Err(Errno::NOENT | Errno::NOTDIR) => {} // removed meanwhile
+                    Err(error) => return Some(Err(error)),
+                },
+                _ => {}
+            }
+        }
+    }
+}
+
+/// What an entry is, also where the file system's directories do not say.
+fn kind(directory: &OwnedFd, entry: &DirEntry) -> FileType {
+    match entry.file_type() {
+        FileType::Unknown => statat(directory, entry.file_name(), AtFlags::SYMLINK_NOFOLLOW)
+            .map_or(FileType::Unknown, |stat| FileType::from_raw_mode(stat.st_mode)),
+        known => known,
+    }
+}

@@ -1,0 +1,292 @@
+//! Where the stub of a file is, from the file's number: a table of hints beside the state store.
+//!
+//! ```text
+//!   file 2a   ──> (directory 131, "out.dat")
+//!   directory 131 ──> (directory 77, "run")          below the tree's root: run7/run/out.dat
+//!   directory 77  ──> (root, "run7")
+//! ```
+//! Directories are known by their inode numbers, so the renaming of one, with all that lies below, changes one row. Rows
+//! are written behind: [`Places::learn`] and the renames only note what changed, and a thread of its own writes what was
+//! noted, many at a time and without a sync.
+//!
+//! **A hint is never trusted.** Whoever looks a file up opens what is at the path and reads the number in its layout
+//! record. So a table that is older than the namespace, damaged or missing costs a [walk](Places::walk) through
+//! the tree, which brings it up to date, and nothing else. A number without a row is of no file once a walk of this
+//! daemon saw the whole tree; what an earlier daemon saw does not count, since the namespace may have been put back from a backup.
+
+mod table;
+mod walk;
+
+use crate::Result;
+use parking_lot::{Condvar, Mutex};
+use policy::FileId;
+use rustix::fd::OwnedFd;
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, fstat, open, statat};
+use std::collections::{HashMap, HashSet};
+use std::ffi::{OsStr, OsString};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+use table::Table;
+
+/// Changes that wait to be written; of more, rows are missing until the next walk. A guess: some ten megabytes.
+const CHANGES_MAX: usize = 1 << 16;
+/// Changes that are written at once, before [`WRITE_AFTER`] is over. A guess.
+const BATCH: usize = 1 << 12;
+/// A change waits so long for others, to be written with them.
+const WRITE_AFTER: Duration = Duration::from_secs(1);
+/// Directories of which it is remembered that they have a row.
+const DIRECTORIES_MAX: usize = 1 << 16;
+/// A longer chain of directories must be a loop.
+const DEPTH_MAX: usize = 4096;
+
+/// A name in a directory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Place {
+    /// The directory's inode number.
+    directory: u64,
+    name: OsString,
+}
+
+/// What is to be written: a row, or that there is none.
+#[derive(Debug, Default)]
+struct Changes {
+    files: HashMap<FileId, Option<Place>>,
+    directories: HashMap<u64, Option<Place>>,
+}
+
+impl Changes {
+    fn len(&self) -> usize {
+        self.files.len() + self.directories.len()
+    }
+}
+
+#[derive(Default)]
+struct Inner {
+    noted: Changes,
+    /// Taken by the thread that writes, and not in the table yet.
+    writing: Arc<Changes>,
+    /// Directories that have a row, or will have.
+    known: HashSet<u64>,
+    /// Every file with a layout has a row, or will have.
+    whole: bool,
+    /// Changes that were given up.
+    lost: u64,
+    ends: bool,
+}
+
+/// The table. See the module.
+pub struct Places {
+    tree: OwnedFd,
+    /// What the kernel shows as the path of an open stub begins with this.
+    tree_path: PathBuf,
+    root: u64,
+    inner: Mutex<Inner>,
+    changed: Condvar,
+    table: Mutex<Table>,
+    /// One walk at a time; how many there were.
+    walks: Mutex<()>,
+    walked: AtomicU64,
+    writer: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl Places {
+    /// The table in `file`, for the tree of a namespace. One that cannot be read is begun again.
+    pub fn open(file: &Path, namespace: &Path) -> Result<Arc<Places>> {
+        let tree_path = namespace.join("tree");
+        let tree = open(&tree_path, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+        Ok(Arc::new(Places {
+            root: fstat(&tree)?.st_ino,
+            tree_path: tree_path.canonicalize().unwrap_or(tree_path),
+            tree,
+            inner: Mutex::default(),
+            changed: Condvar::new(),
+            table: Mutex::new(Table::open(file)),
+            walks: Mutex::new(()),
+            walked: AtomicU64::new(0),
+            writer: Mutex::new(None),
+        }))
+    }
+
+    /// Starts the thread that writes.
+    pub fn start(self: &Arc<Self>) {
+        let this = self.clone();
+        match std::thread::Builder::new().name("places".into()).spawn(move || this.write_behind()) {
+            Ok(writer) => *self.writer.lock() = Some(writer),
+            Err(error) => tracing::error!("no thread notes where files are, so they are searched for: {error}"),
+        }
+    }
+
+    /// Writes what was noted and ends the thread.
+    pub fn stop(&self) {
+        self.inner.lock().ends = true;
+        self.changed.notify_all();
+        if self.writer.lock().take().is_some_and(|writer| writer.join().is_err()) {
+            tracing::error!("bug: the thread that notes where files are panicked");
+        }
+    }
+
+    /// The directory that holds all.
+    pub(crate) fn tree(&self) -> &OwnedFd {
+        &self.tree
+    }
+
+    /// A file has a layout, or a name in the tree, since just now. `stub` is the path of its stub as the kernel knows it; one
+    /// outside of the tree is not noted.
+    pub fn learn(&self, file: FileId, stub: &Path) {
+        let Ok(below) = stub.strip_prefix(&self.tree_path) else { return };
+        let (Some(directory), Some(name)) = (below.parent(), below.file_name()) else { return };
+        // Removed or renamed meanwhile: whoever did it says so.
+        if let Some(directory) = self.directory_at(directory) {
+            self.file_is(file, directory, name);
+        }
+    }
+
+    /// The inode number of a directory; it and those above it have rows from then on.
+    fn directory_at(&self, path: &Path) -> Option<u64> {
+        let (Some(above), Some(name)) = (path.parent(), path.file_name()) else { return Some(self.root) };
+        let stat = statat(&self.tree, path, AtFlags::SYMLINK_NOFOLLOW).ok()?;
+        if FileType::from_raw_mode(stat.st_mode) != FileType::Directory {
+            return None;
+        }
+        if !self.knows(stat.st_ino) {
+            let above = self.directory_at(above)?;
+            self.directory_is(stat.st_ino, above, name);
+        }
+        Some(stat.st_ino)
+    }
+
+    /// The stub of a file is, from now on, `name` in a directory.
+    pub fn file_is(&self, file: FileId, directory: u64, name: &OsStr) {
+        let place = Some(Place { directory, name: name.to_owned() });
+        self.note(|inner| drop(inner.noted.files.insert(file, place)));
+    }
+
+    /// A directory is, from now on, `name` in another.
+    pub fn directory_is(&self, directory: u64, above: u64, name: &OsStr) {
+        let place = Some(Place { directory: above, name: name.to_owned() });
+        self.note(|inner| {
+            inner.noted.directories.insert(directory, place);
+            if inner.known.len() >= DIRECTORIES_MAX {
+                inner.known.clear();
+            }
+            inner.known.insert(directory);
+        });
+    }
+
+    /// Whether a directory surely has a row.
+    pub fn knows(&self, directory: u64) -> bool {
+        self.inner.lock().known.contains(&directory)
+    }
+
+    /// A file is gone for good.
+    pub fn file_is_gone(&self, file: FileId) {
+        self.note(|inner| drop(inner.noted.files.insert(file, None)));
+    }
+
+    /// A directory is gone; its inode number may be another's soon.
+    pub fn directory_is_gone(&self, directory: u64) {
+        self.note(|inner| {
+            inner.noted.directories.insert(directory, None);
+            inner.known.remove(&directory);
+        });
+    }
+
+    fn note(&self, change: impl FnOnce(&mut Inner)) {
+        let mut inner = self.inner.lock();
+        if inner.noted.len() >= CHANGES_MAX {
+            return inner.give_up();
+        }
+        change(&mut inner);
+        // The writer sleeps until there is a first one, and then until there are many.
+        if matches!(inner.noted.len(), 1 | BATCH) {
+            self.changed.notify_all();
+        }
+    }
+
+    /// Where the stub of a file should be, below the tree.
+    pub fn path_of(&self, file: FileId) -> Option<PathBuf> {
+        let mut at = self.row(|changes| changes.files.get(&file).cloned(), |table| table.file(file))?;
+        let mut names = vec![at.name];
+        while at.directory != self.root {
+            let directory = at.directory;
+            at =
+                self.row(|changes| changes.directories.get(&directory).cloned(), |table| table.directory(directory))?;
+            names.push(at.name);
+            if names.len() > DEPTH_MAX {
+                return None;
+            }
+        }
+        Some(names.iter().rev().collect())
+    }
+
+    /// Whether a file without a row has no stub in the tree.
+    pub fn is_whole(&self) -> bool {
+        self.inner.lock().whole
+    }
+
+    /// The newest of a row: noted, being written, or in the table.
+    fn row(
+        &self,
+        changed: impl Fn(&Changes) -> Option<Option<Place>>,
+        written: impl Fn(&mut Table) -> Option<Place>,
+    ) -> Option<Place> {
+        let inner = self.inner.lock();
+        if let Some(place) = changed(&inner.noted).or_else(|| changed(&inner.writing)) {
+            return place;
+        }
+        drop(inner);
+        written(&mut self.table.lock())
+    }
+
+    fn write_behind(&self) {
+        loop {
+            let mut inner = self.inner.lock();
+            while inner.noted.len() == 0 && !inner.ends {
+                self.changed.wait(&mut inner);
+            }
+            let until = Instant::now() + WRITE_AFTER;
+            while inner.noted.len() < BATCH && !inner.ends {
+                if self.changed.wait_until(&mut inner, until).timed_out() {
+                    break;
+                }
+            }
+            let ends = inner.ends;
+            drop(inner);
+            self.write_noted();
+            if ends {
+                return;
+            }
+        }
+    }
+
+    /// Writes what was noted so far.
+    fn write_noted(&self) {
+        // Held from the taking on, so that two batches cannot change places.
+        let mut table = self.table.lock();
+        let batch = {
+            let mut inner = self.inner.lock();
+            inner.writing = Arc::new(std::mem::take(&mut inner.noted));
+            inner.writing.clone()
+        };
+        let written = batch.len() == 0 || table.write(&batch);
+        let mut inner = self.inner.lock();
+        if !written {
+            inner.give_up();
+        }
+        inner.writing = Arc::default();
+    }
+}
+
+impl Inner {
+    /// A change cannot be kept: a row may be missing or wrong from now on.
+    fn give_up(&mut self) {
+        self.lost += 1;
+        self.whole = false;
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,139 @@
+//! The rows of [`super::Places`] in a SQLite file of their own, which may be thrown away at any time.
+//!
+//! It is not the state store, whose every call is durable and which a backup holds: a row per file would make both slow.
+
+use super::{Changes, Place};
+use policy::FileId;
+use rusqlite::{Connection, OptionalExtension, Row, Transaction, params};
+use std::ffi::OsString;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+/// The version of these tables; a file of another is begun again.
+const VERSION: u32 = 1;
+
+const TABLES: &str = "
+    DROP TABLE IF EXISTS file;
+    DROP TABLE IF EXISTS directory;
+    CREATE TABLE file (id INTEGER PRIMARY KEY, directory INTEGER NOT NULL, name BLOB NOT NULL) STRICT;
+    CREATE TABLE directory (id INTEGER PRIMARY KEY, directory INTEGER NOT NULL, name BLOB NOT NULL) STRICT;
+";
+
+/// The open file.
+pub struct Table {
+    file: PathBuf,
+    /// None if it cannot be made: then no row is found, and each look-up is a walk.
+    connection: Option<Connection>,
+}
+
+impl Table {
+    /// Opens it; begins it again if it cannot be read.
+    pub fn open(file: &Path) -> Table {
+        let mut table = Table { file: file.to_path_buf(), connection: None };
+        match connect(file) {
+            Ok(connection) => table.connection = Some(connection),
+            Err(error) => table.begin_again(&error),
+        }
+        table
+    }
+
+    fn begin_again(&mut self, error: &rusqlite::Error) {
+        tracing::warn!("{} is made anew, from a walk when it is needed: {error}", self.file.display());
+        self.connection = None;
+        for suffix in ["", "-wal", "-shm", "-journal"] {
+            let mut name = self.file.as_os_str().to_owned();
+            name.push(suffix);
+            // What stays is seen by the next line.
+            drop(std::fs::remove_file(name));
+        }
+        match connect(&self.file) {
+            Ok(connection) => self.connection = Some(connection),
+            Err(error) => tracing::warn!("{} cannot be used, so files are searched for: {error}", self.file.display()),
+        }
+    }
+
+    /// Does something with it. What is damaged is begun again.
+    fn try_on<T>(&mut self, act: impl FnOnce(&mut Connection) -> rusqlite::Result<T>) -> Option<T> {
+        match act(self.connection.as_mut()?) {
+            Ok(value) => Some(value),
+            Err(error) => {
+                use rusqlite::ErrorCode::{DiskFull, SystemIoFailure};
+                match error.sqlite_error_code() {
+                    // It may go better the next time.
+                    Some(DiskFull | SystemIoFailure) => {
+                        tracing::debug!("{} takes nothing now: {error}", self.file.display());
+                    }
+                    _ => self.begin_again(&error),
+                }
+                None
+            }
+        }
+    }
+
+    /// Where a file is.
+    pub fn file(&mut self, file: FileId) -> Option<Place> {
+        self.row("SELECT directory, name FROM file WHERE id = ?1", file.0)
+    }
+
+    /// Where a directory is.
+    pub fn directory(&mut self, inode: u64) -> Option<Place> {
+        self.row("SELECT directory, name FROM directory WHERE id = ?1", inode)
+    }
+
+    fn row(&mut self, sql: &str, id: u64) -> Option<Place> {
+        self.try_on(|c| c.prepare_cached(sql)?.query_row([id as i64], place).optional()).flatten()
+    }
+
+    /// Writes changes in one step. Whether that went well.
+    pub fn write(&mut self, changes: &Changes) -> bool {
+        self.try_on(|connection| {
+            let transaction = connection.transaction()?;
+            put(&transaction, "file", changes.files.iter().map(|(id, place)| (id.0, place)))?;
+            put(&transaction, "directory", changes.directories.iter().map(|(id, place)| (*id, place)))?;
+            transaction.commit()
+        })
+        .is_some()
+    }
+
+    /// Removes all rows.
+    pub fn clear(&mut self) {
+        self.try_on(|connection| connection.execute_batch(TABLES));
+    }
+}
+
+fn place(row: &Row<'_>) -> rusqlite::Result<Place> {
+    Ok(Place { directory: row.get::<_, i64>(0)? as u64, name: OsString::from_vec(row.get(1)?) })
+}
+
+fn put<'a>(
+    transaction: &Transaction<'_>,
+    table: &str,
+    changes: impl Iterator<Item = (u64, &'a Option<Place>)>,
+) -> rusqlite::Result<()> {
+    let mut put = transaction.prepare_cached(&format!("INSERT OR REPLACE INTO {table} VALUES (?1, ?2, ?3)"))?;
+    let mut remove = transaction.prepare_cached(&format!("DELETE FROM {table} WHERE id = ?1"))?;
+    for (id, place) in changes {
+        match place {
+            Some(at) => put.execute(params![id as i64, at.directory as i64, at.name.as_bytes()])?,
+            None => remove.execute([id as i64])?,
+        };
+    }
+    Ok(())
+}
+
+fn connect(file: &Path) -> rusqlite::Result<Connection> {
+    // It holds users' names: made closed to others. Where that fails, opening it says why.
+    drop(std::fs::OpenOptions::new().append(true).create(true).mode(0o600).open(file));
+    let connection = Connection::open(file)?;
+    connection.pragma_update(None, "locking_mode", "EXCLUSIVE")?;
+    connection.pragma_update_and_check(None, "journal_mode", "WAL", |_| Ok(()))?;
+    // After a loss of power it may be damaged, and is begun again.
+    connection.pragma_update(None, "synchronous", "OFF")?;
+    let version: u32 = connection.pragma_query_value(None, "user_version", |row| row.get(0))?;
+    if version != VERSION {
+        connection.execute_batch(TABLES)?;
+        connection.pragma_update(None, "user_version", VERSION)?;
+    }
+    Ok(connection)
+}
