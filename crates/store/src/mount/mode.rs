@@ -8,7 +8,7 @@
 //! what was there before, stays, and may be written back. A write through the page cache changes the page and then is sent.
 //! Nobody drops a page meanwhile: no open asks for it, but those that are passed through, which meet no others.
 //! Only the mapping of a direct open would; so while a file is open for writing nobody is given one.
-//! `docs/internals/architecture.md` has the whole of it.
+//! `docs/internals/page-cache.md` has the whole of it.
 
 use super::PassthroughGuard;
 use fuser::{BackingId, FopenFlags};
