@@ -1,5 +1,7 @@
 //! Grids: one setup varied along axes, run side by side, resumed where it stopped, compared pair by pair.
 //!
+//! [`cross`] and [`side_by_side`] are for all worlds; the rest is for caches, whose grid file is:
+//!
 //! ```toml
 //! [[trace]]
 //! name = "oltp"
@@ -18,10 +20,14 @@
 //! pfc = "96 of 96 improved"
 //! ```
 
+mod axes;
+mod parallel;
 mod plan;
 mod run;
 mod summary;
 
-pub use plan::{Case, Cell, Compare, Done, GridError, Plan, TraceWish, trace_setup};
+pub use axes::{Case, Cell, Settable, Word, cross};
+pub use parallel::side_by_side;
+pub use plan::{Compare, Done, GridError, Plan, TraceWish, trace_setup};
 pub use run::{Progress, run};
 pub use summary::{Comparison, Summary, csv, summarise};

@@ -23,7 +23,7 @@ fn rows(axes: &str, check: bool) -> Option<Vec<Row>> {
     let root = data(&[KTH, LANL])?;
     let text = format!("failures = \"{LANL}\"\n[[log]]\nname = \"KTH\"\npath = \"{KTH}\"\n{axes}");
     let plan = Plan::parse(&text).unwrap();
-    Some(run(&plan.load(&root).unwrap(), plan.repeats, 2, check).unwrap())
+    Some(run(&plan.load(&root).unwrap(), plan.repeats, Some(2), check).unwrap())
 }
 
 fn metric(rows: &[Row], cell: &[(&str, &str)], name: &str) -> f64 {

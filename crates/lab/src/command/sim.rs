@@ -6,7 +6,6 @@ mod center;
 mod disk;
 mod figures;
 mod grid;
-mod parallel;
 mod stripe;
 mod tier;
 mod traces;

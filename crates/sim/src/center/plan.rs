@@ -23,13 +23,11 @@ use super::records::RecordsError;
 use super::setup::Setup;
 use super::world::{JobOutcome, Report, simulate};
 use super::{Log, log, records};
+use crate::grid::{Case, Cell, Settable, Word, cross, side_by_side};
 use crate::setup::SetupError;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::thread;
 
 /// A grid file.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -82,31 +80,6 @@ pub struct LogWish {
     pub set: BTreeMap<String, Word>,
 }
 
-/// A setting's value: text, number or yes and no.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(untagged)]
-pub enum Word {
-    /// Text.
-    Text(String),
-    /// A whole number.
-    Whole(u64),
-    /// A number.
-    Number(f64),
-    /// Yes or no.
-    Flag(bool),
-}
-
-impl std::fmt::Display for Word {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Word::Text(text) => f.write_str(text),
-            Word::Whole(n) => write!(f, "{n}"),
-            Word::Number(n) => write!(f, "{n}"),
-            Word::Flag(flag) => write!(f, "{flag}"),
-        }
-    }
-}
-
 /// What is wrong with a plan or its files.
 #[derive(Debug, thiserror::Error)]
 pub enum PlanError {
@@ -137,19 +110,8 @@ pub struct Loaded {
     pub logs: Vec<(String, Log)>,
     /// What is known of failures.
     pub failures: Option<Failures>,
-    cases: Vec<Case>,
+    cases: Vec<Case<Setup>>,
 }
-
-/// One centre to simulate.
-#[derive(Clone, Debug)]
-struct Case {
-    log: usize,
-    cell: Cell,
-    setup: Setup,
-}
-
-/// Values by axis, `log` among them.
-pub type Cell = BTreeMap<String, String>;
 
 impl Plan {
     /// Reads a grid file.
@@ -177,28 +139,16 @@ impl Plan {
         Ok(Loaded { logs, failures: records.map(Failures::new), cases })
     }
 
-    fn cases(&self) -> Result<Vec<Case>, PlanError> {
+    fn cases(&self) -> Result<Vec<Case<Setup>>, SetupError> {
         let mut cases = Vec::new();
-        for (log, wish) in self.log.iter().enumerate() {
+        for (input, wish) in self.log.iter().enumerate() {
             let mut setup = Setup::default();
             for (name, value) in self.base.iter().chain(&wish.set) {
                 setup.set(name, &value.to_string())?;
             }
-            cases.push(Case { log, cell: Cell::from([("log".to_owned(), wish.name.clone())]), setup });
+            cases.push(Case { cell: Cell::from([("log".to_owned(), wish.name.clone())]), input, setup });
         }
-        for (axis, values) in &self.axes {
-            let mut next = Vec::with_capacity(cases.len() * values.len());
-            for case in &cases {
-                for value in values {
-                    let mut case = case.clone();
-                    case.setup.set(axis, &value.to_string())?;
-                    case.cell.insert(axis.clone(), value.to_string());
-                    next.push(case);
-                }
-            }
-            cases = next;
-        }
-        Ok(cases)
+        cross(cases, self.axes.iter().map(|(axis, values)| (axis.as_str(), values.as_slice())))
     }
 }
 
@@ -219,32 +169,14 @@ pub struct Row {
 }
 
 /// Simulates all cases on so many threads and makes the table. With `check`, as [`simulate`] does.
-pub fn run(loaded: &Loaded, repeats: u64, threads: usize, check: bool) -> Result<Vec<Row>, PlanError> {
+pub fn run(loaded: &Loaded, repeats: u64, threads: Option<usize>, check: bool) -> Result<Vec<Row>, PlanError> {
     let cases = &loaded.cases;
-    let total = cases.len() * repeats as usize;
-    let next = AtomicUsize::new(0);
-    let done: Mutex<Vec<Option<Result<Done, SetupError>>>> = Mutex::new((0..total).map(|_| None).collect());
-    thread::scope(|scope| {
-        for _ in 0..threads.clamp(1, total.max(1)) {
-            scope.spawn(|| {
-                loop {
-                    let at = next.fetch_add(1, Ordering::Relaxed);
-                    if at >= total {
-                        break;
-                    }
-                    let case = &cases[at / repeats as usize];
-                    let mut setup = case.setup.clone();
-                    setup.seed = setup.seed.wrapping_add(at as u64 % repeats);
-                    let result = one_case(&setup, &loaded.logs[case.log].1, loaded.failures.as_ref(), check);
-                    if let Ok(mut done) = done.lock() {
-                        done[at] = Some(result);
-                    }
-                }
-            });
-        }
+    let runs: Vec<_> = cases.iter().flat_map(|case| (0..repeats).map(move |repeat| (case, repeat))).collect();
+    let done = side_by_side(&runs, threads, |(case, repeat)| {
+        let setup = Setup { seed: case.setup.seed.wrapping_add(*repeat), ..case.setup.clone() };
+        one_case(&setup, &loaded.logs[case.input].1, loaded.failures.as_ref(), check)
     });
-    let done = done.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
-    let done: Vec<Done> = done.into_iter().flatten().collect::<Result<_, _>>()?;
+    let done = done.into_iter().collect::<Result<Vec<_>, _>>()?;
     Ok(table(cases, &done, repeats as usize))
 }
 
@@ -257,8 +189,8 @@ fn one_case(setup: &Setup, log: &Log, failures: Option<&Failures>, check: bool) 
 /// Axes along which rows are compared: the others make the group in which a job that waited is looked for.
 const COMPARED: [&str; 5] = ["stripes", "recovery", "replication", "alpha", "threshold"];
 
-fn table(cases: &[Case], done: &[Done], repeats: usize) -> Vec<Row> {
-    let group = |case: &Case| -> Cell {
+fn table(cases: &[Case<Setup>], done: &[Done], repeats: usize) -> Vec<Row> {
+    let group = |case: &Case<Setup>| -> Cell {
         case.cell
             .iter()
             .filter(|(axis, _)| !COMPARED.contains(&axis.as_str()))
@@ -293,7 +225,7 @@ fn table(cases: &[Case], done: &[Done], repeats: usize) -> Vec<Row> {
 }
 
 /// Whether a case is what another would be with neither recovery nor replication.
-fn is_bare(case: &Case, of: &Case) -> bool {
+fn is_bare(case: &Case<Setup>, of: &Case<Setup>) -> bool {
     use super::setup::{Recovery, Replication};
     let is = |setup: &Setup| setup.recovery == Recovery::None && setup.replication == Replication::None;
     let other = Setup {
@@ -303,7 +235,7 @@ fn is_bare(case: &Case, of: &Case) -> bool {
         threshold: case.setup.threshold,
         ..of.setup.clone()
     };
-    is(&case.setup) && case.log == of.log && case.setup == other
+    is(&case.setup) && case.input == of.input && case.setup == other
 }
 
 fn own_metrics(done: &Done, waited: &[bool], add: &mut impl FnMut(&'static str, f64)) {
@@ -420,9 +352,9 @@ mod tests {
         let at = files();
         let plan = Plan::parse(GRID).unwrap();
         let loaded = plan.load(at.path()).unwrap();
-        let rows = run(&loaded, plan.repeats, 3, true).unwrap();
+        let rows = run(&loaded, plan.repeats, Some(3), true).unwrap();
         assert_eq!(rows.len(), 9);
-        assert_eq!(rows, run(&loaded, plan.repeats, 1, false).unwrap());
+        assert_eq!(rows, run(&loaded, plan.repeats, Some(1), false).unwrap());
         let row = |stripes: &str, recovery: &str| {
             let is = |row: &&Row| row.cell["stripes"] == stripes && row.cell["recovery"] == recovery;
             &rows.iter().find(is).unwrap().metrics

@@ -1,6 +1,7 @@
 //! What a simulated centre is made of, in words: every setting has a name, and command line, grid file and sweep use it.
 
 use super::nodes::NODES_MAX;
+use crate::grid::Settable;
 use crate::setup::{SetupError, duration, size_bytes};
 use policy::protect::replica::{Removal, Share};
 use policy::time::Time;
@@ -198,9 +199,8 @@ const NAMES: &str = "stripes, recovery, replication, alpha, threshold, removal, 
     error-after, check-every, detection, source-rate, repair-streams, recovery-overhead, failover-time, copy-rate, memory, \
     input-share, memory-of-log, scratch, snapshots, scan-max";
 
-impl Setup {
-    /// Sets one setting by its name.
-    pub fn set(&mut self, name: &str, value: &str) -> Result<(), SetupError> {
+impl Settable for Setup {
+    fn set(&mut self, name: &str, value: &str) -> Result<(), SetupError> {
         match name {
             "stripes" => self.stripes = whole("stripes", value, 1, NODES_MAX as u64)? as u32,
             "io-nodes" => self.io_nodes = whole("io-nodes", value, 2, NODES_MAX as u64)? as u16,
@@ -240,7 +240,9 @@ impl Setup {
         }
         Ok(())
     }
+}
 
+impl Setup {
     /// What of a job's memory is its input, in bytes, for a job of so many processors of so much memory each.
     pub fn input_bytes(&self, procs: u32, memory: Option<u64>) -> u64 {
         let each = memory.filter(|_| self.memory_of_log).unwrap_or(self.memory);

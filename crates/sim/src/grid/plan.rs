@@ -1,5 +1,6 @@
 //! The grid file: what it says, and the cases that follow from it.
 
+use super::axes::{Case, Cell, Word, cross};
 use crate::setup::{Setup, SetupError};
 use crate::simulate::{Opener, Report, Workload};
 use crate::trace::{self, Format, Options, TimeUnit};
@@ -21,7 +22,7 @@ pub struct Plan {
     pub base: Setup,
     /// Axes and their values; every combination is a case.
     #[serde(default)]
-    pub axes: BTreeMap<String, Vec<String>>,
+    pub axes: BTreeMap<String, Vec<Word>>,
     /// What is compared with what.
     pub compare: Option<Compare>,
     /// What others have published for a value of the compared axis; printed beside it.
@@ -79,22 +80,6 @@ pub struct TraceWish {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit_requests: Option<u64>,
 }
-
-/// One case: the values of the axes (`trace` among them) and the setup that they mean.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Case {
-    /// Axis to value.
-    pub cell: Cell,
-    /// Which of the plan's traces.
-    pub trace: usize,
-    /// That trace.
-    pub wish: TraceWish,
-    /// The setup.
-    pub setup: Setup,
-}
-
-/// Values by axis, `trace` among them.
-pub type Cell = BTreeMap<String, String>;
 
 /// A case and what came out of it, as it stands in the results.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -164,7 +149,7 @@ impl Plan {
             }
         }
         if let Some(Compare { axis, baseline }) = &plan.compare
-            && !plan.axes.get(axis).is_some_and(|values| values.contains(baseline))
+            && !plan.axes.get(axis).is_some_and(|values| values.iter().any(|value| value.to_string() == *baseline))
         {
             return Err(GridError::Compare { axis: axis.clone(), baseline: baseline.clone() });
         }
@@ -172,27 +157,15 @@ impl Plan {
     }
 
     /// All cases, the last axis changing fastest; every setup has been looked through.
-    pub fn cases(&self) -> Result<Vec<Case>, GridError> {
-        let mut cases = Vec::new();
-        for (trace, wish) in self.trace.iter().enumerate() {
+    pub fn cases(&self) -> Result<Vec<Case<Setup>>, GridError> {
+        let traces = self.trace.iter().enumerate().map(|(input, wish)| {
             let cell = Cell::from([("trace".to_owned(), wish.name.clone())]);
-            cases.push(Case { cell, trace, wish: wish.clone(), setup: trace_setup(&self.base, wish) });
-        }
+            Case { cell, input, setup: trace_setup(&self.base, wish) }
+        });
         // `pair` makes the levels that the others change, so it comes first.
-        let mut axes: Vec<_> = self.axes.iter().collect();
-        axes.sort_by_key(|(axis, _)| (axis.as_str() != "pair", axis.as_str()));
-        for (axis, values) in axes {
-            let mut next = Vec::with_capacity(cases.len() * values.len());
-            for case in &cases {
-                for value in values {
-                    let mut case: Case = case.clone();
-                    case.setup.set(axis, value)?;
-                    case.cell.insert(axis.clone(), value.clone());
-                    next.push(case);
-                }
-            }
-            cases = next;
-        }
+        let mut axes: Vec<_> = self.axes.iter().map(|(axis, values)| (axis.as_str(), values.as_slice())).collect();
+        axes.sort_by_key(|(axis, _)| (*axis != "pair", *axis));
+        let cases = cross(traces.collect(), axes)?;
         for case in &cases {
             // Any footprint will do to find out whether the words are understood.
             case.setup.config(1 << 20)?;
@@ -293,7 +266,7 @@ mod tests {
     fn every_combination_is_a_case() {
         let cases = Plan::parse(GRID).unwrap().cases().unwrap();
         assert_eq!(cases.len(), 16);
-        assert!(cases[8..].iter().all(|case| case.setup.closed && case.trace == 1));
+        assert!(cases[8..].iter().all(|case| case.setup.closed && case.input == 1));
         let last = cases.last().unwrap();
         assert_eq!(cell_text(&last.cell), "coordinator=pfc l1_size=1% pair=amp trace=b");
         assert_eq!(last.setup.levels[1].coordinator.as_deref(), Some("pfc"));

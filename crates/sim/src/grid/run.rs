@@ -3,15 +3,16 @@
 //! Results are lines of JSON. While the grid runs they come in the order in which they are finished; at the end the file is
 //! written anew in the order of the cases, so that it is the same whatever the number of threads.
 
-use super::plan::{Case, Done, GridError, cell_text};
+use super::axes::Case;
+use super::parallel::as_they_end;
+use super::plan::{Done, GridError, TraceWish, cell_text};
+use crate::setup::Setup;
 use crate::simulate::{Outcome, SimulateError};
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Mutex, mpsc};
-use std::thread;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// How far a grid has come.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,71 +27,64 @@ pub struct Progress {
     pub last: String,
 }
 
-/// Run what is not yet done of `cases` through `simulate`. Results are kept in `results`, or nowhere. When `stop` becomes true
+/// Run what is not yet done of `cases` on the traces `wishes` through `simulate`. Results are kept in `results`, or nowhere. When `stop` becomes true
 /// no further case is begun.
 pub fn run(
-    cases: &[Case],
+    cases: &[Case<Setup>],
+    wishes: &[TraceWish],
     results: Option<&Path>,
     threads: usize,
     stop: &AtomicBool,
-    simulate: impl Fn(&Case) -> Result<Outcome, SimulateError> + Sync,
+    simulate: impl Fn(&Case<Setup>) -> Result<Outcome, SimulateError> + Sync,
     mut progress: impl FnMut(&Progress),
 ) -> Result<Vec<Done>, GridError> {
     let mut done = match results {
-        Some(path) => read(path, cases).map_err(|source| GridError::Results { path: path.into(), source })?,
+        Some(path) => read(path, cases, wishes).map_err(|source| GridError::Results { path: path.into(), source })?,
         None => vec![None; cases.len()],
     };
     let resumed = done.iter().flatten().count();
     let mut state = Progress { done: resumed, cases: cases.len(), resumed, last: String::new() };
     progress(&state);
     let todo: Vec<usize> = (0..cases.len()).filter(|&case| done[case].is_none()).collect();
-    let append = match results {
+    let mut append = match results {
         Some(path) => Some(appender(path).map_err(|source| GridError::Results { path: path.into(), source })?),
         None => None,
     };
-    let append = Mutex::new(append);
-    let next = AtomicUsize::new(0);
     let failed = AtomicBool::new(false);
-    let (send, receive) = mpsc::channel();
-    let outcome = thread::scope(|scope| {
-        for _ in 0..threads.clamp(1, todo.len().max(1)) {
-            let (send, next, failed, todo, simulate) = (send.clone(), &next, &failed, &todo, &simulate);
-            scope.spawn(move || {
-                while !stop.load(Ordering::Relaxed) && !failed.load(Ordering::Relaxed) {
-                    let Some(&case) = todo.get(next.fetch_add(1, Ordering::Relaxed)) else { break };
-                    let result = simulate(&cases[case]).map(|outcome| done_with(&cases[case], outcome));
-                    if result.is_err() {
-                        failed.store(true, Ordering::Relaxed);
-                    }
-                    if send.send((case, result)).is_err() {
-                        break;
-                    }
-                }
+    let mut first_error = None;
+    let go_on = || !stop.load(Ordering::Relaxed) && !failed.load(Ordering::Relaxed);
+    let one = |case: &usize| {
+        let result = simulate(&cases[*case]);
+        if result.is_err() {
+            failed.store(true, Ordering::Relaxed);
+        }
+        result
+    };
+    as_they_end(&todo, threads, go_on, one, |at, result| {
+        let case = &cases[todo[at]];
+        let kept =
+            result.map_err(|source| GridError::Case { cell: cell_text(&case.cell), source }).and_then(|outcome| {
+                let wish = wishes[case.input].clone();
+                let result = Done { cell: case.cell.clone(), wish, setup: case.setup.clone(), report: outcome.report };
+                keep(append.as_mut(), &result, results)?;
+                Ok(result)
             });
-        }
-        drop(send);
-        let mut outcome = Ok(());
-        for (case, result) in receive {
-            match result {
-                Ok(result) => {
-                    outcome = outcome.and_then(|()| keep(&append, &result, results));
-                    state.done += 1;
-                    state.last = cell_text(&result.cell);
-                    done[case] = Some(result);
-                    progress(&state);
-                }
-                Err(source) => {
-                    let cell = cell_text(&cases[case].cell);
-                    outcome = outcome.and(Err(GridError::Case { cell, source }));
-                }
+        match kept {
+            Ok(result) => {
+                state.done += 1;
+                state.last = cell_text(&result.cell);
+                done[todo[at]] = Some(result);
+                progress(&state);
             }
-            if outcome.is_err() {
+            Err(error) => {
                 failed.store(true, Ordering::Relaxed);
+                first_error.get_or_insert(error);
             }
         }
-        outcome
     });
-    outcome?;
+    if let Some(error) = first_error {
+        return Err(error);
+    }
     let whole = done.iter().all(Option::is_some);
     let done: Vec<Done> = done.into_iter().flatten().collect();
     if let (Some(path), true) = (results, whole) {
@@ -99,13 +93,8 @@ pub fn run(
     Ok(done)
 }
 
-fn done_with(case: &Case, outcome: Outcome) -> Done {
-    Done { cell: case.cell.clone(), wish: case.wish.clone(), setup: case.setup.clone(), report: outcome.report }
-}
-
-fn keep(append: &Mutex<Option<File>>, done: &Done, path: Option<&Path>) -> Result<(), GridError> {
-    let mut append = append.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-    let (Some(file), Some(path)) = (append.as_mut(), path) else { return Ok(()) };
+fn keep(append: Option<&mut File>, done: &Done, path: Option<&Path>) -> Result<(), GridError> {
+    let (Some(file), Some(path)) = (append, path) else { return Ok(()) };
     let written = line(done).and_then(|line| file.write_all(line.as_bytes()));
     written.map_err(|source| GridError::Results { path: path.into(), source })
 }
@@ -115,7 +104,7 @@ fn line(done: &Done) -> io::Result<String> {
 }
 
 /// Results of earlier runs, by case. A line that was cut off by a crash is passed over; the last line for a case counts.
-fn read(path: &Path, cases: &[Case]) -> io::Result<Vec<Option<Done>>> {
+fn read(path: &Path, cases: &[Case<Setup>], wishes: &[TraceWish]) -> io::Result<Vec<Option<Done>>> {
     let text = match fs::read_to_string(path) {
         Ok(text) => text,
         Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
@@ -123,8 +112,9 @@ fn read(path: &Path, cases: &[Case]) -> io::Result<Vec<Option<Done>>> {
     };
     let lines = text.lines().filter_map(|line| serde_json::from_str::<Done>(line).ok());
     let mut by_cell: BTreeMap<_, _> = lines.map(|done| (done.cell.clone(), done)).collect();
-    let mut take =
-        |case: &Case| by_cell.remove(&case.cell).filter(|done| done.setup == case.setup && done.wish == case.wish);
+    let mut take = |case: &Case<Setup>| {
+        by_cell.remove(&case.cell).filter(|done| done.setup == case.setup && done.wish == wishes[case.input])
+    };
     Ok(cases.iter().map(&mut take).collect())
 }
 
@@ -155,7 +145,7 @@ mod tests {
     use crate::simulate::Report;
     use std::sync::atomic::AtomicU32;
 
-    fn cases() -> Vec<Case> {
+    fn cases() -> (Vec<Case<Setup>>, Vec<TraceWish>) {
         let text = r#"
             [[trace]]
             name = "a"
@@ -164,11 +154,12 @@ mod tests {
             pair = ["ra", "amp", "sarc"]
             coordinator = ["none", "pfc"]
         "#;
-        Plan::parse(text).unwrap().cases().unwrap()
+        let plan = Plan::parse(text).unwrap();
+        (plan.cases().unwrap(), plan.trace)
     }
 
     /// A stand-in for a simulation: figures that depend on the case.
-    fn figures(case: &Case) -> Outcome {
+    fn figures(case: &Case<Setup>) -> Outcome {
         let mut report = Report { span_s: cell_text(&case.cell).len() as f64, ..Report::default() };
         report.reads.mean_ms = 1.0 / report.span_s;
         Outcome { report, samples: Vec::new() }
@@ -177,10 +168,10 @@ mod tests {
     #[test]
     fn results_are_the_same_on_any_number_of_threads_and_survive_being_cut_off() {
         let directory = tempfile::tempdir().unwrap();
-        let (cases, never) = (cases(), AtomicBool::new(false));
+        let ((cases, wishes), never) = (cases(), AtomicBool::new(false));
         let texts = [1, 4].map(|threads| {
             let path = directory.path().join(threads.to_string());
-            run(&cases, Some(&path), threads, &never, |case| Ok(figures(case)), |_| ()).unwrap();
+            run(&cases, &wishes, Some(&path), threads, &never, |case| Ok(figures(case)), |_| ()).unwrap();
             fs::read_to_string(path).unwrap()
         });
         assert_eq!(texts[0], texts[1]);
@@ -189,11 +180,11 @@ mod tests {
         let third = texts[0].match_indices('\n').nth(2).unwrap().0;
         fs::write(&path, &texts[0][..third + 30]).unwrap();
         let ran = AtomicU32::new(0);
-        let count = |case: &Case| {
+        let count = |case: &Case<Setup>| {
             ran.fetch_add(1, Ordering::Relaxed);
             Ok(figures(case))
         };
-        run(&cases, Some(&path), 2, &never, count, |_| ()).unwrap();
+        run(&cases, &wishes, Some(&path), 2, &never, count, |_| ()).unwrap();
         assert_eq!(ran.into_inner(), 3);
         assert_eq!(fs::read_to_string(&path).unwrap(), texts[0]);
     }
@@ -202,27 +193,40 @@ mod tests {
     fn a_changed_setup_is_run_again_and_a_stopped_grid_goes_on() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("results");
-        let (mut cases, stop) = (cases(), AtomicBool::new(false));
-        let stopping = |case: &Case| {
+        let ((mut cases, mut wishes), stop) = (cases(), AtomicBool::new(false));
+        let stopping = |case: &Case<Setup>| {
             stop.store(true, Ordering::Relaxed);
             Ok(figures(case))
         };
-        assert_eq!(run(&cases, Some(&path), 1, &stop, stopping, |_| ()).unwrap().len(), 1);
+        assert_eq!(run(&cases, &wishes, Some(&path), 1, &stop, stopping, |_| ()).unwrap().len(), 1);
         cases[0].setup.alpha = "1ms".into();
-        cases[1].wish.seed = 7;
         let mut progress = Vec::new();
         let never = AtomicBool::new(false);
-        run(&cases, Some(&path), 1, &never, |case| Ok(figures(case)), |at| progress.push((at.done, at.resumed)))
-            .unwrap();
+        run(
+            &cases,
+            &wishes,
+            Some(&path),
+            1,
+            &never,
+            |case| Ok(figures(case)),
+            |at| progress.push((at.done, at.resumed)),
+        )
+        .unwrap();
         assert_eq!(progress.first(), Some(&(0, 0)));
         assert_eq!(progress.last(), Some(&(6, 0)));
+        for (seed, resumed) in [(0, 6), (7, 0)] {
+            wishes[0].seed = seed;
+            let first = |at: &Progress| assert!(at.resumed == resumed, "{at:?}");
+            run(&cases, &wishes, Some(&path), 1, &never, |case| Ok(figures(case)), first).unwrap();
+        }
     }
 
     #[test]
     fn a_case_that_fails_ends_the_grid_and_is_named() {
         let never = AtomicBool::new(false);
-        let fail = |_: &Case| Err(SimulateError::Trace("gone".into()));
-        let error = run(&cases(), None, 2, &never, fail, |_| ()).unwrap_err();
+        let fail = |_: &Case<Setup>| Err(SimulateError::Trace("gone".into()));
+        let (cases, wishes) = cases();
+        let error = run(&cases, &wishes, None, 2, &never, fail, |_| ()).unwrap_err();
         assert!(matches!(error, GridError::Case { cell, .. } if cell.contains("pair=")));
     }
 }

@@ -1,6 +1,7 @@
 //! What a grid says as a whole: for each value of the compared axis, how often and by how much it beats the baseline.
 
-use super::plan::{Cell, Done, Plan};
+use super::axes::Cell;
+use super::plan::{Done, Plan};
 use crate::simulate::rounded;
 use std::collections::BTreeMap;
 use std::fmt::{self, Write};

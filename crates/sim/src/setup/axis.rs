@@ -1,6 +1,7 @@
 //! Changing one thing of a setup by name: what grids vary and comparisons put side by side.
 
 use super::{LevelSetup, Setup, SetupError, coordination, prefetch, trigger};
+use crate::grid::Settable;
 
 impl LevelSetup {
     /// A level with this prefetcher and size, all else as goes with it.
@@ -30,7 +31,7 @@ impl LevelSetup {
 }
 
 impl Setup {
-    /// What [`Setup::set`] knows.
+    /// What can be set.
     pub const AXES: [&'static str; 19] = [
         "pair",
         "l1",
@@ -53,9 +54,40 @@ impl Setup {
         "limit_requests",
     ];
 
+    /// The axis that a bare name is about: a coordinator, a trigger, or a prefetcher for all levels; or `AXIS=VALUE` as it stands.
+    pub fn axis_of(name: &str) -> Result<(String, String), SetupError> {
+        if let Some((axis, value)) = name.split_once('=')
+            && Setup::AXES.contains(&axis)
+        {
+            return Ok((axis.into(), value.into()));
+        }
+        let axis = if coordination(name).is_ok() {
+            "coordinator"
+        } else if trigger(name).is_ok() {
+            "trigger"
+        } else {
+            prefetch(name).map_err(|error| {
+                let why = format!("it is no coordinator and no trigger, and {}", error.why);
+                SetupError::new("policy", name, why)
+            })?;
+            "pair"
+        };
+        Ok((axis.into(), name.into()))
+    }
+
+    fn level(&mut self, at: usize) -> Result<&mut LevelSetup, SetupError> {
+        let levels = self.levels.len();
+        self.levels.get_mut(at).ok_or_else(|| {
+            let why = format!("there are {levels} levels; set `pair` or give the base as many levels as are varied");
+            SetupError::new("level", (at + 1).to_string(), why)
+        })
+    }
+}
+
+impl Settable for Setup {
     /// Set `axis` to `value`. `pair` is the prefetcher of all levels, `trigger` the one of the first level, `coordinator` that of all
     /// levels below the first.
-    pub fn set(&mut self, axis: &str, value: &str) -> Result<(), SetupError> {
+    fn set(&mut self, axis: &str, value: &str) -> Result<(), SetupError> {
         let not_a_number = || SetupError::new("number", value, format!("{axis} needs a number"));
         match axis {
             "pair" => {
@@ -90,35 +122,6 @@ impl Setup {
             }
         }
         Ok(())
-    }
-
-    /// The axis that a bare name is about: a coordinator, a trigger, or a prefetcher for all levels; or `AXIS=VALUE` as it stands.
-    pub fn axis_of(name: &str) -> Result<(String, String), SetupError> {
-        if let Some((axis, value)) = name.split_once('=')
-            && Setup::AXES.contains(&axis)
-        {
-            return Ok((axis.into(), value.into()));
-        }
-        let axis = if coordination(name).is_ok() {
-            "coordinator"
-        } else if trigger(name).is_ok() {
-            "trigger"
-        } else {
-            prefetch(name).map_err(|error| {
-                let why = format!("it is no coordinator and no trigger, and {}", error.why);
-                SetupError::new("policy", name, why)
-            })?;
-            "pair"
-        };
-        Ok((axis.into(), name.into()))
-    }
-
-    fn level(&mut self, at: usize) -> Result<&mut LevelSetup, SetupError> {
-        let levels = self.levels.len();
-        self.levels.get_mut(at).ok_or_else(|| {
-            let why = format!("there are {levels} levels; set `pair` or give the base as many levels as are varied");
-            SetupError::new("level", (at + 1).to_string(), why)
-        })
     }
 }
 

@@ -1,7 +1,6 @@
 //! `entrepot-lab sim burst`: a burst buffer that everybody shares.
 
 use super::cache::Output;
-use super::parallel::side_by_side;
 use super::setup_problem;
 use crate::failure::{Failure, Result};
 use crate::shown;
@@ -11,6 +10,7 @@ use policy::burst::tables::Order;
 use serde_json::json;
 use sim::burst::list::{self, Machine};
 use sim::burst::{Figures, Listed, Load, Scheme, Setup, VersionClass, run, utilisation};
+use sim::grid::side_by_side;
 use sim::setup::{duration, size_bytes};
 use std::fmt::Write as _;
 use std::path::PathBuf;

@@ -6,7 +6,7 @@ use crate::failure::Result;
 use crate::shown;
 use clap::{Args, ValueEnum};
 use serde_json::json;
-use sim::grid::{Case, Cell, TraceWish};
+use sim::grid::{Case, Cell, Settable};
 use sim::replay::Streams;
 use sim::setup::{LevelSetup, Setup};
 use sim::simulate::{self, Opener};
@@ -321,7 +321,7 @@ impl Cache {
     }
 
     /// The setups that are put side by side.
-    fn policies(&self, setup: &Setup) -> Result<Vec<Case>> {
+    fn policies(&self, setup: &Setup) -> Result<Vec<Case<Setup>>> {
         let Some(names) = &self.compare else { return Ok(Vec::new()) };
         let separator = if names.contains(';') { ';' } else { ',' };
         let names = names.split(separator).map(str::trim).filter(|name| !name.is_empty());
@@ -331,7 +331,7 @@ impl Cache {
             setup.set(&axis, &value)?;
             simulate::check(&setup)?;
             let cell = Cell::from([("policy".to_owned(), name.to_owned())]);
-            Ok(Case { cell, trace: 0, wish: TraceWish::default(), setup })
+            Ok(Case { cell, input: 0, setup })
         });
         let cases: std::result::Result<_, _> = cases.collect();
         Ok(cases.map_err(|error| setup_problem(&error))?)

@@ -6,8 +6,9 @@ use crate::shown;
 use clap::Args;
 use serde_json::json;
 use sim::center::log::Census;
-use sim::center::plan::{self, Loaded, LogWish, Plan, PlanError, Word};
+use sim::center::plan::{self, Loaded, LogWish, Plan, PlanError};
 use sim::center::{Failures, Report, Rules, Setup, Waits};
+use sim::grid::{Settable, Word};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -139,8 +140,7 @@ impl Center {
         if self.grid.is_none() && self.sweep.is_empty() && plan.repeats == 1 {
             return self.one(&plan, &loaded);
         }
-        let threads = self.threads.or_else(|| std::thread::available_parallelism().ok().map(Into::into)).unwrap_or(1);
-        let rows = plan::run(&loaded, plan.repeats, threads, self.check).map_err(|error| problem(&error))?;
+        let rows = plan::run(&loaded, plan.repeats, self.threads, self.check).map_err(|error| problem(&error))?;
         match self.output {
             Output::Text => shown::text(&table(&plan, &rows))?,
             Output::Csv => shown::text(&plan::csv(&rows))?,
@@ -171,7 +171,7 @@ impl Center {
         let mut axes = BTreeMap::new();
         for sweep in &self.sweep {
             let (axis, values) = pair("--sweep", sweep)?;
-            let values: Vec<Word> = values.split(',').map(|value| Word::Text(value.trim().to_owned())).collect();
+            let values: Vec<Word> = values.split(',').map(|value| Word::from(value.trim())).collect();
             axes.insert(axis.to_owned(), values);
         }
         if !(1..=10_000).contains(&self.repeats) {
@@ -208,12 +208,12 @@ impl Center {
         let mut settings = BTreeMap::new();
         for (name, value) in flags {
             if let Some(value) = value {
-                settings.insert(name.to_owned(), Word::Text(value.clone()));
+                settings.insert(name.to_owned(), Word::from(value.as_str()));
             }
         }
         for words in &self.set {
             let (name, value) = pair("--set", words)?;
-            settings.insert(name.to_owned(), Word::Text(value.to_owned()));
+            settings.insert(name.to_owned(), Word::from(value));
         }
         Ok(settings)
     }

@@ -9,6 +9,7 @@ use serde_json::json;
 use signal_hook::iterator::Signals;
 use sim::grid::{Case, Done, Plan, Progress, TraceWish};
 use sim::replay::{Cut, Survey};
+use sim::setup::Setup;
 use sim::simulate::{self, Opener};
 use std::cell::Cell;
 use std::path::{Path, PathBuf};
@@ -41,9 +42,9 @@ pub(super) fn run(path: &Path, results: Option<&Path>, threads: usize, output: O
     let bar = bar(cases.len());
     let stop = interrupted(&bar)?;
     eprintln!("cases      {}, {threads} at a time; the first interrupt lets those under way end", cases.len());
-    let one = |case: &Case| simulate::run(&case.setup, &surveys[case.trace], &traces[case.trace..=case.trace]);
+    let one = |case: &Case<Setup>| simulate::run(&case.setup, &surveys[case.input], &traces[case.input..=case.input]);
     let said = Cell::new(false);
-    let done = sim::grid::run(&cases, Some(results), threads, &stop, one, |at| advance(&bar, at, &said));
+    let done = sim::grid::run(&cases, &plan.trace, Some(results), threads, &stop, one, |at| advance(&bar, at, &said));
     bar.finish_and_clear();
     let done = done.map_err(|error| grid_problem(&error))?;
     if done.len() < cases.len() {
@@ -68,24 +69,24 @@ pub(super) fn run(path: &Path, results: Option<&Path>, threads: usize, output: O
 
 /// Run the cases of a comparison on one world's traces.
 pub(super) fn side_by_side(
-    cases: &[Case],
+    cases: &[Case<Setup>],
     traces: &[&dyn Opener],
     survey: &Survey,
     threads: usize,
 ) -> Result<Vec<Done>> {
     let bar = bar(cases.len());
     let stop = interrupted(&bar)?;
-    let one = |case: &Case| simulate::run(&case.setup, survey, traces);
+    let one = |case: &Case<Setup>| simulate::run(&case.setup, survey, traces);
     let said = Cell::new(false);
-    let done = sim::grid::run(cases, None, threads, &stop, one, |at| advance(&bar, at, &said));
+    let done = sim::grid::run(cases, &[TraceWish::default()], None, threads, &stop, one, |at| advance(&bar, at, &said));
     bar.finish_and_clear();
     let done = done.map_err(|error| grid_problem(&error))?;
     if done.len() < cases.len() { Err(Failure::Said(exit::INTERRUPTED)) } else { Ok(done) }
 }
 
 /// How trace number `trace` is cut in all of its cases.
-fn cut(cases: &[Case], trace: usize) -> Result<Cut> {
-    let mut cuts = cases.iter().filter(|case| case.trace == trace).map(|case| case.setup.cut());
+fn cut(cases: &[Case<Setup>], trace: usize) -> Result<Cut> {
+    let mut cuts = cases.iter().filter(|case| case.input == trace).map(|case| case.setup.cut());
     let first = cuts.next().transpose().map_err(|error| setup_problem(&error))?;
     if cuts.any(|cut| cut.ok() != first) {
         let problem = Problem::wrong("a grid cannot vary `block` or `limit_requests`: a trace is surveyed once");

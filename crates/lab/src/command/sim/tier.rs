@@ -4,7 +4,6 @@ mod compare;
 mod table;
 
 use super::cache::Output;
-use super::parallel::side_by_side;
 use super::traces::TraceArgs;
 use super::{grid, setup_problem, survey_problem};
 use crate::failure::Result;
@@ -16,7 +15,7 @@ use policy::tier::reorganize::Thresholds;
 use policy::tier::tuned;
 use policy::time::Time;
 use serde_json::json;
-use sim::grid::TraceWish;
+use sim::grid::{TraceWish, side_by_side};
 use sim::replay::{Cut, Survey};
 use sim::setup::{Size, duration, size_bytes};
 use sim::tier::{Arrivals, PageCacheSetup, Requests, Scheme, Setup, working_sets};

@@ -5,13 +5,12 @@
 //! run once.
 
 use super::super::cache::Output;
-use super::super::parallel::side_by_side;
 use super::{Case, SCHEMES, Tier, known};
 use crate::failure::Result;
 use crate::shown;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
-use sim::grid::TraceWish;
+use sim::grid::{TraceWish, side_by_side};
 use std::fmt::Write as _;
 use std::path::Path;
 use store::control::Problem;

@@ -1,0 +1,42 @@
+//! Independent worlds side by side; what comes out does not depend on how many at a time.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc;
+use std::thread;
+
+/// Runs each job; results in the order of the jobs. Without `threads`, as many at a time as there are cores.
+pub fn side_by_side<T: Sync, R: Send>(jobs: &[T], threads: Option<usize>, work: impl Fn(&T) -> R + Sync) -> Vec<R> {
+    let cores = || thread::available_parallelism().map_or(1, Into::into);
+    let mut done: Vec<Option<R>> = jobs.iter().map(|_| None).collect();
+    as_they_end(jobs, threads.unwrap_or_else(cores), || true, work, |at, result| done[at] = Some(result));
+    done.into_iter().flatten().collect()
+}
+
+/// Runs each job, begins none when it is no longer to `go_on`, and hands over each result, with the number of its job, as soon as
+/// it is there.
+pub(super) fn as_they_end<T: Sync, R: Send>(
+    jobs: &[T],
+    threads: usize,
+    go_on: impl Fn() -> bool + Sync,
+    work: impl Fn(&T) -> R + Sync,
+    mut take: impl FnMut(usize, R),
+) {
+    let next = AtomicUsize::new(0);
+    let (send, receive) = mpsc::channel();
+    thread::scope(|scope| {
+        for _ in 0..threads.clamp(1, jobs.len().max(1)) {
+            let (send, next, go_on, work) = (send.clone(), &next, &go_on, &work);
+            scope.spawn(move || {
+                while go_on() {
+                    let at = next.fetch_add(1, Ordering::Relaxed);
+                    let Some(job) = jobs.get(at) else { break };
+                    if send.send((at, work(job))).is_err() {
+                        break;
+                    }
+                }
+            });
+        }
+        drop(send);
+        receive.into_iter().for_each(|(at, result)| take(at, result));
+    });
+}
