@@ -149,7 +149,8 @@ impl From<policy::words::WordError> for SetupError {
 }
 
 impl SetupError {
-    pub(crate) fn new(what: &'static str, value: impl Into<String>, why: impl Into<String>) -> SetupError {
+    /// A word that is none, and what would be one.
+    pub fn new(what: &'static str, value: impl Into<String>, why: impl Into<String>) -> SetupError {
         SetupError { what, value: value.into(), why: why.into() }
     }
 }

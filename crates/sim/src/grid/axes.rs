@@ -24,6 +24,13 @@ pub struct Case<S> {
     pub setup: S,
 }
 
+impl<S> Case<S> {
+    /// A setup of which nothing varies yet.
+    pub fn of(setup: S) -> Case<S> {
+        Case { cell: Cell::new(), input: 0, setup }
+    }
+}
+
 /// Every combination of the axes' values over the cases there are; the last axis changes fastest.
 pub fn cross<'a, S: Settable>(
     mut cases: Vec<Case<S>>,

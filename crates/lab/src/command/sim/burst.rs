@@ -10,8 +10,8 @@ use policy::burst::tables::Order;
 use serde_json::json;
 use sim::burst::list::{self, Machine};
 use sim::burst::{Figures, Listed, Load, Scheme, Setup, VersionClass, run, utilisation};
-use sim::grid::side_by_side;
-use sim::setup::{duration, size_bytes};
+use sim::grid::{self, Settable, Word, cross, side_by_side};
+use sim::setup::{SetupError, duration, size_bytes};
 use std::fmt::Write as _;
 use std::path::PathBuf;
 use store::control::Problem;
@@ -126,12 +126,37 @@ pub struct Burst {
     output: Output,
 }
 
+/// Every order, as --compare-orders has them.
+const ORDERS: [&str; 5] = ["versions", "throughout", "mtbf", "fifo", "lru"];
+
 /// One row.
 struct Case {
     dwpp: f64,
     congestion: String,
     label: String,
     setup: Setup,
+}
+
+/// What varies between the rows.
+#[derive(Clone, Default)]
+struct Words {
+    dwpp: f64,
+    congestion: String,
+    scheme: String,
+    order: Option<String>,
+}
+
+impl Settable for Words {
+    fn set(&mut self, name: &str, word: &str) -> std::result::Result<(), SetupError> {
+        match name {
+            "dwpp" => self.dwpp = word.parse().map_err(|_| SetupError::new("dwpp", word, "it is no number"))?,
+            "congestion" => word.clone_into(&mut self.congestion),
+            "scheme" => word.clone_into(&mut self.scheme),
+            "order" => self.order = Some(word.to_owned()),
+            _ => return Err(SetupError::new("axis", name, "it does not vary")),
+        }
+        Ok(())
+    }
 }
 
 /// Means over the seeds.
@@ -173,22 +198,31 @@ impl Burst {
     }
 
     fn cases(&self) -> Result<Vec<Case>> {
+        let base = self.base()?;
+        let words = |values: &[String]| values.iter().map(|value| Word::from(value.as_str())).collect::<Vec<_>>();
+        let mut axes = vec![
+            ("dwpp", self.dwpps(&base).into_iter().map(Word::Number).collect()),
+            ("congestion", words(&self.congestion)),
+            ("scheme", words(&self.schemes)),
+        ];
+        if self.compare_orders {
+            axes.push(("order", ORDERS.map(Word::from).to_vec()));
+        }
+        let words = grid::Case::of(Words { order: self.order.clone(), ..Words::default() });
+        let words = cross(vec![words], axes.iter().map(|(axis, values)| (*axis, values.as_slice())));
+        let words = words.map_err(|error| setup_problem(&error))?;
+        let cases = words.into_iter().map(|words| self.case(words.setup, &base)).collect::<Result<Vec<_>>>()?;
+        Ok(cases.into_iter().flatten().collect())
+    }
+
+    /// What does not vary.
+    fn base(&self) -> Result<Setup> {
         let wrong = |what: String| Problem::wrong(what);
         let seconds = |what, text: &str| duration(what, text).map_err(|error| setup_problem(&error));
-        let size = |what, text: &str| size_bytes(what, text).map_err(|error| setup_problem(&error));
-        let (write_max, write_min) = pair("--write", &self.write)?;
-        let (demote_max, demote_min) = pair("--demote", &self.demote)?;
-        let device = Device {
-            write_max: write_max * 1e9,
-            write_min: write_min * 1e9,
-            demote_max: demote_max * 1e9,
-            demote_min: demote_min * 1e9,
-            demote_idle: self.demote_idle * 1e9,
-            capacity: size("capacity", &self.capacity)? as f64,
-        };
+        let device = self.device()?;
         let period_s = seconds("period", &self.period)?.as_secs_f64();
         let step_s = seconds("step", &self.step)?.as_secs_f64();
-        let job_bytes = size("checkpoint", &self.checkpoint)? as f64;
+        let job_bytes = size_bytes("checkpoint", &self.checkpoint).map_err(|error| setup_problem(&error))? as f64;
         if self.demote_idle.is_nan() || self.demote_idle <= 0.0 || self.periods == 0 || job_bytes > device.capacity {
             return Err(
                 wrong("--demote-idle and --periods are above 0, and a checkpoint fits into the buffer".into()).into()
@@ -197,15 +231,7 @@ impl Burst {
         if step_s <= 0.0 || period_s < 10.0 * step_s || period_s / step_s > 1e7 {
             return Err(wrong("--step is between a ten-millionth and a tenth of --period".into()).into());
         }
-        let mtbf_s = self.mtbf()?;
-        let classes = self.classes()?;
-        let orders: Vec<Option<&str>> = if self.compare_orders {
-            vec![Some("versions"), Some("throughout"), Some("mtbf"), Some("fifo"), Some("lru")]
-        } else {
-            vec![self.order.as_deref()]
-        };
-        let listed = self.listed(&device)?;
-        let jobs_bytes: f64 = listed.iter().map(|of| of.bytes * (period_s / of.interval_s).round().max(1.0)).sum();
+        let (mtbf_s, classes, listed) = (self.mtbf()?, self.classes()?, self.listed(&device)?);
         if let Some(large) = listed.iter().find(|of| of.bytes > device.capacity) {
             let cause = format!(
                 "a checkpoint of {} has {:.1} TB, and the buffer {:.1}",
@@ -215,64 +241,70 @@ impl Burst {
             );
             return Err(wrong(cause).try_this("give a larger --capacity").into());
         }
-        let dwpps = if listed.is_empty() {
-            self.dwpp.clone()
-        } else {
-            vec![(jobs_bytes / device.capacity * 1000.0).round() / 1000.0]
-        };
-        let mut cases = Vec::new();
-        for &dwpp in &dwpps {
-            if listed.is_empty() && !(dwpp > 0.0 && dwpp <= 10.0) {
-                return Err(wrong(format!("--dwpp {dwpp} is not between 0 and 10")).into());
-            }
-            for congestion in &self.congestion {
-                for name in &self.schemes {
-                    let scheme = scheme(name)?;
-                    // Dedicated room: all of them at once, or it cannot be.
-                    let at_once: f64 = listed.iter().map(|of| of.bytes).sum();
-                    if scheme == Scheme::DataWarp && at_once > device.capacity {
-                        continue;
-                    }
-                    for &order_name in &orders {
-                        let ours = matches!(scheme, Scheme::Bbos | Scheme::Predicted);
-                        let order = match order_name {
-                            Some(name) => order(name)?,
-                            None if scheme == Scheme::Predicted => Order::Throughout,
-                            None if ours => Order::VersionsThenMtbf,
-                            None => Order::Fifo,
-                        };
-                        // DataWarp takes what the buffer holds, and no more.
-                        let taken = if scheme == Scheme::DataWarp { dwpp.min(1.0) } else { dwpp };
-                        let load = Load {
-                            period_s,
-                            job_bytes,
-                            jobs: (taken * device.capacity / job_bytes + 1e-9).floor().max(1.0) as usize,
-                            congestion: share(congestion)?,
-                            classes: classes.clone(),
-                            mtbf_s,
-                            listed: listed.clone(),
-                            seed: self.seed,
-                        };
-                        let label = match order_name {
-                            Some(order) if self.compare_orders => format!("{name} {order}"),
-                            _ => name.clone(),
-                        };
-                        let setup = Setup {
-                            device,
-                            load,
-                            scheme,
-                            order,
-                            direct: self.direct && ours,
-                            periods: self.periods,
-                            step_s,
-                            check: self.check,
-                        };
-                        cases.push(Case { dwpp, congestion: congestion.clone(), label, setup });
-                    }
-                }
-            }
+        Ok(Setup {
+            device,
+            load: Load { period_s, job_bytes, jobs: 1, congestion: 1.0, classes, mtbf_s, listed, seed: self.seed },
+            scheme: Scheme::Bbos,
+            order: Order::Fifo,
+            direct: false,
+            periods: self.periods,
+            step_s,
+            check: self.check,
+        })
+    }
+
+    fn device(&self) -> Result<Device> {
+        let (write_max, write_min) = pair("--write", &self.write)?;
+        let (demote_max, demote_min) = pair("--demote", &self.demote)?;
+        Ok(Device {
+            write_max: write_max * 1e9,
+            write_min: write_min * 1e9,
+            demote_max: demote_max * 1e9,
+            demote_min: demote_min * 1e9,
+            demote_idle: self.demote_idle * 1e9,
+            capacity: size_bytes("capacity", &self.capacity).map_err(|error| setup_problem(&error))? as f64,
+        })
+    }
+
+    /// As asked for, or that of the list.
+    fn dwpps(&self, base: &Setup) -> Vec<f64> {
+        let Load { listed, period_s, .. } = &base.load;
+        if listed.is_empty() {
+            return self.dwpp.clone();
         }
-        Ok(cases)
+        let bytes: f64 = listed.iter().map(|of| of.bytes * (period_s / of.interval_s).round().max(1.0)).sum();
+        vec![(bytes / base.device.capacity * 1000.0).round() / 1000.0]
+    }
+
+    /// What these words mean; nothing if the buffer is too small for the scheme.
+    fn case(&self, words: Words, base: &Setup) -> Result<Option<Case>> {
+        let (dwpp, Load { listed, .. }) = (words.dwpp, &base.load);
+        if listed.is_empty() && !(dwpp > 0.0 && dwpp <= 10.0) {
+            return Err(Problem::wrong(format!("--dwpp {dwpp} is not between 0 and 10")).into());
+        }
+        let scheme = scheme(&words.scheme)?;
+        // Dedicated room: all of them at once, or it cannot be.
+        let at_once: f64 = listed.iter().map(|of| of.bytes).sum();
+        if scheme == Scheme::DataWarp && at_once > base.device.capacity {
+            return Ok(None);
+        }
+        let ours = matches!(scheme, Scheme::Bbos | Scheme::Predicted);
+        let order = match &words.order {
+            Some(name) => order(name)?,
+            None if scheme == Scheme::Predicted => Order::Throughout,
+            None if ours => Order::VersionsThenMtbf,
+            None => Order::Fifo,
+        };
+        // DataWarp takes what the buffer holds, and no more.
+        let taken = if scheme == Scheme::DataWarp { dwpp.min(1.0) } else { dwpp };
+        let jobs = (taken * base.device.capacity / base.load.job_bytes + 1e-9).floor().max(1.0) as usize;
+        let load = Load { jobs, congestion: share(&words.congestion)?, ..base.load.clone() };
+        let label = match words.order {
+            Some(order) if self.compare_orders => format!("{} {order}", words.scheme),
+            _ => words.scheme,
+        };
+        let setup = Setup { load, scheme, order, direct: self.direct && ours, ..base.clone() };
+        Ok(Some(Case { dwpp, congestion: words.congestion, label, setup }))
     }
 
     /// The applications of the list, if there is one.
@@ -428,7 +460,7 @@ fn order(name: &str) -> Result<Order> {
         "lru" => Order::Lru,
         _ => {
             let problem = Problem::wrong(format!("there is no order `{name}`"));
-            return Err(problem.try_this("choose from versions, throughout, mtbf, fifo, lru").into());
+            return Err(problem.try_this(format!("choose from {}", ORDERS.join(", "))).into());
         }
     })
 }

@@ -4,8 +4,9 @@ mod compare;
 mod table;
 
 use super::cache::Output;
+use super::grid::opener;
 use super::traces::TraceArgs;
-use super::{grid, setup_problem, survey_problem};
+use super::{setup_problem, survey_problem};
 use crate::failure::Result;
 use crate::shown;
 use clap::Args;
@@ -15,12 +16,13 @@ use policy::tier::reorganize::Thresholds;
 use policy::tier::tuned;
 use policy::time::Time;
 use serde_json::json;
-use sim::grid::{TraceWish, side_by_side};
+use sim::grid::{self, Settable, TraceWish, Word, cross, side_by_side};
 use sim::replay::{Cut, Survey};
-use sim::setup::{Size, duration, size_bytes};
+use sim::setup::{SetupError, Size, duration, size_bytes};
 use sim::tier::{Arrivals, PageCacheSetup, Requests, Scheme, Setup, working_sets};
 use sim::trace::Options;
 use std::path::{Path, PathBuf};
+use std::str::FromStr;
 use store::control::Problem;
 use table::{csv, fit, table};
 
@@ -204,12 +206,44 @@ struct Known {
 }
 
 /// One run.
+#[derive(Clone)]
 struct Case {
     label: String,
     scheme: String,
     reorganisation: Reorganisation,
     fast_size: String,
     warm_up: f64,
+}
+
+impl Case {
+    /// Whether a parameter changes what comes out.
+    fn depends_on(&self, axis: &str) -> bool {
+        let scheme = self.scheme.as_str();
+        let moves = matches!(scheme, "lfu" | "ws-ros" | "tuned");
+        match axis {
+            "fast-size" => moves || matches!(scheme, "lru" | "optimum" | "round-robin" | "proportional"),
+            "window" => moves || scheme == "optimum",
+            "busy-share" => moves,
+            _ => scheme == "ws-ros",
+        }
+    }
+}
+
+impl Settable for Case {
+    fn set(&mut self, name: &str, word: &str) -> std::result::Result<(), SetupError> {
+        fn number<T: FromStr>(word: &str) -> std::result::Result<T, SetupError> {
+            word.parse().map_err(|_| SetupError::new("number", word, "it is none"))
+        }
+        match name {
+            "hot" => self.reorganisation.hot = number(word)?,
+            "cold" => self.reorganisation.cold = number(word)?,
+            "busy-share" => self.reorganisation.busy_share = number(word)?,
+            "window" => word.clone_into(&mut self.reorganisation.window),
+            "fast-size" => word.clone_into(&mut self.fast_size),
+            _ => return Err(SetupError::new("axis", name, "it does not vary")),
+        }
+        Ok(())
+    }
 }
 
 impl Tier {
@@ -258,48 +292,34 @@ impl Tier {
                 return Err(problem.try_this(format!("choose from {}", SCHEMES.join(", "))).into());
             }
         }
-        let case = |label: String, scheme: &str| Case {
-            label,
-            scheme: scheme.to_owned(),
-            reorganisation: self.reorganisation.clone(),
-            fast_size: self.devices.fast_size.clone(),
-            warm_up: self.warm_up,
-        };
-        let Some(sweep) = &self.sweep else {
-            return Ok(names.iter().map(|name| case(name.clone(), name)).collect());
-        };
+        let cases = names.iter().map(|name| self.case(name));
+        let Some(sweep) = &self.sweep else { return Ok(cases.collect()) };
         let wrong = || {
             let problem = Problem::wrong(format!("--sweep {sweep} does not say what to vary"));
             problem.try_this("vary hot, cold, window, busy-share or fast-size: --sweep hot=1,2,3,5")
         };
-        let (name, values) = sweep.split_once('=').ok_or_else(wrong)?;
-        let mut cases = Vec::new();
-        for scheme in &names {
-            let moves = matches!(scheme.as_str(), "lfu" | "ws-ros" | "tuned");
-            let varies = match name {
-                "fast-size" => moves || matches!(scheme.as_str(), "lru" | "optimum" | "round-robin" | "proportional"),
-                "window" => moves || scheme == "optimum",
-                "busy-share" => moves,
-                _ => scheme == "ws-ros",
-            };
-            if !varies {
-                cases.push(case(scheme.clone(), scheme));
-                continue;
-            }
-            for value in values.split(',').map(str::trim) {
-                let mut one = case(format!("{scheme} {name}={value}"), scheme);
-                match name {
-                    "hot" => one.reorganisation.hot = value.parse().map_err(|_| wrong())?,
-                    "cold" => one.reorganisation.cold = value.parse().map_err(|_| wrong())?,
-                    "busy-share" => one.reorganisation.busy_share = value.parse().map_err(|_| wrong())?,
-                    "window" => value.clone_into(&mut one.reorganisation.window),
-                    "fast-size" => value.clone_into(&mut one.fast_size),
-                    _ => return Err(wrong().into()),
-                }
-                cases.push(one);
+        let (axis, values) = sweep.split_once('=').ok_or_else(wrong)?;
+        let values: Vec<Word> = values.split(',').map(|value| Word::from(value.trim())).collect();
+        let mut all = Vec::new();
+        for case in cases {
+            let axes = case.depends_on(axis).then_some((axis, &*values));
+            for grid::Case { cell, mut setup, .. } in cross(vec![grid::Case::of(case)], axes).map_err(|_| wrong())? {
+                cell.iter().for_each(|(axis, value)| setup.label += &format!(" {axis}={value}"));
+                all.push(setup);
             }
         }
-        Ok(cases)
+        Ok(all)
+    }
+
+    /// A scheme, all else as the command line says.
+    fn case(&self, scheme: &str) -> Case {
+        Case {
+            label: scheme.to_owned(),
+            scheme: scheme.to_owned(),
+            reorganisation: self.reorganisation.clone(),
+            fast_size: self.devices.fast_size.clone(),
+            warm_up: self.warm_up,
+        }
     }
 
     /// Reads the traces twice: for the census, then for the requests, as often as they are played. With their footprint.
@@ -313,8 +333,8 @@ impl Tier {
         let cut = Cut { block_bytes: block_bytes as u32, requests_max: limit_requests, ..Cut::default() };
         let (mut survey, mut requests) = (Survey::default(), Requests::default());
         for (trace, wish) in wishes.iter().enumerate() {
-            let opener = grid::opener(wish, beside, Options::BLOCK_BYTES)?;
-            let opened = || opener.open().map_err(|error| survey_problem(&error.into()));
+            let trace_of = opener(wish, beside, Options::BLOCK_BYTES)?;
+            let opened = || trace_of.open().map_err(|error| survey_problem(&error.into()));
             survey.add(opened()?, &cut).map_err(|error| survey_problem(&error))?;
             self.say(&format!("trace      {}\n{}\n\n", wish.name, survey.traces()[trace]))?;
             if self.open && !survey.traces()[trace].has_times {

@@ -110,14 +110,10 @@ impl Tier {
 
     /// The plain hybrid, and then the schemes of the grid.
     fn cases_of(&self, load: &Load, schemes: &[String]) -> Vec<Case> {
-        let mut reorganisation = self.reorganisation.clone();
-        load.window.iter().for_each(|window| window.clone_into(&mut reorganisation.window));
-        let case = |name: &str| Case {
-            label: name.to_owned(),
-            scheme: name.to_owned(),
-            reorganisation: reorganisation.clone(),
-            fast_size: load.fast_size.clone(),
-            warm_up: load.warm_up.unwrap_or(self.warm_up),
+        let case = |name: &str| {
+            let mut case = self.case(name);
+            load.window.iter().for_each(|window| window.clone_into(&mut case.reorganisation.window));
+            Case { fast_size: load.fast_size.clone(), warm_up: load.warm_up.unwrap_or(self.warm_up), ..case }
         };
         [PLAIN].into_iter().chain(schemes.iter().map(String::as_str)).map(case).collect()
     }
