@@ -5,6 +5,7 @@ mod deep;
 mod look;
 mod lost;
 mod mend;
+mod orphans;
 #[cfg(test)]
 mod tests;
 

@@ -6,11 +6,11 @@ use crate::origin::{Identity, Record};
 use crate::stage::place::{names, open_at};
 use crate::stage::sums::Sums;
 use crate::stage::{self, StageError, Stop};
-use crate::target::{TargetError, own_part};
+use crate::target::own_part;
 use crate::{Error, Result};
 use policy::layout::{Layout, MirrorState, Object, ObjectState, Position, object_len};
 use policy::{FileId, ObjectId, TargetId};
-use rustix::fd::{AsRawFd, BorrowedFd, OwnedFd};
+use rustix::fd::{AsRawFd, OwnedFd};
 use rustix::fs::{self, Dir, FileType, Mode, OFlags};
 use rustix::io::Errno;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
@@ -39,7 +39,7 @@ pub(super) struct Found {
 
 impl Found {
     /// Something was not seen: what no file seems to name may be named there.
-    fn unseen(&mut self, what: String, why: impl std::fmt::Display) {
+    pub(super) fn unseen(&mut self, what: String, why: impl std::fmt::Display) {
         const SHOWN_MAX: usize = 16;
         match self.report.unseen.len() {
             SHOWN_MAX => self.report.unseen.push("and more".into()),
@@ -339,94 +339,9 @@ impl Checker {
         }
     }
 
-    /// Objects of files that have no name in the tree: being staged in, or unlinked and still open.
-    fn look_beside(&self, found: &mut Found) {
-        let mut files = self.files.files();
-        for (dir, name) in [(self.volume.staging(), "staging"), (self.volume.open_links(), "open")] {
-            if let Err(e) = self.stubs_in(dir, &mut files) {
-                found.unseen(format!("`{name}` in the namespace"), e);
-            }
-        }
-        let layouts = files.iter().filter_map(|f| f.layout());
-        for object in layouts.flat_map(|l| l.objects().map(|(_, o)| o.id).collect::<Vec<_>>()) {
-            found.named.entry(object).or_default();
-        }
-        for object in self.files.pool().kept.objects() {
-            found.named.entry(object).or_default();
-        }
-    }
-
-    fn stubs_in(&self, dir: BorrowedFd<'_>, files: &mut Vec<Arc<File>>) -> Result<()> {
-        for entry in Dir::read_from(dir)? {
-            let entry = entry?;
-            let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-            let fd = match fs::openat(dir, entry.file_name(), flags, Mode::empty()) {
-                Err(Errno::NOENT) => continue,
-                opened => opened?,
-            };
-            if FileType::from_raw_mode(fs::fstat(&fd)?.st_mode) == FileType::RegularFile && is_stub(entry.file_name()) {
-                files.push(self.files.get_or_open(fd)?);
-            }
-        }
-        Ok(())
-    }
-
-    /// Whether no directory changed since it was read: only then was every name seen.
-    fn is_unchanged(&self, found: &Found) -> bool {
-        found.directories.iter().all(|(names, at)| {
-            let stat = self.open(names, OFlags::RDONLY).and_then(|fd| Ok(fs::fstat(fd)?));
-            stat.is_ok_and(|s| (s.st_mtime, s.st_mtime_nsec) == *at)
-        })
-    }
-
-    /// Objects from before this daemon that nobody names. Those that a move under way leaves are named by the journal, or gone by now.
-    fn find_orphans(&self, found: &mut Found, options: &CheckOptions) -> Result<()> {
-        let epoch = u64::from(self.volume.epoch());
-        let unnamed = |found: &Found, object: &ObjectId| object.0 >> 32 < epoch && !found.named.contains_key(object);
-        let unnamed = |(target, objects): (&TargetId, &HashSet<ObjectId>)| {
-            let mut unnamed: Vec<_> = objects.iter().filter(|o| unnamed(found, o)).map(|o| (*target, *o)).collect();
-            unnamed.sort();
-            unnamed
-        };
-        let mut orphans: Vec<_> = found.there.iter().flat_map(unnamed).collect();
-        if orphans.is_empty() {
-            return Ok(());
-        }
-        let answered_for = self.mover.answered_for()?;
-        orphans.retain(|orphan| !answered_for.contains(orphan) && self.is_there(*orphan));
-        let unknown = self.volume.unknown_epochs()?.filter(|_| !options.drop_unknown);
-        for (target, object) in orphans {
-            let known = unknown.as_ref().is_none_or(|epochs| !epochs.contains(&((object.0 >> 32) as u32)));
-            let outcome = if known {
-                found.orphans.push((found.report.findings.len(), (target, object)));
-                Outcome::Repairable
-            } else {
-                Outcome::Failed(
-                    "it is younger than the backup of namespace or state that was put back, and stays: a later backup may name it. \
-                     With none, `entrepot check --repair --drop-unknown` removes such objects"
-                        .into(),
-                )
-            };
-            let mut finding = Finding::of(&[], FindingKind::Orphan, outcome);
-            (finding.object, finding.target) = (object.to_string(), self.name_of(target));
-            found.report.findings.push(finding);
-        }
-        Ok(())
-    }
-
-    fn is_there(&self, (target, object): (TargetId, ObjectId)) -> bool {
-        let opened = self.volume.targets().get(target).map(|t| t.run(move |medium| medium.open(object).map(drop)));
-        !matches!(opened, Some(Err(TargetError::Io(Errno::NOENT))))
-    }
-
     pub(super) fn name_of(&self, target: TargetId) -> String {
         self.volume.targets().get(target).map_or_else(|| target.to_string(), |t| t.name().to_string())
     }
-}
-
-/// Whether a name in `staging` or `open` is that of a stub.
-fn is_stub(name: &std::ffi::CStr) -> bool {
-    !name.to_bytes().starts_with(b".") && !name.to_bytes().contains(&b'.')
 }
 
 impl Finding {
