@@ -11,7 +11,7 @@ use std::time::Duration;
 use store::Error;
 use store::file::{File, MirrorWrites};
 use store::stub::memory::MemoryStub;
-use store::target::{Faults, MemoryMedium, State};
+use store::target::{Faults, Medium, MemoryMedium, State};
 use world::{Options, World};
 
 const PAGE: u64 = 4096;
@@ -87,6 +87,26 @@ fn a_volume_without_room_says_so_and_keeps_what_it_has() {
     let (written, error) = full.expect("it has room for twelve pages");
     assert_eq!((written, error.errno()), (12 * PAGE as usize, Errno::NOSPC));
     assert!(read(file) == all[..written]);
+}
+
+/// [S-154]
+#[test]
+fn a_reservation_that_cannot_fit_reserves_nothing() {
+    let world = world(3, placement(3));
+    let file = &world.life.file;
+    file.write(0, &bytes(6 * PAGE as usize)).expect("nothing is wrong");
+    world.media[2].set_capacity_bytes(8 * PAGE);
+    let used = || -> Vec<u64> {
+        world.media.iter().map(|m| m.space().map(|space| space.total_bytes - space.free_bytes).expect("well")).collect()
+    };
+    let before = used();
+    for keep_size in [false, true] {
+        let error = file.allocate(0, 60 * PAGE, keep_size).expect_err("one of three targets has room for 8 pages");
+        assert_eq!((error.errno(), used()), (Errno::NOSPC, before.clone()));
+        assert_eq!(read(file), bytes(6 * PAGE as usize));
+    }
+    file.allocate(0, 24 * PAGE, false).expect("what is there needs no room again");
+    assert_eq!((file.size(), used()), (24 * PAGE, vec![8 * PAGE; 3]));
 }
 
 /// [S-152]

@@ -3,11 +3,13 @@
 //! The bytes that a file range has on one object are one range of that object, however many stripes it crosses.
 
 use super::write::Missed;
-use super::{File, View};
-use crate::target::Handle;
+use super::{File, View, target_error};
+use crate::target::{Handle, TargetError};
 use crate::{Error, Result};
+use policy::TargetId;
 use policy::layout::{OPEN_END, Segment, object_len};
 use rustix::io::Errno;
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -68,6 +70,9 @@ impl File {
         }
         self.clean_tail_in()?;
         let view = self.view();
+        if let Some(target) = self.room_lacks_on(&view, &(offset..end)) {
+            return Err(target_error(target, TargetError::Io(Errno::NOSPC)));
+        }
         // An object that grew beyond the end of the file would make the file longer where its length is taken for the size.
         let allocate: fn(&dyn Handle, Range<u64>) -> Result<(), Errno> = if keep_size {
             |h, r| h.reserve(r.start, r.end - r.start)
@@ -83,6 +88,36 @@ impl File {
             self.follow_growth(end)?;
         }
         Ok(())
+    }
+
+    /// A target that cannot have room for a range, whatever of it is there already, if no mirror can: then nothing is begun, since what
+    /// other targets reserved meanwhile would stay. What comes short by less is found when it is tried.
+    fn room_lacks_on(&self, view: &View, range: &Range<u64>) -> Option<TargetId> {
+        let layout = view.layout.as_ref()?;
+        let mut lacking = None;
+        for mirror in view.in_sync() {
+            let mut short = None;
+            // Targets on one file system share what is free.
+            let mut needs: BTreeMap<(Option<u64>, TargetId), (u64, u64)> = BTreeMap::new();
+            for (segment, slots) in layout.mirrors[mirror].segments.iter().zip(&view.slots[mirror]) {
+                for (index, slot) in slots.iter().enumerate() {
+                    let part = object_range(segment, index, range);
+                    if part.is_empty() {
+                        continue;
+                    }
+                    let there = slot.run(&self.pool, |h| h.allocated()).ok()?;
+                    let space = self.pool.targets.get(slot.target_id)?.run(|medium| medium.space()).ok()?;
+                    let shared = space.device.map_or(slot.target_id, |_| TargetId(0));
+                    let (needed, free) = needs.entry((space.device, shared)).or_insert((0, space.free_bytes));
+                    *needed += (part.end - part.start).saturating_sub(there);
+                    if *needed > *free {
+                        short = Some(slot.target_id);
+                    }
+                }
+            }
+            lacking = Some(short?);
+        }
+        lacking
     }
 
     /// The caller holds `io` exclusively.
