@@ -4,7 +4,7 @@
 //! carry the epoch of their daemon, by which `mover::sweep` finds them.
 
 use super::overflow::Refused;
-use super::{File, Pool, Slot, View};
+use super::{BeingMade, File, Pool, Slot, View};
 use crate::target::{Handle, Medium, TargetError};
 use crate::{Error, Result};
 use policy::layout::{
@@ -39,11 +39,18 @@ type Journal<'a> = dyn Fn(Noted<'_>) -> Result<()> + 'a;
 /// Objects just made, with their open handles; removed again unless kept.
 pub(crate) struct NewObjects<'a> {
     pool: &'a Pool,
-    made: Vec<(Arc<Slot>, bool)>,
+    made: Vec<Made>,
     /// Told of objects before they are made.
     journal: Option<&'a Journal<'a>>,
     /// Targets that are not chosen.
     never_on: Vec<TargetId>,
+}
+
+/// One of them.
+struct Made {
+    slot: Arc<Slot>,
+    discard: bool,
+    _making: BeingMade,
 }
 
 impl<'a> NewObjects<'a> {
@@ -80,6 +87,7 @@ impl<'a> NewObjects<'a> {
         make: impl FnOnce(&dyn Medium) -> Result<Arc<dyn Handle>, Errno> + Send + 'static,
     ) -> Result<(), TargetError> {
         let slot = Arc::new(Slot::new(object));
+        let making = self.pool.making.begin(object.id);
         let made = slot.target(self.pool)?.run(make);
         if is_taken(&made) {
             if let Some(Err(error)) = self.journal.map(|journal| journal(Noted::NotOurs(object))) {
@@ -88,7 +96,7 @@ impl<'a> NewObjects<'a> {
             return made.map(drop);
         }
         // After a missed deadline it may exist all the same, so it is noted before the result is known.
-        self.made.push((slot.clone(), true));
+        self.made.push(Made { slot: slot.clone(), discard: true, _making: making });
         slot.set_handle(made?);
         slot.set_durable(false);
         Ok(())
@@ -159,7 +167,7 @@ impl<'a> NewObjects<'a> {
 
     /// Keeps them: gives the view's slots the open handles.
     pub fn keep(&mut self, view: &View) {
-        for (slot, discard) in &mut self.made {
+        for Made { slot, discard, .. } in &mut self.made {
             *discard = false;
             if let (Some(kept), Some(handle)) = (view.all().find(|s| s.id == slot.id), slot.handle()) {
                 kept.set_handle(handle);
@@ -170,19 +178,19 @@ impl<'a> NewObjects<'a> {
 
     /// The slot of an object made here.
     pub fn slot(&self, object: &Object) -> Option<&Arc<Slot>> {
-        self.made.iter().map(|(slot, _)| slot).find(|s| s.id == object.id)
+        self.made.iter().map(|made| &made.slot).find(|s| s.id == object.id)
     }
 
     /// Whether an object was made here.
     pub fn was_made(&self, id: ObjectId) -> bool {
-        self.made.iter().any(|(s, _)| s.id == id)
+        self.made.iter().any(|made| made.slot.id == id)
     }
 
     /// Makes them and their names durable.
     pub fn sync(&self) -> Result<()> {
         let mut targets = BTreeSet::new();
         let error = |target| move |error| Error::Target { target, error };
-        for (slot, _) in &self.made {
+        for Made { slot, .. } in &self.made {
             slot.run(self.pool, |h| h.sync()).map_err(error(slot.target_id))?;
             targets.insert(slot.target_id);
         }
@@ -209,9 +217,9 @@ impl<'a> NewObjects<'a> {
     }
 
     fn discard(&mut self, from: usize) {
-        for (slot, discard) in self.made.drain(from..) {
-            if discard {
-                slot.remove(self.pool);
+        for made in self.made.drain(from..) {
+            if made.discard {
+                made.slot.remove(self.pool);
             }
         }
     }
@@ -445,7 +453,7 @@ impl File {
 impl NewObjects<'_> {
     /// Lends the open handles to a view that is not in use yet.
     fn keep_handles(&self, view: &View) {
-        for (slot, _) in &self.made {
+        for Made { slot, .. } in &self.made {
             if let (Some(there), Some(handle)) = (view.all().find(|s| s.id == slot.id), slot.handle()) {
                 there.set_handle(handle);
                 there.set_durable(false);

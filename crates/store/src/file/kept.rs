@@ -9,7 +9,7 @@
 use parking_lot::Mutex;
 use policy::layout::{Object, Segment};
 use policy::{FileId, ObjectId, TargetId};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::ops::{Range, RangeBounds};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -39,6 +39,8 @@ struct Inner {
     copies: BTreeMap<(FileId, u64), Copy>,
     /// Copies that are of no use any more and wait to be removed.
     stale: Vec<(FileId, u64, Copy)>,
+    /// How many copies a layout took back.
+    returned: u64,
     /// Segments that lost their copy, until somebody asks.
     gone: Vec<(FileId, u64)>,
 }
@@ -84,7 +86,10 @@ impl Kept {
 
     /// The copy of the segment that starts there is in use now, or was removed otherwise: it is no copy any more.
     pub(crate) fn release(&self, file: FileId, start: u64) {
-        self.change(|inner| drop(inner.copies.remove(&(file, start))));
+        self.change(|inner| {
+            inner.copies.remove(&(file, start));
+            inner.returned += 1;
+        });
     }
 
     /// A range of a file is written: copies of it are stale.
@@ -106,8 +111,20 @@ impl Kept {
     }
 
     /// Copies that wait to be removed.
-    pub(crate) fn take_stale(&self) -> Vec<(FileId, u64, Copy)> {
-        std::mem::take(&mut self.inner.lock().stale)
+    pub(crate) fn stale(&self) -> Vec<(FileId, u64, Copy)> {
+        self.inner.lock().stale.clone()
+    }
+
+    /// These are remembered as garbage.
+    pub(crate) fn forget_stale(&self, remembered: &[(FileId, u64, Copy)]) {
+        let first = |copy: &Copy| copy.segment.objects.first().map(|object| object.id);
+        let remembered: HashSet<_> = remembered.iter().map(|(_, _, copy)| first(copy)).collect();
+        self.inner.lock().stale.retain(|(_, _, copy)| !remembered.contains(&first(copy)));
+    }
+
+    /// How many copies a layout took back so far: then it names objects again that it did not name before.
+    pub(crate) fn returned(&self) -> u64 {
+        self.inner.lock().returned
     }
 
     /// The segments that lost their copy since this was last asked.
@@ -122,6 +139,13 @@ impl Kept {
         }
         let inner = self.inner.lock();
         inner.copies.values().flat_map(|copy| copy.segment.objects.iter().map(|o| o.id)).collect()
+    }
+
+    /// Where the objects of all copies lie, of those that wait to be removed, too.
+    pub(crate) fn lies(&self) -> Vec<Lies> {
+        let inner = self.inner.lock();
+        let copies = inner.copies.values().chain(inner.stale.iter().map(|(_, _, copy)| copy));
+        copies.flat_map(|copy| lies(&copy.segment)).collect()
     }
 
     /// The same of one file's copies.
@@ -170,9 +194,11 @@ mod tests {
         kept.written(one, &(150..151));
         kept.written(one, &(200..300));
         assert_eq!((kept.len(), kept.of(one, &segment(100, 21))), (1, None));
-        let stale: Vec<_> = kept.take_stale().into_iter().map(|(file, start, _)| (file, start)).collect();
+        let stale: Vec<_> = kept.stale().into_iter().map(|(file, start, _)| (file, start)).collect();
         assert_eq!((stale, kept.take_gone()), (vec![(one, 100)], vec![(one, 100)]));
+        kept.forget_stale(&kept.stale());
         kept.release(one, 0);
-        assert!(kept.is_empty() && kept.take_stale().is_empty(), "what is in use is nobody's garbage");
+        assert_eq!(kept.returned(), 1);
+        assert!(kept.is_empty() && kept.stale().is_empty(), "what is in use is nobody's garbage");
     }
 }

@@ -1,6 +1,6 @@
 //! What all files of a volume share: targets, numbers, defaults, and the sinks for what they cannot do themselves.
 
-use super::{Adviser, File, Kept, Lost, Numbered};
+use super::{Adviser, File, Kept, Lost, Making, Numbered};
 use crate::Result;
 use crate::cache::BlockCache;
 use crate::places::Places;
@@ -56,6 +56,8 @@ pub struct Pool {
     pub numbered: Numbered,
     /// Copies below segments that were moved to a faster tier.
     pub kept: Kept,
+    /// Objects that no layout names yet.
+    pub making: Arc<Making>,
     /// What could not be made durable, by the numbers of objects.
     pub lost: Arc<Lost>,
     /// Turns among equal targets; starts anywhere.
@@ -152,6 +154,7 @@ impl Pool {
             places: OnceLock::new(),
             numbered: Numbered::default(),
             kept: Kept::default(),
+            making: Arc::default(),
             lost: Arc::default(),
             turn: AtomicU64::new(0),
         }

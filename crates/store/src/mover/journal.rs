@@ -106,9 +106,11 @@ impl Mover {
         self.remove_garbage(orphans)
     }
 
-    /// The objects that somebody answers for without naming them in a layout: garbage, and what moves under way make or leave.
+    /// The objects that no layout names and that are accounted for all the same: what moves under way make or leave, slow copies, and
+    /// garbage. Asked in the order in which an object goes from one to the next.
     pub fn answered_for(&self) -> Result<HashSet<(TargetId, ObjectId)>> {
         let mut objects: HashSet<_> = self.state.journal()?.into_iter().flat_map(|entry| entry.objects).collect();
+        objects.extend(self.pool.kept.lies());
         for target in self.pool.targets.all() {
             let garbage = self.state.garbage_of(target.id(), usize::MAX >> 1)?;
             objects.extend(garbage.into_iter().map(|object| (target.id(), object)));

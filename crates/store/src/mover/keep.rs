@@ -210,12 +210,13 @@ impl Mover {
 
     /// Removes the copies that are of no use any more. How many objects.
     pub fn remove_stale_copies(&self) -> Result<usize> {
-        let stale = self.pool.kept.take_stale();
+        let stale = self.pool.kept.stale();
         if stale.is_empty() {
             return Ok(0);
         }
         let objects: Vec<Lies> = stale.iter().flat_map(|(_, _, copy)| lies(&copy.segment)).collect();
         self.state.garbage_add(&objects)?;
+        self.pool.kept.forget_stale(&stale);
         for (file, _, copy) in &stale {
             self.state.record_remove(RECORDS, &key(*file, &copy.segment))?;
         }

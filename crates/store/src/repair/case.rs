@@ -1,6 +1,6 @@
 //! One lost object while it is being recovered: its file, the spare that takes its place, and the sources.
 
-use crate::file::File;
+use crate::file::{BeingMade, File};
 use crate::origin::{Identity, Opener, Origin, OriginError, Place, Record};
 use crate::stage::sums::Sums;
 use crate::target::{Handle, Target};
@@ -73,6 +73,7 @@ pub(super) struct Spare {
     pub earlier: Option<(Arc<Target>, Arc<dyn Handle>)>,
     pub sources: Vec<Source>,
     pub tally: Arc<Tally>,
+    pub _making: BeingMade,
 }
 
 impl Spare {

@@ -63,6 +63,7 @@ impl Driver {
         let target = chosen.first().and_then(|id| targets.get(*id)).ok_or(Error::NoTarget)?;
         let id = self.pool.next_object();
         let len = object_len(&segment, at.index, size);
+        let making = self.pool.making.begin(id);
         let created = target.run(move |medium| {
             let handle = medium.create(id)?;
             handle.set_len(len)?;
@@ -78,7 +79,20 @@ impl Driver {
         let new = Object { state: ObjectState::Partial, ..Object::whole(id, target.id()) };
         let sources = Source::all(&record);
         let tally = case.tally.clone();
-        Ok(Spare { lost, new, target, handle, segment, index: at.index, size, sums, earlier, sources, tally })
+        Ok(Spare {
+            lost,
+            new,
+            target,
+            handle,
+            segment,
+            index: at.index,
+            size,
+            sums,
+            earlier,
+            sources,
+            tally,
+            _making: making,
+        })
     }
 
     /// The object of an interrupted recovery, where it can be read.

@@ -4,10 +4,10 @@
 //! device, once in a target's life.
 
 use super::Tiering;
+use crate::file::Pool;
 use crate::state::State;
 use crate::target::{Handle, Medium, Target};
 use crate::volume::Tiering as Section;
-use policy::ObjectId;
 use policy::tier::cost::{Costs, DeviceCost};
 use rustix::io::Errno;
 use std::sync::Arc;
@@ -23,13 +23,13 @@ const SPAN_MAX: Duration = Duration::from_secs(2);
 
 impl Tiering {
     /// The costs of both tiers; waits for measurements. `None` if a tier has no device that can be measured.
-    pub(super) fn find_costs(&self, next_object: &dyn Fn() -> ObjectId) -> Option<Costs> {
+    pub(super) fn find_costs(&self, pool: &Pool) -> Option<Costs> {
         let Section { fast, slow, speeds, .. } = &self.wish.tiering;
         let of = |tier: u8| {
             let targets = self.ear.targets().all();
             let targets: Vec<_> = targets.into_iter().filter(|target| target.tier() == tier).collect();
             let said = speeds.get(usize::from(tier)).copied().flatten();
-            let measured = |target| if self.ends() { None } else { speed(target, &self.state, next_object) };
+            let measured = |target| if self.ends() { None } else { speed(target, &self.state, pool) };
             let cost = said.or_else(|| mean(targets.iter().filter_map(measured)));
             Some((cost?, targets.len() as u32))
         };
@@ -50,7 +50,7 @@ fn mean(all: impl Iterator<Item = DeviceCost>) -> Option<DeviceCost> {
 }
 
 /// The speed of one device: remembered, or measured now and remembered.
-fn speed(target: &Arc<Target>, state: &Arc<dyn State>, next_object: &dyn Fn() -> ObjectId) -> Option<DeviceCost> {
+fn speed(target: &Arc<Target>, state: &Arc<dyn State>, pool: &Pool) -> Option<DeviceCost> {
     let remembered = || {
         let records = state.records(RECORDS).ok()?;
         let (_, bytes) = records.into_iter().find(|(name, _)| name == target.name())?;
@@ -60,7 +60,7 @@ fn speed(target: &Arc<Target>, state: &Arc<dyn State>, next_object: &dyn Fn() ->
     if let Some(cost) = remembered() {
         return Some(cost);
     }
-    match measure(target, next_object()) {
+    match measure(target, pool) {
         Ok(cost) => {
             let record = serde_json::to_vec(&[cost.read_ns_per_byte, cost.write_ns_per_byte]).expect("two numbers");
             if let Err(error) = state.record_put(RECORDS, target.name(), &record) {
@@ -76,7 +76,9 @@ fn speed(target: &Arc<Target>, state: &Arc<dyn State>, next_object: &dyn Fn() ->
 }
 
 /// Writes, forgets, reads, step by step, each step on a worker of the target with its deadline.
-fn measure(target: &Target, id: ObjectId) -> Result<DeviceCost, crate::target::TargetError> {
+fn measure(target: &Target, pool: &Pool) -> Result<DeviceCost, crate::target::TargetError> {
+    let id = pool.next_object();
+    let _making = pool.making.begin(id);
     let handle = target.run(move |medium: &dyn Medium| medium.create(id))?;
     let timed = |step: fn(&dyn Handle, u64) -> Result<(), Errno>| {
         let began = Instant::now();

@@ -122,7 +122,7 @@ impl Tiering {
     }
 
     fn drive(&self, pool: &Pool) {
-        let Some(costs) = self.find_costs(&|| pool.next_object()) else {
+        let Some(costs) = self.find_costs(pool) else {
             tracing::error!("the speed of a tier is not known, so nothing is moved; give both tiers a `speed`");
             return;
         };

@@ -1,5 +1,6 @@
 //! Looking: all targets asked in parallel, the tree walked, every object of every layout compared with what is there.
 
+use super::orphans::Stamp;
 use super::{Behalf, CheckOptions, Checker, Finding, FindingKind, Outcome, Report};
 use crate::file::File;
 use crate::origin::{Identity, Record};
@@ -33,8 +34,8 @@ pub(super) struct Found {
     /// What each target that answered has.
     pub there: BTreeMap<TargetId, HashSet<ObjectId>>,
     pub seen: BTreeSet<(u64, u64)>,
-    /// The directories that were walked, with their times of change.
-    pub directories: Vec<(Vec<String>, (i64, u64))>,
+    /// The directories that were walked.
+    pub directories: BTreeMap<Vec<String>, Stamp>,
 }
 
 impl Found {
@@ -48,6 +49,9 @@ impl Found {
         }
     }
 }
+
+/// Looks at the objects of a file whose layout changes meanwhile. A guess.
+const LAYOUTS_MAX: usize = 8;
 
 /// Something lost of one file.
 #[derive(Clone)]
@@ -80,17 +84,9 @@ impl Checker {
         }
         self.ask_targets(&mut found, everything || paths.iter().any(|names| self.is_directory(names)));
         if everything {
+            let before = self.before_layouts();
             self.walk(&[], &mut found, stop)?;
-            self.look_beside(&mut found);
-            if stop.is_set() {
-                found.unseen("the look".into(), "it was stopped");
-            } else if !self.is_unchanged(&found) {
-                found.unseen("the tree".into(), "it changed while it was looked through; check again when it is quiet");
-            }
-            for target in found.report.targets_away.clone() {
-                found.unseen(format!("target {target}"), "it is away");
-            }
-            self.find_orphans(&mut found, options)?;
+            self.find_orphans(&mut found, &before, options, stop)?;
         } else {
             for names in &paths {
                 self.walk(names, &mut found, stop)?;
@@ -148,7 +144,10 @@ impl Checker {
             let stat = fs::fstat(&fd)?;
             match FileType::from_raw_mode(stat.st_mode) {
                 FileType::Directory => {
-                    found.directories.push((names.clone(), (stat.st_mtime, stat.st_mtime_nsec)));
+                    let stamp = Stamp::before_reading(&fd)?;
+                    if found.directories.insert(names.clone(), stamp) == Some(stamp) {
+                        continue; // read before, and as it was
+                    }
                     for entry in Dir::new(fd)? {
                         let entry = match entry {
                             Ok(entry) => entry,
@@ -218,8 +217,8 @@ impl Checker {
         found.report.files += 1;
         match self.files.get_or_open(fd) {
             Ok(file) => {
-                if let Some(layout) = file.layout() {
-                    self.compare(&file, inode, &layout, names, found);
+                if let Some((layout, wrong)) = self.wrong_with_all(&file, inode, names, found) {
+                    self.compare(&file, inode, &layout, wrong, names, found);
                 }
             }
             Err(error) => {
@@ -233,22 +232,18 @@ impl Checker {
     }
 
     /// Every object of a layout.
-    fn compare(&self, file: &Arc<File>, inode: u64, layout: &Layout, names: &[String], found: &mut Found) {
+    fn compare(
+        &self,
+        file: &Arc<File>,
+        inode: u64,
+        layout: &Layout,
+        wrong: Vec<Option<FindingKind>>,
+        names: &[String],
+        found: &mut Found,
+    ) {
         found.files.push(layout.file);
         let size = file.size();
         let staged = file.is_recoverable();
-        let wrong = |(at, object): (Position, &Object)| {
-            let segment = &layout.mirrors[at.mirror].segments[at.segment];
-            // Every byte of it came from the source; of other files a part may never have been written.
-            let bytes = if staged { object_len(segment, at.index, size) } else { 0 };
-            self.wrong_with(object, bytes, found)
-        };
-        let mut wrong: Vec<Option<FindingKind>> = layout.objects().map(wrong).collect();
-        for ((at, _), wrong) in layout.objects().zip(&mut wrong) {
-            if *wrong == Some(FindingKind::ObjectShort) && !self.lacks_bytes(file, at).unwrap_or(false) {
-                *wrong = None; // a hole in what was there when it was given a source
-            }
-        }
         found.to_compare.push(names.to_vec());
         let broken = |mirror: usize| {
             layout.mirrors[mirror].state == MirrorState::Stale
@@ -309,6 +304,53 @@ impl Checker {
             });
         }
         self.look_for_sums(file, layout, names, found);
+    }
+
+    /// The file's layout, and what is wrong with each object of it. Where a move or a removal took objects away meanwhile nothing is.
+    pub(super) fn wrong_with_all(
+        &self,
+        file: &Arc<File>,
+        inode: u64,
+        names: &[String],
+        found: &Found,
+    ) -> Option<(Arc<Layout>, Vec<Option<FindingKind>>)> {
+        let mut layout = file.layout()?;
+        let mut wrong = self.wrong_with_each(file, &layout, found);
+        for _ in 0..LAYOUTS_MAX {
+            let now = file.layout()?;
+            if wrong.iter().all(Option::is_none) || Arc::ptr_eq(&layout, &now) {
+                break;
+            }
+            wrong = self.wrong_with_each(file, &now, found);
+            layout = now;
+        }
+        if wrong.contains(&Some(FindingKind::ObjectMissing)) && !self.leads_to(names, inode) {
+            wrong.fill(None);
+        }
+        Some((layout, wrong))
+    }
+
+    /// Whether a path still leads to that inode.
+    fn leads_to(&self, names: &[String], inode: u64) -> bool {
+        let stat = self.open(names, OFlags::RDONLY).and_then(|fd| Ok(fs::fstat(fd)?));
+        stat.is_ok_and(|stat| stat.st_ino == inode)
+    }
+
+    fn wrong_with_each(&self, file: &Arc<File>, layout: &Layout, found: &Found) -> Vec<Option<FindingKind>> {
+        let (size, staged) = (file.size(), file.is_recoverable());
+        let wrong = |(at, object): (Position, &Object)| {
+            let segment = &layout.mirrors[at.mirror].segments[at.segment];
+            // Every byte of it came from the source; of other files a part may never have been written.
+            let bytes = if staged { object_len(segment, at.index, size) } else { 0 };
+            self.wrong_with(object, bytes, found)
+        };
+        let mut wrong: Vec<Option<FindingKind>> = layout.objects().map(wrong).collect();
+        for ((at, _), wrong) in layout.objects().zip(&mut wrong) {
+            if *wrong == Some(FindingKind::ObjectShort) && !self.lacks_bytes(file, at).unwrap_or(false) {
+                *wrong = None; // a hole in what was there when it was given a source
+            }
+        }
+        wrong
     }
 
     /// What is wrong with an object that must have so many bytes.

@@ -4,17 +4,69 @@ use super::look::Found;
 use super::{CheckOptions, Checker, Finding, FindingKind, Outcome};
 use crate::Result;
 use crate::file::File;
+use crate::stage::Stop;
 use crate::target::TargetError;
 use policy::{ObjectId, TargetId};
-use rustix::fd::BorrowedFd;
+use rustix::fd::{BorrowedFd, OwnedFd};
 use rustix::fs::{self, Dir, FileType, Mode, OFlags};
 use rustix::io::Errno;
 use std::collections::HashSet;
 use std::sync::Arc;
+use std::time::Duration;
+
+/// How often directories that change meanwhile are read again. A guess.
+const ROUNDS_MAX: usize = 4;
+
+/// The kernel's times of files may stand still for so long: a tick of 100 Hz. Linux 6.13 and later give each change that was looked at
+/// a time of its own.
+const CLOCK_STEP: Duration = Duration::from_millis(10);
+
+/// What is no orphan, as it was when the targets had said what they have.
+pub(super) struct Before {
+    making: HashSet<ObjectId>,
+    /// How many slow copies had gone back into layouts.
+    returned: u64,
+}
+
+/// What tells whether names came or went in a directory. Its time is that of change, which users cannot set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Stamp {
+    inode: u64,
+    changed: (i64, u64),
+}
+
+impl Stamp {
+    fn now(directory: &OwnedFd) -> Result<Stamp> {
+        let stat = fs::fstat(directory)?;
+        Ok(Stamp { inode: stat.st_ino, changed: (stat.st_ctime, stat.st_ctime_nsec) })
+    }
+
+    /// One that a change from now on changes: waits while that could get the same time.
+    pub fn before_reading(directory: &OwnedFd) -> Result<Stamp> {
+        for _ in 0..2 {
+            let stamp = Stamp::now(directory)?;
+            let clock = rustix::time::clock_gettime(rustix::time::ClockId::Realtime);
+            let (seconds, ns) = stamp.changed;
+            let age_ns = (i128::from(clock.tv_sec) - i128::from(seconds)) * 1_000_000_000 + i128::from(clock.tv_nsec)
+                - i128::from(ns);
+            if !(0..CLOCK_STEP.as_nanos() as i128).contains(&age_ns) {
+                return Ok(stamp);
+            }
+            std::thread::sleep(CLOCK_STEP);
+        }
+        Ok(Stamp { changed: (0, 0), ..Stamp::now(directory)? }) // it never stops changing
+    }
+}
 
 impl Checker {
+    /// To be asked after the targets, and before any layout is read.
+    pub(super) fn before_layouts(&self) -> Before {
+        let pool = self.files.pool();
+        Before { making: pool.making.objects(), returned: pool.kept.returned() }
+    }
+
     /// Objects of files that have no name in the tree: being staged in, or unlinked and still open.
-    pub(super) fn look_beside(&self, found: &mut Found) {
+    fn look_beside(&self, found: &mut Found) {
         let mut files = self.files.files();
         for (dir, name) in [(self.volume.staging(), "staging"), (self.volume.open_links(), "open")] {
             if let Err(e) = self.stubs_in(dir, &mut files) {
@@ -23,9 +75,6 @@ impl Checker {
         }
         let layouts = files.iter().filter_map(|f| f.layout());
         for object in layouts.flat_map(|l| l.objects().map(|(_, o)| o.id).collect::<Vec<_>>()) {
-            found.named.entry(object).or_default();
-        }
-        for object in self.files.pool().kept.objects() {
             found.named.entry(object).or_default();
         }
     }
@@ -45,33 +94,78 @@ impl Checker {
         Ok(())
     }
 
-    /// Whether no directory changed since it was read: only then was every name seen.
-    pub(super) fn is_unchanged(&self, found: &Found) -> bool {
-        found.directories.iter().all(|(names, at)| {
-            let stat = self.open(names, OFlags::RDONLY).and_then(|fd| Ok(fs::fstat(fd)?));
-            stat.is_ok_and(|s| (s.st_mtime, s.st_mtime_nsec) == *at)
-        })
+    /// Reads again the directories that changed since they were read: a name may have gone from one that was not read yet to one that
+    /// was. Whether every name was seen in the end.
+    fn catch_up(&self, found: &mut Found, stop: &Stop) -> Result<bool> {
+        for _ in 0..ROUNDS_MAX {
+            let changed = self.changed(found);
+            if changed.is_empty() {
+                return Ok(true);
+            }
+            for names in changed {
+                found.directories.remove(&names);
+                self.walk(&names, found, stop)?;
+            }
+        }
+        Ok(self.changed(found).is_empty())
     }
 
-    /// Objects from before this daemon that nobody names. Those that a move under way leaves are named by the journal, or gone by now.
-    pub(super) fn find_orphans(&self, found: &mut Found, options: &CheckOptions) -> Result<()> {
-        let epoch = u64::from(self.volume.epoch());
-        let unnamed = |found: &Found, object: &ObjectId| object.0 >> 32 < epoch && !found.named.contains_key(object);
+    fn changed(&self, found: &Found) -> Vec<Vec<String>> {
+        let is_as_read = |names: &[String], read: &Stamp| {
+            self.open(names, OFlags::RDONLY).is_ok_and(|fd| Stamp::now(&fd).is_ok_and(|now| now == *read))
+        };
+        found
+            .directories
+            .iter()
+            .filter(|(names, read)| !is_as_read(names, read))
+            .map(|(names, _)| names.clone())
+            .collect()
+    }
+
+    /// Objects that no file names. To be called when the tree was walked; `before` is from before that.
+    pub(super) fn find_orphans(
+        &self,
+        found: &mut Found,
+        before: &Before,
+        options: &CheckOptions,
+        stop: &Stop,
+    ) -> Result<()> {
+        let all_names = self.catch_up(found, stop)?;
+        self.look_beside(found);
+        if stop.is_set() {
+            found.unseen("the look".into(), "it was stopped");
+        } else if !all_names {
+            found.unseen("the tree".into(), "it changed while it was looked through; check again when it is quiet");
+        }
+        for target in found.report.targets_away.clone() {
+            found.unseen(format!("target {target}"), "it is away");
+        }
+        let unnamed = |object: &ObjectId| !before.making.contains(object) && !found.named.contains_key(object);
         let unnamed = |(target, objects): (&TargetId, &HashSet<ObjectId>)| {
-            let mut unnamed: Vec<_> = objects.iter().filter(|o| unnamed(found, o)).map(|o| (*target, *o)).collect();
+            let mut unnamed: Vec<_> = objects.iter().filter(|o| unnamed(o)).map(|o| (*target, *o)).collect();
             unnamed.sort();
             unnamed
         };
         let mut orphans: Vec<_> = found.there.iter().flat_map(unnamed).collect();
-        if orphans.is_empty() {
+        if orphans.is_empty() || !all_names {
             return Ok(());
         }
         let answered_for = self.mover.answered_for()?;
+        if self.files.pool().kept.returned() != before.returned {
+            found.unseen(
+                "the tiers".into(),
+                "a segment went back to its slow copy while they were looked at; check again",
+            );
+            return Ok(());
+        }
         orphans.retain(|orphan| !answered_for.contains(orphan) && self.is_there(*orphan));
+        let complete = found.report.unseen.is_empty();
         let unknown = self.volume.unknown_epochs()?.filter(|_| !options.drop_unknown);
         for (target, object) in orphans {
             let known = unknown.as_ref().is_none_or(|epochs| !epochs.contains(&((object.0 >> 32) as u32)));
-            let outcome = if known {
+            let outcome = if !complete {
+                Outcome::Failed("not everything was seen, so that some file may name it".into())
+            } else if known {
                 found.orphans.push((found.report.findings.len(), (target, object)));
                 Outcome::Repairable
             } else {

@@ -1,5 +1,7 @@
 //! Checks of a real volume in a temporary directory.
 
+mod beside;
+
 use super::*;
 use crate::origin::Identity;
 use crate::origin::memory::data;
