@@ -34,7 +34,7 @@ pub fn status(
         "garbage_objects": core.volume.state().garbage_count()?,
         "targets": target::list(core),
     });
-    answer["mover"] = mover(core);
+    answer["mover"] = mover(core, caller.is_operator());
     answer["repair"] = repair(core);
     if let Some(cache) = core.pool.cache.get() {
         answer["cache"] = json!(cache.counts());
@@ -55,7 +55,7 @@ pub fn status(
     Ok(answer)
 }
 
-/// What is told in sentences names files, and so is the operator's; of hot files a user sees those in the user's own reach.
+/// What is told in sentences names files, and so is the operator's, the moves under way too; of hot files a user sees those in the user's own reach.
 fn keep_paths_back(core: &Core, caller: &Caller, answer: &mut Value) {
     answer["events"] = json!([]);
     if let Some(stripes) = answer.get_mut("stripes") {
@@ -66,7 +66,7 @@ fn keep_paths_back(core: &Core, caller: &Caller, answer: &mut Value) {
     }
 }
 
-fn mover(core: &Core) -> Value {
+fn mover(core: &Core, with_names: bool) -> Value {
     let stats = core.volume.stats();
     let all = core.mover.progress().list();
     let running = all.iter().filter(|m| m.phase == Phase::Copying);
@@ -84,7 +84,7 @@ fn mover(core: &Core) -> Value {
         "changes_done": stats.get(Metric::MoverChanges),
         "changes_failed": stats.get(Metric::MoverFailures),
         "bytes_copied": stats.get(Metric::MoverBytes),
-        "moves": moves.chain(drains).chain(core.background.mending()).collect::<Vec<_>>(),
+        "moves": if with_names { moves.chain(drains).chain(core.background.mending()).collect() } else { Vec::new() },
         "lately": all,
     })
 }
