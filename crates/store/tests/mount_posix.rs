@@ -304,6 +304,35 @@ fn empty_files_keep_no_space_when_they_go() {
     assert_eq!(objects(&volume), 0);
 }
 
+/// [S-198]
+#[test]
+fn reading_sets_no_time_of_access() {
+    let Some((volume, _dir)) = mounted() else { return };
+    let directory = volume.at.join("d");
+    fs::create_dir(&directory).unwrap();
+    let files = [("small", 100), ("large", 300_000)].map(|(name, len)| {
+        let path = directory.join(name);
+        fs::write(&path, pattern(len)).unwrap();
+        path
+    });
+    let all = [&directory, &files[0], &files[1]];
+    let (accessed, modified) = (UNIX_EPOCH + Duration::from_secs(1000), UNIX_EPOCH + Duration::from_secs(2000));
+    for path in all {
+        let times = fs::FileTimes::new().set_accessed(accessed).set_modified(modified);
+        File::open(path).unwrap().set_times(times).unwrap();
+    }
+    // Opened again, so that nothing is answered from the page cache; older than the time of modification, `relatime` would set it.
+    for path in &files {
+        fs::write(path, pattern(200)).unwrap();
+        assert_eq!(fs::read(path).unwrap(), pattern(200));
+        fs::read(path).unwrap();
+    }
+    assert_eq!(fs::read_dir(&directory).unwrap().count(), 2);
+    for path in all {
+        assert_eq!(path.metadata().unwrap().accessed().unwrap(), accessed, "{}", path.display());
+    }
+}
+
 /// [S-007]
 #[test]
 fn layouts_are_asked_for_inherited_and_shown() {

@@ -95,8 +95,9 @@ impl Listing {
 impl Namespace {
     /// Starts reading a directory.
     pub fn list(&self, id: NodeId) -> Result<Listing> {
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let fd = openat(&*self.directory(id)?, ".", flags, Mode::empty())?;
+        let (directory, flags) = (self.directory(id)?, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC);
+        let open = |more: OFlags| openat(&*directory, ".", flags | more, Mode::empty());
+        let fd = open(OFlags::NOATIME).or_else(|_| open(OFlags::empty()))?;
         Ok(Listing { fd, id, ahead: VecDeque::new(), position: 0 })
     }
 }

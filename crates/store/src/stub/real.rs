@@ -58,6 +58,7 @@ impl FdStub {
     /// The same, behind a descriptor that others use too.
     pub fn sharing(fd: Arc<OwnedFd>, namespace: &Path) -> FdStub {
         let fd = if is_writable(&fd) { fd } else { reopen(&fd).map_or(fd, Arc::new) };
+        leave_access_time(&fd);
         FdStub {
             fd: RwLock::new(fd),
             side: namespace.join("side"),
@@ -69,6 +70,7 @@ impl FdStub {
     /// Another descriptor of the same file: kept instead of ours if it can write and ours cannot.
     pub fn offer(&self, fd: Arc<OwnedFd>) {
         if is_writable(&fd) && !is_writable(&self.fd()) {
+            leave_access_time(&fd);
             *self.fd.write() = fd;
         }
     }
@@ -185,6 +187,12 @@ fn permitted<T>(fd: BorrowedFd<'_>, mut act: impl FnMut() -> io::Result<T>) -> i
 
 fn is_writable(fd: &OwnedFd) -> bool {
     fs::fcntl_getfl(fd).is_ok_and(|flags| flags.contains(OFlags::RDWR) || flags.contains(OFlags::WRONLY))
+}
+
+/// Reading it sets no time of access from now on: whether somebody's read may is not known here, since handles share it. Where the
+/// namespace does not allow that, its own rules hold.
+fn leave_access_time(fd: &OwnedFd) {
+    let _ = fs::fcntl_setfl(fd, OFlags::NOATIME);
 }
 
 fn reopen(fd: &OwnedFd) -> Option<OwnedFd> {
