@@ -135,7 +135,7 @@ impl Starting {
         let delay = volume.config().replication.delay;
         let replicas = Replicas::open(volume.state().clone(), delay).map_err(|e| problem(&e))?;
         background.tell_of_replicas(&replicas);
-        let pool = pool(&volume, background.clone());
+        let pool = pool(&volume, background.clone()).map_err(|e| problem(&e))?;
         start_cache(&volume, &pool)?;
         let files = FileTable::new(pool.clone(), volume.config().namespace.clone());
         let places = places(&volume).map_err(|e| problem(&e))?;
@@ -290,12 +290,12 @@ impl Garbage for InState {
     }
 }
 
-fn pool(volume: &Arc<Volume>, background: Arc<Background>) -> Arc<Pool> {
+fn pool(volume: &Arc<Volume>, background: Arc<Background>) -> crate::Result<Arc<Pool>> {
     let config = volume.config();
     let ids = volume.clone();
     // Numbers come from memory; only every four thousand million the state store is asked, and without it there is no volume.
     let next_id = move || ids.next_id().expect("the state store gives a new epoch");
-    Arc::new(Pool {
+    Ok(Arc::new(Pool {
         mirror_writes: match config.layout.mirror_writes {
             volume::MirrorWrites::Sync => MirrorWrites::Sync,
             volume::MirrorWrites::Stale => MirrorWrites::Stale,
@@ -304,9 +304,10 @@ fn pool(volume: &Arc<Volume>, background: Arc<Background>) -> Arc<Pool> {
         inline_bytes_before: volume.inline_bytes_ever(),
         clock: Box::new(|| Time(now_ns())),
         garbage: Arc::new(InState(volume.state().clone())),
+        lost: Arc::new(crate::losses::remembered(volume.state())?),
         observer: background,
         ..Pool::new(volume.targets().clone(), next_id, volume.placement())
-    })
+    }))
 }
 
 /// Where stubs are, by the numbers of their files.

@@ -51,7 +51,7 @@ pub use cached::Reading;
 pub use inline::{InlineRead, InlineWrite};
 pub use kept::Kept;
 pub use load::Load;
-pub use lost::Lost;
+pub use lost::{LossLog, Lost};
 pub use making::Making;
 pub use numbered::Numbered;
 pub use passthrough::PassthroughGuard;

@@ -10,6 +10,7 @@ mod descent;
 pub mod descriptors;
 pub mod error;
 pub mod file;
+pub mod losses;
 pub mod measure;
 pub mod mount;
 pub mod mover;

@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use store::file::{File, Pool};
+use store::state::{SqliteState, State};
 use store::stub::memory::MemoryStub;
 use store::target::{
     DirectoryMedium, Execution, Faults, Identity, InlineSlots, Limits, Medium, MemoryMedium, TargetSpec, Targets,
@@ -136,6 +137,37 @@ fn a_sync_that_failed_stays_failed_until_all_was_written_again() {
     let mut bytes = [0; 8192];
     file.read(0, &mut bytes).unwrap();
     assert!(bytes[..4096] == [2; 4096] && bytes[4096..] == [3; 4096]);
+}
+
+/// [S-151]
+#[test]
+fn the_next_daemon_knows_of_a_sync_that_failed() {
+    let state: Arc<dyn State> = Arc::new(SqliteState::in_memory().unwrap());
+    let medium = MemoryMedium::new(1);
+    let (file, _targets) = file_on(Arc::new(medium.clone()), TargetsOptions::inline());
+    // Each life opens the same stub over the same target, and begins with what the state store says.
+    let life = || {
+        let (stub, of) = (file.stub().clone(), file.pool());
+        let lost = Arc::new(store::losses::remembered(&state).unwrap());
+        let pool = Pool { lost, ..Pool::new(of.targets.clone(), || 1 << 40, of.placement.clone()) };
+        File::open(stub, Arc::new(pool)).unwrap()
+    };
+    let first = life();
+    first.write(0, &[2; 8192]).unwrap();
+    lose_syncs(&medium, true);
+    first.sync_now(false).expect_err("the device loses it");
+    lose_syncs(&medium, false);
+    drop(first);
+    let second = life();
+    second.sync(false, &second.sync_cursor()).expect_err("the bytes are lost");
+    second.write(0, &[3; 4096]).unwrap();
+    second.sync_now(false).expect_err("of one half");
+    drop(second);
+    let third = life();
+    third.write(0, &[4; 8192]).unwrap();
+    third.sync_now(false).expect("all of it was written again");
+    drop(third);
+    assert!(!life().pool().lost.any() && state.records("failed-syncs").unwrap().is_empty());
 }
 
 /// [S-151]

@@ -2,7 +2,7 @@
 //!
 //! After a failed sync the kernel forgets the pages that it could not write, and the next sync of the same file succeeds:
 //! what was acknowledged reads as what was there before. So a failure stays: every later sync of the thing fails too, in
-//! whatever handle, until all of it was written again, cut off, or removed. A restart of the daemon forgets it.
+//! whatever handle, until all of it was written again, cut off, or removed; also after a restart of the daemon.
 
 use super::ByteRanges;
 use parking_lot::Mutex;
@@ -14,9 +14,19 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// syncs fail has long been out of use.
 const THINGS_MAX: usize = 65_536;
 
+/// Remembers losses beyond the end of the daemon.
+pub trait LossLog: Send + Sync {
+    /// The thing's first `len` bytes may be lost.
+    fn note(&self, thing: u64, len: u64, errno: Errno);
+    /// Nothing of it is any more.
+    fn forget(&self, thing: u64);
+}
+
 /// What of things, each with its number, may be lost.
 #[derive(Default)]
 pub struct Lost {
+    /// Where it is remembered, and held while something is: in the order in which it happened.
+    log: Option<Mutex<Box<dyn LossLog>>>,
     of: Mutex<BTreeMap<u64, Loss>>,
     /// Losses so far; 0 is what everybody looks at where nothing ever went wrong.
     noted: AtomicU64,
@@ -26,10 +36,19 @@ struct Loss {
     /// Which loss this was; what was begun before it may be part of it.
     number: u64,
     errno: Errno,
+    /// Where its bytes ended.
+    len: u64,
     ranges: ByteRanges,
 }
 
 impl Lost {
+    /// What a log remembers (things, their lengths, and why they are lost), and goes on remembering.
+    pub fn remembered(log: impl LossLog + 'static, losses: impl IntoIterator<Item = (u64, u64, Errno)>) -> Lost {
+        let lost = Lost::default();
+        losses.into_iter().for_each(|(thing, len, errno)| lost.note(thing, len, errno));
+        Lost { log: Some(Mutex::new(Box::new(log))), ..lost }
+    }
+
     /// Whether anything may be lost.
     pub fn any(&self) -> bool {
         self.noted() > 0 && !self.of.lock().is_empty()
@@ -44,11 +63,28 @@ impl Lost {
     pub(super) fn note(&self, thing: u64, len: u64, errno: Errno) {
         let mut of = self.of.lock();
         let number = self.noted.fetch_add(1, Ordering::AcqRel) + 1;
-        let loss = of.entry(thing).or_insert_with(|| Loss { number, errno, ranges: ByteRanges::default() });
-        (loss.number, loss.errno) = (number, errno);
+        let loss = of.entry(thing).or_insert_with(|| Loss { number, errno, len: 0, ranges: ByteRanges::default() });
+        let is_news = loss.len < len.max(1);
+        (loss.number, loss.errno, loss.len) = (number, errno, loss.len.max(len.max(1)));
         loss.ranges.add(0, len.max(1));
-        if of.len() > THINGS_MAX {
-            of.pop_first();
+        let forgotten = (of.len() > THINGS_MAX).then(|| of.pop_first()).flatten();
+        drop(of);
+        if is_news {
+            self.remember(thing);
+        }
+        if let Some((thing, _)) = forgotten {
+            self.remember(thing);
+        }
+    }
+
+    /// Brings the log up to date about a thing.
+    fn remember(&self, thing: u64) {
+        let Some(log) = &self.log else { return };
+        let log = log.lock();
+        let now = self.of.lock().get(&thing).map(|loss| (loss.len, loss.errno));
+        match now {
+            Some((len, errno)) => log.note(thing, len, errno),
+            None => log.forget(thing),
         }
     }
 
@@ -69,7 +105,7 @@ impl Lost {
     }
 
     /// The thing was cut to so many bytes.
-    pub(super) fn cut(&self, thing: u64, len: u64) {
+    pub(crate) fn cut(&self, thing: u64, len: u64) {
         if self.noted() > 0 {
             self.take_out(thing, len, u64::MAX, u64::MAX);
         }
@@ -81,6 +117,8 @@ impl Lost {
         loss.ranges.remove(start, end);
         if loss.ranges.is_empty() {
             of.remove(&thing);
+            drop(of);
+            self.remember(thing);
         }
     }
 }

@@ -133,6 +133,7 @@ impl Mover {
                 target.run(move |medium| medium.remove(object)).is_ok()
             };
             let gone: Vec<ObjectId> = objects.into_iter().filter(remove).collect();
+            gone.iter().for_each(|object| self.pool.lost.cut(object.0, 0));
             if target.run(|medium| medium.sync_names()).is_ok() {
                 removed.extend(gone.into_iter().map(|o| (id, o)));
             }
