@@ -1,11 +1,11 @@
 # Two commands for a user: `make demo` and `make test`. Each does all its own set-up.
 # For developers: `make check` (fast), `make bench` (ratios, one run), `make bench-recovery` (an MPI program under failures),
-# `make docs` (man pages, completions).
+# `make docs` (man pages, completions), `make reference` (docs/reference, from what the programs say).
 
 SHELL := /bin/bash
 export PATH := $(PATH):$(HOME)/.cargo/bin
 
-.PHONY: help setup setup-test build demo demo-time test check bench bench-recovery bench-prefetch bench-burst bench-stripes bench-tier bench-connections bench-connections-small bench-sim docs clean
+.PHONY: help setup setup-test build demo demo-time test check bench bench-recovery bench-prefetch bench-burst bench-stripes bench-tier bench-connections bench-connections-small bench-sim docs reference clean
 
 help:
 	@sed -n 's/^# //p' Makefile | head -2
@@ -86,6 +86,10 @@ docs: build
 		target/release/$$program man target/man || exit 1; \
 		for shell in bash zsh fish; do target/release/$$program completions $$shell > target/$$program.$$shell || exit 1; done; \
 	done
+
+reference:
+	ENTREPOT_WRITE_REFERENCE=1 cargo test --locked -p entrepot-cli --test reference --test command_line the_reference
+	ENTREPOT_WRITE_REFERENCE=1 cargo test --locked -p entrepot-lab --test command_line the_reference
 
 clean:
 	cargo clean

@@ -94,6 +94,11 @@ fn no_command_is_missing_from_this_test() {
 }
 
 #[test]
+fn the_reference_has_every_command() {
+    WORDS.the_reference_has_every_command();
+}
+
+#[test]
 fn exit_codes_are_documented() {
     WORDS.exit_codes_are_documented();
 }

@@ -28,7 +28,7 @@ use store::volume::{self, Config, Problems};
 ///
 /// Formats what is new (empty namespace and targets). Bad configuration is refused before anything is touched. Without
 /// `--detach` it stays in the foreground and ends with Ctrl-C. Run by root it serves everybody (with the permissions
-/// of the files), run by another user it serves her alone.
+/// of the files), run by another user it serves them alone.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 EXAMPLES:

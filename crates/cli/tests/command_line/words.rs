@@ -1,5 +1,8 @@
 //! A command line tried out by itself: the help, manual pages and completions of all its commands, and how it refuses.
 
+#[path = "reference.rs"]
+mod reference;
+
 use std::process::{Command, Output};
 
 /// A binary with all its commands, the binary alone among them.
@@ -23,7 +26,7 @@ impl Words {
     pub fn run(&self, args: &[&str]) -> Output {
         let mut command = Command::new(self.binary);
         // Whatever is mounted on this machine is not what these tests are about.
-        command.args(args).env_remove("ENTREPOT_VOLUME").env("NO_COLOR", "1").current_dir("/");
+        command.args(args).env_remove("ENTREPOT_VOLUME").env_remove("COLUMNS").env("NO_COLOR", "1").current_dir("/");
         command.output().expect("the binary runs")
     }
 
@@ -84,6 +87,21 @@ impl Words {
                 assert!(name == "help" || self.commands.contains(&full.as_slice()), "{full:?} is not tested");
             }
         }
+    }
+
+    /// The help of every command stands in docs/reference.
+    pub fn the_reference_has_every_command(&self) {
+        let name = self.name();
+        let mut page = format!(
+            "# Commands of `{name}`\n\nWritten by `make reference` from the help of the program; a test compares them.\n"
+        );
+        for command in self.commands {
+            let help = text(&self.run(&[command, &["--help"][..]].concat()).stdout);
+            let title = [&[name], *command].concat().join(" ");
+            let lines: Vec<&str> = help.trim_end().lines().map(str::trim_end).collect();
+            page.push_str(&format!("\n## {title}\n```text\n{}\n```\n", lines.join("\n")));
+        }
+        reference::held(&format!("{name}.md"), &page);
     }
 
     pub fn exit_codes_are_documented(&self) {
