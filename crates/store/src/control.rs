@@ -17,13 +17,14 @@ mod problem;
 mod server;
 mod wire;
 
+pub use crate::exit;
 pub use client::{Client, is_dead};
 pub use find::{ENVIRONMENT, Found, device_of, find, mounts, socket_of};
-pub use problem::{Problem, exit};
+pub use problem::Problem;
 pub use server::{Binding, Server, ServerOptions};
 pub use wire::LINE_BYTES_MAX;
 
-use crate::stage::Stop;
+use crate::stop::Stop;
 use serde_json::Value;
 use std::sync::Arc;
 

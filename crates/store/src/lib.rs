@@ -5,10 +5,12 @@
 pub mod admission;
 pub mod cache;
 pub mod control;
+mod counters;
 pub mod daemon;
 mod descent;
 pub mod descriptors;
 pub mod error;
+pub mod exit;
 pub mod file;
 pub mod losses;
 pub mod measure;
@@ -22,10 +24,12 @@ pub mod repair;
 pub mod stage;
 pub mod state;
 pub mod stats;
+mod stop;
 pub mod stub;
 pub mod target;
 pub mod tiering;
 mod unsynced;
 pub mod volume;
+mod volume_id;
 
 pub use error::{Error, Result};

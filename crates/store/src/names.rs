@@ -16,7 +16,7 @@
 //! itself; so on a disk that keeps what it said was synced, no object of a synced file is ever among the missing.
 
 use crate::file::Pool;
-use crate::state::State;
+use crate::state::{NAMES, State};
 use crate::target::State as TargetState;
 use crate::{Error, Result};
 use parking_lot::Mutex;
@@ -24,8 +24,6 @@ use policy::{ObjectId, TargetId};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// The kind of its record.
-pub(crate) const KIND: &str = "names";
 const KEY: &str = "durable";
 
 /// Names of this machine's starts.
@@ -67,11 +65,6 @@ struct Inner {
     drawn: u64,
 }
 
-/// Forgets all of it: every object that is missing is lost.
-pub fn forget(state: &dyn State) -> Result<()> {
-    state.record_remove(KIND, KEY).map(drop)
-}
-
 /// The name of the machine's present start; empty where the kernel does not tell, and then nothing is ever undone.
 pub fn boot() -> String {
     std::fs::read_to_string(BOOT_ID).map(|id| id.trim().to_string()).unwrap_or_default()
@@ -81,7 +74,7 @@ impl Names {
     /// Takes up what an earlier daemon left. Draws a number: the first of this life, so to be called first.
     pub fn open(state: Arc<dyn State>, pool: Arc<Pool>, boot: &str) -> Result<Names> {
         let first = pool.next_object().0;
-        let stored = state.record_get(KIND, KEY)?;
+        let stored = state.record_get(NAMES, KEY)?;
         let stored: Option<Record> = stored.and_then(|bytes| serde_json::from_slice(&bytes).ok());
         let record = match stored {
             Some(record) if record.boot == boot || boot.is_empty() => record,
@@ -104,7 +97,7 @@ impl Names {
 
     fn save(&self, record: &Record) -> Result<()> {
         let bytes = serde_json::to_vec(record).map_err(|e| Error::State(e.to_string()))?;
-        self.state.record_put(KIND, KEY, &bytes)
+        self.state.record_put(NAMES, KEY, &bytes)
     }
 
     /// Makes names durable. What was created before the pass before this one is, after it: between two passes lies more than

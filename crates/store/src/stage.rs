@@ -24,10 +24,11 @@ pub mod sums;
 pub(crate) mod tests;
 mod tree;
 
+pub use crate::stop::Stop;
 pub use checksum::{Algorithm, Checksum};
 pub use error::{BadLine, StageError};
 pub use manifest::{Line, parse as parse_manifest};
-pub use progress::{Progress, Report, Stop};
+pub use progress::{Progress, Report};
 
 use crate::file::FileTable;
 use crate::origin::Opener;

@@ -16,6 +16,9 @@ use crate::Result;
 use crate::target::State as TargetState;
 use policy::{FileId, ObjectId, TargetId};
 
+/// The kind of the record that says which names of objects are durable. It is of one machine and one time, as no other is.
+pub(crate) const NAMES: &str = "names";
+
 /// What is remembered of a target.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TargetRecord {

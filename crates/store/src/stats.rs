@@ -1,16 +1,13 @@
 //! What the mount does, in numbers: one table of all metrics, counted without locks.
 
-mod counter;
 mod snapshot;
 mod table;
-mod tally;
 
-pub use counter::{BUCKETS, Counter, Histogram};
 pub use snapshot::{OpCounts, Snapshot, TargetCounts};
 pub use table::{Metric, Op};
-pub use tally::Tally;
 
 use crate::cache::BlockCache;
+use crate::counters::{Counter, Histogram};
 use crate::target::{Target, Targets};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant};

@@ -30,7 +30,7 @@ pub use pending::{Pending, Queued};
 pub use policy::protect::health::State;
 pub use table::{Order, OrderError, Targets, TargetsOptions};
 
-use crate::stats::{Counter, Tally};
+use crate::counters::{Counter, Tally};
 use policy::TargetId;
 use policy::precedence::Class;
 use policy::protect::health::{Event, is_read_only, is_shortage};

@@ -35,25 +35,16 @@ pub use quantity::{parse_size, parse_span};
 pub use real_paths::real_paths;
 pub use template::{init, template};
 
+pub use crate::volume_id::VolumeId;
+
 use crate::Result;
 use crate::state::State;
 use crate::stats::Stats;
 use crate::target::Targets;
 use policy::layout::Placement;
 use rustix::fd::{AsFd, BorrowedFd};
-use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
-
-/// The identity of a volume: random, made when it is formatted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct VolumeId(pub u128);
-
-impl fmt::Display for VolumeId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:032x}", self.0)
-    }
-}
 
 /// An open volume.
 pub struct Volume {

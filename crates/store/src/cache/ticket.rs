@@ -1,7 +1,6 @@
 //! A read that waits: for fetches of its own, for those of others, or for what it reads by itself.
 
 use super::{BlockCache, part, part_of_block};
-use crate::file::File;
 use crate::target::{Pending, TargetError};
 use crate::{Error, Result};
 use parking_lot::{Condvar, Mutex};
@@ -63,10 +62,13 @@ pub(crate) struct Wait {
     pub(super) hopeless: bool,
 }
 
+/// Reads a range of the file without the cache, as far as the file goes.
+pub(crate) type Around = dyn Fn(u64, &mut [u8]) -> Result<usize> + Send;
+
 /// A read under way. [`Ticket::finish`] waits for it.
 pub struct Ticket {
     pub(crate) cache: Arc<BlockCache>,
-    pub(crate) file: Arc<File>,
+    pub(crate) around: Box<Around>,
     pub(crate) offset: u64,
     pub(crate) len: usize,
     pub(crate) wait: Wait,
@@ -85,7 +87,7 @@ impl Ticket {
         }
         self.cache.went_around();
         let mut bytes = vec![0; self.len];
-        let got = self.file.read(self.offset, &mut bytes)?;
+        let got = (self.around)(self.offset, &mut bytes)?;
         bytes.truncate(got);
         Ok(bytes)
     }
@@ -97,7 +99,7 @@ impl Ticket {
             let range = part(span, self.offset, self.len);
             let mut bytes = vec![0; range.len()];
             let read = match &result {
-                Ok(()) => self.file.read(self.offset + range.start as u64, &mut bytes),
+                Ok(()) => (self.around)(self.offset + range.start as u64, &mut bytes),
                 Err(_) => Err(Error::Busy("an earlier part of the read failed".into())),
             };
             // A file that became shorter meanwhile reads as zeros up to the end it had.

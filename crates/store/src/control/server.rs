@@ -5,7 +5,7 @@ use super::lines::{End, LineLimits, Lines, is_of_few_parts};
 use super::wire::{Answer, LINE_BYTES_MAX, Request};
 use super::{Caller, Handler, Problem, Responder, exit};
 use crate::admission::Admission;
-use crate::stage::Stop;
+use crate::stop::Stop;
 use parking_lot::{Condvar, Mutex};
 use policy::shares::Refusal;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};

@@ -51,7 +51,8 @@ impl File {
             Some(mut wait) => {
                 wait.own = pending;
                 let (cache, file) = (cache.clone(), self.clone());
-                Reading::Waits(Box::new(Ticket { cache, file, offset, len, wait }))
+                let around = Box::new(move |offset, buf: &mut [u8]| file.read(offset, buf));
+                Reading::Waits(Box::new(Ticket { cache, around, offset, len, wait }))
             }
         }
     }

@@ -6,7 +6,7 @@
 //! a hint.
 
 use super::{Access, File, View};
-use crate::stats::Tally;
+use crate::counters::Tally;
 use parking_lot::RwLock;
 use policy::pattern::Request;
 use policy::pattern::features::WINDOW;

@@ -1,7 +1,6 @@
-//! How far a long operation is, and how it is told to stop.
+//! How far a long operation is.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 /// How far staging or repairing is. Handed to the caller's callback at most a few times a second.
@@ -22,22 +21,6 @@ pub struct Progress {
 
 /// Where progress goes.
 pub type Report<'a> = &'a (dyn Fn(&Progress) + Sync);
-
-/// Tells a long operation to stop; looked at before every range.
-#[derive(Clone, Debug, Default)]
-pub struct Stop(Arc<AtomicBool>);
-
-impl Stop {
-    /// Asks it to stop.
-    pub fn set(&self) {
-        self.0.store(true, Ordering::Release);
-    }
-
-    /// Whether it was asked.
-    pub fn is_set(&self) -> bool {
-        self.0.load(Ordering::Acquire)
-    }
-}
 
 /// Counts bytes from several threads and reports them.
 pub(crate) struct Meter<'a> {

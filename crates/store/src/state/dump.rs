@@ -8,7 +8,7 @@
 //! ```
 
 use super::{JournalEntry, State, TargetRecord};
-use crate::volume::VolumeId;
+use crate::volume_id::VolumeId;
 use crate::{Error, Result};
 use policy::{FileId, ObjectId, TargetId};
 use serde::{Deserialize, Serialize};

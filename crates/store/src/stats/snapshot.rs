@@ -1,8 +1,8 @@
 //! All metrics at one time, for whoever shows them: `entrepot stats`, `.stats` and Prometheus.
 
-use super::counter::{BUCKETS, Histogram, quantile_ns};
 use super::table::Metric;
 use crate::cache::CacheCounts;
+use crate::counters::{BUCKETS, Histogram, quantile_ns};
 use std::fmt::Write;
 
 /// All metrics at one time.

@@ -1,6 +1,7 @@
 //! Counting from many threads, and how it is shown.
 
 use super::*;
+use crate::counters::BUCKETS;
 use crate::target::{MemoryMedium, TargetSpec, TargetsOptions};
 use policy::TargetId;
 

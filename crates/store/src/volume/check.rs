@@ -6,7 +6,7 @@ use super::keep::known_targets;
 use super::namespace;
 use super::problem::{Problem, Problems};
 use super::real_paths;
-use crate::control::exit;
+use crate::exit;
 use crate::state::TargetRecord;
 use crate::target::{Identity, IdentityError};
 use rustix::fs::Access;

@@ -14,7 +14,7 @@
 use super::namespace;
 use super::problem::{Problem, Problems};
 use super::{Config, VolumeId};
-use crate::state::State;
+use crate::state::{NAMES, State};
 use crate::{Error, Result};
 use std::ops::Range;
 use std::path::Path;
@@ -68,7 +68,7 @@ fn put<T: serde::Serialize>(state: &dyn State, key: &str, value: &T) -> Result<(
 
 /// Whether a kind of record says something of the state itself or of this life of the machine, so that it means nothing in another.
 pub(super) fn is_of_the_state_itself(kind: &str) -> bool {
-    kind == KIND || kind == crate::names::KIND
+    kind == KIND || kind == NAMES
 }
 
 /// Whether a state is of this volume. Gives its number.
@@ -139,7 +139,9 @@ pub(super) fn note_return(state: &dyn State, namespace: &Path, seen: Seen, epoch
         );
         put(state, UNKNOWN, &range)?;
         // What it says of names that a loss of power may have taken is not of this time: an object that is missing is lost.
-        crate::names::forget(state)?;
+        for (key, _) in state.records(NAMES)? {
+            state.record_remove(NAMES, &key)?;
+        }
     }
     if let Some(tree) = tree {
         put(state, TREE, &tree)?;

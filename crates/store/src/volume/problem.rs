@@ -1,6 +1,6 @@
 //! What is wrong with a `volume.toml` or what it names: where, why, what follows, what to do.
 
-use crate::control::exit;
+use crate::exit;
 use std::fmt;
 use std::path::PathBuf;
 

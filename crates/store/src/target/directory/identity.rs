@@ -1,7 +1,7 @@
 //! The identity file of a target: an unmounted or wrong device is seen as failed, never as empty.
 
 use super::{DIRECTORY, PRIVATE_FILE};
-use crate::volume::VolumeId;
+use crate::volume_id::VolumeId;
 use policy::TargetId;
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{AtFlags, Mode, OFlags};

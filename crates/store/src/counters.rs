@@ -3,6 +3,10 @@
 //! Each is cut into shards on cache lines of their own; a thread always adds to the same shard. Reading sums the shards,
 //! so a value read while others add is one that was or will be true of each shard, not of all at one instant.
 
+mod tally;
+
+pub use tally::Tally;
+
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
