@@ -6,8 +6,8 @@
 //!                           queues (when they start) --^   ^-- free space of the volume
 //! ```
 //! A job asks when it could bring its data; it is told to begin when that is due and space is promised to it. Sizes are
-//! asked of the sources on threads of their own; one thread looks at the queues as long as jobs wait. Where a source does
-//! not tell a size nothing is known and nothing is promised: the data come at once.
+//! asked of the sources on threads of their own; one thread looks at the queues as long as jobs wait. Where a source
+//! does not tell a size nothing is known and nothing is promised: the data come at once.
 
 mod book;
 
@@ -50,7 +50,8 @@ pub enum Origin {
     Local,
     /// Slurm's.
     Slurm,
-    /// One whose parts another scheduler runs: when its stage-in asks, it is due, and only space is promised.
+    /// A job whose parts another scheduler runs. That scheduler chooses when the stage-in begins; only its space is
+    /// promised here.
     Elsewhere,
 }
 
@@ -68,8 +69,8 @@ pub struct Start {
 
 /// Those whose jobs these are. Calls may block; none is made under a lock.
 pub trait Side: Send + Sync {
-    /// The jobs that wait for their turn or their data, as far as the queue says something that can be believed. Nothing
-    /// where it does not answer.
+    /// The jobs that wait for their turn or their data, as far as the queue says something that can be believed.
+    /// Nothing where it does not answer.
     fn starts(&self) -> Option<BTreeMap<u64, Start>>;
     /// The data of a job may begin to come.
     fn begin(&self, job: u64);

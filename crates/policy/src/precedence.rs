@@ -1,19 +1,21 @@
-//! Which of the reads that wait for a device goes next: those that somebody waits for, before prefetches.
+//! Which of the reads that wait for a device goes next: awaited reads before prefetches.
 //!
 //! ```text
 //!   awaited   a3 a2 a1 --\
-//!                          >--> device      a prefetch that somebody comes to wait for moves from its line to the other
+//!                          >--> device      a prefetch that becomes awaited moves from its line to the other
 //!   prefetch     p2 p1 --/
 //! ```
-//! Nobody gains by a prefetch that is done before it is asked for, and everybody loses who stands behind it. So prefetches go when no awaited read
-//! waits. None waits for ever: the oldest goes once it has waited for `expiry`, at most one between two awaited ones.
+//! A prefetch that is done before it is asked for gains nothing, and every read behind it loses. So prefetches go when
+//! no awaited read waits. None starves: the oldest goes once it has waited for `expiry`, at most one between two
+//! awaited reads.
 //!
-//! Two exceptions, for devices that move. Where many wait, a prefetch goes with the awaited read that it follows. And a short prefetch that goes on where the device has just stopped goes at once. It costs its transfer now; later it
-//! would cost the way back as well, and that is time that somebody waits for, too. Of these, too, one goes between two awaited ones, and before one that has expired: a device that
-//! has more to do than it can must not be sent to and fro.
+//! There are two exceptions, for devices that position. In a crowd of awaited reads a prefetch is merged with the read
+//! that it follows. A short prefetch that continues where the device has just stopped goes at once: now it costs its
+//! transfer, later it would cost the positioning as well. At most one of these goes between two awaited reads, and it
+//! goes before an expired one, since an overloaded device must not seek to and fro.
 //!
-//! The lines themselves, and the order within one, are the driver's: the simulator's block layer sorts them by sector, the file
-//! system's targets serve each in order of arrival.
+//! The lines themselves, and the order within one, are the driver's: the simulator's block layer sorts them by sector,
+//! the file system's targets serve each in order of arrival.
 
 use crate::time::Time;
 
@@ -51,11 +53,14 @@ impl Turn {
 /// How long prefetches stand back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Config {
-    /// A prefetch that has waited so long goes before awaited reads: 500 ms, what the deadline scheduler of Linux gives a read.
+    /// A prefetch that has waited so long goes before awaited reads: 500 ms, what the deadline scheduler of Linux gives
+    /// a read.
     pub expiry: Time,
-    /// From so many awaited reads in the queue on a prefetch goes along with the one that it follows: 4, a guess; a device that keeps up has fewer.
+    /// From so many awaited reads in the queue on a prefetch goes along with the one that it follows: 4, a guess; a
+    /// device that keeps up has fewer.
     pub crowd: usize,
-    /// A prefetch of so many bytes at most goes on where the device stopped: 32 KiB, two milliseconds of a Cheetah 9LP, which takes eight to come back.
+    /// A prefetch of so many bytes at most goes on where the device stopped: 32 KiB, two milliseconds of a Cheetah 9LP,
+    /// which takes eight to come back.
     pub onward_max: u64,
 }
 
@@ -81,8 +86,8 @@ impl Precedence {
         Precedence { config, expired_went: false, onward_went: false }
     }
 
-    /// The line that goes next, of which there is one: whether an awaited read waits, since when the oldest prefetch does, and how many bytes the prefetch
-    /// has that goes on where the device stopped, if there is one.
+    /// The line that goes next, of which there is one: whether an awaited read waits, since when the oldest prefetch
+    /// does, and how many bytes the prefetch has that goes on where the device stopped, if there is one.
     pub fn next(&self, now: Time, awaited: bool, oldest_prefetch: Option<Time>, onward: Option<u64>) -> Turn {
         let Some(since) = oldest_prefetch else { return Turn::Awaited };
         if !awaited {
@@ -96,8 +101,8 @@ impl Precedence {
         }
     }
 
-    /// Whether a prefetch right behind an awaited read that waits with so many others goes with it as one request: in a crowd it is the device's time that
-    /// everybody waits for, and one request takes less than two.
+    /// Whether a prefetch right behind an awaited read that waits with so many others goes with it as one request: in a
+    /// crowd it is the device's time that everybody waits for, and one request takes less than two.
     pub fn rides_along(&self, awaited: usize) -> bool {
         awaited >= self.config.crowd
     }

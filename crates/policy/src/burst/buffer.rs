@@ -5,12 +5,12 @@
 //!                                  ^ Drop                    |
 //!   Demote <- (tables) <-----------+-------------------------'             what leaves, and when
 //! ```
-//! Composes [`super::queue`], [`super::tables`], [`super::control`], [`super::predict`] and
-//! [`super::replicator`]. Drivers tell what happened and carry out what is said; they
-//! decide nothing. One demotion runs at a time, and none is begun while its rate is nothing; one version is copied to the replica group
-//! beside it.
+//! Composes [`super::queue`], [`super::tables`], [`super::control`], [`super::predict`] and [`super::replicator`].
+//! Drivers tell what happened and carry out what is said; they decide nothing. One demotion runs at a time, and none is
+//! begun while its rate is nothing; one version is copied to the replica group beside it.
 //!
-//! Invariant ([`Buffer::check`]): what is reserved and held is at most the capacity, but for what writers wrote beyond what they asked for.
+//! Invariant ([`Buffer::check`]): what is reserved and held is at most the capacity, but for what writers wrote beyond
+//! what they asked for.
 //!
 //! Source: Sung (2020), section 5.2; Kougkas et al., Harmonia (MaxEff, MaxBW); the reference, sections 8.2 to 8.5.
 
@@ -325,7 +325,8 @@ impl Buffer {
                 self.demoting = self.demoting.filter(|of| of.version != version);
             }
             Event::Free { bytes } => {
-                // What has its room and is not written yet is still free there. The look is from between this event and the one before.
+                // Reserved bytes that are not written yet still count as free on the devices, so they are taken off.
+                // The measurement was made between the last event and this one.
                 let inside = self.writing.values().filter(|of| !of.direct);
                 let to_come: f64 = inside.map(|of| (of.reserved - of.written).max(0.0)).sum();
                 let taken = self.used - to_come;

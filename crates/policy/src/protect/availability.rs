@@ -7,10 +7,10 @@
 //!   clock --------> +--------------+
 //! ```
 //! A job is looked at when it joins the line (its data have just come, or the driver has just started), all are every
-//! [`Config::every`], and once a target that failed has had [`Config::settle`] to come back. What is lost is repaired in the
-//! order of [`repair_order`], whose first key is the job's place: by the start that the scheduler expects, those without one
-//! behind them in the order of the queue. The order follows the queue up to the moment a repair begins. What cannot be
-//! repaired is tried again after a growing pause; what no waiting job reads any more is left to others.
+//! [`Config::every`], and once a target that failed has had [`Config::settle`] to come back. What is lost is repaired
+//! in the order of [`repair_order`], whose first key is the job's place: by the start that the scheduler expects, those
+//! without one behind them in the order of the queue. The order follows the queue up to the moment a repair begins.
+//! What cannot be repaired is tried again after a growing pause; what no waiting job reads any more is left to others.
 //!
 //! Source: Wang, sections 4.2.2 and 4.4; Zhang, sections 4.5.2 and 4.7.2; the reference, section 6.5, step 1.
 
@@ -37,8 +37,8 @@ pub struct Config {
 }
 
 impl Default for Config {
-    /// Five minutes, four repairs: what the simulator of a centre reckons with. Five seconds: as for replicas (the reference,
-    /// section 6.7). The rest are guesses.
+    /// Five minutes, four repairs: what the simulator of a centre reckons with. Five seconds: as for replicas (the
+    /// reference, section 6.7). The rest are guesses.
     fn default() -> Config {
         Config {
             every: Time::from_secs(300),
@@ -53,7 +53,7 @@ impl Default for Config {
 /// A job that waits, with input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Waiting {
-    /// Which.
+    /// The job that waits for its start.
     pub job: JobId,
     /// When the scheduler expects to start it.
     pub start: Option<Time>,
@@ -62,7 +62,7 @@ pub struct Waiting {
 /// Something lost of a file that can be brought back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lost {
-    /// The file.
+    /// The file that the object belongs to.
     pub file: FileId,
     /// The lost object.
     pub object: ObjectId,
@@ -72,7 +72,7 @@ pub struct Lost {
     pub bytes: u64,
 }
 
-/// What happened.
+/// Events of [`Availability`]: the queue, the targets, and what became of its actions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
     /// All jobs that wait and have input, as the scheduler looks at them.
@@ -81,23 +81,23 @@ pub enum Event {
     TargetsChanged,
     /// The answer to [`Action::Look`], for one of its jobs: what its files have lost. An empty list if nothing is.
     Looked {
-        /// Which job.
+        /// The job whose input was looked at.
         job: JobId,
         /// All its files.
         files: Vec<FileId>,
-        /// What is lost.
+        /// The objects of these files that are lost.
         lost: Vec<Lost>,
     },
     /// The look is over, also if it failed for some jobs.
     LookEnded,
     /// An object was brought back, or was there all along.
     Repaired {
-        /// Which.
+        /// The object that is back.
         object: ObjectId,
     },
     /// An object could not be brought back now.
     RepairFailed {
-        /// Which.
+        /// The object that stays lost for now.
         object: ObjectId,
     },
     /// Time passed; to be sent at [`Availability::next_deadline`].
@@ -107,18 +107,19 @@ pub enum Event {
 /// What the driver has to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// Look at the files of these jobs; those that start first come first. Answer each with `Looked`, and end with `LookEnded`.
+    /// Look at the files of these jobs; those that start first come first. Answer each with `Looked`, and end with
+    /// `LookEnded`.
     Look {
-        /// Which.
+        /// The jobs whose input is looked at.
         jobs: Vec<JobId>,
-        /// Why.
+        /// What made the look due.
         reason: LookReason,
     },
     /// Bring an object back. Answer with `Repaired` or `RepairFailed`.
     Repair {
-        /// Of which file.
+        /// The file that lost it.
         file: FileId,
-        /// Which.
+        /// The lost object.
         object: ObjectId,
         /// For the first job that reads it.
         job: JobId,
@@ -132,14 +133,14 @@ pub enum LookReason {
     Joined,
     /// A target failed or is back.
     TargetsChanged,
-    /// It was time.
+    /// `Config::every` has passed since the last look.
     Periodic,
 }
 
 /// Counts since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
-    /// Looks.
+    /// Looks ordered so far.
     pub looks: u64,
     /// Objects brought back.
     pub repaired: u64,
@@ -194,7 +195,8 @@ impl Availability {
         }
     }
 
-    /// The places in the line of the files that waiting jobs read, as far as they were looked at: the smaller, the sooner.
+    /// The places in the line of the files that waiting jobs read, as far as they were looked at: the smaller, the
+    /// sooner.
     pub fn starts(&self) -> BTreeMap<FileId, Time> {
         let mut starts = BTreeMap::new();
         for (job, files) in &self.files {

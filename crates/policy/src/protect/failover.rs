@@ -1,4 +1,5 @@
-//! A target fails while a file has a replica: the twin object takes the lost one's place, and only later is a new twin made.
+//! A target fails while a file has a replica: the twin object takes the lost one's place, and only later is a new twin
+//! made.
 //!
 //! ```text
 //!            Swap               Swapped            after a delay            Rebuilt
@@ -14,8 +15,8 @@
 //!
 //! Duties of the driver: it answers each `Swap` with `Swapped` or `NoTwin`, each `Rebuild` with `Rebuilt` or
 //! `RebuildFailed`. On `Swap` object j of the original gives its place to object j' of the replica if that is complete;
-//! on `Rebuild` a copy of j' is made on a target that holds, if there is one, no part of either file, and is put into the
-//! replica in its place. When the file, its replica or the failed target is no more, it says `Forget`.
+//! on `Rebuild` a copy of j' is made on a target that holds, if there is one, no part of either file, and is put into
+//! the replica in its place. When the file, its replica or the failed target is no more, it says `Forget`.
 //!
 //! Source: Zhang, sections 4.5 and 4.6; the reference, section 6.7.
 
@@ -52,50 +53,50 @@ impl Default for Config {
     }
 }
 
-/// What happened.
+/// Events of [`Failover`]: complaints, and what became of swaps and rebuilds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
     /// A reader met a failed target. It is woken when it should look at the layout again.
     Complained {
-        /// About what.
+        /// The file and the target that failed under it.
         key: Key,
-        /// Who waits.
+        /// The reader that is woken when the swap is done.
         waiter: Waiter,
     },
     /// The layout now names the twin.
     Swapped {
-        /// About what.
+        /// The file whose twins took over.
         key: Key,
     },
     /// There is no complete twin, or the layout could not be changed.
     NoTwin {
-        /// About what.
+        /// The file that has no complete replica.
         key: Key,
     },
     /// The secondary replica is complete.
     Rebuilt {
-        /// About what.
+        /// The file whose replica is complete again.
         key: Key,
     },
     /// It could not be made.
     RebuildFailed {
-        /// About what.
+        /// The file whose replica still lacks an object.
         key: Key,
     },
     /// Somebody waits no longer.
     Cancel {
-        /// Who.
+        /// The waiter that gave up.
         waiter: Waiter,
     },
     /// The file has no replica any more, or is no more: nothing is rebuilt, and the next complaint starts from nothing.
     Forget {
-        /// Which.
+        /// A file that is gone, or whose replica is.
         file: FileId,
     },
-    /// A target was replaced or came back: the next complaint about it starts from nothing. A rebuild that is due goes on,
-    /// for the twin that took over has no twin of its own yet.
+    /// A target was replaced or came back: the next complaint about it starts from nothing. A rebuild that is due goes
+    /// on, for the twin that took over has no twin of its own yet.
     TargetReturned {
-        /// Which.
+        /// The target that answers again.
         target: TargetId,
     },
     /// Time passed; to be sent at [`Failover::next_deadline`].
@@ -107,23 +108,23 @@ pub enum Event {
 pub enum Action {
     /// Put the twin into the layout.
     Swap {
-        /// About what.
+        /// The file and the failed target.
         key: Key,
-        /// Why.
+        /// What made the swap due.
         reason: Reason,
     },
     /// Let somebody go on.
     Wake {
-        /// Who.
+        /// The reader that complained.
         waiter: Waiter,
-        /// With what.
+        /// Whether it reads on from the twin or goes to recovery.
         outcome: Outcome,
     },
     /// Make a new twin of the object that took over.
     Rebuild {
-        /// About what.
+        /// The file and the failed target whose twin is missing.
         key: Key,
-        /// Why now.
+        /// Whether the delay has passed or an earlier try failed.
         reason: Reason,
     },
 }
@@ -166,7 +167,7 @@ pub enum Phase {
 /// Counts since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
-    /// Complaints.
+    /// Complaints of readers.
     pub complaints: u64,
     /// Twins that took over.
     pub swapped: u64,

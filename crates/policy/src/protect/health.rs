@@ -14,8 +14,8 @@
 //! `ReadOnly`: as good as ok for readers, left alone by everybody else, and ok again when a probe can write.
 //!
 //! A drained target stays `Draining` while it is in doubt, because what it must not take (new objects) is the same;
-//! [`Health::in_doubt`] tells. The same for one that can only be read. `Failed` is sticky: a target that comes and goes would otherwise cause a recovery each
-//! time. What the operator failed is restored by the operator alone.
+//! [`Health::in_doubt`] tells. The same for one that can only be read. `Failed` is sticky: a target that comes and goes
+//! would otherwise cause a recovery each time. What the operator failed is restored by the operator alone.
 //!
 //! A miss is an operation that passed its deadline. Several operations that were under way when a target stalled all
 //! miss; they are one stall. Only an operation that was *started after* the first miss and misses too is a second miss.
@@ -34,7 +34,7 @@ use std::fmt;
 /// What a target may be used for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum State {
-    /// Everything.
+    /// It takes reads, writes and new objects.
     Ok,
     /// Everything that exists on it, but readers prefer other mirrors and new objects go elsewhere.
     Suspect,
@@ -132,7 +132,8 @@ pub enum Event {
     ProbeReadOnly,
     /// A probe failed or passed its own deadline.
     ProbeFailed,
-    /// A probe could not be made, because the daemon lacked what it takes ([`is_shortage`]): says nothing of the target.
+    /// A probe could not be made, because the daemon lacked what it takes ([`is_shortage`]): says nothing of the
+    /// target.
     ProbeNotMade,
     /// The operator failed the target.
     OperatorFail,
@@ -150,18 +151,19 @@ pub enum Action {
     /// Look whether the target answers and is the one it was; answer with `ProbeOk`, `ProbeReadOnly` or `ProbeFailed`.
     /// While an earlier probe still hangs, answer `ProbeFailed` at once.
     Probe {
-        /// Why.
+        /// What made the probe due.
         reason: Reason,
-        /// Whether what the probe writes must be synced too: a sync failed, and only one that succeeds says that all is well.
+        /// Whether what the probe writes must be synced too: a sync failed, and only one that succeeds says that all is
+        /// well.
         durable: bool,
     },
     /// The state changed; tell everybody who cares.
     Changed {
-        /// From this state.
+        /// The state until now.
         from: State,
-        /// To this one.
+        /// The state from now on.
         to: State,
-        /// Why.
+        /// The event that led to it.
         reason: Reason,
     },
 }

@@ -7,9 +7,9 @@
 //!        low   |-------------------x  ... until so much is left
 //! ```
 //! Three things keep a file whatever its age: a job that waits or runs needs it; its bytes are nowhere else (it was
-//! written here and not, or not in this version, taken home); somebody has it open. The driver says `Begin`, names every
-//! file, and says `Scanned`; then it carries out the removals one by one, and answers each, since a file may have changed
-//! between the look and the removal. What could not be removed does not count, and the next one goes instead.
+//! written here and not, or not in this version, taken home); somebody has it open. The driver says `Begin`, names
+//! every file, and says `Scanned`; then it carries out the removals one by one, and answers each, since a file may have
+//! changed between the look and the removal. What could not be removed does not count, and the next one goes instead.
 //!
 //! Source: the issue's own; the paper leaves results that leave early to future work (Zhang, section 4.7).
 
@@ -42,7 +42,7 @@ pub enum Elsewhere {
 /// A file that was looked at. `id` is a number of the driver's choosing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Candidate {
-    /// Which.
+    /// The driver's number of the file.
     pub id: u64,
     /// Bytes that its removal frees.
     pub bytes: u64,
@@ -56,28 +56,28 @@ pub struct Candidate {
     pub open: bool,
 }
 
-/// What happened.
+/// Events of [`Purge`]: a look over all files, and what became of the removals.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
     /// A look begins; so many bytes are used of so many.
     Begin {
-        /// Bytes used.
+        /// Bytes of all targets in use at the start.
         used: u64,
-        /// Bytes there are.
+        /// Bytes that all targets have.
         total: u64,
     },
     /// A file was looked at.
     Seen(Candidate),
     /// All files were looked at.
     Scanned,
-    /// It was removed.
+    /// A removal was carried out.
     Removed {
-        /// Which.
+        /// The file of a [`Remove`].
         id: u64,
     },
     /// It was left: it is in use again, has changed, or could not be removed.
     Left {
-        /// Which.
+        /// The file of a [`Remove`] that could not be removed.
         id: u64,
     },
 }
@@ -85,9 +85,9 @@ pub enum Event {
 /// What the driver has to do: remove this file, if it still is what was seen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Remove {
-    /// Which.
+    /// The file to remove, by the driver's number.
     pub id: u64,
-    /// Why.
+    /// Age, or space.
     pub reason: Reason,
 }
 
@@ -111,7 +111,7 @@ pub struct Stats {
     pub unsafe_: u64,
     /// Kept because they are open.
     pub open: u64,
-    /// Removed.
+    /// Files removed.
     pub removed: u64,
     /// Bytes removed.
     pub removed_bytes: u64,

@@ -11,8 +11,9 @@
 //!
 //! One recovery per key, however many wait. A *row* is one stripe of the lost object, counted from 0: row `r` lies at
 //! object offset `r * stripe_size`. Rows that somebody waits for are fetched first, in the order they were asked for;
-//! then what lies ahead of the readers ([`ahead`], ours), of all keys; then the rest, ascending; as much of both as lets the rows that
-//! are asked for come soon ([`pace`], ours). With nobody waiting, as offline, that is ascending from the first. A waiter is woken as soon as the rows it named are patched.
+//! then what lies ahead of the readers ([`ahead`], ours), of all keys; then the rest, ascending; as much of both as
+//! lets the rows that are asked for come soon ([`pace`], ours). With nobody waiting, as offline, that is ascending from
+//! the first. A waiter is woken as soon as the rows it named are patched.
 //!
 //! A row is asked from one source at a time. A passing failure is tried again a few times, later each time; then, and
 //! at once for any other failure, the next source is asked. A source that changed or refuses for good is not asked
@@ -41,7 +42,7 @@ use std::ops::Range;
 /// What is being recovered: an object that a file lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Key {
-    /// The file.
+    /// The file that lost an object.
     pub file: FileId,
     /// The lost object, not the one that takes its place.
     pub lost: ObjectId,
@@ -59,7 +60,8 @@ pub struct Config {
     pub fetches_max: usize,
     /// Of both limits, so many are kept free for rows that somebody waits for.
     pub reserved_for_asked: usize,
-    /// While readers wait, no more is fetched ahead than comes within this time, so that what they ask for comes about as soon.
+    /// While readers wait, no more is fetched ahead than comes within this time, so that what they ask for comes about
+    /// as soon.
     pub row_within: Time,
     /// So often a passing failure is tried again at the same source.
     pub retries: u32,
@@ -90,14 +92,14 @@ impl Default for Config {
     }
 }
 
-/// What happened.
+/// Events of [`Recovery`]: blocked reads, wishes for repair, and what became of its actions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
     /// A read needs rows of a lost object, or of one that is being recovered.
     ReadBlocked {
-        /// The lost object.
+        /// The lost object that the read needs.
         key: Key,
-        /// Who waits.
+        /// The reader that is woken when its rows are patched.
         waiter: Waiter,
         /// The rows it needs.
         rows: Range<u64>,
@@ -137,16 +139,16 @@ pub enum Event {
     Patched {
         /// The lost object.
         key: Key,
-        /// The row.
+        /// The row that is whole now.
         row: u64,
     },
     /// A row could not be fetched or written.
     FetchFailed {
         /// The lost object.
         key: Key,
-        /// The row.
+        /// The row that the source did not give.
         row: u64,
-        /// In which way.
+        /// Whether to ask this source again.
         kind: FetchError,
     },
     /// The layout says that the recovery is over, or the driver gave it up; the key may be forgotten.
@@ -161,7 +163,7 @@ pub enum Event {
     },
     /// Somebody waits no longer.
     Cancel {
-        /// Who.
+        /// The waiter that gave up.
         waiter: Waiter,
     },
     /// Time passed; to be sent at [`Recovery::next_deadline`].
@@ -200,25 +202,25 @@ pub enum Action {
     Discard {
         /// The lost object.
         key: Key,
-        /// The spare.
+        /// The spare, which no layout names.
         new_object: ObjectId,
     },
     /// Fetch a row, verify it, write it to the new object. A row beyond the end of a file that shrank is `Patched`.
     Fetch {
         /// The lost object.
         key: Key,
-        /// The row.
+        /// The stripe to fetch, counted from 0.
         row: u64,
         /// Which of the file's sources to ask.
         source_index: u32,
-        /// Why now.
+        /// Whether a reader waits for it, comes near it, or none does.
         reason: FetchReason,
     },
     /// Let somebody go on.
     Wake {
-        /// Who.
+        /// The reader that was blocked.
         waiter: Waiter,
-        /// With what.
+        /// Whether its rows are there.
         outcome: Outcome,
     },
     /// No more work for this key. When complete: mark the object `Complete` in the layout. Then send `Closed`; after a
@@ -242,7 +244,7 @@ pub enum FetchReason {
     InOrder,
     /// It failed and is tried again, for the so-manieth time at this source.
     Retry(u32),
-    /// Another source failed.
+    /// The source asked before did not give the row.
     NextSource,
 }
 
@@ -262,7 +264,7 @@ pub enum Outcome {
 pub enum Finished {
     /// Every row is patched.
     Complete,
-    /// Some are not.
+    /// Some rows could not be fetched.
     Failed {
         /// Why the first of them is not.
         why: Why,

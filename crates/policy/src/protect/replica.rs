@@ -9,19 +9,19 @@
 //!      +------ Removed -------- Waiting to be tried again (while a job wants it)       Removing
 //! ```
 //! Which jobs: those in the replication window ([`super::window`]) and, with the shortcut, the small ones wherever they
-//! stand. A job keeps what it was given when the window shrinks. Jobs stand in the order of their [`Rank`]s: the time of
-//! submission (FCFS), the place the scheduler gives them, or, to find out what perfect knowledge would gain, the time at
-//! which they will be dispatched (dispatch-aware).
+//! stand. A job keeps what it was given when the window shrinks. Jobs stand in the order of their [`Rank`]s: the time
+//! of submission (FCFS), the place the scheduler gives them, or, to find out what perfect knowledge would gain, the
+//! time at which they will be dispatched (dispatch-aware).
 //!
-//! A file's copy is shared by all jobs that want it and goes away with the last of them. A copy that is not complete when
-//! its job is dispatched has left the job *at risk*; it is completed all the same, because the run has still to be protected.
-//! A copy of a file that the job has closed (eager) or of a job that has ended is removed, complete or not.
+//! A file's copy is shared by all jobs that want it and goes away with the last of them. A copy that is not complete
+//! when its job is dispatched has left the job *at risk*; it is completed all the same, because the run has still to be
+//! protected. A copy of a file that the job has closed (eager) or of a job that has ended is removed, complete or not.
 //!
 //! Decisions are made in [`Replication::poll`], so that all events of one instant are taken in before; they follow
 //! submission, dispatch, completion, and a periodic look (`Tick`).
 //!
-//! Duties of the driver: it answers each `Create` with `Created` or `CreateFailed` and each `Remove` with `Removed`, even
-//! if there was nothing left to remove. A `Create` that is overtaken by a `Remove` is stopped and needs no answer.
+//! Duties of the driver: it answers each `Create` with `Created` or `CreateFailed` and each `Remove` with `Removed`,
+//! even if there was nothing left to remove. A `Create` that is overtaken by a `Remove` is stopped and needs no answer.
 //! The copy has the same striping on targets that hold nothing of the original. An original that lost a stripe is not
 //! copied: answer `CreateFailed`; recovery brings it back first.
 //!
@@ -45,10 +45,10 @@ pub struct Rank(pub u64);
 /// Which jobs' inputs are replicated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Strategy {
-    /// None.
+    /// No job's input is copied.
     None,
-    /// Those in the window over the ranks. With ranks in order of arrival this is FCFS, with true times of dispatch it is
-    /// dispatch-aware.
+    /// Those in the window over the ranks. With ranks in order of arrival this is FCFS, with true times of dispatch it
+    /// is dispatch-aware.
     Window,
     /// Those in the window, and at once those that ask for at most `T * S` nodes.
     Shortcut(Share),
@@ -68,7 +68,7 @@ pub enum Removal {
 /// Settings of [`Replication`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
-    /// Which jobs.
+    /// Which jobs get copies of their input.
     pub strategy: Strategy,
     /// How eager the window is.
     pub alpha: Share,
@@ -85,8 +85,8 @@ pub struct Config {
 }
 
 impl Config {
-    /// The published strategy: a small shortcut (`T` = 0.01), `alpha` = 0.2, copies removed as soon as they are closed. The
-    /// rest are guesses: four copies at once keep a mover busy without drowning it; a minute between looks.
+    /// The published strategy: a small shortcut (`T` = 0.01), `alpha` = 0.2, copies removed as soon as they are closed.
+    /// The rest are guesses: four copies at once keep a mover busy without drowning it; a minute between looks.
     pub fn new(system_nodes: u32) -> Config {
         Config {
             strategy: Strategy::Shortcut(Share::millionths(10_000)),
@@ -100,14 +100,14 @@ impl Config {
     }
 }
 
-/// What happened.
+/// Events of [`Replication`]: the queue, and what became of copies.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
     /// A job waits in the queue.
     Submitted {
-        /// Its number.
+        /// The number of the job in its queue.
         job: JobId,
-        /// Where it stands.
+        /// The place of the job in the order of starts.
         rank: Rank,
         /// Nodes (or cores) it asks for.
         nodes: u32,
@@ -116,57 +116,57 @@ pub enum Event {
     },
     /// The scheduler moved a waiting job.
     Ranked {
-        /// Which.
+        /// The job whose place changed.
         job: JobId,
         /// Where it stands now.
         rank: Rank,
     },
     /// A job runs now. One that was never submitted takes nodes and has no input.
     Dispatched {
-        /// Which.
+        /// The job that begins to run.
         job: JobId,
         /// Nodes it runs on.
         nodes: u32,
     },
     /// A running job has closed an input file for good, as far as one can tell.
     Closed {
-        /// Which job.
+        /// The running job that closed the file.
         job: JobId,
-        /// Which file.
+        /// The input that it will not read again.
         file: FileId,
     },
     /// A job has ended, was cancelled or is no more, waiting or running.
     Ended {
-        /// Which.
+        /// The job that has ended, well or not.
         job: JobId,
     },
     /// A copy is complete and in sync.
     Created {
-        /// Of which file.
+        /// The file whose copy is complete.
         file: FileId,
     },
     /// A copy could not be made; nothing of it is left.
     CreateFailed {
-        /// Of which file.
+        /// The file that could not be copied.
         file: FileId,
     },
     /// A copy was removed.
     Removed {
-        /// Of which file.
+        /// The file whose copy is gone.
         file: FileId,
     },
     /// A complete copy is no use any more (a target of it failed and could not be replaced); nothing of it is left.
     Lost {
-        /// Of which file.
+        /// The file whose copy a failed target held.
         file: FileId,
     },
     /// A complete copy was there when the driver started. To be said before the jobs that want it are submitted.
     Adopted {
-        /// Of which file.
+        /// The file whose copy an earlier run made.
         file: FileId,
     },
-    /// Time passed; to be sent at [`Replication::next_deadline`]. The first one after a restart, when all jobs are known,
-    /// also removes adopted copies that nobody wants.
+    /// Time passed; to be sent at [`Replication::next_deadline`]. The first one after a restart, when all jobs are
+    /// known, also removes adopted copies that nobody wants.
     Tick,
 }
 
@@ -175,18 +175,18 @@ pub enum Event {
 pub enum Action {
     /// Copy a file.
     Create {
-        /// Which.
+        /// The file to copy.
         file: FileId,
         /// For the first of the jobs that want it.
         job: JobId,
-        /// Why.
+        /// Which rule chose its job.
         reason: CreateReason,
     },
     /// Remove a file's copy, or stop making it and remove what there is.
     Remove {
-        /// Which.
+        /// The file whose copy goes.
         file: FileId,
-        /// Why.
+        /// Which need for it ended.
         reason: RemoveReason,
     },
 }
@@ -225,7 +225,7 @@ pub enum Life {
     Queued,
     /// Being made.
     Creating {
-        /// Since when.
+        /// When the copy was ordered.
         since: Time,
     },
     /// Complete, for a job that waits.
@@ -244,7 +244,7 @@ pub enum Life {
 /// What protects one input file of a job, and why.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Protection {
-    /// The file.
+    /// The input file that is or may be protected.
     pub file: FileId,
     /// Its copy, if there is or will be one.
     pub life: Option<Life>,

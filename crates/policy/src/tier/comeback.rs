@@ -1,19 +1,21 @@
-//! The chance that a location is accessed again soon: learned from all locations, by how often and how long ago it was accessed.
+//! The hit rate of a location: how likely it is accessed again soon, learned from all locations by count and age.
 //!
 //! ```text
 //!   rate(n, age)   accesses that came at that age / accesses that others were that old for      n in 1, 2-3, 4-7, ..
 //!   comes(n, age)  1 - exp(-(the rates from `age` to `age` + the horizon))                      age in 0-127, 128-255, 256-511, ..
 //!   further(n)     comes(n, 0) * (1 + further(n + 1))
 //! ```
-//! Time is counted in accesses. A location that still waits counts for the ages that it has had, so that something is known before anybody had
-//! the time not to come back, and what has just changed shows where it is new: at young ages. A rate of which little is known is taken to be that of the
-//! ages before it. So a scan teaches that nothing comes back, and what was accessed twice that it comes more often than what was once.
+//! Time is counted in accesses. A location that was not accessed again yet counts for the ages it has had so far. So
+//! rates are known before any location is old, and a change of the load shows first at young ages. A rate with few
+//! samples is taken from the age before it. A scan thus teaches that nothing comes back; a location that was accessed
+//! twice comes back more often than one that was accessed once.
 //!
-//! The horizon is a quarter of how long the list ([`super::stays`]) keeps who does not come back, or, until one has left it, of how long it would
-//! at the rate at which it fills.
+//! The horizon is a quarter of the time for which the ghost list ([`super::stays`]) keeps a location that is not
+//! accessed. Until one has left the list, that time follows from the rate at which the list fills.
 //!
-//! Ours. It is a hazard rate, estimated with censored observations; that the best to evict is who is least likely to be hit per time
-//! is N. Beckmann, H. Chen, A. Cidon, "LHD: Improving Cache Hit Rate by Maximizing Hit Density" (NSDI 2018).
+//! Ours. It is a hazard rate, estimated with censored observations; that the best to evict is who is least likely to be
+//! hit per time is N. Beckmann, H. Chen, A. Cidon, "LHD: Improving Cache Hit Rate by Maximizing Hit Density" (NSDI
+//! 2018).
 
 use super::stays::{Stay, Stays};
 
@@ -99,7 +101,8 @@ impl Comeback {
         *waiting = waiting.saturating_sub(1);
     }
 
-    /// The chance that a location that was accessed `n` times, the last time `age` accesses ago, is accessed within the horizon.
+    /// The chance that a location that was accessed `n` times, the last time `age` accesses ago, is accessed within the
+    /// horizon.
     pub fn comes(&self, n: u32, age: u64) -> f64 {
         let (from, to) = (age as f64, age as f64 + self.horizon);
         let mut sum = 0.0;

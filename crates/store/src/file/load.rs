@@ -1,9 +1,9 @@
-//! What is asked of a file, by size: counted where it is asked, without a lock or a look at the clock and with one atomic addition, and
-//! taken over by whoever looks now and then. And the other way round: which of several mirrors a read takes.
+//! Requests to a file by size, and which of several mirrors a read takes. A request is counted with one atomic addition
+//! on its own thread, without a lock or a clock; a reader takes the counts now and then.
 //!
-//! The last requests are kept too, in a ring of [`WINDOW`] places that a file gets with its first request: 1 KiB for each file in use. Of two that
-//! come at the same moment one may be left out, and who looks while one is written may see its offset with another's length; what comes of it is
-//! a hint.
+//! The last requests are kept in a ring of [`WINDOW`] places, 1 KiB for each file in use from its first request on. The
+//! ring has no lock: of two requests at the same moment one may be lost, and a reader may see the offset of one with
+//! the length of another. That is good enough for a hint.
 
 use super::{Access, File, View};
 use crate::counters::Tally;
@@ -100,8 +100,8 @@ impl File {
         &self.load
     }
 
-    /// The mirror that a read takes if it can: of several in sync the one with the smallest predicted response time, if somebody
-    /// knows the devices; else the first.
+    /// The mirror that a read takes if it can: of several in sync the one with the smallest predicted response time, if
+    /// somebody knows the devices; else the first.
     pub(super) fn preferred(&self, view: &View, offset: u64, len: usize) -> Option<usize> {
         let first = view.in_sync().next()?;
         let (Some(layout), Some(chooser)) = (&view.layout, self.load.chooser()) else { return Some(first) };

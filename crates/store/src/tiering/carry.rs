@@ -1,4 +1,5 @@
-//! Carrying out one move: the segment's bytes to targets of the other tier, by the mover. And slow copies: made, used, given up.
+//! Carrying out one move: the segment's bytes to targets of the other tier, by the mover. And slow copies: made, used,
+//! given up.
 
 use super::Tiering;
 use super::ear::read_from;
@@ -115,8 +116,8 @@ impl Tiering {
         Ok(true)
     }
 
-    /// Has the mover work between the targets of a segment and some others: they are busy with our own work meanwhile. `work` is given how
-    /// the segment is to lie on the others.
+    /// Runs `work`, a move or copy between the targets of a segment and some others, which count as busy with our own
+    /// work while it runs. `work` gets the placement of the segment on the others.
     fn between<T>(
         &self,
         segment: &Segment,
@@ -149,7 +150,8 @@ impl Tiering {
     pub(super) fn tell_room_for_copies(&self, inner: &mut super::Inner, now: policy::Time) {
         let views = self.ear.targets().views();
         let slow = views.iter().filter(|view| view.usable && view.tier == self.wish.tiering.slow);
-        // A copy takes its part of as many targets as the segment: the fullest decides, all but those that have no room at all.
+        // A copy takes its part of as many targets as the segment: the fullest decides, all but those that have no room
+        // at all.
         let rooms: Vec<u64> = slow.map(|view| self.room_for_copies(view)).collect();
         // Space is looked at now and then; in between the machine counts what it has copied since.
         if rooms == inner.rooms {
@@ -188,7 +190,8 @@ impl Tiering {
         self.wish.tiering.keep_copies && self.wish.tiering.policy == TieringPolicy::Tuned
     }
 
-    /// Removes copies of no use, and as many on slow targets that are short of space as they are short of. Tells the machine of what is gone.
+    /// Removes copies of no use, and as many on slow targets that are short of space as they are short of. Tells the
+    /// machine of what is gone.
     pub(super) fn tidy_copies(&self, inner: &mut super::Inner, now: policy::Time) {
         if self.mover.copies() > 0 {
             for target in self.ear.targets().all() {

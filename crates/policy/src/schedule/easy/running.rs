@@ -1,4 +1,5 @@
-//! Who runs in one queue, by the end that they estimate, in chunks that know their sum: when enough is free is found without a look at everybody.
+//! The running jobs of one queue by estimated end, in chunks with sums: the time at which enough is free takes few
+//! steps.
 
 use super::JobId;
 use crate::time::Time;
@@ -66,8 +67,8 @@ impl Running {
         }
     }
 
-    /// When at least `lack` will have come free (or as much as ever will), and how much will by the end of that instant. Those
-    /// that run past their estimate count as ending now.
+    /// When at least `lack` will have come free (or as much as ever will), and how much will by the end of that
+    /// instant. Those that run past their estimate count as ending now.
     pub(super) fn frees(&self, lack: i64, now: Time) -> (Time, i64) {
         let (mut sum, mut at) = (0, now);
         let mut chunks = self.chunks.iter();

@@ -30,7 +30,8 @@ pub enum Planner {
 pub struct Config {
     /// The sliding window.
     pub window: Window,
-    /// Panes of the window; the planner runs at the end of each. 1 for the paper's algorithm; the tuned planner needs 2 at least.
+    /// Panes of the window; the planner runs at the end of each. 1 for the paper's algorithm; the tuned planner needs 2
+    /// at least.
     pub panes: usize,
     /// Locations that are remembered per region.
     pub locations_max: usize,
@@ -52,7 +53,8 @@ pub struct Config {
     pub moves_max: usize,
     /// What is promoted keeps its slow copy until it is written, so that demoting it costs nothing.
     pub keep_copies: bool,
-    /// How long what lies on the fast tier without a copy must not have been accessed to get one while the devices are idle; `None`: it gets none.
+    /// A location on the fast tier without a slow copy gets one while the devices are idle, when it was not accessed
+    /// for this long. `None` makes no such copies.
     pub copy_after: Option<Time>,
     /// Promote at the access, while the bytes are at hand (the tuned planner).
     pub on_access: bool,
