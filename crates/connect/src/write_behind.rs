@@ -1,8 +1,10 @@
-//! Writes that were acknowledged and are on their way: `policy::connections::Behind` with the bytes and the threads that send them.
+//! Writes that were acknowledged and are on their way: `policy::connections::Behind` with the bytes and the threads
+//! that send them.
 //!
-//! The bytes stay here until a connection says that the server has them, so a connection that breaks loses none of them: they are sent
-//! over another one. What cannot be written is told at the next write, sync or close of the file. Sync and close wait for everything; so
-//! does whoever asks for the attributes of the file, and whoever reads waits for what he reads.
+//! The bytes stay here until a connection says that the server has them, so a connection that breaks loses none of
+//! them: they are sent over another one. What cannot be written is told at the next write, sync or close of the file.
+//! Sync and close wait for everything; so does whoever asks for the attributes of the file, and a reader waits for the
+//! bytes that it reads.
 
 use crate::aligned::Aligned;
 use crate::file::{Begun, OpenFile, World};
@@ -207,7 +209,8 @@ impl Queue {
         Unsent { queue: self.clone(), pieces: state.start() }
     }
 
-    /// Begins to send a piece; gives it back, with what was chosen for it, if that has to be done by a thread that may wait.
+    /// Begins to send a piece; gives it back, with what was chosen for it, if that has to be done by a thread that may
+    /// wait.
     fn begin(self: &Arc<Self>, world: &Arc<World>, piece: Piece) -> std::result::Result<(), (Piece, Option<Choice>)> {
         let Piece { id, range, kept } = piece;
         let (queue, inside, file, all) = (self.clone(), world.clone(), kept.file.clone(), range.clone());

@@ -1,9 +1,10 @@
 //! Who wrote through an open file: whose close has to wait for the server, even when no server answers.
 //!
-//! A program that starts another one has the files closed there that are its own (`O_CLOEXEC`), and the kernel tells us of each as of any
-//! close. If that waited for bytes that the server cannot take, the new program would stay in the middle of its start, where whoever
-//! looks at its memory or its command line waits for it: `ps`, and with it half of the machine. So while no connection can be used, a close by a
-//! process that did not write does not wait; whoever wrote still has the file, and his close does.
+//! A program that starts another one has the files closed there that are its own (`O_CLOEXEC`), and the kernel tells us
+//! of each as of any close. If that waited for bytes that the server cannot take, the new program would stay in the
+//! middle of its start, where whoever looks at its memory or its command line waits for it: `ps`, and with it half of
+//! the machine. So while no connection can be used, a close by a process that did not write does not wait; a process
+//! that wrote still has the file, and its close does.
 
 use parking_lot::Mutex;
 use std::path::Path;

@@ -1,7 +1,7 @@
 //! Schedulers that run the three dependent parts of a job elsewhere: how each is told, and asked what became of a part.
 //!
 //! The paper's way, for schedulers without hooks: stage-in in the queue of data jobs, the script after it succeeded,
-//! stage-out after that. The commands are run by the user herself, from the command line; only questions are the daemon's.
+//! stage-out after that. The commands are run by the user, from the command line; only questions are the daemon's.
 //!
 //! Source: the reference, section 6.1.
 

@@ -1,7 +1,8 @@
 //! Sources of other schemes through an external program: gridftp, xrootd, a tape archive.
 //!
-//! The words of the template are arguments as they stand, never a shell line: `{uri}`, `{offset}` and `{length}` are replaced inside them.
-//! The program runs as the user who asks, with an empty environment but for her home and a plain search path.
+//! The words of the template are arguments as they stand, never a shell line: `{uri}`, `{offset}` and `{length}` are
+//! replaced inside them. The program runs as the user who asks, with an empty environment but for their home and a
+//! plain search path.
 
 use crate::failure;
 use crate::guard::Guard;

@@ -1,5 +1,5 @@
-//! Where a user's credentials come from: the variables that her client passed on, or a file of hers that nobody else
-//! may read. Secrets have no `Debug` and no `Display`.
+//! Where a user's credentials come from: the variables that their client passed on, or a file of theirs that nobody
+//! else may read. Secrets have no `Debug` and no `Display`.
 //!
 //! The file is TOML, one table per server (or bucket), `*` for all others:
 //! ```toml

@@ -1,8 +1,8 @@
-//! Sources over sftp, through the user's own `ssh`: her keys, her known hosts, her configuration.
+//! Sources over sftp, through the user's own `ssh`: their keys, known hosts and configuration.
 //!
 //! One `ssh` child per server and user carries all requests of it. When root runs the daemon, the child runs with the
-//! user's ids (without her supplementary groups) and finds her `~/.ssh` by the password file; the daemon's own keys are
-//! never used on behalf of somebody else.
+//! user's ids (without their supplementary groups) and finds their `~/.ssh` by the password file; the daemon's own keys
+//! are never used on behalf of somebody else.
 
 use crate::address::Address;
 use crate::credentials::Credentials;

@@ -7,15 +7,16 @@
 //!            └─────> Evict: the frame is free
 //! write, truncate, punch, new layout ──> Forget, after it took effect and before it is acknowledged
 //! ```
-//! **No stale byte.** A fetch looks at layout, size and bytes only after the level knows of it. A change forgets its range
-//! after it took effect. So a fetch that may have seen the old bytes is known when the range is forgotten: it is not kept,
-//! and nobody who comes later waits for it.
+//! **No stale byte.** A fetch looks at layout, size and bytes only after the level knows of it. A change forgets its
+//! range after it took effect. So a fetch that may have seen the old bytes is known when the range is forgotten: it is
+//! not kept, and nobody who comes later waits for it.
 //!
-//! **Bounded.** A block that is resident or on the way has a frame; there are never more frames than the level has blocks. A
-//! fetch that hangs keeps its frames until it returns. What the level passes through is read by the reader himself.
+//! **Bounded.** A block that is resident or on the way has a frame; there are never more frames than the level has
+//! blocks. A fetch that hangs keeps its frames until it returns. What the level passes through is read by the reader
+//! without the cache.
 //!
-//! **Locks.** `inner` is held while the level and the frames change, and for copying hits; never while anything is handed to
-//! a target.
+//! **Locks.** `inner` is held while the level and the frames change, and for copying hits; never while anything is
+//! handed to a target.
 
 mod carry;
 mod counts;
@@ -266,7 +267,7 @@ impl BlockCache {
         }
     }
 
-    /// The reader himself has read what the level passed through.
+    /// The reader has read, without the cache, what the level passed through.
     fn direct_over(&self, fetch: FetchId, done: bool) {
         let now = (self.clock)();
         let mut inner = self.inner.lock();

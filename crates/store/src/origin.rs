@@ -69,8 +69,8 @@ pub trait Origin: Send + Sync {
     fn stat(&self) -> Result<Version, OriginError>;
     /// Fills `buf` from `offset`, all of it. Fails with `Changed` where the protocol lets it guard by `version`.
     fn read_at(&self, version: &Version, offset: u64, buf: &mut [u8]) -> Result<(), OriginError>;
-    /// Reads from the start, in order: `each` gets the bytes and says whether to go on. Sources without ranges have their
-    /// own way; all others are read range by range.
+    /// Reads from the start, in order: `each` gets the bytes and says whether to go on. Sources without ranges have
+    /// their own way; all others are read range by range.
     fn read_all(&self, version: &Version, each: &mut dyn FnMut(&[u8]) -> bool) -> Result<(), OriginError> {
         let mut buf = vec![0; READ_BYTES.min(version.size as usize)];
         let mut offset = 0;
@@ -86,8 +86,8 @@ pub trait Origin: Send + Sync {
     }
     /// Whether ranges are served: found out with a one-byte read, once.
     fn has_ranges(&self) -> Result<bool, OriginError>;
-    /// Whether it would be noticed that other bytes of the same size take the place of this version from now on. Where not,
-    /// several ranges could be of several versions.
+    /// Whether it would be noticed that other bytes of the same size take the place of this version from now on. Where
+    /// not, several ranges could be of several versions.
     fn notices_replacement(&self, version: &Version) -> bool {
         version.tells_apart()
     }
@@ -97,8 +97,8 @@ pub trait Origin: Send + Sync {
 pub trait Upload: Send {
     /// Appends bytes.
     fn append(&mut self, data: &[u8]) -> Result<(), OriginError>;
-    /// Sends what is left and compares the size that arrived, before it has its name where the protocol allows. From then on
-    /// it can be read back at [`Started::at`].
+    /// Sends what is left and compares the size that arrived, before it has its name where the protocol allows. From
+    /// then on it can be read back at [`Started::at`].
     fn complete(&mut self, expect_size: u64) -> Result<(), OriginError>;
     /// Gives it its name, completed before if need be. What failed is removed.
     fn finish(self: Box<Self>, expect_size: u64) -> Result<Version, OriginError>;
@@ -147,12 +147,12 @@ pub struct Identity {
     /// Credential variables of the user's environment that the client passed on. Never logged.
     #[serde(default, skip_serializing_if = "std::collections::BTreeMap::is_empty")]
     pub environment: std::collections::BTreeMap<String, String>,
-    /// File mode creation mask, for what is made on her behalf; [`UMASK`] where the client does not say.
+    /// File mode creation mask, for what is made on their behalf; [`UMASK`] where the client does not say.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub umask: Option<u32>,
 }
 
-/// The mask of a client that does not tell hers: what systems come with.
+/// The mask of a client that does not tell its own: what systems come with.
 pub const UMASK: u32 = 0o022;
 
 impl Identity {
@@ -179,8 +179,8 @@ impl std::fmt::Debug for Identity {
 pub trait Opener: Send + Sync {
     /// A file to read.
     fn open(&self, uri: &str, who: &Identity) -> Result<Arc<dyn Origin>, OriginError>;
-    /// Where a file of that name (as it stands in a URI) goes that is sent to `uri`: into it where it is a directory, or says
-    /// so with a `/` at its end.
+    /// Where a file of that name (as it stands in a URI) goes that is sent to `uri`: into it where it is a directory,
+    /// or says so with a `/` at its end.
     fn named(&self, uri: &str, name: &str, _who: &Identity) -> Result<String, OriginError> {
         Ok(if uri.ends_with('/') { format!("{uri}{name}") } else { uri.to_string() })
     }

@@ -35,8 +35,8 @@ enum Verb {
 
 /// Bring files in: parallel ranges straight into the striped layout, with a checksum per stripe
 ///
-/// The file appears under its name when every byte is there. It remembers its source, so that lost stripes can be fetched
-/// again. Interrupted or failed, run the same command again: what was fetched is kept.
+/// The file appears under its name when every byte is there. It remembers its source, so that lost stripes can be
+/// fetched again. Interrupted or failed, run the same command again: what was fetched is kept.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 EXAMPLES:
@@ -240,7 +240,7 @@ fn umask() -> Option<u32> {
     u32::from_str_radix(octal.trim(), 8).ok()
 }
 
-/// On whose behalf: the daemon knows the user; this adds where her credentials are and her mask.
+/// On whose behalf: the daemon knows the user; this adds where their credentials are and their mask.
 pub fn identity(credentials: Option<PathBuf>) -> Result<Value> {
     let credentials_file = credentials.map(std::path::absolute).transpose()?;
     let variables = source::CREDENTIAL_VARIABLES.iter();

@@ -1,4 +1,4 @@
-//! Everything as an ordinary user for herself: `fusermount3` mounts, and nothing needs root.
+//! Everything as an ordinary user for themselves: `fusermount3` mounts, and nothing needs root.
 
 use crate::real::{code, err, out};
 use std::fs;

@@ -291,7 +291,7 @@ pub struct External {
 pub struct ExternalPart {
     /// Its number there.
     pub id: String,
-    /// Where its output goes, as far as known. Its owner reads it herself.
+    /// Where its output goes, as far as known. Its owner reads it themselves.
     #[serde(default)]
     pub out: Option<PathBuf>,
     /// Where its errors go.

@@ -209,7 +209,7 @@ impl Runner {
         record.detail = "being cancelled".into();
         core.keep(record);
         if record.external.is_some() {
-            // The caller has told the scheduler, as herself; what came of it is seen there.
+            // The caller has told the scheduler under its own account; what came of it is seen there.
             let summary = record.summary();
             core.changed.notify_all();
             return Ok(summary);

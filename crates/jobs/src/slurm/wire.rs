@@ -115,7 +115,7 @@ pub type Environment = BTreeMap<String, String>;
 /// What `job_submit.lua` has Slurm put below the first line of a script, so that the plug-in looks at it.
 pub const MARK: &str = "#STAGE entrepot";
 
-/// The script as its owner wrote it: without our mark, so that lines have the numbers that she knows.
+/// The script as its owner wrote it: without our mark, so that lines have the numbers that the owner knows.
 pub fn original(script: &[u8]) -> Vec<u8> {
     let mut lines = script.split_inclusive(|b| *b == b'\n');
     let mut original = lines.next().unwrap_or_default().to_vec();

@@ -1,9 +1,9 @@
 //! Watches that no job at the head of the queue starts later than it was promised.
 //!
-//! The promise is the shadow time that was reckoned when the job came to be the blocked head. It can only be kept if those
-//! that run end by their estimates, so a late start is *excused* if somebody ran past his estimate between promise and
-//! start, and a *violation* of the scheduler's otherwise. It looks at what the scheduler said and at what happened, not at
-//! how the scheduler reckons.
+//! The promise is the shadow time that was reckoned when the job came to be the blocked head. It can only be kept if
+//! those that run end by their estimates, so a late start is *excused* if a job ran past its estimate between promise
+//! and start, and a *violation* of the scheduler's otherwise. It looks at what the scheduler said and at what happened,
+//! not at how the scheduler reckons.
 
 use policy::schedule::easy::JobId;
 use policy::time::Time;
@@ -53,7 +53,8 @@ impl Checker {
         }
     }
 
-    /// A job starts. `overdue` tells whether one that runs now is past its estimate; it is asked only if the start is late.
+    /// A job starts. `overdue` tells whether one that runs now is past its estimate; it is asked only if the start is
+    /// late.
     pub fn started(&mut self, now: Time, job: JobId, overdue: impl FnOnce() -> bool) {
         let Some(open) = self.open.take_if(|open| open.job == job) else { return };
         if now <= open.start_by {

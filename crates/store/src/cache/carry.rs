@@ -12,7 +12,7 @@ use std::ops::Range;
 /// A fetch under way.
 pub(super) struct Flying {
     pub span: Span,
-    /// Whether its blocks have frames here; otherwise the reader reads by himself.
+    /// Whether its blocks have frames here; otherwise the reader reads without the cache.
     pub keep: bool,
     /// The frames that came back.
     pub frames: Vec<Option<Frame>>,

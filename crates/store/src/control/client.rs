@@ -30,7 +30,7 @@ impl Client {
         let stream = UnixStream::connect(path).map_err(|e| match e.kind() {
             io::ErrorKind::PermissionDenied => {
                 Problem::denied(format!("the control socket {} is closed to you", path.display()))
-                    .try_this("the volume is run by another user for herself; ask her, or use a volume of your own")
+                    .try_this("the volume is run by another user for themselves; ask them, or use a volume of your own")
             }
             _ => Problem::new(exit::NO_DAEMON, format!("no daemon answers on {}: {e}", path.display()))
                 .try_this("start the volume with `entrepot up VOLUME.TOML --at MOUNTPOINT`"),
@@ -49,8 +49,8 @@ impl Client {
         Some(peer.pid.as_raw_nonzero().get())
     }
 
-    /// Waits until the daemon hangs up, which it does when its process ends; or until the process is dead but for a thread
-    /// that hangs in a device, which the kernel ends when the device answers.
+    /// Waits until the daemon hangs up, which it does when its process ends; or until the process is dead but for a
+    /// thread that hangs in a device, which the kernel ends when the device answers.
     pub fn wait_for_end(&mut self) -> Result<(), Problem> {
         self.set_patience(Some(END_LOOK_EVERY))?;
         while !matches!(read_line(&mut self.stream, LINE_BYTES_MAX), Ok(None)) {

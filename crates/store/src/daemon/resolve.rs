@@ -15,9 +15,9 @@ use std::sync::Arc;
 /// What somebody wants to do with a file.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Wish {
-    /// Know where it lies: she must be able to reach it.
+    /// Know where it lies: the caller must be able to reach it.
     See,
-    /// Change where it lies: it must be hers.
+    /// Change where it lies: the caller must own it.
     Change,
 }
 
@@ -27,7 +27,8 @@ pub fn identity(caller: &Caller) -> Identity {
 }
 
 impl Core {
-    /// The file at `path` (relative to the mount's root), if the caller may. Symbolic links are followed inside the volume.
+    /// The file at `path` (relative to the mount's root), if the caller may. Symbolic links are followed inside the
+    /// volume.
     pub fn file_of(&self, caller: &Caller, path: &str, wish: Wish) -> Result<(Arc<File>, Stat), Problem> {
         let (fd, stat) = self.reach(caller, path)?;
         if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {

@@ -7,7 +7,7 @@ use crate::stage::{Stager, Stop};
 use crate::{Error, Result};
 use std::sync::Arc;
 
-/// Only a user's number reaches the mount's attributes; her own group is looked up, and without one this group, which
+/// Only a user's number reaches the mount's attributes; their own group is looked up, and without one this group, which
 /// owns nothing, refuses and never allows.
 const NO_GROUP: u32 = 65534;
 

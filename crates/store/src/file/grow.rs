@@ -20,8 +20,8 @@ use std::sync::atomic::Ordering;
 /// Bytes copied at once out of the stub.
 const COPY_BYTES: u64 = 1 << 20;
 
-/// Numbers drawn again at most where objects of that number are there. Only a volume that lost its state, the epoch in its namespace and
-/// a target at the same time draws one that is taken; a guess.
+/// Numbers drawn again at most where objects of that number are there. Only a volume that lost its state, the epoch in
+/// its namespace and a target at the same time draws one that is taken; a guess.
 const COLLISIONS_MAX: usize = 1024;
 
 /// What a journal hears.
@@ -300,8 +300,8 @@ impl File {
         self.first_layout(size.max(1), Some(size), placement, reason)
     }
 
-    /// Gives the file its first layout and copies the stub's bytes, passing over targets that take none of them. The caller
-    /// holds `io` exclusively.
+    /// Gives the file its first layout and copies the stub's bytes, passing over targets that take none of them. The
+    /// caller holds `io` exclusively.
     fn first_layout(
         self: &Arc<Self>,
         needed: u64,
@@ -328,7 +328,7 @@ impl File {
         reason: Reason,
     ) -> Result<Arc<Layout>> {
         let mut mirrors: Vec<Mirror> = Vec::new();
-        // What a user asked for is what she gets.
+        // What a user asked for is what they get.
         let advised = reason != Reason::Requested;
         // Nobody needs the last byte of all: so says who knows no size.
         let needed = if needed == u64::MAX { 1 } else { needed };

@@ -1,9 +1,9 @@
-//! Doing one thing on behalf of a caller: with her file mode creation mask, and as root with her user and group.
+//! Doing one thing on behalf of a caller: with its file mode creation mask, and as root with its user and group.
 //!
-//! The kernel has checked the permissions of a request before it reaches us, so capabilities stay as they are; what must be
-//! the caller's is the identity that new inodes get. Creating as the caller, rather than changing the owner afterwards,
-//! leaves setgid directories, default ACLs and quotas to the file system that knows about them.
-//! Mask and identity belong to a thread; each thread that creates prepares itself once.
+//! The kernel has checked the permissions of a request before it reaches us, so capabilities stay as they are; what
+//! must be the caller's is the identity that new inodes get. Creating as the caller, rather than changing the owner
+//! afterwards, leaves setgid directories, default ACLs and quotas to the file system that knows about them. Mask and
+//! identity belong to a thread; each thread that creates prepares itself once.
 
 use rustix::fs::Mode;
 use rustix::io::{Errno, Result};
@@ -38,7 +38,7 @@ impl Caller {
         self.uid == 0
     }
 
-    /// Whether she may leave setgid on files of a group: its members and root may.
+    /// Whether the caller may leave setgid on files of a group: its members and root may.
     pub fn is_of_group(&self, gid: u32) -> bool {
         self.is_root() || self.gid == gid || supplementary(self.thread).contains(&gid)
     }
@@ -66,7 +66,8 @@ fn prepare() -> Result<Thread> {
     if let Some(thread) = THREAD.get() {
         return Ok(thread);
     }
-    // SAFETY: only the mask, root and working directory are unshared, no descriptor table; nothing here uses the latter two.
+    // SAFETY: only the mask, root and working directory are unshared, no descriptor table; nothing here uses the latter
+    // two.
     unsafe { rustix::thread::unshare_unsafe(UnshareFlags::FS)? };
     let root = geteuid().is_root();
     if root {

@@ -69,8 +69,8 @@ impl Held<'_> {
         }
     }
 
-    /// Takes setuid and setgid away, as a write by somebody without privilege does: setgid without leave to execute for the
-    /// group only if she is not of it.
+    /// Takes setuid and setgid away, as a write by somebody without privilege does: setgid without leave to execute for
+    /// the group only if the caller is not of it.
     pub fn drop_privileges(&self, caller: Caller) -> Result<()> {
         let stat = self.stat()?;
         let mode = stat.st_mode;

@@ -1,8 +1,9 @@
 //! Doing something with a user's rights when the daemon runs for everybody.
 //!
 //! Linux keeps credentials per thread: a thread of its own takes the user's effective ids and groups, does the one
-//! thing, and ends. Its real and saved ids stay root's, so the user can neither signal nor trace it. Supplementary groups come from
-//! `/etc/group` only: a group that a directory service knows may be missing, which refuses and never allows.
+//! thing, and ends. Its real and saved ids stay root's, so the user can neither signal nor trace it. Supplementary
+//! groups come from `/etc/group` only: a group that a directory service knows may be missing, which refuses and never
+//! allows.
 
 use super::{Identity, OriginError};
 use rustix::process::{Gid, Uid};
@@ -52,7 +53,7 @@ fn take(uid: u32, gid: u32, groups: &[u32]) -> rustix::io::Result<()> {
     set_thread_res_uid(None::<Uid>, Uid::from_raw(uid), None::<Uid>)
 }
 
-/// The groups of a user, her own first.
+/// The groups of a user, their own first.
 fn groups_of(who: &Identity) -> Vec<u32> {
     let name = passwd(who.uid).map(|(name, _)| name);
     let text = std::fs::read_to_string("/etc/group").unwrap_or_default();
@@ -71,12 +72,12 @@ fn groups_in(text: &str, name: &str) -> Vec<u32> {
     text.lines().filter_map(of_line).collect()
 }
 
-/// The home of a user, if the password file knows her.
+/// The home of a user, if the password file knows them.
 pub fn home_of(uid: u32) -> Option<PathBuf> {
     passwd(uid).map(|(_, home)| home)
 }
 
-/// The name of a user, if the password file knows her.
+/// The name of a user, if the password file knows them.
 pub fn name_of(uid: u32) -> Option<String> {
     passwd(uid).map(|(name, _)| name)
 }

@@ -1,7 +1,8 @@
-//! What a staged file takes from where it goes and who asks, as if she had created it there: group, permissions under
-//! her mask or the directory's default ACL, and the layout request of the directory.
+//! What a staged file takes from where it goes and who asks, as if they had created it there: group, permissions under
+//! their mask or the directory's default ACL, and the layout request of the directory.
 //!
-//! The file system is asked rather than imitated: a nameless file made in the directory shows what it gives to new ones.
+//! The file system is asked rather than imitated: a nameless file made in the directory shows what it gives to new
+//! ones.
 
 use crate::namespace::attributes::REQUEST;
 use crate::namespace::request::parse_request;
@@ -53,7 +54,8 @@ pub(super) struct NewFile {
 impl NewFile {
     /// Asks the directory, on a thread with the user's rights and mask.
     pub fn ask(directory: BorrowedFd<'_>, mask: u32, gid: u32) -> Result<NewFile> {
-        // A default ACL takes the mask's place. Kernels before 6.0 forgot the mask for nameless files on some file systems.
+        // A default ACL takes the mask's place. Kernels before 6.0 forgot the mask for nameless files on some file
+        // systems.
         let mask = if attribute(directory, DEFAULT_ACL).is_some() { 0 } else { mask };
         let flags = OFlags::TMPFILE | OFlags::WRONLY | OFlags::CLOEXEC;
         match fs::openat(directory, ".", flags, Mode::from_raw_mode(MODE)) {

@@ -13,7 +13,7 @@ const RETRIES: u32 = 4;
 /// No try begins later than so long after the first: a source that lets every try run into its deadline is tried twice,
 /// not five times. Somewhat more than the deadline of a source.
 const TRY_AGAIN_WITHIN: Duration = Duration::from_secs(45);
-/// Somebody who waits for a source looks so often whether he is to stop.
+/// A request that waits for a source looks so often whether it is to stop.
 const STOP_LOOK_EVERY: Duration = Duration::from_millis(50);
 
 /// Wait before the first retry; doubles each time. Tests have no network to recover.
@@ -72,8 +72,8 @@ impl Origins {
         self.used.push(AtomicBool::new(false));
     }
 
-    /// Whether ranges of a source, fetched one after the other, are of one version. A source that tells neither tag nor time may have
-    /// been replaced in between.
+    /// Whether ranges of a source, fetched one after the other, are of one version. A source that tells neither tag nor
+    /// time may have been replaced in between.
     pub fn by_ranges(&self, at: usize) -> bool {
         self.list.get(at).is_some_and(|(place, origin)| place.ranges && origin.notices_replacement(&place.version))
     }
@@ -148,8 +148,8 @@ fn stopped_or(uri: &str, e: Option<OriginError>) -> StageError {
     e.map_or(StageError::Stopped, |e| StageError::origin(uri, e))
 }
 
-/// Asks a source on a thread of its own and waits for the answer, unless told to stop: one that does not answer holds up
-/// nobody who has gone. The thread ends with the source's own deadline.
+/// Asks a source on a thread of its own and waits for the answer, unless told to stop: one that does not answer holds
+/// up nobody who has gone. The thread ends with the source's own deadline.
 fn unless_stopped<T: Send + 'static>(
     stop: &Stop,
     origin: &Arc<dyn Origin>,

@@ -1,4 +1,5 @@
-//! `entrepot job submit --scheduler slurm|pbs`: three dependent jobs, submitted as the user by the scheduler's own commands.
+//! `entrepot job submit --scheduler slurm|pbs`: three dependent jobs, submitted as the user by the scheduler's own
+//! commands.
 
 use super::{complain, directives, read, script_of};
 use crate::connect::Context;
@@ -185,7 +186,7 @@ pub fn cancel(detail: &JobDetail) -> Result<()> {
     })
 }
 
-/// Prints what a part wrote, read by the caller herself. Whether there is such a part elsewhere.
+/// Prints what a part wrote, read by the caller itself. Whether there is such a part elsewhere.
 pub fn log(context: &Context, id: u64, part: PartKind, stderr: bool, follow: bool) -> Result<bool> {
     let detail: JobDetail = read(context.ask("job.show", json!({"id": id}))?)?;
     let Some(external) = &detail.external else { return Ok(false) };

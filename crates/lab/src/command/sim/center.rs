@@ -17,8 +17,8 @@ use store::control::Problem;
 /// Simulate a computing centre: a job log through FCFS and EASY backfilling, with I/O nodes that fail
 ///
 /// Scheduler, replication window, failover and repair order are the ones that the live system runs. Before anything is
-/// simulated the log's census is shown: what was in it, what was dropped or mended, and why. The exit status is 1 if a job at
-/// the head of the queue started later than it was promised though nobody ran past his estimate.
+/// simulated the log's census is shown: what was in it, what was dropped or mended, and why. The exit status is 1 if a
+/// job at the head of the queue started later than it was promised though no job ran past its estimate.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 SETTINGS (--set NAME=VALUE, --sweep NAME=V1,V2,..., and in grid files), with their defaults:

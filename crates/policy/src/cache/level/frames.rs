@@ -1,4 +1,4 @@
-//! Frames: where a block gets one, who loses his for it, and what is counted then.
+//! Frames: where a block gets one, which block loses its frame for it, and what is counted then.
 
 use super::Level;
 use super::plan::Placed;
@@ -64,8 +64,8 @@ impl Level {
         }
     }
 
-    /// Places what a prefetcher wants: gives frames to the blocks that are not here, until there is none. The blocks of the
-    /// request before `visited_end` had their turn, even if they have lost their frames again since.
+    /// Places what a prefetcher wants: gives frames to the blocks that are not here, until there is none. The blocks of
+    /// the request before `visited_end` had their turn, even if they have lost their frames again since.
     pub(super) fn place(&mut self, ahead: &Ahead, request: &Request, visited_end: Block, context: &Context) {
         let span = crate::coordinate::pfc::clipped(ahead.span.first, ahead.span.len, request.file_blocks);
         let owner = request.stream;

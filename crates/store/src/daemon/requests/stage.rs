@@ -31,7 +31,7 @@ struct Args {
 }
 
 impl Args {
-    /// The caller as the kernel knows her, with the credentials and the mask that she passed on.
+    /// The caller as the kernel knows it, with the credentials and the mask that it passed on.
     fn who(&self, caller: &Caller) -> Identity {
         let told = self.identity.clone().unwrap_or_default();
         Identity { uid: caller.uid, gid: caller.gid, ..told }
