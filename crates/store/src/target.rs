@@ -130,11 +130,11 @@ pub struct Counters {
     pub written_bytes: Counter,
     /// Reads and writes under way.
     under_way: Tally,
-    /// Of every sixteenth: how many, their bytes, and the nanoseconds that they took.
+    /// Every sixteenth operation is timed: how many were.
     sampled: Counter,
-    /// See there.
+    /// Bytes of the timed operations.
     sampled_bytes: Counter,
-    /// See there.
+    /// Nanoseconds that the timed operations took.
     sampled_ns: Counter,
     /// The same operations: how many were under way when each began, itself among them.
     sampled_queue: Counter,

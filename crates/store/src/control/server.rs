@@ -29,11 +29,11 @@ pub struct ServerOptions {
     pub everybody: bool,
     /// Connections at the same time; further ones are told to come again.
     pub connections_max: u64,
-    /// Of these, so many are for root and for who runs the daemon.
+    /// Of these, so many are for root and for the user who runs the daemon.
     pub connections_reserved: u64,
-    /// Bytes of long requests at the same time, and how many of them are for the same.
+    /// Bytes of long requests at the same time.
     pub bodies_bytes_max: u64,
-    /// See there.
+    /// Of these bytes, so many are for root and for the user who runs the daemon.
     pub bodies_bytes_reserved: u64,
     /// A connection without request for so long is closed.
     pub idle: Duration,

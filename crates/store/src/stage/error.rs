@@ -21,7 +21,7 @@ pub enum StageError {
     /// The path in the mount.
     #[error("{path}: {why}")]
     Path {
-        /// Which.
+        /// The path as it was given.
         path: String,
         /// What is wrong with it and what to do.
         why: String,
@@ -64,7 +64,7 @@ pub enum StageError {
     /// What arrived is not what the user said.
     #[error("the {name} checksum of what arrived is {found}, {expected} was expected; the file was not put in place")]
     Checksum {
-        /// Which.
+        /// The kind of checksum.
         name: &'static str,
         /// Of what arrived.
         found: String,

@@ -15,7 +15,7 @@ const LINES_MAX: usize = 1_000_000;
 pub struct Line {
     /// Its number, from 1.
     pub number: usize,
-    /// Where from.
+    /// The URI of the source.
     pub uri: String,
     /// Where to, relative to the mount's root.
     pub path: String,

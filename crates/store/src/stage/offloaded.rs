@@ -16,7 +16,7 @@ const RECORDS: &str = "offloaded";
 /// One version of a file at one place.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Offloaded {
-    /// Where it lies.
+    /// The URI that it was staged out to.
     pub uri: String,
     /// Its size in bytes.
     pub size: u64,

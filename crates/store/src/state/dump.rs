@@ -58,7 +58,7 @@ pub enum Row {
     },
     /// A target.
     Target {
-        /// Its number.
+        /// The number that the target keeps in its `target.id`.
         id: u16,
         /// Its name.
         name: String,
@@ -69,7 +69,7 @@ pub enum Row {
     },
     /// A move under way.
     Journal {
-        /// The file.
+        /// The number of the file that a move changes.
         file: u64,
         /// Where its stub was.
         path: Bytes,
@@ -82,7 +82,7 @@ pub enum Row {
     Garbage {
         /// On this target.
         target: u16,
-        /// Its number.
+        /// The number of the object to remove.
         object: u64,
     },
     /// A staging under way.

@@ -26,7 +26,7 @@ pub struct Snapshot {
 pub struct OpCounts {
     /// Name of the operation.
     pub op: String,
-    /// How many ended.
+    /// Operations that ended, well or not.
     pub count: u64,
     /// How many of them failed.
     pub failed: u64,
@@ -41,7 +41,7 @@ pub struct OpCounts {
 /// One target.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct TargetCounts {
-    /// Its number.
+    /// The number of the target in the volume.
     pub id: u16,
     /// Its name.
     pub name: String,

@@ -9,7 +9,7 @@ use std::sync::Arc;
 /// A target changed its state.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Change {
-    /// Which.
+    /// The target whose state changed.
     pub target: TargetId,
     /// Its name.
     pub name: String,

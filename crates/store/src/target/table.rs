@@ -84,7 +84,7 @@ pub enum OrderError {
     Hanging {
         /// Its name.
         name: String,
-        /// How many.
+        /// How many operations did not return yet.
         hanging: usize,
     },
     /// A failed target cannot be read, so it cannot be drained.
