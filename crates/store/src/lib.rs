@@ -31,5 +31,6 @@ pub mod tiering;
 mod unsynced;
 pub mod volume;
 mod volume_id;
+mod workers;
 
 pub use error::{Error, Result};

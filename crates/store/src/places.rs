@@ -18,6 +18,7 @@ mod table;
 mod walk;
 
 use crate::Result;
+use crate::workers::Workers;
 use parking_lot::{Condvar, Mutex};
 use policy::FileId;
 use rustix::fd::OwnedFd;
@@ -27,7 +28,6 @@ use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use table::Table;
 
@@ -89,7 +89,7 @@ pub struct Places {
     /// One walk at a time; how many there were.
     walks: Mutex<()>,
     walked: AtomicU64,
-    writer: Mutex<Option<JoinHandle<()>>>,
+    workers: Workers,
 }
 
 impl Places {
@@ -106,26 +106,21 @@ impl Places {
             table: Mutex::new(Table::open(file)),
             walks: Mutex::new(()),
             walked: AtomicU64::new(0),
-            writer: Mutex::new(None),
+            workers: Workers::of("the table of places"),
         }))
     }
 
     /// Starts the thread that writes.
     pub fn start(self: &Arc<Self>) {
         let this = self.clone();
-        match std::thread::Builder::new().name("places".into()).spawn(move || this.write_behind()) {
-            Ok(writer) => *self.writer.lock() = Some(writer),
-            Err(error) => tracing::error!("no thread notes where files are, so they are searched for: {error}"),
-        }
+        self.workers.start("places", move || this.write_behind());
     }
 
     /// Writes what was noted and ends the thread.
     pub fn stop(&self) {
         self.inner.lock().ends = true;
         self.changed.notify_all();
-        if self.writer.lock().take().is_some_and(|writer| writer.join().is_err()) {
-            tracing::error!("bug: the thread that notes where files are panicked");
-        }
+        self.workers.stop();
     }
 
     /// The directory that holds all.

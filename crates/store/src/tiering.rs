@@ -33,6 +33,7 @@ use crate::mover::Mover;
 use crate::state::State;
 use crate::stats::{Metric, Stats};
 use crate::volume::{self, TieringPolicy};
+use crate::workers::Workers;
 use parking_lot::{Condvar, Mutex};
 use policy::layout::Segment;
 use policy::machine::Machine;
@@ -44,7 +45,6 @@ use policy::{FileId, TargetId, Time};
 use quiet::{Ours, Quiet};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 /// Moves that are remembered for `entrepot status` and `entrepot explain`.
@@ -73,7 +73,7 @@ pub struct Tiering {
     moves: Mutex<thread::Moves>,
     carriers: Condvar,
     state: Arc<dyn State>,
-    threads: Mutex<Vec<JoinHandle<()>>>,
+    workers: Workers,
 }
 
 /// What one step works on.
@@ -130,7 +130,7 @@ impl Tiering {
             inner: Mutex::new(inner),
             moves: Mutex::default(),
             carriers: Condvar::new(),
-            threads: Mutex::default(),
+            workers: Workers::of("tiering"),
             wish,
             ear,
             mover,

@@ -10,12 +10,12 @@ use crate::mover::DrainProgress;
 use crate::names::Names;
 use crate::stats::{Metric, Stats};
 use crate::target::State;
+use crate::workers::Workers;
 use crate::{Error, Result};
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use policy::{FileId, TargetId};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, OnceLock, Weak};
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 /// A file rests so long after its last trouble before it is resynced: whoever writes it is probably not done.
@@ -61,7 +61,7 @@ pub struct Background {
     stats: Arc<Stats>,
     waiting: Mutex<Waiting>,
     woken: Condvar,
-    threads: Mutex<Vec<JoinHandle<()>>>,
+    workers: Workers,
     /// Who wants to hear of readers that were not served.
     replicas: OnceLock<Weak<Replicas>>,
 }
@@ -92,7 +92,7 @@ impl Background {
             stats,
             waiting: Mutex::default(),
             woken: Condvar::new(),
-            threads: Mutex::default(),
+            workers: Workers::of("background work"),
             replicas: OnceLock::new(),
         })
     }
@@ -120,9 +120,9 @@ impl Background {
             }
         });
         let (worker, weak) = (self.clone(), Arc::downgrade(core));
-        self.spawn("background", move || worker.work(&weak));
+        self.workers.start("background", move || worker.work(&weak));
         let (keeper, names) = (self.clone(), core.names.clone());
-        self.spawn("names", move || keeper.keep_names(&names));
+        self.workers.start("names", move || keeper.keep_names(&names));
         for target in core.volume.targets().all() {
             match target.state() {
                 State::Draining => self.drain(&Arc::downgrade(core), target.id()),
@@ -169,11 +169,7 @@ impl Background {
     pub(super) fn stop(&self) {
         self.waiting.lock().stopped = true;
         self.woken.notify_all();
-        for thread in self.threads.lock().drain(..) {
-            if thread.join().is_err() {
-                tracing::error!("bug: a background thread panicked");
-            }
-        }
+        self.workers.stop();
     }
 
     /// The drains under way.
@@ -194,13 +190,6 @@ impl Background {
         waiting.news.push_back((now_ns(), text));
     }
 
-    fn spawn(&self, name: &str, work: impl FnOnce() + Send + 'static) {
-        match std::thread::Builder::new().name(name.into()).spawn(work) {
-            Ok(thread) => self.threads.lock().push(thread),
-            Err(error) => tracing::error!("no thread for {name}: {error}"),
-        }
-    }
-
     /// Empties a target on a thread of its own, once.
     fn drain(self: &Arc<Background>, core: &Weak<Core>, target: TargetId) {
         {
@@ -211,7 +200,7 @@ impl Background {
             waiting.drains.insert(target, DrainProgress::default());
         }
         let (this, core) = (self.clone(), core.clone());
-        self.spawn("drain", move || {
+        self.workers.start("drain", move || {
             let Some(core) = core.upgrade() else { return };
             let report = |progress: &DrainProgress| {
                 this.waiting.lock().drains.insert(target, *progress);

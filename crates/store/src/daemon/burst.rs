@@ -29,6 +29,7 @@ use super::{Core, now_ns};
 use crate::Result;
 use crate::state::State;
 use crate::volume::{Burst as Settings, Volume};
+use crate::workers::Workers;
 use book::Book;
 use hands::Job;
 use limits::Limits;
@@ -40,7 +41,6 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, OnceLock, Weak};
-use std::thread::JoinHandle;
 use std::time::Instant;
 use valve::Valve;
 
@@ -86,7 +86,7 @@ pub struct Burst {
     committer: Worker,
     demoter: Worker,
     replicator: Worker,
-    threads: Mutex<Vec<JoinHandle<()>>>,
+    workers: Workers,
     counts: Counts,
 }
 
@@ -141,7 +141,7 @@ impl Burst {
             committer: Worker::default(),
             demoter: Worker::default(),
             replicator: Worker::default(),
-            threads: Mutex::default(),
+            workers: Workers::of("the burst buffer"),
             counts: Counts::default(),
         })))
     }

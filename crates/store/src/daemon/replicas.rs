@@ -16,6 +16,7 @@ use crate::mount::Openers;
 use crate::state::State;
 use crate::stats::Metric;
 use crate::target;
+use crate::workers::Workers;
 use crate::{Error, Result};
 use parking_lot::Mutex;
 use policy::layout::MirrorState;
@@ -25,7 +26,6 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, OnceLock, Weak};
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 /// The name under which replicas are kept in the state store.
@@ -60,7 +60,7 @@ pub struct Replicas {
     tell: Mutex<Sender<Word>>,
     told: Mutex<Option<Receiver<Word>>>,
     core: OnceLock<Weak<Core>>,
-    worker: Mutex<Option<JoinHandle<()>>>,
+    workers: Workers,
 }
 
 impl Replicas {
@@ -88,7 +88,7 @@ impl Replicas {
             tell: Mutex::new(tell),
             told: Mutex::new(Some(told)),
             core: OnceLock::new(),
-            worker: Mutex::new(None),
+            workers: Workers::of("the replicas"),
         }))
     }
 
@@ -108,18 +108,13 @@ impl Replicas {
         });
         let Some(told) = self.told.lock().take() else { return };
         let this = self.clone();
-        match std::thread::Builder::new().name("replicas".into()).spawn(move || this.work(&told)) {
-            Ok(worker) => *self.worker.lock() = Some(worker),
-            Err(error) => tracing::error!("no thread for failover; readers go to other mirrors all the same: {error}"),
-        }
+        self.workers.start("replicas", move || this.work(&told));
     }
 
     /// Ends the worker. The mover must have been stopped before.
     pub(super) fn stop(&self) {
         self.say(Word::Stop);
-        if self.worker.lock().take().is_some_and(|worker| worker.join().is_err()) {
-            tracing::error!("bug: the thread of the replicas panicked");
-        }
+        self.workers.stop();
     }
 
     fn say(&self, word: Word) {

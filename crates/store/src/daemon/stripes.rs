@@ -18,6 +18,7 @@ use crate::file::{Adviser, File};
 use crate::state::State;
 use crate::stats::Metric;
 use crate::volume::{Config, Problem, Problems, Stripes as Section};
+use crate::workers::Workers;
 use crate::{Error, Result};
 use forks::Forks;
 use parking_lot::{Condvar, Mutex};
@@ -37,7 +38,6 @@ use std::collections::{BTreeSet, VecDeque};
 use std::path::Path;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, OnceLock, Weak};
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 /// Changes that wait for the hand.
@@ -62,7 +62,7 @@ pub struct Stripes {
     core: OnceLock<Weak<Core>>,
     stopped: Mutex<bool>,
     woken: Condvar,
-    threads: Mutex<Vec<JoinHandle<()>>>,
+    workers: Workers,
 }
 
 /// What the targets are, as far as anybody measured: the mean of those measured, or a guess.
@@ -124,7 +124,7 @@ impl Stripes {
             core: OnceLock::new(),
             stopped: Mutex::new(false),
             woken: Condvar::new(),
-            threads: Mutex::default(),
+            workers: Workers::of("the stripes"),
         }))
     }
 
@@ -146,26 +146,15 @@ impl Stripes {
         }
         let (give, take) = sync_channel(WAITING_MAX);
         let (looker, hand) = (self.clone(), self.clone());
-        self.spawn("stripes", move || looker.look_on(&give));
-        self.spawn("restripe", move || hand.change_on(&take));
-    }
-
-    fn spawn(&self, name: &str, body: impl FnOnce() + Send + 'static) {
-        match std::thread::Builder::new().name(name.into()).spawn(body) {
-            Ok(thread) => self.threads.lock().push(thread),
-            Err(error) => tracing::error!("no thread for stripes, files stay as they are: {error}"),
-        }
+        self.workers.start("stripes", move || looker.look_on(&give));
+        self.workers.start("restripe", move || hand.change_on(&take));
     }
 
     /// Ends it. The mover must have been stopped before.
     pub(super) fn stop(&self) {
         *self.stopped.lock() = true;
         self.woken.notify_all();
-        for thread in self.threads.lock().drain(..) {
-            if thread.join().is_err() {
-                tracing::error!("bug: a thread of the stripes panicked");
-            }
-        }
+        self.workers.stop();
     }
 
     fn now(&self) -> Time {

@@ -55,13 +55,13 @@ impl Tiering {
         walk: impl FnOnce(&mut dyn FnMut(&File) -> bool) + Send + 'static,
     ) {
         let (driver, numbers) = (self.clone(), pool.clone());
-        self.spawn("tiering", move || driver.drive(&numbers));
+        self.workers.start("tiering", move || driver.drive(&numbers));
         for _ in 0..self.wish.concurrent {
             let carrier = self.clone();
-            self.spawn("tiering-move", move || carrier.carry_all());
+            self.workers.start("tiering-move", move || carrier.carry_all());
         }
         let looker = self.clone();
-        self.spawn("tiering-look", move || {
+        self.workers.start("tiering-look", move || {
             // What lies on the fast tier counts from the start, also what nobody uses.
             if looker.wait_for_machine() {
                 walk(&mut |file| {
@@ -70,13 +70,6 @@ impl Tiering {
                 });
             }
         });
-    }
-
-    fn spawn(&self, name: &str, work: impl FnOnce() + Send + 'static) {
-        match std::thread::Builder::new().name(name.into()).spawn(work) {
-            Ok(thread) => self.threads.lock().push(thread),
-            Err(error) => tracing::error!("no thread for {name}, so nothing is moved between tiers: {error}"),
-        }
     }
 
     /// Ends the threads. The mover must have been stopped before, so that moves end.
@@ -91,12 +84,7 @@ impl Tiering {
     fn end_threads(&self) {
         self.moves.lock().ends = true;
         self.carriers.notify_all();
-        let threads = std::mem::take(&mut *self.threads.lock());
-        for thread in threads {
-            if thread.join().is_err() {
-                tracing::error!("bug: a thread of tiering panicked");
-            }
-        }
+        self.workers.stop();
     }
 
     fn wait_for_machine(&self) -> bool {

@@ -80,17 +80,9 @@ impl Burst {
                 if !matches!(error, Error::Busy(_)) {
                     self.news(format!("a checkpoint stays in the burst buffer, its demotion is tried again: {error}"));
                 }
-                self.pause(AGAIN_AFTER);
+                self.workers.rest(AGAIN_AFTER);
                 self.at_desk(|desk, now| desk.demotion_failed(now));
             }
-        }
-    }
-
-    fn pause(&self, span: Duration) {
-        let mut left = span;
-        while !left.is_zero() && !self.stopped.load(Ordering::Acquire) {
-            std::thread::sleep(LOOK_EVERY.min(left));
-            left = left.saturating_sub(LOOK_EVERY);
         }
     }
 
@@ -168,7 +160,7 @@ impl Burst {
                 if !matches!(dropped, Err(Error::Busy(_))) || self.stopped.load(Ordering::Acquire) {
                     break;
                 }
-                self.pause(LOOK_EVERY);
+                self.workers.rest(LOOK_EVERY);
                 dropped = self.drop_fast(&core, &file);
             }
             if let Err(error) = dropped {

@@ -94,7 +94,7 @@ impl Burst {
         ] {
             let Some(told) = worker.told.lock().take() else { continue };
             let this = self.clone();
-            self.spawn(name, move || {
+            self.workers.start(name, move || {
                 while let Ok(job) = told.recv() {
                     if matches!(job, Job::Stop) {
                         return;
@@ -104,14 +104,7 @@ impl Burst {
             });
         }
         let this = self.clone();
-        self.spawn("burst-clock", move || this.watch_the_clock());
-    }
-
-    fn spawn(&self, name: &str, work: impl FnOnce() + Send + 'static) {
-        match std::thread::Builder::new().name(name.into()).spawn(work) {
-            Ok(thread) => self.threads.lock().push(thread),
-            Err(error) => tracing::error!("no thread for {name}: {error}"),
-        }
+        self.workers.start("burst-clock", move || this.watch_the_clock());
     }
 
     /// Ends the workers; writes that are held fail. The mover must have been stopped before.
@@ -124,11 +117,7 @@ impl Burst {
         [&self.hands, &self.committer, &self.demoter, &self.replicator]
             .into_iter()
             .for_each(|worker| worker.say(Job::Stop));
-        for thread in self.threads.lock().drain(..) {
-            if thread.join().is_err() {
-                tracing::error!("bug: a thread of the burst buffer panicked");
-            }
-        }
+        self.workers.stop();
         self.limits.clear();
     }
 
