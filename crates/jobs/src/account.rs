@@ -5,7 +5,15 @@ use crate::error::Error;
 use crate::exec::{Spec, User};
 use crate::request::{Caller, JobId, PartKind, Plan, Submit};
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+/// Makes a directory that others may pass where they must, and never list.
+pub(crate) fn make_dir(dir: &Path) -> std::io::Result<()> {
+    std::fs::create_dir_all(dir)?;
+    std::fs::set_permissions(dir, Permissions::from_mode(dir_mode()))
+}
 
 /// The account that a job runs under.
 pub(crate) struct Account {
@@ -33,7 +41,7 @@ pub fn uid_of(user: &str) -> Option<u32> {
 }
 
 /// Who may pass: only we, or, where jobs run as other users, all.
-pub(crate) fn dir_mode() -> u32 {
+fn dir_mode() -> u32 {
     if rustix::process::geteuid().is_root() { 0o711 } else { 0o700 }
 }
 

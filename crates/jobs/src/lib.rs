@@ -8,12 +8,15 @@
 mod account;
 pub mod arrivals;
 pub mod availability;
+mod backend;
 mod body;
 mod config;
 pub mod directives;
 mod error;
 pub mod exec;
+mod job;
 pub mod keeper;
+mod logs;
 mod marks;
 mod offload;
 pub mod plan;

@@ -2,7 +2,7 @@
 
 use crate::error::Error;
 use crate::plan::paths;
-use crate::request::{Caller, Complaint, JobId, Plan};
+use crate::request::{Caller, Complaint, Plan};
 use crate::volume::{Marked, Volume};
 use std::path::Path;
 
@@ -45,14 +45,4 @@ pub fn mark(volume: &dyn Volume, owner: Caller, job: &str, plan: &Plan, cwd: &Pa
         }]),
         Err(error) => Err(Error::World(format!("checkpoints cannot be marked: {error}"))),
     }
-}
-
-/// How the volume knows a job of the runner.
-pub fn local(id: JobId) -> String {
-    format!("job {id}")
-}
-
-/// How the volume knows a job of Slurm.
-pub fn slurm(id: u64) -> String {
-    format!("slurm {id}")
 }

@@ -1,18 +1,18 @@
 //! The built-in runner: queues, dependencies and processes of the jobs of one machine.
 
 mod core;
-mod early;
 mod external;
 mod gate;
+mod local;
 mod queued;
-mod record;
 mod requests;
 mod restart;
 mod serve;
 mod spool;
 mod watch;
 
-use self::core::Core;
+use self::local::{Core, Local, Record};
+use crate::account::make_dir;
 use crate::arrivals::Origin;
 use crate::config::{Config, Recogniser};
 use crate::error::Error;
@@ -36,11 +36,11 @@ impl Runner {
         volume: Arc<dyn Volume>,
         recogniser: Recogniser,
     ) -> Result<Runner, Error> {
-        spool::prepare(&config)
+        make_dir(&config.jobs_dir)
             .map_err(|e| Error::World(format!("{} cannot be made: {e}; no jobs can run", config.jobs_dir.display())))?;
-        let core = Core::new(config, state, volume, recogniser)
+        let queues = self::core::queues(config.cores, config.n_transfers_max);
+        let core = Core::new(config, state, volume, recogniser, &queues, Local::default())
             .map_err(|e| Error::World(format!("the job runner cannot start: {e}")))?;
-        let core = Arc::new(core);
         if let Some(arrivals) = &core.config.arrivals {
             arrivals.attach(Origin::Local, Arc::new(gate::Side(Arc::downgrade(&core))));
             arrivals.attach(Origin::Elsewhere, Arc::new(external::Side(Arc::downgrade(&core))));
@@ -56,15 +56,12 @@ impl Runner {
     pub fn needed_paths(&self) -> Vec<PathBuf> {
         let book = self.core.book.lock();
         let alive = book.jobs.values().filter(|record| !record.state.is_final() || record.is_active());
-        alive.flat_map(record::Record::needed_paths).collect()
+        alive.flat_map(Record::needed_paths).collect()
     }
 
     /// Ends the runner's own threads. Running parts go on under their supervisors and are adopted again at the next start.
     pub fn shut_down(&self) {
-        self.core.book.lock().closed = true;
-        self.core.changed.notify_all();
-        // The counter cannot overflow: it is written once for each call.
-        let _ = rustix::io::write(&self.core.closing, &1u64.to_ne_bytes());
+        self.core.shut_down();
     }
 }
 

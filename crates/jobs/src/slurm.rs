@@ -12,10 +12,9 @@
 
 mod core;
 mod due;
-mod early;
+mod hooked;
 mod hooks;
 pub mod install;
-mod record;
 mod scontrol;
 mod serve;
 mod spool;
@@ -28,13 +27,16 @@ pub mod wire;
 pub use serve::PREFIX;
 pub use wire::{Environment, original};
 
-use self::core::Core;
+use self::hooked::{Core, Hooks, Job};
 use crate::arrivals::Origin;
 use crate::config::{Config, Recogniser};
 use crate::error::Error;
+use crate::request::JobId;
 use crate::runner::Runner;
 use crate::volume::Volume;
+use policy::schedule::easy;
 use std::path::PathBuf;
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock, Weak};
 use store::state::State;
 
@@ -67,8 +69,9 @@ impl Slurm {
         };
         let failed = |e: String| Error::World(format!("the jobs of Slurm cannot be taken up: {e}"));
         spool::prepare(&config).map_err(|e| failed(e.to_string()))?;
-        let core = Core::new(config, slurm_users, state, volume, recogniser).map_err(|e| failed(e.to_string()))?;
-        let core = Arc::new(core);
+        let hooks = Hooks { slurm_users, is_unseen: AtomicBool::new(false) };
+        let queue = easy::Queue { capacity: config.n_transfers_max, charge: easy::Charge::Slot };
+        let core = Core::new(config, state, volume, recogniser, &[queue], hooks).map_err(|e| failed(e.to_string()))?;
         if let Some(arrivals) = &core.config.arrivals {
             arrivals.attach(Origin::Slurm, Arc::new(due::Side(Arc::downgrade(&core))));
         }
@@ -88,10 +91,10 @@ impl Slurm {
     pub fn inputs_of(&self) -> crate::queue::InputsOf {
         let core = Arc::downgrade(&self.core);
         Arc::new(move |id: &str| -> Vec<PathBuf> {
-            let (Some(core), Ok(id)) = (core.upgrade(), id.parse::<u64>()) else { return Vec::new() };
+            let (Some(core), Ok(id)) = (core.upgrade(), id.parse().map(JobId)) else { return Vec::new() };
             let book = core.book.lock();
-            let job = book.jobs.get(&id).filter(|job| job.phase.has_data());
-            job.map(record::Job::staged_paths).unwrap_or_default()
+            let job = book.jobs.get(&id).filter(|job| job.state.has_data());
+            job.map(Job::staged_paths).unwrap_or_default()
         })
     }
 
@@ -103,15 +106,12 @@ impl Slurm {
     /// The paths in the volume that jobs need which have not ended: what they bring and what they take home.
     pub fn needed_paths(&self) -> Vec<PathBuf> {
         let book = self.core.book.lock();
-        book.jobs.values().filter(|job| job.may_start()).flat_map(record::Job::needed_paths).collect()
+        book.jobs.values().filter(|job| job.may_start()).flat_map(Job::needed_paths).collect()
     }
 
     /// Ends the threads. Transfers go on under their supervisors and are found again at the next start.
     pub fn shut_down(&self) {
-        self.core.book.lock().closed = true;
-        self.core.changed.notify_all();
-        // The counter cannot overflow: it is written once for each call.
-        let _ = rustix::io::write(&self.core.closing, &1u64.to_ne_bytes());
+        self.core.shut_down();
     }
 }
 

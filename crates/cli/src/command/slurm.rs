@@ -8,7 +8,7 @@ use crate::connect::Context;
 use crate::failure::Result;
 use crate::shown::{self, Output};
 use clap::{Args, Subcommand};
-use jobs::request::{LogPiece, PartKind, Stream};
+use jobs::request::{JobId, LogPiece, PartKind, Stream};
 use jobs::slurm::wire::{Detail, Log, Summary};
 use serde_json::{Value, json};
 use std::fmt::Write as _;
@@ -127,7 +127,7 @@ impl Slurm {
                 let mut client = context.connect()?;
                 let mut offset = 0;
                 loop {
-                    let asked = Log { job, part, command: command as usize - 1, stream, offset };
+                    let asked = Log { job: JobId(job), part, command: command as usize - 1, stream, offset };
                     let piece: LogPiece = read(client.request("slurm.log", json!(asked), &mut |_| {})?)?;
                     std::io::stdout().lock().write_all(piece.data.as_bytes())?;
                     offset = piece.next_offset;
@@ -161,18 +161,18 @@ fn table(jobs: &[Summary]) -> String {
 
 fn detail(d: &Detail) -> String {
     let job = &d.job;
-    let mut text = format!("job {} of {}: {}\n", job.id, job.user, job.phase.name());
-    if let Some(why) = &job.why {
+    let mut text = format!("job {} of {}: {}\n", job.id, job.user, job.state);
+    if let Some(why) = &job.own.why {
         let prospect = if why.passing { "this may pass" } else { "this will not pass by itself" };
         let _ = writeln!(text, "  {} failed: {}", why.part, why.cause);
         let _ = writeln!(text, "  {prospect}; then: entrepot slurm retry {}", job.id);
     }
-    if let Some(note) = &job.note {
+    if let Some(note) = &job.own.note {
         let _ = writeln!(text, "  {note}");
     }
     let _ = writeln!(text, "  submitted in {}", job.cwd.display());
-    for (phase, at_ms) in &job.timeline {
-        let _ = writeln!(text, "  {}  {}", shown::moment_ms(*at_ms), phase.name());
+    for moment in &job.timeline {
+        let _ = writeln!(text, "  {}  {}", shown::moment_ms(moment.at_ms), moment.state);
     }
     if let Some(staging) = &d.staging {
         let _ = writeln!(text, "  on its way: {}", show::staging(staging));

@@ -12,8 +12,14 @@ use std::path::PathBuf;
 pub enum JobState {
     /// Waiting for its turn; [`JobSummary::detail`] says for what.
     Queued,
+    /// Slurm named it; its data are not asked for yet, or not due.
+    SetUp,
     /// Its stage-in commands run.
     StagingIn,
+    /// What they brought is compared, size and checksums.
+    Verifying,
+    /// Its data are there; Slurm starts it.
+    StagedIn,
     /// Its data are looked at, and mended where possible, before it is dispatched.
     Checking,
     /// Its script runs.
@@ -34,11 +40,19 @@ impl JobState {
         matches!(self, JobState::Completed | JobState::Failed | JobState::Cancelled)
     }
 
+    /// Whether Slurm has been told that its data are there.
+    pub fn has_data(self) -> bool {
+        matches!(self, JobState::StagedIn | JobState::Running | JobState::StagingOut)
+    }
+
     /// Its name as the user sees it.
     pub fn name(self) -> &'static str {
         match self {
             JobState::Queued => "queued",
+            JobState::SetUp => "set-up",
             JobState::StagingIn => "staging-in",
+            JobState::Verifying => "verifying",
+            JobState::StagedIn => "staged-in",
             JobState::Checking => "checking",
             JobState::Running => "running",
             JobState::StagingOut => "staging-out",
@@ -140,16 +154,16 @@ pub struct JobDetail {
     pub external: Option<External>,
 }
 
-/// A state that a job was in.
+/// A state that a job was in. A pair of state and time is read, too: so did earlier versions keep it for jobs of Slurm.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Moment {
     /// The state.
     pub state: JobState,
+    /// Since when, in milliseconds since 1970.
+    pub at_ms: u64,
     /// What it waited for or did.
     #[serde(default)]
     pub detail: String,
-    /// Since when, in milliseconds since 1970.
-    pub at_ms: u64,
     /// How long, in milliseconds; nothing while it lasts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lasted_ms: Option<u64>,

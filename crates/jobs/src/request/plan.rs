@@ -20,6 +20,13 @@ pub struct Plan {
     pub warnings: Vec<Complaint>,
 }
 
+impl Plan {
+    /// A part of it, if it has one of that kind.
+    pub fn part(&self, kind: PartKind) -> Option<&Part> {
+        self.parts.iter().find(|part| part.kind == kind)
+    }
+}
+
 /// A part of a job.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Part {

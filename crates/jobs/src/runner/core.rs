@@ -3,91 +3,34 @@
 //! One lock holds the book of all jobs. Under it are only memory, the state store and the start of processes; waiting
 //! for processes and asking the volume happen on threads of their own, one for each part that holds a place.
 
-use super::external::Unseen;
-use super::gate::{self, Now};
-use super::record::{PartRecord, Phase, Record, number, part_of};
+use super::gate;
+use super::local::{Book, Core, Local, PartRecord, Record, number, part_of};
 use super::{spool, watch};
-use crate::config::{Config, Recogniser};
+use crate::backend::{Backend as _, Now};
 use crate::exec::now_ms;
-use crate::marks;
+use crate::job::Progress;
 use crate::request::*;
-use crate::volume::Volume;
-use parking_lot::{Condvar, Mutex};
 use policy::Time;
 use policy::machine::Machine;
-use policy::schedule::easy::{self, Action, DropReason, Easy, Event};
-use std::collections::BTreeMap;
-use std::os::fd::OwnedFd;
+use policy::schedule::easy::{self, Action, DropReason, Event};
 use std::sync::Arc;
-use std::time::Instant;
-use store::state::State;
 
-/// The name under which jobs are kept in the state store.
-pub(super) const RECORDS: &str = "job";
 const BATCH: easy::QueueId = easy::QueueId(0);
 const DATAXFER: easy::QueueId = easy::QueueId(1);
 
-/// What the runner's threads share.
-pub(super) struct Core {
-    pub config: Config,
-    pub state: Arc<dyn State>,
-    pub volume: Arc<dyn Volume>,
-    pub recogniser: Recogniser,
-    pub book: Mutex<Book>,
-    /// Notified at every change of a job.
-    pub changed: Condvar,
-    /// Schedulers that could not be asked at the last look.
-    pub unseen: Mutex<BTreeMap<Kind, Unseen>>,
-    /// Readable when the runner ends.
-    pub closing: OwnedFd,
-    started: (u64, Instant),
-}
-
-/// All jobs.
-pub(super) struct Book {
-    pub machine: Easy,
-    pub jobs: BTreeMap<JobId, Record>,
-    /// Processes of started parts.
-    pub running: BTreeMap<(JobId, PartKind), Arc<OwnedFd>>,
-    /// The runner ends: nothing more is decided.
-    pub closed: bool,
+/// Its queues: cores of this machine, slots for data, and gates that are open to all.
+pub(super) fn queues(cores: u32, n_transfers_max: u32) -> [easy::Queue; 3] {
+    [
+        easy::Queue { capacity: cores, charge: easy::Charge::Cores },
+        easy::Queue { capacity: n_transfers_max, charge: easy::Charge::Slot },
+        easy::Queue { capacity: u32::MAX, charge: easy::Charge::Slot },
+    ]
 }
 
 impl Core {
-    pub fn new(
-        config: Config,
-        state: Arc<dyn State>,
-        volume: Arc<dyn Volume>,
-        recogniser: Recogniser,
-    ) -> std::io::Result<Core> {
-        let queues = [
-            easy::Queue { capacity: config.cores, charge: easy::Charge::Cores },
-            easy::Queue { capacity: config.n_transfers_max, charge: easy::Charge::Slot },
-            easy::Queue { capacity: u32::MAX, charge: easy::Charge::Slot },
-        ];
-        let book = Book { machine: Easy::new(&queues), jobs: BTreeMap::new(), running: BTreeMap::new(), closed: false };
-        Ok(Core {
-            config,
-            state,
-            volume,
-            recogniser,
-            book: Mutex::new(book),
-            changed: Condvar::new(),
-            unseen: Mutex::default(),
-            closing: rustix::event::eventfd(0, rustix::event::EventfdFlags::CLOEXEC)?,
-            started: (now_ms(), Instant::now()),
-        })
-    }
-
-    /// The scheduler's time: the wall clock at the start and steady from then on.
-    pub fn now(&self) -> Time {
-        Time::from_millis(self.started.0 + self.started.1.elapsed().as_millis() as u64)
-    }
-
     /// A part as the scheduler sees it.
     pub fn request(&self, record: &Record, kind: PartKind) -> easy::Job {
-        let part = record.plan.parts.iter().find(|part| part.kind == kind);
-        let ended_well = |kind: PartKind| record.part(kind).is_some_and(|part| part.phase == Phase::Ended);
+        let part = record.plan.part(kind);
         easy::Job {
             id: number(record.id, kind),
             queue: if kind == PartKind::Compute { BATCH } else { DATAXFER },
@@ -95,24 +38,12 @@ impl Core {
             estimate: Time::from_secs(part.map_or(1, |part| part.walltime_s)),
             after_ok: part
                 .and_then(|part| part.after)
-                .filter(|after| !ended_well(*after))
+                .filter(|after| !record.is_at(*after, Progress::Done))
                 .map(|after| number(record.id, after))
                 .or((kind == PartKind::StageIn && gate::is_before(record)).then(|| gate::number(record.id)))
                 .into_iter()
                 .collect(),
-        }
-    }
-
-    /// Remembers a job.
-    pub fn remember(&self, record: &Record) -> Result<(), String> {
-        let bytes = serde_json::to_vec(record).map_err(|e| e.to_string())?;
-        self.state.record_put(RECORDS, &key(record.id), &bytes).map_err(|e| e.to_string())
-    }
-
-    /// Remembers a job's change. If that fails the job goes on; a restart then finds its processes and status files.
-    pub fn keep(&self, record: &Record) {
-        if let Err(error) = self.remember(record) {
-            tracing::error!("job {} could not be remembered: {error}; check the state directory's disk", record.id);
+            after_any: Vec::new(),
         }
     }
 
@@ -137,8 +68,8 @@ impl Core {
         let Some(part) = record.part_mut(kind) else { return };
         part.dispatched_ms = Some(now_ms());
         if kind == PartKind::Compute {
-            part.phase = Phase::Checking;
-            gate::tell(self, record, Now::Started);
+            part.progress = Progress::Checking;
+            self.tell(record, Now::Started);
             record.enter(JobState::Checking, "looking whether its data are all there");
             self.keep(record);
             watch::check(self, id);
@@ -151,7 +82,7 @@ impl Core {
     pub fn launch(self: &Arc<Self>, book: &mut Book, id: JobId, kind: PartKind) {
         let Some(record) = book.jobs.get_mut(&id) else { return };
         let Some(part) = record.part_mut(kind) else { return };
-        part.phase = Phase::Started;
+        part.progress = Progress::Running;
         let (state, detail) = match kind {
             PartKind::StageIn => (JobState::StagingIn, "its data are being brought"),
             PartKind::Compute => (JobState::Running, "its script runs"),
@@ -159,33 +90,37 @@ impl Core {
         };
         record.enter(state, detail);
         self.keep(record);
-        match watch::spawn(self, id, kind) {
-            Ok(process) => {
-                book.running.insert((id, kind), process);
-            }
-            Err(error) => {
-                let cause = format!("its supervisor could not be started: {error}");
-                self.ended(book, id, kind, watch::lost_report(kind, cause));
-            }
+        if let Err(error) = watch::spawn(self, book, id, kind) {
+            let cause = format!("its supervisor could not be started: {error}");
+            self.ended(book, id, kind, watch::lost_report(kind, cause));
+        }
+    }
+
+    /// Nothing of a job is wanted any more.
+    pub fn cancel(&self, book: &mut Book, id: JobId) {
+        let parts = book.jobs.get(&id).into_iter().flat_map(|record| &record.own.parts);
+        let parts = parts.map(|part| number(id, part.kind));
+        for id in parts.chain([gate::number(id)]).collect::<Vec<_>>() {
+            book.machine.handle(self.now(), Event::Cancelled { id });
         }
     }
 
     /// Tells what runs of a part to end. A part that is being checked ends when the check does.
     fn stop(self: &Arc<Self>, book: &mut Book, (id, kind): (JobId, PartKind)) {
-        if let Some(process) = book.running.get(&(id, kind)) {
+        if let Some(process) = book.running.get(&number(id, kind)) {
             watch::stop(self, id, kind, process.clone());
         }
     }
 
-    fn dropped(&self, book: &mut Book, (id, kind): (JobId, PartKind), reason: DropReason) {
+    fn dropped(self: &Arc<Self>, book: &mut Book, (id, kind): (JobId, PartKind), reason: DropReason) {
         let Some(record) = book.jobs.get_mut(&id) else { return };
         if let Some(part) = record.part_mut(kind) {
-            part.phase = Phase::Dropped;
+            part.progress = Progress::Dropped;
         }
         if record.state.is_final() || record.is_active() {
             return self.keep(record);
         }
-        if record.cancelled {
+        if record.own.cancelled {
             self.finish(record, JobState::Cancelled, None);
         } else if !matches!(reason, DropReason::DependencyFailed(_)) {
             let why = format!("the scheduler refused its {kind} part: {reason:?}");
@@ -194,22 +129,22 @@ impl Core {
     }
 
     /// A part ended. Decides what becomes of the job and lets the scheduler go on.
-    pub fn ended(&self, book: &mut Book, id: JobId, kind: PartKind, report: PartReport) {
-        book.running.remove(&(id, kind));
+    pub fn ended(self: &Arc<Self>, book: &mut Book, id: JobId, kind: PartKind, report: PartReport) {
+        book.running.remove(&number(id, kind));
         let Some(record) = book.jobs.get_mut(&id) else { return };
         let ok = report.ending.is_success();
         let why = (!ok).then(|| why(record, kind, &report));
         let took_ms = report.ended_ms.saturating_sub(report.started_ms);
         if let Some(part) = record.part_mut(kind) {
-            part.phase = Phase::Ended;
+            part.progress = if ok { Progress::Done } else { Progress::Failed };
             part.report = Some(report);
         }
         if kind == PartKind::StageIn {
-            gate::tell(self, record, if ok { Now::Arrived { took_ms } } else { Now::Failed });
+            self.tell(record, if ok { Now::Arrived(Some(took_ms)) } else { Now::Failed });
         }
         // A cancel has dropped those that waited.
-        let more = record.parts.iter().any(|part| matches!(part.phase, Phase::Waiting | Phase::Dropped));
-        if record.cancelled && (!ok || more) {
+        let more = record.own.parts.iter().any(|part| matches!(part.progress, Progress::Waiting | Progress::Dropped));
+        if record.own.cancelled && (!ok || more) {
             self.finish(record, JobState::Cancelled, None);
         } else if !ok {
             self.finish(record, JobState::Failed, why);
@@ -223,67 +158,47 @@ impl Core {
         self.prune(book);
     }
 
-    pub fn finish(&self, record: &mut Record, state: JobState, why: Option<String>) {
-        record.why = why;
-        gate::tell(self, record, Now::Gone);
+    pub fn finish(self: &Arc<Self>, record: &mut Record, state: JobState, why: Option<String>) {
+        record.own.why = why;
+        self.tell(record, Now::Gone);
         record.enter(state, "");
         if !record.plan.checkpoints.is_empty() {
-            self.volume.unmark_checkpoints(&marks::local(record.id));
+            self.volume.unmark_checkpoints(&Core::mark(record.id));
         }
         self.volume.count_job(state);
         self.keep(record);
         spool::forget_secrets(&self.config, record);
-        self.forget_staging(record);
+        self.forget_input(record);
     }
 
     /// What a stage-in that did not come to its end has brought so far is given up with the job.
-    fn forget_staging(&self, record: &Record) {
+    fn forget_input(self: &Arc<Self>, record: &Record) {
         let succeeded = |part: &PartRecord| part.report.as_ref().is_some_and(|report| report.ending.is_success());
         if record.part(PartKind::StageIn).is_none_or(succeeded) {
             return;
         }
-        let (volume, owner, paths) = (self.volume.clone(), record.owner, record.staged_paths());
-        std::thread::spawn(move || {
-            for path in paths {
-                if let Err(error) = volume.forget_staging(owner, &path) {
-                    tracing::warn!("what was staged of {} cannot be given up: {error}", path.display());
-                }
-            }
-        });
+        let (core, owner, paths) = (self.clone(), record.owner, record.staged_paths());
+        std::thread::spawn(move || core.forget_staging(owner, &paths));
     }
 
     /// Forgets the oldest finished jobs beyond the number that is remembered.
     pub fn prune(&self, book: &mut Book) {
-        let finished: Vec<JobId> =
-            book.jobs.values().filter(|r| r.state.is_final() && !r.is_active()).map(|r| r.id).collect();
-        let n_too_many = finished.len().saturating_sub(self.config.n_finished_max);
-        for id in &finished[..n_too_many] {
-            book.jobs.remove(id);
-            self.forget(*id);
+        for id in book.too_many(self.config.n_finished_max, |record| !record.is_active()) {
+            book.jobs.remove(&id);
+            self.forget(id);
         }
     }
 
     /// Nothing of a job is kept.
     pub fn forget(&self, id: JobId) {
-        if let Err(error) = self.state.record_remove(RECORDS, &key(id)) {
-            tracing::warn!("finished job {id} could not be forgotten: {error}");
-        }
+        self.forget_as(Local::RECORDS, id.0);
         let _ = std::fs::remove_dir_all(spool::dir(&self.config, id));
     }
 }
 
-/// Keys sort as numbers do.
-pub(super) fn key(id: JobId) -> String {
-    format!("{:020}", id.0)
-}
-
 /// The reason that the user sees: which command of which line, how it ended, what it said.
 pub(super) fn why(record: &Record, kind: PartKind, report: &PartReport) -> String {
-    let command = report
-        .steps
-        .len()
-        .checked_sub(1)
-        .and_then(|last| record.plan.parts.iter().find(|part| part.kind == kind)?.commands.get(last));
+    let command = report.steps.len().checked_sub(1).and_then(|last| record.plan.part(kind)?.commands.get(last));
     let (Some(command), Some(step)) = (command, report.steps.last()) else {
         return format!("{kind} {}", report.ending);
     };

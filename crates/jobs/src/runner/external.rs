@@ -3,14 +3,16 @@
 //! Parts are submitted and cancelled by their owner, never by the daemon. The daemon only looks: one question for the
 //! whole queue every few seconds, and one for each part that is no longer in it.
 
-use super::core::{Book, Core, why};
-use super::record::{Phase, Record};
-use super::requests::{WAIT_BEAT, may, new_record};
-use super::{Runner, gate, spool, watch as checks};
+use super::core::why;
+use super::local::{Book, Core, Record};
+use super::requests::{WAIT_BEAT, new_record};
+use super::{Runner, spool};
 use crate::account;
 use crate::arrivals::{self, Start};
+use crate::backend;
 use crate::error::Error;
 use crate::exec::now_ms;
+use crate::job::Progress;
 use crate::marks;
 use crate::plan::{self, Limits, paths};
 use crate::queue::{self, Snapshot, State};
@@ -49,12 +51,12 @@ impl Runner {
         let mut plan = planned.map_err(Error::Script)?;
         self.check_share(caller)?;
         let id = self.new_id()?;
-        plan.warnings.extend(marks::mark(&*core.volume, caller, &marks::local(id), &plan, &asked.job.cwd)?);
+        plan.warnings.extend(marks::mark(&*core.volume, caller, &Core::mark(id), &plan, &asked.job.cwd)?);
         let mut kept = plan.clone();
         kept.compute_script = Script::Text(String::new());
         let mut record = new_record(core, caller, account.name, id, kept, &asked.job);
         record.detail = "being submitted".into();
-        record.external = Some(External {
+        record.own.external = Some(External {
             scheduler: asked.scheduler,
             parts: BTreeMap::new(),
             claims: BTreeMap::new(),
@@ -62,7 +64,7 @@ impl Runner {
             refused: None,
         });
         core.remember(&record).map_err(|e| {
-            core.volume.unmark_checkpoints(&marks::local(id));
+            core.volume.unmark_checkpoints(&Core::mark(id));
             Error::World(format!("the job could not be remembered: {e}"))
         })?;
         core.book.lock().jobs.insert(id, record);
@@ -81,7 +83,7 @@ impl Runner {
         let mut book = self.core.book.lock();
         let record = book.jobs.get_mut(&id).filter(|r| r.owner.uid == uid && !r.state.is_final());
         let record = record.filter(|r| kind != PartKind::Compute && r.part(kind).is_some()).ok_or(Error::NoJob(id))?;
-        let external = record.external.as_mut().filter(|e| e.scheduler == Kind::Slurm && e.parts.is_empty());
+        let external = record.own.external.as_mut().filter(|e| e.scheduler == Kind::Slurm && e.parts.is_empty());
         let claims = external.ok_or(Error::NoJob(id))?.claims.entry(kind).or_default();
         if *claims == CLAIMS_MAX {
             return Err(Error::refused(
@@ -102,8 +104,8 @@ impl Runner {
         }
         let core = &self.core;
         let mut book = core.book.lock();
-        let record = book.jobs.get_mut(&told.id).filter(|r| may(caller, r)).ok_or(Error::NoJob(told.id))?;
-        let Some(external) = record.external.as_mut().filter(|external| external.parts.is_empty()) else {
+        let record = book.jobs.get_mut(&told.id).filter(|r| r.is_open_to(caller)).ok_or(Error::NoJob(told.id))?;
+        let Some(external) = record.own.external.as_mut().filter(|external| external.parts.is_empty()) else {
             return Err(Error::refused(format!("job {} is submitted already", told.id), "submit it anew"));
         };
         external.parts = told.parts;
@@ -117,10 +119,11 @@ impl Runner {
     pub fn unregister(&self, caller: Caller, id: JobId) -> Result<(), Error> {
         let core = &self.core;
         let mut book = core.book.lock();
-        let unsubmitted = |r: &&Record| may(caller, r) && r.external.as_ref().is_some_and(|e| e.parts.is_empty());
+        let unsubmitted =
+            |r: &&Record| r.is_open_to(caller) && r.own.external.as_ref().is_some_and(|e| e.parts.is_empty());
         book.jobs.get(&id).filter(unsubmitted).ok_or(Error::NoJob(id))?;
         book.jobs.remove(&id);
-        core.volume.unmark_checkpoints(&marks::local(id));
+        core.volume.unmark_checkpoints(&Core::mark(id));
         core.forget(id);
         Ok(())
     }
@@ -131,18 +134,18 @@ impl Runner {
         let core = &self.core;
         let record = self.look(caller, id, Record::clone)?;
         let admitted = |external: &External| external.admitted_ms.is_some();
-        let (Some(arrivals), false) = (&core.config.arrivals, record.external.as_ref().is_none_or(admitted)) else {
+        let (Some(arrivals), false) = (&core.config.arrivals, record.own.external.as_ref().is_none_or(admitted)) else {
             return Ok(());
         };
-        let ticket = gate::ticket(&record);
-        arrivals.ask(ticket, record.owner, gate::wanted(&record));
+        let ticket = Core::ticket(&record);
+        core.ask(&record);
         loop {
             let mut book = core.book.lock();
             if book.closed {
                 return Err(Error::refused("the daemon is stopping", "the scheduler may run this part again"));
             }
             let record = book.jobs.get_mut(&id).ok_or(Error::NoJob(id))?;
-            let external = record.external.as_mut().ok_or(Error::NoJob(id))?;
+            let external = record.own.external.as_mut().ok_or(Error::NoJob(id))?;
             if admitted(external) {
                 return Ok(());
             }
@@ -168,21 +171,16 @@ impl Runner {
     pub fn staged(&self, caller: Caller, id: JobId) -> Result<CheckReport, Error> {
         let core = &self.core;
         let record = self.look(caller, id, Record::clone)?;
-        let sources = checks::record_sources(core, &record);
-        let paths = record.staged_paths();
-        let checked = if paths.is_empty() {
-            Ok(CheckReport::default())
-        } else {
-            core.volume.check_before_job(record.owner, &paths)
-        };
+        let sources = core.record_sources(&record);
+        let checked = core.check(&record).map(Option::unwrap_or_default);
         let mut book = core.book.lock();
         let record = book.jobs.get_mut(&id).ok_or(Error::NoJob(id))?;
-        record.sources = sources;
+        record.own.sources = sources;
         record.check = checked.clone().ok();
         if checked.is_ok() {
-            let began = record.external.as_ref().and_then(|external| external.admitted_ms);
+            let began = record.own.external.as_ref().and_then(|external| external.admitted_ms);
             let took_ms = now_ms().saturating_sub(began.unwrap_or_else(now_ms));
-            gate::tell(core, record, gate::Now::Arrived { took_ms });
+            core.tell(record, backend::Now::Arrived(Some(took_ms)));
         }
         core.keep(record);
         checked.map_err(|cause| Error::World(format!("its data are not all there: {cause}; the script does not run")))
@@ -197,7 +195,7 @@ impl Side {
         let Some(core) = self.0.upgrade() else { return };
         let mut book = core.book.lock();
         let Some(record) = book.jobs.get_mut(&JobId(id)).filter(|record| !record.state.is_final()) else { return };
-        if let Some(external) = record.external.as_mut() {
+        if let Some(external) = record.own.external.as_mut() {
             change(external);
             core.keep(record);
             core.changed.notify_all();
@@ -224,10 +222,10 @@ impl arrivals::Side for Side {
 pub(super) fn take_up(core: &Core) {
     let mut book = core.book.lock();
     for record in book.jobs.values_mut().filter(|record| !record.state.is_final()) {
-        let admitted = record.external.as_ref().is_some_and(|external| external.admitted_ms.is_some());
+        let admitted = record.own.external.as_ref().is_some_and(|external| external.admitted_ms.is_some());
         let comes = record.part(PartKind::StageIn).is_some_and(|part| part.report.is_none());
         if admitted && comes {
-            gate::tell(core, record, gate::Now::UnderWay);
+            core.tell(record, backend::Now::UnderWay);
         }
     }
 }
@@ -243,7 +241,7 @@ fn look_once(weak: &Weak<Core>) -> Option<()> {
     let core = weak.upgrade()?;
     let watched: Vec<Record> = {
         let mut book = core.book.lock();
-        let elsewhere = |book: &Book| book.jobs.values().any(|r| !r.state.is_final() && r.external.is_some());
+        let elsewhere = |book: &Book| book.jobs.values().any(|r| !r.state.is_final() && r.own.external.is_some());
         while !book.closed && !elsewhere(&book) {
             core.changed.wait(&mut book);
         }
@@ -254,13 +252,14 @@ fn look_once(weak: &Weak<Core>) -> Option<()> {
             return None;
         }
         cut_off(&core, &mut book);
-        let submitted = |r: &&Record| r.external.as_ref().is_some_and(|external| !external.parts.is_empty());
+        let submitted = |r: &&Record| r.own.external.as_ref().is_some_and(|external| !external.parts.is_empty());
         book.jobs.values().filter(|r| !r.state.is_final()).filter(submitted).cloned().collect()
     };
-    let kinds: BTreeSet<Kind> = watched.iter().filter_map(|r| Some(r.external.as_ref()?.scheduler)).collect();
+    let kinds: BTreeSet<Kind> = watched.iter().filter_map(|r| Some(r.own.external.as_ref()?.scheduler)).collect();
     for kind in kinds {
         let Some(snapshot) = seen(&core, kind, kind.queue().snapshot()) else { continue };
-        for record in watched.iter().filter(|r| r.external.as_ref().is_some_and(|external| external.scheduler == kind))
+        for record in
+            watched.iter().filter(|r| r.own.external.as_ref().is_some_and(|external| external.scheduler == kind))
         {
             let found = look_at(record, kind, &snapshot);
             let mut book = core.book.lock();
@@ -293,7 +292,7 @@ impl Unseen {
 
 /// What a scheduler answered, if it did. The log hears of one that does not now and then.
 fn seen(core: &Core, kind: Kind, answer: Result<Snapshot, queue::Error>) -> Option<Snapshot> {
-    let (mut unseen, now) = (core.unseen.lock(), Instant::now());
+    let (mut unseen, now) = (core.own.unseen.lock(), Instant::now());
     match answer {
         Ok(snapshot) => {
             if let Some(before) = unseen.remove(&kind) {
@@ -320,10 +319,10 @@ fn seen(core: &Core, kind: Kind, answer: Result<Snapshot, queue::Error>) -> Opti
 const SUBMITTED_WITHIN_MS: u64 = 600_000;
 
 /// Jobs whose submission was cut off do not stay for ever.
-fn cut_off(core: &Core, book: &mut Book) {
+fn cut_off(core: &Arc<Core>, book: &mut Book) {
     let old = now_ms().saturating_sub(SUBMITTED_WITHIN_MS);
-    for record in book.jobs.values_mut().filter(|r| !r.state.is_final() && r.submitted_ms < old) {
-        if record.external.as_ref().is_some_and(|external| external.parts.is_empty()) {
+    for record in book.jobs.values_mut().filter(|r| !r.state.is_final() && r.own.submitted_ms < old) {
+        if record.own.external.as_ref().is_some_and(|external| external.parts.is_empty()) {
             let cause = "its submission was cut off; look in the scheduler's queue for parts of it".to_string();
             core.finish(record, JobState::Failed, Some(cause));
         }
@@ -339,9 +338,9 @@ enum Now {
 
 /// The parts of a job that are not over as far as we know, in their order.
 fn look_at(record: &Record, kind: Kind, snapshot: &Snapshot) -> Vec<(PartKind, Now)> {
-    let Some(external) = &record.external else { return Vec::new() };
+    let Some(external) = &record.own.external else { return Vec::new() };
     let mut found = Vec::new();
-    for part in record.parts.iter().filter(|part| !matches!(part.phase, Phase::Ended | Phase::Dropped)) {
+    for part in record.own.parts.iter().filter(|part| !part.progress.is_over()) {
         let Some(there) = external.parts.get(&part.kind) else { continue };
         let now = match snapshot.job(&there.id).map(|job| (job.state, job)) {
             Some((State::Pending, job)) => Now::Waits(format!("{} as {}: {}", kind.name(), there.id, job.reason)),
@@ -369,19 +368,19 @@ fn apply(core: &Arc<Core>, book: &mut Book, id: JobId, scheduler: Kind, kind: Pa
     let Some(record) = book.jobs.get_mut(&id).filter(|record| !record.state.is_final()) else { return };
     let Some(part) = record.part_mut(kind) else { return };
     match now {
-        Now::Waits(detail) if part.phase == Phase::Waiting => {
-            if record.detail != detail && !record.cancelled {
+        Now::Waits(detail) if part.progress == Progress::Waiting => {
+            if record.detail != detail && !record.own.cancelled {
                 record.detail = detail;
                 core.changed.notify_all();
             }
         }
         Now::Waits(_) => {
-            part.phase = Phase::Waiting;
+            part.progress = Progress::Waiting;
             record.enter(JobState::Queued, format!("{} put its {kind} back", scheduler.name()));
             core.keep(record);
         }
-        Now::Runs(start_ms) if part.phase != Phase::Started => {
-            part.phase = Phase::Started;
+        Now::Runs(start_ms) if part.progress != Progress::Running => {
+            part.progress = Progress::Running;
             part.dispatched_ms = Some(start_ms.unwrap_or_else(now_ms));
             let state = match kind {
                 PartKind::StageIn => JobState::StagingIn,
@@ -390,7 +389,7 @@ fn apply(core: &Arc<Core>, book: &mut Book, id: JobId, scheduler: Kind, kind: Pa
             };
             record.enter(state, format!("runs in {}", scheduler.name()));
             if kind == PartKind::Compute {
-                gate::tell(core, record, gate::Now::Started);
+                core.tell(record, backend::Now::Started);
             }
             core.keep(record);
             core.changed.notify_all();
@@ -411,22 +410,23 @@ fn over(core: &Arc<Core>, record: &mut Record, kind: PartKind, ending: Ending) {
         format!("{}; `entrepot job log {} --part {kind}` may say more", why(record, kind, &report), record.id)
     });
     if let Some(part) = record.part_mut(kind) {
-        part.phase = Phase::Ended;
+        part.progress = if ok { Progress::Done } else { Progress::Failed };
         part.report = Some(report);
     }
     if !ok && kind == PartKind::StageIn {
-        gate::tell(core, record, gate::Now::Failed);
+        core.tell(record, backend::Now::Failed);
     }
     if !ok {
         // The scheduler drops what depends on it, as it was told.
         record
+            .own
             .parts
             .iter_mut()
-            .filter(|part| part.phase == Phase::Waiting)
-            .for_each(|part| part.phase = Phase::Dropped);
+            .filter(|part| part.progress == Progress::Waiting)
+            .for_each(|part| part.progress = Progress::Dropped);
     }
-    let more = record.parts.iter().any(|part| part.phase == Phase::Waiting);
-    if !ok && (record.cancelled || ending == Ending::Cancelled) {
+    let more = record.own.parts.iter().any(|part| part.progress == Progress::Waiting);
+    if !ok && (record.own.cancelled || ending == Ending::Cancelled) {
         core.finish(record, JobState::Cancelled, None);
     } else if !ok {
         core.finish(record, JobState::Failed, reason);

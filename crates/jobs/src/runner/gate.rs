@@ -6,18 +6,17 @@
 //! ```
 //! So a stage-in that is not due takes no place in the queue of data jobs, and a cancel finds it like any other part.
 
-use super::core::{Book, Core};
+use super::local::{Book, Core, Record, part_of};
 use super::queued::picture;
-use super::record::{Phase, Record, part_of};
-use crate::arrivals::{self, Origin, Start, Ticket};
-use crate::plan::paths;
+use crate::arrivals::{self, Start};
+use crate::job::Progress;
 use crate::queue::{State, WaitsFor};
 use crate::request::*;
 use policy::Time;
 use policy::machine::Machine;
 use policy::schedule::easy::{self, Event};
 use std::collections::BTreeMap;
-use std::sync::Weak;
+use std::sync::{Arc, Weak};
 
 /// The queue of gates, after `batch` and `dataxfer`.
 pub(super) const QUEUE: easy::QueueId = easy::QueueId(2);
@@ -32,21 +31,16 @@ pub(super) fn is_gate(number: easy::JobId) -> bool {
     number.0 % 4 == 3
 }
 
-/// The ticket of a job with the arrivals.
-pub(super) fn ticket(record: &Record) -> Ticket {
-    (if record.external.is_some() { Origin::Elsewhere } else { Origin::Local }, record.id.0)
-}
-
 /// Whether a job has a gate that is still shut.
 pub(super) fn is_before(record: &Record) -> bool {
-    record.external.is_none() && record.part(PartKind::StageIn).is_some_and(|part| part.phase == Phase::Waiting)
+    record.own.external.is_none() && record.is_at(PartKind::StageIn, Progress::Waiting)
 }
 
 /// Has the scheduler know the gate, before the parts that wait for it.
 pub(super) fn submit(core: &Core, book: &mut Book, record: &Record) {
     if is_before(record) {
         let (id, estimate) = (number(record.id), Time::from_secs(1));
-        let gate = easy::Job { id, queue: QUEUE, cores: 1, estimate, after_ok: Vec::new() };
+        let gate = easy::Job { id, queue: QUEUE, cores: 1, estimate, after_ok: Vec::new(), after_any: Vec::new() };
         book.machine.handle(core.now(), Event::Submitted(gate));
     }
 }
@@ -54,63 +48,20 @@ pub(super) fn submit(core: &Core, book: &mut Book, record: &Record) {
 /// The scheduler has come to the gate: from now on it is for the arrivals to open it.
 pub(super) fn reached(core: &Core, book: &mut Book, gate: easy::JobId) {
     let (id, _) = part_of(gate);
-    match (&core.config.arrivals, book.jobs.get_mut(&id)) {
-        (Some(arrivals), Some(record)) => {
-            record.detail = "waits for the time and the space to bring its data".into();
-            arrivals.ask(ticket(record), record.owner, wanted(record));
-        }
-        _ => book.machine.handle(core.now(), Event::Ended { id: gate, ok: true }),
+    match book.jobs.get_mut(&id).filter(|record| core.ask(record)) {
+        Some(record) => record.detail = "waits for the time and the space to bring its data".into(),
+        None => book.machine.handle(core.now(), Event::Ended { id: gate, ok: true }),
     }
 }
 
-/// What is fetched, if all of it is known.
-pub(super) fn wanted(record: &Record) -> Vec<Wanted> {
-    paths::wanted(&record.plan, &record.cwd, record.mount.as_deref()).unwrap_or_default()
-}
-
 /// Nobody waits at the gate any more.
-pub(super) fn cancelled(core: &Core, book: &mut Book, gate: easy::JobId) {
+pub(super) fn cancelled(core: &Arc<Core>, book: &mut Book, gate: easy::JobId) {
     let (id, _) = part_of(gate);
     if let Some(record) = book.jobs.get_mut(&id).filter(|record| !record.state.is_final()) {
         core.finish(record, JobState::Cancelled, None);
     }
     book.machine.handle(core.now(), Event::Ended { id: gate, ok: false });
     core.prune(book);
-}
-
-/// Tells the arrivals how far a job is.
-pub(super) fn tell(core: &Core, record: &mut Record, now: Now) {
-    let Some(arrivals) = core.config.arrivals.as_ref() else { return };
-    let ticket = ticket(record);
-    match now {
-        Now::UnderWay => return arrivals.adopt(ticket, record.owner, wanted(record)),
-        Now::Arrived { took_ms } => arrivals.arrived(ticket, Some(took_ms)),
-        Now::Failed => arrivals.failed(ticket),
-        Now::Started => arrivals.started(ticket),
-        Now::Gone => {}
-    }
-    record.arrival = arrivals.told(ticket).or(record.arrival.take());
-    if matches!(now, Now::Gone) {
-        arrivals.gone(ticket);
-    }
-}
-
-/// What there is to tell of a job.
-#[derive(Clone, Copy)]
-pub(super) enum Now {
-    /// Its stage-in runs since before this daemon.
-    UnderWay,
-    /// Its data are there.
-    Arrived {
-        /// How long that took.
-        took_ms: u64,
-    },
-    /// They will not come.
-    Failed,
-    /// It was dispatched.
-    Started,
-    /// It is over.
-    Gone,
 }
 
 /// The runner as the arrivals see it.

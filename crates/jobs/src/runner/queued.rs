@@ -1,9 +1,9 @@
 //! The runner's queue as a picture: its compute parts, their cores, and when those that wait are expected to start.
 
 use super::Runner;
-use super::core::Core;
-use super::record::{Phase, Record};
+use super::local::{Core, Record};
 use crate::exec::now_ms;
+use crate::job::Progress;
 use crate::queue::{self, InputsOf, Queue, QueuedJob, Snapshot, State, WaitsFor, forecast};
 use crate::request::{Kind, PartKind};
 use std::path::PathBuf;
@@ -16,7 +16,7 @@ impl Runner {
         Arc::new(move |id: &str| -> Vec<PathBuf> {
             let Some(core) = core.upgrade() else { return Vec::new() };
             let book = core.book.lock();
-            let is_it = |r: &&Record| r.external.is_some() && r.name_in_queue() == id;
+            let is_it = |r: &&Record| r.own.external.is_some() && r.name_in_queue() == id;
             book.jobs.values().find(is_it).map(Record::staged_paths).unwrap_or_default()
         })
     }
@@ -51,7 +51,7 @@ impl Queue for Elsewhere {
 
     fn snapshot(&self) -> Result<Snapshot, queue::Error> {
         let is_there =
-            |r: &Record| !r.state.is_final() && r.external.as_ref().is_some_and(|e| e.scheduler == self.kind);
+            |r: &Record| !r.state.is_final() && r.own.external.as_ref().is_some_and(|e| e.scheduler == self.kind);
         let any = self.core.upgrade().is_some_and(|core| core.book.lock().jobs.values().any(is_there));
         if !any {
             return Ok(Snapshot::default());
@@ -67,7 +67,7 @@ impl Queue for Elsewhere {
 /// The same, for the runner's own parts.
 pub(super) fn picture(core: &Core) -> Snapshot {
     let records: Vec<Record> =
-        core.book.lock().jobs.values().filter(|r| !r.state.is_final() && r.external.is_none()).cloned().collect();
+        core.book.lock().jobs.values().filter(|r| !r.state.is_final() && r.own.external.is_none()).cloned().collect();
     let mut jobs: Vec<QueuedJob> = records.iter().map(queued).collect();
     jobs.sort_by_key(|job| job.state == State::Pending);
     let now = now_ms();
@@ -86,12 +86,12 @@ pub(super) fn picture(core: &Core) -> Snapshot {
 fn queued(record: &Record) -> QueuedJob {
     let summary = record.summary();
     let compute = record.part(PartKind::Compute);
-    let state = match compute.map(|part| part.phase) {
-        Some(Phase::Waiting) => State::Pending,
-        Some(Phase::Checking | Phase::Started) => State::Running,
+    let state = match compute.map(|part| part.progress) {
+        Some(Progress::Waiting) => State::Pending,
+        Some(Progress::Checking | Progress::Running) => State::Running,
         _ => State::Ending,
     };
-    let brought = record.part(PartKind::StageIn).is_none_or(|part| part.phase == Phase::Ended);
+    let brought = record.part(PartKind::StageIn).is_none_or(|part| part.progress == Progress::Done);
     let waits_for = match state {
         State::Pending if !brought => WaitsFor::Data,
         State::Pending => WaitsFor::Nodes,

@@ -1,22 +1,20 @@
 //! What callers may ask of the runner. Users see and act on their own jobs, root on all.
 
-use super::core::Core;
 use super::external::Unseen;
-use super::record::{PartRecord, Phase, Record, number};
-use super::{Runner, spool};
+use super::local::{Core, Own, PartRecord, Record};
+use super::{Runner, gate, spool};
 use crate::account;
 use crate::error::Error;
 use crate::exec::{self, now_ms};
+use crate::job::Progress;
+use crate::logs;
 use crate::marks;
 use crate::plan::{self, Limits};
 use crate::request::*;
 use policy::machine::Machine;
 use policy::schedule::easy::Event;
-use std::os::unix::fs::FileExt;
 use std::time::Duration;
 
-/// Largest piece of a log in one answer.
-const LOG_PIECE_BYTES_MAX: usize = 256 * 1024;
 /// How often a waiting client is asked whether it still listens.
 pub(super) const WAIT_BEAT: Duration = Duration::from_secs(5);
 
@@ -43,7 +41,7 @@ impl Runner {
         let script = std::mem::replace(&mut plan.compute_script, Script::Text(String::new()));
         self.check_share(caller)?;
         let id = self.new_id()?;
-        plan.warnings.extend(marks::mark(&*core.volume, caller, &marks::local(id), &plan, &request.cwd)?);
+        plan.warnings.extend(marks::mark(&*core.volume, caller, &Core::mark(id), &plan, &request.cwd)?);
         let base = account::base(&core.config, caller, &account, &request, id, &plan);
         let record = new_record(core, caller, account.name, id, plan, &request);
         let warnings = record.plan.warnings.iter().map(ToString::to_string).collect();
@@ -53,7 +51,7 @@ impl Runner {
         }
         if let Err(error) = spool::write(&core.config, &record, script.as_bytes(), &base) {
             let _ = std::fs::remove_dir_all(spool::dir(&core.config, id));
-            core.volume.unmark_checkpoints(&marks::local(id));
+            core.volume.unmark_checkpoints(&Core::mark(id));
             return Err(Error::World(format!(
                 "the job could not be written to {}: {error}; nothing was queued, make room there and submit again",
                 core.config.jobs_dir.display()
@@ -84,11 +82,11 @@ impl Runner {
         };
         if let Some(error) = refused {
             let _ = std::fs::remove_dir_all(spool::dir(&core.config, record.id));
-            core.volume.unmark_checkpoints(&marks::local(record.id));
+            core.volume.unmark_checkpoints(&Core::mark(record.id));
             return Err(error);
         }
-        super::gate::submit(core, &mut book, &record);
-        for part in &record.parts {
+        gate::submit(core, &mut book, &record);
+        for part in &record.own.parts {
             let job = core.request(&record, part.kind);
             book.machine.handle(core.now(), Event::Submitted(job));
         }
@@ -113,7 +111,7 @@ impl Runner {
     pub fn list(&self, caller: Caller, request: List) -> Vec<JobSummary> {
         let shown: Vec<Record> = {
             let book = self.core.book.lock();
-            let shown = book.jobs.values().filter(|r| may(caller, r) && (request.all || !r.state.is_final()));
+            let shown = book.jobs.values().filter(|r| r.is_open_to(caller) && (request.all || !r.state.is_final()));
             shown.cloned().collect()
         };
         shown.iter().map(|record| self.summary(record)).collect()
@@ -122,18 +120,9 @@ impl Runner {
     /// A job as it stands now. The volume may be asked.
     fn summary(&self, record: &Record) -> JobSummary {
         let mut summary = record.summary();
-        match record.state {
-            JobState::StagingIn => {
-                summary.staging = self.core.volume.staging(record.owner, &record.staged_paths());
-            }
-            JobState::StagingOut => {
-                let paths: Vec<_> = record.results().into_iter().map(|(_, path)| path).collect();
-                summary.staging = self.core.volume.staging(record.owner, &paths);
-            }
-            _ => {}
-        }
-        let scheduler = record.external.as_ref().filter(|_| !record.state.is_final()).map(|e| e.scheduler);
-        if let Some(unseen) = scheduler.and_then(|kind| self.core.unseen.lock().get(&kind).map(Unseen::text)) {
+        summary.staging = self.core.staging(record);
+        let scheduler = record.own.external.as_ref().filter(|_| !record.state.is_final()).map(|e| e.scheduler);
+        if let Some(unseen) = scheduler.and_then(|kind| self.core.own.unseen.lock().get(&kind).map(Unseen::text)) {
             summary.detail = unseen;
         }
         summary
@@ -143,7 +132,7 @@ impl Runner {
     pub fn retry(&self, caller: Caller, id: JobId) -> Result<JobSummary, Error> {
         let core = &self.core;
         let mut book = core.book.lock();
-        let record = book.jobs.get_mut(&id).filter(|r| may(caller, r)).ok_or(Error::NoJob(id))?;
+        let record = book.jobs.get_mut(&id).filter(|r| r.is_open_to(caller)).ok_or(Error::NoJob(id))?;
         let kind = PartKind::StageOut;
         let has_failed = |part: &PartRecord| part.report.as_ref().is_some_and(|report| !report.ending.is_success());
         if record.state != JobState::Failed || !record.part(kind).is_some_and(has_failed) {
@@ -151,7 +140,7 @@ impl Runner {
             return Err(Error::refused(cause, format!("`entrepot job show {id}` shows where it stands")));
         }
         let dir = spool::dir(&core.config, id);
-        if record.external.is_some() || !exec::file(&dir, kind, "spec").exists() {
+        if record.own.external.is_some() || !exec::file(&dir, kind, "spec").exists() {
             let cause = format!("the commands of job {id} are not kept here");
             return Err(Error::refused(cause, "take its results home by hand: entrepot stage out PATH URI"));
         }
@@ -160,9 +149,9 @@ impl Runner {
             let _ = std::fs::remove_file(exec::file(&dir, kind, suffix));
         }
         if let Some(part) = record.part_mut(kind) {
-            *part = PartRecord { kind, phase: Phase::Waiting, dispatched_ms: None, report: None };
+            *part = PartRecord { kind, progress: Progress::Waiting, dispatched_ms: None, report: None };
         }
-        record.why = None;
+        record.own.why = None;
         record.enter(JobState::Queued, "its stage-out is tried again");
         core.keep(record);
         let job = core.request(record, kind);
@@ -177,11 +166,8 @@ impl Runner {
         let mut detail = record.detail(spool::dir(&self.core.config, id));
         detail.summary = self.summary(&record);
         if !record.state.is_final() {
-            let arrivals = self.core.config.arrivals.as_ref();
-            let told = arrivals.and_then(|arrivals| arrivals.told(super::gate::ticket(&record)));
-            detail.arrival = told.or(detail.arrival);
-            let (volume, paths) = (&self.core.volume, record.staged_paths());
-            detail.protection = volume.protection(record.owner, &record.name_in_queue(), &paths);
+            detail.arrival = self.core.told(&record);
+            detail.protection = self.core.protection(&record, &record.name_in_queue());
         }
         let started_ms = record.part(PartKind::Compute).and_then(|part| part.dispatched_ms);
         if let (JobState::Running, Some(from_ms)) = (record.state, started_ms) {
@@ -193,32 +179,28 @@ impl Runner {
 
     pub(super) fn look<T>(&self, caller: Caller, id: JobId, read: impl FnOnce(&Record) -> T) -> Result<T, Error> {
         let book = self.core.book.lock();
-        book.jobs.get(&id).filter(|r| may(caller, r)).map(read).ok_or(Error::NoJob(id))
+        book.jobs.get(&id).filter(|r| r.is_open_to(caller)).map(read).ok_or(Error::NoJob(id))
     }
 
     /// Cancels a job: what runs of it is told to end, then made to. Returns at once.
     pub fn cancel(&self, caller: Caller, id: JobId) -> Result<JobSummary, Error> {
         let core = &self.core;
         let mut book = core.book.lock();
-        let record = book.jobs.get_mut(&id).filter(|r| may(caller, r)).ok_or(Error::NoJob(id))?;
+        let record = book.jobs.get_mut(&id).filter(|r| r.is_open_to(caller)).ok_or(Error::NoJob(id))?;
         if record.state.is_final() {
             let cause = format!("job {id} has ended already: {}", record.state);
             return Err(Error::refused(cause, format!("`entrepot job show {id}` shows how")));
         }
-        record.cancelled = true;
+        record.own.cancelled = true;
         record.detail = "being cancelled".into();
         core.keep(record);
-        if record.external.is_some() {
+        if record.own.external.is_some() {
             // The caller has told the scheduler under its own account; what came of it is seen there.
             let summary = record.summary();
             core.changed.notify_all();
             return Ok(summary);
         }
-        let kinds: Vec<PartKind> = record.parts.iter().map(|part| part.kind).collect();
-        for kind in kinds {
-            book.machine.handle(core.now(), Event::Cancelled { id: number(id, kind) });
-        }
-        book.machine.handle(core.now(), Event::Cancelled { id: super::gate::number(id) });
+        core.cancel(&mut book, id);
         core.pump(&mut book);
         book.jobs.get(&id).map(Record::summary).ok_or(Error::NoJob(id))
     }
@@ -228,20 +210,10 @@ impl Runner {
         let kind = request.part;
         let ended = self.look(caller, request.id, |record| {
             let part = record.part(kind);
-            let over = part.is_none_or(|part| matches!(part.phase, Phase::Ended | Phase::Dropped));
-            over || record.state.is_final()
+            part.is_none_or(|part| part.progress.is_over()) || record.state.is_final()
         })?;
-        let suffix = if request.stream == Stream::Out { "out" } else { "err" };
-        let path = exec::file(&spool::dir(&self.core.config, request.id), kind, suffix);
-        let mut data = vec![0; LOG_PIECE_BYTES_MAX];
-        let n = match std::fs::File::open(&path) {
-            Ok(file) => file.read_at(&mut data, request.offset).map_err(|e| Error::World(format!("log: {e}")))?,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => 0,
-            Err(error) => return Err(Error::World(format!("the log cannot be read: {error}; see {}", path.display()))),
-        };
-        data.truncate(n);
-        let next_offset = request.offset + n as u64;
-        Ok(LogPiece { data: Script::from(data), next_offset, ended: ended && n < LOG_PIECE_BYTES_MAX })
+        let dir = spool::dir(&self.core.config, request.id);
+        logs::piece(&dir, kind, request.stream, request.offset, ended)
     }
 
     /// Waits for the end of a job. `progress` hears each change, the same again every few seconds, and says with
@@ -272,33 +244,30 @@ impl Runner {
     }
 }
 
-pub(super) fn may(caller: Caller, record: &Record) -> bool {
-    caller.uid == 0 || caller.uid == record.owner.uid
-}
-
 pub(super) fn new_record(core: &Core, owner: Caller, user: String, id: JobId, plan: Plan, request: &Submit) -> Record {
-    let waiting = |kind| PartRecord { kind, phase: Phase::Waiting, dispatched_ms: None, report: None };
+    let waiting = |kind| PartRecord { kind, progress: Progress::Waiting, dispatched_ms: None, report: None };
     let mut record = Record {
         id,
         owner,
         user,
-        parts: plan.parts.iter().map(|part| waiting(part.kind)).collect(),
-        plan,
         cwd: request.cwd.clone(),
         mount: core.volume.mount_point(),
-        submitted_ms: now_ms(),
-        ended_ms: None,
         state: JobState::Queued,
         detail: String::new(),
-        why: None,
-        cancelled: false,
         timeline: Vec::new(),
-        sources: Vec::new(),
         check: None,
-        recoveries: Vec::new(),
-        external: None,
         early: Vec::new(),
         arrival: None,
+        own: Own {
+            submitted_ms: now_ms(),
+            why: None,
+            cancelled: false,
+            parts: plan.parts.iter().map(|part| waiting(part.kind)).collect(),
+            sources: Vec::new(),
+            recoveries: Vec::new(),
+            external: None,
+        },
+        plan,
     };
     record.enter(JobState::Queued, "waits for its turn");
     record

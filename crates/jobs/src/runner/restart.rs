@@ -1,10 +1,10 @@
 //! After a restart of the daemon: every job is taken up where it stands.
 
-use super::core::{Core, RECORDS};
-use super::gate::{self, Now};
-use super::record::{Phase, Record, number};
-use super::watch;
+use super::local::{Book, Core, Local, Record};
+use super::{gate, watch};
+use crate::backend::{Backend as _, Now};
 use crate::exec;
+use crate::job::Progress;
 use crate::request::*;
 use policy::Time;
 use policy::machine::Machine;
@@ -14,16 +14,10 @@ use std::sync::Arc;
 /// Reads all jobs and tells the scheduler of those that are not finished.
 pub(super) fn take_up(core: &Arc<Core>) -> store::Result<()> {
     let mut book = core.book.lock();
-    for (key, bytes) in core.state.records(RECORDS)? {
-        match serde_json::from_slice::<Record>(&bytes) {
-            Ok(record) => {
-                book.jobs.insert(record.id, record);
-            }
-            Err(error) => tracing::error!("the record of job {key} cannot be read and is left alone: {error}"),
-        }
-    }
+    let records: Vec<Record> = core.records(Local::RECORDS)?;
+    book.jobs.extend(records.into_iter().map(|record| (record.id, record)));
     let unfinished: Vec<JobId> =
-        book.jobs.values().filter(|r| !r.state.is_final() && r.external.is_none()).map(|r| r.id).collect();
+        book.jobs.values().filter(|r| !r.state.is_final() && r.own.external.is_none()).map(|r| r.id).collect();
     for id in unfinished {
         take_up_job(core, &mut book, id);
     }
@@ -31,8 +25,8 @@ pub(super) fn take_up(core: &Arc<Core>) -> store::Result<()> {
     Ok(())
 }
 
-fn take_up_job(core: &Arc<Core>, book: &mut super::core::Book, id: JobId) {
-    let kinds: Vec<PartKind> = book.jobs.get(&id).into_iter().flat_map(|r| &r.parts).map(|p| p.kind).collect();
+fn take_up_job(core: &Arc<Core>, book: &mut Book, id: JobId) {
+    let kinds: Vec<PartKind> = book.jobs.get(&id).into_iter().flat_map(|r| &r.own.parts).map(|p| p.kind).collect();
     let mut ended = None;
     if let Some(record) = book.jobs.get(&id).cloned() {
         gate::submit(core, book, &record);
@@ -41,20 +35,20 @@ fn take_up_job(core: &Arc<Core>, book: &mut super::core::Book, id: JobId) {
         let Some(record) = book.jobs.get_mut(&id) else { return };
         let job = core.request(record, kind);
         let Some(part) = record.part_mut(kind) else { continue };
-        match part.phase {
-            Phase::Ended | Phase::Dropped => {}
-            Phase::Started => {
+        match part.progress {
+            Progress::Done | Progress::Failed | Progress::Dropped => {}
+            Progress::Running => {
                 let started = Time::from_millis(part.dispatched_ms.unwrap_or_default());
-                if let Some(process) = watch::adopt(core, id, kind) {
-                    if kind == PartKind::StageIn {
-                        gate::tell(core, record, Now::UnderWay);
+                if watch::adopt(core, book, id, kind) {
+                    if let Some(record) = book.jobs.get_mut(&id).filter(|_| kind == PartKind::StageIn) {
+                        core.tell(record, Now::UnderWay);
                     }
-                    book.running.insert((id, kind), process);
                 } else if was_started(core, id, kind) {
                     ended = Some(kind);
                 } else {
                     // The daemon ended between writing down the start and starting; the part's lock makes sure of it.
-                    part.phase = Phase::Waiting;
+                    let Some(record) = book.jobs.get_mut(&id) else { return };
+                    record.part_mut(kind).into_iter().for_each(|part| part.progress = Progress::Waiting);
                     record.enter(JobState::Queued, "waits for its turn, after a restart of the daemon");
                     let record = record.clone();
                     if kind == PartKind::StageIn {
@@ -65,8 +59,8 @@ fn take_up_job(core: &Arc<Core>, book: &mut super::core::Book, id: JobId) {
                 }
                 book.machine.handle(core.now(), Event::Running { job, started });
             }
-            Phase::Waiting | Phase::Checking => {
-                part.phase = Phase::Waiting;
+            Progress::Waiting | Progress::Checking => {
+                part.progress = Progress::Waiting;
                 if record.state == JobState::Checking {
                     record.enter(JobState::Queued, "waits for its turn, after a restart of the daemon");
                 }
@@ -87,11 +81,8 @@ fn was_started(core: &Core, id: JobId, kind: PartKind) -> bool {
 }
 
 /// A cancel that the last daemon did not see through.
-fn finish_cancel(core: &Core, book: &mut super::core::Book, id: JobId) {
-    let Some(record) = book.jobs.get(&id).filter(|r| r.cancelled && !r.state.is_final()) else { return };
-    let kinds: Vec<PartKind> = record.parts.iter().map(|part| part.kind).collect();
-    for kind in kinds {
-        book.machine.handle(core.now(), Event::Cancelled { id: number(id, kind) });
+fn finish_cancel(core: &Core, book: &mut Book, id: JobId) {
+    if book.jobs.get(&id).is_some_and(|r| r.own.cancelled && !r.state.is_final()) {
+        core.cancel(book, id);
     }
-    book.machine.handle(core.now(), Event::Cancelled { id: gate::number(id) });
 }

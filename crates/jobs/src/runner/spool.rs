@@ -2,15 +2,15 @@
 //!
 //! Users may enter the directories but not list them; of what lies there they own the script's copy and the logs.
 
-use super::record::{PartRecord, Record};
-use crate::account::dir_mode;
+use super::local::{PartRecord, Record};
+use crate::account::make_dir;
 use crate::config::Config;
 use crate::error::Error;
 use crate::exec::{self, Spec};
 use crate::plan::run_words;
 use crate::request::*;
 use std::fs::Permissions;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt, chown};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 
 /// Largest environment of a job.
@@ -19,12 +19,6 @@ const ENVIRONMENT_BYTES_MAX: usize = 256 * 1024;
 /// The directory of a job.
 pub(super) fn dir(config: &Config, id: JobId) -> PathBuf {
     config.jobs_dir.join(id.to_string())
-}
-
-/// Makes the directory of all jobs.
-pub(super) fn prepare(config: &Config) -> std::io::Result<()> {
-    std::fs::create_dir_all(&config.jobs_dir)?;
-    std::fs::set_permissions(&config.jobs_dir, Permissions::from_mode(dir_mode()))
 }
 
 /// Whether another user can get to the script's copy.
@@ -43,8 +37,7 @@ pub(super) fn reachable(config: &Config) -> Result<(), Error> {
 /// Writes all that the job needs.
 pub(super) fn write(config: &Config, record: &Record, script: &[u8], base: &Spec) -> std::io::Result<()> {
     let dir = dir(config, record.id);
-    std::fs::DirBuilder::new().mode(dir_mode()).create(&dir)?;
-    std::fs::set_permissions(&dir, Permissions::from_mode(dir_mode()))?;
+    make_dir(&dir)?;
     let copy = dir.join("script");
     exec::write_whole(&copy, script)?;
     if let Some(user) = &base.user {
@@ -105,7 +98,7 @@ pub(super) fn forget_secrets(config: &Config, record: &Record) {
         let lost = part.report.as_ref().is_some_and(|report| !report.ending.is_success());
         part.kind == PartKind::StageOut && lost && record.state == JobState::Failed
     };
-    for part in &record.parts {
+    for part in &record.own.parts {
         let kept = failed(part);
         for suffix in ["spec", "pid", "lock"] {
             if !(kept && suffix == "spec") {

@@ -1,49 +1,41 @@
 //! The threads that wait: for a part's processes to end, and for the check before dispatch.
 
-use super::core::Core;
-use super::record::{Phase, Record};
+use super::local::{Book, Core, number};
 use super::spool;
 use crate::exec::now_ms;
 pub(super) use crate::exec::outside::lost_report;
 use crate::exec::outside::{self, Supervisor};
 use crate::request::*;
 use std::os::fd::OwnedFd;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 
 /// Starts a part's supervisor and a thread that waits for it.
-pub(super) fn spawn(core: &Arc<Core>, id: JobId, kind: PartKind) -> std::io::Result<Arc<OwnedFd>> {
+pub(super) fn spawn(core: &Arc<Core>, book: &mut Book, id: JobId, kind: PartKind) -> std::io::Result<()> {
     let config = &core.config;
     let started = outside::start(&config.program, &config.supervisor_args, &spool::dir(config, id), kind)?;
-    Ok(wait(core, id, kind, started))
+    wait(core, book, id, kind, started);
+    Ok(())
 }
 
-/// Takes over a part that another daemon started, if it still runs.
-pub(super) fn adopt(core: &Arc<Core>, id: JobId, kind: PartKind) -> Option<Arc<OwnedFd>> {
-    let adopted = outside::adopt(&spool::dir(&core.config, id), kind)?;
-    Some(wait(core, id, kind, adopted))
+/// Takes over a part that another daemon started. Whether it still runs.
+pub(super) fn adopt(core: &Arc<Core>, book: &mut Book, id: JobId, kind: PartKind) -> bool {
+    let adopted = outside::adopt(&spool::dir(&core.config, id), kind);
+    adopted.map(|adopted| wait(core, book, id, kind, adopted)).is_some()
 }
 
-fn wait(core: &Arc<Core>, id: JobId, kind: PartKind, mut supervisor: Supervisor) -> Arc<OwnedFd> {
-    let (weak, process) = (Arc::downgrade(core), supervisor.process.clone());
-    let closing = core.closing.try_clone();
-    std::thread::spawn(move || {
-        if closing.is_ok_and(|closing| supervisor.wait(&closing)) {
-            take_report(&weak, id, kind);
-        }
-    });
-    process
+fn wait(core: &Arc<Core>, book: &mut Book, id: JobId, kind: PartKind, supervisor: Supervisor) {
+    core.watch(book, number(id, kind), supervisor, move |core| take_report(core, id, kind));
 }
 
-fn take_report(core: &Weak<Core>, id: JobId, kind: PartKind) {
-    let Some(core) = core.upgrade() else { return };
-    let report = report(&core, id, kind);
-    let recoveries = recoveries(&core, id, &report);
+fn take_report(core: &Arc<Core>, id: JobId, kind: PartKind) {
+    let report = report(core, id, kind);
+    let recoveries = recoveries(core, id, &report);
     let mut book = core.book.lock();
     if book.closed {
         return;
     }
     if let Some(record) = book.jobs.get_mut(&id) {
-        record.recoveries.extend(recoveries);
+        record.own.recoveries.extend(recoveries);
     }
     core.ended(&mut book, id, kind, report);
     core.pump(&mut book);
@@ -72,10 +64,8 @@ pub(super) fn check(core: &Arc<Core>, id: JobId) {
     let core = core.clone();
     std::thread::spawn(move || {
         let Some(record) = core.book.lock().jobs.get(&id).cloned() else { return };
-        let sources = record_sources(&core, &record);
-        let paths = record.staged_paths();
-        let checked =
-            if paths.is_empty() { Ok(None) } else { core.volume.check_before_job(record.owner, &paths).map(Some) };
+        let sources = core.record_sources(&record);
+        let checked = core.check(&record);
         let mut book = core.book.lock();
         if book.closed {
             return;
@@ -87,15 +77,15 @@ pub(super) fn check(core: &Arc<Core>, id: JobId) {
 
 fn checked_job(
     core: &Arc<Core>,
-    book: &mut super::core::Book,
+    book: &mut Book,
     id: JobId,
     sources: Vec<RecordedSource>,
     checked: Result<Option<CheckReport>, String>,
 ) {
     let Some(record) = book.jobs.get_mut(&id) else { return };
-    record.sources = sources;
+    record.own.sources = sources;
     let failure = match checked {
-        _ if record.cancelled => Some(Ending::Cancelled),
+        _ if record.own.cancelled => Some(Ending::Cancelled),
         Ok(report) => {
             record.check = report;
             None
@@ -110,19 +100,4 @@ fn checked_job(
             core.ended(book, id, kind, PartReport { kind, started_ms: now, ended_ms: now, ending, steps: Vec::new() });
         }
     }
-}
-
-/// Records the sources of what ordinary stage-in commands fetched into the volume.
-pub(super) fn record_sources(core: &Core, record: &Record) -> Vec<RecordedSource> {
-    let brought =
-        record.part(PartKind::StageIn).is_some_and(|part| part.phase == Phase::Ended) || record.external.is_some();
-    let commands = record.plan.parts.iter().filter(|part| brought && part.kind == PartKind::StageIn);
-    let found = commands.flat_map(|part| &part.commands).flat_map(|command| &command.sources);
-    found
-        .filter_map(|found| Some((record.in_volume(&found.path)?, found.uri.clone())))
-        .map(|(path, uri)| match core.volume.record_source(record.owner, &path, &uri) {
-            Ok(path) => RecordedSource { path, uri, error: None },
-            Err(error) => RecordedSource { path, uri, error: Some(error) },
-        })
-        .collect()
 }

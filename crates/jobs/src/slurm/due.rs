@@ -3,13 +3,11 @@
 //! Slurm asks for the data of every queued job as soon as it can, at most 128 at a time, those first that it will start
 //! first. While a hook waits, its own plan of when the job starts goes on being corrected; `squeue` tells it.
 
-use super::core::{Book, Core};
-use super::record::{Job, Phase, Why};
-use crate::arrivals::{self, Origin, Start, Ticket};
-use crate::plan::paths;
+use super::hooked::{Book, Core, Job, Why};
+use crate::arrivals::{self, Start};
 use crate::queue::slurm::Slurm as SlurmQueue;
 use crate::queue::{InputsOf, Queue, QueuedJob, Snapshot, State, WaitsFor, ask};
-use crate::request::{Arrival, PartKind, Wanted};
+use crate::request::{JobId, JobState, PartKind};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
@@ -18,71 +16,24 @@ use std::sync::{Arc, Weak};
 /// An estimate that lies so little ahead means now: Slurm plans a job that only waits for its data for this moment.
 const NOW_MS: u64 = 2000;
 
-fn ticket(job: u64) -> Ticket {
-    (Origin::Slurm, job)
-}
-
-fn wanted(job: &Job) -> Vec<Wanted> {
-    paths::wanted(&job.plan, &job.cwd, job.mount.as_deref()).unwrap_or_default()
-}
-
 /// A hook asks for a job's data. They begin to come when they are due.
-pub(super) fn ask_for(core: &Arc<Core>, book: &mut Book, id: u64) {
-    match (&core.config.arrivals, book.jobs.get(&id)) {
-        (Some(arrivals), Some(job)) => arrivals.ask(ticket(id), job.owner, wanted(job)),
-        _ => begin(core, book, id),
+pub(super) fn ask_for(core: &Arc<Core>, book: &mut Book, id: JobId) {
+    if !book.jobs.get(&id).is_some_and(|job| core.ask(job)) {
+        begin(core, book, id);
     }
 }
 
-fn begin(core: &Arc<Core>, book: &mut Book, id: u64) {
-    let Some(job) = book.jobs.get_mut(&id).filter(|job| job.phase == Phase::SetUp) else { return };
-    job.enter(Phase::StagingIn);
+fn begin(core: &Arc<Core>, book: &mut Book, id: JobId) {
+    let Some(job) = book.jobs.get_mut(&id).filter(|job| job.state == JobState::SetUp) else { return };
+    job.enter(JobState::StagingIn, "");
     core.keep(job);
     core.advance(book, id);
-    core.start_waiting(book);
-}
-
-/// What there is to tell of a job.
-#[derive(Clone, Copy)]
-pub(super) enum Now {
-    /// Its data come since before this daemon.
-    UnderWay,
-    /// They are there; how long they came, where that says something about their source.
-    Arrived(Option<u64>),
-    /// They will not come.
-    Failed,
-    /// Slurm starts it.
-    Started,
-    /// It is over, or begins anew.
-    Gone,
-}
-
-/// Tells the arrivals how far a job is.
-pub(super) fn tell(core: &Core, job: &mut Job, now: Now) {
-    let Some(arrivals) = &core.config.arrivals else { return };
-    let ticket = ticket(job.id);
-    match now {
-        Now::UnderWay => return arrivals.adopt(ticket, job.owner, wanted(job)),
-        Now::Arrived(took_ms) => arrivals.arrived(ticket, took_ms),
-        Now::Failed => arrivals.failed(ticket),
-        Now::Started => arrivals.started(ticket),
-        Now::Gone => {}
-    }
-    job.arrival = arrivals.told(ticket).or(job.arrival.take());
-    if matches!(now, Now::Gone) {
-        arrivals.gone(ticket);
-    }
-}
-
-/// The job as it stands now.
-pub(super) fn told(core: &Core, job: &Job) -> Option<Arrival> {
-    let told = core.config.arrivals.as_ref().and_then(|arrivals| arrivals.told(ticket(job.id)));
-    told.or_else(|| job.arrival.clone())
+    core.pump(book);
 }
 
 /// How long the transfers of a job came, if they came for it alone.
 pub(super) fn took_ms(book: &Book, job: &Job) -> Option<u64> {
-    let transfers = job.brought.iter().filter_map(|number| book.transfers.get(number));
+    let transfers = job.own.brought.iter().filter_map(|number| book.own.transfers.get(number));
     transfers.map(|t| t.took_ms.filter(|_| t.seen_by.len() == 1)).sum()
 }
 
@@ -118,15 +69,15 @@ impl arrivals::Side for Side {
         let core = self.0.upgrade()?;
         let confs: BTreeSet<Option<PathBuf>> = {
             let book = core.book.lock();
-            let waits = |job: &&Job| matches!(job.phase, Phase::SetUp | Phase::StagingIn | Phase::Verifying);
-            book.jobs.values().filter(waits).map(|job| job.conf.clone()).collect()
+            let waits = |job: &&Job| matches!(job.state, JobState::SetUp | JobState::StagingIn | JobState::Verifying);
+            book.jobs.values().filter(waits).map(|job| job.own.conf.clone()).collect()
         };
         let mut starts = BTreeMap::new();
         for conf in confs {
             let queue = SlurmQueue::with_conf(conf);
             let picture = queue.snapshot();
             // Once for each time that it falls silent.
-            let before = core.is_unseen.swap(picture.is_err(), Ordering::AcqRel);
+            let before = core.own.is_unseen.swap(picture.is_err(), Ordering::AcqRel);
             let said = |error: &crate::queue::Error| {
                 if !before {
                     tracing::warn!("{error}; data of its jobs come by what it said last");
@@ -150,7 +101,7 @@ impl arrivals::Side for Side {
         let Some(core) = self.0.upgrade() else { return };
         let mut book = core.book.lock();
         if !book.closed {
-            begin(&core, &mut book, job);
+            begin(&core, &mut book, JobId(job));
         }
     }
 
@@ -158,7 +109,7 @@ impl arrivals::Side for Side {
         let Some(core) = self.0.upgrade() else { return };
         let mut book = core.book.lock();
         if !book.closed {
-            core.fail(&mut book, job, Why { part: PartKind::StageIn, cause, passing: true });
+            core.fail(&mut book, JobId(job), Why { part: PartKind::StageIn, cause, passing: true });
         }
     }
 }
@@ -174,8 +125,8 @@ impl Queue for Hooked {
     fn snapshot(&self) -> Result<Snapshot, crate::queue::Error> {
         let confs: BTreeSet<Option<PathBuf>> = self.0.upgrade().map_or_else(BTreeSet::new, |core| {
             let book = core.book.lock();
-            let waits = |job: &&Job| job.phase == Phase::StagedIn;
-            book.jobs.values().filter(waits).map(|job| job.conf.clone()).collect()
+            let waits = |job: &&Job| job.state == JobState::StagedIn;
+            book.jobs.values().filter(waits).map(|job| job.own.conf.clone()).collect()
         });
         let mut all = Snapshot::default();
         for conf in confs {

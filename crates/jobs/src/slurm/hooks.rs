@@ -1,16 +1,15 @@
 //! What Slurm's plug-in asks. Every step may be asked for again, in any order in which Slurm comes back to a job.
 
-use super::core::{Book, Core};
-use super::due::{self, Now};
-use super::record::{Job, Phase, Why};
+use super::due;
+use super::hooked::{Book, Core, Hooked, Job, Why};
 use super::wire::{SetUp, Standing, original};
 use super::{Slurm, scontrol, spool};
 use crate::account::{account, base};
+use crate::backend::Now;
 use crate::error::Error;
-use crate::exec::now_ms;
 use crate::marks;
 use crate::plan::{self, Limits};
-use crate::request::{Caller, JobId, Overrides, PartKind, Script, Submit};
+use crate::request::{Caller, JobId, JobState, Overrides, PartKind, Script, Submit};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -34,7 +33,7 @@ impl Slurm {
         plan.compute_script = Script::Text(String::new());
         let cwd = asked.environment.get("SLURM_SUBMIT_DIR").or(asked.environment.get("PWD"));
         let cwd = cwd.map(PathBuf::from).filter(|dir| dir.is_absolute()).unwrap_or_else(|| "/".into());
-        plan.warnings.extend(marks::mark(&*core.volume, owner, &marks::slurm(asked.job), &plan, &cwd)?);
+        plan.warnings.extend(marks::mark(&*core.volume, owner, &Core::mark(asked.job), &plan, &cwd)?);
         let umask = asked.environment.get("SLURM_UMASK").and_then(|mask| u32::from_str_radix(mask, 8).ok());
         let request = Submit {
             file_name: "job".into(),
@@ -44,7 +43,7 @@ impl Slurm {
             environment: asked.environment,
             overrides: Overrides::default(),
         };
-        let mut base = base(&core.config, owner, &account, &request, JobId(asked.job), &plan);
+        let mut base = base(&core.config, owner, &account, &request, asked.job, &plan);
         base.environment.insert("SLURM_JOB_ID".into(), asked.job.to_string());
         let mount = core.volume.mount_point();
         base.environment.extend(mount.iter().map(|m| ("ENTREPOT_MOUNT".into(), m.to_string_lossy().into_owned())));
@@ -53,18 +52,18 @@ impl Slurm {
         })?;
         let mut book = core.book.lock();
         let under_way = |job: &Job| {
-            let going = matches!(job.phase, Phase::StagingIn | Phase::Verifying | Phase::StagedIn);
+            let going = matches!(job.state, JobState::StagingIn | JobState::Verifying | JobState::StagedIn);
             going && job.plan == plan && job.owner == owner
         };
         if let Some(job) = book.jobs.get_mut(&asked.job).filter(|job| under_way(job)) {
-            job.let_go = false;
+            job.own.let_go = false;
             core.keep(job);
             return Ok(());
         }
         core.release(&mut book, asked.job, PartKind::StageIn);
         core.release(&mut book, asked.job, PartKind::StageOut);
         let mut earlier = book.jobs.remove(&asked.job).filter(|job| job.owner == owner);
-        earlier.iter_mut().for_each(|job| due::tell(core, job, Now::Gone));
+        earlier.iter_mut().for_each(|job| core.tell(job, Now::Gone));
         let mut job = Job {
             id: asked.job,
             owner,
@@ -72,20 +71,15 @@ impl Slurm {
             plan,
             cwd,
             mount,
-            conf: asked.conf,
-            phase: Phase::SetUp,
-            since_ms: now_ms(),
-            why: None,
-            note: None,
-            let_go: false,
-            brought: Vec::new(),
-            taken: Vec::new(),
+            state: JobState::SetUp,
+            detail: String::new(),
+            timeline: earlier.map(|job| job.timeline).unwrap_or_default(),
             check: None,
             early: Vec::new(),
             arrival: None,
-            timeline: earlier.map(|job| job.timeline).unwrap_or_default(),
+            own: Hooked { conf: asked.conf, ..Hooked::default() },
         };
-        job.enter(Phase::SetUp);
+        job.enter(JobState::SetUp, "");
         core.keep(&job);
         book.jobs.insert(asked.job, job);
         core.changed.notify_all();
@@ -93,37 +87,35 @@ impl Slurm {
     }
 
     /// Brings a job's data, or says how that stands.
-    pub fn data_in(&self, id: u64) -> Result<Standing, Error> {
+    pub fn data_in(&self, id: JobId) -> Result<Standing, Error> {
         let core = &self.core;
         let mut book = core.book.lock();
         // A hook may still ask for a job that Slurm has let go of meanwhile; only a new set-up takes that back.
         let job = book.jobs.get(&id).ok_or_else(|| unknown(id))?;
-        if job.phase == Phase::SetUp {
+        if job.state == JobState::SetUp {
             due::ask_for(core, &mut book, id);
         }
         let job = book.jobs.get(&id).ok_or_else(|| unknown(id))?;
-        Ok(match job.phase {
-            Phase::StagingIn | Phase::Verifying | Phase::SetUp => Standing::UnderWay,
-            Phase::Failed => Standing::Failed { cause: reason(job) },
-            Phase::Cancelled => Standing::Failed { cause: "the job was cancelled".into() },
-            _ => Standing::Done { note: job.note.clone().unwrap_or_default() },
+        Ok(match job.state {
+            JobState::StagingIn | JobState::Verifying | JobState::SetUp => Standing::UnderWay,
+            JobState::Failed => Standing::Failed { cause: reason(job) },
+            JobState::Cancelled => Standing::Failed { cause: "the job was cancelled".into() },
+            _ => Standing::Done { note: job.own.note.clone().unwrap_or_default() },
         })
     }
 
     /// Looks whether all data of a job are there, and mends what can be mended. Slurm starts the job only then.
-    pub fn pre_run(&self, id: u64) -> Result<Standing, Error> {
+    pub fn pre_run(&self, id: JobId) -> Result<Standing, Error> {
         let core = &self.core;
         let job = core.book.lock().jobs.get(&id).cloned().ok_or_else(|| unknown(id))?;
-        let paths = job.staged_paths();
-        let checked =
-            if paths.is_empty() { Ok(None) } else { core.volume.check_before_job(job.owner, &paths).map(Some) };
+        let checked = core.check(&job);
         let mut book = core.book.lock();
         match checked {
             Ok(report) => {
                 if let Some(job) = book.jobs.get_mut(&id) {
                     job.check = report;
-                    due::tell(core, job, Now::Started);
-                    job.enter(Phase::Running);
+                    core.tell(job, Now::Started);
+                    job.enter(JobState::Running, "");
                     core.keep(job);
                 }
                 Ok(Standing::Done { note: String::new() })
@@ -138,53 +130,53 @@ impl Slurm {
     }
 
     /// Takes a job's results home, or says how that stands. Those of a script that failed stay where they are.
-    pub fn data_out(&self, id: u64) -> Result<Standing, Error> {
+    pub fn data_out(&self, id: JobId) -> Result<Standing, Error> {
         let core = &self.core;
-        let (phase, conf) = {
+        let (state, conf) = {
             let book = core.book.lock();
-            book.jobs.get(&id).map(|job| (job.phase, job.conf.clone())).ok_or_else(|| unknown(id))?
+            book.jobs.get(&id).map(|job| (job.state, job.own.conf.clone())).ok_or_else(|| unknown(id))?
         };
-        if !phase.is_final() && phase != Phase::StagingOut {
+        if !state.is_final() && state != JobState::StagingOut {
             let ended = scontrol::look(id, conf.as_deref());
             let mut book = core.book.lock();
             match ended.ok().and_then(|found| found.exit_code).filter(|code| code != "0:0") {
                 Some(code) => {
                     let note = format!("the script ended with {code}; its results stay where they are");
-                    core.finish(&mut book, id, Phase::Completed, Some(note));
+                    core.finish(&mut book, id, JobState::Completed, Some(note));
                 }
                 None => {
                     if let Some(job) = book.jobs.get_mut(&id) {
-                        job.enter(Phase::StagingOut);
+                        job.enter(JobState::StagingOut, "");
                         core.keep(job);
                     }
                     core.advance(&mut book, id);
-                    core.start_waiting(&mut book);
+                    core.pump(&mut book);
                 }
             }
         }
         let book = core.book.lock();
         let job = book.jobs.get(&id).ok_or_else(|| unknown(id))?;
-        Ok(match job.phase {
-            Phase::Completed => Standing::Done { note: job.note.clone().unwrap_or_default() },
-            Phase::Failed => Standing::Failed { cause: reason(job) },
-            Phase::Cancelled => Standing::Failed { cause: "the job was cancelled".into() },
+        Ok(match job.state {
+            JobState::Completed => Standing::Done { note: job.own.note.clone().unwrap_or_default() },
+            JobState::Failed => Standing::Failed { cause: reason(job) },
+            JobState::Cancelled => Standing::Failed { cause: "the job was cancelled".into() },
             _ => Standing::UnderWay,
         })
     }
 
     /// Slurm is done with a job, or has lost track of it. What that means is looked up; nothing is thrown away before.
-    pub fn tear_down(&self, id: u64) {
+    pub fn tear_down(&self, id: JobId) {
         let core = &self.core;
         let mut book = core.book.lock();
         let Some(job) = book.jobs.get_mut(&id) else { return };
-        match job.phase {
-            Phase::Completed | Phase::Cancelled => {}
-            Phase::Failed => {
+        match job.state {
+            JobState::Completed | JobState::Cancelled => {}
+            JobState::Failed => {
                 core.release(&mut book, id, PartKind::StageIn);
-                core.volume.unmark_checkpoints(&marks::slurm(id));
+                core.volume.unmark_checkpoints(&Core::mark(id));
             }
             _ => {
-                job.let_go = true;
+                job.own.let_go = true;
                 core.keep(job);
                 core.changed.notify_all();
             }
@@ -192,7 +184,7 @@ impl Slurm {
     }
 }
 
-fn unknown(id: u64) -> Error {
+fn unknown(id: JobId) -> Error {
     Error::refused(
         format!("job {id} was never set up here"),
         "it may belong to another volume; requeue it, or cancel it and submit it again",
@@ -201,32 +193,32 @@ fn unknown(id: u64) -> Error {
 
 /// The reason as it stands in `squeue`: what, whether waiting helps, and what the owner can do.
 pub(super) fn reason(job: &Job) -> String {
-    let Some(why) = &job.why else { return "its data could not be brought".into() };
+    let Some(why) = &job.own.why else { return "its data could not be brought".into() };
     let prospect = if why.passing { "this may pass" } else { "this will not pass by itself" };
     format!("{}: {} ({prospect}; then: entrepot slurm retry {})", why.part, why.cause, job.id)
 }
 
 /// The owner wants a failed step tried again. Says what is done about it.
-pub(super) fn retry(core: &Arc<Core>, book: &mut Book, id: u64) -> Result<Retried, Error> {
-    let job = book.jobs.get_mut(&id).ok_or(Error::NoJob(JobId(id)))?;
-    let Some(why) = job.why.clone().filter(|_| job.phase == Phase::Failed) else {
-        let cause = format!("nothing of job {id} has failed: it is {}", job.phase.name());
+pub(super) fn retry(core: &Arc<Core>, book: &mut Book, id: JobId) -> Result<Retried, Error> {
+    let job = book.jobs.get_mut(&id).ok_or(Error::NoJob(id))?;
+    let Some(why) = job.own.why.clone().filter(|_| job.state == JobState::Failed) else {
+        let cause = format!("nothing of job {id} has failed: it is {}", job.state.name());
         return Err(Error::refused(cause, format!("`entrepot slurm show {id}` shows where it stands")));
     };
     if why.part != PartKind::StageOut {
-        return Ok(Retried::NeedsRelease(job.conf.clone()));
+        return Ok(Retried::NeedsRelease(job.own.conf.clone()));
     }
     // Commands that succeeded are not done again.
-    let failed = job.taken.pop();
-    job.why = None;
-    job.enter(Phase::StagingOut);
+    let failed = job.own.taken.pop();
+    job.own.why = None;
+    job.enter(JobState::StagingOut, "");
     core.keep(job);
-    if let Some(transfer) = failed.and_then(|number| book.transfers.get_mut(&number)) {
+    if let Some(transfer) = failed.and_then(|number| book.own.transfers.get_mut(&number)) {
         transfer.jobs.remove(&id);
         core.keep_transfer(transfer);
     }
     core.advance(book, id);
-    core.start_waiting(book);
+    core.pump(book);
     Ok(Retried::UnderWay)
 }
 

@@ -1,6 +1,7 @@
 //! What Slurm says of a job, and the two things that only its operator may do for a user: release and start at once.
 
 use crate::queue::{Error, ask};
+use crate::request::JobId;
 use std::path::Path;
 
 /// A job as `scontrol show job` has it.
@@ -37,7 +38,7 @@ impl Found {
 }
 
 /// Looks a job up. An error means that Slurm does not answer, which says nothing about the job.
-pub(super) fn look(id: u64, conf: Option<&Path>) -> Result<Found, Error> {
+pub(super) fn look(id: JobId, conf: Option<&Path>) -> Result<Found, Error> {
     match run(&["-o", "show", "job", &id.to_string()], conf) {
         Ok(text) => Ok(parse(&text)),
         Err(Error::Command { cause, .. }) if cause.contains("Invalid job id") => Ok(Found::default()),
@@ -46,7 +47,7 @@ pub(super) fn look(id: u64, conf: Option<&Path>) -> Result<Found, Error> {
 }
 
 /// Lets a held job go on, and one that waits for a time start now.
-pub(super) fn release(id: u64, conf: Option<&Path>) -> Result<(), Error> {
+pub(super) fn release(id: JobId, conf: Option<&Path>) -> Result<(), Error> {
     run(&["update", &format!("JobId={id}"), "StartTime=now"], conf)?;
     run(&["release", &id.to_string()], conf).map(drop)
 }

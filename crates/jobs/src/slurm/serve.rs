@@ -4,7 +4,7 @@ use super::Slurm;
 use super::wire::{Log, OneJob, OnePart, SetUp};
 use crate::body::{answer, read, unknown};
 use crate::error::Error;
-use crate::request::{Caller, List};
+use crate::request::{Caller, JobId, List};
 use serde_json::{Value, json};
 use std::sync::Weak;
 use store::control::{self, Handler, Problem, Responder, exit};
@@ -23,7 +23,7 @@ impl Handler for Slurm {
         let who = Caller { uid: caller.uid, gid: caller.gid };
         let verb = command.strip_prefix("slurm.").unwrap_or(command);
         let is_hook = matches!(verb, "setup" | "data-in" | "pre-run" | "data-out" | "teardown" | "part");
-        if is_hook && !caller.is_operator() && !self.core.slurm_users.contains(&caller.uid) {
+        if is_hook && !caller.is_operator() && !self.core.own.slurm_users.contains(&caller.uid) {
             let cause = format!("user {} may not speak for Slurm", caller.uid);
             return Err(Problem::denied(cause).try_this(
                 "name the user that slurmctld runs as in volume.toml: [jobs] slurm_user = \"slurm\"; then restart the daemon",
@@ -66,6 +66,6 @@ impl Slurm {
     }
 }
 
-fn job(args: Value) -> Result<u64, Problem> {
+fn job(args: Value) -> Result<JobId, Problem> {
     Ok(read::<OneJob>(args)?.job)
 }

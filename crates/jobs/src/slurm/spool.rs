@@ -1,11 +1,10 @@
 //! Where jobs of Slurm and their transfers keep their files: `STATE/jobs/slurm/job-N` and `STATE/jobs/slurm/N`.
 
-use crate::account::dir_mode;
+use crate::account::make_dir;
 use crate::config::Config;
 use crate::exec::{self, Spec};
-use std::fs::Permissions;
-use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
+use crate::request::JobId;
+use std::path::PathBuf;
 
 fn root(config: &Config) -> PathBuf {
     config.jobs_dir.join("slurm")
@@ -13,30 +12,24 @@ fn root(config: &Config) -> PathBuf {
 
 /// Makes the directory of all.
 pub(super) fn prepare(config: &Config) -> std::io::Result<()> {
-    make(&root(config))
-}
-
-/// Makes a directory that others may pass where they must, and never list.
-pub(super) fn make(dir: &Path) -> std::io::Result<()> {
-    std::fs::create_dir_all(dir)?;
-    std::fs::set_permissions(dir, Permissions::from_mode(dir_mode()))
+    make_dir(&root(config))
 }
 
 /// What the transfers of a job have in common: owner, directory, environment. Holds secrets, hence mode 0600.
-pub(super) fn put_base(config: &Config, job: u64, base: &Spec) -> std::io::Result<()> {
+pub(super) fn put_base(config: &Config, job: JobId, base: &Spec) -> std::io::Result<()> {
     let dir = root(config).join(format!("job-{job}"));
-    make(&dir)?;
+    make_dir(&dir)?;
     exec::write_whole(&dir.join("base"), &serde_json::to_vec(base)?)
 }
 
 /// And back.
-pub(super) fn base(config: &Config, job: u64) -> std::io::Result<Spec> {
+pub(super) fn base(config: &Config, job: JobId) -> std::io::Result<Spec> {
     let bytes = std::fs::read(root(config).join(format!("job-{job}")).join("base"))?;
     Ok(serde_json::from_slice(&bytes)?)
 }
 
 /// The job needs nothing more.
-pub(super) fn forget_base(config: &Config, job: u64) {
+pub(super) fn forget_base(config: &Config, job: JobId) {
     let _ = std::fs::remove_dir_all(root(config).join(format!("job-{job}")));
 }
 

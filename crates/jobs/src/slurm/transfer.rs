@@ -1,29 +1,61 @@
 //! One staging command: shared where another job's does the same, run as the owner, and explained when it fails.
 
-use super::core::{Book, Core};
-use super::record::{Transfer, TransferState};
+use super::hooked::{Book, Core};
 use super::spool;
+use crate::account::make_dir;
 use crate::exec::{self, Spec};
+use crate::job::Progress;
 use crate::plan::{paths, run_words};
-use crate::request::{Caller, Command, Ending, PartKind, PartReport};
-use std::path::Path;
+use crate::request::{Caller, Command, Ending, JobId, PartKind, PartReport};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
 use store::control::exit;
 
 /// Tries of a command of ours after a failure that may pass, where the script does not say how many. With waits of 1, 2
 /// and 4 s between them, a guess: a restart of a server is bridged, an outage is not.
 const RETRIES_DEFAULT: u32 = 3;
 
+/// One staging command on its way, for one job or several.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Transfer {
+    /// Its number, which names its directory.
+    pub number: u64,
+    /// In or out.
+    pub kind: PartKind,
+    /// The command as it stands in the script, and its line.
+    pub argv: Vec<String>,
+    /// Its line in the script of the job that began it.
+    pub line: u32,
+    /// Equal for transfers that do the same; none for those that cannot be shared.
+    pub share: Option<String>,
+    /// Who runs it.
+    pub owner: Caller,
+    /// Files and directories of the volume that it brings.
+    pub brings: Vec<PathBuf>,
+    /// Jobs that need it. Without any it is over.
+    pub jobs: BTreeSet<JobId>,
+    /// Jobs that ever needed it: as long as one is remembered, so are its logs.
+    pub seen_by: BTreeSet<JobId>,
+    /// How far it is.
+    pub state: Progress,
+    /// How long it took, once it succeeded, in milliseconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub took_ms: Option<u64>,
+    /// Why it failed.
+    pub why: Option<(String, bool)>,
+}
+
 /// Lets a job have the transfer of its next command of that kind: one that does the same and has not failed, or a new one.
-pub(super) fn join(core: &Core, book: &mut Book, id: u64, kind: PartKind) -> Result<(), String> {
-    let Some(job) = book.jobs.get_mut(&id) else { return Ok(()) };
-    let Some(part) = job.plan.parts.iter().find(|part| part.kind == kind) else { return Ok(()) };
+pub(super) fn join(core: &Core, book: &mut Book, id: JobId, kind: PartKind) -> Result<(), String> {
+    let Some(job) = book.jobs.get(&id) else { return Ok(()) };
+    let Some(part) = job.plan.part(kind) else { return Ok(()) };
     let Some(command) = part.commands.get(job.transfers(kind).len()) else { return Ok(()) };
     let brings = paths::brought_by(command, &job.cwd, job.mount.as_deref());
     let share =
         (kind == PartKind::StageIn).then(|| share(command, job.owner, &job.cwd, job.mount.as_deref())).flatten();
-    let alive =
-        |t: &&mut Transfer| !t.jobs.is_empty() && !matches!(t.state, TransferState::Failed | TransferState::Dropped);
-    let shared = book.transfers.values_mut().find(|t| share.is_some() && t.share == share && alive(t));
+    let alive = |t: &&mut Transfer| !t.jobs.is_empty() && !matches!(t.state, Progress::Failed | Progress::Dropped);
+    let shared = book.own.transfers.values_mut().find(|t| share.is_some() && t.share == share && alive(t));
     let number = if let Some(transfer) = shared {
         transfer.jobs.insert(id);
         transfer.seen_by.insert(id);
@@ -48,8 +80,7 @@ pub(super) fn join(core: &Core, book: &mut Book, id: u64, kind: PartKind) -> Res
         // Left by a daemon that ended before it could remember the transfer.
         let _ = std::fs::remove_dir_all(&dir);
         let write = || {
-            std::fs::create_dir(&dir)?;
-            spool::make(&dir)?;
+            make_dir(&dir)?;
             exec::write_whole(&exec::file(&dir, kind, "spec"), &serde_json::to_vec(&spec)?)
         };
         write().map_err(|e: std::io::Error| format!("{} cannot be written: {e}", dir.display()))?;
@@ -63,16 +94,19 @@ pub(super) fn join(core: &Core, book: &mut Book, id: u64, kind: PartKind) -> Res
             brings,
             jobs: [id].into(),
             seen_by: [id].into(),
-            state: TransferState::Waiting,
+            state: Progress::Waiting,
             took_ms: None,
             why: None,
         };
         core.keep_transfer(&transfer);
-        book.transfers.insert(number, transfer);
+        book.own.transfers.insert(number, transfer);
+        core.submit(book, number);
         number
     };
-    job.transfers_mut(kind).push(number);
-    core.keep(job);
+    if let Some(job) = book.jobs.get_mut(&id) {
+        job.transfers_mut(kind).push(number);
+        core.keep(job);
+    }
     Ok(())
 }
 
@@ -151,9 +185,9 @@ mod tests {
             share: None,
             owner: Caller { uid: 7, gid: 7 },
             brings: Vec::new(),
-            jobs: [1].into(),
-            seen_by: [1].into(),
-            state: TransferState::Running,
+            jobs: [JobId(1)].into(),
+            seen_by: [JobId(1)].into(),
+            state: Progress::Running,
             took_ms: None,
             why: None,
         };

@@ -1,25 +1,22 @@
 //! What users may ask of their jobs in Slurm: list, show, read what was said, retry. Root sees all.
 
 use super::Slurm;
-use super::core::{Book, Core};
-use super::due;
+use super::hooked::{Book, Core, Job};
 use super::hooks::{Retried, retry};
-use super::record::{Job, Phase, TransferState};
+use super::transfer::Transfer;
 use super::wire::{Detail, Log, Summary};
 use super::{scontrol, spool};
 use crate::error::Error;
-use crate::exec;
-use crate::request::{Caller, JobId, LogPiece, PartKind, Script, Stream};
-use std::os::unix::fs::FileExt;
-
-/// Largest piece of a log in one answer.
-const LOG_PIECE_BYTES_MAX: usize = 256 * 1024;
+use crate::job::Progress;
+use crate::logs;
+use crate::request::{Caller, JobId, JobState, LogPiece, PartKind};
 
 impl Slurm {
     /// The caller's jobs, or all for root; finished ones too if wanted.
     pub fn list(&self, caller: Caller, all: bool) -> Vec<Summary> {
         let book = self.core.book.lock();
-        let shown = book.jobs.values().filter(|job| may(caller, job) && (all || job.phase != Phase::Completed));
+        let shown =
+            book.jobs.values().filter(|job| job.is_open_to(caller) && (all || job.state != JobState::Completed));
         shown.map(|job| summary(&self.core, &book, job)).collect()
     }
 
@@ -28,31 +25,22 @@ impl Slurm {
         let book = self.core.book.lock();
         book.jobs
             .values()
-            .filter(|job| !job.phase.is_final() || job.why.is_some())
+            .filter(|job| !job.state.is_final() || job.own.why.is_some())
             .map(|job| summary(&self.core, &book, job))
             .collect()
     }
 
     /// All about one job.
-    pub fn show(&self, caller: Caller, id: u64) -> Result<Detail, Error> {
+    pub fn show(&self, caller: Caller, id: JobId) -> Result<Detail, Error> {
         let book = self.core.book.lock();
-        let job = book.jobs.get(&id).filter(|job| may(caller, job)).ok_or(Error::NoJob(JobId(id)))?;
-        let seen = |kind| book.transfers.values().filter(move |t| t.seen_by.contains(&id) && t.kind == kind);
+        let job = book.jobs.get(&id).filter(|job| job.is_open_to(caller)).ok_or(Error::NoJob(id))?;
+        let seen = |kind| book.own.transfers.values().filter(move |t| t.seen_by.contains(&id) && t.kind == kind);
         let transfers = seen(PartKind::StageIn).chain(seen(PartKind::StageOut)).cloned().collect();
-        let arrival = due::told(&self.core, job);
-        let (volume, paths, owner) = (self.core.volume.clone(), job.staged_paths(), job.owner);
-        let job = Job { arrival, ..job.clone() };
+        let job = Job { arrival: self.core.told(job), ..job.clone() };
         drop(book);
-        let over = job.phase.is_final();
-        let protection = if over { Vec::new() } else { volume.protection(owner, &id.to_string(), &paths) };
-        let results = || crate::plan::paths::results(&job.plan, &job.cwd, job.mount.as_deref());
-        let staging = match job.phase {
-            Phase::StagingIn => volume.staging(owner, &paths),
-            Phase::StagingOut => {
-                volume.staging(owner, &results().into_iter().map(|(_, path)| path).collect::<Vec<_>>())
-            }
-            _ => None,
-        };
+        let over = job.state.is_final();
+        let protection = if over { Vec::new() } else { self.core.protection(&job, &id.to_string()) };
+        let staging = self.core.staging(&job);
         Ok(Detail { job, transfers, protection, staging })
     }
 
@@ -60,37 +48,26 @@ impl Slurm {
     pub fn log(&self, caller: Caller, asked: &Log) -> Result<LogPiece, Error> {
         let (number, ended) = {
             let book = self.core.book.lock();
-            let job = book.jobs.get(&asked.job).filter(|job| may(caller, job)).ok_or(Error::NoJob(JobId(asked.job)))?;
-            let commands = job.plan.parts.iter().find(|part| part.kind == asked.part).map(|part| &part.commands);
+            let job = book.jobs.get(&asked.job).filter(|job| job.is_open_to(caller)).ok_or(Error::NoJob(asked.job))?;
+            let commands = job.plan.part(asked.part).map(|part| &part.commands);
             let command = commands.and_then(|commands| commands.get(asked.command)).ok_or_else(|| {
                 let n = commands.map_or(0, Vec::len);
                 Error::refused(format!("job {} has {n} {} commands", asked.job, asked.part), "count from 1")
             })?;
-            let mine = |t: &&super::record::Transfer| {
-                t.seen_by.contains(&asked.job) && t.kind == asked.part && t.argv == command.argv
-            };
-            let last = book.transfers.values().rfind(mine);
-            let ended = |state| !matches!(state, TransferState::Waiting | TransferState::Running);
-            (last.map(|t| t.number), last.is_none_or(|t| ended(t.state)))
+            let mine = |t: &&Transfer| t.seen_by.contains(&asked.job) && t.kind == asked.part && t.argv == command.argv;
+            let last = book.own.transfers.values().rfind(mine);
+            (last.map(|t| t.number), last.is_none_or(|t| t.state.is_over()))
         };
-        let suffix = if asked.stream == Stream::Out { "out" } else { "err" };
-        let mut data = vec![0; LOG_PIECE_BYTES_MAX];
-        let path = number.map(|number| exec::file(&spool::dir(&self.core.config, number), asked.part, suffix));
-        let n = match path.map(std::fs::File::open) {
-            Some(Ok(file)) => file.read_at(&mut data, asked.offset).map_err(|e| Error::World(format!("log: {e}")))?,
-            Some(Err(e)) if e.kind() != std::io::ErrorKind::NotFound => return Err(Error::World(format!("log: {e}"))),
-            _ => 0,
-        };
-        data.truncate(n);
-        let next_offset = asked.offset + n as u64;
-        Ok(LogPiece { data: Script::from(data), next_offset, ended: ended && n < LOG_PIECE_BYTES_MAX })
+        // One that did not begin yet has no directory.
+        let dir = spool::dir(&self.core.config, number.unwrap_or_default());
+        logs::piece(&dir, asked.part, asked.stream, asked.offset, ended)
     }
 
     /// Tries a failed step again. Says what happens now.
-    pub fn retry(&self, caller: Caller, id: u64) -> Result<String, Error> {
+    pub fn retry(&self, caller: Caller, id: JobId) -> Result<String, Error> {
         let retried = {
             let mut book = self.core.book.lock();
-            book.jobs.get(&id).filter(|job| may(caller, job)).ok_or(Error::NoJob(JobId(id)))?;
+            book.jobs.get(&id).filter(|job| job.is_open_to(caller)).ok_or(Error::NoJob(id))?;
             retry(&self.core, &mut book, id)?
         };
         let Retried::NeedsRelease(conf) = retried else {
@@ -108,29 +85,25 @@ impl Slurm {
     }
 }
 
-fn may(caller: Caller, job: &Job) -> bool {
-    caller.uid == 0 || caller.uid == job.owner.uid
-}
-
 fn summary(core: &Core, book: &Book, job: &Job) -> Summary {
-    let kind = if job.phase == Phase::StagingOut { PartKind::StageOut } else { PartKind::StageIn };
-    let of = job.plan.parts.iter().find(|part| part.kind == kind).map_or(0, |part| part.commands.len());
-    let last = job.transfers(kind).last().and_then(|number| book.transfers.get(number));
-    let doing = match (job.phase, last) {
-        (Phase::StagingIn | Phase::StagingOut, Some(t)) => {
+    let kind = if job.state == JobState::StagingOut { PartKind::StageOut } else { PartKind::StageIn };
+    let of = job.plan.part(kind).map_or(0, |part| part.commands.len());
+    let last = job.transfers(kind).last().and_then(|number| book.own.transfers.get(number));
+    let doing = match (job.state, last) {
+        (JobState::StagingIn | JobState::StagingOut, Some(t)) => {
             let at = job.transfers(kind).len();
-            let waits = if t.state == TransferState::Waiting { ", waits for others" } else { "" };
+            let waits = if t.state == Progress::Waiting { ", waits for others" } else { "" };
             let shared = t.jobs.len();
             let shared = if shared > 1 { format!(", shared by {shared} jobs") } else { String::new() };
             format!("command {at} of {of}{waits}{shared}")
         }
-        (Phase::Failed, _) => {
-            let why = job.why.as_ref();
+        (JobState::Failed, _) => {
+            let why = job.own.why.as_ref();
             let prospect = if why.is_some_and(|why| why.passing) { "may pass" } else { "will not pass by itself" };
             format!("{} failed, {prospect}", why.map_or(PartKind::StageIn, |why| why.part))
         }
-        (Phase::SetUp, _) => due::told(core, job).map_or_else(String::new, |told| told.standing),
+        (JobState::SetUp, _) => core.told(job).map_or_else(String::new, |told| told.standing),
         _ => String::new(),
     };
-    Summary { job: job.id, user: job.user.clone(), phase: job.phase, since_ms: job.since_ms, doing }
+    Summary { job: job.id, user: job.user.clone(), phase: job.state, since_ms: job.since_ms(), doing }
 }

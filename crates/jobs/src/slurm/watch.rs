@@ -1,9 +1,8 @@
 //! Jobs that Slurm let go of: cancelled ones end, those of a slurmctld that restarted are kept until it comes back to them.
 
-use super::core::Core;
-use super::record::{Job, Phase};
+use super::hooked::{Book, Core, Job};
 use super::scontrol::{self, Found};
-use crate::request::PartKind;
+use crate::request::{JobId, JobState, PartKind};
 use parking_lot::MutexGuard;
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -33,18 +32,17 @@ fn watch(weak: &Weak<Core>) {
         let staging = looked_at_staging.elapsed() >= LOOK_AT_STAGING_EVERY;
         let asked = {
             let mut book = core.book.lock();
-            let let_go = |book: &super::core::Book| book.jobs.values().any(|job| job.let_go);
+            let let_go = |book: &Book| book.jobs.values().any(|job| job.own.let_go);
             if !all && !staging && !book.closed && !let_go(&book) {
                 wait(&core, &mut book);
             }
             if book.closed {
                 return;
             }
-            let wanted = book
-                .jobs
-                .values()
-                .filter(|job| job.let_go || (all && needs_look(job)) || (staging && job.phase == Phase::StagingIn));
-            wanted.map(|job| (job.id, job.conf.clone())).collect::<Vec<(u64, Option<PathBuf>)>>()
+            let wanted = book.jobs.values().filter(|job| {
+                job.own.let_go || (all && needs_look(job)) || (staging && job.state == JobState::StagingIn)
+            });
+            wanted.map(|job| (job.id, job.own.conf.clone())).collect::<Vec<(JobId, Option<PathBuf>)>>()
         };
         if all {
             looked_at_all = Instant::now();
@@ -59,14 +57,14 @@ fn watch(weak: &Weak<Core>) {
             if !found.is_over() {
                 over_before.remove(&id);
             } else if over_before.remove(&id)
-                || book.jobs.get(&id).is_some_and(|job| job.let_go || unwanted(job, &found))
+                || book.jobs.get(&id).is_some_and(|job| job.own.let_go || unwanted(job, &found))
             {
                 end(&core, &mut book, id, &found);
             } else {
                 over_before.insert(id);
             }
         }
-        if book.jobs.values().any(|job| job.let_go) {
+        if book.jobs.values().any(|job| job.own.let_go) {
             wait(&core, &mut book);
         }
     }
@@ -74,43 +72,35 @@ fn watch(weak: &Weak<Core>) {
 
 /// Nobody wants what is still coming for it, whatever hook may be on its way.
 fn unwanted(job: &Job, found: &Found) -> bool {
-    job.phase == Phase::StagingIn && found.state.is_some() && found.is_cancelled()
+    job.state == JobState::StagingIn && found.state.is_some() && found.is_cancelled()
 }
 
 /// A failed stage-in keeps what it fetched for a retry, as long as Slurm has the job.
 fn needs_look(job: &Job) -> bool {
-    let stage_in_failed = job.phase == Phase::Failed && !stage_out_failed(job);
-    !job.phase.is_final() || stage_in_failed
+    let stage_in_failed = job.state == JobState::Failed && !job.has_failed_in(PartKind::StageOut);
+    !job.state.is_final() || stage_in_failed
 }
 
-fn stage_out_failed(job: &Job) -> bool {
-    job.why.as_ref().is_some_and(|why| why.part == PartKind::StageOut)
-}
-
-fn wait(core: &Core, book: &mut MutexGuard<'_, super::core::Book>) {
+fn wait(core: &Core, book: &mut MutexGuard<'_, Book>) {
     let span = if book.jobs.values().any(needs_look) { LOOK_EVERY } else { LOOK_AT_ALL_EVERY };
     core.changed.wait_until(book, Instant::now() + span);
 }
 
-fn end(core: &Arc<Core>, book: &mut super::core::Book, id: u64, found: &Found) {
+fn end(core: &Arc<Core>, book: &mut Book, id: JobId, found: &Found) {
     let Some(job) = book.jobs.get(&id) else { return };
-    match job.phase {
-        // Its owner can still have its results taken home.
-        Phase::Failed if stage_out_failed(job) => {}
-        Phase::Failed | Phase::SetUp | Phase::StagingIn | Phase::Verifying | Phase::StagedIn | Phase::StagingOut => {
-            let state = found.state.as_deref().unwrap_or("gone");
-            core.finish(book, id, Phase::Cancelled, Some(format!("in Slurm it is {state}")));
-        }
-        Phase::Running if found.is_cancelled() => core.finish(book, id, Phase::Cancelled, None),
-        Phase::Running => {
+    match job.state {
+        // Of a job whose stage-out failed, the owner can still have the results taken home.
+        JobState::Completed | JobState::Cancelled => {}
+        JobState::Failed if job.has_failed_in(PartKind::StageOut) => {}
+        JobState::Running if found.is_cancelled() => core.finish(book, id, JobState::Cancelled, None),
+        JobState::Running => {
             let state = found.state.clone().unwrap_or_default();
-            core.finish(
-                book,
-                id,
-                Phase::Completed,
-                Some(format!("in Slurm it is {state}; its results stay where they are")),
-            );
+            let note = format!("in Slurm it is {state}; its results stay where they are");
+            core.finish(book, id, JobState::Completed, Some(note));
         }
-        Phase::Completed | Phase::Cancelled => {}
+        _ => {
+            let state = found.state.as_deref().unwrap_or("gone");
+            core.finish(book, id, JobState::Cancelled, Some(format!("in Slurm it is {state}")));
+        }
     }
 }

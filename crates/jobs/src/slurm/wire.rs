@@ -1,7 +1,8 @@
 //! What the hooks and the command line say to the daemon: the bodies of the `slurm.*` requests and of their answers.
 
-use super::record::{Job, Phase, Transfer};
-use crate::request::{JobId, PartKind, Protected, Script, Staging, Stream};
+use super::hooked::Job;
+use super::transfer::Transfer;
+use crate::request::{JobId, JobState, PartKind, Protected, Script, Staging, Stream};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -10,7 +11,7 @@ use std::path::PathBuf;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SetUp {
     /// Slurm's number.
-    pub job: u64,
+    pub job: JobId,
     /// The owner.
     pub uid: u32,
     /// Her group.
@@ -30,7 +31,7 @@ pub struct SetUp {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OneJob {
     /// Slurm's number.
-    pub job: u64,
+    pub job: JobId,
 }
 
 /// `slurm.part`: a user submits a data part of a job by itself. Answer: nothing, or a refusal.
@@ -66,7 +67,7 @@ pub enum Standing {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Log {
     /// Slurm's number.
-    pub job: u64,
+    pub job: JobId,
     /// Stage-in or stage-out.
     pub part: PartKind,
     /// Which of its commands, from 0.
@@ -83,11 +84,11 @@ pub struct Log {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Summary {
     /// Slurm's number.
-    pub job: u64,
+    pub job: JobId,
     /// Its owner.
     pub user: String,
     /// Where it stands.
-    pub phase: Phase,
+    pub phase: JobState,
     /// Since when, in milliseconds since 1970.
     pub since_ms: u64,
     /// What it does, in a few words that name no file.

@@ -288,7 +288,7 @@ fn a_daemon_that_died_before_it_started_a_part_starts_it_later() {
         let (key, bytes) = world.state.records("job").unwrap().pop().unwrap();
         let mut record: serde_json::Value = serde_json::from_slice(&bytes).unwrap();
         assert_eq!(record["id"], serde_json::json!(id));
-        record["state"] = state.into();
+        record["phase"] = state.into();
         record["parts"][0]["phase"] = phase.into();
         world.state.record_put("job", &key, record.to_string().as_bytes()).unwrap();
         world.start();

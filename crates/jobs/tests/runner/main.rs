@@ -1,5 +1,7 @@
 //! The runner with real processes in temporary directories.
 
+mod earlier;
 mod life;
 mod rights;
+mod transfers;
 mod world;

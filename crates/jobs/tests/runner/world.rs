@@ -199,7 +199,7 @@ fn open(dir: &Path, state: &Arc<dyn State>, volume: &Arc<FakeVolume>, cores: u32
     Runner::open(config, state.clone(), volume.clone(), Arc::new(recogniser)).map_err(|e: Error| e.to_string()).unwrap()
 }
 
-fn supervisor() -> PathBuf {
+pub fn supervisor() -> PathBuf {
     let test = std::env::current_exe().unwrap();
     let path = test.ancestors().nth(2).unwrap().join("examples/job_exec");
     assert!(path.exists(), "build it first: cargo build -p entrepot-jobs --examples");

@@ -13,7 +13,8 @@
 //!
 //! Each queue has capacity of its own and is scheduled by itself: `batch` charges cores, `dataxfer` charges one of a
 //! few slots and no core. A job enters its queue when all jobs it depends on have ended well; if one of them does not,
-//! it is dropped, and what depends on it in turn. The order of a queue is the order of entering.
+//! it is dropped, and what depends on it in turn. A job that only must not run beside another waits for its end, however
+//! that is. The order of a queue is the order of entering.
 //!
 //! Invariant: the shadow time computed when a job first blocks the queue's head is a promise; it starts no later, as
 //! long as jobs end by their estimates.
@@ -30,7 +31,7 @@ mod waiting;
 use crate::machine::Machine;
 use crate::time::Time;
 use line::{Line, Room};
-use slab::Slab;
+use slab::{Dependant, Slab};
 use std::collections::VecDeque;
 use waiting::Limits;
 
@@ -74,6 +75,8 @@ pub struct Job {
     /// Jobs that must end well before. The driver leaves out those that already did; a number that is not known (never
     /// submitted, or ended badly) drops the job.
     pub after_ok: Vec<JobId>,
+    /// Jobs that must have ended before, well or not. A number that is not known has.
+    pub after_any: Vec<JobId>,
 }
 
 /// What happened.
@@ -296,9 +299,12 @@ impl Easy {
     fn submit(&mut self, job: Job) {
         self.stats.submitted += 1;
         let Some(slot) = self.admit(&job) else { return };
-        self.jobs[slot].unmet = job.after_ok.len() as u32;
-        for parent in job.after_ok.iter().filter_map(|id| self.jobs.find(*id)).collect::<Vec<_>>() {
-            self.jobs[parent].dependants.push(job.id);
+        let of = |ids: &[JobId], must_succeed| ids.iter().map(|id| (*id, must_succeed)).collect::<Vec<_>>();
+        for (parent, must_succeed) in [of(&job.after_ok, true), of(&job.after_any, false)].concat() {
+            if let Some(parent) = self.jobs.find(parent) {
+                self.jobs[parent].dependants.push(Dependant { id: job.id, must_succeed });
+                self.jobs[slot].unmet += 1;
+            }
         }
         if self.jobs[slot].unmet == 0 {
             self.enter(slot);
@@ -332,14 +338,20 @@ impl Easy {
         self.dirty = true;
         let dependants = self.jobs.remove(slot);
         for child in dependants {
-            if !ok {
-                self.drop_with_dependants(child, DropReason::DependencyFailed(id));
-            } else if let Some(slot) = self.jobs.find(child) {
-                self.jobs[slot].unmet -= 1;
-                if self.jobs[slot].unmet == 0 {
-                    self.enter(slot);
-                }
+            if !ok && child.must_succeed {
+                self.drop_with_dependants(child.id, DropReason::DependencyFailed(id));
+            } else {
+                self.met(child.id);
             }
+        }
+    }
+
+    /// One of the jobs that a job waits for has ended.
+    fn met(&mut self, id: JobId) {
+        let Some(slot) = self.jobs.find(id) else { return };
+        self.jobs[slot].unmet -= 1;
+        if self.jobs[slot].unmet == 0 {
+            self.enter(slot);
         }
     }
 
@@ -378,8 +390,9 @@ impl Easy {
                 self.unlink(slot);
             }
             self.drop_job(id, reason);
-            let dependants = self.jobs.remove(slot);
-            doomed.extend(dependants.into_iter().rev().map(|child| (child, DropReason::DependencyFailed(id))));
+            let (fail, go_on): (Vec<_>, Vec<_>) = self.jobs.remove(slot).into_iter().partition(|c| c.must_succeed);
+            doomed.extend(fail.into_iter().rev().map(|child| (child.id, DropReason::DependencyFailed(id))));
+            go_on.into_iter().for_each(|child| self.met(child.id));
         }
     }
 

@@ -272,7 +272,8 @@ impl<'a> World<'a> {
     fn enqueue(&mut self, job: u32) {
         let Job { nodes, estimate, .. } = self.jobs[job as usize];
         let id = number(job, self.live[job as usize].attempt);
-        let request = easy::Job { id, queue: BATCH, cores: nodes, estimate, after_ok: Vec::new() };
+        let request =
+            easy::Job { id, queue: BATCH, cores: nodes, estimate, after_ok: Vec::new(), after_any: Vec::new() };
         self.easy.handle(self.now, easy::Event::Submitted(request));
         self.tally.waiting += 1;
         self.copies_submitted(job);

@@ -56,7 +56,9 @@ impl Hook {
             Step::DataIn { job } => until_done(context, "slurm.data-in", job),
             Step::PreRun { job } => until_done(context, "slurm.pre-run", job),
             Step::DataOut { job } => until_done(context, "slurm.data-out", job),
-            Step::Teardown { job } => ask(context, "slurm.teardown", &json!(OneJob { job })).map(|_| String::new()),
+            Step::Teardown { job } => {
+                ask(context, "slurm.teardown", &json!(OneJob { job: JobId(job) })).map(|_| String::new())
+            }
             // Slurm waits for this one: an answer now, or a refusal.
             Step::Part { uid, job, kind } => {
                 once(context, "slurm.part", &json!(OnePart { uid, job: JobId(job), kind: kind.into() }))
@@ -93,7 +95,7 @@ fn set_up(context: &Context, job: u64, uid: u32, gid: u32, script: &Path) -> std
     let environment = std::fs::read(script.with_file_name("environment")).unwrap_or_default();
     let conf = std::env::var_os("SLURM_CONF").map(PathBuf::from).filter(|path| path.is_absolute());
     let environment = read_environment(&environment);
-    let asked = SetUp { job, uid, gid, script: Script::from(text), environment, conf };
+    let asked = SetUp { job: JobId(job), uid, gid, script: Script::from(text), environment, conf };
     ask(context, "slurm.setup", &json!(asked)).map(|_| String::new())
 }
 
@@ -101,7 +103,7 @@ fn set_up(context: &Context, job: u64, uid: u32, gid: u32, script: &Path) -> std
 fn until_done(context: &Context, command: &str, job: u64) -> std::result::Result<String, String> {
     let mut wait = ASK_FIRST;
     loop {
-        let answer = ask(context, command, &json!(OneJob { job }))?;
+        let answer = ask(context, command, &json!(OneJob { job: JobId(job) }))?;
         match serde_json::from_value(answer) {
             Ok(Standing::Done { note }) => return Ok(note),
             Ok(Standing::Failed { cause }) => return Err(cause),

@@ -23,10 +23,18 @@ pub(super) struct Slot {
     pub end: Time,
     /// Dependencies that have not ended yet.
     pub unmet: u32,
-    /// Who waits for it to end well.
-    pub dependants: Vec<JobId>,
+    /// The jobs that wait for its end.
+    pub dependants: Vec<Dependant>,
     /// Its place in the queue while it waits there.
     pub place: u64,
+}
+
+/// A job that waits for the end of another.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Dependant {
+    pub id: JobId,
+    /// Whether it is dropped if the other does not end well.
+    pub must_succeed: bool,
 }
 
 /// All jobs that are known.
@@ -91,7 +99,7 @@ impl Slab {
     }
 
     /// Forgets a job; gives those that waited for it.
-    pub(super) fn remove(&mut self, slot: u32) -> Vec<JobId> {
+    pub(super) fn remove(&mut self, slot: u32) -> Vec<Dependant> {
         let id = self[slot].id;
         self.by_id.remove(&id);
         self.free.push(slot);

@@ -13,7 +13,7 @@ fn queues(cores: u32, transfers: u32) -> Easy {
 
 fn job(id: u64, queue: QueueId, cores: u32, estimate: u64, after_ok: &[u64]) -> Job {
     let after_ok = after_ok.iter().map(|id| JobId(*id)).collect();
-    Job { id: JobId(id), queue, cores, estimate: Time(estimate), after_ok }
+    Job { id: JobId(id), queue, cores, estimate: Time(estimate), after_ok, after_any: Vec::new() }
 }
 
 fn batch(id: u64, cores: u32, estimate: u64, after_ok: &[u64]) -> Event {
@@ -211,6 +211,29 @@ fn a_failed_or_cancelled_job_drops_all_that_depends_on_it() {
     assert_eq!(easy.free(BATCH), 0);
     after(&mut easy, 2, Event::Ended { id: JobId(5), ok: false });
     assert_eq!(easy.free(BATCH), 1);
+}
+
+#[test]
+fn what_must_not_run_beside_others_waits_for_their_end_however_that_is() {
+    let mut easy = queues(4, 3);
+    let beside = |id: u64, others: &[u64]| {
+        let after_any = others.iter().map(|id| JobId(*id)).collect();
+        Event::Submitted(Job { after_any, ..job(id, DATAXFER, 1, 9, &[]) })
+    };
+    easy.handle(Time(0), beside(1, &[77]));
+    easy.handle(Time(0), beside(2, &[1]));
+    easy.handle(Time(0), beside(3, &[1, 2]));
+    assert_eq!(started(&after(&mut easy, 0, beside(4, &[]))), [1, 4], "a number that is not known has ended");
+    assert_eq!(started(&after(&mut easy, 5, Event::Ended { id: JobId(1), ok: false })), [2], "badly, too");
+    let cancelled = after(&mut easy, 6, Event::Cancelled { id: JobId(2) });
+    assert_eq!(cancelled, [Action::Stop { id: JobId(2) }]);
+    assert_eq!(started(&after(&mut easy, 7, Event::Ended { id: JobId(2), ok: false })), [3]);
+    // One that is dropped while it waits ends for those that wait for it.
+    easy.handle(Time(8), beside(5, &[3]));
+    easy.handle(Time(8), beside(6, &[5]));
+    let dropped_one = after(&mut easy, 8, Event::Cancelled { id: JobId(5) });
+    assert_eq!(dropped(&dropped_one), [(5, DropReason::Cancelled)]);
+    assert_eq!(started(&dropped_one), [6]);
 }
 
 #[test]

@@ -1,0 +1,200 @@
+//! What the threads of a backend share: its jobs under one lock, remembered in the state store, and the scheduler of their
+//! parts or transfers.
+//!
+//! Under the lock are only memory, the state store and the start of processes; waiting for processes, asking the volume
+//! and asking a scheduler happen on threads of their own.
+
+mod arrival;
+mod data;
+
+pub(crate) use arrival::Now;
+
+use crate::arrivals::Origin;
+use crate::config::{Config, Recogniser};
+use crate::exec::Spec;
+use crate::exec::now_ms;
+use crate::exec::outside::Supervisor;
+use crate::job::Job;
+use crate::request::JobId;
+use crate::volume::Volume;
+use parking_lot::{Condvar, Mutex};
+use policy::Time;
+use policy::schedule::easy::{self, Easy};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use std::collections::BTreeMap;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use store::state::State;
+
+/// Who runs jobs: this machine or another scheduler at our word, or Slurm at its own.
+pub(crate) trait Backend: Sized + Send + Sync + 'static {
+    /// How the volume names its jobs, before their numbers.
+    const NAME: &'static str;
+    /// The name under which its jobs are kept in the state store.
+    const RECORDS: &'static str;
+    /// The directory of its results that leave early.
+    const EARLY: &'static str;
+    /// What it keeps of a job beside what all keep.
+    type Own: Clone + Send + Serialize + DeserializeOwned;
+    /// What it keeps under the lock beside the jobs.
+    type Shelf: Default + Send;
+
+    /// Whose queue says when a job starts.
+    fn origin(job: &Job<Self::Own>) -> Origin;
+    /// Whether the script of a job runs, and its results may leave.
+    fn runs(job: &Job<Self::Own>) -> bool;
+    /// Owner, directory and environment of the stage-out commands of a job.
+    fn stage_out(core: &Core<Self>, job: &Job<Self::Own>) -> Result<Spec, String>;
+}
+
+/// What the threads share.
+pub(crate) struct Core<B: Backend> {
+    pub config: Config,
+    pub state: Arc<dyn State>,
+    pub volume: Arc<dyn Volume>,
+    pub recogniser: Recogniser,
+    pub book: Mutex<Book<B>>,
+    /// Notified when a job changed, and at the end.
+    pub changed: Condvar,
+    /// Readable at the end.
+    pub closing: OwnedFd,
+    /// What the backend needs without the lock.
+    pub own: B,
+    started: (u64, Instant),
+}
+
+/// All jobs.
+pub(crate) struct Book<B: Backend> {
+    pub machine: Easy,
+    pub jobs: BTreeMap<JobId, Job<B::Own>>,
+    /// The supervisors that run, by the numbers that the machine knows.
+    pub running: BTreeMap<easy::JobId, Arc<OwnedFd>>,
+    pub own: B::Shelf,
+    /// The end: nothing more is decided.
+    pub closed: bool,
+}
+
+impl<B: Backend> Core<B> {
+    pub fn new(
+        config: Config,
+        state: Arc<dyn State>,
+        volume: Arc<dyn Volume>,
+        recogniser: Recogniser,
+        queues: &[easy::Queue],
+        own: B,
+    ) -> std::io::Result<Arc<Core<B>>> {
+        let machine = Easy::new(queues);
+        let (jobs, running) = (BTreeMap::new(), BTreeMap::new());
+        Ok(Arc::new(Core {
+            config,
+            state,
+            volume,
+            recogniser,
+            book: Mutex::new(Book { machine, jobs, running, own: B::Shelf::default(), closed: false }),
+            changed: Condvar::new(),
+            closing: rustix::event::eventfd(0, rustix::event::EventfdFlags::CLOEXEC)?,
+            own,
+            started: (now_ms(), Instant::now()),
+        }))
+    }
+
+    /// The scheduler's time: the wall clock at the start and steady from then on.
+    pub fn now(&self) -> Time {
+        Time::from_millis(self.started.0 + self.started.1.elapsed().as_millis() as u64)
+    }
+
+    /// All records of one kind that the last daemon kept.
+    pub fn records<T: DeserializeOwned>(&self, kind: &str) -> store::Result<Vec<T>> {
+        let read = |(key, bytes): (String, Vec<u8>)| {
+            let read = serde_json::from_slice(&bytes);
+            read.inspect_err(|error| tracing::error!("{kind} {key} cannot be read and is left alone: {error}")).ok()
+        };
+        Ok(self.state.records(kind)?.into_iter().filter_map(read).collect())
+    }
+
+    /// Remembers a job.
+    pub fn remember(&self, job: &Job<B::Own>) -> Result<(), String> {
+        self.put(B::RECORDS, job.id.0, job)
+    }
+
+    /// Remembers a job's change. If that fails the job goes on; a restart then finds its processes and status files.
+    pub fn keep(&self, job: &Job<B::Own>) {
+        self.keep_as(B::RECORDS, job.id.0, job);
+    }
+
+    /// The same for anything with a number.
+    pub fn keep_as(&self, kind: &str, number: u64, what: &impl Serialize) {
+        if let Err(error) = self.put(kind, number, what) {
+            tracing::error!("{kind} {number} could not be remembered: {error}; check the state directory's disk");
+        }
+    }
+
+    fn put(&self, kind: &str, number: u64, what: &impl Serialize) -> Result<(), String> {
+        let bytes = serde_json::to_vec(what).map_err(|e| e.to_string())?;
+        self.state.record_put(kind, &key(number), &bytes).map_err(|e| e.to_string())
+    }
+
+    /// Forgets what was remembered under a number.
+    pub fn forget_as(&self, kind: &str, number: u64) {
+        if let Err(error) = self.state.record_remove(kind, &key(number)) {
+            tracing::warn!("{kind} {number} could not be forgotten: {error}");
+        }
+    }
+
+    /// How the volume knows a job.
+    pub fn mark(id: JobId) -> String {
+        format!("{} {id}", B::NAME)
+    }
+
+    /// Watches a supervisor on a thread of its own, unless the end comes first.
+    pub fn watch(
+        self: &Arc<Self>,
+        book: &mut Book<B>,
+        number: easy::JobId,
+        mut supervisor: Supervisor,
+        ended: impl FnOnce(&Arc<Self>) + Send + 'static,
+    ) {
+        book.running.insert(number, supervisor.process.clone());
+        let (weak, closing) = (Arc::downgrade(self), self.closing.try_clone());
+        std::thread::spawn(move || {
+            let over = closing.is_ok_and(|closing| supervisor.wait(&closing));
+            if let Some(core) = weak.upgrade().filter(|_| over) {
+                ended(&core);
+            }
+        });
+    }
+
+    /// Waits; whether to go on.
+    pub fn nap(&self, span: Duration) -> bool {
+        let mut book = self.book.lock();
+        let until = Instant::now() + span;
+        while !book.closed && !self.changed.wait_until(&mut book, until).timed_out() {}
+        !book.closed
+    }
+
+    /// Ends the threads. What runs goes on under its supervisors and is found again at the next start.
+    pub fn shut_down(&self) {
+        self.book.lock().closed = true;
+        self.changed.notify_all();
+        // The counter cannot overflow: it is written once for each call.
+        let _ = rustix::io::write(&self.closing, &1u64.to_ne_bytes());
+    }
+}
+
+impl<B: Backend> Book<B> {
+    /// The jobs that came to their end, by the time when they did: what is too much beyond `n_max` goes, the oldest first.
+    pub fn too_many(&self, n_max: usize, over: impl Fn(&Job<B::Own>) -> bool) -> Vec<JobId> {
+        let over = self.jobs.values().filter(|job| job.state.is_final() && over(job));
+        let mut over: Vec<_> = over.map(|job| (job.since_ms(), job.id)).collect();
+        over.sort_unstable();
+        over.truncate(over.len().saturating_sub(n_max));
+        over.into_iter().map(|(_, id)| id).collect()
+    }
+}
+
+/// Keys sort as numbers do.
+fn key(number: u64) -> String {
+    format!("{number:020}")
+}

@@ -1,0 +1,49 @@
+//! A job's files in the volume: their sources recorded, what came of them looked at or given up.
+
+use super::{Backend, Core};
+use crate::job::Job;
+use crate::plan::paths;
+use crate::request::{Caller, CheckReport, PartKind, Protected, RecordedSource, Staging};
+use std::path::PathBuf;
+
+impl<B: Backend> Core<B> {
+    /// Records the sources of what ordinary stage-in commands fetched into the volume. Without one a file only lacks recovery.
+    pub fn record_sources(&self, job: &Job<B::Own>) -> Vec<RecordedSource> {
+        let commands = job.plan.part(PartKind::StageIn).map_or(&[][..], |part| &part.commands);
+        let path = |path: &str| paths::in_volume(path, &job.cwd, job.mount.as_deref()?);
+        let found = commands.iter().flat_map(|command| &command.sources);
+        found
+            .filter_map(|found| Some((path(&found.path)?, found.uri.clone())))
+            .map(|(path, uri)| match self.volume.record_source(job.owner, &path, &uri) {
+                Ok(path) => RecordedSource { path, uri, error: None },
+                Err(error) => RecordedSource { path, uri, error: Some(error) },
+            })
+            .collect()
+    }
+
+    /// Looks whether the data of a job are all there; nothing where it brings none.
+    pub fn check(&self, job: &Job<B::Own>) -> Result<Option<CheckReport>, String> {
+        let paths = job.staged_paths();
+        if paths.is_empty() { Ok(None) } else { self.volume.check_before_job(job.owner, &paths).map(Some) }
+    }
+
+    /// What a stage-in that did not come to its end has brought so far is given up.
+    pub fn forget_staging(&self, owner: Caller, paths: &[PathBuf]) {
+        for path in paths {
+            if let Err(error) = self.volume.forget_staging(owner, path) {
+                tracing::warn!("what was staged of {} cannot be given up: {error}", path.display());
+            }
+        }
+    }
+
+    /// How far the data are that come or go now.
+    pub fn staging(&self, job: &Job<B::Own>) -> Option<Staging> {
+        let paths = job.moving_paths();
+        if paths.is_empty() { None } else { self.volume.staging(job.owner, &paths) }
+    }
+
+    /// What protects the input of a job, by its number in the queue.
+    pub fn protection(&self, job: &Job<B::Own>, number: &str) -> Vec<Protected> {
+        self.volume.protection(job.owner, number, &job.staged_paths())
+    }
+}

@@ -1,0 +1,122 @@
+//! One record for a job, whichever backend runs it, in memory and in the state store.
+
+use crate::exec::now_ms;
+use crate::plan::paths;
+use crate::request::{Arrival, Caller, CheckReport, Early, JobId, JobState, Moment, Plan};
+use serde::{Deserialize, Serialize};
+use std::path::PathBuf;
+
+/// All about one job. Its script and its environment are in the spool. `X` is what its backend alone knows.
+///
+/// Records of earlier versions are read, too: there the built-in runner called the phase `state`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Job<X> {
+    /// Our number, or Slurm's where its hooks handed the job over.
+    pub id: JobId,
+    /// Its owner.
+    pub owner: Caller,
+    /// The owner's name.
+    pub user: String,
+    /// Its plan, without the script.
+    pub plan: Plan,
+    /// Where it was submitted.
+    pub cwd: PathBuf,
+    /// Where the volume was mounted then.
+    pub mount: Option<PathBuf>,
+    /// Where it stands.
+    #[serde(rename = "phase", alias = "state")]
+    pub state: JobState,
+    /// What it waits for or does, in a few words.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub detail: String,
+    /// The states that it was in.
+    pub timeline: Vec<Moment>,
+    /// What the look just before the start found.
+    pub check: Option<CheckReport>,
+    /// Results that left while the script ran.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub early: Vec<Early>,
+    /// How its data came, as last seen.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub arrival: Option<Arrival>,
+    /// What its backend keeps of it.
+    #[serde(flatten)]
+    pub own: X,
+}
+
+/// How far a part of a job or a transfer is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Progress {
+    /// Others are before it.
+    Waiting,
+    /// Dispatched; its data are being looked at.
+    Checking,
+    /// It runs.
+    #[serde(alias = "started")]
+    Running,
+    /// It succeeded.
+    #[serde(alias = "ended")]
+    Done,
+    /// It failed.
+    Failed,
+    /// It will never run, or is no longer needed.
+    Dropped,
+}
+
+impl Progress {
+    /// Whether nothing more happens to it by itself.
+    pub fn is_over(self) -> bool {
+        matches!(self, Progress::Done | Progress::Failed | Progress::Dropped)
+    }
+}
+
+impl<X> Job<X> {
+    /// Enters a state; the moment before it ends now. The same state with the same words is no new moment.
+    pub fn enter(&mut self, state: JobState, detail: impl Into<String>) {
+        let (at_ms, detail) = (now_ms(), detail.into());
+        (self.state, self.detail) = (state, detail.clone());
+        if let Some(last) = self.timeline.last_mut() {
+            if last.state == state && last.detail == detail {
+                return;
+            }
+            last.lasted_ms = Some(at_ms.saturating_sub(last.at_ms));
+        }
+        let lasted_ms = state.is_final().then_some(0);
+        self.timeline.push(Moment { state, at_ms, detail, lasted_ms });
+    }
+
+    /// Since when it stands where it stands, in milliseconds since 1970.
+    pub fn since_ms(&self) -> u64 {
+        self.timeline.last().map_or(0, |moment| moment.at_ms)
+    }
+
+    /// Whether that user may see it and act on it.
+    pub fn is_open_to(&self, caller: Caller) -> bool {
+        caller.uid == 0 || caller.uid == self.owner.uid
+    }
+
+    /// What its stage-in brings into the volume.
+    pub fn staged_paths(&self) -> Vec<PathBuf> {
+        paths::staged(&self.plan, &self.cwd, self.mount.as_deref())
+    }
+
+    /// What its own stage-out commands take out: the number of the command and the path.
+    pub fn results(&self) -> Vec<(usize, PathBuf)> {
+        paths::results(&self.plan, &self.cwd, self.mount.as_deref())
+    }
+
+    /// All that it names in the volume.
+    pub fn needed_paths(&self) -> Vec<PathBuf> {
+        paths::needed(&self.plan, &self.cwd, self.mount.as_deref())
+    }
+
+    /// The paths whose bytes come or go now.
+    pub fn moving_paths(&self) -> Vec<PathBuf> {
+        match self.state {
+            JobState::StagingIn => self.staged_paths(),
+            JobState::StagingOut => self.results().into_iter().map(|(_, path)| path).collect(),
+            _ => Vec::new(),
+        }
+    }
+}

@@ -1,0 +1,179 @@
+//! The built-in runner as a backend: the parts of its jobs run here, or another scheduler runs them at its owner's word.
+
+use super::external::Unseen;
+use super::spool;
+use crate::account;
+use crate::arrivals::Origin;
+use crate::backend::{self, Backend};
+use crate::exec::{self, Spec};
+use crate::job::{Job, Progress};
+use crate::request::*;
+use parking_lot::Mutex;
+use policy::schedule::easy;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+/// What the runner's threads share.
+pub(super) type Core = backend::Core<Local>;
+/// All its jobs.
+pub(super) type Book = backend::Book<Local>;
+/// One of them.
+pub(super) type Record = Job<Own>;
+
+/// What the runner needs without the lock.
+#[derive(Default)]
+pub(super) struct Local {
+    /// Schedulers that could not be asked at the last look.
+    pub unseen: Mutex<BTreeMap<Kind, Unseen>>,
+}
+
+/// What the runner keeps of a job.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct Own {
+    pub submitted_ms: u64,
+    pub why: Option<String>,
+    /// Somebody wants it gone.
+    pub cancelled: bool,
+    pub parts: Vec<PartRecord>,
+    pub sources: Vec<RecordedSource>,
+    pub recoveries: Vec<RecoveryEvent>,
+    /// Another scheduler runs its parts.
+    #[serde(default)]
+    pub external: Option<External>,
+}
+
+/// One part of it.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct PartRecord {
+    pub kind: PartKind,
+    #[serde(rename = "phase")]
+    pub progress: Progress,
+    /// When it was dispatched.
+    pub dispatched_ms: Option<u64>,
+    pub report: Option<PartReport>,
+}
+
+impl Backend for Local {
+    const NAME: &'static str = "job";
+    const RECORDS: &'static str = "job";
+    const EARLY: &'static str = "jobs";
+    type Own = Own;
+    type Shelf = ();
+
+    fn origin(job: &Record) -> Origin {
+        if job.own.external.is_some() { Origin::Elsewhere } else { Origin::Local }
+    }
+
+    fn runs(job: &Record) -> bool {
+        job.is_at(PartKind::Compute, Progress::Running) && !job.own.cancelled
+    }
+
+    fn stage_out(core: &Core, job: &Record) -> Result<Spec, String> {
+        if job.own.external.is_none() {
+            let file = exec::file(&spool::dir(&core.config, job.id), PartKind::StageOut, "spec");
+            let bytes = std::fs::read(file).map_err(|e| e.to_string())?;
+            return serde_json::from_slice(&bytes).map_err(|e| e.to_string());
+        }
+        let account = account::account(job.owner.uid, false).map_err(|e| e.to_string())?;
+        let nothing = Submit {
+            file_name: String::new(),
+            script: Script::Text(String::new()),
+            cwd: job.cwd.clone(),
+            umask: 0o022,
+            environment: BTreeMap::new(),
+            overrides: Overrides::default(),
+        };
+        Ok(account::base(&core.config, job.owner, &account, &nothing, job.id, &job.plan))
+    }
+}
+
+impl Record {
+    pub fn part(&self, kind: PartKind) -> Option<&PartRecord> {
+        self.own.parts.iter().find(|part| part.kind == kind)
+    }
+
+    pub fn part_mut(&mut self, kind: PartKind) -> Option<&mut PartRecord> {
+        self.own.parts.iter_mut().find(|part| part.kind == kind)
+    }
+
+    /// Whether one of its parts holds a place in the machine.
+    pub fn is_active(&self) -> bool {
+        self.own.parts.iter().any(|part| matches!(part.progress, Progress::Checking | Progress::Running))
+    }
+
+    /// Whether a part of it stands so.
+    pub fn is_at(&self, kind: PartKind, progress: Progress) -> bool {
+        self.part(kind).is_some_and(|part| part.progress == progress)
+    }
+
+    pub fn summary(&self) -> JobSummary {
+        let compute = self.plan.part(PartKind::Compute);
+        JobSummary {
+            id: self.id,
+            name: self.plan.name.clone(),
+            uid: self.owner.uid,
+            user: self.user.clone(),
+            state: self.state,
+            detail: self.detail.clone(),
+            why: self.own.why.clone(),
+            cores: compute.map_or(0, |part| part.cores),
+            walltime_s: compute.map_or(0, |part| part.walltime_s),
+            submitted_ms: self.own.submitted_ms,
+            started_ms: self.own.parts.iter().filter_map(|part| part.dispatched_ms).min(),
+            ended_ms: self.state.is_final().then(|| self.since_ms()),
+            staging: None,
+        }
+    }
+
+    pub fn detail(&self, log_dir: PathBuf) -> JobDetail {
+        JobDetail {
+            summary: self.summary(),
+            plan: self.plan.clone(),
+            cwd: self.cwd.clone(),
+            timeline: self.timeline.clone(),
+            parts: self.own.parts.iter().filter_map(|part| part.report.clone()).collect(),
+            sources: self.own.sources.clone(),
+            check: self.check.clone(),
+            recoveries: self.own.recoveries.clone(),
+            early: self.early.clone(),
+            arrival: self.arrival.clone(),
+            protection: Vec::new(),
+            log_dir,
+            external: self.own.external.clone(),
+        }
+    }
+
+    /// The number of its compute part in the queue that it waits in.
+    pub fn name_in_queue(&self) -> String {
+        let part = self.own.external.as_ref().and_then(|external| external.parts.get(&PartKind::Compute));
+        part.map_or_else(|| self.id.to_string(), |part| part.id.clone())
+    }
+}
+
+/// A part's number for the scheduler.
+pub(super) fn number(id: JobId, kind: PartKind) -> easy::JobId {
+    easy::JobId(id.0 * 4 + kind as u64)
+}
+
+/// And back.
+pub(super) fn part_of(number: easy::JobId) -> (JobId, PartKind) {
+    let kind = match number.0 % 4 {
+        0 => PartKind::StageIn,
+        1 => PartKind::Compute,
+        _ => PartKind::StageOut,
+    };
+    (JobId(number.0 / 4), kind)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_have_numbers_of_their_own() {
+        for kind in [PartKind::StageIn, PartKind::Compute, PartKind::StageOut] {
+            assert_eq!(part_of(number(JobId(7), kind)), (JobId(7), kind));
+        }
+    }
+}
