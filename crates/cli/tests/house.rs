@@ -56,7 +56,7 @@ fn arrows_between_crates() {
         ("entrepot-jobs", &["entrepot-policy", "entrepot-store"]),
         ("entrepot-emulate", &["entrepot-policy", "entrepot-sim", "entrepot-store"]),
         ("entrepot-connect", &["entrepot-policy", "entrepot-store"]),
-        ("entrepot-terminal", &["entrepot-store"]),
+        ("entrepot-terminal", &["entrepot-policy", "entrepot-store"]),
         (
             "entrepot-cli",
             &[

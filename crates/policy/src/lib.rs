@@ -23,6 +23,7 @@ pub mod stripe;
 pub mod throttle;
 pub mod tier;
 pub mod time;
+pub mod units;
 pub mod words;
 
 pub use ids::{FileId, ObjectId, TargetId};

@@ -16,7 +16,6 @@ mod parse;
 mod parse_jobs;
 mod parse_stripes;
 mod problem;
-mod quantity;
 mod real_paths;
 mod roster;
 mod section;
@@ -31,7 +30,6 @@ pub use edit::set_device;
 pub use keep::known_targets;
 pub use parse::{Burst, TARGETS_MAX};
 pub use problem::{Problem, Problems};
-pub use quantity::{parse_size, parse_span};
 pub use real_paths::real_paths;
 pub use template::{init, template};
 

@@ -4,6 +4,8 @@ use clap::ValueEnum;
 use serde_json::Value;
 use std::io::{self, Write};
 
+pub use policy::units::{show_bytes as bytes, show_span_s as span_s};
+
 /// How an answer is written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum Output {
@@ -29,32 +31,6 @@ pub fn text(text: &str) -> io::Result<()> {
         writeln!(out)?;
     }
     out.flush()
-}
-
-/// A size with a binary unit and three digits or so.
-pub fn bytes(n: u64) -> String {
-    const UNITS: [&str; 7] = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
-    let mut value = n as f64;
-    let mut unit = 0;
-    while value >= 1024.0 && unit + 1 < UNITS.len() {
-        value /= 1024.0;
-        unit += 1;
-    }
-    if unit == 0 || value >= 100.0 {
-        format!("{value:.0} {}", UNITS[unit])
-    } else {
-        format!("{value:.1} {}", UNITS[unit])
-    }
-}
-
-/// A span in the two largest units that matter.
-pub fn span_s(seconds: u64) -> String {
-    match seconds {
-        0..60 => format!("{seconds} s"),
-        60..3600 => format!("{} min {} s", seconds / 60, seconds % 60),
-        3600..86_400 => format!("{} h {} min", seconds / 3600, seconds % 3600 / 60),
-        _ => format!("{} d {} h", seconds / 86_400, seconds % 86_400 / 3600),
-    }
 }
 
 /// So many of something: `1 file`, `2 files`.
@@ -108,10 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes_and_spans_read_well() {
-        assert_eq!([bytes(0), bytes(1023), bytes(1536), bytes(150 << 20)], ["0 B", "1023 B", "1.5 KiB", "150 MiB"]);
-        assert_eq!(bytes(u64::MAX), "16.0 EiB");
+    fn one_is_one_of_something() {
         assert_eq!([0, 1, 2].map(|n| count(n, "file")), ["0 files", "1 file", "2 files"]);
-        assert_eq!([span_s(59), span_s(61), span_s(90_000)], ["59 s", "1 min 1 s", "1 d 1 h"]);
     }
 }

@@ -165,7 +165,7 @@ impl Connect {
 const HELP: &str = "see `entrepot connect --help`";
 
 fn size(text: &str) -> std::result::Result<u64, String> {
-    store::volume::parse_size(text).ok_or_else(|| "give a size such as 64MiB, or 0".into())
+    policy::units::bytes(text).ok_or_else(|| "give a size such as 64MiB, or 0".into())
 }
 
 fn problem(error: &StartError) -> Failure {

@@ -177,7 +177,7 @@ fn merged(
     let wrong = |cause: String, mend: &str| Failure::Problem(Problem::wrong(cause).try_this(mend));
     let parse = |text: &str| {
         let cause = || format!("`{text}` is no size");
-        store::volume::parse_size(text).ok_or_else(|| wrong(cause(), "give one such as 1MiB"))
+        policy::units::bytes(text).ok_or_else(|| wrong(cause(), "give one such as 1MiB"))
     };
     let stripe_size = stripe_size.map(parse).transpose()?;
     let first = context.inside(&files[0])?;

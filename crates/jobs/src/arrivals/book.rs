@@ -332,11 +332,7 @@ fn no_space(known: &Known, retry_after: Time) -> String {
     )
 }
 
-/// A span for people: the two largest units at most.
+/// A span for people.
 pub fn span(span: Time) -> String {
-    match span.0 / 1_000_000_000 {
-        s @ 0..=99 => format!("{s} s"),
-        s @ 100..=5_999 => format!("{} min", s / 60),
-        s => format!("{} h {} min", s / 3600, s / 60 % 60),
-    }
+    policy::units::show_span_s(span.0 / 1_000_000_000)
 }

@@ -59,16 +59,8 @@ fn nodes(value: &str) -> Result<u64, Refusal> {
 
 /// `90s`, `10m` or `10min`, `2h`, `1d`; seconds alone.
 fn span(key: &str, value: &str) -> Result<u64, Refusal> {
-    let digits = value.bytes().take_while(u8::is_ascii_digit).count();
-    let unit = match &value[digits..] {
-        "" | "s" => Some(1),
-        "m" | "min" => Some(60),
-        "h" => Some(3600),
-        "d" => Some(86_400),
-        _ => None,
-    };
-    let number = value[..digits].parse::<u64>().ok().filter(|n| *n > 0);
-    number.and_then(|n| n.checked_mul(unit?)).filter(|s| *s <= 100 * 365 * 86_400).ok_or_else(|| {
+    let seconds = policy::units::span_ns(value).map(|ns| ns / 1_000_000_000);
+    seconds.filter(|s| (1..=100 * 365 * 86_400).contains(s)).ok_or_else(|| {
         Refusal::new(format!("{key} says {value:?}"), "write a span such as 90s, 30min, 2h or 5d, of at most 100 years")
     })
 }

@@ -3,13 +3,14 @@
 use crate::failure::{Failure, Result};
 use crate::shown::{self, Output};
 use clap::{Args, Subcommand};
+use policy::units;
 use serde_json::json;
 use std::fmt::Write as _;
 use std::path::PathBuf;
 use std::time::Duration;
 use store::control::Problem;
 use store::measure::{self, Options, Pair, Report};
-use store::volume::{Config, parse_size, parse_span, set_device};
+use store::volume::{Config, set_device};
 
 /// Measure the devices below a volume
 #[derive(Debug, Args)]
@@ -120,9 +121,9 @@ fn subjects(args: &Device) -> Result<(Vec<Subject>, Option<Config>)> {
 }
 
 fn device(args: &Device) -> Result<u8> {
-    let bytes = parse_size(&args.size).filter(|bytes| (16 << 20..=1 << 40).contains(bytes));
+    let bytes = units::bytes(&args.size).filter(|bytes| (16 << 20..=1 << 40).contains(bytes));
     let bytes = bytes.ok_or_else(|| Problem::wrong("--size is from 16MiB to 1TiB"))?;
-    let time = parse_span(&args.time).filter(|time| *time >= Duration::from_millis(100));
+    let time = units::span_ns(&args.time).map(Duration::from_nanos).filter(|time| *time >= Duration::from_millis(100));
     let time = time.ok_or_else(|| Problem::wrong("--time is at least 100ms, such as 10s"))?;
     let (subjects, config) = subjects(args)?;
     if args.pair {

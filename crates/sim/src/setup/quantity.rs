@@ -2,6 +2,7 @@
 
 use super::SetupError;
 use policy::time::Time;
+use policy::units;
 use std::str::FromStr;
 
 /// The size of a level.
@@ -46,50 +47,22 @@ impl FromStr for Size {
     }
 }
 
-/// Bytes: a number with `B`, `KB`, `KiB`, `MB`, `MiB` ... or none of them.
+/// Bytes, from one to 10^18.
 pub fn size_bytes(what: &'static str, text: &str) -> Result<u64, SetupError> {
-    let wrong = || SetupError::new(what, text, "sizes are like 4096, 64KiB, 10GB");
-    let (number, unit) = split(text);
-    let unit: f64 = match unit.to_ascii_lowercase().as_str() {
-        "" | "b" => 1.0,
-        "kb" => 1e3,
-        "mb" => 1e6,
-        "gb" => 1e9,
-        "tb" => 1e12,
-        "k" | "kib" => 1024.0,
-        "m" | "mib" => 1024f64.powi(2),
-        "g" | "gib" => 1024f64.powi(3),
-        "t" | "tib" => 1024f64.powi(4),
-        _ => return Err(wrong()),
-    };
-    let bytes = number.parse::<f64>().map_err(|_| wrong())? * unit;
-    if bytes.is_finite() && (1.0..=1e18).contains(&bytes) { Ok(bytes.round() as u64) } else { Err(wrong()) }
+    let bytes = units::bytes(text).filter(|bytes| (1..=MOST).contains(bytes));
+    bytes.ok_or_else(|| SetupError::new(what, text, "sizes are like 4096, 64KiB, 10GB"))
 }
 
-/// A time: a number with `ns`, `us`, `ms`, `s`, `min`, `h` or `d`.
+/// A time, with its unit unless it is none.
 pub fn duration(what: &'static str, text: &str) -> Result<Time, SetupError> {
-    let wrong = || SetupError::new(what, text, "times are like 6ms, 0.03ms, 33us, 1s, 5min, 3.5h, 30d");
-    let (number, unit) = split(text);
-    let unit = match unit {
-        "ns" => 1.0,
-        "us" => 1e3,
-        "ms" => 1e6,
-        "s" => 1e9,
-        "min" => 60e9,
-        "h" => 3600e9,
-        "d" => 86_400e9,
-        "" if number == "0" => 1.0,
-        _ => return Err(wrong()),
-    };
-    let ns = number.parse::<f64>().map_err(|_| wrong())? * unit;
-    if ns.is_finite() && (0.0..=1e18).contains(&ns) { Ok(Time(ns.round() as u64)) } else { Err(wrong()) }
+    let bare = text.trim().ends_with(|c: char| c.is_ascii_digit() || c == '.') && text.trim() != "0";
+    let ns = units::span_ns(text).filter(|ns| !bare && *ns <= MOST);
+    let why = "times are like 6ms, 0.03ms, 33us, 1s, 5min, 3.5h, 30d";
+    ns.map(Time).ok_or_else(|| SetupError::new(what, text, why))
 }
 
-fn split(text: &str) -> (&str, &str) {
-    let text = text.trim();
-    let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
-    (&text[..end], text[end..].trim())
-}
+/// Of bytes, and of nanoseconds.
+const MOST: u64 = 1_000_000_000_000_000_000;
 
 #[cfg(test)]
 mod tests {

@@ -182,15 +182,7 @@ fn nanoseconds(seconds: i64, rest: u64) -> u64 {
 
 fn text(reason: Reason) -> String {
     match reason {
-        Reason::Age(unused) => format!("unused for {}", span(unused.0 / 1_000_000_000)),
+        Reason::Age(unused) => format!("unused for {}", policy::units::show_span_s(unused.0 / 1_000_000_000)),
         Reason::Space(percent) => format!("{percent} % of the space are used"),
-    }
-}
-
-fn span(seconds: u64) -> String {
-    match seconds {
-        s if s >= 2 * 86_400 => format!("{} days", s / 86_400),
-        s if s >= 2 * 3600 => format!("{} hours", s / 3600),
-        s => format!("{s} s"),
     }
 }

@@ -58,15 +58,7 @@ fn count(word: &str, value: &str, max: usize) -> Result<usize> {
 }
 
 fn bytes(word: &str, value: &str) -> Result<u64> {
-    let value = value.trim_end_matches("iB");
-    let (digits, shift) = match value.as_bytes().last() {
-        Some(b'k' | b'K') => (&value[..value.len() - 1], 10),
-        Some(b'M') => (&value[..value.len() - 1], 20),
-        Some(b'G') => (&value[..value.len() - 1], 30),
-        _ => (value, 0),
-    };
-    let number = digits.parse::<u64>().ok().and_then(|n| n.checked_mul(1 << shift));
-    number.ok_or_else(|| refused(word, "a size like 65536, 64K, 1M is expected"))
+    policy::units::bytes(value).ok_or_else(|| refused(word, "a size like 65536, 64K, 1M is expected"))
 }
 
 #[cfg(test)]

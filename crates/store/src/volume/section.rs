@@ -1,7 +1,7 @@
 //! Reading one table of a TOML file key by key: what is asked for is checked, what nobody asked for is a problem.
 
 use super::problem::{Problem, Problems};
-use super::quantity::{parse_size, parse_span};
+use policy::units;
 use std::cell::RefCell;
 use std::ops::{Range, RangeInclusive};
 use std::path::{Path, PathBuf};
@@ -122,7 +122,7 @@ impl<'r, 'a, 't> Section<'r, 'a, 't> {
     pub fn size(&self, key: &'static str, default: u64, range: RangeInclusive<u64>, what: &str) -> u64 {
         self.parsed(key, default, what, |value| {
             let size = match value.as_str() {
-                Some(text) => parse_size(text),
+                Some(text) => units::bytes(text),
                 None => integer(value),
             };
             size.filter(|size| range.contains(size))
@@ -138,12 +138,14 @@ impl<'r, 'a, 't> Section<'r, 'a, 't> {
         let what = format!("a span from {:?} to {:?}, such as \"5s\" or \"500ms\"", range.start(), range.end());
         self.parsed(key, default, &what, |value| {
             let span = match value.as_str() {
-                Some(text) => parse_span(text),
-                None => {
-                    value.as_float().map(|f| f.as_str()).or(value.as_integer().map(|i| i.as_str())).and_then(parse_span)
-                }
+                Some(text) => units::span_ns(text),
+                None => value
+                    .as_float()
+                    .map(|f| f.as_str())
+                    .or(value.as_integer().map(|i| i.as_str()))
+                    .and_then(units::span_ns),
             };
-            span.filter(|span| range.contains(span))
+            span.map(Duration::from_nanos).filter(|span| range.contains(span))
         })
     }
 

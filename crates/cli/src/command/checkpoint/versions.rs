@@ -9,10 +9,9 @@ use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use store::control::Problem;
-use store::volume::parse_size;
 
 fn size(text: &str) -> std::result::Result<u64, String> {
-    parse_size(text).ok_or_else(|| "give a size such as 80GB, 512MiB or bytes".into())
+    policy::units::bytes(text).ok_or_else(|| "give a size such as 80GB, 512MiB or bytes".into())
 }
 
 /// Announce a version: what is written below the directories from now on belongs to it

@@ -125,14 +125,15 @@ fn advance(bar: &ProgressBar, at: &Progress, said: &Cell<bool>) {
     }
     bar.set_position(at.done as u64);
     let left = left(bar.elapsed(), at);
-    let shown =
-        left.map_or("time left is known after the first cases".to_owned(), |left| format!("{} left", in_words(left)));
+    let shown = left.map_or("time left is known after the first cases".to_owned(), |left| {
+        format!("{} left", shown::span_s(left.as_secs()))
+    });
     bar.set_message(format!("{shown}  {}", at.last));
     // The first cases may be odd ones.
     let some = at.done - at.resumed >= SOME;
     if let Some(left) = left.filter(|left| some && *left > LONG && !said.replace(true)) {
         let cases = at.cases - at.done;
-        bar.suspend(|| eprintln!("{cases} cases are left, which will take about {}", in_words(left)));
+        bar.suspend(|| eprintln!("{cases} cases are left, which will take about {}", shown::span_s(left.as_secs())));
     }
 }
 
@@ -144,14 +145,6 @@ const LONG: Duration = Duration::from_secs(60);
 fn left(passed: Duration, at: &Progress) -> Option<Duration> {
     let done = at.done - at.resumed;
     (done > 0).then(|| passed.mul_f64((at.cases - at.done) as f64 / done as f64))
-}
-
-fn in_words(time: Duration) -> String {
-    match time.as_secs() {
-        s @ ..60 => format!("{s} s"),
-        s @ 60..3600 => format!("{} min", s.div_ceil(60)),
-        s => format!("{} h {} min", s / 3600, s % 3600 / 60),
-    }
 }
 
 /// Becomes true when the user interrupts: cases under way are finished and kept, which is said at once.
@@ -187,6 +180,5 @@ mod tests {
         assert_eq!(left(minute, &at(40)), None);
         assert_eq!(left(minute, &at(50)), Some(5 * minute));
         assert_eq!(left(minute, &at(100)), Some(Duration::ZERO));
-        assert_eq!([59, 61, 3700].map(|s| in_words(Duration::from_secs(s))), ["59 s", "2 min", "1 h 1 min"]);
     }
 }

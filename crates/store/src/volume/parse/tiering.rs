@@ -1,7 +1,6 @@
 //! `[tiering]`, in the words of `entrepot-lab sim tier`, and the speeds of `[tier.NAME]`.
 
 use super::super::config::{Tiering, TieringPolicy};
-use super::super::quantity::parse_span;
 use super::super::section::{Reading, Section};
 use policy::tier::cost::DeviceCost;
 use policy::tier::machine::Window;
@@ -74,7 +73,7 @@ fn window(reading: &Reading<'_>, section: &Section<'_, '_, '_>) -> Window {
     let Some(value) = section.get("window") else { return default };
     let inner = value.get_ref();
     let requests = inner.as_integer().and_then(|n| n.as_str().replace('_', "").parse::<u64>().ok());
-    let span = inner.as_str().and_then(parse_span).map(|span| policy::Time(span.as_nanos() as u64));
+    let span = inner.as_str().and_then(policy::units::span_ns).map(policy::Time);
     match (requests, span) {
         (Some(requests), _) if requests > 0 => Window::Requests(requests),
         (_, Some(span)) if span >= policy::Time::from_millis(100) => Window::Span(span),
