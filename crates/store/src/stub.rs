@@ -12,6 +12,9 @@ use policy::layout::Layout;
 use policy::{FileId, Time};
 use std::path::PathBuf;
 
+/// An inode: device and number.
+pub type Inode = (u64, u64);
+
 /// How a file is marked as in use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mark {
@@ -56,6 +59,10 @@ pub trait Stub: Send + Sync + 'static {
     /// Whether the mark of that file is a link of this stub.
     fn has_mark(&self, _file: FileId) -> bool {
         false
+    }
+    /// Its device and inode number, which no other stub in use has; `None` in memory.
+    fn inode(&self) -> Option<Inode> {
+        None
     }
     /// Where it is now, as far as anybody can tell.
     fn path(&self) -> Option<PathBuf> {

@@ -28,6 +28,7 @@ pub use record::{Mark, Marked, MtbfFrom};
 use super::{Core, now_ns};
 use crate::Result;
 use crate::state::State;
+use crate::stub::Inode;
 use crate::volume::{Burst as Settings, Volume};
 use crate::workers::Workers;
 use book::Book;
@@ -69,8 +70,8 @@ pub struct Burst {
     /// The desk has work for the clock, before the moment for which it was set.
     woken: Condvar,
     alarm: AtomicU64,
-    /// Files that are checkpoints' and open, by their address.
-    roles: RwLock<HashMap<usize, Arc<adviser::Role>>>,
+    /// Files that are checkpoints' and open, by their inodes.
+    roles: RwLock<HashMap<Inode, Arc<adviser::Role>>>,
     /// What jobs' scripts mark.
     marks: RwLock<Marks>,
     /// Copies that are being deleted.

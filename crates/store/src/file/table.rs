@@ -2,6 +2,7 @@
 
 use super::{File, Pool};
 use crate::Result;
+use crate::stub::Inode;
 use crate::stub::real::FdStub;
 use parking_lot::Mutex;
 use rustix::fd::OwnedFd;
@@ -9,9 +10,6 @@ use rustix::fs::fstat;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
-
-/// An inode: device and number.
-type Inode = (u64, u64);
 
 struct Entry {
     file: Weak<File>,

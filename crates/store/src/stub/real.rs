@@ -7,7 +7,7 @@
 //! new record: the crash came between the two. Before a user's own attribute is set on a file without layout, [`ROOM`] is kept
 //! for the pointer.
 
-use super::{Mark, Stub};
+use super::{Inode, Mark, Stub};
 use crate::unsynced::Unsynced;
 use crate::{Error, Result};
 use parking_lot::RwLock;
@@ -43,6 +43,7 @@ const ATTRIBUTE_BYTES_MAX: usize = 64 << 10;
 pub struct FdStub {
     /// The best descriptor seen so far: one for writing, if anybody had one.
     fd: RwLock<Arc<OwnedFd>>,
+    inode: Option<Inode>,
     side: PathBuf,
     open: PathBuf,
     /// Side files that were replaced since the last sync.
@@ -60,6 +61,7 @@ impl FdStub {
         let fd = if is_writable(&fd) { fd } else { reopen(&fd).map_or(fd, Arc::new) };
         leave_access_time(&fd);
         FdStub {
+            inode: fs::fstat(&*fd).ok().map(|stat| (stat.st_dev, stat.st_ino)),
             fd: RwLock::new(fd),
             side: namespace.join("side"),
             open: namespace.join("open"),
@@ -380,6 +382,10 @@ impl Stub for FdStub {
             }
         }
         Ok(())
+    }
+
+    fn inode(&self) -> Option<Inode> {
+        self.inode
     }
 
     fn path(&self) -> Option<PathBuf> {

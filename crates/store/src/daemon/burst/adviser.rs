@@ -68,14 +68,10 @@ impl Role {
     }
 }
 
-fn address(file: &File) -> usize {
-    std::ptr::from_ref(file) as usize
-}
-
 impl Burst {
     fn role(&self, file: &File) -> Option<Arc<Role>> {
         let roles = self.roles.read();
-        if roles.is_empty() { None } else { roles.get(&address(file)).cloned() }
+        if roles.is_empty() { None } else { roles.get(&file.stub().inode()?).cloned() }
     }
 
     /// Whose checkpoint a path is, and of which version.
@@ -231,8 +227,9 @@ impl Adviser for Burst {
             role.handles.fetch_add(1, Ordering::AcqRel);
             role.writers.fetch_add(usize::from(write), Ordering::AcqRel);
         };
+        let Some(inode) = file.stub().inode() else { return };
         // Counted under the lock: who closes the last handle looks again before the role goes.
-        if let Some(role) = self.roles.read().get(&address(file)) {
+        if let Some(role) = self.roles.read().get(&inode) {
             return count(role);
         }
         if !write {
@@ -255,7 +252,7 @@ impl Adviser for Burst {
             emptied: AtomicBool::new(false),
         };
         // Another may have opened it meanwhile.
-        count(self.roles.write().entry(address(file)).or_insert_with(|| Arc::new(role)));
+        count(self.roles.write().entry(inode).or_insert_with(|| Arc::new(role)));
     }
 
     fn closed(&self, file: &File, write: bool) {
@@ -270,8 +267,10 @@ impl Adviser for Burst {
         if down(&role.handles) <= 1 {
             let mut roles = self.roles.write();
             let unused = |role: &Role| [&role.handles, &role.writers].iter().all(|n| n.load(Ordering::Acquire) == 0);
-            if roles.get(&address(file)).is_some_and(|role| unused(role)) {
-                roles.remove(&address(file));
+            if let Some(inode) = file.stub().inode()
+                && roles.get(&inode).is_some_and(|role| unused(role))
+            {
+                roles.remove(&inode);
             }
         }
     }
