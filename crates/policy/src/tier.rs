@@ -15,6 +15,7 @@ pub mod frequency;
 pub mod gain;
 pub mod machine;
 pub mod reorganize;
+pub mod room;
 pub mod split;
 pub mod stays;
 pub mod table;

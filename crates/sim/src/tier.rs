@@ -78,7 +78,7 @@ pub struct Setup {
     /// Bytes of the slow tier, as far as slow copies must keep to them.
     pub slow_bytes: Option<u64>,
     /// Percent of these that copies leave free.
-    pub copies_free_percent: f64,
+    pub copies_free_percent: u32,
     /// What answers reads before the devices do, if anything.
     pub page_cache: Option<PageCacheSetup>,
     /// Check the accounts after every event.

@@ -40,6 +40,7 @@ use policy::machine::Machine;
 use policy::tier::cost::Costs;
 use policy::tier::machine::{Action, Config, Event, Planner, Reorganizer};
 use policy::tier::reorganize::Thresholds;
+use policy::tier::room::SlowTarget;
 use policy::tier::{Location, Region, Tier, tuned};
 use policy::{FileId, TargetId, Time};
 use quiet::{Ours, Quiet};
@@ -86,8 +87,8 @@ struct Inner {
     /// Segments on the fast tier that are longer or shorter than the others, and by how much.
     odd: BTreeMap<Location, i64>,
     fast_bytes: u64,
-    /// Bytes that copies may take of each slow target, as last told.
-    rooms: Vec<u64>,
+    /// The slow targets, as the room for copies was last told of.
+    slow: Vec<SlowTarget>,
     /// Bytes of copies that were given up on slow targets that were short of space, and their free bytes then.
     given_up: BTreeMap<TargetId, (u64, u64)>,
     /// What became of moves since the last step.
@@ -116,7 +117,7 @@ impl Tiering {
             quiet: Quiet::default(),
             odd: BTreeMap::new(),
             fast_bytes: 0,
-            rooms: Vec::new(),
+            slow: Vec::new(),
             given_up: BTreeMap::new(),
             outcomes: Vec::new(),
             recent: VecDeque::new(),

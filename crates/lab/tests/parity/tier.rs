@@ -113,7 +113,7 @@ fn simulated(policy: TieringPolicy, accesses: &[Record]) -> Vec<Logged> {
         rest: None,
         before: Time::ZERO,
         slow_bytes: None,
-        copies_free_percent: 5.0,
+        copies_free_percent: 5,
         page_cache: None,
         check: true,
     };

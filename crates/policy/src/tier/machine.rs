@@ -177,6 +177,11 @@ impl Reorganizer {
         (self.read.hotness(location), self.write.hotness(location))
     }
 
+    fn last_access(&self, location: Location) -> Time {
+        let of = [&self.read, &self.write].into_iter().filter_map(|table| table.get(location));
+        of.map(|entry| entry.last()).max().unwrap_or(Time::ZERO)
+    }
+
     /// Locations in the tables: the working set.
     pub fn working_set(&self) -> (usize, usize) {
         (self.read.len(), self.write.len())
@@ -396,7 +401,7 @@ impl Machine for Reorganizer {
                         Tier::Fast => {
                             self.stats.promoted += 1;
                             if self.config.keep_copies && !written {
-                                self.copies.hold(location);
+                                self.copies.hold(location, self.last_access(location));
                             }
                         }
                         Tier::Slow => self.stats.demoted += 1,
@@ -420,7 +425,7 @@ impl Machine for Reorganizer {
                 }
             }
             Event::FastBytes(bytes) => self.set_fast_bytes(bytes),
-            Event::CopyBytes(bytes) => self.copies.set_room(bytes),
+            Event::CopyBytes(bytes) => self.copies.set_room(bytes, self.config.block_bytes),
             Event::Paused(paused) => self.paused = paused,
             Event::Tick => {}
         }

@@ -22,6 +22,7 @@ use super::gain::{Expectation, Past};
 use super::stays::Stays;
 use super::table::LocalityTable;
 use super::{Location, Move, Reason, Region, Tier};
+use crate::time::Time;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Utilisation of the fast tier above which it is spared.
@@ -206,7 +207,7 @@ impl Tuned {
         read: &LocalityTable,
         write: &LocalityTable,
         fast: &BTreeSet<Location>,
-        copies: &BTreeSet<Location>,
+        copies: &BTreeMap<Location, Time>,
         pane: &Pane,
     ) -> Vec<Move> {
         let promote_ns = self.moving_ns(Tier::Fast, pane.block_bytes);
@@ -238,7 +239,7 @@ impl Tuned {
             } else {
                 let Some(&(victim_worth, victim)) = victims.peek() else { break };
                 // The coldest that may go must be worth so much less that both moves pay.
-                let leaves_ns = if copies.contains(&victim) { 0.0 } else { demote_ns };
+                let leaves_ns = if copies.contains_key(&victim) { 0.0 } else { demote_ns };
                 if saves - victim_worth.max(0.0) <= promote_ns + leaves_ns {
                     break;
                 }
@@ -256,7 +257,7 @@ impl Tuned {
         let saved = self.saved_ns(Region::Write, pane.write_bytes);
         let new_ns = (1.0 + further) * saved;
         for (victim_worth, victim) in victims.take(pane.newcomers.saturating_sub(room) as usize) {
-            let leaves_ns = if copies.contains(&victim) { 0.0 } else { self.write_back_ns(pane.block_bytes) };
+            let leaves_ns = if copies.contains_key(&victim) { 0.0 } else { self.write_back_ns(pane.block_bytes) };
             if new_ns - victim_worth.max(0.0) <= NEWCOMER_MARGIN * leaves_ns {
                 break;
             }
@@ -437,7 +438,7 @@ mod tests {
     #[test]
     fn hot_locations_move_and_a_scan_does_not() {
         let (mut tuned, read, write) = trained(0..16);
-        let moves = tuned.plan(&read, &write, &BTreeSet::new(), &BTreeSet::new(), &pane(100));
+        let moves = tuned.plan(&read, &write, &BTreeSet::new(), &BTreeMap::new(), &pane(100));
         let moved: BTreeSet<u64> = moves.iter().map(|of| of.location.block).collect();
         assert_eq!(moved, (0..16).collect());
         assert!(moves.iter().all(|of| of.to == Tier::Fast && matches!(of.reason, Reason::Gain { .. })));
@@ -448,17 +449,17 @@ mod tests {
     fn a_full_fast_tier_swaps_only_what_is_worth_both_moves() {
         let (mut tuned, read, write) = trained(0..16);
         let cold: BTreeSet<Location> = (5000..5004).map(at).collect();
-        let moves = tuned.plan(&read, &write, &cold, &BTreeSet::new(), &pane(0));
+        let moves = tuned.plan(&read, &write, &cold, &BTreeMap::new(), &pane(0));
         assert_eq!(moves.len(), 8, "four out, four in");
         assert!(moves.chunks(2).all(|pair| pair[0].to == Tier::Slow && pair[1].to == Tier::Fast));
         let as_hot: BTreeSet<Location> = (0..4).map(at).collect();
-        assert!(tuned.plan(&read, &write, &as_hot, &BTreeSet::new(), &pane(0)).is_empty(), "equals are not exchanged");
+        assert!(tuned.plan(&read, &write, &as_hot, &BTreeMap::new(), &pane(0)).is_empty(), "equals are not exchanged");
     }
 
     #[test]
     fn moves_that_do_not_pay_cost_trust_and_raise_the_threshold() {
         let (mut tuned, read, write) = trained(0..16);
-        tuned.plan(&read, &write, &BTreeSet::new(), &BTreeSet::new(), &pane(100));
+        tuned.plan(&read, &write, &BTreeSet::new(), &BTreeMap::new(), &pane(100));
         let (before, trusted) = (tuned.threshold().unwrap(), tuned.trust());
         for n in 0..100 {
             tuned.promoted(at(9000 + n), 1e9);
@@ -466,7 +467,7 @@ mod tests {
         let quiet = LocalityTable::new(4, 10);
         (0..9).for_each(|_| tuned.learn(&quiet, &quiet, &pane(0)));
         assert!(tuned.trust() < 0.6 * trusted, "{}", tuned.trust());
-        tuned.plan(&read, &write, &BTreeSet::new(), &BTreeSet::new(), &pane(100));
+        tuned.plan(&read, &write, &BTreeSet::new(), &BTreeMap::new(), &pane(100));
         assert!(tuned.threshold().is_none_or(|after| after >= before));
     }
 
@@ -476,14 +477,14 @@ mod tests {
         // Nothing may be moved, and the hot ones stay hot: they would have paid.
         let full = Pane { span_ns: 1e9, fast_busy_ns: 3.9e9, slow_busy_ns: 2e9, ..pane(100) };
         for n in 10..30 {
-            assert!(tuned.plan(&read, &write, &BTreeSet::new(), &BTreeSet::new(), &full).is_empty());
+            assert!(tuned.plan(&read, &write, &BTreeSet::new(), &BTreeMap::new(), &full).is_empty());
             (0..8).for_each(|_| (0..16).for_each(|block| read.touch(Time(n), at(block))));
             tuned.learn(&read, &write, &pane(0));
             read.turn();
         }
         let paid = tuned.trust();
         for _ in 0..8 {
-            tuned.plan(&read, &write, &BTreeSet::new(), &BTreeSet::new(), &full);
+            tuned.plan(&read, &write, &BTreeSet::new(), &BTreeMap::new(), &full);
             tuned.learn(&read, &write, &pane(0));
             read.turn();
         }
@@ -494,14 +495,14 @@ mod tests {
     fn a_saturated_fast_tier_is_spared() {
         let (mut tuned, read, write) = trained(0..16);
         let busy = Pane { span_ns: 1e9, fast_busy_ns: 3.9e9, slow_busy_ns: 2e9, ..pane(100) };
-        assert!(tuned.plan(&read, &write, &BTreeSet::new(), &BTreeSet::new(), &busy).is_empty());
+        assert!(tuned.plan(&read, &write, &BTreeSet::new(), &BTreeMap::new(), &busy).is_empty());
     }
 
     #[test]
     fn more_than_the_share_is_given_back_the_coldest_first() {
         let (mut tuned, read, write) = trained(0..4);
         let fast: BTreeSet<Location> = (0..8).map(at).collect();
-        let moves = tuned.plan(&read, &write, &fast, &BTreeSet::new(), &Pane { excess: 3, ..pane(0) });
+        let moves = tuned.plan(&read, &write, &fast, &BTreeMap::new(), &Pane { excess: 3, ..pane(0) });
         let gone: Vec<_> = moves.iter().map(|of| (of.location.block, of.to, of.reason)).collect();
         assert_eq!(gone, [4, 5, 6].map(|block| (block, Tier::Slow, Reason::OverShare)));
     }

@@ -44,7 +44,7 @@ impl Mover {
             let before = progress.files;
             let failure = self.drain_round(target, walk()?, &mut progress, &mut report)?;
             if progress.left == 0 {
-                self.forget_copies_on(target, u64::MAX);
+                self.forget_copies_on(target);
                 self.remove_stale_copies()?;
                 self.collect_garbage(target)?;
                 report(&progress);

@@ -142,7 +142,7 @@ impl Mover {
             && let Some(layout) = file.layout()
             && let Some(there) = layout.mirrors[0].segments.get(segment)
         {
-            self.pool.kept.forget(|at, _| *at == (layout.file, there.start));
+            self.forget_copy(layout.file, there.start);
         }
         done
     }
@@ -230,23 +230,25 @@ impl Mover {
         }
     }
 
-    /// Gives up copies with a part on a target, until these parts have so many bytes. How many they have.
-    pub fn forget_copies_on(&self, target: TargetId, bytes: u64) -> u64 {
-        if self.pool.kept.is_empty() || bytes == 0 {
-            return 0;
-        }
+    /// Gives up the copy of the segment of a file that starts there.
+    pub fn forget_copy(&self, file: FileId, start: u64) {
+        self.pool.kept.forget(|at, _| *at == (file, start));
+    }
+
+    /// Gives up copies with a part on a target. How many bytes these parts have.
+    pub fn forget_copies_on(&self, target: TargetId) -> u64 {
         let freed = Cell::new(0u64);
         self.pool.kept.forget(|_, copy| {
-            let segment = &copy.segment;
-            let parts = segment.objects.iter().filter(|o| o.target == target).count() as u64;
-            let goes = parts > 0 && freed.get() < bytes;
-            if goes {
-                let part = (segment.end - segment.start) / segment.objects.len() as u64;
-                freed.set(freed.get().saturating_add(part.saturating_mul(parts)));
-            }
-            goes
+            let part = bytes_on(&copy.segment, target);
+            freed.set(freed.get().saturating_add(part));
+            part > 0
         });
         freed.get()
+    }
+
+    /// Bytes that the copy of a segment takes of a target; 0 without one.
+    pub fn copy_bytes_on(&self, file: FileId, segment: &Segment, target: TargetId) -> u64 {
+        self.pool.kept.of(file, segment).map_or(0, |copy| bytes_on(&copy, target))
     }
 
     /// Gives up and removes all copies.
@@ -294,6 +296,11 @@ fn only_mirror_moved(old: &Layout, made: &mut NewObjects<'_>, segment: usize, pl
         return Err(Error::Busy("it has several mirrors now, and none needs another copy".into()));
     }
     moved_segment(old, made, (0, segment), place)
+}
+
+fn bytes_on(segment: &Segment, target: TargetId) -> u64 {
+    let parts = segment.objects.iter().filter(|object| object.target == target).count() as u64;
+    (segment.end - segment.start) / segment.objects.len().max(1) as u64 * parts
 }
 
 fn no_copy() -> Error {

@@ -7,11 +7,13 @@ use super::gives_way::GivesWay;
 use super::thread::Begun;
 use crate::file::File;
 use crate::mover::Pace;
+use crate::target::Space;
 use crate::volume::TieringPolicy;
 use crate::{Error, Result};
 use policy::layout::{Layout, OPEN_END, Placement, Segment, TargetView};
 use policy::machine::Machine;
-use policy::tier::machine::{Action, Event};
+use policy::tier::machine::{Action, Event, Reorganizer};
+use policy::tier::room::{self, SlowTarget};
 use policy::tier::{Location, Move, Tier};
 use policy::{FileId, TargetId};
 use std::sync::Arc;
@@ -105,7 +107,8 @@ impl Tiering {
         let views = self.ear.targets().views();
         let there: Vec<TargetId> = views
             .iter()
-            .filter(|view| view.usable && view.tier == self.wish.tiering.slow && self.room_for_copies(view) > length)
+            .filter(|view| view.usable && view.tier == self.wish.tiering.slow)
+            .filter(|view| self.slow_target(view).room_bytes(self.wish.tiering.copies_free_percent) >= length)
             .map(|view| view.id)
             .collect();
         self.between(segment, &there, |place| {
@@ -140,28 +143,25 @@ impl Tiering {
         worked
     }
 
-    /// Bytes that copies may still take of a slow target.
-    fn room_for_copies(&self, view: &TargetView) -> u64 {
-        let total = self.ear.targets().get(view.id).map_or(0, |target| target.space().total_bytes);
-        view.free_bytes.saturating_sub(super::percent(total, self.wish.tiering.copies_free_percent))
+    fn slow_target(&self, view: &TargetView) -> SlowTarget {
+        let total_bytes = self.ear.targets().get(view.id).map_or(0, |target| target.space().total_bytes);
+        SlowTarget { total_bytes, free_bytes: view.free_bytes }
     }
 
-    /// Tells the machine how much room there is for further copies.
+    /// Tells the machine how much room there is for copies.
     pub(super) fn tell_room_for_copies(&self, inner: &mut super::Inner, now: policy::Time) {
         let views = self.ear.targets().views();
         let slow = views.iter().filter(|view| view.usable && view.tier == self.wish.tiering.slow);
-        // A copy takes its part of as many targets as the segment: the fullest decides, all but those that have no room
-        // at all.
-        let rooms: Vec<u64> = slow.map(|view| self.room_for_copies(view)).collect();
+        let slow: Vec<SlowTarget> = slow.map(|view| self.slow_target(view)).collect();
         // Space is looked at now and then; in between the machine counts what it has copied since.
-        if rooms == inner.rooms {
+        if slow == inner.slow {
             return;
         }
-        let least = rooms.iter().filter(|room| **room > self.wish.segment_bytes).min().copied().unwrap_or(0);
-        inner.rooms = rooms;
+        let free_percent = self.wish.tiering.copies_free_percent;
+        let room = room::room_bytes(slow.iter().copied(), free_percent, self.wish.segment_bytes);
+        inner.slow = slow;
         if let Some(machine) = &mut inner.machine {
-            let under_way = machine.copies().1 as u64 * self.wish.segment_bytes;
-            machine.handle(now, Event::CopyBytes(least.saturating_sub(under_way)));
+            machine.handle(now, Event::CopyBytes(room));
         }
     }
 
@@ -190,20 +190,35 @@ impl Tiering {
         self.wish.tiering.keep_copies && self.wish.tiering.policy == TieringPolicy::Tuned
     }
 
+    /// Gives up copies with a part on a target until these parts have so many bytes. How many they have.
+    fn give_up_copies(&self, machine: Option<&Reorganizer>, target: TargetId, short_bytes: u64) -> u64 {
+        let segment = |at: Location| self.segment(at).map(|(_, segment)| segment);
+        let bytes = |at: Location| segment(at).map_or(0, |of| self.mover.copy_bytes_on(FileId(at.file), &of, target));
+        let (go, freed) = machine.map_or_else(Default::default, |machine| machine.give_up_copies(short_bytes, bytes));
+        for at in go {
+            if let Some(of) = segment(at) {
+                self.mover.forget_copy(FileId(at.file), of.start);
+            }
+        }
+        // What is left there is of files that the machine has lost sight of: nothing goes back to it.
+        if freed < short_bytes { freed + self.mover.forget_copies_on(target) } else { freed }
+    }
+
     /// Removes copies of no use, and as many on slow targets that are short of space as they are short of. Tells the
     /// machine of what is gone.
     pub(super) fn tidy_copies(&self, inner: &mut super::Inner, now: policy::Time) {
         if self.mover.copies() > 0 {
             for target in self.ear.targets().all() {
-                let space = target.space();
-                let free_bytes = super::percent(space.total_bytes, self.wish.tiering.copies_free_percent);
-                let short_bytes = free_bytes.saturating_sub(space.free_bytes);
+                let Space { total_bytes, free_bytes, .. } = target.space();
+                let short_bytes =
+                    SlowTarget { total_bytes, free_bytes }.short_bytes(self.wish.tiering.copies_free_percent);
                 if short_bytes > 0 && target.tier() == self.wish.tiering.slow {
                     // What has gone since space was looked at last is not seen there yet.
                     let given_up = inner.given_up.entry(target.id()).or_default();
-                    let so_far = if given_up.0 == space.free_bytes { given_up.1 } else { 0 };
-                    let more = self.mover.forget_copies_on(target.id(), short_bytes.saturating_sub(so_far));
-                    *given_up = (space.free_bytes, so_far + more);
+                    let so_far = if given_up.0 == free_bytes { given_up.1 } else { 0 };
+                    let more =
+                        self.give_up_copies(inner.machine.as_ref(), target.id(), short_bytes.saturating_sub(so_far));
+                    *given_up = (free_bytes, so_far + more);
                 }
             }
         }

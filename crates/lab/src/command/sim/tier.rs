@@ -31,7 +31,7 @@ const SCHEMES: [&str; 9] =
     ["slow-only", "fast-only", "round-robin", "proportional", "lru", "lfu", "ws-ros", "tuned", "optimum"];
 
 /// What slow copies leave free of the slow tier, in percent: as `[tiering] copies_free_percent` has it unless told otherwise.
-const COPIES_FREE_PERCENT: f64 = 5.0;
+const COPIES_FREE_PERCENT: u32 = 5;
 
 /// Panes of the window of the tuned planner.
 const PANES: usize = 4;

@@ -29,7 +29,9 @@ const AGAIN: Time = Time(1_000_000_000);
 pub(super) struct Copies {
     /// How long a location must not have been accessed; `None` makes no copies but those that promotions leave.
     after: Option<Time>,
-    held: BTreeSet<Location>,
+    /// Those with a copy: when each was last accessed.
+    held: BTreeMap<Location, Time>,
+    used: BTreeSet<(Time, Location)>,
     /// Those without a copy: when each may get one.
     due: BTreeMap<Location, Time>,
     order: BTreeSet<(Time, Location)>,
@@ -45,12 +47,12 @@ impl Copies {
     }
 
     /// The locations with a copy.
-    pub(super) fn held(&self) -> &BTreeSet<Location> {
+    pub(super) fn held(&self) -> &BTreeMap<Location, Time> {
         &self.held
     }
 
     pub(super) fn contains(&self, location: Location) -> bool {
-        self.held.contains(&location)
+        self.held.contains_key(&location)
     }
 
     /// Whether its copy is being made.
@@ -62,28 +64,29 @@ impl Copies {
         self.making.len()
     }
 
-    pub(super) fn set_room(&mut self, bytes: u64) {
-        self.room_bytes = bytes;
+    /// There is so much room; the copies under way take theirs from it.
+    pub(super) fn set_room(&mut self, bytes: u64, block_bytes: u64) {
+        self.room_bytes = bytes.saturating_sub(self.making.len() as u64 * block_bytes);
     }
 
     /// A location lies on the fast tier, and has no copy.
     pub(super) fn bare(&mut self, now: Time, location: Location) {
-        self.held.remove(&location);
+        self.held_since(location, None);
         if !self.is_making(location) {
             self.due_at(location, self.after.map(|after| now + after));
         }
     }
 
-    /// It has one.
-    pub(super) fn hold(&mut self, location: Location) {
+    /// It has one, and was last accessed then.
+    pub(super) fn hold(&mut self, location: Location, last: Time) {
         self.due_at(location, None);
-        self.held.insert(location);
+        self.held_since(location, Some(last));
     }
 
     /// It is not on the fast tier any more.
     pub(super) fn left(&mut self, location: Location) {
         self.due_at(location, None);
-        self.held.remove(&location);
+        self.held_since(location, None);
     }
 
     /// A location on the fast tier was accessed.
@@ -92,9 +95,11 @@ impl Copies {
             if let Some(written) = self.making.get_mut(&location) {
                 *written = true;
             }
-            if self.held.contains(&location) {
+            if self.contains(location) {
                 self.bare(now, location);
             }
+        } else if self.contains(location) {
+            self.held_since(location, Some(now));
         }
         if self.due.contains_key(&location) {
             self.bare(now, location);
@@ -104,6 +109,17 @@ impl Copies {
     /// A copy under way has ended. Whether it is one: nobody has written since it began.
     fn made(&mut self, location: Location) -> bool {
         self.making.remove(&location).is_some_and(|written| !written)
+    }
+
+    fn held_since(&mut self, location: Location, last: Option<Time>) {
+        let before = match last {
+            Some(last) => self.held.insert(location, last),
+            None => self.held.remove(&location),
+        };
+        if let Some(before) = before {
+            self.used.remove(&(before, location));
+        }
+        self.used.extend(last.map(|last| (last, location)));
     }
 
     fn due_at(&mut self, location: Location, at: Option<Time>) {
@@ -177,7 +193,7 @@ impl Reorganizer {
         }
         if equal {
             self.stats.copied += u64::from(ours);
-            self.copies.hold(location);
+            self.copies.hold(location, self.last_access(location));
         } else {
             self.copies.bare(now, location);
         }
@@ -193,6 +209,24 @@ impl Reorganizer {
         }
     }
 
+    /// Of a target that is short of so many bytes: the locations whose copies go, and how many bytes that frees; `frees` says
+    /// what the end of a copy frees there. What was accessed last goes first: of all it stays on the fast tier for longest, so
+    /// that its copy is of the least use.
+    pub fn give_up_copies(&self, short_bytes: u64, frees: impl Fn(Location) -> u64) -> (Vec<Location>, u64) {
+        let (mut go, mut freed) = (Vec::new(), 0u64);
+        let mut hottest_first = self.copies.used.iter().rev();
+        while freed < short_bytes
+            && let Some((_, location)) = hottest_first.next()
+        {
+            let bytes = frees(*location);
+            if bytes > 0 {
+                freed = freed.saturating_add(bytes);
+                go.push(*location);
+            }
+        }
+        (go, freed)
+    }
+
     /// Locations with a slow copy, and those whose copy is being made.
     pub fn copies(&self) -> (usize, usize) {
         (self.copies.held.len(), self.copies.making())
@@ -202,11 +236,11 @@ impl Reorganizer {
     #[cfg(test)]
     pub(super) fn check_copies(&self) {
         let of = &self.copies;
-        let known = of.held.iter().chain(of.due.keys()).chain(of.making.keys());
+        let known = of.held.keys().chain(of.due.keys()).chain(of.making.keys());
         let known: BTreeSet<Location> = known.copied().filter(|at| self.fast.contains(at)).collect();
-        assert!(of.held.iter().chain(of.due.keys()).all(|at| self.fast.contains(at)), "a copy below nothing");
-        assert!(of.due.keys().all(|at| !of.held.contains(at) && !of.is_making(*at)), "a copy beside a copy");
-        assert_eq!(of.order.len(), of.due.len());
+        assert!(of.held.keys().chain(of.due.keys()).all(|at| self.fast.contains(at)), "a copy below nothing");
+        assert!(of.due.keys().all(|at| !of.contains(*at) && !of.is_making(*at)), "a copy beside a copy");
+        assert_eq!((of.order.len(), of.used.len()), (of.due.len(), of.held.len()));
         if self.config.keep_copies && of.after.is_some() {
             assert_eq!(known, self.fast, "one was forgotten");
         }

@@ -58,7 +58,7 @@ pub enum Event {
     },
     /// The fast tier has this room for hot data now.
     FastBytes(u64),
-    /// The slow tier has this room for further copies now.
+    /// The slow tier has this room for copies now, beside those that there are; those under way come out of it.
     CopyBytes(u64),
     /// Somebody wants nothing to be moved until further notice, or not any more. What is under way ends.
     Paused(bool),

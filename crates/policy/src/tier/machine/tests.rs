@@ -274,6 +274,26 @@ fn what_lies_only_on_the_fast_tier_is_copied_down_when_it_is_left_alone_and_the_
 }
 
 #[test]
+fn of_a_target_that_is_short_the_copies_of_what_was_accessed_last_go_first() {
+    let mut machine = Reorganizer::new(Config { keep_copies: true, copy_after: None, ..paper(100, 0) }, Time::ZERO);
+    for (block, at_ns) in [(1, 10), (2, 40), (3, 20), (4, 30)] {
+        machine.handle(Time::ZERO, Event::Placed { location: at(block), tier: Tier::Fast });
+        access(&mut machine, at_ns, block, Region::Read);
+        machine.handle(Time(50), Event::Copied { location: at(block) });
+    }
+    let blocks = |machine: &Reorganizer, short| {
+        let (go, freed) = machine.give_up_copies(short, |location| if location == at(4) { 0 } else { 3 });
+        (go.iter().map(|location| location.block).collect::<Vec<_>>(), freed)
+    };
+    assert_eq!(blocks(&machine, 0), (vec![], 0));
+    assert_eq!(blocks(&machine, 4), (vec![2, 3], 6), "4 has no part there");
+    access(&mut machine, 60, 1, Region::Read);
+    access(&mut machine, 60, 3, Region::Write);
+    assert_eq!(blocks(&machine, 100), (vec![1, 2], 6), "what was written has no copy any more");
+    machine.check_copies();
+}
+
+#[test]
 fn a_write_or_a_fault_ends_a_copy_that_is_being_made_and_it_is_tried_again_later() {
     let mut machine = on_fast(Config { copy_after: Some(Time(1000)), ..paper(100, 0) });
     assert_eq!(poll(&mut machine, Time(1000)), Some(Action::Copy(at(2))));

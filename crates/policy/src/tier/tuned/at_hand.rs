@@ -15,7 +15,8 @@
 use super::Tuned;
 use crate::tier::stays::Stay;
 use crate::tier::{Location, Region, Tier};
-use std::collections::BTreeSet;
+use crate::time::Time;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Locations that the list of who was accessed lately has room for, in multiples of those of the fast tier.
 const LIST: usize = 2;
@@ -92,8 +93,13 @@ impl Tuned {
     }
 
     /// What is on the fast tier, that with which least is lost first.
-    pub fn by_loss(&self, fast: &BTreeSet<Location>, copies: &BTreeSet<Location>, block_bytes: f64) -> Vec<Location> {
-        let all = self.least_first(fast, |at| self.loss(at, copies.contains(&at), block_bytes));
+    pub fn by_loss(
+        &self,
+        fast: &BTreeSet<Location>,
+        copies: &BTreeMap<Location, Time>,
+        block_bytes: f64,
+    ) -> Vec<Location> {
+        let all = self.least_first(fast, |at| self.loss(at, copies.contains_key(&at), block_bytes));
         all.into_iter().map(|(_, at)| at).collect()
     }
 
@@ -167,7 +173,7 @@ mod tests {
     fn who_leaves_is_clean_and_cold() {
         let tuned = trained();
         let fast: BTreeSet<Location> = [5_990, 5_900, 4_999 % 300, 5_991].map(at).into();
-        let clean: BTreeSet<Location> = [5_990, 5_900, 4_999 % 300].map(at).into();
+        let clean: BTreeMap<Location, Time> = [5_990, 5_900, 4_999 % 300].map(|block| (at(block), Time::ZERO)).into();
         let order: Vec<u64> = tuned.by_loss(&fast, &clean, BLOCK).iter().map(|at| at.block).collect();
         assert_eq!(
             order[2..],

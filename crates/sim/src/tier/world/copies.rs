@@ -8,6 +8,7 @@ use crate::event::Rank;
 use crate::generate::Rng;
 use policy::tier::courtesy::Courtesy;
 use policy::tier::machine::Event;
+use policy::tier::room::{self, SlowTarget};
 use policy::tier::{Region, Tier};
 use policy::time::Time;
 use std::collections::{BTreeMap, BTreeSet};
@@ -111,20 +112,23 @@ impl World<'_> {
         self.copies.making.entry(at).and_modify(|written| *written = true);
     }
 
-    /// What is left on the slow tier for copies; of those that take more than there is, some go.
+    /// What is left on the slow tier for copies; of those that take more than there is, some go. Locations are spread evenly
+    /// over the devices, so the tier is as one target.
     pub(super) fn look_at_space(&mut self, now: Time) {
-        let Some(slow_bytes) = self.setup.slow_bytes.filter(|_| self.copies.kept) else { return };
-        let block = self.setup.block_bytes;
-        let free = self.setup.copies_free_percent;
-        let most = (slow_bytes as f64 * (1.0 - free / 100.0)) as u64;
-        let held = |copies: &Copies| (copies.held.len() + copies.making.len()) as u64 * block;
-        while self.slow_held * block + held(&self.copies) > most
-            && let Some(at) = self.copies.held.pop_first()
-        {
-            let location = self.requests.locations()[at as usize];
+        let Some(total_bytes) = self.setup.slow_bytes.filter(|_| self.copies.kept) else { return };
+        let (block, free_percent) = (self.setup.block_bytes, self.setup.copies_free_percent);
+        let taken = |world: &Self, copies: usize| (world.slow_held + copies as u64) * block;
+        let target = |taken: u64| SlowTarget { total_bytes, free_bytes: total_bytes.saturating_sub(taken) };
+        let all = taken(self, self.copies.held.len() + self.copies.making.len());
+        let short = target(all).short_bytes(free_percent) + all.saturating_sub(total_bytes);
+        let go = self.machine.as_ref().map(|machine| machine.give_up_copies(short, |_| block).0);
+        for location in go.unwrap_or_default() {
+            if let Some(at) = self.number(location) {
+                self.copies.held.remove(&at);
+            }
             self.tell(now, Event::CopyGone { location });
         }
-        let room = most.saturating_sub(self.slow_held * block + held(&self.copies));
+        let room = room::room_bytes([target(taken(self, self.copies.held.len()))], free_percent, block);
         self.tell(now, Event::CopyBytes(room));
     }
 }

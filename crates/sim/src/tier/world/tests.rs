@@ -22,7 +22,7 @@ fn setup(fast_bytes: u64) -> Setup {
         rest: None,
         before: Time::ZERO,
         slow_bytes: None,
-        copies_free_percent: 5.0,
+        copies_free_percent: 5,
         page_cache: None,
         check: true,
     }
@@ -153,9 +153,9 @@ fn what_was_there_before_is_copied_down_in_the_time_that_there_is_and_costs_devi
     let some = run(&short, &keeping(&short, now), &requests);
     assert_eq!(some.copied, 11, "ten before the first request, and one that was under way");
     // On a slow tier that is as large as what lies there and seven blocks more there is room for seven; five percent stay free.
-    let full = Setup { slow_bytes: Some(39 * BLOCK), copies_free_percent: 0.0, ..long };
+    let full = Setup { slow_bytes: Some(39 * BLOCK), copies_free_percent: 0, ..long };
     assert_eq!(run(&full, &keeping(&full, now), &requests).copied, 7);
-    let reserve = Setup { copies_free_percent: 5.0, ..full };
+    let reserve = Setup { copies_free_percent: 5, ..full };
     assert_eq!(run(&reserve, &keeping(&reserve, now), &requests).copied, 5);
     // Free moves are made at once.
     let free = Setup { free_moves: true, before: Time(1), ..long };
