@@ -30,8 +30,8 @@ impl SlowTarget {
     }
 }
 
-/// Bytes of further copies that the slow tier has room for. A copy takes its part of as many targets as its segment, so the
-/// fullest target decides, of those that have room for a segment at all.
+/// Bytes of further copies that the slow tier has room for. A copy takes its part of as many targets as its segment, so
+/// the fullest target decides, of those that have room for a segment at all.
 pub fn room_bytes(targets: impl IntoIterator<Item = SlowTarget>, free_percent: u32, segment_bytes: u64) -> u64 {
     let rooms = targets.into_iter().map(|target| target.room_bytes(free_percent));
     rooms.filter(|room| *room >= segment_bytes).min().unwrap_or(0)

@@ -209,10 +209,10 @@ impl Reorganizer {
         }
     }
 
-    /// Of a target that is short of so many bytes: the locations whose copies go, and how many bytes that frees; `frees` says
-    /// what the end of a copy frees there. What was accessed last goes first: of all it stays on the fast tier for longest, so
-    /// that its copy is of the least use. Measured on a hot spot that moves, with half of the room that copies could take: 3 %
-    /// less is moved than when the first in number go, and 12 % less than when the coldest do.
+    /// Of a target that is short of so many bytes: the locations whose copies go, and how many bytes that frees.
+    /// `frees` says what the end of a copy frees there. What was accessed last goes first: it stays on the fast tier for
+    /// longest, so that its copy is of the least use. Measured on a hot spot that moves, with half of the room that
+    /// copies could take: 3 % less is moved than when the first in number go, and 12 % less than when the coldest do.
     pub fn give_up_copies(&self, short_bytes: u64, frees: impl Fn(Location) -> u64) -> (Vec<Location>, u64) {
         let (mut go, mut freed) = (Vec::new(), 0u64);
         let mut hottest_first = self.copies.used.iter().rev();
