@@ -113,7 +113,7 @@ fn mend_all(
             Err(Error::Busy(_)) => mended.busy += 1,
             Err(error) => {
                 mended.failed += 1;
-                mended.why.get_or_insert(format!("file {}: {error}", candidate.file));
+                mended.why.get_or_insert(format!("{}: {error}", file.pool().name_of(candidate.file)));
             }
         }
     }

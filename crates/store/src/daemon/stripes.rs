@@ -225,6 +225,10 @@ impl Stripes {
     }
 
     fn act(&self, known: &[(FileId, Arc<File>)], action: Action, work: &SyncSender<Work>) {
+        let name = |id: &FileId| {
+            let file = known.iter().find(|(known, _)| known == id);
+            file.map_or_else(|| format!("file {id}"), |(id, file)| file.pool().name_of(*id))
+        };
         let (id, words) = match &action {
             Action::Place { shape, why } => {
                 return self.remember(format!("new files get {}: {why}", shown(shape)));
@@ -236,10 +240,10 @@ impl Stripes {
                 return;
             }
             Action::Restripe { file, fork, to, why } => {
-                (*file, format!("file {file}: mirror {fork} gets {}: {why}", shown(to)))
+                (*file, format!("{}: mirror {fork} gets {}: {why}", name(file), shown(to)))
             }
-            Action::AddFork { file, to, why } => (*file, format!("file {file}: a fork with {}: {why}", shown(to))),
-            Action::DropFork { file, fork, why } => (*file, format!("file {file}: mirror {fork} goes: {why}")),
+            Action::AddFork { file, to, why } => (*file, format!("{}: a fork with {}: {why}", name(file), shown(to))),
+            Action::DropFork { file, fork, why } => (*file, format!("{}: mirror {fork} goes: {why}", name(file))),
         };
         self.remember(words);
         let file = known.iter().find(|(known, _)| *known == id).map(|(_, file)| file.clone());

@@ -1,6 +1,6 @@
 //! From the number of a file to the file: in use, where it is noted to be, or wherever a walk through the tree finds it.
 
-use super::{File, FileTable};
+use super::{File, FileTable, Pool};
 use crate::Result;
 use crate::places::Places;
 use policy::FileId;
@@ -23,6 +23,14 @@ impl File {
         {
             places.learn(id, &stub);
         }
+    }
+}
+
+impl Pool {
+    /// What a file is called in messages: its path below the tree, or its number where that is not noted.
+    pub fn name_of(&self, id: FileId) -> String {
+        let path = self.places.get().and_then(|places| places.path_of(id));
+        path.map_or_else(|| format!("file {id}"), |path| path.display().to_string())
     }
 }
 

@@ -7,6 +7,7 @@ use crate::volume::VolumeId;
 use policy::TargetId;
 use policy::layout::{Placement, Reason};
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// A namespace with one target, and what a daemon has of it.
@@ -198,4 +199,17 @@ fn more_changes_than_are_kept_cost_a_walk_and_no_memory() {
     let world = world.again(true);
     assert_eq!((world.found(late), world.found(id)), (Some(late), Some(id)));
     assert_eq!(world.places.walks(), 1);
+}
+
+#[test]
+fn messages_call_a_closed_file_by_the_path_that_it_has_now() {
+    let world = World::new();
+    let id = world.made("d/a");
+    assert_eq!(world.files.in_use(id).map(drop), None, "nobody has it open");
+    assert_eq!(world.files.pool().name_of(id), "d/a");
+    let directory = fs::metadata(world.tree("d")).expect("there").ino();
+    fs::rename(world.tree("d/a"), world.tree("d/b")).expect("renamed");
+    world.places.file_is(id, directory, OsStr::new("b"));
+    assert_eq!(world.files.pool().name_of(id), "d/b");
+    assert_eq!(world.files.pool().name_of(FileId(99)), format!("file {}", FileId(99)));
 }

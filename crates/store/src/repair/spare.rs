@@ -178,12 +178,12 @@ impl Driver {
     pub(super) fn name_of(&self, key: Key) -> String {
         match self.case(key).and_then(|case| case.file()) {
             Some(file) => self.shown(&file, key.file),
-            None => format!("file {}", key.file),
+            None => self.pool.name_of(key.file),
         }
     }
 
     fn shown(&self, file: &File, id: FileId) -> String {
-        file.shown_below(&self.tree).unwrap_or_else(|| format!("file {id}"))
+        file.shown_below(&self.tree).unwrap_or_else(|| self.pool.name_of(id))
     }
 
     fn target_name(&self, id: TargetId) -> String {

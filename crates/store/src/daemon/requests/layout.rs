@@ -189,7 +189,7 @@ pub fn name_of(core: &Core, id: TargetId) -> String {
 
 /// The path of a file, or its number where that is not noted.
 pub fn file_named(core: &Core, id: FileId) -> String {
-    core.files.path_of(id).map_or_else(|| format!("file {id}"), |path| path.display().to_string())
+    core.pool.name_of(id)
 }
 
 fn describe(core: &Core, path: &str, file: &File) -> Value {
