@@ -93,6 +93,29 @@ fn odd_requests_leave_no_lines() {
     };
     odd();
     LINES.lock().clear();
+    // Two who remove the same files and directories, large ones and such with a request to inherit.
+    rustix::fs::setxattr(at, "user.entrepot.layout", b"mirrors=1", rustix::fs::XattrFlags::empty()).unwrap();
+    let (turns, raced) = (std::sync::Barrier::new(2), at.join("raced"));
+    let race = |makes: bool| {
+        for turn in 0..60 {
+            if makes && turn % 2 == 0 {
+                fs::write(&raced, vec![3; 100_000]).unwrap();
+            }
+            turns.wait();
+            if makes && turn % 2 == 1 {
+                let _ = fs::create_dir(&raced);
+            }
+            let _ = fs::remove_file(&raced);
+            let _ = fs::remove_dir(&raced);
+            turns.wait();
+            let _ = fs::remove_dir(&raced);
+            turns.wait();
+        }
+    };
+    std::thread::scope(|scope| {
+        scope.spawn(|| race(false));
+        race(true);
+    });
     for _ in 0..3 {
         odd();
     }

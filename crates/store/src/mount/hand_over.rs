@@ -29,7 +29,7 @@ impl Server {
         if pushed.is_err() {
             let reply = slot.lock().take();
             if let Some(reply) = reply {
-                tracing::warn!("too many requests wait for targets; one is refused");
+                tracing::debug!(uid, "too many requests wait for targets; one is refused");
                 refuse(reply, errno(Errno::BUSY));
             }
         }

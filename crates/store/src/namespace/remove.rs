@@ -92,6 +92,8 @@ fn stub_with_objects(directory: &OwnedFd, name: &OsStr, stat: &Stat) -> Option<O
     });
     match opened {
         Ok(stub) => Some(stub),
+        // Somebody was quicker, and removed it or put something else in its place.
+        Err(Errno::NOENT | Errno::LOOP | Errno::NXIO) => None,
         Err(error) => {
             tracing::warn!(?name, %error, "a file being removed cannot be opened; `entrepot check` will find its objects");
             None
