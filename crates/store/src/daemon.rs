@@ -403,6 +403,7 @@ fn mount(
         io: config.mount.io,
         name: device_of(&config.name, &state),
         descriptors_max: crate::descriptors::raise(),
+        ..Options::default()
     };
     Mount::start(parts, options, mount_point).map_err(|e| {
         let mend = match e {

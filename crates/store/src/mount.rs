@@ -98,6 +98,10 @@ impl Sources for PlainSources {
     }
 }
 
+/// Bytes of writes that are held for room at the same time. A guess: one user alone has 448 writers of the largest size, more than a node
+/// has cores.
+const HELD_BYTES_MAX: u64 = 1 << 30;
+
 /// How the mount behaves.
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -117,6 +121,8 @@ pub struct Options {
     pub name: String,
     /// Descriptors that the process may have.
     pub descriptors_max: u64,
+    /// Bytes of writes that may be held for room at the same time.
+    pub held_bytes_max: u64,
 }
 
 impl Options {
@@ -137,6 +143,7 @@ impl Default for Options {
             io: Io::Auto,
             name: "entrepot".into(),
             descriptors_max: descriptors::raise(),
+            held_bytes_max: HELD_BYTES_MAX,
         }
     }
 }
@@ -154,6 +161,8 @@ struct Server {
     texts: Handles<(Vec<u8>, Held)>,
     /// Who may have how much open.
     admission: Arc<Admission>,
+    /// Who may have how many bytes of writes held.
+    held: Arc<Admission>,
     slow: Arc<Slow>,
     /// Files whose objects are to go.
     gone: Arc<gone::Gone<Arc<open::Open>>>,

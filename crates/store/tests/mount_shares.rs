@@ -4,6 +4,8 @@
 #[path = "mount/volume.rs"]
 mod volume;
 
+use parking_lot::Mutex;
+use policy::layout::Placement;
 use rustix::fs::{CWD, Mode, OFlags, openat};
 use rustix::io::Errno;
 use rustix::process::{Gid, Uid};
@@ -11,6 +13,9 @@ use std::fs;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::mpsc::{Sender, channel};
+use store::file::{Access, Adviser, File, Resume};
 use store::mount::Options;
 use store::target::State;
 use volume::{Volume, Wanted};
@@ -42,6 +47,65 @@ fn open_all(dir: &Path, uid: u32) -> (Vec<OwnedFd>, Errno) {
             }
         }
     })
+}
+
+const HELD: u64 = 128 << 10;
+
+/// Holds each write of that length until the end.
+struct Holds {
+    held: Mutex<Vec<Resume>>,
+    tell: Sender<()>,
+}
+
+impl Adviser for Holds {
+    fn watches(&self, _: &File) -> bool {
+        true
+    }
+    fn accessed(&self, _: &File, _: Access) {}
+    fn place(&self, _: &File, _: u64, _: &mut Placement) {}
+    fn may_write(&self, _: &File, access: Access) -> bool {
+        access.len != HELD
+    }
+    fn hold(&self, _: &Arc<File>, _: Access, resume: Resume) {
+        self.held.lock().push(resume);
+        self.tell.send(()).unwrap();
+    }
+}
+
+/// [S-170]
+#[test]
+fn writes_that_are_held_take_a_share_of_memory_and_the_next_user_finds_some() {
+    if volume::cannot_mount() || !rustix::process::geteuid().is_root() {
+        eprintln!("skipped: needs /dev/fuse, and root to act as other users");
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let options = Options { held_bytes_max: 8 * HELD, ..Wanted::default().options };
+    let (tell, told) = channel();
+    let holds = Arc::new(Holds { held: Mutex::default(), tell });
+    let volume = Volume::start(dir.path(), Wanted { options, adviser: Some(holds.clone()), ..Wanted::default() });
+    for path in [dir.path(), &dir.path().join("mnt")] {
+        fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    fs::set_permissions(&volume.at, fs::Permissions::from_mode(0o1777)).unwrap();
+    let write = |uid: u32, name: &str| {
+        as_user(uid, || fs::File::from(create(&volume.at, name).unwrap()).write_all_at(&[7; HELD as usize], 0))
+    };
+    std::thread::scope(|scope| {
+        for name in ["a", "b", "c"] {
+            let write = &write;
+            scope.spawn(move || write(1001, name).expect("held, and written in the end"));
+        }
+        (0..3).for_each(|_| told.recv().unwrap());
+        let refused = write(1001, "d").unwrap_err();
+        assert_eq!(refused.raw_os_error(), Some(Errno::NOSPC.raw_os_error()), "of seven parts one user has three");
+        scope.spawn(|| write(1002, "e").expect("another user's is held, too"));
+        told.recv().unwrap();
+        holds.held.lock().drain(..).for_each(|resume| resume(Ok(())));
+    });
+    for name in ["a", "b", "c", "e"] {
+        assert_eq!(fs::read(volume.at.join(name)).unwrap(), [7; HELD as usize], "{name}");
+    }
 }
 
 fn descriptors() -> usize {

@@ -86,12 +86,22 @@ struct SlowWrite {
 }
 
 impl SlowWrite {
-    /// What an adviser calls that keeps the write.
-    fn resume(self) -> Resume {
-        Box::new(move |verdict| match verdict {
-            Ok(()) => self.hand_over(),
-            Err(error) => self.reply.error(errno(error.errno())),
-        })
+    /// Has an adviser keep the write, which calls what `keep` is given. A user who has as many kept as one may now finds no room.
+    fn keep(self, access: Access, keep: impl FnOnce(Resume)) {
+        match self.server.held.take(self.handle.uid(), access.len) {
+            Ok(held) => keep(Box::new(move |verdict| {
+                drop(held);
+                match verdict {
+                    Ok(()) => self.hand_over(),
+                    Err(error) => self.reply.error(errno(error.errno())),
+                }
+            })),
+            Err(_) => {
+                let refused = Err(Errno::NOSPC.into());
+                self.handle.open.file.tell_written(access, &refused);
+                answer_write(refused, self.data.len(), self.reply);
+            }
+        }
     }
 
     /// Writes on the slow pool.
@@ -107,7 +117,7 @@ impl SlowWrite {
             let access = Access { write: true, offset, len: data.len() as u64 };
             if let Some(adviser) = file.retries(&done) {
                 let again = SlowWrite { server, handle, offset, data, sync, since, reply };
-                return adviser.no_room(&file, access, since.elapsed(), again.resume());
+                return again.keep(access, |resume| adviser.no_room(&file, access, since.elapsed(), resume));
             }
             file.tell_written(access, &done);
             answer_write(done, data.len(), reply);
@@ -216,7 +226,7 @@ impl Server {
             SlowWrite { server, handle, offset, data, sync, since, reply }
         };
         if let Some(holder) = file.holder(access) {
-            return holder.hold(&file, access, slowly(reply).resume());
+            return slowly(reply).keep(access, |resume| holder.hold(&file, access, resume));
         }
         if sync.is_some() {
             return slowly(reply).hand_over();

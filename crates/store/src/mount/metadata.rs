@@ -123,6 +123,8 @@ impl Server {
                 self.parts.namespace.set_attribute(node.id, OsStr::new(REQUEST), text.as_bytes(), XattrFlags::empty());
             match set {
                 Ok(()) => node.set_request(Some(text)),
+                // Somebody was quick to remove it.
+                Err(Errno::NOENT | Errno::STALE) => {}
                 Err(error) => {
                     tracing::warn!(?name, %error, "a new directory does not inherit its parent's layout request")
                 }
@@ -142,10 +144,32 @@ impl Server {
         self.entry(made, reply);
     }
 
-    pub fn unlink(&self, parent: NodeId, name: &OsStr, reply: ReplyEmpty) {
+    pub fn unlink(self: &Arc<Self>, uid: u32, parent: NodeId, name: &OsStr, reply: ReplyEmpty) {
+        let name = name.to_owned();
+        self.with_room_for_removal(uid, reply, move |server, reply| server.unlink_now(uid, parent, &name, reply));
+    }
+
+    /// Does what may leave objects to be removed: here, or where the user may wait if too many are.
+    fn with_room_for_removal(
+        self: &Arc<Self>,
+        uid: u32,
+        reply: ReplyEmpty,
+        act: impl FnOnce(&Server, ReplyEmpty) + Send + 'static,
+    ) {
+        if self.gone.has_room(uid) {
+            return act(self, reply);
+        }
+        let server = self.clone();
+        self.hand_over(uid, reply, ReplyEmpty::error, move |reply| {
+            server.gone.wait_for_room(uid);
+            act(&server, reply);
+        });
+    }
+
+    fn unlink_now(&self, uid: u32, parent: NodeId, name: &OsStr, reply: ReplyEmpty) {
         match not_permitted(parent, name).and_then(|()| self.parts.namespace.unlink(parent, name)) {
             Ok(removed) => {
-                self.unlinked(removed);
+                self.unlinked(uid, removed);
                 reply.ok();
             }
             Err(error) => reply.error(errno(error)),
@@ -159,7 +183,28 @@ impl Server {
         }
     }
 
-    pub fn rename(&self, from: (NodeId, &OsStr), to: (NodeId, &OsStr), flags: fuser::RenameFlags, reply: ReplyEmpty) {
+    pub fn rename(
+        self: &Arc<Self>,
+        uid: u32,
+        from: (NodeId, &OsStr),
+        to: (NodeId, &OsStr),
+        flags: fuser::RenameFlags,
+        reply: ReplyEmpty,
+    ) {
+        let (from, to) = ((from.0, from.1.to_owned()), (to.0, to.1.to_owned()));
+        self.with_room_for_removal(uid, reply, move |server, reply| {
+            server.rename_now(uid, (from.0, &from.1), (to.0, &to.1), flags, reply);
+        });
+    }
+
+    fn rename_now(
+        &self,
+        uid: u32,
+        from: (NodeId, &OsStr),
+        to: (NodeId, &OsStr),
+        flags: fuser::RenameFlags,
+        reply: ReplyEmpty,
+    ) {
         let flags = RenameFlags::from_bits_retain(flags.bits());
         let renamed = not_permitted(from.0, from.1)
             .and_then(|()| not_permitted(to.0, to.1))
@@ -167,7 +212,7 @@ impl Server {
         match renamed {
             Ok(replaced) => {
                 if let Some(removed) = replaced {
-                    self.unlinked(removed);
+                    self.unlinked(uid, removed);
                 }
                 reply.ok();
             }

@@ -3,6 +3,7 @@
 use super::convert::{caller, errno};
 use super::holders::{self, Entered, Holders};
 use super::mode::{Mode, Modes, Wish};
+use super::slow::OWN;
 use super::{File, PassthroughGuard, Server, SyncCursor};
 use crate::Result;
 use crate::admission::Held;
@@ -116,6 +117,8 @@ impl OpenFiles {
 pub struct User<'a> {
     server: &'a Server,
     pub open: Arc<Open>,
+    /// Whose removal it is if nothing leads to the file any more.
+    uid: u32,
 }
 
 impl User<'_> {
@@ -128,7 +131,7 @@ impl User<'_> {
 
 impl Drop for User<'_> {
     fn drop(&mut self) {
-        self.server.leave(&self.open);
+        self.server.leave(&self.open, self.uid);
     }
 }
 
@@ -136,7 +139,7 @@ impl Server {
     /// Uses a file by its node, opening its stub if nobody has.
     pub fn user(&self, id: NodeId) -> Result<User<'_>> {
         if let Some(open) = self.open.enter(id) {
-            return Ok(User { server: self, open });
+            return Ok(User { server: self, open, uid: OWN });
         }
         let stub = self.parts.namespace.open_stub(id)?;
         self.user_of_stub(id, stub)
@@ -160,11 +163,11 @@ impl Server {
         };
         open.users.fetch_add(1, Ordering::AcqRel);
         drop(shard);
-        Ok(User { server: self, open })
+        Ok(User { server: self, open, uid: OWN })
     }
 
     /// A user is gone; with the last one of a file without a name go its objects.
-    fn leave(&self, open: &Arc<Open>) {
+    fn leave(&self, open: &Arc<Open>, uid: u32) {
         if open.users.load(Ordering::Acquire) == 1 {
             // While others still find the file here, and with it how many of its links are names.
             open.file.settle_mark();
@@ -176,26 +179,29 @@ impl Server {
         shard.remove(&open.id);
         drop(shard);
         if open.file.is_nameless(|| fstat(open.stub()).ok().map(|stat| stat.st_nlink)) {
-            self.remove_objects(open);
+            self.remove_objects(open, uid);
         }
     }
 
-    /// A name of a file went away. If it was the last and nobody uses the file, its objects go now.
-    pub fn unlinked(&self, removed: crate::namespace::Removed) {
+    /// A user took a name of a file away. If it was the last and nobody uses the file, its objects go now.
+    pub fn unlinked(&self, uid: u32, removed: crate::namespace::Removed) {
         let Some(stub) = removed.stub else { return };
         // Becoming a user and leaving again decides it, in one place.
-        if let Err(error) = self.user_of_stub(removed.id, stub) {
-            tracing::warn!(%error, "the objects of a removed file stay; `entrepot check` will find them");
+        match self.user_of_stub(removed.id, stub) {
+            Ok(mut user) => user.uid = uid,
+            Err(error) => {
+                tracing::warn!(%error, "the objects of a removed file stay; `entrepot check` will find them");
+            }
         }
     }
 
-    fn remove_objects(&self, open: &Arc<Open>) {
+    fn remove_objects(&self, open: &Arc<Open>, uid: u32) {
         open.file.tell_removed();
         let Some(layout) = open.file.layout() else { return };
         let names = fstat(open.stub()).map(|stat| stat.st_dev).ok();
         let device = |target| self.parts.targets.get(target).and_then(|t| t.space().device);
         let beside = names.is_some() && layout.objects().all(|(_, object)| device(object.target) == names);
-        self.gone.add(open.clone(), beside);
+        self.gone.add(uid, open.clone(), beside);
     }
 
     /// Opens a file for the kernel.
@@ -354,7 +360,7 @@ impl Server {
         drop(guard);
         handle.open.file.closed();
         handle.open.file.tell_closed(handle.writable);
-        self.leave(&handle.open);
+        self.leave(&handle.open, handle.uid());
     }
 }
 

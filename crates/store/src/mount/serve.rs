@@ -141,9 +141,9 @@ impl Filesystem for Fuse {
         self.0.make_directory(caller(request, umask), parent.0, name, mode, reply);
     }
 
-    fn unlink(&self, _request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+    fn unlink(&self, request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
         let _counted = self.count(Op::Unlink, 0);
-        self.0.unlink(parent.0, name, reply);
+        self.0.unlink(request.uid(), parent.0, name, reply);
     }
 
     fn rmdir(&self, _request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
@@ -158,7 +158,7 @@ impl Filesystem for Fuse {
 
     fn rename(
         &self,
-        _request: &Request,
+        request: &Request,
         parent: INodeNo,
         name: &OsStr,
         new_parent: INodeNo,
@@ -167,7 +167,7 @@ impl Filesystem for Fuse {
         reply: ReplyEmpty,
     ) {
         let _counted = self.count(Op::Rename, 0);
-        self.0.rename((parent.0, name), (new_parent.0, new_name), flags, reply);
+        self.0.rename(request.uid(), (parent.0, name), (new_parent.0, new_name), flags, reply);
     }
 
     fn link(&self, _request: &Request, ino: INodeNo, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {

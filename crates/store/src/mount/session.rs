@@ -84,6 +84,7 @@ impl Mount {
         let threads = options.threads.max(4);
         let config = config(&options, threads);
         let descriptors = Descriptors::of(options.descriptors_max);
+        let held = Admission::new(options.held_bytes_max, options.held_bytes_max / 8);
         let slow = Slow::new(SLOW_THREADS_MAX, SLOW_QUEUE_MAX, threads);
         let server = Arc::new(Server {
             gone: Gone::new(slow.clone(), removal()),
@@ -96,6 +97,7 @@ impl Mount {
             directories: Default::default(),
             texts: Default::default(),
             admission: Admission::new(descriptors.files, descriptors.operator),
+            held,
         });
         let refused = |error| MountError::Refused { path: path.clone(), error };
         let ended = Arc::new(Ended::new().map_err(refused)?);

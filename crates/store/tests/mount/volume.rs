@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use store::cache::BlockCache;
-use store::file::{FileTable, Pool};
+use store::file::{Adviser, FileTable, Pool};
 use store::mount::{Mount, Options, Parts, PlainSources};
 use store::namespace::Namespace;
 use store::places::Places;
@@ -27,6 +27,8 @@ pub struct Wanted {
     /// The block cache, if there is to be one.
     pub cache: Option<LevelConfig>,
     pub deadline: Duration,
+    /// Hears of what applications do, if it is to be there.
+    pub adviser: Option<Arc<dyn Adviser>>,
     /// Puts something between a target and its directory.
     pub wrap: fn(u16, Arc<dyn Medium>) -> Arc<dyn Medium>,
 }
@@ -52,6 +54,7 @@ impl Default for Wanted {
                 ..Options::default()
             },
             cache: None,
+            adviser: None,
             deadline: Limits::default().deadline,
             wrap: |_, medium| medium,
         }
@@ -112,6 +115,7 @@ impl Volume {
             let cache = BlockCache::new(level, wanted.deadline).unwrap();
             pool.cache.set(cache).ok().unwrap();
         }
+        pool.advisers.set(wanted.adviser.into_iter().collect()).ok().unwrap();
         let flags = rustix::fs::OFlags::PATH | rustix::fs::OFlags::DIRECTORY | rustix::fs::OFlags::CLOEXEC;
         let tree = rustix::fs::open(namespace.join("tree"), flags, rustix::fs::Mode::empty()).unwrap();
         let places = Places::open(&dir.join("files.db"), &namespace).unwrap();

@@ -131,6 +131,17 @@ fn a_file_that_is_removed_or_moved_during_a_look_has_lost_nothing() {
     assert!(wrong(&c).iter().all(Option::is_none));
 }
 
+/// [S-163]
+#[test]
+fn changed_bytes_of_a_file_that_nothing_can_be_compared_with_are_not_found() {
+    let c = new();
+    let file = with_one_mirror(&c, "m");
+    c.damage(*file.layout().expect("objects").objects().next().expect("object").1);
+    drop(file);
+    let report = c.deep(true);
+    assert!(report.is_healthy() && report.compared_bytes == 0, "{}", report.text());
+}
+
 /// [S-197]
 #[test]
 fn what_this_daemon_left_is_found_and_what_it_is_making_is_not() {
