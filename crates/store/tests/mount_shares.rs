@@ -49,7 +49,7 @@ fn open_all(dir: &Path, uid: u32) -> (Vec<OwnedFd>, Errno) {
     })
 }
 
-const HELD: u64 = 128 << 10;
+const HELD: u64 = 4096;
 
 /// Holds each write of that length until the end.
 struct Holds {
