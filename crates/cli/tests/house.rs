@@ -218,12 +218,11 @@ fn every_promise_has_a_test_and_every_test_s_promise_is_made() {
 }
 
 /// Rings that still are: the modules of each. It is cut and its line goes; none comes in.
-const RINGS: [(&str, &[&str]); 6] = [
+const RINGS: [(&str, &[&str]); 5] = [
     ("connect", &["file", "write_behind"]),
     ("connect", &["keeper", "set"]),
     ("connect", &["mount", "serve"]),
     ("emulate", &["disk", "serve"]),
-    ("sim", &["grid", "setup", "simulate"]),
     ("source", &["send", "sftp", "sources"]),
 ];
 

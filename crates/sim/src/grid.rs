@@ -26,7 +26,7 @@ mod plan;
 mod run;
 mod summary;
 
-pub use axes::{Case, Cell, Settable, Word, cross};
+pub use axes::{Case, Cell, Word, cross};
 pub use parallel::side_by_side;
 pub use plan::{Compare, Done, GridError, Plan, TraceWish, trace_setup};
 pub use run::{Progress, run};

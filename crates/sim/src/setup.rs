@@ -142,6 +142,12 @@ pub struct SetupError {
     pub why: String,
 }
 
+/// A setup whose settings have names.
+pub trait Settable: Clone {
+    /// Sets one of them to what a word says.
+    fn set(&mut self, name: &str, word: &str) -> Result<(), SetupError>;
+}
+
 impl From<policy::words::WordError> for SetupError {
     fn from(error: policy::words::WordError) -> SetupError {
         SetupError { what: error.what, value: error.text, why: error.why }

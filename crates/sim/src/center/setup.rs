@@ -1,8 +1,7 @@
 //! What a simulated centre is made of, in words: every setting has a name, and command line, grid file and sweep use it.
 
 use super::nodes::NODES_MAX;
-use crate::grid::Settable;
-use crate::setup::{SetupError, duration, size_bytes};
+use crate::setup::{Settable, SetupError, duration, size_bytes};
 use policy::protect::replica::{Removal, Share};
 use policy::time::Time;
 use std::fmt;

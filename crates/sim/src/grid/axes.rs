@@ -1,14 +1,8 @@
 //! What all grids share: a setup whose settings have names, and every combination of the values that they are to have.
 
-use crate::setup::SetupError;
+use crate::setup::{Settable, SetupError};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-
-/// A setup whose settings have names.
-pub trait Settable: Clone {
-    /// Sets one of them to what a word says.
-    fn set(&mut self, name: &str, word: &str) -> Result<(), SetupError>;
-}
 
 /// Values by axis, that of the input (`trace`, `log`) among them.
 pub type Cell = BTreeMap<String, String>;

@@ -1,7 +1,6 @@
 //! Changing one thing of a setup by name: what grids vary and comparisons put side by side.
 
-use super::{LevelSetup, Setup, SetupError, coordination, prefetch, trigger};
-use crate::grid::Settable;
+use super::{LevelSetup, Settable, Setup, SetupError, coordination, prefetch, trigger};
 
 impl LevelSetup {
     /// A level with this prefetcher and size, all else as goes with it.
