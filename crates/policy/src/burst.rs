@@ -9,6 +9,7 @@
 //!
 //! Source: Sung (2020), chapters 3.2 and 5 (BBOS); the reference, section 8.
 
+pub mod admission;
 pub mod advice;
 pub mod buffer;
 pub mod control;

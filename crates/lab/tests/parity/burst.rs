@@ -1,16 +1,19 @@
-//! The burst buffer: one list of events through the simulator and through the desk of the live volume, and what the buffer says is equal, word for word
-//! and at the same times.
+//! The burst buffer: what happened in the simulator happens to admission as a `volume.toml` sets it up, and what it says is equal,
+//! word for word and at the same times.
 
-use policy::burst::buffer::{Event, Logged, Scheme};
+use policy::burst::admission::{Action, Admission, Logged};
+use policy::burst::buffer::{self, Scheme};
 use policy::burst::control::Device;
 use policy::burst::tables::Order;
+use policy::machine::Machine;
 use sim::burst::{Load, Setup, VersionClass, run_logged};
 use std::path::Path;
-use store::daemon::burst::Desk;
 use store::volume::Config;
 
 const TOML: &str = "namespace = \"n\"\nstate = \"s\"\n[tier.fast]\n[tier.capacity]\n\
-    [[target]]\nname = \"f\"\npath = \"f\"\ntier = \"fast\"\n[[target]]\nname = \"c\"\npath = \"c\"\ntier = \"capacity\"\n[burst]\nfast = \"fast\"\n";
+    [[target]]\nname = \"f\"\npath = \"f\"\ntier = \"fast\"\n[[target]]\nname = \"c\"\npath = \"c\"\ntier = \"capacity\"\n\
+    [burst]\nfast = \"fast\"\nwait = \"0s\"\nfull_wait = \"24h\"\nwrite_max = 3560000000\nwrite_min = 3000000000\n\
+    demote_max = 1600000000\ndemote_min = 80000000\ndemote_idle = 2110000000\nperiod = \"1900s\"\nperiod_bytes = 3040000000000\n";
 
 fn setup(scheme: Scheme, order: Order, congestion: f64, direct: bool) -> Setup {
     let device = Device { capacity: 1.6e12, ..Device::default() };
@@ -27,76 +30,47 @@ fn setup(scheme: Scheme, order: Order, congestion: f64, direct: bool) -> Setup {
     Setup { device, load, scheme, order, direct, periods: 1, step_s: 1.0, check: true }
 }
 
-/// Leads the live desk through what happened in the simulator. It numbers requests from 1, and begins periods by its own clock.
-fn live(setup: &Setup, moments: &[Logged]) -> Vec<Logged> {
-    let mut settings = Config::parse(Path::new("/volume.toml"), TOML).expect("a configuration").burst;
-    settings.buffer = setup.buffer();
-    let mut desk = Desk::new(&settings, setup.device.capacity as u64);
-    desk.start_log();
+/// Leads admission, with these lines in `volume.toml`, through what happened in the simulator.
+fn live(more: &str, capacity: f64, moments: &[Logged]) -> Vec<Logged> {
+    let toml = format!("{TOML}{more}");
+    let mut config = Config::parse(Path::new("/volume.toml"), &toml).expect("a configuration").burst.admission;
+    config.buffer.device.capacity = capacity;
+    let mut admission = Admission::new(config);
+    admission.start_log();
     for moment in moments {
         let Logged::Event(at, event) = *moment else { continue };
-        match event {
-            Event::Arrive { app, bytes, .. } => {
-                desk.arrive(at, app, bytes as u64);
-            }
-            Event::Wrote { request, bytes } => desk.wrote(at, request + 1, bytes),
-            Event::Committed { request, bytes } => desk.committed(at, request + 1, bytes as u64),
-            Event::Demoted => desk.demoted(at),
-            Event::Restarted { app } => desk.restarted(at, app),
-            Event::Mtbf { app, mtbf_s } => desk.mtbf(at, app, mtbf_s),
-            Event::Free { bytes } => desk.free(at, bytes),
-            Event::Interval { app, interval_s } => desk.interval(at, app, interval_s),
-            Event::Tick | Event::Period => desk.tick(at),
-            other => panic!("the simulator has no {other:?}"),
-        }
-        while desk.effect().is_some() {}
+        admission.handle(at, event);
+        while admission.poll().is_some() {}
     }
-    desk.log().to_vec()
-}
-
-/// Without the ticks, of which the live clock makes more.
-fn lines(log: &[Logged], first_request: u64) -> Vec<String> {
-    let tick = |line: &&Logged| !matches!(line, Logged::Event(_, Event::Tick));
-    let named = |line: &Logged| {
-        // Requests count from `first_request`.
-        let text = format!("{line:?}");
-        match text.split_once("request: ") {
-            Some((before, after)) => {
-                let end = after.find(|c: char| !c.is_ascii_digit()).unwrap_or(after.len());
-                let number: u64 = after[..end].parse().expect("a number");
-                format!("{before}request: {}{}", number - first_request, &after[end..])
-            }
-            None => text,
-        }
-    };
-    log.iter().filter(tick).map(named).collect()
+    admission.log().to_vec()
 }
 
 #[test]
 fn the_simulator_and_the_live_burst_buffer_do_the_same() {
     let mut demotions = 0;
-    for (scheme, order, congestion, direct) in [
-        (Scheme::Bbos, Order::VersionsThenMtbf, 1.0, false),
-        (Scheme::Bbos, Order::VersionsThenMtbf, 0.5, true),
-        (Scheme::Predicted, Order::Throughout, 0.5, false),
-        (Scheme::MaxBw, Order::Fifo, 0.1, false),
-        (Scheme::MaxEff, Order::Lru, 0.5, false),
-        (Scheme::Static(0.9), Order::Mtbf, 0.5, false),
+    for (scheme, order, congestion, direct, more) in [
+        (Scheme::Bbos, Order::VersionsThenMtbf, 1.0, false, "policy = \"bbos\"\norder = \"versions\"\n"),
+        (Scheme::Bbos, Order::VersionsThenMtbf, 0.5, true, "policy = \"bbos\"\norder = \"versions\"\ndirect = true\n"),
+        (Scheme::Predicted, Order::Throughout, 0.5, false, ""),
+        (Scheme::MaxBw, Order::Fifo, 0.1, false, "policy = \"maxbw\"\norder = \"fifo\"\n"),
+        (Scheme::MaxEff, Order::Lru, 0.5, false, "policy = \"maxeff\"\norder = \"lru\"\n"),
+        (Scheme::Static(0.9), Order::Mtbf, 0.5, false, "policy = \"static:0.9\"\norder = \"mtbf\"\n"),
     ] {
         let setup = setup(scheme, order, congestion, direct);
-        let moments = run_logged(&setup);
-        let (expected, logged) = (lines(&moments, 0), lines(&live(&setup, &moments), 1));
+        let expected = run_logged(&setup);
+        let logged = live(more, setup.device.capacity, &expected);
         for (n, (live, simulated)) in logged.iter().zip(&expected).enumerate() {
             assert_eq!(live, simulated, "{scheme:?} {congestion}: line {n}");
         }
         assert_eq!(logged.len(), expected.len(), "{scheme:?}");
-        demotions += expected.iter().filter(|line| line.contains("Demote(")).count();
+        let demotes = |line: &&Logged| matches!(line, Logged::Action(_, Action::Buffer(buffer::Action::Demote(_))));
+        demotions += expected.iter().filter(demotes).count();
     }
     assert!(demotions > 100, "{demotions}");
 }
 
 #[test]
 fn different_schemes_have_different_logs() {
-    let log = |scheme| lines(&run_logged(&setup(scheme, Order::Fifo, 0.5, false)), 0);
+    let log = |scheme| run_logged(&setup(scheme, Order::Fifo, 0.5, false));
     assert_ne!(log(Scheme::MaxBw), log(Scheme::MaxEff));
 }

@@ -16,22 +16,22 @@
 
 mod event;
 
-pub use event::{Action, Event, Logged};
+pub use event::{Action, Event};
 
 use super::control::{Device, Plan, Rates};
 use super::predict::{Forecast, better, rates_for};
 use super::queue::{App, Turns};
 use super::replicator::{self, Replicator};
 use super::tables::{Demotion, Order, Tables, Version};
-use crate::machine::{Log, Machine};
+use crate::machine::Machine;
 use crate::time::Time;
 use std::collections::{BTreeMap, VecDeque};
 
 /// Looks at the devices' free space that count. A guess: a second at four looks per second.
 const LOOKS: usize = 4;
 
-/// How long rates that were predicted are good for while something is written. A guess.
-const PREDICTED: Time = Time::from_millis(50);
+/// How long rates that were predicted are good for while something is written. A guess: a checkpoint is written for seconds.
+const PREDICTED: Time = Time::from_secs(1);
 
 /// Who decides how fast is written and demoted.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -121,7 +121,6 @@ pub struct Buffer {
     plan: Plan,
     rates: Option<Rates>,
     actions: VecDeque<Action>,
-    log: Log<Event, Action>,
 }
 
 impl Buffer {
@@ -147,7 +146,6 @@ impl Buffer {
             plan: Plan::new(&config.device, config.dwpp),
             rates: None,
             actions: VecDeque::new(),
-            log: Log::default(),
             config,
         }
     }
@@ -176,16 +174,6 @@ impl Buffer {
     pub fn resume_period(&mut self, dwsf: f64, dwpp: f64) {
         (self.dwsf, self.dwpp) = (dwsf, dwpp);
         self.plan = Plan::new(&self.config.device, dwpp);
-    }
-
-    /// Keeps what goes in and comes out from now on.
-    pub fn start_log(&mut self) {
-        self.log.start();
-    }
-
-    /// What was kept.
-    pub fn log(&self) -> &[Logged] {
-        self.log.lines()
     }
 
     /// Bytes in use of the buffer.
@@ -535,15 +523,12 @@ impl Machine for Buffer {
     type Action = Action;
 
     fn handle(&mut self, now: Time, event: Event) {
-        self.log.event(now, &event);
         self.take_in(now, event);
         self.decide(now);
     }
 
     fn poll(&mut self) -> Option<Action> {
-        let action = self.actions.pop_front()?;
-        self.log.action(&action);
-        Some(action)
+        self.actions.pop_front()
     }
 
     fn next_deadline(&self) -> Option<Time> {

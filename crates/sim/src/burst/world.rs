@@ -1,16 +1,25 @@
-//! The world: steps of equal length, in which data flows at constant rates.
+//! The world: applications that write checkpoints piece by piece, each piece when admission lets it go.
+//!
+//! What goes into the buffer is written when it is released: the rate limit is the device's speed along the line of equation 5.1. What goes
+//! straight to the capacity tier has its path to itself, at the speed of demotion beside writing.
 
 use super::load::{Application, Load, Write};
 use crate::generate::Rng;
-use policy::burst::buffer::{Action, Buffer, Config, Event, Logged};
-use policy::burst::control::{Device, Rates};
-use policy::burst::tables::{Demotion, Order};
+use policy::burst::admission::{self, Action, Admission, Event, Logged};
+use policy::burst::buffer::{self, Event as Of};
+use policy::burst::control::Device;
+use policy::burst::tables::Order;
 use policy::machine::Machine;
 use policy::time::Time;
 use serde::Serialize;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
 pub use policy::burst::buffer::Scheme;
+
+/// Moments of the last period at which is looked how full the buffer is.
+const OCCUPANCIES: usize = 50;
+/// A checkpoint of the paper's waits for room as long as it takes.
+const FOR_EVER: Time = Time(u64::MAX);
 
 /// Everything about a run.
 #[derive(Clone, Debug)]
@@ -27,9 +36,9 @@ pub struct Setup {
     pub direct: bool,
     /// Periods that are counted, after one that is not.
     pub periods: u32,
-    /// Length of a step, in seconds.
+    /// An application writes as much at once as flows in so many seconds.
     pub step_s: f64,
-    /// Check the accounts at every step.
+    /// Check the accounts at every event.
     pub check: bool,
 }
 
@@ -66,33 +75,51 @@ pub struct Figures {
     pub utilisation: f64,
     /// Waiting time of each checkpoint of the last period, in order, in seconds.
     pub waits_s: Vec<f64>,
-    /// Share of the buffer in use at 50 moments of the last period.
+    /// Share of the buffer in use at [`OCCUPANCIES`] moments of the last period.
     pub occupancy: Vec<f64>,
 }
 
 /// A checkpoint on its way.
 #[derive(Clone, Debug)]
 struct Writing {
-    bytes: f64,
-    left: f64,
+    bytes: u64,
+    left: u64,
     /// When it arrived, got its turn, began to write.
-    arrived: f64,
-    turn: Option<f64>,
-    began: Option<f64>,
+    arrived: Time,
+    turn: Option<Time>,
+    began: Option<Time>,
     direct: bool,
     n: usize,
+}
+
+/// A piece of a checkpoint that was given to admission.
+#[derive(Clone, Copy, Debug)]
+struct Piece {
+    request: u64,
+    len: u64,
+}
+
+/// What is being demoted, and how much of it was left at a moment.
+#[derive(Clone, Copy, Debug)]
+struct Demoting {
+    left: f64,
+    at: Time,
 }
 
 struct World<'a> {
     setup: &'a Setup,
     applications: Vec<Application>,
     writes: Vec<Write>,
-    buffer: Buffer,
-    rates: Rates,
+    admission: Admission,
+    events: VecDeque<Event>,
+    now: Time,
     requests: u64,
+    pieces: u64,
     writing: BTreeMap<u64, Writing>,
-    /// What is being demoted, and how much of it is left.
-    demotion: Option<(Demotion, f64)>,
+    held: BTreeMap<u64, Piece>,
+    /// Pieces under way to the capacity tier, by their end.
+    direct: BTreeMap<(Time, u64), Piece>,
+    demoting: Option<Demoting>,
     fails_at: Vec<f64>,
     rng: Rng,
     counted: bool,
@@ -109,12 +136,12 @@ pub fn run(setup: &Setup) -> Figures {
     world.figures()
 }
 
-/// Runs the periods; what the buffer was told and what it said, line by line.
+/// Runs the periods; what admission was told and what it said, line by line.
 pub fn run_logged(setup: &Setup) -> Vec<Logged> {
     let mut world = World::new(setup);
-    world.buffer.start_log();
+    world.admission.start_log();
     world.run();
-    world.buffer.log().to_vec()
+    world.admission.log().to_vec()
 }
 
 /// The most data per period, over the size of the buffer, that a scheme takes without a backlog: all checkpoints of a period are written by
@@ -140,9 +167,9 @@ fn time(seconds: f64) -> Time {
 }
 
 impl Setup {
-    /// What the buffer is told of it.
-    pub fn buffer(&self) -> Config {
-        Config {
+    /// What admission is told of it.
+    pub fn admission(&self) -> admission::Config {
+        let buffer = buffer::Config {
             device: self.device,
             scheme: self.scheme,
             order: self.order,
@@ -152,7 +179,8 @@ impl Setup {
             period: time(self.load.period_s),
             dwpp: self.load.writes().1.iter().map(|write| write.bytes).sum(),
             replicas: false,
-        }
+        };
+        admission::Config { buffer, full_waits: true, full_wait: FOR_EVER }
     }
 }
 
@@ -162,11 +190,15 @@ impl<'a> World<'a> {
         let mut rng = Rng::new(setup.load.seed, 1);
         let fails_at = applications.iter().map(|of| rng.exponential(of.mtbf_s)).collect();
         World {
-            buffer: Buffer::new(setup.buffer()),
-            rates: Rates { write: 0.0, demote: 0.0 },
+            admission: Admission::new(setup.admission()),
+            events: VecDeque::new(),
+            now: Time::ZERO,
             requests: 0,
+            pieces: 0,
             writing: BTreeMap::new(),
-            demotion: None,
+            held: BTreeMap::new(),
+            direct: BTreeMap::new(),
+            demoting: None,
             fails_at,
             rng,
             counted: false,
@@ -181,148 +213,202 @@ impl<'a> World<'a> {
     }
 
     fn run(&mut self) {
-        let setup = self.setup;
         for (app, of) in self.applications.clone().iter().enumerate() {
-            self.tell(0.0, Event::Mtbf { app: app as u64, mtbf_s: of.mtbf_s as u64 });
+            self.tell(Of::Mtbf { app: app as u64, mtbf_s: of.mtbf_s as u64 });
         }
-        let steps = (setup.load.period_s / setup.step_s).round() as u64;
-        for period in 0..=setup.periods {
-            let start_s = f64::from(period) * setup.load.period_s;
-            self.period_starts(start_s, period);
-            let mut next = 0;
-            for step in 0..steps {
-                let now_s = start_s + step as f64 * setup.step_s;
-                while self.writes.get(next).is_some_and(|write| write.at_s <= now_s - start_s) {
-                    self.arrive(now_s, next);
-                    next += 1;
-                }
-                self.fail(now_s);
-                self.tell(now_s, Event::Tick);
-                self.flow(now_s);
-                if period == setup.periods && step % (steps / 50).max(1) == 0 {
-                    self.sums.occupancy.push(self.buffer.used() / setup.device.capacity);
-                }
+        for period in 0..=self.setup.periods {
+            let start_s = f64::from(period) * self.setup.load.period_s;
+            self.counted = period > 0;
+            self.sums.waits_s = vec![0.0; self.writes.len()];
+            for n in 0..self.writes.len() {
+                self.run_until(time(start_s + self.writes[n].at_s));
+                self.arrive(n);
             }
+            // What is due when the next period begins belongs to that.
+            let ends = time(start_s + self.setup.load.period_s);
+            self.run_until(Time(ends.0 - 1));
         }
     }
 
-    fn period_starts(&mut self, start_s: f64, period: u32) {
-        if period > 0 {
-            self.tell(start_s, Event::Period);
+    /// What happens up to a moment.
+    fn run_until(&mut self, until: Time) {
+        loop {
+            let fails = self.fails_at.iter().map(|at_s| time(*at_s)).min();
+            let direct = self.direct.first_key_value().map(|((end, _), _)| *end);
+            let next = [fails, direct, self.demoted_at(), self.admission.next_deadline()].into_iter().flatten().min();
+            let Some(next) = next.filter(|at| *at <= until) else { break };
+            self.step_to(next);
         }
-        self.counted = period > 0;
-        self.sums.waits_s = vec![0.0; self.writes.len()];
-        self.sums.occupancy.clear();
+        self.step_to(until);
     }
 
-    /// Tells the buffer what happened, and does what it says.
-    fn tell(&mut self, now_s: f64, event: Event) {
-        self.buffer.handle(time(now_s), event);
-        while let Some(action) = self.buffer.poll() {
-            match action {
-                Action::Turn { request, direct, .. } => {
-                    if let Some(of) = self.writing.get_mut(&request) {
-                        (of.turn, of.direct) = (Some(now_s), direct);
-                    }
-                }
-                Action::Go { request } => {
-                    if let Some(of) = self.writing.get_mut(&request) {
-                        of.began = Some(now_s);
-                    }
-                }
-                Action::Demote(of) => self.demotion = Some((of, of.bytes as f64)),
-                Action::Rates(rates) => self.rates = rates,
-                Action::Restart { hit, .. } if self.counted => {
-                    self.sums.restarts += 1;
-                    self.hits += u64::from(hit);
-                }
-                // Both cost nothing here: a deletion is quick, and the replica group has a network of its own.
-                Action::Restart { .. } | Action::Drop { .. } | Action::Replicate { .. } | Action::ReplicaRate(_) => {}
-            }
+    fn step_to(&mut self, now: Time) {
+        let now = now.max(self.now);
+        self.sample(now);
+        self.demote_until(now);
+        self.now = now;
+        while let Some(entry) = self.direct.first_entry().filter(|entry| entry.key().0 <= now) {
+            let piece = entry.remove();
+            self.written(piece);
         }
-    }
-
-    fn arrive(&mut self, now_s: f64, n: usize) {
-        let Write { app, bytes, .. } = self.writes[n];
-        let request = self.requests;
-        self.requests += 1;
-        let of = Writing { bytes, left: bytes, arrived: now_s, turn: None, began: None, direct: false, n };
-        self.writing.insert(request, of);
-        self.tell(now_s, Event::Arrive { app, request, bytes });
-    }
-
-    fn fail(&mut self, now_s: f64) {
         for app in 0..self.applications.len() {
-            while self.fails_at[app] <= now_s {
+            while time(self.fails_at[app]) <= now {
                 self.fails_at[app] += self.rng.exponential(self.applications[app].mtbf_s);
-                self.tell(now_s, Event::Restarted { app: app as u64 });
+                self.tell(Of::Restarted { app: app as u64 });
             }
+        }
+        if self.demoted_at().is_some_and(|at| at <= now) {
+            self.demoting = None;
+            self.tell(Of::Demoted);
+        }
+        if self.admission.next_deadline().is_some_and(|at| at <= now) {
+            self.tell(Of::Tick);
         }
     }
 
-    /// Data flows for one step.
-    fn flow(&mut self, now_s: f64) {
-        let going: Vec<u64> = self.writing.iter().filter(|(_, of)| of.began.is_some()).map(|(n, _)| *n).collect();
-        let writers = going.iter().filter(|n| !self.writing[n].direct).count();
-        let share = self.rates.write * self.setup.step_s / writers.max(1) as f64;
-        // A direct write has the path to the capacity tier, as demotion would.
-        let past = self.setup.device.demote_max * self.setup.step_s;
-        let end_s = now_s + self.setup.step_s;
-        self.demote(now_s, self.rates.demote * self.setup.step_s);
-        for request in going {
-            let Some(of) = self.writing.get_mut(&request) else { continue };
-            let flows = if of.direct { past } else { share }.min(of.left);
-            of.left -= flows;
-            let done = of.left <= 0.5;
-            self.tell(end_s, Event::Wrote { request, bytes: flows });
-            if done {
-                self.written(end_s, request);
-            }
-        }
-        if self.setup.check {
-            self.buffer.check();
-        }
-    }
-
-    fn demote(&mut self, now_s: f64, mut bytes: f64) {
-        while let Some((_, left)) = &mut self.demotion {
-            let flows = bytes.min(*left);
-            *left -= flows;
-            bytes -= flows;
-            if self.counted {
-                self.sums.demoted_gb += flows / 1e9;
-            }
-            if *left > 0.5 {
+    /// How full the buffer is at the moments of the last period that lie before `now`.
+    fn sample(&mut self, now: Time) {
+        let period_s = self.setup.load.period_s;
+        let share = self.admission.buffer().used() / self.setup.device.capacity;
+        while self.sums.occupancy.len() < OCCUPANCIES {
+            let at_s = period_s / OCCUPANCIES as f64 * self.sums.occupancy.len() as f64;
+            if time(f64::from(self.setup.periods) * period_s + at_s) >= now {
                 return;
             }
-            self.demotion = None;
-            self.tell(now_s, Event::Demoted);
+            self.sums.occupancy.push(share);
         }
     }
 
-    fn written(&mut self, end_s: f64, request: u64) {
+    fn arrive(&mut self, n: usize) {
+        let Write { app, bytes, .. } = self.writes[n];
+        self.requests += 1;
+        let whole = bytes as u64;
+        let of = Writing { bytes: whole, left: whole, arrived: self.now, turn: None, began: None, direct: false, n };
+        self.writing.insert(self.requests, of);
+        self.tell(Of::Arrive { app, request: self.requests, bytes });
+        self.write_next(self.requests);
+    }
+
+    /// The next piece of a checkpoint asks to be written.
+    fn write_next(&mut self, request: u64) {
+        let Some(of) = self.writing.get(&request) else { return };
+        let speed = if of.direct { self.setup.device.demote_max } else { self.admission.rates().write };
+        let len = ((speed * self.setup.step_s) as u64).clamp(1, of.left.max(1));
+        self.pieces += 1;
+        self.held.insert(self.pieces, Piece { request, len });
+        self.handle(Event::Hold { request, write: self.pieces, len });
+    }
+
+    fn tell(&mut self, event: Of) {
+        self.handle(Event::Buffer(event));
+    }
+
+    /// Tells admission what happened, and does what it says.
+    fn handle(&mut self, event: Event) {
+        let busy = !self.events.is_empty();
+        self.events.push_back(event);
+        if busy {
+            return;
+        }
+        while let Some(event) = self.events.front().copied() {
+            self.admission.handle(self.now, event);
+            while let Some(action) = self.admission.poll() {
+                self.carry_out(action);
+            }
+            self.events.pop_front();
+            if self.setup.check {
+                self.admission.buffer().check();
+            }
+        }
+    }
+
+    fn carry_out(&mut self, action: Action) {
+        match action {
+            Action::Release { write, .. } => {
+                if let Some(piece) = self.held.remove(&write) {
+                    self.released(write, piece);
+                }
+            }
+            Action::Prepare { request } => {
+                if let Some(of) = self.writing.get_mut(&request) {
+                    of.began.get_or_insert(self.now);
+                }
+                self.handle(Event::Prepared { request });
+            }
+            Action::Buffer(buffer::Action::Turn { request, direct, .. }) => {
+                if let Some(of) = self.writing.get_mut(&request) {
+                    of.turn.get_or_insert(self.now);
+                    of.direct = direct;
+                }
+            }
+            Action::Buffer(buffer::Action::Demote(of)) => {
+                self.demoting = Some(Demoting { left: of.bytes as f64, at: self.now });
+            }
+            Action::Buffer(buffer::Action::Restart { hit, .. }) if self.counted => {
+                self.sums.restarts += 1;
+                self.hits += u64::from(hit);
+            }
+            // A deletion is quick, and the replica group has a network of its own.
+            Action::Buffer(_) => {}
+        }
+    }
+
+    fn released(&mut self, write: u64, piece: Piece) {
+        if self.writing.get(&piece.request).is_some_and(|of| of.direct) {
+            let end = self.now + time(piece.len as f64 / self.setup.device.demote_max);
+            self.direct.insert((end, write), piece);
+        } else {
+            self.written(piece);
+        }
+    }
+
+    fn written(&mut self, piece: Piece) {
+        let Some(of) = self.writing.get_mut(&piece.request) else { return };
+        of.left -= piece.len;
+        if of.left > 0 { self.write_next(piece.request) } else { self.complete(piece.request) }
+    }
+
+    /// When the demotion under way ends at the rate in force.
+    fn demoted_at(&self) -> Option<Time> {
+        let of = self.demoting?;
+        let rate = self.admission.rates().demote;
+        (of.left <= 0.5 || rate > 0.0).then(|| of.at + time((of.left - 0.5).max(0.0) / rate.max(1e-9)))
+    }
+
+    fn demote_until(&mut self, now: Time) {
+        let rate = self.admission.rates().demote;
+        let Some(of) = &mut self.demoting else { return };
+        let flows = (rate * now.since(of.at).as_secs_f64()).min(of.left);
+        (of.left, of.at) = (of.left - flows, now);
+        if self.counted {
+            self.sums.demoted_gb += flows / 1e9;
+        }
+    }
+
+    fn complete(&mut self, request: u64) {
         let Some(of) = self.writing.remove(&request) else { return };
-        self.tell(end_s, Event::Committed { request, bytes: of.bytes });
+        self.tell(Of::Committed { request, bytes: of.bytes as f64 });
         if !self.counted {
             return;
         }
         let turn = of.turn.unwrap_or(of.arrived);
         let began = of.began.unwrap_or(turn);
-        let (wait, stop, run) = (turn - of.arrived, began - turn, end_s - began);
-        let sums = &mut self.sums;
+        let (wait_s, stop_s) = (turn.since(of.arrived).as_secs_f64(), began.since(turn).as_secs_f64());
+        let run_s = self.now.since(began).as_secs_f64();
+        let (bytes, sums) = (of.bytes as f64, &mut self.sums);
         sums.jobs += 1;
-        sums.wait_s += wait;
-        sums.stop_s += stop;
-        sums.run_s += run;
-        sums.throughput_gb_s += of.bytes / run / 1e9;
-        self.written_bytes += of.bytes;
+        sums.wait_s += wait_s;
+        sums.stop_s += stop_s;
+        sums.run_s += run_s;
+        sums.throughput_gb_s += bytes / run_s / 1e9;
+        self.written_bytes += bytes;
         if of.direct {
-            sums.direct_gb += of.bytes / 1e9;
+            sums.direct_gb += bytes / 1e9;
         }
         if let Some(slot) = sums.waits_s.get_mut(of.n) {
-            *slot = wait + stop;
+            *slot = wait_s + stop_s;
         }
-        self.latencies.push(wait + stop + run);
+        self.latencies.push(wait_s + stop_s + run_s);
     }
 
     fn figures(mut self) -> Figures {

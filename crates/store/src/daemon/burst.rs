@@ -1,20 +1,19 @@
 //! The burst buffer: checkpoints land on the fast tier, are demoted in time, and are read from the faster tier's copy.
 //!
 //! ```text
-//! mount -> Adviser (opened, may write?, hold, closed) -> book (whose file, which version) -> desk (turn, room, speed)
-//! desk  -> effects -> hands      make ready, delete copies, set speeds
-//!                  -> committer  make durable, remember
-//!                  -> demoter    copy to the capacity tier, at the valve's speed
-//!                  -> replicator copy to the replica group, at a speed of its own
+//! mount -> Adviser (opened, may write?, hold, closed) -> book (whose file, which version) -> admission (turn, room, speed)
+//! admission -> actions -> hands      release writes, make ready, delete copies, set speeds
+//!                      -> committer  make durable, remember
+//!                      -> demoter    copy to the capacity tier, at the valve's speed
+//!                      -> replicator copy to the replica group, at a speed of its own
 //! ```
 //! A version is complete when all its files that were open for writing are closed, or when `entrepot checkpoint commit`
-//! says so. Locks: `book` before `desk`; effects are carried out holding neither.
+//! says so. Locks: `book` before `admission`; actions are carried out holding neither.
 
 mod adviser;
 mod book;
 mod commands;
 mod demote;
-mod desk;
 mod hands;
 mod limits;
 mod marks;
@@ -22,11 +21,11 @@ mod record;
 mod valve;
 
 pub use commands::{Begin, Row};
-pub use desk::{Desk, Effect};
 pub use record::{Mark, Marked, MtbfFrom};
 
 use super::{Core, now_ns};
 use crate::Result;
+use crate::file::Resume;
 use crate::state::State;
 use crate::stub::Inode;
 use crate::volume::{Burst as Settings, Volume};
@@ -37,7 +36,10 @@ use limits::Limits;
 use marks::Marks;
 use parking_lot::{Condvar, Mutex, RwLock};
 use policy::Time;
+use policy::burst::admission::{Action, Admission, Event};
+use policy::burst::buffer;
 use policy::burst::tables::Version;
+use policy::machine::Machine;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -66,8 +68,12 @@ pub struct Burst {
     state: Arc<dyn State>,
     core: OnceLock<Weak<Core>>,
     book: Mutex<Book>,
-    desk: Mutex<Desk>,
-    /// The desk has work for the clock, before the moment for which it was set.
+    admission: Mutex<Admission>,
+    /// What goes on with the writes that admission holds, by their number.
+    held: Mutex<HashMap<u64, Resume>>,
+    /// The latest number of a request or a held write.
+    number: AtomicU64,
+    /// Admission has work for the clock, before the moment for which it was set.
     woken: Condvar,
     alarm: AtomicU64,
     /// Files that are checkpoints' and open, by their inodes.
@@ -114,9 +120,11 @@ impl Burst {
             if settings.size > 0 { settings.size } else { volume.targets().space_on(fast).total_bytes };
         let state = volume.state().clone();
         let paths = volume.config().targets.iter().filter(|t| t.tier == fast).map(|t| t.path.clone()).collect();
-        let mut desk = Desk::new(&settings, capacity_bytes);
+        let mut config = settings.admission;
+        config.buffer.device.capacity = capacity_bytes as f64;
+        let mut admission = Admission::new(config);
         if let Some(period) = record::period(&*state)? {
-            desk.buffer_mut().resume_period(period.dwsf, period.dwpp);
+            admission.buffer_mut().resume_period(period.dwsf, period.dwpp);
         }
         let (book, marks) = (Book::open(&*state)?, Marks::open(&*state)?);
         Ok(Some(Arc::new(Burst {
@@ -127,7 +135,9 @@ impl Burst {
             state,
             core: OnceLock::new(),
             book: Mutex::new(book),
-            desk: Mutex::new(desk),
+            admission: Mutex::new(admission),
+            held: Mutex::default(),
+            number: AtomicU64::new(0),
             woken: Condvar::new(),
             alarm: AtomicU64::new(0),
             roles: RwLock::default(),
@@ -155,25 +165,46 @@ impl Burst {
         self.core.get().and_then(Weak::upgrade)
     }
 
-    /// Acts at the desk, and hands on what it says.
-    fn at_desk<T>(&self, act: impl FnOnce(&mut Desk, Time) -> T) -> T {
-        let mut desk = self.desk.lock();
-        let result = act(&mut desk, self.now());
-        while let Some(effect) = desk.effect() {
-            let worker = match effect {
-                Effect::Demote(_) => &self.demoter,
-                Effect::Replicate(_) => &self.replicator,
+    /// Tells admission what happened, and hands on what it says.
+    fn tell(&self, event: Event) {
+        self.admit(|admission, now| admission.handle(now, event));
+    }
+
+    /// Tells the buffer what happened, and hands on what it says.
+    fn tell_buffer(&self, event: buffer::Event) {
+        self.tell(Event::Buffer(event));
+    }
+
+    /// Asks admission, and hands on what it says.
+    fn admit<T>(&self, ask: impl FnOnce(&mut Admission, Time) -> T) -> T {
+        let mut admission = self.admission.lock();
+        let result = ask(&mut admission, self.now());
+        while let Some(action) = admission.poll() {
+            let worker = match action {
+                Action::Buffer(buffer::Action::Demote(_)) => &self.demoter,
+                Action::Buffer(buffer::Action::Replicate { .. }) => &self.replicator,
                 _ => &self.hands,
             };
-            if matches!(effect, Effect::Drop(..)) {
+            if matches!(action, Action::Buffer(buffer::Action::Drop { .. })) {
                 self.dropping.fetch_add(1, Ordering::AcqRel);
             }
-            worker.say(Job::Effect(effect));
+            worker.say(Job::Action(action));
         }
-        if desk.next_deadline(self.now()).0 < self.alarm.load(Ordering::Acquire) {
+        if admission.next_deadline().is_some_and(|at| at.0 < self.alarm.load(Ordering::Acquire)) {
             self.woken.notify_all();
         }
         result
+    }
+
+    /// Keeps what goes on with a write that is held; its number.
+    fn keep(&self, resume: Resume) -> u64 {
+        let write = self.next_number();
+        self.held.lock().insert(write, resume);
+        write
+    }
+
+    fn next_number(&self) -> u64 {
+        self.number.fetch_add(1, Ordering::AcqRel) + 1
     }
 
     fn news(&self, text: String) {
@@ -185,7 +216,7 @@ impl Burst {
 
     /// The version that a request writes.
     fn version_of(&self, request: u64) -> Option<Version> {
-        self.desk.lock().request(request).and_then(|of| of.version)
+        self.admission.lock().request(request).and_then(|of| of.version)
     }
 }
 

@@ -106,7 +106,7 @@ pub struct Burst {
     /// So many seeds; figures are means, and the spread of the hit ratio is shown.
     #[arg(long, default_value_t = 1)]
     seeds: u64,
-    /// Length of a step of the simulation.
+    /// An application writes as much at once as flows in so long.
     #[arg(long, default_value = "100ms", value_name = "TIME")]
     step: String,
     /// Instead: the most data per period that each scheme takes without a backlog.
@@ -118,7 +118,7 @@ pub struct Burst {
     /// Show how full the buffer is over the last period.
     #[arg(long)]
     occupancy: bool,
-    /// Check the accounts at every step; slow.
+    /// Check the accounts at every event; slow.
     #[arg(long)]
     check: bool,
     /// How to write it.

@@ -2,7 +2,6 @@
 
 use super::Rates;
 use super::{App, Demotion, Version};
-use crate::machine;
 
 /// What happened. Bytes are not whole numbers: in the simulator data flows.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -175,6 +174,3 @@ pub enum Action {
     /// Copy to the replica group so fast from now on, in bytes per second.
     ReplicaRate(f64),
 }
-
-/// A line of the buffer's log.
-pub type Logged = machine::Logged<Event, Action>;

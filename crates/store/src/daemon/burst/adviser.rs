@@ -1,10 +1,12 @@
-//! The buffer's eyes and hands in the mount: recognises checkpoints, asks the desk for their writes, and places them.
+//! The buffer's eyes and hands in the mount: recognises checkpoints, asks admission for their writes, and places them.
 
 use super::book::Current;
 use super::hands::Job;
 use super::{Burst, now_ms};
 use crate::file::{Access, Adviser, ByteRanges, File, Resume};
 use crate::{Error, Result};
+use policy::burst::admission::Event;
+use policy::burst::buffer;
 use policy::burst::tables::Version;
 use policy::layout::Placement;
 use policy::{FileId, Time};
@@ -141,7 +143,9 @@ impl Burst {
                 let told = session.map(|session| session.bytes).filter(|bytes| *bytes > 0);
                 let explicit = session.is_some();
                 self.look_at_capacity();
-                let request = self.at_desk(|desk, now| desk.arrive(now, app.number, told.unwrap_or(app.bytes)));
+                let request = self.next_number();
+                let bytes = told.unwrap_or(app.bytes) as f64;
+                self.tell_buffer(buffer::Event::Arrive { app: app.number, request, bytes });
                 if let Some(session) = book.sessions.get_mut(&role.app).filter(|_| explicit) {
                     session.request = request;
                 }
@@ -157,7 +161,7 @@ impl Burst {
         for key in over {
             super::record::forget_version(&*self.state, key.app, key.number)?;
             let struck = book.strike(key);
-            self.at_desk(|desk, now| desk.removed(now, key));
+            self.tell_buffer(buffer::Event::Removed { version: key });
             let parts = struck.into_iter().flat_map(|version| version.parts);
             if let Some(current) = book.current.get_mut(&request) {
                 current.carried.extend(parts.map(|part| (part.path.clone(), part)));
@@ -187,7 +191,7 @@ impl Burst {
         current.roles.values().for_each(|role| role.leave(request));
         book.current.remove(&request);
         self.counts.failed.fetch_add(1, Ordering::Relaxed);
-        self.at_desk(|desk, now| desk.abandoned(now, request));
+        self.tell_buffer(buffer::Event::Abandoned { request });
     }
 
     /// A handle of a file that belongs to a version was closed: if it was the last that might write, it is complete.
@@ -217,7 +221,7 @@ impl Adviser for Burst {
     fn place(&self, file: &File, _from: u64, place: &mut Placement) {
         let Some(role) = self.role(file) else { return };
         let request = role.request.load(Ordering::Acquire);
-        let direct = self.desk.lock().request(request).is_some_and(|of| of.direct);
+        let direct = self.admission.lock().request(request).is_some_and(|of| of.direct);
         place.tier = Some(if direct { self.settings.capacity } else { self.fast });
         place.mirrors = 1;
     }
@@ -314,14 +318,17 @@ impl Adviser for Burst {
         let request = role.request.load(Ordering::Acquire);
         let resume = role.watched(access, resume);
         let waited = Time(waited.as_nanos() as u64);
-        self.at_desk(|desk, now| desk.no_room(now, request, access.len, waited, resume));
+        let write = self.keep(resume);
+        self.tell(Event::NoRoom { request, write, len: access.len, waited });
     }
 
     fn may_write(&self, file: &File, access: Access) -> bool {
         let Some(role) = self.role(file) else { return true };
         let request = role.request.load(Ordering::Acquire);
         request != 0
-            && self.at_desk(|desk, now| desk.request(request).is_some() && desk.may_write(now, request, access.len))
+            && self.admit(|admission, now| {
+                admission.request(request).is_some() && admission.admit(now, request, access.len)
+            })
     }
 
     fn hold(&self, file: &Arc<File>, access: Access, resume: Resume) {
@@ -332,7 +339,8 @@ impl Adviser for Burst {
         match self.request_for(&role) {
             Ok(request) => {
                 let resume = role.watched(access, resume);
-                self.at_desk(|desk, now| desk.hold(now, request, access.len, resume));
+                let write = self.keep(resume);
+                self.tell(Event::Hold { request, write, len: access.len });
             }
             Err(error) => {
                 tracing::warn!("a checkpoint of {} cannot be begun: {error}", role.app);
@@ -354,7 +362,7 @@ impl Burst {
         let (app, fresh) = book.app(name, now_ms(), default, uid);
         if fresh {
             super::record::put_app(&*self.state, name, &app)?;
-            self.at_desk(|desk, now| desk.mtbf(now, app.number, app.mtbf_s));
+            self.tell_buffer(buffer::Event::Mtbf { app: app.number, mtbf_s: app.mtbf_s });
         }
         Ok(app)
     }

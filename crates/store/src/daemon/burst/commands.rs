@@ -7,6 +7,7 @@ use super::hands::Job;
 use crate::control::{Caller, Problem};
 use crate::daemon::Core;
 use policy::burst::advice::daly_s;
+use policy::burst::buffer;
 use policy::burst::tables::Version;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -142,7 +143,7 @@ impl Burst {
         let current = self.book.lock().current.remove(&request);
         let forget = |role: &Arc<Role>| role.leave(request);
         current.iter().flat_map(|current| current.roles.values()).for_each(forget);
-        self.at_desk(|desk, now| desk.abandoned(now, request));
+        self.tell_buffer(buffer::Event::Abandoned { request });
     }
 
     /// Whose an application is, if not that user's.
@@ -181,8 +182,8 @@ impl Burst {
     /// operator.
     pub(in crate::daemon) fn rows(&self, caller: &Caller, app: Option<&str>) -> Vec<Row> {
         let book = self.book.lock();
-        let desk = self.desk.lock();
-        let tables = desk.buffer().tables();
+        let admission = self.admission.lock();
+        let tables = admission.buffer().tables();
         let mut rows = Vec::new();
         for (key, version) in &book.complete {
             let place = match tables.places(*key) {
@@ -203,7 +204,7 @@ impl Burst {
             });
         }
         for (request, current) in &book.current {
-            let of = desk.request(*request);
+            let of = admission.request(*request);
             let version = of.and_then(|of| of.version);
             rows.push(Row {
                 app: current.app.clone(),
@@ -228,11 +229,11 @@ impl Burst {
     /// How the buffer is, with the applications that the caller may see.
     pub(in crate::daemon) fn status(&self, caller: &Caller) -> Value {
         let book = self.book.lock();
-        let desk = self.desk.lock();
-        let buffer = desk.buffer();
+        let admission = self.admission.lock();
+        let buffer = admission.buffer();
         let (versions, dirty) = buffer.tables().in_buffer();
         let (dwsf, dwpp) = buffer.period();
-        let rates = desk.rates();
+        let rates = admission.rates();
         let speed = |rate: f64| if rate < 1e12 { json!(rate.round() as u64) } else { Value::Null };
         let apps: Vec<Value> = book
             .apps
@@ -258,8 +259,8 @@ impl Burst {
             "versions": versions,
             "waiting": buffer.waiting(),
             "writing": buffer.unfinished() - buffer.waiting().min(buffer.unfinished()),
-            "held_writes": desk.held(),
-            "policy": format!("{:?}", self.settings.buffer.scheme),
+            "held_writes": admission.held(),
+            "policy": format!("{:?}", self.settings.admission.buffer.scheme),
             "pattern": format!("{:?}", buffer.plan().pattern),
             "written_in_period": dwsf.round() as u64,
             "expected_in_period": dwpp.round() as u64,

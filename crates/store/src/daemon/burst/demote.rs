@@ -10,6 +10,7 @@ use crate::file::File;
 use crate::repair::Checker;
 use crate::{Error, Result};
 use policy::FileId;
+use policy::burst::buffer;
 use policy::burst::tables::{Demotion, Version};
 use policy::layout::{Mirror, MirrorState, Placement};
 use std::sync::Arc;
@@ -73,7 +74,7 @@ impl Burst {
             Ok(()) => {
                 self.counts.demoted.fetch_add(1, Ordering::Relaxed);
                 self.counts.demoted_bytes.fetch_add(demotion.bytes, Ordering::Relaxed);
-                self.at_desk(|desk, now| desk.demoted(now));
+                self.tell_buffer(buffer::Event::Demoted);
             }
             Err(error) => {
                 self.counts.failed.fetch_add(1, Ordering::Relaxed);
@@ -81,7 +82,7 @@ impl Burst {
                     self.news(format!("a checkpoint stays in the burst buffer, its demotion is tried again: {error}"));
                 }
                 self.workers.rest(AGAIN_AFTER);
-                self.at_desk(|desk, now| desk.demotion_failed(now));
+                self.tell_buffer(buffer::Event::DemotionFailed);
             }
         }
     }
@@ -191,7 +192,7 @@ impl Burst {
         {
             self.news(format!("a checkpoint has no replica, which is tried again: {error}"));
         }
-        self.at_desk(|desk, now| desk.replicated(now, copied.is_ok()));
+        self.tell_buffer(if copied.is_ok() { buffer::Event::Replicated } else { buffer::Event::ReplicaFailed });
     }
 }
 

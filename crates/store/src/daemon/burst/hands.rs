@@ -1,16 +1,20 @@
-//! The hands: threads that do what the desk says, and make complete versions durable.
+//! The hands: threads that do what admission says, and make complete versions durable.
 
 use super::adviser::Role;
 use super::demote::{has_replicas, is_on, version_places};
 use super::record::{self, MtbfFrom, Part};
-use super::{Burst, Effect, now_ms};
+use super::{Burst, now_ms};
 use crate::daemon::Core;
 use crate::repair::Checker;
 use crate::{Error, Result};
+use policy::burst::admission::{Action, Event, Verdict};
+use policy::burst::buffer;
 use policy::burst::tables::Version;
 use policy::layout::Placement;
+use policy::machine::Machine;
 use policy::{FileId, Time};
 use rustix::fs::{Mode, OFlags, ResolveFlags, fsync, openat2};
+use rustix::io::Errno;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -22,15 +26,16 @@ use std::time::{Duration, Instant};
 /// Two looks at one version within this are one restart.
 const RESTART_MS: u64 = 30_000;
 
-/// Between two looks at the space of the buffer's devices.
+/// Between two looks at the space of the buffer's devices, while something is on its way and otherwise.
 const FREE_EVERY: Duration = Duration::from_millis(250);
+const REST: Duration = Duration::from_secs(1);
 /// Share of the free space that is not counted on: what was written since the look, and what a file system takes for itself. A guess.
 const FREE_SHARE: f64 = 0.95;
 
 /// What a worker is told.
 pub enum Job {
-    /// What the desk says.
-    Effect(Effect),
+    /// What admission says.
+    Action(Action),
     /// A version may be complete; who wants to hear of it.
     Commit(u64, Option<Sender<Result<record::Version>>>),
     /// A file that has a layout already is written anew: bring it to the fast tier.
@@ -46,7 +51,7 @@ pub enum Job {
 }
 
 impl Burst {
-    /// Tells the desk what an earlier daemon left, from where files lie now. Before anything is mounted.
+    /// Tells the buffer what an earlier daemon left, from where files lie now. Before anything is mounted.
     pub(in crate::daemon) fn load(&self, checker: &Checker) -> Result<()> {
         let mut book = self.book.lock();
         let apps: Vec<_> = book.apps.values().cloned().collect();
@@ -66,20 +71,19 @@ impl Burst {
             book.strike(key);
         }
         found.sort_by_key(|(at_ms, key, ..)| (*at_ms, *key));
-        self.at_desk(|desk, now| {
-            for app in &apps {
-                desk.mtbf(now, app.number, app.mtbf_s);
-                if app.interval_s > 0 {
-                    desk.interval(now, app.number, app.interval_s);
-                }
+        for app in &apps {
+            self.tell_buffer(buffer::Event::Mtbf { app: app.number, mtbf_s: app.mtbf_s });
+            if app.interval_s > 0 {
+                self.tell_buffer(buffer::Event::Interval { app: app.number, interval_s: app.interval_s });
             }
-            for (_, key, bytes, (fast, capacity, lacks)) in found {
-                desk.buffer_mut().found(key, bytes, fast, capacity);
-                if lacks {
-                    desk.buffer_mut().lacks_replica(key);
-                }
+        }
+        let mut admission = self.admission.lock();
+        for (_, key, bytes, (fast, capacity, lacks)) in found {
+            admission.buffer_mut().found(key, bytes, fast, capacity);
+            if lacks {
+                admission.buffer_mut().lacks_replica(key);
             }
-        });
+        }
         Ok(())
     }
 
@@ -112,7 +116,7 @@ impl Burst {
         self.stopped.store(true, Ordering::Release);
         self.valve.stop();
         self.replica_valve.stop();
-        self.at_desk(|desk, _| desk.close());
+        self.tell(Event::Close);
         self.woken.notify_all();
         [&self.hands, &self.committer, &self.demoter, &self.replicator]
             .into_iter()
@@ -125,23 +129,14 @@ impl Burst {
         let (mut trimmed, mut looked) = (Instant::now(), Instant::now());
         self.look_at_space();
         while !self.stopped.load(Ordering::Acquire) {
-            {
-                let mut desk = self.desk.lock();
-                let now = self.now();
-                let until = desk.next_deadline(now);
-                self.alarm.store(until.0, Ordering::Release);
-                if until > now {
-                    self.woken.wait_for(&mut desk, Duration::from_nanos(until.since(now).0));
-                }
-                self.alarm.store(0, Ordering::Release);
-            }
-            let before = self.desk.lock().buffer().period();
+            self.wait_for_the_clock();
+            let before = self.admission.lock().buffer().period();
             if looked.elapsed() >= FREE_EVERY {
                 looked = Instant::now();
                 self.look_at_space();
             }
-            self.at_desk(|desk, now| desk.tick(now));
-            let after = self.desk.lock().buffer().period();
+            self.tell_buffer(buffer::Event::Tick);
+            let after = self.admission.lock().buffer().period();
             if before.1 != after.1 {
                 self.remember_period(after);
             }
@@ -150,6 +145,19 @@ impl Burst {
                 self.trim();
             }
         }
+    }
+
+    /// Until admission has something to do, or the devices' space is to be looked at.
+    fn wait_for_the_clock(&self) {
+        let mut admission = self.admission.lock();
+        let now = self.now();
+        let look = now + Time(if admission.is_busy() { FREE_EVERY } else { REST }.as_nanos() as u64);
+        let until = admission.next_deadline().map_or(look, |at| at.min(look));
+        self.alarm.store(until.0, Ordering::Release);
+        if until > now {
+            self.woken.wait_for(&mut admission, Duration::from_nanos(until.since(now).0));
+        }
+        self.alarm.store(0, Ordering::Release);
     }
 
     /// Others may write to the buffer's devices too: what is free there bounds what it takes.
@@ -161,7 +169,7 @@ impl Burst {
             return;
         }
         let free = core.volume.targets().measure_soon(self.fast);
-        self.at_desk(|desk, now| desk.free(now, free as f64 * FREE_SHARE));
+        self.tell_buffer(buffer::Event::Free { bytes: free as f64 * FREE_SHARE });
     }
 
     /// Whether anything can go to the capacity tier now.
@@ -171,7 +179,7 @@ impl Burst {
         let below: Vec<_> = below.map(|target| target.state()).collect();
         let usable = below.iter().any(|state| state.accepts_new_objects());
         let whole = !below.contains(&crate::target::State::Failed);
-        self.at_desk(|desk, now| desk.capacity(now, usable, whole));
+        self.tell_buffer(buffer::Event::Capacity { usable, whole });
     }
 
     fn remember_period(&self, (dwsf, dwpp): (f64, f64)) {
@@ -201,25 +209,7 @@ impl Burst {
 
     fn work(&self, job: Job) {
         match job {
-            Job::Effect(Effect::Resume(resume, verdict)) => resume(verdict),
-            Job::Effect(Effect::Prepare(request)) => self.at_desk(|desk, now| desk.prepared(now, request)),
-            Job::Effect(Effect::Demote(demotion)) => self.demote(demotion),
-            Job::Effect(Effect::Drop(version, bytes)) => {
-                if !self.drop_copy(version) {
-                    self.at_desk(|desk, now| desk.drop_failed(now, version, bytes));
-                }
-                self.dropping.fetch_sub(1, Ordering::AcqRel);
-            }
-            Job::Effect(Effect::Replicate(version)) => self.replicate(version),
-            Job::Effect(Effect::ReplicaRate(rate)) => self.replica_valve.set(rate),
-            Job::Effect(Effect::Restarted(hit)) => {
-                let count = if hit { &self.counts.hits } else { &self.counts.misses };
-                count.fetch_add(1, Ordering::Relaxed);
-            }
-            Job::Effect(Effect::Rates(rates)) => {
-                self.valve.set(rates.demote);
-                self.limits.set(rates.write);
-            }
+            Job::Action(action) => self.carry_out(action),
             Job::Commit(request, tell) => {
                 let done = self.commit(request, tell.is_some());
                 match tell {
@@ -250,10 +240,47 @@ impl Burst {
         }
     }
 
+    fn carry_out(&self, action: Action) {
+        match action {
+            Action::Release { write, verdict } => self.release(write, verdict),
+            Action::Prepare { request } => self.tell(Event::Prepared { request }),
+            Action::Buffer(of) => match of {
+                buffer::Action::Demote(demotion) => self.demote(demotion),
+                buffer::Action::Drop { version, bytes } => {
+                    if !self.drop_copy(version) {
+                        self.tell_buffer(buffer::Event::DropFailed { version, bytes });
+                    }
+                    self.dropping.fetch_sub(1, Ordering::AcqRel);
+                }
+                buffer::Action::Replicate { version } => self.replicate(version),
+                buffer::Action::ReplicaRate(rate) => self.replica_valve.set(rate),
+                buffer::Action::Restart { hit, .. } => {
+                    let count = if hit { &self.counts.hits } else { &self.counts.misses };
+                    count.fetch_add(1, Ordering::Relaxed);
+                }
+                buffer::Action::Rates(rates) => {
+                    self.valve.set(rates.demote);
+                    self.limits.set(rates.write);
+                }
+                // Whoever asks looks where the request stands.
+                buffer::Action::Turn { .. } | buffer::Action::Go { .. } => {}
+            },
+        }
+    }
+
+    fn release(&self, write: u64, verdict: Verdict) {
+        let Some(resume) = self.held.lock().remove(&write) else { return };
+        resume(match verdict {
+            Verdict::Go => Ok(()),
+            Verdict::NoRoom => Err(Errno::NOSPC.into()),
+            Verdict::Closed => Err(Error::Busy("the volume is going down".into())),
+        });
+    }
+
     /// An empty file that lay elsewhere goes on on the fast tier alone.
     fn bring(&self, role: &Role) -> Result<()> {
         let Some(core) = self.core() else { return Ok(()) };
-        let direct = self.desk.lock().request(role.request.load(Ordering::Acquire)).is_some_and(|of| of.direct);
+        let direct = self.admission.lock().request(role.request.load(Ordering::Acquire)).is_some_and(|of| of.direct);
         let Some(layout) = role.file.layout() else { return Ok(()) };
         let on = |tier| layout.mirrors.iter().any(|mirror| is_on(&core, mirror, tier));
         if direct || !on(self.settings.capacity) {
@@ -295,7 +322,7 @@ impl Burst {
         if let Err(error) = synced {
             self.book.lock().current.remove(&request);
             roles.values().for_each(|role| role.leave(request));
-            self.at_desk(|desk, now| desk.abandoned(now, request));
+            self.tell_buffer(buffer::Event::Abandoned { request });
             self.counts.failed.fetch_add(1, Ordering::Relaxed);
             return Err(error);
         }
@@ -327,7 +354,7 @@ impl Burst {
         };
         let bytes = version.bytes();
         record::put_version(&*self.state, key.app, &version)?;
-        let began = self.desk.lock().request(request).map_or(Time::ZERO, |of| of.since);
+        let began = self.admission.lock().request(request).map_or(Time::ZERO, |of| of.since);
         if let Some(app) = book.apps.get_mut(&version.app) {
             (app.bytes, app.cost_ms) = (bytes, self.now().since(began).0 / 1_000_000);
             record::put_app(&*self.state, &version.app, app)?;
@@ -338,8 +365,8 @@ impl Burst {
         roles.values().for_each(|role| role.leave(request));
         book.enter(version.clone());
         drop(book);
-        self.at_desk(|desk, now| desk.committed(now, request, bytes));
-        let period = self.desk.lock().buffer().period();
+        self.tell_buffer(buffer::Event::Committed { request, bytes: bytes as f64 });
+        let period = self.admission.lock().buffer().period();
         self.remember_period(period);
         self.counts.committed.fetch_add(1, Ordering::Relaxed);
         Ok(version)
@@ -369,7 +396,7 @@ impl Burst {
     /// Somebody reads a version: if it is the newest, its application restarts.
     fn reads(&self, version: Version) {
         let mut book = self.book.lock();
-        let newest = self.desk.lock().buffer().tables().newest(version.app);
+        let newest = self.admission.lock().buffer().tables().newest(version.app);
         let Some(name) = book.names.get(&version.app).cloned().filter(|_| newest == Some(version.number)) else {
             return;
         };
@@ -389,10 +416,8 @@ impl Burst {
         }
         let mtbf_s = app.mtbf_s;
         drop(book);
-        self.at_desk(|desk, now| {
-            desk.restarted(now, version.app);
-            desk.mtbf(now, version.app, mtbf_s);
-        });
+        self.tell_buffer(buffer::Event::Restarted { app: version.app });
+        self.tell_buffer(buffer::Event::Mtbf { app: version.app, mtbf_s });
     }
 
     fn file_removed(&self, file: FileId) {
@@ -407,7 +432,7 @@ impl Burst {
         }
         drop(book);
         if left.is_none() {
-            self.at_desk(|desk, now| desk.removed(now, key));
+            self.tell_buffer(buffer::Event::Removed { version: key });
         }
     }
 }

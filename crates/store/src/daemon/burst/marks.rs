@@ -5,6 +5,7 @@ use super::record::{self, Mark, Marked};
 use super::{Burst, MtbfFrom};
 use crate::state::State;
 use crate::{Error, Result};
+use policy::burst::buffer;
 use policy::burst::pattern::Pattern;
 use std::collections::BTreeMap;
 
@@ -85,7 +86,7 @@ impl Burst {
         app.interval_s = interval_s;
         record::put_app(&*self.state, name, app)?;
         let number = app.number;
-        self.at_desk(|desk, now| desk.interval(now, number, interval_s));
+        self.tell_buffer(buffer::Event::Interval { app: number, interval_s });
         Ok(())
     }
 
@@ -105,7 +106,7 @@ impl Burst {
         (app.mtbf_s, app.mtbf_from) = (seconds.max(1), from);
         record::put_app(&*self.state, name, app)?;
         let number = app.number;
-        self.at_desk(|desk, now| desk.mtbf(now, number, seconds.max(1)));
+        self.tell_buffer(buffer::Event::Mtbf { app: number, mtbf_s: seconds.max(1) });
         Ok(())
     }
 }

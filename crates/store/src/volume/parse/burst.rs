@@ -2,6 +2,7 @@
 
 use super::super::section::{Reading, Section};
 use policy::Time;
+use policy::burst::admission;
 use policy::burst::buffer::{self, Scheme};
 use policy::burst::control::Device;
 use policy::burst::pattern::Pattern;
@@ -25,14 +26,10 @@ pub struct Burst {
     pub size: u64,
     /// Which files are checkpoints.
     pub checkpoints: Vec<Pattern>,
-    /// The machine: rates, order, turns, period. Its capacity is filled in when the volume is open.
-    pub buffer: buffer::Config,
+    /// The machine: rates, order, turns, period, what a full buffer does. Its capacity is filled in when the volume is open.
+    pub admission: admission::Config,
     /// Whether speeds are limited at all.
     pub limited: bool,
-    /// Whether a checkpoint waits for room, or fails with `ENOSPC` at once.
-    pub full_waits: bool,
-    /// How long it waits for room.
-    pub full_wait: Duration,
     /// How long an application runs between failures, where nobody knows better; zero: it is learned.
     pub mtbf: Duration,
     /// How long one node runs between failures.
@@ -110,20 +107,22 @@ pub fn burst(reading: &Reading<'_>, section: Section<'_, '_, '_>, tiers: &[Strin
         replicas,
         size: section.size("size", 0, 0..=u64::MAX, what),
         checkpoints: patterns(reading, &section),
-        buffer: buffer::Config {
-            device,
-            scheme: section.words("policy", Scheme::Predicted, scheme),
-            order: section.choice("order", Order::Throughout, &order),
-            direct: section.boolean("direct").unwrap_or(false),
-            turns: section.boolean("scheduler").unwrap_or(true),
-            wait_max: (!wait.is_zero()).then_some(Time(wait.as_nanos() as u64)),
-            period: Time(period.as_nanos() as u64),
-            dwpp: section.size("period_bytes", 0, 0..=u64::MAX, what) as f64,
-            replicas: replicas.is_some(),
+        admission: admission::Config {
+            buffer: buffer::Config {
+                device,
+                scheme: section.words("policy", Scheme::Predicted, scheme),
+                order: section.choice("order", Order::Throughout, &order),
+                direct: section.boolean("direct").unwrap_or(false),
+                turns: section.boolean("scheduler").unwrap_or(true),
+                wait_max: (!wait.is_zero()).then_some(Time(wait.as_nanos() as u64)),
+                period: Time(period.as_nanos() as u64),
+                dwpp: section.size("period_bytes", 0, 0..=u64::MAX, what) as f64,
+                replicas: replicas.is_some(),
+            },
+            full_waits: section.choice("full", true, &[("wait", true), ("enospc", false)]),
+            full_wait: Time(section.span("full_wait", 600 * second, second..=day).as_nanos() as u64),
         },
         limited,
-        full_waits: section.choice("full", true, &[("wait", true), ("enospc", false)]),
-        full_wait: section.span("full_wait", 600 * second, second..=day),
         mtbf: section.span("mtbf", Duration::ZERO, Duration::ZERO..=36_500 * day),
         node_mtbf: section.span("node_mtbf", 5 * 365 * day, second..=36_500 * day),
         cgroups: section.choice("limits", true, &[("auto", true), ("buckets", false)]),

@@ -1,0 +1,416 @@
+//! Admission: a write of a checkpoint goes on, is held, or is refused.
+//!
+//! ```text
+//!   Arrive -> Hold -> (turn, room: Buffer) -> Prepare -> Prepared -> (rate limit) -> Release ... Committed
+//! ```
+//! A write is held until its application has its turn, its room and its share of the speed. Room that a checkpoint
+//! announces is granted at once; one that writes more, or announced nothing, is granted more piece by piece. A checkpoint that
+//! writes nothing for a while gives its turn to those that wait. Composes [`super::buffer`] and a token bucket.
+//!
+//! The rate limit is that of the buffer's devices: a checkpoint that goes straight to the capacity tier passes it by.
+//!
+//! Invariant: no write is held for ever. Who waits for room is refused after `full_wait`; who waits for a turn gets it when
+//! those before are complete, are given up, or fall silent.
+
+mod event;
+
+pub use event::{Action, Event, Logged, Verdict};
+
+use super::buffer::{self, Buffer};
+use super::control::Rates;
+use super::queue::App;
+use super::tables::Version;
+use crate::machine::{Log, Machine};
+use crate::throttle::Throttle;
+use crate::time::Time;
+use std::collections::{BTreeMap, VecDeque};
+
+/// Room is asked for in pieces of at most this, and at most a 64th of the buffer, beyond what was announced. A guess.
+const PIECE_BYTES: u64 = 64 << 20;
+const PIECE_SHARE: u64 = 64;
+/// Bytes that may be written at once before the rate limit bites. One write of the kernel.
+const BURST_BYTES: u64 = 1 << 20;
+/// A checkpoint that has its turn and writes nothing for so long lets others write. A guess: longer than a pause between two files.
+const IDLE: Time = Time::from_secs(2);
+/// From a write for which the devices had no room to the next attempt. A guess: as often as their space is looked at.
+const AGAIN: Time = Time::from_millis(250);
+/// Rates above this are no limit.
+const NO_LIMIT: f64 = 1e12;
+
+/// Everything that is set.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Config {
+    /// The buffer.
+    pub buffer: buffer::Config,
+    /// Whether a write waits for room, or is refused at once.
+    pub full_waits: bool,
+    /// How long it waits for room.
+    pub full_wait: Time,
+}
+
+/// A write that waits.
+#[derive(Clone, Copy, Debug)]
+struct Held {
+    write: u64,
+    len: u64,
+    since: Time,
+}
+
+/// A checkpoint that is being written.
+#[derive(Clone, Debug)]
+pub struct Request {
+    /// The application that writes it.
+    pub app: App,
+    /// Its version, once it had its turn.
+    pub version: Option<Version>,
+    /// Whether it goes straight to the capacity tier.
+    pub direct: bool,
+    /// When it arrived.
+    pub since: Time,
+    /// Bytes written so far.
+    pub written: u64,
+    granted: u64,
+    asked: u64,
+    going: bool,
+    paused: bool,
+    /// It paused, and asked for its turn again.
+    again: bool,
+    /// When its latest write goes on.
+    last: Time,
+    held: VecDeque<Held>,
+}
+
+impl Request {
+    /// Whether it has its turn and nothing to write at present.
+    fn rests(&self) -> bool {
+        self.going && self.version.is_some() && !self.paused && self.held.is_empty()
+    }
+}
+
+/// The machine.
+#[derive(Clone, Debug)]
+pub struct Admission {
+    config: Config,
+    buffer: Buffer,
+    period_ends: Option<Time>,
+    open: BTreeMap<u64, Request>,
+    bucket: Throttle,
+    /// Writes that go on at a time that is known.
+    timed: BTreeMap<(Time, u64), u64>,
+    serial: u64,
+    piece: u64,
+    rates: Rates,
+    actions: VecDeque<Action>,
+    log: Log<Event, Action>,
+}
+
+impl Admission {
+    /// Nothing on its way, over an empty buffer.
+    pub fn new(config: Config) -> Admission {
+        let device = &config.buffer.device;
+        Admission {
+            buffer: Buffer::new(config.buffer),
+            period_ends: None,
+            open: BTreeMap::new(),
+            bucket: Throttle::new(None, BURST_BYTES, Time::ZERO),
+            timed: BTreeMap::new(),
+            serial: 0,
+            piece: PIECE_BYTES.min(device.capacity as u64 / PIECE_SHARE),
+            rates: Rates { write: device.write_max, demote: device.demote_idle },
+            actions: VecDeque::new(),
+            log: Log::default(),
+            config,
+        }
+    }
+
+    /// The buffer, for what it knows.
+    pub fn buffer(&self) -> &Buffer {
+        &self.buffer
+    }
+
+    /// The buffer, to tell it what an earlier life knew.
+    pub fn buffer_mut(&mut self) -> &mut Buffer {
+        &mut self.buffer
+    }
+
+    /// The rates in force.
+    pub fn rates(&self) -> Rates {
+        self.rates
+    }
+
+    /// A checkpoint on its way.
+    pub fn request(&self, request: u64) -> Option<&Request> {
+        self.open.get(&request)
+    }
+
+    /// How many writes are held.
+    pub fn held(&self) -> usize {
+        self.open.values().map(|of| of.held.len()).sum::<usize>() + self.timed.len()
+    }
+
+    /// Whether a checkpoint is on its way or something waits for its demotion.
+    pub fn is_busy(&self) -> bool {
+        !self.open.is_empty() || self.buffer.tables().in_buffer().1 > 0
+    }
+
+    /// Whether a write may go on at once; if so it counts.
+    pub fn admit(&mut self, now: Time, request: u64, len: u64) -> bool {
+        let Some(of) = self.open.get_mut(&request) else { return true };
+        if !of.going || of.paused || !of.held.is_empty() || of.written + len > of.granted {
+            return false;
+        }
+        if !of.direct {
+            if self.bucket.take(now, 0) > now {
+                return false;
+            }
+            self.bucket.take(now, len);
+        }
+        self.wrote(now, now, request, len);
+        true
+    }
+
+    /// Keeps what goes in and comes out from now on.
+    pub fn start_log(&mut self) {
+        self.log.start();
+    }
+
+    /// What was kept.
+    pub fn log(&self) -> &[Logged] {
+        self.log.lines()
+    }
+
+    fn hold(&mut self, now: Time, request: u64, held: Held) {
+        let Some(of) = self.open.get_mut(&request) else { return self.release(held.write, Verdict::Go) };
+        of.held.push_back(held);
+        if std::mem::take(&mut of.paused) {
+            of.again = true;
+            self.tell(now, buffer::Event::Again { request });
+        }
+        self.serve(now, request);
+    }
+
+    fn prepared(&mut self, now: Time, request: u64) {
+        // What was to leave for it did not: it waits on.
+        if let Some(of) = self.open.get(&request).filter(|of| of.asked > 0 && !of.direct)
+            && self.buffer.is_over()
+        {
+            let bytes = of.asked as f64;
+            return self.tell(now, buffer::Event::Back { request, bytes });
+        }
+        if let Some(of) = self.open.get_mut(&request) {
+            of.granted += std::mem::take(&mut of.asked);
+            of.going = true;
+        }
+        self.serve(now, request);
+    }
+
+    fn no_room(&mut self, now: Time, request: u64, write: u64, len: u64, waited: Time) {
+        if !self.config.full_waits || waited >= self.config.full_wait {
+            return self.release(write, Verdict::NoRoom);
+        }
+        if self.open.get(&request).is_some_and(|of| !of.direct) {
+            self.tell(now, buffer::Event::Full { bytes: len as f64 });
+        }
+        self.release_at(now + AGAIN, write);
+    }
+
+    fn close(&mut self) {
+        for request in self.open.keys().copied().collect::<Vec<_>>() {
+            self.forget(request, Verdict::Closed);
+        }
+        for write in std::mem::take(&mut self.timed).into_values() {
+            self.release(write, Verdict::Closed);
+        }
+    }
+
+    /// Time has passed.
+    fn tick(&mut self, now: Time) {
+        while let Some(entry) = self.timed.first_entry().filter(|entry| entry.key().0 <= now) {
+            let write = entry.remove();
+            self.release(write, Verdict::Go);
+        }
+        if let Some(ends) = self.period_ends.filter(|ends| *ends <= now) {
+            self.period_ends = Some(ends + self.config.buffer.period);
+            self.tell(now, buffer::Event::Period);
+        }
+        let waits = self.buffer.waiting() > 0;
+        let idle = |of: &Request| waits && of.rests() && now >= of.last + IDLE;
+        let idle: Vec<u64> = self.open.iter().filter(|(_, of)| idle(of)).map(|(n, _)| *n).collect();
+        for request in idle {
+            if let Some(of) = self.open.get_mut(&request) {
+                (of.paused, of.going) = (true, false);
+            }
+            self.tell(now, buffer::Event::Paused { request });
+        }
+        self.tell(now, buffer::Event::Tick);
+        let late = |of: &Request| of.held.front().is_some_and(|held| now >= held.since + self.config.full_wait);
+        let late: Vec<u64> = self.open.iter().filter(|(_, of)| late(of)).map(|(n, _)| *n).collect();
+        late.into_iter().for_each(|request| self.refuse_if_short(now, request));
+    }
+
+    /// So many bytes of a checkpoint are written at `at`.
+    fn wrote(&mut self, now: Time, at: Time, request: u64, len: u64) {
+        if let Some(of) = self.open.get_mut(&request) {
+            of.written += len;
+            of.last = at;
+        }
+        self.tell(now, buffer::Event::Wrote { request, bytes: len as f64 });
+    }
+
+    fn forget(&mut self, request: u64, verdict: Verdict) {
+        for held in self.open.remove(&request).into_iter().flat_map(|of| of.held) {
+            self.release(held.write, verdict);
+        }
+    }
+
+    fn release(&mut self, write: u64, verdict: Verdict) {
+        self.actions.push_back(Action::Release { write, verdict });
+    }
+
+    fn release_at(&mut self, at: Time, write: u64) {
+        self.serial += 1;
+        self.timed.insert((at, self.serial), write);
+    }
+
+    /// Lets held writes of a checkpoint go on as far as there is room, each in its time.
+    fn serve(&mut self, now: Time, request: u64) {
+        loop {
+            let Some(of) = self.open.get_mut(&request).filter(|of| of.going && !of.paused) else { return };
+            let Some(front) = of.held.front() else { return };
+            let len = front.len;
+            if of.written + len > of.granted {
+                if of.asked == 0 {
+                    of.asked = len.max(self.piece);
+                    of.going = false;
+                    let bytes = of.asked as f64;
+                    self.tell(now, buffer::Event::More { request, bytes });
+                    if !self.config.full_waits {
+                        self.refuse_if_short(now, request);
+                    }
+                }
+                return;
+            }
+            let Some(held) = of.held.pop_front() else { return };
+            let at = if of.direct { now } else { self.bucket.take(now, len) };
+            if at <= now {
+                self.release(held.write, Verdict::Go);
+            } else {
+                self.release_at(at, held.write);
+            }
+            self.wrote(now, at, request, len);
+        }
+    }
+
+    /// A checkpoint that has its turn and no room is refused.
+    fn refuse_if_short(&mut self, now: Time, request: u64) {
+        if !self.buffer.is_short(request) {
+            return;
+        }
+        self.tell(now, buffer::Event::Refused { request });
+        let Some(of) = self.open.get_mut(&request) else { return };
+        (of.asked, of.going) = (0, true);
+        for held in std::mem::take(&mut of.held) {
+            self.release(held.write, Verdict::NoRoom);
+        }
+    }
+
+    fn tell(&mut self, now: Time, event: buffer::Event) {
+        self.buffer.handle(now, event);
+        while let Some(action) = self.buffer.poll() {
+            self.pass_on(now, action);
+        }
+        if self.config.full_waits {
+            return;
+        }
+        let waits = |of: &Request| of.version.is_some() && !of.held.is_empty();
+        let waiting: Vec<u64> = self.open.iter().filter(|(_, of)| waits(of)).map(|(n, _)| *n).collect();
+        waiting.into_iter().for_each(|request| self.refuse_if_short(now, request));
+    }
+
+    fn pass_on(&mut self, now: Time, action: buffer::Action) {
+        match action {
+            buffer::Action::Go { request } => return self.actions.push_back(Action::Prepare { request }),
+            buffer::Action::Turn { request, version, direct } => {
+                self.actions.push_back(Action::Buffer(action));
+                let Some(of) = self.open.get_mut(&request) else { return };
+                (of.version, of.direct) = (Some(version), direct);
+                // It has what it asked for, which may be nothing.
+                if std::mem::take(&mut of.again) {
+                    of.going = true;
+                    self.actions.push_back(Action::Prepare { request });
+                }
+                return;
+            }
+            buffer::Action::Rates(rates) => {
+                self.rates = rates;
+                let rate = (rates.write < NO_LIMIT).then_some(rates.write as u64);
+                self.bucket.set_rate(now, rate);
+            }
+            _ => {}
+        }
+        self.actions.push_back(Action::Buffer(action));
+    }
+}
+
+impl Machine for Admission {
+    type Event = Event;
+    type Action = Action;
+
+    fn handle(&mut self, now: Time, event: Event) {
+        use buffer::Event as Of;
+        self.log.event(now, &event);
+        self.period_ends.get_or_insert(now + self.config.buffer.period);
+        match event {
+            Event::Hold { request, write, len } => self.hold(now, request, Held { write, len, since: now }),
+            Event::Prepared { request } => self.prepared(now, request),
+            Event::NoRoom { request, write, len, waited } => self.no_room(now, request, write, len, waited),
+            Event::Close => self.close(),
+            Event::Buffer(of @ Of::Arrive { app, request, bytes }) => {
+                self.open.insert(request, arrived(now, app, bytes as u64));
+                self.tell(now, of);
+            }
+            Event::Buffer(of @ (Of::Committed { request, .. } | Of::Abandoned { request })) => {
+                self.forget(request, Verdict::Go);
+                self.tell(now, of);
+            }
+            Event::Buffer(Of::Tick) => self.tick(now),
+            Event::Buffer(of) => self.tell(now, of),
+        }
+    }
+
+    fn poll(&mut self) -> Option<Action> {
+        let action = self.actions.pop_front()?;
+        self.log.action(&action);
+        Some(action)
+    }
+
+    fn next_deadline(&self) -> Option<Time> {
+        let timed = self.timed.first_key_value().map(|((at, _), _)| *at);
+        let waits = self.buffer.waiting() > 0;
+        let idle = self.open.values().filter(|of| waits && of.rests()).map(|of| of.last + IDLE);
+        let short = self.open.iter().filter(|(request, _)| self.buffer.is_short(**request));
+        let late = short.filter_map(|(_, of)| of.held.front()).map(|held| held.since + self.config.full_wait);
+        let known = [timed, self.period_ends, self.buffer.next_deadline()];
+        known.into_iter().flatten().chain(idle).chain(late).min()
+    }
+}
+
+fn arrived(now: Time, app: App, announced: u64) -> Request {
+    Request {
+        app,
+        version: None,
+        direct: false,
+        since: now,
+        written: 0,
+        granted: 0,
+        asked: announced,
+        going: false,
+        paused: false,
+        again: false,
+        last: now,
+        held: VecDeque::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests;

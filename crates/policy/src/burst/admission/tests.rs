@@ -1,0 +1,358 @@
+//! Admission with a clock set by hand: what is held, for how long, and why.
+
+use super::*;
+use crate::burst::buffer::{Event as Of, Scheme};
+use crate::burst::control::Device;
+use crate::burst::tables::Order;
+use proptest::prelude::*;
+use std::collections::BTreeMap;
+
+const MIB: u64 = 1 << 20;
+/// Faster than anything.
+const UNLIMITED: f64 = 1e15;
+
+fn config(scheme: Scheme, full_waits: bool, capacity: u64) -> Config {
+    let device = Device {
+        write_max: UNLIMITED,
+        write_min: UNLIMITED * 0.9,
+        demote_max: UNLIMITED * 0.5,
+        demote_min: 1.0,
+        demote_idle: UNLIMITED,
+        capacity: capacity as f64,
+    };
+    let buffer = buffer::Config {
+        device,
+        scheme,
+        order: Order::Throughout,
+        direct: false,
+        turns: true,
+        wait_max: Some(Time::from_secs(600)),
+        period: Time::from_secs(3600),
+        dwpp: 0.0,
+        replicas: false,
+    };
+    Config { buffer, full_waits, full_wait: ms(5000) }
+}
+
+/// Admission, and what became of each write.
+struct Desk {
+    admission: Admission,
+    verdicts: BTreeMap<u64, Verdict>,
+    writes: u64,
+    requests: u64,
+    now: Time,
+}
+
+impl Desk {
+    fn new(config: Config) -> Desk {
+        Desk { admission: Admission::new(config), verdicts: BTreeMap::new(), writes: 0, requests: 0, now: Time::ZERO }
+    }
+
+    fn arrive(&mut self, now: Time, app: App, bytes: u64) -> u64 {
+        self.requests += 1;
+        self.tell(now, Of::Arrive { app, request: self.requests, bytes: bytes as f64 });
+        self.requests
+    }
+
+    fn hold(&mut self, now: Time, request: u64, len: u64) -> u64 {
+        (self.now, self.writes) = (now, self.writes + 1);
+        self.admission.handle(now, Event::Hold { request, write: self.writes, len });
+        self.writes
+    }
+
+    fn no_room(&mut self, now: Time, request: u64, waited: Time) -> u64 {
+        (self.now, self.writes) = (now, self.writes + 1);
+        let event = Event::NoRoom { request, write: self.writes, len: MIB, waited };
+        self.admission.handle(now, event);
+        self.writes
+    }
+
+    fn tell(&mut self, now: Time, event: Of) {
+        self.now = now;
+        self.admission.handle(now, Event::Buffer(event));
+    }
+
+    /// Does at once what is said, and at each deadline up to `until` what is due.
+    fn run(&mut self, until: Time) {
+        loop {
+            self.carry_out();
+            match self.admission.next_deadline().filter(|at| *at <= until) {
+                Some(at) => self.tell(self.now.max(at), Of::Tick),
+                None => break,
+            }
+        }
+        self.now = until;
+    }
+
+    fn carry_out(&mut self) {
+        while let Some(action) = self.admission.poll() {
+            match action {
+                Action::Release { write, verdict } => drop(self.verdicts.insert(write, verdict)),
+                Action::Prepare { request } => self.admission.handle(self.now, Event::Prepared { request }),
+                Action::Buffer(_) => {}
+            }
+        }
+    }
+
+    fn is_held(&self, write: u64) -> bool {
+        !self.verdicts.contains_key(&write)
+    }
+
+    fn went(&self, write: u64) -> bool {
+        self.verdicts.get(&write) == Some(&Verdict::Go)
+    }
+
+    fn refused(&self, write: u64) -> bool {
+        self.verdicts.get(&write) == Some(&Verdict::NoRoom)
+    }
+}
+
+fn ms(n: u64) -> Time {
+    Time::from_millis(n)
+}
+
+fn committed(request: u64, bytes: u64) -> Of {
+    Of::Committed { request, bytes: bytes as f64 }
+}
+
+#[test]
+fn one_application_writes_at_a_time_and_one_that_pauses_lets_others() {
+    let mut desk = Desk::new(config(Scheme::MaxBw, true, 1 << 30));
+    let (a, b) = (desk.arrive(ms(0), 1, 0), desk.arrive(ms(0), 2, 0));
+    let (first, second) = (desk.hold(ms(0), a, MIB), desk.hold(ms(0), b, MIB));
+    desk.run(ms(0));
+    assert!(desk.went(first) && desk.is_held(second));
+    assert!(desk.admission.admit(ms(1), a, MIB) && !desk.admission.admit(ms(1), b, MIB));
+    desk.run(ms(2000));
+    assert!(desk.is_held(second));
+    assert_eq!(desk.admission.next_deadline(), Some(ms(2001)), "two seconds after its latest write");
+    desk.run(ms(2001));
+    assert!(desk.went(second), "the first wrote nothing for two seconds");
+    let again = desk.hold(ms(2200), a, MIB);
+    desk.run(ms(2200));
+    assert!(desk.is_held(again));
+    desk.tell(ms(2300), committed(b, 2 * MIB));
+    desk.run(ms(2300));
+    assert!(desk.went(again));
+}
+
+#[test]
+fn writes_go_at_the_rate_and_not_faster() {
+    let mut config = config(Scheme::MaxBw, true, 1 << 30);
+    let (fast, slow) = (10.0 * MIB as f64, MIB as f64);
+    let device = &mut config.buffer.device;
+    (device.write_max, device.write_min) = (fast, fast / 2.0);
+    (device.demote_max, device.demote_min, device.demote_idle) = (slow, 1024.0, slow);
+    let mut desk = Desk::new(config);
+    let a = desk.arrive(ms(0), 1, 64 * MIB);
+    let all: Vec<_> = (0..11).map(|_| desk.hold(ms(0), a, MIB)).collect();
+    desk.run(ms(0));
+    let gone = |desk: &Desk| all.iter().filter(|write| desk.went(**write)).count();
+    assert_eq!(gone(&desk), 1, "one is saved up");
+    assert_eq!(desk.admission.next_deadline(), Some(ms(100)));
+    desk.run(ms(501));
+    assert_eq!(gone(&desk), 6);
+    assert!(!desk.admission.admit(ms(501), a, MIB), "others are before it");
+    desk.run(ms(1001));
+    assert_eq!(gone(&desk), 11);
+}
+
+#[test]
+fn a_checkpoint_for_the_capacity_tier_is_not_held_to_the_buffers_rate() {
+    let mut config = config(Scheme::MaxBw, true, 8 * MIB);
+    config.buffer.device.write_max = MIB as f64;
+    let mut desk = Desk::new(config);
+    let large = desk.arrive(ms(0), 1, 64 * MIB);
+    let all: Vec<_> = (0..64).map(|_| desk.hold(ms(0), large, MIB)).collect();
+    desk.run(ms(0));
+    assert!(desk.admission.request(large).is_some_and(|of| of.direct), "it never fits");
+    assert!(all.iter().all(|write| desk.went(*write)));
+}
+
+#[test]
+fn without_room_a_write_waits_so_long_or_fails_at_once() {
+    for waits in [true, false] {
+        let mut desk = Desk::new(config(Scheme::MaxBw, waits, 8 * MIB));
+        let a = desk.arrive(ms(0), 1, 8 * MIB);
+        let first = desk.hold(ms(0), a, 8 * MIB);
+        desk.run(ms(0));
+        let more = desk.hold(ms(0), a, MIB);
+        desk.run(ms(4999));
+        assert!(desk.went(first));
+        assert_eq!(desk.is_held(more), waits);
+        desk.run(ms(5000));
+        assert!(desk.refused(more));
+    }
+}
+
+#[test]
+fn one_that_was_refused_and_paused_gets_its_turn_again() {
+    let mut desk = Desk::new(config(Scheme::MaxBw, false, 8 * MIB));
+    let full = desk.arrive(ms(0), 1, 8 * MIB);
+    desk.hold(ms(0), full, 8 * MIB);
+    desk.run(ms(0));
+    let a = desk.arrive(ms(0), 2, 0);
+    desk.run(ms(2100));
+    let refused = desk.hold(ms(2200), a, MIB);
+    desk.run(ms(2200));
+    assert!(desk.refused(refused));
+    let b = desk.arrive(ms(2300), 3, 0);
+    desk.run(ms(4500));
+    desk.tell(ms(4600), Of::Abandoned { request: full });
+    let again = desk.hold(ms(4700), a, MIB);
+    desk.tell(ms(4800), Of::Abandoned { request: b });
+    desk.run(ms(4800));
+    assert!(desk.went(again));
+}
+
+#[test]
+fn a_write_that_the_devices_refuse_is_tried_again_as_long_as_was_said() {
+    for waits in [true, false] {
+        let mut desk = Desk::new(config(Scheme::MaxBw, waits, 8 * MIB));
+        let a = desk.arrive(ms(0), 1, MIB);
+        desk.hold(ms(0), a, MIB);
+        desk.run(ms(0));
+        let write = desk.no_room(ms(10), a, ms(4900));
+        desk.run(ms(10));
+        assert_eq!(desk.is_held(write), waits);
+        desk.run(ms(260));
+        assert_eq!(desk.went(write), waits, "it is tried again");
+        let write = desk.no_room(ms(300), a, ms(5000));
+        desk.run(ms(300));
+        assert!(desk.refused(write));
+    }
+}
+
+#[test]
+fn room_that_was_not_made_is_not_taken() {
+    let mut desk = Desk::new(config(Scheme::MaxBw, true, 8 * MIB));
+    let old = Version { app: 9, number: 1 };
+    desk.admission.buffer_mut().found(old, 6 * MIB, true, true);
+    let a = desk.arrive(ms(0), 1, 4 * MIB);
+    let write = desk.hold(ms(0), a, MIB);
+    let mut prepare = None;
+    while let Some(action) = desk.admission.poll() {
+        match action {
+            Action::Buffer(buffer::Action::Drop { version, bytes }) => {
+                desk.tell(ms(1), Of::DropFailed { version, bytes });
+            }
+            Action::Prepare { request } => prepare = Some(request),
+            _ => {}
+        }
+    }
+    let request = prepare.expect("it had its room");
+    desk.admission.handle(ms(1), Event::Prepared { request });
+    desk.run(ms(1));
+    assert!(desk.is_held(write));
+    assert_eq!(desk.admission.buffer().used(), 6.0 * MIB as f64);
+    desk.tell(ms(300), Of::Capacity { usable: true, whole: true });
+    desk.run(ms(300));
+    assert!(desk.went(write));
+    assert_eq!(desk.admission.buffer().used(), 4.0 * MIB as f64);
+}
+
+#[test]
+fn at_the_end_everything_held_fails() {
+    let mut desk = Desk::new(config(Scheme::MaxBw, true, 1 << 30));
+    let (a, b) = (desk.arrive(ms(0), 1, 0), desk.arrive(ms(0), 2, 0));
+    desk.hold(ms(0), a, MIB);
+    let write = desk.hold(ms(0), b, MIB);
+    desk.run(ms(0));
+    desk.admission.handle(ms(0), Event::Close);
+    desk.run(ms(0));
+    assert_eq!(desk.verdicts.get(&write), Some(&Verdict::Closed));
+    assert_eq!(desk.admission.held(), 0);
+}
+
+/// What an application, a device or the clock does.
+#[derive(Clone, Debug)]
+enum Step {
+    Arrive(u64, u64),
+    Write(usize, u64),
+    Commit(usize),
+    Abandon(usize),
+    Demotion(bool),
+    DropFails,
+    Capacity(bool),
+    Pass(u64),
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let step = prop_oneof![
+        (1u64..4, prop::sample::select(vec![0, 1, 3, 9])).prop_map(|(app, mib)| Step::Arrive(app, mib * MIB)),
+        (0usize..8, 1u64..3).prop_map(|(which, mib)| Step::Write(which, mib * MIB)),
+        (0usize..8, 1u64..3).prop_map(|(which, mib)| Step::Write(which, mib * MIB)),
+        (0usize..8).prop_map(Step::Commit),
+        (0usize..8).prop_map(Step::Abandon),
+        any::<bool>().prop_map(Step::Demotion),
+        Just(Step::DropFails),
+        any::<bool>().prop_map(Step::Capacity),
+        (10u64..3000).prop_map(Step::Pass),
+    ];
+    prop::collection::vec(step, 1..60)
+}
+
+proptest! {
+    /// Whatever came before: when everybody waits only for what it wrote, each write goes on or fails in bounded time,
+    /// by a driver that comes back at the deadlines alone.
+    #[test]
+    fn no_write_is_held_for_ever(steps in steps(), waits in any::<bool>(), scheme in 0usize..4) {
+        let scheme = [Scheme::MaxBw, Scheme::MaxEff, Scheme::Bbos, Scheme::Predicted][scheme];
+        let mut desk = Desk::new(config(scheme, waits, 8 * MIB));
+        let (mut now, mut drop_fails) = (ms(0), false);
+        let mut requests: Vec<u64> = Vec::new();
+        let mut demoting = 0;
+        for step in steps {
+            match step {
+                Step::Arrive(app, bytes) if requests.len() < 8 => {
+                    // The first write of a version asks for its turn.
+                    let request = desk.arrive(now, app, bytes);
+                    desk.hold(now, request, MIB);
+                    requests.push(request);
+                }
+                Step::Write(which, len) => {
+                    let Some(request) = requests.get(which).copied() else { continue };
+                    if !desk.admission.admit(now, request, len) { desk.hold(now, request, len); }
+                }
+                Step::Commit(which) if which < requests.len() => {
+                    let request = requests[which];
+                    let of = desk.admission.request(request);
+                    if let Some(bytes) = of.filter(|of| of.version.is_some() && of.held.is_empty()).map(|of| of.written) {
+                        requests.remove(which);
+                        desk.tell(now, committed(request, bytes));
+                    }
+                }
+                Step::Abandon(which) if which < requests.len() => {
+                    desk.tell(now, Of::Abandoned { request: requests.remove(which) });
+                }
+                Step::Demotion(well) if demoting > 0 => {
+                    demoting -= 1;
+                    desk.tell(now, if well { Of::Demoted } else { Of::DemotionFailed });
+                }
+                Step::DropFails => drop_fails = true,
+                Step::Capacity(usable) => desk.tell(now, Of::Capacity { usable, whole: usable }),
+                Step::Pass(passes_ms) => {
+                    now = now + ms(passes_ms);
+                    desk.run(now);
+                }
+                _ => {}
+            }
+            while let Some(action) = desk.admission.poll() {
+                match action {
+                    Action::Release { write, verdict } => drop(desk.verdicts.insert(write, verdict)),
+                    Action::Prepare { request } => desk.admission.handle(now, Event::Prepared { request }),
+                    Action::Buffer(buffer::Action::Demote(_)) => demoting += 1,
+                    Action::Buffer(buffer::Action::Drop { version, bytes }) if std::mem::take(&mut drop_fails) => {
+                        desk.tell(now, Of::DropFailed { version, bytes });
+                    }
+                    Action::Buffer(_) => {}
+                }
+            }
+        }
+        // Each of eight may wait its five seconds for room, and be silent for two.
+        desk.run(now + ms(8 * 8000));
+        let waiting = (1..=desk.writes).filter(|write| desk.is_held(*write)).count();
+        // One may have gone on without being held.
+        prop_assert_eq!((waiting, desk.admission.held()), (0, 0));
+    }
+}
