@@ -24,6 +24,7 @@ pub mod throttle;
 pub mod tier;
 pub mod time;
 pub mod units;
+pub mod volume;
 pub mod words;
 
 pub use ids::{FileId, ObjectId, TargetId};

@@ -345,7 +345,7 @@ impl Tiering {
     /// A file lies so: what of it is on the fast tier is told to the machine, without an access.
     pub fn found_in_tree(&self, file: &File) {
         let now = self.ear.now();
-        let Some(layout) = file.layout().filter(|_| !file.is_owned()) else { return };
+        let Some(layout) = file.layout().filter(|_| file.follows_tiers()) else { return };
         let mut fast = self.ear.segments(&layout).filter(|(_, tier, _)| *tier == Tier::Fast).peekable();
         if fast.peek().is_none() {
             return;

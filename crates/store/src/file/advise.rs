@@ -7,6 +7,7 @@ use super::{File, MirrorWrites, Pool};
 use crate::{Error, Result};
 use policy::layout::Placement;
 use policy::precedence::Class;
+use policy::volume::ownership::{Aspect, Mechanism, owner};
 use rustix::io::Errno;
 use std::ops::Range;
 use std::path::PathBuf;
@@ -73,8 +74,8 @@ pub trait Adviser: Send + Sync {
     fn no_room(&self, _file: &Arc<File>, _access: Access, _waited: Duration, resume: Resume) {
         resume(Err(Errno::NOSPC.into()));
     }
-    /// Whether it alone decides on which tier the file lies, now and later; the others leave it there.
-    fn owns(&self, _file: &File) -> bool {
+    /// Whether a mechanism that it speaks for has a claim on the file. Who wins is said in [`policy::volume::ownership`].
+    fn claims(&self, _file: &File, _mechanism: Mechanism) -> bool {
         false
     }
     /// The file has its first segments, or more of them.
@@ -103,9 +104,15 @@ impl File {
         }
     }
 
-    /// Whether an adviser has the file's tier to itself.
-    pub(crate) fn is_owned(&self) -> bool {
-        self.pool.advisers().iter().any(|adviser| adviser.owns(self))
+    /// Whether a mechanism has a claim on the file, as the advisers say.
+    pub(crate) fn is_claimed(&self, by: Mechanism) -> bool {
+        self.pool.advisers().iter().any(|adviser| adviser.claims(self, by))
+    }
+
+    /// Whether tiers decide where the segments lie, of a file that they have a claim on.
+    pub(crate) fn follows_tiers(&self) -> bool {
+        let owner = owner(Aspect::Tier, |mechanism| mechanism == Mechanism::Tiers || self.is_claimed(mechanism));
+        owner == Some(Mechanism::Tiers)
     }
 
     /// Whether somebody must hear of every access.

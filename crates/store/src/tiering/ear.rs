@@ -10,6 +10,7 @@ use crate::target::Targets;
 use parking_lot::RwLock;
 use policy::layout::{Layout, MirrorState, OPEN_END, Placement, Segment};
 use policy::tier::{Location, Tier};
+use policy::volume::ownership::Mechanism;
 use policy::{TargetId, Time};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -140,19 +141,23 @@ impl Adviser for Ear {
         file.layout().is_some_and(|layout| self.segments(&layout).next().is_some())
     }
 
+    fn claims(&self, file: &File, mechanism: Mechanism) -> bool {
+        mechanism == Mechanism::Tiers && self.watches(file)
+    }
+
     fn accessed(&self, file: &File, access: file::Access) {
         let Some(layout) = file.layout() else { return };
         let Some((_, segments)) = read_from(&layout) else { return };
         let size = if access.write { u64::MAX } else { file.size() };
         let end = access.offset.saturating_add(access.len).min(size);
         let first = segments.partition_point(|segment| segment.end <= access.offset);
-        let (at, owned) = (self.now(), file.is_owned());
+        let (at, ours) = (self.now(), file.follows_tiers());
         for (block, segment) in segments.iter().enumerate().skip(first).take_while(|(_, s)| s.start < end) {
             // Also what is not ours to move keeps devices busy.
             if self.is_on_tiers(segment) {
                 self.used.fetch_max(at.0 + 1, Ordering::Relaxed);
             }
-            if owned {
+            if !ours {
                 continue;
             }
             let Some((location, tier, segment_bytes)) = self.known(&layout, block, segment) else { continue };
@@ -176,7 +181,7 @@ impl Adviser for Ear {
     }
 
     fn laid_out(&self, file: &File) {
-        if file.is_owned() {
+        if !file.follows_tiers() {
             return;
         }
         let Some(layout) = file.layout() else { return };

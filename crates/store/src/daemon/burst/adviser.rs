@@ -9,6 +9,7 @@ use policy::burst::admission::Event;
 use policy::burst::buffer;
 use policy::burst::tables::Version;
 use policy::layout::Placement;
+use policy::volume::ownership::Mechanism;
 use policy::{FileId, Time};
 use rustix::io::Errno;
 use std::path::PathBuf;
@@ -212,10 +213,10 @@ impl Adviser for Burst {
 
     fn accessed(&self, _file: &File, _access: Access) {}
 
-    fn owns(&self, file: &File) -> bool {
+    fn claims(&self, file: &File, mechanism: Mechanism) -> bool {
         // Nobody waits here for the book; what it has no time to tell is left alone this time.
         let held = |id| self.book.try_lock().is_none_or(|book| book.holds(id));
-        self.role(file).is_some() || file.id().is_some_and(held)
+        mechanism == Mechanism::Burst && (self.role(file).is_some() || file.id().is_some_and(held))
     }
 
     fn place(&self, file: &File, _from: u64, place: &mut Placement) {

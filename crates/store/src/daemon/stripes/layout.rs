@@ -7,6 +7,7 @@ use policy::FileId;
 use policy::layout::{Layout, Mirror, MirrorState, ObjectState, Reason};
 use policy::stripe::forks::Shape;
 use policy::stripe::striper::Event;
+use policy::volume::ownership::{Aspect, Mechanism, owner};
 use std::sync::Arc;
 
 /// The shape of most of a mirror: that of its longest segment within the file.
@@ -30,19 +31,26 @@ impl Stripes {
         Some(Event::Lies { file: id, forks, keep, bytes, movable, open: file.is_open() })
     }
 
-    /// Whether nobody else has a say in how it lies.
+    /// Whether stripes decide its shape, and it lies where they may.
     fn is_ours(&self, core: &Core, file: &File, layout: &Layout) -> bool {
         let tier = self.section.tier;
         let on_tier =
             |target| core.pool.targets.get(target).is_some_and(|target| tier.is_none_or(|tier| target.tier() == tier));
-        // The burst buffer and the tiers have their own mind about where their files lie.
-        let others_watch = file.pool().advisers().iter().filter(|adviser| adviser.watches(file)).count() > 1;
-        let asked_for = layout.history.iter().any(|(_, reason)| *reason == Reason::Requested);
-        !asked_for
-            && !layout.is_merged()
-            && !core.replicas.has(layout.file)
-            && !others_watch
-            && layout.mirrors.iter().all(|mirror| mirror.state == MirrorState::InSync)
-            && layout.objects().all(|(_, object)| object.state == ObjectState::Complete && on_tier(object.target))
+        let decides = owner(Aspect::Shape, |mechanism| has_claim(core, file, layout, mechanism));
+        decides == Some(Mechanism::Stripes) && layout.objects().all(|(_, object)| on_tier(object.target))
+    }
+}
+
+/// Whether a mechanism has a claim on a file that lies so.
+fn has_claim(core: &Core, file: &File, layout: &Layout, mechanism: Mechanism) -> bool {
+    match mechanism {
+        Mechanism::Burst | Mechanism::Tiers => file.is_claimed(mechanism),
+        Mechanism::Repair => {
+            layout.mirrors.iter().any(|mirror| mirror.state != MirrorState::InSync)
+                || layout.objects().any(|(_, object)| object.state != ObjectState::Complete)
+        }
+        Mechanism::User => layout.is_merged() || layout.history.iter().any(|(_, reason)| *reason == Reason::Requested),
+        Mechanism::Replicas => core.replicas.has(layout.file),
+        Mechanism::Stripes => true,
     }
 }
