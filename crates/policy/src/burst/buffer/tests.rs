@@ -252,7 +252,7 @@ fn it_comes_back_for_predicted_rates_while_something_is_written_and_for_a_replic
     let mut predicted = Buffer::new(Config { replicas: true, ..config(Scheme::Predicted) });
     assert_eq!(predicted.next_deadline(), None);
     after(&mut predicted, 1, arrive(1, 1));
-    assert_eq!(predicted.next_deadline(), Some(Time::from_millis(1050)));
+    assert_eq!(predicted.next_deadline(), Some(Time::from_secs(1) + PREDICTED));
     after(&mut predicted, 2, Event::Committed { request: 1, bytes: 40.0 });
     assert_eq!(predicted.next_deadline(), None, "what leaves and whether it did are events");
     after(&mut predicted, 3, Event::Demoted);
