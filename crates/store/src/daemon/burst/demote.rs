@@ -67,7 +67,7 @@ impl Burst {
         parts.iter().filter_map(|part| file_of(&core.checker, part)).collect()
     }
 
-    /// Copies a version to the capacity tier, and says at the desk how it went.
+    /// Copies a version to the capacity tier, and tells admission how it went.
     pub(super) fn demote(&self, demotion: Demotion) {
         let Some(core) = self.core() else { return };
         match self.copy_down(&core, &demotion) {
@@ -172,7 +172,7 @@ impl Burst {
         all
     }
 
-    /// Copies a version to the replica group, and says at the desk how it went.
+    /// Copies a version to the replica group, and tells admission how it went.
     pub(super) fn replicate(&self, version: Version) {
         let (Some(core), Some(tier)) = (self.core(), self.settings.replicas) else { return };
         let copied = self.files_of(&core, version).iter().try_for_each(|file| {
