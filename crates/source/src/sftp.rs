@@ -9,7 +9,6 @@ use crate::credentials::Credentials;
 use crate::failure;
 use crate::guard::Guard;
 use crate::runtime::{Moved, Runtime, while_moving};
-use crate::sources::HostKeys;
 use bytes::BytesMut;
 use futures_util::StreamExt;
 use futures_util::future::try_join_all;
@@ -31,6 +30,16 @@ const REQUEST_BYTES: usize = 32 << 10;
 
 /// Bytes that are asked for at once where all of a file is read.
 const BLOCK_BYTES: usize = 2 << 20;
+
+/// Whether a server that nobody has seen before is talked to over ssh.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum HostKeys {
+    /// Only servers in the user's known hosts.
+    #[default]
+    Strict,
+    /// New ones are remembered, changed ones refused.
+    AcceptNew,
+}
 
 /// One `ssh` child, started when it is first needed and again when it died.
 pub struct SftpSession {

@@ -9,7 +9,7 @@ use crate::local::{self, LocalOrigin, LocalUpload};
 use crate::put::HttpUpload;
 use crate::runtime::Runtime;
 use crate::send::SftpUpload;
-use crate::sftp::{self, SftpOrigin, SftpSession};
+use crate::sftp::{self, HostKeys, SftpOrigin, SftpSession};
 use parking_lot::Mutex;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -19,16 +19,6 @@ use store::origin::{Entry, Identity, Opener, Origin, OriginError, Started, Uploa
 
 /// Sessions that are kept; the one not used for longest goes first.
 const SESSIONS_MAX: usize = 32;
-
-/// Whether a server that nobody has seen before is talked to over ssh.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum HostKeys {
-    /// Only servers in the user's known hosts.
-    #[default]
-    Strict,
-    /// New ones are remembered, changed ones refused.
-    AcceptNew,
-}
 
 /// What the operator decides about sources.
 #[derive(Clone, Debug)]
