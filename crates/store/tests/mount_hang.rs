@@ -140,12 +140,12 @@ fn a_hung_target_does_not_hang_the_mount() {
     let bytes = vec![7u8; 512 << 10];
     fs::write(volume.at.join("both"), &bytes).unwrap();
     fs::write(volume.at.join("small"), b"small").unwrap();
-    let laid_out = volume.files.files().into_iter().find(|file| file.layout().is_some()).unwrap();
-    while laid_out.is_open() {
-        thread::yield_now(); // the kernel releases it after `close`; beside a writer it would be read from pages
+    // The kernel releases it after `close`; beside a writer it would be read from pages.
+    while volume.files.files().into_iter().any(|file| file.layout().is_some() && file.is_open()) {
+        thread::yield_now();
     }
     let file = File::open(volume.at.join("both")).unwrap();
-    let layout = laid_out.layout().unwrap();
+    let layout = volume.files.files().into_iter().find_map(|file| file.layout()).unwrap();
     let hung = layout.mirrors[0].segments[0].objects.iter().position(|o| o.target == TargetId(0)).unwrap() as u64;
     let stripe = layout.mirrors[0].segments[0].stripe_size;
     // Read once, so that the object is open and the next read runs on the thread that the kernel asked.
