@@ -5,11 +5,11 @@ use crate::mounts::Mounts;
 use crate::names::Names;
 use crate::private::Private;
 use crate::recipe::Recipe;
-use crate::serve::{REQUEST_BYTES_MAX, Server, Shared};
+use crate::serve::Shared;
 use crate::set::{Connections, SetError, SetOptions};
 use crate::status::Status;
 use crate::write_behind::WriteBehind;
-use fuser::{BackgroundSession, Config, MountOption, Session, SessionACL};
+use fuser::BackgroundSession;
 use parking_lot::Mutex;
 pub use policy::connections::WRITE_BEHIND_BYTES;
 use rustix::io::Errno;
@@ -17,13 +17,10 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
-use store::mount::answer::Ttl;
-use store::mount::attach::attach;
+use store::mount::front::{Mounting, REQUEST_BYTES_MAX, serve};
 use store::mount::mountpoint::{clear_stale, connection, detach, unmount_unused, widen_read_ahead};
 use store::mount::slow::Slow;
 
-/// What stands as the type in tables of mounts.
-const TYPE: &str = "fuse.entrepot-connect";
 /// Threads that serve requests, per connection: so many may wait for the server.
 const THREADS_PER_CONNECTION: usize = 16;
 /// Threads at least and at most.
@@ -61,10 +58,6 @@ pub struct Options {
 }
 
 impl Options {
-    pub(crate) fn ttl(&self) -> Ttl {
-        Ttl { entry: self.entry_timeout, attr: self.attr_timeout }
-    }
-
     pub(crate) fn passes_through(&self) -> bool {
         self.passthrough == Passthrough::Auto && self.set.policy.keeps_to_one()
     }
@@ -136,7 +129,14 @@ impl Connected {
         let writes = WriteBehind::new(set.count(), piece, options.write_behind_bytes, threads);
         let world = Arc::new(World { set, names, helpers, again, writes });
         let shared = Arc::new(Shared::new(world.clone(), options.clone()));
-        let started = session(Server(shared), &path, &options, threads);
+        let mounting = Mounting {
+            path: &path,
+            subtype: "entrepot-connect",
+            name: &options.name,
+            allow_other: rustix::process::geteuid().is_root(),
+            threads,
+        };
+        let started = serve(shared, &mounting);
         let session = started.inspect_err(|_| world.set.end()).map_err(refused)?;
         if let Some(number) = connection(&path) {
             widen_read_ahead(number, options.read_ahead_bytes() >> 10);
@@ -197,28 +197,4 @@ fn usable(mountpoint: &Path) -> Result<PathBuf, StartError> {
     clear_stale(mountpoint).map_err(unusable)?;
     let path = mountpoint.canonicalize().map_err(unusable)?;
     if path.is_dir() { Ok(path) } else { Err(unusable(io::ErrorKind::NotADirectory.into())) }
-}
-
-/// Mounts, and serves on threads of its own.
-fn session(server: Server, path: &Path, options: &Options, threads: usize) -> io::Result<BackgroundSession> {
-    let mut config = Config::default();
-    config.mount_options = vec![
-        MountOption::FSName(options.name.clone()),
-        MountOption::Subtype("entrepot-connect".into()),
-        MountOption::DefaultPermissions,
-    ];
-    config.acl = if rustix::process::geteuid().is_root() { SessionACL::All } else { SessionACL::Owner };
-    config.n_threads = Some(threads);
-    config.clone_fd = true;
-    let acl = config.acl;
-    let Some(device) = attach(path, TYPE, &options.name, acl == SessionACL::All)? else {
-        return Session::new(server, path, &config)?.spawn();
-    };
-    let served = Session::from_fd(server, device, acl, config).and_then(Session::spawn);
-    served.inspect_err(|_| {
-        // Nobody serves it.
-        if let Err(error) = detach(path) {
-            tracing::warn!(%error, path = %path.display(), "a mount that nobody serves cannot be detached");
-        }
-    })
 }

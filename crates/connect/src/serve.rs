@@ -1,4 +1,4 @@
-//! What the kernel asks, one method per request: names go to [`super::names`], bytes to [`super::file`]; both may wait.
+//! What the front serves: names go to [`super::names`], bytes to [`super::file`]; both may wait.
 
 mod bytes;
 mod entries;
@@ -6,37 +6,33 @@ mod modes;
 
 use crate::file::{OpenFile, World};
 use crate::mount::Options;
-use crate::takers::{Takers, WATCH};
+use crate::status::ATTRIBUTE;
+use crate::takers::{Takers, Took, WATCH};
 use fuser::{
-    BsdFileFlags, FileHandle, Filesystem, INodeNo, InitFlags, IoctlFlags, KernelConfig, LockOwner, OpenFlags,
-    PollEvents, PollFlags, PollNotifier, RenameFlags, ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory,
-    ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyIoctl, ReplyLseek, ReplyOpen, ReplyPoll, ReplyStatfs, ReplyWrite,
-    ReplyXattr, Request, TimeOrNow, WriteFlags,
+    FileAttr, Generation, InitFlags, ReplyAttr, ReplyCreate, ReplyData, ReplyEmpty, ReplyLseek, ReplyOpen, ReplyWrite,
 };
 use parking_lot::Mutex;
+use policy::connections::Operation;
+use rustix::fs::{FallocateFlags, OFlags, RenameFlags, Stat, StatVfs, XattrFlags};
+use rustix::io::{Errno, Result};
 use std::collections::HashMap;
 use std::ffi::OsStr;
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::SystemTime;
-use store::mount::answer::{self, Changes};
-use store::mount::convert::{caller, device, errno, set_time, synced};
+use store::mount::answer::{Answer, Changes, Ttl};
+use store::mount::convert::attributes;
+use store::mount::front::{FileSystem, Make, ReadRequest, Wanted, Whence, WriteRequest};
 use store::mount::handles::Handles;
-use store::namespace::NodeId;
+use store::namespace::{Caller, Listing, Namespace, NodeId, ROOT};
+use store::stats::Op;
 
-/// Bytes of one request at most.
-pub const REQUEST_BYTES_MAX: u32 = 1 << 20;
 /// Requests that the kernel sends ahead of anybody waiting for them.
 const BACKGROUND_MAX: u16 = 256;
 
-/// What fuser drives.
-pub(crate) struct Server(pub Arc<Shared>);
-
-/// Everything that its threads share.
+/// What is served.
 pub(crate) struct Shared {
-    pub world: Arc<World>,
-    pub options: Options,
+    world: Arc<World>,
+    options: Options,
     handles: Handles<bytes::Handle>,
     /// Open files by node: the only way to one without a name.
     open: Mutex<HashMap<NodeId, Vec<Arc<OpenFile>>>>,
@@ -63,343 +59,203 @@ impl Shared {
     }
 }
 
-impl Filesystem for Server {
-    fn init(&mut self, _request: &Request, config: &mut KernelConfig) -> std::io::Result<()> {
-        // Not FUSE_ATOMIC_O_TRUNC, as on a volume: an open that truncates a running program must be refused first.
-        let wanted = [
-            InitFlags::FUSE_DONT_MASK,
-            InitFlags::FUSE_PARALLEL_DIROPS,
+impl FileSystem for Shared {
+    type Passing<'a> = Took<'a>;
+
+    fn passing(self: &Arc<Self>, op: Option<Op>, _bytes: u64) -> Took<'_> {
+        match op {
+            Some(Op::Read | Op::Write) => self.takers.took(),
+            _ => self.takers.took_long(),
+        }
+    }
+
+    fn wanted(&self) -> Wanted {
+        let mut capabilities = vec![
             InitFlags::FUSE_DO_READDIRPLUS,
             InitFlags::FUSE_READDIRPLUS_AUTO,
             InitFlags::FUSE_AUTO_INVAL_DATA,
-            InitFlags::FUSE_ASYNC_DIO,
             InitFlags::FUSE_DIRECT_IO_ALLOW_MMAP,
             InitFlags::FUSE_POSIX_ACL,
             InitFlags::FUSE_HANDLE_KILLPRIV_V2,
         ];
-        let pass = self.0.options.passes_through().then_some(InitFlags::FUSE_PASSTHROUGH);
-        answer::ask_capabilities(config, wanted.into_iter().chain(pass));
-        if !self.0.options.passes_through() {
-            // Without a depth of its own, so that what lies on this mount may be passed through by another.
-        } else if config.capabilities().contains(InitFlags::FUSE_PASSTHROUGH) {
-            let _ = config.set_max_stack_depth(1);
-        } else {
-            self.0.passthrough.store(false, Ordering::Relaxed);
-        }
-        let _ = config.set_max_write(REQUEST_BYTES_MAX);
-        let _ = config.set_max_readahead(self.0.options.read_ahead_bytes());
-        let _ = config.set_max_background(BACKGROUND_MAX);
-        Ok(())
+        capabilities.extend(self.options.passes_through().then_some(InitFlags::FUSE_PASSTHROUGH));
+        Wanted { capabilities, read_ahead_bytes: self.options.read_ahead_bytes(), background_max: BACKGROUND_MAX }
     }
 
-    fn lookup(&self, _request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
-        let _took = self.0.takers.took_long();
-        self.0.lookup(parent.0, name, reply);
+    fn cannot_pass_through(&self) {
+        self.passthrough.store(false, Ordering::Relaxed);
     }
 
-    fn forget(&self, _request: &Request, ino: INodeNo, count: u64) {
-        let _took = self.0.takers.took();
-        self.0.world.names.tree().forget(ino.0, count);
+    fn ttl(&self) -> Ttl {
+        Ttl { entry: self.options.entry_timeout, attr: self.options.attr_timeout }
     }
 
-    fn getattr(&self, _request: &Request, ino: INodeNo, _handle: Option<FileHandle>, reply: ReplyAttr) {
-        let _took = self.0.takers.took_long();
-        self.0.attr(self.0.stat(ino.0), reply);
+    fn shown(&self, id: NodeId, stat: Stat) -> FileAttr {
+        attributes(id, &self.settled(id, stat))
     }
 
-    fn setattr(
-        &self,
-        request: &Request,
-        ino: INodeNo,
-        mode: Option<u32>,
-        uid: Option<u32>,
-        gid: Option<u32>,
-        size: Option<u64>,
-        accessed: Option<TimeOrNow>,
-        modified: Option<TimeOrNow>,
-        _changed: Option<SystemTime>,
-        _handle: Option<FileHandle>,
-        _created: Option<SystemTime>,
-        _: Option<SystemTime>,
-        _: Option<SystemTime>,
-        _flags: Option<BsdFileFlags>,
-        reply: ReplyAttr,
-    ) {
-        let _took = self.0.takers.took_long();
-        let (accessed, modified) = (accessed.map(set_time), modified.map(set_time));
-        let changes = Changes { mode, uid, gid, size, accessed, modified };
-        let changed = self.0.change(caller(request, 0), ino.0, &changes).and_then(|()| self.0.stat(ino.0));
-        self.0.attr(changed, reply);
+    fn lookup(&self, parent: NodeId, name: &OsStr) -> Result<(FileAttr, Generation)> {
+        let (node, stat) = self.ask(|tree| tree.lookup(parent, name))?;
+        Ok((self.shown(node.id, stat), Generation(node.generation())))
     }
 
-    fn readlink(&self, _request: &Request, ino: INodeNo, reply: ReplyData) {
-        let _took = self.0.takers.took_long();
-        match self.0.read_symlink(ino.0) {
-            Ok(target) => reply.data(&target),
-            Err(error) => reply.error(errno(error)),
-        }
+    fn forget(&self, id: NodeId, count: u64) {
+        self.world.names.tree().forget(id, count);
     }
 
-    fn mknod(
-        &self,
-        request: &Request,
-        parent: INodeNo,
-        name: &OsStr,
-        mode: u32,
-        umask: u32,
-        rdev: u32,
-        reply: ReplyEntry,
-    ) {
-        let _took = self.0.takers.took_long();
-        let (caller, device) = (caller(request, umask), device(rdev));
-        self.0.make(parent.0, name, reply, |tree| tree.make_node(caller, parent.0, name, mode, device));
+    fn attributes(&self, id: NodeId, _handle: Option<u64>) -> Result<FileAttr> {
+        self.stat(id).map(|stat| attributes(id, &stat))
     }
 
-    fn mkdir(&self, request: &Request, parent: INodeNo, name: &OsStr, mode: u32, umask: u32, reply: ReplyEntry) {
-        let _took = self.0.takers.took_long();
-        let caller = caller(request, umask);
-        self.0.make(parent.0, name, reply, |tree| tree.make_directory(caller, parent.0, name, mode));
+    fn change(self: &Arc<Self>, caller: Caller, id: NodeId, changes: Changes, answer: Answer<ReplyAttr>) {
+        let changed = Shared::change(self, caller, id, &changes).and_then(|()| self.stat(id));
+        answer.give(changed.map(|stat| attributes(id, &stat)));
     }
 
-    fn symlink(&self, request: &Request, parent: INodeNo, name: &OsStr, target: &Path, reply: ReplyEntry) {
-        let _took = self.0.takers.took_long();
-        let caller = caller(request, 0);
-        self.0.make(parent.0, name, reply, |tree| tree.make_symlink(caller, parent.0, name, target.as_os_str()));
+    fn read_symlink(&self, id: NodeId) -> Result<Vec<u8>> {
+        self.ask(|tree| tree.read_symlink(id))
     }
 
-    fn link(&self, _request: &Request, ino: INodeNo, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
-        let _took = self.0.takers.took_long();
-        self.0.make(parent.0, name, reply, |tree| tree.link(ino.0, parent.0, name));
+    fn make(&self, parent: NodeId, name: &OsStr, what: Make<'_>) -> Result<(FileAttr, Generation)> {
+        let make = |tree: &Namespace| what.in_namespace(tree, parent, name);
+        let look = |tree: &Namespace| entries::absent(tree, parent, name);
+        let (node, stat) = self.world.names.run_or_look(Operation::Make, make, look)?;
+        Ok((attributes(node.id, &stat), Generation(node.generation())))
     }
 
-    fn unlink(&self, _request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        let _took = self.0.takers.took_long();
-        answer::done(self.0.unmake(parent.0, name, |tree| tree.unlink(parent.0, name).map(|_| ())), reply);
+    fn unlink(self: &Arc<Self>, _uid: u32, parent: NodeId, name: &OsStr, answer: Answer<ReplyEmpty>) {
+        answer.give(self.unmake(parent, name, |tree| tree.unlink(parent, name).map(drop)));
     }
 
-    fn rmdir(&self, _request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        let _took = self.0.takers.took_long();
-        answer::done(self.0.unmake(parent.0, name, |tree| tree.remove_directory(parent.0, name).map(|_| ())), reply);
+    fn remove_directory(&self, parent: NodeId, name: &OsStr) -> Result<()> {
+        self.unmake(parent, name, |tree| tree.remove_directory(parent, name).map(drop))
     }
 
     fn rename(
-        &self,
-        _request: &Request,
-        parent: INodeNo,
-        name: &OsStr,
-        new_parent: INodeNo,
-        new_name: &OsStr,
+        self: &Arc<Self>,
+        _uid: u32,
+        from: (NodeId, &OsStr),
+        to: (NodeId, &OsStr),
         flags: RenameFlags,
-        reply: ReplyEmpty,
+        answer: Answer<ReplyEmpty>,
     ) {
-        let _took = self.0.takers.took_long();
-        answer::done(self.0.rename((parent.0, name), (new_parent.0, new_name), flags), reply);
+        answer.give(Shared::rename(self, from, to, flags));
     }
 
-    fn open(&self, request: &Request, ino: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
-        let _took = self.0.takers.took_long();
-        self.0.open(ino.0, flags, request.pid(), reply);
+    fn open(self: &Arc<Self>, caller: Caller, id: NodeId, flags: OFlags, answer: Answer<ReplyOpen>) {
+        let handle = self.opened(id, flags, caller.thread, |fd| answer.register(fd));
+        answer.give(handle.map(|handle| self.entered(handle, flags)));
     }
 
     fn create(
-        &self,
-        request: &Request,
-        parent: INodeNo,
-        name: &OsStr,
+        self: &Arc<Self>,
+        caller: Caller,
+        (parent, name): (NodeId, &OsStr),
         mode: u32,
-        umask: u32,
-        flags: i32,
-        reply: ReplyCreate,
+        flags: OFlags,
+        answer: Answer<ReplyCreate>,
     ) {
-        let _took = self.0.takers.took_long();
-        self.0.create(caller(request, umask), request.pid(), (parent.0, name), mode, flags, reply);
+        let made = self.made(caller, parent, name, mode, flags).and_then(|(node, stat)| {
+            let handle = self.opened(node.id, flags, caller.thread, |fd| answer.register(fd));
+            let handle = handle.inspect_err(|_| self.world.names.tree().forget(node.id, 1))?;
+            Ok((attributes(node.id, &stat), Generation(node.generation()), self.entered(handle, flags)))
+        });
+        answer.give(made);
     }
 
-    fn read(
-        &self,
-        _request: &Request,
-        _ino: INodeNo,
-        handle: FileHandle,
-        offset: u64,
-        length: u32,
-        _flags: OpenFlags,
-        _owner: Option<LockOwner>,
-        reply: ReplyData,
-    ) {
-        let _took = self.0.takers.took();
-        self.0.read(handle, offset, length as usize, reply);
-    }
-
-    fn write(
-        &self,
-        request: &Request,
-        _ino: INodeNo,
-        handle: FileHandle,
-        offset: u64,
-        data: &[u8],
-        write_flags: WriteFlags,
-        flags: OpenFlags,
-        _owner: Option<LockOwner>,
-        reply: ReplyWrite,
-    ) {
-        let _took = self.0.takers.took();
-        let by = bytes::Written {
-            thread: request.pid(),
-            drops: write_flags.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID).then(|| caller(request, 0)),
-            // What the page cache writes back has its place, whatever the handle that the kernel sends it through.
-            appends: flags.0 & libc::O_APPEND != 0 && !write_flags.contains(WriteFlags::FUSE_WRITE_CACHE),
-            sync: synced(flags, write_flags),
-        };
-        self.0.write(handle, offset, data, by, reply);
-    }
-
-    fn flush(&self, request: &Request, _ino: INodeNo, handle: FileHandle, _owner: LockOwner, reply: ReplyEmpty) {
-        let _took = self.0.takers.took_long();
-        answer::done(self.0.flush(handle, request.pid()), reply);
-    }
-
-    fn release(
-        &self,
-        _request: &Request,
-        _ino: INodeNo,
-        handle: FileHandle,
-        _flags: OpenFlags,
-        _owner: Option<LockOwner>,
-        _flush: bool,
-        reply: ReplyEmpty,
-    ) {
-        let _took = self.0.takers.took_long();
-        self.0.release(handle);
-        reply.ok();
-    }
-
-    fn fsync(&self, _request: &Request, _ino: INodeNo, handle: FileHandle, data_only: bool, reply: ReplyEmpty) {
-        let _took = self.0.takers.took_long();
-        answer::done(self.0.sync(handle, data_only), reply);
-    }
-
-    fn opendir(&self, _request: &Request, ino: INodeNo, _flags: OpenFlags, reply: ReplyOpen) {
-        let _took = self.0.takers.took_long();
-        self.0.open_directory(ino.0, reply);
-    }
-
-    fn readdir(&self, _request: &Request, _ino: INodeNo, handle: FileHandle, offset: u64, reply: ReplyDirectory) {
-        let _took = self.0.takers.took_long();
-        self.0.read_directory(handle, offset, reply);
-    }
-
-    fn readdirplus(
-        &self,
-        _request: &Request,
-        _ino: INodeNo,
-        handle: FileHandle,
-        offset: u64,
-        reply: ReplyDirectoryPlus,
-    ) {
-        let _took = self.0.takers.took_long();
-        self.0.read_directory_plus(handle, offset, reply);
-    }
-
-    fn releasedir(&self, _request: &Request, _ino: INodeNo, handle: FileHandle, _flags: OpenFlags, reply: ReplyEmpty) {
-        let _took = self.0.takers.took_long();
-        self.0.close_directory(handle);
-        reply.ok();
-    }
-
-    fn fsyncdir(&self, _request: &Request, _ino: INodeNo, handle: FileHandle, _data_only: bool, reply: ReplyEmpty) {
-        let _took = self.0.takers.took_long();
-        answer::done(self.0.sync_directory(handle), reply);
-    }
-
-    fn statfs(&self, _request: &Request, _ino: INodeNo, reply: ReplyStatfs) {
-        let _took = self.0.takers.took_long();
-        self.0.space(reply);
-    }
-
-    fn setxattr(
-        &self,
-        request: &Request,
-        ino: INodeNo,
-        name: &OsStr,
-        value: &[u8],
-        flags: i32,
-        _position: u32,
-        reply: ReplyEmpty,
-    ) {
-        let _took = self.0.takers.took_long();
-        answer::done(self.0.set_attribute(caller(request, 0), ino.0, name, value, flags), reply);
-    }
-
-    fn getxattr(&self, _request: &Request, ino: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
-        let _took = self.0.takers.took_long();
-        answer::value(self.0.attribute(ino.0, name), size, reply);
-    }
-
-    fn listxattr(&self, _request: &Request, ino: INodeNo, size: u32, reply: ReplyXattr) {
-        let _took = self.0.takers.took_long();
-        answer::value(self.0.attributes(ino.0), size, reply);
-    }
-
-    fn removexattr(&self, _request: &Request, ino: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        let _took = self.0.takers.took_long();
-        answer::done(self.0.remove_attribute(ino.0, name), reply);
-    }
-
-    fn fallocate(
-        &self,
-        _request: &Request,
-        _ino: INodeNo,
-        handle: FileHandle,
-        offset: u64,
-        length: u64,
-        mode: i32,
-        reply: ReplyEmpty,
-    ) {
-        let _took = self.0.takers.took_long();
-        answer::done(self.0.allocate(handle, offset, length, mode), reply);
-    }
-
-    fn ioctl(
-        &self,
-        _request: &Request,
-        _ino: INodeNo,
-        _handle: FileHandle,
-        _flags: IoctlFlags,
-        command: u32,
-        _data: &[u8],
-        _room: u32,
-        reply: ReplyIoctl,
-    ) {
-        answer::no_controls(command, reply);
-    }
-
-    fn poll(
-        &self,
-        _request: &Request,
-        _ino: INodeNo,
-        _handle: FileHandle,
-        _waiter: PollNotifier,
-        _events: PollEvents,
-        _flags: PollFlags,
-        reply: ReplyPoll,
-    ) {
-        // The kernel then takes every file to be ready, and does not ask again.
-        reply.error(fuser::Errno::ENOSYS);
-    }
-
-    fn lseek(
-        &self,
-        _request: &Request,
-        _ino: INodeNo,
-        handle: FileHandle,
-        offset: i64,
-        whence: i32,
-        reply: ReplyLseek,
-    ) {
-        let _took = self.0.takers.took_long();
-        match self.0.seek(handle, offset, whence) {
-            Ok(offset) => reply.offset(offset),
-            Err(error) => reply.error(errno(error)),
+    fn read(self: &Arc<Self>, request: ReadRequest, answer: Answer<ReplyData>) {
+        match self.handle(request.handle) {
+            Ok(handle) => handle.begin_read(&self.world, request.offset, request.len, answer),
+            Err(error) => answer.give(Err(error)),
         }
+    }
+
+    fn write(self: &Arc<Self>, request: WriteRequest, data: &[u8], answer: Answer<ReplyWrite>) {
+        match self.written(&request, data) {
+            Ok(unsent) => {
+                answer.give(Ok(data.len()));
+                // The writer goes on meanwhile.
+                unsent.into_iter().for_each(|unsent| unsent.send(&self.world));
+            }
+            Err(error) => answer.give(Err(error)),
+        }
+    }
+
+    fn flush(self: &Arc<Self>, _id: NodeId, handle: u64, thread: u32, answer: Answer<ReplyEmpty>) {
+        answer.give(self.handle(handle).and_then(|handle| handle.flush(&self.world, thread)));
+    }
+
+    fn release(self: &Arc<Self>, _id: NodeId, handle: u64, answer: Answer<ReplyEmpty>) {
+        Shared::release(self, handle);
+        answer.give(Ok(()));
+    }
+
+    fn sync(self: &Arc<Self>, _id: NodeId, handle: u64, data_only: bool, answer: Answer<ReplyEmpty>) {
+        answer.give(self.handle(handle).and_then(|handle| handle.sync(&self.world, data_only)));
+    }
+
+    fn allocate(
+        self: &Arc<Self>,
+        (_, handle): (NodeId, u64),
+        range: (u64, u64),
+        mode: FallocateFlags,
+        answer: Answer<ReplyEmpty>,
+    ) {
+        answer.give(self.handle(handle).and_then(|handle| handle.allocate(&self.world, range, mode)));
+    }
+
+    fn seek(self: &Arc<Self>, (_, handle): (NodeId, u64), offset: u64, whence: Whence, answer: Answer<ReplyLseek>) {
+        answer.give(self.handle(handle).and_then(|handle| handle.seek(&self.world, whence.at(offset))));
+    }
+
+    fn open_directory(&self, _uid: u32, id: NodeId) -> Result<u64> {
+        Shared::open_directory(self, id)
+    }
+
+    fn list(&self, handle: u64, read: &mut dyn FnMut(&mut Listing, &Namespace) -> Result<()>) -> Result<()> {
+        self.listed(handle, read)
+    }
+
+    fn close_directory(&self, handle: u64) {
+        self.directories.remove(handle);
+    }
+
+    fn sync_directory(self: &Arc<Self>, handle: u64, answer: Answer<ReplyEmpty>) {
+        answer.give(match self.listed(handle, &mut |listing, _| listing.sync()) {
+            // Some file systems have nothing to do for a directory, and say so.
+            Err(Errno::INVAL | Errno::NOTSUP) => Ok(()),
+            done => done,
+        });
+    }
+
+    fn space(&self) -> Result<StatVfs> {
+        self.ask(Namespace::space)
+    }
+
+    /// One of the mount point is ours: what the connections do.
+    fn attribute(&self, id: NodeId, name: &OsStr) -> Result<Vec<u8>> {
+        if id == ROOT && name == ATTRIBUTE {
+            return serde_json::to_vec(&self.world.status()).map_err(|_| Errno::IO);
+        }
+        self.ask(|tree| tree.attribute(id, name))
+    }
+
+    fn attribute_names(&self, id: NodeId) -> Result<Vec<u8>> {
+        self.ask(|tree| tree.attributes(id))
+    }
+
+    fn set_attribute(
+        self: &Arc<Self>,
+        caller: Caller,
+        id: NodeId,
+        (name, value): (&OsStr, &[u8]),
+        flags: XattrFlags,
+        answer: Answer<ReplyEmpty>,
+    ) {
+        answer.give(Shared::set_attribute(self, caller, id, name, value, flags));
+    }
+
+    fn remove_attribute(&self, _caller: Caller, id: NodeId, name: &OsStr) -> Result<()> {
+        self.world.names.run(Operation::Unmake, |tree| tree.remove_attribute(id, name))
     }
 }

@@ -3,9 +3,9 @@
 use crate::device::Device;
 use crate::extents::{BLOCK_BYTES, Extents, Run};
 use crate::pace::Pace;
-use crate::serve::{Server, Shared};
+use crate::serve::Shared;
 use crate::spindle::{Arrival, Spindle};
-use fuser::{BackgroundSession, Config, MountOption, Session, SessionACL};
+use fuser::BackgroundSession;
 use parking_lot::Mutex;
 use policy::time::Time;
 use rustix::fs::{Mode, OFlags, SeekFrom, open, seek};
@@ -17,7 +17,7 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use store::mount::attach::attach;
+use store::mount::front::{Mounting, serve};
 use store::mount::mountpoint::{clear_stale, detach, unmount_unused};
 use store::namespace::Namespace;
 
@@ -195,8 +195,14 @@ impl EmulatedDisk {
         let refused = |error| StartError::Refused { path: path.clone(), error };
         let spindle = Spindle::start(device, pace).map_err(refused)?;
         let shared = Arc::new(Shared::new(namespace, extents, spindle, &options));
-        let server = Server(shared.clone());
-        let session = session(server, &path, &backing).map_err(refused)?;
+        let mounting = Mounting {
+            path: &path,
+            subtype: "entrepot-disk",
+            name: &format!("disk:{}", backing.display()),
+            allow_other: rustix::process::geteuid().is_root(),
+            threads: THREADS,
+        };
+        let session = serve(shared.clone(), &mounting).map_err(refused)?;
         Ok(EmulatedDisk { path, shared, options, pace, session: Mutex::new(Some(session)) })
     }
 
@@ -269,32 +275,6 @@ impl Drop for EmulatedDisk {
             tracing::warn!(%error, path = %self.path.display(), "an emulated disk that is not needed any more cannot be detached");
         }
     }
-}
-
-/// Mounts, and serves on threads of its own.
-fn session(server: Server, path: &Path, backing: &Path) -> io::Result<BackgroundSession> {
-    let root = rustix::process::geteuid().is_root();
-    let name = format!("disk:{}", backing.display());
-    let mut config = Config::default();
-    config.mount_options = vec![
-        MountOption::FSName(name.clone()),
-        MountOption::Subtype("entrepot-disk".into()),
-        MountOption::DefaultPermissions,
-    ];
-    config.acl = if root { SessionACL::All } else { SessionACL::Owner };
-    config.n_threads = Some(THREADS);
-    config.clone_fd = true;
-    let acl = config.acl;
-    let Some(device) = attach(path, "fuse.entrepot-disk", &name, root)? else {
-        return Session::new(server, path, &config)?.spawn();
-    };
-    let served = Session::from_fd(server, device, acl, config).and_then(Session::spawn);
-    served.inspect_err(|_| {
-        // Nobody serves it.
-        if let Err(error) = detach(path) {
-            tracing::warn!(%error, path = %path.display(), "a mount that nobody serves cannot be detached");
-        }
-    })
 }
 
 /// Gives the files that are there their places: in the order of their paths, holes left out, each inode once.

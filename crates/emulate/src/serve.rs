@@ -7,32 +7,26 @@ use crate::disk::{Figures, Options};
 use crate::extents::Extents;
 use crate::spindle::Spindle;
 use fuser::{
-    BsdFileFlags, FileHandle, Filesystem, INodeNo, InitFlags, IoctlFlags, KernelConfig, LockOwner, OpenFlags,
-    PollEvents, PollFlags, PollNotifier, RenameFlags, ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory, ReplyEmpty,
-    ReplyEntry, ReplyIoctl, ReplyLseek, ReplyOpen, ReplyPoll, ReplyStatfs, ReplyWrite, ReplyXattr, Request, TimeOrNow,
-    WriteFlags,
+    FileAttr, Generation, InitFlags, ReplyAttr, ReplyCreate, ReplyData, ReplyEmpty, ReplyLseek, ReplyOpen, ReplyWrite,
 };
 use parking_lot::Mutex;
 use rustix::fd::OwnedFd;
+use rustix::fs::{FallocateFlags, OFlags, RenameFlags, Stat, StatVfs, XattrFlags};
+use rustix::io::{Errno, Result};
 use std::collections::HashMap;
 use std::ffi::OsStr;
-use std::path::Path;
 use std::sync::Arc;
-use std::time::SystemTime;
-use store::mount::answer::{self, Changes};
-use store::mount::convert::{caller, set_time, synced};
+use store::mount::answer::{Answer, Changes, Ttl};
+use store::mount::convert::attributes;
+use store::mount::front::{FileSystem, Make, REQUEST_BYTES_MAX, ReadRequest, Wanted, Whence, WriteRequest};
 use store::mount::handles::Handles;
-use store::namespace::{Listing, Namespace, NodeId};
+use store::namespace::{Caller, Listing, Namespace, NodeId};
+use store::stats::Op;
 
-/// Bytes of one request at most.
-const REQUEST_BYTES_MAX: u32 = 1 << 20;
 /// Requests that the kernel sends ahead of anybody waiting for them.
 const BACKGROUND_MAX: u16 = 256;
 
-/// What fuser drives.
-pub(crate) struct Server(pub Arc<Shared>);
-
-/// Everything that its threads share.
+/// What is served.
 pub(crate) struct Shared {
     pub namespace: Namespace,
     pub extents: Mutex<Extents>,
@@ -105,280 +99,165 @@ impl Shared {
     }
 }
 
-impl Filesystem for Server {
-    fn init(&mut self, _request: &Request, config: &mut KernelConfig) -> std::io::Result<()> {
-        let wanted = [
-            InitFlags::FUSE_DONT_MASK,
-            InitFlags::FUSE_PARALLEL_DIROPS,
-            InitFlags::FUSE_ASYNC_DIO,
-            InitFlags::FUSE_DIRECT_IO_ALLOW_MMAP,
-        ];
-        answer::ask_capabilities(config, wanted);
-        let _ = config.set_max_write(REQUEST_BYTES_MAX);
-        let _ = config.set_max_readahead(REQUEST_BYTES_MAX);
-        let _ = config.set_max_background(BACKGROUND_MAX);
-        Ok(())
+impl FileSystem for Shared {
+    type Passing<'a> = ();
+
+    fn passing(self: &Arc<Self>, _op: Option<Op>, _bytes: u64) {}
+
+    fn wanted(&self) -> Wanted {
+        let capabilities = vec![InitFlags::FUSE_DIRECT_IO_ALLOW_MMAP];
+        Wanted { capabilities, read_ahead_bytes: REQUEST_BYTES_MAX, background_max: BACKGROUND_MAX }
     }
 
-    fn lookup(&self, _request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
-        self.0.lookup(parent.0, name, reply);
+    fn ttl(&self) -> Ttl {
+        Ttl { entry: names::TTL, attr: names::TTL }
     }
 
-    fn forget(&self, _request: &Request, ino: INodeNo, count: u64) {
-        self.0.namespace.forget(ino.0, count);
+    fn shown(&self, id: NodeId, stat: Stat) -> FileAttr {
+        attributes(id, &stat)
     }
 
-    fn getattr(&self, _request: &Request, ino: INodeNo, _handle: Option<FileHandle>, reply: ReplyAttr) {
-        self.0.getattr(ino.0, reply);
+    fn lookup(&self, parent: NodeId, name: &OsStr) -> Result<(FileAttr, Generation)> {
+        Shared::lookup(self, parent, name)
     }
 
-    fn setattr(
-        &self,
-        _request: &Request,
-        ino: INodeNo,
-        mode: Option<u32>,
-        uid: Option<u32>,
-        gid: Option<u32>,
-        size: Option<u64>,
-        accessed: Option<TimeOrNow>,
-        modified: Option<TimeOrNow>,
-        _changed: Option<SystemTime>,
-        _handle: Option<FileHandle>,
-        _created: Option<SystemTime>,
-        _: Option<SystemTime>,
-        _: Option<SystemTime>,
-        _flags: Option<BsdFileFlags>,
-        reply: ReplyAttr,
-    ) {
-        let (accessed, modified) = (accessed.map(set_time), modified.map(set_time));
-        let changes = Changes { mode, uid, gid, size, accessed, modified };
-        self.0.set_attributes(ino.0, &changes, reply);
+    fn forget(&self, id: NodeId, count: u64) {
+        self.namespace.forget(id, count);
     }
 
-    fn readlink(&self, _request: &Request, ino: INodeNo, reply: ReplyData) {
-        match self.0.namespace.read_symlink(ino.0) {
-            Ok(target) => reply.data(&target),
-            Err(error) => reply.error(store::mount::convert::errno(error)),
-        }
+    fn attributes(&self, id: NodeId, _handle: Option<u64>) -> Result<FileAttr> {
+        self.stat(id)
     }
 
-    fn mknod(
-        &self,
-        request: &Request,
-        parent: INodeNo,
-        name: &OsStr,
-        mode: u32,
-        umask: u32,
-        device: u32,
-        reply: ReplyEntry,
-    ) {
-        let device = store::mount::convert::device(device);
-        self.0
-            .make(parent.0, name, reply, |space| space.make_node(caller(request, umask), parent.0, name, mode, device));
+    fn change(self: &Arc<Self>, _caller: Caller, id: NodeId, changes: Changes, answer: Answer<ReplyAttr>) {
+        answer.give(Shared::change(self, id, &changes).and_then(|()| self.stat(id)));
     }
 
-    fn mkdir(&self, request: &Request, parent: INodeNo, name: &OsStr, mode: u32, umask: u32, reply: ReplyEntry) {
-        self.0.make(parent.0, name, reply, |space| space.make_directory(caller(request, umask), parent.0, name, mode));
+    fn read_symlink(&self, id: NodeId) -> Result<Vec<u8>> {
+        self.namespace.read_symlink(id)
     }
 
-    fn symlink(&self, request: &Request, parent: INodeNo, name: &OsStr, target: &Path, reply: ReplyEntry) {
-        self.0.make(parent.0, name, reply, |space| {
-            space.make_symlink(caller(request, 0), parent.0, name, target.as_os_str())
-        });
+    fn make(&self, parent: NodeId, name: &OsStr, what: Make<'_>) -> Result<(FileAttr, Generation)> {
+        self.not_virtual(parent, name)?;
+        let (node, stat) = what.in_namespace(&self.namespace, parent, name)?;
+        Ok((attributes(node.id, &stat), Generation(node.generation())))
     }
 
-    fn link(&self, _request: &Request, ino: INodeNo, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
-        self.0.make(parent.0, name, reply, |space| space.link(ino.0, parent.0, name));
+    fn unlink(self: &Arc<Self>, _uid: u32, parent: NodeId, name: &OsStr, answer: Answer<ReplyEmpty>) {
+        answer.give(Shared::unlink(self, parent, name));
     }
 
-    fn unlink(&self, _request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        self.0.unlink(parent.0, name, reply);
-    }
-
-    fn rmdir(&self, _request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        answer::done(self.0.namespace.remove_directory(parent.0, name).map(|_| ()), reply);
+    fn remove_directory(&self, parent: NodeId, name: &OsStr) -> Result<()> {
+        self.namespace.remove_directory(parent, name).map(drop)
     }
 
     fn rename(
-        &self,
-        _request: &Request,
-        parent: INodeNo,
-        name: &OsStr,
-        new_parent: INodeNo,
-        new_name: &OsStr,
+        self: &Arc<Self>,
+        _uid: u32,
+        from: (NodeId, &OsStr),
+        to: (NodeId, &OsStr),
         flags: RenameFlags,
-        reply: ReplyEmpty,
+        answer: Answer<ReplyEmpty>,
     ) {
-        self.0.rename((parent.0, name), (new_parent.0, new_name), flags, reply);
+        answer.give(Shared::rename(self, from, to, flags));
     }
 
-    fn open(&self, _request: &Request, ino: INodeNo, _flags: OpenFlags, reply: ReplyOpen) {
-        self.0.open(ino.0, reply);
+    fn open(self: &Arc<Self>, _caller: Caller, id: NodeId, _flags: OFlags, answer: Answer<ReplyOpen>) {
+        answer.give(Shared::open(self, id));
     }
 
     fn create(
-        &self,
-        request: &Request,
-        parent: INodeNo,
-        name: &OsStr,
+        self: &Arc<Self>,
+        caller: Caller,
+        at: (NodeId, &OsStr),
         mode: u32,
-        umask: u32,
-        flags: i32,
-        reply: ReplyCreate,
+        flags: OFlags,
+        answer: Answer<ReplyCreate>,
     ) {
-        self.0.create(caller(request, umask), (parent.0, name), mode, flags, reply);
+        answer.give(Shared::create(self, caller, at, mode, flags));
     }
 
-    fn read(
-        &self,
-        request: &Request,
-        ino: INodeNo,
-        handle: FileHandle,
-        offset: u64,
-        length: u32,
-        _flags: OpenFlags,
-        _owner: Option<LockOwner>,
-        reply: ReplyData,
+    fn read(self: &Arc<Self>, request: ReadRequest, answer: Answer<ReplyData>) {
+        Shared::read(self, request, answer);
+    }
+
+    fn write(self: &Arc<Self>, request: WriteRequest, data: &[u8], answer: Answer<ReplyWrite>) {
+        Shared::write(self, request, data, answer);
+    }
+
+    fn flush(self: &Arc<Self>, _id: NodeId, _handle: u64, _thread: u32, answer: Answer<ReplyEmpty>) {
+        answer.give(Ok(()));
+    }
+
+    fn release(self: &Arc<Self>, id: NodeId, handle: u64, answer: Answer<ReplyEmpty>) {
+        Shared::release(self, id, handle);
+        answer.give(Ok(()));
+    }
+
+    fn sync(self: &Arc<Self>, id: NodeId, _handle: u64, data_only: bool, answer: Answer<ReplyEmpty>) {
+        answer.give(Shared::sync(self, id, data_only));
+    }
+
+    fn allocate(
+        self: &Arc<Self>,
+        (id, _): (NodeId, u64),
+        range: (u64, u64),
+        mode: FallocateFlags,
+        answer: Answer<ReplyEmpty>,
     ) {
-        self.0.read(ino.0, handle, offset, length as usize, request.pid(), reply);
+        answer.give(Shared::allocate(self, id, range, mode));
     }
 
-    fn write(
-        &self,
-        request: &Request,
-        ino: INodeNo,
-        _handle: FileHandle,
-        offset: u64,
-        data: &[u8],
-        write_flags: WriteFlags,
-        flags: OpenFlags,
-        _owner: Option<LockOwner>,
-        reply: ReplyWrite,
+    fn seek(self: &Arc<Self>, (id, _): (NodeId, u64), offset: u64, whence: Whence, answer: Answer<ReplyLseek>) {
+        let file = self.file(id).ok_or(Errno::BADF);
+        answer.give(file.and_then(|file| rustix::fs::seek(&*file, whence.at(offset))));
+    }
+
+    fn open_directory(&self, _uid: u32, id: NodeId) -> Result<u64> {
+        Ok(self.directories.insert(Arc::new(Mutex::new(self.namespace.list(id)?))))
+    }
+
+    fn list(&self, handle: u64, read: &mut dyn FnMut(&mut Listing, &Namespace) -> Result<()>) -> Result<()> {
+        let listing = self.directories.get(handle).ok_or(Errno::BADF)?;
+        read(&mut listing.lock(), &self.namespace)
+    }
+
+    fn close_directory(&self, handle: u64) {
+        self.directories.remove(handle);
+    }
+
+    fn sync_directory(self: &Arc<Self>, handle: u64, answer: Answer<ReplyEmpty>) {
+        let listing = self.directories.get(handle).ok_or(Errno::BADF);
+        answer.give(listing.and_then(|listing| if self.sync { listing.lock().sync() } else { Ok(()) }));
+    }
+
+    fn space(&self) -> Result<StatVfs> {
+        Shared::space(self)
+    }
+
+    fn attribute(&self, id: NodeId, name: &OsStr) -> Result<Vec<u8>> {
+        if id == names::STATS_ID { Err(Errno::NODATA) } else { self.namespace.attribute(id, name) }
+    }
+
+    fn attribute_names(&self, id: NodeId) -> Result<Vec<u8>> {
+        if id == names::STATS_ID { Ok(Vec::new()) } else { self.namespace.attributes(id) }
+    }
+
+    fn set_attribute(
+        self: &Arc<Self>,
+        _caller: Caller,
+        id: NodeId,
+        (name, value): (&OsStr, &[u8]),
+        flags: XattrFlags,
+        answer: Answer<ReplyEmpty>,
     ) {
-        self.0.write(ino.0, offset, data, synced(flags, write_flags), request.pid(), reply);
+        answer.give(match id {
+            names::STATS_ID => Err(Errno::PERM),
+            id => self.namespace.set_attribute(id, name, value, flags),
+        });
     }
 
-    fn flush(&self, _request: &Request, _ino: INodeNo, _handle: FileHandle, _owner: LockOwner, reply: ReplyEmpty) {
-        reply.ok();
-    }
-
-    fn release(
-        &self,
-        _request: &Request,
-        ino: INodeNo,
-        handle: FileHandle,
-        _flags: OpenFlags,
-        _owner: Option<LockOwner>,
-        _flush: bool,
-        reply: ReplyEmpty,
-    ) {
-        self.0.release(ino.0, handle);
-        reply.ok();
-    }
-
-    fn fsync(&self, _request: &Request, ino: INodeNo, _handle: FileHandle, data_only: bool, reply: ReplyEmpty) {
-        answer::done(self.0.sync(ino.0, data_only), reply);
-    }
-
-    fn opendir(&self, _request: &Request, ino: INodeNo, _flags: OpenFlags, reply: ReplyOpen) {
-        self.0.open_directory(ino.0, reply);
-    }
-
-    fn readdir(&self, _request: &Request, _ino: INodeNo, handle: FileHandle, offset: u64, reply: ReplyDirectory) {
-        self.0.read_directory(handle, offset, reply);
-    }
-
-    fn releasedir(&self, _request: &Request, _ino: INodeNo, handle: FileHandle, _flags: OpenFlags, reply: ReplyEmpty) {
-        self.0.directories.remove(handle.0);
-        reply.ok();
-    }
-
-    fn fsyncdir(&self, _request: &Request, _ino: INodeNo, handle: FileHandle, _data_only: bool, reply: ReplyEmpty) {
-        answer::done(self.0.sync_directory(handle), reply);
-    }
-
-    fn statfs(&self, _request: &Request, _ino: INodeNo, reply: ReplyStatfs) {
-        self.0.space(reply);
-    }
-
-    fn setxattr(
-        &self,
-        _request: &Request,
-        ino: INodeNo,
-        name: &OsStr,
-        value: &[u8],
-        flags: i32,
-        _position: u32,
-        reply: ReplyEmpty,
-    ) {
-        answer::done(self.0.set_attribute(ino.0, name, value, flags), reply);
-    }
-
-    fn getxattr(&self, _request: &Request, ino: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
-        answer::value(self.0.attribute(ino.0, name), size, reply);
-    }
-
-    fn listxattr(&self, _request: &Request, ino: INodeNo, size: u32, reply: ReplyXattr) {
-        answer::value(self.0.attributes(ino.0), size, reply);
-    }
-
-    fn removexattr(&self, _request: &Request, ino: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        answer::done(self.0.remove_attribute(ino.0, name), reply);
-    }
-
-    fn fallocate(
-        &self,
-        _request: &Request,
-        ino: INodeNo,
-        _handle: FileHandle,
-        offset: u64,
-        length: u64,
-        mode: i32,
-        reply: ReplyEmpty,
-    ) {
-        answer::done(self.0.allocate(ino.0, offset, length, mode), reply);
-    }
-
-    fn ioctl(
-        &self,
-        _request: &Request,
-        _ino: INodeNo,
-        _handle: FileHandle,
-        _flags: IoctlFlags,
-        command: u32,
-        _data: &[u8],
-        _room: u32,
-        reply: ReplyIoctl,
-    ) {
-        answer::no_controls(command, reply);
-    }
-
-    fn poll(
-        &self,
-        _request: &Request,
-        _ino: INodeNo,
-        _handle: FileHandle,
-        _waiter: PollNotifier,
-        _events: PollEvents,
-        _flags: PollFlags,
-        reply: ReplyPoll,
-    ) {
-        // The kernel then takes every file to be ready, and does not ask again.
-        reply.error(fuser::Errno::ENOSYS);
-    }
-
-    fn lseek(
-        &self,
-        _request: &Request,
-        ino: INodeNo,
-        _handle: FileHandle,
-        offset: i64,
-        whence: i32,
-        reply: ReplyLseek,
-    ) {
-        match self.0.seek(ino.0, offset, whence) {
-            Ok(offset) => reply.offset(offset),
-            Err(error) => reply.error(store::mount::convert::errno(error)),
-        }
+    fn remove_attribute(&self, _caller: Caller, id: NodeId, name: &OsStr) -> Result<()> {
+        if id == names::STATS_ID { Err(Errno::PERM) } else { self.namespace.remove_attribute(id, name) }
     }
 }

@@ -10,11 +10,12 @@
 //! runs on a FUSE thread, so names and attributes are served whatever the targets do.
 
 pub mod answer;
-pub mod attach;
+mod attach;
 mod bytes;
 pub mod convert;
 mod directory;
 mod durable;
+pub mod front;
 mod gone;
 mod hand_over;
 pub mod handles;
@@ -125,12 +126,6 @@ pub struct Options {
     pub held_bytes_max: u64,
 }
 
-impl Options {
-    fn ttl(&self) -> answer::Ttl {
-        answer::Ttl { entry: self.entry_timeout, attr: self.attr_timeout }
-    }
-}
-
 impl Default for Options {
     fn default() -> Options {
         let cores = std::thread::available_parallelism().map_or(2, usize::from);
@@ -168,4 +163,6 @@ struct Server {
     gone: Arc<gone::Gone<Arc<open::Open>>>,
     /// Whether the kernel lets us register backing files; found out at the first try.
     passthrough: AtomicBool,
+    /// Rung when all FUSE threads have left.
+    ended: mountpoint::Ended,
 }

@@ -1,23 +1,21 @@
 //! Names, attributes and directories as the server has them.
 
 use super::Shared;
+use crate::broken::is_broken;
 use crate::names::Looked;
 use crate::opened::Opened;
 use crate::status::ATTRIBUTE;
-use fuser::{
-    FileHandle, FopenFlags, ReplyAttr, ReplyDirectory, ReplyDirectoryPlus, ReplyEntry, ReplyOpen, ReplyStatfs,
-};
 use parking_lot::Mutex;
 use policy::connections::Operation;
 use rustix::fs::{OFlags, RenameFlags, Stat, XattrFlags, fstat};
 use rustix::io::{Errno, Result};
+use std::cell::RefCell;
 use std::ffi::OsStr;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
-use store::mount::answer::{self, Changes};
-use store::mount::convert::{attributes, errno};
+use store::mount::answer::Changes;
 use store::namespace::attributes::ACL;
-use store::namespace::{Caller, Listing, Namespace, Node, NodeId, ROOT};
+use store::namespace::{Caller, Listing, Namespace, NodeId, ROOT};
 
 /// An open directory. When its connection breaks it is opened again and goes on at the same position.
 pub struct Directory {
@@ -26,33 +24,8 @@ pub struct Directory {
 }
 
 impl Shared {
-    fn ask<T>(&self, act: impl Fn(&Namespace) -> Result<T>) -> Result<T> {
+    pub fn ask<T>(&self, act: impl Fn(&Namespace) -> Result<T>) -> Result<T> {
         self.world.names.run(Operation::Read, act)
-    }
-
-    pub fn lookup(&self, parent: NodeId, name: &OsStr, reply: ReplyEntry) {
-        let found = self.ask(|tree| tree.lookup(parent, name)).map(|(node, stat)| {
-            let stat = self.settled(node.id, stat);
-            (node, stat)
-        });
-        self.entry(found, reply);
-    }
-
-    /// Answers with a node whose reference was counted.
-    fn entry(&self, made: Result<(Arc<Node>, Stat)>, reply: ReplyEntry) {
-        answer::entry(made, self.options.ttl(), |id, stat| attributes(id, &stat), reply);
-    }
-
-    /// Makes something that gets a name. If its connection broke on the way and something of that name is there, nobody knows whose
-    /// it is, and that is an error.
-    pub fn make(
-        &self,
-        parent: NodeId,
-        name: &OsStr,
-        reply: ReplyEntry,
-        make: impl Fn(&Namespace) -> Result<(Arc<Node>, Stat)>,
-    ) {
-        self.entry(self.world.names.run_or_look(Operation::Make, make, |tree| absent(tree, parent, name)), reply);
     }
 
     /// Takes a name away. If its connection broke on the way, the name tells whether it was done.
@@ -65,8 +38,7 @@ impl Shared {
         self.world.names.run_or_look(Operation::Unmake, unmake, look)
     }
 
-    pub fn rename(&self, from: (NodeId, &OsStr), to: (NodeId, &OsStr), flags: fuser::RenameFlags) -> Result<()> {
-        let flags = RenameFlags::from_bits_retain(flags.bits());
+    pub fn rename(&self, from: (NodeId, &OsStr), to: (NodeId, &OsStr), flags: RenameFlags) -> Result<()> {
         let rename = |tree: &Namespace| tree.rename(from.0, from.1, to.0, to.1, flags).map(|_| ());
         let look = |tree: &Namespace| match (is_there(tree, from.0, from.1), is_there(tree, to.0, to.1)) {
             (Ok(true), _) if !flags.contains(RenameFlags::EXCHANGE) => Looked::NotDone,
@@ -76,31 +48,23 @@ impl Shared {
         self.world.names.run_or_look(Operation::Unmake, rename, look)
     }
 
-    pub fn attr(&self, stat: Result<(NodeId, Stat)>, reply: ReplyAttr) {
-        match stat {
-            Ok((id, stat)) => reply.attr(&self.options.attr_timeout, &attributes(id, &stat)),
-            Err(error) => reply.error(errno(error)),
-        }
-    }
-
     /// Attributes by name; of a file that has none any more, through whoever has it open.
-    pub fn stat(&self, id: NodeId) -> Result<(NodeId, Stat)> {
+    pub fn stat(&self, id: NodeId) -> Result<Stat> {
         self.world.writes.settle(id);
         let named = self.ask(|tree| tree.stat(id));
-        let stat = match named {
+        match named {
             Err(Errno::NOENT | Errno::STALE) => match self.nameless(id) {
                 Some(file) => fstat(file.mounted()),
                 None => named,
             },
             named => named,
-        };
-        stat.map(|stat| (id, stat))
+        }
     }
 
     /// Size and times as they are after what is on its way.
-    fn settled(&self, id: NodeId, stat: Stat) -> Stat {
+    pub fn settled(&self, id: NodeId, stat: Stat) -> Stat {
         let behind = self.world.writes.settle(id);
-        behind.then(|| self.stat(id).ok()).flatten().map_or(stat, |(_, stat)| stat)
+        behind.then(|| self.stat(id).ok()).flatten().unwrap_or(stat)
     }
 
     /// A descriptor of a file that is open.
@@ -142,117 +106,45 @@ impl Shared {
         }
     }
 
-    pub fn read_symlink(&self, id: NodeId) -> Result<Vec<u8>> {
-        self.ask(|tree| tree.read_symlink(id))
-    }
-
-    pub fn open_directory(&self, id: NodeId, reply: ReplyOpen) {
-        match self.ask(|tree| tree.list(id)) {
-            Ok(listing) => {
-                let number = self.directories.insert(Arc::new(Directory { id, listing: Mutex::new(listing) }));
-                reply.opened(FileHandle(number), FopenFlags::empty());
-            }
-            Err(error) => reply.error(errno(error)),
-        }
-    }
-
-    pub fn close_directory(&self, handle: FileHandle) {
-        self.directories.remove(handle.0);
+    pub fn open_directory(&self, id: NodeId) -> Result<u64> {
+        let listing = Mutex::new(self.ask(|tree| tree.list(id))?);
+        Ok(self.directories.insert(Arc::new(Directory { id, listing })))
     }
 
     /// Does something with an open directory; if its connection broke, with the same directory over another one.
-    fn listed<T>(&self, handle: FileHandle, act: impl Fn(&Namespace, &mut Listing) -> Result<T>) -> Result<T> {
-        let directory = self.directories.get(handle.0).ok_or(Errno::BADF)?;
+    pub fn listed(&self, handle: u64, act: &mut dyn FnMut(&mut Listing, &Namespace) -> Result<()>) -> Result<()> {
+        let directory = self.directories.get(handle).ok_or(Errno::BADF)?;
         let mut listing = directory.listing.lock();
-        match act(self.world.names.tree(), &mut listing) {
-            Err(error)
-                if crate::broken::is_broken(error) || matches!(error, Errno::STALE | Errno::XDEV | Errno::BADFD) =>
-            {
-                let listing = std::cell::RefCell::new(&mut *listing);
+        match act(&mut listing, self.world.names.tree()) {
+            Err(error) if is_broken(error) || matches!(error, Errno::STALE | Errno::XDEV | Errno::BADFD) => {
+                let again = RefCell::new((&mut *listing, act));
                 self.ask(|tree| {
-                    let mut listing = listing.borrow_mut();
+                    let (listing, act) = &mut *again.borrow_mut();
                     **listing = tree.list(directory.id)?;
-                    act(tree, &mut listing)
+                    act(listing, tree)
                 })
             }
             done => done,
         }
     }
 
-    pub fn read_directory(&self, handle: FileHandle, offset: u64, reply: ReplyDirectory) {
-        let filled = std::cell::RefCell::new((offset, reply));
-        let done = self.listed(handle, |tree, listing| {
-            let (offset, reply) = &mut *filled.borrow_mut();
-            answer::fill(listing, tree, offset, reply)
-        });
-        let (_, reply) = filled.into_inner();
-        match done {
-            Ok(()) => reply.ok(),
-            Err(error) => reply.error(errno(error)),
-        }
-    }
-
-    pub fn read_directory_plus(&self, handle: FileHandle, offset: u64, reply: ReplyDirectoryPlus) {
-        let filled = std::cell::RefCell::new((offset, reply));
-        let done = self.listed(handle, |tree, listing| {
-            let (offset, reply) = &mut *filled.borrow_mut();
-            let attr = |id, stat| attributes(id, &self.settled(id, stat));
-            answer::fill_plus(listing, tree, offset, self.options.ttl(), attr, reply)
-        });
-        let (_, reply) = filled.into_inner();
-        match done {
-            Ok(()) => reply.ok(),
-            Err(error) => reply.error(errno(error)),
-        }
-    }
-
-    pub fn sync_directory(&self, handle: FileHandle) -> Result<()> {
-        match self.listed(handle, |_, listing| listing.sync()) {
-            // Some file systems have nothing to do for a directory, and say so.
-            Err(Errno::INVAL | Errno::NOTSUP) => Ok(()),
-            done => done,
-        }
-    }
-
-    pub fn space(&self, reply: ReplyStatfs) {
-        match self.ask(Namespace::space) {
-            Ok(s) => {
-                let narrow = |wide: u64| u32::try_from(wide).unwrap_or(u32::MAX);
-                let (block, fragment) = (narrow(s.f_bsize), narrow(s.f_frsize));
-                let name_max = narrow(s.f_namemax);
-                reply.statfs(s.f_blocks, s.f_bfree, s.f_bavail, s.f_files, s.f_ffree, block, name_max, fragment);
-            }
-            Err(error) => reply.error(errno(error)),
-        }
-    }
-
-    /// An attribute. One of the mount point is ours: what the connections do.
-    pub fn attribute(&self, id: NodeId, name: &OsStr) -> Result<Vec<u8>> {
-        if id == ROOT && name == ATTRIBUTE {
-            return serde_json::to_vec(&self.world.status()).map_err(|_| Errno::IO);
-        }
-        self.ask(|tree| tree.attribute(id, name))
-    }
-
-    pub fn attributes(&self, id: NodeId) -> Result<Vec<u8>> {
-        self.ask(|tree| tree.attributes(id))
-    }
-
-    pub fn set_attribute(&self, caller: Caller, id: NodeId, name: &OsStr, value: &[u8], flags: i32) -> Result<()> {
+    pub fn set_attribute(
+        &self,
+        caller: Caller,
+        id: NodeId,
+        name: &OsStr,
+        value: &[u8],
+        flags: XattrFlags,
+    ) -> Result<()> {
         if id == ROOT && name == ATTRIBUTE {
             return Err(Errno::PERM);
         }
-        let flags = XattrFlags::from_bits_retain(flags as u32);
         let operation = if flags.is_empty() { Operation::Write } else { Operation::Make };
         self.world.names.run(operation, |tree| tree.set_attribute(id, name, value, flags))?;
         if name == ACL {
             return self.world.names.run(Operation::Write, |tree| tree.hold(id, None)?.drop_setgid(caller));
         }
         Ok(())
-    }
-
-    pub fn remove_attribute(&self, id: NodeId, name: &OsStr) -> Result<()> {
-        self.world.names.run(Operation::Unmake, |tree| tree.remove_attribute(id, name))
     }
 }
 

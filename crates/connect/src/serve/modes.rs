@@ -6,17 +6,8 @@
 
 use fuser::BackingId;
 use std::collections::HashMap;
-use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use store::namespace::NodeId;
-
-/// What all passed opens of an inode share.
-pub struct Backing {
-    /// The kernel's number of it.
-    pub id: BackingId,
-    /// The file, for what is not passed through.
-    pub _fd: OwnedFd,
-}
 
 /// The opens of all inodes that are open.
 #[derive(Default)]
@@ -27,12 +18,12 @@ pub struct Modes {
 #[derive(Default)]
 struct Opens {
     users: usize,
-    backing: Option<Arc<Backing>>,
+    backing: Option<Arc<BackingId>>,
 }
 
 impl Modes {
     /// One more open; `register` makes a backing file if this is the first, or says that there is to be none.
-    pub fn enter(&mut self, id: NodeId, register: impl FnOnce() -> Option<Backing>) -> Option<Arc<Backing>> {
+    pub fn enter(&mut self, id: NodeId, register: impl FnOnce() -> Option<BackingId>) -> Option<Arc<BackingId>> {
         let opens = self.inodes.entry(id).or_default();
         if opens.users == 0 {
             opens.backing = register().map(Arc::new);
@@ -42,7 +33,7 @@ impl Modes {
     }
 
     /// One less. Gives back what nobody needs any more, to be dropped outside any lock.
-    pub fn leave(&mut self, id: NodeId) -> Option<Arc<Backing>> {
+    pub fn leave(&mut self, id: NodeId) -> Option<Arc<BackingId>> {
         let opens = self.inodes.get_mut(&id)?;
         opens.users -= 1;
         if opens.users > 0 {

@@ -3,14 +3,16 @@
 use super::names::STATS_ID;
 use super::{InUse, Shared};
 use crate::extents::Full;
-use fuser::{FileHandle, FopenFlags, Generation, ReplyCreate, ReplyData, ReplyOpen, ReplyWrite};
+use fuser::{FileAttr, FopenFlags, Generation, ReplyData, ReplyWrite};
 use rustix::fd::OwnedFd;
-use rustix::fs::{FallocateFlags, OFlags, SeekFrom, fstat};
+use rustix::fs::{FallocateFlags, OFlags, fstat};
 use rustix::io::{Errno, Result, pread, pwrite, retry_on_intr};
 use std::collections::hash_map::Entry;
 use std::ffi::OsStr;
 use std::sync::Arc;
-use store::mount::convert::{attributes, errno};
+use store::mount::answer::{Answer, Opened};
+use store::mount::convert::attributes;
+use store::mount::front::{ReadRequest, WriteRequest};
 use store::namespace::{Caller, NodeId};
 
 impl Shared {
@@ -19,44 +21,42 @@ impl Shared {
         self.open.lock().get(&id).map(|used| used.file.clone())
     }
 
-    pub fn open(&self, id: NodeId, reply: ReplyOpen) {
+    pub fn open(&self, id: NodeId) -> Result<Opened> {
         if id == STATS_ID {
             let text = serde_json::to_vec_pretty(&self.figures()).unwrap_or_default();
-            let number = self.texts.insert(Arc::new([&text[..], b"\n"].concat()));
-            return reply.opened(FileHandle(number), FopenFlags::FOPEN_DIRECT_IO);
+            let handle = self.texts.insert(Arc::new([&text[..], b"\n"].concat()));
+            return Ok(Opened { flags: FopenFlags::FOPEN_DIRECT_IO, ..Opened::plain(handle) });
         }
-        match self.user(id, || self.namespace.open_stub(id)) {
-            Ok(_) => reply.opened(FileHandle(id), self.flags()),
-            Err(error) => reply.error(errno(error)),
-        }
+        self.user(id, || self.namespace.open_stub(id))?;
+        Ok(self.opened(id))
     }
 
-    pub fn create(&self, caller: Caller, (parent, name): (NodeId, &OsStr), mode: u32, flags: i32, reply: ReplyCreate) {
-        let exclusive = OFlags::from_bits_retain(flags as u32).contains(OFlags::EXCL);
-        let made = || {
-            self.not_virtual(parent, name)?;
-            match self.namespace.create(caller, parent, name, mode) {
-                Ok((node, stat, stub)) => {
-                    self.user(node.id, || Ok(stub))?;
-                    Ok((node, stat))
-                }
-                Err(Errno::EXIST) if !exclusive => {
-                    let (node, stat) = self.namespace.lookup(parent, name)?;
-                    let used = self.user(node.id, || self.namespace.open_stub(node.id));
-                    used.inspect_err(|_| self.namespace.forget(node.id, 1))?;
-                    Ok((node, stat))
-                }
-                Err(error) => Err(error),
+    fn opened(&self, id: NodeId) -> Opened {
+        Opened { flags: self.flags(), ..Opened::plain(id) }
+    }
+
+    pub fn create(
+        &self,
+        caller: Caller,
+        (parent, name): (NodeId, &OsStr),
+        mode: u32,
+        flags: OFlags,
+    ) -> Result<(FileAttr, Generation, Opened)> {
+        self.not_virtual(parent, name)?;
+        let (node, stat) = match self.namespace.create(caller, parent, name, mode) {
+            Ok((node, stat, stub)) => {
+                self.user(node.id, || Ok(stub))?;
+                (node, stat)
             }
+            Err(Errno::EXIST) if !flags.contains(OFlags::EXCL) => {
+                let (node, stat) = self.namespace.lookup(parent, name)?;
+                let used = self.user(node.id, || self.namespace.open_stub(node.id));
+                used.inspect_err(|_| self.namespace.forget(node.id, 1))?;
+                (node, stat)
+            }
+            Err(error) => return Err(error),
         };
-        match made() {
-            Ok((node, stat)) => {
-                let attr = attributes(node.id, &stat);
-                let generation = Generation(node.generation());
-                reply.created(&super::names::TTL, &attr, generation, FileHandle(node.id), self.flags());
-            }
-            Err(error) => reply.error(errno(error)),
-        }
+        Ok((attributes(node.id, &stat), Generation(node.generation()), self.opened(node.id)))
     }
 
     fn flags(&self) -> FopenFlags {
@@ -77,9 +77,9 @@ impl Shared {
         Ok(used.file.clone())
     }
 
-    pub fn release(&self, id: NodeId, handle: FileHandle) {
+    pub fn release(&self, id: NodeId, handle: u64) {
         if id == STATS_ID {
-            self.texts.remove(handle.0);
+            self.texts.remove(handle);
             return;
         }
         let mut table = self.open.lock();
@@ -107,34 +107,38 @@ impl Shared {
         }
     }
 
-    pub fn read(&self, id: NodeId, handle: FileHandle, offset: u64, length: usize, owner: u32, reply: ReplyData) {
+    pub fn read(&self, request: ReadRequest, answer: Answer<ReplyData>) {
+        let ReadRequest { id, handle, offset, len, thread, .. } = request;
         if id == STATS_ID {
-            let Some(text) = self.texts.get(handle.0) else { return reply.error(fuser::Errno::EBADF) };
+            let Some(text) = self.texts.get(handle) else { return answer.give(Err(Errno::BADF)) };
             let start = text.len().min(offset as usize);
-            return reply.data(&text[start..text.len().min(start + length)]);
+            return answer.give(Ok(&text[start..text.len().min(start + len)]));
         }
-        let Some(file) = self.file(id) else { return reply.error(fuser::Errno::EBADF) };
-        match read_all(&file, offset, length) {
+        let read = self.file(id).ok_or(Errno::BADF).and_then(|file| read_all(&file, offset, len));
+        match read {
             Ok(bytes) => {
                 let runs = self.extents.lock().find(id, offset, bytes.len() as u64);
-                self.spindle.submit(&runs, false, owner, Box::new(move || reply.data(&bytes)));
+                self.spindle.submit(&runs, false, thread, Box::new(move || answer.give(Ok(&bytes))));
             }
-            Err(error) => reply.error(errno(error)),
+            Err(error) => answer.give(Err(error)),
         }
     }
 
-    /// `sync`: whether it is to be durable when it is answered, and then whether its data are enough.
-    pub fn write(&self, id: NodeId, offset: u64, data: &[u8], sync: Option<bool>, owner: u32, reply: ReplyWrite) {
-        let Some(file) = self.file(id) else { return reply.error(fuser::Errno::EBADF) };
-        let placed = self.extents.lock().place(id, offset, data.len() as u64);
-        let written = placed.map_err(no_space).and_then(|runs| write_all(&file, offset, data).map(|()| runs));
-        let written = written.and_then(|runs| sync.map_or(Ok(()), |data_only| self.sync(id, data_only)).map(|()| runs));
-        match written {
+    pub fn write(&self, request: WriteRequest, data: &[u8], answer: Answer<ReplyWrite>) {
+        let WriteRequest { id, offset, thread, sync, .. } = request;
+        let write = || {
+            let file = self.file(id).ok_or(Errno::BADF)?;
+            let runs = self.extents.lock().place(id, offset, data.len() as u64).map_err(no_space)?;
+            write_all(&file, offset, data)?;
+            sync.map_or(Ok(()), |data_only| self.sync(id, data_only))?;
+            Ok(runs)
+        };
+        match write() {
             Ok(runs) => {
-                let bytes = data.len() as u32;
-                self.spindle.submit(&runs, true, owner, Box::new(move || reply.written(bytes)));
+                let bytes = data.len();
+                self.spindle.submit(&runs, true, thread, Box::new(move || answer.give(Ok(bytes))));
             }
-            Err(error) => reply.error(errno(error)),
+            Err(error) => answer.give(Err(error)),
         }
     }
 
@@ -144,9 +148,8 @@ impl Shared {
         if data_only { rustix::fs::fdatasync(&*file) } else { rustix::fs::fsync(&*file) }
     }
 
-    pub fn allocate(&self, id: NodeId, offset: u64, length: u64, mode: i32) -> Result<()> {
+    pub fn allocate(&self, id: NodeId, (offset, length): (u64, u64), flags: FallocateFlags) -> Result<()> {
         let file = self.file(id).ok_or(Errno::BADF)?;
-        let flags = FallocateFlags::from_bits_retain(mode as u32);
         let known = FallocateFlags::KEEP_SIZE | FallocateFlags::PUNCH_HOLE | FallocateFlags::ZERO_RANGE;
         if !known.contains(flags) {
             return Err(Errno::OPNOTSUPP);
@@ -160,19 +163,6 @@ impl Shared {
             self.extents.lock().punch(id, offset, length);
         }
         Ok(())
-    }
-
-    pub fn seek(&self, id: NodeId, offset: i64, whence: i32) -> Result<i64> {
-        const SEEK_DATA: i32 = 3;
-        const SEEK_HOLE: i32 = 4;
-        let file = self.file(id).ok_or(Errno::BADF)?;
-        let from = u64::try_from(offset).map_err(|_| Errno::NXIO)?;
-        let to = match whence {
-            SEEK_DATA => SeekFrom::Data(from),
-            SEEK_HOLE => SeekFrom::Hole(from),
-            _ => return Err(Errno::INVAL),
-        };
-        rustix::fs::seek(&*file, to).map(|at| at as i64)
     }
 
     /// Cuts a file, or makes it longer by a hole.

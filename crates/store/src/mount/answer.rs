@@ -1,16 +1,129 @@
-//! What every FUSE server over a namespace asks of the kernel at first and answers alike: capabilities, names, directories, attributes.
+//! Answers to the kernel: given once, here or on another thread, as what was asked for or as an error.
 
 use super::convert::{errno, kind};
 use crate::namespace::times::SetTime;
 use crate::namespace::{Listing, Namespace, Node, NodeId};
 use fuser::{
-    FileAttr, Generation, INodeNo, InitFlags, KernelConfig, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry,
-    ReplyIoctl, ReplyXattr,
+    BackingId, FileAttr, FileHandle, FopenFlags, Generation, INodeNo, InitFlags, KernelConfig, ReplyAttr, ReplyCreate,
+    ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyLseek, ReplyOpen, ReplyStatfs,
+    ReplyWrite, ReplyXattr,
 };
-use rustix::fs::Stat;
+use rustix::fs::{Stat, StatVfs};
 use rustix::io::{Errno, Result};
+use std::io;
+use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::time::Duration;
+
+/// A node whose reference was counted, with its attributes below.
+pub type Made = Result<(Arc<Node>, Stat)>;
+
+/// A reply of FUSE's, by what it says when all went well.
+pub trait Reply: Send + 'static {
+    /// What that is.
+    type Good<'a>;
+    /// Says it.
+    fn good(self, good: Self::Good<'_>, ttl: Ttl);
+    /// Says what went wrong.
+    fn bad(self, error: fuser::Errno);
+}
+
+/// An answer that the kernel waits for.
+pub struct Answer<R> {
+    reply: R,
+    ttl: Ttl,
+}
+
+impl<R: Reply> Answer<R> {
+    pub(super) fn new(reply: R, ttl: Ttl) -> Answer<R> {
+        Answer { reply, ttl }
+    }
+
+    /// Gives it.
+    pub fn give(self, done: Result<R::Good<'_>>) {
+        match done {
+            Ok(good) => self.reply.good(good, self.ttl),
+            Err(error) => self.reply.bad(errno(error)),
+        }
+    }
+}
+
+impl Answer<ReplyOpen> {
+    /// Tells the kernel of a file that it may read and write by itself.
+    pub fn register(&self, fd: BorrowedFd<'_>) -> io::Result<BackingId> {
+        self.reply.open_backing(fd)
+    }
+}
+
+impl Answer<ReplyCreate> {
+    /// Tells the kernel of a file that it may read and write by itself.
+    pub fn register(&self, fd: BorrowedFd<'_>) -> io::Result<BackingId> {
+        self.reply.open_backing(fd)
+    }
+}
+
+/// How something was opened.
+pub struct Opened {
+    /// Its handle.
+    pub handle: u64,
+    /// How the kernel is to treat it.
+    pub flags: FopenFlags,
+    /// The file that the kernel reads and writes by itself.
+    pub backing: Option<Arc<BackingId>>,
+}
+
+impl Opened {
+    /// A handle of which nothing is to be said.
+    pub fn plain(handle: u64) -> Opened {
+        Opened { handle, flags: FopenFlags::empty(), backing: None }
+    }
+}
+
+macro_rules! replies {
+    ($($reply:ty, $good:ty: |$it:ident, $value:pat_param, $ttl:pat_param| $say:expr;)*) => { $(
+        impl Reply for $reply {
+            type Good<'a> = $good;
+            fn good(self, $value: Self::Good<'_>, $ttl: Ttl) {
+                let $it = self;
+                $say
+            }
+            fn bad(self, error: fuser::Errno) {
+                self.error(error);
+            }
+        }
+    )* };
+}
+
+replies! {
+    ReplyEmpty, (): |reply, (), _| reply.ok();
+    ReplyData, &'a [u8]: |reply, bytes, _| reply.data(bytes);
+    ReplyWrite, usize: |reply, written, _| reply.written(written as u32);
+    ReplyLseek, u64: |reply, at, _| reply.offset(at as i64);
+    ReplyAttr, FileAttr: |reply, attr, ttl| reply.attr(&ttl.attr, &attr);
+    ReplyEntry, (FileAttr, Generation): |reply, (attr, generation), ttl|
+        reply.entry_with_ttls(&ttl.entry, &ttl.attr, &attr, generation);
+    ReplyStatfs, StatVfs: |reply, s, _| {
+        let narrow = |wide: u64| u32::try_from(wide).unwrap_or(u32::MAX);
+        let (block, fragment, name_max) = (narrow(s.f_bsize), narrow(s.f_frsize), narrow(s.f_namemax));
+        reply.statfs(s.f_blocks, s.f_bfree, s.f_bavail, s.f_files, s.f_ffree, block, name_max, fragment);
+    };
+    ReplyOpen, Opened: |reply, opened, _| {
+        let Opened { handle, flags, backing } = opened;
+        match backing {
+            Some(backing) => reply.opened_passthrough(FileHandle(handle), flags, &backing),
+            None => reply.opened(FileHandle(handle), flags),
+        }
+    };
+    ReplyCreate, (FileAttr, Generation, Opened): |reply, (attr, generation, opened), ttl| {
+        let (Opened { handle, flags, backing }, ttl) = (opened, &ttl.both());
+        match backing {
+            Some(backing) => {
+                reply.created_passthrough(ttl, &attr, generation, FileHandle(handle), flags, &backing);
+            }
+            None => reply.created(ttl, &attr, generation, FileHandle(handle), flags),
+        }
+    };
+}
 
 /// What SETATTR is to change.
 #[derive(Clone, Copy, Debug)]
@@ -51,20 +164,6 @@ pub fn ask_capabilities(config: &mut KernelConfig, wanted: impl IntoIterator<Ite
     }
 }
 
-/// Done, or why not.
-pub fn done(done: Result<()>, reply: ReplyEmpty) {
-    match done {
-        Ok(()) => reply.ok(),
-        Err(error) => reply.error(errno(error)),
-    }
-}
-
-/// No file here has controls of its own, and whoever asks whether one is a terminal is told so without a line in the log.
-pub fn no_controls(command: u32, reply: ReplyIoctl) {
-    tracing::debug!(command, "an ioctl that no file here has");
-    reply.error(fuser::Errno::ENOTTY);
-}
-
 /// The value of an extended attribute, or its length if no room was offered.
 pub fn value(value: Result<Vec<u8>>, room: u32, reply: ReplyXattr) {
     match value {
@@ -91,22 +190,6 @@ impl Ttl {
     }
 }
 
-/// A node whose reference was counted; `attr` says what is shown of it.
-pub fn entry(
-    made: Result<(Arc<Node>, Stat)>,
-    ttl: Ttl,
-    attr: impl FnOnce(NodeId, Stat) -> FileAttr,
-    reply: ReplyEntry,
-) {
-    match made {
-        Ok((node, stat)) => {
-            let attr = attr(node.id, stat);
-            reply.entry_with_ttls(&ttl.entry, &ttl.attr, &attr, Generation(node.generation()));
-        }
-        Err(error) => reply.error(errno(error)),
-    }
-}
-
 /// Fills READDIR's reply from `offset` on, which is moved behind what it took.
 pub fn fill(listing: &mut Listing, namespace: &Namespace, offset: &mut u64, reply: &mut ReplyDirectory) -> Result<()> {
     while let Some(entry) = listing.at(namespace, *offset)? {
@@ -124,11 +207,10 @@ pub fn fill_plus(
     listing: &mut Listing,
     namespace: &Namespace,
     offset: &mut u64,
-    ttl: Ttl,
+    ttl: Duration,
     attr: impl Fn(NodeId, Stat) -> FileAttr,
     reply: &mut ReplyDirectoryPlus,
 ) -> Result<()> {
-    let ttl = ttl.both();
     while let Some(entry) = listing.at(namespace, *offset)? {
         let dots = entry.name == "." || entry.name == "..";
         let known = match listing.stat(&entry.name) {

@@ -1,17 +1,17 @@
 //! Reading and writing: the hot path.
 //!
-//! A read of one piece on one healthy target runs right here, watched; when the target hangs, the watchdog takes the reply out of
+//! A read of one piece on one healthy target runs right here, watched; when the target hangs, the watchdog takes the answer out of
 //! its slot and has the request answered by the slow pool, which knows mirrors and recovery. A write that hangs is
 //! answered with an error: nobody knows what of it will still land.
 
 use super::Server;
-use super::convert::errno;
+use super::answer::Answer;
+use super::front::{ReadRequest, WriteRequest};
 use super::metadata::STATS_ID;
 use super::open::Handle;
 use crate::cache::Stream;
 use crate::file::{Access, InlineRead, InlineWrite, OnDeadline, Reading as Cached, Resume};
-use crate::namespace::{Caller, NodeId};
-use fuser::{FileHandle, ReplyData, ReplyWrite};
+use fuser::{ReplyData, ReplyWrite};
 use parking_lot::Mutex;
 use rustix::io::Errno;
 use std::borrow::Borrow;
@@ -34,40 +34,40 @@ fn with_buffer<T>(len: usize, act: impl FnOnce(&mut [u8]) -> T) -> T {
     })
 }
 
-/// A read under way, whose reply belongs to whoever takes it first.
+/// A read under way, whose answer is given by the thread that takes it first.
 struct Reading {
     server: Arc<Server>,
     handle: Arc<Handle>,
     offset: u64,
     len: usize,
-    reply: Mutex<Option<ReplyData>>,
+    answer: Mutex<Option<Answer<ReplyData>>>,
 }
 
 impl OnDeadline for Reading {
     fn missed(&self) {
-        let Some(reply) = self.reply.lock().take() else { return };
+        let Some(answer) = self.answer.lock().take() else { return };
         let (handle, offset, len) = (self.handle.clone(), self.offset, self.len);
-        // A refused work is dropped with its reply, which answers EIO.
-        let work = Box::new(move || read_slowly(&handle, offset, len, reply));
+        // A refused work is dropped with its answer, which is then EIO.
+        let work = Box::new(move || read_slowly(&handle, offset, len, answer));
         let _ = self.server.slow.push_now(self.handle.uid(), work);
     }
 }
 
 /// Reads where it may take its time.
-fn read_slowly(handle: &Handle, offset: u64, len: usize, reply: ReplyData) {
+fn read_slowly(handle: &Handle, offset: u64, len: usize, answer: Answer<ReplyData>) {
     with_buffer(len, |buffer| {
         let read = handle.open.file.read(offset, buffer);
-        answer_read(handle, offset, read.map(|got| &buffer[..got]), reply);
+        answer_read(handle, offset, read.map(|got| &buffer[..got]), answer);
     });
 }
 
-/// A write under way, whose reply belongs to whoever takes it first.
-struct Writing(Mutex<Option<ReplyWrite>>);
+/// A write under way, whose answer is given by the thread that takes it first.
+struct Writing(Mutex<Option<Answer<ReplyWrite>>>);
 
 impl OnDeadline for Writing {
     fn missed(&self) {
-        if let Some(reply) = self.0.lock().take() {
-            reply.error(fuser::Errno::EIO);
+        if let Some(answer) = self.0.lock().take() {
+            answer.give(Err(Errno::IO));
         }
     }
 }
@@ -78,11 +78,11 @@ struct SlowWrite {
     handle: Arc<Handle>,
     offset: u64,
     data: Vec<u8>,
-    /// See [`super::convert::synced`].
+    /// See [`WriteRequest::sync`].
     sync: Option<bool>,
     /// When it was first tried.
     since: Instant,
-    reply: ReplyWrite,
+    answer: Answer<ReplyWrite>,
 }
 
 impl SlowWrite {
@@ -93,22 +93,22 @@ impl SlowWrite {
                 drop(held);
                 match verdict {
                     Ok(()) => self.hand_over(),
-                    Err(error) => self.reply.error(errno(error.errno())),
+                    Err(error) => self.answer.give(Err(error.errno())),
                 }
             })),
             Err(_) => {
                 let refused = Err(Errno::NOSPC.into());
                 self.handle.open.file.tell_written(access, &refused);
-                answer_write(refused, self.data.len(), self.reply);
+                answer_write(refused, self.data.len(), self.answer);
             }
         }
     }
 
     /// Writes on the slow pool.
     fn hand_over(self) {
-        let SlowWrite { server, handle, offset, data, sync, since, reply } = self;
+        let SlowWrite { server, handle, offset, data, sync, since, answer } = self;
         let pool = server.clone();
-        pool.hand_over(handle.uid(), reply, ReplyWrite::error, move |reply| {
+        pool.hand_over(handle.uid(), answer, move |answer| {
             let file = handle.open.file.clone();
             let mut done = file.write(offset, &data);
             if let (Ok(()), Some(data_only)) = (&done, sync) {
@@ -116,63 +116,55 @@ impl SlowWrite {
             }
             let access = Access { write: true, offset, len: data.len() as u64 };
             if let Some(adviser) = file.retries(&done) {
-                let again = SlowWrite { server, handle, offset, data, sync, since, reply };
+                let again = SlowWrite { server, handle, offset, data, sync, since, answer };
                 return again.keep(access, |resume| adviser.no_room(&file, access, since.elapsed(), resume));
             }
             file.tell_written(access, &done);
-            answer_write(done, data.len(), reply);
+            answer_write(done, data.len(), answer);
         });
     }
 }
 
 impl Server {
-    /// `for_pages`: the kernel wants to fill pages of the inode with it.
-    pub fn read(
-        self: &Arc<Self>,
-        id: NodeId,
-        handle: FileHandle,
-        offset: u64,
-        len: u32,
-        for_pages: bool,
-        reply: ReplyData,
-    ) {
+    pub fn read(self: &Arc<Self>, request: ReadRequest, answer: Answer<ReplyData>) {
+        let ReadRequest { id, handle, offset, len, for_pages, .. } = request;
         if id == STATS_ID {
-            return self.read_stats(handle, offset, len as usize, reply);
+            return self.read_stats(handle, offset, len, answer);
         }
-        let Some(handle) = self.handles.get(handle.0) else { return reply.error(fuser::Errno::EBADF) };
+        let Some(handle) = self.handles.get(handle) else { return answer.give(Err(Errno::BADF)) };
         if for_pages && !handle.mode.may_fill_pages() {
-            return reply.error(fuser::Errno::EINVAL); // splice(2): "Target filesystem doesn't support splicing"
+            return answer.give(Err(Errno::INVAL)); // splice(2): "Target filesystem doesn't support splicing"
         }
         let file = &handle.open.file;
-        file.accessed(Access { write: false, offset, len: len.into() });
-        file.note_order(handle.order.lock().read(offset, len.into()));
-        with_buffer(len as usize, |buffer| {
+        file.accessed(Access { write: false, offset, len: len as u64 });
+        file.note_order(handle.order.lock().read(offset, len as u64));
+        with_buffer(len, |buffer| {
             if let Some(read) = file.read_in_stub(offset, buffer) {
-                answer_read(&handle, offset, read.map(|got| &buffer[..got]), reply);
+                answer_read(&handle, offset, read.map(|got| &buffer[..got]), answer);
             } else if offset >= file.size() {
-                reply.data(&[]);
+                answer.give(Ok(&[]));
             } else if let Some(stream) = &handle.stream {
-                self.read_cached(&handle, stream, offset, buffer, reply);
+                self.read_cached(&handle, stream, offset, buffer, answer);
             } else {
-                self.read_inline(handle.clone(), offset, buffer, reply);
+                self.read_inline(handle.clone(), offset, buffer, answer);
             }
         });
     }
 
     /// Reads here, or on the slow pool what is not for here.
-    fn read_inline(self: &Arc<Self>, handle: Arc<Handle>, offset: u64, buffer: &mut [u8], reply: ReplyData) {
+    fn read_inline(self: &Arc<Self>, handle: Arc<Handle>, offset: u64, buffer: &mut [u8], answer: Answer<ReplyData>) {
         let (server, len) = (self.clone(), buffer.len());
-        let reading = Arc::new(Reading { server, handle, offset, len, reply: Mutex::new(Some(reply)) });
+        let reading = Arc::new(Reading { server, handle, offset, len, answer: Mutex::new(Some(answer)) });
         let request: Arc<dyn OnDeadline> = reading.clone();
         let read = reading.handle.open.file.read_inline(offset, buffer, &request);
-        let Some(reply) = reading.reply.lock().take() else { return };
+        let Some(answer) = reading.answer.lock().take() else { return };
         match read {
-            InlineRead::Done(got) => reply.data(&buffer[..got]),
-            InlineRead::Taken => {} // never so: whoever took the request took the reply
+            InlineRead::Done(got) => answer.give(Ok(&buffer[..got])),
+            InlineRead::Taken => {} // never so: whoever took the request took the answer
             InlineRead::NotNow => {
                 let handle = reading.handle.clone();
-                let work = move |reply| read_slowly(&handle, offset, len, reply);
-                self.hand_over(reading.handle.uid(), reply, ReplyData::error, work);
+                let work = move |answer| read_slowly(&handle, offset, len, answer);
+                self.hand_over(reading.handle.uid(), answer, work);
             }
         }
     }
@@ -184,89 +176,80 @@ impl Server {
         stream: &Stream,
         offset: u64,
         buffer: &mut [u8],
-        reply: ReplyData,
+        answer: Answer<ReplyData>,
     ) {
         let (handle, len) = (handle.clone(), buffer.len());
         match handle.open.file.begin_read(stream, offset, buffer) {
-            Cached::Done(got) => reply.data(&buffer[..got]),
-            Cached::Waits(ticket) => self.hand_over(handle.uid(), reply, ReplyData::error, move |reply| {
+            Cached::Done(got) => answer.give(Ok(&buffer[..got])),
+            Cached::Waits(ticket) => self.hand_over(handle.uid(), answer, move |answer| {
                 let read = ticket.finish();
-                answer_read(&handle, offset, read.as_deref(), reply);
+                answer_read(&handle, offset, read.as_deref(), answer);
             }),
-            Cached::Uncached => self.hand_over(handle.uid(), reply, ReplyData::error, move |reply| {
-                read_slowly(&handle, offset, len, reply);
+            Cached::Uncached => self.hand_over(handle.uid(), answer, move |answer| {
+                read_slowly(&handle, offset, len, answer);
             }),
         }
     }
 
-    /// `drops`: who may not keep setuid and setgid. `sync`: see [`super::convert::synced`].
-    pub fn write(
-        self: &Arc<Self>,
-        handle: FileHandle,
-        offset: u64,
-        data: &[u8],
-        drops: Option<Caller>,
-        sync: Option<bool>,
-        reply: ReplyWrite,
-    ) {
-        let Some(handle) = self.handles.get(handle.0) else { return reply.error(fuser::Errno::EBADF) };
+    pub fn write(self: &Arc<Self>, request: WriteRequest, data: &[u8], answer: Answer<ReplyWrite>) {
+        let WriteRequest { handle, offset, drops, sync, .. } = request;
+        let Some(handle) = self.handles.get(handle) else { return answer.give(Err(Errno::BADF)) };
         handle.wrote.store(true, Ordering::Relaxed);
         if let Some(caller) = drops {
             let held = self.parts.namespace.hold(handle.open.id, Some(handle.open.stub()));
             let dropped = held.and_then(|held| held.drop_privileges(caller));
             if let Err(error) = dropped {
-                return reply.error(errno(error));
+                return answer.give(Err(error));
             }
         }
         let file = handle.open.file.clone();
         let access = Access { write: true, offset, len: data.len() as u64 };
         file.accessed(access);
-        let slowly = |reply| {
+        let slowly = |answer| {
             let (server, data, since) = (self.clone(), data.to_vec(), Instant::now());
-            SlowWrite { server, handle, offset, data, sync, since, reply }
+            SlowWrite { server, handle, offset, data, sync, since, answer }
         };
         if let Some(holder) = file.holder(access) {
-            return slowly(reply).keep(access, |resume| holder.hold(&file, access, resume));
+            return slowly(answer).keep(access, |resume| holder.hold(&file, access, resume));
         }
         if sync.is_some() {
-            return slowly(reply).hand_over();
+            return slowly(answer).hand_over();
         }
         if let Some(done) = file.write_in_stub(offset, data) {
-            return answer_write(done, data.len(), reply);
+            return answer_write(done, data.len(), answer);
         }
-        let writing = Arc::new(Writing(Mutex::new(Some(reply))));
+        let writing = Arc::new(Writing(Mutex::new(Some(answer))));
         let done = file.write_inline(offset, data, writing.clone());
-        let Some(reply) = writing.0.lock().take() else { return };
+        let Some(answer) = writing.0.lock().take() else { return };
         match done {
-            InlineWrite::Done(done) => answer_write(done, data.len(), reply),
-            InlineWrite::Taken => {} // never so: whoever took the request took the reply
-            InlineWrite::NotNow => slowly(reply).hand_over(),
+            InlineWrite::Done(done) => answer_write(done, data.len(), answer),
+            InlineWrite::Taken => {} // never so: whoever took the request took the answer
+            InlineWrite::NotNow => slowly(answer).hand_over(),
         }
     }
 
-    fn read_stats(&self, handle: FileHandle, offset: u64, len: usize, reply: ReplyData) {
-        let Some(open) = self.texts.get(handle.0) else { return reply.error(errno(Errno::BADF)) };
+    fn read_stats(&self, handle: u64, offset: u64, len: usize, answer: Answer<ReplyData>) {
+        let Some(open) = self.texts.get(handle) else { return answer.give(Err(Errno::BADF)) };
         let text = &open.0;
         let start = text.len().min(offset as usize);
         let end = text.len().min(start + len);
-        reply.data(&text[start..end]);
+        answer.give(Ok(&text[start..end]));
     }
 }
 
-fn answer_read(handle: &Handle, offset: u64, read: Result<&[u8], impl Borrow<crate::Error>>, reply: ReplyData) {
-    match read {
-        Ok(bytes) => reply.data(bytes),
-        Err(error) => {
-            let error = error.borrow();
-            tracing::debug!(%error, node = handle.open.id, offset, "read failed");
-            reply.error(errno(error.errno()));
-        }
-    }
+fn answer_read(
+    handle: &Handle,
+    offset: u64,
+    read: Result<&[u8], impl Borrow<crate::Error>>,
+    answer: Answer<ReplyData>,
+) {
+    answer.give(read.map_err(|error| {
+        let error = error.borrow();
+        tracing::debug!(%error, node = handle.open.id, offset, "read failed");
+        error.errno()
+    }));
 }
 
-fn answer_write(done: crate::Result<()>, len: usize, reply: ReplyWrite) {
-    match done {
-        Ok(()) => reply.written(len as u32),
-        Err(error) => reply.error(errno(error.errno())),
-    }
+fn answer_write(done: crate::Result<()>, len: usize, answer: Answer<ReplyWrite>) {
+    answer.give(done.map(|()| len).map_err(|error| error.errno()));
 }

@@ -45,6 +45,27 @@ pub fn attributes(id: NodeId, stat: &Stat) -> FileAttr {
     }
 }
 
+/// Attributes of a file that is no inode and can be read by everybody.
+pub fn no_attributes(id: NodeId) -> FileAttr {
+    FileAttr {
+        ino: INodeNo(id),
+        size: 0,
+        blocks: 0,
+        atime: UNIX_EPOCH,
+        mtime: UNIX_EPOCH,
+        ctime: UNIX_EPOCH,
+        crtime: UNIX_EPOCH,
+        kind: FileType::RegularFile,
+        perm: 0o444,
+        nlink: 1,
+        uid: rustix::process::geteuid().as_raw(),
+        gid: rustix::process::getegid().as_raw(),
+        rdev: 0,
+        blksize: 4096,
+        flags: 0,
+    }
+}
+
 /// The kind of an inode.
 pub fn kind(kind: rustix::fs::FileType) -> FileType {
     use rustix::fs::FileType as Of;

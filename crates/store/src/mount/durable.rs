@@ -1,60 +1,46 @@
 //! Closing and syncing.
 
-use super::convert::errno;
+use super::Server;
+use super::answer::Answer;
 use super::metadata::STATS_ID;
 use super::open::Handle;
-use super::{Server, holders};
 use crate::namespace::NodeId;
-use fuser::{FileHandle, FopenFlags, OpenFlags, ReplyEmpty, ReplyOpen, Request};
+use fuser::ReplyEmpty;
+use rustix::io::Errno;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 impl Server {
-    pub fn open(self: &Arc<Self>, request: &Request, id: NodeId, flags: OpenFlags, reply: ReplyOpen) {
-        if id != STATS_ID {
-            return self.open_file(request, id, flags, reply);
-        }
-        let text = self.parts.stats.render_text().into_bytes();
-        // A descriptor costs about a page of memory, here and in the kernel.
-        let held = match self.admission.take(request.uid(), 1 + text.len() as u64 / 4096) {
-            Ok(held) => held,
-            Err(refusal) => return reply.error(errno(holders::errno(refusal))),
-        };
-        let number = FileHandle(self.texts.insert(Arc::new((text, held))));
-        reply.opened(number, FopenFlags::FOPEN_DIRECT_IO | FopenFlags::FOPEN_NOFLUSH);
-    }
-
     /// A descriptor is closed: what was written through it shows its time and size to everybody.
-    pub fn flush(self: &Arc<Self>, id: NodeId, handle: FileHandle, reply: ReplyEmpty) {
+    pub fn flush(self: &Arc<Self>, id: NodeId, handle: u64, answer: Answer<ReplyEmpty>) {
         if id == STATS_ID {
-            return reply.ok();
+            return answer.give(Ok(()));
         }
-        let Some(handle) = self.handles.get(handle.0) else { return reply.error(fuser::Errno::EBADF) };
+        let Some(handle) = self.handles.get(handle) else { return answer.give(Err(Errno::BADF)) };
         if !handle.wrote.load(Ordering::Relaxed) || handle.open.file.is_in_stub() {
-            return reply.ok();
+            return answer.give(Ok(()));
         }
-        self.hand_over(handle.uid(), reply, ReplyEmpty::error, move |reply| match handle.open.file.settle() {
-            Ok(()) => reply.ok(),
-            Err(error) => reply.error(errno(error.errno())),
+        self.hand_over(handle.uid(), answer, move |answer| {
+            answer.give(handle.open.file.settle().map_err(|error| error.errno()));
         });
     }
 
-    pub fn release(self: &Arc<Self>, id: NodeId, handle: FileHandle, reply: ReplyEmpty) {
+    pub fn release(self: &Arc<Self>, id: NodeId, handle: u64, answer: Answer<ReplyEmpty>) {
         if id == STATS_ID {
-            self.texts.remove(handle.0);
-            return reply.ok();
+            self.texts.remove(handle);
+            return answer.give(Ok(()));
         }
-        let Some(handle) = self.handles.remove(handle.0) else { return reply.error(fuser::Errno::EBADF) };
+        let Some(handle) = self.handles.remove(handle) else { return answer.give(Err(Errno::BADF)) };
         if handle.open.file.is_in_stub() {
             self.close(&handle);
-            return reply.ok();
+            return answer.give(Ok(()));
         }
         // The last user of a file settles and may sync it; that waits for targets.
         let (server, uid) = (self.clone(), handle.uid());
         let work = move || {
             server.settle_and_finish(&handle);
             drop(handle);
-            reply.ok();
+            answer.give(Ok(()));
         };
         if let Err(work) = self.slow.push_now(uid, Box::new(work)) {
             work();
@@ -84,13 +70,10 @@ impl Server {
         self.close(handle);
     }
 
-    pub fn sync(self: &Arc<Self>, handle: FileHandle, data_only: bool, reply: ReplyEmpty) {
-        let Some(handle) = self.handles.get(handle.0) else { return reply.error(fuser::Errno::EBADF) };
-        self.hand_over(handle.uid(), reply, ReplyEmpty::error, move |reply| {
-            match handle.open.file.sync(data_only, &handle.synced) {
-                Ok(()) => reply.ok(),
-                Err(error) => reply.error(errno(error.errno())),
-            }
+    pub fn sync(self: &Arc<Self>, handle: u64, data_only: bool, answer: Answer<ReplyEmpty>) {
+        let Some(handle) = self.handles.get(handle) else { return answer.give(Err(Errno::BADF)) };
+        self.hand_over(handle.uid(), answer, move |answer| {
+            answer.give(handle.open.file.sync(data_only, &handle.synced).map_err(|error| error.errno()));
         });
     }
 }

@@ -1,19 +1,20 @@
 //! Names and attributes.
 
-use super::convert::{attributes, device, errno};
+use super::answer::{Answer, Made, Opened};
+use super::convert::{attributes, no_attributes};
+use super::front::Make;
 use super::open::{Open, is_writable};
-use super::{Server, answer, holders};
+use super::{Server, holders};
 use crate::Result;
 use crate::admission::Held;
 use crate::namespace::attributes::REQUEST;
 use crate::namespace::{Caller, Node, NodeId, ROOT};
-use fuser::{FileAttr, FileHandle, FileType, Generation, INodeNo, ReplyAttr, ReplyCreate, ReplyEmpty, ReplyEntry};
+use fuser::{FileAttr, Generation, ReplyCreate, ReplyEmpty};
 use policy::layout::Placement;
 use rustix::fs::{OFlags, RenameFlags, Stat, XattrFlags, fstat};
 use rustix::io::Errno;
 use std::ffi::OsStr;
 use std::sync::Arc;
-use std::time::{Duration, UNIX_EPOCH};
 
 /// Name of the virtual file at the root that shows what the mount does.
 pub const STATS_NAME: &str = ".stats";
@@ -42,145 +43,87 @@ impl Server {
     /// Attributes now; through the open stub if there is one, which works for a file without a name too.
     pub fn stat(&self, id: NodeId) -> Result<FileAttr> {
         if id == STATS_ID {
-            return Ok(self.stats_attributes(0));
+            return Ok(no_attributes(STATS_ID));
         }
         if let Some(open) = self.open.get(id) {
-            let mut stat = fstat(open.stub())?;
-            self.shown_open(&open, &mut stat);
-            return Ok(attributes(id, &stat));
+            return self.stat_open(&open);
         }
         let mut stat = self.parts.namespace.stat(id)?;
         self.shown_closed(id, &mut stat);
         Ok(attributes(id, &stat))
     }
 
-    /// The virtual file's attributes.
-    pub fn stats_attributes(&self, size: u64) -> FileAttr {
-        FileAttr {
-            ino: INodeNo(STATS_ID),
-            size,
-            blocks: 0,
-            atime: UNIX_EPOCH,
-            mtime: UNIX_EPOCH,
-            ctime: UNIX_EPOCH,
-            crtime: UNIX_EPOCH,
-            kind: FileType::RegularFile,
-            perm: 0o444,
-            nlink: 1,
-            uid: rustix::process::geteuid().as_raw(),
-            gid: rustix::process::getegid().as_raw(),
-            rdev: 0,
-            blksize: 4096,
-            flags: 0,
-        }
+    fn stat_open(&self, open: &Open) -> Result<FileAttr> {
+        let mut stat = fstat(open.stub())?;
+        self.shown_open(open, &mut stat);
+        Ok(attributes(open.id, &stat))
     }
 
-    pub fn lookup(&self, parent: NodeId, name: &OsStr, reply: ReplyEntry) {
-        if parent == ROOT && name == STATS_NAME {
-            return reply.entry(&Duration::from_secs(1), &self.stats_attributes(0), Generation(0));
-        }
-        self.entry(self.parts.namespace.lookup(parent, name), reply);
-    }
-
-    /// Answers with a node whose reference was counted.
-    fn entry(&self, made: rustix::io::Result<(Arc<Node>, Stat)>, reply: ReplyEntry) {
-        answer::entry(made, self.options.ttl(), |id, stat| self.shown(id, stat), reply);
-    }
-
-    pub fn getattr(&self, id: NodeId, handle: Option<FileHandle>, reply: ReplyAttr) {
-        let stat = match handle.filter(|_| id != STATS_ID).and_then(|h| self.handles.get(h.0)) {
-            Some(handle) if handle.open.id == id => fstat(handle.open.stub()).map_err(Into::into).map(|mut stat| {
-                self.shown_open(&handle.open, &mut stat);
-                attributes(id, &stat)
-            }),
+    /// The same, by a handle where the kernel has one.
+    pub fn stat_handle(&self, id: NodeId, handle: Option<u64>) -> Result<FileAttr> {
+        match handle.filter(|_| id != STATS_ID).and_then(|handle| self.handles.get(handle)) {
+            Some(handle) if handle.open.id == id => self.stat_open(&handle.open),
             _ => self.stat(id),
-        };
-        match stat {
-            Ok(attr) => reply.attr(&self.options.attr_timeout, &attr),
-            Err(error) => reply.error(errno(error.errno())),
         }
     }
 
-    pub fn make_node(
-        &self,
-        caller: Caller,
-        parent: NodeId,
-        name: &OsStr,
-        mode: u32,
-        kernel_device: u32,
-        reply: ReplyEntry,
-    ) {
-        let made = not_virtual(parent, name)
-            .and_then(|()| self.parts.namespace.make_node(caller, parent, name, mode, device(kernel_device)));
-        self.entry(made, reply);
-    }
-
-    pub fn make_directory(&self, caller: Caller, parent: NodeId, name: &OsStr, mode: u32, reply: ReplyEntry) {
-        let made =
-            not_virtual(parent, name).and_then(|()| self.parts.namespace.make_directory(caller, parent, name, mode));
-        if let (Ok((node, _)), Some(text)) = (&made, self.request_text(parent)) {
-            let set =
-                self.parts.namespace.set_attribute(node.id, OsStr::new(REQUEST), text.as_bytes(), XattrFlags::empty());
-            match set {
-                Ok(()) => node.set_request(Some(text)),
-                // Somebody was quick to remove it.
-                Err(Errno::NOENT | Errno::STALE) => {}
-                Err(error) => {
-                    tracing::warn!(?name, %error, "a new directory does not inherit its parent's layout request")
-                }
-            }
+    pub fn lookup(&self, parent: NodeId, name: &OsStr) -> rustix::io::Result<(FileAttr, Generation)> {
+        if is_virtual(parent, name) {
+            return Ok((no_attributes(STATS_ID), Generation(0)));
         }
-        self.entry(made, reply);
+        self.entry(self.parts.namespace.lookup(parent, name))
     }
 
-    pub fn make_symlink(&self, caller: Caller, parent: NodeId, name: &OsStr, target: &OsStr, reply: ReplyEntry) {
-        let made =
-            not_virtual(parent, name).and_then(|()| self.parts.namespace.make_symlink(caller, parent, name, target));
-        self.entry(made, reply);
+    fn entry(&self, made: Made) -> rustix::io::Result<(FileAttr, Generation)> {
+        made.map(|(node, stat)| (self.shown(node.id, stat), Generation(node.generation())))
     }
 
-    pub fn link(&self, id: NodeId, parent: NodeId, name: &OsStr, reply: ReplyEntry) {
-        let made = not_virtual(parent, name).and_then(|()| self.parts.namespace.link(id, parent, name));
-        self.entry(made, reply);
+    pub fn make(&self, parent: NodeId, name: &OsStr, what: Make<'_>) -> rustix::io::Result<(FileAttr, Generation)> {
+        if is_virtual(parent, name) {
+            return Err(Errno::EXIST);
+        }
+        let made = what.in_namespace(&self.parts.namespace, parent, name);
+        if let (Make::Directory(..), Ok((node, _))) = (what, &made) {
+            self.inherit_request(parent, name, node);
+        }
+        self.entry(made)
     }
 
-    pub fn unlink(self: &Arc<Self>, uid: u32, parent: NodeId, name: &OsStr, reply: ReplyEmpty) {
+    /// A new directory takes its parent's layout request.
+    fn inherit_request(&self, parent: NodeId, name: &OsStr, node: &Node) {
+        let Some(text) = self.request_text(parent) else { return };
+        let (attribute, none) = (OsStr::new(REQUEST), XattrFlags::empty());
+        match self.parts.namespace.set_attribute(node.id, attribute, text.as_bytes(), none) {
+            Ok(()) => node.set_request(Some(text)),
+            Err(Errno::NOENT | Errno::STALE) => {} // it was removed at once
+            Err(error) => tracing::warn!(?name, %error, "a new directory does not inherit its parent's layout request"),
+        }
+    }
+
+    pub fn unlink(self: &Arc<Self>, uid: u32, parent: NodeId, name: &OsStr, answer: Answer<ReplyEmpty>) {
         let name = name.to_owned();
-        self.with_room_for_removal(uid, reply, move |server, reply| server.unlink_now(uid, parent, &name, reply));
+        self.with_room_for_removal(uid, answer, move |server| {
+            not_permitted(parent, &name)?;
+            server.unlinked(uid, server.parts.namespace.unlink(parent, &name)?);
+            Ok(())
+        });
     }
 
     /// Does what may leave objects to be removed: here, or where the user may wait if too many are.
     fn with_room_for_removal(
         self: &Arc<Self>,
         uid: u32,
-        reply: ReplyEmpty,
-        act: impl FnOnce(&Server, ReplyEmpty) + Send + 'static,
+        answer: Answer<ReplyEmpty>,
+        act: impl FnOnce(&Server) -> rustix::io::Result<()> + Send + 'static,
     ) {
         if self.gone.has_room(uid) {
-            return act(self, reply);
+            return answer.give(act(self));
         }
         let server = self.clone();
-        self.hand_over(uid, reply, ReplyEmpty::error, move |reply| {
+        self.hand_over(uid, answer, move |answer| {
             server.gone.wait_for_room(uid);
-            act(&server, reply);
+            answer.give(act(&server));
         });
-    }
-
-    fn unlink_now(&self, uid: u32, parent: NodeId, name: &OsStr, reply: ReplyEmpty) {
-        match not_permitted(parent, name).and_then(|()| self.parts.namespace.unlink(parent, name)) {
-            Ok(removed) => {
-                self.unlinked(uid, removed);
-                reply.ok();
-            }
-            Err(error) => reply.error(errno(error)),
-        }
-    }
-
-    pub fn remove_directory(&self, parent: NodeId, name: &OsStr, reply: ReplyEmpty) {
-        match self.parts.namespace.remove_directory(parent, name) {
-            Ok(_) => reply.ok(),
-            Err(error) => reply.error(errno(error)),
-        }
     }
 
     pub fn rename(
@@ -188,36 +131,18 @@ impl Server {
         uid: u32,
         from: (NodeId, &OsStr),
         to: (NodeId, &OsStr),
-        flags: fuser::RenameFlags,
-        reply: ReplyEmpty,
+        flags: RenameFlags,
+        answer: Answer<ReplyEmpty>,
     ) {
         let (from, to) = ((from.0, from.1.to_owned()), (to.0, to.1.to_owned()));
-        self.with_room_for_removal(uid, reply, move |server, reply| {
-            server.rename_now(uid, (from.0, &from.1), (to.0, &to.1), flags, reply);
-        });
-    }
-
-    fn rename_now(
-        &self,
-        uid: u32,
-        from: (NodeId, &OsStr),
-        to: (NodeId, &OsStr),
-        flags: fuser::RenameFlags,
-        reply: ReplyEmpty,
-    ) {
-        let flags = RenameFlags::from_bits_retain(flags.bits());
-        let renamed = not_permitted(from.0, from.1)
-            .and_then(|()| not_permitted(to.0, to.1))
-            .and_then(|()| self.parts.namespace.rename(from.0, from.1, to.0, to.1, flags));
-        match renamed {
-            Ok(replaced) => {
-                if let Some(removed) = replaced {
-                    self.unlinked(uid, removed);
-                }
-                reply.ok();
+        self.with_room_for_removal(uid, answer, move |server| {
+            not_permitted(from.0, &from.1)?;
+            not_permitted(to.0, &to.1)?;
+            if let Some(removed) = server.parts.namespace.rename(from.0, &from.1, to.0, &to.1, flags)? {
+                server.unlinked(uid, removed);
             }
-            Err(error) => reply.error(errno(error)),
-        }
+            Ok(())
+        });
     }
 
     /// Creates and opens a file; opens it if somebody else was faster and that is allowed.
@@ -227,24 +152,24 @@ impl Server {
         (parent, name): (NodeId, &OsStr),
         mode: u32,
         flags: OFlags,
-        reply: ReplyCreate,
+        answer: Answer<ReplyCreate>,
     ) {
         // Before there is a file that nobody could open.
         let held = match self.admission.take(caller.uid, 1) {
             Ok(held) => held,
-            Err(refusal) => return reply.error(errno(holders::errno(refusal))),
+            Err(refusal) => return answer.give(Err(holders::errno(refusal))),
         };
         if self.inherited_in(parent).is_some_and(|placement| is_single(&placement)) {
-            return self.create_slowly(caller, held, (parent, name), mode, flags, reply); // its object is made at once
+            return self.create_slowly(caller, held, (parent, name), mode, flags, answer); // its object is made at once
         }
         // With O_TRUNC, as nearly everybody creates files, only one that exists has anything to cut.
         let cuts = flags.contains(OFlags::TRUNC);
         let only_new = if cuts { flags | OFlags::EXCL } else { flags };
         match self.create_or_find(caller, parent, name, mode, only_new) {
             Err(error) if error.errno() == Errno::EXIST && only_new != flags => {
-                self.create_slowly(caller, held, (parent, name), mode, flags, reply);
+                self.create_slowly(caller, held, (parent, name), mode, flags, answer);
             }
-            created => self.answer_created(held, created, flags, reply),
+            created => self.answer_created(held, created, flags, answer),
         }
     }
 
@@ -256,40 +181,30 @@ impl Server {
         (parent, name): (NodeId, &OsStr),
         mode: u32,
         flags: OFlags,
-        reply: ReplyCreate,
+        answer: Answer<ReplyCreate>,
     ) {
         let (server, name) = (self.clone(), name.to_owned());
-        self.hand_over(caller.uid, reply, ReplyCreate::error, move |reply| {
+        self.hand_over(caller.uid, answer, move |answer| {
             let created = server.create_or_find(caller, parent, &name, mode, flags);
-            server.answer_created(held, created, flags, reply);
+            server.answer_created(held, created, flags, answer);
         });
     }
 
-    fn answer_created(&self, held: Held, created: Result<Created<'_>>, flags: OFlags, reply: ReplyCreate) {
-        let (node, stat, user, found) = match created {
-            Ok(created) => created,
-            Err(error) => return reply.error(errno(error.errno())),
-        };
-        let cut = |entered| match found && flags.contains(OFlags::TRUNC) {
-            true => user.open.file.truncate(0).map(|()| entered),
-            false => Ok(entered),
-        };
-        let entered = match self.enter_with(held, &user, flags).and_then(cut) {
-            Ok(entered) => entered,
-            Err(error) => {
-                self.parts.namespace.forget(node.id, 1);
-                return reply.error(errno(error.errno()));
-            }
-        };
-        let (handle, fopen) = self.handle(entered, user, flags, |fd| reply.open_backing(fd));
-        let attr = self.shown(node.id, stat);
-        let backing = handle.backing();
-        let number = FileHandle(self.handles.insert(Arc::new(handle)));
-        let (ttl, generation) = (&self.options.ttl().both(), Generation(node.generation()));
-        match backing {
-            Some(backing) => reply.created_passthrough(ttl, &attr, generation, number, fopen, &backing),
-            None => reply.created(ttl, &attr, generation, number, fopen),
-        }
+    fn answer_created(&self, held: Held, created: Result<Created<'_>>, flags: OFlags, answer: Answer<ReplyCreate>) {
+        let opened = created.and_then(|(node, stat, user, found)| {
+            let cut = |entered| match found && flags.contains(OFlags::TRUNC) {
+                true => user.open.file.truncate(0).map(|()| entered),
+                false => Ok(entered),
+            };
+            let entered = self.enter_with(held, &user, flags).and_then(cut);
+            let entered = entered.inspect_err(|_| self.parts.namespace.forget(node.id, 1))?;
+            let (handle, flags) = self.handle(entered, user, flags, |fd| answer.register(fd));
+            let attr = self.shown(node.id, stat);
+            let backing = handle.backing();
+            let opened = Opened { handle: self.handles.insert(Arc::new(handle)), flags, backing };
+            Ok((attr, Generation(node.generation()), opened))
+        });
+        answer.give(opened.map_err(|error| error.errno()));
     }
 
     fn create_or_find(
@@ -300,7 +215,9 @@ impl Server {
         mode: u32,
         flags: OFlags,
     ) -> Result<Created<'_>> {
-        not_virtual(parent, name)?;
+        if is_virtual(parent, name) {
+            return Err(Errno::EXIST.into());
+        }
         match self.parts.namespace.create(caller, parent, name, mode) {
             Ok((node, stat, stub)) => {
                 let user = self.user_of_stub(node.id, stub).inspect_err(|_| self.parts.namespace.forget(node.id, 1))?;
@@ -383,12 +300,12 @@ impl Server {
     }
 }
 
-/// The virtual file's name is taken.
-fn not_virtual(parent: NodeId, name: &OsStr) -> rustix::io::Result<()> {
-    if parent == ROOT && name == STATS_NAME { Err(Errno::EXIST) } else { Ok(()) }
+/// Whether it is the virtual file, whose name is taken.
+fn is_virtual(parent: NodeId, name: &OsStr) -> bool {
+    parent == ROOT && name == STATS_NAME
 }
 
 /// The virtual file stays where it is.
 fn not_permitted(parent: NodeId, name: &OsStr) -> rustix::io::Result<()> {
-    if parent == ROOT && name == STATS_NAME { Err(Errno::PERM) } else { Ok(()) }
+    if is_virtual(parent, name) { Err(Errno::PERM) } else { Ok(()) }
 }

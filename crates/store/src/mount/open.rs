@@ -1,7 +1,8 @@
 //! Open files: one entry per inode, one handle per open.
 
-use super::convert::{caller, errno};
+use super::answer::{Answer, Opened};
 use super::holders::{self, Entered, Holders};
+use super::metadata::STATS_ID;
 use super::mode::{Mode, Modes, Wish};
 use super::slow::OWN;
 use super::{File, PassthroughGuard, Server, SyncCursor};
@@ -12,7 +13,7 @@ use crate::file::Payer;
 use crate::namespace::{Caller, Node, NodeId};
 use crate::stats::Metric;
 use crate::volume::{Io, Passthrough};
-use fuser::{BackingId, FileHandle, FopenFlags, OpenFlags, ReplyOpen, Request};
+use fuser::{BackingId, FopenFlags, ReplyOpen};
 use parking_lot::Mutex;
 use policy::advice::Reader;
 use rustix::fs::{AtFlags, OFlags, Stat, StatxFlags, fstat, statx};
@@ -205,42 +206,47 @@ impl Server {
     }
 
     /// Opens a file for the kernel.
-    pub fn open_file(self: &Arc<Self>, request: &Request, id: NodeId, flags: OpenFlags, reply: ReplyOpen) {
-        let (caller, pid) = (caller(request, 0), request.pid());
-        let flags = OFlags::from_bits_retain(flags.0 as u32);
-        let user = match self.user(id) {
-            Ok(user) if user.open.file.is_in_stub() => user,
+    pub fn open(self: &Arc<Self>, caller: Caller, id: NodeId, flags: OFlags, answer: Answer<ReplyOpen>) {
+        if id == STATS_ID {
+            return answer.give(self.open_stats(caller.uid));
+        }
+        match self.user(id) {
+            Ok(user) if user.open.file.is_in_stub() => self.open_user(caller, user, flags, answer),
             Ok(_) => {
                 // Its target may have to be asked: to open the object for the kernel, to cut it.
                 let server = self.clone();
-                return self.hand_over(caller.uid, reply, ReplyOpen::error, move |reply| match server.user(id) {
-                    Ok(user) => server.open_user(caller, pid, user, flags, reply),
-                    Err(error) => reply.error(errno(error.errno())),
+                self.hand_over(caller.uid, answer, move |answer| match server.user(id) {
+                    Ok(user) => server.open_user(caller, user, flags, answer),
+                    Err(error) => answer.give(Err(error.errno())),
                 });
             }
-            Err(error) => return reply.error(errno(error.errno())),
-        };
-        self.open_user(caller, pid, user, flags, reply);
+            Err(error) => answer.give(Err(error.errno())),
+        }
     }
 
-    fn open_user(&self, caller: Caller, pid: u32, user: User<'_>, flags: OFlags, reply: ReplyOpen) {
-        let path = || self.parts.namespace.node(user.open.id).ok()?.name().and_then(|(p, name)| self.path_of(p, &name));
+    fn open_stats(&self, uid: u32) -> rustix::io::Result<Opened> {
+        let text = self.parts.stats.render_text().into_bytes();
+        // A descriptor costs about a page of memory, here and in the kernel.
+        let held = self.admission.take(uid, 1 + text.len() as u64 / 4096).map_err(holders::errno)?;
+        let handle = self.texts.insert(Arc::new((text, held)));
+        Ok(Opened { handle, flags: FopenFlags::FOPEN_DIRECT_IO | FopenFlags::FOPEN_NOFLUSH, backing: None })
+    }
+
+    fn open_user(&self, caller: Caller, user: User<'_>, flags: OFlags, answer: Answer<ReplyOpen>) {
         let entered = self.enter(caller.uid, &user, flags);
-        match entered.and_then(|entered| self.prepare_open(caller, &user, flags).map(|()| entered)) {
-            Ok(entered) => {
-                user.open.file.tell_opened(&path, is_writable(flags));
-                let heard = self.parts.openers.as_ref().and_then(|o| o.opened(&user.open.file, caller.uid, pid));
-                let (mut handle, fopen) = self.handle(entered, user, flags, |fd| reply.open_backing(fd));
-                handle.heard = heard;
-                let backing = handle.backing.clone();
-                let number = FileHandle(self.handles.insert(Arc::new(handle)));
-                match backing {
-                    Some(backing) => reply.opened_passthrough(number, fopen, &backing),
-                    None => reply.opened(number, fopen),
-                }
-            }
-            Err(error) => reply.error(errno(error.errno())),
-        }
+        let entered = entered.and_then(|entered| self.prepare_open(caller, &user, flags).map(|()| entered));
+        let opened = entered.map(|entered| {
+            let name = || self.parts.namespace.node(user.open.id).ok()?.name();
+            let path = || name().and_then(|(parent, name)| self.path_of(parent, &name));
+            user.open.file.tell_opened(&path, is_writable(flags));
+            let openers = self.parts.openers.as_ref();
+            let heard = openers.and_then(|openers| openers.opened(&user.open.file, caller.uid, caller.thread));
+            let (mut handle, flags) = self.handle(entered, user, flags, |fd| answer.register(fd));
+            handle.heard = heard;
+            let backing = handle.backing();
+            Opened { handle: self.handles.insert(Arc::new(handle)), flags, backing }
+        });
+        answer.give(opened.map_err(|error| error.errno()));
     }
 
     /// Whether the user may have one more file open, and that one; so it counts.

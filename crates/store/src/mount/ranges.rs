@@ -1,10 +1,11 @@
 //! Operations on ranges of a file: reserving, punching, zeroing, finding holes, copying.
 
 use super::Server;
-use super::convert::errno;
+use super::answer::Answer;
+use super::front::Whence;
 use crate::Result;
 use crate::file::{Access, File};
-use fuser::{FileHandle, ReplyEmpty, ReplyLseek, ReplyWrite};
+use fuser::{ReplyEmpty, ReplyLseek, ReplyWrite};
 use rustix::fs::FallocateFlags;
 use rustix::io::Errno;
 use std::sync::Arc;
@@ -12,43 +13,36 @@ use std::sync::atomic::Ordering;
 
 /// Bytes of a page of memory.
 const PAGE: u64 = 4096;
-/// `lseek` to data, as the system call's number.
-const SEEK_DATA: i32 = 3;
-/// `lseek` to a hole.
-const SEEK_HOLE: i32 = 4;
 
 impl Server {
-    pub fn allocate(self: &Arc<Self>, handle: FileHandle, offset: u64, len: u64, mode: i32, reply: ReplyEmpty) {
-        let Some(handle) = self.handles.get(handle.0) else { return reply.error(fuser::Errno::EBADF) };
+    pub fn allocate(
+        self: &Arc<Self>,
+        handle: u64,
+        (offset, len): (u64, u64),
+        mode: FallocateFlags,
+        answer: Answer<ReplyEmpty>,
+    ) {
+        let Some(handle) = self.handles.get(handle) else { return answer.give(Err(Errno::BADF)) };
         handle.wrote.store(true, Ordering::Relaxed);
-        let mode = FallocateFlags::from_bits_retain(mode as u32);
-        self.hand_over(handle.uid(), reply, ReplyEmpty::error, move |reply| {
-            match allocate(&handle.open.file, offset, len, mode) {
-                Ok(()) => reply.ok(),
-                Err(error) => reply.error(errno(error.errno())),
-            }
+        self.hand_over(handle.uid(), answer, move |answer| {
+            answer.give(allocate(&handle.open.file, offset, len, mode).map_err(|error| error.errno()));
         });
     }
 
-    pub fn seek(self: &Arc<Self>, handle: FileHandle, offset: i64, whence: i32, reply: ReplyLseek) {
-        let Some(handle) = self.handles.get(handle.0) else { return reply.error(fuser::Errno::EBADF) };
-        let Ok(offset) = u64::try_from(offset) else { return reply.error(fuser::Errno::ENXIO) };
-        self.hand_over(handle.uid(), reply, ReplyLseek::error, move |reply| {
+    pub fn seek(self: &Arc<Self>, handle: u64, offset: u64, whence: Whence, answer: Answer<ReplyLseek>) {
+        let Some(handle) = self.handles.get(handle) else { return answer.give(Err(Errno::BADF)) };
+        self.hand_over(handle.uid(), answer, move |answer| {
             let found = match whence {
-                SEEK_DATA => handle.open.file.seek_data(offset),
-                SEEK_HOLE => handle.open.file.seek_hole(offset),
-                _ => Err(Errno::INVAL.into()),
+                Whence::Data => handle.open.file.seek_data(offset),
+                Whence::Hole => handle.open.file.seek_hole(offset),
             };
-            match found {
-                Ok(found) => reply.offset(found as i64),
-                Err(error) => reply.error(errno(error.errno())),
-            }
+            answer.give(found.map_err(|error| error.errno()));
         });
     }
 
-    pub fn copy(self: &Arc<Self>, from: (FileHandle, u64), to: (FileHandle, u64), len: u64, reply: ReplyWrite) {
-        let (Some(source), Some(destination)) = (self.handles.get(from.0.0), self.handles.get(to.0.0)) else {
-            return reply.error(fuser::Errno::EBADF);
+    pub fn copy(self: &Arc<Self>, from: (u64, u64), to: (u64, u64), len: u64, answer: Answer<ReplyWrite>) {
+        let (Some(source), Some(destination)) = (self.handles.get(from.0), self.handles.get(to.0)) else {
+            return answer.give(Err(Errno::BADF));
         };
         destination.wrote.store(true, Ordering::Relaxed);
         // The answer's field has 32 bits; the kernel asks again for the rest.
@@ -56,21 +50,17 @@ impl Server {
         let uid = destination.uid();
         let (source, destination) = (source.open.file.clone(), destination.open.file.clone());
         let Some(len) = whole_pages(to.1, len.min(source.size().saturating_sub(from.1)), destination.size()) else {
-            return reply.error(fuser::Errno::EXDEV);
+            return answer.give(Err(Errno::XDEV));
         };
-        let copied = len;
         // Who holds writes must see them: the kernel then reads, and writes as everybody does.
-        if destination.holder(Access { write: true, offset: to.1, len: copied }).is_some() {
-            return reply.error(fuser::Errno::EXDEV);
+        let access = Access { write: true, offset: to.1, len };
+        if destination.holder(access).is_some() {
+            return answer.give(Err(Errno::XDEV));
         }
-        self.hand_over(uid, reply, ReplyWrite::error, move |reply| {
-            let done = destination.copy_range(&source, from.1, to.1, len);
-            let told = done.as_ref().map(drop).map_err(|error| error.errno().into());
-            destination.tell_written(Access { write: true, offset: to.1, len: copied }, &told);
-            match done {
-                Ok(copied) => reply.written(copied as u32),
-                Err(error) => reply.error(errno(error.errno())),
-            }
+        self.hand_over(uid, answer, move |answer| {
+            let done = destination.copy_range(&source, from.1, to.1, len).map_err(|error| error.errno());
+            destination.tell_written(access, &done.map(drop).map_err(Into::into));
+            answer.give(done.map(|copied| copied as usize));
         });
     }
 }

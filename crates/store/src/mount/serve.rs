@@ -1,38 +1,25 @@
-//! What the kernel asks, one method per request: decoded, counted, passed on.
+//! The volume as the front serves it.
 
 use super::Server;
-use super::answer::{self, Changes};
-use super::convert::{caller, set_time, synced};
-use super::mountpoint::Ended;
+use super::answer::{Answer, Changes, Ttl};
+use super::front::{FileSystem, Make, REQUEST_BYTES_MAX, ReadRequest, Wanted, Whence, WriteRequest};
+use crate::namespace::{Caller, Listing, Namespace, NodeId};
 use crate::stats::Op;
 use fuser::{
-    BsdFileFlags, CopyFileRangeFlags, FileHandle, Filesystem, INodeNo, InitFlags, IoctlFlags, KernelConfig, LockOwner,
-    OpenFlags, PollEvents, PollFlags, PollNotifier, RenameFlags, ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory,
-    ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyIoctl, ReplyLseek, ReplyOpen, ReplyPoll, ReplyStatfs, ReplyWrite,
-    ReplyXattr, Request, TimeOrNow, WriteFlags,
+    FileAttr, Generation, InitFlags, ReplyAttr, ReplyCreate, ReplyData, ReplyEmpty, ReplyLseek, ReplyOpen, ReplyWrite,
 };
-use rustix::fs::OFlags;
+use rustix::fs::{FallocateFlags, OFlags, RenameFlags, Stat, StatVfs, XattrFlags};
+use rustix::io::Result;
 use std::ffi::OsStr;
-use std::path::Path;
 use std::sync::Arc;
-use std::time::{Instant, SystemTime};
+use std::sync::atomic::Ordering;
+use std::time::Instant;
 
-/// Bytes of one request at most.
-const WRITE_BYTES_MAX: u32 = 1 << 20;
 /// Requests that the kernel sends ahead of anybody waiting for them.
 const BACKGROUND_MAX: u16 = 128;
 
-/// What fuser drives. Rings when all its threads have left.
-pub struct Fuse(pub Arc<Server>, pub Arc<Ended>);
-
-impl Drop for Fuse {
-    fn drop(&mut self) {
-        self.1.ring();
-    }
-}
-
 /// Counts a request when it was passed on.
-struct Counted<'a>(&'a Server, Op, u64, Instant);
+pub struct Counted<'a>(&'a Server, Op, u64, Instant);
 
 impl Drop for Counted<'_> {
     fn drop(&mut self) {
@@ -40,22 +27,17 @@ impl Drop for Counted<'_> {
     }
 }
 
-impl Fuse {
-    fn count(&self, op: Op, bytes: u64) -> Counted<'_> {
-        Counted(&self.0, op, bytes, Instant::now())
-    }
-}
+impl FileSystem for Server {
+    type Passing<'a> = Option<Counted<'a>>;
 
-impl Filesystem for Fuse {
-    fn init(&mut self, _request: &Request, config: &mut KernelConfig) -> std::io::Result<()> {
-        // Not FUSE_ATOMIC_O_TRUNC: an open that truncates would reach us before the kernel found the file to be a running
-        // program (ETXTBSY), and cut it under the program's feet.
-        let wanted = [
-            InitFlags::FUSE_DONT_MASK,
-            InitFlags::FUSE_PARALLEL_DIROPS,
+    fn passing(self: &Arc<Self>, op: Option<Op>, bytes: u64) -> Option<Counted<'_>> {
+        op.map(|op| Counted(self, op, bytes, Instant::now()))
+    }
+
+    fn wanted(&self) -> Wanted {
+        let capabilities = vec![
             InitFlags::FUSE_DO_READDIRPLUS,
             InitFlags::FUSE_READDIRPLUS_AUTO,
-            InitFlags::FUSE_ASYNC_DIO,
             InitFlags::FUSE_DIRECT_IO_ALLOW_MMAP,
             // The kernel alone changes bytes and sizes, so it drops no page for what it reads in attributes.
             InitFlags::FUSE_EXPLICIT_INVAL_DATA,
@@ -64,329 +46,161 @@ impl Filesystem for Fuse {
             InitFlags::FUSE_HANDLE_KILLPRIV_V2,
             InitFlags::FUSE_PASSTHROUGH,
         ];
-        answer::ask_capabilities(config, wanted);
-        if config.capabilities().contains(InitFlags::FUSE_PASSTHROUGH) {
-            let _ = config.set_max_stack_depth(1);
-        } else {
-            self.0.passthrough.store(false, std::sync::atomic::Ordering::Relaxed);
-        }
-        let _ = config.set_max_write(WRITE_BYTES_MAX);
-        let _ = config.set_max_readahead(WRITE_BYTES_MAX);
-        let _ = config.set_max_background(BACKGROUND_MAX);
-        Ok(())
+        Wanted { capabilities, read_ahead_bytes: REQUEST_BYTES_MAX, background_max: BACKGROUND_MAX }
     }
 
-    fn lookup(&self, _request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
-        let _counted = self.count(Op::Lookup, 0);
-        self.0.lookup(parent.0, name, reply);
+    fn cannot_pass_through(&self) {
+        self.passthrough.store(false, Ordering::Relaxed);
     }
 
-    fn forget(&self, _request: &Request, ino: INodeNo, count: u64) {
-        self.0.parts.namespace.forget(ino.0, count);
+    fn ttl(&self) -> Ttl {
+        Ttl { entry: self.options.entry_timeout, attr: self.options.attr_timeout }
     }
 
-    fn getattr(&self, _request: &Request, ino: INodeNo, handle: Option<FileHandle>, reply: ReplyAttr) {
-        let _counted = self.count(Op::Getattr, 0);
-        self.0.getattr(ino.0, handle, reply);
+    fn shown(&self, id: NodeId, stat: Stat) -> FileAttr {
+        Server::shown(self, id, stat)
     }
 
-    fn setattr(
-        &self,
-        request: &Request,
-        ino: INodeNo,
-        mode: Option<u32>,
-        uid: Option<u32>,
-        gid: Option<u32>,
-        size: Option<u64>,
-        accessed: Option<TimeOrNow>,
-        modified: Option<TimeOrNow>,
-        _changed: Option<SystemTime>,
-        _handle: Option<FileHandle>,
-        _created: Option<SystemTime>,
-        _: Option<SystemTime>,
-        _: Option<SystemTime>,
-        _flags: Option<BsdFileFlags>,
-        reply: ReplyAttr,
-    ) {
-        let _counted = self.count(Op::Setattr, 0);
-        let (accessed, modified) = (accessed.map(set_time), modified.map(set_time));
-        let changes = Changes { mode, uid, gid, size, accessed, modified };
-        self.0.set_attributes(caller(request, 0), ino.0, changes, reply);
+    fn ended(&self) {
+        self.ended.ring();
     }
 
-    fn readlink(&self, _request: &Request, ino: INodeNo, reply: ReplyData) {
-        let _counted = self.count(Op::Lookup, 0);
-        match self.0.parts.namespace.read_symlink(ino.0) {
-            Ok(target) => reply.data(&target),
-            Err(error) => reply.error(super::convert::errno(error)),
-        }
+    fn lookup(&self, parent: NodeId, name: &OsStr) -> Result<(FileAttr, Generation)> {
+        Server::lookup(self, parent, name)
     }
 
-    fn mknod(
-        &self,
-        request: &Request,
-        parent: INodeNo,
-        name: &OsStr,
-        mode: u32,
-        umask: u32,
-        device: u32,
-        reply: ReplyEntry,
-    ) {
-        let _counted = self.count(Op::Create, 0);
-        self.0.make_node(caller(request, umask), parent.0, name, mode, device, reply);
+    fn forget(&self, id: NodeId, count: u64) {
+        self.parts.namespace.forget(id, count);
     }
 
-    fn mkdir(&self, request: &Request, parent: INodeNo, name: &OsStr, mode: u32, umask: u32, reply: ReplyEntry) {
-        let _counted = self.count(Op::Create, 0);
-        self.0.make_directory(caller(request, umask), parent.0, name, mode, reply);
+    fn attributes(&self, id: NodeId, handle: Option<u64>) -> Result<FileAttr> {
+        self.stat_handle(id, handle).map_err(|error| error.errno())
     }
 
-    fn unlink(&self, request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        let _counted = self.count(Op::Unlink, 0);
-        self.0.unlink(request.uid(), parent.0, name, reply);
+    fn change(self: &Arc<Self>, caller: Caller, id: NodeId, changes: Changes, answer: Answer<ReplyAttr>) {
+        self.set_attributes(caller, id, changes, answer);
     }
 
-    fn rmdir(&self, _request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        let _counted = self.count(Op::Unlink, 0);
-        self.0.remove_directory(parent.0, name, reply);
+    fn read_symlink(&self, id: NodeId) -> Result<Vec<u8>> {
+        self.parts.namespace.read_symlink(id)
     }
 
-    fn symlink(&self, request: &Request, parent: INodeNo, name: &OsStr, target: &Path, reply: ReplyEntry) {
-        let _counted = self.count(Op::Create, 0);
-        self.0.make_symlink(caller(request, 0), parent.0, name, target.as_os_str(), reply);
+    fn make(&self, parent: NodeId, name: &OsStr, what: Make<'_>) -> Result<(FileAttr, Generation)> {
+        Server::make(self, parent, name, what)
+    }
+
+    fn unlink(self: &Arc<Self>, uid: u32, parent: NodeId, name: &OsStr, answer: Answer<ReplyEmpty>) {
+        Server::unlink(self, uid, parent, name, answer);
+    }
+
+    fn remove_directory(&self, parent: NodeId, name: &OsStr) -> Result<()> {
+        self.parts.namespace.remove_directory(parent, name).map(drop)
     }
 
     fn rename(
-        &self,
-        request: &Request,
-        parent: INodeNo,
-        name: &OsStr,
-        new_parent: INodeNo,
-        new_name: &OsStr,
+        self: &Arc<Self>,
+        uid: u32,
+        from: (NodeId, &OsStr),
+        to: (NodeId, &OsStr),
         flags: RenameFlags,
-        reply: ReplyEmpty,
+        answer: Answer<ReplyEmpty>,
     ) {
-        let _counted = self.count(Op::Rename, 0);
-        self.0.rename(request.uid(), (parent.0, name), (new_parent.0, new_name), flags, reply);
+        Server::rename(self, uid, from, to, flags, answer);
     }
 
-    fn link(&self, _request: &Request, ino: INodeNo, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
-        let _counted = self.count(Op::Link, 0);
-        self.0.link(ino.0, parent.0, name, reply);
-    }
-
-    fn open(&self, request: &Request, ino: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
-        let _counted = self.count(Op::Open, 0);
-        self.0.open(request, ino.0, flags, reply);
-    }
-
-    fn read(
-        &self,
-        _request: &Request,
-        ino: INodeNo,
-        handle: FileHandle,
-        offset: u64,
-        len: u32,
-        _flags: OpenFlags,
-        owner: Option<LockOwner>,
-        reply: ReplyData,
-    ) {
-        let _counted = self.count(Op::Read, len.into());
-        // A read for a process names it; one that fills pages has no owner.
-        let for_pages = owner.is_none();
-        self.0.read(ino.0, handle, offset, len, for_pages, reply);
-    }
-
-    fn write(
-        &self,
-        request: &Request,
-        _ino: INodeNo,
-        handle: FileHandle,
-        offset: u64,
-        data: &[u8],
-        write_flags: WriteFlags,
-        flags: OpenFlags,
-        _owner: Option<LockOwner>,
-        reply: ReplyWrite,
-    ) {
-        let _counted = self.count(Op::Write, data.len() as u64);
-        let sync = synced(flags, write_flags);
-        let drops = write_flags.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID).then(|| caller(request, 0));
-        self.0.write(handle, offset, data, drops, sync, reply);
-    }
-
-    fn flush(&self, _request: &Request, ino: INodeNo, handle: FileHandle, _owner: LockOwner, reply: ReplyEmpty) {
-        let _counted = self.count(Op::Flush, 0);
-        self.0.flush(ino.0, handle, reply);
-    }
-
-    fn release(
-        &self,
-        _request: &Request,
-        ino: INodeNo,
-        handle: FileHandle,
-        _flags: OpenFlags,
-        _owner: Option<LockOwner>,
-        _flush: bool,
-        reply: ReplyEmpty,
-    ) {
-        let _counted = self.count(Op::Release, 0);
-        self.0.release(ino.0, handle, reply);
-    }
-
-    fn fsync(&self, _request: &Request, _ino: INodeNo, handle: FileHandle, data_only: bool, reply: ReplyEmpty) {
-        let _counted = self.count(Op::Fsync, 0);
-        self.0.sync(handle, data_only, reply);
-    }
-
-    fn opendir(&self, request: &Request, ino: INodeNo, _flags: OpenFlags, reply: ReplyOpen) {
-        self.0.open_directory(request.uid(), ino.0, reply);
-    }
-
-    fn readdir(&self, _request: &Request, _ino: INodeNo, handle: FileHandle, offset: u64, reply: ReplyDirectory) {
-        let _counted = self.count(Op::Readdir, 0);
-        self.0.read_directory(handle, offset, reply);
-    }
-
-    fn readdirplus(
-        &self,
-        _request: &Request,
-        _ino: INodeNo,
-        handle: FileHandle,
-        offset: u64,
-        reply: ReplyDirectoryPlus,
-    ) {
-        let _counted = self.count(Op::Readdir, 0);
-        self.0.read_directory_plus(handle, offset, reply);
-    }
-
-    fn releasedir(&self, _request: &Request, _ino: INodeNo, handle: FileHandle, _flags: OpenFlags, reply: ReplyEmpty) {
-        self.0.close_directory(handle, reply);
-    }
-
-    fn fsyncdir(&self, _request: &Request, _ino: INodeNo, handle: FileHandle, _data_only: bool, reply: ReplyEmpty) {
-        let _counted = self.count(Op::Fsync, 0);
-        self.0.sync_directory(handle, reply);
-    }
-
-    fn statfs(&self, _request: &Request, _ino: INodeNo, reply: ReplyStatfs) {
-        let _counted = self.count(Op::Statfs, 0);
-        self.0.space(reply);
-    }
-
-    fn setxattr(
-        &self,
-        request: &Request,
-        ino: INodeNo,
-        name: &OsStr,
-        value: &[u8],
-        flags: i32,
-        _position: u32,
-        reply: ReplyEmpty,
-    ) {
-        let _counted = self.count(Op::Xattr, 0);
-        self.0.set_attribute(request, ino.0, name, value, flags, reply);
-    }
-
-    fn getxattr(&self, _request: &Request, ino: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
-        let _counted = self.count(Op::Xattr, 0);
-        self.0.get_attribute(ino.0, name, size, reply);
-    }
-
-    fn listxattr(&self, _request: &Request, ino: INodeNo, size: u32, reply: ReplyXattr) {
-        let _counted = self.count(Op::Xattr, 0);
-        self.0.list_attributes(ino.0, size, reply);
-    }
-
-    fn removexattr(&self, request: &Request, ino: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        let _counted = self.count(Op::Xattr, 0);
-        self.0.remove_attribute(request, ino.0, name, reply);
+    fn open(self: &Arc<Self>, caller: Caller, id: NodeId, flags: OFlags, answer: Answer<ReplyOpen>) {
+        Server::open(self, caller, id, flags, answer);
     }
 
     fn create(
-        &self,
-        request: &Request,
-        parent: INodeNo,
-        name: &OsStr,
+        self: &Arc<Self>,
+        caller: Caller,
+        at: (NodeId, &OsStr),
         mode: u32,
-        umask: u32,
-        flags: i32,
-        reply: ReplyCreate,
+        flags: OFlags,
+        answer: Answer<ReplyCreate>,
     ) {
-        let _counted = self.count(Op::Create, 0);
-        let flags = OFlags::from_bits_retain(flags as u32);
-        self.0.create(caller(request, umask), (parent.0, name), mode, flags, reply);
+        Server::create(self, caller, at, mode, flags, answer);
     }
 
-    fn fallocate(
-        &self,
-        _request: &Request,
-        _ino: INodeNo,
-        handle: FileHandle,
-        offset: u64,
-        len: u64,
-        mode: i32,
-        reply: ReplyEmpty,
-    ) {
-        let _counted = self.count(Op::Fallocate, 0);
-        self.0.allocate(handle, offset, len, mode, reply);
+    fn read(self: &Arc<Self>, request: ReadRequest, answer: Answer<ReplyData>) {
+        Server::read(self, request, answer);
     }
 
-    fn ioctl(
-        &self,
-        _request: &Request,
-        _ino: INodeNo,
-        _handle: FileHandle,
-        _flags: IoctlFlags,
-        command: u32,
-        _data: &[u8],
-        _room: u32,
-        reply: ReplyIoctl,
-    ) {
-        answer::no_controls(command, reply);
+    fn write(self: &Arc<Self>, request: WriteRequest, data: &[u8], answer: Answer<ReplyWrite>) {
+        Server::write(self, request, data, answer);
     }
 
-    fn poll(
-        &self,
-        _request: &Request,
-        _ino: INodeNo,
-        _handle: FileHandle,
-        _waiter: PollNotifier,
-        _events: PollEvents,
-        _flags: PollFlags,
-        reply: ReplyPoll,
-    ) {
-        // The kernel then takes every file to be ready, and does not ask again.
-        reply.error(fuser::Errno::ENOSYS);
+    fn flush(self: &Arc<Self>, id: NodeId, handle: u64, _thread: u32, answer: Answer<ReplyEmpty>) {
+        Server::flush(self, id, handle, answer);
     }
 
-    fn lseek(
-        &self,
-        _request: &Request,
-        _ino: INodeNo,
-        handle: FileHandle,
-        offset: i64,
-        whence: i32,
-        reply: ReplyLseek,
-    ) {
-        let _counted = self.count(Op::Seek, 0);
-        self.0.seek(handle, offset, whence, reply);
+    fn release(self: &Arc<Self>, id: NodeId, handle: u64, answer: Answer<ReplyEmpty>) {
+        Server::release(self, id, handle, answer);
     }
 
-    fn copy_file_range(
-        &self,
-        _request: &Request,
-        _from: INodeNo,
-        handle_in: FileHandle,
-        offset_in: u64,
-        _to: INodeNo,
-        handle_out: FileHandle,
-        offset_out: u64,
-        len: u64,
-        _flags: CopyFileRangeFlags,
-        reply: ReplyWrite,
+    fn sync(self: &Arc<Self>, _id: NodeId, handle: u64, data_only: bool, answer: Answer<ReplyEmpty>) {
+        Server::sync(self, handle, data_only, answer);
+    }
+
+    fn allocate(
+        self: &Arc<Self>,
+        (_, handle): (NodeId, u64),
+        range: (u64, u64),
+        mode: FallocateFlags,
+        answer: Answer<ReplyEmpty>,
     ) {
-        let _counted = self.count(Op::Copy, len);
-        self.0.copy((handle_in, offset_in), (handle_out, offset_out), len, reply);
+        Server::allocate(self, handle, range, mode, answer);
+    }
+
+    fn seek(self: &Arc<Self>, (_, handle): (NodeId, u64), offset: u64, whence: Whence, answer: Answer<ReplyLseek>) {
+        Server::seek(self, handle, offset, whence, answer);
+    }
+
+    fn copy(self: &Arc<Self>, from: (u64, u64), to: (u64, u64), len: u64, answer: Answer<ReplyWrite>) {
+        Server::copy(self, from, to, len, answer);
+    }
+
+    fn open_directory(&self, uid: u32, id: NodeId) -> Result<u64> {
+        Server::open_directory(self, uid, id)
+    }
+
+    fn list(&self, handle: u64, read: &mut dyn FnMut(&mut Listing, &Namespace) -> Result<()>) -> Result<()> {
+        Server::list(self, handle, read)
+    }
+
+    fn close_directory(&self, handle: u64) {
+        self.directories.remove(handle);
+    }
+
+    fn sync_directory(self: &Arc<Self>, handle: u64, answer: Answer<ReplyEmpty>) {
+        Server::sync_directory(self, handle, answer);
+    }
+
+    fn space(&self) -> Result<StatVfs> {
+        Server::space(self)
+    }
+
+    fn attribute(&self, id: NodeId, name: &OsStr) -> Result<Vec<u8>> {
+        Server::attribute(self, id, name).map_err(|error| error.errno())
+    }
+
+    fn attribute_names(&self, id: NodeId) -> Result<Vec<u8>> {
+        Server::attribute_names(self, id).map_err(|error| error.errno())
+    }
+
+    fn set_attribute(
+        self: &Arc<Self>,
+        caller: Caller,
+        id: NodeId,
+        attribute: (&OsStr, &[u8]),
+        flags: XattrFlags,
+        answer: Answer<ReplyEmpty>,
+    ) {
+        Server::set_attribute(self, caller, id, attribute, flags, answer);
+    }
+
+    fn remove_attribute(&self, caller: Caller, id: NodeId, name: &OsStr) -> Result<()> {
+        Server::remove_attribute(self, caller.uid, id, name).map_err(|error| error.errno())
     }
 }

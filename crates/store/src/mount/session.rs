@@ -1,14 +1,13 @@
 //! A mount from its start to its end.
 
-use super::attach::attach;
+use super::front::{Mounting, serve};
 use super::gone::{Gone, Steps};
 use super::mountpoint::{Ended, Table, clear_stale, connection, control, detach, unmount_unused, widen_read_ahead};
 use super::open::Open;
-use super::serve::Fuse;
 use super::slow::Slow;
 use super::{Options, Parts, Server};
 use crate::admission::Admission;
-use fuser::{BackgroundSession, Config, MountOption, Session, SessionACL};
+use fuser::BackgroundSession;
 use parking_lot::Mutex;
 use policy::shares::Descriptors;
 use rustix::io::Errno;
@@ -19,8 +18,6 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-/// What stands as the type in tables of mounts.
-const TYPE: &str = "fuse.entrepot";
 /// Threads of the slow pool at most: one user alone gets 56 of them.
 const SLOW_THREADS_MAX: usize = 128;
 /// Requests that wait for one of them at most.
@@ -71,7 +68,6 @@ pub struct Mount {
     path: PathBuf,
     connection: Option<u32>,
     session: Mutex<Option<BackgroundSession>>,
-    ended: Arc<Ended>,
     server: Arc<Server>,
 }
 
@@ -82,11 +78,12 @@ impl Mount {
         clear_stale(mountpoint).map_err(unusable)?;
         let path = mountpoint.canonicalize().map_err(unusable)?;
         let threads = options.threads.max(4);
-        let config = config(&options, threads);
         let descriptors = Descriptors::of(options.descriptors_max);
         let held = Admission::new(options.held_bytes_max, options.held_bytes_max / 8);
         let slow = Slow::new(SLOW_THREADS_MAX, SLOW_QUEUE_MAX, threads);
+        let refused = |error| MountError::Refused { path: path.clone(), error };
         let server = Arc::new(Server {
+            ended: Ended::new().map_err(refused)?,
             gone: Gone::new(slow.clone(), removal()),
             slow,
             passthrough: AtomicBool::new(true),
@@ -99,14 +96,19 @@ impl Mount {
             admission: Admission::new(descriptors.files, descriptors.operator),
             held,
         });
-        let refused = |error| MountError::Refused { path: path.clone(), error };
-        let ended = Arc::new(Ended::new().map_err(refused)?);
-        let session = session(&server, &ended, &path, config).map_err(refused)?;
+        let mounting = Mounting {
+            path: &path,
+            subtype: "entrepot",
+            name: &server.options.name,
+            allow_other: server.options.allow_other.unwrap_or(rustix::process::geteuid().is_root()),
+            threads,
+        };
+        let session = serve(server.clone(), &mounting).map_err(refused)?;
         let connection = connection(&path);
         if let Some(connection) = connection {
             widen_read_ahead(connection, READ_AHEAD_KIB);
         }
-        Ok(Mount { connection, session: Mutex::new(Some(session)), ended, server, path })
+        Ok(Mount { connection, session: Mutex::new(Some(session)), server, path })
     }
 
     /// Where it is mounted.
@@ -164,7 +166,7 @@ impl Mount {
     fn join(&self, session: BackgroundSession) -> io::Result<bool> {
         let table = Table::open();
         while self.connection.is_some() && connection(&self.path) == self.connection {
-            if table.wait(&self.ended) {
+            if table.wait(&self.server.ended) {
                 return session.join().map(|()| true);
             }
         }
@@ -188,22 +190,6 @@ impl Drop for Mount {
             tracing::warn!(%error, path = %self.path.display(), "a mount that is not needed any more cannot be detached");
         }
     }
-}
-
-/// Mounts, and serves on threads of its own.
-fn session(server: &Arc<Server>, ended: &Arc<Ended>, path: &Path, config: Config) -> io::Result<BackgroundSession> {
-    let fuse = Fuse(server.clone(), ended.clone());
-    let acl = config.acl;
-    let Some(device) = attach(path, TYPE, &server.options.name, acl == SessionACL::All)? else {
-        return Session::new(fuse, path, &config)?.spawn();
-    };
-    let served = Session::from_fd(fuse, device, acl, config).and_then(Session::spawn);
-    served.inspect_err(|_| {
-        // Nobody serves it.
-        if let Err(error) = detach(path) {
-            tracing::warn!(%error, path = %path.display(), "a mount that nobody serves cannot be detached");
-        }
-    })
 }
 
 /// By the kernel's control file system, which the user who mounted may use; where that is not mounted, by a forced unmount,
@@ -230,18 +216,4 @@ fn removal() -> Steps<Arc<Open>> {
             }
         }),
     }
-}
-
-fn config(options: &Options, threads: usize) -> Config {
-    let root = rustix::process::geteuid().is_root();
-    let mut config = Config::default();
-    config.mount_options = vec![
-        MountOption::FSName(options.name.clone()),
-        MountOption::Subtype("entrepot".into()),
-        MountOption::DefaultPermissions,
-    ];
-    config.acl = if options.allow_other.unwrap_or(root) { SessionACL::All } else { SessionACL::Owner };
-    config.n_threads = Some(threads);
-    config.clone_fd = true;
-    config
 }

@@ -1,19 +1,19 @@
 //! Changing mode, owner, size and times.
 
 use super::Server;
-use super::answer::Changes;
-use super::convert::errno;
+use super::answer::{Answer, Changes};
 use super::metadata::STATS_ID;
 use crate::Result;
 use crate::namespace::{Caller, NodeId};
 use fuser::{FileAttr, ReplyAttr};
+use rustix::io::Errno;
 use std::sync::Arc;
 
 impl Server {
     /// Changes attributes; where objects are to be cut or made, on the slow pool.
-    pub fn set_attributes(self: &Arc<Self>, caller: Caller, id: NodeId, changes: Changes, reply: ReplyAttr) {
+    pub fn set_attributes(self: &Arc<Self>, caller: Caller, id: NodeId, changes: Changes, answer: Answer<ReplyAttr>) {
         if id == STATS_ID {
-            return reply.error(fuser::Errno::EPERM);
+            return answer.give(Err(Errno::PERM));
         }
         let inline = |size: u64| {
             let laid_out = match self.open.get(id) {
@@ -24,18 +24,11 @@ impl Server {
             };
             size <= self.parts.pool.inline_bytes_max && !laid_out
         };
-        if changes.size.is_none_or(inline) {
-            return self.answer(caller, id, changes, reply);
-        }
         let server = self.clone();
-        self.hand_over(caller.uid, reply, ReplyAttr::error, move |reply| server.answer(caller, id, changes, reply));
-    }
-
-    fn answer(&self, caller: Caller, id: NodeId, changes: Changes, reply: ReplyAttr) {
-        match self.change(caller, id, changes) {
-            Ok(attr) => reply.attr(&self.options.attr_timeout, &attr),
-            Err(error) => reply.error(errno(error.errno())),
-        }
+        let work = move |answer: Answer<ReplyAttr>| {
+            answer.give(server.change(caller, id, changes).map_err(|error| error.errno()));
+        };
+        if changes.size.is_none_or(inline) { work(answer) } else { self.hand_over(caller.uid, answer, work) }
     }
 
     fn change(&self, caller: Caller, id: NodeId, changes: Changes) -> Result<FileAttr> {

@@ -3,16 +3,16 @@
 //! `user.entrepot.layout` and `user.entrepot.source` are virtual: what is stored under these names is a record for the daemon. All
 //! other names beginning with `user.entrepot.` do not exist.
 
-use super::convert::{caller, errno};
+use super::answer::Answer;
 use super::metadata::STATS_ID;
 use super::open::Open;
-use super::{Server, answer, describe};
+use super::{Server, describe};
 use crate::namespace::attributes::{ACL, LAYOUT, OURS, REQUEST};
 use crate::namespace::request::{check_mirrors, parse_request};
 use crate::namespace::{Caller, NodeId};
 use crate::stub::real::ROOM;
 use crate::{Error, Result};
-use fuser::{ReplyEmpty, ReplyXattr, Request};
+use fuser::ReplyEmpty;
 use rustix::fs::{FileType, XattrFlags, fgetxattr, flistxattr, fremovexattr, fsetxattr};
 use rustix::io::Errno;
 use std::ffi::OsStr;
@@ -42,11 +42,7 @@ fn sort(name: &OsStr) -> Name {
 }
 
 impl Server {
-    pub fn get_attribute(&self, id: NodeId, name: &OsStr, size: u32, reply: ReplyXattr) {
-        answer::value(self.attribute(id, name).map_err(|error| error.errno()), size, reply);
-    }
-
-    fn attribute(&self, id: NodeId, name: &OsStr) -> Result<Vec<u8>> {
+    pub fn attribute(&self, id: NodeId, name: &OsStr) -> Result<Vec<u8>> {
         if id == STATS_ID {
             return Err(Errno::NODATA.into());
         }
@@ -85,46 +81,39 @@ impl Server {
 
     pub fn set_attribute(
         self: &Arc<Self>,
-        request: &Request,
+        caller: Caller,
         id: NodeId,
-        name: &OsStr,
-        value: &[u8],
-        flags: i32,
-        reply: ReplyEmpty,
+        (name, value): (&OsStr, &[u8]),
+        flags: XattrFlags,
+        answer: Answer<ReplyEmpty>,
     ) {
         if id == STATS_ID {
-            return reply.error(fuser::Errno::EPERM);
+            return answer.give(Err(Errno::PERM));
         }
-        let caller = caller(request, 0);
         let ours = !matches!(sort(name), Name::Other);
         let (name, value) = (name.to_owned(), value.to_vec());
         let server = self.clone();
-        let work = move |reply: ReplyEmpty| {
+        let work = move |answer: Answer<ReplyEmpty>| {
             let done = match sort(&name) {
                 Name::Layout => server.set_layout(caller.uid, id, &value),
                 Name::Source => server.set_source(caller.uid, id, &value),
                 Name::Hidden => Err(Errno::PERM.into()),
                 Name::Other => {
                     let room = server.keep_room(id);
-                    let store = || server.store(id, &name, &value, XattrFlags::from_bits_retain(flags as u32));
+                    let store = || server.store(id, &name, &value, flags);
                     let set = room.and_then(|()| store());
                     let done = set.and_then(|()| if name == ACL { server.drop_setgid(caller, id) } else { Ok(()) });
                     done.map_err(Error::from)
                 }
             };
-            match done {
-                Ok(()) => reply.ok(),
-                Err(error) => {
-                    tracing::debug!(%error, ?name, "attribute not set");
-                    reply.error(errno(error.errno()));
-                }
-            }
+            let done = done.inspect_err(|error| tracing::debug!(%error, ?name, "attribute not set"));
+            answer.give(done.map_err(|error| error.errno()));
         };
         if ours {
             // Laying out a file makes objects.
-            return self.hand_over(caller.uid, reply, ReplyEmpty::error, work);
+            return self.hand_over(caller.uid, answer, work);
         }
-        work(reply);
+        work(answer);
     }
 
     /// A user's attributes may fill what a file system has for them: then the file could not get a layout any more. So the
@@ -181,14 +170,7 @@ impl Server {
         if uid == 0 || uid == self.stat(id)?.uid { Ok(()) } else { Err(Errno::PERM.into()) }
     }
 
-    pub fn remove_attribute(&self, request: &Request, id: NodeId, name: &OsStr, reply: ReplyEmpty) {
-        match self.remove(request.uid(), id, name) {
-            Ok(()) => reply.ok(),
-            Err(error) => reply.error(errno(error.errno())),
-        }
-    }
-
-    fn remove(&self, uid: u32, id: NodeId, name: &OsStr) -> Result<()> {
+    pub fn remove_attribute(&self, uid: u32, id: NodeId, name: &OsStr) -> Result<()> {
         if id == STATS_ID {
             return Err(Errno::PERM.into());
         }
@@ -216,11 +198,7 @@ impl Server {
         }
     }
 
-    pub fn list_attributes(&self, id: NodeId, size: u32, reply: ReplyXattr) {
-        answer::value(self.listed(id).map_err(|error| error.errno()), size, reply);
-    }
-
-    fn listed(&self, id: NodeId) -> Result<Vec<u8>> {
+    pub fn attribute_names(&self, id: NodeId) -> Result<Vec<u8>> {
         if id == STATS_ID {
             return Ok(Vec::new());
         }

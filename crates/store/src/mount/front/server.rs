@@ -1,0 +1,446 @@
+//! What the kernel asks, one method per request: decoded, passed on, answered.
+
+use super::{FileSystem, Make, Opened, REQUEST_BYTES_MAX, ReadRequest, Whence, WriteRequest};
+use crate::mount::answer::{self, Answer, Changes, Reply};
+use crate::mount::attach::attach;
+use crate::mount::convert::{caller, device, errno, set_time, synced};
+use crate::mount::mountpoint::detach;
+use crate::namespace::{Listing, Namespace};
+use crate::stats::Op;
+use fuser::{
+    BackgroundSession, BsdFileFlags, Config, CopyFileRangeFlags, FileHandle, Filesystem, INodeNo, InitFlags,
+    IoctlFlags, KernelConfig, LockOwner, MountOption, OpenFlags, PollEvents, PollFlags, PollNotifier, RenameFlags,
+    ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyIoctl,
+    ReplyLseek, ReplyOpen, ReplyPoll, ReplyStatfs, ReplyWrite, ReplyXattr, Request, Session, SessionACL, TimeOrNow,
+    WriteFlags,
+};
+use rustix::fs::{FallocateFlags, OFlags, XattrFlags};
+use rustix::io::Errno;
+use std::ffi::OsStr;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+/// How a file system is mounted.
+pub struct Mounting<'a> {
+    /// Where.
+    pub path: &'a Path,
+    /// What stands after `fuse.` as the type in tables of mounts.
+    pub subtype: &'a str,
+    /// What stands there as the source.
+    pub name: &'a str,
+    /// Whether other users may use it.
+    pub allow_other: bool,
+    /// Threads that take requests.
+    pub threads: usize,
+}
+
+/// Mounts a file system, and serves it on threads of its own.
+pub fn serve<F: FileSystem>(fs: Arc<F>, mounting: &Mounting<'_>) -> std::io::Result<BackgroundSession> {
+    let Mounting { path, subtype, name, allow_other, threads } = *mounting;
+    let mut config = Config::default();
+    config.mount_options =
+        vec![MountOption::FSName(name.into()), MountOption::Subtype(subtype.into()), MountOption::DefaultPermissions];
+    config.acl = if allow_other { SessionACL::All } else { SessionACL::Owner };
+    config.n_threads = Some(threads);
+    config.clone_fd = true;
+    let (front, acl) = (Front(fs), config.acl);
+    let Some(device) = attach(path, &format!("fuse.{subtype}"), name, allow_other)? else {
+        return Session::new(front, path, &config)?.spawn();
+    };
+    let served = Session::from_fd(front, device, acl, config).and_then(Session::spawn);
+    served.inspect_err(|_| {
+        // Nobody serves it.
+        if let Err(error) = detach(path) {
+            tracing::warn!(%error, path = %path.display(), "a mount that nobody serves cannot be detached");
+        }
+    })
+}
+
+/// What fuser drives.
+struct Front<F: FileSystem>(Arc<F>);
+
+impl<F: FileSystem> Drop for Front<F> {
+    fn drop(&mut self) {
+        self.0.ended();
+    }
+}
+
+impl<F: FileSystem> Front<F> {
+    fn passing(&self, op: Op) -> F::Passing<'_> {
+        self.0.passing(Some(op), 0)
+    }
+
+    fn answer<R: Reply>(&self, reply: R) -> Answer<R> {
+        Answer::new(reply, self.0.ttl())
+    }
+
+    fn make(&self, op: Op, parent: INodeNo, name: &OsStr, what: Make<'_>, reply: ReplyEntry) {
+        let _passing = self.passing(op);
+        self.answer(reply).give(self.0.make(parent.0, name, what));
+    }
+}
+
+impl<F: FileSystem> Filesystem for Front<F> {
+    fn init(&mut self, _request: &Request, config: &mut KernelConfig) -> std::io::Result<()> {
+        // Not FUSE_ATOMIC_O_TRUNC: an open that truncates would reach us before the kernel found the file to be a running
+        // program (ETXTBSY), and cut it under the program's feet.
+        let always = [InitFlags::FUSE_DONT_MASK, InitFlags::FUSE_PARALLEL_DIROPS, InitFlags::FUSE_ASYNC_DIO];
+        let wanted = self.0.wanted();
+        let passes = wanted.capabilities.contains(&InitFlags::FUSE_PASSTHROUGH);
+        answer::ask_capabilities(config, always.into_iter().chain(wanted.capabilities));
+        if !passes {
+            // Without a depth of its own, so that what lies on this mount may be passed through by another.
+        } else if config.capabilities().contains(InitFlags::FUSE_PASSTHROUGH) {
+            let _ = config.set_max_stack_depth(1);
+        } else {
+            self.0.cannot_pass_through();
+        }
+        let _ = config.set_max_write(REQUEST_BYTES_MAX);
+        let _ = config.set_max_readahead(wanted.read_ahead_bytes);
+        let _ = config.set_max_background(wanted.background_max);
+        Ok(())
+    }
+
+    fn lookup(&self, _request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
+        let _passing = self.passing(Op::Lookup);
+        self.answer(reply).give(self.0.lookup(parent.0, name));
+    }
+
+    fn forget(&self, _request: &Request, ino: INodeNo, count: u64) {
+        self.0.forget(ino.0, count);
+    }
+
+    fn getattr(&self, _request: &Request, ino: INodeNo, handle: Option<FileHandle>, reply: ReplyAttr) {
+        let _passing = self.passing(Op::Getattr);
+        self.answer(reply).give(self.0.attributes(ino.0, handle.map(|handle| handle.0)));
+    }
+
+    fn setattr(
+        &self,
+        request: &Request,
+        ino: INodeNo,
+        mode: Option<u32>,
+        uid: Option<u32>,
+        gid: Option<u32>,
+        size: Option<u64>,
+        accessed: Option<TimeOrNow>,
+        modified: Option<TimeOrNow>,
+        _changed: Option<SystemTime>,
+        _handle: Option<FileHandle>,
+        _created: Option<SystemTime>,
+        _: Option<SystemTime>,
+        _: Option<SystemTime>,
+        _flags: Option<BsdFileFlags>,
+        reply: ReplyAttr,
+    ) {
+        let _passing = self.passing(Op::Setattr);
+        let (accessed, modified) = (accessed.map(set_time), modified.map(set_time));
+        let changes = Changes { mode, uid, gid, size, accessed, modified };
+        self.0.change(caller(request, 0), ino.0, changes, self.answer(reply));
+    }
+
+    fn readlink(&self, _request: &Request, ino: INodeNo, reply: ReplyData) {
+        let _passing = self.passing(Op::Lookup);
+        self.answer(reply).give(self.0.read_symlink(ino.0).as_deref().map_err(|error| *error));
+    }
+
+    fn mknod(
+        &self,
+        request: &Request,
+        parent: INodeNo,
+        name: &OsStr,
+        mode: u32,
+        umask: u32,
+        rdev: u32,
+        reply: ReplyEntry,
+    ) {
+        let what = Make::Node(caller(request, umask), mode, device(rdev));
+        self.make(Op::Create, parent, name, what, reply);
+    }
+
+    fn mkdir(&self, request: &Request, parent: INodeNo, name: &OsStr, mode: u32, umask: u32, reply: ReplyEntry) {
+        self.make(Op::Create, parent, name, Make::Directory(caller(request, umask), mode), reply);
+    }
+
+    fn symlink(&self, request: &Request, parent: INodeNo, name: &OsStr, target: &Path, reply: ReplyEntry) {
+        self.make(Op::Create, parent, name, Make::Symlink(caller(request, 0), target.as_os_str()), reply);
+    }
+
+    fn link(&self, _request: &Request, ino: INodeNo, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
+        self.make(Op::Link, parent, name, Make::Link(ino.0), reply);
+    }
+
+    fn unlink(&self, request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+        let _passing = self.passing(Op::Unlink);
+        self.0.unlink(request.uid(), parent.0, name, self.answer(reply));
+    }
+
+    fn rmdir(&self, _request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+        let _passing = self.passing(Op::Unlink);
+        self.answer(reply).give(self.0.remove_directory(parent.0, name));
+    }
+
+    fn rename(
+        &self,
+        request: &Request,
+        parent: INodeNo,
+        name: &OsStr,
+        new_parent: INodeNo,
+        new_name: &OsStr,
+        flags: RenameFlags,
+        reply: ReplyEmpty,
+    ) {
+        let _passing = self.passing(Op::Rename);
+        let flags = rustix::fs::RenameFlags::from_bits_retain(flags.bits());
+        self.0.rename(request.uid(), (parent.0, name), (new_parent.0, new_name), flags, self.answer(reply));
+    }
+
+    fn open(&self, request: &Request, ino: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
+        let _passing = self.passing(Op::Open);
+        let flags = OFlags::from_bits_retain(flags.0 as u32);
+        self.0.open(caller(request, 0), ino.0, flags, self.answer(reply));
+    }
+
+    fn create(
+        &self,
+        request: &Request,
+        parent: INodeNo,
+        name: &OsStr,
+        mode: u32,
+        umask: u32,
+        flags: i32,
+        reply: ReplyCreate,
+    ) {
+        let _passing = self.passing(Op::Create);
+        let flags = OFlags::from_bits_retain(flags as u32);
+        self.0.create(caller(request, umask), (parent.0, name), mode, flags, self.answer(reply));
+    }
+
+    fn read(
+        &self,
+        request: &Request,
+        ino: INodeNo,
+        handle: FileHandle,
+        offset: u64,
+        len: u32,
+        _flags: OpenFlags,
+        owner: Option<LockOwner>,
+        reply: ReplyData,
+    ) {
+        let _passing = self.0.passing(Some(Op::Read), len.into());
+        let (id, handle, len) = (ino.0, handle.0, len as usize);
+        let read = ReadRequest { id, handle, offset, len, thread: request.pid(), for_pages: owner.is_none() };
+        self.0.read(read, self.answer(reply));
+    }
+
+    fn write(
+        &self,
+        request: &Request,
+        ino: INodeNo,
+        handle: FileHandle,
+        offset: u64,
+        data: &[u8],
+        write_flags: WriteFlags,
+        flags: OpenFlags,
+        _owner: Option<LockOwner>,
+        reply: ReplyWrite,
+    ) {
+        let _passing = self.0.passing(Some(Op::Write), data.len() as u64);
+        let write = WriteRequest {
+            id: ino.0,
+            handle: handle.0,
+            offset,
+            thread: request.pid(),
+            drops: write_flags.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID).then(|| caller(request, 0)),
+            appends: flags.0 & libc::O_APPEND != 0 && !write_flags.contains(WriteFlags::FUSE_WRITE_CACHE),
+            sync: synced(flags, write_flags),
+        };
+        self.0.write(write, data, self.answer(reply));
+    }
+
+    fn flush(&self, request: &Request, ino: INodeNo, handle: FileHandle, _owner: LockOwner, reply: ReplyEmpty) {
+        let _passing = self.passing(Op::Flush);
+        self.0.flush(ino.0, handle.0, request.pid(), self.answer(reply));
+    }
+
+    fn release(
+        &self,
+        _request: &Request,
+        ino: INodeNo,
+        handle: FileHandle,
+        _flags: OpenFlags,
+        _owner: Option<LockOwner>,
+        _flush: bool,
+        reply: ReplyEmpty,
+    ) {
+        let _passing = self.passing(Op::Release);
+        self.0.release(ino.0, handle.0, self.answer(reply));
+    }
+
+    fn fsync(&self, _request: &Request, ino: INodeNo, handle: FileHandle, data_only: bool, reply: ReplyEmpty) {
+        let _passing = self.passing(Op::Fsync);
+        self.0.sync(ino.0, handle.0, data_only, self.answer(reply));
+    }
+
+    fn opendir(&self, request: &Request, ino: INodeNo, _flags: OpenFlags, reply: ReplyOpen) {
+        let _passing = self.0.passing(None, 0);
+        self.answer(reply).give(self.0.open_directory(request.uid(), ino.0).map(Opened::plain));
+    }
+
+    fn readdir(
+        &self,
+        _request: &Request,
+        _ino: INodeNo,
+        handle: FileHandle,
+        mut offset: u64,
+        mut reply: ReplyDirectory,
+    ) {
+        let _passing = self.passing(Op::Readdir);
+        let mut read = |listing: &mut Listing, names: &Namespace| answer::fill(listing, names, &mut offset, &mut reply);
+        match self.0.list(handle.0, &mut read) {
+            Ok(()) => reply.ok(),
+            Err(error) => reply.error(errno(error)),
+        }
+    }
+
+    fn readdirplus(
+        &self,
+        _request: &Request,
+        _ino: INodeNo,
+        handle: FileHandle,
+        mut offset: u64,
+        mut reply: ReplyDirectoryPlus,
+    ) {
+        let _passing = self.passing(Op::Readdir);
+        let ttl = self.0.ttl().both();
+        let mut read = |listing: &mut Listing, names: &Namespace| {
+            let shown = |id, stat| self.0.shown(id, stat);
+            answer::fill_plus(listing, names, &mut offset, ttl, shown, &mut reply)
+        };
+        match self.0.list(handle.0, &mut read) {
+            Ok(()) => reply.ok(),
+            Err(error) => reply.error(errno(error)),
+        }
+    }
+
+    fn releasedir(&self, _request: &Request, _ino: INodeNo, handle: FileHandle, _flags: OpenFlags, reply: ReplyEmpty) {
+        let _passing = self.0.passing(None, 0);
+        self.0.close_directory(handle.0);
+        reply.ok();
+    }
+
+    fn fsyncdir(&self, _request: &Request, _ino: INodeNo, handle: FileHandle, _data_only: bool, reply: ReplyEmpty) {
+        let _passing = self.passing(Op::Fsync);
+        self.0.sync_directory(handle.0, self.answer(reply));
+    }
+
+    fn statfs(&self, _request: &Request, _ino: INodeNo, reply: ReplyStatfs) {
+        let _passing = self.passing(Op::Statfs);
+        self.answer(reply).give(self.0.space());
+    }
+
+    fn setxattr(
+        &self,
+        request: &Request,
+        ino: INodeNo,
+        name: &OsStr,
+        value: &[u8],
+        flags: i32,
+        _position: u32,
+        reply: ReplyEmpty,
+    ) {
+        let _passing = self.passing(Op::Xattr);
+        let flags = XattrFlags::from_bits_retain(flags as u32);
+        self.0.set_attribute(caller(request, 0), ino.0, (name, value), flags, self.answer(reply));
+    }
+
+    fn getxattr(&self, _request: &Request, ino: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
+        let _passing = self.passing(Op::Xattr);
+        answer::value(self.0.attribute(ino.0, name), size, reply);
+    }
+
+    fn listxattr(&self, _request: &Request, ino: INodeNo, size: u32, reply: ReplyXattr) {
+        let _passing = self.passing(Op::Xattr);
+        answer::value(self.0.attribute_names(ino.0), size, reply);
+    }
+
+    fn removexattr(&self, request: &Request, ino: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+        let _passing = self.passing(Op::Xattr);
+        self.answer(reply).give(self.0.remove_attribute(caller(request, 0), ino.0, name));
+    }
+
+    fn fallocate(
+        &self,
+        _request: &Request,
+        ino: INodeNo,
+        handle: FileHandle,
+        offset: u64,
+        len: u64,
+        mode: i32,
+        reply: ReplyEmpty,
+    ) {
+        let _passing = self.passing(Op::Fallocate);
+        let mode = FallocateFlags::from_bits_retain(mode as u32);
+        self.0.allocate((ino.0, handle.0), (offset, len), mode, self.answer(reply));
+    }
+
+    fn ioctl(
+        &self,
+        _request: &Request,
+        _ino: INodeNo,
+        _handle: FileHandle,
+        _flags: IoctlFlags,
+        command: u32,
+        _data: &[u8],
+        _room: u32,
+        reply: ReplyIoctl,
+    ) {
+        // No file here has controls of its own, and a process that asks whether one is a terminal leaves no line in the log.
+        tracing::debug!(command, "an ioctl that no file here has");
+        reply.error(fuser::Errno::ENOTTY);
+    }
+
+    fn poll(
+        &self,
+        _request: &Request,
+        _ino: INodeNo,
+        _handle: FileHandle,
+        _waiter: PollNotifier,
+        _events: PollEvents,
+        _flags: PollFlags,
+        reply: ReplyPoll,
+    ) {
+        // The kernel then takes every file to be ready, and does not ask again.
+        reply.error(fuser::Errno::ENOSYS);
+    }
+
+    fn lseek(&self, _request: &Request, ino: INodeNo, handle: FileHandle, offset: i64, whence: i32, reply: ReplyLseek) {
+        let _passing = self.passing(Op::Seek);
+        let answer = self.answer(reply);
+        let whence = match whence {
+            libc::SEEK_DATA => Whence::Data,
+            libc::SEEK_HOLE => Whence::Hole,
+            _ => return answer.give(Err(Errno::INVAL)),
+        };
+        let Ok(offset) = u64::try_from(offset) else { return answer.give(Err(Errno::NXIO)) };
+        self.0.seek((ino.0, handle.0), offset, whence, answer);
+    }
+
+    fn copy_file_range(
+        &self,
+        _request: &Request,
+        _from: INodeNo,
+        handle_in: FileHandle,
+        offset_in: u64,
+        _to: INodeNo,
+        handle_out: FileHandle,
+        offset_out: u64,
+        len: u64,
+        _flags: CopyFileRangeFlags,
+        reply: ReplyWrite,
+    ) {
+        let _passing = self.0.passing(Some(Op::Copy), len);
+        self.0.copy((handle_in.0, offset_in), (handle_out.0, offset_out), len, self.answer(reply));
+    }
+}
