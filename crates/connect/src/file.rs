@@ -1,8 +1,10 @@
 //! An open file: a descriptor per connection, opened when it is first needed, and its bytes over those that the policy chooses.
 
 mod begun;
+mod write_behind;
 
 pub(crate) use begun::Begun;
+pub(crate) use write_behind::{Unsent, WriteBehind};
 
 use crate::aligned::Aligned;
 use crate::broken::{is_broken, is_doubtful};
@@ -12,7 +14,6 @@ use crate::opened::Opened;
 use crate::set::Connections;
 use crate::status::Status;
 use crate::takers::about_to_wait;
-use crate::write_behind::{Queue, Unsent, WriteBehind};
 use crate::writers::Writers;
 use parking_lot::Mutex;
 use policy::connections::{Choice, ConnectionId, Direction, Operation, Part, Request, Sent, Use, Verdict, verdict};
@@ -25,6 +26,7 @@ use std::sync::mpsc::{Receiver, channel};
 use std::time::Instant;
 use store::mount::slow::{OWN, Slow};
 use store::namespace::NodeId;
+use write_behind::Queue;
 
 /// How often a name that leads elsewhere is looked at again while renames are under way.
 const TRIES: usize = 8;

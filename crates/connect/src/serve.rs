@@ -5,7 +5,7 @@ mod entries;
 mod modes;
 
 use crate::file::{OpenFile, World};
-use crate::mount::Options;
+use crate::options::Options;
 use crate::status::ATTRIBUTE;
 use crate::takers::{Takers, Took, WATCH};
 use fuser::{

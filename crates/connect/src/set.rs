@@ -1,13 +1,15 @@
 //! All connections together: `policy::connections` with its eyes and hands.
 //!
 //! Whoever has an operation asks for a connection, does it, and says how it went. What the machines then want is done by threads of
-//! their own: [`super::keeper`].
+//! their own: [`keeper`].
+
+mod keeper;
 
 use crate::counts::Counts;
-use crate::keeper::{self, Job, Keeper};
 use crate::measure::measure;
 use crate::mounts::{Mounts, Root};
 use crate::status::{Connection, Status};
+use keeper::{Job, Keeper};
 use parking_lot::{Condvar, Mutex, RwLock};
 use policy::Time;
 pub use policy::connections::BytesOver;

@@ -4,7 +4,7 @@ use crate::failure::{Failure, Result};
 use crate::log;
 use crate::served;
 use crate::shown::{self, Output};
-use ::connect::mount::{Passthrough, WRITE_BEHIND_BYTES};
+use ::connect::options::{Passthrough, WRITE_BEHIND_BYTES};
 use ::connect::set::{BytesOver, SetError, SetOptions};
 use ::connect::status::{ATTRIBUTE, Connection};
 use ::connect::{Connected, Options, Recipe, StartError, Status};

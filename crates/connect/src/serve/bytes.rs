@@ -1,8 +1,7 @@
 //! Open files and their bytes.
 
 use super::Shared;
-use crate::file::{OpenFile, Place, World};
-use crate::write_behind::Unsent;
+use crate::file::{OpenFile, Place, Unsent, World};
 use fuser::{BackingId, FopenFlags, ReplyData};
 use policy::connections::Operation;
 use rustix::fs::{FallocateFlags, OFlags, SeekFrom, Stat};

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 /// The mount point; gone at the end.
 pub struct Behind {
     pub connected: Connected,
-    _dir: tempfile::TempDir,
+    dir: tempfile::TempDir,
 }
 
 pub fn options(connections: u16, policy: Policy, kind: &str) -> Options {
@@ -34,7 +34,7 @@ pub fn options(connections: u16, policy: Policy, kind: &str) -> Options {
         entry_timeout: moment,
         attr_timeout: moment,
         passthrough: Default::default(),
-        write_behind_bytes: connect::mount::WRITE_BEHIND_BYTES,
+        write_behind_bytes: connect::options::WRITE_BEHIND_BYTES,
         name: "test".into(),
     }
 }
@@ -67,11 +67,16 @@ impl Behind {
         let at = dir.path().join("mnt");
         fs::create_dir(&at).unwrap();
         let connected = Connected::start(recipe, &at, options)?;
-        Ok(Some(Behind { connected, _dir: dir }))
+        Ok(Some(Behind { connected, dir }))
     }
 
     pub fn at(&self) -> &Path {
         self.connected.path()
+    }
+
+    /// What a mount point made by [`Behind::bind`] shows.
+    pub fn backing(&self) -> PathBuf {
+        self.dir.path().join("backing")
     }
 
     pub fn status(&self) -> Status {

@@ -6,8 +6,8 @@
 //! Sync and close wait for everything; so does whoever asks for the attributes of the file, and a reader waits for the
 //! bytes that it reads.
 
+use super::{Begun, OpenFile, World};
 use crate::aligned::Aligned;
-use crate::file::{Begun, OpenFile, World};
 use crate::takers::about_to_wait;
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use policy::connections::{Behind, BehindConfig, Choice, PieceId, Put};

@@ -1,7 +1,7 @@
 //! Threads that keep the connections: one that knows the time, one per connection that mounts and unmounts, one per probe.
 
+use super::Connections;
 use crate::mounts::Root;
-use crate::set::Connections;
 use parking_lot::{Condvar, Mutex};
 use policy::connections::{Action, ConnectionId, Event};
 use std::sync::atomic::Ordering;
