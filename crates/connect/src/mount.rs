@@ -97,8 +97,9 @@ impl Connected {
             allow_other: rustix::process::geteuid().is_root(),
             threads,
         };
-        let started = serve(shared, &mounting);
+        let started = serve(shared.clone(), &mounting);
         let session = started.inspect_err(|_| world.set.end()).map_err(refused)?;
+        shared.set_notifier(session.notifier());
         if let Some(number) = connection(&path) {
             widen_read_ahead(number, options.read_ahead_bytes() >> 10);
         }

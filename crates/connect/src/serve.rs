@@ -3,13 +3,15 @@
 mod bytes;
 mod entries;
 mod modes;
+mod pages;
 
 use crate::file::{OpenFile, World};
 use crate::options::Options;
 use crate::status::ATTRIBUTE;
 use crate::takers::{Takers, Took, WATCH};
 use fuser::{
-    FileAttr, Generation, InitFlags, ReplyAttr, ReplyCreate, ReplyData, ReplyEmpty, ReplyLseek, ReplyOpen, ReplyWrite,
+    FileAttr, Generation, InitFlags, Notifier, ReplyAttr, ReplyCreate, ReplyData, ReplyEmpty, ReplyLseek, ReplyOpen,
+    ReplyWrite,
 };
 use parking_lot::Mutex;
 use policy::connections::Operation;
@@ -41,6 +43,7 @@ pub(crate) struct Shared {
     takers: Arc<Takers>,
     /// Whether the kernel lets us register backing files; found out at the first try.
     passthrough: AtomicBool,
+    pages: pages::Pages,
 }
 
 impl Shared {
@@ -55,7 +58,13 @@ impl Shared {
             directories: Handles::default(),
             takers: Takers::new(std::thread::available_parallelism().map_or(2, |n| n.get().max(2)), WATCH),
             passthrough,
+            pages: pages::Pages::default(),
         }
+    }
+
+    /// Pages can be dropped from now on; nothing was read before.
+    pub fn set_notifier(&self, notifier: Notifier) {
+        self.pages.set_notifier(notifier);
     }
 }
 
@@ -73,7 +82,6 @@ impl FileSystem for Shared {
         let mut capabilities = vec![
             InitFlags::FUSE_DO_READDIRPLUS,
             InitFlags::FUSE_READDIRPLUS_AUTO,
-            InitFlags::FUSE_AUTO_INVAL_DATA,
             InitFlags::FUSE_DIRECT_IO_ALLOW_MMAP,
             InitFlags::FUSE_POSIX_ACL,
             InitFlags::FUSE_HANDLE_KILLPRIV_V2,

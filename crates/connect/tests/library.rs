@@ -31,6 +31,11 @@ struct Faults {
     operations: AtomicU64,
     /// Nothing is answered, and nothing can be mounted.
     away: AtomicBool,
+    /// Writes wait for it, and so many do.
+    gate: Mutex<()>,
+    held: AtomicU64,
+    /// Its clock stands still: a write leaves the time of the file as it was. Real ones have ticks of milliseconds or seconds.
+    timeless: AtomicBool,
 }
 
 /// The server: connections to a directory.
@@ -130,8 +135,21 @@ impl ClientFile for Opened {
         self.begin(read, done);
     }
     fn begin_write(&self, data: &[u8], offset: u64, done: WriteDone) {
-        let data = data.to_vec();
-        self.begin(move |fd| pwrite(fd, &data, offset), done);
+        let (data, faults) = (data.to_vec(), self.shared.faults.clone());
+        let write = move |fd: &OwnedFd| {
+            faults.held.fetch_add(1, Ordering::Relaxed);
+            let through = faults.gate.lock();
+            faults.held.fetch_sub(1, Ordering::Relaxed);
+            drop(through);
+            let file = File::from(fd.try_clone().map_err(|_| Errno::IO)?);
+            let before = file.metadata().and_then(|of| of.modified()).map_err(|_| Errno::IO)?;
+            let written = pwrite(fd, &data, offset)?;
+            if faults.timeless.load(Ordering::Relaxed) {
+                file.set_modified(before).map_err(|_| Errno::IO)?;
+            }
+            Ok(written)
+        };
+        self.begin(write, done);
     }
 }
 
@@ -139,11 +157,15 @@ impl ClientFile for Opened {
 struct Behind {
     connected: Connected,
     faults: Arc<Faults>,
-    _dir: tempfile::TempDir,
+    dir: tempfile::TempDir,
 }
 
 impl Behind {
     fn start(connections: u16, policy: Policy) -> Option<Behind> {
+        Behind::start_with(world::options(connections, policy, "directory"))
+    }
+
+    fn start_with(mut options: Options) -> Option<Behind> {
         if !rustix::process::geteuid().is_root() || File::options().read(true).write(true).open("/dev/fuse").is_err() {
             eprintln!("skipped: root and /dev/fuse are needed");
             return None;
@@ -151,11 +173,10 @@ impl Behind {
         let dir = tempfile::tempdir().unwrap();
         let (path, at, faults) = (dir.path().join("server"), dir.path().join("mnt"), Arc::new(Faults::default()));
         [&path, &at].into_iter().for_each(|path| std::fs::create_dir(path).unwrap());
-        let mut options: Options = world::options(connections, policy, "directory");
         options.set.bytes_over = BytesOver::Library;
         let mounts = Box::new(Directory { path, faults: faults.clone() });
         let connected = Connected::start_over(mounts, &at, options).unwrap();
-        Some(Behind { connected, faults, _dir: dir })
+        Some(Behind { connected, faults, dir })
     }
 
     fn open(&self, name: &str, flags: i32) -> File {
@@ -246,4 +267,48 @@ fn a_program_that_is_started_does_not_wait_for_what_its_parent_wrote() {
     let mut found = [0; 4096];
     file.read_exact_at(&mut found, 0).unwrap();
     assert_eq!(found, [2; 4096]);
+}
+
+/// What a write changed in the page cache is gone, and read again from the server, while the write is still on its way there:
+/// then old bytes would be read after it was acknowledged.
+#[test]
+fn nothing_brings_back_what_a_write_under_way_changes() {
+    const PAGE: usize = 4096;
+    let options = Options { write_behind_bytes: 0, ..world::options(2, Policy::Load, "directory") };
+    let Some(behind) = Behind::start_with(options) else { return };
+    behind.faults.timeless.store(true, Ordering::Relaxed);
+    let at = behind.connected.path().join("f");
+    let page = |file: &File| {
+        let mut page = [0; PAGE];
+        file.read_exact_at(&mut page, 0).unwrap();
+        page[PAGE / 2]
+    };
+    let opens = || {
+        page(&behind.open("f", 0));
+    };
+    let reads_attributes = || {
+        let touched = std::time::SystemTime::now() - Duration::from_secs(1000);
+        File::options().write(true).open(behind.dir.path().join("server/f")).unwrap().set_modified(touched).unwrap();
+        behind.until(|_| at.metadata().unwrap().modified().unwrap() == touched);
+    };
+    let cases: [(&str, i32, &dyn Fn()); 3] = [
+        ("an open", 0, &opens),
+        ("attributes", 0, &reads_attributes),
+        ("a write past the page cache", libc::O_DIRECT, &|| {}),
+    ];
+    for (what, flags, meanwhile) in cases {
+        behind.open("f", 0).write_all_at(&[1; PAGE], 0).unwrap();
+        let (reader, writer) = (behind.open("f", 0), behind.open("f", flags));
+        assert_eq!(page(&reader), 1);
+        let gate = behind.faults.gate.lock();
+        std::thread::scope(|scope| {
+            let written = scope.spawn(|| writer.write_all_at(&[2; PAGE], 0));
+            behind.until(|behind| behind.faults.held.load(Ordering::Relaxed) == 1);
+            meanwhile();
+            page(&reader);
+            drop(gate);
+            written.join().unwrap().unwrap();
+        });
+        assert_eq!(page(&reader), 2, "{what}");
+    }
 }

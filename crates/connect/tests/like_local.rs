@@ -214,3 +214,21 @@ fn a_handle_for_appending_writes_elsewhere_when_it_is_told_to() {
         assert!(bytes == wanted, "{policy}: {} bytes, first difference at {first:?}", bytes.len());
     }
 }
+
+/// Another node writes while nobody here has the file open.
+#[test]
+fn what_changed_on_the_server_is_seen_by_the_next_open() {
+    let Some(behind) = Behind::bind(2, Policy::Load) else { return };
+    let path = behind.at().join("f");
+    fs::write(behind.backing().join("f"), [1; 8192]).unwrap();
+    for number in 2..20u8 {
+        fs::read(&path).unwrap();
+        fs::write(behind.backing().join("f"), [number; 8192]).unwrap();
+        let until = std::time::Instant::now() + std::time::Duration::from_secs(60);
+        // The kernel says after `close` that the file is not open any more.
+        while fs::read(&path).unwrap() != [number; 8192] {
+            assert!(std::time::Instant::now() < until, "change {number} is never seen");
+            std::thread::yield_now();
+        }
+    }
+}

@@ -6,9 +6,7 @@ mod names;
 use crate::disk::{Figures, Options};
 use crate::extents::Extents;
 use crate::spindle::Spindle;
-use fuser::{
-    FileAttr, Generation, InitFlags, ReplyAttr, ReplyCreate, ReplyData, ReplyEmpty, ReplyLseek, ReplyOpen, ReplyWrite,
-};
+use fuser::{FileAttr, Generation, ReplyAttr, ReplyCreate, ReplyData, ReplyEmpty, ReplyLseek, ReplyOpen, ReplyWrite};
 use parking_lot::Mutex;
 use rustix::fd::OwnedFd;
 use rustix::fs::{FallocateFlags, OFlags, RenameFlags, Stat, StatVfs, XattrFlags};
@@ -105,7 +103,9 @@ impl FileSystem for Shared {
     fn passing(self: &Arc<Self>, _op: Option<Op>, _bytes: u64) {}
 
     fn wanted(&self) -> Wanted {
-        let capabilities = vec![InitFlags::FUSE_DIRECT_IO_ALLOW_MMAP];
+        // Not FUSE_DIRECT_IO_ALLOW_MMAP: what is written past the page cache would be written over by the pages of a shared
+        // mapping, so without the page cache there is none.
+        let capabilities = Vec::new();
         Wanted { capabilities, read_ahead_bytes: REQUEST_BYTES_MAX, background_max: BACKGROUND_MAX }
     }
 

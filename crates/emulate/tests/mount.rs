@@ -1,12 +1,16 @@
 //! An emulated disk as the kernel sees it. Skipped with the reason where nobody may mount.
 
 use emulate::{EmulatedDisk, Options, StartError, measure};
+use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 use sim::setup::Setup;
 use std::fs::{self, File};
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt, symlink};
 use std::path::PathBuf;
 use std::time::Instant;
+
+/// Pages of a file that is mapped.
+const PAGES: u64 = 73;
 
 /// An emulated disk in a temporary directory, taken away at the end.
 struct Mounted {
@@ -95,7 +99,7 @@ fn it_is_a_file_system_of_the_backing_directory() {
     rustix::fs::fallocate(&file, punch, 0, 4 << 20).unwrap();
     assert_eq!(free(), before);
 
-    // O_DIRECT, O_APPEND, a mapping, a file without a name.
+    // O_DIRECT, O_APPEND, a file without a name.
     let mut direct =
         File::options().read(true).custom_flags(rustix::fs::OFlags::DIRECT.bits() as i32).open(path("c")).unwrap();
     let mut all = Vec::new();
@@ -176,4 +180,38 @@ fn wrong_words_mount_nothing() {
     assert!(start(&at, Options { capacity_bytes: Some(8192), ..options("cheetah9lp") }).contains("need 102400 bytes"));
     assert!(start(&backing, options("cheetah9lp")).contains("lie in each other"));
     assert!(start(&dir.path().join("missing"), options("cheetah9lp")).contains("missing"));
+}
+
+/// Every write goes past the page cache, and would be written over by the pages of a shared mapping; so there is none.
+#[test]
+fn a_file_past_the_page_cache_has_no_shared_mappings() {
+    let plain = || options("plain:capacity=64MiB");
+    for page_cache in [false, true] {
+        let Some(mounted) = mounted(Options { page_cache, speedup: 1e6, ..plain() }, |_| {}) else { return };
+        let file = File::options().read(true).write(true).create_new(true).open(mounted.path("f")).unwrap();
+        file.set_len(PAGES * 4096).unwrap();
+        let map = |how| {
+            let access = ProtFlags::READ | ProtFlags::WRITE;
+            // SAFETY: used within its length until it is unmapped below, if at all.
+            unsafe { mmap(std::ptr::null_mut(), PAGES as usize * 4096, access, how, &file, 0) }
+        };
+        map(MapFlags::PRIVATE).expect("programs are run so");
+        if !page_cache {
+            assert_eq!(map(MapFlags::SHARED).unwrap_err(), rustix::io::Errno::NODEV);
+            continue;
+        }
+        let at = map(MapFlags::SHARED).unwrap() as usize;
+        std::thread::scope(|scope| {
+            scope.spawn(|| (0..PAGES).for_each(|page| file.write_all_at(&[1; 8], page * 4096).unwrap()));
+            // SAFETY: as above; each thread stores at bytes of its own.
+            scope.spawn(|| {
+                (0..PAGES).for_each(|page| unsafe { (at as *mut u8).add(page as usize * 4096 + 64).write(2) })
+            });
+        });
+        // SAFETY: as above; nobody uses it any more.
+        unsafe { munmap(at as *mut _, PAGES as usize * 4096).unwrap() };
+        file.sync_all().unwrap();
+        let bytes = fs::read(mounted.path("f")).unwrap();
+        assert!(bytes.chunks(4096).all(|page| page[..8] == [1; 8] && page[64] == 2));
+    }
 }

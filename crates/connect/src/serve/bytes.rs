@@ -90,7 +90,12 @@ impl Shared {
         register: impl FnOnce(BorrowedFd<'_>) -> std::io::Result<BackingId>,
     ) -> Result<Handle> {
         let file = OpenFile::open(&self.world, id, flags, thread)?;
+        let turn = self.pages.turn(id);
+        if !self.open.lock().contains_key(&id) {
+            self.pages.drop_of(id);
+        }
         self.open.lock().entry(id).or_default().push(file.clone());
+        drop(turn);
         let pass = || {
             // What the kernel opened to append appends for ever, also when the application changes its mind.
             if flags.contains(OFlags::APPEND) || !self.passthrough.load(Ordering::Relaxed) {
@@ -143,14 +148,11 @@ impl Shared {
         Ok(unsent)
     }
 
-    /// How the kernel treats an open: through its page cache, unless the application does not want it. A close is told to us if something
-    /// may be on its way then.
+    /// How the kernel treats an open: through its page cache, `O_DIRECT` too, which then drops pages after a write as well. A
+    /// close is told to us if something may be on its way then.
     fn fopen(&self, flags: OFlags) -> FopenFlags {
         let writes = flags & OFlags::RWMODE != OFlags::RDONLY && self.world.writes.is_on();
-        let mut fopen = if writes { FopenFlags::empty() } else { FopenFlags::FOPEN_NOFLUSH };
-        if flags.contains(OFlags::DIRECT) {
-            fopen |= FopenFlags::FOPEN_DIRECT_IO | FopenFlags::FOPEN_PARALLEL_DIRECT_WRITES;
-        }
-        fopen
+        let told = if writes { FopenFlags::empty() } else { FopenFlags::FOPEN_NOFLUSH };
+        FopenFlags::FOPEN_KEEP_CACHE | told
     }
 }
