@@ -1,3 +1,359 @@
-//! A volume: the mechanisms that adapt it to its load, and which of them decides.
+//! A volume: the mechanisms that adapt it to its load as one machine.
+//!
+//! ```text
+//!   files, targets, jobs, checkpoints --> burst  tiers  stripes  replicas  repair --> wants --> changes --> layout verbs
+//!                                                                                   (who decides, one per file, in turn)
+//!                                     <--------------------- Done ------------------------------'
+//! ```
+//! Each mechanism is a machine of its own and says what it wants of files. [`changes`] begins one change of a file at
+//! a time, if the table of [`ownership`] gives the file to the mechanism; the mechanisms take turns, with so many
+//! changes each under way at most. What cannot be done is told to the mechanism as a failure.
+//!
+//! Duties of the driver: it tells how a file lies after each change of its layout, then answers each
+//! [`Action::Change`] with [`Event::Done`], whatever became of it.
+//!
+//! Invariant: no change takes away the last intact mirror of a file.
 
+mod burst;
+mod changes;
+mod event;
+mod file;
 pub mod ownership;
+mod repair;
+mod stripes;
+#[cfg(test)]
+mod tests;
+
+pub use event::{Action, Change, Event, FileEvent, Lies, Mirror, Outcome, Purpose, Reason, Ticket, Verb};
+pub use stripes::Config as StripesConfig;
+
+use crate::burst::admission;
+use crate::ids::FileId;
+use crate::machine::Machine;
+use crate::protect::replica::{self, Replication};
+use crate::tier::machine::{self, Reorganizer};
+use crate::tier::{Location, Tier};
+use crate::time::Time;
+use burst::Burst;
+use changes::{Changes, Next, Want, Wanted};
+use file::File;
+use ownership::{Aspect, Mechanism};
+use repair::Repair;
+use std::collections::{BTreeMap, VecDeque};
+use stripes::Stripes;
+
+/// Which mechanisms a volume has, and how they are set up.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// The burst buffer.
+    pub burst: Option<admission::Config>,
+    /// Working-set reorganisation between two tiers.
+    pub tiers: Option<machine::Config>,
+    /// Adaptive striping.
+    pub stripes: Option<StripesConfig>,
+    /// Temporal replication.
+    pub replicas: Option<replica::Config>,
+    /// Changes of one mechanism under way at a time.
+    pub changes_max: usize,
+}
+
+/// The machine.
+#[derive(Debug)]
+pub struct Volume {
+    files: BTreeMap<FileId, File>,
+    burst: Option<Burst>,
+    tiers: Option<Reorganizer>,
+    stripes: Option<Stripes>,
+    replicas: Option<Replication>,
+    repair: Repair,
+    changes: Changes,
+    changes_max: usize,
+    says: VecDeque<Action>,
+    now: Time,
+}
+
+impl Volume {
+    /// A volume without files.
+    pub fn new(config: Config, now: Time) -> Volume {
+        Volume {
+            files: BTreeMap::new(),
+            burst: config.burst.map(Burst::new),
+            tiers: config.tiers.map(|tiers| Reorganizer::new(tiers, now)),
+            stripes: config.stripes.map(|stripes| Stripes::new(stripes, now)),
+            replicas: config.replicas.map(Replication::new),
+            repair: Repair::default(),
+            changes: Changes::new(config.changes_max),
+            changes_max: config.changes_max.max(1),
+            says: VecDeque::new(),
+            now,
+        }
+    }
+
+    /// The mechanism that decides an aspect of a file.
+    pub fn owner(&self, file: FileId, aspect: Aspect) -> Option<Mechanism> {
+        self.files.get(&file)?.owner(aspect)
+    }
+
+    /// Changes wanted, and under way.
+    pub fn pending(&self) -> (usize, usize) {
+        self.changes.pending()
+    }
+
+    /// What admission to the burst buffer knows, if there is one.
+    pub fn admission(&self) -> Option<&admission::Admission> {
+        self.burst.as_ref().map(|burst| &burst.admission)
+    }
+
+    fn file_event(&mut self, id: FileId, event: FileEvent) {
+        if event == FileEvent::Removed {
+            return self.removed(id);
+        }
+        let file = self.files.entry(id).or_default();
+        match event {
+            FileEvent::LaidOut(lies) => self.laid_out(id, lies),
+            FileEvent::Opened => file.users += 1,
+            FileEvent::Closed => file.users = file.users.saturating_sub(1),
+            FileEvent::Accessed { segment, region, bytes } => {
+                let by_tiers = file.owner(Aspect::Tier) == Some(Mechanism::Tiers);
+                if let Some(stripes) = &mut self.stripes {
+                    stripes.accessed(id, region, bytes);
+                }
+                if by_tiers {
+                    let location = Location { file: id.0, block: segment };
+                    self.tell_tiers(machine::Event::Access { location, region, bytes });
+                }
+            }
+            FileEvent::Joins { request } => {
+                let was_tiers = file.owner(Aspect::Tier) == Some(Mechanism::Tiers);
+                file.checkpoint = true;
+                if was_tiers {
+                    self.tell_tiers(machine::Event::Removed { file: id.0 });
+                }
+                if let Some(burst) = &mut self.burst {
+                    burst.joins(request, id);
+                }
+            }
+            FileEvent::Removed => {}
+        }
+    }
+
+    fn laid_out(&mut self, id: FileId, lies: Lies) {
+        let Some(file) = self.files.get_mut(&id) else { return };
+        let before = std::mem::replace(&mut file.lies, lies);
+        let (damaged, intact, open) = (file.is_damaged(), file.intact(), file.users > 0);
+        let by_tiers = file.owner(Aspect::Tier) == Some(Mechanism::Tiers);
+        let now_at = file.lies.segments.clone();
+        for (segment, tier) in now_at.into_iter().enumerate() {
+            let known = before.segments.get(segment).copied().unwrap_or(Tier::Slow);
+            let location = Location { file: id.0, block: segment as u64 };
+            let moving = self.tiers.as_ref().is_some_and(|tiers| tiers.is_moving(location));
+            if by_tiers && known != tier && !moving {
+                self.tell_tiers(machine::Event::Placed { location, tier });
+            }
+        }
+        if damaged {
+            self.repair.damaged(id, intact, open);
+        } else {
+            self.repair.whole(id);
+        }
+    }
+
+    fn removed(&mut self, id: FileId) {
+        if self.files.remove(&id).is_none() {
+            return;
+        }
+        self.tell_tiers(machine::Event::Removed { file: id.0 });
+        if let Some(burst) = &mut self.burst {
+            burst.removed(self.now, id);
+        }
+        if let Some(stripes) = &mut self.stripes {
+            stripes.removed(self.now, id);
+        }
+        self.repair.whole(id);
+    }
+
+    fn tell_tiers(&mut self, event: machine::Event) {
+        if let Some(tiers) = &mut self.tiers {
+            tiers.handle(self.now, event);
+        }
+    }
+
+    fn tick(&mut self) {
+        if let Some(burst) = &mut self.burst
+            && burst.admission.next_deadline().is_some_and(|at| at <= self.now)
+        {
+            burst.handle(self.now, admission::Event::Buffer(crate::burst::buffer::Event::Tick));
+        }
+        self.tell_tiers(machine::Event::Tick);
+        if let Some(stripes) = &mut self.stripes {
+            stripes.look(self.now, &self.files, |file| self.changes.is_busy(file));
+        }
+        if let Some(replicas) = &mut self.replicas
+            && replicas.next_deadline().is_some_and(|at| at <= self.now)
+        {
+            replicas.handle(self.now, replica::Event::Tick);
+        }
+        while let Some(id) = self.repair.again(self.now) {
+            if let Some(file) = self.files.get(&id).filter(|file| file.is_damaged()) {
+                self.repair.damaged(id, file.intact(), file.users > 0);
+            }
+        }
+    }
+
+    /// What all mechanisms say.
+    fn collect(&mut self) {
+        let (now, mut wanted) = (self.now, Vec::new());
+        if let Some(burst) = &mut self.burst {
+            burst.collect(now, &mut self.says, &mut wanted);
+        }
+        if let Some(stripes) = &mut self.stripes {
+            stripes.collect(&mut self.says, &mut wanted);
+        }
+        while let Some(action) = self.tiers.as_mut().and_then(Machine::poll) {
+            self.tier_action(action, &mut wanted);
+        }
+        while let Some(action) = self.replicas.as_mut().and_then(Machine::poll) {
+            wanted.push(self.replica_action(action));
+        }
+        while let Some((file, intact)) = self.repair.next(self.changes_max) {
+            let reason = Reason::Damaged { intact };
+            wanted.push(Wanted { by: Mechanism::Repair, file, want: Want::Repair, reason });
+        }
+        wanted.into_iter().for_each(|of| self.changes.want(of));
+    }
+
+    fn tier_action(&mut self, action: machine::Action, wanted: &mut Vec<Wanted>) {
+        match action {
+            machine::Action::Move(of) => wanted.push(Wanted {
+                by: Mechanism::Tiers,
+                file: FileId(of.location.file),
+                want: Want::Move { segment: of.location.block, to: of.to },
+                reason: Reason::Tier(of.reason),
+            }),
+            // A copy below is in no layout; a volume here has none.
+            machine::Action::Copy(location) => self.tell_tiers(machine::Event::Failed { location }),
+        }
+    }
+
+    fn replica_action(&mut self, action: replica::Action) -> Wanted {
+        let (file, want, reason) = match action {
+            replica::Action::Create { file, reason, .. } => (file, Want::Replica, Reason::Protect(reason)),
+            replica::Action::Remove { file, reason } => {
+                self.changes.withdraw(file, Want::Replica);
+                (file, Want::DropReplica, Reason::Unneeded(reason))
+            }
+        };
+        if let Some(file) = self.files.get_mut(&file) {
+            file.replicated = true;
+        }
+        Wanted { by: Mechanism::Replicas, file, want, reason }
+    }
+
+    /// What was wanted of a file has ended: its mechanism is told.
+    fn ended(&mut self, of: &Wanted, result: Outcome) {
+        let (now, file) = (self.now, of.file);
+        let made = matches!(result, Outcome::Made { .. });
+        match (of.by, of.want) {
+            (Mechanism::Burst, _) => {
+                let mut wanted = Vec::new();
+                if let Some(burst) = &mut self.burst {
+                    burst.ended(now, of, made, &mut wanted);
+                }
+                wanted.into_iter().for_each(|of| self.changes.want(of));
+            }
+            (Mechanism::Tiers, Want::Move { segment, .. }) => {
+                let location = Location { file: file.0, block: segment };
+                let moved = machine::Event::Moved { location };
+                self.tell_tiers(if made { moved } else { machine::Event::Failed { location } });
+            }
+            (Mechanism::Stripes, _) => {
+                let (bytes, took) = match result {
+                    Outcome::Made { bytes, took } => (bytes, took),
+                    Outcome::Failed => (0, Time::ZERO),
+                };
+                if let Some(stripes) = &mut self.stripes {
+                    stripes.ended(now, file, bytes, took);
+                }
+            }
+            (Mechanism::Replicas, want) => self.replica_ended(file, want, made),
+            (Mechanism::Repair, _) => {
+                self.repair.ended(now, file, made);
+                if let Some(state) = self.files.get(&file).filter(|state| made && state.is_damaged()) {
+                    self.repair.damaged(file, state.intact(), state.users > 0);
+                }
+            }
+            (Mechanism::Tiers | Mechanism::User, _) => {}
+        }
+    }
+
+    fn replica_ended(&mut self, file: FileId, want: Want, made: bool) {
+        let Some(replicas) = &mut self.replicas else { return };
+        let event = match (want, made) {
+            (Want::Replica, true) => replica::Event::Created { file },
+            (Want::Replica, false) => replica::Event::CreateFailed { file },
+            // What cannot be dropped is dropped with the file.
+            _ => replica::Event::Removed { file },
+        };
+        replicas.handle(self.now, event);
+        if let Some(state) = self.files.get_mut(&file) {
+            state.replicated = replicas.life(file).is_some();
+        }
+    }
+}
+
+impl Machine for Volume {
+    type Event = Event;
+    type Action = Action;
+
+    fn handle(&mut self, now: Time, event: Event) {
+        self.now = self.now.max(now);
+        match event {
+            Event::File(file, event) => self.file_event(file, event),
+            Event::Idle(tier) => self.tell_tiers(machine::Event::Idle(tier)),
+            Event::Busy(tier) => self.tell_tiers(machine::Event::Busy(tier)),
+            Event::Job(event) => {
+                if let Some(replicas) = &mut self.replicas {
+                    replicas.handle(self.now, event);
+                }
+            }
+            Event::Checkpoint(event) => {
+                if let Some(burst) = &mut self.burst {
+                    burst.handle(self.now, event);
+                }
+            }
+            Event::Done { ticket, result } => {
+                if let Some(of) = self.changes.ended(ticket) {
+                    self.ended(&of, result);
+                }
+            }
+            Event::Tick => self.tick(),
+        }
+    }
+
+    fn poll(&mut self) -> Option<Action> {
+        loop {
+            self.collect();
+            if let Some(action) = self.says.pop_front() {
+                return Some(action);
+            }
+            match self.changes.next(&self.files)? {
+                Next::Begin(ticket, of, verb) => {
+                    return Some(Action::Change(Change { ticket, file: of.file, verb, by: of.by, reason: of.reason }));
+                }
+                Next::Pointless(of) => self.ended(&of, Outcome::Made { bytes: 0, took: Time::ZERO }),
+                Next::Refused(of) => self.ended(&of, Outcome::Failed),
+            }
+        }
+    }
+
+    fn next_deadline(&self) -> Option<Time> {
+        let known = [
+            self.burst.as_ref().and_then(|burst| burst.admission.next_deadline()),
+            self.tiers.as_ref().and_then(Machine::next_deadline),
+            self.stripes.as_ref().and_then(Stripes::next_deadline),
+            self.replicas.as_ref().and_then(Machine::next_deadline),
+            self.repair.next_deadline(),
+        ];
+        known.into_iter().flatten().min()
+    }
+}

@@ -4,13 +4,14 @@
 //!   Arrive -> Hold -> (turn, room: Buffer) -> Prepare -> Prepared -> (rate limit) -> Release ... Committed
 //! ```
 //! A write is held until its application has its turn, its room and its share of the speed. Room that a checkpoint
-//! announces is granted at once; one that writes more, or announced nothing, is granted more piece by piece. A checkpoint that
-//! writes nothing for a while gives its turn to those that wait. Composes [`super::buffer`] and a token bucket.
+//! announces is granted at once; one that writes more, or announced nothing, is granted more piece by piece. A
+//! checkpoint that writes nothing for a while gives its turn to those that wait. Composes [`super::buffer`] and a
+//! token bucket.
 //!
 //! The rate limit is that of the buffer's devices: a checkpoint that goes straight to the capacity tier passes it by.
 //!
-//! Invariant: no write is held for ever. Who waits for room is refused after `full_wait`; who waits for a turn gets it when
-//! those before are complete, are given up, or fall silent.
+//! Invariant: no write is held for ever. Who waits for room is refused after `full_wait`; who waits for a turn gets it
+//! when those before are complete, are given up, or fall silent.
 
 mod event;
 
@@ -30,7 +31,8 @@ const PIECE_BYTES: u64 = 64 << 20;
 const PIECE_SHARE: u64 = 64;
 /// Bytes that may be written at once before the rate limit bites. One write of the kernel.
 const BURST_BYTES: u64 = 1 << 20;
-/// A checkpoint that has its turn and writes nothing for so long lets others write. A guess: longer than a pause between two files.
+/// A checkpoint that has its turn and writes nothing for so long lets others write. A guess: longer than a pause
+/// between two files.
 const IDLE: Time = Time::from_secs(2);
 /// From a write for which the devices had no room to the next attempt. A guess: as often as their space is looked at.
 const AGAIN: Time = Time::from_millis(250);

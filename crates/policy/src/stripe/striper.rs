@@ -278,6 +278,11 @@ impl Striper {
         self.volume.look(now).reading()
     }
 
+    /// Whether it knows a file.
+    pub fn knows(&self, file: FileId) -> bool {
+        self.files.contains_key(&file)
+    }
+
     /// Files known.
     pub fn len(&self) -> usize {
         self.files.len()

@@ -1,6 +1,7 @@
 //! Ownership: which mechanism decides how a file lies, where several have a claim on it.
 //!
-//! The one table of it. The first row that decides the aspect and has a claim on the file wins; the others leave the file as it is:
+//! The one table of it. The first row that decides the aspect and has a claim on the file wins; the others leave the
+//! file as it is:
 //!
 //! ```text
 //!              where its   its width and
@@ -8,8 +9,8 @@
 //!              lie         mirrors
 //!   Burst         x            x          files of checkpoints, on their way or complete
 //!   Repair                     x          files of which a mirror is stale or an object is being recovered
+//!   Replicas                   x          files that have, or are to have, a mirror for the time of a job
 //!   User                       x          files whose layout somebody asked for, or that share objects with others
-//!   Replicas                   x          files with a mirror for the time of a job
 //!   Tiers         x            x          files with segments that can be moved between two tiers
 //!   Stripes                    x          all others
 //! ```
@@ -22,10 +23,10 @@ pub enum Mechanism {
     Burst,
     /// Failover, recovery and bringing up to date.
     Repair,
-    /// A user or the operator.
-    User,
     /// Temporal replication of jobs' input.
     Replicas,
+    /// A user or the operator.
+    User,
     /// Working-set reorganisation.
     Tiers,
     /// Adaptive striping and forks.
@@ -44,8 +45,8 @@ pub enum Aspect {
 const TABLE: [(Mechanism, &[Aspect]); 6] = [
     (Mechanism::Burst, &[Aspect::Tier, Aspect::Shape]),
     (Mechanism::Repair, &[Aspect::Shape]),
-    (Mechanism::User, &[Aspect::Shape]),
     (Mechanism::Replicas, &[Aspect::Shape]),
+    (Mechanism::User, &[Aspect::Shape]),
     (Mechanism::Tiers, &[Aspect::Tier, Aspect::Shape]),
     (Mechanism::Stripes, &[Aspect::Shape]),
 ];
@@ -89,6 +90,6 @@ mod tests {
             mechanism == User
         };
         assert_eq!(owner(Aspect::Shape, has), Some(User));
-        assert_eq!(*asked.borrow(), [Burst, Repair, User]);
+        assert_eq!(*asked.borrow(), [Burst, Repair, Replicas, User]);
     }
 }

@@ -1,0 +1,185 @@
+//! Changes: what mechanisms want done to layouts, which of it begins next, and what is under way.
+//!
+//! One change of a file at a time. Mechanisms take turns, each with so many changes under way at most, so that none
+//! starves the others. What a mechanism wants is held against the table of [`super::ownership`] when it could begin,
+//! not when it is wanted: a file may have become another's meanwhile. What repair stands in the way of waits; what
+//! another mechanism has taken is refused.
+
+use super::event::{Purpose, Reason, Ticket, Verb};
+use super::file::File;
+use super::ownership::{Aspect, Mechanism};
+use crate::ids::FileId;
+use crate::stripe::forks::Shape;
+use crate::tier::Tier;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+/// Wants of one mechanism that are looked at for one that can begin. A guess: files that are busy are few.
+const LOOKED_AT: usize = 64;
+
+/// What a mechanism wants of a file.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Want {
+    Demote,
+    DropFast,
+    Replica,
+    DropReplica,
+    Restripe { fork: usize, to: Shape },
+    AddFork { to: Shape },
+    DropFork { fork: usize },
+    Move { segment: u64, to: Tier },
+    Repair,
+}
+
+/// Something wanted, and why.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Wanted {
+    pub by: Mechanism,
+    pub file: FileId,
+    pub want: Want,
+    pub reason: Reason,
+}
+
+/// What comes next.
+pub enum Next {
+    /// This begins.
+    Begin(Ticket, Wanted, Verb),
+    /// This is as it should be already.
+    Pointless(Wanted),
+    /// This cannot or may not be done.
+    Refused(Wanted),
+}
+
+#[derive(Debug)]
+pub struct Changes {
+    max: usize,
+    wanted: BTreeMap<Mechanism, VecDeque<Wanted>>,
+    under_way: BTreeMap<Ticket, Wanted>,
+    busy: BTreeSet<FileId>,
+    latest: Option<Mechanism>,
+    tickets: Ticket,
+}
+
+impl Changes {
+    /// At most so many changes of one mechanism at a time.
+    pub fn new(max: usize) -> Changes {
+        Changes {
+            max: max.max(1),
+            wanted: BTreeMap::new(),
+            under_way: BTreeMap::new(),
+            busy: BTreeSet::new(),
+            latest: None,
+            tickets: 0,
+        }
+    }
+
+    pub fn want(&mut self, wanted: Wanted) {
+        self.wanted.entry(wanted.by).or_default().push_back(wanted);
+    }
+
+    /// What has not begun is wanted no longer.
+    pub fn withdraw(&mut self, file: FileId, want: Want) {
+        self.wanted.values_mut().for_each(|queue| queue.retain(|of| (of.file, of.want) != (file, want)));
+    }
+
+    pub fn is_busy(&self, file: FileId) -> bool {
+        self.busy.contains(&file)
+    }
+
+    /// Changes wanted, and under way.
+    pub fn pending(&self) -> (usize, usize) {
+        (self.wanted.values().map(VecDeque::len).sum(), self.under_way.len())
+    }
+
+    /// A change is over: what it was.
+    pub fn ended(&mut self, ticket: Ticket) -> Option<Wanted> {
+        let of = self.under_way.remove(&ticket)?;
+        self.busy.remove(&of.file);
+        Some(of)
+    }
+
+    /// The next of what is wanted, the mechanisms in turn.
+    pub fn next(&mut self, files: &BTreeMap<FileId, File>) -> Option<Next> {
+        let all: Vec<Mechanism> = self.wanted.keys().copied().collect();
+        let (before, after): (Vec<_>, Vec<_>) = all.into_iter().partition(|by| Some(*by) <= self.latest);
+        for by in after.into_iter().chain(before) {
+            let full = self.under_way.values().filter(|of| of.by == by).count() >= self.max;
+            if let Some(next) = (!full).then(|| self.next_of(by, files)).flatten() {
+                self.latest = Some(by);
+                return Some(next);
+            }
+        }
+        None
+    }
+
+    fn next_of(&mut self, by: Mechanism, files: &BTreeMap<FileId, File>) -> Option<Next> {
+        let queue = self.wanted.get_mut(&by)?;
+        let waits = |of: &Wanted| {
+            let of_mirrors = !matches!(of.want, Want::Move { .. } | Want::Repair);
+            self.busy.contains(&of.file) || of_mirrors && files.get(&of.file).is_some_and(File::is_damaged)
+        };
+        let at = queue.iter().take(LOOKED_AT).position(|of| !waits(of))?;
+        let of = queue.remove(at)?;
+        if queue.is_empty() {
+            self.wanted.remove(&by);
+        }
+        let Some(file) = files.get(&of.file) else { return Some(Next::Refused(of)) };
+        let owned = aspect(of.want).is_none_or(|aspect| file.owner(aspect) == Some(by));
+        let verb = if owned { verb(of.want, file) } else { Err(false) };
+        Some(match verb {
+            Ok(verb) => {
+                self.tickets += 1;
+                self.under_way.insert(self.tickets, of);
+                self.busy.insert(of.file);
+                Next::Begin(self.tickets, of, verb)
+            }
+            Err(true) => Next::Pointless(of),
+            Err(false) => Next::Refused(of),
+        })
+    }
+}
+
+/// What must be its mechanism's to decide; `None`: a mechanism's own mirror goes, or a mirror is made whole, whoever
+/// decides.
+fn aspect(want: Want) -> Option<Aspect> {
+    match want {
+        Want::Move { .. } => Some(Aspect::Tier),
+        Want::Demote | Want::Replica => Some(Aspect::Shape),
+        Want::Restripe { .. } | Want::AddFork { .. } | Want::DropFork { .. } => Some(Aspect::Shape),
+        Want::DropFast | Want::DropReplica | Want::Repair => None,
+    }
+}
+
+/// The change of the layout as it is; else whether it is pointless, or impossible.
+fn verb(want: Want, file: &File) -> Result<Verb, bool> {
+    let add = |purpose, shape| match file.intact() {
+        0 => Err(false),
+        _ => Ok(Verb::AddMirror { purpose, shape }),
+    };
+    let drop = |mirror: Option<usize>| match mirror {
+        None => Err(true),
+        Some(mirror) if file.can_lose(mirror) => Ok(Verb::DropMirror { mirror }),
+        Some(_) => Err(false),
+    };
+    match want {
+        Want::Demote if file.mirror_for(Purpose::Demoted).is_some() => Err(true),
+        Want::Demote => add(Purpose::Demoted, None),
+        Want::DropFast if file.mirror_for(Purpose::Demoted).is_none() => Err(false),
+        Want::DropFast => drop(file.mirror_for(Purpose::Data)),
+        Want::Replica if file.mirror_for(Purpose::Replica).is_some() => Err(true),
+        Want::Replica => add(Purpose::Replica, None),
+        Want::DropReplica => drop(file.mirror_for(Purpose::Replica)),
+        Want::Restripe { fork, .. } if !file.lies.mirrors.get(fork).is_some_and(|mirror| mirror.intact) => Err(false),
+        Want::Restripe { fork, to } => Ok(Verb::Restripe { mirror: fork, to }),
+        Want::AddFork { to } => add(Purpose::Fork, Some(to)),
+        Want::DropFork { fork } => drop(Some(fork).filter(|fork| *fork < file.lies.mirrors.len())),
+        Want::Move { segment, to } => match file.lies.segments.get(segment as usize) {
+            None => Err(false),
+            Some(tier) if *tier == to => Err(true),
+            Some(_) => Ok(Verb::MoveSegment { segment, to }),
+        },
+        Want::Repair => match file.lies.mirrors.iter().position(|mirror| !mirror.intact) {
+            None => Err(true),
+            Some(mirror) => Ok(Verb::ReplaceTargets { mirror }),
+        },
+    }
+}

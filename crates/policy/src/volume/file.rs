@@ -1,0 +1,47 @@
+//! What is known of one file, and which mechanism decides how it lies.
+
+use super::event::{Lies, Purpose};
+use super::ownership::{Aspect, Mechanism, owner};
+
+#[derive(Debug, Default)]
+pub struct File {
+    pub lies: Lies,
+    /// How many have it open.
+    pub users: u32,
+    /// It is written for a checkpoint, or belongs to a complete one.
+    pub checkpoint: bool,
+    /// A job has, or is to have, a replica of it.
+    pub replicated: bool,
+}
+
+impl File {
+    /// The mechanism that decides an aspect of it.
+    pub fn owner(&self, aspect: Aspect) -> Option<Mechanism> {
+        owner(aspect, |mechanism| match mechanism {
+            Mechanism::Burst => self.checkpoint,
+            Mechanism::Repair => self.is_damaged(),
+            Mechanism::Replicas => self.replicated,
+            Mechanism::User => self.lies.asked_for,
+            Mechanism::Tiers => !self.lies.segments.is_empty(),
+            Mechanism::Stripes => true,
+        })
+    }
+
+    pub fn is_damaged(&self) -> bool {
+        self.lies.mirrors.iter().any(|mirror| !mirror.intact)
+    }
+
+    /// How many mirrors can be read in full.
+    pub fn intact(&self) -> usize {
+        self.lies.mirrors.iter().filter(|mirror| mirror.intact).count()
+    }
+
+    /// Whether it can lose that mirror: another is intact.
+    pub fn can_lose(&self, mirror: usize) -> bool {
+        self.lies.mirrors.iter().enumerate().any(|(at, other)| at != mirror && other.intact)
+    }
+
+    pub fn mirror_for(&self, purpose: Purpose) -> Option<usize> {
+        self.lies.mirrors.iter().position(|mirror| mirror.purpose == purpose)
+    }
+}
