@@ -6,12 +6,11 @@ use jobs::runner::Runner;
 use jobs::slurm::Slurm;
 use jobs::uid_of;
 use policy::FileId;
-use policy::protect::replica::{Config, Removal, Strategy};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use store::daemon::{Core, JOB_VARIABLES};
 use store::stats::Metric;
-use store::volume::{QueueName, Replication, ReplicationPolicy};
+use store::volume::{QueueName, Replication};
 
 /// The copies of a daemon's files, for the jobs of one queue.
 struct CopiesOnVolume {
@@ -75,19 +74,8 @@ pub fn start(
         QueueName::Slurm => of_slurms,
         QueueName::Pbs => of_pbs,
     };
-    let machine = Config {
-        strategy: match settings.policy {
-            ReplicationPolicy::None => Strategy::None,
-            ReplicationPolicy::Fcfs => Strategy::Window,
-            ReplicationPolicy::Shortcut => Strategy::Shortcut(settings.threshold),
-            ReplicationPolicy::All => Strategy::All,
-        },
-        alpha: settings.alpha,
-        removal: if settings.eager { Removal::Eager } else { Removal::JobEnd },
-        ..Config::new(1)
-    };
     Keeper::start(
-        Settings { machine, poll: settings.poll },
+        Settings { machine: settings.machine(1), poll: settings.poll },
         queue,
         Arc::new(CopiesOnVolume { core: core.clone(), variable }),
     )

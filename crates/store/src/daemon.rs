@@ -25,7 +25,7 @@ mod walk;
 pub use end::Ending;
 pub use purge::{Needs, PurgeReport, Purged};
 pub use replicas::{JOB_VARIABLES, Replicas};
-pub use stripes::Stripes;
+pub use stripes::{Stripes, striping};
 
 use crate::admission::Admission;
 use crate::cache::BlockCache;

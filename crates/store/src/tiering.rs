@@ -32,16 +32,15 @@ use crate::file::{File, FileTable};
 use crate::mover::Mover;
 use crate::state::State;
 use crate::stats::{Metric, Stats};
-use crate::volume::{self, TieringPolicy};
+use crate::volume;
 use crate::workers::Workers;
 use parking_lot::{Condvar, Mutex};
 use policy::layout::Segment;
 use policy::machine::Machine;
 use policy::tier::cost::Costs;
-use policy::tier::machine::{Action, Config, Event, Planner, Reorganizer};
-use policy::tier::reorganize::Thresholds;
+use policy::tier::machine::{Action, Event, Reorganizer};
 use policy::tier::room::SlowTarget;
-use policy::tier::{Location, Region, Tier, tuned};
+use policy::tier::{Location, Region, Tier};
 use policy::{FileId, TargetId, Time};
 use quiet::{Ours, Quiet};
 use std::collections::{BTreeMap, VecDeque};
@@ -149,7 +148,8 @@ impl Tiering {
     pub fn set_costs(&self, now: Time, costs: Costs) {
         let mut inner = self.inner.lock();
         inner.fast_bytes = self.fast_bytes(0);
-        let config = self.config(costs, inner.fast_bytes);
+        let (segment_bytes, concurrent) = (self.wish.segment_bytes, self.wish.concurrent);
+        let config = self.wish.tiering.machine(costs, inner.fast_bytes, segment_bytes, concurrent);
         self.ear.placing().set_costs(&costs, self.wish.tiering.proportional, self.wish.segment_bytes);
         let mut machine = Reorganizer::new(config, now);
         machine.handle(now, Event::Paused(inner.paused));
@@ -163,38 +163,6 @@ impl Tiering {
         inner.paused = paused;
         if let Some(machine) = &mut inner.machine {
             machine.handle(self.ear.now(), Event::Paused(paused));
-        }
-    }
-
-    /// The machine's parameters.
-    fn config(&self, costs: Costs, fast_bytes: u64) -> Config {
-        let tiering = &self.wish.tiering;
-        let thresholds = Thresholds {
-            hot: tiering.hot,
-            cold: tiering.cold,
-            free_bytes: percent(fast_bytes, tiering.free_percent),
-            read_wins: tiering.read_wins,
-        };
-        let planner = match tiering.policy {
-            TieringPolicy::WsRos => Planner::WsRos(thresholds),
-            TieringPolicy::Lfu => Planner::Frequency,
-            TieringPolicy::Off | TieringPolicy::Tuned => Planner::Tuned(tuned::Config::default()),
-        };
-        Config {
-            window: tiering.window,
-            panes: if matches!(tiering.policy, TieringPolicy::Tuned) { tiering.panes } else { 1 },
-            locations_max: tiering.locations,
-            block_bytes: self.wish.segment_bytes,
-            fast_bytes,
-            costs,
-            planner,
-            idle: Time(tiering.idle.as_nanos() as u64),
-            idle_bytes_per_s: (tiering.idle_rate > 0).then_some(tiering.idle_rate),
-            busy_bytes_per_s: tiering.busy_rate,
-            moves_max: self.wish.concurrent,
-            keep_copies: self.keeps_copies(),
-            copy_after: Some(Time(tiering.copy_after.as_nanos() as u64)),
-            on_access: tiering.on_access && tiering.policy == TieringPolicy::Tuned,
         }
     }
 

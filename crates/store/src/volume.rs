@@ -10,6 +10,7 @@ pub(crate) mod identity;
 mod ids;
 mod keep;
 mod lock;
+mod machines;
 mod namespace;
 mod open;
 mod parse;

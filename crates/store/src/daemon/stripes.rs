@@ -30,6 +30,7 @@ use policy::pattern::rules::RulesOfThumb;
 use policy::stripe::advice::Mode;
 use policy::stripe::device::Measured;
 use policy::stripe::forks::Shape;
+use policy::stripe::fuzzy::Rules;
 use policy::stripe::performance::Served;
 use policy::stripe::rules;
 use policy::stripe::striper::{self, Action, Event, Striper};
@@ -75,6 +76,14 @@ fn devices(config: &Config) -> (Measured, u32, bool) {
 
 /// The striper that a configuration asks for. Reads the rule file, and touches nothing.
 pub(super) fn striper(config: &Config) -> std::result::Result<Striper, Problems> {
+    striping(config).map(|(machine, rules)| Striper::new(machine, rules, Time::ZERO))
+}
+
+/// The striper's parameters and rules, as a configuration says them. Reads the rule file, and touches nothing.
+///
+/// # Errors
+/// Rules or weights that cannot be read or are none.
+pub fn striping(config: &Config) -> std::result::Result<(striper::Config, Rules), Problems> {
     let of = &config.stripes;
     let problem = |cause: String| {
         let mend = "Check rules with `entrepot-lab rules check FILE` and weights with `entrepot-lab patterns eval --weights FILE`, or remove \
@@ -109,7 +118,7 @@ pub(super) fn striper(config: &Config) -> std::result::Result<Striper, Problems>
         fork_space: f64::from(of.fork_space_percent) / 100.0,
         ..striper::Config::new(of.mode, &device, devices)
     };
-    Ok(Striper::new(machine, rules, Time::ZERO))
+    Ok((machine, rules))
 }
 
 impl Stripes {

@@ -8,7 +8,6 @@ use super::thread::Begun;
 use crate::file::File;
 use crate::mover::Pace;
 use crate::target::Space;
-use crate::volume::TieringPolicy;
 use crate::{Error, Result};
 use policy::layout::{Layout, OPEN_END, Placement, Segment, TargetView};
 use policy::machine::Machine;
@@ -72,7 +71,7 @@ impl Tiering {
             view.usable && view.tier == tier && !others.contains(&view.id) && view.free_bytes > length
         };
         let there: Vec<TargetId> = views.iter().filter(fits).map(|view| view.id).collect();
-        let keeps = of.to == Tier::Fast && self.keeps_copies() && layout.mirrors.len() == 1;
+        let keeps = of.to == Tier::Fast && self.wish.tiering.keeps_copies() && layout.mirrors.len() == 1;
         let moved = self.between(segment, &there, |place| {
             let place = Placement { tier: Some(tier), ..place(file) };
             if keeps {
@@ -183,11 +182,6 @@ impl Tiering {
                 false
             }
         }
-    }
-
-    /// Whether what lies on the fast tier may have a slow copy.
-    pub(super) fn keeps_copies(&self) -> bool {
-        self.wish.tiering.keep_copies && self.wish.tiering.policy == TieringPolicy::Tuned
     }
 
     /// Gives up copies with a part on a target until these parts have so many bytes. How many they have.

@@ -1,0 +1,66 @@
+//! `[tiering]` and `[replication]` as their machines' parameters.
+
+use super::config::{Replication, ReplicationPolicy, Tiering, TieringPolicy};
+use policy::Time;
+use policy::protect::replica::{self, Removal, Strategy};
+use policy::tier::cost::Costs;
+use policy::tier::machine::{Config, Planner};
+use policy::tier::reorganize::Thresholds;
+use policy::tier::tuned;
+
+impl Tiering {
+    /// The machine over devices with these costs, with so many bytes of the fast tier, segments of so many, and moves
+    /// at the same time.
+    pub fn machine(&self, costs: Costs, fast_bytes: u64, segment_bytes: u64, moves_max: usize) -> Config {
+        let thresholds = Thresholds {
+            hot: self.hot,
+            cold: self.cold,
+            free_bytes: (u128::from(fast_bytes) * u128::from(self.free_percent) / 100) as u64,
+            read_wins: self.read_wins,
+        };
+        let planner = match self.policy {
+            TieringPolicy::WsRos => Planner::WsRos(thresholds),
+            TieringPolicy::Lfu => Planner::Frequency,
+            TieringPolicy::Off | TieringPolicy::Tuned => Planner::Tuned(tuned::Config::default()),
+        };
+        let tuned = self.policy == TieringPolicy::Tuned;
+        Config {
+            window: self.window,
+            panes: if tuned { self.panes } else { 1 },
+            locations_max: self.locations,
+            block_bytes: segment_bytes,
+            fast_bytes,
+            costs,
+            planner,
+            idle: Time(self.idle.as_nanos() as u64),
+            idle_bytes_per_s: (self.idle_rate > 0).then_some(self.idle_rate),
+            busy_bytes_per_s: self.busy_rate,
+            moves_max,
+            keep_copies: self.keeps_copies(),
+            copy_after: Some(Time(self.copy_after.as_nanos() as u64)),
+            on_access: self.on_access && tuned,
+        }
+    }
+
+    /// Whether what lies on the fast tier may have a slow copy.
+    pub fn keeps_copies(&self) -> bool {
+        self.keep_copies && self.policy == TieringPolicy::Tuned
+    }
+}
+
+impl Replication {
+    /// The machine over a system of so many nodes.
+    pub fn machine(&self, system_nodes: u32) -> replica::Config {
+        replica::Config {
+            strategy: match self.policy {
+                ReplicationPolicy::None => Strategy::None,
+                ReplicationPolicy::Fcfs => Strategy::Window,
+                ReplicationPolicy::Shortcut => Strategy::Shortcut(self.threshold),
+                ReplicationPolicy::All => Strategy::All,
+            },
+            alpha: self.alpha,
+            removal: if self.eager { Removal::Eager } else { Removal::JobEnd },
+            ..replica::Config::new(system_nodes)
+        }
+    }
+}
