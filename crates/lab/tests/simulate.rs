@@ -351,6 +351,35 @@ fn a_burst_buffer_is_simulated_under_its_schemes() {
     }
 }
 
+#[test]
+fn a_whole_volume_is_simulated_as_its_file_sets_it_up() {
+    let at = tempfile::tempdir().unwrap();
+    let target =
+        |name: &str, tier: &str| format!("[[target]]\nname = \"{name}\"\npath = \"{name}\"\ntier = \"{tier}\"\n");
+    let targets = [("f0", "fast"), ("f1", "fast"), ("s0", "slow"), ("s1", "slow"), ("s2", "slow")];
+    let targets: String = targets.iter().map(|(name, tier)| target(name, tier)).collect();
+    let toml = format!(
+        "namespace = \"n\"\nstate = \"s\"\n[tier.fast]\n[tier.slow]\n{targets}[layout]\nsegment = \"8MiB\"\n\
+         [burst]\nfast = \"fast\"\ncapacity = \"slow\"\nsize = \"4GB\"\n\
+         [tiering]\npolicy = \"tuned\"\nfast = \"fast\"\nslow = \"slow\"\n[stripes]\nmode = \"model\"\n"
+    );
+    std::fs::write(at.path().join("volume.toml"), toml).unwrap();
+    let load = ["--span", "2h", "--jobs", "4", "--input", "256MiB", "--checkpoint", "512MiB", "--checkpoints", "2"];
+    let rest = ["--files", "8", "--file-size", "64MiB", "--requests", "500", "--faults", "1", "--check"];
+    let run: Vec<&str> = ["volume", "volume.toml"].into_iter().chain(load).chain(rest).collect();
+    let first = sim(at.path(), &run);
+    let said = text(&first.stdout);
+    assert!(first.status.success(), "{}", text(&first.stderr));
+    for part in ["checkpoint latency s", "changes by burst", "targets that failed"] {
+        assert!(said.contains(part), "{part} is missing in\n{said}");
+    }
+    assert_eq!(first.stdout, sim(at.path(), &run).stdout);
+    let traced: Vec<&str> = run.iter().copied().chain(["--generate", "zipf", "--limit-requests", "200"]).collect();
+    assert!(text(&sim(at.path(), &traced).stdout).contains("requests"));
+    let missing = sim(at.path(), &["volume", "none.toml"]);
+    assert!(missing.status.code() == Some(2) && text(&missing.stderr).contains("none.toml"));
+}
+
 /// A small log, busy enough for a queue, and failure records of four nodes.
 fn center_files(at: &Path) {
     let job = |n: u64| format!("{n} {} 0 {} {} -1 -1 -1 9000 -1 1\n", n * 500, 600 + n * 7919 % 7000, 1 + n % 16);

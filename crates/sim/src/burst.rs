@@ -4,9 +4,9 @@
 //!   applications, each with its period, versions, MTBF --> policy::burst::admission --> write --> buffer --> demotion --> capacity tier
 //!                                                                 rates: policy::burst::control        policy::burst::tables
 //! ```
-//! An application writes a checkpoint piece by piece; `policy::burst::admission` holds each piece until its turn, its room and its
-//! share of the speed have come. Writing and demotion share the device along the line of equation 5.1; the capacity tier is never the
-//! bottleneck beyond that.
+//! An application writes a checkpoint piece by piece; `policy::burst::admission` holds each piece until its turn, its
+//! room and its share of the speed have come. Writing and demotion share the device along the line of equation 5.1;
+//! the capacity tier is never the bottleneck beyond that.
 
 pub mod list;
 mod load;

@@ -22,4 +22,5 @@ pub mod storage;
 pub mod stripe;
 pub mod tier;
 pub mod trace;
+pub mod volume;
 pub mod world;

@@ -9,6 +9,7 @@ mod grid;
 mod stripe;
 mod tier;
 mod traces;
+mod volume;
 
 use crate::failure::Result;
 use clap::{Args, Subcommand};
@@ -30,7 +31,8 @@ EXAMPLES:
   entrepot-lab sim disk validate measurements/
   entrepot-lab sim burst --dwpp 1.6 --congestion high
   entrepot-lab sim stripe run --devices 24
-  entrepot-lab sim tier --generate zipf:theta=1.0 --fast-size 20%")]
+  entrepot-lab sim tier --generate zipf:theta=1.0 --fast-size 20%
+  entrepot-lab sim volume volume.toml --faults 2")]
 pub struct Sim {
     #[command(subcommand)]
     verb: Verb,
@@ -44,6 +46,7 @@ enum Verb {
     Disk(disk::Disk),
     Stripe(Box<stripe::Stripe>),
     Tier(Box<tier::Tier>),
+    Volume(Box<volume::Volume>),
 }
 
 impl Sim {
@@ -55,6 +58,7 @@ impl Sim {
             Verb::Disk(disk) => disk.run(),
             Verb::Stripe(stripe) => stripe.run(),
             Verb::Tier(tier) => tier.run(),
+            Verb::Volume(volume) => volume.run(),
         }
     }
 }

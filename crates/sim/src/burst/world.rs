@@ -1,7 +1,8 @@
 //! The world: applications that write checkpoints piece by piece, each piece when admission lets it go.
 //!
-//! What goes into the buffer is written when it is released: the rate limit is the device's speed along the line of equation 5.1. What goes
-//! straight to the capacity tier has its path to itself, at the speed of demotion beside writing.
+//! What goes into the buffer is written when it is released: the rate limit is the device's speed along the line of
+//! equation 5.1. What goes straight to the capacity tier has its path to itself, at the speed of demotion beside
+//! writing.
 
 use super::load::{Application, Load, Write};
 use crate::generate::Rng;
@@ -144,8 +145,8 @@ pub fn run_logged(setup: &Setup) -> Vec<Logged> {
     world.admission.log().to_vec()
 }
 
-/// The most data per period, over the size of the buffer, that a scheme takes without a backlog: all checkpoints of a period are written by
-/// its end. Tried in steps of one checkpoint.
+/// The most data per period, over the size of the buffer, that a scheme takes without a backlog: all checkpoints of a
+/// period are written by its end. Tried in steps of one checkpoint.
 pub fn utilisation(setup: &Setup) -> f64 {
     let per_capacity = setup.load.job_bytes / setup.device.capacity;
     let takes = |jobs: usize| {

@@ -33,9 +33,14 @@ pub(super) struct TraceArgs {
 }
 
 impl TraceArgs {
+    /// Whether none is named.
+    pub(super) fn is_empty(&self) -> bool {
+        self.trace.is_empty() && self.generate.is_empty()
+    }
+
     /// The traces, files first; at least one.
     pub(super) fn wishes(&self) -> Result<Vec<TraceWish>> {
-        if self.trace.is_empty() && self.generate.is_empty() {
+        if self.is_empty() {
             let problem = Problem::wrong("no trace is named").so("nothing was simulated");
             return Err(problem.try_this("give --trace FILE, or --generate WORKLOAD such as oltp:scale=0.1").into());
         }

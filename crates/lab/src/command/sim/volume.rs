@@ -1,0 +1,296 @@
+//! `entrepot-lab sim volume`: a whole volume as its `volume.toml` sets it up, with everything on, for a day.
+
+use super::traces::TraceArgs;
+use super::{grid, setup_problem, survey_problem};
+use crate::failure::Result;
+use crate::shown;
+use clap::Args;
+use policy::Time;
+use policy::tier::cost::{Costs, DeviceCost};
+use serde_json::json;
+use sim::setup::{duration, size_bytes};
+use sim::storage::{Cost, Device, Service};
+use sim::trace::{Flags, Op, Options};
+use sim::volume::{Faults, Figures, Load, Request, Setup, Target, run};
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::path::PathBuf;
+use store::control::Problem;
+use store::volume::{Config, TieringPolicy};
+
+/// Nodes of the system that jobs ask for.
+const SYSTEM_NODES: u32 = 128;
+/// Devices that nobody measured: flash of 100 us and 2 GB/s, a disk of 8 ms and 150 MB/s. Guesses.
+const FLASH: (f64, f64) = (1e5, 2e9);
+const DISK: (f64, f64) = (8e6, 150e6);
+
+/// A whole volume with every mechanism that its volume.toml switches on: burst buffer, tiers, stripes, replicas, repair
+///
+/// Jobs come over a day: each reads an input, writes checkpoints and keeps the newest two; readers read files that are
+/// hot for some hours, or replay a trace. Targets fail by seed. The promises are checked: nothing acknowledged is lost
+/// but what lay on a failed target alone, room is counted to the byte, no write is held for ever, and everything comes
+/// to rest.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+EXAMPLES:
+  entrepot-lab sim volume volume.toml
+  entrepot-lab sim volume volume.toml --faults 5 --jobs 200 --output json
+  entrepot-lab sim volume volume.toml --trace oltp.spc --limit-requests 100000")]
+pub struct Volume {
+    /// The volume's configuration; its directories need not exist.
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+    #[command(flatten)]
+    traces: TraceArgs,
+    /// Room on each target of the fast tier.
+    #[arg(long, default_value = "1TB", value_name = "SIZE")]
+    fast_size: String,
+    /// Room on each target of the slow tier.
+    #[arg(long, default_value = "10TB", value_name = "SIZE")]
+    slow_size: String,
+    /// How long jobs and readers come.
+    #[arg(long, default_value = "24h", value_name = "TIME")]
+    span: String,
+    /// Jobs in that time.
+    #[arg(long, default_value_t = 48, value_name = "N")]
+    jobs: u32,
+    /// Bytes of a job's input, on average.
+    #[arg(long, default_value = "10GB", value_name = "SIZE")]
+    input: String,
+    /// Bytes of one checkpoint.
+    #[arg(long, default_value = "40GB", value_name = "SIZE")]
+    checkpoint: String,
+    /// Checkpoints of a job.
+    #[arg(long, default_value_t = 6, value_name = "N")]
+    checkpoints: u32,
+    /// From one checkpoint to the next.
+    #[arg(long, default_value = "30min", value_name = "TIME")]
+    interval: String,
+    /// Files that readers read in parts.
+    #[arg(long, default_value_t = 64, value_name = "N")]
+    files: u32,
+    /// Bytes of each.
+    #[arg(long, default_value = "1GB", value_name = "SIZE")]
+    file_size: String,
+    /// Reads and writes of them.
+    #[arg(long, default_value_t = 100_000, value_name = "N")]
+    requests: u32,
+    /// Bytes of one.
+    #[arg(long, default_value = "1MiB", value_name = "SIZE")]
+    request_size: String,
+    /// Share of them that writes, in percent.
+    #[arg(long, default_value_t = 10.0, value_name = "PERCENT")]
+    writes: f64,
+    /// Targets that fail, each with all that is on it.
+    #[arg(long, default_value_t = 0, value_name = "N")]
+    faults: u32,
+    /// How long it takes until an empty device is in its place.
+    #[arg(long, default_value = "1h", value_name = "TIME")]
+    replaced_after: String,
+    /// Check the promises after every event and not only at the end; slow.
+    #[arg(long)]
+    check: bool,
+    /// How to write it.
+    #[arg(long, value_enum, default_value = "text")]
+    output: super::cache::Output,
+}
+
+impl Volume {
+    pub fn run(self) -> Result<u8> {
+        let text = std::fs::read_to_string(&self.file).map_err(|error| {
+            Problem::wrong(format!("{} cannot be read: {error}", self.file.display()))
+                .so("nothing was simulated")
+                .try_this("name a volume.toml; `entrepot init` writes one")
+        })?;
+        let config = Config::parse(&std::path::absolute(&self.file)?, &text)?;
+        let figures = run(self.setup(&config)?);
+        match self.output {
+            super::cache::Output::Json => shown::json(&json!({ "figures": figures }))?,
+            super::cache::Output::Csv => shown::text(&csv(&figures))?,
+            super::cache::Output::Text => shown::text(&table(&figures))?,
+        }
+        Ok(0)
+    }
+
+    fn setup(&self, config: &Config) -> Result<Setup> {
+        let size = |what, text: &str| size_bytes(what, text).map_err(|error| setup_problem(&error));
+        let span = |what, text: &str| duration(what, text).map_err(|error| setup_problem(&error));
+        let fast = self.fast_tier(config);
+        let (fast_size, slow_size) = (size("fast-size", &self.fast_size)?, size("slow-size", &self.slow_size)?);
+        let costs = costs(config, fast);
+        let target = |of: &store::volume::TargetConfig| {
+            let is_fast = of.tier == fast;
+            let cost = if is_fast { &costs.fast } else { &costs.slow };
+            Target {
+                tier: u8::from(!is_fast),
+                bytes: if is_fast { fast_size } else { slow_size },
+                device: device(cost),
+            }
+        };
+        let seed = self.traces.seed;
+        let load = Load {
+            span: span("span", &self.span)?,
+            jobs: self.jobs,
+            input_bytes: size("input", &self.input)?,
+            checkpoint_bytes: size("checkpoint", &self.checkpoint)?.max(1),
+            checkpoints: self.checkpoints,
+            interval: span("interval", &self.interval)?,
+            files: self.files,
+            file_bytes: size("file-size", &self.file_size)?.max(1),
+            requests: self.requests,
+            request_bytes: size("request-size", &self.request_size)?.max(1),
+            writes: self.writes / 100.0,
+            seed,
+        };
+        Ok(Setup {
+            config: self.machine(config, &costs, fast_size * u64::from(costs.fast_devices))?,
+            targets: config.targets.iter().map(target).collect(),
+            segment_bytes: config.layout.segment.max(1 << 20),
+            stripe_count: config.placement().stripe_count as u32,
+            stripe_bytes: config.placement().stripe_size,
+            load,
+            requests: self.trace()?,
+            faults: Faults { count: self.faults, replaced_after: span("replaced-after", &self.replaced_after)?, seed },
+            rest: Time::from_secs(6 * 3600),
+            check: self.check,
+        })
+    }
+
+    /// The tier that is the buffer, or that hot data go to; else the first.
+    fn fast_tier(&self, config: &Config) -> u8 {
+        let tiering = (config.tiering.policy != TieringPolicy::Off).then_some(config.tiering.fast);
+        config.burst.fast.or(tiering).unwrap_or(0)
+    }
+
+    fn machine(&self, config: &Config, costs: &Costs, fast_bytes: u64) -> Result<policy::volume::Config> {
+        let burst = config.burst.fast.map(|_| {
+            let mut admission = config.burst.admission;
+            admission.buffer.device.capacity =
+                if config.burst.size > 0 { config.burst.size } else { fast_bytes } as f64;
+            admission.buffer.replicas = false;
+            admission
+        });
+        let (segment, moves) = (config.layout.segment.max(1 << 20), config.mover.concurrent.max(1));
+        let share = (u128::from(fast_bytes) * u128::from(config.tiering.share_percent) / 100) as u64;
+        let tiers = (config.tiering.policy != TieringPolicy::Off).then(|| policy::tier::machine::Config {
+            keep_copies: false,
+            copy_after: None,
+            ..config.tiering.machine(*costs, share, segment, moves)
+        });
+        let adapts = !matches!(config.stripes.mode, policy::stripe::advice::Mode::Fixed(_));
+        let (striper, rules) = store::daemon::striping(config)?;
+        let every = Time(config.stripes.interval.as_nanos() as u64);
+        let stripes = adapts.then_some(policy::volume::StripesConfig { striper, rules, every });
+        let replicas = Some(config.replication.machine(SYSTEM_NODES));
+        Ok(policy::volume::Config { burst, tiers, stripes, replicas, changes_max: moves })
+    }
+
+    /// The requests of the traces, if any are named.
+    fn trace(&self) -> Result<Option<Vec<Request>>> {
+        if self.traces.is_empty() {
+            return Ok(None);
+        }
+        let limit = self.traces.limit_requests.map_or(usize::MAX, |limit| limit as usize);
+        let (mut all, mut files) = (Vec::new(), BTreeMap::new());
+        for (trace, wish) in self.traces.wishes()?.iter().enumerate() {
+            let opener = grid::opener(wish, "".as_ref(), Options::BLOCK_BYTES)?;
+            let mut first_ns = None;
+            for record in opener.open().map_err(|error| survey_problem(&error.into()))? {
+                let record = record.map_err(|error| survey_problem(&error.into()))?;
+                let asked = matches!(record.op, Op::Read | Op::Write) && !record.flags.has(Flags::SPECULATIVE);
+                if !asked || record.length == 0 {
+                    continue;
+                }
+                if all.len() >= limit {
+                    break;
+                }
+                let next = files.len() as u32;
+                let file = *files.entry((trace, record.space())).or_insert(next);
+                let at = Time(record.time_ns.saturating_sub(*first_ns.get_or_insert(record.time_ns)));
+                let (offset, bytes) = (record.offset, record.length);
+                all.push(Request { at, file, offset, bytes: bytes.into(), write: record.op == Op::Write });
+            }
+        }
+        all.sort_by_key(|request| request.at);
+        Ok(Some(all))
+    }
+}
+
+/// What an access costs on both tiers, where the file says it.
+fn costs(config: &Config, fast: u8) -> Costs {
+    let of = |is_fast: bool, (latency_ns, rate): (f64, f64)| {
+        let mut ours = config.targets.iter().filter(|target| (target.tier == fast) == is_fast);
+        let said =
+            ours.clone().find_map(|target| config.tiering.speeds.get(usize::from(target.tier)).copied().flatten());
+        let measured = ours.find_map(|target| target.device).map(|device| DeviceCost {
+            read_latency_ns: device.latency_s * 1e9,
+            write_latency_ns: device.latency_s * 1e9,
+            read_ns_per_byte: 1e9 / device.read_rate,
+            write_ns_per_byte: 1e9 / device.write_rate,
+        });
+        let ns = 1e9 / rate;
+        let guess = DeviceCost {
+            read_latency_ns: latency_ns,
+            write_latency_ns: latency_ns,
+            read_ns_per_byte: ns,
+            write_ns_per_byte: ns,
+        };
+        said.or(measured).unwrap_or(guess)
+    };
+    let count = |is_fast: bool| config.targets.iter().filter(|target| (target.tier == fast) == is_fast).count() as u32;
+    Costs { fast: of(true, FLASH), slow: of(false, DISK), fast_devices: count(true), slow_devices: count(false) }
+}
+
+fn device(of: &DeviceCost) -> Device {
+    let cost = |latency_ns: f64, ns_per_byte: f64| Cost {
+        request: Time(latency_ns as u64),
+        sector_ps: (ns_per_byte * 512.0 * 1000.0) as u64,
+    };
+    Device::Constant(Service {
+        sectors: 1 << 40,
+        read: cost(of.read_latency_ns, of.read_ns_per_byte),
+        write: cost(of.write_latency_ns, of.write_ns_per_byte),
+        busy_ns: 0,
+    })
+}
+
+fn table(of: &Figures) -> String {
+    let mut text = String::new();
+    let mut line = |what: &str, value: String| _ = writeln!(text, "{what:<34}{value:>16}");
+    line("jobs", of.jobs.to_string());
+    line("checkpoints", of.checkpoints.to_string());
+    line("checkpoints given up", of.refused.to_string());
+    line("checkpoint latency s", format!("{:.2}", of.checkpoint_s));
+    line("requests", of.requests.to_string());
+    line("mean response ms", format!("{:.3}", of.request_ms));
+    line("served by the fast tier %", format!("{:.1}", of.fast_share * 100.0));
+    for (mechanism, count) in &of.changes {
+        line(&format!("changes by {mechanism}"), count.to_string());
+        line("  GB copied", format!("{:.1}", of.copied_bytes.get(mechanism).copied().unwrap_or(0) as f64 / 1e9));
+    }
+    line("changes that failed", of.failed.to_string());
+    line("changes taken back by another", of.undone.to_string());
+    line("targets that failed", of.faults.to_string());
+    line("files whose only copy was there", of.lost_files.to_string());
+    text
+}
+
+fn csv(of: &Figures) -> String {
+    let changes: u64 = of.changes.values().sum();
+    format!(
+        "jobs,checkpoints,given_up,checkpoint_s,requests,request_ms,fast_share,changes,failed,undone,faults,lost_files\n\
+         {},{},{},{},{},{},{},{},{},{},{},{}\n",
+        of.jobs,
+        of.checkpoints,
+        of.refused,
+        of.checkpoint_s,
+        of.requests,
+        of.request_ms,
+        of.fast_share,
+        changes,
+        of.failed,
+        of.undone,
+        of.faults,
+        of.lost_files
+    )
+}

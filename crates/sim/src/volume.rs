@@ -1,0 +1,117 @@
+//! A whole volume: its targets, files, jobs and faults, with every mechanism that adapts it switched on at once.
+//!
+//! ```text
+//!   load (jobs, readers), faults by seed --> world --> policy::volume --> changes --> copied step by step on the targets' devices
+//!                                              ^------------------------ Done ------------------'
+//! ```
+//! The machine is the one that [`policy::volume`] describes; this world only carries out what it says. Targets are
+//! devices of [`crate::storage`] with a queue each. Files are `policy::layout` layouts, so room is counted to the byte.
+//!
+//! What is left out: slow copies of the fast tier, the namespace, caches, and the order of requests within a device's
+//! queue.
+
+mod carry;
+mod files;
+mod jobs;
+mod load;
+mod targets;
+#[cfg(test)]
+mod tests;
+mod watch;
+mod world;
+
+pub use load::{Job, Load, Request};
+pub use world::run;
+
+use crate::storage::Device;
+use policy::Time;
+use policy::volume::Config;
+use policy::volume::ownership::Mechanism;
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+/// A target to be.
+#[derive(Debug)]
+pub struct Target {
+    /// 0: the fast tier, 1: the slow one.
+    pub tier: u8,
+    /// Its room.
+    pub bytes: u64,
+    /// Its device.
+    pub device: Device,
+}
+
+/// Faults of targets.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Faults {
+    /// How many.
+    pub count: u32,
+    /// How long it takes until an empty device is in the place of one that failed.
+    pub replaced_after: Time,
+    /// The seed.
+    pub seed: u64,
+}
+
+/// Everything about a run.
+#[derive(Debug)]
+pub struct Setup {
+    /// The mechanisms.
+    pub config: Config,
+    /// The targets.
+    pub targets: Vec<Target>,
+    /// Segments that tiers move.
+    pub segment_bytes: u64,
+    /// Targets that a file is striped over unless stripes know better.
+    pub stripe_count: u32,
+    /// Bytes of a stripe.
+    pub stripe_bytes: u64,
+    /// What jobs and readers do.
+    pub load: Load,
+    /// Requests of a trace, instead of the readers of the load.
+    pub requests: Option<Vec<Request>>,
+    /// Which targets fail when.
+    pub faults: Faults,
+    /// How long the world goes on after the load and the faults, so that what was begun can end.
+    pub rest: Time,
+    /// Check the promises after every event; slow. They are checked at the end in any case.
+    pub check: bool,
+}
+
+/// What came out.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Figures {
+    /// Jobs that ended.
+    pub jobs: u64,
+    /// Checkpoints written.
+    pub checkpoints: u64,
+    /// Checkpoints given up: refused for want of room, or lost with a target.
+    pub refused: u64,
+    /// Mean time from the wish to write a checkpoint to its end, in seconds.
+    pub checkpoint_s: f64,
+    /// Requests of readers.
+    pub requests: u64,
+    /// Their mean response, in milliseconds.
+    pub request_ms: f64,
+    /// Share of all bytes that the fast tier served.
+    pub fast_share: f64,
+    /// Changes of layouts, by mechanism.
+    pub changes: BTreeMap<String, u64>,
+    /// Bytes copied for them.
+    pub copied_bytes: BTreeMap<String, u64>,
+    /// Changes that failed.
+    pub failed: u64,
+    /// Targets that failed.
+    pub faults: u64,
+    /// Files whose only copy was on them.
+    pub lost_files: u64,
+    /// Changes that took back what another mechanism had done to the file just before.
+    pub undone: u64,
+}
+
+impl Figures {
+    fn carried(&mut self, by: Mechanism, bytes: u64) {
+        let name = format!("{by:?}").to_lowercase();
+        *self.changes.entry(name.clone()).or_default() += 1;
+        *self.copied_bytes.entry(name).or_default() += bytes;
+    }
+}

@@ -1,0 +1,270 @@
+//! Changes of layouts under way: bytes are copied step by step beside the applications' requests, then the layout is
+//! changed at once.
+
+use super::files::{File, Placed, objects};
+use super::world::{Happening, World};
+use crate::event::Rank;
+use policy::layout::{Mirror, ObjectState};
+use policy::machine::Machine;
+use policy::stripe::forks::Shape;
+use policy::tier::Tier;
+use policy::volume::ownership::Mechanism;
+use policy::volume::{Change, Event, Outcome, Purpose, Ticket, Verb};
+use policy::{ObjectId, TargetId, Time};
+use std::collections::BTreeSet;
+
+/// Bytes copied at a time.
+const STEP_BYTES: u64 = 32 << 20;
+/// Bytes per second that a source outside gives.
+const SOURCE_RATE: f64 = 200e6;
+
+/// A change under way.
+#[derive(Debug)]
+pub(super) struct Carry {
+    pub(super) change: Change,
+    edit: Edit,
+    /// The mirror as it will be.
+    to: Mirror,
+    /// Objects that are made for it.
+    fresh: BTreeSet<ObjectId>,
+    /// Room taken for them, and how often the target had failed by then.
+    pub(super) taken: Vec<(TargetId, u64, u64)>,
+    at: u64,
+    end: u64,
+    bytes: u64,
+    began: Time,
+}
+
+/// How the layout changes at the end.
+#[derive(Clone, Debug)]
+enum Edit {
+    Push(Purpose),
+    Swap(usize),
+    Segment(usize, usize),
+    Objects(usize),
+}
+
+impl World<'_> {
+    /// Begins a change.
+    pub(super) fn begin(&mut self, change: Change) {
+        let purpose_of = |mirror: usize| Some(self.files.get(&change.file)?.mirrors.get(mirror)?.0);
+        let purpose = match change.verb {
+            Verb::AddMirror { purpose, .. } => Some(purpose),
+            Verb::DropMirror { mirror } | Verb::Restripe { mirror, .. } => purpose_of(mirror),
+            Verb::MoveSegment { .. } | Verb::ReplaceTargets { .. } => None,
+        };
+        self.watch.begun(&change, purpose);
+        if let Verb::DropMirror { mirror } = change.verb {
+            self.drop_mirror(&change, mirror);
+            return;
+        }
+        let Some((edit, to, range)) = self.planned(&change) else { return self.done(change.ticket, Outcome::Failed) };
+        let file = &self.files[&change.file];
+        let old: BTreeSet<ObjectId> = file
+            .mirrors
+            .iter()
+            .flat_map(|(_, mirror)| objects(mirror, file.bytes))
+            .map(|(_, object, _)| object.id)
+            .collect();
+        let fresh: Vec<Placed> = objects(&to, file.bytes).filter(|(_, object, _)| !old.contains(&object.id)).collect();
+        let mut taken = Vec::new();
+        for (_, object, len) in &fresh {
+            if !self.targets.take(object.target, *len) {
+                self.give_back(&taken);
+                return self.done(change.ticket, Outcome::Failed);
+            }
+            taken.push((object.target, *len, self.targets.of(object.target).failures));
+        }
+        let fresh = fresh.into_iter().map(|(_, object, _)| object.id).collect();
+        let (at, end) = range;
+        let carry = Carry { change, edit, to, fresh, taken, at, end, bytes: 0, began: self.now };
+        self.carries.insert(change.ticket, carry);
+        self.events.push(self.now, Rank::Timer, Happening::Step(change.ticket));
+    }
+
+    /// What the change comes to: the edit, the mirror as it will be, and the range of the file that is copied.
+    fn planned(&mut self, change: &Change) -> Option<(Edit, Mirror, (u64, u64))> {
+        let file = self.files.get(&change.file)?.clone();
+        let all = (0, file.bytes);
+        match change.verb {
+            Verb::AddMirror { purpose, shape } => {
+                let (_, first) = file.mirrors.first()?;
+                let shape = shape.unwrap_or_else(|| shape_of(first));
+                let avoid = if purpose == Purpose::Replica { file.targets() } else { Vec::new() };
+                let cuts = self.cuts(first, (purpose == Purpose::Demoted).then_some(1));
+                let to = self.maker.mirror(&mut self.targets, &cuts, shape, &avoid)?;
+                Some((Edit::Push(purpose), to, all))
+            }
+            Verb::Restripe { mirror, to } => {
+                let cuts = self.cuts(&file.mirrors.get(mirror)?.1, None);
+                let to = self.maker.mirror(&mut self.targets, &cuts, to, &[])?;
+                Some((Edit::Swap(mirror), to, all))
+            }
+            Verb::MoveSegment { segment, to } => {
+                let (at, tier) = (segment as usize, u8::from(to == Tier::Slow));
+                let mut mirror = file.mirrors.first()?.1.clone();
+                let old = mirror.segments.get(at)?;
+                let shape = Shape { devices: old.objects.len() as u32, unit_bytes: old.stripe_size };
+                let range = (old.start, old.end);
+                mirror.segments[at] = self.maker.segment(&mut self.targets, range, shape, tier, &[])?;
+                Some((Edit::Segment(0, at), mirror, (range.0, range.1.min(file.bytes))))
+            }
+            Verb::ReplaceTargets { mirror } => {
+                let to = self.mended(&file, mirror)?;
+                Some((Edit::Objects(mirror), to, all))
+            }
+            Verb::DropMirror { .. } => None,
+        }
+    }
+
+    /// Where the segments of a mirror begin and end, and their tiers.
+    fn cuts(&mut self, mirror: &Mirror, tier: Option<u8>) -> Vec<(u64, u64, u8)> {
+        let mut of = |target| self.targets.of(target).tier;
+        let cut = |segment: &policy::layout::Segment| {
+            (segment.start, segment.end, tier.unwrap_or_else(|| of(segment.objects[0].target)))
+        };
+        mirror.segments.iter().map(cut).collect()
+    }
+
+    /// The mirror with new objects in the place of lost ones, on targets of the same tier.
+    fn mended(&mut self, file: &File, mirror: usize) -> Option<Mirror> {
+        let mut to = file.mirrors.get(mirror)?.1.clone();
+        let others = file.targets();
+        for segment in &mut to.segments {
+            for object in segment.objects.iter_mut().filter(|object| object.state == ObjectState::Partial) {
+                let (tier, views) = (self.targets.of(object.target).tier, self.targets.views());
+                let chosen = policy::layout::choose_targets(&views, Some(tier), 1, &others, object.id.0);
+                *object = self.maker.object(*chosen.first()?);
+            }
+        }
+        Some(to)
+    }
+
+    /// Copies the next bytes of a change, or ends it.
+    pub(super) fn step(&mut self, ticket: Ticket) {
+        let Some(carry) = self.carries.get_mut(&ticket) else { return };
+        let file = &self.files[&carry.change.file];
+        if carry.at >= carry.end {
+            return self.finish(ticket);
+        }
+        let len = STEP_BYTES.min(carry.end - carry.at);
+        let from = file.intact().next();
+        if from.is_none() && !file.source {
+            return self.fail(ticket);
+        }
+        let mut done = self.now;
+        let (mut copied, at) = (0, carry.at);
+        for piece in carry.to.pieces(0, at, len) {
+            let object = carry.to.segments[piece.at.segment].objects[piece.at.index];
+            if carry.fresh.contains(&object.id) {
+                done = done.max(self.targets.serve(self.now, object.target, piece.len, true));
+                copied += piece.len;
+            }
+        }
+        if copied > 0 {
+            match from {
+                Some(from) => {
+                    for piece in file.mirrors[from].1.pieces(from, at, len) {
+                        let target = file.mirrors[from].1.segments[piece.at.segment].objects[piece.at.index].target;
+                        done = done.max(self.targets.serve(self.now, target, piece.len, false));
+                    }
+                }
+                None => done = done.max(self.now + Time((copied as f64 / SOURCE_RATE * 1e9) as u64)),
+            }
+        }
+        (carry.at, carry.bytes) = (at + len, carry.bytes + copied);
+        if carry.change.by == Mechanism::Burst && self.rates.demote > 0.0 {
+            done = done.max(self.now + Time((copied as f64 / self.rates.demote * 1e9) as u64));
+        }
+        self.events.push(done, Rank::Completion, Happening::Step(ticket));
+    }
+
+    fn finish(&mut self, ticket: Ticket) {
+        let Some(carry) = self.carries.remove(&ticket) else { return };
+        let lost = carry.taken.iter().any(|(target, _, failures)| self.targets.of(*target).failures != *failures);
+        let Some(file) = self.files.get_mut(&carry.change.file).filter(|_| !lost) else {
+            self.give_back(&carry.taken);
+            return self.done(ticket, Outcome::Failed);
+        };
+        let bytes = file.bytes;
+        let gone: Vec<Placed> = match carry.edit {
+            Edit::Push(purpose) => {
+                file.mirrors.push((purpose, carry.to));
+                Vec::new()
+            }
+            Edit::Swap(mirror) => {
+                let old = std::mem::replace(&mut file.mirrors[mirror].1, carry.to);
+                objects(&old, bytes).collect()
+            }
+            Edit::Segment(mirror, segment) => {
+                let current = &mut file.mirrors[mirror].1;
+                let gone = objects(current, bytes).filter(|((s, _), ..)| *s == segment).collect();
+                current.segments[segment] = carry.to.segments[segment].clone();
+                gone
+            }
+            Edit::Objects(mirror) => {
+                let fresh: Vec<Placed> =
+                    objects(&carry.to, bytes).filter(|(_, object, _)| carry.fresh.contains(&object.id)).collect();
+                for ((s, at), object, _) in fresh {
+                    file.mirrors[mirror].1.segments[s].objects[at] = object;
+                }
+                Vec::new()
+            }
+        };
+        self.free(gone);
+        self.figures.carried(carry.change.by, carry.bytes);
+        self.tell_lies(carry.change.file);
+        let took = self.now.since(carry.began);
+        self.done(ticket, Outcome::Made { bytes: carry.bytes, took });
+    }
+
+    fn drop_mirror(&mut self, change: &Change, mirror: usize) {
+        let Some(file) = self.files.get_mut(&change.file).filter(|file| mirror < file.mirrors.len()) else {
+            return self.done(change.ticket, Outcome::Failed);
+        };
+        let (_, old) = file.mirrors.remove(mirror);
+        let gone = objects(&old, file.bytes).collect();
+        self.free(gone);
+        self.figures.carried(change.by, 0);
+        self.tell_lies(change.file);
+        self.done(change.ticket, Outcome::Made { bytes: 0, took: Time::ZERO });
+    }
+
+    /// Gives up a change.
+    pub(super) fn fail(&mut self, ticket: Ticket) {
+        if let Some(carry) = self.carries.remove(&ticket) {
+            self.give_back(&carry.taken);
+            self.done(ticket, Outcome::Failed);
+        }
+    }
+
+    fn done(&mut self, ticket: Ticket, result: Outcome) {
+        if result == Outcome::Failed {
+            self.figures.failed += 1;
+        }
+        self.volume.handle(self.now, Event::Done { ticket, result });
+    }
+
+    fn give_back(&mut self, taken: &[(TargetId, u64, u64)]) {
+        for (target, len, failures) in taken {
+            if self.targets.of(*target).failures == *failures {
+                self.targets.give(*target, *len);
+            }
+        }
+    }
+
+    /// Gives back the room of objects that are in no layout any more. Lost ones have none.
+    pub(super) fn free(&mut self, gone: Vec<Placed>) {
+        for (_, object, len) in gone {
+            if object.state == ObjectState::Complete {
+                self.targets.give(object.target, len);
+            }
+        }
+    }
+}
+
+fn shape_of(mirror: &Mirror) -> Shape {
+    let widest = mirror.segments.iter().map(|segment| segment.objects.len()).max().unwrap_or(1);
+    let unit_bytes = mirror.segments.first().map_or(1 << 20, |segment| segment.stripe_size);
+    Shape { devices: widest as u32, unit_bytes }
+}

@@ -1,0 +1,94 @@
+//! Watches the promises: what is acknowledged stays, room is counted to the byte, no two mechanisms undo each other's
+//! changes for ever.
+
+use super::world::World;
+use policy::FileId;
+use policy::tier::Tier;
+use policy::volume::ownership::Mechanism;
+use policy::volume::{Change, Purpose, Verb};
+use std::collections::BTreeMap;
+
+/// So often another mechanism may take back a change of a file. Once: a file may come to belong to another.
+pub(super) const UNDONE_MAX: u32 = 1;
+
+/// What of a file is changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Part {
+    Segment(u64),
+    Mirror(Option<u8>),
+}
+
+/// The latest change of each part of each file.
+#[derive(Debug, Default)]
+pub(super) struct Watch {
+    latest: BTreeMap<(FileId, Part), (Mechanism, Verb)>,
+    undone: BTreeMap<FileId, u32>,
+}
+
+impl Watch {
+    /// A change begins, of a mirror with that purpose: whether it takes back the one before it.
+    pub(super) fn begun(&mut self, change: &Change, purpose: Option<Purpose>) {
+        let what = match change.verb {
+            Verb::MoveSegment { segment, .. } => Part::Segment(segment),
+            _ => Part::Mirror(purpose.map(|purpose| purpose as u8)),
+        };
+        let before = self.latest.insert((change.file, what), (change.by, change.verb));
+        if before.is_some_and(|(by, verb)| by != change.by && takes_back(verb, change.verb)) {
+            *self.undone.entry(change.file).or_default() += 1;
+        }
+    }
+
+    pub(super) fn undone(&self) -> u64 {
+        self.undone.values().map(|n| u64::from(*n)).sum()
+    }
+}
+
+fn takes_back(before: Verb, after: Verb) -> bool {
+    match (before, after) {
+        (Verb::MoveSegment { to: Tier::Fast, .. }, Verb::MoveSegment { to: Tier::Slow, .. })
+        | (Verb::MoveSegment { to: Tier::Slow, .. }, Verb::MoveSegment { to: Tier::Fast, .. })
+        | (Verb::AddMirror { .. }, Verb::DropMirror { .. })
+        | (Verb::DropMirror { .. }, Verb::AddMirror { .. }) => true,
+        (Verb::Restripe { mirror: a, .. }, Verb::Restripe { mirror: b, .. }) => a == b,
+        _ => false,
+    }
+}
+
+impl World<'_> {
+    /// Panics if a promise is broken.
+    pub(super) fn check(&mut self) {
+        let mut used = vec![0; self.targets.0.len()];
+        for file in self.files.values() {
+            file.objects().for_each(|(target, len)| used[usize::from(target.0)] += len);
+        }
+        for (target, len, failures) in self.carries.values().flat_map(|carry| &carry.taken) {
+            if self.targets.0[usize::from(target.0)].failures == *failures {
+                used[usize::from(target.0)] += len;
+            }
+        }
+        for (at, (target, counted)) in self.targets.0.iter().zip(&used).enumerate() {
+            assert_eq!(target.used, *counted, "target {at}: its room is not what its objects take");
+            assert!(target.used <= target.bytes, "target {at} holds more than it can");
+        }
+        for id in &self.acknowledged {
+            let file = self.files.get(id);
+            let kept = file.is_some_and(|file| file.source || file.intact().next().is_some());
+            assert!(kept, "file {id}: no mirror and no source has what was acknowledged");
+        }
+        if let Some(admission) = self.volume.admission() {
+            admission.buffer().check();
+        }
+        for (file, times) in &self.watch.undone {
+            assert!(*times <= UNDONE_MAX, "file {file}: mechanisms took back each other's changes {times} times");
+        }
+    }
+
+    /// Panics if something goes on for ever: to be called when nobody has wanted anything for a while.
+    pub(super) fn check_end(&mut self) {
+        self.check();
+        assert_eq!(self.held.len(), 0, "writes are held though nobody writes any more");
+        assert_eq!(self.volume.pending(), (0, 0), "changes wait or are under way though nobody does anything");
+        let damaged = self.files.values().filter(|file| file.intact().count() < file.mirrors.len()).count();
+        assert_eq!(damaged, 0, "files are damaged though all targets work");
+    }
+}

@@ -1,0 +1,409 @@
+//! The world: what happens when, and how it is told to the machine.
+
+use super::carry::Carry;
+use super::files::{File, Maker, objects};
+use super::jobs::{Running, single};
+use super::load::{Job, Request};
+use super::targets::{Target, Targets};
+use super::watch::Watch;
+use super::{Figures, Setup};
+use crate::event::{EventQueue, Rank};
+use crate::generate::Rng;
+use policy::burst::control::Rates;
+use policy::layout::ObjectState;
+use policy::machine::Machine;
+use policy::stripe::forks::{Chooser, Shape};
+use policy::tier::{Region, Tier};
+use policy::volume::{Action, Event, FileEvent, Ticket, Volume};
+use policy::{FileId, TargetId, Time};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// What happens next.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Happening {
+    /// The machine wanted to be asked.
+    Timer,
+    /// A change goes on.
+    Step(Ticket),
+    /// A job is submitted, starts, goes on.
+    Submit(usize),
+    Start(usize),
+    GoOn(usize, u32),
+    /// A reader's request.
+    Request(usize),
+    /// Nobody uses a tier, perhaps.
+    Quiet(u8),
+    /// A target fails, or an empty device is in its place.
+    Fails(usize),
+    Replaced(usize),
+}
+
+pub(super) struct World<'a> {
+    pub(super) setup: &'a Setup,
+    pub(super) volume: Volume,
+    pub(super) targets: Targets,
+    pub(super) files: BTreeMap<FileId, File>,
+    pub(super) maker: Maker,
+    pub(super) events: EventQueue<Happening>,
+    pub(super) now: Time,
+    pub(super) carries: BTreeMap<Ticket, Carry>,
+    pub(super) jobs: BTreeMap<usize, Running>,
+    /// The job that writes each checkpoint on its way.
+    pub(super) requests: BTreeMap<u64, usize>,
+    /// Held writes: whose, how long, since when.
+    pub(super) held: BTreeMap<u64, (usize, u64, Time)>,
+    pub(super) numbers: u64,
+    pub(super) writes: u64,
+    pub(super) rates: Rates,
+    /// Files whose bytes were acknowledged, and were neither removed nor lost with a target.
+    pub(super) acknowledged: BTreeSet<FileId>,
+    pub(super) watch: Watch,
+    pub(super) figures: Figures,
+    shared: Vec<FileId>,
+    reads: Vec<Request>,
+    todo: Vec<Job>,
+    timer: Option<Time>,
+    /// Until when applications use each tier.
+    used_until: [Time; 2],
+    busy: [bool; 2],
+    prefer: BTreeMap<FileId, Box<Chooser>>,
+    place: Shape,
+    request_ns: u64,
+    fast_bytes: [u64; 2],
+}
+
+/// Runs the load, and what follows from it.
+///
+/// # Panics
+/// If a promise is broken.
+pub fn run(mut setup: Setup) -> Figures {
+    let targets = std::mem::take(&mut setup.targets);
+    let mut world = World::new(&setup, targets);
+    world.run();
+    world.check_end();
+    world.figures()
+}
+
+impl<'a> World<'a> {
+    pub(super) fn new(setup: &'a Setup, targets: Vec<super::Target>) -> World<'a> {
+        let fresh = |of: super::Target| Target::new(of.tier, of.bytes, of.device);
+        World {
+            volume: Volume::new(setup.config.clone(), Time::ZERO),
+            targets: Targets(targets.into_iter().map(fresh).collect()),
+            files: BTreeMap::new(),
+            maker: Maker::default(),
+            events: EventQueue::new(),
+            now: Time::ZERO,
+            carries: BTreeMap::new(),
+            jobs: BTreeMap::new(),
+            requests: BTreeMap::new(),
+            held: BTreeMap::new(),
+            numbers: 0,
+            writes: 0,
+            rates: Rates { write: f64::MAX, demote: f64::MAX },
+            acknowledged: BTreeSet::new(),
+            watch: Watch::default(),
+            figures: Figures::default(),
+            shared: Vec::new(),
+            reads: setup.requests.clone().unwrap_or_else(|| setup.load.requests()),
+            todo: setup.load.jobs(),
+            timer: None,
+            used_until: [Time::ZERO; 2],
+            busy: [false; 2],
+            prefer: BTreeMap::new(),
+            place: Shape { devices: setup.stripe_count.max(1), unit_bytes: setup.stripe_bytes },
+            request_ns: 0,
+            fast_bytes: [0; 2],
+            setup,
+        }
+    }
+
+    pub(super) fn run(&mut self) {
+        self.prepare_load();
+        let mut rests = Time::ZERO;
+        loop {
+            self.drive();
+            let Some((now, what)) = self.events.pop() else { break };
+            // Only the machine's own looks are left: they may go on for so long.
+            let idle = matches!(what, Happening::Timer | Happening::Quiet(_)) && self.carries.is_empty();
+            if !idle || !self.jobs.is_empty() {
+                rests = now + self.setup.rest;
+            } else if self.events.is_empty() && now > rests {
+                break;
+            }
+            self.now = now;
+            self.happens(what);
+            if self.setup.check {
+                self.check();
+            }
+        }
+    }
+
+    fn prepare_load(&mut self) {
+        let sizes = self.sizes();
+        for (n, bytes) in sizes.into_iter().enumerate() {
+            // Every second one is not cut into segments: tiers leave it alone, stripes do not.
+            let tiered = n.is_multiple_of(2);
+            let cuts = self.cuts_of(bytes, 1, tiered);
+            if let Some(id) = self.create(bytes, &cuts, false, tiered) {
+                self.shared.push(id);
+            }
+        }
+        for (n, job) in self.todo.iter().enumerate() {
+            self.events.push(job.submitted, Rank::Arrival, Happening::Submit(n));
+        }
+        if let Some(first) = self.reads.first() {
+            self.events.push(first.at, Rank::Arrival, Happening::Request(0));
+        }
+        let mut rng = Rng::new(self.setup.faults.seed, 3);
+        for _ in 0..self.setup.faults.count {
+            let at = Time(rng.below(self.setup.load.span.0.max(1)));
+            let target = rng.below(self.targets.0.len() as u64) as usize;
+            self.events.push(at, Rank::Timer, Happening::Fails(target));
+        }
+    }
+
+    /// The sizes of the files that readers read.
+    fn sizes(&self) -> Vec<u64> {
+        if self.setup.requests.is_none() {
+            return vec![self.setup.load.file_bytes; self.setup.load.files as usize];
+        }
+        let mut sizes: Vec<u64> = Vec::new();
+        for request in &self.reads {
+            let file = request.file as usize;
+            sizes.resize(sizes.len().max(file + 1), 1);
+            sizes[file] = sizes[file].max(request.offset + request.bytes);
+        }
+        sizes
+    }
+
+    fn happens(&mut self, what: Happening) {
+        match what {
+            Happening::Timer => {
+                // Another one was set for an earlier time meanwhile.
+                if self.timer == Some(self.now) {
+                    self.timer = None;
+                    self.volume.handle(self.now, Event::Tick);
+                }
+            }
+            Happening::Step(ticket) => self.step(ticket),
+            Happening::Submit(n) => {
+                let job = self.todo[n];
+                self.submit(n, job);
+            }
+            Happening::Start(n) => self.start(n),
+            Happening::GoOn(n, turn) => self.go_on(n, turn),
+            Happening::Request(n) => self.request(n),
+            Happening::Quiet(tier) => self.quiet(tier),
+            Happening::Fails(target) => self.fails(target),
+            Happening::Replaced(target) => self.targets.0[target].up = true,
+        }
+    }
+
+    /// Does what the machine says, and comes back when it wants.
+    fn drive(&mut self) {
+        while let Some(action) = self.volume.poll() {
+            match action {
+                Action::Change(change) => self.begin(change),
+                Action::Release { write, verdict } => self.released(write, verdict),
+                Action::Prepare { request, direct } => self.prepare(request, direct),
+                Action::SetRates(rates) => self.rates = rates,
+                Action::Place { shape, .. } => self.place = shape,
+                Action::Prefer { file, by } => drop(self.prefer.insert(file, by)),
+            }
+        }
+        if let Some(at) = self.volume.next_deadline().map(|at| at.max(self.now))
+            && self.timer.is_none_or(|set| at < set)
+        {
+            self.timer = Some(at);
+            self.events.push(at, Rank::Timer, Happening::Timer);
+        }
+    }
+
+    fn request(&mut self, n: usize) {
+        let request = self.reads[n];
+        if let Some(next) = self.reads.get(n + 1) {
+            self.events.push(next.at.max(self.now), Rank::Arrival, Happening::Request(n + 1));
+        }
+        let Some(file) = self.shared.get(request.file as usize).copied() else { return };
+        if let Some(done) = self.access(file, request.offset, request.bytes, request.write) {
+            self.figures.requests += 1;
+            self.request_ns += done.since(self.now).0;
+        }
+    }
+
+    /// An application reads or writes; when it is done. `None` if nothing of the file can be read.
+    pub(super) fn access(&mut self, id: FileId, offset: u64, len: u64, write: bool) -> Option<Time> {
+        let file = self.files.get(&id)?;
+        let intact: Vec<usize> = file.intact().collect();
+        let to: Vec<usize> =
+            if write { intact } else { self.chosen(id, file, &intact, offset, len).into_iter().collect() };
+        if to.is_empty() {
+            return None;
+        }
+        let file = &self.files[&id];
+        let mut pieces: Vec<(TargetId, u64)> = Vec::new();
+        for mirror in to {
+            let of = &file.mirrors[mirror].1;
+            let target = |at: policy::layout::Position| of.segments[at.segment].objects[at.index].target;
+            pieces.extend(of.pieces(mirror, offset, len).map(|piece| (target(piece.at), piece.len)));
+        }
+        let first = &file.mirrors[0].1;
+        let touched: Vec<(u64, u64)> = first
+            .segments
+            .iter()
+            .enumerate()
+            .map(|(n, s)| (n as u64, s.end.min(offset + len).saturating_sub(s.start.max(offset))))
+            .filter(|(_, bytes)| *bytes > 0)
+            .collect();
+        let mut done = self.now;
+        for (target, bytes) in pieces {
+            let tier = usize::from(self.targets.of(target).tier);
+            let at = self.targets.serve(self.now, target, bytes, write);
+            done = done.max(at);
+            self.fast_bytes[tier] += bytes;
+            self.used(tier, at);
+        }
+        let region = if write { Region::Write } else { Region::Read };
+        for (segment, bytes) in touched {
+            self.tell_file(id, FileEvent::Accessed { segment, region, bytes });
+        }
+        Some(done)
+    }
+
+    /// The mirror that a read goes to.
+    fn chosen(&self, id: FileId, file: &File, intact: &[usize], offset: u64, len: u64) -> Option<usize> {
+        let Some(chooser) = self.prefer.get(&id).filter(|_| intact.len() > 1) else { return intact.first().copied() };
+        let cost = |mirror: usize| {
+            let of = &file.mirrors[mirror].1;
+            let target = |at: policy::layout::Position| of.segments[at.segment].objects[at.index].target;
+            let queues = of.pieces(mirror, offset, len).map(|piece| self.targets.queue(self.now, target(piece.at)));
+            chooser.cost_s(len, queues)
+        };
+        intact.iter().copied().min_by(|a, b| cost(*a).total_cmp(&cost(*b)))
+    }
+
+    fn used(&mut self, tier: usize, until: Time) {
+        self.used_until[tier] = self.used_until[tier].max(until);
+        if !std::mem::replace(&mut self.busy[tier], true) {
+            self.volume.handle(self.now, Event::Busy(named(tier as u8)));
+            self.events.push(until, Rank::Completion, Happening::Quiet(tier as u8));
+        }
+    }
+
+    fn quiet(&mut self, tier: u8) {
+        let until = self.used_until[usize::from(tier)];
+        if until > self.now {
+            return self.events.push(until, Rank::Completion, Happening::Quiet(tier));
+        }
+        self.busy[usize::from(tier)] = false;
+        self.volume.handle(self.now, Event::Idle(named(tier)));
+    }
+
+    /// A target fails with all that is on it.
+    fn fails(&mut self, at: usize) {
+        if !self.targets.0[at].up {
+            return;
+        }
+        self.figures.faults += 1;
+        let target = &mut self.targets.0[at];
+        (target.up, target.used, target.failures) = (false, 0, target.failures + 1);
+        self.events.push(self.now + self.setup.faults.replaced_after, Rank::Timer, Happening::Replaced(at));
+        let lost = TargetId(at as u16);
+        let hit: Vec<FileId> =
+            self.files.iter().filter(|(_, file)| file.targets().contains(&lost)).map(|(id, _)| *id).collect();
+        for id in hit {
+            let Some(file) = self.files.get_mut(&id) else { continue };
+            let segments = file.mirrors.iter_mut().flat_map(|(_, mirror)| &mut mirror.segments);
+            for object in segments.flat_map(|segment| &mut segment.objects).filter(|object| object.target == lost) {
+                object.state = ObjectState::Partial;
+            }
+            if file.intact().next().is_some() || file.source {
+                self.tell_lies(id);
+                continue;
+            }
+            // Its only copy was there: nothing can bring it back.
+            self.figures.lost_files += 1;
+            match self.writer_of(id) {
+                Some(n) => self.give_up(n),
+                None => self.remove(id),
+            }
+        }
+    }
+
+    /// Segments of a file of so many bytes that lies on a tier.
+    pub(super) fn cuts_of(&self, bytes: u64, tier: u8, tiered: bool) -> Vec<(u64, u64, u8)> {
+        let len = if tiered && self.setup.config.tiers.is_some() { self.setup.segment_bytes } else { bytes };
+        (0..bytes.div_ceil(len.max(1))).map(|n| (n * len, ((n + 1) * len).min(bytes), tier)).collect()
+    }
+
+    /// A new file, with its bytes; `None` if there is no room.
+    pub(super) fn create(&mut self, bytes: u64, cuts: &[(u64, u64, u8)], source: bool, tiered: bool) -> Option<FileId> {
+        self.numbers += 2;
+        let id = FileId(self.numbers);
+        self.create_as(id, bytes, cuts, source, tiered)?;
+        self.acknowledged.insert(id);
+        Some(id)
+    }
+
+    pub(super) fn create_as(
+        &mut self,
+        id: FileId,
+        bytes: u64,
+        cuts: &[(u64, u64, u8)],
+        source: bool,
+        tiered: bool,
+    ) -> Option<()> {
+        let mirror = self.maker.mirror(&mut self.targets, cuts, self.place, &[])?;
+        let placed: Vec<_> = objects(&mirror, bytes).collect();
+        for (n, (_, object, len)) in placed.iter().enumerate() {
+            if !self.targets.take(object.target, *len) {
+                self.free(placed[..n].to_vec());
+                return None;
+            }
+        }
+        self.files.insert(id, single(bytes, mirror, source, tiered && self.setup.config.tiers.is_some()));
+        self.tell_lies(id);
+        Some(())
+    }
+
+    pub(super) fn remove(&mut self, id: FileId) {
+        self.acknowledged.remove(&id);
+        let under_way: Vec<Ticket> =
+            self.carries.iter().filter(|(_, carry)| carry.change.file == id).map(|(ticket, _)| *ticket).collect();
+        under_way.into_iter().for_each(|ticket| self.fail(ticket));
+        if let Some(file) = self.files.remove(&id) {
+            let gone = file.mirrors.iter().flat_map(|(_, mirror)| objects(mirror, file.bytes)).collect();
+            self.free(gone);
+        }
+        self.prefer.remove(&id);
+        self.tell_file(id, FileEvent::Removed);
+    }
+
+    pub(super) fn tell_file(&mut self, id: FileId, event: FileEvent) {
+        self.volume.handle(self.now, Event::File(id, event));
+    }
+
+    pub(super) fn tell_lies(&mut self, id: FileId) {
+        if let Some(file) = self.files.get(&id) {
+            let lies = file.lies(&self.targets);
+            self.tell_file(id, FileEvent::LaidOut(lies));
+        }
+    }
+
+    pub(super) fn figures(mut self) -> Figures {
+        let requests = self.figures.requests.max(1) as f64;
+        let served: u64 = self.fast_bytes.iter().sum();
+        self.figures.checkpoint_s /= self.figures.checkpoints.max(1) as f64;
+        Figures {
+            request_ms: self.request_ns as f64 / requests / 1e6,
+            fast_share: self.fast_bytes[0] as f64 / served.max(1) as f64,
+            undone: self.watch.undone(),
+            ..self.figures
+        }
+    }
+}
+
+fn named(tier: u8) -> Tier {
+    if tier == 0 { Tier::Fast } else { Tier::Slow }
+}
