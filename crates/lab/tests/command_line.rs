@@ -42,6 +42,7 @@ const WORDS: Words = Words {
         &["sim", "stripe", "validate"],
         &["sim", "stripe", "run"],
         &["sim", "tier"],
+        &["sim", "volume"],
         &["emulate-disk"],
         &["completions"],
         &["man"],
