@@ -161,11 +161,13 @@ mod tests {
     use std::time::Instant;
 
     type Request = Box<dyn FnOnce() + Send>;
+    /// Requests that wait, threads that wait for them, and whether all is over.
+    type Queue = (Mutex<(VecDeque<Request>, VecDeque<ThreadId>, bool)>, Condvar);
 
     /// A kernel with a queue of requests and the threads that take them, the one that has waited longest first.
     struct Mount {
         takers: Arc<Takers>,
-        queue: Arc<(Mutex<(VecDeque<Request>, VecDeque<ThreadId>, bool)>, Condvar)>,
+        queue: Arc<Queue>,
         threads: Vec<JoinHandle<()>>,
     }
 
@@ -216,7 +218,7 @@ mod tests {
         }
     }
 
-    fn take(queue: &(Mutex<(VecDeque<Request>, VecDeque<ThreadId>, bool)>, Condvar)) -> Option<Request> {
+    fn take(queue: &Queue) -> Option<Request> {
         let mut state = queue.0.lock();
         let me = std::thread::current().id();
         state.1.push_back(me);
