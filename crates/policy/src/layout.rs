@@ -127,7 +127,7 @@ pub struct Position {
 impl Layout {
     /// The object at a position.
     pub fn object(&self, at: Position) -> Option<&Object> {
-        self.mirrors.get(at.mirror)?.segments.get(at.segment)?.objects.get(at.index)
+        self.mirrors.get(at.mirror)?.object(at)
     }
 
     /// The object at a position, to change it.
@@ -166,6 +166,11 @@ impl Object {
 }
 
 impl Mirror {
+    /// The object at a position in this mirror.
+    pub fn object(&self, at: Position) -> Option<&Object> {
+        self.segments.get(at.segment)?.objects.get(at.index)
+    }
+
     /// One past the last file offset that the segments cover.
     pub fn covered(&self) -> u64 {
         self.segments.last().map_or(0, |s| s.end)

@@ -563,7 +563,7 @@ fn a_file_is_found_by_its_number_whatever_it_is_called() {
     };
     let (one, two, gone) = (made("a/b/one"), made("two"), made("a/gone"));
     let is = |id, path: &str| {
-        assert_eq!(volume.files.path_of(id).as_deref(), Some(Path::new(path)));
+        assert_eq!(volume.files.pool().path_of(id).as_deref(), Some(Path::new(path)));
         assert_eq!(volume.files.find(id).unwrap().id(), Some(id));
     };
     is(one, "a/b/one");
@@ -578,7 +578,7 @@ fn a_file_is_found_by_its_number_whatever_it_is_called() {
     is(two, "z/c");
     fs::rename(at("two/uno"), at("z/gone")).unwrap();
     is(one, "z/gone");
-    let removed = || volume.files.path_of(gone).is_none();
+    let removed = || volume.files.pool().path_of(gone).is_none();
     while !removed() {
         thread::sleep(Duration::from_millis(5));
     }

@@ -21,6 +21,7 @@
 use super::device::BLOCK_BYTES;
 use super::model::{Beside, Device, Parameters, Scaling};
 use super::profile::Class;
+use crate::layout::{Mirror, Segment};
 
 /// How often the choice is repeated. A guess: with two forks it is settled after two or three.
 const ROUNDS_MAX: usize = 8;
@@ -39,6 +40,16 @@ pub struct Shape {
 }
 
 impl Shape {
+    /// The shape of most of a mirror of a file of so many bytes: that of its longest segment within the file.
+    pub fn of(mirror: &Mirror, bytes: u64) -> Shape {
+        let len = |segment: &&Segment| segment.end.min(bytes.max(1)).saturating_sub(segment.start);
+        let longest = mirror.segments.iter().max_by_key(len);
+        longest.map_or(Shape { devices: 1, unit_bytes: 4096 }, |segment| Shape {
+            devices: segment.objects.len() as u32,
+            unit_bytes: segment.stripe_size,
+        })
+    }
+
     /// Devices that a request of so many bytes spans, if it starts with a unit.
     pub fn spans(&self, bytes: f64) -> u32 {
         let units = (bytes / self.unit_bytes.max(1) as f64).ceil();

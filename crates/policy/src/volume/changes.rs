@@ -124,7 +124,7 @@ impl Changes {
         }
         let Some(file) = files.get(&of.file) else { return Some(Next::Refused(of)) };
         let owned = aspect(of.want).is_none_or(|aspect| file.owner(aspect) == Some(by));
-        let verb = if owned { verb(of.want, file) } else { Err(false) };
+        let verb = if owned { verb(of.want, file) } else { Err(Obstacle::Impossible) };
         Some(match verb {
             Ok(verb) => {
                 self.tickets += 1;
@@ -132,8 +132,8 @@ impl Changes {
                 self.busy.insert(of.file);
                 Next::Begin(self.tickets, of, verb)
             }
-            Err(true) => Next::Pointless(of),
-            Err(false) => Next::Refused(of),
+            Err(Obstacle::Pointless) => Next::Pointless(of),
+            Err(Obstacle::Impossible) => Next::Refused(of),
         })
     }
 }
@@ -149,36 +149,46 @@ fn aspect(want: Want) -> Option<Aspect> {
     }
 }
 
-/// The change of the layout as it is; else whether it is pointless, or impossible.
-fn verb(want: Want, file: &File) -> Result<Verb, bool> {
+/// Why nothing begins.
+enum Obstacle {
+    /// The layout is as it should be already.
+    Pointless,
+    Impossible,
+}
+
+/// The change of the layout as it is.
+fn verb(want: Want, file: &File) -> Result<Verb, Obstacle> {
+    use Obstacle::{Impossible, Pointless};
     let add = |purpose, shape| match file.intact() {
-        0 => Err(false),
+        0 => Err(Impossible),
         _ => Ok(Verb::AddMirror { purpose, shape }),
     };
     let drop = |mirror: Option<usize>| match mirror {
-        None => Err(true),
+        None => Err(Pointless),
         Some(mirror) if file.can_lose(mirror) => Ok(Verb::DropMirror { mirror }),
-        Some(_) => Err(false),
+        Some(_) => Err(Impossible),
     };
     match want {
-        Want::Demote if file.mirror_for(Purpose::Demoted).is_some() => Err(true),
+        Want::Demote if file.mirror_for(Purpose::Demoted).is_some() => Err(Pointless),
         Want::Demote => add(Purpose::Demoted, None),
-        Want::DropFast if file.mirror_for(Purpose::Demoted).is_none() => Err(false),
+        Want::DropFast if file.mirror_for(Purpose::Demoted).is_none() => Err(Impossible),
         Want::DropFast => drop(file.mirror_for(Purpose::Data)),
-        Want::Replica if file.mirror_for(Purpose::Replica).is_some() => Err(true),
+        Want::Replica if file.mirror_for(Purpose::Replica).is_some() => Err(Pointless),
         Want::Replica => add(Purpose::Replica, None),
         Want::DropReplica => drop(file.mirror_for(Purpose::Replica)),
-        Want::Restripe { fork, .. } if !file.lies.mirrors.get(fork).is_some_and(|mirror| mirror.intact) => Err(false),
+        Want::Restripe { fork, .. } if !file.lies.mirrors.get(fork).is_some_and(|mirror| mirror.intact) => {
+            Err(Impossible)
+        }
         Want::Restripe { fork, to } => Ok(Verb::Restripe { mirror: fork, to }),
         Want::AddFork { to } => add(Purpose::Fork, Some(to)),
         Want::DropFork { fork } => drop(Some(fork).filter(|fork| *fork < file.lies.mirrors.len())),
         Want::Move { segment, to } => match file.lies.segments.get(segment as usize) {
-            None => Err(false),
-            Some(tier) if *tier == to => Err(true),
+            None => Err(Impossible),
+            Some(tier) if *tier == to => Err(Pointless),
             Some(_) => Ok(Verb::MoveSegment { segment, to }),
         },
         Want::Repair => match file.lies.mirrors.iter().position(|mirror| !mirror.intact) {
-            None => Err(true),
+            None => Err(Pointless),
             Some(mirror) => Ok(Verb::ReplaceTargets { mirror }),
         },
     }

@@ -1,7 +1,7 @@
 //! Changes of layouts under way: bytes are copied step by step beside the applications' requests, then the layout is
 //! changed at once.
 
-use super::files::{File, Placed, objects};
+use super::files::{File, Placed, objects, target_of};
 use super::world::{Happening, World};
 use crate::event::Rank;
 use policy::layout::{Mirror, ObjectState};
@@ -67,14 +67,11 @@ impl World<'_> {
             .map(|(_, object, _)| object.id)
             .collect();
         let fresh: Vec<Placed> = objects(&to, file.bytes).filter(|(_, object, _)| !old.contains(&object.id)).collect();
-        let mut taken = Vec::new();
-        for (_, object, len) in &fresh {
-            if !self.targets.take(object.target, *len) {
-                self.give_back(&taken);
-                return self.done(change.ticket, Outcome::Failed);
-            }
-            taken.push((object.target, *len, self.targets.of(object.target).failures));
+        if !self.targets.take_all(&fresh) {
+            return self.done(change.ticket, Outcome::Failed);
         }
+        let failures = |target: TargetId| self.targets.0[usize::from(target.0)].failures;
+        let taken = fresh.iter().map(|(_, object, len)| (object.target, *len, failures(object.target))).collect();
         let fresh = fresh.into_iter().map(|(_, object, _)| object.id).collect();
         let (at, end) = range;
         let carry = Carry { change, edit, to, fresh, taken, at, end, bytes: 0, began: self.now };
@@ -89,7 +86,7 @@ impl World<'_> {
         match change.verb {
             Verb::AddMirror { purpose, shape } => {
                 let (_, first) = file.mirrors.first()?;
-                let shape = shape.unwrap_or_else(|| shape_of(first));
+                let shape = shape.unwrap_or_else(|| Shape::of(first, file.bytes));
                 let avoid = if purpose == Purpose::Replica { file.targets() } else { Vec::new() };
                 let cuts = self.cuts(first, (purpose == Purpose::Demoted).then_some(1));
                 let to = self.maker.mirror(&mut self.targets, &cuts, shape, &avoid)?;
@@ -155,7 +152,7 @@ impl World<'_> {
         let mut done = self.now;
         let (mut copied, at) = (0, carry.at);
         for piece in carry.to.pieces(0, at, len) {
-            let object = carry.to.segments[piece.at.segment].objects[piece.at.index];
+            let object = carry.to.object(piece.at).expect("a piece is of an object");
             if carry.fresh.contains(&object.id) {
                 done = done.max(self.targets.serve(self.now, object.target, piece.len, true));
                 copied += piece.len;
@@ -165,7 +162,7 @@ impl World<'_> {
             match from {
                 Some(from) => {
                     for piece in file.mirrors[from].1.pieces(from, at, len) {
-                        let target = file.mirrors[from].1.segments[piece.at.segment].objects[piece.at.index].target;
+                        let target = target_of(&file.mirrors[from].1, &piece);
                         done = done.max(self.targets.serve(self.now, target, piece.len, false));
                     }
                 }
@@ -261,10 +258,4 @@ impl World<'_> {
             }
         }
     }
-}
-
-fn shape_of(mirror: &Mirror) -> Shape {
-    let widest = mirror.segments.iter().map(|segment| segment.objects.len()).max().unwrap_or(1);
-    let unit_bytes = mirror.segments.first().map_or(1 << 20, |segment| segment.stripe_size);
-    Shape { devices: widest as u32, unit_bytes }
 }

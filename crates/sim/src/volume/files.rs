@@ -1,7 +1,9 @@
 //! Files: layouts whose objects take room on targets.
 
 use super::targets::Targets;
-use policy::layout::{Mirror, MirrorState, Object, ObjectState, Segment, choose_targets, choose_twins, object_len};
+use policy::layout::{
+    Mirror, MirrorState, Object, ObjectState, Piece, Segment, choose_targets, choose_twins, object_len,
+};
 use policy::stripe::forks::Shape;
 use policy::tier::Tier;
 use policy::volume::{self, Lies, Purpose};
@@ -34,7 +36,7 @@ impl File {
         Lies {
             bytes: self.bytes,
             segments: first.map_or_else(Vec::new, |(_, mirror)| mirror.segments.iter().map(tier_of).collect()),
-            mirrors: self.mirrors.iter().map(|(purpose, mirror)| in_words(*purpose, mirror)).collect(),
+            mirrors: self.mirrors.iter().map(|(purpose, mirror)| in_words(*purpose, mirror, self.bytes)).collect(),
             asked_for: false,
         }
     }
@@ -63,6 +65,11 @@ pub fn is_intact(mirror: &Mirror) -> bool {
     mirror.segments.iter().flat_map(|segment| &segment.objects).all(|object| object.state == ObjectState::Complete)
 }
 
+/// The target that has a piece of a mirror.
+pub fn target_of(mirror: &Mirror, piece: &Piece) -> TargetId {
+    mirror.object(piece.at).expect("a piece is of an object").target
+}
+
 /// The objects of a mirror of a file of so many bytes.
 pub fn objects(mirror: &Mirror, bytes: u64) -> impl Iterator<Item = Placed> + '_ {
     mirror.segments.iter().enumerate().flat_map(move |(s, segment)| {
@@ -71,13 +78,8 @@ pub fn objects(mirror: &Mirror, bytes: u64) -> impl Iterator<Item = Placed> + '_
     })
 }
 
-fn in_words(purpose: Purpose, mirror: &Mirror) -> volume::Mirror {
-    let segment = mirror.segments.iter().max_by_key(|segment| segment.end - segment.start);
-    let shape = segment.map_or(Shape { devices: 1, unit_bytes: 4096 }, |segment| Shape {
-        devices: segment.objects.len() as u32,
-        unit_bytes: segment.stripe_size,
-    });
-    volume::Mirror { purpose, shape, intact: is_intact(mirror) }
+fn in_words(purpose: Purpose, mirror: &Mirror, bytes: u64) -> volume::Mirror {
+    volume::Mirror { purpose, shape: Shape::of(mirror, bytes), intact: is_intact(mirror) }
 }
 
 /// Makes new objects where there is room.

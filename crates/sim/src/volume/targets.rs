@@ -1,5 +1,6 @@
 //! Targets: a device with a queue, room, and faults.
 
+use super::files::Placed;
 use crate::block::Io;
 use crate::storage::Device;
 use policy::layout::TargetView;
@@ -94,12 +95,17 @@ impl Targets {
         self.0.iter().enumerate().map(view).collect()
     }
 
-    /// Takes room for an object, if there is any.
-    pub fn take(&mut self, id: TargetId, bytes: u64) -> bool {
-        let target = self.of(id);
-        let fits = target.up && target.used + bytes <= target.bytes;
-        target.used += if fits { bytes } else { 0 };
-        fits
+    /// Takes room for all of these objects, or for none.
+    pub fn take_all(&mut self, objects: &[Placed]) -> bool {
+        for (n, (_, object, bytes)) in objects.iter().enumerate() {
+            let target = self.of(object.target);
+            if !target.up || target.used + bytes > target.bytes {
+                objects[..n].iter().for_each(|(_, object, bytes)| self.give(object.target, *bytes));
+                return false;
+            }
+            target.used += bytes;
+        }
+        true
     }
 
     /// Gives the room of an object back.

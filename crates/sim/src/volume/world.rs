@@ -1,7 +1,7 @@
 //! The world: what happens when, and how it is told to the machine.
 
 use super::carry::Carry;
-use super::files::{File, Maker, objects};
+use super::files::{File, Maker, objects, target_of};
 use super::jobs::{Running, single};
 use super::load::{Job, Request};
 use super::targets::{Target, Targets};
@@ -245,8 +245,7 @@ impl<'a> World<'a> {
         let mut pieces: Vec<(TargetId, u64)> = Vec::new();
         for mirror in to {
             let of = &file.mirrors[mirror].1;
-            let target = |at: policy::layout::Position| of.segments[at.segment].objects[at.index].target;
-            pieces.extend(of.pieces(mirror, offset, len).map(|piece| (target(piece.at), piece.len)));
+            pieces.extend(of.pieces(mirror, offset, len).map(|piece| (target_of(of, &piece), piece.len)));
         }
         let first = &file.mirrors[0].1;
         let touched: Vec<(u64, u64)> = first
@@ -276,8 +275,8 @@ impl<'a> World<'a> {
         let Some(chooser) = self.prefer.get(&id).filter(|_| intact.len() > 1) else { return intact.first().copied() };
         let cost = |mirror: usize| {
             let of = &file.mirrors[mirror].1;
-            let target = |at: policy::layout::Position| of.segments[at.segment].objects[at.index].target;
-            let queues = of.pieces(mirror, offset, len).map(|piece| self.targets.queue(self.now, target(piece.at)));
+            let pieces = of.pieces(mirror, offset, len);
+            let queues = pieces.map(|piece| self.targets.queue(self.now, target_of(of, &piece)));
             chooser.cost_s(len, queues)
         };
         intact.iter().copied().min_by(|a, b| cost(*a).total_cmp(&cost(*b)))
@@ -356,11 +355,8 @@ impl<'a> World<'a> {
     ) -> Option<()> {
         let mirror = self.maker.mirror(&mut self.targets, cuts, self.place, &[])?;
         let placed: Vec<_> = objects(&mirror, bytes).collect();
-        for (n, (_, object, len)) in placed.iter().enumerate() {
-            if !self.targets.take(object.target, *len) {
-                self.free(placed[..n].to_vec());
-                return None;
-            }
+        if !self.targets.take_all(&placed) {
+            return None;
         }
         self.files.insert(id, single(bytes, mirror, source, tiered && self.setup.config.tiers.is_some()));
         self.tell_lies(id);

@@ -27,10 +27,14 @@ impl File {
 }
 
 impl Pool {
+    /// The path of a file below the tree, as far as that is noted.
+    pub fn path_of(&self, id: FileId) -> Option<PathBuf> {
+        self.places.get()?.path_of(id)
+    }
+
     /// What a file is called in messages: its path below the tree, or its number where that is not noted.
     pub fn name_of(&self, id: FileId) -> String {
-        let path = self.places.get().and_then(|places| places.path_of(id));
-        path.map_or_else(|| format!("file {id}"), |path| path.display().to_string())
+        self.path_of(id).map_or_else(|| format!("file {id}"), |path| path.display().to_string())
     }
 }
 
@@ -60,11 +64,6 @@ impl FileTable {
         }
         places.walk(walks);
         self.at_noted_place(places, id).inspect_err(|_| places.file_is_gone(id)).ok()
-    }
-
-    /// The path of that file below the tree, as far as that is noted.
-    pub fn path_of(&self, id: FileId) -> Option<PathBuf> {
-        self.pool().places.get()?.path_of(id)
     }
 
     /// The file, or the place where it is not.

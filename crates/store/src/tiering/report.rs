@@ -74,7 +74,7 @@ impl Tiering {
             .iter()
             .map(|t| {
                 let id = FileId(t.location.file);
-                let path = self.files.path_of(id).map(|path| path.display().to_string());
+                let path = self.files.pool().path_of(id).map(|path| path.display().to_string());
                 json!({
                     "file": path.unwrap_or_else(|| id.to_string()),
                     "segment": t.location.block,
