@@ -8,7 +8,7 @@
 //! Source: J. Chen, J. Liu, P. C. Roth, Y. Chen, "Using Working Set Reorganization to Manage Storage Systems with Hard and
 //! Solid State Disks" (WS-ROS); the reference, section 11.
 
-pub mod comeback;
+pub mod hit_rate;
 pub mod cost;
 pub mod courtesy;
 pub mod frequency;

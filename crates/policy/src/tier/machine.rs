@@ -27,7 +27,7 @@ use crate::time::Time;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// Requests of the tuned planner's first pane, if its window is longer; each pane that follows may have twice as many. As many as
-/// [`super::comeback`] learns from at a time.
+/// [`super::hit_rate`] learns from at a time.
 const FIRST_PANE: u64 = 128;
 
 /// The machine.

@@ -16,7 +16,7 @@
 
 mod at_hand;
 
-use super::comeback::Comeback;
+use super::hit_rate::HitRate;
 use super::cost::Costs;
 use super::gain::{Expectation, Past};
 use super::stays::Stays;
@@ -86,7 +86,7 @@ pub struct Tuned {
     trust: f64,
     measured: BTreeMap<Location, Measured>,
     threshold: Option<u32>,
-    comeback: Comeback,
+    hit_rate: HitRate,
     stays: Stays,
     /// Locations that the list of stays has room for.
     list: usize,
@@ -127,7 +127,7 @@ impl Tuned {
             trust: 1.0,
             measured: BTreeMap::new(),
             threshold: None,
-            comeback: Comeback::default(),
+            hit_rate: HitRate::default(),
             stays: Stays::default(),
             list: 1,
             prices: [1.0; 2],
@@ -253,7 +253,7 @@ impl Tuned {
             moves.push(Move { location, to: Tier::Fast, reason });
         }
         // Room for what is written next, if that is worth more than what is coldest.
-        let further = self.comeback.further(1);
+        let further = self.hit_rate.further(1);
         let saved = self.saved_ns(Region::Write, pane.write_bytes);
         let new_ns = (1.0 + further) * saved;
         for (victim_worth, victim) in victims.take(pane.newcomers.saturating_sub(room) as usize) {

@@ -9,7 +9,7 @@
 //!        '------------------ a write, or the copy failed ------------------ copy <--------- Event::Copied -------'
 //! ```
 //! What was not accessed for longest comes first: it is the next to leave. What is likely to be written again soon, as learned from how often
-//! others were ([`crate::tier::comeback`]), is looked at again later. So a copy costs device time that nobody else wants, and is not made
+//! others were ([`crate::tier::hit_rate`]), is looked at again later. So a copy costs device time that nobody else wants, and is not made
 //! to be thrown away.
 
 use super::Reorganizer;

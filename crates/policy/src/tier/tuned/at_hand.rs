@@ -9,7 +9,7 @@
 //!   loss     of who leaves: comes at its age * (next + write to the fast tier) + writing it back, if it is not clean
 //!   promote  saves > costs  and  now > loss, or > 0 if there is room
 //! ```
-//! The chances are learned ([`crate::tier::comeback`]). Device time counts at its price: where there is time to spare it costs less. What
+//! The chances are learned ([`crate::tier::hit_rate`]). Device time counts at its price: where there is time to spare it costs less. What
 //! of a block is not at hand counts twice, since it takes turns of the slow tier's budget that others need.
 
 use super::Tuned;
@@ -48,16 +48,16 @@ impl Tuned {
     /// A location was accessed.
     pub fn accessed(&mut self, location: Location, region: Region) {
         let before = self.stays.touch(location, region);
-        self.comeback.accessed(before, &self.stays, self.list);
+        self.hit_rate.accessed(before, &self.stays, self.list);
         while let Some(stay) = self.stays.end(self.list) {
-            self.comeback.ended(stay, &self.stays);
+            self.hit_rate.ended(stay, &self.stays);
         }
     }
 
     /// A location is no more.
     pub fn gone(&mut self, location: Location) {
         if let Some(stay) = self.stays.forget(location) {
-            self.comeback.leaves(stay);
+            self.hit_rate.leaves(stay);
         }
     }
 
@@ -69,13 +69,13 @@ impl Tuned {
     /// What it is worth to promote a location that was just accessed; `rest_bytes` of it are not at hand.
     pub fn at_hand(&self, location: Location, rest_bytes: f64, block_bytes: f64) -> Offer {
         let stay = self.stays.get(location);
-        let comes = self.comeback.comes(stay.accesses(), 0);
+        let comes = self.hit_rate.comes(stay.accesses(), 0);
         let next_ns = self.next_saves(&stay, block_bytes);
         let rest = if rest_bytes > 0.0 { self.costs.slow.access_ns(Region::Read, rest_bytes) } else { 0.0 };
         let rest_ns = REST * self.prices[Tier::Slow as usize] * rest;
         let write_ns = self.fast_write_ns(block_bytes);
         Offer {
-            saves_ns: self.comeback.further(stay.accesses()) * next_ns,
+            saves_ns: self.hit_rate.further(stay.accesses()) * next_ns,
             costs_ns: write_ns + rest_ns,
             now_ns: comes * next_ns - (1.0 - comes) * write_ns - rest_ns,
         }
@@ -88,7 +88,7 @@ impl Tuned {
         if stay.last == 0 {
             return leaves;
         }
-        let comes = self.comeback.comes(stay.accesses(), self.stays.accesses() - stay.last);
+        let comes = self.hit_rate.comes(stay.accesses(), self.stays.accesses() - stay.last);
         comes * (self.next_saves(&stay, block_bytes).max(0.0) + self.fast_write_ns(block_bytes)) + leaves
     }
 
@@ -106,7 +106,7 @@ impl Tuned {
     /// Further writes to expect of a location.
     pub fn further_writes(&self, location: Location) -> f64 {
         let stay = self.stays.get(location);
-        if stay.last == 0 { 0.0 } else { self.comeback.further(stay.accesses()) * self.writes_share(&stay) }
+        if stay.last == 0 { 0.0 } else { self.hit_rate.further(stay.accesses()) * self.writes_share(&stay) }
     }
 
     /// What it costs to write a location back to the slow tier, in device time at its price.
@@ -122,7 +122,7 @@ impl Tuned {
     fn next_saves(&self, stay: &Stay, block_bytes: f64) -> f64 {
         let writes = self.writes_share(stay);
         let saved = |region: Region| self.saved_ns(region, self.bytes[region as usize]);
-        let last_write = (-self.comeback.further(stay.accesses().saturating_add(1)) * writes).exp();
+        let last_write = (-self.hit_rate.further(stay.accesses().saturating_add(1)) * writes).exp();
         (1.0 - writes) * saved(Region::Read)
             + writes * (saved(Region::Write) - last_write * self.write_back_ns(block_bytes))
     }

@@ -56,7 +56,7 @@ struct Cell {
 
 /// What was learned.
 #[derive(Clone, Debug)]
-pub struct Comeback {
+pub struct HitRate {
     cells: [[Cell; AGES]; CLASSES],
     /// `further` for each count, as of the last turn.
     further: Vec<f64>,
@@ -67,13 +67,13 @@ pub struct Comeback {
     horizon: f64,
 }
 
-impl Default for Comeback {
-    fn default() -> Comeback {
-        Comeback { cells: Default::default(), further: vec![0.0; COUNTS + 1], turned: 0, kept: 0.0, horizon: 0.0 }
+impl Default for HitRate {
+    fn default() -> HitRate {
+        HitRate { cells: Default::default(), further: vec![0.0; COUNTS + 1], turned: 0, kept: 0.0, horizon: 0.0 }
     }
 }
 
-impl Comeback {
+impl HitRate {
     /// A location was accessed: its stay until then, and the list with the access.
     pub fn accessed(&mut self, before: Stay, stays: &Stays, room: usize) {
         if before.last > 0 {
@@ -184,7 +184,7 @@ mod tests {
 
     struct Learning {
         stays: Stays,
-        comeback: Comeback,
+        hit_rate: HitRate,
         room: usize,
     }
 
@@ -194,20 +194,20 @@ mod tests {
 
     impl Learning {
         fn new(room: usize) -> Learning {
-            Learning { stays: Stays::default(), comeback: Comeback::default(), room }
+            Learning { stays: Stays::default(), hit_rate: HitRate::default(), room }
         }
 
         fn touch(&mut self, block: u64) {
             let before = self.stays.touch(at(block), Region::Read);
-            self.comeback.accessed(before, &self.stays, self.room);
+            self.hit_rate.accessed(before, &self.stays, self.room);
             while let Some(stay) = self.stays.end(self.room) {
-                self.comeback.ended(stay, &self.stays);
+                self.hit_rate.ended(stay, &self.stays);
             }
         }
 
         fn forget(&mut self, block: u64) {
             if let Some(stay) = self.stays.forget(at(block)) {
-                self.comeback.leaves(stay);
+                self.hit_rate.leaves(stay);
             }
         }
     }
@@ -215,22 +215,22 @@ mod tests {
     #[test]
     fn a_scan_comes_back_never_and_a_hot_spot_does_again_and_again() {
         let (mut scan, mut spot) = (Learning::new(1000), Learning::new(1000));
-        assert_eq!(spot.comeback.further(1), 0.0, "nothing is known");
+        assert_eq!(spot.hit_rate.further(1), 0.0, "nothing is known");
         (0..20_000).for_each(|block| scan.touch(block));
-        assert_eq!((scan.comeback.comes(1, 0), scan.comeback.further(1)), (0.0, 0.0));
+        assert_eq!((scan.hit_rate.comes(1, 0), scan.hit_rate.further(1)), (0.0, 0.0));
         (0..20_000).for_each(|n| spot.touch(n * 7919 % 500));
-        let expected = spot.comeback.further(40);
-        assert!(spot.comeback.comes(40, 0) > 0.5 && expected > 1.0, "each was accessed 40 times: {expected}");
+        let expected = spot.hit_rate.further(40);
+        assert!(spot.hit_rate.comes(40, 0) > 0.5 && expected > 1.0, "each was accessed 40 times: {expected}");
         // The spot is gone: soon nothing is expected any more.
         (0..20_000).for_each(|block| spot.touch(10_000 + block));
-        assert!(spot.comeback.further(40) < 0.05, "{}", spot.comeback.further(40));
+        assert!(spot.hit_rate.further(40) < 0.05, "{}", spot.hit_rate.further(40));
     }
 
     #[test]
     fn what_comes_back_is_known_before_anybody_left_the_list() {
         let mut young = Learning::new(8000);
         (0..1500u64).for_each(|n| young.touch(n * n * 7919 % 2003));
-        assert!(young.stays.len() < 4000 && young.comeback.further(1) > 0.3, "{}", young.comeback.further(1));
+        assert!(young.stays.len() < 4000 && young.hit_rate.further(1) > 0.3, "{}", young.hit_rate.further(1));
     }
 
     #[test]
@@ -239,7 +239,7 @@ mod tests {
         // Two hundred hot ones, others every 3000 accesses, among such that come once.
         let hot = |n: u64| n / 3000 * 200 + n / 2 * 7919 % 200;
         (0..44_900u64).for_each(|n| both.touch(if n % 2 == 0 { hot(n) } else { 10_000 + n }));
-        let comes = |n, age| both.comeback.comes(n, age);
+        let comes = |n, age| both.hit_rate.comes(n, age);
         assert!(comes(5, 0) > 0.5 && comes(1, 0) < 0.2, "{} {}", comes(5, 0), comes(1, 0));
         assert!(comes(5, 2500) < 0.5 * comes(5, 0), "{} {}", comes(5, 2500), comes(5, 0));
     }
@@ -257,14 +257,14 @@ mod tests {
                     learning.forget(block / 2);
                 }
             }
-            let Learning { stays, comeback, .. } = learning;
+            let Learning { stays, hit_rate, .. } = learning;
             prop_assert!(stays.len() <= room);
             let mut counted = [[0u64; AGES]; CLASSES];
             for stay in stays.between(0, stays.accesses()) {
-                let age = comeback.turned.saturating_sub(stay.last);
+                let age = hit_rate.turned.saturating_sub(stay.last);
                 counted[count_class(stay.accesses())][age_class(age)] += 1;
             }
-            let known = comeback.cells.map(|cells| cells.map(|cell| cell.waiting));
+            let known = hit_rate.cells.map(|cells| cells.map(|cell| cell.waiting));
             prop_assert_eq!(known, counted);
         }
     }
