@@ -17,7 +17,7 @@ pub mod machine;
 pub mod reorganize;
 pub mod room;
 pub mod split;
-pub mod stays;
+pub mod ghosts;
 pub mod table;
 pub mod tuned;
 

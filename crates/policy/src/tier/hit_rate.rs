@@ -10,14 +10,14 @@
 //! samples is taken from the age before it. A scan thus teaches that nothing comes back; a location that was accessed
 //! twice comes back more often than one that was accessed once.
 //!
-//! The horizon is a quarter of the time for which the ghost list ([`super::stays`]) keeps a location that is not
+//! The horizon is a quarter of the time for which the ghost list ([`super::ghosts`]) keeps a location that is not
 //! accessed. Until one has left the list, that time follows from the rate at which the list fills.
 //!
 //! Ours. It is a hazard rate, estimated with censored observations; that the best to evict is who is least likely to be
 //! hit per time is N. Beckmann, H. Chen, A. Cidon, "LHD: Improving Cache Hit Rate by Maximizing Hit Density" (NSDI
 //! 2018).
 
-use super::stays::{Stay, Stays};
+use super::ghosts::{Stay, GhostList};
 
 /// Counts that are told apart: what was accessed more often is expected to go on like these.
 const COUNTS: usize = 256;
@@ -75,22 +75,22 @@ impl Default for HitRate {
 
 impl HitRate {
     /// A location was accessed: its stay until then, and the list with the access.
-    pub fn accessed(&mut self, before: Stay, stays: &Stays, room: usize) {
+    pub fn accessed(&mut self, before: Stay, ghosts: &GhostList, room: usize) {
         if before.last > 0 {
-            let (count, age) = (count_class(before.accesses()), stays.accesses() - before.last);
+            let (count, age) = (count_class(before.accesses()), ghosts.accesses() - before.last);
             self.cells[count][age_class(age)].came += 1.0;
             self.leaves(before);
         }
         self.cells[count_class(before.accesses().saturating_add(1))][0].waiting += 1;
-        if stays.accesses() - self.turned >= TURN {
-            self.turn(stays, room);
+        if ghosts.accesses() - self.turned >= TURN {
+            self.turn(ghosts, room);
         }
     }
 
     /// A stay has ended: others were accessed since.
-    pub fn ended(&mut self, stay: Stay, stays: &Stays) {
+    pub fn ended(&mut self, stay: Stay, ghosts: &GhostList) {
         self.leaves(stay);
-        let kept = (stays.accesses() - stay.last) as f64;
+        let kept = (ghosts.accesses() - stay.last) as f64;
         self.kept += (kept - self.kept) * if self.kept == 0.0 { 1.0 } else { NEWEST };
     }
 
@@ -121,15 +121,15 @@ impl HitRate {
         self.further[(n as usize).min(COUNTS / 2)]
     }
 
-    fn turn(&mut self, stays: &Stays, room: usize) {
-        let now = stays.accesses();
+    fn turn(&mut self, ghosts: &GhostList, room: usize) {
+        let now = ghosts.accesses();
         for age in 1..AGES {
             // Those that have come to this age since the last turn.
             let (after, until) = (self.turned.saturating_sub(starts(age)), now.saturating_sub(starts(age)));
             if until == 0 {
                 break;
             }
-            for stay in stays.between(after, until) {
+            for stay in ghosts.between(after, until) {
                 let cells = &mut self.cells[count_class(stay.accesses())];
                 cells[age - 1].waiting = cells[age - 1].waiting.saturating_sub(1);
                 cells[age].waiting += 1;
@@ -137,7 +137,7 @@ impl HitRate {
         }
         let passed = (now - self.turned) as f64;
         self.turned = now;
-        let fills = now as f64 * room as f64 / stays.len().max(1) as f64;
+        let fills = now as f64 * room as f64 / ghosts.len().max(1) as f64;
         self.horizon = HORIZON * if self.kept > 0.0 { self.kept } else { fills };
         for cells in &mut self.cells {
             let mut younger = 0.0;
@@ -183,7 +183,7 @@ mod tests {
     use proptest::prelude::*;
 
     struct Learning {
-        stays: Stays,
+        ghosts: GhostList,
         hit_rate: HitRate,
         room: usize,
     }
@@ -194,19 +194,19 @@ mod tests {
 
     impl Learning {
         fn new(room: usize) -> Learning {
-            Learning { stays: Stays::default(), hit_rate: HitRate::default(), room }
+            Learning { ghosts: GhostList::default(), hit_rate: HitRate::default(), room }
         }
 
         fn touch(&mut self, block: u64) {
-            let before = self.stays.touch(at(block), Region::Read);
-            self.hit_rate.accessed(before, &self.stays, self.room);
-            while let Some(stay) = self.stays.end(self.room) {
-                self.hit_rate.ended(stay, &self.stays);
+            let before = self.ghosts.touch(at(block), Region::Read);
+            self.hit_rate.accessed(before, &self.ghosts, self.room);
+            while let Some(stay) = self.ghosts.end(self.room) {
+                self.hit_rate.ended(stay, &self.ghosts);
             }
         }
 
         fn forget(&mut self, block: u64) {
-            if let Some(stay) = self.stays.forget(at(block)) {
+            if let Some(stay) = self.ghosts.forget(at(block)) {
                 self.hit_rate.leaves(stay);
             }
         }
@@ -230,7 +230,7 @@ mod tests {
     fn what_comes_back_is_known_before_anybody_left_the_list() {
         let mut young = Learning::new(8000);
         (0..1500u64).for_each(|n| young.touch(n * n * 7919 % 2003));
-        assert!(young.stays.len() < 4000 && young.hit_rate.further(1) > 0.3, "{}", young.hit_rate.further(1));
+        assert!(young.ghosts.len() < 4000 && young.hit_rate.further(1) > 0.3, "{}", young.hit_rate.further(1));
     }
 
     #[test]
@@ -257,10 +257,10 @@ mod tests {
                     learning.forget(block / 2);
                 }
             }
-            let Learning { stays, hit_rate, .. } = learning;
-            prop_assert!(stays.len() <= room);
+            let Learning { ghosts, hit_rate, .. } = learning;
+            prop_assert!(ghosts.len() <= room);
             let mut counted = [[0u64; AGES]; CLASSES];
-            for stay in stays.between(0, stays.accesses()) {
+            for stay in ghosts.between(0, ghosts.accesses()) {
                 let age = hit_rate.turned.saturating_sub(stay.last);
                 counted[count_class(stay.accesses())][age_class(age)] += 1;
             }

@@ -19,7 +19,7 @@ mod at_hand;
 use super::hit_rate::HitRate;
 use super::cost::Costs;
 use super::gain::{Expectation, Past};
-use super::stays::Stays;
+use super::ghosts::GhostList;
 use super::table::LocalityTable;
 use super::{Location, Move, Reason, Region, Tier};
 use crate::time::Time;
@@ -87,8 +87,8 @@ pub struct Tuned {
     measured: BTreeMap<Location, Measured>,
     threshold: Option<u32>,
     hit_rate: HitRate,
-    stays: Stays,
-    /// Locations that the list of stays has room for.
+    ghosts: GhostList,
+    /// Locations that the ghost list has room for.
     list: usize,
     /// What device time of each tier counts for: less where there is time to spare.
     prices: [f64; 2],
@@ -128,7 +128,7 @@ impl Tuned {
             measured: BTreeMap::new(),
             threshold: None,
             hit_rate: HitRate::default(),
-            stays: Stays::default(),
+            ghosts: GhostList::default(),
             list: 1,
             prices: [1.0; 2],
             bytes: [0.0; 2],
@@ -301,7 +301,7 @@ impl Tuned {
     /// What is on the fast tier, the least worth first; of what is worth the same, what was accessed last stays longest.
     fn least_first(&self, fast: &BTreeSet<Location>, worth: impl Fn(Location) -> f64) -> Vec<(f64, Location)> {
         let mut all: Vec<(f64, u64, Location)> =
-            fast.iter().map(|&at| (worth(at), self.stays.get(at).last, at)).collect();
+            fast.iter().map(|&at| (worth(at), self.ghosts.get(at).last, at)).collect();
         all.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)).then(a.2.cmp(&b.2)));
         all.into_iter().map(|(worth, _, at)| (worth, at)).collect()
     }

@@ -13,7 +13,7 @@
 //! of a block is not at hand counts twice, since it takes turns of the slow tier's budget that others need.
 
 use super::Tuned;
-use crate::tier::stays::Stay;
+use crate::tier::ghosts::Stay;
 use crate::tier::{Location, Region, Tier};
 use crate::time::Time;
 use std::collections::{BTreeMap, BTreeSet};
@@ -47,28 +47,28 @@ impl Tuned {
 
     /// A location was accessed.
     pub fn accessed(&mut self, location: Location, region: Region) {
-        let before = self.stays.touch(location, region);
-        self.hit_rate.accessed(before, &self.stays, self.list);
-        while let Some(stay) = self.stays.end(self.list) {
-            self.hit_rate.ended(stay, &self.stays);
+        let before = self.ghosts.touch(location, region);
+        self.hit_rate.accessed(before, &self.ghosts, self.list);
+        while let Some(stay) = self.ghosts.end(self.list) {
+            self.hit_rate.ended(stay, &self.ghosts);
         }
     }
 
     /// A location is no more.
     pub fn gone(&mut self, location: Location) {
-        if let Some(stay) = self.stays.forget(location) {
+        if let Some(stay) = self.ghosts.forget(location) {
             self.hit_rate.leaves(stay);
         }
     }
 
     /// A file is no more.
     pub fn removed(&mut self, file: u64) {
-        self.stays.of_file(file).into_iter().for_each(|location| self.gone(location));
+        self.ghosts.of_file(file).into_iter().for_each(|location| self.gone(location));
     }
 
     /// What it is worth to promote a location that was just accessed; `rest_bytes` of it are not at hand.
     pub fn at_hand(&self, location: Location, rest_bytes: f64, block_bytes: f64) -> Offer {
-        let stay = self.stays.get(location);
+        let stay = self.ghosts.get(location);
         let comes = self.hit_rate.comes(stay.accesses(), 0);
         let next_ns = self.next_saves(&stay, block_bytes);
         let rest = if rest_bytes > 0.0 { self.costs.slow.access_ns(Region::Read, rest_bytes) } else { 0.0 };
@@ -84,11 +84,11 @@ impl Tuned {
     /// What is lost if a location leaves the fast tier now.
     pub fn loss(&self, location: Location, clean: bool, block_bytes: f64) -> f64 {
         let leaves = if clean { 0.0 } else { self.write_back_ns(block_bytes) };
-        let stay = self.stays.get(location);
+        let stay = self.ghosts.get(location);
         if stay.last == 0 {
             return leaves;
         }
-        let comes = self.hit_rate.comes(stay.accesses(), self.stays.accesses() - stay.last);
+        let comes = self.hit_rate.comes(stay.accesses(), self.ghosts.accesses() - stay.last);
         comes * (self.next_saves(&stay, block_bytes).max(0.0) + self.fast_write_ns(block_bytes)) + leaves
     }
 
@@ -105,7 +105,7 @@ impl Tuned {
 
     /// Further writes to expect of a location.
     pub fn further_writes(&self, location: Location) -> f64 {
-        let stay = self.stays.get(location);
+        let stay = self.ghosts.get(location);
         if stay.last == 0 { 0.0 } else { self.hit_rate.further(stay.accesses()) * self.writes_share(&stay) }
     }
 
@@ -186,8 +186,8 @@ mod tests {
     fn what_is_gone_is_forgotten() {
         let mut tuned = trained();
         tuned.gone(at(3));
-        assert_eq!((tuned.stays.get(at(3)).last, tuned.loss(at(3), true, BLOCK)), (0, 0.0));
+        assert_eq!((tuned.ghosts.get(at(3)).last, tuned.loss(at(3), true, BLOCK)), (0, 0.0));
         tuned.removed(0);
-        assert!(tuned.stays.is_empty() && tuned.further_writes(at(4)) == 0.0);
+        assert!(tuned.ghosts.is_empty() && tuned.further_writes(at(4)) == 0.0);
     }
 }

@@ -1,4 +1,4 @@
-//! Who was accessed lately, and how often since: the list of an LRU cache, without the cache.
+//! The ghost list: what was accessed lately, and how often since, whether or not it is on the fast tier.
 //!
 //! A location's stay begins when it is accessed and not in the list, and ends when more others were accessed since its last access than the
 //! list has room for. Memory: one entry for each location of the list.
@@ -26,13 +26,13 @@ impl Stay {
 
 /// The list.
 #[derive(Clone, Debug, Default)]
-pub struct Stays {
+pub struct GhostList {
     held: BTreeMap<Location, Stay>,
     order: BTreeMap<u64, Location>,
     accesses: u64,
 }
 
-impl Stays {
+impl GhostList {
     /// Counts an access and gives the stay before it, which has no accesses if it only begins.
     pub fn touch(&mut self, location: Location, region: Region) -> Stay {
         self.accesses += 1;
@@ -106,18 +106,18 @@ mod tests {
 
     #[test]
     fn a_stay_ends_when_enough_others_were_accessed_since() {
-        let mut stays = Stays::default();
+        let mut ghosts = GhostList::default();
         for block in [1, 2, 1, 3] {
-            stays.touch(at(block), Region::Read);
-            assert!(stays.end(3).is_none());
+            ghosts.touch(at(block), Region::Read);
+            assert!(ghosts.end(3).is_none());
         }
-        assert_eq!(stays.touch(at(1), Region::Write), Stay { reads: 2, writes: 0, last: 3 });
-        stays.touch(at(4), Region::Read);
-        assert_eq!(stays.end(3), Some(Stay { reads: 1, writes: 0, last: 2 }), "the second was accessed longest ago");
-        assert_eq!((stays.get(at(1)), stays.get(at(2))), (Stay { reads: 2, writes: 1, last: 5 }, Stay::default()));
-        assert_eq!(stays.between(3, 5).map(|stay| stay.last).collect::<Vec<_>>(), [4, 5]);
-        assert_eq!(stays.between(4, 4).count(), 0);
-        assert!(stays.forget(at(3)).is_some() && stays.forget(at(3)).is_none());
-        assert_eq!((stays.of_file(0), stays.len(), stays.accesses()), (vec![at(1), at(4)], 2, 6));
+        assert_eq!(ghosts.touch(at(1), Region::Write), Stay { reads: 2, writes: 0, last: 3 });
+        ghosts.touch(at(4), Region::Read);
+        assert_eq!(ghosts.end(3), Some(Stay { reads: 1, writes: 0, last: 2 }), "the second was accessed longest ago");
+        assert_eq!((ghosts.get(at(1)), ghosts.get(at(2))), (Stay { reads: 2, writes: 1, last: 5 }, Stay::default()));
+        assert_eq!(ghosts.between(3, 5).map(|stay| stay.last).collect::<Vec<_>>(), [4, 5]);
+        assert_eq!(ghosts.between(4, 4).count(), 0);
+        assert!(ghosts.forget(at(3)).is_some() && ghosts.forget(at(3)).is_none());
+        assert_eq!((ghosts.of_file(0), ghosts.len(), ghosts.accesses()), (vec![at(1), at(4)], 2, 6));
     }
 }
