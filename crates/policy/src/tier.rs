@@ -10,7 +10,7 @@
 
 pub mod hit_rate;
 pub mod cost;
-pub mod courtesy;
+pub mod yielding;
 pub mod frequency;
 pub mod gain;
 pub mod machine;

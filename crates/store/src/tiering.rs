@@ -17,7 +17,7 @@
 
 mod carry;
 mod ear;
-mod gives_way;
+mod yields;
 mod heard;
 mod quiet;
 mod report;
@@ -213,7 +213,7 @@ impl Tiering {
         let machine = inner.machine.as_mut()?;
         while let Some(of) = machine.poll() {
             let mut moves = self.moves.lock();
-            moves.waiting.push_back(thread::Begun { of, courtesy: machine.courtesy(&of) });
+            moves.waiting.push_back(thread::Begun { of, yielding: machine.yielding(&of) });
             self.carriers.notify_all();
         }
         let deadline = machine.next_deadline();

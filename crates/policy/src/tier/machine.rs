@@ -15,7 +15,7 @@ mod look;
 pub use config::{Config, Planner, Window};
 pub use event::{Action, Event, Logged, Stats};
 
-use super::courtesy::{self, Courtesy};
+use super::yielding::{self, Yielding};
 use super::frequency;
 use super::reorganize::{Space, Thresholds, algorithm_2, cancel_pairs};
 use super::table::{LocalityTable, PANES_MAX};
@@ -157,14 +157,14 @@ impl Reorganizer {
 
     /// How what was just begun gives way to others, and the bytes of its steps; `None` if it does not: what is at hand is moved at once, and
     /// where moves have a share of busy devices, that is their pace.
-    pub fn courtesy(&self, action: &Action) -> Option<(Courtesy, u64)> {
+    pub fn yielding(&self, action: &Action) -> Option<(Yielding, u64)> {
         let to = match action {
             Action::Move(Move { reason: Reason::AtHand { .. }, .. }) => return None,
             Action::Move(of) => of.to,
             Action::Copy(_) => Tier::Slow,
         };
-        let gives_way = self.config.busy_bytes_per_s == 0;
-        gives_way.then(|| (Courtesy::new(self.config.idle), courtesy::step_bytes(&self.config.costs, to)))
+        let yields = self.config.busy_bytes_per_s == 0;
+        yields.then(|| (Yielding::new(self.config.idle), yielding::step_bytes(&self.config.costs, to)))
     }
 
     /// Where a location lies.

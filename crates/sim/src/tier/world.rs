@@ -496,9 +496,9 @@ impl<'a> World<'a> {
                 self.tell(now, Event::Failed { location });
                 continue;
             };
-            let courtesy = self.machine.as_ref().and_then(|machine| machine.courtesy(&action));
+            let yielding = self.machine.as_ref().and_then(|machine| machine.yielding(&action));
             let Action::Move(of) = action else {
-                self.copy(now, at, courtesy);
+                self.copy(now, at, yielding);
                 continue;
             };
             self.moving.insert(at, (of, 0));
@@ -508,8 +508,8 @@ impl<'a> World<'a> {
             }
             let block = self.setup.block_bytes;
             let rest = block.saturating_sub(self.at_hand.get(&at).copied().unwrap_or(0));
-            if let Some(courtesy) = courtesy.filter(|_| rest == block) {
-                self.stepwise(now, at, courtesy);
+            if let Some(yielding) = yielding.filter(|_| rest == block) {
+                self.stepwise(now, at, yielding);
             } else if rest > 0 {
                 self.moved_bytes += rest;
                 self.queue(now, from, Job::MoveRead { at }, Region::Read, rest);

@@ -3,7 +3,7 @@
 
 use super::Tiering;
 use super::ear::read_from;
-use super::gives_way::GivesWay;
+use super::yields::Yields;
 use super::thread::Begun;
 use crate::file::File;
 use crate::mover::Pace;
@@ -20,7 +20,7 @@ use std::sync::Arc;
 impl Tiering {
     /// Carries out what the machine asked for, under running readers and writers. Whether it was done.
     pub(super) fn carry(&self, begun: Begun) -> Result<bool> {
-        let Begun { of, courtesy } = &begun;
+        let Begun { of, yielding } = &begun;
         let gone = || Error::Busy("the file is gone".into());
         let location = super::thread::location(of);
         let file = self.files.find(FileId(location.file)).ok_or_else(gone)?;
@@ -28,10 +28,10 @@ impl Tiering {
         let (mirror, segments) = read_from(&layout).ok_or_else(gone)?;
         let segment = segments.get(location.block as usize).filter(|segment| segment.end != OPEN_END);
         let segment = segment.ok_or_else(gone)?;
-        let pace = courtesy.map(|(manners, step_bytes)| GivesWay {
+        let pace = yielding.map(|(yielding, step_bytes)| Yields {
             ear: &self.ear,
             mover: &self.mover,
-            manners: manners.into(),
+            yielding: yielding.into(),
             step_bytes,
         });
         let pace = pace.as_ref().map(|pace| pace as &dyn Pace);

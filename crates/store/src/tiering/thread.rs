@@ -4,7 +4,7 @@ use super::{Tiering, look_every};
 use crate::Error;
 use crate::file::{File, Pool};
 use crate::mover::Walk;
-use policy::tier::courtesy::Courtesy;
+use policy::tier::yielding::Yielding;
 use policy::tier::machine::Action;
 use policy::tier::{Location, Move};
 use std::collections::{BTreeSet, VecDeque};
@@ -26,8 +26,8 @@ pub(super) struct Moves {
 #[derive(Clone, Copy)]
 pub(super) struct Begun {
     pub of: Action,
-    /// Its manners, and the bytes of its steps.
-    pub courtesy: Option<(Courtesy, u64)>,
+    /// Its yielding, and the bytes of its steps.
+    pub yielding: Option<(Yielding, u64)>,
 }
 
 impl Moves {

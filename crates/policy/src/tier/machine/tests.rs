@@ -434,6 +434,6 @@ fn only_what_waits_for_idle_devices_gives_way() {
         (gain(Reason::Gain { saves_ns: 2, costs_ns: 1 }), gain(Reason::AtHand { saves_ns: 2, costs_ns: 1 }));
     let idle = Reorganizer::new(paper(10, 0), Time::ZERO);
     let busy = Reorganizer::new(Config { busy_bytes_per_s: 1, ..paper(10, 0) }, Time::ZERO);
-    let of = |machine: &Reorganizer| [gain, at_hand, Action::Copy(at(1))].map(|of| machine.courtesy(&of).is_some());
+    let of = |machine: &Reorganizer| [gain, at_hand, Action::Copy(at(1))].map(|of| machine.yielding(&of).is_some());
     assert_eq!((of(&idle), of(&busy)), ([true, false, true], [false; 3]));
 }

@@ -6,7 +6,7 @@
 use super::{Happening, Job, World};
 use crate::event::Rank;
 use crate::generate::Rng;
-use policy::tier::courtesy::Courtesy;
+use policy::tier::yielding::Yielding;
 use policy::tier::machine::Event;
 use policy::tier::room::{self, SlowTarget};
 use policy::tier::{Region, Tier};
@@ -52,13 +52,13 @@ impl World<'_> {
     }
 
     /// The machine wants a copy of a location.
-    pub(super) fn copy(&mut self, now: Time, at: u32, courtesy: Option<(Courtesy, u64)>) {
+    pub(super) fn copy(&mut self, now: Time, at: u32, yielding: Option<(Yielding, u64)>) {
         self.copies.making.insert(at, false);
         if self.setup.free_moves {
             return self.copied(now, at);
         }
-        if let Some(courtesy) = courtesy {
-            return self.stepwise(now, at, courtesy);
+        if let Some(yielding) = yielding {
+            return self.stepwise(now, at, yielding);
         }
         self.moved_bytes += self.setup.block_bytes;
         self.queue(now, self.device(at, Tier::Fast), Job::CopyRead { at }, Region::Read, self.setup.block_bytes);

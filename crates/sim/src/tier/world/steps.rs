@@ -1,9 +1,9 @@
-//! Moves and slow copies in steps that give way to requests (`policy::tier::courtesy`), as the live carriers make them: a step is read from the
+//! Moves and slow copies in steps that give way to requests (`policy::tier::yielding`), as the live carriers make them: a step is read from the
 //! one device and written to the other before the next begins.
 
 use super::{Happening, Job, World};
 use crate::event::Rank;
-use policy::tier::courtesy::{Courtesy, Turn};
+use policy::tier::yielding::{Yielding, Turn};
 use policy::tier::machine::Event;
 use policy::tier::{Region, Tier};
 use policy::time::Time;
@@ -17,13 +17,13 @@ pub(super) struct Steps {
     step: u64,
     /// Bytes of a step.
     step_bytes: u64,
-    manners: Courtesy,
+    yielding: Yielding,
 }
 
 impl World<'_> {
     /// A whole location is moved or copied so.
-    pub(super) fn stepwise(&mut self, now: Time, at: u32, (manners, step_bytes): (Courtesy, u64)) {
-        self.steps.insert(at, Steps { left: self.setup.block_bytes, step: 0, step_bytes, manners });
+    pub(super) fn stepwise(&mut self, now: Time, at: u32, (yielding, step_bytes): (Yielding, u64)) {
+        self.steps.insert(at, Steps { left: self.setup.block_bytes, step: 0, step_bytes, yielding });
         self.next_step(now, at);
     }
 
@@ -50,7 +50,7 @@ impl World<'_> {
     pub(super) fn next_step(&mut self, now: Time, at: u32) {
         let used = self.used;
         let Some(steps) = self.steps.get_mut(&at) else { return };
-        match steps.manners.next(now, used) {
+        match steps.yielding.next(now, used) {
             Turn::Wait(until) => self.events.push(until, Rank::Timer, Happening::Step(at)),
             Turn::Go => {
                 steps.step = steps.step_bytes.min(steps.left);

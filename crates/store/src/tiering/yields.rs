@@ -4,18 +4,18 @@ use super::Ear;
 use crate::mover::{Mover, Pace};
 use crate::{Error, Result};
 use parking_lot::Mutex;
-use policy::tier::courtesy::{Courtesy, Turn};
+use policy::tier::yielding::{Yielding, Turn};
 use std::time::Duration;
 
 /// The pace of a move that began while the devices were idle.
-pub(super) struct GivesWay<'a> {
+pub(super) struct Yields<'a> {
     pub ear: &'a Ear,
     pub mover: &'a Mover,
-    pub manners: Mutex<Courtesy>,
+    pub yielding: Mutex<Yielding>,
     pub step_bytes: u64,
 }
 
-impl Pace for GivesWay<'_> {
+impl Pace for Yields<'_> {
     fn take(&self, bytes: u64) -> Result<()> {
         // Nothing is to be read or written, and somebody may wait for its end.
         if bytes == 0 {
@@ -23,7 +23,7 @@ impl Pace for GivesWay<'_> {
         }
         loop {
             let now = self.ear.now();
-            let turn = self.manners.lock().next(now, self.ear.last_used());
+            let turn = self.yielding.lock().next(now, self.ear.last_used());
             let until = match turn {
                 Turn::Go => return Ok(()),
                 Turn::Wait(until) => until,

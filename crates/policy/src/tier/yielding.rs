@@ -33,17 +33,17 @@ pub enum Turn {
     GiveUp,
 }
 
-/// The manners of one move.
+/// The yielding of one move.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Courtesy {
+pub struct Yielding {
     idle: Time,
     waited: Time,
 }
 
-impl Courtesy {
+impl Yielding {
     /// Of a move that goes on when the devices have been left alone for `idle`.
-    pub fn new(idle: Time) -> Courtesy {
-        Courtesy { idle, waited: Time::ZERO }
+    pub fn new(idle: Time) -> Yielding {
+        Yielding { idle, waited: Time::ZERO }
     }
 
     /// Before a step: whether it may be made. `used` is when others last used one of the devices, if ever.
@@ -78,21 +78,21 @@ mod tests {
     #[test]
     fn a_move_waits_while_others_use_the_devices_and_gives_up_in_the_end() {
         let ms = Time::from_millis;
-        let mut manners = Courtesy::new(ms(200));
-        assert_eq!(manners.next(ms(0), None), Turn::Go);
-        assert_eq!(manners.next(ms(500), Some(ms(300))), Turn::Go);
-        assert_eq!(manners.next(ms(500), Some(ms(400))), Turn::Wait(ms(600)));
-        assert_eq!(manners.next(ms(600), Some(ms(400))), Turn::Go);
+        let mut yielding = Yielding::new(ms(200));
+        assert_eq!(yielding.next(ms(0), None), Turn::Go);
+        assert_eq!(yielding.next(ms(500), Some(ms(300))), Turn::Go);
+        assert_eq!(yielding.next(ms(500), Some(ms(400))), Turn::Wait(ms(600)));
+        assert_eq!(yielding.next(ms(600), Some(ms(400))), Turn::Go);
         // They are used without end.
         let mut now = ms(1000);
         let ended = loop {
-            match manners.next(now, Some(now)) {
+            match yielding.next(now, Some(now)) {
                 Turn::Wait(until) => now = until,
                 turn => break turn,
             }
         };
         assert_eq!((ended, now), (Turn::GiveUp, ms(1000 + 10_000)), "a tenth of a second had been waited already");
-        assert_eq!(manners.next(now + ms(200), Some(now)), Turn::Go, "left alone, it would go on all the same");
+        assert_eq!(yielding.next(now + ms(200), Some(now)), Turn::Go, "left alone, it would go on all the same");
     }
 
     #[test]
