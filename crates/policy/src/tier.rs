@@ -8,18 +8,18 @@
 //! Source: J. Chen, J. Liu, P. C. Roth, Y. Chen, "Using Working Set Reorganization to Manage Storage Systems with Hard and
 //! Solid State Disks" (WS-ROS); the reference, section 11.
 
-pub mod hit_rate;
 pub mod cost;
-pub mod yielding;
 pub mod frequency;
 pub mod gain;
+pub mod ghosts;
+pub mod hit_rate;
 pub mod machine;
 pub mod reorganize;
 pub mod room;
 pub mod split;
-pub mod ghosts;
 pub mod table;
 pub mod tuned;
+pub mod yielding;
 
 use std::fmt;
 
@@ -57,7 +57,7 @@ pub struct Location {
     /// The file, as the driver numbers it.
     pub file: u64,
     /// Which piece of it, from 0.
-    pub block: u64,
+    pub segment: u64,
 }
 
 /// Which region of the working set an access belongs to.

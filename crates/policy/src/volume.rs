@@ -119,7 +119,7 @@ impl Volume {
                     stripes.accessed(id, region, bytes);
                 }
                 if by_tiers {
-                    let location = Location { file: id.0, block: segment };
+                    let location = Location { file: id.0, segment: segment };
                     self.tell_tiers(machine::Event::Access { location, region, bytes });
                 }
             }
@@ -145,7 +145,7 @@ impl Volume {
         let now_at = file.lies.segments.clone();
         for (segment, tier) in now_at.into_iter().enumerate() {
             let known = before.segments.get(segment).copied().unwrap_or(Tier::Slow);
-            let location = Location { file: id.0, block: segment as u64 };
+            let location = Location { file: id.0, segment: segment as u64 };
             let moving = self.tiers.as_ref().is_some_and(|tiers| tiers.is_moving(location));
             if by_tiers && known != tier && !moving {
                 self.tell_tiers(machine::Event::Placed { location, tier });
@@ -227,7 +227,7 @@ impl Volume {
             machine::Action::Move(of) => wanted.push(Wanted {
                 by: Mechanism::Tiers,
                 file: FileId(of.location.file),
-                want: Want::Move { segment: of.location.block, to: of.to },
+                want: Want::Move { segment: of.location.segment, to: of.to },
                 reason: Reason::Tier(of.reason),
             }),
             // A copy below is in no layout; a volume here has none.
@@ -262,7 +262,7 @@ impl Volume {
                 wanted.into_iter().for_each(|of| self.changes.want(of));
             }
             (Mechanism::Tiers, Want::Move { segment, .. }) => {
-                let location = Location { file: file.0, block: segment };
+                let location = Location { file: file.0, segment: segment };
                 let moved = machine::Event::Moved { location };
                 self.tell_tiers(if made { moved } else { machine::Event::Failed { location } });
             }

@@ -17,12 +17,12 @@
 
 mod carry;
 mod ear;
-mod yields;
 mod heard;
 mod quiet;
 mod report;
 mod speed;
 mod thread;
+mod yields;
 
 pub use ear::Ear;
 pub use report::{Recent, Report};
@@ -332,7 +332,7 @@ impl Tiering {
         let file = self.files.noted(FileId(location.file))?;
         let layout = file.layout()?;
         let (_, segments) = ear::read_from(&layout)?;
-        let segment = segments.get(usize::try_from(location.block).ok()?)?.clone();
+        let segment = segments.get(usize::try_from(location.segment).ok()?)?.clone();
         Some((file, segment))
     }
 

@@ -352,9 +352,9 @@ fn after_a_restart_files_are_found_by_where_they_lie_and_gone_ones_are_forgotten
     std::fs::remove_file(world.namespace.path().join("tree/gone")).expect("there");
     std::fs::rename(world.namespace.path().join("tree/kept"), world.namespace.path().join("tree/moved"))
         .expect("there");
-    assert_eq!(next.tier(policy::tier::Location { file: ids["kept"], block: 4 }), Tier::Slow, "not yet seen");
+    assert_eq!(next.tier(policy::tier::Location { file: ids["kept"], segment: 4 }), Tier::Slow, "not yet seen");
     next.found_in_tree(&world.file("moved"));
-    assert_eq!(next.tier(policy::tier::Location { file: ids["kept"], block: 4 }), Tier::Fast);
+    assert_eq!(next.tier(policy::tier::Location { file: ids["kept"], segment: 4 }), Tier::Fast);
     for _ in 0..200 {
         world.clock.fetch_add(50_000_000, Ordering::Relaxed);
         next.step(Time(world.clock.load(Ordering::Relaxed)));

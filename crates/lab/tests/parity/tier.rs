@@ -170,13 +170,13 @@ impl Live {
 
     fn access(&self, at: Time, location: Location, region: Region, bytes: u64) {
         self.clock.store(at.0, Ordering::Relaxed);
-        let (offset, write) = (location.block * BLOCK, region == Region::Write);
+        let (offset, write) = (location.segment * BLOCK, region == Region::Write);
         if write {
-            self.file.write(offset, &vec![location.block as u8; bytes as usize]).unwrap();
+            self.file.write(offset, &vec![location.segment as u8; bytes as usize]).unwrap();
         } else {
             let mut read = vec![0; bytes as usize];
             self.file.read(offset, &mut read).unwrap();
-            assert!(read.iter().all(|byte| *byte == location.block as u8), "{location:?} is not what was written");
+            assert!(read.iter().all(|byte| *byte == location.segment as u8), "{location:?} is not what was written");
         }
         self.tiering.ear().accessed(&self.file, Access { write, offset, len: bytes });
         self.tiering.step(at);
@@ -189,7 +189,7 @@ impl Live {
 
     fn ended(&self, at: Time, of: Location) {
         self.clock.store(at.0, Ordering::Relaxed);
-        assert_eq!(self.tiering.carry_now_if(|location| location.block == of.block), 1, "it is under way: {of:?}");
+        assert_eq!(self.tiering.carry_now_if(|location| location.segment == of.block), 1, "it is under way: {of:?}");
         self.tiering.step(at);
     }
 }

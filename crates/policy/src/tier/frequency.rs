@@ -46,13 +46,13 @@ mod tests {
 
     #[test]
     fn the_most_frequent_are_on_the_fast_tier_and_equals_stay() {
-        let at = |block| Location { file: 0, block };
+        let at = |segment| Location { file: 0, segment };
         let (mut read, write) = (LocalityTable::new(1, 100), LocalityTable::new(1, 4));
         for (block, times) in [(1, 9), (2, 1), (3, 5), (4, 5)] {
             (0..times).for_each(|_| read.touch(Time::ZERO, at(block)));
         }
         let fast: BTreeSet<Location> = [at(2), at(3)].into();
-        let moves: Vec<_> = plan(&read, &write, &fast, 2).iter().map(|of| (of.location.block, of.to)).collect();
+        let moves: Vec<_> = plan(&read, &write, &fast, 2).iter().map(|of| (of.location.segment, of.to)).collect();
         assert_eq!(moves, [(2, Tier::Slow), (1, Tier::Fast)]);
     }
 }

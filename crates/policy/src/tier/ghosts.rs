@@ -63,7 +63,7 @@ impl GhostList {
 
     /// The locations of a file.
     pub fn of_file(&self, file: u64) -> Vec<Location> {
-        let all = Location { file, block: 0 }..=Location { file, block: u64::MAX };
+        let all = Location { file, segment: 0 }..=Location { file, segment: u64::MAX };
         self.held.range(all).map(|(location, _)| *location).collect()
     }
 
@@ -100,8 +100,8 @@ impl GhostList {
 mod tests {
     use super::*;
 
-    fn at(block: u64) -> Location {
-        Location { file: 0, block }
+    fn at(segment: u64) -> Location {
+        Location { file: 0, segment }
     }
 
     #[test]

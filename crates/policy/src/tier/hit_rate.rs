@@ -17,7 +17,7 @@
 //! hit per time is N. Beckmann, H. Chen, A. Cidon, "LHD: Improving Cache Hit Rate by Maximizing Hit Density" (NSDI
 //! 2018).
 
-use super::ghosts::{Stay, GhostList};
+use super::ghosts::{GhostList, Stay};
 
 /// Counts that are told apart: what was accessed more often is expected to go on like these.
 const COUNTS: usize = 256;
@@ -188,8 +188,8 @@ mod tests {
         room: usize,
     }
 
-    fn at(block: u64) -> Location {
-        Location { file: 0, block }
+    fn at(segment: u64) -> Location {
+        Location { file: 0, segment }
     }
 
     impl Learning {

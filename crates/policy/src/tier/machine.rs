@@ -15,11 +15,11 @@ mod look;
 pub use config::{Config, Planner, Window};
 pub use event::{Action, Event, Logged, Stats};
 
-use super::yielding::{self, Yielding};
 use super::frequency;
 use super::reorganize::{Space, Thresholds, algorithm_2, cancel_pairs};
 use super::table::{LocalityTable, PANES_MAX};
 use super::tuned::{Pane, Tuned};
+use super::yielding::{self, Yielding};
 use super::{Location, Move, Reason, Region, Tier};
 use crate::machine::{Log, Machine};
 use crate::throttle::Throttle;
@@ -271,7 +271,7 @@ impl Reorganizer {
     }
 
     fn removed(&mut self, now: Time, file: u64) {
-        let all = Location { file, block: 0 }..=Location { file, block: u64::MAX };
+        let all = Location { file, segment: 0 }..=Location { file, segment: u64::MAX };
         let held: Vec<Location> = self.fast.range(all).copied().collect();
         held.into_iter().for_each(|location| self.placed(now, location, Tier::Slow));
         self.read.remove_file(file);

@@ -131,7 +131,7 @@ mod tests {
     use super::*;
     use crate::time::Time;
 
-    const LOC: fn(u64) -> Location = |block| Location { file: 0, block };
+    const LOC: fn(u64) -> Location = |block| Location { file: 0, segment: block };
 
     /// The walk-through of the reference: reads of loc1-4 and writes of loc2, loc4, loc5, with the given number of times.
     fn tables() -> (LocalityTable, LocalityTable) {
@@ -157,8 +157,8 @@ mod tests {
         let (mut read, mut write) = tables();
         let space = Space { free_bytes: free, block_bytes: 1 };
         let moves = algorithm_2(&mut read, &mut write, &fast(), space, thresholds);
-        let kept = |table: &LocalityTable| table.iter().map(|(at, _)| at.block).collect::<Vec<_>>();
-        (moves.iter().map(|of| (of.location.block, of.to)).collect(), kept(&read), kept(&write), moves)
+        let kept = |table: &LocalityTable| table.iter().map(|(at, _)| at.segment).collect::<Vec<_>>();
+        (moves.iter().map(|of| (of.location.segment, of.to)).collect(), kept(&read), kept(&write), moves)
     }
 
     #[test]
@@ -168,7 +168,7 @@ mod tests {
         let (order, read, write, moves) = run(&short, 2);
         assert_eq!(order, [(1, Slow), (2, Fast), (4, Fast), (4, Slow), (5, Slow)]);
         assert_eq!((read, write), (vec![2, 3, 4], vec![4, 5]));
-        let made: Vec<_> = cancel_pairs(moves).iter().map(|of| (of.location.block, of.to)).collect();
+        let made: Vec<_> = cancel_pairs(moves).iter().map(|of| (of.location.segment, of.to)).collect();
         assert_eq!(made, [(1, Slow), (2, Fast), (5, Slow)], "the pair of loc4 undoes itself");
     }
 
@@ -187,7 +187,7 @@ mod tests {
         let run = |read: &mut LocalityTable, free_bytes| {
             let (mut write, space) = (LocalityTable::new(1, 9), Space { free_bytes, block_bytes: 1 });
             let moves = algorithm_2(read, &mut write, &fast(), space, &thresholds);
-            moves.iter().map(|of| (of.location.block, of.reason)).collect::<Vec<_>>()
+            moves.iter().map(|of| (of.location.segment, of.reason)).collect::<Vec<_>>()
         };
         let cold = |hotness| Reason::Cold { hotness, threshold: 2 };
         let mut table = LocalityTable::new(1, 9);

@@ -91,14 +91,14 @@ impl LocalityTable {
 
     /// Forgets all locations of a file.
     pub fn remove_file(&mut self, file: u64) {
-        let all = Location { file, block: 0 }..=Location { file, block: u64::MAX };
+        let all = Location { file, segment: 0 }..=Location { file, segment: u64::MAX };
         let known: Vec<Location> = self.entries.range(all).map(|(location, _)| *location).collect();
         known.iter().for_each(|&location| self.remove(location));
     }
 
     /// The locations of a file that are in the table, in their order.
     pub fn of_file(&self, file: u64) -> impl Iterator<Item = (Location, &Entry)> {
-        let all = Location { file, block: 0 }..=Location { file, block: u64::MAX };
+        let all = Location { file, segment: 0 }..=Location { file, segment: u64::MAX };
         self.entries.range(all).map(|(location, entry)| (*location, entry))
     }
 
@@ -144,8 +144,8 @@ mod tests {
     use proptest::prelude::*;
     use std::collections::VecDeque;
 
-    fn at(block: u64) -> Location {
-        Location { file: 0, block }
+    fn at(segment: u64) -> Location {
+        Location { file: 0, segment }
     }
 
     #[test]

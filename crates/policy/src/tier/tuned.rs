@@ -16,10 +16,10 @@
 
 mod at_hand;
 
-use super::hit_rate::HitRate;
 use super::cost::Costs;
 use super::gain::{Expectation, Past};
 use super::ghosts::GhostList;
+use super::hit_rate::HitRate;
 use super::table::LocalityTable;
 use super::{Location, Move, Reason, Region, Tier};
 use crate::time::Time;
@@ -403,8 +403,8 @@ mod tests {
 
     const BLOCK: f64 = 65536.0;
 
-    fn at(block: u64) -> Location {
-        Location { file: 0, block }
+    fn at(segment: u64) -> Location {
+        Location { file: 0, segment }
     }
 
     fn pane(room: u64) -> Pane {
@@ -439,7 +439,7 @@ mod tests {
     fn hot_locations_move_and_a_scan_does_not() {
         let (mut tuned, read, write) = trained(0..16);
         let moves = tuned.plan(&read, &write, &BTreeSet::new(), &BTreeMap::new(), &pane(100));
-        let moved: BTreeSet<u64> = moves.iter().map(|of| of.location.block).collect();
+        let moved: BTreeSet<u64> = moves.iter().map(|of| of.location.segment).collect();
         assert_eq!(moved, (0..16).collect());
         assert!(moves.iter().all(|of| of.to == Tier::Fast && matches!(of.reason, Reason::Gain { .. })));
         assert!(tuned.threshold().is_some_and(|h| (2..=24).contains(&h)), "{:?}", tuned.threshold());
@@ -503,7 +503,7 @@ mod tests {
         let (mut tuned, read, write) = trained(0..4);
         let fast: BTreeSet<Location> = (0..8).map(at).collect();
         let moves = tuned.plan(&read, &write, &fast, &BTreeMap::new(), &Pane { excess: 3, ..pane(0) });
-        let gone: Vec<_> = moves.iter().map(|of| (of.location.block, of.to, of.reason)).collect();
+        let gone: Vec<_> = moves.iter().map(|of| (of.location.segment, of.to, of.reason)).collect();
         assert_eq!(gone, [4, 5, 6].map(|block| (block, Tier::Slow, Reason::OverShare)));
     }
 }

@@ -33,7 +33,7 @@ pub enum Turn {
     GiveUp,
 }
 
-/// The yielding of one move.
+/// How one move yields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Yielding {
     idle: Time,

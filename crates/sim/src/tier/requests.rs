@@ -54,7 +54,7 @@ impl Requests {
         while offset < record.end() {
             let block = offset / block_bytes;
             let end = ((block + 1) * block_bytes).min(record.end());
-            let at = self.number(Location { file, block });
+            let at = self.number(Location { file, segment: block });
             let from = (offset - block * block_bytes) as u32;
             self.pieces.push(Piece { at, bytes: (end - offset) as u32, from });
             offset = end;

@@ -3,8 +3,8 @@
 
 use super::Tiering;
 use super::ear::read_from;
-use super::yields::Yields;
 use super::thread::Begun;
+use super::yields::Yields;
 use crate::file::File;
 use crate::mover::Pace;
 use crate::target::Space;
@@ -26,7 +26,7 @@ impl Tiering {
         let file = self.files.find(FileId(location.file)).ok_or_else(gone)?;
         let layout = file.layout().ok_or_else(gone)?;
         let (mirror, segments) = read_from(&layout).ok_or_else(gone)?;
-        let segment = segments.get(location.block as usize).filter(|segment| segment.end != OPEN_END);
+        let segment = segments.get(location.segment as usize).filter(|segment| segment.end != OPEN_END);
         let segment = segment.ok_or_else(gone)?;
         let pace = yielding.map(|(yielding, step_bytes)| Yields {
             ear: &self.ear,
@@ -53,7 +53,7 @@ impl Tiering {
         if of.to == Tier::Slow && self.returned(of, file, layout) {
             return Ok(true);
         }
-        let number = of.location.block as usize;
+        let number = of.location.segment as usize;
         let tier = match of.to {
             Tier::Fast => self.wish.tiering.fast,
             Tier::Slow => self.wish.tiering.slow,
@@ -112,7 +112,7 @@ impl Tiering {
             .collect();
         self.between(segment, &there, |place| {
             let place = Placement { tier: Some(self.wish.tiering.slow), ..place(file) };
-            self.mover.copy_segment_below(file, at.block as usize, &place, pace)
+            self.mover.copy_segment_below(file, at.segment as usize, &place, pace)
         })?;
         self.stats.add(crate::stats::Metric::TieringCopiedBytes, length);
         Ok(true)
@@ -166,7 +166,7 @@ impl Tiering {
 
     /// Back to the slow copy that was kept, if it is still equal.
     fn returned(&self, of: &Move, file: &Arc<File>, layout: &Layout) -> bool {
-        let number = of.location.block as usize;
+        let number = of.location.segment as usize;
         let segment = layout.mirrors.first().and_then(|mirror| mirror.segments.get(number));
         if !segment.is_some_and(|segment| self.mover.has_copy(layout.file, segment)) {
             return false;
@@ -229,7 +229,7 @@ impl Tiering {
                 // It may have another one already.
                 let bare = |s: &Segment| s.start == *start && !self.mover.has_copy(file, s);
                 if let Some(block) = segments.iter().position(bare) {
-                    machine.handle(now, Event::CopyGone { location: Location { file: file.0, block: block as u64 } });
+                    machine.handle(now, Event::CopyGone { location: Location { file: file.0, segment: block as u64 } });
                 }
             }
         }

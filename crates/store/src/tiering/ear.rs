@@ -123,7 +123,7 @@ impl Ear {
     }
 
     fn known(&self, layout: &Layout, block: usize, segment: &Segment) -> Option<(Location, Tier, u64)> {
-        let location = Location { file: layout.file.0, block: block as u64 };
+        let location = Location { file: layout.file.0, segment: block as u64 };
         let tier = self.tier_of(segment).unwrap_or(Tier::Slow);
         (segment.end != OPEN_END).then_some((location, tier, segment.end - segment.start))
     }

@@ -103,7 +103,7 @@ mod tests {
         let heard = Heard::default();
         let access = |block| Access {
             at: Time(block),
-            location: Location { file: 1, block },
+            location: Location { file: 1, segment: block },
             tier: Tier::Slow,
             segment_bytes: 1,
             bytes: 1,

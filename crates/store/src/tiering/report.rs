@@ -77,7 +77,7 @@ impl Tiering {
                 let path = self.files.pool().path_of(id).map(|path| path.display().to_string());
                 json!({
                     "file": path.unwrap_or_else(|| id.to_string()),
-                    "segment": t.location.block,
+                    "segment": t.location.segment,
                     "reads": t.reads,
                     "writes": t.writes,
                     "tier": t.tier.to_string(),
@@ -129,11 +129,11 @@ impl Tiering {
             let moving = if t.moving { format!(", on its way to the {} tier", tier.other()) } else { String::new() };
             told.push(format!(
                 "  segment {}: {} reads, {} writes, on the {tier} tier{}{moving}",
-                location.block,
+                location.segment,
                 t.reads,
                 t.writes,
                 segments
-                    .get(location.block as usize)
+                    .get(location.segment as usize)
                     .filter(|segment| self.mover.has_copy(layout.file, segment))
                     .map_or("", |_| ", its slow copy kept"),
             ));
@@ -144,7 +144,7 @@ impl Tiering {
         let of_file = |recent: &&Recent| location(&recent.of).file == layout.file.0;
         for recent in inner.recent.iter().filter(of_file) {
             let ago = inner.began.elapsed().saturating_sub(recent.at).as_secs();
-            let segment = location(&recent.of).block;
+            let segment = location(&recent.of).segment;
             told.push(match (recent.of, recent.done) {
                 (Action::Move(Move { to, reason, .. }), done) => {
                     let what = if done { "moved" } else { "not moved, though wanted," };

@@ -4,8 +4,8 @@ use super::{Tiering, look_every};
 use crate::Error;
 use crate::file::{File, Pool};
 use crate::mover::Walk;
-use policy::tier::yielding::Yielding;
 use policy::tier::machine::Action;
+use policy::tier::yielding::Yielding;
 use policy::tier::{Location, Move};
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -26,7 +26,7 @@ pub(super) struct Moves {
 #[derive(Clone, Copy)]
 pub(super) struct Begun {
     pub of: Action,
-    /// Its yielding, and the bytes of its steps.
+    /// How it yields, and the bytes of its steps.
     pub yielding: Option<(Yielding, u64)>,
 }
 
@@ -164,11 +164,11 @@ impl Tiering {
     fn carry_one(&self, begun: Begun) {
         let of = begun.of;
         let done = self.carry(begun).unwrap_or_else(|error| {
-            let Location { file, block } = location(&of);
+            let Location { file, segment } = location(&of);
             match error {
                 // In use in a way that excludes a move, or written while it was copied; it is tried again.
                 Error::Busy(_) => {}
-                error => tracing::info!(file, segment = block, "not moved or copied: {error}"),
+                error => tracing::info!(file, segment, "not moved or copied: {error}"),
             }
             false
         });

@@ -4,7 +4,7 @@ use super::Ear;
 use crate::mover::{Mover, Pace};
 use crate::{Error, Result};
 use parking_lot::Mutex;
-use policy::tier::yielding::{Yielding, Turn};
+use policy::tier::yielding::{Turn, Yielding};
 use std::time::Duration;
 
 /// The pace of a move that began while the devices were idle.

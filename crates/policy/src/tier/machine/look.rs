@@ -51,8 +51,8 @@ impl Reorganizer {
 
     /// The files whose locations the machine remembers.
     pub fn remembers(&self, file: u64) -> bool {
-        let first = Location { file, block: 0 };
-        let last = Location { file, block: u64::MAX };
+        let first = Location { file, segment: 0 };
+        let last = Location { file, segment: u64::MAX };
         self.fast.range(first..=last).next().is_some()
             || self.read.of_file(file).next().is_some()
             || self.write.of_file(file).next().is_some()

@@ -4,8 +4,8 @@ use super::*;
 use crate::tier::tuned;
 use proptest::prelude::*;
 
-fn at(block: u64) -> Location {
-    Location { file: 1, block }
+fn at(segment: u64) -> Location {
+    Location { file: 1, segment }
 }
 
 fn paper(window: u64, free_bytes: u64) -> Config {
@@ -92,7 +92,7 @@ fn ws_ros_demotes_what_left_the_working_set() {
             let mut moved = [Vec::new(), Vec::new()];
             while let Some(Action::Move(of)) = poll(machine, Time(now + 25)) {
                 machine.handle(Time(now + 25), Event::Moved { location: of.location });
-                moved[of.to as usize].push(of.location.block);
+                moved[of.to as usize].push(of.location.segment);
             }
             moved
         };
@@ -127,7 +127,7 @@ fn what_is_gone_is_neither_hot_nor_moved() {
 #[test]
 fn a_file_that_is_removed_takes_its_locations_along_and_gives_its_room_back() {
     let mut machine = Reorganizer::new(paper(13, 0), Time::ZERO);
-    let other = Location { file: 2, block: 0 };
+    let other = Location { file: 2, segment: 0 };
     machine.handle(Time::ZERO, Event::Placed { location: at(7), tier: Tier::Fast });
     machine.handle(Time::ZERO, Event::Placed { location: other, tier: Tier::Fast });
     (0..5).for_each(|n| access(&mut machine, n, 3, Region::Read));
@@ -238,7 +238,7 @@ fn copies(machine: &mut Reorganizer, now: u64) -> Vec<u64> {
     while let Some(action) = poll(machine, Time(now)) {
         let Action::Copy(location) = action else { panic!("nothing is hot: {action:?}") };
         machine.handle(Time(now), Event::Copied { location });
-        made.push(location.block);
+        made.push(location.segment);
     }
     made
 }
@@ -283,7 +283,7 @@ fn of_a_target_that_is_short_the_copies_of_what_was_accessed_last_go_first() {
     }
     let blocks = |machine: &Reorganizer, short| {
         let (go, freed) = machine.give_up_copies(short, |location| if location == at(4) { 0 } else { 3 });
-        (go.iter().map(|location| location.block).collect::<Vec<_>>(), freed)
+        (go.iter().map(|location| location.segment).collect::<Vec<_>>(), freed)
     };
     assert_eq!(blocks(&machine, 0), (vec![], 0));
     assert_eq!(blocks(&machine, 4), (vec![2, 3], 6), "4 has no part there");

@@ -142,8 +142,8 @@ mod tests {
 
     const BLOCK: f64 = 65536.0;
 
-    fn at(block: u64) -> Location {
-        Location { file: 0, block }
+    fn at(segment: u64) -> Location {
+        Location { file: 0, segment }
     }
 
     /// Three hundred blocks are read in turn, whole, and after each of them one that never was before.
@@ -174,7 +174,7 @@ mod tests {
         let tuned = trained();
         let fast: BTreeSet<Location> = [5_990, 5_900, 4_999 % 300, 5_991].map(at).into();
         let clean: BTreeMap<Location, Time> = [5_990, 5_900, 4_999 % 300].map(|block| (at(block), Time::ZERO)).into();
-        let order: Vec<u64> = tuned.by_loss(&fast, &clean, BLOCK).iter().map(|at| at.block).collect();
+        let order: Vec<u64> = tuned.by_loss(&fast, &clean, BLOCK).iter().map(|at| at.segment).collect();
         assert_eq!(
             order[2..],
             [4_999 % 300, 5_991],

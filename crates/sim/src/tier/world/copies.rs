@@ -6,9 +6,9 @@
 use super::{Happening, Job, World};
 use crate::event::Rank;
 use crate::generate::Rng;
-use policy::tier::yielding::Yielding;
 use policy::tier::machine::Event;
 use policy::tier::room::{self, SlowTarget};
+use policy::tier::yielding::Yielding;
 use policy::tier::{Region, Tier};
 use policy::time::Time;
 use std::collections::{BTreeMap, BTreeSet};

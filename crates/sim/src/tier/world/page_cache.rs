@@ -59,7 +59,7 @@ impl PageCache {
     fn span(&mut self, at: Location, from: u64, bytes: u64) -> (Span, u64) {
         let blocks = (self.setup.segment_bytes / self.block_bytes).max(1);
         let width = self.setup.width.max(1).min(blocks);
-        let (segment, within) = (at.block / blocks, at.block % blocks);
+        let (segment, within) = (at.segment / blocks, at.segment % blocks);
         let (row, column) = (within / width, within % width);
         let next = self.objects.len() as u32;
         let object = *self.objects.entry((at.file, segment, column)).or_insert(next);
@@ -157,7 +157,7 @@ mod tests {
 
     /// Bytes that a read of a whole block fetches, all of it done before the next.
     fn fetched(cache: &mut PageCache, block: u64) -> u64 {
-        let (span, file_blocks) = cache.span(Location { file: 0, block }, 0, BLOCK);
+        let (span, file_blocks) = cache.span(Location { file: 0, segment: block }, 0, BLOCK);
         cache.next += 1;
         cache.level.handle(Time::ZERO, Event::Request(Request { file_blocks, ..Request::read(cache.next, span) }));
         let (mut all, mut bytes) = (cache.wants().fetches, 0);

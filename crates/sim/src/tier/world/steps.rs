@@ -3,8 +3,8 @@
 
 use super::{Happening, Job, World};
 use crate::event::Rank;
-use policy::tier::yielding::{Yielding, Turn};
 use policy::tier::machine::Event;
+use policy::tier::yielding::{Turn, Yielding};
 use policy::tier::{Region, Tier};
 use policy::time::Time;
 
