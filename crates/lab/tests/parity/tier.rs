@@ -189,7 +189,7 @@ impl Live {
 
     fn ended(&self, at: Time, of: Location) {
         self.clock.store(at.0, Ordering::Relaxed);
-        assert_eq!(self.tiering.carry_now_if(|location| location.segment == of.block), 1, "it is under way: {of:?}");
+        assert_eq!(self.tiering.carry_now_if(|location| location.segment == of.segment), 1, "it is under way: {of:?}");
         self.tiering.step(at);
     }
 }
