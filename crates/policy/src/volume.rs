@@ -31,8 +31,10 @@ use crate::burst::admission;
 use crate::ids::FileId;
 use crate::machine::Machine;
 use crate::protect::replica::{self, Replication};
+use crate::stripe::striper::Striper;
 use crate::tier::machine::{self, Reorganizer};
-use crate::tier::{Location, Tier};
+use crate::tier::yielding::Yielding;
+use crate::tier::{Location, Move};
 use crate::time::Time;
 use burst::Burst;
 use changes::{Changes, Next, Want, Wanted};
@@ -41,6 +43,9 @@ use ownership::{Aspect, Mechanism};
 use repair::Repair;
 use std::collections::{BTreeMap, VecDeque};
 use stripes::Stripes;
+
+/// Files known, of which none is forgotten. A guess: some megabytes.
+const FILES_MIN: usize = 1 << 14;
 
 /// Which mechanisms a volume has, and how they are set up.
 #[derive(Clone, Debug)]
@@ -55,6 +60,8 @@ pub struct Config {
     pub replicas: Option<replica::Config>,
     /// Changes of one mechanism under way at a time.
     pub changes_max: usize,
+    /// Whether damaged files are mended by changes of this machine.
+    pub repairs: bool,
 }
 
 /// The machine.
@@ -68,6 +75,9 @@ pub struct Volume {
     repair: Repair,
     changes: Changes,
     changes_max: usize,
+    repairs: bool,
+    /// So many files known, and those at rest are forgotten.
+    forget_at: usize,
     says: VecDeque<Action>,
     now: Time,
 }
@@ -84,6 +94,8 @@ impl Volume {
             repair: Repair::default(),
             changes: Changes::new(config.changes_max),
             changes_max: config.changes_max.max(1),
+            repairs: config.repairs,
+            forget_at: FILES_MIN,
             says: VecDeque::new(),
             now,
         }
@@ -99,63 +111,98 @@ impl Volume {
         self.changes.pending()
     }
 
+    /// The devices of the tiers are known now: begins to reorganise.
+    pub fn begin_tiers(&mut self, config: machine::Config, now: Time) {
+        self.tiers = Some(Reorganizer::new(config, now));
+    }
+
+    /// Working-set reorganisation, if it is on.
+    pub fn tiers(&self) -> Option<&Reorganizer> {
+        self.tiers.as_ref()
+    }
+
+    /// The same, to log what it is told.
+    pub fn tiers_mut(&mut self) -> Option<&mut Reorganizer> {
+        self.tiers.as_mut()
+    }
+
+    /// The striper, if there is one.
+    pub fn striper(&mut self) -> Option<&mut Striper> {
+        self.stripes.as_mut().map(|stripes| &mut stripes.striper)
+    }
+
+    /// Whether stripes look with the next tick: what was asked of files is told before.
+    pub fn stripes_look(&self, now: Time) -> bool {
+        self.stripes.as_ref().is_some_and(|stripes| stripes.is_due(now))
+    }
+
     /// What admission to the burst buffer knows, if there is one.
     pub fn admission(&self) -> Option<&admission::Admission> {
         self.burst.as_ref().map(|burst| &burst.admission)
     }
 
     fn file_event(&mut self, id: FileId, event: FileEvent) {
-        if event == FileEvent::Removed {
-            return self.removed(id);
+        match event {
+            FileEvent::LaidOut(lies) => return self.laid_out(id, lies),
+            FileEvent::Removed => return self.removed(id),
+            _ => {}
         }
         let file = self.files.entry(id).or_default();
+        let by_tiers = file.owner(Aspect::Tier) == Some(Mechanism::Tiers);
         match event {
-            FileEvent::LaidOut(lies) => self.laid_out(id, lies),
-            FileEvent::Opened => file.users += 1,
-            FileEvent::Closed => file.users = file.users.saturating_sub(1),
-            FileEvent::Accessed { segment, region, bytes } => {
-                let by_tiers = file.owner(Aspect::Tier) == Some(Mechanism::Tiers);
+            FileEvent::Accessed { segment, region, bytes } if by_tiers => {
+                let location = Location { file: id.0, segment };
+                self.tell_tiers(machine::Event::Access { location, region, bytes });
+            }
+            FileEvent::Asked { counts, recent } => {
                 if let Some(stripes) = &mut self.stripes {
-                    stripes.accessed(id, region, bytes);
-                }
-                if by_tiers {
-                    let location = Location { file: id.0, segment: segment };
-                    self.tell_tiers(machine::Event::Access { location, region, bytes });
+                    stripes.asked(self.now, id, file.lies.users, counts, recent);
                 }
             }
             FileEvent::Joins { request } => {
-                let was_tiers = file.owner(Aspect::Tier) == Some(Mechanism::Tiers);
                 file.checkpoint = true;
-                if was_tiers {
+                if by_tiers {
                     self.tell_tiers(machine::Event::Removed { file: id.0 });
                 }
                 if let Some(burst) = &mut self.burst {
                     burst.joins(request, id);
                 }
             }
-            FileEvent::Removed => {}
+            FileEvent::Accessed { .. } | FileEvent::LaidOut(_) | FileEvent::Removed => {}
         }
     }
 
     fn laid_out(&mut self, id: FileId, lies: Lies) {
-        let Some(file) = self.files.get_mut(&id) else { return };
-        let before = std::mem::replace(&mut file.lies, lies);
-        let (damaged, intact, open) = (file.is_damaged(), file.intact(), file.users > 0);
-        let by_tiers = file.owner(Aspect::Tier) == Some(Mechanism::Tiers);
-        let now_at = file.lies.segments.clone();
-        for (segment, tier) in now_at.into_iter().enumerate() {
-            let known = before.segments.get(segment).copied().unwrap_or(Tier::Slow);
-            let location = Location { file: id.0, segment: segment as u64 };
-            let moving = self.tiers.as_ref().is_some_and(|tiers| tiers.is_moving(location));
-            if by_tiers && known != tier && !moving {
-                self.tell_tiers(machine::Event::Placed { location, tier });
+        let file = self.files.entry(id).or_default();
+        file.lies = lies;
+        let (damaged, intact, open) = (file.is_damaged(), file.intact(), file.is_open());
+        if let Some(tiers) = self.tiers.as_mut().filter(|_| file.owner(Aspect::Tier) == Some(Mechanism::Tiers)) {
+            for (segment, tier) in file.lies.segments.iter().enumerate() {
+                let location = Location { file: id.0, segment: segment as u64 };
+                if tiers.tier(location) != *tier && !tiers.is_moving(location) {
+                    tiers.handle(self.now, machine::Event::Placed { location, tier: *tier });
+                }
             }
         }
-        if damaged {
-            self.repair.damaged(id, intact, open);
-        } else {
-            self.repair.whole(id);
+        match damaged && self.repairs {
+            true => self.repair.damaged(id, intact, open),
+            false => self.repair.whole(id),
         }
+        self.forget_those_at_rest();
+    }
+
+    /// Memory is bounded by the files that are used, or that a mechanism has done something with.
+    fn forget_those_at_rest(&mut self) {
+        if self.files.len() < self.forget_at {
+            return;
+        }
+        let Volume { files, tiers, stripes, changes, .. } = self;
+        let known = |id: FileId| {
+            let hot = tiers.as_ref().is_some_and(|tiers| tiers.remembers(id.0));
+            hot || stripes.as_ref().is_some_and(|stripes| stripes.striper.knows(id)) || changes.knows(id)
+        };
+        files.retain(|id, file| !file.is_at_rest() || known(*id));
+        self.forget_at = FILES_MIN.max(2 * self.files.len());
     }
 
     fn removed(&mut self, id: FileId) {
@@ -195,7 +242,7 @@ impl Volume {
         }
         while let Some(id) = self.repair.again(self.now) {
             if let Some(file) = self.files.get(&id).filter(|file| file.is_damaged()) {
-                self.repair.damaged(id, file.intact(), file.users > 0);
+                self.repair.damaged(id, file.intact(), file.is_open());
             }
         }
     }
@@ -222,6 +269,19 @@ impl Volume {
         wanted.into_iter().for_each(|of| self.changes.want(of));
     }
 
+    /// How a change yields to applications: moves of tiers do, which nobody waits for.
+    fn pace(&self, of: &Wanted) -> Option<(Yielding, u64)> {
+        let location = |segment| Location { file: of.file.0, segment };
+        let tiers = self.tiers.as_ref()?;
+        match (of.want, of.reason) {
+            (Want::Move { segment, to }, Reason::Tier(reason)) => {
+                tiers.yielding(&machine::Action::Move(Move { location: location(segment), to, reason }))
+            }
+            (Want::Copy { segment }, _) => tiers.yielding(&machine::Action::Copy(location(segment))),
+            _ => None,
+        }
+    }
+
     fn tier_action(&mut self, action: machine::Action, wanted: &mut Vec<Wanted>) {
         match action {
             machine::Action::Move(of) => wanted.push(Wanted {
@@ -230,8 +290,12 @@ impl Volume {
                 want: Want::Move { segment: of.location.segment, to: of.to },
                 reason: Reason::Tier(of.reason),
             }),
-            // A copy below is in no layout; a volume here has none.
-            machine::Action::Copy(location) => self.tell_tiers(machine::Event::Failed { location }),
+            machine::Action::Copy(location) => wanted.push(Wanted {
+                by: Mechanism::Tiers,
+                file: FileId(location.file),
+                want: Want::Copy { segment: location.segment },
+                reason: Reason::Idle,
+            }),
         }
     }
 
@@ -279,7 +343,7 @@ impl Volume {
             (Mechanism::Repair, _) => {
                 self.repair.ended(now, file, made);
                 if let Some(state) = self.files.get(&file).filter(|state| made && state.is_damaged()) {
-                    self.repair.damaged(file, state.intact(), state.users > 0);
+                    self.repair.damaged(file, state.intact(), state.is_open());
                 }
             }
             (Mechanism::Tiers | Mechanism::User, _) => {}
@@ -309,8 +373,12 @@ impl Machine for Volume {
         self.now = self.now.max(now);
         match event {
             Event::File(file, event) => self.file_event(file, event),
-            Event::Idle(tier) => self.tell_tiers(machine::Event::Idle(tier)),
-            Event::Busy(tier) => self.tell_tiers(machine::Event::Busy(tier)),
+            Event::Tiers(event) => self.tell_tiers(event),
+            Event::Stripes(event) => {
+                if let Some(stripes) = &mut self.stripes {
+                    stripes.striper.handle(self.now, event);
+                }
+            }
             Event::Job(event) => {
                 if let Some(replicas) = &mut self.replicas {
                     replicas.handle(self.now, event);
@@ -338,7 +406,15 @@ impl Machine for Volume {
             }
             match self.changes.next(&self.files)? {
                 Next::Begin(ticket, of, verb) => {
-                    return Some(Action::Change(Change { ticket, file: of.file, verb, by: of.by, reason: of.reason }));
+                    let pace = self.pace(&of);
+                    return Some(Action::Change(Change {
+                        ticket,
+                        file: of.file,
+                        verb,
+                        by: of.by,
+                        reason: of.reason,
+                        pace,
+                    }));
                 }
                 Next::Pointless(of) => self.ended(&of, Outcome::Made { bytes: 0, took: Time::ZERO }),
                 Next::Refused(of) => self.ended(&of, Outcome::Failed),

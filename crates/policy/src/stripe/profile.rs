@@ -33,7 +33,8 @@ pub struct Count {
 }
 
 impl Count {
-    fn add(&mut self, other: Count) {
+    /// Requests and bytes of both together.
+    pub fn add(&mut self, other: Count) {
         *self = Count {
             reads: self.reads + other.reads,
             writes: self.writes + other.writes,

@@ -27,6 +27,7 @@ pub enum Want {
     AddFork { to: Shape },
     DropFork { fork: usize },
     Move { segment: u64, to: Tier },
+    Copy { segment: u64 },
     Repair,
 }
 
@@ -81,6 +82,11 @@ impl Changes {
         self.wanted.values_mut().for_each(|queue| queue.retain(|of| (of.file, of.want) != (file, want)));
     }
 
+    /// Whether a change of the file is wanted or under way.
+    pub fn knows(&self, file: FileId) -> bool {
+        self.is_busy(file) || self.wanted.values().flatten().any(|of| of.file == file)
+    }
+
     pub fn is_busy(&self, file: FileId) -> bool {
         self.busy.contains(&file)
     }
@@ -102,7 +108,9 @@ impl Changes {
         let all: Vec<Mechanism> = self.wanted.keys().copied().collect();
         let (before, after): (Vec<_>, Vec<_>) = all.into_iter().partition(|by| Some(*by) <= self.latest);
         for by in after.into_iter().chain(before) {
-            let full = self.under_way.values().filter(|of| of.by == by).count() >= self.max;
+            // What a copy takes is measured for the stripes: one at a time.
+            let max = if by == Mechanism::Stripes { 1 } else { self.max };
+            let full = self.under_way.values().filter(|of| of.by == by).count() >= max;
             if let Some(next) = (!full).then(|| self.next_of(by, files)).flatten() {
                 self.latest = Some(by);
                 return Some(next);
@@ -114,7 +122,7 @@ impl Changes {
     fn next_of(&mut self, by: Mechanism, files: &BTreeMap<FileId, File>) -> Option<Next> {
         let queue = self.wanted.get_mut(&by)?;
         let waits = |of: &Wanted| {
-            let of_mirrors = !matches!(of.want, Want::Move { .. } | Want::Repair);
+            let of_mirrors = !matches!(of.want, Want::Move { .. } | Want::Copy { .. } | Want::Repair);
             self.busy.contains(&of.file) || of_mirrors && files.get(&of.file).is_some_and(File::is_damaged)
         };
         let at = queue.iter().take(LOOKED_AT).position(|of| !waits(of))?;
@@ -142,7 +150,7 @@ impl Changes {
 /// decides.
 fn aspect(want: Want) -> Option<Aspect> {
     match want {
-        Want::Move { .. } => Some(Aspect::Tier),
+        Want::Move { .. } | Want::Copy { .. } => Some(Aspect::Tier),
         Want::Demote | Want::Replica => Some(Aspect::Shape),
         Want::Restripe { .. } | Want::AddFork { .. } | Want::DropFork { .. } => Some(Aspect::Shape),
         Want::DropFast | Want::DropReplica | Want::Repair => None,
@@ -186,6 +194,10 @@ fn verb(want: Want, file: &File) -> Result<Verb, Obstacle> {
             None => Err(Impossible),
             Some(tier) if *tier == to => Err(Pointless),
             Some(_) => Ok(Verb::MoveSegment { segment, to }),
+        },
+        Want::Copy { segment } => match file.lies.segments.get(segment as usize) {
+            Some(Tier::Fast) if file.lies.mirrors.len() == 1 => Ok(Verb::CopySegment { segment }),
+            _ => Err(Impossible),
         },
         Want::Repair => match file.lies.mirrors.iter().position(|mirror| !mirror.intact) {
             None => Err(Pointless),

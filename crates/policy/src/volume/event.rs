@@ -6,9 +6,13 @@ use crate::burst::admission::Verdict;
 use crate::burst::control::Rates;
 use crate::burst::tables;
 use crate::ids::FileId;
+use crate::pattern::Request;
 use crate::protect::replica::{self, CreateReason, RemoveReason};
 use crate::stripe::forks::{Chooser, Shape};
-use crate::stripe::striper::Why;
+use crate::stripe::profile::Counts;
+use crate::stripe::striper::{self, Why};
+use crate::tier::machine;
+use crate::tier::yielding::Yielding;
 use crate::tier::{self, Region, Tier};
 use crate::time::Time;
 use std::fmt;
@@ -18,10 +22,10 @@ use std::fmt;
 pub enum Event {
     /// To a file.
     File(FileId, FileEvent),
-    /// Nobody uses a tier's devices now.
-    Idle(Tier),
-    /// Somebody does.
-    Busy(Tier),
+    /// To the devices of the tiers, or to a slow copy: neither a file's nor a change's event.
+    Tiers(machine::Event),
+    /// To the devices that files are striped over.
+    Stripes(striper::Event),
     /// To a job.
     Job(replica::Event),
     /// To a checkpoint or a write of it.
@@ -40,12 +44,8 @@ pub enum Event {
 /// What happened to a file.
 #[derive(Clone, Debug, PartialEq)]
 pub enum FileEvent {
-    /// It lies so now. Told after each change of its layout, before [`Event::Done`].
+    /// It lies so now. Told before anything else of it, and after each change of its layout, before [`Event::Done`].
     LaidOut(Lies),
-    /// An application has opened it.
-    Opened,
-    /// An application has closed it.
-    Closed,
     /// An application reads or writes some of one segment.
     Accessed {
         /// The segment.
@@ -54,6 +54,13 @@ pub enum FileEvent {
         region: Region,
         /// Bytes of the request that fall into the segment.
         bytes: u64,
+    },
+    /// What applications asked of it since the last time, before the tick with which stripes look.
+    Asked {
+        /// By size.
+        counts: Box<Counts>,
+        /// Its last requests, oldest first.
+        recent: Vec<Request>,
     },
     /// It is written for this checkpoint.
     Joins {
@@ -69,12 +76,16 @@ pub enum FileEvent {
 pub struct Lies {
     /// Its size.
     pub bytes: u64,
-    /// The tier of each segment of its first mirror; of one that lies on both: slow.
+    /// How many have it open.
+    pub users: u32,
+    /// The tier of each segment that tiers may move, of the mirror that is read; of one that lies on both: slow.
     pub segments: Vec<Tier>,
     /// Its mirrors, in the order of the layout.
     pub mirrors: Vec<Mirror>,
     /// Whether somebody asked for this layout.
     pub asked_for: bool,
+    /// Whether some of it lies on targets that files are not striped over by load.
+    pub elsewhere: bool,
 }
 
 /// One complete copy.
@@ -168,6 +179,8 @@ pub struct Change {
     pub by: Mechanism,
     /// Why.
     pub reason: Reason,
+    /// How it yields to applications, and the bytes of its steps; `None`: it does not.
+    pub pace: Option<(Yielding, u64)>,
 }
 
 /// The verbs on a layout.
@@ -199,6 +212,11 @@ pub enum Verb {
         /// Where to.
         to: Tier,
     },
+    /// A segment on the fast tier gets a copy on the slow one, which is in no layout.
+    CopySegment {
+        /// Its index.
+        segment: u64,
+    },
     /// What a mirror has on failed targets is made anew on others.
     ReplaceTargets {
         /// Its index.
@@ -215,6 +233,8 @@ pub enum Reason {
     BufferRoom,
     /// Of heat and cold.
     Tier(tier::Reason),
+    /// The devices are idle: when the segment is demoted, nothing needs to be moved.
+    Idle,
     /// Of the load on its stripes.
     Stripes(Why),
     /// A job that starts soon needs it.
@@ -234,6 +254,7 @@ impl fmt::Display for Reason {
             Reason::Demote(why) => write!(f, "a checkpoint leaves the burst buffer: {why:?}"),
             Reason::BufferRoom => f.write_str("the burst buffer needs its room"),
             Reason::Tier(why) => write!(f, "{why}"),
+            Reason::Idle => f.write_str("the devices are idle"),
             Reason::Stripes(why) => write!(f, "{why}"),
             Reason::Protect(why) => write!(f, "a job needs it: {why:?}"),
             Reason::Unneeded(why) => write!(f, "no job needs its replica: {why:?}"),

@@ -2,12 +2,11 @@
 
 use super::event::{Lies, Purpose};
 use super::ownership::{Aspect, Mechanism, owner};
+use crate::tier::Tier;
 
 #[derive(Debug, Default)]
 pub struct File {
     pub lies: Lies,
-    /// How many have it open.
-    pub users: u32,
     /// It is written for a checkpoint, or belongs to a complete one.
     pub checkpoint: bool,
     /// A job has, or is to have, a replica of it.
@@ -23,8 +22,19 @@ impl File {
             Mechanism::Replicas => self.replicated,
             Mechanism::User => self.lies.asked_for,
             Mechanism::Tiers => !self.lies.segments.is_empty(),
-            Mechanism::Stripes => true,
+            Mechanism::Stripes => !self.lies.elsewhere,
         })
+    }
+
+    pub fn is_open(&self) -> bool {
+        self.lies.users > 0
+    }
+
+    /// Whether nobody uses it and no mechanism has done anything with it that is still there.
+    pub fn is_at_rest(&self) -> bool {
+        let claimed = self.checkpoint || self.replicated || self.is_damaged();
+        let fast = self.lies.segments.contains(&Tier::Fast);
+        !self.is_open() && !claimed && !fast && self.mirror_for(Purpose::Fork).is_none()
     }
 
     pub fn is_damaged(&self) -> bool {

@@ -1,18 +1,22 @@
-//! Stripes: counts what is asked of files, and has the striper look at it once per interval.
+//! Stripes: has the striper look at what is asked of files once per interval.
 
 use super::changes::{Want, Wanted};
-use super::event::{Action, Reason};
+use super::event::{Action, Purpose, Reason};
 use super::file::File;
 use super::ownership::{Aspect, Mechanism};
 use crate::ids::FileId;
 use crate::machine::Machine;
+use crate::pattern::Request;
 use crate::stripe::forks::Shape;
 use crate::stripe::fuzzy::Rules;
-use crate::stripe::profile::{CLASSES, Count, Counts, class_of};
+use crate::stripe::profile::Counts;
 use crate::stripe::striper::{self, Event, Striper};
-use crate::tier::Region;
 use crate::time::Time;
 use std::collections::{BTreeMap, VecDeque};
+
+/// A volume that nothing is asked of is looked at at least so often. A guess: what begins meanwhile is seen that much
+/// later.
+const IDLE_MAX: Time = Time::from_secs(4);
 
 /// How stripes are set up.
 #[derive(Clone, Debug)]
@@ -27,30 +31,26 @@ pub struct Config {
 
 #[derive(Debug)]
 pub struct Stripes {
-    striper: Striper,
+    pub striper: Striper,
     every: Time,
+    /// From the latest look to the next: longer while nothing is asked.
+    wait: Time,
     look_at: Time,
-    counts: BTreeMap<FileId, Box<Counts>>,
+    asked: bool,
 }
 
 impl Stripes {
     pub fn new(config: Config, now: Time) -> Stripes {
-        let striper = Striper::new(config.striper, config.rules, now);
-        Stripes { striper, every: config.every, look_at: now + config.every, counts: BTreeMap::new() }
+        let (striper, every) = (Striper::new(config.striper, config.rules, now), config.every);
+        Stripes { striper, every, wait: every, look_at: now + every, asked: false }
     }
 
-    pub fn accessed(&mut self, file: FileId, region: Region, bytes: u64) {
-        let counts = self.counts.entry(file).or_insert_with(|| Box::new([Count::default(); CLASSES]));
-        let count = &mut counts[class_of(bytes)];
-        count.bytes += bytes;
-        match region {
-            Region::Read => count.reads += 1,
-            Region::Write => count.writes += 1,
-        }
+    pub fn asked(&mut self, now: Time, file: FileId, users: u32, counts: Box<Counts>, recent: Vec<Request>) {
+        self.asked = true;
+        self.striper.handle(now, Event::Asked { file, counts, users, recent });
     }
 
     pub fn removed(&mut self, now: Time, file: FileId) {
-        self.counts.remove(&file);
         self.striper.handle(now, Event::Gone { file });
     }
 
@@ -59,28 +59,35 @@ impl Stripes {
     }
 
     pub fn next_deadline(&self) -> Option<Time> {
-        (!self.striper.is_empty() || !self.counts.is_empty()).then_some(self.look_at)
+        (!self.striper.is_empty()).then_some(self.look_at)
+    }
+
+    pub fn is_due(&self, now: Time) -> bool {
+        now >= self.look_at
     }
 
     /// Looks if it is time.
     pub fn look(&mut self, now: Time, files: &BTreeMap<FileId, File>, is_busy: impl Fn(FileId) -> bool) {
-        if now < self.look_at {
+        if !self.is_due(now) {
             return;
         }
-        self.look_at = now + self.every;
-        for (id, counts) in std::mem::take(&mut self.counts) {
-            let Some(file) = files.get(&id) else { continue };
-            self.striper.handle(now, Event::Asked { file: id, counts, users: file.users, recent: Vec::new() });
-        }
+        let asked = std::mem::take(&mut self.asked);
+        self.wait = if asked { self.every } else { (Time(self.wait.0 * 2)).min(IDLE_MAX.max(self.every)) };
+        self.look_at = now + self.wait;
         for (id, file) in files {
-            if self.striper.knows(*id) {
-                let forks: Vec<Shape> = file.lies.mirrors.iter().map(|mirror| mirror.shape).collect();
-                let movable = file.owner(Aspect::Shape) == Some(Mechanism::Stripes) && !is_busy(*id);
-                let (bytes, open) = (file.lies.bytes, file.users > 0);
-                self.striper.handle(now, Event::Lies { file: *id, forks, keep: 1, bytes, movable, open });
+            if self.striper.knows(*id) || file.mirror_for(Purpose::Fork).is_some() {
+                self.tell_lies(now, *id, file, is_busy(*id));
             }
         }
         self.striper.handle(now, Event::Look);
+    }
+
+    fn tell_lies(&mut self, now: Time, id: FileId, file: &File, is_busy: bool) {
+        let forks: Vec<Shape> = file.lies.mirrors.iter().map(|mirror| mirror.shape).collect();
+        let keep = file.lies.mirrors.iter().filter(|mirror| mirror.purpose != Purpose::Fork).count();
+        let movable = file.owner(Aspect::Shape) == Some(Mechanism::Stripes) && !is_busy && file.lies.bytes > 0;
+        let (bytes, open) = (file.lies.bytes, file.is_open());
+        self.striper.handle(now, Event::Lies { file: id, forks, keep, bytes, movable, open });
     }
 
     pub fn collect(&mut self, says: &mut VecDeque<Action>, wanted: &mut Vec<Wanted>) {

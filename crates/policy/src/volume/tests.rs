@@ -39,7 +39,7 @@ fn config() -> Config {
     };
     let burst = admission::Config { buffer, full_waits: true, full_wait: Time::from_secs(60) };
     let replicas = replica::Config { strategy: replica::Strategy::All, ..replica::Config::new(8) };
-    Config { burst: Some(burst), tiers: None, stripes: None, replicas: Some(replicas), changes_max: 2 }
+    Config { burst: Some(burst), tiers: None, stripes: None, replicas: Some(replicas), changes_max: 2, repairs: true }
 }
 
 /// What is to be changed now; other actions are done at once.

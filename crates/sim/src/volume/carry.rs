@@ -51,7 +51,7 @@ impl World<'_> {
         let purpose = match change.verb {
             Verb::AddMirror { purpose, .. } => Some(purpose),
             Verb::DropMirror { mirror } | Verb::Restripe { mirror, .. } => purpose_of(mirror),
-            Verb::MoveSegment { .. } | Verb::ReplaceTargets { .. } => None,
+            Verb::MoveSegment { .. } | Verb::CopySegment { .. } | Verb::ReplaceTargets { .. } => None,
         };
         self.watch.begun(&change, purpose);
         if let Verb::DropMirror { mirror } = change.verb {
@@ -110,7 +110,8 @@ impl World<'_> {
                 let to = self.mended(&file, mirror)?;
                 Some((Edit::Objects(mirror), to, all))
             }
-            Verb::DropMirror { .. } => None,
+            // A copy is in no layout, and the world has only these.
+            Verb::DropMirror { .. } | Verb::CopySegment { .. } => None,
         }
     }
 

@@ -14,6 +14,8 @@ use policy::{ObjectId, TargetId};
 pub struct File {
     /// Its size.
     pub bytes: u64,
+    /// How many have it open.
+    pub users: u32,
     /// Its mirrors, and what each is there for.
     pub mirrors: Vec<(Purpose, Mirror)>,
     /// Whether a source outside has it too.
@@ -35,9 +37,11 @@ impl File {
         let first = self.mirrors.first().filter(|_| self.tiered);
         Lies {
             bytes: self.bytes,
+            users: self.users,
             segments: first.map_or_else(Vec::new, |(_, mirror)| mirror.segments.iter().map(tier_of).collect()),
             mirrors: self.mirrors.iter().map(|(purpose, mirror)| in_words(*purpose, mirror, self.bytes)).collect(),
             asked_for: false,
+            elsewhere: false,
         }
     }
 

@@ -54,7 +54,7 @@ impl World<'_> {
         let Some(running) = self.jobs.get(&n) else { return };
         let (nodes, input) = (running.job.nodes, running.input);
         self.tell_job(replica::Event::Dispatched { job: number(n), nodes });
-        self.tell_file(input, FileEvent::Opened);
+        self.used_by(input, 1);
         self.go_on(n, 0);
     }
 
@@ -71,7 +71,7 @@ impl World<'_> {
             // Of an input that is lost with all that was left of it nothing is read.
             let done = self.access(input, at, len, false).unwrap_or(self.now);
             if at + len >= size {
-                self.tell_file(input, FileEvent::Closed);
+                self.used_by(input, -1);
                 self.tell_job(replica::Event::Closed { job: number(n), file: input });
             }
             return self.events.push(done, Rank::Completion, Happening::GoOn(n, turn));
@@ -156,7 +156,7 @@ impl World<'_> {
                 let (write, waited) = (self.writes, self.now.since(since));
                 return self.tell_checkpoint(admission::Event::NoRoom { request, write, len, waited });
             }
-            self.tell_file(id, FileEvent::Opened);
+            self.used_by(id, 1);
         }
         let Some(checkpoint) = self.jobs.get_mut(&n).and_then(|running| running.checkpoint.as_mut()) else { return };
         let at = bytes - checkpoint.left;
@@ -176,7 +176,7 @@ impl World<'_> {
         self.acknowledged.insert(checkpoint.file);
         self.figures.checkpoints += 1;
         self.figures.checkpoint_s += self.now.since(checkpoint.since).as_secs_f64();
-        self.tell_file(checkpoint.file, FileEvent::Closed);
+        self.used_by(checkpoint.file, -1);
         self.requests.remove(&checkpoint.request);
         let bytes = self.setup.load.checkpoint_bytes as f64;
         self.tell_checkpoint(admission::Event::Buffer(buffer::Event::Committed { request: checkpoint.request, bytes }));
@@ -229,5 +229,5 @@ fn number(n: usize) -> replica::JobId {
 
 /// A file that holds its data once.
 pub(super) fn single(bytes: u64, mirror: policy::layout::Mirror, source: bool, tiered: bool) -> File {
-    File { bytes, mirrors: vec![(Purpose::Data, mirror)], source, tiered }
+    File { bytes, users: 0, mirrors: vec![(Purpose::Data, mirror)], source, tiered }
 }

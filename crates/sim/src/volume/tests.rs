@@ -116,6 +116,7 @@ fn setup(wish: Wish) -> Setup {
             stripes: wish.stripes.then_some(stripes),
             replicas: wish.replicas.then(|| replica::Config::new(64)),
             changes_max: 4,
+            repairs: true,
         },
         targets: fast.chain(slow).collect(),
         segment_bytes: 8 * MIB,
@@ -219,7 +220,7 @@ impl World<'_> {
                 _ => Verb::DropMirror { mirror: 1 },
             };
             let by = if n % 2 == 0 { Mechanism::Stripes } else { Mechanism::Replicas };
-            let change = Change { ticket: n, file, verb, by, reason: Reason::BufferRoom };
+            let change = Change { ticket: n, file, verb, by, reason: Reason::BufferRoom, pace: None };
             self.watch.begun(&change, Some(Purpose::Fork));
         }
     }

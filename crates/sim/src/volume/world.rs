@@ -13,7 +13,8 @@ use policy::burst::control::Rates;
 use policy::layout::ObjectState;
 use policy::machine::Machine;
 use policy::stripe::forks::{Chooser, Shape};
-use policy::tier::{Region, Tier};
+use policy::stripe::profile::{Count, Counts, class_of};
+use policy::tier::{Region, Tier, machine};
 use policy::volume::{Action, Event, FileEvent, Ticket, Volume};
 use policy::{FileId, TargetId, Time};
 use std::collections::{BTreeMap, BTreeSet};
@@ -66,6 +67,8 @@ pub(super) struct World<'a> {
     /// Until when applications use each tier.
     used_until: [Time; 2],
     busy: [bool; 2],
+    /// What was asked of files since stripes looked at them last.
+    asked: BTreeMap<FileId, Box<Counts>>,
     prefer: BTreeMap<FileId, Box<Chooser>>,
     place: Shape,
     request_ns: u64,
@@ -110,6 +113,7 @@ impl<'a> World<'a> {
             timer: None,
             used_until: [Time::ZERO; 2],
             busy: [false; 2],
+            asked: BTreeMap::new(),
             prefer: BTreeMap::new(),
             place: Shape { devices: setup.stripe_count.max(1), unit_bytes: setup.stripe_bytes },
             request_ns: 0,
@@ -183,6 +187,7 @@ impl<'a> World<'a> {
                 // Another one was set for an earlier time meanwhile.
                 if self.timer == Some(self.now) {
                     self.timer = None;
+                    self.tell_asked();
                     self.volume.handle(self.now, Event::Tick);
                 }
             }
@@ -264,10 +269,30 @@ impl<'a> World<'a> {
             self.used(tier, at);
         }
         let region = if write { Region::Write } else { Region::Read };
+        let counts = self.asked.entry(id).or_default();
+        let (reads, writes) = if write { (0, 1) } else { (1, 0) };
+        counts[class_of(len)].add(Count { reads, writes, bytes: len });
         for (segment, bytes) in touched {
             self.tell_file(id, FileEvent::Accessed { segment, region, bytes });
         }
         Some(done)
+    }
+
+    /// What was asked of files since stripes looked at them, if they look now.
+    fn tell_asked(&mut self) {
+        if self.volume.stripes_look(self.now) {
+            for (id, counts) in std::mem::take(&mut self.asked) {
+                self.tell_file(id, FileEvent::Asked { counts, recent: Vec::new() });
+            }
+        }
+    }
+
+    /// An application opens a file, or closes it.
+    pub(super) fn used_by(&mut self, id: FileId, one: i32) {
+        if let Some(file) = self.files.get_mut(&id) {
+            file.users = file.users.saturating_add_signed(one);
+            self.tell_lies(id);
+        }
     }
 
     /// The mirror that a read goes to.
@@ -285,7 +310,7 @@ impl<'a> World<'a> {
     fn used(&mut self, tier: usize, until: Time) {
         self.used_until[tier] = self.used_until[tier].max(until);
         if !std::mem::replace(&mut self.busy[tier], true) {
-            self.volume.handle(self.now, Event::Busy(named(tier as u8)));
+            self.volume.handle(self.now, Event::Tiers(machine::Event::Busy(named(tier as u8))));
             self.events.push(until, Rank::Completion, Happening::Quiet(tier as u8));
         }
     }
@@ -296,7 +321,7 @@ impl<'a> World<'a> {
             return self.events.push(until, Rank::Completion, Happening::Quiet(tier));
         }
         self.busy[usize::from(tier)] = false;
-        self.volume.handle(self.now, Event::Idle(named(tier)));
+        self.volume.handle(self.now, Event::Tiers(machine::Event::Idle(named(tier))));
     }
 
     /// A target fails with all that is on it.
@@ -372,6 +397,7 @@ impl<'a> World<'a> {
             let gone = file.mirrors.iter().flat_map(|(_, mirror)| objects(mirror, file.bytes)).collect();
             self.free(gone);
         }
+        self.asked.remove(&id);
         self.prefer.remove(&id);
         self.tell_file(id, FileEvent::Removed);
     }

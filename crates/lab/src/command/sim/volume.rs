@@ -182,7 +182,7 @@ impl Volume {
         let every = Time(config.stripes.interval.as_nanos() as u64);
         let stripes = adapts.then_some(policy::volume::StripesConfig { striper, rules, every });
         let replicas = Some(config.replication.machine(SYSTEM_NODES));
-        Ok(policy::volume::Config { burst, tiers, stripes, replicas, changes_max: moves })
+        Ok(policy::volume::Config { burst, tiers, stripes, replicas, changes_max: moves, repairs: true })
     }
 
     /// The requests of the traces, if any are named.
