@@ -12,7 +12,6 @@
 //! Readers hold nothing. They take the view, read, and look whether the view is still the same; if not, they read again.
 
 mod advise;
-mod anew;
 mod byte_ranges;
 mod cached;
 mod change;
@@ -36,6 +35,7 @@ mod payer;
 mod pool;
 mod range;
 mod read;
+mod rebuild;
 mod seek;
 mod share;
 mod source;

@@ -69,14 +69,14 @@ impl File {
             let view = self.view();
             let missed = self.cut(&view, size, old);
             if size == 0 && (!missed.is_empty() || self.is_hurt()) {
-                if let Err(error) = self.lay_out_anew(missed.first().map(|m| m.target)) {
+                if let Err(error) = self.rebuild_empty(missed.first().map(|m| m.target)) {
                     tracing::debug!(%error, "an emptied file keeps its lost objects for now");
                 }
             } else if missed.is_empty() && view.layout.is_some() {
                 self.tail_clean.store(true, Ordering::Release);
             }
         } else if size == 0 && self.is_hurt() {
-            self.lay_out_anew(None)?;
+            self.rebuild_empty(None)?;
         }
         self.follow_size(size)
     }

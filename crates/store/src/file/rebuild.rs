@@ -19,7 +19,7 @@ impl File {
 
     /// Gives an empty file new objects of the shape that it had at its start, on targets that work. The caller holds `io`
     /// exclusively and the size is 0. The old objects go only when the new record is durable.
-    pub(super) fn lay_out_anew(self: &Arc<Self>, hurt: Option<TargetId>) -> Result<Arc<Layout>> {
+    pub(super) fn rebuild_empty(self: &Arc<Self>, hurt: Option<TargetId>) -> Result<Arc<Layout>> {
         self.check_unpinned()?;
         let view = self.view();
         let Some(old) = &view.layout else { return Err(Error::Busy("the file has no layout".into())) };
