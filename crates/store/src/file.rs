@@ -36,13 +36,13 @@ mod pool;
 mod range;
 mod read;
 mod rebuild;
+mod rollback;
 mod seek;
 mod share;
 mod source;
 mod sync;
 mod table;
 mod truncate;
-mod undone;
 mod view;
 mod write;
 

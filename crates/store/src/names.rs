@@ -11,8 +11,8 @@
 //!
 //! Creating an object syncs nothing: a record that names it can be durable before its name is. [`Names::pass`], called now
 //! and then, syncs the names on every target and remembers the bound; it costs one creation nothing. After the machine (not
-//! only the daemon) went down, numbers between the bound and the next epoch are *undone* until a walk over all files gave
-//! each file its empty objects back ([`File::make_undone`](crate::file::File::make_undone)). `fsync` makes names durable by
+//! only the daemon) went down, numbers between the bound and the next epoch are *rolled back* until a walk over all files gave
+//! each file its empty objects back ([`File::restore_rolled_back`](crate::file::File::restore_rolled_back)). `fsync` makes names durable by
 //! itself; so on a disk that keeps what it said was synced, no object of a synced file is ever among the missing.
 
 use crate::file::Pool;
@@ -31,7 +31,7 @@ const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 
 /// Numbers of objects on one target whose names a loss of power may have taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-struct Undone {
+struct RolledBack {
     target: u16,
     from: u64,
     /// One past the last.
@@ -47,7 +47,8 @@ struct Record {
     since: u64,
     /// By target: all names of smaller numbers are durable.
     durable: BTreeMap<u16, u64>,
-    undone: Vec<Undone>,
+    #[serde(rename = "undone")]
+    rolled_back: Vec<RolledBack>,
 }
 
 /// Keeps the bound. See the module.
@@ -65,7 +66,7 @@ struct Inner {
     drawn: u64,
 }
 
-/// The name of the machine's present start; empty where the kernel does not tell, and then nothing is ever undone.
+/// The name of the machine's present start; empty where the kernel does not tell, and then nothing is ever rolled back.
 pub fn boot() -> String {
     std::fs::read_to_string(BOOT_ID).map(|id| id.trim().to_string()).unwrap_or_default()
 }
@@ -83,10 +84,10 @@ impl Names {
                     let target = target.id().0;
                     let from = old.durable.get(&target).copied().unwrap_or(old.since);
                     if from < first {
-                        old.undone.push(Undone { target, from, to: first });
+                        old.rolled_back.push(RolledBack { target, from, to: first });
                     }
                 }
-                Record { boot: boot.into(), since: first, durable: BTreeMap::new(), undone: old.undone }
+                Record { boot: boot.into(), since: first, durable: BTreeMap::new(), rolled_back: old.rolled_back }
             }
             None => Record { boot: boot.into(), since: first, ..Record::default() },
         };
@@ -134,22 +135,22 @@ impl Names {
         self.save(&inner.record)
     }
 
-    /// Whether anything is undone.
-    pub fn any_undone(&self) -> bool {
-        !self.inner.lock().record.undone.is_empty()
+    /// Whether any object may be rolled back.
+    pub fn any_rolled_back(&self) -> bool {
+        !self.inner.lock().record.rolled_back.is_empty()
     }
 
     /// Whether an object that is missing may never have been made durable.
-    pub fn is_undone(&self, target: TargetId, object: ObjectId) -> bool {
+    pub fn is_rolled_back(&self, target: TargetId, object: ObjectId) -> bool {
         let inner = self.inner.lock();
-        inner.record.undone.iter().any(|u| u.target == target.0 && (u.from..u.to).contains(&object.0))
+        inner.record.rolled_back.iter().any(|u| u.target == target.0 && (u.from..u.to).contains(&object.0))
     }
 
     /// All files were looked at and got their objects back: what is missing on targets that work is lost from now on.
     pub fn made(&self) -> Result<()> {
         let mut inner = self.inner.lock();
         let away = |t: u16| self.pool.targets.get(TargetId(t)).is_some_and(|t| t.state() == TargetState::Failed);
-        inner.record.undone.retain(|u| away(u.target));
+        inner.record.rolled_back.retain(|u| away(u.target));
         self.save(&inner.record)
     }
 }

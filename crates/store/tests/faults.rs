@@ -148,7 +148,7 @@ impl Schedule {
                 _ => self.world.failed.remove(&id),
             };
             self.world.life.mover.collect_garbage(id).ok();
-            self.world.make_undone().ok();
+            self.world.restore_rolled_back().ok();
             self.world.sweep(self.world.epoch).ok();
         }
     }
@@ -280,9 +280,9 @@ impl Schedule {
         let there = candidates.iter().any(|c| {
             let object = layout.object(c.piece.at).expect("a candidate has an object");
             let there = self.world.media[usize::from(c.target.0)].peek(object.id).is_some();
-            // Of several mirrors none gets its undone objects back while a failed target may have their bytes.
-            let may_be_undone = self.lost_power && layout.in_sync_count() > 1 && !self.world.failed.is_empty();
-            works(c.target) && object.state == ObjectState::Complete && (there || !may_be_undone)
+            // Of several mirrors none gets its rolled back objects back while a failed target may have their bytes.
+            let may_be_rolled_back = self.lost_power && layout.in_sync_count() > 1 && !self.world.failed.is_empty();
+            works(c.target) && object.state == ObjectState::Complete && (there || !may_be_rolled_back)
         });
         let spare = |not: TargetId| targets.views().iter().any(|v| v.usable && v.id != not);
         let source = self.file().is_recoverable() && candidates.first().is_some_and(|c| spare(c.target));

@@ -133,7 +133,7 @@ impl Background {
                 State::Suspect | State::ReadOnly => {}
             }
         }
-        if core.names.any_undone() {
+        if core.names.any_rolled_back() {
             tracing::warn!("the machine went down: looking for objects that were never made durable");
             self.mend_soon(Duration::ZERO);
         }
@@ -352,7 +352,7 @@ impl Background {
             self.news(format!("{} files were made whole again", mended.files));
         }
         if mended.is_complete() {
-            if core.names.any_undone()
+            if core.names.any_rolled_back()
                 && !self.waiting.lock().stopped
                 && let Err(error) = core.names.made()
             {

@@ -56,7 +56,7 @@ pub(super) fn pass(
     for file in walk(volume, files)? {
         match file {
             Ok(file) => {
-                if names.any_undone() {
+                if names.any_rolled_back() {
                     give_back(&file, names, &mut mended);
                 }
                 batch.extend(due(&file, volume.targets(), starts).map(|candidate| (candidate, file)));
@@ -76,7 +76,7 @@ pub(super) fn pass(
 
 /// Gives a file the objects back that a loss of power took before they were durable.
 fn give_back(file: &Arc<File>, names: &Names, mended: &mut Mended) {
-    match file.make_undone(|target, object| names.is_undone(target, object)) {
+    match file.restore_rolled_back(|target, object| names.is_rolled_back(target, object)) {
         Ok(0) => {}
         Ok(objects) => {
             tracing::info!(

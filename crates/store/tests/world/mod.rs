@@ -160,7 +160,7 @@ impl World {
                 Err(e) => panic!("settling after a crash: {e}"),
             }
         }
-        self.make_undone().ok();
+        self.restore_rolled_back().ok();
         self.sweep(self.epoch).expect("sweep");
     }
 
@@ -177,9 +177,9 @@ impl World {
     }
 
     /// What the daemon does for every file after the machine went down.
-    pub fn make_undone(&self) -> Result<()> {
+    pub fn restore_rolled_back(&self) -> Result<()> {
         let names = &self.life.names;
-        self.life.file.make_undone(|target, object| names.is_undone(target, object))?;
+        self.life.file.restore_rolled_back(|target, object| names.is_rolled_back(target, object))?;
         names.made()
     }
 

@@ -159,7 +159,7 @@ fn what_was_never_durable_comes_back_empty_once() {
     m.names = restart("one");
     assert_eq!(m.pass(), Mended::default(), "the same start of the machine: both are lost");
     m.names = restart("two");
-    assert!(m.names.any_undone());
+    assert!(m.names.any_rolled_back());
     assert_eq!(m.pass(), Mended { files: 1, ..Mended::default() });
     m.names.made().expect("remembered");
     assert_eq!(reads(&m, "new").expect("never written"), SIZE);
@@ -167,12 +167,12 @@ fn what_was_never_durable_comes_back_empty_once() {
     let again = write(&m, "new");
     lose(again);
     m.names = restart("two");
-    assert!(!m.names.any_undone());
+    assert!(!m.names.any_rolled_back());
     assert_eq!(m.pass(), Mended::default(), "a second time it is lost");
     reads(&m, "new").expect_err("lost");
 
     write(&m, "last");
     m.names.finish().expect("a clean end");
     m.names = restart("three");
-    assert!(!m.names.any_undone(), "everything was durable");
+    assert!(!m.names.any_rolled_back(), "everything was durable");
 }

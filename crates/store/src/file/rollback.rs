@@ -10,14 +10,14 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 impl File {
-    /// Gives a mirror that lacks nothing but `undone` objects empty ones in their place; gives how many. A file that has a
+    /// Gives a mirror that lacks nothing but `rolled_back` objects empty ones in their place; gives how many. A file that has a
     /// whole mirror, or a source, is left to those who make it whole from there.
     ///
     /// # Errors
     /// A target that may have the bytes does not answer or is failed: to be tried again.
-    pub fn make_undone(self: &Arc<Self>, undone: impl Fn(TargetId, ObjectId) -> bool) -> Result<usize> {
+    pub fn restore_rolled_back(self: &Arc<Self>, rolled_back: impl Fn(TargetId, ObjectId) -> bool) -> Result<usize> {
         let Some(layout) = self.layout() else { return Ok(0) };
-        let concerned = layout.objects().any(|(_, o)| o.state == ObjectState::Complete && undone(o.target, o.id));
+        let concerned = layout.objects().any(|(_, o)| o.state == ObjectState::Complete && rolled_back(o.target, o.id));
         if !concerned || self.is_recoverable() {
             return Ok(0);
         }
@@ -31,8 +31,8 @@ impl File {
                 return Ok(0);
             }
             unknown = unknown.or(failed.filter(|_| several)); // what it has would be worth more than nothing
-            let all_undone = missing.iter().all(|slot| undone(slot.target_id, slot.id));
-            if (all_undone || !several) && least.as_ref().is_none_or(|l| missing.len() < l.len()) {
+            let all_rolled_back = missing.iter().all(|slot| rolled_back(slot.target_id, slot.id));
+            if (all_rolled_back || !several) && least.as_ref().is_none_or(|l| missing.len() < l.len()) {
                 least = Some(missing);
             }
         }
@@ -40,7 +40,7 @@ impl File {
             return Err(target_error(target, TargetError::Failed));
         }
         let mut missing = least.unwrap_or_default();
-        missing.retain(|slot| undone(slot.target_id, slot.id));
+        missing.retain(|slot| rolled_back(slot.target_id, slot.id));
         let mut targets = BTreeSet::new();
         for slot in &missing {
             slot.make_empty(&self.pool).map_err(|error| target_error(slot.target_id, error))?;
