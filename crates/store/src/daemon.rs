@@ -30,10 +30,10 @@ pub use stripes::{Stripes, striping};
 use crate::admission::Admission;
 use crate::cache::BlockCache;
 use crate::control::{Binding, Caller, Handler, Server, ServerOptions, device_of, socket_of};
+use crate::durable_names::{self, DurableNames};
 use crate::file::{Adviser, FileTable, Garbage, MirrorWrites, Pool};
 use crate::mount::{Mount, MountError, Openers, Options, Parts};
 use crate::mover::Mover;
-use crate::names::{self, Names};
 use crate::namespace::Namespace;
 use crate::origin::Opener;
 use crate::places::Places;
@@ -62,7 +62,7 @@ pub struct Core {
     /// What files share.
     pub pool: Arc<Pool>,
     /// Which objects were made durable.
-    pub names: Arc<Names>,
+    pub names: Arc<DurableNames>,
     /// The files in use.
     pub files: Arc<FileTable>,
     /// Who moves bytes.
@@ -146,8 +146,10 @@ impl Starting {
         let mover = Mover::new(pool.clone(), volume.state().clone(), (set.rate > 0).then_some(set.rate));
         let mover = Arc::new(mover.with_stats(volume.stats().clone()).with_copies_in_kernel(set.in_kernel));
         let stripes = Stripes::open(volume.config(), striper, volume.state()).map_err(|e| problem(&e))?;
-        let names =
-            Arc::new(Names::open(volume.state().clone(), pool.clone(), &names::boot()).map_err(|e| problem(&e))?);
+        let names = Arc::new(
+            DurableNames::open(volume.state().clone(), pool.clone(), &durable_names::boot())
+                .map_err(|e| problem(&e))?,
+        );
         crash::settle(&volume, &files, &mover).map_err(|e| problem(&e))?;
         let stager = Arc::new(Stager::new(volume.clone(), files.clone(), opener));
         let checker = Checker {

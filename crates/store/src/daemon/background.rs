@@ -5,9 +5,9 @@ use super::replicas::Replicas;
 use super::requests::layout::file_named;
 use super::walk::walk;
 use super::{Core, now_ns};
+use crate::durable_names::DurableNames;
 use crate::file::{Event, File, Observer};
 use crate::mover::DrainProgress;
-use crate::names::Names;
 use crate::stats::{Metric, Stats};
 use crate::target::State;
 use crate::workers::Workers;
@@ -290,7 +290,7 @@ impl Background {
     }
 
     /// Makes the names of new objects durable now and then.
-    fn keep_names(&self, names: &Names) {
+    fn keep_names(&self, names: &DurableNames) {
         let mut waiting = self.waiting.lock();
         loop {
             let until = Instant::now() + NAMES_EVERY;

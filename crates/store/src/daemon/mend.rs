@@ -6,9 +6,9 @@
 //! the input of waiting jobs by `jobs::availability`.
 
 use super::walk::walk;
+use crate::durable_names::DurableNames;
 use crate::file::{File, FileTable};
 use crate::mover::Mover;
-use crate::names::Names;
 use crate::repair::Starts;
 use crate::target::{State, Targets};
 use crate::volume::Volume;
@@ -47,7 +47,7 @@ pub(super) fn pass(
     volume: &Volume,
     files: &FileTable,
     mover: &Mover,
-    names: &Names,
+    names: &DurableNames,
     starts: &Starts,
     mut go_on: impl FnMut(&Mended) -> bool,
 ) -> Result<Mended> {
@@ -75,7 +75,7 @@ pub(super) fn pass(
 }
 
 /// Gives a file the objects back that a loss of power took before they were durable.
-fn give_back(file: &Arc<File>, names: &Names, mended: &mut Mended) {
+fn give_back(file: &Arc<File>, names: &DurableNames, mended: &mut Mended) {
     match file.restore_rolled_back(|target, object| names.is_rolled_back(target, object)) {
         Ok(0) => {}
         Ok(objects) => {

@@ -15,9 +15,9 @@ use std::collections::HashSet;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use store::durable_names::DurableNames;
 use store::file::{File, Garbage, MirrorWrites, Pool, Recover};
 use store::mover::{Found, Mover};
-use store::names::Names;
 use store::state::{SqliteState, State};
 use store::stub::Stub;
 use store::stub::memory::MemoryStub;
@@ -55,7 +55,7 @@ pub struct World {
 pub struct Life {
     pub pool: Arc<Pool>,
     pub mover: Mover,
-    pub names: Names,
+    pub names: DurableNames,
     pub file: Arc<File>,
 }
 
@@ -250,7 +250,7 @@ impl Life {
         let stub = Arc::new(PoweredStub::new(stub.clone(), power.clone()));
         let file = File::open(stub, pool.clone())?;
         let mover = Mover::new(pool.clone(), state.clone(), None);
-        let names = Names::open(state.clone(), pool.clone(), &format!("boot {boots}"))?;
+        let names = DurableNames::open(state.clone(), pool.clone(), &format!("boot {boots}"))?;
         Ok(Life { pool, mover, names, file })
     }
 }

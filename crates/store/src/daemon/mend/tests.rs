@@ -12,14 +12,14 @@ struct Mirrored {
     volume: Arc<Volume>,
     files: Arc<FileTable>,
     mover: Mover,
-    names: Names,
+    names: DurableNames,
 }
 
 fn new() -> Mirrored {
     let world = World::new();
     let (volume, files) = world.parts();
     let mover = Mover::new(files.pool().clone(), volume.state().clone(), None);
-    let names = Names::open(volume.state().clone(), files.pool().clone(), "one").expect("names");
+    let names = DurableNames::open(volume.state().clone(), files.pool().clone(), "one").expect("names");
     Mirrored { world, volume, files, mover, names }
 }
 
@@ -139,7 +139,7 @@ fn without_room_elsewhere_it_is_said_and_done_when_a_target_is_back() {
 fn what_was_never_durable_comes_back_empty_once() {
     let mut m = new();
     let (volume, pool) = (m.volume.clone(), m.files.pool().clone());
-    let restart = |boot: &str| Names::open(volume.state().clone(), pool.clone(), boot).expect("names");
+    let restart = |boot: &str| DurableNames::open(volume.state().clone(), pool.clone(), boot).expect("names");
     let write = |m: &Mirrored, name: &str| {
         let file = m.file(name);
         file.write(0, &vec![7; SIZE]).expect("written");

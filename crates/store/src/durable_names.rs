@@ -9,7 +9,7 @@
 //!                             bound                      next epoch
 //! ```
 //!
-//! Creating an object syncs nothing: a record that names it can be durable before its name is. [`Names::pass`], called now
+//! Creating an object syncs nothing: a record that names it can be durable before its name is. [`DurableNames::pass`], called now
 //! and then, syncs the names on every target and remembers the bound; it costs one creation nothing. After the machine (not
 //! only the daemon) went down, numbers between the bound and the next epoch are *rolled back* until a walk over all files gave
 //! each file its empty objects back ([`File::restore_rolled_back`](crate::file::File::restore_rolled_back)). `fsync` makes names durable by
@@ -26,7 +26,7 @@ use std::sync::Arc;
 
 const KEY: &str = "durable";
 
-/// Names of this machine's starts.
+/// Numbers of this machine's starts.
 const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 
 /// Numbers of objects on one target whose names a loss of power may have taken.
@@ -52,7 +52,7 @@ struct Record {
 }
 
 /// Keeps the bound. See the module.
-pub struct Names {
+pub struct DurableNames {
     state: Arc<dyn State>,
     pool: Arc<Pool>,
     inner: Mutex<Inner>,
@@ -60,7 +60,7 @@ pub struct Names {
 
 struct Inner {
     record: Record,
-    /// Names of smaller numbers exist: whoever drew one has created its object since.
+    /// Names of smaller numbers exist: the operation that drew one has created its object since.
     created: u64,
     /// The number drawn last.
     drawn: u64,
@@ -71,9 +71,9 @@ pub fn boot() -> String {
     std::fs::read_to_string(BOOT_ID).map(|id| id.trim().to_string()).unwrap_or_default()
 }
 
-impl Names {
+impl DurableNames {
     /// Takes up what an earlier daemon left. Draws a number: the first of this life, so to be called first.
-    pub fn open(state: Arc<dyn State>, pool: Arc<Pool>, boot: &str) -> Result<Names> {
+    pub fn open(state: Arc<dyn State>, pool: Arc<Pool>, boot: &str) -> Result<DurableNames> {
         let first = pool.next_object().0;
         let stored = state.record_get(NAMES, KEY)?;
         let stored: Option<Record> = stored.and_then(|bytes| serde_json::from_slice(&bytes).ok());
@@ -91,7 +91,7 @@ impl Names {
             }
             None => Record { boot: boot.into(), since: first, ..Record::default() },
         };
-        let names = Names { state, pool, inner: Mutex::new(Inner { record, created: first, drawn: first }) };
+        let names = DurableNames { state, pool, inner: Mutex::new(Inner { record, created: first, drawn: first }) };
         names.save(&names.inner.lock().record)?;
         Ok(names)
     }
