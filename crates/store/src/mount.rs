@@ -16,7 +16,6 @@ pub mod convert;
 mod directory;
 mod durable;
 pub mod front;
-mod gone;
 mod hand_over;
 pub mod handles;
 mod holders;
@@ -26,6 +25,7 @@ mod mode;
 pub mod mountpoint;
 mod open;
 mod ranges;
+mod removal;
 mod request;
 mod serve;
 mod session;
@@ -160,7 +160,7 @@ struct Server {
     held: Arc<Admission>,
     slow: Arc<Slow>,
     /// Files whose objects are to go.
-    gone: Arc<gone::Gone<Arc<open::Open>>>,
+    removal: Arc<removal::Removal<Arc<open::Open>>>,
     /// Whether the kernel lets us register backing files; found out at the first try.
     passthrough: AtomicBool,
     /// Rung when all FUSE threads have left.

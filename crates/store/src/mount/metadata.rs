@@ -116,12 +116,12 @@ impl Server {
         answer: Answer<ReplyEmpty>,
         act: impl FnOnce(&Server) -> rustix::io::Result<()> + Send + 'static,
     ) {
-        if self.gone.has_room(uid) {
+        if self.removal.has_room(uid) {
             return answer.give(act(self));
         }
         let server = self.clone();
         self.hand_over(uid, answer, move |answer| {
-            server.gone.wait_for_room(uid);
+            server.removal.wait_for_room(uid);
             answer.give(act(&server));
         });
     }

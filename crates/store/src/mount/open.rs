@@ -202,7 +202,7 @@ impl Server {
         let names = fstat(open.stub()).map(|stat| stat.st_dev).ok();
         let device = |target| self.parts.targets.get(target).and_then(|t| t.space().device);
         let beside = names.is_some() && layout.objects().all(|(_, object)| device(object.target) == names);
-        self.gone.add(uid, open.clone(), beside);
+        self.removal.add(uid, open.clone(), beside);
     }
 
     /// Opens a file for the kernel.

@@ -1,9 +1,9 @@
 //! A mount from its start to its end.
 
 use super::front::{Mounting, serve};
-use super::gone::{Gone, Steps};
 use super::mountpoint::{Ended, Table, clear_stale, connection, control, detach, unmount_unused, widen_read_ahead};
 use super::open::Open;
+use super::removal::{Removal, Steps};
 use super::slow::Slow;
 use super::{Options, Parts, Server};
 use crate::admission::Admission;
@@ -84,7 +84,7 @@ impl Mount {
         let refused = |error| MountError::Refused { path: path.clone(), error };
         let server = Arc::new(Server {
             ended: Ended::new().map_err(refused)?,
-            gone: Gone::new(slow.clone(), removal()),
+            removal: Removal::new(slow.clone(), removal_steps()),
             slow,
             passthrough: AtomicBool::new(true),
             parts,
@@ -207,7 +207,7 @@ fn abort_connection(connection: Option<u32>, path: &Path) -> io::Result<()> {
 }
 
 /// How the objects of a file without names go.
-fn removal() -> Steps<Arc<Open>> {
+fn removal_steps() -> Steps<Arc<Open>> {
     Steps {
         sync: Box::new(|open: &Arc<Open>| Ok(rustix::fs::syncfs(open.stub())?)),
         remove: Box::new(|open: Arc<Open>| {

@@ -38,7 +38,7 @@ pub struct Steps<T> {
 }
 
 /// What waits.
-pub struct Gone<T> {
+pub struct Removal<T> {
     slow: Arc<Slow>,
     steps: Steps<T>,
     state: Mutex<State<T>>,
@@ -57,12 +57,12 @@ struct State<T> {
     removers: usize,
 }
 
-impl<T: Send + 'static> Gone<T> {
+impl<T: Send + 'static> Removal<T> {
     /// Nothing waits.
-    pub fn new(slow: Arc<Slow>, steps: Steps<T>) -> Arc<Gone<T>> {
+    pub fn new(slow: Arc<Slow>, steps: Steps<T>) -> Arc<Removal<T>> {
         let (waiting, durable, held) = (Vec::new(), VecDeque::new(), Shares::new(WAITING_MAX, 0));
         let state = State { waiting, durable, held, syncs: false, removers: 0 };
-        Arc::new(Gone { slow, steps, state: Mutex::new(state), went: Condvar::new() })
+        Arc::new(Removal { slow, steps, state: Mutex::new(state), went: Condvar::new() })
     }
 
     /// Whether a user may have more wait.
@@ -79,14 +79,14 @@ impl<T: Send + 'static> Gone<T> {
     }
 
     /// Something of a user is gone. `durable` says that the file system keeps the order by itself.
-    pub fn add(self: &Arc<Self>, uid: u32, gone: T, durable: bool) {
+    pub fn add(self: &Arc<Self>, uid: u32, removed: T, durable: bool) {
         let mut state = self.state.lock();
         state.held.force(uid, 1);
         if durable {
-            state.durable.push_back((uid, gone));
+            state.durable.push_back((uid, removed));
             return self.begin_removal(state);
         }
-        state.waiting.push((uid, gone));
+        state.waiting.push((uid, removed));
         if std::mem::replace(&mut state.syncs, true) {
             return;
         }
@@ -141,8 +141,8 @@ impl<T: Send + 'static> Gone<T> {
     /// Removes until nothing is left to be removed.
     fn remove_all(&self) {
         let mut state = self.state.lock();
-        while let Some((uid, gone)) = state.durable.pop_front() {
-            MutexGuard::unlocked(&mut state, || (self.steps.remove)(gone));
+        while let Some((uid, removed)) = state.durable.pop_front() {
+            MutexGuard::unlocked(&mut state, || (self.steps.remove)(removed));
             state.held.give_back(uid, 1);
             self.went.notify_all();
         }
@@ -179,19 +179,19 @@ mod tests {
             remove: Box::new(move |n| removed.lock().push(n.to_string())),
         };
         let slow = Slow::new(1, 100, 4);
-        let gone = Gone::new(slow.clone(), steps);
-        gone.add(7, 1, false);
+        let removal = Removal::new(slow.clone(), steps);
+        removal.add(7, 1, false);
         syncs.recv().expect("a sync begins");
-        gone.add(7, 2, false); // while it runs: the next one covers these
-        gone.add(7, 3, false);
+        removal.add(7, 2, false); // while it runs: the next one covers these
+        removal.add(7, 3, false);
         let_go.send(()).expect("it waits");
         syncs.recv().expect("a second sync begins");
         broken.store(true, Ordering::SeqCst);
-        gone.add(7, 4, false);
+        removal.add(7, 4, false);
         let_go.send(()).expect("it waits");
         syncs.recv().expect("a third sync begins");
         let_go.send(()).expect("it waits");
-        gone.add(7, 5, true);
+        removal.add(7, 5, true);
         assert!(slow.end(Duration::from_secs(60)));
         let log = log.lock();
         let place = |what: &str| log.iter().position(|entry| entry == what);
@@ -216,21 +216,21 @@ mod tests {
             }),
         };
         let slow = Slow::new(2 * REMOVERS_MAX + 2, 64, 4);
-        let gone = Gone::new(slow.clone(), steps);
+        let removal = Removal::new(slow.clone(), steps);
         let (mine, other) = (1001, 1002);
         let mut added = 0;
-        while gone.has_room(mine) {
-            gone.add(mine, added, added % 2 == 0);
+        while removal.has_room(mine) {
+            removal.add(mine, added, added % 2 == 0);
             added += 1;
         }
         assert_eq!(u64::from(added), WAITING_MAX / 2, "the targets hang, and the rest is for others");
-        assert!(gone.has_room(other));
+        assert!(removal.has_room(other));
         let (done, finished) = channel();
         assert!(slow.push(other, Box::new(move || done.send(()).expect("the test is there"))).is_ok());
         finished.recv_timeout(Duration::from_secs(60)).expect("others are served meanwhile");
         let waiter = std::thread::spawn({
-            let gone = gone.clone();
-            move || gone.wait_for_room(mine)
+            let removal = removal.clone();
+            move || removal.wait_for_room(mine)
         });
         drop(closed);
         waiter.join().expect("there is room again");
