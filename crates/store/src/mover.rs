@@ -19,7 +19,7 @@ mod named;
 mod progress;
 mod splice;
 mod transform;
-mod twin;
+mod mirror;
 mod verbs;
 
 pub use crash::{CrashHook, Step};
