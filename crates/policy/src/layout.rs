@@ -37,7 +37,7 @@ pub use codec::CodecError;
 pub use map::{Piece, Pieces};
 pub use merged::{Merged, Run};
 pub use missing::{Chunk, missing_chunks, object_len};
-pub use place::{Placement, SegmentShape, TargetView, choose_targets, choose_twins, plan_growth};
+pub use place::{Placement, SegmentShape, TargetView, choose_replica_targets, choose_targets, plan_growth};
 pub use reason::{History, Reason};
 pub use select::{Candidate, Standing};
 pub use verbs::{Verb, VerbError};

@@ -15,11 +15,11 @@ mod drain;
 mod journal;
 mod keep;
 mod merge;
+mod mirror;
 mod named;
 mod progress;
 mod splice;
 mod transform;
-mod mirror;
 mod verbs;
 
 pub use crash::{CrashHook, Step};

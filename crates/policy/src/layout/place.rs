@@ -96,10 +96,10 @@ fn segment_end(place: &Placement, start: u64) -> u64 {
     start.checked_add(len - len % place.stripe_size).unwrap_or(OPEN_END)
 }
 
-/// Targets for the twins of a segment's objects, one for each of `originals`, in their order: usable ones, none of
+/// Targets for the objects of a replica of a segment, one for each of `originals`, in their order: usable ones, none of
 /// `avoid` (all that the file lies on), of the wanted tier first; one after the other, and again from the first when there
-/// are fewer targets than objects. Empty if there is no such target: a twin on the same target would protect nothing.
-pub fn choose_twins(
+/// are fewer targets than objects. Empty if there is no such target: a replica on the same target would protect nothing.
+pub fn choose_replica_targets(
     targets: &[TargetView],
     tier: Option<u8>,
     originals: usize,
@@ -161,18 +161,18 @@ mod tests {
         TargetView { id: TargetId(id), tier, usable, free_bytes: 1000 }
     }
 
-    fn twins(targets: &[TargetView], tier: Option<u8>, count: usize, avoid: &[u16]) -> Vec<u16> {
+    fn replica(targets: &[TargetView], tier: Option<u8>, count: usize, avoid: &[u16]) -> Vec<u16> {
         let avoid: Vec<TargetId> = avoid.iter().map(|id| TargetId(*id)).collect();
-        choose_twins(targets, tier, count, &avoid, 0).into_iter().map(|id| id.0).collect()
+        choose_replica_targets(targets, tier, count, &avoid, 0).into_iter().map(|id| id.0).collect()
     }
 
     #[test]
-    fn twins_lie_on_none_of_the_file_s_targets() {
+    fn replicas_lie_on_none_of_the_file_s_targets() {
         let nine: Vec<TargetView> = (0..9).map(|id| view(id, 0, true)).collect();
-        assert_eq!(twins(&nine, Some(0), 4, &[0, 1, 2, 3]), [4, 5, 6, 7]);
+        assert_eq!(replica(&nine, Some(0), 4, &[0, 1, 2, 3]), [4, 5, 6, 7]);
         let six = &nine[..6];
-        assert_eq!(twins(six, None, 4, &[0, 1, 2, 3]), [4, 5, 4, 5], "too few targets: some hold two");
-        assert!(twins(&nine[..4], None, 4, &[0, 1, 2, 3]).is_empty(), "none that would protect");
+        assert_eq!(replica(six, None, 4, &[0, 1, 2, 3]), [4, 5, 4, 5], "too few targets: some hold two");
+        assert!(replica(&nine[..4], None, 4, &[0, 1, 2, 3]).is_empty(), "none that would protect");
     }
 
     #[test]
@@ -188,6 +188,6 @@ mod tests {
     #[test]
     fn another_tier_before_two_on_a_target_and_no_failed_one() {
         let targets = [view(0, 0, true), view(1, 0, true), view(2, 1, true), view(3, 0, false)];
-        assert_eq!(twins(&targets, Some(0), 2, &[0]), [1, 2]);
+        assert_eq!(replica(&targets, Some(0), 2, &[0]), [1, 2]);
     }
 }

@@ -14,7 +14,7 @@ pub enum VerbError {
     /// It is the last mirror in sync; without it the file could not be read.
     LastInSync,
     /// These two mirrors are not cut alike.
-    NotTwins(usize, usize),
+    NotAlike(usize, usize),
     /// The result would break an invariant.
     Invalid(LayoutError),
 }
@@ -28,7 +28,7 @@ impl fmt::Display for VerbError {
             VerbError::LastInSync => {
                 write!(f, "it is the last mirror in sync, so the file would be lost; add or resync another one first")
             }
-            VerbError::NotTwins(a, b) => write!(f, "mirrors {a} and {b} are not striped alike"),
+            VerbError::NotAlike(a, b) => write!(f, "mirrors {a} and {b} are not striped alike"),
             VerbError::Invalid(e) => write!(f, "the changed layout would be invalid: {e}"),
         }
     }
@@ -80,9 +80,9 @@ impl Layout {
         })
     }
 
-    /// Lets the twins of two mirrors change places: what was object `at` of mirror `a` is then that of mirror `b`. Only the
+    /// Swaps an object of one mirror with the object of another that has the same bytes. Only the
     /// record changes, so it costs the same for every size. Refuses unless both segments are cut alike.
-    pub fn swap_twins(&self, a: Position, b: usize, at: Time, reason: Reason) -> Verb {
+    pub fn swap_objects(&self, a: Position, b: usize, at: Time, reason: Reason) -> Verb {
         let b = Position { mirror: b, ..a };
         let shape = |p: Position| {
             let segment = self.mirrors.get(p.mirror).and_then(|m| m.segments.get(p.segment));
@@ -90,7 +90,7 @@ impl Layout {
             Ok((segment.start, segment.end, segment.stripe_size, segment.objects.len()))
         };
         if shape(a)? != shape(b)? {
-            return Err(VerbError::NotTwins(a.mirror, b.mirror));
+            return Err(VerbError::NotAlike(a.mirror, b.mirror));
         }
         let (first, second) = (self.object(a), self.object(b));
         let first = *first.ok_or(VerbError::NoSuchPosition(a))?;
@@ -220,26 +220,26 @@ mod tests {
         }
 
         #[test]
-        fn twins_change_places_and_nothing_else_does(layout in sample::layouts(), pick in any::<prop::sample::Index>()) {
+        fn objects_change_places_and_nothing_else_does(layout in sample::layouts(), pick in any::<prop::sample::Index>()) {
             let mut segments = layout.mirrors[0].segments.clone();
             let ids = layout.objects().map(|(_, o)| o.id.0).max().unwrap_or(0) + 1;
             for (n, object) in segments.iter_mut().flat_map(|s| &mut s.objects).enumerate() {
                 object.id = ObjectId(ids + n as u64);
             }
-            let twin = Mirror { state: crate::layout::MirrorState::InSync, segments };
-            let layout = layout.add_mirror(twin, AT, Reason::MirrorAdded).expect("valid");
+            let replica = Mirror { state: crate::layout::MirrorState::InSync, segments };
+            let layout = layout.add_mirror(replica, AT, Reason::MirrorAdded).expect("valid");
             let b = layout.mirrors.len() - 1;
             let of_first: Vec<Position> = layout.objects().map(|(at, _)| at).filter(|at| at.mirror == 0).collect();
             let a = *pick.get(&of_first);
             let reason = Reason::FailedOver(TargetId(1));
-            let new = layout.swap_twins(a, b, AT, reason).expect("twins");
+            let new = layout.swap_objects(a, b, AT, reason).expect("alike");
             is_next(&layout, &new, reason);
             let back = Position { mirror: b, ..a };
             prop_assert_eq!((new.object(a), new.object(back)), (layout.object(back), layout.object(a)));
             for (at, object) in layout.objects().filter(|(at, _)| *at != a && *at != back) {
                 prop_assert_eq!(new.object(at), Some(object));
             }
-            let again = new.swap_twins(a, b, AT, reason).expect("twins still");
+            let again = new.swap_objects(a, b, AT, reason).expect("still alike");
             prop_assert_eq!(again.mirrors, layout.mirrors);
         }
 

@@ -174,7 +174,7 @@ impl Replicas {
         let replica = Replica { path: path.to_string(), mirror, since_ns: now_ns() };
         // First the record: a copy that nobody remembers would stay for ever.
         self.remember(id, &replica)?;
-        match core.mover.add_twin(&file) {
+        match core.mover.add_replica(&file) {
             Ok(_) => Ok(()),
             Err(e) => {
                 self.forget(id)?;

@@ -110,7 +110,7 @@ names! {
         ReplicationDispatched = "replication_dispatched",
         /// Of these, jobs dispatched before all copies of their input were complete.
         ReplicationAtRisk = "replication_at_risk",
-        /// Files whose lost objects were swapped for their twins.
+        /// Files whose lost objects were swapped for those of a replica.
         Failovers = "failovers",
         /// Nanoseconds that the swaps took.
         FailoverNs = "failover_ns",

@@ -71,7 +71,7 @@ impl Replicas {
             let layout = file.layout();
             layout.is_some_and(|l| l.objects().any(|(at, o)| at.mirror == replica.mirror && o.target == key.target))
         };
-        match core.mover.swap_twins(&file, replica.mirror, key.target) {
+        match core.mover.swap_replica(&file, replica.mirror, key.target) {
             // What failed was a part of the replica alone: nothing to swap, and something to make anew.
             Ok(0) if of_replica(&file) => Event::Swapped { key },
             Ok(0) => Event::NoTwin { key },
