@@ -2,7 +2,7 @@
 
 use super::targets::Targets;
 use policy::layout::{
-    Mirror, MirrorState, Object, ObjectState, Piece, Segment, choose_targets, choose_twins, object_len,
+    Mirror, MirrorState, Object, ObjectState, Piece, Segment, choose_replica_targets, choose_targets, object_len,
 };
 use policy::stripe::forks::Shape;
 use policy::tier::Tier;
@@ -113,7 +113,7 @@ impl Maker {
         let chosen = if avoid.is_empty() {
             choose_targets(&views, Some(tier), count, &[], self.objects)
         } else {
-            choose_twins(&views, Some(tier), count, avoid, self.objects)
+            choose_replica_targets(&views, Some(tier), count, avoid, self.objects)
         };
         let wrong = chosen.is_empty() || avoid.is_empty() && chosen.iter().any(|id| targets.of(*id).tier != tier);
         if wrong {
