@@ -1,6 +1,6 @@
 //! What all files of a volume share: targets, numbers, defaults, and the sinks for what they cannot do themselves.
 
-use super::{Adviser, File, Kept, Lost, Making, Numbered};
+use super::{Adviser, File, Lost, Making, Numbered, SlowCopies};
 use crate::Result;
 use crate::cache::BlockCache;
 use crate::places::Places;
@@ -55,7 +55,7 @@ pub struct Pool {
     /// The files in use that have a number.
     pub numbered: Numbered,
     /// Copies below segments that were moved to a faster tier.
-    pub kept: Kept,
+    pub slow_copies: SlowCopies,
     /// Objects that no layout names yet.
     pub making: Arc<Making>,
     /// What could not be made durable, by the numbers of objects.
@@ -153,7 +153,7 @@ impl Pool {
             advisers: OnceLock::new(),
             places: OnceLock::new(),
             numbered: Numbered::default(),
-            kept: Kept::default(),
+            slow_copies: SlowCopies::default(),
             making: Arc::default(),
             lost: Arc::default(),
             turn: AtomicU64::new(0),

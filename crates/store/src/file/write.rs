@@ -133,11 +133,11 @@ impl File {
 
     /// Tells the mover, if it copies this file now, and copies of the range, that they are stale. The caller holds `io`.
     pub(super) fn watch_range(&self, offset: u64, len: u64) {
-        if !self.pool.kept.is_empty()
+        if !self.pool.slow_copies.is_empty()
             && len > 0
             && let Some(id) = self.id()
         {
-            self.pool.kept.written(id, &(offset..offset.saturating_add(len)));
+            self.pool.slow_copies.written(id, &(offset..offset.saturating_add(len)));
         }
         if let Some(watch) = self.watch.read().as_ref() {
             watch.add(offset, offset.saturating_add(len));

@@ -110,7 +110,7 @@ impl Mover {
     /// garbage. Asked in the order in which an object goes from one to the next.
     pub fn answered_for(&self) -> Result<HashSet<(TargetId, ObjectId)>> {
         let mut objects: HashSet<_> = self.state.journal()?.into_iter().flat_map(|entry| entry.objects).collect();
-        objects.extend(self.pool.kept.lies());
+        objects.extend(self.pool.slow_copies.lies());
         for target in self.pool.targets.all() {
             let garbage = self.state.garbage_of(target.id(), usize::MAX >> 1)?;
             objects.extend(garbage.into_iter().map(|object| (target.id(), object)));
@@ -121,7 +121,7 @@ impl Mover {
     /// Removes objects, durably, and forgets them as garbage; gives how many. The rest stays garbage.
     pub(super) fn remove_garbage(&self, objects: &[(TargetId, ObjectId)]) -> Result<usize> {
         let mut by_target: BTreeMap<TargetId, Vec<ObjectId>> = BTreeMap::new();
-        let kept = self.pool.kept.objects();
+        let kept = self.pool.slow_copies.objects();
         for &(target, object) in objects.iter().filter(|(_, object)| !kept.contains(object)) {
             by_target.entry(target).or_default().push(object);
         }

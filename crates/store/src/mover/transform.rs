@@ -1,8 +1,8 @@
 //! The one verb: from one layout to another while the file is in use.
 
 use super::copy::Copy;
-use super::keep::{Keeps, Unwritten};
 use super::progress::Active;
+use super::slow_copy::{Keeps, Unwritten};
 use super::splice::Pipes;
 use super::{Mover, Pace, Phase, Step};
 use crate::file::{ByteRanges, File, NewObjects, Noted, View};
@@ -303,7 +303,7 @@ impl Mover {
         };
         let named: BTreeSet<ObjectId> = layout.objects().map(|(_, o)| o.id).collect();
         // What is kept is in a record of its own by now.
-        let kept = self.pool.kept.objects_of(layout.file);
+        let kept = self.pool.slow_copies.objects_of(layout.file);
         let left: Left = entry.objects.into_iter().filter(|(_, o)| !named.contains(o) && !kept.contains(o)).collect();
         self.state.journal_finish(layout.file, &left)?;
         Ok(left)

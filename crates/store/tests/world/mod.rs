@@ -166,7 +166,7 @@ impl World {
 
     /// Removes the objects of epochs before `epoch` that the file does not name.
     pub fn sweep(&self, epoch: u32) -> Result<usize> {
-        let (named, kept) = (self.named(), self.life.pool.kept.objects());
+        let (named, kept) = (self.named(), self.life.pool.slow_copies.objects());
         let mut orphans = Vec::new();
         for target in self.life.pool.targets.all() {
             let Ok(there) = target.run(|medium| medium.list()) else { continue };

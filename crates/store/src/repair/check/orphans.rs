@@ -62,7 +62,7 @@ impl Checker {
     /// To be asked after the targets, and before any layout is read.
     pub(super) fn before_layouts(&self) -> Before {
         let pool = self.files.pool();
-        Before { making: pool.making.objects(), returned: pool.kept.returned() }
+        Before { making: pool.making.objects(), returned: pool.slow_copies.returned() }
     }
 
     /// Objects of files that have no name in the tree: being staged in, or unlinked and still open.
@@ -151,7 +151,7 @@ impl Checker {
             return Ok(());
         }
         let answered_for = self.mover.answered_for()?;
-        if self.files.pool().kept.returned() != before.returned {
+        if self.files.pool().slow_copies.returned() != before.returned {
             found.unseen(
                 "the tiers".into(),
                 "a segment went back to its slow copy while they were looked at; check again",

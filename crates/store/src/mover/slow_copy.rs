@@ -14,7 +14,7 @@
 use super::transform::Stop;
 use super::verbs::moved_segment;
 use super::{Mover, Pace};
-use crate::file::{ByteRanges, File, KeptCopy, Lies, NewObjects, lies};
+use crate::file::{ByteRanges, File, Lies, NewObjects, SlowCopy, lies};
 use crate::state::JournalEntry;
 use crate::{Error, Result};
 use policy::layout::{Layout, MirrorState, Placement, Reason, Segment};
@@ -86,12 +86,12 @@ impl Pace for Unwritten<'_> {
 impl Mover {
     /// How many copies are kept.
     pub fn copies(&self) -> usize {
-        self.pool.kept.len()
+        self.pool.slow_copies.len()
     }
 
     /// Whether a segment has an equal copy.
     pub fn has_copy(&self, file: FileId, segment: &Segment) -> bool {
-        !self.pool.kept.is_empty() && self.pool.kept.of(file, segment).is_some()
+        !self.pool.slow_copies.is_empty() && self.pool.slow_copies.of(file, segment).is_some()
     }
 
     /// Puts a segment of a file with one mirror on other objects and keeps the old ones as a copy.
@@ -150,7 +150,7 @@ impl Mover {
     fn copy_of(&self, layout: &Layout, segment: usize) -> Result<Segment> {
         let [mirror] = layout.mirrors.as_slice() else { return Err(no_copy()) };
         let there = mirror.segments.get(segment).filter(|_| mirror.state == MirrorState::InSync);
-        there.and_then(|there| self.pool.kept.of(layout.file, there)).ok_or_else(no_copy)
+        there.and_then(|there| self.pool.slow_copies.of(layout.file, there)).ok_or_else(no_copy)
     }
 
     /// Who asked for the file's bytes to be durable got that of the fast objects only.
@@ -180,14 +180,14 @@ impl Mover {
         let (used, copy) = match keeps {
             Keeps::Nothing => return None,
             Keeps::Returns(at) => {
-                self.pool.kept.release(old.file, new.mirrors[0].segments[at].start);
+                self.pool.slow_copies.release(old.file, new.mirrors[0].segments[at].start);
                 return None;
             }
             Keeps::Old(at) => (&new.mirrors[0].segments[at], &old.mirrors[0].segments[at]),
             Keeps::New(at) => (&old.mirrors[0].segments[at], &new.mirrors[0].segments[at]),
         };
         let fast = used.objects.iter().map(|o| o.id).collect();
-        self.pool.kept.keep(old.file, KeptCopy { fast, segment: copy.clone() });
+        self.pool.slow_copies.keep(old.file, SlowCopy { fast, segment: copy.clone() });
         Some(copy.clone())
     }
 
@@ -197,7 +197,7 @@ impl Mover {
         let bytes = serde_json::to_vec(&objects).expect("numbers");
         self.state.record_put(RECORDS, &key(file, segment), &bytes)?;
         // Written since: it may have been removed before there was a record of it. The journal answers for its objects still.
-        if segment.objects.first().is_some_and(|object| !self.pool.kept.objects_of(file).contains(&object.id)) {
+        if segment.objects.first().is_some_and(|object| !self.pool.slow_copies.objects_of(file).contains(&object.id)) {
             self.state.record_remove(RECORDS, &key(file, segment))?;
         }
         Ok(())
@@ -205,18 +205,18 @@ impl Mover {
 
     /// The segments that lost their copy since this was last asked: files, and where the segments start.
     pub fn take_copies_gone(&self) -> Vec<(FileId, u64)> {
-        self.pool.kept.take_gone()
+        self.pool.slow_copies.take_gone()
     }
 
     /// Removes the copies that are of no use any more. How many objects.
     pub fn remove_stale_copies(&self) -> Result<usize> {
-        let stale = self.pool.kept.stale();
+        let stale = self.pool.slow_copies.stale();
         if stale.is_empty() {
             return Ok(0);
         }
         let objects: Vec<Lies> = stale.iter().flat_map(|(_, _, copy)| lies(&copy.segment)).collect();
         self.state.garbage_add(&objects)?;
-        self.pool.kept.forget_stale(&stale);
+        self.pool.slow_copies.forget_stale(&stale);
         for (file, _, copy) in &stale {
             self.state.record_remove(RECORDS, &key(*file, &copy.segment))?;
         }
@@ -225,20 +225,20 @@ impl Mover {
 
     /// Gives up the copies of a file that is gone.
     pub fn forget_copies_of(&self, file: FileId) {
-        if !self.pool.kept.is_empty() {
-            self.pool.kept.forget(|(of, _), _| *of == file);
+        if !self.pool.slow_copies.is_empty() {
+            self.pool.slow_copies.forget(|(of, _), _| *of == file);
         }
     }
 
     /// Gives up the copy of the segment of a file that starts there.
     pub fn forget_copy(&self, file: FileId, start: u64) {
-        self.pool.kept.forget(|at, _| *at == (file, start));
+        self.pool.slow_copies.forget(|at, _| *at == (file, start));
     }
 
     /// Gives up copies with a part on a target. How many bytes these parts have.
     pub fn forget_copies_on(&self, target: TargetId) -> u64 {
         let freed = Cell::new(0u64);
-        self.pool.kept.forget(|_, copy| {
+        self.pool.slow_copies.forget(|_, copy| {
             let part = bytes_on(&copy.segment, target);
             freed.set(freed.get().saturating_add(part));
             part > 0
@@ -248,12 +248,12 @@ impl Mover {
 
     /// Bytes that the copy of a segment takes of a target; 0 without one.
     pub fn copy_bytes_on(&self, file: FileId, segment: &Segment, target: TargetId) -> u64 {
-        self.pool.kept.of(file, segment).map_or(0, |copy| bytes_on(&copy, target))
+        self.pool.slow_copies.of(file, segment).map_or(0, |copy| bytes_on(&copy, target))
     }
 
     /// Gives up and removes all copies.
     pub fn forget_copies(&self) -> Result<usize> {
-        self.pool.kept.forget(|_, _| true);
+        self.pool.slow_copies.forget(|_, _| true);
         self.remove_stale_copies()
     }
 

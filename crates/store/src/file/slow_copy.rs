@@ -18,7 +18,7 @@ pub(crate) type Lies = (TargetId, ObjectId);
 
 /// The copy of one segment.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Copy {
+pub(crate) struct SlowCopy {
     /// The objects of the segment that it is equal to.
     pub fast: Vec<ObjectId>,
     /// The segment as it would be made of the copy.
@@ -27,7 +27,7 @@ pub(crate) struct Copy {
 
 /// The copies of a volume.
 #[derive(Debug, Default)]
-pub struct Kept {
+pub struct SlowCopies {
     inner: Mutex<Inner>,
     /// How many there are: most volumes have none, and a write looks no further then.
     count: AtomicUsize,
@@ -36,9 +36,9 @@ pub struct Kept {
 #[derive(Debug, Default)]
 struct Inner {
     /// By file and start of the segment.
-    copies: BTreeMap<(FileId, u64), Copy>,
+    copies: BTreeMap<(FileId, u64), SlowCopy>,
     /// Copies that are of no use any more and wait to be removed.
-    stale: Vec<(FileId, u64, Copy)>,
+    stale: Vec<(FileId, u64, SlowCopy)>,
     /// How many copies a layout took back.
     returned: u64,
     /// Segments that lost their copy, until somebody asks.
@@ -47,7 +47,7 @@ struct Inner {
 
 impl Inner {
     /// Makes those copies stale, of the ones with such keys, that are meant.
-    fn retire(&mut self, keys: impl RangeBounds<(FileId, u64)>, which: impl Fn(&(FileId, u64), &Copy) -> bool) {
+    fn retire(&mut self, keys: impl RangeBounds<(FileId, u64)>, which: impl Fn(&(FileId, u64), &SlowCopy) -> bool) {
         for ((file, start), copy) in self.copies.extract_if(keys, |at, copy| which(at, copy)) {
             self.stale.push((file, start, copy));
             self.gone.push((file, start));
@@ -55,7 +55,7 @@ impl Inner {
     }
 }
 
-impl Kept {
+impl SlowCopies {
     /// How many copies there are.
     pub fn len(&self) -> usize {
         self.count.load(Ordering::Acquire)
@@ -67,7 +67,7 @@ impl Kept {
     }
 
     /// A copy is there from now on.
-    pub(crate) fn keep(&self, file: FileId, copy: Copy) {
+    pub(crate) fn keep(&self, file: FileId, copy: SlowCopy) {
         self.change(|inner| {
             let start = copy.segment.start;
             if let Some(before) = inner.copies.insert((file, start), copy) {
@@ -106,18 +106,18 @@ impl Kept {
     }
 
     /// These copies are of no use any more.
-    pub(crate) fn forget(&self, which: impl Fn(&(FileId, u64), &Copy) -> bool) {
+    pub(crate) fn forget(&self, which: impl Fn(&(FileId, u64), &SlowCopy) -> bool) {
         self.change(|inner| inner.retire(.., which));
     }
 
     /// Copies that wait to be removed.
-    pub(crate) fn stale(&self) -> Vec<(FileId, u64, Copy)> {
+    pub(crate) fn stale(&self) -> Vec<(FileId, u64, SlowCopy)> {
         self.inner.lock().stale.clone()
     }
 
     /// These are remembered as garbage.
-    pub(crate) fn forget_stale(&self, remembered: &[(FileId, u64, Copy)]) {
-        let first = |copy: &Copy| copy.segment.objects.first().map(|object| object.id);
+    pub(crate) fn forget_stale(&self, remembered: &[(FileId, u64, SlowCopy)]) {
+        let first = |copy: &SlowCopy| copy.segment.objects.first().map(|object| object.id);
         let remembered: HashSet<_> = remembered.iter().map(|(_, _, copy)| first(copy)).collect();
         self.inner.lock().stale.retain(|(_, _, copy)| !remembered.contains(&first(copy)));
     }
@@ -181,24 +181,24 @@ mod tests {
 
     #[test]
     fn a_copy_is_of_use_until_its_segment_is_written_or_lies_elsewhere() {
-        let kept = Kept::default();
+        let copies = SlowCopies::default();
         let (one, other) = (FileId(1), FileId(2));
         for (start, slow) in [(0, 10), (100, 11)] {
-            kept.keep(one, Copy { fast: vec![ObjectId(slow + 10)], segment: segment(start, slow) });
+            copies.keep(one, SlowCopy { fast: vec![ObjectId(slow + 10)], segment: segment(start, slow) });
         }
-        assert_eq!(kept.of(one, &segment(100, 21)), Some(segment(100, 11)));
-        assert_eq!(kept.of(one, &segment(100, 99)), None, "the segment was moved by somebody else");
-        assert_eq!(kept.of(other, &segment(100, 21)), None);
-        assert_eq!(kept.objects(), [ObjectId(10), ObjectId(11)]);
-        kept.written(other, &(0..200));
-        kept.written(one, &(150..151));
-        kept.written(one, &(200..300));
-        assert_eq!((kept.len(), kept.of(one, &segment(100, 21))), (1, None));
-        let stale: Vec<_> = kept.stale().into_iter().map(|(file, start, _)| (file, start)).collect();
-        assert_eq!((stale, kept.take_gone()), (vec![(one, 100)], vec![(one, 100)]));
-        kept.forget_stale(&kept.stale());
-        kept.release(one, 0);
-        assert_eq!(kept.returned(), 1);
-        assert!(kept.is_empty() && kept.stale().is_empty(), "what is in use is nobody's garbage");
+        assert_eq!(copies.of(one, &segment(100, 21)), Some(segment(100, 11)));
+        assert_eq!(copies.of(one, &segment(100, 99)), None, "the segment was moved by somebody else");
+        assert_eq!(copies.of(other, &segment(100, 21)), None);
+        assert_eq!(copies.objects(), [ObjectId(10), ObjectId(11)]);
+        copies.written(other, &(0..200));
+        copies.written(one, &(150..151));
+        copies.written(one, &(200..300));
+        assert_eq!((copies.len(), copies.of(one, &segment(100, 21))), (1, None));
+        let stale: Vec<_> = copies.stale().into_iter().map(|(file, start, _)| (file, start)).collect();
+        assert_eq!((stale, copies.take_gone()), (vec![(one, 100)], vec![(one, 100)]));
+        copies.forget_stale(&copies.stale());
+        copies.release(one, 0);
+        assert_eq!(copies.returned(), 1);
+        assert!(copies.is_empty() && copies.stale().is_empty(), "what is in use is nobody's garbage");
     }
 }
