@@ -5,13 +5,13 @@
 //! source is still what it was. All paths are relative to the mount's root and resolved beneath it, with the rights of
 //! the user who asks.
 
+mod already_staged;
 mod amount;
 mod checksum;
 mod error;
 mod fetch;
 mod incoming;
 mod inherit;
-mod keep;
 mod manifest;
 pub mod offloaded;
 mod origins;
