@@ -49,7 +49,7 @@ pub struct Address {
 /// Why a URI is refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AddressError {
-    /// It must not be stored; see `store::origin::check_uri`.
+    /// It must not be stored; see `store::source::check_uri`.
     #[error("{0}")]
     Uri(String),
     /// A part that could be mistaken for something else.
@@ -66,7 +66,7 @@ pub enum AddressError {
 impl Address {
     /// Takes a URI apart.
     pub fn parse(uri: &str) -> Result<Address, AddressError> {
-        store::origin::check_uri(uri).map_err(|e| AddressError::Uri(e.to_string()))?;
+        store::source::check_uri(uri).map_err(|e| AddressError::Uri(e.to_string()))?;
         let url = Url::parse(uri).map_err(|e| AddressError::Uri(e.to_string()))?;
         let (scheme, secure) = match url.scheme() {
             "http" => (Scheme::Http, false),

@@ -9,7 +9,7 @@ use reqwest::StatusCode;
 use reqwest::header::{CONTENT_LENGTH, CONTENT_RANGE, HeaderMap};
 use std::ops::Range;
 use std::time::{SystemTime, UNIX_EPOCH};
-use store::origin::{OriginError, Version};
+use store::source::{SourceError, Version};
 
 /// The longest tag that is remembered: it is kept with the file, where there is room for a page.
 const TAG_BYTES_MAX: usize = 256;
@@ -66,17 +66,17 @@ pub fn check(
     headers: &HeaderMap,
     wanted: &Version,
     range: Option<&Range<u64>>,
-) -> Result<(), OriginError> {
+) -> Result<(), SourceError> {
     if !status.is_success() {
         return Err(failure::of_status(status));
     }
     let size = match range {
         Some(asked) => {
-            check_range(status, headers, asked).map_err(OriginError::Permanent)?;
+            check_range(status, headers, asked).map_err(SourceError::Permanent)?;
             content_range(headers).1
         }
         None if status == StatusCode::OK => length(headers),
-        None => return Err(OriginError::Permanent(format!("the server answered {status} where 200 OK was expected"))),
+        None => return Err(SourceError::Permanent(format!("the server answered {status} where 200 OK was expected"))),
     };
     same(wanted, &version(headers, size.unwrap_or(wanted.size)))
 }
@@ -129,7 +129,7 @@ mod tests {
             (404, &[], None),
         ] {
             let found = of(status, lines, range);
-            assert!(matches!(found, Err(OriginError::Permanent(_))), "{status} {lines:?}: {found:?}");
+            assert!(matches!(found, Err(SourceError::Permanent(_))), "{status} {lines:?}: {found:?}");
         }
         for (status, lines, range) in [
             (206, &[("content-range", "bytes 100-199/1001")][..], Some(&asked)),
@@ -139,8 +139,8 @@ mod tests {
             (412, &[], Some(&asked)),
         ] {
             let found = of(status, lines, range);
-            assert!(matches!(found, Err(OriginError::Changed(_))), "{status} {lines:?}: {found:?}");
+            assert!(matches!(found, Err(SourceError::Changed(_))), "{status} {lines:?}: {found:?}");
         }
-        assert!(matches!(of(503, &[], Some(&asked)), Err(OriginError::Passing(_))));
+        assert!(matches!(of(503, &[], Some(&asked)), Err(SourceError::Passing(_))));
     }
 }

@@ -10,8 +10,8 @@ use crate::runtime::Runtime;
 use std::os::unix::process::CommandExt;
 use std::process::Stdio;
 use std::sync::Arc;
-use store::origin::rights;
-use store::origin::{Identity, Origin, OriginError, Version};
+use store::source::rights;
+use store::source::{Identity, Source, SourceError, Version};
 use tokio::io::{AsyncRead, AsyncReadExt};
 
 /// Bytes that are taken from a program at once.
@@ -30,7 +30,7 @@ pub struct CommandTemplate {
 }
 
 /// One file behind a program.
-pub struct CommandOrigin {
+pub struct CommandSource {
     template: CommandTemplate,
     uri: String,
     who: Identity,
@@ -38,10 +38,10 @@ pub struct CommandOrigin {
     runtime: Arc<Runtime>,
 }
 
-impl CommandOrigin {
+impl CommandSource {
     /// Names a file; nothing is started yet.
-    pub fn new(template: CommandTemplate, uri: &str, who: &Identity, runtime: Arc<Runtime>) -> CommandOrigin {
-        CommandOrigin { template, uri: uri.to_string(), who: who.clone(), guard: Guard::default(), runtime }
+    pub fn new(template: CommandTemplate, uri: &str, who: &Identity, runtime: Arc<Runtime>) -> CommandSource {
+        CommandSource { template, uri: uri.to_string(), who: who.clone(), guard: Guard::default(), runtime }
     }
 
     /// Runs the program and hands what it writes to `take`.
@@ -50,11 +50,11 @@ impl CommandOrigin {
         words: &[String],
         offset: u64,
         length: u64,
-        take: impl AsyncFnOnce(&mut (dyn AsyncRead + Unpin + Send)) -> Result<T, OriginError>,
-    ) -> Result<T, OriginError> {
+        take: impl AsyncFnOnce(&mut (dyn AsyncRead + Unpin + Send)) -> Result<T, SourceError>,
+    ) -> Result<T, SourceError> {
         let words = fill(words, &self.uri, offset, length);
         let Some((program, arguments)) = words.split_first() else {
-            return Err(OriginError::Permanent(format!("the command for {} has no words", self.template.scheme)));
+            return Err(SourceError::Permanent(format!("the command for {} has no words", self.template.scheme)));
         };
         let mut command = std::process::Command::new(program);
         command.args(arguments).env_clear().env("PATH", "/usr/local/bin:/usr/bin:/bin").current_dir("/");
@@ -67,13 +67,13 @@ impl CommandOrigin {
         }
         let mut command = tokio::process::Command::from(command);
         let spawned = command.kill_on_drop(true).spawn();
-        let mut child = spawned.map_err(|e| OriginError::Permanent(format!("cannot start {program}: {e}")))?;
+        let mut child = spawned.map_err(|e| SourceError::Permanent(format!("cannot start {program}: {e}")))?;
         let mut output = child.stdout.take().expect("piped");
         let taken = take(&mut output).await;
         drop(output);
         let status = child.wait().await.map_err(|e| failure::of_io(program, &e))?;
         if !status.success() {
-            return Err(OriginError::Passing(format!("{program} ended with {status}")));
+            return Err(SourceError::Passing(format!("{program} ended with {status}")));
         }
         taken
     }
@@ -89,16 +89,16 @@ fn fill(words: &[String], uri: &str, offset: u64, length: u64) -> Vec<String> {
     words.iter().map(put).collect()
 }
 
-fn parse_stat(text: &str) -> Result<Version, OriginError> {
-    let bad = || OriginError::Permanent("the stat command must write SIZE, or SIZE and a word, on one line".into());
+fn parse_stat(text: &str) -> Result<Version, SourceError> {
+    let bad = || SourceError::Permanent("the stat command must write SIZE, or SIZE and a word, on one line".into());
     let mut words = text.split_whitespace();
     let size = words.next().and_then(|w| w.parse().ok()).ok_or_else(bad)?;
     let etag = words.next().map(str::to_string);
     if words.next().is_some() { Err(bad()) } else { Ok(Version { size, etag, modified_ns: None }) }
 }
 
-impl Origin for CommandOrigin {
-    fn stat(&self) -> Result<Version, OriginError> {
+impl Source for CommandSource {
+    fn stat(&self) -> Result<Version, SourceError> {
         let run = self.run(&self.template.stat, 0, 0, async |output| {
             let mut text = String::new();
             output.take(4096).read_to_string(&mut text).await.map_err(|e| failure::of_io("stat", &e))?;
@@ -107,12 +107,12 @@ impl Origin for CommandOrigin {
         self.runtime.wait("stat", 0, run)
     }
 
-    fn read_at(&self, version: &Version, offset: u64, buf: &mut [u8]) -> Result<(), OriginError> {
+    fn read_at(&self, version: &Version, offset: u64, buf: &mut [u8]) -> Result<(), SourceError> {
         self.guard.check(version, || self.stat())?;
         let length = buf.len() as u64;
         let run = self.run(&self.template.read, offset, length, async |output| {
             let read = output.read_exact(buf).await;
-            read.map_err(|e| OriginError::Passing(format!("the command wrote too little: {e}")))?;
+            read.map_err(|e| SourceError::Passing(format!("the command wrote too little: {e}")))?;
             match output.read(&mut [0]).await {
                 Ok(0) => Ok(()),
                 _ => Err(too_much()),
@@ -122,7 +122,7 @@ impl Origin for CommandOrigin {
     }
 
     /// With one run of the program: where it tells no versions apart, two runs could bring two.
-    fn read_all(&self, version: &Version, each: &mut dyn FnMut(&[u8]) -> bool) -> Result<(), OriginError> {
+    fn read_all(&self, version: &Version, each: &mut dyn FnMut(&[u8]) -> bool) -> Result<(), SourceError> {
         self.guard.check(version, || self.stat())?;
         let run = self.run(&self.template.read, 0, version.size, async |output| {
             let (mut buf, mut left) = (vec![0; BLOCK_BYTES], version.size);
@@ -140,13 +140,13 @@ impl Origin for CommandOrigin {
         self.runtime.wait("read", version.size, run)
     }
 
-    fn has_ranges(&self) -> Result<bool, OriginError> {
+    fn has_ranges(&self) -> Result<bool, SourceError> {
         Ok(true)
     }
 }
 
-fn too_much() -> OriginError {
-    OriginError::Permanent("the command wrote more than it was asked for".into())
+fn too_much() -> SourceError {
+    SourceError::Permanent("the command wrote more than it was asked for".into())
 }
 
 #[cfg(test)]
@@ -184,25 +184,25 @@ mod tests {
             ..Default::default()
         };
         let runtime = Arc::new(Runtime::start(Duration::from_secs(10)).expect("starts"));
-        let origin = CommandOrigin::new(template.clone(), "x://h/y", &who, runtime.clone());
-        let version = origin.stat().expect("stat");
+        let source = CommandSource::new(template.clone(), "x://h/y", &who, runtime.clone());
+        let version = source.stat().expect("stat");
         assert_eq!((version.size, version.etag.as_deref()), (10, Some("v1")));
         let mut buf = [0; 4];
-        origin.read_at(&version, 3, &mut buf).expect("read");
+        source.read_at(&version, 3, &mut buf).expect("read");
         assert_eq!(&buf, b"3456");
         let mut all = Vec::new();
         let mut each = |bytes: &[u8]| {
             all.extend_from_slice(bytes);
             true
         };
-        origin.read_all(&version, &mut each).expect("all of it");
+        source.read_all(&version, &mut each).expect("all of it");
         assert_eq!(all, b"0123456789");
         let longer = Version { size: 11, etag: None, modified_ns: None };
-        assert!(matches!(origin.read_all(&longer, &mut |_| true), Err(OriginError::Passing(_))));
+        assert!(matches!(source.read_all(&longer, &mut |_| true), Err(SourceError::Passing(_))));
         let mut beyond = [0; 9];
-        assert!(matches!(origin.read_at(&version, 3, &mut beyond), Err(OriginError::Passing(_))));
+        assert!(matches!(source.read_at(&version, 3, &mut beyond), Err(SourceError::Passing(_))));
         let other = Version { etag: Some("v0".into()), ..version };
-        let origin = CommandOrigin::new(template, "x://h/y", &who, runtime);
-        assert!(matches!(origin.read_at(&other, 0, &mut buf), Err(OriginError::Changed(_))));
+        let source = CommandSource::new(template, "x://h/y", &who, runtime);
+        assert!(matches!(source.read_at(&other, 0, &mut buf), Err(SourceError::Changed(_))));
     }
 }

@@ -19,8 +19,8 @@ use std::fmt;
 use std::io::Read;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use store::origin::rights;
-use store::origin::{Identity, OriginError};
+use store::source::rights;
+use store::source::{Identity, SourceError};
 
 /// The variables of a user's environment that are looked at; a client passes on these and no others.
 pub const CREDENTIAL_VARIABLES: &[&str] = &[
@@ -95,7 +95,7 @@ pub struct Credentials {
 
 impl Credentials {
     /// What `who` has for the server of `address`: the environment first, then the file.
-    pub fn find(address: &Address, who: &Identity) -> Result<Credentials, OriginError> {
+    pub fn find(address: &Address, who: &Identity) -> Result<Credentials, SourceError> {
         let mut found = from_file(address, who)?;
         overlay(&mut found, address.scheme, &who.environment);
         if let Some(user) = &address.user {
@@ -139,7 +139,7 @@ fn overlay(found: &mut Credentials, scheme: Scheme, environment: &BTreeMap<Strin
     }
 }
 
-fn from_file(address: &Address, who: &Identity) -> Result<Credentials, OriginError> {
+fn from_file(address: &Address, who: &Identity) -> Result<Credentials, SourceError> {
     let named = who.credentials_file.clone();
     let Some(path) = named.clone().or_else(|| rights::home_of(who.uid).map(|home| home.join(DEFAULT_FILE))) else {
         return Ok(Credentials::default());
@@ -150,13 +150,13 @@ fn from_file(address: &Address, who: &Identity) -> Result<Credentials, OriginErr
     })? {
         Ok(text) => text,
         Err(e) if e.kind() == std::io::ErrorKind::NotFound && named.is_none() => return Ok(Credentials::default()),
-        Err(e) => return Err(OriginError::Permanent(format!("credentials file {}: {e}", path.display()))),
+        Err(e) => return Err(SourceError::Permanent(format!("credentials file {}: {e}", path.display()))),
     };
     // The parser's message quotes the line, which may hold a secret: say only where it is.
     let tables: BTreeMap<String, Credentials> = toml::from_str(&text).map_err(|e| {
         let line = e.span().map_or(0, |span| text[..span.start].matches('\n').count() + 1);
         let why = format!("credentials file {}: line {line} is not as it should be", path.display());
-        OriginError::Permanent(why)
+        SourceError::Permanent(why)
     })?;
     let found = tables.get(&address.authority()).or_else(|| tables.get(&address.host)).or_else(|| tables.get("*"));
     Ok(found.cloned().unwrap_or_default())

@@ -11,7 +11,7 @@ use futures_util::StreamExt;
 use opendal::{Metadata, Operator, services};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
-use store::origin::{Entry, EntryKind, Origin, OriginError, Upload, Version};
+use store::source::{Entry, EntryKind, Source, SourceError, Upload, Version};
 use tokio::sync::Semaphore;
 
 /// Entries that one listing may have.
@@ -34,7 +34,7 @@ pub struct DalSession {
 
 impl DalSession {
     /// Prepares a session; nothing is sent yet.
-    pub fn new(address: &Address, who: &Credentials, runtime: Arc<Runtime>) -> Result<DalSession, OriginError> {
+    pub fn new(address: &Address, who: &Credentials, runtime: Arc<Runtime>) -> Result<DalSession, SourceError> {
         DalSession::below(address, who, runtime, "/")
     }
 
@@ -45,7 +45,7 @@ impl DalSession {
         who: &Credentials,
         runtime: Arc<Runtime>,
         root: &str,
-    ) -> Result<DalSession, OriginError> {
+    ) -> Result<DalSession, SourceError> {
         let operator = operator(address, who, root).map_err(failure::of_opendal)?;
         // Connections of ftp are dear (a login each) and servers allow few of them.
         let (transfers, questions) = if address.scheme == Scheme::Ftp { (3, 2) } else { (8, 8) };
@@ -61,11 +61,11 @@ impl DalSession {
         self.slots.acquire().await.expect("the slots are never closed")
     }
 
-    async fn stat(&self, path: &str) -> Result<Version, OriginError> {
+    async fn stat(&self, path: &str) -> Result<Version, SourceError> {
         let _slot = self.question_slot().await;
         let meta = self.operator.stat(path).await.map_err(failure::of_opendal)?;
         if meta.is_dir() {
-            return Err(OriginError::Permanent("it is a directory, not a file".into()));
+            return Err(SourceError::Permanent("it is a directory, not a file".into()));
         }
         Ok(self.version(&meta))
     }
@@ -88,7 +88,7 @@ impl DalSession {
         version: &Version,
         range: Option<std::ops::Range<u64>>,
         each: &mut dyn FnMut(&[u8]) -> bool,
-    ) -> Result<(), OriginError> {
+    ) -> Result<(), SourceError> {
         let _slot = self.slot().await;
         let moved = Moved::default();
         let transfer = async {
@@ -119,7 +119,7 @@ impl DalSession {
     }
 
     /// All below a directory. Directory by directory where the service lists that way anyway: OpenDAL's own walk leaves empty ones out.
-    async fn list(&self, path: &str) -> Result<Vec<Entry>, OriginError> {
+    async fn list(&self, path: &str) -> Result<Vec<Entry>, SourceError> {
         let dir = if path.ends_with('/') { path.to_string() } else { format!("{path}/") };
         let prefix = dir.trim_start_matches('/').to_string();
         let at_once = self.scheme != Scheme::Ftp;
@@ -133,7 +133,7 @@ impl DalSession {
                 }
                 let Some(name) = full.strip_prefix(&prefix).map(|name| name.trim_end_matches('/').to_string()) else {
                     let why = format!("its listing names {full:?}, which is not below the directory");
-                    return Err(OriginError::Permanent(why));
+                    return Err(SourceError::Permanent(why));
                 };
                 let kind = if meta.is_dir() { EntryKind::Directory } else { EntryKind::File(meta.content_length()) };
                 if meta.is_dir() && !at_once {
@@ -141,7 +141,7 @@ impl DalSession {
                 }
                 entries.push(Entry { path: name, kind });
                 if entries.len() > ENTRIES_MAX {
-                    return Err(OriginError::Permanent("the directory has more than a million entries".into()));
+                    return Err(SourceError::Permanent("the directory has more than a million entries".into()));
                 }
             }
         }
@@ -150,10 +150,10 @@ impl DalSession {
     }
 }
 
-fn of_stream(e: std::io::Error) -> OriginError {
+fn of_stream(e: std::io::Error) -> SourceError {
     match e.downcast::<opendal::Error>() {
         Ok(e) => failure::of_opendal(e),
-        Err(e) => OriginError::Passing(e.to_string()),
+        Err(e) => SourceError::Passing(e.to_string()),
     }
 }
 
@@ -205,19 +205,19 @@ fn s3(address: &Address, who: &Credentials) -> services::S3 {
 }
 
 /// One file at one server.
-pub struct DalOrigin {
+pub struct DalSource {
     session: Arc<DalSession>,
     path: String,
     guard: Guard,
 }
 
-impl DalOrigin {
+impl DalSource {
     /// Names a file; nothing is sent yet.
-    pub fn new(session: Arc<DalSession>, path: &str) -> DalOrigin {
-        DalOrigin { session, path: path.to_string(), guard: Guard::default() }
+    pub fn new(session: Arc<DalSession>, path: &str) -> DalSource {
+        DalSource { session, path: path.to_string(), guard: Guard::default() }
     }
 
-    fn check(&self, version: &Version) -> Result<(), OriginError> {
+    fn check(&self, version: &Version) -> Result<(), SourceError> {
         if version.etag.is_some() && self.session.guards_by_tag() {
             return Ok(());
         }
@@ -225,12 +225,12 @@ impl DalOrigin {
     }
 }
 
-impl Origin for DalOrigin {
-    fn stat(&self) -> Result<Version, OriginError> {
+impl Source for DalSource {
+    fn stat(&self) -> Result<Version, SourceError> {
         self.session.runtime.wait("stat", 0, self.session.stat(&self.path))
     }
 
-    fn read_at(&self, version: &Version, offset: u64, buf: &mut [u8]) -> Result<(), OriginError> {
+    fn read_at(&self, version: &Version, offset: u64, buf: &mut [u8]) -> Result<(), SourceError> {
         self.check(version)?;
         let (len, mut filled, mut too_much) = (buf.len(), 0, false);
         let mut each = |bytes: &[u8]| {
@@ -245,7 +245,7 @@ impl Origin for DalOrigin {
         let session = &self.session;
         session.runtime.wait("read", len as u64, session.stream(&self.path, version, Some(range), &mut each))?;
         if too_much {
-            return Err(OriginError::Permanent("the server sent more than the range asked for".into()));
+            return Err(SourceError::Permanent("the server sent more than the range asked for".into()));
         }
         if filled < len {
             return Err(failure::short(filled as u64, len as u64));
@@ -253,13 +253,13 @@ impl Origin for DalOrigin {
         Ok(())
     }
 
-    fn read_all(&self, version: &Version, each: &mut dyn FnMut(&[u8]) -> bool) -> Result<(), OriginError> {
+    fn read_all(&self, version: &Version, each: &mut dyn FnMut(&[u8]) -> bool) -> Result<(), SourceError> {
         self.check(version)?;
         let session = &self.session;
         session.runtime.wait("read", version.size, session.stream(&self.path, version, None, each))
     }
 
-    fn has_ranges(&self) -> Result<bool, OriginError> {
+    fn has_ranges(&self) -> Result<bool, SourceError> {
         Ok(true) // s3 and ftp's REST are ranges by definition; a server without REST fails the read
     }
 
@@ -273,7 +273,7 @@ impl Origin for DalOrigin {
 }
 
 /// The tree below a directory.
-pub fn list(session: &DalSession, path: &str) -> Result<Vec<Entry>, OriginError> {
+pub fn list(session: &DalSession, path: &str) -> Result<Vec<Entry>, SourceError> {
     session.runtime.wait("list", 64 << 20, session.list(path))
 }
 
@@ -288,7 +288,7 @@ pub struct DalUpload {
 
 impl DalUpload {
     /// Starts an upload.
-    pub fn start(session: Arc<DalSession>, path: &str) -> Result<DalUpload, OriginError> {
+    pub fn start(session: Arc<DalSession>, path: &str) -> Result<DalUpload, SourceError> {
         let open = async {
             let writer = session.operator.writer_with(path);
             let writer = if session.scheme == Scheme::S3 { writer.chunk(S3_PART_BYTES) } else { writer };
@@ -309,7 +309,7 @@ impl DalUpload {
 }
 
 impl Upload for DalUpload {
-    fn append(&mut self, data: &[u8]) -> Result<(), OriginError> {
+    fn append(&mut self, data: &[u8]) -> Result<(), SourceError> {
         let runtime = self.session.runtime.clone();
         let bytes = bytes::Bytes::copy_from_slice(data);
         let written = async { self.writer.write(bytes).await.map_err(failure::of_opendal) };
@@ -318,13 +318,13 @@ impl Upload for DalUpload {
         Ok(())
     }
 
-    fn complete(&mut self, expect_size: u64) -> Result<(), OriginError> {
+    fn complete(&mut self, expect_size: u64) -> Result<(), SourceError> {
         if self.written != expect_size {
             let why = format!("{} bytes were handed over, {expect_size} expected", self.written);
-            return Err(OriginError::Permanent(why));
+            return Err(SourceError::Permanent(why));
         }
         if expect_size == 0 && self.session.scheme == Scheme::Ftp {
-            return Err(OriginError::Permanent("an empty file cannot be sent over ftp; use sftp".into()));
+            return Err(SourceError::Permanent("an empty file cannot be sent over ftp; use sftp".into()));
         }
         let runtime = self.session.runtime.clone();
         let closed = async { self.writer.close().await.map_err(failure::of_opendal) };
@@ -336,7 +336,7 @@ impl Upload for DalUpload {
         Ok(())
     }
 
-    fn finish(mut self: Box<Self>, expect_size: u64) -> Result<Version, OriginError> {
+    fn finish(mut self: Box<Self>, expect_size: u64) -> Result<Version, SourceError> {
         if self.arrived.is_none()
             && let Err(e) = self.complete(expect_size)
         {

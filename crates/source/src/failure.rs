@@ -3,17 +3,17 @@
 use openssh_sftp_client::error::SftpErrorKind;
 use reqwest::StatusCode;
 use std::error::Error;
-use store::origin::OriginError;
+use store::source::SourceError;
 
 /// Longer texts of a server are pages for people, which say less than the status does.
 const SAID_MAX: usize = 300;
 
 /// What OpenDAL said.
-pub fn of_opendal(e: opendal::Error) -> OriginError {
+pub fn of_opendal(e: opendal::Error) -> SourceError {
     use opendal::ErrorKind;
     let said = Some(e.message().trim()).filter(|t| !t.is_empty() && !t.starts_with('<') && t.len() <= SAID_MAX);
     if let Some(status) = http_status(&e.to_string()) {
-        let error = if e.is_temporary() { OriginError::Passing(answered(status)) } else { of_status(status) };
+        let error = if e.is_temporary() { SourceError::Passing(answered(status)) } else { of_status(status) };
         return error.map(|text| said.map_or(text.clone(), |said| format!("{text}: {said}")));
     }
     let mut text = said.map_or_else(|| e.kind().to_string(), str::to_string);
@@ -21,17 +21,17 @@ pub fn of_opendal(e: opendal::Error) -> OriginError {
         text = format!("{text}: {}", innermost(cause));
     }
     match e.kind() {
-        ErrorKind::ConditionNotMatch => OriginError::Changed(text),
-        ErrorKind::PermissionDenied => OriginError::Denied(text),
+        ErrorKind::ConditionNotMatch => SourceError::Changed(text),
+        ErrorKind::PermissionDenied => SourceError::Denied(text),
         ErrorKind::NotFound
         | ErrorKind::ConfigInvalid
         | ErrorKind::Unsupported
         | ErrorKind::IsADirectory
         | ErrorKind::NotADirectory
-        | ErrorKind::RangeNotSatisfied => OriginError::Permanent(text),
+        | ErrorKind::RangeNotSatisfied => SourceError::Permanent(text),
         // 530 is "not logged in" in ftp, and says so as text.
         ErrorKind::Unexpected if !e.is_temporary() && (text.contains("[530]") || text.contains("530 ")) => {
-            OriginError::Denied(text)
+            SourceError::Denied(text)
         }
         _ => of_network(text),
     }
@@ -44,12 +44,12 @@ fn http_status(text: &str) -> Option<StatusCode> {
 }
 
 /// What an http request met before there was an answer, or in the middle of one.
-pub fn of_http(e: reqwest::Error) -> OriginError {
+pub fn of_http(e: reqwest::Error) -> SourceError {
     let what = match () {
         () if e.is_timeout() => "no answer in time",
         () if e.is_connect() => "no connection to the server",
         () if e.is_redirect() => {
-            return OriginError::Permanent("the server sends from one place to the next without an end".into());
+            return SourceError::Permanent("the server sends from one place to the next without an end".into());
         }
         () => "the connection broke",
     };
@@ -67,13 +67,13 @@ fn innermost(e: &dyn Error) -> String {
 }
 
 /// A failure of the network passes, but a name that nobody knows is not known at the next try either.
-fn of_network(text: String) -> OriginError {
+fn of_network(text: String) -> SourceError {
     // Words of the C library's resolver. A name server that does not answer has others.
     let unknown = ["Name or service not known", "No address associated with hostname", "Could not resolve hostname"];
     if unknown.iter().any(|words| text.contains(words)) && !text.contains("Temporary failure") {
-        return OriginError::Permanent(format!("there is no server of this name ({text})"));
+        return SourceError::Permanent(format!("there is no server of this name ({text})"));
     }
-    OriginError::Passing(text)
+    SourceError::Passing(text)
 }
 
 fn answered(status: StatusCode) -> String {
@@ -81,19 +81,19 @@ fn answered(status: StatusCode) -> String {
 }
 
 /// What an http status means where success was expected.
-pub fn of_status(status: StatusCode) -> OriginError {
+pub fn of_status(status: StatusCode) -> SourceError {
     let text = answered(status);
     match status.as_u16() {
-        401 | 403 | 407 => OriginError::Denied(text),
-        412 => OriginError::Changed(text),
-        408 | 425 | 429 | 500 | 502 | 503 | 504 => OriginError::Passing(text),
-        300..=399 => OriginError::Permanent(format!("{text}: it wants another place to be named")),
-        _ => OriginError::Permanent(text),
+        401 | 403 | 407 => SourceError::Denied(text),
+        412 => SourceError::Changed(text),
+        408 | 425 | 429 | 500 | 502 | 503 | 504 => SourceError::Passing(text),
+        300..=399 => SourceError::Permanent(format!("{text}: it wants another place to be named")),
+        _ => SourceError::Permanent(text),
     }
 }
 
 /// The error that ended an upload, with what became of what was sent.
-pub fn left(e: OriginError, removed: Result<(), OriginError>, temporary: &str) -> OriginError {
+pub fn left(e: SourceError, removed: Result<(), SourceError>, temporary: &str) -> SourceError {
     e.map(|text| match removed {
         Ok(()) => format!("{text}; what was sent was removed again"),
         Err(why) => format!("{text}; what was sent still lies at {temporary} and could not be removed ({why})"),
@@ -101,70 +101,70 @@ pub fn left(e: OriginError, removed: Result<(), OriginError>, temporary: &str) -
 }
 
 /// What lies at the other end has the size of what was sent.
-pub fn same_size(there: u64, sent: u64) -> Result<(), OriginError> {
+pub fn same_size(there: u64, sent: u64) -> Result<(), SourceError> {
     if there == sent {
         return Ok(());
     }
-    Err(OriginError::Passing(format!("{there} bytes arrived, {sent} were sent")))
+    Err(SourceError::Passing(format!("{there} bytes arrived, {sent} were sent")))
 }
 
 /// A transfer that ended before its end.
-pub fn short(came: u64, wanted: u64) -> OriginError {
-    OriginError::Passing(format!("the server sent {came} of {wanted} bytes"))
+pub fn short(came: u64, wanted: u64) -> SourceError {
+    SourceError::Passing(format!("the server sent {came} of {wanted} bytes"))
 }
 
 /// What the sftp library said.
-pub fn of_sftp(what: &str, e: openssh_sftp_client::Error) -> OriginError {
+pub fn of_sftp(what: &str, e: openssh_sftp_client::Error) -> SourceError {
     use openssh_sftp_client::Error::SftpError;
     let text = format!("sftp, {what}: {e}");
     match e {
-        SftpError(SftpErrorKind::PermDenied, _) => OriginError::Denied(text),
-        SftpError(SftpErrorKind::NoSuchFile | SftpErrorKind::OpUnsupported, _) => OriginError::Permanent(text),
-        _ => OriginError::Passing(text),
+        SftpError(SftpErrorKind::PermDenied, _) => SourceError::Denied(text),
+        SftpError(SftpErrorKind::NoSuchFile | SftpErrorKind::OpUnsupported, _) => SourceError::Permanent(text),
+        _ => SourceError::Passing(text),
     }
 }
 
 /// What `ssh` said last, or else the library that talks through it.
-pub fn of_ssh(said: &str, otherwise: &str) -> OriginError {
+pub fn of_ssh(said: &str, otherwise: &str) -> SourceError {
     let text = format!("ssh: {}", if said.is_empty() { otherwise } else { said });
     match () {
-        () if said.contains("Permission denied") => OriginError::Denied(text),
+        () if said.contains("Permission denied") => SourceError::Denied(text),
         () if said.contains("Host key verification failed") || said.contains("subsystem request failed") => {
-            OriginError::Permanent(text)
+            SourceError::Permanent(text)
         }
         () => of_network(text),
     }
 }
 
 /// What a local file system said.
-pub fn of_io(what: &str, e: &std::io::Error) -> OriginError {
+pub fn of_io(what: &str, e: &std::io::Error) -> SourceError {
     use std::io::ErrorKind;
     let text = format!("{what}: {e}");
     match e.kind() {
         ErrorKind::Interrupted | ErrorKind::TimedOut | ErrorKind::WouldBlock | ErrorKind::ResourceBusy => {
-            OriginError::Passing(text)
+            SourceError::Passing(text)
         }
-        ErrorKind::PermissionDenied => OriginError::Denied(text),
-        _ if e.raw_os_error() == Some(5) => OriginError::Passing(text), // EIO
-        _ => OriginError::Permanent(text),
+        ErrorKind::PermissionDenied => SourceError::Denied(text),
+        _ if e.raw_os_error() == Some(5) => SourceError::Passing(text), // EIO
+        _ => SourceError::Permanent(text),
     }
 }
 
 /// A transfer of which nothing came any more.
-pub fn stalled(what: &str, patience: std::time::Duration) -> OriginError {
-    OriginError::Passing(format!("{what}: nothing came for {} s; is the network there?", patience.as_secs_f32()))
+pub fn stalled(what: &str, patience: std::time::Duration) -> SourceError {
+    SourceError::Passing(format!("{what}: nothing came for {} s; is the network there?", patience.as_secs_f32()))
 }
 
 /// A transfer of which too little came to wait for the rest.
-pub fn slow(what: &str, bytes_s: u64, least_bytes_s: u64) -> OriginError {
-    OriginError::Passing(format!(
+pub fn slow(what: &str, bytes_s: u64, least_bytes_s: u64) -> SourceError {
+    SourceError::Passing(format!(
         "{what}: only {bytes_s} bytes a second came, and less than {least_bytes_s} are not waited for"
     ))
 }
 
 /// No answer in time.
-pub fn timeout(what: &str) -> OriginError {
-    OriginError::Passing(format!("{what}: no answer within the deadline"))
+pub fn timeout(what: &str) -> SourceError {
+    SourceError::Passing(format!("{what}: no answer within the deadline"))
 }
 
 #[cfg(test)]
@@ -175,10 +175,10 @@ mod tests {
     #[test]
     fn kinds() {
         let of = |kind| of_opendal(Error::new(kind, "x"));
-        assert_eq!(of(ErrorKind::NotFound), OriginError::Permanent("x".into()));
-        assert_eq!(of(ErrorKind::ConditionNotMatch), OriginError::Changed("x".into()));
-        assert_eq!(of(ErrorKind::PermissionDenied), OriginError::Denied("x".into()));
-        assert_eq!(of(ErrorKind::Unexpected), OriginError::Passing("x".into()));
+        assert_eq!(of(ErrorKind::NotFound), SourceError::Permanent("x".into()));
+        assert_eq!(of(ErrorKind::ConditionNotMatch), SourceError::Changed("x".into()));
+        assert_eq!(of(ErrorKind::PermissionDenied), SourceError::Denied("x".into()));
+        assert_eq!(of(ErrorKind::Unexpected), SourceError::Passing("x".into()));
     }
 
     #[test]
@@ -187,22 +187,22 @@ mod tests {
             let response = format!("Parts {{ status: {status}, .. }}");
             of_opendal(Error::new(ErrorKind::Unexpected, "<html>").with_context("response", response))
         };
-        assert_eq!(of(401), OriginError::Denied("the server answered 401 Unauthorized".into()));
-        assert_eq!(of(404), OriginError::Permanent("the server answered 404 Not Found".into()));
-        assert_eq!(of(503), OriginError::Passing("the server answered 503 Service Unavailable".into()));
-        assert_eq!(of(412), OriginError::Changed("the server answered 412 Precondition Failed".into()));
+        assert_eq!(of(401), SourceError::Denied("the server answered 401 Unauthorized".into()));
+        assert_eq!(of(404), SourceError::Permanent("the server answered 404 Not Found".into()));
+        assert_eq!(of(503), SourceError::Passing("the server answered 503 Service Unavailable".into()));
+        assert_eq!(of(412), SourceError::Changed("the server answered 412 Precondition Failed".into()));
         let refused = Error::new(ErrorKind::PermissionDenied, "AccessDenied").with_context("response", "status: 403");
-        assert_eq!(of_opendal(refused), OriginError::Denied("the server answered 403 Forbidden: AccessDenied".into()));
+        assert_eq!(of_opendal(refused), SourceError::Denied("the server answered 403 Forbidden: AccessDenied".into()));
     }
 
     #[test]
     fn a_name_that_nobody_knows_is_not_tried_again() {
         let of = |said: &str| of_network(format!("failed to lookup address information: {said}"));
-        assert!(matches!(of("Name or service not known"), OriginError::Permanent(_)));
-        assert!(matches!(of("Temporary failure in name resolution"), OriginError::Passing(_)));
+        assert!(matches!(of("Name or service not known"), SourceError::Permanent(_)));
+        assert!(matches!(of("Temporary failure in name resolution"), SourceError::Passing(_)));
         let ssh = "ssh: Could not resolve hostname h: Name or service not known";
-        assert!(matches!(of_ssh(ssh, ""), OriginError::Permanent(_)));
+        assert!(matches!(of_ssh(ssh, ""), SourceError::Permanent(_)));
         let ssh = "ssh: Could not resolve hostname h: Temporary failure in name resolution";
-        assert!(matches!(of_ssh(ssh, ""), OriginError::Passing(_)));
+        assert!(matches!(of_ssh(ssh, ""), SourceError::Passing(_)));
     }
 }

@@ -5,7 +5,7 @@
 
 use parking_lot::Mutex;
 use std::time::{Duration, Instant};
-use store::origin::{OriginError, Version};
+use store::source::{SourceError, Version};
 
 /// How long a look is good for. A guess: short against a staging, long against a range.
 const LOOK_AGAIN: Duration = Duration::from_secs(2);
@@ -19,8 +19,8 @@ impl Guard {
     pub fn check(
         &self,
         expected: &Version,
-        stat: impl FnOnce() -> Result<Version, OriginError>,
-    ) -> Result<(), OriginError> {
+        stat: impl FnOnce() -> Result<Version, SourceError>,
+    ) -> Result<(), SourceError> {
         if self.0.lock().is_some_and(|at| at.elapsed() < LOOK_AGAIN) {
             return Ok(());
         }
@@ -31,9 +31,9 @@ impl Guard {
 }
 
 /// `Changed` if the two cannot be the same data.
-pub fn same(expected: &Version, now: &Version) -> Result<(), OriginError> {
+pub fn same(expected: &Version, now: &Version) -> Result<(), SourceError> {
     let changed = |what: &str, was: String, is: String| {
-        Err(OriginError::Changed(format!("{what} was {was} and is {is}; stage it in again")))
+        Err(SourceError::Changed(format!("{what} was {was} and is {is}; stage it in again")))
     };
     if expected.size != now.size {
         return changed("its size", expected.size.to_string(), now.size.to_string());

@@ -13,7 +13,7 @@ use reqwest::{Client, Method, RequestBuilder, Response, StatusCode};
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
-use store::origin::{Origin, OriginError, Version};
+use store::source::{Source, SourceError, Version};
 use tokio::sync::Semaphore;
 
 /// Transfers over one session at once.
@@ -34,7 +34,7 @@ pub struct HttpAccess {
 
 impl HttpAccess {
     /// Prepares a client; nothing is sent yet.
-    pub fn new(address: &Address, who: &Credentials, patience: Duration) -> Result<HttpAccess, OriginError> {
+    pub fn new(address: &Address, who: &Credentials, patience: Duration) -> Result<HttpAccess, SourceError> {
         HttpAccess::with(address, who, patience, Policy::default())
     }
 
@@ -43,7 +43,7 @@ impl HttpAccess {
         address: &Address,
         who: &Credentials,
         patience: Duration,
-    ) -> Result<HttpAccess, OriginError> {
+    ) -> Result<HttpAccess, SourceError> {
         HttpAccess::with(address, who, patience, Policy::none())
     }
 
@@ -52,14 +52,14 @@ impl HttpAccess {
         who: &Credentials,
         patience: Duration,
         redirects: Policy,
-    ) -> Result<HttpAccess, OriginError> {
+    ) -> Result<HttpAccess, SourceError> {
         let client = Client::builder()
             .connect_timeout(patience) // whoever asks bounds the rest
             .redirect(redirects)
             .build()
-            .map_err(|e| OriginError::Permanent(format!("no http client: {e}")))?;
+            .map_err(|e| SourceError::Permanent(format!("no http client: {e}")))?;
         let base = url::Url::parse(&address.http_endpoint())
-            .map_err(|e| OriginError::Permanent(format!("bad server name: {e}")))?;
+            .map_err(|e| SourceError::Permanent(format!("bad server name: {e}")))?;
         let (user, password, token) = (who.user.clone(), who.password.clone(), who.token.clone());
         Ok(HttpAccess { client, base, user, password, token })
     }
@@ -82,9 +82,9 @@ impl HttpAccess {
     }
 
     /// What is there: by HEAD, and by the probe where the server knows no HEAD or does not say a size to it.
-    pub async fn stat(&self, path: &str) -> Result<Version, OriginError> {
+    pub async fn stat(&self, path: &str) -> Result<Version, SourceError> {
         if path.ends_with('/') {
-            return Err(OriginError::Permanent("it is a directory, not a file".into()));
+            return Err(SourceError::Permanent("it is a directory, not a file".into()));
         }
         let answer = self.request(Method::HEAD, path).send().await.map_err(failure::of_http)?;
         let status = answer.status();
@@ -96,11 +96,11 @@ impl HttpAccess {
             return Ok(answer::version(answer.headers(), size));
         }
         let found = self.probe(path).await?;
-        found.version.ok_or_else(|| OriginError::Permanent("the server does not say how large the file is".into()))
+        found.version.ok_or_else(|| SourceError::Permanent("the server does not say how large the file is".into()))
     }
 
     /// Asks for byte 1 alone, looks what comes, and reads none of it: a server that ignores `Range` sends the whole file.
-    async fn probe(&self, path: &str) -> Result<Probe, OriginError> {
+    async fn probe(&self, path: &str) -> Result<Probe, SourceError> {
         let answer = self.request(Method::GET, path).header(RANGE, "bytes=1-1").send().await;
         let answer = answer.map_err(failure::of_http)?;
         let (status, headers) = (answer.status(), answer.headers());
@@ -118,7 +118,7 @@ impl HttpAccess {
     }
 
     /// Sends a request that changes something and must succeed; `what` says in a message what it was for.
-    pub async fn done(&self, request: RequestBuilder, what: &str) -> Result<Response, OriginError> {
+    pub async fn done(&self, request: RequestBuilder, what: &str) -> Result<Response, SourceError> {
         let answer = request.send().await.map_err(failure::of_http)?;
         match answer.status() {
             // 207 lists what did not succeed.
@@ -146,13 +146,13 @@ pub struct HttpSession {
 
 impl HttpSession {
     /// Prepares a session; nothing is sent yet.
-    pub fn new(address: &Address, who: &Credentials, runtime: Arc<Runtime>) -> Result<HttpSession, OriginError> {
+    pub fn new(address: &Address, who: &Credentials, runtime: Arc<Runtime>) -> Result<HttpSession, SourceError> {
         let access = HttpAccess::new(address, who, runtime.patience())?;
         let (transfers, questions) = (Semaphore::new(TRANSFERS_MAX), Semaphore::new(QUESTIONS_MAX));
         Ok(HttpSession { access, transfers, questions, runtime })
     }
 
-    async fn ask<T>(&self, question: impl Future<Output = Result<T, OriginError>>) -> Result<T, OriginError> {
+    async fn ask<T>(&self, question: impl Future<Output = Result<T, SourceError>>) -> Result<T, SourceError> {
         let _slot = self.questions.acquire().await.expect("the slots are never closed");
         question.await
     }
@@ -164,7 +164,7 @@ impl HttpSession {
         version: &Version,
         range: Option<Range<u64>>,
         each: &mut dyn FnMut(&[u8]) -> bool,
-    ) -> Result<(), OriginError> {
+    ) -> Result<(), SourceError> {
         let _slot = self.transfers.acquire().await.expect("the slots are never closed");
         let moved = Moved::default();
         let transfer = async {
@@ -181,7 +181,7 @@ impl HttpSession {
             let mut left = len;
             while let Some(bytes) = answer.chunk().await.map_err(failure::of_http)? {
                 left = left.checked_sub(bytes.len() as u64).ok_or_else(|| {
-                    OriginError::Permanent(format!("the server sent more than the {len} bytes asked for"))
+                    SourceError::Permanent(format!("the server sent more than the {len} bytes asked for"))
                 })?;
                 moved.add(bytes.len());
                 if !moved.hand_over(|| each(&bytes)) {
@@ -195,7 +195,7 @@ impl HttpSession {
 }
 
 /// One file at one server.
-pub struct HttpOrigin {
+pub struct HttpSource {
     session: Arc<HttpSession>,
     path: String,
     guard: Guard,
@@ -204,10 +204,10 @@ pub struct HttpOrigin {
     probing: Mutex<()>,
 }
 
-impl HttpOrigin {
+impl HttpSource {
     /// Names a file; nothing is sent yet.
-    pub fn new(session: Arc<HttpSession>, path: &str) -> HttpOrigin {
-        HttpOrigin {
+    pub fn new(session: Arc<HttpSession>, path: &str) -> HttpSource {
+        HttpSource {
             session,
             path: path.to_string(),
             guard: Guard::default(),
@@ -217,23 +217,23 @@ impl HttpOrigin {
     }
 
     /// With a tag each request is guarded by it.
-    fn check(&self, version: &Version) -> Result<(), OriginError> {
+    fn check(&self, version: &Version) -> Result<(), SourceError> {
         if version.etag.is_some() { Ok(()) } else { self.guard.check(version, || self.stat()) }
     }
 }
 
-impl Origin for HttpOrigin {
-    fn stat(&self) -> Result<Version, OriginError> {
+impl Source for HttpSource {
+    fn stat(&self) -> Result<Version, SourceError> {
         let session = &self.session;
         session.runtime.wait("stat", 0, session.ask(session.access.stat(&self.path)))
     }
 
-    fn read_at(&self, version: &Version, offset: u64, buf: &mut [u8]) -> Result<(), OriginError> {
+    fn read_at(&self, version: &Version, offset: u64, buf: &mut [u8]) -> Result<(), SourceError> {
         if buf.is_empty() {
             return Ok(());
         }
         if !self.has_ranges()? {
-            return Err(OriginError::Permanent("the server ignores ranges".into()));
+            return Err(SourceError::Permanent("the server ignores ranges".into()));
         }
         self.check(version)?;
         let (len, mut filled) = (buf.len() as u64, 0);
@@ -247,13 +247,13 @@ impl Origin for HttpOrigin {
         session.runtime.wait("read", len, read)
     }
 
-    fn read_all(&self, version: &Version, each: &mut dyn FnMut(&[u8]) -> bool) -> Result<(), OriginError> {
+    fn read_all(&self, version: &Version, each: &mut dyn FnMut(&[u8]) -> bool) -> Result<(), SourceError> {
         self.check(version)?;
         let session = &self.session;
         session.runtime.wait("read", version.size, session.stream(&self.path, version, None, each))
     }
 
-    fn has_ranges(&self) -> Result<bool, OriginError> {
+    fn has_ranges(&self) -> Result<bool, SourceError> {
         if let Some(known) = self.ranges.get() {
             return Ok(*known);
         }

@@ -10,8 +10,8 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use store::origin::rights::with_rights_of;
-use store::origin::{Entry, EntryKind, Identity, Origin, OriginError, Upload, Version};
+use store::source::rights::with_rights_of;
+use store::source::{Entry, EntryKind, Identity, Source, SourceError, Upload, Version};
 
 /// Bytes of one read where all of a file is read: what stays in a processor's cache.
 const BLOCK_BYTES: usize = 1 << 20;
@@ -23,7 +23,7 @@ fn open_as(
     path: &Path,
     flags: OFlags,
     mode: u32,
-) -> Result<File, OriginError> {
+) -> Result<File, SourceError> {
     opened_as(who, refused, path, flags, mode)?.map_err(|e| failure::of_io(&path.display().to_string(), &e))
 }
 
@@ -34,7 +34,7 @@ fn opened_as(
     path: &Path,
     flags: OFlags,
     mode: u32,
-) -> Result<IoResult<File>, OriginError> {
+) -> Result<IoResult<File>, SourceError> {
     let (target, refused) = (path.to_path_buf(), refused.clone());
     let opened = with_rights_of(who, move || -> IoResult<Result<File, String>> {
         let flags = flags | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
@@ -47,7 +47,7 @@ fn opened_as(
     })?;
     match opened {
         Ok(Ok(file)) => Ok(Ok(file)),
-        Ok(Err(real)) => Err(OriginError::Permanent(format!(
+        Ok(Err(real)) => Err(SourceError::Permanent(format!(
             "{real} is inside the volume's own directories; name the file below the mount point instead"
         ))),
         Err(e) => Ok(Err(e)),
@@ -55,13 +55,13 @@ fn opened_as(
 }
 
 /// Whether that is a directory, as the user sees it.
-pub fn is_directory(who: &Identity, path: &str) -> Result<bool, OriginError> {
+pub fn is_directory(who: &Identity, path: &str) -> Result<bool, SourceError> {
     let path = PathBuf::from(path);
     with_rights_of(who, move || path.is_dir())
 }
 
 /// Makes a directory and those above it that are missing, as the user.
-fn make_directories(who: &Identity, refused: &Arc<Vec<PathBuf>>, dir: &Path) -> Result<(), OriginError> {
+fn make_directories(who: &Identity, refused: &Arc<Vec<PathBuf>>, dir: &Path) -> Result<(), SourceError> {
     // The nearest one that is there says whether this leads into the volume.
     for above in dir.ancestors() {
         match opened_as(who, refused, above, OFlags::PATH | OFlags::DIRECTORY, 0)? {
@@ -76,45 +76,45 @@ fn make_directories(who: &Identity, refused: &Arc<Vec<PathBuf>>, dir: &Path) -> 
     done.map_err(|e| failure::of_io(&format!("make the directory {}", dir.display()), &e))
 }
 
-fn version_of(file: &File) -> Result<Version, OriginError> {
+fn version_of(file: &File) -> Result<Version, SourceError> {
     let meta = file.metadata().map_err(|e| failure::of_io("stat", &e))?;
     if !meta.is_file() {
-        return Err(OriginError::Permanent("it is not a plain file".into()));
+        return Err(SourceError::Permanent("it is not a plain file".into()));
     }
     let modified_ns = meta.mtime() as i128 * 1_000_000_000 + i128::from(meta.mtime_nsec());
     Ok(Version { size: meta.len(), etag: None, modified_ns: u64::try_from(modified_ns).ok() })
 }
 
 /// A local file.
-pub struct LocalOrigin {
+pub struct LocalSource {
     file: Arc<File>,
     runtime: Arc<Runtime>,
 }
 
-impl LocalOrigin {
+impl LocalSource {
     /// Opens it.
     pub fn open(
         who: &Identity,
         refused: &Arc<Vec<PathBuf>>,
         path: &str,
         runtime: Arc<Runtime>,
-    ) -> Result<LocalOrigin, OriginError> {
+    ) -> Result<LocalSource, SourceError> {
         let file = open_as(who, refused, Path::new(path), OFlags::RDONLY, 0)?;
         version_of(&file)?;
-        Ok(LocalOrigin { file: Arc::new(file), runtime })
+        Ok(LocalSource { file: Arc::new(file), runtime })
     }
 
     /// Fills a buffer, which is given back: a new one of this size costs more than reading into it.
-    fn read_into(&self, mut bytes: Vec<u8>, offset: u64, len: usize) -> Result<Vec<u8>, OriginError> {
+    fn read_into(&self, mut bytes: Vec<u8>, offset: u64, len: usize) -> Result<Vec<u8>, SourceError> {
         let file = self.file.clone();
         let read = async move {
             let task = tokio::task::spawn_blocking(move || {
                 bytes.truncate(len);
                 file.read_exact_at(&mut bytes, offset).map(|()| bytes)
             });
-            let bytes = task.await.map_err(|e| OriginError::Passing(e.to_string()))?;
+            let bytes = task.await.map_err(|e| SourceError::Passing(e.to_string()))?;
             bytes.map_err(|e| match e.kind() {
-                std::io::ErrorKind::UnexpectedEof => OriginError::Changed("the file ended early".into()),
+                std::io::ErrorKind::UnexpectedEof => SourceError::Changed("the file ended early".into()),
                 _ => failure::of_io("read", &e),
             })
         };
@@ -122,18 +122,18 @@ impl LocalOrigin {
     }
 }
 
-impl Origin for LocalOrigin {
-    fn stat(&self) -> Result<Version, OriginError> {
+impl Source for LocalSource {
+    fn stat(&self) -> Result<Version, SourceError> {
         version_of(&self.file)
     }
 
-    fn read_at(&self, version: &Version, offset: u64, buf: &mut [u8]) -> Result<(), OriginError> {
+    fn read_at(&self, version: &Version, offset: u64, buf: &mut [u8]) -> Result<(), SourceError> {
         same(version, &self.stat()?)?;
         buf.copy_from_slice(&self.read_into(vec![0; buf.len()], offset, buf.len())?);
         same(version, &self.stat()?)
     }
 
-    fn read_all(&self, version: &Version, each: &mut dyn FnMut(&[u8]) -> bool) -> Result<(), OriginError> {
+    fn read_all(&self, version: &Version, each: &mut dyn FnMut(&[u8]) -> bool) -> Result<(), SourceError> {
         same(version, &self.stat()?)?;
         let mut offset = 0;
         let mut block = vec![0; BLOCK_BYTES.min(version.size as usize)];
@@ -148,7 +148,7 @@ impl Origin for LocalOrigin {
         same(version, &self.stat()?)
     }
 
-    fn has_ranges(&self) -> Result<bool, OriginError> {
+    fn has_ranges(&self) -> Result<bool, SourceError> {
         Ok(true)
     }
 }
@@ -168,7 +168,7 @@ impl LocalUpload {
         refused: &Arc<Vec<PathBuf>>,
         path: &str,
         temporary: &str,
-    ) -> Result<LocalUpload, OriginError> {
+    ) -> Result<LocalUpload, SourceError> {
         let temporary = PathBuf::from(temporary);
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW;
         if let Some(parent) = temporary.parent() {
@@ -177,7 +177,7 @@ impl LocalUpload {
         // The user named the destination, not what stands in for it meanwhile.
         let started = opened_as(who, refused, &temporary, flags, 0o666)
             .and_then(|opened| opened.map_err(|e| failure::of_io(path, &e)));
-        if let Err(OriginError::Permanent(why)) = &started
+        if let Err(SourceError::Permanent(why)) = &started
             && why.contains("inside the volume")
         {
             let inner = temporary.clone();
@@ -186,14 +186,14 @@ impl LocalUpload {
         Ok(LocalUpload { file: started?, temporary, path: path.into(), who: who.clone() })
     }
 
-    fn arrive(&self, expect_size: u64) -> Result<Version, OriginError> {
+    fn arrive(&self, expect_size: u64) -> Result<Version, SourceError> {
         self.file.sync_all().map_err(|e| failure::of_io("sync", &e))?;
         let version = version_of(&self.file)?;
         failure::same_size(version.size, expect_size)?;
         Ok(version)
     }
 
-    fn rename(&self, version: Version) -> Result<Version, OriginError> {
+    fn rename(&self, version: Version) -> Result<Version, SourceError> {
         let (from, to) = (self.temporary.clone(), self.path.clone());
         let renamed = with_rights_of(&self.who, move || {
             std::fs::rename(&from, &to)?;
@@ -211,15 +211,15 @@ impl LocalUpload {
 }
 
 impl Upload for LocalUpload {
-    fn append(&mut self, data: &[u8]) -> Result<(), OriginError> {
+    fn append(&mut self, data: &[u8]) -> Result<(), SourceError> {
         self.file.write_all(data).map_err(|e| failure::of_io("write", &e))
     }
 
-    fn complete(&mut self, expect_size: u64) -> Result<(), OriginError> {
+    fn complete(&mut self, expect_size: u64) -> Result<(), SourceError> {
         self.arrive(expect_size).map(drop)
     }
 
-    fn finish(self: Box<Self>, expect_size: u64) -> Result<Version, OriginError> {
+    fn finish(self: Box<Self>, expect_size: u64) -> Result<Version, SourceError> {
         let result = self.arrive(expect_size).and_then(|version| self.rename(version));
         if result.is_err() {
             self.remove();
@@ -233,7 +233,7 @@ impl Upload for LocalUpload {
 }
 
 /// The tree below a directory, links as they are.
-pub fn list(who: &Identity, refused: &Arc<Vec<PathBuf>>, path: &str) -> Result<Vec<Entry>, OriginError> {
+pub fn list(who: &Identity, refused: &Arc<Vec<PathBuf>>, path: &str) -> Result<Vec<Entry>, SourceError> {
     // Opening it refuses the volume's own directories before anything is read.
     open_as(who, refused, Path::new(path), OFlags::RDONLY | OFlags::DIRECTORY, 0)?;
     let root = PathBuf::from(path);

@@ -6,7 +6,7 @@ use crate::runtime::Runtime;
 use bytes::Bytes;
 use reqwest::{Method, StatusCode};
 use std::sync::Arc;
-use store::origin::{OriginError, Upload, Version};
+use store::source::{SourceError, Upload, Version};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
@@ -20,7 +20,7 @@ pub struct HttpUpload {
     temporary: String,
     path: String,
     blocks: Option<mpsc::Sender<Result<Bytes, std::io::Error>>>,
-    answer: Option<JoinHandle<Result<(), OriginError>>>,
+    answer: Option<JoinHandle<Result<(), SourceError>>>,
     complete: bool,
 }
 
@@ -39,14 +39,14 @@ impl HttpUpload {
     }
 
     /// The answer to the PUT.
-    fn answer(&mut self) -> Result<(), OriginError> {
+    fn answer(&mut self) -> Result<(), SourceError> {
         self.blocks = None;
         let Some(task) = self.answer.take() else { return Ok(()) };
-        let joined = async { task.await.map_err(|e| OriginError::Passing(format!("PUT ended early: {e}")))? };
+        let joined = async { task.await.map_err(|e| SourceError::Passing(format!("PUT ended early: {e}")))? };
         self.runtime.wait("PUT", 64 << 20, joined)
     }
 
-    fn arrive(&mut self, expect_size: u64) -> Result<(), OriginError> {
+    fn arrive(&mut self, expect_size: u64) -> Result<(), SourceError> {
         self.answer()?;
         let there = self.runtime.wait("stat", 0, self.access.stat(&self.temporary))?;
         failure::same_size(there.size, expect_size)?;
@@ -54,7 +54,7 @@ impl HttpUpload {
         Ok(())
     }
 
-    fn rename(&mut self, expect_size: u64) -> Result<Version, OriginError> {
+    fn rename(&mut self, expect_size: u64) -> Result<Version, SourceError> {
         let access = &self.access;
         let rename = access
             .request(Method::from_bytes(b"MOVE").expect("a method"), &self.temporary)
@@ -68,7 +68,7 @@ impl HttpUpload {
     }
 
     /// What is not there any more is removed.
-    fn remove(&mut self) -> Result<(), OriginError> {
+    fn remove(&mut self) -> Result<(), SourceError> {
         let delete = self.access.request(Method::DELETE, &self.temporary);
         let gone = async {
             let answer = delete.send().await.map_err(failure::of_http)?;
@@ -83,10 +83,10 @@ impl HttpUpload {
 }
 
 impl Upload for HttpUpload {
-    fn append(&mut self, data: &[u8]) -> Result<(), OriginError> {
-        let Some(blocks) = &self.blocks else { return Err(OriginError::Passing("the upload has ended".into())) };
+    fn append(&mut self, data: &[u8]) -> Result<(), SourceError> {
+        let Some(blocks) = &self.blocks else { return Err(SourceError::Passing("the upload has ended".into())) };
         let block = Ok(Bytes::copy_from_slice(data));
-        let sent = async { blocks.send(block).await.map_err(|_| OriginError::Passing("the server hung up".into())) };
+        let sent = async { blocks.send(block).await.map_err(|_| SourceError::Passing("the server hung up".into())) };
         match self.runtime.wait("write", data.len() as u64, sent) {
             Ok(()) => Ok(()),
             // The server's own answer says more than that the channel is closed.
@@ -94,11 +94,11 @@ impl Upload for HttpUpload {
         }
     }
 
-    fn complete(&mut self, expect_size: u64) -> Result<(), OriginError> {
+    fn complete(&mut self, expect_size: u64) -> Result<(), SourceError> {
         self.arrive(expect_size)
     }
 
-    fn finish(mut self: Box<Self>, expect_size: u64) -> Result<Version, OriginError> {
+    fn finish(mut self: Box<Self>, expect_size: u64) -> Result<Version, SourceError> {
         let arrived = if self.complete { Ok(()) } else { self.arrive(expect_size) };
         let result = arrived.and_then(|()| self.rename(expect_size));
         result.map_err(|e| failure::left(e, self.remove(), self.access.url(&self.temporary).as_str()))

@@ -167,7 +167,7 @@ pub fn recognise(argv: &[String]) -> Option<Recognised> {
         _ => None,
     }?;
     // What may not be stored (a password in it, say) is no source.
-    let storable = store::origin::check_uri(&found.uri).is_ok();
+    let storable = store::source::check_uri(&found.uri).is_ok();
     (storable && !found.destination.is_empty()).then_some(found)
 }
 

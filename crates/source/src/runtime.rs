@@ -4,7 +4,7 @@ use crate::failure;
 use std::future::Future;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
-use store::origin::OriginError;
+use store::source::SourceError;
 
 /// Threads that drive the protocols. They only move bytes between sockets and buffers.
 const WORKER_THREADS: usize = 2;
@@ -38,8 +38,8 @@ impl Runtime {
         &self,
         what: &str,
         bytes: u64,
-        future: impl Future<Output = Result<T, OriginError>>,
-    ) -> Result<T, OriginError> {
+        future: impl Future<Output = Result<T, SourceError>>,
+    ) -> Result<T, SourceError> {
         let limit = self.patience + Duration::from_secs(bytes / SLOWEST_BYTES_S);
         self.tokio.block_on(async {
             match tokio::time::timeout(limit, future).await {
@@ -139,8 +139,8 @@ pub async fn while_moving<T>(
     what: &str,
     patience: Duration,
     moved: &Moved,
-    future: impl Future<Output = Result<T, OriginError>>,
-) -> Result<T, OriginError> {
+    future: impl Future<Output = Result<T, SourceError>>,
+) -> Result<T, SourceError> {
     let mut future = std::pin::pin!(future);
     let (began, mut pace) = (Instant::now(), Pace::new(patience));
     loop {
@@ -165,7 +165,7 @@ mod tests {
     fn what_never_answers_is_given_up() {
         let runtime = Runtime::start(Duration::from_millis(5)).expect("starts");
         let result: Result<(), _> = runtime.wait("x", 0, std::future::pending());
-        assert!(matches!(result, Err(OriginError::Passing(_))));
+        assert!(matches!(result, Err(SourceError::Passing(_))));
     }
 
     #[test]
@@ -181,7 +181,7 @@ mod tests {
         };
         assert_eq!(runtime.wait("x", 0, while_moving("x", patience, &moved, slow)), Ok(()));
         let still = while_moving("read", patience, &moved, std::future::pending::<Result<(), _>>());
-        let Err(OriginError::Passing(said)) = runtime.wait("x", 0, still) else { panic!("it stood still") };
+        let Err(SourceError::Passing(said)) = runtime.wait("x", 0, still) else { panic!("it stood still") };
         assert!(said.contains("nothing came for"), "{said}");
     }
 

@@ -4,7 +4,7 @@ use crate::failure;
 use crate::sftp::{Live, SftpSession, remote_path, stat};
 use openssh_sftp_client::file::File;
 use std::sync::Arc;
-use store::origin::{OriginError, Upload, Version};
+use store::source::{SourceError, Upload, Version};
 
 /// A file being sent.
 pub struct SftpUpload {
@@ -18,7 +18,7 @@ pub struct SftpUpload {
 
 impl SftpUpload {
     /// Creates the temporary file; it must not exist yet.
-    pub fn start(session: Arc<SftpSession>, path: &str, temporary: &str) -> Result<SftpUpload, OriginError> {
+    pub fn start(session: Arc<SftpSession>, path: &str, temporary: &str) -> Result<SftpUpload, SourceError> {
         let (path, temporary) = (remote_path(path).to_string(), remote_path(temporary).to_string());
         let (live, file) = session.runtime.wait("create", 0, async {
             let live = session.live().await?;
@@ -29,7 +29,7 @@ impl SftpUpload {
         Ok(SftpUpload { session, live, file: Some(file), temporary, path, arrived: None })
     }
 
-    fn arrive(&mut self, expect_size: u64) -> Result<Version, OriginError> {
+    fn arrive(&mut self, expect_size: u64) -> Result<Version, SourceError> {
         let runtime = self.session.runtime.clone();
         let (sftp, file) = (&self.live.sftp, self.file.take());
         runtime.wait("finish", 0, async {
@@ -45,7 +45,7 @@ impl SftpUpload {
         })
     }
 
-    fn rename(&self) -> Result<(), OriginError> {
+    fn rename(&self) -> Result<(), SourceError> {
         let sftp = &self.live.sftp;
         self.session.runtime.wait("rename", 0, async {
             let renamed = sftp.fs().rename(&self.temporary, &self.path).await;
@@ -53,7 +53,7 @@ impl SftpUpload {
         })
     }
 
-    fn remove(&mut self) -> Result<(), OriginError> {
+    fn remove(&mut self) -> Result<(), SourceError> {
         let runtime = self.session.runtime.clone();
         let file = self.file.take();
         runtime.wait("remove", 0, async {
@@ -65,20 +65,20 @@ impl SftpUpload {
 }
 
 impl Upload for SftpUpload {
-    fn append(&mut self, data: &[u8]) -> Result<(), OriginError> {
+    fn append(&mut self, data: &[u8]) -> Result<(), SourceError> {
         let runtime = self.session.runtime.clone();
-        let Some(file) = &mut self.file else { return Err(OriginError::Passing("the upload has ended".into())) };
+        let Some(file) = &mut self.file else { return Err(SourceError::Passing("the upload has ended".into())) };
         runtime.wait("write", data.len() as u64, async {
             file.write_all(data).await.map_err(|e| failure::of_sftp("write", e))
         })
     }
 
-    fn complete(&mut self, expect_size: u64) -> Result<(), OriginError> {
+    fn complete(&mut self, expect_size: u64) -> Result<(), SourceError> {
         self.arrived = Some(self.arrive(expect_size)?);
         Ok(())
     }
 
-    fn finish(mut self: Box<Self>, expect_size: u64) -> Result<Version, OriginError> {
+    fn finish(mut self: Box<Self>, expect_size: u64) -> Result<Version, SourceError> {
         let arrived = self.arrived.take().map_or_else(|| self.arrive(expect_size), Ok);
         let result = arrived.and_then(|version| self.rename().map(|()| version));
         result.map_err(|e| failure::left(e, self.remove(), &self.temporary.clone()))

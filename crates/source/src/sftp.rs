@@ -17,8 +17,8 @@ use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::Stdio;
 use std::sync::Arc;
-use store::origin::rights;
-use store::origin::{Entry, EntryKind, Identity, Origin, OriginError, Version};
+use store::source::rights;
+use store::source::{Entry, EntryKind, Identity, Source, SourceError, Version};
 use tokio::io::AsyncSeekExt;
 use tokio::sync::{Mutex, Semaphore};
 
@@ -77,7 +77,7 @@ impl SftpSession {
     }
 
     /// The running child, a new one if there is none.
-    pub(crate) async fn live(&self) -> Result<Arc<Live>, OriginError> {
+    pub(crate) async fn live(&self) -> Result<Arc<Live>, SourceError> {
         let mut live = self.live.lock().await;
         if let Some(live) = &*live {
             return Ok(live.clone());
@@ -87,7 +87,7 @@ impl SftpSession {
         Ok(started)
     }
 
-    async fn start(&self) -> Result<Live, OriginError> {
+    async fn start(&self) -> Result<Live, SourceError> {
         let mut command = std::process::Command::new("ssh");
         command.args(&self.arguments).env_clear().env("PATH", "/usr/local/bin:/usr/bin:/bin");
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).current_dir("/");
@@ -104,13 +104,13 @@ impl SftpSession {
         if own != self.who.uid {
             if own != 0 {
                 let why = format!("this daemon runs as user {own} and cannot act for user {}", self.who.uid);
-                return Err(OriginError::Permanent(why));
+                return Err(SourceError::Permanent(why));
             }
             command.uid(self.who.uid).gid(self.who.gid); // this drops root's groups too
         }
         let mut command = tokio::process::Command::from(command);
         let spawned = command.kill_on_drop(true).spawn();
-        let mut child = spawned.map_err(|e| OriginError::Permanent(format!("cannot start ssh: {e}; install it")))?;
+        let mut child = spawned.map_err(|e| SourceError::Permanent(format!("cannot start ssh: {e}; install it")))?;
         let (stdin, stdout) = (child.stdin.take().expect("piped"), child.stdout.take().expect("piped"));
         let stderr = child.stderr.take().expect("piped");
         let said = tokio::spawn(last_words(stderr));
@@ -137,18 +137,18 @@ impl SftpSession {
         &self,
         what: &str,
         bytes: u64,
-        work: impl AsyncFnOnce(&Sftp) -> Result<T, OriginError>,
-    ) -> Result<T, OriginError> {
+        work: impl AsyncFnOnce(&Sftp) -> Result<T, SourceError>,
+    ) -> Result<T, SourceError> {
         let result = self.runtime.wait(what, bytes, async {
             let _slot = self.slots.acquire().await.expect("the slots are never closed");
             let live = self.live().await?;
             let result = work(&live.sftp).await;
-            if matches!(result, Err(OriginError::Passing(_))) {
+            if matches!(result, Err(SourceError::Passing(_))) {
                 self.forget(&live).await;
             }
             result
         });
-        if matches!(result, Err(OriginError::Passing(_))) {
+        if matches!(result, Err(SourceError::Passing(_))) {
             // Also after a deadline, where the piece of work above did not come to its end.
             let _ = self.runtime.wait("forget", 0, async {
                 self.live.lock().await.take();
@@ -210,41 +210,41 @@ pub fn remote_path(path: &str) -> &str {
 }
 
 /// What sftp says about a file.
-pub(crate) async fn stat(sftp: &Sftp, path: &str) -> Result<Version, OriginError> {
+pub(crate) async fn stat(sftp: &Sftp, path: &str) -> Result<Version, SourceError> {
     let meta = sftp.fs().metadata(path).await.map_err(|e| failure::of_sftp("stat", e))?;
     if meta.file_type().is_some_and(|t| !t.is_file()) {
-        return Err(OriginError::Permanent("it is not a plain file".into()));
+        return Err(SourceError::Permanent("it is not a plain file".into()));
     }
-    let size = meta.len().ok_or_else(|| OriginError::Permanent("the server does not say the size".into()))?;
+    let size = meta.len().ok_or_else(|| SourceError::Permanent("the server does not say the size".into()))?;
     let modified_ns = meta.modified().map(|at| u64::from(at.into_raw()) * 1_000_000_000);
     Ok(Version { size, etag: None, modified_ns })
 }
 
 /// One file at one server.
-pub struct SftpOrigin {
+pub struct SftpSource {
     session: Arc<SftpSession>,
     path: String,
     guard: Guard,
 }
 
-impl SftpOrigin {
+impl SftpSource {
     /// Names a file; nothing is sent yet.
-    pub fn new(session: Arc<SftpSession>, path: &str) -> SftpOrigin {
-        SftpOrigin { session, path: remote_path(path).to_string(), guard: Guard::default() }
+    pub fn new(session: Arc<SftpSession>, path: &str) -> SftpSource {
+        SftpSource { session, path: remote_path(path).to_string(), guard: Guard::default() }
     }
 }
 
 /// Fills one request's part of the buffer. The library moves its own offset by what was asked for, not by what came,
 /// so it is set before every request.
-async fn read_part(mut file: File, offset: u64, part: &mut [u8], moved: &Moved) -> Result<(), OriginError> {
+async fn read_part(mut file: File, offset: u64, part: &mut [u8], moved: &Moved) -> Result<(), SourceError> {
     let mut filled = 0;
     while filled < part.len() {
         let from = std::io::SeekFrom::Start(offset + filled as u64);
-        file.seek(from).await.map_err(|e| OriginError::Passing(e.to_string()))?;
+        file.seek(from).await.map_err(|e| SourceError::Passing(e.to_string()))?;
         let wanted = (part.len() - filled) as u32;
         let got = file.read(wanted, BytesMut::new()).await.map_err(|e| failure::of_sftp("read", e))?;
         let Some(got) = got.filter(|g| !g.is_empty() && g.len() <= part.len() - filled) else {
-            return Err(OriginError::Changed("the file ended early".into()));
+            return Err(SourceError::Changed("the file ended early".into()));
         };
         part[filled..filled + got.len()].copy_from_slice(&got);
         filled += got.len();
@@ -254,20 +254,20 @@ async fn read_part(mut file: File, offset: u64, part: &mut [u8], moved: &Moved) 
 }
 
 /// Several requests at once over one open file.
-async fn read_range(file: &File, offset: u64, buf: &mut [u8], moved: &Moved) -> Result<(), OriginError> {
+async fn read_range(file: &File, offset: u64, buf: &mut [u8], moved: &Moved) -> Result<(), SourceError> {
     let parts = buf.chunks_mut(REQUEST_BYTES).enumerate();
     let reads = parts.map(|(k, part)| read_part(file.clone(), offset + (k * REQUEST_BYTES) as u64, part, moved));
     try_join_all(reads).await.map(drop)
 }
 
-impl SftpOrigin {
+impl SftpSource {
     /// Opens the file and reads of it while bytes come.
     fn read(
         &self,
         version: &Version,
         bytes: u64,
-        work: impl AsyncFnOnce(&File, &Moved) -> Result<(), OriginError>,
-    ) -> Result<(), OriginError> {
+        work: impl AsyncFnOnce(&File, &Moved) -> Result<(), SourceError>,
+    ) -> Result<(), SourceError> {
         self.guard.check(version, || self.stat())?;
         let (moved, patience) = (Moved::default(), self.session.runtime.patience());
         let (moved, path) = (&moved, &self.path);
@@ -280,17 +280,17 @@ impl SftpOrigin {
     }
 }
 
-impl Origin for SftpOrigin {
-    fn stat(&self) -> Result<Version, OriginError> {
+impl Source for SftpSource {
+    fn stat(&self) -> Result<Version, SourceError> {
         self.session.run("stat", 0, async |sftp| stat(sftp, &self.path).await)
     }
 
-    fn read_at(&self, version: &Version, offset: u64, buf: &mut [u8]) -> Result<(), OriginError> {
+    fn read_at(&self, version: &Version, offset: u64, buf: &mut [u8]) -> Result<(), SourceError> {
         self.read(version, buf.len() as u64, async |file, moved| read_range(file, offset, buf, moved).await)
     }
 
     /// Through one open file: a file that takes its name meanwhile is not mixed in.
-    fn read_all(&self, version: &Version, each: &mut dyn FnMut(&[u8]) -> bool) -> Result<(), OriginError> {
+    fn read_all(&self, version: &Version, each: &mut dyn FnMut(&[u8]) -> bool) -> Result<(), SourceError> {
         self.read(version, version.size, async |file, moved| {
             let mut buf = vec![0; BLOCK_BYTES.min(version.size as usize)];
             let mut offset = 0;
@@ -306,13 +306,13 @@ impl Origin for SftpOrigin {
         })
     }
 
-    fn has_ranges(&self) -> Result<bool, OriginError> {
+    fn has_ranges(&self) -> Result<bool, SourceError> {
         Ok(true) // offsets are part of every read request
     }
 }
 
 /// The tree below a directory, links as they are.
-pub fn list(session: &SftpSession, path: &str) -> Result<Vec<Entry>, OriginError> {
+pub fn list(session: &SftpSession, path: &str) -> Result<Vec<Entry>, SourceError> {
     let root = remote_path(path).trim_end_matches('/').to_string();
     session.run("list", 64 << 20, async |sftp| {
         let mut entries = Vec::new();
@@ -324,7 +324,7 @@ pub fn list(session: &SftpSession, path: &str) -> Result<Vec<Entry>, OriginError
             while let Some(entry) = listing.next().await {
                 let entry = entry.map_err(|e| failure::of_sftp("list", e))?;
                 let Some(name) = entry.filename().to_str().filter(|n| !n.contains('\u{fffd}')) else {
-                    return Err(OriginError::Permanent(format!("a name in {here} is no UTF-8")));
+                    return Err(SourceError::Permanent(format!("a name in {here} is no UTF-8")));
                 };
                 if name == "." || name == ".." {
                     continue;
@@ -345,7 +345,7 @@ pub fn list(session: &SftpSession, path: &str) -> Result<Vec<Entry>, OriginError
                 };
                 entries.push(Entry { path, kind });
                 if entries.len() > crate::dal::ENTRIES_MAX {
-                    return Err(OriginError::Permanent("the directory has more than a million entries".into()));
+                    return Err(SourceError::Permanent("the directory has more than a million entries".into()));
                 }
             }
         }

@@ -1,21 +1,21 @@
 //! Opens sources by URI, with one session per server and user.
 
 use crate::address::{Address, SCHEMES, Scheme};
-use crate::command::{CommandOrigin, CommandTemplate};
+use crate::command::{CommandSource, CommandTemplate};
 use crate::credentials::Credentials;
-use crate::dal::{self, DalOrigin, DalSession, DalUpload};
-use crate::http::{HttpAccess, HttpOrigin, HttpSession};
-use crate::local::{self, LocalOrigin, LocalUpload};
+use crate::dal::{self, DalSession, DalSource, DalUpload};
+use crate::http::{HttpAccess, HttpSession, HttpSource};
+use crate::local::{self, LocalSource, LocalUpload};
 use crate::put::HttpUpload;
 use crate::runtime::Runtime;
 use crate::send::SftpUpload;
-use crate::sftp::{self, HostKeys, SftpOrigin, SftpSession};
+use crate::sftp::{self, HostKeys, SftpSession, SftpSource};
 use parking_lot::Mutex;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
-use store::origin::{Entry, Identity, Opener, Origin, OriginError, Started, Upload};
+use store::source::{Entry, Identity, Opener, Source, SourceError, Started, Upload};
 
 /// Sessions that are kept; the one not used for longest goes first.
 const SESSIONS_MAX: usize = 32;
@@ -90,7 +90,7 @@ impl Sources {
         self.sessions.lock().len()
     }
 
-    fn session(&self, address: &Address, who: &Identity) -> Result<Session, OriginError> {
+    fn session(&self, address: &Address, who: &Identity) -> Result<Session, SourceError> {
         let found = Credentials::find(address, who)?;
         let key = Key {
             scheme: address.scheme,
@@ -124,9 +124,9 @@ impl Sources {
     }
 
     /// A name beside the destination that nobody else uses.
-    fn temporary(&self, address: &Address) -> Result<String, OriginError> {
+    fn temporary(&self, address: &Address) -> Result<String, SourceError> {
         let Some((parent, name)) = address.parent_and_name() else {
-            return Err(OriginError::Permanent("the destination ends in /: name a file".into()));
+            return Err(SourceError::Permanent("the destination ends in /: name a file".into()));
         };
         let turn = self.temporaries.fetch_add(1, Ordering::Relaxed);
         let nanos =
@@ -136,51 +136,51 @@ impl Sources {
     }
 }
 
-fn address_of(uri: &str) -> Result<Address, OriginError> {
-    let address = Address::parse(uri).map_err(|e| OriginError::Permanent(e.to_string()))?;
+fn address_of(uri: &str) -> Result<Address, SourceError> {
+    let address = Address::parse(uri).map_err(|e| SourceError::Permanent(e.to_string()))?;
     if address.query.is_some() {
         let why = "URIs with a query (?...) are not served; name the file by a URI without one";
-        return Err(OriginError::Permanent(why.into()));
+        return Err(SourceError::Permanent(why.into()));
     }
     Ok(address)
 }
 
 /// The URI of another path on the same server.
-fn beside(uri: &str, path: &str) -> Result<String, OriginError> {
-    let mut url = url::Url::parse(uri).map_err(|e| OriginError::Permanent(e.to_string()))?;
+fn beside(uri: &str, path: &str) -> Result<String, SourceError> {
+    let mut url = url::Url::parse(uri).map_err(|e| SourceError::Permanent(e.to_string()))?;
     url.set_path(&path.replace('%', "%25"));
     Ok(url.into())
 }
 
 impl Opener for Sources {
-    fn open(&self, uri: &str, who: &Identity) -> Result<Arc<dyn Origin>, OriginError> {
+    fn open(&self, uri: &str, who: &Identity) -> Result<Arc<dyn Source>, SourceError> {
         let address = address_of(uri)?;
         if address.scheme == Scheme::File {
             let runtime = self.runtime.clone();
-            return Ok(Arc::new(LocalOrigin::open(who, &self.refused, &address.path, runtime)?));
+            return Ok(Arc::new(LocalSource::open(who, &self.refused, &address.path, runtime)?));
         }
         if address.scheme == Scheme::Other {
             let scheme = uri.split(':').next().unwrap_or("");
             let Some(template) = self.settings.commands.iter().find(|c| c.scheme == scheme) else {
-                return Err(OriginError::Permanent(format!("nothing serves the scheme {scheme}; there are {SCHEMES}")));
+                return Err(SourceError::Permanent(format!("nothing serves the scheme {scheme}; there are {SCHEMES}")));
             };
             let runtime = self.runtime.clone();
-            return Ok(Arc::new(CommandOrigin::new(template.clone(), uri, who, runtime)));
+            return Ok(Arc::new(CommandSource::new(template.clone(), uri, who, runtime)));
         }
         Ok(match self.session(&address, who)? {
-            Session::Http(session) => Arc::new(HttpOrigin::new(session, &address.path)),
-            Session::Sftp(session) => Arc::new(SftpOrigin::new(session, &address.path)),
-            Session::Dal(session) => Arc::new(DalOrigin::new(session, &address.path)),
+            Session::Http(session) => Arc::new(HttpSource::new(session, &address.path)),
+            Session::Sftp(session) => Arc::new(SftpSource::new(session, &address.path)),
+            Session::Dal(session) => Arc::new(DalSource::new(session, &address.path)),
         })
     }
 
-    fn named(&self, uri: &str, name: &str, who: &Identity) -> Result<String, OriginError> {
+    fn named(&self, uri: &str, name: &str, who: &Identity) -> Result<String, SourceError> {
         let address = address_of(uri)?;
         let into = uri.ends_with('/') || (address.scheme == Scheme::File && local::is_directory(who, &address.path)?);
         Ok(if into { format!("{}/{name}", uri.trim_end_matches('/')) } else { uri.to_string() })
     }
 
-    fn create(&self, uri: &str, who: &Identity) -> Result<Started, OriginError> {
+    fn create(&self, uri: &str, who: &Identity) -> Result<Started, SourceError> {
         let address = address_of(uri)?;
         let temporary = self.temporary(&address)?;
         let beside = beside(uri, &temporary)?;
@@ -188,7 +188,7 @@ impl Opener for Sources {
         match address.scheme {
             Scheme::File => Ok(started(Box::new(LocalUpload::start(who, &self.refused, &address.path, &temporary)?))),
             Scheme::Other => {
-                Err(OriginError::Permanent("external commands only read; choose another destination".into()))
+                Err(SourceError::Permanent("external commands only read; choose another destination".into()))
             }
             Scheme::Http | Scheme::Webdav => {
                 let found = Credentials::find(&address, who)?;
@@ -212,14 +212,14 @@ impl Opener for Sources {
         }
     }
 
-    fn list(&self, uri: &str, who: &Identity) -> Result<Vec<Entry>, OriginError> {
+    fn list(&self, uri: &str, who: &Identity) -> Result<Vec<Entry>, SourceError> {
         let address = address_of(uri)?;
         match address.scheme {
             Scheme::File => local::list(who, &self.refused, &address.path),
-            Scheme::Other => Err(OriginError::Permanent("external commands list no directories".into())),
+            Scheme::Other => Err(SourceError::Permanent("external commands list no directories".into())),
             Scheme::Http => {
                 let why = "http has no listing of directories; name the files in a manifest, or use webdav://";
-                Err(OriginError::Permanent(why.into()))
+                Err(SourceError::Permanent(why.into()))
             }
             Scheme::Webdav => {
                 let found = Credentials::find(&address, who)?;

@@ -7,7 +7,7 @@ use std::net::{TcpListener, TcpStream};
 use std::ops::Range;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
-use store::origin::{Identity, Opener, Origin, OriginError, Upload};
+use store::source::{Identity, Opener, Source, SourceError, Upload};
 
 /// A request: its first line and the headers that matter here.
 struct Request {
@@ -71,7 +71,7 @@ impl Liar {
         Liar::start(move |request| lie(request).unwrap_or_else(|| honest(request, &bytes)))
     }
 
-    fn origin(&self) -> Arc<dyn Origin> {
+    fn source(&self) -> Arc<dyn Source> {
         sources().open(&self.uri(), &who()).expect("open")
     }
 
@@ -160,15 +160,15 @@ fn data() -> Vec<u8> {
 }
 
 /// What a range read gives where the server answers every range but the probe so.
-fn of_range(lie: impl Fn(&[u8], Range<usize>) -> Answer + Send + Sync + 'static) -> Result<(), OriginError> {
+fn of_range(lie: impl Fn(&[u8], Range<usize>) -> Answer + Send + Sync + 'static) -> Result<(), SourceError> {
     let bytes = data();
     let lying = bytes.clone();
     let liar = Liar::of(&bytes, move |r| r.range.clone().filter(|_| !is_probe(r)).map(|range| lie(&lying, range)));
-    let origin = liar.origin();
-    let version = origin.stat().expect("stat");
-    assert!(origin.has_ranges().expect("probe"));
+    let source = liar.source();
+    let version = source.stat().expect("stat");
+    assert!(source.has_ranges().expect("probe"));
     let mut buf = vec![0; 1000];
-    let read = origin.read_at(&version, 5000, &mut buf);
+    let read = source.read_at(&version, 5000, &mut buf);
     assert!(read.is_err() || buf == bytes[5000..6000], "wrong bytes were taken");
     read
 }
@@ -185,12 +185,12 @@ fn a_range_that_is_another_one_is_found_out() {
         ("all of it", of_range(|b, _| answer("200 OK").body(b))),
         ("a longer body", of_range(|b, asked| part(b, asked.start..asked.end + 5, asked).unmeasured())),
     ] {
-        assert!(matches!(found, Err(OriginError::Permanent(_))), "{what}: {found:?}");
+        assert!(matches!(found, Err(SourceError::Permanent(_))), "{what}: {found:?}");
     }
     let found = of_range(|b, asked| part(b, asked.start..asked.end - 5, asked).unmeasured());
-    assert!(matches!(found, Err(OriginError::Passing(_))), "a body that breaks off may be whole next time: {found:?}");
+    assert!(matches!(found, Err(SourceError::Passing(_))), "a body that breaks off may be whole next time: {found:?}");
     let found = of_range(|b, asked| part(&[b, b"grown"].concat(), asked.clone(), asked));
-    assert!(matches!(found, Err(OriginError::Changed(_))), "it has another size: {found:?}");
+    assert!(matches!(found, Err(SourceError::Changed(_))), "it has another size: {found:?}");
 }
 
 /// [S-190]
@@ -200,16 +200,16 @@ fn a_server_that_always_answers_with_other_ranges_is_read_from_its_start() {
     let lying = bytes.clone();
     let lie = move |r: &Request| r.range.clone().map(|asked| part(&lying, 0..asked.len(), 0..asked.len()));
     let liar = Liar::of(&bytes, lie);
-    let origin = liar.origin();
-    assert!(!origin.has_ranges().expect("probe"));
-    let version = origin.stat().expect("stat");
-    assert!(!origin.notices_replacement(&version), "neither tag nor time");
+    let source = liar.source();
+    assert!(!source.has_ranges().expect("probe"));
+    let version = source.stat().expect("stat");
+    assert!(!source.notices_replacement(&version), "neither tag nor time");
     let mut all = Vec::new();
     let mut each = |bytes: &[u8]| {
         all.extend_from_slice(bytes);
         true
     };
-    origin.read_all(&version, &mut each).expect("all");
+    source.read_all(&version, &mut each).expect("all");
     assert!(all == bytes);
 }
 
@@ -233,14 +233,14 @@ fn an_s3_server_is_not_believed_either() {
             ("AWS_SECRET_ACCESS_KEY", "b".into()),
         ];
         let environment = environment.into_iter().map(|(k, v)| (k.to_string(), v)).collect();
-        let origin = sources().open("s3://bucket/x", &Identity { environment, ..who() }).expect("open");
-        let version = origin.stat().expect("stat");
-        assert!(origin.notices_replacement(&version));
+        let source = sources().open("s3://bucket/x", &Identity { environment, ..who() }).expect("open");
+        let version = source.stat().expect("stat");
+        assert!(source.notices_replacement(&version));
         let mut buf = vec![0; 1000];
-        let read = origin.read_at(&version, 5000, &mut buf);
+        let read = source.read_at(&version, 5000, &mut buf);
         match lies {
             false => assert!(read == Ok(()) && buf == bytes[5000..6000], "{read:?}"),
-            true => assert!(matches!(&read, Err(OriginError::Permanent(why)) if why.contains("asked for")), "{read:?}"),
+            true => assert!(matches!(&read, Err(SourceError::Permanent(why)) if why.contains("asked for")), "{read:?}"),
         }
     }
 }
@@ -248,20 +248,20 @@ fn an_s3_server_is_not_believed_either() {
 #[test]
 fn a_status_is_said_with_its_name() {
     for (status, expected) in [
-        ("503 Service Unavailable", OriginError::Passing("the server answered 503 Service Unavailable".into())),
-        ("403 Forbidden", OriginError::Denied("the server answered 403 Forbidden".into())),
-        ("404 Not Found", OriginError::Permanent("the server answered 404 Not Found".into())),
+        ("503 Service Unavailable", SourceError::Passing("the server answered 503 Service Unavailable".into())),
+        ("403 Forbidden", SourceError::Denied("the server answered 403 Forbidden".into())),
+        ("404 Not Found", SourceError::Permanent("the server answered 404 Not Found".into())),
     ] {
         let liar = Liar::start(move |_| answer(status).body(b"<html>a page</html>"));
-        assert_eq!(liar.origin().stat(), Err(expected));
+        assert_eq!(liar.source().stat(), Err(expected));
     }
     let bytes = data();
     let liar = Liar::of(&bytes, |r| (r.method == "HEAD").then(|| answer("405 Method Not Allowed")));
-    assert_eq!(liar.origin().stat().expect("by GET then").size, bytes.len() as u64);
+    assert_eq!(liar.source().stat().expect("by GET then").size, bytes.len() as u64);
 }
 
 /// How an upload of a few bytes ends at a server that answers so.
-fn upload(lie: impl Fn(&Request) -> Answer + Send + Sync + 'static) -> (Result<(), OriginError>, Vec<String>) {
+fn upload(lie: impl Fn(&Request) -> Answer + Send + Sync + 'static) -> (Result<(), SourceError>, Vec<String>) {
     let liar = Liar::start(lie);
     let mut upload: Box<dyn Upload> = sources().create(&liar.uri(), &who()).expect("create").upload;
     let sent = upload.append(b"result").and_then(|()| upload.complete(6));
@@ -306,7 +306,7 @@ fn a_page_to_log_in_at_is_no_success() {
         "/login" => answer("200 OK").body(b"who?"),
         _ => answer("302 Found").with("Location", "/login"),
     });
-    assert!(matches!(&ended, Err(OriginError::Permanent(why)) if why.contains("302 Found")), "{ended:?}");
+    assert!(matches!(&ended, Err(SourceError::Permanent(why)) if why.contains("302 Found")), "{ended:?}");
     // It says that it was done, and there is nothing.
     let (ended, _) = upload(|r| match r.method.as_str() {
         "PUT" | "MOVE" | "DELETE" => answer("204 No Content"),

@@ -9,7 +9,7 @@ use source::{HostKeys, Settings, Sources};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
-use store::origin::{EntryKind, Identity, Opener, Origin, OriginError, Started};
+use store::source::{EntryKind, Identity, Opener, Source, SourceError, Started};
 
 fn sources() -> Sources {
     let settings = Settings { patience: Duration::from_secs(20), host_keys: HostKeys::Strict, ..Settings::default() };
@@ -17,17 +17,17 @@ fn sources() -> Sources {
 }
 
 /// Reads ranges from several threads at once and all of it in order, and compares.
-fn reads_well(origin: &Arc<dyn Origin>, expected: &[u8]) {
-    let version = origin.stat().expect("stat");
+fn reads_well(source: &Arc<dyn Source>, expected: &[u8]) {
+    let version = source.stat().expect("stat");
     assert_eq!(version.size, expected.len() as u64);
-    assert!(origin.has_ranges().expect("probe"));
+    assert!(source.has_ranges().expect("probe"));
     std::thread::scope(|scope| {
         for k in 0..12 {
             let version = &version;
             scope.spawn(move || {
                 let offset = k * 70_001;
                 let mut buf = vec![0; 300_000.min(expected.len() - offset)];
-                origin.read_at(version, offset as u64, &mut buf).expect("range");
+                source.read_at(version, offset as u64, &mut buf).expect("range");
                 assert!(buf == expected[offset..offset + buf.len()], "range {k}");
             });
         }
@@ -37,21 +37,21 @@ fn reads_well(origin: &Arc<dyn Origin>, expected: &[u8]) {
         all.extend_from_slice(bytes);
         true
     };
-    origin.read_all(&version, &mut each).expect("all");
+    source.read_all(&version, &mut each).expect("all");
     assert!(all == expected);
 }
 
 /// What was completed can be read where the upload says, byte for byte.
 fn reads_back(sources: &Sources, at: &str, who: &Identity, expected: &[u8]) {
-    let origin = sources.open(at, who).expect("open");
-    let version = origin.stat().expect("stat");
+    let source = sources.open(at, who).expect("open");
+    let version = source.stat().expect("stat");
     assert_eq!(version.size, expected.len() as u64);
     let mut all = Vec::new();
     let mut each = |bytes: &[u8]| {
         all.extend_from_slice(bytes);
         true
     };
-    origin.read_all(&version, &mut each).expect("all");
+    source.read_all(&version, &mut each).expect("all");
     assert!(all == expected);
 }
 
@@ -90,17 +90,17 @@ fn http_with_ranges() {
     let bytes = data(2_000_000, 1);
     std::fs::write(nginx.root().join("a file"), &bytes).expect("write");
     let sources = sources();
-    let origin = sources.open(&nginx.uri("a%20file"), &who()).expect("open");
-    reads_well(&origin, &bytes);
-    let version = origin.stat().expect("stat");
+    let source = sources.open(&nginx.uri("a%20file"), &who()).expect("open");
+    reads_well(&source, &bytes);
+    let version = source.stat().expect("stat");
     assert!(version.etag.is_some());
     std::fs::write(nginx.root().join("a file"), data(2_000_000, 2)).expect("write");
     let before = filetime(&nginx.root().join("a file"), 1_000_000_000);
     assert!(before);
-    let changed = origin.read_at(&version, 0, &mut [0; 10]);
-    assert!(matches!(changed, Err(OriginError::Changed(_))), "{changed:?}");
+    let changed = source.read_at(&version, 0, &mut [0; 10]);
+    assert!(matches!(changed, Err(SourceError::Changed(_))), "{changed:?}");
     let missing = sources.open(&nginx.uri("none"), &who()).expect("open").stat();
-    assert!(matches!(missing, Err(OriginError::Permanent(_))), "{missing:?}");
+    assert!(matches!(missing, Err(SourceError::Permanent(_))), "{missing:?}");
     assert_eq!(sources.sessions(), 1, "one session per server");
     std::fs::write(nginx.root().join("empty"), b"").expect("write");
     assert_eq!(sources.open(&nginx.uri("empty"), &who()).expect("open").stat().expect("stat").size, 0);
@@ -116,19 +116,19 @@ fn a_question_does_not_wait_behind_slow_transfers() {
     let Some(nginx) = Nginx::start() else { return };
     std::fs::write(nginx.root().join("x"), data(2_000_000, 1)).expect("write");
     let sources = sources();
-    let origin = sources.open(&nginx.uri("trickle/x"), &who()).expect("open");
-    let version = origin.stat().expect("stat");
-    assert!(origin.has_ranges().expect("probe"));
-    let (origin, version, n_done) = (&origin, &version, &AtomicUsize::new(0));
+    let source = sources.open(&nginx.uri("trickle/x"), &who()).expect("open");
+    let version = source.stat().expect("stat");
+    assert!(source.has_ranges().expect("probe"));
+    let (source, version, n_done) = (&source, &version, &AtomicUsize::new(0));
     std::thread::scope(|scope| {
         for k in 0..8 {
             scope.spawn(move || {
-                origin.read_at(version, k, &mut vec![0; 1_000_000]).expect("range");
+                source.read_at(version, k, &mut vec![0; 1_000_000]).expect("range");
                 n_done.fetch_add(1, Ordering::Relaxed);
             });
         }
         std::thread::sleep(Duration::from_millis(200));
-        assert_eq!(origin.stat().expect("stat").size, 2_000_000);
+        assert_eq!(source.stat().expect("stat").size, 2_000_000);
         assert_eq!(n_done.load(Ordering::Relaxed), 0, "all of them are still on their way");
     });
 }
@@ -138,17 +138,17 @@ fn http_without_ranges_is_found_out() {
     let Some(nginx) = Nginx::start() else { return };
     let bytes = data(2_000_000, 1);
     std::fs::write(nginx.root().join("x"), &bytes).expect("write");
-    let origin = sources().open(&nginx.uri_without_ranges("x"), &who()).expect("open");
-    assert!(!origin.has_ranges().expect("probe"));
-    let version = origin.stat().expect("stat");
-    let refused = origin.read_at(&version, 10, &mut [0; 10]);
-    assert!(matches!(refused, Err(OriginError::Permanent(_))), "{refused:?}");
+    let source = sources().open(&nginx.uri_without_ranges("x"), &who()).expect("open");
+    assert!(!source.has_ranges().expect("probe"));
+    let version = source.stat().expect("stat");
+    let refused = source.read_at(&version, 10, &mut [0; 10]);
+    assert!(matches!(refused, Err(SourceError::Permanent(_))), "{refused:?}");
     let mut all = Vec::new();
     let mut each = |bytes: &[u8]| {
         all.extend_from_slice(bytes);
         true
     };
-    origin.read_all(&version, &mut each).expect("all");
+    source.read_all(&version, &mut each).expect("all");
     assert!(all == bytes);
 }
 
@@ -163,7 +163,7 @@ fn http_put_and_move() {
 fn a_server_that_is_gone_is_a_passing_failure() {
     let uri = format!("http://127.0.0.1:{}/x", server::free_port());
     let gone = sources().open(&uri, &who()).expect("open").stat();
-    assert!(matches!(gone, Err(OriginError::Passing(_))), "{gone:?}");
+    assert!(matches!(gone, Err(SourceError::Passing(_))), "{gone:?}");
 }
 
 #[test]
@@ -172,7 +172,7 @@ fn a_server_that_accepts_and_says_nothing_is_given_up() {
     let uri = format!("http://{}/x", listener.local_addr().expect("address"));
     let settings = Settings { patience: Duration::from_millis(300), ..Settings::default() };
     let silent = Sources::new(settings).expect("runtime").open(&uri, &who()).expect("open").stat();
-    assert!(matches!(silent, Err(OriginError::Passing(_))), "{silent:?}");
+    assert!(matches!(silent, Err(SourceError::Passing(_))), "{silent:?}");
 }
 
 /// [S-046]
@@ -185,16 +185,16 @@ fn sftp() {
     std::fs::write(dir.join("x"), &bytes).expect("write");
     let sources = sources();
     let who = sshd.who();
-    let origin = sources.open(&sshd.uri(&dir.join("x")), &who).expect("open");
-    reads_well(&origin, &bytes);
+    let source = sources.open(&sshd.uri(&dir.join("x")), &who).expect("open");
+    reads_well(&source, &bytes);
     assert_eq!(sources.sessions(), 1, "one session per server");
-    let version = origin.stat().expect("stat");
+    let version = source.stat().expect("stat");
     let missing = sources.open(&sshd.uri(&dir.join("none")), &who).expect("open").stat();
-    assert!(matches!(missing, Err(OriginError::Permanent(_))), "{missing:?}");
+    assert!(matches!(missing, Err(SourceError::Permanent(_))), "{missing:?}");
     assert!(filetime(&dir.join("x"), 1_000_000_000));
     let other = sources.open(&sshd.uri(&dir.join("x")), &who).expect("open");
     let changed = other.read_at(&version, 0, &mut [0; 10]);
-    assert!(matches!(changed, Err(OriginError::Changed(_))), "{changed:?}");
+    assert!(matches!(changed, Err(SourceError::Changed(_))), "{changed:?}");
 
     std::fs::create_dir(dir.join("sub")).expect("dir");
     std::fs::write(dir.join("sub/y"), b"y").expect("write");
@@ -221,7 +221,7 @@ fn sftp_to_a_server_with_another_key_is_refused() {
     let other = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIHJrMJwNpKYXFWXkhgtuqt/qFqGoLnHZzLQUa0ZlYOlR";
     std::fs::write(&known, format!("[127.0.0.1]:{} {other}\n", sshd.port())).expect("write");
     let refused = sources().open(&sshd.uri(std::path::Path::new("/etc/passwd")), &sshd.who()).expect("open").stat();
-    assert!(matches!(refused, Err(OriginError::Permanent(_))), "{refused:?}");
+    assert!(matches!(refused, Err(SourceError::Permanent(_))), "{refused:?}");
 }
 
 #[test]
@@ -230,10 +230,10 @@ fn ftp() {
     let bytes = data(2_000_000, 4);
     std::fs::write(ftpd.root().join("pub/x"), &bytes).expect("write");
     let sources = sources();
-    let origin = sources.open(&ftpd.uri("pub/x"), &who()).expect("open");
-    reads_well(&origin, &bytes);
+    let source = sources.open(&ftpd.uri("pub/x"), &who()).expect("open");
+    reads_well(&source, &bytes);
     let missing = sources.open(&ftpd.uri("pub/none"), &who()).expect("open").stat();
-    assert!(matches!(missing, Err(OriginError::Permanent(_))), "{missing:?}");
+    assert!(matches!(missing, Err(SourceError::Permanent(_))), "{missing:?}");
     let mut listed = sources.list(&ftpd.uri("pub"), &who()).expect("list");
     listed.sort_by(|a, b| a.path.cmp(&b.path));
     assert_eq!(listed.into_iter().map(|e| e.path).collect::<Vec<_>>(), ["up", "x"]);
@@ -271,7 +271,7 @@ fn local_files_and_the_volumes_own() {
     let uri = |name: &str| format!("file://{}/{name}", dir.path().display());
     reads_well(&sources.open(&uri("x"), &who()).expect("open"), &bytes);
     for inner in ["objects/o", "l", "objects/../l"] {
-        assert!(matches!(sources.open(&uri(inner), &who()), Err(OriginError::Permanent(_))), "{inner}");
+        assert!(matches!(sources.open(&uri(inner), &who()), Err(SourceError::Permanent(_))), "{inner}");
     }
     assert!(sources.create(&uri("objects/new"), &who()).is_err());
     assert_eq!(std::fs::read_dir(dir.path().join("objects")).expect("dir").count(), 1);
@@ -288,7 +288,7 @@ fn root_reads_local_files_with_the_users_rights() {
     }
     let nobody = Identity { uid: 65534, gid: 65534, ..Identity::default() };
     let refused = sources().open("file:///etc/shadow", &nobody);
-    assert!(matches!(refused, Err(OriginError::Denied(_))), "nobody may not read it");
+    assert!(matches!(refused, Err(SourceError::Denied(_))), "nobody may not read it");
     assert!(sources().open("file:///etc/passwd", &nobody).is_ok());
     assert!(sources().create("file:///etc/entrepot-test", &nobody).is_err());
 }

@@ -114,8 +114,8 @@ pub(crate) struct Begun {
 impl BlockCache {
     /// An empty cache on the machine's clock. Readers wait for a fetch of others no longer than `deadline`.
     pub fn new(config: LevelConfig, deadline: Duration) -> Result<Arc<BlockCache>, ConfigError> {
-        let origin = Instant::now();
-        BlockCache::with_clock(config, deadline, Box::new(move || Time(origin.elapsed().as_nanos() as u64)))
+        let began = Instant::now();
+        BlockCache::with_clock(config, deadline, Box::new(move || Time(began.elapsed().as_nanos() as u64)))
     }
 
     /// The same on another clock.

@@ -19,7 +19,7 @@ pub use log::RepairEvent;
 pub use tally::Tally;
 
 use crate::file::{File, Pool, Recover};
-use crate::origin::Opener;
+use crate::source::Opener;
 use crate::stats::{Metric, Stats};
 use crate::target::State;
 use crate::{Error, Result};

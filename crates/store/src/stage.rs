@@ -14,11 +14,11 @@ mod incoming;
 mod inherit;
 mod manifest;
 pub mod offloaded;
-mod origins;
 mod out;
 pub(crate) mod place;
 pub mod progress;
 mod record;
+mod sources;
 pub mod sums;
 #[cfg(test)]
 pub(crate) mod tests;
@@ -31,7 +31,7 @@ pub use manifest::{Line, parse as parse_manifest};
 pub use progress::{Progress, Report};
 
 use crate::file::FileTable;
-use crate::origin::Opener;
+use crate::source::Opener;
 use crate::volume::Volume;
 use parking_lot::Mutex;
 use std::collections::BTreeMap;

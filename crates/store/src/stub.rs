@@ -32,7 +32,7 @@ pub trait Stub: Send + Sync + 'static {
     fn layout(&self) -> Result<Option<Layout>>;
     /// Replaces the layout record in one step. Durable after [`Stub::sync`].
     fn set_layout(&self, layout: &Layout) -> Result<()>;
-    /// Where the file came from; `None` if nobody said so. A text record, see `origin::Record`.
+    /// Where the file came from; `None` if nobody said so. A text record, see `source::Record`.
     fn source(&self) -> Result<Option<String>>;
     /// Replaces or (with `None`) removes the source record.
     fn set_source(&self, record: Option<&str>) -> Result<()>;

@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use store::Error;
 use store::file::{File, MirrorWrites};
-use store::origin::{Identity, Place, Record, Version};
+use store::source::{Identity, Place, Record, Version};
 use store::target::memory::MISSED_DEADLINE;
 use store::target::{Faults, Order, State};
 use world::cells::{CELL_BYTES, Cells};
@@ -89,7 +89,7 @@ impl Schedule {
         self.cells.resize(|_| size, true);
         file.write(0, &bytes).expect("nothing is wrong yet");
         let version = Version { size: size * CELL_BYTES, etag: None, modified_ns: None };
-        let place = Place { uri: "http://origin/file".into(), version, ranges: true };
+        let place = Place { uri: "http://source/file".into(), version, ranges: true };
         file.set_source(Some(&Record::new(vec![place], 0, &Identity::default()).to_text())).expect("well");
         file.sync_now(false).expect("nothing is wrong yet");
         self.cells.synced();

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use store::control::{Client, Problem, exit};
-use store::origin::Identity;
+use store::source::Identity;
 use store::stage::{Algorithm, BadLine, Checksum, Compare, StageError, Staged};
 
 /// Bring data in from a source, or take results out, verified

@@ -3,7 +3,7 @@
 use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use store::origin::Identity;
+use store::source::Identity;
 use tempfile::TempDir;
 
 /// Bytes that no two seeds share.

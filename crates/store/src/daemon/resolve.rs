@@ -3,8 +3,8 @@
 use super::Core;
 use crate::control::{Caller, Problem};
 use crate::file::File;
-use crate::origin::Identity;
-use crate::origin::rights::with_rights_of;
+use crate::source::Identity;
+use crate::source::rights::with_rights_of;
 use rustix::fd::{AsRawFd, OwnedFd};
 use rustix::fs::{FileType, Mode, OFlags, ResolveFlags, Stat, fstat, open, openat2};
 use rustix::io::Errno;

@@ -2,7 +2,7 @@
 
 use crate::file::File;
 use crate::mount::Sources;
-use crate::origin::Identity;
+use crate::source::Identity;
 use crate::stage::{Stager, Stop};
 use crate::{Error, Result};
 use std::sync::Arc;

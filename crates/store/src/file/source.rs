@@ -1,7 +1,7 @@
 //! The source of a file, and the rule that a modified file is never recovered from it.
 
 use super::File;
-use crate::origin::Record;
+use crate::source::Record;
 use crate::{Error, Result};
 use policy::layout::{ObjectState, Position, object_len};
 use std::sync::Arc;

@@ -19,7 +19,7 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 
-/// The virtual attribute with a file's origin.
+/// The virtual attribute with a file's source.
 const SOURCE: &str = "user.entrepot.source";
 
 enum Name {

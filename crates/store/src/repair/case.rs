@@ -1,7 +1,7 @@
 //! One lost object while it is being recovered: its file, the spare that takes its place, and the sources.
 
 use crate::file::{BeingMade, File};
-use crate::origin::{Identity, Opener, Origin, OriginError, Place, Record};
+use crate::source::{Identity, Opener, Place, Record, Source, SourceError};
 use crate::stage::sums::Sums;
 use crate::target::{Handle, Target};
 use parking_lot::Mutex;
@@ -71,7 +71,7 @@ pub(super) struct Spare {
     /// What stood in for it when a recovery was interrupted. Nobody remembers which of its rows are patched; those whose
     /// checksum is right are.
     pub earlier: Option<(Arc<Target>, Arc<dyn Handle>)>,
-    pub sources: Vec<Source>,
+    pub sources: Vec<RecordedSource>,
     pub tally: Arc<Tally>,
     pub _making: BeingMade,
 }
@@ -93,17 +93,17 @@ impl Spare {
 }
 
 /// One source of the file, opened when it is first asked.
-pub(super) struct Source {
+pub(super) struct RecordedSource {
     pub place: Place,
     who: Identity,
-    opened: Mutex<Option<Arc<dyn Origin>>>,
+    opened: Mutex<Option<Arc<dyn Source>>>,
     pub sweep: Sweep,
 }
 
-impl Source {
+impl RecordedSource {
     /// The sources of a record.
-    pub fn all(record: &Record) -> Vec<Source> {
-        let source = |place: &Place| Source {
+    pub fn all(record: &Record) -> Vec<RecordedSource> {
+        let source = |place: &Place| RecordedSource {
             place: place.clone(),
             who: record.identity(),
             opened: Mutex::new(None),
@@ -113,18 +113,18 @@ impl Source {
     }
 
     /// The open source: one session for all rows.
-    pub fn origin(&self, opener: &dyn Opener) -> Result<Arc<dyn Origin>, OriginError> {
+    pub fn open(&self, opener: &dyn Opener) -> Result<Arc<dyn Source>, SourceError> {
         let mut opened = self.opened.lock();
-        if let Some(origin) = &*opened {
-            return Ok(origin.clone());
+        if let Some(remote) = &*opened {
+            return Ok(remote.clone());
         }
-        let origin = opener.open(&self.place.uri, &self.who)?;
-        *opened = Some(origin.clone());
-        Ok(origin)
+        let remote = opener.open(&self.place.uri, &self.who)?;
+        *opened = Some(remote.clone());
+        Ok(remote)
     }
 
     /// Whether ranges are served there: what the record says, and the probe now.
-    pub fn has_ranges(&self, origin: &dyn Origin) -> Result<bool, OriginError> {
-        if self.place.ranges { origin.has_ranges() } else { Ok(false) }
+    pub fn has_ranges(&self, remote: &dyn Source) -> Result<bool, SourceError> {
+        if self.place.ranges { remote.has_ranges() } else { Ok(false) }
     }
 }

@@ -15,7 +15,7 @@ use super::Repair;
 use crate::Result;
 use crate::file::FileTable;
 use crate::mover::Mover;
-use crate::origin::Identity;
+use crate::source::Identity;
 use crate::stage::{self, Stop};
 use crate::volume::Volume;
 use std::sync::Arc;

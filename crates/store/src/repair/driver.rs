@@ -6,7 +6,7 @@
 use super::case::Case;
 use super::log::Log;
 use crate::file::{File, Pool};
-use crate::origin::Opener;
+use crate::source::Opener;
 use crate::stats::Stats;
 use crate::{Error, Result};
 use parking_lot::{Condvar, Mutex};

@@ -3,9 +3,9 @@
 //! Checksums cover stripes of the file as it was staged in. The mover may have striped it otherwise since, so what is
 //! fetched is the row's range widened to whole checksum stripes.
 
-use super::case::{Source, Spare};
+use super::case::{RecordedSource, Spare};
 use super::driver::Driver;
-use crate::origin::OriginError;
+use crate::source::SourceError;
 use crate::stats::Metric;
 use crate::target::Medium;
 use policy::layout::Chunk;
@@ -24,12 +24,12 @@ pub(super) struct Failure {
     pub text: String,
 }
 
-impl From<OriginError> for Failure {
-    fn from(e: OriginError) -> Failure {
+impl From<SourceError> for Failure {
+    fn from(e: SourceError) -> Failure {
         let kind = match &e {
-            OriginError::Passing(_) => FetchError::Passing,
-            OriginError::Permanent(_) | OriginError::Denied(_) => FetchError::Permanent,
-            OriginError::Changed(_) => FetchError::Changed,
+            SourceError::Passing(_) => FetchError::Passing,
+            SourceError::Permanent(_) | SourceError::Denied(_) => FetchError::Permanent,
+            SourceError::Changed(_) => FetchError::Changed,
         };
         Failure { kind, text: e.to_string() }
     }
@@ -88,19 +88,19 @@ impl Driver {
         self.verify(spare, chunk.file_offset, &bytes).is_ok() && self.write(spare, offset, bytes, 0..len).is_ok()
     }
 
-    fn fetch_chunk(&self, spare: &Spare, source: &Source, row: u64, chunk: &Chunk) -> Result<(), Failure> {
+    fn fetch_chunk(&self, spare: &Spare, source: &RecordedSource, row: u64, chunk: &Chunk) -> Result<(), Failure> {
         if spare.sums.is_none() && !source.place.version.tells_apart() {
             let text = "the checksums are gone, and nothing else tells whether it is still what was staged in";
             return Err(Failure { kind: FetchError::Permanent, text: text.into() });
         }
-        let origin = source.origin(&*self.opener)?;
-        if !source.has_ranges(&*origin)? {
-            return source.sweep.row(row, |done| self.sweep_all(spare, source, &*origin, done));
+        let remote = source.open(&*self.opener)?;
+        if !source.has_ranges(&*remote)? {
+            return source.sweep.row(row, |done| self.sweep_all(spare, source, &*remote, done));
         }
         let range = widened(spare, chunk);
         let mut bytes = BLOCK.take();
         bytes.resize((range.end - range.start) as usize, 0);
-        origin.read_at(&source.place.version, range.start, &mut bytes)?;
+        remote.read_at(&source.place.version, range.start, &mut bytes)?;
         self.stats.add(Metric::RecoveryBytes, bytes.len() as u64);
         spare.tally.fetched(bytes.len() as u64);
         self.verify(spare, range.start, &bytes)?;

@@ -1,9 +1,9 @@
 //! The spare: chosen, published, completed. Everything that touches the layout of the file.
 
-use super::case::{Case, Source, Spare};
+use super::case::{Case, RecordedSource, Spare};
 use super::driver::Driver;
 use crate::file::File;
-use crate::origin::Record;
+use crate::source::Record;
 use crate::stage::sums::Sums;
 use crate::stats::Metric;
 use crate::target::{Handle, Target};
@@ -77,7 +77,7 @@ impl Driver {
         }
         let earlier = self.earlier(lost).filter(|_| sums.is_some());
         let new = Object { state: ObjectState::Partial, ..Object::whole(id, target.id()) };
-        let sources = Source::all(&record);
+        let sources = RecordedSource::all(&record);
         let tally = case.tally.clone();
         Ok(Spare {
             lost,

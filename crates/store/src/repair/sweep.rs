@@ -3,10 +3,10 @@
 //! The first row asked for begins the sweep; the others wait for the same one. A sweep that ends early says why to all who wait,
 //! and the next row asked for begins another.
 
-use super::case::{Source, Spare};
+use super::case::{RecordedSource, Spare};
 use super::driver::Driver;
 use super::fetch::Failure;
-use crate::origin::Origin;
+use crate::source::Source;
 use crate::stats::Metric;
 use parking_lot::{Condvar, Mutex};
 use policy::layout::{Chunk, missing_chunks};
@@ -89,15 +89,15 @@ impl Driver {
     pub(super) fn sweep_all(
         &self,
         spare: &Spare,
-        source: &Source,
-        origin: &dyn Origin,
+        source: &RecordedSource,
+        remote: &dyn Source,
         passed: Passed,
     ) -> Result<(), Failure> {
         let unit = spare.sums.as_ref().map_or(spare.segment.stripe_size, |s| s.stripe_bytes());
         let chunks = missing_chunks(&spare.segment, spare.index, spare.size).enumerate();
         let mut wanted: BTreeMap<u64, (Chunk, u64)> = chunks.map(|(row, c)| (row as u64, (c, c.len))).collect();
         let (mut block, mut start, mut failed) = (Vec::new(), 0, None);
-        origin.read_all(&source.place.version, &mut |mut bytes| {
+        remote.read_all(&source.place.version, &mut |mut bytes| {
             while !bytes.is_empty() {
                 let room = (unit.min(spare.size - start) as usize).saturating_sub(block.len());
                 let take = room.min(bytes.len());

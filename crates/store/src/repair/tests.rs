@@ -2,8 +2,8 @@
 
 use super::*;
 use crate::file::Garbage;
-use crate::origin::memory::{Memory, Remote, data};
-use crate::origin::{Identity, OriginError, Place, Record};
+use crate::source::memory::{Memory, Remote, data};
+use crate::source::{Identity, Place, Record, SourceError};
 use crate::stage::sums::{name_of, sum_of};
 use crate::stub::memory::MemoryStub;
 use crate::target::{MemoryMedium, Order, State, TargetSpec, Targets, TargetsOptions};
@@ -74,7 +74,7 @@ impl World {
         std::fs::write(self.side.path().join(name_of(layout.file)), sums).expect("sums");
         let place = |(uri, remote): (&&str, &Arc<Remote>)| Place {
             uri: uri.to_string(),
-            version: crate::origin::Origin::stat(remote).expect("stat"),
+            version: crate::source::Source::stat(remote).expect("stat"),
             ranges: true,
         };
         let places = uris.iter().zip(&remotes).map(place).collect();
@@ -216,7 +216,7 @@ fn when_a_source_fails_the_next_is_asked() {
     let world = World::new();
     let (file, bytes, remotes) = world.staged(40 * STRIPE as usize, &["mem://a", "mem://b"]);
     world.lose(&file, 3);
-    remotes[0].fail(Some(OriginError::Passing("down".into())));
+    remotes[0].fail(Some(SourceError::Passing("down".into())));
     assert!(read_all(&file).expect("read") == bytes);
     assert!(!remotes[1].reads().is_empty());
     assert!(remotes[0].reads().len() > 1, "it was tried again first");

@@ -2,12 +2,12 @@
 //! that was verified can be verified again, and what an abandoned staging left is given up.
 
 use super::checksum::{Checksum, Expected};
-use super::origins::Origins;
 use super::place::{Place, names, open_at};
 use super::record::Progress;
+use super::sources::Sources;
 use super::{StageError, StageIn, Stager, Stop, sums};
 use crate::file::File;
-use crate::origin::{Identity, Record};
+use crate::source::{Identity, Record};
 use rustix::fd::OwnedFd;
 use rustix::fs::{self, Dir, FileType, OFlags};
 use std::sync::Arc;
@@ -43,12 +43,12 @@ impl Stager {
     pub(super) fn still_the_same(
         &self,
         (file, record): &(Arc<File>, Record),
-        origins: &Origins,
+        sources: &Sources,
         what: &StageIn,
         shown: &str,
         stop: &Stop,
     ) -> Result<Option<u64>, StageError> {
-        let now = &origins.list[0].0;
+        let now = &sources.list[0].0;
         if !now.version.tells_apart() {
             return Ok(None); // what has the same size need not be the same
         }
@@ -171,7 +171,7 @@ impl Stager {
 mod tests {
     use super::super::tests::{QUIET, World, who};
     use super::*;
-    use crate::origin::memory::data;
+    use crate::source::memory::data;
 
     fn keep(world: &World, path: &str) -> Result<super::super::Staged, StageError> {
         let what = StageIn { uris: vec!["mem://h/a".into()], path: path.into(), keep: true, ..StageIn::default() };

@@ -2,7 +2,7 @@
 
 use super::place::Place;
 use super::{StageError, StageIn, Stager};
-use crate::origin::{EntryKind, Identity, check_uri};
+use crate::source::{EntryKind, Identity, check_uri};
 
 impl Stager {
     /// Bytes that staging in `what` would write. Files that are there already with the size that the source has count
@@ -11,7 +11,7 @@ impl Stager {
         what.uris.iter().try_for_each(|uri| check_uri(uri))?;
         let first = what.uris.first().ok_or_else(|| StageError::path(&what.path, "no source is named"))?;
         if tree {
-            let entries = self.opener.list(first, who).map_err(|e| StageError::origin(first, e))?;
+            let entries = self.opener.list(first, who).map_err(|e| StageError::of_source(first, e))?;
             let missing = entries.iter().map(|entry| match entry.kind {
                 EntryKind::File(size) if !self.has_size(&format!("{}/{}", what.path, entry.path), None, size, who) => {
                     size
@@ -22,12 +22,12 @@ impl Stager {
         }
         let mut failed = None;
         for uri in &what.uris {
-            match self.opener.open(uri, who).and_then(|origin| origin.stat()) {
+            match self.opener.open(uri, who).and_then(|source| source.stat()) {
                 Ok(version) => {
                     let name = uri.trim_end_matches('/').rsplit('/').next();
                     return Ok(if self.has_size(&what.path, name, version.size, who) { 0 } else { version.size });
                 }
-                Err(e) => drop(failed.get_or_insert(StageError::origin(uri, e))),
+                Err(e) => drop(failed.get_or_insert(StageError::of_source(uri, e))),
             }
         }
         Err(failed.unwrap_or_else(|| StageError::path(&what.path, "no source is named")))

@@ -1,6 +1,6 @@
 //! Why a staging failed, with what to do next.
 
-use crate::origin::{OriginError, RecordError};
+use crate::source::{RecordError, SourceError};
 use rustix::io::Errno;
 
 /// Why a staging failed. What was fetched is kept where it can be continued.
@@ -9,12 +9,12 @@ use rustix::io::Errno;
 pub enum StageError {
     /// A source or destination.
     #[error("{uri}: {error}")]
-    Origin {
+    Source {
         /// Which; holds no secret.
         uri: String,
         /// What it said.
         #[source]
-        error: OriginError,
+        error: SourceError,
         /// What came before and need not come again.
         kept_bytes: u64,
     },
@@ -121,14 +121,14 @@ impl StageError {
     }
 
     /// An error about a source or destination.
-    pub(crate) fn origin(uri: &str, error: OriginError) -> StageError {
-        StageError::Origin { uri: uri.to_string(), error, kept_bytes: 0 }
+    pub(crate) fn of_source(uri: &str, error: SourceError) -> StageError {
+        StageError::Source { uri: uri.to_string(), error, kept_bytes: 0 }
     }
 
     /// The same, after so many bytes came that are kept.
     pub(crate) fn after(self, bytes: u64) -> StageError {
         match self {
-            StageError::Origin { uri, error, .. } => StageError::Origin { uri, error, kept_bytes: bytes },
+            StageError::Source { uri, error, .. } => StageError::Source { uri, error, kept_bytes: bytes },
             other => other,
         }
     }

@@ -2,8 +2,8 @@
 //! checksummed as it passes.
 
 use super::incoming::Incoming;
-use super::origins::Origins;
 use super::progress::Meter;
+use super::sources::Sources;
 use super::sums::{SUM_BYTES_U64, cut};
 use super::{StageError, Stop};
 use crate::Error;
@@ -26,9 +26,9 @@ pub(super) const SAVE_EVERY_BYTES: u64 = 256 << 20;
 pub(super) const SAVE_EVERY: Duration = Duration::from_secs(1);
 
 /// Fetches what is not done yet.
-pub(super) fn fetch(incoming: &Incoming, origins: &Origins, meter: &Meter, stop: &Stop) -> Result<(), StageError> {
-    if !origins.any_by_ranges() {
-        return fetch_in_order(incoming, origins, meter, stop);
+pub(super) fn fetch(incoming: &Incoming, sources: &Sources, meter: &Meter, stop: &Stop) -> Result<(), StageError> {
+    if !sources.any_by_ranges() {
+        return fetch_in_order(incoming, sources, meter, stop);
     }
     let todo =
         Mutex::new((0..incoming.units()).filter(|unit| !incoming.is_done(*unit)).collect::<Vec<_>>().into_iter());
@@ -38,7 +38,7 @@ pub(super) fn fetch(incoming: &Incoming, origins: &Origins, meter: &Meter, stop:
             scope.spawn(|| {
                 while failed.lock().is_none() {
                     let Some(unit) = todo.lock().next() else { break };
-                    if let Err(e) = fetch_unit(incoming, origins, unit, meter, stop) {
+                    if let Err(e) = fetch_unit(incoming, sources, unit, meter, stop) {
                         failed.lock().get_or_insert(e);
                     }
                 }
@@ -57,13 +57,13 @@ pub(super) fn fetch(incoming: &Incoming, origins: &Origins, meter: &Meter, stop:
     }
 }
 
-fn fetch_unit(incoming: &Incoming, origins: &Origins, unit: u64, meter: &Meter, stop: &Stop) -> Result<(), StageError> {
+fn fetch_unit(incoming: &Incoming, sources: &Sources, unit: u64, meter: &Meter, stop: &Stop) -> Result<(), StageError> {
     let range = incoming.range(unit);
     let mut stripes = Stripes::new(incoming, range.start);
     let mut offset = range.start;
     while offset < range.end {
         let len = (range.end - offset).min(RANGE_BYTES_MAX);
-        let bytes = origins.read_at(offset, len as usize, stop)?;
+        let bytes = sources.read_at(offset, len as usize, stop)?;
         incoming.write(offset, &bytes)?;
         stripes.take(&bytes)?;
         offset += len;
@@ -77,18 +77,18 @@ fn fetch_unit(incoming: &Incoming, origins: &Origins, unit: u64, meter: &Meter, 
 }
 
 /// From a source without ranges, or whose ranges could be of several versions: from its start to its end.
-fn fetch_in_order(incoming: &Incoming, origins: &Origins, meter: &Meter, stop: &Stop) -> Result<(), StageError> {
-    let (place, _) = &origins.list[0];
+fn fetch_in_order(incoming: &Incoming, sources: &Sources, meter: &Meter, stop: &Stop) -> Result<(), StageError> {
+    let (place, _) = &sources.list[0];
     let mut stripes = Stripes::new(incoming, 0);
     let (mut offset, mut failed) = (0, None);
-    let read = origins.read_all(&mut |bytes| {
+    let read = sources.read_all(&mut |bytes| {
         let mut written = || -> Result<(), StageError> {
             if stop.is_set() {
                 return Err(StageError::Stopped);
             }
             if offset + bytes.len() as u64 > place.version.size {
-                let why = crate::origin::OriginError::Changed("it is longer than it was".into());
-                return Err(StageError::origin(&place.uri, why));
+                let why = crate::source::SourceError::Changed("it is longer than it was".into());
+                return Err(StageError::of_source(&place.uri, why));
             }
             incoming.write(offset, bytes)?;
             stripes.take(bytes)
@@ -103,8 +103,8 @@ fn fetch_in_order(incoming: &Incoming, origins: &Origins, meter: &Meter, stop: &
     }
     read?;
     if offset != place.version.size {
-        let why = crate::origin::OriginError::Passing(format!("it ended after {offset} bytes"));
-        return Err(StageError::origin(&place.uri, why));
+        let why = crate::source::SourceError::Passing(format!("it ended after {offset} bytes"));
+        return Err(StageError::of_source(&place.uri, why));
     }
     stripes.finish()
 }

@@ -3,13 +3,13 @@
 use super::checksum::{Checksum, Expected};
 use super::fetch::{SAVE_EVERY, SAVE_EVERY_BYTES, UNIT_BYTES_MIN, fetch};
 use super::inherit::placement_in;
-use super::origins::Origins;
 use super::place::Place;
 use super::progress::Meter;
 use super::record::{Progress, Units};
+use super::sources::Sources;
 use super::{Report, StageError, StageIn, Staged, Stager, Stop, sums};
 use crate::file::File;
-use crate::origin::{Identity, Record};
+use crate::source::{Identity, Record};
 use crate::stats::Metric;
 use parking_lot::Mutex;
 use policy::layout::Reason;
@@ -61,25 +61,25 @@ impl Stager {
         if there.is_none() {
             check_free(&place, what.replace)?;
         }
-        let origins = Origins::open(&*self.opener, &what.uris, who, stop)?;
+        let sources = Sources::open(&*self.opener, &what.uris, who, stop)?;
         let mut what = what.clone();
         if let Some(there) = &there {
-            if let Some(bytes) = self.still_the_same(there, &origins, &what, &place.shown, stop)? {
-                return Ok(Staged { files: 1, bytes, notes: origins.notes, ..Staged::default() });
+            if let Some(bytes) = self.still_the_same(there, &sources, &what, &place.shown, stop)? {
+                return Ok(Staged { files: 1, bytes, notes: sources.notes, ..Staged::default() });
             }
             what.replace = true;
         }
-        let key = key_of(who, &place.shown, &origins.list[0].0.uri);
+        let key = key_of(who, &place.shown, &sources.list[0].0.uri);
         if stop.is_set() {
             return Err(StageError::Stopped); // before anything is made that would have to be kept
         }
         if !self.hold(&key, &place.shown, stop) {
             return Err(StageError::Running(place.shown));
         }
-        let result = self.stage_in_as(&key, &what, &place, &origins, who, report, stop);
+        let result = self.stage_in_as(&key, &what, &place, &sources, who, report, stop);
         self.running.lock().remove(&key);
         let mut staged = result?;
-        staged.notes.splice(0..0, origins.notes);
+        staged.notes.splice(0..0, sources.notes);
         Ok(staged)
     }
 
@@ -89,20 +89,20 @@ impl Stager {
         key: &str,
         what: &StageIn,
         place: &Place,
-        origins: &Origins,
+        sources: &Sources,
         who: &Identity,
         report: Report,
         stop: &Stop,
     ) -> Result<Staged, StageError> {
-        let mut staged = Staged { files: 1, bytes: origins.list[0].0.version.size, ..Default::default() };
-        let incoming = Incoming::begin(self, key, place, origins, &mut staged.notes)?;
+        let mut staged = Staged { files: 1, bytes: sources.list[0].0.version.size, ..Default::default() };
+        let incoming = Incoming::begin(self, key, place, sources, &mut staged.notes)?;
         let meter = Meter::new(report, &place.shown, incoming.size, incoming.done_bytes());
-        fetch(&incoming, origins, &meter, stop).map_err(|e| e.after(incoming.done_bytes()))?;
-        origins.check_unchanged(stop).map_err(|e| e.after(incoming.done_bytes()))?;
+        fetch(&incoming, sources, &meter, stop).map_err(|e| e.after(incoming.done_bytes()))?;
+        sources.check_unchanged(stop).map_err(|e| e.after(incoming.done_bytes()))?;
         if !what.checksums.is_empty() {
             incoming.verify(&what.checksums, stop)?;
         }
-        incoming.finish(place, what.replace, origins, who)?;
+        incoming.finish(place, what.replace, sources, who)?;
         meter.finish();
         staged.fetched_bytes = meter.fetched_bytes();
         self.volume.stats().add(Metric::StageInBytes, staged.fetched_bytes);
@@ -156,33 +156,33 @@ impl<'a> Incoming<'a> {
         stager: &'a Stager,
         key: &str,
         place: &Place,
-        origins: &Origins,
+        sources: &Sources,
         notes: &mut Vec<String>,
     ) -> Result<Incoming<'a>, StageError> {
-        let origin = &origins.list[0].0;
+        let source = &sources.list[0].0;
         let earlier = stager.volume.state().staging_get(key)?;
         let earlier: Option<Progress> = earlier.and_then(|bytes| serde_json::from_slice(&bytes).ok());
         if let Some(earlier) = earlier {
-            let resumable = origins.by_ranges(0);
-            if earlier.version == origin.version && earlier.uri == origin.uri && resumable {
+            let resumable = sources.by_ranges(0);
+            if earlier.version == source.version && earlier.uri == source.uri && resumable {
                 if let Some(incoming) = Incoming::take_up(stager, key, earlier)? {
                     return Ok(incoming);
                 }
             } else if resumable {
-                notes.push(format!("{} changed since the staging was interrupted: it begins anew", origin.uri));
+                notes.push(format!("{} changed since the staging was interrupted: it begins anew", source.uri));
             }
         }
         stager.discard(key)?;
-        Incoming::begin_new(stager, key, place, origin)
+        Incoming::begin_new(stager, key, place, source)
     }
 
     fn begin_new(
         stager: &'a Stager,
         key: &str,
         place: &Place,
-        origin: &crate::origin::Place,
+        source: &crate::source::Place,
     ) -> Result<Incoming<'a>, StageError> {
-        let size = origin.version.size;
+        let size = source.version.size;
         let pool = stager.files.pool();
         let placement = placement_in(place.parent(), &pool.placement, &stager.volume.config().tiers);
         let needed_bytes = size.saturating_mul(placement.mirrors.max(1) as u64);
@@ -208,8 +208,8 @@ impl<'a> Incoming<'a> {
         let units = Units::none(size.div_ceil(unit_bytes));
         let progress = Progress {
             path: place.shown.clone(),
-            uri: origin.uri.clone(),
-            version: origin.version.clone(),
+            uri: source.uri.clone(),
+            version: source.version.clone(),
             unit_bytes,
             done: units.to_text(),
         };
@@ -325,7 +325,7 @@ impl<'a> Incoming<'a> {
     }
 
     /// Makes it a file of the user in the tree.
-    fn finish(self, place: &Place, replace: bool, origins: &Origins, who: &Identity) -> Result<(), StageError> {
+    fn finish(self, place: &Place, replace: bool, sources: &Sources, who: &Identity) -> Result<(), StageError> {
         if self.file.size() != self.size {
             let why = format!("{} of {} bytes are there; stage it in again", self.file.size(), self.size);
             return Err(StageError::path(&place.shown, why));
@@ -337,7 +337,7 @@ impl<'a> Incoming<'a> {
             fs::renameat(self.stager.volume.staging(), sums_key(&self.key), side, sums::name_of(layout.file))?;
             fs::fsync(side)?;
         }
-        let sources = origins.list.iter().map(|(place, _)| place.clone()).collect();
+        let sources = sources.list.iter().map(|(place, _)| place.clone()).collect();
         self.file.set_source(Some(&Record::new(sources, self.stripe_bytes, who).to_text()))?;
         place.new_file(who)?.give(self.stub.as_fd(), who.uid)?;
         self.file.sync_now(false)?;

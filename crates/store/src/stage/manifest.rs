@@ -4,7 +4,7 @@
 //! it may have spaces in it. The whole manifest is checked before anything is changed.
 
 use super::{BadLine, StageError, place};
-use crate::origin::check_uri;
+use crate::source::check_uri;
 use std::collections::BTreeMap;
 
 /// Lines that a manifest may have.

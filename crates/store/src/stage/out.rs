@@ -5,8 +5,8 @@ use super::place::{names, open_at};
 use super::progress::Meter;
 use super::{Compare, Report, StageError, Staged, Stager, Stop, sums};
 use crate::file::File;
-use crate::origin::{Identity, OriginError, Place, Record, Started, Version};
-use crate::stage::origins::{Origins, retried};
+use crate::source::{Identity, Place, Record, SourceError, Started, Version};
+use crate::stage::sources::{Sources, retried};
 use crate::stats::Metric;
 use rustix::fd::OwnedFd;
 use rustix::fs::{self, Dir, FileType, Mode, OFlags};
@@ -30,14 +30,16 @@ impl Stager {
         report: Report,
         stop: &Stop,
     ) -> Result<Staged, StageError> {
-        crate::origin::check_uri(uri)?;
+        crate::source::check_uri(uri)?;
         let names = names(path)?;
         let fd = open_at(self.volume.tree(), &names, OFlags::RDONLY, who)?;
         match FileType::from_raw_mode(fs::fstat(&fd)?.st_mode) {
             FileType::RegularFile => {
                 let name = names.last().map_or("", String::as_str);
-                let uri =
-                    self.opener.named(uri, &super::tree::encoded(name), who).map_err(|e| StageError::origin(uri, e))?;
+                let uri = self
+                    .opener
+                    .named(uri, &super::tree::encoded(name), who)
+                    .map_err(|e| StageError::of_source(uri, e))?;
                 self.file_out(fd, &names.join("/"), &uri, compare, who, report, stop)
             }
             FileType::Directory => self.tree_out(fd, names, uri, compare, who, report, stop),
@@ -120,7 +122,7 @@ impl Stager {
                     }
                     return Ok(Staged { files: 1, bytes, fetched_bytes: bytes, ..Default::default() });
                 }
-                Err(StageError::Origin { error: OriginError::Passing(_), .. } | StageError::Moving(_))
+                Err(StageError::Source { error: SourceError::Passing(_), .. } | StageError::Moving(_))
                     if tries_left > 0 && !stop.is_set() => {}
                 Err(e) => return Err(e),
             }
@@ -140,7 +142,7 @@ impl Stager {
         meter: &Meter,
         stop: &Stop,
     ) -> Result<(u64, (u64, u64)), StageError> {
-        let failed = |e| StageError::origin(uri, e);
+        let failed = |e| StageError::of_source(uri, e);
         file.settle()?;
         let before = look(file, stub)?;
         let sent = offloaded::version(file, stub)?;
@@ -195,7 +197,7 @@ impl Stager {
             return Ok(false);
         }
         // Whoever removed it there since wants it sent again.
-        let there = self.opener.open(uri, who).and_then(|origin| origin.stat());
+        let there = self.opener.open(uri, who).and_then(|source| source.stat());
         Ok(there.is_ok_and(|version| version.size == size))
     }
 
@@ -210,16 +212,16 @@ impl Stager {
         expected: Option<blake3::Hash>,
         stop: &Stop,
     ) -> Result<(), StageError> {
-        let failed = |e| StageError::origin(uri, e);
-        let origin = retried(stop, || self.opener.open(at, who)).map_err(|e| e.map_or(StageError::Stopped, failed))?;
-        let version = retried(stop, || origin.stat()).map_err(|e| e.map_or(StageError::Stopped, failed))?;
-        let wrong = || failed(OriginError::Passing("what arrived is not what was sent".into()));
+        let failed = |e| StageError::of_source(uri, e);
+        let source = retried(stop, || self.opener.open(at, who)).map_err(|e| e.map_or(StageError::Stopped, failed))?;
+        let version = retried(stop, || source.stat()).map_err(|e| e.map_or(StageError::Stopped, failed))?;
+        let wrong = || failed(SourceError::Passing("what arrived is not what was sent".into()));
         if version.size != size {
             return Err(wrong());
         }
         let Some(expected) = expected else { return Ok(()) };
         let mut hasher = blake3::Hasher::new();
-        let read = origin.read_all(&version, &mut |bytes| {
+        let read = source.read_all(&version, &mut |bytes| {
             hasher.update(bytes);
             !stop.is_set()
         });
@@ -272,18 +274,18 @@ impl Stager {
             file.set_source(None)?;
             return Ok(None);
         }
-        let origins = Origins::open(&*self.opener, uris, who, stop)?;
-        if let Some(note) = origins.notes.iter().find(|note| note.contains("not used")) {
+        let sources = Sources::open(&*self.opener, uris, who, stop)?;
+        if let Some(note) = sources.notes.iter().find(|note| note.contains("not used")) {
             return Err(StageError::path(path, note));
         }
         let size = file.size();
-        if let Some((place, _)) = origins.list.iter().find(|(p, _)| p.version.size != size) {
+        if let Some((place, _)) = sources.list.iter().find(|(p, _)| p.version.size != size) {
             let why = format!("it has {} bytes and the file has {size}: they are not the same", place.version.size);
-            return Err(StageError::origin(&place.uri, OriginError::Changed(why)));
+            return Err(StageError::of_source(&place.uri, SourceError::Changed(why)));
         }
         let meter = Meter::new(report, path, size, 0);
-        let stripe_bytes = self.sum_up(file, &origins, verify, &meter, stop)?;
-        let places: Vec<Place> = origins.list.into_iter().map(|(place, _)| place).collect();
+        let stripe_bytes = self.sum_up(file, &sources, verify, &meter, stop)?;
+        let places: Vec<Place> = sources.list.into_iter().map(|(place, _)| place).collect();
         let record = Record::new(places, stripe_bytes, who);
         file.set_source(Some(&record.to_text()))?;
         file.sync_now(false)?;
@@ -295,7 +297,7 @@ impl Stager {
     fn sum_up(
         &self,
         file: &Arc<File>,
-        origins: &Origins,
+        sources: &Sources,
         verify: bool,
         meter: &Meter,
         stop: &Stop,
@@ -311,11 +313,11 @@ impl Stager {
             let mut here = vec![0; len];
             let read = file.read(offset, &mut here)?;
             if read < len {
-                return Err(StageError::Moving(origins.list[0].0.uri.clone()));
+                return Err(StageError::Moving(sources.list[0].0.uri.clone()));
             }
-            if verify && here != origins.read_at(offset, len, stop)? {
+            if verify && here != sources.read_at(offset, len, stop)? {
                 let why = format!("its bytes from {offset} are not those of the file");
-                return Err(StageError::origin(&origins.list[0].0.uri, OriginError::Changed(why)));
+                return Err(StageError::of_source(&sources.list[0].0.uri, SourceError::Changed(why)));
             }
             all.extend(sums::sum_of(&here));
             offset += len as u64;

@@ -3,8 +3,8 @@
 use super::StageError;
 use super::inherit::{self, NewFile, masked};
 use crate::namespace::attributes::REQUEST;
-use crate::origin::Identity;
-use crate::origin::rights::with_rights_of;
+use crate::source::Identity;
+use crate::source::rights::with_rights_of;
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use rustix::fs::{self, Access, AtFlags, CWD, Mode, OFlags, ResolveFlags, Stat, XattrFlags};
 use rustix::io::Errno;

@@ -1,6 +1,6 @@
 //! How far a staging has come, in the state store: only what is durable counts as done.
 
-use crate::origin::Version;
+use crate::source::Version;
 
 /// The progress of one file. Kept under the staging's key.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]

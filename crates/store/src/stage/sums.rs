@@ -1,6 +1,6 @@
 //! The checksums of a staged file: one per stripe, BLAKE3 cut to 128 bits, one after the other in `side/ID.sums`.
 
-use crate::origin::SUM_BYTES;
+use crate::source::SUM_BYTES;
 use crate::{Error, Result};
 use policy::FileId;
 use rustix::fd::{AsFd, OwnedFd};

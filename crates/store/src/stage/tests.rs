@@ -2,8 +2,8 @@
 
 use super::*;
 use crate::file::Pool;
-use crate::origin::memory::{Memory, data};
-use crate::origin::{Identity, OriginError};
+use crate::source::memory::{Memory, data};
+use crate::source::{Identity, SourceError};
 use crate::state::State;
 use crate::volume::{self, Config};
 use policy::Time;
@@ -124,7 +124,7 @@ fn an_interrupted_staging_goes_on_where_it_was_also_after_a_restart() {
     let bytes = data(24 << 20, 3);
     let remote = world.memory.add("mem://h/a", &bytes);
     remote.fail_after(3);
-    assert!(matches!(world.stage(&["mem://h/a"], "a"), Err(StageError::Origin { .. })));
+    assert!(matches!(world.stage(&["mem://h/a"], "a"), Err(StageError::Source { .. })));
     assert!(!world.tree.join("a").exists(), "nothing is seen of it");
     let World { stager, memory, dir, .. } = world;
     let file = stager.volume.config().file.clone();
@@ -232,13 +232,13 @@ fn a_second_source_that_helped_out_must_not_have_changed_either() {
     let second = world.memory.add("mem://i/a", &bytes);
     let uris = ["mem://h/a", "mem://i/a"].map(String::from);
     let stop = Stop::default();
-    let origins = super::origins::Origins::open(&*world.memory, &uris, &who(), &stop).expect("both");
+    let sources = super::sources::Sources::open(&*world.memory, &uris, &who(), &stop).expect("both");
     first.fail_after(0);
-    assert!(origins.read_at(0, 100, &stop).expect("from the second") == bytes[..100]);
+    assert!(sources.read_at(0, 100, &stop).expect("from the second") == bytes[..100]);
     first.put(data(24 << 20, 18));
-    origins.check_unchanged(&stop).expect("the first gave nothing");
+    sources.check_unchanged(&stop).expect("the first gave nothing");
     second.put(data(24 << 20, 18));
-    let found = origins.check_unchanged(&stop).expect_err("it was replaced").to_string();
+    let found = sources.check_unchanged(&stop).expect_err("it was replaced").to_string();
     assert!(found.contains("mem://i/a") && found.contains("replaced"), "{found}");
 }
 
@@ -396,7 +396,7 @@ fn results_out_files_and_directories() {
     assert_eq!((staged.files, staged.notes.len()), (1, 1));
     assert!(world.memory.bytes("mem://o/all/sub/a%20b").expect("there") == bytes);
     let blocked = world.memory.add("mem://o/blocked", b"");
-    blocked.fail(Some(OriginError::Permanent("forbidden".into())));
+    blocked.fail(Some(SourceError::Permanent("forbidden".into())));
     assert!(out("r/sub/a b", "mem://o/blocked").is_err());
     assert!(out("../x", "mem://o/x").is_err());
     assert!(out("r/sub/a b", "ftp://u:hush@o/x").is_err());

@@ -2,7 +2,7 @@
 
 use super::place::{Place, names};
 use super::{BadLine, Progress, Report, StageError, StageIn, Staged, Stager, Stop, manifest};
-use crate::origin::{Entry, EntryKind, Identity, OriginError};
+use crate::source::{Entry, EntryKind, Identity, SourceError};
 use rustix::fs::FileType;
 
 impl Stager {
@@ -18,8 +18,8 @@ impl Stager {
         let [uri] = what.uris.as_slice() else {
             return Err(StageError::path(&what.path, "a directory has one source"));
         };
-        crate::origin::check_uri(uri)?;
-        let entries = self.opener.list(uri, who).map_err(|e| StageError::origin(uri, e))?;
+        crate::source::check_uri(uri)?;
+        let entries = self.opener.list(uri, who).map_err(|e| StageError::of_source(uri, e))?;
         entries.iter().try_for_each(|entry| check_entry(uri, entry))?;
         let root = names(&what.path)?.join("/");
         let mut staged = Staged::default();
@@ -150,7 +150,7 @@ fn check_entry(uri: &str, entry: &Entry) -> Result<(), StageError> {
         return Ok(());
     }
     let why = format!("its listing has a name that cannot be taken: {:?}; nothing was changed", entry.path);
-    Err(StageError::origin(uri, OriginError::Permanent(why)))
+    Err(StageError::of_source(uri, SourceError::Permanent(why)))
 }
 
 /// A path as it stands in a URI.

@@ -126,7 +126,7 @@ mod tests {
     #[test]
     fn only_a_jobs_own_opens_and_closes_count() {
         let world = World::new();
-        world.memory.add("mem://h/a", &crate::origin::memory::data(1 << 20, 1));
+        world.memory.add("mem://h/a", &crate::source::memory::data(1 << 20, 1));
         world.stage(&["mem://h/a"], "a").expect("staged");
         let (_, files) = world.parts();
         let file = files.get_or_open(std::fs::File::open(world.tree.join("a")).expect("there").into()).expect("opens");

@@ -3,7 +3,7 @@
 use super::layout::name_of;
 use crate::daemon::Core;
 use crate::file::File;
-use crate::origin::Record;
+use crate::source::Record;
 use crate::target::State;
 use policy::TargetId;
 use policy::layout::{Layout, MirrorState, OPEN_END, Reason, Segment};

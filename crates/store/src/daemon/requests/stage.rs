@@ -3,7 +3,7 @@
 use super::{read, unknown, with_progress};
 use crate::control::{Caller, Problem, Responder, exit};
 use crate::daemon::Core;
-use crate::origin::{Identity, OriginError, Record};
+use crate::source::{Identity, Record, SourceError};
 use crate::stage::{Compare, Report, StageError, StageIn};
 use rustix::io::Errno;
 use serde_json::{Value, json};
@@ -75,7 +75,7 @@ pub fn serve(
 
 /// What failed on its way out: nothing of it is kept, and nothing has the name.
 fn out_problem(e: StageError) -> Problem {
-    let (at_destination, in_mount) = (matches!(e, StageError::Origin { .. }), matches!(e, StageError::Path { .. }));
+    let (at_destination, in_mount) = (matches!(e, StageError::Source { .. }), matches!(e, StageError::Path { .. }));
     let problem = Problem::from(e);
     match () {
         () if at_destination => problem.so("the destination's name has no new copy; what had it before is as it was"),
@@ -115,15 +115,15 @@ impl From<StageError> for Problem {
     fn from(e: StageError) -> Problem {
         let cause = e.to_string();
         match e {
-            StageError::Origin { error, kept_bytes, .. } => {
+            StageError::Source { error, kept_bytes, .. } => {
                 let problem = match error {
-                    OriginError::Permanent(_) => Problem::not_found(cause).try_this("check the URI"),
-                    OriginError::Denied(_) => Problem::denied(cause)
+                    SourceError::Permanent(_) => Problem::not_found(cause).try_this("check the URI"),
+                    SourceError::Denied(_) => Problem::denied(cause)
                         .try_this("say who you are: `entrepot stage --help` says where credentials come from"),
-                    OriginError::Passing(_) => {
+                    SourceError::Passing(_) => {
                         Problem::failed(cause).try_this("run the same command again, or with `--retry N`")
                     }
-                    OriginError::Changed(_) => Problem::failed(cause).try_this("run the same command again"),
+                    SourceError::Changed(_) => Problem::failed(cause).try_this("run the same command again"),
                 };
                 match kept_bytes {
                     0 => problem.so("no file was put in place"),

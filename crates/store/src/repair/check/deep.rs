@@ -5,7 +5,7 @@
 use super::look::{Candidate, Found};
 use super::{Checker, Finding, FindingKind, Outcome};
 use crate::file::{File, View};
-use crate::origin::Record;
+use crate::source::Record;
 use crate::stage::progress::Meter;
 use crate::stage::sums::Sums;
 use crate::stage::{Report, Stop};

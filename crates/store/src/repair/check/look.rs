@@ -3,7 +3,7 @@
 use super::orphans::Stamp;
 use super::{Behalf, CheckOptions, Checker, Finding, FindingKind, Outcome, Report};
 use crate::file::File;
-use crate::origin::{Identity, Record};
+use crate::source::{Identity, Record};
 use crate::stage::place::{names, open_at};
 use crate::stage::sums::Sums;
 use crate::stage::{self, StageError, Stop};

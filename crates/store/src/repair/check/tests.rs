@@ -3,8 +3,8 @@
 mod beside;
 
 use super::*;
-use crate::origin::Identity;
-use crate::origin::memory::data;
+use crate::source::Identity;
+use crate::source::memory::data;
 use crate::stage::tests::{QUIET, World};
 use crate::target::Order;
 use policy::ObjectId;
@@ -438,7 +438,7 @@ fn of_mirrors_that_differ_the_one_that_the_checksums_prove_is_kept() {
     drop(file);
     let object = *c.layout("a").objects().find(|(at, _)| at.mirror == 0).expect("object").1;
     c.damage(object);
-    remote.fail(Some(crate::origin::OriginError::Permanent("gone".into())));
+    remote.fail(Some(crate::source::SourceError::Permanent("gone".into())));
     let report = c.deep(true);
     assert_eq!(kinds(&report), [FindingKind::Damaged]);
     assert!(report.is_healthy(), "{}", report.text());

@@ -5,7 +5,7 @@
 //! groups come from `/etc/group` only: a group that a directory service knows may be missing, which refuses and never
 //! allows.
 
-use super::{Identity, OriginError};
+use super::{Identity, SourceError};
 use rustix::process::{Gid, Uid};
 use rustix::thread::{set_thread_groups, set_thread_res_gid, set_thread_res_uid};
 use std::path::PathBuf;
@@ -19,10 +19,10 @@ const PATIENCE: Duration = Duration::from_secs(30);
 pub fn with_rights_of<T: Send + 'static>(
     who: &Identity,
     work: impl FnOnce() -> T + Send + 'static,
-) -> Result<T, OriginError> {
+) -> Result<T, SourceError> {
     let own = rustix::process::geteuid().as_raw();
     if own != 0 && own != who.uid {
-        return Err(OriginError::Permanent(format!(
+        return Err(SourceError::Permanent(format!(
             "this daemon runs as user {own} and cannot act for user {}; let root run it",
             who.uid
         )));
@@ -37,11 +37,11 @@ pub fn with_rights_of<T: Send + 'static>(
     std::thread::Builder::new()
         .name("rights".into())
         .spawn(run)
-        .map_err(|e| OriginError::Passing(format!("no thread for the file system: {e}")))?;
+        .map_err(|e| SourceError::Passing(format!("no thread for the file system: {e}")))?;
     match receiver.recv_timeout(PATIENCE) {
         Ok(Ok(value)) => Ok(value),
-        Ok(Err(e)) => Err(OriginError::Permanent(format!("cannot take the rights of user {}: {e}", who.uid))),
-        Err(_) => Err(OriginError::Passing("local file system: no answer within the deadline".into())),
+        Ok(Err(e)) => Err(SourceError::Permanent(format!("cannot take the rights of user {}: {e}", who.uid))),
+        Err(_) => Err(SourceError::Passing("local file system: no answer within the deadline".into())),
     }
 }
 

@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 /// Why a source gave nothing.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum OriginError {
+pub enum SourceError {
     /// It may work when tried again: network, timeout, server busy.
     #[error("{0}")]
     Passing(String),
@@ -28,14 +28,14 @@ pub enum OriginError {
     Changed(String),
 }
 
-impl OriginError {
+impl SourceError {
     /// The same in other words.
-    pub fn map(self, say: impl FnOnce(String) -> String) -> OriginError {
+    pub fn map(self, say: impl FnOnce(String) -> String) -> SourceError {
         match self {
-            OriginError::Passing(text) => OriginError::Passing(say(text)),
-            OriginError::Permanent(text) => OriginError::Permanent(say(text)),
-            OriginError::Denied(text) => OriginError::Denied(say(text)),
-            OriginError::Changed(text) => OriginError::Changed(say(text)),
+            SourceError::Passing(text) => SourceError::Passing(say(text)),
+            SourceError::Permanent(text) => SourceError::Permanent(say(text)),
+            SourceError::Denied(text) => SourceError::Denied(say(text)),
+            SourceError::Changed(text) => SourceError::Changed(say(text)),
         }
     }
 }
@@ -64,14 +64,14 @@ impl Version {
 const READ_BYTES: usize = 8 << 20;
 
 /// One file at one source, over one session. Blocking; called from several threads at once.
-pub trait Origin: Send + Sync {
+pub trait Source: Send + Sync {
     /// What is there now.
-    fn stat(&self) -> Result<Version, OriginError>;
+    fn stat(&self) -> Result<Version, SourceError>;
     /// Fills `buf` from `offset`, all of it. Fails with `Changed` where the protocol lets it guard by `version`.
-    fn read_at(&self, version: &Version, offset: u64, buf: &mut [u8]) -> Result<(), OriginError>;
+    fn read_at(&self, version: &Version, offset: u64, buf: &mut [u8]) -> Result<(), SourceError>;
     /// Reads from the start, in order: `each` gets the bytes and says whether to go on. Sources without ranges have
     /// their own way; all others are read range by range.
-    fn read_all(&self, version: &Version, each: &mut dyn FnMut(&[u8]) -> bool) -> Result<(), OriginError> {
+    fn read_all(&self, version: &Version, each: &mut dyn FnMut(&[u8]) -> bool) -> Result<(), SourceError> {
         let mut buf = vec![0; READ_BYTES.min(version.size as usize)];
         let mut offset = 0;
         while offset < version.size {
@@ -85,7 +85,7 @@ pub trait Origin: Send + Sync {
         Ok(())
     }
     /// Whether ranges are served: found out with a one-byte read, once.
-    fn has_ranges(&self) -> Result<bool, OriginError>;
+    fn has_ranges(&self) -> Result<bool, SourceError>;
     /// Whether it would be noticed that other bytes of the same size take the place of this version from now on. Where
     /// not, several ranges could be of several versions.
     fn notices_replacement(&self, version: &Version) -> bool {
@@ -96,12 +96,12 @@ pub trait Origin: Send + Sync {
 /// A file being written at a destination. Becomes visible under its name only with [`Upload::finish`].
 pub trait Upload: Send {
     /// Appends bytes.
-    fn append(&mut self, data: &[u8]) -> Result<(), OriginError>;
+    fn append(&mut self, data: &[u8]) -> Result<(), SourceError>;
     /// Sends what is left and compares the size that arrived, before it has its name where the protocol allows. From
     /// then on it can be read back at [`Started::at`].
-    fn complete(&mut self, expect_size: u64) -> Result<(), OriginError>;
+    fn complete(&mut self, expect_size: u64) -> Result<(), SourceError>;
     /// Gives it its name, completed before if need be. What failed is removed.
-    fn finish(self: Box<Self>, expect_size: u64) -> Result<Version, OriginError>;
+    fn finish(self: Box<Self>, expect_size: u64) -> Result<Version, SourceError>;
     /// Gives up and removes what was written, completed or not.
     fn abort(self: Box<Self>);
 }
@@ -178,16 +178,16 @@ impl std::fmt::Debug for Identity {
 /// Opens sources by URI. Implemented by the crate `source`; in tests by memory.
 pub trait Opener: Send + Sync {
     /// A file to read.
-    fn open(&self, uri: &str, who: &Identity) -> Result<Arc<dyn Origin>, OriginError>;
+    fn open(&self, uri: &str, who: &Identity) -> Result<Arc<dyn Source>, SourceError>;
     /// Where a file of that name (as it stands in a URI) goes that is sent to `uri`: into it where it is a directory,
     /// or says so with a `/` at its end.
-    fn named(&self, uri: &str, name: &str, _who: &Identity) -> Result<String, OriginError> {
+    fn named(&self, uri: &str, name: &str, _who: &Identity) -> Result<String, SourceError> {
         Ok(if uri.ends_with('/') { format!("{uri}{name}") } else { uri.to_string() })
     }
     /// A file to write.
-    fn create(&self, uri: &str, who: &Identity) -> Result<Started, OriginError>;
+    fn create(&self, uri: &str, who: &Identity) -> Result<Started, SourceError>;
     /// The tree below a directory, parents before children.
-    fn list(&self, uri: &str, who: &Identity) -> Result<Vec<Entry>, OriginError>;
+    fn list(&self, uri: &str, who: &Identity) -> Result<Vec<Entry>, SourceError>;
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! The sources of one file to be staged in: opened, compared, probed.
 
 use super::{StageError, Stop};
-use crate::origin::{Identity, Opener, Origin, OriginError, Place, SOURCES_MAX, Version, check_uri};
+use crate::source::{Identity, Opener, Place, SOURCES_MAX, Source, SourceError, Version, check_uri};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, channel};
@@ -20,40 +20,40 @@ const STOP_LOOK_EVERY: Duration = Duration::from_millis(50);
 const RETRY_FIRST: Duration = Duration::from_millis(if cfg!(test) { 1 } else { 200 });
 
 /// The sources that can be used.
-pub(super) struct Origins {
-    pub list: Vec<(Place, Arc<dyn Origin>)>,
+pub(super) struct Sources {
+    pub list: Vec<(Place, Arc<dyn Source>)>,
     /// Which of them gave bytes.
     used: Vec<AtomicBool>,
     /// What the user should know.
     pub notes: Vec<String>,
 }
 
-impl Origins {
+impl Sources {
     /// Opens the sources, looks what is there and whether ranges are served. The first that answers decides the size.
-    pub fn open(opener: &dyn Opener, uris: &[String], who: &Identity, stop: &Stop) -> Result<Origins, StageError> {
+    pub fn open(opener: &dyn Opener, uris: &[String], who: &Identity, stop: &Stop) -> Result<Sources, StageError> {
         if uris.is_empty() || uris.len() > SOURCES_MAX {
             return Err(StageError::path("", format!("name one to {SOURCES_MAX} sources")));
         }
         uris.iter().try_for_each(|uri| check_uri(uri))?;
-        let mut origins = Origins { list: Vec::new(), used: Vec::new(), notes: Vec::new() };
+        let mut sources = Sources { list: Vec::new(), used: Vec::new(), notes: Vec::new() };
         let mut failed = None;
         for uri in uris {
             match look(opener, uri, who, stop) {
-                Ok(found) => origins.take(found),
+                Ok(found) => sources.take(found),
                 Err(StageError::Stopped) => return Err(StageError::Stopped),
                 Err(e) => {
-                    origins.notes.push(format!("not used as a source: {e}"));
+                    sources.notes.push(format!("not used as a source: {e}"));
                     failed.get_or_insert(e);
                 }
             }
         }
         match failed {
-            Some(e) if origins.list.is_empty() => Err(e),
-            _ => Ok(origins),
+            Some(e) if sources.list.is_empty() => Err(e),
+            _ => Ok(sources),
         }
     }
 
-    fn take(&mut self, found: (Place, Arc<dyn Origin>)) {
+    fn take(&mut self, found: (Place, Arc<dyn Source>)) {
         let place = &found.0;
         if self.list.first().is_some_and(|(first, _)| first.version.size != place.version.size) {
             self.notes.push(format!("{} has another size than the first source and is not used", place.uri));
@@ -75,7 +75,7 @@ impl Origins {
     /// Whether ranges of a source, fetched one after the other, are of one version. A source that tells neither tag nor
     /// time may have been replaced in between.
     pub fn by_ranges(&self, at: usize) -> bool {
-        self.list.get(at).is_some_and(|(place, origin)| place.ranges && origin.notices_replacement(&place.version))
+        self.list.get(at).is_some_and(|(place, source)| place.ranges && source.notices_replacement(&place.version))
     }
 
     /// Whether any source is fetched by ranges.
@@ -85,9 +85,9 @@ impl Origins {
 
     /// Bytes of the first source, all of them in order.
     pub fn read_all(&self, each: &mut dyn FnMut(&[u8]) -> bool) -> Result<(), StageError> {
-        let (place, origin) = &self.list[0];
+        let (place, source) = &self.list[0];
         self.used[0].store(true, Ordering::Relaxed);
-        origin.read_all(&place.version, each).map_err(|e| StageError::origin(&place.uri, e))
+        source.read_all(&place.version, each).map_err(|e| StageError::of_source(&place.uri, e))
     }
 
     /// So many bytes from the first source with ranges that can give them.
@@ -96,15 +96,15 @@ impl Origins {
         // Where none is good for it, whoever asks compares the bytes with those that they must be.
         let any = self.any_by_ranges();
         let good = |at: usize| if any { self.by_ranges(at) } else { self.list[at].0.ranges };
-        for (at, (place, origin)) in self.list.iter().enumerate().filter(|(at, _)| good(*at)) {
+        for (at, (place, source)) in self.list.iter().enumerate().filter(|(at, _)| good(*at)) {
             let version = &place.version;
-            let read = move |origin: &dyn Origin, version: &Version| {
+            let read = move |source: &dyn Source, version: &Version| {
                 let mut bytes = vec![0; len];
-                origin.read_at(version, offset, &mut bytes).map(|()| bytes)
+                source.read_at(version, offset, &mut bytes).map(|()| bytes)
             };
             let tried = retried(stop, || {
                 let version = version.clone();
-                unless_stopped(stop, origin, move |origin| read(origin, &version))
+                unless_stopped(stop, source, move |source| read(source, &version))
             });
             match tried {
                 Ok(bytes) => {
@@ -113,7 +113,7 @@ impl Origins {
                 }
                 Err(None) => return Err(StageError::Stopped),
                 Err(Some(e)) => {
-                    last.get_or_insert(StageError::origin(&place.uri, e));
+                    last.get_or_insert(StageError::of_source(&place.uri, e));
                 }
             }
         }
@@ -123,50 +123,50 @@ impl Origins {
     /// Looks whether the sources that gave bytes are still what they were.
     pub fn check_unchanged(&self, stop: &Stop) -> Result<(), StageError> {
         let used = self.list.iter().zip(&self.used).filter(|(_, used)| used.load(Ordering::Relaxed));
-        for ((place, origin), _) in used {
-            let now = retried(stop, || unless_stopped(stop, origin, |origin| origin.stat()))
+        for ((place, source), _) in used {
+            let now = retried(stop, || unless_stopped(stop, source, |source| source.stat()))
                 .map_err(|e| stopped_or(&place.uri, e))?;
             if now != place.version {
                 let text = "it was replaced while it was fetched; stage it in again".to_string();
-                return Err(StageError::origin(&place.uri, OriginError::Changed(text)));
+                return Err(StageError::of_source(&place.uri, SourceError::Changed(text)));
             }
         }
         Ok(())
     }
 }
 
-fn look(opener: &dyn Opener, uri: &str, who: &Identity, stop: &Stop) -> Result<(Place, Arc<dyn Origin>), StageError> {
-    let origin = retried(stop, || opener.open(uri, who)).map_err(|e| stopped_or(uri, e))?;
-    let stat = || unless_stopped(stop, &origin, |origin| origin.stat());
+fn look(opener: &dyn Opener, uri: &str, who: &Identity, stop: &Stop) -> Result<(Place, Arc<dyn Source>), StageError> {
+    let source = retried(stop, || opener.open(uri, who)).map_err(|e| stopped_or(uri, e))?;
+    let stat = || unless_stopped(stop, &source, |source| source.stat());
     let version = retried(stop, stat).map_err(|e| stopped_or(uri, e))?;
-    let probe = || unless_stopped(stop, &origin, |origin| origin.has_ranges());
+    let probe = || unless_stopped(stop, &source, |source| source.has_ranges());
     let ranges = retried(stop, probe).map_err(|e| stopped_or(uri, e))?;
-    Ok((Place { uri: uri.to_string(), version, ranges }, origin))
+    Ok((Place { uri: uri.to_string(), version, ranges }, source))
 }
 
-fn stopped_or(uri: &str, e: Option<OriginError>) -> StageError {
-    e.map_or(StageError::Stopped, |e| StageError::origin(uri, e))
+fn stopped_or(uri: &str, e: Option<SourceError>) -> StageError {
+    e.map_or(StageError::Stopped, |e| StageError::of_source(uri, e))
 }
 
 /// Asks a source on a thread of its own and waits for the answer, unless told to stop: one that does not answer holds
 /// up nobody who has gone. The thread ends with the source's own deadline.
 fn unless_stopped<T: Send + 'static>(
     stop: &Stop,
-    origin: &Arc<dyn Origin>,
-    ask: impl FnOnce(&dyn Origin) -> Result<T, OriginError> + Send + 'static,
-) -> Result<T, OriginError> {
+    source: &Arc<dyn Source>,
+    ask: impl FnOnce(&dyn Source) -> Result<T, SourceError> + Send + 'static,
+) -> Result<T, SourceError> {
     let (answer, answered) = channel();
-    let origin = origin.clone();
+    let source = source.clone();
     let asked = std::thread::Builder::new().name("source".into()).spawn(move || {
-        let _ = answer.send(ask(&*origin));
+        let _ = answer.send(ask(&*source));
     });
-    asked.map_err(|e| OriginError::Passing(format!("no thread to ask it: {e}")))?;
+    asked.map_err(|e| SourceError::Passing(format!("no thread to ask it: {e}")))?;
     loop {
         match answered.recv_timeout(STOP_LOOK_EVERY) {
             Ok(result) => return result,
-            Err(RecvTimeoutError::Timeout) if stop.is_set() => return Err(OriginError::Passing("stopped".into())),
+            Err(RecvTimeoutError::Timeout) if stop.is_set() => return Err(SourceError::Passing("stopped".into())),
             Err(RecvTimeoutError::Timeout) => {}
-            Err(RecvTimeoutError::Disconnected) => return Err(OriginError::Passing("its reader ended".into())),
+            Err(RecvTimeoutError::Disconnected) => return Err(SourceError::Passing("its reader ended".into())),
         }
     }
 }
@@ -174,8 +174,8 @@ fn unless_stopped<T: Send + 'static>(
 /// Tries again what failed in passing, later each time. `Err(None)` when told to stop.
 pub(super) fn retried<T>(
     stop: &Stop,
-    mut work: impl FnMut() -> Result<T, OriginError>,
-) -> Result<T, Option<OriginError>> {
+    mut work: impl FnMut() -> Result<T, SourceError>,
+) -> Result<T, Option<SourceError>> {
     let (mut wait, began) = (RETRY_FIRST, Instant::now());
     for left in (0..=RETRIES).rev() {
         if stop.is_set() {
@@ -183,7 +183,7 @@ pub(super) fn retried<T>(
         }
         match work() {
             Err(_) if stop.is_set() => return Err(None),
-            Err(OriginError::Passing(_)) if left > 0 && began.elapsed() + wait < TRY_AGAIN_WITHIN => {
+            Err(SourceError::Passing(_)) if left > 0 && began.elapsed() + wait < TRY_AGAIN_WITHIN => {
                 std::thread::sleep(wait);
             }
             other => return other.map_err(Some),

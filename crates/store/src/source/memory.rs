@@ -1,6 +1,6 @@
 //! Sources in memory that fail when told to, for tests.
 
-use super::{Entry, EntryKind, Identity, Opener, Origin, OriginError, Started, Upload, Version};
+use super::{Entry, EntryKind, Identity, Opener, Source, SourceError, Started, Upload, Version};
 use parking_lot::{Condvar, Mutex};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -31,7 +31,7 @@ struct RemoteState {
     generation: u64,
     no_ranges: bool,
     untold: bool,
-    fails: Option<OriginError>,
+    fails: Option<SourceError>,
     fail_after: Option<usize>,
     gate: Option<usize>,
     reads: Vec<(u64, usize)>,
@@ -51,7 +51,7 @@ impl Remote {
     }
 
     /// Every read fails so from now on.
-    pub fn fail(&self, error: Option<OriginError>) {
+    pub fn fail(&self, error: Option<SourceError>) {
         self.state.lock().fails = error;
     }
 
@@ -93,15 +93,15 @@ impl Remote {
     }
 }
 
-impl Origin for Arc<Remote> {
-    fn stat(&self) -> Result<Version, OriginError> {
+impl Source for Arc<Remote> {
+    fn stat(&self) -> Result<Version, SourceError> {
         if let Some(error) = &self.state.lock().fails {
             return Err(error.clone());
         }
         Ok(self.version())
     }
 
-    fn read_at(&self, version: &Version, offset: u64, buf: &mut [u8]) -> Result<(), OriginError> {
+    fn read_at(&self, version: &Version, offset: u64, buf: &mut [u8]) -> Result<(), SourceError> {
         let mut state = self.state.lock();
         state.reads.push((offset, buf.len()));
         self.bell.wait_while(&mut state, |s| s.gate == Some(0));
@@ -110,7 +110,7 @@ impl Origin for Arc<Remote> {
         }
         if let Some(left) = &mut state.fail_after {
             if *left == 0 {
-                return Err(OriginError::Passing("told to fail".into()));
+                return Err(SourceError::Passing("told to fail".into()));
             }
             *left -= 1;
         }
@@ -118,19 +118,19 @@ impl Origin for Arc<Remote> {
             return Err(error.clone());
         }
         if state.no_ranges {
-            return Err(OriginError::Permanent("no ranges".into()));
+            return Err(SourceError::Permanent("no ranges".into()));
         }
         let now = format!("\"{}\"", state.generation);
         if version.etag.as_ref().is_some_and(|tag| *tag != now) || version.size != state.bytes.len() as u64 {
-            return Err(OriginError::Changed("another version".into()));
+            return Err(SourceError::Changed("another version".into()));
         }
         buf.copy_from_slice(&state.bytes[offset as usize..offset as usize + buf.len()]);
         Ok(())
     }
 
-    fn read_all(&self, version: &Version, each: &mut dyn FnMut(&[u8]) -> bool) -> Result<(), OriginError> {
+    fn read_all(&self, version: &Version, each: &mut dyn FnMut(&[u8]) -> bool) -> Result<(), SourceError> {
         if *version != self.stat()? {
-            return Err(OriginError::Changed("another version".into()));
+            return Err(SourceError::Changed("another version".into()));
         }
         let bytes = {
             let mut state = self.state.lock();
@@ -146,7 +146,7 @@ impl Origin for Arc<Remote> {
         Ok(())
     }
 
-    fn has_ranges(&self) -> Result<bool, OriginError> {
+    fn has_ranges(&self) -> Result<bool, SourceError> {
         Ok(!self.state.lock().no_ranges)
     }
 }
@@ -208,7 +208,7 @@ struct MemoryUpload {
 }
 
 impl Upload for MemoryUpload {
-    fn append(&mut self, data: &[u8]) -> Result<(), OriginError> {
+    fn append(&mut self, data: &[u8]) -> Result<(), SourceError> {
         if let Some(hook) = &*self.on_append.lock() {
             hook();
         }
@@ -216,18 +216,18 @@ impl Upload for MemoryUpload {
         Ok(())
     }
 
-    fn complete(&mut self, expect_size: u64) -> Result<(), OriginError> {
+    fn complete(&mut self, expect_size: u64) -> Result<(), SourceError> {
         if let Some(byte) = self.bytes.last_mut().filter(|_| self.garbles) {
             *byte ^= 1;
         }
         if self.bytes.len() as u64 != expect_size {
-            return Err(OriginError::Passing("another size arrived".into()));
+            return Err(SourceError::Passing("another size arrived".into()));
         }
         self.files.lock().entry(self.at.clone()).or_default().put(std::mem::take(&mut self.bytes));
         Ok(())
     }
 
-    fn finish(mut self: Box<Self>, expect_size: u64) -> Result<Version, OriginError> {
+    fn finish(mut self: Box<Self>, expect_size: u64) -> Result<Version, SourceError> {
         if !self.files.lock().contains_key(&self.at) {
             self.complete(expect_size)?;
         }
@@ -243,13 +243,13 @@ impl Upload for MemoryUpload {
 }
 
 impl Opener for Memory {
-    fn open(&self, uri: &str, _who: &Identity) -> Result<Arc<dyn Origin>, OriginError> {
+    fn open(&self, uri: &str, _who: &Identity) -> Result<Arc<dyn Source>, SourceError> {
         let files = self.files.lock();
-        let remote = files.get(uri).ok_or_else(|| OriginError::Permanent(format!("{uri} is not there")))?;
+        let remote = files.get(uri).ok_or_else(|| SourceError::Permanent(format!("{uri} is not there")))?;
         Ok(Arc::new(remote.clone()))
     }
 
-    fn create(&self, uri: &str, _who: &Identity) -> Result<Started, OriginError> {
+    fn create(&self, uri: &str, _who: &Identity) -> Result<Started, SourceError> {
         if let Some(remote) = self.files.lock().get(uri) {
             remote.stat()?;
         }
@@ -260,7 +260,7 @@ impl Opener for Memory {
         Ok(Started { upload: Box::new(upload), at })
     }
 
-    fn list(&self, uri: &str, _who: &Identity) -> Result<Vec<Entry>, OriginError> {
+    fn list(&self, uri: &str, _who: &Identity) -> Result<Vec<Entry>, SourceError> {
         let prefix = format!("{}/", uri.trim_end_matches('/'));
         let mut entries = BTreeMap::new();
         let parents = |path: &str, entries: &mut BTreeMap<String, EntryKind>| {
