@@ -31,7 +31,7 @@ use crate::admission::Admission;
 use crate::cache::BlockCache;
 use crate::control::{Binding, Caller, Handler, Server, ServerOptions, device_of, socket_of};
 use crate::durable_names::{self, DurableNames};
-use crate::file::{Adviser, FileTable, Garbage, MirrorWrites, Pool};
+use crate::file::{Adviser, FileTable, Garbage, Pool};
 use crate::mount::{Mount, MountError, Openers, Options, Parts};
 use crate::mover::Mover;
 use crate::namespace::Namespace;
@@ -298,10 +298,7 @@ fn pool(volume: &Arc<Volume>, background: Arc<Background>) -> crate::Result<Arc<
     // Numbers come from memory; only every four thousand million the state store is asked, and without it there is no volume.
     let next_id = move || ids.next_id().expect("the state store gives a new epoch");
     Ok(Arc::new(Pool {
-        mirror_writes: match config.layout.mirror_writes {
-            volume::MirrorWrites::Sync => MirrorWrites::Sync,
-            volume::MirrorWrites::Stale => MirrorWrites::Stale,
-        },
+        mirror_writes: config.layout.mirror_writes,
         inline_bytes_max: config.layout.inline_max,
         inline_bytes_before: volume.inline_bytes_ever(),
         clock: Box::new(|| Time(now_ns())),

@@ -9,29 +9,31 @@ mod edit;
 pub(crate) mod identity;
 mod ids;
 mod keep;
+mod keys;
 mod lock;
 mod machines;
 mod namespace;
 mod open;
 mod parse;
-mod parse_jobs;
-mod parse_stripes;
 mod problem;
 mod real_paths;
 mod roster;
 mod section;
+mod sections;
 mod template;
 
 pub use backup::{adopt_state, dump_state, load_state};
-pub use config::{
-    Cache, Config, ConnectionsConfig, Health, Io, Jobs, LayoutConfig, MirrorWrites, Mount, Mover, Offload, Passthrough,
-    Purge, QueueName, Recovery, Replication, ReplicationPolicy, Stripes, TargetConfig, Tiering, TieringPolicy,
-};
+pub use config::{Config, TargetConfig};
 pub use edit::set_device;
 pub use keep::known_targets;
-pub use parse::{Burst, TARGETS_MAX};
+pub use keys::Key;
+pub use parse::TARGETS_MAX;
 pub use problem::{Problem, Problems};
 pub use real_paths::real_paths;
+pub use sections::{
+    Burst, Cache, ConnectionsConfig, Health, Io, Jobs, LayoutConfig, Mount, Mover, Offload, Passthrough, Purge,
+    QueueName, Recovery, Replication, ReplicationPolicy, SECTIONS, Stripes, Tiering, TieringPolicy,
+};
 pub use template::{init, template};
 
 pub use crate::volume_id::VolumeId;

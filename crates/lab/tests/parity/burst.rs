@@ -33,7 +33,7 @@ fn setup(scheme: Scheme, order: Order, congestion: f64, direct: bool) -> Setup {
 /// Leads admission, with these lines in `volume.toml`, through what happened in the simulator.
 fn live(more: &str, capacity: f64, moments: &[Logged]) -> Vec<Logged> {
     let toml = format!("{TOML}{more}");
-    let mut config = Config::parse(Path::new("/volume.toml"), &toml).expect("a configuration").burst.admission;
+    let mut config = Config::parse(Path::new("/volume.toml"), &toml).expect("a configuration").burst.admission();
     config.buffer.device.capacity = capacity;
     let mut admission = Admission::new(config);
     admission.start_log();

@@ -120,7 +120,7 @@ impl Burst {
             if settings.size > 0 { settings.size } else { volume.targets().space_on(fast).total_bytes };
         let state = volume.state().clone();
         let paths = volume.config().targets.iter().filter(|t| t.tier == fast).map(|t| t.path.clone()).collect();
-        let mut config = settings.admission;
+        let mut config = settings.admission();
         config.buffer.device.capacity = capacity_bytes as f64;
         let mut admission = Admission::new(config);
         if let Some(period) = record::period(&*state)? {
@@ -128,7 +128,7 @@ impl Burst {
         }
         let (book, marks) = (Book::open(&*state)?, Marks::open(&*state)?);
         Ok(Some(Arc::new(Burst {
-            limits: Limits::new(paths, settings.cgroups && settings.limited),
+            limits: Limits::new(paths, settings.cgroups && settings.is_limited()),
             settings,
             fast,
             capacity_bytes,

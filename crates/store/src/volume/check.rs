@@ -1,11 +1,12 @@
 //! Whether the directories that a `volume.toml` names are there, apart from each other, and ours. Changes nothing.
 
 use super::VolumeId;
-use super::config::{Config, StateStore};
+use super::config::Config;
 use super::keep::known_targets;
 use super::namespace;
 use super::problem::{Problem, Problems};
 use super::real_paths;
+use super::sections::StateStore;
 use crate::exit;
 use crate::state::TargetRecord;
 use crate::target::{Identity, IdentityError};

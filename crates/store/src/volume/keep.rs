@@ -2,7 +2,8 @@
 
 use super::VolumeId;
 use super::check::STATE_FILE;
-use super::config::{Config, StateStore};
+use super::config::Config;
+use super::sections::StateStore;
 use crate::state::redis::Server;
 use crate::state::{RedisState, SqliteState, State, TargetRecord};
 use crate::{Error, Result};

@@ -1,6 +1,6 @@
 //! `[tiering]` and `[replication]` as their machines' parameters.
 
-use super::config::{Replication, ReplicationPolicy, Tiering, TieringPolicy};
+use super::sections::{Replication, ReplicationPolicy, Tiering, TieringPolicy};
 use policy::Time;
 use policy::protect::replica::{self, Removal, Strategy};
 use policy::tier::cost::Costs;

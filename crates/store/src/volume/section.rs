@@ -1,11 +1,9 @@
 //! Reading one table of a TOML file key by key: what is asked for is checked, what nobody asked for is a problem.
 
 use super::problem::{Problem, Problems};
-use policy::units;
 use std::cell::RefCell;
-use std::ops::{Range, RangeInclusive};
-use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::ops::Range;
+use std::path::Path;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
@@ -15,12 +13,30 @@ const REFUSED: &str = "the volume is not opened";
 pub struct Reading<'a> {
     pub file: &'a Path,
     pub text: &'a str,
+    /// Names of the tiers, once they are known.
+    pub tiers: RefCell<Vec<String>>,
     problems: RefCell<Vec<Problem>>,
+}
+
+/// The value of a key, or a default.
+pub struct Given<'g> {
+    pub reading: &'g Reading<'g>,
+    pub value: &'g DeValue<'g>,
+    /// Where it begins in the text.
+    pub start: usize,
+}
+
+impl Given<'_> {
+    /// A text, or a number as it is written.
+    pub fn word(&self) -> Option<String> {
+        let number = || self.value.as_float().map(|f| f.as_str()).or(self.value.as_integer().map(|i| i.as_str()));
+        self.value.as_str().or_else(number).map(str::to_owned)
+    }
 }
 
 impl<'a> Reading<'a> {
     pub fn new(file: &'a Path, text: &'a str) -> Reading<'a> {
-        Reading { file, text, problems: RefCell::default() }
+        Reading { file, text, tiers: RefCell::default(), problems: RefCell::default() }
     }
 
     /// Line and column, from 1, of a byte of the text.
@@ -51,7 +67,7 @@ impl<'a> Reading<'a> {
 
 /// One table of the file; an absent one reads as empty.
 pub struct Section<'r, 'a, 't> {
-    reading: &'r Reading<'a>,
+    pub reading: &'r Reading<'a>,
     name: String,
     pub span: Range<usize>,
     table: Option<&'t DeTable<'t>>,
@@ -89,92 +105,35 @@ impl<'r, 'a, 't> Section<'r, 'a, 't> {
         Section::new(self.reading, key, span, table)
     }
 
-    /// A value that `parse` understands, else the default.
-    fn parsed<T>(&self, key: &'static str, default: T, what: &str, parse: impl FnOnce(&DeValue<'t>) -> Option<T>) -> T {
-        let Some(value) = self.get(key) else { return default };
-        parse(value.get_ref()).unwrap_or_else(|| {
-            let shown = &self.reading.text[value.span()];
-            self.reading.problem(value.span(), format!("`{key}` is {shown}"), format!("Give {what}"));
-            default
-        })
-    }
-
-    pub fn string(&self, key: &'static str) -> Option<(String, Range<usize>)> {
+    /// What a key has that is given; nothing if it is not, or is none that `kind` takes, which is a problem.
+    pub fn value<T>(&self, key: &'static str, kind: &impl Fn(&Given<'_>) -> Result<T, String>) -> Option<T> {
         let value = self.get(key)?;
-        let text = self.parsed(key, String::new(), "a text in quotes, not empty", |value| {
-            value.as_str().filter(|text| !text.is_empty()).map(str::to_owned)
-        });
-        Some((text, value.span()))
+        let given = Given { reading: self.reading, value: value.get_ref(), start: value.span().start };
+        let read = kind(&given);
+        read.map_err(|mend| self.problem(key, format!("`{key}` is {}", &self.reading.text[value.span()]), mend)).ok()
     }
 
-    /// A string that must be there.
-    pub fn required(&self, key: &'static str, example: &str) -> (String, Range<usize>) {
-        self.string(key).unwrap_or_else(|| {
-            self.reading.problem(
-                self.span.clone(),
-                format!("`{key}` is missing{}", self.whereabouts()),
-                format!("Add `{key} = \"{example}\"`"),
-            );
-            (String::new(), self.span.clone())
-        })
+    /// What a default of the table stands for.
+    pub fn default<T>(&self, kind: &impl Fn(&Given<'_>) -> Result<T, String>, written: &'static str) -> T {
+        let value = DeValue::parse(written).expect("a default is a value");
+        let given = Given { reading: self.reading, value: value.get_ref(), start: 0 };
+        kind(&given).unwrap_or_else(|mend| panic!("the default {written}: {mend}"))
     }
 
-    pub fn size(&self, key: &'static str, default: u64, range: RangeInclusive<u64>, what: &str) -> u64 {
-        self.parsed(key, default, what, |value| {
-            let size = match value.as_str() {
-                Some(text) => units::bytes(text),
-                None => integer(value),
-            };
-            size.filter(|size| range.contains(size))
-        })
+    /// A key that must be there.
+    pub fn missing<T: Default>(&self, key: &'static str, example: &str) -> T {
+        if self.get(key).is_none() {
+            let whereabouts = if self.name.is_empty() { String::new() } else { format!(" in `[[{}]]`", self.name) };
+            let cause = format!("`{key}` is missing{whereabouts}");
+            self.reading.problem(self.span.clone(), cause, format!("Add `{key} = {example}`"));
+        }
+        T::default()
     }
 
-    pub fn count(&self, key: &'static str, default: u64, range: RangeInclusive<u64>) -> u64 {
-        let what = format!("a number from {} to {}", range.start(), range.end());
-        self.parsed(key, default, &what, |value| integer(value).filter(|n| range.contains(n)))
-    }
-
-    pub fn span(&self, key: &'static str, default: Duration, range: RangeInclusive<Duration>) -> Duration {
-        let what = format!("a span from {:?} to {:?}, such as \"5s\" or \"500ms\"", range.start(), range.end());
-        self.parsed(key, default, &what, |value| {
-            let span = match value.as_str() {
-                Some(text) => units::span_ns(text),
-                None => value
-                    .as_float()
-                    .map(|f| f.as_str())
-                    .or(value.as_integer().map(|i| i.as_str()))
-                    .and_then(units::span_ns),
-            };
-            span.map(Duration::from_nanos).filter(|span| range.contains(span))
-        })
-    }
-
-    pub fn boolean(&self, key: &'static str) -> Option<bool> {
-        self.parsed(key, None, "true or false", |value| value.as_bool().map(Some))
-    }
-
-    pub fn choice<T: Copy>(&self, key: &'static str, default: T, choices: &[(&str, T)]) -> T {
-        let names: Vec<_> = choices.iter().map(|(name, _)| format!("\"{name}\"")).collect();
-        self.parsed(key, default, &names.join(" or "), |value| {
-            let text = value.as_str()?;
-            choices.iter().find(|(name, _)| *name == text).map(|(_, choice)| *choice)
-        })
-    }
-
-    /// A text that `parse` understands, else the default; `parse` says what is wrong and what would be right.
-    pub fn words<T>(&self, key: &'static str, default: T, parse: impl FnOnce(&str) -> Result<T, String>) -> T {
-        let Some((text, span)) = self.string(key).filter(|(text, _)| !text.is_empty()) else { return default };
-        parse(&text).unwrap_or_else(|why| {
-            self.reading.problem(span, format!("`{key}` is \"{text}\""), why);
-            default
-        })
-    }
-
-    pub fn path(&self, key: &'static str, example: &str) -> (PathBuf, Range<usize>) {
-        let (text, span) = self.required(key, example);
-        let base = self.reading.file.parent().unwrap_or(Path::new(""));
-        let path = base.join(text);
-        (std::path::absolute(&path).unwrap_or(path), span)
+    /// A problem at a key, or at the section if it is not given.
+    pub fn problem(&self, key: &'static str, cause: impl Into<String>, mend: impl Into<String>) {
+        let span = self.get(key).map_or(self.span.clone(), |value| value.span());
+        self.reading.problem(span, cause, mend);
     }
 
     /// What nobody asked for is a problem: a key with a slip of the pen would be ignored for ever.
@@ -195,13 +154,9 @@ impl<'r, 'a, 't> Section<'r, 'a, 't> {
             self.reading.problem(key.span(), format!("unknown key `{name}`{whereabouts}"), mend);
         }
     }
-
-    fn whereabouts(&self) -> String {
-        if self.name.is_empty() { String::new() } else { format!(" in `[[{}]]`", self.name) }
-    }
 }
 
-fn integer(value: &DeValue<'_>) -> Option<u64> {
+pub fn integer(value: &DeValue<'_>) -> Option<u64> {
     let integer = value.as_integer()?;
     u64::from_str_radix(integer.as_str(), integer.radix()).ok()
 }

@@ -164,7 +164,7 @@ impl Volume {
 
     fn machine(&self, config: &Config, costs: &Costs, fast_bytes: u64) -> Result<policy::volume::Config> {
         let burst = config.burst.fast.map(|_| {
-            let mut admission = config.burst.admission;
+            let mut admission = config.burst.admission();
             admission.buffer.device.capacity =
                 if config.burst.size > 0 { config.burst.size } else { fast_bytes } as f64;
             admission.buffer.replicas = false;

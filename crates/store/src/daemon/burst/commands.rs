@@ -260,7 +260,7 @@ impl Burst {
             "waiting": buffer.waiting(),
             "writing": buffer.unfinished() - buffer.waiting().min(buffer.unfinished()),
             "held_writes": admission.held(),
-            "policy": format!("{:?}", self.settings.admission.buffer.scheme),
+            "policy": format!("{:?}", self.settings.policy),
             "pattern": format!("{:?}", buffer.plan().pattern),
             "written_in_period": dwsf.round() as u64,
             "expected_in_period": dwpp.round() as u64,

@@ -1,7 +1,9 @@
 //! Every problem of the text, with its line, and every default.
 
 use super::*;
-use crate::volume::template;
+use crate::file::MirrorWrites;
+use crate::volume::{Io, Passthrough, template};
+use std::time::Duration;
 
 const GOOD: &str = "namespace = \"n\"\nstate = \"s\"\n[[target]]\nname = \"a\"\npath = \"/t/a\"\n";
 
@@ -212,15 +214,15 @@ fn a_burst_buffer_is_what_the_file_says() {
     let base = "namespace = \"n\"\nstate = \"s\"\n[tier.fast]\n[tier.slow]\n[[target]]\nname = \"f\"\npath = \"f\"\ntier = \"fast\"\n\
                 [[target]]\nname = \"s\"\npath = \"o\"\ntier = \"slow\"\n";
     let none = parsed(base).burst;
-    assert!(none.fast.is_none() && none.capacity == 1 && !none.limited && none.admission.full_waits);
+    assert!(none.fast.is_none() && none.capacity == 1 && !none.is_limited() && none.admission().full_waits);
     let speeds = "write_max = \"70MB\"\nwrite_min = \"60MB\"\ndemote_max = \"32MB\"\ndemote_min = \"2MB\"\ndemote_idle = \"42MB\"\n";
     let text = format!(
         "{base}[burst]\nfast = \"fast\"\nfull = \"enospc\"\npolicy = \"static:0.8\"\ncheckpoints = [\"c/{{app}}/{{version}}\"]\n{speeds}"
     );
     let burst = parsed(&text).burst;
-    assert_eq!((burst.fast, burst.limited, burst.admission.full_waits), (Some(0), true, false));
-    assert_eq!(burst.admission.buffer.scheme, policy::burst::buffer::Scheme::Static(0.8));
-    assert_eq!(burst.admission.buffer.device.write_min, 60e6);
+    assert_eq!((burst.fast, burst.is_limited(), burst.admission().full_waits), (Some(0), true, false));
+    assert_eq!(burst.admission().buffer.scheme, policy::burst::buffer::Scheme::Static(0.8));
+    assert_eq!(burst.admission().buffer.device.write_min, 60e6);
     assert_eq!(burst.checkpoints[0].matches("c/wave/7").map(|of| of.version), Some("7".into()));
     for wrong in [
         "fast = \"none\"",

@@ -1,0 +1,41 @@
+//! The sections of a `volume.toml`, each one table of its keys.
+
+mod burst;
+mod cache;
+mod files;
+mod jobs;
+mod stripes;
+mod target;
+mod tiering;
+mod top;
+
+pub use burst::Burst;
+pub use cache::{Cache, CacheKeys};
+pub use files::{Health, Io, LayoutConfig, Mount, Mover, Passthrough, Purge, Recovery};
+pub use jobs::{Jobs, Offload, QueueName, Replication, ReplicationPolicy};
+pub use stripes::Stripes;
+pub use target::{ConnectionsConfig, TargetKeys, TierKeys, connections};
+pub use tiering::{Tiering, TieringPolicy};
+pub use top::{StateStore, Top};
+
+use super::keys::Key;
+
+/// All keys, in the order of the template.
+pub const SECTIONS: [(&str, &[Key]); 16] = [
+    ("Top level", Top::KEYS),
+    ("[tier.NAME]", TierKeys::KEYS),
+    ("[[target]]", TargetKeys::KEYS),
+    ("[[target]] with connections", ConnectionsConfig::KEYS),
+    ("[layout]", LayoutConfig::KEYS),
+    ("[mount]", Mount::KEYS),
+    ("[cache]", CacheKeys::KEYS),
+    ("[health]", Health::KEYS),
+    ("[mover]", Mover::KEYS),
+    ("[tiering]", Tiering::KEYS),
+    ("[recovery]", Recovery::KEYS),
+    ("[jobs]", Jobs::KEYS),
+    ("[replication]", Replication::KEYS),
+    ("[stripes]", Stripes::KEYS),
+    ("[purge]", Purge::KEYS),
+    ("[burst]", Burst::KEYS),
+];

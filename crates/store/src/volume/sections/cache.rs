@@ -1,0 +1,84 @@
+//! `[cache]`: the words of the simulator's command line, read by the same code, and whether they fit together.
+
+use super::super::keys::{optional, parsed, section, size};
+use super::super::section::Section;
+use crate::cache::BLOCK_BYTES;
+use policy::cache::{CAPACITY_MAX, ConfigError, LevelConfig, Replacement};
+use policy::coordinate::Coordination;
+use policy::prefetch::{Prefetch, Trigger};
+use policy::words::{self, WordError};
+
+/// A cache smaller than this is no cache: not even the windows of one stream would fit.
+const SIZE_MIN: u64 = 64 << 10;
+const SIZE_MAX: u64 = CAPACITY_MAX as u64 * BLOCK_BYTES as u64;
+
+// What goes with `size` alone: the read-ahead that a kernel of today has, and its replacement.
+section! {
+    /// `[cache]` as it is written.
+    CacheKeys {
+        /// The mount's own block cache, with the algorithms of `entrepot-lab sim cache` (see its --help for all words). Bytes
+        /// that it holds at most; 0 is none, and the kernel's page cache and read-ahead do what they do. With a cache the mount
+        /// reads past the page cache and the kernel reads no file by itself (`passthrough`), so that the cache sees every read
+        /// of files that nobody writes.
+        size: u64 = size(0..=SIZE_MAX, "0 for no cache, or a size from 64KiB to 4TiB, such as \"256MiB\""), 0;
+        /// Which blocks are fetched unasked: none, ra, linux, linux-2.6.18, on-demand, stream, sarc, amp or markov.
+        prefetch: Prefetch = parsed(said(words::prefetch)), "on-demand";
+        /// Which block goes: lru or sarc. The default is what goes with the prefetcher.
+        replacement: Option<Replacement> = optional(parsed(said(words::replacement))), "lru" else None;
+        /// Who sets the trigger distance: native, fixed:24, ets or esf (ets:redistribute, esf:default=24,min=4,max=48).
+        trigger: Trigger = parsed(said(words::trigger)), "native";
+        /// How it goes with another volume's cache above it: none, labels, pfc (pfc:file, pfc:client), early+pfc:adaptive, du,
+        /// or several joined by +.
+        coordinator: Coordination = parsed(said(words::coordination)), "none";
+    }
+}
+
+fn said<T>(parse: impl Fn(&str) -> Result<T, WordError>) -> impl Fn(&str) -> Result<T, String> {
+    move |text| parse(text).map_err(|error| format!("Mend it: {}", error.why))
+}
+
+/// The mount's block cache.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Cache {
+    /// Bytes of file data it holds at most, what is on the way included; 0: there is none.
+    pub size: u64,
+    /// Its algorithms, and its size in blocks of [`crate::cache::BLOCK_BYTES`]; `None` without a cache.
+    pub level: Option<LevelConfig>,
+}
+
+impl Cache {
+    pub(in crate::volume) fn checked(section: &Section<'_, '_, '_>) -> Cache {
+        let CacheKeys { size, prefetch, replacement, trigger, coordinator } = CacheKeys::read(section);
+        if size > 0 && size < SIZE_MIN {
+            let cause = format!("`size` is {size} bytes, too little to cache");
+            section.problem("size", cause, "Give at least \"64KiB\", or 0");
+        }
+        let mut level = LevelConfig::new((size / BLOCK_BYTES as u64).clamp(1, CAPACITY_MAX.into()) as u32, prefetch);
+        level.announce = true;
+        level.replacement = replacement.unwrap_or(level.replacement);
+        (level.trigger, level.coordination) = (trigger, coordinator);
+        if let Err(error) = level.check() {
+            let key = match error {
+                ConfigError::Capacity { .. } => "size",
+                ConfigError::BottomFraction { .. } | ConfigError::NothingSequential => "replacement",
+                ConfigError::Coordination(_) => "coordinator",
+                ConfigError::Prefetch(policy::prefetch::ConfigError::Degree { .. }) => "prefetch",
+                ConfigError::Prefetch(_) if section.get("trigger").is_some() => "trigger",
+                ConfigError::Prefetch(_) | ConfigError::Streams => "prefetch",
+            };
+            let (cause, mend) = split(&error.to_string());
+            section.problem(key, cause, mend);
+        }
+        Cache { size, level: (size > 0).then_some(level) }
+    }
+}
+
+/// The policies say what is wrong, a semicolon, and what to do.
+fn split(said: &str) -> (String, String) {
+    let (cause, mend) = said.split_once("; ").unwrap_or((said, "choose other parameters"));
+    let mut mend = mend.to_owned();
+    if let Some(first) = mend.get_mut(..1) {
+        first.make_ascii_uppercase();
+    }
+    (cause.to_owned(), mend)
+}

@@ -1,0 +1,109 @@
+//! The sections about jobs and their data: `[jobs]`, `[replication]`.
+
+use super::super::keys::{DAY, HOUR, choice, count, flag, section, size, span, text, words};
+use super::super::section::Given;
+use policy::protect::window::Share;
+use std::time::Duration;
+
+const POLL_MIN: Duration = Duration::from_millis(100);
+
+words! {
+    /// When results named in `#STAGEOUT` start on their way.
+    Offload {
+        /// When the script has ended.
+        AtEnd = "at-end",
+        /// Each as soon as it is closed.
+        OnClose = "on-close",
+    }
+}
+
+// The times of staging are guesses, see `policy::schedule::just_in_time::Config`; `check_every` is the simulated centre's.
+section! {
+    /// `[jobs]`
+    Jobs {
+        /// Cores for the queue `batch`. The default is all of this machine.
+        cores: usize = count(1..=65_536), 8 else std::thread::available_parallelism().map_or(1, |cores| cores.get());
+        /// Staging jobs at the same time.
+        dataxfer_concurrent: usize = count(1..=1024), 2;
+        /// Whether the files of a job are checked, and repaired, before it starts.
+        check_before_job: bool = flag, true;
+        /// The files of jobs that wait are looked at so often, and when a target fails; what they lost is brought back meanwhile.
+        check_every: Duration = span(POLL_MIN..=DAY), "5min";
+        /// The user that slurmctld runs as, if not root: it may hand over jobs of Slurm (`entrepot slurm install`).
+        slurm_user: String = text, "slurm" else String::new();
+        /// Results named in #STAGEOUT start on their way when the script has ended ("at-end"), or each when it is closed
+        /// ("on-close").
+        offload: Offload = choice(Offload::WORDS), "at-end";
+        /// Data of waiting jobs come as soon as they can ("at-once"), or when the queue's estimate of the job's start, the
+        /// rate that their source has shown and the margin say so ("just-in-time").
+        just_in_time in "stage_in": bool = choice(&[("at-once", false), ("just-in-time", true)]), "at-once";
+        /// Such data are to be there so long before their job starts.
+        stage_in_margin: Duration = span(Duration::ZERO..=30 * DAY), "5min";
+        /// Data that lie there for longer before their job starts are counted as too early.
+        stage_in_early: Duration = span(Duration::ZERO..=30 * DAY), "1h";
+        /// Bytes per second of a source that has not shown its rate yet.
+        source_rate: u64 = size(1..=1 << 50, "bytes per second, such as \"10MB\""), "10MB";
+        /// How often the queue is asked while jobs wait for their data.
+        queue_poll: Duration = span(POLL_MIN..=HOUR), "5s";
+        /// A job whose data find no space waits for it ("wait"), or fails ("fail").
+        fail_when_full in "when_full": bool = choice(&[("wait", false), ("fail", true)]), "wait";
+        /// So much is never promised to data of jobs.
+        keep_free: u64 = size(0..=1 << 60, "a size, such as \"10GB\""), "0";
+    }
+}
+
+words! {
+    /// Which jobs' input is copied.
+    ReplicationPolicy {
+        /// None.
+        None = "none",
+        /// Those in the replication window, first come, first served.
+        Fcfs = "fcfs",
+        /// Those, and small jobs at once.
+        Shortcut = "shortcut",
+        /// All.
+        All = "all",
+    }
+}
+
+words! {
+    /// A scheduler.
+    QueueName {
+        /// The built-in runner.
+        Local = "local",
+        /// Slurm.
+        Slurm = "slurm",
+        /// PBS.
+        Pbs = "pbs",
+    }
+}
+
+// The published values; two seconds between looks are a guess.
+section! {
+    /// `[replication]`
+    Replication {
+        /// Input files of jobs that start soon get a second copy on other targets: of none, of those in the replication window
+        /// ("fcfs"), of those and of small jobs at once ("shortcut"), or of "all".
+        policy: ReplicationPolicy = choice(ReplicationPolicy::WORDS), "none";
+        /// The window: jobs at the head of the queue that ask for more than this share of all nodes; "inf" is all.
+        alpha: Share = share, 0.2;
+        /// Jobs that ask for at most this share of all nodes are small.
+        threshold: Share = share, 0.01;
+        /// After a target failed, what it held is made anew from the other copy when so much time has passed.
+        delay: Duration = span(Duration::ZERO..=DAY), "5s";
+        /// A copy goes when the job has closed the file ("eager"), or at its end ("job-end").
+        eager in "remove": bool = choice(&[("eager", true), ("job-end", false)]), "eager";
+        /// Whose queue is watched: "local", "slurm" or "pbs".
+        queue: QueueName = choice(QueueName::WORDS), "local";
+        /// How often it is looked at.
+        poll: Duration = span(POLL_MIN..=HOUR), "2s";
+    }
+}
+
+/// A share of the system, as a text such as "0.2" or "inf", or as a number.
+fn share(given: &Given<'_>) -> Result<Share, String> {
+    given.word().and_then(|word| word.parse().ok()).ok_or_else(|| {
+        "Give a share of the system's nodes: a number from 0 with at most six digits behind the point, or \"inf\""
+            .into()
+    })
+}
