@@ -86,6 +86,16 @@ pub struct Nginx {
 
 impl Nginx {
     pub fn start() -> Option<Nginx> {
+        Nginx::start_with("")
+    }
+
+    /// The first port speaks https alone.
+    pub fn start_encrypted(authority: &Authority) -> Option<Nginx> {
+        let (certificate, key) = authority.certificate_and_key();
+        Nginx::start_with(&format!(" ssl; ssl_certificate {certificate}; ssl_certificate_key {key}"))
+    }
+
+    fn start_with(first: &str) -> Option<Nginx> {
         let program = installed("nginx")?;
         let dir = public_dir();
         let (port, port_without_ranges) = (free_port(), free_port());
@@ -98,7 +108,7 @@ impl Nginx {
              http {{ log_format sent $body_bytes_sent; access_log {path}/access sent; client_body_temp_path {path}/body; proxy_temp_path {path}/p;\n\
              fastcgi_temp_path {path}/f; uwsgi_temp_path {path}/u; scgi_temp_path {path}/s;\n\
              client_max_body_size 0;\n\
-             server {{ listen 127.0.0.1:{port}; root {path}/root; location /up/ {{ dav_methods PUT DELETE MOVE; }}\n\
+             server {{ listen 127.0.0.1:{port}{first}; root {path}/root; location /up/ {{ dav_methods PUT DELETE MOVE; }}\n\
              location /slow/ {{ alias {path}/root/; limit_rate 4m; }}\n\
              location /trickle/ {{ alias {path}/root/; limit_rate 400k; }} }}\n\
              server {{ listen 127.0.0.1:{port_without_ranges}; root {path}/root; max_ranges 0; }} }}\n"
@@ -147,11 +157,55 @@ impl Nginx {
     }
 
     pub fn uri(&self, path: &str) -> String {
-        format!("http://127.0.0.1:{}/{path}", self.port)
+        format!("http://{}/{path}", self.address())
+    }
+
+    /// Where its first port is.
+    pub fn address(&self) -> String {
+        format!("127.0.0.1:{}", self.port)
     }
 
     pub fn uri_without_ranges(&self, path: &str) -> String {
         format!("http://127.0.0.1:{}/{path}", self.port_without_ranges)
+    }
+}
+
+/// A certificate authority that only those who name its file trust, and what it signed for 127.0.0.1.
+pub struct Authority {
+    dir: TempDir,
+}
+
+impl Authority {
+    pub fn new() -> Option<Authority> {
+        let openssl = installed("openssl")?;
+        let authority = Authority { dir: public_dir() };
+        let [ca, ca_key, key, request, certificate] =
+            ["ca.pem", "ca.key", "key.pem", "request", "certificate.pem"].map(|name| authority.path(name));
+        let extensions = authority.path("extensions");
+        std::fs::write(&extensions, "subjectAltName=IP:127.0.0.1\nbasicConstraints=CA:FALSE\n").expect("write");
+        let run = |words: &[&str], rest: &[&str]| {
+            let made = Command::new(&openssl).args(words).args(rest).stderr(Stdio::null()).status();
+            assert!(made.expect("openssl").success(), "{words:?}");
+        };
+        let new_key = ["req", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes"];
+        run(&new_key, &["-x509", "-subj", "/CN=authority", "-days", "2", "-keyout", &ca_key, "-out", &ca]);
+        run(&new_key, &["-subj", "/CN=server", "-keyout", &key, "-out", &request]);
+        let signed_by = ["x509", "-req", "-CAcreateserial", "-CA", &ca, "-CAkey", &ca_key];
+        run(&signed_by, &["-days", "2", "-extfile", &extensions, "-in", &request, "-out", &certificate]);
+        Some(authority)
+    }
+
+    /// The file that a client trusts.
+    pub fn file(&self) -> String {
+        self.path("ca.pem")
+    }
+
+    fn path(&self, name: &str) -> String {
+        self.dir.path().join(name).display().to_string()
+    }
+
+    fn certificate_and_key(&self) -> (String, String) {
+        (self.path("certificate.pem"), self.path("key.pem"))
     }
 }
 
@@ -219,6 +273,19 @@ pub struct Ftpd {
 
 impl Ftpd {
     pub fn start() -> Option<Ftpd> {
+        Ftpd::start_with("")
+    }
+
+    /// Logins and data are encrypted, or refused.
+    pub fn start_encrypted(authority: &Authority) -> Option<Ftpd> {
+        let (certificate, key) = authority.certificate_and_key();
+        Ftpd::start_with(&format!(
+            "ssl_enable=YES\nallow_anon_ssl=YES\nforce_anon_logins_ssl=YES\nforce_anon_data_ssl=YES\n\
+             require_ssl_reuse=NO\nssl_ciphers=HIGH\nrsa_cert_file={certificate}\nrsa_private_key_file={key}\n"
+        ))
+    }
+
+    fn start_with(more: &str) -> Option<Ftpd> {
         let program = installed("vsftpd")?;
         if who().uid != 0 {
             eprintln!("skipped: vsftpd serves anonymous users only when root starts it");
@@ -234,7 +301,7 @@ impl Ftpd {
             "listen=YES\nlisten_port={port}\nlisten_address=127.0.0.1\nbackground=NO\nanonymous_enable=YES\n\
              local_enable=NO\nanon_root={path}/root\nsecure_chroot_dir={path}/empty\nftp_username=daemon\n\
              seccomp_sandbox=NO\nrun_as_launching_user=NO\nxferlog_enable=NO\n\
-             write_enable=YES\nanon_upload_enable=YES\nanon_other_write_enable=YES\nanon_umask=022\n"
+             write_enable=YES\nanon_upload_enable=YES\nanon_other_write_enable=YES\nanon_umask=022\n{more}"
         );
         std::fs::write(dir.path().join("conf"), text).expect("write");
         let conf = dir.path().join("conf").display().to_string();
@@ -246,7 +313,12 @@ impl Ftpd {
         self.dir.path().join("root")
     }
 
+    /// Where it is.
+    pub fn address(&self) -> String {
+        format!("127.0.0.1:{}", self.port)
+    }
+
     pub fn uri(&self, path: &str) -> String {
-        format!("ftp://127.0.0.1:{}/{path}", self.port)
+        format!("ftp://{}/{path}", self.address())
     }
 }

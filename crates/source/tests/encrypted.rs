@@ -1,0 +1,80 @@
+//! Encrypted sources: what a server's certificate has to be signed by, for each protocol that is encrypted by TLS.
+//!
+//! The certificates that are trusted are read once in a process, so each question is asked by a process of its own.
+
+#[allow(dead_code, reason = "some of it is for the tests of the whole alone")]
+mod server;
+
+use server::{Authority, Nginx, data, who};
+use source::{Settings, Sources};
+use std::process::Command;
+use store::source::{Identity, Opener};
+
+/// The variable that names the source to the process that asks.
+const URI: &str = "TEST_URI";
+const ENDPOINT: &str = "TEST_ENDPOINT";
+
+/// What a process that trusts `trusted` (else what the system trusts) says of the file at `uri`.
+fn asked(uri: &str, endpoint: &str, trusted: Option<&Authority>) -> String {
+    let mut command = Command::new(std::env::current_exe().expect("this test"));
+    command.args(["--exact", "a_process_that_asks", "--nocapture"]);
+    command.env(URI, uri).env(ENDPOINT, endpoint).env_remove("SSL_CERT_FILE").env_remove("SSL_CERT_DIR");
+    if let Some(authority) = trusted {
+        command.env("SSL_CERT_FILE", authority.file());
+    }
+    let output = command.output().expect("runs");
+    let said = String::from_utf8(output.stdout).expect("text");
+    let line = said.lines().find_map(|line| line.split_once("said: ")).map(|(_, said)| said.to_string());
+    line.unwrap_or_else(|| panic!("{said}\n{}", String::from_utf8_lossy(&output.stderr)))
+}
+
+/// A part of the tests below: reads a range where one of them starts it, and does nothing else.
+#[test]
+fn a_process_that_asks() {
+    let (Ok(uri), Ok(endpoint)) = (std::env::var(URI), std::env::var(ENDPOINT)) else { return };
+    let words = [("AWS_ENDPOINT_URL", endpoint.as_str()), ("AWS_ACCESS_KEY_ID", "id"), ("AWS_SECRET_ACCESS_KEY", "x")];
+    let environment = words.into_iter().map(|(name, word)| (name.to_string(), word.to_string())).collect();
+    let who = Identity { environment, ..who() };
+    let sources = Sources::new(Settings::default()).expect("runtime");
+    let mut buf = vec![0; 300_000];
+    let read = sources.open(&uri, &who).and_then(|source| {
+        let version = source.stat()?;
+        source.read_at(&version, 100_000, &mut buf)
+    });
+    match read {
+        Ok(()) => {
+            println!("said: {}", if buf == data(2_000_000, 1)[100_000..400_000] { "read" } else { "other bytes" })
+        }
+        Err(e) => println!("said: {e}"),
+    }
+}
+
+/// The file is read where the server's authority is trusted, and refused with a reason where it is not.
+fn trust_decides(uri: &str, endpoint: &str, authority: &Authority) {
+    let refused = asked(uri, endpoint, None);
+    assert!(refused.contains("certificate") && refused.contains("UnknownIssuer"), "{refused}");
+    assert!(!refused.contains('\n') && refused.len() < 200, "{refused}");
+    assert_eq!(asked(uri, endpoint, Some(authority)), "read");
+    let other = Authority::new().expect("there was one");
+    assert_ne!(asked(uri, endpoint, Some(&other)), "read", "another authority of the same name");
+}
+
+#[test]
+fn https_and_webdavs() {
+    let Some(authority) = Authority::new() else { return };
+    let Some(nginx) = Nginx::start_encrypted(&authority) else { return };
+    std::fs::write(nginx.root().join("x"), data(2_000_000, 1)).expect("write");
+    for scheme in ["https", "webdavs"] {
+        trust_decides(&format!("{scheme}://{}/x", nginx.address()), "", &authority);
+    }
+}
+
+/// A file server answers as s3 does as long as only objects are read.
+#[test]
+fn s3_over_https() {
+    let Some(authority) = Authority::new() else { return };
+    let Some(nginx) = Nginx::start_encrypted(&authority) else { return };
+    std::fs::create_dir(nginx.root().join("bucket")).expect("dir");
+    std::fs::write(nginx.root().join("bucket/x"), data(2_000_000, 1)).expect("write");
+    trust_decides("s3://bucket/x", &format!("https://{}", nginx.address()), &authority);
+}
