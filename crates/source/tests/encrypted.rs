@@ -5,7 +5,7 @@
 #[allow(dead_code, reason = "some of it is for the tests of the whole alone")]
 mod server;
 
-use server::{Authority, Nginx, data, who};
+use server::{Authority, Ftpd, Nginx, data, who};
 use source::{Settings, Sources};
 use std::process::Command;
 use store::source::{Identity, Opener};
@@ -77,4 +77,12 @@ fn s3_over_https() {
     std::fs::create_dir(nginx.root().join("bucket")).expect("dir");
     std::fs::write(nginx.root().join("bucket/x"), data(2_000_000, 1)).expect("write");
     trust_decides("s3://bucket/x", &format!("https://{}", nginx.address()), &authority);
+}
+
+#[test]
+fn ftps() {
+    let Some(authority) = Authority::new() else { return };
+    let Some(ftpd) = Ftpd::start_encrypted(&authority) else { return };
+    std::fs::write(ftpd.root().join("pub/x"), data(2_000_000, 1)).expect("write");
+    trust_decides(&format!("ftps://{}/pub/x", ftpd.address()), "", &authority);
 }
