@@ -55,7 +55,7 @@ pub(crate) struct Core<B: Backend> {
     pub state: Arc<dyn State>,
     pub volume: Arc<dyn Volume>,
     pub recogniser: Recogniser,
-    pub book: Mutex<Book<B>>,
+    pub table: Mutex<JobTable<B>>,
     /// Notified when a job changed, and at the end.
     pub changed: Condvar,
     /// Readable at the end.
@@ -66,7 +66,7 @@ pub(crate) struct Core<B: Backend> {
 }
 
 /// All jobs.
-pub(crate) struct Book<B: Backend> {
+pub(crate) struct JobTable<B: Backend> {
     pub machine: Easy,
     pub jobs: BTreeMap<JobId, Job<B::Own>>,
     /// The supervisors that run, by the numbers that the machine knows.
@@ -92,7 +92,7 @@ impl<B: Backend> Core<B> {
             state,
             volume,
             recogniser,
-            book: Mutex::new(Book { machine, jobs, running, own: B::Shelf::default(), closed: false }),
+            table: Mutex::new(JobTable { machine, jobs, running, own: B::Shelf::default(), closed: false }),
             changed: Condvar::new(),
             closing: rustix::event::eventfd(0, rustix::event::EventfdFlags::CLOEXEC)?,
             own,
@@ -151,12 +151,12 @@ impl<B: Backend> Core<B> {
     /// Watches a supervisor on a thread of its own, unless the end comes first.
     pub fn watch(
         self: &Arc<Self>,
-        book: &mut Book<B>,
+        table: &mut JobTable<B>,
         number: easy::JobId,
         mut supervisor: Supervisor,
         ended: impl FnOnce(&Arc<Self>) + Send + 'static,
     ) {
-        book.running.insert(number, supervisor.process.clone());
+        table.running.insert(number, supervisor.process.clone());
         let (weak, closing) = (Arc::downgrade(self), self.closing.try_clone());
         std::thread::spawn(move || {
             let over = closing.is_ok_and(|closing| supervisor.wait(&closing));
@@ -168,22 +168,22 @@ impl<B: Backend> Core<B> {
 
     /// Waits; whether to go on.
     pub fn nap(&self, span: Duration) -> bool {
-        let mut book = self.book.lock();
+        let mut table = self.table.lock();
         let until = Instant::now() + span;
-        while !book.closed && !self.changed.wait_until(&mut book, until).timed_out() {}
-        !book.closed
+        while !table.closed && !self.changed.wait_until(&mut table, until).timed_out() {}
+        !table.closed
     }
 
     /// Ends the threads. What runs goes on under its supervisors and is found again at the next start.
     pub fn shut_down(&self) {
-        self.book.lock().closed = true;
+        self.table.lock().closed = true;
         self.changed.notify_all();
         // The counter cannot overflow: it is written once for each call.
         let _ = rustix::io::write(&self.closing, &1u64.to_ne_bytes());
     }
 }
 
-impl<B: Backend> Book<B> {
+impl<B: Backend> JobTable<B> {
     /// The jobs that came to their end, by the time when they did: what is too much beyond `n_max` goes, the oldest first.
     pub fn too_many(&self, n_max: usize, over: impl Fn(&Job<B::Own>) -> bool) -> Vec<JobId> {
         let over = self.jobs.values().filter(|job| job.state.is_final() && over(job));

@@ -62,7 +62,7 @@ fn root<B: Backend>(config: &Config) -> PathBuf {
 }
 
 fn look<B: Backend>(core: &Arc<Core<B>>, seen: &Lines) {
-    let running: Vec<_> = core.book.lock().jobs.values().filter(|job| B::runs(job)).cloned().collect();
+    let running: Vec<_> = core.table.lock().jobs.values().filter(|job| B::runs(job)).cloned().collect();
     seen.lock().retain(|(id, _), s| s.sending || running.iter().any(|r| r.id == *id));
     for job in running {
         let id = job.id;
@@ -104,8 +104,8 @@ fn send<B: Backend>(core: &Weak<Core<B>>, (id, command): Line, path: PathBuf) {
     if let Some(cause) = &failed {
         tracing::info!("job {id}: {} did not leave early: {cause}", path.display());
     }
-    let mut book = core.book.lock();
-    if let Some(job) = book.jobs.get_mut(&id) {
+    let mut table = core.table.lock();
+    if let Some(job) = table.jobs.get_mut(&id) {
         job.early.push(Early { path, at_ms, lasted_ms: now_ms().saturating_sub(at_ms), failed });
         core.keep(job);
     }
@@ -114,7 +114,7 @@ fn send<B: Backend>(core: &Weak<Core<B>>, (id, command): Line, path: PathBuf) {
 
 /// How one of a job's stage-out commands is run.
 fn spec<B: Backend>(core: &Core<B>, id: JobId, command: usize) -> Result<Spec, String> {
-    let job = core.book.lock().jobs.get(&id).cloned().ok_or("the job is gone")?;
+    let job = core.table.lock().jobs.get(&id).cloned().ok_or("the job is gone")?;
     let part = job.plan.part(PartKind::StageOut).ok_or("it takes nothing home")?;
     let words = part.commands.get(command).ok_or("it has no such command")?;
     let steps = vec![run_words(&words.argv, &core.config.program, None)];

@@ -54,8 +54,8 @@ impl Runner {
 
     /// The paths in the volume that jobs need which have not ended: what they read and what they write.
     pub fn needed_paths(&self) -> Vec<PathBuf> {
-        let book = self.core.book.lock();
-        let alive = book.jobs.values().filter(|record| !record.state.is_final() || record.is_active());
+        let table = self.core.table.lock();
+        let alive = table.jobs.values().filter(|record| !record.state.is_final() || record.is_active());
         alive.flat_map(Record::needed_paths).collect()
     }
 

@@ -92,8 +92,8 @@ impl Slurm {
         let core = Arc::downgrade(&self.core);
         Arc::new(move |id: &str| -> Vec<PathBuf> {
             let (Some(core), Ok(id)) = (core.upgrade(), id.parse().map(JobId)) else { return Vec::new() };
-            let book = core.book.lock();
-            let job = book.jobs.get(&id).filter(|job| job.state.has_data());
+            let table = core.table.lock();
+            let job = table.jobs.get(&id).filter(|job| job.state.has_data());
             job.map(Job::staged_paths).unwrap_or_default()
         })
     }
@@ -105,8 +105,8 @@ impl Slurm {
 
     /// The paths in the volume that jobs need which have not ended: what they bring and what they take home.
     pub fn needed_paths(&self) -> Vec<PathBuf> {
-        let book = self.core.book.lock();
-        book.jobs.values().filter(|job| job.may_start()).flat_map(Job::needed_paths).collect()
+        let table = self.core.table.lock();
+        table.jobs.values().filter(|job| job.may_start()).flat_map(Job::needed_paths).collect()
     }
 
     /// Ends the threads. Transfers go on under their supervisors and are found again at the next start.

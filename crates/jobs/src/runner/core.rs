@@ -1,10 +1,10 @@
 //! What happens to jobs: the scheduler's decisions carried out, and what became of the parts told back to it.
 //!
-//! One lock holds the book of all jobs. Under it are only memory, the state store and the start of processes; waiting
+//! One lock holds the table of all jobs. Under it are only memory, the state store and the start of processes; waiting
 //! for processes and asking the volume happen on threads of their own, one for each part that holds a place.
 
 use super::gate;
-use super::local::{Book, Core, Local, PartRecord, Record, number, part_of};
+use super::local::{Core, JobTable, Local, PartRecord, Record, number, part_of};
 use super::{spool, watch};
 use crate::backend::{Backend as _, Now};
 use crate::exec::now_ms;
@@ -48,23 +48,23 @@ impl Core {
     }
 
     /// Carries out what the scheduler decides until it has nothing to say.
-    pub fn pump(self: &Arc<Self>, book: &mut Book) {
-        while !book.closed {
-            let Some(action) = book.machine.poll() else { break };
+    pub fn pump(self: &Arc<Self>, table: &mut JobTable) {
+        while !table.closed {
+            let Some(action) = table.machine.poll() else { break };
             match action {
-                Action::Start { id, .. } if gate::is_gate(id) => gate::reached(self, book, id),
-                Action::Stop { id } if gate::is_gate(id) => gate::cancelled(self, book, id),
+                Action::Start { id, .. } if gate::is_gate(id) => gate::reached(self, table, id),
+                Action::Stop { id } if gate::is_gate(id) => gate::cancelled(self, table, id),
                 Action::Drop { id, .. } if gate::is_gate(id) => {}
-                Action::Start { id, .. } => self.start(book, part_of(id)),
-                Action::Stop { id } => self.stop(book, part_of(id)),
-                Action::Drop { id, reason } => self.dropped(book, part_of(id), reason),
+                Action::Start { id, .. } => self.start(table, part_of(id)),
+                Action::Stop { id } => self.stop(table, part_of(id)),
+                Action::Drop { id, reason } => self.dropped(table, part_of(id), reason),
             }
         }
         self.changed.notify_all();
     }
 
-    fn start(self: &Arc<Self>, book: &mut Book, (id, kind): (JobId, PartKind)) {
-        let Some(record) = book.jobs.get_mut(&id) else { return };
+    fn start(self: &Arc<Self>, table: &mut JobTable, (id, kind): (JobId, PartKind)) {
+        let Some(record) = table.jobs.get_mut(&id) else { return };
         let Some(part) = record.part_mut(kind) else { return };
         part.dispatched_ms = Some(now_ms());
         if kind == PartKind::Compute {
@@ -74,13 +74,13 @@ impl Core {
             self.keep(record);
             watch::check(self, id);
         } else {
-            self.launch(book, id, kind);
+            self.launch(table, id, kind);
         }
     }
 
     /// Starts the supervisor of a part.
-    pub fn launch(self: &Arc<Self>, book: &mut Book, id: JobId, kind: PartKind) {
-        let Some(record) = book.jobs.get_mut(&id) else { return };
+    pub fn launch(self: &Arc<Self>, table: &mut JobTable, id: JobId, kind: PartKind) {
+        let Some(record) = table.jobs.get_mut(&id) else { return };
         let Some(part) = record.part_mut(kind) else { return };
         part.progress = Progress::Running;
         let (state, detail) = match kind {
@@ -90,30 +90,30 @@ impl Core {
         };
         record.enter(state, detail);
         self.keep(record);
-        if let Err(error) = watch::spawn(self, book, id, kind) {
+        if let Err(error) = watch::spawn(self, table, id, kind) {
             let cause = format!("its supervisor could not be started: {error}");
-            self.ended(book, id, kind, watch::lost_report(kind, cause));
+            self.ended(table, id, kind, watch::lost_report(kind, cause));
         }
     }
 
     /// Nothing of a job is wanted any more.
-    pub fn cancel(&self, book: &mut Book, id: JobId) {
-        let parts = book.jobs.get(&id).into_iter().flat_map(|record| &record.own.parts);
+    pub fn cancel(&self, table: &mut JobTable, id: JobId) {
+        let parts = table.jobs.get(&id).into_iter().flat_map(|record| &record.own.parts);
         let parts = parts.map(|part| number(id, part.kind));
         for id in parts.chain([gate::number(id)]).collect::<Vec<_>>() {
-            book.machine.handle(self.now(), Event::Cancelled { id });
+            table.machine.handle(self.now(), Event::Cancelled { id });
         }
     }
 
     /// Tells what runs of a part to end. A part that is being checked ends when the check does.
-    fn stop(self: &Arc<Self>, book: &mut Book, (id, kind): (JobId, PartKind)) {
-        if let Some(process) = book.running.get(&number(id, kind)) {
+    fn stop(self: &Arc<Self>, table: &mut JobTable, (id, kind): (JobId, PartKind)) {
+        if let Some(process) = table.running.get(&number(id, kind)) {
             watch::stop(self, id, kind, process.clone());
         }
     }
 
-    fn dropped(self: &Arc<Self>, book: &mut Book, (id, kind): (JobId, PartKind), reason: DropReason) {
-        let Some(record) = book.jobs.get_mut(&id) else { return };
+    fn dropped(self: &Arc<Self>, table: &mut JobTable, (id, kind): (JobId, PartKind), reason: DropReason) {
+        let Some(record) = table.jobs.get_mut(&id) else { return };
         if let Some(part) = record.part_mut(kind) {
             part.progress = Progress::Dropped;
         }
@@ -129,9 +129,9 @@ impl Core {
     }
 
     /// A part ended. Decides what becomes of the job and lets the scheduler go on.
-    pub fn ended(self: &Arc<Self>, book: &mut Book, id: JobId, kind: PartKind, report: PartReport) {
-        book.running.remove(&number(id, kind));
-        let Some(record) = book.jobs.get_mut(&id) else { return };
+    pub fn ended(self: &Arc<Self>, table: &mut JobTable, id: JobId, kind: PartKind, report: PartReport) {
+        table.running.remove(&number(id, kind));
+        let Some(record) = table.jobs.get_mut(&id) else { return };
         let ok = report.ending.is_success();
         let why = (!ok).then(|| why(record, kind, &report));
         let took_ms = report.ended_ms.saturating_sub(report.started_ms);
@@ -154,8 +154,8 @@ impl Core {
         } else {
             self.finish(record, JobState::Completed, None);
         }
-        book.machine.handle(self.now(), Event::Ended { id: number(id, kind), ok });
-        self.prune(book);
+        table.machine.handle(self.now(), Event::Ended { id: number(id, kind), ok });
+        self.prune(table);
     }
 
     pub fn finish(self: &Arc<Self>, record: &mut Record, state: JobState, why: Option<String>) {
@@ -182,9 +182,9 @@ impl Core {
     }
 
     /// Forgets the oldest finished jobs beyond the number that is remembered.
-    pub fn prune(&self, book: &mut Book) {
-        for id in book.too_many(self.config.n_finished_max, |record| !record.is_active()) {
-            book.jobs.remove(&id);
+    pub fn prune(&self, table: &mut JobTable) {
+        for id in table.too_many(self.config.n_finished_max, |record| !record.is_active()) {
+            table.jobs.remove(&id);
             self.forget(id);
         }
     }

@@ -4,7 +4,7 @@
 //! whole queue every few seconds, and one for each part that is no longer in it.
 
 use super::core::why;
-use super::local::{Book, Core, Record};
+use super::local::{Core, JobTable, Record};
 use super::requests::{WAIT_BEAT, new_record};
 use super::{Runner, spool};
 use crate::account;
@@ -67,7 +67,7 @@ impl Runner {
             core.volume.unmark_checkpoints(&Core::mark(id));
             Error::World(format!("the job could not be remembered: {e}"))
         })?;
-        core.book.lock().jobs.insert(id, record);
+        core.table.lock().jobs.insert(id, record);
         core.changed.notify_all();
         let delay_s = asked.start_ms.and_then(|start_ms| {
             let wanted = paths::wanted(&plan, &asked.job.cwd, core.volume.mount_point().as_deref())?;
@@ -80,8 +80,8 @@ impl Runner {
     /// A user submits a data part: whether it is one of a job that was numbered for that user and is being submitted. A part is
     /// expected once; Slurm may ask again for one that it could not take at first.
     pub fn claim(&self, uid: u32, id: JobId, kind: PartKind) -> Result<(), Error> {
-        let mut book = self.core.book.lock();
-        let record = book.jobs.get_mut(&id).filter(|r| r.owner.uid == uid && !r.state.is_final());
+        let mut table = self.core.table.lock();
+        let record = table.jobs.get_mut(&id).filter(|r| r.owner.uid == uid && !r.state.is_final());
         let record = record.filter(|r| kind != PartKind::Compute && r.part(kind).is_some()).ok_or(Error::NoJob(id))?;
         let external = record.own.external.as_mut().filter(|e| e.scheduler == Kind::Slurm && e.parts.is_empty());
         let claims = external.ok_or(Error::NoJob(id))?.claims.entry(kind).or_default();
@@ -103,8 +103,8 @@ impl Runner {
             return Err(Error::refused(cause, "submit with `entrepot job submit --scheduler ...`"));
         }
         let core = &self.core;
-        let mut book = core.book.lock();
-        let record = book.jobs.get_mut(&told.id).filter(|r| r.is_open_to(caller)).ok_or(Error::NoJob(told.id))?;
+        let mut table = core.table.lock();
+        let record = table.jobs.get_mut(&told.id).filter(|r| r.is_open_to(caller)).ok_or(Error::NoJob(told.id))?;
         let Some(external) = record.own.external.as_mut().filter(|external| external.parts.is_empty()) else {
             return Err(Error::refused(format!("job {} is submitted already", told.id), "submit it anew"));
         };
@@ -118,11 +118,11 @@ impl Runner {
     /// It was not submitted after all.
     pub fn unregister(&self, caller: Caller, id: JobId) -> Result<(), Error> {
         let core = &self.core;
-        let mut book = core.book.lock();
+        let mut table = core.table.lock();
         let unsubmitted =
             |r: &&Record| r.is_open_to(caller) && r.own.external.as_ref().is_some_and(|e| e.parts.is_empty());
-        book.jobs.get(&id).filter(unsubmitted).ok_or(Error::NoJob(id))?;
-        book.jobs.remove(&id);
+        table.jobs.get(&id).filter(unsubmitted).ok_or(Error::NoJob(id))?;
+        table.jobs.remove(&id);
         core.volume.unmark_checkpoints(&Core::mark(id));
         core.forget(id);
         Ok(())
@@ -140,11 +140,11 @@ impl Runner {
         let ticket = Core::ticket(&record);
         core.ask(&record);
         loop {
-            let mut book = core.book.lock();
-            if book.closed {
+            let mut table = core.table.lock();
+            if table.closed {
                 return Err(Error::refused("the daemon is stopping", "the scheduler may run this part again"));
             }
-            let record = book.jobs.get_mut(&id).ok_or(Error::NoJob(id))?;
+            let record = table.jobs.get_mut(&id).ok_or(Error::NoJob(id))?;
             let external = record.own.external.as_mut().ok_or(Error::NoJob(id))?;
             if admitted(external) {
                 return Ok(());
@@ -158,8 +158,8 @@ impl Runner {
             }
             let summary = record.summary();
             let until = Instant::now() + WAIT_BEAT;
-            core.changed.wait_until(&mut book, until);
-            drop(book);
+            core.changed.wait_until(&mut table, until);
+            drop(table);
             if !progress(&summary) {
                 arrivals.gone(ticket);
                 return Err(Error::NoJob(id));
@@ -173,8 +173,8 @@ impl Runner {
         let record = self.look(caller, id, Record::clone)?;
         let sources = core.record_sources(&record);
         let checked = core.check(&record).map(Option::unwrap_or_default);
-        let mut book = core.book.lock();
-        let record = book.jobs.get_mut(&id).ok_or(Error::NoJob(id))?;
+        let mut table = core.table.lock();
+        let record = table.jobs.get_mut(&id).ok_or(Error::NoJob(id))?;
         record.own.sources = sources;
         record.check = checked.clone().ok();
         if checked.is_ok() {
@@ -193,8 +193,8 @@ pub(super) struct Side(pub Weak<Core>);
 impl Side {
     fn tell(&self, id: u64, change: impl FnOnce(&mut External)) {
         let Some(core) = self.0.upgrade() else { return };
-        let mut book = core.book.lock();
-        let Some(record) = book.jobs.get_mut(&JobId(id)).filter(|record| !record.state.is_final()) else { return };
+        let mut table = core.table.lock();
+        let Some(record) = table.jobs.get_mut(&JobId(id)).filter(|record| !record.state.is_final()) else { return };
         if let Some(external) = record.own.external.as_mut() {
             change(external);
             core.keep(record);
@@ -220,8 +220,8 @@ impl arrivals::Side for Side {
 
 /// After a restart of the daemon: those whose data come keep their space.
 pub(super) fn take_up(core: &Core) {
-    let mut book = core.book.lock();
-    for record in book.jobs.values_mut().filter(|record| !record.state.is_final()) {
+    let mut table = core.table.lock();
+    for record in table.jobs.values_mut().filter(|record| !record.state.is_final()) {
         let admitted = record.own.external.as_ref().is_some_and(|external| external.admitted_ms.is_some());
         let comes = record.part(PartKind::StageIn).is_some_and(|part| part.report.is_none());
         if admitted && comes {
@@ -240,20 +240,20 @@ pub(super) fn watch(core: &Arc<Core>) -> std::io::Result<()> {
 fn look_once(weak: &Weak<Core>) -> Option<()> {
     let core = weak.upgrade()?;
     let watched: Vec<Record> = {
-        let mut book = core.book.lock();
-        let elsewhere = |book: &Book| book.jobs.values().any(|r| !r.state.is_final() && r.own.external.is_some());
-        while !book.closed && !elsewhere(&book) {
-            core.changed.wait(&mut book);
+        let mut table = core.table.lock();
+        let elsewhere = |table: &JobTable| table.jobs.values().any(|r| !r.state.is_final() && r.own.external.is_some());
+        while !table.closed && !elsewhere(&table) {
+            core.changed.wait(&mut table);
         }
         // Also woken by changes of other jobs, which is no reason to look sooner.
         let until = Instant::now() + LOOK_EVERY;
-        while !book.closed && !core.changed.wait_until(&mut book, until).timed_out() {}
-        if book.closed {
+        while !table.closed && !core.changed.wait_until(&mut table, until).timed_out() {}
+        if table.closed {
             return None;
         }
-        cut_off(&core, &mut book);
+        cut_off(&core, &mut table);
         let submitted = |r: &&Record| r.own.external.as_ref().is_some_and(|external| !external.parts.is_empty());
-        book.jobs.values().filter(|r| !r.state.is_final()).filter(submitted).cloned().collect()
+        table.jobs.values().filter(|r| !r.state.is_final()).filter(submitted).cloned().collect()
     };
     let kinds: BTreeSet<Kind> = watched.iter().filter_map(|r| Some(r.own.external.as_ref()?.scheduler)).collect();
     for kind in kinds {
@@ -262,12 +262,12 @@ fn look_once(weak: &Weak<Core>) -> Option<()> {
             watched.iter().filter(|r| r.own.external.as_ref().is_some_and(|external| external.scheduler == kind))
         {
             let found = look_at(record, kind, &snapshot);
-            let mut book = core.book.lock();
-            if book.closed {
+            let mut table = core.table.lock();
+            if table.closed {
                 return None;
             }
             for (part, now) in found {
-                apply(&core, &mut book, record.id, kind, part, now);
+                apply(&core, &mut table, record.id, kind, part, now);
             }
         }
     }
@@ -319,9 +319,9 @@ fn seen(core: &Core, kind: Kind, answer: Result<Snapshot, queue::Error>) -> Opti
 const SUBMITTED_WITHIN_MS: u64 = 600_000;
 
 /// Jobs whose submission was cut off do not stay for ever.
-fn cut_off(core: &Arc<Core>, book: &mut Book) {
+fn cut_off(core: &Arc<Core>, table: &mut JobTable) {
     let old = now_ms().saturating_sub(SUBMITTED_WITHIN_MS);
-    for record in book.jobs.values_mut().filter(|r| !r.state.is_final() && r.own.submitted_ms < old) {
+    for record in table.jobs.values_mut().filter(|r| !r.state.is_final() && r.own.submitted_ms < old) {
         if record.own.external.as_ref().is_some_and(|external| external.parts.is_empty()) {
             let cause = "its submission was cut off; look in the scheduler's queue for parts of it".to_string();
             core.finish(record, JobState::Failed, Some(cause));
@@ -364,8 +364,8 @@ fn look_at(record: &Record, kind: Kind, snapshot: &Snapshot) -> Vec<(PartKind, N
     found
 }
 
-fn apply(core: &Arc<Core>, book: &mut Book, id: JobId, scheduler: Kind, kind: PartKind, now: Now) {
-    let Some(record) = book.jobs.get_mut(&id).filter(|record| !record.state.is_final()) else { return };
+fn apply(core: &Arc<Core>, table: &mut JobTable, id: JobId, scheduler: Kind, kind: PartKind, now: Now) {
+    let Some(record) = table.jobs.get_mut(&id).filter(|record| !record.state.is_final()) else { return };
     let Some(part) = record.part_mut(kind) else { return };
     match now {
         Now::Waits(detail) if part.progress == Progress::Waiting => {
@@ -397,8 +397,8 @@ fn apply(core: &Arc<Core>, book: &mut Book, id: JobId, scheduler: Kind, kind: Pa
         Now::Runs(_) => {}
         Now::Over(ending) => over(core, record, kind, ending),
     }
-    if book.jobs.get(&id).is_some_and(|record| record.state.is_final()) {
-        core.prune(book);
+    if table.jobs.get(&id).is_some_and(|record| record.state.is_final()) {
+        core.prune(table);
     }
 }
 

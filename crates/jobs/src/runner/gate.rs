@@ -6,7 +6,7 @@
 //! ```
 //! So a stage-in that is not due takes no place in the queue of data jobs, and a cancel finds it like any other part.
 
-use super::local::{Book, Core, Record, part_of};
+use super::local::{Core, JobTable, Record, part_of};
 use super::queued::picture;
 use crate::arrivals::{self, Start};
 use crate::job::Progress;
@@ -37,31 +37,31 @@ pub(super) fn is_before(record: &Record) -> bool {
 }
 
 /// Has the scheduler know the gate, before the parts that wait for it.
-pub(super) fn submit(core: &Core, book: &mut Book, record: &Record) {
+pub(super) fn submit(core: &Core, table: &mut JobTable, record: &Record) {
     if is_before(record) {
         let (id, estimate) = (number(record.id), Time::from_secs(1));
         let gate = easy::Job { id, queue: QUEUE, cores: 1, estimate, after_ok: Vec::new(), after_any: Vec::new() };
-        book.machine.handle(core.now(), Event::Submitted(gate));
+        table.machine.handle(core.now(), Event::Submitted(gate));
     }
 }
 
 /// The scheduler has come to the gate: from now on it is for the arrivals to open it.
-pub(super) fn reached(core: &Core, book: &mut Book, gate: easy::JobId) {
+pub(super) fn reached(core: &Core, table: &mut JobTable, gate: easy::JobId) {
     let (id, _) = part_of(gate);
-    match book.jobs.get_mut(&id).filter(|record| core.ask(record)) {
+    match table.jobs.get_mut(&id).filter(|record| core.ask(record)) {
         Some(record) => record.detail = "waits for the time and the space to bring its data".into(),
-        None => book.machine.handle(core.now(), Event::Ended { id: gate, ok: true }),
+        None => table.machine.handle(core.now(), Event::Ended { id: gate, ok: true }),
     }
 }
 
 /// Nobody waits at the gate any more.
-pub(super) fn cancelled(core: &Arc<Core>, book: &mut Book, gate: easy::JobId) {
+pub(super) fn cancelled(core: &Arc<Core>, table: &mut JobTable, gate: easy::JobId) {
     let (id, _) = part_of(gate);
-    if let Some(record) = book.jobs.get_mut(&id).filter(|record| !record.state.is_final()) {
+    if let Some(record) = table.jobs.get_mut(&id).filter(|record| !record.state.is_final()) {
         core.finish(record, JobState::Cancelled, None);
     }
-    book.machine.handle(core.now(), Event::Ended { id: gate, ok: false });
-    core.prune(book);
+    table.machine.handle(core.now(), Event::Ended { id: gate, ok: false });
+    core.prune(table);
 }
 
 /// The runner as the arrivals see it.
@@ -80,28 +80,28 @@ impl arrivals::Side for Side {
 
     fn begin(&self, job: u64) {
         let Some(core) = self.0.upgrade() else { return };
-        let mut book = core.book.lock();
-        if book.closed {
+        let mut table = core.table.lock();
+        if table.closed {
             return;
         }
-        if let Some(record) = book.jobs.get_mut(&JobId(job)).filter(|record| !record.state.is_final()) {
+        if let Some(record) = table.jobs.get_mut(&JobId(job)).filter(|record| !record.state.is_final()) {
             record.detail = "waits for a place in the queue of data jobs".into();
         }
-        book.machine.handle(core.now(), Event::Ended { id: number(JobId(job)), ok: true });
-        core.pump(&mut book);
+        table.machine.handle(core.now(), Event::Ended { id: number(JobId(job)), ok: true });
+        core.pump(&mut table);
     }
 
     fn give_up(&self, job: u64, cause: String) {
         let Some(core) = self.0.upgrade() else { return };
-        let mut book = core.book.lock();
-        if book.closed {
+        let mut table = core.table.lock();
+        if table.closed {
             return;
         }
-        if let Some(record) = book.jobs.get_mut(&JobId(job)).filter(|record| !record.state.is_final()) {
+        if let Some(record) = table.jobs.get_mut(&JobId(job)).filter(|record| !record.state.is_final()) {
             core.finish(record, JobState::Failed, Some(format!("stage-in was not begun: {cause}")));
         }
-        book.machine.handle(core.now(), Event::Ended { id: number(JobId(job)), ok: false });
-        core.pump(&mut book);
-        core.prune(&mut book);
+        table.machine.handle(core.now(), Event::Ended { id: number(JobId(job)), ok: false });
+        core.pump(&mut table);
+        core.prune(&mut table);
     }
 }

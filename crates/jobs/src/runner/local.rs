@@ -17,7 +17,7 @@ use std::path::PathBuf;
 /// What the runner's threads share.
 pub(super) type Core = backend::Core<Local>;
 /// All its jobs.
-pub(super) type Book = backend::Book<Local>;
+pub(super) type JobTable = backend::JobTable<Local>;
 /// One of them.
 pub(super) type Record = Job<Own>;
 

@@ -15,9 +15,9 @@ impl Runner {
         let core = Arc::downgrade(&self.core);
         Arc::new(move |id: &str| -> Vec<PathBuf> {
             let Some(core) = core.upgrade() else { return Vec::new() };
-            let book = core.book.lock();
+            let table = core.table.lock();
             let is_it = |r: &&Record| r.own.external.is_some() && r.name_in_queue() == id;
-            book.jobs.values().find(is_it).map(Record::staged_paths).unwrap_or_default()
+            table.jobs.values().find(is_it).map(Record::staged_paths).unwrap_or_default()
         })
     }
 
@@ -52,7 +52,7 @@ impl Queue for Elsewhere {
     fn snapshot(&self) -> Result<Snapshot, queue::Error> {
         let is_there =
             |r: &Record| !r.state.is_final() && r.own.external.as_ref().is_some_and(|e| e.scheduler == self.kind);
-        let any = self.core.upgrade().is_some_and(|core| core.book.lock().jobs.values().any(is_there));
+        let any = self.core.upgrade().is_some_and(|core| core.table.lock().jobs.values().any(is_there));
         if !any {
             return Ok(Snapshot::default());
         }
@@ -67,7 +67,7 @@ impl Queue for Elsewhere {
 /// The same, for the runner's own parts.
 pub(super) fn picture(core: &Core) -> Snapshot {
     let records: Vec<Record> =
-        core.book.lock().jobs.values().filter(|r| !r.state.is_final() && r.own.external.is_none()).cloned().collect();
+        core.table.lock().jobs.values().filter(|r| !r.state.is_final() && r.own.external.is_none()).cloned().collect();
     let mut jobs: Vec<QueuedJob> = records.iter().map(queued).collect();
     jobs.sort_by_key(|job| job.state == State::Pending);
     let now = now_ms();

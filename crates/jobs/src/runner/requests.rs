@@ -74,8 +74,8 @@ impl Runner {
 
     fn enqueue(&self, record: Record) -> Result<(), Error> {
         let core = &self.core;
-        let mut book = core.book.lock();
-        let refused = if book.closed {
+        let mut table = core.table.lock();
+        let refused = if table.closed {
             Some(Error::refused("the daemon is stopping", "submit again when it is back"))
         } else {
             core.remember(&record).err().map(|error| Error::World(format!("the job could not be remembered: {error}")))
@@ -85,19 +85,19 @@ impl Runner {
             core.volume.unmark_checkpoints(&Core::mark(record.id));
             return Err(error);
         }
-        gate::submit(core, &mut book, &record);
+        gate::submit(core, &mut table, &record);
         for part in &record.own.parts {
             let job = core.request(&record, part.kind);
-            book.machine.handle(core.now(), Event::Submitted(job));
+            table.machine.handle(core.now(), Event::Submitted(job));
         }
-        book.jobs.insert(record.id, record);
-        core.pump(&mut book);
+        table.jobs.insert(record.id, record);
+        core.pump(&mut table);
         Ok(())
     }
 
     pub(super) fn check_share(&self, caller: Caller) -> Result<(), Error> {
-        let book = self.core.book.lock();
-        let n_mine = book.jobs.values().filter(|r| r.owner.uid == caller.uid && !r.state.is_final()).count();
+        let table = self.core.table.lock();
+        let n_mine = table.jobs.values().filter(|r| r.owner.uid == caller.uid && !r.state.is_final()).count();
         if n_mine >= self.core.config.n_unfinished_per_user_max {
             return Err(Error::refused(
                 format!("you have {n_mine} unfinished jobs, as many as one user may"),
@@ -110,8 +110,8 @@ impl Runner {
     /// The caller's jobs, or all for root.
     pub fn list(&self, caller: Caller, request: List) -> Vec<JobSummary> {
         let shown: Vec<Record> = {
-            let book = self.core.book.lock();
-            let shown = book.jobs.values().filter(|r| r.is_open_to(caller) && (request.all || !r.state.is_final()));
+            let table = self.core.table.lock();
+            let shown = table.jobs.values().filter(|r| r.is_open_to(caller) && (request.all || !r.state.is_final()));
             shown.cloned().collect()
         };
         shown.iter().map(|record| self.summary(record)).collect()
@@ -131,8 +131,8 @@ impl Runner {
     /// The results of a job whose stage-out failed are taken home once more. What is there already stays.
     pub fn retry(&self, caller: Caller, id: JobId) -> Result<JobSummary, Error> {
         let core = &self.core;
-        let mut book = core.book.lock();
-        let record = book.jobs.get_mut(&id).filter(|r| r.is_open_to(caller)).ok_or(Error::NoJob(id))?;
+        let mut table = core.table.lock();
+        let record = table.jobs.get_mut(&id).filter(|r| r.is_open_to(caller)).ok_or(Error::NoJob(id))?;
         let kind = PartKind::StageOut;
         let has_failed = |part: &PartRecord| part.report.as_ref().is_some_and(|report| !report.ending.is_success());
         if record.state != JobState::Failed || !record.part(kind).is_some_and(has_failed) {
@@ -155,9 +155,9 @@ impl Runner {
         record.enter(JobState::Queued, "its stage-out is tried again");
         core.keep(record);
         let job = core.request(record, kind);
-        book.machine.handle(core.now(), Event::Submitted(job));
-        core.pump(&mut book);
-        book.jobs.get(&id).map(Record::summary).ok_or(Error::NoJob(id))
+        table.machine.handle(core.now(), Event::Submitted(job));
+        core.pump(&mut table);
+        table.jobs.get(&id).map(Record::summary).ok_or(Error::NoJob(id))
     }
 
     /// All about one job.
@@ -178,15 +178,15 @@ impl Runner {
     }
 
     pub(super) fn look<T>(&self, caller: Caller, id: JobId, read: impl FnOnce(&Record) -> T) -> Result<T, Error> {
-        let book = self.core.book.lock();
-        book.jobs.get(&id).filter(|r| r.is_open_to(caller)).map(read).ok_or(Error::NoJob(id))
+        let table = self.core.table.lock();
+        table.jobs.get(&id).filter(|r| r.is_open_to(caller)).map(read).ok_or(Error::NoJob(id))
     }
 
     /// Cancels a job: what runs of it is told to end, then made to. Returns at once.
     pub fn cancel(&self, caller: Caller, id: JobId) -> Result<JobSummary, Error> {
         let core = &self.core;
-        let mut book = core.book.lock();
-        let record = book.jobs.get_mut(&id).filter(|r| r.is_open_to(caller)).ok_or(Error::NoJob(id))?;
+        let mut table = core.table.lock();
+        let record = table.jobs.get_mut(&id).filter(|r| r.is_open_to(caller)).ok_or(Error::NoJob(id))?;
         if record.state.is_final() {
             let cause = format!("job {id} has ended already: {}", record.state);
             return Err(Error::refused(cause, format!("`entrepot job show {id}` shows how")));
@@ -200,9 +200,9 @@ impl Runner {
             core.changed.notify_all();
             return Ok(summary);
         }
-        core.cancel(&mut book, id);
-        core.pump(&mut book);
-        book.jobs.get(&id).map(Record::summary).ok_or(Error::NoJob(id))
+        core.cancel(&mut table, id);
+        core.pump(&mut table);
+        table.jobs.get(&id).map(Record::summary).ok_or(Error::NoJob(id))
     }
 
     /// A piece of a log.
@@ -229,15 +229,15 @@ impl Runner {
             if seen.state.is_final() || !progress(&seen) {
                 return Ok(seen);
             }
-            let mut book = self.core.book.lock();
+            let mut table = self.core.table.lock();
             let changed = |record: Option<&Record>| record.map(Record::summary).as_ref() != Some(&seen);
             let until = std::time::Instant::now() + WAIT_BEAT;
-            while !book.closed && !changed(book.jobs.get(&id)) {
-                if self.core.changed.wait_until(&mut book, until).timed_out() {
+            while !table.closed && !changed(table.jobs.get(&id)) {
+                if self.core.changed.wait_until(&mut table, until).timed_out() {
                     break;
                 }
             }
-            if book.closed {
+            if table.closed {
                 return Err(Error::refused("the daemon is stopping; the job goes on", "ask again when it is back"));
             }
         }

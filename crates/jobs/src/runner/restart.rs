@@ -1,6 +1,6 @@
 //! After a restart of the daemon: every job is taken up where it stands.
 
-use super::local::{Book, Core, Local, Record};
+use super::local::{Core, JobTable, Local, Record};
 use super::{gate, watch};
 use crate::backend::{Backend as _, Now};
 use crate::exec;
@@ -13,66 +13,66 @@ use std::sync::Arc;
 
 /// Reads all jobs and tells the scheduler of those that are not finished.
 pub(super) fn take_up(core: &Arc<Core>) -> store::Result<()> {
-    let mut book = core.book.lock();
+    let mut table = core.table.lock();
     let records: Vec<Record> = core.records(Local::RECORDS)?;
-    book.jobs.extend(records.into_iter().map(|record| (record.id, record)));
+    table.jobs.extend(records.into_iter().map(|record| (record.id, record)));
     let unfinished: Vec<JobId> =
-        book.jobs.values().filter(|r| !r.state.is_final() && r.own.external.is_none()).map(|r| r.id).collect();
+        table.jobs.values().filter(|r| !r.state.is_final() && r.own.external.is_none()).map(|r| r.id).collect();
     for id in unfinished {
-        take_up_job(core, &mut book, id);
+        take_up_job(core, &mut table, id);
     }
-    core.pump(&mut book);
+    core.pump(&mut table);
     Ok(())
 }
 
-fn take_up_job(core: &Arc<Core>, book: &mut Book, id: JobId) {
-    let kinds: Vec<PartKind> = book.jobs.get(&id).into_iter().flat_map(|r| &r.own.parts).map(|p| p.kind).collect();
+fn take_up_job(core: &Arc<Core>, table: &mut JobTable, id: JobId) {
+    let kinds: Vec<PartKind> = table.jobs.get(&id).into_iter().flat_map(|r| &r.own.parts).map(|p| p.kind).collect();
     let mut ended = None;
-    if let Some(record) = book.jobs.get(&id).cloned() {
-        gate::submit(core, book, &record);
+    if let Some(record) = table.jobs.get(&id).cloned() {
+        gate::submit(core, table, &record);
     }
     for kind in kinds {
-        let Some(record) = book.jobs.get_mut(&id) else { return };
+        let Some(record) = table.jobs.get_mut(&id) else { return };
         let job = core.request(record, kind);
         let Some(part) = record.part_mut(kind) else { continue };
         match part.progress {
             Progress::Done | Progress::Failed | Progress::Dropped => {}
             Progress::Running => {
                 let started = Time::from_millis(part.dispatched_ms.unwrap_or_default());
-                if watch::adopt(core, book, id, kind) {
-                    if let Some(record) = book.jobs.get_mut(&id).filter(|_| kind == PartKind::StageIn) {
+                if watch::adopt(core, table, id, kind) {
+                    if let Some(record) = table.jobs.get_mut(&id).filter(|_| kind == PartKind::StageIn) {
                         core.tell(record, Now::UnderWay);
                     }
                 } else if was_started(core, id, kind) {
                     ended = Some(kind);
                 } else {
                     // The daemon ended between writing down the start and starting; the part's lock makes sure of it.
-                    let Some(record) = book.jobs.get_mut(&id) else { return };
+                    let Some(record) = table.jobs.get_mut(&id) else { return };
                     record.part_mut(kind).into_iter().for_each(|part| part.progress = Progress::Waiting);
                     record.enter(JobState::Queued, "waits for its turn, after a restart of the daemon");
                     let record = record.clone();
                     if kind == PartKind::StageIn {
-                        gate::submit(core, book, &record);
+                        gate::submit(core, table, &record);
                     }
-                    book.machine.handle(core.now(), Event::Submitted(core.request(&record, kind)));
+                    table.machine.handle(core.now(), Event::Submitted(core.request(&record, kind)));
                     continue;
                 }
-                book.machine.handle(core.now(), Event::Running { job, started });
+                table.machine.handle(core.now(), Event::Running { job, started });
             }
             Progress::Waiting | Progress::Checking => {
                 part.progress = Progress::Waiting;
                 if record.state == JobState::Checking {
                     record.enter(JobState::Queued, "waits for its turn, after a restart of the daemon");
                 }
-                book.machine.handle(core.now(), Event::Submitted(job));
+                table.machine.handle(core.now(), Event::Submitted(job));
             }
         }
     }
     if let Some(kind) = ended {
         let report = watch::report(core, id, kind);
-        core.ended(book, id, kind, report);
+        core.ended(table, id, kind, report);
     }
-    finish_cancel(core, book, id);
+    finish_cancel(core, table, id);
 }
 
 fn was_started(core: &Core, id: JobId, kind: PartKind) -> bool {
@@ -81,8 +81,8 @@ fn was_started(core: &Core, id: JobId, kind: PartKind) -> bool {
 }
 
 /// A cancel that the last daemon did not see through.
-fn finish_cancel(core: &Core, book: &mut Book, id: JobId) {
-    if book.jobs.get(&id).is_some_and(|r| r.own.cancelled && !r.state.is_final()) {
-        core.cancel(book, id);
+fn finish_cancel(core: &Core, table: &mut JobTable, id: JobId) {
+    if table.jobs.get(&id).is_some_and(|r| r.own.cancelled && !r.state.is_final()) {
+        core.cancel(table, id);
     }
 }

@@ -1,7 +1,7 @@
 //! What follows from what: a command that ended lets the next begin. `policy::schedule::easy` says which transfers run, in
 //! one queue with a slot for each that may run at once.
 
-use super::hooked::{Book, Core, Hooks, Job, Why};
+use super::hooked::{Core, Hooks, Job, JobTable, Why};
 use super::transfer::{self, Transfer};
 use super::{spool, verify};
 use crate::backend::{Backend as _, Now};
@@ -30,37 +30,38 @@ fn begin_anew(counts: &mut BTreeMap<u64, u32>, number: u64) -> bool {
 impl Core {
     /// Reads what the last daemon knew, finds its transfers again and goes on.
     pub fn take_up(self: &Arc<Self>) -> store::Result<()> {
-        let mut book = self.book.lock();
-        let book = &mut *book;
-        book.jobs = self.records(Hooks::RECORDS)?.into_iter().map(|job: Job| (job.id, job)).collect();
+        let mut table = self.table.lock();
+        let table = &mut *table;
+        table.jobs = self.records(Hooks::RECORDS)?.into_iter().map(|job: Job| (job.id, job)).collect();
         let transfers = self.records(TRANSFERS)?.into_iter();
-        book.own.transfers = transfers.map(|transfer: Transfer| (transfer.number, transfer)).collect();
+        table.own.transfers = transfers.map(|transfer: Transfer| (transfer.number, transfer)).collect();
         let coming = |job: &&mut Job| matches!(job.state, JobState::StagingIn | JobState::Verifying);
-        book.jobs.values_mut().filter(coming).for_each(|job| self.tell(job, Now::UnderWay));
-        let of = |book: &Book, progress| -> Vec<(u64, PartKind)> {
-            let such = book.own.transfers.values().filter(|t| t.state == progress);
+        table.jobs.values_mut().filter(coming).for_each(|job| self.tell(job, Now::UnderWay));
+        let of = |table: &JobTable, progress| -> Vec<(u64, PartKind)> {
+            let such = table.own.transfers.values().filter(|t| t.state == progress);
             such.map(|t| (t.number, t.kind)).collect()
         };
-        let ran = of(book, Progress::Running);
+        let ran = of(table, Progress::Running);
         for (number, _) in &ran {
             let (job, started) = (request(*number, Vec::new()), self.now());
-            book.machine.handle(started, Event::Running { job, started });
+            table.machine.handle(started, Event::Running { job, started });
         }
-        for (number, _) in of(book, Progress::Waiting) {
-            self.submit(book, number);
+        for (number, _) in of(table, Progress::Waiting) {
+            self.submit(table, number);
         }
         for (number, kind) in ran {
             let dir = spool::dir(&self.config, number);
             match outside::adopt(&dir, kind) {
-                Some(supervisor) => self.supervise(book, number, kind, supervisor),
-                None => self.ended(book, number, &outside::report(&dir, kind)),
+                Some(supervisor) => self.supervise(table, number, kind, supervisor),
+                None => self.ended(table, number, &outside::report(&dir, kind)),
             }
         }
-        let unfinished: Vec<JobId> = book.jobs.values().filter(|job| !job.state.is_final()).map(|job| job.id).collect();
+        let unfinished: Vec<JobId> =
+            table.jobs.values().filter(|job| !job.state.is_final()).map(|job| job.id).collect();
         for id in unfinished {
-            self.advance(book, id);
+            self.advance(table, id);
         }
-        self.pump(book);
+        self.pump(table);
         Ok(())
     }
 
@@ -70,20 +71,20 @@ impl Core {
     }
 
     /// Takes a job as far as it goes without waiting.
-    pub fn advance(self: &Arc<Self>, book: &mut Book, id: JobId) {
-        let Some(job) = book.jobs.get(&id) else { return };
+    pub fn advance(self: &Arc<Self>, table: &mut JobTable, id: JobId) {
+        let Some(job) = table.jobs.get(&id) else { return };
         let kind = match job.state {
             JobState::StagingIn => PartKind::StageIn,
             JobState::StagingOut => PartKind::StageOut,
-            JobState::Verifying => return verify::start(self, book, id),
+            JobState::Verifying => return verify::start(self, table, id),
             _ => return,
         };
-        if let Some(last) = job.transfers(kind).last().and_then(|number| book.own.transfers.get(number)) {
+        if let Some(last) = job.transfers(kind).last().and_then(|number| table.own.transfers.get(number)) {
             match last.state {
                 Progress::Waiting | Progress::Checking | Progress::Running => return,
                 Progress::Failed | Progress::Dropped => {
                     let (cause, passing) = last.why.clone().unwrap_or_else(|| ("it was given up".into(), true));
-                    return self.fail(book, id, Why { part: kind, cause, passing });
+                    return self.fail(table, id, Why { part: kind, cause, passing });
                 }
                 Progress::Done => {}
             }
@@ -91,38 +92,38 @@ impl Core {
         let part = job.plan.part(kind);
         let next = part.and_then(|part| part.commands.get(job.transfers(kind).len()));
         if next.is_some() {
-            match transfer::join(self, book, id, kind) {
-                Ok(()) => return self.pump(book),
-                Err(cause) => return self.fail(book, id, Why { part: kind, cause, passing: true }),
+            match transfer::join(self, table, id, kind) {
+                Ok(()) => return self.pump(table),
+                Err(cause) => return self.fail(table, id, Why { part: kind, cause, passing: true }),
             }
         }
-        let Some(job) = book.jobs.get_mut(&id) else { return };
+        let Some(job) = table.jobs.get_mut(&id) else { return };
         if kind == PartKind::StageIn {
             job.enter(JobState::Verifying, "");
             self.keep(job);
-            verify::start(self, book, id);
+            verify::start(self, table, id);
         } else {
-            self.finish(book, id, JobState::Completed, None);
+            self.finish(table, id, JobState::Completed, None);
         }
     }
 
     /// Has the scheduler know a transfer. Two that bring the same file would be in each other's way: the later waits.
-    pub fn submit(&self, book: &mut Book, number: u64) {
-        let Some(transfer) = book.own.transfers.get(&number) else { return };
+    pub fn submit(&self, table: &mut JobTable, number: u64) {
+        let Some(transfer) = table.own.transfers.get(&number) else { return };
         let meets = |other: &&Transfer| other.brings.iter().any(|path| transfer.brings.contains(path));
-        let others = book.own.transfers.values().filter(meets).map(|other| easy::JobId(other.number));
-        let after_any = others.filter(|id| book.machine.standing(*id).is_some()).collect();
-        book.machine.handle(self.now(), Event::Submitted(request(number, after_any)));
+        let others = table.own.transfers.values().filter(meets).map(|other| easy::JobId(other.number));
+        let after_any = others.filter(|id| table.machine.standing(*id).is_some()).collect();
+        table.machine.handle(self.now(), Event::Submitted(request(number, after_any)));
     }
 
     /// Carries out what the scheduler decides until it has nothing to say.
-    pub fn pump(self: &Arc<Self>, book: &mut Book) {
-        while !book.closed {
-            let Some(action) = book.machine.poll() else { break };
+    pub fn pump(self: &Arc<Self>, table: &mut JobTable) {
+        while !table.closed {
+            let Some(action) = table.machine.poll() else { break };
             match action {
-                Action::Start { id, .. } => self.launch(book, id.0),
+                Action::Start { id, .. } => self.launch(table, id.0),
                 Action::Stop { id } => {
-                    if let Some((transfer, process)) = book.own.transfers.get(&id.0).zip(book.running.get(&id)) {
+                    if let Some((transfer, process)) = table.own.transfers.get(&id.0).zip(table.running.get(&id)) {
                         let dir = spool::dir(&self.config, id.0);
                         outside::stop(&dir, transfer.kind, process.clone(), self.config.grace_ms);
                     }
@@ -133,49 +134,49 @@ impl Core {
         }
     }
 
-    fn launch(self: &Arc<Self>, book: &mut Book, number: u64) {
-        let Some(transfer) = book.own.transfers.get_mut(&number) else { return };
+    fn launch(self: &Arc<Self>, table: &mut JobTable, number: u64) {
+        let Some(transfer) = table.own.transfers.get_mut(&number) else { return };
         transfer.state = Progress::Running;
         self.keep_transfer(transfer);
         let (kind, dir) = (transfer.kind, spool::dir(&self.config, number));
         match outside::start(&self.config.program, &self.config.supervisor_args, &dir, kind) {
-            Ok(supervisor) => self.supervise(book, number, kind, supervisor),
+            Ok(supervisor) => self.supervise(table, number, kind, supervisor),
             Err(error) => {
                 let cause = format!("its supervisor could not be started: {error}");
-                self.ended(book, number, &outside::lost_report(kind, cause));
+                self.ended(table, number, &outside::lost_report(kind, cause));
             }
         }
     }
 
-    fn supervise(self: &Arc<Self>, book: &mut Book, number: u64, kind: PartKind, supervisor: Supervisor) {
-        self.watch(book, easy::JobId(number), supervisor, move |core| {
+    fn supervise(self: &Arc<Self>, table: &mut JobTable, number: u64, kind: PartKind, supervisor: Supervisor) {
+        self.watch(table, easy::JobId(number), supervisor, move |core| {
             let report = outside::report(&spool::dir(&core.config, number), kind);
-            let mut book = core.book.lock();
+            let mut table = core.table.lock();
             // Nobody waits for it any more: what it left is given up before its place is free for another.
-            if let Some(transfer) = book.own.transfers.get(&number).filter(|t| t.jobs.is_empty()).cloned() {
-                drop(book);
+            if let Some(transfer) = table.own.transfers.get(&number).filter(|t| t.jobs.is_empty()).cloned() {
+                drop(table);
                 verify::forget(core, &transfer);
-                book = core.book.lock();
+                table = core.table.lock();
             }
-            if !book.closed {
-                core.ended(&mut book, number, &report);
-                core.pump(&mut book);
+            if !table.closed {
+                core.ended(&mut table, number, &report);
+                core.pump(&mut table);
             }
         });
     }
 
     /// A transfer ended: its jobs go on.
-    fn ended(self: &Arc<Self>, book: &mut Book, number: u64, report: &PartReport) {
+    fn ended(self: &Arc<Self>, table: &mut JobTable, number: u64, report: &PartReport) {
         let id = easy::JobId(number);
-        book.running.remove(&id);
-        book.machine.handle(self.now(), Event::Ended { id, ok: report.ending.is_success() });
-        let Some(transfer) = book.own.transfers.get_mut(&number) else { return };
+        table.running.remove(&id);
+        table.machine.handle(self.now(), Event::Ended { id, ok: report.ending.is_success() });
+        let Some(transfer) = table.own.transfers.get_mut(&number) else { return };
         if transfer.jobs.is_empty() {
             transfer.state = Progress::Dropped;
         } else if report.ending.is_success() {
             transfer.state = Progress::Done;
             transfer.took_ms = Some(report.ended_ms.saturating_sub(report.started_ms));
-        } else if transfer::lost_the_daemon(transfer, report) && begin_anew(&mut book.own.begun_anew, number) {
+        } else if transfer::lost_the_daemon(transfer, report) && begin_anew(&mut table.own.begun_anew, number) {
             // It talked to a daemon that has ended; this one goes on where that was.
             let _ = std::fs::remove_file(exec::file(&spool::dir(&self.config, number), transfer.kind, "status"));
             transfer.state = Progress::Waiting;
@@ -186,16 +187,16 @@ impl Core {
         self.keep_transfer(transfer);
         let (jobs, again) = (transfer.jobs.clone(), transfer.state == Progress::Waiting);
         if again {
-            self.submit(book, number);
+            self.submit(table, number);
         }
         for id in jobs {
-            self.advance(book, id);
+            self.advance(table, id);
         }
     }
 
     /// A step of a job failed. Its transfers are let go of when Slurm tears it down, or when it is tried again.
-    pub fn fail(&self, book: &mut Book, id: JobId, why: Why) {
-        let Some(job) = book.jobs.get_mut(&id) else { return };
+    pub fn fail(&self, table: &mut JobTable, id: JobId, why: Why) {
+        let Some(job) = table.jobs.get_mut(&id) else { return };
         tracing::info!("{} of Slurm's job {id} failed: {}", why.part, why.cause);
         if why.part == PartKind::StageIn {
             self.tell(job, Now::Failed);
@@ -206,74 +207,74 @@ impl Core {
     }
 
     /// A job is over.
-    pub fn finish(self: &Arc<Self>, book: &mut Book, id: JobId, state: JobState, note: Option<String>) {
-        let Some(job) = book.jobs.get_mut(&id) else { return };
+    pub fn finish(self: &Arc<Self>, table: &mut JobTable, id: JobId, state: JobState, note: Option<String>) {
+        let Some(job) = table.jobs.get_mut(&id) else { return };
         job.own.note = note.or(job.own.note.take());
         job.own.let_go = false;
         self.tell(job, Now::Gone);
         job.enter(state, "");
         self.keep(job);
         self.volume.unmark_checkpoints(&Core::mark(id));
-        self.release(book, id, PartKind::StageIn);
-        self.release(book, id, PartKind::StageOut);
-        self.give_up(book, id);
+        self.release(table, id, PartKind::StageIn);
+        self.release(table, id, PartKind::StageOut);
+        self.give_up(table, id);
         spool::forget_base(&self.config, id);
-        self.prune(book);
+        self.prune(table);
     }
 
     /// Gives up what failed transfers of a job left to go on from, unless another job brings the same.
-    pub fn give_up(self: &Arc<Self>, book: &Book, id: JobId) {
+    pub fn give_up(self: &Arc<Self>, table: &JobTable, id: JobId) {
         let alive = |t: &Transfer| !t.jobs.is_empty() || t.state == Progress::Running;
         let kept: BTreeSet<_> =
-            book.own.transfers.values().filter(|t| alive(t)).flat_map(|t| t.brings.clone()).collect();
+            table.own.transfers.values().filter(|t| alive(t)).flat_map(|t| t.brings.clone()).collect();
         let left = |t: &&Transfer| {
             t.seen_by.contains(&id) && t.state == Progress::Failed && !t.brings.iter().any(|p| kept.contains(p))
         };
-        let left: Vec<Transfer> = book.own.transfers.values().filter(left).cloned().collect();
+        let left: Vec<Transfer> = table.own.transfers.values().filter(left).cloned().collect();
         let core = self.clone();
         std::thread::spawn(move || left.iter().for_each(|transfer| verify::forget(&core, transfer)));
     }
 
     /// A job needs its transfers of that kind no longer. Those that nobody else needs end.
-    pub fn release(self: &Arc<Self>, book: &mut Book, id: JobId, kind: PartKind) {
-        let Some(job) = book.jobs.get_mut(&id) else { return };
+    pub fn release(self: &Arc<Self>, table: &mut JobTable, id: JobId, kind: PartKind) {
+        let Some(job) = table.jobs.get_mut(&id) else { return };
         for number in std::mem::take(job.transfers_mut(kind)) {
-            let Some(transfer) = book.own.transfers.get_mut(&number) else { continue };
+            let Some(transfer) = table.own.transfers.get_mut(&number) else { continue };
             transfer.jobs.remove(&id);
             if transfer.jobs.is_empty() {
                 if transfer.state == Progress::Waiting {
                     transfer.state = Progress::Dropped;
                 }
-                book.machine.handle(self.now(), Event::Cancelled { id: easy::JobId(number) });
+                table.machine.handle(self.now(), Event::Cancelled { id: easy::JobId(number) });
             }
             self.keep_transfer(transfer);
         }
-        if let Some(job) = book.jobs.get(&id) {
+        if let Some(job) = table.jobs.get(&id) {
             self.keep(job);
         }
-        self.pump(book);
+        self.pump(table);
     }
 
     /// Forgets the oldest jobs that are over beyond the number that is remembered, with their transfers' logs.
-    fn prune(self: &Arc<Self>, book: &mut Book) {
-        for id in book.too_many(self.config.n_finished_max, |_| true) {
-            self.release(book, id, PartKind::StageIn);
-            self.release(book, id, PartKind::StageOut);
-            book.jobs.remove(&id);
+    fn prune(self: &Arc<Self>, table: &mut JobTable) {
+        for id in table.too_many(self.config.n_finished_max, |_| true) {
+            self.release(table, id, PartKind::StageIn);
+            self.release(table, id, PartKind::StageOut);
+            table.jobs.remove(&id);
             self.forget_as(Hooks::RECORDS, id.0);
             spool::forget_base(&self.config, id);
-            for transfer in book.own.transfers.values_mut() {
+            for transfer in table.own.transfers.values_mut() {
                 transfer.seen_by.remove(&id);
             }
         }
-        let running = &book.running;
-        let forgotten = book
+        let running = &table.running;
+        let forgotten = table
             .own
             .transfers
             .values()
             .filter(|t| t.seen_by.is_empty() && !running.contains_key(&easy::JobId(t.number)));
         for number in forgotten.map(|t| t.number).collect::<Vec<_>>() {
-            book.own.transfers.remove(&number);
+            table.own.transfers.remove(&number);
             self.forget_as(TRANSFERS, number);
             let _ = std::fs::remove_dir_all(spool::dir(&self.config, number));
         }

@@ -3,7 +3,7 @@
 //! Slurm asks for the data of every queued job as soon as it can, at most 128 at a time, those first that it will start
 //! first. While a hook waits, its own plan of when the job starts goes on being corrected; `squeue` tells it.
 
-use super::hooked::{Book, Core, Job, Why};
+use super::hooked::{Core, Job, JobTable, Why};
 use crate::arrivals::{self, Start};
 use crate::queue::slurm::Slurm as SlurmQueue;
 use crate::queue::{InputsOf, Queue, QueuedJob, Snapshot, State, WaitsFor, ask};
@@ -17,23 +17,23 @@ use std::sync::{Arc, Weak};
 const NOW_MS: u64 = 2000;
 
 /// A hook asks for a job's data. They begin to come when they are due.
-pub(super) fn ask_for(core: &Arc<Core>, book: &mut Book, id: JobId) {
-    if !book.jobs.get(&id).is_some_and(|job| core.ask(job)) {
-        begin(core, book, id);
+pub(super) fn ask_for(core: &Arc<Core>, table: &mut JobTable, id: JobId) {
+    if !table.jobs.get(&id).is_some_and(|job| core.ask(job)) {
+        begin(core, table, id);
     }
 }
 
-fn begin(core: &Arc<Core>, book: &mut Book, id: JobId) {
-    let Some(job) = book.jobs.get_mut(&id).filter(|job| job.state == JobState::SetUp) else { return };
+fn begin(core: &Arc<Core>, table: &mut JobTable, id: JobId) {
+    let Some(job) = table.jobs.get_mut(&id).filter(|job| job.state == JobState::SetUp) else { return };
     job.enter(JobState::StagingIn, "");
     core.keep(job);
-    core.advance(book, id);
-    core.pump(book);
+    core.advance(table, id);
+    core.pump(table);
 }
 
 /// How long the transfers of a job came, if they came for it alone.
-pub(super) fn took_ms(book: &Book, job: &Job) -> Option<u64> {
-    let transfers = job.own.brought.iter().filter_map(|number| book.own.transfers.get(number));
+pub(super) fn took_ms(table: &JobTable, job: &Job) -> Option<u64> {
+    let transfers = job.own.brought.iter().filter_map(|number| table.own.transfers.get(number));
     transfers.map(|t| t.took_ms.filter(|_| t.seen_by.len() == 1)).sum()
 }
 
@@ -68,9 +68,9 @@ impl arrivals::Side for Side {
     fn starts(&self) -> Option<BTreeMap<u64, Start>> {
         let core = self.0.upgrade()?;
         let confs: BTreeSet<Option<PathBuf>> = {
-            let book = core.book.lock();
+            let table = core.table.lock();
             let waits = |job: &&Job| matches!(job.state, JobState::SetUp | JobState::StagingIn | JobState::Verifying);
-            book.jobs.values().filter(waits).map(|job| job.own.conf.clone()).collect()
+            table.jobs.values().filter(waits).map(|job| job.own.conf.clone()).collect()
         };
         let mut starts = BTreeMap::new();
         for conf in confs {
@@ -99,17 +99,17 @@ impl arrivals::Side for Side {
 
     fn begin(&self, job: u64) {
         let Some(core) = self.0.upgrade() else { return };
-        let mut book = core.book.lock();
-        if !book.closed {
-            begin(&core, &mut book, JobId(job));
+        let mut table = core.table.lock();
+        if !table.closed {
+            begin(&core, &mut table, JobId(job));
         }
     }
 
     fn give_up(&self, job: u64, cause: String) {
         let Some(core) = self.0.upgrade() else { return };
-        let mut book = core.book.lock();
-        if !book.closed {
-            core.fail(&mut book, JobId(job), Why { part: PartKind::StageIn, cause, passing: true });
+        let mut table = core.table.lock();
+        if !table.closed {
+            core.fail(&mut table, JobId(job), Why { part: PartKind::StageIn, cause, passing: true });
         }
     }
 }
@@ -124,9 +124,9 @@ impl Queue for Hooked {
 
     fn snapshot(&self) -> Result<Snapshot, crate::queue::Error> {
         let confs: BTreeSet<Option<PathBuf>> = self.0.upgrade().map_or_else(BTreeSet::new, |core| {
-            let book = core.book.lock();
+            let table = core.table.lock();
             let waits = |job: &&Job| job.state == JobState::StagedIn;
-            book.jobs.values().filter(waits).map(|job| job.own.conf.clone()).collect()
+            table.jobs.values().filter(waits).map(|job| job.own.conf.clone()).collect()
         });
         let mut all = Snapshot::default();
         for conf in confs {

@@ -15,7 +15,7 @@ use std::sync::atomic::AtomicBool;
 /// What the threads share.
 pub(super) type Core = backend::Core<Hooks>;
 /// All jobs and transfers.
-pub(super) type Book = backend::Book<Hooks>;
+pub(super) type JobTable = backend::JobTable<Hooks>;
 /// A job of Slurm that has staging directives.
 pub type Job = job::Job<Hooked>;
 

@@ -1,7 +1,7 @@
 //! What Slurm's plug-in asks. Every step may be asked for again, in any order in which Slurm comes back to a job.
 
 use super::due;
-use super::hooked::{Book, Core, Hooked, Job, Why};
+use super::hooked::{Core, Hooked, Job, JobTable, Why};
 use super::wire::{SetUp, Standing, original};
 use super::{Slurm, scontrol, spool};
 use crate::account::{account, base};
@@ -50,19 +50,19 @@ impl Slurm {
         spool::put_base(&core.config, asked.job, &base).map_err(|e| {
             Error::World(format!("the job cannot be written down: {e}; make room in the state directory"))
         })?;
-        let mut book = core.book.lock();
+        let mut table = core.table.lock();
         let under_way = |job: &Job| {
             let going = matches!(job.state, JobState::StagingIn | JobState::Verifying | JobState::StagedIn);
             going && job.plan == plan && job.owner == owner
         };
-        if let Some(job) = book.jobs.get_mut(&asked.job).filter(|job| under_way(job)) {
+        if let Some(job) = table.jobs.get_mut(&asked.job).filter(|job| under_way(job)) {
             job.own.let_go = false;
             core.keep(job);
             return Ok(());
         }
-        core.release(&mut book, asked.job, PartKind::StageIn);
-        core.release(&mut book, asked.job, PartKind::StageOut);
-        let mut earlier = book.jobs.remove(&asked.job).filter(|job| job.owner == owner);
+        core.release(&mut table, asked.job, PartKind::StageIn);
+        core.release(&mut table, asked.job, PartKind::StageOut);
+        let mut earlier = table.jobs.remove(&asked.job).filter(|job| job.owner == owner);
         earlier.iter_mut().for_each(|job| core.tell(job, Now::Gone));
         let mut job = Job {
             id: asked.job,
@@ -81,7 +81,7 @@ impl Slurm {
         };
         job.enter(JobState::SetUp, "");
         core.keep(&job);
-        book.jobs.insert(asked.job, job);
+        table.jobs.insert(asked.job, job);
         core.changed.notify_all();
         Ok(())
     }
@@ -89,13 +89,13 @@ impl Slurm {
     /// Brings a job's data, or says how that stands.
     pub fn data_in(&self, id: JobId) -> Result<Standing, Error> {
         let core = &self.core;
-        let mut book = core.book.lock();
+        let mut table = core.table.lock();
         // A hook may still ask for a job that Slurm has let go of meanwhile; only a new set-up takes that back.
-        let job = book.jobs.get(&id).ok_or_else(|| unknown(id))?;
+        let job = table.jobs.get(&id).ok_or_else(|| unknown(id))?;
         if job.state == JobState::SetUp {
-            due::ask_for(core, &mut book, id);
+            due::ask_for(core, &mut table, id);
         }
-        let job = book.jobs.get(&id).ok_or_else(|| unknown(id))?;
+        let job = table.jobs.get(&id).ok_or_else(|| unknown(id))?;
         Ok(match job.state {
             JobState::StagingIn | JobState::Verifying | JobState::SetUp => Standing::UnderWay,
             JobState::Failed => Standing::Failed { cause: reason(job) },
@@ -107,12 +107,12 @@ impl Slurm {
     /// Looks whether all data of a job are there, and mends what can be mended. Slurm starts the job only then.
     pub fn pre_run(&self, id: JobId) -> Result<Standing, Error> {
         let core = &self.core;
-        let job = core.book.lock().jobs.get(&id).cloned().ok_or_else(|| unknown(id))?;
+        let job = core.table.lock().jobs.get(&id).cloned().ok_or_else(|| unknown(id))?;
         let checked = core.check(&job);
-        let mut book = core.book.lock();
+        let mut table = core.table.lock();
         match checked {
             Ok(report) => {
-                if let Some(job) = book.jobs.get_mut(&id) {
+                if let Some(job) = table.jobs.get_mut(&id) {
                     job.check = report;
                     core.tell(job, Now::Started);
                     job.enter(JobState::Running, "");
@@ -122,8 +122,8 @@ impl Slurm {
             }
             Err(cause) => {
                 let cause = format!("its data are not all there: {cause}");
-                core.fail(&mut book, id, Why { part: PartKind::Compute, cause, passing: true });
-                let cause = book.jobs.get(&id).map(reason).unwrap_or_default();
+                core.fail(&mut table, id, Why { part: PartKind::Compute, cause, passing: true });
+                let cause = table.jobs.get(&id).map(reason).unwrap_or_default();
                 Ok(Standing::Failed { cause })
             }
         }
@@ -133,29 +133,29 @@ impl Slurm {
     pub fn data_out(&self, id: JobId) -> Result<Standing, Error> {
         let core = &self.core;
         let (state, conf) = {
-            let book = core.book.lock();
-            book.jobs.get(&id).map(|job| (job.state, job.own.conf.clone())).ok_or_else(|| unknown(id))?
+            let table = core.table.lock();
+            table.jobs.get(&id).map(|job| (job.state, job.own.conf.clone())).ok_or_else(|| unknown(id))?
         };
         if !state.is_final() && state != JobState::StagingOut {
             let ended = scontrol::look(id, conf.as_deref());
-            let mut book = core.book.lock();
+            let mut table = core.table.lock();
             match ended.ok().and_then(|found| found.exit_code).filter(|code| code != "0:0") {
                 Some(code) => {
                     let note = format!("the script ended with {code}; its results stay where they are");
-                    core.finish(&mut book, id, JobState::Completed, Some(note));
+                    core.finish(&mut table, id, JobState::Completed, Some(note));
                 }
                 None => {
-                    if let Some(job) = book.jobs.get_mut(&id) {
+                    if let Some(job) = table.jobs.get_mut(&id) {
                         job.enter(JobState::StagingOut, "");
                         core.keep(job);
                     }
-                    core.advance(&mut book, id);
-                    core.pump(&mut book);
+                    core.advance(&mut table, id);
+                    core.pump(&mut table);
                 }
             }
         }
-        let book = core.book.lock();
-        let job = book.jobs.get(&id).ok_or_else(|| unknown(id))?;
+        let table = core.table.lock();
+        let job = table.jobs.get(&id).ok_or_else(|| unknown(id))?;
         Ok(match job.state {
             JobState::Completed => Standing::Done { note: job.own.note.clone().unwrap_or_default() },
             JobState::Failed => Standing::Failed { cause: reason(job) },
@@ -167,12 +167,12 @@ impl Slurm {
     /// Slurm is done with a job, or has lost track of it. What that means is looked up; nothing is thrown away before.
     pub fn tear_down(&self, id: JobId) {
         let core = &self.core;
-        let mut book = core.book.lock();
-        let Some(job) = book.jobs.get_mut(&id) else { return };
+        let mut table = core.table.lock();
+        let Some(job) = table.jobs.get_mut(&id) else { return };
         match job.state {
             JobState::Completed | JobState::Cancelled => {}
             JobState::Failed => {
-                core.release(&mut book, id, PartKind::StageIn);
+                core.release(&mut table, id, PartKind::StageIn);
                 core.volume.unmark_checkpoints(&Core::mark(id));
             }
             _ => {
@@ -199,8 +199,8 @@ pub(super) fn reason(job: &Job) -> String {
 }
 
 /// The owner wants a failed step tried again. Says what is done about it.
-pub(super) fn retry(core: &Arc<Core>, book: &mut Book, id: JobId) -> Result<Retried, Error> {
-    let job = book.jobs.get_mut(&id).ok_or(Error::NoJob(id))?;
+pub(super) fn retry(core: &Arc<Core>, table: &mut JobTable, id: JobId) -> Result<Retried, Error> {
+    let job = table.jobs.get_mut(&id).ok_or(Error::NoJob(id))?;
     let Some(why) = job.own.why.clone().filter(|_| job.state == JobState::Failed) else {
         let cause = format!("nothing of job {id} has failed: it is {}", job.state.name());
         return Err(Error::refused(cause, format!("`entrepot slurm show {id}` shows where it stands")));
@@ -213,12 +213,12 @@ pub(super) fn retry(core: &Arc<Core>, book: &mut Book, id: JobId) -> Result<Retr
     job.own.why = None;
     job.enter(JobState::StagingOut, "");
     core.keep(job);
-    if let Some(transfer) = failed.and_then(|number| book.own.transfers.get_mut(&number)) {
+    if let Some(transfer) = failed.and_then(|number| table.own.transfers.get_mut(&number)) {
         transfer.jobs.remove(&id);
         core.keep_transfer(transfer);
     }
-    core.advance(book, id);
-    core.pump(book);
+    core.advance(table, id);
+    core.pump(table);
     Ok(Retried::UnderWay)
 }
 

@@ -1,6 +1,6 @@
 //! One staging command: shared where another job's does the same, run as the owner, and explained when it fails.
 
-use super::hooked::{Book, Core};
+use super::hooked::{Core, JobTable};
 use super::spool;
 use crate::account::make_dir;
 use crate::exec::{self, Spec};
@@ -47,15 +47,15 @@ pub struct Transfer {
 }
 
 /// Lets a job have the transfer of its next command of that kind: one that does the same and has not failed, or a new one.
-pub(super) fn join(core: &Core, book: &mut Book, id: JobId, kind: PartKind) -> Result<(), String> {
-    let Some(job) = book.jobs.get(&id) else { return Ok(()) };
+pub(super) fn join(core: &Core, table: &mut JobTable, id: JobId, kind: PartKind) -> Result<(), String> {
+    let Some(job) = table.jobs.get(&id) else { return Ok(()) };
     let Some(part) = job.plan.part(kind) else { return Ok(()) };
     let Some(command) = part.commands.get(job.transfers(kind).len()) else { return Ok(()) };
     let brings = paths::brought_by(command, &job.cwd, job.mount.as_deref());
     let share =
         (kind == PartKind::StageIn).then(|| share(command, job.owner, &job.cwd, job.mount.as_deref())).flatten();
     let alive = |t: &&mut Transfer| !t.jobs.is_empty() && !matches!(t.state, Progress::Failed | Progress::Dropped);
-    let shared = book.own.transfers.values_mut().find(|t| share.is_some() && t.share == share && alive(t));
+    let shared = table.own.transfers.values_mut().find(|t| share.is_some() && t.share == share && alive(t));
     let number = if let Some(transfer) = shared {
         transfer.jobs.insert(id);
         transfer.seen_by.insert(id);
@@ -99,11 +99,11 @@ pub(super) fn join(core: &Core, book: &mut Book, id: JobId, kind: PartKind) -> R
             why: None,
         };
         core.keep_transfer(&transfer);
-        book.own.transfers.insert(number, transfer);
-        core.submit(book, number);
+        table.own.transfers.insert(number, transfer);
+        core.submit(table, number);
         number
     };
-    if let Some(job) = book.jobs.get_mut(&id) {
+    if let Some(job) = table.jobs.get_mut(&id) {
         job.transfers_mut(kind).push(number);
         core.keep(job);
     }

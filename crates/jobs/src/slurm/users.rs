@@ -1,7 +1,7 @@
 //! What users may ask of their jobs in Slurm: list, show, read what was said, retry. Root sees all.
 
 use super::Slurm;
-use super::hooked::{Book, Core, Job};
+use super::hooked::{Core, Job, JobTable};
 use super::hooks::{Retried, retry};
 use super::transfer::Transfer;
 use super::wire::{Detail, Log, Summary};
@@ -14,30 +14,31 @@ use crate::request::{Caller, JobId, JobState, LogPiece, PartKind};
 impl Slurm {
     /// The caller's jobs, or all for root; finished ones too if wanted.
     pub fn list(&self, caller: Caller, all: bool) -> Vec<Summary> {
-        let book = self.core.book.lock();
+        let table = self.core.table.lock();
         let shown =
-            book.jobs.values().filter(|job| job.is_open_to(caller) && (all || job.state != JobState::Completed));
-        shown.map(|job| summary(&self.core, &book, job)).collect()
+            table.jobs.values().filter(|job| job.is_open_to(caller) && (all || job.state != JobState::Completed));
+        shown.map(|job| summary(&self.core, &table, job)).collect()
     }
 
     /// The jobs that are not over, for `scontrol show bbstat`, which everybody may call: no file is named.
     pub fn status(&self) -> Vec<Summary> {
-        let book = self.core.book.lock();
-        book.jobs
+        let table = self.core.table.lock();
+        table
+            .jobs
             .values()
             .filter(|job| !job.state.is_final() || job.own.why.is_some())
-            .map(|job| summary(&self.core, &book, job))
+            .map(|job| summary(&self.core, &table, job))
             .collect()
     }
 
     /// All about one job.
     pub fn show(&self, caller: Caller, id: JobId) -> Result<Detail, Error> {
-        let book = self.core.book.lock();
-        let job = book.jobs.get(&id).filter(|job| job.is_open_to(caller)).ok_or(Error::NoJob(id))?;
-        let seen = |kind| book.own.transfers.values().filter(move |t| t.seen_by.contains(&id) && t.kind == kind);
+        let table = self.core.table.lock();
+        let job = table.jobs.get(&id).filter(|job| job.is_open_to(caller)).ok_or(Error::NoJob(id))?;
+        let seen = |kind| table.own.transfers.values().filter(move |t| t.seen_by.contains(&id) && t.kind == kind);
         let transfers = seen(PartKind::StageIn).chain(seen(PartKind::StageOut)).cloned().collect();
         let job = Job { arrival: self.core.told(job), ..job.clone() };
-        drop(book);
+        drop(table);
         let over = job.state.is_final();
         let protection = if over { Vec::new() } else { self.core.protection(&job, &id.to_string()) };
         let staging = self.core.staging(&job);
@@ -47,15 +48,15 @@ impl Slurm {
     /// A piece of what a staging command wrote; of its last run, if it was run several times.
     pub fn log(&self, caller: Caller, asked: &Log) -> Result<LogPiece, Error> {
         let (number, ended) = {
-            let book = self.core.book.lock();
-            let job = book.jobs.get(&asked.job).filter(|job| job.is_open_to(caller)).ok_or(Error::NoJob(asked.job))?;
+            let table = self.core.table.lock();
+            let job = table.jobs.get(&asked.job).filter(|job| job.is_open_to(caller)).ok_or(Error::NoJob(asked.job))?;
             let commands = job.plan.part(asked.part).map(|part| &part.commands);
             let command = commands.and_then(|commands| commands.get(asked.command)).ok_or_else(|| {
                 let n = commands.map_or(0, Vec::len);
                 Error::refused(format!("job {} has {n} {} commands", asked.job, asked.part), "count from 1")
             })?;
             let mine = |t: &&Transfer| t.seen_by.contains(&asked.job) && t.kind == asked.part && t.argv == command.argv;
-            let last = book.own.transfers.values().rfind(mine);
+            let last = table.own.transfers.values().rfind(mine);
             (last.map(|t| t.number), last.is_none_or(|t| t.state.is_over()))
         };
         // One that did not begin yet has no directory.
@@ -66,9 +67,9 @@ impl Slurm {
     /// Tries a failed step again. Says what happens now.
     pub fn retry(&self, caller: Caller, id: JobId) -> Result<String, Error> {
         let retried = {
-            let mut book = self.core.book.lock();
-            book.jobs.get(&id).filter(|job| job.is_open_to(caller)).ok_or(Error::NoJob(id))?;
-            retry(&self.core, &mut book, id)?
+            let mut table = self.core.table.lock();
+            table.jobs.get(&id).filter(|job| job.is_open_to(caller)).ok_or(Error::NoJob(id))?;
+            retry(&self.core, &mut table, id)?
         };
         let Retried::NeedsRelease(conf) = retried else {
             return Ok("its results are being taken home again".into());
@@ -85,10 +86,10 @@ impl Slurm {
     }
 }
 
-fn summary(core: &Core, book: &Book, job: &Job) -> Summary {
+fn summary(core: &Core, table: &JobTable, job: &Job) -> Summary {
     let kind = if job.state == JobState::StagingOut { PartKind::StageOut } else { PartKind::StageIn };
     let of = job.plan.part(kind).map_or(0, |part| part.commands.len());
-    let last = job.transfers(kind).last().and_then(|number| book.own.transfers.get(number));
+    let last = job.transfers(kind).last().and_then(|number| table.own.transfers.get(number));
     let doing = match (job.state, last) {
         (JobState::StagingIn | JobState::StagingOut, Some(t)) => {
             let at = job.transfers(kind).len();

@@ -1,6 +1,6 @@
 //! Jobs that Slurm let go of: cancelled ones end, those of a slurmctld that restarted are kept until it comes back to them.
 
-use super::hooked::{Book, Core, Job};
+use super::hooked::{Core, Job, JobTable};
 use super::scontrol::{self, Found};
 use crate::request::{JobId, JobState, PartKind};
 use parking_lot::MutexGuard;
@@ -31,15 +31,15 @@ fn watch(weak: &Weak<Core>) {
         let all = looked_at_all.elapsed() >= LOOK_AT_ALL_EVERY;
         let staging = looked_at_staging.elapsed() >= LOOK_AT_STAGING_EVERY;
         let asked = {
-            let mut book = core.book.lock();
-            let let_go = |book: &Book| book.jobs.values().any(|job| job.own.let_go);
-            if !all && !staging && !book.closed && !let_go(&book) {
-                wait(&core, &mut book);
+            let mut table = core.table.lock();
+            let let_go = |table: &JobTable| table.jobs.values().any(|job| job.own.let_go);
+            if !all && !staging && !table.closed && !let_go(&table) {
+                wait(&core, &mut table);
             }
-            if book.closed {
+            if table.closed {
                 return;
             }
-            let wanted = book.jobs.values().filter(|job| {
+            let wanted = table.jobs.values().filter(|job| {
                 job.own.let_go || (all && needs_look(job)) || (staging && job.state == JobState::StagingIn)
             });
             wanted.map(|job| (job.id, job.own.conf.clone())).collect::<Vec<(JobId, Option<PathBuf>)>>()
@@ -52,20 +52,20 @@ fn watch(weak: &Weak<Core>) {
         }
         let found: Vec<_> =
             asked.iter().filter_map(|(id, conf)| Some((*id, scontrol::look(*id, conf.as_deref()).ok()?))).collect();
-        let mut book = core.book.lock();
+        let mut table = core.table.lock();
         for (id, found) in found {
             if !found.is_over() {
                 over_before.remove(&id);
             } else if over_before.remove(&id)
-                || book.jobs.get(&id).is_some_and(|job| job.own.let_go || unwanted(job, &found))
+                || table.jobs.get(&id).is_some_and(|job| job.own.let_go || unwanted(job, &found))
             {
-                end(&core, &mut book, id, &found);
+                end(&core, &mut table, id, &found);
             } else {
                 over_before.insert(id);
             }
         }
-        if book.jobs.values().any(|job| job.own.let_go) {
-            wait(&core, &mut book);
+        if table.jobs.values().any(|job| job.own.let_go) {
+            wait(&core, &mut table);
         }
     }
 }
@@ -81,26 +81,26 @@ fn needs_look(job: &Job) -> bool {
     !job.state.is_final() || stage_in_failed
 }
 
-fn wait(core: &Core, book: &mut MutexGuard<'_, Book>) {
-    let span = if book.jobs.values().any(needs_look) { LOOK_EVERY } else { LOOK_AT_ALL_EVERY };
-    core.changed.wait_until(book, Instant::now() + span);
+fn wait(core: &Core, table: &mut MutexGuard<'_, JobTable>) {
+    let span = if table.jobs.values().any(needs_look) { LOOK_EVERY } else { LOOK_AT_ALL_EVERY };
+    core.changed.wait_until(table, Instant::now() + span);
 }
 
-fn end(core: &Arc<Core>, book: &mut Book, id: JobId, found: &Found) {
-    let Some(job) = book.jobs.get(&id) else { return };
+fn end(core: &Arc<Core>, table: &mut JobTable, id: JobId, found: &Found) {
+    let Some(job) = table.jobs.get(&id) else { return };
     match job.state {
         // Of a job whose stage-out failed, the owner can still have the results taken home.
         JobState::Completed | JobState::Cancelled => {}
         JobState::Failed if job.has_failed_in(PartKind::StageOut) => {}
-        JobState::Running if found.is_cancelled() => core.finish(book, id, JobState::Cancelled, None),
+        JobState::Running if found.is_cancelled() => core.finish(table, id, JobState::Cancelled, None),
         JobState::Running => {
             let state = found.state.clone().unwrap_or_default();
             let note = format!("in Slurm it is {state}; its results stay where they are");
-            core.finish(book, id, JobState::Completed, Some(note));
+            core.finish(table, id, JobState::Completed, Some(note));
         }
         _ => {
             let state = found.state.as_deref().unwrap_or("gone");
-            core.finish(book, id, JobState::Cancelled, Some(format!("in Slurm it is {state}")));
+            core.finish(table, id, JobState::Cancelled, Some(format!("in Slurm it is {state}")));
         }
     }
 }
