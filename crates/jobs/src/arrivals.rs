@@ -2,19 +2,19 @@
 //! `policy::schedule::just_in_time`.
 //!
 //! ```text
-//!   runner, Slurm --ask--> sizes (from the sources) --> Book --begin, give up--> runner, Slurm
+//!   runner, Slurm --ask--> sizes (from the sources) --> QueueView --begin, give up--> runner, Slurm
 //!                           queues (when they start) --^   ^-- free space of the volume
 //! ```
 //! A job asks when it could bring its data; it is told to begin when that is due and space is promised to it. Sizes are
 //! asked of the sources on threads of their own; one thread looks at the queues as long as jobs wait. Where a source
 //! does not tell a size nothing is known and nothing is promised: the data come at once.
 
-mod book;
+mod queue_view;
 
 use crate::request::{Arrival, Caller, Wanted};
 use crate::volume::Volume;
-pub(crate) use book::span;
-use book::{Book, Do};
+pub(crate) use queue_view::span;
+use queue_view::{QueueView, Do};
 use parking_lot::{Condvar, Mutex};
 use policy::Time;
 use policy::schedule::just_in_time::{Config, Stats, WhenFull};
@@ -90,7 +90,7 @@ struct Shared {
     settings: Settings,
     volume: Arc<dyn Volume>,
     state: Arc<dyn State>,
-    book: Mutex<Book>,
+    view: Mutex<QueueView>,
     sides: Mutex<BTreeMap<Origin, Arc<dyn Side>>>,
     /// Something to look at, for either kind of thread.
     woken: Condvar,
@@ -119,12 +119,12 @@ impl Arrivals {
                 known.insert(source, rate);
             }
         }
-        let book = Book::new(&settings, known);
+        let view = QueueView::new(&settings, known);
         let shared = Arc::new(Shared {
             settings,
             volume,
             state,
-            book: Mutex::new(book),
+            view: Mutex::new(view),
             sides: Mutex::default(),
             woken: Condvar::new(),
             flags: Mutex::default(),
@@ -155,7 +155,7 @@ impl Arrivals {
     }
 
     fn take(&self, asked: Asked) {
-        if self.shared.book.lock().expect(asked.ticket) {
+        if self.shared.view.lock().expect(asked.ticket) {
             self.shared.flags.lock().asked.push_back(asked);
             self.shared.woken.notify_all();
         }
@@ -163,38 +163,38 @@ impl Arrivals {
 
     /// A job's data are there. `took_ms` is how long they came, where that says something about their source.
     pub fn arrived(&self, ticket: Ticket, took_ms: Option<u64>) {
-        self.shared.book.lock().arrived(now(), ticket, took_ms);
+        self.shared.view.lock().arrived(now(), ticket, took_ms);
         self.shared.look();
     }
 
     /// A job's data will not come.
     pub fn failed(&self, ticket: Ticket) {
-        self.shared.book.lock().failed(now(), ticket);
+        self.shared.view.lock().failed(now(), ticket);
         self.shared.look();
     }
 
     /// A job was started.
     pub fn started(&self, ticket: Ticket) {
-        self.shared.book.lock().started(now(), ticket);
+        self.shared.view.lock().started(now(), ticket);
         self.shared.look();
     }
 
     /// A job is no more.
     pub fn gone(&self, ticket: Ticket) {
-        self.shared.book.lock().gone(now(), ticket);
+        self.shared.view.lock().gone(now(), ticket);
         self.shared.look();
     }
 
     /// How a job's data stand.
     pub fn told(&self, ticket: Ticket) -> Option<Arrival> {
-        self.shared.book.lock().told(now(), ticket)
+        self.shared.view.lock().told(now(), ticket)
     }
 
     /// When a stage-in should begin that another scheduler runs, for a job that it says will start then: milliseconds
     /// since 1970, if not at once. Asks the sources.
     pub fn due_ms(&self, owner: Caller, wanted: &[Wanted], start_ms: u64) -> Option<u64> {
         let known = self.shared.settings.by_queue.then(|| self.shared.volume.incoming(owner, wanted))??;
-        let due_ms = self.shared.book.lock().due(&known, Time::from_millis(start_ms)).0 / 1_000_000;
+        let due_ms = self.shared.view.lock().due(&known, Time::from_millis(start_ms)).0 / 1_000_000;
         (due_ms > now().0 / 1_000_000).then_some(due_ms)
     }
 
@@ -241,7 +241,7 @@ fn ask_sources(shared: &Arc<Shared>) {
             true => None,
             false => shared.volume.incoming(asked.owner, &asked.wanted),
         };
-        shared.book.lock().measured(now(), asked.ticket, known, asked.under_way);
+        shared.view.lock().measured(now(), asked.ticket, known, asked.under_way);
         shared.look();
     }
 }
@@ -251,7 +251,7 @@ fn watch(shared: &Arc<Shared>) {
     let mut told = Stats::default();
     loop {
         {
-            let nobody = shared.book.lock().is_empty();
+            let nobody = shared.view.lock().is_empty();
             let mut flags = shared.flags.lock();
             // Whoever comes sets `look` when the sources were asked.
             while nobody && !flags.stopped && !flags.look {
@@ -264,20 +264,20 @@ fn watch(shared: &Arc<Shared>) {
             }
             flags.look = false;
         }
-        let waiting = shared.book.lock().waiting();
+        let waiting = shared.view.lock().waiting();
         for origin in waiting {
             let side = shared.sides.lock().get(&origin).cloned();
             if let Some(starts) = side.and_then(|side| side.starts()) {
-                shared.book.lock().estimates(now(), origin, &starts);
+                shared.view.lock().estimates(now(), origin, &starts);
             }
         }
         // One that comes between the two locks has this thread look once more.
-        let decide = shared.book.lock().wants_space();
+        let decide = shared.view.lock().wants_space();
         let free = decide.then(|| shared.volume.free_bytes()).flatten();
         let (todo, rates, stats) = {
-            let mut book = shared.book.lock();
-            let todo = if decide { book.decide(now(), free) } else { Vec::new() };
-            (todo, book.new_rates(), book.stats())
+            let mut view = shared.view.lock();
+            let todo = if decide { view.decide(now(), free) } else { Vec::new() };
+            (todo, view.new_rates(), view.stats())
         };
         shared.volume.count_arrivals(&told, &stats);
         told = stats;

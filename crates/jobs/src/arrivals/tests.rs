@@ -1,6 +1,6 @@
-//! The book in virtual time, and the driver with a volume and a queue of its own.
+//! The view of the queues in virtual time, and the driver with a volume and a queue of its own.
 
-use super::book::{Book, Do};
+use super::view::{QueueView, Do};
 use super::*;
 use crate::request::{CheckReport, Incoming, RecoveryEvent};
 use parking_lot::Mutex as Lock;
@@ -30,70 +30,70 @@ fn says(job: u64, at_s: u64, kept_waiting: bool) -> BTreeMap<u64, Start> {
     [(job, Start { at_ms: Some(at_s * 1000), kept_waiting })].into()
 }
 
-fn book(by_queue: bool, when_full: WhenFull) -> Book {
-    Book::new(&settings(by_queue, when_full), BTreeMap::new())
+fn view(by_queue: bool, when_full: WhenFull) -> QueueView {
+    QueueView::new(&settings(by_queue, when_full), BTreeMap::new())
 }
 
-fn standing(book: &Book, now: u64, ticket: Ticket) -> String {
-    book.told(s(now), ticket).expect("known").standing
+fn standing(view: &QueueView, now: u64, ticket: Ticket) -> String {
+    view.told(s(now), ticket).expect("known").standing
 }
 
 #[test]
 fn the_queue_decides_when_data_begin_to_come_and_rates_are_learnt() {
-    let mut book = book(true, WhenFull::Wait);
-    assert!(book.expect(A) && !book.expect(A), "asked twice");
-    book.measured(s(0), A, incoming(200 * MB), false);
-    assert_eq!(book.waiting(), [Origin::Local].into());
+    let mut view = view(true, WhenFull::Wait);
+    assert!(view.expect(A) && !view.expect(A), "asked twice");
+    view.measured(s(0), A, incoming(200 * MB), false);
+    assert_eq!(view.waiting(), [Origin::Local].into());
     // 200 MB at 10 MB/s are 20 s, the margin 20 s: 40 s before the start.
-    book.estimates(s(0), Origin::Local, &says(1, 1000, false));
-    assert_eq!(book.decide(s(0), Some(u64::MAX)), []);
-    assert!(standing(&book, 0, A).contains("begin to come in 16 min"), "{}", standing(&book, 0, A));
+    view.estimates(s(0), Origin::Local, &says(1, 1000, false));
+    assert_eq!(view.decide(s(0), Some(u64::MAX)), []);
+    assert!(standing(&view, 0, A).contains("begin to come in 16 min"), "{}", standing(&view, 0, A));
     // A job before it ended early, and the queue corrects itself.
-    book.estimates(s(100), Origin::Local, &says(1, 500, false));
-    assert_eq!(book.decide(s(459), Some(u64::MAX)), []);
-    assert_eq!(book.decide(s(460), Some(u64::MAX)), [(A, Do::Begin)]);
-    book.arrived(s(470), A, Some(10_000));
-    assert_eq!(book.new_rates(), [("http://h".to_string(), 20 * MB)]);
-    assert_eq!(book.new_rates(), []);
-    book.started(s(500), A);
-    assert_eq!(standing(&book, 600, A), "its data came 30 s before its start");
-    book.gone(s(700), A);
-    assert_eq!((book.told(s(700), A), book.stats().in_time, book.stats().idle_total), (None, 1, s(30)));
+    view.estimates(s(100), Origin::Local, &says(1, 500, false));
+    assert_eq!(view.decide(s(459), Some(u64::MAX)), []);
+    assert_eq!(view.decide(s(460), Some(u64::MAX)), [(A, Do::Begin)]);
+    view.arrived(s(470), A, Some(10_000));
+    assert_eq!(view.new_rates(), [("http://h".to_string(), 20 * MB)]);
+    assert_eq!(view.new_rates(), []);
+    view.started(s(500), A);
+    assert_eq!(standing(&view, 600, A), "its data came 30 s before its start");
+    view.gone(s(700), A);
+    assert_eq!((view.told(s(700), A), view.stats().in_time, view.stats().idle_total), (None, 1, s(30)));
     // The next is reckoned with the rate that was seen: 10 s and 15 s of margin.
-    assert_eq!(book.due(&incoming(200 * MB).expect("some"), s(2000)), s(1975));
+    assert_eq!(view.due(&incoming(200 * MB).expect("some"), s(2000)), s(1975));
 }
 
 #[test]
 fn too_late_too_early_and_without_any_lead_are_told_apart() {
-    let mut book = book(true, WhenFull::Wait);
+    let mut view = view(true, WhenFull::Wait);
     for ticket in [A, B] {
-        book.expect(ticket);
-        book.measured(s(0), ticket, incoming(100 * MB), false);
+        view.expect(ticket);
+        view.measured(s(0), ticket, incoming(100 * MB), false);
     }
-    book.estimates(s(0), Origin::Local, &[says(1, 1000, false), says(2, 80, false)].concat_maps());
-    assert_eq!(book.decide(s(60), None), [(B, Do::Begin)]);
-    book.arrived(s(65), B, None);
+    view.estimates(s(0), Origin::Local, &[says(1, 1000, false), says(2, 80, false)].concat_maps());
+    assert_eq!(view.decide(s(60), None), [(B, Do::Begin)]);
+    view.arrived(s(65), B, None);
     // Everything before A was cancelled: it could start now, but for its data.
-    book.estimates(s(70), Origin::Local, &says(1, 70, true));
-    assert_eq!(book.decide(s(70), None), [(A, Do::Begin)]);
-    assert!(standing(&book, 71, A).contains("the job waits for them"));
-    book.arrived(s(80), A, None);
-    assert_eq!(standing(&book, 81, A), "its data came too late: the job waited 10 s for them");
-    book.started(s(200), B);
+    view.estimates(s(70), Origin::Local, &says(1, 70, true));
+    assert_eq!(view.decide(s(70), None), [(A, Do::Begin)]);
+    assert!(standing(&view, 71, A).contains("the job waits for them"));
+    view.arrived(s(80), A, None);
+    assert_eq!(standing(&view, 81, A), "its data came too late: the job waited 10 s for them");
+    view.started(s(200), B);
     assert!(
-        standing(&book, 200, B).contains("too early: 135 s before")
-            || standing(&book, 200, B).contains("too early: 2 min")
+        standing(&view, 200, B).contains("too early: 135 s before")
+            || standing(&view, 200, B).contains("too early: 2 min")
     );
-    let stats = book.stats();
+    let stats = view.stats();
     assert_eq!((stats.too_late, stats.too_late_total, stats.too_early, stats.no_lead), (1, s(10), 1, 0));
     // A job that could start when it is submitted: nobody came too late.
     let c = (Origin::Slurm, 3);
-    book.expect(c);
-    book.measured(s(300), c, incoming(100 * MB), false);
-    book.estimates(s(300), Origin::Slurm, &says(3, 300, true));
-    assert_eq!(book.decide(s(300), None), [(c, Do::Begin)]);
-    book.arrived(s(310), c, None);
-    assert_eq!((book.stats().too_late, book.stats().no_lead), (1, 1));
+    view.expect(c);
+    view.measured(s(300), c, incoming(100 * MB), false);
+    view.estimates(s(300), Origin::Slurm, &says(3, 300, true));
+    assert_eq!(view.decide(s(300), None), [(c, Do::Begin)]);
+    view.arrived(s(310), c, None);
+    assert_eq!((view.stats().too_late, view.stats().no_lead), (1, 1));
 }
 
 trait ConcatMaps {
@@ -108,71 +108,71 @@ impl ConcatMaps for [BTreeMap<u64, Start>; 2] {
 
 #[test]
 fn two_jobs_are_not_promised_the_same_space() {
-    let mut book = book(false, WhenFull::Wait);
+    let mut view = view(false, WhenFull::Wait);
     for ticket in [A, B] {
-        book.expect(ticket);
-        book.measured(s(0), ticket, incoming(60 * MB), false);
+        view.expect(ticket);
+        view.measured(s(0), ticket, incoming(60 * MB), false);
     }
-    assert_eq!(book.decide(s(0), Some(100 * MB)), [(A, Do::Begin)]);
-    let why = standing(&book, 1, B);
+    assert_eq!(view.decide(s(0), Some(100 * MB)), [(A, Do::Begin)]);
+    let why = standing(&view, 1, B);
     assert!(why.contains("60.0 MB needed, 100.0 MB free, of which 60.0 MB are promised"), "{why}");
     // A's data are there, and still take the space; then A is gone, and somebody removed them.
-    book.arrived(s(10), A, Some(6000));
-    assert_eq!(book.decide(s(40), Some(40 * MB)), []);
-    book.gone(s(50), A);
-    assert_eq!(book.decide(s(80), Some(100 * MB)), [(B, Do::Begin)]);
-    assert_eq!(book.stats().no_space, 2);
+    view.arrived(s(10), A, Some(6000));
+    assert_eq!(view.decide(s(40), Some(40 * MB)), []);
+    view.gone(s(50), A);
+    assert_eq!(view.decide(s(80), Some(100 * MB)), [(B, Do::Begin)]);
+    assert_eq!(view.stats().no_space, 2);
 }
 
 /// [S-064]
 #[test]
 fn space_that_becomes_free_is_used_at_the_next_look() {
-    let mut book = book(false, WhenFull::Wait);
+    let mut view = view(false, WhenFull::Wait);
     for ticket in [A, B] {
-        book.expect(ticket);
-        book.measured(s(0), ticket, incoming(60 * MB), false);
+        view.expect(ticket);
+        view.measured(s(0), ticket, incoming(60 * MB), false);
     }
-    assert_eq!(book.decide(s(0), Some(100 * MB)), [(A, Do::Begin)]);
-    assert_eq!(book.decide(s(1), Some(110 * MB)), []);
-    assert_eq!(book.stats().no_space, 1, "not enough: it does not ask");
-    assert_eq!(book.decide(s(2), Some(120 * MB)), [(B, Do::Begin)], "somebody removed files");
+    assert_eq!(view.decide(s(0), Some(100 * MB)), [(A, Do::Begin)]);
+    assert_eq!(view.decide(s(1), Some(110 * MB)), []);
+    assert_eq!(view.stats().no_space, 1, "not enough: it does not ask");
+    assert_eq!(view.decide(s(2), Some(120 * MB)), [(B, Do::Begin)], "somebody removed files");
     let c = (Origin::Local, 3);
-    book.expect(c);
-    book.measured(s(3), c, incoming(60 * MB), false);
-    assert_eq!(book.decide(s(3), Some(120 * MB)), []);
+    view.expect(c);
+    view.measured(s(3), c, incoming(60 * MB), false);
+    assert_eq!(view.decide(s(3), Some(120 * MB)), []);
     // B's data will not come: what it was promised is free.
-    book.failed(s(4), B);
-    assert_eq!(book.decide(s(5), Some(120 * MB)), [(c, Do::Begin)]);
+    view.failed(s(4), B);
+    assert_eq!(view.decide(s(5), Some(120 * MB)), [(c, Do::Begin)]);
 }
 
 #[test]
 fn who_may_not_wait_for_space_fails_with_the_numbers() {
-    let mut book = book(false, WhenFull::Fail);
-    book.expect(A);
-    book.measured(s(0), A, incoming(600 * MB), false);
-    let todo = book.decide(s(0), Some(100 * MB));
+    let mut view = view(false, WhenFull::Fail);
+    view.expect(A);
+    view.measured(s(0), A, incoming(600 * MB), false);
+    let todo = view.decide(s(0), Some(100 * MB));
     let [(A, Do::GiveUp(why))] = todo.as_slice() else { panic!("{todo:?}") };
     assert!(why.contains("600.0 MB needed, 100.0 MB free"), "{why}");
-    assert_eq!(book.stats().refused, 1);
+    assert_eq!(view.stats().refused, 1);
 }
 
 #[test]
 fn what_is_not_known_comes_at_once_and_what_comes_already_is_not_begun_again() {
-    let mut book = book(true, WhenFull::Wait);
-    book.expect(A);
-    book.measured(s(0), A, None, false);
-    assert_eq!(book.decide(s(0), Some(0)), [(A, Do::Begin)], "nothing is promised to it either");
-    assert_eq!(book.told(s(0), A), None);
-    book.expect(B);
-    book.measured(s(0), B, incoming(60 * MB), true);
-    assert_eq!(book.decide(s(0), Some(100 * MB)), []);
+    let mut view = view(true, WhenFull::Wait);
+    view.expect(A);
+    view.measured(s(0), A, None, false);
+    assert_eq!(view.decide(s(0), Some(0)), [(A, Do::Begin)], "nothing is promised to it either");
+    assert_eq!(view.told(s(0), A), None);
+    view.expect(B);
+    view.measured(s(0), B, incoming(60 * MB), true);
+    assert_eq!(view.decide(s(0), Some(100 * MB)), []);
     let c = (Origin::Local, 3);
-    book.expect(c);
-    book.measured(s(0), c, incoming(60 * MB), false);
-    book.estimates(s(0), Origin::Local, &says(3, 0, false));
-    assert_eq!(book.decide(s(0), Some(100 * MB)), [], "B has its space, whoever promised it");
-    book.failed(s(1), B);
-    assert_eq!(book.decide(s(31), Some(100 * MB)), [(c, Do::Begin)]);
+    view.expect(c);
+    view.measured(s(0), c, incoming(60 * MB), false);
+    view.estimates(s(0), Origin::Local, &says(3, 0, false));
+    assert_eq!(view.decide(s(0), Some(100 * MB)), [], "B has its space, whoever promised it");
+    view.failed(s(1), B);
+    assert_eq!(view.decide(s(31), Some(100 * MB)), [(c, Do::Begin)]);
 }
 
 /// A volume with so much room, whose sources have 60 MB each.

@@ -35,7 +35,7 @@ struct Known {
     verdict: Option<String>,
 }
 
-pub struct Book {
+pub struct QueueView {
     machine: JustInTime,
     config: Config,
     ledger: Ledger,
@@ -49,14 +49,14 @@ pub struct Book {
     next: u64,
 }
 
-impl Book {
-    pub fn new(settings: &Settings, known: BTreeMap<String, u64>) -> Book {
+impl QueueView {
+    pub fn new(settings: &Settings, known: BTreeMap<String, u64>) -> QueueView {
         let (mut rates, mut sources) = (Rates::default(), BTreeMap::new());
         for (n, (source, rate)) in known.into_iter().enumerate() {
             rates.set(SourceId(n as u64), rate);
             sources.insert(source, SourceId(n as u64));
         }
-        Book {
+        QueueView {
             saved: rates.iter().collect(),
             machine: JustInTime::new(settings.machine.clone(), rates),
             config: settings.machine.clone(),
