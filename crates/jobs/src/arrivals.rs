@@ -13,11 +13,11 @@ mod queue_view;
 
 use crate::request::{Arrival, Caller, Wanted};
 use crate::volume::Volume;
-pub(crate) use queue_view::span;
-use queue_view::{QueueView, Do};
 use parking_lot::{Condvar, Mutex};
 use policy::Time;
 use policy::schedule::just_in_time::{Config, Stats, WhenFull};
+pub(crate) use queue_view::span;
+use queue_view::{Action, QueueView};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -43,9 +43,9 @@ pub struct Settings {
     pub poll: Duration,
 }
 
-/// Whose job.
+/// The queue that says when a job starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Origin {
+pub enum QueueKind {
     /// The built-in runner's.
     Local,
     /// Slurm's.
@@ -56,7 +56,7 @@ pub enum Origin {
 }
 
 /// A job, by its number there.
-pub type Ticket = (Origin, u64);
+pub type Ticket = (QueueKind, u64);
 
 /// When a waiting job starts, as its queue sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,8 +67,8 @@ pub struct Start {
     pub kept_waiting: bool,
 }
 
-/// Those whose jobs these are. Calls may block; none is made under a lock.
-pub trait Side: Send + Sync {
+/// The waiting jobs of one queue. Calls may block; none is made under a lock.
+pub trait WaitingJobs: Send + Sync {
     /// The jobs that wait for their turn or their data, as far as the queue says something that can be believed.
     /// Nothing where it does not answer.
     fn starts(&self) -> Option<BTreeMap<u64, Start>>;
@@ -91,7 +91,7 @@ struct Shared {
     volume: Arc<dyn Volume>,
     state: Arc<dyn State>,
     view: Mutex<QueueView>,
-    sides: Mutex<BTreeMap<Origin, Arc<dyn Side>>>,
+    queues: Mutex<BTreeMap<QueueKind, Arc<dyn WaitingJobs>>>,
     /// Something to look at, for either kind of thread.
     woken: Condvar,
     flags: Mutex<Flags>,
@@ -125,7 +125,7 @@ impl Arrivals {
             volume,
             state,
             view: Mutex::new(view),
-            sides: Mutex::default(),
+            queues: Mutex::default(),
             woken: Condvar::new(),
             flags: Mutex::default(),
         });
@@ -138,9 +138,9 @@ impl Arrivals {
         Ok(Arrivals { shared })
     }
 
-    /// Who is asked about the jobs of one kind, and told to begin.
-    pub fn attach(&self, origin: Origin, side: Arc<dyn Side>) {
-        self.shared.sides.lock().insert(origin, side);
+    /// Adds the queue that is asked when jobs of this kind start, and that is told to begin.
+    pub fn attach(&self, queue: QueueKind, jobs: Arc<dyn WaitingJobs>) {
+        self.shared.queues.lock().insert(queue, jobs);
         self.shared.look();
     }
 
@@ -265,10 +265,10 @@ fn watch(shared: &Arc<Shared>) {
             flags.look = false;
         }
         let waiting = shared.view.lock().waiting();
-        for origin in waiting {
-            let side = shared.sides.lock().get(&origin).cloned();
-            if let Some(starts) = side.and_then(|side| side.starts()) {
-                shared.view.lock().estimates(now(), origin, &starts);
+        for queue in waiting {
+            let jobs = shared.queues.lock().get(&queue).cloned();
+            if let Some(starts) = jobs.and_then(|jobs| jobs.starts()) {
+                shared.view.lock().estimates(now(), queue, &starts);
             }
         }
         // One that comes between the two locks has this thread look once more.
@@ -287,10 +287,10 @@ fn watch(shared: &Arc<Shared>) {
             }
         }
         for (ticket, what) in todo {
-            let Some(side) = shared.sides.lock().get(&ticket.0).cloned() else { continue };
+            let Some(jobs) = shared.queues.lock().get(&ticket.0).cloned() else { continue };
             match what {
-                Do::Begin => side.begin(ticket.1),
-                Do::GiveUp(cause) => side.give_up(ticket.1, cause),
+                Action::Begin => jobs.begin(ticket.1),
+                Action::GiveUp(cause) => jobs.give_up(ticket.1, cause),
             }
         }
     }

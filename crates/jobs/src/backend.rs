@@ -9,7 +9,7 @@ mod data;
 
 pub(crate) use arrival::Now;
 
-use crate::arrivals::Origin;
+use crate::arrivals::QueueKind;
 use crate::config::{Config, Recogniser};
 use crate::exec::Spec;
 use crate::exec::now_ms;
@@ -42,7 +42,7 @@ pub(crate) trait Backend: Sized + Send + Sync + 'static {
     type Shelf: Default + Send;
 
     /// Whose queue says when a job starts.
-    fn origin(job: &Job<Self::Own>) -> Origin;
+    fn queue_of(job: &Job<Self::Own>) -> QueueKind;
     /// Whether the script of a job runs, and its results may leave.
     fn runs(job: &Job<Self::Own>) -> bool;
     /// Owner, directory and environment of the stage-out commands of a job.

@@ -13,7 +13,7 @@ mod watch;
 
 use self::local::{Core, Local, Record};
 use crate::account::make_dir;
-use crate::arrivals::Origin;
+use crate::arrivals::QueueKind;
 use crate::config::{Config, Recogniser};
 use crate::error::Error;
 use crate::offload;
@@ -42,8 +42,8 @@ impl Runner {
         let core = Core::new(config, state, volume, recogniser, &queues, Local::default())
             .map_err(|e| Error::World(format!("the job runner cannot start: {e}")))?;
         if let Some(arrivals) = &core.config.arrivals {
-            arrivals.attach(Origin::Local, Arc::new(gate::Side(Arc::downgrade(&core))));
-            arrivals.attach(Origin::Elsewhere, Arc::new(external::Side(Arc::downgrade(&core))));
+            arrivals.attach(QueueKind::Local, Arc::new(gate::Waiting(Arc::downgrade(&core))));
+            arrivals.attach(QueueKind::Elsewhere, Arc::new(external::Waiting(Arc::downgrade(&core))));
         }
         restart::take_up(&core).map_err(|e| Error::World(format!("the jobs cannot be read: {e}")))?;
         external::take_up(&core);

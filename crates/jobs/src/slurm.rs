@@ -28,7 +28,7 @@ pub use serve::PREFIX;
 pub use wire::{Environment, original};
 
 use self::hooked::{Core, Hooks, Job};
-use crate::arrivals::Origin;
+use crate::arrivals::QueueKind;
 use crate::config::{Config, Recogniser};
 use crate::error::Error;
 use crate::request::JobId;
@@ -73,7 +73,7 @@ impl Slurm {
         let queue = easy::Queue { capacity: config.n_transfers_max, charge: easy::Charge::Slot };
         let core = Core::new(config, state, volume, recogniser, &[queue], hooks).map_err(|e| failed(e.to_string()))?;
         if let Some(arrivals) = &core.config.arrivals {
-            arrivals.attach(Origin::Slurm, Arc::new(due::Side(Arc::downgrade(&core))));
+            arrivals.attach(QueueKind::Slurm, Arc::new(due::Waiting(Arc::downgrade(&core))));
         }
         core.take_up().map_err(|e| failed(e.to_string()))?;
         watch::start(&core).map_err(|e| failed(e.to_string()))?;

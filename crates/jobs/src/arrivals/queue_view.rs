@@ -1,18 +1,18 @@
 //! What is known of each job's data, and from events of the outside to events for the machine. No I/O happens here.
 
-use super::{Origin, Settings, Start, Ticket};
+use super::{QueueKind, Settings, Start, Ticket};
 use crate::request::{Arrival, Incoming};
 use policy::Time;
 use policy::machine::Machine;
 use policy::schedule::easy::JobId;
 use policy::schedule::just_in_time::{
-    Action, Answer, Config, Event, JustInTime, Ledger, Phase, Rates, Reason, SourceId, Stats,
+    self, Answer, Config, Event, JustInTime, Ledger, Phase, Rates, Reason, SourceId, Stats,
 };
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What a side is to do.
+/// What is to be done with the data of a job.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Do {
+pub enum Action {
     Begin,
     GiveUp(String),
 }
@@ -101,7 +101,7 @@ impl QueueView {
 
     /// What a job brings is known, or that it cannot be.
     pub fn measured(&mut self, now: Time, ticket: Ticket, incoming: Option<Incoming>, under_way: bool) {
-        let by_queue = self.by_queue && ticket.0 != Origin::Elsewhere && incoming.is_some() && !under_way;
+        let by_queue = self.by_queue && ticket.0 != QueueKind::Elsewhere && incoming.is_some() && !under_way;
         let Some(known) = self.jobs.get_mut(&ticket) else { return };
         (known.incoming, known.under_way, known.fresh) = (incoming, under_way, true);
         // Where the queue has no say there is nothing to wait for.
@@ -124,14 +124,14 @@ impl QueueView {
         }
     }
 
-    /// Whose jobs wait for a word about their start.
-    pub fn waiting(&self) -> BTreeSet<Origin> {
+    /// The queues whose jobs wait for an estimate of their start.
+    pub fn waiting(&self) -> BTreeSet<QueueKind> {
         let decided =
             |known: &Known| matches!(self.machine.phase(known.id), Some(Phase::Arrived { .. } | Phase::GivenUp));
         let waits = |known: &Known| {
             !known.started && (known.fresh || known.submitted) && known.incoming.is_some() && !decided(known)
         };
-        self.jobs.iter().filter(|(_, known)| waits(known)).map(|((origin, _), _)| *origin).collect()
+        self.jobs.iter().filter(|(_, known)| waits(known)).map(|((queue, _), _)| *queue).collect()
     }
 
     /// Whether there is no job in it.
@@ -140,8 +140,8 @@ impl QueueView {
     }
 
     /// What a queue says.
-    pub fn estimates(&mut self, now: Time, origin: Origin, starts: &BTreeMap<u64, Start>) {
-        let of_it: Vec<Ticket> = self.jobs.keys().filter(|(other, _)| *other == origin).copied().collect();
+    pub fn estimates(&mut self, now: Time, queue: QueueKind, starts: &BTreeMap<u64, Start>) {
+        let of_it: Vec<Ticket> = self.jobs.keys().filter(|(other, _)| *other == queue).copied().collect();
         for ticket in of_it {
             let said = starts.get(&ticket.1);
             let start = said.and_then(|said| said.at_ms).map(Time::from_millis).filter(|_| self.by_queue);
@@ -167,7 +167,7 @@ impl QueueView {
     }
 
     /// Takes what is due to its end: space is asked for, transfers begin.
-    pub fn decide(&mut self, now: Time, free: Option<u64>) -> Vec<(Ticket, Do)> {
+    pub fn decide(&mut self, now: Time, free: Option<u64>) -> Vec<(Ticket, Action)> {
         let room = free.map_or(0, |free| self.ledger.room(free));
         let waits = |known: &Known| known.no_space.is_some() && !known.under_way && known.bytes() <= room;
         if room > self.room && self.jobs.values().any(waits) {
@@ -177,7 +177,7 @@ impl QueueView {
         let mut todo = Vec::new();
         while let Some(action) = self.machine.poll() {
             match action {
-                Action::Reserve { job, bytes, .. } => {
+                just_in_time::Action::Reserve { job, bytes, .. } => {
                     let answer = free.map_or(Answer::Granted, |free| self.ledger.ask(job, bytes, free));
                     let promised = self.ledger.promised();
                     if let Some(known) = self.tickets.get(&job).and_then(|ticket| self.jobs.get_mut(ticket)) {
@@ -190,20 +190,20 @@ impl QueueView {
                     };
                     self.machine.handle(now, event);
                 }
-                Action::Begin { job, reason } => {
+                just_in_time::Action::Begin { job, reason } => {
                     let Some(ticket) = self.tickets.get(&job).copied() else { continue };
                     let Some(known) = self.jobs.get_mut(&ticket) else { continue };
                     known.reason = Some(reason);
                     if !known.under_way {
                         known.under_way = true;
-                        todo.push((ticket, Do::Begin));
+                        todo.push((ticket, Action::Begin));
                     }
                 }
-                Action::Release { job, .. } => self.ledger.settle(job),
-                Action::GiveUp { job } => {
+                just_in_time::Action::Release { job, .. } => self.ledger.settle(job),
+                just_in_time::Action::GiveUp { job } => {
                     let Some(ticket) = self.tickets.get(&job).copied() else { continue };
                     if let Some(known) = self.jobs.get(&ticket).filter(|known| !known.under_way) {
-                        todo.push((ticket, Do::GiveUp(no_space(known, self.config.retry_after))));
+                        todo.push((ticket, Action::GiveUp(no_space(known, self.config.retry_after))));
                     }
                 }
             }

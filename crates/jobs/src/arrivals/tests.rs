@@ -1,6 +1,6 @@
 //! The view of the queues in virtual time, and the driver with a volume and a queue of its own.
 
-use super::view::{QueueView, Do};
+use super::queue_view::{Action, QueueView};
 use super::*;
 use crate::request::{CheckReport, Incoming, RecoveryEvent};
 use parking_lot::Mutex as Lock;
@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use store::state::SqliteState;
 
-const A: Ticket = (Origin::Local, 1);
-const B: Ticket = (Origin::Local, 2);
+const A: Ticket = (QueueKind::Local, 1);
+const B: Ticket = (QueueKind::Local, 2);
 const MB: u64 = 1_000_000;
 
 /// Margin 10 s and half of the transfer; 10 MB/s.
@@ -43,15 +43,15 @@ fn the_queue_decides_when_data_begin_to_come_and_rates_are_learnt() {
     let mut view = view(true, WhenFull::Wait);
     assert!(view.expect(A) && !view.expect(A), "asked twice");
     view.measured(s(0), A, incoming(200 * MB), false);
-    assert_eq!(view.waiting(), [Origin::Local].into());
+    assert_eq!(view.waiting(), [QueueKind::Local].into());
     // 200 MB at 10 MB/s are 20 s, the margin 20 s: 40 s before the start.
-    view.estimates(s(0), Origin::Local, &says(1, 1000, false));
+    view.estimates(s(0), QueueKind::Local, &says(1, 1000, false));
     assert_eq!(view.decide(s(0), Some(u64::MAX)), []);
     assert!(standing(&view, 0, A).contains("begin to come in 16 min"), "{}", standing(&view, 0, A));
     // A job before it ended early, and the queue corrects itself.
-    view.estimates(s(100), Origin::Local, &says(1, 500, false));
+    view.estimates(s(100), QueueKind::Local, &says(1, 500, false));
     assert_eq!(view.decide(s(459), Some(u64::MAX)), []);
-    assert_eq!(view.decide(s(460), Some(u64::MAX)), [(A, Do::Begin)]);
+    assert_eq!(view.decide(s(460), Some(u64::MAX)), [(A, Action::Begin)]);
     view.arrived(s(470), A, Some(10_000));
     assert_eq!(view.new_rates(), [("http://h".to_string(), 20 * MB)]);
     assert_eq!(view.new_rates(), []);
@@ -70,12 +70,12 @@ fn too_late_too_early_and_without_any_lead_are_told_apart() {
         view.expect(ticket);
         view.measured(s(0), ticket, incoming(100 * MB), false);
     }
-    view.estimates(s(0), Origin::Local, &[says(1, 1000, false), says(2, 80, false)].concat_maps());
-    assert_eq!(view.decide(s(60), None), [(B, Do::Begin)]);
+    view.estimates(s(0), QueueKind::Local, &[says(1, 1000, false), says(2, 80, false)].concat_maps());
+    assert_eq!(view.decide(s(60), None), [(B, Action::Begin)]);
     view.arrived(s(65), B, None);
     // Everything before A was cancelled: it could start now, but for its data.
-    view.estimates(s(70), Origin::Local, &says(1, 70, true));
-    assert_eq!(view.decide(s(70), None), [(A, Do::Begin)]);
+    view.estimates(s(70), QueueKind::Local, &says(1, 70, true));
+    assert_eq!(view.decide(s(70), None), [(A, Action::Begin)]);
     assert!(standing(&view, 71, A).contains("the job waits for them"));
     view.arrived(s(80), A, None);
     assert_eq!(standing(&view, 81, A), "its data came too late: the job waited 10 s for them");
@@ -87,11 +87,11 @@ fn too_late_too_early_and_without_any_lead_are_told_apart() {
     let stats = view.stats();
     assert_eq!((stats.too_late, stats.too_late_total, stats.too_early, stats.no_lead), (1, s(10), 1, 0));
     // A job that could start when it is submitted: nobody came too late.
-    let c = (Origin::Slurm, 3);
+    let c = (QueueKind::Slurm, 3);
     view.expect(c);
     view.measured(s(300), c, incoming(100 * MB), false);
-    view.estimates(s(300), Origin::Slurm, &says(3, 300, true));
-    assert_eq!(view.decide(s(300), None), [(c, Do::Begin)]);
+    view.estimates(s(300), QueueKind::Slurm, &says(3, 300, true));
+    assert_eq!(view.decide(s(300), None), [(c, Action::Begin)]);
     view.arrived(s(310), c, None);
     assert_eq!((view.stats().too_late, view.stats().no_lead), (1, 1));
 }
@@ -113,14 +113,14 @@ fn two_jobs_are_not_promised_the_same_space() {
         view.expect(ticket);
         view.measured(s(0), ticket, incoming(60 * MB), false);
     }
-    assert_eq!(view.decide(s(0), Some(100 * MB)), [(A, Do::Begin)]);
+    assert_eq!(view.decide(s(0), Some(100 * MB)), [(A, Action::Begin)]);
     let why = standing(&view, 1, B);
     assert!(why.contains("60.0 MB needed, 100.0 MB free, of which 60.0 MB are promised"), "{why}");
     // A's data are there, and still take the space; then A is gone, and somebody removed them.
     view.arrived(s(10), A, Some(6000));
     assert_eq!(view.decide(s(40), Some(40 * MB)), []);
     view.gone(s(50), A);
-    assert_eq!(view.decide(s(80), Some(100 * MB)), [(B, Do::Begin)]);
+    assert_eq!(view.decide(s(80), Some(100 * MB)), [(B, Action::Begin)]);
     assert_eq!(view.stats().no_space, 2);
 }
 
@@ -132,17 +132,17 @@ fn space_that_becomes_free_is_used_at_the_next_look() {
         view.expect(ticket);
         view.measured(s(0), ticket, incoming(60 * MB), false);
     }
-    assert_eq!(view.decide(s(0), Some(100 * MB)), [(A, Do::Begin)]);
+    assert_eq!(view.decide(s(0), Some(100 * MB)), [(A, Action::Begin)]);
     assert_eq!(view.decide(s(1), Some(110 * MB)), []);
     assert_eq!(view.stats().no_space, 1, "not enough: it does not ask");
-    assert_eq!(view.decide(s(2), Some(120 * MB)), [(B, Do::Begin)], "somebody removed files");
-    let c = (Origin::Local, 3);
+    assert_eq!(view.decide(s(2), Some(120 * MB)), [(B, Action::Begin)], "somebody removed files");
+    let c = (QueueKind::Local, 3);
     view.expect(c);
     view.measured(s(3), c, incoming(60 * MB), false);
     assert_eq!(view.decide(s(3), Some(120 * MB)), []);
     // B's data will not come: what it was promised is free.
     view.failed(s(4), B);
-    assert_eq!(view.decide(s(5), Some(120 * MB)), [(c, Do::Begin)]);
+    assert_eq!(view.decide(s(5), Some(120 * MB)), [(c, Action::Begin)]);
 }
 
 #[test]
@@ -151,7 +151,7 @@ fn who_may_not_wait_for_space_fails_with_the_numbers() {
     view.expect(A);
     view.measured(s(0), A, incoming(600 * MB), false);
     let todo = view.decide(s(0), Some(100 * MB));
-    let [(A, Do::GiveUp(why))] = todo.as_slice() else { panic!("{todo:?}") };
+    let [(A, Action::GiveUp(why))] = todo.as_slice() else { panic!("{todo:?}") };
     assert!(why.contains("600.0 MB needed, 100.0 MB free"), "{why}");
     assert_eq!(view.stats().refused, 1);
 }
@@ -161,18 +161,18 @@ fn what_is_not_known_comes_at_once_and_what_comes_already_is_not_begun_again() {
     let mut view = view(true, WhenFull::Wait);
     view.expect(A);
     view.measured(s(0), A, None, false);
-    assert_eq!(view.decide(s(0), Some(0)), [(A, Do::Begin)], "nothing is promised to it either");
+    assert_eq!(view.decide(s(0), Some(0)), [(A, Action::Begin)], "nothing is promised to it either");
     assert_eq!(view.told(s(0), A), None);
     view.expect(B);
     view.measured(s(0), B, incoming(60 * MB), true);
     assert_eq!(view.decide(s(0), Some(100 * MB)), []);
-    let c = (Origin::Local, 3);
+    let c = (QueueKind::Local, 3);
     view.expect(c);
     view.measured(s(0), c, incoming(60 * MB), false);
-    view.estimates(s(0), Origin::Local, &says(3, 0, false));
+    view.estimates(s(0), QueueKind::Local, &says(3, 0, false));
     assert_eq!(view.decide(s(0), Some(100 * MB)), [], "B has its space, whoever promised it");
     view.failed(s(1), B);
-    assert_eq!(view.decide(s(31), Some(100 * MB)), [(c, Do::Begin)]);
+    assert_eq!(view.decide(s(31), Some(100 * MB)), [(c, Action::Begin)]);
 }
 
 /// A volume with so much room, whose sources have 60 MB each.
@@ -207,7 +207,7 @@ impl Volume for Room {
 
 struct Told(Lock<Sender<(u64, Result<(), String>)>>);
 
-impl Side for Told {
+impl WaitingJobs for Told {
     fn starts(&self) -> Option<BTreeMap<u64, Start>> {
         Some(BTreeMap::new())
     }
@@ -227,7 +227,7 @@ fn driver(free: u64, state: &Arc<dyn State>) -> (Arrivals, Receiver<Answer>) {
     settings.machine.retry_after = Time::from_millis(30);
     let arrivals = Arrivals::start(settings, Arc::new(Room(Lock::new(free))), state.clone()).expect("threads");
     let (tell, told) = channel();
-    arrivals.attach(Origin::Local, Arc::new(Told(Lock::new(tell))));
+    arrivals.attach(QueueKind::Local, Arc::new(Told(Lock::new(tell))));
     (arrivals, told)
 }
 

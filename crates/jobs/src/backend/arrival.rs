@@ -29,7 +29,7 @@ fn wanted<X>(job: &Job<X>) -> Vec<Wanted> {
 impl<B: Backend> Core<B> {
     /// The ticket of a job with the arrivals.
     pub fn ticket(job: &Job<B::Own>) -> Ticket {
-        (B::origin(job), job.id.0)
+        (B::queue_of(job), job.id.0)
     }
 
     /// A job could bring its data. Whether the arrivals say when; else there is nothing to wait for.

@@ -188,9 +188,9 @@ impl Runner {
 }
 
 /// The arrivals tell those who wait in [`Runner::admit`].
-pub(super) struct Side(pub Weak<Core>);
+pub(super) struct Waiting(pub Weak<Core>);
 
-impl Side {
+impl Waiting {
     fn tell(&self, id: u64, change: impl FnOnce(&mut External)) {
         let Some(core) = self.0.upgrade() else { return };
         let mut table = core.table.lock();
@@ -203,7 +203,7 @@ impl Side {
     }
 }
 
-impl arrivals::Side for Side {
+impl arrivals::WaitingJobs for Waiting {
     /// Their scheduler has decided: they are due when they ask.
     fn starts(&self) -> Option<BTreeMap<u64, Start>> {
         None

@@ -65,9 +65,9 @@ pub(super) fn cancelled(core: &Arc<Core>, table: &mut JobTable, gate: easy::JobI
 }
 
 /// The runner as the arrivals see it.
-pub(super) struct Side(pub Weak<Core>);
+pub(super) struct Waiting(pub Weak<Core>);
 
-impl arrivals::Side for Side {
+impl arrivals::WaitingJobs for Waiting {
     fn starts(&self) -> Option<BTreeMap<u64, Start>> {
         let picture = picture(&*self.0.upgrade()?);
         let waits = picture.jobs.iter().filter(|job| job.state == State::Pending);

@@ -3,7 +3,7 @@
 use super::external::Unseen;
 use super::spool;
 use crate::account;
-use crate::arrivals::Origin;
+use crate::arrivals::QueueKind;
 use crate::backend::{self, Backend};
 use crate::exec::{self, Spec};
 use crate::job::{Job, Progress};
@@ -61,8 +61,8 @@ impl Backend for Local {
     type Own = Own;
     type Shelf = ();
 
-    fn origin(job: &Record) -> Origin {
-        if job.own.external.is_some() { Origin::Elsewhere } else { Origin::Local }
+    fn queue_of(job: &Record) -> QueueKind {
+        if job.own.external.is_some() { QueueKind::Elsewhere } else { QueueKind::Local }
     }
 
     fn runs(job: &Record) -> bool {

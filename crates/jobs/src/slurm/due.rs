@@ -62,9 +62,9 @@ fn fitting(partitions: &str, jobs: &str) -> BTreeSet<String> {
 }
 
 /// Slurm as the arrivals see it.
-pub(super) struct Side(pub Weak<Core>);
+pub(super) struct Waiting(pub Weak<Core>);
 
-impl arrivals::Side for Side {
+impl arrivals::WaitingJobs for Waiting {
     fn starts(&self) -> Option<BTreeMap<u64, Start>> {
         let core = self.0.upgrade()?;
         let confs: BTreeSet<Option<PathBuf>> = {

@@ -2,7 +2,7 @@
 
 use super::spool;
 use super::transfer::Transfer;
-use crate::arrivals::Origin;
+use crate::arrivals::QueueKind;
 use crate::backend::{self, Backend};
 use crate::exec::Spec;
 use crate::job;
@@ -72,8 +72,8 @@ impl Backend for Hooks {
     type Own = Hooked;
     type Shelf = Shelf;
 
-    fn origin(_: &Job) -> Origin {
-        Origin::Slurm
+    fn queue_of(_: &Job) -> QueueKind {
+        QueueKind::Slurm
     }
 
     fn runs(job: &Job) -> bool {
