@@ -1,7 +1,7 @@
-//! The copies that the keeper of replication orders, made by the running daemon.
+//! The copies that replication orders, made by the running daemon.
 
-use jobs::keeper::{Copies, Keeper, Settings};
 use jobs::queue::{InputsOf, Queue, pbs::Pbs, slurm};
+use jobs::replication::{Copies, Replication, Settings};
 use jobs::runner::Runner;
 use jobs::slurm::Slurm;
 use jobs::uid_of;
@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use store::daemon::{Core, JOB_VARIABLES};
 use store::stats::Metric;
-use store::volume::{QueueName, Replication};
+use store::volume::{self, QueueName};
 
 /// The copies of a daemon's files, for the jobs of one queue.
 struct CopiesOnVolume {
@@ -56,13 +56,13 @@ impl Copies for CopiesOnVolume {
     }
 }
 
-/// Starts the keeper that `[replication]` asks for. With the policy `none` it removes what an earlier one left.
+/// Starts the replication that `[replication]` asks for. With the policy `none` it removes what an earlier one left.
 pub fn start(
     core: &Arc<Core>,
     runner: &Arc<Runner>,
     of_slurm: &Slurm,
-    settings: &Replication,
-) -> std::io::Result<Keeper> {
+    settings: &volume::Replication,
+) -> std::io::Result<Replication> {
     let queue: Arc<dyn Queue> = match settings.queue {
         QueueName::Local => runner.clone(),
         QueueName::Slurm => Arc::new(slurm::Slurm::new(either(of_slurm.inputs_of(), runner.inputs_of()))),
@@ -74,7 +74,7 @@ pub fn start(
         QueueName::Slurm => of_slurms,
         QueueName::Pbs => of_pbs,
     };
-    Keeper::start(
+    Replication::start(
         Settings { machine: settings.machine(1), poll: settings.poll },
         queue,
         Arc::new(CopiesOnVolume { core: core.clone(), variable }),

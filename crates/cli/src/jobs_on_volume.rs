@@ -1,6 +1,6 @@
 //! What the job runner asks of the volume, answered by the running daemon.
 
-use jobs::keeper::Keeper;
+use jobs::replication::Replication;
 use jobs::request::{Caller, CheckReport, Incoming, JobState, Protected, RecoveryEvent, Staging, Wanted};
 use jobs::volume::{Marked, Volume};
 use policy::schedule::just_in_time::Stats;
@@ -17,18 +17,18 @@ use store::stats::Metric;
 pub struct JobsOnVolume {
     core: Arc<Core>,
     check_before_job: bool,
-    keeper: OnceLock<Arc<Keeper>>,
+    replication: OnceLock<Arc<Replication>>,
 }
 
 impl JobsOnVolume {
     /// The volume of a daemon. `check_before_job`: whether a job's data are looked at before it is dispatched.
     pub fn new(core: Arc<Core>, check_before_job: bool) -> JobsOnVolume {
-        JobsOnVolume { core, check_before_job, keeper: OnceLock::new() }
+        JobsOnVolume { core, check_before_job, replication: OnceLock::new() }
     }
 
     /// Who keeps second copies of input files. Only the first call counts.
-    pub fn set_keeper(&self, keeper: Arc<Keeper>) {
-        drop(self.keeper.set(keeper));
+    pub fn set_replication(&self, replication: Arc<Replication>) {
+        drop(self.replication.set(replication));
     }
 
     /// The path below the mount point, as the store names it.
@@ -195,7 +195,7 @@ impl Volume for JobsOnVolume {
             Some(Protected {
                 mirrors: file.whole_mirrors(),
                 has_source: file.is_recoverable(),
-                kept: self.keeper.get().and_then(|keeper| keeper.kept(job, id)),
+                kept: self.replication.get().and_then(|replication| replication.kept(job, id)),
                 path: self.core.mount_point.join(path),
             })
         };

@@ -190,7 +190,7 @@ struct Running {
 struct Jobs {
     runner: Arc<jobs::runner::Runner>,
     slurm: Arc<jobs::slurm::Slurm>,
-    keeper: Arc<jobs::keeper::Keeper>,
+    replication: Arc<jobs::replication::Replication>,
     availability: jobs::availability::Guard,
     arrivals: Arc<Arrivals>,
 }
@@ -254,12 +254,13 @@ fn jobs_of(core: &Arc<Core>, settings: &volume::Jobs) -> std::result::Result<Job
     let (runner, slurm) = (Arc::new(runner.map_err(|e| failed(&e))?), Arc::new(slurm.map_err(|e| failed(&e))?));
     slurm.set_runner(&runner);
     let replication = &core.volume.config().replication;
-    let keeper = copies_on_volume::start(core, &runner, &slurm, replication);
-    let no_keeper = |e| Problem::failed(format!("the keeper of replication cannot start: {e}"));
+    let replication = copies_on_volume::start(core, &runner, &slurm, replication);
+    let no_replication = |e| Problem::failed(format!("replication cannot start: {e}"));
     let availability = inputs_on_volume::start(core, &runner, &slurm, settings);
     let availability = availability.map_err(|e| failed(&e))?;
-    let jobs = Jobs { availability, keeper: Arc::new(keeper.map_err(no_keeper)?), runner, slurm, arrivals };
-    volume.set_keeper(jobs.keeper.clone());
+    let jobs =
+        Jobs { availability, replication: Arc::new(replication.map_err(no_replication)?), runner, slurm, arrivals };
+    volume.set_replication(jobs.replication.clone());
     let (runner, slurm) = (Arc::downgrade(&jobs.runner), Arc::downgrade(&jobs.slurm));
     core.add_needs(Arc::new(move || {
         let (runner, slurm) =
@@ -294,7 +295,7 @@ impl Running {
         daemon.run(move || {
             if let Some(jobs) = jobs {
                 jobs.arrivals.stop();
-                jobs.keeper.stop();
+                jobs.replication.stop();
                 jobs.availability.stop();
                 jobs.slurm.shut_down();
                 jobs.runner.shut_down();

@@ -70,7 +70,7 @@ fn input_of_a_waiting_job_gets_a_second_copy_that_takes_over() {
     );
     submit(&volume, &home, "second.sh", &text);
     until("its input has a second copy", || volume.at.join("f").exists() && mirrors(&volume, "f") == 2);
-    until("the keeper knows", || out(&volume.run(&["job", "show", "2"])).contains("a second copy is complete"));
+    until("replication knows", || out(&volume.run(&["job", "show", "2"])).contains("a second copy is complete"));
     let shown = volume.run(&["job", "show", "2"]);
     let said = || format!("{}{}{}", out(&shown), crate::real::err(&shown), volume.log());
     assert!(out(&shown).contains("2 copies, and its source"), "{}", said());
@@ -94,7 +94,7 @@ fn input_of_a_waiting_job_gets_a_second_copy_that_takes_over() {
     volume.up_again();
     assert_eq!(mirrors(&volume, "f"), 2);
     fs::write(&go, "").expect("write");
-    until("the keeper has seen it run", || out(&volume.run(&["job", "show", "2"])).contains("in use"));
+    until("replication has seen it run", || out(&volume.run(&["job", "show", "2"])).contains("in use"));
     // Somebody else reads the file before the job does: that says nothing about the job.
     assert!(fs::read(volume.at.join("f")).expect("read") == data);
     fs::write(&open, "").expect("write");

@@ -73,7 +73,7 @@ pub struct Protected {
     pub mirrors: usize,
     /// Whether lost stripes can be fetched again from where it came.
     pub has_source: bool,
-    /// What the keeper of replication does for it; nothing where no policy is in force.
+    /// What replication does for it; nothing where no policy is in force.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kept: Option<Kept>,
 }

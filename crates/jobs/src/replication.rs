@@ -1,20 +1,20 @@
-//! The keeper of temporal replication: watches a queue and keeps second copies of the input of jobs that start soon.
+//! Temporal replication: watches a queue and keeps second copies of the input of jobs that start soon.
 //!
 //! ```text
-//!   queue --picture--> Book --events--> policy::protect::replica --actions--> copies of files
+//!   queue --picture--> ReplicaTable --events--> policy::protect::replica --actions--> copies of files
 //! ```
 //! One thread looks at the queue every few seconds and carries out what the machine decides; copies are made on threads of
 //! their own, as many at once as the machine allows, and removed one after the other. A queue that does not answer changes
 //! nothing: what is there stays, what is wanted is still made.
 
-mod book;
+mod replica_table;
 
 use crate::queue::Queue;
 use crate::request::Kept;
-use book::Book;
 use parking_lot::{Condvar, Mutex};
 use policy::protect::replica::{Action, Config, CreateReason, Event, Life, Strategy};
 use policy::{FileId, Time};
+use replica_table::ReplicaTable;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -23,7 +23,7 @@ use std::time::{Duration, Instant};
 /// A removal that did not succeed is tried again after this span. A guess: somebody ends a move within seconds.
 const REMOVE_AGAIN: Duration = Duration::from_secs(2);
 
-/// The copies of files that the keeper orders. All calls may block.
+/// The copies of files that replication orders. All calls may block.
 pub trait Copies: Send + Sync + 'static {
     /// The files at or below these paths that can be copied, with their paths.
     fn files_of(&self, inputs: &[PathBuf]) -> Vec<(FileId, PathBuf)>;
@@ -31,7 +31,7 @@ pub trait Copies: Send + Sync + 'static {
     fn create(&self, file: FileId, path: &std::path::Path) -> Result<(), String>;
     /// Removes a file's copy; done too when there is none. An error is tried again.
     fn remove(&self, file: FileId) -> Result<(), String>;
-    /// The files of which an earlier keeper left a complete copy.
+    /// The files of which an earlier daemon left a complete copy.
     fn there(&self) -> Vec<FileId>;
     /// Whether processes of that job of that user had the file open and have closed it. Where nobody can tell, they have not.
     fn has_closed(&self, job: &str, user: &str, file: FileId) -> bool;
@@ -39,7 +39,7 @@ pub trait Copies: Send + Sync + 'static {
     fn count(&self, dispatched: u64, at_risk: u64);
 }
 
-/// How the keeper works.
+/// How replication works.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// The machine's settings; the size of the system comes from the queue.
@@ -48,26 +48,26 @@ pub struct Settings {
     pub poll: Duration,
 }
 
-/// The keeper of one queue.
-pub struct Keeper {
+/// The driver for one queue.
+pub struct Replication {
     shared: Arc<Shared>,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
 struct Shared {
-    book: Mutex<Book>,
+    table: Mutex<ReplicaTable>,
     copies: Arc<dyn Copies>,
     stopped: Mutex<bool>,
     woken: Condvar,
     began: Instant,
 }
 
-impl Keeper {
+impl Replication {
     /// Starts watching.
-    pub fn start(settings: Settings, queue: Arc<dyn Queue>, copies: Arc<dyn Copies>) -> std::io::Result<Keeper> {
+    pub fn start(settings: Settings, queue: Arc<dyn Queue>, copies: Arc<dyn Copies>) -> std::io::Result<Replication> {
         let (poll, idle) = (settings.poll, settings.machine.strategy == Strategy::None);
         let shared = Arc::new(Shared {
-            book: Mutex::new(Book::new(settings.machine)),
+            table: Mutex::new(ReplicaTable::new(settings.machine)),
             copies,
             stopped: Mutex::new(false),
             woken: Condvar::new(),
@@ -75,14 +75,14 @@ impl Keeper {
         });
         let own = shared.clone();
         let thread =
-            std::thread::Builder::new().name("keeper".into()).spawn(move || watch(&own, &*queue, poll, idle))?;
-        Ok(Keeper { shared, thread: Mutex::new(Some(thread)) })
+            std::thread::Builder::new().name("replication".into()).spawn(move || watch(&own, &*queue, poll, idle))?;
+        Ok(Replication { shared, thread: Mutex::new(Some(thread)) })
     }
 
     /// What protects a file of a job, by the job's number in the queue.
     pub fn kept(&self, job: &str, file: FileId) -> Option<Kept> {
-        let book = self.shared.book.lock();
-        let protection = book.protection(job).into_iter().find(|p| p.file == file)?;
+        let table = self.shared.table.lock();
+        let protection = table.protection(job).into_iter().find(|p| p.file == file)?;
         Some(Kept {
             copy: copy_text(protection.life, self.shared.now()),
             why: why_text(protection.reason, protection.life),
@@ -90,12 +90,12 @@ impl Keeper {
         })
     }
 
-    /// Ends the keeper; copies stay and are taken over at the next start.
+    /// Ends the driver; copies stay and are taken over at the next start.
     pub fn stop(&self) {
         *self.shared.stopped.lock() = true;
         self.shared.woken.notify_all();
         if self.thread.lock().take().is_some_and(|thread| thread.join().is_err()) {
-            tracing::error!("bug: the keeper panicked");
+            tracing::error!("bug: replication panicked");
         }
     }
 }
@@ -147,7 +147,7 @@ fn watch(shared: &Arc<Shared>, queue: &dyn Queue, poll: Duration, idle: bool) {
     if idle && there.is_empty() {
         return; // no policy, and nothing left of one
     }
-    shared.book.lock().adopt(shared.now(), there);
+    shared.table.lock().adopt(shared.now(), there);
     let mut complained = false;
     loop {
         match queue.snapshot() {
@@ -155,9 +155,9 @@ fn watch(shared: &Arc<Shared>, queue: &dyn Queue, poll: Duration, idle: bool) {
                 complained = false;
                 let copies = &shared.copies;
                 // The files are looked up before the lock: that asks the volume.
-                let fresh = shared.book.lock().unknown(&picture);
+                let fresh = shared.table.lock().unknown(&picture);
                 let inputs = fresh.into_iter().map(|(id, inputs)| (id, copies.files_of(&inputs))).collect();
-                shared.book.lock().take(shared.now(), &picture, inputs);
+                shared.table.lock().take(shared.now(), &picture, inputs);
             }
             Err(error) if complained => tracing::debug!("the {} queue is not seen: {error}", queue.name()),
             Err(error) => {
@@ -175,25 +175,25 @@ fn watch(shared: &Arc<Shared>, queue: &dyn Queue, poll: Duration, idle: bool) {
 
 /// Files that running jobs had open and have open no more.
 fn look_for_closed(shared: &Shared) {
-    let watched = shared.book.lock().in_use();
+    let watched = shared.table.lock().in_use();
     for (job, name, user, file) in watched {
         if shared.copies.has_closed(&name, &user, file) {
-            shared.book.lock().closed(shared.now(), job, file);
+            shared.table.lock().closed(shared.now(), job, file);
         }
     }
 }
 
 fn carry_out(shared: &Arc<Shared>) {
-    let mut book = shared.book.lock();
-    let (dispatched, at_risk) = book.news(shared.now());
+    let mut table = shared.table.lock();
+    let (dispatched, at_risk) = table.news(shared.now());
     if dispatched > 0 {
         shared.copies.count(dispatched, at_risk);
     }
-    while let Some(action) = book.poll() {
+    while let Some(action) = table.poll() {
         match action {
             Action::Create { file, .. } => {
-                let Some(path) = book.path(file) else {
-                    book.handle(shared.now(), Event::CreateFailed { file });
+                let Some(path) = table.path(file) else {
+                    table.handle(shared.now(), Event::CreateFailed { file });
                     continue;
                 };
                 let (this, work_path) = (shared.clone(), path);
@@ -203,21 +203,21 @@ fn carry_out(shared: &Arc<Shared>) {
                         tracing::info!("{}: no second copy for now: {error}", work_path.display());
                     }
                     let event = if made.is_ok() { Event::Created { file } } else { Event::CreateFailed { file } };
-                    this.book.lock().made(this.now(), file, event);
+                    this.table.lock().made(this.now(), file, event);
                     carry_out(&this);
                 };
                 if std::thread::Builder::new().name("copy".into()).spawn(work).is_err() {
-                    book.handle(shared.now(), Event::CreateFailed { file });
+                    table.handle(shared.now(), Event::CreateFailed { file });
                 }
             }
             Action::Remove { file, .. } => {
-                book.removing(file);
+                table.removing(file);
                 let this = shared.clone();
                 // Waits for a copy under way, which is of no use any more, and then removes it.
                 let work = move || remove(&this, file);
                 if let Err(error) = std::thread::Builder::new().name("uncopy".into()).spawn(work) {
                     tracing::error!("no thread to remove a copy, the next start does it: {error}");
-                    book.removed(shared.now(), file);
+                    table.removed(shared.now(), file);
                 }
             }
         }
@@ -226,7 +226,7 @@ fn carry_out(shared: &Arc<Shared>) {
 
 fn remove(shared: &Arc<Shared>, file: FileId) {
     loop {
-        let busy = shared.book.lock().is_being_made(file);
+        let busy = shared.table.lock().is_being_made(file);
         if !busy {
             match shared.copies.remove(file) {
                 Ok(()) => break,
@@ -237,7 +237,7 @@ fn remove(shared: &Arc<Shared>, file: FileId) {
             return; // the next start finds it
         }
     }
-    shared.book.lock().removed(shared.now(), file);
+    shared.table.lock().removed(shared.now(), file);
     carry_out(shared);
 }
 

@@ -7,8 +7,8 @@ use policy::{FileId, Time};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
-/// What the keeper knows. No I/O happens here.
-pub struct Book {
+/// What replication knows. No I/O happens here.
+pub struct ReplicaTable {
     config: Config,
     machine: Option<Replication>,
     /// Copies that were there before the first picture.
@@ -32,9 +32,9 @@ struct Known {
     closed: BTreeSet<FileId>,
 }
 
-impl Book {
-    pub fn new(config: Config) -> Book {
-        Book {
+impl ReplicaTable {
+    pub fn new(config: Config) -> ReplicaTable {
+        ReplicaTable {
             config,
             machine: None,
             adopted: Vec::new(),
@@ -48,7 +48,7 @@ impl Book {
         }
     }
 
-    /// Copies that an earlier keeper left.
+    /// Copies that an earlier daemon left.
     pub fn adopt(&mut self, _: Time, there: Vec<FileId>) {
         self.adopted = there;
     }
@@ -69,7 +69,7 @@ impl Book {
         fresh.map(|job| (job.id.clone(), job.inputs.clone())).collect()
     }
 
-    /// Takes in a picture. `inputs` are the files of the jobs that [`Book::unknown`] named.
+    /// Takes in a picture. `inputs` are the files of the jobs that [`ReplicaTable::unknown`] named.
     pub fn take(&mut self, now: Time, picture: &Snapshot, inputs: BTreeMap<String, Vec<(FileId, PathBuf)>>) {
         let first = self.machine.is_none();
         // A scheduler that knows no node yet says nothing about the system's size.

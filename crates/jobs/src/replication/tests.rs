@@ -1,4 +1,4 @@
-//! The keeper over a queue and copies in memory.
+//! The driver over a queue and copies in memory.
 
 use super::*;
 use crate::queue::{Error, QueuedJob, Snapshot, State, WaitsFor};
@@ -88,11 +88,11 @@ fn job(id: &str, state: State, nodes: u32, input: &str) -> QueuedJob {
     }
 }
 
-fn keeper(strategy: Strategy, removal: Removal, copies: Arc<Memory>) -> (Keeper, Arc<Told>) {
+fn replication(strategy: Strategy, removal: Removal, copies: Arc<Memory>) -> (Replication, Arc<Told>) {
     let machine = Config { strategy, alpha: Share::ZERO, removal, ..Config::new(0) };
     let queue = Arc::new(Told::default());
     let settings = Settings { machine, poll: Duration::from_millis(5) };
-    (Keeper::start(settings, queue.clone(), copies).expect("a thread"), queue)
+    (Replication::start(settings, queue.clone(), copies).expect("a thread"), queue)
 }
 
 fn show(queue: &Told, jobs: Vec<QueuedJob>) {
@@ -103,7 +103,7 @@ fn show(queue: &Told, jobs: Vec<QueuedJob>) {
 #[test]
 fn the_window_is_copied_and_removed_at_the_end_of_its_jobs() {
     let copies = Arc::new(Memory::default());
-    let (keeper, queue) = keeper(Strategy::Window, Removal::JobEnd, copies.clone());
+    let (replication, queue) = replication(Strategy::Window, Removal::JobEnd, copies.clone());
     let waiting =
         [job("1", State::Pending, 4, "11"), job("2", State::Pending, 4, "22"), job("3", State::Pending, 1, "33")];
     show(&queue, waiting.to_vec());
@@ -112,11 +112,11 @@ fn the_window_is_copied_and_removed_at_the_end_of_its_jobs() {
     // R is 4 now: jobs 2 and 3 are needed for more.
     copies.until("create 22");
     copies.until("create 33");
-    let kept = keeper.kept("2", FileId(22)).expect("known");
+    let kept = replication.kept("2", FileId(22)).expect("known");
     assert!(kept.why.contains("replication window") && !kept.at_risk, "{kept:?}");
     show(&queue, waiting[1..].to_vec());
     copies.until("remove 11");
-    keeper.stop();
+    replication.stop();
     assert!(!copies.log.lock().contains(&"remove 22".to_string()));
     assert_eq!(*copies.counted.lock(), (1, 0), "its copy was complete when it was dispatched");
 }
@@ -125,20 +125,20 @@ fn the_window_is_copied_and_removed_at_the_end_of_its_jobs() {
 #[test]
 fn input_that_comes_later_is_copied_too() {
     let copies = Arc::new(Memory::default());
-    let (keeper, queue) = keeper(Strategy::All, Removal::JobEnd, copies.clone());
+    let (replication, queue) = replication(Strategy::All, Removal::JobEnd, copies.clone());
     let without = QueuedJob { inputs: Vec::new(), ..job("1", State::Pending, 4, "11") };
     show(&queue, vec![without, job("2", State::Pending, 4, "22")]);
     copies.until("create 22");
     show(&queue, vec![job("1", State::Pending, 4, "11"), job("2", State::Pending, 4, "22")]);
     copies.until("create 11");
-    keeper.stop();
+    replication.stop();
 }
 
 /// [S-070] [S-186]
 #[test]
 fn a_copy_goes_when_the_last_running_job_that_reads_it_has_closed_it() {
     let copies = Arc::new(Memory::default());
-    let (keeper, queue) = keeper(Strategy::All, Removal::Eager, copies.clone());
+    let (replication, queue) = replication(Strategy::All, Removal::Eager, copies.clone());
     let jobs = |state| vec![job("1", state, 4, "11"), job("2", state, 4, "11"), job("3", state, 1, "33")];
     show(&queue, jobs(State::Pending));
     copies.until("create 11");
@@ -159,26 +159,26 @@ fn a_copy_goes_when_the_last_running_job_that_reads_it_has_closed_it() {
     close("2", "ann", 11);
     copies.until("remove 11");
     assert!(!copies.log.lock().contains(&"remove 33".to_string()));
-    keeper.stop();
+    replication.stop();
 }
 
 #[test]
-fn what_an_earlier_keeper_left_is_taken_over_or_removed() {
+fn what_an_earlier_daemon_left_is_taken_over_or_removed() {
     let copies = Arc::new(Memory { there: vec![FileId(11), FileId(99)], ..Memory::default() });
-    let (keeper, queue) = keeper(Strategy::All, Removal::JobEnd, copies.clone());
+    let (replication, queue) = replication(Strategy::All, Removal::JobEnd, copies.clone());
     show(&queue, vec![job("1", State::Running, 4, "11")]);
     copies.until("remove 99");
-    keeper.stop();
+    replication.stop();
     assert!(!copies.log.lock().contains(&"create 11".to_string()), "it is there");
 }
 
 #[test]
 fn a_job_that_starts_before_its_copy_is_complete_is_at_risk() {
     let copies = Arc::new(Memory::default());
-    let (keeper, queue) = keeper(Strategy::All, Removal::JobEnd, copies.clone());
+    let (replication, queue) = replication(Strategy::All, Removal::JobEnd, copies.clone());
     show(&queue, vec![job("1", State::Running, 4, "11")]);
     copies.until("create 11");
-    assert!(keeper.kept("1", FileId(11)).expect("known").at_risk);
-    keeper.stop();
+    assert!(replication.kept("1", FileId(11)).expect("known").at_risk);
+    replication.stop();
     assert_eq!(*copies.counted.lock(), (1, 1));
 }
