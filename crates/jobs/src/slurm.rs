@@ -11,13 +11,13 @@
 //! A transfer runs as the job's owner, under the same supervisor as the parts of the built-in runner.
 
 mod core;
-mod due;
 mod hooked;
 mod hooks;
 pub mod install;
 mod scontrol;
 mod serve;
 mod spool;
+mod stage_in;
 mod transfer;
 mod users;
 mod verify;
@@ -73,7 +73,7 @@ impl Slurm {
         let queue = easy::Queue { capacity: config.n_transfers_max, charge: easy::Charge::Slot };
         let core = Core::new(config, state, volume, recogniser, &[queue], hooks).map_err(|e| failed(e.to_string()))?;
         if let Some(arrivals) = &core.config.arrivals {
-            arrivals.attach(QueueKind::Slurm, Arc::new(due::Waiting(Arc::downgrade(&core))));
+            arrivals.attach(QueueKind::Slurm, Arc::new(stage_in::Waiting(Arc::downgrade(&core))));
         }
         core.take_up().map_err(|e| failed(e.to_string()))?;
         watch::start(&core).map_err(|e| failed(e.to_string()))?;
@@ -100,7 +100,7 @@ impl Slurm {
 
     /// The queue as far as hooks have handed jobs to us whose data are there.
     pub fn queue(&self) -> Arc<dyn crate::queue::Queue> {
-        Arc::new(due::Hooked(Arc::downgrade(&self.core), self.inputs_of()))
+        Arc::new(stage_in::Hooked(Arc::downgrade(&self.core), self.inputs_of()))
     }
 
     /// The paths in the volume that jobs need which have not ended: what they bring and what they take home.

@@ -1,7 +1,7 @@
 //! What Slurm's plug-in asks. Every step may be asked for again, in any order in which Slurm comes back to a job.
 
-use super::due;
 use super::hooked::{Core, Hooked, Job, JobTable, Why};
+use super::stage_in;
 use super::wire::{SetUp, Standing, original};
 use super::{Slurm, scontrol, spool};
 use crate::account::{account, base};
@@ -93,7 +93,7 @@ impl Slurm {
         // A hook may still ask for a job that Slurm has let go of meanwhile; only a new set-up takes that back.
         let job = table.jobs.get(&id).ok_or_else(|| unknown(id))?;
         if job.state == JobState::SetUp {
-            due::ask_for(core, &mut table, id);
+            stage_in::ask_for(core, &mut table, id);
         }
         let job = table.jobs.get(&id).ok_or_else(|| unknown(id))?;
         Ok(match job.state {

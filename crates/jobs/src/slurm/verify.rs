@@ -1,7 +1,7 @@
 //! The last step of a stage-in: sources recorded, sizes and checksums compared. Only then does Slurm hear of success.
 
-use super::due;
 use super::hooked::{Core, JobTable, Why};
+use super::stage_in;
 use super::transfer::Transfer;
 use crate::backend::Now;
 use crate::job::Progress;
@@ -25,7 +25,7 @@ pub(super) fn start(core: &Arc<Core>, table: &mut JobTable, id: JobId) {
         let compared = if paths.is_empty() { Ok(0) } else { core.volume.verify_staged(job.owner, &paths) };
         let mut table = core.table.lock();
         table.own.verifying.remove(&id);
-        let took_ms = table.jobs.get(&id).and_then(|job| due::took_ms(&table, job));
+        let took_ms = table.jobs.get(&id).and_then(|job| stage_in::took_ms(&table, job));
         let Some(job) = table.jobs.get_mut(&id).filter(|job| job.state == JobState::Verifying) else { return };
         match compared {
             Ok(bytes) => {
