@@ -1,7 +1,7 @@
 //! From a plan to fetches, and from fetches that are done to answers.
 
 use super::Level;
-use super::plan::Said;
+use super::plan::Verdict;
 use crate::block::page::{DOOMED, FLYING, PLANNED};
 use crate::block::slab::NIL;
 use crate::block::{Block, Span};
@@ -111,7 +111,7 @@ impl Level {
         if self.plan.waits.last() != Some(&fetch) {
             self.plan.waits.push(fetch);
         }
-        self.say(Said::Wait(fetch), block, request);
+        self.say(Verdict::Wait(fetch), block, request);
     }
 
     /// The level above says that somebody waits for a request.
@@ -201,15 +201,15 @@ impl Level {
     }
 
     /// Announces how a block of the request comes, run by run.
-    pub(super) fn say(&mut self, said: Said, block: Block, request: &Request) {
-        if !self.config.announce || (self.instant && matches!(said, Said::Wait(_))) {
+    pub(super) fn say(&mut self, verdict: Verdict, block: Block, request: &Request) {
+        if !self.config.announce || (self.instant && matches!(verdict, Verdict::Wait(_))) {
             return;
         }
-        match &mut self.plan.said {
-            Some((of, span)) if *of == said && span.end() == block => span.len += 1,
+        match &mut self.plan.verdict {
+            Some((of, span)) if *of == verdict && span.end() == block => span.len += 1,
             _ => {
                 self.say_run();
-                self.plan.said = Some((said, Span { first: block, len: 1 }));
+                self.plan.verdict = Some((verdict, Span { first: block, len: 1 }));
                 self.plan.said_for = request.id;
             }
         }
@@ -229,12 +229,12 @@ impl Level {
 
     /// Puts out the run that is being gathered.
     pub(super) fn say_run(&mut self) {
-        let Some((said, span)) = self.plan.said.take() else { return };
+        let Some((verdict, span)) = self.plan.verdict.take() else { return };
         let request = self.plan.said_for;
-        self.actions.push_back(match said {
-            Said::Hit => Action::Hit { request, span },
-            Said::Written => Action::Store { span, fetch: None },
-            Said::Wait(fetch) => Action::Wait { request, span, fetch: self.flight.name(fetch) },
+        self.actions.push_back(match verdict {
+            Verdict::Hit => Action::Hit { request, span },
+            Verdict::Written => Action::Store { span, fetch: None },
+            Verdict::Wait(fetch) => Action::Wait { request, span, fetch: self.flight.name(fetch) },
         });
     }
 }

@@ -19,13 +19,13 @@ pub(super) struct Plan {
     /// Fetches that the request waits for.
     pub(super) waits: Vec<u32>,
     /// A run of blocks that are resident or come with a fetch, not yet announced.
-    pub(super) said: Option<(Said, Span)>,
+    pub(super) verdict: Option<(Verdict, Span)>,
     pub(super) said_for: RequestId,
 }
 
 /// What a run of announced blocks is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Said {
+pub(super) enum Verdict {
     Hit,
     Wait(u32),
     Written,
@@ -36,7 +36,7 @@ impl Plan {
         self.placed.clear();
         self.through.clear();
         self.waits.clear();
-        self.said = None;
+        self.verdict = None;
     }
 
     /// A block that passes through, joined to the run before it.

@@ -1,7 +1,7 @@
 //! A request: past the coordinator, block by block through table, prefetcher and lists, then into fetches.
 
 use super::Level;
-use super::plan::Said;
+use super::plan::Verdict;
 use crate::block::page::{FLYING, PLANNED, PREFETCHED, SEQUENTIAL, USED};
 use crate::block::{Block, Span};
 use crate::block::{Reason, Request};
@@ -213,7 +213,7 @@ impl Level {
             self.wait_for(fetch, block, request);
         } else {
             outcome.hit += 1;
-            self.say(Said::Hit, block, request);
+            self.say(Verdict::Hit, block, request);
         }
         if first_use {
             self.stats.prefetch_used += 1;
@@ -235,7 +235,7 @@ impl Level {
                     self.count_wasted(slot);
                     *self.pages.flags_mut(slot) &= !PREFETCHED;
                     self.pages.lists.hit(&mut self.pages.slab, slot, false);
-                    self.say(Said::Written, block, request);
+                    self.say(Verdict::Written, block, request);
                     continue;
                 }
                 // What is on the way may be older than what is written.
@@ -244,7 +244,7 @@ impl Level {
             }
             if let Some(slot) = self.frame(block, 0, request.stream) {
                 self.insert(slot);
-                self.say(Said::Written, block, request);
+                self.say(Verdict::Written, block, request);
             }
         }
         self.say_run();
