@@ -36,7 +36,7 @@ pub struct Job {
 }
 
 #[derive(Debug, Args)]
-struct Wishes {
+struct ResourceOptions {
     /// Name of the job.
     #[arg(long)]
     name: Option<String>,
@@ -59,7 +59,7 @@ enum Verb {
         /// The script; `-` is standard input.
         script: PathBuf,
         #[command(flatten)]
-        wishes: Wishes,
+        resources: ResourceOptions,
         /// How to write it.
         #[arg(long, value_enum, default_value = "text")]
         output: Output,
@@ -72,7 +72,7 @@ enum Verb {
         /// The script; `-` is standard input.
         script: PathBuf,
         #[command(flatten)]
-        wishes: Wishes,
+        resources: ResourceOptions,
         /// Who runs it: this machine, or as three dependent jobs Slurm or PBS.
         #[arg(long, value_enum, default_value = "local")]
         scheduler: By,
@@ -169,12 +169,12 @@ enum Part {
 impl Job {
     pub fn run(self, context: &Context) -> Result<u8> {
         match self.verb {
-            Verb::Plan { script, wishes, output } => return plan(context, &script, wishes.into(), output),
-            Verb::Submit { script, wishes, scheduler, data_queue, wait: waits } => {
+            Verb::Plan { script, resources, output } => return plan(context, &script, resources.into(), output),
+            Verb::Submit { script, resources, scheduler, data_queue, wait: waits } => {
                 let id = match scheduler {
-                    By::Local => submit(context, &script, wishes.into())?,
-                    By::Slurm => elsewhere::submit(context, &script, wishes.into(), Kind::Slurm, &data_queue)?,
-                    By::Pbs => elsewhere::submit(context, &script, wishes.into(), Kind::Pbs, &data_queue)?,
+                    By::Local => submit(context, &script, resources.into())?,
+                    By::Slurm => elsewhere::submit(context, &script, resources.into(), Kind::Slurm, &data_queue)?,
+                    By::Pbs => elsewhere::submit(context, &script, resources.into(), Kind::Pbs, &data_queue)?,
                 };
                 return if waits { wait(context, id.0) } else { Ok(0) };
             }
@@ -227,8 +227,8 @@ impl Job {
     }
 }
 
-impl From<Wishes> for Overrides {
-    fn from(w: Wishes) -> Overrides {
+impl From<ResourceOptions> for Overrides {
+    fn from(w: ResourceOptions) -> Overrides {
         Overrides { name: w.name, cores: w.cores, walltime_s: w.walltime.map(|t| t.as_secs()), retries: w.retry }
     }
 }
