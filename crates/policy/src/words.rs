@@ -26,20 +26,20 @@ impl fmt::Display for WordError {
 impl std::error::Error for WordError {}
 
 /// A name with its parameters.
-struct Words<'t> {
+struct Parser<'t> {
     what: &'static str,
     text: &'t str,
     name: &'t str,
     parameters: Vec<(&'t str, &'t str)>,
 }
 
-impl<'t> Words<'t> {
+impl<'t> Parser<'t> {
     /// Takes `text` apart; a parameter without a value has an empty one.
-    fn new(what: &'static str, text: &'t str) -> Words<'t> {
+    fn new(what: &'static str, text: &'t str) -> Parser<'t> {
         let (name, rest) = text.split_once(':').unwrap_or((text, ""));
         let parts = rest.split(',').map(str::trim).filter(|part| !part.is_empty());
         let parameters = parts.map(|part| part.split_once('=').unwrap_or((part, ""))).collect();
-        Words { what, text, name: name.trim(), parameters }
+        Parser { what, text, name: name.trim(), parameters }
     }
 
     fn wrong(&self, why: impl Into<String>) -> WordError {
@@ -57,38 +57,38 @@ impl<'t> Words<'t> {
 
 /// A prefetcher: its name as in `policy`, its parameters by the names of its fields.
 pub fn prefetch(text: &str) -> Result<Prefetch, WordError> {
-    let words = Words::new("prefetcher", text);
-    let mut chosen: Prefetch = words.name.parse().map_err(|error| words.wrong(format!("{error}")))?;
-    for &(key, value) in &words.parameters {
-        let unknown = |known| Err(words.unknown(key, known));
+    let parser = Parser::new("prefetcher", text);
+    let mut chosen: Prefetch = parser.name.parse().map_err(|error| parser.wrong(format!("{error}")))?;
+    for &(key, value) in &parser.parameters {
+        let unknown = |known| Err(parser.unknown(key, known));
         match (&mut chosen, key) {
-            (Prefetch::Ra { degree }, "degree") => *degree = words.number(key, value)?,
+            (Prefetch::Ra { degree }, "degree") => *degree = parser.number(key, value)?,
             (Prefetch::Ra { .. }, _) => return unknown("degree"),
             (Prefetch::LinuxSimple { min, .. } | Prefetch::Linux2618 { min, .. }, "min") => {
-                *min = words.number(key, value)?;
+                *min = parser.number(key, value)?;
             }
             (
                 Prefetch::LinuxSimple { max, .. } | Prefetch::Linux2618 { max, .. } | Prefetch::OnDemand { max },
                 "max",
-            ) => *max = words.number(key, value)?,
+            ) => *max = parser.number(key, value)?,
             (Prefetch::LinuxSimple { incl_demand, .. }, "incl_demand") => *incl_demand = true,
             (Prefetch::LinuxSimple { .. }, _) => return unknown("min, max, incl_demand"),
             (Prefetch::Linux2618 { .. }, _) => return unknown("min, max"),
             (Prefetch::OnDemand { .. }, _) => return unknown("max"),
             (Prefetch::Stream { degree_max, .. } | Prefetch::Amp { degree_max, .. }, "degree_max") => {
-                *degree_max = words.number(key, value)?;
+                *degree_max = parser.number(key, value)?;
             }
             (Prefetch::Stream { distance, .. } | Prefetch::Sarc { distance, .. }, "distance") => {
-                *distance = words.number(key, value)?;
+                *distance = parser.number(key, value)?;
             }
             (Prefetch::Stream { .. }, _) => return unknown("degree_max, distance"),
-            (Prefetch::Sarc { degree, .. }, "degree") => *degree = words.number(key, value)?,
-            (Prefetch::Sarc { threshold, .. }, "threshold") => *threshold = words.number(key, value)?,
+            (Prefetch::Sarc { degree, .. }, "degree") => *degree = parser.number(key, value)?,
+            (Prefetch::Sarc { threshold, .. }, "threshold") => *threshold = parser.number(key, value)?,
             (Prefetch::Sarc { .. }, _) => return unknown("degree, distance, threshold"),
-            (Prefetch::Amp { apt, .. }, "apt") => *apt = words.number(key, value)?,
-            (Prefetch::Amp { run, .. }, "run") => *run = words.number(key, value)?,
+            (Prefetch::Amp { apt, .. }, "apt") => *apt = parser.number(key, value)?,
+            (Prefetch::Amp { run, .. }, "run") => *run = parser.number(key, value)?,
             (Prefetch::Amp { .. }, _) => return unknown("apt, degree_max, run"),
-            (Prefetch::Markov { degree }, "degree") => *degree = words.number(key, value)?,
+            (Prefetch::Markov { degree }, "degree") => *degree = parser.number(key, value)?,
             (Prefetch::Markov { .. }, _) => return unknown("degree"),
             (Prefetch::None, _) => return unknown("none"),
         }
@@ -98,19 +98,19 @@ pub fn prefetch(text: &str) -> Result<Prefetch, WordError> {
 
 /// What decides which block goes: `lru` or `sarc`.
 pub fn replacement(text: &str) -> Result<Replacement, WordError> {
-    let words = Words::new("replacement", text);
+    let parser = Parser::new("replacement", text);
     let mut lists = TwoLists::default();
-    match words.name {
-        "lru" if words.parameters.is_empty() => return Ok(Replacement::Lru),
-        "lru" => return Err(words.wrong("lru has no parameters")),
+    match parser.name {
+        "lru" if parser.parameters.is_empty() => return Ok(Replacement::Lru),
+        "lru" => return Err(parser.wrong("lru has no parameters")),
         "sarc" => {}
-        _ => return Err(words.wrong("choose lru or sarc")),
+        _ => return Err(parser.wrong("choose lru or sarc")),
     }
-    for &(key, value) in &words.parameters {
+    for &(key, value) in &parser.parameters {
         match key {
-            "bottom_fraction" => lists.bottom_fraction = words.number(key, value)?,
-            "large_ratio" => lists.large_ratio = words.number(key, value)?,
-            _ => return Err(words.unknown(key, "bottom_fraction, large_ratio")),
+            "bottom_fraction" => lists.bottom_fraction = parser.number(key, value)?,
+            "large_ratio" => lists.large_ratio = parser.number(key, value)?,
+            _ => return Err(parser.unknown(key, "bottom_fraction, large_ratio")),
         }
     }
     Ok(Replacement::Sarc(lists))
@@ -118,24 +118,24 @@ pub fn replacement(text: &str) -> Result<Replacement, WordError> {
 
 /// Who sets trigger distances: `native`, `fixed:24`, `ets`, `esf`; the last two with `default=`, `min=`, `max=`, `redistribute`.
 pub fn trigger(text: &str) -> Result<Trigger, WordError> {
-    let words = Words::new("trigger", text);
-    match (words.name, &words.parameters[..]) {
+    let parser = Parser::new("trigger", text);
+    match (parser.name, &parser.parameters[..]) {
         ("native", []) => return Ok(Trigger::Native),
-        ("fixed", &[(distance, "")]) => return Ok(Trigger::Fixed { distance: words.number("fixed", distance)? }),
+        ("fixed", &[(distance, "")]) => return Ok(Trigger::Fixed { distance: parser.number("fixed", distance)? }),
         ("ets" | "esf", _) => {}
-        _ => return Err(words.wrong("choose native, fixed:BLOCKS, ets or esf")),
+        _ => return Err(parser.wrong("choose native, fixed:BLOCKS, ets or esf")),
     }
     let mut share = Share::default();
-    for &(key, value) in &words.parameters {
+    for &(key, value) in &parser.parameters {
         match key {
-            "default" => share.distance_default = words.number(key, value)?,
-            "min" => share.distance_min = words.number(key, value)?,
-            "max" => share.distance_max = words.number(key, value)?,
+            "default" => share.distance_default = parser.number(key, value)?,
+            "min" => share.distance_min = parser.number(key, value)?,
+            "max" => share.distance_max = parser.number(key, value)?,
             "redistribute" => share.redistribute = true,
-            _ => return Err(words.unknown(key, "default, min, max, redistribute")),
+            _ => return Err(parser.unknown(key, "default, min, max, redistribute")),
         }
     }
-    Ok(if words.name == "ets" { Trigger::Ets(share) } else { Trigger::Esf(share) })
+    Ok(if parser.name == "ets" { Trigger::Ets(share) } else { Trigger::Esf(share) })
 }
 
 /// What coordinates a level with the one above: `none`, or several of `labels`, `early`, `pfc`, `du` joined by `+`. Labels take `onward` for our
@@ -145,50 +145,50 @@ pub fn trigger(text: &str) -> Result<Trigger, WordError> {
 pub fn coordination(text: &str) -> Result<Coordination, WordError> {
     let mut chosen = Coordination::NONE;
     for part in text.split('+') {
-        let words = Words::new("coordinator", part);
-        match words.name {
+        let parser = Parser::new("coordinator", part);
+        match parser.name {
             "none" => {}
-            "labels" if words.parameters == [("onward", "")] => {
+            "labels" if parser.parameters == [("onward", "")] => {
                 chosen.labels = Labels::Onward;
                 continue;
             }
             "labels" => chosen.labels = Labels::Published,
             "early" => chosen.early = true,
             "du" => chosen.du = true,
-            "pfc" if words.parameters == [("adaptive", "")] => {
+            "pfc" if parser.parameters == [("adaptive", "")] => {
                 chosen.adaptive = true;
                 continue;
             }
             "pfc" => {
-                chosen.pfc = Some(pfc(&words)?);
+                chosen.pfc = Some(pfc(&parser)?);
                 continue;
             }
-            _ => return Err(words.wrong("choose none, labels, early, pfc, du, or several joined by +")),
+            _ => return Err(parser.wrong("choose none, labels, early, pfc, du, or several joined by +")),
         }
-        if let Some((key, _)) = words.parameters.first() {
-            return Err(words.unknown(key, if words.name == "labels" { "onward" } else { "none" }));
+        if let Some((key, _)) = parser.parameters.first() {
+            return Err(parser.unknown(key, if parser.name == "labels" { "onward" } else { "none" }));
         }
     }
     Ok(chosen)
 }
 
-fn pfc(words: &Words<'_>) -> Result<Pfc, WordError> {
+fn pfc(parser: &Parser<'_>) -> Result<Pfc, WordError> {
     let mut pfc = Pfc::PUBLISHED;
-    for &(key, value) in &words.parameters {
+    for &(key, value) in &parser.parameters {
         match key {
             "bypass" => pfc.readmore = false,
             "readmore" => pfc.bypass = false,
             "file" => pfc.scope = Scope::File,
             "client" => pfc.scope = Scope::Client,
             "text" if value.is_empty() => pfc.large = Large::Text { factor: 0.5 },
-            "text" => pfc.large = Large::Text { factor: words.number(key, value)? },
-            "queue" => pfc.queue_fraction = words.number(key, value)?,
-            "cap" => pfc.bypass_max = Some(words.number(key, value)?),
-            _ => return Err(words.unknown(key, "bypass, readmore, file, client, text, queue, cap")),
+            "text" => pfc.large = Large::Text { factor: parser.number(key, value)? },
+            "queue" => pfc.queue_fraction = parser.number(key, value)?,
+            "cap" => pfc.bypass_max = Some(parser.number(key, value)?),
+            _ => return Err(parser.unknown(key, "bypass, readmore, file, client, text, queue, cap")),
         }
     }
     if !pfc.bypass && !pfc.readmore {
-        return Err(words.wrong("bypass and readmore each mean that action only; leave both out for both"));
+        return Err(parser.wrong("bypass and readmore each mean that action only; leave both out for both"));
     }
     Ok(pfc)
 }
