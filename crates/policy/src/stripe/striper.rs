@@ -21,7 +21,7 @@ mod tests;
 mod why;
 
 pub use file::View;
-pub use why::{Why, Words};
+pub use why::{Cause, Why};
 
 use super::advice::{Advice, Adviser, Mode, Surroundings};
 use super::device::Measured;
@@ -338,7 +338,7 @@ impl Striper {
                 let beside = total - file.own;
                 self.look_at(now, id, &mut file, beside);
             } else if file.forks.len() > file.keep && self.free < self.config.fork_space / 2.0 {
-                self.give_up(id, &mut file, Words::SpaceScarce);
+                self.give_up(id, &mut file, Cause::SpaceScarce);
             }
             self.files.insert(id, file);
         }
@@ -367,9 +367,9 @@ impl Striper {
             self.placement_wished = 0;
             let now_s = now_s.map_or(f64::NAN, |now_s| now_s.mean_s);
             self.placement = Some(wish);
-            let words = Words::Faster;
+            let cause = Cause::Faster;
             let why =
-                Why { words, rate: reading.rate, bytes: reading.bytes, now_s, then_s: then_s.mean_s, copy_s: 0.0 };
+                Why { cause, rate: reading.rate, bytes: reading.bytes, now_s, then_s: then_s.mean_s, copy_s: 0.0 };
             self.actions.push_back(Action::Place { shape: wish, why });
         }
     }

@@ -1,6 +1,6 @@
 //! One file: what is asked of it, how it lies, and what is to become of it.
 
-use super::{Action, DIFFERENT, DROP_WRITES_MIN, FORK_WRITES_MAX, Striper, Why, Words};
+use super::{Action, Cause, DIFFERENT, DROP_WRITES_MIN, FORK_WRITES_MAX, Striper, Why};
 use crate::ids::FileId;
 use crate::pattern::{Hints, Label};
 use crate::stripe::advice::{Advice, Mode, Surroundings};
@@ -139,10 +139,10 @@ impl Striper {
         }
         if file.forks.len() > file.keep {
             if self.free < self.config.fork_space / 2.0 {
-                return self.give_up(id, file, Words::SpaceScarce);
+                return self.give_up(id, file, Cause::SpaceScarce);
             }
             if writes > DROP_WRITES_MIN {
-                return self.give_up(id, file, Words::Written);
+                return self.give_up(id, file, Cause::Written);
             }
         }
         let requests = file.seen.requests();
@@ -151,7 +151,7 @@ impl Striper {
         let wanted = |wish: &Wish| match wish {
             Wish::Restripe { to, .. } | Wish::Add { to } => *to,
         };
-        let Some((wish, after, words)) = wished.filter(|(wish, ..)| file.tried != Some(wanted(wish))) else {
+        let Some((wish, after, cause)) = wished.filter(|(wish, ..)| file.tried != Some(wanted(wish))) else {
             file.wished = None;
             return;
         };
@@ -165,7 +165,7 @@ impl Striper {
         }
         let copy_s = self.copy_s(file.bytes);
         let (now_s, then_s) = (present.mean_s, after.mean_s);
-        let why = Why { words, rate: reading.rate, bytes: reading.bytes, now_s, then_s, copy_s };
+        let why = Why { cause, rate: reading.rate, bytes: reading.bytes, now_s, then_s, copy_s };
         (file.busy, file.wished, file.tried) = (true, None, Some(wanted(&wish)));
         let (what, action) = match wish {
             Wish::Restripe { fork, to } => ("restriped", Action::Restripe { file: id, fork, to, why }),
@@ -201,9 +201,9 @@ impl Striper {
         beside: Beside,
         (typical, writes): (f64, f64),
         sure: &dyn Fn(f64) -> bool,
-    ) -> Option<(Wish, Assignment, Words)> {
+    ) -> Option<(Wish, Assignment, Cause)> {
         let pays = |gain: f64| self.config.horizon.as_secs_f64() * gain > self.copy_s(file.bytes);
-        let mut best: Option<(Wish, Assignment, Words)> = None;
+        let mut best: Option<(Wish, Assignment, Cause)> = None;
         let by_rules = match self.config.mode {
             Mode::Fuzzy => true,
             Mode::ModelFuzzy => (advice.correction - 1.0).abs() >= DIFFERENT,
@@ -222,7 +222,7 @@ impl Striper {
                 forks[fork] = to;
                 let after = self.planner.assign(&file.classes, &forks, beside);
                 if after.mean_s.is_finite() || after.utilisation <= present.utilisation {
-                    best = Some((Wish::Restripe { fork, to }, after, Words::Rules));
+                    best = Some((Wish::Restripe { fork, to }, after, Cause::Rules));
                 }
             }
         } else {
@@ -237,7 +237,7 @@ impl Striper {
                 let gain = after.gain_over(present);
                 let is_best = best.as_ref().is_none_or(|(_, other, _)| after.gain_over(other) > 1e-9);
                 if gain >= self.config.margin && pays(gain) && is_best {
-                    best = Some((Wish::Restripe { fork, to }, after, Words::Faster));
+                    best = Some((Wish::Restripe { fork, to }, after, Cause::Faster));
                 }
             }
         }
@@ -252,7 +252,7 @@ impl Striper {
                 && after.gain_over(otherwise) >= self.config.margin
                 && pays(after.gain_over(present))
             {
-                best = Some((Wish::Add { to }, after, Words::Choice));
+                best = Some((Wish::Add { to }, after, Cause::Choice));
             }
         }
         best
@@ -280,7 +280,7 @@ impl Striper {
     }
 
     /// Gives up the copy that is read least.
-    pub(super) fn give_up(&mut self, id: FileId, file: &mut File, words: Words) {
+    pub(super) fn give_up(&mut self, id: FileId, file: &mut File, cause: Cause) {
         if file.busy || !file.movable {
             return;
         }
@@ -294,7 +294,7 @@ impl Striper {
         };
         let fork = (0..file.forks.len()).rev().min_by(|a, b| read(*a).total_cmp(&read(*b))).unwrap_or(0);
         let (rate, bytes) = (0.0, 0.0);
-        let why = Why { words, rate, bytes, now_s: f64::NAN, then_s: f64::NAN, copy_s: 0.0 };
+        let why = Why { cause, rate, bytes, now_s: f64::NAN, then_s: f64::NAN, copy_s: 0.0 };
         file.busy = true;
         file.last = Some((file.profile.last(), "lost a fork", why));
         self.actions.push_back(Action::DropFork { file: id, fork, why });

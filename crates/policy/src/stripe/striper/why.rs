@@ -2,9 +2,9 @@
 
 use std::fmt;
 
-/// What it is about.
+/// Why a change is made or not made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Words {
+pub enum Cause {
     /// Requests will be answered sooner.
     Faster,
     /// The rules say so.
@@ -20,8 +20,8 @@ pub enum Words {
 /// Why something is done.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Why {
-    /// What it is about.
-    pub words: Words,
+    /// The cause.
+    pub cause: Cause,
     /// Requests per second.
     pub rate: f64,
     /// Mean bytes of a request.
@@ -36,12 +36,12 @@ pub struct Why {
 
 impl fmt::Display for Why {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.words {
-            Words::SpaceScarce => return f.write_str("space is scarce"),
-            Words::Written => return f.write_str("it is written too often to keep copies in step"),
-            Words::Faster => f.write_str("the model expects shorter response times")?,
-            Words::Rules => f.write_str("the rules say so")?,
-            Words::Choice => {
+        match self.cause {
+            Cause::SpaceScarce => return f.write_str("space is scarce"),
+            Cause::Written => return f.write_str("it is written too often to keep copies in step"),
+            Cause::Faster => f.write_str("the model expects shorter response times")?,
+            Cause::Rules => f.write_str("the rules say so")?,
+            Cause::Choice => {
                 f.write_str(
                     "of two copies striped differently, reads can take the shorter queue and the unit that suits them",
                 )?;
