@@ -6,8 +6,8 @@
 //!   Ended (what a copy really cost) <-------------------------------------------------------- Restripe, AddFork, DropFork, Route
 //! ```
 //! One look per interval. For each file with load: the request classes of its window are assigned to the forks that it has (the smallest
-//! predicted response time at the present load, beside what the other files do). A change is wished for when the model expects response
-//! times to be shorter by `margin` (rules alone: when the width differs by [`DIFFERENT`]), and carried out when it was wished
+//! predicted response time at the present load, beside what the other files do). A change is wanted when the model expects response
+//! times to be shorter by `margin` (rules alone: when the width differs by [`DIFFERENT`]), and carried out when it was wanted
 //! for `settle` times running and *pays*: what is gained within `horizon` is more than the time that the copy keeps the devices busy,
 //! as copies were measured so far. What the rules ask for is made narrower until the devices can bear the load. After a change the file rests for a window. A request goes on being served as before until the driver has changed the layout.
 //!
@@ -59,7 +59,7 @@ pub struct Config {
     pub window: Time,
     /// By how much response times must become shorter, as a share.
     pub margin: f64,
-    /// How many looks running something must be wished for.
+    /// How many looks running a change must be wanted.
     pub settle: u32,
     /// For how long a load is expected to last.
     pub horizon: Time,
@@ -264,7 +264,7 @@ impl Striper {
         if matches!(self.config.mode, Mode::Fixed(_)) {
             return None;
         }
-        file.and_then(|file| self.files.get(&file)?.wish).or(self.placement)
+        file.and_then(|file| self.files.get(&file)?.wanted).or(self.placement)
     }
 
     /// What it knows of a file, for people.
@@ -352,13 +352,15 @@ impl Striper {
             return;
         }
         let advice = self.rules.advice(reading, self.around());
-        let Some(wish) = self.wish(&classes, seen.typical_bytes(), &advice, Beside::default()) else { return };
-        if self.placement == Some(wish) {
+        let Some(wanted) = self.wanted_shape(&classes, seen.typical_bytes(), &advice, Beside::default()) else {
+            return;
+        };
+        if self.placement == Some(wanted) {
             self.placement_wished = 0;
             return;
         }
         let now_s = self.placement.map(|shape| self.planner.assign(&classes, &[shape], Beside::default()));
-        let then_s = self.planner.assign(&classes, &[wish], Beside::default());
+        let then_s = self.planner.assign(&classes, &[wanted], Beside::default());
         if now_s.as_ref().is_some_and(|now_s| !self.is_another(&then_s, now_s)) {
             return;
         }
@@ -366,11 +368,11 @@ impl Striper {
         if self.placement_wished >= self.config.settle {
             self.placement_wished = 0;
             let now_s = now_s.map_or(f64::NAN, |now_s| now_s.mean_s);
-            self.placement = Some(wish);
+            self.placement = Some(wanted);
             let cause = Cause::Faster;
             let why =
                 Why { cause, rate: reading.rate, bytes: reading.bytes, now_s, then_s: then_s.mean_s, copy_s: 0.0 };
-            self.actions.push_back(Action::Place { shape: wish, why });
+            self.actions.push_back(Action::Place { shape: wanted, why });
         }
     }
 
@@ -386,8 +388,8 @@ impl Striper {
         }
     }
 
-    /// The shape that the mode wishes for these classes, of which requests of `bytes` are typical.
-    fn wish(&self, classes: &[Class], bytes: f64, advice: &Advice, beside: Beside) -> Option<Shape> {
+    /// The shape that the mode wants for these classes, of which requests of `bytes` are typical.
+    fn wanted_shape(&self, classes: &[Class], bytes: f64, advice: &Advice, beside: Beside) -> Option<Shape> {
         let modelled = || self.planner.best_shape(classes, &self.widths, beside).map(|(shape, _)| shape);
         let ruled = |width: f64| self.ruled(classes, bytes, width, advice.stripe_width, beside);
         match self.config.mode {
@@ -467,7 +469,7 @@ impl Machine for Striper {
                 }
                 if let Some(file) = self.files.get_mut(&file) {
                     file.busy = false;
-                    file.wished = None;
+                    file.wanted_change = None;
                     // What it led to must fill the window first; and a change that failed is not tried again at once.
                     file.rest_until = now + self.config.window;
                 }

@@ -9,21 +9,26 @@ use crate::stripe::model::Beside;
 use crate::stripe::profile::{Class, Profile, Reading, Seen, class_of};
 use crate::time::Time;
 
-/// A change that is wished for.
+/// A change that would pay.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Wish {
+enum WantedChange {
     Restripe { fork: usize, to: Shape },
     Add { to: Shape },
 }
 
-impl Wish {
+impl WantedChange {
     /// Whether it is the same kind of change; the shape may differ a little each time.
-    fn is_like(&self, other: &Wish) -> bool {
+    fn is_like(&self, other: &WantedChange) -> bool {
         match (self, other) {
-            (Wish::Restripe { fork: a, .. }, Wish::Restripe { fork: b, .. }) => a == b,
-            (Wish::Add { .. }, Wish::Add { .. }) => true,
+            (WantedChange::Restripe { fork: a, .. }, WantedChange::Restripe { fork: b, .. }) => a == b,
+            (WantedChange::Add { .. }, WantedChange::Add { .. }) => true,
             _ => false,
         }
+    }
+
+    fn shape(&self) -> Shape {
+        let (WantedChange::Restripe { to, .. } | WantedChange::Add { to }) = self;
+        *to
     }
 }
 
@@ -42,8 +47,8 @@ pub struct File {
     pub busy: bool,
     pub rest_until: Time,
     /// The shape that segments to come should have.
-    pub wish: Option<Shape>,
-    pub wished: Option<(WishSeen, u32)>,
+    pub wanted: Option<Shape>,
+    pub wanted_change: Option<(ChangeSeen, u32)>,
     /// The shape that the last change was to bring. If the layout is another all the same (too few targets), it is not tried again.
     pub tried: Option<Shape>,
     /// What its chooser was last made of: service time of a stripe, and utilisation.
@@ -57,9 +62,9 @@ pub struct File {
     last: Option<(Time, &'static str, Why)>,
 }
 
-/// A wish as it was last seen.
+/// A wanted change as it was last seen.
 #[derive(Clone, Copy, Debug)]
-pub struct WishSeen(Wish);
+pub struct ChangeSeen(WantedChange);
 
 /// What is known of a file, for people.
 #[derive(Clone, Debug, PartialEq)]
@@ -91,8 +96,8 @@ impl File {
             open: false,
             busy: false,
             rest_until: Time::ZERO,
-            wish: None,
-            wished: None,
+            wanted: None,
+            wanted_change: None,
             tried: None,
             route: None,
             online: true,
@@ -133,7 +138,7 @@ impl Striper {
         let around = Surroundings { parallelism, pattern: file.pattern, ..self.around() };
         let advice = self.rules.advice(reading, around);
         file.online = advice.online.unwrap_or(file.online);
-        file.wish = self.wish(&file.classes, typical, &advice, beside);
+        file.wanted = self.wanted_shape(&file.classes, typical, &advice, beside);
         if file.busy || now < file.rest_until {
             return;
         }
@@ -147,29 +152,26 @@ impl Striper {
         }
         let requests = file.seen.requests();
         let sure = |spans: f64| self.rules_are_sure(reading, around, requests, spans);
-        let wished = self.change(file, &advice, &present, beside, (typical, writes), &sure);
-        let wanted = |wish: &Wish| match wish {
-            Wish::Restripe { to, .. } | Wish::Add { to } => *to,
-        };
-        let Some((wish, after, cause)) = wished.filter(|(wish, ..)| file.tried != Some(wanted(wish))) else {
-            file.wished = None;
+        let wanted = self.change(file, &advice, &present, beside, (typical, writes), &sure);
+        let Some((wanted, after, cause)) = wanted.filter(|(change, ..)| file.tried != Some(change.shape())) else {
+            file.wanted_change = None;
             return;
         };
-        let times = match file.wished {
-            Some((WishSeen(seen), times)) if seen.is_like(&wish) => times + 1,
+        let times = match file.wanted_change {
+            Some((ChangeSeen(seen), times)) if seen.is_like(&wanted) => times + 1,
             _ => 1,
         };
-        file.wished = Some((WishSeen(wish), times));
+        file.wanted_change = Some((ChangeSeen(wanted), times));
         if times < self.config.settle.max(1) || !file.movable {
             return;
         }
         let copy_s = self.copy_s(file.bytes);
         let (now_s, then_s) = (present.mean_s, after.mean_s);
         let why = Why { cause, rate: reading.rate, bytes: reading.bytes, now_s, then_s, copy_s };
-        (file.busy, file.wished, file.tried) = (true, None, Some(wanted(&wish)));
-        let (what, action) = match wish {
-            Wish::Restripe { fork, to } => ("restriped", Action::Restripe { file: id, fork, to, why }),
-            Wish::Add { to } => ("got a fork", Action::AddFork { file: id, to, why }),
+        (file.busy, file.wanted_change, file.tried) = (true, None, Some(wanted.shape()));
+        let (what, action) = match wanted {
+            WantedChange::Restripe { fork, to } => ("restriped", Action::Restripe { file: id, fork, to, why }),
+            WantedChange::Add { to } => ("got a fork", Action::AddFork { file: id, to, why }),
         };
         file.last = Some((now, what, why));
         self.actions.push_back(action);
@@ -192,7 +194,7 @@ impl Striper {
         rare.min(often) >= 1.0 / (1.0 - DIFFERENT) || rare.max(often) <= 1.0 - DIFFERENT
     }
 
-    /// The change to wish for, what is expected of it, and what it is about.
+    /// The change that is wanted, what is expected of it, and its cause.
     fn change(
         &self,
         file: &File,
@@ -201,9 +203,9 @@ impl Striper {
         beside: Beside,
         (typical, writes): (f64, f64),
         sure: &dyn Fn(f64) -> bool,
-    ) -> Option<(Wish, Assignment, Cause)> {
+    ) -> Option<(WantedChange, Assignment, Cause)> {
         let pays = |gain: f64| self.config.horizon.as_secs_f64() * gain > self.copy_s(file.bytes);
-        let mut best: Option<(Wish, Assignment, Cause)> = None;
+        let mut best: Option<(WantedChange, Assignment, Cause)> = None;
         let by_rules = match self.config.mode {
             Mode::Fuzzy => true,
             Mode::ModelFuzzy => (advice.correction - 1.0).abs() >= DIFFERENT,
@@ -211,7 +213,7 @@ impl Striper {
         };
         if by_rules {
             // The rules know one width: the typical request is looked at as it is served now.
-            let to = file.wish?;
+            let to = file.wanted?;
             let rate = file.classes.iter().find(|of| of.class == class_of(typical as u64)).map_or(0.0, |of| of.rate);
             let class = Class { class: class_of(typical as u64), rate, bytes: typical };
             let fork = self.planner.assign(&[class], &file.forks, beside).of[0];
@@ -222,7 +224,7 @@ impl Striper {
                 forks[fork] = to;
                 let after = self.planner.assign(&file.classes, &forks, beside);
                 if after.mean_s.is_finite() || after.utilisation <= present.utilisation {
-                    best = Some((Wish::Restripe { fork, to }, after, Cause::Rules));
+                    best = Some((WantedChange::Restripe { fork, to }, after, Cause::Rules));
                 }
             }
         } else {
@@ -237,7 +239,7 @@ impl Striper {
                 let gain = after.gain_over(present);
                 let is_best = best.as_ref().is_none_or(|(_, other, _)| after.gain_over(other) > 1e-9);
                 if gain >= self.config.margin && pays(gain) && is_best {
-                    best = Some((Wish::Restripe { fork, to }, after, Cause::Faster));
+                    best = Some((WantedChange::Restripe { fork, to }, after, Cause::Faster));
                 }
             }
         }
@@ -252,7 +254,7 @@ impl Striper {
                 && after.gain_over(otherwise) >= self.config.margin
                 && pays(after.gain_over(present))
             {
-                best = Some((Wish::Add { to }, after, Cause::Choice));
+                best = Some((WantedChange::Add { to }, after, Cause::Choice));
             }
         }
         best
