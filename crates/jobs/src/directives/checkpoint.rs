@@ -13,7 +13,7 @@ const FORM: &str = "write #CHECKPOINT path=PATTERN [app=NAME] [nodes=N] [mtbf=SP
 
 /// Reads what follows the word of the directive.
 pub(super) fn read(line: u32, text: &str) -> Result<Checkpoint, Refusal> {
-    let words::Words { words, .. } = words::split(text)?;
+    let words::Fields { words, .. } = words::split(text)?;
     let mut read = Checkpoint { line, path: String::new(), app: None, nodes: None, mtbf_s: None, interval_s: None };
     let mut seen = Vec::new();
     for word in &words {

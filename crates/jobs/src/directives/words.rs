@@ -10,7 +10,7 @@ pub const WORDS_MAX: usize = 1024;
 
 /// The words of a directive.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Words {
+pub struct Fields {
     /// As the program gets them.
     pub words: Vec<String>,
     /// An unquoted character that a shell would have expanded if a file matched.
@@ -33,7 +33,7 @@ impl Refusal {
 }
 
 /// Splits a line into words.
-pub fn split(line: &str) -> Result<Words, Refusal> {
+pub fn split(line: &str) -> Result<Fields, Refusal> {
     if line.len() > DIRECTIVE_BYTES_MAX {
         return Err(Refusal::new(
             format!("the directive is {} bytes long, more than {DIRECTIVE_BYTES_MAX}", line.len()),
@@ -57,7 +57,7 @@ struct Splitter<'a> {
 }
 
 impl Splitter<'_> {
-    fn run(mut self) -> Result<Words, Refusal> {
+    fn run(mut self) -> Result<Fields, Refusal> {
         while let Some(c) = self.rest.next() {
             match c {
                 ' ' | '\t' => self.end_word()?,
@@ -77,7 +77,7 @@ impl Splitter<'_> {
             }
         }
         self.end_word()?;
-        Ok(Words { words: self.words, pattern: self.pattern })
+        Ok(Fields { words: self.words, pattern: self.pattern })
     }
 
     fn push(&mut self, c: char) {

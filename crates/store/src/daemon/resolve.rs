@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 /// What somebody wants to do with a file.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Wish {
+pub enum Purpose {
     /// Know where it lies: the caller must be able to reach it.
     See,
     /// Change where it lies: the caller must own it.
@@ -29,12 +29,12 @@ pub fn identity(caller: &Caller) -> Identity {
 impl Core {
     /// The file at `path` (relative to the mount's root), if the caller may. Symbolic links are followed inside the
     /// volume.
-    pub fn file_of(&self, caller: &Caller, path: &str, wish: Wish) -> Result<(Arc<File>, Stat), Problem> {
+    pub fn file_of(&self, caller: &Caller, path: &str, purpose: Purpose) -> Result<(Arc<File>, Stat), Problem> {
         let (fd, stat) = self.reach(caller, path)?;
         if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
             return Err(Problem::wrong(format!("{path} is no regular file")).try_this("name a file"));
         }
-        if wish == Wish::Change && caller.uid != stat.st_uid && !caller.is_operator() {
+        if purpose == Purpose::Change && caller.uid != stat.st_uid && !caller.is_operator() {
             return Err(Problem::denied(format!("{path} belongs to user {}, you are {}", stat.st_uid, caller.uid))
                 .try_this("ask its owner"));
         }

@@ -62,7 +62,7 @@ pub struct Modes {
 
 /// What an open wants.
 #[derive(Clone, Copy, Debug)]
-pub struct Wish {
+pub struct OpenRequest {
     /// It may write.
     pub writes: bool,
     /// Read past the page cache, if nobody can write.
@@ -75,16 +75,16 @@ impl Modes {
     /// Decides and counts. `register` makes a backing file, if the file is simple enough and the kernel can.
     pub fn enter(
         &mut self,
-        wish: Wish,
+        request: OpenRequest,
         register: impl FnOnce(bool) -> Option<(PassthroughGuard, Option<BackingId>)>,
     ) -> (Mode, Option<Arc<BackingId>>, Option<PassthroughGuard>) {
         if let Some(backing) = &self.backing {
             // Whoever comes now must join; one that may not write to the object by itself sends its writes to us.
-            let guard = if wish.pass { register(false).map(|(guard, _)| guard) } else { None };
+            let guard = if request.pass { register(false).map(|(guard, _)| guard) } else { None };
             self.passed += 1;
             return (Mode::Passed { direct: guard.is_none() }, Some(backing.clone()), guard);
         }
-        if wish.pass
+        if request.pass
             && self.cached == 0
             && self.direct == 0
             && let Some((guard, Some(backing))) = register(true)
@@ -94,12 +94,12 @@ impl Modes {
             self.backing = Some(backing.clone());
             return (Mode::Passed { direct: false }, Some(backing), Some(guard));
         }
-        if wish.direct && !wish.writes && self.writers == 0 {
+        if request.direct && !request.writes && self.writers == 0 {
             self.direct += 1;
             return (Mode::Direct, None, None);
         }
         self.cached += 1;
-        self.writers += usize::from(wish.writes);
+        self.writers += usize::from(request.writes);
         (Mode::Cached, None, None)
     }
 
@@ -122,14 +122,14 @@ impl Modes {
 mod tests {
     use super::*;
 
-    const READER: Wish = Wish { writes: false, direct: false, pass: false };
-    const WRITER: Wish = Wish { writes: true, ..READER };
-    const DIRECT: Wish = Wish { direct: true, ..READER };
+    const READER: OpenRequest = OpenRequest { writes: false, direct: false, pass: false };
+    const WRITER: OpenRequest = OpenRequest { writes: true, ..READER };
+    const DIRECT: OpenRequest = OpenRequest { direct: true, ..READER };
 
     #[test]
     fn cached_and_passed_opens_never_meet() {
         let mut modes = Modes::default();
-        let pass = Wish { pass: true, ..READER };
+        let pass = OpenRequest { pass: true, ..READER };
         let (first, backing, _) = modes.enter(READER, |_| panic!("did not ask for it"));
         assert_eq!((first, backing.is_none()), (Mode::Cached, true));
         let (second, ..) = modes.enter(pass, |_| panic!("the page cache is in use"));
@@ -150,9 +150,9 @@ mod tests {
     #[test]
     fn whoever_writes_goes_through_the_page_cache_and_nobody_reads_past_it_meanwhile() {
         let mut modes = Modes::default();
-        let mut enter = |wish| modes.enter(wish, |_| panic!("did not ask for it")).0;
+        let mut enter = |request| modes.enter(request, |_| panic!("did not ask for it")).0;
         assert_eq!(enter(DIRECT), Mode::Direct);
-        assert_eq!(enter(Wish { direct: true, ..WRITER }), Mode::Cached, "a writer that wants to go past it");
+        assert_eq!(enter(OpenRequest { direct: true, ..WRITER }), Mode::Cached, "a writer that wants to go past it");
         assert_eq!(enter(DIRECT), Mode::Cached, "a reader beside a writer");
         modes.leave(Mode::Cached, true);
         assert_eq!(modes.enter(DIRECT, |_| None).0, Mode::Direct, "a cached reader is in nobody's way");

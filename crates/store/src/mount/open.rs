@@ -3,7 +3,7 @@
 use super::answer::{Answer, Opened};
 use super::holders::{self, Entered, Holders};
 use super::metadata::STATS_ID;
-use super::mode::{Mode, Modes, Wish};
+use super::mode::{Mode, Modes, OpenRequest};
 use super::slow::OWN;
 use super::{File, PassthroughGuard, Server, SyncCursor};
 use crate::Result;
@@ -294,8 +294,8 @@ impl Server {
         let stat = fstat(open.stub()).ok();
         // What the kernel opened to append appends for ever, also when the application changes its mind.
         let passable = striped && !open.file.is_watched() && !flags.contains(OFlags::APPEND);
-        let wish = self.wish(writable, passable, stat.as_ref());
-        let (mode, backing, guard) = open.modes.lock().enter(wish, |first| {
+        let request = self.open_request(writable, passable, stat.as_ref());
+        let (mode, backing, guard) = open.modes.lock().enter(request, |first| {
             let guard = open.file.passthrough(writable)?;
             if !first {
                 return Some((guard, None));
@@ -342,7 +342,7 @@ impl Server {
     }
 
     /// `passable`: whether the kernel could do it by itself as far as the file and its open are concerned.
-    fn wish(&self, writes: bool, passable: bool, stat: Option<&Stat>) -> Wish {
+    fn open_request(&self, writes: bool, passable: bool, stat: Option<&Stat>) -> OpenRequest {
         let cached = self.parts.pool.cache.get().is_some();
         let direct = match self.options.io {
             // With a block cache of our own the page cache would hide the reads from it.
@@ -354,7 +354,7 @@ impl Server {
         let plain = stat.is_some_and(|s| s.st_mode & 0o6000 == 0);
         let allowed =
             !cached && self.options.passthrough == Passthrough::Auto && self.passthrough.load(Ordering::Relaxed);
-        Wish { writes, direct, pass: allowed && passable && plain }
+        OpenRequest { writes, direct, pass: allowed && passable && plain }
     }
 
     /// A handle is gone.

@@ -3,7 +3,7 @@
 use super::{explain, read, unknown};
 use crate::control::{Caller, Problem, Responder};
 use crate::daemon::Core;
-use crate::daemon::resolve::Wish;
+use crate::daemon::resolve::Purpose;
 use crate::file::File;
 use crate::namespace::request::{check_mirrors, parse_request};
 use policy::layout::{Layout, Merged, MirrorState, OPEN_END, ObjectState, Placement, Position, Reason};
@@ -45,8 +45,8 @@ pub fn serve(
     if verb == "check" {
         return check(core, &args.request);
     }
-    let wish = if matches!(verb, "get" | "explain") { Wish::See } else { Wish::Change };
-    let (file, _) = core.file_of(caller, &args.path, wish)?;
+    let purpose = if matches!(verb, "get" | "explain") { Purpose::See } else { Purpose::Change };
+    let (file, _) = core.file_of(caller, &args.path, purpose)?;
     let layout = match verb {
         "get" => return Ok(describe(core, &args.path, &file)),
         "explain" => return Ok(json!({"path": args.path, "sentences": explain::sentences(core, &file)})),
@@ -138,7 +138,7 @@ fn merge(core: &Arc<Core>, caller: &Caller, first: Arc<File>, args: &Args) -> Re
     place.tier = place.tier.or_else(here);
     let mut files = vec![first.clone()];
     for other in &args.others {
-        files.push(core.file_of(caller, other, Wish::Change)?.0);
+        files.push(core.file_of(caller, other, Purpose::Change)?.0);
     }
     core.mover.merge(&files, &place).map_err(|(number, error)| {
         let path = |number: usize| if number == 0 { &args.path } else { &args.others[number - 1] };
