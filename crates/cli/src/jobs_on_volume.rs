@@ -58,7 +58,7 @@ impl Volume for JobsOnVolume {
             &self.core.checker
         } else {
             let who = Identity { uid: owner.uid, gid: owner.gid, ..Identity::default() };
-            own = self.core.checker.on_behalf_of(Behalf { who, mends_readable: true });
+            own = self.core.checker.on_behalf_of(Behalf { who, repairs_readable: true });
             &own
         };
         let report = checker.check(&options, &|_| (), &Stop::default()).map_err(|e| e.to_string())?;

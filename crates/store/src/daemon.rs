@@ -11,8 +11,8 @@ mod background;
 pub mod burst;
 mod crash;
 mod end;
-mod mend;
 mod purge;
+mod rebuild;
 mod replicas;
 mod requests;
 mod resolve;
@@ -405,10 +405,10 @@ fn mount(
         ..Options::default()
     };
     Mount::start(parts, options, mount_point).map_err(|e| {
-        let mend = match e {
+        let rebuild = match e {
             MountError::Mountpoint { .. } => "Give an empty directory of yours with --at",
             _ => "Look whether /dev/fuse is there and fusermount3 is installed, and who may mount",
         };
-        Problems::one(Problem::new(e.to_string(), "the volume is not mounted", mend))
+        Problems::one(Problem::new(e.to_string(), "the volume is not mounted", rebuild))
     })
 }

@@ -1,6 +1,6 @@
 //! What happens by itself: stale mirrors are resynced, what failed targets held is made anew, draining targets emptied, garbage removed where targets are back.
 
-use super::mend::{self, Mended};
+use super::rebuild::{self, Rebuilt};
 use super::replicas::Replicas;
 use super::requests::layout::file_named;
 use super::walk::walk;
@@ -27,9 +27,9 @@ const LOOK_EVERY: Duration = Duration::from_millis(200);
 /// Lines of news kept for `entrepot status`.
 const NEWS_MAX: usize = 64;
 /// A target that fails is given up for so long before what it held is made anew (algorithms, 6.7: 5 s, tunable).
-const MEND_AFTER: Duration = Duration::from_secs(5);
-/// Most seconds between two passes while something cannot be mended: a walk over a large tree is not free.
-const MEND_WAIT_MAX: Duration = Duration::from_secs(3600);
+const REBUILD_AFTER: Duration = Duration::from_secs(5);
+/// Most seconds between two passes while something cannot be rebuilt: a walk over a large tree is not free.
+const REBUILD_WAIT_MAX: Duration = Duration::from_secs(3600);
 
 /// How often the names of new objects are made durable. A guess: longer than any operation on a target may take with the
 /// default deadline, and what a loss of power may undo is that of two of these.
@@ -45,13 +45,13 @@ struct Waiting {
     collect: BTreeSet<TargetId>,
     /// Targets being drained now.
     drains: BTreeMap<TargetId, DrainProgress>,
-    /// When to look through the tree for what is to be mended, and how long to wait after a look that left something.
-    mend: Option<Instant>,
-    mend_wait: Duration,
+    /// When to look through the tree for what is to be rebuilt, and how long to wait after a look that left something.
+    rebuild: Option<Instant>,
+    rebuild_wait: Duration,
     /// When to purge next.
     purge: Option<Instant>,
     /// The pass under way or the last one, and whether it is under way.
-    mended: Option<(Mended, bool)>,
+    rebuilt: Option<(Rebuilt, bool)>,
     /// What happened lately, with nanoseconds since 1970.
     news: VecDeque<(u64, String)>,
 }
@@ -112,10 +112,10 @@ impl Background {
             match change.to {
                 State::Ok => {
                     listener.waiting.lock().collect.insert(change.target);
-                    listener.mend_soon(Duration::ZERO);
+                    listener.rebuild_soon(Duration::ZERO);
                 }
                 State::Draining => listener.drain(&weak, change.target),
-                State::Failed => listener.mend_soon(mend_after(&weak)),
+                State::Failed => listener.rebuild_soon(rebuild_after(&weak)),
                 State::Suspect | State::ReadOnly => {}
             }
         });
@@ -129,39 +129,39 @@ impl Background {
                 State::Ok => {
                     self.waiting.lock().collect.insert(target.id());
                 }
-                State::Failed => self.mend_soon(MEND_AFTER),
+                State::Failed => self.rebuild_soon(REBUILD_AFTER),
                 State::Suspect | State::ReadOnly => {}
             }
         }
         if core.names.any_rolled_back() {
             tracing::warn!("the machine went down: looking for objects that were never made durable");
-            self.mend_soon(Duration::ZERO);
+            self.rebuild_soon(Duration::ZERO);
         }
         self.plan_purge(core);
         if core.pool.placement.mirrors > 1 {
-            self.mend_soon(MEND_AFTER); // an earlier daemon may have left stale mirrors behind
+            self.rebuild_soon(REBUILD_AFTER); // an earlier daemon may have left stale mirrors behind
         }
     }
 
-    /// Looks through the tree for what is to be mended, soon or earlier.
-    fn mend_soon(&self, after: Duration) {
+    /// Looks through the tree for what is to be rebuilt, soon or earlier.
+    fn rebuild_soon(&self, after: Duration) {
         let mut waiting = self.waiting.lock();
         let at = Instant::now() + after;
-        waiting.mend = Some(waiting.mend.map_or(at, |planned| planned.min(at)));
-        waiting.mend_wait = RESYNC_AFTER;
+        waiting.rebuild = Some(waiting.rebuild.map_or(at, |planned| planned.min(at)));
+        waiting.rebuild_wait = RESYNC_AFTER;
         self.woken.notify_all();
     }
 
-    /// How far mending is: a line for people; none if nothing was to be mended since the start.
-    pub(super) fn mending(&self) -> Option<String> {
+    /// How far rebuilding is: a line for people; none if nothing was to be rebuilt since the start.
+    pub(super) fn rebuilding(&self) -> Option<String> {
         let waiting = self.waiting.lock();
-        let (m, running) = waiting.mended.as_ref()?;
+        let (m, running) = waiting.rebuilt.as_ref()?;
         let left = match (&m.why, m.busy + m.failed) {
             (_, 0) => String::new(),
             (None, n) => format!(", {n} in use: tried again"),
-            (Some(why), n) => format!(", {n} cannot be mended now ({why}): tried again"),
+            (Some(why), n) => format!(", {n} cannot be rebuilt now ({why}): tried again"),
         };
-        let what = if *running { "looking for files to mend" } else { "files mended" };
+        let what = if *running { "looking for files to rebuild" } else { "files rebuilt" };
         Some(format!("{what}: {} made whole{left}", m.files))
     }
 
@@ -242,7 +242,7 @@ impl Background {
 
     fn work(&self, core: &Weak<Core>) {
         loop {
-            let (file, target, mend, purge) = {
+            let (file, target, rebuild, purge) = {
                 let mut waiting = self.waiting.lock();
                 loop {
                     if waiting.stopped {
@@ -251,21 +251,21 @@ impl Background {
                     let now = Instant::now();
                     let due = waiting.resync.iter().find(|(_, at)| **at <= now).map(|(id, _)| *id);
                     let target = waiting.collect.pop_first();
-                    let mend = waiting.mend.is_some_and(|at| at <= now);
+                    let rebuild = waiting.rebuild.is_some_and(|at| at <= now);
                     let purge = waiting.purge.is_some_and(|at| at <= now);
-                    if due.is_some() || target.is_some() || mend || purge {
+                    if due.is_some() || target.is_some() || rebuild || purge {
                         if purge {
                             waiting.purge = None;
                         }
-                        if mend {
-                            waiting.mend = None;
+                        if rebuild {
+                            waiting.rebuild = None;
                         }
                         if let Some(id) = due {
                             waiting.resync.remove(&id);
                         }
-                        break (due, target, mend, purge);
+                        break (due, target, rebuild, purge);
                     }
-                    let next = waiting.resync.values().chain(&waiting.mend).chain(&waiting.purge).min().copied();
+                    let next = waiting.resync.values().chain(&waiting.rebuild).chain(&waiting.purge).min().copied();
                     let until = next.unwrap_or(now + Duration::from_secs(3600));
                     self.woken.wait_until(&mut waiting, until);
                 }
@@ -280,8 +280,8 @@ impl Background {
             {
                 tracing::warn!(%target, "garbage stays for now: {error}");
             }
-            if mend {
-                self.mend(&core);
+            if rebuild {
+                self.rebuild(&core);
             }
             if purge {
                 self.purge(&core);
@@ -324,34 +324,34 @@ impl Background {
     fn resync(&self, core: &Core, id: FileId) {
         match resync(core, id) {
             Ok(true) => {}
-            Ok(false) => self.mend_soon(MEND_AFTER), // closed: a look through the tree finds it
+            Ok(false) => self.rebuild_soon(REBUILD_AFTER), // closed: a look through the tree finds it
             Err(Error::Busy(_)) => {
                 self.waiting.lock().resync.insert(id, Instant::now() + RESYNC_AFTER);
             }
             Err(error) => {
                 let file = file_named(core, id);
                 self.news(format!("{file} has a stale mirror that cannot be resynced now: {error}"));
-                self.mend_soon(MEND_AFTER);
+                self.rebuild_soon(REBUILD_AFTER);
             }
         }
     }
 
     /// One look through the tree. What is left is tried again, after a longer and longer while, or at once when a target
     /// comes back.
-    fn mend(&self, core: &Core) {
-        let report = |mended: &Mended, running: bool| {
+    fn rebuild(&self, core: &Core) {
+        let report = |rebuilt: &Rebuilt, running: bool| {
             let mut waiting = self.waiting.lock();
-            waiting.mended = Some((mended.clone(), running)).filter(|(m, _)| *m != Mended::default());
+            waiting.rebuilt = Some((rebuilt.clone(), running)).filter(|(m, _)| *m != Rebuilt::default());
             !waiting.stopped
         };
-        let (starts, go_on) = (&core.checker.starts, |mended: &Mended| report(mended, true));
-        let mended = mend::pass(&core.volume, &core.files, &core.mover, &core.names, starts, go_on);
-        let mended = mended.unwrap_or_else(|e| Mended { failed: 1, why: Some(e.to_string()), ..Mended::default() });
-        report(&mended, false);
-        if mended.files > 0 {
-            self.news(format!("{} files were made whole again", mended.files));
+        let (starts, go_on) = (&core.checker.starts, |rebuilt: &Rebuilt| report(rebuilt, true));
+        let rebuilt = rebuild::pass(&core.volume, &core.files, &core.mover, &core.names, starts, go_on);
+        let rebuilt = rebuilt.unwrap_or_else(|e| Rebuilt { failed: 1, why: Some(e.to_string()), ..Rebuilt::default() });
+        report(&rebuilt, false);
+        if rebuilt.files > 0 {
+            self.news(format!("{} files were made whole again", rebuilt.files));
         }
-        if mended.is_complete() {
+        if rebuilt.is_complete() {
             if core.names.any_rolled_back()
                 && !self.waiting.lock().stopped
                 && let Err(error) = core.names.made()
@@ -360,20 +360,20 @@ impl Background {
             }
             return;
         }
-        if let Some(why) = &mended.why {
-            self.news(format!("{} files cannot be mended now: {why}", mended.failed));
+        if let Some(why) = &rebuilt.why {
+            self.news(format!("{} files cannot be rebuilt now: {why}", rebuilt.failed));
         }
         let mut waiting = self.waiting.lock();
-        let wait = waiting.mend_wait.max(RESYNC_AFTER);
-        waiting.mend_wait = (wait * 2).min(MEND_WAIT_MAX);
+        let wait = waiting.rebuild_wait.max(RESYNC_AFTER);
+        waiting.rebuild_wait = (wait * 2).min(REBUILD_WAIT_MAX);
         let again = Instant::now() + wait;
-        waiting.mend = Some(waiting.mend.map_or(again, |planned| planned.min(again)));
+        waiting.rebuild = Some(waiting.rebuild.map_or(again, |planned| planned.min(again)));
     }
 }
 
 /// How long after a failure what was lost is made anew: `[replication] delay`.
-fn mend_after(core: &Weak<Core>) -> Duration {
-    core.upgrade().map_or(MEND_AFTER, |core| core.volume.config().replication.delay.max(RESYNC_AFTER))
+fn rebuild_after(core: &Weak<Core>) -> Duration {
+    core.upgrade().map_or(REBUILD_AFTER, |core| core.volume.config().replication.delay.max(RESYNC_AFTER))
 }
 
 /// Whether the file was found.

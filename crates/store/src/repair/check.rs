@@ -4,8 +4,8 @@ mod below;
 mod deep;
 mod look;
 mod lost;
-mod mend;
 mod orphans;
+mod repair;
 #[cfg(test)]
 mod tests;
 
@@ -151,7 +151,7 @@ pub struct Behalf {
     /// The user.
     pub who: Identity,
     /// Whether all that the user may read is set right, as reading it would; else only what is the user's own.
-    pub mends_readable: bool,
+    pub repairs_readable: bool,
 }
 
 impl Checker {
@@ -167,7 +167,7 @@ impl Checker {
         let began = Instant::now();
         let mut found = self.look(options, report, stop)?;
         if options.repair && !stop.is_set() {
-            self.mend(&mut found, options, report, stop);
+            self.repair(&mut found, options, report, stop);
         }
         found.report.took_s = began.elapsed().as_secs_f64();
         Ok(found.report)

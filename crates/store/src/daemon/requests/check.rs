@@ -55,7 +55,7 @@ pub fn serve(
             Problem::busy("as many checks are under way as there may be, or as one user may have")
                 .try_this("wait for one to end, and try again")
         })?;
-        check(&core.checker.on_behalf_of(Behalf { who: identity(caller), mends_readable: false }), out)
+        check(&core.checker.on_behalf_of(Behalf { who: identity(caller), repairs_readable: false }), out)
     }?;
     let mut answer = json!(report);
     answer["healthy"] = report.is_healthy().into();

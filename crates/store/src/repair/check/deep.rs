@@ -164,7 +164,7 @@ impl Checker {
         let sums = matches!(with, With::Sums(_));
         let wrong: BTreeSet<usize> = differ.iter().map(|(mirror, ..)| *mirror).collect();
         let healthy_copies = if sums { (layout.in_sync_count() - wrong.len()) as u32 } else { 0 };
-        let mut mended = BTreeSet::new();
+        let mut repaired = BTreeSet::new();
         for &(mirror, segment, index) in differ {
             let at = Position { mirror, segment, index };
             let Some(object) = layout.object(at).copied() else { continue };
@@ -180,8 +180,8 @@ impl Checker {
             (finding.object, finding.target) = (object.id.to_string(), self.name_of(object.target));
             let index = found.report.findings.len();
             found.report.findings.push(finding);
-            // A mirror that is made anew is mended as a whole.
-            if sums && (healthy_copies == 0 || mended.insert(mirror)) {
+            // A mirror that is made anew is repaired as a whole.
+            if sums && (healthy_copies == 0 || repaired.insert(mirror)) {
                 found.candidates.push(Candidate {
                     finding: index,
                     path: names.to_vec(),

@@ -17,11 +17,11 @@ use rustix::io::Errno;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
-/// What a look found, and what mending needs to know of it.
+/// What a look found, and what repair needs to know of it.
 #[derive(Default)]
 pub(super) struct Found {
     pub report: Report,
-    /// What can be mended, by the finding's index.
+    /// What can be repaired, by the finding's index.
     pub candidates: Vec<Candidate>,
     /// The files with a layout.
     pub files: Vec<FileId>,

@@ -77,6 +77,6 @@ impl Checker {
 
     /// Brings one back, from another mirror or from the source. What is in order by now needs nothing.
     pub fn bring_back(&self, lost: &Lost) -> Result<()> {
-        self.mend_one(&lost.0)
+        self.repair_one(&lost.0)
     }
 }

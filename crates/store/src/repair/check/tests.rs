@@ -513,7 +513,7 @@ fn an_object_that_is_there_already_is_somebody_elses_and_stays() {
 
 /// [S-173]
 #[test]
-fn on_behalf_of_a_user_only_what_is_in_reach_is_shown_and_only_what_is_the_users_own_is_mended() {
+fn on_behalf_of_a_user_only_what_is_in_reach_is_shown_and_only_what_is_the_users_own_is_repaired() {
     use std::os::unix::fs::{PermissionsExt, chown};
     if !rustix::process::geteuid().is_root() {
         eprintln!("skipped: needs root to act as another user");
@@ -537,9 +537,9 @@ fn on_behalf_of_a_user_only_what_is_in_reach_is_shown_and_only_what_is_the_users
     chmod("open/d", 0o600);
     chown(c.world.tree.join("open/b"), Some(1001), None).expect("chown");
     let who = Identity { uid: 1001, gid: 1001, ..Identity::default() };
-    let ask = |path: &str, repair: bool, mends_readable: bool| {
+    let ask = |path: &str, repair: bool, repairs_readable: bool| {
         let options = CheckOptions { repair, paths: vec![path.into()], ..CheckOptions::default() };
-        let report = c.checker.on_behalf_of(Behalf { who: who.clone(), mends_readable }).check(
+        let report = c.checker.on_behalf_of(Behalf { who: who.clone(), repairs_readable }).check(
             &options,
             QUIET,
             &Stop::default(),
@@ -556,13 +556,13 @@ fn on_behalf_of_a_user_only_what_is_in_reach_is_shown_and_only_what_is_the_users
         }
     }
     assert_eq!(ask("closed", true, true), []);
-    let mended = ask(".", true, false);
+    let repaired = ask(".", true, false);
     let failed = |outcome: &Outcome| matches!(outcome, Outcome::Failed(why) if why.contains("belongs to user 0"));
-    assert_eq!(mended[0], ("open/b".into(), Outcome::Repaired));
-    assert!(failed(&mended[1].1) && failed(&mended[2].1), "{mended:?}");
-    let mended = ask("open", true, true);
-    assert_eq!((mended.len(), &mended[0]), (2, &("open/c".into(), Outcome::Repaired)));
-    assert!(failed(&mended[1].1), "what the user may not read: {mended:?}");
+    assert_eq!(repaired[0], ("open/b".into(), Outcome::Repaired));
+    assert!(failed(&repaired[1].1) && failed(&repaired[2].1), "{repaired:?}");
+    let repaired = ask("open", true, true);
+    assert_eq!((repaired.len(), &repaired[0]), (2, &("open/c".into(), Outcome::Repaired)));
+    assert!(failed(&repaired[1].1), "what the user may not read: {repaired:?}");
     let left: Vec<_> = c.check(false).findings.into_iter().map(|f| f.path).collect();
     assert_eq!(left.len(), 2, "the rest is as it was: {left:?}");
     assert!(left.contains(&"closed/a".into()) && left.contains(&"open/d".into()), "{left:?}");

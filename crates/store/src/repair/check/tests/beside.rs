@@ -76,7 +76,7 @@ fn look_while(c: &Checked, directories: &[&str], meanwhile: impl FnOnce()) -> Re
     meanwhile();
     directories[1..].iter().for_each(|path| walk(&mut found, path));
     c.checker.find_orphans(&mut found, &before, &options, &Stop::default()).expect("looked");
-    c.checker.mend(&mut found, &options, QUIET, &Stop::default());
+    c.checker.repair(&mut found, &options, QUIET, &Stop::default());
     found.report
 }
 

@@ -1,4 +1,4 @@
-//! Mending by itself: what a failed target held of files with another mirror is made anew elsewhere, and stale mirrors
+//! Rebuild by itself: what a failed target held of files with another mirror is made anew elsewhere, and stale mirrors
 //! are resynced.
 //!
 //! One pass walks the whole tree, a batch of files at a time; within a batch the order of repair decides. Files without
@@ -19,23 +19,23 @@ use policy::protect::repair_order::{self, repair_order};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// Files looked at before the most urgent of them is mended. Each is open meanwhile.
+/// Files looked at before the most urgent of them is rebuilt. Each is open meanwhile.
 const BATCH: usize = 128;
 
 /// How far a pass is.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Mended {
-    /// Files mended.
+pub(super) struct Rebuilt {
+    /// Files rebuilt.
     pub files: u64,
     /// Files in use in a way that excludes a move.
     pub busy: u64,
-    /// Files that could not be mended now.
+    /// Files that could not be rebuilt now.
     pub failed: u64,
     /// Why the first of them could not.
     pub why: Option<String>,
 }
 
-impl Mended {
+impl Rebuilt {
     /// Whether nothing is left to be done.
     pub fn is_complete(&self) -> bool {
         self.busy + self.failed == 0
@@ -49,33 +49,33 @@ pub(super) fn pass(
     mover: &Mover,
     names: &DurableNames,
     starts: &Starts,
-    mut go_on: impl FnMut(&Mended) -> bool,
-) -> Result<Mended> {
-    let mut mended = Mended::default();
+    mut go_on: impl FnMut(&Rebuilt) -> bool,
+) -> Result<Rebuilt> {
+    let mut rebuilt = Rebuilt::default();
     let mut batch: Vec<(repair_order::Candidate, Arc<File>)> = Vec::new();
     for file in walk(volume, files)? {
         match file {
             Ok(file) => {
                 if names.any_rolled_back() {
-                    give_back(&file, names, &mut mended);
+                    give_back(&file, names, &mut rebuilt);
                 }
                 batch.extend(due(&file, volume.targets(), starts).map(|candidate| (candidate, file)));
             }
             Err(error) => {
-                mended.failed += 1;
-                mended.why.get_or_insert(error.to_string());
+                rebuilt.failed += 1;
+                rebuilt.why.get_or_insert(error.to_string());
             }
         }
-        if batch.len() >= BATCH && !mend_all(&mut batch, volume.targets(), mover, &mut mended, &mut go_on) {
-            return Ok(mended);
+        if batch.len() >= BATCH && !rebuild_all(&mut batch, volume.targets(), mover, &mut rebuilt, &mut go_on) {
+            return Ok(rebuilt);
         }
     }
-    mend_all(&mut batch, volume.targets(), mover, &mut mended, &mut go_on);
-    Ok(mended)
+    rebuild_all(&mut batch, volume.targets(), mover, &mut rebuilt, &mut go_on);
+    Ok(rebuilt)
 }
 
 /// Gives a file the objects back that a loss of power took before they were durable.
-fn give_back(file: &Arc<File>, names: &DurableNames, mended: &mut Mended) {
+fn give_back(file: &Arc<File>, names: &DurableNames, rebuilt: &mut Rebuilt) {
     match file.restore_rolled_back(|target, object| names.is_rolled_back(target, object)) {
         Ok(0) => {}
         Ok(objects) => {
@@ -83,37 +83,37 @@ fn give_back(file: &Arc<File>, names: &DurableNames, mended: &mut Mended) {
                 file = file.id().map(|id| id.to_string()),
                 "{objects} objects that were lost with the power before any sync are there again, empty"
             );
-            mended.files += 1;
+            rebuilt.files += 1;
         }
         Err(error) => {
-            mended.failed += 1;
-            mended.why.get_or_insert(error.to_string());
+            rebuilt.failed += 1;
+            rebuilt.why.get_or_insert(error.to_string());
         }
     }
 }
 
 /// Mends a batch in the order of repair; whether to go on.
-fn mend_all(
+fn rebuild_all(
     batch: &mut Vec<(repair_order::Candidate, Arc<File>)>,
     targets: &Targets,
     mover: &Mover,
-    mended: &mut Mended,
-    go_on: &mut impl FnMut(&Mended) -> bool,
+    rebuilt: &mut Rebuilt,
+    go_on: &mut impl FnMut(&Rebuilt) -> bool,
 ) -> bool {
     let mut order: Vec<_> = batch.iter().map(|(candidate, _)| *candidate).collect();
     repair_order(&mut order);
     for candidate in order {
-        if !go_on(mended) {
+        if !go_on(rebuilt) {
             return false;
         }
         let Some(at) = batch.iter().position(|(c, _)| *c == candidate) else { continue };
         let (_, file) = batch.swap_remove(at);
-        match mend(&file, targets, mover) {
-            Ok(()) => mended.files += 1,
-            Err(Error::Busy(_)) => mended.busy += 1,
+        match rebuild(&file, targets, mover) {
+            Ok(()) => rebuilt.files += 1,
+            Err(Error::Busy(_)) => rebuilt.busy += 1,
             Err(error) => {
-                mended.failed += 1;
-                mended.why.get_or_insert(format!("{}: {error}", file.pool().name_of(candidate.file)));
+                rebuilt.failed += 1;
+                rebuilt.why.get_or_insert(format!("{}: {error}", file.pool().name_of(candidate.file)));
             }
         }
     }
@@ -121,7 +121,7 @@ fn mend_all(
     true
 }
 
-/// What is to be mended of a file, if anything is and something is there to mend it from.
+/// What is to be rebuilt of a file, if anything is and something is there to rebuild it from.
 fn due(file: &File, targets: &Targets, starts: &Starts) -> Option<repair_order::Candidate> {
     let layout = file.layout()?;
     let failed = failed_targets(&layout, targets);
@@ -158,7 +158,7 @@ fn failed_targets(layout: &Layout, targets: &Targets) -> BTreeSet<TargetId> {
     layout.objects().map(|(_, o)| o.target).filter(is_failed).collect()
 }
 
-fn mend(file: &Arc<File>, targets: &Targets, mover: &Mover) -> Result<()> {
+fn rebuild(file: &Arc<File>, targets: &Targets, mover: &Mover) -> Result<()> {
     let Some(layout) = file.layout() else { return Ok(()) };
     for target in failed_targets(&layout, targets) {
         mover.replace_target(file, target, Reason::FailedOver(target))?;

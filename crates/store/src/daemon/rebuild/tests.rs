@@ -44,7 +44,7 @@ impl Mirrored {
         self.volume.targets().operate(target, order).expect("known");
     }
 
-    fn pass(&self) -> Mended {
+    fn pass(&self) -> Rebuilt {
         pass(&self.volume, &self.files, &self.mover, &self.names, &Starts::default(), |_| true).expect("a walk")
     }
 
@@ -61,24 +61,24 @@ fn what_a_failed_target_held_is_made_anew_elsewhere() {
     for (n, name) in ["a", "b", "c"].into_iter().enumerate() {
         m.write(name, n as u8 + 1);
     }
-    assert_eq!(m.pass(), Mended::default(), "nothing is wrong");
+    assert_eq!(m.pass(), Rebuilt::default(), "nothing is wrong");
     let victim = m.file("b").layout().expect("laid out").mirrors[0].segments[0].objects[1].target;
     m.order(victim, Order::Fail);
     assert!(!m.is_healthy("b"));
-    let mended = m.pass();
-    assert!(mended.files >= 1 && mended.is_complete(), "{mended:?}");
+    let rebuilt = m.pass();
+    assert!(rebuilt.files >= 1 && rebuilt.is_complete(), "{rebuilt:?}");
     for (n, name) in ["a", "b", "c"].into_iter().enumerate() {
         assert!(m.is_healthy(name), "{name}");
         assert!(m.world.read(name) == vec![n as u8 + 1; SIZE]);
     }
-    assert_eq!(m.pass(), Mended::default(), "once is enough");
+    assert_eq!(m.pass(), Rebuilt::default(), "once is enough");
     let garbage = m.volume.state().garbage_of(victim, 100).expect("state");
     assert!(!garbage.is_empty(), "what the failed target holds is removed when it is back");
 }
 
 /// [S-185]
 #[test]
-fn what_a_waiting_job_reads_is_mended_first() {
+fn what_a_waiting_job_reads_is_rebuilt_first() {
     let m = new();
     let names = ["a", "b", "c"];
     names.iter().for_each(|name| m.write(name, 1));
@@ -90,7 +90,7 @@ fn what_a_waiting_job_reads_is_mended_first() {
     let last = hurt[hurt.len() - 1];
     let (starts, id) = (Starts::default(), m.file(last).id().expect("laid out"));
     starts.set([(id, policy::Time(0))].into());
-    let first_only = |mended: &Mended| mended.files == 0;
+    let first_only = |rebuilt: &Rebuilt| rebuilt.files == 0;
     pass(&m.volume, &m.files, &m.mover, &m.names, &starts, first_only).expect("a walk");
     assert_eq!(hurt.iter().filter(|name| m.is_healthy(name)).collect::<Vec<_>>(), [&last]);
 }
@@ -104,7 +104,7 @@ fn a_stale_mirror_of_a_closed_file_is_resynced() {
     m.file("a").write(0, &[9; 70_000]).expect("the other mirror takes it");
     m.order(victim, Order::Restore);
     assert_eq!(m.file("a").layout().expect("laid out").in_sync_count(), 1);
-    assert_eq!(m.pass(), Mended { files: 1, ..Mended::default() });
+    assert_eq!(m.pass(), Rebuilt { files: 1, ..Rebuilt::default() });
     assert!(m.is_healthy("a"));
     let mirror = m.file("a").layout().expect("laid out").mirrors[0].segments[0].objects[0].target;
     m.order(mirror, Order::Fail);
@@ -124,9 +124,9 @@ fn without_room_elsewhere_it_is_said_and_done_when_a_target_is_back() {
     for target in &kept {
         m.order(*target, Order::Drain);
     }
-    let mended = m.pass();
-    assert_eq!((mended.files, mended.failed), (0, 1));
-    assert!(mended.why.expect("a reason").contains("file"));
+    let rebuilt = m.pass();
+    assert_eq!((rebuilt.files, rebuilt.failed), (0, 1));
+    assert!(rebuilt.why.expect("a reason").contains("file"));
     for target in all.iter().filter(|t| !kept.contains(t)) {
         m.order(*target, Order::Restore);
     }
@@ -157,10 +157,10 @@ fn what_was_never_durable_comes_back_empty_once() {
     lose(old);
     lose(new);
     m.names = restart("one");
-    assert_eq!(m.pass(), Mended::default(), "the same start of the machine: both are lost");
+    assert_eq!(m.pass(), Rebuilt::default(), "the same start of the machine: both are lost");
     m.names = restart("two");
     assert!(m.names.any_rolled_back());
-    assert_eq!(m.pass(), Mended { files: 1, ..Mended::default() });
+    assert_eq!(m.pass(), Rebuilt { files: 1, ..Rebuilt::default() });
     m.names.made().expect("remembered");
     assert_eq!(reads(&m, "new").expect("never written"), SIZE);
     reads(&m, "old").expect_err("lost");
@@ -168,7 +168,7 @@ fn what_was_never_durable_comes_back_empty_once() {
     lose(again);
     m.names = restart("two");
     assert!(!m.names.any_rolled_back());
-    assert_eq!(m.pass(), Mended::default(), "a second time it is lost");
+    assert_eq!(m.pass(), Rebuilt::default(), "a second time it is lost");
     reads(&m, "new").expect_err("lost");
 
     write(&m, "last");

@@ -1,4 +1,4 @@
-//! Mending: what is lost comes back from another mirror or from the source, in the order of repair, several at once.
+//! Repair: what is lost comes back from another mirror or from the source, in the order of repair, several at once.
 
 use super::look::{Candidate, Found};
 use super::{Behalf, CheckOptions, Checker, FindingKind, Outcome, Starts};
@@ -19,7 +19,7 @@ use std::sync::Arc;
 const AT_ONCE: usize = 4;
 
 impl Checker {
-    pub(super) fn mend(&self, found: &mut Found, options: &CheckOptions, report: Report, stop: &Stop) {
+    pub(super) fn repair(&self, found: &mut Found, options: &CheckOptions, report: Report, stop: &Stop) {
         let candidates = in_order(&found.candidates, options, &self.starts);
         let total_bytes = candidates.iter().filter(|c| c.recoverable).map(|c| c.bytes).sum();
         let meter = Meter::new(report, "repair", total_bytes, 0);
@@ -30,7 +30,7 @@ impl Checker {
                 scope.spawn(|| {
                     while !stop.is_set() {
                         let Some(candidate) = todo.lock().next() else { break };
-                        let outcome = match self.mend_one(candidate) {
+                        let outcome = match self.repair_one(candidate) {
                             Ok(()) => Outcome::Repaired,
                             Err(e) => Outcome::Failed(e.to_string()),
                         };
@@ -53,14 +53,14 @@ impl Checker {
     }
 
     /// Brings one object back. What is in order by now needs nothing.
-    pub(super) fn mend_one(&self, candidate: &Candidate) -> Result<()> {
+    pub(super) fn repair_one(&self, candidate: &Candidate) -> Result<()> {
         let stub = self.open(&candidate.path, OFlags::RDWR)?;
-        if let Some(Behalf { who, mends_readable }) = &self.behalf {
+        if let Some(Behalf { who, repairs_readable }) = &self.behalf {
             let owner = fs::fstat(&stub)?.st_uid;
             let reads = || open_at(self.volume.tree(), &candidate.path, OFlags::RDONLY | OFlags::NOFOLLOW, who).is_ok();
-            if owner != who.uid && !(*mends_readable && reads()) {
+            if owner != who.uid && !(*repairs_readable && reads()) {
                 return Err(Error::Invalid(format!(
-                    "it belongs to user {owner}; only its owner and the operator may mend it"
+                    "it belongs to user {owner}; only its owner and the operator may repair it"
                 )));
             }
         }
@@ -75,7 +75,7 @@ impl Checker {
         if stale {
             self.mover.resync(&file)?;
         } else if candidate.damaged {
-            self.mend_damaged(&file, candidate)?;
+            self.repair_damaged(&file, candidate)?;
         } else if candidate.healthy_copies > 0 || !file.is_recoverable() {
             let target = candidate.object.target;
             self.mover.replace_target(&file, target, Reason::FailedOver(target))?;
@@ -86,7 +86,7 @@ impl Checker {
     }
 
     /// Takes the bytes from where they are right: another mirror, of which no object is damaged, or the source.
-    fn mend_damaged(&self, file: &Arc<File>, candidate: &Candidate) -> Result<()> {
+    fn repair_damaged(&self, file: &Arc<File>, candidate: &Candidate) -> Result<()> {
         if candidate.healthy_copies > 0 {
             file.distrust(&file.view(), candidate.at.mirror)?;
             self.mover.resync(file)?;
