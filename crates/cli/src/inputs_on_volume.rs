@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use store::daemon::Core;
-use store::repair;
+use store::recovery;
 use store::volume::Jobs;
 
 /// The files of a daemon.
@@ -23,17 +23,17 @@ struct InputsOnVolume {
 }
 
 impl Inputs for InputsOnVolume {
-    type Lost = repair::Lost;
+    type Lost = recovery::Lost;
 
     fn target_changes(&self) -> u64 {
         self.target_changes.load(Ordering::Acquire)
     }
 
-    fn look(&self, jobs: &[Vec<PathBuf>]) -> Result<Vec<Looked<repair::Lost>>, String> {
+    fn look(&self, jobs: &[Vec<PathBuf>]) -> Result<Vec<Looked<recovery::Lost>>, String> {
         let below = |path: &PathBuf| Some(path.strip_prefix(&self.core.mount_point).ok()?.to_str()?.to_string());
         let groups: Vec<Vec<String>> = jobs.iter().map(|paths| paths.iter().filter_map(below).collect()).collect();
         let looked = self.core.checker.lost(&groups).map_err(|e| e.to_string())?;
-        let told = |lost: repair::Lost| {
+        let told = |lost: recovery::Lost| {
             let of = lost.candidate();
             (Lost { file: of.file, object: of.object, healthy_copies: of.healthy_copies, bytes: of.bytes }, lost)
         };
@@ -43,7 +43,7 @@ impl Inputs for InputsOnVolume {
             .collect())
     }
 
-    fn repair(&self, lost: &repair::Lost) -> Result<(), String> {
+    fn repair(&self, lost: &recovery::Lost) -> Result<(), String> {
         self.core.checker.bring_back(lost).map_err(|e| e.to_string())
     }
 

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use store::daemon::Core;
 use store::daemon::burst::{self, Mark};
-use store::repair::{Behalf, CheckOptions, Outcome, Tally};
+use store::recovery::{Behalf, CheckOptions, Outcome, Tally};
 use store::source::Identity;
 use store::stage::{StageIn, Stop};
 use store::stats::Metric;

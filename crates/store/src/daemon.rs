@@ -36,7 +36,7 @@ use crate::mount::{Mount, MountError, Openers, Options, Parts};
 use crate::mover::Mover;
 use crate::namespace::Namespace;
 use crate::places::Places;
-use crate::repair::{Checker, Repair, Tally};
+use crate::recovery::{Checker, Repair, Tally};
 use crate::source::Opener;
 use crate::stage::Stager;
 use crate::state::State;

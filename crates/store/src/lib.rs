@@ -19,7 +19,7 @@ pub mod mount;
 pub mod mover;
 pub mod namespace;
 pub mod places;
-pub mod repair;
+pub mod recovery;
 pub mod source;
 pub mod stage;
 pub mod state;

@@ -125,7 +125,7 @@ mod tests {
 
     #[test]
     fn what_is_logged_is_said_by_levels_and_crates() {
-        for good in ["info", "off", "warn,store=debug", " store::repair=trace , connect=info", "", "DEBUG"] {
+        for good in ["info", "off", "warn,store=debug", " store::recovery=trace , connect=info", "", "DEBUG"] {
             assert!(parse(good).is_ok(), "{good:?}");
         }
         for bad in ["inof", "garbage=zzz", "store", "stroe=debug", "store=debg", "hyper=debug"] {

@@ -9,7 +9,7 @@ use super::walk::walk;
 use crate::durable_names::DurableNames;
 use crate::file::{File, FileTable};
 use crate::mover::Mover;
-use crate::repair::Starts;
+use crate::recovery::Starts;
 use crate::target::{State, Targets};
 use crate::volume::Volume;
 use crate::{Error, Result};

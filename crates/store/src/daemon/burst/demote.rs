@@ -7,7 +7,7 @@ use super::record::{self, Part};
 use super::valve::Valve;
 use crate::daemon::Core;
 use crate::file::File;
-use crate::repair::Checker;
+use crate::recovery::Checker;
 use crate::{Error, Result};
 use policy::FileId;
 use policy::burst::buffer;

@@ -5,7 +5,7 @@ use super::demote::{has_replicas, is_on, version_places};
 use super::record::{self, MtbfFrom, Part};
 use super::{Burst, now_ms};
 use crate::daemon::Core;
-use crate::repair::Checker;
+use crate::recovery::Checker;
 use crate::{Error, Result};
 use policy::burst::admission::{Action, Event, Verdict};
 use policy::burst::buffer;

@@ -4,7 +4,7 @@ use super::{read, unknown, with_progress};
 use crate::control::{Caller, Problem, Responder};
 use crate::daemon::Core;
 use crate::daemon::resolve::identity;
-use crate::repair::{Behalf, CheckOptions, Checker};
+use crate::recovery::{Behalf, CheckOptions, Checker};
 use serde_json::{Value, json};
 use std::sync::Arc;
 
