@@ -321,3 +321,74 @@ fn modules_import_each_other_in_no_ring() {
     complain("modules in a ring", &rings.difference(&listed).map(shown).collect::<Vec<_>>());
     complain("rings that are gone: take them off the list", &listed.difference(&rings).map(shown).collect::<Vec<_>>());
 }
+
+/// `a::{b, c::d}` names `a::b` and `a::c::d`.
+fn expanded(name: &str) -> Vec<String> {
+    let Some((before, rest)) = name.split_once('{') else { return vec![name.replace(' ', "")] };
+    let Some((list, after)) = rest.split_once('}') else { return vec![name.to_owned()] };
+    list.split(',').flat_map(|part| expanded(&format!("{before}{}{after}", part.trim()))).collect()
+}
+
+/// The file or folder of a module, or of the item in it that the last word names.
+fn is_there(name: &str) -> bool {
+    let mut words: Vec<&str> = name.split("::").collect();
+    if words.last().is_some_and(|last| last.starts_with(char::is_uppercase)) {
+        words.pop();
+    }
+    let below = root().join("crates").join(words[0]).join("src").join(words[1..].join("/"));
+    below.is_dir() || below.with_extension("rs").is_file()
+}
+
+/// Modules that the pages of docs/internals name, by page. A path begins with a crate.
+fn named_modules() -> Vec<(PathBuf, String)> {
+    let mut pages = Vec::new();
+    files_below(&root().join("docs/internals"), &mut pages);
+    let crates: Vec<_> = std::fs::read_dir(root().join("crates")).expect("crates").flatten().collect();
+    let crates: Vec<String> = crates.iter().map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
+    let mut found = Vec::new();
+    for page in pages {
+        let text = std::fs::read_to_string(&page).expect("text");
+        // What is to be renamed is not there under its new name yet.
+        let code =
+            text.split("## Names in code that are to change").next().unwrap_or_default().split('`').skip(1).step_by(2);
+        let of_ours = code.filter(|c| c.split_once("::").is_some_and(|(first, _)| crates.iter().any(|c| c == first)));
+        found.extend(of_ours.flat_map(expanded).map(|name| (page.clone(), name)));
+    }
+    found
+}
+
+#[test]
+fn modules_that_the_documents_name_are_there() {
+    assert_eq!(expanded("a::{b, c::d}::e"), ["a::b::e", "a::c::d::e"]);
+    let named = named_modules();
+    assert!(named.len() > 100, "the names were not found");
+    let lost = named.iter().filter(|(_, name)| !is_there(name));
+    complain(
+        "modules that are gone",
+        &lost.map(|(page, name)| format!("{}: {name}", page.display())).collect::<Vec<_>>(),
+    );
+}
+
+/// The pages below docs/internals/machines begin with the module of theirs.
+#[test]
+fn every_machine_has_a_page() {
+    let named: BTreeSet<String> = named_modules()
+        .into_iter()
+        .filter(|(page, _)| page.parent().is_some_and(|folder| folder.ends_with("internals/machines")))
+        .map(|(_, name)| name)
+        .collect();
+    let machines = rust_files()
+        .into_iter()
+        .filter(|(path, text)| path.starts_with("crates/policy/src") && text.contains("\nimpl Machine for "));
+    let module = |path: &Path| {
+        let path = path.with_extension("");
+        let words: Vec<_> = path.iter().skip(3).map(|word| word.to_string_lossy().into_owned()).collect();
+        format!("policy::{}", words.join("::"))
+    };
+    let modules: Vec<String> = machines.map(|(path, _)| module(&path)).collect();
+    assert!(modules.len() > 10, "the machines were not found");
+    // A machine in `x::machine` or beside its parts in `x` has the page of `x`.
+    let parent = |name: &str| name.rsplit_once("::").map(|(parent, _)| parent.to_owned()).unwrap_or_default();
+    let mute = modules.iter().filter(|name| !named.contains(*name) && !named.contains(&parent(name)));
+    complain("machines without a page in docs/internals/machines", &mute.cloned().collect::<Vec<_>>());
+}
