@@ -108,7 +108,7 @@ impl Habit {
         self.advice
     }
 
-    /// All of it in one word, for those who share it without a lock.
+    /// All of it in one word, for those that share it without a lock.
     pub fn to_bits(self) -> u32 {
         u32::from(self.share) << 1 | u32::from(self.advice == Advice::Random)
     }

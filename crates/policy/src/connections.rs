@@ -38,10 +38,10 @@ impl fmt::Display for ConnectionId {
     }
 }
 
-/// More connections than that to one server serve nobody.
+/// More connections than that to one server gain nothing.
 pub const CONNECTIONS_MAX: u16 = 64;
 
-/// Who chooses the connection of an operation.
+/// What chooses the connection of an operation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Policy {
     /// The thread that opens a file chooses its connection: the thread's number modulo the connections (paper 001, algorithm 4.1).

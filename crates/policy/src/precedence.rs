@@ -22,7 +22,7 @@ use crate::time::Time;
 /// Why a read waits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Class {
-    /// Somebody waits for it.
+    /// A caller waits for it.
     #[default]
     Awaited,
     /// Nobody has asked for it yet.

@@ -1,7 +1,7 @@
 //! Sequential streams told apart by address, for requests that carry no file: block traces, a server behind a network.
 //!
 //! A bounded table of places where a request may go on. A request that starts there, or a little before or after, belongs to
-//! that stream; any other begins one of its own. When the table is full a place that nobody went on from goes first, the
+//! that stream; any other begins one of its own. When the table is full a place that nothing went on from goes first, the
 //! oldest of them; a stream that did go on only goes when it has been idle for eight rounds of the table, or when
 //! all others have gone on, too. So random requests between the turns of 64 streams do not wear the streams out.
 

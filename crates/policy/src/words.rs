@@ -116,7 +116,7 @@ pub fn replacement(text: &str) -> Result<Replacement, WordError> {
     Ok(Replacement::Sarc(lists))
 }
 
-/// Who sets trigger distances: `native`, `fixed:24`, `ets`, `esf`; the last two with `default=`, `min=`, `max=`, `redistribute`.
+/// What sets trigger distances: `native`, `fixed:24`, `ets`, `esf`; the last two with `default=`, `min=`, `max=`, `redistribute`.
 pub fn trigger(text: &str) -> Result<Trigger, WordError> {
     let parser = Parser::new("trigger", text);
     match (parser.name, &parser.parameters[..]) {

@@ -107,7 +107,7 @@ pub(crate) struct Begun {
     pub orders: Vec<Order>,
     /// Prefetches that are awaited now.
     pub hurried: Vec<Queued>,
-    /// Who is to be waited for; `None` if all bytes were here.
+    /// What is to be waited for; `None` if all bytes were here.
     pub wait: Option<ticket::Wait>,
 }
 
@@ -241,7 +241,7 @@ impl BlockCache {
         }
     }
 
-    /// A piece of a prefetch waits for a worker. Given back if somebody waits for the fetch meanwhile.
+    /// A piece of a prefetch waits for a worker. Given back if a caller waits for the fetch meanwhile.
     pub(crate) fn queued(&self, fetch: FetchId, piece: Queued) -> Option<Queued> {
         let mut inner = self.inner.lock();
         let flying = inner.flying.get_mut(&fetch)?;
@@ -277,7 +277,7 @@ impl BlockCache {
         }
     }
 
-    /// A fetch passed its deadline: nobody waits for it any more.
+    /// A fetch passed its deadline: no caller waits for it any more.
     fn give_up(&self, fetches: &[FetchId]) {
         let mut inner = self.inner.lock();
         for fetch in fetches {

@@ -65,29 +65,29 @@ pub struct Core {
     pub names: Arc<DurableNames>,
     /// The files in use.
     pub files: Arc<FileTable>,
-    /// Who moves bytes.
+    /// What moves bytes.
     pub mover: Arc<Mover>,
-    /// Who brings lost bytes back.
+    /// What brings lost bytes back.
     pub repair: Arc<Repair>,
-    /// Who looks for what is lost.
+    /// What looks for what is lost.
     pub checker: Checker,
     /// Checks under way that ordinary users asked for.
     checks: Arc<Admission>,
-    /// Who stages in and out.
+    /// What stages in and out.
     pub stager: Arc<Stager>,
     /// Copies of input files, for as long as jobs need them.
     pub replicas: Arc<Replicas>,
     /// The burst buffer, if there is one.
     pub burst: Option<Arc<burst::Burst>>,
-    /// Who decides how wide files are striped.
+    /// What decides how wide files are striped.
     pub stripes: Arc<Stripes>,
-    /// Who has hot data on the fast tier, if `volume.toml` asks for it.
+    /// What has hot data on the fast tier, if `volume.toml` asks for it.
     pub tiering: Option<Arc<Tiering>>,
     /// How far stagings are.
     pub under_way: under_way::UnderWay,
     /// Where the volume is mounted.
     pub mount_point: PathBuf,
-    /// Who knows which files jobs need.
+    /// What knows which files jobs need.
     needs: Mutex<Vec<Needs>>,
     background: Arc<Background>,
     started: Instant,

@@ -4,7 +4,7 @@
 //! sees to that. Locks, outermost first:
 //!
 //! * `io`: writers hold it shared; conversion, growth, truncation, punching and the mover's swap hold it exclusively.
-//!   Nobody waits for a recovery while holding it.
+//!   No caller waits for a recovery while holding it.
 //! * `record`: one change of the layout record at a time (a writer marks a mirror stale while it holds `io` shared).
 //! * `extend`: the size in memory and in the stub change together.
 //! * `view`: the pointer to layout and opened objects; held only to copy or replace it.
@@ -122,7 +122,7 @@ pub struct File {
     load: Load,
     habits: habit::Habits,
     staged_as: OnceLock<Box<str>>,
-    /// Who answers for its descriptors.
+    /// What answers for its descriptors.
     payer: Mutex<Option<Weak<dyn Payer>>>,
 }
 

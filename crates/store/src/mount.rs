@@ -116,7 +116,7 @@ pub struct Options {
     pub allow_other: Option<bool>,
     /// Whether the kernel may read and write one-object files by itself.
     pub passthrough: Passthrough,
-    /// Whether files that nobody writes are read through the kernel's page cache.
+    /// Whether files that nothing writes are read through the kernel's page cache.
     pub io: Io,
     /// Shown as the source in `/proc/mounts`.
     pub name: String,

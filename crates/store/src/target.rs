@@ -297,7 +297,7 @@ impl Target {
 }
 
 impl Target {
-    /// What a probe answered, for those who need to read only: health is told whether it can be written too.
+    /// What a probe answered, for those that need to read only: health is told whether it can be written too.
     fn readable(&self, answer: Result<(), TargetError>) -> Result<(), TargetError> {
         match answer {
             Ok(()) => self.core.report(Event::ProbeOk),

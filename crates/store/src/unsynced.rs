@@ -1,4 +1,4 @@
-//! What of one thing (an object, a stub) is not durable yet, and one sync at a time for all who ask.
+//! What of one thing (an object, a stub) is not durable yet, and one sync at a time for all that ask.
 //!
 //! ```text
 //! changes    1  2  3        4           5
@@ -91,7 +91,7 @@ impl<E: Clone> Unsynced<E> {
         Turn::Mine(Syncing { of: self, number: syncs.begun, covers: self.changes(), ended: None })
     }
 
-    /// Waits for the end of a sync of somebody else; its error is that of all who waited.
+    /// Waits for the end of a sync of somebody else; its error is that of all that waited.
     pub fn wait(&self, number: u64) -> Result<(), E> {
         let mut syncs = self.syncs.lock();
         while syncs.under_way == Some(number) {

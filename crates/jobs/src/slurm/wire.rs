@@ -14,7 +14,7 @@ pub struct SetUp {
     pub job: JobId,
     /// The owner.
     pub uid: u32,
-    /// Her group.
+    /// The group of the user.
     pub gid: u32,
     /// The script as Slurm keeps it.
     pub script: Script,

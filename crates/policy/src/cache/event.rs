@@ -56,7 +56,7 @@ pub struct Fetch {
     pub file_blocks: u64,
     /// Why.
     pub reason: Reason,
-    /// Whether somebody waits for any of it, as far as this level knows: where it stands in queues.
+    /// Whether a caller waits for any of it, as far as this level knows: where it stands in queues.
     pub class: Class,
 }
 

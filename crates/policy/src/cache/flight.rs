@@ -118,7 +118,7 @@ impl Flight {
         }
     }
 
-    /// Somebody waits for what the request waits for: `hurry` is called for each of its fetches that was a prefetch.
+    /// A caller waits for what the request waits for: `hurry` is called for each of its fetches that was a prefetch.
     pub(crate) fn hurry(&mut self, request: RequestId, mut hurry: impl FnMut(FetchId)) {
         for at in 0..self.fetches.len() {
             let Flying { live: true, class: Class::Prefetch, mut edges, .. } = self.fetches[at] else { continue };

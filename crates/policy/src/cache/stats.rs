@@ -35,7 +35,7 @@ pub struct Stats {
     pub prefetch_wasted: u64,
     /// Prefetches that were not issued because every frame was in flight.
     pub prefetch_dropped: u64,
-    /// Fetched for those who waited and not kept, other than PFC's bypass.
+    /// Fetched for those that waited and not kept, other than PFC's bypass.
     pub passed_through: u64,
     /// Evicted.
     pub evicted: u64,

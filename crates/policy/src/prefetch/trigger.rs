@@ -10,7 +10,7 @@ pub(crate) use rates::Rates;
 
 use crate::time::Time;
 
-/// Who sets the trigger distances `T`: a prefetch is due when no more than `T` blocks, the one being read included, are
+/// What sets the trigger distances `T`: a prefetch is due when no more than `T` blocks, the one being read included, are
 /// prefetched and unread.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Trigger {

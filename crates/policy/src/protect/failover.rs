@@ -34,7 +34,7 @@ pub struct Key {
     pub target: TargetId,
 }
 
-/// Somebody who waits; a number of the driver's choosing, in use for one wait at a time.
+/// A caller that waits; a number of the driver's choosing, in use for one wait at a time.
 pub type Waiter = u64;
 
 /// Limits of [`Failover`].
@@ -83,7 +83,7 @@ pub enum Event {
         /// The file whose replica still lacks an object.
         key: Key,
     },
-    /// Somebody waits no longer.
+    /// A caller waits no longer.
     Cancel {
         /// The waiter that gave up.
         waiter: Waiter,

@@ -48,7 +48,7 @@ pub struct Key {
     pub lost: ObjectId,
 }
 
-/// Somebody who waits; a number of the driver's choosing, in use for one wait at a time.
+/// A caller that waits; a number of the driver's choosing, in use for one wait at a time.
 pub type Waiter = u64;
 
 /// Limits of [`Recovery`].
@@ -58,7 +58,7 @@ pub struct Config {
     pub rows_per_key_max: usize,
     /// Fetches under way at once, over all keys. At least 1.
     pub fetches_max: usize,
-    /// Of both limits, so many are kept free for rows that somebody waits for.
+    /// Of both limits, so many are kept free for rows that a caller waits for.
     pub reserved_for_asked: usize,
     /// While readers wait, no more is fetched ahead than comes within this time, so that what they ask for comes about
     /// as soon.
@@ -104,7 +104,7 @@ pub enum Event {
         /// The rows it needs.
         rows: Range<u64>,
     },
-    /// The object should be recovered though nobody waits.
+    /// The object should be recovered though no caller waits.
     RepairWanted {
         /// The lost object.
         key: Key,
@@ -161,7 +161,7 @@ pub enum Event {
         /// The lost object.
         key: Key,
     },
-    /// Somebody waits no longer.
+    /// A caller waits no longer.
     Cancel {
         /// The waiter that gave up.
         waiter: Waiter,
@@ -236,7 +236,7 @@ pub enum Action {
 /// Why a row is fetched now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FetchReason {
-    /// Somebody waits for it.
+    /// A caller waits for it.
     Asked,
     /// It lies ahead of a reader.
     Ahead,

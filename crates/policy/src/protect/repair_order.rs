@@ -1,6 +1,6 @@
-//! Which lost objects are repaired first when nobody waits.
+//! Which lost objects are repaired first when no caller waits.
 //!
-//! Those of jobs that start soonest, because a repair that ends after its job began helped nobody; then those with the
+//! Those of jobs that start soonest, because a repair that ends after its job began helped no job; then those with the
 //! fewest healthy copies left, because the next failure loses them; then the smallest, because they free the list
 //! fastest; then by number, so that the order is the same every time.
 

@@ -438,7 +438,7 @@ impl Easy {
             (line.promise, line.fresh) = (None, None);
             return;
         };
-        // Who was refused before stays refused until something ends: time and free capacity only run out.
+        // What was refused before stays refused until something ends: time and free capacity only run out.
         let known = line.room.is_some();
         let room = line.room.unwrap_or_else(|| line.room_beside(self.jobs[head].need, self.now));
         if line.promise.is_none_or(|(id, _)| id != self.jobs[head].id) {

@@ -8,7 +8,7 @@
 //! A request of so many bytes spans `bytes / unit` devices, at most all.
 //!
 //! **Planning** ([`Planner`]). Classes of requests share the devices: each is predicted beside the load of the others, and takes the fork
-//! with the smallest predicted response time; that changes the load of the others, so the choice is repeated until nobody changes (at
+//! with the smallest predicted response time; that changes the load of the others, so the choice is repeated until nothing changes (at
 //! most [`ROUNDS_MAX`] times). Where there are several forks, the same bytes lie on different devices, and a request takes those with the
 //! shorter queues: that shortens the wait as in the supermarket model.
 //!

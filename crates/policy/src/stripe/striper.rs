@@ -47,7 +47,7 @@ const DROP_WRITES_MIN: f64 = 0.5;
 /// Parameters of the striper.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
-    /// Who decides; `Fixed` watches only.
+    /// What decides; `Fixed` watches only.
     pub mode: Mode,
     /// The devices, all alike; rate and request size of it are not used.
     pub parameters: Parameters,
@@ -71,7 +71,7 @@ pub struct Config {
     pub files_max: usize,
     /// Striping units are multiples of this.
     pub granularity_bytes: u64,
-    /// Who says what the requests of a file look like.
+    /// What says what the requests of a file look like.
     pub classifier: Chosen,
 }
 
@@ -204,7 +204,7 @@ pub enum Action {
     Route {
         /// Of which file.
         file: FileId,
-        /// Who chooses.
+        /// What chooses.
         by: Box<Chooser>,
     },
 }

@@ -20,7 +20,7 @@ pub(super) struct Flying {
     pub failed: bool,
     /// Passed its deadline.
     pub overdue: bool,
-    /// Whether somebody waits for it.
+    /// Whether a caller waits for it.
     pub class: Class,
     /// Its pieces that wait, or waited, for a worker as prefetches.
     pub queued: Vec<Queued>,
@@ -36,7 +36,7 @@ pub(super) struct Copies<'b> {
     /// Ranges of `buf` that are filled.
     pub hits: Vec<Range<usize>>,
     pub waits: Vec<(FetchId, Span)>,
-    /// Prefetches that it waits for and nobody did before.
+    /// Prefetches that it waits for and nothing did before.
     pub hurried: Vec<Queued>,
     delivered: bool,
 }

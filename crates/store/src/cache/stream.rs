@@ -5,7 +5,7 @@ use super::files::Files;
 use policy::FileId;
 use std::sync::{Arc, OnceLock, Weak};
 
-/// Who reads sequentially. Ends when dropped.
+/// What reads sequentially. Ends when dropped.
 pub struct Stream {
     number: Arc<Number>,
     client: u32,

@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 const RESYNC_AFTER: Duration = Duration::from_secs(2);
 /// Files remembered for a resync; beyond that, `entrepot check --repair` finds them.
 const RESYNC_MAX: usize = 10_000;
-/// How often somebody who waits for a drain sees how far it is.
+/// How often a caller that waits for a drain sees how far it is.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
 /// Lines of news kept for `entrepot status`.
 const NEWS_MAX: usize = 64;
@@ -56,13 +56,13 @@ struct Waiting {
     news: VecDeque<(u64, String)>,
 }
 
-/// The work that nobody waits for.
+/// The work that no caller waits for.
 pub struct Background {
     stats: Arc<Stats>,
     waiting: Mutex<Waiting>,
     woken: Condvar,
     workers: Workers,
-    /// Who wants to hear of readers that were not served.
+    /// What wants to hear of readers that were not served.
     replicas: OnceLock<Weak<Replicas>>,
 }
 
@@ -97,7 +97,7 @@ impl Background {
         })
     }
 
-    /// Who hears of readers that a target did not serve. Only the first call counts.
+    /// What hears of readers that a target did not serve. Only the first call counts.
     pub(super) fn tell_of_replicas(&self, replicas: &Arc<Replicas>) {
         drop(self.replicas.set(Arc::downgrade(replicas)));
     }
@@ -217,7 +217,7 @@ impl Background {
     }
 
     /// Empties a target (if nobody does yet) and waits until that ended; `look` gets the progress and says whether to go
-    /// on waiting. The drain goes on when nobody waits any more.
+    /// on waiting. The drain goes on when no caller waits any more.
     pub(super) fn drain_now(
         self: &Arc<Background>,
         core: &Arc<Core>,

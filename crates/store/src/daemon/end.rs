@@ -16,7 +16,7 @@ use std::time::Duration;
 
 /// How long the steps of the end may take together before the rest is left to the end of the process.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// The same after a forced end: nobody waits for an answer any more.
+/// The same after a forced end: no caller waits for an answer any more.
 const FORCED_PATIENCE: Duration = Duration::from_secs(5);
 
 /// How a daemon is told to end, and who waits for that.

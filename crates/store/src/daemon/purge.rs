@@ -1,7 +1,7 @@
 //! Purging: looks at every file and removes those that [`policy::protect::purge`] chooses.
 //!
 //! Between the look and the removal a file gets a name that nobody asks for; then it is looked at once more, and gets its
-//! name back if it was opened or written meanwhile. So nobody's write is removed with it.
+//! name back if it was opened or written meanwhile. So no write is removed with it.
 
 use super::Core;
 use crate::file::File;
@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Who says which paths below the mount jobs need; an error if that is not known.
+/// What says which paths below the mount jobs need; an error if that is not known.
 pub type Needs = Arc<dyn Fn() -> std::result::Result<Vec<PathBuf>, String> + Send + Sync>;
 
 /// A file that was removed, or would be.

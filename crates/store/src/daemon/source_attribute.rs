@@ -13,7 +13,7 @@ const NO_GROUP: u32 = 65534;
 
 /// Sources as the mount's users set and read them.
 pub struct SourceAttribute {
-    /// Who opens the sources and takes the checksums.
+    /// What opens the sources and takes the checksums.
     pub stager: Arc<Stager>,
 }
 

@@ -70,7 +70,7 @@ impl File {
         }
     }
 
-    /// Hands a fetch to the workers of the targets, without waiting for room there. What somebody waits for is added to
+    /// Hands a fetch to the workers of the targets, without waiting for room there. What a caller waits for is added to
     /// `own`.
     fn fetch(self: &Arc<Self>, cache: &Arc<BlockCache>, order: Order, own: &mut Vec<(FetchId, Pending<()>)>) {
         let Order { fetch, first, demand_len, class, mut frames } = order;

@@ -1,4 +1,4 @@
-//! Changes of the layout record: stale marks by writers, everything else by those who hold the file exclusively.
+//! Changes of the layout record: stale marks by writers, everything else by those that hold the file exclusively.
 
 use super::write::Missed;
 use super::{Event, File, View, target_error};

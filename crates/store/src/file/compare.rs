@@ -30,7 +30,7 @@ impl File {
         Ok(())
     }
 
-    /// Calls `look` with the file's view while nobody writes; nothing if it is not `view` any more.
+    /// Calls `look` with the file's view while nothing writes; nothing if it is not `view` any more.
     pub(crate) fn while_unwritten<T>(&self, view: &Arc<View>, look: impl FnOnce() -> T) -> Option<T> {
         let _io = self.io.write();
         self.is_current(view).then(look)

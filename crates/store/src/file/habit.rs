@@ -1,4 +1,4 @@
-//! In what order applications read a file (`policy::advice`): shared by all who read it, without a lock. Of two reads that come at the same
+//! In what order applications read a file (`policy::advice`): shared by all that read it, without a lock. Of two reads that come at the same
 //! moment one may be left out; what comes of it is a hint.
 
 use super::File;
@@ -24,7 +24,7 @@ impl File {
         }
     }
 
-    /// What those who read its objects are to tell the media below.
+    /// What those that read its objects are to tell the media below.
     pub fn advice(&self) -> Advice {
         Habit::from_bits(self.habits.0.load(Ordering::Relaxed)).advice()
     }

@@ -1,6 +1,6 @@
 //! Letting the kernel do the I/O of a file that is one object, and what pins a layout meanwhile.
 //!
-//! While a guard lives the object is exactly as long as the file, nobody moves it, and growth goes on in it. While a
+//! While a guard lives the object is exactly as long as the file, nothing moves it, and growth goes on in it. While a
 //! writing guard lives the object's length is the size; it is brought into the stub by `settle`, `sync` and when the
 //! last writing guard goes. The mark `open/ID` in the namespace says so to whoever starts after a crash.
 
@@ -15,7 +15,7 @@ use rustix::io::Errno;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// Who has which claims on the layout.
+/// What has which claims on the layout.
 #[derive(Default)]
 pub(super) struct Claims {
     readers: usize,
@@ -294,7 +294,7 @@ impl File {
 }
 
 impl File {
-    /// Takes the mark away when nobody writes any more; what the mirrors hold is synced first.
+    /// Takes the mark away when nothing writes any more; what the mirrors hold is synced first.
     pub(crate) fn settle_mark(&self) {
         if !self.claims.lock().marked {
             return;

@@ -42,13 +42,13 @@ pub struct Pool {
     pub clock: Box<dyn Fn() -> Time + Send + Sync>,
     /// Where objects are noted that could not be removed because their target was away.
     pub garbage: Arc<dyn Garbage>,
-    /// Who brings lost stripes back; nobody until repair registered itself.
+    /// What brings lost stripes back; nothing until repair registered itself.
     pub recovery: OnceLock<Arc<dyn Recover>>,
-    /// Who wants to know what happens to files.
+    /// What wants to know what happens to files.
     pub observer: Arc<dyn Observer>,
     /// The block cache, if the volume has one.
     pub cache: OnceLock<Arc<BlockCache>>,
-    /// Who adapts the volume to its load; set before it is mounted.
+    /// What adapts the volume to its load; set before it is mounted.
     pub advisers: OnceLock<Vec<Arc<dyn Adviser>>>,
     /// Where stubs are, if the volume notes that; set before it is mounted.
     pub places: OnceLock<Arc<Places>>,
@@ -123,7 +123,7 @@ impl Observer for Unobserved {
     fn note(&self, _file: &File, _event: Event) {}
 }
 
-/// Garbage that nobody removes.
+/// Garbage that nothing removes.
 struct Forgotten;
 
 impl Garbage for Forgotten {
@@ -134,7 +134,7 @@ impl Garbage for Forgotten {
 
 impl Pool {
     /// A pool with the least around it: mirrors are written together, no bytes stay in stubs, the clock stands, garbage is
-    /// forgotten, and nobody observes, recovers, caches or advises. Who has more says so, as in
+    /// forgotten, and nothing observes, recovers, caches or advises. Who has more says so, as in
     /// `Pool { garbage, observer, ..Pool::new(targets, next_id, placement) }`.
     pub fn new(targets: Arc<Targets>, next_id: impl Fn() -> u64 + Send + Sync + 'static, placement: Placement) -> Pool {
         Pool {

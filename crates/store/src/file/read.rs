@@ -180,7 +180,7 @@ fn rows(layout: &policy::layout::Layout, piece: &Piece) -> std::ops::Range<u64> 
 }
 
 impl File {
-    /// Whether somebody changed the view meanwhile; for those who read in several steps.
+    /// Whether somebody changed the view meanwhile; for those that read in several steps.
     pub(crate) fn same_view(&self, view: &Arc<View>) -> bool {
         self.is_current(view)
     }

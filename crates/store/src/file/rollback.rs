@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 impl File {
     /// Gives a mirror that lacks nothing but `rolled_back` objects empty ones in their place; gives how many. A file that has a
-    /// whole mirror, or a source, is left to those who make it whole from there.
+    /// whole mirror, or a source, is left to those that make it whole from there.
     ///
     /// # Errors
     /// A target that may have the bytes does not answer or is failed: to be tried again.

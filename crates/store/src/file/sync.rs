@@ -55,7 +55,7 @@ impl File {
             let _io = self.io.read(); // no swap of the layout between the objects and the stub
             let view = self.view();
             if self.kernel_writes.load(Ordering::Acquire) {
-                // Nobody sees what the kernel writes.
+                // Nothing sees what the kernel writes.
                 view.all().for_each(|slot| slot.unsynced.changed());
             }
             if view.layout.is_some() {
@@ -168,7 +168,7 @@ impl Slot {
         let (lost, thing) = (pool.lost.clone(), self.id.0);
         self.submit(pool, move |h| match h.sync() {
             Ok(()) => Ok(lost.of(thing)),
-            // Noted here, since the worker may come back from it long after nobody waits any more.
+            // Noted here, since the worker may come back from it long after no caller waits any more.
             Err(errno) => {
                 lost.note(thing, h.len().unwrap_or(u64::MAX), errno);
                 Err(errno)

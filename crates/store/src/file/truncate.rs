@@ -1,6 +1,6 @@
 //! Truncation, and the rule that bytes beyond the end of a file never come back.
 //!
-//! The stub's size is set first: from then on nobody reads what is beyond it. Cutting the objects is tried at once;
+//! The stub's size is set first: from then on nothing reads what is beyond it. Cutting the objects is tried at once;
 //! what could not be cut (a target is away, the daemon was killed) is cut before the file is next extended, and durably,
 //! since after a loss of power the new size may be there and what was written below it not. A target that cannot do it
 //! then keeps its mirror from being used further or, if it is the only one, the file from being extended.

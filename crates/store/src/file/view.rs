@@ -105,7 +105,7 @@ impl Slot {
         }
     }
 
-    /// Just made, or made durable while nobody could change it.
+    /// Just made, or made durable while nothing could change it.
     pub fn set_durable(&self, durable: bool) {
         self.unnamed.store(!durable, Ordering::Release);
         if durable { self.unsynced.all_durable() } else { self.unsynced.changed() }

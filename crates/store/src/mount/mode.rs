@@ -65,7 +65,7 @@ pub struct Modes {
 pub struct OpenRequest {
     /// It may write.
     pub writes: bool,
-    /// Read past the page cache, if nobody can write.
+    /// Read past the page cache, if nothing can write.
     pub direct: bool,
     /// Let the kernel do it, if it can.
     pub pass: bool,

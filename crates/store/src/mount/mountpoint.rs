@@ -65,7 +65,7 @@ pub fn connection(mountpoint: &Path) -> Option<u32> {
     table.split(|b| *b == b'\n').filter_map(of_line).next_back()
 }
 
-/// Says that nobody serves a mount any more; for good.
+/// Says that nothing serves a mount any more; for good.
 pub struct Ended(OwnedFd);
 
 impl Ended {
@@ -74,7 +74,7 @@ impl Ended {
         Ok(Ended(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?))
     }
 
-    /// Nobody serves it.
+    /// Nothing serves it.
     pub fn ring(&self) {
         // Fails only when it was rung before, many times.
         let _ = rustix::io::write(&self.0, &1u64.to_ne_bytes());
@@ -93,7 +93,7 @@ impl Table {
         Table(fs::File::open("/proc/self/mountinfo").ok())
     }
 
-    /// Sleeps until something was mounted or unmounted, or nobody serves the mount any more: then `true`.
+    /// Sleeps until something was mounted or unmounted, or nothing serves the mount any more: then `true`.
     pub fn wait(&self, ended: &Ended) -> bool {
         let mut fds = vec![PollFd::new(&ended.0, PollFlags::IN)];
         fds.extend(self.0.iter().map(|table| PollFd::new(table, PollFlags::PRI)));

@@ -137,7 +137,7 @@ impl Drop for User<'_> {
 }
 
 impl Server {
-    /// Uses a file by its node, opening its stub if nobody has.
+    /// Uses a file by its node, opening its stub if nothing has.
     pub fn user(&self, id: NodeId) -> Result<User<'_>> {
         if let Some(open) = self.open.enter(id) {
             return Ok(User { server: self, open, uid: OWN });

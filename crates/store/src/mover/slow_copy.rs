@@ -175,7 +175,7 @@ impl Mover {
         }
     }
 
-    /// The new objects are there, and nobody has written since. The copy that is kept from now on.
+    /// The new objects are there, and nothing has written since. The copy that is kept from now on.
     pub(super) fn keep_or_release(&self, old: &Layout, new: &Layout, keeps: Keeps) -> Option<Segment> {
         let (used, copy) = match keeps {
             Keeps::Nothing => return None,

@@ -23,7 +23,7 @@ pub struct Caller {
     pub gid: u32,
     /// File mode creation mask; applied by the namespace's file system, which skips it where a default ACL rules.
     pub umask: u32,
-    /// Her thread; 0 if it is not known.
+    /// The thread of the user; 0 if it is not known.
     pub thread: u32,
 }
 

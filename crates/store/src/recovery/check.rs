@@ -136,9 +136,9 @@ pub struct Checker {
     pub volume: Arc<Volume>,
     /// Its files.
     pub files: Arc<FileTable>,
-    /// Who brings objects back.
+    /// What brings objects back.
     pub repair: Arc<Repair>,
-    /// Who copies from other mirrors and removes orphans.
+    /// What copies from other mirrors and removes orphans.
     pub mover: Arc<Mover>,
     /// Which files waiting jobs read: those are repaired first.
     pub starts: Arc<Starts>,

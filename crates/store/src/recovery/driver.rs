@@ -26,7 +26,7 @@ use std::time::{Duration, Instant};
 /// Broken recoveries whose patched rows are kept readable; the oldest are forgotten.
 const BROKEN_MAX: usize = 256;
 
-/// Somebody who waits.
+/// A caller that waits.
 pub(super) struct Wait {
     began: Instant,
     told: Mutex<Option<Outcome>>,
@@ -182,7 +182,7 @@ impl Driver {
         self.bell.notify_all();
     }
 
-    /// The recovery of a key ended: those who wait for the whole object are told, and what is no longer needed goes.
+    /// The recovery of a key ended: those that wait for the whole object are told, and what is no longer needed goes.
     pub fn ended(&self, key: Key, result: Finished, keep: bool) {
         // Dropped after the lock: the last user of a file may have I/O to do.
         let _case = self.case(key);

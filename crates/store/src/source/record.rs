@@ -32,10 +32,10 @@ pub struct Record {
     /// Who staged it: decides where credentials are looked for when it is recovered.
     #[serde(default)]
     pub uid: u32,
-    /// Her group.
+    /// The group of the user.
     #[serde(default)]
     pub gid: u32,
-    /// Her credentials file, by name only.
+    /// The credentials file of the user, by name only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub credentials_file: Option<std::path::PathBuf>,
 }

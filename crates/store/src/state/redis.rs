@@ -26,7 +26,7 @@ use std::time::{Duration, Instant};
 const CONNECT_SPAN: Duration = Duration::from_secs(2);
 /// How long to wait for an answer. A guess: a synced write behind a busy disk.
 const ANSWER_SPAN: Duration = Duration::from_secs(5);
-/// After a failure to connect nobody tries again for so long.
+/// After a failure to connect nothing tries again for so long.
 const AWAY_SPAN: Duration = Duration::from_secs(1);
 /// How often a server that is loading is asked again.
 const LOADING_SPAN: Duration = Duration::from_millis(20);

@@ -1,4 +1,4 @@
-//! A medium that counts the bytes that pass through it and what is under way, so that nobody above has to, and takes the time of
+//! A medium that counts the bytes that pass through it and what is under way, so that nothing above has to, and takes the time of
 //! every sixteenth read or write; and that tells of syncs that fail.
 
 use super::Counters;

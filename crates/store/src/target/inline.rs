@@ -44,7 +44,7 @@ pub enum InlineError {
 /// How many threads may be inside inline operations, over all targets of a volume.
 pub struct InlineSlots {
     slots: Box<[Slot]>,
-    /// Nobody looks at the slots: who enters one wakes the watchdog.
+    /// Nothing looks at the slots: who enters one wakes the watchdog.
     unwatched: AtomicBool,
     wake: OnceLock<Box<dyn Fn() + Send + Sync>>,
 }
@@ -99,7 +99,7 @@ impl InlineSlots {
         self.wake.set(Box::new(wake)).is_ok()
     }
 
-    /// The watchdog wants to sleep; it may if nobody is inside. Who enters from then on wakes it: either this sees that one's
+    /// The watchdog wants to sleep; it may if nothing is inside. Who enters from then on wakes it: either this sees that one's
     /// slot busy, or that one sees what was set here before.
     pub(super) fn leave_unwatched(&self) -> bool {
         self.unwatched.store(true, Ordering::SeqCst);

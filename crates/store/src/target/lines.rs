@@ -53,7 +53,7 @@ impl Lines {
         Some(work)
     }
 
-    /// Somebody waits for `work`, which was a prefetch. Whether it still waited.
+    /// A caller waits for `work`, which was a prefetch. Whether it still waited.
     pub fn raise(&mut self, work: &Arc<dyn Work>) -> bool {
         let same = |other: &Arc<dyn Work>| Arc::as_ptr(other).addr() == Arc::as_ptr(work).addr();
         let Some(at) = self.prefetches.iter().position(|(_, other)| same(other)) else { return false };

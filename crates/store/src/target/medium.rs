@@ -73,7 +73,7 @@ pub trait Medium: Send + Sync + 'static {
 pub trait Handle: Send + Sync {
     /// Reads up to `buf.len()` bytes; fewer only at the end of the object.
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<usize, Errno>;
-    /// Reads into several buffers, one after the other; fewer bytes only at the end of the object. Somebody waits for the
+    /// Reads into several buffers, one after the other; fewer bytes only at the end of the object. A caller waits for the
     /// first `demand_bytes`; a medium that can may tell what lies below that the rest is read on speculation.
     fn read_vectored_at(
         &self,

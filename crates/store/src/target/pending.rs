@@ -12,7 +12,7 @@ use rustix::io::Errno;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-/// Nobody waits longer than so many deadlines for a worker, even while others are served: overload is no excuse to hang.
+/// No caller waits longer than so many deadlines for a worker, even while others are served: overload is no excuse to hang.
 const QUEUED_DEADLINES_MAX: u32 = 4;
 
 /// An operation under way on a worker. Dropping it abandons the result, not the operation.
@@ -30,7 +30,7 @@ pub struct Queued {
 }
 
 impl Queued {
-    /// Somebody waits for it: if it still waits for a worker it goes before all prefetches. Whether it did.
+    /// A caller waits for it: if it still waits for a worker it goes before all prefetches. Whether it did.
     pub fn raise(&self) -> bool {
         self.work.upgrade().is_some_and(|work| self.core.pool.raise(&work))
     }

@@ -31,7 +31,7 @@ pub struct Pool {
     work: Condvar,
     room: Condvar,
     last_progress: AtomicU64,
-    /// Length of the queue, for those who look without the lock.
+    /// Length of the queue, for those that look without the lock.
     waiting: AtomicU32,
 }
 
@@ -122,12 +122,12 @@ impl Pool {
         self.crew.lock().queue.len() < limits.queue_max / 2
     }
 
-    /// Somebody waits for work that was a prefetch: it goes before those that still are. Whether it still waited for a worker.
+    /// A caller waits for work that was a prefetch: it goes before those that still are. Whether it still waited for a worker.
     pub fn raise(&self, work: &Arc<dyn Work>) -> bool {
         self.crew.lock().queue.raise(work)
     }
 
-    /// A worker hangs, and nobody waits for it any more.
+    /// A worker hangs, and no caller waits for it any more.
     pub fn lost(&self) {
         self.crew.lock().lost += 1;
     }

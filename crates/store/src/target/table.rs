@@ -327,7 +327,7 @@ impl Targets {
         usable.filter(|target| all || target.core.was_used()).for_each(|target| target.core.measure());
     }
 
-    /// Whether the watchdog may sleep: nobody is inside an inline operation, and who comes wakes it.
+    /// Whether the watchdog may sleep: nothing is inside an inline operation, and who comes wakes it.
     pub(super) fn rests(&self) -> bool {
         self.wakes && self.slots.leave_unwatched()
     }

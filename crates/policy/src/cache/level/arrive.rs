@@ -22,7 +22,7 @@ impl Level {
             self.deliver(request.span, None, outcome);
             return;
         }
-        // Somebody waits for what passes through; of the rest some may only be read more.
+        // A caller waits for what passes through; of the rest some may only be read more.
         for at in 0..self.plan.through.len() {
             let (span, reason) = self.plan.through[at];
             self.stats.fetched += u64::from(span.len);
@@ -114,7 +114,7 @@ impl Level {
         self.say(Verdict::Wait(fetch), block, request);
     }
 
-    /// The level above says that somebody waits for a request.
+    /// The level above says that a caller waits for a request.
     pub(super) fn hurry(&mut self, request: RequestId) {
         if self.config.coordination.knows_labels() {
             let actions = &mut self.actions;

@@ -98,7 +98,7 @@ impl Level {
         }
     }
 
-    /// A block is dropped, resident or on the way: what is on the way is fetched for those who wait and not kept.
+    /// A block is dropped, resident or on the way: what is on the way is fetched for those that wait and not kept.
     pub(super) fn drop_slot(&mut self, slot: u32) {
         let block = self.pages.block(slot);
         let flags = self.pages.flags(slot);

@@ -36,7 +36,7 @@ impl Level {
             let course = adaptive.course(request, self.flight.outstanding().1);
             let outcome = self.follow(request, course);
             self.tell_stream(request, outcome);
-            // What it reads more is a request of its own: nobody waits for it.
+            // What it reads more is a request of its own: no caller waits for it.
             self.depart(now, request, outcome, false);
             return outcome;
         }

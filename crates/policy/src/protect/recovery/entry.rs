@@ -133,7 +133,7 @@ impl Entry {
         self.published && self.patched.contains_all(&self.clip(rows))
     }
 
-    /// The first row of `rows` that nobody took yet.
+    /// The first row of `rows` that nothing took yet.
     pub(super) fn untouched(&self, rows: Range<u64>) -> Option<u64> {
         let end = rows.end.min(self.rows);
         let mut row = rows.start;
@@ -155,7 +155,7 @@ impl Entry {
         self.ahead = ahead;
     }
 
-    /// The row to take next though nobody waits for it: one ahead of a reader, else the first; and whether it is ahead of one.
+    /// The row to take next though no caller waits for it: one ahead of a reader, else the first; and whether it is ahead of one.
     pub(super) fn next_unasked(&mut self) -> Option<(u64, bool)> {
         let mut ahead = std::mem::take(&mut self.ahead);
         let row = ahead.next(|from| self.untouched(from..self.rows));

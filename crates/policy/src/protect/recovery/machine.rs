@@ -9,7 +9,7 @@ use crate::time::Time;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Range;
 
-/// Somebody who waits.
+/// A caller that waits.
 #[derive(Debug)]
 struct Wait {
     waiter: Waiter,
@@ -421,7 +421,7 @@ impl Recovery {
         None
     }
 
-    /// A row that nobody waits for: ahead of a reader of the next key in turn that has one, else the next key's next row.
+    /// A row that no caller waits for: ahead of a reader of the next key in turn that has one, else the next key's next row.
     fn fetch_unasked(&mut self) -> Option<Action> {
         let unreserved = |max: usize| max.saturating_sub(self.config.reserved_for_asked).max(1);
         let (fetches_max, rows_max) = (unreserved(self.config.fetches_max), unreserved(self.config.rows_per_key_max));

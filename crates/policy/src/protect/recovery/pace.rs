@@ -5,7 +5,7 @@
 //! as long as rows come within a goal and down when they take longer: about as many as the source gives in that time. A fast source has many
 //! under way, a slow one few, and never fewer than [`FLOOR`], which keep it busy between two questions.
 //!
-//! Where nobody has waited lately there is nobody to be late for, and only the limits of the configuration hold.
+//! Where nothing has waited lately there is nothing to be late for, and only the limits of the configuration hold.
 //!
 //! Source: ours; additive increase and multiplicative decrease as in congestion control by delay.
 

@@ -54,7 +54,7 @@ pub struct Replication {
     pub(super) creating: usize,
     pub(super) now: Time,
     look_at: Option<Time>,
-    /// Whether copies were adopted that nobody may want.
+    /// Whether copies were adopted that nothing may want.
     adopted: bool,
     pub(super) dirty: bool,
     pub(super) actions: VecDeque<Action>,

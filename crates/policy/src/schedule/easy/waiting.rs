@@ -4,7 +4,7 @@
 //!  place      base ....................................... base + len
 //!  needs      [ 4 8 x 2 | x x 16 1 | 2 2 ...              x: left the queue
 //!  estimates  [ . . . . | . .  . . | . . ...
-//!  blocks     [ least 2 | least  1 | ...                  a block in which nobody can start is passed over; what is noted may be
+//!  blocks     [ least 2 | least  1 | ...                  a block in which nothing can start is passed over; what is noted may be
 //!                                                         less than the least that is left, until it has misled a look
 //!  groups     [ least 1              | ...                the same of many blocks
 //! ```

@@ -138,7 +138,7 @@ impl JustInTime {
             self.due.remove(&(at, id));
             ready.push(id);
         }
-        // Who is expected to start soonest gets space first.
+        // What is expected to start soonest gets space first.
         ready.sort_by_key(|id| (self.jobs[id].started.is_none(), self.jobs[id].estimate.unwrap_or(now), *id));
         for id in ready {
             let (reason, _) = self.plan(now, id);

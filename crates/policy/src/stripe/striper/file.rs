@@ -260,7 +260,7 @@ impl Striper {
         best
     }
 
-    /// Who chooses among the copies, if there are several; anew when the load is another.
+    /// What chooses among the copies, if there are several; anew when the load is another.
     fn route(&mut self, id: FileId, file: &mut File, present: &Assignment, beside: Beside) {
         if file.forks.len() < 2 {
             return;

@@ -11,7 +11,7 @@ use policy::{FileId, TargetId, Time};
 use serde_json::{Value, json};
 use std::sync::Arc;
 
-/// Somebody who waits for a move looks so often.
+/// A caller that waits for a move looks so often.
 const MOVE_LOOK_EVERY: std::time::Duration = std::time::Duration::from_millis(50);
 
 #[derive(serde::Deserialize)]

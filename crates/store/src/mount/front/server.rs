@@ -50,7 +50,7 @@ pub fn serve<F: FileSystem>(fs: Arc<F>, mounting: &Mounting<'_>) -> std::io::Res
     };
     let served = Session::from_fd(front, device, acl, config).and_then(Session::spawn);
     served.inspect_err(|_| {
-        // Nobody serves it.
+        // Nothing serves it.
         if let Err(error) = detach(path) {
             tracing::warn!(%error, path = %path.display(), "a mount that nobody serves cannot be detached");
         }

@@ -1,6 +1,6 @@
 //! Reading every byte: staged files are compared with their checksums, mirrors with each other.
 //!
-//! What differs is looked at once more while nobody writes the file. It reads no faster than `[mover] rate`.
+//! What differs is looked at once more while nothing writes the file. It reads no faster than `[mover] rate`.
 
 use super::look::{Candidate, Found};
 use super::{Checker, Finding, FindingKind, Outcome};

@@ -1,5 +1,5 @@
 //! Reading ahead from a target that lies on another Entrepot mount: through a second handle, opened with `O_NOATIME`, by
-//! which the volume below knows what nobody waits for. No protocol of its own, and of no effect anywhere else.
+//! which the volume below knows what no caller waits for. No protocol of its own, and of no effect anywhere else.
 
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use rustix::fs::{CWD, Mode, OFlags};

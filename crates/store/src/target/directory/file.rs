@@ -211,7 +211,7 @@ impl Handle for FileHandle {
             return;
         }
         let says = if random { rustix::fs::Advice::Random } else { rustix::fs::Advice::Normal };
-        // Who knows no advice reads ahead as ever.
+        // What knows no advice reads ahead as ever.
         let _ = rustix::fs::fadvise(&self.fd, 0, None, says);
     }
 
