@@ -65,7 +65,6 @@ pub(crate) struct Core<B: Backend> {
     started: (u64, Instant),
 }
 
-/// All jobs.
 pub(crate) struct JobTable<B: Backend> {
     pub machine: Easy,
     pub jobs: BTreeMap<JobId, Job<B::Own>>,

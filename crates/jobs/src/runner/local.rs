@@ -156,7 +156,6 @@ pub(super) fn number(id: JobId, kind: PartKind) -> easy::JobId {
     easy::JobId(id.0 * 4 + kind as u64)
 }
 
-/// And back.
 pub(super) fn part_of(number: easy::JobId) -> (JobId, PartKind) {
     let kind = match number.0 % 4 {
         0 => PartKind::StageIn,

@@ -22,7 +22,6 @@ pub(super) fn put_base(config: &Config, job: JobId, base: &Spec) -> std::io::Res
     exec::write_whole(&dir.join("base"), &serde_json::to_vec(base)?)
 }
 
-/// And back.
 pub(super) fn base(config: &Config, job: JobId) -> std::io::Result<Spec> {
     let bytes = std::fs::read(root(config).join(format!("job-{job}")).join("base"))?;
     Ok(serde_json::from_slice(&bytes)?)

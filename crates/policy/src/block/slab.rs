@@ -1,6 +1,5 @@
 //! Nodes in one array with lists threaded through them: nothing is allocated once the array has grown to its size.
 
-/// No node.
 pub(crate) const NIL: u32 = u32::MAX;
 
 /// One node: a key, two links, flags and an owner. What the flags and the owner mean is the user's business.

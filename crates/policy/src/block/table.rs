@@ -23,7 +23,6 @@ struct Place {
     slot: u32,
 }
 
-/// The table.
 #[derive(Clone, Debug)]
 pub(crate) struct Table {
     places: Box<[Place]>,

@@ -18,7 +18,6 @@ pub struct RepairEvent {
     pub text: String,
 }
 
-/// The log.
 #[derive(Default)]
 pub(super) struct Log {
     events: Mutex<VecDeque<RepairEvent>>,

@@ -37,14 +37,12 @@ impl<'a> Reader<'a> {
         CodecError::Malformed { at: self.at }
     }
 
-    /// One byte.
     pub(super) fn byte(&mut self) -> Result<u8, CodecError> {
         let byte = *self.bytes.get(self.at).ok_or(self.malformed())?;
         self.at += 1;
         Ok(byte)
     }
 
-    /// A number.
     pub(super) fn number(&mut self) -> Result<u64, CodecError> {
         let mut value = 0u64;
         for shift in (0..64).step_by(7) {

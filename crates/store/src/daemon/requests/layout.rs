@@ -29,7 +29,6 @@ struct Args {
     /// What shall be asked for, as the attribute takes it.
     #[serde(default)]
     request: String,
-    /// Further files.
     #[serde(default)]
     others: Vec<String>,
 }
