@@ -27,7 +27,7 @@ use store::control::exit;
 /// All that a part needs to run, fixed at submission. Holds the user's environment: mode 0600, removed when the job ends.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Spec {
-    /// Which part.
+    /// Stage-in, compute or stage-out.
     pub kind: PartKind,
     /// Its commands, one after the other.
     pub steps: Vec<Vec<String>>,

@@ -125,7 +125,7 @@ pub struct Registered {
 /// `job.submitted`: the parts are in the scheduler's queue. The answer is a [`JobSummary`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SubmittedParts {
-    /// Which job.
+    /// The number that `entrepot job list` shows.
     pub id: JobId,
     /// Its parts there.
     pub parts: BTreeMap<PartKind, ExternalPart>,
@@ -153,16 +153,16 @@ pub struct List {
 /// [`JobSummary`] at each change; answer: the last one).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OneJob {
-    /// Which job.
+    /// The number that `entrepot job list` shows.
     pub id: JobId,
 }
 
 /// `job.log`: what a part wrote. The answer is a [`LogPiece`]; ask again from `next_offset` for the rest.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Log {
-    /// Which job.
+    /// The number that `entrepot job list` shows.
     pub id: JobId,
-    /// Which part.
+    /// Stage-in, compute or stage-out.
     pub part: PartKind,
     /// Which of its two streams.
     #[serde(default)]

@@ -72,7 +72,7 @@ pub trait Scheduler: Send + Sync {
 pub struct Submission<'a> {
     /// Name of the job.
     pub name: &'a str,
-    /// Which part.
+    /// Stage-in, compute or stage-out.
     pub kind: PartKind,
     /// The part that must have succeeded before.
     pub after: Option<&'a str>,

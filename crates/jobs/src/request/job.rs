@@ -72,7 +72,7 @@ impl fmt::Display for JobState {
 /// One line of `job list`. Times are milliseconds since 1970.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JobSummary {
-    /// Which job.
+    /// The number that `entrepot job list` shows.
     pub id: JobId,
     /// Its name.
     pub name: String,
@@ -172,7 +172,7 @@ pub struct Moment {
 /// How a part ended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PartReport {
-    /// Which part.
+    /// Stage-in, compute or stage-out.
     pub kind: PartKind,
     /// When its process started, in milliseconds since 1970.
     pub started_ms: u64,
@@ -209,7 +209,7 @@ pub enum Ending {
     },
     /// A signal killed it.
     Signalled {
-        /// Which.
+        /// The number of the signal.
         signal: i32,
     },
     /// It ran longer than it had asked for and was stopped.
@@ -285,7 +285,7 @@ pub enum Kind {
 /// A job whose parts another scheduler runs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct External {
-    /// Which.
+    /// Slurm or PBS.
     pub scheduler: Kind,
     /// Its parts there.
     pub parts: BTreeMap<PartKind, ExternalPart>,

@@ -30,7 +30,7 @@ impl Plan {
 /// A part of a job.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Part {
-    /// Which part.
+    /// Stage-in, compute or stage-out.
     pub kind: PartKind,
     /// Its queue.
     pub queue: Queue,

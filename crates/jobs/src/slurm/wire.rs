@@ -41,7 +41,7 @@ pub struct OnePart {
     pub uid: u32,
     /// The job's number here.
     pub job: JobId,
-    /// Which part.
+    /// Stage-in, compute or stage-out.
     pub kind: PartKind,
 }
 

@@ -86,14 +86,14 @@ pub enum Event {
     Submitted(Job),
     /// A running job ended.
     Ended {
-        /// Which.
+        /// The job, by the driver's number.
         id: JobId,
         /// Whether with success.
         ok: bool,
     },
     /// The user wants a job gone, waiting or running.
     Cancelled {
-        /// Which.
+        /// The job, by the driver's number.
         id: JobId,
     },
     /// The capacity of a queue changed. What runs goes on.
@@ -117,21 +117,21 @@ pub enum Event {
 pub enum Action {
     /// Run a job; send `Ended` when it ends.
     Start {
-        /// Which.
+        /// The job, by the driver's number.
         id: JobId,
-        /// Why now.
+        /// The rule that decided.
         reason: StartReason,
     },
     /// Kill a running job that was cancelled; its `Ended` is still due.
     Stop {
-        /// Which.
+        /// The job, by the driver's number.
         id: JobId,
     },
     /// Forget a job: it will not run.
     Drop {
-        /// Which.
+        /// The job, by the driver's number.
         id: JobId,
-        /// Why.
+        /// The rule that decided.
         reason: DropReason,
     },
 }

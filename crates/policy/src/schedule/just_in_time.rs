@@ -83,50 +83,50 @@ pub enum Event {
     },
     /// The queue says anew when a job will start; `None` if it cannot say any more.
     Estimated {
-        /// Which.
+        /// The job, by the driver's number.
         job: JobId,
         /// When.
         start: Option<Time>,
     },
     /// Space for a job's data is set aside.
     Reserved {
-        /// Which.
+        /// The job, by the driver's number.
         job: JobId,
     },
     /// There is not enough space for them.
     NoSpace {
-        /// Which.
+        /// The job, by the driver's number.
         job: JobId,
     },
     /// There is not enough space for them, and none is waited for.
     Refused {
-        /// Which.
+        /// The job, by the driver's number.
         job: JobId,
     },
     /// Space became free: those that found none may try again at once.
     SpaceFreed,
     /// The data of a job are there and verified; the transfer took this long.
     Arrived {
-        /// Which.
+        /// The job, by the driver's number.
         job: JobId,
         /// From the beginning of the transfer.
         took: Time,
     },
     /// A transfer failed.
     Failed {
-        /// Which.
+        /// The job, by the driver's number.
         job: JobId,
         /// Whether to try again is of no use.
         permanent: bool,
     },
     /// The job has started, or would have but for its data.
     Started {
-        /// Which.
+        /// The job, by the driver's number.
         job: JobId,
     },
     /// The job is no more, or its data are in other hands.
     Gone {
-        /// Which.
+        /// The job, by the driver's number.
         job: JobId,
     },
     /// Time passed; to be sent at [`JustInTime::next_deadline`].
@@ -140,28 +140,28 @@ pub enum Action {
     Reserve {
         /// For which job.
         job: JobId,
-        /// How much.
+        /// To set aside.
         bytes: u64,
-        /// Why now.
+        /// The rule that decided.
         reason: Reason,
     },
     /// Begin the transfer.
     Begin {
-        /// Which.
+        /// The job, by the driver's number.
         job: JobId,
-        /// Why now.
+        /// The rule that decided.
         reason: Reason,
     },
     /// Give back what was reserved and not used.
     Release {
         /// For which job.
         job: JobId,
-        /// How much.
+        /// To give back.
         bytes: u64,
     },
     /// The data of a job will not come: it should not be started.
     GiveUp {
-        /// Which.
+        /// The job, by the driver's number.
         job: JobId,
     },
 }
@@ -196,12 +196,12 @@ pub enum Phase {
     Reserving,
     /// On their way.
     Moving {
-        /// Since when.
+        /// When the transfer began.
         since: Time,
     },
     /// There.
     Arrived {
-        /// Since when.
+        /// When they were there.
         at: Time,
     },
     /// Will not come.

@@ -168,7 +168,7 @@ pub enum Action {
     Place {
         /// The shape.
         shape: Shape,
-        /// Why.
+        /// The cause, and the numbers behind it.
         why: Why,
     },
     /// One copy gets another shape.
@@ -179,7 +179,7 @@ pub enum Action {
         fork: usize,
         /// Its new shape.
         to: Shape,
-        /// Why.
+        /// The cause, and the numbers behind it.
         why: Why,
     },
     /// One more copy.
@@ -188,7 +188,7 @@ pub enum Action {
         file: FileId,
         /// Its shape.
         to: Shape,
-        /// Why.
+        /// The cause, and the numbers behind it.
         why: Why,
     },
     /// One copy less.
@@ -197,7 +197,7 @@ pub enum Action {
         file: FileId,
         /// Which copy.
         fork: usize,
-        /// Why.
+        /// The cause, and the numbers behind it.
         why: Why,
     },
     /// Reads of the file choose among its copies with this from now on.
