@@ -40,7 +40,6 @@ bench: build
 	cargo bench --locked -p entrepot-cli --bench mount
 	@$(MAKE) --no-print-directory bench-sim
 	@benches/burst/cost.sh target/release/entrepot
-	@benches/burst/copy.sh target/release/entrepot
 
 # Recovery and failover under an MPI program; a quarter of an hour; root, for a network namespace of its own.
 bench-recovery: build

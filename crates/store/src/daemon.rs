@@ -144,7 +144,7 @@ impl Starting {
         drop(pool.recovery.set(repair.clone()));
         let set = &volume.config().mover;
         let mover = Mover::new(pool.clone(), volume.state().clone(), (set.rate > 0).then_some(set.rate));
-        let mover = Arc::new(mover.with_stats(volume.stats().clone()).with_copies_in_kernel(set.in_kernel));
+        let mover = Arc::new(mover.with_stats(volume.stats().clone()));
         let stripes = Stripes::open(volume.config(), striper, volume.state()).map_err(|e| problem(&e))?;
         let names = Arc::new(
             DurableNames::open(volume.state().clone(), pool.clone(), &durable_names::boot())

@@ -18,7 +18,6 @@ mod mirror;
 mod named;
 mod progress;
 mod slow_copy;
-mod splice;
 mod transform;
 mod verbs;
 
@@ -62,7 +61,6 @@ pub struct Mover {
     progress: Arc<Progress>,
     stats: Arc<Stats>,
     crash: Option<CrashHook>,
-    in_kernel: bool,
     /// Whether garbage is removed.
     collects: AtomicBool,
     stopped: Mutex<bool>,
@@ -80,7 +78,6 @@ impl Mover {
             progress: Arc::default(),
             stats: Arc::default(),
             crash: None,
-            in_kernel: true,
             collects: AtomicBool::new(true),
             stopped: Mutex::new(false),
             woken: Condvar::new(),
@@ -90,12 +87,6 @@ impl Mover {
     /// Counts into the metrics of the volume.
     pub fn with_stats(mut self, stats: Arc<Stats>) -> Mover {
         self.stats = stats;
-        self
-    }
-
-    /// Whether bytes are copied inside the kernel where that is possible, as they are unless said otherwise.
-    pub fn with_copies_in_kernel(mut self, in_kernel: bool) -> Mover {
-        self.in_kernel = in_kernel;
         self
     }
 

@@ -1,9 +1,9 @@
 //! What the mover needs of a file: to hear of writes, to read an old view, to swap the layout with writers kept out.
 
 use super::read::Failure;
-use super::{ByteRanges, File, NewObjects, Slot, View};
+use super::{ByteRanges, File, NewObjects, View};
 use crate::{Error, Result};
-use policy::layout::{Layout, Standing};
+use policy::layout::Layout;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -26,16 +26,6 @@ impl File {
             Err(Failure::Again) => Err(Error::Busy("a part of the file is being recovered".into())),
             Err(Failure::Final(e)) => Err(e),
         }
-    }
-
-    /// The object that the first bytes of a range can simply be read from, its offset, and how many they are; `None` where more care is needed.
-    pub(crate) fn plain_piece(self: &Arc<Self>, view: &View, offset: u64, len: u64) -> Option<(Arc<Slot>, u64, u64)> {
-        let layout = view.layout.as_ref()?;
-        let preferred = self.preferred(view, offset, len as usize).unwrap_or(0);
-        let best = layout.best_candidate(preferred, offset, len, |target| self.target_state(target))?;
-        let piece = best.piece;
-        let plain = best.standing != Standing::Failed && self.is_readable(view, &piece);
-        plain.then(|| (view.slot(piece.at).clone(), piece.object_offset, piece.len))
     }
 
     /// Keeps writers out, lets `finish` bring the new objects up to date, and puts the new layout in the place of that

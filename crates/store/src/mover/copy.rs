@@ -1,7 +1,6 @@
 //! Copying what new objects must hold, holes as holes.
 
 use super::progress::Active;
-use super::splice::{self, Pipe, Pipes};
 use super::transform::Stop;
 use super::{Mover, Step};
 use crate::file::{File, NewObjects, Seek, Slot, View, object_range};
@@ -21,16 +20,6 @@ const CHUNK_BYTES: std::ops::RangeInclusive<u64> = 1 << 20..=4 << 20;
 /// Where new stripes are smaller than this and the target is slow, a step is read at once and each object gets its stripes in one go: a device
 /// that positions would do so for each stripe, which costs more than the copy through memory. A guess.
 const GATHER_BYTES: u64 = 512 << 10;
-
-/// A piece on its way to a new object.
-struct UnderWay {
-    target: TargetId,
-    piece: Piece,
-    /// What it goes through inside the kernel.
-    pipe: Option<Arc<Pipe>>,
-    /// Whether it went.
-    written: Pending<bool>,
-}
 
 /// What one object gets of a step, in one go.
 struct Gathered<'a> {
@@ -57,6 +46,14 @@ fn write_out(handle: &dyn Handle, offset: u64, len: u64, stepwise: bool) {
     }
 }
 
+/// Waits until the new objects hold what was handed to their workers.
+fn wait_for_all(pending: Vec<(TargetId, Pending<()>)>) -> Result<(), Stop> {
+    for (target, written) in pending {
+        written.wait().map_err(|error| Error::Target { target, error })?;
+    }
+    Ok(())
+}
+
 /// A move's view of its work.
 pub(super) struct Copy<'a> {
     pub mover: &'a Mover,
@@ -68,7 +65,6 @@ pub(super) struct Copy<'a> {
     pub new: &'a Layout,
     pub made: &'a NewObjects<'a>,
     pub active: &'a Active,
-    pub pipes: Pipes,
 }
 
 impl Copy<'_> {
@@ -153,30 +149,11 @@ impl Copy<'_> {
             let mut pending = Vec::new();
             for piece in mirror.pieces(m, offset, len) {
                 let Some(slot) = self.slot(&piece) else { continue };
-                let under_way = match self.splice(slot, &piece)? {
-                    Some(under_way) => under_way,
-                    None => UnderWay { target: slot.target_id, pipe: None, written: self.write(slot, &piece)?, piece },
-                };
-                pending.push((slot, under_way));
+                pending.push((slot.target_id, self.write(slot, &piece)?));
                 self.active.done_bytes.fetch_add(piece.len, Ordering::Relaxed);
                 self.mover.stats.add(Metric::MoverBytes, piece.len);
             }
-            for (slot, under_way) in pending {
-                let UnderWay { target, piece, pipe, written } = under_way;
-                let written = written.wait().map_err(|error| Error::Target { target, error })?;
-                match (written, pipe) {
-                    (true, Some(pipe)) => {
-                        self.pipes.give(pipe);
-                        self.mover.stats.add(Metric::MoverKernelBytes, piece.len);
-                    }
-                    (true, None) => {}
-                    (false, _) => {
-                        self.pipes.refuse(Errno::OPNOTSUPP);
-                        let written = self.write(slot, &piece)?.wait();
-                        written.map_err(|error| Error::Target { target, error })?;
-                    }
-                }
-            }
+            wait_for_all(pending)?;
         }
         Ok(())
     }
@@ -216,74 +193,26 @@ impl Copy<'_> {
         for Gathered { slot, object_offset, bytes } in writes {
             pending.push((slot.target_id, self.put(slot, object_offset, bytes)?));
         }
-        for (target, p) in pending {
-            p.wait().map_err(|error| Error::Target { target, error })?;
-        }
-        Ok(())
+        wait_for_all(pending)
     }
 
     /// Reads a piece and hands it to the worker that writes it.
-    fn write(&self, slot: &Arc<Slot>, piece: &Piece) -> Result<Pending<bool>> {
+    fn write(&self, slot: &Arc<Slot>, piece: &Piece) -> Result<Pending<()>> {
         let mut bytes = vec![0; piece.len as usize];
         self.file.read_view(self.view, piece.file_offset, &mut bytes)?;
         self.put(slot, piece.object_offset, bytes)
     }
 
     /// Hands bytes to the worker that writes them.
-    fn put(&self, slot: &Arc<Slot>, offset: u64, bytes: Vec<u8>) -> Result<Pending<bool>> {
+    fn put(&self, slot: &Arc<Slot>, offset: u64, bytes: Vec<u8>) -> Result<Pending<()>> {
         let stepwise = self.paced_bytes().is_some();
         let write = move |h: &dyn Handle| {
             h.write_at(offset, &bytes)?;
             write_out(h, offset, bytes.len() as u64, stepwise);
-            Ok(true)
+            Ok(())
         };
         let error = |error| Error::Target { target: slot.target_id, error };
         slot.submit(self.file.pool(), write).map_err(error)
-    }
-
-    /// Sends a piece through a pipe, where that is possible; the last of it is under way then, and says whether it went.
-    fn splice(&self, slot: &Arc<Slot>, piece: &Piece) -> Result<Option<UnderWay>> {
-        let Some(pipe) = self.pipes.take() else { return Ok(None) };
-        let target = slot.target_id;
-        let error = |error| Error::Target { target, error };
-        let mut done = 0;
-        loop {
-            // As much as the pipe takes: of one object, or of several in a row.
-            let (from, mut filled) = (done, 0);
-            while done < piece.len {
-                let plain = self.file.plain_piece(self.view, piece.file_offset + done, piece.len - done);
-                let Some((source, at, len)) = plain else { return Ok(None) };
-                let Some(some) = splice::fill(&source, self.file.pool(), &pipe, at, len as usize) else {
-                    return Ok(None);
-                };
-                (filled, done) = (filled + some, done + some as u64);
-                if (some as u64) < len {
-                    break;
-                }
-            }
-            // An object that ends here, or a pipe that takes nothing: read and write.
-            if filled == 0 {
-                return Ok(None);
-            }
-            let (through, offset) = (pipe.clone(), piece.object_offset + from);
-            let stepwise = self.paced_bytes().is_some();
-            let write = move |h: &dyn Handle| match splice::empty(h, &through, offset, filled) {
-                Ok(()) => {
-                    write_out(h, offset, filled as u64, stepwise);
-                    Ok(true)
-                }
-                Err(errno) if splice::is_refusal(errno) => Ok(false),
-                Err(errno) => Err(errno),
-            };
-            let written = slot.submit(self.file.pool(), write).map_err(error)?;
-            if done == piece.len {
-                return Ok(Some(UnderWay { target, piece: *piece, pipe: Some(pipe), written }));
-            }
-            if !written.wait().map_err(error)? {
-                self.pipes.refuse(Errno::OPNOTSUPP);
-                return Ok(None);
-            }
-        }
     }
 
     fn slot(&self, piece: &Piece) -> Option<&Arc<Slot>> {

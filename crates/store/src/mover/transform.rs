@@ -3,7 +3,6 @@
 use super::copy::Copy;
 use super::progress::Active;
 use super::slow_copy::{Keeps, Unwritten};
-use super::splice::Pipes;
 use super::{Mover, Pace, Phase, Step};
 use crate::file::{ByteRanges, File, NewObjects, Noted, View};
 use crate::state::JournalEntry;
@@ -185,8 +184,7 @@ impl Mover {
     }
 
     fn copy<'a>(&'a self, m: &Move<'a>, new: &'a Layout, made: &'a NewObjects<'a>) -> Copy<'a> {
-        let pipes = Pipes::new(self.in_kernel);
-        Copy { mover: self, pace: m.pace, file: m.file, view: m.view, new, made, active: m.active, pipes }
+        Copy { mover: self, pace: m.pace, file: m.file, view: m.view, new, made, active: m.active }
     }
 
     /// Up to and with the new record.

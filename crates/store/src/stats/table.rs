@@ -76,8 +76,6 @@ names! {
     Metric {
         /// Bytes copied by the mover.
         MoverBytes = "mover_bytes",
-        /// Bytes of these that the mover copied inside the kernel.
-        MoverKernelBytes = "mover_kernel_bytes",
         /// Layout changes that the mover completed.
         MoverChanges = "mover_changes",
         /// Layout changes that failed.

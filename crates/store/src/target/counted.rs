@@ -147,16 +147,6 @@ impl Handle for CountedHandle {
         self.counters.written_bytes.add(data.len() as u64);
         Ok(())
     }
-    fn splice_out(&self, offset: u64, len: usize, pipe: BorrowedFd<'_>) -> Result<usize, Errno> {
-        let read = self.counters.during(len, || self.handle.splice_out(offset, len, pipe), |read| *read)?;
-        self.counters.read_bytes.add(read as u64);
-        Ok(read)
-    }
-    fn splice_in(&self, offset: u64, len: usize, pipe: BorrowedFd<'_>) -> Result<usize, Errno> {
-        let written = self.counters.during(len, || self.handle.splice_in(offset, len, pipe), |written| *written)?;
-        self.counters.written_bytes.add(written as u64);
-        Ok(written)
-    }
     fn set_len(&self, len: u64) -> Result<(), Errno> {
         self.handle.set_len(len)
     }

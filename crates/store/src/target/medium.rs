@@ -93,15 +93,6 @@ pub trait Handle: Send + Sync {
     }
     /// Writes all of `data`.
     fn write_at(&self, offset: u64, data: &[u8]) -> Result<(), Errno>;
-    /// Puts up to `len` bytes into a pipe without copying them through this process, and never waits for room in it: fewer at the end of
-    /// the object or when the pipe is full, `AGAIN` if it was full before. `OPNOTSUPP` where the medium cannot.
-    fn splice_out(&self, _offset: u64, _len: usize, _pipe: BorrowedFd<'_>) -> Result<usize, Errno> {
-        Err(Errno::OPNOTSUPP)
-    }
-    /// Writes up to `len` bytes out of a pipe that holds them; gives how many. `OPNOTSUPP` where the medium cannot.
-    fn splice_in(&self, _offset: u64, _len: usize, _pipe: BorrowedFd<'_>) -> Result<usize, Errno> {
-        Err(Errno::OPNOTSUPP)
-    }
     /// Sets the length; growing leaves a hole.
     fn set_len(&self, len: u64) -> Result<(), Errno>;
     /// Frees a range, which then reads as zeros. The length stays.

@@ -6,7 +6,6 @@ use policy::advice::Advice;
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use rustix::fs::{CWD, FallocateFlags, Mode, OFlags, SeekFrom};
 use rustix::io::{Errno, retry_on_intr};
-use rustix::pipe::{SpliceFlags, splice};
 use std::io::IoSliceMut;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -134,15 +133,6 @@ impl Handle for FileHandle {
             }
         }
         Ok(())
-    }
-
-    fn splice_out(&self, mut offset: u64, len: usize, pipe: BorrowedFd<'_>) -> Result<usize, Errno> {
-        retry_on_intr(|| splice(&self.fd, Some(&mut offset), pipe, None, len, SpliceFlags::NONBLOCK))
-    }
-
-    fn splice_in(&self, mut offset: u64, len: usize, pipe: BorrowedFd<'_>) -> Result<usize, Errno> {
-        let fd = self.writable()?;
-        retry_on_intr(|| splice(pipe, None, fd, Some(&mut offset), len, SpliceFlags::NONBLOCK))
     }
 
     fn set_len(&self, len: u64) -> Result<(), Errno> {

@@ -111,9 +111,6 @@ section! {
         rate: u64 = rate, 0;
         /// Files that are moved at the same time.
         concurrent: usize = count(1..=64), 2;
-        /// "process" reads and writes; "kernel" copies inside the kernel where the file systems can (splice): less processor
-        /// time, and on slow devices longer waits for who writes meanwhile.
-        in_kernel in "copy": bool = choice(&[("kernel", true), ("process", false)]), "process";
     }
 }
 
