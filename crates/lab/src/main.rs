@@ -1,6 +1,7 @@
 //! The laboratory's binary, `entrepot-lab`: reads the command line, hands it to the subcommand's file, shows what went wrong.
 
 mod command;
+mod table;
 
 use clap::Parser;
 use std::process::ExitCode;

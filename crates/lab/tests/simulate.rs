@@ -20,7 +20,7 @@ fn a_run_shows_its_census_and_is_the_same_twice() {
     let first = sim(at.path(), &arguments);
     let said = text(&first.stdout);
     assert!(first.status.success(), "{}", text(&first.stderr));
-    for part in ["records", "skipped", "span", "footprint", "response   mean", "L1    linux", "L2    sarc"] {
+    for part in ["records", "skipped", "span", "footprint", "response   mean", "L1     linux", "L2     sarc"] {
         assert!(said.contains(part), "{part} is missing in\n{said}");
     }
     assert_eq!(first.stdout, sim(at.path(), &arguments).stdout);

@@ -30,4 +30,4 @@ pub use axes::{Case, Cell, Word, cross};
 pub use parallel::side_by_side;
 pub use plan::{Compare, Done, GridError, Plan, TraceWish, trace_setup};
 pub use run::{Progress, run};
-pub use summary::{Comparison, Summary, csv, summarise};
+pub use summary::{Comparison, Summary, summarise};

@@ -2,6 +2,7 @@
 
 use crate::failure::Result;
 use crate::shown::{self, Output};
+use crate::table::{self, column};
 use clap::{Args, Subcommand};
 use policy::pattern::features::WINDOW;
 use policy::pattern::hmm::Hmm;
@@ -140,19 +141,18 @@ fn generated(args: &EvalArgs) -> Result<u8> {
     let of =
         |classifier: &dyn Classifier| accuracy(classifier, windows(args.seed, args.each.clamp(1, 100_000), args.noise));
     let rows = [("network", of(&network)), ("rules of thumb", of(&RulesOfThumb))];
-    if args.output == Output::Json {
-        let row = |(name, a): &(&str, Accuracy)| json!({"classifier": name, "windows": a.windows, "mix": a.mix, "order": a.order, "sizes": a.sizes, "all": a.all});
-        shown::json(&json!(rows.iter().map(row).collect::<Vec<_>>()))?;
-        return Ok(0);
+    let columns = [
+        column("classifier", |(name, _): &(&str, Accuracy)| name.to_string()).shown("right in %", 0),
+        column("windows", |(_, of): &(&str, Accuracy)| of.windows).shown("windows", 0),
+        column("mix", |(_, of): &(&str, Accuracy)| of.mix).percent("mix", 1),
+        column("order", |(_, of): &(&str, Accuracy)| of.order).percent("order", 1),
+        column("sizes", |(_, of): &(&str, Accuracy)| of.sizes).percent("sizes", 1),
+        column("all", |(_, of): &(&str, Accuracy)| of.all).percent("all", 1),
+    ];
+    match args.output {
+        Output::Json => shown::json(&table::json(&columns, &rows))?,
+        Output::Text => shown::text(&table::text(&columns, &rows))?,
     }
-    let mut text =
-        format!("{:<16} {:>8} {:>8} {:>8} {:>8} {:>8}\n", "right in", "windows", "mix", "order", "sizes", "all");
-    for (name, a) in rows {
-        let percent = [a.mix, a.order, a.sizes, a.all].map(|share| format!("{:.1} %", share * 100.0));
-        let [mix, order, sizes, all] = percent;
-        let _ = writeln!(text, "{name:<16} {:>8} {mix:>8} {order:>8} {sizes:>8} {all:>8}", a.windows);
-    }
-    shown::text(&text)?;
     Ok(0)
 }
 

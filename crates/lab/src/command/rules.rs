@@ -2,6 +2,7 @@
 
 use crate::failure::{Failure, Result};
 use crate::shown;
+use crate::table::{self, column};
 use clap::{Args, Subcommand};
 use policy::stripe::advice::{INPUTS, OUTPUTS};
 use policy::stripe::fuzzy::{Inference, Rules as RuleBase};
@@ -168,18 +169,17 @@ fn plot(rules: &RuleBase, output: &str, across: &str, up: Option<&str>, csv: boo
         inputs[y] = Some(row as f64 / STEPS as f64);
         rules.decide(&inputs, out)
     };
-    let mut text = String::new();
     if csv {
-        let _ = writeln!(text, "{across},{up},{output}");
-        for row in 0..=STEPS {
-            for column in 0..=STEPS {
-                let value = at(column, row).map_or(String::new(), |value| format!("{value:.4}"));
-                let (a, b) = (column as f64 / STEPS as f64, row as f64 / STEPS as f64);
-                let _ = writeln!(text, "{a:.2},{b:.2},{value}");
-            }
-        }
-        return Ok(text);
+        let place = |step: usize| step as f64 / STEPS as f64;
+        let columns = [
+            column(across, |(column, _): &(usize, usize)| place(*column)).digits(2),
+            column(up, |(_, row): &(usize, usize)| place(*row)).digits(2),
+            column(output, |(column, row): &(usize, usize)| at(*column, *row)).digits(4),
+        ];
+        let points: Vec<_> = (0..=STEPS).flat_map(|row| (0..=STEPS).map(move |column| (column, row))).collect();
+        return Ok(table::csv(&columns, &points));
     }
+    let mut text = String::new();
     let _ = writeln!(
         text,
         "{output} in tenths, over {across} (left to right) and {up} (bottom to top); . where no rule fires\n"

@@ -289,26 +289,6 @@ fn mean_sd(values: &[f64]) -> (f64, f64) {
     (mean, (values.iter().map(|v| (v - mean) * (v - mean)).sum::<f64>() / n).sqrt())
 }
 
-/// The table as comma-separated values: axes, then mean and standard deviation of every metric.
-pub fn csv(rows: &[Row]) -> String {
-    let Some(first) = rows.first() else { return String::new() };
-    let mut names: Vec<&String> = rows.iter().flat_map(|row| row.metrics.keys()).collect();
-    names.sort();
-    names.dedup();
-    let axes: Vec<&str> = first.cell.keys().map(String::as_str).collect();
-    let heads = names.iter().flat_map(|name| [(*name).clone(), format!("{name}_over_repeats_sd")]);
-    let mut text = axes.iter().map(|axis| (*axis).to_owned()).chain(heads).collect::<Vec<_>>().join(",") + "\n";
-    for row in rows {
-        let cells = row.cell.values().cloned();
-        let metrics = names.iter().flat_map(|name| match row.metrics.get(*name) {
-            Some((mean, sd)) => [mean.to_string(), sd.to_string()],
-            None => [String::new(), String::new()],
-        });
-        text += &(cells.chain(metrics).collect::<Vec<_>>().join(",") + "\n");
-    }
-    text
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -370,9 +350,6 @@ mod tests {
         for name in ["wait_s", "wait_sd_s", "utilisation_percent", "expansion_factor"] {
             assert_eq!(row("1", "ideal")[name], row("4", "ideal")[name], "without failures stripes make no difference");
         }
-        let text = csv(&rows);
-        assert_eq!(text.lines().count(), 10);
-        assert!(text.starts_with("log,recovery,stripes,affected_percent,"));
     }
 
     #[test]

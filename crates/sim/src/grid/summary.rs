@@ -2,9 +2,8 @@
 
 use super::axes::Cell;
 use super::plan::{Done, Plan};
-use crate::simulate::rounded;
 use std::collections::BTreeMap;
-use std::fmt::{self, Write};
+use std::fmt;
 
 /// One case against its baseline: the same but for the compared axis.
 #[derive(Clone, Debug, PartialEq)]
@@ -112,40 +111,4 @@ impl fmt::Display for Summary {
         }
         Ok(())
     }
-}
-
-/// All cases of a grid as comma-separated values, one line each.
-pub fn csv(done: &[Done]) -> String {
-    let Some(first) = done.first() else { return String::new() };
-    let axes: Vec<_> = first.cell.keys().collect();
-    let levels = first.report.levels.len();
-    let mut text = String::new();
-    axes.iter().for_each(|axis| text += &format!("{},", quoted(axis)));
-    text += "reads,mean_ms,p50_ms,p95_ms,p99_ms,disk_requests,disk_mib,disk_busy";
-    for level in 1..=levels {
-        let _ =
-            write!(text, ",l{level}_hit_ratio,l{level}_prefetched,l{level}_unused,l{level}_coverage,l{level}_accuracy");
-    }
-    text.push('\n');
-    for one in done {
-        axes.iter().for_each(|axis| text += &format!("{},", quoted(one.cell.get(*axis).map_or("", String::as_str))));
-        let report = &one.report;
-        let reads = &report.reads;
-        let _ = write!(text, "{}", reads.count);
-        for value in [reads.mean_ms, reads.p50_ms, reads.p95_ms, reads.p99_ms] {
-            let _ = write!(text, ",{}", rounded(value));
-        }
-        let (disk_mib, disk_busy) = (rounded(report.disk_mib), rounded(report.disk_busy));
-        let _ = write!(text, ",{},{disk_mib},{disk_busy}", report.disk_requests);
-        for level in &report.levels {
-            let [hit_ratio, coverage, accuracy] = [level.hit_ratio, level.coverage, level.accuracy].map(rounded);
-            let _ = write!(text, ",{hit_ratio},{},{},{coverage},{accuracy}", level.prefetched, level.prefetch_unused);
-        }
-        text.push('\n');
-    }
-    text
-}
-
-fn quoted(text: &str) -> String {
-    if text.contains([',', '"', '\n']) { format!("\"{}\"", text.replace('"', "\"\"")) } else { text.into() }
 }

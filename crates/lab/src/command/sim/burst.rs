@@ -1,9 +1,9 @@
 //! `entrepot-lab sim burst`: a burst buffer that everybody shares.
 
-use super::cache::Output;
 use super::setup_problem;
 use crate::failure::{Failure, Result};
 use crate::shown;
+use crate::table::{self, Column, Output, column};
 use clap::Args;
 use policy::burst::control::Device;
 use policy::burst::tables::Order;
@@ -160,7 +160,8 @@ impl Settable for Words {
 }
 
 /// Means over the seeds.
-struct Row {
+struct Row<'a> {
+    case: &'a Case,
     figures: Figures,
     /// Standard deviation of the hit ratio over the seeds.
     hit_spread: f64,
@@ -179,16 +180,17 @@ impl Burst {
             let setup = &cases[*at].setup;
             run(&Setup { load: Load { seed: *seed, ..setup.load.clone() }, ..setup.clone() })
         });
-        let rows: Vec<Row> = done.chunks(seeds.len()).map(mean).collect();
+        let rows: Vec<Row<'_>> =
+            cases.iter().zip(done.chunks(seeds.len())).map(|(case, runs)| mean(case, runs)).collect();
         match self.output {
-            Output::Text => shown::text(&self.table(&cases, &rows))?,
-            Output::Csv => shown::text(&csv(&cases, &rows))?,
+            Output::Text => shown::text(&self.text(&rows))?,
+            Output::Csv => shown::text(&table::csv(&self.columns(), &rows))?,
             Output::Json => {
-                let all = cases.iter().zip(&rows);
-                let all: Vec<_> = all
-                    .map(|(case, row)| {
+                let all: Vec<_> = rows
+                    .iter()
+                    .map(|Row { case, figures, hit_spread }| {
                         json!({ "dwpp": case.dwpp, "congestion": case.congestion, "scheme": case.label,
-                            "figures": row.figures, "hit_ratio_sd": row.hit_spread })
+                            "figures": figures, "hit_ratio_sd": hit_spread })
                     })
                     .collect();
                 shown::json(&json!({ "cases": all }))?;
@@ -356,68 +358,57 @@ impl Burst {
             Scheme::DataWarp => 1.0,
             _ => utilisation(&case.setup),
         });
-        let mut text = String::from("scheme           congestion  most data per period, of the buffer's size\n");
-        for (case, most) in asked.iter().zip(&found) {
-            let _ = writeln!(text, "{:<16} {:<10} {:>6.1} %", case.label, case.congestion, most * 100.0);
-        }
+        let rows: Vec<(&Case, f64)> = asked.into_iter().zip(found).collect();
+        let columns = [
+            column("scheme", |(case, _): &(&Case, f64)| case.label.clone()).shown("scheme", 0),
+            column("congestion", |(case, _): &(&Case, f64)| case.congestion.clone()).shown("congestion", 0),
+            column("utilisation", |(_, most): &(&Case, f64)| *most)
+                .percent("most data per period, % of the buffer's size", 1),
+        ];
         match self.output {
-            Output::Json => {
-                let rows: Vec<_> = asked
-                    .iter()
-                    .zip(&found)
-                    .map(|(case, most)| json!({ "scheme": case.label, "congestion": case.congestion, "utilisation": most }))
-                    .collect();
-                shown::json(&json!({ "cases": rows }))?;
-            }
-            _ => shown::text(&text)?,
+            Output::Json => shown::json(&json!({ "cases": table::json(&columns, &rows) }))?,
+            Output::Csv => shown::text(&table::csv(&columns, &rows))?,
+            Output::Text => shown::text(&table::text(&columns, &rows))?,
         }
         Ok(0)
     }
 
-    fn table(&self, cases: &[Case], rows: &[Row]) -> String {
-        let mut text = String::from(
-            "dwpp  congestion  scheme            checkpoints  latency s     max s    wait s    stop s     run s   GB/s  demoted GB   direct GB   hits %\n",
-        );
-        for (case, row) in cases.iter().zip(rows) {
-            let of = &row.figures;
-            let spread = if self.seeds > 1 { format!(" +-{:.1}", row.hit_spread * 100.0) } else { String::new() };
-            let _ = writeln!(
-                text,
-                "{:>4}  {:<10}  {:<16}  {:>11}  {:>9.2} {:>9.2} {:>9.2} {:>9.2} {:>9.2}  {:>5.2}  {:>10.1}  {:>10.1}  {:>6.1}{spread}",
-                case.dwpp,
-                case.congestion,
-                case.label,
-                of.jobs,
-                of.latency_s,
-                of.latency_max_s,
-                of.wait_s,
-                of.stop_s,
-                of.run_s,
-                of.throughput_gb_s,
-                of.demoted_gb,
-                of.direct_gb,
-                of.hit_ratio * 100.0
-            );
-            if self.waits {
-                for (n, wait) in of.waits_s.iter().enumerate() {
-                    let _ = writeln!(
-                        text,
-                        "      {:>3} {wait:>9.2} s {}",
-                        n + 1,
-                        "#".repeat((wait / 5.0).min(80.0) as usize)
-                    );
-                }
+    fn columns<'a>(&self) -> Vec<Column<'a, Row<'a>>> {
+        let hits = column("hit_ratio_sd", |row: &Row<'_>| row.hit_spread).digits(5);
+        vec![
+            column("dwpp", |row: &Row<'_>| row.case.dwpp).shown("dwpp", 2),
+            column("congestion", |row: &Row<'_>| row.case.congestion.clone()).shown("congestion", 0),
+            column("scheme", |row: &Row<'_>| row.case.label.clone()).shown("scheme", 0),
+            column("checkpoints", |row: &Row<'_>| row.figures.jobs).shown("checkpoints", 0),
+            column("latency_s", |row: &Row<'_>| row.figures.latency_s).digits(3).shown("latency s", 2),
+            column("latency_p95_s", |row: &Row<'_>| row.figures.latency_p95_s).digits(3),
+            column("latency_max_s", |row: &Row<'_>| row.figures.latency_max_s).digits(3).shown("max s", 2),
+            column("wait_s", |row: &Row<'_>| row.figures.wait_s).digits(3).shown("wait s", 2),
+            column("stop_s", |row: &Row<'_>| row.figures.stop_s).digits(3).shown("stop s", 2),
+            column("run_s", |row: &Row<'_>| row.figures.run_s).digits(3).shown("run s", 2),
+            column("throughput_gb_s", |row: &Row<'_>| row.figures.throughput_gb_s).digits(4).shown("GB/s", 2),
+            column("demoted_gb", |row: &Row<'_>| row.figures.demoted_gb).digits(2).shown("demoted GB", 1),
+            column("direct_gb", |row: &Row<'_>| row.figures.direct_gb).digits(2).shown("direct GB", 1),
+            column("restarts", |row: &Row<'_>| row.figures.restarts),
+            column("hit_ratio", |row: &Row<'_>| row.figures.hit_ratio).digits(5).percent("hits %", 1),
+            if self.seeds > 1 { hits.percent("±", 1) } else { hits },
+        ]
+    }
+
+    /// A line for each row, and below it the curves that were asked for.
+    fn text(&self, rows: &[Row<'_>]) -> String {
+        let mut lines = table::lines(&self.columns(), rows).into_iter();
+        let mut text = lines.next().unwrap_or_default() + "\n";
+        for (line, Row { figures, .. }) in lines.zip(rows) {
+            text += &(line + "\n");
+            for (n, wait) in figures.waits_s.iter().enumerate().filter(|_| self.waits) {
+                let bar = "#".repeat((wait / 5.0).min(80.0) as usize);
+                let _ = writeln!(text, "      {:>3} {wait:>9.2} s {bar}", n + 1);
             }
-            if self.occupancy {
-                for (n, full) in of.occupancy.iter().enumerate() {
-                    let at = n as f64 / of.occupancy.len().max(1) as f64 * 100.0;
-                    let _ = writeln!(
-                        text,
-                        "      {at:>4.0} % of the period {:>5.1} % {}",
-                        full * 100.0,
-                        "#".repeat((full * 50.0) as usize)
-                    );
-                }
+            for (n, full) in figures.occupancy.iter().enumerate().filter(|_| self.occupancy) {
+                let at = n as f64 / figures.occupancy.len().max(1) as f64 * 100.0;
+                let bar = "#".repeat((full * 50.0) as usize);
+                let _ = writeln!(text, "      {at:>4.0} % of the period {:>5.1} % {bar}", full * 100.0);
             }
         }
         text
@@ -480,7 +471,7 @@ fn share(text: &str) -> Result<f64> {
 }
 
 /// The mean of runs that differ in their seed; the curves are those of the first.
-fn mean(runs: &[Figures]) -> Row {
+fn mean<'a>(case: &'a Case, runs: &[Figures]) -> Row<'a> {
     let n = runs.len().max(1) as f64;
     let of = |value: fn(&Figures) -> f64| runs.iter().map(value).sum::<f64>() / n;
     let hit_ratio = of(|run| run.hit_ratio);
@@ -500,35 +491,5 @@ fn mean(runs: &[Figures]) -> Row {
         utilisation: of(|run| run.utilisation),
         ..runs.first().cloned().unwrap_or_default()
     };
-    Row { figures, hit_spread: spread.sqrt() }
-}
-
-fn csv(cases: &[Case], rows: &[Row]) -> String {
-    let mut text = String::from(
-        "dwpp,congestion,scheme,checkpoints,latency_s,latency_p95_s,latency_max_s,wait_s,stop_s,run_s,throughput_gb_s,demoted_gb,direct_gb,restarts,hit_ratio,hit_ratio_sd\n",
-    );
-    for (case, row) in cases.iter().zip(rows) {
-        let of = &row.figures;
-        let _ = writeln!(
-            text,
-            "{},{},{},{},{:.3},{:.3},{:.3},{:.3},{:.3},{:.3},{:.4},{:.2},{:.2},{},{:.5},{:.5}",
-            case.dwpp,
-            case.congestion,
-            case.label,
-            of.jobs,
-            of.latency_s,
-            of.latency_p95_s,
-            of.latency_max_s,
-            of.wait_s,
-            of.stop_s,
-            of.run_s,
-            of.throughput_gb_s,
-            of.demoted_gb,
-            of.direct_gb,
-            of.restarts,
-            of.hit_ratio,
-            row.hit_spread
-        );
-    }
-    text
+    Row { case, figures, hit_spread: spread.sqrt() }
 }

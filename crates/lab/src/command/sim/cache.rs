@@ -4,6 +4,7 @@ use super::traces::TraceArgs;
 use super::{figures, grid, setup_problem, simulate_problem};
 use crate::failure::Result;
 use crate::shown;
+use crate::table::Output;
 use clap::{Args, ValueEnum};
 use serde_json::json;
 use sim::grid::{Case, Cell};
@@ -190,17 +191,6 @@ struct WorldArgs {
     check: bool,
 }
 
-/// How figures are written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(super) enum Output {
-    /// For people.
-    Text,
-    /// For programs.
-    Json,
-    /// For spreadsheets.
-    Csv,
-}
-
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum StreamsArg {
     /// Each file or device.
@@ -252,7 +242,7 @@ impl Cache {
         }
         match self.output {
             Output::Text => shown::text(&figures::text(&setup, &outcome.report))?,
-            Output::Csv => shown::text(&figures::csv(&setup, &outcome.report))?,
+            Output::Csv => shown::text(&figures::csv_of_one(&setup, &outcome.report))?,
             Output::Json => {
                 let census: Vec<_> = survey.traces().iter().map(|trace| json!(trace.report)).collect();
                 shown::json(&json!({ "setup": setup, "census": census, "report": outcome.report }))?;

@@ -1,16 +1,16 @@
 //! `entrepot-lab sim center`: a computing centre with a batch queue, I/O nodes that fail, recovery and replication.
 
-use super::cache::Output;
 use crate::failure::{Failure, Result};
 use crate::shown;
+use crate::table::{self, Column, Output, column};
 use clap::Args;
 use serde_json::json;
 use sim::center::log::Census;
 use sim::center::plan::{self, Loaded, LogWish, Plan, PlanError};
-use sim::center::{Failures, Report, Rules, Setup, Waits};
+use sim::center::{Failures, Report, Rules, Sample, Setup, Waits};
 use sim::grid::Word;
 use sim::setup::Settable;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use store::control::Problem;
@@ -143,8 +143,8 @@ impl Center {
         }
         let rows = plan::run(&loaded, plan.repeats, self.threads, self.check).map_err(|error| problem(&error))?;
         match self.output {
-            Output::Text => shown::text(&table(&plan, &rows))?,
-            Output::Csv => shown::text(&plan::csv(&rows))?,
+            Output::Text => shown::text(&text_of(&plan, &rows))?,
+            Output::Csv => shown::text(&table::csv(&columns(&plan, &rows), &rows))?,
             Output::Json => shown::json(&json!({ "plan": plan, "rows": rows }))?,
         }
         let broken: f64 = rows.iter().filter_map(|row| row.metrics.get("promises_broken")).map(|(mean, _)| mean).sum();
@@ -267,7 +267,7 @@ impl Center {
                 let census: &Census = &log.census;
                 shown::json(&json!({ "log": name, "settings": plan.base, "census": census, "report": report }))?;
             }
-            Output::Csv => shown::text(&csv(&report))?,
+            Output::Csv => shown::text(&table::csv(&waits(), &jobs(&report)))?,
         }
         verdict(report.promises.broken > 0)
     }
@@ -297,11 +297,24 @@ fn problem(error: &PlanError) -> Failure {
     Problem::wrong(cause).so("nothing was simulated").try_this(next).into()
 }
 
-fn waits_text(label: &str, waits: &Waits) -> String {
-    format!(
-        "{label:<12} {} jobs, mean {:.1} s, SD {:.1} s, p50 {:.0} s, p90 {:.0} s, p99 {:.0} s, max {:.0} s\n",
-        waits.jobs, waits.mean_s, waits.sd_s, waits.p50_s, waits.p90_s, waits.p99_s, waits.max_s
-    )
+/// Some of the jobs, and how long they waited.
+type JobsWaits<'a> = (&'static str, &'a Waits);
+
+fn jobs(report: &Report) -> [JobsWaits<'_>; 3] {
+    [("all", &report.all), ("waited", &report.waited), ("affected", &report.affected)]
+}
+
+fn waits<'a>() -> Vec<Column<'a, JobsWaits<'a>>> {
+    vec![
+        column("jobs", |(of, _): &JobsWaits<'_>| *of).shown("wait of jobs", 0),
+        column("jobs_n", |(_, of): &JobsWaits<'_>| of.jobs).shown("jobs", 0),
+        column("mean_s", |(_, of): &JobsWaits<'_>| of.mean_s).shown("mean s", 1),
+        column("sd_s", |(_, of): &JobsWaits<'_>| of.sd_s).shown("SD s", 1),
+        column("p50_s", |(_, of): &JobsWaits<'_>| of.p50_s).shown("p50 s", 0),
+        column("p90_s", |(_, of): &JobsWaits<'_>| of.p90_s).shown("p90 s", 0),
+        column("p99_s", |(_, of): &JobsWaits<'_>| of.p99_s).shown("p99 s", 0),
+        column("max_s", |(_, of): &JobsWaits<'_>| of.max_s).shown("max s", 0),
+    ]
 }
 
 fn text(setup: &Setup, report: &Report) -> String {
@@ -309,9 +322,7 @@ fn text(setup: &Setup, report: &Report) -> String {
         "centre       {} stripes over {} I/O nodes, recovery {}, replication {}, load {}, seed {}\n",
         setup.stripes, setup.io_nodes, setup.recovery, setup.replication, setup.load, setup.seed
     );
-    text += &waits_text("wait, all", &report.all);
-    text += &waits_text("  waited", &report.waited);
-    text += &waits_text("  affected", &report.affected);
+    text += &table::text(&waits(), &jobs(report));
     let _ = writeln!(
         text,
         "failures     {} of I/O nodes; {:.3} % of the jobs affected, {} runs to the tail of the queue, {} inputs brought back while waiting",
@@ -345,31 +356,23 @@ fn text(setup: &Setup, report: &Report) -> String {
     text
 }
 
-fn csv(report: &Report) -> String {
-    let mut text = String::from("jobs,jobs_n,mean_s,sd_s,p50_s,p90_s,p99_s,max_s\n");
-    for (label, w) in [("all", &report.all), ("waited", &report.waited), ("affected", &report.affected)] {
-        let _ = writeln!(
-            text,
-            "{label},{},{},{},{},{},{},{}",
-            w.jobs, w.mean_s, w.sd_s, w.p50_s, w.p90_s, w.p99_s, w.max_s
-        );
-    }
-    text
-}
-
 fn timeline(path: &Path, report: &Report) -> Result<()> {
-    let mut text = String::from("at_s,waiting,busy,copies,copy_bytes\n");
-    for s in &report.samples {
-        let _ = writeln!(text, "{},{},{},{},{}", s.at_s, s.waiting, s.busy, s.copies, s.copy_bytes);
-    }
+    let columns = [
+        column("at_s", |s: &Sample| s.at_s),
+        column("waiting", |s: &Sample| s.waiting),
+        column("busy", |s: &Sample| s.busy),
+        column("copies", |s: &Sample| s.copies),
+        column("copy_bytes", |s: &Sample| s.copy_bytes),
+    ];
+    let text = table::csv(&columns, &report.samples);
     std::fs::write(path, text).map_err(|error| {
         let problem = Problem::failed(format!("{}: {error}", path.display())).so("the samples are lost");
         problem.try_this("give another file with --timeline").into()
     })
 }
 
-/// The columns of the table on a screen: metric, head, digits behind the point.
-const COLUMNS: [(&str, &str, usize); 10] = [
+/// What people see of the metrics: metric, heading, digits behind the point.
+const SHOWN: [(&str, &str, usize); 10] = [
     ("wait_s", "wait s", 0),
     ("wait_sd_s", "SD s", 0),
     ("affected_percent", "affected %", 3),
@@ -382,36 +385,34 @@ const COLUMNS: [(&str, &str, usize); 10] = [
     ("promises_broken", "broken", 0),
 ];
 
-fn table(plan: &Plan, rows: &[plan::Row]) -> String {
-    let Some(first) = rows.first() else { return String::new() };
-    let mut lines: Vec<Vec<String>> = Vec::new();
-    let shown: Vec<_> = COLUMNS
-        .iter()
-        .filter(|(name, ..)| {
-            let interesting = |row: &plan::Row| row.metrics.get(*name).is_some_and(|(mean, _)| *mean != 0.0);
-            matches!(*name, "wait_s" | "promises_broken") || rows.iter().any(interesting)
-        })
-        .collect();
-    let heads = first.cell.keys().cloned().chain(shown.iter().map(|(_, head, _)| (*head).to_owned()));
-    lines.push(heads.collect());
-    for row in rows {
-        let metric = |(name, _, digits): &&(&str, &str, usize)| match row.metrics.get(*name) {
-            Some((mean, sd)) if plan.repeats > 1 && *sd > 0.0 => format!("{mean:.digits$} ± {sd:.digits$}"),
-            Some((mean, _)) if mean.is_finite() => format!("{mean:.digits$}"),
-            _ => "-".to_owned(),
-        };
-        lines.push(row.cell.values().cloned().chain(shown.iter().map(metric)).collect());
+/// The axes, then mean and standard deviation of every metric; people see those that say something.
+fn columns<'a>(plan: &Plan, rows: &'a [plan::Row]) -> Vec<Column<'a, plan::Row>> {
+    let axes: BTreeSet<&String> = rows.iter().flat_map(|row| row.cell.keys()).collect();
+    let names: BTreeSet<&String> = rows.iter().flat_map(|row| row.metrics.keys()).collect();
+    let axis = |axis: &'a String| column(axis, |row: &plan::Row| row.cell.get(axis).cloned()).shown(axis, 0);
+    let mut columns: Vec<_> = axes.into_iter().map(axis).collect();
+    for name in names {
+        let of = |row: &plan::Row| row.metrics.get(name).copied();
+        let mean = column(name, move |row| of(row).map(|(mean, _)| mean));
+        let spread = column(format!("{name}_over_repeats_sd"), move |row| of(row).map(|(_, sd)| sd));
+        let always = matches!(name.as_str(), "wait_s" | "promises_broken");
+        let says = always || rows.iter().filter_map(of).any(|(mean, _)| mean != 0.0);
+        let varies = plan.repeats > 1 && rows.iter().filter_map(of).any(|(_, sd)| sd > 0.0);
+        columns.extend(match SHOWN.iter().find(|(shown, ..)| shown == name).filter(|_| says) {
+            Some((_, heading, digits)) if varies => [mean.shown(*heading, *digits), spread.shown("±", *digits)],
+            Some((_, heading, digits)) => [mean.shown(*heading, *digits), spread],
+            None => [mean, spread],
+        });
     }
-    let width = |column: usize| lines.iter().map(|line| line[column].chars().count()).max().unwrap_or(0);
-    let widths: Vec<usize> = (0..lines[0].len()).map(width).collect();
+    columns
+}
+
+fn text_of(plan: &Plan, rows: &[plan::Row]) -> String {
     let mut text = String::new();
     if !plan.name.is_empty() {
         let _ = writeln!(text, "{}", plan.name);
     }
-    for line in &lines {
-        let cells = line.iter().zip(&widths).map(|(cell, width)| format!("{cell:>width$}"));
-        let _ = writeln!(text, "{}", cells.collect::<Vec<_>>().join("  "));
-    }
+    text += &table::text(&columns(plan, rows), rows);
     let _ = writeln!(
         text,
         "\nwait: jobs that waited in some row of the same log and load; struck: jobs that a failure harms without recovery and\n\

@@ -1,12 +1,12 @@
 //! How the figures of simulations are shown.
 
-use super::cache::Output;
 use crate::failure::Result;
 use crate::shown;
+use crate::table::{self, Column, Output, column};
 use serde_json::json;
 use sim::grid::{Cell, Done, TraceWish};
-use sim::setup::Setup;
-use sim::simulate::Report;
+use sim::setup::{LevelSetup, Setup};
+use sim::simulate::{LevelFigures, Report, Times, rounded};
 use sim::world::Sample;
 use std::fmt::Write;
 use std::path::Path;
@@ -44,38 +44,41 @@ pub(super) fn text(setup: &Setup, report: &Report) -> String {
     );
     levels(&mut text, setup, report);
     if report.clients.len() > 1 {
-        text += "\nclient      reads    mean ms     p95 ms\n";
-        for (at, times) in report.clients.iter().enumerate() {
-            let _ = writeln!(text, "{at:<6} {:>10} {:>10.3} {:>10.3}", times.count, times.mean_ms, times.p95_ms);
-        }
+        let rows: Vec<_> = report.clients.iter().enumerate().collect();
+        let columns = [
+            column("", |(at, _): &(usize, &Times)| *at).shown("client", 0),
+            column("", |(_, of): &(usize, &Times)| of.count).shown("reads", 0),
+            column("", |(_, of): &(usize, &Times)| of.mean_ms).shown("mean ms", 3),
+            column("", |(_, of): &(usize, &Times)| of.p95_ms).shown("p95 ms", 3),
+        ];
+        text += &format!("\n{}", table::text(&columns, &rows));
     }
     streams(&mut text, report);
     text
 }
 
 fn levels(text: &mut String, setup: &Setup, report: &Report) {
-    *text += "level prefetcher        blocks      asked   hit %  prefetched       used       late     wasted     unused  coverage  accuracy    fetches\n";
-    for (at, (level, words)) in report.levels.iter().zip(&setup.levels).enumerate() {
-        let _ = writeln!(
-            text,
-            "L{:<4} {:<16} {:>7} {:>10} {:>7.2} {:>11} {:>10} {:>10} {:>10} {:>10} {:>8.1}% {:>8.1}% {:>10}",
-            at + 1,
-            words.prefetch,
-            level.capacity_blocks,
-            level.asked,
-            level.hit_ratio * 100.0,
-            level.prefetched,
-            level.prefetch_used,
-            level.prefetch_late,
-            level.prefetch_wasted,
-            level.prefetch_unused,
-            level.coverage * 100.0,
-            level.accuracy * 100.0,
-            level.fetches
-        );
-        if level.bypassed + level.silent > 0 {
-            let _ = writeln!(text, "      PFC bypassed {} blocks, {} silent hits", level.bypassed, level.silent);
-        }
+    type Row<'a> = (usize, &'a LevelFigures, &'a LevelSetup);
+    let rows = report.levels.iter().zip(&setup.levels).enumerate();
+    let rows: Vec<Row<'_>> = rows.map(|(at, (level, words))| (at, level, words)).collect();
+    let columns = [
+        column("", |(at, ..): &Row<'_>| format!("L{}", at + 1)).shown("level", 0),
+        column("", |(.., words): &Row<'_>| words.prefetch.clone()).shown("prefetcher", 0),
+        column("", |(_, of, _): &Row<'_>| of.capacity_blocks).shown("blocks", 0),
+        column("", |(_, of, _): &Row<'_>| of.asked).shown("asked", 0),
+        column("", |(_, of, _): &Row<'_>| of.hit_ratio).percent("hit %", 2),
+        column("", |(_, of, _): &Row<'_>| of.prefetched).shown("prefetched", 0),
+        column("", |(_, of, _): &Row<'_>| of.prefetch_used).shown("used", 0),
+        column("", |(_, of, _): &Row<'_>| of.prefetch_late).shown("late", 0),
+        column("", |(_, of, _): &Row<'_>| of.prefetch_wasted).shown("wasted", 0),
+        column("", |(_, of, _): &Row<'_>| of.prefetch_unused).shown("unused", 0),
+        column("", |(_, of, _): &Row<'_>| of.coverage).percent("coverage %", 1),
+        column("", |(_, of, _): &Row<'_>| of.accuracy).percent("accuracy %", 1),
+        column("", |(_, of, _): &Row<'_>| of.fetches).shown("fetches", 0),
+    ];
+    *text += &table::text(&columns, &rows);
+    for (at, of, _) in rows.iter().filter(|(_, of, _)| of.bypassed + of.silent > 0) {
+        let _ = writeln!(text, "L{}: PFC bypassed {} blocks, {} silent hits", at + 1, of.bypassed, of.silent);
     }
 }
 
@@ -98,16 +101,16 @@ fn streams(text: &mut String, report: &Report) {
 }
 
 /// One run for spreadsheets: a heading and a line.
-pub(super) fn csv(setup: &Setup, report: &Report) -> String {
+pub(super) fn csv_of_one(setup: &Setup, report: &Report) -> String {
     let levels = setup.levels.iter().enumerate();
     let cell: Cell = levels.map(|(at, level)| (format!("l{}", at + 1), level.prefetch.clone())).collect();
-    sim::grid::csv(&[Done { cell, wish: TraceWish::default(), setup: setup.clone(), report: report.clone() }])
+    csv(&[Done { cell, wish: TraceWish::default(), setup: setup.clone(), report: report.clone() }])
 }
 
 /// Several runs side by side.
 pub(super) fn compared(done: &[Done], output: Output) -> Result<u8> {
     match output {
-        Output::Csv => shown::text(&sim::grid::csv(done))?,
+        Output::Csv => shown::text(&csv(done))?,
         Output::Json => shown::json(&json!({ "cases": done }))?,
         Output::Text => shown::text(&cases(done))?,
     }
@@ -117,40 +120,61 @@ pub(super) fn compared(done: &[Done], output: Output) -> Result<u8> {
 /// Cases as a table; the last column holds each against the first.
 pub(super) fn cases(done: &[Done]) -> String {
     let Some(first) = done.first() else { return String::new() };
-    let label = |done: &Done| done.cell.values().map(String::as_str).collect::<Vec<_>>().join(" ");
-    let width = done.iter().map(|one| label(one).len()).max().unwrap_or(0).max(6);
-    let mut text = format!("{:<width$}    mean ms     p95 ms", "policy");
-    for level in 1..=first.report.levels.len() {
-        let _ = write!(text, "  L{level} hit %  L{level} prefetched   L{level} unused");
+    let label = |one: &Done| one.cell.values().map(String::as_str).collect::<Vec<_>>().join(" ");
+    let mut columns = vec![column("", label).shown("policy", 0)];
+    columns.extend(figures(first.report.levels.len()));
+    let first_ms = first.report.reads.mean_ms;
+    if first_ms > 0.0 {
+        let change = move |one: &Done| one.report.reads.mean_ms / first_ms - 1.0;
+        columns.push(column("", move |one| format!("{:+.1}%", change(one) * 100.0)).shown("to first", 0));
     }
-    text += "   disk req   disk MiB  to first\n";
-    for one in done {
-        let report = &one.report;
-        let _ = write!(text, "{:<width$} {:>10.3} {:>10.3}", label(one), report.reads.mean_ms, report.reads.p95_ms);
-        for level in &report.levels {
-            let hit = level.hit_ratio * 100.0;
-            let _ = write!(text, "  {hit:>8.2}  {:>13}  {:>10}", level.prefetched, level.prefetch_unused);
-        }
-        let _ = write!(text, " {:>10} {:>10.1}", report.disk_requests, report.disk_mib);
-        if first.report.reads.mean_ms > 0.0 {
-            let _ = write!(text, "  {:>+7.1}%", (report.reads.mean_ms / first.report.reads.mean_ms - 1.0) * 100.0);
-        }
-        text.push('\n');
+    table::text(&columns, done)
+}
+
+/// Cases for spreadsheets: axes and figures.
+pub(super) fn csv(done: &[Done]) -> String {
+    let Some(first) = done.first() else { return String::new() };
+    let axis = |axis| column(axis, move |one: &Done| one.cell.get(axis).cloned().unwrap_or_default());
+    let mut columns: Vec<_> = first.cell.keys().map(axis).collect();
+    columns.extend(figures(first.report.levels.len()));
+    table::csv(&columns, done)
+}
+
+fn figures(levels: usize) -> Vec<Column<'static, Done>> {
+    let mut columns = vec![
+        column("reads", |one: &Done| one.report.reads.count),
+        column("mean_ms", |one: &Done| rounded(one.report.reads.mean_ms)).shown("mean ms", 3),
+        column("p50_ms", |one: &Done| rounded(one.report.reads.p50_ms)),
+        column("p95_ms", |one: &Done| rounded(one.report.reads.p95_ms)).shown("p95 ms", 3),
+        column("p99_ms", |one: &Done| rounded(one.report.reads.p99_ms)),
+        column("disk_requests", |one: &Done| one.report.disk_requests).shown("disk req", 0),
+        column("disk_mib", |one: &Done| rounded(one.report.disk_mib)).shown("disk MiB", 1),
+        column("disk_busy", |one: &Done| rounded(one.report.disk_busy)),
+    ];
+    for at in 0..levels {
+        let (n, of) = (at + 1, move |one: &Done| one.report.levels[at].clone());
+        columns.extend([
+            column(format!("l{n}_hit_ratio"), move |one| rounded(of(one).hit_ratio)).percent(format!("L{n} hit %"), 2),
+            column(format!("l{n}_prefetched"), move |one| of(one).prefetched).shown(format!("L{n} prefetched"), 0),
+            column(format!("l{n}_unused"), move |one| of(one).prefetch_unused).shown(format!("L{n} unused"), 0),
+            column(format!("l{n}_coverage"), move |one| rounded(of(one).coverage)),
+            column(format!("l{n}_accuracy"), move |one| rounded(of(one).accuracy)),
+        ]);
     }
-    text
+    columns
 }
 
 /// Samples as comma-separated values.
 pub(super) fn timeline(path: &Path, samples: &[Sample]) -> Result<()> {
-    let mut text = String::from("time_s,level,client,stream,inventory_blocks,trigger_distance_blocks,rate_blocks_s\n");
-    for s in samples {
-        let at = s.at.as_secs_f64();
-        let _ = writeln!(
-            text,
-            "{at:.6},{},{},{},{},{:.3},{:.3}",
-            s.level, s.client, s.stream, s.inventory, s.trigger_distance, s.rate
-        );
-    }
-    std::fs::write(path, text)?;
+    let columns = [
+        column("time_s", |s: &Sample| s.at.as_secs_f64()).digits(6),
+        column("level", |s: &Sample| s.level),
+        column("client", |s: &Sample| s.client),
+        column("stream", |s: &Sample| s.stream),
+        column("inventory_blocks", |s: &Sample| s.inventory),
+        column("trigger_distance_blocks", |s: &Sample| s.trigger_distance).digits(3),
+        column("rate_blocks_s", |s: &Sample| s.rate).digits(3),
+    ];
+    std::fs::write(path, table::csv(&columns, samples))?;
     Ok(())
 }

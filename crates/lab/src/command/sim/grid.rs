@@ -1,9 +1,9 @@
 //! Grids and comparisons: traces opened, cases run side by side with a progress bar.
 
-use super::cache::Output;
-use super::{grid_problem, setup_problem, simulate_problem};
+use super::{figures, grid_problem, setup_problem, simulate_problem};
 use crate::failure::{Failure, Result};
 use crate::shown;
+use crate::table::Output;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::json;
 use signal_hook::iterator::Signals;
@@ -54,10 +54,10 @@ pub(super) fn run(path: &Path, results: Option<&Path>, threads: usize, output: O
     }
     let summary = sim::grid::summarise(&plan, &done);
     match output {
-        Output::Csv => shown::text(&sim::grid::csv(&done))?,
+        Output::Csv => shown::text(&figures::csv(&done))?,
         Output::Json => shown::json(&json!({ "cases": done }))?,
         Output::Text => {
-            shown::text(&super::figures::cases(&done))?;
+            shown::text(&figures::cases(&done))?;
             if let Some(summary) = summary {
                 shown::text(&format!("\n{summary}"))?;
             }

@@ -3,14 +3,14 @@
 mod figures;
 mod model;
 
-use super::cache::Output;
 use super::setup_problem;
 use crate::failure::{Failure, Result};
 use crate::shown;
+use crate::table::{self, Output, column};
 use clap::{Args, Subcommand, ValueEnum};
 use policy::stripe::advice::Mode;
 use policy::stripe::fuzzy::Rules;
-use policy::stripe::model::{Device, Parameters, Scaling};
+use policy::stripe::model::{Device, Parameters, Prediction, Scaling};
 use policy::stripe::rules;
 use policy::time::Time;
 use serde_json::json;
@@ -250,6 +250,22 @@ fn widths(devices: u32) -> Vec<u32> {
     all
 }
 
+/// A load that one width bears: what the model says of it, and what the queues do.
+struct Held {
+    rate: f64,
+    blocks: f64,
+    width: u32,
+    said: Prediction,
+    got: Figures,
+}
+
+impl Held {
+    /// By how much of the simulated response time the model is above it.
+    fn error(&self) -> f64 {
+        self.said.request_s * 1e3 / self.got.mean_ms - 1.0
+    }
+}
+
 fn validate(args: &ValidateArgs) -> Result<u8> {
     let parameters = args.device.parameters()?;
     if !(100..=10_000_000).contains(&args.requests) {
@@ -279,13 +295,13 @@ fn validate(args: &ValidateArgs) -> Result<u8> {
                     seed: args.seed,
                 };
                 let Some(got) = sim::stripe::run(&setup, &Drive::Width(width)).pop() else { continue };
-                let error = said.request_s * 1e3 / got.mean_ms - 1.0;
-                rows.push((rate, blocks, width, said, got, error));
+                rows.push(Held { rate, blocks, width, said, got });
             }
         }
     }
     let mean = |keep: &dyn Fn(f64, u32) -> bool| {
-        let kept: Vec<f64> = rows.iter().filter(|r| keep(r.3.utilisation, r.2)).map(|r| r.5.abs()).collect();
+        let kept = rows.iter().filter(|r| keep(r.said.utilisation, r.width));
+        let kept: Vec<f64> = kept.map(|r| r.error().abs()).collect();
         (kept.len(), kept.iter().sum::<f64>() / kept.len().max(1) as f64 * 100.0)
     };
     // By utilisation and width.
@@ -297,25 +313,21 @@ fn validate(args: &ValidateArgs) -> Result<u8> {
         ("one device wide", &|_, width| width == 1),
         ("wider than half of the devices", &|_, width| width > parameters.devices / 2),
     ];
+    let columns = [
+        column("rate", |r: &Held| r.rate),
+        column("blocks", |r: &Held| r.blocks),
+        column("width", |r: &Held| r.width),
+        column("utilisation", |r: &Held| r.said.utilisation).digits(4),
+        column("model_ms", |r: &Held| r.said.request_s * 1e3).digits(4),
+        column("simulated_ms", |r: &Held| r.got.mean_ms).digits(4),
+        column("error", Held::error).digits(4),
+    ];
     match args.output {
         Output::Json => {
-            let cells: Vec<_> = rows
-                .iter()
-                .map(|(rate, blocks, width, said, got, error)| {
-                    json!({ "rate": rate, "blocks": blocks, "width": width, "utilisation": said.utilisation,
-                        "model_ms": said.request_s * 1e3, "simulated_ms": got.mean_ms, "error": error })
-                })
-                .collect();
-            shown::json(&json!({ "cells": cells, "mean_error_percent": mean(&|_, _| true).1 }))?;
+            let (cells, (_, percent)) = (table::json(&columns, &rows), mean(&|_, _| true));
+            shown::json(&json!({ "cells": cells, "mean_error_percent": percent }))?;
         }
-        Output::Csv => {
-            let mut text = String::from("rate,blocks,width,utilisation,model_ms,simulated_ms,error\n");
-            for (rate, blocks, width, said, got, error) in &rows {
-                let (rho, ms) = (said.utilisation, said.request_s * 1e3);
-                let _ = writeln!(text, "{rate},{blocks},{width},{rho:.4},{ms:.4},{:.4},{error:.4}", got.mean_ms);
-            }
-            shown::text(&text)?;
-        }
+        Output::Csv => shown::text(&table::csv(&columns, &rows))?,
         Output::Text => {
             let mut text = String::from("mean error of the model's response time against the simulated one\n");
             for (what, keep) in parts {
@@ -420,25 +432,31 @@ fn run(args: &RunArgs) -> Result<u8> {
             shown::json(&json!({ "modes": rows }))?;
         }
         Output::Csv => {
-            let mut text = String::from("mode,phase,requests,mean_ms,p95_ms,utilisation,width,changes,copies\n");
-            for (name, phases) in names.iter().zip(&done) {
-                for (n, of) in phases.iter().enumerate() {
-                    let _ = writeln!(
-                        text,
-                        "{name},{n},{},{:.4},{:.4},{:.4},{:.2},{},{}",
-                        of.requests, of.mean_ms, of.p95_ms, of.utilisation, of.width, of.changes, of.copies
-                    );
-                }
-            }
-            shown::text(&text)?;
+            type Row<'a> = (&'a str, usize, &'a Figures);
+            let columns = [
+                column("mode", |(name, ..): &Row<'_>| name.to_string()),
+                column("phase", |(_, phase, _): &Row<'_>| *phase),
+                column("requests", |(.., of): &Row<'_>| of.requests),
+                column("mean_ms", |(.., of): &Row<'_>| of.mean_ms).digits(4),
+                column("p95_ms", |(.., of): &Row<'_>| of.p95_ms).digits(4),
+                column("utilisation", |(.., of): &Row<'_>| of.utilisation).digits(4),
+                column("width", |(.., of): &Row<'_>| of.width).digits(2),
+                column("changes", |(.., of): &Row<'_>| of.changes),
+                column("copies", |(.., of): &Row<'_>| of.copies),
+            ];
+            let phases = names.iter().zip(&done);
+            let rows: Vec<Row<'_>> = phases
+                .flat_map(|(name, phases)| phases.iter().enumerate().map(|(n, of)| (name.as_str(), n, of)))
+                .collect();
+            shown::text(&table::csv(&columns, &rows))?;
         }
-        Output::Text => shown::text(&table(&setup, &names, &modes, &done))?,
+        Output::Text => shown::text(&text(&setup, &names, &modes, &done))?,
     }
     Ok(0)
 }
 
 /// Mean response times per phase; adaptive modes against the best and the worst of the others in the phase.
-fn table(setup: &Setup, names: &[String], modes: &[Drive], done: &[Vec<Figures>]) -> String {
+fn text(setup: &Setup, names: &[String], modes: &[Drive], done: &[Vec<Figures>]) -> String {
     let mut text = String::from("mean response time in ms, and width\nmode        ");
     for phase in &setup.phases {
         let kinds: Vec<_> = phase.asked.iter().map(|of| format!("{}/s of {} KiB", of.rate, of.bytes >> 10)).collect();

@@ -1,15 +1,16 @@
 //! `entrepot-lab sim tier`: where data should lie when some devices are fast and some are slow.
 
+mod columns;
 mod compare;
-mod table;
 
-use super::cache::Output;
 use super::grid::opener;
 use super::traces::TraceArgs;
 use super::{setup_problem, survey_problem};
 use crate::failure::Result;
 use crate::shown;
+use crate::table::{self, Output};
 use clap::Args;
+use columns::{columns, fit};
 use policy::tier::cost::{Costs, DeviceCost};
 use policy::tier::machine::{Config, Planner, Window};
 use policy::tier::reorganize::Thresholds;
@@ -24,7 +25,6 @@ use sim::trace::Options;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use store::control::Problem;
-use table::{csv, fit, table};
 
 /// All schemes, in the order of the table.
 const SCHEMES: [&str; 9] =
@@ -268,12 +268,13 @@ impl Tier {
             self.say(&fit(&sets, setup))?;
         }
         let figures = side_by_side(&worlds, self.threads, |(setup, scheme)| sim::tier::run(setup, scheme, &requests));
+        let rows: Vec<_> = cases.iter().zip(&figures).collect();
         match self.output {
-            Output::Text => shown::text(&table(&cases, &figures, self.open))?,
-            Output::Csv => shown::text(&csv(&cases, &figures))?,
+            Output::Text => shown::text(&table::text(&columns(&rows, self.open), &rows))?,
+            Output::Csv => shown::text(&table::csv(&columns(&rows, self.open), &rows))?,
             Output::Json => {
-                let rows = cases.iter().zip(&figures);
                 let rows: Vec<_> = rows
+                    .iter()
                     .map(|(case, figures)| json!({ "case": case.label, "scheme": case.scheme, "figures": figures }))
                     .collect();
                 shown::json(&json!({ "cases": rows }))?;

@@ -4,6 +4,7 @@ use super::traces::TraceArgs;
 use super::{grid, setup_problem, survey_problem};
 use crate::failure::Result;
 use crate::shown;
+use crate::table::{self, Column, Output, column};
 use clap::Args;
 use policy::Time;
 use policy::tier::cost::{Costs, DeviceCost};
@@ -13,7 +14,6 @@ use sim::storage::{Cost, Device, Service};
 use sim::trace::{Flags, Op, Options};
 use sim::volume::{Faults, Figures, Load, Request, Setup, Target, run};
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
 use std::path::PathBuf;
 use store::control::Problem;
 use store::volume::{Config, TieringPolicy};
@@ -92,7 +92,7 @@ pub struct Volume {
     check: bool,
     /// How to write it.
     #[arg(long, value_enum, default_value = "text")]
-    output: super::cache::Output,
+    output: Output,
 }
 
 impl Volume {
@@ -105,9 +105,9 @@ impl Volume {
         let config = Config::parse(&std::path::absolute(&self.file)?, &text)?;
         let figures = run(self.setup(&config)?);
         match self.output {
-            super::cache::Output::Json => shown::json(&json!({ "figures": figures }))?,
-            super::cache::Output::Csv => shown::text(&csv(&figures))?,
-            super::cache::Output::Text => shown::text(&table(&figures))?,
+            Output::Json => shown::json(&json!({ "figures": figures }))?,
+            Output::Csv => shown::text(&table::csv(&columns(&figures), &[figures]))?,
+            Output::Text => shown::text(&table::sheet(&columns(&figures), &figures))?,
         }
         Ok(0)
     }
@@ -254,43 +254,29 @@ fn device(of: &DeviceCost) -> Device {
     })
 }
 
-fn table(of: &Figures) -> String {
-    let mut text = String::new();
-    let mut line = |what: &str, value: String| _ = writeln!(text, "{what:<34}{value:>16}");
-    line("jobs", of.jobs.to_string());
-    line("checkpoints", of.checkpoints.to_string());
-    line("checkpoints given up", of.refused.to_string());
-    line("checkpoint latency s", format!("{:.2}", of.checkpoint_s));
-    line("requests", of.requests.to_string());
-    line("mean response ms", format!("{:.3}", of.request_ms));
-    line("served by the fast tier %", format!("{:.1}", of.fast_share * 100.0));
-    for (mechanism, count) in &of.changes {
-        line(&format!("changes by {mechanism}"), count.to_string());
-        line("  GB copied", format!("{:.1}", of.copied_bytes.get(mechanism).copied().unwrap_or(0) as f64 / 1e9));
+fn columns(of: &Figures) -> Vec<Column<'static, Figures>> {
+    let mut columns = vec![
+        column("jobs", |of: &Figures| of.jobs).shown("jobs", 0),
+        column("checkpoints", |of: &Figures| of.checkpoints).shown("checkpoints", 0),
+        column("given_up", |of: &Figures| of.refused).shown("checkpoints given up", 0),
+        column("checkpoint_s", |of: &Figures| of.checkpoint_s).shown("checkpoint latency s", 2),
+        column("requests", |of: &Figures| of.requests).shown("requests", 0),
+        column("request_ms", |of: &Figures| of.request_ms).shown("mean response ms", 3),
+        column("fast_share", |of: &Figures| of.fast_share).percent("served by the fast tier %", 1),
+        column("changes", |of: &Figures| of.changes.values().sum::<u64>()).shown("changes of layouts", 0),
+    ];
+    for mechanism in of.changes.keys() {
+        let (count, bytes) = (mechanism.clone(), mechanism.clone());
+        let changes = column("", move |of: &Figures| of.changes.get(&count).copied());
+        columns.push(changes.shown(format!("  changes by {mechanism}"), 0));
+        let copied = column("", move |of: &Figures| of.copied_bytes.get(&bytes).map(|bytes| *bytes as f64 / 1e9));
+        columns.push(copied.shown("    GB copied", 1));
     }
-    line("changes that failed", of.failed.to_string());
-    line("changes taken back by another", of.undone.to_string());
-    line("targets that failed", of.faults.to_string());
-    line("files whose only copy was there", of.lost_files.to_string());
-    text
-}
-
-fn csv(of: &Figures) -> String {
-    let changes: u64 = of.changes.values().sum();
-    format!(
-        "jobs,checkpoints,given_up,checkpoint_s,requests,request_ms,fast_share,changes,failed,undone,faults,lost_files\n\
-         {},{},{},{},{},{},{},{},{},{},{},{}\n",
-        of.jobs,
-        of.checkpoints,
-        of.refused,
-        of.checkpoint_s,
-        of.requests,
-        of.request_ms,
-        of.fast_share,
-        changes,
-        of.failed,
-        of.undone,
-        of.faults,
-        of.lost_files
-    )
+    columns.extend([
+        column("failed", |of: &Figures| of.failed).shown("changes that failed", 0),
+        column("undone", |of: &Figures| of.undone).shown("changes taken back by another", 0),
+        column("faults", |of: &Figures| of.faults).shown("targets that failed", 0),
+        column("lost_files", |of: &Figures| of.lost_files).shown("files whose only copy was there", 0),
+    ]);
+    columns
 }

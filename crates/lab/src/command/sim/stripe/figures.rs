@@ -4,10 +4,10 @@
 //!
 //! Source: Simitci & Reed, section 4; the reference, section 9. Where the paper's curves are lost, the axes are ours.
 
-use super::super::cache::Output;
 use super::model::finite;
 use crate::failure::Result;
 use crate::shown;
+use crate::table::{self, Output, column};
 use policy::stripe::model::{Parameters, Scaling};
 use serde_json::json;
 use std::fmt::Write as _;
@@ -152,14 +152,17 @@ impl Figure {
                 )?;
             }
             Output::Csv => {
-                let mut text = format!("{},{},value\n", self.down, self.across.0);
+                type Point<'a> = (&'a str, f64, f64);
+                let columns = [
+                    column(self.down, |(name, ..): &Point<'_>| name.to_string()),
+                    column(self.across.0, |(_, place, _): &Point<'_>| *place),
+                    column("value", |(.., value): &Point<'_>| *value).digits(6),
+                ];
+                let mut points: Vec<Point<'_>> = Vec::new();
                 for (name, cells) in &self.rows {
-                    for (place, cell) in self.across.1.iter().zip(cells) {
-                        let cell = finite(*cell).map_or("inf".to_owned(), |cell| format!("{cell:.6}"));
-                        let _ = writeln!(text, "{name},{place},{cell}");
-                    }
+                    points.extend(self.across.1.iter().zip(cells).map(|(place, cell)| (name.as_str(), *place, *cell)));
                 }
-                shown::text(&text)?;
+                shown::text(&table::csv(&columns, &points))?;
             }
             Output::Text => shown::text(&self.text())?,
         }

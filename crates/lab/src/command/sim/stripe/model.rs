@@ -1,14 +1,13 @@
 //! `entrepot-lab sim stripe model`: what the queueing model says of each width, of a surface of loads, or of one of the paper's figures.
 
-use super::super::cache::Output;
 use super::super::setup_problem;
 use super::{BLOCK_BYTES, ModelArgs, Surface, figures, widths};
 use crate::failure::Result;
 use crate::shown;
-use policy::stripe::model::Parameters;
+use crate::table::{self, Column, Output, column};
+use policy::stripe::model::{Parameters, Prediction};
 use serde_json::json;
 use sim::setup::size_bytes;
-use std::fmt::Write as _;
 use store::control::Problem;
 
 /// `entrepot-lab sim stripe model`.
@@ -30,57 +29,45 @@ pub fn model(args: &ModelArgs) -> Result<u8> {
     shown_widths.sort_unstable();
     shown_widths.dedup();
     let rows: Vec<_> = shown_widths.iter().map(|&width| (width, at.predict(width))).collect();
+    let columns = columns(&rows);
     match args.output {
-        Output::Json => {
-            let rows: Vec<_> = rows
-                .iter()
-                .map(|(width, of)| {
-                    json!({ "width": width, "service_s": of.service_s, "arrivals_per_s": of.arrivals,
-                        "utilisation": of.utilisation, "wait_s": finite(of.wait_s),
-                        "response_s": finite(of.response_s), "request_s": finite(of.request_s) })
-                })
-                .collect();
-            shown::json(&json!({ "widths": rows, "optimal_width": at.optimal_width(),
-                "largest_stable_width": at.largest_stable_width() }))?;
-        }
-        Output::Csv => {
-            let mut text = String::from("width,service_s,arrivals_per_s,utilisation,wait_s,response_s,request_s\n");
-            for (width, of) in rows {
-                let _ = writeln!(
-                    text,
-                    "{width},{:.6},{:.6},{:.6},{:.6},{:.6},{:.6}",
-                    of.service_s, of.arrivals, of.utilisation, of.wait_s, of.response_s, of.request_s
-                );
-            }
-            shown::text(&text)?;
-        }
+        Output::Json => shown::json(&json!({ "widths": table::json(&columns, &rows),
+            "optimal_width": at.optimal_width(), "largest_stable_width": at.largest_stable_width() }))?,
+        Output::Csv => shown::text(&table::csv(&columns, &rows))?,
         Output::Text => {
-            let mut text =
-                String::from("width   service s  arrivals/s  utilisation      wait s  response s   request s\n");
-            let longest = rows.iter().map(|(_, of)| of.request_s).filter(|s| s.is_finite()).fold(0.0, f64::max);
-            for (width, of) in rows {
-                let bar = if of.request_s.is_finite() {
-                    "#".repeat((of.request_s / longest * 30.0).ceil() as usize)
-                } else {
-                    "unstable".into()
-                };
-                let _ = writeln!(
-                    text,
-                    "{width:>5}  {:>10.6}  {:>10.6}  {:>11.6}  {:>10.6}  {:>10.6}  {:>10.6}  {bar}",
-                    of.service_s, of.arrivals, of.utilisation, of.wait_s, of.response_s, of.request_s
-                );
-            }
             let number = |width: Option<u32>| width.map_or("none".to_owned(), |width| width.to_string());
-            let _ = writeln!(
-                text,
-                "\noptimal width          {}\nlargest stable width   {}",
+            shown::text(&format!(
+                "{}\noptimal width          {}\nlargest stable width   {}\n",
+                table::text(&columns, &rows),
                 number(at.optimal_width()),
                 number(at.largest_stable_width())
-            );
-            shown::text(&text)?;
+            ))?;
         }
     }
     Ok(0)
+}
+
+/// A width, and what the model says of it.
+type Row = (u32, Prediction);
+
+fn columns(rows: &[Row]) -> Vec<Column<'static, Row>> {
+    let longest = rows.iter().map(|(_, of)| of.request_s).filter(|s| s.is_finite()).fold(0.0, f64::max);
+    let bar = move |(_, of): &Row| {
+        if !of.request_s.is_finite() {
+            return "unstable".to_owned();
+        }
+        "#".repeat((of.request_s / longest * 30.0).ceil() as usize)
+    };
+    vec![
+        column("width", |(width, _): &Row| *width).shown("width", 0),
+        column("service_s", |(_, of): &Row| of.service_s).digits(6).shown("service s", 6),
+        column("arrivals_per_s", |(_, of): &Row| of.arrivals).digits(6).shown("arrivals/s", 6),
+        column("utilisation", |(_, of): &Row| of.utilisation).digits(6).shown("utilisation", 6),
+        column("wait_s", |(_, of): &Row| of.wait_s).digits(6).shown("wait s", 6),
+        column("response_s", |(_, of): &Row| of.response_s).digits(6).shown("response s", 6),
+        column("request_s", |(_, of): &Row| of.request_s).digits(6).shown("request s", 6),
+        column("", bar).shown("", 0),
+    ]
 }
 
 /// Infinity has no number in JSON.
@@ -114,21 +101,19 @@ fn surface_of(at: &Parameters, surface: Surface, output: Output) -> Result<u8> {
             shown::json(&json!({ "widths": widths, "rows": rows }))?;
         }
         Output::Csv | Output::Text => {
-            let (gap, head) = if output == Output::Csv { (",", "at") } else { ("  ", "request s, by width") };
-            let pad = |text: String| if output == Output::Csv { text } else { format!("{text:>9}") };
-            let mut text = if output == Output::Csv { head.to_owned() } else { format!("{head:<20}") };
-            widths.iter().for_each(|width| text += &format!("{gap}{}", pad(width.to_string())));
-            text += &format!("{gap}optimal\n");
-            for (name, of) in &steps {
-                text += &if output == Output::Csv { name.clone() } else { format!("{name:<20}") };
-                for seconds in cells(of) {
-                    let cell = if seconds.is_finite() { format!("{seconds:.4}") } else { "inf".into() };
-                    text += &format!("{gap}{}", pad(cell));
-                }
-                let best = of.optimal_width().map_or("none".to_owned(), |width| width.to_string());
-                text += &format!("{gap}{best}\n");
-            }
-            shown::text(&text)?;
+            let rows: Vec<_> = steps.iter().map(|(name, of)| (name.as_str(), cells(of), of.optimal_width())).collect();
+            type Row<'a> = (&'a str, Vec<f64>, Option<u32>);
+            let best = |(.., best): &Row<'_>| best.map_or("none".to_owned(), |width| width.to_string());
+            let mut columns =
+                vec![column("at", |(name, ..): &Row<'_>| name.to_string()).shown("request s, by width", 0)];
+            columns.extend(widths.iter().enumerate().map(|(at, width)| {
+                column(width.to_string(), move |(_, cells, _): &Row<'_>| cells[at])
+                    .digits(4)
+                    .shown(width.to_string(), 4)
+            }));
+            columns.push(column("optimal", best).shown("optimal", 0));
+            let csv = output == Output::Csv;
+            shown::text(&if csv { table::csv(&columns, &rows) } else { table::text(&columns, &rows) })?;
         }
     }
     Ok(0)

@@ -4,10 +4,10 @@
 //! hybrid (`round-robin`) is always run. With several seeds a cell is the mean of the speed-ups and their range; traces have no seed and are
 //! run once.
 
-use super::super::cache::Output;
 use super::{Case, SCHEMES, Tier, known};
 use crate::failure::Result;
 use crate::shown;
+use crate::table::{self, Output, column};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use sim::grid::{TraceWish, side_by_side};
@@ -169,13 +169,19 @@ fn markdown(grid: &Grid, rows: &[Row]) -> String {
 }
 
 fn csv(grid: &Grid, rows: &[Row]) -> String {
-    let mut text = String::from("load,fast_size,seed,scheme,speed_up\n");
+    type Run<'a> = (&'a Row, usize, &'a str, usize);
+    let mut runs: Vec<Run<'_>> = Vec::new();
     for row in rows {
-        for (scheme, of) in grid.schemes.iter().zip(&row.speed_ups) {
-            for (seed, speed_up) in row.seeds.iter().zip(of) {
-                let _ = writeln!(text, "\"{}\",{},{seed},{scheme},{speed_up:.6}", row.load, row.fast_size);
-            }
+        for (at, scheme) in grid.schemes.iter().enumerate() {
+            runs.extend((0..row.seeds.len()).map(|run| (row, at, scheme.as_str(), run)));
         }
     }
-    text
+    let columns = [
+        column("load", |(row, ..): &Run<'_>| row.load.clone()),
+        column("fast_size", |(row, ..): &Run<'_>| row.fast_size.clone()),
+        column("seed", |(row, _, _, run): &Run<'_>| row.seeds[*run]),
+        column("scheme", |(_, _, scheme, _): &Run<'_>| scheme.to_string()),
+        column("speed_up", |(row, at, _, run): &Run<'_>| row.speed_ups[*at][*run]).digits(6),
+    ];
+    table::csv(&columns, &runs)
 }
