@@ -24,19 +24,20 @@ mod stripes;
 #[cfg(test)]
 mod tests;
 
+pub use burst::{Config as BurstConfig, Stats as BurstStats};
 pub use event::{Action, Change, Event, FileEvent, Lies, Mirror, Outcome, Purpose, Reason, Ticket, Verb};
 pub use stripes::Config as StripesConfig;
 
 use crate::burst::admission;
 use crate::ids::FileId;
-use crate::machine::Machine;
+use crate::machine::{self as contract, Log, Machine};
 use crate::protect::replica::{self, Replication};
 use crate::stripe::striper::Striper;
 use crate::tier::machine::{self, Reorganizer};
 use crate::tier::yielding::Yielding;
 use crate::tier::{Location, Move};
 use crate::time::Time;
-use burst::Burst;
+use burst::{Ask, Burst};
 use changes::{Changes, Next, Want, Wanted};
 use file::File;
 use ownership::{Aspect, Mechanism};
@@ -51,7 +52,7 @@ const FILES_MIN: usize = 1 << 14;
 #[derive(Clone, Debug)]
 pub struct Config {
     /// The burst buffer.
-    pub burst: Option<admission::Config>,
+    pub burst: Option<BurstConfig>,
     /// Working-set reorganisation between two tiers.
     pub tiers: Option<machine::Config>,
     /// Adaptive striping.
@@ -79,24 +80,29 @@ pub struct Volume {
     /// So many files known, and those at rest are forgotten.
     forget_at: usize,
     says: VecDeque<Action>,
+    log: Log<Event, Action>,
     now: Time,
 }
+
+/// A line of the machine's log.
+pub type Logged = contract::Logged<Event, Action>;
 
 impl Volume {
     /// A volume without files.
     pub fn new(config: Config, now: Time) -> Volume {
         Volume {
             files: BTreeMap::new(),
-            burst: config.burst.map(Burst::new),
+            burst: config.burst.map(|burst| Burst::new(burst, now)),
             tiers: config.tiers.map(|tiers| Reorganizer::new(tiers, now)),
             stripes: config.stripes.map(|stripes| Stripes::new(stripes, now)),
             replicas: config.replicas.map(Replication::new),
             repair: Repair::default(),
-            changes: Changes::new(config.changes_max),
+            changes: Changes::new(config.changes_max, config.repairs),
             changes_max: config.changes_max.max(1),
             repairs: config.repairs,
             forget_at: FILES_MIN,
             says: VecDeque::new(),
+            log: Log::default(),
             now,
         }
     }
@@ -139,6 +145,26 @@ impl Volume {
     /// What admission to the burst buffer knows, if there is one.
     pub fn admission(&self) -> Option<&admission::Admission> {
         self.burst.as_ref().map(|burst| &burst.admission)
+    }
+
+    /// What was done for the burst buffer, if there is one.
+    pub fn burst_stats(&self) -> Option<BurstStats> {
+        self.burst.as_ref().map(|burst| burst.stats)
+    }
+
+    /// Whether a write of a checkpoint may go on at once; if so it counts.
+    pub fn admit(&mut self, now: Time, request: u64, len: u64) -> bool {
+        self.burst.as_mut().is_none_or(|burst| burst.admission.admit(now, request, len))
+    }
+
+    /// Keeps what goes in and comes out from now on.
+    pub fn start_log(&mut self) {
+        self.log.start();
+    }
+
+    /// What was kept.
+    pub fn log(&self) -> &[Logged] {
+        self.log.lines()
     }
 
     fn file_event(&mut self, id: FileId, event: FileEvent) {
@@ -226,10 +252,8 @@ impl Volume {
     }
 
     fn tick(&mut self) {
-        if let Some(burst) = &mut self.burst
-            && burst.admission.next_deadline().is_some_and(|at| at <= self.now)
-        {
-            burst.handle(self.now, admission::Event::Buffer(crate::burst::buffer::Event::Tick));
+        if let Some(burst) = &mut self.burst {
+            burst.tick(self.now);
         }
         self.tell_tiers(machine::Event::Tick);
         if let Some(stripes) = &mut self.stripes {
@@ -250,8 +274,11 @@ impl Volume {
     /// What all mechanisms say.
     fn collect(&mut self) {
         let (now, mut wanted) = (self.now, Vec::new());
-        if let Some(burst) = &mut self.burst {
-            burst.collect(now, &mut self.says, &mut wanted);
+        for ask in self.burst.as_mut().map(|burst| burst.collect(now, &mut self.says)).into_iter().flatten() {
+            match ask {
+                Ask::Want(of) => wanted.push(of),
+                Ask::Withdraw(file, want) => self.changes.withdraw(file, want),
+            }
         }
         if let Some(stripes) = &mut self.stripes {
             stripes.collect(&mut self.says, &mut wanted);
@@ -319,11 +346,9 @@ impl Volume {
         let made = matches!(result, Outcome::Made { .. });
         match (of.by, of.want) {
             (Mechanism::Burst, _) => {
-                let mut wanted = Vec::new();
                 if let Some(burst) = &mut self.burst {
-                    burst.ended(now, of, made, &mut wanted);
+                    burst.ended(now, of, result, self.files.get(&file));
                 }
-                wanted.into_iter().for_each(|of| self.changes.want(of));
             }
             (Mechanism::Tiers, Want::Move { segment, .. }) => {
                 let location = Location { file: file.0, segment: segment };
@@ -333,7 +358,7 @@ impl Volume {
             (Mechanism::Stripes, _) => {
                 let (bytes, took) = match result {
                     Outcome::Made { bytes, took } => (bytes, took),
-                    Outcome::Failed => (0, Time::ZERO),
+                    Outcome::Failed | Outcome::Busy => (0, Time::ZERO),
                 };
                 if let Some(stripes) = &mut self.stripes {
                     stripes.ended(now, file, bytes, took);
@@ -363,42 +388,9 @@ impl Volume {
             state.replicated = replicas.life(file).is_some();
         }
     }
-}
 
-impl Machine for Volume {
-    type Event = Event;
-    type Action = Action;
-
-    fn handle(&mut self, now: Time, event: Event) {
-        self.now = self.now.max(now);
-        match event {
-            Event::File(file, event) => self.file_event(file, event),
-            Event::Tiers(event) => self.tell_tiers(event),
-            Event::Stripes(event) => {
-                if let Some(stripes) = &mut self.stripes {
-                    stripes.striper.handle(self.now, event);
-                }
-            }
-            Event::Job(event) => {
-                if let Some(replicas) = &mut self.replicas {
-                    replicas.handle(self.now, event);
-                }
-            }
-            Event::Checkpoint(event) => {
-                if let Some(burst) = &mut self.burst {
-                    burst.handle(self.now, event);
-                }
-            }
-            Event::Done { ticket, result } => {
-                if let Some(of) = self.changes.ended(ticket) {
-                    self.ended(&of, result);
-                }
-            }
-            Event::Tick => self.tick(),
-        }
-    }
-
-    fn poll(&mut self) -> Option<Action> {
+    /// The next action.
+    fn next(&mut self) -> Option<Action> {
         loop {
             self.collect();
             if let Some(action) = self.says.pop_front() {
@@ -421,10 +413,63 @@ impl Machine for Volume {
             }
         }
     }
+}
+
+impl Machine for Volume {
+    type Event = Event;
+    type Action = Action;
+
+    fn handle(&mut self, now: Time, event: Event) {
+        self.now = self.now.max(now);
+        self.log.event(now, &event);
+        match event {
+            Event::File(file, event) => self.file_event(file, event),
+            Event::Tiers(event) => self.tell_tiers(event),
+            Event::Stripes(event) => {
+                if let Some(stripes) = &mut self.stripes {
+                    stripes.striper.handle(self.now, event);
+                }
+            }
+            Event::Job(event) => {
+                if let Some(replicas) = &mut self.replicas {
+                    replicas.handle(self.now, event);
+                }
+            }
+            Event::Checkpoint(event) => {
+                if let Some(burst) = &mut self.burst {
+                    for id in burst.handle(self.now, event) {
+                        if let Some(file) = self.files.get_mut(&id) {
+                            file.checkpoint = burst.holds(id);
+                        }
+                    }
+                }
+            }
+            Event::Found { version, bytes, files } => {
+                if let Some(burst) = &mut self.burst {
+                    for id in &files {
+                        self.files.entry(*id).or_default().checkpoint = true;
+                    }
+                    burst.found(self.now, version, bytes, files, &self.files);
+                }
+            }
+            Event::Done { ticket, result } => {
+                if let Some(of) = self.changes.ended(ticket) {
+                    self.ended(&of, result);
+                }
+            }
+            Event::Tick => self.tick(),
+        }
+    }
+
+    fn poll(&mut self) -> Option<Action> {
+        let action = self.next()?;
+        self.log.action(&action);
+        Some(action)
+    }
 
     fn next_deadline(&self) -> Option<Time> {
         let known = [
-            self.burst.as_ref().and_then(|burst| burst.admission.next_deadline()),
+            self.burst.as_ref().and_then(Burst::next_deadline),
             self.tiers.as_ref().and_then(Machine::next_deadline),
             self.stripes.as_ref().and_then(Stripes::next_deadline),
             self.replicas.as_ref().and_then(Machine::next_deadline),

@@ -21,7 +21,7 @@ mod watch;
 mod world;
 
 pub use load::{Job, Load, Request};
-pub use world::run;
+pub use world::{run, run_logged};
 
 use crate::storage::Device;
 use policy::Time;

@@ -14,25 +14,19 @@ pub(crate) struct Workers(Arc<Shared>);
 struct Shared {
     /// Of what, for the log.
     of: &'static str,
-    state: Mutex<State>,
+    running: Mutex<Vec<String>>,
     changed: Condvar,
-}
-
-#[derive(Default)]
-struct State {
-    running: Vec<String>,
-    ends: bool,
 }
 
 impl Workers {
     /// None yet.
     pub fn of(of: &'static str) -> Workers {
-        Workers(Arc::new(Shared { of, state: Mutex::default(), changed: Condvar::new() }))
+        Workers(Arc::new(Shared { of, running: Mutex::default(), changed: Condvar::new() }))
     }
 
     /// Starts a thread. Where there is none to be had, the log says so.
     pub fn start(&self, name: &str, work: impl FnOnce() + Send + 'static) {
-        self.0.state.lock().running.push(name.to_owned());
+        self.0.running.lock().push(name.to_owned());
         let running = Running { shared: self.0.clone(), name: name.to_owned() };
         let body = move || {
             let _running = running;
@@ -45,23 +39,13 @@ impl Workers {
         }
     }
 
-    /// Rests so long, or less if the end comes. Whether it goes on.
-    pub fn rest(&self, span: Duration) -> bool {
-        let until = Instant::now() + span;
-        let mut state = self.0.state.lock();
-        while !state.ends && !self.0.changed.wait_until(&mut state, until).timed_out() {}
-        !state.ends
-    }
-
-    /// Ends their rests and waits for them to end; whoever calls has told them. What hangs is left behind.
+    /// Waits for them to end; whoever calls has told them. What hangs is left behind.
     pub fn stop(&self) {
         let until = Instant::now() + END_SPAN;
-        let mut state = self.0.state.lock();
-        state.ends = true;
-        self.0.changed.notify_all();
-        while !state.running.is_empty() {
-            if self.0.changed.wait_until(&mut state, until).timed_out() {
-                tracing::warn!("threads of {} do not end and are left behind: {}", self.0.of, state.running.join(", "));
+        let mut running = self.0.running.lock();
+        while !running.is_empty() {
+            if self.0.changed.wait_until(&mut running, until).timed_out() {
+                tracing::warn!("threads of {} do not end and are left behind: {}", self.0.of, running.join(", "));
                 return;
             }
         }
@@ -79,11 +63,11 @@ impl Drop for Running {
         if std::thread::panicking() {
             tracing::error!("bug: the thread {} of {} panicked", self.name, self.shared.of);
         }
-        let mut state = self.shared.state.lock();
-        if let Some(at) = state.running.iter().position(|name| *name == self.name) {
-            state.running.swap_remove(at);
+        let mut running = self.shared.running.lock();
+        if let Some(at) = running.iter().position(|name| *name == self.name) {
+            running.swap_remove(at);
         }
-        drop(state);
+        drop(running);
         self.shared.changed.notify_all();
     }
 }
@@ -94,19 +78,21 @@ mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     #[test]
-    fn the_end_wakes_who_rests_and_waits_for_all() {
+    fn the_end_waits_for_all() {
         let workers = Arc::new(Workers::of("a test"));
         let ended = Arc::new(AtomicUsize::new(0));
+        let (end, told) = std::sync::mpsc::channel::<()>();
+        let told = Arc::new(Mutex::new(told));
         for _ in 0..3 {
-            let (resting, ended) = (workers.clone(), ended.clone());
-            workers.start("rests", move || {
-                assert!(!resting.rest(Duration::from_secs(3600)));
+            let (told, ended) = (told.clone(), ended.clone());
+            workers.start("waits", move || {
+                assert!(told.lock().recv().is_err());
                 ended.fetch_add(1, Ordering::SeqCst);
             });
         }
         workers.start("panics", || panic!("as it must"));
+        drop(end);
         workers.stop();
         assert_eq!(ended.load(Ordering::SeqCst), 3);
-        assert!(!workers.rest(Duration::from_secs(3600)), "nothing rests after the end");
     }
 }

@@ -130,11 +130,6 @@ impl Admission {
         &self.buffer
     }
 
-    /// The buffer, to tell it what an earlier life knew.
-    pub fn buffer_mut(&mut self) -> &mut Buffer {
-        &mut self.buffer
-    }
-
     /// The rates in force.
     pub fn rates(&self) -> Rates {
         self.rates

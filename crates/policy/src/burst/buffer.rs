@@ -33,6 +33,9 @@ const LOOKS: usize = 4;
 /// How long rates that were predicted are good for while something is written. A guess: a checkpoint is written for seconds.
 const PREDICTED: Time = Time::from_secs(1);
 
+/// From a demotion that failed to the next. A guess: what is in use, or full, is so for a moment.
+const DEMOTE_AGAIN: Time = Time::from_millis(500);
+
 /// Who decides how fast is written and demoted.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Scheme {
@@ -105,6 +108,8 @@ pub struct Buffer {
     writing: BTreeMap<u64, Writing>,
     numbers: BTreeMap<App, u64>,
     demoting: Option<Demotion>,
+    /// No demotion begins before, since one failed.
+    demote_at: Time,
     replicator: Replicator,
     replica_rate: Option<f64>,
     /// Whether the capacity tier takes anything.
@@ -134,6 +139,7 @@ impl Buffer {
             writing: BTreeMap::new(),
             numbers: BTreeMap::new(),
             demoting: None,
+            demote_at: Time::ZERO,
             replicator: Replicator::default(),
             replica_rate: None,
             capacity_usable: true,
@@ -150,16 +156,15 @@ impl Buffer {
         }
     }
 
-    /// A version that an earlier life of the driver knew: where it is. In the order in which they were written.
-    pub fn found(&mut self, version: Version, bytes: u64, in_buffer: bool, on_capacity: bool) {
+    fn found(&mut self, version: Version, bytes: u64, in_buffer: bool, on_capacity: bool) {
         let newest = self.numbers.entry(version.app).or_default();
         *newest = (*newest).max(version.number);
         self.used += if in_buffer { bytes as f64 } else { 0.0 };
         self.tables.found(version, bytes, in_buffer, on_capacity);
     }
 
-    /// A version that an earlier life of the driver left on the capacity tier lacks its replica.
-    pub fn lacks_replica(&mut self, version: Version) {
+    /// A version on the capacity tier lacks its replica.
+    fn lacks_replica(&mut self, version: Version) {
         if self.config.replicas {
             self.replicator.lacks(version);
         }
@@ -168,12 +173,6 @@ impl Buffer {
     /// Versions that lack their replica.
     pub fn lacking_replicas(&self) -> usize {
         self.replicator.lacking()
-    }
-
-    /// What the period under way has written and is expected to write, as an earlier life of the driver knew it.
-    pub fn resume_period(&mut self, dwsf: f64, dwpp: f64) {
-        (self.dwsf, self.dwpp) = (dwsf, dwpp);
-        self.plan = Plan::new(&self.config.device, dwpp);
     }
 
     /// Bytes in use of the buffer.
@@ -288,6 +287,7 @@ impl Buffer {
             Event::DemotionFailed => {
                 if let Some(of) = self.demoting.take() {
                     self.tables.failed(&of);
+                    self.demote_at = now + DEMOTE_AGAIN;
                 }
             }
             Event::Replicated => self.replicator.done(),
@@ -344,6 +344,16 @@ impl Buffer {
                     of.wants = Some(bytes);
                     self.used -= back;
                 }
+            }
+            Event::Found { version, bytes, in_buffer, on_capacity, lacks_replica } => {
+                self.found(version, bytes, in_buffer, on_capacity);
+                if lacks_replica {
+                    self.lacks_replica(version);
+                }
+            }
+            Event::Resumed { dwsf, dwpp } => {
+                (self.dwsf, self.dwpp) = (dwsf, dwpp);
+                self.plan = Plan::new(&self.config.device, dwpp);
             }
             Event::Period => {
                 // The period to come is expected to be like the one that ends.
@@ -430,7 +440,8 @@ impl Buffer {
             self.rates = Some(rates);
             self.actions.push_back(Action::Rates(rates));
         }
-        if self.demoting.is_none() && rates.demote > 0.0 && self.config.scheme != Scheme::DataWarp {
+        let may_demote = now >= self.demote_at && rates.demote > 0.0;
+        if self.demoting.is_none() && may_demote && self.config.scheme != Scheme::DataWarp {
             self.demoting = self.tables.next_demotion();
             self.actions.extend(self.demoting.map(Action::Demote));
         }
@@ -523,8 +534,11 @@ impl Machine for Buffer {
     type Action = Action;
 
     fn handle(&mut self, now: Time, event: Event) {
+        let before_all = matches!(event, Event::Found { .. } | Event::Resumed { .. });
         self.take_in(now, event);
-        self.decide(now);
+        if !before_all {
+            self.decide(now);
+        }
     }
 
     fn poll(&mut self) -> Option<Action> {
@@ -534,7 +548,10 @@ impl Machine for Buffer {
     fn next_deadline(&self) -> Option<Time> {
         let predicts = self.config.scheme == Scheme::Predicted && self.writing.values().any(Writing::goes);
         let rates = predicts.then(|| self.decided + PREDICTED);
-        self.replicator.next_deadline().into_iter().chain(rates).min()
+        // What failed is still there, or something else is to be demoted.
+        let failed = self.demoting.is_none() && self.demote_at > self.decided && self.tables.in_buffer().1 > 0;
+        let again = failed.then_some(self.demote_at);
+        self.replicator.next_deadline().into_iter().chain(rates).chain(again).min()
     }
 }
 

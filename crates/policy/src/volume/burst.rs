@@ -1,8 +1,13 @@
-//! The burst buffer's versions as files: to demote a version is to add a mirror to each of its files, to drop it is to
-//! take one away.
+//! The burst buffer's versions as files: to demote a version is to add a mirror to each of its files in turn, to drop it
+//! is to take one away.
+//!
+//! What a version needs is a task. It goes file by file: a demotion and a copy to the replica group end with the first
+//! file that fails, and admission tries again later; a drop goes on with the next file. A copy in the buffer that is in
+//! use is tried again some times before it counts as one that could not be dropped.
 
 use super::changes::{Want, Wanted};
-use super::event::{Action, Reason};
+use super::event::{Action, Outcome, Purpose, Reason};
+use super::file::File;
 use super::ownership::Mechanism;
 use crate::burst::admission::{self, Admission};
 use crate::burst::buffer;
@@ -12,130 +17,343 @@ use crate::machine::Machine;
 use crate::time::Time;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
+/// How often a copy that is in use is tried to be dropped, and from one try to the next. Guesses: together a second.
+const DROPS_MAX: u32 = 20;
+const DROP_AGAIN: Time = Time::from_millis(50);
+/// Share of the free space that is counted on: more is written after the look, and a file system takes some for itself.
+/// A guess.
+const FREE_SHARE: f64 = 0.95;
+/// With nothing on its way, space is looked at so much less often. A guess.
+const REST: u64 = 4;
+
+/// How the burst buffer of a volume is set up.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Config {
+    /// Admission, and the buffer below it.
+    pub admission: admission::Config,
+    /// Between two looks at the space of the devices while something is on its way.
+    pub look_every: Time,
+}
+
+/// Counts since the start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stats {
+    /// Versions demoted.
+    pub demoted: u64,
+    /// Their bytes.
+    pub demoted_bytes: u64,
+    /// Demotions that failed.
+    pub failed: u64,
+    /// Files copied to the replica group.
+    pub replicated: u64,
+    /// Restarts from a version in the buffer.
+    pub hits: u64,
+    /// Restarts from the capacity tier.
+    pub misses: u64,
+}
+
+/// What is asked of the changes of layouts.
+#[derive(Debug)]
+pub enum Ask {
+    Want(Wanted),
+    Withdraw(FileId, Want),
+}
+
 /// What is done to the files of a version.
+#[derive(Clone, Copy, Debug)]
+enum Errand {
+    Demote(Demotion),
+    Drop { bytes: u64 },
+    Replicate,
+}
+
+/// An errand under way. What is wanted now is wanted of the first of the files that are left.
 #[derive(Debug)]
 struct Task {
-    drops: Option<u64>,
-    demotion: Option<Demotion>,
+    /// Later ones have larger numbers.
+    number: u64,
+    version: Version,
+    errand: Errand,
     left: BTreeSet<FileId>,
+    want: Want,
+    /// How often that was in use, and when it is tried again.
+    busy: u32,
+    again: Option<Time>,
     failed: bool,
+}
+
+impl Task {
+    fn is_drop(&self) -> bool {
+        matches!(self.errand, Errand::Drop { .. })
+    }
+
+    fn reason(&self) -> Reason {
+        match (self.errand, self.want) {
+            (Errand::Demote(demotion), Want::Demote) => Reason::Demote(demotion.reason),
+            (Errand::Replicate, _) => Reason::LacksReplica,
+            _ => Reason::BufferRoom,
+        }
+    }
 }
 
 #[derive(Debug)]
 pub struct Burst {
     pub admission: Admission,
+    pub stats: Stats,
+    replicates: bool,
+    look_every: Time,
+    look_at: Time,
     /// Files of checkpoints on their way, and of those that are complete.
     writing: BTreeMap<u64, BTreeSet<FileId>>,
     versions: BTreeMap<Version, BTreeSet<FileId>>,
-    tasks: BTreeMap<Version, Task>,
+    tasks: Vec<Task>,
+    /// The number of the latest task.
+    latest: u64,
+    /// Checkpoints that have the room that drops up to that task make.
+    prepares: Vec<(u64, u64)>,
+    asks: Vec<Ask>,
 }
 
 impl Burst {
-    pub fn new(config: admission::Config) -> Burst {
+    pub fn new(config: Config, now: Time) -> Burst {
         Burst {
-            admission: Admission::new(config),
+            admission: Admission::new(config.admission),
+            stats: Stats::default(),
+            replicates: config.admission.buffer.replicas,
+            look_every: config.look_every,
+            look_at: now,
             writing: BTreeMap::new(),
             versions: BTreeMap::new(),
-            tasks: BTreeMap::new(),
+            tasks: Vec::new(),
+            latest: 0,
+            prepares: Vec::new(),
+            asks: Vec::new(),
         }
+    }
+
+    /// Whether a file is written for a checkpoint, or belongs to a complete one.
+    pub fn holds(&self, file: FileId) -> bool {
+        self.writing.values().chain(self.versions.values()).any(|files| files.contains(&file))
     }
 
     pub fn joins(&mut self, request: u64, file: FileId) {
         self.writing.entry(request).or_default().insert(file);
     }
 
-    pub fn handle(&mut self, now: Time, event: admission::Event) {
-        if let admission::Event::Buffer(buffer::Event::Committed { request, .. }) = event {
-            let files = self.writing.remove(&request).unwrap_or_default();
-            if let Some(version) = self.admission.request(request).and_then(|of| of.version) {
-                self.versions.insert(version, files);
-            }
-        }
-        if let admission::Event::Buffer(buffer::Event::Abandoned { request }) = event {
-            self.writing.remove(&request);
-        }
-        self.admission.handle(now, event);
+    /// A version that an earlier life of the driver knew, by how its files lie. What lies in neither place alone counts
+    /// as being in the buffer.
+    pub fn found(&mut self, now: Time, version: Version, bytes: u64, ids: Vec<FileId>, files: &BTreeMap<FileId, File>) {
+        let lies: Vec<&File> = ids.iter().filter_map(|id| files.get(id)).collect();
+        let all_have = |purpose| lies.iter().all(|file| file.has(purpose));
+        let on_capacity = all_have(Purpose::Demoted);
+        let in_buffer = !on_capacity || lies.iter().any(|file| file.mirror_for(Purpose::Data).is_some());
+        let lacks_replica = on_capacity && self.replicates && !all_have(Purpose::Group);
+        self.versions.insert(version, ids.into_iter().collect());
+        self.tell(now, buffer::Event::Found { version, bytes, in_buffer, on_capacity, lacks_replica });
     }
 
-    /// What admission says, as actions and as wants of files.
-    pub fn collect(&mut self, now: Time, says: &mut VecDeque<Action>, wanted: &mut Vec<Wanted>) {
+    /// What happened to checkpoints. The files that may be of none any more.
+    pub fn handle(&mut self, now: Time, event: admission::Event) -> BTreeSet<FileId> {
+        use buffer::Event as Of;
+        let mut left = BTreeSet::new();
+        let event = match event {
+            admission::Event::Buffer(Of::Free { bytes }) => {
+                // What is being dropped counts as gone in the buffer, and is not yet at the device.
+                if self.tasks.iter().any(Task::is_drop) {
+                    return left;
+                }
+                admission::Event::Buffer(Of::Free { bytes: bytes * FREE_SHARE })
+            }
+            other => other,
+        };
+        match event {
+            admission::Event::Buffer(Of::Committed { request, .. }) => {
+                let files = self.writing.remove(&request).unwrap_or_default();
+                if let Some(version) = self.admission.request(request).and_then(|of| of.version) {
+                    self.versions.insert(version, files);
+                }
+            }
+            admission::Event::Buffer(Of::Abandoned { request }) => {
+                left.extend(self.writing.remove(&request).into_iter().flatten());
+            }
+            admission::Event::Buffer(Of::Removed { version }) => left = self.forget(now, |of| of == version),
+            admission::Event::Buffer(Of::Ended { app }) => left = self.forget(now, |of| of.app == app),
+            _ => {}
+        }
+        self.admission.handle(now, event);
+        left
+    }
+
+    fn tell(&mut self, now: Time, event: buffer::Event) {
+        self.admission.handle(now, admission::Event::Buffer(event));
+    }
+
+    /// Versions are gone, and with them what was to be done to their files.
+    fn forget(&mut self, now: Time, is_gone: impl Fn(Version) -> bool) -> BTreeSet<FileId> {
+        let tasks: Vec<Task> = self.tasks.extract_if(.., |task| is_gone(task.version)).collect();
+        for task in tasks {
+            self.asks.extend(task.left.first().map(|file| Ask::Withdraw(*file, task.want)));
+            if matches!(task.errand, Errand::Replicate) {
+                self.tell(now, buffer::Event::ReplicaFailed);
+            }
+        }
+        let gone: Vec<Version> = self.versions.keys().copied().filter(|version| is_gone(*version)).collect();
+        gone.into_iter().filter_map(|version| self.versions.remove(&version)).flatten().collect()
+    }
+
+    /// Time has passed.
+    pub fn tick(&mut self, now: Time) {
+        if self.admission.next_deadline().is_some_and(|at| at <= now) {
+            self.tell(now, buffer::Event::Tick);
+        }
+        for at in 0..self.tasks.len() {
+            if self.tasks[at].again.take_if(|again| *again <= now).is_some() {
+                self.want(at);
+            }
+        }
+    }
+
+    pub fn next_deadline(&self) -> Option<Time> {
+        let again = self.tasks.iter().filter_map(|task| task.again);
+        again.chain(self.admission.next_deadline()).chain([self.look_at]).min()
+    }
+
+    /// What admission says, as actions and as what is asked of files.
+    pub fn collect(&mut self, now: Time, says: &mut VecDeque<Action>) -> Vec<Ask> {
+        if self.look_at <= now {
+            let rests = if self.admission.is_busy() { 1 } else { REST };
+            self.look_at = now + Time(self.look_every.0.saturating_mul(rests));
+            says.push_back(Action::LookAtSpace);
+        }
         while let Some(action) = self.admission.poll() {
             match action {
                 admission::Action::Release { write, verdict } => says.push_back(Action::Release { write, verdict }),
-                admission::Action::Prepare { request } => {
-                    let direct = self.admission.request(request).is_some_and(|of| of.direct);
-                    says.push_back(Action::Prepare { request, direct });
-                }
+                admission::Action::Prepare { request } => self.prepares.push((self.latest, request)),
                 admission::Action::Buffer(buffer::Action::Rates(rates)) => says.push_back(Action::SetRates(rates)),
+                admission::Action::Buffer(buffer::Action::ReplicaRate(rate)) => {
+                    says.push_back(Action::SetReplicaRate(rate));
+                }
                 admission::Action::Buffer(buffer::Action::Demote(demotion)) => {
-                    let reason = Reason::Demote(demotion.reason);
-                    self.begin(now, demotion.version, Want::Demote, reason, (None, Some(demotion)), wanted);
+                    self.begin(now, demotion.version, Errand::Demote(demotion), Want::Demote);
                 }
                 admission::Action::Buffer(buffer::Action::Drop { version, bytes }) => {
-                    self.begin(now, version, Want::DropFast, Reason::BufferRoom, (Some(bytes), None), wanted);
+                    self.begin(now, version, Errand::Drop { bytes }, Want::DropFast);
                 }
-                admission::Action::Buffer(_) => {}
+                admission::Action::Buffer(buffer::Action::Replicate { version }) => {
+                    self.begin(now, version, Errand::Replicate, Want::Group);
+                }
+                admission::Action::Buffer(buffer::Action::Restart { hit, .. }) => {
+                    self.stats.hits += u64::from(hit);
+                    self.stats.misses += u64::from(!hit);
+                }
+                // The driver that asks looks where the request stands.
+                admission::Action::Buffer(buffer::Action::Turn { .. } | buffer::Action::Go { .. }) => {}
             }
+        }
+        self.prepare(says);
+        std::mem::take(&mut self.asks)
+    }
+
+    /// Room is given when it was made, or could not be.
+    fn prepare(&mut self, says: &mut VecDeque<Action>) {
+        let first = self.tasks.iter().find(|task| task.is_drop()).map_or(u64::MAX, |task| task.number);
+        for (_, request) in self.prepares.extract_if(.., |(latest, _)| *latest < first) {
+            let direct = self.admission.request(request).is_some_and(|of| of.direct);
+            says.push_back(Action::Prepare { request, direct });
         }
     }
 
-    fn begin(
-        &mut self,
-        now: Time,
-        version: Version,
-        want: Want,
-        reason: Reason,
-        (drops, demotion): (Option<u64>, Option<Demotion>),
-        wanted: &mut Vec<Wanted>,
-    ) {
+    fn begin(&mut self, now: Time, version: Version, errand: Errand, want: Want) {
         let left = self.versions.get(&version).cloned().unwrap_or_default();
-        wanted.extend(left.iter().map(|file| Wanted { by: Mechanism::Burst, file: *file, want, reason }));
-        self.tasks.insert(version, Task { drops, demotion, left, failed: false });
-        self.end_if_done(now, version);
+        self.latest += 1;
+        self.tasks.push(Task { number: self.latest, version, errand, left, want, busy: 0, again: None, failed: false });
+        self.go_on(now, self.tasks.len() - 1);
+    }
+
+    fn want(&mut self, at: usize) {
+        let task = &self.tasks[at];
+        let wanted =
+            |file: &FileId| Wanted { by: Mechanism::Burst, file: *file, want: task.want, reason: task.reason() };
+        self.asks.extend(task.left.first().map(wanted).map(Ask::Want));
+    }
+
+    /// The next file of a task, or its end.
+    fn go_on(&mut self, now: Time, at: usize) {
+        if !self.tasks[at].left.is_empty() {
+            return self.want(at);
+        }
+        let Task { version, errand, failed, .. } = self.tasks.remove(at);
+        let event = match (errand, failed) {
+            (Errand::Drop { .. }, false) => return,
+            (Errand::Drop { bytes }, true) => buffer::Event::DropFailed { version, bytes },
+            (Errand::Demote(of), false) => {
+                (self.stats.demoted, self.stats.demoted_bytes) =
+                    (self.stats.demoted + 1, self.stats.demoted_bytes + of.bytes);
+                buffer::Event::Demoted
+            }
+            (Errand::Demote(_), true) => {
+                self.stats.failed += 1;
+                buffer::Event::DemotionFailed
+            }
+            (Errand::Replicate, false) => buffer::Event::Replicated,
+            (Errand::Replicate, true) => buffer::Event::ReplicaFailed,
+        };
+        self.tell(now, event);
     }
 
     /// What was wanted of a file is done, or is not.
-    pub fn ended(&mut self, now: Time, of: &Wanted, made: bool, wanted: &mut Vec<Wanted>) {
-        let found = self.tasks.iter_mut().find(|(_, task)| task.left.contains(&of.file));
-        let Some((version, task)) = found.map(|(version, task)| (*version, task)) else { return };
-        let superseded = task.demotion.is_some_and(|demotion| demotion.delete);
-        if made && superseded && of.want == Want::Demote {
-            return wanted.push(Wanted { want: Want::DropFast, reason: Reason::BufferRoom, ..*of });
+    pub fn ended(&mut self, now: Time, of: &Wanted, result: Outcome, file: Option<&File>) {
+        let is_it = |task: &Task| task.want == of.want && task.left.first() == Some(&of.file);
+        let Some(at) = self.tasks.iter().position(is_it) else { return };
+        let task = &mut self.tasks[at];
+        let made = matches!(result, Outcome::Made { .. });
+        let left_there = file.is_some_and(|file| file.mirror_for(Purpose::Data).is_some());
+        match (task.want, task.errand) {
+            (Want::DropFast, _) if result == Outcome::Busy && task.busy < DROPS_MAX => {
+                task.busy += 1;
+                task.again = Some(now + DROP_AGAIN);
+                return;
+            }
+            (Want::DropFast, _) if made && left_there => return self.want(at),
+            (Want::Demote, Errand::Demote(demotion)) if made && demotion.delete => {
+                task.want = Want::DropFast;
+                return self.want(at);
+            }
+            (Want::Group, _) if matches!(result, Outcome::Made { bytes: 1.., .. }) => self.stats.replicated += 1,
+            _ => {}
         }
         task.failed |= !made;
         task.left.remove(&of.file);
-        self.end_if_done(now, version);
-    }
-
-    fn end_if_done(&mut self, now: Time, version: Version) {
-        let Some(task) = self.tasks.get(&version).filter(|task| task.left.is_empty()) else { return };
-        let event = match (task.drops, task.failed) {
-            (Some(bytes), true) => Some(buffer::Event::DropFailed { version, bytes }),
-            (Some(_), false) => None,
-            (None, true) => Some(buffer::Event::DemotionFailed),
-            (None, false) => Some(buffer::Event::Demoted),
-        };
-        self.tasks.remove(&version);
-        event.into_iter().for_each(|event| self.admission.handle(now, admission::Event::Buffer(event)));
+        task.busy = 0;
+        match task.errand {
+            Errand::Demote(_) => task.want = Want::Demote,
+            Errand::Drop { .. } => return self.go_on(now, at),
+            Errand::Replicate => {}
+        }
+        if task.failed {
+            task.left.clear();
+        }
+        self.go_on(now, at);
     }
 
     /// A file is gone: with its last one a version is.
     pub fn removed(&mut self, now: Time, file: FileId) {
-        for files in self.writing.values_mut() {
-            files.remove(&file);
-        }
-        let of = self.versions.iter().find(|(_, files)| files.contains(&file)).map(|(version, _)| *version);
+        self.writing.values_mut().for_each(|files| _ = files.remove(&file));
+        let of = self.versions.iter_mut().find_map(|(version, files)| files.remove(&file).then_some(*version));
         let Some(version) = of else { return };
-        if let Some(task) = self.tasks.get_mut(&version) {
-            task.left.remove(&file);
+        // A removal ends a task at most, and tasks of a version are few.
+        for n in (0..self.tasks.len()).rev() {
+            let task = &mut self.tasks[n];
+            let is_now = task.left.first() == Some(&file);
+            if task.left.remove(&file) && is_now {
+                (task.busy, task.again) = (0, None);
+                if let Errand::Demote(_) = task.errand {
+                    task.want = Want::Demote;
+                }
+                self.go_on(now, n);
+            }
         }
-        self.end_if_done(now, version);
-        let left = self.versions.get_mut(&version).is_some_and(|files| {
-            files.remove(&file);
-            !files.is_empty()
-        });
-        if !left {
-            self.versions.remove(&version);
+        if self.versions.get(&version).is_some_and(BTreeSet::is_empty) {
             self.handle(now, admission::Event::Buffer(buffer::Event::Removed { version }));
         }
     }

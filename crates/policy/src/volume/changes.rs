@@ -2,8 +2,8 @@
 //!
 //! One change of a file at a time. Mechanisms take turns, each with so many changes under way at most, so that none
 //! starves the others. What a mechanism wants is held against the table of [`super::ownership`] when it could begin,
-//! not when it is wanted: a file may have become another's meanwhile. What repair stands in the way of waits; what
-//! another mechanism has taken is refused.
+//! not when it is wanted: a file may have become another's meanwhile. What repair by this machine stands in the way of
+//! waits; what another mechanism has taken is refused.
 
 use super::event::{Purpose, Reason, Ticket, Verb};
 use super::file::File;
@@ -21,13 +21,27 @@ const LOOKED_AT: usize = 64;
 pub enum Want {
     Demote,
     DropFast,
+    /// A copy of a checkpoint in the replica group.
+    Group,
     Replica,
     DropReplica,
-    Restripe { fork: usize, to: Shape },
-    AddFork { to: Shape },
-    DropFork { fork: usize },
-    Move { segment: u64, to: Tier },
-    Copy { segment: u64 },
+    Restripe {
+        fork: usize,
+        to: Shape,
+    },
+    AddFork {
+        to: Shape,
+    },
+    DropFork {
+        fork: usize,
+    },
+    Move {
+        segment: u64,
+        to: Tier,
+    },
+    Copy {
+        segment: u64,
+    },
     Repair,
 }
 
@@ -53,6 +67,7 @@ pub enum Next {
 #[derive(Debug)]
 pub struct Changes {
     max: usize,
+    repairs: bool,
     wanted: BTreeMap<Mechanism, VecDeque<Wanted>>,
     under_way: BTreeMap<Ticket, Wanted>,
     busy: BTreeSet<FileId>,
@@ -61,10 +76,11 @@ pub struct Changes {
 }
 
 impl Changes {
-    /// At most so many changes of one mechanism at a time.
-    pub fn new(max: usize) -> Changes {
+    /// At most so many changes of one mechanism at a time. `repairs`: damaged files are mended by changes.
+    pub fn new(max: usize, repairs: bool) -> Changes {
         Changes {
             max: max.max(1),
+            repairs,
             wanted: BTreeMap::new(),
             under_way: BTreeMap::new(),
             busy: BTreeSet::new(),
@@ -110,8 +126,8 @@ impl Changes {
         for by in after.into_iter().chain(before) {
             // What a copy takes is measured for the stripes: one at a time.
             let max = if by == Mechanism::Stripes { 1 } else { self.max };
-            let full = self.under_way.values().filter(|of| of.by == by).count() >= max;
-            if let Some(next) = (!full).then(|| self.next_of(by, files)).flatten() {
+            let full = self.under_way.values().filter(|of| of.by == by && counts(of.want)).count() >= max;
+            if let Some(next) = self.next_of(by, files, full) {
                 self.latest = Some(by);
                 return Some(next);
             }
@@ -119,11 +135,12 @@ impl Changes {
         None
     }
 
-    fn next_of(&mut self, by: Mechanism, files: &BTreeMap<FileId, File>) -> Option<Next> {
+    fn next_of(&mut self, by: Mechanism, files: &BTreeMap<FileId, File>, full: bool) -> Option<Next> {
         let queue = self.wanted.get_mut(&by)?;
         let waits = |of: &Wanted| {
             let of_mirrors = !matches!(of.want, Want::Move { .. } | Want::Copy { .. } | Want::Repair);
-            self.busy.contains(&of.file) || of_mirrors && files.get(&of.file).is_some_and(File::is_damaged)
+            let is_mended = || self.repairs && of_mirrors && files.get(&of.file).is_some_and(File::is_damaged);
+            full && counts(of.want) || self.busy.contains(&of.file) || is_mended()
         };
         let at = queue.iter().take(LOOKED_AT).position(|of| !waits(of))?;
         let of = queue.remove(at)?;
@@ -146,12 +163,18 @@ impl Changes {
     }
 }
 
+/// Whether it counts among a mechanism's changes under way: a checkpoint is copied at the rate that the buffer says,
+/// which may be nothing for long, and one file at a time.
+fn counts(want: Want) -> bool {
+    !matches!(want, Want::Demote | Want::Group)
+}
+
 /// What must be its mechanism's to decide; `None`: a mechanism's own mirror goes, or a mirror is made whole, whoever
 /// decides.
 fn aspect(want: Want) -> Option<Aspect> {
     match want {
         Want::Move { .. } | Want::Copy { .. } => Some(Aspect::Tier),
-        Want::Demote | Want::Replica => Some(Aspect::Shape),
+        Want::Demote | Want::Group | Want::Replica => Some(Aspect::Shape),
         Want::Restripe { .. } | Want::AddFork { .. } | Want::DropFork { .. } => Some(Aspect::Shape),
         Want::DropFast | Want::DropReplica | Want::Repair => None,
     }
@@ -177,10 +200,12 @@ fn verb(want: Want, file: &File) -> Result<Verb, Obstacle> {
         Some(_) => Err(Impossible),
     };
     match want {
-        Want::Demote if file.mirror_for(Purpose::Demoted).is_some() => Err(Pointless),
+        Want::Demote if file.has(Purpose::Demoted) => Err(Pointless),
         Want::Demote => add(Purpose::Demoted, None),
-        Want::DropFast if file.mirror_for(Purpose::Demoted).is_none() => Err(Impossible),
+        Want::DropFast if !file.has(Purpose::Demoted) => Err(Impossible),
         Want::DropFast => drop(file.mirror_for(Purpose::Data)),
+        Want::Group if file.has(Purpose::Group) => Err(Pointless),
+        Want::Group => add(Purpose::Group, None),
         Want::Replica if file.mirror_for(Purpose::Replica).is_some() => Err(Pointless),
         Want::Replica => add(Purpose::Replica, None),
         Want::DropReplica => drop(file.mirror_for(Purpose::Replica)),

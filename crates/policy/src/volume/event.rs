@@ -4,7 +4,7 @@ use super::ownership::Mechanism;
 use crate::burst::admission;
 use crate::burst::admission::Verdict;
 use crate::burst::control::Rates;
-use crate::burst::tables;
+use crate::burst::tables::{self, Version};
 use crate::ids::FileId;
 use crate::pattern::Request;
 use crate::protect::replica::{self, CreateReason, RemoveReason};
@@ -30,6 +30,16 @@ pub enum Event {
     Job(replica::Event),
     /// To a checkpoint or a write of it.
     Checkpoint(admission::Event),
+    /// A version of a checkpoint that an earlier life of the driver knew. In the order in which they were written, each
+    /// after how its files lie, and before anything else of checkpoints.
+    Found {
+        /// The version.
+        version: Version,
+        /// Its bytes.
+        bytes: u64,
+        /// Its files that are still there.
+        files: Vec<FileId>,
+    },
     /// A change is over.
     Done {
         /// Which.
@@ -62,7 +72,7 @@ pub enum FileEvent {
         /// Its last requests, oldest first.
         recent: Vec<Request>,
     },
-    /// It is written for this checkpoint.
+    /// It is written for this checkpoint. Told before that is complete.
     Joins {
         /// The checkpoint's request.
         request: u64,
@@ -108,6 +118,8 @@ pub enum Purpose {
     Demoted,
     /// It protects the input of a job.
     Replica,
+    /// It is a checkpoint's copy in the replica group.
+    Group,
     /// It is striped for other requests.
     Fork,
 }
@@ -127,6 +139,8 @@ pub enum Outcome {
     },
     /// Nothing of it is left.
     Failed,
+    /// The same: the file is in use in a way that excludes the change.
+    Busy,
 }
 
 /// What is to be done.
@@ -150,6 +164,11 @@ pub enum Action {
     },
     /// Write to and demote from the burst buffer so fast.
     SetRates(Rates),
+    /// Copy to the replica group so fast, in bytes per second.
+    SetReplicaRate(f64),
+    /// Measure the space of the burst buffer's devices and look at the capacity tier; answer with
+    /// [`crate::burst::buffer::Event`]s `Free` and `Capacity`.
+    LookAtSpace,
     /// New files lie so.
     Place {
         /// Their shape.
@@ -231,6 +250,8 @@ pub enum Reason {
     Demote(tables::Reason),
     /// The burst buffer needs the room, or the version is superseded.
     BufferRoom,
+    /// A checkpoint on the capacity tier lacks its copy in the replica group.
+    LacksReplica,
     /// Of heat and cold.
     Tier(tier::Reason),
     /// The devices are idle: when the segment is demoted, nothing needs to be moved.
@@ -253,6 +274,7 @@ impl fmt::Display for Reason {
         match self {
             Reason::Demote(why) => write!(f, "a checkpoint leaves the burst buffer: {why:?}"),
             Reason::BufferRoom => f.write_str("the burst buffer needs its room"),
+            Reason::LacksReplica => f.write_str("a checkpoint lacks its copy in the replica group"),
             Reason::Tier(why) => write!(f, "{why}"),
             Reason::Idle => f.write_str("the devices are idle"),
             Reason::Stripes(why) => write!(f, "{why}"),

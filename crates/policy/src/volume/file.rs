@@ -51,6 +51,11 @@ impl File {
         self.lies.mirrors.iter().enumerate().any(|(at, other)| at != mirror && other.intact)
     }
 
+    /// Whether a mirror with that purpose can be read in full.
+    pub fn has(&self, purpose: Purpose) -> bool {
+        self.lies.mirrors.iter().any(|mirror| mirror.purpose == purpose && mirror.intact)
+    }
+
     pub fn mirror_for(&self, purpose: Purpose) -> Option<usize> {
         self.lies.mirrors.iter().position(|mirror| mirror.purpose == purpose)
     }

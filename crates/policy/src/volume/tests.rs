@@ -1,5 +1,7 @@
 //! The composed machine by hand: who may change what, in which order, and what is told to whom.
 
+mod burst;
+
 use super::*;
 use crate::burst::buffer::{self, Scheme};
 use crate::burst::control::Device;
@@ -37,7 +39,8 @@ fn config() -> Config {
         dwpp: 0.0,
         replicas: false,
     };
-    let burst = admission::Config { buffer, full_waits: true, full_wait: Time::from_secs(60) };
+    let admission = admission::Config { buffer, full_waits: true, full_wait: Time::from_secs(60) };
+    let burst = BurstConfig { admission, look_every: Time::from_secs(3600) };
     let replicas = replica::Config { strategy: replica::Strategy::All, ..replica::Config::new(8) };
     Config { burst: Some(burst), tiers: None, stripes: None, replicas: Some(replicas), changes_max: 2, repairs: true }
 }

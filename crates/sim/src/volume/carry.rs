@@ -5,10 +5,8 @@ use super::files::{File, Placed, objects, target_of};
 use super::world::{Happening, World};
 use crate::event::Rank;
 use policy::layout::{Mirror, ObjectState};
-use policy::machine::Machine;
 use policy::stripe::forks::Shape;
 use policy::tier::Tier;
-use policy::volume::ownership::Mechanism;
 use policy::volume::{Change, Event, Outcome, Purpose, Ticket, Verb};
 use policy::{ObjectId, TargetId, Time};
 use std::collections::BTreeSet;
@@ -87,8 +85,10 @@ impl World<'_> {
             Verb::AddMirror { purpose, shape } => {
                 let (_, first) = file.mirrors.first()?;
                 let shape = shape.unwrap_or_else(|| Shape::of(first, file.bytes));
-                let avoid = if purpose == Purpose::Replica { file.targets() } else { Vec::new() };
-                let cuts = self.cuts(first, (purpose == Purpose::Demoted).then_some(1));
+                let protects = matches!(purpose, Purpose::Replica | Purpose::Group);
+                let avoid = if protects { file.targets() } else { Vec::new() };
+                let below = matches!(purpose, Purpose::Demoted | Purpose::Group);
+                let cuts = self.cuts(first, below.then_some(1));
                 let to = self.maker.mirror(&mut self.targets, &cuts, shape, &avoid)?;
                 Some((Edit::Push(purpose), to, all))
             }
@@ -171,8 +171,13 @@ impl World<'_> {
             }
         }
         (carry.at, carry.bytes) = (at + len, carry.bytes + copied);
-        if carry.change.by == Mechanism::Burst && self.rates.demote > 0.0 {
-            done = done.max(self.now + Time((copied as f64 / self.rates.demote * 1e9) as u64));
+        let rate = match carry.change.verb {
+            Verb::AddMirror { purpose: Purpose::Demoted, .. } => self.rates.demote,
+            Verb::AddMirror { purpose: Purpose::Group, .. } => self.replica_rate,
+            _ => f64::INFINITY,
+        };
+        if rate > 0.0 {
+            done = done.max(self.now + Time((copied as f64 / rate * 1e9) as u64));
         }
         self.events.push(done, Rank::Completion, Happening::Step(ticket));
     }
@@ -240,7 +245,7 @@ impl World<'_> {
         if result == Outcome::Failed {
             self.figures.failed += 1;
         }
-        self.volume.handle(self.now, Event::Done { ticket, result });
+        self.tell(Event::Done { ticket, result });
     }
 
     fn give_back(&mut self, taken: &[(TargetId, u64, u64)]) {

@@ -4,7 +4,6 @@ use super::files::File;
 use super::world::{Happening, World};
 use crate::event::Rank;
 use policy::burst::{admission, buffer};
-use policy::machine::Machine;
 use policy::protect::replica::{self, Rank as Standing};
 use policy::volume::{Event, FileEvent, Purpose};
 use policy::{FileId, Time};
@@ -215,11 +214,11 @@ impl World<'_> {
     }
 
     fn tell_job(&mut self, event: replica::Event) {
-        self.volume.handle(self.now, Event::Job(event));
+        self.tell(Event::Job(event));
     }
 
-    fn tell_checkpoint(&mut self, event: admission::Event) {
-        self.volume.handle(self.now, Event::Checkpoint(event));
+    pub(super) fn tell_checkpoint(&mut self, event: admission::Event) {
+        self.tell(Event::Checkpoint(event));
     }
 }
 

@@ -13,7 +13,7 @@ use policy::stripe::device::Measured;
 use policy::stripe::{rules, striper};
 use policy::tier::cost::{Costs, DeviceCost};
 use policy::tier::machine::{self, Window};
-use policy::volume::StripesConfig;
+use policy::volume::{BurstConfig, StripesConfig};
 use proptest::prelude::*;
 
 const MIB: u64 = 1 << 20;
@@ -25,6 +25,7 @@ struct Wish {
     tiers: bool,
     stripes: bool,
     replicas: bool,
+    group: bool,
     scheme: usize,
     buffer_mib: u64,
     faults: u32,
@@ -39,6 +40,7 @@ const ALL: Wish = Wish {
     tiers: true,
     stripes: true,
     replicas: true,
+    group: true,
     scheme: 0,
     buffer_mib: 4096,
     faults: 2,
@@ -72,7 +74,7 @@ fn setup(wish: Wish) -> Setup {
         wait_max: Some(Time::from_secs(600)),
         period: Time::from_secs(3600),
         dwpp: 0.0,
-        replicas: false,
+        replicas: wish.group,
     };
     let cost = |rate: u64, latency_ns: f64| DeviceCost {
         read_latency_ns: latency_ns,
@@ -107,10 +109,9 @@ fn setup(wish: Wish) -> Setup {
     let slow = (0..wish.slow).map(|_| target(1, 32_768 * MIB, service(slow_rate, Time(8_000_000))));
     Setup {
         config: Config {
-            burst: wish.burst.then_some(admission::Config {
-                buffer,
-                full_waits: true,
-                full_wait: Time::from_secs(300),
+            burst: wish.burst.then_some(BurstConfig {
+                admission: admission::Config { buffer, full_waits: true, full_wait: Time::from_secs(300) },
+                look_every: Time::from_secs(10),
             }),
             tiers: wish.tiers.then_some(tiers),
             stripes: wish.stripes.then_some(stripes),
@@ -144,11 +145,11 @@ fn setup(wish: Wish) -> Setup {
 }
 
 fn wishes() -> impl Strategy<Value = Wish> {
-    let mechanisms = (any::<bool>(), any::<bool>(), any::<bool>(), any::<bool>());
+    let mechanisms = (any::<bool>(), any::<bool>(), any::<bool>(), any::<bool>(), any::<bool>());
     let sizes = (0usize..4, 1024u64..8192, 0u32..6, 1u32..4, 2u32..6, 0.0..0.6f64, any::<u64>());
-    (mechanisms, sizes).prop_map(|((burst, tiers, stripes, replicas), sizes)| {
+    (mechanisms, sizes).prop_map(|((burst, tiers, stripes, replicas, group), sizes)| {
         let (scheme, buffer_mib, faults, fast, slow, writes, seed) = sizes;
-        Wish { burst, tiers, stripes, replicas, scheme, buffer_mib, faults, fast, slow, writes, seed }
+        Wish { burst, tiers, stripes, replicas, group, scheme, buffer_mib, faults, fast, slow, writes, seed }
     })
 }
 

@@ -10,14 +10,15 @@ use super::{Figures, Setup};
 use crate::event::{EventQueue, Rank};
 use crate::generate::Rng;
 use policy::burst::control::Rates;
+use policy::burst::{admission, buffer};
 use policy::layout::ObjectState;
 use policy::machine::Machine;
 use policy::stripe::forks::{Chooser, Shape};
 use policy::stripe::profile::{Count, Counts, class_of};
 use policy::tier::{Region, Tier, machine};
-use policy::volume::{Action, Event, FileEvent, Ticket, Volume};
+use policy::volume::{Action, Event, FileEvent, Logged, Ticket, Volume};
 use policy::{FileId, TargetId, Time};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// What happens next.
 #[derive(Clone, Copy, Debug)]
@@ -42,6 +43,7 @@ pub(super) enum Happening {
 pub(super) struct World<'a> {
     pub(super) setup: &'a Setup,
     pub(super) volume: Volume,
+    said: VecDeque<Action>,
     pub(super) targets: Targets,
     pub(super) files: BTreeMap<FileId, File>,
     pub(super) maker: Maker,
@@ -56,6 +58,7 @@ pub(super) struct World<'a> {
     pub(super) numbers: u64,
     pub(super) writes: u64,
     pub(super) rates: Rates,
+    pub(super) replica_rate: f64,
     /// Files whose bytes were acknowledged, and were neither removed nor lost with a target.
     pub(super) acknowledged: BTreeSet<FileId>,
     pub(super) watch: Watch,
@@ -87,11 +90,22 @@ pub fn run(mut setup: Setup) -> Figures {
     world.figures()
 }
 
+/// The same, and what went into the machine and came out.
+pub fn run_logged(mut setup: Setup) -> (Figures, Vec<Logged>) {
+    let targets = std::mem::take(&mut setup.targets);
+    let mut world = World::new(&setup, targets);
+    world.volume.start_log();
+    world.run();
+    let log = world.volume.log().to_vec();
+    (world.figures(), log)
+}
+
 impl<'a> World<'a> {
     pub(super) fn new(setup: &'a Setup, targets: Vec<super::Target>) -> World<'a> {
         let fresh = |of: super::Target| Target::new(of.tier, of.bytes, of.device);
         World {
             volume: Volume::new(setup.config.clone(), Time::ZERO),
+            said: VecDeque::new(),
             targets: Targets(targets.into_iter().map(fresh).collect()),
             files: BTreeMap::new(),
             maker: Maker::default(),
@@ -104,6 +118,7 @@ impl<'a> World<'a> {
             numbers: 0,
             writes: 0,
             rates: Rates { write: f64::MAX, demote: f64::MAX },
+            replica_rate: f64::MAX,
             acknowledged: BTreeSet::new(),
             watch: Watch::default(),
             figures: Figures::default(),
@@ -188,7 +203,7 @@ impl<'a> World<'a> {
                 if self.timer == Some(self.now) {
                     self.timer = None;
                     self.tell_asked();
-                    self.volume.handle(self.now, Event::Tick);
+                    self.tell(Event::Tick);
                 }
             }
             Happening::Step(ticket) => self.step(ticket),
@@ -205,14 +220,22 @@ impl<'a> World<'a> {
         }
     }
 
-    /// Does what the machine says, and comes back when it wants.
+    /// Tells the machine what happened; what it says is done when the event is dealt with.
+    pub(super) fn tell(&mut self, event: Event) {
+        self.volume.handle(self.now, event);
+        self.said.extend(self.volume.drain());
+    }
+
+    /// Does what the machine said, and comes back when it wants.
     fn drive(&mut self) {
-        while let Some(action) = self.volume.poll() {
+        while let Some(action) = self.said.pop_front() {
             match action {
                 Action::Change(change) => self.begin(change),
                 Action::Release { write, verdict } => self.released(write, verdict),
                 Action::Prepare { request, direct } => self.prepare(request, direct),
                 Action::SetRates(rates) => self.rates = rates,
+                Action::SetReplicaRate(rate) => self.replica_rate = rate,
+                Action::LookAtSpace => self.look_at_space(),
                 Action::Place { shape, .. } => self.place = shape,
                 Action::Prefer { file, by } => drop(self.prefer.insert(file, by)),
             }
@@ -223,6 +246,14 @@ impl<'a> World<'a> {
             self.timer = Some(at);
             self.events.push(at, Rank::Timer, Happening::Timer);
         }
+    }
+
+    fn look_at_space(&mut self) {
+        let on = |tier: u8| self.targets.0.iter().filter(move |target| target.tier == tier);
+        let free: u64 = on(0).filter(|target| target.up).map(|target| target.bytes - target.used).sum();
+        let (usable, whole) = (on(1).any(|target| target.up), on(1).all(|target| target.up));
+        self.tell_checkpoint(admission::Event::Buffer(buffer::Event::Capacity { usable, whole }));
+        self.tell_checkpoint(admission::Event::Buffer(buffer::Event::Free { bytes: free as f64 }));
     }
 
     fn request(&mut self, n: usize) {
@@ -310,7 +341,7 @@ impl<'a> World<'a> {
     fn used(&mut self, tier: usize, until: Time) {
         self.used_until[tier] = self.used_until[tier].max(until);
         if !std::mem::replace(&mut self.busy[tier], true) {
-            self.volume.handle(self.now, Event::Tiers(machine::Event::Busy(named(tier as u8))));
+            self.tell(Event::Tiers(machine::Event::Busy(named(tier as u8))));
             self.events.push(until, Rank::Completion, Happening::Quiet(tier as u8));
         }
     }
@@ -321,7 +352,7 @@ impl<'a> World<'a> {
             return self.events.push(until, Rank::Completion, Happening::Quiet(tier));
         }
         self.busy[usize::from(tier)] = false;
-        self.volume.handle(self.now, Event::Tiers(machine::Event::Idle(named(tier))));
+        self.tell(Event::Tiers(machine::Event::Idle(named(tier))));
     }
 
     /// A target fails with all that is on it.
@@ -403,7 +434,7 @@ impl<'a> World<'a> {
     }
 
     pub(super) fn tell_file(&mut self, id: FileId, event: FileEvent) {
-        self.volume.handle(self.now, Event::File(id, event));
+        self.tell(Event::File(id, event));
     }
 
     pub(super) fn tell_lies(&mut self, id: FileId) {

@@ -1,19 +1,20 @@
 //! The burst buffer: checkpoints land on the fast tier, are demoted in time, and are read from the faster tier's copy.
 //!
 //! ```text
-//! mount -> Adviser (opened, may write?, hold, closed) -> book (whose file, which version) -> admission (turn, room, speed)
-//! admission -> actions -> hands      release writes, make ready, delete copies, set speeds
-//!                      -> committer  make durable, remember
-//!                      -> demoter    copy to the capacity tier, at the valve's speed
-//!                      -> replicator copy to the replica group, at a speed of its own
+//! mount -> Adviser (opened, may write?, hold, closed) -> book (whose file, which version) -> machine (turn, room, speed)
+//! machine -> actions -> hands      release writes, make ready, drop mirrors, set speeds
+//!                    -> committer  make durable, remember
+//!                    -> demoter    copy to the capacity tier, at the valve's speed
+//!                    -> replicator copy to the replica group, at a speed of its own
 //! ```
-//! A version is complete when all its files that were open for writing are closed, or when `entrepot checkpoint commit`
-//! says so. Locks: `book` before `admission`; actions are carried out holding neither.
+//! The machine is [`policy::volume`], of which this is the burst buffer's part: what is copied, dropped and tried again
+//! when is decided there. A version is complete when all its files that were open for writing are closed, or when
+//! `entrepot checkpoint commit` says so. Locks: `book` before `machine`; actions are carried out holding neither.
 
 mod adviser;
 mod book;
+mod carry;
 mod commands;
-mod demote;
 mod hands;
 mod limits;
 mod marks;
@@ -36,10 +37,11 @@ use limits::Limits;
 use marks::Marks;
 use parking_lot::{Condvar, Mutex, RwLock};
 use policy::Time;
-use policy::burst::admission::{Action, Admission, Event};
+use policy::burst::admission::{Admission, Event as Told};
 use policy::burst::buffer;
 use policy::burst::tables::Version;
 use policy::machine::Machine;
+use policy::volume::{self as machine, Action, Event, Purpose, Verb};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -68,20 +70,20 @@ pub struct Burst {
     state: Arc<dyn State>,
     core: OnceLock<Weak<Core>>,
     book: Mutex<Book>,
-    admission: Mutex<Admission>,
-    /// What goes on with the writes that admission holds, by their number.
+    machine: Mutex<machine::Volume>,
+    /// What goes on with the writes that the machine holds, by their number.
     held: Mutex<HashMap<u64, Resume>>,
     /// The latest number of a request or a held write.
     number: AtomicU64,
-    /// Admission has work for the clock, before the moment for which it was set.
+    /// The machine has work for the clock, before the moment for which it was set.
     woken: Condvar,
     alarm: AtomicU64,
+    /// The space of the devices is to be looked at.
+    look: AtomicBool,
     /// Files that are checkpoints' and open, by their inodes.
     roles: RwLock<HashMap<Inode, Arc<adviser::Role>>>,
     /// What jobs' scripts mark.
     marks: RwLock<Marks>,
-    /// Copies that are being deleted.
-    dropping: AtomicUsize,
     /// How many versions are announced.
     sessions: AtomicUsize,
     began: Instant,
@@ -97,17 +99,12 @@ pub struct Burst {
     counts: Counts,
 }
 
-/// What was done since the start.
+/// What was done since the start, beside what the machine counts.
 #[derive(Default)]
 struct Counts {
     committed: AtomicU64,
-    demoted: AtomicU64,
-    demoted_bytes: AtomicU64,
     failed: AtomicU64,
-    replicated: AtomicU64,
     trims: AtomicU64,
-    hits: AtomicU64,
-    misses: AtomicU64,
 }
 
 impl Burst {
@@ -120,11 +117,18 @@ impl Burst {
             if settings.size > 0 { settings.size } else { volume.targets().space_on(fast).total_bytes };
         let state = volume.state().clone();
         let paths = volume.config().targets.iter().filter(|t| t.tier == fast).map(|t| t.path.clone()).collect();
-        let mut config = settings.admission();
-        config.buffer.device.capacity = capacity_bytes as f64;
-        let mut admission = Admission::new(config);
+        let config = machine::Config {
+            burst: Some(settings.machine(capacity_bytes)),
+            tiers: None,
+            stripes: None,
+            replicas: None,
+            changes_max: volume.config().mover.concurrent,
+            repairs: false,
+        };
+        let mut machine = machine::Volume::new(config, Time::ZERO);
         if let Some(period) = record::period(&*state)? {
-            admission.buffer_mut().resume_period(period.dwsf, period.dwpp);
+            let resumed = buffer::Event::Resumed { dwsf: period.dwsf, dwpp: period.dwpp };
+            machine.handle(Time::ZERO, Event::Checkpoint(Told::Buffer(resumed)));
         }
         let (book, marks) = (Book::open(&*state)?, Marks::open(&*state)?);
         Ok(Some(Arc::new(Burst {
@@ -135,14 +139,14 @@ impl Burst {
             state,
             core: OnceLock::new(),
             book: Mutex::new(book),
-            admission: Mutex::new(admission),
+            machine: Mutex::new(machine),
             held: Mutex::default(),
             number: AtomicU64::new(0),
             woken: Condvar::new(),
             alarm: AtomicU64::new(0),
+            look: AtomicBool::new(false),
             roles: RwLock::default(),
             marks: RwLock::new(marks),
-            dropping: AtomicUsize::new(0),
             sessions: AtomicUsize::new(0),
             began: Instant::now(),
             stopped: AtomicBool::new(false),
@@ -165,35 +169,50 @@ impl Burst {
         self.core.get().and_then(Weak::upgrade)
     }
 
-    /// Tells admission what happened, and hands on what it says.
-    fn tell(&self, event: Event) {
-        self.admit(|admission, now| admission.handle(now, event));
+    /// Tells the machine what happened to a checkpoint, and hands on what it says.
+    fn tell(&self, event: Told) {
+        self.tell_all([Event::Checkpoint(event)]);
     }
 
-    /// Tells the buffer what happened, and hands on what it says.
+    /// Tells the machine what happened to the buffer, and hands on what it says.
     fn tell_buffer(&self, event: buffer::Event) {
-        self.tell(Event::Buffer(event));
+        self.tell(Told::Buffer(event));
     }
 
-    /// Asks admission, and hands on what it says.
-    fn admit<T>(&self, ask: impl FnOnce(&mut Admission, Time) -> T) -> T {
-        let mut admission = self.admission.lock();
-        let result = ask(&mut admission, self.now());
-        while let Some(action) = admission.poll() {
+    /// The same of several events, with nothing in between.
+    fn tell_all(&self, events: impl IntoIterator<Item = Event>) {
+        self.with_machine(|machine, now| events.into_iter().for_each(|event| machine.handle(now, event)));
+    }
+
+    /// Asks the machine, and hands on what it says.
+    fn with_machine<T>(&self, ask: impl FnOnce(&mut machine::Volume, Time) -> T) -> T {
+        let mut machine = self.machine.lock();
+        let result = ask(&mut machine, self.now());
+        for action in machine.drain() {
             let worker = match action {
-                Action::Buffer(buffer::Action::Demote(_)) => &self.demoter,
-                Action::Buffer(buffer::Action::Replicate { .. }) => &self.replicator,
+                Action::LookAtSpace => {
+                    self.look.store(true, Ordering::Release);
+                    self.woken.notify_all();
+                    continue;
+                }
+                Action::Change(change) => match change.verb {
+                    Verb::AddMirror { purpose: Purpose::Group, .. } => &self.replicator,
+                    Verb::AddMirror { .. } => &self.demoter,
+                    _ => &self.hands,
+                },
                 _ => &self.hands,
             };
-            if matches!(action, Action::Buffer(buffer::Action::Drop { .. })) {
-                self.dropping.fetch_add(1, Ordering::AcqRel);
-            }
             worker.say(Job::Action(action));
         }
-        if admission.next_deadline().is_some_and(|at| at.0 < self.alarm.load(Ordering::Acquire)) {
+        if machine.next_deadline().is_some_and(|at| at.0 < self.alarm.load(Ordering::Acquire)) {
             self.woken.notify_all();
         }
         result
+    }
+
+    /// What admission knows.
+    fn admission<T>(&self, ask: impl FnOnce(&Admission) -> T) -> T {
+        ask(self.machine.lock().admission().expect("the machine has a burst buffer"))
     }
 
     /// Keeps what goes on with a write that is held; its number.
@@ -216,7 +235,7 @@ impl Burst {
 
     /// The version that a request writes.
     fn version_of(&self, request: u64) -> Option<Version> {
-        self.admission.lock().request(request).and_then(|of| of.version)
+        self.admission(|admission| admission.request(request).and_then(|of| of.version))
     }
 }
 

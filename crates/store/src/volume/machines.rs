@@ -1,5 +1,6 @@
-//! `[tiering]` and `[replication]` as their machines' parameters.
+//! `[burst]`, `[tiering]` and `[replication]` as their machines' parameters.
 
+use super::Burst;
 use super::sections::{Replication, ReplicationPolicy, Tiering, TieringPolicy};
 use policy::Time;
 use policy::protect::replica::{self, Removal, Strategy};
@@ -7,6 +8,10 @@ use policy::tier::cost::Costs;
 use policy::tier::machine::{Config, Planner};
 use policy::tier::reorganize::Thresholds;
 use policy::tier::tuned;
+use policy::volume::BurstConfig;
+
+/// Between two looks at the space of the buffer's devices, while something is on its way. A guess.
+const LOOK_EVERY: Time = Time::from_millis(250);
 
 impl Tiering {
     /// The machine over devices with these costs, with so many bytes of the fast tier, segments of so many, and moves
@@ -45,6 +50,15 @@ impl Tiering {
     /// Whether what lies on the fast tier may have a slow copy.
     pub fn keeps_copies(&self) -> bool {
         self.keep_copies && self.policy == TieringPolicy::Tuned
+    }
+}
+
+impl Burst {
+    /// The burst buffer over a tier of so many bytes.
+    pub fn machine(&self, fast_bytes: u64) -> BurstConfig {
+        let mut admission = self.admission();
+        admission.buffer.device.capacity = if self.size > 0 { self.size } else { fast_bytes } as f64;
+        BurstConfig { admission, look_every: LOOK_EVERY }
     }
 }
 

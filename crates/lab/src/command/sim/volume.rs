@@ -163,13 +163,7 @@ impl Volume {
     }
 
     fn machine(&self, config: &Config, costs: &Costs, fast_bytes: u64) -> Result<policy::volume::Config> {
-        let burst = config.burst.fast.map(|_| {
-            let mut admission = config.burst.admission();
-            admission.buffer.device.capacity =
-                if config.burst.size > 0 { config.burst.size } else { fast_bytes } as f64;
-            admission.buffer.replicas = false;
-            admission
-        });
+        let burst = config.burst.fast.map(|_| config.burst.machine(fast_bytes));
         let (segment, moves) = (config.layout.segment.max(1 << 20), config.mover.concurrent.max(1));
         let share = (u128::from(fast_bytes) * u128::from(config.tiering.share_percent) / 100) as u64;
         let tiers = (config.tiering.policy != TieringPolicy::Off).then(|| policy::tier::machine::Config {

@@ -227,7 +227,8 @@ fn a_write_that_the_devices_refuse_is_tried_again_as_long_as_was_said() {
 fn room_that_was_not_made_is_not_taken() {
     let mut desk = Desk::new(config(Scheme::MaxBw, true, 8 * MIB));
     let old = Version { app: 9, number: 1 };
-    desk.admission.buffer_mut().found(old, 6 * MIB, true, true);
+    let found = Of::Found { version: old, bytes: 6 * MIB, in_buffer: true, on_capacity: true, lacks_replica: false };
+    desk.tell(ms(0), found);
     let a = desk.arrive(ms(0), 1, 4 * MIB);
     let write = desk.hold(ms(0), a, MIB);
     let mut prepare = None;

@@ -124,6 +124,27 @@ pub enum Event {
         /// Bytes.
         bytes: f64,
     },
+    /// A version that an earlier life of the driver knew: where it is. In the order in which they were written, and
+    /// before anything else: nothing is decided with it.
+    Found {
+        /// Which.
+        version: Version,
+        /// Its bytes.
+        bytes: u64,
+        /// Whether it is in the buffer.
+        in_buffer: bool,
+        /// Whether it is on the capacity tier.
+        on_capacity: bool,
+        /// Whether it is there and lacks its replica.
+        lacks_replica: bool,
+    },
+    /// The period under way, as an earlier life of the driver knew it. Nothing is decided with it.
+    Resumed {
+        /// Bytes written in it.
+        dwsf: f64,
+        /// Bytes expected in it.
+        dwpp: f64,
+    },
     /// A period begins.
     Period,
     /// Time has passed.

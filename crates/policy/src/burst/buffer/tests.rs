@@ -186,12 +186,26 @@ fn what_an_earlier_life_knew_goes_on() {
     let mut b = Buffer::new(config(Scheme::Bbos));
     b.found(v(1, 7), 40, true, true);
     b.found(v(2, 3), 40, false, true);
-    b.resume_period(30.0, 160.0);
+    b.handle(Time::ZERO, Event::Resumed { dwsf: 30.0, dwpp: 160.0 });
     assert_eq!((b.used(), b.period()), (40.0, (30.0, 160.0)));
     assert_eq!(after(&mut b, 0, Event::Restarted { app: 2 }), [Action::Restart { version: v(2, 3), hit: false }]);
     assert_eq!(after(&mut b, 0, arrive(1, 1))[0], turn(1, 1, 8));
     assert_eq!(after(&mut b, 0, Event::Removed { version: v(1, 7) }), []);
     assert_eq!(b.used(), 40.0);
+}
+
+#[test]
+fn a_demotion_that_failed_is_tried_again_after_a_while() {
+    let mut b = Buffer::new(config(Scheme::MaxEff));
+    after(&mut b, 0, arrive(1, 10));
+    let demotes = |actions: &[Action]| actions.iter().any(|action| matches!(action, Action::Demote(_)));
+    assert!(demotes(&after(&mut b, 1, Event::Committed { request: 10, bytes: 40.0 })));
+    assert_eq!(after(&mut b, 2, Event::DemotionFailed), []);
+    let again = Time::from_secs(2) + DEMOTE_AGAIN;
+    assert_eq!(b.next_deadline(), Some(again));
+    b.handle(again, Event::Tick);
+    assert!(demotes(&b.drain().collect::<Vec<_>>()));
+    assert_eq!(b.next_deadline(), None);
 }
 
 proptest! {

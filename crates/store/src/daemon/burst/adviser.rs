@@ -5,7 +5,7 @@ use super::hands::Job;
 use super::{Burst, now_ms};
 use crate::file::{Access, Adviser, ByteRanges, File, Resume};
 use crate::{Error, Result};
-use policy::burst::admission::Event;
+use policy::burst::admission::Event as Told;
 use policy::burst::buffer;
 use policy::burst::tables::Version;
 use policy::layout::Placement;
@@ -222,7 +222,7 @@ impl Adviser for Burst {
     fn place(&self, file: &File, _from: u64, place: &mut Placement) {
         let Some(role) = self.role(file) else { return };
         let request = role.request.load(Ordering::Acquire);
-        let direct = self.admission.lock().request(request).is_some_and(|of| of.direct);
+        let direct = self.admission(|admission| admission.request(request).is_some_and(|of| of.direct));
         place.tier = Some(if direct { self.settings.capacity } else { self.fast });
         place.mirrors = 1;
     }
@@ -320,15 +320,16 @@ impl Adviser for Burst {
         let resume = role.watched(access, resume);
         let waited = Time(waited.as_nanos() as u64);
         let write = self.keep(resume);
-        self.tell(Event::NoRoom { request, write, len: access.len, waited });
+        self.tell(Told::NoRoom { request, write, len: access.len, waited });
     }
 
     fn may_write(&self, file: &File, access: Access) -> bool {
         let Some(role) = self.role(file) else { return true };
         let request = role.request.load(Ordering::Acquire);
         request != 0
-            && self.admit(|admission, now| {
-                admission.request(request).is_some() && admission.admit(now, request, access.len)
+            && self.with_machine(|machine, now| {
+                let is_known = machine.admission().is_some_and(|admission| admission.request(request).is_some());
+                is_known && machine.admit(now, request, access.len)
             })
     }
 
@@ -341,7 +342,7 @@ impl Adviser for Burst {
             Ok(request) => {
                 let resume = role.watched(access, resume);
                 let write = self.keep(resume);
-                self.tell(Event::Hold { request, write, len: access.len });
+                self.tell(Told::Hold { request, write, len: access.len });
             }
             Err(error) => {
                 tracing::warn!("a checkpoint of {} cannot be begun: {error}", role.app);

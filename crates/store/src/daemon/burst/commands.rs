@@ -182,7 +182,8 @@ impl Burst {
     /// operator.
     pub(in crate::daemon) fn rows(&self, caller: &Caller, app: Option<&str>) -> Vec<Row> {
         let book = self.book.lock();
-        let admission = self.admission.lock();
+        let machine = self.machine.lock();
+        let Some(admission) = machine.admission() else { return Vec::new() };
         let tables = admission.buffer().tables();
         let mut rows = Vec::new();
         for (key, version) in &book.complete {
@@ -229,7 +230,8 @@ impl Burst {
     /// How the buffer is, with the applications that the caller may see.
     pub(in crate::daemon) fn status(&self, caller: &Caller) -> Value {
         let book = self.book.lock();
-        let admission = self.admission.lock();
+        let machine = self.machine.lock();
+        let (Some(admission), Some(done)) = (machine.admission(), machine.burst_stats()) else { return Value::Null };
         let buffer = admission.buffer();
         let (versions, dirty) = buffer.tables().in_buffer();
         let (dwsf, dwpp) = buffer.period();
@@ -268,14 +270,14 @@ impl Burst {
             "demotion_rate": speed(rates.demote),
             "limits": self.limits.describe(),
             "committed": self.counts.committed.load(Ordering::Relaxed),
-            "demoted": self.counts.demoted.load(Ordering::Relaxed),
-            "demoted_bytes": self.counts.demoted_bytes.load(Ordering::Relaxed),
-            "failed": self.counts.failed.load(Ordering::Relaxed),
-            "replicated": self.counts.replicated.load(Ordering::Relaxed),
+            "demoted": done.demoted,
+            "demoted_bytes": done.demoted_bytes,
+            "failed": self.counts.failed.load(Ordering::Relaxed) + done.failed,
+            "replicated": done.replicated,
             "lacking_replicas": buffer.lacking_replicas(),
             "trims": self.counts.trims.load(Ordering::Relaxed),
-            "restarts_from_buffer": self.counts.hits.load(Ordering::Relaxed),
-            "restarts_from_capacity": self.counts.misses.load(Ordering::Relaxed),
+            "restarts_from_buffer": done.hits,
+            "restarts_from_capacity": done.misses,
             "applications": apps,
         })
     }

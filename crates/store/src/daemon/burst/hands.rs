@@ -1,17 +1,19 @@
 //! The hands: threads that do what admission says, and make complete versions durable.
 
 use super::adviser::Role;
-use super::demote::{has_replicas, is_on, version_places};
+use super::carry::{file_of, is_on};
 use super::record::{self, MtbfFrom, Part};
 use super::{Burst, now_ms};
 use crate::daemon::Core;
+use crate::file::File;
 use crate::recovery::Checker;
 use crate::{Error, Result};
-use policy::burst::admission::{Action, Event, Verdict};
+use policy::burst::admission::{Event as Told, Verdict};
 use policy::burst::buffer;
 use policy::burst::tables::Version;
 use policy::layout::Placement;
 use policy::machine::Machine;
+use policy::volume::{Action, Event, FileEvent};
 use policy::{FileId, Time};
 use rustix::fs::{Mode, OFlags, ResolveFlags, fsync, openat2};
 use rustix::io::Errno;
@@ -26,15 +28,9 @@ use std::time::{Duration, Instant};
 /// Two looks at one version within this are one restart.
 const RESTART_MS: u64 = 30_000;
 
-/// Between two looks at the space of the buffer's devices, while something is on its way and otherwise.
-const FREE_EVERY: Duration = Duration::from_millis(250);
-const REST: Duration = Duration::from_secs(1);
-/// Share of the free space that is not counted on: what was written since the look, and what a file system takes for itself. A guess.
-const FREE_SHARE: f64 = 0.95;
-
 /// What a worker is told.
 pub enum Job {
-    /// What admission says.
+    /// What the machine says.
     Action(Action),
     /// A version may be complete; who wants to hear of it.
     Commit(u64, Option<Sender<Result<record::Version>>>),
@@ -58,12 +54,10 @@ impl Burst {
         let mut gone = Vec::new();
         let mut found = Vec::new();
         for (key, version) in &book.complete {
-            match version_places(self, checker, version) {
-                Some((fast, capacity)) => {
-                    let lacks = capacity && !has_replicas(self, checker, version);
-                    found.push((version.at_ms, *key, version.bytes(), (fast, capacity, lacks)));
-                }
-                None => gone.push(*key),
+            let files: Vec<_> = version.parts.iter().filter_map(|part| file_of(checker, part)).collect();
+            match files.is_empty() {
+                true => gone.push(*key),
+                false => found.push((version.at_ms, *key, version.bytes(), files)),
             }
         }
         for key in gone {
@@ -77,12 +71,10 @@ impl Burst {
                 self.tell_buffer(buffer::Event::Interval { app: app.number, interval_s: app.interval_s });
             }
         }
-        let mut admission = self.admission.lock();
-        for (_, key, bytes, (fast, capacity, lacks)) in found {
-            admission.buffer_mut().found(key, bytes, fast, capacity);
-            if lacks {
-                admission.buffer_mut().lacks_replica(key);
-            }
+        for (_, version, bytes, files) in found {
+            let lies = files.iter().filter_map(|file| self.lies(file));
+            let files = files.iter().filter_map(|file| file.id()).collect();
+            self.tell_all(lies.chain([Event::Found { version, bytes, files }]));
         }
         Ok(())
     }
@@ -116,7 +108,7 @@ impl Burst {
         self.stopped.store(true, Ordering::Release);
         self.valve.stop();
         self.replica_valve.stop();
-        self.tell(Event::Close);
+        self.tell(Told::Close);
         self.woken.notify_all();
         [&self.hands, &self.committer, &self.demoter, &self.replicator]
             .into_iter()
@@ -126,17 +118,15 @@ impl Burst {
     }
 
     fn watch_the_clock(self: &Arc<Burst>) {
-        let (mut trimmed, mut looked) = (Instant::now(), Instant::now());
-        self.look_at_space();
+        let mut trimmed = Instant::now();
         while !self.stopped.load(Ordering::Acquire) {
             self.wait_for_the_clock();
-            let before = self.admission.lock().buffer().period();
-            if looked.elapsed() >= FREE_EVERY {
-                looked = Instant::now();
+            let before = self.admission(|admission| admission.buffer().period());
+            if self.look.swap(false, Ordering::AcqRel) {
                 self.look_at_space();
             }
-            self.tell_buffer(buffer::Event::Tick);
-            let after = self.admission.lock().buffer().period();
+            self.tell_all([Event::Tick]);
+            let after = self.admission(|admission| admission.buffer().period());
             if before.1 != after.1 {
                 self.remember_period(after);
             }
@@ -147,15 +137,13 @@ impl Burst {
         }
     }
 
-    /// Until admission has something to do, or the devices' space is to be looked at.
+    /// Until the machine has something to do, or the devices' space is to be looked at.
     fn wait_for_the_clock(&self) {
-        let mut admission = self.admission.lock();
-        let now = self.now();
-        let look = now + Time(if admission.is_busy() { FREE_EVERY } else { REST }.as_nanos() as u64);
-        let until = admission.next_deadline().map_or(look, |at| at.min(look));
+        let mut machine = self.machine.lock();
+        let (now, until) = (self.now(), machine.next_deadline().unwrap_or(Time(u64::MAX)));
         self.alarm.store(until.0, Ordering::Release);
-        if until > now {
-            self.woken.wait_for(&mut admission, Duration::from_nanos(until.since(now).0));
+        if until > now && !self.look.load(Ordering::Acquire) && !self.stopped.load(Ordering::Acquire) {
+            self.woken.wait_for(&mut machine, Duration::from_nanos(until.since(now).0));
         }
         self.alarm.store(0, Ordering::Release);
     }
@@ -164,12 +152,8 @@ impl Burst {
     fn look_at_space(&self) {
         self.look_at_capacity();
         let Some(core) = self.core() else { return };
-        // What is being deleted counts as gone in the buffer, and is not yet at the device.
-        if self.dropping.load(Ordering::Acquire) > 0 {
-            return;
-        }
         let free = core.volume.targets().measure_soon(self.fast);
-        self.tell_buffer(buffer::Event::Free { bytes: free as f64 * FREE_SHARE });
+        self.tell_buffer(buffer::Event::Free { bytes: free as f64 });
     }
 
     /// Whether anything can go to the capacity tier now.
@@ -243,28 +227,15 @@ impl Burst {
     fn carry_out(&self, action: Action) {
         match action {
             Action::Release { write, verdict } => self.release(write, verdict),
-            Action::Prepare { request } => self.tell(Event::Prepared { request }),
-            Action::Buffer(of) => match of {
-                buffer::Action::Demote(demotion) => self.demote(demotion),
-                buffer::Action::Drop { version, bytes } => {
-                    if !self.drop_copy(version) {
-                        self.tell_buffer(buffer::Event::DropFailed { version, bytes });
-                    }
-                    self.dropping.fetch_sub(1, Ordering::AcqRel);
-                }
-                buffer::Action::Replicate { version } => self.replicate(version),
-                buffer::Action::ReplicaRate(rate) => self.replica_valve.set(rate),
-                buffer::Action::Restart { hit, .. } => {
-                    let count = if hit { &self.counts.hits } else { &self.counts.misses };
-                    count.fetch_add(1, Ordering::Relaxed);
-                }
-                buffer::Action::Rates(rates) => {
-                    self.valve.set(rates.demote);
-                    self.limits.set(rates.write);
-                }
-                // Whoever asks looks where the request stands.
-                buffer::Action::Turn { .. } | buffer::Action::Go { .. } => {}
-            },
+            Action::Prepare { request, .. } => self.tell(Told::Prepared { request }),
+            Action::Change(change) => self.carry(&change),
+            Action::SetReplicaRate(rate) => self.replica_valve.set(rate),
+            Action::SetRates(rates) => {
+                self.valve.set(rates.demote);
+                self.limits.set(rates.write);
+            }
+            // The clock looks at the space; nothing else is switched on.
+            Action::LookAtSpace | Action::Place { .. } | Action::Prefer { .. } => {}
         }
     }
 
@@ -280,9 +251,10 @@ impl Burst {
     /// An empty file that lay elsewhere goes on on the fast tier alone.
     fn bring(&self, role: &Role) -> Result<()> {
         let Some(core) = self.core() else { return Ok(()) };
-        let direct = self.admission.lock().request(role.request.load(Ordering::Acquire)).is_some_and(|of| of.direct);
+        let request = role.request.load(Ordering::Acquire);
+        let direct = self.admission(|admission| admission.request(request).is_some_and(|of| of.direct));
         let Some(layout) = role.file.layout() else { return Ok(()) };
-        let on = |tier| layout.mirrors.iter().any(|mirror| is_on(&core, mirror, tier));
+        let on = |tier| layout.mirrors.iter().any(|mirror| is_on(&core.pool.targets, mirror, tier));
         if direct || !on(self.settings.capacity) {
             return Ok(());
         }
@@ -295,7 +267,7 @@ impl Burst {
         }
         let away = |core: &Core| {
             let layout = role.file.layout()?;
-            layout.mirrors.iter().position(|mirror| !is_on(core, mirror, self.fast))
+            layout.mirrors.iter().position(|mirror| !is_on(&core.pool.targets, mirror, self.fast))
         };
         while let Some(at) = away(&core) {
             core.mover.drop_mirror(&role.file, at)?;
@@ -332,16 +304,18 @@ impl Burst {
             return Err(Error::Busy("it is being written again".into()));
         }
         let key = self.version_of(request).ok_or_else(gone)?;
+        let number_of = |file: &File| file.id().map_or(0, |id| id.0);
         let part = |(path, role): (&String, &Arc<Role>)| {
-            let file = role.file.id().map_or(0, |id| id.0);
-            (path.clone(), Part { path: path.clone(), file, bytes: role.file.size() })
+            (path.clone(), Part { path: path.clone(), file: number_of(&role.file), bytes: role.file.size() })
         };
         let mut parts = current.carried.clone();
+        let mut files: Vec<Arc<File>> = current.roles.values().map(|role| role.file.clone()).collect();
         if let Some(core) = self.core() {
             // What was removed meanwhile is not carried on.
             parts.retain(|path, part| {
-                let file = core.checker.file_at(path);
-                file.is_some_and(|file| file.id().map_or(0, |id| id.0) == part.file)
+                let file = core.checker.file_at(path).filter(|file| number_of(file) == part.file);
+                files.extend(file.clone());
+                file.is_some()
             });
         }
         parts.extend(current.roles.iter().map(part));
@@ -354,7 +328,7 @@ impl Burst {
         };
         let bytes = version.bytes();
         record::put_version(&*self.state, key.app, &version)?;
-        let began = self.admission.lock().request(request).map_or(Time::ZERO, |of| of.since);
+        let began = self.admission(|admission| admission.request(request).map_or(Time::ZERO, |of| of.since));
         if let Some(app) = book.apps.get_mut(&version.app) {
             (app.bytes, app.cost_ms) = (bytes, self.now().since(began).0 / 1_000_000);
             record::put_app(&*self.state, &version.app, app)?;
@@ -365,8 +339,12 @@ impl Burst {
         roles.values().for_each(|role| role.leave(request));
         book.enter(version.clone());
         drop(book);
-        self.tell_buffer(buffer::Event::Committed { request, bytes: bytes as f64 });
-        let period = self.admission.lock().buffer().period();
+        let joins = files
+            .iter()
+            .filter_map(|file| Some([self.lies(file)?, Event::File(file.id()?, FileEvent::Joins { request })]));
+        let committed = Told::Buffer(buffer::Event::Committed { request, bytes: bytes as f64 });
+        self.tell_all(joins.flatten().chain([Event::Checkpoint(committed)]));
+        let period = self.admission(|admission| admission.buffer().period());
         self.remember_period(period);
         self.counts.committed.fetch_add(1, Ordering::Relaxed);
         Ok(version)
@@ -396,7 +374,7 @@ impl Burst {
     /// Somebody reads a version: if it is the newest, its application restarts.
     fn reads(&self, version: Version) {
         let mut book = self.book.lock();
-        let newest = self.admission.lock().buffer().tables().newest(version.app);
+        let newest = self.admission(|admission| admission.buffer().tables().newest(version.app));
         let Some(name) = book.names.get(&version.app).cloned().filter(|_| newest == Some(version.number)) else {
             return;
         };
@@ -421,6 +399,7 @@ impl Burst {
     }
 
     fn file_removed(&self, file: FileId) {
+        self.tell_all([Event::File(file, FileEvent::Removed)]);
         let mut book = self.book.lock();
         let Some((key, left)) = book.file_removed(file) else { return };
         let kept = match &left {
