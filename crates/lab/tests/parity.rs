@@ -13,6 +13,8 @@ mod stage;
 mod stripes;
 #[path = "parity/tier.rs"]
 mod tier;
+#[path = "parity/volume.rs"]
+mod volume;
 
 use policy::cache::{Action, Block, Event, Fetch, LevelConfig, Logged, RequestId, Span};
 use policy::{Time, words};
