@@ -4,7 +4,7 @@
 //! mount -> Adviser (opened, may write?, hold, closed) -> book (whose file, which version) -> machine (turn, room, speed)
 //! machine -> actions -> hands      release writes, make ready, drop mirrors, set speeds
 //!                    -> committer  make durable, remember
-//!                    -> demoter    copy to the capacity tier, at the valve's speed
+//!                    -> demoter    copy to the capacity tier, at the limiter's speed
 //!                    -> replicator copy to the replica group, at a speed of its own
 //! ```
 //! The machine is [`policy::volume`], of which this is the burst buffer's part: what is copied, dropped and tried again
@@ -18,8 +18,8 @@ mod commands;
 mod hands;
 mod limits;
 mod marks;
+mod rate_limiter;
 mod record;
-mod valve;
 
 pub use commands::{Begin, Row};
 pub use record::{Mark, Marked, MtbfFrom};
@@ -42,12 +42,12 @@ use policy::burst::buffer;
 use policy::burst::tables::Version;
 use policy::machine::Machine;
 use policy::volume::{self as machine, Action, Event, Purpose, Verb};
+use rate_limiter::RateLimiter;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Instant;
-use valve::Valve;
 
 /// The workers, by what they are told.
 struct Worker {
@@ -88,8 +88,8 @@ pub struct Burst {
     sessions: AtomicUsize,
     began: Instant,
     stopped: AtomicBool,
-    valve: Valve,
-    replica_valve: Valve,
+    limiter: RateLimiter,
+    replica_limiter: RateLimiter,
     limits: Limits,
     hands: Worker,
     committer: Worker,
@@ -150,8 +150,8 @@ impl Burst {
             sessions: AtomicUsize::new(0),
             began: Instant::now(),
             stopped: AtomicBool::new(false),
-            valve: Valve::default(),
-            replica_valve: Valve::default(),
+            limiter: RateLimiter::default(),
+            replica_limiter: RateLimiter::default(),
             hands: Worker::default(),
             committer: Worker::default(),
             demoter: Worker::default(),

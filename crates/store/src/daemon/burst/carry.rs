@@ -4,8 +4,8 @@
 //! A change that fails changes nothing for the application: the buffer's mirror is the file's until another is in sync.
 
 use super::Burst;
+use super::rate_limiter::RateLimiter;
 use super::record::Part;
-use super::valve::Valve;
 use crate::daemon::Core;
 use crate::file::File;
 use crate::recovery::Checker;
@@ -91,9 +91,9 @@ impl Burst {
     fn make(&self, core: &Core, change: &Change, file: &Arc<File>) -> Result<()> {
         match change.verb {
             Verb::AddMirror { purpose: Purpose::Group, .. } => {
-                self.add_mirror(core, file, self.settings.replicas, &self.replica_valve)
+                self.add_mirror(core, file, self.settings.replicas, &self.replica_limiter)
             }
-            Verb::AddMirror { .. } => self.add_mirror(core, file, Some(self.settings.capacity), &self.valve),
+            Verb::AddMirror { .. } => self.add_mirror(core, file, Some(self.settings.capacity), &self.limiter),
             Verb::DropMirror { mirror } => {
                 // Others may have changed the layout since the machine heard of it.
                 let is_buffers = |of: &Mirror| tiers(&core.pool.targets, of).any(|tier| tier == Some(self.fast));
@@ -107,11 +107,11 @@ impl Burst {
     }
 
     /// Gives a file one more mirror, which lies on a tier.
-    fn add_mirror(&self, core: &Core, file: &Arc<File>, tier: Option<u8>, valve: &Valve) -> Result<()> {
+    fn add_mirror(&self, core: &Core, file: &Arc<File>, tier: Option<u8>, limiter: &RateLimiter) -> Result<()> {
         let tier = tier.filter(|tier| core.pool.targets.views().iter().any(|view| view.usable && view.tier == *tier));
         let Some(tier) = tier else { return Err(Error::NoTarget) };
         let place = Placement { tier: Some(tier), mirrors: 1, ..core.volume.placement() };
-        let layout = core.mover.add_mirror_at(file, &place, Some(valve))?;
+        let layout = core.mover.add_mirror_at(file, &place, Some(limiter))?;
         let newest = layout.mirrors.len() - 1;
         if layout.mirrors.get(newest).is_some_and(|mirror| !is_on(&core.pool.targets, mirror, tier)) {
             // Its targets went away meanwhile, and others were taken: of no use.

@@ -106,8 +106,8 @@ impl Burst {
     /// Ends the workers; writes that are held fail. The mover must have been stopped before.
     pub(in crate::daemon) fn stop(&self) {
         self.stopped.store(true, Ordering::Release);
-        self.valve.stop();
-        self.replica_valve.stop();
+        self.limiter.stop();
+        self.replica_limiter.stop();
         self.tell(Told::Close);
         self.woken.notify_all();
         [&self.hands, &self.committer, &self.demoter, &self.replicator]
@@ -229,9 +229,9 @@ impl Burst {
             Action::Release { write, verdict } => self.release(write, verdict),
             Action::Prepare { request, .. } => self.tell(Told::Prepared { request }),
             Action::Change(change) => self.carry(&change),
-            Action::SetReplicaRate(rate) => self.replica_valve.set(rate),
+            Action::SetReplicaRate(rate) => self.replica_limiter.set(rate),
             Action::SetRates(rates) => {
-                self.valve.set(rates.demote);
+                self.limiter.set(rates.demote);
                 self.limits.set(rates.write);
             }
             // The clock looks at the space; nothing else is switched on.

@@ -1,4 +1,4 @@
-//! The valve of demotion: the mover copies no faster than the buffer says, also when that changes while it waits.
+//! The rate limiter of copies: the mover copies no faster than the buffer says, also when that changes while it waits.
 
 use crate::mover::Pace;
 use crate::{Error, Result};
@@ -13,7 +13,7 @@ const BURST_BYTES: u64 = 1 << 20;
 const NO_LIMIT: f64 = 1e12;
 
 /// A token bucket whose waiters hear of changes.
-pub struct Valve {
+pub struct RateLimiter {
     state: Mutex<Inner>,
     changed: Condvar,
     began: Instant,
@@ -25,10 +25,10 @@ struct Inner {
     stopped: bool,
 }
 
-impl Default for Valve {
-    fn default() -> Valve {
+impl Default for RateLimiter {
+    fn default() -> RateLimiter {
         let bucket = Throttle::new(None, BURST_BYTES, Time::ZERO);
-        Valve {
+        RateLimiter {
             state: Mutex::new(Inner { bucket, shut: false, stopped: false }),
             changed: Condvar::new(),
             began: Instant::now(),
@@ -36,7 +36,7 @@ impl Default for Valve {
     }
 }
 
-impl Valve {
+impl RateLimiter {
     /// So many bytes per second from now on; none at 0.
     pub fn set(&self, rate: f64) {
         let mut state = self.state.lock();
@@ -57,7 +57,7 @@ impl Valve {
     }
 }
 
-impl Pace for Valve {
+impl Pace for RateLimiter {
     fn take(&self, bytes: u64) -> Result<()> {
         let mut state = self.state.lock();
         let mut asked = bytes;
@@ -86,17 +86,17 @@ mod tests {
 
     #[test]
     fn who_waits_hears_of_a_change_and_of_the_end() {
-        let valve = Arc::new(Valve::default());
-        valve.take(1 << 40).unwrap();
-        valve.set(0.0);
-        let other = valve.clone();
+        let limiter = Arc::new(RateLimiter::default());
+        limiter.take(1 << 40).unwrap();
+        limiter.set(0.0);
+        let other = limiter.clone();
         let waits = std::thread::spawn(move || other.take(10 << 20));
-        valve.set(2e12);
+        limiter.set(2e12);
         assert!(waits.join().unwrap().is_ok(), "opened");
-        valve.set(1.0);
-        let other = valve.clone();
+        limiter.set(1.0);
+        let other = limiter.clone();
         let waits = std::thread::spawn(move || other.take(1 << 30));
-        valve.stop();
+        limiter.stop();
         assert!(matches!(waits.join().unwrap(), Err(Error::Busy(_))));
     }
 }
