@@ -1,7 +1,7 @@
 //! The burst buffer: checkpoints land on the fast tier, are demoted in time, and are read from the faster tier's copy.
 //!
 //! ```text
-//! mount -> Adviser (opened, may write?, hold, closed) -> book (whose file, which version) -> machine (turn, room, speed)
+//! mount -> Adviser (opened, may write?, hold, closed) -> table (whose file, which version) -> machine (turn, room, speed)
 //! machine -> actions -> hands      release writes, make ready, drop mirrors, set speeds
 //!                    -> committer  make durable, remember
 //!                    -> demoter    copy to the capacity tier, at the limiter's speed
@@ -9,10 +9,9 @@
 //! ```
 //! The machine is [`policy::volume`], of which this is the burst buffer's part: what is copied, dropped and tried again
 //! when is decided there. A version is complete when all its files that were open for writing are closed, or when
-//! `entrepot checkpoint commit` says so. Locks: `book` before `machine`; actions are carried out holding neither.
+//! `entrepot checkpoint commit` says so. Locks: `table` before `machine`; actions are carried out holding neither.
 
 mod adviser;
-mod book;
 mod carry;
 mod commands;
 mod hands;
@@ -20,6 +19,7 @@ mod limits;
 mod marks;
 mod rate_limiter;
 mod record;
+mod table;
 
 pub use commands::{Begin, Row};
 pub use record::{Mark, Marked, MtbfFrom};
@@ -31,7 +31,6 @@ use crate::state::State;
 use crate::stub::Inode;
 use crate::volume::{Burst as Settings, Volume};
 use crate::workers::Workers;
-use book::Book;
 use hands::Job;
 use limits::Limits;
 use marks::Marks;
@@ -48,6 +47,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Instant;
+use table::CheckpointTable;
 
 /// The workers, by what they are told.
 struct Worker {
@@ -69,7 +69,7 @@ pub struct Burst {
     capacity_bytes: u64,
     state: Arc<dyn State>,
     core: OnceLock<Weak<Core>>,
-    book: Mutex<Book>,
+    table: Mutex<CheckpointTable>,
     machine: Mutex<machine::Volume>,
     /// What goes on with the writes that the machine holds, by their number.
     held: Mutex<HashMap<u64, Resume>>,
@@ -130,7 +130,7 @@ impl Burst {
             let resumed = buffer::Event::Resumed { dwsf: period.dwsf, dwpp: period.dwpp };
             machine.handle(Time::ZERO, Event::Checkpoint(Told::Buffer(resumed)));
         }
-        let (book, marks) = (Book::open(&*state)?, Marks::open(&*state)?);
+        let (table, marks) = (CheckpointTable::open(&*state)?, Marks::open(&*state)?);
         Ok(Some(Arc::new(Burst {
             limits: Limits::new(paths, settings.cgroups && settings.is_limited()),
             settings,
@@ -138,7 +138,7 @@ impl Burst {
             capacity_bytes,
             state,
             core: OnceLock::new(),
-            book: Mutex::new(book),
+            table: Mutex::new(table),
             machine: Mutex::new(machine),
             held: Mutex::default(),
             number: AtomicU64::new(0),

@@ -1,7 +1,7 @@
 //! The buffer's eyes and hands in the mount: recognises checkpoints, asks admission for their writes, and places them.
 
-use super::book::Current;
 use super::hands::Job;
+use super::table::Current;
 use super::{Burst, now_ms};
 use crate::file::{Access, Adviser, ByteRanges, File, Resume};
 use crate::{Error, Result};
@@ -81,7 +81,7 @@ impl Burst {
     fn recognise(&self, path: &str) -> Option<(String, String)> {
         if self.sessions.load(Ordering::Acquire) > 0
             && let Some((uid, found)) =
-                self.book.lock().session_of(path).map(|s| (s.uid, (s.app.clone(), s.label.clone())))
+                self.table.lock().session_of(path).map(|s| (s.uid, (s.app.clone(), s.label.clone())))
             && (uid == 0 || self.owner_of(path) == Some(uid))
         {
             return Some(found);
@@ -100,12 +100,12 @@ impl Burst {
     /// over. It needs no watching.
     fn opened_to_read(&self, id: Option<FileId>, path: &dyn Fn() -> Option<PathBuf>) {
         let path = || path().and_then(|path| path.into_os_string().into_string().ok());
-        // Nobody who opens a file waits here for the book.
-        let Some(book) = self.book.try_lock() else { return self.hands.say(Job::Opened(id, path())) };
+        // Nobody who opens a file waits here for the table.
+        let Some(table) = self.table.try_lock() else { return self.hands.say(Job::Opened(id, path())) };
         let version = match id {
-            _ if book.complete.is_empty() => None,
-            Some(id) => book.version_with(id),
-            None => path().and_then(|path| book.version_at(&path)),
+            _ if table.complete.is_empty() => None,
+            Some(id) => table.version_with(id),
+            None => path().and_then(|path| table.version_at(&path)),
         };
         if let Some(version) = version {
             self.hands.say(Job::Reads(version));
@@ -128,47 +128,47 @@ impl Burst {
 
     /// The request that writes the file's version; a new one if nobody writes it.
     fn request_for(&self, role: &Arc<Role>) -> Result<u64> {
-        let mut book = self.book.lock();
+        let mut table = self.table.lock();
         let known = role.request.load(Ordering::Acquire);
-        if known != 0 && book.current.contains_key(&known) {
+        if known != 0 && table.current.contains_key(&known) {
             return Ok(known);
         }
-        if let Some(failed) = book.writing(&role.app, &role.label) {
-            self.give_up_failed(&mut book, failed, role);
+        if let Some(failed) = table.writing(&role.app, &role.label) {
+            self.give_up_failed(&mut table, failed, role);
         }
-        let request = match book.writing(&role.app, &role.label) {
+        let request = match table.writing(&role.app, &role.label) {
             Some(request) => request,
             None => {
-                let app = self.app_in(&mut book, &role.app, self.owner_of(&role.path))?;
-                let session = book.sessions.values().find(|s| s.app == role.app && s.label == role.label);
+                let app = self.app_in(&mut table, &role.app, self.owner_of(&role.path))?;
+                let session = table.sessions.values().find(|s| s.app == role.app && s.label == role.label);
                 let told = session.map(|session| session.bytes).filter(|bytes| *bytes > 0);
                 let explicit = session.is_some();
                 self.look_at_capacity();
                 let request = self.next_number();
                 let bytes = told.unwrap_or(app.bytes) as f64;
                 self.tell_buffer(buffer::Event::Arrive { app: app.number, request, bytes });
-                if let Some(session) = book.sessions.get_mut(&role.app).filter(|_| explicit) {
+                if let Some(session) = table.sessions.get_mut(&role.app).filter(|_| explicit) {
                     session.request = request;
                 }
                 let (app, label) = (role.app.clone(), role.label.clone());
                 let (roles, carried) = Default::default();
-                book.current.insert(request, Current { app, label, explicit, roles, carried });
+                table.current.insert(request, Current { app, label, explicit, roles, carried });
                 request
             }
         };
         // What is remembered can be read: a version is forgotten before a byte of it is written over, and before a file joins it.
-        let same = book.complete.iter().find(|(_, v)| v.app == role.app && v.label == role.label).map(|(key, _)| *key);
-        let over: Vec<Version> = same.into_iter().chain(book.version_at(&role.path)).collect();
+        let same = table.complete.iter().find(|(_, v)| v.app == role.app && v.label == role.label).map(|(key, _)| *key);
+        let over: Vec<Version> = same.into_iter().chain(table.version_at(&role.path)).collect();
         for key in over {
             super::record::forget_version(&*self.state, key.app, key.number)?;
-            let struck = book.strike(key);
+            let struck = table.strike(key);
             self.tell_buffer(buffer::Event::Removed { version: key });
             let parts = struck.into_iter().flat_map(|version| version.parts);
-            if let Some(current) = book.current.get_mut(&request) {
+            if let Some(current) = table.current.get_mut(&request) {
                 current.carried.extend(parts.map(|part| (part.path.clone(), part)));
             }
         }
-        if let Some(current) = book.current.get_mut(&request)
+        if let Some(current) = table.current.get_mut(&request)
             && let Some(before) = current.roles.insert(role.path.clone(), role.clone())
             && !Arc::ptr_eq(&before, role)
         {
@@ -182,15 +182,15 @@ impl Burst {
     }
 
     /// A version that a write of failed, and that nobody but `role` writes any more, is begun anew.
-    fn give_up_failed(&self, book: &mut super::book::Book, request: u64, role: &Arc<Role>) {
-        let Some(current) = book.current.get(&request) else { return };
+    fn give_up_failed(&self, table: &mut super::table::CheckpointTable, request: u64, role: &Arc<Role>) {
+        let Some(current) = table.current.get(&request) else { return };
         let failed = current.roles.values().any(|role| !role.is_whole());
         let alone = |other: &Arc<Role>| Arc::ptr_eq(other, role) || other.writers.load(Ordering::Acquire) == 0;
         if !failed || current.explicit || !current.roles.values().all(alone) {
             return;
         }
         current.roles.values().for_each(|role| role.leave(request));
-        book.current.remove(&request);
+        table.current.remove(&request);
         self.counts.failed.fetch_add(1, Ordering::Relaxed);
         self.tell_buffer(buffer::Event::Abandoned { request });
     }
@@ -198,8 +198,8 @@ impl Burst {
     /// A handle of a file that belongs to a version was closed: if it was the last that might write, it is complete.
     fn closed_writer(&self, role: &Role) {
         let request = role.request.load(Ordering::Acquire);
-        let book = self.book.lock();
-        let Some(current) = book.current.get(&request) else { return };
+        let table = self.table.lock();
+        let Some(current) = table.current.get(&request) else { return };
         if !current.explicit && current.roles.values().all(|role| role.writers.load(Ordering::Acquire) == 0) {
             self.committer.say(Job::Commit(request, None));
         }
@@ -214,8 +214,8 @@ impl Adviser for Burst {
     fn accessed(&self, _file: &File, _access: Access) {}
 
     fn claims(&self, file: &File, mechanism: Mechanism) -> bool {
-        // Nobody waits here for the book; what it has no time to tell is left alone this time.
-        let held = |id| self.book.try_lock().is_none_or(|book| book.holds(id));
+        // Nobody waits here for the table; what it has no time to tell is left alone this time.
+        let held = |id| self.table.try_lock().is_none_or(|table| table.holds(id));
         mechanism == Mechanism::Burst && (self.role(file).is_some() || file.id().is_some_and(held))
     }
 
@@ -356,12 +356,12 @@ impl Burst {
     /// The application of that name, remembered.
     pub(super) fn app_in(
         &self,
-        book: &mut super::book::Book,
+        table: &mut super::table::CheckpointTable,
         name: &str,
         uid: Option<u32>,
     ) -> Result<super::record::App> {
         let default = self.settings.mtbf.as_secs();
-        let (app, fresh) = book.app(name, now_ms(), default, uid);
+        let (app, fresh) = table.app(name, now_ms(), default, uid);
         if fresh {
             super::record::put_app(&*self.state, name, &app)?;
             self.tell_buffer(buffer::Event::Mtbf { app: app.number, mtbf_s: app.mtbf_s });

@@ -2,8 +2,8 @@
 
 use super::Burst;
 use super::adviser::Role;
-use super::book::{Book, Session};
 use super::hands::Job;
+use super::table::{CheckpointTable, Session};
 use crate::control::{Caller, Problem};
 use crate::daemon::Core;
 use policy::burst::advice::daly_s;
@@ -80,13 +80,13 @@ impl Burst {
         }
         self.must_own(caller, &what.app)?;
         self.set_mtbf(&what.app, caller.uid, what.mtbf_s, what.nodes)?;
-        let mut book = self.book.lock();
-        if let Some(there) = book.sessions.get(&what.app) {
+        let mut table = self.table.lock();
+        if let Some(there) = table.sessions.get(&what.app) {
             return Err(Problem::busy(format!("version \"{}\" of {} was begun already", there.label, what.app))
                 .so("nothing was begun")
                 .try_this("end it with `entrepot checkpoint commit`, or give it up with `commit --abandon`"));
         }
-        self.app_in(&mut book, &what.app, owner(caller.uid))?;
+        self.app_in(&mut table, &what.app, owner(caller.uid))?;
         let label = if what.label.is_empty() { format!("{}", super::now_ms()) } else { what.label.clone() };
         let session = Session {
             app: what.app.clone(),
@@ -96,14 +96,14 @@ impl Burst {
             bytes: what.bytes,
             request: 0,
         };
-        book.sessions.insert(what.app.clone(), session);
-        self.sessions.store(book.sessions.len(), Ordering::Release);
+        table.sessions.insert(what.app.clone(), session);
+        self.sessions.store(table.sessions.len(), Ordering::Release);
         Ok(json!({"app": what.app, "label": label}))
     }
 
     /// The announced version is complete, or given up; waits until it is durable.
     pub(in crate::daemon) fn end(&self, caller: &Caller, app: &str, abandon: bool) -> Result<Value, Problem> {
-        let session = self.book.lock().sessions.get(app).cloned();
+        let session = self.table.lock().sessions.get(app).cloned();
         let Some(session) = session else {
             return Err(Problem::not_found(format!("no version of {app} was begun"))
                 .try_this("begin one with `entrepot checkpoint begin`, or let it be recognised by its path"));
@@ -134,30 +134,30 @@ impl Burst {
     }
 
     fn end_session(&self, app: &str) {
-        let mut book = self.book.lock();
-        book.sessions.remove(app);
-        self.sessions.store(book.sessions.len(), Ordering::Release);
+        let mut table = self.table.lock();
+        table.sessions.remove(app);
+        self.sessions.store(table.sessions.len(), Ordering::Release);
     }
 
     fn give_up(&self, request: u64) {
-        let current = self.book.lock().current.remove(&request);
+        let current = self.table.lock().current.remove(&request);
         let forget = |role: &Arc<Role>| role.leave(request);
         current.iter().flat_map(|current| current.roles.values()).for_each(forget);
         self.tell_buffer(buffer::Event::Abandoned { request });
     }
 
     /// Whose an application is, if not that user's.
-    pub(super) fn other_owner(&self, book: &Book, app: &str, uid: u32) -> Option<u32> {
-        let known = book.apps.get(app)?;
+    pub(super) fn other_owner(&self, table: &CheckpointTable, app: &str, uid: u32) -> Option<u32> {
+        let known = table.apps.get(app)?;
         // An earlier daemon did not write it down: whose its files are.
         let of_files =
-            || book.complete.values().find(|v| v.app == app).and_then(|v| self.owner_of(&v.parts.first()?.path));
+            || table.complete.values().find(|v| v.app == app).and_then(|v| self.owner_of(&v.parts.first()?.path));
         known.uid.or_else(of_files).filter(|owner| *owner != uid)
     }
 
     /// Refuses unless the application is new, the caller's, or the caller is the operator.
     fn must_own(&self, caller: &Caller, app: &str) -> Result<(), Problem> {
-        match self.other_owner(&self.book.lock(), app, caller.uid) {
+        match self.other_owner(&self.table.lock(), app, caller.uid) {
             Some(owner) if !caller.is_operator() => {
                 let cause = format!("the application {app} belongs to user {owner}, you are {}", caller.uid);
                 Err(Problem::denied(cause).try_this("take another name, or ask its owner or the operator"))
@@ -181,12 +181,12 @@ impl Burst {
     /// The versions that the caller may see, the oldest first, those on their way last: paths are for their owner and the
     /// operator.
     pub(in crate::daemon) fn rows(&self, caller: &Caller, app: Option<&str>) -> Vec<Row> {
-        let book = self.book.lock();
+        let table = self.table.lock();
         let machine = self.machine.lock();
         let Some(admission) = machine.admission() else { return Vec::new() };
         let tables = admission.buffer().tables();
         let mut rows = Vec::new();
-        for (key, version) in &book.complete {
+        for (key, version) in &table.complete {
             let place = match tables.places(*key) {
                 (true, true) => "both",
                 (false, true) => "capacity",
@@ -204,7 +204,7 @@ impl Burst {
                 newest: tables.newest(key.app) == Some(key.number),
             });
         }
-        for (request, current) in &book.current {
+        for (request, current) in &table.current {
             let of = admission.request(*request);
             let version = of.and_then(|of| of.version);
             rows.push(Row {
@@ -219,17 +219,17 @@ impl Burst {
                 newest: false,
             });
         }
-        rows.retain(|row| app.is_none_or(|app| row.app == app) && self.may_see(&book, caller, &row.app));
+        rows.retain(|row| app.is_none_or(|app| row.app == app) && self.may_see(&table, caller, &row.app));
         rows
     }
 
-    fn may_see(&self, book: &Book, caller: &Caller, app: &str) -> bool {
-        caller.is_operator() || book.apps.contains_key(app) && self.other_owner(book, app, caller.uid).is_none()
+    fn may_see(&self, table: &CheckpointTable, caller: &Caller, app: &str) -> bool {
+        caller.is_operator() || table.apps.contains_key(app) && self.other_owner(table, app, caller.uid).is_none()
     }
 
     /// How the buffer is, with the applications that the caller may see.
     pub(in crate::daemon) fn status(&self, caller: &Caller) -> Value {
-        let book = self.book.lock();
+        let table = self.table.lock();
         let machine = self.machine.lock();
         let (Some(admission), Some(done)) = (machine.admission(), machine.burst_stats()) else { return Value::Null };
         let buffer = admission.buffer();
@@ -237,14 +237,14 @@ impl Burst {
         let (dwsf, dwpp) = buffer.period();
         let rates = admission.rates();
         let speed = |rate: f64| if rate < 1e12 { json!(rate.round() as u64) } else { Value::Null };
-        let apps: Vec<Value> = book
+        let apps: Vec<Value> = table
             .apps
             .iter()
-            .filter(|(name, _)| self.may_see(&book, caller, name))
+            .filter(|(name, _)| self.may_see(&table, caller, name))
             .map(|(name, app)| {
                 let newest = buffer.tables().newest(app.number);
                 let key = newest.map(|number| Version { app: app.number, number });
-                let label = key.and_then(|key| book.complete.get(&key)).map(|version| version.label.clone());
+                let label = key.and_then(|key| table.complete.get(&key)).map(|version| version.label.clone());
                 let cost_s = app.cost_ms as f64 / 1000.0;
                 let interval = (cost_s > 0.0 && app.mtbf_s > 0).then(|| daly_s(cost_s, app.mtbf_s as f64));
                 json!({"name": name, "mtbf_s": app.mtbf_s, "mtbf_from": app.mtbf_from, "restarts": app.restarts,

@@ -38,7 +38,7 @@ pub enum Job {
     Bring(Arc<Role>),
     /// Somebody reads a version.
     Reads(Version),
-    /// Somebody reads a file, when the book was in use.
+    /// Somebody reads a file, when the table was in use.
     Opened(Option<FileId>, Option<String>),
     /// A file is gone for good.
     Removed(FileId),
@@ -49,11 +49,11 @@ pub enum Job {
 impl Burst {
     /// Tells the buffer what an earlier daemon left, from where files lie now. Before anything is mounted.
     pub(in crate::daemon) fn load(&self, checker: &Checker) -> Result<()> {
-        let mut book = self.book.lock();
-        let apps: Vec<_> = book.apps.values().cloned().collect();
+        let mut table = self.table.lock();
+        let apps: Vec<_> = table.apps.values().cloned().collect();
         let mut gone = Vec::new();
         let mut found = Vec::new();
-        for (key, version) in &book.complete {
+        for (key, version) in &table.complete {
             let files: Vec<_> = version.parts.iter().filter_map(|part| file_of(checker, part)).collect();
             match files.is_empty() {
                 true => gone.push(*key),
@@ -62,7 +62,7 @@ impl Burst {
         }
         for key in gone {
             record::forget_version(&*self.state, key.app, key.number)?;
-            book.strike(key);
+            table.strike(key);
         }
         found.sort_by_key(|(at_ms, key, ..)| (*at_ms, *key));
         for app in &apps {
@@ -212,9 +212,9 @@ impl Burst {
             }
             Job::Reads(version) => self.reads(version),
             Job::Opened(id, path) => {
-                let book = self.book.lock();
-                let version = id.map_or_else(|| book.version_at(&path?), |id| book.version_with(id));
-                drop(book);
+                let table = self.table.lock();
+                let version = id.map_or_else(|| table.version_at(&path?), |id| table.version_with(id));
+                drop(table);
                 if let Some(version) = version {
                     self.reads(version);
                 }
@@ -278,12 +278,12 @@ impl Burst {
     /// Makes a version durable, remembers it, and ends its turn. `told`: somebody says that it is complete.
     fn commit(&self, request: u64, told: bool) -> Result<record::Version> {
         let gone = || Error::Busy("nothing of it was written".into());
-        let is_busy = |current: &super::book::Current| {
+        let is_busy = |current: &super::table::Current| {
             !told && (current.explicit || current.roles.values().any(|r| r.writers.load(Ordering::Acquire) > 0))
         };
         let roles: BTreeMap<String, Arc<Role>> = {
-            let book = self.book.lock();
-            let current = book.current.get(&request).ok_or_else(gone)?;
+            let table = self.table.lock();
+            let current = table.current.get(&request).ok_or_else(gone)?;
             if is_busy(current) {
                 return Err(Error::Busy("it is being written".into()));
             }
@@ -292,14 +292,14 @@ impl Burst {
         let failed = self.version_of(request).is_none() || roles.values().any(|role| !role.is_whole());
         let synced = if failed { Err(Error::Busy("a write of it failed".into())) } else { self.make_durable(&roles) };
         if let Err(error) = synced {
-            self.book.lock().current.remove(&request);
+            self.table.lock().current.remove(&request);
             roles.values().for_each(|role| role.leave(request));
             self.tell_buffer(buffer::Event::Abandoned { request });
             self.counts.failed.fetch_add(1, Ordering::Relaxed);
             return Err(error);
         }
-        let mut book = self.book.lock();
-        let current = book.current.get(&request).ok_or_else(gone)?;
+        let mut table = self.table.lock();
+        let current = table.current.get(&request).ok_or_else(gone)?;
         if is_busy(current) {
             return Err(Error::Busy("it is being written again".into()));
         }
@@ -329,16 +329,16 @@ impl Burst {
         let bytes = version.bytes();
         record::put_version(&*self.state, key.app, &version)?;
         let began = self.admission(|admission| admission.request(request).map_or(Time::ZERO, |of| of.since));
-        if let Some(app) = book.apps.get_mut(&version.app) {
+        if let Some(app) = table.apps.get_mut(&version.app) {
             (app.bytes, app.cost_ms) = (bytes, self.now().since(began).0 / 1_000_000);
             record::put_app(&*self.state, &version.app, app)?;
         }
-        book.current.remove(&request);
-        book.sessions.retain(|_, session| session.request != request);
-        self.sessions.store(book.sessions.len(), Ordering::Release);
+        table.current.remove(&request);
+        table.sessions.retain(|_, session| session.request != request);
+        self.sessions.store(table.sessions.len(), Ordering::Release);
         roles.values().for_each(|role| role.leave(request));
-        book.enter(version.clone());
-        drop(book);
+        table.enter(version.clone());
+        drop(table);
         let joins = files
             .iter()
             .filter_map(|file| Some([self.lies(file)?, Event::File(file.id()?, FileEvent::Joins { request })]));
@@ -373,12 +373,12 @@ impl Burst {
 
     /// Somebody reads a version: if it is the newest, its application restarts.
     fn reads(&self, version: Version) {
-        let mut book = self.book.lock();
+        let mut table = self.table.lock();
         let newest = self.admission(|admission| admission.buffer().tables().newest(version.app));
-        let Some(name) = book.names.get(&version.app).cloned().filter(|_| newest == Some(version.number)) else {
+        let Some(name) = table.names.get(&version.app).cloned().filter(|_| newest == Some(version.number)) else {
             return;
         };
-        let Some(app) = book.apps.get_mut(&name) else { return };
+        let Some(app) = table.apps.get_mut(&name) else { return };
         let now = now_ms();
         let again = now.saturating_sub(app.restarted_ms) < RESTART_MS;
         if again {
@@ -393,15 +393,15 @@ impl Burst {
             tracing::warn!("a restart of {name} is not remembered: {error}");
         }
         let mtbf_s = app.mtbf_s;
-        drop(book);
+        drop(table);
         self.tell_buffer(buffer::Event::Restarted { app: version.app });
         self.tell_buffer(buffer::Event::Mtbf { app: version.app, mtbf_s });
     }
 
     fn file_removed(&self, file: FileId) {
         self.tell_all([Event::File(file, FileEvent::Removed)]);
-        let mut book = self.book.lock();
-        let Some((key, left)) = book.file_removed(file) else { return };
+        let mut table = self.table.lock();
+        let Some((key, left)) = table.file_removed(file) else { return };
         let kept = match &left {
             Some(version) => record::put_version(&*self.state, key.app, version),
             None => record::forget_version(&*self.state, key.app, key.number),
@@ -409,7 +409,7 @@ impl Burst {
         if let Err(error) = kept {
             tracing::warn!("that a checkpoint was removed is not remembered; the next start finds out: {error}");
         }
-        drop(book);
+        drop(table);
         if left.is_none() {
             self.tell_buffer(buffer::Event::Removed { version: key });
         }

@@ -52,7 +52,7 @@ impl Burst {
     /// What the state store says; then none are.
     pub fn mark(&self, job: &str, marked: &Marked) -> Result<()> {
         for Mark { app, .. } in &marked.marks {
-            if let Some(other) = self.other_owner(&self.book.lock(), app, marked.uid).filter(|_| marked.uid != 0) {
+            if let Some(other) = self.other_owner(&self.table.lock(), app, marked.uid).filter(|_| marked.uid != 0) {
                 return Err(Error::Invalid(format!(
                     "the application {app} belongs to user {other}; take another name"
                 )));
@@ -80,9 +80,9 @@ impl Burst {
 
     /// An application writes a checkpoint every so many seconds, says its owner.
     fn set_interval(&self, name: &str, uid: u32, interval_s: u64) -> Result<()> {
-        let mut book = self.book.lock();
-        self.app_in(&mut book, name, owner(uid))?;
-        let Some(app) = book.apps.get_mut(name) else { return Ok(()) };
+        let mut table = self.table.lock();
+        self.app_in(&mut table, name, owner(uid))?;
+        let Some(app) = table.apps.get_mut(name) else { return Ok(()) };
         app.interval_s = interval_s;
         record::put_app(&*self.state, name, app)?;
         let number = app.number;
@@ -100,9 +100,9 @@ impl Burst {
             (None, Some(nodes)) => (self.settings.node_mtbf.as_secs() / nodes.max(1), MtbfFrom::Nodes),
             (None, None) => return Ok(()),
         };
-        let mut book = self.book.lock();
-        self.app_in(&mut book, name, owner(uid))?;
-        let Some(app) = book.apps.get_mut(name) else { return Ok(()) };
+        let mut table = self.table.lock();
+        self.app_in(&mut table, name, owner(uid))?;
+        let Some(app) = table.apps.get_mut(name) else { return Ok(()) };
         (app.mtbf_s, app.mtbf_from) = (seconds.max(1), from);
         record::put_app(&*self.state, name, app)?;
         let number = app.number;

@@ -1,4 +1,4 @@
-//! The book: applications, their complete versions, the versions being written, and which file belongs to which.
+//! The table of checkpoints: applications, their complete versions, the versions being written, and which file belongs to which.
 
 use super::adviser::Role;
 use super::record::{self, App, MtbfFrom};
@@ -40,9 +40,9 @@ pub struct Session {
     pub request: u64,
 }
 
-/// The book.
+/// What is known of checkpoints.
 #[derive(Default)]
-pub struct Book {
+pub struct CheckpointTable {
     pub apps: BTreeMap<String, App>,
     pub names: BTreeMap<u64, String>,
     pub complete: BTreeMap<Version, record::Version>,
@@ -53,21 +53,21 @@ pub struct Book {
     next_app: u64,
 }
 
-impl Book {
+impl CheckpointTable {
     /// What the state store remembers.
-    pub fn open(state: &dyn State) -> Result<Book> {
-        let mut book = Book::default();
+    pub fn open(state: &dyn State) -> Result<CheckpointTable> {
+        let mut table = CheckpointTable::default();
         for (name, app) in record::apps(state)? {
-            book.next_app = book.next_app.max(app.number);
-            book.names.insert(app.number, name.clone());
-            book.apps.insert(name, app);
+            table.next_app = table.next_app.max(app.number);
+            table.names.insert(app.number, name.clone());
+            table.apps.insert(name, app);
         }
         for version in record::versions(state)? {
-            if book.apps.contains_key(&version.app) {
-                book.enter(version);
+            if table.apps.contains_key(&version.app) {
+                table.enter(version);
             }
         }
-        Ok(book)
+        Ok(table)
     }
 
     /// Whether a file is a part of a complete version, or of one that is being written or made durable: between its last close and the end of
