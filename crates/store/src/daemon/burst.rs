@@ -81,7 +81,7 @@ pub struct Burst {
     /// The space of the devices is to be looked at.
     look: AtomicBool,
     /// Files that are checkpoints' and open, by their inodes.
-    roles: RwLock<HashMap<Inode, Arc<adviser::Role>>>,
+    open: RwLock<HashMap<Inode, Arc<adviser::OpenCheckpoint>>>,
     /// What jobs' scripts mark.
     marks: RwLock<Marks>,
     /// How many versions are announced.
@@ -145,7 +145,7 @@ impl Burst {
             woken: Condvar::new(),
             alarm: AtomicU64::new(0),
             look: AtomicBool::new(false),
-            roles: RwLock::default(),
+            open: RwLock::default(),
             marks: RwLock::new(marks),
             sessions: AtomicUsize::new(0),
             began: Instant::now(),

@@ -35,7 +35,7 @@ fn config(scheme: Scheme, full_waits: bool, capacity: u64) -> Config {
 }
 
 /// Admission, and what became of each write.
-struct Desk {
+struct World {
     admission: Admission,
     verdicts: BTreeMap<u64, Verdict>,
     writes: u64,
@@ -43,9 +43,9 @@ struct Desk {
     now: Time,
 }
 
-impl Desk {
-    fn new(config: Config) -> Desk {
-        Desk { admission: Admission::new(config), verdicts: BTreeMap::new(), writes: 0, requests: 0, now: Time::ZERO }
+impl World {
+    fn new(config: Config) -> World {
+        World { admission: Admission::new(config), verdicts: BTreeMap::new(), writes: 0, requests: 0, now: Time::ZERO }
     }
 
     fn arrive(&mut self, now: Time, app: App, bytes: u64) -> u64 {
@@ -117,23 +117,23 @@ fn committed(request: u64, bytes: u64) -> Of {
 
 #[test]
 fn one_application_writes_at_a_time_and_one_that_pauses_lets_others() {
-    let mut desk = Desk::new(config(Scheme::MaxBw, true, 1 << 30));
-    let (a, b) = (desk.arrive(ms(0), 1, 0), desk.arrive(ms(0), 2, 0));
-    let (first, second) = (desk.hold(ms(0), a, MIB), desk.hold(ms(0), b, MIB));
-    desk.run(ms(0));
-    assert!(desk.went(first) && desk.is_held(second));
-    assert!(desk.admission.admit(ms(1), a, MIB) && !desk.admission.admit(ms(1), b, MIB));
-    desk.run(ms(2000));
-    assert!(desk.is_held(second));
-    assert_eq!(desk.admission.next_deadline(), Some(ms(2001)), "two seconds after its latest write");
-    desk.run(ms(2001));
-    assert!(desk.went(second), "the first wrote nothing for two seconds");
-    let again = desk.hold(ms(2200), a, MIB);
-    desk.run(ms(2200));
-    assert!(desk.is_held(again));
-    desk.tell(ms(2300), committed(b, 2 * MIB));
-    desk.run(ms(2300));
-    assert!(desk.went(again));
+    let mut world = World::new(config(Scheme::MaxBw, true, 1 << 30));
+    let (a, b) = (world.arrive(ms(0), 1, 0), world.arrive(ms(0), 2, 0));
+    let (first, second) = (world.hold(ms(0), a, MIB), world.hold(ms(0), b, MIB));
+    world.run(ms(0));
+    assert!(world.went(first) && world.is_held(second));
+    assert!(world.admission.admit(ms(1), a, MIB) && !world.admission.admit(ms(1), b, MIB));
+    world.run(ms(2000));
+    assert!(world.is_held(second));
+    assert_eq!(world.admission.next_deadline(), Some(ms(2001)), "two seconds after its latest write");
+    world.run(ms(2001));
+    assert!(world.went(second), "the first wrote nothing for two seconds");
+    let again = world.hold(ms(2200), a, MIB);
+    world.run(ms(2200));
+    assert!(world.is_held(again));
+    world.tell(ms(2300), committed(b, 2 * MIB));
+    world.run(ms(2300));
+    assert!(world.went(again));
 }
 
 #[test]
@@ -143,126 +143,126 @@ fn writes_go_at_the_rate_and_not_faster() {
     let device = &mut config.buffer.device;
     (device.write_max, device.write_min) = (fast, fast / 2.0);
     (device.demote_max, device.demote_min, device.demote_idle) = (slow, 1024.0, slow);
-    let mut desk = Desk::new(config);
-    let a = desk.arrive(ms(0), 1, 64 * MIB);
-    let all: Vec<_> = (0..11).map(|_| desk.hold(ms(0), a, MIB)).collect();
-    desk.run(ms(0));
-    let gone = |desk: &Desk| all.iter().filter(|write| desk.went(**write)).count();
-    assert_eq!(gone(&desk), 1, "one is saved up");
-    assert_eq!(desk.admission.next_deadline(), Some(ms(100)));
-    desk.run(ms(501));
-    assert_eq!(gone(&desk), 6);
-    assert!(!desk.admission.admit(ms(501), a, MIB), "others are before it");
-    desk.run(ms(1001));
-    assert_eq!(gone(&desk), 11);
+    let mut world = World::new(config);
+    let a = world.arrive(ms(0), 1, 64 * MIB);
+    let all: Vec<_> = (0..11).map(|_| world.hold(ms(0), a, MIB)).collect();
+    world.run(ms(0));
+    let gone = |world: &World| all.iter().filter(|write| world.went(**write)).count();
+    assert_eq!(gone(&world), 1, "one is saved up");
+    assert_eq!(world.admission.next_deadline(), Some(ms(100)));
+    world.run(ms(501));
+    assert_eq!(gone(&world), 6);
+    assert!(!world.admission.admit(ms(501), a, MIB), "others are before it");
+    world.run(ms(1001));
+    assert_eq!(gone(&world), 11);
 }
 
 #[test]
 fn a_checkpoint_for_the_capacity_tier_is_not_held_to_the_buffers_rate() {
     let mut config = config(Scheme::MaxBw, true, 8 * MIB);
     config.buffer.device.write_max = MIB as f64;
-    let mut desk = Desk::new(config);
-    let large = desk.arrive(ms(0), 1, 64 * MIB);
-    let all: Vec<_> = (0..64).map(|_| desk.hold(ms(0), large, MIB)).collect();
-    desk.run(ms(0));
-    assert!(desk.admission.request(large).is_some_and(|of| of.direct), "it never fits");
-    assert!(all.iter().all(|write| desk.went(*write)));
+    let mut world = World::new(config);
+    let large = world.arrive(ms(0), 1, 64 * MIB);
+    let all: Vec<_> = (0..64).map(|_| world.hold(ms(0), large, MIB)).collect();
+    world.run(ms(0));
+    assert!(world.admission.request(large).is_some_and(|of| of.direct), "it never fits");
+    assert!(all.iter().all(|write| world.went(*write)));
 }
 
 #[test]
 fn without_room_a_write_waits_so_long_or_fails_at_once() {
     for waits in [true, false] {
-        let mut desk = Desk::new(config(Scheme::MaxBw, waits, 8 * MIB));
-        let a = desk.arrive(ms(0), 1, 8 * MIB);
-        let first = desk.hold(ms(0), a, 8 * MIB);
-        desk.run(ms(0));
-        let more = desk.hold(ms(0), a, MIB);
-        desk.run(ms(4999));
-        assert!(desk.went(first));
-        assert_eq!(desk.is_held(more), waits);
-        desk.run(ms(5000));
-        assert!(desk.refused(more));
+        let mut world = World::new(config(Scheme::MaxBw, waits, 8 * MIB));
+        let a = world.arrive(ms(0), 1, 8 * MIB);
+        let first = world.hold(ms(0), a, 8 * MIB);
+        world.run(ms(0));
+        let more = world.hold(ms(0), a, MIB);
+        world.run(ms(4999));
+        assert!(world.went(first));
+        assert_eq!(world.is_held(more), waits);
+        world.run(ms(5000));
+        assert!(world.refused(more));
     }
 }
 
 #[test]
 fn one_that_was_refused_and_paused_gets_its_turn_again() {
-    let mut desk = Desk::new(config(Scheme::MaxBw, false, 8 * MIB));
-    let full = desk.arrive(ms(0), 1, 8 * MIB);
-    desk.hold(ms(0), full, 8 * MIB);
-    desk.run(ms(0));
-    let a = desk.arrive(ms(0), 2, 0);
-    desk.run(ms(2100));
-    let refused = desk.hold(ms(2200), a, MIB);
-    desk.run(ms(2200));
-    assert!(desk.refused(refused));
-    let b = desk.arrive(ms(2300), 3, 0);
-    desk.run(ms(4500));
-    desk.tell(ms(4600), Of::Abandoned { request: full });
-    let again = desk.hold(ms(4700), a, MIB);
-    desk.tell(ms(4800), Of::Abandoned { request: b });
-    desk.run(ms(4800));
-    assert!(desk.went(again));
+    let mut world = World::new(config(Scheme::MaxBw, false, 8 * MIB));
+    let full = world.arrive(ms(0), 1, 8 * MIB);
+    world.hold(ms(0), full, 8 * MIB);
+    world.run(ms(0));
+    let a = world.arrive(ms(0), 2, 0);
+    world.run(ms(2100));
+    let refused = world.hold(ms(2200), a, MIB);
+    world.run(ms(2200));
+    assert!(world.refused(refused));
+    let b = world.arrive(ms(2300), 3, 0);
+    world.run(ms(4500));
+    world.tell(ms(4600), Of::Abandoned { request: full });
+    let again = world.hold(ms(4700), a, MIB);
+    world.tell(ms(4800), Of::Abandoned { request: b });
+    world.run(ms(4800));
+    assert!(world.went(again));
 }
 
 #[test]
 fn a_write_that_the_devices_refuse_is_tried_again_as_long_as_was_said() {
     for waits in [true, false] {
-        let mut desk = Desk::new(config(Scheme::MaxBw, waits, 8 * MIB));
-        let a = desk.arrive(ms(0), 1, MIB);
-        desk.hold(ms(0), a, MIB);
-        desk.run(ms(0));
-        let write = desk.no_room(ms(10), a, ms(4900));
-        desk.run(ms(10));
-        assert_eq!(desk.is_held(write), waits);
-        desk.run(ms(260));
-        assert_eq!(desk.went(write), waits, "it is tried again");
-        let write = desk.no_room(ms(300), a, ms(5000));
-        desk.run(ms(300));
-        assert!(desk.refused(write));
+        let mut world = World::new(config(Scheme::MaxBw, waits, 8 * MIB));
+        let a = world.arrive(ms(0), 1, MIB);
+        world.hold(ms(0), a, MIB);
+        world.run(ms(0));
+        let write = world.no_room(ms(10), a, ms(4900));
+        world.run(ms(10));
+        assert_eq!(world.is_held(write), waits);
+        world.run(ms(260));
+        assert_eq!(world.went(write), waits, "it is tried again");
+        let write = world.no_room(ms(300), a, ms(5000));
+        world.run(ms(300));
+        assert!(world.refused(write));
     }
 }
 
 #[test]
 fn room_that_was_not_made_is_not_taken() {
-    let mut desk = Desk::new(config(Scheme::MaxBw, true, 8 * MIB));
+    let mut world = World::new(config(Scheme::MaxBw, true, 8 * MIB));
     let old = Version { app: 9, number: 1 };
     let found = Of::Found { version: old, bytes: 6 * MIB, in_buffer: true, on_capacity: true, lacks_replica: false };
-    desk.tell(ms(0), found);
-    let a = desk.arrive(ms(0), 1, 4 * MIB);
-    let write = desk.hold(ms(0), a, MIB);
+    world.tell(ms(0), found);
+    let a = world.arrive(ms(0), 1, 4 * MIB);
+    let write = world.hold(ms(0), a, MIB);
     let mut prepare = None;
-    while let Some(action) = desk.admission.poll() {
+    while let Some(action) = world.admission.poll() {
         match action {
             Action::Buffer(buffer::Action::Drop { version, bytes }) => {
-                desk.tell(ms(1), Of::DropFailed { version, bytes });
+                world.tell(ms(1), Of::DropFailed { version, bytes });
             }
             Action::Prepare { request } => prepare = Some(request),
             _ => {}
         }
     }
     let request = prepare.expect("it had its room");
-    desk.admission.handle(ms(1), Event::Prepared { request });
-    desk.run(ms(1));
-    assert!(desk.is_held(write));
-    assert_eq!(desk.admission.buffer().used(), 6.0 * MIB as f64);
-    desk.tell(ms(300), Of::Capacity { usable: true, whole: true });
-    desk.run(ms(300));
-    assert!(desk.went(write));
-    assert_eq!(desk.admission.buffer().used(), 4.0 * MIB as f64);
+    world.admission.handle(ms(1), Event::Prepared { request });
+    world.run(ms(1));
+    assert!(world.is_held(write));
+    assert_eq!(world.admission.buffer().used(), 6.0 * MIB as f64);
+    world.tell(ms(300), Of::Capacity { usable: true, whole: true });
+    world.run(ms(300));
+    assert!(world.went(write));
+    assert_eq!(world.admission.buffer().used(), 4.0 * MIB as f64);
 }
 
 #[test]
 fn at_the_end_everything_held_fails() {
-    let mut desk = Desk::new(config(Scheme::MaxBw, true, 1 << 30));
-    let (a, b) = (desk.arrive(ms(0), 1, 0), desk.arrive(ms(0), 2, 0));
-    desk.hold(ms(0), a, MIB);
-    let write = desk.hold(ms(0), b, MIB);
-    desk.run(ms(0));
-    desk.admission.handle(ms(0), Event::Close);
-    desk.run(ms(0));
-    assert_eq!(desk.verdicts.get(&write), Some(&Verdict::Closed));
-    assert_eq!(desk.admission.held(), 0);
+    let mut world = World::new(config(Scheme::MaxBw, true, 1 << 30));
+    let (a, b) = (world.arrive(ms(0), 1, 0), world.arrive(ms(0), 2, 0));
+    world.hold(ms(0), a, MIB);
+    let write = world.hold(ms(0), b, MIB);
+    world.run(ms(0));
+    world.admission.handle(ms(0), Event::Close);
+    world.run(ms(0));
+    assert_eq!(world.verdicts.get(&write), Some(&Verdict::Closed));
+    assert_eq!(world.admission.held(), 0);
 }
 
 /// What an application, a device or the clock does.
@@ -299,7 +299,7 @@ proptest! {
     #[test]
     fn no_write_is_held_for_ever(steps in steps(), waits in any::<bool>(), scheme in 0usize..4) {
         let scheme = [Scheme::MaxBw, Scheme::MaxEff, Scheme::Bbos, Scheme::Predicted][scheme];
-        let mut desk = Desk::new(config(scheme, waits, 8 * MIB));
+        let mut world = World::new(config(scheme, waits, 8 * MIB));
         let (mut now, mut drop_fails) = (ms(0), false);
         let mut requests: Vec<u64> = Vec::new();
         let mut demoting = 0;
@@ -307,53 +307,53 @@ proptest! {
             match step {
                 Step::Arrive(app, bytes) if requests.len() < 8 => {
                     // The first write of a version asks for its turn.
-                    let request = desk.arrive(now, app, bytes);
-                    desk.hold(now, request, MIB);
+                    let request = world.arrive(now, app, bytes);
+                    world.hold(now, request, MIB);
                     requests.push(request);
                 }
                 Step::Write(which, len) => {
                     let Some(request) = requests.get(which).copied() else { continue };
-                    if !desk.admission.admit(now, request, len) { desk.hold(now, request, len); }
+                    if !world.admission.admit(now, request, len) { world.hold(now, request, len); }
                 }
                 Step::Commit(which) if which < requests.len() => {
                     let request = requests[which];
-                    let of = desk.admission.request(request);
+                    let of = world.admission.request(request);
                     if let Some(bytes) = of.filter(|of| of.version.is_some() && of.held.is_empty()).map(|of| of.written) {
                         requests.remove(which);
-                        desk.tell(now, committed(request, bytes));
+                        world.tell(now, committed(request, bytes));
                     }
                 }
                 Step::Abandon(which) if which < requests.len() => {
-                    desk.tell(now, Of::Abandoned { request: requests.remove(which) });
+                    world.tell(now, Of::Abandoned { request: requests.remove(which) });
                 }
                 Step::Demotion(well) if demoting > 0 => {
                     demoting -= 1;
-                    desk.tell(now, if well { Of::Demoted } else { Of::DemotionFailed });
+                    world.tell(now, if well { Of::Demoted } else { Of::DemotionFailed });
                 }
                 Step::DropFails => drop_fails = true,
-                Step::Capacity(usable) => desk.tell(now, Of::Capacity { usable, whole: usable }),
+                Step::Capacity(usable) => world.tell(now, Of::Capacity { usable, whole: usable }),
                 Step::Pass(passes_ms) => {
                     now = now + ms(passes_ms);
-                    desk.run(now);
+                    world.run(now);
                 }
                 _ => {}
             }
-            while let Some(action) = desk.admission.poll() {
+            while let Some(action) = world.admission.poll() {
                 match action {
-                    Action::Release { write, verdict } => drop(desk.verdicts.insert(write, verdict)),
-                    Action::Prepare { request } => desk.admission.handle(now, Event::Prepared { request }),
+                    Action::Release { write, verdict } => drop(world.verdicts.insert(write, verdict)),
+                    Action::Prepare { request } => world.admission.handle(now, Event::Prepared { request }),
                     Action::Buffer(buffer::Action::Demote(_)) => demoting += 1,
                     Action::Buffer(buffer::Action::Drop { version, bytes }) if std::mem::take(&mut drop_fails) => {
-                        desk.tell(now, Of::DropFailed { version, bytes });
+                        world.tell(now, Of::DropFailed { version, bytes });
                     }
                     Action::Buffer(_) => {}
                 }
             }
         }
         // Each of eight may wait its five seconds for room, and be silent for two.
-        desk.run(now + ms(8 * 8000));
-        let waiting = (1..=desk.writes).filter(|write| desk.is_held(*write)).count();
+        world.run(now + ms(8 * 8000));
+        let waiting = (1..=world.writes).filter(|write| world.is_held(*write)).count();
         // One may have gone on without being held.
-        prop_assert_eq!((waiting, desk.admission.held()), (0, 0));
+        prop_assert_eq!((waiting, world.admission.held()), (0, 0));
     }
 }

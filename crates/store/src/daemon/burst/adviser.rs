@@ -1,7 +1,7 @@
 //! The buffer's eyes and hands in the mount: recognises checkpoints, asks admission for their writes, and places them.
 
 use super::hands::Job;
-use super::table::Current;
+use super::table::{CheckpointTable, Current};
 use super::{Burst, now_ms};
 use crate::file::{Access, Adviser, ByteRanges, File, Resume};
 use crate::{Error, Result};
@@ -21,7 +21,7 @@ use std::time::Duration;
 const PUSH_BYTES: u64 = 4 << 20;
 
 /// An open file that belongs to a checkpoint.
-pub struct Role {
+pub struct OpenCheckpoint {
     /// Whose, by name.
     pub app: String,
     /// Of which version, as the application names it.
@@ -41,7 +41,7 @@ pub struct Role {
     emptied: AtomicBool,
 }
 
-impl Role {
+impl OpenCheckpoint {
     /// That request writes it no more. Another may do so already.
     pub fn leave(&self, request: u64) {
         // What stands there otherwise is the other one.
@@ -54,7 +54,7 @@ impl Role {
     }
 
     /// Takes the place of who wrote the same file before.
-    fn follow(&self, before: &Role) {
+    fn follow(&self, before: &OpenCheckpoint) {
         if !self.emptied.load(Ordering::Acquire) {
             before.missing.ranges().into_iter().for_each(|range| self.missing.add(range.start, range.end));
         }
@@ -72,9 +72,9 @@ impl Role {
 }
 
 impl Burst {
-    fn role(&self, file: &File) -> Option<Arc<Role>> {
-        let roles = self.roles.read();
-        if roles.is_empty() { None } else { roles.get(&file.stub().inode()?).cloned() }
+    fn open_checkpoint(&self, file: &File) -> Option<Arc<OpenCheckpoint>> {
+        let open = self.open.read();
+        if open.is_empty() { None } else { open.get(&file.stub().inode()?).cloned() }
     }
 
     /// Whose checkpoint a path is, and of which version.
@@ -127,38 +127,42 @@ impl Burst {
     }
 
     /// The request that writes the file's version; a new one if nobody writes it.
-    fn request_for(&self, role: &Arc<Role>) -> Result<u64> {
+    fn request_for(&self, checkpoint: &Arc<OpenCheckpoint>) -> Result<u64> {
         let mut table = self.table.lock();
-        let known = role.request.load(Ordering::Acquire);
+        let known = checkpoint.request.load(Ordering::Acquire);
         if known != 0 && table.current.contains_key(&known) {
             return Ok(known);
         }
-        if let Some(failed) = table.writing(&role.app, &role.label) {
-            self.give_up_failed(&mut table, failed, role);
+        if let Some(failed) = table.writing(&checkpoint.app, &checkpoint.label) {
+            self.give_up_failed(&mut table, failed, checkpoint);
         }
-        let request = match table.writing(&role.app, &role.label) {
+        let request = match table.writing(&checkpoint.app, &checkpoint.label) {
             Some(request) => request,
             None => {
-                let app = self.app_in(&mut table, &role.app, self.owner_of(&role.path))?;
-                let session = table.sessions.values().find(|s| s.app == role.app && s.label == role.label);
+                let app = self.app_in(&mut table, &checkpoint.app, self.owner_of(&checkpoint.path))?;
+                let session = table.sessions.values().find(|s| s.app == checkpoint.app && s.label == checkpoint.label);
                 let told = session.map(|session| session.bytes).filter(|bytes| *bytes > 0);
                 let explicit = session.is_some();
                 self.look_at_capacity();
                 let request = self.next_number();
                 let bytes = told.unwrap_or(app.bytes) as f64;
                 self.tell_buffer(buffer::Event::Arrive { app: app.number, request, bytes });
-                if let Some(session) = table.sessions.get_mut(&role.app).filter(|_| explicit) {
+                if let Some(session) = table.sessions.get_mut(&checkpoint.app).filter(|_| explicit) {
                     session.request = request;
                 }
-                let (app, label) = (role.app.clone(), role.label.clone());
-                let (roles, carried) = Default::default();
-                table.current.insert(request, Current { app, label, explicit, roles, carried });
+                let (app, label) = (checkpoint.app.clone(), checkpoint.label.clone());
+                let (open, carried) = Default::default();
+                table.current.insert(request, Current { app, label, explicit, open, carried });
                 request
             }
         };
         // What is remembered can be read: a version is forgotten before a byte of it is written over, and before a file joins it.
-        let same = table.complete.iter().find(|(_, v)| v.app == role.app && v.label == role.label).map(|(key, _)| *key);
-        let over: Vec<Version> = same.into_iter().chain(table.version_at(&role.path)).collect();
+        let same = table
+            .complete
+            .iter()
+            .find(|(_, v)| v.app == checkpoint.app && v.label == checkpoint.label)
+            .map(|(key, _)| *key);
+        let over: Vec<Version> = same.into_iter().chain(table.version_at(&checkpoint.path)).collect();
         for key in over {
             super::record::forget_version(&*self.state, key.app, key.number)?;
             let struck = table.strike(key);
@@ -169,38 +173,40 @@ impl Burst {
             }
         }
         if let Some(current) = table.current.get_mut(&request)
-            && let Some(before) = current.roles.insert(role.path.clone(), role.clone())
-            && !Arc::ptr_eq(&before, role)
+            && let Some(before) = current.open.insert(checkpoint.path.clone(), checkpoint.clone())
+            && !Arc::ptr_eq(&before, checkpoint)
         {
-            role.follow(&before);
+            checkpoint.follow(&before);
         }
-        if role.file.layout().is_some() {
-            self.hands.say(Job::Bring(role.clone()));
+        if checkpoint.file.layout().is_some() {
+            self.hands.say(Job::Bring(checkpoint.clone()));
         }
-        role.request.store(request, Ordering::Release);
+        checkpoint.request.store(request, Ordering::Release);
         Ok(request)
     }
 
-    /// A version that a write of failed, and that nobody but `role` writes any more, is begun anew.
-    fn give_up_failed(&self, table: &mut super::table::CheckpointTable, request: u64, role: &Arc<Role>) {
+    /// A version that a write of failed, and that nobody but `checkpoint` writes any more, is begun anew.
+    fn give_up_failed(&self, table: &mut CheckpointTable, request: u64, checkpoint: &Arc<OpenCheckpoint>) {
         let Some(current) = table.current.get(&request) else { return };
-        let failed = current.roles.values().any(|role| !role.is_whole());
-        let alone = |other: &Arc<Role>| Arc::ptr_eq(other, role) || other.writers.load(Ordering::Acquire) == 0;
-        if !failed || current.explicit || !current.roles.values().all(alone) {
+        let failed = current.open.values().any(|checkpoint| !checkpoint.is_whole());
+        let alone =
+            |other: &Arc<OpenCheckpoint>| Arc::ptr_eq(other, checkpoint) || other.writers.load(Ordering::Acquire) == 0;
+        if !failed || current.explicit || !current.open.values().all(alone) {
             return;
         }
-        current.roles.values().for_each(|role| role.leave(request));
+        current.open.values().for_each(|checkpoint| checkpoint.leave(request));
         table.current.remove(&request);
         self.counts.failed.fetch_add(1, Ordering::Relaxed);
         self.tell_buffer(buffer::Event::Abandoned { request });
     }
 
     /// A handle of a file that belongs to a version was closed: if it was the last that might write, it is complete.
-    fn closed_writer(&self, role: &Role) {
-        let request = role.request.load(Ordering::Acquire);
+    fn closed_writer(&self, checkpoint: &OpenCheckpoint) {
+        let request = checkpoint.request.load(Ordering::Acquire);
         let table = self.table.lock();
         let Some(current) = table.current.get(&request) else { return };
-        if !current.explicit && current.roles.values().all(|role| role.writers.load(Ordering::Acquire) == 0) {
+        if !current.explicit && current.open.values().all(|checkpoint| checkpoint.writers.load(Ordering::Acquire) == 0)
+        {
             self.committer.say(Job::Commit(request, None));
         }
     }
@@ -208,7 +214,7 @@ impl Burst {
 
 impl Adviser for Burst {
     fn watches(&self, file: &File) -> bool {
-        self.role(file).is_some()
+        self.open_checkpoint(file).is_some()
     }
 
     fn accessed(&self, _file: &File, _access: Access) {}
@@ -216,26 +222,26 @@ impl Adviser for Burst {
     fn claims(&self, file: &File, mechanism: Mechanism) -> bool {
         // Nobody waits here for the table; what it has no time to tell is left alone this time.
         let held = |id| self.table.try_lock().is_none_or(|table| table.holds(id));
-        mechanism == Mechanism::Burst && (self.role(file).is_some() || file.id().is_some_and(held))
+        mechanism == Mechanism::Burst && (self.open_checkpoint(file).is_some() || file.id().is_some_and(held))
     }
 
     fn place(&self, file: &File, _from: u64, place: &mut Placement) {
-        let Some(role) = self.role(file) else { return };
-        let request = role.request.load(Ordering::Acquire);
+        let Some(checkpoint) = self.open_checkpoint(file) else { return };
+        let request = checkpoint.request.load(Ordering::Acquire);
         let direct = self.admission(|admission| admission.request(request).is_some_and(|of| of.direct));
         place.tier = Some(if direct { self.settings.capacity } else { self.fast });
         place.mirrors = 1;
     }
 
     fn opened(&self, file: &Arc<File>, path: &dyn Fn() -> Option<PathBuf>, write: bool) {
-        let count = |role: &Role| {
-            role.handles.fetch_add(1, Ordering::AcqRel);
-            role.writers.fetch_add(usize::from(write), Ordering::AcqRel);
+        let count = |checkpoint: &OpenCheckpoint| {
+            checkpoint.handles.fetch_add(1, Ordering::AcqRel);
+            checkpoint.writers.fetch_add(usize::from(write), Ordering::AcqRel);
         };
         let Some(inode) = file.stub().inode() else { return };
-        // Counted under the lock: who closes the last handle looks again before the role goes.
-        if let Some(role) = self.roles.read().get(&inode) {
-            return count(role);
+        // Counted under the lock: who closes the last handle looks again before the checkpoint goes.
+        if let Some(checkpoint) = self.open.read().get(&inode) {
+            return count(checkpoint);
         }
         if !write {
             return self.opened_to_read(file.id(), path);
@@ -245,7 +251,7 @@ impl Adviser for Burst {
         }
         let Some(path) = path().and_then(|path| path.into_os_string().into_string().ok()) else { return };
         let Some((app, label)) = self.recognise(&path) else { return };
-        let role = Role {
+        let checkpoint = OpenCheckpoint {
             app,
             label,
             path,
@@ -257,25 +263,27 @@ impl Adviser for Burst {
             emptied: AtomicBool::new(false),
         };
         // Another may have opened it meanwhile.
-        count(self.roles.write().entry(inode).or_insert_with(|| Arc::new(role)));
+        count(self.open.write().entry(inode).or_insert_with(|| Arc::new(checkpoint)));
     }
 
     fn closed(&self, file: &File, write: bool) {
-        let Some(role) = self.role(file) else { return };
+        let Some(checkpoint) = self.open_checkpoint(file) else { return };
         // Handles from before it was known are not counted.
         let down = |count: &AtomicUsize| {
             count.fetch_update(Ordering::AcqRel, Ordering::Acquire, |n| n.checked_sub(1)).unwrap_or(0)
         };
-        if write && down(&role.writers) == 1 && role.request.load(Ordering::Acquire) != 0 {
-            self.closed_writer(&role);
+        if write && down(&checkpoint.writers) == 1 && checkpoint.request.load(Ordering::Acquire) != 0 {
+            self.closed_writer(&checkpoint);
         }
-        if down(&role.handles) <= 1 {
-            let mut roles = self.roles.write();
-            let unused = |role: &Role| [&role.handles, &role.writers].iter().all(|n| n.load(Ordering::Acquire) == 0);
+        if down(&checkpoint.handles) <= 1 {
+            let mut open = self.open.write();
+            let unused = |checkpoint: &OpenCheckpoint| {
+                [&checkpoint.handles, &checkpoint.writers].iter().all(|n| n.load(Ordering::Acquire) == 0)
+            };
             if let Some(inode) = file.stub().inode()
-                && roles.get(&inode).is_some_and(|role| unused(role))
+                && open.get(&inode).is_some_and(|checkpoint| unused(checkpoint))
             {
-                roles.remove(&inode);
+                open.remove(&inode);
             }
         }
     }
@@ -287,9 +295,9 @@ impl Adviser for Burst {
     }
 
     fn written(&self, file: &Arc<File>, access: Access) {
-        let Some(role) = self.role(file) else { return };
+        let Some(checkpoint) = self.open_checkpoint(file) else { return };
         let end = access.offset + access.len;
-        role.missing.remove(access.offset, end);
+        checkpoint.missing.remove(access.offset, end);
         let (from, to) = (access.offset / PUSH_BYTES, end / PUSH_BYTES);
         if to > from {
             // The device writes while the application goes on, so that its fsync, and the commit, find little left.
@@ -298,34 +306,34 @@ impl Adviser for Burst {
     }
 
     fn write_failed(&self, file: &File, access: Access) {
-        if let Some(role) = self.role(file) {
-            role.missing.add(access.offset, access.offset + access.len);
+        if let Some(checkpoint) = self.open_checkpoint(file) {
+            checkpoint.missing.add(access.offset, access.offset + access.len);
         }
     }
 
     fn emptied(&self, file: &File) {
-        if let Some(role) = self.role(file) {
-            role.missing.remove(0, u64::MAX);
-            role.emptied.store(true, Ordering::Release);
+        if let Some(checkpoint) = self.open_checkpoint(file) {
+            checkpoint.missing.remove(0, u64::MAX);
+            checkpoint.emptied.store(true, Ordering::Release);
         }
     }
 
     fn tries_again(&self, file: &File) -> bool {
-        self.role(file).is_some_and(|role| role.request.load(Ordering::Acquire) != 0)
+        self.open_checkpoint(file).is_some_and(|checkpoint| checkpoint.request.load(Ordering::Acquire) != 0)
     }
 
     fn no_room(&self, file: &Arc<File>, access: Access, waited: Duration, resume: Resume) {
-        let Some(role) = self.role(file) else { return resume(Err(Errno::NOSPC.into())) };
-        let request = role.request.load(Ordering::Acquire);
-        let resume = role.watched(access, resume);
+        let Some(checkpoint) = self.open_checkpoint(file) else { return resume(Err(Errno::NOSPC.into())) };
+        let request = checkpoint.request.load(Ordering::Acquire);
+        let resume = checkpoint.watched(access, resume);
         let waited = Time(waited.as_nanos() as u64);
         let write = self.keep(resume);
         self.tell(Told::NoRoom { request, write, len: access.len, waited });
     }
 
     fn may_write(&self, file: &File, access: Access) -> bool {
-        let Some(role) = self.role(file) else { return true };
-        let request = role.request.load(Ordering::Acquire);
+        let Some(checkpoint) = self.open_checkpoint(file) else { return true };
+        let request = checkpoint.request.load(Ordering::Acquire);
         request != 0
             && self.with_machine(|machine, now| {
                 let is_known = machine.admission().is_some_and(|admission| admission.request(request).is_some());
@@ -334,18 +342,18 @@ impl Adviser for Burst {
     }
 
     fn hold(&self, file: &Arc<File>, access: Access, resume: Resume) {
-        let Some(role) = self.role(file) else { return resume(Ok(())) };
+        let Some(checkpoint) = self.open_checkpoint(file) else { return resume(Ok(())) };
         if self.stopped.load(Ordering::Acquire) {
             return resume(Err(Error::Busy("the volume is going down".into())));
         }
-        match self.request_for(&role) {
+        match self.request_for(&checkpoint) {
             Ok(request) => {
-                let resume = role.watched(access, resume);
+                let resume = checkpoint.watched(access, resume);
                 let write = self.keep(resume);
                 self.tell(Told::Hold { request, write, len: access.len });
             }
             Err(error) => {
-                tracing::warn!("a checkpoint of {} cannot be begun: {error}", role.app);
+                tracing::warn!("a checkpoint of {} cannot be begun: {error}", checkpoint.app);
                 resume(Err(error));
             }
         }
@@ -356,7 +364,7 @@ impl Burst {
     /// The application of that name, remembered.
     pub(super) fn app_in(
         &self,
-        table: &mut super::table::CheckpointTable,
+        table: &mut CheckpointTable,
         name: &str,
         uid: Option<u32>,
     ) -> Result<super::record::App> {

@@ -1,7 +1,7 @@
 //! What `entrepot checkpoint` asks: begin, commit, list; and what `entrepot status` shows.
 
 use super::Burst;
-use super::adviser::Role;
+use super::adviser::OpenCheckpoint;
 use super::hands::Job;
 use super::table::{CheckpointTable, Session};
 use crate::control::{Caller, Problem};
@@ -141,8 +141,8 @@ impl Burst {
 
     fn give_up(&self, request: u64) {
         let current = self.table.lock().current.remove(&request);
-        let forget = |role: &Arc<Role>| role.leave(request);
-        current.iter().flat_map(|current| current.roles.values()).for_each(forget);
+        let forget = |checkpoint: &Arc<OpenCheckpoint>| checkpoint.leave(request);
+        current.iter().flat_map(|current| current.open.values()).for_each(forget);
         self.tell_buffer(buffer::Event::Abandoned { request });
     }
 
@@ -213,7 +213,7 @@ impl Burst {
                 label: current.label.clone(),
                 state: if version.is_some() { "writing" } else { "waiting" }.into(),
                 bytes: of.map_or(0, |of| of.written),
-                files: current.roles.keys().cloned().collect(),
+                files: current.open.keys().cloned().collect(),
                 place: if of.is_some_and(|of| of.direct) { "capacity" } else { "fast" }.into(),
                 at_ms: 0,
                 newest: false,

@@ -1,6 +1,6 @@
 //! The hands: threads that do what admission says, and make complete versions durable.
 
-use super::adviser::Role;
+use super::adviser::OpenCheckpoint;
 use super::carry::{file_of, is_on};
 use super::record::{self, MtbfFrom, Part};
 use super::{Burst, now_ms};
@@ -35,7 +35,7 @@ pub enum Job {
     /// A version may be complete; who wants to hear of it.
     Commit(u64, Option<Sender<Result<record::Version>>>),
     /// A file that has a layout already is written anew: bring it to the fast tier.
-    Bring(Arc<Role>),
+    Bring(Arc<OpenCheckpoint>),
     /// Somebody reads a version.
     Reads(Version),
     /// Somebody reads a file, when the table was in use.
@@ -205,9 +205,9 @@ impl Burst {
                     }
                 }
             }
-            Job::Bring(role) => {
-                if let Err(error) = self.bring(&role) {
-                    tracing::info!("{} is written over where it lies: {error}", role.path);
+            Job::Bring(checkpoint) => {
+                if let Err(error) = self.bring(&checkpoint) {
+                    tracing::info!("{} is written over where it lies: {error}", checkpoint.path);
                 }
             }
             Job::Reads(version) => self.reads(version),
@@ -249,28 +249,28 @@ impl Burst {
     }
 
     /// An empty file that lay elsewhere goes on on the fast tier alone.
-    fn bring(&self, role: &Role) -> Result<()> {
+    fn bring(&self, checkpoint: &OpenCheckpoint) -> Result<()> {
         let Some(core) = self.core() else { return Ok(()) };
-        let request = role.request.load(Ordering::Acquire);
+        let request = checkpoint.request.load(Ordering::Acquire);
         let direct = self.admission(|admission| admission.request(request).is_some_and(|of| of.direct));
-        let Some(layout) = role.file.layout() else { return Ok(()) };
+        let Some(layout) = checkpoint.file.layout() else { return Ok(()) };
         let on = |tier| layout.mirrors.iter().any(|mirror| is_on(&core.pool.targets, mirror, tier));
         if direct || !on(self.settings.capacity) {
             return Ok(());
         }
         if !on(self.fast) {
-            if role.file.size() > 0 {
+            if checkpoint.file.size() > 0 {
                 return Ok(());
             }
             let place = Placement { tier: Some(self.fast), mirrors: 1, ..core.volume.placement() };
-            core.mover.add_mirror(&role.file, &place)?;
+            core.mover.add_mirror(&checkpoint.file, &place)?;
         }
         let away = |core: &Core| {
-            let layout = role.file.layout()?;
+            let layout = checkpoint.file.layout()?;
             layout.mirrors.iter().position(|mirror| !is_on(&core.pool.targets, mirror, self.fast))
         };
         while let Some(at) = away(&core) {
-            core.mover.drop_mirror(&role.file, at)?;
+            core.mover.drop_mirror(&checkpoint.file, at)?;
         }
         Ok(())
     }
@@ -279,21 +279,21 @@ impl Burst {
     fn commit(&self, request: u64, told: bool) -> Result<record::Version> {
         let gone = || Error::Busy("nothing of it was written".into());
         let is_busy = |current: &super::table::Current| {
-            !told && (current.explicit || current.roles.values().any(|r| r.writers.load(Ordering::Acquire) > 0))
+            !told && (current.explicit || current.open.values().any(|r| r.writers.load(Ordering::Acquire) > 0))
         };
-        let roles: BTreeMap<String, Arc<Role>> = {
+        let open: BTreeMap<String, Arc<OpenCheckpoint>> = {
             let table = self.table.lock();
             let current = table.current.get(&request).ok_or_else(gone)?;
             if is_busy(current) {
                 return Err(Error::Busy("it is being written".into()));
             }
-            current.roles.clone()
+            current.open.clone()
         };
-        let failed = self.version_of(request).is_none() || roles.values().any(|role| !role.is_whole());
-        let synced = if failed { Err(Error::Busy("a write of it failed".into())) } else { self.make_durable(&roles) };
+        let failed = self.version_of(request).is_none() || open.values().any(|checkpoint| !checkpoint.is_whole());
+        let synced = if failed { Err(Error::Busy("a write of it failed".into())) } else { self.make_durable(&open) };
         if let Err(error) = synced {
             self.table.lock().current.remove(&request);
-            roles.values().for_each(|role| role.leave(request));
+            open.values().for_each(|checkpoint| checkpoint.leave(request));
             self.tell_buffer(buffer::Event::Abandoned { request });
             self.counts.failed.fetch_add(1, Ordering::Relaxed);
             return Err(error);
@@ -305,11 +305,14 @@ impl Burst {
         }
         let key = self.version_of(request).ok_or_else(gone)?;
         let number_of = |file: &File| file.id().map_or(0, |id| id.0);
-        let part = |(path, role): (&String, &Arc<Role>)| {
-            (path.clone(), Part { path: path.clone(), file: number_of(&role.file), bytes: role.file.size() })
+        let part = |(path, checkpoint): (&String, &Arc<OpenCheckpoint>)| {
+            (
+                path.clone(),
+                Part { path: path.clone(), file: number_of(&checkpoint.file), bytes: checkpoint.file.size() },
+            )
         };
         let mut parts = current.carried.clone();
-        let mut files: Vec<Arc<File>> = current.roles.values().map(|role| role.file.clone()).collect();
+        let mut files: Vec<Arc<File>> = current.open.values().map(|checkpoint| checkpoint.file.clone()).collect();
         if let Some(core) = self.core() {
             // What was removed meanwhile is not carried on.
             parts.retain(|path, part| {
@@ -318,7 +321,7 @@ impl Burst {
                 file.is_some()
             });
         }
-        parts.extend(current.roles.iter().map(part));
+        parts.extend(current.open.iter().map(part));
         let version = record::Version {
             app: current.app.clone(),
             number: key.number,
@@ -336,7 +339,7 @@ impl Burst {
         table.current.remove(&request);
         table.sessions.retain(|_, session| session.request != request);
         self.sessions.store(table.sessions.len(), Ordering::Release);
-        roles.values().for_each(|role| role.leave(request));
+        open.values().for_each(|checkpoint| checkpoint.leave(request));
         table.enter(version.clone());
         drop(table);
         let joins = files
@@ -351,10 +354,10 @@ impl Burst {
     }
 
     /// The bytes of all files, and their names.
-    fn make_durable(&self, roles: &BTreeMap<String, Arc<Role>>) -> Result<()> {
+    fn make_durable(&self, open: &BTreeMap<String, Arc<OpenCheckpoint>>) -> Result<()> {
         let mut parents = BTreeSet::new();
-        for (path, role) in roles {
-            role.file.sync_now(false)?;
+        for (path, checkpoint) in open {
+            checkpoint.file.sync_now(false)?;
             // A name is durable when all directories that lead to it are.
             parents.extend(Path::new(path).ancestors().skip(1).map(Path::to_path_buf));
         }

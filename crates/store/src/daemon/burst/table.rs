@@ -1,6 +1,6 @@
 //! The table of checkpoints: applications, their complete versions, the versions being written, and which file belongs to which.
 
-use super::adviser::Role;
+use super::adviser::OpenCheckpoint;
 use super::record::{self, App, MtbfFrom};
 use crate::Result;
 use crate::state::State;
@@ -18,7 +18,7 @@ pub struct Current {
     /// Begun by `entrepot checkpoint begin`, so that only `commit` ends it.
     pub explicit: bool,
     /// Its files by path.
-    pub roles: BTreeMap<String, Arc<Role>>,
+    pub open: BTreeMap<String, Arc<OpenCheckpoint>>,
     /// Files of the complete version of that name, which goes as soon as one of them is written over.
     pub carried: BTreeMap<String, record::Part>,
 }
@@ -73,8 +73,8 @@ impl CheckpointTable {
     /// Whether a file is a part of a complete version, or of one that is being written or made durable: between its last close and the end of
     /// its commit a file has neither a writer nor a complete version.
     pub fn holds(&self, file: FileId) -> bool {
-        let mut current = self.current.values().flat_map(|current| current.roles.values());
-        self.by_file.contains_key(&file) || current.any(|role| role.file.id() == Some(file))
+        let mut current = self.current.values().flat_map(|current| current.open.values());
+        self.by_file.contains_key(&file) || current.any(|checkpoint| checkpoint.file.id() == Some(file))
     }
 
     /// The application of that name; a new one of that user if need be. Whether it is new, or new whose it is.
