@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! mount -> Adviser (opened, may write?, hold, closed) -> table (whose file, which version) -> machine (turn, room, speed)
-//! machine -> actions -> hands      release writes, make ready, drop mirrors, set speeds
+//! machine -> actions -> worker     release writes, make ready, drop mirrors, set speeds
 //!                    -> committer  make durable, remember
 //!                    -> demoter    copy to the capacity tier, at the limiter's speed
 //!                    -> replicator copy to the replica group, at a speed of its own
@@ -14,12 +14,12 @@
 mod adviser;
 mod carry;
 mod commands;
-mod hands;
 mod limits;
 mod marks;
 mod rate_limiter;
 mod record;
 mod table;
+mod workers;
 
 pub use commands::{Begin, Row};
 pub use record::{Mark, Marked, MtbfFrom};
@@ -31,7 +31,6 @@ use crate::state::State;
 use crate::stub::Inode;
 use crate::volume::{Burst as Settings, Volume};
 use crate::workers::Workers;
-use hands::Job;
 use limits::Limits;
 use marks::Marks;
 use parking_lot::{Condvar, Mutex, RwLock};
@@ -48,6 +47,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Instant;
 use table::CheckpointTable;
+use workers::Job;
 
 /// The workers, by what they are told.
 struct Worker {
@@ -91,7 +91,7 @@ pub struct Burst {
     limiter: RateLimiter,
     replica_limiter: RateLimiter,
     limits: Limits,
-    hands: Worker,
+    worker: Worker,
     committer: Worker,
     demoter: Worker,
     replicator: Worker,
@@ -152,7 +152,7 @@ impl Burst {
             stopped: AtomicBool::new(false),
             limiter: RateLimiter::default(),
             replica_limiter: RateLimiter::default(),
-            hands: Worker::default(),
+            worker: Worker::default(),
             committer: Worker::default(),
             demoter: Worker::default(),
             replicator: Worker::default(),
@@ -198,9 +198,9 @@ impl Burst {
                 Action::Change(change) => match change.verb {
                     Verb::AddMirror { purpose: Purpose::Group, .. } => &self.replicator,
                     Verb::AddMirror { .. } => &self.demoter,
-                    _ => &self.hands,
+                    _ => &self.worker,
                 },
-                _ => &self.hands,
+                _ => &self.worker,
             };
             worker.say(Job::Action(action));
         }

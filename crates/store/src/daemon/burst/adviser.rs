@@ -1,7 +1,7 @@
-//! The buffer's eyes and hands in the mount: recognises checkpoints, asks admission for their writes, and places them.
+//! The buffer's part in the mount: recognises checkpoints, asks admission for their writes, and places them.
 
-use super::hands::Job;
 use super::table::{CheckpointTable, Current};
+use super::workers::Job;
 use super::{Burst, now_ms};
 use crate::file::{Access, Adviser, ByteRanges, File, Resume};
 use crate::{Error, Result};
@@ -101,14 +101,14 @@ impl Burst {
     fn opened_to_read(&self, id: Option<FileId>, path: &dyn Fn() -> Option<PathBuf>) {
         let path = || path().and_then(|path| path.into_os_string().into_string().ok());
         // Nobody who opens a file waits here for the table.
-        let Some(table) = self.table.try_lock() else { return self.hands.say(Job::Opened(id, path())) };
+        let Some(table) = self.table.try_lock() else { return self.worker.say(Job::Opened(id, path())) };
         let version = match id {
             _ if table.complete.is_empty() => None,
             Some(id) => table.version_with(id),
             None => path().and_then(|path| table.version_at(&path)),
         };
         if let Some(version) = version {
-            self.hands.say(Job::Reads(version));
+            self.worker.say(Job::Reads(version));
         }
     }
 
@@ -179,7 +179,7 @@ impl Burst {
             checkpoint.follow(&before);
         }
         if checkpoint.file.layout().is_some() {
-            self.hands.say(Job::Bring(checkpoint.clone()));
+            self.worker.say(Job::Bring(checkpoint.clone()));
         }
         checkpoint.request.store(request, Ordering::Release);
         Ok(request)
@@ -290,7 +290,7 @@ impl Adviser for Burst {
 
     fn removed(&self, file: &File) {
         if let Some(id) = file.id() {
-            self.hands.say(Job::Removed(id));
+            self.worker.say(Job::Removed(id));
         }
     }
 

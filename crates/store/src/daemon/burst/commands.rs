@@ -2,8 +2,8 @@
 
 use super::Burst;
 use super::adviser::OpenCheckpoint;
-use super::hands::Job;
 use super::table::{CheckpointTable, Session};
+use super::workers::Job;
 use crate::control::{Caller, Problem};
 use crate::daemon::Core;
 use policy::burst::advice::daly_s;

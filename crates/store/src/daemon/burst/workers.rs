@@ -1,4 +1,4 @@
-//! The hands: threads that do what admission says, and make complete versions durable.
+//! The workers: threads that do what admission says, and make complete versions durable.
 
 use super::adviser::OpenCheckpoint;
 use super::carry::{file_of, is_on};
@@ -83,7 +83,7 @@ impl Burst {
     pub(in crate::daemon) fn start(self: &Arc<Burst>, core: &Arc<Core>) {
         drop(self.core.set(Arc::downgrade(core)));
         for (name, worker) in [
-            ("burst", &self.hands),
+            ("burst", &self.worker),
             ("burst-commit", &self.committer),
             ("burst-demote", &self.demoter),
             ("burst-replicate", &self.replicator),
@@ -110,7 +110,7 @@ impl Burst {
         self.replica_limiter.stop();
         self.tell(Told::Close);
         self.woken.notify_all();
-        [&self.hands, &self.committer, &self.demoter, &self.replicator]
+        [&self.worker, &self.committer, &self.demoter, &self.replicator]
             .into_iter()
             .for_each(|worker| worker.say(Job::Stop));
         self.workers.stop();
