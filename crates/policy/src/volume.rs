@@ -410,6 +410,7 @@ impl Volume {
                 }
                 Next::Pointless(of) => self.ended(&of, Outcome::Made { bytes: 0, took: Time::ZERO }),
                 Next::Refused(of) => self.ended(&of, Outcome::Failed),
+                Next::Busy(of) => self.ended(&of, Outcome::Busy),
             }
         }
     }

@@ -20,6 +20,7 @@ const LOOKED_AT: usize = 64;
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Want {
     Demote,
+    /// What waits for the room is not to wait for a slow copy of the same file.
     DropFast,
     /// A copy of a checkpoint in the replica group.
     Group,
@@ -62,6 +63,8 @@ pub enum Next {
     Pointless(Wanted),
     /// This cannot or may not be done.
     Refused(Wanted),
+    /// Another change of the file is under way, and this is not to wait for its end.
+    Busy(Wanted),
 }
 
 #[derive(Debug)]
@@ -140,12 +143,16 @@ impl Changes {
         let waits = |of: &Wanted| {
             let of_mirrors = !matches!(of.want, Want::Move { .. } | Want::Copy { .. } | Want::Repair);
             let is_mended = || self.repairs && of_mirrors && files.get(&of.file).is_some_and(File::is_damaged);
-            full && counts(of.want) || self.busy.contains(&of.file) || is_mended()
+            let is_busy = || of.want != Want::DropFast && self.busy.contains(&of.file);
+            full && counts(of.want) || is_busy() || is_mended()
         };
         let at = queue.iter().take(LOOKED_AT).position(|of| !waits(of))?;
         let of = queue.remove(at)?;
         if queue.is_empty() {
             self.wanted.remove(&by);
+        }
+        if self.busy.contains(&of.file) {
+            return Some(Next::Busy(of));
         }
         let Some(file) = files.get(&of.file) else { return Some(Next::Refused(of)) };
         let owned = aspect(of.want).is_none_or(|aspect| file.owner(aspect) == Some(by));

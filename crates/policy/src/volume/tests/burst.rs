@@ -117,6 +117,22 @@ fn a_copy_in_use_is_tried_again_and_given_up_in_the_end() {
 }
 
 #[test]
+fn room_is_not_waited_for_while_a_copy_to_the_replica_group_goes_on() {
+    let mut volume = Volume::new(with_group(), Time::ZERO);
+    volume.handle(Time::ZERO, Event::File(FileId(1), lies(&[DATA, DEMOTED])));
+    volume.handle(Time::ZERO, Event::Found { version: FAST, bytes: 200, files: vec![FileId(1)] });
+    tell(&mut volume, Time::ZERO, buffer::Event::Capacity { usable: true, whole: true });
+    let copy = only(changes(&mut volume, Time::ZERO));
+    assert_eq!(copy.reason, Reason::LacksReplica);
+    tell(&mut volume, Time::ZERO, buffer::Event::Arrive { app: 2, request: 9, bytes: 100.0 });
+    for n in 0..=20 {
+        volume.handle(Time::from_millis(50 * n), Event::Tick);
+        assert_eq!(changes(&mut volume, Time::from_millis(50 * n)), []);
+    }
+    assert!(volume.admission().expect("there is one").buffer().is_short(9), "it waits for another version");
+}
+
+#[test]
 fn free_space_does_not_count_while_something_is_dropped() {
     let mut volume = one_that_needs_room();
     let drop = only(changes(&mut volume, Time::ZERO));
