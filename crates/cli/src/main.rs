@@ -2,7 +2,6 @@
 
 mod command;
 mod connect;
-mod connected_targets;
 mod copies_on_volume;
 mod inputs_on_volume;
 mod jobs_on_volume;

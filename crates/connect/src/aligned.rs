@@ -26,6 +26,11 @@ pub struct Aligned {
 }
 
 impl Aligned {
+    /// Whether bytes elsewhere begin there.
+    pub fn is(bytes: &[u8]) -> bool {
+        bytes.as_ptr().align_offset(PAGE) == 0
+    }
+
     /// So many bytes, whatever is in them.
     pub fn room(len: usize) -> Aligned {
         let large = (LARGE_FROM..=LARGE).contains(&len);

@@ -9,7 +9,7 @@ pub(crate) use write_behind::{Unsent, WriteBehind};
 use crate::aligned::Aligned;
 use crate::broken::{is_broken, is_doubtful};
 use crate::mounts::Root;
-use crate::names::Names;
+use crate::names::Paths;
 use crate::opened::Opened;
 use crate::set::Connections;
 use crate::status::Status;
@@ -18,12 +18,13 @@ use crate::writers::Writers;
 use parking_lot::Mutex;
 use policy::connections::{Choice, ConnectionId, Direction, Operation, Part, Request, Sent, Use, Verdict, verdict};
 use rustix::fs::{OFlags, fstat};
-use rustix::io::{Errno, Result};
-use std::os::fd::{BorrowedFd, OwnedFd};
+use rustix::io::{Errno, Result, fcntl_dupfd_cloexec};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, channel};
-use std::time::Instant;
+use std::time::{Duration, Instant};
+use store::mount::front::REQUEST_BYTES_MAX;
 use store::mount::slow::{OWN, Slow};
 use store::namespace::NodeId;
 use write_behind::Queue;
@@ -31,12 +32,17 @@ use write_behind::Queue;
 /// How often a name that leads elsewhere is looked at again while renames are under way.
 const TRIES: usize = 8;
 
+/// Threads that do parts of what is split, and as many that do again what failed.
+const HELPERS_MAX: usize = 64;
+/// How long the end waits for those.
+const END_PATIENCE: Duration = Duration::from_secs(5);
+
 /// What files are opened in.
 pub(crate) struct World {
     /// The connections.
     pub set: Arc<Connections>,
-    /// The tree.
-    pub names: Names,
+    /// Where files lie in it.
+    pub paths: Arc<dyn Paths>,
     /// Does the other parts of what is split.
     pub helpers: Arc<Slow>,
     /// Does again, waiting, what was begun and failed.
@@ -46,6 +52,23 @@ pub(crate) struct World {
 }
 
 impl World {
+    /// Over connections, for so many threads that bring requests.
+    pub fn new(set: Arc<Connections>, paths: Arc<dyn Paths>, write_behind_bytes: u64, threads: usize) -> Arc<World> {
+        let helpers = Slow::new(HELPERS_MAX, usize::MAX, threads);
+        let again = Slow::new(HELPERS_MAX, usize::MAX, threads);
+        let piece = u64::from(REQUEST_BYTES_MAX);
+        let writes = WriteBehind::new(set.count(), piece, write_behind_bytes, threads);
+        Arc::new(World { set, paths, helpers, again, writes })
+    }
+
+    /// Lets what is under way end, then no connection is made any more.
+    pub fn end(&self) {
+        self.writes.end(self.set.options().patience);
+        self.again.end(END_PATIENCE);
+        self.helpers.end(END_PATIENCE);
+        self.set.end();
+    }
+
     /// What the connections do.
     pub fn status(&self) -> Status {
         Status { write_behind_bytes: self.writes.room_bytes(), ..self.set.status() }
@@ -114,7 +137,7 @@ impl OpenFile {
         let part = self.whole(&world.set, Direction::Read, 0, 0)?;
         world.set.done(Some(&self.using), Direction::Read, part, Instant::now(), Some(0));
         let root = world.set.root(part.connection).ok_or(Errno::NOTCONN)?;
-        let path = world.names.tree().path(self.id)?;
+        let path = world.paths.path(self.id)?;
         // All opens of the file share it. What else each of them asked for, appending and syncing, comes with each write.
         let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW;
         rustix::fs::openat(root.fd(), &path, flags, rustix::fs::Mode::empty())
@@ -164,16 +187,14 @@ impl OpenFile {
     fn open_by_name(&self, world: &World, root: &Root) -> Result<OwnedFd> {
         let mut last = Errno::STALE;
         for _ in 0..TRIES {
-            let path = world.names.tree().path(self.id)?;
+            let path = world.paths.path(self.id)?;
             match root.open(&path, self.flags) {
-                Ok(fd) if !world.set.same_inodes() || world.names.tree().id_of(fstat(&fd)?.st_ino) == self.id => {
-                    return Ok(fd);
-                }
+                Ok(fd) if world.paths.is(self.id, fd.as_fd())? => return Ok(fd),
                 Ok(_) => last = Errno::STALE,
                 Err(Errno::NOENT) => last = Errno::NOENT,
                 Err(error) => return Err(error),
             }
-            if world.names.tree().path(self.id).is_ok_and(|now| now == path) {
+            if world.paths.path(self.id).is_ok_and(|now| now == path) {
                 break;
             }
         }
@@ -247,6 +268,12 @@ impl OpenFile {
     fn whole(&self, set: &Connections, direction: Direction, bytes: u64, not: u64) -> Result<Part> {
         let choice = set.choose(&self.using, Request { direction, bytes, whole: true }, not)?;
         Ok(choice.parts[0])
+    }
+
+    /// Reads until `buffer` is full or the file ends, and sees all that was written before.
+    pub fn read_at(self: &Arc<Self>, world: &Arc<World>, offset: u64, buffer: &mut [u8]) -> Result<usize> {
+        self.queue.settle_range(&(offset..offset.saturating_add(buffer.len() as u64)));
+        self.read(world, offset, buffer, None)
     }
 
     /// Reads until `buffer` is full or the file ends.
@@ -413,14 +440,17 @@ impl OpenFile {
 
     /// Whether appended bytes are in the file; an error if it has become longer without them.
     fn arrived(&self, world: &World, expected: u64, data: &[u8]) -> Result<bool> {
-        let size = world.names.run(Operation::Read, |tree| tree.stat(self.id))?.st_size as u64;
-        if size <= expected {
-            return Ok(false);
-        }
-        let mut found = vec![0; data.len()];
-        let fd = world.names.run(Operation::Read, |tree| tree.open(self.id, OFlags::RDONLY))?;
-        let n = Opened::new(fd, OFlags::RDONLY, None).read(expected, &mut found)?;
-        if n == data.len() && found == data { Ok(true) } else { Err(Errno::IO) }
+        let file = OpenFile::open(world, self.id, OFlags::RDONLY, 0)?;
+        let looked = file.run(world, |fd| {
+            if fstat(fd)?.st_size as u64 <= expected {
+                return Ok(false);
+            }
+            let mut found = Aligned::room(data.len());
+            let n = Opened::new(fcntl_dupfd_cloexec(fd, 0)?, OFlags::RDONLY, None).read(expected, &mut found)?;
+            if n == data.len() && *found == *data { Ok(true) } else { Err(Errno::IO) }
+        });
+        file.close(world);
+        looked
     }
 
     /// Makes what was written durable. Every connection that was written over is asked; where one is gone, another one: what was

@@ -8,6 +8,8 @@
 //!                                         private       n mounts by the file system's own mount command, in a mount namespace
 //!                                                       that nobody else sees; a client library's connection beside each, where that is faster
 //! ```
+//! A target of a volume has the same below [`target`] instead of `serve`: the daemon asks, and there is no mount point.
+//!
 //! The plain file system is shown as it is: no layouts, nothing stored beside it. What a connection acknowledged is with the server (each
 //! is mounted without caches of its own), and what we acknowledged before that stays here until then, so one that breaks takes nothing with it.
 
@@ -29,6 +31,7 @@ mod serve;
 pub mod set;
 pub mod status;
 mod takers;
+pub mod target;
 mod writers;
 
 pub use mount::{Connected, StartError};
@@ -37,3 +40,4 @@ pub use options::Options;
 pub use recipe::Recipe;
 pub use set::Connections;
 pub use status::Status;
+pub use target::Servers;

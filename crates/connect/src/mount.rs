@@ -1,6 +1,6 @@
 //! A mount point with several connections behind it, from its start to its end.
 
-use crate::file::{World, WriteBehind};
+use crate::file::World;
 use crate::mounts::Mounts;
 use crate::names::Names;
 use crate::options::Options;
@@ -11,23 +11,19 @@ use crate::set::{Connections, SetError};
 use crate::status::Status;
 use fuser::BackgroundSession;
 use parking_lot::Mutex;
+use policy::connections::ConnectionId;
 use rustix::io::Errno;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
-use store::mount::front::{Mounting, REQUEST_BYTES_MAX, serve};
+use store::mount::front::{Mounting, serve};
 use store::mount::mountpoint::{clear_stale, connection, detach, unmount_unused, widen_read_ahead};
-use store::mount::slow::Slow;
+use store::namespace::Namespace;
 
 /// Threads that serve requests, per connection: so many may wait for the server.
 const THREADS_PER_CONNECTION: usize = 16;
 /// Threads at least and at most.
 const THREADS: std::ops::RangeInclusive<usize> = 32..=96;
-/// Threads that do parts of what is split, and as many that do again what failed.
-const HELPERS_MAX: usize = 64;
-/// How long the end waits for those.
-const END_PATIENCE: Duration = Duration::from_secs(5);
 
 /// Why there is no mount point.
 #[derive(Debug, thiserror::Error)]
@@ -82,14 +78,12 @@ impl Connected {
         let path = usable(mountpoint)?;
         let set = Connections::start(mounts, options.set.clone())?;
         let refused = |error| StartError::Refused { path: path.clone(), error };
-        let names = Names::new(set.clone()).map_err(refused)?;
+        let root = set.root(ConnectionId(0)).ok_or(SetError::Gone)?;
+        let tree = root.own().and_then(Namespace::new).map_err(|error| refused(error.into()))?;
+        let names = Arc::new(Names::new(set.clone(), root, tree));
         let threads = (THREADS_PER_CONNECTION * usize::from(set.count())).clamp(*THREADS.start(), *THREADS.end());
-        let helpers = Slow::new(HELPERS_MAX, usize::MAX, threads);
-        let again = Slow::new(HELPERS_MAX, usize::MAX, threads);
-        let piece = u64::from(REQUEST_BYTES_MAX);
-        let writes = WriteBehind::new(set.count(), piece, options.write_behind_bytes, threads);
-        let world = Arc::new(World { set, names, helpers, again, writes });
-        let shared = Arc::new(Shared::new(world.clone(), options.clone()));
+        let world = World::new(set, names.clone(), options.write_behind_bytes, threads);
+        let shared = Arc::new(Shared::new(world.clone(), names, options.clone()));
         let mounting = Mounting {
             path: &path,
             subtype: "entrepot-connect",
@@ -134,12 +128,8 @@ impl Connected {
             Err(error) if error.raw_os_error() == Some(Errno::CONNABORTED.raw_os_error()) => {}
             ended => ended?,
         }
-        self.world.writes.end(self.world.set.options().patience);
-        self.world.again.end(END_PATIENCE);
-        self.world.helpers.end(END_PATIENCE);
-        let status = self.world.status();
-        self.world.set.end();
-        Ok(status)
+        self.world.end();
+        Ok(self.world.status())
     }
 }
 

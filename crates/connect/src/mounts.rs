@@ -3,7 +3,7 @@
 use crate::client::Client;
 use parking_lot::RwLock;
 use rustix::fs::{AtFlags, Mode, OFlags, fstat, fstatfs, openat, statat};
-use rustix::io::{Errno, Result};
+use rustix::io::{Errno, Result, fcntl_dupfd_cloexec};
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::Path;
@@ -69,6 +69,11 @@ impl Root {
     /// The directory.
     pub fn fd(&self) -> &OwnedFd {
         &self.fd
+    }
+
+    /// The directory, for somebody who keeps it.
+    pub fn own(&self) -> Result<OwnedFd> {
+        fcntl_dupfd_cloexec(&self.fd, 0)
     }
 
     /// Opens a file below it, past the page cache where each connection would have one of its own.

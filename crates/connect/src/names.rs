@@ -1,4 +1,6 @@
 //! Names and attributes, over one connection: when it breaks, over another.
+//!
+//! The mount point's are those of a [`Namespace`], a target's those of a [`DirectoryMedium`](store::target::DirectoryMedium).
 
 use crate::broken::{is_broken, sent};
 use crate::mounts::Root;
@@ -6,12 +8,13 @@ use crate::set::Connections;
 use crate::takers::about_to_wait;
 use parking_lot::{Mutex, RwLock};
 use policy::connections::{Operation, Sent, Verdict, verdict};
+use rustix::fs::fstat;
 use rustix::io::{Errno, Result};
-use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::BorrowedFd;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
-use store::namespace::Namespace;
+use store::namespace::{Namespace, NodeId};
 
 /// What another connection shows of an operation that may have been done or not.
 pub enum Looked<T> {
@@ -23,47 +26,71 @@ pub enum Looked<T> {
     Unknown,
 }
 
+/// What is seen over one connection at a time.
+pub trait Tree {
+    /// Goes on over another one.
+    fn move_to(&self, root: &Arc<Root>) -> Result<()>;
+}
+
+impl Tree for Namespace {
+    fn move_to(&self, root: &Arc<Root>) -> Result<()> {
+        Namespace::move_to(self, root.own()?)
+    }
+}
+
+/// Where files are opened, on whichever connection.
+pub trait Paths: Send + Sync {
+    /// The path of a file below the root, by the name it was last seen under.
+    fn path(&self, id: NodeId) -> Result<PathBuf>;
+    /// Whether what such a path led to is the file.
+    fn is(&self, id: NodeId, found: BorrowedFd<'_>) -> Result<bool>;
+}
+
+impl Paths for Names<Namespace> {
+    fn path(&self, id: NodeId) -> Result<PathBuf> {
+        self.tree.path(id)
+    }
+
+    fn is(&self, id: NodeId, found: BorrowedFd<'_>) -> Result<bool> {
+        Ok(!self.set.same_inodes() || self.tree.id_of(fstat(found)?.st_ino) == id)
+    }
+}
+
 /// The tree and the connection that it is seen over.
-pub struct Names {
-    namespace: Namespace,
+pub struct Names<T> {
+    tree: T,
     set: Arc<Connections>,
     over: RwLock<Arc<Root>>,
     moving: Mutex<()>,
 }
 
-fn own(root: &Root) -> io::Result<OwnedFd> {
-    root.fd().try_clone()
-}
-
-impl Names {
-    /// The tree as the first usable connection shows it.
-    pub fn new(set: Arc<Connections>) -> io::Result<Names> {
-        let root = set.root(Default::default()).ok_or(io::ErrorKind::NotConnected)?;
-        let namespace = Namespace::new(own(&root)?)?;
-        Ok(Names { namespace, set, over: RwLock::new(root), moving: Mutex::new(()) })
+impl<T: Tree> Names<T> {
+    /// The tree as a connection shows it.
+    pub fn new(set: Arc<Connections>, over: Arc<Root>, tree: T) -> Names<T> {
+        Names { tree, set, over: RwLock::new(over), moving: Mutex::new(()) }
     }
 
     /// The tree, for what asks no server.
-    pub fn tree(&self) -> &Namespace {
-        &self.namespace
+    pub fn tree(&self) -> &T {
+        &self.tree
     }
 
     /// Does an operation that may be done twice.
-    pub fn run<T>(&self, operation: Operation, act: impl Fn(&Namespace) -> Result<T>) -> Result<T> {
+    pub fn run<R>(&self, operation: Operation, act: impl Fn(&T) -> Result<R>) -> Result<R> {
         self.run_or_look(operation, act, |_| Looked::Unknown)
     }
 
     /// Does an operation; when its connection breaks on the way, again or not, as `look` through another one tells.
-    pub fn run_or_look<T>(
+    pub fn run_or_look<R>(
         &self,
         operation: Operation,
-        act: impl Fn(&Namespace) -> Result<T>,
-        look: impl Fn(&Namespace) -> Looked<T>,
-    ) -> Result<T> {
+        act: impl Fn(&T) -> Result<R>,
+        look: impl Fn(&T) -> Looked<R>,
+    ) -> Result<R> {
         about_to_wait();
         loop {
             let (root, began) = (self.over.read().clone(), Instant::now());
-            let done = act(&self.namespace);
+            let done = act(&self.tree);
             self.set.counted(root.number, began);
             let Err(error) = done else { return done };
             let sent = if is_broken(error) || (error == Errno::IO && root.probe().is_err_and(is_broken)) {
@@ -77,7 +104,7 @@ impl Names {
             };
             self.move_from(&root)?;
             if verdict(operation, sent) == Verdict::Look {
-                match look(&self.namespace) {
+                match look(&self.tree) {
                     Looked::Done(done) => return Ok(done),
                     Looked::NotDone => {}
                     Looked::Unknown => return Err(Errno::IO),
@@ -94,7 +121,7 @@ impl Names {
         }
         let root = self.set.other_than(broken)?;
         tracing::info!(from = broken.number, to = root.number, "names go over another connection");
-        self.namespace.move_to(own(&root).map_err(|_| Errno::MFILE)?)?;
+        self.tree.move_to(&root)?;
         *self.over.write() = root;
         Ok(())
     }

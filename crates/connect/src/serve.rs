@@ -6,6 +6,7 @@ mod modes;
 mod pages;
 
 use crate::file::{OpenFile, World};
+use crate::names::Names;
 use crate::options::Options;
 use crate::status::ATTRIBUTE;
 use crate::takers::{Takers, Took, WATCH};
@@ -34,6 +35,7 @@ const BACKGROUND_MAX: u16 = 256;
 /// What is served.
 pub(crate) struct Shared {
     world: Arc<World>,
+    names: Arc<Names<Namespace>>,
     options: Options,
     handles: Handles<bytes::Handle>,
     /// Open files by node: the only way to one without a name.
@@ -47,10 +49,11 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    pub fn new(world: Arc<World>, options: Options) -> Shared {
+    pub fn new(world: Arc<World>, names: Arc<Names<Namespace>>, options: Options) -> Shared {
         let passthrough = AtomicBool::new(options.passes_through());
         Shared {
             world,
+            names,
             options,
             handles: Handles::default(),
             open: Mutex::default(),
@@ -108,7 +111,7 @@ impl FileSystem for Shared {
     }
 
     fn forget(&self, id: NodeId, count: u64) {
-        self.world.names.tree().forget(id, count);
+        self.names.tree().forget(id, count);
     }
 
     fn attributes(&self, id: NodeId, _handle: Option<u64>) -> Result<FileAttr> {
@@ -127,7 +130,7 @@ impl FileSystem for Shared {
     fn make(&self, parent: NodeId, name: &OsStr, what: Make<'_>) -> Result<(FileAttr, Generation)> {
         let make = |tree: &Namespace| what.in_namespace(tree, parent, name);
         let look = |tree: &Namespace| entries::absent(tree, parent, name);
-        let (node, stat) = self.world.names.run_or_look(Operation::Make, make, look)?;
+        let (node, stat) = self.names.run_or_look(Operation::Make, make, look)?;
         Ok((attributes(node.id, &stat), Generation(node.generation())))
     }
 
@@ -165,7 +168,7 @@ impl FileSystem for Shared {
     ) {
         let made = self.made(caller, parent, name, mode, flags).and_then(|(node, stat)| {
             let handle = self.opened(node.id, flags, caller.thread, |fd| answer.register(fd));
-            let handle = handle.inspect_err(|_| self.world.names.tree().forget(node.id, 1))?;
+            let handle = handle.inspect_err(|_| self.names.tree().forget(node.id, 1))?;
             Ok((attributes(node.id, &stat), Generation(node.generation()), self.entered(handle, flags)))
         });
         answer.give(made);
@@ -264,6 +267,6 @@ impl FileSystem for Shared {
     }
 
     fn remove_attribute(&self, _caller: Caller, id: NodeId, name: &OsStr) -> Result<()> {
-        self.world.names.run(Operation::Unmake, |tree| tree.remove_attribute(id, name))
+        self.names.run(Operation::Unmake, |tree| tree.remove_attribute(id, name))
     }
 }

@@ -66,6 +66,9 @@ pub enum SetError {
         /// Why.
         error: io::Error,
     },
+    /// The first one broke as soon as it was there.
+    #[error("connection 0 broke at once")]
+    Gone,
     /// Two show different directories.
     #[error("connection {number} to {source_name} does not show the same directory as connection 0 ({first}): {why}")]
     Different {
@@ -363,6 +366,11 @@ impl Connections {
         *self.changes.lock() += 1;
         self.changed.notify_all();
         self.keeper.wake();
+    }
+
+    /// Unmounts all of them by force.
+    pub(crate) fn take_out(&self) {
+        (0..self.count()).for_each(|number| keeper::take_out(self, number));
     }
 }
 

@@ -41,7 +41,7 @@ use crate::source::Opener;
 use crate::stage::Stager;
 use crate::state::State;
 use crate::tiering::{self, Ear, Tiering, Wish};
-use crate::volume::{self, Config, Problem, Problems, Volume};
+use crate::volume::{self, Config, FileServers, Problem, Problems, Volume};
 use background::Background;
 use parking_lot::Mutex;
 use policy::protect::recovery;
@@ -127,10 +127,15 @@ pub struct Daemon<S = Server> {
 impl Starting {
     /// Opens the volume, settles what a crash left, mounts it and binds the control socket. Everything that may be wrong
     /// with the configuration or the mount point is looked at before anything is touched.
-    pub fn new(config: Config, mount_point: &Path, opener: Arc<dyn Opener>) -> Result<Starting, Problems> {
+    pub fn new(
+        config: Config,
+        mount_point: &Path,
+        opener: Arc<dyn Opener>,
+        servers: &dyn FileServers,
+    ) -> Result<Starting, Problems> {
         end::check_mount_point(mount_point, &config)?;
         let striper = stripes::striper(&config)?;
-        let volume = Arc::new(Volume::open(config)?);
+        let volume = Arc::new(Volume::open(config, servers)?);
         let background = Background::new(volume.stats().clone());
         let delay = volume.config().replication.delay;
         let replicas = Replicas::open(volume.state().clone(), delay).map_err(|e| problem(&e))?;

@@ -21,7 +21,7 @@ mod table;
 mod watch;
 
 pub use changes::{Change, log_change};
-pub use directory::{DirectoryMedium, Identity, IdentityError};
+pub use directory::{DirectoryMedium, FileHandle, Identity, IdentityError, Way};
 pub use inline::{InlineError, InlineSlots, OnDeadline};
 pub use medium::{Handle, Medium, Space};
 pub use memory::{Faults, MemoryMedium};
@@ -188,6 +188,11 @@ impl Target {
     /// The directory that it is made of, if it is one.
     pub fn directory(&self) -> Option<&std::path::Path> {
         self.core.medium.directory()
+    }
+
+    /// What the connections behind it do, if there are several. Asks no server.
+    pub fn connections(&self) -> Option<serde_json::Value> {
+        self.core.medium.connections()
     }
 
     /// Its name in the volume.

@@ -20,12 +20,12 @@ mod real_paths;
 mod roster;
 mod section;
 mod sections;
+mod servers;
 mod template;
 
 pub use backup::{adopt_state, dump_state, load_state};
-pub use config::{Config, TargetConfig};
+pub use config::{Config, Keeping, TargetConfig};
 pub use edit::set_device;
-pub use keep::known_targets;
 pub use keys::Key;
 pub use parse::TARGETS_MAX;
 pub use problem::{Problem, Problems};
@@ -34,6 +34,9 @@ pub use sections::{
     Burst, Cache, ConnectionsConfig, Health, Io, Jobs, LayoutConfig, Mount, Mover, Offload, Passthrough, Purge,
     QueueName, Recovery, Replication, ReplicationPolicy, SECTIONS, Stripes, Tiering, TieringPolicy,
 };
+#[cfg(test)]
+pub(crate) use servers::NoServers;
+pub use servers::{FileServer, FileServers};
 pub use template::{init, template};
 
 pub use crate::volume_id::VolumeId;

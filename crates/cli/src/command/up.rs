@@ -2,12 +2,12 @@
 
 use crate::command::job::recognise;
 use crate::connect::Context;
-use crate::connected_targets::ConnectedTargets;
 use crate::copies_on_volume;
 use crate::failure::{Failure, Result};
 use crate::inputs_on_volume;
 use crate::jobs_on_volume::JobsOnVolume;
 use crate::{log, shown};
+use ::connect::Servers;
 use clap::Args;
 use jobs::arrivals::Arrivals;
 use policy::schedule::just_in_time;
@@ -183,7 +183,7 @@ fn word_of(failure: &Failure) -> Word {
 struct Running {
     daemon: Daemon,
     jobs: Option<Jobs>,
-    connected: ConnectedTargets,
+    servers: Servers,
 }
 
 /// What serves the jobs of a volume.
@@ -202,14 +202,15 @@ fn start(file: &Path, at: &Path, background: bool) -> Result<Running> {
         let _ = rustix::process::setsid();
         log::to_file(&config.state.join("daemon.log"))?;
     }
-    let connected = ConnectedTargets::start(&config)?;
     let own = [config.namespace.clone(), config.state.clone()];
-    let refused = own.into_iter().chain(config.targets.iter().map(|t| t.path.clone())).collect();
+    let refused =
+        own.into_iter().chain(config.targets.iter().filter_map(|t| t.directory().map(Path::to_path_buf))).collect();
     let patience = config.recovery.source_patience;
     let settings = source::Settings { refused, patience, ..source::Settings::default() };
     let opener = Arc::new(source::Sources::new(settings)?);
     let job_settings = config.jobs.clone();
-    let mut starting = Starting::new(config, at, opener)?;
+    let servers = Servers::default();
+    let mut starting = Starting::new(config, at, opener, &servers)?;
     let jobs = match jobs_of(starting.core(), &job_settings) {
         Ok(jobs) => jobs,
         Err(problem) => {
@@ -222,7 +223,7 @@ fn start(file: &Path, at: &Path, background: bool) -> Result<Running> {
     starting.register(jobs::slurm::PREFIX, jobs.slurm.clone());
     let daemon = starting.serve()?;
     tracing::info!(mount_point = %daemon.mount_point().display(), "mounted");
-    Ok(Running { daemon, jobs: Some(jobs), connected })
+    Ok(Running { daemon, jobs: Some(jobs), servers })
 }
 
 fn jobs_of(core: &Arc<Core>, settings: &volume::Jobs) -> std::result::Result<Jobs, Problem> {
@@ -289,7 +290,7 @@ fn arrivals_of(settings: &volume::Jobs) -> jobs::arrivals::Settings {
 impl Running {
     /// Serves until it is unmounted or told to end.
     fn serve(self) -> Result<u8> {
-        let Running { daemon, jobs, connected } = self;
+        let Running { daemon, jobs, servers } = self;
         end_on_signal(daemon.ending().clone())?;
         let socket = socket_of(daemon.core().volume.state_dir());
         daemon.run(move || {
@@ -303,7 +304,7 @@ impl Running {
         });
         tell_systemd("STOPPING=1");
         drop(std::fs::remove_file(socket));
-        drop(connected);
+        servers.end();
         // Threads that hang in a target would keep a return from `main` waiting for nothing.
         std::process::exit(0);
     }

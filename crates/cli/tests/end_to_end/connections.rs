@@ -2,6 +2,7 @@
 
 use crate::real::{Volume, code, err, noise, out};
 use serde_json::Value;
+use std::io::Write;
 
 fn connections(volume: &Volume) -> Value {
     let status = volume.json(&["status"]);
@@ -9,6 +10,7 @@ fn connections(volume: &Volume) -> Value {
     targets.iter().find(|t| t["name"] == "fast0").expect("fast0")["connections"].clone()
 }
 
+/// [S-022]
 #[test]
 fn a_target_over_three_connections_outlives_the_daemon() {
     if !rustix::process::geteuid().is_root() {
@@ -22,7 +24,9 @@ fn a_target_over_three_connections_outlives_the_daemon() {
     );
     let Some(volume) = Volume::up_with(|toml| toml.replace("name = \"fast0\"\n", &lines)) else { return };
     let data = noise(20 << 20);
-    std::fs::write(volume.at.join("f"), &data).expect("write");
+    let mut file = std::fs::File::create(volume.at.join("f")).expect("create");
+    file.write_all(&data).and_then(|()| file.sync_all()).expect("write, and what is written behind is with the server");
+    drop(file);
     let shown = connections(&volume);
     let each = shown["connections"].as_array().expect("connections");
     assert_eq!((each.len(), &shown["policy"]), (3, &Value::from("load")), "{shown}");
@@ -37,12 +41,22 @@ fn a_target_over_three_connections_outlives_the_daemon() {
     assert!(std::fs::read(volume.at.join("f")).expect("read") == data, "the same bytes after kill -9");
     assert_eq!(connections(&volume)["connections"].as_array().expect("connections").len(), 3);
 
+    // Unless it is asked for, nothing is written behind: a killed daemon takes nothing with it that was acknowledged.
+    volume.ok(&["down"]);
+    let text = std::fs::read_to_string(&volume.toml).expect("volume.toml");
+    std::fs::write(&volume.toml, text.replace("write_behind = \"2MiB\"\n", "")).expect("volume.toml");
+    volume.up_again();
+    assert_eq!(connections(&volume)["write_behind_bytes"], 0);
+    let mut unsynced = std::fs::File::create(volume.at.join("g")).expect("create");
+    unsynced.write_all(&data).expect("write");
+    volume.kill();
+    drop(unsynced);
+    volume.up_again();
+    assert!(std::fs::read(volume.at.join("g")).expect("read") == data, "the same bytes after kill -9, never synced");
+
     let below = volume.toml.parent().expect("directory").join("targets/fast0");
     volume.ok(&["down"]);
-    assert!(
-        std::fs::read_dir(&below).expect("directory").next().is_none(),
-        "it is unmounted, and nothing landed below"
-    );
+    assert!(std::fs::read_dir(&below).expect("directory").next().is_none(), "nothing landed there");
 
     // A server that is away: the target that the volume knows is failed, and the volume is there.
     let text = std::fs::read_to_string(&volume.toml).expect("volume.toml");

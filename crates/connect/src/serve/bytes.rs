@@ -69,7 +69,7 @@ impl Shared {
         mode: u32,
         flags: OFlags,
     ) -> Result<(Arc<Node>, Stat)> {
-        let names = &self.world.names;
+        let names = &self.names;
         let exclusive = flags.contains(OFlags::EXCL);
         let create = |tree: &store::namespace::Namespace| {
             tree.create(caller, parent, name, mode).map(|(node, stat, _)| (node, stat))
@@ -136,7 +136,7 @@ impl Shared {
         let handle = self.handle(by.handle)?;
         if let Some(caller) = by.drops {
             let id = handle.file.id;
-            let dropped = self.world.names.run(Operation::Write, |tree| tree.hold(id, None)?.drop_privileges(caller));
+            let dropped = self.names.run(Operation::Write, |tree| tree.hold(id, None)?.drop_privileges(caller));
             // A file without a name runs for nobody.
             dropped.or_else(|error| if matches!(error, Errno::NOENT | Errno::STALE) { Ok(()) } else { Err(error) })?;
         }

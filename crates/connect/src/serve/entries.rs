@@ -25,7 +25,7 @@ pub struct Directory {
 
 impl Shared {
     pub fn ask<T>(&self, act: impl Fn(&Namespace) -> Result<T>) -> Result<T> {
-        self.world.names.run(Operation::Read, act)
+        self.names.run(Operation::Read, act)
     }
 
     /// Takes a name away. If its connection broke on the way, the name tells whether it was done.
@@ -35,7 +35,7 @@ impl Shared {
             Ok(false) => Looked::Done(()),
             Err(_) => Looked::Unknown,
         };
-        self.world.names.run_or_look(Operation::Unmake, unmake, look)
+        self.names.run_or_look(Operation::Unmake, unmake, look)
     }
 
     pub fn rename(&self, from: (NodeId, &OsStr), to: (NodeId, &OsStr), flags: RenameFlags) -> Result<()> {
@@ -45,7 +45,7 @@ impl Shared {
             (Ok(false), Ok(true)) => Looked::Done(()),
             _ => Looked::Unknown,
         };
-        self.world.names.run_or_look(Operation::Unmake, rename, look)
+        self.names.run_or_look(Operation::Unmake, rename, look)
     }
 
     /// Attributes by name; of a file that has none any more, through whoever has it open.
@@ -97,10 +97,10 @@ impl Shared {
             }
             Ok(())
         };
-        match self.world.names.run(Operation::Write, |tree| change(tree, None)) {
+        match self.names.run(Operation::Write, |tree| change(tree, None)) {
             Err(error @ (Errno::NOENT | Errno::STALE)) => {
                 let file = self.nameless(id).ok_or(error)?;
-                change(self.world.names.tree(), Some(file.mounted()))
+                change(self.names.tree(), Some(file.mounted()))
             }
             done => done,
         }
@@ -115,7 +115,7 @@ impl Shared {
     pub fn listed(&self, handle: u64, act: &mut dyn FnMut(&mut Listing, &Namespace) -> Result<()>) -> Result<()> {
         let directory = self.directories.get(handle).ok_or(Errno::BADF)?;
         let mut listing = directory.listing.lock();
-        match act(&mut listing, self.world.names.tree()) {
+        match act(&mut listing, self.names.tree()) {
             Err(error) if is_broken(error) || matches!(error, Errno::STALE | Errno::XDEV | Errno::BADFD) => {
                 let again = RefCell::new((&mut *listing, act));
                 self.ask(|tree| {
@@ -140,9 +140,9 @@ impl Shared {
             return Err(Errno::PERM);
         }
         let operation = if flags.is_empty() { Operation::Write } else { Operation::Make };
-        self.world.names.run(operation, |tree| tree.set_attribute(id, name, value, flags))?;
+        self.names.run(operation, |tree| tree.set_attribute(id, name, value, flags))?;
         if name == ACL {
-            return self.world.names.run(Operation::Write, |tree| tree.hold(id, None)?.drop_setgid(caller));
+            return self.names.run(Operation::Write, |tree| tree.hold(id, None)?.drop_setgid(caller));
         }
         Ok(())
     }

@@ -105,13 +105,7 @@ fn work(set: &Weak<Connections>, number: u16, todo: &Receiver<Job>) {
         let Some(set) = set.upgrade().filter(|set| !set.ended.load(Ordering::Acquire)) else { return };
         let slot = &set.slots[usize::from(number)];
         match job {
-            Job::TakeOut => {
-                let root = slot.root.write().take();
-                if let Some(client) = root.and_then(|root| root.client()) {
-                    client.take_out();
-                }
-                set.mounts.take_out(number);
-            }
+            Job::TakeOut => take_out(&set, number),
             Job::Mount => {
                 let generation = slot.generation.load(Ordering::Acquire);
                 let event = match mount(&set, number, generation + 1) {
@@ -134,6 +128,15 @@ fn work(set: &Weak<Connections>, number: u16, todo: &Receiver<Job>) {
             }
         }
     }
+}
+
+/// Unmounts a connection by force.
+pub fn take_out(set: &Connections, number: u16) {
+    let root = set.slots[usize::from(number)].root.write().take();
+    if let Some(client) = root.and_then(|root| root.client()) {
+        client.take_out();
+    }
+    set.mounts.take_out(number);
 }
 
 fn mount(set: &Connections, number: u16, generation: u64) -> Result<Root, String> {

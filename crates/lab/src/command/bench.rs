@@ -102,8 +102,18 @@ fn subjects(args: &Device) -> Result<(Vec<Subject>, Option<Config>)> {
     let config = config(args)?;
     let mut all = Vec::new();
     for target in &config.targets {
-        if args.what.is_empty() || args.what.contains(&target.name) {
-            all.push(Subject { name: target.name.clone(), dir: target.path.clone(), target: true });
+        let named = args.what.contains(&target.name);
+        match target.directory() {
+            Some(dir) if named || args.what.is_empty() => {
+                all.push(Subject { name: target.name.clone(), dir: dir.into(), target: true });
+            }
+            None if named => {
+                return Err(Problem::wrong(format!("{} is no directory: it lies on file servers", target.name))
+                    .so("nothing was measured")
+                    .try_this("mount what they export, or `entrepot connect`, and measure that directory")
+                    .into());
+            }
+            _ => {}
         }
     }
     for what in &args.what {

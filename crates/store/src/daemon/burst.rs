@@ -116,7 +116,8 @@ impl Burst {
         let capacity_bytes =
             if settings.size > 0 { settings.size } else { volume.targets().space_on(fast).total_bytes };
         let state = volume.state().clone();
-        let paths = volume.config().targets.iter().filter(|t| t.tier == fast).map(|t| t.path.clone()).collect();
+        let of_tier = volume.config().targets.iter().filter(|t| t.tier == fast);
+        let paths = of_tier.filter_map(|t| t.directory().map(Into::into)).collect();
         let config = machine::Config {
             burst: Some(settings.machine(capacity_bytes)),
             tiers: None,

@@ -185,8 +185,10 @@ pub(super) fn check_mount_point(path: &Path, config: &Config) -> Result<(), Prob
         let mend = "Use `entrepot down` there first, or give another directory with --at";
         return refused(format!("{shown} is in use by the volume with state in {}", there.state.display()), mend);
     }
-    let own: Vec<_> =
-        [&config.namespace, &config.state].into_iter().chain(config.targets.iter().map(|t| &t.path)).collect();
+    let own: Vec<_> = [&*config.namespace, &*config.state]
+        .into_iter()
+        .chain(config.targets.iter().filter_map(|t| t.directory()))
+        .collect();
     for (dir, found) in own.iter().zip(volume::real_paths(&own, config.health.deadline)) {
         let dir = found.unwrap_or_else(|| dir.to_path_buf());
         if dir.starts_with(&real) || real.starts_with(&dir) {

@@ -35,7 +35,7 @@ use policy::stripe::performance::Served;
 use policy::stripe::rules;
 use policy::stripe::striper::{self, Action, Event, Striper};
 use policy::{FileId, Time};
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::VecDeque;
 use std::path::Path;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, OnceLock, Weak};
@@ -362,11 +362,9 @@ impl Sampled {
 }
 
 /// All targets for [`Sampled::look`].
-fn timed(core: &Core) -> impl Iterator<Item = (bool, Served)> {
-    let configured = core.volume.config().targets.iter().filter(|target| target.connections.is_some());
-    let connected: BTreeSet<&str> = configured.map(|target| target.name.as_str()).collect();
+fn timed(core: &Core) -> impl Iterator<Item = (bool, Served)> + use<> {
     let all = core.pool.targets.all().into_iter();
-    all.map(move |of| (of.over_network() || connected.contains(of.name()), of.counters().served()))
+    all.map(|of| (of.over_network(), of.counters().served()))
 }
 
 #[cfg(test)]

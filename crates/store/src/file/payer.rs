@@ -1,4 +1,4 @@
-//! Descriptors that a file costs: one for each object, answered for by somebody who has it open.
+//! Descriptors that a file costs: as many as an object takes for each, answered for by somebody who has it open.
 
 use super::File;
 use crate::Result;
@@ -6,10 +6,10 @@ use std::sync::{Arc, Weak};
 
 /// Answers for the descriptors of a file's objects.
 pub trait Payer: Send + Sync {
-    /// Whether the file may have so many objects more.
-    fn admit(&self, objects: u64) -> Result<()>;
+    /// Whether the file may have so many descriptors more.
+    fn admit(&self, descriptors: u64) -> Result<()>;
     /// It has so many now.
-    fn has(&self, objects: u64);
+    fn has(&self, descriptors: u64);
 }
 
 impl File {
@@ -22,20 +22,20 @@ impl File {
         self.payer.lock().as_ref()?.upgrade()
     }
 
-    /// How many objects it has.
-    pub(crate) fn objects(&self) -> u64 {
-        self.view().all().count() as u64
+    /// Descriptors that its objects take at most.
+    pub(crate) fn descriptors(&self) -> u64 {
+        self.view().all().count() as u64 * self.pool.targets.descriptors_per_object()
     }
 
     /// Whether so many objects more may be made for it, as far as descriptors go.
     pub(super) fn admit_objects(&self, more: usize) -> Result<()> {
-        self.payer().map_or(Ok(()), |payer| payer.admit(more as u64))
+        self.payer().map_or(Ok(()), |payer| payer.admit(more as u64 * self.pool.targets.descriptors_per_object()))
     }
 
     /// Its layout was replaced.
     pub(super) fn tell_objects(&self) {
         if let Some(payer) = self.payer() {
-            payer.has(self.objects());
+            payer.has(self.descriptors());
         }
     }
 }

@@ -257,7 +257,7 @@ impl Server {
 
     /// The same, when the open itself was counted before.
     pub fn enter_with(&self, handle: Held, user: &User<'_>, flags: OFlags) -> Result<Entered> {
-        user.open.holders.enter(handle, is_writable(flags), user.open.file.objects())
+        user.open.holders.enter(handle, is_writable(flags), user.open.file.descriptors())
     }
 
     fn prepare_open(&self, caller: Caller, user: &User<'_>, flags: OFlags) -> Result<()> {

@@ -40,7 +40,7 @@ impl World {
 
     fn open(dir: tempfile::TempDir, config: Config) -> World {
         let namespace = config.namespace.clone();
-        let volume = Arc::new(Volume::open(config).expect("volume"));
+        let volume = Arc::new(Volume::open(config, &crate::volume::NoServers).expect("volume"));
         let ids = volume.clone();
         let pool = Arc::new(Pool {
             inline_bytes_max: 65536,

@@ -119,6 +119,12 @@ impl Medium for Counted {
     fn over_network(&self) -> bool {
         self.medium.over_network()
     }
+    fn connections(&self) -> Option<serde_json::Value> {
+        self.medium.connections()
+    }
+    fn descriptors_per_object(&self) -> u64 {
+        self.medium.descriptors_per_object()
+    }
 }
 
 impl Handle for CountedHandle {

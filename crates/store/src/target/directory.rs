@@ -7,8 +7,8 @@
 //! PATH/objects/00 .. ff/    by the low byte of the object's number
 //! PATH/objects/2a/000000010000002a
 //! ```
-//! The directory is opened by its path with every probe: when another file system was mounted there meanwhile, the
-//! medium moves to it if its identity file says that it is ours, and is gone (`ENODEV`) if not.
+//! The directory is opened anew with every probe: when another file system was mounted there meanwhile, the medium moves
+//! to it if its identity file says that it is ours, and is gone (`ENODEV`) if not.
 
 mod ahead;
 mod file;
@@ -17,7 +17,8 @@ mod identity;
 pub use identity::{Identity, IdentityError};
 
 use super::medium::{Handle, Medium, Space};
-use file::{Below, FileHandle};
+use file::Below;
+pub use file::FileHandle;
 use parking_lot::{Mutex, RwLock};
 use policy::ObjectId;
 use rustix::fd::OwnedFd;
@@ -33,9 +34,29 @@ const DIRECTORY: OFlags = OFlags::DIRECTORY.union(OFlags::CLOEXEC).union(OFlags:
 const FILE: OFlags = OFlags::RDWR.union(OFlags::CLOEXEC).union(OFlags::NOFOLLOW);
 const PRIVATE_FILE: Mode = Mode::RUSR.union(Mode::WUSR);
 
+/// How the directory of a target is reached.
+pub trait Way: Send + Sync + 'static {
+    /// Opens it, as it is now.
+    fn open(&self) -> Result<OwnedFd, Errno>;
+    /// Its path, if it has one.
+    fn path(&self) -> Option<&Path> {
+        None
+    }
+}
+
+impl Way for PathBuf {
+    fn open(&self) -> Result<OwnedFd, Errno> {
+        rustix::fs::open(self, DIRECTORY, Mode::empty())
+    }
+
+    fn path(&self) -> Option<&Path> {
+        Some(self)
+    }
+}
+
 /// A directory on a file system that is already there.
 pub struct DirectoryMedium {
-    path: PathBuf,
+    way: Box<dyn Way>,
     identity: Identity,
     place: RwLock<Option<Arc<Place>>>,
     /// Directories under `objects/` with creations or removals that may not be durable: at first all, since a daemon that was
@@ -58,6 +79,7 @@ fn bucket(id: ObjectId) -> u8 {
     id.0 as u8
 }
 
+/// Where an object lies below `objects`.
 fn object_path(id: ObjectId) -> String {
     format!("{:02x}/{id}", bucket(id))
 }
@@ -66,31 +88,55 @@ impl DirectoryMedium {
     /// Makes the directory a target: object directories first, the identity last, so that what has an identity is
     /// complete. Directories that exist are taken over; an identity is replaced only by the same one.
     pub fn format(path: &Path, identity: &Identity) -> Result<(), IdentityError> {
-        match Identity::read(path) {
+        DirectoryMedium::format_at(&rustix::fs::open(path, DIRECTORY, Mode::empty())?, identity)
+    }
+
+    /// As [`DirectoryMedium::format`], of an open directory.
+    pub fn format_at(root: &OwnedFd, identity: &Identity) -> Result<(), IdentityError> {
+        match Identity::read_at(root) {
             Ok(found) if found == *identity => {}
             Ok(found) => return Err(IdentityError::Foreign { found: Box::new(found) }),
             Err(IdentityError::Missing) => {}
             Err(error) => return Err(error),
         }
-        let root = rustix::fs::open(path, DIRECTORY, Mode::empty())?;
-        make_directory(&root, "objects")?;
-        let objects = rustix::fs::openat(&root, "objects", DIRECTORY | OFlags::NOFOLLOW, Mode::empty())?;
+        make_directory(root, "objects")?;
+        let objects = rustix::fs::openat(root, "objects", DIRECTORY | OFlags::NOFOLLOW, Mode::empty())?;
         for byte in 0..=u8::MAX {
             make_directory(&objects, &format!("{byte:02x}"))?;
         }
         rustix::fs::fsync(&objects)?;
-        identity.write(&root)
+        identity.write(root)
     }
 
     /// The target in `path`. Until the first probe that finds it there, everything fails with `ENODEV`.
     pub fn new(path: &Path, identity: Identity) -> DirectoryMedium {
+        DirectoryMedium::reached(Box::new(path.to_owned()), identity)
+    }
+
+    /// As [`DirectoryMedium::new`], where the directory is reached otherwise than by a path.
+    pub fn reached(way: Box<dyn Way>, identity: Identity) -> DirectoryMedium {
         DirectoryMedium {
-            path: path.to_owned(),
+            way,
             identity,
             place: RwLock::new(None),
             touched: Mutex::new((0..=u8::MAX).collect()),
             syncing: Mutex::default(),
         }
+    }
+
+    /// The path of an object below the directory.
+    pub fn path_of(id: ObjectId) -> PathBuf {
+        Path::new("objects").join(object_path(id))
+    }
+
+    /// Goes on where the way leads now, also if that looks like the place where it was.
+    pub fn move_along(&self) -> Result<(), Errno> {
+        self.enter(true).map(drop)
+    }
+
+    /// Whether it was found.
+    pub fn is_found(&self) -> bool {
+        self.place.read().is_some()
     }
 
     fn place(&self) -> Result<Arc<Place>, Errno> {
@@ -112,9 +158,13 @@ impl DirectoryMedium {
         if n == TEXT.len() && back == *TEXT { Ok(Some(fd)) } else { Err(Errno::IO) }
     }
 
-    /// Opens the directory by its path and moves there if it is ours.
+    /// Opens the directory and moves there if it is ours.
     fn look(&self) -> Result<OwnedFd, Errno> {
-        let root = rustix::fs::open(&self.path, DIRECTORY, Mode::empty()).map_err(absent)?;
+        self.enter(false)
+    }
+
+    fn enter(&self, anew: bool) -> Result<OwnedFd, Errno> {
+        let root = self.way.open().map_err(absent)?;
         let found = Identity::read_at(&root).map_err(|error| match error {
             IdentityError::Io(errno) => errno,
             IdentityError::Missing | IdentityError::Foreign { .. } | IdentityError::Unreadable { .. } => Errno::NODEV,
@@ -126,7 +176,7 @@ impl DirectoryMedium {
         let objects = objects.map_err(absent)?;
         let stat = rustix::fs::fstat(&objects)?;
         let here = self.place.read().as_ref().is_some_and(|p| (p.device, p.inode) == (stat.st_dev, stat.st_ino));
-        if !here {
+        if anew || !here {
             let below = Below { on_entrepot: ahead::is_entrepot(&objects), knows_holes: is_local(&objects) };
             let over_network = rustix::fs::fstatfs(&objects).is_ok_and(|fs| is_network(fs.f_type as u64));
             let (device, inode) = (stat.st_dev, stat.st_ino);
@@ -172,7 +222,7 @@ fn make_directory(parent: &OwnedFd, name: &str) -> Result<(), Errno> {
 
 impl Medium for DirectoryMedium {
     fn directory(&self) -> Option<&Path> {
-        Some(&self.path)
+        self.way.path()
     }
 
     fn create(&self, id: ObjectId) -> Result<Arc<dyn Handle>, Errno> {
@@ -259,7 +309,7 @@ impl Medium for DirectoryMedium {
         match self.write_probe()? {
             None => Ok(()),
             Some(probe) => rustix::fs::fsync(&probe).map_err(|errno| {
-                tracing::debug!("{} cannot be synced: {errno}", self.path.display());
+                tracing::debug!("target {} cannot be synced: {errno}", self.identity.name);
                 Errno::ROFS
             }),
         }

@@ -66,6 +66,14 @@ pub trait Medium: Send + Sync + 'static {
     fn over_network(&self) -> bool {
         false
     }
+    /// What the connections behind it do, if there are several. Asks no server.
+    fn connections(&self) -> Option<serde_json::Value> {
+        None
+    }
+    /// Descriptors that an open object takes at most.
+    fn descriptors_per_object(&self) -> u64 {
+        1
+    }
 }
 
 /// An open object. Offsets and lengths are bytes in the object.
@@ -97,6 +105,18 @@ pub trait Handle: Send + Sync {
     fn set_len(&self, len: u64) -> Result<(), Errno>;
     /// Frees a range, which then reads as zeros. The length stays.
     fn punch(&self, offset: u64, len: u64) -> Result<(), Errno>;
+    /// Writes zeros over what of a range lies in the object.
+    fn zero(&self, offset: u64, len: u64) -> Result<(), Errno> {
+        static ZEROS: [u8; 65_536] = [0; 65_536];
+        let end = offset.saturating_add(len).min(self.len()?);
+        let mut at = offset;
+        while at < end {
+            let piece = (end - at).min(ZEROS.len() as u64);
+            self.write_at(at, &ZEROS[..piece as usize])?;
+            at += piece;
+        }
+        Ok(())
+    }
     /// Reserves space for a range, growing the length if it ends beyond it.
     fn allocate(&self, offset: u64, len: u64) -> Result<(), Errno>;
     /// Reserves space for a range; the length stays.

@@ -12,6 +12,7 @@ use policy::precedence::Class;
 use policy::protect::health::{Config, Event};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -106,6 +107,7 @@ pub struct Targets {
     wakes: bool,
     table: RwLock<BTreeMap<TargetId, Arc<Target>>>,
     threads: Mutex<Vec<JoinHandle<()>>>,
+    descriptors_per_object: AtomicU64,
 }
 
 impl Targets {
@@ -127,6 +129,7 @@ impl Targets {
             health: options.health,
             table: RwLock::default(),
             threads: Mutex::default(),
+            descriptors_per_object: AtomicU64::new(1),
         });
         if !inline {
             *targets.threads.lock() = watch::start(&targets, &shared);
@@ -134,8 +137,14 @@ impl Targets {
         targets
     }
 
+    /// Descriptors that an open object takes at most, on whichever target.
+    pub fn descriptors_per_object(&self) -> u64 {
+        self.descriptors_per_object.load(Ordering::Relaxed)
+    }
+
     /// Adds a target, usable at once. Its space is measured in the background (at once with [`Execution::Inline`]).
     pub fn add(&self, spec: TargetSpec) -> Arc<Target> {
+        self.descriptors_per_object.fetch_max(spec.medium.descriptors_per_object(), Ordering::Relaxed);
         let core = Arc::new_cyclic(|own| Core::new(spec, &self.shared, self.health.clone(), own));
         let target = Arc::new(Target { core, slots: self.slots.clone(), execution: self.shared.execution });
         self.table.write().insert(target.id(), target.clone());

@@ -1,7 +1,7 @@
 //! Whether the directories that a `volume.toml` names are there, apart from each other, and ours. Changes nothing.
 
 use super::VolumeId;
-use super::config::Config;
+use super::config::{Config, TargetConfig};
 use super::keep::known_targets;
 use super::namespace;
 use super::problem::{Problem, Problems};
@@ -26,32 +26,46 @@ pub fn check(config: &Config) -> Result<(), Problems> {
     check.directory(&config.namespace, config.namespace_place, "the namespace");
     check.directory(&config.state, config.state_place, "the state store");
     let volume = check.namespace();
-    let paths: Vec<_> = config.targets.iter().map(|target| &target.path).collect();
+    let (targets, paths): (Vec<_>, Vec<_>) =
+        config.targets.iter().filter_map(|target| Some((target, target.directory()?))).unzip();
     let real = real_paths(&paths, config.health.deadline);
-    for (target, real) in config.targets.iter().zip(&real) {
+    for ((target, &path), real) in targets.iter().zip(&paths).zip(&real) {
         // Those of a volume that is in use were looked at when it was opened.
         let is_known = known.as_ref().is_none_or(|known| known.iter().any(|record| record.name == target.name));
         // A device that is away or hangs is a failed target, not a wrong configuration.
-        if is_known && real.as_ref().is_none_or(|_| !target.path.is_dir()) {
+        if is_known && real.as_ref().is_none_or(|_| !path.is_dir()) {
             continue;
         }
         if real.is_none() {
-            let cause = format!("{}, for target \"{}\", does not answer", target.path.display(), target.name);
+            let cause = format!("{}, for target \"{}\", does not answer", path.display(), target.name);
             check.problem(target.place, cause, "Mend the device, or name another directory");
             continue;
         }
         // So is one that can only be read: what lies on it is read.
-        let read_only = || rustix::fs::access(&target.path, Access::WRITE_OK) == Err(Errno::ROFS);
-        if (is_known && read_only())
-            || check.directory(&target.path, target.place, &format!("target \"{}\"", target.name))
-        {
-            check.identity(&target.path, target.place, &target.name, volume, known.as_deref().unwrap_or_default());
+        let read_only = || rustix::fs::access(path, Access::WRITE_OK) == Err(Errno::ROFS);
+        if (is_known && read_only()) || check.directory(path, target.place, &format!("target \"{}\"", target.name)) {
+            let found = (Identity::read(path), path.display().to_string());
+            check.identity(found, target, volume, known.as_deref().unwrap_or_default());
         }
     }
-    check.apart(&real);
+    check.apart(&targets, &real);
     let Check { mut problems, .. } = check;
     problems.sort_by(|a, b| a.place.cmp(&b.place));
     if problems.is_empty() { Ok(()) } else { Err(Problems(problems)) }
+}
+
+/// Whether what is on a target's file servers belongs to this volume under its name.
+pub(super) fn on_servers(
+    config: &Config,
+    target: &TargetConfig,
+    found: Result<Identity, IdentityError>,
+    volume: VolumeId,
+    known: &[TargetRecord],
+) -> Result<(), Problems> {
+    let mut check = Check { config, problems: Vec::new() };
+    let servers = target.connections().map(|connections| connections.servers.clone()).unwrap_or_default();
+    check.identity((found, servers), target, Some(volume), known);
+    if check.problems.is_empty() { Ok(()) } else { Err(Problems(check.problems)) }
 }
 
 struct Check<'a> {
@@ -134,51 +148,51 @@ impl Check<'_> {
         })
     }
 
-    /// Whether what is in a target's directory belongs to this volume under this name.
+    /// Whether what was found in a target's directory, of that name for people, belongs to this volume under its name.
     fn identity(
         &mut self,
-        path: &Path,
-        place: (usize, usize),
-        name: &str,
+        (found, shown): (Result<Identity, IdentityError>, String),
+        target: &TargetConfig,
         volume: Option<VolumeId>,
         known: &[TargetRecord],
     ) {
-        let record = known.iter().find(|record| record.name == name);
-        let (cause, mend) = match Identity::read(path) {
+        let name = &target.name;
+        let record = known.iter().find(|record| record.name == *name);
+        let (cause, mend) = match found {
             Err(IdentityError::Missing) => return, // new, or (if known) a device that is away
             Ok(found) if Some(found.volume) != volume => (
-                format!("{} is target {} (\"{}\") of another volume, {}", path.display(), found.target, found.name, found.volume),
+                format!("{shown} is target {} (\"{}\") of another volume, {}", found.target, found.name, found.volume),
                 "Name the directory that belongs here. To give this one to this volume for good, and lose what the other has \
                  on it, empty it first".to_owned(),
             ),
             Ok(found) => {
                 let expected = record.map(|record| record.id);
                 let holder = known.iter().find(|record| record.id == found.target);
-                if expected.is_none_or(|id| id == found.target) && holder.is_none_or(|holder| holder.name == name) {
+                if expected.is_none_or(|id| id == found.target) && holder.is_none_or(|holder| holder.name == *name) {
                     return;
                 }
                 let called = holder.map_or(found.name.as_str(), |holder| holder.name.as_str());
                 (
-                    format!("{} is target \"{called}\" of this volume, not \"{name}\"", path.display()),
+                    format!("{shown} is target \"{called}\" of this volume, not \"{name}\""),
                     format!("Call it \"{called}\", or correct the path; the names and places of targets belong together"),
                 )
             }
-            Err(error) => (format!("{}: {error}", path.display()), "Put the right file back, or name another directory".to_owned()),
+            Err(error) => (format!("{shown}: {error}"), "Put the right file back, or name another directory".to_owned()),
         };
-        self.problem(place, cause, mend);
+        self.problem(target.place, cause, mend);
     }
 
     /// No directory may lie in another one: what one removes as foreign would be the other's data.
-    fn apart(&mut self, targets: &[Option<PathBuf>]) {
+    fn apart(&mut self, targets: &[&TargetConfig], real: &[Option<PathBuf>]) {
         let config = self.config;
         let mut all = vec![
-            ("the namespace".to_owned(), &config.namespace, config.namespace_place),
-            ("the state store".to_owned(), &config.state, config.state_place),
+            ("the namespace".to_owned(), config.namespace_place),
+            ("the state store".to_owned(), config.state_place),
         ];
-        all.extend(config.targets.iter().map(|t| (format!("target \"{}\"", t.name), &t.path, t.place)));
+        all.extend(targets.iter().map(|t| (format!("target \"{}\"", t.name), t.place)));
         let own = [&config.namespace, &config.state].map(|p| p.canonicalize().unwrap_or_else(|_| p.clone()));
-        let targets =
-            targets.iter().zip(&config.targets).map(|(real, t)| real.clone().unwrap_or_else(|| t.path.clone()));
+        let as_named = |t: &TargetConfig| t.directory().map(Path::to_path_buf).unwrap_or_default();
+        let targets = real.iter().zip(targets).map(|(real, t)| real.clone().unwrap_or_else(|| as_named(t)));
         let real: Vec<PathBuf> = own.into_iter().chain(targets).collect();
         for later in 1..all.len() {
             for earlier in 0..later {
@@ -196,7 +210,7 @@ impl Check<'_> {
                     all[outer].0,
                     real[outer].display()
                 );
-                self.problem(all[later].2, cause, "Give each a directory of its own");
+                self.problem(all[later].1, cause, "Give each a directory of its own");
             }
         }
     }

@@ -60,16 +60,41 @@ pub struct Config {
 pub struct TargetConfig {
     /// Its name.
     pub name: String,
-    /// Its directory.
-    pub path: PathBuf,
+    /// Where its objects are kept.
+    pub keeping: Keeping,
     /// Its tier, an index into [`Config::tiers`].
     pub tier: u8,
     /// Its device as it was measured.
     pub device: Option<policy::stripe::device::Measured>,
-    /// The file system that has to be shown in its directory first, over several connections.
-    pub connections: Option<ConnectionsConfig>,
-    /// Line and column of its path.
+    /// Line and column of its path, or of its block if it has none.
     pub(super) place: (usize, usize),
+}
+
+/// Where the objects of a target are kept.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Keeping {
+    /// In a directory.
+    Directory(PathBuf),
+    /// On file servers that the daemon connects to.
+    Servers(ConnectionsConfig),
+}
+
+impl TargetConfig {
+    /// Its directory, if it is one.
+    pub fn directory(&self) -> Option<&Path> {
+        match &self.keeping {
+            Keeping::Directory(path) => Some(path),
+            Keeping::Servers(_) => None,
+        }
+    }
+
+    /// What its block says of connections, if it has them.
+    pub fn connections(&self) -> Option<&ConnectionsConfig> {
+        match &self.keeping {
+            Keeping::Directory(_) => None,
+            Keeping::Servers(connections) => Some(connections),
+        }
+    }
 }
 
 impl Config {

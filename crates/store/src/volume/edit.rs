@@ -127,7 +127,7 @@ mod tests {
 
         append_target(&file, "b", "/x \"y\"", "default").unwrap();
         let config = Config::load_text(&file);
-        assert_eq!(config.targets[1].path, Path::new("/x \"y\""));
+        assert_eq!(config.targets[1].directory(), Some(Path::new("/x \"y\"")));
         remove_target(&file, "a").unwrap();
         let left = std::fs::read_to_string(&file).unwrap();
         assert!(

@@ -1,19 +1,25 @@
 //! Opening a volume: check, lock, state store, identity, directories, targets, in this order.
 
 use super::check;
-use super::config::{Config, TargetConfig};
+use super::config::{Config, Keeping, TargetConfig};
 use super::ids::Ids;
 use super::keep::Reached;
 use super::lock::Lock;
 use super::problem::{Problem, Problems};
+use super::servers::{FileServer, FileServers};
 use super::{Volume, VolumeId, identity, namespace};
+use crate::exit;
 use crate::state::{State, TargetRecord};
 use crate::stats::Stats;
+use crate::target::Way;
 use crate::target::{
-    self, Change, DirectoryMedium, Execution, Identity, IdentityError, InlineSlots, Limits, TargetSpec, Targets,
-    TargetsOptions,
+    self, Change, DirectoryMedium, Execution, Identity, IdentityError, InlineSlots, Limits, Medium, TargetSpec,
+    Targets, TargetsOptions,
 };
 use policy::protect::health;
+use rustix::fd::OwnedFd;
+use rustix::io::Errno;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -27,8 +33,9 @@ pub(super) fn problem(cause: impl ToString) -> Problems {
 
 impl Volume {
     /// Checks everything, then takes the lock, formats what is new and opens everything. A target of the volume whose
-    /// directory is missing, or is not the one that it was, is opened as failed.
-    pub fn open(config: Config) -> Result<Volume, Problems> {
+    /// directory is missing, or is not the one that it was, is opened as failed. So is one whose `servers` do not answer;
+    /// a new one is refused then.
+    pub fn open(config: Config, servers: &dyn FileServers) -> Result<Volume, Problems> {
         check::check(&config)?;
         let lock = Lock::take(&config.state, &config.namespace)?;
         close_to_others(&config.state)?;
@@ -43,12 +50,14 @@ impl Volume {
             .map_err(|errno| problem(format!("{}: {errno}", config.namespace.display())))?;
         let known = state.targets().map_err(problem)?;
         let targets = Targets::new(options(&config));
-        for target in &config.targets {
+        let reached = |target| Found::reach(&config, target, servers, id, &known);
+        let found = config.targets.iter().map(reached).collect::<Result<Vec<_>, _>>()?;
+        for (target, found) in config.targets.iter().zip(found) {
             let record = match known.iter().find(|record| record.name == target.name) {
                 Some(record) => record.clone(),
-                None => format_target(&*state, id, target)?,
+                None => format_target(&*state, id, &target.name, &found)?,
             };
-            targets.add(spec(target, &record, id));
+            targets.add(spec(target.tier, found, &record, id));
         }
         for record in known.iter().filter(|record| config.targets.iter().all(|target| target.name != record.name)) {
             tracing::error!(
@@ -58,15 +67,7 @@ impl Volume {
                 config.file.display(),
                 record.name
             );
-            let away = TargetConfig {
-                name: record.name.clone(),
-                path: "/nonexistent".into(),
-                tier: 0,
-                device: None,
-                connections: None,
-                place: (0, 0),
-            };
-            targets.add(spec(&away, record, id));
+            targets.add(spec(0, Found::Away, record, id));
         }
         remember_changes(&targets, &state);
         for unwell in targets.probe_all() {
@@ -89,32 +90,91 @@ fn close_to_others(state_dir: &std::path::Path) -> Result<(), Problems> {
     std::fs::set_permissions(state_dir, mode).map_err(|error| problem(format!("{}: {error}", state_dir.display())))
 }
 
+/// Where a target is, before its medium is made.
+pub(super) enum Found<'a> {
+    Directory(&'a Path),
+    Server(Box<dyn FileServer>),
+    /// Nowhere that is known.
+    Away,
+}
+
+impl<'a> Found<'a> {
+    fn reach(
+        config: &Config,
+        target: &'a TargetConfig,
+        servers: &dyn FileServers,
+        volume: VolumeId,
+        known: &[TargetRecord],
+    ) -> Result<Found<'a>, Problems> {
+        let connections = match &target.keeping {
+            Keeping::Directory(path) => return Ok(Found::Directory(path)),
+            Keeping::Servers(connections) => connections,
+        };
+        match servers.reach(connections) {
+            Ok(server) => {
+                let found = server.root().map_err(IdentityError::Io).and_then(Identity::read_at);
+                check::on_servers(config, target, found, volume, known)?;
+                Ok(Found::Server(server))
+            }
+            Err(cause) if known.iter().any(|record| record.name == target.name) => {
+                tracing::error!("target {} cannot be reached, and is failed: {cause}", target.name);
+                Ok(Found::Away)
+            }
+            Err(cause) => {
+                let cause = format!("target {} cannot be reached: {cause}", target.name);
+                let mend = format!("Check `servers` and `type` of its block in {}", config.file.display());
+                let mut problem = Problem::new(cause, "the volume is not opened", mend);
+                problem.exit_code = Some(exit::FAILED);
+                Err(Problems::one(problem))
+            }
+        }
+    }
+
+    fn root(&self) -> Result<OwnedFd, Errno> {
+        match self {
+            Found::Directory(path) => path.to_path_buf().open(),
+            Found::Server(server) => server.root(),
+            Found::Away => Err(Errno::NODEV),
+        }
+    }
+
+    fn medium(self, identity: Identity) -> Arc<dyn Medium> {
+        match self {
+            Found::Directory(path) => Arc::new(DirectoryMedium::new(path, identity)),
+            Found::Server(server) => server.medium(identity),
+            Found::Away => Arc::new(DirectoryMedium::new(Path::new("/nonexistent"), identity)),
+        }
+    }
+}
+
 /// Makes the directory of a new target a target. Its number is drawn first and remembered last: a crash between the
 /// two leaves an identity that the next start finds, or a number that is never used.
 pub(super) fn format_target(
     state: &dyn State,
     volume: VolumeId,
-    target: &TargetConfig,
+    name: &str,
+    found: &Found<'_>,
 ) -> Result<TargetRecord, Problems> {
-    let number = match Identity::read(&target.path) {
+    let unusable = |error: IdentityError| problem(format!("{name} cannot be made a target: {error}"));
+    let root = found.root().map_err(|errno| unusable(errno.into()))?;
+    let number = match Identity::read_at(&root) {
         Ok(found) if found.volume == volume => found.target,
         Ok(_) | Err(IdentityError::Missing) => state.new_target_number().map_err(problem)?,
-        Err(error) => return Err(problem(format!("{}: {error}", target.path.display()))),
+        Err(error) => return Err(unusable(error)),
     };
-    let identity = Identity { volume, target: number, name: target.name.clone() };
-    DirectoryMedium::format(&target.path, &identity)
-        .map_err(|error| problem(format!("{} cannot be made a target: {error}", target.path.display())))?;
-    state.remember_target(number, &target.name).map_err(problem)?;
-    Ok(TargetRecord { id: number, name: target.name.clone(), state: target::State::Ok, by_operator: false })
+    let identity = Identity { volume, target: number, name: name.to_owned() };
+    DirectoryMedium::format_at(&root, &identity).map_err(unusable)?;
+    state.remember_target(number, name).map_err(problem)?;
+    Ok(TargetRecord { id: number, name: name.to_owned(), state: target::State::Ok, by_operator: false })
 }
 
-pub(super) fn spec(target: &TargetConfig, record: &TargetRecord, volume: VolumeId) -> TargetSpec {
+pub(super) fn spec(tier: u8, found: Found<'_>, record: &TargetRecord, volume: VolumeId) -> TargetSpec {
     let identity = Identity { volume, target: record.id, name: record.name.clone() };
     TargetSpec {
         id: record.id,
         name: record.name.clone(),
-        tier: target.tier,
-        medium: Arc::new(DirectoryMedium::new(&target.path, identity)),
+        tier,
+        medium: found.medium(identity),
         state: record.state,
         failed_by_operator: record.by_operator && record.state == target::State::Failed,
     }

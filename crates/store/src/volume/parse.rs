@@ -1,6 +1,6 @@
 //! From the text of a `volume.toml` to a [`Config`]: every key with its default, every problem with its place.
 
-use super::config::{Config, TargetConfig};
+use super::config::{Config, Keeping, TargetConfig};
 use super::keys::Directory;
 use super::problem::Problems;
 use super::section::{Reading, Section};
@@ -113,8 +113,10 @@ fn targets(
         if let Some(first) = targets.iter().find(|other| other.name == target.name && !target.name.is_empty()) {
             reading.problem(block.span(), format!("two targets are named \"{}\"", target.name), mend(first));
         }
-        if let Some(first) = targets.iter().find(|other| other.path == target.path) {
-            reading.problem(block.span(), format!("two targets are in {}", target.path.display()), mend(first));
+        if let Some(path) = target.directory()
+            && let Some(first) = targets.iter().find(|other| other.directory() == Some(path))
+        {
+            reading.problem(block.span(), format!("two targets are in {}", path.display()), mend(first));
         }
         targets.push(target);
     }
@@ -157,10 +159,13 @@ fn target(reading: &Reading<'_>, section: Section<'_, '_, '_>, declared: bool) -
         tiers.push(tier);
         tiers.len() - 1
     });
-    let connections = connections(&section);
+    let (keeping, place) = match (connections(&section), path) {
+        (Some(connections), _) => (Keeping::Servers(connections), reading.place(section.span.start)),
+        (None, Some(Directory { path, place })) => (Keeping::Directory(path), place),
+        (None, None) => (Keeping::Directory(section.missing("path", "\"targets/fast0\"")), (0, 0)),
+    };
     section.finish();
-    let Directory { path, place } = path;
-    TargetConfig { name, path, tier: u8::try_from(number).unwrap_or(u8::MAX), device, connections, place }
+    TargetConfig { name, keeping, tier: u8::try_from(number).unwrap_or(u8::MAX), device, place }
 }
 
 #[cfg(test)]

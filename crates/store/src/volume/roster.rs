@@ -1,8 +1,9 @@
 //! Targets that come, go and change at run time: orders of the operator that outlive the daemon.
 
-use super::config::TargetConfig;
+use super::config::{Keeping, TargetConfig};
+use super::open::{self, Found};
 use super::problem::{Problem, Problems};
-use super::{Volume, check, edit, open};
+use super::{Volume, check, edit};
 use crate::target::{Order, State};
 use policy::{ObjectId, TargetId};
 use std::collections::HashSet;
@@ -47,10 +48,9 @@ impl Volume {
         })?;
         let block = TargetConfig {
             name: name.into(),
-            path: path.clone(),
+            keeping: Keeping::Directory(path.clone()),
             tier: tier_number as u8,
             device: None,
-            connections: None,
             place: (0, 0),
         };
         // The same check as at a start, of the file as it will be.
@@ -58,10 +58,10 @@ impl Volume {
         if config.targets.iter().any(|known| known.name == name) || self.targets.by_name(name).is_some() {
             return Err(refused(format!("there is a target \"{name}\" already"), "Choose another name"));
         }
-        config.targets.push(block.clone());
+        config.targets.push(block);
         check::check(&config).map_err(unchanged)?;
-        let record = open::format_target(&*self.state, self.id, &block).map_err(unchanged)?;
-        let target = self.targets.add(open::spec(&block, &record, self.id));
+        let record = open::format_target(&*self.state, self.id, name, &Found::Directory(&path)).map_err(unchanged)?;
+        let target = self.targets.add(open::spec(tier_number as u8, Found::Directory(&path), &record, self.id));
         if self.targets.probe_one(target.id()).is_err() {
             self.targets.give_up(target.id());
         }

@@ -176,9 +176,10 @@ impl Burst {
     fn trim(self: &Arc<Burst>) {
         let Some(core) = self.core() else { return };
         let config = core.volume.config();
-        for target in config.targets.iter().filter(|target| target.tier == self.fast) {
+        let of_tier = config.targets.iter().filter(|target| target.tier == self.fast);
+        for path in of_tier.filter_map(|target| target.directory()) {
             let mut command = Command::new("fstrim");
-            command.arg(&target.path).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+            command.arg(path).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
             let this = self.clone();
             let spawned = std::thread::Builder::new().name("burst-trim".into()).spawn(move || match command.status() {
                 Ok(status) if status.success() => drop(this.counts.trims.fetch_add(1, Ordering::Relaxed)),

@@ -52,21 +52,12 @@ pub fn serve(
     Ok(json!({"text": text}))
 }
 
-/// What the connections behind a target's directory do, as their own process tells it without asking a server; nothing
-/// if it is gone.
-fn connections(path: &std::path::Path) -> Value {
-    const ATTRIBUTE: &str = "user.entrepot.connections";
-    let mut text = vec![0; 64 << 10];
-    let told = rustix::fs::getxattr(path, ATTRIBUTE, &mut text).ok();
-    told.and_then(|len| serde_json::from_slice(&text[..len]).ok()).unwrap_or_default()
-}
-
 /// The targets as they are.
 pub fn list(core: &Core) -> Value {
     let config = core.volume.config();
     let one = |t: &Arc<Target>| {
         let space = t.space();
-        let known = config.targets.iter().find(|c| c.name == t.name());
+        let servers = || config.targets.iter().find(|c| c.name == t.name())?.connections().map(|c| c.servers.as_ref());
         json!({
             "name": t.name(),
             "id": t.id().0,
@@ -74,8 +65,8 @@ pub fn list(core: &Core) -> Value {
             "state": t.state().to_string(),
             "total_bytes": space.total_bytes,
             "free_bytes": space.free_bytes,
-            "path": t.directory(),
-            "connections": known.filter(|c| c.connections.is_some()).map(|c| connections(&c.path)),
+            "path": servers().or(t.directory()),
+            "connections": t.connections(),
         })
     };
     core.volume.targets().all().iter().map(one).collect()

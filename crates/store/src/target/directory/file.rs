@@ -11,8 +11,8 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// What matters of the file system that objects lie on.
-#[derive(Clone, Copy)]
-pub struct Below {
+#[derive(Clone, Copy, Default)]
+pub(super) struct Below {
     /// Whether it can tell prefetches apart.
     pub on_entrepot: bool,
     /// Whether it is a local one that tells holes from bytes that are not yet on the device.
@@ -44,9 +44,14 @@ struct Told(AtomicBool);
 
 impl FileHandle {
     /// `below`: what it lies on.
-    pub fn new(fd: OwnedFd, below: Below) -> FileHandle {
+    pub(super) fn new(fd: OwnedFd, below: Below) -> FileHandle {
         let Below { on_entrepot, knows_holes } = below;
         FileHandle { fd, second: Second::new(on_entrepot), told: Told::default(), writing: Writing::Same, knows_holes }
+    }
+
+    /// A file of which nothing is known but that it is open.
+    pub fn plain(fd: OwnedFd) -> FileHandle {
+        FileHandle::new(fd, Below::default())
     }
 
     /// One that was opened for reading alone, since the file system can only be read.
@@ -87,18 +92,6 @@ impl FileHandle {
         // SAFETY: the descriptor is ours and open; the call touches no memory of this process. What it answers does not
         // matter: the sync at the end finds what it did not do.
         unsafe { libc::sync_file_range(self.written().as_raw_fd(), offset, len, what) };
-    }
-
-    fn zero(&self, offset: u64, len: u64) -> Result<(), Errno> {
-        static ZEROS: [u8; 65_536] = [0; 65_536];
-        let end = offset.saturating_add(len).min(self.len()?);
-        let mut at = offset;
-        while at < end {
-            let piece = (end - at).min(ZEROS.len() as u64);
-            self.write_at(at, &ZEROS[..piece as usize])?;
-            at += piece;
-        }
-        Ok(())
     }
 }
 

@@ -63,7 +63,8 @@ impl Identity {
         Identity::read_at(&rustix::fs::open(directory, DIRECTORY, Mode::empty())?)
     }
 
-    pub(super) fn read_at(directory: impl AsFd) -> Result<Identity, IdentityError> {
+    /// The identity of the target in an open directory.
+    pub fn read_at(directory: impl AsFd) -> Result<Identity, IdentityError> {
         let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
         let fd = match rustix::fs::openat(directory, NAME, flags, Mode::empty()) {
             Err(Errno::NOENT) => return Err(IdentityError::Missing),

@@ -3,6 +3,7 @@
 use super::*;
 use crate::state::{SqliteState, State as _};
 use crate::target::{Order, State};
+use crate::volume::servers::NoServers;
 use crate::volume::{adopt_state, dump_state, init, load_state};
 use policy::ObjectId;
 use std::fs;
@@ -16,11 +17,11 @@ fn new_volume() -> (tempfile::TempDir, PathBuf) {
 }
 
 fn open(file: &Path) -> Volume {
-    Volume::open(Config::load(file).unwrap()).unwrap()
+    Volume::open(Config::load(file).unwrap(), &NoServers).unwrap()
 }
 
 fn refusal(file: &Path) -> String {
-    Volume::open(Config::load(file).unwrap()).err().expect("refused").to_string()
+    Volume::open(Config::load(file).unwrap(), &NoServers).err().expect("refused").to_string()
 }
 
 fn lose_state(file: &Path) {
@@ -75,7 +76,7 @@ fn a_new_volume_opens_and_opens_again_as_the_same() {
 fn a_second_daemon_is_refused_with_the_first_ones_pid() {
     let (_dir, file) = new_volume();
     let _volume = open(&file);
-    let error = Volume::open(Config::load(&file).unwrap()).err().unwrap().to_string();
+    let error = Volume::open(Config::load(&file).unwrap(), &NoServers).err().unwrap().to_string();
     assert!(error.contains(&format!("in process {}", std::process::id())), "{error}");
 }
 

@@ -36,7 +36,7 @@ fn defaults() {
         ("scratch", Path::new("/v/n")),
         "relative to the file"
     );
-    assert_eq!(config.targets[0].path, Path::new("/t/a"));
+    assert_eq!(config.targets[0].directory(), Some(Path::new("/t/a")));
     assert_eq!(config.tiers, ["default"]);
     let layout = &config.layout;
     assert_eq!((layout.stripe_size, layout.stripe_count, layout.inline_max), (1 << 20, 4, 64 << 10));

@@ -1,4 +1,4 @@
-//! A `[[target]]` block, the file system that is shown in its directory over several connections, and `[tier.NAME]`.
+//! A `[[target]]` block, the file servers that it may lie on, and `[tier.NAME]`.
 
 use super::super::keys::{Directory, SECOND, count, directory, optional, parsed, section, size, span, text};
 use super::super::section::{Given, Section};
@@ -44,7 +44,7 @@ section! {
         /// Its name, for people and commands.
         name: String = text, "fast0" or missing;
         /// Its directory.
-        path: Directory = directory, "targets/fast0" or missing;
+        path: Option<Directory> = optional(directory), "targets/fast0" else None;
         /// Its tier; the default is the first that is declared.
         tier: Option<String> = optional(text), "fast" else None;
         /// What its device does, as `entrepot-lab bench device` measures and writes it.
@@ -53,8 +53,7 @@ section! {
 }
 
 section! {
-    /// `connections = N` of a target, with what belongs to it: `path` is then where the file system is shown, an empty
-    /// directory.
+    /// `connections = N` of a target, with what belongs to it: it lies on file servers then, and `path` means nothing.
     ConnectionsConfig {
         /// How many connections to a file server `entrepot up` makes for the target itself (docs/guide/connections.md).
         count in "connections": u16 = count(1..=u64::from(CONNECTIONS_MAX)), 4 else 1;
@@ -68,8 +67,8 @@ section! {
         policy: Policy = parsed(str::parse), "load";
         /// Which way bytes go.
         bytes_over: BytesOver = parsed(str::parse), "auto";
-        /// Bytes that are acknowledged before the server has them, of all files together; 0 is none.
-        write_behind: u64 = write_behind, "64MiB";
+        /// Bytes that are acknowledged before the server has them, of all files together; a daemon that is killed loses them.
+        write_behind: u64 = write_behind, 0;
     }
 }
 
@@ -109,18 +108,19 @@ mod tests {
     fn a_target_may_have_connections() {
         let config =
             parse("connections = 4\ntype = \"glusterfs\"\nservers = \"a:/x,b:/x\"\npolicy = \"multiple\"").unwrap();
-        let connections = config.targets[0].connections.clone().unwrap();
+        let connections = config.targets[0].connections().unwrap();
         assert_eq!((connections.count, connections.servers.as_str()), (4, "a:/x,b:/x"));
         assert_eq!(connections.policy.to_string(), "multiple");
-        assert_eq!((connections.bytes_over, connections.write_behind), (BytesOver::Auto, 64 << 20));
-        assert_eq!(parse("").unwrap().targets[0].connections, None);
+        assert_eq!((connections.bytes_over, connections.write_behind), (BytesOver::Auto, 0));
+        assert_eq!(config.targets[0].directory(), None, "`path` means nothing beside them");
+        assert_eq!(parse("").unwrap().targets[0].connections(), None);
     }
 
     #[test]
     fn it_says_which_way_bytes_go_and_how_many_are_acknowledged_early() {
         let of = |lines: &str| {
             parse(&format!("connections = 2\ntype = \"bind\"\nservers = \"/x\"\n{lines}")).map(|config| {
-                let connections = config.targets[0].connections.clone().unwrap();
+                let connections = config.targets[0].connections().unwrap();
                 (connections.bytes_over, connections.write_behind)
             })
         };
