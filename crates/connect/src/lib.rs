@@ -26,11 +26,11 @@ mod names;
 pub mod opened;
 pub mod options;
 pub mod private;
+mod readers;
 pub mod recipe;
 mod serve;
 pub mod set;
 pub mod status;
-mod takers;
 pub mod target;
 mod writers;
 

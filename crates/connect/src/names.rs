@@ -4,8 +4,8 @@
 
 use crate::broken::{is_broken, sent};
 use crate::mounts::Root;
+use crate::readers::about_to_wait;
 use crate::set::Connections;
-use crate::takers::about_to_wait;
 use parking_lot::{Mutex, RwLock};
 use policy::connections::{Operation, Sent, Verdict, verdict};
 use rustix::fs::fstat;

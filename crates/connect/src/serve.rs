@@ -8,8 +8,8 @@ mod pages;
 use crate::file::{OpenFile, World};
 use crate::names::Names;
 use crate::options::Options;
+use crate::readers::{ReaderPool, Took, WATCH};
 use crate::status::ATTRIBUTE;
-use crate::takers::{Takers, Took, WATCH};
 use fuser::{
     FileAttr, Generation, InitFlags, Notifier, ReplyAttr, ReplyCreate, ReplyData, ReplyEmpty, ReplyLseek, ReplyOpen,
     ReplyWrite,
@@ -42,7 +42,7 @@ pub(crate) struct Shared {
     open: Mutex<HashMap<NodeId, Vec<Arc<OpenFile>>>>,
     modes: Mutex<modes::Modes>,
     directories: Handles<entries::Directory>,
-    takers: Arc<Takers>,
+    readers: Arc<ReaderPool>,
     /// Whether the kernel lets us register backing files; found out at the first try.
     passthrough: AtomicBool,
     pages: pages::Pages,
@@ -59,7 +59,7 @@ impl Shared {
             open: Mutex::default(),
             modes: Mutex::default(),
             directories: Handles::default(),
-            takers: Takers::new(std::thread::available_parallelism().map_or(2, |n| n.get().max(2)), WATCH),
+            readers: ReaderPool::new(std::thread::available_parallelism().map_or(2, |n| n.get().max(2)), WATCH),
             passthrough,
             pages: pages::Pages::default(),
         }
@@ -76,8 +76,8 @@ impl FileSystem for Shared {
 
     fn passing(self: &Arc<Self>, op: Option<Op>, _bytes: u64) -> Took<'_> {
         match op {
-            Some(Op::Read | Op::Write) => self.takers.took(),
-            _ => self.takers.took_long(),
+            Some(Op::Read | Op::Write) => self.readers.took(),
+            _ => self.readers.took_long(),
         }
     }
 

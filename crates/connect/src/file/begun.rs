@@ -11,7 +11,7 @@ use crate::aligned::Aligned;
 use crate::broken::is_broken;
 use crate::client::ClientFile;
 use crate::mounts::Root;
-use crate::takers::about_to_wait;
+use crate::readers::about_to_wait;
 use policy::connections::{Choice, Direction, Part, Request};
 use rustix::io::{Errno, Result};
 use std::sync::Arc;

@@ -8,7 +8,7 @@
 
 use super::{Begun, OpenFile, World};
 use crate::aligned::Aligned;
-use crate::takers::about_to_wait;
+use crate::readers::about_to_wait;
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use policy::connections::{Behind, BehindConfig, Choice, PieceId, Put};
 use rustix::io::{Errno, Result};

@@ -22,7 +22,7 @@ pub(crate) const WATCH: Duration = Duration::from_secs(1);
 
 /// The threads of one mount.
 #[derive(Debug)]
-pub(crate) struct Takers {
+pub(crate) struct ReaderPool {
     state: Mutex<State>,
     unparked: Condvar,
     /// So many wait for requests, if there are as many.
@@ -44,14 +44,14 @@ struct State {
 
 /// What a thread that takes requests remembers. Dropped at its end.
 struct Mine {
-    takers: Arc<Takers>,
+    readers: Arc<ReaderPool>,
     /// Whether its request may wait, which was seen to.
     said: bool,
 }
 
 impl Drop for Mine {
     fn drop(&mut self) {
-        self.takers.end();
+        self.readers.end();
     }
 }
 
@@ -61,7 +61,7 @@ thread_local! {
 
 /// A request was taken; its end is when this is dropped, and then this thread may be parked.
 #[must_use]
-pub(crate) struct Took<'a>(&'a Takers);
+pub(crate) struct Took<'a>(&'a ReaderPool);
 
 impl Drop for Took<'_> {
     fn drop(&mut self) {
@@ -75,31 +75,31 @@ pub(crate) fn about_to_wait() {
         if let Some(mine) = mine
             && !std::mem::replace(&mut mine.said, true)
         {
-            mine.takers.replace();
+            mine.readers.replace();
         }
     });
 }
 
-impl Takers {
+impl ReaderPool {
     /// Keeps `keen` threads waiting for requests; looks every `watch` whether all of them wait for something else.
-    pub fn new(keen: usize, watch: Duration) -> Arc<Takers> {
-        Arc::new(Takers { state: Mutex::default(), unparked: Condvar::new(), keen: keen.max(1), watch })
+    pub fn new(keen: usize, watch: Duration) -> Arc<ReaderPool> {
+        Arc::new(ReaderPool { state: Mutex::default(), unparked: Condvar::new(), keen: keen.max(1), watch })
     }
 
     /// This thread took a request, and does not expect to wait.
-    pub fn took(self: &Arc<Takers>) -> Took<'_> {
+    pub fn took(self: &Arc<ReaderPool>) -> Took<'_> {
         MINE.with_borrow_mut(|mine| match mine {
             Some(mine) => {
                 mine.said = false;
                 self.state.lock().waiting -= 1;
             }
-            None => *mine = Some(Mine { takers: self.clone(), said: false }),
+            None => *mine = Some(Mine { readers: self.clone(), said: false }),
         });
         Took(self)
     }
 
     /// This thread took a request that may wait.
-    pub fn took_long(self: &Arc<Takers>) -> Took<'_> {
+    pub fn took_long(self: &Arc<ReaderPool>) -> Took<'_> {
         let took = self.took();
         about_to_wait();
         took
@@ -166,25 +166,25 @@ mod tests {
 
     /// A kernel with a queue of requests and the threads that take them, the one that has waited longest first.
     struct Mount {
-        takers: Arc<Takers>,
+        readers: Arc<ReaderPool>,
         queue: Arc<Queue>,
         threads: Vec<JoinHandle<()>>,
     }
 
     impl Mount {
         fn new(threads: usize, keen: usize, watch: Duration) -> Mount {
-            let (takers, queue) = (Takers::new(keen, watch), Arc::new((Mutex::default(), Condvar::new())));
+            let (readers, queue) = (ReaderPool::new(keen, watch), Arc::new((Mutex::default(), Condvar::new())));
             let serve = |_| {
-                let (takers, queue) = (takers.clone(), queue.clone());
+                let (readers, queue) = (readers.clone(), queue.clone());
                 spawn(move || {
                     while let Some(request) = take(&queue) {
-                        let _took = takers.took();
+                        let _took = readers.took();
                         request();
                     }
                 })
             };
             let threads = (0..threads).map(serve).collect();
-            Mount { takers, queue, threads }
+            Mount { readers, queue, threads }
         }
 
         fn ask(&self, request: impl FnOnce() + Send + 'static) {
@@ -214,7 +214,7 @@ mod tests {
         }
 
         fn parked(&self) -> usize {
-            self.takers.state.lock().parked
+            self.readers.state.lock().parked
         }
     }
 
