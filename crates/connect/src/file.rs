@@ -1,9 +1,9 @@
 //! An open file: a descriptor per connection, opened when it is first needed, and its bytes over those that the policy chooses.
 
-mod begun;
+mod in_flight;
 mod write_behind;
 
-pub(crate) use begun::Begun;
+pub(crate) use in_flight::Begun;
 pub(crate) use write_behind::{Unsent, WriteBehind};
 
 use crate::aligned::Aligned;
