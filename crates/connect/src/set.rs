@@ -1,15 +1,14 @@
 //! All connections together: `policy::connections` with its eyes and hands.
 //!
 //! Whoever has an operation asks for a connection, does it, and says how it went. What the machines then want is done by threads of
-//! their own: [`keeper`].
+//! their own: [`reconnect`].
 
-mod keeper;
+mod reconnect;
 
 use crate::counts::Counts;
 use crate::measure::measure;
 use crate::mounts::{Mounts, Root};
 use crate::status::{Connection, Status};
-use keeper::{Job, Keeper};
 use parking_lot::{Condvar, Mutex, RwLock};
 use policy::Time;
 pub use policy::connections::BytesOver;
@@ -18,6 +17,7 @@ use policy::connections::{
     Use, WidthConfig, usable,
 };
 use policy::machine::Machine;
+use reconnect::{Job, Waker};
 use rustix::fs::{AtFlags, Mode, OFlags, fstat, openat, statat, unlinkat};
 use rustix::io::{Errno, Result, read, write};
 use std::io;
@@ -95,7 +95,7 @@ pub(crate) struct Slot {
 pub struct Connections {
     pub(crate) mounts: Box<dyn Mounts>,
     pub(crate) slots: Vec<Slot>,
-    pub(crate) keeper: Keeper,
+    pub(crate) waker: Waker,
     pub(crate) ended: AtomicBool,
     chooser: Mutex<Chooser>,
     links: Mutex<Vec<Link>>,
@@ -133,7 +133,7 @@ impl Connections {
         let set = Arc::new(Connections {
             mounts,
             slots,
-            keeper: Keeper::default(),
+            waker: Waker::default(),
             ended: AtomicBool::new(false),
             chooser: Mutex::new(Chooser::new(options.policy, count, WidthConfig::default())),
             links: Mutex::new((0..count).map(link).collect()),
@@ -145,7 +145,7 @@ impl Connections {
             same_inodes,
             library,
         });
-        keeper::start(&set, workers);
+        reconnect::start(&set, workers);
         Ok(set)
     }
 
@@ -303,9 +303,9 @@ impl Connections {
         *self.changes.lock() += 1;
         self.changed.notify_all();
         for action in actions {
-            keeper::act(self, number, action);
+            reconnect::act(self, number, action);
         }
-        self.keeper.wake();
+        self.waker.wake();
     }
 
     /// When the first machine wants to be ticked; ticks those that are due.
@@ -365,22 +365,22 @@ impl Connections {
         self.ended.store(true, Ordering::Release);
         *self.changes.lock() += 1;
         self.changed.notify_all();
-        self.keeper.wake();
+        self.waker.wake();
     }
 
     /// Unmounts all of them by force.
     pub(crate) fn take_out(&self) {
-        (0..self.count()).for_each(|number| keeper::take_out(self, number));
+        (0..self.count()).for_each(|number| reconnect::take_out(self, number));
     }
 }
 
-fn slot(root: Arc<Root>) -> (Slot, keeper::Worker) {
+fn slot(root: Arc<Root>) -> (Slot, reconnect::Worker) {
     let (jobs, todo) = std::sync::mpsc::channel();
     let number = root.number;
     let generation = AtomicU64::new(root.generation);
     (
         Slot { root: RwLock::new(Some(root)), counts: Counts::default(), jobs, generation },
-        keeper::Worker { number, todo },
+        reconnect::Worker { number, todo },
     )
 }
 

@@ -14,12 +14,12 @@ const NAP_MAX: Duration = Duration::from_millis(500);
 
 /// Wakes the thread that knows the time.
 #[derive(Default)]
-pub struct Keeper {
+pub struct Waker {
     woken: Mutex<bool>,
     wake: Condvar,
 }
 
-impl Keeper {
+impl Waker {
     /// Deadlines may have changed.
     pub fn wake(&self) {
         *self.woken.lock() = true;
@@ -61,7 +61,7 @@ pub fn start(set: &Arc<Connections>, workers: Vec<Worker>) {
     spawn("connections", move || {
         while let Some(set) = set.upgrade().filter(|set| !set.ended.load(Ordering::Acquire)) {
             let next = set.tick();
-            set.keeper.nap(next.unwrap_or(NAP_MAX));
+            set.waker.nap(next.unwrap_or(NAP_MAX));
         }
     });
 }
