@@ -336,7 +336,17 @@ fn the_demo_leaves_what_it_names() {
 fn expanded(path: &str) -> Vec<String> {
     let Some((before, rest)) = path.split_once('{') else { return vec![path.to_owned()] };
     let Some((among, after)) = rest.split_once('}') else { return vec![path.to_owned()] };
-    among.split(',').flat_map(|one| expanded(&format!("{before}{one}{after}"))).collect()
+    among.split(',').flat_map(|one| expanded(&format!("{before}{}{after}", one.trim()))).collect()
+}
+
+/// The file or folder of a module that is named as in code, or of a type in it.
+fn of_module(name: &str) -> String {
+    let name =
+        name.rsplit_once("::").filter(|(_, last)| last.starts_with(char::is_uppercase)).map_or(name, |(of, _)| of);
+    let (of, rest) = name.split_once("::").unwrap_or((name, ""));
+    let path = format!("crates/{of}/src/{}", rest.replace("::", "/"));
+    let file = format!("{path}.rs");
+    if root().join(&file).is_file() { file } else { path }
 }
 
 /// Where a path of the table of mechanisms is: from the root, or beside or above the folder of the path before it. A `*` at its end is any ending.
@@ -376,10 +386,12 @@ fn the_table_of_mechanisms_names_files_and_tests_that_are_there() {
         rows += 1;
         let mut named: Vec<PathBuf> = Vec::new();
         for path in [files, tests].into_iter().flat_map(|cell| cell.split('`').skip(1).step_by(2)) {
-            if path.contains(' ') || path.starts_with('[') {
+            let is_module = path.contains("::");
+            if path.contains(' ') && !is_module || path.starts_with('[') {
                 continue;
             }
             for path in expanded(path) {
+                let path = if is_module { of_module(&path) } else { path };
                 match found(&path, named.last().map(PathBuf::as_path)) {
                     Some(there) => named.push(there),
                     None => wrong.push(format!("{mechanism}: {path} is not there")),

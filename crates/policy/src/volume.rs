@@ -137,9 +137,9 @@ impl Volume {
         self.stripes.as_mut().map(|stripes| &mut stripes.striper)
     }
 
-    /// Whether stripes look with the next tick: what was asked of files is told before.
-    pub fn stripes_look(&self, now: Time) -> bool {
-        self.stripes.as_ref().is_some_and(|stripes| stripes.is_due(now))
+    /// When stripes look next, if there are any. What was asked of files is told just before.
+    pub fn stripes_look_at(&self) -> Option<Time> {
+        self.stripes.as_ref().map(|stripes| stripes.look_at)
     }
 
     /// What admission to the burst buffer knows, if there is one.
@@ -173,7 +173,9 @@ impl Volume {
             FileEvent::Removed => return self.removed(id),
             _ => {}
         }
-        let file = self.files.entry(id).or_default();
+        let joins = matches!(event, FileEvent::Joins { .. });
+        let file = if joins { Some(self.files.entry(id).or_default()) } else { self.files.get_mut(&id) };
+        let Some(file) = file else { return };
         let by_tiers = file.owner(Aspect::Tier) == Some(Mechanism::Tiers);
         match event {
             FileEvent::Accessed { segment, region, bytes } if by_tiers => {
@@ -350,10 +352,13 @@ impl Volume {
                     burst.ended(now, of, result, self.files.get(&file));
                 }
             }
-            (Mechanism::Tiers, Want::Move { segment, .. }) => {
-                let location = Location { file: file.0, segment: segment };
-                let moved = machine::Event::Moved { location };
-                self.tell_tiers(if made { moved } else { machine::Event::Failed { location } });
+            (Mechanism::Tiers, Want::Move { segment, .. } | Want::Copy { segment }) => {
+                let location = Location { file: file.0, segment };
+                self.tell_tiers(match of.want {
+                    _ if !made => machine::Event::Failed { location },
+                    Want::Copy { .. } => machine::Event::Copied { location },
+                    _ => machine::Event::Moved { location },
+                });
             }
             (Mechanism::Stripes, _) => {
                 let (bytes, took) = match result {

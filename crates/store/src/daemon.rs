@@ -17,7 +17,6 @@ mod replicas;
 mod requests;
 mod resolve;
 mod source_attribute;
-mod stripes;
 mod under_way;
 mod users;
 mod walk;
@@ -25,8 +24,8 @@ mod walk;
 pub use end::Ending;
 pub use purge::{Needs, PurgeReport, Purged};
 pub use replicas::{JOB_VARIABLES, Replicas};
-pub use stripes::{Stripes, striping};
 
+use crate::adapt::{self, Adapt};
 use crate::admission::Admission;
 use crate::cache::BlockCache;
 use crate::control::{Binding, Caller, Handler, Server, ServerOptions, device_of, socket_of};
@@ -40,11 +39,11 @@ use crate::recovery::{Checker, Repair, Tally};
 use crate::source::Opener;
 use crate::stage::Stager;
 use crate::state::State;
-use crate::tiering::{self, Ear, Tiering, Wish};
-use crate::volume::{self, Config, FileServers, Problem, Problems, Volume};
+use crate::volume::{Config, FileServers, Problem, Problems, Volume};
 use background::Background;
 use parking_lot::Mutex;
 use policy::protect::recovery;
+use policy::volume::StripesConfig;
 use policy::{ObjectId, TargetId, Time};
 use rustix::fs::{Mode, OFlags, openat};
 use std::collections::BTreeMap;
@@ -79,10 +78,8 @@ pub struct Core {
     pub replicas: Arc<Replicas>,
     /// The burst buffer, if there is one.
     pub burst: Option<Arc<burst::Burst>>,
-    /// What decides how wide files are striped.
-    pub stripes: Arc<Stripes>,
-    /// What has hot data on the fast tier, if `volume.toml` asks for it.
-    pub tiering: Option<Arc<Tiering>>,
+    /// Adapts files to their load: tiers and stripes.
+    pub adapt: Arc<Adapt>,
     /// How far stagings are.
     pub under_way: under_way::UnderWay,
     /// Where the volume is mounted.
@@ -134,7 +131,7 @@ impl Starting {
         servers: &dyn FileServers,
     ) -> Result<Starting, Problems> {
         end::check_mount_point(mount_point, &config)?;
-        let striper = stripes::striper(&config)?;
+        let stripes = adapt::striping(&config)?;
         let volume = Arc::new(Volume::open(config, servers)?);
         let background = Background::new(volume.stats().clone());
         let delay = volume.config().replication.delay;
@@ -150,7 +147,7 @@ impl Starting {
         let set = &volume.config().mover;
         let mover = Mover::new(pool.clone(), volume.state().clone(), (set.rate > 0).then_some(set.rate));
         let mover = Arc::new(mover.with_stats(volume.stats().clone()));
-        let stripes = Stripes::open(volume.config(), striper, volume.state()).map_err(|e| problem(&e))?;
+        let adapt = adapt(&volume, stripes, &files, &mover).map_err(|e| problem(&e))?;
         let names = Arc::new(
             DurableNames::open(volume.state().clone(), pool.clone(), &durable_names::boot())
                 .map_err(|e| problem(&e))?,
@@ -171,9 +168,8 @@ impl Starting {
             burst.load(&checker).map_err(|e| problem(&e))?;
             advisers.push(burst.clone());
         }
-        advisers.extend(stripes.advisers());
-        let tiering = tiering(&volume, &files, &mover);
-        advisers.extend(tiering.iter().map(|t| t.ear().clone() as Arc<dyn Adviser>));
+        advisers.push(replicas.clone());
+        advisers.push(adapt.recorder().clone());
         drop(pool.advisers.set(advisers));
         end::clear_dead_mount(mount_point);
         let mount = Arc::new(mount(&volume, &pool, &files, &stager, replicas.openers(), mount_point)?);
@@ -192,18 +188,17 @@ impl Starting {
             stager,
             replicas,
             burst,
-            stripes,
-            tiering,
+            adapt,
             under_way: under_way::UnderWay::default(),
             needs: Mutex::default(),
         });
         background.start(&core);
-        start_tiering(&core);
         core.replicas.start(&core);
         if let Some(burst) = &core.burst {
             burst.start(&core);
         }
-        core.stripes.start(&core);
+        let (volume, files) = (core.volume.clone(), core.files.clone());
+        core.adapt.start(&core.pool, move |look| walk::each_file(walk::walk(&volume, &files), look));
         let ending = Ending::new(mount.clone());
         match bind(&core, &ending) {
             Ok(control) => Ok(Starting { daemon: Daemon { core, mount, control, ending } }),
@@ -332,28 +327,26 @@ fn start_cache(volume: &Volume, pool: &Pool) -> Result<(), Problems> {
     Ok(())
 }
 
-/// Hot data on the fast tier, if `volume.toml` asks for it.
-fn tiering(volume: &Volume, files: &Arc<FileTable>, mover: &Arc<Mover>) -> Option<Arc<Tiering>> {
+/// The mechanisms that adapt files to their load, as `volume.toml` asks for them.
+fn adapt(
+    volume: &Volume,
+    stripes: StripesConfig,
+    files: &Arc<FileTable>,
+    mover: &Arc<Mover>,
+) -> crate::Result<Arc<Adapt>> {
     let config = volume.config();
-    let wish = Wish {
+    let settings = adapt::Settings {
         tiering: config.tiering.clone(),
+        stripes: config.stripes.sensors.then(|| config.stripes.clone()),
+        devices: adapt::Devices::of(config),
         segment_bytes: config.layout.segment,
         concurrent: config.mover.concurrent,
     };
-    let (fast, slow) = (wish.tiering.fast, wish.tiering.slow);
+    let (state, stats) = (volume.state().clone(), volume.stats().clone());
+    let parts = adapt::Parts { files: files.clone(), mover: mover.clone(), state, stats };
     let began = Instant::now();
     let clock = Box::new(move || Time(began.elapsed().as_nanos() as u64));
-    let (state, stats) = (volume.state().clone(), volume.stats().clone());
-    (wish.tiering.policy != volume::TieringPolicy::Off).then(|| {
-        let ear = Ear::new(volume.targets().clone(), clock, fast, slow);
-        Tiering::new(wish, ear, files.clone(), mover.clone(), state, stats)
-    })
-}
-
-fn start_tiering(core: &Arc<Core>) {
-    let Some(tiering) = &core.tiering else { return };
-    let (volume, files) = (core.volume.clone(), core.files.clone());
-    tiering.start(&core.pool, move |look| tiering::each_file(walk::walk(&volume, &files), look));
+    Adapt::new(settings, config.stripes.sensors.then_some(stripes), parts, clock)
 }
 
 /// Nanoseconds since 1970.

@@ -2,6 +2,7 @@
 //!
 //! It drives the machines of `policy` in real time and does all the I/O. It takes no decision of its own.
 
+pub mod adapt;
 pub mod admission;
 pub mod cache;
 pub mod control;
@@ -27,7 +28,6 @@ pub mod stats;
 mod stop;
 pub mod stub;
 pub mod target;
-pub mod tiering;
 mod unsynced;
 pub mod volume;
 mod volume_id;

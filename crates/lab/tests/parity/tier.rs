@@ -9,18 +9,19 @@ use policy::tier::cost::{Costs, DeviceCost};
 use policy::tier::machine::{Action, Config, Event, Logged, Planner, Window};
 use policy::tier::reorganize::Thresholds;
 use policy::tier::{Location, Region, Tier, tuned};
+use policy::volume::{Change, Verb};
 use policy::{TargetId, Time};
 use sim::tier::{Arrivals, Requests, Scheme, Setup, run_logged};
 use sim::trace::{Op, Record};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
+use store::adapt::{Adapt, Devices, Parts, Settings};
 use store::file::{Access, Adviser, File, FileTable, Pool};
 use store::mover::Mover;
 use store::state::{SqliteState, State};
 use store::stats::Stats;
 use store::target::{MemoryMedium, TargetSpec, Targets, TargetsOptions};
-use store::tiering::{Ear, Tiering, Wish};
 use store::volume::{self, TieringPolicy};
 
 const BLOCK: u64 = 16 << 10;
@@ -125,7 +126,7 @@ struct Live {
     _namespace: tempfile::TempDir,
     clock: Arc<AtomicU64>,
     file: Arc<File>,
-    tiering: Arc<Tiering>,
+    adapt: Arc<Adapt>,
 }
 
 impl Live {
@@ -155,17 +156,19 @@ impl Live {
         let files = FileTable::new(pool.clone(), namespace.path().to_owned());
         let clock = Arc::new(AtomicU64::new(0));
         let shown = clock.clone();
-        let ear = Ear::new(targets, Box::new(move || Time(shown.load(Ordering::Relaxed))), 0, 1);
         let mover = Arc::new(Mover::new(pool.clone(), state.clone(), None));
-        let wish = Wish { tiering: section(policy), segment_bytes: BLOCK, concurrent: 1 };
-        let tiering = Tiering::new(wish, ear.clone(), files.clone(), mover, state, Arc::new(Stats::new()));
-        tiering.set_costs(Time::ZERO, costs());
-        tiering.start_log();
-        pool.advisers.set(vec![ear]).ok().unwrap();
+        let (tiering, devices) = (section(policy), Devices::default());
+        let settings = Settings { tiering, stripes: None, devices, segment_bytes: BLOCK, concurrent: 1 };
+        let parts = Parts { files: files.clone(), mover, state, stats: Arc::new(Stats::new()) };
+        let now = Box::new(move || Time(shown.load(Ordering::Relaxed)));
+        let adapt = Adapt::new(settings, None, parts, now).unwrap();
+        adapt.set_costs(costs());
+        adapt.start_log();
+        pool.advisers.set(vec![adapt.recorder().clone()]).ok().unwrap();
         let path = namespace.path().join("tree/file");
         let stub = std::fs::File::options().read(true).write(true).create_new(true).open(path).unwrap();
         let file = files.get_or_open(stub.into()).unwrap();
-        Live { _namespace: namespace, clock, file, tiering }
+        Live { _namespace: namespace, clock, file, adapt }
     }
 
     fn access(&self, at: Time, location: Location, region: Region, bytes: u64) {
@@ -178,20 +181,25 @@ impl Live {
             self.file.read(offset, &mut read).unwrap();
             assert!(read.iter().all(|byte| *byte == location.segment as u8), "{location:?} is not what was written");
         }
-        self.tiering.ear().accessed(&self.file, Access { write, offset, len: bytes });
-        self.tiering.step(at);
+        self.adapt.recorder().accessed(&self.file, Access { write, offset, len: bytes });
+        self.adapt.step();
     }
 
     fn look(&self, at: Time) {
         self.clock.store(at.0, Ordering::Relaxed);
-        self.tiering.step(at);
+        self.adapt.step();
     }
 
     fn ended(&self, at: Time, of: Location) {
         self.clock.store(at.0, Ordering::Relaxed);
-        assert_eq!(self.tiering.carry_now_if(|location| location.segment == of.segment), 1, "it is under way: {of:?}");
-        self.tiering.step(at);
+        assert_eq!(self.adapt.carry_now_if(|change| is_of(change, of)), 1, "it is under way: {of:?}");
+        self.adapt.step();
     }
+}
+
+fn is_of(change: &Change, of: Location) -> bool {
+    let (Verb::MoveSegment { segment, .. } | Verb::CopySegment { segment }) = change.verb else { return false };
+    segment == of.segment
 }
 
 fn live(policy: TieringPolicy, moments: &[Logged]) -> Vec<Logged> {
@@ -206,7 +214,7 @@ fn live(policy: TieringPolicy, moments: &[Logged]) -> Vec<Logged> {
             Logged::Event(..) | Logged::Action(..) => {}
         }
     }
-    live.tiering.log()
+    live.adapt.log()
 }
 
 /// What is decided upon: without when somebody looked at devices, and with the file's name left out.

@@ -129,12 +129,10 @@ fn setup(seed: u64) -> Setup {
 /// Leads the machine, as the daemon sets it up for that file, through what happened in the simulator.
 fn live(toml: &str, moments: &[Logged]) -> Vec<Logged> {
     let config = store::volume::Config::parse(Path::new("/volume.toml"), toml).expect("a configuration");
-    let (striper, rules) = store::daemon::striping(&config).expect("the built-in rules");
-    let every = Time(config.stripes.interval.as_nanos() as u64);
     let machine = Config {
         burst: Some(config.burst.machine(FAST_BYTES)),
         tiers: Some(config.tiering.machine(costs(), FAST_BYTES / 2, config.layout.segment, MOVES)),
-        stripes: Some(StripesConfig { striper, rules, every }),
+        stripes: Some(store::adapt::striping(&config).expect("the built-in rules")),
         replicas: Some(config.replication.machine(SYSTEM_NODES)),
         changes_max: MOVES,
         repairs: true,

@@ -5,6 +5,8 @@
 //!   |############## data ##############|======= copies =====|...|    short: as many copies go as the share lacks
 //! ```
 
+use super::Location;
+
 /// The space of a target of the slow tier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SlowTarget {
@@ -35,6 +37,26 @@ impl SlowTarget {
 pub fn room_bytes(targets: impl IntoIterator<Item = SlowTarget>, free_percent: u32, segment_bytes: u64) -> u64 {
     let rooms = targets.into_iter().map(|target| target.room_bytes(free_percent));
     rooms.filter(|room| *room >= segment_bytes).min().unwrap_or(0)
+}
+
+/// Of a target that is short of so many bytes: the copies that go, in the order in which they are given, and how many
+/// bytes that frees. `frees` says what the end of a copy frees there.
+pub fn give_up(
+    copies: impl IntoIterator<Item = Location>,
+    short_bytes: u64,
+    frees: impl Fn(Location) -> u64,
+) -> (Vec<Location>, u64) {
+    let (mut go, mut freed, mut copies) = (Vec::new(), 0u64, copies.into_iter());
+    while freed < short_bytes
+        && let Some(location) = copies.next()
+    {
+        let bytes = frees(location);
+        if bytes > 0 {
+            freed = freed.saturating_add(bytes);
+            go.push(location);
+        }
+    }
+    (go, freed)
 }
 
 #[cfg(test)]

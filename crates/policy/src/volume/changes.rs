@@ -1,6 +1,7 @@
 //! Changes: what mechanisms want done to layouts, which of it begins next, and what is under way.
 //!
-//! One change of a file at a time. Mechanisms take turns, each with so many changes under way at most, so that none
+//! One change of a file at a time, or of several of its segments. Mechanisms take turns, each with so many changes
+//! under way at most, so that none
 //! starves the others. What a mechanism wants is held against the table of [`super::ownership`] when it could begin,
 //! not when it is wanted: a file may have become another's meanwhile. What repair by this machine stands in the way of
 //! waits; what another mechanism has taken is refused.
@@ -73,7 +74,8 @@ pub struct Changes {
     repairs: bool,
     wanted: BTreeMap<Mechanism, VecDeque<Wanted>>,
     under_way: BTreeMap<Ticket, Wanted>,
-    busy: BTreeSet<FileId>,
+    /// Files of which something is changed: these segments, or (none of them) the file as a whole.
+    busy: BTreeMap<FileId, BTreeSet<u64>>,
     latest: Option<Mechanism>,
     tickets: Ticket,
 }
@@ -86,7 +88,7 @@ impl Changes {
             repairs,
             wanted: BTreeMap::new(),
             under_way: BTreeMap::new(),
-            busy: BTreeSet::new(),
+            busy: BTreeMap::new(),
             latest: None,
             tickets: 0,
         }
@@ -107,7 +109,15 @@ impl Changes {
     }
 
     pub fn is_busy(&self, file: FileId) -> bool {
-        self.busy.contains(&file)
+        self.busy.contains_key(&file)
+    }
+
+    /// Whether what is wanted waits for what is under way: segments of a file change independently of each other.
+    fn is_in_the_way(&self, of: &Wanted) -> bool {
+        self.busy.get(&of.file).is_some_and(|segments| match segment_of(of.want) {
+            Some(segment) => segments.is_empty() || segments.contains(&segment),
+            None => true,
+        })
     }
 
     /// Changes wanted, and under way.
@@ -118,7 +128,12 @@ impl Changes {
     /// A change is over: what it was.
     pub fn ended(&mut self, ticket: Ticket) -> Option<Wanted> {
         let of = self.under_way.remove(&ticket)?;
-        self.busy.remove(&of.file);
+        if let Some(segments) = self.busy.get_mut(&of.file) {
+            segment_of(of.want).map(|segment| segments.remove(&segment));
+            if segments.is_empty() {
+                self.busy.remove(&of.file);
+            }
+        }
         Some(of)
     }
 
@@ -127,8 +142,13 @@ impl Changes {
         let all: Vec<Mechanism> = self.wanted.keys().copied().collect();
         let (before, after): (Vec<_>, Vec<_>) = all.into_iter().partition(|by| Some(*by) <= self.latest);
         for by in after.into_iter().chain(before) {
-            // What a copy takes is measured for the stripes: one at a time.
-            let max = if by == Mechanism::Stripes { 1 } else { self.max };
+            let max = match by {
+                // What a copy takes is measured for them: one at a time.
+                Mechanism::Stripes => 1,
+                // They ask for no more at a time than they were set up for.
+                Mechanism::Tiers => usize::MAX,
+                _ => self.max,
+            };
             let full = self.under_way.values().filter(|of| of.by == by && counts(of.want)).count() >= max;
             if let Some(next) = self.next_of(by, files, full) {
                 self.latest = Some(by);
@@ -139,19 +159,20 @@ impl Changes {
     }
 
     fn next_of(&mut self, by: Mechanism, files: &BTreeMap<FileId, File>, full: bool) -> Option<Next> {
-        let queue = self.wanted.get_mut(&by)?;
+        let queue = self.wanted.get(&by)?;
         let waits = |of: &Wanted| {
-            let of_mirrors = !matches!(of.want, Want::Move { .. } | Want::Copy { .. } | Want::Repair);
+            let of_mirrors = segment_of(of.want).is_none() && of.want != Want::Repair;
             let is_mended = || self.repairs && of_mirrors && files.get(&of.file).is_some_and(File::is_damaged);
-            let is_busy = || of.want != Want::DropFast && self.busy.contains(&of.file);
+            let is_busy = || of.want != Want::DropFast && self.is_in_the_way(of);
             full && counts(of.want) || is_busy() || is_mended()
         };
         let at = queue.iter().take(LOOKED_AT).position(|of| !waits(of))?;
+        let queue = self.wanted.get_mut(&by)?;
         let of = queue.remove(at)?;
         if queue.is_empty() {
             self.wanted.remove(&by);
         }
-        if self.busy.contains(&of.file) {
+        if self.is_busy(of.file) {
             return Some(Next::Busy(of));
         }
         let Some(file) = files.get(&of.file) else { return Some(Next::Refused(of)) };
@@ -161,7 +182,7 @@ impl Changes {
             Ok(verb) => {
                 self.tickets += 1;
                 self.under_way.insert(self.tickets, of);
-                self.busy.insert(of.file);
+                self.busy.entry(of.file).or_default().extend(segment_of(of.want));
                 Next::Begin(self.tickets, of, verb)
             }
             Err(Obstacle::Pointless) => Next::Pointless(of),
@@ -174,6 +195,14 @@ impl Changes {
 /// which may be nothing for long, and one file at a time.
 fn counts(want: Want) -> bool {
     !matches!(want, Want::Demote | Want::Group)
+}
+
+/// The segment that is changed; `None`: the file as a whole.
+fn segment_of(want: Want) -> Option<u64> {
+    match want {
+        Want::Move { segment, .. } | Want::Copy { segment } => Some(segment),
+        _ => None,
+    }
 }
 
 /// What must be its mechanism's to decide; `None`: a mechanism's own mirror goes, or a mirror is made whole, whoever

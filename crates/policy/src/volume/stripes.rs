@@ -35,7 +35,7 @@ pub struct Stripes {
     every: Time,
     /// From the latest look to the next: longer while nothing is asked.
     wait: Time,
-    look_at: Time,
+    pub look_at: Time,
     asked: bool,
 }
 
@@ -62,13 +62,9 @@ impl Stripes {
         (!self.striper.is_empty()).then_some(self.look_at)
     }
 
-    pub fn is_due(&self, now: Time) -> bool {
-        now >= self.look_at
-    }
-
     /// Looks if it is time.
     pub fn look(&mut self, now: Time, files: &BTreeMap<FileId, File>, is_busy: impl Fn(FileId) -> bool) {
-        if !self.is_due(now) {
+        if now < self.look_at {
             return;
         }
         let asked = std::mem::take(&mut self.asked);

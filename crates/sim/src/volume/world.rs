@@ -311,7 +311,7 @@ impl<'a> World<'a> {
 
     /// What was asked of files since stripes looked at them, if they look now.
     fn tell_asked(&mut self) {
-        if self.volume.stripes_look(self.now) {
+        if self.volume.stripes_look_at().is_some_and(|at| at <= self.now) {
             for (id, counts) in std::mem::take(&mut self.asked) {
                 self.tell_file(id, FileEvent::Asked { counts, recent: Vec::new() });
             }

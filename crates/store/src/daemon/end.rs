@@ -99,12 +99,9 @@ pub(super) fn finish<S: Send + 'static>(daemon: Daemon<S>, stop_jobs: impl FnOnc
         if let Some(burst) = &core.burst {
             burst.stop();
         }
-        if let Some(tiering) = &core.tiering {
-            tiering.stop();
-        }
+        core.adapt.stop();
         core.background.stop();
         core.replicas.stop();
-        core.stripes.stop();
         core.repair.stop();
         if let Err(error) = mount.wait() {
             tracing::warn!("the mount ended with an error: {error}");

@@ -11,7 +11,7 @@ pub use uses::JOB_VARIABLES;
 pub(super) use uses::Uses;
 
 use super::{Core, now_ns};
-use crate::file::File;
+use crate::file::{Adviser, File};
 use crate::mount::Openers;
 use crate::state::State;
 use crate::stats::Metric;
@@ -21,6 +21,7 @@ use crate::{Error, Result};
 use parking_lot::Mutex;
 use policy::layout::MirrorState;
 use policy::protect::failover::{self, Failover};
+use policy::volume::ownership::Mechanism;
 use policy::{FileId, TargetId, Time};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -61,6 +62,12 @@ pub struct Replicas {
     told: Mutex<Option<Receiver<Word>>>,
     core: OnceLock<Weak<Core>>,
     workers: Workers,
+}
+
+impl Adviser for Replicas {
+    fn claims(&self, file: &File, mechanism: Mechanism) -> bool {
+        mechanism == Mechanism::Replicas && file.id().is_some_and(|id| self.has(id))
+    }
 }
 
 impl Replicas {

@@ -41,3 +41,17 @@ impl Iterator for Walker<'_> {
         }
     }
 }
+
+/// All files of a walk, until `look` has seen enough.
+pub(super) fn each_file(walk: Result<Walk<'_>>, look: &mut dyn FnMut(&File) -> bool) {
+    match walk {
+        Ok(walk) => {
+            for file in walk.flatten() {
+                if !look(&file) {
+                    return;
+                }
+            }
+        }
+        Err(error) => tracing::warn!("what lies on the fast tier is learned as it is used: {error}"),
+    }
+}

@@ -33,12 +33,14 @@ pub type Resume = Box<dyn FnOnce(Result<()>) + Send>;
 /// wait, and must not call back into the file.
 pub trait Adviser: Send + Sync {
     /// Whether it must hear of every access to this file; such a file is not passed through.
-    fn watches(&self, file: &File) -> bool;
+    fn watches(&self, _file: &File) -> bool {
+        false
+    }
     /// An application reads or writes.
-    fn accessed(&self, file: &File, access: Access);
+    fn accessed(&self, _file: &File, _access: Access) {}
     /// The file is to get a segment that starts with the byte `from`: changes how it will lie, or leaves it. Asked once for each
     /// segment (and mirror), not when a user asked for a layout.
-    fn place(&self, file: &File, from: u64, place: &mut Placement);
+    fn place(&self, _file: &File, _from: u64, _place: &mut Placement) {}
     /// What a write to this file does with several mirrors, if it is to differ from what the volume says.
     fn mirror_writes(&self, _file: &File) -> Option<MirrorWrites> {
         None

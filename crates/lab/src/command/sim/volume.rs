@@ -172,9 +172,8 @@ impl Volume {
             ..config.tiering.machine(*costs, share, segment, moves)
         });
         let adapts = !matches!(config.stripes.mode, policy::stripe::advice::Mode::Fixed(_));
-        let (striper, rules) = store::daemon::striping(config)?;
-        let every = Time(config.stripes.interval.as_nanos() as u64);
-        let stripes = adapts.then_some(policy::volume::StripesConfig { striper, rules, every });
+        let stripes = store::adapt::striping(config)?;
+        let stripes = adapts.then_some(stripes);
         let replicas = Some(config.replication.machine(SYSTEM_NODES));
         Ok(policy::volume::Config { burst, tiers, stripes, replicas, changes_max: moves, repairs: true })
     }

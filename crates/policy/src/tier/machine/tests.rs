@@ -282,7 +282,12 @@ fn of_a_target_that_is_short_the_copies_of_what_was_accessed_last_go_first() {
         machine.handle(Time(50), Event::Copied { location: at(block) });
     }
     let blocks = |machine: &Reorganizer, short| {
-        let (go, freed) = machine.give_up_copies(short, |location| if location == at(4) { 0 } else { 3 });
+        let (go, freed) =
+            crate::tier::room::give_up(
+                machine.copies_to_give_up(),
+                short,
+                |location| if location == at(4) { 0 } else { 3 },
+            );
         (go.iter().map(|location| location.segment).collect::<Vec<_>>(), freed)
     };
     assert_eq!(blocks(&machine, 0), (vec![], 0));

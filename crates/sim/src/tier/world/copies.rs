@@ -121,7 +121,7 @@ impl World<'_> {
         let target = |taken: u64| SlowTarget { total_bytes, free_bytes: total_bytes.saturating_sub(taken) };
         let all = taken(self, self.copies.held.len() + self.copies.making.len());
         let short = target(all).short_bytes(free_percent) + all.saturating_sub(total_bytes);
-        let go = self.machine.as_ref().map(|machine| machine.give_up_copies(short, |_| block).0);
+        let go = self.machine.as_ref().map(|machine| room::give_up(machine.copies_to_give_up(), short, |_| block).0);
         for location in go.unwrap_or_default() {
             if let Some(at) = self.number(location) {
                 self.copies.held.remove(&at);

@@ -56,10 +56,7 @@ pub fn sentences(core: &Core, file: &File) -> Vec<String> {
     }
     told.extend(turns(&layout));
     told.extend(targets(core, &layout));
-    told.extend(core.stripes.sentences(layout.file, layout.mirrors.len()));
-    if let Some(tiering) = &core.tiering {
-        told.extend(tiering.sentences(file));
-    }
+    told.extend(core.adapt.sentences(file));
     let source = file.source().ok().flatten();
     told.push(safety(&layout, source.as_deref()));
     if layout.history.iter().len() > 0 {

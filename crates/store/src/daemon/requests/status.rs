@@ -42,11 +42,11 @@ pub fn status(
     if let Some(burst) = &core.burst {
         answer["burst"] = burst.status(caller);
     }
-    if let Some(stripes) = core.stripes.status(core) {
+    if let Some(stripes) = core.adapt.status_of_stripes() {
         answer["stripes"] = stripes;
     }
-    if let Some(tiering) = &core.tiering {
-        answer["tiering"] = tiering.status();
+    if let Some(tiering) = core.adapt.status_of_tiers() {
+        answer["tiering"] = tiering;
     }
     answer["events"] = news(core);
     if !caller.is_operator() {

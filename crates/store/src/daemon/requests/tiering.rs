@@ -13,12 +13,12 @@ pub fn serve(core: &Arc<Core>, caller: &Caller, verb: &str, _: Value, _: &mut Re
         _ => return Err(unknown(&format!("tiering.{verb}"))),
     };
     caller.must_be_operator(&format!("{verb} tiering"))?;
-    let Some(tiering) = &core.tiering else {
+    if !core.adapt.has_tiers() {
         return Err(Problem::wrong("this volume moves nothing between tiers")
             .so("there is nothing to pause or resume")
             .try_this("set `policy` in `[tiering]` of volume.toml, and start the volume anew"));
-    };
-    tiering.pause(paused);
+    }
+    core.adapt.pause(paused);
     let text = if paused { "nothing more is moved between the tiers; what is under way ends" } else { "moves go on" };
     Ok(json!({"text": text}))
 }

@@ -1,6 +1,6 @@
-//! Moves under way give way to applications: before each step a carrier looks when they last used the two tiers.
+//! Moves under way yield to applications: before each step a carrier looks when they last used the two tiers.
 
-use super::Ear;
+use super::Recorder;
 use crate::mover::{Mover, Pace};
 use crate::{Error, Result};
 use parking_lot::Mutex;
@@ -9,7 +9,7 @@ use std::time::Duration;
 
 /// The pace of a move that began while the devices were idle.
 pub(super) struct Yields<'a> {
-    pub ear: &'a Ear,
+    pub recorder: &'a Recorder,
     pub mover: &'a Mover,
     pub yielding: Mutex<Yielding>,
     pub step_bytes: u64,
@@ -22,8 +22,8 @@ impl Pace for Yields<'_> {
             return Ok(());
         }
         loop {
-            let now = self.ear.now();
-            let turn = self.yielding.lock().next(now, self.ear.last_used());
+            let now = self.recorder.now();
+            let turn = self.yielding.lock().next(now, self.recorder.last_used());
             let until = match turn {
                 Turn::Go => return Ok(()),
                 Turn::Wait(until) => until,

@@ -4,7 +4,7 @@
 //! is under way there. Targets that a move of ours uses, or used since the last look, tell nothing; for them only accesses
 //! count.
 
-use super::heard::Access;
+use super::log::Access;
 use crate::target::Targets;
 use parking_lot::Mutex;
 use policy::TargetId;
@@ -50,8 +50,8 @@ impl Ours {
 
 impl Quiet {
     /// Whether the fast and the slow tier were quiet since the last look.
-    pub fn look(&mut self, targets: &Targets, heard: &[Access], ours: &Ours, tiers: [u8; 2]) -> [bool; 2] {
-        let mut quiet = [Tier::Fast, Tier::Slow].map(|tier| heard.iter().all(|access| access.tier != tier));
+    pub fn look(&mut self, targets: &Targets, accesses: &[Access], ours: &Ours, tiers: [u8; 2]) -> [bool; 2] {
+        let mut quiet = [Tier::Fast, Tier::Slow].map(|tier| accesses.iter().all(|access| access.tier != tier));
         let ours = ours.take();
         for target in targets.all() {
             let Some(at) = tiers.iter().position(|tier| *tier == target.tier()) else { continue };

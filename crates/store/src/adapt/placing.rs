@@ -42,7 +42,7 @@ impl Placing {
     }
 
     /// Devices are so fast; not `proportional` is all in turn.
-    pub(in super::super) fn set_costs(&self, costs: &Costs, proportional: bool, segment_bytes: u64) {
+    pub(super) fn set_costs(&self, costs: &Costs, proportional: bool, segment_bytes: u64) {
         let speed = |tier, region| 1.0 / costs.of(tier).access_ns(region, segment_bytes as f64).max(1e-9);
         let speeds =
             [Tier::Fast, Tier::Slow].map(|tier| [Region::Read, Region::Write].map(|region| speed(tier, region)));
@@ -51,7 +51,7 @@ impl Placing {
     }
 
     /// So many segments have room on the fast tier, and the load is rather of this kind.
-    pub(in super::super) fn publish(&self, room: u64, region: Region) {
+    pub(super) fn publish(&self, room: u64, region: Region) {
         self.room.store(room, Ordering::Relaxed);
         self.reads.store(region == Region::Read, Ordering::Relaxed);
     }

@@ -3,7 +3,7 @@
 //! A measurement writes an object, makes it durable, asks the kernel to forget it and reads it back: some seconds on a slow
 //! device, once in a target's life.
 
-use super::Tiering;
+use super::Adapt;
 use crate::file::Pool;
 use crate::state::State;
 use crate::target::{Handle, Medium, Target};
@@ -21,15 +21,15 @@ const STEP_BYTES: usize = 1 << 20;
 const STEPS_MAX: u64 = 16;
 const SPAN_MAX: Duration = Duration::from_secs(2);
 
-impl Tiering {
+impl Adapt {
     /// The costs of both tiers; waits for measurements. `None` if a tier has no device that can be measured.
     pub(super) fn find_costs(&self, pool: &Pool) -> Option<Costs> {
-        let Section { fast, slow, speeds, .. } = &self.wish.tiering;
+        let Section { fast, slow, speeds, .. } = &self.settings.tiering;
         let of = |tier: u8| {
-            let targets = self.ear.targets().all();
+            let targets = self.recorder.targets().all();
             let targets: Vec<_> = targets.into_iter().filter(|target| target.tier() == tier).collect();
             let said = speeds.get(usize::from(tier)).copied().flatten();
-            let measured = |target| if self.ends() { None } else { speed(target, &self.state, pool) };
+            let measured = |target| if self.alarm.ends() { None } else { speed(target, &self.state, pool) };
             let cost = said.or_else(|| mean(targets.iter().filter_map(measured)));
             Some((cost?, targets.len() as u32))
         };

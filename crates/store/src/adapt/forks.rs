@@ -1,15 +1,15 @@
 //! Which mirrors of a file are forks: those behind the ones that it had before the first was made.
 
-use crate::daemon::Core;
 use crate::file::File;
+use crate::mover::Mover;
 use crate::state::State;
-use crate::stats::Metric;
 use crate::{Error, Result};
 use parking_lot::Mutex;
 use policy::FileId;
 use policy::layout::Placement;
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound::{Excluded, Unbounded};
 use std::sync::Arc;
 
 /// The name under which forks are kept in the state store.
@@ -25,6 +25,8 @@ struct Record {
 pub struct Forks {
     state: Arc<dyn State>,
     held: Mutex<BTreeMap<FileId, Record>>,
+    /// The file at rest that was looked at last.
+    looked: Mutex<FileId>,
 }
 
 impl Forks {
@@ -39,7 +41,7 @@ impl Forks {
                 ),
             }
         }
-        Ok(Forks { state, held: Mutex::new(held) })
+        Ok(Forks { state, held: Mutex::new(held), looked: Mutex::new(FileId(0)) })
     }
 
     /// Whether the file has any.
@@ -57,15 +59,15 @@ impl Forks {
         self.held.lock().get(&file).map_or(mirrors, |record| record.keep.min(mirrors))
     }
 
-    /// Makes one. First the record: a copy that nobody remembers would stay for ever.
-    pub fn add(&self, core: &Core, file: &Arc<File>, place: &Placement) -> Result<()> {
+    /// Makes one. First the record: a copy that nothing remembers would stay for ever.
+    pub fn add(&self, mover: &Mover, file: &Arc<File>, place: &Placement) -> Result<()> {
         let layout = file.layout().ok_or_else(|| Error::Busy("its bytes are in its stub".into()))?;
         let id = layout.file;
         let first = !self.has(id);
         if first {
             self.remember(id, Record { keep: layout.mirrors.len() })?;
         }
-        let made = core.mover.add_fork(file, place);
+        let made = mover.add_fork(file, place);
         if made.is_err() && first {
             self.forget(id)?;
         }
@@ -73,44 +75,39 @@ impl Forks {
     }
 
     /// Gives one up; with the last of a file goes its record.
-    pub fn drop_one(&self, core: &Core, file: &Arc<File>, mirror: usize) -> Result<()> {
-        let id = file.id().ok_or_else(|| Error::Busy("its bytes are in its stub".into()))?;
-        let layout = core.mover.drop_mirror(file, mirror)?;
-        if layout.mirrors.len() <= self.keep(id, layout.mirrors.len()) {
+    pub fn drop_one(&self, mover: &Mover, file: &Arc<File>, mirror: usize) -> Result<()> {
+        let before = file.layout().ok_or_else(|| Error::Busy("its bytes are in its stub".into()))?;
+        if mirror < self.keep(before.file, before.mirrors.len()) {
+            return Err(Error::Busy("its layout was changed meanwhile".into()));
+        }
+        let layout = mover.drop_mirror(file, mirror)?;
+        if layout.mirrors.len() <= self.keep(layout.file, layout.mirrors.len()) {
             file.load().set_chooser(None);
-            self.forget(id)?;
+            self.forget(layout.file)?;
         }
         Ok(())
     }
 
-    /// Space is scarce: gives up a fork of a file that nobody uses, one at a time. The files in use are the striper's business.
-    pub fn give_up_one_at_rest(&self, core: &Core, in_use: &[(FileId, Arc<File>)]) {
-        let resting = |id: &FileId| in_use.iter().all(|(used, _)| used != id);
-        let Some(id) = self.held.lock().keys().copied().find(resting) else { return };
-        let file = core.files.find(id);
-        let done = match file.as_ref().and_then(|file| Some((file, file.layout()?.mirrors.len()))) {
-            None => self.forget(id),
-            Some((file, mirrors)) if mirrors > self.keep(id, mirrors) => {
-                core.volume.stats().add(Metric::StripesForksDropped, 1);
-                self.drop_one(core, file, mirrors - 1)
-            }
-            Some(_) => self.forget(id),
-        };
-        if let Err(error) = done {
-            tracing::info!("stripes: the fork of file {id} stays for now: {error}");
-        }
+    /// One of the files that have forks and are not in use, another each time.
+    pub fn next_at_rest(&self, in_use: &BTreeSet<FileId>) -> Option<FileId> {
+        let (held, mut looked) = (self.held.lock(), self.looked.lock());
+        let after = held.range((Excluded(*looked), Unbounded)).chain(held.range(..=*looked));
+        let next = after.map(|(id, _)| *id).find(|id| !in_use.contains(id));
+        *looked = next.unwrap_or(*looked);
+        next
+    }
+
+    /// The record of a file without forks, or of one that is gone, is of no use.
+    pub fn forget(&self, id: FileId) -> Result<()> {
+        self.state.record_remove(RECORDS, &format!("{:016x}", id.0))?;
+        self.held.lock().remove(&id);
+        Ok(())
     }
 
     fn remember(&self, id: FileId, record: Record) -> Result<()> {
         let bytes = serde_json::to_vec(&record).expect("a number");
         self.state.record_put(RECORDS, &format!("{:016x}", id.0), &bytes)?;
         self.held.lock().insert(id, record);
-        Ok(())
-    }
-
-    fn forget(&self, id: FileId) -> Result<()> {
-        self.state.record_remove(RECORDS, &format!("{:016x}", id.0))?;
-        self.held.lock().remove(&id);
         Ok(())
     }
 }

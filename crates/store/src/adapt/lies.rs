@@ -1,0 +1,57 @@
+//! How a file lies, in the machine's words.
+
+use super::Adapt;
+use super::record::read_from;
+use crate::file::File;
+use policy::layout::{Layout, MirrorState, ObjectState, Reason};
+use policy::stripe::forks::Shape;
+use policy::tier::Tier;
+use policy::volume::ownership::Mechanism;
+use policy::volume::{Event, FileEvent, Lies, Mirror, Purpose};
+
+impl Adapt {
+    /// The event that tells how a file lies; `None` of one whose bytes are in its stub.
+    pub(super) fn lies(&self, file: &File) -> Option<Event> {
+        let layout = file.layout()?;
+        let segments = self.recorder.segments(&layout).map(|(_, tier)| tier);
+        let segments: Vec<Tier> = if file.follows_tiers() { segments.collect() } else { Vec::new() };
+        self.tiers.lie(&layout, &segments, self.settings.segment_bytes);
+        let (bytes, keep) = (file.size(), self.recorder.forks().keep(layout.file, layout.mirrors.len()));
+        let mirrors = layout.mirrors.iter().enumerate().map(|(at, mirror)| Mirror {
+            purpose: if at < keep { Purpose::Data } else { Purpose::Fork },
+            shape: Shape::of(mirror, bytes),
+            intact: mirror.state == MirrorState::InSync
+                && mirror.segments.iter().flat_map(|s| &s.objects).all(|o| o.state == ObjectState::Complete),
+        });
+        let lies = Lies {
+            bytes,
+            users: if file.is_open() { file.handles().max(1) as u32 } else { 0 },
+            segments,
+            mirrors: mirrors.collect(),
+            asked_for: is_asked_for(file, &layout),
+            elsewhere: !self.is_on_stripes(&layout),
+        };
+        Some(Event::File(layout.file, FileEvent::LaidOut(lies)))
+    }
+
+    /// Whether all of it lies on the targets that files are striped over by load.
+    fn is_on_stripes(&self, layout: &Layout) -> bool {
+        let Some(tier) = self.settings.stripes.as_ref().and_then(|of| of.tier) else { return true };
+        let targets = self.recorder.targets();
+        let on_tier = |target| targets.get(target).is_some_and(|target| target.tier() == tier);
+        layout.objects().all(|(_, object)| on_tier(object.target))
+    }
+
+    /// A mirror that is read, and a segment of it.
+    pub(super) fn segment(&self, file: &File, index: u64) -> Option<(usize, policy::layout::Segment)> {
+        let layout = file.layout()?;
+        let (mirror, segments) = read_from(&layout)?;
+        Some((mirror, segments.get(usize::try_from(index).ok()?)?.clone()))
+    }
+}
+
+/// Whether its shape is what somebody asked for, or another mechanism's to decide.
+fn is_asked_for(file: &File, layout: &Layout) -> bool {
+    let requested = layout.history.iter().any(|(_, reason)| *reason == Reason::Requested);
+    requested || layout.is_merged() || file.is_claimed(Mechanism::Burst) || file.is_claimed(Mechanism::Replicas)
+}

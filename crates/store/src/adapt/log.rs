@@ -1,0 +1,109 @@
+//! The access log: what applications did, written by their threads and taken by the loop.
+
+use parking_lot::Mutex;
+use policy::tier::{Region, Tier};
+use policy::{FileId, Time};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Accesses that wait to be looked at. A guess: half a second of a hundred thousand a second.
+const WAITING_MAX: usize = 1 << 16;
+
+/// Files that were laid out or removed and wait to be looked at; beyond that, the next access to each tells.
+const FILES_MAX: usize = 1 << 16;
+
+/// An access to one segment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Access {
+    /// When.
+    pub at: Time,
+    /// The file.
+    pub file: FileId,
+    /// The index of its segment.
+    pub segment: u64,
+    /// Where it lay.
+    pub tier: Tier,
+    /// Bytes of the access that lie in it.
+    pub bytes: u64,
+    /// Whether it writes.
+    pub region: Region,
+}
+
+/// Bounded: what finds no room is counted and forgotten, since an application never waits for this.
+#[derive(Default)]
+pub struct AccessLog {
+    accesses: Mutex<Vec<Access>>,
+    laid_out: Mutex<Vec<FileId>>,
+    removed: Mutex<Vec<FileId>>,
+    lost: AtomicU64,
+}
+
+impl AccessLog {
+    /// Writes one down.
+    pub fn access(&self, access: Access) {
+        let mut accesses = self.accesses.lock();
+        if accesses.len() < WAITING_MAX {
+            accesses.push(access);
+        } else {
+            self.lost.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// A file has new segments on the fast tier.
+    pub fn laid_out(&self, file: FileId) {
+        push(&self.laid_out, file);
+    }
+
+    /// A file is gone.
+    pub fn removed(&self, file: FileId) {
+        push(&self.removed, file);
+    }
+
+    /// The accesses, in their order.
+    pub fn take_accesses(&self) -> Vec<Access> {
+        std::mem::take(&mut *self.accesses.lock())
+    }
+
+    /// The files with new segments on the fast tier, in their order.
+    pub fn take_laid_out(&self) -> Vec<FileId> {
+        std::mem::take(&mut *self.laid_out.lock())
+    }
+
+    /// The files that are gone.
+    pub fn take_removed(&self) -> Vec<FileId> {
+        std::mem::take(&mut *self.removed.lock())
+    }
+
+    /// How many accesses were forgotten since this was last asked.
+    pub fn take_lost(&self) -> u64 {
+        self.lost.swap(0, Ordering::Relaxed)
+    }
+}
+
+fn push(list: &Mutex<Vec<FileId>>, file: FileId) {
+    let mut list = list.lock();
+    if list.len() < FILES_MAX && list.last() != Some(&file) {
+        list.push(file);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn beyond_its_bound_it_forgets_and_says_so() {
+        let log = AccessLog::default();
+        let access = |segment| Access {
+            at: Time(segment),
+            file: FileId(1),
+            segment,
+            tier: Tier::Slow,
+            bytes: 1,
+            region: Region::Read,
+        };
+        (0..WAITING_MAX as u64 + 3).for_each(|segment| log.access(access(segment)));
+        assert_eq!((log.take_accesses().len(), log.take_lost(), log.take_lost()), (WAITING_MAX, 3, 0));
+        log.access(access(7));
+        assert_eq!(log.take_accesses(), [access(7)]);
+    }
+}

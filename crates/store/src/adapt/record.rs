@@ -1,0 +1,229 @@
+//! The recorder: writes down what applications do, and says how new segments lie and how mirrors are written.
+
+use super::Settings;
+use super::forks::Forks;
+use super::log::{Access, AccessLog};
+use super::placing::Placing;
+use crate::file::{self, Adviser, File, MirrorWrites};
+use crate::target::Targets;
+use crate::volume::TieringPolicy;
+use parking_lot::{Mutex, MutexGuard, RwLock};
+use policy::layout::{Layout, MirrorState, OPEN_END, Placement, Segment};
+use policy::stripe::advice::Mode;
+use policy::tier::{Region, Tier};
+use policy::volume::Volume;
+use policy::volume::ownership::Mechanism;
+use policy::{TargetId, Time};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Segments that one growth adds at most and are looked at at once; of more, the next access to each tells.
+const NEW_MAX: usize = 64;
+
+/// Tells the time on the machine's clock.
+pub type Clock = Box<dyn Fn() -> Time + Send + Sync>;
+
+/// Writes down what applications do. See the module above.
+pub struct Recorder {
+    targets: Arc<Targets>,
+    clock: Clock,
+    machine: Mutex<Volume>,
+    forks: Forks,
+    /// The fast and the slow tier, if segments are moved between them.
+    tiers: Option<[u8; 2]>,
+    /// Whether requests are counted for the stripes, and whether stripes change.
+    counts: bool,
+    stripes_change: bool,
+    /// Which of the two tiers each target belongs to, as last looked.
+    of_target: RwLock<BTreeMap<TargetId, Tier>>,
+    log: AccessLog,
+    placing: Placing,
+    /// When applications last used one of the two tiers, in nanoseconds and one more; 0: never.
+    used: AtomicU64,
+}
+
+impl Recorder {
+    pub(super) fn new(
+        settings: &Settings,
+        machine: Volume,
+        forks: Forks,
+        targets: Arc<Targets>,
+        clock: Clock,
+    ) -> Arc<Recorder> {
+        let (of, stripes) = (&settings.tiering, settings.stripes.as_ref());
+        let recorder = Recorder {
+            placing: Placing::new(targets.clone(), of.fast, of.slow),
+            targets,
+            clock,
+            machine: Mutex::new(machine),
+            forks,
+            tiers: (of.policy != TieringPolicy::Off).then_some([of.fast, of.slow]),
+            counts: stripes.is_some(),
+            stripes_change: stripes.is_some_and(|of| !matches!(of.mode, Mode::Fixed(_))),
+            of_target: RwLock::default(),
+            log: AccessLog::default(),
+            used: AtomicU64::new(0),
+        };
+        recorder.look();
+        Arc::new(recorder)
+    }
+
+    /// The volume's targets.
+    pub fn targets(&self) -> &Arc<Targets> {
+        &self.targets
+    }
+
+    /// Where new segments go.
+    pub fn placing(&self) -> &Placing {
+        &self.placing
+    }
+
+    pub(super) fn machine(&self) -> MutexGuard<'_, Volume> {
+        self.machine.lock()
+    }
+
+    pub(super) fn forks(&self) -> &Forks {
+        &self.forks
+    }
+
+    pub(super) fn log(&self) -> &AccessLog {
+        &self.log
+    }
+
+    pub(super) fn now(&self) -> Time {
+        (self.clock)()
+    }
+
+    /// When applications last used one of the two tiers.
+    pub(super) fn last_used(&self) -> Option<Time> {
+        self.used.load(Ordering::Relaxed).checked_sub(1).map(Time)
+    }
+
+    pub(super) fn take_lost(&self) -> u64 {
+        self.log.take_lost()
+    }
+
+    /// Which target belongs to which tier: seldom anything new.
+    pub(super) fn look(&self) {
+        let Some(tiers) = self.tiers else { return };
+        let known = |tier: u8| tiers.iter().position(|known| *known == tier).map(|at| [Tier::Fast, Tier::Slow][at]);
+        let all = self.targets.all();
+        let now: BTreeMap<_, _> = all.iter().filter_map(|t| Some((t.id(), known(t.tier())?))).collect();
+        if *self.of_target.read() != now {
+            *self.of_target.write() = now;
+        }
+    }
+
+    fn is_on_tiers(&self, segment: &Segment) -> bool {
+        let of_target = self.of_target.read();
+        segment.objects.iter().any(|object| of_target.contains_key(&object.target))
+    }
+
+    /// The tier of a segment that tiering knows: one with an end. What lies on both tiers, or elsewhere, counts as slow.
+    pub(super) fn tier_of(&self, segment: &Segment) -> Option<Tier> {
+        if self.tiers.is_none() || segment.end == OPEN_END {
+            return None;
+        }
+        let of_target = self.of_target.read();
+        let fast = segment.objects.iter().all(|object| of_target.get(&object.target) == Some(&Tier::Fast));
+        Some(if fast { Tier::Fast } else { Tier::Slow })
+    }
+
+    /// The segments that tiering knows.
+    pub(super) fn segments<'a>(&'a self, layout: &'a Layout) -> impl Iterator<Item = (&'a Segment, Tier)> + 'a {
+        let segments = read_from(layout).map_or(&[][..], |(_, segments)| segments);
+        segments.iter().map_while(|segment| Some((segment, self.tier_of(segment)?)))
+    }
+
+    fn has_tiers(&self, file: &File) -> bool {
+        self.tiers.is_some() && file.layout().is_some_and(|layout| self.segments(&layout).next().is_some())
+    }
+
+    fn record(&self, file: &File, access: file::Access) {
+        let Some(layout) = file.layout() else { return };
+        let Some((_, segments)) = read_from(&layout) else { return };
+        let size = if access.write { u64::MAX } else { file.size() };
+        let end = access.offset.saturating_add(access.len).min(size);
+        let first = segments.partition_point(|segment| segment.end <= access.offset);
+        let (at, ours) = (self.now(), file.follows_tiers());
+        for (index, segment) in segments.iter().enumerate().skip(first).take_while(|(_, s)| s.start < end) {
+            // Also what is not ours to move keeps devices busy.
+            if self.is_on_tiers(segment) {
+                self.used.fetch_max(at.0 + 1, Ordering::Relaxed);
+            }
+            let Some(tier) = self.tier_of(segment).filter(|_| ours) else { continue };
+            let bytes = end.min(segment.end).saturating_sub(access.offset.max(segment.start));
+            if bytes > 0 {
+                let region = if access.write { Region::Write } else { Region::Read };
+                self.log.access(Access { at, file: layout.file, segment: index as u64, tier, bytes, region });
+            }
+        }
+    }
+}
+
+/// The mirror that is read as a rule: the first in sync. Its number and segments.
+pub(super) fn read_from(layout: &Layout) -> Option<(usize, &[Segment])> {
+    let mut mirrors = layout.mirrors.iter().enumerate();
+    mirrors.find(|(_, m)| m.state == MirrorState::InSync).map(|(at, m)| (at, &m.segments[..]))
+}
+
+impl Adviser for Recorder {
+    fn watches(&self, file: &File) -> bool {
+        // Those that one open-ended object holds are never moved, and may go on as fast as they can.
+        self.stripes_change || self.has_tiers(file)
+    }
+
+    fn claims(&self, file: &File, mechanism: Mechanism) -> bool {
+        mechanism == Mechanism::Tiers && self.has_tiers(file)
+    }
+
+    fn accessed(&self, file: &File, access: file::Access) {
+        if self.counts {
+            file.load().count(access);
+        }
+        if self.tiers.is_some() {
+            self.record(file, access);
+        }
+    }
+
+    /// Files whose directory or owner asked for a layout of their own keep it.
+    fn place(&self, file: &File, _from: u64, place: &mut Placement) {
+        let usual = &file.pool().placement;
+        let as_usual = (place.stripe_size, place.stripe_count) == (usual.stripe_size, usual.stripe_count);
+        if self.stripes_change
+            && as_usual
+            && let Some(shape) = self.machine().striper().and_then(|striper| striper.placement(file.id()))
+        {
+            place.stripe_size = shape.unit_bytes;
+            place.stripe_count = shape.devices as usize;
+        }
+        if self.tiers.is_some() && place.tier.is_none() {
+            place.tier = self.placing.next();
+        }
+    }
+
+    /// A file with forks is written as the rules say; one whose mirrors are there for safety as the volume says.
+    fn mirror_writes(&self, file: &File) -> Option<MirrorWrites> {
+        let id = file.id().filter(|id| self.counts && self.forks.has(*id))?;
+        let online = self.machine().striper().is_none_or(|striper| striper.online(id));
+        Some(if online { MirrorWrites::Sync } else { MirrorWrites::Stale })
+    }
+
+    fn removed(&self, file: &File) {
+        if let Some(id) = file.id() {
+            self.log.removed(id);
+        }
+    }
+
+    fn laid_out(&self, file: &File) {
+        if self.tiers.is_none() || !file.follows_tiers() {
+            return;
+        }
+        let Some(layout) = file.layout() else { return };
+        let Some((_, segments)) = read_from(&layout) else { return };
+        if segments.iter().rev().take(NEW_MAX).any(|segment| self.tier_of(segment) == Some(Tier::Fast)) {
+            self.log.laid_out(layout.file);
+        }
+    }
+}

@@ -1,0 +1,223 @@
+//! The loop: what was recorded and what devices do goes into the machine, at its deadlines at the latest.
+
+use super::log::Access;
+use super::tiers::look_every;
+use super::{Adapt, stripes};
+use crate::file::{File, Pool};
+use parking_lot::{Condvar, Mutex};
+use policy::machine::Machine;
+use policy::tier::Tier;
+use policy::volume::{Event, FileEvent};
+use policy::{FileId, Time};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Recorded events that go in under one lock.
+const EVENTS_AT_ONCE: usize = 512;
+
+/// Wakes the loop for a deadline.
+#[derive(Default)]
+pub struct Alarm {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    /// The machine's next deadline.
+    at: Option<Time>,
+    ends: bool,
+}
+
+impl Alarm {
+    /// The machine's next deadline is this.
+    pub fn set(&self, at: Option<Time>) {
+        let mut state = self.state.lock();
+        let sooner = at.is_some_and(|at| state.at.is_none_or(|set| at < set));
+        state.at = at;
+        if sooner {
+            self.changed.notify_all();
+        }
+    }
+
+    /// Everything ends.
+    pub fn end(&self) {
+        self.state.lock().ends = true;
+        self.changed.notify_all();
+    }
+
+    pub fn ends(&self) -> bool {
+        self.state.lock().ends
+    }
+
+    /// Rests until the deadline, or for `most`, or until the end. Whether it goes on.
+    fn rest(&self, now: impl Fn() -> Time, most: Option<Time>) -> bool {
+        let end = most.map(|most| now() + most);
+        let mut state = self.state.lock();
+        while !state.ends {
+            let until = [state.at, end].into_iter().flatten().min();
+            let left = until.map(|until| until.since(now()));
+            match left {
+                Some(Time::ZERO) => return true,
+                // A deadline that has just passed again and again would keep a core busy.
+                Some(left) => {
+                    let span = Duration::from_nanos(left.0).max(Duration::from_millis(1));
+                    self.changed.wait_until(&mut state, Instant::now() + span);
+                }
+                None => self.changed.wait(&mut state),
+            }
+        }
+        false
+    }
+}
+
+impl Adapt {
+    /// Starts everything. `walk` goes through all files of the volume.
+    pub(crate) fn start(
+        self: &Arc<Adapt>,
+        pool: &Arc<Pool>,
+        walk: impl FnOnce(&mut dyn FnMut(&File) -> bool) + Send + 'static,
+    ) {
+        let (tiers, stripes) = (self.has_tiers(), self.settings.stripes.is_some());
+        if !tiers && !stripes {
+            return;
+        }
+        let adapt = self.clone();
+        self.workers.start("adapt", move || adapt.run());
+        let tiers_carry = if tiers { self.settings.concurrent } else { 0 };
+        for _ in 0..tiers_carry + usize::from(stripes) {
+            let carrier = self.clone();
+            self.workers.start("adapt-carry", move || carrier.carry_all());
+        }
+        if tiers {
+            let (adapt, pool) = (self.clone(), pool.clone());
+            self.workers.start("adapt-look", move || adapt.begin_tiers(&pool, walk));
+        }
+    }
+
+    /// Ends the threads. The mover must have been stopped before, so that changes end.
+    pub(crate) fn stop(&self) {
+        self.alarm.end();
+        self.queue.lock().end();
+        self.queued.notify_all();
+        self.workers.stop();
+        // After a stop nothing watches whether segments are written, so that copies are worth nothing.
+        if self.has_tiers()
+            && let Err(error) = self.mover.forget_copies()
+        {
+            tracing::warn!("slow copies are left to the next start: {error}");
+        }
+    }
+
+    /// Waits for the speed of the devices, and tells how everything lies that the tree has.
+    fn begin_tiers(&self, pool: &Pool, walk: impl FnOnce(&mut dyn FnMut(&File) -> bool)) {
+        let Some(costs) = self.find_costs(pool) else {
+            tracing::error!("the speed of a tier is not known, so nothing is moved; give both tiers a `speed`");
+            return;
+        };
+        self.set_costs(costs);
+        // What lies on the fast tier counts from the start, also what nobody uses.
+        walk(&mut |file| {
+            self.found_in_tree(file);
+            !self.alarm.ends()
+        });
+    }
+
+    /// A file lies so: what of it is on the fast tier is told to the machine, without an access.
+    pub fn found_in_tree(&self, file: &File) {
+        let Some(layout) = file.layout() else { return };
+        if self.recorder.segments(&layout).any(|(_, tier)| tier == Tier::Fast) {
+            self.lies(file).into_iter().for_each(|lies| self.tell(lies));
+        }
+    }
+
+    fn run(&self) {
+        let tiers = self.has_tiers().then(|| look_every(self.settings.tiering.idle));
+        loop {
+            let stripes = self.recorder.machine().stripes_look_at().map(|at| at.since(self.now()));
+            if !self.alarm.rest(|| self.now(), [tiers, stripes].into_iter().flatten().min()) {
+                return;
+            }
+            self.step();
+        }
+    }
+
+    /// Takes what was recorded, looks at the devices, and hands out the changes that are due.
+    pub fn step(&self) {
+        let stripes = self.recorder.machine().stripes_look_at().is_some_and(|at| at <= self.now());
+        self.recorder.look();
+        let log = self.recorder.log();
+        let (laid_out, accesses) = (log.take_laid_out(), log.take_accesses());
+        // Asked last: what is recorded of a file comes before its end.
+        let removed = log.take_removed();
+        let used: BTreeSet<FileId> = laid_out.into_iter().chain(accesses.iter().map(|access| access.file)).collect();
+        let lies: Vec<Event> = used.into_iter().filter_map(|id| self.lies(&*self.files.noted(id)?)).collect();
+        self.feed(&lies, &accesses);
+        let mut told = Vec::new();
+        for file in removed {
+            self.mover.forget_copies_of(file);
+            self.tiers.forget(file);
+            told.push(Event::File(file, FileEvent::Removed));
+        }
+        if self.has_tiers() {
+            told.extend(self.of_tiers(&accesses));
+        }
+        if stripes {
+            told.extend(self.of_stripes());
+        }
+        told.push(Event::Tick);
+        self.tell_all(told);
+        if self.has_tiers() {
+            self.count();
+            self.publish();
+            self.tidy_copies();
+        }
+    }
+
+    /// Tells how files lie and what was accessed, each at its time; asks for nothing yet.
+    fn feed(&self, lies: &[Event], accesses: &[Access]) {
+        let now = accesses.first().map_or_else(|| self.now(), |first| first.at);
+        lies.iter().for_each(|lies| self.recorder.machine().handle(now, lies.clone()));
+        for some in accesses.chunks(EVENTS_AT_ONCE) {
+            let mut machine = self.recorder.machine();
+            for Access { at, file, segment, region, bytes, .. } in some.iter().copied() {
+                machine.handle(at, Event::File(file, FileEvent::Accessed { segment, region, bytes }));
+            }
+        }
+    }
+
+    /// What is asked of files, what devices served, and how much space there is.
+    fn of_stripes(&self) -> Vec<Event> {
+        let space = self.recorder.targets().space();
+        let free = space.free_bytes as f64 / space.total_bytes.max(1) as f64;
+        let mut told = vec![Event::Stripes(policy::stripe::striper::Event::Space { free })];
+        if self.settings.devices.are_measured {
+            told.push(Event::Stripes(self.served.lock().look(stripes::timed(&self.settings, &self.recorder))));
+        }
+        let mut in_use = BTreeSet::new();
+        for file in self.files.files() {
+            let Some(id) = file.id() else { continue };
+            in_use.insert(id);
+            let counts = file.load().take();
+            if counts.is_some() || self.recorder.forks().has(id) {
+                told.extend(self.lies(&file));
+            }
+            if let Some(counts) = counts {
+                told.push(Event::File(id, FileEvent::Asked { counts, recent: file.load().recent() }));
+            }
+        }
+        // One of those with forks that nobody uses: when space is scarce, these go first.
+        if let Some(id) = self.recorder.forks().next_at_rest(&in_use) {
+            match self.files.find(id) {
+                Some(file) => told.extend(self.lies(&file)),
+                None => {
+                    if let Err(error) = self.recorder.forks().forget(id) {
+                        tracing::info!("the record of the forks of file {id} stays for now: {error}");
+                    }
+                }
+            }
+        }
+        told
+    }
+}
