@@ -172,7 +172,7 @@ impl Changes {
         if queue.is_empty() {
             self.wanted.remove(&by);
         }
-        if self.is_busy(of.file) {
+        if self.is_in_the_way(&of) {
             return Some(Next::Busy(of));
         }
         let Some(file) = files.get(&of.file) else { return Some(Next::Refused(of)) };
