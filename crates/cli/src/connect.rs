@@ -4,7 +4,7 @@ use crate::failure::{Failure, Result};
 use rustix::io::Errno;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
-use store::control::{Client, Found, Problem, exit, find};
+use store::control::{Client, Found, Problem, Request, exit, find};
 
 /// What every subcommand may need of the command line.
 #[derive(Clone, Debug, Default)]
@@ -30,6 +30,11 @@ impl Context {
     /// A connection to its daemon.
     pub fn connect(&self) -> Result<Client> {
         Ok(Client::connect(&self.find()?.socket())?)
+    }
+
+    /// Asks the store and drops progress.
+    pub fn ask_store(&self, request: &Request) -> Result<Value> {
+        Ok(self.connect()?.ask(request, &mut |_| {})?)
     }
 
     /// Asks the daemon and drops progress.
@@ -60,17 +65,15 @@ impl Context {
         Ok(Inside { path: below.to_string(), volume })
     }
 
-    /// Asks the daemon of the volume that `path` lies in; `args` gets the path below its mount point as `path`.
+    /// Asks the store of the volume that `path` lies in; the request gets the path below its mount point.
     pub fn ask_about(
         &self,
         path: &Path,
-        command: &str,
-        mut args: Value,
+        request: impl FnOnce(String) -> Request,
         progress: &mut dyn FnMut(Value),
     ) -> Result<Value> {
         let inside = self.inside(path)?;
-        args["path"] = inside.path.into();
-        Ok(Client::connect(&inside.volume.socket())?.request(command, args, progress)?)
+        Ok(Client::connect(&inside.volume.socket())?.ask(&request(inside.path), progress)?)
     }
 }
 

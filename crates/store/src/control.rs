@@ -8,12 +8,13 @@
 //! ```
 //!
 //! A connection serves one request after the other. Requests find their handler by the part of the command before the
-//! dot. The kernel says who the caller is; a caller that goes away stops its request. This module knows no command.
+//! dot. The kernel says who the caller is; a caller that goes away stops its request.
 
 mod client;
 mod find;
 mod lines;
 mod problem;
+mod request;
 mod server;
 mod wire;
 
@@ -21,6 +22,7 @@ pub use crate::exit;
 pub use client::{Client, is_dead};
 pub use find::{ENVIRONMENT, Found, device_of, find, mounts, socket_of};
 pub use problem::Problem;
+pub use request::{BeginCheckpoint, Check, Merge, Request};
 pub use server::{Binding, Server, ServerOptions};
 pub use wire::LINE_BYTES_MAX;
 

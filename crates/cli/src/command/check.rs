@@ -5,9 +5,9 @@ use crate::connect::Context;
 use crate::failure::Result;
 use crate::shown::{self, Output, list, number, word};
 use clap::Args;
-use serde_json::{Value, json};
+use serde_json::Value;
 use std::path::PathBuf;
-use store::control::{Client, exit};
+use store::control::{Client, Request, exit};
 
 /// Look for lost, half-done and left-over objects, and set them right
 ///
@@ -54,13 +54,11 @@ impl Check {
         }
         let volume = volume.map_or_else(|| context.find(), Ok)?;
         let repair = self.repair || self.before_job;
-        let (deep, drop_unknown) = (self.deep, self.drop_unknown);
-        let args = json!({
-            "repair": repair, "paths": paths, "before_job": self.before_job, "deep": deep, "drop_unknown": drop_unknown
-        });
+        let (before_job, deep, drop_unknown) = (self.before_job, self.deep, self.drop_unknown);
+        let request = Request::Check(store::control::Check { repair, before_job, deep, drop_unknown, paths });
         let mut client = Client::connect(&volume.socket())?;
         let hint = "run the same command again";
-        let report = work::follow(|progress| client.request("check.run", args, progress), Some(hint))?;
+        let report = work::follow(|progress| client.ask(&request, progress), Some(hint))?;
         match self.output {
             Output::Json => shown::json(&report)?,
             Output::Text => shown::text(&render(&report))?,

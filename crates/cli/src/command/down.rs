@@ -5,10 +5,9 @@ use crate::failure::{Failure, Result};
 use crate::shown;
 use clap::Args;
 use rustix::process::{Pid, Signal, kill_process};
-use serde_json::json;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
-use store::control::{Client, Found, Problem, exit, is_dead};
+use store::control::{Client, Found, Problem, Request, exit, is_dead};
 
 /// Unmount the volume and stop its daemon
 ///
@@ -49,7 +48,7 @@ impl Down {
         };
         let pid = client.daemon_pid();
         client.set_patience(self.force.then_some(FORCED_PATIENCE))?;
-        match client.request("daemon.down", json!({"force": self.force}), &mut |_| {}) {
+        match client.ask(&Request::Down { force: self.force }, &mut |_| {}) {
             Ok(_) => {}
             Err(problem) if self.force && problem.exit_code == exit::NO_DAEMON => cut_off(&found)?,
             // Its process ended before it could say so.

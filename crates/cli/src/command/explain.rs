@@ -4,8 +4,8 @@ use crate::connect::Context;
 use crate::failure::Result;
 use crate::shown::{self, Output, list};
 use clap::Args;
-use serde_json::json;
 use std::path::PathBuf;
+use store::control::Request;
 
 /// Say in plain words where a file lies and why, and what would happen if a target failed
 #[derive(Debug, Args)]
@@ -23,7 +23,7 @@ pub struct Explain {
 
 impl Explain {
     pub fn run(self, context: &Context) -> Result<u8> {
-        let answer = context.ask_about(&self.file, "layout.explain", json!({}), &mut |_| {})?;
+        let answer = context.ask_about(&self.file, |path| Request::Explain { path }, &mut |_| {})?;
         match self.output {
             Output::Json => shown::json(&answer)?,
             Output::Text => {

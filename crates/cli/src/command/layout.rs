@@ -9,7 +9,7 @@ use rustix::io::Errno;
 use serde_json::{Value, json};
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
-use store::control::Problem;
+use store::control::{Merge, Problem, Request};
 
 /// Show where the bytes of a file lie, or change it
 ///
@@ -141,25 +141,28 @@ enum Verb {
 
 impl Layout {
     pub fn run(self, context: &Context) -> Result<u8> {
-        let (file, command, args) = match self.verb {
+        type Ask = Box<dyn FnOnce(String) -> Request>;
+        let (file, request): (PathBuf, Ask) = match self.verb {
             None => return show(context, self.file.as_deref().unwrap_or(Path::new(".")), self.output),
             Some(Verb::Set { path, request }) => return set(context, &path, &request.join(" ")),
             Some(Verb::AddMirror { file, tier, stripe_count }) => {
-                (file, "layout.add-mirror", json!({"tier": tier, "stripe_count": stripe_count}))
+                (file, Box::new(move |path| Request::AddMirror { path, tier, stripe_count }))
             }
-            Some(Verb::DropMirror { file, mirror }) => (file, "layout.drop-mirror", json!({"mirror": mirror})),
-            Some(Verb::Replace { file, from, to }) => (file, "layout.replace", json!({"from": from, "to": to})),
+            Some(Verb::DropMirror { file, mirror }) => {
+                (file, Box::new(move |path| Request::DropMirror { path, mirror }))
+            }
+            Some(Verb::Replace { file, from, to }) => (file, Box::new(move |path| Request::Replace { path, from, to })),
             Some(Verb::Move { file, mirror, segment, to }) => {
-                (file, "layout.move", json!({"mirror": mirror, "segment": segment, "to": to}))
+                (file, Box::new(move |path| Request::Move { path, mirror, segment, to }))
             }
             Some(Verb::Merge { files, stripe_size, stripe_count, tier }) => {
-                let args = merged(context, &files, stripe_size.as_deref(), stripe_count, tier)?;
-                (files[0].clone(), "layout.merge", args)
+                let request = merged(context, &files, stripe_size.as_deref(), stripe_count, tier)?;
+                (files[0].clone(), Box::new(move |_| request))
             }
             Some(Verb::Split { files }) => return split(context, &files),
-            Some(Verb::Resync { file }) => (file, "layout.resync", json!({})),
+            Some(Verb::Resync { file }) => (file, Box::new(|path| Request::Resync { path })),
         };
-        let ask = |progress: &mut dyn FnMut(Value)| context.ask_about(&file, command, args, progress);
+        let ask = |progress: &mut dyn FnMut(Value)| context.ask_about(&file, request, progress);
         let answer = work::follow(ask, None)?;
         shown::text(&format!("{}\n", word(&answer, "text")))?;
         Ok(0)
@@ -173,7 +176,7 @@ fn merged(
     stripe_size: Option<&str>,
     stripe_count: Option<usize>,
     tier: Option<String>,
-) -> Result<Value> {
+) -> Result<Request> {
     let wrong = |cause: String, mend: &str| Failure::Problem(Problem::wrong(cause).try_this(mend));
     let parse = |text: &str| {
         let cause = || format!("`{text}` is no size");
@@ -190,13 +193,13 @@ fn merged(
         }
         others.push(other.path);
     }
-    Ok(json!({"others": others, "stripe_size": stripe_size, "stripe_count": stripe_count, "tier": tier}))
+    Ok(Request::Merge(Merge { path: first.path, others, stripe_size, stripe_count, tier }))
 }
 
 /// One after the other; says which is done, so that after a problem the rest is known.
 fn split(context: &Context, files: &[PathBuf]) -> Result<u8> {
     for file in files {
-        let ask = |progress: &mut dyn FnMut(Value)| context.ask_about(file, "layout.split", json!({}), progress);
+        let ask = |progress: &mut dyn FnMut(Value)| context.ask_about(file, |path| Request::Split { path }, progress);
         let answer = work::follow(ask, None)?;
         shown::text(&format!("{}: {}\n", file.display(), word(&answer, "text")))?;
     }
@@ -207,7 +210,7 @@ fn show(context: &Context, file: &Path, output: Output) -> Result<u8> {
     if file.is_dir() {
         return show_request(context, file, output);
     }
-    let answer = context.ask_about(file, "layout.get", json!({}), &mut |_| {})?;
+    let answer = context.ask_about(file, |path| Request::Layout { path }, &mut |_| {})?;
     match output {
         Output::Json => shown::json(&answer)?,
         Output::Text => shown::text(&render(&answer))?,
@@ -240,7 +243,7 @@ fn show_request(context: &Context, dir: &Path, output: Output) -> Result<u8> {
 /// Sets the virtual attribute: the mount checks who may. The daemon says before what is wrong with the request, which an errno cannot.
 fn set(context: &Context, path: &Path, request: &str) -> Result<u8> {
     let metadata = std::fs::symlink_metadata(path).map_err(|e| Failure::of_io(&path.display().to_string(), &e))?;
-    context.ask_about(path, "layout.check", json!({"request": request}), &mut |_| {})?;
+    context.ask_about(path, |_| Request::CheckLayout { request: request.into() }, &mut |_| {})?;
     let shown = path.display();
     let has_data = || {
         Problem::wrong(format!("{shown} was written to already, and its layout is chosen at its first byte")).try_this(

@@ -4,7 +4,7 @@ use crate::connect::Context;
 use crate::failure::Result;
 use crate::shown::{self, Output};
 use clap::Args;
-use serde_json::json;
+use store::control::Request;
 use store::daemon::PurgeReport;
 
 /// Remove files that nobody needs here any more and whose bytes are safe elsewhere
@@ -28,7 +28,7 @@ pub struct Purge {
 
 impl Purge {
     pub fn run(self, context: &Context) -> Result<u8> {
-        let answer = context.connect()?.request("purge.run", json!({"dry_run": self.dry_run}), &mut |_| {})?;
+        let answer = context.ask_store(&Request::Purge { dry_run: self.dry_run })?;
         if matches!(self.output, Output::Json) {
             shown::json(&answer)?;
             return Ok(0);

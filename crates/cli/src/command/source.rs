@@ -5,8 +5,8 @@ use crate::connect::Context;
 use crate::failure::Result;
 use crate::shown::{self, Output, list, number, word};
 use clap::{Args, Subcommand};
-use serde_json::json;
 use std::path::PathBuf;
+use store::control::Request;
 
 /// Show or say where a file came from, so that lost bytes can be fetched again
 #[derive(Debug, Args)]
@@ -58,7 +58,7 @@ impl Source {
     pub fn run(self, context: &Context) -> Result<u8> {
         match self.verb {
             Verb::Get { file, output } => {
-                let answer = context.ask_about(&file, "source.get", json!({}), &mut |_| {})?;
+                let answer = context.ask_about(&file, |path| Request::Source { path }, &mut |_| {})?;
                 match output {
                     Output::Json => shown::json(&answer)?,
                     Output::Text => shown::text(&render(&answer))?,
@@ -66,8 +66,8 @@ impl Source {
             }
             Verb::Set { file, uris, verify, credentials } => {
                 let identity = super::stage::identity(credentials)?;
-                let args = json!({"uris": uris, "verify": verify, "identity": identity});
-                let ask = |progress: &mut dyn FnMut(_)| context.ask_about(&file, "source.set", args, progress);
+                let set = |path| Request::SetSource { path, uris, verify, identity };
+                let ask = |progress: &mut dyn FnMut(_)| context.ask_about(&file, set, progress);
                 let answer = work::follow(ask, Some("run the same command again"))?;
                 shown::text(&render(&answer))?;
             }

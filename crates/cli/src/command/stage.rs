@@ -9,9 +9,9 @@ use policy::schedule::staging::{Attempt, Attempts, PAUSE_MIN, Verdict};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use store::control::{Client, Problem, exit};
+use store::control::{Client, Problem, Request, exit};
 use store::source::Identity;
-use store::stage::{Algorithm, BadLine, Checksum, Compare, StageError, Staged};
+use store::stage::{Algorithm, BadLine, Checksum, Compare, StageError, StageIn, Staged};
 
 /// Bring data in from a source, or take results out, verified
 ///
@@ -138,7 +138,7 @@ impl Stage {
 
 impl In {
     fn run(self, context: &Context) -> Result<u8> {
-        let who = identity(self.how.credentials.clone())?;
+        let identity = identity(self.how.credentials.clone())?;
         let sums = [
             (Algorithm::Blake3, self.blake3),
             (Algorithm::Sha256, self.sha256),
@@ -147,28 +147,28 @@ impl In {
         ];
         let sums = sums.into_iter().filter_map(|(algorithm, hex)| Some(Checksum { algorithm, hex: hex? }));
         let sums: Vec<_> = sums.collect();
-        let (mut client, args, command) = if let Some(manifest) = &self.manifest {
-            let text = read_text(manifest)?;
-            let args = json!({"manifest": text, "replace": self.force, "keep": self.keep, "identity": who});
-            (context.connect()?, args, "stage.in-manifest")
+        let (replace, keep) = (self.force, self.keep);
+        let (mut client, request) = if let Some(manifest) = &self.manifest {
+            let manifest = read_text(manifest)?;
+            (context.connect()?, Request::StageInManifest { manifest, replace, keep, identity })
         } else {
             let inside = context.inside(self.path.as_deref().unwrap_or(Path::new(".")))?;
             let uris: Vec<_> = self.uri.into_iter().chain(self.also).collect();
-            let what = json!({
-                "uris": uris, "path": inside.path, "replace": self.force, "keep": self.keep, "checksums": sums
-            });
-            let args = json!({"what": what, "identity": who});
-            let command = if self.directory { "stage.in-tree" } else { "stage.in" };
-            (Client::connect(&inside.volume.socket())?, args, command)
+            let what = StageIn { uris, path: inside.path, replace, keep, checksums: sums };
+            let request = match self.directory {
+                true => Request::StageInTree { what, identity },
+                false => Request::StageIn { what, identity },
+            };
+            (Client::connect(&inside.volume.socket())?, request)
         };
-        let staged = with_retries(self.how.retry, &mut client, command, &args)?;
+        let staged = with_retries(self.how.retry, &mut client, &request)?;
         show(&staged, "in", self.how.output)
     }
 }
 
 impl Out {
     fn run(self, context: &Context) -> Result<u8> {
-        let who = identity(self.how.credentials.clone())?;
+        let identity = identity(self.how.credentials.clone())?;
         let lines = match (&self.manifest, self.path, self.uri) {
             (Some(manifest), _, _) => lines_of(&read_text(manifest)?)?,
             (None, Some(path), Some(uri)) => vec![(path, uri)],
@@ -184,9 +184,9 @@ impl Out {
             Verify::Size => Compare::Size,
         };
         for (from, uri) in inside {
-            let args = json!({"path": from.path, "uri": uri, "compare": compare, "identity": who});
+            let request = Request::StageOut { path: from.path, uri, compare, identity: identity.clone() };
             let mut client = Client::connect(&from.volume.socket())?;
-            let staged = with_retries(self.how.retry, &mut client, "stage.out", &args)?;
+            let staged = with_retries(self.how.retry, &mut client, &request)?;
             let staged: Staged = serde_json::from_value(staged).unwrap_or_default();
             all.files += staged.files;
             all.bytes += staged.bytes;
@@ -199,12 +199,11 @@ impl Out {
     }
 }
 
-fn with_retries(retries: u32, client: &mut Client, command: &str, args: &Value) -> Result<Value> {
+fn with_retries(retries: u32, client: &mut Client, request: &Request) -> Result<Value> {
     let hint = "run the same command again; it goes on where it stopped";
     let mut attempts = Attempts::new(retries, PAUSE_MIN);
     loop {
-        let request = |progress: &mut dyn FnMut(Value)| client.request(command, args.clone(), progress);
-        let outcome = work::follow(request, Some(hint));
+        let outcome = work::follow(|progress| client.ask(request, progress), Some(hint));
         let cause = match &outcome {
             Err(Failure::Problem(p)) if p.exit_code == exit::FAILED => p.cause.clone(),
             _ => return outcome,
@@ -241,12 +240,12 @@ fn umask() -> Option<u32> {
 }
 
 /// On whose behalf: the daemon knows the user; this adds where their credentials are and their mask.
-pub fn identity(credentials: Option<PathBuf>) -> Result<Value> {
+pub fn identity(credentials: Option<PathBuf>) -> Result<Identity> {
     let credentials_file = credentials.map(std::path::absolute).transpose()?;
     let variables = source::CREDENTIAL_VARIABLES.iter();
     let environment = variables.filter_map(|v| Some((v.to_string(), std::env::var(v).ok()?))).collect();
     // The daemon puts the ids that the kernel tells it in the place of these.
-    Ok(json!(Identity { uid: 0, gid: 0, credentials_file, environment, umask: umask() }))
+    Ok(Identity { uid: 0, gid: 0, credentials_file, environment, umask: umask() })
 }
 
 fn read_text(file: &Path) -> Result<String> {

@@ -4,9 +4,8 @@ use crate::connect::Context;
 use crate::failure::{Failure, Result};
 use crate::shown::{self, number};
 use clap::{Args, Subcommand};
-use serde_json::json;
 use std::path::{Path, PathBuf};
-use store::control::{Client, ENVIRONMENT, exit};
+use store::control::{ENVIRONMENT, Request, exit};
 use store::volume::{self, Config};
 
 /// Back up what the volume remembers besides its files, and put it back
@@ -75,9 +74,7 @@ impl State {
 }
 
 fn dump_running(context: &Context, file: &Path) -> Result<u64> {
-    let mut client = Client::connect(&context.find()?.socket())?;
-    let answer = client.request("state.dump", json!({"file": file}), &mut |_| {})?;
-    Ok(number(&answer, "rows"))
+    Ok(number(&context.ask_store(&Request::DumpState { file: file.to_owned() })?, "rows"))
 }
 
 /// The volume's file, as `up` finds it.

@@ -4,9 +4,9 @@ use crate::connect::Context;
 use crate::failure::{Failure, Result};
 use crate::shown::{self, Output};
 use clap::Args;
-use serde_json::{Value, json};
+use serde_json::Value;
 use std::time::Duration;
-use store::control::{Client, Problem};
+use store::control::{Client, Problem, Request};
 use store::stats::{Metric, Snapshot};
 
 /// Show what the mount does, line by line: reads, writes, other operations, moves, recovery
@@ -52,7 +52,7 @@ impl Stats {
     pub fn run(self, context: &Context) -> Result<u8> {
         let mut client = context.connect()?;
         if self.prometheus {
-            let answer = client.request("stats.get", json!({}), &mut |_| {})?;
+            let answer = client.ask(&Request::Stats {}, &mut |_| {})?;
             shown::text(shown::word(&answer, "prometheus"))?;
             return Ok(0);
         }
@@ -83,7 +83,7 @@ impl Stats {
 }
 
 fn snapshot(client: &mut Client) -> Result<(Snapshot, Value)> {
-    let answer = client.request("stats.get", json!({}), &mut |_| {})?;
+    let answer = client.ask(&Request::Stats {}, &mut |_| {})?;
     let raw = answer["snapshot"].clone();
     let snapshot = serde_json::from_value(raw.clone()).map_err(|e| {
         let problem = Problem::failed(format!("the daemon's answer is not understood: {e}"));

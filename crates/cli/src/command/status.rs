@@ -4,9 +4,10 @@ use crate::connect::Context;
 use crate::failure::Result;
 use crate::shown::{self, Output, list, number, word};
 use clap::Args;
-use serde_json::{Value, json};
+use serde_json::Value;
 use std::fmt::Write;
 use std::time::Duration;
+use store::control::Request;
 
 /// Show how the volume is: targets, space, what moves, what was recovered
 #[derive(Debug, Args)]
@@ -28,7 +29,7 @@ impl Status {
     pub fn run(self, context: &Context) -> Result<u8> {
         let mut client = context.connect()?;
         loop {
-            let status = client.request("status.get", json!({}), &mut |_| {})?;
+            let status = client.ask(&Request::Status {}, &mut |_| {})?;
             match self.output {
                 Output::Json => shown::json(&status)?,
                 // Clears the screen and goes to its corner.

@@ -5,8 +5,9 @@ use crate::connect::Context;
 use crate::failure::Result;
 use crate::shown::{self, Output, list, number, word};
 use clap::{Args, Subcommand};
-use serde_json::{Value, json};
+use serde_json::Value;
 use std::path::PathBuf;
+use store::control::Request;
 
 /// List the targets, add or remove one, say that one failed, is well again, or shall be emptied
 #[derive(Debug, Args)]
@@ -84,9 +85,9 @@ enum Verb {
 
 impl Target {
     pub fn run(self, context: &Context) -> Result<u8> {
-        let (command, args) = match self.verb {
+        let request = match self.verb {
             Verb::List { output } => {
-                let answer = context.ask("target.list", json!({}))?;
+                let answer = context.ask_store(&Request::Targets {})?;
                 match output {
                     Output::Json => shown::json(&answer)?,
                     Output::Text => shown::text(&table(list(&answer, "targets")))?,
@@ -96,15 +97,15 @@ impl Target {
             Verb::Add { name, dir, tier } => {
                 // The daemon has another working directory.
                 let dir = std::path::absolute(dir)?;
-                ("target.add", json!({"name": name, "dir": dir, "tier": tier}))
+                Request::AddTarget { name, dir, tier }
             }
-            Verb::Remove { name, force } => ("target.remove", json!({"name": name, "force": force})),
-            Verb::Fail { name } => ("target.fail", json!({"name": name})),
-            Verb::Restore { name } => ("target.restore", json!({"name": name})),
-            Verb::Drain { name, no_wait } => ("target.drain", json!({"name": name, "wait": !no_wait})),
+            Verb::Remove { name, force } => Request::RemoveTarget { name, force },
+            Verb::Fail { name } => Request::FailTarget { name },
+            Verb::Restore { name } => Request::RestoreTarget { name },
+            Verb::Drain { name, no_wait } => Request::DrainTarget { name, wait: !no_wait },
         };
         let mut client = context.connect()?;
-        let answer = work::follow(|progress| client.request(command, args, progress), None)?;
+        let answer = work::follow(|progress| client.ask(&request, progress), None)?;
         shown::text(&format!("{}\n", word(&answer, "text")))?;
         Ok(0)
     }

@@ -4,7 +4,7 @@ use crate::connect::Context;
 use crate::failure::Result;
 use crate::shown::{self, word};
 use clap::{Args, Subcommand};
-use serde_json::json;
+use store::control::Request;
 
 /// Stop moving data between the tiers for a while, and go on
 ///
@@ -32,11 +32,11 @@ enum Verb {
 
 impl Tiering {
     pub fn run(self, context: &Context) -> Result<u8> {
-        let command = match self.verb {
-            Verb::Pause => "tiering.pause",
-            Verb::Resume => "tiering.resume",
+        let request = match self.verb {
+            Verb::Pause => Request::PauseTiering {},
+            Verb::Resume => Request::ResumeTiering {},
         };
-        shown::text(&format!("{}\n", word(&context.ask(command, json!({}))?, "text")))?;
+        shown::text(&format!("{}\n", word(&context.ask_store(&request)?, "text")))?;
         Ok(0)
     }
 }

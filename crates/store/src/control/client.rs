@@ -1,8 +1,9 @@
 //! The command line's end of the socket.
 
-use super::wire::{Answer, LINE_BYTES_MAX, Request, read_line};
-use super::{Problem, exit};
-use serde_json::Value;
+use super::wire::{self, Answer, LINE_BYTES_MAX, read_line};
+use super::{Problem, Request, exit};
+use serde::Serialize;
+use serde_json::{Value, json};
 use std::io::{self, BufReader, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -61,11 +62,20 @@ impl Client {
         Ok(())
     }
 
+    /// Asks the store and waits for the end of the request. `progress` gets each line of progress.
+    pub fn ask(&mut self, request: &Request, progress: &mut dyn FnMut(Value)) -> Result<Value, Problem> {
+        self.send(request, progress)
+    }
+
     /// Sends a request and waits for its end. `progress` gets each line of progress.
     pub fn request(&mut self, command: &str, args: Value, progress: &mut dyn FnMut(Value)) -> Result<Value, Problem> {
+        self.send(json!({"command": command, "args": args}), progress)
+    }
+
+    fn send(&mut self, what: impl Serialize, progress: &mut dyn FnMut(Value)) -> Result<Value, Problem> {
         let id = self.next_id;
         self.next_id += 1;
-        let mut line = serde_json::to_vec(&Request { id, command: command.to_string(), args })
+        let mut line = serde_json::to_vec(&wire::Sent { id, what })
             .map_err(|e| Problem::wrong(format!("the request cannot be written down: {e}")))?;
         if line.len() as u64 >= LINE_BYTES_MAX {
             return Err(Problem::wrong(format!("the request is longer than {LINE_BYTES_MAX} bytes"))

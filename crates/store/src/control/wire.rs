@@ -8,7 +8,15 @@ use std::io::{self, BufRead, Read};
 /// Longest line in either direction. A job script of a few MiB fits.
 pub const LINE_BYTES_MAX: u64 = 16 << 20;
 
-#[derive(Debug, Serialize, Deserialize)]
+/// A request on its way: `what` has `command` and `args`.
+#[derive(Serialize)]
+pub(super) struct Sent<T> {
+    pub id: u64,
+    #[serde(flatten)]
+    pub what: T,
+}
+
+#[derive(Debug, Deserialize)]
 pub(super) struct Request {
     #[serde(default)]
     pub id: u64,

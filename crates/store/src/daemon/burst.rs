@@ -21,7 +21,7 @@ mod record;
 mod table;
 mod workers;
 
-pub use commands::{Begin, Row};
+pub use commands::Row;
 pub use record::{Mark, Marked, MtbfFrom};
 
 use super::{Core, now_ns};

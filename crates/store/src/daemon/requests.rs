@@ -4,7 +4,6 @@ mod check;
 mod checkpoint;
 mod explain;
 pub(super) mod layout;
-mod purge;
 mod stage;
 mod state;
 mod status;
@@ -12,71 +11,142 @@ mod target;
 mod tiering;
 
 use super::{Core, Ending};
-use crate::control::{Binding, Caller, Handler, Problem, Responder};
-use crate::stage::Progress;
+use crate::control::{Binding, Caller, Handler, Problem, Request, Responder};
+use crate::stage::{Progress, Report, Stop};
+use crate::target::Order;
 use parking_lot::Mutex;
-use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use std::sync::Arc;
 
-type Serve = fn(&Arc<Core>, &Caller, &str, Value, &mut Responder<'_>) -> Result<Value, Problem>;
+/// The first words of the commands that the store itself serves.
+const PREFIXES: [&str; 12] = [
+    "status",
+    "stats",
+    "target",
+    "tiering",
+    "layout",
+    "stage",
+    "source",
+    "check",
+    "state",
+    "purge",
+    "checkpoint",
+    "daemon",
+];
 
-/// The commands that start with one word.
 struct Commands {
     core: Arc<Core>,
-    serve: Serve,
-}
-
-impl Handler for Commands {
-    fn handle(&self, caller: &Caller, command: &str, args: Value, out: &mut Responder<'_>) -> Result<Value, Problem> {
-        let verb = command.split_once('.').map_or("", |(_, verb)| verb);
-        (self.serve)(&self.core, caller, verb, args, out)
-    }
-}
-
-/// `daemon.*`: the end.
-struct Down(Arc<Ending>);
-
-impl Handler for Down {
-    fn handle(&self, caller: &Caller, _: &str, args: Value, _: &mut Responder<'_>) -> Result<Value, Problem> {
-        caller.must_be_operator("stop the volume")?;
-        self.0.unmount(args["force"] == true)?;
-        Ok(json!({}))
-    }
+    ending: Arc<Ending>,
 }
 
 /// Registers everything that the store itself serves.
 pub(super) fn register(socket: &mut Binding, core: &Arc<Core>, ending: &Arc<Ending>) {
-    let all: [(&str, Serve); 11] = [
-        ("status", status::status),
-        ("stats", status::stats),
-        ("target", target::serve),
-        ("tiering", tiering::serve),
-        ("layout", layout::serve),
-        ("stage", stage::serve),
-        ("source", stage::source),
-        ("check", check::serve),
-        ("state", state::serve),
-        ("purge", purge::serve),
-        ("checkpoint", checkpoint::serve),
-    ];
-    for (prefix, serve) in all {
-        socket.register(prefix, Arc::new(Commands { core: core.clone(), serve }));
+    let commands = Arc::new(Commands { core: core.clone(), ending: ending.clone() });
+    for prefix in PREFIXES {
+        socket.register(prefix, commands.clone());
     }
-    socket.register("daemon", Arc::new(Down(ending.clone())));
 }
 
-/// Reads the arguments of a command.
-fn read<T: DeserializeOwned>(args: Value) -> Result<T, Problem> {
-    serde_json::from_value(args).map_err(|e| {
-        Problem::wrong(format!("the request is not understood: {e}"))
-            .try_this("use the `entrepot` of the same version as the daemon")
-    })
+impl Handler for Commands {
+    fn handle(&self, caller: &Caller, command: &str, args: Value, out: &mut Responder<'_>) -> Result<Value, Problem> {
+        let args = if args.is_null() { json!({}) } else { args };
+        let request = serde_json::from_value(json!({"command": command, "args": args})).map_err(|e| {
+            Problem::wrong(format!("the request is not understood: {e}"))
+                .try_this("use the `entrepot` of the same version as the daemon")
+        })?;
+        self.serve(caller, request, out)
+    }
 }
 
-fn unknown(command: &str) -> Problem {
-    Problem::wrong(format!("the daemon knows no command `{command}`"))
-        .try_this("use the `entrepot` of the same version as the daemon")
+impl Commands {
+    fn serve(&self, caller: &Caller, request: Request, out: &mut Responder<'_>) -> Result<Value, Problem> {
+        let core = &self.core;
+        match request {
+            Request::Status {} => status::status(core, caller),
+            Request::Stats {} => Ok(status::stats(core)),
+            Request::Targets {} => Ok(json!({"targets": target::list(core)})),
+            Request::AddTarget { name, dir, tier } => target::add(core, caller, &name, &dir, &tier),
+            Request::RemoveTarget { name, force } => target::remove(core, caller, &name, force),
+            Request::FailTarget { name } => target::order(core, caller, &name, Order::Fail),
+            Request::RestoreTarget { name } => target::order(core, caller, &name, Order::Restore),
+            Request::DrainTarget { name, wait } => target::drain(core, caller, &name, wait, out),
+            Request::PauseTiering {} => tiering::pause(core, caller, true),
+            Request::ResumeTiering {} => tiering::pause(core, caller, false),
+            Request::Layout { path } => layout::get(core, caller, &path),
+            Request::Explain { path } => layout::explain(core, caller, &path),
+            Request::CheckLayout { request } => layout::check(core, &request),
+            Request::AddMirror { path, tier, stripe_count } => layout::change(core, caller, &path, |file| {
+                let placement = layout::placement(core, file, tier.as_deref(), stripe_count)?;
+                Ok(core.mover.add_mirror(file, &placement)?)
+            }),
+            Request::DropMirror { path, mirror } => {
+                layout::change(core, caller, &path, |file| Ok(core.mover.drop_mirror(file, mirror)?))
+            }
+            Request::Replace { path, from, to } => {
+                layout::change(core, caller, &path, |file| layout::replace(core, file, &from, to.as_deref()))
+            }
+            Request::Move { path, mirror, segment, to } => layout::change(core, caller, &path, |file| {
+                let to = to.iter().map(|name| layout::target(core, name)).collect::<Result<Vec<_>, _>>()?;
+                Ok(core.mover.move_segment_to(file, mirror, segment, &to)?)
+            }),
+            Request::Resync { path } => layout::change(core, caller, &path, |file| layout::resync(core, file, out)),
+            Request::Merge(files) => layout::merge(core, caller, &files),
+            Request::Split { path } => layout::change(core, caller, &path, |file| Ok(core.mover.split(file)?)),
+            Request::StageIn { what, identity } => {
+                stage::staged(core, caller, &what.path, identity, out, |who, tell, stop| {
+                    core.stager.stage_in(&what, who, tell, stop)
+                })
+            }
+            Request::StageInTree { what, identity } => {
+                stage::staged(core, caller, &what.path, identity, out, |who, tell, stop| {
+                    core.stager.stage_in_tree(&what, who, tell, stop)
+                })
+            }
+            Request::StageInManifest { manifest, replace, keep, identity } => {
+                stage::staged(core, caller, "", identity, out, |who, tell, stop| {
+                    core.stager.stage_in_manifest(&manifest, replace, keep, who, tell, stop)
+                })
+            }
+            Request::StageOut { path, uri, compare, identity } => {
+                stage::out(core, caller, &path, &uri, compare, identity, out)
+            }
+            Request::Source { path } => stage::source(core, caller, &path),
+            Request::SetSource { path, uris, verify, identity } => {
+                let who = stage::known(caller, identity);
+                let set =
+                    |report: Report<'_>, stop: &Stop| core.stager.source_set(&path, &uris, verify, &who, report, stop);
+                Ok(stage::shown(with_progress(out, set)?))
+            }
+            Request::Check(what) => check::run(core, caller, what, out),
+            Request::DumpState { file } => state::dump(core, caller, &file),
+            Request::Purge { dry_run } => {
+                caller.must_be_operator("purge the volume")?;
+                Ok(json!(core.purge(dry_run)?))
+            }
+            Request::BeginCheckpoint(what) => checkpoint::burst(core)?.begin(core, caller, &what),
+            Request::CommitCheckpoint { app, abandon } => {
+                checkpoint::burst(core)?.end(caller, checkpoint::named(&app)?, abandon)
+            }
+            Request::AboutApplication { app, mtbf_s, nodes } => {
+                checkpoint::burst(core)?.about(caller, checkpoint::named(&app)?, mtbf_s, nodes)?;
+                Ok(json!({}))
+            }
+            Request::Checkpoints { app } => {
+                Ok(json!({"versions": checkpoint::burst(core)?.rows(caller, app.as_deref())}))
+            }
+            Request::BurstBuffer {} => Ok(checkpoint::burst(core)?.status(caller)),
+            Request::Down { force } => {
+                caller.must_be_operator("stop the volume")?;
+                self.ending.unmount(force)?;
+                Ok(json!({}))
+            }
+        }
+    }
+}
+
+/// What was done, in words.
+fn told(text: impl Into<String>) -> Value {
+    json!({"text": text.into()})
 }
 
 /// Runs `work` with its progress going to the caller.

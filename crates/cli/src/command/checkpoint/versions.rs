@@ -4,11 +4,11 @@ use crate::connect::Context;
 use crate::failure::Result;
 use crate::shown::{self, Output, list, number, word};
 use clap::Args;
-use serde_json::{Value, json};
+use serde_json::Value;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use store::control::Problem;
+use store::control::{BeginCheckpoint, Problem, Request};
 
 fn size(text: &str) -> std::result::Result<u64, String> {
     policy::units::bytes(text).ok_or_else(|| "give a size such as 80GB, 512MiB or bytes".into())
@@ -46,13 +46,14 @@ pub struct Begin {
 impl Begin {
     pub fn run(self, context: &Context) -> Result<u8> {
         let mut client = context.connect()?;
-        let status = client.request("status.get", json!({}), &mut |_| {})?;
+        let status = client.ask(&Request::Status {}, &mut |_| {})?;
         let at = PathBuf::from(word(&status, "mount_point"));
         let here = if self.paths.is_empty() { vec![PathBuf::from(".")] } else { self.paths };
         let paths = here.iter().map(|path| inside(&at, path)).collect::<std::result::Result<Vec<_>, Problem>>()?;
-        let what = json!({"app": self.app, "label": self.version, "paths": paths, "bytes": self.size,
-            "mtbf_s": self.mtbf.map(|span| span.as_secs().max(1)), "nodes": self.nodes});
-        let answer = client.request("checkpoint.begin", what, &mut |_| {})?;
+        let mtbf_s = self.mtbf.map(|span| span.as_secs().max(1));
+        let Begin { app, version: label, size: bytes, nodes, .. } = self;
+        let what = BeginCheckpoint { app, label, paths, bytes, mtbf_s, nodes };
+        let answer = client.ask(&Request::BeginCheckpoint(what), &mut |_| {})?;
         shown::text(&format!("version {} of {} begins\n", word(&answer, "label"), word(&answer, "app")))?;
         Ok(0)
     }
@@ -85,8 +86,8 @@ pub struct Commit {
 
 impl Commit {
     pub fn run(self, context: &Context) -> Result<u8> {
-        let what = json!({"app": self.app, "abandon": self.abandon});
-        let answer = context.connect()?.request("checkpoint.commit", what, &mut |_| {})?;
+        let request = Request::CommitCheckpoint { app: self.app.clone(), abandon: self.abandon };
+        let answer = context.ask_store(&request)?;
         if self.abandon {
             shown::text(&format!("version {} of {} is given up\n", word(&answer, "label"), self.app))?;
             return Ok(0);
@@ -118,7 +119,7 @@ pub struct List {
 
 impl List {
     pub fn run(self, context: &Context) -> Result<u8> {
-        let answer = context.connect()?.request("checkpoint.list", json!({"app": self.app}), &mut |_| {})?;
+        let answer = context.ask_store(&Request::Checkpoints { app: self.app })?;
         if matches!(self.output, Output::Json) {
             shown::json(&answer)?;
             return Ok(0);
@@ -154,7 +155,7 @@ pub struct Status {
 
 impl Status {
     pub fn run(self, context: &Context) -> Result<u8> {
-        let b = context.connect()?.request("checkpoint.status", json!({}), &mut |_| {})?;
+        let b = context.ask_store(&Request::BurstBuffer {})?;
         if matches!(self.output, Output::Json) {
             shown::json(&b)?;
             return Ok(0);
@@ -216,7 +217,7 @@ pub fn burst_line(b: &Value) -> String {
 
 /// What the volume saw of an application: what its last checkpoint took, and its time between failures.
 pub fn seen(context: &Context, app: &str) -> Result<(Option<Duration>, Option<Duration>)> {
-    let b = context.connect()?.request("checkpoint.status", json!({}), &mut |_| {})?;
+    let b = context.ask_store(&Request::BurstBuffer {})?;
     let Some(of) = list(&b, "applications").iter().find(|a| word(a, "name") == app) else {
         return Err(Problem::not_found(format!("the volume knows no application {app}"))
             .try_this("`entrepot checkpoint status` lists those it knows")

@@ -4,7 +4,7 @@ use super::Burst;
 use super::adviser::OpenCheckpoint;
 use super::table::{CheckpointTable, Session};
 use super::workers::Job;
-use crate::control::{Caller, Problem};
+use crate::control::{BeginCheckpoint, Caller, Problem};
 use crate::daemon::Core;
 use policy::burst::advice::daly_s;
 use policy::burst::buffer;
@@ -18,28 +18,6 @@ use std::sync::mpsc::channel;
 /// Whose an application becomes of which that user speaks; the operator may speak for anybody.
 pub(super) fn owner(uid: u32) -> Option<u32> {
     (uid != 0).then_some(uid)
-}
-
-/// What `entrepot checkpoint begin` says.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub struct Begin {
-    /// The application.
-    pub app: String,
-    /// The version's name.
-    #[serde(default)]
-    pub label: String,
-    /// Files at or below these belong to it, relative to the mount's root.
-    #[serde(default)]
-    pub paths: Vec<String>,
-    /// Bytes to come; 0: nobody knows.
-    #[serde(default)]
-    pub bytes: u64,
-    /// Seconds between two failures of the application.
-    #[serde(default)]
-    pub mtbf_s: Option<u64>,
-    /// Nodes that it runs on.
-    #[serde(default)]
-    pub nodes: Option<u64>,
 }
 
 /// A line of `entrepot checkpoint list`.
@@ -67,7 +45,12 @@ pub struct Row {
 
 impl Burst {
     /// A version is announced.
-    pub(in crate::daemon) fn begin(&self, core: &Core, caller: &Caller, what: &Begin) -> Result<Value, Problem> {
+    pub(in crate::daemon) fn begin(
+        &self,
+        core: &Core,
+        caller: &Caller,
+        what: &BeginCheckpoint,
+    ) -> Result<Value, Problem> {
         if what.app.is_empty() || what.app.len() > 200 || what.app.contains('/') {
             return Err(Problem::wrong(format!("\"{}\" cannot be the name of an application", what.app))
                 .try_this("give a name of at most 200 characters without a slash"));

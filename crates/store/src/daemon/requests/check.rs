@@ -1,48 +1,23 @@
 //! `check.run`: what is lost, half done or left over.
 
-use super::{read, unknown, with_progress};
-use crate::control::{Caller, Problem, Responder};
+use super::with_progress;
+use crate::control::{Caller, Check, Problem, Responder};
 use crate::daemon::Core;
 use crate::daemon::resolve::identity;
 use crate::recovery::{Behalf, CheckOptions, Checker};
 use serde_json::{Value, json};
-use std::sync::Arc;
 
-#[derive(serde::Deserialize)]
-struct Args {
-    #[serde(default)]
-    repair: bool,
-    #[serde(default)]
-    before_job: bool,
-    #[serde(default)]
-    deep: bool,
-    #[serde(default)]
-    drop_unknown: bool,
-    #[serde(default)]
-    paths: Vec<String>,
-}
-
-pub fn serve(
-    core: &Arc<Core>,
-    caller: &Caller,
-    verb: &str,
-    args: Value,
-    out: &mut Responder<'_>,
-) -> Result<Value, Problem> {
-    if verb != "run" {
-        return Err(unknown(&format!("check.{verb}")));
-    }
-    let args: Args = read(args)?;
+pub fn run(core: &Core, caller: &Caller, what: Check, out: &mut Responder<'_>) -> Result<Value, Problem> {
+    let Check { repair, before_job, deep, drop_unknown, paths } = what;
     // All of the volume is the operator's business. Who names paths sees of them what is to be seen with the caller's own
     // rights, whatever they are, and has set right what is the caller's own.
-    if args.paths.is_empty() || args.paths.iter().any(String::is_empty) {
+    if paths.is_empty() || paths.iter().any(String::is_empty) {
         caller.must_be_operator("check the whole volume")?;
     }
-    for path in &args.paths {
+    for path in &paths {
         core.may_see(caller, path)?;
     }
-    let before_job = if args.before_job { args.paths.clone() } else { Vec::new() };
-    let Args { repair, deep, drop_unknown, paths, .. } = args;
+    let before_job = if before_job { paths.clone() } else { Vec::new() };
     let options = CheckOptions { repair, deep, drop_unknown, paths, before_job };
     let check = |checker: &Checker, out: &mut Responder<'_>| {
         with_progress(out, |report, stop| checker.check(&options, report, stop))

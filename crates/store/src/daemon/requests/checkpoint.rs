@@ -1,49 +1,18 @@
-//! `checkpoint.*`: versions begun, ended and listed.
+//! `checkpoint.*`: what applications say of their checkpoints, and what is known of them.
 
-use super::{read, unknown};
-use crate::control::{Caller, Problem, Responder};
+use crate::control::Problem;
 use crate::daemon::Core;
-use serde_json::{Value, json};
+use crate::daemon::burst::Burst;
 use std::sync::Arc;
 
-#[derive(serde::Deserialize)]
-struct Args {
-    #[serde(default)]
-    app: Option<String>,
-    #[serde(default)]
-    abandon: bool,
-    #[serde(default)]
-    mtbf_s: Option<u64>,
-    #[serde(default)]
-    nodes: Option<u64>,
+pub fn burst(core: &Core) -> Result<&Arc<Burst>, Problem> {
+    core.burst.as_ref().ok_or_else(|| {
+        Problem::wrong("this volume has no burst buffer")
+            .so("nothing was changed")
+            .try_this("say `fast = \"...\"` under `[burst]` in volume.toml and start it again")
+    })
 }
 
-pub fn serve(
-    core: &Arc<Core>,
-    caller: &Caller,
-    verb: &str,
-    args: Value,
-    _: &mut Responder<'_>,
-) -> Result<Value, Problem> {
-    let Some(burst) = &core.burst else {
-        return Err(Problem::wrong("this volume has no burst buffer")
-            .so("nothing was changed")
-            .try_this("say `fast = \"...\"` under `[burst]` in volume.toml and start it again"));
-    };
-    if verb == "begin" {
-        return burst.begin(core, caller, &read(args)?);
-    }
-    let args: Args = read(args)?;
-    let app = args.app.as_deref();
-    let named = || app.filter(|app| !app.is_empty()).ok_or_else(|| Problem::wrong("no application is named"));
-    match verb {
-        "commit" => burst.end(caller, named()?, args.abandon),
-        "about" => {
-            burst.about(caller, named()?, args.mtbf_s, args.nodes)?;
-            Ok(json!({}))
-        }
-        "list" => Ok(json!({"versions": burst.rows(caller, app)})),
-        "status" => Ok(burst.status(caller)),
-        _ => Err(unknown(&format!("checkpoint.{verb}"))),
-    }
+pub fn named(app: &str) -> Result<&str, Problem> {
+    if app.is_empty() { Err(Problem::wrong("no application is named")) } else { Ok(app) }
 }

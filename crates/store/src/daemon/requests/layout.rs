@@ -1,7 +1,7 @@
 //! `layout.*`: where a file lies, and the verbs that change it.
 
-use super::{explain, read, unknown};
-use crate::control::{Caller, Problem, Responder};
+use super::{explain, told};
+use crate::control::{Caller, Merge, Problem, Responder};
 use crate::daemon::Core;
 use crate::daemon::resolve::Purpose;
 use crate::file::File;
@@ -14,60 +14,32 @@ use std::sync::Arc;
 /// A caller that waits for a move looks so often.
 const MOVE_LOOK_EVERY: std::time::Duration = std::time::Duration::from_millis(50);
 
-#[derive(serde::Deserialize)]
-struct Args {
-    path: String,
-    tier: Option<String>,
-    stripe_count: Option<usize>,
-    #[serde(default)]
-    mirror: usize,
-    #[serde(default)]
-    segment: usize,
-    from: Option<String>,
-    to: Option<Value>,
-    stripe_size: Option<u64>,
-    /// What shall be asked for, as the attribute takes it.
-    #[serde(default)]
-    request: String,
-    #[serde(default)]
-    others: Vec<String>,
+pub fn get(core: &Core, caller: &Caller, path: &str) -> Result<Value, Problem> {
+    let (file, _) = core.file_of(caller, path, Purpose::See)?;
+    Ok(describe(core, path, &file))
 }
 
-pub fn serve(
-    core: &Arc<Core>,
+pub fn explain(core: &Core, caller: &Caller, path: &str) -> Result<Value, Problem> {
+    let (file, _) = core.file_of(caller, path, Purpose::See)?;
+    Ok(json!({"path": path, "sentences": explain::sentences(core, &file)}))
+}
+
+/// Changes the layout of a file, and says what it is then.
+pub fn change(
+    core: &Core,
     caller: &Caller,
-    verb: &str,
-    args: Value,
-    out: &mut Responder<'_>,
+    path: &str,
+    change: impl FnOnce(&Arc<File>) -> Result<Arc<Layout>, Problem>,
 ) -> Result<Value, Problem> {
-    let args: Args = read(args)?;
-    if verb == "check" {
-        return check(core, &args.request);
-    }
-    let purpose = if matches!(verb, "get" | "explain") { Purpose::See } else { Purpose::Change };
-    let (file, _) = core.file_of(caller, &args.path, purpose)?;
-    let layout = match verb {
-        "get" => return Ok(describe(core, &args.path, &file)),
-        "explain" => return Ok(json!({"path": args.path, "sentences": explain::sentences(core, &file)})),
-        "add-mirror" => core.mover.add_mirror(&file, &placement(core, &file, &args)?)?,
-        "drop-mirror" => core.mover.drop_mirror(&file, args.mirror)?,
-        "replace" => replace(core, &file, &args)?,
-        "move" => {
-            let to = targets(core, &args)?;
-            core.mover.move_segment_to(&file, args.mirror, args.segment, &to)?
-        }
-        "resync" => resync(core, &file, out)?,
-        "merge" => return merge(core, caller, file, &args),
-        "split" => core.mover.split(&file)?,
-        _ => return Err(unknown(&format!("layout.{verb}"))),
-    };
+    let (file, _) = core.file_of(caller, path, Purpose::Change)?;
+    let layout = change(&file)?;
     let count = layout.mirrors.len();
     let mirrors = if count == 1 { "1 mirror".into() } else { format!("{count} mirrors") };
-    Ok(json!({"text": format!("done: {mirrors}, generation {}", layout.generation)}))
+    Ok(told(format!("done: {mirrors}, generation {}", layout.generation)))
 }
 
 /// Whether a request can be met. The attribute by which it is made could only say that it cannot.
-fn check(core: &Core, request: &str) -> Result<Value, Problem> {
+pub fn check(core: &Core, request: &str) -> Result<Value, Problem> {
     let tiers = &core.volume.config().tiers;
     let checked = parse_request(request, &core.volume.placement(), tiers)
         .and_then(|placement| check_mirrors(&placement, tiers, core.volume.targets()));
@@ -75,9 +47,15 @@ fn check(core: &Core, request: &str) -> Result<Value, Problem> {
     Ok(json!({}))
 }
 
-fn placement(core: &Core, file: &File, args: &Args) -> Result<Placement, Problem> {
+/// One more mirror on that tier and so many targets, else as the volume and the file have it.
+pub fn placement(
+    core: &Core,
+    file: &File,
+    tier: Option<&str>,
+    stripe_count: Option<usize>,
+) -> Result<Placement, Problem> {
     let tiers = &core.volume.config().tiers;
-    let tier = match &args.tier {
+    let tier = match tier {
         None => None,
         Some(name) => Some(tiers.iter().position(|t| t == name).ok_or_else(|| {
             Problem::wrong(format!("there is no tier {name}")).try_this(format!("its tiers are {}", tiers.join(", ")))
@@ -85,11 +63,11 @@ fn placement(core: &Core, file: &File, args: &Args) -> Result<Placement, Problem
     };
     let wide = file.layout().and_then(|l| l.mirrors.first()?.segments.last().map(|s| s.objects.len()));
     let default = core.volume.placement();
-    let stripe_count = args.stripe_count.or(wide).unwrap_or(default.stripe_count).clamp(1, crate::volume::TARGETS_MAX);
+    let stripe_count = stripe_count.or(wide).unwrap_or(default.stripe_count).clamp(1, crate::volume::TARGETS_MAX);
     Ok(Placement { stripe_count, tier, mirrors: 1, ..default })
 }
 
-fn target(core: &Core, name: &str) -> Result<TargetId, Problem> {
+pub fn target(core: &Core, name: &str) -> Result<TargetId, Problem> {
     let found = core.volume.targets().by_name(name).map(|t| t.id());
     found.ok_or_else(|| {
         Problem::not_found(format!("there is no target {name}"))
@@ -98,7 +76,7 @@ fn target(core: &Core, name: &str) -> Result<TargetId, Problem> {
 }
 
 /// Makes stale mirrors anew. Where that is under way already, in the background or by somebody else, it is waited for.
-fn resync(core: &Core, file: &Arc<File>, out: &mut Responder<'_>) -> Result<Arc<Layout>, Problem> {
+pub fn resync(core: &Core, file: &Arc<File>, out: &mut Responder<'_>) -> Result<Arc<Layout>, Problem> {
     let mut joined = false;
     loop {
         let in_sync = |l: &Arc<Layout>| l.mirrors.iter().all(|m| m.state == MirrorState::InSync);
@@ -124,9 +102,10 @@ fn resync(core: &Core, file: &Arc<File>, out: &mut Responder<'_>) -> Result<Arc<
 }
 
 /// Puts the bytes of several files piece by piece beside each other.
-fn merge(core: &Arc<Core>, caller: &Caller, first: Arc<File>, args: &Args) -> Result<Value, Problem> {
-    let mut place = placement(core, &first, args)?;
-    if let Some(size) = args.stripe_size {
+pub fn merge(core: &Core, caller: &Caller, what: &Merge) -> Result<Value, Problem> {
+    let (first, _) = core.file_of(caller, &what.path, Purpose::Change)?;
+    let mut place = placement(core, &first, what.tier.as_deref(), what.stripe_count)?;
+    if let Some(size) = what.stripe_size {
         if !(4096..=Merged::UNIT_BYTES_MAX).contains(&size) || !size.is_multiple_of(4096) {
             let cause = format!("{size} bytes cannot be a stripe");
             return Err(Problem::wrong(cause).try_this("give a multiple of 4096 of at most 1 GiB"));
@@ -136,11 +115,11 @@ fn merge(core: &Arc<Core>, caller: &Caller, first: Arc<File>, args: &Args) -> Re
     let here = || core.volume.targets().tier_of(first.layout()?.mirrors.first()?.segments.first()?);
     place.tier = place.tier.or_else(here);
     let mut files = vec![first.clone()];
-    for other in &args.others {
+    for other in &what.others {
         files.push(core.file_of(caller, other, Purpose::Change)?.0);
     }
     core.mover.merge(&files, &place).map_err(|(number, error)| {
-        let path = |number: usize| if number == 0 { &args.path } else { &args.others[number - 1] };
+        let path = |number: usize| if number == 0 { &what.path } else { &what.others[number - 1] };
         let cause = format!("{} is not merged: {error}", path(number));
         let started = number > 0 && !matches!(error, crate::Error::Invalid(_));
         let problem = Problem { cause, ..Problem::from(error) };
@@ -152,32 +131,19 @@ fn merge(core: &Arc<Core>, caller: &Caller, first: Arc<File>, args: &Args) -> Re
         }
     })?;
     let (count, unit) = (files.len(), place.stripe_size);
-    Ok(json!({"text": format!("done: {count} files in turns of {unit} bytes")}))
+    Ok(told(format!("done: {count} files in turns of {unit} bytes")))
 }
 
-/// The targets named in `to`.
-fn targets(core: &Core, args: &Args) -> Result<Vec<TargetId>, Problem> {
-    let names: Vec<String> = match args.to.clone() {
-        Some(Value::String(one)) => vec![one],
-        Some(Value::Null) | None => Vec::new(),
-        Some(many) => read(many)?,
-    };
-    names.iter().map(|name| target(core, name)).collect()
-}
-
-fn replace(core: &Core, file: &Arc<File>, args: &Args) -> Result<Arc<Layout>, Problem> {
-    let from = target(core, args.from.as_deref().unwrap_or_default())?;
+pub fn replace(core: &Core, file: &Arc<File>, from: &str, to: Option<&str>) -> Result<Arc<Layout>, Problem> {
+    let on = target(core, from)?;
     let layout = file.layout();
-    if !layout.is_some_and(|l| l.objects().any(|(_, o)| o.target == from)) {
-        return Err(Problem::not_found(format!(
-            "the file has nothing on {}",
-            args.from.as_deref().unwrap_or_default()
-        ))
-        .try_this("`entrepot layout FILE` shows where it lies"));
+    if !layout.is_some_and(|l| l.objects().any(|(_, o)| o.target == on)) {
+        return Err(Problem::not_found(format!("the file has nothing on {from}"))
+            .try_this("`entrepot layout FILE` shows where it lies"));
     }
-    match targets(core, args)?.as_slice() {
-        [] => Ok(core.mover.replace_target(file, from, Reason::Moved)?),
-        [to, ..] => Ok(core.mover.replace_target_by(file, from, *to)?),
+    match to {
+        None => Ok(core.mover.replace_target(file, on, Reason::Moved)?),
+        Some(to) => Ok(core.mover.replace_target_by(file, on, target(core, to)?)?),
     }
 }
 

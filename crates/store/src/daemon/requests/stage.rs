@@ -1,76 +1,50 @@
 //! `stage.*` and `source.*`: data in and out, with the caller's rights.
 
-use super::{read, unknown, with_progress};
+use super::with_progress;
 use crate::control::{Caller, Problem, Responder, exit};
 use crate::daemon::Core;
 use crate::source::{Identity, Record, SourceError};
-use crate::stage::{Compare, Report, StageError, StageIn};
+use crate::stage::{Compare, Report, StageError, Staged, Stop};
 use rustix::io::Errno;
 use serde_json::{Value, json};
-use std::sync::Arc;
 
-#[derive(serde::Deserialize)]
-struct Args {
-    identity: Option<Identity>,
-    what: Option<StageIn>,
-    manifest: Option<String>,
-    #[serde(default)]
-    replace: bool,
-    #[serde(default)]
-    keep: bool,
-    #[serde(default)]
-    path: String,
-    #[serde(default)]
-    uri: String,
-    #[serde(default)]
-    uris: Vec<String>,
-    #[serde(default)]
-    verify: bool,
-    #[serde(default)]
-    compare: Compare,
+/// The caller as the kernel knows it, with the credentials and the mask that it passed on.
+pub fn known(caller: &Caller, told: Identity) -> Identity {
+    Identity { uid: caller.uid, gid: caller.gid, ..told }
 }
 
-impl Args {
-    /// The caller as the kernel knows it, with the credentials and the mask that it passed on.
-    fn who(&self, caller: &Caller) -> Identity {
-        let told = self.identity.clone().unwrap_or_default();
-        Identity { uid: caller.uid, gid: caller.gid, ..told }
-    }
-}
-
-pub fn serve(
-    core: &Arc<Core>,
+/// Stages with progress to the caller, and to those who ask what is under way at that path.
+pub fn staged<E: From<StageError>>(
+    core: &Core,
     caller: &Caller,
-    verb: &str,
-    args: Value,
+    path: &str,
+    identity: Identity,
     out: &mut Responder<'_>,
-) -> Result<Value, Problem> {
-    let args: Args = read(args)?;
-    let who = args.who(caller);
-    let stager = &core.stager;
-    let path = args.what.as_ref().map_or(args.path.as_str(), |what| what.path.as_str());
+    work: impl FnOnce(&Identity, Report<'_>, &Stop) -> Result<Staged, StageError>,
+) -> Result<Value, E> {
     let under_way = core.under_way.begin(caller.uid, path);
     let staged = with_progress(out, |report, stop| {
-        let what = args.what.clone().unwrap_or_default();
-        let report: Report = &|progress| {
+        let report: Report<'_> = &|progress| {
             under_way.tell(progress);
             report(progress);
         };
-        match verb {
-            "in" => Ok(stager.stage_in(&what, &who, report, stop)),
-            "in-tree" => Ok(stager.stage_in_tree(&what, &who, report, stop)),
-            "in-manifest" => {
-                let manifest = args.manifest.as_deref().unwrap_or_default();
-                Ok(stager.stage_in_manifest(manifest, args.replace, args.keep, &who, report, stop))
-            }
-            "out" => Ok(stager.stage_out(&args.path, &args.uri, args.compare, &who, report, stop)),
-            _ => Err(unknown(&format!("stage.{verb}"))),
-        }
+        work(&known(caller, identity), report, stop)
     })?;
-    staged.map(|staged| json!(staged)).map_err(|e| match verb {
-        "out" => out_problem(e),
-        _ => Problem::from(e),
-    })
+    Ok(json!(staged))
+}
+
+pub fn out(
+    core: &Core,
+    caller: &Caller,
+    path: &str,
+    uri: &str,
+    compare: Compare,
+    identity: Identity,
+    out: &mut Responder<'_>,
+) -> Result<Value, Problem> {
+    let work =
+        |who: &Identity, report: Report<'_>, stop: &Stop| core.stager.stage_out(path, uri, compare, who, report, stop);
+    staged(core, caller, path, identity, out, work).map_err(out_problem)
 }
 
 /// What failed on its way out: nothing of it is kept, and nothing has the name.
@@ -84,30 +58,19 @@ fn out_problem(e: StageError) -> Problem {
     }
 }
 
-pub fn source(
-    core: &Arc<Core>,
-    caller: &Caller,
-    verb: &str,
-    args: Value,
-    out: &mut Responder<'_>,
-) -> Result<Value, Problem> {
-    let args: Args = read(args)?;
-    let who = args.who(caller);
-    let record = with_progress(out, |report, stop| match verb {
-        "get" => Ok(core.stager.source_get(&args.path, &who)),
-        "set" => Ok(core.stager.source_set(&args.path, &args.uris, args.verify, &who, report, stop)),
-        _ => Err(unknown(&format!("source.{verb}"))),
-    })?;
-    Ok(record?.map_or(Value::Null, |r| shown(&r)))
+pub fn source(core: &Core, caller: &Caller, path: &str) -> Result<Value, Problem> {
+    Ok(shown(core.stager.source_get(path, &known(caller, Identity::default()))?))
 }
 
 /// A record as users see it.
-fn shown(record: &Record) -> Value {
-    json!({
-        "sources": record.sources,
-        "size": record.size(),
-        "modified": record.modified,
-        "checksums": record.stripe_bytes > 0,
+pub fn shown(record: Option<Record>) -> Value {
+    record.map_or(Value::Null, |record| {
+        json!({
+            "sources": record.sources,
+            "size": record.size(),
+            "modified": record.modified,
+            "checksums": record.stripe_bytes > 0,
+        })
     })
 }
 

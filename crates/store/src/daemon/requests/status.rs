@@ -1,7 +1,7 @@
 //! `status.get` and `stats.get`.
 
-use super::{layout, target, unknown};
-use crate::control::{Caller, Problem, Responder};
+use super::{layout, target};
+use crate::control::{Caller, Problem};
 use crate::daemon::Core;
 use crate::mover::Phase;
 use crate::stats::Metric;
@@ -12,16 +12,7 @@ use std::sync::Arc;
 /// Lines of news in a status.
 const NEWS_MAX: usize = 12;
 
-pub fn status(
-    core: &Arc<Core>,
-    caller: &Caller,
-    verb: &str,
-    _: Value,
-    _: &mut Responder<'_>,
-) -> Result<Value, Problem> {
-    if verb != "get" {
-        return Err(unknown(&format!("status.{verb}")));
-    }
+pub fn status(core: &Arc<Core>, caller: &Caller) -> Result<Value, Problem> {
     let space = core.volume.targets().space();
     let mut answer = json!({
         "name": core.volume.config().name,
@@ -117,13 +108,7 @@ fn news(core: &Core) -> Value {
     all[from..].iter().map(|(at_ns, text)| json!({"at_ms": at_ns / 1_000_000, "text": text})).collect()
 }
 
-pub fn stats(core: &Arc<Core>, _: &Caller, verb: &str, _: Value, _: &mut Responder<'_>) -> Result<Value, Problem> {
-    match verb {
-        "get" => {
-            let stats = core.volume.stats();
-            let snapshot = stats.snapshot();
-            Ok(json!({"prometheus": snapshot.prometheus(&core.volume.config().name), "snapshot": snapshot}))
-        }
-        _ => Err(unknown(&format!("stats.{verb}"))),
-    }
+pub fn stats(core: &Core) -> Value {
+    let snapshot = core.volume.stats().snapshot();
+    json!({"prometheus": snapshot.prometheus(&core.volume.config().name), "snapshot": snapshot})
 }

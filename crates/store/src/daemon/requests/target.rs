@@ -1,55 +1,24 @@
 //! `target.*`: orders of the operator.
 
-use super::{read, unknown};
+use super::told;
 use crate::control::{Caller, Problem, Responder, exit};
 use crate::daemon::Core;
 use crate::target::{Order, State, Target};
 use serde_json::{Value, json};
-use std::path::PathBuf;
+use std::path::Path;
 use std::sync::Arc;
 
-#[derive(serde::Deserialize)]
-struct Args {
-    name: String,
-    #[serde(default)]
-    force: bool,
-    #[serde(default)]
-    wait: bool,
-    #[serde(default)]
-    tier: String,
-    #[serde(default)]
-    dir: PathBuf,
+pub fn add(core: &Core, caller: &Caller, name: &str, dir: &Path, tier: &str) -> Result<Value, Problem> {
+    caller.must_be_operator("add a target")?;
+    core.volume.add_target(name, dir, tier)?;
+    core.volume.targets().measure_now(); // who looks next sees its space
+    Ok(told(format!("target {name} was added: new data go there from now on, what is there stays where it is")))
 }
 
-pub fn serve(
-    core: &Arc<Core>,
-    caller: &Caller,
-    verb: &str,
-    args: Value,
-    out: &mut Responder<'_>,
-) -> Result<Value, Problem> {
-    if verb == "list" {
-        return Ok(json!({"targets": list(core)}));
-    }
-    caller.must_be_operator(&format!("{verb} a target"))?;
-    let args: Args = read(args)?;
-    let name = args.name.as_str();
-    let text = match verb {
-        "add" => {
-            core.volume.add_target(name, &args.dir, &args.tier)?;
-            core.volume.targets().measure_now(); // who looks next sees its space
-            format!("target {name} was added: new data go there from now on, what is there stays where it is")
-        }
-        "remove" => {
-            core.volume.remove_target(name, args.force)?;
-            format!("target {name} is forgotten")
-        }
-        "fail" => order(core, name, Order::Fail)?,
-        "restore" => order(core, name, Order::Restore)?,
-        "drain" => drain(core, &args, out)?,
-        _ => return Err(unknown(&format!("target.{verb}"))),
-    };
-    Ok(json!({"text": text}))
+pub fn remove(core: &Core, caller: &Caller, name: &str, force: bool) -> Result<Value, Problem> {
+    caller.must_be_operator("remove a target")?;
+    core.volume.remove_target(name, force)?;
+    Ok(told(format!("target {name} is forgotten")))
 }
 
 /// The targets as they are.
@@ -72,22 +41,28 @@ pub fn list(core: &Core) -> Value {
     core.volume.targets().all().iter().map(one).collect()
 }
 
-fn order(core: &Core, name: &str, order: Order) -> Result<String, Problem> {
-    let state = core.volume.order_target(name, order)?;
-    Ok(match state {
+pub fn order(core: &Core, caller: &Caller, name: &str, order: Order) -> Result<Value, Problem> {
+    caller.must_be_operator(if order == Order::Fail { "fail a target" } else { "restore a target" })?;
+    Ok(told(match core.volume.order_target(name, order)? {
         State::Ok => format!("target {name} is ok"),
         State::Failed => {
             format!("target {name} is failed: it is used no more, and what it held is read from mirrors or sources")
         }
         other => format!("target {name} is {other}"),
-    })
+    }))
 }
 
-fn drain(core: &Arc<Core>, args: &Args, out: &mut Responder<'_>) -> Result<String, Problem> {
-    let name = args.name.as_str();
+pub fn drain(
+    core: &Arc<Core>,
+    caller: &Caller,
+    name: &str,
+    wait: bool,
+    out: &mut Responder<'_>,
+) -> Result<Value, Problem> {
+    caller.must_be_operator("drain a target")?;
     core.volume.order_target(name, Order::Drain)?;
-    if !args.wait {
-        return Ok(format!("target {name} is being emptied; `entrepot status` shows how far it is"));
+    if !wait {
+        return Ok(told(format!("target {name} is being emptied; `entrepot status` shows how far it is")));
     }
     let Some(target) = core.volume.targets().by_name(name) else {
         return Err(Problem::not_found(format!("target {name} is gone")));
@@ -98,13 +73,13 @@ fn drain(core: &Arc<Core>, args: &Args, out: &mut Responder<'_>) -> Result<Strin
     });
     match target.run(|medium| medium.list()) {
         Ok(objects) if objects.is_empty() => {
-            Ok(format!("target {name} is empty; `entrepot target remove {name}` forgets it"))
+            Ok(told(format!("target {name} is empty; `entrepot target remove {name}` forgets it")))
         }
-        Ok(objects) if core.volume.is_garbage(target.id(), &objects) => Ok(format!(
+        Ok(objects) if core.volume.is_garbage(target.id(), &objects) => Ok(told(format!(
             "no file lies on target {name} any more; {} objects that it does not let go of are nobody's; \
              `entrepot target remove {name}` forgets it",
             objects.len()
-        )),
+        ))),
         Ok(objects) => {
             Err(Problem::new(exit::INCOMPLETE, format!("target {name} still holds {} objects", objects.len()))
                 .so("it stays draining; nothing is lost")

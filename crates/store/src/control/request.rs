@@ -1,0 +1,137 @@
+//! What is asked of the store: one request for each command, with its arguments. Both ends of the socket use it.
+
+use crate::source::Identity;
+use crate::stage::{Compare, StageIn};
+use serde::{Deserialize, Serialize};
+use std::path::PathBuf;
+
+/// A command with its arguments. Paths are relative to the mount's root.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(tag = "command", content = "args")]
+#[expect(missing_docs, reason = "commands and arguments have the names that the command line has, which explains them")]
+pub enum Request {
+    #[serde(rename = "status.get")]
+    Status {},
+    #[serde(rename = "stats.get")]
+    Stats {},
+    #[serde(rename = "target.list")]
+    Targets {},
+    #[serde(rename = "target.add")]
+    AddTarget { name: String, dir: PathBuf, tier: String },
+    #[serde(rename = "target.remove")]
+    RemoveTarget { name: String, force: bool },
+    #[serde(rename = "target.fail")]
+    FailTarget { name: String },
+    #[serde(rename = "target.restore")]
+    RestoreTarget { name: String },
+    #[serde(rename = "target.drain")]
+    DrainTarget { name: String, wait: bool },
+    #[serde(rename = "tiering.pause")]
+    PauseTiering {},
+    #[serde(rename = "tiering.resume")]
+    ResumeTiering {},
+    #[serde(rename = "layout.get")]
+    Layout { path: String },
+    #[serde(rename = "layout.explain")]
+    Explain { path: String },
+    /// Whether what the attribute would ask for can be met.
+    #[serde(rename = "layout.check")]
+    CheckLayout { request: String },
+    #[serde(rename = "layout.add-mirror")]
+    AddMirror { path: String, tier: Option<String>, stripe_count: Option<usize> },
+    #[serde(rename = "layout.drop-mirror")]
+    DropMirror { path: String, mirror: usize },
+    #[serde(rename = "layout.replace")]
+    Replace { path: String, from: String, to: Option<String> },
+    #[serde(rename = "layout.move")]
+    Move { path: String, mirror: usize, segment: usize, to: Vec<String> },
+    #[serde(rename = "layout.resync")]
+    Resync { path: String },
+    #[serde(rename = "layout.merge")]
+    Merge(Merge),
+    #[serde(rename = "layout.split")]
+    Split { path: String },
+    #[serde(rename = "stage.in")]
+    StageIn { what: StageIn, identity: Identity },
+    #[serde(rename = "stage.in-tree")]
+    StageInTree { what: StageIn, identity: Identity },
+    #[serde(rename = "stage.in-manifest")]
+    StageInManifest { manifest: String, replace: bool, keep: bool, identity: Identity },
+    #[serde(rename = "stage.out")]
+    StageOut { path: String, uri: String, compare: Compare, identity: Identity },
+    #[serde(rename = "source.get")]
+    Source { path: String },
+    #[serde(rename = "source.set")]
+    SetSource { path: String, uris: Vec<String>, verify: bool, identity: Identity },
+    #[serde(rename = "check.run")]
+    Check(Check),
+    #[serde(rename = "state.dump")]
+    DumpState { file: PathBuf },
+    #[serde(rename = "purge.run")]
+    Purge {
+        #[serde(default)]
+        dry_run: bool,
+    },
+    #[serde(rename = "checkpoint.begin")]
+    BeginCheckpoint(BeginCheckpoint),
+    #[serde(rename = "checkpoint.commit")]
+    CommitCheckpoint { app: String, abandon: bool },
+    /// What somebody else than the application knows of it.
+    #[serde(rename = "checkpoint.about")]
+    AboutApplication { app: String, mtbf_s: Option<u64>, nodes: Option<u64> },
+    #[serde(rename = "checkpoint.list")]
+    Checkpoints { app: Option<String> },
+    #[serde(rename = "checkpoint.status")]
+    BurstBuffer {},
+    #[serde(rename = "daemon.down")]
+    Down { force: bool },
+}
+
+/// Files to be merged.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Merge {
+    /// The first.
+    pub path: String,
+    /// Further files.
+    pub others: Vec<String>,
+    /// Bytes of one turn.
+    pub stripe_size: Option<u64>,
+    /// Targets to stripe them over.
+    pub stripe_count: Option<usize>,
+    /// The tier to lie on.
+    pub tier: Option<String>,
+}
+
+/// What is to be looked at, and what is to be set right.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Check {
+    /// Set right what is wrong.
+    pub repair: bool,
+    /// The paths are the input of a job.
+    pub before_job: bool,
+    /// Read every byte.
+    pub deep: bool,
+    /// Remove objects that belong to no file although they may be younger than a backup that was put back.
+    pub drop_unknown: bool,
+    /// Files and directories; everything if there is none.
+    pub paths: Vec<String>,
+}
+
+/// A version that begins.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct BeginCheckpoint {
+    /// The application.
+    pub app: String,
+    /// The version's name.
+    pub label: String,
+    /// Files at or below these belong to it.
+    pub paths: Vec<String>,
+    /// Bytes to come; 0: nobody knows.
+    pub bytes: u64,
+    /// Seconds between two failures of the application.
+    pub mtbf_s: Option<u64>,
+    /// Nodes that it runs on.
+    pub nodes: Option<u64>,
+}
