@@ -8,6 +8,7 @@ use policy::schedule::easy::JobId;
 use policy::schedule::just_in_time::{
     self, Answer, Config, Event, JustInTime, Ledger, Phase, Rates, Reason, SourceId, Stats,
 };
+use policy::units::{show_bytes, show_span_s};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// What is to be done with the data of a job.
@@ -322,17 +323,16 @@ impl Known {
 
 fn no_space(known: &Known, retry_after: Time) -> String {
     let (free, promised) = known.no_space.unwrap_or_default();
-    let mb = |bytes: u64| format!("{:.1} MB", bytes as f64 / 1e6);
     format!(
         "no space for its data: {} needed, {} free, of which {} are promised to other jobs; looked at again when some is freed, and every {}",
-        mb(known.bytes()),
-        mb(free),
-        mb(promised),
+        show_bytes(known.bytes()),
+        show_bytes(free),
+        show_bytes(promised),
         span(retry_after)
     )
 }
 
 /// A span for people.
 pub fn span(span: Time) -> String {
-    policy::units::show_span_s(span.0 / 1_000_000_000)
+    show_span_s(span.0 / 1_000_000_000)
 }

@@ -7,6 +7,7 @@
 //! `seek` and `revolution` are spans of uniform times, so that mean and variance of a positioning are what was measured.
 
 use super::model::{Device, Parameters, Scaling};
+use crate::units;
 use std::fmt;
 use std::str::FromStr;
 
@@ -156,22 +157,13 @@ fn number(text: &str, least: f64, most: f64) -> Option<f64> {
     text.trim().parse::<f64>().ok().filter(|x| (least..=most).contains(x))
 }
 
+/// A span that names its unit.
 fn seconds(text: &str) -> Option<f64> {
-    for (unit, factor) in [("us", 1e-6), ("ms", 1e-3), ("s", 1.0)] {
-        if let Some(value) = text.trim().strip_suffix(unit) {
-            return number(value, 0.0, 1e6).map(|x| x * factor);
-        }
-    }
-    None
+    units::span_ns(text).filter(|_| text.trim().ends_with('s')).map(|ns| ns as f64 / 1e9)
 }
 
 fn rate(text: &str) -> Option<f64> {
-    for (unit, factor) in [("GB/s", 1e9), ("MB/s", 1e6), ("kB/s", 1e3)] {
-        if let Some(value) = text.trim().strip_suffix(unit) {
-            return number(value, 1e-3, 1e6).map(|x| x * factor);
-        }
-    }
-    None
+    units::bytes(text.trim().strip_suffix("/s")?).filter(|bytes| *bytes > 0).map(|bytes| bytes as f64)
 }
 
 #[cfg(test)]

@@ -162,14 +162,8 @@ impl File {
     /// How a target is, as far as choosing a mirror is concerned.
     pub(super) fn target_state(&self, id: TargetId) -> State {
         let Some(target) = self.pool.targets.get(id) else { return State::Failed };
-        match target.state() {
-            State::Failed => State::Failed,
-            State::Suspect => State::Suspect,
-            State::Draining => State::Draining,
-            State::ReadOnly => State::ReadOnly,
-            State::Ok if target.in_doubt() => State::Suspect,
-            State::Ok => State::Ok,
-        }
+        let state = target.state();
+        if state == State::Ok && target.in_doubt() { State::Suspect } else { state }
     }
 }
 

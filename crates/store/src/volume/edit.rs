@@ -5,6 +5,7 @@ use super::problem::{Problem, Problems};
 use super::template;
 use policy::stripe::device::Measured;
 use std::io::Write;
+use std::ops::RangeInclusive;
 use std::path::Path;
 
 /// Appends a block.
@@ -19,15 +20,8 @@ pub fn append_target(file: &Path, name: &str, path: &str, tier: &str) -> Result<
 pub fn remove_target(file: &Path, name: &str) -> Result<(), Problems> {
     change(file, name, false, |text| {
         let lines: Vec<&str> = text.split_inclusive('\n').collect();
-        let headers: Vec<usize> = (0..lines.len()).filter(|&i| lines[i].trim_start().starts_with('[')).collect();
-        let (from, to) = headers.iter().enumerate().find_map(|(i, &from)| {
-            let end = headers.get(i + 1).copied().unwrap_or(lines.len());
-            let block = lines[from..end].concat();
-            (names(&block).as_deref() == Some(name)).then_some((from, end))
-        })?;
-        // Comments and blank lines at the end belong to what follows.
-        let last = (from..to).rev().find(|&i| !matches!(lines[i].trim_start().chars().next(), None | Some('#')))?;
-        Some(lines[..from].concat() + &lines[last + 1..].concat())
+        let block = block(&lines, name)?;
+        Some(lines[..*block.start()].concat() + &lines[block.end() + 1..].concat())
     })
 }
 
@@ -39,16 +33,11 @@ pub fn set_device(file: &Path, name: &str, device: &Measured) -> Result<(), Prob
     };
     let text = std::fs::read_to_string(file).map_err(|error| failed(error.to_string()))?;
     let lines: Vec<&str> = text.split_inclusive('\n').collect();
-    let headers: Vec<usize> = (0..lines.len()).filter(|&i| lines[i].trim_start().starts_with('[')).collect();
-    let found = headers.iter().enumerate().find_map(|(i, &from)| {
-        let end = headers.get(i + 1).copied().unwrap_or(lines.len());
-        (names(&lines[from..end].concat()).as_deref() == Some(name)).then_some((from, end))
-    });
-    let (from, end) = found.ok_or_else(|| failed("the block was not found in a form that can be edited".into()))?;
+    let block =
+        block(&lines, name).ok_or_else(|| failed("the block was not found in a form that can be edited".into()))?;
     let is_device = |line: &str| line.split('=').next().is_some_and(|key| key.trim() == "device");
     let kept = |line: &&&str| !is_device(line);
-    let last = (from..end).rev().find(|&i| !matches!(lines[i].trim_start().chars().next(), None | Some('#')));
-    let last = last.unwrap_or(from);
+    let (from, last) = block.into_inner();
     let mut edited: String = lines[..from].concat();
     edited.extend(lines[from..=last].iter().filter(kept).copied());
     if !edited.ends_with('\n') {
@@ -61,6 +50,17 @@ pub fn set_device(file: &Path, name: &str, device: &Measured) -> Result<(), Prob
         return Err(failed("the file is written in a form that cannot be edited".into()));
     }
     replace(file, &edited).map_err(|error| failed(error.to_string()))
+}
+
+/// The lines of a target's block, but for comments and blank lines at its end, which belong to what follows.
+fn block(lines: &[&str], name: &str) -> Option<RangeInclusive<usize>> {
+    let headers: Vec<usize> = (0..lines.len()).filter(|&i| lines[i].trim_start().starts_with('[')).collect();
+    let (from, end) = headers.iter().enumerate().find_map(|(i, &from)| {
+        let end = headers.get(i + 1).copied().unwrap_or(lines.len());
+        (names(&lines[from..end].concat()).as_deref() == Some(name)).then_some((from, end))
+    })?;
+    let last = (from..end).rev().find(|&i| !matches!(lines[i].trim_start().chars().next(), None | Some('#')))?;
+    Some(from..=last)
 }
 
 /// The name of the one target that a piece of text describes.
