@@ -8,7 +8,6 @@ mod config;
 mod edit;
 pub(crate) mod identity;
 mod ids;
-mod keep;
 mod keys;
 mod lock;
 mod machines;
@@ -21,6 +20,7 @@ mod roster;
 mod section;
 mod sections;
 mod servers;
+mod state_store;
 mod template;
 
 pub use backup::{adopt_state, dump_state, load_state};

@@ -1,9 +1,9 @@
 //! A volume's state as a backup, and back: while nobody has the volume open.
 
 use super::identity;
-use super::keep::Reached;
 use super::lock::Lock;
 use super::problem::{Problem, Problems};
+use super::state_store::Reached;
 use super::{Config, VolumeId, namespace};
 use crate::state::State;
 use crate::state::dump::{self, Row};

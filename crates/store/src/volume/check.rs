@@ -2,11 +2,11 @@
 
 use super::VolumeId;
 use super::config::{Config, TargetConfig};
-use super::keep::known_targets;
 use super::namespace;
 use super::problem::{Problem, Problems};
 use super::real_paths;
 use super::sections::StateStore;
+use super::state_store::known_targets;
 use crate::exit;
 use crate::state::TargetRecord;
 use crate::target::{Identity, IdentityError};

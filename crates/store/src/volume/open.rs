@@ -3,10 +3,10 @@
 use super::check;
 use super::config::{Config, Keeping, TargetConfig};
 use super::ids::Ids;
-use super::keep::Reached;
 use super::lock::Lock;
 use super::problem::{Problem, Problems};
 use super::servers::{FileServer, FileServers};
+use super::state_store::Reached;
 use super::{Volume, VolumeId, identity, namespace};
 use crate::exit;
 use crate::state::{State, TargetRecord};
