@@ -4,8 +4,8 @@
 //! events comes a summary. `A` in RWBS after the direction marks read-ahead of the traced kernel.
 
 use super::fields::{self, Words, need};
+use super::interned::Names;
 use super::lines::{Line, LineFormat};
-use super::names::Names;
 use super::{Flags, Op, Passed, Reason, Record};
 
 const SECOND_NS: u64 = 1_000_000_000;

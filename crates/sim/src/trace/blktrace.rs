@@ -9,8 +9,8 @@
 use super::bytes::Bytes;
 use super::fields;
 use super::fixed::{RecordFormat, Step, u16_at, u32_at, u64_at};
+use super::interned::Names;
 use super::lines::Line;
-use super::names::Names;
 use super::{Error, Flags, Op, Passed, Reason, Record};
 
 const HEADER_BYTES: usize = 48;

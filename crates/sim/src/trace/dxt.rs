@@ -5,8 +5,8 @@
 //! MPI-IO's, so only one of the two modules counts.
 
 use super::fields::{self, Words, need};
+use super::interned::Names;
 use super::lines::{Line, LineFormat};
-use super::names::Names;
 use super::{Op, Passed, Reason, Record};
 
 const SECOND_NS: u64 = 1_000_000_000;

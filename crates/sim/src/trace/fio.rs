@@ -4,8 +4,8 @@
 //! (fio drops those below 100, and so do we). Version 3 begins each line with the microseconds since the start instead.
 
 use super::fields::{self, Words, need};
+use super::interned::Names;
 use super::lines::{Line, LineFormat};
-use super::names::Names;
 use super::{Op, Passed, Reason, Record};
 
 const MICROSECOND_NS: u64 = 1_000;

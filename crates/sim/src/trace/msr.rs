@@ -4,8 +4,8 @@
 //! a device is a host and a disk. The client is the host.
 
 use super::fields::{self, Separated, need};
+use super::interned::Names;
 use super::lines::{Line, LineFormat};
-use super::names::Names;
 use super::{Op, Passed, Reason, Record};
 
 const FILETIME_NS: u64 = 100;
