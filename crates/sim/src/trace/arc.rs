@@ -3,7 +3,7 @@
 //! A line is one request of `n_blocks` references. The size of a block is not said (512 bytes for the P traces, a page
 //! for OLTP).
 
-use super::fields::{self, Words, need};
+use super::fields::{self, Fields, need};
 use super::lines::{Line, LineFormat};
 use super::{Passed, Reason, Record};
 
@@ -20,7 +20,7 @@ impl LineFormat for Arc {
     }
 
     fn line(&mut self, line: &[u8]) -> Result<Line, Reason> {
-        let mut f = Words(line);
+        let mut f = Fields(line);
         let Some(start) = f.next() else { return Ok(Line::Passed(Passed::Blank)) };
         let start = fields::integer(start)?;
         let blocks = fields::integer(need(&mut f)?)?;

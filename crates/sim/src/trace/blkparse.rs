@@ -3,7 +3,7 @@
 //! A request appears once per stage it passes, so one action counts (Q by default: how requests arrived). After the
 //! events comes a summary. `A` in RWBS after the direction marks read-ahead of the traced kernel.
 
-use super::fields::{self, Words, need};
+use super::fields::{self, Fields, need};
 use super::interned::Names;
 use super::lines::{Line, LineFormat};
 use super::{Flags, Op, Passed, Reason, Record};
@@ -33,7 +33,7 @@ impl LineFormat for Blkparse {
     const EXPECTED: &'static str = "major,minor cpu sequence seconds pid action RWBS sector + sectors [process]";
 
     fn line(&mut self, line: &[u8]) -> Result<Line, Reason> {
-        let mut f = Words(line);
+        let mut f = Fields(line);
         let Some(device) = f.next() else { return Ok(Line::Passed(Passed::Blank)) };
         self.in_summary |= starts_summary(line);
         if self.in_summary {

@@ -1,7 +1,7 @@
 //! What format a file has, told by its first bytes and the shape of its first lines; never guessed.
 
 use super::bytes::Bytes;
-use super::fields::{Separated, Words};
+use super::fields::{Fields, Separated};
 use super::{Error, Format, Options, blkparse, blktrace, native};
 
 /// As much of a file is looked at.
@@ -105,14 +105,14 @@ fn by_shapes<'a>(lines: impl Iterator<Item = &'a [u8]>) -> Result<Format, &'stat
 /// The last of the four whole numbers that a line consists of.
 fn fourth_of_four(line: &[u8]) -> Option<u64> {
     let whole = |word: &[u8]| std::str::from_utf8(word).ok()?.parse::<u64>().ok();
-    let numbers: Option<Vec<u64>> = Words(line).take(5).map(whole).collect();
+    let numbers: Option<Vec<u64>> = Fields(line).take(5).map(whole).collect();
     numbers.filter(|numbers| numbers.len() == 4).map(|numbers| numbers[3])
 }
 
 /// The format that a line of this shape belongs to, if it is only one.
 fn shape(line: &[u8]) -> Option<Format> {
     let number = |w: &[u8]| !w.is_empty() && w.iter().all(|b| b.is_ascii_digit() || *b == b'.');
-    let words: Vec<&[u8]> = Words(line).take(10).collect();
+    let words: Vec<&[u8]> = Fields(line).take(10).collect();
     if words.len() >= 6 {
         let mut device = Separated::new(words[0], b',');
         if device.next().is_some_and(number) && device.next().is_some_and(number) && device.next().is_none() {

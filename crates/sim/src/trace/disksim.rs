@@ -3,7 +3,7 @@
 //! Blocks are sectors of 512 bytes; bit 0 of the flags means a read. DiskSim writes milliseconds with decimals, MQSim and
 //! SSDsim use the same columns with integer nanoseconds.
 
-use super::fields::{self, Words, need};
+use super::fields::{self, Fields, need};
 use super::lines::{Line, LineFormat};
 use super::{Op, Passed, Reason, Record, TimeUnit};
 
@@ -22,7 +22,7 @@ impl LineFormat for Disksim {
     const EXPECTED: &'static str = "arrival device sector sectors flags (bit 0: read)";
 
     fn line(&mut self, line: &[u8]) -> Result<Line, Reason> {
-        let mut f = Words(line);
+        let mut f = Fields(line);
         let Some(time) = f.next() else { return Ok(Line::Passed(Passed::Blank)) };
         if time.starts_with(b"#") {
             return Ok(Line::Passed(Passed::Comment));

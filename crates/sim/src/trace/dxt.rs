@@ -4,7 +4,7 @@
 //! job with four decimals. The columns after the times differ between versions and are not used. POSIX transfers lie below
 //! MPI-IO's, so only one of the two modules counts.
 
-use super::fields::{self, Words, need};
+use super::fields::{self, Fields, need};
 use super::interned::Names;
 use super::lines::{Line, LineFormat};
 use super::{Op, Passed, Reason, Record};
@@ -57,7 +57,7 @@ impl LineFormat for Dxt {
     const EXPECTED: &'static str = "X_POSIX|X_MPIIO rank write|read segment offset length start_s end_s";
 
     fn line(&mut self, line: &[u8]) -> Result<Line, Reason> {
-        let mut f = Words(line);
+        let mut f = Fields(line);
         let Some(module) = f.next() else { return Ok(Line::Passed(Passed::Blank)) };
         if module.starts_with(b"#") {
             return self.header(line);

@@ -3,9 +3,9 @@
 use super::Reason;
 
 /// Splits at runs of blanks.
-pub struct Words<'a>(pub &'a [u8]);
+pub struct Fields<'a>(pub &'a [u8]);
 
-impl<'a> Iterator for Words<'a> {
+impl<'a> Iterator for Fields<'a> {
     type Item = &'a [u8];
     fn next(&mut self) -> Option<&'a [u8]> {
         let start = self.0.iter().position(|b| !b.is_ascii_whitespace())?;
@@ -130,8 +130,8 @@ mod tests {
 
     #[test]
     fn fields_are_split_as_the_formats_mean_it() {
-        assert_eq!(Words(b"  a\tbc  d ").collect::<Vec<_>>(), [&b"a"[..], b"bc", b"d"]);
-        assert_eq!(Words(b" ").next(), None);
+        assert_eq!(Fields(b"  a\tbc  d ").collect::<Vec<_>>(), [&b"a"[..], b"bc", b"d"]);
+        assert_eq!(Fields(b" ").next(), None);
         assert_eq!(Separated::new(b" 1, 2 ,,x", b',').collect::<Vec<_>>(), [&b"1"[..], b"2", b"", b"x"]);
     }
 

@@ -3,7 +3,7 @@
 //! Version 2: `file read|write|trim|sync|datasync [offset length]` and `wait`, which adds its offset in microseconds
 //! (fio drops those below 100, and so do we). Version 3 begins each line with the microseconds since the start instead.
 
-use super::fields::{self, Words, need};
+use super::fields::{self, Fields, need};
 use super::interned::Names;
 use super::lines::{Line, LineFormat};
 use super::{Op, Passed, Reason, Record};
@@ -58,7 +58,7 @@ impl LineFormat for Fio {
             return Ok(Line::Passed(Passed::Blank));
         }
         let Some(version) = self.version else { return self.header(line) };
-        let mut f = Words(line);
+        let mut f = Fields(line);
         if version == 3 {
             self.now_ns = fields::time_ns(need(&mut f)?, MICROSECOND_NS)?;
         }
