@@ -115,12 +115,12 @@ fn data_that_find_no_space_wait_or_fail_as_configured() {
             assert_eq!(code(&volume.run(&["job", "wait", "1"])), 1);
             let said = shown(&volume, "1");
             assert!(
-                said.contains("failed: stage-in was not begun: no space") && said.contains("2.0 MB needed"),
+                said.contains("failed: stage-in was not begun: no space") && said.contains("1.9 MiB needed"),
                 "{said}"
             );
             assert_eq!(counted(&volume, "staging_refused"), 1);
         } else {
-            until("it waits for space", || shown(&volume, "1").contains("no space for its data: 2.0 MB needed"));
+            until("it waits for space", || shown(&volume, "1").contains("no space for its data: 1.9 MiB needed"));
             assert_eq!(volume.json(&["job", "show", "1"])["summary"]["state"], "queued");
             assert!(counted(&volume, "staging_no_space") >= 1);
             volume.ok(&["job", "cancel", "1"]);

@@ -16,6 +16,9 @@ use std::time::{Duration, Instant};
 /// Recorded events that go in under one lock.
 const EVENTS_AT_ONCE: usize = 512;
 
+/// The loop rests at least so long. A guess: a thousandth of a core is nothing beside what a step finds to do.
+const REST_MIN: Time = Time::from_millis(1);
+
 /// Wakes the loop for a deadline.
 #[derive(Default)]
 pub struct Alarm {
@@ -53,17 +56,18 @@ impl Alarm {
 
     /// Rests until the deadline, or for `most`, or until the end. Whether it goes on.
     fn rest(&self, now: impl Fn() -> Time, most: Option<Time>) -> bool {
-        let end = most.map(|most| now() + most);
+        let began = now();
+        // A deadline that has passed and stays would keep a core busy.
+        let (soonest, latest) = (began + REST_MIN, most.map(|most| began + most));
         let mut state = self.state.lock();
         while !state.ends {
-            let until = [state.at, end].into_iter().flatten().min();
-            let left = until.map(|until| until.since(now()));
-            match left {
-                Some(Time::ZERO) => return true,
-                // A deadline that has just passed again and again would keep a core busy.
-                Some(left) => {
-                    let span = Duration::from_nanos(left.0).max(Duration::from_millis(1));
-                    self.changed.wait_until(&mut state, Instant::now() + span);
+            match [state.at, latest].into_iter().flatten().min() {
+                Some(until) => {
+                    let left = until.max(soonest).since(now());
+                    if left == Time::ZERO {
+                        return true;
+                    }
+                    self.changed.wait_until(&mut state, Instant::now() + Duration::from_nanos(left.0));
                 }
                 None => self.changed.wait(&mut state),
             }
@@ -219,5 +223,27 @@ impl Adapt {
             }
         }
         told
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_deadline_that_stays_in_the_past_leaves_the_loop_its_rest_and_the_end_wakes_it() {
+        let (alarm, began) = (Alarm::default(), Instant::now());
+        let now = || Time(began.elapsed().as_nanos() as u64);
+        alarm.set(Some(Time::ZERO));
+        for turn in 1..=3 {
+            assert!(alarm.rest(now, None));
+            assert!(now() >= Time(REST_MIN.0 * turn), "turn {turn}");
+        }
+        alarm.set(None);
+        std::thread::scope(|scope| {
+            let rests = scope.spawn(|| alarm.rest(now, None));
+            alarm.end();
+            assert!(!rests.join().expect("no panic"));
+        });
     }
 }
