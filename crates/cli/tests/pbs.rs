@@ -259,7 +259,7 @@ fn a_stage_in_that_pbs_has_started_waits_for_space_or_fails_as_configured() {
         let job = world.submitted("large.sh", &script);
         if when_full == "wait" {
             let shown = || out(&world.volume.run(&["job", "show", &job]));
-            until("it waits for space", || shown().contains("no space for its data: 2.0 MB needed"));
+            until("it waits for space", || shown().contains("no space for its data: 1.9 MiB needed"));
             assert_eq!(code(&world.volume.run(&["job", "cancel", &job])), 0);
             let waited = world.volume.run(&["job", "wait", &job]);
             assert!(out(&waited).contains("cancelled"), "{}", out(&waited));

@@ -160,6 +160,11 @@ proptest! {
     fn no_promise_is_broken_and_everything_comes_to_rest(wish in wishes()) {
         run(setup(wish));
     }
+
+    #[test]
+    fn nor_is_any_with_every_mechanism_on(wish in wishes()) {
+        run(setup(Wish { burst: true, tiers: true, stripes: true, replicas: true, ..wish }));
+    }
 }
 
 #[test]
