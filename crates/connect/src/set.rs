@@ -1,7 +1,7 @@
 //! All connections together: `policy::connections` with its eyes and hands.
 //!
 //! Whoever has an operation asks for a connection, does it, and says how it went. What the machines then want is done by threads of
-//! their own: [`reconnect`].
+//! their own: `reconnect`.
 
 mod reconnect;
 

@@ -1,7 +1,7 @@
 //! Where the bytes of each file lie on the emulated device.
 //!
 //! A file has extents of blocks of 4 KiB. Blocks get a place when they are first written (or allocated), in extents of at least
-//! [`Extents::growth_blocks`], each right behind the one before if that is free; what a file reserved and did not use
+//! `Extents::growth_blocks`, each right behind the one before if that is free; what a file reserved and did not use
 //! goes back when it is closed. Holes have no place and cost nothing.
 
 use crate::space::Space;

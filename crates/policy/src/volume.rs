@@ -5,7 +5,7 @@
 //!                                                                                   (who decides, one per file, in turn)
 //!                                     <--------------------- Done ------------------------------'
 //! ```
-//! Each mechanism is a machine of its own and says what it wants of files. [`changes`] begins one change of a file at
+//! Each mechanism is a machine of its own and says what it wants of files. `changes` begins one change of a file at
 //! a time, if the table of [`ownership`] gives the file to the mechanism; the mechanisms take turns, with so many
 //! changes each under way at most. What cannot be done is told to the mechanism as a failure.
 //!

@@ -98,7 +98,7 @@ pub struct Adapt {
 }
 
 impl Adapt {
-    /// Over these parts, with the striper that [`striping`] set up. Nothing happens before [`Adapt::start`] or
+    /// Over these parts, with the striper that [`striping`] set up. Nothing happens before `Adapt::start` or
     /// [`Adapt::step`]. Tiers begin with [`Adapt::set_costs`].
     ///
     /// # Errors
@@ -134,7 +134,7 @@ impl Adapt {
         }))
     }
 
-    /// Records accesses and places new segments, for [`crate::file::Pool::advisers`].
+    /// Records accesses and places new segments, for `crate::file::Pool::advisers`.
     pub fn recorder(&self) -> &Arc<Recorder> {
         &self.recorder
     }

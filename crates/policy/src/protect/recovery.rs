@@ -11,8 +11,8 @@
 //!
 //! One recovery per key, however many wait. A *row* is one stripe of the lost object, counted from 0: row `r` lies at
 //! object offset `r * stripe_size`. Rows that somebody waits for are fetched first, in the order they were asked for;
-//! then what lies ahead of the readers ([`ahead`], ours), of all keys; then the rest, ascending; as much of both as
-//! lets the rows that are asked for come soon ([`pace`], ours). With nobody waiting, as offline, that is ascending from
+//! then what lies ahead of the readers (`ahead`, ours), of all keys; then the rest, ascending; as much of both as
+//! lets the rows that are asked for come soon (`pace`, ours). With nobody waiting, as offline, that is ascending from
 //! the first. A waiter is woken as soon as the rows it named are patched.
 //!
 //! A row is asked from one source at a time. A passing failure is tried again a few times, later each time; then, and
@@ -166,7 +166,7 @@ pub enum Event {
         /// The waiter that gave up.
         waiter: Waiter,
     },
-    /// Time passed; to be sent at [`Recovery::next_deadline`].
+    /// Time passed; to be sent at `Recovery::next_deadline`.
     Tick,
 }
 

@@ -17,7 +17,7 @@
 //! when its job is dispatched has left the job *at risk*; it is completed all the same, because the run has still to be
 //! protected. A copy of a file that the job has closed (eager) or of a job that has ended is removed, complete or not.
 //!
-//! Decisions are made in [`Replication::poll`], so that all events of one instant are taken in before; they follow
+//! Decisions are made in `Replication::poll`, so that all events of one instant are taken in before; they follow
 //! submission, dispatch, completion, and a periodic look (`Tick`).
 //!
 //! Duties of the driver: it answers each `Create` with `Created` or `CreateFailed` and each `Remove` with `Removed`,
@@ -165,7 +165,7 @@ pub enum Event {
         /// The file whose copy an earlier run made.
         file: FileId,
     },
-    /// Time passed; to be sent at [`Replication::next_deadline`]. The first one after a restart, when all jobs are
+    /// Time passed; to be sent at `Replication::next_deadline`. The first one after a restart, when all jobs are
     /// known, also removes adopted copies that nobody wants.
     Tick,
 }

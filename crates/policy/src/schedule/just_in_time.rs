@@ -129,7 +129,7 @@ pub enum Event {
         /// The job, by the driver's number.
         job: JobId,
     },
-    /// Time passed; to be sent at [`JustInTime::next_deadline`].
+    /// Time passed; to be sent at `JustInTime::next_deadline`.
     Tick,
 }
 

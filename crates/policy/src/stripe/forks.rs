@@ -9,7 +9,7 @@
 //!
 //! **Planning** ([`Planner`]). Classes of requests share the devices: each is predicted beside the load of the others, and takes the fork
 //! with the smallest predicted response time; that changes the load of the others, so the choice is repeated until nothing changes (at
-//! most [`ROUNDS_MAX`] times). Where there are several forks, the same bytes lie on different devices, and a request takes those with the
+//! most `ROUNDS_MAX` times). Where there are several forks, the same bytes lie on different devices, and a request takes those with the
 //! shorter queues: that shortens the wait as in the supermarket model.
 //!
 //! **Choosing** ([`Chooser`]). Each read then takes the fork with the smallest predicted response time at the queues of that moment, plus

@@ -76,7 +76,7 @@ pub struct Figures {
     pub utilisation: f64,
     /// Waiting time of each checkpoint of the last period, in order, in seconds.
     pub waits_s: Vec<f64>,
-    /// Share of the buffer in use at [`OCCUPANCIES`] moments of the last period.
+    /// Share of the buffer in use at `OCCUPANCIES` moments of the last period.
     pub occupancy: Vec<f64>,
 }
 

@@ -62,7 +62,7 @@ pub enum Row {
         id: u16,
         /// Its name.
         name: String,
-        /// As [`super::state_name`] writes it.
+        /// As `super::state_name` writes it.
         state: String,
         /// Whether the operator failed it.
         by_operator: bool,

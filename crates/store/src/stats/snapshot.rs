@@ -34,7 +34,7 @@ pub struct OpCounts {
     pub bytes: u64,
     /// Nanoseconds that they took together.
     pub total_ns: u64,
-    /// How many took how long; see [`Histogram`].
+    /// How many took how long; see `Histogram`.
     pub buckets: Vec<u64>,
 }
 
