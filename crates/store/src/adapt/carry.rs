@@ -8,6 +8,7 @@ use policy::layout::Placement;
 use policy::stripe::forks::Shape;
 use policy::tier::machine::Event as Told;
 use policy::tier::{Location, Tier};
+use policy::volume::ownership::Mechanism;
 use policy::volume::{Change, Event, Outcome, Verb};
 use policy::{FileId, Time};
 use std::collections::{BTreeSet, VecDeque};
@@ -97,6 +98,12 @@ impl Adapt {
                 Outcome::Failed
             }
         };
+        if change.by == Mechanism::Stripes {
+            match result {
+                Outcome::Made { bytes, .. } => self.stats.add(Metric::StripesBytes, bytes),
+                _ => self.stats.add(Metric::StripesFailed, 1),
+            }
+        }
         self.history.ended(change, result);
         let lies = file.as_ref().and_then(|file| self.lies(file));
         let done = Event::Done { ticket: change.ticket, result };
@@ -132,16 +139,6 @@ impl Adapt {
                 Err(Error::Busy("nothing here makes such mirrors".into()))
             }
         }
-        .inspect(|bytes| {
-            if change.by == policy::volume::ownership::Mechanism::Stripes {
-                self.stats.add(Metric::StripesBytes, *bytes);
-            }
-        })
-        .inspect_err(|_| {
-            if change.by == policy::volume::ownership::Mechanism::Stripes {
-                made(Metric::StripesFailed);
-            }
-        })
     }
 
     fn shaped(&self, file: &File, shape: &Shape) -> Placement {

@@ -51,7 +51,7 @@ impl History {
 
     /// A move or a copy of a segment is over.
     pub fn ended(&self, change: &Change, result: Outcome) {
-        let made = result != Outcome::Failed;
+        let made = matches!(result, Outcome::Made { .. });
         let text = match change.verb {
             Verb::MoveSegment { segment, to } => {
                 let what = if made { "moved" } else { "not moved, though wanted," };

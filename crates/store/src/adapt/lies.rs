@@ -25,7 +25,7 @@ impl Adapt {
         });
         let lies = Lies {
             bytes,
-            users: if file.is_open() { file.handles().max(1) as u32 } else { 0 },
+            users: file.handles() as u32,
             segments,
             mirrors: mirrors.collect(),
             asked_for: is_asked_for(file, &layout),

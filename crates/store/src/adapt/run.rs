@@ -157,7 +157,7 @@ impl Adapt {
         let removed = log.take_removed();
         let used: BTreeSet<FileId> = laid_out.into_iter().chain(accesses.iter().map(|access| access.file)).collect();
         let lies: Vec<Event> = used.into_iter().filter_map(|id| self.lies(&*self.files.noted(id)?)).collect();
-        self.feed(&lies, &accesses);
+        self.feed(lies, &accesses);
         let mut told = Vec::new();
         for file in removed {
             self.mover.forget_copies_of(file);
@@ -180,9 +180,9 @@ impl Adapt {
     }
 
     /// Tells how files lie and what was accessed, each at its time; asks for nothing yet.
-    fn feed(&self, lies: &[Event], accesses: &[Access]) {
+    fn feed(&self, lies: Vec<Event>, accesses: &[Access]) {
         let now = accesses.first().map_or_else(|| self.now(), |first| first.at);
-        lies.iter().for_each(|lies| self.recorder.machine().handle(now, lies.clone()));
+        lies.into_iter().for_each(|lies| self.recorder.machine().handle(now, lies));
         for some in accesses.chunks(EVENTS_AT_ONCE) {
             let mut machine = self.recorder.machine();
             for Access { at, file, segment, region, bytes, .. } in some.iter().copied() {
