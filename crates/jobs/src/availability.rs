@@ -253,20 +253,9 @@ impl<I: Inputs> Driver<I> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::queue::told::Told;
     use crate::queue::{Error, QueuedJob, Snapshot};
     use parking_lot::{Condvar, Mutex};
-
-    #[derive(Default)]
-    struct Told(Mutex<Snapshot>);
-
-    impl Queue for Told {
-        fn name(&self) -> &'static str {
-            "told"
-        }
-        fn snapshot(&self) -> Result<Snapshot, Error> {
-            Ok(self.0.lock().clone())
-        }
-    }
 
     /// A volume whose file N has object N; a target takes some of them.
     #[derive(Default)]

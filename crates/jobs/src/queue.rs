@@ -6,6 +6,8 @@
 mod forecast;
 pub mod pbs;
 pub mod slurm;
+#[cfg(test)]
+pub mod told;
 
 pub use forecast::forecast;
 

@@ -1,23 +1,11 @@
 //! The driver over a queue and copies in memory.
 
 use super::*;
+use crate::queue::told::Told;
 use crate::queue::{Error, QueuedJob, Snapshot, State, WaitsFor};
 use policy::protect::replica::{Removal, Share, Strategy};
 use std::collections::BTreeSet;
 use std::path::Path;
-
-/// A queue that shows what it is told.
-#[derive(Default)]
-struct Told(Mutex<Snapshot>);
-
-impl Queue for Told {
-    fn name(&self) -> &'static str {
-        "told"
-    }
-    fn snapshot(&self) -> Result<Snapshot, Error> {
-        Ok(self.0.lock().clone())
-    }
-}
 
 /// Copies that are there as soon as they are ordered; the log says what was ordered.
 #[derive(Default)]
