@@ -6,8 +6,8 @@ use jobs::volume::{Marked, Volume};
 use policy::schedule::just_in_time::Stats;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
+use store::adapt::burst::{self, Mark};
 use store::daemon::Core;
-use store::daemon::burst::{self, Mark};
 use store::recovery::{Behalf, CheckOptions, Outcome, Tally};
 use store::source::Identity;
 use store::stage::{StageIn, Stop};
@@ -156,7 +156,7 @@ impl Volume for JobsOnVolume {
     }
 
     fn mark_checkpoints(&self, owner: Caller, job: &str, marks: &[Marked]) -> Result<bool, String> {
-        let Some(burst) = &self.core.burst else { return Ok(false) };
+        let Some(burst) = self.core.adapt.burst() else { return Ok(false) };
         let mark = |mark: &Marked| {
             Ok(Mark {
                 app: mark.app.clone(),
@@ -172,7 +172,7 @@ impl Volume for JobsOnVolume {
     }
 
     fn unmark_checkpoints(&self, job: &str) {
-        if let Some(burst) = &self.core.burst {
+        if let Some(burst) = self.core.adapt.burst() {
             burst.unmark(job);
         }
     }

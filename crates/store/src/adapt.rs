@@ -2,22 +2,25 @@
 //!
 //! ```text
 //!   read, write ──> recorder (bounded) ──.
-//!   devices: idle, space, times served ──┼─> step ──> Volume ──> changes ──> carriers ──> mover
-//!   control, jobs ───────────────────────┴─> tell ──>   ^                       |
-//!                                                       '── LaidOut, Done ──────'
+//!   devices: idle, space, times served ──┼─> step ──> Volume ──> actions ──> lanes ──> carriers ──> mover
+//!   checkpoints, control, jobs ──────────┴─> tell ──>   ^                                 |
+//!                                                       '───── LaidOut, Done, Prepared ───'
 //! ```
 //! [`Volume`] decides, the same that `entrepot-lab sim volume` drives. Threads of applications only record what they
-//! do; one thread steps, some carry. Locks: the machine's is held for one event, or some of those recorded, and no
-//! other is taken meanwhile; its actions are done when it is free again.
+//! do, or leave a write to be held; one thread steps, some carry. The machine's lock is held for one event, or some of
+//! those recorded, and until what it says waits in its lane.
 //!
 //! An access is what reaches the daemon: what the kernel's page cache answers costs no device anything and is none.
 //!
 //! On disk there are only the files' own layouts, and which mirrors are forks: temperatures and loads are learned
 //! again after a restart, and a walk through the tree finds what lies on the fast tier.
 
+pub mod burst;
 mod carry;
+mod driver;
 mod forks;
 mod history;
+mod jobs;
 mod lies;
 mod log;
 mod placing;
@@ -31,25 +34,24 @@ mod stripes;
 mod tiers;
 mod yields;
 
-pub use record::{Clock, Recorder};
+pub use driver::Clock;
+pub use record::Recorder;
 pub use report::Report;
 pub use stripes::{Devices, striping};
 
 use crate::Result;
-use crate::file::FileTable;
+use crate::file::{Adviser, FileTable};
 use crate::mover::Mover;
 use crate::state::State;
 use crate::stats::{Metric, Stats};
 use crate::volume;
 use crate::workers::Workers;
-use carry::Queue;
+use burst::Burst;
+use driver::Driver;
 use history::History;
-use parking_lot::{Condvar, Mutex};
-use policy::machine::Machine;
+use parking_lot::Mutex;
 use policy::stripe::striper::Striper;
-use policy::volume::{Action, Event, StripesConfig, Verb, Volume};
-use policy::{Time, volume as machine};
-use run::Alarm;
+use policy::volume::{self as machine, Event, StripesConfig, Volume};
 use std::sync::Arc;
 use tiers::Tiers;
 
@@ -78,6 +80,8 @@ pub struct Parts {
     pub state: Arc<dyn State>,
     /// What is counted.
     pub stats: Arc<Stats>,
+    /// The volume, if it has a burst buffer.
+    pub burst: Option<Arc<volume::Volume>>,
 }
 
 /// The mechanisms that adapt a volume to its load.
@@ -88,12 +92,11 @@ pub struct Adapt {
     mover: Arc<Mover>,
     state: Arc<dyn State>,
     stats: Arc<Stats>,
+    driver: Arc<Driver>,
+    burst: Option<Arc<Burst>>,
     tiers: Tiers,
     served: Mutex<stripes::Sampled>,
     history: History,
-    queue: Mutex<Queue>,
-    queued: Condvar,
-    alarm: Alarm,
     workers: Workers,
 }
 
@@ -102,28 +105,29 @@ impl Adapt {
     /// [`Adapt::step`]. Tiers begin with [`Adapt::set_costs`].
     ///
     /// # Errors
-    /// The state store does not say which mirrors are forks.
+    /// The state store does not say which mirrors are forks, or what it knows of checkpoints.
     pub fn new(settings: Settings, stripes: Option<StripesConfig>, parts: Parts, clock: Clock) -> Result<Arc<Adapt>> {
+        let Parts { files, mover, state, stats, burst } = parts;
+        let burst = burst.map(|volume| (burst::capacity_bytes(&volume), volume));
         let config = machine::Config {
-            burst: None,
+            burst: burst.as_ref().map(|(capacity_bytes, volume)| volume.config().burst.machine(*capacity_bytes)),
             tiers: None,
             stripes,
             replicas: None,
             changes_max: settings.concurrent,
             repairs: false,
         };
-        let Parts { files, mover, state, stats } = parts;
         let forks = forks::Forks::open(state.clone())?;
         let targets = files.pool().targets.clone();
-        let machine = Volume::new(config, clock());
-        let recorder = Recorder::new(&settings, machine, forks, targets, clock);
+        let driver = Driver::new(Volume::new(config, clock()), clock);
+        let recorder = Recorder::new(&settings, driver.clone(), forks, targets);
+        let open = |(capacity_bytes, volume)| Burst::open(volume, capacity_bytes, driver.clone());
         Ok(Arc::new(Adapt {
+            burst: burst.map(open).transpose()?,
+            driver,
             tiers: Tiers::default(),
             served: Mutex::default(),
             history: History::default(),
-            queue: Mutex::default(),
-            queued: Condvar::new(),
-            alarm: Alarm::default(),
             workers: Workers::of("the adapting mechanisms"),
             settings,
             recorder,
@@ -134,9 +138,25 @@ impl Adapt {
         }))
     }
 
-    /// Records accesses and places new segments, for `crate::file::Pool::advisers`.
+    /// Records accesses and places new segments.
     pub fn recorder(&self) -> &Arc<Recorder> {
         &self.recorder
+    }
+
+    /// The burst buffer, if there is one.
+    pub fn burst(&self) -> Option<&Arc<Burst>> {
+        self.burst.as_ref()
+    }
+
+    /// What hears of what applications do, for `crate::file::Pool::advisers`.
+    pub fn advisers(&self) -> Vec<Arc<dyn Adviser>> {
+        let burst = self.burst.iter().map(|burst| burst.clone() as Arc<dyn Adviser>);
+        burst.chain([self.recorder.clone() as Arc<dyn Adviser>]).collect()
+    }
+
+    /// Something that the operator should know, for `entrepot status`.
+    fn news(&self, text: String) {
+        self.files.pool().observer.news(text);
     }
 
     /// Whether segments are moved between tiers.
@@ -144,64 +164,20 @@ impl Adapt {
         self.settings.tiering.policy != volume::TieringPolicy::Off
     }
 
-    pub(super) fn now(&self) -> Time {
-        self.recorder.now()
-    }
-
-    /// Tells the machine what happened, and does what it says.
-    pub(crate) fn tell(&self, event: Event) {
-        self.tell_all([event]);
-    }
-
-    /// The same of several events, with nothing in between.
-    fn tell_all(&self, events: impl IntoIterator<Item = Event>) {
-        let (actions, deadline) = {
-            let (now, mut machine) = (self.now(), self.recorder.machine());
-            events.into_iter().for_each(|event| machine.handle(now, event));
-            (machine.drain().collect::<Vec<_>>(), machine.next_deadline())
-        };
-        self.act(actions, deadline);
-    }
-
-    /// Does what the machine said.
-    fn act(&self, actions: Vec<Action>, deadline: Option<Time>) {
-        for action in actions {
-            match action {
-                Action::Change(change) => {
-                    if !matches!(change.verb, Verb::MoveSegment { .. } | Verb::CopySegment { .. }) {
-                        self.history.decided(&change, self.files.pool());
-                    }
-                    self.queue.lock().push(change);
-                    self.queued.notify_one();
-                }
-                Action::Place { shape, why } => self.history.placed(&shape, &why),
-                Action::Prefer { file, by } => {
-                    if let Some(file) = self.files.noted(file) {
-                        file.load().set_chooser(Some(*by));
-                    }
-                }
-                // Of the burst buffer, which is not one of the mechanisms here.
-                Action::Release { .. } | Action::Prepare { .. } | Action::SetRates(_) => {}
-                Action::SetReplicaRate(_) | Action::LookAtSpace => {}
-            }
-        }
-        self.alarm.set(deadline);
-    }
-
     /// Moves nothing more between tiers until told otherwise, or goes on; what is under way ends.
     pub fn pause(&self, paused: bool) {
         self.tiers.pause(paused);
-        self.tell(Event::Tiers(policy::tier::machine::Event::Paused(paused)));
+        self.driver.tell(Event::Tiers(policy::tier::machine::Event::Paused(paused)));
     }
 
     /// Asks the striper.
     fn striper<T>(&self, ask: impl FnOnce(&mut Striper) -> T) -> Option<T> {
-        self.recorder.machine().striper().map(ask)
+        self.driver.machine().striper().map(ask)
     }
 
     /// Tells the metrics what tiers did since the last time.
     fn count(&self) {
-        let now = self.recorder.machine().tiers().map(|tiers| tiers.stats());
+        let now = self.driver.machine().tiers().map(|tiers| tiers.stats());
         let Some(now) = now else { return };
         let told = self.tiers.counted(now);
         for (metric, now, told) in [

@@ -8,7 +8,6 @@
 //! Nothing in the end waits without bound: what hangs is left behind and ends with the process.
 
 mod background;
-pub mod burst;
 mod crash;
 mod end;
 mod purge;
@@ -30,7 +29,7 @@ use crate::admission::Admission;
 use crate::cache::BlockCache;
 use crate::control::{Binding, Caller, Handler, Server, ServerOptions, device_of, socket_of};
 use crate::durable_names::{self, DurableNames};
-use crate::file::{Adviser, FileTable, Garbage, Pool};
+use crate::file::{FileTable, Garbage, Pool};
 use crate::mount::{Mount, MountError, Openers, Options, Parts};
 use crate::mover::Mover;
 use crate::namespace::Namespace;
@@ -76,9 +75,7 @@ pub struct Core {
     pub stager: Arc<Stager>,
     /// Copies of input files, for as long as jobs need them.
     pub replicas: Arc<Replicas>,
-    /// The burst buffer, if there is one.
-    pub burst: Option<Arc<burst::Burst>>,
-    /// Adapts files to their load: tiers and stripes.
+    /// Adapts files to their load: burst buffer, tiers and stripes.
     pub adapt: Arc<Adapt>,
     /// How far stagings are.
     pub under_way: under_way::UnderWay,
@@ -162,14 +159,11 @@ impl Starting {
             starts: Arc::default(),
             behalf: None,
         };
-        let burst = burst::Burst::open(&volume).map_err(|e| problem(&e))?;
-        let mut advisers: Vec<Arc<dyn Adviser>> = Vec::new();
-        if let Some(burst) = &burst {
-            burst.load(&checker).map_err(|e| problem(&e))?;
-            advisers.push(burst.clone());
+        if let Some(burst) = adapt.burst() {
+            burst.load(&adapt).map_err(|e| problem(&e))?;
         }
+        let mut advisers = adapt.advisers();
         advisers.push(replicas.clone());
-        advisers.push(adapt.recorder().clone());
         drop(pool.advisers.set(advisers));
         end::clear_dead_mount(mount_point);
         let mount = Arc::new(mount(&volume, &pool, &files, &stager, replicas.openers(), mount_point)?);
@@ -187,16 +181,12 @@ impl Starting {
             checks: Admission::new(CHECKS_MAX, 0),
             stager,
             replicas,
-            burst,
             adapt,
             under_way: under_way::UnderWay::default(),
             needs: Mutex::default(),
         });
         background.start(&core);
         core.replicas.start(&core);
-        if let Some(burst) = &core.burst {
-            burst.start(&core);
-        }
         let (volume, files) = (core.volume.clone(), core.files.clone());
         core.adapt.start(&core.pool, move |look| walk::each_file(walk::walk(&volume, &files), look));
         let ending = Ending::new(mount.clone());
@@ -329,7 +319,7 @@ fn start_cache(volume: &Volume, pool: &Pool) -> Result<(), Problems> {
 
 /// The mechanisms that adapt files to their load, as `volume.toml` asks for them.
 fn adapt(
-    volume: &Volume,
+    volume: &Arc<Volume>,
     stripes: StripesConfig,
     files: &Arc<FileTable>,
     mover: &Arc<Mover>,
@@ -343,7 +333,8 @@ fn adapt(
         concurrent: config.mover.concurrent,
     };
     let (state, stats) = (volume.state().clone(), volume.stats().clone());
-    let parts = adapt::Parts { files: files.clone(), mover: mover.clone(), state, stats };
+    let burst = config.burst.fast.map(|_| volume.clone());
+    let parts = adapt::Parts { files: files.clone(), mover: mover.clone(), state, stats, burst };
     let began = Instant::now();
     let clock = Box::new(move || Time(began.elapsed().as_nanos() as u64));
     Adapt::new(settings, config.stripes.sensors.then_some(stripes), parts, clock)

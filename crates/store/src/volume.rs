@@ -46,7 +46,8 @@ use crate::state::State;
 use crate::stats::Stats;
 use crate::target::Targets;
 use policy::layout::Placement;
-use rustix::fd::{AsFd, BorrowedFd};
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::fs::{FileType, Mode, OFlags, ResolveFlags, fstat, openat2};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -89,6 +90,15 @@ impl Volume {
     /// What the mount shows: directories, stubs, symlinks, devices.
     pub fn tree(&self) -> BorrowedFd<'_> {
         self.directories.tree.as_fd()
+    }
+
+    /// The stub at a path, if there is a regular file. Symbolic links are not followed.
+    pub fn stub_at(&self, path: &str) -> Option<OwnedFd> {
+        let flags = OFlags::RDWR | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
+        let stub = openat2(self.tree(), path, flags, Mode::empty(), resolve).ok()?;
+        let is_file = fstat(&stub).is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile);
+        is_file.then_some(stub)
     }
 
     /// Layout records and checksums that outgrew their attribute.

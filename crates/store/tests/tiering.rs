@@ -183,7 +183,7 @@ fn adapt(
 ) -> Arc<Adapt> {
     let shown = clock.clone();
     let mover = Arc::new(Mover::new(files.pool().clone(), state.clone(), None));
-    let parts = Parts { files: files.clone(), mover, state: state.clone(), stats: stats.clone() };
+    let parts = Parts { files: files.clone(), mover, state: state.clone(), stats: stats.clone(), burst: None };
     let clock = Box::new(move || Time(shown.load(Ordering::Relaxed)));
     let adapt = Adapt::new(settings.clone(), None, parts, clock).expect("a state store");
     adapt.set_costs(costs());

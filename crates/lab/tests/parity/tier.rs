@@ -159,7 +159,7 @@ impl Live {
         let mover = Arc::new(Mover::new(pool.clone(), state.clone(), None));
         let (tiering, devices) = (section(policy), Devices::default());
         let settings = Settings { tiering, stripes: None, devices, segment_bytes: BLOCK, concurrent: 1 };
-        let parts = Parts { files: files.clone(), mover, state, stats: Arc::new(Stats::new()) };
+        let parts = Parts { files: files.clone(), mover, state, stats: Arc::new(Stats::new()), burst: None };
         let now = Box::new(move || Time(shown.load(Ordering::Relaxed)));
         let adapt = Adapt::new(settings, None, parts, now).unwrap();
         adapt.set_costs(costs());

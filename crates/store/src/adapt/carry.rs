@@ -1,86 +1,55 @@
 //! Carriers: threads that make the machine's changes, each through the mover, and answer what became of them.
 
+use super::jobs::Job;
 use super::{Adapt, stripes};
 use crate::file::File;
 use crate::stats::Metric;
 use crate::{Error, Result};
+use policy::Time;
 use policy::layout::Placement;
 use policy::stripe::forks::Shape;
 use policy::tier::machine::Event as Told;
 use policy::tier::{Location, Tier};
 use policy::volume::ownership::Mechanism;
-use policy::volume::{Change, Event, Outcome, Verb};
-use policy::{FileId, Time};
-use std::collections::{BTreeSet, VecDeque};
+use policy::volume::{Action, Change, Event, FileEvent, Outcome, Verb};
 use std::sync::Arc;
 use std::time::Instant;
 
-/// What waits for a carrier: bounded by what the machine has under way.
-#[derive(Default)]
-pub struct Queue {
-    waiting: VecDeque<Change>,
-    /// Files of which something is being changed: the mover works on one part of a file at a time.
-    under_way: BTreeSet<FileId>,
-    ends: bool,
-}
-
-impl Queue {
-    pub fn push(&mut self, change: Change) {
-        self.waiting.push_back(change);
-    }
-
-    /// The next one whose file is free.
-    fn next(&mut self) -> Option<Change> {
-        let at = self.waiting.iter().position(|change| !self.under_way.contains(&change.file))?;
-        let change = self.waiting.remove(at)?;
-        self.under_way.insert(change.file);
-        Some(change)
-    }
-
-    /// Everything ends: what waits is not begun.
-    pub fn end(&mut self) {
-        self.ends = true;
-        self.waiting.clear();
-    }
-}
-
 impl Adapt {
-    /// Makes changes until the end.
-    pub(super) fn carry_all(&self) {
-        loop {
-            let change = {
-                let mut queue = self.queue.lock();
-                loop {
-                    if queue.ends {
-                        return;
-                    }
-                    match queue.next() {
-                        Some(change) => break change,
-                        None => self.queued.wait(&mut queue),
-                    }
+    /// Does one job.
+    pub(super) fn work(&self, job: Job) {
+        match job {
+            Job::Do(work) => work(self),
+            Job::Act(Action::Change(change)) => self.carry(&change),
+            Job::Act(Action::Place { shape, why }) => self.history.placed(&shape, &why),
+            Job::Act(Action::Prefer { file, by }) => {
+                if let Some(file) = self.files.noted(file) {
+                    file.load().set_chooser(Some(*by));
                 }
-            };
-            self.carry(&change);
-            self.queue.lock().under_way.remove(&change.file);
-            self.queued.notify_all();
+            }
+            Job::Act(action) => {
+                if let Some(burst) = &self.burst {
+                    burst.act(action);
+                }
+            }
         }
     }
 
-    /// Makes the changes that wait, on this thread: for tests without threads. How many.
+    /// Does what waits, on this thread: for tests without threads. How many changes were made.
     pub fn carry_now(&self) -> usize {
         self.carry_now_if(|_| true)
     }
 
-    /// The same, of some of them.
+    /// The same, of some changes.
     pub fn carry_now_if(&self, which: impl Fn(&Change) -> bool) -> usize {
-        let waiting = std::mem::take(&mut self.queue.lock().waiting);
-        let (now, later): (Vec<_>, Vec<_>) = waiting.into_iter().partition(which);
-        self.queue.lock().waiting.extend(later);
-        now.iter().for_each(|change| self.carry(change));
-        now.len()
+        let jobs = self.driver.jobs.take_if(|job| job.change().is_none_or(&which));
+        let changes = jobs.iter().filter(|job| job.change().is_some()).count();
+        jobs.into_iter().for_each(|job| self.work(job));
+        changes
     }
 
     fn carry(&self, change: &Change) {
+        self.history.decided(change, self.files.pool());
         let began = Instant::now();
         // By number, wherever the file is: nothing needs to have it open.
         let file = self.files.find(change.file);
@@ -90,10 +59,14 @@ impl Adapt {
         };
         let result = match done {
             Ok(bytes) => Outcome::Made { bytes, took: Time(began.elapsed().as_nanos() as u64) },
+            // In use in a way that excludes it, or written meanwhile: it is tried again.
+            Err(Error::Busy(_)) => Outcome::Busy,
             Err(error) => {
-                // In use in a way that excludes it, or written meanwhile: it is tried again.
-                if !matches!(error, Error::Busy(_)) {
-                    tracing::info!(file = %change.file, by = ?change.by, "a layout stays as it is for now: {error}");
+                match &self.burst {
+                    Some(burst) if change.by == Mechanism::Burst => self.news(burst.failed(&change.verb, &error)),
+                    _ => {
+                        tracing::info!(file = %change.file, by = ?change.by, "a layout stays as it is for now: {error}")
+                    }
                 }
                 Outcome::Failed
             }
@@ -105,16 +78,19 @@ impl Adapt {
             }
         }
         self.history.ended(change, result);
-        let lies = file.as_ref().and_then(|file| self.lies(file));
+        let lies = match &file {
+            Some(file) => self.lies(file),
+            None => Some(Event::File(change.file, FileEvent::Removed)),
+        };
         let done = Event::Done { ticket: change.ticket, result };
-        self.tell_all(lies.into_iter().chain([done]).chain(self.without_copy(change, file.as_deref(), result)));
-        if file.is_none() {
-            self.tell(Event::File(change.file, policy::volume::FileEvent::Removed));
-        }
+        self.driver.tell_all(lies.into_iter().chain([done]).chain(self.without_copy(change, file.as_deref(), result)));
     }
 
     /// Makes one change; the bytes that were copied.
     fn make(&self, change: &Change, file: &Arc<File>) -> Result<u64> {
+        if let Some(burst) = self.burst.as_ref().filter(|_| change.by == Mechanism::Burst) {
+            return burst.make(self, change, file);
+        }
         let made = |metric| self.stats.add(metric, 1);
         match change.verb {
             Verb::MoveSegment { segment, to } => self.move_segment(change, file, segment, to),
@@ -134,7 +110,7 @@ impl Adapt {
                 made(Metric::StripesForksDropped);
                 Ok(0)
             }
-            // Copies for checkpoints and jobs, and repair: no mechanism here asks for them.
+            // Copies for jobs, and repair: no mechanism here asks for them.
             Verb::AddMirror { shape: None, .. } | Verb::ReplaceTargets { .. } => {
                 Err(Error::Busy("nothing here makes such mirrors".into()))
             }
@@ -149,7 +125,7 @@ impl Adapt {
     /// mirrors.
     fn without_copy(&self, change: &Change, file: Option<&File>, result: Outcome) -> Option<Event> {
         let Verb::MoveSegment { segment, to: Tier::Fast } = change.verb else { return None };
-        if result == Outcome::Failed || self.has_copy(file?, segment) {
+        if !matches!(result, Outcome::Made { .. }) || self.has_copy(file?, segment) {
             return None;
         }
         let location = Location { file: change.file.0, segment };

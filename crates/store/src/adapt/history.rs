@@ -28,8 +28,11 @@ struct Line {
 pub struct History(Mutex<VecDeque<Line>>);
 
 impl History {
-    /// A change of a whole file begins.
+    /// A change of a file for the sake of its stripes begins.
     pub fn decided(&self, change: &Change, pool: &Pool) {
+        if change.by != Mechanism::Stripes {
+            return;
+        }
         let name = pool.name_of(change.file);
         let what = match &change.verb {
             Verb::Restripe { mirror, to } => format!("mirror {mirror} gets {}", shown(to)),

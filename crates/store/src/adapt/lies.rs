@@ -6,19 +6,27 @@ use crate::file::File;
 use policy::layout::{Layout, MirrorState, ObjectState, Reason};
 use policy::stripe::forks::Shape;
 use policy::tier::Tier;
-use policy::volume::ownership::Mechanism;
+use policy::volume::ownership::{Aspect, Mechanism};
 use policy::volume::{Event, FileEvent, Lies, Mirror, Purpose};
 
 impl Adapt {
     /// The event that tells how a file lies; `None` of one whose bytes are in its stub.
     pub(super) fn lies(&self, file: &File) -> Option<Event> {
+        let known = file.id().and_then(|id| self.driver.machine().owner(id, Aspect::Tier));
+        self.lies_if(file, known == Some(Mechanism::Burst))
+    }
+
+    /// The same, given whether it is a file of a checkpoint: before one is complete, the machine does not know.
+    pub(super) fn lies_if(&self, file: &File, is_checkpoint: bool) -> Option<Event> {
         let layout = file.layout()?;
         let segments = self.recorder.segments(&layout).map(|(_, tier)| tier);
         let segments: Vec<Tier> = if file.follows_tiers() { segments.collect() } else { Vec::new() };
         self.tiers.lie(&layout, &segments, self.settings.segment_bytes);
         let (bytes, keep) = (file.size(), self.recorder.forks().keep(layout.file, layout.mirrors.len()));
+        let of_checkpoint = self.burst.as_ref().filter(|_| is_checkpoint).map(|burst| burst.purposes(&layout));
+        let usual = |at| if at < keep { Purpose::Data } else { Purpose::Fork };
         let mirrors = layout.mirrors.iter().enumerate().map(|(at, mirror)| Mirror {
-            purpose: if at < keep { Purpose::Data } else { Purpose::Fork },
+            purpose: of_checkpoint.as_ref().map_or_else(|| usual(at), |purposes| purposes[at]),
             shape: Shape::of(mirror, bytes),
             intact: mirror.state == MirrorState::InSync
                 && mirror.segments.iter().flat_map(|s| &s.objects).all(|o| o.state == ObjectState::Complete),

@@ -1,17 +1,17 @@
 //! The recorder: writes down what applications do, and says how new segments lie and how mirrors are written.
 
 use super::Settings;
+use super::driver::Driver;
 use super::forks::Forks;
 use super::log::{Access, AccessLog};
 use super::placing::Placing;
 use crate::file::{self, Adviser, File, MirrorWrites};
 use crate::target::Targets;
 use crate::volume::TieringPolicy;
-use parking_lot::{Mutex, MutexGuard, RwLock};
+use parking_lot::RwLock;
 use policy::layout::{Layout, MirrorState, OPEN_END, Placement, Segment};
 use policy::stripe::advice::Mode;
 use policy::tier::{Region, Tier};
-use policy::volume::Volume;
 use policy::volume::ownership::Mechanism;
 use policy::{TargetId, Time};
 use std::collections::BTreeMap;
@@ -21,14 +21,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// Segments that one growth adds at most and are looked at at once; of more, the next access to each tells.
 const NEW_MAX: usize = 64;
 
-/// Tells the time on the machine's clock.
-pub type Clock = Box<dyn Fn() -> Time + Send + Sync>;
-
 /// Writes down what applications do. See the module above.
 pub struct Recorder {
     targets: Arc<Targets>,
-    clock: Clock,
-    machine: Mutex<Volume>,
+    driver: Arc<Driver>,
     forks: Forks,
     /// The fast and the slow tier, if segments are moved between them.
     tiers: Option<[u8; 2]>,
@@ -44,19 +40,12 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    pub(super) fn new(
-        settings: &Settings,
-        machine: Volume,
-        forks: Forks,
-        targets: Arc<Targets>,
-        clock: Clock,
-    ) -> Arc<Recorder> {
+    pub(super) fn new(settings: &Settings, driver: Arc<Driver>, forks: Forks, targets: Arc<Targets>) -> Arc<Recorder> {
         let (of, stripes) = (&settings.tiering, settings.stripes.as_ref());
         let recorder = Recorder {
             placing: Placing::new(targets.clone(), of.fast, of.slow),
             targets,
-            clock,
-            machine: Mutex::new(machine),
+            driver,
             forks,
             tiers: (of.policy != TieringPolicy::Off).then_some([of.fast, of.slow]),
             counts: stripes.is_some(),
@@ -79,10 +68,6 @@ impl Recorder {
         &self.placing
     }
 
-    pub(super) fn machine(&self) -> MutexGuard<'_, Volume> {
-        self.machine.lock()
-    }
-
     pub(super) fn forks(&self) -> &Forks {
         &self.forks
     }
@@ -92,7 +77,7 @@ impl Recorder {
     }
 
     pub(super) fn now(&self) -> Time {
-        (self.clock)()
+        self.driver.now()
     }
 
     /// When applications last used one of the two tiers.
@@ -193,7 +178,7 @@ impl Adviser for Recorder {
         let as_usual = (place.stripe_size, place.stripe_count) == (usual.stripe_size, usual.stripe_count);
         if self.stripes_change
             && as_usual
-            && let Some(shape) = self.machine().striper().and_then(|striper| striper.placement(file.id()))
+            && let Some(shape) = self.driver.machine().striper().and_then(|striper| striper.placement(file.id()))
         {
             place.stripe_size = shape.unit_bytes;
             place.stripe_count = shape.devices as usize;
@@ -206,7 +191,7 @@ impl Adviser for Recorder {
     /// A file with forks is written as the rules say; one whose mirrors are there for safety as the volume says.
     fn mirror_writes(&self, file: &File) -> Option<MirrorWrites> {
         let id = file.id().filter(|id| self.counts && self.forks.has(*id))?;
-        let online = self.machine().striper().is_none_or(|striper| striper.online(id));
+        let online = self.driver.machine().striper().is_none_or(|striper| striper.online(id));
         Some(if online { MirrorWrites::Sync } else { MirrorWrites::Stale })
     }
 

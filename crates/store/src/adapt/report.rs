@@ -40,7 +40,7 @@ pub struct Report {
 impl Adapt {
     /// How tiering is; `None` while the devices are being measured.
     pub fn report(&self) -> Option<Report> {
-        let machine = self.recorder.machine();
+        let machine = self.driver.machine();
         let tiers = machine.tiers()?;
         Some(Report {
             stats: tiers.stats(),
@@ -61,7 +61,7 @@ impl Adapt {
         }
         let Some(report) = self.report() else { return Some(json!({"policy": policy, "measuring": true})) };
         let (hot, threshold) = {
-            let machine = self.recorder.machine();
+            let machine = self.driver.machine();
             machine.tiers().map_or_else(Default::default, |tiers| (tiers.hottest(HOT_MAX), tiers.threshold()))
         };
         let hot: Vec<Value> = hot
@@ -104,7 +104,7 @@ impl Adapt {
 
     /// Stripes, for `entrepot status`; nothing without sensors.
     pub(crate) fn status_of_stripes(&self) -> Option<Value> {
-        let now = self.now();
+        let now = self.driver.now();
         let asked = self.striper(|striper| (striper.load(now), striper.len(), striper.placement(None)));
         let ((load, writes), known, placement) = asked?;
         let mode = match self.settings.stripes.as_ref()?.mode {
@@ -142,7 +142,7 @@ impl Adapt {
     }
 
     fn of_load(&self, id: FileId, mirrors: usize) -> Vec<String> {
-        let now = self.now();
+        let now = self.driver.now();
         let Some(view) = self.striper(|striper| striper.view(now, id)).flatten() else { return Vec::new() };
         let mut told = Vec::new();
         if view.load.rate > 0.0 {
@@ -174,7 +174,7 @@ impl Adapt {
 
     fn of_temperature(&self, layout: &Layout) -> Vec<String> {
         let all: Vec<_> = self.recorder.segments(layout).collect();
-        let machine = self.recorder.machine();
+        let machine = self.driver.machine();
         let Some(tiers) = machine.tiers() else {
             return vec!["Tiering measures the devices; temperatures are counted from then on.".into()];
         };
@@ -204,18 +204,18 @@ impl Adapt {
 
     /// Logs what goes into the machine of the tiers and comes out of it, for a comparison of drivers.
     pub fn start_log(&self) {
-        if let Some(tiers) = self.recorder.machine().tiers_mut() {
+        if let Some(tiers) = self.driver.machine().tiers_mut() {
             tiers.start_log();
         }
     }
 
     /// What it was told and said, without what depends on when somebody looked.
     pub fn log(&self) -> Vec<Logged> {
-        self.recorder.machine().tiers().map_or_else(Vec::new, |tiers| tiers.log().to_vec())
+        self.driver.machine().tiers().map_or_else(Vec::new, |tiers| tiers.log().to_vec())
     }
 
     /// The tier of a segment, as the machine knows it.
     pub fn tier(&self, location: Location) -> Tier {
-        self.recorder.machine().tiers().map_or(Tier::Slow, |tiers| tiers.tier(location))
+        self.driver.machine().tiers().map_or(Tier::Slow, |tiers| tiers.tier(location))
     }
 }

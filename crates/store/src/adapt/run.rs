@@ -1,5 +1,6 @@
 //! The loop: what was recorded and what devices do goes into the machine, at its deadlines at the latest.
 
+use super::jobs::Lane;
 use super::log::Access;
 use super::tiers::look_every;
 use super::{Adapt, stripes};
@@ -84,15 +85,22 @@ impl Adapt {
         walk: impl FnOnce(&mut dyn FnMut(&File) -> bool) + Send + 'static,
     ) {
         let (tiers, stripes) = (self.has_tiers(), self.settings.stripes.is_some());
-        if !tiers && !stripes {
+        if !tiers && !stripes && self.burst.is_none() {
             return;
         }
         let adapt = self.clone();
         self.workers.start("adapt", move || adapt.run());
         let tiers_carry = if tiers { self.settings.concurrent } else { 0 };
         for _ in 0..tiers_carry + usize::from(stripes) {
-            let carrier = self.clone();
-            self.workers.start("adapt-carry", move || carrier.carry_all());
+            self.start_carrier("adapt-carry", Lane::Changes);
+        }
+        if let Some(burst) = &self.burst {
+            self.start_carrier("burst", Lane::Checkpoints);
+            self.start_carrier("burst-commit", Lane::Commits);
+            self.start_carrier("burst-demote", Lane::Demotions);
+            if burst.has_replicas() {
+                self.start_carrier("burst-replicate", Lane::Group);
+            }
         }
         if tiers {
             let (adapt, pool) = (self.clone(), pool.clone());
@@ -100,12 +108,22 @@ impl Adapt {
         }
     }
 
-    /// Ends the threads. The mover must have been stopped before, so that changes end.
+    fn start_carrier(self: &Arc<Adapt>, name: &str, lane: Lane) {
+        let carrier = self.clone();
+        self.workers.start(name, move || carrier.driver.jobs.work(lane, |job| carrier.work(job)));
+    }
+
+    /// Ends the threads; writes that are held fail. The mover must have been stopped before, so that changes end.
     pub(crate) fn stop(&self) {
-        self.alarm.end();
-        self.queue.lock().end();
-        self.queued.notify_all();
+        if let Some(burst) = &self.burst {
+            burst.close();
+        }
+        self.driver.alarm.end();
+        self.driver.jobs.end();
         self.workers.stop();
+        if let Some(burst) = &self.burst {
+            burst.clear_limits();
+        }
         // After a stop nothing watches whether segments are written, so that copies are worth nothing.
         if self.has_tiers()
             && let Err(error) = self.mover.forget_copies()
@@ -124,7 +142,7 @@ impl Adapt {
         // What lies on the fast tier counts from the start, also what nobody uses.
         walk(&mut |file| {
             self.found_in_tree(file);
-            !self.alarm.ends()
+            !self.driver.alarm.ends()
         });
     }
 
@@ -132,15 +150,15 @@ impl Adapt {
     pub fn found_in_tree(&self, file: &File) {
         let Some(layout) = file.layout() else { return };
         if self.recorder.segments(&layout).any(|(_, tier)| tier == Tier::Fast) {
-            self.lies(file).into_iter().for_each(|lies| self.tell(lies));
+            self.driver.tell_all(self.lies(file));
         }
     }
 
     fn run(&self) {
         let tiers = self.has_tiers().then(|| look_every(self.settings.tiering.idle));
         loop {
-            let stripes = self.recorder.machine().stripes_look_at().map(|at| at.since(self.now()));
-            if !self.alarm.rest(|| self.now(), [tiers, stripes].into_iter().flatten().min()) {
+            let stripes = self.driver.machine().stripes_look_at().map(|at| at.since(self.driver.now()));
+            if !self.driver.alarm.rest(|| self.driver.now(), [tiers, stripes].into_iter().flatten().min()) {
                 return;
             }
             self.step();
@@ -149,7 +167,7 @@ impl Adapt {
 
     /// Takes what was recorded, looks at the devices, and hands out the changes that are due.
     pub fn step(&self) {
-        let stripes = self.recorder.machine().stripes_look_at().is_some_and(|at| at <= self.now());
+        let stripes = self.driver.machine().stripes_look_at().is_some_and(|at| at <= self.driver.now());
         self.recorder.look();
         let log = self.recorder.log();
         let (laid_out, accesses) = (log.take_laid_out(), log.take_accesses());
@@ -171,7 +189,10 @@ impl Adapt {
             told.extend(self.of_stripes());
         }
         told.push(Event::Tick);
-        self.tell_all(told);
+        self.driver.tell_all(told);
+        if let Some(burst) = &self.burst {
+            burst.tend();
+        }
         if self.has_tiers() {
             self.count();
             self.publish();
@@ -181,10 +202,10 @@ impl Adapt {
 
     /// Tells how files lie and what was accessed, each at its time; asks for nothing yet.
     fn feed(&self, lies: Vec<Event>, accesses: &[Access]) {
-        let now = accesses.first().map_or_else(|| self.now(), |first| first.at);
-        lies.into_iter().for_each(|lies| self.recorder.machine().handle(now, lies));
+        let now = accesses.first().map_or_else(|| self.driver.now(), |first| first.at);
+        lies.into_iter().for_each(|lies| self.driver.machine().handle(now, lies));
         for some in accesses.chunks(EVENTS_AT_ONCE) {
-            let mut machine = self.recorder.machine();
+            let mut machine = self.driver.machine();
             for Access { at, file, segment, region, bytes, .. } in some.iter().copied() {
                 machine.handle(at, Event::File(file, FileEvent::Accessed { segment, region, bytes }));
             }

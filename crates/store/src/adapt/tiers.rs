@@ -86,8 +86,8 @@ impl Adapt {
             known.fast_bytes = fast_bytes;
             known.paused
         };
-        self.recorder.machine().begin_tiers(config, self.now());
-        self.tell(Event::Tiers(Told::Paused(paused)));
+        self.driver.machine().begin_tiers(config, self.driver.now());
+        self.driver.tell(Event::Tiers(Told::Paused(paused)));
         self.publish();
     }
 
@@ -105,7 +105,7 @@ impl Adapt {
 
     /// What the devices of the tiers do and have now.
     pub(super) fn of_tiers(&self, accesses: &[Access]) -> Vec<Event> {
-        let Some(fast) = self.recorder.machine().tiers().map(|tiers| tiers.fast_locations()) else {
+        let Some(fast) = self.driver.machine().tiers().map(|tiers| tiers.fast_locations()) else {
             return Vec::new();
         };
         let (tiering, segment_bytes) = (&self.settings.tiering, self.settings.segment_bytes);
@@ -143,7 +143,7 @@ impl Adapt {
 
     /// What placing new segments goes by.
     pub(super) fn publish(&self) {
-        let room = self.recorder.machine().tiers().map_or(0, |tiers| tiers.free_locations());
+        let room = self.driver.machine().tiers().map_or(0, |tiers| tiers.free_locations());
         let (reads, all) = self.tiers.known.lock().reads;
         let placing: &Placing = self.recorder.placing();
         placing.publish(room, if reads * 2 >= all { Region::Read } else { Region::Write });
@@ -172,7 +172,7 @@ impl Adapt {
         }
         let gone: Vec<Event> = self.mover.take_copies_gone().into_iter().filter_map(|of| self.copy_gone(of)).collect();
         if !gone.is_empty() {
-            self.tell_all(gone);
+            self.driver.tell_all(gone);
         }
     }
 
@@ -180,7 +180,7 @@ impl Adapt {
     fn give_up_copies(&self, target: TargetId, short_bytes: u64) -> u64 {
         let segment = |at: Location| Some(self.segment(&*self.files.noted(FileId(at.file))?, at.segment)?.1);
         let bytes = |at: Location| segment(at).map_or(0, |of| self.mover.copy_bytes_on(FileId(at.file), &of, target));
-        let copies = self.recorder.machine().tiers().map(|tiers| tiers.copies_to_give_up());
+        let copies = self.driver.machine().tiers().map(|tiers| tiers.copies_to_give_up());
         let (go, freed) = room::give_up(copies.unwrap_or_default(), short_bytes, bytes);
         for (at, of) in go.into_iter().filter_map(|at| Some((at, segment(at)?))) {
             self.mover.forget_copy(FileId(at.file), of.start);

@@ -67,6 +67,14 @@ pub struct Background {
 }
 
 impl Observer for Background {
+    fn news(&self, text: String) {
+        let mut waiting = self.waiting.lock();
+        if waiting.news.len() == NEWS_MAX {
+            waiting.news.pop_front();
+        }
+        waiting.news.push_back((now_ns(), text));
+    }
+
     fn note(&self, file: &File, event: Event) {
         let replicas = || self.replicas.get().and_then(Weak::upgrade);
         match event {
@@ -180,14 +188,6 @@ impl Background {
     /// What happened lately, oldest first.
     pub(super) fn latest(&self) -> Vec<(u64, String)> {
         self.waiting.lock().news.iter().cloned().collect()
-    }
-
-    pub(super) fn news(&self, text: String) {
-        let mut waiting = self.waiting.lock();
-        if waiting.news.len() == NEWS_MAX {
-            waiting.news.pop_front();
-        }
-        waiting.news.push_back((now_ns(), text));
     }
 
     /// Empties a target on a thread of its own, once.

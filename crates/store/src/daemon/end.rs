@@ -96,9 +96,6 @@ pub(super) fn finish<S: Send + 'static>(daemon: Daemon<S>, stop_jobs: impl FnOnc
         stop_jobs();
         drop(control);
         core.mover.stop();
-        if let Some(burst) = &core.burst {
-            burst.stop();
-        }
         core.adapt.stop();
         core.background.stop();
         core.replicas.stop();

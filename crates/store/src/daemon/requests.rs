@@ -123,7 +123,11 @@ impl Commands {
                 caller.must_be_operator("purge the volume")?;
                 Ok(json!(core.purge(dry_run)?))
             }
-            Request::BeginCheckpoint(what) => checkpoint::burst(core)?.begin(core, caller, &what),
+            Request::BeginCheckpoint(what) => {
+                let burst = checkpoint::burst(core)?;
+                what.paths.iter().try_for_each(|path| core.may_see(caller, path))?;
+                burst.begin(caller, &what)
+            }
             Request::CommitCheckpoint { app, abandon } => {
                 checkpoint::burst(core)?.end(caller, checkpoint::named(&app)?, abandon)
             }

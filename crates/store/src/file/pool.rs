@@ -114,6 +114,9 @@ pub enum Event {
 pub trait Observer: Send + Sync {
     /// Something happened.
     fn note(&self, file: &File, event: Event);
+
+    /// Something that the operator should know.
+    fn news(&self, text: String);
 }
 
 /// Does nothing with what it is told.
@@ -121,6 +124,8 @@ pub struct Unobserved;
 
 impl Observer for Unobserved {
     fn note(&self, _file: &File, _event: Event) {}
+
+    fn news(&self, _text: String) {}
 }
 
 /// Garbage that nothing removes.

@@ -79,14 +79,14 @@ impl Replicas {
                 let stats = core.volume.stats();
                 stats.add(Metric::Failovers, 1);
                 stats.add(Metric::FailoverNs, began.elapsed().as_nanos() as u64);
-                core.background.news(format!(
+                core.pool.observer.news(format!(
                     "{path}: target {name} failed, {objects} object(s) of its replica took over in {:.1} ms",
                     began.elapsed().as_secs_f64() * 1e3
                 ));
                 Event::Swapped { key }
             }
             Err(error) => {
-                core.background.news(format!("{path}: its replica cannot take over for target {name}: {error}"));
+                core.pool.observer.news(format!("{path}: its replica cannot take over for target {name}: {error}"));
                 Event::NoTwin { key }
             }
         }

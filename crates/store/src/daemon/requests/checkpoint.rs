@@ -1,12 +1,12 @@
 //! `checkpoint.*`: what applications say of their checkpoints, and what is known of them.
 
+use crate::adapt::burst::Burst;
 use crate::control::Problem;
 use crate::daemon::Core;
-use crate::daemon::burst::Burst;
 use std::sync::Arc;
 
 pub fn burst(core: &Core) -> Result<&Arc<Burst>, Problem> {
-    core.burst.as_ref().ok_or_else(|| {
+    core.adapt.burst().ok_or_else(|| {
         Problem::wrong("this volume has no burst buffer")
             .so("nothing was changed")
             .try_this("say `fast = \"...\"` under `[burst]` in volume.toml and start it again")

@@ -30,7 +30,7 @@ pub fn status(core: &Arc<Core>, caller: &Caller) -> Result<Value, Problem> {
     if let Some(cache) = core.pool.cache.get() {
         answer["cache"] = json!(cache.counts());
     }
-    if let Some(burst) = &core.burst {
+    if let Some(burst) = core.adapt.burst() {
         answer["burst"] = burst.status(caller);
     }
     if let Some(stripes) = core.adapt.status_of_stripes() {

@@ -1,7 +1,6 @@
 //! The buffer's part in the mount: recognises checkpoints, asks admission for their writes, and places them.
 
 use super::table::{CheckpointTable, Current};
-use super::workers::Job;
 use super::{Burst, now_ms};
 use crate::file::{Access, Adviser, ByteRanges, File, Resume};
 use crate::{Error, Result};
@@ -96,26 +95,26 @@ impl Burst {
         Some((found.app, found.version))
     }
 
-    /// Somebody reads a file. If it is of the newest version its application restarts, also when its job, or whoever announced it, is
-    /// over. It needs no watching.
+    /// A file is opened to be read. If it is of the newest version its application restarts, also when its job, or
+    /// whoever announced it, is over. It needs no watching.
     fn opened_to_read(&self, id: Option<FileId>, path: &dyn Fn() -> Option<PathBuf>) {
         let path = || path().and_then(|path| path.into_os_string().into_string().ok());
-        // Nobody who opens a file waits here for the table.
-        let Some(table) = self.table.try_lock() else { return self.worker.say(Job::Opened(id, path())) };
-        let version = match id {
-            _ if table.complete.is_empty() => None,
-            Some(id) => table.version_with(id),
-            None => path().and_then(|path| table.version_at(&path)),
+        // An open does not wait here for the table.
+        let Some(table) = self.table.try_lock() else {
+            let path = path();
+            return self.later(move |burst, _| {
+                let version = burst.table.lock().version_of(id, || path);
+                version.into_iter().for_each(|version| burst.reads(version));
+            });
         };
-        if let Some(version) = version {
-            self.worker.say(Job::Reads(version));
+        if let Some(version) = table.version_of(id, path) {
+            self.later(move |burst, _| burst.reads(version));
         }
     }
 
     /// Whose a file is.
     pub(super) fn owner_of(&self, path: &str) -> Option<u32> {
-        let core = self.core()?;
-        let found = rustix::fs::statat(core.volume.tree(), path, rustix::fs::AtFlags::SYMLINK_NOFOLLOW);
+        let found = rustix::fs::statat(self.volume.tree(), path, rustix::fs::AtFlags::SYMLINK_NOFOLLOW);
         found.ok().map(|found| found.st_uid)
     }
 
@@ -179,7 +178,12 @@ impl Burst {
             checkpoint.follow(&before);
         }
         if checkpoint.file.layout().is_some() {
-            self.worker.say(Job::Bring(checkpoint.clone()));
+            let brought = checkpoint.clone();
+            self.later(move |burst, adapt| {
+                if let Err(error) = burst.bring(adapt, &brought) {
+                    tracing::info!("{} is written over where it lies: {error}", brought.path);
+                }
+            });
         }
         checkpoint.request.store(request, Ordering::Release);
         Ok(request)
@@ -207,7 +211,7 @@ impl Burst {
         let Some(current) = table.current.get(&request) else { return };
         if !current.explicit && current.open.values().all(|checkpoint| checkpoint.writers.load(Ordering::Acquire) == 0)
         {
-            self.committer.say(Job::Commit(request, None));
+            self.commit_later(request, None);
         }
     }
 }
@@ -290,7 +294,7 @@ impl Adviser for Burst {
 
     fn removed(&self, file: &File) {
         if let Some(id) = file.id() {
-            self.worker.say(Job::Removed(id));
+            self.later(move |burst, _| burst.file_removed(id));
         }
     }
 
@@ -335,7 +339,7 @@ impl Adviser for Burst {
         let Some(checkpoint) = self.open_checkpoint(file) else { return true };
         let request = checkpoint.request.load(Ordering::Acquire);
         request != 0
-            && self.with_machine(|machine, now| {
+            && self.driver.with_machine(|machine, now| {
                 let is_known = machine.admission().is_some_and(|admission| admission.request(request).is_some());
                 is_known && machine.admit(now, request, access.len)
             })
@@ -343,7 +347,7 @@ impl Adviser for Burst {
 
     fn hold(&self, file: &Arc<File>, access: Access, resume: Resume) {
         let Some(checkpoint) = self.open_checkpoint(file) else { return resume(Ok(())) };
-        if self.stopped.load(Ordering::Acquire) {
+        if self.closed.load(Ordering::Acquire) {
             return resume(Err(Error::Busy("the volume is going down".into())));
         }
         match self.request_for(&checkpoint) {

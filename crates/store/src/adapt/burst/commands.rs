@@ -3,9 +3,7 @@
 use super::Burst;
 use super::adviser::OpenCheckpoint;
 use super::table::{CheckpointTable, Session};
-use super::workers::Job;
 use crate::control::{BeginCheckpoint, Caller, Problem};
-use crate::daemon::Core;
 use policy::burst::advice::daly_s;
 use policy::burst::buffer;
 use policy::burst::tables::Version;
@@ -45,21 +43,13 @@ pub struct Row {
 
 impl Burst {
     /// A version is announced.
-    pub(in crate::daemon) fn begin(
-        &self,
-        core: &Core,
-        caller: &Caller,
-        what: &BeginCheckpoint,
-    ) -> Result<Value, Problem> {
+    pub(crate) fn begin(&self, caller: &Caller, what: &BeginCheckpoint) -> Result<Value, Problem> {
         if what.app.is_empty() || what.app.len() > 200 || what.app.contains('/') {
             return Err(Problem::wrong(format!("\"{}\" cannot be the name of an application", what.app))
                 .try_this("give a name of at most 200 characters without a slash"));
         }
         if what.paths.is_empty() {
             return Err(Problem::wrong("no directory is named").try_this("say where its files will be"));
-        }
-        for path in &what.paths {
-            core.may_see(caller, path)?;
         }
         self.must_own(caller, &what.app)?;
         self.set_mtbf(&what.app, caller.uid, what.mtbf_s, what.nodes)?;
@@ -85,7 +75,7 @@ impl Burst {
     }
 
     /// The announced version is complete, or given up; waits until it is durable.
-    pub(in crate::daemon) fn end(&self, caller: &Caller, app: &str, abandon: bool) -> Result<Value, Problem> {
+    pub(crate) fn end(&self, caller: &Caller, app: &str, abandon: bool) -> Result<Value, Problem> {
         let session = self.table.lock().sessions.get(app).cloned();
         let Some(session) = session else {
             return Err(Problem::not_found(format!("no version of {app} was begun"))
@@ -105,7 +95,7 @@ impl Burst {
                 .try_this("write its files below the directories given to `begin`"));
         }
         let (tell, told) = channel();
-        self.committer.say(Job::Commit(session.request, Some(tell)));
+        self.commit_later(session.request, Some(tell));
         let done = told.recv().map_err(|_| Problem::failed("the volume is going down"))?;
         self.end_session(app);
         let version = done.map_err(|error| {
@@ -150,7 +140,7 @@ impl Burst {
     }
 
     /// The owner or the operator says how long an application runs between failures.
-    pub(in crate::daemon) fn about(
+    pub(crate) fn about(
         &self,
         caller: &Caller,
         app: &str,
@@ -163,9 +153,9 @@ impl Burst {
 
     /// The versions that the caller may see, the oldest first, those on their way last: paths are for their owner and the
     /// operator.
-    pub(in crate::daemon) fn rows(&self, caller: &Caller, app: Option<&str>) -> Vec<Row> {
+    pub(crate) fn rows(&self, caller: &Caller, app: Option<&str>) -> Vec<Row> {
         let table = self.table.lock();
-        let machine = self.machine.lock();
+        let machine = self.driver.machine();
         let Some(admission) = machine.admission() else { return Vec::new() };
         let tables = admission.buffer().tables();
         let mut rows = Vec::new();
@@ -211,9 +201,9 @@ impl Burst {
     }
 
     /// How the buffer is, with the applications that the caller may see.
-    pub(in crate::daemon) fn status(&self, caller: &Caller) -> Value {
+    pub(crate) fn status(&self, caller: &Caller) -> Value {
         let table = self.table.lock();
-        let machine = self.machine.lock();
+        let machine = self.driver.machine();
         let (Some(admission), Some(done)) = (machine.admission(), machine.burst_stats()) else { return Value::Null };
         let buffer = admission.buffer();
         let (versions, dirty) = buffer.tables().in_buffer();

@@ -122,6 +122,15 @@ impl CheckpointTable {
         self.by_file.get(&file).copied()
     }
 
+    /// The complete version of a file: by its number or, without one, by its path.
+    pub fn version_of(&self, file: Option<FileId>, path: impl FnOnce() -> Option<String>) -> Option<Version> {
+        match file {
+            _ if self.complete.is_empty() => None,
+            Some(file) => self.version_with(file),
+            None => self.version_at(&path()?),
+        }
+    }
+
     /// A file is gone for good: the version that is gone with it, if it was the last.
     pub fn file_removed(&mut self, file: FileId) -> Option<(Version, Option<record::Version>)> {
         let key = self.by_file.remove(&file)?;

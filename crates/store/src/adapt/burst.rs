@@ -1,0 +1,216 @@
+//! The burst buffer: checkpoints land on the fast tier, are demoted in time, and are read from the faster tier's copy.
+//!
+//! ```text
+//! mount -> Adviser (opened, may write?, hold, closed) -> table (whose file, which version) -> machine (turn, room, speed)
+//! machine -> actions -> carriers   release writes, make ready, drop mirrors, set speeds: in order
+//!                                  make durable, remember
+//!                                  copy to the capacity tier, at the limiter's speed
+//!                                  copy to the replica group, at a speed of its own
+//! ```
+//! What is copied, dropped and tried again when is decided in [`policy::volume`]. A version is complete when all its
+//! files that were open for writing are closed, or when `entrepot checkpoint commit` says so. Locks: `table` before the
+//! machine; carriers hold neither.
+
+mod adviser;
+mod commands;
+mod commit;
+mod limits;
+mod marks;
+mod mirrors;
+mod rate_limiter;
+mod record;
+mod table;
+mod tend;
+mod versions;
+
+pub use commands::Row;
+pub use record::{Mark, Marked, MtbfFrom};
+
+use super::Adapt;
+use super::driver::Driver;
+use super::jobs::Lane;
+use crate::file::Resume;
+use crate::state::State;
+use crate::stub::Inode;
+use crate::volume::{Burst as Settings, Volume};
+use crate::{Error, Result};
+use limits::Limits;
+use marks::Marks;
+use parking_lot::{Mutex, RwLock};
+use policy::burst::admission::{Admission, Event as Told, Verdict};
+use policy::burst::buffer;
+use policy::burst::tables::Version;
+use policy::volume::{Action, Event};
+use rate_limiter::RateLimiter;
+use rustix::io::Errno;
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::time::{SystemTime, UNIX_EPOCH};
+use table::CheckpointTable;
+
+/// The burst buffer of a volume.
+pub struct Burst {
+    volume: Arc<Volume>,
+    settings: Settings,
+    fast: u8,
+    capacity_bytes: u64,
+    state: Arc<dyn State>,
+    driver: Arc<Driver>,
+    table: Mutex<CheckpointTable>,
+    /// What goes on with the writes that the machine holds, by their number.
+    held: Mutex<HashMap<u64, Resume>>,
+    /// The latest number of a request or a held write.
+    number: AtomicU64,
+    /// Files that are checkpoints' and open, by their inodes.
+    open: RwLock<HashMap<Inode, Arc<adviser::OpenCheckpoint>>>,
+    /// What jobs' scripts mark.
+    marks: RwLock<Marks>,
+    /// How many versions are announced.
+    sessions: AtomicUsize,
+    closed: AtomicBool,
+    limiter: RateLimiter,
+    replica_limiter: RateLimiter,
+    limits: Limits,
+    tended: Mutex<tend::Tended>,
+    counts: Arc<Counts>,
+}
+
+/// What was done since the start, beside what the machine counts.
+#[derive(Default)]
+struct Counts {
+    committed: AtomicU64,
+    failed: AtomicU64,
+    trims: AtomicU64,
+}
+
+/// The bytes that a volume's buffer has.
+pub fn capacity_bytes(volume: &Volume) -> u64 {
+    let settings = &volume.config().burst;
+    volume.targets().measure_now();
+    match (settings.size, settings.fast) {
+        (0, Some(fast)) => volume.targets().space_on(fast).total_bytes,
+        (size, _) => size,
+    }
+}
+
+impl Burst {
+    /// The buffer of a volume that asks for one, with what an earlier daemon remembered of checkpoints.
+    pub(super) fn open(volume: Arc<Volume>, capacity_bytes: u64, driver: Arc<Driver>) -> Result<Arc<Burst>> {
+        let (settings, state) = (volume.config().burst.clone(), volume.state().clone());
+        let fast = settings.fast.ok_or_else(|| Error::Invalid("the volume has no burst buffer".into()))?;
+        let of_tier = volume.config().targets.iter().filter(|target| target.tier == fast);
+        let paths = of_tier.filter_map(|target| target.directory()).map(Into::into).collect();
+        if let Some(period) = record::period(&*state)? {
+            let resumed = buffer::Event::Resumed { dwsf: period.dwsf, dwpp: period.dwpp };
+            driver.tell(Event::Checkpoint(Told::Buffer(resumed)));
+        }
+        let (table, marks) = (CheckpointTable::open(&*state)?, Marks::open(&*state)?);
+        Ok(Arc::new(Burst {
+            limits: Limits::new(paths, settings.cgroups && settings.is_limited()),
+            volume,
+            settings,
+            fast,
+            capacity_bytes,
+            state,
+            driver,
+            table: Mutex::new(table),
+            held: Mutex::default(),
+            number: AtomicU64::new(0),
+            open: RwLock::default(),
+            marks: RwLock::new(marks),
+            sessions: AtomicUsize::new(0),
+            closed: AtomicBool::new(false),
+            limiter: RateLimiter::default(),
+            replica_limiter: RateLimiter::default(),
+            tended: Mutex::default(),
+            counts: Arc::default(),
+        }))
+    }
+
+    /// Whether checkpoints are copied to a replica group.
+    pub(super) fn has_replicas(&self) -> bool {
+        self.settings.replicas.is_some()
+    }
+
+    /// The end comes: copies end, and writes that are held fail.
+    pub(super) fn close(&self) {
+        self.closed.store(true, Ordering::Release);
+        self.limiter.stop();
+        self.replica_limiter.stop();
+        self.tell(Told::Close);
+    }
+
+    pub(super) fn clear_limits(&self) {
+        self.limits.clear();
+    }
+
+    /// Does what the machine says beside changes.
+    pub(super) fn act(&self, action: Action) {
+        match action {
+            Action::Release { write, verdict } => self.release(write, verdict),
+            Action::Prepare { request, .. } => self.tell(Told::Prepared { request }),
+            Action::SetReplicaRate(rate) => self.replica_limiter.set(rate),
+            Action::SetRates(rates) => {
+                self.limiter.set(rates.demote);
+                self.limits.set(rates.write);
+            }
+            Action::LookAtSpace => self.look_at_space(),
+            // Not of the buffer.
+            Action::Change(_) | Action::Place { .. } | Action::Prefer { .. } => {}
+        }
+    }
+
+    fn release(&self, write: u64, verdict: Verdict) {
+        let Some(resume) = self.held.lock().remove(&write) else { return };
+        resume(match verdict {
+            Verdict::Go => Ok(()),
+            Verdict::NoRoom => Err(Errno::NOSPC.into()),
+            Verdict::Closed => Err(Error::Busy("the volume is going down".into())),
+        });
+    }
+
+    /// Tells the machine what happened to a checkpoint.
+    fn tell(&self, event: Told) {
+        self.driver.tell(Event::Checkpoint(event));
+    }
+
+    /// Tells the machine what happened to the buffer.
+    fn tell_buffer(&self, event: buffer::Event) {
+        self.tell(Told::Buffer(event));
+    }
+
+    /// What admission knows.
+    fn admission<T>(&self, ask: impl FnOnce(&Admission) -> T) -> T {
+        ask(self.driver.machine().admission().expect("the machine has a burst buffer"))
+    }
+
+    /// Has the carrier of checkpoints do something, after what it was told before.
+    fn later(&self, work: impl FnOnce(&Burst, &Adapt) + Send + 'static) {
+        self.driver.jobs.later(Lane::Checkpoints, move |adapt| {
+            if let Some(burst) = adapt.burst() {
+                work(burst, adapt);
+            }
+        });
+    }
+
+    /// Keeps what goes on with a write that is held; its number.
+    fn keep(&self, resume: Resume) -> u64 {
+        let write = self.next_number();
+        self.held.lock().insert(write, resume);
+        write
+    }
+
+    fn next_number(&self) -> u64 {
+        self.number.fetch_add(1, Ordering::AcqRel) + 1
+    }
+
+    /// The version that a request writes.
+    fn version_of(&self, request: u64) -> Option<Version> {
+        self.admission(|admission| admission.request(request).and_then(|of| of.version))
+    }
+}
+
+fn now_ms() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |span| span.as_millis() as u64)
+}

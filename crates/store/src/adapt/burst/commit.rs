@@ -1,0 +1,129 @@
+//! A version becomes complete: its bytes and names are durable, and it is remembered.
+
+use super::adviser::OpenCheckpoint;
+use super::record::{self, Part};
+use super::{Adapt, Burst, Lane, now_ms};
+use crate::file::File;
+use crate::{Error, Result};
+use policy::Time;
+use policy::burst::admission::Event as Told;
+use policy::burst::buffer;
+use policy::volume::{Event, FileEvent};
+use rustix::fs::{Mode, OFlags, ResolveFlags, fsync, openat2};
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::Sender;
+
+impl Burst {
+    /// A version may be complete: a carrier sees to it. `tell`: somebody says that it is, and waits to hear of it.
+    pub(super) fn commit_later(&self, request: u64, tell: Option<Sender<Result<record::Version>>>) {
+        self.driver.jobs.later(Lane::Commits, move |adapt| {
+            let Some(burst) = adapt.burst() else { return };
+            let done = burst.commit(adapt, request, tell.is_some());
+            match (tell, done) {
+                (Some(tell), done) => drop(tell.send(done)),
+                (None, Err(error)) => {
+                    adapt.news(format!("a checkpoint could not be made durable and does not count: {error}"));
+                }
+                (None, Ok(_)) => {}
+            }
+        });
+    }
+
+    /// Makes a version durable, remembers it, and ends its turn. `told`: somebody says that it is complete.
+    fn commit(&self, adapt: &Adapt, request: u64, told: bool) -> Result<record::Version> {
+        let gone = || Error::Busy("nothing of it was written".into());
+        let is_busy = |current: &super::table::Current| {
+            !told && (current.explicit || current.open.values().any(|r| r.writers.load(Ordering::Acquire) > 0))
+        };
+        let open: BTreeMap<String, Arc<OpenCheckpoint>> = {
+            let table = self.table.lock();
+            let current = table.current.get(&request).ok_or_else(gone)?;
+            if is_busy(current) {
+                return Err(Error::Busy("it is being written".into()));
+            }
+            current.open.clone()
+        };
+        let failed = self.version_of(request).is_none() || open.values().any(|checkpoint| !checkpoint.is_whole());
+        let synced = if failed { Err(Error::Busy("a write of it failed".into())) } else { self.make_durable(&open) };
+        if let Err(error) = synced {
+            self.table.lock().current.remove(&request);
+            open.values().for_each(|checkpoint| checkpoint.leave(request));
+            self.tell_buffer(buffer::Event::Abandoned { request });
+            self.counts.failed.fetch_add(1, Ordering::Relaxed);
+            return Err(error);
+        }
+        let mut table = self.table.lock();
+        let current = table.current.get(&request).ok_or_else(gone)?;
+        if is_busy(current) {
+            return Err(Error::Busy("it is being written again".into()));
+        }
+        let key = self.version_of(request).ok_or_else(gone)?;
+        let number_of = |file: &File| file.id().map_or(0, |id| id.0);
+        let part = |(path, checkpoint): (&String, &Arc<OpenCheckpoint>)| {
+            (
+                path.clone(),
+                Part { path: path.clone(), file: number_of(&checkpoint.file), bytes: checkpoint.file.size() },
+            )
+        };
+        let mut parts = current.carried.clone();
+        let mut files: Vec<Arc<File>> = current.open.values().map(|checkpoint| checkpoint.file.clone()).collect();
+        // What was removed meanwhile is not carried on.
+        parts.retain(|path, part| {
+            let file = self.file_at(adapt, path).filter(|file| number_of(file) == part.file);
+            files.extend(file.clone());
+            file.is_some()
+        });
+        parts.extend(current.open.iter().map(part));
+        let version = record::Version {
+            app: current.app.clone(),
+            number: key.number,
+            label: current.label.clone(),
+            parts: parts.into_values().collect(),
+            at_ms: now_ms(),
+        };
+        let bytes = version.bytes();
+        record::put_version(&*self.state, key.app, &version)?;
+        let began = self.admission(|admission| admission.request(request).map_or(Time::ZERO, |of| of.since));
+        if let Some(app) = table.apps.get_mut(&version.app) {
+            (app.bytes, app.cost_ms) = (bytes, self.driver.now().since(began).0 / 1_000_000);
+            record::put_app(&*self.state, &version.app, app)?;
+        }
+        table.current.remove(&request);
+        table.sessions.retain(|_, session| session.request != request);
+        self.sessions.store(table.sessions.len(), Ordering::Release);
+        open.values().for_each(|checkpoint| checkpoint.leave(request));
+        table.enter(version.clone());
+        drop(table);
+        let joins = files.iter().filter_map(|file| {
+            Some([adapt.lies_if(file, true)?, Event::File(file.id()?, FileEvent::Joins { request })])
+        });
+        let committed = Told::Buffer(buffer::Event::Committed { request, bytes: bytes as f64 });
+        self.driver.tell_all(joins.flatten().chain([Event::Checkpoint(committed)]));
+        self.remember_period();
+        self.counts.committed.fetch_add(1, Ordering::Relaxed);
+        Ok(version)
+    }
+
+    /// The bytes of all files, and their names.
+    fn make_durable(&self, open: &BTreeMap<String, Arc<OpenCheckpoint>>) -> Result<()> {
+        let mut parents = BTreeSet::new();
+        for (path, checkpoint) in open {
+            checkpoint.file.sync_now(false)?;
+            // A name is durable when all directories that lead to it are.
+            parents.extend(Path::new(path).ancestors().skip(1).map(Path::to_path_buf));
+        }
+        for parent in parents {
+            let name = if parent.as_os_str().is_empty() { Path::new(".") } else { &parent };
+            let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+            let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
+            // One that was renamed meanwhile is its owner's business.
+            if let Ok(dir) = openat2(self.volume.tree(), name, flags, Mode::empty(), resolve) {
+                fsync(dir)?;
+            }
+        }
+        Ok(())
+    }
+}

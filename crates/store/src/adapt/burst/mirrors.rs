@@ -1,0 +1,119 @@
+//! The mirrors of checkpoints' files: one on the capacity tier, one in the replica group, each made at its own speed; the
+//! buffer's goes.
+//!
+//! A change that fails changes nothing for the application: the buffer's mirror is the file's until another is in sync.
+
+use super::adviser::OpenCheckpoint;
+use super::rate_limiter::RateLimiter;
+use super::{Adapt, Burst};
+use crate::file::File;
+use crate::target::Targets;
+use crate::{Error, Result};
+use policy::layout::{Layout, Mirror, MirrorState, Placement};
+use policy::volume::{Change, Purpose, Verb};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// Whether all of a mirror lies on one tier.
+fn is_on(targets: &Targets, mirror: &Mirror, tier: u8) -> bool {
+    tiers(targets, mirror).all(|of| of == Some(tier))
+}
+
+fn tiers<'a>(targets: &'a Targets, mirror: &'a Mirror) -> impl Iterator<Item = Option<u8>> + 'a {
+    let objects = mirror.segments.iter().flat_map(|segment| &segment.objects);
+    objects.map(|object| targets.get(object.target).map(|target| target.tier()))
+}
+
+impl Burst {
+    /// What the mirrors of a checkpoint's file are there for.
+    pub(in crate::adapt) fn purposes(&self, layout: &Layout) -> Vec<Purpose> {
+        let targets = self.volume.targets();
+        let mut is_demoted = false;
+        let purpose = |mirror: &Mirror| {
+            let purpose = match () {
+                () if is_on(targets, mirror, self.settings.capacity) && !is_demoted => Purpose::Demoted,
+                () if self.settings.replicas.is_some_and(|tier| is_on(targets, mirror, tier)) => Purpose::Group,
+                () if tiers(targets, mirror).any(|tier| tier == Some(self.fast)) => Purpose::Data,
+                () => Purpose::Fork,
+            };
+            is_demoted |= mirror.state == MirrorState::InSync && purpose == Purpose::Demoted;
+            purpose
+        };
+        layout.mirrors.iter().map(purpose).collect()
+    }
+
+    /// What it means that a change failed.
+    pub(in crate::adapt) fn failed(&self, verb: &Verb, error: &Error) -> String {
+        match verb {
+            Verb::DropMirror { .. } => {
+                format!("a copy in the burst buffer could not be deleted and takes room: {error}")
+            }
+            Verb::AddMirror { purpose: Purpose::Group, .. } => {
+                format!("a checkpoint has no replica, which is tried again: {error}")
+            }
+            _ => format!("a checkpoint stays in the burst buffer, its demotion is tried again: {error}"),
+        }
+    }
+
+    /// Makes a change; the bytes of the file.
+    pub(in crate::adapt) fn make(&self, adapt: &Adapt, change: &Change, file: &Arc<File>) -> Result<u64> {
+        match change.verb {
+            Verb::AddMirror { purpose: Purpose::Group, .. } => {
+                self.add_mirror(adapt, file, self.settings.replicas, &self.replica_limiter)
+            }
+            Verb::AddMirror { .. } => self.add_mirror(adapt, file, Some(self.settings.capacity), &self.limiter),
+            Verb::DropMirror { mirror } => {
+                // Others may have changed the layout since the machine heard of it.
+                let is_buffers = |of: &Mirror| tiers(&file.pool().targets, of).any(|tier| tier == Some(self.fast));
+                match file.layout().and_then(|layout| layout.mirrors.get(mirror).map(is_buffers)) {
+                    Some(true) => adapt.mover.drop_mirror(file, mirror).map(drop),
+                    _ => Err(Error::Busy("its mirrors changed".into())),
+                }
+            }
+            _ => Err(Error::Busy("nothing that the burst buffer does".into())),
+        }?;
+        Ok(file.size())
+    }
+
+    /// Gives a file one more mirror, which lies on a tier.
+    fn add_mirror(&self, adapt: &Adapt, file: &Arc<File>, tier: Option<u8>, limiter: &RateLimiter) -> Result<()> {
+        let tier = tier.filter(|tier| file.pool().targets.views().iter().any(|view| view.usable && view.tier == *tier));
+        let Some(tier) = tier else { return Err(Error::NoTarget) };
+        let place = Placement { tier: Some(tier), mirrors: 1, ..file.pool().placement.clone() };
+        let layout = adapt.mover.add_mirror_at(file, &place, Some(limiter))?;
+        let newest = layout.mirrors.len() - 1;
+        if layout.mirrors.get(newest).is_some_and(|mirror| !is_on(&file.pool().targets, mirror, tier)) {
+            // Its targets went away meanwhile, and others were taken: of no use.
+            adapt.mover.drop_mirror(file, newest)?;
+            return Err(Error::NoTarget);
+        }
+        Ok(())
+    }
+
+    /// An empty file that lay elsewhere goes on on the fast tier alone.
+    pub(super) fn bring(&self, adapt: &Adapt, checkpoint: &OpenCheckpoint) -> Result<()> {
+        let request = checkpoint.request.load(Ordering::Acquire);
+        let direct = self.admission(|admission| admission.request(request).is_some_and(|of| of.direct));
+        let Some(layout) = checkpoint.file.layout() else { return Ok(()) };
+        let targets = &checkpoint.file.pool().targets;
+        let on = |tier| layout.mirrors.iter().any(|mirror| is_on(targets, mirror, tier));
+        if direct || !on(self.settings.capacity) {
+            return Ok(());
+        }
+        if !on(self.fast) {
+            if checkpoint.file.size() > 0 {
+                return Ok(());
+            }
+            let place = Placement { tier: Some(self.fast), mirrors: 1, ..checkpoint.file.pool().placement.clone() };
+            adapt.mover.add_mirror(&checkpoint.file, &place)?;
+        }
+        let away = || {
+            let layout = checkpoint.file.layout()?;
+            layout.mirrors.iter().position(|mirror| !is_on(targets, mirror, self.fast))
+        };
+        while let Some(at) = away() {
+            adapt.mover.drop_mirror(&checkpoint.file, at)?;
+        }
+        Ok(())
+    }
+}

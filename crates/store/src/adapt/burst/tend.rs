@@ -1,0 +1,81 @@
+//! What is done now and then: a look at the devices' space, a record of the period, a trim.
+
+use super::{Burst, record};
+use policy::burst::buffer;
+use std::process::{Command, Stdio};
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+
+/// What was done when.
+#[derive(Default)]
+pub struct Tended {
+    /// What was expected to be written in the period that was remembered last.
+    expected: Option<f64>,
+    trimmed: Option<Instant>,
+}
+
+impl Burst {
+    /// The loop has told the machine what time it is.
+    pub(in crate::adapt) fn tend(&self) {
+        let expected = self.admission(|admission| admission.buffer().period().1);
+        let (began, trims) = {
+            let mut tended = self.tended.lock();
+            let trimmed = *tended.trimmed.get_or_insert_with(Instant::now);
+            let trims = !self.settings.trim.is_zero() && trimmed.elapsed() >= self.settings.trim;
+            if trims {
+                tended.trimmed = Some(Instant::now());
+            }
+            (tended.expected.replace(expected).is_some_and(|before| before != expected), trims)
+        };
+        if began {
+            self.remember_period();
+        }
+        if trims {
+            self.trim();
+        }
+    }
+
+    /// Others may write to the buffer's devices too: what is free there bounds what it takes.
+    pub(super) fn look_at_space(&self) {
+        self.look_at_capacity();
+        let free = self.volume.targets().measure_soon(self.fast);
+        self.tell_buffer(buffer::Event::Free { bytes: free as f64 });
+    }
+
+    /// Whether anything can go to the capacity tier now.
+    pub(super) fn look_at_capacity(&self) {
+        let below = self.volume.targets().all().into_iter().filter(|target| target.tier() == self.settings.capacity);
+        let below: Vec<_> = below.map(|target| target.state()).collect();
+        let usable = below.iter().any(|state| state.accepts_new_objects());
+        let whole = !below.contains(&crate::target::State::Failed);
+        self.tell_buffer(buffer::Event::Capacity { usable, whole });
+    }
+
+    /// Remembers what was written in this period and is expected in it.
+    pub(super) fn remember_period(&self) {
+        let (dwsf, dwpp) = self.admission(|admission| admission.buffer().period());
+        self.tended.lock().expected = Some(dwpp);
+        if let Err(error) = record::put_period(&*self.state, &record::Period { dwsf, dwpp }) {
+            tracing::warn!("the period of the burst buffer is not remembered: {error}");
+        }
+    }
+
+    /// Tells the devices of the fast tier which blocks are free, in processes of their own.
+    fn trim(&self) {
+        let config = self.volume.config();
+        let of_tier = config.targets.iter().filter(|target| target.tier == self.fast);
+        for path in of_tier.filter_map(|target| target.directory()) {
+            let mut command = Command::new("fstrim");
+            command.arg(path).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+            let counts = self.counts.clone();
+            let spawned = std::thread::Builder::new().name("burst-trim".into()).spawn(move || match command.status() {
+                Ok(status) if status.success() => drop(counts.trims.fetch_add(1, Ordering::Relaxed)),
+                Ok(status) => tracing::debug!("fstrim: {status}: the file system or its device cannot"),
+                Err(error) => tracing::warn!("fstrim cannot be run: {error}; nothing is trimmed"),
+            });
+            if spawned.is_err() {
+                tracing::debug!("no thread for a trim");
+            }
+        }
+    }
+}

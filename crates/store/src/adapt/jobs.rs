@@ -1,0 +1,157 @@
+//! What waits for the carriers: what the machine says, and what is not to be done on the thread that asks for it.
+//!
+//! Jobs wait in lanes, each with carriers of its own, so that what may take long is in the way of nothing else. A lane
+//! with one carrier keeps the order.
+
+use super::Adapt;
+use parking_lot::{Condvar, Mutex};
+use policy::FileId;
+use policy::volume::ownership::Mechanism;
+use policy::volume::{Action, Change, Purpose, Verb};
+use std::collections::{BTreeSet, VecDeque};
+
+/// Which carriers do it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lane {
+    /// Changes for tiers and stripes.
+    Changes,
+    /// Checkpoints in the order in which things happen to them: a write is released after room was made for it.
+    Checkpoints,
+    /// Versions are made durable.
+    Commits,
+    /// Copies to the capacity tier, at the rate that the machine says, which may be nothing for long.
+    Demotions,
+    /// The same to the replica group.
+    Group,
+}
+
+const LANES: usize = 5;
+
+/// Something to do.
+pub enum Job {
+    /// What the machine says.
+    Act(Action),
+    /// What somebody else says.
+    Do(Box<dyn FnOnce(&Adapt) + Send>),
+}
+
+impl Job {
+    pub fn change(&self) -> Option<&Change> {
+        match self {
+            Job::Act(Action::Change(change)) => Some(change),
+            _ => None,
+        }
+    }
+
+    fn file(&self) -> Option<FileId> {
+        self.change().map(|change| change.file)
+    }
+}
+
+/// All of it: changes are bounded by what the machine has under way, the rest by what applications wait for.
+#[derive(Default)]
+pub struct Jobs {
+    lanes: [Waiting; LANES],
+}
+
+#[derive(Default)]
+struct Waiting {
+    queue: Mutex<Queue>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct Queue {
+    jobs: VecDeque<Job>,
+    /// Files of which something is being changed: the mover works on one part of a file at a time.
+    under_way: BTreeSet<FileId>,
+    ends: bool,
+}
+
+impl Queue {
+    /// The next one whose file is free.
+    fn next(&mut self) -> Option<Job> {
+        let is_free = |job: &Job| job.file().is_none_or(|file| !self.under_way.contains(&file));
+        let at = self.jobs.iter().position(is_free)?;
+        let job = self.jobs.remove(at)?;
+        self.under_way.extend(job.file());
+        Some(job)
+    }
+}
+
+impl Jobs {
+    /// What the machine says waits in its lane.
+    pub fn act(&self, action: Action) {
+        self.push(lane_of(&action), Job::Act(action));
+    }
+
+    /// Has a carrier do something.
+    pub fn later(&self, lane: Lane, work: impl FnOnce(&Adapt) + Send + 'static) {
+        self.push(lane, Job::Do(Box::new(work)));
+    }
+
+    fn push(&self, lane: Lane, job: Job) {
+        let waiting = &self.lanes[lane as usize];
+        waiting.queue.lock().jobs.push_back(job);
+        waiting.changed.notify_one();
+    }
+
+    /// Does what waits in a lane, as it comes, until the end.
+    pub fn work(&self, lane: Lane, work: impl Fn(Job)) {
+        let waiting = &self.lanes[lane as usize];
+        let mut queue = waiting.queue.lock();
+        loop {
+            let Some(job) = queue.next() else {
+                if queue.ends {
+                    return;
+                }
+                waiting.changed.wait(&mut queue);
+                continue;
+            };
+            drop(queue);
+            let file = job.file();
+            work(job);
+            queue = waiting.queue.lock();
+            if let Some(file) = file {
+                queue.under_way.remove(&file);
+                waiting.changed.notify_all();
+            }
+        }
+    }
+
+    /// What waits, of it what is asked for: for tests without threads.
+    pub fn take_if(&self, mut which: impl FnMut(&Job) -> bool) -> Vec<Job> {
+        let mut taken = Vec::new();
+        for waiting in &self.lanes {
+            let mut queue = waiting.queue.lock();
+            let (now, later): (Vec<_>, Vec<_>) = queue.jobs.drain(..).partition(&mut which);
+            queue.jobs.extend(later);
+            taken.extend(now);
+        }
+        taken
+    }
+
+    /// Everything ends: changes that wait are not begun, what else waits is done.
+    pub fn end(&self) {
+        for waiting in &self.lanes {
+            let mut queue = waiting.queue.lock();
+            queue.ends = true;
+            queue.jobs.retain(|job| job.change().is_none());
+            drop(queue);
+            waiting.changed.notify_all();
+        }
+    }
+}
+
+fn lane_of(action: &Action) -> Lane {
+    match action {
+        Action::Change(Change { by: Mechanism::Burst, verb, .. }) => match verb {
+            Verb::AddMirror { purpose: Purpose::Group, .. } => Lane::Group,
+            Verb::AddMirror { .. } => Lane::Demotions,
+            _ => Lane::Checkpoints,
+        },
+        Action::Change(_) | Action::Place { .. } | Action::Prefer { .. } => Lane::Changes,
+        Action::Release { .. } | Action::Prepare { .. } | Action::SetRates(_) => Lane::Checkpoints,
+        Action::SetReplicaRate(_) | Action::LookAtSpace => Lane::Checkpoints,
+    }
+}
