@@ -253,8 +253,8 @@ impl<I: Inputs> Driver<I> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::queue::QueuedJob;
     use crate::queue::told::Told;
-    use crate::queue::{Error, QueuedJob, Snapshot};
     use parking_lot::{Condvar, Mutex};
 
     /// A volume whose file N has object N; a target takes some of them.

@@ -3,6 +3,7 @@
 use super::{Error, Queue, Snapshot};
 use parking_lot::Mutex;
 
+/// Shows this snapshot, to each question.
 #[derive(Default)]
 pub struct Told(pub Mutex<Snapshot>);
 

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::queue::told::Told;
-use crate::queue::{Error, QueuedJob, Snapshot, State, WaitsFor};
+use crate::queue::{QueuedJob, Snapshot, State, WaitsFor};
 use policy::protect::replica::{Removal, Share, Strategy};
 use std::collections::BTreeSet;
 use std::path::Path;
