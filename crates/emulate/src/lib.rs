@@ -15,10 +15,13 @@
 pub mod device;
 pub mod disk;
 pub mod extents;
+pub mod figures;
 pub mod measure;
+mod options;
 pub mod pace;
 mod serve;
 pub mod space;
 mod spindle;
 
-pub use disk::{EmulatedDisk, Options, StartError};
+pub use disk::{EmulatedDisk, StartError};
+pub use options::Options;

@@ -3,8 +3,9 @@
 mod bytes;
 mod names;
 
-use crate::disk::{Figures, Options};
 use crate::extents::Extents;
+use crate::figures::Figures;
+use crate::options::Options;
 use crate::spindle::Spindle;
 use fuser::{FileAttr, Generation, ReplyAttr, ReplyCreate, ReplyData, ReplyEmpty, ReplyLseek, ReplyOpen, ReplyWrite};
 use parking_lot::Mutex;

@@ -55,7 +55,7 @@ impl Mounted {
         self.disk.path().join(name)
     }
 
-    fn end(&self) -> emulate::disk::Figures {
+    fn end(&self) -> emulate::figures::Figures {
         self.disk.unmount().unwrap();
         self.disk.wait().unwrap()
     }

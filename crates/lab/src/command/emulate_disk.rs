@@ -5,7 +5,7 @@ use crate::log;
 use crate::served;
 use crate::shown::{self, Output};
 use clap::Args;
-use emulate::disk::Figures;
+use emulate::figures::Figures;
 use emulate::{EmulatedDisk, Options, StartError, measure};
 use serde_json::json;
 use sim::setup::{Setup, size_bytes};
