@@ -4,9 +4,9 @@
 
 use crate::failure;
 use crate::guard::same;
+use http::StatusCode;
+use http::header::{CONTENT_LENGTH, CONTENT_RANGE, HeaderMap};
 use opendal::raw::{parse_etag, parse_last_modified};
-use reqwest::StatusCode;
-use reqwest::header::{CONTENT_LENGTH, CONTENT_RANGE, HeaderMap};
 use std::ops::Range;
 use std::time::{SystemTime, UNIX_EPOCH};
 use store::source::{SourceError, Version};

@@ -2,13 +2,14 @@
 
 use crate::address::{Address, Scheme};
 use crate::answer;
+use crate::client::Client;
 use crate::credentials::{Credentials, Secret};
 use crate::failure;
 use crate::guard::Guard;
 use crate::runtime::{Moved, Runtime, while_moving};
 use crate::transport;
 use futures_util::StreamExt;
-use opendal::{Metadata, Operator, services};
+use opendal::{Builder, Metadata, Operator, services};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use store::source::{Entry, EntryKind, Source, SourceError, Upload, Version};
@@ -46,7 +47,7 @@ impl DalSession {
         runtime: Arc<Runtime>,
         root: &str,
     ) -> Result<DalSession, SourceError> {
-        let operator = operator(address, who, root).map_err(failure::of_opendal)?;
+        let operator = operator(address, who, root, runtime.patience())?;
         // Connections of ftp are dear (a login each) and servers allow few of them.
         let (transfers, questions) = if address.scheme == Scheme::Ftp { (3, 2) } else { (8, 8) };
         let (slots, question_slots) = (Semaphore::new(transfers), Semaphore::new(questions));
@@ -157,7 +158,7 @@ fn of_stream(e: std::io::Error) -> SourceError {
     }
 }
 
-fn operator(address: &Address, who: &Credentials, root: &str) -> opendal::Result<Operator> {
+fn operator(address: &Address, who: &Credentials, root: &str, patience: Duration) -> Result<Operator, SourceError> {
     let user = who.user.as_deref().unwrap_or("");
     let password = who.password.as_ref().map_or("", Secret::reveal);
     let token = who.token.as_ref().map_or("", Secret::reveal);
@@ -170,16 +171,22 @@ fn operator(address: &Address, who: &Credentials, root: &str) -> opendal::Result
             if !token.is_empty() {
                 service = service.token(token);
             }
-            Operator::new(service)
+            over_http(service, patience)
         }
-        Scheme::S3 => Ok(Operator::new(s3(address, who))?.with_context(transport::checked())),
+        Scheme::S3 => over_http(s3(address, who), patience),
         Scheme::Ftp => {
             let endpoint = format!("{}://{}", if address.secure { "ftps" } else { "ftp" }, address.authority());
             let (user, password) = if user.is_empty() { ("anonymous", "anonymous@") } else { (user, password) };
-            Operator::new(services::Ftp::default().endpoint(&endpoint).user(user).password(password).root(root))
+            let service = services::Ftp::default().endpoint(&endpoint).user(user).password(password).root(root);
+            Operator::new(service).map_err(failure::of_opendal)
         }
-        _ => Err(opendal::Error::new(opendal::ErrorKind::Unsupported, "not through OpenDAL")),
+        _ => Err(SourceError::Permanent("not through OpenDAL".into())),
     }
+}
+
+fn over_http(service: impl Builder, patience: Duration) -> Result<Operator, SourceError> {
+    let operator = Operator::new(service).map_err(failure::of_opendal)?;
+    Ok(operator.with_context(transport::checked(Client::new(patience, true)?)))
 }
 
 /// The daemon's own configuration, environment and machine role are never used on behalf of a user.

@@ -1,7 +1,10 @@
 //! From what a protocol's library says to whether it is worth trying again.
 
+use crate::client::Endless;
+use crate::connect::BoxError;
+use http::StatusCode;
+use hyper_util::client::legacy;
 use openssh_sftp_client::error::SftpErrorKind;
-use reqwest::StatusCode;
 use std::error::Error;
 use store::source::SourceError;
 
@@ -44,26 +47,26 @@ fn http_status(text: &str) -> Option<StatusCode> {
 }
 
 /// What an http request met before there was an answer, or in the middle of one.
-pub fn of_http(e: reqwest::Error) -> SourceError {
+pub fn of_http(e: BoxError) -> SourceError {
+    if e.is::<Endless>() {
+        return SourceError::Permanent("the server sends from one place to the next without an end".into());
+    }
+    let inner = innermost(&*e);
     let what = match () {
-        () if e.is_timeout() => "no answer in time",
-        () if e.is_connect() => "no connection to the server",
-        () if e.is_redirect() => {
-            return SourceError::Permanent("the server sends from one place to the next without an end".into());
-        }
+        () if inner.is::<tokio::time::error::Elapsed>() => "no answer in time",
+        () if e.downcast_ref().is_some_and(legacy::Error::is_connect) => "no connection to the server",
         () => "the connection broke",
     };
-    let e = e.without_url();
-    of_network(format!("{what}: {}", innermost(&e)))
+    of_network(format!("{what}: {inner}"))
 }
 
-/// The innermost cause says most: those around it only say that somebody was calling.
-fn innermost(e: &dyn Error) -> String {
+/// The innermost cause says most: those around it only say that there was a call.
+fn innermost<'a>(e: &'a (dyn Error + 'static)) -> &'a (dyn Error + 'static) {
     let mut inner = e;
     while let Some(source) = inner.source() {
         inner = source;
     }
-    inner.to_string()
+    inner
 }
 
 /// A failure of the network passes, but a name that nobody knows is not known at the next try either.

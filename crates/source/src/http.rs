@@ -2,14 +2,19 @@
 
 use crate::address::Address;
 use crate::answer;
+use crate::client::{self, Body, Client};
 use crate::credentials::{Credentials, Secret};
 use crate::failure;
 use crate::guard::Guard;
 use crate::runtime::{Moved, Runtime, while_moving};
+use http::header::{ACCEPT, AUTHORIZATION, HeaderValue, IF_MATCH, RANGE};
+use http::request::Builder;
+use http::{Method, Request, Response, StatusCode};
+use http_body_util::BodyExt;
+use hyper::body::Incoming;
+use opendal::Buffer;
+use opendal::raw::{format_authorization_by_basic, format_authorization_by_bearer};
 use parking_lot::Mutex;
-use reqwest::header::{IF_MATCH, RANGE};
-use reqwest::redirect::Policy;
-use reqwest::{Client, Method, RequestBuilder, Response, StatusCode};
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -27,41 +32,28 @@ const QUESTIONS_MAX: usize = 8;
 pub struct HttpAccess {
     client: Client,
     base: url::Url,
-    user: Option<String>,
-    password: Option<Secret>,
-    token: Option<Secret>,
+    authorization: Option<HeaderValue>,
 }
 
 impl HttpAccess {
     /// Prepares a client; nothing is sent yet.
     pub fn new(address: &Address, who: &Credentials, patience: Duration) -> Result<HttpAccess, SourceError> {
-        HttpAccess::with(address, who, patience, Policy::default())
+        HttpAccess::with(address, who, Client::new(patience, true)?)
     }
 
-    /// The same for whoever writes. A client that follows a redirect turns a PUT into a GET, and a page to log in at into success.
+    /// The same for uploads. A client that follows a redirect turns a PUT into a GET, and a page to log in at into success.
     pub fn without_redirects(
         address: &Address,
         who: &Credentials,
         patience: Duration,
     ) -> Result<HttpAccess, SourceError> {
-        HttpAccess::with(address, who, patience, Policy::none())
+        HttpAccess::with(address, who, Client::new(patience, false)?)
     }
 
-    fn with(
-        address: &Address,
-        who: &Credentials,
-        patience: Duration,
-        redirects: Policy,
-    ) -> Result<HttpAccess, SourceError> {
-        let client = Client::builder()
-            .connect_timeout(patience) // whoever asks bounds the rest
-            .redirect(redirects)
-            .build()
-            .map_err(|e| SourceError::Permanent(format!("no http client: {e}")))?;
+    fn with(address: &Address, who: &Credentials, client: Client) -> Result<HttpAccess, SourceError> {
         let base = url::Url::parse(&address.http_endpoint())
             .map_err(|e| SourceError::Permanent(format!("bad server name: {e}")))?;
-        let (user, password, token) = (who.user.clone(), who.password.clone(), who.token.clone());
-        Ok(HttpAccess { client, base, user, password, token })
+        Ok(HttpAccess { client, base, authorization: authorization(who)? })
     }
 
     /// The URL of a path that has its percent signs resolved.
@@ -72,13 +64,23 @@ impl HttpAccess {
     }
 
     /// A request on behalf of the user.
-    pub fn request(&self, method: Method, path: &str) -> RequestBuilder {
-        let request = self.client.request(method, self.url(path));
-        match (&self.token, &self.user) {
-            (Some(token), _) => request.bearer_auth(token.reveal()),
-            (None, Some(user)) => request.basic_auth(user, self.password.as_ref().map(Secret::reveal)),
-            (None, None) => request,
+    pub fn request(&self, method: Method, path: &str) -> Builder {
+        let request = Request::builder().method(method).uri(self.url(path).as_str()).header(ACCEPT, "*/*");
+        match &self.authorization {
+            Some(value) => request.header(AUTHORIZATION, value),
+            None => request,
         }
+    }
+
+    /// Sends a request without a body.
+    pub async fn send(&self, request: Builder) -> Result<Response<Incoming>, SourceError> {
+        self.send_with(request, client::whole(Buffer::new())).await
+    }
+
+    /// Sends a request.
+    pub async fn send_with(&self, request: Builder, body: Body) -> Result<Response<Incoming>, SourceError> {
+        let request = request.body(body).map_err(|e| SourceError::Permanent(format!("no http request: {e}")))?;
+        self.client.send(request).await.map_err(failure::of_http)
     }
 
     /// What is there: by HEAD, and by the probe where the server knows no HEAD or does not say a size to it.
@@ -86,7 +88,7 @@ impl HttpAccess {
         if path.ends_with('/') {
             return Err(SourceError::Permanent("it is a directory, not a file".into()));
         }
-        let answer = self.request(Method::HEAD, path).send().await.map_err(failure::of_http)?;
+        let answer = self.send(self.request(Method::HEAD, path)).await?;
         let status = answer.status();
         let no_head = matches!(status, StatusCode::METHOD_NOT_ALLOWED | StatusCode::NOT_IMPLEMENTED);
         if !status.is_success() && !no_head {
@@ -101,8 +103,7 @@ impl HttpAccess {
 
     /// Asks for byte 1 alone, looks what comes, and reads none of it: a server that ignores `Range` sends the whole file.
     async fn probe(&self, path: &str) -> Result<Probe, SourceError> {
-        let answer = self.request(Method::GET, path).header(RANGE, "bytes=1-1").send().await;
-        let answer = answer.map_err(failure::of_http)?;
+        let answer = self.send(self.request(Method::GET, path).header(RANGE, "bytes=1-1")).await?;
         let (status, headers) = (answer.status(), answer.headers());
         let (ranges, size) = match status {
             StatusCode::PARTIAL_CONTENT => {
@@ -118,14 +119,26 @@ impl HttpAccess {
     }
 
     /// Sends a request that changes something and must succeed; `what` says in a message what it was for.
-    pub async fn done(&self, request: RequestBuilder, what: &str) -> Result<Response, SourceError> {
-        let answer = request.send().await.map_err(failure::of_http)?;
-        match answer.status() {
+    pub async fn done(&self, request: Builder, body: Body, what: &str) -> Result<(), SourceError> {
+        match self.send_with(request, body).await?.status() {
             // 207 lists what did not succeed.
-            status if status.is_success() && status != StatusCode::MULTI_STATUS => Ok(answer),
+            status if status.is_success() && status != StatusCode::MULTI_STATUS => Ok(()),
             status => Err(failure::of_status(status).map(|text| format!("{what}: {text}"))),
         }
     }
+}
+
+/// The value of `Authorization`, if there is something to prove.
+fn authorization(who: &Credentials) -> Result<Option<HeaderValue>, SourceError> {
+    let value = match (&who.token, &who.user) {
+        (Some(token), _) => format_authorization_by_bearer(token.reveal()),
+        (None, Some(user)) => format_authorization_by_basic(user, who.password.as_ref().map_or("", Secret::reveal)),
+        (None, None) => return Ok(None),
+    };
+    let mut value = HeaderValue::try_from(value.map_err(failure::of_opendal)?)
+        .map_err(|_| SourceError::Permanent("the token has characters that no http header may have".into()))?;
+    value.set_sensitive(true);
+    Ok(Some(value))
 }
 
 /// What the probe found.
@@ -175,11 +188,12 @@ impl HttpSession {
             if let Some(tag) = &version.etag {
                 request = request.header(IF_MATCH, tag);
             }
-            let mut answer = request.send().await.map_err(failure::of_http)?;
+            let mut answer = self.access.send(request).await?;
             answer::check(answer.status(), answer.headers(), version, range.as_ref())?;
             let len = range.map_or(version.size, |range| range.end - range.start);
             let mut left = len;
-            while let Some(bytes) = answer.chunk().await.map_err(failure::of_http)? {
+            while let Some(frame) = answer.body_mut().frame().await {
+                let Ok(bytes) = frame.map_err(|e| failure::of_http(e.into()))?.into_data() else { continue };
                 left = left.checked_sub(bytes.len() as u64).ok_or_else(|| {
                     SourceError::Permanent(format!("the server sent more than the {len} bytes asked for"))
                 })?;

@@ -1,12 +1,14 @@
 //! Remote sources of staged data: the one crate that knows OpenDAL, ssh and an asynchronous runtime.
 //!
-//! [`Sources`] implements `store::source::Opener` for http, https and webdav (through reqwest), s3 and ftp (through OpenDAL), sftp (through the
+//! [`Sources`] implements `store::source::Opener` for http, https and webdav (through hyper), s3 and ftp (through OpenDAL), sftp (through the
 //! user's own `ssh`), local files, and any other scheme through an external command. It shows a blocking face: every
 //! call has a deadline and may come from any thread that is not itself part of an asynchronous runtime.
 
 mod address;
 mod answer;
+mod client;
 mod command;
+mod connect;
 mod credentials;
 mod dal;
 mod failure;

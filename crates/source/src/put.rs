@@ -1,10 +1,12 @@
 //! Uploads over http and webdav: PUT under a temporary name, and MOVE.
 
+use crate::client;
 use crate::failure;
 use crate::http::HttpAccess;
 use crate::runtime::Runtime;
 use bytes::Bytes;
-use reqwest::{Method, StatusCode};
+use http::{Method, StatusCode};
+use opendal::Buffer;
 use std::sync::Arc;
 use store::source::{SourceError, Upload, Version};
 use tokio::sync::mpsc;
@@ -29,10 +31,9 @@ impl HttpUpload {
     pub fn start(access: HttpAccess, runtime: Arc<Runtime>, path: &str, temporary: String) -> HttpUpload {
         let (sender, receiver) = mpsc::channel(BLOCKS_AHEAD);
         let blocks = futures_util::stream::unfold(receiver, |mut r| async { r.recv().await.map(|block| (block, r)) });
-        let request = access.request(Method::PUT, &temporary).body(reqwest::Body::wrap_stream(blocks));
         let sent = {
-            let access = access.clone();
-            async move { access.done(request, "PUT").await.map(drop) }
+            let (access, request) = (access.clone(), access.request(Method::PUT, &temporary));
+            async move { access.done(request, client::blocks(blocks), "PUT").await }
         };
         let answer = Some(runtime.handle().spawn(sent));
         HttpUpload { access, runtime, temporary, path: path.to_string(), blocks: Some(sender), answer, complete: false }
@@ -60,7 +61,8 @@ impl HttpUpload {
             .request(Method::from_bytes(b"MOVE").expect("a method"), &self.temporary)
             .header("Destination", access.url(&self.path).as_str())
             .header("Overwrite", "T");
-        self.runtime.wait("MOVE", 0, access.done(rename, "MOVE to the final name"))?;
+        let renamed = access.done(rename, client::whole(Buffer::new()), "MOVE to the final name");
+        self.runtime.wait("MOVE", 0, renamed)?;
         // Said to be done is not done: it is looked at under its name.
         let there = self.runtime.wait("stat", 0, access.stat(&self.path))?;
         failure::same_size(there.size, expect_size)?;
@@ -71,8 +73,7 @@ impl HttpUpload {
     fn remove(&mut self) -> Result<(), SourceError> {
         let delete = self.access.request(Method::DELETE, &self.temporary);
         let gone = async {
-            let answer = delete.send().await.map_err(failure::of_http)?;
-            match answer.status() {
+            match self.access.send(delete).await?.status() {
                 StatusCode::NOT_FOUND | StatusCode::GONE => Ok(()),
                 status if status.is_success() => Ok(()),
                 status => Err(failure::of_status(status)),

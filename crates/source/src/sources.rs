@@ -78,7 +78,6 @@ impl Sources {
     /// Starts the runtime behind the sources, and names the process's library of cryptography unless it has one.
     pub fn new(settings: Settings) -> std::io::Result<Sources> {
         let _ = rustls::crypto::ring::default_provider().install_default();
-        opendal_http_transport_reqwest::install_default();
         let runtime = Arc::new(Runtime::start(settings.patience)?);
         let real = store::volume::real_paths(&settings.refused, REAL_PATHS_PATIENCE).into_iter();
         let refused = real.zip(&settings.refused).map(|(real, path)| real.unwrap_or_else(|| path.clone()));
