@@ -75,7 +75,7 @@ pub fn start(
         QueueName::Pbs => of_pbs,
     };
     Replication::start(
-        Settings { machine: settings.machine(1), poll: settings.poll },
+        Settings { machine: settings.machine(1).replication, poll: settings.poll },
         queue,
         Arc::new(CopiesOnVolume { core: core.clone(), variable }),
     )

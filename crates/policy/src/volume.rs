@@ -20,28 +20,31 @@ mod event;
 mod file;
 pub mod ownership;
 mod repair;
+mod replicas;
 mod stripes;
 #[cfg(test)]
 mod tests;
 
 pub use burst::{Config as BurstConfig, Stats as BurstStats};
 pub use event::{Action, Change, Event, FileEvent, Lies, Mirror, Outcome, Purpose, Reason, Ticket, Verb};
+pub use replicas::Config as ReplicasConfig;
 pub use stripes::Config as StripesConfig;
 
 use crate::burst::admission;
 use crate::ids::FileId;
 use crate::machine::{self as contract, Log, Machine};
-use crate::protect::replica::{self, Replication};
+use crate::protect::replica::Replication;
 use crate::stripe::striper::Striper;
 use crate::tier::machine::{self, Reorganizer};
 use crate::tier::yielding::Yielding;
 use crate::tier::{Location, Move};
 use crate::time::Time;
-use burst::{Ask, Burst};
-use changes::{Changes, Next, Want, Wanted};
+use burst::Burst;
+use changes::{Ask, Changes, Next, Want, Wanted};
 use file::File;
 use ownership::{Aspect, Mechanism};
 use repair::Repair;
+use replicas::Replicas;
 use std::collections::{BTreeMap, VecDeque};
 use stripes::Stripes;
 
@@ -57,8 +60,8 @@ pub struct Config {
     pub tiers: Option<machine::Config>,
     /// Adaptive striping.
     pub stripes: Option<StripesConfig>,
-    /// Temporal replication.
-    pub replicas: Option<replica::Config>,
+    /// Temporal replication, and failover.
+    pub replicas: Option<ReplicasConfig>,
     /// Changes of one mechanism under way at a time.
     pub changes_max: usize,
     /// Whether damaged files are mended by changes of this machine.
@@ -72,7 +75,7 @@ pub struct Volume {
     burst: Option<Burst>,
     tiers: Option<Reorganizer>,
     stripes: Option<Stripes>,
-    replicas: Option<Replication>,
+    replicas: Option<Replicas>,
     repair: Repair,
     changes: Changes,
     changes_max: usize,
@@ -95,7 +98,7 @@ impl Volume {
             burst: config.burst.map(|burst| Burst::new(burst, now)),
             tiers: config.tiers.map(|tiers| Reorganizer::new(tiers, now)),
             stripes: config.stripes.map(|stripes| Stripes::new(stripes, now)),
-            replicas: config.replicas.map(Replication::new),
+            replicas: config.replicas.map(Replicas::new),
             repair: Repair::default(),
             changes: Changes::new(config.changes_max, config.repairs),
             changes_max: config.changes_max.max(1),
@@ -135,6 +138,11 @@ impl Volume {
     /// The striper, if there is one.
     pub fn striper(&mut self) -> Option<&mut Striper> {
         self.stripes.as_mut().map(|stripes| &mut stripes.striper)
+    }
+
+    /// Temporal replication, if it is on.
+    pub fn replication(&self) -> Option<&Replication> {
+        self.replicas.as_ref().map(|replicas| &replicas.replication)
     }
 
     /// When stripes look next, if there are any. What was asked of files is told just before.
@@ -196,14 +204,19 @@ impl Volume {
                     burst.joins(request, id);
                 }
             }
-            FileEvent::Accessed { .. } | FileEvent::LaidOut(_) | FileEvent::Removed => {}
+            FileEvent::Complained { target } if file.mirror_for(Purpose::Replica).is_some() => {
+                if let Some(replicas) = &mut self.replicas {
+                    replicas.complained(self.now, id, target);
+                }
+            }
+            FileEvent::Accessed { .. } | FileEvent::Complained { .. } => {}
+            FileEvent::LaidOut(_) | FileEvent::Removed => {}
         }
     }
 
     fn laid_out(&mut self, id: FileId, lies: Lies) {
         let file = self.files.entry(id).or_default();
         file.lies = lies;
-        let (damaged, intact, open) = (file.is_damaged(), file.intact(), file.is_open());
         if let Some(tiers) = self.tiers.as_mut().filter(|_| file.owner(Aspect::Tier) == Some(Mechanism::Tiers)) {
             for (segment, tier) in file.lies.segments.iter().enumerate() {
                 let location = Location { file: id.0, segment: segment as u64 };
@@ -212,11 +225,17 @@ impl Volume {
                 }
             }
         }
-        match damaged && self.repairs {
-            true => self.repair.damaged(id, intact, open),
-            false => self.repair.whole(id),
-        }
+        self.mend(id);
         self.forget_those_at_rest();
+    }
+
+    /// A damaged file waits for its repair, unless a failover is about to mend it.
+    fn mend(&mut self, id: FileId) {
+        let fails_over = self.replicas.as_ref().is_some_and(|replicas| replicas.mends(id));
+        match self.files.get(&id).filter(|file| self.repairs && file.is_damaged() && !fails_over) {
+            Some(file) => self.repair.damaged(id, file.intact(), file.is_open()),
+            None => self.repair.whole(id),
+        }
     }
 
     /// Memory is bounded by the files that are used, or that a mechanism has done something with.
@@ -224,10 +243,13 @@ impl Volume {
         if self.files.len() < self.forget_at {
             return;
         }
-        let Volume { files, tiers, stripes, changes, .. } = self;
+        let Volume { files, tiers, stripes, replicas, changes, .. } = self;
+        let inputs = replicas.as_ref().map(|replicas| replicas.replication.inputs()).unwrap_or_default();
         let known = |id: FileId| {
             let hot = tiers.as_ref().is_some_and(|tiers| tiers.remembers(id.0));
-            hot || stripes.as_ref().is_some_and(|stripes| stripes.striper.knows(id)) || changes.knows(id)
+            hot || inputs.contains(&id)
+                || stripes.as_ref().is_some_and(|stripes| stripes.striper.knows(id))
+                || changes.knows(id)
         };
         files.retain(|id, file| !file.is_at_rest() || known(*id));
         self.forget_at = FILES_MIN.max(2 * self.files.len());
@@ -243,6 +265,9 @@ impl Volume {
         }
         if let Some(stripes) = &mut self.stripes {
             stripes.removed(self.now, id);
+        }
+        if let Some(replicas) = &mut self.replicas {
+            replicas.removed(self.now, id);
         }
         self.repair.whole(id);
     }
@@ -261,22 +286,20 @@ impl Volume {
         if let Some(stripes) = &mut self.stripes {
             stripes.look(self.now, &self.files, |file| self.changes.is_busy(file));
         }
-        if let Some(replicas) = &mut self.replicas
-            && replicas.next_deadline().is_some_and(|at| at <= self.now)
-        {
-            replicas.handle(self.now, replica::Event::Tick);
+        if let Some(replicas) = &mut self.replicas {
+            replicas.tick(self.now);
         }
         while let Some(id) = self.repair.again(self.now) {
-            if let Some(file) = self.files.get(&id).filter(|file| file.is_damaged()) {
-                self.repair.damaged(id, file.intact(), file.is_open());
-            }
+            self.mend(id);
         }
     }
 
     /// What all mechanisms say.
     fn collect(&mut self) {
         let (now, mut wanted) = (self.now, Vec::new());
-        for ask in self.burst.as_mut().map(|burst| burst.collect(now, &mut self.says)).into_iter().flatten() {
+        let burst = self.burst.as_mut().map(|burst| burst.collect(now, &mut self.says));
+        let replicas = self.replicas.as_mut().map(|replicas| replicas.collect(now, &mut self.files));
+        for ask in burst.into_iter().chain(replicas).flatten() {
             match ask {
                 Ask::Want(of) => wanted.push(of),
                 Ask::Withdraw(file, want) => self.changes.withdraw(file, want),
@@ -287,9 +310,6 @@ impl Volume {
         }
         while let Some(action) = self.tiers.as_mut().and_then(Machine::poll) {
             self.tier_action(action, &mut wanted);
-        }
-        while let Some(action) = self.replicas.as_mut().and_then(Machine::poll) {
-            wanted.push(self.replica_action(action));
         }
         while let Some((file, intact)) = self.repair.next(self.changes_max) {
             let reason = Reason::Damaged { intact };
@@ -328,20 +348,6 @@ impl Volume {
         }
     }
 
-    fn replica_action(&mut self, action: replica::Action) -> Wanted {
-        let (file, want, reason) = match action {
-            replica::Action::Create { file, reason, .. } => (file, Want::Replica, Reason::Protect(reason)),
-            replica::Action::Remove { file, reason } => {
-                self.changes.withdraw(file, Want::Replica);
-                (file, Want::DropReplica, Reason::Unneeded(reason))
-            }
-        };
-        if let Some(file) = self.files.get_mut(&file) {
-            file.replicated = true;
-        }
-        Wanted { by: Mechanism::Replicas, file, want, reason }
-    }
-
     /// What was wanted of a file has ended: its mechanism is told.
     fn ended(&mut self, of: &Wanted, result: Outcome) {
         let (now, file) = (self.now, of.file);
@@ -369,28 +375,19 @@ impl Volume {
                     stripes.ended(now, file, bytes, took);
                 }
             }
-            (Mechanism::Replicas, want) => self.replica_ended(file, want, made),
-            (Mechanism::Repair, _) => {
+            (Mechanism::Repair, Want::Repair) => {
                 self.repair.ended(now, file, made);
-                if let Some(state) = self.files.get(&file).filter(|state| made && state.is_damaged()) {
-                    self.repair.damaged(file, state.intact(), state.is_open());
+                if made {
+                    self.mend(file);
                 }
             }
+            (Mechanism::Replicas | Mechanism::Repair, _) => {
+                if let Some(replicas) = &mut self.replicas {
+                    replicas.ended(now, of, made, self.files.get_mut(&file));
+                }
+                self.mend(file);
+            }
             (Mechanism::Tiers | Mechanism::User, _) => {}
-        }
-    }
-
-    fn replica_ended(&mut self, file: FileId, want: Want, made: bool) {
-        let Some(replicas) = &mut self.replicas else { return };
-        let event = match (want, made) {
-            (Want::Replica, true) => replica::Event::Created { file },
-            (Want::Replica, false) => replica::Event::CreateFailed { file },
-            // What cannot be dropped is dropped with the file.
-            _ => replica::Event::Removed { file },
-        };
-        replicas.handle(self.now, event);
-        if let Some(state) = self.files.get_mut(&file) {
-            state.replicated = replicas.life(file).is_some();
         }
     }
 
@@ -438,7 +435,12 @@ impl Machine for Volume {
             }
             Event::Job(event) => {
                 if let Some(replicas) = &mut self.replicas {
-                    replicas.handle(self.now, event);
+                    replicas.handle(self.now, event, &mut self.files);
+                }
+            }
+            Event::TargetReturned(target) => {
+                if let Some(replicas) = &mut self.replicas {
+                    replicas.target_returned(self.now, target);
                 }
             }
             Event::Checkpoint(event) => {
@@ -478,7 +480,7 @@ impl Machine for Volume {
             self.burst.as_ref().and_then(Burst::next_deadline),
             self.tiers.as_ref().and_then(Machine::next_deadline),
             self.stripes.as_ref().and_then(Stripes::next_deadline),
-            self.replicas.as_ref().and_then(Machine::next_deadline),
+            self.replicas.as_ref().and_then(Replicas::next_deadline),
             self.repair.next_deadline(),
         ];
         known.into_iter().flatten().min()

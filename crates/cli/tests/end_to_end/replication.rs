@@ -78,10 +78,10 @@ fn input_of_a_waiting_job_gets_a_second_copy_that_takes_over() {
     assert_eq!(first.len(), second.len(), "striped alike");
     assert!(first.iter().all(|t| !second.contains(t)), "on other targets: {first:?} {second:?}");
 
-    // A target fails: the twin takes over at once, and a new one is made on another target.
+    // A target fails: the replica takes over at once, and what it lacks is made on another target.
     let lost = first[0].clone();
     volume.ok(&["target", "fail", &lost]);
-    until("the twin took over", || counted(&volume, "failovers") == 1);
+    until("the replica took over", || counted(&volume, "failovers") == 1);
     assert!(!targets(&volume, "f", 0).contains(&lost));
     assert!(fs::read(volume.at.join("f")).expect("read") == data);
     until("what the copy lacks is made anew", || {

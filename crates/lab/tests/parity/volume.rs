@@ -7,7 +7,7 @@ use policy::burst::buffer::{self, Scheme};
 use policy::burst::control;
 use policy::burst::tables::Order;
 use policy::machine::Machine;
-use policy::protect::replica;
+use policy::protect::{failover, replica};
 use policy::stripe::advice::Mode;
 use policy::stripe::device::Measured;
 use policy::stripe::{rules, striper};
@@ -15,7 +15,7 @@ use policy::tier::cost::{Costs, DeviceCost};
 use policy::tier::machine::{self, Planner, Window};
 use policy::tier::tuned;
 use policy::volume::ownership::Mechanism;
-use policy::volume::{Action, BurstConfig, Config, Logged, StripesConfig, Volume};
+use policy::volume::{Action, BurstConfig, Config, Logged, ReplicasConfig, StripesConfig, Volume};
 use sim::storage::{Device, Service};
 use sim::volume::{Faults, Load, Setup, Target, run_logged};
 use std::collections::BTreeMap;
@@ -85,7 +85,10 @@ fn config() -> Config {
         burst: Some(BurstConfig { admission, look_every: Time::from_millis(250) }),
         tiers: Some(tiers),
         stripes: Some(stripes),
-        replicas: Some(replica::Config::new(SYSTEM_NODES)),
+        replicas: Some(ReplicasConfig {
+            replication: replica::Config::new(SYSTEM_NODES),
+            failover: failover::Config::default(),
+        }),
         changes_max: MOVES,
         repairs: true,
     }

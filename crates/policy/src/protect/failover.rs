@@ -1,22 +1,23 @@
-//! A target fails while a file has a replica: the twin object takes the lost one's place, and only later is a new twin
-//! made.
+//! A target fails while a file has a replica: the replica's object takes the lost one's place, and only later is what
+//! the replica lacks then made anew.
 //!
 //! ```text
 //!            Swap               Swapped            after a delay            Rebuilt
 //!  (none) ----------> Swapping ---------> Swapped ---------------> Rebuilding -------> Settled
-//!    first Complained    |                   ^  Rebuild                |
-//!                        | NoTwin            +--- RebuildFailed -------+  (later each time, a few times)
+//!       Complained       |                   ^  Rebuild                |
+//!                        | NoReplica         +--- RebuildFailed -------+  (later each time, a few times)
 //!                        v
-//!                     Hopeless: complaints are sent on to recovery from the source
+//!                     Hopeless: the object has to come from its source
 //! ```
-//! The swap costs the same whatever the file's size, because only the layout changes. Bytes are copied when the reader
-//! goes on already; the delay leaves the devices to it. There is one request per file and failed target, however many
-//! clients complain.
+//! The swap costs the same whatever the file's size, because only the layout changes. Readers do not wait for it: until
+//! the layout names the object that took over they find it by themselves, in the other mirror. Bytes are copied later;
+//! the delay leaves the devices to readers. There is one request per file and failed target, however many clients
+//! complain.
 //!
-//! Duties of the driver: it answers each `Swap` with `Swapped` or `NoTwin`, each `Rebuild` with `Rebuilt` or
-//! `RebuildFailed`. On `Swap` object j of the original gives its place to object j' of the replica if that is complete;
-//! on `Rebuild` a copy of j' is made on a target that holds, if there is one, no part of either file, and is put into
-//! the replica in its place. When the file, its replica or the failed target is no more, it says `Forget`.
+//! Duties of the driver: it answers each `Swap` with `Swapped` or `NoReplica`, each `Rebuild` with `Rebuilt` or
+//! `RebuildFailed`. On `Swap` each object of the file on the target and its counterpart in the replica change places, if
+//! that is complete; on `Rebuild` what the file has on the target then is copied to a target that holds, if there is
+//! one, no part of it. When the file or its replica is no more, it says `Forget`.
 //!
 //! Source: Zhang, sections 4.5 and 4.6; the reference, section 6.7.
 
@@ -24,6 +25,7 @@ use crate::ids::{FileId, TargetId};
 use crate::machine::Machine;
 use crate::time::Time;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::fmt;
 
 /// What a request is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -34,13 +36,10 @@ pub struct Key {
     pub target: TargetId,
 }
 
-/// A caller that waits; a number of the driver's choosing, in use for one wait at a time.
-pub type Waiter = u64;
-
 /// Limits of [`Failover`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
-    /// From the swap to the beginning of the secondary replica.
+    /// From the swap to the rebuild of what the replica lacks.
     pub rebuild_delay: Time,
     /// So often a rebuild that failed is tried again, each time after twice the delay before.
     pub rebuild_retries: u32,
@@ -56,37 +55,30 @@ impl Default for Config {
 /// Events of [`Failover`]: complaints, and what became of swaps and rebuilds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// A reader met a failed target. It is woken when it should look at the layout again.
+    /// A reader met a failed target.
     Complained {
         /// The file and the target that failed under it.
         key: Key,
-        /// The reader that is woken when the swap is done.
-        waiter: Waiter,
     },
-    /// The layout now names the twin.
+    /// The layout now names the replica's objects.
     Swapped {
-        /// The file whose twins took over.
+        /// The file and the target that failed.
         key: Key,
     },
-    /// There is no complete twin, or the layout could not be changed.
-    NoTwin {
-        /// The file that has no complete replica.
+    /// There is no complete replica, or the layout could not be changed.
+    NoReplica {
+        /// The file and the target that failed.
         key: Key,
     },
-    /// The secondary replica is complete.
+    /// The replica is complete again.
     Rebuilt {
-        /// The file whose replica is complete again.
+        /// The file and the target that failed.
         key: Key,
     },
-    /// It could not be made.
+    /// It could not be completed.
     RebuildFailed {
-        /// The file whose replica still lacks an object.
+        /// The file and the target that failed.
         key: Key,
-    },
-    /// A caller waits no longer.
-    Cancel {
-        /// The waiter that gave up.
-        waiter: Waiter,
     },
     /// The file has no replica any more, or is no more: nothing is rebuilt, and the next complaint starts from nothing.
     Forget {
@@ -94,7 +86,7 @@ pub enum Event {
         file: FileId,
     },
     /// A target was replaced or came back: the next complaint about it starts from nothing. A rebuild that is due goes
-    /// on, for the twin that took over has no twin of its own yet.
+    /// on, for the object that took over has no counterpart yet.
     TargetReturned {
         /// The target that answers again.
         target: TargetId,
@@ -106,23 +98,16 @@ pub enum Event {
 /// What the driver has to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// Put the twin into the layout.
+    /// Put the replica's objects into the layout.
     Swap {
         /// The file and the failed target.
         key: Key,
         /// What made the swap due.
         reason: Reason,
     },
-    /// Let somebody go on.
-    Wake {
-        /// The reader that complained.
-        waiter: Waiter,
-        /// Whether it reads on from the twin or goes to recovery.
-        outcome: Outcome,
-    },
-    /// Make a new twin of the object that took over.
+    /// Make anew what the replica lacks since its objects took over.
     Rebuild {
-        /// The file and the failed target whose twin is missing.
+        /// The file and the failed target.
         key: Key,
         /// Whether the delay has passed or an earlier try failed.
         reason: Reason,
@@ -134,19 +119,22 @@ pub enum Action {
 pub enum Reason {
     /// A reader complained, the first about this file and target.
     Complaint,
-    /// The replica has stood in for so long.
+    /// The replica's objects have stood in for so long.
     Delay(Time),
     /// The last try failed; this is the so-manieth again.
     Retry(u32),
 }
 
-/// What somebody who complained is told.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
-    /// The layout names the twin: read again.
-    LookAgain,
-    /// There is none: the object has to come from its source.
-    Recover,
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Reason::Complaint => f.write_str("a target of it failed, and its replica has the same bytes"),
+            Reason::Delay(span) => {
+                write!(f, "its replica took over {:.1} s ago and lacks that since", span.as_secs_f64())
+            }
+            Reason::Retry(times) => write!(f, "its replica still lacks what took over, after {times} tries"),
+        }
+    }
 }
 
 /// How far a request is.
@@ -154,13 +142,13 @@ pub enum Outcome {
 pub enum Phase {
     /// The layout is being changed.
     Swapping,
-    /// The twin stands in; the secondary replica is begun at this time.
+    /// The replica's objects stand in; what it lacks is made anew from this time on.
     Swapped(Time),
-    /// The secondary replica is being made.
+    /// What it lacks is being made.
     Rebuilding,
     /// All is as it was before, or was given up.
     Settled,
-    /// There was no twin.
+    /// There was no replica.
     Hopeless,
 }
 
@@ -169,20 +157,19 @@ pub enum Phase {
 pub struct Stats {
     /// Complaints of readers.
     pub complaints: u64,
-    /// Twins that took over.
+    /// Files whose replica took over for a target.
     pub swapped: u64,
-    /// Requests that found no twin.
-    pub without_twin: u64,
-    /// Secondary replicas made.
+    /// Requests that found no replica.
+    pub without_replica: u64,
+    /// Replicas made whole again.
     pub rebuilt: u64,
-    /// Secondary replicas given up.
+    /// Those given up.
     pub rebuilds_given_up: u64,
 }
 
 #[derive(Debug)]
 struct Request {
     phase: Phase,
-    waiters: BTreeSet<Waiter>,
     tries: u32,
     /// Its target is back: forgotten as soon as it is settled.
     returned: bool,
@@ -209,6 +196,17 @@ impl Failover {
         self.requests.get(&key).map(|request| request.phase)
     }
 
+    /// The requests of a file, and how far they are.
+    pub fn keys(&self, file: FileId) -> impl Iterator<Item = (Key, Phase)> + '_ {
+        let of_file = Key { file, target: TargetId(0) }..=Key { file, target: TargetId(u16::MAX) };
+        self.requests.range(of_file).map(|(key, request)| (*key, request.phase))
+    }
+
+    /// Whether a swap or a rebuild of a file is under way, or to come.
+    pub fn is_at_work(&self, file: FileId) -> bool {
+        self.keys(file).any(|(_, phase)| !is_over(phase))
+    }
+
     /// Counts since the start.
     pub fn stats(&self) -> Stats {
         self.stats
@@ -217,8 +215,6 @@ impl Failover {
     /// Panics if an invariant is broken.
     pub fn check(&self) {
         for (key, request) in &self.requests {
-            let waits = request.phase == Phase::Swapping;
-            assert!(waits || request.waiters.is_empty(), "{key:?}: nobody waits once it is decided");
             if let Phase::Swapped(at) = request.phase {
                 assert!(self.due.contains(&(at, *key)), "{key:?}: its rebuild is due");
             }
@@ -227,22 +223,12 @@ impl Failover {
         assert_eq!(self.due.len(), swapped, "only what stands in is due");
     }
 
-    fn complained(&mut self, key: Key, waiter: Waiter) {
+    fn complained(&mut self, key: Key) {
         self.stats.complaints += 1;
-        let Some(request) = self.requests.get_mut(&key) else {
-            let waiters = BTreeSet::from([waiter]);
-            self.requests.insert(key, Request { phase: Phase::Swapping, waiters, tries: 0, returned: false });
-            return self.actions.push_back(Action::Swap { key, reason: Reason::Complaint });
-        };
-        let outcome = match request.phase {
-            Phase::Swapping => {
-                request.waiters.insert(waiter);
-                return;
-            }
-            Phase::Hopeless => Outcome::Recover,
-            Phase::Swapped(_) | Phase::Rebuilding | Phase::Settled => Outcome::LookAgain,
-        };
-        self.actions.push_back(Action::Wake { waiter, outcome });
+        if !self.requests.contains_key(&key) {
+            self.requests.insert(key, Request { phase: Phase::Swapping, tries: 0, returned: false });
+            self.actions.push_back(Action::Swap { key, reason: Reason::Complaint });
+        }
     }
 
     fn rebuild_failed(&mut self, now: Time, key: Key) {
@@ -271,17 +257,11 @@ impl Failover {
         }
     }
 
-    /// Drops requests; who still waits looks again.
-    fn forget(&mut self, gone: impl Fn(&Key) -> bool) {
-        let keys: Vec<Key> = self.requests.keys().filter(|key| gone(key)).copied().collect();
-        for key in keys {
-            self.wake_all(key, Outcome::LookAgain);
-            self.requests.remove(&key);
-            self.due.retain(|(_, due)| *due != key);
-            self.actions.retain(
-                |action| !matches!(action, Action::Swap { key: k, .. } | Action::Rebuild { key: k, .. } if *k == key),
-            );
-        }
+    fn forget(&mut self, file: FileId) {
+        self.requests.retain(|key, _| key.file != file);
+        self.due.retain(|(_, key)| key.file != file);
+        let of = |(Action::Swap { key, .. } | Action::Rebuild { key, .. }): &Action| key.file != file;
+        self.actions.retain(of);
     }
 
     fn target_returned(&mut self, target: TargetId) {
@@ -289,12 +269,6 @@ impl Failover {
             request.returned = true;
         }
         self.requests.retain(|_, request| !request.returned || !is_over(request.phase));
-    }
-
-    fn wake_all(&mut self, key: Key, outcome: Outcome) {
-        let Some(request) = self.requests.get_mut(&key) else { return };
-        let waiters = std::mem::take(&mut request.waiters);
-        self.actions.extend(waiters.into_iter().map(|waiter| Action::Wake { waiter, outcome }));
     }
 
     fn in_phase(&self, key: Key, phase: Phase) -> bool {
@@ -309,7 +283,7 @@ impl Failover {
         }
     }
 
-    /// Forgets a request that is over and whose target is back, once nobody waits for it.
+    /// Forgets a request that is over and whose target is back.
     fn tidy(&mut self, key: Key) {
         if self.requests.get(&key).is_some_and(|request| request.returned && is_over(request.phase)) {
             self.requests.remove(&key);
@@ -323,19 +297,17 @@ impl Machine for Failover {
 
     fn handle(&mut self, now: Time, event: Event) {
         match event {
-            Event::Complained { key, waiter } => self.complained(key, waiter),
+            Event::Complained { key } => self.complained(key),
             Event::Swapped { key } => {
                 if self.in_phase(key, Phase::Swapping) {
                     self.stats.swapped += 1;
                     self.enter(key, Phase::Swapped(now + self.config.rebuild_delay));
-                    self.wake_all(key, Outcome::LookAgain);
                 }
             }
-            Event::NoTwin { key } => {
+            Event::NoReplica { key } => {
                 if self.in_phase(key, Phase::Swapping) {
-                    self.stats.without_twin += 1;
+                    self.stats.without_replica += 1;
                     self.enter(key, Phase::Hopeless);
-                    self.wake_all(key, Outcome::Recover);
                     self.tidy(key);
                 }
             }
@@ -347,12 +319,7 @@ impl Machine for Failover {
                 }
             }
             Event::RebuildFailed { key } => self.rebuild_failed(now, key),
-            Event::Cancel { waiter } => {
-                self.requests.values_mut().for_each(|request| {
-                    request.waiters.remove(&waiter);
-                });
-            }
-            Event::Forget { file } => self.forget(|key| key.file == file),
+            Event::Forget { file } => self.forget(file),
             Event::TargetReturned { target } => self.target_returned(target),
             Event::Tick => {}
         }
@@ -388,29 +355,26 @@ mod tests {
         machine.drain().collect()
     }
 
-    fn woken(waiter: Waiter, outcome: Outcome) -> Action {
-        Action::Wake { waiter, outcome }
+    fn complained(machine: &mut Failover, now: u64, key: Key) -> Vec<Action> {
+        after(machine, now, Event::Complained { key })
     }
 
     #[test]
     fn many_complain_one_swap_and_a_rebuild_after_the_delay() {
         let mut machine = Failover::new(Config::default());
         let (k, swap) = (key(1, 2), Action::Swap { key: key(1, 2), reason: Reason::Complaint });
-        assert_eq!(after(&mut machine, 0, Event::Complained { key: k, waiter: 7 }), [swap]);
-        for waiter in 8..40 {
-            assert_eq!(after(&mut machine, 0, Event::Complained { key: k, waiter }), []);
-        }
-        assert_eq!(after(&mut machine, 0, Event::Cancel { waiter: 9 }), []);
-        let got = after(&mut machine, 1, Event::Swapped { key: k });
-        let expect: Vec<_> = (7..40).filter(|w| *w != 9).map(|w| woken(w, Outcome::LookAgain)).collect();
-        assert_eq!(got, expect);
-        assert_eq!(after(&mut machine, 1, Event::Complained { key: k, waiter: 50 }), [woken(50, Outcome::LookAgain)]);
+        assert_eq!(complained(&mut machine, 0, k), [swap]);
+        (0..32).for_each(|_| assert_eq!(complained(&mut machine, 0, k), []));
+        assert_eq!(after(&mut machine, 1, Event::Swapped { key: k }), []);
+        assert_eq!(complained(&mut machine, 1, k), []);
         assert_eq!(machine.next_deadline(), Some(Time::from_secs(6)));
         assert_eq!(after(&mut machine, 5, Event::Tick), []);
+        assert!(machine.is_at_work(FileId(1)) && !machine.is_at_work(FileId(2)));
         let rebuild = Action::Rebuild { key: k, reason: Reason::Delay(Time::from_secs(5)) };
         assert_eq!(after(&mut machine, 6, Event::Tick), [rebuild]);
         assert_eq!(after(&mut machine, 9, Event::Rebuilt { key: k }), []);
         assert_eq!((machine.phase(k), machine.next_deadline()), (Some(Phase::Settled), None));
+        assert!(!machine.is_at_work(FileId(1)));
         let stats = Stats { complaints: 34, swapped: 1, rebuilt: 1, ..Stats::default() };
         assert_eq!(machine.stats(), stats);
     }
@@ -418,29 +382,28 @@ mod tests {
     #[test]
     fn another_target_of_the_same_file_is_another_request() {
         let mut machine = Failover::new(Config::default());
-        assert_eq!(after(&mut machine, 0, Event::Complained { key: key(1, 2), waiter: 1 }).len(), 1);
+        assert_eq!(complained(&mut machine, 0, key(1, 2)).len(), 1);
         let other = Action::Swap { key: key(1, 3), reason: Reason::Complaint };
-        assert_eq!(after(&mut machine, 0, Event::Complained { key: key(1, 3), waiter: 2 }), [other]);
+        assert_eq!(complained(&mut machine, 0, key(1, 3)), [other]);
     }
 
     #[test]
-    fn without_a_twin_everybody_is_sent_to_recovery() {
+    fn without_a_replica_nothing_is_tried_until_the_target_is_back() {
         let mut machine = Failover::new(Config::default());
-        after(&mut machine, 0, Event::Complained { key: key(1, 2), waiter: 1 });
-        let got = after(&mut machine, 0, Event::NoTwin { key: key(1, 2) });
-        assert_eq!(got, [woken(1, Outcome::Recover)]);
-        let got = after(&mut machine, 5, Event::Complained { key: key(1, 2), waiter: 2 });
-        assert_eq!(got, [woken(2, Outcome::Recover)]);
+        complained(&mut machine, 0, key(1, 2));
+        assert_eq!(after(&mut machine, 0, Event::NoReplica { key: key(1, 2) }), []);
+        assert_eq!(complained(&mut machine, 5, key(1, 2)), []);
+        assert_eq!((machine.phase(key(1, 2)), machine.is_at_work(FileId(1))), (Some(Phase::Hopeless), false));
         after(&mut machine, 6, Event::TargetReturned { target: TargetId(2) });
         assert_eq!(machine.phase(key(1, 2)), None);
-        assert_eq!(after(&mut machine, 7, Event::Complained { key: key(1, 2), waiter: 3 }).len(), 1);
+        assert_eq!(complained(&mut machine, 7, key(1, 2)).len(), 1);
     }
 
     #[test]
     fn a_failed_rebuild_is_tried_again_later_each_time_and_given_up() {
         let mut machine = Failover::new(Config { rebuild_retries: 2, ..Config::default() });
         let k = key(1, 2);
-        after(&mut machine, 0, Event::Complained { key: k, waiter: 1 });
+        complained(&mut machine, 0, k);
         after(&mut machine, 0, Event::Swapped { key: k });
         let mut now = 5;
         after(&mut machine, now, Event::Tick);
@@ -458,13 +421,12 @@ mod tests {
     #[test]
     fn a_replica_that_goes_away_is_not_rebuilt() {
         let mut machine = Failover::new(Config::default());
-        after(&mut machine, 0, Event::Complained { key: key(1, 2), waiter: 1 });
+        complained(&mut machine, 0, key(1, 2));
         after(&mut machine, 0, Event::Swapped { key: key(1, 2) });
         assert_eq!(after(&mut machine, 1, Event::Forget { file: FileId(1) }), []);
         assert_eq!((machine.next_deadline(), machine.phase(key(1, 2))), (None, None));
-        after(&mut machine, 2, Event::Complained { key: key(1, 2), waiter: 1 });
-        let got = after(&mut machine, 2, Event::Forget { file: FileId(1) });
-        assert_eq!(got, [woken(1, Outcome::LookAgain)], "nobody waits for ever");
+        complained(&mut machine, 2, key(1, 2));
+        assert_eq!(after(&mut machine, 2, Event::Forget { file: FileId(1) }), []);
         assert_eq!(after(&mut machine, 3, Event::Swapped { key: key(1, 2) }), [], "an answer that comes late");
     }
 
@@ -472,7 +434,7 @@ mod tests {
     fn a_target_that_comes_back_leaves_the_rebuild_due() {
         let mut machine = Failover::new(Config::default());
         let k = key(1, 2);
-        after(&mut machine, 0, Event::Complained { key: k, waiter: 1 });
+        complained(&mut machine, 0, k);
         after(&mut machine, 0, Event::Swapped { key: k });
         after(&mut machine, 1, Event::TargetReturned { target: TargetId(2) });
         assert_eq!(after(&mut machine, 5, Event::Tick).len(), 1);
@@ -482,46 +444,46 @@ mod tests {
 
     proptest! {
         #[test]
-        fn everybody_is_woken_once_and_one_swap_is_under_way_per_key(
+        fn one_swap_or_rebuild_is_under_way_per_key_and_every_swap_is_followed_by_its_rebuild(
             steps in prop::collection::vec((0u8..8, 0u64..3, 0u16..2), 1..120)
         ) {
             let mut machine = Failover::new(Config { rebuild_delay: Time::from_secs(2), rebuild_retries: 1 });
-            let mut waiting = BTreeSet::new();
-            let (mut swaps, mut rebuilds): (BTreeSet<Key>, BTreeSet<Key>) = Default::default();
+            let [mut swaps, mut swapped, mut rebuilds]: [BTreeSet<Key>; 3] = Default::default();
             for (n, (what, file, target)) in steps.into_iter().enumerate() {
                 let k = key(file, target);
                 let event = match what {
-                    0..=2 => {
-                        waiting.insert(n as u64);
-                        Event::Complained { key: k, waiter: n as u64 }
+                    0..=2 => Event::Complained { key: k },
+                    3 if swaps.remove(&k) => {
+                        swapped.insert(k);
+                        Event::Swapped { key: k }
                     }
-                    3 if swaps.remove(&k) => Event::Swapped { key: k },
-                    4 if swaps.remove(&k) => Event::NoTwin { key: k },
+                    4 if swaps.remove(&k) => Event::NoReplica { key: k },
                     5 if rebuilds.remove(&k) => Event::Rebuilt { key: k },
                     6 if rebuilds.remove(&k) => Event::RebuildFailed { key: k },
                     7 => {
-                        swaps.retain(|k| k.file != FileId(file));
-                        rebuilds.retain(|k| k.file != FileId(file));
+                        for keys in [&mut swaps, &mut swapped, &mut rebuilds] {
+                            keys.retain(|k| k.file != FileId(file));
+                        }
                         Event::Forget { file: FileId(file) }
                     }
                     _ => Event::Tick,
                 };
                 for action in after(&mut machine, n as u64, event) {
                     match action {
-                        Action::Swap { key, .. } => prop_assert!(swaps.insert(key)),
-                        Action::Rebuild { key, .. } => prop_assert!(rebuilds.insert(key)),
-                        Action::Wake { waiter, .. } => prop_assert!(waiting.remove(&waiter)),
+                        Action::Swap { key, .. } => prop_assert!(!rebuilds.contains(&key) && swaps.insert(key)),
+                        Action::Rebuild { key, .. } => {
+                            swapped.remove(&key);
+                            prop_assert!(!swaps.contains(&key) && rebuilds.insert(key));
+                        }
                     }
                 }
             }
-            for k in swaps {
-                for action in after(&mut machine, 1000, Event::NoTwin { key: k }) {
-                    if let Action::Wake { waiter, .. } = action {
-                        prop_assert!(waiting.remove(&waiter));
-                    }
+            for action in after(&mut machine, 1000, Event::Tick) {
+                if let Action::Rebuild { key, .. } = action {
+                    swapped.remove(&key);
                 }
             }
-            prop_assert!(waiting.is_empty());
+            prop_assert!(swapped.is_empty());
         }
     }
 }

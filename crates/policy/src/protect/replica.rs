@@ -72,7 +72,7 @@ pub struct Config {
     pub strategy: Strategy,
     /// How eager the window is.
     pub alpha: Share,
-    /// Nodes of the whole system, in the unit of the jobs' nodes.
+    /// Nodes of the whole system, in the unit of the jobs' nodes; 0 until [`Event::System`] says it.
     pub system_nodes: u32,
     /// When copies are removed.
     pub removal: Removal,
@@ -103,6 +103,11 @@ impl Config {
 /// Events of [`Replication`]: the queue, and what became of copies.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
+    /// The queue is seen: the system has so many nodes, and its jobs are told of next.
+    System {
+        /// In the unit of the jobs' nodes.
+        nodes: u32,
+    },
     /// A job waits in the queue.
     Submitted {
         /// The number of the job in its queue.
@@ -165,8 +170,8 @@ pub enum Event {
         /// The file whose copy an earlier run made.
         file: FileId,
     },
-    /// Time passed; to be sent at `Replication::next_deadline`. The first one after a restart, when all jobs are
-    /// known, also removes adopted copies that nobody wants.
+    /// Time passed; to be sent at `Replication::next_deadline`. The first one after the queue was seen, when all jobs
+    /// are known, also removes adopted copies that nobody wants.
     Tick,
 }
 

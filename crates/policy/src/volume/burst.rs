@@ -5,7 +5,7 @@
 //! file that fails, and admission tries again later; a drop goes on with the next file. A copy in the buffer that is in
 //! use is tried again some times before it counts as one that could not be dropped.
 
-use super::changes::{Want, Wanted};
+use super::changes::{Ask, Want, Wanted};
 use super::event::{Action, Outcome, Purpose, Reason};
 use super::file::File;
 use super::ownership::Mechanism;
@@ -50,13 +50,6 @@ pub struct Stats {
     pub hits: u64,
     /// Restarts from the capacity tier.
     pub misses: u64,
-}
-
-/// What is asked of the changes of layouts.
-#[derive(Debug)]
-pub enum Ask {
-    Want(Wanted),
-    Withdraw(FileId, Want),
 }
 
 /// What is done to the files of a version.

@@ -1,15 +1,14 @@
 //! Changes: what mechanisms want done to layouts, which of it begins next, and what is under way.
 //!
-//! One change of a file at a time, or of several of its segments. Mechanisms take turns, each with so many changes
-//! under way at most, so that none
-//! starves the others. What a mechanism wants is held against the table of [`super::ownership`] when it could begin,
+//! One change of a file at a time, or of several of its segments, and a swap beside any. Mechanisms take turns, each
+//! with so many changes under way at most, so that none starves the others. What a mechanism wants is held against the table of [`super::ownership`] when it could begin,
 //! not when it is wanted: a file may have become another's meanwhile. What repair by this machine stands in the way of
 //! waits; what another mechanism has taken is refused.
 
 use super::event::{Purpose, Reason, Ticket, Verb};
 use super::file::File;
 use super::ownership::{Aspect, Mechanism};
-use crate::ids::FileId;
+use crate::ids::{FileId, TargetId};
 use crate::stripe::forks::Shape;
 use crate::tier::Tier;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -27,6 +26,14 @@ pub enum Want {
     Group,
     Replica,
     DropReplica,
+    /// The replica's objects take the place of those on a failed target.
+    Swap {
+        target: TargetId,
+    },
+    /// What the file has on that target then is made anew.
+    Rebuild {
+        target: TargetId,
+    },
     Restripe {
         fork: usize,
         to: Shape,
@@ -54,6 +61,14 @@ pub struct Wanted {
     pub file: FileId,
     pub want: Want,
     pub reason: Reason,
+}
+
+/// What a mechanism asks of the changes.
+#[derive(Debug)]
+pub enum Ask {
+    Want(Wanted),
+    /// What has not begun is wanted no longer.
+    Withdraw(FileId, Want),
 }
 
 /// What comes next.
@@ -115,6 +130,7 @@ impl Changes {
     /// Whether what is wanted waits for what is under way: segments of a file change independently of each other.
     fn is_in_the_way(&self, of: &Wanted) -> bool {
         self.busy.get(&of.file).is_some_and(|segments| match segment_of(of.want) {
+            _ if goes_beside(of.want) => false,
             Some(segment) => segments.is_empty() || segments.contains(&segment),
             None => true,
         })
@@ -128,6 +144,9 @@ impl Changes {
     /// A change is over: what it was.
     pub fn ended(&mut self, ticket: Ticket) -> Option<Wanted> {
         let of = self.under_way.remove(&ticket)?;
+        if goes_beside(of.want) {
+            return Some(of);
+        }
         if let Some(segments) = self.busy.get_mut(&of.file) {
             segment_of(of.want).map(|segment| segments.remove(&segment));
             if segments.is_empty() {
@@ -146,7 +165,7 @@ impl Changes {
                 // What a copy takes is measured for them: one at a time.
                 Mechanism::Stripes => 1,
                 // They ask for no more at a time than they were set up for.
-                Mechanism::Tiers => usize::MAX,
+                Mechanism::Tiers | Mechanism::Replicas => usize::MAX,
                 _ => self.max,
             };
             let full = self.under_way.values().filter(|of| of.by == by && counts(of.want)).count() >= max;
@@ -161,7 +180,8 @@ impl Changes {
     fn next_of(&mut self, by: Mechanism, files: &BTreeMap<FileId, File>, full: bool) -> Option<Next> {
         let queue = self.wanted.get(&by)?;
         let waits = |of: &Wanted| {
-            let of_mirrors = segment_of(of.want).is_none() && of.want != Want::Repair;
+            let mends = matches!(of.want, Want::Repair | Want::Swap { .. } | Want::Rebuild { .. });
+            let of_mirrors = segment_of(of.want).is_none() && !mends;
             let is_mended = || self.repairs && of_mirrors && files.get(&of.file).is_some_and(File::is_damaged);
             let is_busy = || of.want != Want::DropFast && self.is_in_the_way(of);
             full && counts(of.want) || is_busy() || is_mended()
@@ -182,7 +202,9 @@ impl Changes {
             Ok(verb) => {
                 self.tickets += 1;
                 self.under_way.insert(self.tickets, of);
-                self.busy.entry(of.file).or_default().extend(segment_of(of.want));
+                if !goes_beside(of.want) {
+                    self.busy.entry(of.file).or_default().extend(segment_of(of.want));
+                }
                 Next::Begin(self.tickets, of, verb)
             }
             Err(Obstacle::Pointless) => Next::Pointless(of),
@@ -194,7 +216,12 @@ impl Changes {
 /// Whether it counts among a mechanism's changes under way: a checkpoint is copied at the rate that the buffer says,
 /// which may be nothing for long, and one file at a time.
 fn counts(want: Want) -> bool {
-    !matches!(want, Want::Demote | Want::Group)
+    !matches!(want, Want::Demote | Want::Group) && !goes_beside(want)
+}
+
+/// Whether it waits for no other change of the file, and none waits for it: only the record changes, at once.
+fn goes_beside(want: Want) -> bool {
+    matches!(want, Want::Swap { .. })
 }
 
 /// The segment that is changed; `None`: the file as a whole.
@@ -212,7 +239,8 @@ fn aspect(want: Want) -> Option<Aspect> {
         Want::Move { .. } | Want::Copy { .. } => Some(Aspect::Tier),
         Want::Demote | Want::Group | Want::Replica => Some(Aspect::Shape),
         Want::Restripe { .. } | Want::AddFork { .. } | Want::DropFork { .. } => Some(Aspect::Shape),
-        Want::DropFast | Want::DropReplica | Want::Repair => None,
+        Want::DropFast | Want::DropReplica => None,
+        Want::Repair | Want::Swap { .. } | Want::Rebuild { .. } => None,
     }
 }
 
@@ -243,8 +271,15 @@ fn verb(want: Want, file: &File) -> Result<Verb, Obstacle> {
         Want::Group if file.has(Purpose::Group) => Err(Pointless),
         Want::Group => add(Purpose::Group, None),
         Want::Replica if file.mirror_for(Purpose::Replica).is_some() => Err(Pointless),
+        // It is protected as it is.
+        Want::Replica if file.intact() > 1 => Err(Pointless),
         Want::Replica => add(Purpose::Replica, None),
         Want::DropReplica => drop(file.mirror_for(Purpose::Replica)),
+        Want::Swap { target } => match file.mirror_for(Purpose::Replica) {
+            Some(replica) => Ok(Verb::Swap { replica, target }),
+            None => Err(Impossible),
+        },
+        Want::Rebuild { target } => Ok(Verb::ReplaceTarget { target }),
         Want::Restripe { fork, .. } if !file.lies.mirrors.get(fork).is_some_and(|mirror| mirror.intact) => {
             Err(Impossible)
         }

@@ -5,8 +5,9 @@ use crate::burst::admission;
 use crate::burst::admission::Verdict;
 use crate::burst::control::Rates;
 use crate::burst::tables::{self, Version};
-use crate::ids::FileId;
+use crate::ids::{FileId, TargetId};
 use crate::pattern::Request;
+use crate::protect::failover;
 use crate::protect::replica::{self, CreateReason, RemoveReason};
 use crate::stripe::forks::{Chooser, Shape};
 use crate::stripe::profile::Counts;
@@ -28,6 +29,8 @@ pub enum Event {
     Stripes(striper::Event),
     /// To a job.
     Job(replica::Event),
+    /// A target that failed is back, or another is in its place.
+    TargetReturned(TargetId),
     /// To a checkpoint or a write of it.
     Checkpoint(admission::Event),
     /// A version of a checkpoint that an earlier life of the driver knew. In the order in which they were written, each
@@ -76,6 +79,11 @@ pub enum FileEvent {
     Joins {
         /// The checkpoint's request.
         request: u64,
+    },
+    /// A target that some of it lies on failed. Told before how it lies since then.
+    Complained {
+        /// The target.
+        target: TargetId,
     },
     /// It is gone.
     Removed,
@@ -241,6 +249,20 @@ pub enum Verb {
         /// Its index.
         mirror: usize,
     },
+    /// What the file has on a failed target and its counterparts in a replica, where they are complete, change places.
+    /// Only the record changes; it is made while something else of the file is changed. One that changes nothing, since
+    /// the target had a part of the replica alone, is made as well.
+    Swap {
+        /// The index of the replica.
+        replica: usize,
+        /// The target.
+        target: TargetId,
+    },
+    /// What the file has on a target is made anew on others, also if the target is back.
+    ReplaceTarget {
+        /// The target.
+        target: TargetId,
+    },
 }
 
 /// Why a layout is changed.
@@ -267,6 +289,8 @@ pub enum Reason {
         /// Intact mirrors.
         intact: usize,
     },
+    /// A target failed, and the file has a replica.
+    Failover(failover::Reason),
 }
 
 impl fmt::Display for Reason {
@@ -280,6 +304,7 @@ impl fmt::Display for Reason {
             Reason::Stripes(why) => write!(f, "{why}"),
             Reason::Protect(why) => write!(f, "a job needs it: {why:?}"),
             Reason::Unneeded(why) => write!(f, "no job needs its replica: {why:?}"),
+            Reason::Failover(why) => write!(f, "{why}"),
             Reason::Damaged { intact } => write!(f, "targets of it failed; intact mirrors: {intact}"),
         }
     }

@@ -1,13 +1,14 @@
 //! The composed machine by hand: who may change what, in which order, and what is told to whom.
 
 mod burst;
+mod replicas;
 
 use super::*;
 use crate::burst::buffer::{self, Scheme};
 use crate::burst::control::Device;
 use crate::burst::tables::Order;
-use crate::protect::replica::JobId;
-use crate::protect::replica::Rank;
+use crate::protect::failover;
+use crate::protect::replica::{self, JobId, Rank};
 use crate::stripe::forks::Shape;
 
 fn mirror(purpose: Purpose, intact: bool) -> Mirror {
@@ -41,7 +42,8 @@ fn config() -> Config {
     };
     let admission = admission::Config { buffer, full_waits: true, full_wait: Time::from_secs(60) };
     let burst = BurstConfig { admission, look_every: Time::from_secs(3600) };
-    let replicas = replica::Config { strategy: replica::Strategy::All, ..replica::Config::new(8) };
+    let replication = replica::Config { strategy: replica::Strategy::All, ..replica::Config::new(8) };
+    let replicas = ReplicasConfig { replication, failover: failover::Config::default() };
     Config { burst: Some(burst), tiers: None, stripes: None, replicas: Some(replicas), changes_max: 2, repairs: true }
 }
 
@@ -58,6 +60,11 @@ fn changes(volume: &mut Volume, now: Time) -> Vec<Change> {
         }
     }
     changes
+}
+
+fn only(changes: Vec<Change>) -> Change {
+    let [change] = changes[..] else { panic!("one change: {changes:?}") };
+    change
 }
 
 fn made(volume: &mut Volume, now: Time, change: &Change, lies: FileEvent) {

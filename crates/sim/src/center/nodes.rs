@@ -60,9 +60,9 @@ pub fn substitute(lost: u16, file: &NodeSet, nodes: u16, down: &NodeSet) -> Opti
     up().find(|node| !file.has(*node)).or_else(|| up().next())
 }
 
-/// Where the copy of a file lies: for each node of the file the node of its twin. On nodes that hold nothing of the file if
+/// Where the copy of a file lies: for each node of the file the node of its counterpart. On nodes that hold nothing of the file if
 /// there are enough, else each on another node of the file than its own. `None` if that cannot be.
-pub fn twins(file: &NodeSet, nodes: u16, down: &NodeSet) -> Option<Vec<(u16, u16)>> {
+pub fn counterparts(file: &NodeSet, nodes: u16, down: &NodeSet) -> Option<Vec<(u16, u16)>> {
     let last = file.iter().last()?;
     let free = (1..=nodes).map(|k| (last + k) % nodes).filter(|node| !down.has(*node) && !file.has(*node));
     let others: Vec<u16> = free.take(file.len() as usize).collect();
@@ -100,14 +100,14 @@ mod tests {
     }
 
     #[test]
-    fn twins_are_disjoint_if_they_can_be_and_never_on_their_own_node() {
-        assert_eq!(twins(&set(&[0, 1]), 8, &set(&[2])), Some(vec![(0, 3), (1, 4)]));
-        assert_eq!(twins(&set(&[0, 1, 2]), 4, &NodeSet::default()), Some(vec![(0, 1), (1, 2), (2, 0)]));
-        assert_eq!(twins(&set(&[0]), 1, &NodeSet::default()), None);
+    fn counterparts_are_disjoint_if_they_can_be_and_never_on_their_own_node() {
+        assert_eq!(counterparts(&set(&[0, 1]), 8, &set(&[2])), Some(vec![(0, 3), (1, 4)]));
+        assert_eq!(counterparts(&set(&[0, 1, 2]), 4, &NodeSet::default()), Some(vec![(0, 1), (1, 2), (2, 0)]));
+        assert_eq!(counterparts(&set(&[0]), 1, &NodeSet::default()), None);
         for stripes in 1..=64 {
             let file = lay_out(60, stripes, 64, &NodeSet::default());
-            let Some(twins) = twins(&file, 64, &NodeSet::default()) else { continue };
-            assert!(twins.iter().all(|(own, twin)| own != twin && (stripes > 32 || !file.has(*twin))));
+            let Some(counterparts) = counterparts(&file, 64, &NodeSet::default()) else { continue };
+            assert!(counterparts.iter().all(|(own, other)| own != other && (stripes > 32 || !file.has(*other))));
         }
     }
 }

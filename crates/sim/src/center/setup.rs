@@ -138,7 +138,7 @@ pub struct Setup {
     pub repair_streams: usize,
     /// What recovery on the fly adds to a run.
     pub recovery_overhead: Time,
-    /// What swapping a twin in adds to a run.
+    /// What swapping a replica's part in adds to a run.
     pub failover_time: Time,
     /// Rate at which a copy is made, in bytes per second.
     pub copy_rate: u64,

@@ -3,10 +3,10 @@
 //! ```text
 //!   log ---submit---> policy::schedule::easy ---start---> running ---end--->
 //!                          ^                                 |  an I/O node of its input breaks down
-//!                          +------ to the tail, or ----------+--> goes on a little longer, or on its twin
+//!                          +------ to the tail, or ----------+--> goes on a little longer, or on its replica
 //! ```
 //! Which job starts when is decided by the scheduler that the live system runs, whose input is copied by
-//! `policy::protect::replica`, who swaps a twin in by `failover`, and in which order lost inputs are brought back by
+//! `policy::protect::replica`, what swaps a replica's part in by `failover`, and in which order lost inputs are brought back by
 //! `repair_order`. What is here is what happens to jobs and nodes.
 //!
 //! Order within one instant: what was under way ends; I/O nodes come back, then break down; jobs are submitted; then copies are

@@ -4,11 +4,11 @@
 use super::files::{File, Placed, objects, target_of};
 use super::world::{Happening, World};
 use crate::event::Rank;
-use policy::layout::{Mirror, ObjectState};
+use policy::layout::{Mirror, Object, ObjectState};
 use policy::stripe::forks::Shape;
 use policy::tier::Tier;
 use policy::volume::{Change, Event, Outcome, Purpose, Ticket, Verb};
-use policy::{ObjectId, TargetId, Time};
+use policy::{FileId, ObjectId, TargetId, Time};
 use std::collections::BTreeSet;
 
 /// Bytes copied at a time.
@@ -49,12 +49,14 @@ impl World<'_> {
         let purpose = match change.verb {
             Verb::AddMirror { purpose, .. } => Some(purpose),
             Verb::DropMirror { mirror } | Verb::Restripe { mirror, .. } => purpose_of(mirror),
-            Verb::MoveSegment { .. } | Verb::CopySegment { .. } | Verb::ReplaceTargets { .. } => None,
+            Verb::MoveSegment { .. } | Verb::CopySegment { .. } => None,
+            Verb::ReplaceTargets { .. } | Verb::ReplaceTarget { .. } | Verb::Swap { .. } => None,
         };
         self.watch.begun(&change, purpose);
-        if let Verb::DropMirror { mirror } = change.verb {
-            self.drop_mirror(&change, mirror);
-            return;
+        match change.verb {
+            Verb::DropMirror { mirror } => return self.drop_mirror(&change, mirror),
+            Verb::Swap { replica, target } => return self.swap(&change, replica, target),
+            _ => {}
         }
         let Some((edit, to, range)) = self.planned(&change) else { return self.done(change.ticket, Outcome::Failed) };
         let file = &self.files[&change.file];
@@ -110,8 +112,13 @@ impl World<'_> {
                 let to = self.mended(&file, mirror)?;
                 Some((Edit::Objects(mirror), to, all))
             }
+            Verb::ReplaceTarget { target } => {
+                let lost = |(_, mirror): &(Purpose, Mirror)| lies_lost_on(mirror, target);
+                let mirror = file.mirrors.iter().position(lost)?;
+                Some((Edit::Objects(mirror), self.mended(&file, mirror)?, all))
+            }
             // A copy is in no layout, and the world has only these.
-            Verb::DropMirror { .. } | Verb::CopySegment { .. } => None,
+            Verb::DropMirror { .. } | Verb::Swap { .. } | Verb::CopySegment { .. } => None,
         }
     }
 
@@ -233,6 +240,40 @@ impl World<'_> {
         self.done(change.ticket, Outcome::Made { bytes: 0, took: Time::ZERO });
     }
 
+    /// Objects lost with a target and their counterparts in a replica change places.
+    fn swap(&mut self, change: &Change, replica: usize, target: TargetId) {
+        // What else is being changed goes by the layout as it was.
+        self.fail_all(change.file);
+        let all = self.files.get_mut(&change.file).map(|file| &mut file.mirrors[..]).unwrap_or_default();
+        let (others, replica) = all.split_at_mut(replica.min(all.len()));
+        let Some((_, replica)) = replica.first_mut() else { return self.done(change.ticket, Outcome::Failed) };
+        let mut swapped = lies_lost_on(replica, target);
+        for (_, mirror) in others {
+            for (of, with) in mirror.segments.iter_mut().zip(&mut replica.segments) {
+                let alike = (of.stripe_size, of.objects.len()) == (with.stripe_size, with.objects.len());
+                for (of, with) in of.objects.iter_mut().zip(&mut with.objects).filter(|_| alike) {
+                    if is_lost_on(of, target) && with.state == ObjectState::Complete {
+                        std::mem::swap(of, with);
+                        swapped = true;
+                    }
+                }
+            }
+        }
+        if !swapped {
+            return self.done(change.ticket, Outcome::Failed);
+        }
+        self.figures.carried(change.by, 0);
+        self.tell_lies(change.file);
+        self.done(change.ticket, Outcome::Made { bytes: 0, took: Time::ZERO });
+    }
+
+    /// Gives up all changes of a file.
+    pub(super) fn fail_all(&mut self, file: FileId) {
+        let under_way: Vec<Ticket> =
+            self.carries.iter().filter(|(_, carry)| carry.change.file == file).map(|(ticket, _)| *ticket).collect();
+        under_way.into_iter().for_each(|ticket| self.fail(ticket));
+    }
+
     /// Gives up a change.
     pub(super) fn fail(&mut self, ticket: Ticket) {
         if let Some(carry) = self.carries.remove(&ticket) {
@@ -264,4 +305,12 @@ impl World<'_> {
             }
         }
     }
+}
+
+fn is_lost_on(object: &Object, target: TargetId) -> bool {
+    object.target == target && object.state == ObjectState::Partial
+}
+
+fn lies_lost_on(mirror: &Mirror, target: TargetId) -> bool {
+    mirror.segments.iter().flat_map(|segment| &segment.objects).any(|object| is_lost_on(object, target))
 }

@@ -7,13 +7,13 @@ use policy::burst::admission;
 use policy::burst::buffer::{self, Scheme};
 use policy::burst::control;
 use policy::burst::tables::Order;
-use policy::protect::replica;
+use policy::protect::{failover, replica};
 use policy::stripe::advice::Mode;
 use policy::stripe::device::Measured;
 use policy::stripe::{rules, striper};
 use policy::tier::cost::{Costs, DeviceCost};
 use policy::tier::machine::{self, Window};
-use policy::volume::{BurstConfig, StripesConfig};
+use policy::volume::{Action, BurstConfig, Event, Logged, Outcome, ReplicasConfig, StripesConfig, Verb};
 use proptest::prelude::*;
 
 const MIB: u64 = 1 << 20;
@@ -115,7 +115,10 @@ fn setup(wish: Wish) -> Setup {
             }),
             tiers: wish.tiers.then_some(tiers),
             stripes: wish.stripes.then_some(stripes),
-            replicas: wish.replicas.then(|| replica::Config::new(64)),
+            replicas: wish.replicas.then(|| ReplicasConfig {
+                replication: replica::Config::new(64),
+                failover: failover::Config::default(),
+            }),
             changes_max: 4,
             repairs: true,
         },
@@ -175,6 +178,33 @@ fn every_mechanism_works_on_one_volume() {
     }
     // Some of the requests are to files that were lost with a target.
     assert!(figures.jobs == 4 && figures.requests > 500, "{figures:?}");
+}
+
+/// Targets fail while jobs' input has replicas: in some runs one of them takes over, and is whole again at the end.
+#[test]
+fn a_replica_takes_over_for_a_target_that_fails_and_is_made_whole() {
+    let (mut swapped, mut rebuilt) = (0, 0);
+    for seed in 1..=8 {
+        let wish = Wish { faults: 6, seed, ..ALL };
+        let (_, log) = run_logged(Setup { check: false, ..setup(wish) });
+        let begun = |is_it: fn(&Verb) -> bool| -> Vec<u64> {
+            let change = |line: &Logged| match line {
+                Logged::Action(_, Action::Change(change)) if is_it(&change.verb) => Some(change.ticket),
+                _ => None,
+            };
+            log.iter().filter_map(change).collect()
+        };
+        let made = |tickets: Vec<u64>| {
+            let is_made = |line: &&Logged| match line {
+                Logged::Event(_, Event::Done { ticket, result: Outcome::Made { .. } }) => tickets.contains(ticket),
+                _ => false,
+            };
+            log.iter().filter(is_made).count()
+        };
+        swapped += made(begun(|verb| matches!(verb, Verb::Swap { .. })));
+        rebuilt += made(begun(|verb| matches!(verb, Verb::ReplaceTarget { .. })));
+    }
+    assert!(swapped > 1 && rebuilt > 1, "{swapped} {rebuilt}");
 }
 
 #[test]

@@ -216,7 +216,10 @@ impl<'a> World<'a> {
             Happening::Request(n) => self.request(n),
             Happening::Quiet(tier) => self.quiet(tier),
             Happening::Fails(target) => self.fails(target),
-            Happening::Replaced(target) => self.targets.0[target].up = true,
+            Happening::Replaced(target) => {
+                self.targets.0[target].up = true;
+                self.tell(Event::TargetReturned(TargetId(target as u16)));
+            }
         }
     }
 
@@ -374,6 +377,7 @@ impl<'a> World<'a> {
                 object.state = ObjectState::Partial;
             }
             if file.intact().next().is_some() || file.source {
+                self.tell_file(id, FileEvent::Complained { target: lost });
                 self.tell_lies(id);
                 continue;
             }
@@ -421,9 +425,7 @@ impl<'a> World<'a> {
 
     pub(super) fn remove(&mut self, id: FileId) {
         self.acknowledged.remove(&id);
-        let under_way: Vec<Ticket> =
-            self.carries.iter().filter(|(_, carry)| carry.change.file == id).map(|(ticket, _)| *ticket).collect();
-        under_way.into_iter().for_each(|ticket| self.fail(ticket));
+        self.fail_all(id);
         if let Some(file) = self.files.remove(&id) {
             let gone = file.mirrors.iter().flat_map(|(_, mirror)| objects(mirror, file.bytes)).collect();
             self.free(gone);

@@ -111,9 +111,10 @@ impl Adapt {
                 Ok(0)
             }
             // Copies for jobs, and repair: no mechanism here asks for them.
-            Verb::AddMirror { shape: None, .. } | Verb::ReplaceTargets { .. } => {
-                Err(Error::Busy("nothing here makes such mirrors".into()))
-            }
+            Verb::AddMirror { shape: None, .. }
+            | Verb::ReplaceTargets { .. }
+            | Verb::ReplaceTarget { .. }
+            | Verb::Swap { .. } => Err(Error::Busy("nothing here makes such mirrors".into())),
         }
     }
 

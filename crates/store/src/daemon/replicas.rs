@@ -133,7 +133,7 @@ impl Replicas {
     pub(super) fn complain(&self, file: &File, target: TargetId) {
         if let Some(file) = file.id().filter(|id| self.held.lock().contains_key(id)) {
             let key = failover::Key { file, target };
-            self.say(Word::Event(failover::Event::Complained { key, waiter: 0 }));
+            self.say(Word::Event(failover::Event::Complained { key }));
         }
     }
 

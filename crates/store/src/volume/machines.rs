@@ -3,12 +3,13 @@
 use super::Burst;
 use super::sections::{Replication, ReplicationPolicy, Tiering, TieringPolicy};
 use policy::Time;
+use policy::protect::failover;
 use policy::protect::replica::{self, Removal, Strategy};
 use policy::tier::cost::Costs;
 use policy::tier::machine::{Config, Planner};
 use policy::tier::reorganize::Thresholds;
 use policy::tier::tuned;
-use policy::volume::BurstConfig;
+use policy::volume::{BurstConfig, ReplicasConfig};
 
 /// Between two looks at the space of the buffer's devices, while something is on its way. A guess.
 const LOOK_EVERY: Time = Time::from_millis(250);
@@ -63,9 +64,9 @@ impl Burst {
 }
 
 impl Replication {
-    /// The machine over a system of so many nodes.
-    pub fn machine(&self, system_nodes: u32) -> replica::Config {
-        replica::Config {
+    /// Replicas over a system of so many nodes, and failover to them.
+    pub fn machine(&self, system_nodes: u32) -> ReplicasConfig {
+        let replication = replica::Config {
             strategy: match self.policy {
                 ReplicationPolicy::None => Strategy::None,
                 ReplicationPolicy::Fcfs => Strategy::Window,
@@ -75,6 +76,8 @@ impl Replication {
             alpha: self.alpha,
             removal: if self.eager { Removal::Eager } else { Removal::JobEnd },
             ..replica::Config::new(system_nodes)
-        }
+        };
+        let rebuild_delay = Time(self.delay.as_nanos() as u64);
+        ReplicasConfig { replication, failover: failover::Config { rebuild_delay, ..failover::Config::default() } }
     }
 }

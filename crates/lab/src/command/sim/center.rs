@@ -36,7 +36,7 @@ SETTINGS (--set NAME=VALUE, --sweep NAME=V1,V2,..., and in grid files), with the
   reads-for=1            part of its run in which a job reads its input
   error-after=60s        until a job whose input is missing fails
   check-every=5min, detection=25s, source-rate=34.41MB/s, repair-streams=4      offline recovery
-  recovery-overhead=1s, failover-time=0.9s      what a failure adds to a run on the fly, or with a twin
+  recovery-overhead=1s, failover-time=0.9s      what a failure adds to a run on the fly, or with a replica
   copy-rate=300MB/s      at which a copy is made
   memory=2GB, input-share=0.1, memory-of-log=true      an input is as large as this part of its job's memory
   scratch=jaguar         scratch space: in Jaguar's proportion to memory, or bytes
@@ -349,7 +349,7 @@ fn text(setup: &Setup, report: &Report) -> String {
     if setup.replication != sim::center::setup::Replication::None {
         let _ = writeln!(
             text,
-            "copies       {:.2} % of the jobs at risk; {:.4} % of the scratch space on average, {:.4} % at most; {} twins took over",
+            "copies       {:.2} % of the jobs at risk; {:.4} % of the scratch space on average, {:.4} % at most; {} replicas took over",
             report.at_risk_percent, report.copy_space_mean_percent, report.copy_space_peak_percent, report.failovers
         );
     }

@@ -95,6 +95,11 @@ impl Replication {
         entry.files.iter().map(of).collect()
     }
 
+    /// The input of all jobs that wait or run.
+    pub fn inputs(&self) -> BTreeSet<FileId> {
+        self.jobs.values().flat_map(|job| job.files.iter().copied()).collect()
+    }
+
     /// How far a file's copy is.
     pub fn life(&self, file: FileId) -> Option<Life> {
         let file = self.files.get(&file)?;
@@ -222,7 +227,7 @@ impl Replication {
             self.look_at = Some(self.now + every);
         }
         self.retry();
-        if std::mem::take(&mut self.adopted) {
+        if self.config.system_nodes > 0 && std::mem::take(&mut self.adopted) {
             self.remove_unwanted();
         }
     }
@@ -258,6 +263,7 @@ impl Machine for Replication {
     fn handle(&mut self, now: Time, event: Event) {
         self.now = self.now.max(now);
         match event {
+            Event::System { nodes } => self.config.system_nodes = nodes,
             Event::Submitted { job, rank, nodes, files } => self.submitted(job, rank, nodes, files),
             Event::Ranked { job, rank } => self.ranked(job, rank),
             Event::Dispatched { job, nodes } => self.dispatched(job, nodes),

@@ -28,11 +28,6 @@ fn end(volume: &mut Volume, now: Time, change: &Change, result: Outcome) {
     volume.handle(now, Event::Done { ticket: change.ticket, result });
 }
 
-fn only(changes: Vec<Change>) -> Change {
-    let [change] = changes[..] else { panic!("one change: {changes:?}") };
-    change
-}
-
 fn with_group() -> Config {
     let mut config = config();
     if let Some(burst) = &mut config.burst {

@@ -1,7 +1,7 @@
-//! The copies of inputs: `policy::protect::replica` says which are made and removed, `failover` which twin takes over.
+//! The copies of inputs: `policy::protect::replica` says which are made and removed, `failover` when one takes over.
 
 use super::{Rank as EventRank, What, World, number};
-use crate::center::nodes::{NodeSet, substitute, twins};
+use crate::center::nodes::{NodeSet, counterparts, substitute};
 use crate::center::setup::{Replication as Wanted, Setup};
 use policy::ids::{FileId, TargetId};
 use policy::machine::Machine;
@@ -13,11 +13,11 @@ use std::collections::BTreeMap;
 
 /// A copy that is there, or on its way.
 #[derive(Debug)]
-struct Twin {
+struct Replica {
     epoch: u32,
     complete: bool,
     bytes: u64,
-    /// For each node of the input the node of its twin.
+    /// For each node of the input the node of its counterpart.
     pairs: Vec<(u16, u16)>,
 }
 
@@ -26,7 +26,7 @@ struct Twin {
 pub(super) struct Copies {
     machine: Replication,
     failover: Failover,
-    there: BTreeMap<u32, Twin>,
+    there: BTreeMap<u32, Replica>,
     epoch: u32,
     /// True times of dispatch, if they are known.
     ranks: Option<Vec<u64>>,
@@ -76,7 +76,7 @@ impl Copies {
     pub(super) fn check(&self) {
         self.machine.check();
         self.failover.check();
-        assert_eq!(self.bytes, self.there.values().map(|twin| twin.bytes).sum::<u64>(), "space of the copies");
+        assert_eq!(self.bytes, self.there.values().map(|replica| replica.bytes).sum::<u64>(), "space of the copies");
     }
 
     /// Bytes of all copies, complete or not.
@@ -146,15 +146,15 @@ impl World<'_> {
     }
 
     pub(super) fn copy_is_complete(&self, job: u32) -> bool {
-        self.copies.as_ref().and_then(|copies| copies.there.get(&job)).is_some_and(|twin| twin.complete)
+        self.copies.as_ref().and_then(|copies| copies.there.get(&job)).is_some_and(|replica| replica.complete)
     }
 
     /// A copy is made, unless it is wanted no more.
     pub(super) fn copied(&mut self, job: u32, epoch: u32) {
         let now = self.now;
         let Some(copies) = &mut self.copies else { return };
-        if let Some(twin) = copies.there.get_mut(&job).filter(|twin| twin.epoch == epoch) {
-            twin.complete = true;
+        if let Some(replica) = copies.there.get_mut(&job).filter(|replica| replica.epoch == epoch) {
+            replica.complete = true;
             copies.tell(now, Event::Created { file: FileId(u64::from(job)) });
         }
     }
@@ -163,63 +163,57 @@ impl World<'_> {
     pub(super) fn copies_lost(&mut self, node: u16) {
         let now = self.now;
         let Some(copies) = &mut self.copies else { return };
-        let on_it = |twin: &Twin| twin.pairs.iter().any(|(_, other)| *other == node);
-        let hit: Vec<u32> = copies.there.iter().filter(|(_, twin)| on_it(twin)).map(|(job, _)| *job).collect();
+        let on_it = |replica: &Replica| replica.pairs.iter().any(|(_, other)| *other == node);
+        let hit: Vec<u32> = copies.there.iter().filter(|(_, replica)| on_it(replica)).map(|(job, _)| *job).collect();
         for job in hit {
-            let Some(twin) = copies.there.remove(&job) else { continue };
-            copies.bytes -= twin.bytes;
+            let Some(replica) = copies.there.remove(&job) else { continue };
+            copies.bytes -= replica.bytes;
             let file = FileId(u64::from(job));
             copies.failover.handle(now, failover::Event::Forget { file });
-            let event = if twin.complete { Event::Lost { file } } else { Event::CreateFailed { file } };
+            let event = if replica.complete { Event::Lost { file } } else { Event::CreateFailed { file } };
             copies.tell(now, event);
         }
     }
 
-    /// Lets the twin of what a node held take over. Gives whether there was one.
-    pub(super) fn swap_twin(&mut self, job: u32, node: u16) -> bool {
+    /// Lets the counterpart of what a node held take over. Gives whether there was one.
+    pub(super) fn fail_over(&mut self, job: u32, node: u16) -> bool {
         let (now, file, target) = (self.now, FileId(u64::from(job)), TargetId(node));
         let Some(copies) = &mut self.copies else { return false };
         let down = self.down;
-        let complete = copies.there.get(&job).filter(|twin| twin.complete);
-        let other = complete.and_then(|twin| twin.pairs.iter().find(|(own, _)| *own == node)).map(|(_, other)| *other);
+        let complete = copies.there.get(&job).filter(|replica| replica.complete);
+        let other =
+            complete.and_then(|replica| replica.pairs.iter().find(|(own, _)| *own == node)).map(|(_, other)| *other);
         let Some(other) = other.filter(|other| !down.has(*other)) else { return false };
         let key = failover::Key { file, target };
-        copies.failover.handle(now, failover::Event::Complained { key, waiter: u64::from(job) });
-        let mut swapped = false;
+        copies.failover.handle(now, failover::Event::Complained { key });
         while let Some(action) = copies.failover.poll() {
-            match action {
-                failover::Action::Swap { key, .. } => {
-                    copies.failover.handle(now, failover::Event::Swapped { key });
-                }
-                failover::Action::Wake { outcome, .. } => swapped |= outcome == failover::Outcome::LookAgain,
-                failover::Action::Rebuild { .. } => {}
+            if let failover::Action::Swap { key, .. } = action {
+                copies.failover.handle(now, failover::Event::Swapped { key });
             }
         }
-        if swapped {
-            copies.swapped += 1;
-            self.layouts[job as usize].remove(node);
-            self.layouts[job as usize].insert(other);
-            if let Some(twin) = copies.there.get_mut(&job) {
-                twin.pairs.retain(|(own, _)| *own != node);
-            }
+        copies.swapped += 1;
+        self.layouts[job as usize].remove(node);
+        self.layouts[job as usize].insert(other);
+        if let Some(replica) = copies.there.get_mut(&job) {
+            replica.pairs.retain(|(own, _)| *own != node);
         }
-        swapped
+        true
     }
 
-    /// A secondary replica is complete: what took over has a twin again.
+    /// A replica is whole again: what took over has a counterpart.
     pub(super) fn rebuilt(&mut self, job: u32, node: u16) {
         let (now, down, layout) = (self.now, self.down, self.layouts[job as usize]);
         let Some(copies) = &mut self.copies else { return };
         let key = failover::Key { file: FileId(u64::from(job)), target: TargetId(node) };
         copies.failover.handle(now, failover::Event::Rebuilt { key });
-        let Some(twin) = copies.there.get_mut(&job) else { return };
+        let Some(replica) = copies.there.get_mut(&job) else { return };
         let mut both = layout;
-        twin.pairs.iter().for_each(|(_, other)| both.insert(*other));
-        // The node of the input that has no twin is the one that took over.
-        let alone = layout.iter().find(|own| !twin.pairs.iter().any(|(with, _)| with == own));
+        replica.pairs.iter().for_each(|(_, other)| both.insert(*other));
+        // The node of the input that has no counterpart is the one that took over.
+        let alone = layout.iter().find(|own| !replica.pairs.iter().any(|(with, _)| with == own));
         let spare = substitute(node, &both, self.setup.io_nodes, &down);
         if let Some((own, spare)) = alone.zip(spare).filter(|(own, spare)| own != spare) {
-            twin.pairs.push((own, spare));
+            replica.pairs.push((own, spare));
         }
     }
 
@@ -231,7 +225,7 @@ impl World<'_> {
         while let Some(action) = copies.failover.poll() {
             let failover::Action::Rebuild { key, .. } = action else { continue };
             let job = key.file.0 as u32;
-            let bytes = copies.there.get(&job).map_or(0, |twin| twin.bytes) / u64::from(self.setup.stripes);
+            let bytes = copies.there.get(&job).map_or(0, |replica| replica.bytes) / u64::from(self.setup.stripes);
             let took = Time((bytes as f64 / self.setup.copy_rate as f64 * 1e9) as u64);
             self.events.push(now + took, EventRank::Completion, What::Rebuilt { job, node: key.target.0 });
         }
@@ -249,8 +243,8 @@ impl World<'_> {
                 Action::Create { file, .. } => self.create_copy(file.0 as u32),
                 Action::Remove { file, .. } => {
                     let Some(copies) = &mut self.copies else { return };
-                    if let Some(twin) = copies.there.remove(&(file.0 as u32)) {
-                        copies.bytes -= twin.bytes;
+                    if let Some(replica) = copies.there.remove(&(file.0 as u32)) {
+                        copies.bytes -= replica.bytes;
                     }
                     copies.failover.handle(now, failover::Event::Forget { file });
                     copies.tell(now, Event::Removed { file });
@@ -264,7 +258,7 @@ impl World<'_> {
         let Some(copies) = &mut self.copies else { return };
         // What lost a stripe cannot be copied.
         let whole: NodeSet = layout.and(&self.down);
-        let pairs = if whole.is_empty() { twins(&layout, self.setup.io_nodes, &self.down) } else { None };
+        let pairs = if whole.is_empty() { counterparts(&layout, self.setup.io_nodes, &self.down) } else { None };
         let Some(pairs) = pairs else {
             return copies.tell(now, Event::CreateFailed { file: FileId(u64::from(job)) });
         };
@@ -272,7 +266,7 @@ impl World<'_> {
         let epoch = copies.epoch;
         copies.bytes += bytes;
         copies.peak_bytes = copies.peak_bytes.max(copies.bytes);
-        copies.there.insert(job, Twin { epoch, complete: false, bytes, pairs });
+        copies.there.insert(job, Replica { epoch, complete: false, bytes, pairs });
         let took = Time((bytes as f64 / self.setup.copy_rate as f64 * 1e9) as u64);
         self.events.push(now + took, EventRank::Completion, What::Copied { job, epoch });
     }

@@ -15,7 +15,7 @@ impl World<'_> {
         }
         let mut delay = Time::ZERO;
         for node in lost.iter() {
-            if self.swap_twin(job, node) {
+            if self.fail_over(job, node) {
                 self.live[job as usize].end = self.live[job as usize].end + self.setup.failover_time;
                 continue;
             }
@@ -73,7 +73,7 @@ impl World<'_> {
     }
 
     fn lost_while_running(&mut self, job: u32, node: u16) {
-        if self.swap_twin(job, node) {
+        if self.fail_over(job, node) {
             self.live[job as usize].end = self.live[job as usize].end + self.setup.failover_time;
             return self.push_end(job);
         }

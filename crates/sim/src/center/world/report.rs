@@ -112,7 +112,7 @@ pub struct Report {
     pub copy_space_mean_percent: f64,
     /// The most that copies took, in percent of the scratch space.
     pub copy_space_peak_percent: f64,
-    /// Twins that took over for an input on a failed node.
+    /// Replicas of which a part took over for that of an input on a failed node.
     pub failovers: u64,
     /// Samples at regular times.
     pub samples: Vec<Sample>,

@@ -42,7 +42,7 @@ impl Replicas {
             layout.is_some_and(|l| l.objects().any(|(_, o)| o.target == target))
         };
         let hit = self.all().into_iter().filter(lies_there);
-        hit.map(|file| Event::Complained { key: failover::Key { file, target }, waiter: 0 }).collect()
+        hit.map(|file| Event::Complained { key: failover::Key { file, target } }).collect()
     }
 
     fn handle(self: &Arc<Replicas>, core: &Arc<Core>, event: Event) {
@@ -54,8 +54,6 @@ impl Replicas {
                     let event = self.swap(core, key);
                     self.machine.lock().handle(self.now(), event);
                 }
-                // Readers do not wait here: they read the twin by themselves until the record names it.
-                Action::Wake { .. } => {}
                 Action::Rebuild { key, .. } => self.rebuild(core, key),
             }
         }
@@ -63,8 +61,8 @@ impl Replicas {
 
     fn swap(&self, core: &Core, key: failover::Key) -> Event {
         let began = Instant::now();
-        let Some(replica) = self.held.lock().get(&key.file).cloned() else { return Event::NoTwin { key } };
-        let Some(file) = core.files.find(key.file) else { return Event::NoTwin { key } };
+        let Some(replica) = self.held.lock().get(&key.file).cloned() else { return Event::NoReplica { key } };
+        let Some(file) = core.files.find(key.file) else { return Event::NoReplica { key } };
         let path = file_named(core, key.file);
         let name = core.volume.targets().get(key.target).map_or(key.target.to_string(), |t| t.name().to_string());
         let of_replica = |file: &File| {
@@ -74,7 +72,7 @@ impl Replicas {
         match core.mover.swap_replica(&file, replica.mirror, key.target) {
             // What failed was a part of the replica alone: nothing to swap, and something to make anew.
             Ok(0) if of_replica(&file) => Event::Swapped { key },
-            Ok(0) => Event::NoTwin { key },
+            Ok(0) => Event::NoReplica { key },
             Ok(objects) => {
                 let stats = core.volume.stats();
                 stats.add(Metric::Failovers, 1);
@@ -87,7 +85,7 @@ impl Replicas {
             }
             Err(error) => {
                 core.pool.observer.news(format!("{path}: its replica cannot take over for target {name}: {error}"));
-                Event::NoTwin { key }
+                Event::NoReplica { key }
             }
         }
     }
