@@ -3,7 +3,8 @@
 //! Every workload visits the subjects in turn, round after round, so that a machine whose speed drifts drifts for all
 //! of them alike. Medians and ratios are printed; the whole goes to `target/bench.json`. Set `ENTREPOT_BENCH_DIR` to
 //! choose the file system underneath, `ENTREPOT_BENCH_ROUNDS` and `ENTREPOT_BENCH_MIB` for longer or shorter runs, and
-//! `ENTREPOT_BENCH_ONLY=write,read,random,shared,small,recovery` (any of them) for a part.
+//! `ENTREPOT_BENCH_ONLY=write,read,random,shared,small,recovery` (any of them) for a part. With
+//! `ENTREPOT_BENCH_BESIDE=path/to/entrepot` another build's volumes take part, and are compared with this one's.
 
 mod recovery;
 mod report;
@@ -25,7 +26,8 @@ fn main() {
     std::fs::create_dir_all(&dir).unwrap_or_else(|e| panic!("cannot make {}: {e}", dir.display()));
     println!("bench: {} rounds, files of {mib} MiB, in {}", rounds, dir.display());
 
-    let subjects = subject::all(&dir);
+    let beside = std::env::var_os("ENTREPOT_BENCH_BESIDE").map(PathBuf::from);
+    let subjects = subject::all(&dir, beside.as_deref());
     let mut report = Report::new(subjects.iter().map(|s| s.name));
     let only = std::env::var("ENTREPOT_BENCH_ONLY").unwrap_or_default();
     let wanted = |name: &str| only.is_empty() || only.split(',').any(|o| o.trim() == name);
@@ -59,6 +61,4 @@ fn number(name: &str, default: usize) -> usize {
 }
 
 /// The entrepot binary that cargo built for this benchmark.
-fn entrepot() -> std::process::Command {
-    std::process::Command::new(env!("CARGO_BIN_EXE_entrepot"))
-}
+const ENTREPOT: &str = env!("CARGO_BIN_EXE_entrepot");

@@ -24,7 +24,7 @@ pub fn measure(base: &Path, rounds: usize, report: &mut Report) {
         println!("bench: no nginx here, recovery is left out");
         return;
     };
-    let volume = entrepot_volume(base, "recovery");
+    let volume = entrepot_volume(base, super::ENTREPOT.as_ref(), "recovery", "");
     let toml = base.join("volume-recovery/volume.toml");
     for mib in [64_u64, 256] {
         fill(&server.root.join("data"), mib);
@@ -53,7 +53,7 @@ struct Outcome {
 /// Stages a file in, fails the target of its second object, and repairs it offline or by reading it.
 fn one(server: &Nginx, at: &Path, toml: &Path, name: &str, offline: bool) -> Outcome {
     let entrepot = || {
-        let mut command = super::entrepot();
+        let mut command = std::process::Command::new(super::ENTREPOT);
         command.arg("--volume").arg(toml);
         command
     };

@@ -1,5 +1,6 @@
 //! The table: a row per workload, a column per subject, medians, and ratios to the raw directory and to mergerfs.
 
+use super::subject::{BESIDE, VOLUMES};
 use std::collections::BTreeMap;
 
 /// All results of a run.
@@ -50,22 +51,27 @@ impl Report {
         println!("\n{:<32}{:>7}", "median", "");
         print!("{:<32}{:>7}", "", "unit");
         self.subjects.iter().for_each(|s| print!("{s:>12}"));
-        let others: Vec<_> = self.subjects.iter().filter(|s| ["striped", "single"].contains(s)).collect();
-        let bases: Vec<_> = self.subjects.iter().filter(|s| ["raw", "mergerfs"].contains(s)).collect();
-        for o in &others {
-            bases.iter().for_each(|b| print!("{:>18}", format!("{o}/{b}")));
-        }
+        let ratios = self.ratios();
+        ratios.iter().for_each(|(of, to)| print!("{:>22}", format!("{of}/{to}")));
         println!();
         for row in &self.rows {
             print!("{:<32}{:>7}", row.name, row.unit);
             self.subjects.iter().for_each(|s| print!("{:>12.0}", row.median(s)));
-            for o in &others {
-                bases.iter().for_each(|b| print!("{:>18.2}", row.median(o) / row.median(b)));
-            }
+            ratios.iter().for_each(|(of, to)| print!("{:>22.2}", row.ratio(of, to)));
             println!();
         }
         println!();
         self.facts.iter().for_each(|(name, value, unit)| println!("{name}: {value:.3} {unit}"));
+    }
+
+    /// What is compared with what: this build's volumes with the others', or with the raw directory and mergerfs.
+    fn ratios(&self) -> Vec<(&'static str, &'static str)> {
+        let has = |name: &str| self.subjects.contains(&name);
+        if has(BESIDE[0]) {
+            return VOLUMES.into_iter().zip(BESIDE).collect();
+        }
+        let bases = ["raw", "mergerfs"].into_iter().filter(|base| has(base));
+        bases.flat_map(|base| VOLUMES.map(|of| (of, base))).collect()
     }
 
     /// The whole as JSON: medians and every round's value.
@@ -88,8 +94,17 @@ impl Report {
 
 impl Row {
     fn median(&self, subject: &str) -> f64 {
-        let mut v = self.values.get(subject).cloned().unwrap_or_default();
-        v.sort_by(f64::total_cmp);
-        v.get(v.len() / 2).copied().unwrap_or(f64::NAN)
+        median(self.values.get(subject).cloned().unwrap_or_default())
     }
+
+    /// The median of the ratios, round by round.
+    fn ratio(&self, of: &str, to: &str) -> f64 {
+        let values = |subject| self.values.get(subject).map_or(&[][..], Vec::as_slice);
+        median(values(of).iter().zip(values(to)).map(|(of, to)| of / to).collect())
+    }
+}
+
+fn median(mut of: Vec<f64>) -> f64 {
+    of.sort_by(f64::total_cmp);
+    of.get(of.len() / 2).copied().unwrap_or(f64::NAN)
 }

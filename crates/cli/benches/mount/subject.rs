@@ -13,7 +13,8 @@ pub struct Subject {
 
 enum End {
     Nothing,
-    Entrepot(PathBuf),
+    /// The binary and the volume.toml.
+    Entrepot(PathBuf, PathBuf),
     Mergerfs,
 }
 
@@ -28,8 +29,8 @@ impl Drop for Subject {
     fn drop(&mut self) {
         match &self.end {
             End::Nothing => {}
-            End::Entrepot(toml) => {
-                let _ = super::entrepot().arg("--volume").arg(toml).arg("down").status();
+            End::Entrepot(binary, toml) => {
+                let _ = Command::new(binary).arg("--volume").arg(toml).arg("down").status();
             }
             End::Mergerfs => {
                 let _ = Command::new("fusermount3").arg("-u").arg(&self.dir).status();
@@ -38,33 +39,54 @@ impl Drop for Subject {
     }
 }
 
-/// Every subject that this machine can have, mounted.
-pub fn all(base: &Path) -> Vec<Subject> {
+/// Every subject that this machine can have, mounted; `beside`: another build of Entrepot.
+pub fn all(base: &Path, beside: Option<&Path>) -> Vec<Subject> {
     let raw = base.join("raw");
     make(&raw);
-    let mut subjects =
-        vec![Subject { name: "raw", dir: raw, end: End::Nothing }, entrepot_volume(base, "striped"), single(base)];
+    let mut subjects = vec![Subject { name: "raw", dir: raw, end: End::Nothing }];
+    for (binary, names) in [(Some(super::ENTREPOT.as_ref()), VOLUMES), (beside, BESIDE)] {
+        let Some(binary) = binary else { continue };
+        subjects.push(entrepot_volume(base, binary, names[0], ""));
+        subjects.push(single(base, binary, names[1]));
+        subjects.push(entrepot_volume(base, binary, names[2], ADAPTING));
+    }
     subjects.extend(mergerfs(base));
     subjects
 }
 
-/// Makes and mounts a volume as `entrepot init` proposes it.
-pub fn entrepot_volume(base: &Path, name: &'static str) -> Subject {
+/// Volumes of this build: as `entrepot init` proposes it, with files whole on one target, with every mechanism on.
+pub const VOLUMES: [&str; 3] = ["striped", "single", "adapting"];
+/// The same of the other build.
+pub const BESIDE: [&str; 3] = ["striped'", "single'", "adapting'"];
+
+/// What is added below the sections of the same name.
+const ADAPTING: &str = "[layout] segment = \"64MiB\"
+[tiering] policy = \"tuned\"
+[stripes] mode = \"model\"
+[burst] fast = \"fast\"";
+
+/// Makes and mounts a volume as `entrepot init` proposes it, with these settings.
+pub fn entrepot_volume(base: &Path, binary: &Path, name: &'static str, settings: &str) -> Subject {
     let home = base.join(format!("volume-{name}"));
     let at = base.join(format!("mount-{name}"));
     make(&at);
-    ok(super::entrepot().arg("init").arg(&home));
+    ok(Command::new(binary).arg("init").arg(&home));
     let toml = home.join("volume.toml");
-    ok(super::entrepot().arg("up").arg(&toml).arg("--at").arg(&at).arg("--detach"));
-    Subject { name, dir: at, end: End::Entrepot(toml) }
+    let mut text = std::fs::read_to_string(&toml).expect("init wrote it");
+    for (section, line) in settings.lines().filter_map(|line| line.split_once(' ')) {
+        text = text.replace(&format!("\n{section}\n"), &format!("\n{section}\n{line}\n"));
+    }
+    std::fs::write(&toml, text).expect("it is ours");
+    ok(Command::new(binary).arg("up").arg(&toml).arg("--at").arg(&at).arg("--detach"));
+    Subject { name, dir: at, end: End::Entrepot(binary.to_path_buf(), toml) }
 }
 
 /// A directory whose files the user wants whole on one target.
-fn single(base: &Path) -> Subject {
-    let mut volume = entrepot_volume(base, "single");
+fn single(base: &Path, binary: &Path, name: &'static str) -> Subject {
+    let mut volume = entrepot_volume(base, binary, name, "");
     let dir = volume.dir.join("single");
     make(&dir);
-    ok(super::entrepot().args(["layout", "set"]).arg(&dir).arg("stripe_count=1"));
+    ok(Command::new(binary).args(["layout", "set"]).arg(&dir).arg("stripe_count=1"));
     volume.dir = dir;
     volume
 }
