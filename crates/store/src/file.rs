@@ -46,7 +46,7 @@ mod truncate;
 mod view;
 mod write;
 
-pub use advise::{Access, Adviser, Resume};
+pub use advise::{Access, Adviser, Happened, Resume};
 pub use cached::Reading;
 pub use inline::{InlineRead, InlineWrite};
 pub use load::Load;

@@ -5,7 +5,6 @@
 mod volume;
 
 use parking_lot::Mutex;
-use policy::layout::Placement;
 use rustix::fs::{CWD, Mode, OFlags, openat};
 use rustix::io::Errno;
 use rustix::process::{Gid, Uid};
@@ -15,6 +14,7 @@ use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::{Sender, channel};
+use std::time::Duration;
 use store::file::{Access, Adviser, File, Resume};
 use store::mount::Options;
 use store::target::State;
@@ -61,12 +61,10 @@ impl Adviser for Holds {
     fn watches(&self, _: &File) -> bool {
         true
     }
-    fn accessed(&self, _: &File, _: Access) {}
-    fn place(&self, _: &File, _: u64, _: &mut Placement) {}
     fn may_write(&self, _: &File, access: Access) -> bool {
         access.len != HELD
     }
-    fn hold(&self, _: &Arc<File>, _: Access, resume: Resume) {
+    fn hold(&self, _: &Arc<File>, _: Access, _: Option<Duration>, resume: Resume) {
         self.held.lock().push(resume);
         self.tell.send(()).unwrap();
     }

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use store::adapt::{Adapt, Devices, Parts, Settings};
-use store::file::{Access, Adviser, File, FileTable, Pool};
+use store::file::{Access, Adviser, File, FileTable, Happened, Pool};
 use store::mover::Mover;
 use store::places::Places;
 use store::state::{SqliteState, State};
@@ -138,7 +138,7 @@ impl World {
     /// An application reads a page of a segment.
     fn read(&self, file: &Arc<File>, segment: u64) {
         let access = Access { write: false, offset: segment * SEGMENT + 4096, len: 4096 };
-        self.adapt.recorder().accessed(file, access);
+        self.adapt.recorder().record(file, Happened::Accessed(access));
         file.read(access.offset, &mut [0; 4096]).expect("well");
     }
 
@@ -344,14 +344,17 @@ fn after_a_restart_files_are_found_by_where_they_lie_and_gone_ones_are_forgotten
     let ids: BTreeMap<&str, u64> =
         [("kept", file.id().expect("laid out").0), ("gone", gone.id().expect("laid out").0)].into();
     let access = Access { write: false, offset: 2 * SEGMENT, len: 4096 };
-    (0..32).for_each(|n| next.recorder().accessed(&gone, Access { offset: (n % 3) * SEGMENT, ..access }));
+    (0..32).for_each(|n| {
+        let access = Access { offset: (n % 3) * SEGMENT, ..access };
+        next.recorder().record(&gone, Happened::Accessed(access));
+    });
     next.step();
     assert_eq!(next.tier(policy::tier::Location { file: ids["kept"], segment: 4 }), Tier::Slow, "not yet seen");
     next.found_in_tree(&file);
     assert_eq!(next.tier(policy::tier::Location { file: ids["kept"], segment: 4 }), Tier::Fast);
     drop(gone);
     std::fs::remove_file(world.namespace.path().join("tree/gone")).expect("there");
-    (0..32).for_each(|_| next.recorder().accessed(&file, access));
+    (0..32).for_each(|_| next.recorder().record(&file, Happened::Accessed(access)));
     next.step();
     drop(file);
     std::fs::rename(world.namespace.path().join("tree/kept"), world.namespace.path().join("tree/moved"))
@@ -427,7 +430,8 @@ fn what_was_placed_on_the_fast_tier_gets_a_slow_copy_when_it_was_left_alone_and_
     // A write ends one, and when it is over and done with another is made.
     let at = (fast * SEGMENT + 77) as usize;
     bytes[at..at + 5].fill(9);
-    world.adapt.recorder().accessed(&file, Access { write: true, offset: at as u64, len: 5 });
+    let access = Access { write: true, offset: at as u64, len: 5 };
+    world.adapt.recorder().record(&file, Happened::Accessed(access));
     file.write(at as u64, &[9; 5]).expect("well");
     world.step();
     assert_eq!(copies(&world, &file).0, on_fast - 1);

@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use store::adapt::{Adapt, Devices, Parts, Settings};
-use store::file::{Access, Adviser, File, FileTable, Pool};
+use store::file::{Access, Adviser, File, FileTable, Happened, Pool};
 use store::mover::Mover;
 use store::state::{SqliteState, State};
 use store::stats::Stats;
@@ -181,7 +181,7 @@ impl Live {
             self.file.read(offset, &mut read).unwrap();
             assert!(read.iter().all(|byte| *byte == location.segment as u8), "{location:?} is not what was written");
         }
-        self.adapt.recorder().accessed(&self.file, Access { write, offset, len: bytes });
+        self.adapt.recorder().record(&self.file, Happened::Accessed(Access { write, offset, len: bytes }));
         self.adapt.step();
     }
 

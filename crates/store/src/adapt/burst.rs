@@ -43,11 +43,11 @@ use policy::burst::tables::Version;
 use policy::volume::{Action, Event};
 use rate_limiter::RateLimiter;
 use rustix::io::Errno;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
-use table::CheckpointTable;
+use table::{CheckpointTable, Session};
 
 /// The burst buffer of a volume.
 pub struct Burst {
@@ -66,8 +66,8 @@ pub struct Burst {
     open: RwLock<HashMap<Inode, Arc<adviser::OpenCheckpoint>>>,
     /// What jobs' scripts mark.
     marks: RwLock<Marks>,
-    /// How many versions are announced.
-    sessions: AtomicUsize,
+    /// The versions that are announced, by their applications. Apart from the table, since opens look here.
+    sessions: RwLock<BTreeMap<String, Session>>,
     closed: AtomicBool,
     limiter: RateLimiter,
     replica_limiter: RateLimiter,
@@ -119,7 +119,7 @@ impl Burst {
             number: AtomicU64::new(0),
             open: RwLock::default(),
             marks: RwLock::new(marks),
-            sessions: AtomicUsize::new(0),
+            sessions: RwLock::default(),
             closed: AtomicBool::new(false),
             limiter: RateLimiter::default(),
             replica_limiter: RateLimiter::default(),

@@ -5,7 +5,7 @@ use super::driver::Driver;
 use super::forks::Forks;
 use super::log::{Access, AccessLog};
 use super::placing::Placing;
-use crate::file::{self, Adviser, File, MirrorWrites};
+use crate::file::{self, Adviser, File, Happened, MirrorWrites};
 use crate::target::Targets;
 use crate::volume::TieringPolicy;
 use parking_lot::RwLock;
@@ -125,7 +125,7 @@ impl Recorder {
         self.tiers.is_some() && file.layout().is_some_and(|layout| self.segments(&layout).next().is_some())
     }
 
-    fn record(&self, file: &File, access: file::Access) {
+    fn record_access(&self, file: &File, access: file::Access) {
         let Some(layout) = file.layout() else { return };
         let Some((_, segments)) = read_from(&layout) else { return };
         let size = if access.write { u64::MAX } else { file.size() };
@@ -145,6 +145,17 @@ impl Recorder {
             }
         }
     }
+
+    fn record_lies(&self, file: &File) {
+        if !file.follows_tiers() {
+            return;
+        }
+        let Some(layout) = file.layout() else { return };
+        let Some((_, segments)) = read_from(&layout) else { return };
+        if segments.iter().rev().take(NEW_MAX).any(|segment| self.tier_of(segment) == Some(Tier::Fast)) {
+            self.log.laid_out(layout.file);
+        }
+    }
 }
 
 /// The mirror that is read as a rule: the first in sync. Its number and segments.
@@ -154,6 +165,22 @@ pub(super) fn read_from(layout: &Layout) -> Option<(usize, &[Segment])> {
 }
 
 impl Adviser for Recorder {
+    fn record(&self, file: &File, what: Happened<'_>) {
+        match what {
+            Happened::Accessed(access) => {
+                if self.counts {
+                    file.load().count(access);
+                }
+                if self.tiers.is_some() {
+                    self.record_access(file, access);
+                }
+            }
+            Happened::LaidOut if self.tiers.is_some() => self.record_lies(file),
+            Happened::Removed => file.id().into_iter().for_each(|id| self.log.removed(id)),
+            _ => {}
+        }
+    }
+
     fn watches(&self, file: &File) -> bool {
         // Those that one open-ended object holds are never moved, and may go on as fast as they can.
         self.stripes_change || self.has_tiers(file)
@@ -161,15 +188,6 @@ impl Adviser for Recorder {
 
     fn claims(&self, file: &File, mechanism: Mechanism) -> bool {
         mechanism == Mechanism::Tiers && self.has_tiers(file)
-    }
-
-    fn accessed(&self, file: &File, access: file::Access) {
-        if self.counts {
-            file.load().count(access);
-        }
-        if self.tiers.is_some() {
-            self.record(file, access);
-        }
     }
 
     /// Files whose directory or owner asked for a layout of their own keep it.
@@ -193,22 +211,5 @@ impl Adviser for Recorder {
         let id = file.id().filter(|id| self.counts && self.forks.has(*id))?;
         let online = self.driver.machine().striper().is_none_or(|striper| striper.online(id));
         Some(if online { MirrorWrites::Sync } else { MirrorWrites::Stale })
-    }
-
-    fn removed(&self, file: &File) {
-        if let Some(id) = file.id() {
-            self.log.removed(id);
-        }
-    }
-
-    fn laid_out(&self, file: &File) {
-        if self.tiers.is_none() || !file.follows_tiers() {
-            return;
-        }
-        let Some(layout) = file.layout() else { return };
-        let Some((_, segments)) = read_from(&layout) else { return };
-        if segments.iter().rev().take(NEW_MAX).any(|segment| self.tier_of(segment) == Some(Tier::Fast)) {
-            self.log.laid_out(layout.file);
-        }
     }
 }

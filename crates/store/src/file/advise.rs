@@ -1,4 +1,4 @@
-//! Advisers: who sees what applications read and write, and has a say in how files lie.
+//! Advisers: they hear what applications do with files, and have a say in how files lie.
 //!
 //! The parts that adapt the volume to its load (tiers, stripes, the burst buffer) are advisers. A volume without any pays
 //! for one look at an empty list.
@@ -26,62 +26,74 @@ pub struct Access {
     pub len: u64,
 }
 
+/// What happened to a file in the hands of applications.
+#[derive(Clone, Copy)]
+pub enum Happened<'a> {
+    /// It is opened, or created.
+    Opened {
+        /// The file.
+        file: &'a Arc<File>,
+        /// Gives its path relative to the mount's root.
+        path: &'a dyn Fn() -> Option<PathBuf>,
+        /// Whether the handle may write.
+        write: bool,
+    },
+    /// Such a handle is closed.
+    Closed {
+        /// Whether it might write.
+        write: bool,
+    },
+    /// It is read or written.
+    Accessed(Access),
+    /// A write is done.
+    Written(Access),
+    /// A write failed. What was held and failed is not told: the adviser that held it knows.
+    WriteFailed(Access),
+    /// It was cut to nothing, or was empty when that was to be done.
+    Emptied,
+    /// It has its first segments, or more of them.
+    LaidOut,
+    /// Its last name went away, and it is not open.
+    Removed,
+}
+
 /// What goes on with a write that was held: with it, or with the error that the application gets.
 pub type Resume = Box<dyn FnOnce(Result<()>) + Send>;
 
 /// Hears of accesses and has a say in layouts. Called on the threads that serve applications: must be quick, must not
 /// wait, and must not call back into the file.
 pub trait Adviser: Send + Sync {
+    /// Records what happened.
+    fn record(&self, _file: &File, _what: Happened<'_>) {}
     /// Whether it must hear of every access to this file; such a file is not passed through.
     fn watches(&self, _file: &File) -> bool {
         false
     }
-    /// An application reads or writes.
-    fn accessed(&self, _file: &File, _access: Access) {}
-    /// The file is to get a segment that starts with the byte `from`: changes how it will lie, or leaves it. Asked once for each
-    /// segment (and mirror), not when a user asked for a layout.
+    /// Whether a mechanism that it speaks for has a claim on the file. Which wins is said in
+    /// [`policy::volume::ownership`].
+    fn claims(&self, _file: &File, _mechanism: Mechanism) -> bool {
+        false
+    }
+    /// The file is to get a segment that starts with the byte `from`: changes how it will lie, or leaves it. Asked once
+    /// for each segment (and mirror), not when a user asked for a layout.
     fn place(&self, _file: &File, _from: u64, _place: &mut Placement) {}
     /// What a write to this file does with several mirrors, if it is to differ from what the volume says.
     fn mirror_writes(&self, _file: &File) -> Option<MirrorWrites> {
         None
     }
-
-    /// An application creates or opens a file; `path` gives its path relative to the mount's root.
-    fn opened(&self, _file: &Arc<File>, _path: &dyn Fn() -> Option<PathBuf>, _write: bool) {}
-    /// An application closed it.
-    fn closed(&self, _file: &File, _write: bool) {}
-    /// A write of an application is done.
-    fn written(&self, _file: &Arc<File>, _access: Access) {}
-    /// A write of an application failed. What was held and failed is not told: who held it knows.
-    fn write_failed(&self, _file: &File, _access: Access) {}
-    /// An application cut it to nothing, or found it empty when it did so.
-    fn emptied(&self, _file: &File) {}
-    /// Its last name went away and nobody has it open.
-    fn removed(&self, _file: &File) {}
     /// Whether a write may go on at once. If not it is held.
     fn may_write(&self, _file: &File, _access: Access) -> bool {
         true
     }
-    /// Holds a write that may not go on at once: keeps `resume` and calls it, on a thread of its own, when the write may
-    /// go on or must fail. Never for long without bound.
-    fn hold(&self, _file: &Arc<File>, _access: Access, resume: Resume) {
-        resume(Ok(()));
-    }
-    /// Whether it takes writes of this file for which the devices have no room, to have them tried again.
+    /// Whether it holds writes of this file for which the devices have no room, too.
     fn tries_again(&self, _file: &File) -> bool {
         false
     }
-    /// The devices have had no room for a write for so long: keeps `resume` and calls it, on a thread of its own, when the write is to be tried
-    /// again, or is to fail.
-    fn no_room(&self, _file: &Arc<File>, _access: Access, _waited: Duration, resume: Resume) {
-        resume(Err(Errno::NOSPC.into()));
+    /// Holds a write that may not go on at once, or for which the devices have had no room for so long: keeps `resume`
+    /// and calls it, on a thread of its own, when the write may go on or must fail. Never for long without bound.
+    fn hold(&self, _file: &Arc<File>, _access: Access, _no_room_for: Option<Duration>, resume: Resume) {
+        resume(Ok(()));
     }
-    /// Whether a mechanism that it speaks for has a claim on the file. Who wins is said in [`policy::volume::ownership`].
-    fn claims(&self, _file: &File, _mechanism: Mechanism) -> bool {
-        false
-    }
-    /// The file has its first segments, or more of them.
-    fn laid_out(&self, _file: &File) {}
 }
 
 impl Pool {
@@ -92,18 +104,14 @@ impl Pool {
 }
 
 impl File {
-    /// An application reads or writes: tells the advisers.
-    pub(crate) fn accessed(&self, access: Access) {
-        for adviser in self.pool.advisers() {
-            adviser.accessed(self, access);
-        }
+    /// Tells the advisers what happened.
+    pub(crate) fn tell(&self, what: Happened<'_>) {
+        self.pool.advisers().iter().for_each(|adviser| adviser.record(self, what));
     }
 
-    /// There are new segments: tells the advisers.
-    pub(super) fn tell_laid_out(&self) {
-        for adviser in self.pool.advisers() {
-            adviser.laid_out(self);
-        }
+    /// Tells them how a write of an application went.
+    pub(crate) fn tell_written(&self, access: Access, done: &Result<()>) {
+        self.tell(if done.is_ok() { Happened::Written(access) } else { Happened::WriteFailed(access) });
     }
 
     /// Whether a mechanism has a claim on the file, as the advisers say.
@@ -128,34 +136,6 @@ impl File {
         advised.unwrap_or(self.pool.mirror_writes)
     }
 
-    /// An application opens it.
-    pub(crate) fn tell_opened(self: &Arc<Self>, path: &dyn Fn() -> Option<PathBuf>, write: bool) {
-        self.pool.advisers().iter().for_each(|adviser| adviser.opened(self, path, write));
-    }
-
-    /// An application closed it.
-    pub(crate) fn tell_closed(&self, write: bool) {
-        self.pool.advisers().iter().for_each(|adviser| adviser.closed(self, write));
-    }
-
-    /// How a write of an application went.
-    pub(crate) fn tell_written(self: &Arc<Self>, access: Access, done: &Result<()>) {
-        match done {
-            Ok(()) => self.pool.advisers().iter().for_each(|adviser| adviser.written(self, access)),
-            Err(_) => self.tell_failed(access),
-        }
-    }
-
-    /// A write of an application failed.
-    pub(super) fn tell_failed(&self, access: Access) {
-        self.pool.advisers().iter().for_each(|adviser| adviser.write_failed(self, access));
-    }
-
-    /// An application cut it to nothing.
-    pub(super) fn tell_emptied(&self) {
-        self.pool.advisers().iter().for_each(|adviser| adviser.emptied(self));
-    }
-
     /// Lets the devices begin with what was written to a range; waits for nothing.
     pub(crate) fn begin_sync(&self, range: Range<u64>) {
         let view = self.view();
@@ -172,12 +152,7 @@ impl File {
         }
     }
 
-    /// Nothing leads to it any more.
-    pub(crate) fn tell_removed(&self) {
-        self.pool.advisers().iter().for_each(|adviser| adviser.removed(self));
-    }
-
-    /// The adviser who wants a write to wait.
+    /// The adviser that wants a write to wait.
     pub(crate) fn holder(&self, access: Access) -> Option<&Arc<dyn Adviser>> {
         self.pool.advisers().iter().find(|adviser| !adviser.may_write(self, access))
     }

@@ -4,7 +4,7 @@
 //! carry the epoch of their daemon, by which `mover::sweep` finds them.
 
 use super::overflow::Refused;
-use super::{BeingMade, File, Pool, Slot, View};
+use super::{BeingMade, File, Happened, Pool, Slot, View};
 use crate::target::{Handle, Medium, TargetError};
 use crate::{Error, Result};
 use policy::layout::{
@@ -365,7 +365,7 @@ impl File {
         }
         self.tail_clean.store(true, Ordering::Release);
         self.has_number(layout.file);
-        self.tell_laid_out();
+        self.tell(Happened::LaidOut);
         Ok(layout)
     }
 
@@ -445,7 +445,7 @@ impl File {
         self.replace(&record, &view, new)?;
         made.keep(&self.view());
         self.note(super::Event::Grown);
-        self.tell_laid_out();
+        self.tell(Happened::LaidOut);
         Ok(())
     }
 }

@@ -11,7 +11,7 @@
 //! whoever truncates, grows or moves the file would wait for a call that may never return.
 
 use super::overflow::is_refusal;
-use super::{Access, Error, File, Result, View};
+use super::{Access, Error, File, Happened, Result, View};
 use crate::target::{InlineError, OnDeadline, State};
 use parking_lot::{ArcRwLockReadGuard, Mutex, RawRwLock};
 use policy::layout::{ObjectState, Piece, Position};
@@ -57,7 +57,8 @@ impl OnDeadline for Overdue {
         self.file.ended_inline(&self.view, self.at, self.end, false);
         self.file.forget(self.offset, self.end - self.offset);
         drop(self.io.lock().take());
-        self.file.tell_failed(Access { write: true, offset: self.offset, len: self.end - self.offset });
+        let access = Access { write: true, offset: self.offset, len: self.end - self.offset };
+        self.file.tell(Happened::WriteFailed(access));
         self.request.missed();
     }
 }

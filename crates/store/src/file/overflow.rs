@@ -7,7 +7,7 @@
 //! Nothing is moved, so what lies on such a target stays there: a full one can still be written over, one that can only be
 //! read cannot.
 
-use super::{File, NewObjects, Slot, targets_of};
+use super::{File, Happened, NewObjects, Slot, targets_of};
 use crate::target::TargetError;
 use crate::{Error, Result};
 use policy::TargetId;
@@ -124,7 +124,7 @@ impl File {
             view.all().filter(gone).for_each(|slot| slot.remove(&self.pool));
         }
         self.note(super::Event::Grown);
-        self.tell_laid_out();
+        self.tell(Happened::LaidOut);
         Ok(true)
     }
 }

@@ -6,7 +6,7 @@
 //! then keeps its mirror from being used further or, if it is the only one, the file from being extended.
 
 use super::write::Missed;
-use super::{File, SIZE_MAX, View};
+use super::{File, Happened, SIZE_MAX, View};
 use crate::target::TargetError;
 use crate::{Error, Result};
 use policy::layout::object_len;
@@ -19,7 +19,7 @@ impl File {
     pub fn truncate(self: &Arc<Self>, size: u64) -> Result<()> {
         self.set_size(size)?;
         if size == 0 {
-            self.tell_emptied();
+            self.tell(Happened::Emptied);
         }
         Ok(())
     }

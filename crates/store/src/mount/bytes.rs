@@ -10,7 +10,7 @@ use super::front::{ReadRequest, WriteRequest};
 use super::metadata::STATS_ID;
 use super::open::Handle;
 use crate::cache::Stream;
-use crate::file::{Access, InlineRead, InlineWrite, OnDeadline, Reading as Cached, Resume};
+use crate::file::{Access, Happened, InlineRead, InlineWrite, OnDeadline, Reading as Cached, Resume};
 use fuser::{ReplyData, ReplyWrite};
 use parking_lot::Mutex;
 use rustix::io::Errno;
@@ -117,7 +117,7 @@ impl SlowWrite {
             let access = Access { write: true, offset, len: data.len() as u64 };
             if let Some(adviser) = file.retries(&done) {
                 let again = SlowWrite { server, handle, offset, data, sync, since, answer };
-                return again.keep(access, |resume| adviser.no_room(&file, access, since.elapsed(), resume));
+                return again.keep(access, |resume| adviser.hold(&file, access, Some(since.elapsed()), resume));
             }
             file.tell_written(access, &done);
             answer_write(done, data.len(), answer);
@@ -136,7 +136,7 @@ impl Server {
             return answer.give(Err(Errno::INVAL)); // splice(2): "Target filesystem doesn't support splicing"
         }
         let file = &handle.open.file;
-        file.accessed(Access { write: false, offset, len: len as u64 });
+        file.tell(Happened::Accessed(Access { write: false, offset, len: len as u64 }));
         file.note_order(handle.order.lock().read(offset, len as u64));
         with_buffer(len, |buffer| {
             if let Some(read) = file.read_in_stub(offset, buffer) {
@@ -204,13 +204,13 @@ impl Server {
         }
         let file = handle.open.file.clone();
         let access = Access { write: true, offset, len: data.len() as u64 };
-        file.accessed(access);
+        file.tell(Happened::Accessed(access));
         let slowly = |answer| {
             let (server, data, since) = (self.clone(), data.to_vec(), Instant::now());
             SlowWrite { server, handle, offset, data, sync, since, answer }
         };
         if let Some(holder) = file.holder(access) {
-            return slowly(answer).keep(access, |resume| holder.hold(&file, access, resume));
+            return slowly(answer).keep(access, |resume| holder.hold(&file, access, None, resume));
         }
         if sync.is_some() {
             return slowly(answer).hand_over();

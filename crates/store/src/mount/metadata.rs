@@ -7,6 +7,7 @@ use super::open::{Open, is_writable};
 use super::{Server, holders};
 use crate::Result;
 use crate::admission::Held;
+use crate::file::Happened;
 use crate::namespace::attributes::REQUEST;
 use crate::namespace::{Caller, Node, NodeId, ROOT};
 use fuser::{FileAttr, Generation, ReplyCreate, ReplyEmpty};
@@ -222,7 +223,8 @@ impl Server {
             Ok((node, stat, stub)) => {
                 let user = self.user_of_stub(node.id, stub).inspect_err(|_| self.parts.namespace.forget(node.id, 1))?;
                 user.open.is_of(&node);
-                user.open.file.tell_opened(&|| self.path_of(parent, name), is_writable(flags));
+                let (file, path) = (&user.open.file, || self.path_of(parent, name));
+                file.tell(Happened::Opened { file, path: &path, write: is_writable(flags) });
                 self.lay_out_new(parent, &user.open);
                 Ok((node, stat, user, false))
             }
@@ -237,7 +239,8 @@ impl Server {
                     self.parts.namespace.forget(node.id, 1);
                     return Err(Errno::STALE.into());
                 }
-                user.open.file.tell_opened(&|| self.path_of(parent, name), is_writable(flags));
+                let (file, path) = (&user.open.file, || self.path_of(parent, name));
+                file.tell(Happened::Opened { file, path: &path, write: is_writable(flags) });
                 Ok((node, stat, user, true))
             }
             Err(error) => Err(error.into()),

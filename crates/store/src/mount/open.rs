@@ -9,7 +9,7 @@ use super::{File, PassthroughGuard, Server, SyncCursor};
 use crate::Result;
 use crate::admission::Held;
 use crate::cache::{Stream, WeakStream};
-use crate::file::Payer;
+use crate::file::{Happened, Payer};
 use crate::namespace::{Caller, Node, NodeId};
 use crate::stats::Metric;
 use crate::volume::{Io, Passthrough};
@@ -197,7 +197,7 @@ impl Server {
     }
 
     fn remove_objects(&self, open: &Arc<Open>, uid: u32) {
-        open.file.tell_removed();
+        open.file.tell(Happened::Removed);
         let Some(layout) = open.file.layout() else { return };
         let names = fstat(open.stub()).map(|stat| stat.st_dev).ok();
         let device = |target| self.parts.targets.get(target).and_then(|t| t.space().device);
@@ -238,7 +238,8 @@ impl Server {
         let opened = entered.map(|entered| {
             let name = || self.parts.namespace.node(user.open.id).ok()?.name();
             let path = || name().and_then(|(parent, name)| self.path_of(parent, &name));
-            user.open.file.tell_opened(&path, is_writable(flags));
+            let file = &user.open.file;
+            file.tell(Happened::Opened { file, path: &path, write: is_writable(flags) });
             let openers = self.parts.openers.as_ref();
             let heard = openers.and_then(|openers| openers.opened(&user.open.file, caller.uid, caller.thread));
             let (mut handle, flags) = self.handle(entered, user, flags, |fd| answer.register(fd));
@@ -365,7 +366,7 @@ impl Server {
         let guard = handle.guard.lock().take();
         drop(guard);
         handle.open.file.closed();
-        handle.open.file.tell_closed(handle.writable);
+        handle.open.file.tell(Happened::Closed { write: handle.writable });
         self.leave(&handle.open, handle.uid());
     }
 }

@@ -1,8 +1,8 @@
 //! The buffer's part in the mount: recognises checkpoints, asks admission for their writes, and places them.
 
 use super::table::{CheckpointTable, Current};
-use super::{Burst, now_ms};
-use crate::file::{Access, Adviser, ByteRanges, File, Resume};
+use super::{Adapt, Burst, now_ms};
+use crate::file::{Access, Adviser, ByteRanges, File, Happened, Resume};
 use crate::{Error, Result};
 use policy::burst::admission::Event as Told;
 use policy::burst::buffer;
@@ -78,9 +78,11 @@ impl Burst {
 
     /// Whose checkpoint a path is, and of which version.
     fn recognise(&self, path: &str) -> Option<(String, String)> {
-        if self.sessions.load(Ordering::Acquire) > 0
-            && let Some((uid, found)) =
-                self.table.lock().session_of(path).map(|s| (s.uid, (s.app.clone(), s.label.clone())))
+        let announced = {
+            let sessions = self.sessions.read();
+            sessions.values().find(|session| session.has(path)).map(|s| (s.uid, (s.app.clone(), s.label.clone())))
+        };
+        if let Some((uid, found)) = announced
             && (uid == 0 || self.owner_of(path) == Some(uid))
         {
             return Some(found);
@@ -120,12 +122,22 @@ impl Burst {
 
     /// Whether any path can be a checkpoint's.
     fn knows_any(&self) -> bool {
-        !self.settings.checkpoints.is_empty()
-            || self.sessions.load(Ordering::Acquire) > 0
-            || !self.marks.read().is_empty()
+        !self.settings.checkpoints.is_empty() || !self.sessions.read().is_empty() || !self.marks.read().is_empty()
     }
 
-    /// The request that writes the file's version; a new one if nobody writes it.
+    /// The request that writes the file's version; where the file lay elsewhere, it is brought to the fast tier first.
+    fn begin_writing(&self, adapt: &Adapt, checkpoint: &Arc<OpenCheckpoint>) -> Result<u64> {
+        let request = self.request_for(checkpoint)?;
+        if checkpoint.request.load(Ordering::Acquire) != request {
+            if let Err(error) = self.bring(adapt, checkpoint, request) {
+                tracing::info!("{} is written over where it lies: {error}", checkpoint.path);
+            }
+            checkpoint.request.store(request, Ordering::Release);
+        }
+        Ok(request)
+    }
+
+    /// The request that writes the file's version; a new one if nothing writes it.
     fn request_for(&self, checkpoint: &Arc<OpenCheckpoint>) -> Result<u64> {
         let mut table = self.table.lock();
         let known = checkpoint.request.load(Ordering::Acquire);
@@ -139,16 +151,17 @@ impl Burst {
             Some(request) => request,
             None => {
                 let app = self.app_in(&mut table, &checkpoint.app, self.owner_of(&checkpoint.path))?;
-                let session = table.sessions.values().find(|s| s.app == checkpoint.app && s.label == checkpoint.label);
-                let told = session.map(|session| session.bytes).filter(|bytes| *bytes > 0);
-                let explicit = session.is_some();
-                self.look_at_capacity();
                 let request = self.next_number();
+                let mut sessions = self.sessions.write();
+                let session = sessions.get_mut(&checkpoint.app).filter(|session| session.label == checkpoint.label);
+                let (explicit, mut told) = (session.is_some(), None);
+                if let Some(session) = session {
+                    (session.request, told) = (request, Some(session.bytes).filter(|bytes| *bytes > 0));
+                }
+                drop(sessions);
+                self.look_at_capacity();
                 let bytes = told.unwrap_or(app.bytes) as f64;
                 self.tell_buffer(buffer::Event::Arrive { app: app.number, request, bytes });
-                if let Some(session) = table.sessions.get_mut(&checkpoint.app).filter(|_| explicit) {
-                    session.request = request;
-                }
                 let (app, label) = (checkpoint.app.clone(), checkpoint.label.clone());
                 let (open, carried) = Default::default();
                 table.current.insert(request, Current { app, label, explicit, open, carried });
@@ -177,15 +190,6 @@ impl Burst {
         {
             checkpoint.follow(&before);
         }
-        if checkpoint.file.layout().is_some() {
-            let brought = checkpoint.clone();
-            self.later(move |burst, adapt| {
-                if let Err(error) = burst.bring(adapt, &brought) {
-                    tracing::info!("{} is written over where it lies: {error}", brought.path);
-                }
-            });
-        }
-        checkpoint.request.store(request, Ordering::Release);
         Ok(request)
     }
 
@@ -204,37 +208,15 @@ impl Burst {
         self.tell_buffer(buffer::Event::Abandoned { request });
     }
 
-    /// A handle of a file that belongs to a version was closed: if it was the last that might write, it is complete.
-    fn closed_writer(&self, checkpoint: &OpenCheckpoint) {
-        let request = checkpoint.request.load(Ordering::Acquire);
+    /// A handle of a file that a request writes was closed: if it was the last that might write, the version is
+    /// complete.
+    fn closed_writer(&self, request: u64) {
         let table = self.table.lock();
         let Some(current) = table.current.get(&request) else { return };
         if !current.explicit && current.open.values().all(|checkpoint| checkpoint.writers.load(Ordering::Acquire) == 0)
         {
             self.commit_later(request, None);
         }
-    }
-}
-
-impl Adviser for Burst {
-    fn watches(&self, file: &File) -> bool {
-        self.open_checkpoint(file).is_some()
-    }
-
-    fn accessed(&self, _file: &File, _access: Access) {}
-
-    fn claims(&self, file: &File, mechanism: Mechanism) -> bool {
-        // Nobody waits here for the table; what it has no time to tell is left alone this time.
-        let held = |id| self.table.try_lock().is_none_or(|table| table.holds(id));
-        mechanism == Mechanism::Burst && (self.open_checkpoint(file).is_some() || file.id().is_some_and(held))
-    }
-
-    fn place(&self, file: &File, _from: u64, place: &mut Placement) {
-        let Some(checkpoint) = self.open_checkpoint(file) else { return };
-        let request = checkpoint.request.load(Ordering::Acquire);
-        let direct = self.admission(|admission| admission.request(request).is_some_and(|of| of.direct));
-        place.tier = Some(if direct { self.settings.capacity } else { self.fast });
-        place.mirrors = 1;
     }
 
     fn opened(&self, file: &Arc<File>, path: &dyn Fn() -> Option<PathBuf>, write: bool) {
@@ -276,8 +258,9 @@ impl Adviser for Burst {
         let down = |count: &AtomicUsize| {
             count.fetch_update(Ordering::AcqRel, Ordering::Acquire, |n| n.checked_sub(1)).unwrap_or(0)
         };
-        if write && down(&checkpoint.writers) == 1 && checkpoint.request.load(Ordering::Acquire) != 0 {
-            self.closed_writer(&checkpoint);
+        let request = checkpoint.request.load(Ordering::Acquire);
+        if write && down(&checkpoint.writers) == 1 && request != 0 {
+            self.later(move |burst, _| burst.closed_writer(request));
         }
         if down(&checkpoint.handles) <= 1 {
             let mut open = self.open.write();
@@ -292,13 +275,7 @@ impl Adviser for Burst {
         }
     }
 
-    fn removed(&self, file: &File) {
-        if let Some(id) = file.id() {
-            self.later(move |burst, _| burst.file_removed(id));
-        }
-    }
-
-    fn written(&self, file: &Arc<File>, access: Access) {
+    fn written(&self, file: &File, access: Access) {
         let Some(checkpoint) = self.open_checkpoint(file) else { return };
         let end = access.offset + access.len;
         checkpoint.missing.remove(access.offset, end);
@@ -321,18 +298,45 @@ impl Adviser for Burst {
             checkpoint.emptied.store(true, Ordering::Release);
         }
     }
+}
+
+impl Adviser for Burst {
+    fn record(&self, file: &File, what: Happened<'_>) {
+        match what {
+            Happened::Opened { file, path, write } => self.opened(file, path, write),
+            Happened::Closed { write } => self.closed(file, write),
+            Happened::Written(access) => self.written(file, access),
+            Happened::WriteFailed(access) => self.write_failed(file, access),
+            Happened::Emptied => self.emptied(file),
+            Happened::Removed => {
+                if let Some(id) = file.id() {
+                    self.later(move |burst, _| burst.file_removed(id));
+                }
+            }
+            Happened::Accessed(_) | Happened::LaidOut => {}
+        }
+    }
+
+    fn watches(&self, file: &File) -> bool {
+        self.open_checkpoint(file).is_some()
+    }
+
+    fn claims(&self, file: &File, mechanism: Mechanism) -> bool {
+        // Nobody waits here for the table; what it has no time to tell is left alone this time.
+        let held = |id| self.table.try_lock().is_none_or(|table| table.holds(id));
+        mechanism == Mechanism::Burst && (self.open_checkpoint(file).is_some() || file.id().is_some_and(held))
+    }
+
+    fn place(&self, file: &File, _from: u64, place: &mut Placement) {
+        let Some(checkpoint) = self.open_checkpoint(file) else { return };
+        let request = checkpoint.request.load(Ordering::Acquire);
+        let direct = self.admission(|admission| admission.request(request).is_some_and(|of| of.direct));
+        place.tier = Some(if direct { self.settings.capacity } else { self.fast });
+        place.mirrors = 1;
+    }
 
     fn tries_again(&self, file: &File) -> bool {
         self.open_checkpoint(file).is_some_and(|checkpoint| checkpoint.request.load(Ordering::Acquire) != 0)
-    }
-
-    fn no_room(&self, file: &Arc<File>, access: Access, waited: Duration, resume: Resume) {
-        let Some(checkpoint) = self.open_checkpoint(file) else { return resume(Err(Errno::NOSPC.into())) };
-        let request = checkpoint.request.load(Ordering::Acquire);
-        let resume = checkpoint.watched(access, resume);
-        let waited = Time(waited.as_nanos() as u64);
-        let write = self.keep(resume);
-        self.tell(Told::NoRoom { request, write, len: access.len, waited });
     }
 
     fn may_write(&self, file: &File, access: Access) -> bool {
@@ -345,22 +349,32 @@ impl Adviser for Burst {
             })
     }
 
-    fn hold(&self, file: &Arc<File>, access: Access, resume: Resume) {
-        let Some(checkpoint) = self.open_checkpoint(file) else { return resume(Ok(())) };
+    fn hold(&self, file: &Arc<File>, access: Access, no_room_for: Option<Duration>, resume: Resume) {
+        let Some(checkpoint) = self.open_checkpoint(file) else {
+            return resume(if no_room_for.is_some() { Err(Errno::NOSPC.into()) } else { Ok(()) });
+        };
         if self.closed.load(Ordering::Acquire) {
             return resume(Err(Error::Busy("the volume is going down".into())));
         }
-        match self.request_for(&checkpoint) {
-            Ok(request) => {
-                let resume = checkpoint.watched(access, resume);
-                let write = self.keep(resume);
-                self.tell(Told::Hold { request, write, len: access.len });
+        // The mount waits neither for the table nor for the state store.
+        self.later(move |burst, adapt| match no_room_for {
+            Some(waited) => {
+                let request = checkpoint.request.load(Ordering::Acquire);
+                let write = burst.keep(checkpoint.watched(access, resume));
+                let waited = Time(waited.as_nanos() as u64);
+                burst.tell(Told::NoRoom { request, write, len: access.len, waited });
             }
-            Err(error) => {
-                tracing::warn!("a checkpoint of {} cannot be begun: {error}", checkpoint.app);
-                resume(Err(error));
-            }
-        }
+            None => match burst.begin_writing(adapt, &checkpoint) {
+                Ok(request) => {
+                    let write = burst.keep(checkpoint.watched(access, resume));
+                    burst.tell(Told::Hold { request, write, len: access.len });
+                }
+                Err(error) => {
+                    tracing::warn!("a checkpoint of {} cannot be begun: {error}", checkpoint.app);
+                    resume(Err(error));
+                }
+            },
+        });
     }
 }
 

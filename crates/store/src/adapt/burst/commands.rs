@@ -54,7 +54,7 @@ impl Burst {
         self.must_own(caller, &what.app)?;
         self.set_mtbf(&what.app, caller.uid, what.mtbf_s, what.nodes)?;
         let mut table = self.table.lock();
-        if let Some(there) = table.sessions.get(&what.app) {
+        if let Some(there) = self.sessions.read().get(&what.app) {
             return Err(Problem::busy(format!("version \"{}\" of {} was begun already", there.label, what.app))
                 .so("nothing was begun")
                 .try_this("end it with `entrepot checkpoint commit`, or give it up with `commit --abandon`"));
@@ -69,14 +69,13 @@ impl Burst {
             bytes: what.bytes,
             request: 0,
         };
-        table.sessions.insert(what.app.clone(), session);
-        self.sessions.store(table.sessions.len(), Ordering::Release);
+        self.sessions.write().insert(what.app.clone(), session);
         Ok(json!({"app": what.app, "label": label}))
     }
 
     /// The announced version is complete, or given up; waits until it is durable.
     pub(crate) fn end(&self, caller: &Caller, app: &str, abandon: bool) -> Result<Value, Problem> {
-        let session = self.table.lock().sessions.get(app).cloned();
+        let session = self.sessions.read().get(app).cloned();
         let Some(session) = session else {
             return Err(Problem::not_found(format!("no version of {app} was begun"))
                 .try_this("begin one with `entrepot checkpoint begin`, or let it be recognised by its path"));
@@ -85,7 +84,7 @@ impl Burst {
             return Err(Problem::denied(format!("user {} began it, you are {}", session.uid, caller.uid)));
         }
         if abandon || session.request == 0 {
-            self.end_session(app);
+            self.sessions.write().remove(app);
             self.give_up(session.request);
             if abandon {
                 return Ok(json!({"app": app, "label": session.label, "abandoned": true}));
@@ -97,19 +96,13 @@ impl Burst {
         let (tell, told) = channel();
         self.commit_later(session.request, Some(tell));
         let done = told.recv().map_err(|_| Problem::failed("the volume is going down"))?;
-        self.end_session(app);
+        self.sessions.write().remove(app);
         let version = done.map_err(|error| {
             Problem::failed(format!("version \"{}\" is not complete: {error}", session.label))
                 .so("it does not count; the version before it is the newest")
         })?;
         Ok(json!({"app": app, "label": version.label, "number": version.number, "bytes": version.bytes(),
             "files": version.parts.len()}))
-    }
-
-    fn end_session(&self, app: &str) {
-        let mut table = self.table.lock();
-        table.sessions.remove(app);
-        self.sessions.store(table.sessions.len(), Ordering::Release);
     }
 
     fn give_up(&self, request: u64) {

@@ -92,8 +92,7 @@ impl Burst {
             record::put_app(&*self.state, &version.app, app)?;
         }
         table.current.remove(&request);
-        table.sessions.retain(|_, session| session.request != request);
-        self.sessions.store(table.sessions.len(), Ordering::Release);
+        self.sessions.write().retain(|_, session| session.request != request);
         open.values().for_each(|checkpoint| checkpoint.leave(request));
         table.enter(version.clone());
         drop(table);

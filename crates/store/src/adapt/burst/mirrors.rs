@@ -12,7 +12,6 @@ use crate::{Error, Result};
 use policy::layout::{Layout, Mirror, MirrorState, Placement};
 use policy::volume::{Change, Purpose, Verb};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 /// Whether all of a mirror lies on one tier.
 fn is_on(targets: &Targets, mirror: &Mirror, tier: u8) -> bool {
@@ -91,8 +90,7 @@ impl Burst {
     }
 
     /// An empty file that lay elsewhere goes on on the fast tier alone.
-    pub(super) fn bring(&self, adapt: &Adapt, checkpoint: &OpenCheckpoint) -> Result<()> {
-        let request = checkpoint.request.load(Ordering::Acquire);
+    pub(super) fn bring(&self, adapt: &Adapt, checkpoint: &OpenCheckpoint, request: u64) -> Result<()> {
         let direct = self.admission(|admission| admission.request(request).is_some_and(|of| of.direct));
         let Some(layout) = checkpoint.file.layout() else { return Ok(()) };
         let targets = &checkpoint.file.pool().targets;

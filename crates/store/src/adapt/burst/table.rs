@@ -40,6 +40,15 @@ pub struct Session {
     pub request: u64,
 }
 
+impl Session {
+    /// Whether a path belongs to it.
+    pub fn has(&self, path: &str) -> bool {
+        let below =
+            |dir: &str| dir.is_empty() || path == dir || path.strip_prefix(dir).is_some_and(|r| r.starts_with('/'));
+        self.paths.iter().any(|dir| below(dir))
+    }
+}
+
 /// What is known of checkpoints.
 #[derive(Default)]
 pub struct CheckpointTable {
@@ -47,7 +56,6 @@ pub struct CheckpointTable {
     pub names: BTreeMap<u64, String>,
     pub complete: BTreeMap<Version, record::Version>,
     pub current: BTreeMap<u64, Current>,
-    pub sessions: BTreeMap<String, Session>,
     by_path: HashMap<String, Version>,
     by_file: HashMap<FileId, Version>,
     next_app: u64,
@@ -147,12 +155,5 @@ impl CheckpointTable {
     /// The version of an application with that name that is being written.
     pub fn writing(&self, app: &str, label: &str) -> Option<u64> {
         self.current.iter().find(|(_, of)| of.app == app && of.label == label).map(|(request, _)| *request)
-    }
-
-    /// The session that a path belongs to.
-    pub fn session_of(&self, path: &str) -> Option<&Session> {
-        let below =
-            |dir: &str| dir.is_empty() || path == dir || path.strip_prefix(dir).is_some_and(|r| r.starts_with('/'));
-        self.sessions.values().find(|session| session.paths.iter().any(|dir| below(dir)))
     }
 }
