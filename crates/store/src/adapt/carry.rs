@@ -133,3 +133,6 @@ impl Adapt {
         Some(Event::Tiers(Told::CopyGone { location }))
     }
 }
+
+#[cfg(test)]
+mod tests;
