@@ -52,7 +52,7 @@ use stripes::Stripes;
 const FILES_MIN: usize = 1 << 14;
 
 /// Which mechanisms a volume has, and how they are set up.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Config {
     /// The burst buffer.
     pub burst: Option<BurstConfig>,

@@ -6,11 +6,14 @@
 //! ```
 //! The machine is the one that [`policy::volume`] describes; this world only carries out what it says. Targets are
 //! devices of [`crate::storage`] with a queue each. Files are `policy::layout` layouts, so room is counted to the byte.
+//! [`crate::burst`] is this world with [`Applications`] in place of the load.
 //!
 //! What is left out: slow copies of the fast tier, the namespace, caches, and the order of requests within a device's
 //! queue.
 
+mod applications;
 mod carry;
+mod checkpoints;
 mod files;
 mod jobs;
 mod load;
@@ -20,8 +23,10 @@ mod tests;
 mod watch;
 mod world;
 
+pub use applications::{Applications, Look, Observed};
+pub use checkpoints::Checkpoint;
 pub use load::{Job, Load, Request};
-pub use world::{run, run_logged};
+pub use world::{observe, run, run_logged};
 
 use crate::storage::Device;
 use policy::Time;
@@ -42,7 +47,7 @@ pub struct Target {
 }
 
 /// Faults of targets.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Faults {
     /// How many.
     pub count: u32,
@@ -53,7 +58,7 @@ pub struct Faults {
 }
 
 /// Everything about a run.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Setup {
     /// The mechanisms.
     pub config: Config,
@@ -69,6 +74,8 @@ pub struct Setup {
     pub load: Load,
     /// Requests of a trace, instead of the readers of the load.
     pub requests: Option<Vec<Request>>,
+    /// Applications that write at given times into a buffer that is one device, beside or instead of the load.
+    pub applications: Option<Applications>,
     /// Which targets fail when.
     pub faults: Faults,
     /// How long the world goes on after the load and the faults, so that what was begun can end.

@@ -1,11 +1,12 @@
-//! The burst buffer: what happened in the simulator happens to admission as a `volume.toml` sets it up, and what it says is equal,
-//! word for word and at the same times.
+//! The burst buffer: what happened in the simulator happens to the machine as a `volume.toml` sets it up, and what it says is
+//! equal, word for word and at the same times.
 
-use policy::burst::admission::{Action, Admission, Logged};
-use policy::burst::buffer::{self, Scheme};
+use policy::burst::buffer::Scheme;
 use policy::burst::control::Device;
 use policy::burst::tables::Order;
 use policy::machine::Machine;
+use policy::volume::{Action, Change, Logged, Purpose, Verb, Volume};
+use policy::{Time, volume};
 use sim::burst::{Load, Setup, VersionClass, run_logged};
 use std::path::Path;
 use store::volume::Config;
@@ -30,19 +31,22 @@ fn setup(scheme: Scheme, order: Order, congestion: f64, direct: bool) -> Setup {
     Setup { device, load, scheme, order, direct, periods: 1, step_s: 1.0, check: true }
 }
 
-/// Leads admission, with these lines in `volume.toml`, through what happened in the simulator.
-fn live(more: &str, capacity: f64, moments: &[Logged]) -> Vec<Logged> {
+/// Leads the machine, with these lines in `volume.toml`, through what happened in the simulator.
+fn live(more: &str, setup: &Setup, moments: &[Logged]) -> Vec<Logged> {
     let toml = format!("{TOML}{more}");
-    let mut config = Config::parse(Path::new("/volume.toml"), &toml).expect("a configuration").burst.admission();
-    config.buffer.device.capacity = capacity;
-    let mut admission = Admission::new(config);
-    admission.start_log();
+    let file = Config::parse(Path::new("/volume.toml"), &toml).expect("a configuration");
+    let simulated = setup.volume().config;
+    // The simulator's buffer is one device, whose space nobody looks at.
+    let look_every = simulated.burst.expect("a buffer").look_every;
+    let burst = volume::BurstConfig { look_every, ..file.burst.machine(setup.device.capacity as u64) };
+    let mut machine = Volume::new(volume::Config { burst: Some(burst), ..simulated }, Time::ZERO);
+    machine.start_log();
     for moment in moments {
-        let Logged::Event(at, event) = *moment else { continue };
-        admission.handle(at, event);
-        while admission.poll().is_some() {}
+        let Logged::Event(at, event) = moment else { continue };
+        machine.handle(*at, event.clone());
+        machine.drain().for_each(drop);
     }
-    admission.log().to_vec()
+    machine.log().to_vec()
 }
 
 #[test]
@@ -58,12 +62,14 @@ fn the_simulator_and_the_live_burst_buffer_do_the_same() {
     ] {
         let setup = setup(scheme, order, congestion, direct);
         let expected = run_logged(&setup);
-        let logged = live(more, setup.device.capacity, &expected);
+        let logged = live(more, &setup, &expected);
         for (n, (live, simulated)) in logged.iter().zip(&expected).enumerate() {
             assert_eq!(live, simulated, "{scheme:?} {congestion}: line {n}");
         }
         assert_eq!(logged.len(), expected.len(), "{scheme:?}");
-        let demotes = |line: &&Logged| matches!(line, Logged::Action(_, Action::Buffer(buffer::Action::Demote(_))));
+        let to = Verb::AddMirror { purpose: Purpose::Demoted, shape: None };
+        let demotes =
+            |line: &&Logged| matches!(line, Logged::Action(_, Action::Change(Change { verb, .. })) if *verb == to);
         demotions += expected.iter().filter(demotes).count();
     }
     assert!(demotions > 100, "{demotions}");

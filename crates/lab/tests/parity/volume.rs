@@ -122,10 +122,10 @@ fn setup(seed: u64) -> Setup {
             writes: 0.1,
             seed,
         },
-        requests: None,
         faults: Faults { count: 1, replaced_after: Time::from_secs(120), seed },
         rest: Time::from_secs(600),
         check: false,
+        ..Setup::default()
     }
 }
 

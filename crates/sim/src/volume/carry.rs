@@ -74,9 +74,13 @@ impl World<'_> {
         let taken = fresh.iter().map(|(_, object, len)| (object.target, *len, failures(object.target))).collect();
         let fresh = fresh.into_iter().map(|(_, object, _)| object.id).collect();
         let (at, end) = range;
-        let carry = Carry { change, edit, to, fresh, taken, at, end, bytes: 0, began: self.now };
+        let flows = purpose == Some(Purpose::Demoted) && self.begins_to_flow(change.ticket, end);
+        let (at, bytes) = if flows { (end, end) } else { (at, 0) };
+        let carry = Carry { change, edit, to, fresh, taken, at, end, bytes, began: self.now };
         self.carries.insert(change.ticket, carry);
-        self.events.push(self.now, Rank::Timer, Happening::Step(change.ticket));
+        if !flows {
+            self.events.push(self.now, Rank::Timer, Happening::Step(change.ticket));
+        }
     }
 
     /// What the change comes to: the edit, the mirror as it will be, and the range of the file that is copied.
@@ -147,6 +151,9 @@ impl World<'_> {
 
     /// Copies the next bytes of a change, or ends it.
     pub(super) fn step(&mut self, ticket: Ticket) {
+        if self.flows(ticket) {
+            return;
+        }
         let Some(carry) = self.carries.get_mut(&ticket) else { return };
         let file = &self.files[&carry.change.file];
         if carry.at >= carry.end {

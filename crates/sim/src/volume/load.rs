@@ -4,7 +4,7 @@ use crate::generate::Rng;
 use policy::Time;
 
 /// What is drawn.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Load {
     /// How long jobs and readers come.
     pub span: Time,

@@ -1,5 +1,6 @@
 //! A volume under random configurations, loads and faults: no promise is broken, and everything comes to rest.
 
+use super::checkpoints::Held;
 use super::world::World;
 use super::*;
 use crate::storage::{Cost, Service};
@@ -140,10 +141,10 @@ fn setup(wish: Wish) -> Setup {
             writes: wish.writes,
             seed: wish.seed,
         },
-        requests: None,
         faults: Faults { count: wish.faults, replaced_after: Time::from_secs(300), seed: wish.seed },
         rest: Time::from_secs(1800),
         check: true,
+        ..Setup::default()
     }
 }
 
@@ -241,7 +242,7 @@ fn go_wrong(wrong: Wrong) {
             world.free(gone);
         }
         Wrong::KeepsRoom => world.targets.0[0].used += 1,
-        Wrong::ForgetsWrite => drop(world.held.insert(u64::MAX, (0, 1, world.now))),
+        Wrong::ForgetsWrite => drop(world.held.insert(u64::MAX, Held { request: 0, len: 1, since: world.now })),
         Wrong::TakesBack => world.take_back_for_ever(file),
     }
     world.check_end();

@@ -1,6 +1,8 @@
 //! The world: what happens when, and how it is told to the machine.
 
+use super::applications::{Doing, Observed};
 use super::carry::Carry;
+use super::checkpoints::{Checkpoint, Held};
 use super::files::{File, Maker, objects, target_of};
 use super::jobs::{Running, single};
 use super::load::{Job, Request};
@@ -9,8 +11,9 @@ use super::watch::Watch;
 use super::{Figures, Setup};
 use crate::event::{EventQueue, Rank};
 use crate::generate::Rng;
+use policy::burst::admission::Admission;
+use policy::burst::buffer;
 use policy::burst::control::Rates;
-use policy::burst::{admission, buffer};
 use policy::layout::ObjectState;
 use policy::machine::Machine;
 use policy::stripe::forks::{Chooser, Shape};
@@ -30,7 +33,9 @@ pub(super) enum Happening {
     /// A job is submitted, starts, goes on.
     Submit(usize),
     Start(usize),
-    GoOn(usize, u32),
+    GoOn(usize),
+    /// A piece of a checkpoint is written.
+    Piece(u64),
     /// A reader's request.
     Request(usize),
     /// Nobody uses a tier, perhaps.
@@ -38,6 +43,10 @@ pub(super) enum Happening {
     /// A target fails, or an empty device is in its place.
     Fails(usize),
     Replaced(usize),
+    /// Of applications at given times: one writes, one fails, somebody looks.
+    Arrive(usize),
+    AppFails(usize),
+    Look,
 }
 
 pub(super) struct World<'a> {
@@ -51,11 +60,14 @@ pub(super) struct World<'a> {
     pub(super) now: Time,
     pub(super) carries: BTreeMap<Ticket, Carry>,
     pub(super) jobs: BTreeMap<usize, Running>,
-    /// The job that writes each checkpoint on its way.
-    pub(super) requests: BTreeMap<u64, usize>,
-    /// Held writes: whose, how long, since when.
-    pub(super) held: BTreeMap<u64, (usize, u64, Time)>,
+    /// Checkpoints on their way, and those that are complete.
+    pub(super) writing: BTreeMap<u64, Checkpoint>,
+    pub(super) written: Vec<Checkpoint>,
+    pub(super) held: BTreeMap<u64, Held>,
+    /// Applications that write at given times, if that is the load.
+    pub(super) doing: Option<Doing<'a>>,
     pub(super) numbers: u64,
+    pub(super) begun: u64,
     pub(super) writes: u64,
     pub(super) rates: Rates,
     pub(super) replica_rate: f64,
@@ -90,6 +102,14 @@ pub fn run(mut setup: Setup) -> Figures {
     world.figures()
 }
 
+/// The same for applications that write at given times: what was done of their checkpoints.
+pub fn observe(mut setup: Setup) -> Observed {
+    let targets = std::mem::take(&mut setup.targets);
+    let mut world = World::new(&setup, targets);
+    world.run();
+    world.observed()
+}
+
 /// The same, and what went into the machine and came out.
 pub fn run_logged(mut setup: Setup) -> (Figures, Vec<Logged>) {
     let targets = std::mem::take(&mut setup.targets);
@@ -103,8 +123,8 @@ pub fn run_logged(mut setup: Setup) -> (Figures, Vec<Logged>) {
 impl<'a> World<'a> {
     pub(super) fn new(setup: &'a Setup, targets: Vec<super::Target>) -> World<'a> {
         let fresh = |of: super::Target| Target::new(of.tier, of.bytes, of.device);
+        let volume = Volume::new(setup.config.clone(), Time::ZERO);
         World {
-            volume: Volume::new(setup.config.clone(), Time::ZERO),
             said: VecDeque::new(),
             targets: Targets(targets.into_iter().map(fresh).collect()),
             files: BTreeMap::new(),
@@ -113,11 +133,14 @@ impl<'a> World<'a> {
             now: Time::ZERO,
             carries: BTreeMap::new(),
             jobs: BTreeMap::new(),
-            requests: BTreeMap::new(),
+            writing: BTreeMap::new(),
+            written: Vec::new(),
+            doing: setup.applications.as_ref().map(Doing::new),
             held: BTreeMap::new(),
             numbers: 0,
+            begun: 0,
             writes: 0,
-            rates: Rates { write: f64::MAX, demote: f64::MAX },
+            rates: volume.admission().map_or(Rates { write: f64::MAX, demote: f64::MAX }, Admission::rates),
             replica_rate: f64::MAX,
             acknowledged: BTreeSet::new(),
             watch: Watch::default(),
@@ -133,6 +156,7 @@ impl<'a> World<'a> {
             place: Shape { devices: setup.stripe_count.max(1), unit_bytes: setup.stripe_bytes },
             request_ns: 0,
             fast_bytes: [0; 2],
+            volume,
             setup,
         }
     }
@@ -142,6 +166,7 @@ impl<'a> World<'a> {
         let mut rests = Time::ZERO;
         loop {
             self.drive();
+            self.note_turns();
             let Some((now, what)) = self.events.pop() else { break };
             // Only the machine's own looks are left: they may go on for so long.
             let idle = matches!(what, Happening::Timer | Happening::Quiet(_)) && self.carries.is_empty();
@@ -155,10 +180,14 @@ impl<'a> World<'a> {
             if self.setup.check {
                 self.check();
             }
+            if self.doing.as_ref().is_some_and(Doing::is_over) {
+                break;
+            }
         }
     }
 
     fn prepare_load(&mut self) {
+        self.prepare_applications();
         let sizes = self.sizes();
         for (n, bytes) in sizes.into_iter().enumerate() {
             // Every second one is not cut into segments: tiers leave it alone, stripes do not.
@@ -212,7 +241,11 @@ impl<'a> World<'a> {
                 self.submit(n, job);
             }
             Happening::Start(n) => self.start(n),
-            Happening::GoOn(n, turn) => self.go_on(n, turn),
+            Happening::GoOn(n) => self.go_on(n),
+            Happening::Piece(request) => self.write_next(request),
+            Happening::Arrive(n) => self.arrive(n),
+            Happening::AppFails(app) => self.app_fails(app),
+            Happening::Look => self.look(),
             Happening::Request(n) => self.request(n),
             Happening::Quiet(tier) => self.quiet(tier),
             Happening::Fails(target) => self.fails(target),
@@ -230,13 +263,13 @@ impl<'a> World<'a> {
     }
 
     /// Does what the machine said, and comes back when it wants.
-    fn drive(&mut self) {
+    pub(super) fn drive(&mut self) {
         while let Some(action) = self.said.pop_front() {
             match action {
                 Action::Change(change) => self.begin(change),
                 Action::Release { write, verdict } => self.released(write, verdict),
                 Action::Prepare { request, direct } => self.prepare(request, direct),
-                Action::SetRates(rates) => self.rates = rates,
+                Action::SetRates(rates) => self.set_rates(rates),
                 Action::SetReplicaRate(rate) => self.replica_rate = rate,
                 Action::LookAtSpace => self.look_at_space(),
                 Action::Place { shape, .. } => self.place = shape,
@@ -252,11 +285,15 @@ impl<'a> World<'a> {
     }
 
     fn look_at_space(&mut self) {
+        // A buffer that is one device has the room that its account says.
+        if self.doing.is_some() {
+            return;
+        }
         let on = |tier: u8| self.targets.0.iter().filter(move |target| target.tier == tier);
         let free: u64 = on(0).filter(|target| target.up).map(|target| target.bytes - target.used).sum();
         let (usable, whole) = (on(1).any(|target| target.up), on(1).all(|target| target.up));
-        self.tell_checkpoint(admission::Event::Buffer(buffer::Event::Capacity { usable, whole }));
-        self.tell_checkpoint(admission::Event::Buffer(buffer::Event::Free { bytes: free as f64 }));
+        self.tell_buffer(buffer::Event::Capacity { usable, whole });
+        self.tell_buffer(buffer::Event::Free { bytes: free as f64 });
     }
 
     fn request(&mut self, n: usize) {
@@ -383,8 +420,8 @@ impl<'a> World<'a> {
             }
             // Its only copy was there: nothing can bring it back.
             self.figures.lost_files += 1;
-            match self.writer_of(id) {
-                Some(n) => self.give_up(n),
+            match self.checkpoint_of(id) {
+                Some(request) => self.give_up(request),
                 None => self.remove(id),
             }
         }
@@ -446,11 +483,13 @@ impl<'a> World<'a> {
         }
     }
 
-    pub(super) fn figures(mut self) -> Figures {
+    pub(super) fn figures(self) -> Figures {
         let requests = self.figures.requests.max(1) as f64;
         let served: u64 = self.fast_bytes.iter().sum();
-        self.figures.checkpoint_s /= self.figures.checkpoints.max(1) as f64;
+        let took_s = self.written.iter().map(|of| of.ended.since(of.arrived).as_secs_f64());
         Figures {
+            checkpoints: self.written.len() as u64,
+            checkpoint_s: took_s.sum::<f64>() / self.written.len().max(1) as f64,
             request_ms: self.request_ns as f64 / requests / 1e6,
             fast_share: self.fast_bytes[0] as f64 / served.max(1) as f64,
             undone: self.watch.undone(),

@@ -153,6 +153,7 @@ impl Volume {
             faults: Faults { count: self.faults, replaced_after: span("replaced-after", &self.replaced_after)?, seed },
             rest: Time::from_secs(6 * 3600),
             check: self.check,
+            ..Setup::default()
         })
     }
 
