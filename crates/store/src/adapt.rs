@@ -6,14 +6,15 @@
 //!   checkpoints, control, jobs ──────────┴─> tell ──>   ^                                 |
 //!                                                       '───── LaidOut, Done, Prepared ───'
 //! ```
-//! [`Volume`] decides, the same that `entrepot-lab sim volume` drives. Threads of applications only record what they
-//! do, or leave a write to be held; one thread steps, some carry. The machine's lock is held for one event, or some of
+//! [`Volume`] decides, the same that `entrepot-lab sim volume` drives. Threads of applications record what they do,
+//! and ask whether a write of a checkpoint may go on; one thread steps, some carry. The machine's lock is held for one event, or some of
 //! those recorded, and until what it says waits in its lane.
 //!
 //! An access is what reaches the daemon: what the kernel's page cache answers costs no device anything and is none.
 //!
-//! On disk there are only the files' own layouts, and which mirrors are forks: temperatures and loads are learned
-//! again after a restart, and a walk through the tree finds what lies on the fast tier.
+//! In the state store are which mirrors are forks, the speeds of devices, and what is known of checkpoints.
+//! Temperatures and loads are learned again after a restart, and a walk through the tree finds what lies on the fast
+//! tier.
 
 pub mod burst;
 mod carry;

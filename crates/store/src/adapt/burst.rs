@@ -9,7 +9,7 @@
 //! ```
 //! What is copied, dropped and tried again when is decided in [`policy::volume`]. A version is complete when all its
 //! files that were open for writing are closed, or when `entrepot checkpoint commit` says so. Locks: `table` before the
-//! machine; carriers hold neither.
+//! machine; neither is held while bytes are copied or synced.
 
 mod adviser;
 mod commands;
