@@ -15,11 +15,12 @@
 //! Source: Sung (2020), section 5.2; Kougkas et al., Harmonia (MaxEff, MaxBW); the reference, sections 8.2 to 8.5.
 
 mod event;
+mod rates;
 
 pub use event::{Action, Event};
 
 use super::control::{Device, Plan, Rates};
-use super::predict::{Forecast, better, rates_for};
+use super::predict::Forecast;
 use super::queue::{App, Turns};
 use super::replicator::{self, Replicator};
 use super::tables::{Demotion, Order, Tables, Version};
@@ -497,37 +498,6 @@ impl Buffer {
     /// Whether a checkpoint of that size has no place but the capacity tier, and that takes it.
     fn only_direct(&self, bytes: f64) -> bool {
         self.capacity_usable && bytes > self.config.device.capacity
-    }
-
-    fn rates_now(&self, now: Time) -> Rates {
-        let device = &self.config.device;
-        let all = || self.writing.values().filter(|of| of.goes());
-        if all().next().is_none() {
-            return Rates { write: device.write_max, demote: device.demote_idle };
-        }
-        let full = Rates { write: device.write_max, demote: 0.0 };
-        let demoting = Rates { write: device.write_min, demote: device.demote_max };
-        match self.config.scheme {
-            Scheme::DataWarp | Scheme::MaxBw => full,
-            Scheme::MaxEff => demoting,
-            Scheme::Static(share) if self.used < share * device.capacity => full,
-            Scheme::Static(_) => demoting,
-            Scheme::Bbos => self.plan.rates(device, self.dwsf),
-            Scheme::Predicted => {
-                let (_, dirty) = self.tables.in_buffer();
-                let reserved: f64 = all().map(|of| of.reserved).sum();
-                let largest = all().map(|of| of.reserved).fold(0.0, f64::max);
-                let clean = (self.used - dirty as f64 - reserved).max(0.0);
-                let free = (self.room() - self.used).max(0.0) + clean;
-                let left: f64 = all().map(|of| (of.reserved - of.written).max(0.0)).sum();
-                let waiting: f64 = self.writing.values().filter(|of| !of.turn).filter_map(|of| of.wants).sum();
-                let period_s = self.config.period.as_secs_f64();
-                let coming = self.forecast.coming(now, period_s, period_s);
-                // Those that wait come at once; the next one must find its room whole, so one is kept in reserve.
-                let forecast = rates_for(device, free - waiting - largest, dirty as f64, left, &coming);
-                better(device, &self.plan, self.dwsf, self.dwpp, &coming, forecast)
-            }
-        }
     }
 }
 

@@ -23,10 +23,13 @@
 //!
 //! Source: the reference, section 6.8.
 
+mod event;
 mod line;
 mod running;
 mod slab;
 mod waiting;
+
+pub use event::{Action, Charge, DropReason, Event, Job, JobId, Queue, QueueId, Standing, StartReason, Stats};
 
 use crate::machine::Machine;
 use crate::time::Time;
@@ -34,169 +37,6 @@ use line::{Line, Room};
 use slab::{Dependant, Slab};
 use std::collections::VecDeque;
 use waiting::Limits;
-
-/// A job; a number of the driver's choosing, never used twice.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct JobId(pub u64);
-
-/// A queue, by its place in the configuration.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct QueueId(pub u8);
-
-/// What a job takes of its queue's capacity.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Charge {
-    /// Its cores.
-    Cores,
-    /// One slot, whatever cores it asks for.
-    Slot,
-}
-
-/// A queue.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Queue {
-    /// Cores, or jobs at once.
-    pub capacity: u32,
-    /// What a job takes of it.
-    pub charge: Charge,
-}
-
-/// A job to run.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Job {
-    /// Its number.
-    pub id: JobId,
-    /// Where it waits.
-    pub queue: QueueId,
-    /// Cores (or nodes) it needs; at least 1.
-    pub cores: u32,
-    /// How long it says it runs.
-    pub estimate: Time,
-    /// Jobs that must end well before. The driver leaves out those that already did; a number that is not known (never
-    /// submitted, or ended badly) drops the job.
-    pub after_ok: Vec<JobId>,
-    /// Jobs that must have ended before, well or not. A number that is not known has.
-    pub after_any: Vec<JobId>,
-}
-
-/// What happened.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Event {
-    /// A job was submitted.
-    Submitted(Job),
-    /// A running job ended.
-    Ended {
-        /// The job, by the driver's number.
-        id: JobId,
-        /// Whether with success.
-        ok: bool,
-    },
-    /// The user wants a job gone, waiting or running.
-    Cancelled {
-        /// The job, by the driver's number.
-        id: JobId,
-    },
-    /// The capacity of a queue changed. What runs goes on.
-    Capacity {
-        /// Which queue.
-        queue: QueueId,
-        /// What it has now.
-        capacity: u32,
-    },
-    /// A job was already running when the driver restarted. Takes its capacity like a started one.
-    Running {
-        /// The job.
-        job: Job,
-        /// When it started.
-        started: Time,
-    },
-}
-
-/// What the driver has to do.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Action {
-    /// Run a job; send `Ended` when it ends.
-    Start {
-        /// The job, by the driver's number.
-        id: JobId,
-        /// The rule that decided.
-        reason: StartReason,
-    },
-    /// Kill a running job that was cancelled; its `Ended` is still due.
-    Stop {
-        /// The job, by the driver's number.
-        id: JobId,
-    },
-    /// Forget a job: it will not run.
-    Drop {
-        /// The job, by the driver's number.
-        id: JobId,
-        /// The rule that decided.
-        reason: DropReason,
-    },
-}
-
-/// Why a job starts now.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum StartReason {
-    /// It was the first of its queue and fits.
-    Head,
-    /// It fits beside what runs and ends before the head of the queue can start.
-    EndsInTime {
-        /// When the head can start.
-        shadow: Time,
-    },
-    /// It fits beside the head of the queue too.
-    FitsBesideHead,
-}
-
-/// Why a job will not run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum DropReason {
-    /// It was cancelled while it waited.
-    Cancelled,
-    /// A job it depends on ended badly, was cancelled or dropped.
-    DependencyFailed(JobId),
-    /// It depends on a job that is not known.
-    DependencyUnknown(JobId),
-    /// It needs more than its queue has.
-    TooLarge {
-        /// What the queue has.
-        capacity: u32,
-    },
-    /// There is no such queue.
-    NoSuchQueue,
-    /// A job of that number is there already.
-    NumberInUse,
-}
-
-/// Counts since the start.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Stats {
-    /// Jobs submitted.
-    pub submitted: u64,
-    /// Jobs started in turn.
-    pub started_in_turn: u64,
-    /// Jobs started by backfilling.
-    pub backfilled: u64,
-    /// Jobs that ended.
-    pub ended: u64,
-    /// Jobs dropped.
-    pub dropped: u64,
-    /// Heads that started later than promised (only when others overran their estimates or capacity shrank).
-    pub promises_broken: u64,
-}
-
-/// Where a job stands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Standing {
-    /// Waits for jobs it depends on.
-    Held,
-    /// Waits in its queue.
-    Waiting,
-    /// Runs.
-    Running,
-}
 
 /// The scheduler of all queues.
 #[derive(Debug)]

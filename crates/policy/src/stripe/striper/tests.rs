@@ -1,6 +1,9 @@
 //! The striper as a whole: what it does under loads that change.
 
 use super::*;
+use crate::pattern::Request;
+use crate::stripe::performance::Served;
+use crate::stripe::profile::Counts;
 use crate::stripe::profile::{Count, class_of};
 use crate::stripe::rules;
 

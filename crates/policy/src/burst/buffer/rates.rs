@@ -1,0 +1,39 @@
+//! How fast is written and demoted, by scheme.
+
+use super::{Buffer, Scheme};
+use crate::burst::control::Rates;
+use crate::burst::predict::{better, rates_for};
+use crate::time::Time;
+
+impl Buffer {
+    pub(super) fn rates_now(&self, now: Time) -> Rates {
+        let device = &self.config.device;
+        let all = || self.writing.values().filter(|of| of.goes());
+        if all().next().is_none() {
+            return Rates { write: device.write_max, demote: device.demote_idle };
+        }
+        let full = Rates { write: device.write_max, demote: 0.0 };
+        let demoting = Rates { write: device.write_min, demote: device.demote_max };
+        match self.config.scheme {
+            Scheme::DataWarp | Scheme::MaxBw => full,
+            Scheme::MaxEff => demoting,
+            Scheme::Static(share) if self.used < share * device.capacity => full,
+            Scheme::Static(_) => demoting,
+            Scheme::Bbos => self.plan.rates(device, self.dwsf),
+            Scheme::Predicted => {
+                let (_, dirty) = self.tables.in_buffer();
+                let reserved: f64 = all().map(|of| of.reserved).sum();
+                let largest = all().map(|of| of.reserved).fold(0.0, f64::max);
+                let clean = (self.used - dirty as f64 - reserved).max(0.0);
+                let free = (self.room() - self.used).max(0.0) + clean;
+                let left: f64 = all().map(|of| (of.reserved - of.written).max(0.0)).sum();
+                let waiting: f64 = self.writing.values().filter(|of| !of.turn).filter_map(|of| of.wants).sum();
+                let period_s = self.config.period.as_secs_f64();
+                let coming = self.forecast.coming(now, period_s, period_s);
+                // Those that wait come at once; the next one must find its room whole, so one is kept in reserve.
+                let forecast = rates_for(device, free - waiting - largest, dirty as f64, left, &coming);
+                better(device, &self.plan, self.dwsf, self.dwpp, &coming, forecast)
+            }
+        }
+    }
+}
