@@ -1,9 +1,9 @@
 //! The world: clients, queues, devices, moves.
 
+mod carry;
 mod copies;
 mod figures;
 mod page_cache;
-mod steps;
 
 use super::lru::Lru;
 use super::optimum;
@@ -11,16 +11,16 @@ use super::requests::{Piece, Requests};
 use super::{Arrivals, Scheme, Setup};
 use crate::event::{EventQueue, Rank};
 use crate::latency::Latencies;
+use carry::{Carry, Name};
 use copies::Copies;
 pub use figures::Figures;
 use page_cache::PageCache;
 use policy::machine::Machine;
-use policy::tier::machine::{Action, Event, Logged, Reorganizer};
+use policy::tier::machine::{Event, Logged, Reorganizer};
 use policy::tier::split::Split;
-use policy::tier::{Location, Move, Region, Tier};
+use policy::tier::{Region, Tier};
 use policy::time::Time;
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use steps::Steps;
+use std::collections::{BTreeMap, VecDeque};
 
 /// Runs all requests under a scheme.
 pub fn run(setup: &Setup, scheme: &Scheme, requests: &Requests) -> Figures {
@@ -57,24 +57,23 @@ enum Happening {
     Issue,
     /// The machine wanted to be asked.
     Timer,
-    /// The next step of a move may be made, perhaps.
-    Step(u32),
+    /// The next step of a move or a copy may be made, perhaps.
+    Step(Name),
 }
 
 #[derive(Clone, Copy, Debug)]
 enum Job {
     /// A piece of a request.
-    Piece { request: usize },
-    /// A location is read for a move.
-    MoveRead { at: u32 },
-    /// A location is written for a move.
-    MoveWrite { at: u32 },
-    /// A location is read for a slow copy.
-    CopyRead { at: u32 },
-    /// It is written to the slow tier.
-    CopyWrite { at: u32 },
+    Piece {
+        request: usize,
+    },
+    /// A location is read, and written, for a move or a slow copy.
+    Read(Name),
+    Write(Name),
     /// Pages are read into the page cache.
-    Fetch { id: policy::cache::FetchId },
+    Fetch {
+        id: policy::cache::FetchId,
+    },
     /// Nobody waits for it.
     Background,
 }
@@ -113,16 +112,12 @@ struct World<'a> {
     under_way: BTreeMap<usize, UnderWay>,
     machine: Option<Reorganizer>,
     timer: Option<Time>,
-    /// Moves under way, and the bytes that were written meanwhile.
-    moving: BTreeMap<u32, (Move, u64)>,
+    /// Moves and copies under way.
+    carries: BTreeMap<Name, Carry>,
     copies: Copies,
-    /// What is moved or copied step by step.
-    steps: BTreeMap<u32, Steps>,
     /// When a request last came to a device.
     used: Option<Time>,
     page_cache: Option<PageCache>,
-    /// Moves that write for the second time.
-    caught_up: BTreeSet<u32>,
     /// Bytes of locations that requests under way read or write: at hand for a move.
     at_hand: BTreeMap<u32, u64>,
     lru: Option<Lru>,
@@ -179,12 +174,10 @@ impl<'a> World<'a> {
             under_way: BTreeMap::new(),
             machine,
             timer: None,
-            moving: BTreeMap::new(),
+            carries: BTreeMap::new(),
             copies: Copies::new(matches!(scheme, Scheme::Reorganized { config, .. } if config.keep_copies)),
-            steps: BTreeMap::new(),
             used: None,
             page_cache: setup.page_cache.map(|cache| PageCache::new(cache, setup.block_bytes)),
-            caught_up: BTreeSet::new(),
             at_hand: BTreeMap::new(),
             lru: (*scheme == Scheme::Lru).then(|| Lru::new(capacity)),
             optimum: None,
@@ -224,7 +217,7 @@ impl<'a> World<'a> {
                 Happening::Done(device) => self.done(now, device),
                 Happening::Issue => self.issue(now),
                 Happening::Timer => self.timer = None,
-                Happening::Step(at) => self.next_step(now, at),
+                Happening::Step(name) => self.next_step(now, name),
             }
             self.ask(now);
             if self.setup.check {
@@ -288,10 +281,7 @@ impl<'a> World<'a> {
             _ => home,
         };
         if write {
-            self.copy_over(piece.at);
-            if let Some((_, written)) = self.moving.get_mut(&piece.at) {
-                *written += u64::from(piece.bytes);
-            }
+            self.overwritten(piece.at, u64::from(piece.bytes));
         }
         if self.machine.is_some() {
             self.at_hand.insert(piece.at, u64::from(piece.bytes));
@@ -299,7 +289,7 @@ impl<'a> World<'a> {
         self.accesses += 1;
         self.used = Some(now);
         self.fast_accesses += u64::from(device < self.fast_devices);
-        let location = self.requests.locations()[piece.at as usize];
+        let location = self.location(piece.at);
         self.tell(now, Event::Access { location, region, bytes: u64::from(piece.bytes) });
         let (from, bytes) = (u64::from(piece.from), u64::from(piece.bytes));
         if self.page_cache.is_some() && !write {
@@ -327,7 +317,7 @@ impl<'a> World<'a> {
         let tier = self.tier_of(device);
         self.fast_held += u64::from(tier == Tier::Fast);
         self.slow_held += u64::from(tier == Tier::Slow);
-        let location = self.requests.locations()[at as usize];
+        let location = self.location(at);
         self.tell(now, Event::Placed { location, tier });
         self.look_at_space(now);
         device
@@ -394,18 +384,8 @@ impl<'a> World<'a> {
                 self.piece_done(now, request);
             }
             Some(Job::Fetch { id }) => self.fetched(now, id, number),
-            Some(Job::MoveRead { at }) => {
-                if let Some((of, _)) = self.moving.get(&at) {
-                    let to = self.device(at, of.to);
-                    let bytes = self.step_bytes(at);
-                    self.moved_bytes += bytes;
-                    self.queue(now, to, Job::MoveWrite { at }, Region::Write, bytes);
-                }
-            }
-            Some(Job::MoveWrite { at }) if self.step_done(now, at) => {}
-            Some(Job::MoveWrite { at }) => self.written(now, at),
-            Some(Job::CopyRead { at }) => self.copy_read(now, at),
-            Some(Job::CopyWrite { at }) => self.copy_written(now, at),
+            Some(Job::Read(name)) => self.was_read(now, name),
+            Some(Job::Write(name)) => self.was_written(now, name),
             Some(Job::Background) | None => {}
         }
     }
@@ -447,39 +427,6 @@ impl<'a> World<'a> {
         self.devices.iter_mut().for_each(|device| device.busy_ns = 0);
     }
 
-    /// A move has written its bytes. What was written to the location meanwhile is written once more.
-    fn written(&mut self, now: Time, at: u32) {
-        let Some((of, written @ 1..)) = self.moving.get(&at).copied() else { return self.moved(now, at) };
-        if self.caught_up.insert(at) {
-            self.moved_bytes += written;
-            let to = self.device(at, of.to);
-            self.queue(now, to, Job::MoveWrite { at }, Region::Write, written.min(self.setup.block_bytes));
-        } else {
-            self.moved(now, at);
-        }
-    }
-
-    fn moved(&mut self, now: Time, at: u32) {
-        let Some((of, written)) = self.moving.remove(&at) else { return };
-        self.caught_up.remove(&at);
-        match of.to {
-            Tier::Fast => {
-                (self.fast_held, self.slow_held) = (self.fast_held + 1, self.slow_held - 1);
-                if self.copies.kept && written == 0 {
-                    self.hold(at);
-                }
-            }
-            Tier::Slow => {
-                (self.fast_held, self.slow_held) = (self.fast_held - 1, self.slow_held + 1);
-                self.copies.held.remove(&at);
-            }
-        }
-        self.place[at as usize] = Some(self.device(at, of.to));
-        self.forget_cached(now, of.location);
-        self.tell(now, Event::Moved { location: of.location });
-        self.look_at_space(now);
-    }
-
     fn tell(&mut self, now: Time, event: Event) {
         if let Some(machine) = &mut self.machine {
             machine.handle(now, event);
@@ -490,33 +437,7 @@ impl<'a> World<'a> {
     fn ask(&mut self, now: Time) {
         self.tell(now, Event::Tick);
         while let Some(action) = self.machine.as_mut().and_then(Reorganizer::poll) {
-            let (Action::Move(Move { location, .. }) | Action::Copy(location)) = action;
-            let known = self.number(location).and_then(|at| self.place[at as usize].map(|from| (at, from)));
-            let Some((at, from)) = known else {
-                self.tell(now, Event::Failed { location });
-                continue;
-            };
-            let yielding = self.machine.as_ref().and_then(|machine| machine.yielding(&action));
-            let Action::Move(of) = action else {
-                self.copy(now, at, yielding);
-                continue;
-            };
-            self.moving.insert(at, (of, 0));
-            if self.setup.free_moves || (of.to == Tier::Slow && self.copies.held.contains(&at)) {
-                self.moved(now, at);
-                continue;
-            }
-            let block = self.setup.block_bytes;
-            let rest = block.saturating_sub(self.at_hand.get(&at).copied().unwrap_or(0));
-            if let Some(yielding) = yielding.filter(|_| rest == block) {
-                self.stepwise(now, at, yielding);
-            } else if rest > 0 {
-                self.moved_bytes += rest;
-                self.queue(now, from, Job::MoveRead { at }, Region::Read, rest);
-            } else {
-                self.moved_bytes += block;
-                self.queue(now, self.device(at, of.to), Job::MoveWrite { at }, Region::Write, block);
-            }
+            self.begin(now, &action);
         }
         let deadline = self.machine.as_ref().and_then(Reorganizer::next_deadline);
         if let Some(at) = deadline
@@ -529,14 +450,6 @@ impl<'a> World<'a> {
                 self.events.push(at, Rank::Timer, Happening::Timer);
             }
         }
-    }
-
-    fn number(&self, location: Location) -> Option<u32> {
-        self.requests.number_of(location)
-    }
-
-    fn coming(&self) -> u64 {
-        self.moving.values().filter(|(of, _)| of.to == Tier::Fast).count() as u64
     }
 
     /// The device of a tier that a location belongs on.
@@ -558,8 +471,8 @@ impl<'a> World<'a> {
         assert!(full || self.unlimited, "the fast tier holds more than it can");
         let pieces: usize = self.under_way.values().map(|of| of.pieces as usize).sum();
         assert_eq!(pieces, self.foreground.iter().sum::<usize>(), "a piece was lost");
-        for (at, (of, _)) in &self.moving {
-            let from = self.place[*at as usize].map(|device| self.tier_of(device));
+        for (name, of) in self.carries.iter().filter(|(name, _)| !name.copy) {
+            let from = self.place[name.at as usize].map(|device| self.tier_of(device));
             assert_eq!(from, Some(of.to.other()), "a move from where the location is not");
         }
         let machine = self.machine.as_ref();

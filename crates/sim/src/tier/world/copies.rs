@@ -1,25 +1,20 @@
 //! Slow copies below what lies on the fast tier, as the live mover keeps, makes and gives them up; and what lay there before the trace.
 //!
-//! A copy that is made reads the location from its fast device and writes it to its slow one, queued with everything else; a write to the
-//! location ends it after the step under way. Copies take room on the slow tier; when that is short of space as many go as it is short of.
+//! Copies take room on the slow tier; when that is short of space as many go as it is short of.
 
-use super::{Happening, Job, World};
+use super::{Happening, World};
 use crate::event::Rank;
 use crate::generate::Rng;
 use policy::tier::machine::Event;
 use policy::tier::room::{self, SlowTarget};
-use policy::tier::yielding::Yielding;
-use policy::tier::{Region, Tier};
 use policy::time::Time;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 /// The copies of a world.
 #[derive(Debug, Default)]
 pub(super) struct Copies {
     /// Locations on the fast tier with an equal copy on the slow one.
     pub held: BTreeSet<u32>,
-    /// Copies under way, and whether the location was written meanwhile.
-    making: BTreeMap<u32, bool>,
     /// Whether any are kept.
     pub kept: bool,
     /// The most that there were at a time.
@@ -51,65 +46,10 @@ impl World<'_> {
         self.setup.before
     }
 
-    /// The machine wants a copy of a location.
-    pub(super) fn copy(&mut self, now: Time, at: u32, yielding: Option<(Yielding, u64)>) {
-        self.copies.making.insert(at, false);
-        if self.setup.free_moves {
-            return self.copied(now, at);
-        }
-        if let Some(yielding) = yielding {
-            return self.stepwise(now, at, yielding);
-        }
-        self.moved_bytes += self.setup.block_bytes;
-        self.queue(now, self.device(at, Tier::Fast), Job::CopyRead { at }, Region::Read, self.setup.block_bytes);
-    }
-
-    /// Its bytes were read.
-    pub(super) fn copy_read(&mut self, now: Time, at: u32) {
-        if self.copies.making.get(&at) == Some(&true) {
-            return self.give_copy_up(now, at);
-        }
-        let bytes = self.step_bytes(at);
-        self.moved_bytes += bytes;
-        self.queue(now, self.device(at, Tier::Slow), Job::CopyWrite { at }, Region::Write, bytes);
-    }
-
-    /// And written.
-    pub(super) fn copy_written(&mut self, now: Time, at: u32) {
-        if !self.step_done(now, at) {
-            self.copied(now, at);
-        }
-    }
-
-    /// It is not made after all.
-    pub(super) fn give_copy_up(&mut self, now: Time, at: u32) {
-        self.steps.remove(&at);
-        self.copies.making.insert(at, true);
-        self.copied(now, at);
-    }
-
-    fn copied(&mut self, now: Time, at: u32) {
-        let location = self.requests.locations()[at as usize];
-        match self.copies.making.remove(&at) {
-            Some(false) => {
-                self.hold(at);
-                self.tell(now, Event::Copied { location });
-            }
-            _ => self.tell(now, Event::Failed { location }),
-        }
-        self.look_at_space(now);
-    }
-
     /// A location has a copy from now on.
     pub(super) fn hold(&mut self, at: u32) {
         self.copies.held.insert(at);
         self.copies.most = self.copies.most.max(self.copies.held.len() as u64);
-    }
-
-    /// A location is written.
-    pub(super) fn copy_over(&mut self, at: u32) {
-        self.copies.held.remove(&at);
-        self.copies.making.entry(at).and_modify(|written| *written = true);
     }
 
     /// What is left on the slow tier for copies; of those that take more than there is, some go. Locations are spread evenly
@@ -119,11 +59,11 @@ impl World<'_> {
         let (block, free_percent) = (self.setup.block_bytes, self.setup.copies_free_percent);
         let taken = |world: &Self, copies: usize| (world.slow_held + copies as u64) * block;
         let target = |taken: u64| SlowTarget { total_bytes, free_bytes: total_bytes.saturating_sub(taken) };
-        let all = taken(self, self.copies.held.len() + self.copies.making.len());
+        let all = taken(self, self.copies.held.len() + self.carries.keys().filter(|name| name.copy).count());
         let short = target(all).short_bytes(free_percent) + all.saturating_sub(total_bytes);
         let go = self.machine.as_ref().map(|machine| room::give_up(machine.copies_to_give_up(), short, |_| block).0);
         for location in go.unwrap_or_default() {
-            if let Some(at) = self.number(location) {
+            if let Some(at) = self.requests.number_of(location) {
                 self.copies.held.remove(&at);
             }
             self.tell(now, Event::CopyGone { location });
