@@ -10,9 +10,9 @@ use super::optimum;
 use super::requests::{Piece, Requests};
 use super::{Arrivals, Scheme, Setup};
 use crate::event::{EventQueue, Rank};
-use crate::latency::Latencies;
 use carry::{Carry, Name};
 use copies::Copies;
+use figures::Counts;
 pub use figures::Figures;
 use page_cache::PageCache;
 use policy::machine::Machine;
@@ -102,8 +102,8 @@ struct World<'a> {
     foreground: [usize; 2],
     /// The device of each location, if it has one.
     place: Vec<Option<usize>>,
-    fast_held: u64,
-    slow_held: u64,
+    /// Locations on each tier.
+    lie: [u64; 2],
     split: Split,
     /// Which devices take new data.
     takes: [bool; 2],
@@ -123,14 +123,9 @@ struct World<'a> {
     lru: Option<Lru>,
     optimum: Option<(u64, bool)>,
     held: Vec<bool>,
-    latencies: Latencies,
-    accesses: u64,
-    fast_accesses: u64,
-    moved_bytes: u64,
+    counts: Counts,
     /// When the first request came.
     first: Time,
-    /// Since when is counted.
-    began: Time,
     /// Until when the devices rest.
     rests_until: Time,
     /// The request before which they rested last.
@@ -165,8 +160,7 @@ impl<'a> World<'a> {
             fast_devices: fast,
             foreground: [0; 2],
             place: vec![None; requests.locations().len()],
-            fast_held: 0,
-            slow_held: 0,
+            lie: [0; 2],
             split: Split::new(&weights),
             takes,
             unlimited: *scheme == Scheme::FastOnly,
@@ -182,12 +176,8 @@ impl<'a> World<'a> {
             lru: (*scheme == Scheme::Lru).then(|| Lru::new(capacity)),
             optimum: None,
             held: Vec::new(),
-            latencies: Latencies::default(),
-            accesses: 0,
-            fast_accesses: 0,
-            moved_bytes: 0,
+            counts: Counts::default(),
             first: Time::ZERO,
-            began: Time::ZERO,
             rests_until: Time::ZERO,
             rested: 0,
             end: Time::ZERO,
@@ -286,9 +276,8 @@ impl<'a> World<'a> {
         if self.machine.is_some() {
             self.at_hand.insert(piece.at, u64::from(piece.bytes));
         }
-        self.accesses += 1;
+        self.counts.accesses[self.tier_of(device) as usize] += 1;
         self.used = Some(now);
-        self.fast_accesses += u64::from(device < self.fast_devices);
         let location = self.location(piece.at);
         self.tell(now, Event::Access { location, region, bytes: u64::from(piece.bytes) });
         let (from, bytes) = (u64::from(piece.from), u64::from(piece.bytes));
@@ -308,15 +297,14 @@ impl<'a> World<'a> {
             return device;
         }
         let room =
-            self.unlimited || (self.fast_held + self.coming() + 1) * self.setup.block_bytes <= self.setup.fast_bytes;
+            self.unlimited || (self.lie[0] + self.coming() + 1) * self.setup.block_bytes <= self.setup.fast_bytes;
         let (fast_devices, takes) = (self.fast_devices, self.takes);
         let may = |device: usize| if device < fast_devices { takes[0] && room } else { takes[1] };
         let fallback = if takes[1] { fast_devices } else { 0 };
         let device = self.split.next(may).unwrap_or(fallback);
         self.place[at as usize] = Some(device);
         let tier = self.tier_of(device);
-        self.fast_held += u64::from(tier == Tier::Fast);
-        self.slow_held += u64::from(tier == Tier::Slow);
+        self.lie[tier as usize] += 1;
         let location = self.location(at);
         self.tell(now, Event::Placed { location, tier });
         self.look_at_space(now);
@@ -336,7 +324,7 @@ impl<'a> World<'a> {
             let (from, to) = (self.device(victim, Tier::Fast), self.place[victim as usize].unwrap_or(home));
             self.queue(now, from, Job::Background, Region::Read, block);
             self.queue(now, to, Job::Background, Region::Write, block);
-            self.moved_bytes += 2 * block;
+            self.counts.moved_bytes += 2 * block;
         }
         if hit {
             return fast;
@@ -349,12 +337,12 @@ impl<'a> World<'a> {
         if write {
             if rest > 0 {
                 self.queue(now, fast, Job::Background, Region::Write, rest);
-                self.moved_bytes += 2 * rest;
+                self.counts.moved_bytes += 2 * rest;
             }
             return fast;
         }
         self.queue(now, fast, Job::Background, Region::Write, block);
-        self.moved_bytes += rest + block;
+        self.counts.moved_bytes += rest + block;
         home
     }
 
@@ -405,7 +393,7 @@ impl<'a> World<'a> {
             return;
         }
         if request as u64 >= self.setup.warm_up {
-            self.latencies.add(now.since(under_way.since));
+            self.counts.latencies.add(now.since(under_way.since));
         }
         self.under_way.remove(&request);
         if self.machine.is_some() {
@@ -421,9 +409,7 @@ impl<'a> World<'a> {
 
     /// The warm-up is over.
     fn count_from(&mut self, now: Time) {
-        self.began = now;
-        self.latencies = Latencies::default();
-        (self.accesses, self.fast_accesses, self.moved_bytes) = (0, 0, 0);
+        self.counts = Counts { began: now, ..Counts::default() };
         self.devices.iter_mut().for_each(|device| device.busy_ns = 0);
     }
 
@@ -465,9 +451,10 @@ impl<'a> World<'a> {
     }
 
     fn check(&self) {
-        let held = self.place.iter().flatten().filter(|&&device| device < self.fast_devices).count() as u64;
-        assert_eq!(held, self.fast_held, "the account of the fast tier is wrong");
-        let full = (held + self.coming()) * self.setup.block_bytes <= self.setup.fast_bytes;
+        let mut lie = [0; 2];
+        self.place.iter().flatten().for_each(|device| lie[self.tier_of(*device) as usize] += 1);
+        assert_eq!(lie, self.lie, "the accounts of the tiers are wrong");
+        let full = (self.lie[0] + self.coming()) * self.setup.block_bytes <= self.setup.fast_bytes;
         assert!(full || self.unlimited, "the fast tier holds more than it can");
         let pieces: usize = self.under_way.values().map(|of| of.pieces as usize).sum();
         assert_eq!(pieces, self.foreground.iter().sum::<usize>(), "a piece was lost");
@@ -478,8 +465,6 @@ impl<'a> World<'a> {
         let machine = self.machine.as_ref();
         let known = machine.map_or(self.copies.held.len(), |machine| machine.copies().0);
         assert_eq!(self.copies.held.len(), known, "a copy that only one knows of");
-        let slow = self.place.iter().flatten().filter(|&&device| device >= self.fast_devices).count() as u64;
-        assert_eq!(slow, self.slow_held, "the account of the slow tier is wrong");
     }
 }
 

@@ -62,12 +62,12 @@ impl World<'_> {
     }
 
     fn read(&mut self, now: Time, name: Name, from: usize, bytes: u64) {
-        self.moved_bytes += bytes;
+        self.counts.moved_bytes += bytes;
         self.queue(now, from, Job::Read(name), Region::Read, bytes);
     }
 
     fn write(&mut self, now: Time, name: Name, to: Tier, bytes: u64) {
-        self.moved_bytes += bytes;
+        self.counts.moved_bytes += bytes;
         // What is written twice is one location at most.
         let bytes = bytes.min(self.setup.block_bytes);
         self.queue(now, self.device(name.at, to), Job::Write(name), Region::Write, bytes);
@@ -126,17 +126,12 @@ impl World<'_> {
             self.tell(now, Event::Copied { location });
             return self.look_at_space(now);
         }
+        self.lie[of.to as usize] += 1;
+        self.lie[of.to.other() as usize] -= 1;
         match of.to {
-            Tier::Fast => {
-                (self.fast_held, self.slow_held) = (self.fast_held + 1, self.slow_held - 1);
-                if self.copies.kept && of.written == 0 {
-                    self.hold(at);
-                }
-            }
-            Tier::Slow => {
-                (self.fast_held, self.slow_held) = (self.fast_held - 1, self.slow_held + 1);
-                self.copies.held.remove(&at);
-            }
+            Tier::Fast if self.copies.kept && of.written == 0 => self.hold(at),
+            Tier::Fast => {}
+            Tier::Slow => _ = self.copies.held.remove(&at),
         }
         self.place[at as usize] = Some(self.device(at, of.to));
         self.forget_cached(now, location);

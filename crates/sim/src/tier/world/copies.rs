@@ -57,7 +57,7 @@ impl World<'_> {
     pub(super) fn look_at_space(&mut self, now: Time) {
         let Some(total_bytes) = self.setup.slow_bytes.filter(|_| self.copies.kept) else { return };
         let (block, free_percent) = (self.setup.block_bytes, self.setup.copies_free_percent);
-        let taken = |world: &Self, copies: usize| (world.slow_held + copies as u64) * block;
+        let taken = |world: &Self, copies: usize| (world.lie[1] + copies as u64) * block;
         let target = |taken: u64| SlowTarget { total_bytes, free_bytes: total_bytes.saturating_sub(taken) };
         let all = taken(self, self.copies.held.len() + self.carries.keys().filter(|name| name.copy).count());
         let short = target(all).short_bytes(free_percent) + all.saturating_sub(total_bytes);

@@ -1,7 +1,9 @@
 //! What came out of a world.
 
 use super::{Device, World};
+use crate::latency::Latencies;
 use policy::tier::machine::Reorganizer;
+use policy::time::Time;
 use serde::Serialize;
 
 /// What came out.
@@ -37,20 +39,33 @@ pub struct Figures {
     pub threshold: Option<u32>,
 }
 
+/// What is counted, and since when.
+#[derive(Debug, Default)]
+pub(super) struct Counts {
+    pub began: Time,
+    pub latencies: Latencies,
+    /// By tier.
+    pub accesses: [u64; 2],
+    /// Read and written by moves and cache fills.
+    pub moved_bytes: u64,
+}
+
 impl World<'_> {
     pub(super) fn figures(&self) -> Figures {
+        let Counts { began, latencies, accesses, moved_bytes } = &self.counts;
+        let span = self.end.since(*began);
         let busy = |devices: &[Device]| {
             let sum: u64 = devices.iter().map(|device| device.busy_ns).sum();
-            sum as f64 / (self.end.since(self.began).0.max(1) as f64 * devices.len().max(1) as f64)
+            sum as f64 / (span.0.max(1) as f64 * devices.len().max(1) as f64)
         };
         let (fast, slow) = self.devices.split_at(self.fast_devices);
         let stats = self.machine.as_ref().map(Reorganizer::stats).unwrap_or_default();
         Figures {
-            requests: self.latencies.count(),
-            span_s: self.end.since(self.began).as_secs_f64(),
-            mean_ms: self.latencies.mean_ms(),
-            p95_ms: self.latencies.quantile_ms(0.95),
-            fast_share: self.fast_accesses as f64 / self.accesses.max(1) as f64,
+            requests: latencies.count(),
+            span_s: span.as_secs_f64(),
+            mean_ms: latencies.mean_ms(),
+            p95_ms: latencies.quantile_ms(0.95),
+            fast_share: accesses[0] as f64 / accesses.iter().sum::<u64>().max(1) as f64,
             fast_busy: busy(fast),
             slow_busy: busy(slow),
             promoted: stats.promoted,
@@ -58,7 +73,7 @@ impl World<'_> {
             failed: stats.failed,
             copied: stats.copied,
             copies_mib: (self.copies.most * self.setup.block_bytes) as f64 / f64::from(1 << 20),
-            moved_mib: self.moved_bytes as f64 / f64::from(1 << 20),
+            moved_mib: *moved_bytes as f64 / f64::from(1 << 20),
             threshold: self.machine.as_ref().and_then(Reorganizer::threshold),
         }
     }
