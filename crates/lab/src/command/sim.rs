@@ -10,6 +10,7 @@ mod stripe;
 mod tier;
 mod traces;
 mod volume;
+mod words;
 
 use crate::failure::Result;
 use clap::{Args, Subcommand};

@@ -1,17 +1,19 @@
 //! `entrepot-lab sim burst`: a burst buffer that everybody shares.
 
 use super::setup_problem;
+use super::words::{pair, size, span};
 use crate::failure::{Failure, Result};
 use crate::shown;
 use crate::table::{self, Column, Output, column};
 use clap::Args;
+use policy::Time;
 use policy::burst::control::Device;
 use policy::burst::tables::Order;
 use serde_json::json;
 use sim::burst::list::{self, Machine};
 use sim::burst::{Figures, Listed, Load, Scheme, Setup, VersionClass, run, utilisation};
 use sim::grid::{self, Word, cross, side_by_side};
-use sim::setup::{Settable, SetupError, duration, size_bytes};
+use sim::setup::{Settable, SetupError};
 use std::fmt::Write as _;
 use std::path::PathBuf;
 use store::control::Problem;
@@ -68,32 +70,32 @@ pub struct Burst {
     #[arg(long, default_value_t = 16, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     cores_per_node: u32,
     /// Memory of one of its nodes.
-    #[arg(long, default_value = "32GB", value_name = "SIZE")]
-    memory_per_node: String,
+    #[arg(long, default_value = "32GB", value_name = "SIZE", value_parser = size)]
+    memory_per_node: u64,
     /// Time between two failures of one of its nodes.
     #[arg(long, default_value = "5years", value_name = "TIME", value_parser = humantime::parse_duration)]
     node_mtbf: std::time::Duration,
     /// Length of a period.
-    #[arg(long, default_value = "3800s", value_name = "TIME")]
-    period: String,
+    #[arg(long, default_value = "3800s", value_name = "TIME", value_parser = span)]
+    period: Time,
     /// Size of a checkpoint.
-    #[arg(long, default_value = "80GB", value_name = "SIZE")]
-    checkpoint: String,
+    #[arg(long, default_value = "80GB", value_name = "SIZE", value_parser = size)]
+    checkpoint: u64,
     /// Mean time between failures of an application: from-to, drawn evenly.
-    #[arg(long, default_value = "1min-20min", value_name = "FROM-TO")]
-    mtbf: String,
+    #[arg(long, default_value = "1min-20min", value_name = "FROM-TO", value_parser = mtbf)]
+    mtbf: (f64, f64),
     /// Applications that write once, twice, thrice ... per period, by weight.
     #[arg(long, default_value = "1", value_name = "WEIGHTS")]
     versions: String,
     /// Size of the buffer.
-    #[arg(long, default_value = "3.2TB", value_name = "SIZE")]
-    capacity: String,
+    #[arg(long, default_value = "3.2TB", value_name = "SIZE", value_parser = size)]
+    capacity: u64,
     /// Writing in GB/s, beside the least and the most demotion.
-    #[arg(long, default_value = "3.56-3.0", value_name = "MAX-MIN")]
-    write: String,
+    #[arg(long, default_value = "3.56-3.0", value_name = "MAX-MIN", value_parser = most_least)]
+    write: (f64, f64),
     /// Demotion beside writing in GB/s, the most and the least.
-    #[arg(long, default_value = "1.6-0.08", value_name = "MAX-MIN")]
-    demote: String,
+    #[arg(long, default_value = "1.6-0.08", value_name = "MAX-MIN", value_parser = most_least)]
+    demote: (f64, f64),
     /// Demotion in pauses, in GB/s.
     #[arg(long, default_value_t = 2.11)]
     demote_idle: f64,
@@ -107,8 +109,8 @@ pub struct Burst {
     #[arg(long, default_value_t = 1)]
     seeds: u64,
     /// An application writes as much at once as flows in so long.
-    #[arg(long, default_value = "100ms", value_name = "TIME")]
-    step: String,
+    #[arg(long, default_value = "100ms", value_name = "TIME", value_parser = span)]
+    step: Time,
     /// Instead: the most data per period that each scheme takes without a backlog.
     #[arg(long)]
     utilisation: bool,
@@ -220,11 +222,8 @@ impl Burst {
     /// What does not vary.
     fn base(&self) -> Result<Setup> {
         let wrong = |what: String| Problem::wrong(what);
-        let seconds = |what, text: &str| duration(what, text).map_err(|error| setup_problem(&error));
-        let device = self.device()?;
-        let period_s = seconds("period", &self.period)?.as_secs_f64();
-        let step_s = seconds("step", &self.step)?.as_secs_f64();
-        let job_bytes = size_bytes("checkpoint", &self.checkpoint).map_err(|error| setup_problem(&error))? as f64;
+        let (device, job_bytes) = (self.device(), self.checkpoint as f64);
+        let (period_s, step_s) = (self.period.as_secs_f64(), self.step.as_secs_f64());
         if self.demote_idle.is_nan() || self.demote_idle <= 0.0 || self.periods == 0 || job_bytes > device.capacity {
             return Err(
                 wrong("--demote-idle and --periods are above 0, and a checkpoint fits into the buffer".into()).into()
@@ -233,7 +232,7 @@ impl Burst {
         if step_s <= 0.0 || period_s < 10.0 * step_s || period_s / step_s > 1e7 {
             return Err(wrong("--step is between a ten-millionth and a tenth of --period".into()).into());
         }
-        let (mtbf_s, classes, listed) = (self.mtbf()?, self.classes()?, self.listed(&device)?);
+        let (mtbf_s, classes, listed) = (self.mtbf, self.classes()?, self.listed(&device)?);
         if let Some(large) = listed.iter().find(|of| of.bytes > device.capacity) {
             let cause = format!(
                 "a checkpoint of {} has {:.1} TB, and the buffer {:.1}",
@@ -255,17 +254,15 @@ impl Burst {
         })
     }
 
-    fn device(&self) -> Result<Device> {
-        let (write_max, write_min) = pair("--write", &self.write)?;
-        let (demote_max, demote_min) = pair("--demote", &self.demote)?;
-        Ok(Device {
-            write_max: write_max * 1e9,
-            write_min: write_min * 1e9,
-            demote_max: demote_max * 1e9,
-            demote_min: demote_min * 1e9,
+    fn device(&self) -> Device {
+        Device {
+            write_max: self.write.0 * 1e9,
+            write_min: self.write.1 * 1e9,
+            demote_max: self.demote.0 * 1e9,
+            demote_min: self.demote.1 * 1e9,
             demote_idle: self.demote_idle * 1e9,
-            capacity: size_bytes("capacity", &self.capacity).map_err(|error| setup_problem(&error))? as f64,
-        })
+            capacity: self.capacity as f64,
+        }
     }
 
     /// As asked for, or that of the list.
@@ -314,26 +311,13 @@ impl Burst {
         let Some(file) = &self.jobs else { return Ok(Vec::new()) };
         let shown = file.display();
         let text = std::fs::read_to_string(file).map_err(|error| Failure::of_io(&shown.to_string(), &error))?;
-        let memory = size_bytes("memory-per-node", &self.memory_per_node).map_err(|error| setup_problem(&error))?;
         let machine = Machine {
             cores_per_node: f64::from(self.cores_per_node),
-            memory_per_node: memory as f64,
+            memory_per_node: self.memory_per_node as f64,
             node_mtbf_s: self.node_mtbf.as_secs_f64(),
             write: device.write_max,
         };
         Ok(list::read(&text, &machine).map_err(|why| Problem::wrong(format!("{shown}: {why}")))?)
-    }
-
-    fn mtbf(&self) -> Result<(f64, f64)> {
-        let wrong = || {
-            let problem = Problem::wrong(format!("--mtbf {} is no range", self.mtbf));
-            problem.try_this("give from-to in min, h or s: 1min-20min")
-        };
-        let (from, to) = self.mtbf.split_once('-').ok_or_else(wrong)?;
-        let one =
-            |text: &str| humantime::parse_duration(text.trim()).map(|span| span.as_secs_f64()).map_err(|_| wrong());
-        let (from, to) = (one(from)?, one(to)?);
-        if from > 0.0 && from <= to { Ok((from, to)) } else { Err(wrong().into()) }
     }
 
     fn classes(&self) -> Result<Vec<VersionClass>> {
@@ -415,13 +399,18 @@ impl Burst {
     }
 }
 
-fn pair(option: &str, text: &str) -> Result<(f64, f64)> {
-    let wrong =
-        || Problem::wrong(format!("{option} {text} is no pair of speeds")).try_this("give GB/s, most-least: 3.56-3.0");
-    let (most, least) = text.split_once('-').ok_or_else(wrong)?;
-    let one = |text: &str| text.trim().parse::<f64>().ok().filter(|x| x.is_finite() && *x > 0.0).ok_or_else(wrong);
-    let (most, least) = (one(most)?, one(least)?);
-    if most > least { Ok((most, least)) } else { Err(wrong().into()) }
+/// `3.56-3.0`
+fn most_least(text: &str) -> std::result::Result<(f64, f64), String> {
+    let speeds = pair(text, '-').filter(|(most, least)| most > least);
+    speeds.ok_or_else(|| "give GB/s, most-least: 3.56-3.0".to_owned())
+}
+
+/// `1min-20min`
+fn mtbf(text: &str) -> std::result::Result<(f64, f64), String> {
+    let one = |text: &str| humantime::parse_duration(text.trim()).ok().map(|span| span.as_secs_f64());
+    let range = text.split_once('-').and_then(|(from, to)| one(from).zip(one(to)));
+    let range = range.filter(|(from, to)| *from > 0.0 && from <= to);
+    range.ok_or_else(|| "give from-to in min, h or s: 1min-20min".to_owned())
 }
 
 fn scheme(name: &str) -> Result<Scheme> {

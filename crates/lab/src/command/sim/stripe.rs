@@ -3,7 +3,7 @@
 mod figures;
 mod model;
 
-use super::setup_problem;
+use super::words::{size, size_or_none, span};
 use crate::failure::{Failure, Result};
 use crate::shown;
 use crate::table::{self, Output, column};
@@ -15,7 +15,7 @@ use policy::stripe::rules;
 use policy::time::Time;
 use serde_json::json;
 use sim::disk::Model;
-use sim::setup::{duration, size_bytes};
+use sim::setup::size_bytes;
 use sim::stripe::{Drive, Figures, Kind, Phase, Setup, parse_phases};
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -65,29 +65,29 @@ struct DeviceArgs {
     #[arg(long, default_value_t = 128, value_name = "N")]
     devices: u32,
     /// A revolution, the paper's c.
-    #[arg(long, default_value = "8.4ms", value_name = "TIME")]
-    revolution: String,
+    #[arg(long, default_value = "8.4ms", value_name = "TIME", value_parser = span)]
+    revolution: Time,
     /// Span of the seek time, f.
-    #[arg(long, default_value = "18ms", value_name = "TIME")]
-    seek: String,
+    #[arg(long, default_value = "18ms", value_name = "TIME", value_parser = span)]
+    seek: Time,
     /// Span of the third uniform term, k.
-    #[arg(long, default_value = "30ms", value_name = "TIME")]
-    settle: String,
+    #[arg(long, default_value = "30ms", value_name = "TIME", value_parser = span)]
+    settle: Time,
     /// Blocks of 4 KiB on a track, t.
     #[arg(long, default_value_t = 22.0, value_name = "N")]
     track_blocks: f64,
     /// Interface or network, per block of 4 KiB, i.
-    #[arg(long, default_value = "0.5ms", value_name = "TIME")]
-    interface: String,
+    #[arg(long, default_value = "0.5ms", value_name = "TIME", value_parser = span)]
+    interface: Time,
     /// Work per stripe, h.
-    #[arg(long, default_value = "1ms", value_name = "TIME")]
-    overhead: String,
+    #[arg(long, default_value = "1ms", value_name = "TIME", value_parser = span)]
+    overhead: Time,
     /// Flash devices: service time that does not depend on the size.
-    #[arg(long, value_name = "TIME", requires = "flash_block")]
-    flash_latency: Option<String>,
+    #[arg(long, value_name = "TIME", requires = "flash_block", value_parser = span)]
+    flash_latency: Option<Time>,
     /// Flash devices: time per block of 4 KiB.
-    #[arg(long, value_name = "TIME", requires = "flash_latency")]
-    flash_block: Option<String>,
+    #[arg(long, value_name = "TIME", requires = "flash_latency", value_parser = span)]
+    flash_block: Option<Time>,
     /// Flash devices: requests served side by side.
     #[arg(long, default_value_t = 8.0, value_name = "N")]
     channels: f64,
@@ -116,8 +116,8 @@ struct ModelArgs {
     #[arg(long, default_value_t = 30.0)]
     rate: f64,
     /// Size of a request.
-    #[arg(long, default_value = "4MiB", value_name = "SIZE")]
-    size: String,
+    #[arg(long, default_value = "4MiB", value_name = "SIZE", value_parser = size)]
+    size: u64,
     /// Instead of one load: response times over widths and rates, or widths and sizes (the paper's figures 4 to 10).
     #[arg(long, value_enum)]
     surface: Option<Surface>,
@@ -179,14 +179,14 @@ struct RunArgs {
     #[arg(long, default_value_t = 1, value_name = "N")]
     forks: usize,
     /// How often the load is looked at.
-    #[arg(long, default_value = "1s", value_name = "TIME")]
-    interval: String,
+    #[arg(long, default_value = "1s", value_name = "TIME", value_parser = span)]
+    interval: Time,
     /// Start of each phase that is not counted.
-    #[arg(long, default_value = "30s", value_name = "TIME")]
-    warm_up: String,
+    #[arg(long, default_value = "30s", value_name = "TIME", value_parser = span)]
+    warm_up: Time,
     /// Bytes of the file, which are copied in the background when it is striped anew.
-    #[arg(long, default_value = "64MiB", value_name = "SIZE")]
-    copy: String,
+    #[arg(long, default_value = "64MiB", value_name = "SIZE", value_parser = size_or_none)]
+    copy: u64,
     /// The seed.
     #[arg(long, default_value_t = 1)]
     seed: u64,
@@ -209,29 +209,28 @@ impl Stripe {
 
 impl DeviceArgs {
     fn parameters(&self) -> Result<Parameters> {
-        let time = |what, text: &str| duration(what, text).map(Time::as_secs_f64).map_err(|e| setup_problem(&e));
         let numbers = !self.track_blocks.is_nan() && !self.channels.is_nan();
         if !numbers || self.devices == 0 || self.track_blocks <= 0.0 || self.channels < 1.0 {
             return Err(Problem::wrong("--devices, --track-blocks and --channels are at least 1").into());
         }
         let device = match (&self.flash_latency, &self.flash_block) {
             (Some(latency), Some(block)) => Device::Flash {
-                latency_s: time("latency", latency)?,
-                block_s: time("time per block", block)?,
+                latency_s: latency.as_secs_f64(),
+                block_s: block.as_secs_f64(),
                 channels: self.channels,
             },
             _ => Device::Disk {
-                revolution_s: time("revolution", &self.revolution)?,
-                seek_s: time("seek time", &self.seek)?,
-                settle_s: time("settle time", &self.settle)?,
+                revolution_s: self.revolution.as_secs_f64(),
+                seek_s: self.seek.as_secs_f64(),
+                settle_s: self.settle.as_secs_f64(),
                 track_blocks: self.track_blocks,
             },
         };
         Ok(Parameters {
             device,
             devices: self.devices,
-            interface_s: time("interface time", &self.interface)?,
-            overhead_s: time("overhead", &self.overhead)?,
+            interface_s: self.interface.as_secs_f64(),
+            overhead_s: self.overhead.as_secs_f64(),
             scaling: match self.scaling {
                 ScalingArg::Uniform => Scaling::Uniform,
                 ScalingArg::Exponential => Scaling::Exponential,
@@ -396,9 +395,6 @@ fn run(args: &RunArgs) -> Result<u8> {
                 .try_this("see `entrepot-lab sim disk models` for the mechanical ones")
         })?),
     };
-    let time = |what, text: &str| duration(what, text).map_err(|error| setup_problem(&error));
-    let copy_bytes =
-        if args.copy == "0" { 0 } else { size_bytes("copy", &args.copy).map_err(|e| setup_problem(&e))? };
     if !(args.slower >= 0.01 && args.slower <= 100.0) {
         return Err(Problem::wrong("--slower is from 0.01 to 100").into());
     }
@@ -408,9 +404,9 @@ fn run(args: &RunArgs) -> Result<u8> {
         slowness: args.slower,
         far: args.network,
         block_bytes: BLOCK_BYTES,
-        interval: time("interval", &args.interval)?,
-        warm_up: time("warm-up", &args.warm_up)?,
-        copy_bytes,
+        interval: args.interval,
+        warm_up: args.warm_up,
+        copy_bytes: args.copy,
         seed: args.seed,
         phases,
     };

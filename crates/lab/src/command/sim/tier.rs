@@ -5,6 +5,7 @@ mod compare;
 
 use super::grid::opener;
 use super::traces::TraceArgs;
+use super::words::{pair, size, size_or_none, span};
 use super::{setup_problem, survey_problem};
 use crate::failure::Result;
 use crate::shown;
@@ -19,7 +20,7 @@ use policy::time::Time;
 use serde_json::json;
 use sim::grid::{self, TraceWish, Word, cross, side_by_side};
 use sim::replay::{Cut, Survey};
-use sim::setup::{Settable, SetupError, Size, duration, size_bytes};
+use sim::setup::{Settable, SetupError, Size, duration};
 use sim::tier::{Arrivals, PageCacheSetup, Requests, Scheme, Setup, working_sets};
 use sim::trace::Options;
 use std::path::{Path, PathBuf};
@@ -73,8 +74,8 @@ pub struct Tier {
     #[arg(long, default_value_t = 16, value_name = "N")]
     depth: usize,
     /// How long a client thinks between answer and request.
-    #[arg(long, default_value = "0s", value_name = "TIME")]
-    think: String,
+    #[arg(long, default_value = "0s", value_name = "TIME", value_parser = span)]
+    think: Time,
     /// Requests come at the times of the trace.
     #[arg(long, conflicts_with_all = ["depth", "think"])]
     open: bool,
@@ -85,11 +86,11 @@ pub struct Tier {
     #[arg(long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     repeat: u32,
     /// How long the devices rest before each repetition: time to move what is hot.
-    #[arg(long, default_value = "0s", value_name = "TIME")]
-    rest: String,
+    #[arg(long, default_value = "0s", value_name = "TIME", value_parser = span)]
+    rest: Time,
     /// What the trace reads before it writes it is placed so long before the first request, with idle devices (time to make slow copies).
-    #[arg(long, default_value = "10min", value_name = "TIME")]
-    before: String,
+    #[arg(long, default_value = "10min", value_name = "TIME", value_parser = span)]
+    before: Time,
     /// Moves are made at once and cost nothing: what the choice of what to move is worth at most.
     #[arg(long)]
     free_moves: bool,
@@ -129,38 +130,38 @@ struct Devices {
     #[arg(long, default_value_t = 4, value_name = "N")]
     slow: u32,
     /// Megabytes (10^6) per second that a fast device reads/writes.
-    #[arg(long, default_value = "10000/2000", value_name = "READ/WRITE")]
-    fast_speed: String,
+    #[arg(long, default_value = "10000/2000", value_name = "READ/WRITE", value_parser = speed)]
+    fast_speed: (f64, f64),
     /// The same of a slow device.
-    #[arg(long, default_value = "1000/500", value_name = "READ/WRITE")]
-    slow_speed: String,
+    #[arg(long, default_value = "1000/500", value_name = "READ/WRITE", value_parser = speed)]
+    slow_speed: (f64, f64),
     /// Part of a fast device's service time that does not depend on the size.
-    #[arg(long, default_value = "0s", value_name = "TIME")]
-    fast_latency: String,
+    #[arg(long, default_value = "0s", value_name = "TIME", value_parser = span)]
+    fast_latency: Time,
     /// The same of a slow device.
-    #[arg(long, default_value = "0s", value_name = "TIME")]
-    slow_latency: String,
+    #[arg(long, default_value = "0s", value_name = "TIME", value_parser = span)]
+    slow_latency: Time,
     /// Room on all fast devices together: bytes, a part of the footprint, or `fits`: as much as the largest window's working set.
     #[arg(long, default_value = "256GB", value_name = "SIZE")]
     fast_size: String,
     /// Room on all slow devices together, for slow copies: bytes, or a part of the footprint. Without it they hold whatever comes.
-    #[arg(long, value_name = "SIZE")]
-    slow_size: Option<String>,
+    #[arg(long, value_name = "SIZE", value_parser = share)]
+    slow_size: Option<Size>,
     /// Page cache of the kernel below the targets: reads that it holds cost the devices nothing. Without it all reads reach a device.
-    #[arg(long, value_name = "SIZE")]
-    page_cache: Option<String>,
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    page_cache: Option<u64>,
     /// Largest window of the kernel's read-ahead (`read_ahead_kb` of the devices); 0 reads nothing ahead.
-    #[arg(long, default_value = "128KiB", requires = "page_cache", value_name = "SIZE")]
-    read_ahead: String,
+    #[arg(long, default_value = "128KiB", requires = "page_cache", value_name = "SIZE", value_parser = size_or_none)]
+    read_ahead: u64,
     /// Segments that files are cut into: the objects of each are files of their own to the kernel.
-    #[arg(long, default_value = "4MiB", requires = "page_cache", value_name = "SIZE")]
-    segment: String,
+    #[arg(long, default_value = "4MiB", requires = "page_cache", value_name = "SIZE", value_parser = size)]
+    segment: u64,
     /// Objects that a segment is striped over.
     #[arg(long, default_value_t = 4, requires = "page_cache", value_name = "N")]
     width: u64,
     /// Stripe: what is placed and moved as a whole.
-    #[arg(long, default_value = "64KiB", value_name = "SIZE")]
-    stripe: String,
+    #[arg(long, default_value = "64KiB", value_name = "SIZE", value_parser = size)]
+    stripe: u64,
 }
 
 /// The reorganisation.
@@ -182,11 +183,11 @@ struct Reorganisation {
     #[arg(long)]
     read_wins: bool,
     /// How long both tiers must be idle before something is moved.
-    #[arg(long, default_value = "0s", value_name = "TIME")]
-    idle: String,
+    #[arg(long, default_value = "0s", value_name = "TIME", value_parser = span)]
+    idle: Time,
     /// How long what lies on the fast tier must not have been accessed to get a slow copy while the devices are idle (tuned).
-    #[arg(long, default_value = "0s", value_name = "TIME")]
-    copy_after: String,
+    #[arg(long, default_value = "0s", value_name = "TIME", value_parser = span)]
+    copy_after: Time,
     /// Part of the slow devices' bandwidth that moves may take while devices are busy, in percent; 0 waits for idleness.
     #[arg(long, default_value_t = 5.0, value_name = "PERCENT")]
     busy_share: f64,
@@ -248,7 +249,7 @@ impl Settable for Case {
 
 impl Tier {
     pub fn run(self) -> Result<u8> {
-        let block_bytes = size_bytes("stripe", &self.devices.stripe).map_err(|error| setup_problem(&error))?;
+        let block_bytes = self.devices.stripe;
         if !(512..=1 << 30).contains(&block_bytes) || !block_bytes.is_multiple_of(512) {
             return Err(Problem::wrong("--stripe is a multiple of 512 bytes, at most 1 GiB").into());
         }
@@ -371,12 +372,11 @@ impl Tier {
     /// The devices and the scheme of a case, for such a trace.
     fn world(&self, case: &Case, known: &Known, block_bytes: u64) -> Result<(Setup, Scheme)> {
         let Known { footprint, requests, working_set } = *known;
-        let rest = duration("rest", &self.rest).map_err(|error| setup_problem(&error))?;
-        let rest = (self.repeat > 1).then_some(((requests / u64::from(self.repeat)).max(1) as usize, rest));
+        let rest = (self.repeat > 1).then_some(((requests / u64::from(self.repeat)).max(1) as usize, self.rest));
         let devices = &self.devices;
         let costs = Costs {
-            fast: device("--fast-speed", &devices.fast_speed, &devices.fast_latency)?,
-            slow: device("--slow-speed", &devices.slow_speed, &devices.slow_latency)?,
+            fast: device(devices.fast_speed, devices.fast_latency),
+            slow: device(devices.slow_speed, devices.slow_latency),
             fast_devices: devices.fast,
             slow_devices: devices.slow,
         };
@@ -389,20 +389,17 @@ impl Tier {
         if !(0.0..100.0).contains(&case.warm_up) {
             return Err(Problem::wrong("--warm-up is a percentage from 0 to below 100").into());
         }
-        let size = |text: &String| -> Result<u64> {
-            let size: Size = text.parse().map_err(|error| setup_problem(&error))?;
-            Ok(size.blocks(footprint / block_bytes, block_bytes) * block_bytes)
+        let size = |size: Size| size.blocks(footprint / block_bytes, block_bytes) * block_bytes;
+        let fast_bytes = match case.fast_size.as_str() {
+            "fits" => working_set,
+            words => size(words.parse().map_err(|error| setup_problem(&error))?),
         };
-        let fast_bytes = if case.fast_size == "fits" { working_set } else { size(&case.fast_size)? };
-        let think = duration("think time", &self.think).map_err(|error| setup_problem(&error))?;
         let arrivals = if self.open {
             Arrivals::Open { speed: self.speed }
         } else {
-            Arrivals::Closed { depth: self.depth, think }
+            Arrivals::Closed { depth: self.depth, think: self.think }
         };
-        let before = duration("time before", &self.before).map_err(|error| setup_problem(&error))?;
-        let slow_bytes = devices.slow_size.as_ref().map(size).transpose()?;
-        let page_cache = devices.page_cache.as_ref().map(|bytes| devices.page_cache(bytes)).transpose()?;
+        let page_cache = devices.page_cache.map(|bytes| devices.page_cache(bytes)).transpose()?;
         let warm_up = (requests as f64 * case.warm_up / 100.0) as u64;
         let setup = Setup {
             costs,
@@ -412,8 +409,8 @@ impl Tier {
             warm_up,
             free_moves: self.free_moves,
             rest,
-            before,
-            slow_bytes,
+            before: self.before,
+            slow_bytes: devices.slow_size.map(size),
             copies_free_percent: COPIES_FREE_PERCENT,
             page_cache,
             check: self.check,
@@ -447,21 +444,13 @@ impl Tier {
 
 impl Devices {
     /// The page cache of so many bytes.
-    fn page_cache(&self, bytes: &str) -> Result<PageCacheSetup> {
-        let size = |what, text: &str| size_bytes(what, text).map_err(|error| setup_problem(&error));
-        let read_ahead_bytes = if self.read_ahead == "0" { 0 } else { size("read-ahead", &self.read_ahead)? };
-        let bytes = size("page cache", bytes)?;
+    fn page_cache(&self, bytes: u64) -> Result<PageCacheSetup> {
+        let Devices { read_ahead: read_ahead_bytes, segment: segment_bytes, width, .. } = *self;
         if bytes < read_ahead_bytes.max(1 << 20) {
-            return Err(
-                Problem::wrong("--page-cache has room for 1 MiB and for a window of --read-ahead at least").into()
-            );
+            let cause = "--page-cache has room for 1 MiB and for a window of --read-ahead at least";
+            return Err(Problem::wrong(cause).into());
         }
-        Ok(PageCacheSetup {
-            bytes,
-            read_ahead_bytes,
-            segment_bytes: size("segment", &self.segment)?,
-            width: self.width,
-        })
+        Ok(PageCacheSetup { bytes, read_ahead_bytes, segment_bytes, width })
     }
 }
 
@@ -484,8 +473,7 @@ impl Reorganisation {
         }
         let has = |part: &str| planner == "tuned" && self.without.iter().all(|left_out| left_out != part);
         let (keep_copies, on_access) = (has("copies"), has("on-access"));
-        let copy_after = duration("time until a copy", &self.copy_after).map_err(|error| setup_problem(&error))?;
-        let copy_after = has("idle-copies").then_some(copy_after);
+        let copy_after = has("idle-copies").then_some(self.copy_after);
         let (planner, panes) = match planner {
             "lfu" => (Planner::Frequency, 1),
             "ws-ros" => (Planner::WsRos(thresholds), 1),
@@ -502,7 +490,7 @@ impl Reorganisation {
             block_bytes: setup.block_bytes,
             fast_bytes: setup.fast_bytes,
             costs: setup.costs,
-            idle: duration("idle time", &self.idle).map_err(|error| setup_problem(&error))?,
+            idle: self.idle,
             busy_bytes_per_s: (bandwidth * self.busy_share / 100.0) as u64,
             moves_max: setup.costs.slow_devices as usize,
             keep_copies,
@@ -520,24 +508,23 @@ fn known(requests: &Requests, footprint: u64, window: &str, block_bytes: u64) ->
     Ok((Known { footprint, requests: requests.len() as u64, working_set }, sets))
 }
 
-/// `1000/500` and a latency.
-fn device(option: &str, speed: &str, latency: &str) -> Result<DeviceCost> {
-    let wrong = || {
-        let problem = Problem::wrong(format!("{option} {speed} is no speed of a device"));
-        problem.try_this("give megabytes per second, reading/writing: 1000/500")
-    };
-    let (read, write) = speed.split_once('/').ok_or_else(wrong)?;
-    let number = |text: &str| {
-        let n = text.trim().parse::<f64>().ok().filter(|n| n.is_finite() && *n > 0.0);
-        n.map(|mb_s| 1e3 / mb_s).ok_or_else(wrong)
-    };
-    let latency_ns = duration("latency", latency).map_err(|error| setup_problem(&error))?.0 as f64;
-    Ok(DeviceCost {
-        read_latency_ns: latency_ns,
-        write_latency_ns: latency_ns,
-        read_ns_per_byte: number(read)?,
-        write_ns_per_byte: number(write)?,
-    })
+/// `1000/500`
+fn speed(text: &str) -> std::result::Result<(f64, f64), String> {
+    pair(text, '/').ok_or_else(|| "give megabytes per second, reading/writing: 1000/500".to_owned())
+}
+
+/// A part of the footprint, or bytes.
+fn share(text: &str) -> std::result::Result<Size, String> {
+    text.parse().map_err(|error: SetupError| error.why)
+}
+
+fn device((read, write): (f64, f64), latency: Time) -> DeviceCost {
+    DeviceCost {
+        read_latency_ns: latency.0 as f64,
+        write_latency_ns: latency.0 as f64,
+        read_ns_per_byte: 1e3 / read,
+        write_ns_per_byte: 1e3 / write,
+    }
 }
 
 /// `10%` of the requests, or `60s`.

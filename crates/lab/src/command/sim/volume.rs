@@ -1,7 +1,8 @@
 //! `entrepot-lab sim volume`: a whole volume as its `volume.toml` sets it up, with everything on, for a day.
 
 use super::traces::TraceArgs;
-use super::{grid, setup_problem, survey_problem};
+use super::words::{size, span};
+use super::{grid, survey_problem};
 use crate::failure::Result;
 use crate::shown;
 use crate::table::{self, Column, Output, column};
@@ -9,7 +10,6 @@ use clap::Args;
 use policy::Time;
 use policy::tier::cost::{Costs, DeviceCost};
 use serde_json::json;
-use sim::setup::{duration, size_bytes};
 use sim::storage::{Cost, Device, Service};
 use sim::trace::{Flags, Op, Options};
 use sim::volume::{Faults, Figures, Load, Request, Setup, Target, run};
@@ -43,41 +43,41 @@ pub struct Volume {
     #[command(flatten)]
     traces: TraceArgs,
     /// Room on each target of the fast tier.
-    #[arg(long, default_value = "1TB", value_name = "SIZE")]
-    fast_size: String,
+    #[arg(long, default_value = "1TB", value_name = "SIZE", value_parser = size)]
+    fast_size: u64,
     /// Room on each target of the slow tier.
-    #[arg(long, default_value = "10TB", value_name = "SIZE")]
-    slow_size: String,
+    #[arg(long, default_value = "10TB", value_name = "SIZE", value_parser = size)]
+    slow_size: u64,
     /// How long jobs and readers come.
-    #[arg(long, default_value = "24h", value_name = "TIME")]
-    span: String,
+    #[arg(long, default_value = "24h", value_name = "TIME", value_parser = span)]
+    span: Time,
     /// Jobs in that time.
     #[arg(long, default_value_t = 48, value_name = "N")]
     jobs: u32,
     /// Bytes of a job's input, on average.
-    #[arg(long, default_value = "10GB", value_name = "SIZE")]
-    input: String,
+    #[arg(long, default_value = "10GB", value_name = "SIZE", value_parser = size)]
+    input: u64,
     /// Bytes of one checkpoint.
-    #[arg(long, default_value = "40GB", value_name = "SIZE")]
-    checkpoint: String,
+    #[arg(long, default_value = "40GB", value_name = "SIZE", value_parser = size)]
+    checkpoint: u64,
     /// Checkpoints of a job.
     #[arg(long, default_value_t = 6, value_name = "N")]
     checkpoints: u32,
     /// From one checkpoint to the next.
-    #[arg(long, default_value = "30min", value_name = "TIME")]
-    interval: String,
+    #[arg(long, default_value = "30min", value_name = "TIME", value_parser = span)]
+    interval: Time,
     /// Files that readers read in parts.
     #[arg(long, default_value_t = 64, value_name = "N")]
     files: u32,
     /// Bytes of each.
-    #[arg(long, default_value = "1GB", value_name = "SIZE")]
-    file_size: String,
+    #[arg(long, default_value = "1GB", value_name = "SIZE", value_parser = size)]
+    file_size: u64,
     /// Reads and writes of them.
     #[arg(long, default_value_t = 100_000, value_name = "N")]
     requests: u32,
     /// Bytes of one.
-    #[arg(long, default_value = "1MiB", value_name = "SIZE")]
-    request_size: String,
+    #[arg(long, default_value = "1MiB", value_name = "SIZE", value_parser = size)]
+    request_size: u64,
     /// Share of them that writes, in percent.
     #[arg(long, default_value_t = 10.0, value_name = "PERCENT")]
     writes: f64,
@@ -85,8 +85,8 @@ pub struct Volume {
     #[arg(long, default_value_t = 0, value_name = "N")]
     faults: u32,
     /// How long it takes until an empty device is in its place.
-    #[arg(long, default_value = "1h", value_name = "TIME")]
-    replaced_after: String,
+    #[arg(long, default_value = "1h", value_name = "TIME", value_parser = span)]
+    replaced_after: Time,
     /// Check the promises after every event and not only at the end; slow.
     #[arg(long)]
     check: bool,
@@ -113,44 +113,41 @@ impl Volume {
     }
 
     fn setup(&self, config: &Config) -> Result<Setup> {
-        let size = |what, text: &str| size_bytes(what, text).map_err(|error| setup_problem(&error));
-        let span = |what, text: &str| duration(what, text).map_err(|error| setup_problem(&error));
         let fast = self.fast_tier(config);
-        let (fast_size, slow_size) = (size("fast-size", &self.fast_size)?, size("slow-size", &self.slow_size)?);
         let costs = costs(config, fast);
         let target = |of: &store::volume::TargetConfig| {
             let is_fast = of.tier == fast;
             let cost = if is_fast { &costs.fast } else { &costs.slow };
             Target {
                 tier: u8::from(!is_fast),
-                bytes: if is_fast { fast_size } else { slow_size },
+                bytes: if is_fast { self.fast_size } else { self.slow_size },
                 device: device(cost),
             }
         };
         let seed = self.traces.seed;
         let load = Load {
-            span: span("span", &self.span)?,
+            span: self.span,
             jobs: self.jobs,
-            input_bytes: size("input", &self.input)?,
-            checkpoint_bytes: size("checkpoint", &self.checkpoint)?.max(1),
+            input_bytes: self.input,
+            checkpoint_bytes: self.checkpoint,
             checkpoints: self.checkpoints,
-            interval: span("interval", &self.interval)?,
+            interval: self.interval,
             files: self.files,
-            file_bytes: size("file-size", &self.file_size)?.max(1),
+            file_bytes: self.file_size,
             requests: self.requests,
-            request_bytes: size("request-size", &self.request_size)?.max(1),
+            request_bytes: self.request_size,
             writes: self.writes / 100.0,
             seed,
         };
         Ok(Setup {
-            config: self.machine(config, &costs, fast_size * u64::from(costs.fast_devices))?,
+            config: self.machine(config, &costs, self.fast_size * u64::from(costs.fast_devices))?,
             targets: config.targets.iter().map(target).collect(),
             segment_bytes: config.layout.segment.max(1 << 20),
             stripe_count: config.placement().stripe_count as u32,
             stripe_bytes: config.placement().stripe_size,
             load,
             requests: self.trace()?,
-            faults: Faults { count: self.faults, replaced_after: span("replaced-after", &self.replaced_after)?, seed },
+            faults: Faults { count: self.faults, replaced_after: self.replaced_after, seed },
             rest: Time::from_secs(6 * 3600),
             check: self.check,
             ..Setup::default()

@@ -1,23 +1,20 @@
 //! `entrepot-lab sim stripe model`: what the queueing model says of each width, of a surface of loads, or of one of the paper's figures.
 
-use super::super::setup_problem;
 use super::{BLOCK_BYTES, ModelArgs, Surface, figures, widths};
 use crate::failure::Result;
 use crate::shown;
 use crate::table::{self, Column, Output, column};
 use policy::stripe::model::{Parameters, Prediction};
 use serde_json::json;
-use sim::setup::size_bytes;
 use store::control::Problem;
 
 /// `entrepot-lab sim stripe model`.
 pub fn model(args: &ModelArgs) -> Result<u8> {
     let parameters = args.device.parameters()?;
-    let bytes = size_bytes("size", &args.size).map_err(|error| setup_problem(&error))?;
     if !(args.rate.is_finite() && args.rate > 0.0) {
         return Err(Problem::wrong("--rate is above 0").into());
     }
-    let at = Parameters { rate: args.rate, request_blocks: bytes as f64 / BLOCK_BYTES, ..parameters };
+    let at = Parameters { rate: args.rate, request_blocks: args.size as f64 / BLOCK_BYTES, ..parameters };
     if let Some(number) = args.figure {
         return figures::figure(number, &at).write(args.output);
     }
