@@ -1,5 +1,7 @@
 //! Tables of figures: a column is said once, with its name, heading, digits and value; text, CSV and JSON come from it.
 
+use crate::failure::Result;
+use crate::shown;
 use clap::ValueEnum;
 use serde_json::{Map, Value};
 use std::borrow::Cow;
@@ -130,6 +132,22 @@ pub fn csv<R>(columns: &[Column<'_, R>], rows: &[R]) -> String {
     let head = named.iter().map(|column| quoted(&column.name).into_owned()).collect::<Vec<_>>();
     let rows = rows.iter().map(|row| named.iter().map(|column| column.for_spreadsheets(row)).collect::<Vec<_>>());
     std::iter::once(head).chain(rows).map(|line| line.join(",") + "\n").collect()
+}
+
+/// Writes rows as asked for; what people and programs see is made when it is.
+pub fn write<R>(
+    output: Output,
+    columns: &[Column<'_, R>],
+    rows: &[R],
+    text: impl FnOnce() -> String,
+    json: impl FnOnce() -> Value,
+) -> Result<u8> {
+    match output {
+        Output::Text => shown::text(&text())?,
+        Output::Csv => shown::text(&csv(columns, rows))?,
+        Output::Json => shown::json(&json())?,
+    }
+    Ok(0)
 }
 
 /// All rows for programs. Infinity has no number in JSON.

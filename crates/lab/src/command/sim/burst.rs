@@ -1,9 +1,7 @@
 //! `entrepot-lab sim burst`: a burst buffer that everybody shares.
 
-use super::setup_problem;
 use super::words::{pair, size, span};
 use crate::failure::{Failure, Result};
-use crate::shown;
 use crate::table::{self, Column, Output, column};
 use clap::Args;
 use policy::Time;
@@ -12,8 +10,7 @@ use policy::burst::tables::Order;
 use serde_json::json;
 use sim::burst::list::{self, Machine};
 use sim::burst::{Figures, Listed, Load, Scheme, Setup, VersionClass, run, utilisation};
-use sim::grid::{self, Word, cross, side_by_side};
-use sim::setup::{Settable, SetupError};
+use sim::grid::side_by_side;
 use std::fmt::Write as _;
 use std::path::PathBuf;
 use store::control::Problem;
@@ -128,8 +125,17 @@ pub struct Burst {
     output: Output,
 }
 
+/// An order by its name.
+type Named = (&'static str, Order);
+
 /// Every order, as --compare-orders has them.
-const ORDERS: [&str; 5] = ["versions", "throughout", "mtbf", "fifo", "lru"];
+const ORDERS: [Named; 5] = [
+    ("versions", Order::VersionsThenMtbf),
+    ("throughout", Order::Throughout),
+    ("mtbf", Order::Mtbf),
+    ("fifo", Order::Fifo),
+    ("lru", Order::Lru),
+];
 
 /// One row.
 struct Case {
@@ -137,28 +143,6 @@ struct Case {
     congestion: String,
     label: String,
     setup: Setup,
-}
-
-/// What varies between the rows.
-#[derive(Clone, Default)]
-struct Words {
-    dwpp: f64,
-    congestion: String,
-    scheme: String,
-    order: Option<String>,
-}
-
-impl Settable for Words {
-    fn set(&mut self, name: &str, word: &str) -> std::result::Result<(), SetupError> {
-        match name {
-            "dwpp" => self.dwpp = word.parse().map_err(|_| SetupError::new("dwpp", word, "it is no number"))?,
-            "congestion" => word.clone_into(&mut self.congestion),
-            "scheme" => word.clone_into(&mut self.scheme),
-            "order" => self.order = Some(word.to_owned()),
-            _ => return Err(SetupError::new("axis", name, "it does not vary")),
-        }
-        Ok(())
-    }
 }
 
 /// Means over the seeds.
@@ -184,39 +168,32 @@ impl Burst {
         });
         let rows: Vec<Row<'_>> =
             cases.iter().zip(done.chunks(seeds.len())).map(|(case, runs)| mean(case, runs)).collect();
-        match self.output {
-            Output::Text => shown::text(&self.text(&rows))?,
-            Output::Csv => shown::text(&table::csv(&self.columns(), &rows))?,
-            Output::Json => {
-                let all: Vec<_> = rows
-                    .iter()
-                    .map(|Row { case, figures, hit_spread }| {
-                        json!({ "dwpp": case.dwpp, "congestion": case.congestion, "scheme": case.label,
-                            "figures": figures, "hit_ratio_sd": hit_spread })
-                    })
-                    .collect();
-                shown::json(&json!({ "cases": all }))?;
-            }
-        }
-        Ok(0)
+        let of = |Row { case, figures, hit_spread }: &Row<'_>| {
+            json!({ "dwpp": case.dwpp, "congestion": case.congestion, "scheme": case.label,
+                "figures": figures, "hit_ratio_sd": hit_spread })
+        };
+        let json = || json!({ "cases": rows.iter().map(of).collect::<Vec<_>>() });
+        table::write(self.output, &self.columns(), &rows, || self.text(&rows), json)
     }
 
     fn cases(&self) -> Result<Vec<Case>> {
         let base = self.base()?;
-        let words = |values: &[String]| values.iter().map(|value| Word::from(value.as_str())).collect::<Vec<_>>();
-        let mut axes = vec![
-            ("dwpp", self.dwpps(&base).into_iter().map(Word::Number).collect()),
-            ("congestion", words(&self.congestion)),
-            ("scheme", words(&self.schemes)),
-        ];
-        if self.compare_orders {
-            axes.push(("order", ORDERS.map(Word::from).to_vec()));
+        let orders = match &self.order {
+            None if self.compare_orders => ORDERS.map(Some).to_vec(),
+            None => vec![None],
+            Some(name) => vec![Some(order(name)?)],
+        };
+        let mut cases = Vec::new();
+        for dwpp in self.dwpps(&base) {
+            for congestion in &self.congestion {
+                for scheme in &self.schemes {
+                    for order in &orders {
+                        cases.extend(self.case(dwpp, congestion, scheme, *order, &base)?);
+                    }
+                }
+            }
         }
-        let words = grid::Case::of(Words { order: self.order.clone(), ..Words::default() });
-        let words = cross(vec![words], axes.iter().map(|(axis, values)| (*axis, values.as_slice())));
-        let words = words.map_err(|error| setup_problem(&error))?;
-        let cases = words.into_iter().map(|words| self.case(words.setup, &base)).collect::<Result<Vec<_>>>()?;
-        Ok(cases.into_iter().flatten().collect())
+        Ok(cases)
     }
 
     /// What does not vary.
@@ -276,20 +253,31 @@ impl Burst {
     }
 
     /// What these words mean; nothing if the buffer is too small for the scheme.
-    fn case(&self, words: Words, base: &Setup) -> Result<Option<Case>> {
-        let (dwpp, Load { listed, .. }) = (words.dwpp, &base.load);
+    fn case(
+        &self,
+        dwpp: f64,
+        congestion: &str,
+        word: &str,
+        order: Option<Named>,
+        base: &Setup,
+    ) -> Result<Option<Case>> {
+        let Load { listed, .. } = &base.load;
         if listed.is_empty() && !(dwpp > 0.0 && dwpp <= 10.0) {
             return Err(Problem::wrong(format!("--dwpp {dwpp} is not between 0 and 10")).into());
         }
-        let scheme = scheme(&words.scheme)?;
+        let scheme = scheme(word)?;
         // Dedicated room: all of them at once, or it cannot be.
         let at_once: f64 = listed.iter().map(|of| of.bytes).sum();
         if scheme == Scheme::DataWarp && at_once > base.device.capacity {
             return Ok(None);
         }
         let ours = matches!(scheme, Scheme::Bbos | Scheme::Predicted);
-        let order = match &words.order {
-            Some(name) => order(name)?,
+        let label = match order {
+            Some((name, _)) if self.compare_orders => format!("{word} {name}"),
+            _ => word.to_owned(),
+        };
+        let order = match order {
+            Some((_, order)) => order,
             None if scheme == Scheme::Predicted => Order::Throughout,
             None if ours => Order::VersionsThenMtbf,
             None => Order::Fifo,
@@ -297,13 +285,9 @@ impl Burst {
         // DataWarp takes what the buffer holds, and no more.
         let taken = if scheme == Scheme::DataWarp { dwpp.min(1.0) } else { dwpp };
         let jobs = (taken * base.device.capacity / base.load.job_bytes + 1e-9).floor().max(1.0) as usize;
-        let load = Load { jobs, congestion: share(&words.congestion)?, ..base.load.clone() };
-        let label = match words.order {
-            Some(order) if self.compare_orders => format!("{} {order}", words.scheme),
-            _ => words.scheme,
-        };
+        let load = Load { jobs, congestion: share(congestion)?, ..base.load.clone() };
         let setup = Setup { load, scheme, order, direct: self.direct && ours, ..base.clone() };
-        Ok(Some(Case { dwpp, congestion: words.congestion, label, setup }))
+        Ok(Some(Case { dwpp, congestion: congestion.to_owned(), label, setup }))
     }
 
     /// The applications of the list, if there is one.
@@ -349,12 +333,8 @@ impl Burst {
             column("utilisation", |(_, most): &(&Case, f64)| *most)
                 .percent("most data per period, % of the buffer's size", 1),
         ];
-        match self.output {
-            Output::Json => shown::json(&json!({ "cases": table::json(&columns, &rows) }))?,
-            Output::Csv => shown::text(&table::csv(&columns, &rows))?,
-            Output::Text => shown::text(&table::text(&columns, &rows))?,
-        }
-        Ok(0)
+        let json = || json!({ "cases": table::json(&columns, &rows) });
+        table::write(self.output, &columns, &rows, || table::text(&columns, &rows), json)
     }
 
     fn columns<'a>(&self) -> Vec<Column<'a, Row<'a>>> {
@@ -431,18 +411,11 @@ fn scheme(name: &str) -> Result<Scheme> {
     })
 }
 
-fn order(name: &str) -> Result<Order> {
-    Ok(match name {
-        "versions" => Order::VersionsThenMtbf,
-        "throughout" => Order::Throughout,
-        "mtbf" => Order::Mtbf,
-        "fifo" => Order::Fifo,
-        "lru" => Order::Lru,
-        _ => {
-            let problem = Problem::wrong(format!("there is no order `{name}`"));
-            return Err(problem.try_this(format!("choose from {}", ORDERS.join(", "))).into());
-        }
-    })
+fn order(name: &str) -> Result<Named> {
+    Ok(ORDERS.into_iter().find(|(of, _)| *of == name).ok_or_else(|| {
+        let problem = Problem::wrong(format!("there is no order `{name}`"));
+        problem.try_this(format!("choose from {}", ORDERS.map(|(name, _)| name).join(", ")))
+    })?)
 }
 
 /// The paper's three, or a number.

@@ -142,11 +142,8 @@ impl Center {
             return self.one(&plan, &loaded);
         }
         let rows = plan::run(&loaded, plan.repeats, self.threads, self.check).map_err(|error| problem(&error))?;
-        match self.output {
-            Output::Text => shown::text(&text_of(&plan, &rows))?,
-            Output::Csv => shown::text(&table::csv(&columns(&plan, &rows), &rows))?,
-            Output::Json => shown::json(&json!({ "plan": plan, "rows": rows }))?,
-        }
+        let (text, json) = (|| text_of(&plan, &rows), || json!({ "plan": plan, "rows": rows }));
+        table::write(self.output, &columns(&plan, &rows), &rows, text, json)?;
         let broken: f64 = rows.iter().filter_map(|row| row.metrics.get("promises_broken")).map(|(mean, _)| mean).sum();
         verdict(broken > 0.0)
     }
@@ -261,14 +258,9 @@ impl Center {
         if let Some(path) = &self.timeline {
             timeline(path, &report)?;
         }
-        match self.output {
-            Output::Text => shown::text(&text(&setup, &report))?,
-            Output::Json => {
-                let census: &Census = &log.census;
-                shown::json(&json!({ "log": name, "settings": plan.base, "census": census, "report": report }))?;
-            }
-            Output::Csv => shown::text(&table::csv(&waits(), &jobs(&report)))?,
-        }
+        let census: &Census = &log.census;
+        let json = || json!({ "log": name, "settings": plan.base, "census": census, "report": report });
+        table::write(self.output, &waits(), &jobs(&report), || text(&setup, &report), json)?;
         verdict(report.promises.broken > 0)
     }
 }

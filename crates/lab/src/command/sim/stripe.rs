@@ -5,7 +5,6 @@ mod model;
 
 use super::words::{size, size_or_none, span};
 use crate::failure::{Failure, Result};
-use crate::shown;
 use crate::table::{self, Output, column};
 use clap::{Args, Subcommand, ValueEnum};
 use policy::stripe::advice::Mode;
@@ -321,23 +320,16 @@ fn validate(args: &ValidateArgs) -> Result<u8> {
         column("simulated_ms", |r: &Held| r.got.mean_ms).digits(4),
         column("error", Held::error).digits(4),
     ];
-    match args.output {
-        Output::Json => {
-            let (cells, (_, percent)) = (table::json(&columns, &rows), mean(&|_, _| true));
-            shown::json(&json!({ "cells": cells, "mean_error_percent": percent }))?;
+    let text = || {
+        let mut text = String::from("mean error of the model's response time against the simulated one\n");
+        for (what, keep) in parts {
+            let (cells, percent) = mean(keep);
+            let _ = writeln!(text, "{what:<45} {cells:>4} cells  {percent:>6.1} %");
         }
-        Output::Csv => shown::text(&table::csv(&columns, &rows))?,
-        Output::Text => {
-            let mut text = String::from("mean error of the model's response time against the simulated one\n");
-            for (what, keep) in parts {
-                let (cells, percent) = mean(keep);
-                let _ = writeln!(text, "{what:<45} {cells:>4} cells  {percent:>6.1} %");
-            }
-            text += "the paper reports 11 to 13 % against its testbed\n";
-            shown::text(&text)?;
-        }
-    }
-    Ok(0)
+        text + "the paper reports 11 to 13 % against its testbed\n"
+    };
+    let json = || json!({ "cells": table::json(&columns, &rows), "mean_error_percent": mean(&|_, _| true).1 });
+    table::write(args.output, &columns, &rows, text, json)
 }
 
 fn built_in(text: &str) -> Result<Rules> {
@@ -421,34 +413,24 @@ fn run(args: &RunArgs) -> Result<u8> {
         .map(|name| parse_mode(name, parameters.devices, &rules, args.forks))
         .collect::<Result<Vec<_>>>()?;
     let done: Vec<Vec<Figures>> = modes.iter().map(|mode| sim::stripe::run(&setup, mode)).collect();
-    match args.output {
-        Output::Json => {
-            let rows: Vec<_> =
-                names.iter().zip(&done).map(|(name, phases)| json!({ "mode": name, "phases": phases })).collect();
-            shown::json(&json!({ "modes": rows }))?;
-        }
-        Output::Csv => {
-            type Row<'a> = (&'a str, usize, &'a Figures);
-            let columns = [
-                column("mode", |(name, ..): &Row<'_>| name.to_string()),
-                column("phase", |(_, phase, _): &Row<'_>| *phase),
-                column("requests", |(.., of): &Row<'_>| of.requests),
-                column("mean_ms", |(.., of): &Row<'_>| of.mean_ms).digits(4),
-                column("p95_ms", |(.., of): &Row<'_>| of.p95_ms).digits(4),
-                column("utilisation", |(.., of): &Row<'_>| of.utilisation).digits(4),
-                column("width", |(.., of): &Row<'_>| of.width).digits(2),
-                column("changes", |(.., of): &Row<'_>| of.changes),
-                column("copies", |(.., of): &Row<'_>| of.copies),
-            ];
-            let phases = names.iter().zip(&done);
-            let rows: Vec<Row<'_>> = phases
-                .flat_map(|(name, phases)| phases.iter().enumerate().map(|(n, of)| (name.as_str(), n, of)))
-                .collect();
-            shown::text(&table::csv(&columns, &rows))?;
-        }
-        Output::Text => shown::text(&text(&setup, &names, &modes, &done))?,
-    }
-    Ok(0)
+    type Row<'a> = (&'a str, usize, &'a Figures);
+    let columns = [
+        column("mode", |(name, ..): &Row<'_>| name.to_string()),
+        column("phase", |(_, phase, _): &Row<'_>| *phase),
+        column("requests", |(.., of): &Row<'_>| of.requests),
+        column("mean_ms", |(.., of): &Row<'_>| of.mean_ms).digits(4),
+        column("p95_ms", |(.., of): &Row<'_>| of.p95_ms).digits(4),
+        column("utilisation", |(.., of): &Row<'_>| of.utilisation).digits(4),
+        column("width", |(.., of): &Row<'_>| of.width).digits(2),
+        column("changes", |(.., of): &Row<'_>| of.changes),
+        column("copies", |(.., of): &Row<'_>| of.copies),
+    ];
+    let phases = || names.iter().zip(&done);
+    let rows: Vec<Row<'_>> =
+        phases().flat_map(|(name, phases)| phases.iter().enumerate().map(|(n, of)| (name.as_str(), n, of))).collect();
+    let of = |(name, phases)| json!({ "mode": name, "phases": phases });
+    let json = || json!({ "modes": phases().map(of).collect::<Vec<_>>() });
+    table::write(args.output, &columns, &rows, || text(&setup, &names, &modes, &done), json)
 }
 
 /// Mean response times per phase; adaptive modes against the best and the worst of the others in the phase.

@@ -21,7 +21,7 @@ use serde_json::json;
 use sim::grid::{self, TraceWish, Word, cross, side_by_side};
 use sim::replay::{Cut, Survey};
 use sim::setup::{Settable, SetupError, Size, duration};
-use sim::tier::{Arrivals, PageCacheSetup, Requests, Scheme, Setup, working_sets};
+use sim::tier::{Arrivals, Figures, PageCacheSetup, Requests, Scheme, Setup, working_sets};
 use sim::trace::Options;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -270,18 +270,10 @@ impl Tier {
         }
         let figures = side_by_side(&worlds, self.threads, |(setup, scheme)| sim::tier::run(setup, scheme, &requests));
         let rows: Vec<_> = cases.iter().zip(&figures).collect();
-        match self.output {
-            Output::Text => shown::text(&table::text(&columns(&rows, self.open), &rows))?,
-            Output::Csv => shown::text(&table::csv(&columns(&rows, self.open), &rows))?,
-            Output::Json => {
-                let rows: Vec<_> = rows
-                    .iter()
-                    .map(|(case, figures)| json!({ "case": case.label, "scheme": case.scheme, "figures": figures }))
-                    .collect();
-                shown::json(&json!({ "cases": rows }))?;
-            }
-        }
-        Ok(0)
+        let columns = columns(&rows, self.open);
+        let of = |(case, figures): &(&Case, &Figures)| json!({ "case": case.label, "scheme": case.scheme, "figures": figures });
+        let json = || json!({ "cases": rows.iter().map(of).collect::<Vec<_>>() });
+        table::write(self.output, &columns, &rows, || table::text(&columns, &rows), json)
     }
 
     /// The schemes, for each value of the sweep.

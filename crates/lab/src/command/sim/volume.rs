@@ -4,7 +4,6 @@ use super::traces::TraceArgs;
 use super::words::{size, span};
 use super::{grid, survey_problem};
 use crate::failure::Result;
-use crate::shown;
 use crate::table::{self, Column, Output, column};
 use clap::Args;
 use policy::Time;
@@ -103,13 +102,10 @@ impl Volume {
                 .try_this("name a volume.toml; `entrepot init` writes one")
         })?;
         let config = Config::parse(&std::path::absolute(&self.file)?, &text)?;
-        let figures = run(self.setup(&config)?);
-        match self.output {
-            Output::Json => shown::json(&json!({ "figures": figures }))?,
-            Output::Csv => shown::text(&table::csv(&columns(&figures), &[figures]))?,
-            Output::Text => shown::text(&table::sheet(&columns(&figures), &figures))?,
-        }
-        Ok(0)
+        let figures = [run(self.setup(&config)?)];
+        let columns = columns(&figures[0]);
+        let json = || json!({ "figures": figures[0] });
+        table::write(self.output, &columns, &figures, || table::sheet(&columns, &figures[0]), json)
     }
 
     fn setup(&self, config: &Config) -> Result<Setup> {

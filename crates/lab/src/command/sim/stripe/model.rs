@@ -27,21 +27,20 @@ pub fn model(args: &ModelArgs) -> Result<u8> {
     shown_widths.dedup();
     let rows: Vec<_> = shown_widths.iter().map(|&width| (width, at.predict(width))).collect();
     let columns = columns(&rows);
-    match args.output {
-        Output::Json => shown::json(&json!({ "widths": table::json(&columns, &rows),
-            "optimal_width": at.optimal_width(), "largest_stable_width": at.largest_stable_width() }))?,
-        Output::Csv => shown::text(&table::csv(&columns, &rows))?,
-        Output::Text => {
-            let number = |width: Option<u32>| width.map_or("none".to_owned(), |width| width.to_string());
-            shown::text(&format!(
-                "{}\noptimal width          {}\nlargest stable width   {}\n",
-                table::text(&columns, &rows),
-                number(at.optimal_width()),
-                number(at.largest_stable_width())
-            ))?;
-        }
-    }
-    Ok(0)
+    let number = |width: Option<u32>| width.map_or("none".to_owned(), |width| width.to_string());
+    let text = || {
+        format!(
+            "{}\noptimal width          {}\nlargest stable width   {}\n",
+            table::text(&columns, &rows),
+            number(at.optimal_width()),
+            number(at.largest_stable_width())
+        )
+    };
+    let json = || {
+        json!({ "widths": table::json(&columns, &rows), "optimal_width": at.optimal_width(),
+            "largest_stable_width": at.largest_stable_width() })
+    };
+    table::write(args.output, &columns, &rows, text, json)
 }
 
 /// A width, and what the model says of it.
