@@ -89,7 +89,7 @@ impl Meter {
 }
 
 /// Whether a record is a request that a cache sees: a read or a write of something that its system did not fetch unasked.
-fn is_request(record: &Record) -> bool {
+pub fn is_request(record: &Record) -> bool {
     matches!(record.op, Op::Read | Op::Write) && record.length > 0 && !record.flags.has(Flags::SPECULATIVE)
 }
 

@@ -1,6 +1,7 @@
 //! A trace as requests of pieces of numbered locations.
 
-use crate::trace::{Flags, Op, Record};
+use crate::replay::is_request;
+use crate::trace::{Op, Record};
 use policy::tier::Location;
 use policy::time::Time;
 use std::collections::BTreeMap;
@@ -44,8 +45,7 @@ impl Requests {
 
     /// Adds a record of trace number `trace`; what is no request of a client is left out.
     pub fn add(&mut self, trace: usize, record: &Record, block_bytes: u64) {
-        let asked = matches!(record.op, Op::Read | Op::Write) && !record.flags.has(Flags::SPECULATIVE);
-        if !asked || record.length == 0 {
+        if !is_request(record) {
             return;
         }
         let first_ns = *self.first_ns.get_or_insert(record.time_ns);

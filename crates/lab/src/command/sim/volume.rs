@@ -9,8 +9,9 @@ use clap::Args;
 use policy::Time;
 use policy::tier::cost::{Costs, DeviceCost};
 use serde_json::json;
+use sim::replay::is_request;
 use sim::storage::{Cost, Device, Service};
-use sim::trace::{Flags, Op, Options};
+use sim::trace::{Op, Options};
 use sim::volume::{Faults, Figures, Load, Request, Setup, Target, run};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -19,6 +20,8 @@ use store::volume::{Config, TieringPolicy};
 
 /// Nodes of the system that jobs ask for.
 const SYSTEM_NODES: u32 = 128;
+/// No smaller segments are moved; files of a volume that has none are cut into these. A guess.
+const SEGMENT_BYTES_MIN: u64 = 1 << 20;
 /// Devices that nobody measured: flash of 100 us and 2 GB/s, a disk of 8 ms and 150 MB/s. Guesses.
 const FLASH: (f64, f64) = (1e5, 2e9);
 const DISK: (f64, f64) = (8e6, 150e6);
@@ -111,6 +114,7 @@ impl Volume {
     fn setup(&self, config: &Config) -> Result<Setup> {
         let fast = self.fast_tier(config);
         let costs = costs(config, fast);
+        let segment_bytes = config.layout.segment.max(SEGMENT_BYTES_MIN);
         let target = |of: &store::volume::TargetConfig| {
             let is_fast = of.tier == fast;
             let cost = if is_fast { &costs.fast } else { &costs.slow };
@@ -136,9 +140,9 @@ impl Volume {
             seed,
         };
         Ok(Setup {
-            config: self.machine(config, &costs, self.fast_size * u64::from(costs.fast_devices))?,
+            config: self.machine(config, &costs, segment_bytes)?,
             targets: config.targets.iter().map(target).collect(),
-            segment_bytes: config.layout.segment.max(1 << 20),
+            segment_bytes,
             stripe_count: config.placement().stripe_count as u32,
             stripe_bytes: config.placement().stripe_size,
             load,
@@ -156,14 +160,14 @@ impl Volume {
         config.burst.fast.or(tiering).unwrap_or(0)
     }
 
-    fn machine(&self, config: &Config, costs: &Costs, fast_bytes: u64) -> Result<policy::volume::Config> {
+    fn machine(&self, config: &Config, costs: &Costs, segment_bytes: u64) -> Result<policy::volume::Config> {
+        let (fast_bytes, moves) = (self.fast_size * u64::from(costs.fast_devices), config.mover.concurrent.max(1));
         let burst = config.burst.fast.map(|_| config.burst.machine(fast_bytes));
-        let (segment, moves) = (config.layout.segment.max(1 << 20), config.mover.concurrent.max(1));
         let share = (u128::from(fast_bytes) * u128::from(config.tiering.share_percent) / 100) as u64;
         let tiers = (config.tiering.policy != TieringPolicy::Off).then(|| policy::tier::machine::Config {
             keep_copies: false,
             copy_after: None,
-            ..config.tiering.machine(*costs, share, segment, moves)
+            ..config.tiering.machine(*costs, share, segment_bytes, moves)
         });
         let adapts = !matches!(config.stripes.mode, policy::stripe::advice::Mode::Fixed(_));
         let stripes = store::adapt::striping(config)?;
@@ -184,8 +188,7 @@ impl Volume {
             let mut first_ns = None;
             for record in opener.open().map_err(|error| survey_problem(&error.into()))? {
                 let record = record.map_err(|error| survey_problem(&error.into()))?;
-                let asked = matches!(record.op, Op::Read | Op::Write) && !record.flags.has(Flags::SPECULATIVE);
-                if !asked || record.length == 0 {
+                if !is_request(&record) {
                     continue;
                 }
                 if all.len() >= limit {
