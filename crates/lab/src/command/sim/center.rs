@@ -1,5 +1,6 @@
 //! `entrepot-lab sim center`: a computing centre with a batch queue, I/O nodes that fail, recovery and replication.
 
+use super::words::{Axis, Setting, axis, setting};
 use crate::failure::{Failure, Result};
 use crate::shown;
 use crate::table::{self, Column, Output, column};
@@ -78,8 +79,8 @@ pub struct Center {
     #[arg(long, value_name = "N")]
     procs: Option<u32>,
     /// How the log is mended.
-    #[arg(long, value_name = "RULE=WHAT")]
-    clean: Vec<String>,
+    #[arg(long, value_name = "RULE=WHAT", value_parser = setting)]
+    clean: Vec<Setting>,
     /// Stripes of a job's input.
     #[arg(long, value_name = "N")]
     stripes: Option<String>,
@@ -105,11 +106,11 @@ pub struct Center {
     #[arg(long)]
     seed: Option<String>,
     /// Any other setting.
-    #[arg(long, value_name = "NAME=VALUE")]
-    set: Vec<String>,
+    #[arg(long, value_name = "NAME=VALUE", value_parser = setting)]
+    set: Vec<Setting>,
     /// Vary a setting; several are combined.
-    #[arg(long, value_name = "NAME=V1,V2,...", conflicts_with = "grid")]
-    sweep: Vec<String>,
+    #[arg(long, value_name = "NAME=V1,V2,...", value_parser = axis, conflicts_with = "grid")]
+    sweep: Vec<Axis>,
     /// So many seeds; means are shown.
     #[arg(long, default_value_t = 1, value_name = "N", conflicts_with = "grid")]
     repeats: u64,
@@ -150,7 +151,7 @@ impl Center {
 
     /// What is to be simulated, and where its files lie.
     fn plan(&self) -> Result<(Plan, PathBuf)> {
-        let settings = self.settings()?;
+        let settings = self.settings();
         if let Some(path) = &self.grid {
             let text = std::fs::read_to_string(path).map_err(|error| {
                 let what = format!("the grid file {}", path.display());
@@ -162,15 +163,8 @@ impl Center {
             return Ok((plan, beside));
         }
         let mut clean = Rules::default();
-        for rule in &self.clean {
-            let (rule, what) = pair("--clean", rule)?;
-            clean.set(rule, what).map_err(|error| problem(&PlanError::Setup(error)))?;
-        }
-        let mut axes = BTreeMap::new();
-        for sweep in &self.sweep {
-            let (axis, values) = pair("--sweep", sweep)?;
-            let values: Vec<Word> = values.split(',').map(|value| Word::from(value.trim())).collect();
-            axes.insert(axis.to_owned(), values);
+        for (rule, what) in &self.clean {
+            clean.set(rule, &what.to_string()).map_err(|error| problem(&PlanError::Setup(error)))?;
         }
         if !(1..=10_000).contains(&self.repeats) {
             let wrong = Problem::wrong("--repeats is 1 to 10000").so("nothing was simulated");
@@ -186,13 +180,13 @@ impl Center {
             repeats: self.repeats,
             log: vec![log],
             base: settings,
-            axes,
+            axes: self.sweep.iter().cloned().collect(),
         };
         Ok((plan, PathBuf::new()))
     }
 
     /// Settings from the flags.
-    fn settings(&self) -> Result<BTreeMap<String, Word>> {
+    fn settings(&self) -> BTreeMap<String, Word> {
         let flags = [
             ("stripes", &self.stripes),
             ("recovery", &self.recovery),
@@ -203,17 +197,8 @@ impl Center {
             ("failure-model", &self.failure_model),
             ("seed", &self.seed),
         ];
-        let mut settings = BTreeMap::new();
-        for (name, value) in flags {
-            if let Some(value) = value {
-                settings.insert(name.to_owned(), Word::from(value.as_str()));
-            }
-        }
-        for words in &self.set {
-            let (name, value) = pair("--set", words)?;
-            settings.insert(name.to_owned(), Word::from(value));
-        }
-        Ok(settings)
+        let flags = flags.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value.as_deref()?.into())));
+        flags.chain(self.set.iter().cloned()).collect()
     }
 
     fn show_input(&self, loaded: &Loaded) -> Result<()> {
@@ -272,13 +257,6 @@ fn verdict(broken: bool) -> Result<u8> {
     }
     let problem = Problem::failed("jobs at the head of the queue started later than promised, though nobody overran");
     Err(problem.so("the scheduler has a fault").try_this("run again with --check and report it with the log").into())
-}
-
-fn pair<'a>(flag: &str, text: &'a str) -> Result<(&'a str, &'a str)> {
-    text.split_once('=').ok_or_else(|| {
-        let problem = Problem::wrong(format!("{flag} `{text}` has no `=`")).so("nothing was simulated");
-        problem.try_this("write NAME=VALUE; see `entrepot-lab sim center --help`").into()
-    })
 }
 
 fn problem(error: &PlanError) -> Failure {

@@ -5,7 +5,7 @@ mod compare;
 
 use super::grid::opener;
 use super::traces::TraceArgs;
-use super::words::{pair, size, size_or_none, span};
+use super::words::{Axis, axis, pair, size, size_or_none, span};
 use super::{setup_problem, survey_problem};
 use crate::failure::Result;
 use crate::shown;
@@ -18,7 +18,7 @@ use policy::tier::reorganize::Thresholds;
 use policy::tier::tuned;
 use policy::time::Time;
 use serde_json::json;
-use sim::grid::{self, TraceWish, Word, cross, side_by_side};
+use sim::grid::{self, TraceWish, cross, side_by_side};
 use sim::replay::{Cut, Survey};
 use sim::setup::{Settable, SetupError, Size, duration};
 use sim::tier::{Arrivals, Figures, PageCacheSetup, Requests, Scheme, Setup, working_sets};
@@ -107,8 +107,8 @@ pub struct Tier {
     #[arg(long, value_delimiter = ',', requires = "grid", conflicts_with = "seed", value_name = "SEEDS")]
     seeds: Vec<u64>,
     /// Vary one parameter of the reorganisation: hot, cold, window, busy-share or fast-size, and its values.
-    #[arg(long, value_name = "NAME=VALUES")]
-    sweep: Option<String>,
+    #[arg(long, value_name = "NAME=VALUES", value_parser = axis)]
+    sweep: Option<Axis>,
     /// Runs side by side; without it, as many as there are cores.
     #[arg(long, value_name = "N")]
     threads: Option<usize>,
@@ -287,16 +287,14 @@ impl Tier {
             }
         }
         let cases = names.iter().map(|name| self.case(name));
-        let Some(sweep) = &self.sweep else { return Ok(cases.collect()) };
+        let Some((axis, values)) = &self.sweep else { return Ok(cases.collect()) };
         let wrong = || {
-            let problem = Problem::wrong(format!("--sweep {sweep} does not say what to vary"));
+            let problem = Problem::wrong(format!("--sweep {axis} does not say what to vary"));
             problem.try_this("vary hot, cold, window, busy-share or fast-size: --sweep hot=1,2,3,5")
         };
-        let (axis, values) = sweep.split_once('=').ok_or_else(wrong)?;
-        let values: Vec<Word> = values.split(',').map(|value| Word::from(value.trim())).collect();
         let mut all = Vec::new();
         for case in cases {
-            let axes = case.depends_on(axis).then_some((axis, &*values));
+            let axes = case.depends_on(axis).then_some((axis.as_str(), &**values));
             for grid::Case { cell, mut setup, .. } in cross(vec![grid::Case::of(case)], axes).map_err(|_| wrong())? {
                 cell.iter().for_each(|(axis, value)| setup.label += &format!(" {axis}={value}"));
                 all.push(setup);
@@ -514,8 +512,7 @@ fn device((read, write): (f64, f64), latency: Time) -> DeviceCost {
     DeviceCost {
         read_latency_ns: latency.0 as f64,
         write_latency_ns: latency.0 as f64,
-        read_ns_per_byte: 1e3 / read,
-        write_ns_per_byte: 1e3 / write,
+        ..DeviceCost::seconds_per_gb(1e3 / read, 1e3 / write)
     }
 }
 

@@ -212,20 +212,14 @@ fn costs(config: &Config, fast: u8) -> Costs {
         let mut ours = config.targets.iter().filter(|target| (target.tier == fast) == is_fast);
         let said =
             ours.clone().find_map(|target| config.tiering.speeds.get(usize::from(target.tier)).copied().flatten());
-        let measured = ours.find_map(|target| target.device).map(|device| DeviceCost {
-            read_latency_ns: device.latency_s * 1e9,
-            write_latency_ns: device.latency_s * 1e9,
-            read_ns_per_byte: 1e9 / device.read_rate,
-            write_ns_per_byte: 1e9 / device.write_rate,
-        });
-        let ns = 1e9 / rate;
-        let guess = DeviceCost {
+        let cost = |latency_ns, read, write| DeviceCost {
             read_latency_ns: latency_ns,
             write_latency_ns: latency_ns,
-            read_ns_per_byte: ns,
-            write_ns_per_byte: ns,
+            ..DeviceCost::seconds_per_gb(1e9 / read, 1e9 / write)
         };
-        said.or(measured).unwrap_or(guess)
+        let measured = ours.find_map(|target| target.device);
+        let measured = measured.map(|of| cost(of.latency_s * 1e9, of.read_rate, of.write_rate));
+        said.or(measured).unwrap_or_else(|| cost(latency_ns, rate, rate))
     };
     let count = |is_fast: bool| config.targets.iter().filter(|target| (target.tier == fast) == is_fast).count() as u32;
     Costs { fast: of(true, FLASH), slow: of(false, DISK), fast_devices: count(true), slow_devices: count(false) }

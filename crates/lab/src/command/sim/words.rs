@@ -1,12 +1,29 @@
 //! Values of options in words. Clap says which option is wrong, these say what would be right.
 
 use policy::Time;
+use sim::grid::Word;
 use sim::setup::{self, SetupError};
 
 type Parsed<T> = Result<T, String>;
 
 fn why(error: SetupError) -> String {
     error.why
+}
+
+/// A setting and its value: `NAME=VALUE`.
+pub(super) type Setting = (String, Word);
+
+/// A setting that varies, and its values: `NAME=V1,V2`.
+pub(super) type Axis = (String, Vec<Word>);
+
+pub(super) fn setting(text: &str) -> Parsed<Setting> {
+    let (name, value) = text.split_once('=').ok_or("it has no `=`: write NAME=VALUE")?;
+    Ok((name.to_owned(), Word::from(value)))
+}
+
+pub(super) fn axis(text: &str) -> Parsed<Axis> {
+    let (name, values) = text.split_once('=').ok_or("it has no `=`: write NAME=V1,V2,...")?;
+    Ok((name.to_owned(), values.split(',').map(|value| Word::from(value.trim())).collect()))
 }
 
 /// Bytes, at least one.
