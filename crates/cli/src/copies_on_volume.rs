@@ -1,16 +1,17 @@
-//! The copies that replication orders, made by the running daemon.
+//! Replication of jobs' input in the running daemon: its queue, and its volume.
 
 use jobs::queue::{InputsOf, Queue, pbs::Pbs, slurm};
 use jobs::replication::{Copies, Replication, Settings};
 use jobs::runner::Runner;
 use jobs::slurm::Slurm;
 use jobs::uid_of;
-use policy::FileId;
-use std::path::{Path, PathBuf};
+use policy::protect::replica::{Event, JobId, Protection};
+use policy::{FileId, Time};
+use std::path::PathBuf;
 use std::sync::Arc;
-use store::daemon::{Core, JOB_VARIABLES};
-use store::stats::Metric;
-use store::volume::{self, QueueName};
+use store::adapt::JOB_VARIABLES;
+use store::daemon::Core;
+use store::volume::{self, QueueName, ReplicationPolicy};
 
 /// The copies of a daemon's files, for the jobs of one queue.
 struct CopiesOnVolume {
@@ -19,40 +20,26 @@ struct CopiesOnVolume {
     variable: &'static str,
 }
 
-impl CopiesOnVolume {
-    fn below(&self, path: &Path) -> Option<String> {
-        Some(path.strip_prefix(&self.core.mount_point).ok()?.to_str()?.to_string())
-    }
-}
-
 impl Copies for CopiesOnVolume {
-    fn files_of(&self, inputs: &[PathBuf]) -> Vec<(FileId, PathBuf)> {
-        let below = inputs.iter().filter_map(|path| self.below(path));
-        let files = below.flat_map(|path| self.core.checker.files_below(&path));
-        files.map(|(id, path)| (id, self.core.mount_point.join(path))).collect()
+    fn files_of(&self, inputs: &[PathBuf]) -> Vec<FileId> {
+        let below = inputs.iter().filter_map(|path| path.strip_prefix(&self.core.mount_point).ok()?.to_str());
+        below.flat_map(|path| self.core.checker.files_below(path)).map(|(id, _)| id).collect()
     }
 
-    fn create(&self, file: FileId, path: &Path) -> Result<(), String> {
-        let below = self.below(path).ok_or("it is not in the volume")?;
-        self.core.replicas.create(&self.core, file, &below).map_err(|e| e.to_string())
+    fn tell(&self, events: Vec<Event>) {
+        self.core.adapt.tell_of_jobs(events);
     }
 
-    fn remove(&self, file: FileId) -> Result<(), String> {
-        self.core.replicas.remove(&self.core, file).map_err(|e| e.to_string())
+    fn any(&self) -> bool {
+        self.core.adapt.replicas().any()
     }
 
-    fn there(&self) -> Vec<FileId> {
-        self.core.replicas.adopt(&self.core)
+    fn protection(&self, job: JobId) -> (Vec<Protection>, Time) {
+        self.core.adapt.protection(job)
     }
 
     fn has_closed(&self, job: &str, user: &str, file: FileId) -> bool {
-        uid_of(user).is_some_and(|uid| self.core.replicas.has_closed(file, self.variable, job, uid))
-    }
-
-    fn count(&self, dispatched: u64, at_risk: u64) {
-        let stats = self.core.volume.stats();
-        stats.add(Metric::ReplicationDispatched, dispatched);
-        stats.add(Metric::ReplicationAtRisk, at_risk);
+        uid_of(user).is_some_and(|uid| self.core.adapt.replicas().has_closed(file, self.variable, job, uid))
     }
 }
 
@@ -75,7 +62,7 @@ pub fn start(
         QueueName::Pbs => of_pbs,
     };
     Replication::start(
-        Settings { machine: settings.machine(1).replication, poll: settings.poll },
+        Settings { on: settings.policy != ReplicationPolicy::None, poll: settings.poll },
         queue,
         Arc::new(CopiesOnVolume { core: core.clone(), variable }),
     )

@@ -12,7 +12,7 @@
 //!
 //! An access is what reaches the daemon: what the kernel's page cache answers costs no device anything and is none.
 //!
-//! In the state store are which mirrors are forks, the speeds of devices, and what is known of checkpoints.
+//! In the state store are which mirrors are forks or replicas, the speeds of devices, and what is known of checkpoints.
 //! Temperatures and loads are learned again after a restart, and a walk through the tree finds what lies on the fast
 //! tier.
 
@@ -27,6 +27,8 @@ mod log;
 mod placing;
 mod quiet;
 mod record;
+mod records;
+mod replicas;
 mod report;
 mod run;
 mod segments;
@@ -37,6 +39,7 @@ mod yields;
 
 pub use driver::Clock;
 pub use record::Recorder;
+pub use replicas::{JOB_VARIABLES, Replicas};
 pub use report::Report;
 pub use stripes::{Devices, striping};
 
@@ -52,7 +55,7 @@ use driver::Driver;
 use history::History;
 use parking_lot::Mutex;
 use policy::stripe::striper::Striper;
-use policy::volume::{self as machine, Event, StripesConfig, Volume};
+use policy::volume::{self as machine, Event, ReplicasConfig, StripesConfig, Volume};
 use std::sync::Arc;
 use tiers::Tiers;
 
@@ -63,6 +66,8 @@ pub struct Settings {
     pub tiering: volume::Tiering,
     /// `[stripes]`; `None`: nothing is counted.
     pub stripes: Option<volume::Stripes>,
+    /// `[replication]`, of a system whose size is not known yet.
+    pub replicas: ReplicasConfig,
     /// The devices that files are striped over.
     pub devices: stripes::Devices,
     /// Bytes of a segment, from `[layout] segment`.
@@ -95,6 +100,7 @@ pub struct Adapt {
     stats: Arc<Stats>,
     driver: Arc<Driver>,
     burst: Option<Arc<Burst>>,
+    replicas: Arc<Replicas>,
     tiers: Tiers,
     served: Mutex<stripes::Sampled>,
     history: History,
@@ -106,7 +112,7 @@ impl Adapt {
     /// [`Adapt::step`]. Tiers begin with [`Adapt::set_costs`].
     ///
     /// # Errors
-    /// The state store does not say which mirrors are forks, or what it knows of checkpoints.
+    /// The state store does not say which mirrors are forks or replicas, or what it knows of checkpoints.
     pub fn new(settings: Settings, stripes: Option<StripesConfig>, parts: Parts, clock: Clock) -> Result<Arc<Adapt>> {
         let Parts { files, mover, state, stats, burst } = parts;
         let burst = burst.map(|volume| (burst::capacity_bytes(&volume), volume));
@@ -114,7 +120,7 @@ impl Adapt {
             burst: burst.as_ref().map(|(capacity_bytes, volume)| volume.config().burst.machine(*capacity_bytes)),
             tiers: None,
             stripes,
-            replicas: None,
+            replicas: Some(settings.replicas.clone()),
             changes_max: settings.concurrent,
             repairs: false,
         };
@@ -125,6 +131,7 @@ impl Adapt {
         let open = |(capacity_bytes, volume)| Burst::open(volume, capacity_bytes, driver.clone());
         Ok(Arc::new(Adapt {
             burst: burst.map(open).transpose()?,
+            replicas: Replicas::open(state.clone(), driver.clone())?,
             driver,
             tiers: Tiers::default(),
             served: Mutex::default(),
@@ -147,6 +154,11 @@ impl Adapt {
     /// The burst buffer, if there is one.
     pub fn burst(&self) -> Option<&Arc<Burst>> {
         self.burst.as_ref()
+    }
+
+    /// The replicas of jobs' input.
+    pub fn replicas(&self) -> &Arc<Replicas> {
+        &self.replicas
     }
 
     /// What hears of what applications do, for `crate::file::Pool::advisers`.

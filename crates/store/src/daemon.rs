@@ -12,7 +12,6 @@ mod crash;
 mod end;
 mod purge;
 mod rebuild;
-mod replicas;
 mod requests;
 mod resolve;
 mod source_attribute;
@@ -22,7 +21,6 @@ mod walk;
 
 pub use end::Ending;
 pub use purge::{Needs, PurgeReport, Purged};
-pub use replicas::{JOB_VARIABLES, Replicas};
 
 use crate::adapt::{self, Adapt};
 use crate::admission::Admission;
@@ -73,9 +71,7 @@ pub struct Core {
     checks: Arc<Admission>,
     /// What stages in and out.
     pub stager: Arc<Stager>,
-    /// Copies of input files, for as long as jobs need them.
-    pub replicas: Arc<Replicas>,
-    /// Adapts files to their load: burst buffer, tiers and stripes.
+    /// Adapts files to their load: burst buffer, tiers, stripes and replicas.
     pub adapt: Arc<Adapt>,
     /// How far stagings are.
     pub under_way: under_way::UnderWay,
@@ -131,9 +127,6 @@ impl Starting {
         let stripes = adapt::striping(&config)?;
         let volume = Arc::new(Volume::open(config, servers)?);
         let background = Background::new(volume.stats().clone());
-        let delay = volume.config().replication.delay;
-        let replicas = Replicas::open(volume.state().clone(), delay).map_err(|e| problem(&e))?;
-        background.tell_of_replicas(&replicas);
         let pool = pool(&volume, background.clone()).map_err(|e| problem(&e))?;
         start_cache(&volume, &pool)?;
         let files = FileTable::new(pool.clone(), volume.config().namespace.clone());
@@ -145,6 +138,7 @@ impl Starting {
         let mover = Mover::new(pool.clone(), volume.state().clone(), (set.rate > 0).then_some(set.rate));
         let mover = Arc::new(mover.with_stats(volume.stats().clone()));
         let adapt = adapt(&volume, stripes, &files, &mover).map_err(|e| problem(&e))?;
+        background.tell_of_replicas(adapt.replicas());
         let names = Arc::new(
             DurableNames::open(volume.state().clone(), pool.clone(), &durable_names::boot())
                 .map_err(|e| problem(&e))?,
@@ -162,11 +156,9 @@ impl Starting {
         if let Some(burst) = adapt.burst() {
             burst.load(&adapt).map_err(|e| problem(&e))?;
         }
-        let mut advisers = adapt.advisers();
-        advisers.push(replicas.clone());
-        drop(pool.advisers.set(advisers));
+        drop(pool.advisers.set(adapt.advisers()));
         end::clear_dead_mount(mount_point);
-        let mount = Arc::new(mount(&volume, &pool, &files, &stager, replicas.openers(), mount_point)?);
+        let mount = Arc::new(mount(&volume, &pool, &files, &stager, adapt.replicas().openers(), mount_point)?);
         let core = Arc::new(Core {
             mount_point: mount.path().to_path_buf(),
             background: background.clone(),
@@ -180,13 +172,11 @@ impl Starting {
             checker,
             checks: Admission::new(CHECKS_MAX, 0),
             stager,
-            replicas,
             adapt,
             under_way: under_way::UnderWay::default(),
             needs: Mutex::default(),
         });
         background.start(&core);
-        core.replicas.start(&core);
         let (volume, files) = (core.volume.clone(), core.files.clone());
         core.adapt.start(&core.pool, move |look| walk::each_file(walk::walk(&volume, &files), look));
         let ending = Ending::new(mount.clone());
@@ -328,6 +318,7 @@ fn adapt(
     let settings = adapt::Settings {
         tiering: config.tiering.clone(),
         stripes: config.stripes.sensors.then(|| config.stripes.clone()),
+        replicas: config.replication.machine(0),
         devices: adapt::Devices::of(config),
         segment_bytes: config.layout.segment,
         concurrent: config.mover.concurrent,

@@ -5,6 +5,7 @@ use policy::layout::Placement;
 use policy::tier::Tier;
 use policy::tier::cost::{Costs, DeviceCost};
 use policy::tier::machine::Window;
+use policy::volume::ReplicasConfig;
 use policy::{TargetId, Time};
 use rustix::io::Errno;
 use std::collections::BTreeMap;
@@ -100,7 +101,14 @@ impl World {
         let files = FileTable::new(pool.clone(), namespace.path().to_owned());
         let clock = Arc::new(AtomicU64::new(0));
         let (devices, segment_bytes) = (Devices::default(), SEGMENT);
-        let settings = Settings { tiering: section, stripes: None, devices, segment_bytes, concurrent: 2 };
+        let settings = Settings {
+            tiering: section,
+            stripes: None,
+            replicas: ReplicasConfig::new(0),
+            devices,
+            segment_bytes,
+            concurrent: 2,
+        };
         let adapt = adapt(&settings, &files, &state, &stats, &clock);
         pool.advisers.set(vec![adapt.recorder().clone()]).ok().expect("set once");
         World { namespace, media, pool, files, state, stats, clock, settings, adapt }

@@ -3,26 +3,32 @@
 use super::*;
 use crate::queue::told::Told;
 use crate::queue::{QueuedJob, Snapshot, State, WaitsFor};
-use policy::protect::replica::{Removal, Share, Strategy};
+use policy::machine::Machine;
+use policy::protect::replica::{Action, Config, Removal, Replication as Replicas, Share, Stats, Strategy};
 use std::collections::BTreeSet;
-use std::path::Path;
 
-/// Copies that are there as soon as they are ordered; the log says what was ordered.
-#[derive(Default)]
+/// A volume whose copies are there as soon as they are ordered; the log says what was ordered.
 struct Memory {
+    machine: Mutex<Replicas>,
     log: Mutex<Vec<String>>,
     changed: Condvar,
-    there: Vec<FileId>,
     /// Jobs that had files open and closed them.
     closed: Mutex<BTreeSet<(String, String, FileId)>>,
     asked: Mutex<u64>,
-    counted: Mutex<(u64, u64)>,
 }
 
 impl Memory {
-    fn note(&self, what: String) {
-        self.log.lock().push(what);
-        self.changed.notify_all();
+    /// With the copies that an earlier daemon left.
+    fn new(strategy: Strategy, removal: Removal, there: &[u64]) -> Arc<Memory> {
+        let mut machine = Replicas::new(Config { strategy, alpha: Share::ZERO, removal, ..Config::new(0) });
+        there.iter().for_each(|file| machine.handle(Time::ZERO, Event::Adopted { file: FileId(*file) }));
+        Arc::new(Memory {
+            machine: Mutex::new(machine),
+            log: Mutex::default(),
+            changed: Condvar::new(),
+            closed: Mutex::default(),
+            asked: Mutex::default(),
+        })
     }
 
     fn until(&self, what: &str) {
@@ -32,31 +38,39 @@ impl Memory {
             assert!(!waited.timed_out(), "{what} did not happen: {log:?}");
         }
     }
+
+    fn stats(&self) -> Stats {
+        self.machine.lock().stats()
+    }
 }
 
 impl Copies for Memory {
-    fn files_of(&self, inputs: &[PathBuf]) -> Vec<(FileId, PathBuf)> {
-        let number = |p: &PathBuf| p.file_name()?.to_str()?.parse().ok();
-        inputs.iter().filter_map(|p| Some((FileId(number(p)?), p.clone()))).collect()
+    fn files_of(&self, inputs: &[PathBuf]) -> Vec<FileId> {
+        inputs.iter().filter_map(|path| Some(FileId(path.file_name()?.to_str()?.parse().ok()?))).collect()
     }
-    fn create(&self, file: FileId, _: &Path) -> Result<(), String> {
-        self.note(format!("create {}", file.0));
-        Ok(())
+    fn tell(&self, events: Vec<Event>) {
+        let mut machine = self.machine.lock();
+        events.into_iter().for_each(|event| machine.handle(Time::ZERO, event));
+        while let Some(action) = machine.poll() {
+            let (what, event) = match action {
+                Action::Create { file, .. } => (format!("create {}", file.0), Event::Created { file }),
+                Action::Remove { file, .. } => (format!("remove {}", file.0), Event::Removed { file }),
+            };
+            machine.handle(Time::ZERO, event);
+            self.log.lock().push(what);
+        }
+        drop(machine);
+        self.changed.notify_all();
     }
-    fn remove(&self, file: FileId) -> Result<(), String> {
-        self.note(format!("remove {}", file.0));
-        Ok(())
+    fn any(&self) -> bool {
+        self.stats().copies > 0
     }
-    fn there(&self) -> Vec<FileId> {
-        self.there.clone()
+    fn protection(&self, job: JobId) -> (Vec<Protection>, Time) {
+        (self.machine.lock().protection(job), Time::ZERO)
     }
     fn has_closed(&self, job: &str, user: &str, file: FileId) -> bool {
         *self.asked.lock() += 1;
         self.closed.lock().contains(&(job.to_string(), user.to_string(), file))
-    }
-    fn count(&self, dispatched: u64, at_risk: u64) {
-        let mut counted = self.counted.lock();
-        *counted = (counted.0 + dispatched, counted.1 + at_risk);
     }
 }
 
@@ -76,11 +90,10 @@ fn job(id: &str, state: State, nodes: u32, input: &str) -> QueuedJob {
     }
 }
 
-fn replication(strategy: Strategy, removal: Removal, copies: Arc<Memory>) -> (Replication, Arc<Told>) {
-    let machine = Config { strategy, alpha: Share::ZERO, removal, ..Config::new(0) };
+fn replication(copies: &Arc<Memory>) -> (Replication, Arc<Told>) {
     let queue = Arc::new(Told::default());
-    let settings = Settings { machine, poll: Duration::from_millis(5) };
-    (Replication::start(settings, queue.clone(), copies).expect("a thread"), queue)
+    let settings = Settings { on: true, poll: Duration::from_millis(5) };
+    (Replication::start(settings, queue.clone(), copies.clone()).expect("a thread"), queue)
 }
 
 fn show(queue: &Told, jobs: Vec<QueuedJob>) {
@@ -90,8 +103,8 @@ fn show(queue: &Told, jobs: Vec<QueuedJob>) {
 /// [S-070]
 #[test]
 fn the_window_is_copied_and_removed_at_the_end_of_its_jobs() {
-    let copies = Arc::new(Memory::default());
-    let (replication, queue) = replication(Strategy::Window, Removal::JobEnd, copies.clone());
+    let copies = Memory::new(Strategy::Window, Removal::JobEnd, &[]);
+    let (replication, queue) = replication(&copies);
     let waiting =
         [job("1", State::Pending, 4, "11"), job("2", State::Pending, 4, "22"), job("3", State::Pending, 1, "33")];
     show(&queue, waiting.to_vec());
@@ -106,14 +119,15 @@ fn the_window_is_copied_and_removed_at_the_end_of_its_jobs() {
     copies.until("remove 11");
     replication.stop();
     assert!(!copies.log.lock().contains(&"remove 22".to_string()));
-    assert_eq!(*copies.counted.lock(), (1, 0), "its copy was complete when it was dispatched");
+    let stats = copies.stats();
+    assert_eq!((stats.dispatched, stats.at_risk), (1, 0), "its copy was complete when it was dispatched");
 }
 
 /// [S-070] Slurm shows a job as waiting for its turn before it asks for its data.
 #[test]
 fn input_that_comes_later_is_copied_too() {
-    let copies = Arc::new(Memory::default());
-    let (replication, queue) = replication(Strategy::All, Removal::JobEnd, copies.clone());
+    let copies = Memory::new(Strategy::All, Removal::JobEnd, &[]);
+    let (replication, queue) = replication(&copies);
     let without = QueuedJob { inputs: Vec::new(), ..job("1", State::Pending, 4, "11") };
     show(&queue, vec![without, job("2", State::Pending, 4, "22")]);
     copies.until("create 22");
@@ -125,8 +139,8 @@ fn input_that_comes_later_is_copied_too() {
 /// [S-070] [S-186]
 #[test]
 fn a_copy_goes_when_the_last_running_job_that_reads_it_has_closed_it() {
-    let copies = Arc::new(Memory::default());
-    let (replication, queue) = replication(Strategy::All, Removal::Eager, copies.clone());
+    let copies = Memory::new(Strategy::All, Removal::Eager, &[]);
+    let (replication, queue) = replication(&copies);
     let jobs = |state| vec![job("1", state, 4, "11"), job("2", state, 4, "11"), job("3", state, 1, "33")];
     show(&queue, jobs(State::Pending));
     copies.until("create 11");
@@ -152,8 +166,8 @@ fn a_copy_goes_when_the_last_running_job_that_reads_it_has_closed_it() {
 
 #[test]
 fn what_an_earlier_daemon_left_is_taken_over_or_removed() {
-    let copies = Arc::new(Memory { there: vec![FileId(11), FileId(99)], ..Memory::default() });
-    let (replication, queue) = replication(Strategy::All, Removal::JobEnd, copies.clone());
+    let copies = Memory::new(Strategy::All, Removal::JobEnd, &[11, 99]);
+    let (replication, queue) = replication(&copies);
     show(&queue, vec![job("1", State::Running, 4, "11")]);
     copies.until("remove 99");
     replication.stop();
@@ -162,11 +176,11 @@ fn what_an_earlier_daemon_left_is_taken_over_or_removed() {
 
 #[test]
 fn a_job_that_starts_before_its_copy_is_complete_is_at_risk() {
-    let copies = Arc::new(Memory::default());
-    let (replication, queue) = replication(Strategy::All, Removal::JobEnd, copies.clone());
+    let copies = Memory::new(Strategy::All, Removal::JobEnd, &[]);
+    let (replication, queue) = replication(&copies);
     show(&queue, vec![job("1", State::Running, 4, "11")]);
     copies.until("create 11");
     assert!(replication.kept("1", FileId(11)).expect("known").at_risk);
     replication.stop();
-    assert_eq!(*copies.counted.lock(), (1, 1));
+    assert_eq!((copies.stats().dispatched, copies.stats().at_risk), (1, 1));
 }

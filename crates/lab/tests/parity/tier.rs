@@ -9,7 +9,7 @@ use policy::tier::cost::{Costs, DeviceCost};
 use policy::tier::machine::{Action, Config, Event, Logged, Planner, Window};
 use policy::tier::reorganize::Thresholds;
 use policy::tier::{Location, Region, Tier, tuned};
-use policy::volume::{Change, Verb};
+use policy::volume::{Change, ReplicasConfig, Verb};
 use policy::{TargetId, Time};
 use sim::tier::{Arrivals, Requests, Scheme, Setup, run_logged};
 use sim::trace::{Op, Record};
@@ -158,7 +158,14 @@ impl Live {
         let shown = clock.clone();
         let mover = Arc::new(Mover::new(pool.clone(), state.clone(), None));
         let (tiering, devices) = (section(policy), Devices::default());
-        let settings = Settings { tiering, stripes: None, devices, segment_bytes: BLOCK, concurrent: 1 };
+        let settings = Settings {
+            tiering,
+            stripes: None,
+            replicas: ReplicasConfig::new(0),
+            devices,
+            segment_bytes: BLOCK,
+            concurrent: 1,
+        };
         let parts = Parts { files: files.clone(), mover, state, stats: Arc::new(Stats::new()), burst: None };
         let now = Box::new(move || Time(shown.load(Ordering::Relaxed)));
         let adapt = Adapt::new(settings, None, parts, now).unwrap();

@@ -7,7 +7,6 @@ use policy::burst::buffer::{self, Scheme};
 use policy::burst::control;
 use policy::burst::tables::Order;
 use policy::machine::Machine;
-use policy::protect::{failover, replica};
 use policy::stripe::advice::Mode;
 use policy::stripe::device::Measured;
 use policy::stripe::{rules, striper};
@@ -85,10 +84,7 @@ fn config() -> Config {
         burst: Some(BurstConfig { admission, look_every: Time::from_millis(250) }),
         tiers: Some(tiers),
         stripes: Some(stripes),
-        replicas: Some(ReplicasConfig {
-            replication: replica::Config::new(SYSTEM_NODES),
-            failover: failover::Config::default(),
-        }),
+        replicas: Some(ReplicasConfig::new(SYSTEM_NODES)),
         changes_max: MOVES,
         repairs: true,
     }

@@ -270,9 +270,9 @@ fn verb(want: Want, file: &File) -> Result<Verb, Obstacle> {
         Want::DropFast => drop(file.mirror_for(Purpose::Data)),
         Want::Group if file.has(Purpose::Group) => Err(Pointless),
         Want::Group => add(Purpose::Group, None),
-        Want::Replica if file.mirror_for(Purpose::Replica).is_some() => Err(Pointless),
-        // It is protected as it is.
-        Want::Replica if file.intact() > 1 => Err(Pointless),
+        // What has several mirrors is protected as it is.
+        Want::Replica if file.has(Purpose::Replica) || file.intact() > 1 => Err(Pointless),
+        Want::Replica if file.mirror_for(Purpose::Replica).is_some() => Err(Impossible),
         Want::Replica => add(Purpose::Replica, None),
         Want::DropReplica => drop(file.mirror_for(Purpose::Replica)),
         Want::Swap { target } => match file.mirror_for(Purpose::Replica) {

@@ -9,7 +9,7 @@ pub struct File {
     pub lies: Lies,
     /// It is written for a checkpoint, or belongs to a complete one.
     pub checkpoint: bool,
-    /// A job has, or is to have, a replica of it.
+    /// A job is to have a replica of it, or has one.
     pub replicated: bool,
 }
 
@@ -19,7 +19,7 @@ impl File {
         owner(aspect, |mechanism| match mechanism {
             Mechanism::Burst => self.checkpoint,
             Mechanism::Repair => self.is_damaged(),
-            Mechanism::Replicas => self.replicated,
+            Mechanism::Replicas => self.is_replicated(),
             Mechanism::User => self.lies.asked_for,
             Mechanism::Tiers => !self.lies.segments.is_empty(),
             Mechanism::Stripes => !self.lies.elsewhere,
@@ -32,9 +32,13 @@ impl File {
 
     /// Whether nobody uses it and no mechanism has done anything with it that is still there.
     pub fn is_at_rest(&self) -> bool {
-        let claimed = self.checkpoint || self.replicated || self.is_damaged();
+        let claimed = self.checkpoint || self.is_replicated() || self.is_damaged();
         let fast = self.lies.segments.contains(&Tier::Fast);
         !self.is_open() && !claimed && !fast && self.mirror_for(Purpose::Fork).is_none()
+    }
+
+    fn is_replicated(&self) -> bool {
+        self.replicated || self.mirror_for(Purpose::Replica).is_some()
     }
 
     pub fn is_damaged(&self) -> bool {

@@ -26,6 +26,13 @@ pub struct Config {
     pub failover: failover::Config,
 }
 
+impl Config {
+    /// As published, for a system of so many nodes.
+    pub fn new(system_nodes: u32) -> Config {
+        Config { replication: replica::Config::new(system_nodes), failover: failover::Config::default() }
+    }
+}
+
 #[derive(Debug)]
 pub struct Replicas {
     pub replication: Replication,

@@ -7,7 +7,6 @@ use super::*;
 use crate::burst::buffer::{self, Scheme};
 use crate::burst::control::Device;
 use crate::burst::tables::Order;
-use crate::protect::failover;
 use crate::protect::replica::{self, JobId, Rank};
 use crate::stripe::forks::Shape;
 
@@ -42,8 +41,8 @@ fn config() -> Config {
     };
     let admission = admission::Config { buffer, full_waits: true, full_wait: Time::from_secs(60) };
     let burst = BurstConfig { admission, look_every: Time::from_secs(3600) };
-    let replication = replica::Config { strategy: replica::Strategy::All, ..replica::Config::new(8) };
-    let replicas = ReplicasConfig { replication, failover: failover::Config::default() };
+    let mut replicas = ReplicasConfig::new(8);
+    replicas.replication.strategy = replica::Strategy::All;
     Config { burst: Some(burst), tiers: None, stripes: None, replicas: Some(replicas), changes_max: 2, repairs: true }
 }
 

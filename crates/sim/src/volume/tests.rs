@@ -8,7 +8,6 @@ use policy::burst::admission;
 use policy::burst::buffer::{self, Scheme};
 use policy::burst::control;
 use policy::burst::tables::Order;
-use policy::protect::{failover, replica};
 use policy::stripe::advice::Mode;
 use policy::stripe::device::Measured;
 use policy::stripe::{rules, striper};
@@ -116,10 +115,7 @@ fn setup(wish: Wish) -> Setup {
             }),
             tiers: wish.tiers.then_some(tiers),
             stripes: wish.stripes.then_some(stripes),
-            replicas: wish.replicas.then(|| ReplicasConfig {
-                replication: replica::Config::new(64),
-                failover: failover::Config::default(),
-            }),
+            replicas: wish.replicas.then(|| ReplicasConfig::new(64)),
             changes_max: 4,
             repairs: true,
         },

@@ -91,6 +91,9 @@ impl Adapt {
         if let Some(burst) = self.burst.as_ref().filter(|_| change.by == Mechanism::Burst) {
             return burst.make(self, change, file);
         }
+        if matches!(change.by, Mechanism::Replicas | Mechanism::Repair) {
+            return self.replicas.make(self, change, file);
+        }
         let made = |metric| self.stats.add(metric, 1);
         match change.verb {
             Verb::MoveSegment { segment, to } => self.move_segment(change, file, segment, to),
@@ -110,11 +113,9 @@ impl Adapt {
                 made(Metric::StripesForksDropped);
                 Ok(0)
             }
-            // Copies for jobs, and repair: no mechanism here asks for them.
-            Verb::AddMirror { shape: None, .. }
-            | Verb::ReplaceTargets { .. }
-            | Verb::ReplaceTarget { .. }
-            | Verb::Swap { .. } => Err(Error::Busy("nothing here makes such mirrors".into())),
+            // Of the other mechanisms.
+            Verb::AddMirror { shape: None, .. } | Verb::Swap { .. } => Err(Error::Busy("its mirrors changed".into())),
+            Verb::ReplaceTargets { .. } | Verb::ReplaceTarget { .. } => Err(Error::Busy("its mirrors changed".into())),
         }
     }
 

@@ -1,5 +1,6 @@
 //! Which mirrors of a file are forks: those behind the ones that it had before the first was made.
 
+use super::records::Records;
 use crate::file::File;
 use crate::mover::Mover;
 use crate::state::State;
@@ -8,12 +9,9 @@ use parking_lot::Mutex;
 use policy::FileId;
 use policy::layout::Placement;
 use serde::{Deserialize, Serialize};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::ops::Bound::{Excluded, Unbounded};
 use std::sync::Arc;
-
-/// The name under which forks are kept in the state store.
-const RECORDS: &str = "fork";
 
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 struct Record {
@@ -23,8 +21,7 @@ struct Record {
 
 /// The files that have forks.
 pub struct Forks {
-    state: Arc<dyn State>,
-    held: Mutex<BTreeMap<FileId, Record>>,
+    records: Records<Record>,
     /// The file at rest that was looked at last.
     looked: Mutex<FileId>,
 }
@@ -32,31 +29,22 @@ pub struct Forks {
 impl Forks {
     /// Those that the state store remembers.
     pub fn open(state: Arc<dyn State>) -> Result<Forks> {
-        let mut held = BTreeMap::new();
-        for (key, bytes) in state.records(RECORDS)? {
-            match (u64::from_str_radix(&key, 16), serde_json::from_slice(&bytes)) {
-                (Ok(file), Ok(record)) => drop(held.insert(FileId(file), record)),
-                _ => tracing::warn!(
-                    "the record of fork {key} is not understood; the copy stays until it is dropped by hand"
-                ),
-            }
-        }
-        Ok(Forks { state, held: Mutex::new(held), looked: Mutex::new(FileId(0)) })
+        Ok(Forks { records: Records::open(state, "fork")?, looked: Mutex::new(FileId(0)) })
     }
 
     /// Whether the file has any.
     pub fn has(&self, file: FileId) -> bool {
-        self.held.lock().contains_key(&file)
+        self.records.held().contains_key(&file)
     }
 
     /// How many files have one.
     pub fn count(&self) -> usize {
-        self.held.lock().len()
+        self.records.held().len()
     }
 
     /// How many of so many mirrors are there for other reasons.
     pub fn keep(&self, file: FileId, mirrors: usize) -> usize {
-        self.held.lock().get(&file).map_or(mirrors, |record| record.keep.min(mirrors))
+        self.records.held().get(&file).map_or(mirrors, |record| record.keep.min(mirrors))
     }
 
     /// Makes one. First the record: a copy that nothing remembers would stay for ever.
@@ -65,7 +53,7 @@ impl Forks {
         let id = layout.file;
         let first = !self.has(id);
         if first {
-            self.remember(id, Record { keep: layout.mirrors.len() })?;
+            self.records.put(id, Record { keep: layout.mirrors.len() })?;
         }
         let made = mover.add_fork(file, place);
         if made.is_err() && first {
@@ -90,7 +78,7 @@ impl Forks {
 
     /// One of the files that have forks and are not in use, another each time.
     pub fn next_at_rest(&self, in_use: &BTreeSet<FileId>) -> Option<FileId> {
-        let (held, mut looked) = (self.held.lock(), self.looked.lock());
+        let (held, mut looked) = (self.records.held(), self.looked.lock());
         let after = held.range((Excluded(*looked), Unbounded)).chain(held.range(..=*looked));
         let next = after.map(|(id, _)| *id).find(|id| !in_use.contains(id));
         *looked = next.unwrap_or(*looked);
@@ -99,15 +87,6 @@ impl Forks {
 
     /// The record of a file without forks, or of one that is gone, is of no use.
     pub fn forget(&self, id: FileId) -> Result<()> {
-        self.state.record_remove(RECORDS, &format!("{:016x}", id.0))?;
-        self.held.lock().remove(&id);
-        Ok(())
-    }
-
-    fn remember(&self, id: FileId, record: Record) -> Result<()> {
-        let bytes = serde_json::to_vec(&record).expect("a number");
-        self.state.record_put(RECORDS, &format!("{:016x}", id.0), &bytes)?;
-        self.held.lock().insert(id, record);
-        Ok(())
+        self.records.forget(id)
     }
 }

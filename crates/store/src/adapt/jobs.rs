@@ -15,6 +15,10 @@ use std::collections::{BTreeSet, VecDeque};
 pub enum Lane {
     /// Changes for tiers and stripes.
     Changes,
+    /// Replicas take over: no other change and no copy is in the way.
+    Failover,
+    /// Replicas are made, made whole and dropped.
+    Replicas,
     /// Checkpoints in the order in which things happen to them: a write is released after room was made for it.
     Checkpoints,
     /// Versions are made durable.
@@ -25,7 +29,7 @@ pub enum Lane {
     Group,
 }
 
-const LANES: usize = 5;
+const LANES: usize = 7;
 
 /// Something to do.
 pub enum Job {
@@ -150,6 +154,8 @@ fn lane_of(action: &Action) -> Lane {
             Verb::AddMirror { .. } => Lane::Demotions,
             _ => Lane::Checkpoints,
         },
+        Action::Change(Change { verb: Verb::Swap { .. }, .. }) => Lane::Failover,
+        Action::Change(Change { by: Mechanism::Replicas | Mechanism::Repair, .. }) => Lane::Replicas,
         Action::Change(_) | Action::Place { .. } | Action::Prefer { .. } => Lane::Changes,
         Action::Release { .. } | Action::Prepare { .. } | Action::SetRates(_) => Lane::Checkpoints,
         Action::SetReplicaRate(_) | Action::LookAtSpace => Lane::Checkpoints,

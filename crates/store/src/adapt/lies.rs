@@ -24,9 +24,11 @@ impl Adapt {
         self.tiers.lie(&layout, &segments, self.settings.segment_bytes);
         let (bytes, keep) = (file.size(), self.recorder.forks().keep(layout.file, layout.mirrors.len()));
         let of_checkpoint = self.burst.as_ref().filter(|_| is_checkpoint).map(|burst| burst.purposes(&layout));
+        let replica = self.replicas.mirror_of(layout.file);
         let usual = |at| if at < keep { Purpose::Data } else { Purpose::Fork };
+        let purpose = |at| of_checkpoint.as_ref().map_or_else(|| usual(at), |purposes| purposes[at]);
         let mirrors = layout.mirrors.iter().enumerate().map(|(at, mirror)| Mirror {
-            purpose: of_checkpoint.as_ref().map_or_else(|| usual(at), |purposes| purposes[at]),
+            purpose: if replica == Some(at) { Purpose::Replica } else { purpose(at) },
             shape: Shape::of(mirror, bytes),
             intact: mirror.state == MirrorState::InSync
                 && mirror.segments.iter().flat_map(|s| &s.objects).all(|o| o.state == ObjectState::Complete),
@@ -61,5 +63,5 @@ impl Adapt {
 /// Whether its shape is what somebody asked for, or another mechanism's to decide.
 fn is_asked_for(file: &File, layout: &Layout) -> bool {
     let requested = layout.history.iter().any(|(_, reason)| *reason == Reason::Requested);
-    requested || layout.is_merged() || file.is_claimed(Mechanism::Burst) || file.is_claimed(Mechanism::Replicas)
+    requested || layout.is_merged() || file.is_claimed(Mechanism::Burst)
 }

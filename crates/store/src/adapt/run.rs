@@ -7,6 +7,7 @@ use super::{Adapt, stripes};
 use crate::file::{File, Pool};
 use parking_lot::{Condvar, Mutex};
 use policy::machine::Machine;
+use policy::protect::replica::Strategy;
 use policy::tier::Tier;
 use policy::volume::{Event, FileEvent};
 use policy::{FileId, Time};
@@ -85,15 +86,23 @@ impl Adapt {
         walk: impl FnOnce(&mut dyn FnMut(&File) -> bool) + Send + 'static,
     ) {
         let (tiers, stripes) = (self.has_tiers(), self.settings.stripes.is_some());
-        if !tiers && !stripes && self.burst.is_none() {
-            return;
-        }
         let adapt = self.clone();
         self.workers.start("adapt", move || adapt.run());
         let tiers_carry = if tiers { self.settings.concurrent } else { 0 };
         for _ in 0..tiers_carry + usize::from(stripes) {
             self.start_carrier("adapt-carry", Lane::Changes);
         }
+        self.start_carrier("failover", Lane::Failover);
+        for _ in 0..self.replicas_at_once() {
+            self.start_carrier("replicas", Lane::Replicas);
+        }
+        let weak = Arc::downgrade(self);
+        self.recorder.targets().on_change(move |change| {
+            if let Some(adapt) = weak.upgrade() {
+                adapt.replicas.target_changed(change);
+            }
+        });
+        self.driver.jobs.later(Lane::Replicas, Adapt::adopt_replicas);
         if let Some(burst) = &self.burst {
             self.start_carrier("burst", Lane::Checkpoints);
             self.start_carrier("burst-commit", Lane::Commits);
@@ -106,6 +115,14 @@ impl Adapt {
             let (adapt, pool) = (self.clone(), pool.clone());
             self.workers.start("adapt-look", move || adapt.begin_tiers(&pool, walk));
         }
+    }
+
+    /// Copies and rebuilds that the machine has under way at the same time, and one more, so that what goes never waits;
+    /// none where no file has or is to have a replica.
+    fn replicas_at_once(&self) -> usize {
+        let of = &self.settings.replicas.replication;
+        let any = of.strategy != Strategy::None || self.replicas.any();
+        if any { of.creating_max + self.settings.concurrent + 1 } else { 0 }
     }
 
     fn start_carrier(self: &Arc<Adapt>, name: &str, lane: Lane) {
@@ -180,6 +197,9 @@ impl Adapt {
         for file in removed {
             self.mover.forget_copies_of(file);
             self.tiers.forget(file);
+            if let Err(error) = self.replicas.forget(file) {
+                tracing::info!("the record of the replica of file {file} stays for now: {error}");
+            }
             told.push(Event::File(file, FileEvent::Removed));
         }
         if self.has_tiers() {

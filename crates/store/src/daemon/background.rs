@@ -1,10 +1,10 @@
 //! What happens by itself: stale mirrors are resynced, what failed targets held is made anew, draining targets emptied, garbage removed where targets are back.
 
 use super::rebuild::{self, Rebuilt};
-use super::replicas::Replicas;
 use super::requests::layout::file_named;
 use super::walk::walk;
 use super::{Core, now_ns};
+use crate::adapt::Replicas;
 use crate::durable_names::DurableNames;
 use crate::file::{Event, File, Observer};
 use crate::mover::DrainProgress;

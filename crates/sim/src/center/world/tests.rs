@@ -86,7 +86,7 @@ fn offline_brings_back_what_waits_and_restarts_what_runs() {
 }
 
 #[test]
-fn a_twin_takes_over() {
+fn a_replica_takes_over() {
     let six = Setup { io_nodes: 6, replication: Replication::All, ..setup(Recovery::None) };
     let log = log(4, &[(0, 4, 10, 10), (0, 4, 1001, 1000)]);
     let mut failures = outages(&[]);

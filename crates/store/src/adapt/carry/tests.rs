@@ -19,6 +19,7 @@ fn a_change_of_stripes_that_fails_is_counted() {
     let config = volume.config();
     let settings = Settings {
         tiering: config.tiering.clone(),
+        replicas: policy::volume::ReplicasConfig::new(0),
         stripes: Some(config.stripes.clone()),
         devices: Devices::of(config),
         segment_bytes: config.layout.segment,

@@ -1,0 +1,233 @@
+//! Replicas of jobs' input: mirrors behind those that a file had before, made and dropped, and swapped in when a target
+//! fails.
+//!
+//! A record in the state store says which mirror of a file is one, so that a restart finds it. Readers do not wait for a
+//! swap: they read the replica by themselves until the layout names its objects.
+
+mod uses;
+
+pub use uses::JOB_VARIABLES;
+
+use super::Adapt;
+use super::driver::Driver;
+use super::jobs::Lane;
+use super::records::Records;
+use crate::file::File;
+use crate::mount::Openers;
+use crate::state::State;
+use crate::stats::Metric;
+use crate::{Error, Result, target};
+use parking_lot::Mutex;
+use policy::layout::Reason;
+use policy::protect::replica::{self, JobId, Protection};
+use policy::volume::{Change, Event, FileEvent, Verb};
+use policy::{FileId, TargetId, Time};
+use serde::{Deserialize, Serialize};
+use std::sync::Arc;
+use std::time::Instant;
+use uses::Uses;
+
+/// One replica, as it is remembered.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct Record {
+    /// The file's path when it was made, relative to the mount's root; a rename does not change it.
+    path: String,
+    /// Its number among the mirrors: how many there were before.
+    mirror: usize,
+    /// When it was begun, in nanoseconds since 1970.
+    since_ns: u64,
+}
+
+/// The replicas of a volume.
+pub struct Replicas {
+    records: Records<Record>,
+    /// Which jobs have these files open.
+    uses: Uses,
+    driver: Arc<Driver>,
+    /// Jobs dispatched, and those at risk, that the metrics were told of.
+    counted: Mutex<(u64, u64)>,
+}
+
+impl Replicas {
+    /// Those that the state store remembers.
+    pub(super) fn open(state: Arc<dyn State>, driver: Arc<Driver>) -> Result<Arc<Replicas>> {
+        let (records, uses) = (Records::<Record>::open(state, "replica")?, Uses::default());
+        records.held().keys().for_each(|file| uses.watch(*file));
+        Ok(Arc::new(Replicas { records, uses, driver, counted: Mutex::default() }))
+    }
+
+    /// Which mirror of a file is a replica, if one is.
+    pub(super) fn mirror_of(&self, file: FileId) -> Option<usize> {
+        self.records.held().get(&file).map(|record| record.mirror)
+    }
+
+    /// Whether any file has one.
+    pub fn any(&self) -> bool {
+        !self.records.held().is_empty()
+    }
+
+    /// Who hears of opens.
+    pub(crate) fn openers(&self) -> Arc<dyn Openers> {
+        Arc::new(self.uses.clone())
+    }
+
+    /// Whether processes of a job had the file open since it has a replica, and none has now. `variable` is one of
+    /// [`JOB_VARIABLES`]. A job whose processes cannot be told has closed nothing.
+    pub fn has_closed(&self, file: FileId, variable: &str, job: &str, uid: u32) -> bool {
+        self.uses.has_closed(file, variable, job, uid)
+    }
+
+    /// A reader was not served by a target.
+    pub(crate) fn complain(&self, file: &File, target: TargetId) {
+        if let Some(file) = file.id().filter(|id| self.mirror_of(*id).is_some()) {
+            self.driver.jobs.later(Lane::Failover, move |adapt| adapt.complained([file], target));
+        }
+    }
+
+    /// A target failed or is back.
+    pub(super) fn target_changed(&self, change: &target::Change) {
+        let target = change.target;
+        match change.to {
+            target::State::Failed => self.driver.jobs.later(Lane::Failover, move |adapt| {
+                let files: Vec<FileId> = adapt.replicas.records.held().keys().copied().collect();
+                adapt.complained(files, target);
+            }),
+            target::State::Ok => self.driver.tell(Event::TargetReturned(target)),
+            _ => {}
+        }
+    }
+
+    /// The record of a file without a replica, or of one that is gone, is of no use.
+    pub(super) fn forget(&self, file: FileId) -> Result<()> {
+        self.uses.forget(file);
+        self.records.forget(file)
+    }
+
+    /// Makes a change.
+    pub(super) fn make(&self, adapt: &Adapt, change: &Change, file: &Arc<File>) -> Result<u64> {
+        let made = |metric| adapt.stats.add(metric, 1);
+        match change.verb {
+            Verb::AddMirror { .. } => {
+                made(Metric::ReplicasBegun);
+                let added = self.add(adapt, file);
+                made(if added.is_ok() { Metric::ReplicasCompleted } else { Metric::ReplicasFailed });
+                added.map(|()| file.size())
+            }
+            Verb::DropMirror { mirror } if self.mirror_of(change.file) == Some(mirror) => {
+                adapt.mover.drop_mirror(file, mirror)?;
+                self.forget(change.file)?;
+                made(Metric::ReplicasRemoved);
+                Ok(0)
+            }
+            Verb::Swap { replica, target } if self.mirror_of(change.file) == Some(replica) => {
+                self.swap(adapt, change.file, file, target, replica)
+            }
+            Verb::ReplaceTarget { target } => {
+                adapt.mover.replace_target(file, target, Reason::FailedOver(target))?;
+                made(Metric::ReplicasRebuilt);
+                Ok(file.size())
+            }
+            _ => Err(Error::Busy("its mirrors changed".into())),
+        }
+    }
+
+    /// First the record: a copy that nobody remembers would stay for ever.
+    fn add(&self, adapt: &Adapt, file: &Arc<File>) -> Result<()> {
+        let layout = file.layout().ok_or_else(|| Error::Busy("its bytes are in its stub".into()))?;
+        let (id, pool) = (layout.file, file.pool());
+        let record = Record { path: pool.name_of(id), mirror: layout.mirrors.len(), since_ns: (pool.clock)().0 };
+        self.records.put(id, record)?;
+        self.uses.watch(id);
+        let added = adapt.mover.add_replica(file);
+        if added.is_err() {
+            self.forget(id)?;
+        }
+        added.map(drop)
+    }
+
+    fn swap(&self, adapt: &Adapt, id: FileId, file: &Arc<File>, target: TargetId, replica: usize) -> Result<u64> {
+        let (began, pool) = (Instant::now(), file.pool());
+        let path = pool.name_of(id);
+        let name = pool.targets.get(target).map_or(target.to_string(), |target| target.name().to_string());
+        let of_replica =
+            || file.layout().is_some_and(|l| l.objects().any(|(at, o)| (at.mirror, o.target) == (replica, target)));
+        match adapt.mover.swap_replica(file, replica, target) {
+            // What failed was a part of the replica alone: nothing to swap, and something to make anew.
+            Ok(0) if of_replica() => Ok(0),
+            Ok(0) => Err(Error::Busy("its replica is not complete".into())),
+            Ok(objects) => {
+                let took = began.elapsed();
+                adapt.stats.add(Metric::Failovers, 1);
+                adapt.stats.add(Metric::FailoverNs, took.as_nanos() as u64);
+                adapt.news(format!(
+                    "{path}: target {name} failed, {objects} object(s) of its replica took over in {:.1} ms",
+                    took.as_secs_f64() * 1e3
+                ));
+                Ok(0)
+            }
+            Err(error) => {
+                adapt.news(format!("{path}: its replica cannot take over for target {name}: {error}"));
+                Err(error)
+            }
+        }
+    }
+}
+
+impl Adapt {
+    /// Tells what happened to jobs; first how their input lies.
+    pub fn tell_of_jobs(&self, events: impl IntoIterator<Item = replica::Event>) {
+        let mut told = Vec::new();
+        for event in events {
+            if let replica::Event::Submitted { files, .. } = &event {
+                told.extend(files.iter().filter_map(|file| self.lies(&*self.files.find(*file)?)));
+            }
+            told.push(Event::Job(event));
+        }
+        self.driver.tell_all(told);
+        let stats = self.driver.machine().replication().map(|all| all.stats()).unwrap_or_default();
+        let now = (stats.dispatched, stats.at_risk);
+        let told = std::mem::replace(&mut *self.replicas.counted.lock(), now);
+        self.stats.add(Metric::ReplicationDispatched, now.0 - told.0);
+        self.stats.add(Metric::ReplicationAtRisk, now.1 - told.1);
+    }
+
+    /// What protects the input of a job, and the machine's time.
+    pub fn protection(&self, job: JobId) -> (Vec<Protection>, Time) {
+        let machine = self.driver.machine();
+        (machine.replication().map(|all| all.protection(job)).unwrap_or_default(), self.driver.now())
+    }
+
+    /// Tells of the replicas that an earlier daemon left.
+    pub(super) fn adopt_replicas(&self) {
+        let all: Vec<FileId> = self.replicas.records.held().keys().copied().collect();
+        for id in all {
+            let lies = self.files.find(id).and_then(|file| {
+                let layout = file.layout()?;
+                self.replicas.mirror_of(id).filter(|mirror| *mirror < layout.mirrors.len())?;
+                self.lies(&file)
+            });
+            match lies {
+                Some(lies) => self.driver.tell_all([lies, Event::Job(replica::Event::Adopted { file: id })]),
+                None => {
+                    if let Err(error) = self.replicas.forget(id) {
+                        tracing::info!("the record of the replica of file {id} stays for now: {error}");
+                    }
+                }
+            }
+        }
+    }
+
+    /// A target failed, or did not serve a reader: tells it of those of the files that lie there.
+    fn complained(&self, files: impl IntoIterator<Item = FileId>, target: TargetId) {
+        for id in files {
+            let Some(file) = self.files.find(id) else { continue };
+            if file.layout().is_some_and(|layout| layout.objects().any(|(_, object)| object.target == target)) {
+                let complained = Event::File(id, FileEvent::Complained { target });
+                self.driver.tell_all(self.lies(&file).into_iter().chain([complained]));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
