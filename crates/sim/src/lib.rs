@@ -18,6 +18,7 @@ pub mod replay;
 pub mod setup;
 pub mod simulate;
 pub mod ssd;
+mod steps;
 pub mod storage;
 pub mod stripe;
 pub mod tier;

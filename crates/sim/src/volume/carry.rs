@@ -4,14 +4,16 @@
 use super::files::{File, Placed, objects, target_of};
 use super::world::{Happening, World};
 use crate::event::Rank;
+use crate::steps::Steps;
 use policy::layout::{Mirror, Object, ObjectState};
 use policy::stripe::forks::Shape;
 use policy::tier::Tier;
+use policy::tier::yielding::Turn;
 use policy::volume::{Change, Event, Outcome, Purpose, Ticket, Verb};
 use policy::{FileId, ObjectId, TargetId, Time};
 use std::collections::BTreeSet;
 
-/// Bytes copied at a time.
+/// Bytes copied at a time, where the machine does not say.
 const STEP_BYTES: u64 = 32 << 20;
 /// Bytes per second that a source outside gives.
 const SOURCE_RATE: f64 = 200e6;
@@ -28,7 +30,7 @@ pub(super) struct Carry {
     /// Room taken for them, and how often the target had failed by then.
     pub(super) taken: Vec<(TargetId, u64, u64)>,
     at: u64,
-    end: u64,
+    steps: Steps,
     bytes: u64,
     began: Time,
 }
@@ -75,8 +77,9 @@ impl World<'_> {
         let fresh = fresh.into_iter().map(|(_, object, _)| object.id).collect();
         let (at, end) = range;
         let flows = purpose == Some(Purpose::Demoted) && self.begins_to_flow(change.ticket, end);
-        let (at, bytes) = if flows { (end, end) } else { (at, 0) };
-        let carry = Carry { change, edit, to, fresh, taken, at, end, bytes, began: self.now };
+        let (left, bytes) = if flows { (0, end) } else { (end - at, 0) };
+        let steps = Steps::new(left, change.pace, STEP_BYTES);
+        let carry = Carry { change, edit, to, fresh, taken, at, steps, bytes, began: self.now };
         self.carries.insert(change.ticket, carry);
         if !flows {
             self.events.push(self.now, Rank::Timer, Happening::Step(change.ticket));
@@ -156,14 +159,18 @@ impl World<'_> {
         }
         let Some(carry) = self.carries.get_mut(&ticket) else { return };
         let file = &self.files[&carry.change.file];
-        if carry.at >= carry.end {
+        if carry.steps.is_done() {
             return self.finish(ticket);
         }
-        let len = STEP_BYTES.min(carry.end - carry.at);
         let from = file.intact().next();
         if from.is_none() && !file.source {
             return self.fail(ticket);
         }
+        let len = match carry.steps.next(self.now, self.used) {
+            (Turn::Go, len) => len,
+            (Turn::Wait(until), _) => return self.events.push(until, Rank::Timer, Happening::Step(ticket)),
+            (Turn::GiveUp, _) => return self.fail(ticket),
+        };
         let mut done = self.now;
         let (mut copied, at) = (0, carry.at);
         for piece in carry.to.pieces(0, at, len) {

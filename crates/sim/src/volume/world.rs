@@ -81,6 +81,8 @@ pub(super) struct World<'a> {
     timer: Option<Time>,
     /// Until when applications use each tier.
     used_until: [Time; 2],
+    /// When one last came to a device.
+    pub(super) used: Option<Time>,
     busy: [bool; 2],
     /// What was asked of files since stripes looked at them last.
     asked: BTreeMap<FileId, Box<Counts>>,
@@ -150,6 +152,7 @@ impl<'a> World<'a> {
             todo: setup.load.jobs(),
             timer: None,
             used_until: [Time::ZERO; 2],
+            used: None,
             busy: [false; 2],
             asked: BTreeMap::new(),
             prefer: BTreeMap::new(),
@@ -332,6 +335,7 @@ impl<'a> World<'a> {
             .filter(|(_, bytes)| *bytes > 0)
             .collect();
         let mut done = self.now;
+        self.used = Some(self.now);
         for (target, bytes) in pieces {
             let tier = usize::from(self.targets.of(target).tier);
             let at = self.targets.serve(self.now, target, bytes, write);

@@ -5,8 +5,9 @@
 
 use super::{Happening, Job, World};
 use crate::event::Rank;
+use crate::steps::Steps;
 use policy::tier::machine::{Action, Event, Reorganizer};
-use policy::tier::yielding::{Turn, Yielding};
+use policy::tier::yielding::Turn;
 use policy::tier::{Location, Region, Tier};
 use policy::time::Time;
 
@@ -25,11 +26,9 @@ pub(super) struct Carry {
     /// Bytes written to the location meanwhile, and whether these were written once more.
     pub written: u64,
     caught_up: bool,
-    /// Bytes whose step has not begun, and of the step under way.
-    left: u64,
+    /// Bytes of the step under way, and those to come.
     step: u64,
-    /// How it gives way to requests, and the bytes of its steps.
-    pace: Option<(Yielding, u64)>,
+    steps: Steps,
 }
 
 impl World<'_> {
@@ -48,8 +47,8 @@ impl World<'_> {
         let rest = block.saturating_sub(at_hand);
         let pace = self.machine.as_ref().and_then(|machine: &Reorganizer| machine.yielding(action));
         let pace = pace.filter(|_| rest == block);
-        let left = if pace.is_some() { block } else { 0 };
-        self.carries.insert(name, Carry { to, written: 0, caught_up: false, left, step: block, pace });
+        let steps = Steps::new(if pace.is_some() { block } else { 0 }, pace, block);
+        self.carries.insert(name, Carry { to, written: 0, caught_up: false, step: block, steps });
         if self.setup.free_moves || !copy && to == Tier::Slow && self.copies.held.contains(&at) {
             self.carried(now, name);
         } else if pace.is_some() {
@@ -85,7 +84,7 @@ impl World<'_> {
     /// And written.
     pub(super) fn was_written(&mut self, now: Time, name: Name) {
         let Some(of) = self.carries.get_mut(&name) else { return };
-        if of.left > 0 {
+        if !of.steps.is_done() {
             return self.next_step(now, name);
         }
         if of.written == 0 || name.copy || std::mem::replace(&mut of.caught_up, true) {
@@ -98,18 +97,16 @@ impl World<'_> {
     /// The next step, now or when the devices have been left alone.
     pub(super) fn next_step(&mut self, now: Time, name: Name) {
         let used = self.used;
-        let Some(of) = self.carries.get_mut(&name) else { return };
-        let Some((yielding, step_bytes)) = &mut of.pace else { return };
-        match yielding.next(now, used) {
-            Turn::Wait(until) => self.events.push(until, Rank::Timer, Happening::Step(name)),
-            Turn::Go => {
-                of.step = of.left.min(*step_bytes);
-                of.left -= of.step;
-                let (bytes, from) = (of.step, of.to.other());
+        let Some(of) = self.carries.get_mut(&name).filter(|of| !of.steps.is_done()) else { return };
+        match of.steps.next(now, used) {
+            (Turn::Wait(until), _) => self.events.push(until, Rank::Timer, Happening::Step(name)),
+            (Turn::Go, bytes) => {
+                of.step = bytes;
+                let from = of.to.other();
                 let from = self.place[name.at as usize].unwrap_or(self.device(name.at, from));
                 self.read(now, name, from, bytes);
             }
-            Turn::GiveUp => self.give_up(now, name),
+            (Turn::GiveUp, _) => self.give_up(now, name),
         }
     }
 
