@@ -31,8 +31,9 @@ pub use replicas::Config as ReplicasConfig;
 pub use stripes::Config as StripesConfig;
 
 use crate::burst::admission;
-use crate::ids::FileId;
+use crate::ids::{FileId, ObjectId};
 use crate::machine::{self as contract, Log, Machine};
+use crate::protect::repair_order::Candidate;
 use crate::protect::replica::Replication;
 use crate::stripe::striper::Striper;
 use crate::tier::machine::{self, Reorganizer};
@@ -233,7 +234,13 @@ impl Volume {
     fn mend(&mut self, id: FileId) {
         let fails_over = self.replicas.as_ref().is_some_and(|replicas| replicas.mends(id));
         match self.files.get(&id).filter(|file| self.repairs && file.is_damaged() && !fails_over) {
-            Some(file) => self.repair.damaged(id, file.intact(), file.is_open()),
+            Some(file) => self.repair.damaged(&Candidate {
+                file: id,
+                object: ObjectId(0),
+                job_start: self.replication().and_then(|replication| replication.start_of(id)),
+                healthy_copies: file.intact() as u32,
+                bytes: file.lies.bytes,
+            }),
             None => self.repair.whole(id),
         }
     }

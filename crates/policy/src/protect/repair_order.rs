@@ -22,12 +22,17 @@ pub struct Candidate {
     pub bytes: u64,
 }
 
+/// The place of a candidate: the smaller, the sooner.
+pub type Turn = (u64, u32, u64, FileId, ObjectId);
+
+/// The turn of a candidate.
+pub fn turn(of: &Candidate) -> Turn {
+    (of.job_start.map_or(u64::MAX, |start| start.0), of.healthy_copies, of.bytes, of.file, of.object)
+}
+
 /// Puts candidates into the order of repair.
 pub fn repair_order(candidates: &mut [Candidate]) {
-    candidates.sort_by_key(|c| {
-        let start = c.job_start.map_or(u64::MAX, |t| t.0);
-        (start, c.healthy_copies, c.bytes, c.file, c.object)
-    });
+    candidates.sort_by_key(turn);
 }
 
 #[cfg(test)]

@@ -1,9 +1,9 @@
 //! Repair: which damaged file is mended next.
 //!
-//! The fewer intact mirrors a file has the sooner, since the next failure may be its last; of like ones those that
-//! somebody has open. What failed is tried again after a while.
+//! They go in the order of [`repair_order`], as it is when the damage is seen. What failed is tried again after a while.
 
 use crate::ids::FileId;
+use crate::protect::repair_order::{self, Candidate, Turn};
 use crate::time::Time;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,39 +12,41 @@ const AGAIN: Time = Time::from_secs(30);
 
 #[derive(Debug, Default)]
 pub struct Repair {
-    /// Those that wait, by intact mirrors and whether they are closed.
-    order: BTreeSet<(usize, bool, FileId)>,
-    keys: BTreeMap<FileId, (usize, bool)>,
+    /// Those that wait.
+    order: BTreeSet<Turn>,
+    turns: BTreeMap<FileId, Turn>,
     begun: BTreeSet<FileId>,
     retries: BTreeSet<(Time, FileId)>,
 }
 
 impl Repair {
-    /// A file is damaged. How many of its mirrors are intact, and whether it is open.
-    pub fn damaged(&mut self, file: FileId, intact: usize, open: bool) {
+    /// A file is damaged.
+    pub fn damaged(&mut self, of: &Candidate) {
+        let file = of.file;
         if self.begun.contains(&file) || self.retries.iter().any(|(_, other)| *other == file) {
             return;
         }
-        self.forget_key(file);
-        self.keys.insert(file, (intact, !open));
-        self.order.insert((intact, !open, file));
+        self.forget(file);
+        let turn = repair_order::turn(of);
+        self.turns.insert(file, turn);
+        self.order.insert(turn);
     }
 
     /// A file is whole, or gone.
     pub fn whole(&mut self, file: FileId) {
-        self.forget_key(file);
+        self.forget(file);
         self.retries.retain(|(_, other)| *other != file);
     }
 
-    /// The next one, if fewer than `max` are begun.
+    /// The next one and its intact mirrors, if fewer than `max` are begun.
     pub fn next(&mut self, max: usize) -> Option<(FileId, usize)> {
         if self.begun.len() >= max {
             return None;
         }
-        let (intact, _, file) = self.order.pop_first()?;
-        self.keys.remove(&file);
+        let (_, intact, _, file, _) = self.order.pop_first()?;
+        self.turns.remove(&file);
         self.begun.insert(file);
-        Some((file, intact))
+        Some((file, intact as usize))
     }
 
     /// One is over.
@@ -67,9 +69,9 @@ impl Repair {
         self.retries.first().map(|(at, _)| *at)
     }
 
-    fn forget_key(&mut self, file: FileId) {
-        if let Some((intact, closed)) = self.keys.remove(&file) {
-            self.order.remove(&(intact, closed, file));
+    fn forget(&mut self, file: FileId) {
+        if let Some(turn) = self.turns.remove(&file) {
+            self.order.remove(&turn);
         }
     }
 }

@@ -100,6 +100,12 @@ impl Replication {
         self.jobs.values().flat_map(|job| job.files.iter().copied()).collect()
     }
 
+    /// The place in the order of starts of the first job that reads a file; those that run come first.
+    pub fn start_of(&self, file: FileId) -> Option<Time> {
+        let readers = self.jobs.values().filter(|job| job.files.contains(&file));
+        readers.map(|job| if job.running { Time::ZERO } else { Time(job.rank.0) }).min()
+    }
+
     /// How far a file's copy is.
     pub fn life(&self, file: FileId) -> Option<Life> {
         let file = self.files.get(&file)?;

@@ -96,6 +96,24 @@ fn what_no_replica_takes_over_for_is_repaired_and_so_is_what_a_rebuild_left() {
 }
 
 #[test]
+fn input_of_jobs_that_start_soon_is_repaired_before_what_has_fewer_mirrors_and_all_goes_by_size_then() {
+    let (mut volume, t) = (Volume::new(Config { changes_max: 1, ..config() }, Time::ZERO), Time::from_secs);
+    volume.handle(t(1), submitted(5));
+    let broken = (Purpose::Data, false);
+    let sized =
+        |bytes| FileEvent::LaidOut(Lies { bytes, mirrors: vec![mirror(broken.0, broken.1)], ..Lies::default() });
+    for (file, lies) in [(9, sized(1)), (2, sized(100)), (3, sized(50)), (1, lies(&[DATA, (Purpose::Fork, false)]))] {
+        volume.handle(t(1), Event::File(FileId(file), lies));
+    }
+    let mut order = Vec::new();
+    while let [change] = changes(&mut volume, t(1))[..] {
+        order.push(change.file.0);
+        end(&mut volume, t(1), &change, Outcome::Failed);
+    }
+    assert_eq!(order, [1, 9, 3, 2]);
+}
+
+#[test]
 fn a_replica_that_is_in_use_is_dropped_later_and_not_rebuilt() {
     let (mut volume, t) = (with_replica(), Time::from_secs);
     let swap = only(fails(&mut volume, t(2), &[(Purpose::Data, true), REPLICA]));
