@@ -24,6 +24,7 @@
 use crate::ids::{FileId, TargetId};
 use crate::machine::Machine;
 use crate::time::Time;
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
 
@@ -225,8 +226,8 @@ impl Failover {
 
     fn complained(&mut self, key: Key) {
         self.stats.complaints += 1;
-        if !self.requests.contains_key(&key) {
-            self.requests.insert(key, Request { phase: Phase::Swapping, tries: 0, returned: false });
+        if let Entry::Vacant(none) = self.requests.entry(key) {
+            none.insert(Request { phase: Phase::Swapping, tries: 0, returned: false });
             self.actions.push_back(Action::Swap { key, reason: Reason::Complaint });
         }
     }
