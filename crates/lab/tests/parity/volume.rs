@@ -5,7 +5,6 @@ use policy::Time;
 use policy::burst::admission;
 use policy::burst::buffer::{self, Scheme};
 use policy::burst::control;
-use policy::burst::tables::Order;
 use policy::machine::Machine;
 use policy::stripe::advice::Mode;
 use policy::stripe::device::Measured;
@@ -54,15 +53,9 @@ fn config() -> Config {
         capacity: FAST_BYTES as f64,
     };
     let buffer = buffer::Config {
-        device,
-        scheme: Scheme::Predicted,
-        order: Order::Throughout,
-        direct: false,
-        turns: true,
         wait_max: Some(Time::from_secs(600)),
-        period: Time::from_secs(3600),
-        dwpp: 0.0,
         replicas: true,
+        ..buffer::Config::new(device, Scheme::Predicted)
     };
     let admission = admission::Config { buffer, full_waits: true, full_wait: Time::from_secs(300) };
     let tiers = machine::Config {

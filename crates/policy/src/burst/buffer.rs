@@ -77,6 +77,24 @@ pub struct Config {
     pub replicas: bool,
 }
 
+impl Config {
+    /// One turn at a time, demoted and deleted in one order; nothing straight to the capacity tier, no replica group, and periods of an
+    /// hour of which nothing is known.
+    pub fn new(device: Device, scheme: Scheme) -> Config {
+        Config {
+            device,
+            scheme,
+            order: Order::Throughout,
+            direct: false,
+            turns: true,
+            wait_max: None,
+            period: Time::from_secs(3600),
+            dwpp: 0.0,
+            replicas: false,
+        }
+    }
+}
+
 /// A checkpoint on its way.
 #[derive(Clone, Copy, Debug)]
 struct Writing {

@@ -6,7 +6,6 @@ mod replicas;
 use super::*;
 use crate::burst::buffer::{self, Scheme};
 use crate::burst::control::Device;
-use crate::burst::tables::Order;
 use crate::protect::replica::{self, JobId, Rank};
 use crate::stripe::forks::Shape;
 
@@ -28,17 +27,7 @@ fn config() -> Config {
         demote_idle: 1e15,
         capacity: 250.0,
     };
-    let buffer = buffer::Config {
-        device,
-        scheme: Scheme::MaxEff,
-        order: Order::Throughout,
-        direct: false,
-        turns: true,
-        wait_max: None,
-        period: Time::from_secs(3600),
-        dwpp: 0.0,
-        replicas: false,
-    };
+    let buffer = buffer::Config::new(device, Scheme::MaxEff);
     let admission = admission::Config { buffer, full_waits: true, full_wait: Time::from_secs(60) };
     let burst = BurstConfig { admission, look_every: Time::from_secs(3600) };
     let mut replicas = ReplicasConfig::new(8);

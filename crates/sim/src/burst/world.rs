@@ -113,15 +113,11 @@ impl Setup {
     /// What admission is told of it.
     pub fn admission(&self) -> admission::Config {
         let buffer = buffer::Config {
-            device: self.device,
-            scheme: self.scheme,
             order: self.order,
             direct: self.direct,
-            turns: true,
-            wait_max: None,
             period: time(self.load.period_s),
             dwpp: self.load.writes().1.iter().map(|write| write.bytes).sum(),
-            replicas: false,
+            ..buffer::Config::new(self.device, self.scheme)
         };
         admission::Config { buffer, full_waits: true, full_wait: FOR_EVER }
     }

@@ -7,7 +7,6 @@ use crate::storage::{Cost, Service};
 use policy::burst::admission;
 use policy::burst::buffer::{self, Scheme};
 use policy::burst::control;
-use policy::burst::tables::Order;
 use policy::stripe::advice::Mode;
 use policy::stripe::device::Measured;
 use policy::stripe::{rules, striper};
@@ -66,15 +65,10 @@ fn setup(wish: Wish) -> Setup {
         capacity: (wish.buffer_mib * MIB) as f64,
     };
     let buffer = buffer::Config {
-        device,
-        scheme: [Scheme::Predicted, Scheme::Bbos, Scheme::MaxBw, Scheme::MaxEff][wish.scheme],
-        order: Order::Throughout,
         direct: wish.seed.is_multiple_of(2),
-        turns: true,
         wait_max: Some(Time::from_secs(600)),
-        period: Time::from_secs(3600),
-        dwpp: 0.0,
         replicas: wish.group,
+        ..buffer::Config::new(device, [Scheme::Predicted, Scheme::Bbos, Scheme::MaxBw, Scheme::MaxEff][wish.scheme])
     };
     let cost = |rate: u64, latency_ns: f64| DeviceCost {
         read_latency_ns: latency_ns,

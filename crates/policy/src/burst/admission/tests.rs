@@ -3,7 +3,6 @@
 use super::*;
 use crate::burst::buffer::{Event as Of, Scheme};
 use crate::burst::control::Device;
-use crate::burst::tables::Order;
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 
@@ -20,17 +19,7 @@ fn config(scheme: Scheme, full_waits: bool, capacity: u64) -> Config {
         demote_idle: UNLIMITED,
         capacity: capacity as f64,
     };
-    let buffer = buffer::Config {
-        device,
-        scheme,
-        order: Order::Throughout,
-        direct: false,
-        turns: true,
-        wait_max: Some(Time::from_secs(600)),
-        period: Time::from_secs(3600),
-        dwpp: 0.0,
-        replicas: false,
-    };
+    let buffer = buffer::Config { wait_max: Some(Time::from_secs(600)), ..buffer::Config::new(device, scheme) };
     Config { buffer, full_waits, full_wait: ms(5000) }
 }
 

@@ -6,18 +6,7 @@ use proptest::prelude::*;
 fn config(scheme: Scheme) -> Config {
     let device =
         Device { write_max: 10.0, write_min: 8.0, demote_max: 4.0, demote_min: 0.5, demote_idle: 6.0, capacity: 100.0 };
-    let period = Time::from_secs(100);
-    Config {
-        device,
-        scheme,
-        order: Order::default(),
-        direct: false,
-        turns: true,
-        wait_max: None,
-        period,
-        dwpp: 150.0,
-        replicas: false,
-    }
+    Config { order: Order::default(), period: Time::from_secs(100), dwpp: 150.0, ..Config::new(device, scheme) }
 }
 
 fn after(buffer: &mut Buffer, at_s: u64, event: Event) -> Vec<Action> {
