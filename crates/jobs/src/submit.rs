@@ -5,6 +5,7 @@ use crate::request::{Overrides, Script, Submit};
 use std::io::Read;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
+use store::host::umask;
 
 /// Reads a script, never more than may be submitted and never from what is no plain file.
 pub fn read_script(path: &Path) -> std::io::Result<Vec<u8>> {
@@ -33,17 +34,10 @@ pub fn gather(path: &Path, overrides: Overrides) -> std::io::Result<Submit> {
         file_name,
         script,
         cwd: std::env::current_dir()?,
-        umask: umask()?,
+        umask: umask().unwrap_or(0o022),
         environment: environment.collect(),
         overrides,
     })
-}
-
-/// This process's file creation mask, read where reading does not change it.
-fn umask() -> std::io::Result<u32> {
-    let status = std::fs::read_to_string("/proc/self/status")?;
-    let mask = status.lines().find_map(|line| u32::from_str_radix(line.strip_prefix("Umask:")?.trim(), 8).ok());
-    Ok(mask.unwrap_or(0o022))
 }
 
 #[cfg(test)]

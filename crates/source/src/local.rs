@@ -6,7 +6,6 @@ use crate::runtime::Runtime;
 use rustix::fs::{Mode, OFlags};
 use std::fs::File;
 use std::io::{Result as IoResult, Write};
-use std::os::fd::AsRawFd;
 use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -39,7 +38,7 @@ fn opened_as(
     let opened = with_rights_of(who, move || -> IoResult<Result<File, String>> {
         let flags = flags | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
         let file = File::from(rustix::fs::open(&target, flags, Mode::from_raw_mode(mode))?);
-        let real = std::fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd()))?;
+        let real = std::fs::read_link(store::host::descriptor_path(&file))?;
         if refused.iter().any(|inner| real.starts_with(inner)) {
             return Ok(Err(real.display().to_string()));
         }

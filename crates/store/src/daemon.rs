@@ -26,8 +26,9 @@ use crate::adapt::{self, Adapt};
 use crate::admission::Admission;
 use crate::cache::BlockCache;
 use crate::control::{Binding, Caller, Handler, Server, ServerOptions, device_of, socket_of};
-use crate::durable_names::{self, DurableNames};
+use crate::durable_names::DurableNames;
 use crate::file::{FileTable, Garbage, Pool};
+use crate::host;
 use crate::mount::{Mount, MountError, Openers, Options, Parts};
 use crate::mover::Mover;
 use crate::namespace::Namespace;
@@ -139,10 +140,8 @@ impl Starting {
         let mover = Arc::new(mover.with_stats(volume.stats().clone()));
         let adapt = adapt(&volume, stripes, &files, &mover).map_err(|e| problem(&e))?;
         background.tell_of_replicas(adapt.replicas());
-        let names = Arc::new(
-            DurableNames::open(volume.state().clone(), pool.clone(), &durable_names::boot())
-                .map_err(|e| problem(&e))?,
-        );
+        let names =
+            Arc::new(DurableNames::open(volume.state().clone(), pool.clone(), &host::boot()).map_err(|e| problem(&e))?);
         crash::settle(&volume, &files, &mover).map_err(|e| problem(&e))?;
         let stager = Arc::new(Stager::new(volume.clone(), files.clone(), opener));
         let checker = Checker {

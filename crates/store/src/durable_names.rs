@@ -26,9 +26,6 @@ use std::sync::Arc;
 
 const KEY: &str = "durable";
 
-/// Numbers of this machine's starts.
-const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
-
 /// Numbers of objects on one target whose names a loss of power may have taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 struct RolledBack {
@@ -64,11 +61,6 @@ struct Inner {
     created: u64,
     /// The number drawn last.
     drawn: u64,
-}
-
-/// The name of the machine's present start; empty where the kernel does not tell, and then nothing is ever rolled back.
-pub fn boot() -> String {
-    std::fs::read_to_string(BOOT_ID).map(|id| id.trim().to_string()).unwrap_or_default()
 }
 
 impl DurableNames {

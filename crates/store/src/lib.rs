@@ -14,6 +14,7 @@ pub mod durable_names;
 pub mod error;
 pub mod exit;
 pub mod file;
+pub mod host;
 pub mod losses;
 pub mod measure;
 pub mod mount;

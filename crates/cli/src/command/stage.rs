@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use store::control::{Client, Problem, Request, exit};
+use store::host::umask;
 use store::source::Identity;
 use store::stage::{Algorithm, BadLine, Checksum, Compare, StageError, StageIn, Staged};
 
@@ -230,13 +231,6 @@ fn show(staged: &Value, way: &str, output: Output) -> Result<u8> {
         }
     }
     Ok(0)
-}
-
-/// The file mode creation mask of this process; reading it from the kernel's account does not change it meanwhile.
-fn umask() -> Option<u32> {
-    let status = std::fs::read_to_string("/proc/self/status").ok()?;
-    let octal = status.lines().find_map(|line| line.strip_prefix("Umask:"))?;
-    u32::from_str_radix(octal.trim(), 8).ok()
 }
 
 /// On whose behalf: the daemon knows the user; this adds where their credentials are and their mask.

@@ -3,6 +3,7 @@
 use rustix::process::{Pid, Signal, kill_process};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use store::host::boot;
 
 /// A process for certain: its number, when it started, and in which boot.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -46,10 +47,6 @@ fn stat(pid: i32) -> Option<Stat> {
     let end = bytes.iter().rposition(|b| *b == b')')?;
     let fields: Vec<&str> = std::str::from_utf8(&bytes[end + 1..]).ok()?.split_ascii_whitespace().collect();
     Some(Stat { state: *fields.first()?.as_bytes().first()?, start_ticks: fields.get(19)?.parse().ok()? })
-}
-
-fn boot() -> String {
-    std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default().trim().to_string()
 }
 
 /// Who that process is now, if there is one.

@@ -3,9 +3,10 @@
 use super::Core;
 use crate::control::{Caller, Problem};
 use crate::file::File;
+use crate::host::descriptor_path;
 use crate::source::Identity;
 use crate::source::rights::with_rights_of;
-use rustix::fd::{AsRawFd, OwnedFd};
+use rustix::fd::OwnedFd;
 use rustix::fs::{FileType, Mode, OFlags, ResolveFlags, Stat, fstat, open, openat2};
 use rustix::io::Errno;
 use std::ffi::OsStr;
@@ -39,7 +40,7 @@ impl Core {
                 .try_this("ask its owner"));
         }
         // What the caller may reach, the daemon opens for itself: its bytes do not go to the caller.
-        let again = format!("/proc/self/fd/{}", fd.as_raw_fd());
+        let again = descriptor_path(&fd);
         let reopen = |mode| open(&again, mode | OFlags::CLOEXEC, Mode::empty());
         let stub = match reopen(OFlags::RDWR) {
             Err(Errno::ACCESS | Errno::PERM | Errno::ROFS | Errno::TXTBSY) => reopen(OFlags::RDONLY),

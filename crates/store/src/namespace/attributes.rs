@@ -2,7 +2,7 @@
 
 use super::Namespace;
 use super::node::NodeId;
-use super::reach::descriptor_path;
+use crate::host::descriptor_path;
 use rustix::fs::{XattrFlags, getxattr, listxattr, removexattr, setxattr};
 use rustix::io::{Errno, Result};
 use std::ffi::OsStr;

@@ -3,7 +3,7 @@
 use super::Namespace;
 use super::credentials::{Caller, as_caller};
 use super::node::{Node, NodeId, ROOT};
-use super::reach::descriptor_path;
+use crate::host::descriptor_path;
 use crate::places::Places;
 use crate::stub::real::number_at;
 use rustix::fs::{

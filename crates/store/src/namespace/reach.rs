@@ -5,7 +5,7 @@ use super::node::{NodeId, ROOT};
 use rustix::fs::{Mode, OFlags, fstat, openat};
 use rustix::io::{Errno, Result};
 use std::ffi::OsStr;
-use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 /// How deep a chain of directories is reopened before it must be a loop.
@@ -97,9 +97,4 @@ impl Namespace {
         }
         Err(Errno::STALE)
     }
-}
-
-/// The path by which a descriptor can be named in calls that take no descriptor.
-pub(super) fn descriptor_path(fd: &OwnedFd) -> String {
-    format!("/proc/self/fd/{}", fd.as_raw_fd())
 }

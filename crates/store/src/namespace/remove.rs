@@ -3,7 +3,7 @@
 use super::Namespace;
 use super::attributes::LAYOUT;
 use super::node::NodeId;
-use super::reach::descriptor_path;
+use crate::host::descriptor_path;
 use crate::stub::real::ROOM;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat, chmodat, lgetxattr, openat, statat, unlinkat};
 use rustix::io::{Errno, Result};

@@ -3,7 +3,7 @@
 use super::Namespace;
 use super::credentials::Caller;
 use super::node::NodeId;
-use super::reach::descriptor_path;
+use crate::host::descriptor_path;
 use rustix::fs::{
     AtFlags, CWD, FileType, Gid, Mode, Stat, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT, Uid, chmodat, chownat, fstat,
     utimensat,

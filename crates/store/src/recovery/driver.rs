@@ -6,6 +6,7 @@
 use super::case::Case;
 use super::log::Log;
 use crate::file::{File, Pool};
+use crate::host::descriptor_path;
 use crate::source::Opener;
 use crate::stats::Stats;
 use crate::{Error, Result};
@@ -16,7 +17,7 @@ use policy::protect::recovery::{
     Action, Config, Event, Finished, Key, Outcome, Recovery, Stats as Counts, Waiter, Why,
 };
 use policy::{FileId, ObjectId, Time};
-use rustix::fd::{AsRawFd, OwnedFd};
+use rustix::fd::OwnedFd;
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 use std::path::PathBuf;
@@ -95,7 +96,7 @@ impl Driver {
             next_waiter: 0,
             stopped: false,
         };
-        let beside = std::fs::read_link(format!("/proc/self/fd/{}", side.as_raw_fd())).unwrap_or_default();
+        let beside = std::fs::read_link(descriptor_path(&side)).unwrap_or_default();
         let tree = beside.with_file_name("tree");
         let (state, bell, log) = (Mutex::new(state), Condvar::new(), Log::default());
         Driver { pool, opener, side, tree, stats, log, began: Instant::now(), state, bell }

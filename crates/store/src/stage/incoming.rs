@@ -9,11 +9,12 @@ use super::record::{Progress, Units};
 use super::sources::Sources;
 use super::{Report, StageError, StageIn, Staged, Stager, Stop, sums};
 use crate::file::File;
+use crate::host::descriptor_path;
 use crate::source::{Identity, Record};
 use crate::stats::Metric;
 use parking_lot::Mutex;
 use policy::layout::Reason;
-use rustix::fd::{AsFd, AsRawFd, OwnedFd};
+use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{self, AtFlags, FileType, Mode, OFlags};
 use rustix::io::Errno;
 use std::ops::Range;
@@ -369,7 +370,7 @@ impl Stager {
     /// A file has a place now, of which no path of its stub tells.
     fn note_place(&self, file: &File, place: &Place) {
         if let (Some(id), Some(places)) = (file.id(), self.files.pool().places.get())
-            && let Ok(parent) = std::fs::read_link(format!("/proc/self/fd/{}", place.parent().as_raw_fd()))
+            && let Ok(parent) = std::fs::read_link(descriptor_path(place.parent()))
         {
             places.learn(id, &parent.join(&place.name));
         }

@@ -2,6 +2,7 @@
 
 use super::StageError;
 use super::inherit::{self, NewFile, masked};
+use crate::host::descriptor_path;
 use crate::namespace::attributes::REQUEST;
 use crate::source::Identity;
 use crate::source::rights::with_rights_of;
@@ -99,7 +100,7 @@ impl Place {
 
     /// Gives an open file the name, as the user, in one step. Replaces a file that has it if told to.
     pub fn put(&self, file: BorrowedFd<'_>, replace: bool, who: &Identity) -> Result<(), StageError> {
-        let from = format!("/proc/self/fd/{}", file.as_raw_fd());
+        let from = descriptor_path(file);
         let (parent, temporary) = (self.parent.clone(), format!(".entrepot-{:x}", file.as_raw_fd()));
         self.act(who, move |name| {
             match fs::linkat(CWD, &from, &*parent, &name, AtFlags::SYMLINK_FOLLOW) {

@@ -8,6 +8,7 @@
 //! for the pointer.
 
 use super::{Inode, Mark, Stub};
+use crate::host::descriptor_path;
 use crate::unsynced::Unsynced;
 use crate::{Error, Result};
 use parking_lot::RwLock;
@@ -142,7 +143,7 @@ impl FdStub {
 
 /// The number of the file whose stub has that name in a directory; `None` if it has no layout, or is no stub. Opens nothing.
 pub fn number_at(directory: impl AsFd, name: &OsStr) -> io::Result<Option<FileId>> {
-    let mut path = own_path(directory.as_fd()).into_bytes();
+    let mut path = descriptor_path(directory).into_bytes();
     path.push(b'/');
     path.extend_from_slice(name.as_bytes());
     let mut value = vec![0; 256];
@@ -198,12 +199,7 @@ fn leave_access_time(fd: &OwnedFd) {
 }
 
 fn reopen(fd: &OwnedFd) -> Option<OwnedFd> {
-    fs::open(own_path(fd.as_fd()), OFlags::RDWR | OFlags::CLOEXEC, Mode::empty()).ok()
-}
-
-fn own_path(fd: BorrowedFd<'_>) -> String {
-    use std::os::fd::AsRawFd;
-    format!("/proc/self/fd/{}", fd.as_raw_fd())
+    fs::open(descriptor_path(fd), OFlags::RDWR | OFlags::CLOEXEC, Mode::empty()).ok()
 }
 
 fn sync_directory(path: &Path) -> Result<()> {
@@ -343,7 +339,7 @@ impl Stub for FdStub {
         let name = self.open.join(file.to_string());
         if mark != Mark::None {
             let fd = self.fd();
-            match fs::linkat(fs::CWD, own_path(fd.as_fd()), fs::CWD, &name, AtFlags::SYMLINK_FOLLOW) {
+            match fs::linkat(fs::CWD, descriptor_path(fd), fs::CWD, &name, AtFlags::SYMLINK_FOLLOW) {
                 Ok(()) | Err(Errno::EXIST) => {}
                 // The file was unlinked: it dies with its last user, there is nothing to settle after a crash.
                 Err(Errno::NOENT) => return Ok(()),
@@ -389,8 +385,7 @@ impl Stub for FdStub {
     }
 
     fn path(&self) -> Option<PathBuf> {
-        use std::os::fd::AsRawFd;
-        std::fs::read_link(format!("/proc/self/fd/{}", self.fd().as_raw_fd())).ok()
+        std::fs::read_link(descriptor_path(self.fd())).ok()
     }
 
     fn has_mark(&self, file: FileId) -> bool {

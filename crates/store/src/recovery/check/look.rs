@@ -3,6 +3,7 @@
 use super::orphans::Stamp;
 use super::{Behalf, CheckOptions, Checker, Finding, FindingKind, Outcome, Report};
 use crate::file::File;
+use crate::host::descriptor_path;
 use crate::source::{Identity, Record};
 use crate::stage::place::{names, open_at};
 use crate::stage::sums::Sums;
@@ -11,7 +12,7 @@ use crate::target::own_part;
 use crate::{Error, Result};
 use policy::layout::{Layout, MirrorState, Object, ObjectState, Position, object_len};
 use policy::{FileId, ObjectId, TargetId};
-use rustix::fd::{AsRawFd, OwnedFd};
+use rustix::fd::OwnedFd;
 use rustix::fs::{self, Dir, FileType, Mode, OFlags};
 use rustix::io::Errno;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
@@ -189,7 +190,7 @@ impl Checker {
             Some(Behalf { who, .. }) => open(OFlags::PATH, who).and_then(|reached| {
                 match FileType::from_raw_mode(fs::fstat(&reached)?.st_mode) {
                     FileType::RegularFile => {
-                        let again = format!("/proc/self/fd/{}", reached.as_raw_fd());
+                        let again = descriptor_path(&reached);
                         Ok(fs::open(again, flags | OFlags::CLOEXEC, Mode::empty())?)
                     }
                     _ => open(flags, who),

@@ -1,7 +1,7 @@
 //! Reading ahead from a target that lies on another Entrepot mount: through a second handle, opened with `O_NOATIME`, by
 //! which the volume below knows what no caller waits for. No protocol of its own, and of no effect anywhere else.
 
-use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{CWD, Mode, OFlags};
 use rustix::io::{Errno, retry_on_intr};
 use std::io::IoSliceMut;
@@ -42,7 +42,7 @@ impl Second {
     fn fd(&self, first: BorrowedFd<'_>) -> Option<BorrowedFd<'_>> {
         let open = || {
             let flags = OFlags::RDONLY | OFlags::NOATIME | OFlags::CLOEXEC;
-            let path = format!("/proc/self/fd/{}", first.as_raw_fd());
+            let path = crate::host::descriptor_path(first);
             let opened = rustix::fs::openat(CWD, path, flags, Mode::empty());
             opened.inspect_err(|error| tracing::debug!(%error, "prefetches of an object are not told apart")).ok()
         };

@@ -71,7 +71,7 @@ impl FileHandle {
             Writing::Later(opened) => match opened.get() {
                 Some(fd) => Ok(fd),
                 None => {
-                    let path = format!("/proc/self/fd/{}", self.fd.as_raw_fd());
+                    let path = crate::host::descriptor_path(&self.fd);
                     let fd = rustix::fs::openat(CWD, path, OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
                     Ok(opened.get_or_init(|| fd))
                 }

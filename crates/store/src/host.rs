@@ -1,0 +1,34 @@
+//! What the kernel says of this process and this machine in `/proc`.
+
+use std::os::fd::{AsFd, AsRawFd};
+
+/// The path by which a descriptor can be named in calls that take none.
+pub fn descriptor_path(fd: impl AsFd) -> String {
+    format!("/proc/self/fd/{}", fd.as_fd().as_raw_fd())
+}
+
+/// This process's file mode creation mask, read where reading does not change it.
+pub fn umask() -> Option<u32> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    status.lines().find_map(|line| u32::from_str_radix(line.strip_prefix("Umask:")?.trim(), 8).ok())
+}
+
+/// The name of this start of the machine; empty where the kernel tells none.
+pub fn boot() -> String {
+    std::fs::read_to_string("/proc/sys/kernel/random/boot_id").map(|id| id.trim().to_owned()).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::MetadataExt;
+
+    #[test]
+    fn the_kernel_tells() {
+        let file = tempfile::tempfile().expect("a file");
+        let again = std::fs::metadata(descriptor_path(&file)).expect("it is open");
+        assert_eq!(again.ino(), file.metadata().expect("its own").ino());
+        assert!(umask().is_some_and(|mask| mask <= 0o777));
+        assert_eq!((boot().len(), boot()), (36, boot()));
+    }
+}
