@@ -93,7 +93,7 @@ impl Device {
         self.storage.sectors()
     }
 
-    /// A request for the sectors of `runs` comes at `now`. `tag` must not be in use; `owner` is who asks, for schedulers that care.
+    /// A request for the sectors of `runs` comes at `now`. `tag` must not be in use; `owner` is the thread that asks, for schedulers that care.
     /// What was to happen until `now` happens first. The time at which it counts as come: `now`, or that of the last event if later.
     pub fn submit(&mut self, now: Time, tag: u64, runs: &[(u64, u64)], write: bool, owner: u32) -> Time {
         self.advance(now);

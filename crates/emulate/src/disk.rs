@@ -153,17 +153,17 @@ impl EmulatedDisk {
         self.shared.extents.lock().find(inode, offset, length)
     }
 
-    /// Unmounts: `EBUSY` while somebody uses it.
+    /// Unmounts: `EBUSY` while it is in use.
     pub fn unmount(&self) -> io::Result<()> {
         unmount_unused(&self.path)
     }
 
-    /// Takes it away from everybody who comes; ends when those who use it are gone.
+    /// Takes its name away; ends when it is not in use any more.
     pub fn detach(&self) -> io::Result<()> {
         detach(&self.path)
     }
 
-    /// Waits until it is unmounted, by whomever; what it did.
+    /// Waits until it is unmounted; what it did.
     pub fn wait(&self) -> io::Result<Figures> {
         if let Some(session) = self.session.lock().take() {
             session.join()?;

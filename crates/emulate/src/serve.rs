@@ -22,7 +22,7 @@ use store::mount::handles::Handles;
 use store::namespace::{Caller, Listing, Namespace, NodeId};
 use store::stats::Op;
 
-/// Requests that the kernel sends ahead of anybody waiting for them.
+/// Requests that the kernel sends before anything waits for them.
 const BACKGROUND_MAX: u16 = 256;
 
 /// What is served.
@@ -44,7 +44,7 @@ pub(crate) struct Shared {
 struct InUse {
     file: Arc<OwnedFd>,
     users: u64,
-    /// Whether its last name is gone: its place is free when nobody uses it any more.
+    /// Whether its last name is gone: its place is free at the last close.
     gone: bool,
 }
 

@@ -39,7 +39,7 @@ struct State {
     journal: Option<Journal>,
 }
 
-/// What came since somebody asked for it to be written down.
+/// What came since recording began.
 struct Journal {
     /// Tag of the first.
     first: u64,
@@ -142,7 +142,7 @@ impl Spindle {
         (state.device.counts(now), storage.counts(), storage.busy_ns(), state.late)
     }
 
-    /// Ends the thread; who still waits gets no answer.
+    /// Ends the thread; requests that wait get no answer.
     pub fn end(&self) {
         self.shared.state.lock().ending = true;
         self.shared.changed.notify_one();

@@ -28,7 +28,7 @@ pub struct DalSession {
     operator: Operator,
     scheme: Scheme,
     slots: Semaphore,
-    /// Questions do not wait behind bytes: a slow transfer would hold up whoever only wants to know a size.
+    /// Questions do not wait behind bytes: a slow transfer would hold up a question about a size.
     question_slots: Semaphore,
     runtime: Arc<Runtime>,
 }
@@ -270,7 +270,7 @@ impl Source for DalSource {
         Ok(true) // s3 and ftp's REST are ranges by definition; a server without REST fails the read
     }
 
-    /// A day is all that ftp tells: who comes on the day of the file, or in another zone on the next, sees no replacement.
+    /// A day is all that ftp tells: a daemon that looks on the day of the file, or in another zone on the next, sees no replacement.
     fn notices_replacement(&self, version: &Version) -> bool {
         match (self.session.scheme, version.modified_ns) {
             (Scheme::Ftp, Some(at)) => UNIX_EPOCH + Duration::from_nanos(at + 2 * DAY_NS) < SystemTime::now(),

@@ -69,7 +69,7 @@ fn innermost<'a>(e: &'a (dyn Error + 'static)) -> &'a (dyn Error + 'static) {
     inner
 }
 
-/// A failure of the network passes, but a name that nobody knows is not known at the next try either.
+/// A failure of the network passes, but a name that no server has is not known at the next try either.
 fn of_network(text: String) -> SourceError {
     // Words of the C library's resolver. A name server that does not answer has others.
     let unknown = ["Name or service not known", "No address associated with hostname", "Could not resolve hostname"];

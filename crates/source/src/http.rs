@@ -24,10 +24,10 @@ use tokio::sync::Semaphore;
 /// Transfers over one session at once.
 const TRANSFERS_MAX: usize = 8;
 
-/// Questions at once. They do not wait behind bytes: a slow transfer would hold up whoever only wants to know a size.
+/// Questions at once. They do not wait behind bytes: a slow transfer would hold up a question about a size.
 const QUESTIONS_MAX: usize = 8;
 
-/// A server, and how to prove who asks.
+/// A server, and how to authenticate there.
 #[derive(Clone)]
 pub struct HttpAccess {
     client: Client,

@@ -67,7 +67,7 @@ const LEAST_BYTES_S: u64 = SLOWEST_BYTES_S / 8;
 /// So often within its patience a transfer is looked at.
 const LOOKS: u32 = 4;
 
-/// What a transfer has brought, and how long it waited for whoever takes its bytes.
+/// What a transfer has brought, and how long it waited for the taker of its bytes.
 #[derive(Default)]
 pub struct Moved {
     bytes: AtomicU64,
@@ -80,7 +80,7 @@ impl Moved {
         self.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
     }
 
-    /// Hands bytes to who takes them. The source is not to blame for the time that takes.
+    /// Hands bytes to their taker. The source is not to blame for the time that takes.
     pub fn hand_over<T>(&self, take: impl FnOnce() -> T) -> T {
         let began = Instant::now();
         let result = take();

@@ -123,7 +123,7 @@ impl Sources {
         Ok(session)
     }
 
-    /// A name beside the destination that nobody else uses.
+    /// A name beside the destination that is not in use.
     fn temporary(&self, address: &Address) -> Result<String, SourceError> {
         let Some((parent, name)) = address.parent_and_name() else {
             return Err(SourceError::Permanent("the destination ends in /: name a file".into()));

@@ -61,7 +61,7 @@ impl Shared {
 
     fn flags(&self) -> FopenFlags {
         if self.page_cache {
-            return FopenFlags::FOPEN_KEEP_CACHE; // nobody else changes what is behind it
+            return FopenFlags::FOPEN_KEEP_CACHE; // nothing else changes what is behind it
         }
         FopenFlags::FOPEN_DIRECT_IO | FopenFlags::FOPEN_PARALLEL_DIRECT_WRITES
     }
@@ -89,7 +89,7 @@ impl Shared {
             return;
         }
         let gone = used.gone;
-        // While the table is held, so that nobody opens it in between.
+        // While the table is held, so that it is not opened in between.
         let mut extents = self.extents.lock();
         if gone {
             extents.remove(id)

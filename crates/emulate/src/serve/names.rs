@@ -12,7 +12,7 @@ use store::mount::answer::Changes;
 use store::mount::convert::{attributes, no_attributes};
 use store::namespace::{NodeId, ROOT, Removed};
 
-/// How long the kernel may believe names and attributes: nobody else is to change the backing directory.
+/// How long the kernel may believe names and attributes: nothing else is to change the backing directory.
 pub(super) const TTL: Duration = Duration::from_secs(1);
 /// Name of the virtual file.
 const STATS_NAME: &str = ".stats";

@@ -3,7 +3,7 @@
 //! At the end of each pane, every known location tells how often it was accessed in that pane, given how often it was in the pane before and in
 //! those before that. Locations with a like past (each count by powers of two) share one mean, in which older panes weigh less and
 //! less. So a scan teaches that what was read once is not read again, a shifting hot spot that what is new and hot stays for a while and
-//! what has cooled does not come back; nobody sets a threshold.
+//! what has cooled does not come back; there is no threshold to set.
 //!
 //! Until enough was seen, a location is expected to go on at half of its past rate.
 //!

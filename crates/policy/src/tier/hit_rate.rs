@@ -13,7 +13,7 @@
 //! The horizon is a quarter of the time for which the ghost list ([`super::ghosts`]) keeps a location that is not
 //! accessed. Until one has left the list, that time follows from the rate at which the list fills.
 //!
-//! Ours. It is a hazard rate, estimated with censored observations; that the best to evict is who is least likely to be
+//! Ours. It is a hazard rate, estimated with censored observations; that the best to evict is what is least likely to be
 //! hit per time is N. Beckmann, H. Chen, A. Cidon, "LHD: Improving Cache Hit Rate by Maximizing Hit Density" (NSDI
 //! 2018).
 
@@ -37,7 +37,7 @@ const MEMORY: f64 = 1.0 - TURN as f64 / 1000.0;
 /// Locations that the assumption of a rate counts for.
 const PRIOR: f64 = 8.0;
 
-/// The horizon, in parts of how long the list keeps who does not come back.
+/// The horizon, in parts of how long the list keeps what does not come back.
 const HORIZON: f64 = 0.25;
 
 /// Weight of the newest location that left the list in the mean of how long it was kept.
@@ -62,7 +62,7 @@ pub struct HitRate {
     further: Vec<f64>,
     /// The number of the access at the last turn.
     turned: u64,
-    /// Accesses for which the list keeps who does not come back; 0 if none has left it.
+    /// Accesses for which the list keeps what does not come back; 0 if none has left it.
     kept: f64,
     horizon: f64,
 }

@@ -1,10 +1,10 @@
-//! How a move under way gives way: step by step, and only while nobody else uses the devices.
+//! How a move under way gives way: step by step, and only while nothing else uses the devices.
 //!
 //! ```text
-//!   step --> somebody used the devices within `idle`? --no--> go on with the next step
+//!   step --> were the devices used within `idle`? --no--> go on with the next step
 //!              yes: wait until they have been left alone for `idle` again; after ten seconds of waiting in all give the move up
 //! ```
-//! A move begins when the devices are idle, but nobody knows for how long. Whoever comes while it runs waits for the step under way and for no
+//! A move begins when the devices are idle, for an unknown time. A request that comes while it runs waits for the step under way and for no
 //! more; so a step takes a slow device a few milliseconds, or as long as it takes to position, below which it would move little.
 //!
 //! Ours; the paper moves when devices are idle and says nothing of what happens when they are needed meanwhile.

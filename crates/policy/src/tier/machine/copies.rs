@@ -1,7 +1,7 @@
 //! Slow copies of what lies on the fast tier: which there are, and which are made while the devices are idle.
 //!
 //! What has a copy leaves the fast tier for nothing, until it is written. A promotion may leave one behind; what was placed on the fast tier
-//! first, or was written there, gets one when nobody has accessed it for a while and the devices have nothing else to do:
+//! first, or was written there, gets one when it has not been accessed for a while and the devices have nothing else to do:
 //!
 //! ```text
 //!   on the fast tier, no copy --(not accessed for `copy_after`)--> due --(idle, budget, room, no move waits)--> Action::Copy
@@ -9,7 +9,7 @@
 //!        '------------------ a write, or the copy failed ------------------ copy <--------- Event::Copied -------'
 //! ```
 //! What was not accessed for longest comes first: it is the next to leave. What is likely to be written again soon, as learned from how often
-//! others were ([`crate::tier::hit_rate`]), is looked at again later. So a copy costs device time that nobody else wants, and is not made
+//! others were ([`crate::tier::hit_rate`]), is looked at again later. So a copy costs device time that nothing else wants, and is not made
 //! to be thrown away.
 
 use super::Reorganizer;
@@ -106,7 +106,7 @@ impl Copies {
         }
     }
 
-    /// A copy under way has ended. Whether it is one: nobody has written since it began.
+    /// A copy under way has ended. Whether it is one: nothing was written since it began.
     fn made(&mut self, location: Location) -> bool {
         self.making.remove(&location).is_some_and(|written| !written)
     }

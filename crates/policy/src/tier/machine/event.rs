@@ -95,7 +95,7 @@ pub struct Stats {
     pub cancelled: u64,
     /// Slow copies that were made while the devices were idle.
     pub copied: u64,
-    /// Such copies that were given up, as a rule because somebody wrote.
+    /// Such copies that were given up, as a rule because of a write.
     pub copies_failed: u64,
     /// Accesses to the fast tier.
     pub fast_accesses: u64,

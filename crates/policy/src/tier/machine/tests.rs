@@ -410,7 +410,7 @@ fn a_long_window_does_not_make_it_wait_for_what_it_learns_first() {
     let window = Window::Requests(400_000);
     let mut machine = Reorganizer::new(Config { window, ..tuned_config(1_000, u64::MAX) }, Time::ZERO);
     machine.handle(Time::ZERO, Event::Busy(Tier::Slow));
-    // Full of what nobody asks for; ten others are read in turn.
+    // Full of what is not asked for; ten others are read in turn.
     for block in 100..110 {
         machine.handle(Time::ZERO, Event::Placed { location: at(block), tier: Tier::Fast });
     }

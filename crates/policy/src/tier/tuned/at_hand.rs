@@ -1,12 +1,12 @@
 //! What it is worth to promote a location at the access, when its bytes are at hand.
 //!
-//! It is promoted now if that is better than at its next access, at the expense of who leaves for it, and if it pays at all:
+//! It is promoted now if that is better than at its next access, at the expense of the one that leaves for it, and if it pays at all:
 //!
 //! ```text
 //!   next     what the next access saves on the fast tier: a read, or a write less what has to be written back for it
 //!   now      comes * next - (1 - comes) * write to the fast tier - reading the rest, twice        (it would be written then as well)
 //!   saves    further * next  >  costs   write to the fast tier + reading the rest, twice
-//!   loss     of who leaves: comes at its age * (next + write to the fast tier) + writing it back, if it is not clean
+//!   loss     of the one that leaves: comes at its age * (next + write to the fast tier) + writing it back, if it is not clean
 //!   promote  saves > costs  and  now > loss, or > 0 if there is room
 //! ```
 //! The chances are learned ([`crate::tier::hit_rate`]). Device time counts at its price: where there is time to spare it costs less. What
@@ -18,7 +18,7 @@ use crate::tier::{Location, Region, Tier};
 use crate::time::Time;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Locations that the list of who was accessed lately has room for, in multiples of those of the fast tier.
+/// Locations that the ghost list has room for, in multiples of those of the fast tier.
 const LIST: usize = 2;
 
 /// What the write to the fast tier counts for at least, however much time that has to spare: nothing moves for next to nothing.
