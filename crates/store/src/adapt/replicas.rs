@@ -23,6 +23,7 @@ use policy::protect::replica::{self, JobId, Protection};
 use policy::volume::{Change, Event, FileEvent, Verb};
 use policy::{FileId, TargetId, Time};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Instant;
 use uses::Uses;
@@ -44,6 +45,8 @@ pub struct Replicas {
     /// Which jobs have these files open.
     uses: Uses,
     driver: Arc<Driver>,
+    /// Complaints that wait to be told of: one of each, so that no swap waits behind those of many readers.
+    complaints: Mutex<BTreeSet<(FileId, TargetId)>>,
     /// Jobs dispatched, and those at risk, that the metrics were told of.
     counted: Mutex<(u64, u64)>,
 }
@@ -53,7 +56,7 @@ impl Replicas {
     pub(super) fn open(state: Arc<dyn State>, driver: Arc<Driver>) -> Result<Arc<Replicas>> {
         let (records, uses) = (Records::<Record>::open(state, "replica")?, Uses::default());
         records.held().keys().for_each(|file| uses.watch(*file));
-        Ok(Arc::new(Replicas { records, uses, driver, counted: Mutex::default() }))
+        Ok(Arc::new(Replicas { records, uses, driver, complaints: Mutex::default(), counted: Mutex::default() }))
     }
 
     /// Which mirror of a file is a replica, if one is.
@@ -79,8 +82,12 @@ impl Replicas {
 
     /// A reader was not served by a target.
     pub(crate) fn complain(&self, file: &File, target: TargetId) {
-        if let Some(file) = file.id().filter(|id| self.mirror_of(*id).is_some()) {
-            self.driver.jobs.later(Lane::Failover, move |adapt| adapt.complained([file], target));
+        let Some(file) = file.id().filter(|id| self.mirror_of(*id).is_some()) else { return };
+        if self.complaints.lock().insert((file, target)) {
+            self.driver.jobs.later(Lane::Failover, move |adapt| {
+                adapt.replicas.complaints.lock().remove(&(file, target));
+                adapt.complained([file], target);
+            });
         }
     }
 

@@ -136,7 +136,9 @@ fn a_replica_takes_over_is_made_whole_and_goes_with_its_job() {
     assert_eq!(world.records(), [format!("{:016x}", world.id.0)]);
 
     world.fail(&adapt, before[0][0]);
+    assert_eq!(adapt.replicas.complaints.lock().len(), 1, "two readers say the same");
     carry(&adapt);
+    assert!(adapt.replicas.complaints.lock().is_empty(), "the next reader is heard");
     assert_eq!(world.stats.get(Metric::Failovers), 1, "once, however many complain");
     assert_eq!(world.mirrors()[0], [before[1][0], before[0][1]]);
     world.holds_its_bytes();
