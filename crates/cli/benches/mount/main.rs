@@ -1,7 +1,7 @@
 //! Entrepot against the raw directory and mergerfs, side by side in one run: `make bench`.
 //!
-//! Every workload visits the subjects in turn, round after round, so that a machine whose speed drifts drifts for all
-//! of them alike. Medians and ratios are printed; the whole goes to `target/bench.json`. Set `ENTREPOT_BENCH_DIR` to
+//! Every workload visits the subjects in turn, round after round, the other way round each time, so that a machine whose
+//! speed drifts drifts for all of them alike. Medians and ratios are printed; the whole goes to `target/bench.json`. Set `ENTREPOT_BENCH_DIR` to
 //! choose the file system underneath, `ENTREPOT_BENCH_ROUNDS` and `ENTREPOT_BENCH_MIB` for longer or shorter runs, and
 //! `ENTREPOT_BENCH_ONLY=write,read,random,shared,small,recovery` (any of them) for a part. With
 //! `ENTREPOT_BENCH_BESIDE=path/to/entrepot` another build's volumes take part, and are compared with this one's.
@@ -34,7 +34,12 @@ fn main() {
     for (_, workload) in workload::all().into_iter().filter(|(name, _)| wanted(name)) {
         let mut names = Vec::new();
         for round in 0..rounds {
-            for s in &subjects {
+            // There and back again: what the one before leaves behind is not always another's.
+            let mut turns: Vec<_> = subjects.iter().collect();
+            if round % 2 == 1 {
+                turns.reverse();
+            }
+            for s in turns {
                 let rates = workload(s.dir(), mib, round);
                 names = rates.iter().map(|r| r.name).collect();
                 rates.iter().for_each(|r| report.add(r.name, r.unit, s.name, r.value));
