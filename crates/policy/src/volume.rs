@@ -6,8 +6,8 @@
 //!                                     <--------------------- Done ------------------------------'
 //! ```
 //! Each mechanism is a machine of its own and says what it wants of files. `changes` begins one change of a file at
-//! a time, or of several of its segments, if the table of [`ownership`] gives the file to the mechanism; the mechanisms take turns, with so many
-//! changes each under way at most. What cannot be done is told to the mechanism as a failure.
+//! a time, or of several of its segments, if the table of [`ownership`] gives the file to the mechanism; the mechanisms
+//! take turns, with so many changes each under way at most. What cannot be done is told to the mechanism as a failure.
 //!
 //! Duties of the driver: it tells how a file lies after each change of its layout, then answers each
 //! [`Action::Change`] with [`Event::Done`], whatever became of it.

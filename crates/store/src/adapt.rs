@@ -7,8 +7,8 @@
 //!                                                       '───── LaidOut, Done, Prepared ───'
 //! ```
 //! [`Volume`] decides, the same that `entrepot-lab sim volume` drives. Threads of applications record what they do,
-//! and ask whether a write of a checkpoint may go on; one thread steps, some carry. The machine's lock is held for one event, or some of
-//! those recorded, and until what it says waits in its lane.
+//! and ask whether a write of a checkpoint may go on; one thread steps, some carry. The machine's lock is held for one
+//! event, or some of those recorded, and until what it says waits in its lane.
 //!
 //! An access is what reaches the daemon: what the kernel's page cache answers costs no device anything and is none.
 //!
@@ -57,6 +57,7 @@ use parking_lot::Mutex;
 use policy::stripe::striper::Striper;
 use policy::volume::{self as machine, Event, ReplicasConfig, StripesConfig, Volume};
 use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
 use tiers::Tiers;
 
 /// What `volume.toml` says of the mechanisms.
@@ -206,4 +207,9 @@ impl Adapt {
         }
         self.stats.add(Metric::TieringLost, self.recorder.take_lost());
     }
+}
+
+/// Milliseconds since 1970.
+fn now_ms() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |span| span.as_millis() as u64)
 }

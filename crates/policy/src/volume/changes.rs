@@ -1,9 +1,9 @@
 //! Changes: what mechanisms want done to layouts, which of it begins next, and what is under way.
 //!
 //! One change of a file at a time, or of several of its segments, and a swap beside any. Mechanisms take turns, each
-//! with so many changes under way at most, so that none starves the others. What a mechanism wants is held against the table of [`super::ownership`] when it could begin,
-//! not when it is wanted: a file may have become another's meanwhile. What repair by this machine stands in the way of
-//! waits; what another mechanism has taken is refused.
+//! with so many changes under way at most, so that none starves the others. What a mechanism wants is held against the
+//! table of [`super::ownership`] when it could begin, not when it is wanted: a file may have become another's
+//! meanwhile. What repair by this machine stands in the way of waits; what another mechanism has taken is refused.
 
 use super::event::{Purpose, Reason, Ticket, Verb};
 use super::file::File;

@@ -26,9 +26,9 @@ mod versions;
 pub use commands::Row;
 pub use record::{Mark, Marked, MtbfFrom};
 
-use super::Adapt;
 use super::driver::Driver;
 use super::jobs::Lane;
+use super::{Adapt, now_ms};
 use crate::file::Resume;
 use crate::state::State;
 use crate::stub::Inode;
@@ -46,7 +46,6 @@ use rustix::io::Errno;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::{SystemTime, UNIX_EPOCH};
 use table::{CheckpointTable, Session};
 
 /// The burst buffer of a volume.
@@ -209,8 +208,4 @@ impl Burst {
     fn version_of(&self, request: u64) -> Option<Version> {
         self.admission(|admission| admission.request(request).and_then(|of| of.version))
     }
-}
-
-fn now_ms() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |span| span.as_millis() as u64)
 }

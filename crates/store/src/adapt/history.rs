@@ -1,5 +1,6 @@
 //! What was decided and done lately, in words: for `entrepot status` and `entrepot explain`.
 
+use super::now_ms;
 use super::stripes::shown;
 use crate::file::Pool;
 use parking_lot::Mutex;
@@ -9,7 +10,7 @@ use policy::stripe::striper::Why;
 use policy::volume::ownership::Mechanism;
 use policy::volume::{Change, Outcome, Verb};
 use std::collections::VecDeque;
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::Instant;
 
 /// Lines remembered of each mechanism.
 const LINES_MAX: usize = 32;
@@ -90,7 +91,6 @@ impl History {
         {
             lines.remove(oldest);
         }
-        let at_ms = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |span| span.as_millis() as u64);
-        lines.push_back(Line { by, file, at: Instant::now(), at_ms, text });
+        lines.push_back(Line { by, file, at: Instant::now(), at_ms: now_ms(), text });
     }
 }

@@ -272,17 +272,8 @@ fn it_comes_back_for_predicted_rates_while_something_is_written_and_for_a_replic
 /// What others write to the devices is room that the buffer has not; what is being deleted is not held against it.
 #[test]
 fn what_is_free_at_the_devices_bounds_the_buffer() {
-    let mut buffer = Buffer::new(Config {
-        device: Device { capacity: 100.0, ..Device::default() },
-        scheme: Scheme::MaxBw,
-        order: Order::Throughout,
-        direct: false,
-        turns: true,
-        wait_max: None,
-        period: Time::from_secs(3600),
-        dwpp: 0.0,
-        replicas: false,
-    });
+    let device = Device { capacity: 100.0, ..Device::default() };
+    let mut buffer = Buffer::new(Config::new(device, Scheme::MaxBw));
     let goes = |buffer: &mut Buffer| buffer.drain().any(|a| matches!(a, Action::Go { .. }));
     let at = Time::from_secs;
     (0..4).for_each(|n| buffer.handle(at(n), Event::Free { bytes: 30.0 }));
