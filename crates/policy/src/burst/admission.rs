@@ -186,12 +186,15 @@ impl Admission {
         self.serve(now, request);
     }
 
+    /// Whether a checkpoint got room that could not be made.
+    pub fn lacks_room(&self, request: u64) -> bool {
+        self.buffer.is_over() && self.open.get(&request).is_some_and(|of| of.asked > 0 && !of.direct)
+    }
+
     fn prepared(&mut self, now: Time, request: u64) {
         // What was to leave for it did not: it waits on.
-        if let Some(of) = self.open.get(&request).filter(|of| of.asked > 0 && !of.direct)
-            && self.buffer.is_over()
-        {
-            let bytes = of.asked as f64;
+        if self.lacks_room(request) {
+            let bytes = self.open.get(&request).map_or(0, |of| of.asked) as f64;
             return self.tell(now, buffer::Event::Back { request, bytes });
         }
         if let Some(of) = self.open.get_mut(&request) {

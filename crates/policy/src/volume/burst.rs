@@ -218,42 +218,58 @@ impl Burst {
             self.look_at = now + Time(self.look_every.0.saturating_mul(rests));
             says.push_back(Action::LookAtSpace);
         }
-        while let Some(action) = self.admission.poll() {
-            match action {
-                admission::Action::Release { write, verdict } => says.push_back(Action::Release { write, verdict }),
-                admission::Action::Prepare { request } => self.prepares.push((self.latest, request)),
-                admission::Action::Buffer(buffer::Action::Rates(rates)) => says.push_back(Action::SetRates(rates)),
-                admission::Action::Buffer(buffer::Action::ReplicaRate(rate)) => {
-                    says.push_back(Action::SetReplicaRate(rate));
-                }
-                admission::Action::Buffer(buffer::Action::Demote(demotion)) => {
-                    self.begin(now, demotion.version, Errand::Demote(demotion), Want::Demote);
-                }
-                admission::Action::Buffer(buffer::Action::Drop { version, bytes }) => {
-                    self.begin(now, version, Errand::Drop { bytes }, Want::DropFast);
-                }
-                admission::Action::Buffer(buffer::Action::Replicate { version }) => {
-                    self.begin(now, version, Errand::Replicate, Want::Group);
-                }
-                admission::Action::Buffer(buffer::Action::Restart { hit, .. }) => {
-                    self.stats.hits += u64::from(hit);
-                    self.stats.misses += u64::from(!hit);
-                }
-                // The driver that asks looks where the request stands.
-                admission::Action::Buffer(buffer::Action::Turn { .. } | buffer::Action::Go { .. }) => {}
+        loop {
+            while let Some(action) = self.admission.poll() {
+                self.pass_on(now, action, says);
+            }
+            if !self.prepare(now, says) {
+                return std::mem::take(&mut self.asks);
             }
         }
-        self.prepare(says);
-        std::mem::take(&mut self.asks)
     }
 
-    /// Room is given when it was made, or could not be.
-    fn prepare(&mut self, says: &mut VecDeque<Action>) {
-        let first = self.tasks.iter().find(|task| task.is_drop()).map_or(u64::MAX, |task| task.number);
-        for (_, request) in self.prepares.extract_if(.., |(latest, _)| *latest < first) {
-            let direct = self.admission.request(request).is_some_and(|of| of.direct);
-            says.push_back(Action::Prepare { request, direct });
+    fn pass_on(&mut self, now: Time, action: admission::Action, says: &mut VecDeque<Action>) {
+        match action {
+            admission::Action::Release { write, verdict } => says.push_back(Action::Release { write, verdict }),
+            admission::Action::Prepare { request } => self.prepares.push((self.latest, request)),
+            admission::Action::Buffer(buffer::Action::Rates(rates)) => says.push_back(Action::SetRates(rates)),
+            admission::Action::Buffer(buffer::Action::ReplicaRate(rate)) => {
+                says.push_back(Action::SetReplicaRate(rate));
+            }
+            admission::Action::Buffer(buffer::Action::Demote(demotion)) => {
+                self.begin(now, demotion.version, Errand::Demote(demotion), Want::Demote);
+            }
+            admission::Action::Buffer(buffer::Action::Drop { version, bytes }) => {
+                self.begin(now, version, Errand::Drop { bytes }, Want::DropFast);
+            }
+            admission::Action::Buffer(buffer::Action::Replicate { version }) => {
+                self.begin(now, version, Errand::Replicate, Want::Group);
+            }
+            admission::Action::Buffer(buffer::Action::Restart { hit, .. }) => {
+                self.stats.hits += u64::from(hit);
+                self.stats.misses += u64::from(!hit);
+            }
+            // The driver that asks looks where the request stands.
+            admission::Action::Buffer(buffer::Action::Turn { .. } | buffer::Action::Go { .. }) => {}
         }
+    }
+
+    /// Room is given when it was made. One whose room could not be made gives it back in the same step, so that no more than the
+    /// buffer has is ever given away. Whether one did.
+    fn prepare(&mut self, now: Time, says: &mut VecDeque<Action>) -> bool {
+        let first = self.tasks.iter().find(|task| task.is_drop()).map_or(u64::MAX, |task| task.number);
+        let ready: Vec<_> = self.prepares.extract_if(.., |(latest, _)| *latest < first).collect();
+        let mut gave_back = false;
+        for (_, request) in ready {
+            if self.admission.lacks_room(request) {
+                self.admission.handle(now, admission::Event::Prepared { request });
+                gave_back = true;
+            } else {
+                let direct = self.admission.request(request).is_some_and(|of| of.direct);
+                says.push_back(Action::Prepare { request, direct });
+            }
+        }
+        gave_back
     }
 
     fn begin(&mut self, now: Time, version: Version, errand: Errand, want: Want) {

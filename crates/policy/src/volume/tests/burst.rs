@@ -112,6 +112,22 @@ fn a_copy_in_use_is_tried_again_and_given_up_in_the_end() {
 }
 
 #[test]
+fn room_that_could_not_be_made_is_given_back_before_anybody_sees_it() {
+    let mut volume = Volume::new(config(), Time::ZERO);
+    volume.handle(Time::ZERO, Event::File(FileId(1), lies(&[DATA, DEMOTED])));
+    volume.handle(Time::ZERO, Event::Found { version: FAST, bytes: 200, files: vec![FileId(1)] });
+    tell(&mut volume, Time::ZERO, buffer::Event::Arrive { app: 2, request: 9, bytes: 0.0 });
+    assert_eq!(changes(&mut volume, Time::ZERO), []);
+    volume.handle(Time::ZERO, Event::Checkpoint(admission::Event::Hold { request: 9, write: 1, len: 100 }));
+    let drop = only(changes(&mut volume, Time::ZERO));
+    end(&mut volume, Time::ZERO, &drop, Outcome::Failed);
+    let says: Vec<_> = std::iter::from_fn(|| volume.poll()).collect();
+    assert!(says.iter().all(|action| matches!(action, Action::SetRates(_))), "nothing is made ready for it: {says:?}");
+    let buffer = volume.admission().expect("there is one").buffer();
+    assert!(buffer.used() == 200.0 && buffer.is_short(9) && !buffer.is_over(), "{}", buffer.used());
+}
+
+#[test]
 fn room_is_not_waited_for_while_a_copy_to_the_replica_group_goes_on() {
     let mut volume = Volume::new(with_group(), Time::ZERO);
     volume.handle(Time::ZERO, Event::File(FileId(1), lies(&[DATA, DEMOTED])));
