@@ -7,6 +7,7 @@ pub mod advice;
 mod block;
 pub mod burst;
 pub mod cache;
+pub mod cluster;
 pub mod connections;
 pub mod coordinate;
 pub mod ids;

@@ -1,0 +1,27 @@
+//! Several nodes share one volume: who is there and leads, and what a node may do to a file that others use, too.
+//!
+//! ```text
+//!   lease files in the namespace --> [ lease ] -- I hold my lease until --> acknowledgements, publications
+//!                                        |
+//!                                        | nodes that are over
+//!                                        v
+//!   attributes of a stub ----------> [ share ] -- write, wait, drain, copy, publish, end a dead node's claim
+//! ```
+//! All that safety needs is in the shared file system. A message between nodes only makes things faster.
+//!
+//! - [`lease`]: a node's own lease, those of the others, the leader.
+//! - `share`: writers and changers of one file, over what its stub says.
+
+pub mod lease;
+
+use std::fmt;
+
+/// A node of the cluster, for one life of its daemon: numbers begin with 1, leave none out, and are never given twice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Node(pub u32);
+
+impl fmt::Display for Node {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "node {}", self.0)
+    }
+}

@@ -1,0 +1,559 @@
+//! A node renews its lease by renaming its lease file, and expels a node whose file has stood still for too long.
+//!
+//! ```text
+//!   nodes/N.B -- N renews: rename ----> nodes/N.(B+1)   N holds its lease until `asked` + lease, on its own clock
+//!       |
+//!       '------- a watcher: rename ---> nodes/N.over    N is over for ever, and everybody can see it
+//!
+//!   own lease      held --(time)--> lapsed --(a renewal succeeds after all)--> held
+//!                   |  Gone: no such file          |
+//!                   v                              v
+//!                 unsure --(a look: N.over)-------------> lost     (it joins again, under a new number)
+//!                   '------(a look: N.(B+1), the answer was lost)--> held
+//! ```
+//! Both renames are of one exact name, so only one of them finds it: a node that renewed is not expelled, and one that
+//! was expelled can't renew. A watcher waits for the node's lease, and the drift of clocks, from when it first saw that
+//! beat. That is after the renewal was asked for, so the lease has ended on the node's own clock.
+//!
+//! **A node is over only when its `N.over` was seen.** A directory that is listed while a file in it is renamed may show
+//! both names or neither, so a missing lease file says nothing.
+//!
+//! The leader is the lowest node that is not over. It leads while it holds its lease and has looked within a lease's
+//! time. A node waits for the time of a lease before it leads for the first time, if its first look shows a later
+//! number or misses an earlier one: a later node may have led before this one's file was there. It then has looked
+//! again.
+//!
+//! Duties of the driver: its clock counts on while the machine sleeps (`CLOCK_BOOTTIME`). It claims a number and creates
+//! `N.0` before [`Membership::new`]. It answers each `Renew` with `Renewed`, `Gone` or `RenewFailed`, each `Look` with
+//! `Seen` or `LookFailed`, each `Expel` with `Expelled`, `Survived` or `ExpelFailed`; a listing begins after its `Look`.
+//! Files `N.over` stay as long as a stub may name `N`.
+//!
+//! Source: C. Gray and D. Cheriton, Leases (SOSP 1989), with a rename in the place of a lock server.
+
+use super::Node;
+use crate::machine::Machine;
+use crate::time::Time;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+/// Spans of [`Membership`].
+#[derive(Clone, Debug, PartialEq)]
+pub struct Config {
+    /// How long a lease lasts from the moment its renewal was asked for.
+    pub lease: Time,
+    /// From one renewal to the next.
+    pub renew_every: Time,
+    /// From one look at the others' lease files to the next.
+    pub look_every: Time,
+    /// By how much one node's clock may run faster than another's, as a share.
+    pub drift: f64,
+}
+
+impl Default for Config {
+    /// Three renewals fit into a lease, and a takeover takes less than ten seconds; the drift is a hundred times what
+    /// clocks of computers have.
+    fn default() -> Config {
+        Config {
+            lease: Time::from_secs(5),
+            renew_every: Time::from_millis(1600),
+            look_every: Time::from_secs(1),
+            drift: 0.01,
+        }
+    }
+}
+
+impl Config {
+    /// How long a watcher waits for a lease to end on another clock.
+    fn patience(&self, lease: Time) -> Time {
+        Time((lease.0 as f64 * (1.0 + self.drift)).ceil() as u64)
+    }
+}
+
+/// A lease file in a listing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Seen {
+    /// Whose it is.
+    pub node: Node,
+    /// How often it was renewed.
+    pub beat: u64,
+    /// How long that node's lease lasts, as its file says.
+    pub lease: Time,
+}
+
+/// Events of [`Membership`]: answers to its actions, and the time.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// The lease file has its new name.
+    Renewed {
+        /// The beat in the new name.
+        beat: u64,
+        /// The moment before the rename was asked for.
+        asked: Time,
+    },
+    /// There was no file of the old name: expelled, or an earlier rename had succeeded without an answer.
+    Gone,
+    /// The rename could not be tried, or nobody knows whether it happened.
+    RenewFailed,
+    /// A listing of the lease files.
+    Seen {
+        /// Lease files, in any order; a node may be missing or there twice.
+        leases: Vec<Seen>,
+        /// The nodes that are over, whose files are never renamed again.
+        over: Vec<Node>,
+    },
+    /// The files could not be listed.
+    LookFailed,
+    /// The node's lease file was renamed to that of a node that is over.
+    Expelled {
+        /// The node that is over.
+        node: Node,
+    },
+    /// The file had another name already.
+    Survived {
+        /// A node that renewed its lease, or that another watcher expelled.
+        node: Node,
+    },
+    /// The rename could not be tried, or nobody knows whether it happened.
+    ExpelFailed {
+        /// The node that was to be expelled.
+        node: Node,
+    },
+    /// The node ends: it gives its lease up at once, so that nobody waits for it.
+    Leave,
+    /// Time passed; to be sent at [`Membership::next_deadline`].
+    Tick,
+}
+
+/// What the driver has to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// Rename the own lease file from this beat to the next.
+    Renew {
+        /// The beat in the present name.
+        beat: u64,
+    },
+    /// List the lease files.
+    Look,
+    /// Rename exactly this lease file to that of a node that is over.
+    Expel {
+        /// The node to expel; this node itself when it leaves.
+        node: Node,
+        /// The beat that the file has.
+        beat: u64,
+        /// So long its beat has stood still.
+        silent: Time,
+    },
+    /// This node leads from now on.
+    Lead,
+    /// This node does not lead.
+    Follow {
+        /// The node that does, as far as is known.
+        leader: Option<Node>,
+    },
+    /// This node's number is over; join again under a new one.
+    Lost,
+    /// A node is there that was not.
+    Came {
+        /// The new member.
+        node: Node,
+    },
+    /// A node is over.
+    Left {
+        /// It was a member.
+        node: Node,
+    },
+}
+
+/// Counts since the start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stats {
+    /// Renewals that succeeded.
+    pub renewals: u64,
+    /// Renewals that could not be tried, or whose outcome nobody knew.
+    pub renewals_failed: u64,
+    /// Listings of the lease files.
+    pub looks: u64,
+    /// Nodes that this node expelled.
+    pub expelled: u64,
+    /// Nodes that were to be expelled and had renewed, or were expelled by another.
+    pub survived: u64,
+}
+
+/// What is known about another node's lease.
+#[derive(Debug)]
+struct Watch {
+    beat: u64,
+    lease: Time,
+    /// When this beat was first seen here.
+    since: Time,
+    expelling: bool,
+}
+
+/// The own lease.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Own {
+    /// It is renewed in time, or late.
+    Held,
+    /// Its file was not found under the name it had, as of this time.
+    Unsure(Time),
+    /// This node gives it up.
+    Leaving,
+    /// This number is over.
+    Lost,
+}
+
+/// One node's view of the cluster.
+#[derive(Debug)]
+pub struct Membership {
+    config: Config,
+    node: Node,
+    own: Own,
+    beat: u64,
+    /// The lease ends so long after this.
+    asked: Time,
+    started: Time,
+    renew_at: Time,
+    renewing: bool,
+    /// When the first rename from the present beat was asked for.
+    first_asked: Option<Time>,
+    look_at: Time,
+    /// When the listing was asked for that is not answered yet.
+    looking: Option<Time>,
+    /// When the latest listing was asked for.
+    look_asked: Time,
+    /// When the latest listing that was answered was asked for.
+    looked: Option<Time>,
+    /// The first look showed every earlier number over or alive, and no later one.
+    in_order: bool,
+    others: BTreeMap<Node, Watch>,
+    over: BTreeSet<Node>,
+    /// As of the latest event.
+    now: Time,
+    /// What was said last about the leader; before that, nothing was.
+    said: Option<Option<Node>>,
+    actions: VecDeque<Action>,
+    stats: Stats,
+}
+
+impl Membership {
+    /// The node's file `N.0` is there, and was asked for at `asked`.
+    pub fn new(config: Config, now: Time, node: Node, asked: Time) -> Membership {
+        let mut new = Membership {
+            node,
+            own: Own::Held,
+            beat: 0,
+            asked,
+            started: now,
+            renew_at: asked + config.renew_every,
+            renewing: false,
+            first_asked: None,
+            look_at: now,
+            looking: None,
+            look_asked: Time::ZERO,
+            looked: None,
+            in_order: false,
+            others: BTreeMap::new(),
+            over: BTreeSet::new(),
+            now,
+            said: None,
+            actions: VecDeque::new(),
+            stats: Stats::default(),
+            config,
+        };
+        new.go_on(now);
+        new
+    }
+
+    /// This node.
+    pub fn node(&self) -> Node {
+        self.node
+    }
+
+    /// Whether the node may acknowledge and publish now.
+    pub fn holds(&self, now: Time) -> bool {
+        now < self.held_until()
+    }
+
+    /// The end of the lease as it is now; long ago if it is lost or in doubt.
+    pub fn held_until(&self) -> Time {
+        if self.own == Own::Held { self.asked + self.config.lease } else { Time::ZERO }
+    }
+
+    /// Whether the node leads now.
+    pub fn leads(&self, now: Time) -> bool {
+        now < self.leads_until(now)
+    }
+
+    /// The node that leads if it holds its lease, as far as is known.
+    pub fn leader(&self) -> Option<Node> {
+        self.looked?;
+        let own = (self.own != Own::Lost).then_some(self.node);
+        self.others.keys().next().copied().into_iter().chain(own).min()
+    }
+
+    /// The nodes that are there: this one, and those that were seen and are not over.
+    pub fn members(&self) -> BTreeSet<Node> {
+        let own = (self.own != Own::Lost).then_some(self.node);
+        self.others.keys().copied().chain(own).collect()
+    }
+
+    /// Whether a node is over for ever, as far as is known. One that was never seen is not: it may have just come.
+    pub fn is_over(&self, node: Node) -> bool {
+        self.over.contains(&node)
+    }
+
+    /// Counts since the start.
+    pub fn stats(&self) -> Stats {
+        self.stats
+    }
+
+    /// Panics if an invariant is broken.
+    pub fn check(&self) {
+        assert!(!self.others.contains_key(&self.node), "a node does not watch itself");
+        assert!(self.others.keys().all(|node| !self.over.contains(node)), "what is over is watched no more");
+        assert!(self.own != Own::Lost || self.held_until() == Time::ZERO, "a number that is over holds nothing");
+        assert!(!self.renewing || self.first_asked.is_some(), "a renewal was asked for at some time");
+    }
+
+    /// Until when the node leads if nothing more happens; long ago if it does not.
+    fn leads_until(&self, now: Time) -> Time {
+        let first = self.leader() == Some(self.node) && now >= self.may_lead_at();
+        let looked = self.looked.filter(|_| first);
+        looked.map_or(Time::ZERO, |looked| self.held_until().min(looked + self.config.lease))
+    }
+
+    /// A later node may have led before this one's file was there; it has looked again by then.
+    fn may_lead_at(&self) -> Time {
+        if self.in_order {
+            return self.started;
+        }
+        let longest = self.others.values().map(|watch| watch.lease).max().unwrap_or_default();
+        self.started + self.config.patience(longest.max(self.config.lease))
+    }
+
+    fn renewed(&mut self, beat: u64, asked: Time) {
+        if beat != self.beat + 1 {
+            return;
+        }
+        self.stats.renewals += 1;
+        (self.beat, self.asked, self.renewing, self.first_asked) = (beat, self.asked.max(asked), false, None);
+        self.renew_at = self.asked + self.config.renew_every;
+        match self.own {
+            Own::Unsure(_) => self.own = Own::Held,
+            Own::Leaving => self.leave(),
+            Own::Held | Own::Lost => {}
+        }
+    }
+
+    fn renew_later(&mut self, now: Time) {
+        let answered = std::mem::take(&mut self.renewing);
+        self.renew_at = now + Time(self.config.renew_every.0 / 8);
+        if answered && self.own == Own::Leaving {
+            self.leave();
+        }
+    }
+
+    fn gone(&mut self, now: Time) {
+        if self.renewing && self.own == Own::Held {
+            self.own = Own::Unsure(now);
+            self.look_at = now;
+        }
+        self.renew_later(now);
+    }
+
+    /// Gives the lease up: from here on it holds nothing, and once no renewal is under way the file goes, too.
+    fn leave(&mut self) {
+        self.own = Own::Leaving;
+        if !self.renewing {
+            self.actions.push_back(Action::Expel { node: self.node, beat: self.beat, silent: Time::ZERO });
+        }
+    }
+
+    fn lose(&mut self) {
+        if self.own != Own::Lost {
+            self.own = Own::Lost;
+            self.actions.push_back(Action::Lost);
+        }
+    }
+
+    fn seen(&mut self, now: Time, leases: &[Seen], over: &[Node]) {
+        let Some(asked) = self.looking.take() else { return };
+        self.stats.looks += 1;
+        if self.looked.is_none() {
+            self.in_order = self.is_in_order(leases, over);
+        }
+        self.looked = Some(asked);
+        over.iter().for_each(|node| self.is_gone(*node));
+        self.resolve(now, asked, leases);
+        for seen in leases {
+            if seen.node != self.node && !self.over.contains(&seen.node) {
+                self.watch(now, seen);
+            }
+        }
+        self.expel(now);
+    }
+
+    /// Whether all earlier numbers are accounted for, and there is no later one.
+    fn is_in_order(&self, leases: &[Seen], over: &[Node]) -> bool {
+        let known: BTreeSet<Node> = leases.iter().map(|seen| seen.node).chain(over.iter().copied()).collect();
+        let earlier = known.range(..self.node).count();
+        earlier as u64 == u64::from(self.node.0.saturating_sub(1)) && known.iter().all(|node| *node <= self.node)
+    }
+
+    /// The own file was not found: only a listing that was asked for since then tells whether it has the next beat.
+    fn resolve(&mut self, now: Time, asked: Time, leases: &[Seen]) {
+        let Own::Unsure(since) = self.own else { return };
+        if asked < since {
+            return;
+        }
+        let own = leases.iter().filter(|seen| seen.node == self.node).map(|seen| seen.beat).max();
+        match own {
+            Some(beat) if beat == self.beat + 1 => self.renewed(beat, self.first_asked.unwrap_or(self.asked)),
+            _ if now >= since + self.config.patience(self.config.lease) => self.lose(),
+            _ => {}
+        }
+    }
+
+    fn watch(&mut self, now: Time, seen: &Seen) {
+        let fresh = || Watch { beat: seen.beat, lease: seen.lease, since: now, expelling: false };
+        match self.others.get_mut(&seen.node) {
+            None => {
+                self.others.insert(seen.node, fresh());
+                self.actions.push_back(Action::Came { node: seen.node });
+            }
+            Some(watch) if seen.beat > watch.beat => {
+                *watch = Watch { expelling: watch.expelling, ..fresh() };
+            }
+            Some(_) => {}
+        }
+    }
+
+    fn expel(&mut self, now: Time) {
+        let config = &self.config;
+        for (node, watch) in &mut self.others {
+            let silent = now.since(watch.since);
+            if !watch.expelling && silent >= config.patience(watch.lease) {
+                watch.expelling = true;
+                self.actions.push_back(Action::Expel { node: *node, beat: watch.beat, silent });
+            }
+        }
+    }
+
+    fn is_gone(&mut self, node: Node) {
+        if !self.over.insert(node) {
+            return;
+        }
+        if node == self.node {
+            self.lose();
+        } else if self.others.remove(&node).is_some() {
+            self.actions.push_back(Action::Left { node });
+        }
+    }
+
+    /// It is looked at again soon, and expelled only after its beat has stood still for as long once more.
+    fn stays(&mut self, now: Time, node: Node) {
+        if let Some(watch) = self.others.get_mut(&node) {
+            (watch.expelling, watch.since) = (false, now);
+            self.look_at = self.look_at.min(now);
+        }
+    }
+
+    /// Asks for what is due, and says who leads if that changed.
+    fn go_on(&mut self, now: Time) {
+        if self.own == Own::Lost {
+            return self.say(now);
+        }
+        if self.own == Own::Held && !self.renewing && now >= self.renew_at {
+            self.renewing = true;
+            self.first_asked.get_or_insert(now);
+            self.actions.push_back(Action::Renew { beat: self.beat });
+        }
+        if self.looking.is_none() && now >= self.look_due() {
+            (self.looking, self.look_asked) = (Some(now), now);
+            self.look_at = now + self.config.look_every;
+            self.actions.push_back(Action::Look);
+        }
+        self.say(now);
+    }
+
+    /// The next look, or earlier the moment when a beat has stood still for too long.
+    fn look_due(&self) -> Time {
+        let ends = |watch: &Watch| watch.since + self.config.patience(watch.lease);
+        let waits = self.others.values().filter(|watch| !watch.expelling).map(ends);
+        waits.filter(|end| *end > self.look_asked).min().map_or(self.look_at, |end| end.min(self.look_at))
+    }
+
+    fn say(&mut self, now: Time) {
+        if self.looked.is_none() && self.own != Own::Lost {
+            return;
+        }
+        let leader = if self.leads(now) {
+            Some(self.node)
+        } else {
+            self.leader().filter(|leader| *leader != self.node && self.own != Own::Lost)
+        };
+        if self.said == Some(leader) {
+            return;
+        }
+        self.said = Some(leader);
+        let leads = leader == Some(self.node);
+        self.actions.push_back(if leads { Action::Lead } else { Action::Follow { leader } });
+    }
+}
+
+impl Machine for Membership {
+    type Event = Event;
+    type Action = Action;
+
+    fn handle(&mut self, now: Time, event: Event) {
+        if self.own == Own::Lost {
+            return;
+        }
+        self.now = self.now.max(now);
+        match event {
+            Event::Renewed { beat, asked } => self.renewed(beat, asked),
+            Event::Gone => self.gone(now),
+            Event::RenewFailed => {
+                self.stats.renewals_failed += 1;
+                self.renew_later(now);
+            }
+            Event::Seen { leases, over } => self.seen(now, &leases, &over),
+            Event::LookFailed => self.looking = None,
+            Event::Expelled { node } => {
+                self.stats.expelled += u64::from(node != self.node);
+                self.is_gone(node);
+            }
+            Event::Survived { node } | Event::ExpelFailed { node } if node == self.node => self.lose(),
+            Event::Survived { node } => {
+                self.stats.survived += 1;
+                self.stays(now, node);
+            }
+            Event::ExpelFailed { node } => {
+                if let Some(watch) = self.others.get_mut(&node) {
+                    watch.expelling = false;
+                }
+            }
+            Event::Leave if self.own != Own::Leaving => self.leave(),
+            Event::Leave | Event::Tick => {}
+        }
+        self.go_on(now);
+    }
+
+    fn poll(&mut self) -> Option<Action> {
+        self.actions.pop_front()
+    }
+
+    fn next_deadline(&self) -> Option<Time> {
+        if self.own == Own::Lost {
+            return None;
+        }
+        let renew = (self.own == Own::Held && !self.renewing).then_some(self.renew_at);
+        let look = self.looking.is_none().then(|| self.look_due());
+        let leading = self.said == Some(Some(self.node));
+        let lapse = leading.then(|| self.leads_until(self.now));
+        let first = Some(self.may_lead_at()).filter(|at| self.leader() == Some(self.node) && *at > self.now);
+        [renew, look, lapse, first].into_iter().flatten().min()
+    }
+}
+
+#[cfg(test)]
+mod tests;

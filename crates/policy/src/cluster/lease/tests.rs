@@ -1,0 +1,258 @@
+//! Each rule of a lease by hand; whole clusters in `world`.
+
+mod world;
+
+use super::*;
+
+fn at(secs: f64) -> Time {
+    Time((secs * 1e9).round() as u64)
+}
+
+fn after(machine: &mut Membership, now: f64, event: Event) -> Vec<Action> {
+    machine.handle(at(now), event);
+    machine.check();
+    machine.drain().collect()
+}
+
+fn seen(files: &[(u32, u64)], over: &[u32]) -> Event {
+    let lease = Config::default().lease;
+    let leases = files.iter().map(|(node, beat)| Seen { node: Node(*node), beat: *beat, lease }).collect();
+    Event::Seen { leases, over: over.iter().copied().map(Node).collect() }
+}
+
+/// Node `number` joins at zero and has its first look answered.
+fn joined(number: u32, first: Event) -> (Membership, Vec<Action>) {
+    let mut machine = Membership::new(Config::default(), Time::ZERO, Node(number), Time::ZERO);
+    assert_eq!(machine.drain().collect::<Vec<_>>(), [Action::Look]);
+    assert_eq!((machine.leader(), machine.holds(Time::ZERO)), (None, true), "it knows nobody yet");
+    let actions = after(&mut machine, 0.0, first);
+    (machine, actions)
+}
+
+fn renewed(machine: &mut Membership, beat: u64, asked: f64, now: f64) -> Vec<Action> {
+    after(machine, now, Event::Renewed { beat, asked: at(asked) })
+}
+
+#[test]
+fn a_lone_node_leads_at_once_and_renews_in_time() {
+    let (mut one, actions) = joined(1, seen(&[(1, 0)], &[]));
+    assert_eq!(actions, [Action::Lead]);
+    assert!(one.leads(Time::ZERO) && one.leader() == Some(Node(1)) && one.members() == [Node(1)].into());
+    assert_eq!(one.next_deadline(), Some(at(1.0)), "the next look");
+    assert_eq!(after(&mut one, 1.0, Event::Tick), [Action::Look]);
+    assert_eq!(one.next_deadline(), Some(at(1.6)));
+    assert_eq!(after(&mut one, 1.6, Event::Tick), [Action::Renew { beat: 0 }]);
+    assert_eq!(after(&mut one, 3.5, Event::Tick), [], "one look and one renewal are under way");
+    assert_eq!(renewed(&mut one, 1, 1.7, 3.6), [Action::Renew { beat: 1 }], "late answers, the next is due");
+    assert_eq!(one.held_until(), at(6.7), "from the moment before it was asked for");
+    assert_eq!(renewed(&mut one, 1, 3.5, 3.6), [], "an answer that came before");
+    assert_eq!(one.held_until(), at(6.7));
+}
+
+#[test]
+fn a_lease_ends_by_time_and_a_late_renewal_revives_it() {
+    let (mut one, _) = joined(1, seen(&[(1, 0)], &[]));
+    after(&mut one, 1.0, Event::Tick);
+    after(&mut one, 1.6, Event::Tick);
+    assert!(one.holds(at(4.999)) && !one.holds(at(5.0)));
+    assert_eq!(one.next_deadline(), Some(at(5.0)));
+    assert_eq!(after(&mut one, 5.0, Event::Tick), [Action::Follow { leader: None }]);
+    assert!(!one.leads(at(5.0)));
+    after(&mut one, 5.1, seen(&[(1, 0)], &[]));
+    assert_eq!(renewed(&mut one, 1, 1.7, 5.2), [Action::Renew { beat: 1 }, Action::Lead]);
+    assert!(one.holds(at(5.2)) && one.held_until() == at(6.7), "the file was there all the time");
+}
+
+#[test]
+fn who_leads_has_looked_within_a_lease() {
+    let (mut one, _) = joined(1, seen(&[(1, 0)], &[]));
+    after(&mut one, 1.0, Event::Tick);
+    for (beat, now) in [(1, 1.6), (2, 3.2), (3, 4.8)] {
+        after(&mut one, now, Event::Tick);
+        renewed(&mut one, beat, now, now);
+    }
+    assert!(one.holds(at(5.5)) && !one.leads(at(5.0)), "a node that came since may lead");
+    assert_eq!(after(&mut one, 5.0, Event::LookFailed), [Action::Look, Action::Follow { leader: None }]);
+    assert_eq!(after(&mut one, 5.1, seen(&[(1, 3)], &[])), [Action::Lead]);
+}
+
+#[test]
+fn a_renewal_that_failed_is_tried_again_soon() {
+    let (mut one, _) = joined(1, seen(&[(1, 0)], &[]));
+    after(&mut one, 1.0, Event::Tick);
+    after(&mut one, 1.6, Event::Tick);
+    assert_eq!(after(&mut one, 1.7, Event::RenewFailed), []);
+    assert_eq!(one.next_deadline(), Some(at(1.9)));
+    assert_eq!(after(&mut one, 1.9, Event::Tick), [Action::Renew { beat: 0 }]);
+    assert_eq!(one.stats().renewals_failed, 1);
+}
+
+#[test]
+fn an_expelled_node_loses_its_number_once_it_sees_that() {
+    let (mut one, _) = joined(1, seen(&[(1, 0)], &[]));
+    after(&mut one, 1.0, Event::Tick);
+    after(&mut one, 1.6, Event::Tick);
+    assert_eq!(after(&mut one, 1.7, Event::Gone), [Action::Follow { leader: None }]);
+    assert!(!one.holds(at(1.7)), "in doubt it holds nothing");
+    let look = after(&mut one, 1.8, seen(&[(2, 0)], &[]));
+    assert_eq!(look, [Action::Came { node: Node(2) }, Action::Look], "that listing had begun before");
+    let lost = after(&mut one, 1.9, seen(&[(2, 0)], &[1]));
+    assert_eq!(lost, [Action::Lost]);
+    assert_eq!((one.next_deadline(), one.members()), (None, [Node(2)].into()));
+    assert_eq!(renewed(&mut one, 1, 1.7, 2.0), []);
+    assert!(!one.holds(at(2.0)), "for ever");
+}
+
+#[test]
+fn a_renewal_without_an_answer_is_found_by_the_look() {
+    let (mut one, _) = joined(1, seen(&[(1, 0)], &[]));
+    after(&mut one, 1.0, Event::Tick);
+    after(&mut one, 1.0, seen(&[(1, 0)], &[]));
+    after(&mut one, 1.6, Event::Tick);
+    after(&mut one, 1.7, Event::RenewFailed);
+    after(&mut one, 1.9, Event::Tick);
+    let unsure = after(&mut one, 1.95, Event::Gone);
+    assert_eq!(unsure, [Action::Look, Action::Follow { leader: None }]);
+    assert_eq!(after(&mut one, 2.0, seen(&[], &[])), [], "neither name says nothing");
+    assert_eq!(after(&mut one, 2.95, Event::Tick), [Action::Look]);
+    assert_eq!(after(&mut one, 3.0, seen(&[(1, 1)], &[])), [Action::Lead]);
+    assert_eq!(one.held_until(), at(6.6), "from the first try, for that may have been the one");
+}
+
+#[test]
+fn a_file_that_is_nowhere_is_lost_after_a_lease() {
+    let (mut one, _) = joined(1, seen(&[(1, 0)], &[]));
+    after(&mut one, 1.6, Event::Tick);
+    after(&mut one, 1.6, seen(&[(1, 0)], &[]));
+    let (mut now, mut actions) = (1.7, after(&mut one, 1.7, Event::Gone));
+    while !actions.contains(&Action::Lost) {
+        assert!(now < 8.0);
+        now += 0.1;
+        actions = after(&mut one, now, if actions.contains(&Action::Look) { seen(&[], &[]) } else { Event::Tick });
+    }
+    assert!(now > 6.7);
+}
+
+#[test]
+fn a_beat_that_stands_still_is_expelled_and_the_next_node_leads() {
+    let (mut two, actions) = joined(2, seen(&[(1, 7), (2, 0)], &[]));
+    assert_eq!(actions, [Action::Came { node: Node(1) }, Action::Follow { leader: Some(Node(1)) }]);
+    let (mut now, mut expelled) = (0.0, None);
+    while expelled.is_none() {
+        now = two.next_deadline().unwrap().as_secs_f64();
+        let actions = after(&mut two, now, Event::Tick);
+        for action in actions {
+            match action {
+                Action::Renew { beat } => assert_eq!(renewed(&mut two, beat + 1, now, now), []),
+                Action::Look => expelled = after(&mut two, now, seen(&[(1, 7), (2, 0)], &[])).pop(),
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+    let silent = at(5.05);
+    assert_eq!(expelled, Some(Action::Expel { node: Node(1), beat: 7, silent }));
+    assert_eq!(at(now), silent, "it looks just when the beat has stood still for a lease and the drift");
+    assert!(!two.leads(at(now)) && !two.is_over(Node(1)));
+    let over = after(&mut two, now, Event::Expelled { node: Node(1) });
+    assert_eq!(over, [Action::Left { node: Node(1) }, Action::Lead]);
+    assert!(two.leads(at(now)) && two.is_over(Node(1)) && two.stats().expelled == 1);
+}
+
+#[test]
+fn a_survivor_is_watched_anew() {
+    let (mut two, _) = joined(2, seen(&[(1, 7), (2, 0)], &[]));
+    after(&mut two, 4.9, Event::Tick);
+    let Action::Expel { node, beat: 7, .. } = after(&mut two, 5.1, seen(&[(2, 0)], &[]))[0] else { panic!() };
+    assert!(after(&mut two, 5.2, Event::Survived { node }).contains(&Action::Look));
+    assert!(two.members().contains(&node) && two.stats().survived == 1);
+    assert_eq!(after(&mut two, 5.3, seen(&[(1, 7), (2, 0)], &[])), [], "a listing that is old");
+    assert_eq!(after(&mut two, 5.4, Event::LookFailed), []);
+    after(&mut two, 10.2, Event::Tick);
+    let again = after(&mut two, 10.3, seen(&[(1, 9), (2, 0)], &[]));
+    assert_eq!(again, [], "it has renewed meanwhile");
+}
+
+#[test]
+fn an_expulsion_that_failed_is_tried_again_with_the_next_look() {
+    let (mut two, _) = joined(2, seen(&[(1, 7), (2, 0)], &[]));
+    after(&mut two, 5.05, Event::Tick);
+    assert_eq!(after(&mut two, 5.1, seen(&[(1, 7)], &[])).len(), 1);
+    assert_eq!(after(&mut two, 5.2, Event::ExpelFailed { node: Node(1) }), []);
+    assert_eq!(after(&mut two, 6.05, Event::Tick), [Action::Look], "no sooner");
+    assert!(matches!(after(&mut two, 6.1, seen(&[(1, 7)], &[]))[0], Action::Expel { node: Node(1), beat: 7, .. }));
+}
+
+#[test]
+fn a_listing_that_misses_a_node_does_not_end_it() {
+    let (mut two, _) = joined(2, seen(&[(1, 7), (2, 0)], &[]));
+    after(&mut two, 1.0, Event::Tick);
+    assert_eq!(after(&mut two, 1.0, seen(&[(2, 0)], &[])), []);
+    assert_eq!((two.leader(), two.is_over(Node(1))), (Some(Node(1)), false));
+    after(&mut two, 2.0, Event::Tick);
+    let over = after(&mut two, 2.0, seen(&[(1, 7), (2, 0)], &[1]));
+    assert_eq!(over[0], Action::Left { node: Node(1) }, "the name of one that is over is certain");
+}
+
+#[test]
+fn a_node_that_misses_an_earlier_one_or_finds_a_later_one_waits_before_it_leads() {
+    for files in [&[(2, 0)][..], &[(2, 0), (3, 4)]] {
+        let over: &[u32] = if files.len() == 1 { &[] } else { &[1] };
+        let (mut two, actions) = joined(2, seen(files, over));
+        assert!(!actions.contains(&Action::Lead) && !two.leads(Time::ZERO));
+        let (mut now, mut leads, mut beat) = (0.0, None, 4);
+        while leads.is_none() && now < 20.0 {
+            now = two.next_deadline().unwrap().as_secs_f64();
+            let mut actions = after(&mut two, now, Event::Tick);
+            while let Some(action) = actions.pop() {
+                beat += 1;
+                let later = |(node, b): &(u32, u64)| (*node, if *node == 3 { beat } else { *b });
+                match action {
+                    Action::Renew { beat } => actions.extend(renewed(&mut two, beat + 1, now, now)),
+                    Action::Look => {
+                        let files: Vec<_> = files.iter().map(later).collect();
+                        actions.extend(after(&mut two, now, seen(&files, over)));
+                    }
+                    Action::Lead => leads = Some(now),
+                    other => panic!("{other:?}"),
+                }
+            }
+        }
+        assert_eq!(leads, Some(5.05), "{files:?}");
+    }
+}
+
+#[test]
+fn a_leader_follows_one_that_came_late_under_an_earlier_number() {
+    let (mut two, _) = joined(2, seen(&[(2, 0)], &[1]));
+    assert!(two.leads(Time::ZERO));
+    let (mut three, _) = joined(3, seen(&[(3, 0)], &[1, 2]));
+    after(&mut three, 1.0, Event::Tick);
+    let late = after(&mut three, 1.0, seen(&[(3, 0), (2, 0)], &[1]));
+    assert_eq!(late, [], "what was over stays over");
+    after(&mut two, 1.0, Event::Tick);
+    let follow = after(&mut two, 1.0, seen(&[(1, 0), (2, 0)], &[]));
+    assert_eq!(follow, [], "and does not come back");
+    let mut late = Membership::new(Config::default(), Time::ZERO, Node(5), Time::ZERO);
+    assert_eq!(late.drain().count(), 1);
+    after(&mut late, 0.0, seen(&[(5, 0)], &[1, 2, 3]));
+    after(&mut late, 1.0, Event::Tick);
+    let follow = after(&mut late, 1.0, seen(&[(4, 0), (5, 0)], &[1, 2, 3]));
+    assert_eq!(follow, [Action::Came { node: Node(4) }, Action::Follow { leader: Some(Node(4)) }]);
+}
+
+#[test]
+fn a_node_that_leaves_holds_nothing_from_then_on_and_takes_its_file_away() {
+    let (mut one, _) = joined(1, seen(&[(1, 0)], &[]));
+    let leave = after(&mut one, 0.5, Event::Leave);
+    let expel = Action::Expel { node: Node(1), beat: 0, silent: Time::ZERO };
+    assert_eq!(leave, [expel, Action::Follow { leader: None }]);
+    assert!(!one.holds(at(0.5)));
+    assert_eq!(after(&mut one, 0.6, Event::Leave), []);
+    assert_eq!(after(&mut one, 0.7, Event::Expelled { node: Node(1) }), [Action::Lost]);
+    let (mut one, _) = joined(1, seen(&[(1, 0)], &[]));
+    after(&mut one, 1.6, Event::Tick);
+    assert_eq!(after(&mut one, 1.7, Event::Leave), [Action::Follow { leader: None }], "after the renewal");
+    let expel = Action::Expel { node: Node(1), beat: 1, silent: Time::ZERO };
+    assert_eq!(renewed(&mut one, 1, 1.6, 1.8), [expel]);
+    assert!(!one.holds(at(1.8)));
+}
