@@ -10,9 +10,12 @@
 //! All that safety needs is in the shared file system. A message between nodes only makes things faster.
 //!
 //! - [`lease`]: a node's own lease, those of the others, the leader.
-//! - `share`: writers and changers of one file, over what its stub says.
+//! - [`share`]: writers and changers of one file, over what its stub says.
 
+#[cfg(test)]
+mod explore;
 pub mod lease;
+pub mod share;
 
 use std::fmt;
 
@@ -24,4 +27,15 @@ impl fmt::Display for Node {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "node {}", self.0)
     }
+}
+
+/// How a node stands with its lease, when it looks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Standing {
+    /// It holds it: it may acknowledge and publish.
+    Held,
+    /// Its time is over, or it is in doubt; it may be renewed yet.
+    Lapsed,
+    /// This number is over for ever, or given up.
+    Lost,
 }

@@ -30,7 +30,7 @@
 //!
 //! Source: C. Gray and D. Cheriton, Leases (SOSP 1989), with a rename in the place of a lock server.
 
-use super::Node;
+use super::{Node, Standing};
 use crate::machine::Machine;
 use crate::time::Time;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -276,6 +276,15 @@ impl Membership {
     /// The end of the lease as it is now; long ago if it is lost or in doubt.
     pub fn held_until(&self) -> Time {
         if self.own == Own::Held { self.asked + self.config.lease } else { Time::ZERO }
+    }
+
+    /// How the node stands with its lease now.
+    pub fn standing(&self, now: Time) -> Standing {
+        match self.own {
+            Own::Held if self.holds(now) => Standing::Held,
+            Own::Held | Own::Unsure(_) => Standing::Lapsed,
+            Own::Leaving | Own::Lost => Standing::Lost,
+        }
     }
 
     /// Whether the node leads now.

@@ -1,0 +1,276 @@
+//! Every order of every operation of small programs on three nodes, with faults: nothing acknowledged is lost, and
+//! whatever happened, the rest comes to its end. The same search convicts rules that are broken on purpose.
+//!
+//! `ENTREPOT_EXPLORE_DEPTH` allows so many faults more of each kind; 0 is what `make check` runs.
+
+mod model;
+
+use model::{Faults, Guilt, Label, NODES, Op, Scenario, State};
+use std::hash::{Hash, Hasher};
+
+/// Mixes words; 64 bits, so that two of a few million states hardly ever meet.
+#[derive(Default)]
+struct Mix(u64);
+
+impl Hasher for Mix {
+    fn write(&mut self, bytes: &[u8]) {
+        for chunk in bytes.chunks(8) {
+            let mut word = [0; 8];
+            word[..chunk.len()].copy_from_slice(chunk);
+            self.write_u64(u64::from_le_bytes(word));
+        }
+    }
+
+    fn write_u8(&mut self, n: u8) {
+        self.write_u64(u64::from(n));
+    }
+
+    fn write_u64(&mut self, n: u64) {
+        self.0 = (self.0.rotate_left(23) ^ n).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        self.0 ^= self.0 >> 29;
+    }
+
+    fn finish(&self) -> u64 {
+        (self.0 ^ (self.0 >> 32)).wrapping_mul(0xd6e8_feb8_6659_fd93) | 1
+    }
+}
+
+/// The states that were seen: their hashes and numbers, in a table that is at most half full.
+struct Seen {
+    slots: Vec<(u64, u32)>,
+    len: usize,
+}
+
+impl Seen {
+    fn new() -> Seen {
+        Seen { slots: vec![(0, 0); 1 << 16], len: 0 }
+    }
+
+    /// The number that it has, or gets now.
+    fn number(&mut self, state: &State) -> (u32, bool) {
+        if self.len * 2 > self.slots.len() {
+            let bigger = vec![(0, 0); self.slots.len() * 2];
+            for slot in std::mem::replace(&mut self.slots, bigger) {
+                if slot.0 != 0 {
+                    let at = self.find(slot.0);
+                    self.slots[at] = slot;
+                }
+            }
+        }
+        let mut mix = Mix::default();
+        state.hash(&mut mix);
+        let hash = mix.finish();
+        let at = self.find(hash);
+        if self.slots[at].0 == hash {
+            return (self.slots[at].1, false);
+        }
+        self.slots[at] = (hash, self.len as u32);
+        self.len += 1;
+        (self.len as u32 - 1, true)
+    }
+
+    fn find(&self, hash: u64) -> usize {
+        let mask = self.slots.len() - 1;
+        let mut at = (hash >> 20) as usize & mask;
+        while self.slots[at].0 != 0 && self.slots[at].0 != hash {
+            at = (at + 1) & mask;
+        }
+        at
+    }
+}
+
+/// What a search found.
+struct Found {
+    states: usize,
+    /// The shortest way to a state that must not be, and why it must not.
+    violation: Option<(&'static str, Vec<Label>)>,
+}
+
+/// Breadth first, so that the first violation has the shortest trace.
+fn explore(scenario: &Scenario) -> Found {
+    let mut seen = Seen::new();
+    let mut states = vec![State::start(scenario)];
+    let mut from: Vec<(u32, Label)> = vec![(0, Label { node: 0, what: "", fault: false })];
+    // Back along what happens without faults.
+    let mut back: Vec<(u32, u32)> = Vec::new();
+    seen.number(&states[0]);
+    let (mut at, mut next) = (0, Vec::new());
+    while at < states.len() {
+        let state = states[at];
+        state.next(scenario, &mut next);
+        for (label, to) in next.drain(..) {
+            let (number, new) = seen.number(&to);
+            if new {
+                states.push(to);
+                from.push((at as u32, label));
+                if let Some(why) = to.broken() {
+                    return Found { states: states.len(), violation: Some((why, trace(&from, number))) };
+                }
+            }
+            if !label.fault && number != at as u32 {
+                back.push((number, at as u32));
+            }
+        }
+        at += 1;
+    }
+    let violation = stuck(&states, back).map(|stuck| ("the rest does not come to its end", trace(&from, stuck)));
+    Found { states: states.len(), violation }
+}
+
+/// The first state from which no way without faults leads to the end.
+fn stuck(states: &[State], mut back: Vec<(u32, u32)>) -> Option<u32> {
+    back.sort_unstable();
+    let mut ends = vec![false; states.len()];
+    let mut open: Vec<u32> = (0..states.len() as u32).filter(|n| states[*n as usize].is_done()).collect();
+    open.iter().for_each(|n| ends[*n as usize] = true);
+    while let Some(state) = open.pop() {
+        let first = back.partition_point(|(to, _)| *to < state);
+        for (_, before) in back[first..].iter().take_while(|(to, _)| *to == state) {
+            if !std::mem::replace(&mut ends[*before as usize], true) {
+                open.push(*before);
+            }
+        }
+    }
+    ends.iter().position(|ends| !ends).map(|n| n as u32)
+}
+
+fn trace(from: &[(u32, Label)], mut state: u32) -> Vec<Label> {
+    let mut labels = Vec::new();
+    while state != 0 {
+        let (before, label) = from[state as usize];
+        labels.push(label);
+        state = before;
+    }
+    labels.reverse();
+    labels
+}
+
+fn told(labels: &[Label]) -> String {
+    let line = |label: &Label| match label.node as usize {
+        NODES => format!("  {}\n", label.what),
+        node => format!("  {} {}\n", ["A", "B", "C"][node], label.what),
+    };
+    labels.iter().map(line).collect()
+}
+
+#[expect(clippy::disallowed_methods, reason = "how deep the tests go is not a setting of a policy")]
+fn depth() -> u8 {
+    std::env::var("ENTREPOT_EXPLORE_DEPTH").map_or(0, |depth| depth.parse().unwrap())
+}
+
+fn holds(programs: [&'static [Op]; NODES], faults: Faults) {
+    let faults = faults.more(depth());
+    let scenario = Scenario { programs, faults, guilt: Guilt::None };
+    let found = explore(&scenario);
+    say(&format!("{} states: {scenario:?}", found.states));
+    if let Some((why, labels)) = found.violation {
+        panic!("{why}:\n{}", told(&labels));
+    }
+}
+
+fn convicts(guilt: Guilt, programs: [&'static [Op]; NODES], faults: Faults, because: &str) {
+    holds(programs, faults);
+    let scenario = Scenario { programs, faults, guilt };
+    let found = explore(&scenario);
+    let Some((why, labels)) = found.violation else { panic!("{guilt:?} was not found guilty: {}", found.states) };
+    say(&format!("{guilt:?}: {why}, after {} states:\n{}", found.states, told(&labels)));
+    assert_eq!(why, because);
+}
+
+#[expect(clippy::disallowed_macros, reason = "traces are for people who run the tests with `--nocapture`")]
+fn say(text: &str) {
+    println!("{text}");
+}
+
+const A: Op = Op::Write { block: 0, value: 3 };
+const B: Op = Op::Write { block: 0, value: 4 };
+const C: Op = Op::Write { block: 1, value: 5 };
+const MOVE: Op = Op::Move { block: 0 };
+const MOVE_1: Op = Op::Move { block: 1 };
+const ADD: Op = Op::Add;
+
+const NONE: Faults = Faults { lapses: 0, crashes: 0, bells: 0, silent: 0, doubts: 0, late: 0, give_ups: 0 };
+
+#[test]
+fn two_writers_and_a_change_while_a_node_freezes() {
+    holds([&[A], &[B], &[MOVE]], Faults { lapses: 1, ..NONE });
+}
+
+#[test]
+fn writers_that_go_on_writing_and_a_change_while_a_node_crashes() {
+    holds([&[A, C], &[B], &[MOVE]], Faults { crashes: 1, ..NONE });
+}
+
+#[test]
+fn two_changes_and_a_writer_while_a_node_freezes() {
+    holds([&[A], &[MOVE_1], &[MOVE]], Faults { lapses: 1, ..NONE });
+}
+
+#[test]
+fn a_node_that_writes_and_changes() {
+    holds([&[A, MOVE_1], &[B], &[MOVE]], Faults { lapses: 1, ..NONE });
+}
+
+#[test]
+fn an_addition_beside_writers() {
+    holds([&[A, C], &[ADD], &[MOVE]], Faults { lapses: 1, ..NONE });
+}
+
+#[test]
+fn answers_that_are_lost() {
+    holds([&[A], &[MOVE_1], &[MOVE]], Faults { doubts: 1, late: 1, ..NONE });
+}
+
+#[test]
+fn doorbells_that_fail_and_changes_that_are_given_up() {
+    holds([&[A, C], &[B], &[MOVE]], Faults { bells: 1, silent: 1, give_ups: 1, ..NONE });
+}
+
+#[test]
+fn guilty_without_a_look_at_the_lease() {
+    let lost = "an acknowledged write is not in the layout";
+    convicts(Guilt::NoLook, [&[A], &[], &[MOVE]], Faults { lapses: 1, ..NONE }, lost);
+}
+
+#[test]
+fn guilty_with_numbers_that_are_used_again() {
+    let foreign = "an object holds bytes of another";
+    convicts(Guilt::NumbersReused, [&[A], &[], &[MOVE, MOVE_1]], Faults { lapses: 1, ..NONE }, foreign);
+}
+
+#[test]
+fn guilty_with_a_dead_node_s_claim_that_is_just_removed() {
+    let lost = "an acknowledged write is not in the layout";
+    convicts(Guilt::ClaimJustRemoved, [&[A], &[], &[MOVE]], Faults { lapses: 1, ..NONE }, lost);
+}
+
+#[test]
+fn guilty_with_registrations_that_are_forgotten() {
+    let lost = "an acknowledged write is not in the layout";
+    convicts(Guilt::Forgetful, [&[A], &[], &[MOVE]], NONE, lost);
+}
+
+#[test]
+fn guilty_with_one_name_for_every_registration() {
+    let lost = "an acknowledged write is not in the layout";
+    convicts(Guilt::OneEntry, [&[C, A], &[], &[MOVE]], Faults { late: 1, bells: 1, ..NONE }, lost);
+}
+
+#[test]
+fn guilty_with_a_node_that_one_listing_misses() {
+    let lost = "an acknowledged write is not in the layout";
+    convicts(Guilt::MissingIsOver, [&[A], &[], &[MOVE]], NONE, lost);
+}
+
+#[test]
+fn guilty_with_a_claim_that_is_given_up_by_removing_it() {
+    let lost = "an acknowledged write is not in the layout";
+    let faults = Faults { late: 1, give_ups: 1, ..NONE };
+    convicts(Guilt::GivesUpByRemoving, [&[A, C], &[MOVE_1], &[MOVE]], faults, lost);
+}
+
+#[test]
+fn guilty_with_a_layout_that_is_loaded_and_not_looked_at_again() {
+    let lost = "an acknowledged write is not in the layout";
+    convicts(Guilt::LoadedUnseen, [&[A], &[ADD], &[MOVE]], Faults { lapses: 1, ..NONE }, lost);
+}
