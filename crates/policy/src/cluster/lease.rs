@@ -1,9 +1,10 @@
 //! A node renews its lease by renaming its lease file, and expels a node whose file has stood still for too long.
 //!
 //! ```text
-//!   nodes/N.B -- N renews: rename ----> nodes/N.(B+1)   N holds its lease until `asked` + lease, on its own clock
-//!       |
-//!       '------- a watcher: rename ---> nodes/N.over    N is over for ever, and everybody can see it
+//!   new.ID ----- N is born: rename ---> N.0
+//!   N.B -------- N renews: rename ----> N.(B+1)   N holds its lease until `asked` + lease, on its own clock
+//!    |
+//!    '---------- a watcher: rename ---> N.over    N is over for ever, and everybody can see it
 //!
 //!   own lease      held --(time)--> lapsed --(a renewal succeeds after all)--> held
 //!                   |  Gone: no such file          |
@@ -11,22 +12,26 @@
 //!                 unsure --(a look: N.over)-------------> lost     (it joins again, under a new number)
 //!                   '------(a look: N.(B+1), the answer was lost)--> held
 //! ```
-//! Both renames are of one exact name, so only one of them finds it: a node that renewed is not expelled, and one that
+//! All renames are of one exact name, so only one of them finds it: a node that renewed is not expelled, and one that
 //! was expelled can't renew. A watcher waits for the node's lease, and the drift of clocks, from when it first saw that
 //! beat. That is after the renewal was asked for, so the lease has ended on the node's own clock.
 //!
-//! **A node is over only when its `N.over` was seen.** A directory that is listed while a file in it is renamed may show
-//! both names or neither, so a missing lease file says nothing.
+//! **A node is over only when its `N.over` was seen.** A directory that is listed while a file in it is renamed may
+//! show both names or neither, so a missing lease file says nothing.
 //!
-//! The leader is the lowest node that is not over. It leads while it holds its lease and has looked within a lease's
-//! time. A node waits for the time of a lease before it leads for the first time, if its first look shows a later
-//! number or misses an earlier one: a later node may have led before this one's file was there. It then has looked
-//! again.
+//! The leader is the lowest node that is not over; it leads while it holds its lease. Numbers leave none out, so a node
+//! leads only when it has seen *every* lower number over: what a listing misses delays a takeover, and no more. A
+//! number that was claimed and shows no lease file is ended like any other, by a rename of the file that it was to
+//! begin with.
 //!
-//! Duties of the driver: its clock counts on while the machine sleeps (`CLOCK_BOOTTIME`). It claims a number and creates
-//! `N.0` before [`Membership::new`]. It answers each `Renew` with `Renewed`, `Gone` or `RenewFailed`, each `Look` with
-//! `Seen` or `LookFailed`, each `Expel` with `Expelled`, `Survived` or `ExpelFailed`; a listing begins after its `Look`.
-//! Files `N.over` stay as long as a stub may name `N`.
+//! How a node joins, by the driver: it creates `new.ID` (ID is random), takes the number after the highest that it sees
+//! by an exclusive symlink `N -> new.ID` (the next one if that is there), and renames `new.ID` to `N.0`. If that file
+//! is gone, the number was ended before it was born: it joins anew.
+//!
+//! Duties of the driver: its clock counts on while the machine sleeps (`CLOCK_BOOTTIME`). It answers each `Renew` with
+//! `Renewed`, `Gone` or `RenewFailed`, each `Look` with `Seen` or `LookFailed`, each `Expel` with `Expelled`,
+//! `Survived` or `ExpelFailed`; a listing begins after its `Look`. Writes have ended before it says `Leave`. The
+//! symlinks and the files `N.over` stay.
 //!
 //! Source: C. Gray and D. Cheriton, Leases (SOSP 1989), with a rename in the place of a lock server.
 
@@ -137,8 +142,8 @@ pub enum Action {
     Expel {
         /// The node to expel; this node itself when it leaves.
         node: Node,
-        /// The beat that the file has.
-        beat: u64,
+        /// The beat that the file has; `None` if it was never seen to have one: the file that its number points to.
+        beat: Option<u64>,
         /// So long its beat has stood still.
         silent: Time,
     },
@@ -220,14 +225,11 @@ pub struct Membership {
     looking: Option<Time>,
     /// When the latest listing was asked for.
     look_asked: Time,
-    /// When the latest listing that was answered was asked for.
-    looked: Option<Time>,
-    /// The first look showed every earlier number over or alive, and no later one.
-    in_order: bool,
+    looked: bool,
     others: BTreeMap<Node, Watch>,
+    /// Lower numbers that were not seen yet, and whether they are being expelled.
+    unseen: BTreeMap<Node, bool>,
     over: BTreeSet<Node>,
-    /// As of the latest event.
-    now: Time,
     /// What was said last about the leader; before that, nothing was.
     said: Option<Option<Node>>,
     actions: VecDeque<Action>,
@@ -249,11 +251,10 @@ impl Membership {
             look_at: now,
             looking: None,
             look_asked: Time::ZERO,
-            looked: None,
-            in_order: false,
+            looked: false,
             others: BTreeMap::new(),
+            unseen: (1..node.0).map(|number| (Node(number), false)).collect(),
             over: BTreeSet::new(),
-            now,
             said: None,
             actions: VecDeque::new(),
             stats: Stats::default(),
@@ -289,14 +290,13 @@ impl Membership {
 
     /// Whether the node leads now.
     pub fn leads(&self, now: Time) -> bool {
-        now < self.leads_until(now)
+        self.leader() == Some(self.node) && self.holds(now)
     }
 
-    /// The node that leads if it holds its lease, as far as is known.
+    /// The node that leads if it holds its lease: the lowest that is not over, once that was seen.
     pub fn leader(&self) -> Option<Node> {
-        self.looked?;
-        let own = (self.own != Own::Lost).then_some(self.node);
-        self.others.keys().next().copied().into_iter().chain(own).min()
+        let lowest = self.members().first().copied().filter(|_| self.looked);
+        lowest.filter(|lowest| self.unseen.keys().next().is_none_or(|unseen| unseen > lowest))
     }
 
     /// The nodes that are there: this one, and those that were seen and are not over.
@@ -319,24 +319,10 @@ impl Membership {
     pub fn check(&self) {
         assert!(!self.others.contains_key(&self.node), "a node does not watch itself");
         assert!(self.others.keys().all(|node| !self.over.contains(node)), "what is over is watched no more");
+        let known = |node: &Node| self.others.contains_key(node) || self.over.contains(node);
+        assert!(!self.unseen.keys().any(known), "what was seen is not unseen");
         assert!(self.own != Own::Lost || self.held_until() == Time::ZERO, "a number that is over holds nothing");
         assert!(!self.renewing || self.first_asked.is_some(), "a renewal was asked for at some time");
-    }
-
-    /// Until when the node leads if nothing more happens; long ago if it does not.
-    fn leads_until(&self, now: Time) -> Time {
-        let first = self.leader() == Some(self.node) && now >= self.may_lead_at();
-        let looked = self.looked.filter(|_| first);
-        looked.map_or(Time::ZERO, |looked| self.held_until().min(looked + self.config.lease))
-    }
-
-    /// A later node may have led before this one's file was there; it has looked again by then.
-    fn may_lead_at(&self) -> Time {
-        if self.in_order {
-            return self.started;
-        }
-        let longest = self.others.values().map(|watch| watch.lease).max().unwrap_or_default();
-        self.started + self.config.patience(longest.max(self.config.lease))
     }
 
     fn renewed(&mut self, beat: u64, asked: Time) {
@@ -373,7 +359,8 @@ impl Membership {
     fn leave(&mut self) {
         self.own = Own::Leaving;
         if !self.renewing {
-            self.actions.push_back(Action::Expel { node: self.node, beat: self.beat, silent: Time::ZERO });
+            let (node, beat) = (self.node, Some(self.beat));
+            self.actions.push_back(Action::Expel { node, beat, silent: Time::ZERO });
         }
     }
 
@@ -387,10 +374,7 @@ impl Membership {
     fn seen(&mut self, now: Time, leases: &[Seen], over: &[Node]) {
         let Some(asked) = self.looking.take() else { return };
         self.stats.looks += 1;
-        if self.looked.is_none() {
-            self.in_order = self.is_in_order(leases, over);
-        }
-        self.looked = Some(asked);
+        self.looked = true;
         over.iter().for_each(|node| self.is_gone(*node));
         self.resolve(now, asked, leases);
         for seen in leases {
@@ -399,13 +383,6 @@ impl Membership {
             }
         }
         self.expel(now);
-    }
-
-    /// Whether all earlier numbers are accounted for, and there is no later one.
-    fn is_in_order(&self, leases: &[Seen], over: &[Node]) -> bool {
-        let known: BTreeSet<Node> = leases.iter().map(|seen| seen.node).chain(over.iter().copied()).collect();
-        let earlier = known.range(..self.node).count();
-        earlier as u64 == u64::from(self.node.0.saturating_sub(1)) && known.iter().all(|node| *node <= self.node)
     }
 
     /// The own file was not found: only a listing that was asked for since then tells whether it has the next beat.
@@ -423,6 +400,7 @@ impl Membership {
     }
 
     fn watch(&mut self, now: Time, seen: &Seen) {
+        self.unseen.remove(&seen.node);
         let fresh = || Watch { beat: seen.beat, lease: seen.lease, since: now, expelling: false };
         match self.others.get_mut(&seen.node) {
             None => {
@@ -442,7 +420,17 @@ impl Membership {
             let silent = now.since(watch.since);
             if !watch.expelling && silent >= config.patience(watch.lease) {
                 watch.expelling = true;
-                self.actions.push_back(Action::Expel { node: *node, beat: watch.beat, silent });
+                self.actions.push_back(Action::Expel { node: *node, beat: Some(watch.beat), silent });
+            }
+        }
+        // It may have crashed before it was born. If it was, the rename finds nothing.
+        let silent = now.since(self.started);
+        if silent < config.patience(config.lease) {
+            return;
+        }
+        for (node, expelling) in &mut self.unseen {
+            if !std::mem::replace(expelling, true) {
+                self.actions.push_back(Action::Expel { node: *node, beat: None, silent });
             }
         }
     }
@@ -451,6 +439,7 @@ impl Membership {
         if !self.over.insert(node) {
             return;
         }
+        self.unseen.remove(&node);
         if node == self.node {
             self.lose();
         } else if self.others.remove(&node).is_some() {
@@ -458,11 +447,23 @@ impl Membership {
         }
     }
 
-    /// It is looked at again soon, and expelled only after its beat has stood still for as long once more.
+    /// One that was seen is looked at again soon, and expelled only after its beat has stood still for as long once
+    /// more.
     fn stays(&mut self, now: Time, node: Node) {
+        self.not_expelled(node);
         if let Some(watch) = self.others.get_mut(&node) {
-            (watch.expelling, watch.since) = (false, now);
+            watch.since = now;
             self.look_at = self.look_at.min(now);
+        }
+    }
+
+    /// It is tried again after the next look.
+    fn not_expelled(&mut self, node: Node) {
+        if let Some(watch) = self.others.get_mut(&node) {
+            watch.expelling = false;
+        }
+        if let Some(expelling) = self.unseen.get_mut(&node) {
+            *expelling = false;
         }
     }
 
@@ -492,7 +493,7 @@ impl Membership {
     }
 
     fn say(&mut self, now: Time) {
-        if self.looked.is_none() && self.own != Own::Lost {
+        if !self.looked && self.own != Own::Lost {
             return;
         }
         let leader = if self.leads(now) {
@@ -517,7 +518,6 @@ impl Machine for Membership {
         if self.own == Own::Lost {
             return;
         }
-        self.now = self.now.max(now);
         match event {
             Event::Renewed { beat, asked } => self.renewed(beat, asked),
             Event::Gone => self.gone(now),
@@ -536,11 +536,7 @@ impl Machine for Membership {
                 self.stats.survived += 1;
                 self.stays(now, node);
             }
-            Event::ExpelFailed { node } => {
-                if let Some(watch) = self.others.get_mut(&node) {
-                    watch.expelling = false;
-                }
-            }
+            Event::ExpelFailed { node } => self.not_expelled(node),
             Event::Leave if self.own != Own::Leaving => self.leave(),
             Event::Leave | Event::Tick => {}
         }
@@ -558,9 +554,8 @@ impl Machine for Membership {
         let renew = (self.own == Own::Held && !self.renewing).then_some(self.renew_at);
         let look = self.looking.is_none().then(|| self.look_due());
         let leading = self.said == Some(Some(self.node));
-        let lapse = leading.then(|| self.leads_until(self.now));
-        let first = Some(self.may_lead_at()).filter(|at| self.leader() == Some(self.node) && *at > self.now);
-        [renew, look, lapse, first].into_iter().flatten().min()
+        let lapse = leading.then(|| self.held_until());
+        [renew, look, lapse].into_iter().flatten().min()
     }
 }
 

@@ -4,6 +4,11 @@
 //! [`share`](crate::cluster::share): the model only carries it out. A lease may end at any moment, which stands for a
 //! node that freezes or is cut off; its steps go on at any later time. Only then may it be expelled.
 
+mod changer;
+mod fingerprint;
+mod reader;
+mod writer;
+
 use crate::cluster::share::{self, Begin, Claim, Created, Enter, Mark, Marks, Published, Step, Written};
 use crate::cluster::{Node, Standing};
 use std::collections::BTreeSet;
@@ -24,6 +29,10 @@ pub enum Op {
     Move { block: u8 },
     /// Add to the layout, beside writers.
     Add,
+    /// End the claim of a node that is over, if there is one.
+    Settle,
+    /// Open the file and read this block.
+    Read { block: u8 },
 }
 
 /// A rule that is broken on purpose.
@@ -44,15 +53,20 @@ pub enum Guilt {
     MissingIsOver,
     /// A changer that gives up just removes its claim.
     GivesUpByRemoving,
-    /// A writer does not look again once it has loaded the layout.
+    /// A writer or a reader does not look again once it has loaded the layout.
     LoadedUnseen,
+    /// A changer that finds its generation published takes it for another's, whatever its lease.
+    RefusedIsNot,
 }
 
 /// How much may go wrong.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Faults {
-    /// Leases that end while their node goes on.
+    /// Leases that end while their node goes on; it may renew, or be expelled.
     pub lapses: u8,
+    /// Leases that end while their node goes on, and it is expelled in the same step: fewer states, and as much that
+    /// can go wrong, for a node that has lapsed and renews is one that was slow.
+    pub expulsions: u8,
     pub crashes: u8,
     /// Doorbells that ring at any time.
     pub bells: u8,
@@ -72,6 +86,7 @@ impl Faults {
         let more = |n: u8| if n > 0 { n + depth } else { 0 };
         Faults {
             lapses: more(self.lapses),
+            expulsions: more(self.expulsions),
             crashes: more(self.crashes),
             bells: more(self.bells),
             silent: more(self.silent),
@@ -90,7 +105,7 @@ pub struct Scenario {
 }
 
 /// Where a node is in its program; named by what it does next.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum At {
     Register,
     List,
@@ -118,11 +133,14 @@ enum At {
     LookAfter,
     DeleteOld,
     DeleteNew,
+    ReadList,
+    ReadLoad,
+    ReadBlock,
     Done,
 }
 
 /// What a node knows besides; what it needs no more is zero, so that equal states are equal.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Host {
     at: At,
     number: u8,
@@ -145,9 +163,11 @@ struct Host {
     mark: Option<(u8, u8, u8)>,
     then: Option<Then>,
     gives_up: bool,
+    /// What was acknowledged when a read began.
+    since: u8,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Then {
     /// The writer looks again.
     List,
@@ -157,14 +177,14 @@ enum Then {
     DeleteOld,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 struct Record {
     /// The number of the publisher; 0: there is none.
     by: u8,
     objects: [u8; 2],
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct State {
     hosts: [Host; NODES],
     layouts: [Record; GENERATIONS],
@@ -188,13 +208,14 @@ pub struct State {
     broken: u8,
 }
 
-const BROKEN: [&str; 6] = [
+const BROKEN: [&str; 7] = [
     "",
     "an acknowledged write is not in the layout",
     "an object holds bytes of another",
     "an object of the layout is gone",
     "a generation was published that is not the next",
     "two changes of one generation happened",
+    "a reader sees older bytes than were acknowledged before it opened the file",
 ];
 
 /// What happened: the node, or `NODES` if none did it.
@@ -244,6 +265,7 @@ impl State {
             mark: None,
             then: None,
             gives_up: false,
+            since: 0,
         };
         let mut state = State {
             hosts: std::array::from_fn(host),
@@ -376,18 +398,17 @@ impl State {
                 self.broken = 3;
             } else if block_of(scenario, value) != block as u8 {
                 self.broken = 2;
-            } else if self.is_replaced(scenario, value, block as u8) {
+            } else if self.is_replaced(scenario, value, self.acknowledged) {
                 self.broken = 1;
             }
         }
     }
 
-    /// Whether a write that began after this one was acknowledged is acknowledged, too.
-    fn is_replaced(&self, scenario: &Scenario, value: u8, block: u8) -> bool {
+    /// Whether one of these writes began after this one was acknowledged.
+    fn is_replaced(&self, scenario: &Scenario, value: u8, by: u8) -> bool {
         let write = |value: u8| 1u8 << (value - 1);
-        let later =
-            |other: u8| self.acknowledged & write(other) != 0 && self.before[other as usize - 1] & write(value) != 0;
-        (3..=WRITES as u8).any(|other| later(other) && block_of(scenario, other) == block)
+        let later = |other: u8| by & write(other) != 0 && self.before[other as usize - 1] & write(value) != 0;
+        (3..=WRITES as u8).any(|other| later(other) && block_of(scenario, other) == block_of(scenario, value))
     }
 
     /// What befalls a node.
@@ -412,6 +433,12 @@ impl State {
             push("freezes: its lease ends", true, &|s| {
                 s.faults.lapses -= 1;
                 s.hosts[i].lapsed = true;
+            });
+        }
+        if self.faults.expulsions > 0 && !over {
+            push("freezes: its lease ends, and it is expelled", true, &|s| {
+                s.faults.expulsions -= 1;
+                s.over |= 1 << host.number;
             });
         }
         if self.faults.crashes > 0 {
@@ -447,6 +474,7 @@ impl State {
             mark: None,
             then: None,
             gives_up: false,
+            since: 0,
             ..*host
         };
         *host = idle;
@@ -456,10 +484,16 @@ impl State {
             Some(Op::Write { .. }) => At::Register,
             _ if host.registered => At::Deregister,
             Some(Op::Move { .. } | Op::Add) => At::Begin,
+            Some(Op::Settle) => At::Begin,
+            Some(Op::Read { .. }) => At::ReadList,
             None => At::Done,
         };
         if !host.registered {
             (host.layout, host.bell) = ([0; 2], false);
+        }
+        host.gives_up = matches!(op, Some(Op::Settle));
+        if host.at == At::ReadList {
+            host.since = self.acknowledged;
         }
         let starts = host.at != At::Deregister;
         if let Some(Op::Write { value, .. }) = op.filter(|_| starts) {
@@ -572,353 +606,8 @@ impl State {
             At::ChangeLoad | At::Copy => Some(self.copy(scenario, i)),
             At::LookBefore | At::Publish | At::LookAfter => self.finish(scenario, i),
             At::DeleteOld | At::DeleteNew => Some(self.delete(scenario, i)),
+            At::ReadList | At::ReadLoad | At::ReadBlock => Some(self.read(scenario, i)),
             At::Done => None,
         }
-    }
-
-    fn register(&mut self, scenario: &Scenario, i: usize) -> &'static str {
-        let me = self.hosts[i].number;
-        // A name that was never there: in the model, one that no late removal is about to hit.
-        let late = |entry: &u8| self.late == Some((2, me, *entry)) && scenario.guilt != Guilt::OneEntry;
-        let entry = (0..4).find(|entry| !late(entry)).unwrap();
-        self.writers[me as usize] |= 1 << entry;
-        let host = &mut self.hosts[i];
-        (host.registered, host.entry, host.at) = (true, entry, At::List);
-        "registers"
-    }
-
-    /// The writer looks, reads the claim, and loads the layout.
-    fn enter(&mut self, scenario: &Scenario, i: usize) -> &'static str {
-        let host = self.hosts[i];
-        let (marks, what) = match host.at {
-            At::List => {
-                let listed = self.listed();
-                let marks = Marks::new(&listed, None);
-                self.hosts[i].generation = marks.generation as u8;
-                if share::claimed(&listed).is_some() {
-                    self.hosts[i].at = At::ReadClaim;
-                    return "lists the marks, with a claim";
-                }
-                (marks, "lists the marks")
-            }
-            At::ReadClaim => {
-                let Some(claim) = self.claim(host.generation + 1) else {
-                    (self.hosts[i].at, self.hosts[i].generation) = (At::List, 0);
-                    return "finds the claim gone";
-                };
-                let generation = u64::from(host.generation);
-                (Marks { generation, claim: Some(claim), ..Marks::default() }, "reads the claim")
-            }
-            _ => {
-                let record = self.layouts[host.generation as usize];
-                let found = record.by > 0;
-                let host = &mut self.hosts[i];
-                (host.at, host.layout) = (At::List, record.objects);
-                host.loaded = if found { host.generation } else { 0 };
-                if found && scenario.guilt == Guilt::LoadedUnseen {
-                    (host.at, host.loaded) = (At::Write, 0);
-                }
-                host.generation = 0;
-                return if found { "loads the layout" } else { "finds the layout gone" };
-            }
-        };
-        let loaded = (host.loaded > 0).then_some(u64::from(host.loaded));
-        let decision = share::enter(loaded, &marks, |node| self.is_over(node));
-        let host = &mut self.hosts[i];
-        host.loaded = 0;
-        match decision {
-            Enter::Load(_) => (host.at, host.layout) = (At::Load, [0; 2]),
-            Enter::Go => (host.at, host.generation) = (At::Write, 0),
-            Enter::Wait(claim) => {
-                (host.at, host.generation) = (At::Deregister, 0);
-                host.claim = Some((claim.node.0 as u8, claim.generation as u8, claim.drains));
-            }
-            Enter::End(_) => (host.at, host.then, host.layout) = (At::EndLoad, Some(Then::List), [0; 2]),
-        }
-        what
-    }
-
-    fn write(&mut self, scenario: &Scenario, i: usize) -> &'static str {
-        let host = self.hosts[i];
-        let Some(Op::Write { block, value }) = scenario.programs[i].get(host.op as usize) else { panic!() };
-        let object = &mut self.objects[host.layout[*block as usize] as usize];
-        if *object == 0 {
-            (self.hosts[i].at, self.hosts[i].layout) = (At::List, [0; 2]);
-            return "writes, and the object is gone";
-        }
-        *object = *value;
-        self.hosts[i].at = At::LookAtLease;
-        "writes"
-    }
-
-    fn acknowledge(&mut self, scenario: &Scenario, i: usize) -> Option<&'static str> {
-        let Some(Op::Write { value, .. }) = scenario.programs[i].get(self.hosts[i].op as usize) else { panic!() };
-        let standing = if scenario.guilt == Guilt::NoLook { Standing::Held } else { self.standing(i) };
-        match share::written(standing, !self.hosts[i].registered) {
-            Written::Acknowledge => {
-                self.acknowledged |= 1 << (value - 1);
-                self.hosts[i].op += 1;
-                self.next_op(scenario, i);
-                Some("holds its lease and acknowledges the write")
-            }
-            Written::Wait => None,
-            Written::Again => {
-                self.rejoin(scenario, i);
-                Some("has lost its lease: it joins again and writes again")
-            }
-        }
-    }
-
-    /// Ends a claim by publishing the next generation, and takes litter away.
-    fn end(&mut self, scenario: &Scenario, i: usize) -> &'static str {
-        let host = self.hosts[i];
-        match host.at {
-            At::EndLoad if scenario.guilt == Guilt::ClaimJustRemoved => {
-                self.remove((1, host.generation + 1, 0));
-                self.tidied(scenario, i);
-                "removes the claim of a node that is over"
-            }
-            At::EndLoad => {
-                let record = self.layouts[host.generation as usize];
-                if record.by == 0 {
-                    self.tidied(scenario, i);
-                    return "finds the layout gone";
-                }
-                self.hosts[i].at = At::EndCreate;
-                self.hosts[i].layout = record.objects;
-                "loads the layout to end a claim"
-            }
-            At::EndCreate => {
-                let record = Record { by: host.number, objects: host.layout };
-                let created = self.publish(host.generation + 1, record);
-                (self.hosts[i].at, self.hosts[i].layout, self.hosts[i].generation) = (At::Tidy, [0; 2], 0);
-                if created == Created::Yes { "ends the claim: the next generation" } else { "finds the claim ended" }
-            }
-            At::Tidy => {
-                self.find_litter(scenario, i);
-                "lists litter"
-            }
-            _ => {
-                self.remove(host.mark.unwrap());
-                self.find_litter(scenario, i);
-                "removes litter"
-            }
-        }
-    }
-
-    fn find_litter(&mut self, scenario: &Scenario, i: usize) {
-        match share::litter(&self.listed(), |node| self.is_over(node)).first() {
-            Some(mark) => (self.hosts[i].at, self.hosts[i].mark) = (At::Remove, Some(code(*mark))),
-            None => self.tidied(scenario, i),
-        }
-    }
-
-    fn tidied(&mut self, scenario: &Scenario, i: usize) {
-        let host = &mut self.hosts[i];
-        host.mark = None;
-        match host.then.take().unwrap() {
-            Then::List => (host.at, host.layout, host.generation) = (At::List, [0; 2], 0),
-            Then::Begin => self.begin_anew(scenario, i),
-            Then::DeleteOld => host.at = At::DeleteOld,
-        }
-    }
-
-    fn begin_anew(&mut self, scenario: &Scenario, i: usize) {
-        let host = &mut self.hosts[i];
-        if host.gives_up {
-            host.op += 1;
-        }
-        (host.layout, host.gives_up) = ([0; 2], false);
-        self.next_op(scenario, i);
-    }
-
-    fn drains(&self, scenario: &Scenario, i: usize) -> bool {
-        matches!(scenario.programs[i].get(self.hosts[i].op as usize), Some(Op::Move { .. }))
-    }
-
-    fn begin(&mut self, scenario: &Scenario, i: usize) -> Option<&'static str> {
-        let host = self.hosts[i];
-        let me = Node(u32::from(host.number));
-        let (marks, what) = match host.at {
-            At::Begin if self.standing(i) == Standing::Lost => {
-                self.rejoin(scenario, i);
-                return Some("has lost its lease: it joins again");
-            }
-            At::Begin => {
-                let listed = self.listed();
-                let marks = Marks::new(&listed, None);
-                self.hosts[i].generation = marks.generation as u8;
-                if share::claimed(&listed).is_some() {
-                    self.hosts[i].at = At::BeginReadClaim;
-                    return Some("lists the marks, with a claim");
-                }
-                (marks, "lists the marks")
-            }
-            At::BeginReadClaim => {
-                let Some(claim) = self.claim(host.generation + 1) else {
-                    (self.hosts[i].at, self.hosts[i].generation) = (At::Begin, 0);
-                    return Some("finds the claim gone");
-                };
-                let generation = u64::from(host.generation);
-                (Marks { generation, claim: Some(claim), ..Marks::default() }, "reads the claim")
-            }
-            _ => {
-                let (_, generation, drains) = host.claim.unwrap();
-                let free = self.claims[generation as usize].0 == 0;
-                if free {
-                    self.claims[generation as usize] = (host.number, drains);
-                    self.hosts[i].at = At::Step;
-                } else {
-                    (self.hosts[i].at, self.hosts[i].claim) = (At::Begin, None);
-                }
-                return Some(if free { "claims the next generation" } else { "finds it claimed" });
-            }
-        };
-        let decision = share::begin(me, self.drains(scenario, i), &marks, |node| self.is_over(node));
-        let gives_up = host.gives_up;
-        let host = &mut self.hosts[i];
-        let seen = |claim: Claim| Some((claim.node.0 as u8, claim.generation as u8, claim.drains));
-        match decision {
-            // Its claim is gone: there is nothing to end.
-            Begin::Claim(_) | Begin::Wait(_) if gives_up => self.begin_anew(scenario, i),
-            Begin::Claim(claim) => (host.at, host.claim, host.generation) = (At::Claim, seen(claim), 0),
-            Begin::Wait(claim) => (host.at, host.claim, host.generation) = (At::Await, seen(claim), 0),
-            Begin::End(_) => (host.at, host.then) = (At::EndLoad, Some(Then::Begin)),
-        }
-        Some(what)
-    }
-
-    fn drain(&mut self, scenario: &Scenario, i: usize) -> &'static str {
-        let host = self.hosts[i];
-        let (node, generation, drains) = host.claim.unwrap();
-        let claim = Claim { node: Node(u32::from(node)), generation: u64::from(generation), drains };
-        match host.at {
-            At::Step => {
-                let marks = self.marks();
-                let step = share::step(&claim, &marks, |node| self.is_over(node));
-                let host = &mut self.hosts[i];
-                match step {
-                    Step::Go => (host.at, host.generation) = (At::ChangeLoad, marks.generation as u8),
-                    Step::Drain(nodes) => {
-                        host.at = At::Ring;
-                        host.ring = nodes.iter().fold(0, |ring, node| ring | 1 << node.0);
-                    }
-                    Step::Retry => host.at = At::Retry,
-                }
-                "looks who writes"
-            }
-            At::Ring => {
-                for other in &mut self.hosts {
-                    other.bell |= host.ring & (1 << other.number) != 0 && other.registered;
-                }
-                (self.hosts[i].at, self.hosts[i].ring) = (At::Step, 0);
-                "rings at the writers"
-            }
-            _ => {
-                self.remove((1, generation, 0));
-                self.begin_anew(scenario, i);
-                "removes its claim"
-            }
-        }
-    }
-
-    fn copy(&mut self, scenario: &Scenario, i: usize) -> &'static str {
-        let host = self.hosts[i];
-        let (_, generation, _) = host.claim.unwrap();
-        if host.at == At::ChangeLoad {
-            let record = self.layouts[generation as usize - 1];
-            let found = record.by > 0;
-            let moves = self.drains(scenario, i);
-            let next = if moves { At::Copy } else { At::LookBefore };
-            (self.hosts[i].at, self.hosts[i].generation) = (if found { next } else { At::Step }, 0);
-            self.hosts[i].layout = record.objects;
-            return if found { "loads the layout to change it" } else { "finds the layout gone" };
-        }
-        let Some(Op::Move { block }) = scenario.programs[i].get(host.op as usize) else { panic!() };
-        let value = self.objects[host.layout[*block as usize] as usize];
-        if value == 0 {
-            (self.hosts[i].at, self.hosts[i].layout) = (At::Step, [0; 2]);
-            return "finds the object gone";
-        }
-        let lowest = (1..OBJECTS).find(|object| self.objects[*object] == 0).unwrap() as u8;
-        let fresh = if scenario.guilt == Guilt::NumbersReused { lowest } else { self.next_object };
-        self.next_object += 1;
-        assert!((self.next_object as usize) < OBJECTS, "room for objects");
-        self.objects[fresh as usize] = value;
-        (self.hosts[i].at, self.hosts[i].fresh) = (At::LookBefore, fresh);
-        "copies the block into a new object"
-    }
-
-    fn finish(&mut self, scenario: &Scenario, i: usize) -> Option<&'static str> {
-        let host = self.hosts[i];
-        let (_, generation, _) = host.claim.unwrap();
-        let standing = self.standing(i);
-        match (host.at, standing) {
-            (At::LookBefore, Standing::Lapsed) => None,
-            (At::LookBefore, Standing::Lost) => {
-                self.rejoin(scenario, i);
-                Some("has lost its lease: it joins again")
-            }
-            (At::LookBefore, Standing::Held) => {
-                self.hosts[i].at = At::Publish;
-                Some("holds its lease")
-            }
-            (At::Publish, _) => {
-                let mut objects = host.layout;
-                if let Some(Op::Move { block }) = scenario.programs[i].get(host.op as usize) {
-                    objects[*block as usize] = host.fresh;
-                }
-                let created = self.publish(generation, Record { by: host.number, objects });
-                self.hosts[i].exists = (created != Created::Yes).then_some(created == Created::Exists { mine: true });
-                self.hosts[i].at = At::LookAfter;
-                Some(if created == Created::Yes { "publishes" } else { "finds the generation published" })
-            }
-            _ => {
-                let created = host.exists.map_or(Created::Yes, |mine| Created::Exists { mine });
-                self.conclude(scenario, i, generation, share::published(created, standing))
-            }
-        }
-    }
-
-    fn conclude(&mut self, scenario: &Scenario, i: usize, generation: u8, end: Published) -> Option<&'static str> {
-        self.hosts[i].exists = None;
-        match end {
-            Published::Happened => {
-                if self.happened & (1 << generation) != 0 {
-                    self.broken = 5;
-                }
-                self.happened |= 1 << generation;
-                (self.hosts[i].at, self.hosts[i].then) = (At::Tidy, Some(Then::DeleteOld));
-                self.hosts[i].claim = None;
-                Some("holds its lease: the change happened")
-            }
-            Published::Not => {
-                self.hosts[i].at = At::DeleteNew;
-                self.hosts[i].claim = None;
-                Some("sees that its change did not happen")
-            }
-            Published::Wait => None,
-            Published::Unknown => {
-                self.hosts[i].op += 1;
-                self.rejoin(scenario, i);
-                Some("has lost its lease, and leaves its change to a check")
-            }
-        }
-    }
-
-    fn delete(&mut self, scenario: &Scenario, i: usize) -> &'static str {
-        let host = self.hosts[i];
-        let moved = match scenario.programs[i].get(host.op as usize) {
-            Some(Op::Move { block }) => Some(host.layout[*block as usize]),
-            _ => None,
-        };
-        let old = host.at == At::DeleteOld;
-        let gone = if old { moved } else { moved.map(|_| host.fresh) };
-        if let Some(object) = gone {
-            self.objects[object as usize] = 0;
-        }
-        self.hosts[i].op += u8::from(old);
-        self.begin_anew(scenario, i);
-        if old { "deletes the old object" } else { "deletes its new object" }
     }
 }

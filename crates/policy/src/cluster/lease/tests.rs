@@ -64,19 +64,6 @@ fn a_lease_ends_by_time_and_a_late_renewal_revives_it() {
 }
 
 #[test]
-fn who_leads_has_looked_within_a_lease() {
-    let (mut one, _) = joined(1, seen(&[(1, 0)], &[]));
-    after(&mut one, 1.0, Event::Tick);
-    for (beat, now) in [(1, 1.6), (2, 3.2), (3, 4.8)] {
-        after(&mut one, now, Event::Tick);
-        renewed(&mut one, beat, now, now);
-    }
-    assert!(one.holds(at(5.5)) && !one.leads(at(5.0)), "a node that came since may lead");
-    assert_eq!(after(&mut one, 5.0, Event::LookFailed), [Action::Look, Action::Follow { leader: None }]);
-    assert_eq!(after(&mut one, 5.1, seen(&[(1, 3)], &[])), [Action::Lead]);
-}
-
-#[test]
 fn a_renewal_that_failed_is_tried_again_soon() {
     let (mut one, _) = joined(1, seen(&[(1, 0)], &[]));
     after(&mut one, 1.0, Event::Tick);
@@ -150,7 +137,7 @@ fn a_beat_that_stands_still_is_expelled_and_the_next_node_leads() {
         }
     }
     let silent = at(5.05);
-    assert_eq!(expelled, Some(Action::Expel { node: Node(1), beat: 7, silent }));
+    assert_eq!(expelled, Some(Action::Expel { node: Node(1), beat: Some(7), silent }));
     assert_eq!(at(now), silent, "it looks just when the beat has stood still for a lease and the drift");
     assert!(!two.leads(at(now)) && !two.is_over(Node(1)));
     let over = after(&mut two, now, Event::Expelled { node: Node(1) });
@@ -162,7 +149,7 @@ fn a_beat_that_stands_still_is_expelled_and_the_next_node_leads() {
 fn a_survivor_is_watched_anew() {
     let (mut two, _) = joined(2, seen(&[(1, 7), (2, 0)], &[]));
     after(&mut two, 4.9, Event::Tick);
-    let Action::Expel { node, beat: 7, .. } = after(&mut two, 5.1, seen(&[(2, 0)], &[]))[0] else { panic!() };
+    let Action::Expel { node, beat: Some(7), .. } = after(&mut two, 5.1, seen(&[(2, 0)], &[]))[0] else { panic!() };
     assert!(after(&mut two, 5.2, Event::Survived { node }).contains(&Action::Look));
     assert!(two.members().contains(&node) && two.stats().survived == 1);
     assert_eq!(after(&mut two, 5.3, seen(&[(1, 7), (2, 0)], &[])), [], "a listing that is old");
@@ -179,7 +166,10 @@ fn an_expulsion_that_failed_is_tried_again_with_the_next_look() {
     assert_eq!(after(&mut two, 5.1, seen(&[(1, 7)], &[])).len(), 1);
     assert_eq!(after(&mut two, 5.2, Event::ExpelFailed { node: Node(1) }), []);
     assert_eq!(after(&mut two, 6.05, Event::Tick), [Action::Look], "no sooner");
-    assert!(matches!(after(&mut two, 6.1, seen(&[(1, 7)], &[]))[0], Action::Expel { node: Node(1), beat: 7, .. }));
+    assert!(matches!(
+        after(&mut two, 6.1, seen(&[(1, 7)], &[]))[0],
+        Action::Expel { node: Node(1), beat: Some(7), .. }
+    ));
 }
 
 #[test]
@@ -194,57 +184,42 @@ fn a_listing_that_misses_a_node_does_not_end_it() {
 }
 
 #[test]
-fn a_node_that_misses_an_earlier_one_or_finds_a_later_one_waits_before_it_leads() {
-    for files in [&[(2, 0)][..], &[(2, 0), (3, 4)]] {
-        let over: &[u32] = if files.len() == 1 { &[] } else { &[1] };
-        let (mut two, actions) = joined(2, seen(files, over));
-        assert!(!actions.contains(&Action::Lead) && !two.leads(Time::ZERO));
-        let (mut now, mut leads, mut beat) = (0.0, None, 4);
-        while leads.is_none() && now < 20.0 {
-            now = two.next_deadline().unwrap().as_secs_f64();
-            let mut actions = after(&mut two, now, Event::Tick);
-            while let Some(action) = actions.pop() {
-                beat += 1;
-                let later = |(node, b): &(u32, u64)| (*node, if *node == 3 { beat } else { *b });
-                match action {
-                    Action::Renew { beat } => actions.extend(renewed(&mut two, beat + 1, now, now)),
-                    Action::Look => {
-                        let files: Vec<_> = files.iter().map(later).collect();
-                        actions.extend(after(&mut two, now, seen(&files, over)));
-                    }
-                    Action::Lead => leads = Some(now),
-                    other => panic!("{other:?}"),
-                }
-            }
-        }
-        assert_eq!(leads, Some(5.05), "{files:?}");
-    }
+fn a_node_leads_only_when_every_lower_number_is_over() {
+    let (mut three, actions) = joined(3, seen(&[(3, 0), (4, 9)], &[1]));
+    assert_eq!(actions, [Action::Came { node: Node(4) }, Action::Follow { leader: None }]);
+    after(&mut three, 1.0, Event::Tick);
+    assert_eq!(after(&mut three, 1.1, seen(&[(3, 0), (4, 9)], &[2])), [Action::Lead], "what was over stays over");
+    let (mut three, _) = joined(3, seen(&[(3, 0)], &[1]));
+    after(&mut three, 1.0, Event::Tick);
+    let came = after(&mut three, 1.1, seen(&[(2, 0), (3, 0)], &[]));
+    assert_eq!(came, [Action::Came { node: Node(2) }, Action::Follow { leader: Some(Node(2)) }]);
 }
 
 #[test]
-fn a_leader_follows_one_that_came_late_under_an_earlier_number() {
-    let (mut two, _) = joined(2, seen(&[(2, 0)], &[1]));
-    assert!(two.leads(Time::ZERO));
-    let (mut three, _) = joined(3, seen(&[(3, 0)], &[1, 2]));
-    after(&mut three, 1.0, Event::Tick);
-    let late = after(&mut three, 1.0, seen(&[(3, 0), (2, 0)], &[1]));
-    assert_eq!(late, [], "what was over stays over");
-    after(&mut two, 1.0, Event::Tick);
-    let follow = after(&mut two, 1.0, seen(&[(1, 0), (2, 0)], &[]));
-    assert_eq!(follow, [], "and does not come back");
-    let mut late = Membership::new(Config::default(), Time::ZERO, Node(5), Time::ZERO);
-    assert_eq!(late.drain().count(), 1);
-    after(&mut late, 0.0, seen(&[(5, 0)], &[1, 2, 3]));
-    after(&mut late, 1.0, Event::Tick);
-    let follow = after(&mut late, 1.0, seen(&[(4, 0), (5, 0)], &[1, 2, 3]));
-    assert_eq!(follow, [Action::Came { node: Node(4) }, Action::Follow { leader: Some(Node(4)) }]);
+fn a_number_that_was_never_born_is_ended_like_any_other() {
+    let (mut two, _) = joined(2, seen(&[(2, 0)], &[]));
+    let unborn = |silent| Action::Expel { node: Node(1), beat: None, silent };
+    after(&mut two, 4.0, Event::Tick);
+    assert_eq!(after(&mut two, 4.9, seen(&[(2, 0)], &[])), [], "it has the time of a lease");
+    after(&mut two, 5.1, Event::Tick);
+    assert_eq!(after(&mut two, 5.2, seen(&[(2, 0)], &[])), [unborn(at(5.2))]);
+    assert_eq!(
+        after(&mut two, 5.3, Event::Survived { node: Node(1) }),
+        [],
+        "it was born meanwhile, or another ended it"
+    );
+    after(&mut two, 6.1, Event::Tick);
+    assert_eq!(after(&mut two, 6.2, seen(&[(2, 0)], &[])), [unborn(at(6.2))]);
+    after(&mut two, 6.3, Event::Renewed { beat: 1, asked: at(6.0) });
+    let over = after(&mut two, 6.3, Event::Expelled { node: Node(1) });
+    assert_eq!(over, [Action::Lead]);
 }
 
 #[test]
 fn a_node_that_leaves_holds_nothing_from_then_on_and_takes_its_file_away() {
     let (mut one, _) = joined(1, seen(&[(1, 0)], &[]));
     let leave = after(&mut one, 0.5, Event::Leave);
-    let expel = Action::Expel { node: Node(1), beat: 0, silent: Time::ZERO };
+    let expel = Action::Expel { node: Node(1), beat: Some(0), silent: Time::ZERO };
     assert_eq!(leave, [expel, Action::Follow { leader: None }]);
     assert!(!one.holds(at(0.5)));
     assert_eq!(after(&mut one, 0.6, Event::Leave), []);
@@ -252,7 +227,7 @@ fn a_node_that_leaves_holds_nothing_from_then_on_and_takes_its_file_away() {
     let (mut one, _) = joined(1, seen(&[(1, 0)], &[]));
     after(&mut one, 1.6, Event::Tick);
     assert_eq!(after(&mut one, 1.7, Event::Leave), [Action::Follow { leader: None }], "after the renewal");
-    let expel = Action::Expel { node: Node(1), beat: 1, silent: Time::ZERO };
+    let expel = Action::Expel { node: Node(1), beat: Some(1), silent: Time::ZERO };
     assert_eq!(renewed(&mut one, 1, 1.6, 1.8), [expel]);
     assert!(!one.holds(at(1.8)));
 }

@@ -1,0 +1,53 @@
+//! The steps of a reader, which registers nothing.
+
+use super::*;
+
+impl State {
+    pub(super) fn read(&mut self, scenario: &Scenario, i: usize) -> &'static str {
+        match self.hosts[i].at {
+            At::ReadList => {
+                let marks = Marks::new(&self.listed(), None);
+                let host = &mut self.hosts[i];
+                let loaded = (host.loaded > 0).then_some(u64::from(host.loaded));
+                let current = share::is_current(loaded, &marks);
+                (host.at, host.loaded, host.generation) = (At::ReadBlock, 0, 0);
+                if !current {
+                    (host.at, host.generation, host.layout) = (At::ReadLoad, marks.generation as u8, [0; 2]);
+                }
+                if current { "looks again: it has the layout" } else { "lists the marks" }
+            }
+            At::ReadLoad => {
+                let record = self.layouts[self.hosts[i].generation as usize];
+                let found = record.by > 0;
+                let host = &mut self.hosts[i];
+                (host.at, host.layout) = (At::ReadList, record.objects);
+                host.loaded = if found { host.generation } else { 0 };
+                host.generation = 0;
+                if found && scenario.guilt == Guilt::LoadedUnseen {
+                    (host.at, host.loaded) = (At::ReadBlock, 0);
+                }
+                if found { "loads the layout" } else { "finds the layout gone" }
+            }
+            _ => self.read_block(scenario, i),
+        }
+    }
+
+    fn read_block(&mut self, scenario: &Scenario, i: usize) -> &'static str {
+        let host = self.hosts[i];
+        let Some(Op::Read { block }) = scenario.programs[i].get(host.op as usize) else { panic!() };
+        let value = self.objects[host.layout[*block as usize] as usize];
+        if value == 0 {
+            (self.hosts[i].at, self.hosts[i].layout) = (At::ReadList, [0; 2]);
+            return "reads, and the object is gone";
+        }
+        if block_of(scenario, value) != *block {
+            self.broken = 2;
+        } else if self.is_replaced(scenario, value, host.since) {
+            self.broken = 6;
+        }
+        let host = &mut self.hosts[i];
+        (host.op, host.layout) = (host.op + 1, [0; 2]);
+        self.next_op(scenario, i);
+        "reads"
+    }
+}
