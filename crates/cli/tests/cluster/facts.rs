@@ -1,0 +1,34 @@
+//! What the protocol between nodes takes for granted of a shared file system, each with racing processes on three hosts. The table of
+//! `docs/results/shared-file-systems.md` is what was found.
+
+mod attributes;
+mod bytes;
+mod cut;
+mod locks;
+mod names;
+
+use std::time::Duration;
+
+/// Rounds of a race; `ENTREPOT_ROUNDS=2000` for more.
+fn rounds() -> u64 {
+    std::env::var("ENTREPOT_ROUNDS").ok().and_then(|n| n.parse().ok()).unwrap_or(60)
+}
+
+/// Microseconds that one comes later than the others: now together, now one after the other.
+struct Later(u64);
+
+impl Later {
+    fn next(&mut self) -> Duration {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        Duration::from_micros(if self.0 & 1 == 0 { 0 } else { (self.0 >> 1) % 900 })
+    }
+}
+
+/// How long calls took; the seldom is the slowest of a hundred.
+fn show(what: &str, mut took: Vec<Duration>) {
+    took.sort();
+    let at = |percent: usize| took[(took.len() - 1) * percent / 100];
+    println!("{what}: median {:.0?}, 99 of 100 within {:.0?} ({} calls)", at(50), at(99), took.len());
+}

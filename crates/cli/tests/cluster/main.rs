@@ -1,0 +1,12 @@
+//! Several hosts on one machine: what a shared file system keeps between them, and a volume on it. Skipped with the reason where there is no
+//! root, GlusterFS or Redis, or where no namespaces are allowed.
+
+mod agent;
+mod facts;
+mod gluster;
+mod hosts;
+#[allow(dead_code, reason = "some of it is for other tests")]
+#[path = "../end_to_end/real.rs"]
+mod real;
+mod space;
+mod volume;

@@ -1,0 +1,222 @@
+//! An Entrepot volume whose names and objects lie on the file system that the hosts share, with a daemon on each host that is to have one.
+
+use crate::hosts::{Host, Hosts, LOCAL, MOUNTS, hosts};
+use crate::real::{code, err, noise, until};
+use serde_json::Value;
+use std::path::PathBuf;
+use std::process::Output;
+
+/// A volume of the hosts; one `volume.toml` for all.
+pub struct Shared<'a> {
+    hosts: &'a Hosts,
+    name: String,
+    toml: String,
+}
+
+/// What a host has of it.
+pub struct Node<'a> {
+    pub host: &'a Host,
+    toml: String,
+    /// Its mount point there.
+    pub at: String,
+    state: String,
+}
+
+/// Where the state lies that the daemons share, or that one of them has.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum State {
+    Embedded,
+    Redis,
+}
+
+impl Shared<'_> {
+    /// Makes one, that nobody has up yet.
+    pub fn new<'a>(hosts: &'a Hosts, name: &str, state: State, more: &str) -> Shared<'a> {
+        let dir = hosts.directory(name);
+        let target = |n: usize| {
+            hosts.directory(&format!("{name}/target{n}"));
+            format!("[[target]]\nname = \"target{n}\"\npath = \"{dir}/target{n}\"\n")
+        };
+        let targets: String = (1..=2).map(target).collect();
+        hosts.directory(&format!("{name}/namespace"));
+        let store = match state {
+            State::Embedded => String::new(),
+            State::Redis => format!("state_store = \"{}\"\n", hosts.redis_url()),
+        };
+        let toml = format!("{dir}/volume.toml");
+        let text = format!(
+            "name = \"{name}\"\nnamespace = \"{dir}/namespace\"\nstate = \"{LOCAL}/{name}\"\n{store}\
+             [tier.disk]\nspeed = \"200/100\"\n{targets}{more}"
+        );
+        std::fs::write(hosts.hosts[0].path(&toml), text).expect("volume.toml");
+        Shared { hosts, name: name.into(), toml }
+    }
+
+    /// The node on a host, from 0 on.
+    pub fn node(&self, host: usize) -> Node<'_> {
+        let host = &self.hosts.hosts[host];
+        let (at, state) = (format!("{MOUNTS}/{}", self.name), format!("{LOCAL}/{}", self.name));
+        host.must("mkdir", &["-p", &at, &state]);
+        Node { host, toml: self.toml.clone(), at, state }
+    }
+}
+
+impl Node<'_> {
+    /// Runs a command of the binary.
+    pub fn run(&self, words: &[&str]) -> Output {
+        let mut command = self.host.command(env!("CARGO_BIN_EXE_entrepot"));
+        command.env("ENTREPOT_VOLUME", &self.toml).args(words).output().expect("nsenter")
+    }
+
+    /// What a command answers as JSON.
+    pub fn entrepot(&self, words: &[&str]) -> Value {
+        let done = self.run(&[words, &["--output", "json"]].concat());
+        assert!(done.status.success(), "host {}: {words:?}: {}\n{}", self.host.number, err(&done), self.log());
+        serde_json::from_slice(&done.stdout).expect("JSON")
+    }
+
+    fn try_up(&self) -> Output {
+        self.run(&["up", &self.toml, "--at", &self.at, "--detach"])
+    }
+
+    pub fn up(&self) {
+        let done = self.try_up();
+        assert!(done.status.success(), "host {}: up: {}\n{}", self.host.number, err(&done), self.log());
+    }
+
+    pub fn down(&self) {
+        let done = self.run(&["down"]);
+        assert!(done.status.success(), "host {}: down: {}\n{}", self.host.number, err(&done), self.log());
+    }
+
+    /// A file of the mount, as this process can open it.
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.host.path(&format!("{}/{name}", self.at))
+    }
+
+    /// What the daemon logged.
+    pub fn log(&self) -> String {
+        std::fs::read_to_string(self.host.path(&format!("{}/daemon.log", self.state))).unwrap_or_default()
+    }
+
+    /// The number of the daemon, on its host.
+    pub fn pid(&self) -> String {
+        self.entrepot(&["status"])["pid"].to_string()
+    }
+
+    fn signal(&self, signal: &str, pid: &str) {
+        self.host.must("kill", &[signal, pid]);
+    }
+
+    /// Stops the daemon as a host stops that has too much to do; its number, to go on with.
+    pub fn freeze(&self) -> String {
+        let pid = self.pid();
+        self.signal("-STOP", &pid);
+        pid
+    }
+
+    pub fn wake(&self, pid: &str) {
+        self.signal("-CONT", pid);
+    }
+
+    /// Ends the daemon as a crash would, frozen or not, and what is left of its mount.
+    pub fn kill(&self, pid: &str) {
+        self.signal("-KILL", pid);
+        until("it is gone", || !self.host.run("kill", &["-0", pid]).status.success());
+        self.host.must("umount", &["-l", &self.at]);
+    }
+}
+
+impl Drop for Node<'_> {
+    fn drop(&mut self) {
+        drop(self.run(&["down", "--force"]));
+    }
+}
+
+/// Whether a second daemon is told who has the volume, and that nothing was done.
+fn is_refused(first: &Node<'_>, second: &Node<'_>) {
+    let pid = first.pid();
+    let refused = second.try_up();
+    let said = err(&refused);
+    assert_eq!(code(&refused), 2, "{said}");
+    let holder = format!("open already, in process {pid} on host{}", first.host.number);
+    assert!(said.contains(&holder) && said.contains("the volume is not opened"), "{said}");
+    assert!(said.contains("  next: "), "{said}");
+    let mounted = std::fs::read_to_string(second.host.path("/proc/1/mounts")).expect("mounts");
+    assert!(!mounted.contains(&second.at), "{mounted}");
+    assert_eq!(code(&second.run(&["status"])), 3, "no daemon answers there");
+    first.entrepot(&["status"]);
+}
+
+#[test]
+fn a_volume_with_embedded_state_is_refused_on_a_second_host() {
+    let Some(hosts) = hosts() else { return };
+    let shared = Shared::new(&hosts, "embedded", State::Embedded, "");
+    let (first, second) = (shared.node(0), shared.node(1));
+    first.up();
+    let data = noise(3 << 20);
+    std::fs::write(first.path("file"), &data).expect("write");
+    is_refused(&first, &second);
+    assert!(std::fs::read(first.path("file")).expect("read") == data);
+    first.down();
+    // Its state is not on the second host: nothing there knows what moves were under way.
+    let other = second.try_up();
+    assert_eq!(code(&other), 2, "{}", err(&other));
+    assert!(err(&other).contains("the volume is not opened"), "{}", err(&other));
+    first.up();
+    assert!(std::fs::read(first.path("file")).expect("read") == data, "and where it is the volume opens again");
+    first.down();
+}
+
+#[test]
+fn a_volume_is_refused_to_a_daemon_with_another_state() {
+    let Some(hosts) = hosts() else { return };
+    let shared = Shared::new(&hosts, "strange", State::Redis, "");
+    let first = shared.node(0);
+    first.up();
+    std::fs::write(first.path("file"), noise(100_000)).expect("write");
+    first.down();
+    // The same namespace and targets, with a state of its own.
+    let text = std::fs::read_to_string(first.host.path(&first.toml)).expect("volume.toml");
+    let store = text.lines().find(|line| line.starts_with("state_store")).expect("a line").to_owned();
+    let mut strange = shared.node(1);
+    strange.toml = format!("{LOCAL}/strange.toml");
+    std::fs::write(strange.host.path(&strange.toml), text.replace(&store, "")).expect("volume.toml");
+    let refused = strange.try_up();
+    assert_eq!(code(&refused), 2, "{}", err(&refused));
+    assert!(
+        err(&refused).contains("the volume is not opened") && err(&refused).contains("  next: "),
+        "{}",
+        err(&refused)
+    );
+    first.up();
+    assert!(std::fs::read(first.path("file")).expect("read") == noise(100_000));
+    first.down();
+}
+
+/// State in Redis, names and objects in GlusterFS: any host has the volume, one after the other.
+#[test]
+fn what_one_host_wrote_another_reads_when_it_has_the_volume() {
+    let Some(hosts) = hosts() else { return };
+    let shared = Shared::new(&hosts, "moves", State::Redis, "");
+    let data = noise(9 << 20);
+    let (first, second) = (shared.node(0), shared.node(1));
+    first.up();
+    std::fs::write(first.path("large"), &data).expect("write");
+    std::fs::write(first.path("small"), b"a few bytes").expect("write");
+    first.down();
+    second.up();
+    assert!(std::fs::read(second.path("large")).expect("read") == data);
+    std::fs::write(second.path("small"), b"a few more bytes").expect("write");
+    // One that stands still gives nothing up; one that died does.
+    let pid = second.freeze();
+    let refused = first.try_up();
+    assert_eq!(code(&refused), 2, "{}", err(&refused));
+    second.wake(&pid);
+    assert!(std::fs::read(second.path("large")).expect("read") == data);
+    second.kill(&pid);
+    until("the lock of the dead is given back", || first.try_up().status.success());
+    assert!(std::fs::read(first.path("large")).expect("read") == data);
+    assert_eq!(std::fs::read(first.path("small")).expect("read"), b"a few more bytes");
+    first.down();
+}
