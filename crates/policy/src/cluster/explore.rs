@@ -4,8 +4,10 @@
 //! `ENTREPOT_EXPLORE_DEPTH` allows so many faults more of each kind; 0 is what `make check` runs.
 
 mod model;
+mod scenario;
 
-use model::{Faults, Guilt, Label, NODES, Op, Scenario, State};
+use model::{Label, State};
+use scenario::{Faults, Guilt, NODES, Op, Scenario};
 
 /// The states that were seen: their hashes and numbers, in a table that is at most half full.
 struct Seen {

@@ -9,100 +9,16 @@ mod fingerprint;
 mod reader;
 mod writer;
 
+use super::scenario::{Faults, Guilt, NODES, Op, Scenario, block_of};
 use crate::cluster::share::{self, Begin, Claim, Created, Enter, Mark, Marks, Published, Step, Written};
 use crate::cluster::{Node, Standing};
 use std::collections::BTreeSet;
 
-pub const NODES: usize = 3;
 /// Generations, objects and lives that the arrays below have room for; a run that needs more panics.
 const GENERATIONS: usize = 12;
 const OBJECTS: usize = 12;
 const NUMBERS: usize = 16;
 const WRITES: usize = 8;
-
-/// What a node is to do.
-#[derive(Clone, Copy, Debug)]
-pub enum Op {
-    /// Write this value into this block.
-    Write { block: u8, value: u8 },
-    /// Move this block to a new object.
-    Move { block: u8 },
-    /// Add to the layout, beside writers.
-    Add,
-    /// End the claim of a node that is over, if there is one.
-    Settle,
-    /// Open the file and read this block.
-    Read { block: u8 },
-}
-
-/// A rule that is broken on purpose.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Guilt {
-    None,
-    /// A write is acknowledged without a look at the lease.
-    NoLook,
-    /// A new object gets the lowest number that is free.
-    NumbersReused,
-    /// A dead node's claim is removed without the next generation.
-    ClaimJustRemoved,
-    /// Registrations are in a store that may forget its last writes.
-    Forgetful,
-    /// A registration has the name of the one before.
-    OneEntry,
-    /// A node whose lease file was missing in one listing is taken for over.
-    MissingIsOver,
-    /// A changer that gives up just removes its claim.
-    GivesUpByRemoving,
-    /// A writer or a reader does not look again once it has loaded the layout.
-    LoadedUnseen,
-    /// A changer that finds its generation published takes it for another's, whatever its lease.
-    RefusedIsNot,
-}
-
-/// How much may go wrong.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Faults {
-    /// Leases that end while their node goes on; it may renew, or be expelled.
-    pub lapses: u8,
-    /// Leases that end while their node goes on, and it is expelled in the same step: fewer states, and as much that
-    /// can go wrong, for a node that has lapsed and renews is one that was slow.
-    pub expulsions: u8,
-    pub crashes: u8,
-    /// Doorbells that ring at any time.
-    pub bells: u8,
-    /// Doorbells that do not ring.
-    pub silent: u8,
-    /// Creates whose answer is lost.
-    pub doubts: u8,
-    /// Removals that are carried out once more at any later time.
-    pub late: u8,
-    /// Changers that give up.
-    pub give_ups: u8,
-}
-
-impl Faults {
-    /// So many more of each kind that there is.
-    pub fn more(self, depth: u8) -> Faults {
-        let more = |n: u8| if n > 0 { n + depth } else { 0 };
-        Faults {
-            lapses: more(self.lapses),
-            expulsions: more(self.expulsions),
-            crashes: more(self.crashes),
-            bells: more(self.bells),
-            silent: more(self.silent),
-            doubts: more(self.doubts),
-            late: more(self.late),
-            give_ups: more(self.give_ups),
-        }
-    }
-}
-
-#[derive(Clone, Copy, Debug)]
-pub struct Scenario {
-    pub programs: [&'static [Op]; NODES],
-    pub faults: Faults,
-    pub guilt: Guilt,
-}
 
 /// Where a node is in its program; named by what it does next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -225,15 +141,6 @@ pub struct Label {
     pub what: &'static str,
     /// Whether it has to happen at all; what can be left out is a fault.
     pub fault: bool,
-}
-
-/// Values 1 and 2 are what the blocks hold at the start.
-fn block_of(scenario: &Scenario, value: u8) -> u8 {
-    let of = |op: &Op| match op {
-        Op::Write { block, value: v } if *v == value => Some(*block),
-        _ => None,
-    };
-    if value <= 2 { value - 1 } else { scenario.programs.iter().flat_map(|p| p.iter()).find_map(of).unwrap() }
 }
 
 fn code(mark: Mark) -> (u8, u8, u8) {
