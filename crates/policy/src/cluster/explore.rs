@@ -188,7 +188,7 @@ fn nodes_that_write_and_change() {
 
 #[test]
 fn an_addition_beside_a_writer_and_a_change() {
-    holds([&[A, C], &[ADD], &[MOVE]], Faults { expulsions: 1, ..NONE });
+    holds([&[A, C], &[ADD], &[MOVE]], Faults { crashes: 1, ..NONE });
 }
 
 #[test]
