@@ -11,9 +11,9 @@
 //! the same everywhere. Nothing is seen outside, and nothing stays.
 
 use crate::agent::Agent;
-use crate::gluster;
 use crate::real::until;
 use crate::space::Space;
+use crate::{ceph, gluster};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -99,7 +99,11 @@ impl Hosts {
         let start = |number| Host::start(number, switch.pid);
         let hosts = (1..=count).map(start).collect::<Result<Vec<_>, _>>()?;
         let hosts = Hosts { hosts, server: start(SERVER)?, _switch: switch };
-        gluster::start(&hosts.server, &hosts.hosts);
+        if ceph::is_wanted() {
+            ceph::start(&hosts.server, &hosts.hosts);
+        } else {
+            gluster::start(&hosts.server, &hosts.hosts);
+        }
         hosts.server.start_redis();
         println!("{count} hosts were up after {:.1?}", began.elapsed());
         Ok(hosts)

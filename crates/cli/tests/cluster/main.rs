@@ -2,6 +2,7 @@
 //! root, GlusterFS or Redis, or where no namespaces are allowed.
 
 mod agent;
+mod ceph;
 mod facts;
 mod gluster;
 mod hosts;
