@@ -8,6 +8,7 @@ mod explain;
 mod init;
 mod job;
 mod layout;
+mod node;
 mod purge;
 mod slurm;
 mod source;
@@ -69,6 +70,7 @@ enum Command {
     Down(down::Down),
     Status(status::Status),
     Stats(stats::Stats),
+    Node(node::Node),
     Target(target::Target),
     Tiering(tiering::Tiering),
     Layout(layout::Layout),
@@ -126,6 +128,7 @@ impl Cli {
             Command::Down(c) => c.run(&context),
             Command::Status(c) => c.run(&context),
             Command::Stats(c) => c.run(&context),
+            Command::Node(c) => c.run(&context),
             Command::Target(c) => c.run(&context),
             Command::Tiering(c) => c.run(&context),
             Command::Layout(c) => c.run(&context),

@@ -32,6 +32,7 @@ use crate::host;
 use crate::mount::{Mount, MountError, Openers, Options, Parts};
 use crate::mover::Mover;
 use crate::namespace::Namespace;
+use crate::nodes::Nodes;
 use crate::places::Places;
 use crate::recovery::{Checker, Repair, Tally};
 use crate::source::Opener;
@@ -47,7 +48,7 @@ use rustix::fs::{Mode, OFlags, openat};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// Checks that ordinary users may have under way together; one user half of them. Each may hold the names of all objects.
 const CHECKS_MAX: u64 = 6;
@@ -78,6 +79,8 @@ pub struct Core {
     pub under_way: under_way::UnderWay,
     /// Where the volume is mounted.
     pub mount_point: PathBuf,
+    /// The nodes of the volume, where there may be several.
+    pub nodes: Option<Arc<Nodes>>,
     /// What knows which files jobs need.
     needs: Mutex<Vec<Needs>>,
     background: Arc<Background>,
@@ -85,6 +88,12 @@ pub struct Core {
 }
 
 impl Core {
+    /// Whether what nobody asked for is done here: of several nodes one does it.
+    pub(crate) fn acts(&self) -> bool {
+        use crate::file::Cluster;
+        self.nodes.as_ref().is_none_or(|nodes| nodes.leads())
+    }
+
     /// The recoveries that began in that span (milliseconds since 1970), as far as remembered, of files at or below
     /// `paths` that the caller may reach: each with the file's path.
     pub fn recoveries(&self, caller: &Caller, paths: &[String], from_ms: u64, to_ms: u64) -> Vec<(String, Arc<Tally>)> {
@@ -130,6 +139,7 @@ impl Starting {
         let background = Background::new(volume.stats().clone());
         let pool = pool(&volume, background.clone()).map_err(|e| problem(&e))?;
         start_cache(&volume, &pool)?;
+        let nodes = nodes(&volume, &pool, mount_point).map_err(|e| problem(&e))?;
         let files = FileTable::new(pool.clone(), volume.config().namespace.clone());
         let places = places(&volume).map_err(|e| problem(&e))?;
         drop(pool.places.set(places.clone()));
@@ -142,7 +152,13 @@ impl Starting {
         background.tell_of_replicas(adapt.replicas());
         let names =
             Arc::new(DurableNames::open(volume.state().clone(), pool.clone(), &host::boot()).map_err(|e| problem(&e))?);
-        crash::settle(&volume, &files, &mover).map_err(|e| problem(&e))?;
+        // What is marked as in use may be in use on another node.
+        if nodes.as_ref().is_none_or(|nodes| nodes.is_alone()) {
+            crash::settle(&volume, &files, &mover).map_err(|e| problem(&e))?;
+        }
+        if let Some(nodes) = &nodes {
+            nodes.listen(&files);
+        }
         let stager = Arc::new(Stager::new(volume.clone(), files.clone(), opener));
         let checker = Checker {
             volume: volume.clone(),
@@ -160,6 +176,7 @@ impl Starting {
         let mount = Arc::new(mount(&volume, &pool, &files, &stager, adapt.replicas().openers(), mount_point)?);
         let core = Arc::new(Core {
             mount_point: mount.path().to_path_buf(),
+            nodes,
             background: background.clone(),
             started: Instant::now(),
             volume,
@@ -288,6 +305,24 @@ fn pool(volume: &Arc<Volume>, background: Arc<Background>) -> crate::Result<Arc<
     }))
 }
 
+/// Joins the other nodes, where there may be any.
+fn nodes(volume: &Arc<Volume>, pool: &Pool, mount_point: &Path) -> crate::Result<Option<Arc<Nodes>>> {
+    if !volume.config().is_shared() {
+        return Ok(None);
+    }
+    let nodes = Nodes::join(volume, mount_point)?;
+    if volume.config().burst.fast.is_some() && !nodes.is_alone() {
+        nodes.leave();
+        return Err(crate::Error::Busy(format!(
+            "{} has the volume, and a burst buffer ([burst]) is one node's so far. End that one, or take [burst] out of {}",
+            nodes.others(),
+            volume.config().file.display()
+        )));
+    }
+    drop(pool.cluster.set(nodes.clone()));
+    Ok(Some(nodes))
+}
+
 /// Where stubs are, by the numbers of their files.
 fn places(volume: &Volume) -> crate::Result<Arc<Places>> {
     let places = Places::open(&volume.state_dir().join("files.db"), &volume.config().namespace)?;
@@ -374,8 +409,9 @@ fn mount(
     let state = volume.state_dir().canonicalize().unwrap_or_else(|_| volume.state_dir().to_path_buf());
     let options = Options {
         threads: config.mount.threads,
-        entry_timeout: config.mount.entry_timeout,
-        attr_timeout: config.mount.attr_timeout,
+        // What other nodes do to names and attributes is seen at once.
+        entry_timeout: if config.is_shared() { Duration::ZERO } else { config.mount.entry_timeout },
+        attr_timeout: if config.is_shared() { Duration::ZERO } else { config.mount.attr_timeout },
         allow_other: config.mount.allow_other,
         passthrough: config.mount.passthrough,
         io: config.mount.io,

@@ -39,6 +39,9 @@ pub enum Error {
     /// The file is in use in a way that excludes the operation.
     #[error("busy: {0}")]
     Busy(String),
+    /// Another node, or what nodes share, kept a call waiting for too long.
+    #[error("another node: {0}. Try again; `entrepot node list` shows the nodes")]
+    Elsewhere(String),
     /// The request itself is wrong.
     #[error("{0}")]
     Invalid(String),
@@ -66,6 +69,7 @@ impl Error {
             Error::Target { .. } | Error::Unrecoverable(_) | Error::BadLayout(_) | Error::State(_) => Errno::IO,
             Error::NoTarget => Errno::NOSPC,
             Error::Busy(_) => Errno::BUSY,
+            Error::Elsewhere(_) => Errno::TIMEDOUT,
             Error::Invalid(_) => Errno::INVAL,
         }
     }

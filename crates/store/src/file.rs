@@ -4,7 +4,8 @@
 //! sees to that. Locks, outermost first:
 //!
 //! * `io`: writers hold it shared; conversion, growth, truncation, punching and the mover's swap hold it exclusively.
-//!   No caller waits for a recovery while holding it.
+//!   No caller waits for a recovery while holding it. Where several nodes have the volume, to hold it exclusively is to have the
+//!   file alone on all of them: `nodes`.
 //! * `record`: one change of the layout record at a time (a writer marks a mirror stale while it holds `io` shared).
 //! * `extend`: the size in memory and in the stub change together.
 //! * `view`: the pointer to layout and opened objects; held only to copy or replace it.
@@ -25,6 +26,7 @@ mod load;
 mod lost;
 mod making;
 mod moving;
+mod nodes;
 mod numbered;
 mod objects;
 mod overflow;
@@ -52,6 +54,7 @@ pub use inline::{InlineRead, InlineWrite};
 pub use load::Load;
 pub use lost::{LossLog, Lost};
 pub use making::Making;
+pub use nodes::Cluster;
 pub use numbered::Numbered;
 pub use passthrough::PassthroughGuard;
 pub use payer::Payer;
@@ -124,12 +127,14 @@ pub struct File {
     staged_as: OnceLock<Box<str>>,
     /// What answers for its descriptors.
     payer: Mutex<Option<Weak<dyn Payer>>>,
+    /// What this node said to others on the stub.
+    said: nodes::Said,
 }
 
 impl File {
     /// Opens the file behind a stub. Everybody else goes through [`FileTable::get_or_open`].
     pub fn open(stub: Arc<dyn Stub>, pool: Arc<Pool>) -> Result<Arc<File>> {
-        let layout = stub.layout()?;
+        let (generation, layout) = stub.newest()?;
         if let Some(layout) = &layout {
             layout.check()?;
         }
@@ -167,6 +172,7 @@ impl File {
             habits: habit::Habits::default(),
             staged_as: OnceLock::new(),
             payer: Mutex::new(None),
+            said: nodes::Said::at(generation),
         }))
     }
 

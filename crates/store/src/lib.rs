@@ -20,6 +20,7 @@ pub mod measure;
 pub mod mount;
 pub mod mover;
 pub mod namespace;
+pub mod nodes;
 pub mod places;
 pub mod recovery;
 pub mod source;

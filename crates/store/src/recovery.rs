@@ -79,6 +79,9 @@ impl Repair {
 
     /// Makes an object anew from the source that holds other bytes than the checksums say, or lacks some.
     pub fn replace(&self, file: &Arc<File>, at: Position) -> Result<()> {
+        if file.is_recovered_elsewhere(at)? {
+            return Ok(());
+        }
         let Some((file_id, object)) = named(file, at) else { return Ok(()) };
         let wait = Arc::new(Wait::new());
         if !self.driver.repair_wanted(file, file_id, object, &wait)? {
@@ -140,6 +143,9 @@ impl Drop for Repair {
 
 impl Recover for Repair {
     fn recover(&self, file: &Arc<File>, at: Position, rows: Range<u64>) -> Result<()> {
+        if file.is_recovered_elsewhere(at)? {
+            return Ok(());
+        }
         let Some((file_id, object)) = named(file, at) else { return Ok(()) };
         let (wait, began) = (Arc::new(Wait::new()), Instant::now());
         if is_sound(file, at, &object, rows.clone()) {

@@ -124,6 +124,15 @@ pub trait State: Send + Sync {
     fn finish(&self) -> Result<()> {
         Ok(())
     }
+    /// Tells all that listen. May get lost; does nothing where only one daemon has the state.
+    fn ring(&self, _text: &str) -> Result<()> {
+        Ok(())
+    }
+    /// Hears for a while what is told.
+    fn listen(&self, span: std::time::Duration, _hear: &mut dyn FnMut(&str)) -> Result<()> {
+        std::thread::sleep(span);
+        Ok(())
+    }
     /// The next number of a sequence of that name, starting with 1.
     fn next_number(&self, sequence: &str) -> Result<u64>;
 }

@@ -4,12 +4,17 @@
 //! The stub is the one authority on the size. Every write that makes a file larger sets the stub's size before it is
 //! acknowledged, so a killed daemon leaves a file of the right size behind.
 
+pub mod marks;
 pub mod memory;
 pub mod real;
 
 use crate::Result;
+use marks::Look;
+use policy::cluster::Node;
+use policy::cluster::share::{Claim, Mark as NodeMark};
 use policy::layout::Layout;
 use policy::{FileId, Time};
+use rustix::io::Errno;
 use std::path::PathBuf;
 
 /// An inode: device and number.
@@ -32,6 +37,41 @@ pub trait Stub: Send + Sync + 'static {
     fn layout(&self) -> Result<Option<Layout>>;
     /// Replaces the layout record in one step. Durable after [`Stub::sync`].
     fn set_layout(&self, layout: &Layout) -> Result<()>;
+    /// The layout record and its generation, 0 if there never was one.
+    fn newest(&self) -> Result<(u64, Option<Layout>)> {
+        let layout = self.layout()?;
+        Ok((layout.as_ref().map_or(0, |layout| layout.generation), layout))
+    }
+    /// Gives back the space of bytes that are never read, where that costs nothing.
+    fn free(&self) {}
+    /// What nodes that share the volume wrote on it.
+    fn look(&self) -> Result<Look> {
+        Err(Errno::OPNOTSUPP.into())
+    }
+    /// Makes a generation, with a layout or with the bytes in the stub. Whether it was not there.
+    fn publish(&self, _node: Node, _generation: u64, _layout: Option<&Layout>) -> Result<bool> {
+        Err(Errno::OPNOTSUPP.into())
+    }
+    /// Claims a generation. Whether nobody had.
+    fn claim(&self, _claim: Claim) -> Result<bool> {
+        Err(Errno::OPNOTSUPP.into())
+    }
+    /// Says that a node writes through objects, or no longer.
+    fn set_writer(&self, _node: Node, _entry: u64, _writes: bool) -> Result<()> {
+        Err(Errno::OPNOTSUPP.into())
+    }
+    /// Removes what is over.
+    fn remove(&self, _mark: NodeMark) -> Result<()> {
+        Err(Errno::OPNOTSUPP.into())
+    }
+    /// Says that a node copies the file and nobody has changed it since, or no longer. Whether it said so.
+    fn set_copy(&self, _node: Node, _copies: bool) -> Result<bool> {
+        Err(Errno::OPNOTSUPP.into())
+    }
+    /// Makes the file at least so long. Never makes it shorter, whoever else makes it longer at the same time.
+    fn grow_to(&self, _size: u64) -> Result<()> {
+        Err(Errno::OPNOTSUPP.into())
+    }
     /// Where the file came from; `None` if nobody said so. A text record, see `source::Record`.
     fn source(&self) -> Result<Option<String>>;
     /// Replaces or (with `None`) removes the source record.

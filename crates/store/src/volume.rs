@@ -1,6 +1,7 @@
 //! A volume: what `volume.toml` says, opened: namespace, state store, targets, numbers.
 //!
-//! One daemon at a time: locks in the state directory and in the namespace see to it.
+//! One daemon at a time, or, with a state store that nodes share, one on each node: locks in the state directory and in the namespace
+//! see to it.
 
 mod backup;
 mod check;
@@ -27,9 +28,11 @@ pub use backup::{adopt_state, dump_state, load_state};
 pub use config::{Config, Keeping, TargetConfig};
 pub use edit::set_device;
 pub use keys::Key;
+pub(crate) use namespace::random;
 pub use parse::TARGETS_MAX;
 pub use problem::{Problem, Problems};
 pub use real_paths::real_paths;
+pub(crate) use roster::ORDERS;
 pub use sections::{
     Burst, Cache, ConnectionsConfig, Health, Io, Jobs, LayoutConfig, Mount, Mover, Offload, Passthrough, Purge,
     QueueName, Recovery, Replication, ReplicationPolicy, SECTIONS, Stripes, Tiering, TieringPolicy,
@@ -151,6 +154,16 @@ impl Volume {
         self.ids.epoch()
     }
 
+    /// The random name of the state directory.
+    pub(crate) fn node_name(&self) -> Result<String> {
+        state_store::own(&self.config)
+    }
+
+    /// Numbers go on with a new epoch: this daemon is another node from now on.
+    pub(crate) fn new_epoch(&self) -> Result<u32> {
+        self.ids.new_epoch()
+    }
+
     /// The epochs of which not all names are known, since namespace or state were put back from a backup. Objects of these that no file
     /// names are not removed.
     pub fn unknown_epochs(&self) -> Result<Option<std::ops::Range<u32>>> {
@@ -164,7 +177,9 @@ impl Volume {
 
     /// A target came back: numbers are above all that it has seen.
     pub(crate) fn heed_epoch_of(&self, target: policy::TargetId) -> Result<()> {
-        self.targets.get(target).map_or(Ok(()), |target| self.ids.heed(&target))
+        // Where several nodes have the volume, targets know later epochs than this node's: those of others.
+        let heeded = self.targets.get(target).filter(|_| !self.config.is_shared());
+        heeded.map_or(Ok(()), |target| self.ids.heed(&target))
     }
 
     /// A number that was never given before, for an object or a file.

@@ -96,6 +96,10 @@ fn render(s: &Value) -> String {
     for target in list(s, "targets") {
         connections(&mut text, target);
     }
+    if !list(s, "nodes").is_empty() {
+        text.push_str(&super::node::table(list(s, "nodes")));
+        text.push('\n');
+    }
     let m = &s["mover"];
     let _ = writeln!(
         text,

@@ -14,6 +14,8 @@ pub enum Request {
     Status {},
     #[serde(rename = "stats.get")]
     Stats {},
+    #[serde(rename = "node.list")]
+    Nodes {},
     #[serde(rename = "target.list")]
     Targets {},
     #[serde(rename = "target.add")]

@@ -31,6 +31,9 @@ const REBUILD_AFTER: Duration = Duration::from_secs(5);
 /// Most seconds between two passes while something cannot be rebuilt: a walk over a large tree is not free.
 const REBUILD_WAIT_MAX: Duration = Duration::from_secs(3600);
 
+/// How often a node that follows looks whether it leads.
+const FOLLOWER_REST: Duration = Duration::from_secs(1);
+
 /// How often the names of new objects are made durable. A guess: longer than any operation on a target may take with the
 /// default deadline, and what a loss of power may undo is that of two of these.
 const NAMES_EVERY: Duration = Duration::from_secs(20);
@@ -122,7 +125,11 @@ impl Background {
                     listener.waiting.lock().collect.insert(change.target);
                     listener.rebuild_soon(Duration::ZERO);
                 }
-                State::Draining => listener.drain(&weak, change.target),
+                // Whoever was asked does it; after that node's end the one that leads.
+                State::Draining if weak.upgrade().is_none_or(|core| core.acts()) => {
+                    listener.drain(&weak, change.target)
+                }
+                State::Draining => {}
                 State::Failed => listener.rebuild_soon(rebuild_after(&weak)),
                 State::Suspect | State::ReadOnly => {}
             }
@@ -133,7 +140,8 @@ impl Background {
         self.workers.start("names", move || keeper.keep_names(&names));
         for target in core.volume.targets().all() {
             match target.state() {
-                State::Draining => self.drain(&Arc::downgrade(core), target.id()),
+                State::Draining if core.acts() => self.drain(&Arc::downgrade(core), target.id()),
+                State::Draining => {}
                 State::Ok => {
                     self.waiting.lock().collect.insert(target.id());
                 }
@@ -242,6 +250,9 @@ impl Background {
 
     fn work(&self, core: &Weak<Core>) {
         loop {
+            if !self.is_its_turn(core) {
+                continue;
+            }
             let (file, target, rebuild, purge) = {
                 let mut waiting = self.waiting.lock();
                 loop {
@@ -287,6 +298,16 @@ impl Background {
                 self.purge(&core);
             }
         }
+    }
+
+    /// Whether this node does what nobody asked for; rests a while if another one does.
+    fn is_its_turn(&self, core: &Weak<Core>) -> bool {
+        let mut waiting = self.waiting.lock();
+        if waiting.stopped || core.upgrade().is_none_or(|core| core.acts()) {
+            return true;
+        }
+        self.woken.wait_for(&mut waiting, FOLLOWER_REST);
+        false
     }
 
     /// Makes the names of new objects durable now and then.

@@ -113,6 +113,9 @@ pub(super) fn finish<S: Send + 'static>(daemon: Daemon<S>, stop_jobs: impl FnOnc
         if let Some(places) = core.pool.places.get() {
             places.stop();
         }
+        if let Some(nodes) = &core.nodes {
+            nodes.leave();
+        }
         core.volume.targets().stop();
         // Whoever listened may be gone.
         let _ = done.send(());

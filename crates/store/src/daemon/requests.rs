@@ -19,8 +19,9 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 
 /// The first words of the commands that the store itself serves.
-const PREFIXES: [&str; 12] = [
+const PREFIXES: [&str; 13] = [
     "status",
+    "node",
     "stats",
     "target",
     "tiering",
@@ -64,6 +65,7 @@ impl Commands {
         match request {
             Request::Status {} => status::status(core, caller),
             Request::Stats {} => Ok(status::stats(core)),
+            Request::Nodes {} => status::nodes(core),
             Request::Targets {} => Ok(json!({"targets": target::list(core)})),
             Request::AddTarget { name, dir, tier } => target::add(core, caller, &name, &dir, &tier),
             Request::RemoveTarget { name, force } => target::remove(core, caller, &name, force),

@@ -33,6 +33,9 @@ impl File {
     pub fn begin_read(self: &Arc<Self>, stream: &Stream, offset: u64, buf: &mut [u8]) -> Reading {
         let (Some(cache), Some(id)) = (self.pool.cache.get(), self.id()) else { return Reading::Uncached };
         let size = self.size();
+        if self.is_shared() && offset.saturating_add(buf.len() as u64) > size {
+            return Reading::Uncached; // another node may have made it longer
+        }
         let left = size.saturating_sub(offset);
         let len = usize::try_from(left).unwrap_or(usize::MAX).min(buf.len());
         if len == 0 {

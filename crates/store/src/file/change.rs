@@ -23,7 +23,7 @@ impl File {
 
     /// The same, but a loss of power may bring the old layout back: durable with the next change or sync.
     pub(crate) fn change_layout_for_now(&self, f: impl FnOnce(&Layout, Time) -> Result<Layout>) -> Result<Arc<Layout>> {
-        let _io = self.io.write();
+        let _alone = self.exclusive()?;
         self.check_unpinned()?;
         let record = self.record.lock();
         let view = self.view();
@@ -38,7 +38,7 @@ impl File {
             new.generation = new.generation.max(old.generation + 1);
         }
         new.check()?;
-        let set = self.stub.set_layout(&new);
+        let set = self.publish(&mut new);
         self.stub_changed();
         set?;
         let view = Arc::new(View::new(Some(new), Some(old)));
@@ -77,7 +77,7 @@ impl File {
 
     /// Before the first write in mode `Stale`: keeps only the first whole mirror in sync.
     pub(super) fn reduce_to_one(&self) -> Result<()> {
-        let _io = self.io.write();
+        let _alone = self.exclusive()?;
         if self.keep_one_mirror()? {
             return Ok(());
         }

@@ -32,13 +32,13 @@ impl File {
 
     /// Calls `look` with the file's view while nothing writes; nothing if it is not `view` any more.
     pub(crate) fn while_unwritten<T>(&self, view: &Arc<View>, look: impl FnOnce() -> T) -> Option<T> {
-        let _io = self.io.write();
+        let _alone = self.exclusive().ok()?;
         self.is_current(view).then(look)
     }
 
     /// A mirror holds other bytes than it should: it counts as stale from now on, if another one is whole.
     pub(crate) fn distrust(self: &Arc<Self>, view: &Arc<View>, mirror: usize) -> Result<()> {
-        let _io = self.io.write();
+        let _alone = self.exclusive()?;
         if !self.is_current(view) {
             return Err(Error::Busy("the layout changed meanwhile".into()));
         }

@@ -218,7 +218,8 @@ impl<'a> NewObjects<'a> {
 
     fn discard(&mut self, from: usize) {
         for made in self.made.drain(from..) {
-            if made.discard {
+            // Nobody may know whether a layout names it: then a check of the volume finds it.
+            if made.discard && File::may_discard(self.pool, made.slot.id) {
                 made.slot.remove(self.pool);
             }
         }
@@ -258,7 +259,7 @@ pub(crate) fn targets_of(mirror: &Mirror) -> impl Iterator<Item = TargetId> + '_
 impl File {
     /// Moves the bytes from the stub into objects, with room for `needed` bytes.
     pub(super) fn convert(self: &Arc<Self>, needed: u64) -> Result<()> {
-        let _io = self.io.write();
+        let _alone = self.exclusive()?;
         if self.view().layout.is_some() {
             return Ok(());
         }
@@ -269,7 +270,8 @@ impl File {
         if size > self.pool.inline_bytes_ever() {
             drop(self.stub.mark_inline(false)); // should it stay, it says nothing of a file with a layout
         }
-        if self.pool.stub_bytes_stay() {
+        // Other nodes may still read them there.
+        if self.pool.stub_bytes_stay() || self.is_shared() {
             return Ok(());
         }
         self.stub.punch(0, size.max(1)).or_else(|e| match e.errno() {
@@ -292,7 +294,7 @@ impl File {
         if placement.stripe_size == 0 || !placement.stripe_size.is_multiple_of(4096) {
             return Err(Error::Invalid("a stripe size must be a positive multiple of 4096".into()));
         }
-        let _io = self.io.write();
+        let _alone = self.exclusive()?;
         if self.size() != 0 || self.view().layout.is_some() {
             return Err(Error::Busy("only an empty file that was never written can be laid out".into()));
         }
@@ -403,7 +405,7 @@ impl File {
 
     /// Appends segments to the mirrors in sync so that they cover `needed` bytes.
     pub(super) fn grow(self: &Arc<Self>, needed: u64) -> Result<()> {
-        let _io = self.io.write();
+        let _alone = self.exclusive()?;
         let view = self.view();
         let Some(old) = &view.layout else { return Ok(()) };
         let pinned = self.check_unpinned().is_err();

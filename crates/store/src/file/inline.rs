@@ -72,7 +72,8 @@ impl File {
     /// Writes bytes that stay in the stub; `None` if they are elsewhere, or belong there afterwards.
     pub fn write_in_stub(self: &Arc<Self>, offset: u64, data: &[u8]) -> Option<Result<()>> {
         let stays = offset.saturating_add(data.len() as u64) <= self.pool.inline_bytes_max;
-        (stays && self.is_in_stub()).then(|| self.write(offset, data))
+        // Where others use the file, too, a write may have to wait for them.
+        (stays && self.is_in_stub() && !self.is_shared()).then(|| self.write(offset, data))
     }
 
     /// Reads on the caller's thread when the range, cut at the end of the file, is one piece on one healthy target and its
@@ -102,6 +103,9 @@ impl File {
     fn only_piece(&self, view: &View, offset: u64, len: usize) -> Option<Piece> {
         let layout = view.layout.as_ref()?;
         let left = self.size().checked_sub(offset)?;
+        if self.is_shared() && left < len as u64 {
+            return None; // another node may have made it longer
+        }
         let len = usize::try_from(left).unwrap_or(usize::MAX).min(len);
         let mirror = self.preferred(view, offset, len)?;
         let piece = layout.mirrors[mirror].pieces(mirror, offset, len as u64).next()?;
@@ -116,7 +120,7 @@ impl File {
         let Ok(end) = Self::check_range(offset, data.len() as u64) else { return InlineWrite::NotNow };
         let Some(io) = self.io.try_read_arc() else { return InlineWrite::NotNow };
         let view = self.view();
-        if data.is_empty() || !self.is_unobstructed(&view, end) {
+        if data.is_empty() || !self.is_unobstructed(&view, end) || !self.may_write(&view) {
             return InlineWrite::NotNow;
         }
         let Some(layout) = &view.layout else { return InlineWrite::NotNow };
@@ -155,7 +159,7 @@ impl File {
         }
         let done = result.and_then(|()| self.extend_to(end)).inspect(|()| self.was_modified());
         self.forget(offset, data.len() as u64);
-        if self.retries(&done).is_some() {
+        if self.retries(&done).is_some() || !self.may_write(&view) {
             return InlineWrite::NotNow;
         }
         self.tell_written(Access { write: true, offset, len: data.len() as u64 }, &done);

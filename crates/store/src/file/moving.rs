@@ -9,14 +9,17 @@ use std::sync::atomic::Ordering;
 
 impl File {
     /// From now on every write is told to `watch`.
-    pub(crate) fn watch(&self, watch: Arc<ByteRanges>) {
-        let _io = self.io.write(); // writers under way have ended
+    pub(crate) fn watch(&self, watch: Arc<ByteRanges>) -> Result<()> {
+        let _alone = self.exclusive()?; // writers under way have ended
+        self.begin_copy()?;
         *self.watch.write() = Some(watch);
+        Ok(())
     }
 
     /// Ends that.
     pub(crate) fn unwatch(&self) {
         *self.watch.write() = None;
+        self.end_copy();
     }
 
     /// Fills `buf` from where `view` says the bytes lie, whether or not it is still current.
@@ -38,9 +41,9 @@ impl File {
         finish: impl FnOnce(&Layout, &NewObjects<'a>) -> Result<(), E>,
         then: impl FnOnce(&Layout),
     ) -> Result<Arc<Layout>, E> {
-        let _io = self.io.write();
+        let _alone = self.exclusive()?;
         self.check_unpinned()?;
-        if !self.same_view(view) {
+        if !self.same_view(view) || !self.is_copy_good()? {
             return Err(E::changed());
         }
         finish(&new, made)?;
@@ -67,7 +70,8 @@ impl File {
     ) -> Result<(), E> {
         let _io = self.io.write();
         self.check_unpinned()?;
-        if !self.same_view(view) {
+        // Copies in no layout are known here alone: writers on other nodes would not spoil them.
+        if !self.same_view(view) || self.is_shared() {
             return Err(E::changed());
         }
         finish(made)?;

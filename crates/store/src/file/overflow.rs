@@ -72,7 +72,7 @@ impl File {
     /// After a write up to `end` that these targets refused: from the file's end on it lies on others. No if that changes
     /// nothing for the write.
     pub(super) fn overflow(self: &Arc<Self>, end: u64, refused: &Refused) -> Result<bool> {
-        let _io = self.io.write();
+        let _alone = self.exclusive()?;
         let size = self.size();
         let view = self.view();
         let Some(old) = &view.layout else { return Ok(false) };

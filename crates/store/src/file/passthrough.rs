@@ -92,7 +92,8 @@ impl File {
     /// The right to let the kernel do the I/O on the one object; `None` when the file is not that simple: several
     /// objects or mirrors, being recovered or moved, with a source, on a target that is not ok, or not a plain file.
     pub fn passthrough(self: &Arc<Self>, write: bool) -> Option<PassthroughGuard> {
-        if !self.source.is_none() || self.layout()?.single_object().is_none() {
+        // The kernel asks nobody before it acknowledges.
+        if self.is_shared() || !self.source.is_none() || self.layout()?.single_object().is_none() {
             return None;
         }
         let _io = self.io.write();
@@ -321,5 +322,8 @@ impl File {
 impl Drop for File {
     fn drop(&mut self) {
         self.settle_mark();
+        if let Err(error) = self.end_writing() {
+            tracing::debug!("a file goes on saying that this node writes it: {error}");
+        }
     }
 }

@@ -1,6 +1,6 @@
 //! What all files of a volume share: targets, numbers, defaults, and the sinks for what they cannot do themselves.
 
-use super::{Adviser, File, Lost, Making, Numbered, SlowCopies};
+use super::{Adviser, Cluster, File, Lost, Making, Numbered, SlowCopies};
 use crate::Result;
 use crate::cache::BlockCache;
 use crate::places::Places;
@@ -52,6 +52,8 @@ pub struct Pool {
     pub advisers: OnceLock<Vec<Arc<dyn Adviser>>>,
     /// Where stubs are, if the volume notes that; set before it is mounted.
     pub places: OnceLock<Arc<Places>>,
+    /// The other nodes, where several have the volume; set before any file is opened.
+    pub cluster: OnceLock<Arc<dyn Cluster>>,
     /// The files in use that have a number.
     pub numbered: Numbered,
     /// Copies below segments that were moved to a faster tier.
@@ -157,6 +159,7 @@ impl Pool {
             cache: OnceLock::new(),
             advisers: OnceLock::new(),
             places: OnceLock::new(),
+            cluster: OnceLock::new(),
             numbered: Numbered::default(),
             slow_copies: SlowCopies::default(),
             making: Arc::default(),

@@ -24,7 +24,7 @@ impl File {
     pub fn punch(self: &Arc<Self>, offset: u64, len: u64) -> Result<()> {
         let end = Self::check_range(offset, len)?;
         self.ready_to_modify()?;
-        let _io = self.io.write();
+        let _alone = self.exclusive()?;
         let punched = self.punch_in(offset..end.min(self.size()));
         self.forget(offset, len);
         punched?;
@@ -36,7 +36,7 @@ impl File {
     pub fn zero(self: &Arc<Self>, offset: u64, len: u64, keep_size: bool) -> Result<()> {
         let end = Self::check_range(offset, len)?;
         self.ready_to_modify()?;
-        let _io = self.io.write();
+        let _alone = self.exclusive()?;
         let punched = self.punch_in(offset..end.min(self.size()));
         self.forget(offset, len);
         punched?;
@@ -64,7 +64,7 @@ impl File {
                 self.grow(end)?;
             }
         }
-        let _io = self.io.write();
+        let _alone = self.exclusive()?;
         if self.source.is_pristine() {
             return Err(Error::Busy("the file was given a source meanwhile".into()));
         }

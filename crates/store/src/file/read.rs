@@ -23,6 +23,9 @@ pub(super) enum Failure {
 impl File {
     /// Reads up to `buf.len()` bytes; fewer only at the end of the file.
     pub fn read(self: &Arc<Self>, offset: u64, buf: &mut [u8]) -> Result<usize> {
+        if offset.saturating_add(buf.len() as u64) > self.size() {
+            self.refresh()?; // another node may have made it longer
+        }
         for _ in 0..ATTEMPTS_MAX {
             let view = self.view();
             let left = self.size().saturating_sub(offset);
@@ -34,6 +37,7 @@ impl File {
             match result {
                 Ok(()) => return Ok(len),
                 Err(Failure::Again) => {}
+                Err(Failure::Final(error)) if self.may_have_moved(&error) => {}
                 Err(Failure::Final(error)) => return Err(error),
             }
         }

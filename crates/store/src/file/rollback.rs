@@ -21,7 +21,7 @@ impl File {
         if !concerned || self.is_recoverable() {
             return Ok(0);
         }
-        let _io = self.io.write();
+        let _alone = self.exclusive()?;
         let view = self.view();
         let several = view.in_sync().count() > 1;
         let (mut least, mut unknown): (Option<Vec<Arc<Slot>>>, _) = (None, None);

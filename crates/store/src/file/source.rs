@@ -37,6 +37,13 @@ impl SourceState {
     }
 }
 
+impl SourceState {
+    /// What the record says now; another node may have changed it.
+    pub fn take_over(&self, record: Option<&str>) {
+        self.0.store(SourceState::value(record), Ordering::Release);
+    }
+}
+
 impl File {
     /// The source record (text), as in the stub.
     pub fn source(&self) -> Result<Option<String>> {

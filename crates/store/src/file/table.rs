@@ -65,9 +65,11 @@ impl FileTable {
             && let (Some(file), Some(known)) = (entry.file.upgrade(), entry.stub.upgrade())
         {
             known.offer(stub);
+            drop(shard);
+            file.refresh()?; // other nodes may have changed it since it was opened here
             return Ok(file);
         }
-        let stub = Arc::new(FdStub::sharing(stub, &self.namespace));
+        let stub = Arc::new(FdStub::sharing(stub, &self.namespace, self.pool.cluster.get().is_some()));
         let file = File::open(stub.clone(), self.pool.clone())?;
         shard.entries.insert(inode, Entry { file: Arc::downgrade(&file), stub: Arc::downgrade(&stub) });
         shard.clear();

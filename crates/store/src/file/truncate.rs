@@ -28,12 +28,16 @@ impl File {
         if size > SIZE_MAX {
             return Err(Error::Namespace(Errno::FBIG));
         }
+        self.refresh()?;
         if size == self.size() && !(size == 0 && self.is_hurt()) {
             self.was_modified();
             return Ok(());
         }
         self.ready_to_change(size == 0)?;
-        let _io = self.io.write();
+        if self.set_size_in_shared_stub(size)? {
+            return Ok(());
+        }
+        let _alone = self.exclusive()?;
         let old = self.size();
         self.watch_range(size.min(old), size.max(old) - size.min(old));
         if size > old {
@@ -52,6 +56,31 @@ impl File {
         let changed = self.cut_or_grown(size, old);
         self.forget(size.min(old), u64::MAX);
         changed
+    }
+
+    /// The size of a file whose bytes are in its stub is the stub's: where several nodes have the volume it is set as bytes are written
+    /// there, with a look afterwards. No if the bytes are elsewhere, or belong there.
+    fn set_size_in_shared_stub(self: &Arc<Self>, size: u64) -> Result<bool> {
+        while self.is_shared() && self.is_in_stub() && size <= self.pool.inline_bytes_max {
+            let current = {
+                let _io = self.io.write();
+                let view = self.view();
+                if view.layout.is_some() {
+                    return Ok(false);
+                }
+                self.stub.set_size(size).inspect(|()| self.stub_changed())?;
+                self.size.store(size, Ordering::Release);
+                self.stub_lost.cut(0, size);
+                self.was_modified();
+                self.forget(0, u64::MAX);
+                self.may_acknowledge(&view)?
+            };
+            if current {
+                return Ok(true);
+            }
+            self.catch_up()?;
+        }
+        Ok(false)
     }
 
     /// Before a file without objects is made longer than bytes are kept in a stub: it has none because none was needed, not because they
@@ -83,7 +112,7 @@ impl File {
 
     /// Makes sure that no object holds bytes beyond the end.
     pub(super) fn clean_tail(&self) -> Result<()> {
-        let _io = self.io.write();
+        let _alone = self.exclusive()?;
         self.clean_tail_in()
     }
 

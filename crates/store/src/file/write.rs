@@ -37,48 +37,103 @@ impl File {
         let mut refused = Refused::default();
         loop {
             self.ready_to_modify()?;
+            self.begin_writing()?;
+            let mut behind = false;
             let obstacle = {
                 let _io = self.io.read();
                 if self.source.is_pristine() {
                     continue; // somebody gave it a source between the two lines above
                 }
                 let view = self.view();
+                if !self.may_write(&view) {
+                    continue;
+                }
                 match self.obstacle(&view, end) {
                     None => {
                         let written = self.write_in(&view, offset, data);
                         self.forget(offset, data.len() as u64); // what failed may have been written in part
                         match written {
-                            Err(error) if refused.add(&error) => Obstacle::Refused(error),
-                            written => return written,
+                            Err(error) if refused.add(&error) => Some(Obstacle::Refused(error)),
+                            // The layout changed elsewhere, and a mirror could not be marked stale in it.
+                            Err(Error::Busy(_)) if self.is_shared() => {
+                                behind = true;
+                                None
+                            }
+                            written if self.may_acknowledge(&view)? => return written,
+                            _ => {
+                                behind = true;
+                                None
+                            }
                         }
                     }
-                    Some(obstacle) => obstacle,
+                    Some(obstacle) => Some(obstacle),
                 }
             };
-            match obstacle {
-                Obstacle::Convert => self.convert(end)?,
-                Obstacle::Grow => self.grow(end)?,
-                Obstacle::CleanTail => self.clean_tail()?,
-                Obstacle::ReduceToOne => self.reduce_to_one()?,
-                Obstacle::MarkInUse => self.mark_in_use()?,
-                Obstacle::Refused(error) => match self.overflow(end, &refused) {
-                    Ok(true) => {}
-                    Ok(false) => return Err(error),
-                    Err(other) => {
-                        tracing::debug!("a write cannot go elsewhere: {other}");
-                        return Err(error);
-                    }
-                },
+            if behind {
+                self.catch_up()?;
             }
+            if let Some(obstacle) = obstacle {
+                self.clear(obstacle, end, &refused)?;
+            }
+        }
+    }
+
+    fn clear(self: &Arc<Self>, obstacle: Obstacle, end: u64, refused: &Refused) -> Result<()> {
+        match obstacle {
+            Obstacle::Convert => self.convert(end),
+            Obstacle::Grow => self.grow(end),
+            Obstacle::CleanTail => self.clean_tail(),
+            Obstacle::ReduceToOne => self.reduce_to_one(),
+            Obstacle::MarkInUse => self.mark_in_use(),
+            Obstacle::Refused(error) => match self.overflow(end, refused) {
+                Ok(true) => Ok(()),
+                Ok(false) => Err(error),
+                Err(other) => {
+                    tracing::debug!("a write cannot go elsewhere: {other}");
+                    Err(error)
+                }
+            },
         }
     }
 
     /// Writes at the end; gives the offset where.
     pub fn append(self: &Arc<Self>, data: &[u8]) -> Result<u64> {
         let _append = self.append.lock();
+        if self.is_shared() {
+            return self.append_alone(data);
+        }
         let offset = self.size();
         self.write(offset, data)?;
         Ok(offset)
+    }
+
+    /// The same where other nodes may append: where the end is, is known to who has the file alone.
+    fn append_alone(self: &Arc<Self>, data: &[u8]) -> Result<u64> {
+        let mut refused = Refused::default();
+        loop {
+            self.ready_to_modify()?;
+            let alone = self.exclusive()?;
+            let (offset, view) = (self.size(), self.view());
+            let end = Self::check_range(offset, data.len() as u64)?;
+            if data.is_empty() {
+                return Ok(offset);
+            }
+            let obstacle = match self.obstacle(&view, end) {
+                Some(obstacle) => obstacle,
+                None => match self.write_in(&view, offset, data) {
+                    Err(error) if refused.add(&error) => Obstacle::Refused(error),
+                    written => {
+                        self.forget(offset, data.len() as u64);
+                        if alone.holds()? {
+                            return written.map(|()| offset);
+                        }
+                        continue;
+                    }
+                },
+            };
+            drop(alone);
+            self.clear(obstacle, end, &refused)?;
+        }
     }
 
     /// What must be done before the file can be written up to `end` under this view.
@@ -169,7 +224,7 @@ impl File {
         }
         let _extend = self.extend.lock();
         if end > self.size.load(Ordering::Acquire) {
-            let set = self.stub.set_size(end);
+            let set = self.lengthen(end);
             self.stub_changed();
             if let Err(e) = set {
                 self.tail_clean.store(false, Ordering::Release);

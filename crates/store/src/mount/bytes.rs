@@ -78,6 +78,8 @@ struct SlowWrite {
     handle: Arc<Handle>,
     offset: u64,
     data: Vec<u8>,
+    /// Where the end is, is known only when it is written.
+    appends: bool,
     /// See [`WriteRequest::sync`].
     sync: Option<bool>,
     /// When it was first tried.
@@ -106,17 +108,17 @@ impl SlowWrite {
 
     /// Writes on the slow pool.
     fn hand_over(self) {
-        let SlowWrite { server, handle, offset, data, sync, since, answer } = self;
+        let SlowWrite { server, handle, offset, data, appends, sync, since, answer } = self;
         let pool = server.clone();
         pool.hand_over(handle.uid(), answer, move |answer| {
             let file = handle.open.file.clone();
-            let mut done = file.write(offset, &data);
+            let mut done = if appends { file.append(&data).map(drop) } else { file.write(offset, &data) };
             if let (Ok(()), Some(data_only)) = (&done, sync) {
                 done = file.sync(data_only, &handle.synced);
             }
             let access = Access { write: true, offset, len: data.len() as u64 };
             if let Some(adviser) = file.retries(&done) {
-                let again = SlowWrite { server, handle, offset, data, sync, since, answer };
+                let again = SlowWrite { server, handle, offset, data, appends, sync, since, answer };
                 return again.keep(access, |resume| adviser.hold(&file, access, Some(since.elapsed()), resume));
             }
             file.tell_written(access, &done);
@@ -141,7 +143,7 @@ impl Server {
         with_buffer(len, |buffer| {
             if let Some(read) = file.read_in_stub(offset, buffer) {
                 answer_read(&handle, offset, read.map(|got| &buffer[..got]), answer);
-            } else if offset >= file.size() {
+            } else if offset >= file.size() && !file.is_shared() {
                 answer.give(Ok(&[]));
             } else if let Some(stream) = &handle.stream {
                 self.read_cached(&handle, stream, offset, buffer, answer);
@@ -192,7 +194,7 @@ impl Server {
     }
 
     pub fn write(self: &Arc<Self>, request: WriteRequest, data: &[u8], answer: Answer<ReplyWrite>) {
-        let WriteRequest { handle, offset, drops, sync, .. } = request;
+        let WriteRequest { handle, offset, drops, appends, sync, .. } = request;
         let Some(handle) = self.handles.get(handle) else { return answer.give(Err(Errno::BADF)) };
         handle.wrote.store(true, Ordering::Relaxed);
         if let Some(caller) = drops {
@@ -203,16 +205,18 @@ impl Server {
             }
         }
         let file = handle.open.file.clone();
+        // The kernel knows where the file ends for this node alone.
+        let appends = appends && file.is_shared();
         let access = Access { write: true, offset, len: data.len() as u64 };
         file.tell(Happened::Accessed(access));
         let slowly = |answer| {
             let (server, data, since) = (self.clone(), data.to_vec(), Instant::now());
-            SlowWrite { server, handle, offset, data, sync, since, answer }
+            SlowWrite { server, handle, offset, data, appends, sync, since, answer }
         };
         if let Some(holder) = file.holder(access) {
             return slowly(answer).keep(access, |resume| holder.hold(&file, access, None, resume));
         }
-        if sync.is_some() {
+        if sync.is_some() || appends {
             return slowly(answer).hand_over();
         }
         if let Some(done) = file.write_in_stub(offset, data) {

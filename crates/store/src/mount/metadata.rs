@@ -268,7 +268,9 @@ fn is_single(placement: &Placement) -> bool {
 impl Server {
     fn shown_open(&self, open: &Open, stat: &mut Stat) {
         let (size, modified_ns) = open.file.size_and_modified_ns();
-        stat.st_size = size as i64;
+        if !open.file.is_shared() {
+            stat.st_size = size as i64; // else the stub knows it
+        }
         if !open.file.is_in_stub() {
             self.with_objects(open.id, stat);
         }

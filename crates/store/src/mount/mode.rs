@@ -69,6 +69,9 @@ pub struct OpenRequest {
     pub direct: bool,
     /// Let the kernel do it, if it can.
     pub pass: bool,
+    /// Other nodes write it, too: each read and write comes to us, since nobody tells the kernel what in its pages is old. Mappings
+    /// are as good as at the open.
+    pub shared: bool,
 }
 
 impl Modes {
@@ -78,6 +81,10 @@ impl Modes {
         request: OpenRequest,
         register: impl FnOnce(bool) -> Option<(PassthroughGuard, Option<BackingId>)>,
     ) -> (Mode, Option<Arc<BackingId>>, Option<PassthroughGuard>) {
+        if request.shared {
+            self.direct += 1;
+            return (Mode::Direct, None, None);
+        }
         if let Some(backing) = &self.backing {
             // Whoever comes now must join; one that may not write to the object by itself sends its writes to us.
             let guard = if request.pass { register(false).map(|(guard, _)| guard) } else { None };
@@ -122,7 +129,7 @@ impl Modes {
 mod tests {
     use super::*;
 
-    const READER: OpenRequest = OpenRequest { writes: false, direct: false, pass: false };
+    const READER: OpenRequest = OpenRequest { writes: false, direct: false, pass: false, shared: false };
     const WRITER: OpenRequest = OpenRequest { writes: true, ..READER };
     const DIRECT: OpenRequest = OpenRequest { direct: true, ..READER };
 

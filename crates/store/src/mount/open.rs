@@ -197,6 +197,10 @@ impl Server {
     }
 
     fn remove_objects(&self, open: &Arc<Open>, uid: u32) {
+        if let Err(error) = open.file.refresh() {
+            tracing::warn!(%error, "the objects of a removed file stay; `entrepot check` will find them");
+            return;
+        }
         open.file.tell(Happened::Removed);
         let Some(layout) = open.file.layout() else { return };
         let names = fstat(open.stub()).map(|stat| stat.st_dev).ok();
@@ -267,6 +271,7 @@ impl Server {
         if !user.open.is_of(&node) {
             return Err(Errno::STALE.into()); // the kernel looks the name up again
         }
+        user.open.file.forget_what_others_changed()?;
         if flags.contains(OFlags::TRUNC) {
             user.open.file.truncate(0)?;
             self.parts.namespace.hold(id, Some(user.open.stub()))?.drop_privileges(caller)?;
@@ -314,6 +319,9 @@ impl Server {
         if matches!(mode, Mode::Passed { .. }) {
             self.parts.stats.add(Metric::PassthroughOpens, 1);
         }
+        if open.file.is_shared() {
+            fopen &= !FopenFlags::FOPEN_KEEP_CACHE; // other nodes may have written since
+        }
         if !writable || !striped {
             // What lies in the stub has its size and times there already. Should the file outgrow the stub through this
             // handle, its size is in the stub all the same, and its times follow when the handle is released.
@@ -355,7 +363,8 @@ impl Server {
         let plain = stat.is_some_and(|s| s.st_mode & 0o6000 == 0);
         let allowed =
             !cached && self.options.passthrough == Passthrough::Auto && self.passthrough.load(Ordering::Relaxed);
-        OpenRequest { writes, direct, pass: allowed && passable && plain }
+        let shared = self.parts.pool.cluster.get().is_some();
+        OpenRequest { writes, direct, pass: allowed && passable && plain, shared }
     }
 
     /// A handle is gone.

@@ -17,6 +17,8 @@ use std::sync::Arc;
 /// How often a move starts again because the layout changed under it (growth, a stale mark). Each change happens a few
 /// times in a file's life.
 const ATTEMPTS_MAX: usize = 4;
+/// A file of more bytes is not kept from writers on other nodes while it is copied. A guess: seconds at the speed of one device.
+const HELD_BYTES_MAX: u64 = 256 << 20;
 
 /// Passes over what was written meanwhile before writers are kept out.
 const PASSES_MAX: usize = 4;
@@ -110,9 +112,14 @@ impl Mover {
         };
         let active = self.progress.begin(verb, id, file.size());
         let mut result = Err(Stop::Changed);
-        for _ in 0..ATTEMPTS_MAX {
+        for attempt in 0..ATTEMPTS_MAX {
+            // What other nodes write all the time is copied while they wait; for a long file that would be too long.
+            if attempt > 0 && file.is_shared() && file.size() <= HELD_BYTES_MAX {
+                file.keep_others_out().inspect_err(|_| file.end_move())?;
+            }
             result = self.attempt(file, reason, pace, keeps, &active, &plan);
             file.unwatch();
+            file.let_others_in();
             if !matches!(result, Err(Stop::Changed)) {
                 break;
             }
@@ -147,7 +154,7 @@ impl Mover {
         plan: &impl Fn(&Layout, &mut NewObjects<'_>) -> Result<Layout>,
     ) -> Result<Arc<Layout>, Stop> {
         let watch = Arc::new(ByteRanges::default());
-        file.watch(watch.clone());
+        file.watch(watch.clone())?;
         let view = file.view();
         let old = view.layout.clone().ok_or(Stop::Changed)?;
         if view.has_partial() {
@@ -170,7 +177,8 @@ impl Mover {
         match result {
             Ok(done) => self.tidy_up(file, &view, &done, keeps).map(|()| done.layout),
             // After a failure to make the new record durable either may be found after a crash: both are kept.
-            Err(stop) if matches!(stop, Stop::Died(_)) || replaced.get() => {
+            // So may they when this node lost its lease at that time.
+            Err(stop) if matches!(stop, Stop::Died(_) | Stop::Failed(Error::Elsewhere(_))) || replaced.get() => {
                 made.leave();
                 Err(stop)
             }

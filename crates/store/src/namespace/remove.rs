@@ -1,15 +1,12 @@
 //! Names that go away, and what of the file behind them has to go with the last one.
 
 use super::Namespace;
-use super::attributes::LAYOUT;
 use super::node::NodeId;
-use crate::host::descriptor_path;
-use crate::stub::real::ROOM;
-use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat, chmodat, lgetxattr, openat, statat, unlinkat};
+use crate::stub::real::number_at;
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat, chmodat, openat, statat, unlinkat};
 use rustix::io::{Errno, Result};
 use std::ffi::OsStr;
 use std::os::fd::OwnedFd;
-use std::os::unix::ffi::OsStrExt;
 
 /// What was removed.
 #[derive(Debug)]
@@ -73,14 +70,8 @@ impl Namespace {
 
 /// Opens the stub if it has a layout, which costs a file without objects one look at an attribute.
 fn stub_with_objects(directory: &OwnedFd, name: &OsStr, stat: &Stat) -> Option<OwnedFd> {
-    let mut path = descriptor_path(directory).into_bytes();
-    path.push(b'/');
-    path.extend_from_slice(name.as_bytes());
-    let mut record = [0; ROOM.len()];
-    match lgetxattr(path.as_slice(), LAYOUT, &mut record) {
-        Err(Errno::NODATA | Errno::OPNOTSUPP) => return None,
-        Ok(len) if record[..len] == *ROOM => return None,
-        _ => {}
+    if let Ok(None) = number_at(directory, name) {
+        return None;
     }
     let open = |access| openat(directory, name, access | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty());
     let opened = open(OFlags::RDWR).or_else(|_| open(OFlags::RDONLY)).or_else(|error| {

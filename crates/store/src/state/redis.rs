@@ -9,6 +9,8 @@
 //! entrepot:VOLUME:staging             hash   key -> progress
 //! entrepot:VOLUME:record.KIND         hash   key -> value
 //! ```
+//! What is one node's alone (journal, stagings, records but for those of the state itself) is below `entrepot:VOLUME:at.NODE:`.
+//!
 //! Several volumes may share a server. What must happen together is one script or one transaction. The server has to sync every write
 //! (`appendonly yes`, `appendfsync always`), or what was acknowledged could be lost: one that says it does not is refused.
 //!
@@ -49,6 +51,10 @@ struct Link {
 pub struct RedisState {
     server: Server,
     prefix: String,
+    /// The node whose journal, stagings and records these are; all are together where one daemon has the volume.
+    own: Option<String>,
+    /// Hears what other nodes say.
+    ear: Mutex<Option<Connection>>,
 }
 
 /// Whether a text is the address of a server.
@@ -188,8 +194,9 @@ fn broken(error: &RedisError) -> bool {
 
 impl RedisState {
     /// The state of a volume, which is named by its id.
-    pub fn open(server: Server, volume: &str) -> Result<RedisState> {
-        let state = RedisState { server, prefix: format!("entrepot:{volume}:") };
+    /// `own` names the node, where several have the volume.
+    pub fn open(server: Server, volume: &str, own: Option<String>) -> Result<RedisState> {
+        let state = RedisState::of(server, volume, own);
         let key = state.key("schema");
         let schema: u32 = state.with(|connection| {
             redis::cmd("SET").arg(&key).arg(SCHEMA).arg("NX").exec(connection)?;
@@ -202,6 +209,7 @@ impl RedisState {
                 state.server.address()
             )));
         }
+        state.take_over()?;
         Ok(state)
     }
 
@@ -209,15 +217,78 @@ impl RedisState {
     pub fn known_targets(url: &str, volume: &str) -> Result<Vec<TargetRecord>> {
         let client = Client::open(url).map_err(|error| Error::State(error.to_string()))?;
         let server = Server { client, link: Mutex::default() };
-        tables::targets(&RedisState { server, prefix: format!("entrepot:{volume}:") })
+        tables::targets(&RedisState::of(server, volume, None))
     }
 
+    fn of(server: Server, volume: &str, own: Option<String>) -> RedisState {
+        RedisState { server, prefix: format!("entrepot:{volume}:"), own, ear: Mutex::default() }
+    }
+
+    /// A key. What is one node's alone lies apart: journal, stagings, and records but for those of the state itself.
     fn key(&self, name: &str) -> String {
-        format!("{}{name}", self.prefix)
+        let is_own = name == "journal" || name == "staging" || (name.starts_with("record.") && name != "record.state");
+        match &self.own {
+            Some(own) if is_own => format!("{}at.{own}:{name}", self.prefix),
+            _ => format!("{}{name}", self.prefix),
+        }
+    }
+
+    /// Takes over what was there before several nodes could have the volume.
+    fn take_over(&self) -> Result<()> {
+        let Some(_) = &self.own else { return Ok(()) };
+        let prefix = format!("{}record.", self.prefix);
+        let records: Vec<String> = self.with(|c| redis::cmd("KEYS").arg(format!("{prefix}*")).query(c))?;
+        let names = records.iter().filter_map(|key| key.strip_prefix(&self.prefix)).map(str::to_owned);
+        for name in names.chain(["journal".to_owned(), "staging".to_owned()]) {
+            let (from, to) = (format!("{}{name}", self.prefix), self.key(&name));
+            if from != to {
+                self.with(|c| match redis::cmd("RENAMENX").arg(&from).arg(&to).exec(c) {
+                    Err(error) if error.code() == Some("ERR") => Ok(()), // there is none
+                    done => done,
+                })?;
+            }
+        }
+        Ok(())
     }
 
     fn with<T>(&self, act: impl FnMut(&mut Connection) -> RedisResult<T>) -> Result<T> {
         self.server.with(act)
+    }
+
+    fn listen_for(&self, span: Duration, hear: &mut dyn FnMut(&str)) -> Result<()> {
+        let mut ear = self.ear.lock();
+        let failed = |error: RedisError| Error::State(format!("{}: {error}", self.server.address()));
+        let mut connection = match ear.take() {
+            Some(connection) => connection,
+            None => {
+                let mut made = self.server.client.get_connection_with_timeout(CONNECT_SPAN).map_err(failed)?;
+                made.send_packed_command(&redis::cmd("SUBSCRIBE").arg(self.key("bell")).get_packed_command())
+                    .map_err(failed)?;
+                made
+            }
+        };
+        let until = Instant::now() + span;
+        loop {
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                break;
+            }
+            connection.set_read_timeout(Some(left)).map_err(failed)?;
+            match connection.recv_response() {
+                Ok(message) => {
+                    let words: Vec<Vec<u8>> = redis::from_redis_value(message).unwrap_or_default();
+                    if let [kind, _, text] = words.as_slice()
+                        && kind == b"message"
+                    {
+                        hear(&String::from_utf8_lossy(text));
+                    }
+                }
+                Err(error) if error.is_timeout() => break,
+                Err(error) => return Err(failed(error)),
+            }
+        }
+        *ear = Some(connection);
+        Ok(())
     }
 }
 

@@ -3,13 +3,16 @@
 //! What was changed since the last sync is a list of changes; a loss of power keeps a first part of it, as a journalling
 //! file system does. Faults: from a chosen call on, every call fails, as for a daemon that is being killed.
 
+use super::marks::{Look, listed_with};
 use super::{Mark, Stub};
 use crate::Result;
 use parking_lot::Mutex;
+use policy::cluster::Node;
+use policy::cluster::share::{self, Claim, Mark as NodeMark, Marks};
 use policy::layout::Layout;
 use policy::{FileId, Time};
 use rustix::io::Errno;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Granularity of holes, in bytes.
 const BLOCK: u64 = 512;
@@ -41,6 +44,11 @@ struct Inner {
     since_sync: Vec<Change>,
     marks: BTreeSet<u64>,
     kernel_writes: bool,
+    /// Of nodes: generations, claims, writers, copies. A loss of power of one node takes none of it.
+    generations: BTreeMap<u64, Option<Layout>>,
+    claims: BTreeMap<u64, Claim>,
+    writers: BTreeSet<(Node, u64)>,
+    copies: BTreeSet<Node>,
     calls: u64,
     fail_from: Option<u64>,
     forget_syncs: bool,
@@ -117,7 +125,7 @@ impl MemoryStub {
         self.0.lock().now.modified
     }
 
-    fn look<T>(&self, f: impl FnOnce(&mut Inner) -> Result<T>) -> Result<T> {
+    fn with<T>(&self, f: impl FnOnce(&mut Inner) -> Result<T>) -> Result<T> {
         let mut inner = self.0.lock();
         inner.calls += 1;
         if inner.fail_from.is_some_and(|n| inner.calls >= n) {
@@ -127,7 +135,7 @@ impl MemoryStub {
     }
 
     fn change(&self, change: Change) -> Result<()> {
-        self.look(|inner| {
+        self.with(|inner| {
             inner.now.apply(&change);
             inner.since_sync.push(change);
             Ok(())
@@ -141,7 +149,7 @@ impl MemoryStub {
     }
 
     fn seek(&self, offset: u64, data: bool) -> Result<u64> {
-        self.look(|inner| {
+        self.with(|inner| {
             let size = inner.now.bytes.len() as u64;
             if offset >= size {
                 return Err(Errno::NXIO.into());
@@ -158,7 +166,85 @@ impl MemoryStub {
 
 impl Stub for MemoryStub {
     fn layout(&self) -> Result<Option<Layout>> {
-        self.look(|inner| Ok(inner.now.layout.clone()))
+        self.newest().map(|(_, layout)| layout)
+    }
+
+    fn newest(&self) -> Result<(u64, Option<Layout>)> {
+        self.with(|inner| {
+            let plain = || (inner.now.layout.as_ref().map_or(0, |layout| layout.generation), inner.now.layout.clone());
+            Ok(inner
+                .generations
+                .last_key_value()
+                .map_or_else(plain, |(generation, layout)| (*generation, layout.clone())))
+        })
+    }
+
+    fn look(&self) -> Result<Look> {
+        self.with(|inner| {
+            let generations = inner.generations.keys().map(|generation| NodeMark::Layout(*generation));
+            let claims = inner.claims.keys().map(|generation| NodeMark::Change(*generation));
+            let writers = inner.writers.iter().map(|(node, entry)| NodeMark::Writer { node: *node, entry: *entry });
+            let plain = inner.now.layout.as_ref().map(|layout| layout.generation);
+            let listed = listed_with(generations.chain(claims).chain(writers).collect(), plain);
+            let claim = share::claimed(&listed).and_then(|next| inner.claims.get(&next).copied());
+            Ok(Look { marks: Marks::new(&listed, claim), listed, copies: inner.copies.clone(), plain: plain.is_some() })
+        })
+    }
+
+    fn publish(&self, _: Node, generation: u64, layout: Option<&Layout>) -> Result<bool> {
+        self.with(|inner| {
+            let free = !inner.generations.contains_key(&generation);
+            inner.generations.entry(generation).or_insert_with(|| layout.cloned());
+            Ok(free)
+        })
+    }
+
+    fn claim(&self, claim: Claim) -> Result<bool> {
+        self.with(|inner| {
+            let free = !inner.claims.contains_key(&claim.generation);
+            inner.claims.entry(claim.generation).or_insert(claim);
+            Ok(free)
+        })
+    }
+
+    fn set_writer(&self, node: Node, entry: u64, writes: bool) -> Result<()> {
+        self.with(|inner| {
+            if writes {
+                inner.writers.insert((node, entry))
+            } else {
+                inner.writers.remove(&(node, entry))
+            };
+            Ok(())
+        })
+    }
+
+    fn remove(&self, mark: NodeMark) -> Result<()> {
+        self.with(|inner| {
+            match mark {
+                NodeMark::Layout(generation) => drop(inner.generations.remove(&generation)),
+                NodeMark::Change(generation) => drop(inner.claims.remove(&generation)),
+                NodeMark::Writer { node, entry } => drop(inner.writers.remove(&(node, entry))),
+            }
+            Ok(())
+        })
+    }
+
+    fn set_copy(&self, node: Node, copies: bool) -> Result<bool> {
+        self.with(|inner| {
+            Ok(if copies {
+                {
+                    inner.copies.insert(node);
+                    true
+                }
+            } else {
+                inner.copies.remove(&node)
+            })
+        })
+    }
+
+    fn grow_to(&self, size: u64) -> Result<()> {
+        let longer = self.with(|inner| Ok(size > inner.now.bytes.len() as u64))?;
+        if longer { self.set_size(size) } else { Ok(()) }
     }
 
     fn set_layout(&self, layout: &Layout) -> Result<()> {
@@ -166,7 +252,7 @@ impl Stub for MemoryStub {
     }
 
     fn source(&self) -> Result<Option<String>> {
-        self.look(|inner| Ok(inner.now.source.clone()))
+        self.with(|inner| Ok(inner.now.source.clone()))
     }
 
     fn set_source(&self, record: Option<&str>) -> Result<()> {
@@ -174,7 +260,7 @@ impl Stub for MemoryStub {
     }
 
     fn size(&self) -> Result<u64> {
-        self.look(|inner| Ok(inner.now.bytes.len() as u64))
+        self.with(|inner| Ok(inner.now.bytes.len() as u64))
     }
 
     fn set_size(&self, size: u64) -> Result<()> {
@@ -186,7 +272,7 @@ impl Stub for MemoryStub {
     }
 
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<usize> {
-        self.look(|inner| {
+        self.with(|inner| {
             let bytes = inner.now.bytes.get(offset as usize..).unwrap_or(&[]);
             let len = bytes.len().min(buf.len());
             buf[..len].copy_from_slice(&bytes[..len]);
@@ -211,7 +297,7 @@ impl Stub for MemoryStub {
     }
 
     fn mark_in_use(&self, file: FileId, mark: Mark) -> Result<()> {
-        self.look(|inner| {
+        self.with(|inner| {
             if mark != Mark::None {
                 inner.marks.insert(file.0);
             } else {
@@ -222,14 +308,14 @@ impl Stub for MemoryStub {
     }
 
     fn set_kernel_writes(&self, writes: bool) -> Result<()> {
-        self.look(|inner| {
+        self.with(|inner| {
             inner.kernel_writes = writes;
             Ok(())
         })
     }
 
     fn kernel_writes(&self) -> Result<bool> {
-        self.look(|inner| Ok(inner.kernel_writes))
+        self.with(|inner| Ok(inner.kernel_writes))
     }
 
     fn mark_inline(&self, inline: bool) -> Result<()> {
@@ -237,7 +323,7 @@ impl Stub for MemoryStub {
     }
 
     fn is_marked_inline(&self) -> Result<bool> {
-        self.look(|inner| Ok(inner.now.inline))
+        self.with(|inner| Ok(inner.now.inline))
     }
 
     fn discard(&self, file: FileId) -> Result<()> {
@@ -245,7 +331,7 @@ impl Stub for MemoryStub {
     }
 
     fn sync(&self) -> Result<()> {
-        self.look(|inner| {
+        self.with(|inner| {
             if !inner.forget_syncs {
                 inner.durable = inner.now.clone();
                 inner.since_sync.clear();

@@ -7,11 +7,14 @@
 //! new record: the crash came between the two. Before a user's own attribute is set on a file without layout, [`ROOM`] is kept
 //! for the pointer.
 
+use super::marks::{self, Look};
 use super::{Inode, Mark, Stub};
 use crate::host::descriptor_path;
 use crate::unsynced::Unsynced;
 use crate::{Error, Result};
 use parking_lot::RwLock;
+use policy::cluster::Node;
+use policy::cluster::share::{Claim, Mark as NodeMark};
 use policy::layout::Layout;
 use policy::{FileId, Time};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -38,7 +41,7 @@ const POINTER: &[u8; 4] = b"side";
 /// even where nothing else fits.
 pub const ROOM: &[u8; 20] = b"room for the layout\n";
 /// Attributes are at most this large on Linux.
-const ATTRIBUTE_BYTES_MAX: usize = 64 << 10;
+pub(super) const ATTRIBUTE_BYTES_MAX: usize = 64 << 10;
 
 /// An open file of the namespace.
 pub struct FdStub {
@@ -47,6 +50,8 @@ pub struct FdStub {
     inode: Option<Inode>,
     side: PathBuf,
     open: PathBuf,
+    /// Other nodes use it, too.
+    shared: bool,
     /// Side files that were replaced since the last sync.
     side_unsynced: Unsynced<Errno>,
 }
@@ -54,11 +59,11 @@ pub struct FdStub {
 impl FdStub {
     /// The stub behind a descriptor. One for reading only is opened again for writing where the file's mode lets us.
     pub fn new(fd: OwnedFd, namespace: &Path) -> FdStub {
-        FdStub::sharing(Arc::new(fd), namespace)
+        FdStub::sharing(Arc::new(fd), namespace, false)
     }
 
-    /// The same, behind a descriptor that others use too.
-    pub fn sharing(fd: Arc<OwnedFd>, namespace: &Path) -> FdStub {
+    /// The same, behind a descriptor that others use too; `shared`: several nodes have the volume.
+    pub fn sharing(fd: Arc<OwnedFd>, namespace: &Path, shared: bool) -> FdStub {
         let fd = if is_writable(&fd) { fd } else { reopen(&fd).map_or(fd, Arc::new) };
         leave_access_time(&fd);
         FdStub {
@@ -66,6 +71,7 @@ impl FdStub {
             fd: RwLock::new(fd),
             side: namespace.join("side"),
             open: namespace.join("open"),
+            shared,
             side_unsynced: Unsynced::unchanged(),
         }
     }
@@ -83,7 +89,11 @@ impl FdStub {
         self.fd.read().clone()
     }
 
-    fn attribute(&self, name: &str) -> Result<Option<Vec<u8>>> {
+    pub(super) fn side(&self) -> &Path {
+        &self.side
+    }
+
+    pub(super) fn attribute(&self, name: &str) -> Result<Option<Vec<u8>>> {
         let fd = self.fd();
         let mut value = vec![0; 1024];
         loop {
@@ -153,11 +163,21 @@ pub fn number_at(directory: impl AsFd, name: &OsStr) -> io::Result<Option<FileId
                 value.truncate(len);
                 return number_in(&value);
             }
-            Err(Errno::NODATA | Errno::OPNOTSUPP) => return Ok(None),
+            Err(Errno::NODATA) => return shared_number_at(&path),
+            Err(Errno::OPNOTSUPP) => return Ok(None),
             Err(Errno::RANGE) if value.len() < ATTRIBUTE_BYTES_MAX => value.resize(ATTRIBUTE_BYTES_MAX, 0),
             Err(error) => return Err(error),
         }
     }
+}
+
+/// The same where several nodes have the volume.
+fn shared_number_at(path: &[u8]) -> io::Result<Option<FileId>> {
+    let names = marks::list(|names| fs::llistxattr(path, names))?;
+    let Some(generation) = marks::newest(&names) else { return Ok(None) };
+    let mut value = vec![0; ATTRIBUTE_BYTES_MAX];
+    let len = fs::lgetxattr(path, format!("{LAYOUT_ATTRIBUTE}.{generation}"), &mut value[..])?;
+    marks::number_in(&value[..len])
 }
 
 fn number_in(value: &[u8]) -> io::Result<Option<FileId>> {
@@ -171,12 +191,12 @@ fn number_in(value: &[u8]) -> io::Result<Option<FileId>> {
     file.map(Some).ok_or(Errno::BADMSG)
 }
 
-fn decode(record: &[u8]) -> Result<Layout> {
+pub(super) fn decode(record: &[u8]) -> Result<Layout> {
     Layout::decode(record).map_err(|e| Error::BadLayout(e.to_string()))
 }
 
 /// Attributes obey the file's mode, even its owner's: an ordinary user's daemon widens it for a moment where it must. Root needs not.
-fn permitted<T>(fd: BorrowedFd<'_>, mut act: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+pub(super) fn permitted<T>(fd: BorrowedFd<'_>, mut act: impl FnMut() -> io::Result<T>) -> io::Result<T> {
     match act() {
         Err(Errno::ACCESS) => {}
         done => return done,
@@ -207,7 +227,7 @@ fn sync_directory(path: &Path) -> Result<()> {
     Ok(fs::fsync(&fd)?)
 }
 
-fn write_all(fd: BorrowedFd<'_>, mut offset: u64, mut data: &[u8]) -> Result<()> {
+pub(super) fn write_all(fd: BorrowedFd<'_>, mut offset: u64, mut data: &[u8]) -> Result<()> {
     while !data.is_empty() {
         match io::pwrite(fd, data, offset) {
             Ok(0) => return Err(Errno::IO.into()),
@@ -222,14 +242,65 @@ fn write_all(fd: BorrowedFd<'_>, mut offset: u64, mut data: &[u8]) -> Result<()>
     Ok(())
 }
 
-impl Stub for FdStub {
-    fn layout(&self) -> Result<Option<Layout>> {
+impl FdStub {
+    /// The layout of a volume that one node has.
+    pub(super) fn plain_layout(&self) -> Result<Option<Layout>> {
         match self.attribute(LAYOUT_ATTRIBUTE)? {
             None => Ok(None),
             Some(room) if room == ROOM => Ok(None),
             Some(pointer) if pointer.starts_with(POINTER) => self.read_side(&pointer).map(Some),
             Some(record) => decode(&record).map(Some),
         }
+    }
+}
+
+impl Stub for FdStub {
+    fn layout(&self) -> Result<Option<Layout>> {
+        self.newest().map(|(_, layout)| layout)
+    }
+
+    fn newest(&self) -> Result<(u64, Option<Layout>)> {
+        if self.shared {
+            return self.shared_layout();
+        }
+        let layout = self.plain_layout()?;
+        Ok((layout.as_ref().map_or(0, |layout| layout.generation), layout))
+    }
+
+    fn free(&self) {
+        let hole = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        if let Err(error) = self.size().and_then(|size| Ok(fs::fallocate(&*self.fd(), hole, 0, size.max(1))?)) {
+            tracing::debug!("bytes of a stub that are never read take space: {error}");
+        }
+    }
+
+    fn look(&self) -> Result<Look> {
+        self.shared_look()
+    }
+
+    fn publish(&self, node: Node, generation: u64, layout: Option<&Layout>) -> Result<bool> {
+        self.publish_shared(node, generation, layout)
+    }
+
+    fn claim(&self, claim: Claim) -> Result<bool> {
+        self.claim_shared(claim)
+    }
+
+    fn set_writer(&self, node: Node, entry: u64, writes: bool) -> Result<()> {
+        self.set_writer_shared(node, entry, writes)
+    }
+
+    fn remove(&self, mark: NodeMark) -> Result<()> {
+        self.remove_shared(mark)
+    }
+
+    fn set_copy(&self, node: Node, copies: bool) -> Result<bool> {
+        self.set_copy_shared(node, copies)
+    }
+
+    fn grow_to(&self, size: u64) -> Result<()> {
+        // One byte where nothing is read: unlike a size that is set, it never takes away what others wrote beyond.
+        if size > self.size()? { self.write_at(size - 1, &[0]) } else { Ok(()) }
     }
 
     fn set_layout(&self, layout: &Layout) -> Result<()> {

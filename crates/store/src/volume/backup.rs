@@ -23,7 +23,7 @@ struct AtRest {
 
 impl AtRest {
     fn open(config: &Config) -> Result<AtRest, Problems> {
-        let lock = Lock::take(&config.state, &config.namespace)?;
+        let lock = Lock::take(&config.state, &config.namespace, false)?;
         let volume =
             namespace::read_id(&config.namespace).map_err(|e| refused(e, "Put that file back from a backup"))?;
         let volume = volume.ok_or_else(|| {
@@ -31,7 +31,8 @@ impl AtRest {
             refused(cause, "Put the namespace back from its backup first")
         })?;
         let mend = "See docs/guide/operate/backup.md, \"The state store is damaged\"";
-        let state = Reached::open(config).and_then(|reached| reached.of(volume)).map_err(|e| refused(e, mend))?;
+        let state =
+            Reached::open(config).and_then(|reached| reached.of(config, volume)).map_err(|e| refused(e, mend))?;
         Ok(AtRest { volume, state, _lock: lock })
     }
 }

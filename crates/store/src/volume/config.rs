@@ -119,6 +119,11 @@ impl Config {
         Ok(config)
     }
 
+    /// Whether several nodes may have the volume: they do where the state is in a server.
+    pub fn is_shared(&self) -> bool {
+        self.state_store != super::sections::StateStore::Embedded
+    }
+
     /// The placement of new files that nobody asked otherwise for.
     pub fn placement(&self) -> Placement {
         Placement {

@@ -32,6 +32,13 @@ impl Ids {
         self.next.lock().0
     }
 
+    /// Numbers go on with a new epoch, which is given back.
+    pub fn new_epoch(&self) -> Result<u32> {
+        let mut next = self.next.lock();
+        *next = (new_epoch(&*self.state, &self.namespace, &self.targets)?.0, 0);
+        Ok(next.0)
+    }
+
     /// The next number.
     pub fn next(&self) -> Result<u64> {
         let mut next = self.next.lock();

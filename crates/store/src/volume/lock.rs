@@ -26,16 +26,18 @@ impl Lock {
         }
     }
 
-    /// Takes them, or says who has them.
-    pub fn take(state_dir: &Path, namespace: &Path) -> Result<Lock, Problems> {
+    /// Takes them, or says who has them. `shared`: other nodes may have the namespace, but no daemon that wants it alone.
+    pub fn take(state_dir: &Path, namespace: &Path, shared: bool) -> Result<Lock, Problems> {
         let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
         let holder = format!("{} on {}, with state in {}", std::process::id(), host.trim(), state_dir.display());
-        let state = exclusive(&state_dir.join("lock"), &holder, "`state`")?;
-        Ok(Lock([state, exclusive(&namespace.join("lock"), &holder, "`namespace`")?]))
+        let (alone, with_others) = (FlockOperation::NonBlockingLockExclusive, FlockOperation::NonBlockingLockShared);
+        let state = lock(&state_dir.join("lock"), &holder, "`state`", alone)?;
+        let way = if shared { with_others } else { alone };
+        Ok(Lock([state, lock(&namespace.join("lock"), &holder, "`namespace`", way)?]))
     }
 }
 
-fn exclusive(path: &Path, holder: &str, key: &str) -> Result<File, Problems> {
+fn lock(path: &Path, holder: &str, key: &str, way: FlockOperation) -> Result<File, Problems> {
     let refused = |cause: String, mend: &str| Problems::one(Problem::new(cause, "the volume is not opened", mend));
     let failed = |errno: Errno| {
         let mend = format!("Put {key} on a file system of yours that has locks (`flock`)");
@@ -43,7 +45,7 @@ fn exclusive(path: &Path, holder: &str, key: &str) -> Result<File, Problems> {
     };
     let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOFOLLOW;
     let mut file = File::from(rustix::fs::open(path, flags, Mode::RUSR | Mode::WUSR).map_err(failed)?);
-    match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
+    match rustix::fs::flock(&file, way) {
         Ok(()) => {}
         Err(Errno::WOULDBLOCK) => {
             let mut text = String::new();

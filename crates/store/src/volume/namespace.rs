@@ -119,7 +119,7 @@ pub fn write_epoch(namespace: &Path, epoch: u32) -> std::io::Result<()> {
     }
 }
 
-fn write_whole(namespace: &Path, name: &str, text: &str) -> std::io::Result<()> {
+pub(super) fn write_whole(namespace: &Path, name: &str, text: &str) -> std::io::Result<()> {
     let new = namespace.join(format!("{name}.new"));
     let mut file = std::fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&new)?;
     writeln!(file, "{text}")?;

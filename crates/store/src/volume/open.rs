@@ -9,6 +9,7 @@ use super::servers::{FileServer, FileServers};
 use super::state_store::Reached;
 use super::{Volume, VolumeId, identity, namespace};
 use crate::exit;
+use crate::nodes;
 use crate::state::{State, TargetRecord};
 use crate::stats::Stats;
 use crate::target::Way;
@@ -37,14 +38,20 @@ impl Volume {
     /// a new one is refused then.
     pub fn open(config: Config, servers: &dyn FileServers) -> Result<Volume, Problems> {
         check::check(&config)?;
-        let lock = Lock::take(&config.state, &config.namespace)?;
+        let shared = config.is_shared();
+        if !shared && nodes::were_there(&config.namespace) {
+            return Err(of_several_nodes(&config));
+        }
+        let lock = Lock::take(&config.state, &config.namespace, shared)?;
         close_to_others(&config.state)?;
+        // What is new is formatted by one of them, and the others find it.
+        let joining = shared.then(|| nodes::join_lock(&config.namespace)).transpose().map_err(problem)?;
         let reached = Reached::open(&config).map_err(problem)?;
         let id = match namespace::read_id(&config.namespace).map_err(problem)? {
             Some(id) => id,
             None => namespace::format(&config.namespace).map_err(problem)?,
         };
-        let state = reached.of(id).map_err(problem)?;
+        let state = reached.of(&config, id).map_err(problem)?;
         identity::check(&config, &*state, id)?;
         let directories = namespace::open(&config.namespace)
             .map_err(|errno| problem(format!("{}: {errno}", config.namespace.display())))?;
@@ -69,19 +76,31 @@ impl Volume {
             );
             targets.add(spec(0, Found::Away, record, id));
         }
-        remember_changes(&targets, &state);
+        remember_changes(&targets, &state, shared);
         for unwell in targets.probe_all() {
             targets.give_up(unwell);
         }
         targets.measure_now();
         let (ids, seen) = Ids::new(state.clone(), &config.namespace, targets.clone()).map_err(problem)?;
         identity::note_return(&*state, &config.namespace, seen, ids.epoch()).map_err(problem)?;
+        drop(joining);
         let inline_bytes_ever = namespace::inline_bytes_ever(&config.namespace, config.layout.inline_max);
         let inline_bytes_ever = inline_bytes_ever.map_err(problem)?;
         let stats = Arc::new(Stats::new());
         stats.attach(&targets);
         Ok(Volume { config, id, directories, targets, state, ids, inline_bytes_ever, stats, lock })
     }
+}
+
+/// One node alone would not see how its files lie.
+fn of_several_nodes(config: &Config) -> Problems {
+    let cause = format!("several nodes have had the volume in {}", config.namespace.display());
+    let mend = format!("Give {} the `state_store` that they have, a Redis server", config.file.display());
+    Problems::one(Problem::new(
+        cause,
+        "the volume is not opened: with a state of its own this node would destroy files",
+        mend,
+    ))
 }
 
 /// The state directory holds the control socket and everybody's jobs.
@@ -198,10 +217,14 @@ fn options(config: &Config) -> TargetsOptions {
 }
 
 /// Failure and draining survive a restart.
-fn remember_changes(targets: &Targets, state: &Arc<dyn State>) {
+fn remember_changes(targets: &Targets, state: &Arc<dyn State>, shared: bool) {
     let state = state.clone();
     targets.on_change(move |change: &Change| {
         target::log_change(change);
+        // What one node of several sees may lie on its own way to the target; what operators order is remembered by the order.
+        if shared {
+            return;
+        }
         if let Err(error) = state.set_target_state(change.target, change.to, change.by_operator) {
             tracing::error!("target {} is {}, but a restart will not know: {error}", change.name, change.to);
         }

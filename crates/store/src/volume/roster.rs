@@ -9,6 +9,9 @@ use policy::{ObjectId, TargetId};
 use std::collections::HashSet;
 use std::path::Path;
 
+/// What a node says to the others when an operator changed the state of a target.
+pub(crate) const ORDERS: &str = "targets";
+
 /// Problems with a change of a volume that goes on as it is.
 fn unchanged(Problems(all): Problems) -> Problems {
     let one = |p: Problem| Problem { consequence: "nothing was changed".into(), ..p };
@@ -31,7 +34,28 @@ impl Volume {
             let cause = format!("target {name} is {state}, but a restart will not know: {error}");
             Problems::one(Problem::new(cause, "the order holds until then", "Mend the state store and repeat it"))
         })?;
+        if let Err(error) = self.state.ring(ORDERS) {
+            tracing::warn!("other nodes hear of the order for target {name} when they start: {error}");
+        }
         Ok(state)
+    }
+
+    /// Carries out what operators ordered on other nodes.
+    pub(crate) fn follow_orders(&self) -> crate::Result<()> {
+        for record in self.state.targets()? {
+            let Some(target) = self.targets.get(record.id) else { continue };
+            let order = match (record.state, target.state()) {
+                (State::Draining, State::Ok | State::Suspect) => Order::Drain,
+                (State::Failed, State::Failed) => continue,
+                (State::Failed, _) if record.by_operator => Order::Fail,
+                (State::Ok, State::Draining | State::Failed) => Order::Restore,
+                _ => continue,
+            };
+            if let Err(error) = self.targets.operate(record.id, order) {
+                tracing::warn!("target {} is {} for other nodes: {error}", record.name, record.state);
+            }
+        }
+        Ok(())
     }
 
     /// Formats a directory as a new target, uses it at once, then appends it to `volume.toml`.

@@ -10,6 +10,9 @@ use crate::{Error, Result};
 use std::path::PathBuf;
 use std::sync::Arc;
 
+/// Which of the nodes this is, for the store.
+const NODE_FILE: &str = "node";
+
 /// A store that was reached; a server's tables are found once the volume is known.
 pub(super) enum Reached {
     Embedded(SqliteState),
@@ -35,11 +38,25 @@ impl Reached {
     }
 
     /// The state of this volume.
-    pub fn of(self, volume: VolumeId) -> Result<Arc<dyn State>> {
+    pub fn of(self, config: &Config, volume: VolumeId) -> Result<Arc<dyn State>> {
         Ok(match self {
             Reached::Embedded(state) => Arc::new(state),
-            Reached::Redis(server) => Arc::new(RedisState::open(server, &volume.to_string())?),
+            Reached::Redis(server) => Arc::new(RedisState::open(server, &volume.to_string(), Some(own(config)?))?),
         })
+    }
+}
+
+/// The name under which the store keeps what is this node's alone: a random number in its state directory.
+pub(super) fn own(config: &Config) -> Result<String> {
+    let failed = |error: std::io::Error| Error::State(format!("{}: {error}", config.state.join(NODE_FILE).display()));
+    match std::fs::read_to_string(config.state.join(NODE_FILE)) {
+        Ok(text) => Ok(text.trim().to_owned()),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            let name = super::namespace::random().map_err(|errno| failed(errno.into()))?.to_string();
+            super::namespace::write_whole(&config.state, NODE_FILE, &name).map_err(failed)?;
+            Ok(name)
+        }
+        Err(error) => Err(failed(error)),
     }
 }
 

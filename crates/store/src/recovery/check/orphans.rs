@@ -158,7 +158,9 @@ impl Checker {
             );
             return Ok(());
         }
-        orphans.retain(|orphan| !answered_for.contains(orphan) && self.is_there(*orphan));
+        let cluster = self.files.pool().cluster.get();
+        let elsewhere = |object: ObjectId| cluster.is_some_and(|c| c.may_be_used_by_another((object.0 >> 32) as u32));
+        orphans.retain(|orphan| !answered_for.contains(orphan) && !elsewhere(orphan.1) && self.is_there(*orphan));
         let complete = found.report.unseen.is_empty();
         let unknown = self.volume.unknown_epochs()?.filter(|_| !options.drop_unknown);
         for (target, object) in orphans {

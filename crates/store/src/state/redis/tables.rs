@@ -387,6 +387,14 @@ impl State for RedisState {
         self.all(all.ignore())
     }
 
+    fn ring(&self, text: &str) -> Result<()> {
+        self.ask(cmd("PUBLISH").arg(self.key("bell")).arg(text))
+    }
+
+    fn listen(&self, span: std::time::Duration, hear: &mut dyn FnMut(&str)) -> Result<()> {
+        self.listen_for(span, hear)
+    }
+
     fn next_number(&self, sequence: &str) -> Result<u64> {
         self.script(NEXT_ABOVE, &["sequence"], &[&format!("record:{sequence}"), "0"])
     }

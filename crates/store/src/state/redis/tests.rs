@@ -43,7 +43,7 @@ impl Redis {
     }
 
     fn open(&self, volume: &str) -> RedisState {
-        RedisState::open(Server::reach(&self.url()).unwrap(), volume).unwrap()
+        RedisState::open(Server::reach(&self.url()).unwrap(), volume, None).unwrap()
     }
 
     fn signal(&self, name: &str) {
@@ -149,7 +149,7 @@ fn a_server_that_forgets_is_refused_and_so_is_a_newer_schema() {
     let Some(redis) = Redis::synced() else { return };
     let server = Server::reach(&redis.url()).unwrap();
     server.with(|connection| redis::cmd("SET").arg("entrepot:v:schema").arg(99).exec(connection)).unwrap();
-    let newer = RedisState::open(server, "v").err().unwrap().to_string();
+    let newer = RedisState::open(server, "v", None).err().unwrap().to_string();
     assert!(newer.contains("version 99") && newer.contains("newer"), "{newer}");
     let nowhere = refusal("unix:///nonexistent/socket");
     assert!(nowhere.contains("cannot be reached") && nowhere.contains("/nonexistent/socket"), "{nowhere}");

@@ -1,0 +1,251 @@
+//! The nodes that share a volume: driver of `policy::cluster::lease`, and what files ask about other nodes.
+//!
+//! ```text
+//!   NAMESPACE/nodes   <── renew, look, expel ──  keeper  ── policy::cluster::lease
+//!                                                  │ held until, who is over, who leads
+//!   a write, before it is acknowledged ────────> Nodes
+//!   a change that waits for a writer  ── bell ──> the store of the state ──> the writer's node: file::end_writing
+//! ```
+//! The lease is a file of the shared file system. The store of the state is only how one node wakes another: if it forgets, or is away,
+//! changes that need another node to let go of a file wait, and fail in the end; what was written stays.
+
+mod keeper;
+mod leases;
+
+pub use leases::{Info, were_there};
+
+pub(crate) use leases::join_lock;
+
+use crate::file::{Cluster, FileTable};
+use crate::state::State;
+use crate::volume::{ORDERS, Volume};
+use crate::workers::Workers;
+use crate::{Error, Result};
+use keeper::Keeper;
+use leases::Leases;
+use parking_lot::{Condvar, Mutex};
+use policy::cluster::lease::Membership;
+use policy::cluster::{Node, Standing};
+use policy::{FileId, Time};
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
+
+/// How long somebody waits for this node to have a lease.
+const LEASE_WAIT: Duration = Duration::from_secs(20);
+/// How long one call listens for bells.
+const LISTEN_SPAN: Duration = Duration::from_millis(500);
+/// After a failure to listen.
+const LISTEN_AGAIN: Duration = Duration::from_secs(1);
+
+/// The time that leases are measured in: it goes on while the machine sleeps.
+fn now() -> Time {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
+    Time(now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64)
+}
+
+/// This node among those of its volume.
+pub struct Nodes {
+    node: AtomicU32,
+    epoch: AtomicU32,
+    held_until: AtomicU64,
+    leads: AtomicBool,
+    ends: AtomicBool,
+    /// The number is over, and there is no other yet.
+    lost: AtomicBool,
+    membership: Mutex<Membership>,
+    changed: Condvar,
+    leases: Leases,
+    volume: Weak<Volume>,
+    state: Arc<dyn State>,
+    info: Info,
+    workers: Workers,
+}
+
+/// One of the nodes, for people.
+#[derive(Clone, Debug)]
+pub struct Shown {
+    /// Its number.
+    pub node: Node,
+    /// What it says of itself, if that could be read.
+    pub info: Option<Info>,
+    /// It is this one.
+    pub is_self: bool,
+    /// It leads.
+    pub leads: bool,
+}
+
+impl Nodes {
+    /// Joins the nodes of a volume, under the number that its epoch is.
+    pub fn join(volume: &Arc<Volume>, mount_point: &std::path::Path) -> Result<Arc<Nodes>> {
+        let leases = Leases::open(&volume.config().namespace)?;
+        let info = Info::of_this(mount_point, volume.node_name()?, volume.epoch());
+        let asked = now();
+        let node = leases.claim(&info)?;
+        let membership = Membership::new(keeper::config(), now(), node, asked);
+        let nodes = Arc::new(Nodes {
+            node: AtomicU32::new(node.0),
+            epoch: AtomicU32::new(info.epoch),
+            held_until: AtomicU64::new(membership.held_until().0),
+            leads: AtomicBool::new(false),
+            ends: AtomicBool::new(false),
+            lost: AtomicBool::new(false),
+            membership: Mutex::new(membership),
+            changed: Condvar::new(),
+            leases,
+            volume: Arc::downgrade(volume),
+            state: volume.state().clone(),
+            info,
+            workers: Workers::of("nodes"),
+        });
+        Keeper::start(&nodes);
+        Ok(nodes)
+    }
+
+    /// Hears from now on what other nodes ask of files here.
+    pub fn listen(self: &Arc<Nodes>, files: &Arc<FileTable>) {
+        let (nodes, files) = (self.clone(), Arc::downgrade(files));
+        self.workers.start("bell", move || {
+            while !nodes.ends.load(Ordering::Acquire) {
+                let mut hear = |text: &str| nodes.heard(text, &files);
+                if let Err(error) = nodes.state.listen(LISTEN_SPAN, &mut hear) {
+                    tracing::debug!("other nodes are not heard for now: {error}");
+                    std::thread::sleep(LISTEN_AGAIN);
+                }
+            }
+        });
+    }
+
+    fn heard(&self, text: &str, files: &Weak<FileTable>) {
+        if text == ORDERS {
+            let followed = self.volume.upgrade().map_or(Ok(()), |volume| volume.follow_orders());
+            return followed
+                .unwrap_or_else(|error| tracing::warn!("what operators ordered elsewhere is not known here: {error}"));
+        }
+        let mut words = text.split(' ');
+        let Some(file) = words.next().and_then(|word| u64::from_str_radix(word, 16).ok()).map(FileId) else { return };
+        let me = self.node.load(Ordering::Acquire);
+        if words.all(|word| word.parse() != Ok(me)) {
+            return;
+        }
+        let Some(files) = files.upgrade() else { return };
+        // One that is not in use any more left its word behind.
+        let let_go = match files.in_use(file) {
+            Some(file) => file.end_writing(),
+            None => files.find(file).map_or(Ok(()), |file| file.forget_writing(Node(me))),
+        };
+        if let Err(error) = let_go {
+            tracing::warn!("another node waits for a file that this one cannot let go of: {error}");
+        }
+    }
+
+    fn has_lease(&self) -> bool {
+        self.standing(self.me_now()) == Standing::Held
+    }
+
+    fn me_now(&self) -> Node {
+        Node(self.node.load(Ordering::Acquire))
+    }
+
+    /// Whether no other node is there. Waits until that is known; if it does not become known, others are there.
+    pub fn is_alone(&self) -> bool {
+        let until = Instant::now() + LEASE_WAIT;
+        let mut membership = self.membership.lock();
+        while membership.leader().is_none() {
+            if self.changed.wait_until(&mut membership, until).timed_out() {
+                return false;
+            }
+        }
+        membership.members().len() <= 1
+    }
+
+    /// The others, for people.
+    pub fn others(&self) -> String {
+        let others = self.shown().into_iter().filter(|shown| !shown.is_self);
+        let name =
+            |shown: Shown| shown.info.map_or(shown.node.to_string(), |info| format!("{} on {}", shown.node, info.host));
+        others.map(name).collect::<Vec<_>>().join(", ")
+    }
+
+    /// All that are there.
+    pub fn shown(&self) -> Vec<Shown> {
+        let (members, leader, me) = {
+            let membership = self.membership.lock();
+            (membership.members(), membership.leader(), membership.node())
+        };
+        let show =
+            |node| Shown { node, info: self.leases.info(node), is_self: node == me, leads: Some(node) == leader };
+        members.into_iter().map(show).collect()
+    }
+
+    /// Leaves the others, at once, and ends.
+    pub fn leave(&self) {
+        Keeper::leave(self);
+        self.workers.stop();
+    }
+}
+
+impl Cluster for Nodes {
+    fn me(&self) -> Result<Node> {
+        if self.has_lease() {
+            return Ok(self.me_now());
+        }
+        let until = Instant::now() + LEASE_WAIT;
+        let mut membership = self.membership.lock();
+        while !self.has_lease() {
+            if self.changed.wait_until(&mut membership, until).timed_out() {
+                return Err(Error::Elsewhere("this node has no lease, since the namespace does not answer".into()));
+            }
+        }
+        Ok(self.me_now())
+    }
+
+    fn standing(&self, node: Node) -> Standing {
+        let until = self.held_until.load(Ordering::Acquire);
+        // The number last: the end of a lease is set to the past before another number comes.
+        match node == self.me_now() {
+            false => Standing::Lost,
+            true if now().0 < until => Standing::Held,
+            true if self.lost.load(Ordering::Acquire) => Standing::Lost,
+            true => Standing::Lapsed,
+        }
+    }
+
+    fn is_over(&self, node: Node) -> bool {
+        self.membership.lock().is_over(node)
+    }
+
+    fn leads(&self) -> bool {
+        self.leads.load(Ordering::Acquire) && self.has_lease()
+    }
+
+    fn epoch(&self) -> u32 {
+        self.epoch.load(Ordering::Acquire)
+    }
+
+    fn node_of(&self, epoch: u32) -> Option<Node> {
+        let members = self.membership.lock().members();
+        members.into_iter().find(|node| self.leases.info(*node).is_some_and(|info| info.epoch == epoch))
+    }
+
+    fn may_be_used_by_another(&self, epoch: u32) -> bool {
+        let (members, me) = {
+            let membership = self.membership.lock();
+            (membership.members(), membership.node())
+        };
+        let epochs = |node: &Node| self.leases.info(*node).map(|info| info.epoch);
+        let others: Vec<Option<u32>> = members.iter().filter(|node| **node != me).map(epochs).collect();
+        let own = self.epoch();
+        let last = others.iter().flatten().copied().max().unwrap_or(0).max(own);
+        // One that just came may not have been seen, and one whose text could not be read may have any.
+        epoch != own && (epoch > last || others.iter().any(|other| other.is_none_or(|other| other == epoch)))
+    }
+
+    fn ring(&self, nodes: &BTreeSet<Node>, file: FileId) {
+        let numbers: Vec<String> = nodes.iter().map(|node| node.0.to_string()).collect();
+        if let Err(error) = self.state.ring(&format!("{file} {}", numbers.join(" "))) {
+            tracing::debug!("other nodes cannot be asked for a file: {error}");
+        }
+    }
+}

@@ -1,0 +1,200 @@
+//! Keeps the lease: runs `policy::cluster::lease`, with each kind of call to the shared file system on a thread of its own, so that one
+//! that hangs keeps nothing else up.
+
+use super::leases::{Info, Leases};
+use super::{Nodes, now};
+use policy::cluster::Node;
+use policy::cluster::lease::{Action, Config, Event, Membership};
+use policy::machine::Machine;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::time::{Duration, Instant};
+
+/// How long the end waits for the lease to be given up.
+const LEAVE_WAIT: Duration = Duration::from_secs(3);
+
+/// The spans of a lease.
+pub fn config() -> Config {
+    Config::default()
+}
+
+pub(super) struct Keeper {
+    nodes: Arc<Nodes>,
+    /// What was done, and as which node: what is said of an earlier number is of no use.
+    told: Receiver<(Node, Event)>,
+    tell: Sender<(Node, Event)>,
+    renew: Sender<(Node, u64)>,
+    look: Sender<Look>,
+    leaving: bool,
+}
+
+enum Look {
+    List,
+    Expel(Node, Option<u64>),
+    Rejoin,
+}
+
+impl Keeper {
+    pub fn start(nodes: &Arc<Nodes>) {
+        let (tell, told) = channel();
+        let (renew, renewals) = channel::<(Node, u64)>();
+        let (look, looks) = channel::<Look>();
+        let (keeper, tells) = (nodes.clone(), tell.clone());
+        nodes.workers.start("lease-renew", move || {
+            for (node, beat) in renewals {
+                let asked = now();
+                let done = match keeper.leases.renew(node, beat) {
+                    Ok(true) => Event::Renewed { beat: beat + 1, asked },
+                    Ok(false) => Event::Gone,
+                    Err(_) => Event::RenewFailed,
+                };
+                if tells.send((node, done)).is_err() {
+                    return;
+                }
+            }
+        });
+        let (keeper, tells) = (nodes.clone(), tell.clone());
+        nodes.workers.start("lease-look", move || {
+            for look in looks {
+                let node = keeper.me_now();
+                let done = look_at(&keeper, &keeper.leases, look);
+                if done.is_some_and(|done| tells.send((node, done)).is_err()) {
+                    return;
+                }
+            }
+        });
+        let keeper = Keeper { nodes: nodes.clone(), told, tell, renew, look, leaving: false };
+        nodes.workers.start("lease", move || keeper.run());
+    }
+
+    fn run(mut self) {
+        self.carry();
+        loop {
+            let at = self.nodes.membership.lock().next_deadline();
+            let rest = at.map_or(Duration::from_secs(1), |at| Duration::from_nanos(at.since(now()).0));
+            let event = match self.told.recv_timeout(rest.min(Duration::from_millis(500))) {
+                Ok((node, event)) if node == self.nodes.me_now() => event,
+                Ok(_) => continue,
+                Err(RecvTimeoutError::Timeout) => Event::Tick,
+                Err(RecvTimeoutError::Disconnected) => return,
+            };
+            if self.nodes.ends.load(Ordering::Acquire) && !std::mem::replace(&mut self.leaving, true) {
+                drop(self.tell.send((self.nodes.me_now(), Event::Leave)));
+            }
+            self.nodes.membership.lock().handle(now(), event);
+            if self.carry() {
+                return;
+            }
+        }
+    }
+
+    /// Does what the machine says. Whether it is over.
+    fn carry(&mut self) -> bool {
+        let mut over = false;
+        let nodes = self.nodes.clone();
+        let mut membership = nodes.membership.lock();
+        while let Some(action) = membership.poll() {
+            let node = membership.node();
+            match action {
+                Action::Renew { beat } => drop(self.renew.send((node, beat))),
+                Action::Look => drop(self.look.send(Look::List)),
+                Action::Expel { node: other, beat, silent } => {
+                    if other != node {
+                        tracing::warn!("{other} has been silent for {} ms: it is over", silent.0 / 1_000_000);
+                    }
+                    drop(self.look.send(Look::Expel(other, beat)));
+                }
+                Action::Lead => tracing::info!("{node} leads the nodes of the volume"),
+                Action::Follow { leader } => {
+                    let shown = leader.map_or_else(|| "nobody that is known".into(), |leader| leader.to_string());
+                    tracing::info!("{shown} leads the nodes of the volume");
+                }
+                Action::Lost if self.leaving => over = true,
+                Action::Lost => {
+                    nodes.lost.store(true, Ordering::Release);
+                    tracing::error!(
+                        "{node} was taken for dead by another node, since it did not renew its lease in time: it joins again. Writes wait \
+                         meanwhile; none that was acknowledged is lost"
+                    );
+                    drop(self.look.send(Look::Rejoin));
+                }
+                Action::Came { node } => tracing::info!("{node} has joined"),
+                Action::Left { node } => tracing::info!("{node} is over"),
+            }
+        }
+        publish(&nodes, &membership);
+        drop(membership);
+        over
+    }
+
+    /// Gives the lease up and waits a while for that.
+    pub fn leave(nodes: &Nodes) {
+        nodes.ends.store(true, Ordering::Release);
+        let until = Instant::now() + LEAVE_WAIT;
+        let mut membership = nodes.membership.lock();
+        while membership.members().contains(&membership.node()) {
+            if nodes.changed.wait_until(&mut membership, until).timed_out() {
+                tracing::warn!("the lease could not be given up: other nodes wait until it ends");
+                return;
+            }
+        }
+    }
+}
+
+/// What data threads look at.
+fn publish(nodes: &Nodes, membership: &Membership) {
+    // No lease of the old number is taken for one of the new.
+    if nodes.node.load(Ordering::Acquire) != membership.node().0 {
+        nodes.held_until.store(0, Ordering::Release);
+        nodes.node.store(membership.node().0, Ordering::Release);
+        nodes.lost.store(false, Ordering::Release);
+    }
+    nodes.held_until.store(membership.held_until().0, Ordering::Release);
+    nodes.leads.store(membership.leads(now()), Ordering::Release);
+    nodes.changed.notify_all();
+}
+
+fn look_at(nodes: &Nodes, leases: &Leases, look: Look) -> Option<Event> {
+    match look {
+        Look::List => Some(match leases.list() {
+            Ok(listing) => Event::Seen { leases: listing.leases, over: listing.over },
+            Err(_) => Event::LookFailed,
+        }),
+        Look::Expel(node, beat) => Some(match leases.expel(node, beat) {
+            Ok(true) => Event::Expelled { node },
+            Ok(false) => Event::Survived { node },
+            Err(_) => Event::ExpelFailed { node },
+        }),
+        Look::Rejoin => {
+            rejoin(nodes);
+            None
+        }
+    }
+}
+
+/// Takes another number; tries until it has one.
+fn rejoin(nodes: &Nodes) {
+    while !nodes.ends.load(Ordering::Acquire) {
+        let Some(volume) = nodes.volume.upgrade() else { return };
+        let asked = now();
+        let joined = volume.new_epoch().and_then(|epoch| {
+            let info = Info { epoch, ..nodes.info.clone() };
+            Ok((nodes.leases.claim(&info)?, epoch))
+        });
+        match joined {
+            Ok((node, epoch)) => {
+                tracing::info!("this node has joined again, as {node}");
+                nodes.epoch.store(epoch, Ordering::Release);
+                let mut membership = nodes.membership.lock();
+                *membership = Membership::new(config(), now(), node, asked);
+                publish(nodes, &membership);
+                return;
+            }
+            Err(error) => {
+                tracing::warn!("this node cannot join again yet: {error}");
+                std::thread::sleep(Duration::from_secs(1));
+            }
+        }
+    }
+}

@@ -1,0 +1,261 @@
+//! What nodes that share a volume write on a stub for each other: `policy::cluster` says what it means.
+//!
+//! ```text
+//! user.entrepot.layout.G   the layout of generation G, made once, never replaced; the highest counts
+//! user.entrepot.change.G   the claim of a node to make generation G
+//! user.entrepot.writer.N.E node N writes the file through its objects, since its E-th entry
+//! user.entrepot.copy.N     node N copies the file, and nobody else changed it since
+//! ```
+//! Each is one operation of the shared file system on one inode, so that two nodes see them in the same order.
+
+use super::real::{ATTRIBUTE_BYTES_MAX, FdStub, LAYOUT_ATTRIBUTE, ROOM, decode, permitted, write_all};
+use crate::{Error, Result};
+use policy::FileId;
+use policy::cluster::Node;
+use policy::cluster::share::{self, Claim, Mark, Marks};
+use policy::layout::Layout;
+use rustix::fd::AsFd;
+use rustix::fs::{self, Mode, OFlags, XattrFlags};
+use rustix::io::Errno;
+use std::collections::BTreeSet;
+use std::ffi::CStr;
+
+/// What the names of these attributes start with.
+const OURS: &str = "user.entrepot.";
+/// The record of a generation in which the bytes are in the stub.
+const IN_STUB: &[u8; 8] = b"in stub\n";
+/// What the record of a generation starts with that lies in a file beside the stubs.
+const BESIDE: &[u8; 7] = b"beside ";
+/// An attribute of this size has room beside others on every file system of `docs/guide/cluster.md`.
+const RECORD_BYTES_MAX: usize = 1024;
+
+/// What nodes wrote on a stub.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Look {
+    /// Generation, writers and claim.
+    pub marks: Marks,
+    /// All of it.
+    pub listed: BTreeSet<Mark>,
+    /// Nodes that copy the file.
+    pub copies: BTreeSet<Node>,
+    /// The layout lies in the attribute of a volume that one node had.
+    pub plain: bool,
+}
+
+/// The generations of a layout in the attribute of a volume that one node had go on from this one.
+pub(super) fn listed_with(mut listed: BTreeSet<Mark>, plain: Option<u64>) -> BTreeSet<Mark> {
+    if let Some(generation) = plain.filter(|_| !listed.iter().any(|mark| matches!(mark, Mark::Layout(_)))) {
+        listed.insert(Mark::Layout(generation));
+    }
+    listed
+}
+
+fn name_of(mark: Mark) -> String {
+    format!("{OURS}{mark}")
+}
+
+fn copy_of(name: &str) -> Option<Node> {
+    name.strip_prefix(OURS)?.strip_prefix("copy.")?.parse().ok().map(Node)
+}
+
+/// The highest generation among the names of attributes; `None` if they have no number.
+pub(super) fn newest(names: &[u8]) -> Option<u64> {
+    let generation = |name: &str| match Mark::parse(name.strip_prefix(OURS)?)? {
+        Mark::Layout(generation) => Some(generation),
+        _ => None,
+    };
+    texts(names).filter_map(generation).max()
+}
+
+/// The number of the file in the record of a generation; `None` while its bytes are in the stub.
+pub(super) fn number_in(record: &[u8]) -> rustix::io::Result<Option<FileId>> {
+    if record == IN_STUB {
+        return Ok(None);
+    }
+    let file = match record.strip_prefix(BESIDE) {
+        Some(name) => {
+            let name = String::from_utf8_lossy(name);
+            name.split('.').next().and_then(|file| u64::from_str_radix(file, 16).ok()).map(FileId)
+        }
+        None => Layout::decode(record).ok().map(|layout| layout.file),
+    };
+    file.map(Some).ok_or(Errno::BADMSG)
+}
+
+fn texts(names: &[u8]) -> impl Iterator<Item = &str> {
+    names.split_inclusive(|byte| *byte == 0).filter_map(|name| CStr::from_bytes_with_nul(name).ok()?.to_str().ok())
+}
+
+/// A list of names in a buffer that fits.
+pub(super) fn list(mut ask: impl FnMut(&mut [u8]) -> rustix::io::Result<usize>) -> rustix::io::Result<Vec<u8>> {
+    let mut names = vec![0; 1024];
+    loop {
+        match ask(&mut names) {
+            Ok(len) => {
+                names.truncate(len);
+                return Ok(names);
+            }
+            Err(Errno::RANGE) if names.len() < ATTRIBUTE_BYTES_MAX => names.resize(ATTRIBUTE_BYTES_MAX, 0),
+            Err(errno) => return Err(errno),
+        }
+    }
+}
+
+impl FdStub {
+    fn names(&self) -> Result<Vec<u8>> {
+        let fd = self.fd();
+        Ok(permitted(fd.as_fd(), || list(|names| fs::flistxattr(&*fd, names)))?)
+    }
+
+    fn create(&self, name: &str, value: &[u8]) -> Result<bool> {
+        let fd = self.fd();
+        match permitted(fd.as_fd(), || fs::fsetxattr(&*fd, name, value, XattrFlags::CREATE)) {
+            Ok(()) => Ok(true),
+            Err(Errno::EXIST) => Ok(false),
+            Err(errno) => Err(errno.into()),
+        }
+    }
+
+    fn set(&self, name: &str) -> Result<()> {
+        let fd = self.fd();
+        Ok(permitted(fd.as_fd(), || fs::fsetxattr(&*fd, name, b"1", XattrFlags::empty()))?)
+    }
+
+    fn take(&self, name: &str) -> Result<bool> {
+        let fd = self.fd();
+        match permitted(fd.as_fd(), || fs::fremovexattr(&*fd, name)) {
+            Ok(()) => Ok(true),
+            Err(Errno::NODATA) => Ok(false),
+            Err(errno) => Err(errno.into()),
+        }
+    }
+
+    /// The highest generation and its layout.
+    pub(super) fn shared_layout(&self) -> Result<(u64, Option<Layout>)> {
+        loop {
+            let Some(generation) = newest(&self.names()?) else {
+                let layout = self.plain_layout()?;
+                return Ok((layout.as_ref().map_or(0, |layout| layout.generation), layout));
+            };
+            // A newer one may have come, and this one gone.
+            let Some(record) = self.attribute(&name_of(Mark::Layout(generation)))? else { continue };
+            // A node that was frozen may have made an old generation again, after its removal.
+            if newest(&self.names()?) != Some(generation) {
+                continue;
+            }
+            if record == IN_STUB {
+                return Ok((generation, None));
+            }
+            let record = match record.strip_prefix(BESIDE) {
+                None => record,
+                Some(name) => {
+                    let name = String::from_utf8_lossy(name).trim().to_owned();
+                    match std::fs::read(self.side().join(&name)) {
+                        Ok(record) => record,
+                        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                            if newest(&self.names()?) != Some(generation) {
+                                continue;
+                            }
+                            return Err(Error::BadLayout(format!("side/{name}: {error}")));
+                        }
+                        Err(error) => return Err(Error::BadLayout(format!("side/{name}: {error}"))),
+                    }
+                }
+            };
+            return decode(&record).map(|layout| (generation, Some(layout)));
+        }
+    }
+
+    pub(super) fn shared_look(&self) -> Result<Look> {
+        loop {
+            let names = self.names()?;
+            let plain = texts(&names).any(|name| name == LAYOUT_ATTRIBUTE);
+            let listed = texts(&names).filter_map(|name| Mark::parse(name.strip_prefix(OURS)?)).collect();
+            let of_plain = if plain && newest(&names).is_none() { self.plain_layout()? } else { None };
+            let listed = listed_with(listed, of_plain.map(|layout| layout.generation));
+            let claim = match share::claimed(&listed) {
+                None => None,
+                Some(next) => match self.attribute(&name_of(Mark::Change(next)))? {
+                    None => continue, // it went between the two
+                    Some(value) => Some(claim_of(next, &value)?),
+                },
+            };
+            let copies = texts(&names).filter_map(copy_of).collect();
+            return Ok(Look { marks: Marks::new(&listed, claim), listed, copies, plain });
+        }
+    }
+
+    pub(super) fn publish_shared(&self, node: Node, generation: u64, layout: Option<&Layout>) -> Result<bool> {
+        let name = name_of(Mark::Layout(generation));
+        let Some(layout) = layout else { return self.create(&name, IN_STUB) };
+        let record = layout.encode();
+        if record.len() <= RECORD_BYTES_MAX {
+            match self.create(&name, &record) {
+                Err(error) if matches!(error.errno(), Errno::NOSPC | Errno::TOOBIG | Errno::RANGE) => {}
+                done => return done,
+            }
+        }
+        // Its name is this node's alone.
+        let beside = format!("{}.{generation}.{}.layout", layout.file, node.0);
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+        let path = self.side().join(&beside);
+        let fd = fs::open(&path, flags, Mode::RUSR | Mode::WUSR)?;
+        write_all(fd.as_fd(), 0, &record)?;
+        fs::fsync(&fd)?;
+        let pointer = [BESIDE.as_slice(), beside.as_bytes()].concat();
+        let made = self.create(&name, &pointer).or_else(|_| {
+            self.remove_room()?;
+            self.create(&name, &pointer)
+        });
+        if !matches!(made, Ok(true)) {
+            let _ = fs::unlink(&path); // else `check` finds it
+        }
+        made
+    }
+
+    pub(super) fn claim_shared(&self, claim: Claim) -> Result<bool> {
+        self.create(&name_of(Mark::Change(claim.generation)), claim.value().as_bytes())
+    }
+
+    pub(super) fn set_writer_shared(&self, node: Node, entry: u64, writes: bool) -> Result<()> {
+        let name = name_of(Mark::Writer { node, entry });
+        if writes { self.set(&name) } else { self.take(&name).map(drop) }
+    }
+
+    pub(super) fn set_copy_shared(&self, node: Node, copies: bool) -> Result<bool> {
+        let name = format!("{OURS}copy.{}", node.0);
+        if copies { self.set(&name).map(|()| true) } else { self.take(&name) }
+    }
+
+    pub(super) fn remove_shared(&self, mark: Mark) -> Result<()> {
+        let name = name_of(mark);
+        let record = if matches!(mark, Mark::Layout(_)) { self.attribute(&name)? } else { None };
+        if !self.take(&name)? && matches!(mark, Mark::Layout(_)) {
+            return self.remove_plain();
+        }
+        if let Some(beside) = record.as_deref().and_then(|record| record.strip_prefix(BESIDE)) {
+            let _ = fs::unlink(self.side().join(String::from_utf8_lossy(beside).trim())); // else it goes with the file
+        }
+        Ok(())
+    }
+
+    /// What keeps room for a pointer goes when one needs it.
+    fn remove_room(&self) -> Result<()> {
+        if self.attribute(LAYOUT_ATTRIBUTE)?.is_some_and(|value| value == ROOM) {
+            self.take(LAYOUT_ATTRIBUTE)?;
+        }
+        Ok(())
+    }
+
+    fn remove_plain(&self) -> Result<()> {
+        if self.attribute(LAYOUT_ATTRIBUTE)?.is_some_and(|value| value != ROOM) {
+            self.take(LAYOUT_ATTRIBUTE)?;
+        }
+        Ok(())
+    }
+}
+
+fn claim_of(generation: u64, value: &[u8]) -> Result<Claim> {
+    let text = String::from_utf8_lossy(value);
+    Claim::parse(generation, &text).ok_or_else(|| Error::BadLayout(format!("a claim that nobody understands: {text}")))
+}
