@@ -12,9 +12,7 @@
 mod keeper;
 mod leases;
 
-pub use leases::{Info, were_there};
-
-pub(crate) use leases::join_lock;
+pub use leases::Info;
 
 use crate::file::{Cluster, FileTable};
 use crate::state::State;
