@@ -172,8 +172,24 @@ impl Volume {
         identity::unknown(&*self.state)
     }
 
+    /// Whether directories list all their names, as far as anybody can tell.
+    pub(crate) fn namespace_is_whole(&self) -> Result<bool> {
+        if !self.config.is_shared() {
+            return Ok(true);
+        }
+        identity::is_whole(&*self.state, self.namespace_bytes()?)
+    }
+
+    fn namespace_bytes(&self) -> Result<u64> {
+        let about = rustix::fs::fstatvfs(self.tree())?;
+        Ok(about.f_blocks.saturating_mul(about.f_frsize))
+    }
+
     /// The operator says that no name will come back any more.
     pub fn forget_unknown_epochs(&self) -> Result<()> {
+        if self.config.is_shared() {
+            identity::is_so_large(&*self.state, self.namespace_bytes()?)?;
+        }
         identity::all_known(&*self.state)
     }
 
