@@ -119,8 +119,10 @@ impl Server {
             Ok(value) => return Ok(value),
             Err(error) => error,
         };
-        // One that was idle may have been closed at the other end; all calls may be done twice.
-        if held && error.is_connection_dropped() && !error.is_timeout() {
+        // One that was idle may have been closed at the other end, and one of a process that was stopped for a while gives up waiting; all
+        // calls may be done twice.
+        let dropped = held && error.is_connection_dropped() && !error.is_timeout();
+        if dropped || is_interrupted(&error) {
             match self.attempt(&mut link, &mut act)? {
                 Ok(value) => return Ok(value),
                 Err(again) => error = again,
@@ -186,6 +188,13 @@ impl Server {
             }
         }
     }
+}
+
+fn is_interrupted(error: &RedisError) -> bool {
+    type Shared = std::sync::Arc<dyn std::error::Error + Send + Sync>;
+    let source = std::error::Error::source(error).and_then(|source| source.downcast_ref::<Shared>());
+    let source = source.and_then(|source| source.downcast_ref::<std::io::Error>());
+    source.is_some_and(|source| source.kind() == std::io::ErrorKind::Interrupted)
 }
 
 fn broken(error: &RedisError) -> bool {

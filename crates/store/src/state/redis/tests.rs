@@ -182,3 +182,10 @@ fn what_one_rings_another_hears_also_after_a_silence() {
         ends.store(true, std::sync::atomic::Ordering::Relaxed);
     });
 }
+
+#[test]
+fn a_wait_that_a_stopped_process_gave_up_is_told_from_other_errors() {
+    let error = |kind| RedisError::from(std::io::Error::from(kind));
+    assert!(is_interrupted(&error(std::io::ErrorKind::Interrupted)));
+    assert!(!is_interrupted(&error(std::io::ErrorKind::TimedOut)));
+}
