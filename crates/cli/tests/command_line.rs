@@ -71,8 +71,6 @@ const WORDS: Words = Words {
         &["checkpoint", "status"],
         &["completions"],
         &["man"],
-        &["node"],
-        &["node", "list"],
         &["connect"],
     ],
 };

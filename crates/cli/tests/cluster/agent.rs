@@ -1,7 +1,9 @@
 //! A process on a host that does the calls which a test asks for, one after the other or at a given instant: this program once more.
 
 use crate::hosts::Host;
+use crate::real::until;
 use crate::space::Lines;
+use crate::writers::{Orders, work};
 use rustix::fs::{AtFlags, FlockOperation, Mode, OFlags, XattrFlags};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
@@ -88,6 +90,8 @@ pub enum Call {
     Flock {
         of: String,
     },
+    /// Records of a file that others write, too.
+    Records(Orders),
     /// A lock of a range that belongs to the open file, without waiting.
     LockRange {
         of: String,
@@ -194,6 +198,15 @@ impl<'a> Agent<'a> {
     #[track_caller]
     pub fn names(&mut self, path: &str) -> Vec<String> {
         serde_json::from_value(self.ok(Call::List { path: path.into() })).expect("names")
+    }
+
+    /// Waits until a host that was cut off reaches each brick: a directory is listed without the names of one that is away.
+    pub fn reaches_all(&mut self, dir: &str) {
+        let mut make = |n: usize| {
+            let path = format!("{dir}/made{n}");
+            self.call(Call::Open { path, flags: OFlags::CREATE.bits(), of: "made".into() }).result.is_ok()
+        };
+        until("it is connected again", || (0..24).all(&mut make));
     }
 }
 
@@ -311,6 +324,7 @@ fn carry(call: Call, files: &mut HashMap<String, File>) -> Result<Value, Errno> 
             return Ok(names.into());
         }
         Call::Flock { of } => rustix::fs::flock(&files[&of], FlockOperation::NonBlockingLockExclusive)?,
+        Call::Records(orders) => return Ok(json!(work(&orders)?)),
         Call::LockRange { of, exclusive, start, len } => {
             let kind = if exclusive { libc::F_WRLCK } else { libc::F_UNLCK };
             // SAFETY: zero is a value of each field.

@@ -1,10 +1,17 @@
 //! An Entrepot volume whose names and objects lie on the file system that the hosts share, with a daemon on each host that is to have one.
 
 use crate::hosts::{Host, Hosts, LOCAL, MOUNTS, hosts};
-use crate::real::{code, err, noise, until};
+use crate::real::{code, err, noise, until, until_within};
 use serde_json::Value;
 use std::path::PathBuf;
 use std::process::Output;
+
+/// How many targets there are: `target1` and so on.
+pub const TARGETS: usize = 2;
+
+const NODES: &str = "nodes";
+/// A machine with much else to do is no failed target.
+const PATIENT: &str = "[health]\ndeadline = \"30s\"\n";
 
 /// A volume of the hosts; one `volume.toml` for all.
 pub struct Shared<'a> {
@@ -17,6 +24,7 @@ pub struct Shared<'a> {
 pub struct Node<'a> {
     pub host: &'a Host,
     toml: String,
+    stays: bool,
     /// Its mount point there.
     pub at: String,
     state: String,
@@ -37,7 +45,7 @@ impl Shared<'_> {
             hosts.directory(&format!("{name}/target{n}"));
             format!("[[target]]\nname = \"target{n}\"\npath = \"{dir}/target{n}\"\n")
         };
-        let targets: String = (1..=2).map(target).collect();
+        let targets: String = (1..=TARGETS).map(target).collect();
         hosts.directory(&format!("{name}/namespace"));
         let store = match state {
             State::Embedded => String::new(),
@@ -57,11 +65,59 @@ impl Shared<'_> {
         let host = &self.hosts.hosts[host];
         let (at, state) = (format!("{MOUNTS}/{}", self.name), format!("{LOCAL}/{}", self.name));
         host.must("mkdir", &["-p", &at, &state]);
-        Node { host, toml: self.toml.clone(), at, state }
+        Node { host, toml: self.toml.clone(), stays: self.name == NODES, at, state }
+    }
+}
+
+impl Shared<'_> {
+    /// The volume that tests of several nodes have, one after the other. It stays up, since that takes seconds.
+    pub fn of_all(hosts: &Hosts) -> Shared<'_> {
+        Shared::new(hosts, NODES, State::Redis, PATIENT)
+    }
+
+    /// It is up on all hosts.
+    pub fn up(&self) -> Vec<Node<'_>> {
+        let nodes: Vec<Node<'_>> = (0..self.hosts.hosts.len()).map(|host| self.node(host)).collect();
+        nodes.iter().filter(|node| !node.run(&["status"]).status.success()).for_each(Node::up);
+        until_within(30, "all know each other", || nodes.iter().all(|node| node.hosts().len() == nodes.len()));
+        nodes
+    }
+}
+
+/// Nothing is lost, half done or left over, as any of the nodes sees it.
+pub fn are_in_order(nodes: &[Node<'_>]) {
+    std::thread::scope(|scope| nodes.iter().for_each(|node| drop(scope.spawn(|| is_in_order(node)))));
+}
+
+fn is_in_order(node: &Node<'_>) {
+    let mut found = Value::Null;
+    let mut in_order = || {
+        found = serde_json::from_slice(&node.run(&["check", "--output", "json"]).stdout).expect("JSON");
+        found["healthy"] == true && found["findings"].as_array().is_some_and(Vec::is_empty)
+    };
+    let began = std::time::Instant::now();
+    while !in_order() {
+        assert!(began.elapsed().as_secs() < 30, "host {}: {found:#}\n{}", node.host.number, node.log());
     }
 }
 
 impl Node<'_> {
+    /// A file that this host alone has.
+    pub fn local(&self, name: &str) -> String {
+        format!("{}/{name}", self.state)
+    }
+
+    /// The hosts that have a node, and for each whether it leads, as this one sees it.
+    fn listed(&self) -> Vec<(String, bool)> {
+        let nodes = self.entrepot(&["node", "list"])["nodes"].take();
+        let nodes = nodes.as_array().expect("nodes").iter();
+        nodes.map(|node| (node["host"].as_str().unwrap_or("?").into(), node["leads"] == true)).collect()
+    }
+
+    pub fn hosts(&self) -> Vec<String> {
+        self.listed().into_iter().map(|(host, _)| host).collect()
+    }
+
     /// Runs a command of the binary.
     pub fn run(&self, words: &[&str]) -> Output {
         let mut command = self.host.command(env!("CARGO_BIN_EXE_entrepot"));
@@ -73,6 +129,28 @@ impl Node<'_> {
         let done = self.run(&[words, &["--output", "json"]].concat());
         assert!(done.status.success(), "host {}: {words:?}: {}\n{}", self.host.number, err(&done), self.log());
         serde_json::from_slice(&done.stdout).expect("JSON")
+    }
+
+    /// Runs a command that must succeed.
+    #[track_caller]
+    pub fn ok(&self, words: &[&str]) {
+        let done = self.run(words);
+        assert!(done.status.success(), "host {}: {words:?}: {}\n{}", self.host.number, err(&done), self.log());
+    }
+
+    /// Has a target emptied. Where an object is left that a node has yet to let go of, the order is given again.
+    pub fn empties(&self, target: &str) {
+        let mut said = String::new();
+        let began = std::time::Instant::now();
+        loop {
+            let done = self.run(&["target", "drain", target]);
+            if done.status.success() {
+                return;
+            }
+            said += &err(&done);
+            assert!(said.contains("still holds") && began.elapsed().as_secs() < 30, "{said}\n{}", self.log());
+            std::thread::sleep(std::time::Duration::from_millis(200));
+        }
     }
 
     fn try_up(&self) -> Output {
@@ -108,15 +186,11 @@ impl Node<'_> {
         self.host.must("kill", &[signal, pid]);
     }
 
-    /// Stops the daemon as a host stops that has too much to do; its number, to go on with.
-    pub fn freeze(&self) -> String {
+    /// Stops the daemon as a host stops that has too much to do, until what is given back is dropped.
+    pub fn freeze(&self) -> Frozen<'_> {
         let pid = self.pid();
         self.signal("-STOP", &pid);
-        pid
-    }
-
-    pub fn wake(&self, pid: &str) {
-        self.signal("-CONT", pid);
+        Frozen { node: self, pid }
     }
 
     /// Ends the daemon as a crash would, frozen or not, and what is left of its mount.
@@ -127,9 +201,23 @@ impl Node<'_> {
     }
 }
 
+/// A daemon that stands still.
+pub struct Frozen<'a> {
+    node: &'a Node<'a>,
+    pub pid: String,
+}
+
+impl Drop for Frozen<'_> {
+    fn drop(&mut self) {
+        drop(self.node.host.run("kill", &["-CONT", &self.pid]));
+    }
+}
+
 impl Drop for Node<'_> {
     fn drop(&mut self) {
-        drop(self.run(&["down", "--force"]));
+        if !self.stays {
+            drop(self.run(&["down", "--force"]));
+        }
     }
 }
 
@@ -196,7 +284,7 @@ fn a_volume_is_refused_to_a_daemon_with_another_state() {
 
 /// State in Redis, names and objects in GlusterFS: any host has the volume, one after the other.
 #[test]
-fn what_one_host_wrote_another_reads_also_beside_it() {
+fn what_one_host_wrote_another_reads_when_it_has_the_volume() {
     let Some(hosts) = hosts() else { return };
     let shared = Shared::new(&hosts, "moves", State::Redis, "");
     let data = noise(9 << 20);
@@ -208,14 +296,18 @@ fn what_one_host_wrote_another_reads_also_beside_it() {
     second.up();
     assert!(std::fs::read(second.path("large")).expect("read") == data);
     std::fs::write(second.path("small"), b"a few more bytes").expect("write");
-    // Neither one that stands still nor one that died keeps another out.
-    let pid = second.freeze();
+    // One that stands still keeps nobody out, and neither does one that died.
+    let frozen = second.freeze();
     first.up();
     assert!(std::fs::read(first.path("large")).expect("read") == data);
-    second.wake(&pid);
+    assert_eq!(std::fs::read(first.path("small")).expect("read"), b"a few more bytes");
+    let pid = frozen.pid.clone();
+    drop(frozen);
     assert!(std::fs::read(second.path("large")).expect("read") == data);
     second.kill(&pid);
-    assert!(std::fs::read(first.path("large")).expect("read") == data);
-    assert_eq!(std::fs::read(first.path("small")).expect("read"), b"a few more bytes");
+    std::fs::write(first.path("large"), b"no more").expect("write");
+    second.up();
+    assert_eq!(std::fs::read(second.path("large")).expect("read"), b"no more");
+    second.down();
     first.down();
 }

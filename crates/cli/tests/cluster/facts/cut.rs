@@ -49,12 +49,7 @@ fn a_host_that_is_cut_off_amid_its_renewals_is_expelled() {
         let last: usize = names[0][2..].parse().expect("a beat");
         assert!(renewed == last || renewed + 1 == last, "what was told is so: {renewed} and {last}");
         let began = std::time::Instant::now();
-        // To each brick: a directory is listed without the names of one that is away.
-        let mut make = |n: usize| {
-            let name = path(&format!("made{n}"));
-            agents[2].call(Call::Open { path: name, flags: OFlags::CREATE.bits(), of: "made".into() }).result.is_ok()
-        };
-        crate::real::until("it is connected again", || (0..24).all(&mut make));
+        agents[2].reaches_all(&dir);
         assert_eq!(agents[2].names(&dir).len(), 25);
         println!("it is connected again {:.1?} after the cable", began.elapsed());
     }
