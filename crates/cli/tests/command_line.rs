@@ -71,6 +71,8 @@ const WORDS: Words = Words {
         &["checkpoint", "status"],
         &["completions"],
         &["man"],
+        &["node"],
+        &["node", "list"],
         &["connect"],
     ],
 };

@@ -12,9 +12,7 @@
 mod keeper;
 mod leases;
 
-pub use leases::{Info, were_there};
-
-pub(crate) use leases::join_lock;
+pub use leases::Info;
 
 use crate::file::{Cluster, FileTable};
 use crate::state::State;
@@ -34,8 +32,6 @@ use std::time::{Duration, Instant};
 
 /// How long somebody waits for this node to have a lease.
 const LEASE_WAIT: Duration = Duration::from_secs(20);
-/// How long one call listens for bells.
-const LISTEN_SPAN: Duration = Duration::from_millis(500);
 /// After a failure to listen.
 const LISTEN_AGAIN: Duration = Duration::from_secs(1);
 
@@ -109,7 +105,7 @@ impl Nodes {
         self.workers.start("bell", move || {
             while !nodes.ends.load(Ordering::Acquire) {
                 let mut hear = |text: &str| nodes.heard(text, &files);
-                if let Err(error) = nodes.state.listen(LISTEN_SPAN, &mut hear) {
+                if let Err(error) = nodes.state.listen(&|| !nodes.ends.load(Ordering::Acquire), &mut hear) {
                     tracing::debug!("other nodes are not heard for now: {error}");
                     std::thread::sleep(LISTEN_AGAIN);
                 }
@@ -118,7 +114,8 @@ impl Nodes {
     }
 
     fn heard(&self, text: &str, files: &Weak<FileTable>) {
-        if text == ORDERS {
+        // What was ordered while this node heard nothing, too.
+        if text == ORDERS || text.is_empty() {
             let followed = self.volume.upgrade().map_or(Ok(()), |volume| volume.follow_orders());
             return followed
                 .unwrap_or_else(|error| tracing::warn!("what operators ordered elsewhere is not known here: {error}"));

@@ -128,9 +128,8 @@ pub trait State: Send + Sync {
     fn ring(&self, _text: &str) -> Result<()> {
         Ok(())
     }
-    /// Hears for a while what is told.
-    fn listen(&self, span: std::time::Duration, _hear: &mut dyn FnMut(&str)) -> Result<()> {
-        std::thread::sleep(span);
+    /// Hears what is told, as long as that goes on; first an empty text, once all that comes is heard.
+    fn listen(&self, _goes_on: &dyn Fn() -> bool, _hear: &mut dyn FnMut(&str)) -> Result<()> {
         Ok(())
     }
     /// The next number of a sequence of that name, starting with 1.

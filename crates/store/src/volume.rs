@@ -9,6 +9,7 @@ mod config;
 mod edit;
 pub(crate) mod identity;
 mod ids;
+mod joining;
 mod keys;
 mod lock;
 mod machines;
@@ -27,6 +28,7 @@ mod template;
 pub use backup::{adopt_state, dump_state, load_state};
 pub use config::{Config, Keeping, TargetConfig};
 pub use edit::set_device;
+pub(crate) use joining::nodes_directory;
 pub use keys::Key;
 pub(crate) use namespace::random;
 pub use parse::TARGETS_MAX;
@@ -170,8 +172,24 @@ impl Volume {
         identity::unknown(&*self.state)
     }
 
+    /// Whether directories list all their names, as far as anybody can tell.
+    pub(crate) fn namespace_is_whole(&self) -> Result<bool> {
+        if !self.config.is_shared() {
+            return Ok(true);
+        }
+        identity::is_whole(&*self.state, self.namespace_bytes()?)
+    }
+
+    fn namespace_bytes(&self) -> Result<u64> {
+        let about = rustix::fs::fstatvfs(self.tree())?;
+        Ok(about.f_blocks.saturating_mul(about.f_frsize))
+    }
+
     /// The operator says that no name will come back any more.
     pub fn forget_unknown_epochs(&self) -> Result<()> {
+        if self.config.is_shared() {
+            identity::is_so_large(&*self.state, self.namespace_bytes()?)?;
+        }
         identity::all_known(&*self.state)
     }
 

@@ -85,7 +85,7 @@ impl Walked {
 fn moved_files(volume: &Volume, files: &FileTable, mover: &Mover) -> Result<Walked> {
     tracing::info!("looking through the tree for files whose move was interrupted");
     let moved: HashSet<FileId> = mover.journal_files()?;
-    let mut walked = Walked { layouts: HashMap::new(), complete: true };
+    let mut walked = Walked { layouts: HashMap::new(), complete: volume.namespace_is_whole()? };
     for file in walk(volume, files)? {
         match file.map(|file| file.layout()) {
             Ok(Some(layout)) if moved.contains(&layout.file) => {

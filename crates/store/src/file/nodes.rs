@@ -561,3 +561,6 @@ impl File {
         self.is_shared() && gone(*errno) && self.refresh().unwrap_or(false)
     }
 }
+
+#[cfg(test)]
+mod tests;

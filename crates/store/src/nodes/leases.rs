@@ -1,32 +1,27 @@
 //! The files in `NAMESPACE/nodes`.
 //!
 //! ```text
-//!   nodes/join     locked by whoever opens the volume, until what is new is formatted
+//!   nodes/join     locked by whoever opens the volume: `volume::joining`
 //!   nodes/new.ID   a lease to be; its text says whose it is
 //!   nodes/N        number N was taken: a symlink to that file. Made once, and it stays
 //!   nodes/N.B      the lease of node N after B renewals
 //!   nodes/N.over   node N is over
 //! ```
 
+use crate::volume::{nodes_directory, random};
 use crate::{Error, Result};
 use parking_lot::Mutex;
 use policy::Time;
 use policy::cluster::Node;
 use policy::cluster::lease::Seen;
 use rustix::fd::OwnedFd;
-use rustix::fs::{self, FlockOperation, Mode, OFlags};
+use rustix::fs::{self, Mode, OFlags};
 use rustix::io::Errno;
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::path::Path;
-use std::time::{Duration, Instant};
 
-const DIRECTORY: &str = "nodes";
-const JOIN: &str = "join";
 const OVER: &str = "over";
-/// How long to wait for others that join.
-const JOIN_WAIT: Duration = Duration::from_secs(20);
-const JOIN_LOOK: Duration = Duration::from_millis(20);
 /// The text of a lease is no longer.
 const TEXT_BYTES_MAX: u64 = 16 << 10;
 
@@ -80,48 +75,13 @@ pub(super) struct Listing {
     pub over: Vec<Node>,
 }
 
-/// Whether several nodes ever had the volume of a namespace.
-pub fn were_there(namespace: &Path) -> bool {
-    namespace.join(DIRECTORY).is_dir()
-}
-
 fn lease(node: Node, beat: u64) -> String {
     format!("{}.{beat}", node.0)
 }
 
-fn directory(namespace: &Path) -> Result<OwnedFd> {
-    let path = namespace.join(DIRECTORY);
-    match fs::mkdir(&path, Mode::RWXU) {
-        Ok(()) | Err(Errno::EXIST) => {}
-        Err(errno) => return Err(errno.into()),
-    }
-    Ok(fs::open(&path, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?)
-}
-
-/// Numbers are taken by one node at a time, so that one that another node is about to write down is not taken for one that was lost.
-pub(crate) fn join_lock(namespace: &Path) -> Result<OwnedFd> {
-    lock(&directory(namespace)?)
-}
-
-fn lock(directory: &OwnedFd) -> Result<OwnedFd> {
-    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC;
-    let file = fs::openat(directory, JOIN, flags, Mode::RUSR | Mode::WUSR)?;
-    let until = Instant::now() + JOIN_WAIT;
-    loop {
-        match fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => return Ok(file),
-            Err(Errno::WOULDBLOCK) if Instant::now() < until => std::thread::sleep(JOIN_LOOK),
-            Err(Errno::WOULDBLOCK) => {
-                return Err(Error::Elsewhere("another node joins and does not come to an end".into()));
-            }
-            Err(errno) => return Err(errno.into()),
-        }
-    }
-}
-
 impl Leases {
     pub fn open(namespace: &Path) -> Result<Leases> {
-        Ok(Leases { directory: directory(namespace)?, known: Mutex::default() })
+        Ok(Leases { directory: nodes_directory(namespace)?, known: Mutex::default() })
     }
 
     /// Takes the number after the last, and its lease.
@@ -130,7 +90,7 @@ impl Leases {
         loop {
             let listing = self.list()?;
             self.end_earlier(&listing, info)?;
-            let new = format!("new.{}", crate::volume::random()?);
+            let new = format!("new.{}", random()?);
             let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
             let file = fs::openat(&self.directory, &new, flags, Mode::RUSR | Mode::WUSR)?;
             let mut file = std::fs::File::from(file);

@@ -32,6 +32,8 @@ const ANSWER_SPAN: Duration = Duration::from_secs(5);
 const AWAY_SPAN: Duration = Duration::from_secs(1);
 /// How often a server that is loading is asked again.
 const LOADING_SPAN: Duration = Duration::from_millis(20);
+/// How often one that listens looks whether to go on.
+const LISTEN_SPAN: Duration = Duration::from_millis(500);
 /// The layout of the keys that this program knows.
 const SCHEMA: u32 = 1;
 
@@ -53,8 +55,6 @@ pub struct RedisState {
     prefix: String,
     /// The node whose journal, stagings and records these are; all are together where one daemon has the volume.
     own: Option<String>,
-    /// Hears what other nodes say.
-    ear: Mutex<Option<Connection>>,
 }
 
 /// Whether a text is the address of a server.
@@ -119,8 +119,10 @@ impl Server {
             Ok(value) => return Ok(value),
             Err(error) => error,
         };
-        // One that was idle may have been closed at the other end; all calls may be done twice.
-        if held && error.is_connection_dropped() && !error.is_timeout() {
+        // One that was idle may have been closed at the other end, and one of a process that was stopped for a while gives up waiting; all
+        // calls may be done twice.
+        let dropped = held && error.is_connection_dropped() && !error.is_timeout();
+        if dropped || is_interrupted(&error) {
             match self.attempt(&mut link, &mut act)? {
                 Ok(value) => return Ok(value),
                 Err(again) => error = again,
@@ -188,6 +190,13 @@ impl Server {
     }
 }
 
+fn is_interrupted(error: &RedisError) -> bool {
+    type Shared = std::sync::Arc<dyn std::error::Error + Send + Sync>;
+    let source = std::error::Error::source(error).and_then(|source| source.downcast_ref::<Shared>());
+    let source = source.and_then(|source| source.downcast_ref::<std::io::Error>());
+    source.is_some_and(|source| source.kind() == std::io::ErrorKind::Interrupted)
+}
+
 fn broken(error: &RedisError) -> bool {
     error.is_io_error() || error.is_timeout() || error.is_connection_dropped() || error.is_unrecoverable_error()
 }
@@ -221,7 +230,7 @@ impl RedisState {
     }
 
     fn of(server: Server, volume: &str, own: Option<String>) -> RedisState {
-        RedisState { server, prefix: format!("entrepot:{volume}:"), own, ear: Mutex::default() }
+        RedisState { server, prefix: format!("entrepot:{volume}:"), own }
     }
 
     /// A key. What is one node's alone lies apart: journal, stagings, and records but for those of the state itself.
@@ -255,39 +264,20 @@ impl RedisState {
         self.server.with(act)
     }
 
-    fn listen_for(&self, span: Duration, hear: &mut dyn FnMut(&str)) -> Result<()> {
-        let mut ear = self.ear.lock();
-        let failed = |error: RedisError| Error::State(format!("{}: {error}", self.server.address()));
-        let mut connection = match ear.take() {
-            Some(connection) => connection,
-            None => {
-                let mut made = self.server.client.get_connection_with_timeout(CONNECT_SPAN).map_err(failed)?;
-                made.send_packed_command(&redis::cmd("SUBSCRIBE").arg(self.key("bell")).get_packed_command())
-                    .map_err(failed)?;
-                made
-            }
-        };
-        let until = Instant::now() + span;
-        loop {
-            let left = until.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                break;
-            }
-            connection.set_read_timeout(Some(left)).map_err(failed)?;
-            match connection.recv_response() {
-                Ok(message) => {
-                    let words: Vec<Vec<u8>> = redis::from_redis_value(message).unwrap_or_default();
-                    if let [kind, _, text] = words.as_slice()
-                        && kind == b"message"
-                    {
-                        hear(&String::from_utf8_lossy(text));
-                    }
-                }
-                Err(error) if error.is_timeout() => break,
-                Err(error) => return Err(failed(error)),
+    fn listen_while(&self, goes_on: &dyn Fn() -> bool, hear: &mut dyn FnMut(&str)) -> RedisResult<()> {
+        let mut connection = self.server.client.get_connection_with_timeout(CONNECT_SPAN)?;
+        connection.set_read_timeout(Some(LISTEN_SPAN))?;
+        connection.set_write_timeout(Some(ANSWER_SPAN))?;
+        let mut ear = connection.as_pubsub();
+        ear.subscribe(self.key("bell"))?;
+        hear("");
+        while goes_on() {
+            match ear.get_message() {
+                Ok(message) => hear(&message.get_payload::<String>()?),
+                Err(error) if error.is_timeout() => {}
+                Err(error) => return Err(error),
             }
         }
-        *ear = Some(connection);
         Ok(())
     }
 }

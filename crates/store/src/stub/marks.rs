@@ -26,7 +26,7 @@ const OURS: &str = "user.entrepot.";
 const IN_STUB: &[u8; 8] = b"in stub\n";
 /// What the record of a generation starts with that lies in a file beside the stubs.
 const BESIDE: &[u8; 7] = b"beside ";
-/// An attribute of this size has room beside others on every file system of `docs/guide/cluster.md`.
+/// An attribute of this size has room beside others on every file system of `docs/guide/operate/cluster.md`.
 const RECORD_BYTES_MAX: usize = 1024;
 
 /// What nodes wrote on a stub.

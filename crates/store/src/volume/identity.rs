@@ -26,6 +26,10 @@ const ID: &str = "id";
 const RETURNED: &str = "returned";
 /// The epochs of which not all names are known.
 const UNKNOWN: &str = "unknown";
+/// The largest size of the file system of a namespace that nodes share.
+const SIZE: &str = "size";
+/// A part of it that may come and go; a guess: less than one server of a thousand.
+const SIZE_PART: u64 = 2000;
 /// The directory `tree` of the namespace, as the file system knows it.
 const TREE: &str = "tree";
 
@@ -154,7 +158,42 @@ pub(super) fn unknown(state: &dyn State) -> Result<Option<Range<u32>>> {
     get(state, UNKNOWN)
 }
 
+/// Whether the file system of the names is as large as it ever was. One of several servers (GlusterFS) that lacks one lists directories
+/// without the names there, and gives no error; it is smaller then.
+pub(super) fn is_whole(state: &dyn State, bytes: u64) -> Result<bool> {
+    let largest: u64 = get(state, SIZE)?.unwrap_or(0);
+    if bytes > largest {
+        put(state, SIZE, &bytes)?;
+    }
+    Ok(bytes >= largest - largest / SIZE_PART)
+}
+
+/// The operator says that the names are all there.
+pub(super) fn is_so_large(state: &dyn State, bytes: u64) -> Result<()> {
+    put(state, SIZE, &bytes)
+}
+
 /// The operator says that nothing else will come back.
 pub(super) fn all_known(state: &dyn State) -> Result<()> {
     state.record_remove(KIND, UNKNOWN).map(drop)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::state::SqliteState;
+
+    /// [S-162]
+    #[test]
+    fn names_may_be_missing_where_the_file_system_is_smaller_than_it_was() {
+        let state = SqliteState::in_memory().unwrap();
+        let bricks = |bricks: u64| bricks << 40;
+        assert!(is_whole(&state, bricks(1000)).unwrap() && is_whole(&state, bricks(1000)).unwrap());
+        assert!(!is_whole(&state, bricks(999)).unwrap());
+        assert!(is_whole(&state, bricks(1000) - 5000).unwrap(), "what a file system takes for itself");
+        assert!(is_whole(&state, bricks(1001)).unwrap(), "one more");
+        assert!(!is_whole(&state, bricks(1000)).unwrap());
+        is_so_large(&state, bricks(999)).unwrap();
+        assert!(is_whole(&state, bricks(999)).unwrap());
+    }
 }

@@ -7,9 +7,8 @@ use super::lock::Lock;
 use super::problem::{Problem, Problems};
 use super::servers::{FileServer, FileServers};
 use super::state_store::Reached;
-use super::{Volume, VolumeId, identity, namespace};
+use super::{Volume, VolumeId, identity, joining, namespace};
 use crate::exit;
-use crate::nodes;
 use crate::state::{State, TargetRecord};
 use crate::stats::Stats;
 use crate::target::Way;
@@ -39,13 +38,13 @@ impl Volume {
     pub fn open(config: Config, servers: &dyn FileServers) -> Result<Volume, Problems> {
         check::check(&config)?;
         let shared = config.is_shared();
-        if !shared && nodes::were_there(&config.namespace) {
+        if !shared && joining::had_nodes(&config.namespace) {
             return Err(of_several_nodes(&config));
         }
         let lock = Lock::take(&config.state, &config.namespace, shared)?;
         close_to_others(&config.state)?;
         // What is new is formatted by one of them, and the others find it.
-        let joining = shared.then(|| nodes::join_lock(&config.namespace)).transpose().map_err(problem)?;
+        let joining = shared.then(|| joining::join(&config.namespace)).transpose().map_err(problem)?;
         let reached = Reached::open(&config).map_err(problem)?;
         let id = match namespace::read_id(&config.namespace).map_err(problem)? {
             Some(id) => id,

@@ -137,6 +137,13 @@ impl Checker {
         } else if !all_names {
             found.unseen("the tree".into(), "it changed while it was looked through; check again when it is quiet");
         }
+        if !options.drop_unknown && !self.volume.namespace_is_whole()? {
+            found.unseen(
+                "the namespace".into(),
+                "its file system is smaller than it was: a server of it may be away, and the names there are not listed. When all are back, \
+                 check again; if it is meant to be smaller, `entrepot check --repair --drop-unknown`",
+            );
+        }
         for target in found.report.targets_away.clone() {
             found.unseen(format!("target {target}"), "it is away");
         }

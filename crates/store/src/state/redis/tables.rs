@@ -391,8 +391,8 @@ impl State for RedisState {
         self.ask(cmd("PUBLISH").arg(self.key("bell")).arg(text))
     }
 
-    fn listen(&self, span: std::time::Duration, hear: &mut dyn FnMut(&str)) -> Result<()> {
-        self.listen_for(span, hear)
+    fn listen(&self, goes_on: &dyn Fn() -> bool, hear: &mut dyn FnMut(&str)) -> Result<()> {
+        self.listen_while(goes_on, hear).map_err(|error| Error::State(format!("{}: {error}", self.server.address())))
     }
 
     fn next_number(&self, sequence: &str) -> Result<u64> {

@@ -159,3 +159,33 @@ fn a_server_that_forgets_is_refused_and_so_is_a_newer_schema() {
         assert!(check_url(bad).is_err(), "{bad}");
     }
 }
+
+/// [S-205]
+#[test]
+fn what_one_rings_another_hears_also_after_a_silence() {
+    let Some(redis) = Redis::synced() else { return };
+    let (one, other) = (redis.open("v"), redis.open("v"));
+    let (tell, told) = std::sync::mpsc::channel::<String>();
+    let ends = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let goes_on = || !ends.load(std::sync::atomic::Ordering::Relaxed);
+            other.listen(&goes_on, &mut |text| tell.send(text.to_owned()).unwrap()).unwrap();
+        });
+        let next = || told.recv_timeout(Duration::from_secs(20)).unwrap();
+        assert_eq!(next(), "", "from here on it hears");
+        for text in ["first", "second"] {
+            std::thread::sleep(LISTEN_SPAN * 3);
+            one.ring(text).unwrap();
+            assert_eq!(next(), text);
+        }
+        ends.store(true, std::sync::atomic::Ordering::Relaxed);
+    });
+}
+
+#[test]
+fn a_wait_that_a_stopped_process_gave_up_is_told_from_other_errors() {
+    let error = |kind| RedisError::from(std::io::Error::from(kind));
+    assert!(is_interrupted(&error(std::io::ErrorKind::Interrupted)));
+    assert!(!is_interrupted(&error(std::io::ErrorKind::TimedOut)));
+}
