@@ -3,6 +3,7 @@
 use crate::hosts::Host;
 use crate::real::until;
 use crate::space::Lines;
+use crate::writers::{Orders, work};
 use rustix::fs::{AtFlags, FlockOperation, Mode, OFlags, XattrFlags};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
@@ -89,6 +90,8 @@ pub enum Call {
     Flock {
         of: String,
     },
+    /// Records of a file that others write, too.
+    Records(Orders),
     /// A lock of a range that belongs to the open file, without waiting.
     LockRange {
         of: String,
@@ -321,6 +324,7 @@ fn carry(call: Call, files: &mut HashMap<String, File>) -> Result<Value, Errno> 
             return Ok(names.into());
         }
         Call::Flock { of } => rustix::fs::flock(&files[&of], FlockOperation::NonBlockingLockExclusive)?,
+        Call::Records(orders) => return Ok(json!(work(&orders)?)),
         Call::LockRange { of, exclusive, start, len } => {
             let kind = if exclusive { libc::F_WRLCK } else { libc::F_UNLCK };
             // SAFETY: zero is a value of each field.

@@ -7,10 +7,13 @@ mod ceph;
 mod facts;
 mod gluster;
 mod hosts;
+mod moved;
 mod random;
 #[allow(dead_code, reason = "some of it is for other tests")]
 #[path = "../end_to_end/real.rs"]
 mod real;
+mod records;
 mod same;
 mod space;
 mod volume;
+mod writers;

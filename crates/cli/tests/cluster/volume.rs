@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::process::Output;
 
 /// How many targets there are: `target1` and so on.
-const TARGETS: usize = 2;
+pub const TARGETS: usize = 2;
 
 const NODES: &str = "nodes";
 /// A machine with much else to do is no failed target.
@@ -102,6 +102,11 @@ fn is_in_order(node: &Node<'_>) {
 }
 
 impl Node<'_> {
+    /// A file that this host alone has.
+    pub fn local(&self, name: &str) -> String {
+        format!("{}/{name}", self.state)
+    }
+
     /// The hosts that have a node, and for each whether it leads, as this one sees it.
     fn listed(&self) -> Vec<(String, bool)> {
         let nodes = self.entrepot(&["node", "list"])["nodes"].take();
@@ -124,6 +129,28 @@ impl Node<'_> {
         let done = self.run(&[words, &["--output", "json"]].concat());
         assert!(done.status.success(), "host {}: {words:?}: {}\n{}", self.host.number, err(&done), self.log());
         serde_json::from_slice(&done.stdout).expect("JSON")
+    }
+
+    /// Runs a command that must succeed.
+    #[track_caller]
+    pub fn ok(&self, words: &[&str]) {
+        let done = self.run(words);
+        assert!(done.status.success(), "host {}: {words:?}: {}\n{}", self.host.number, err(&done), self.log());
+    }
+
+    /// Has a target emptied. Where an object is left that a node has yet to let go of, the order is given again.
+    pub fn empties(&self, target: &str) {
+        let mut said = String::new();
+        let began = std::time::Instant::now();
+        loop {
+            let done = self.run(&["target", "drain", target]);
+            if done.status.success() {
+                return;
+            }
+            said += &err(&done);
+            assert!(said.contains("still holds") && began.elapsed().as_secs() < 30, "{said}\n{}", self.log());
+            std::thread::sleep(std::time::Duration::from_millis(200));
+        }
     }
 
     fn try_up(&self) -> Output {

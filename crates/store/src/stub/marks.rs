@@ -20,6 +20,8 @@ use rustix::io::Errno;
 use std::collections::BTreeSet;
 use std::ffi::CStr;
 
+/// How often a list that another node changed meanwhile is asked for again. A guess: names of a file go one at a time.
+const LISTS_MAX: usize = 100;
 /// What the names of these attributes start with.
 const OURS: &str = "user.entrepot.";
 /// The record of a generation in which the bytes are in the stub.
@@ -88,7 +90,7 @@ fn texts(names: &[u8]) -> impl Iterator<Item = &str> {
 
 /// A list of names in a buffer that fits.
 pub(super) fn list(mut ask: impl FnMut(&mut [u8]) -> rustix::io::Result<usize>) -> rustix::io::Result<Vec<u8>> {
-    let mut names = vec![0; 1024];
+    let (mut names, mut again) = (vec![0; 1024], 0);
     loop {
         match ask(&mut names) {
             Ok(len) => {
@@ -96,6 +98,8 @@ pub(super) fn list(mut ask: impl FnMut(&mut [u8]) -> rustix::io::Result<usize>) 
                 return Ok(names);
             }
             Err(Errno::RANGE) if names.len() < ATTRIBUTE_BYTES_MAX => names.resize(ATTRIBUTE_BYTES_MAX, 0),
+            // GlusterFS says so of a list beside which a name goes.
+            Err(Errno::NODATA) if again < LISTS_MAX => again += 1,
             Err(errno) => return Err(errno),
         }
     }
