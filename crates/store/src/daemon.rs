@@ -152,10 +152,8 @@ impl Starting {
         background.tell_of_replicas(adapt.replicas());
         let names =
             Arc::new(DurableNames::open(volume.state().clone(), pool.clone(), &host::boot()).map_err(|e| problem(&e))?);
-        // What is marked as in use may be in use on another node.
-        if nodes.as_ref().is_none_or(|nodes| nodes.is_alone()) {
-            crash::settle(&volume, &files, &mover).map_err(|e| problem(&e))?;
-        }
+        let alone = nodes.as_ref().is_none_or(|nodes| nodes.is_alone());
+        crash::settle(&volume, &files, &mover, alone).map_err(|e| problem(&e))?;
         if let Some(nodes) = &nodes {
             nodes.listen(&files);
         }

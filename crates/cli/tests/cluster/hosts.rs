@@ -121,6 +121,11 @@ impl Hosts {
         format!("redis://{}:{REDIS_PORT}", self.server.address())
     }
 
+    /// Ends Redis as a crash would.
+    pub fn kill_redis(&self) {
+        self.server.must("sh", &["-c", &format!("kill -9 $(cat {REDIS_PID})")]);
+    }
+
     /// One process on each host that does calls.
     pub fn agents(&self) -> Vec<Agent<'_>> {
         self.hosts.iter().map(Agent::start).collect()
@@ -226,15 +231,19 @@ impl Host {
         assert!(done.expect("nsenter").success(), "host {}: {program} {words:?}", self.number);
     }
 
-    fn start_redis(&self) {
+    pub fn start_redis(&self) {
         let (address, dir) = (self.address(), format!("{LOCAL}/redis"));
-        self.must("mkdir", &[&dir]);
+        self.must("mkdir", &["-p", &dir]);
         let (port, network) = (["--port", REDIS_PORT], ["--bind", &address, "--protected-mode", "no"]);
         let files = ["--dir", &dir, "--save", "", "--appendonly", "yes", "--appendfsync", "always"];
-        self.daemon("redis-server", &[&port[..], &network, &files, &["--daemonize", "yes"]].concat());
+        self.daemon(
+            "redis-server",
+            &[&port[..], &network, &files, &["--daemonize", "yes", "--pidfile", REDIS_PID]].concat(),
+        );
         let ping = || self.run("redis-cli", &["-h", &address, "ping"]).stdout.starts_with(b"PONG");
         until("Redis answers", ping);
     }
 }
 
 const REDIS_PORT: &str = "6379";
+const REDIS_PID: &str = "/run/redis.pid";

@@ -3,10 +3,13 @@
 
 mod agent;
 mod appends;
+mod away;
 mod ceph;
 mod facts;
+mod frozen;
 mod gluster;
 mod hosts;
+mod killed;
 mod moved;
 mod random;
 #[allow(dead_code, reason = "some of it is for other tests")]

@@ -84,6 +84,17 @@ impl Shared<'_> {
     }
 }
 
+/// Which of the nodes leads.
+pub fn leading(nodes: &[Node<'_>]) -> usize {
+    let mut led = None;
+    let leads = |node: &Node<'_>| node.name() == nodes[0].leader();
+    until_within(30, "one leads", || {
+        led = nodes.iter().position(leads);
+        led.is_some()
+    });
+    led.expect("one leads")
+}
+
 /// Nothing is lost, half done or left over, as any of the nodes sees it.
 pub fn are_in_order(nodes: &[Node<'_>]) {
     std::thread::scope(|scope| nodes.iter().for_each(|node| drop(scope.spawn(|| is_in_order(node)))));
@@ -102,6 +113,11 @@ fn is_in_order(node: &Node<'_>) {
 }
 
 impl Node<'_> {
+    /// The host's name.
+    pub fn name(&self) -> String {
+        format!("host{}", self.host.number)
+    }
+
     /// A file that this host alone has.
     pub fn local(&self, name: &str) -> String {
         format!("{}/{name}", self.state)
@@ -116,6 +132,11 @@ impl Node<'_> {
 
     pub fn hosts(&self) -> Vec<String> {
         self.listed().into_iter().map(|(host, _)| host).collect()
+    }
+
+    /// The host that leads, if one does.
+    pub fn leader(&self) -> String {
+        self.listed().into_iter().find(|(_, leads)| *leads).map(|(host, _)| host).unwrap_or_default()
     }
 
     /// Runs a command of the binary.
@@ -284,7 +305,7 @@ fn a_volume_is_refused_to_a_daemon_with_another_state() {
 
 /// State in Redis, names and objects in GlusterFS: any host has the volume, one after the other.
 #[test]
-fn what_one_host_wrote_another_reads_also_beside_it() {
+fn what_one_host_wrote_another_reads_when_it_has_the_volume() {
     let Some(hosts) = hosts() else { return };
     let shared = Shared::new(&hosts, "moves", State::Redis, "");
     let data = noise(9 << 20);
@@ -296,15 +317,18 @@ fn what_one_host_wrote_another_reads_also_beside_it() {
     second.up();
     assert!(std::fs::read(second.path("large")).expect("read") == data);
     std::fs::write(second.path("small"), b"a few more bytes").expect("write");
-    // Neither one that stands still nor one that died keeps another out.
+    // One that stands still keeps nobody out, and neither does one that died.
     let frozen = second.freeze();
     first.up();
     assert!(std::fs::read(first.path("large")).expect("read") == data);
+    assert_eq!(std::fs::read(first.path("small")).expect("read"), b"a few more bytes");
     let pid = frozen.pid.clone();
     drop(frozen);
     assert!(std::fs::read(second.path("large")).expect("read") == data);
     second.kill(&pid);
-    assert!(std::fs::read(first.path("large")).expect("read") == data);
-    assert_eq!(std::fs::read(first.path("small")).expect("read"), b"a few more bytes");
+    std::fs::write(first.path("large"), b"no more").expect("write");
+    second.up();
+    assert_eq!(std::fs::read(second.path("large")).expect("read"), b"no more");
+    second.down();
     first.down();
 }

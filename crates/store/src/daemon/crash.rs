@@ -14,7 +14,9 @@ use std::sync::Arc;
 
 /// Settles everything that can be settled now. What cannot (its target is away) keeps its mark and is tried at the next
 /// start; it is said in the log.
-pub(super) fn settle(volume: &Volume, files: &Arc<FileTable>, mover: &Mover) -> Result<()> {
+///
+/// The journal is this node's own. Marks may be those of other nodes that are there: with `alone` nobody else is.
+pub(super) fn settle(volume: &Volume, files: &Arc<FileTable>, mover: &Mover, alone: bool) -> Result<()> {
     let marks = marks(volume)?;
     let open = |name: &CString| files.open_at(volume.open_links(), &**name);
     let mut elsewhere = None;
@@ -53,7 +55,7 @@ pub(super) fn settle(volume: &Volume, files: &Arc<FileTable>, mover: &Mover) -> 
     if recovered.moves > 0 {
         tracing::info!(moves = recovered.moves, objects = recovered.objects, "moves that were interrupted are settled");
     }
-    for mark in &marks {
+    for mark in marks.iter().filter(|_| alone) {
         let shown = mark.to_string_lossy();
         match open(mark).and_then(|file| file.map_or(Ok(()), |file| settle_one(volume, &file, mark, named.as_ref()))) {
             Ok(()) => tracing::debug!(file = %shown, "settled after a crash"),

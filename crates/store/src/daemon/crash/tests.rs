@@ -54,7 +54,7 @@ fn start(world: &World) -> (Arc<FileTable>, BTreeSet<ObjectId>) {
     let pool = files.pool().clone();
     let files = FileTable::new(pool.clone(), volume.config().namespace.clone());
     let mover = Mover::new(pool, volume.state().clone(), None);
-    settle(&volume, &files, &mover).expect("settled");
+    settle(&volume, &files, &mover, true).expect("settled");
     for target in volume.targets().all() {
         mover.collect_garbage(target.id()).expect("as the daemon does at its start");
     }
