@@ -208,9 +208,11 @@ fn a_file_past_the_page_cache_has_no_shared_mappings() {
                 (0..PAGES).for_each(|page| unsafe { (at as *mut u8).add(page as usize * 4096 + 64).write(2) })
             });
         });
+        // Before it is unmapped: the kernel writes back what a mapping left while no thread of its process, and so none
+        // that serves the disk, gets memory.
+        file.sync_all().unwrap();
         // SAFETY: as above; nobody uses it any more.
         unsafe { munmap(at as *mut _, PAGES as usize * 4096).unwrap() };
-        file.sync_all().unwrap();
         let bytes = fs::read(mounted.path("f")).unwrap();
         assert!(bytes.chunks(4096).all(|page| page[..8] == [1; 8] && page[64] == 2));
     }
