@@ -6,6 +6,7 @@ use crate::state::State;
 use crate::target::{Medium, Targets};
 use crate::{Error, Result};
 use parking_lot::Mutex;
+use policy::ObjectId;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -68,7 +69,7 @@ impl Ids {
 fn known_to(medium: &dyn Medium, look: bool) -> Result<u32, rustix::io::Errno> {
     match medium.epoch()? {
         Some(epoch) => Ok(epoch),
-        None if look => Ok(medium.list()?.into_iter().map(|id| (id.0 >> 32) as u32).max().unwrap_or(0)),
+        None if look => Ok(medium.list()?.into_iter().map(ObjectId::epoch).max().unwrap_or(0)),
         None => Ok(0),
     }
 }

@@ -166,12 +166,12 @@ impl Checker {
             return Ok(());
         }
         let cluster = self.files.pool().cluster.get();
-        let elsewhere = |object: ObjectId| cluster.is_some_and(|c| c.may_be_used_by_another((object.0 >> 32) as u32));
+        let elsewhere = |object: ObjectId| cluster.is_some_and(|c| c.may_be_used_by_another(object.epoch()));
         orphans.retain(|orphan| !answered_for.contains(orphan) && !elsewhere(orphan.1) && self.is_there(*orphan));
         let complete = found.report.unseen.is_empty();
         let unknown = self.volume.unknown_epochs()?.filter(|_| !options.drop_unknown);
         for (target, object) in orphans {
-            let known = unknown.as_ref().is_none_or(|epochs| !epochs.contains(&((object.0 >> 32) as u32)));
+            let known = unknown.as_ref().is_none_or(|epochs| !epochs.contains(&object.epoch()));
             let outcome = if !complete {
                 Outcome::Failed("not everything was seen, so that some file may name it".into())
             } else if known {
