@@ -27,7 +27,7 @@ use crate::admission::Admission;
 use crate::cache::BlockCache;
 use crate::control::{Binding, Caller, Handler, Server, ServerOptions, device_of, socket_of};
 use crate::durable_names::DurableNames;
-use crate::file::{FileTable, Garbage, Pool};
+use crate::file::{Cluster, FileTable, Garbage, Pool};
 use crate::host;
 use crate::mount::{Mount, MountError, Openers, Options, Parts};
 use crate::mover::Mover;
@@ -90,7 +90,6 @@ pub struct Core {
 impl Core {
     /// Whether what nobody asked for is done here: of several nodes one does it.
     pub(crate) fn acts(&self) -> bool {
-        use crate::file::Cluster;
         self.nodes.as_ref().is_none_or(|nodes| nodes.leads())
     }
 
@@ -405,11 +404,12 @@ fn mount(
         openers: Some(openers),
     };
     let state = volume.state_dir().canonicalize().unwrap_or_else(|_| volume.state_dir().to_path_buf());
+    // What other nodes do to names and attributes is seen at once.
+    let remembered = |span| if config.is_shared() { Duration::ZERO } else { span };
     let options = Options {
         threads: config.mount.threads,
-        // What other nodes do to names and attributes is seen at once.
-        entry_timeout: if config.is_shared() { Duration::ZERO } else { config.mount.entry_timeout },
-        attr_timeout: if config.is_shared() { Duration::ZERO } else { config.mount.attr_timeout },
+        entry_timeout: remembered(config.mount.entry_timeout),
+        attr_timeout: remembered(config.mount.attr_timeout),
         allow_other: config.mount.allow_other,
         passthrough: config.mount.passthrough,
         io: config.mount.io,

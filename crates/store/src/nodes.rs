@@ -73,7 +73,7 @@ pub struct Shown {
 }
 
 impl Nodes {
-    /// Joins the nodes of a volume, under the number that its epoch is.
+    /// Joins the nodes of a volume.
     pub fn join(volume: &Arc<Volume>, mount_point: &std::path::Path) -> Result<Arc<Nodes>> {
         let leases = Leases::open(&volume.config().namespace)?;
         let info = Info::of_this(mount_point, volume.node_name()?, volume.epoch());

@@ -86,7 +86,11 @@ struct Patience {
 
 impl Patience {
     fn new() -> Patience {
-        Patience { until: Instant::now() + WAIT_MAX, pause: PAUSE }
+        Patience::of(WAIT_MAX)
+    }
+
+    fn of(span: Duration) -> Patience {
+        Patience { until: Instant::now() + span, pause: PAUSE }
     }
 
     fn wait(&mut self, why: impl FnOnce() -> String) -> Result<()> {
@@ -337,45 +341,41 @@ impl File {
         }
         let mut patience = Patience::new();
         loop {
-            let me = cluster.me()?;
-            {
-                let _io = self.io.write();
-                if self.may_write(&self.view()) {
-                    return Ok(());
+            match self.enter(cluster)? {
+                None => return Ok(()),
+                Some(claim) => patience.wait(|| changes(claim))?,
+            }
+        }
+    }
+
+    /// The same without waiting; gives the claim that stands in the way.
+    fn enter(&self, cluster: &Arc<dyn Cluster>) -> Result<Option<Claim>> {
+        let me = cluster.me()?;
+        let _io = self.io.write();
+        if self.may_write(&self.view()) {
+            return Ok(None);
+        }
+        self.stop_writing()?;
+        let entry = self.said.entry.fetch_add(1, Ordering::AcqRel) + 1;
+        self.stub.set_writer(me, entry, true)?;
+        self.said.writer.store(me.0, Ordering::Release);
+        loop {
+            let look = self.stub.look()?;
+            let loaded = Some(self.said.generation.load(Ordering::Acquire));
+            match share::enter(loaded, &look.marks, |node| cluster.is_over(node)) {
+                Enter::Load(_) => self.take_over(&look)?,
+                Enter::End(claim) => {
+                    self.stop_writing()?;
+                    self.end(me, claim)?;
+                    return Ok(Some(claim));
                 }
-                self.stop_writing()?;
-                let entry = self.said.entry.fetch_add(1, Ordering::AcqRel) + 1;
-                self.stub.set_writer(me, entry, true)?;
-                self.said.writer.store(me.0, Ordering::Release);
-                let mut look = self.stub.look()?;
-                let entered = loop {
-                    let loaded = Some(self.said.generation.load(Ordering::Acquire));
-                    match share::enter(loaded, &look.marks, |node| cluster.is_over(node)) {
-                        Enter::Load(_) => self.take_over(&look)?,
-                        // Whoever copies the file here hears of what is written here.
-                        Enter::Wait(_) if self.held(me, &look).is_some() && share::is_current(loaded, &look.marks) => {
-                            break Enter::Go;
-                        }
-                        entered => break entered,
-                    }
-                    look = self.stub.look()?;
-                };
-                match entered {
-                    Enter::Load(_) => {}
-                    Enter::Go => {
-                        self.spoil(&look, me)?;
-                        return self.take_over(&look);
-                    }
-                    Enter::End(claim) => {
-                        self.stop_writing()?;
-                        self.end(me, claim)?;
-                        continue;
-                    }
-                    Enter::Wait(claim) => {
-                        self.stop_writing()?;
-                        drop(_io);
-                        patience.wait(|| changes(claim))?;
-                    }
+                Enter::Wait(claim) if self.held(me, &look).is_none() => {
+                    return self.stop_writing().map(|()| Some(claim));
+                }
+                // Whoever copies the file here hears of what is written here.
+                Enter::Go | Enter::Wait(_) => {
+                    self.spoil(&look, me)?;
+                    return self.take_over(&look).map(|()| None);
                 }
             }
         }
@@ -445,7 +445,7 @@ impl File {
         // An object of an earlier number of this node may be taken for garbage by others.
         let view = self.view();
         let epoch = cluster.epoch();
-        let is_old = |id: ObjectId| (id.0 >> 32) as u32 != epoch && view.all().all(|slot| slot.id != id);
+        let is_old = |id: ObjectId| id.epoch() != epoch && view.all().all(|slot| slot.id != id);
         if new.objects().any(|(_, object)| is_old(object.id)) {
             return Err(Error::Elsewhere("this node lost its lease while it made objects".into()));
         }
@@ -490,8 +490,7 @@ impl File {
 
     /// Whether objects that were made for a layout may be removed when it was not taken: not if nobody knows whether it was.
     pub(super) fn may_discard(pool: &super::Pool, object: ObjectId) -> bool {
-        let epoch = (object.0 >> 32) as u32;
-        pool.cluster.get().is_none_or(|cluster| cluster.me().is_ok() && cluster.epoch() == epoch)
+        pool.cluster.get().is_none_or(|cluster| cluster.me().is_ok() && cluster.epoch() == object.epoch())
     }
 
     /// Whether another node made the object at a position anew: then this waited for it, and the layout is to be looked at again.
@@ -499,20 +498,12 @@ impl File {
         let Some(cluster) = self.cluster() else { return Ok(false) };
         let standing = || self.layout().and_then(|layout| layout.object(at).copied());
         let Some(first) = standing().filter(|object| object.state == ObjectState::Partial) else { return Ok(false) };
-        let epoch = (first.id.0 >> 32) as u32;
-        let until = Instant::now() + RECOVERY_WAIT_MAX;
-        let mut pause = PAUSE;
+        let mut patience = Patience::of(RECOVERY_WAIT_MAX);
         while standing() == Some(first) {
             // One of a node that is over is made anew here, in an object of this node's.
             let me = cluster.me()?;
-            let Some(node) = cluster.node_of(epoch).filter(|node| *node != me) else { return Ok(false) };
-            if Instant::now() >= until {
-                return Err(Error::Elsewhere(format!(
-                    "{node} recovers a part of the file and does not come to an end"
-                )));
-            }
-            std::thread::sleep(pause);
-            pause = (pause * 2).min(PAUSE_MAX);
+            let Some(node) = cluster.node_of(first.id.epoch()).filter(|node| *node != me) else { return Ok(false) };
+            patience.wait(|| format!("{node} recovers a part of the file and does not come to an end"))?;
             self.refresh()?;
         }
         Ok(true)

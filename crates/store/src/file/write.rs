@@ -25,6 +25,8 @@ enum Obstacle {
     MarkInUse,
     /// A target that is full or can only be read.
     Refused(Error),
+    /// What was written must be written again: another node changes how the file lies, or did.
+    Behind,
 }
 
 impl File {
@@ -38,7 +40,6 @@ impl File {
         loop {
             self.ready_to_modify()?;
             self.begin_writing()?;
-            let mut behind = false;
             let obstacle = {
                 let _io = self.io.read();
                 if self.source.is_pristine() {
@@ -53,28 +54,17 @@ impl File {
                         let written = self.write_in(&view, offset, data);
                         self.forget(offset, data.len() as u64); // what failed may have been written in part
                         match written {
-                            Err(error) if refused.add(&error) => Some(Obstacle::Refused(error)),
-                            // The layout changed elsewhere, and a mirror could not be marked stale in it.
-                            Err(Error::Busy(_)) if self.is_shared() => {
-                                behind = true;
-                                None
-                            }
+                            Err(error) if refused.add(&error) => Obstacle::Refused(error),
+                            // A mirror could not be marked stale in a layout that changed.
+                            Err(Error::Busy(_)) if self.is_shared() => Obstacle::Behind,
                             written if self.may_acknowledge(&view)? => return written,
-                            _ => {
-                                behind = true;
-                                None
-                            }
+                            _ => Obstacle::Behind,
                         }
                     }
-                    Some(obstacle) => Some(obstacle),
+                    Some(obstacle) => obstacle,
                 }
             };
-            if behind {
-                self.catch_up()?;
-            }
-            if let Some(obstacle) = obstacle {
-                self.clear(obstacle, end, &refused)?;
-            }
+            self.clear(obstacle, end, &refused)?;
         }
     }
 
@@ -85,6 +75,7 @@ impl File {
             Obstacle::CleanTail => self.clean_tail(),
             Obstacle::ReduceToOne => self.reduce_to_one(),
             Obstacle::MarkInUse => self.mark_in_use(),
+            Obstacle::Behind => self.catch_up(),
             Obstacle::Refused(error) => match self.overflow(end, refused) {
                 Ok(true) => Ok(()),
                 Ok(false) => Err(error),

@@ -40,8 +40,6 @@ pub struct Look {
     pub listed: BTreeSet<Mark>,
     /// Nodes that copy the file.
     pub copies: BTreeSet<Node>,
-    /// The layout lies in the attribute of a volume that one node had.
-    pub plain: bool,
 }
 
 /// The generations of a layout in the attribute of a volume that one node had go on from this one.
@@ -185,7 +183,7 @@ impl FdStub {
                 },
             };
             let copies = texts(&names).filter_map(copy_of).collect();
-            return Ok(Look { marks: Marks::new(&listed, claim), listed, copies, plain });
+            return Ok(Look { marks: Marks::new(&listed, claim), listed, copies });
         }
     }
 
@@ -207,10 +205,13 @@ impl FdStub {
         write_all(fd.as_fd(), 0, &record)?;
         fs::fsync(&fd)?;
         let pointer = [BESIDE.as_slice(), beside.as_bytes()].concat();
-        let made = self.create(&name, &pointer).or_else(|_| {
-            self.remove_room()?;
-            self.create(&name, &pointer)
-        });
+        let made = match self.create(&name, &pointer) {
+            Err(error) if error.errno() == Errno::NOSPC => {
+                self.remove_room()?;
+                self.create(&name, &pointer)
+            }
+            made => made,
+        };
         if !matches!(made, Ok(true)) {
             let _ = fs::unlink(&path); // else `check` finds it
         }
