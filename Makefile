@@ -5,7 +5,7 @@
 SHELL := /bin/bash
 export PATH := $(PATH):$(HOME)/.cargo/bin
 
-.PHONY: help setup setup-test build demo demo-time test check bench bench-recovery bench-prefetch bench-burst bench-stripes bench-tier bench-connections bench-connections-small bench-sim docs reference clean
+.PHONY: help install setup setup-test build demo demo-time test check bench bench-recovery bench-prefetch bench-burst bench-stripes bench-tier bench-connections bench-connections-small bench-sim docs reference clean
 
 help:
 	@sed -n 's/^# //p' Makefile | head -2
@@ -24,6 +24,11 @@ build: setup
 	cargo build --release --locked -p entrepot-cli -p entrepot-lab
 	@scripts/split-debug.sh target/release/entrepot
 	@scripts/split-debug.sh target/release/entrepot-lab
+
+# Programs, mount.entrepot for fstab, units of systemd and manual pages; DESTDIR and PREFIX as everywhere.
+PREFIX ?= /usr
+install: docs
+	@packaging/install.sh "$(DESTDIR)" "$(PREFIX)"
 
 # The demo's program alone and soon; `build` makes the fast ones.
 demo: demo-time setup

@@ -1,4 +1,5 @@
-//! The words by which mount(8) calls us for a line of fstab: `entrepot SOURCE MOUNTPOINT -o OPTIONS`.
+//! The words by which mount(8) calls us for a line of fstab: `mount.entrepot SOURCE MOUNTPOINT [-sfnv] [-o OPTIONS]`, where that is a
+//! link to this program; or the same by way of `mount.fuse`.
 //!
 //! A volume that is mounted there already is left as it is, so that `mount -a` may come again.
 
@@ -16,6 +17,10 @@ pub struct Asked {
     file: PathBuf,
     at: PathBuf,
     options: Vec<String>,
+    /// Everything is to be done but the mount itself.
+    only_looks: bool,
+    /// Options that nobody understands are passed over.
+    is_sloppy: bool,
 }
 
 /// Reads the words after the program's name; `None` if they are a command of ours. None of these has a `/` or ends like a volume's file.
@@ -26,16 +31,27 @@ pub fn read(words: &[OsString]) -> Option<Asked> {
     if !is_file || place.starts_with('-') {
         return None;
     }
-    let lists = rest.chunks(2).filter_map(|pair| match pair {
-        [option, list] if option == "-o" => list.to_str(),
-        _ => None,
-    });
-    let options = lists.flat_map(|list| list.split(',')).filter(|o| !o.is_empty()).map(str::to_string).collect();
-    Some(Asked { file: file.into(), at: at.into(), options })
+    let mut asked =
+        Asked { file: file.into(), at: at.into(), options: Vec::new(), only_looks: false, is_sloppy: false };
+    let mut rest = rest.iter().filter_map(|word| word.to_str());
+    while let Some(word) = rest.next() {
+        match word {
+            "-o" => asked.options.extend(rest.next().unwrap_or_default().split(',').map(str::to_string)),
+            // The type, and a namespace that mount(8) has entered.
+            "-t" | "-N" => drop(rest.next()),
+            _ => {
+                let flag = |letter| word.starts_with('-') && word.contains(letter);
+                asked.only_looks |= flag('f');
+                asked.is_sloppy |= flag('s');
+            }
+        }
+    }
+    asked.options.retain(|option| !option.is_empty());
+    Some(asked)
 }
 
 /// What the options ask for of the kernel. Those that only tell mount(8) and systemd when to mount ask for nothing.
-fn flags(options: &[String]) -> std::result::Result<MountFlags, &str> {
+fn flags(options: &[String], is_sloppy: bool) -> std::result::Result<MountFlags, &str> {
     let mut flags = MountFlags::empty();
     for option in options {
         match option.as_str() {
@@ -53,6 +69,7 @@ fn flags(options: &[String]) -> std::result::Result<MountFlags, &str> {
             "defaults" | "auto" | "noauto" | "nofail" | "_netdev" | "user" | "users" | "nouser" | "owner" | "group"
             | "async" | "atime" | "diratime" => {}
             other if ["x-", "user=", "comment="].iter().any(|known| other.starts_with(known)) => {}
+            _ if is_sloppy => {}
             other => return Err(other),
         }
     }
@@ -62,7 +79,7 @@ fn flags(options: &[String]) -> std::result::Result<MountFlags, &str> {
 impl Asked {
     /// Mounts in the background.
     pub fn run(self) -> Result<u8> {
-        let flags = flags(&self.options).map_err(|option| {
+        let flags = flags(&self.options, self.is_sloppy).map_err(|option| {
             Problem::wrong(format!("the mount option `{option}` is not understood"))
                 .so("the volume is not mounted")
                 .try_this("how a volume behaves is said in its volume.toml, not by mount options")
@@ -74,6 +91,10 @@ impl Asked {
             && let Ok(config) = Config::parse(&std::path::absolute(&self.file)?, &text)
             && config.state.canonicalize().is_ok_and(|state| state == here.state)
         {
+            return Ok(0);
+        }
+        if self.only_looks {
+            Config::load(&self.file)?;
             return Ok(0);
         }
         let code = up_in_background(&self.file, &at)?;
@@ -103,6 +124,9 @@ mod tests {
         assert_eq!((asked.file, asked.at), ("/etc/entrepot/s.toml".into(), "/scratch".into()));
         assert_eq!(asked.options, ["rw", "nofail", "_netdev"]);
         assert!(of("s.toml /scratch").is_some());
+        let with_flags = of("/s.toml /scratch -v -sn -o ro,,nosuid -t entrepot").expect("mount's");
+        assert_eq!((with_flags.options, with_flags.is_sloppy), (vec!["ro".into(), "nosuid".into()], true));
+        assert!(of("/s.toml /scratch -f").expect("mount's").only_looks && !with_flags.only_looks);
         for ours in ["status", "up s.toml --at /scratch", "layout /mnt/x", "--volume /s.toml status", "-V"] {
             assert_eq!(of(ours), None, "{ours}");
         }
@@ -112,10 +136,11 @@ mod tests {
     fn options_ask_the_kernel_or_are_refused() {
         let of = |list: &str| {
             let options: Vec<String> = list.split(',').map(str::to_string).collect();
-            flags(&options).map_err(str::to_string)
+            flags(&options, false).map_err(str::to_string)
         };
         assert_eq!(of("rw,defaults,nofail,x-systemd.automount,user=me"), Ok(MountFlags::empty()));
         assert_eq!(of("nosuid,noexec,exec,ro"), Ok(MountFlags::NOSUID | MountFlags::RDONLY));
         assert_eq!(of("rw,stripes=4"), Err("stripes=4".into()));
+        assert_eq!(flags(&["ro".into(), "stripes=4".into()], true), Ok(MountFlags::RDONLY));
     }
 }

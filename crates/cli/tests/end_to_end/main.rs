@@ -16,6 +16,7 @@ mod full;
 mod hostile;
 mod hung_target;
 mod idle;
+mod installed;
 mod interrupted;
 mod just_in_time;
 mod kept;
