@@ -197,6 +197,7 @@ struct Jobs {
 
 fn start(file: &Path, at: &Path, background: bool) -> Result<Running> {
     let config = Config::load(file)?;
+    config.make_state_dir().map_err(|e| Failure::of_io(&config.state.display().to_string(), &e))?;
     if background {
         // Refused only to who leads a session already, which is what is wanted.
         let _ = rustix::process::setsid();

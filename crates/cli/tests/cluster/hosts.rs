@@ -116,7 +116,7 @@ impl Hosts {
         path
     }
 
-    /// The `state_store` of a volume of these hosts.
+    /// The `state` of a volume of these hosts.
     pub fn redis_url(&self) -> String {
         format!("redis://{}:{REDIS_PORT}", self.server.address())
     }
@@ -139,6 +139,8 @@ impl Host {
             hostname host{number}
             mount -t tmpfs -o mode=755 tmpfs /run
             mkdir /run/gluster /run/lib /run/log /run/brick {SHARED} {LOCAL} {MOUNTS}
+            mount -t tmpfs -o mode=755 tmpfs /var/lib
+            mkdir /var/lib/glusterd
             mount --bind /run/lib /var/lib/glusterd
             mount --bind /run/log /var/log/glusterfs
             sed s/^......../{number:08}/ /proc/sys/kernel/random/boot_id >/run/boot_id

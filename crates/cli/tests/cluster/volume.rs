@@ -303,6 +303,29 @@ fn a_volume_is_refused_to_a_daemon_with_another_state() {
     first.down();
 }
 
+#[test]
+fn nodes_have_one_line_for_the_state_and_each_a_directory_of_its_own() {
+    let Some(hosts) = hosts() else { return };
+    let shared = Shared::new(&hosts, "one-line", State::Embedded, "");
+    let path = hosts.hosts[0].path(&shared.toml);
+    let text = std::fs::read_to_string(&path).expect("volume.toml");
+    let (own, one_line) = (format!("\"{LOCAL}/one-line\""), format!("\"{}\"", hosts.redis_url()));
+    std::fs::write(&path, text.replace(&own, &one_line)).expect("volume.toml");
+    let mut nodes = [shared.node(0), shared.node(1)];
+    for node in &mut nodes {
+        node.state = "/var/lib/entrepot/one-line".into();
+        assert!(!node.host.path(&node.state).exists(), "nobody made it before");
+        node.up();
+        assert!(node.host.path(&node.state).join("control.sock").exists());
+        node.ok(&["status"]);
+    }
+    let name = |node: &Node<'_>| std::fs::read_to_string(node.host.path(&node.state).join("node")).expect("a name");
+    assert_ne!(name(&nodes[0]), name(&nodes[1]));
+    std::fs::write(nodes[0].path("file"), noise(3 << 20)).expect("write");
+    assert!(std::fs::read(nodes[1].path("file")).expect("read") == noise(3 << 20));
+    nodes.iter().for_each(Node::down);
+}
+
 /// State in Redis, names and objects in GlusterFS: any host has the volume, one after the other.
 #[test]
 fn what_one_host_wrote_another_reads_when_it_has_the_volume() {

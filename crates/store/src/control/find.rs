@@ -93,8 +93,11 @@ fn find_named(file: &Path, mounts: Vec<Found>) -> Result<Found, Problem> {
     };
     let text = std::fs::read_to_string(file).map_err(unreadable)?;
     let config = Config::parse(&file.canonicalize().map_err(unreadable)?, &text)?;
-    let state = config.state.canonicalize().unwrap_or(config.state);
-    let known = mounts.into_iter().find(|m| m.state == state);
+    let real = |path: PathBuf| path.canonicalize().unwrap_or(path);
+    let roots = config.roots_state_dir().map(real);
+    let state = real(config.state);
+    let is_roots = |mount: &Found| Some(&mount.state) == roots.as_ref();
+    let known = mounts.iter().find(|m| m.state == state).or_else(|| mounts.iter().find(|m| is_roots(m))).cloned();
     Ok(known.unwrap_or(Found { state, mount_point: None, device: None }))
 }
 

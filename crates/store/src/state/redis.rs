@@ -16,12 +16,15 @@
 //!
 //! One connection. Every wait is bounded; a connection found broken is made anew once, and while the server is away callers hear so at once.
 
+mod address;
 mod tables;
+
+pub use address::Address;
 
 use crate::state::TargetRecord;
 use crate::{Error, Result};
 use parking_lot::Mutex;
-use redis::{Client, Connection, ErrorKind, RedisError, RedisResult, ServerErrorKind};
+use redis::{Connection, ErrorKind, RedisError, RedisResult, ServerErrorKind};
 use std::time::{Duration, Instant};
 
 /// How long to wait for a connection. A guess: a server in the same machine room answers in milliseconds.
@@ -39,7 +42,7 @@ const SCHEMA: u32 = 1;
 
 /// A server that answered.
 pub struct Server {
-    client: Client,
+    address: Address,
     link: Mutex<Link>,
 }
 
@@ -57,58 +60,25 @@ pub struct RedisState {
     own: Option<String>,
 }
 
-/// Whether a text is the address of a server.
-///
-/// # Errors
-/// What is wrong with it.
-pub fn check_url(url: &str) -> Result<(), String> {
-    if url.starts_with("rediss:") || url.starts_with("valkeys:") {
-        return Err("TLS is not built in; use a tunnel, or a Unix socket".into());
-    }
-    Client::open(url).map(drop).map_err(|error| error.to_string())
-}
-
 impl Server {
     /// Connects, and looks whether the server keeps what it acknowledges.
-    pub fn reach(url: &str) -> Result<Server> {
-        let client = Client::open(url).map_err(|error| Error::State(error.to_string()))?;
-        let server = Server { client, link: Mutex::default() };
-        server.check_synced()?;
+    pub fn reach(address: &Address) -> Result<Server> {
+        let server = Server::at(address);
+        server.with(is_synced)?.map_err(|why| server.refused(&why))?;
         Ok(server)
+    }
+
+    fn at(address: &Address) -> Server {
+        Server { address: address.clone(), link: Mutex::default() }
     }
 
     /// Its address, without a password.
     fn address(&self) -> String {
-        let info = self.client.get_connection_info();
-        format!("the Redis server at {}, database {}", info.addr(), info.redis_settings().db())
+        self.address.shown()
     }
 
-    fn check_synced(&self) -> Result<()> {
-        for (key, wanted) in [("appendonly", "yes"), ("appendfsync", "always")] {
-            let mut ask = redis::cmd("CONFIG");
-            ask.arg("GET").arg(key);
-            let found: RedisResult<Vec<String>> = self.with(|connection| Ok(ask.query(connection)))?;
-            match found {
-                Ok(found) if found.get(1).is_some_and(|value| value == wanted) => {}
-                Ok(found) => {
-                    let value = found.get(1).map_or("nothing", String::as_str);
-                    return Err(Error::State(format!(
-                        "{} does not keep what it acknowledges: its `{key}` is {value}. The volume is not opened, since a loss of \
-                         power there would lose moves and checkpoints. Set `{key} {wanted}` in its redis.conf, or at once: \
-                         redis-cli CONFIG SET {key} {wanted}",
-                        self.address()
-                    )));
-                }
-                Err(error) => {
-                    tracing::warn!(
-                        "{} does not say whether it syncs its writes ({error}); it is trusted to",
-                        self.address()
-                    );
-                    return Ok(());
-                }
-            }
-        }
-        Ok(())
+    fn refused(&self, why: &str) -> Error {
+        Error::State(format!("{} {why}", self.address()))
     }
 
     /// Does something with the connection, made anew if it is broken.
@@ -122,7 +92,7 @@ impl Server {
         // One that was idle may have been closed at the other end, and one of a process that was stopped for a while gives up waiting; all
         // calls may be done twice.
         let dropped = held && error.is_connection_dropped() && !error.is_timeout();
-        if dropped || is_interrupted(&error) {
+        if dropped || is_interrupted(&error) || is_replica(&error) {
             match self.attempt(&mut link, &mut act)? {
                 Ok(value) => return Ok(value),
                 Err(again) => error = again,
@@ -130,7 +100,7 @@ impl Server {
         }
         // A server that has just started reads its file first.
         let began = Instant::now();
-        while error.kind() == ErrorKind::Server(ServerErrorKind::BusyLoading) && began.elapsed() < ANSWER_SPAN {
+        while is_loading(&error) && began.elapsed() < ANSWER_SPAN {
             std::thread::sleep(LOADING_SPAN);
             match self.attempt(&mut link, &mut act)? {
                 Ok(value) => return Ok(value),
@@ -168,19 +138,22 @@ impl Server {
         {
             return Err(Error::State(why.clone()));
         }
-        let made = self.client.get_connection_with_timeout(CONNECT_SPAN).and_then(|connection| {
+        let made = self.address.connect(CONNECT_SPAN).and_then(|mut connection| {
             connection.set_read_timeout(Some(ANSWER_SPAN))?;
             connection.set_write_timeout(Some(ANSWER_SPAN))?;
-            Ok(connection)
+            // One that took another's place may be set up otherwise.
+            let synced = if self.address.may_change() { is_synced(&mut connection)? } else { Ok(()) };
+            Ok((connection, synced))
         });
         match made {
-            Ok(connection) => {
+            Ok((connection, synced)) => {
+                synced.map_err(|why| self.refused(&why))?;
                 link.away = None;
                 Ok(connection)
             }
             Err(error) => {
                 let why = format!(
-                    "{} cannot be reached: {error}. Start it, or correct `state_store` in volume.toml; nothing of the volume is lost",
+                    "{} cannot be reached: {error}. Start it, or correct `state` (or `state_store`) in volume.toml; nothing of the volume is lost",
                     self.address()
                 );
                 link.away = Some((Instant::now(), why.clone()));
@@ -197,8 +170,45 @@ fn is_interrupted(error: &RedisError) -> bool {
     source.is_some_and(|source| source.kind() == std::io::ErrorKind::Interrupted)
 }
 
+/// Another server took the place of this one, which lets nobody write any more.
+fn is_replica(error: &RedisError) -> bool {
+    error.kind() == ErrorKind::Server(ServerErrorKind::ReadOnly)
+}
+
+/// Whether a server keeps what it acknowledges, or why it is refused.
+fn is_synced(connection: &mut Connection) -> RedisResult<std::result::Result<(), String>> {
+    for (key, wanted) in [("appendonly", "yes"), ("appendfsync", "always")] {
+        let found: RedisResult<Vec<String>> = redis::cmd("CONFIG").arg("GET").arg(key).query(connection);
+        match found {
+            Ok(found) if found.get(1).is_some_and(|value| value == wanted) => {}
+            Ok(found) => {
+                let value = found.get(1).map_or("nothing", String::as_str);
+                return Ok(Err(format!(
+                    "does not keep what it acknowledges: its `{key}` is {value}. The volume is not opened, since a loss of power there \
+                     would lose moves and checkpoints. Set `{key} {wanted}` in its redis.conf, or at once: redis-cli CONFIG SET {key} \
+                     {wanted}"
+                )));
+            }
+            Err(error) if broken(&error) || is_loading(&error) || error.code() == Some("NOAUTH") => return Err(error),
+            Err(error) => {
+                tracing::warn!("the Redis server does not say whether it syncs its writes ({error}); it is trusted to");
+                return Ok(Ok(()));
+            }
+        }
+    }
+    Ok(Ok(()))
+}
+
+fn is_loading(error: &RedisError) -> bool {
+    error.kind() == ErrorKind::Server(ServerErrorKind::BusyLoading)
+}
+
 fn broken(error: &RedisError) -> bool {
-    error.is_io_error() || error.is_timeout() || error.is_connection_dropped() || error.is_unrecoverable_error()
+    is_replica(error)
+        || error.is_io_error()
+        || error.is_timeout()
+        || error.is_connection_dropped()
+        || error.is_unrecoverable_error()
 }
 
 impl RedisState {
@@ -223,10 +233,8 @@ impl RedisState {
     }
 
     /// The targets that a volume has had so far, without changing anything.
-    pub fn known_targets(url: &str, volume: &str) -> Result<Vec<TargetRecord>> {
-        let client = Client::open(url).map_err(|error| Error::State(error.to_string()))?;
-        let server = Server { client, link: Mutex::default() };
-        tables::targets(&RedisState::of(server, volume, None))
+    pub fn known_targets(address: &Address, volume: &str) -> Result<Vec<TargetRecord>> {
+        tables::targets(&RedisState::of(Server::at(address), volume, None))
     }
 
     fn of(server: Server, volume: &str, own: Option<String>) -> RedisState {
@@ -265,7 +273,7 @@ impl RedisState {
     }
 
     fn listen_while(&self, goes_on: &dyn Fn() -> bool, hear: &mut dyn FnMut(&str)) -> RedisResult<()> {
-        let mut connection = self.server.client.get_connection_with_timeout(CONNECT_SPAN)?;
+        let mut connection = self.server.address.connect(CONNECT_SPAN)?;
         connection.set_read_timeout(Some(LISTEN_SPAN))?;
         connection.set_write_timeout(Some(ANSWER_SPAN))?;
         let mut ear = connection.as_pubsub();

@@ -23,6 +23,9 @@ struct AtRest {
 
 impl AtRest {
     fn open(config: &Config) -> Result<AtRest, Problems> {
+        config
+            .make_state_dir()
+            .map_err(|e| refused(format!("{}: {e}", config.state.display()), "Name another as `state_dir`"))?;
         let lock = Lock::take(&config.state, &config.namespace, false)?;
         let volume =
             namespace::read_id(&config.namespace).map_err(|e| refused(e, "Put that file back from a backup"))?;

@@ -24,7 +24,9 @@ pub fn check(config: &Config) -> Result<(), Problems> {
     let mut check = Check { config, problems: Vec::new() };
     let known = check.known_targets();
     check.directory(&config.namespace, config.namespace_place, "the namespace");
-    check.directory(&config.state, config.state_place, "the state store");
+    if !config.state_is_derived || config.state.exists() {
+        check.directory(&config.state, config.state_place, "the state store");
+    }
     let volume = check.namespace();
     let (targets, paths): (Vec<_>, Vec<_>) =
         config.targets.iter().filter_map(|target| Some((target, target.directory()?))).unzip();

@@ -6,6 +6,7 @@ use super::sections::{
     StateStore, Stripes, Tiering,
 };
 use policy::layout::Placement;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 /// The whole of `volume.toml`.
@@ -19,8 +20,10 @@ pub struct Config {
     pub namespace: PathBuf,
     /// Line and column of it.
     pub(super) namespace_place: (usize, usize),
-    /// Directory of the state store.
+    /// The state directory: the control socket, and the state store if it is a file.
     pub state: PathBuf,
+    /// `volume.toml` does not name it, so it is made where it is missing.
+    pub state_is_derived: bool,
     /// Line and column of it.
     pub(super) state_place: (usize, usize),
     /// What keeps the state.
@@ -117,6 +120,21 @@ impl Config {
         let config = Config::parse(file, &text)?;
         super::check::check(&config)?;
         Ok(config)
+    }
+
+    /// Makes the state directory where nobody named one.
+    pub fn make_state_dir(&self) -> std::io::Result<()> {
+        if !self.state_is_derived || self.state.is_dir() {
+            return Ok(());
+        }
+        // Others may pass to the control socket of a mount that is for them, too.
+        std::fs::create_dir_all(self.state.parent().unwrap_or(Path::new("/")))?;
+        std::fs::DirBuilder::new().mode(0o700).create(&self.state)
+    }
+
+    /// Where else the state directory of this volume may be, for one who is not root.
+    pub fn roots_state_dir(&self) -> Option<PathBuf> {
+        self.state_is_derived.then(|| super::sections::roots_directory(&self.name)).flatten()
     }
 
     /// Whether several nodes may have the volume: they do where the state is in a server.

@@ -41,6 +41,7 @@ impl Volume {
         if !shared && joining::had_nodes(&config.namespace) {
             return Err(of_several_nodes(&config));
         }
+        config.make_state_dir().map_err(|error| problem(format!("{}: {error}", config.state.display())))?;
         let lock = Lock::take(&config.state, &config.namespace, shared)?;
         close_to_others(&config.state)?;
         // What is new is formatted by one of them, and the others find it.
@@ -94,7 +95,7 @@ impl Volume {
 /// One node alone would not see how its files lie.
 fn of_several_nodes(config: &Config) -> Problems {
     let cause = format!("several nodes have had the volume in {}", config.namespace.display());
-    let mend = format!("Give {} the `state_store` that they have, a Redis server", config.file.display());
+    let mend = format!("Give {} the `state` (or `state_store`) that they have, a Redis server", config.file.display());
     Problems::one(Problem::new(
         cause,
         "the volume is not opened: with a state of its own this node would destroy files",

@@ -5,8 +5,8 @@ use super::keys::Directory;
 use super::problem::Problems;
 use super::section::{Reading, Section};
 use super::sections::{
-    Burst, Cache, Health, Jobs, LayoutConfig, Mount, Mover, Purge, Recovery, Replication, Stripes, TargetKeys,
-    TierKeys, Tiering, Top, connections,
+    Burst, Cache, Health, Jobs, LayoutConfig, Mount, Mover, Purge, Recovery, Replication, StateConfig, Stripes,
+    TargetKeys, TierKeys, Tiering, Top, connections,
 };
 use policy::tier::cost::DeviceCost;
 use std::ops::Range;
@@ -36,6 +36,7 @@ pub fn parse(file: &Path, text: &str) -> Result<Config, Problems> {
 
 fn read(reading: &Reading<'_>, root: &Section<'_, '_, '_>, file: &Path) -> Config {
     let top = Top::read(root);
+    let state = StateConfig::read(root, &top);
     let (declared, speeds) = tiers(reading, root);
     let targets = targets(reading, root, declared);
     let layout = table(root, "layout", LayoutConfig::checked);
@@ -44,9 +45,10 @@ fn read(reading: &Reading<'_>, root: &Section<'_, '_, '_>, file: &Path) -> Confi
         name: top.name,
         namespace: top.namespace.path,
         namespace_place: top.namespace.place,
-        state: top.state.path,
-        state_place: top.state.place,
-        state_store: top.state_store,
+        state: state.directory.path,
+        state_is_derived: state.is_derived,
+        state_place: state.directory.place,
+        state_store: state.store,
         targets,
         mount: table(root, "mount", Mount::read),
         cache: table(root, "cache", Cache::checked),

@@ -4,6 +4,7 @@ mod burst;
 mod cache;
 mod files;
 mod jobs;
+mod state;
 mod stripes;
 mod target;
 mod tiering;
@@ -13,10 +14,11 @@ pub use burst::Burst;
 pub use cache::{Cache, CacheKeys};
 pub use files::{Health, Io, LayoutConfig, Mount, Mover, Passthrough, Purge, Recovery};
 pub use jobs::{Jobs, Offload, QueueName, Replication, ReplicationPolicy};
+pub use state::{StateConfig, StateStore, roots_directory};
 pub use stripes::Stripes;
 pub use target::{ConnectionsConfig, TargetKeys, TierKeys, connections};
 pub use tiering::{Tiering, TieringPolicy};
-pub use top::{StateStore, Top};
+pub use top::Top;
 
 use super::keys::Key;
 

@@ -16,7 +16,7 @@ const NODE_FILE: &str = "node";
 /// A store that was reached; a server's tables are found once the volume is known.
 pub(super) enum Reached {
     Embedded(SqliteState),
-    Redis(Server),
+    Redis(Box<Server>),
 }
 
 fn file(config: &Config) -> PathBuf {
@@ -30,10 +30,10 @@ impl Reached {
             StateStore::Embedded => SqliteState::open(&file(config)).map(Reached::Embedded),
             StateStore::Redis(_) if file(config).exists() => Err(Error::State(format!(
                 "{} holds what this volume remembers (moves under way, jobs, checkpoints), and a Redis server would begin without it. End \
-                 its jobs, stop it, and move the file away; or take `state_store` out of volume.toml",
+                 its jobs, stop it, and move the file away; or name its directory as `state` in volume.toml, without a `state_store`",
                 file(config).display()
             ))),
-            StateStore::Redis(url) => Server::reach(url).map(Reached::Redis),
+            StateStore::Redis(address) => Server::reach(address).map(|server| Reached::Redis(Box::new(server))),
         }
     }
 
@@ -41,7 +41,7 @@ impl Reached {
     pub fn of(self, config: &Config, volume: VolumeId) -> Result<Arc<dyn State>> {
         Ok(match self {
             Reached::Embedded(state) => Arc::new(state),
-            Reached::Redis(server) => Arc::new(RedisState::open(server, &volume.to_string(), Some(own(config)?))?),
+            Reached::Redis(server) => Arc::new(RedisState::open(*server, &volume.to_string(), Some(own(config)?))?),
         })
     }
 }
@@ -69,10 +69,10 @@ pub fn known_targets(config: &Config) -> Result<Option<Vec<TargetRecord>>> {
     match &config.state_store {
         StateStore::Embedded if !file(config).is_file() => Ok(Some(Vec::new())),
         StateStore::Embedded => SqliteState::known_targets(&file(config)),
-        StateStore::Redis(url) => {
+        StateStore::Redis(address) => {
             let volume =
                 super::namespace::read_id(&config.namespace).map_err(|error| Error::State(error.to_string()))?;
-            let targets = volume.map(|volume| RedisState::known_targets(url, &volume.to_string())).transpose()?;
+            let targets = volume.map(|volume| RedisState::known_targets(address, &volume.to_string())).transpose()?;
             Ok(Some(targets.unwrap_or_default()))
         }
     }

@@ -35,9 +35,16 @@ pub fn template(dir: &Path) -> String {
     let mut text = HEAD.to_owned();
     for (header, keys) in sections::SECTIONS {
         match header {
-            "Top level" => {
-                keys.iter().for_each(|key| text += &shown(key, if key.name == "state_store" { "# " } else { "" }))
-            }
+            "Top level" => keys.iter().for_each(|key| {
+                text += &shown(
+                    key,
+                    match key.name {
+                        "state_store" => "# ",
+                        beside if beside.starts_with("state_") => "#   ",
+                        _ => "",
+                    },
+                )
+            }),
             "[tier.NAME]" => {
                 text += "\n# Tiers, fastest first. Every tier needs a target. Of each may be said:\n";
                 keys.iter().for_each(|key| text += &shown(key, "#   "));

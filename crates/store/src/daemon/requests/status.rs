@@ -54,7 +54,7 @@ pub fn nodes(core: &Core) -> Result<Value, Problem> {
     let Some(nodes) = &core.nodes else {
         return Err(Problem::wrong("this volume is one node's: its state is kept in a file there")
             .so("there are no nodes to list")
-            .try_this("for several nodes give `volume.toml` a `state_store`, see `docs/guide/operate/cluster.md`"));
+            .try_this("for several nodes name a Redis server as `state` in `volume.toml`, see `docs/guide/operate/cluster.md`"));
     };
     Ok(json!({"nodes": nodes_of(nodes)}))
 }

@@ -235,3 +235,39 @@ fn a_burst_buffer_is_what_the_file_says() {
         assert!(Config::parse(Path::new("/v.toml"), &format!("{base}[burst]\n{wrong}\n")).is_err(), "{wrong}");
     }
 }
+
+#[test]
+fn the_state_is_a_directory_or_a_server_with_a_directory_of_the_node() {
+    use crate::volume::sections::StateStore;
+    let targets = "[[target]]\nname = \"a\"\npath = \"/t/a\"\n";
+    let text = |lines: &str| format!("name = \"scr\"\nnamespace = \"n\"\n{lines}\n{targets}");
+    let plain = parsed(&text("state = \"s\""));
+    assert_eq!((plain.state.as_path(), plain.state_is_derived, plain.is_shared()), (Path::new("/v/s"), false, false));
+    for url in ["redis://h/0", "rediss://h:7/0", "redis+sentinel://a:1,b:2/m/0", "unix:///run/redis.sock"] {
+        let one_key = parsed(&text(&format!("state = \"{url}\"")));
+        assert!(one_key.is_shared() && one_key.state_is_derived, "{url}");
+        assert!(one_key.state.is_absolute() && one_key.state.to_string_lossy().contains("entrepot/scr"), "{one_key:?}");
+        let named = parsed(&text(&format!("state = \"{url}\"\nstate_dir = \"own\"")));
+        let pair = parsed(&text(&format!("state = \"own\"\nstate_store = \"{url}\"")));
+        for config in [named, pair] {
+            assert_eq!((config.state.as_path(), config.state_is_derived), (Path::new("/v/own"), false));
+            assert_eq!(config.state_store, one_key.state_store);
+        }
+    }
+    let secret = parsed(&text("state = \"rediss://h/0\"\nstate_password_file = \"pw\"\nstate_ca_file = \"/ca\""));
+    assert!(matches!(&secret.state_store, StateStore::Redis(_)));
+    assert_ne!(secret.state_store, parsed(&text("state = \"rediss://h/0\"")).state_store, "the files belong to it");
+    for (lines, cause) in [
+        ("state = \"s\"\nstate_dir = \"d\"", "`state` is a directory already"),
+        ("state = \"s\"\nstate_password_file = \"p\"", "the state is in no server"),
+        ("state = \"redis://h/0\"\nstate_store = \"redis://h/0\"", "`state` names a server already"),
+        ("state = \"redis://:p@h/0\"\nstate_password_file = \"p\"", "has a password already"),
+        ("state = \"redis://h/0\"\nstate_ca_file = \"p\"", "Write `rediss://`"),
+        ("state = \"http://h/0\"", "`state` is \"http://h/0\""),
+    ] {
+        let shown = problems(&text(lines));
+        assert!(shown.contains(cause) && !shown.contains('\n'), "{lines}: {shown}");
+    }
+    let shown = problems(&text("state = \"redis://h/0\"").replace("\"scr\"", "\"a/b\""));
+    assert!(shown.contains("Add `state_dir"), "{shown}");
+}

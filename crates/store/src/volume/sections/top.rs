@@ -1,6 +1,8 @@
 //! What stands above all sections.
 
-use super::super::keys::{Directory, directory, parsed, section, text};
+use super::super::keys::{Directory, directory, optional, parsed, path, section, text};
+use super::state::{Place, StateStore, place, state_store};
+use std::path::PathBuf;
 
 section! {
     /// What stands above all sections.
@@ -10,31 +12,19 @@ section! {
         /// The directory tree with names, owners, times, small files and where the data of the others lies. Needs a file system
         /// with user extended attributes (ext4, xfs, btrfs, ...). Put it on something that you trust.
         namespace: Directory = directory, "namespace" or missing;
-        /// The embedded state store and the control socket. On a local file system.
-        state: Directory = directory, "state" or missing;
-        /// What keeps the state: "embedded" is a file there; or a Redis server that syncs every write (appendonly yes,
-        /// appendfsync always): "redis://HOST:PORT/DATABASE" or "unix:///PATH/TO/SOCKET".
+        /// What the volume remembers besides files. A directory, on a local file system; or a Redis server that syncs every write
+        /// (appendonly yes, appendfsync always): "redis://HOST:PORT/DATABASE", "rediss://..." with TLS, "unix:///PATH/TO/SOCKET",
+        /// "redis+sentinel://HOST:PORT,HOST:PORT/MASTER/DATABASE". Nodes that share a volume have the same line.
+        state: Place = place, "state" or missing;
+        /// Where a daemon has its control socket, log and spools while `state` is a server. It is this node's own, on a local file
+        /// system. If it is not said: root's is /var/lib/entrepot/NAME, another user's ~/.local/state/entrepot/NAME/HOST
+        /// (XDG_STATE_HOME).
+        state_dir: Option<Directory> = optional(directory), "/var/lib/entrepot/scratch" else None;
+        /// A file with the password of the server, which others must not be able to read, so that `volume.toml` holds no secret.
+        state_password_file: Option<PathBuf> = optional(path), "/etc/entrepot/redis.password" else None;
+        /// Certificates (PEM) of who may vouch for a server with TLS; those of the machine if it is not said.
+        state_ca_file: Option<PathBuf> = optional(path), "/etc/entrepot/redis-ca.pem" else None;
+        /// The other way to name a server: `state` is a directory then, as `state_dir` else. "embedded" is a file in it.
         state_store: StateStore = parsed(state_store), "embedded";
     }
-}
-
-/// What keeps the state of a volume.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum StateStore {
-    /// A file in the state directory.
-    Embedded,
-    /// The Redis server at this address.
-    Redis(String),
-}
-
-fn state_store(text: &str) -> Result<StateStore, String> {
-    let form = "Write embedded, or redis://HOST:PORT/DATABASE, or unix:///PATH/TO/SOCKET";
-    if text == "embedded" {
-        return Ok(StateStore::Embedded);
-    }
-    if !text.contains("://") {
-        return Err(form.into());
-    }
-    crate::state::redis::check_url(text).map_err(|why| format!("{why}. {form}"))?;
-    Ok(StateStore::Redis(text.into()))
 }
