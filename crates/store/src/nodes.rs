@@ -127,11 +127,7 @@ impl Nodes {
             return;
         }
         let Some(files) = files.upgrade() else { return };
-        // One that is not in use any more left its word behind.
-        let let_go = match files.in_use(file) {
-            Some(file) => file.end_writing(),
-            None => files.find(file).map_or(Ok(()), |file| file.forget_writing(Node(me))),
-        };
+        let let_go = files.find(file).map_or(Ok(()), |file| file.let_go(Node(me)));
         if let Err(error) = let_go {
             tracing::warn!("another node waits for a file that this one cannot let go of: {error}");
         }

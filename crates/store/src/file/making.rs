@@ -10,7 +10,14 @@ use std::sync::Arc;
 
 /// The objects that are being made. See the module.
 #[derive(Debug, Default)]
-pub struct Making(Mutex<HashSet<ObjectId>>);
+pub struct Making(Mutex<Objects>);
+
+#[derive(Debug, Default)]
+struct Objects {
+    made: HashSet<ObjectId>,
+    /// A layout that names them was written, or not: its file system did not say. They stay until one is seen that names them.
+    doubtful: HashSet<ObjectId>,
+}
 
 /// One of them, until this is dropped: then a layout names it, somebody else answers for it, or it is removed.
 #[derive(Debug)]
@@ -22,18 +29,39 @@ pub(crate) struct BeingMade {
 impl Making {
     /// The object is about to be made.
     pub(crate) fn begin(self: &Arc<Self>, object: ObjectId) -> BeingMade {
-        self.0.lock().insert(object);
+        self.0.lock().made.insert(object);
         BeingMade { among: self.clone(), object }
     }
 
     /// All of them.
     pub(crate) fn objects(&self) -> HashSet<ObjectId> {
-        self.0.lock().clone()
+        let objects = self.0.lock();
+        objects.made.union(&objects.doubtful).copied().collect()
+    }
+
+    /// Nobody knows whether a layout names the object.
+    pub(crate) fn doubt(&self, object: ObjectId) {
+        self.0.lock().doubtful.insert(object);
+    }
+
+    /// Whether nobody knows whether a layout names the object, so that it must not be removed.
+    pub(crate) fn is_doubtful(&self, object: ObjectId) -> bool {
+        self.0.lock().doubtful.contains(&object)
+    }
+
+    /// A layout names these objects.
+    pub(crate) fn named(&self, objects: impl Iterator<Item = ObjectId>) {
+        let doubtful = &mut self.0.lock().doubtful;
+        if !doubtful.is_empty() {
+            objects.for_each(|object| {
+                doubtful.remove(&object);
+            });
+        }
     }
 }
 
 impl Drop for BeingMade {
     fn drop(&mut self) {
-        self.among.0.lock().remove(&self.object);
+        self.among.0.lock().made.remove(&self.object);
     }
 }

@@ -32,6 +32,10 @@ const RECOVERY_WAIT_MAX: Duration = Duration::from_secs(600);
 /// From one look to the next: first, and at most.
 const PAUSE: Duration = Duration::from_millis(1);
 const PAUSE_MAX: Duration = Duration::from_millis(50);
+/// After this long the node whose claim is in the way is asked for it.
+const LONG: Duration = Duration::from_secs(1);
+/// How long a node that is asked for a file waits for what is under way there before it hears the next.
+const LET_GO_MAX: Duration = Duration::from_secs(1);
 
 /// The other nodes of a volume.
 pub trait Cluster: Send + Sync {
@@ -78,8 +82,18 @@ impl Said {
     }
 }
 
+/// What became of a layout that was to be published.
+enum Outcome {
+    Happened,
+    /// Nor will it.
+    Not(Error),
+    /// Nobody knows.
+    Unknown(Error),
+}
+
 /// Looks again after a while, some time.
 struct Patience {
+    since: Instant,
     until: Instant,
     pause: Duration,
 }
@@ -90,7 +104,12 @@ impl Patience {
     }
 
     fn of(span: Duration) -> Patience {
-        Patience { until: Instant::now() + span, pause: PAUSE }
+        let since = Instant::now();
+        Patience { since, until: since + span, pause: PAUSE }
+    }
+
+    fn is_long(&self) -> bool {
+        self.since.elapsed() >= LONG
     }
 
     fn wait(&mut self, why: impl FnOnce() -> String) -> Result<()> {
@@ -182,7 +201,7 @@ impl File {
                 Begin::Wait(claim) => {
                     self.stop_writing()?;
                     drop(io);
-                    patience.wait(|| changes(claim))?;
+                    self.wait_for(cluster, claim, &mut patience)?;
                 }
             }
         }
@@ -234,6 +253,14 @@ impl File {
                 tracing::warn!("a claim on a file stays until this node changes it again, or is over: {error}");
             }
         }
+    }
+
+    /// Waits a little for the end of a claim; of one that stays for long its node may know nothing.
+    fn wait_for(&self, cluster: &Arc<dyn Cluster>, claim: Claim, patience: &mut Patience) -> Result<()> {
+        if let Some(id) = self.id().filter(|_| patience.is_long()) {
+            cluster.ring(&BTreeSet::from([claim.node]), id);
+        }
+        patience.wait(|| changes(claim))
     }
 
     /// Waits until no other node writes the file. No if somebody was faster.
@@ -291,6 +318,7 @@ impl File {
             let (generation, layout) = self.stub.newest()?;
             if let Some(layout) = &layout {
                 layout.check()?;
+                self.pool.making.named(layout.objects().map(|(_, object)| object.id));
             }
             let old = self.view();
             *self.view.write() = Arc::new(View::new(layout, Some(&old)));
@@ -343,7 +371,7 @@ impl File {
         loop {
             match self.enter(cluster)? {
                 None => return Ok(()),
-                Some(claim) => patience.wait(|| changes(claim))?,
+                Some(claim) => self.wait_for(cluster, claim, &mut patience)?,
             }
         }
     }
@@ -404,7 +432,7 @@ impl File {
                 None => return self.refresh().map(drop),
                 // This node's own ends by itself.
                 Some(claim) if claim.node != me && cluster.is_over(claim.node) => drop(self.end(me, claim)?),
-                Some(claim) => patience.wait(|| changes(claim))?,
+                Some(claim) => self.wait_for(cluster, claim, &mut patience)?,
             }
         }
     }
@@ -427,13 +455,19 @@ impl File {
         self.stub.set_writer(Node(writer), self.said.entry.load(Ordering::Acquire), false)
     }
 
-    /// Takes a word away that this node left on the stub when it last had the file open. Such a word is not for this opening.
-    pub(crate) fn forget_writing(&self, node: Node) -> Result<()> {
-        let _io = self.io.write();
+    /// Another node waits for the file: writers under way end first, and what this node left on the stub goes: words of
+    /// earlier openings, and claims and words whose removal failed. A file that is in use for long is asked for again.
+    pub(crate) fn let_go(&self, node: Node) -> Result<()> {
+        let Some(_io) = self.io.try_write_for(LET_GO_MAX) else { return Ok(()) };
         self.stop_writing()?;
         let look = self.stub.look()?;
         let left = |mark: &&Mark| matches!(mark, Mark::Writer { node: of, .. } if *of == node);
-        look.listed.iter().filter(left).try_for_each(|mark| self.stub.remove(*mark))
+        look.listed.iter().filter(left).try_for_each(|mark| self.stub.remove(*mark))?;
+        let holds = self.said.holds.load(Ordering::Acquire);
+        match look.marks.claim.filter(|claim| claim.node == node && !holds) {
+            Some(claim) => self.end(node, claim).map(drop),
+            None => Ok(()),
+        }
     }
 
     /// Puts a layout into the stub as the next generation. The caller holds `record`.
@@ -461,34 +495,69 @@ impl File {
         let keeps = alone != 0
             && self.said.holds.load(Ordering::Acquire)
             && self.stub.claim(Claim { node: me, generation: generation + 1, drains: true })?;
-        let created = match self.stub.publish(me, generation, Some(new)) {
-            Ok(true) => Created::Yes,
-            Ok(false) => Created::Exists { mine: false },
-            // What was claimed is ended by whoever comes next.
-            Err(error) => return Err(error),
-        };
+        let answer = self.stub.publish(me, generation, Some(new));
+        let outcome = self.outcome(cluster, me, new, answer);
+        if let Outcome::Unknown(error) = outcome {
+            let is_new = |id: &ObjectId| view.all().all(|slot| slot.id != *id);
+            new.objects().map(|(_, object)| object.id).filter(is_new).for_each(|id| self.pool.making.doubt(id));
+            return Err(error);
+        }
+        self.said.generation.store(generation, Ordering::Release);
         if alone != 0 {
             self.said.claim.store(if keeps { generation + 1 } else { 0 }, Ordering::Release);
         }
-        let mut patience = Patience::new();
-        loop {
-            match share::published(created, cluster.standing(me)) {
-                Published::Happened => break,
-                Published::Not => return Err(Error::Elsewhere("another node took this one for dead".into())),
-                Published::Unknown => {
-                    return Err(Error::Elsewhere("this node lost its lease while it changed how the file lies".into()));
-                }
-                Published::Wait => {
-                    patience.wait(|| "the namespace does not answer, so this node has no lease".into())?
-                }
-            }
+        if let Outcome::Not(error) = outcome {
+            return Err(error);
         }
-        self.said.generation.store(generation, Ordering::Release);
-        self.tidy(&self.stub.look()?);
+        match self.stub.look() {
+            Ok(look) => self.tidy(&look),
+            Err(error) => tracing::debug!("older layouts stay on a stub for now: {error}"),
+        }
         Ok(())
     }
 
-    /// Whether objects that were made for a layout may be removed when it was not taken: not if nobody knows whether it was.
+    /// What became of a layout that was to be published.
+    fn outcome(&self, cluster: &Arc<dyn Cluster>, me: Node, new: &Layout, answer: Result<bool>) -> Outcome {
+        let elsewhere = |why: &str| Error::Elsewhere(why.into());
+        let (created, error) = match answer {
+            Ok(true) => (Some(Created::Yes), None),
+            Ok(false) => (self.created(new), None),
+            // It may have been done all the same, or be done yet, unless the generation is made as the layout was.
+            Err(error) => match self.end(me, Claim { node: me, generation: new.generation, drains: true }) {
+                // Without a lease it may have been made, and have gone, before that.
+                Ok(true) if cluster.standing(me) == Standing::Held => return Outcome::Not(error),
+                Ok(true) => (None, Some(error)),
+                _ => (self.created(new), Some(error)),
+            },
+        };
+        let Some(created) = created else {
+            return Outcome::Unknown(error.unwrap_or_else(|| elsewhere("another node changed how the file lies")));
+        };
+        let mut patience = Patience::new();
+        loop {
+            match share::published(created, cluster.standing(me)) {
+                Published::Happened => return Outcome::Happened,
+                Published::Not => return Outcome::Not(elsewhere("another node took this one for dead")),
+                Published::Unknown => {
+                    return Outcome::Unknown(elsewhere("this node lost its lease while it changed how the file lies"));
+                }
+                Published::Wait => {
+                    let why = || "the namespace does not answer, so this node has no lease".into();
+                    if let Err(error) = patience.wait(why) {
+                        return Outcome::Unknown(error);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Whose the generation of a layout is that is there; `None` if nobody can say any more.
+    fn created(&self, new: &Layout) -> Option<Created> {
+        let (generation, layout) = self.stub.newest().ok()?;
+        (generation == new.generation).then(|| Created::Exists { mine: layout.as_ref() == Some(new) })
+    }
+
+    /// Whether objects that were made for a layout may be removed when it was not taken: not by one that was taken for dead meanwhile.
     pub(super) fn may_discard(pool: &super::Pool, object: ObjectId) -> bool {
         pool.cluster.get().is_none_or(|cluster| cluster.me().is_ok() && cluster.epoch() == object.epoch())
     }

@@ -8,6 +8,9 @@ use policy::{ObjectId, TargetId};
 impl Pool {
     /// Removes an object, or notes it as garbage when its target cannot do it now.
     pub(crate) fn remove_object(&self, target: TargetId, object: ObjectId) {
+        if self.making.is_doubtful(object) {
+            return;
+        }
         self.lost.cut(object.0, 0);
         let removed = self.targets.get(target).map(|t| t.run(move |medium| medium.remove(object)));
         if !matches!(removed, Some(Ok(()))) && self.garbage.remember(target, object).is_err() {

@@ -122,7 +122,8 @@ impl Mover {
     pub(super) fn remove_garbage(&self, objects: &[(TargetId, ObjectId)]) -> Result<usize> {
         let mut by_target: BTreeMap<TargetId, Vec<ObjectId>> = BTreeMap::new();
         let kept = self.pool.slow_copies.objects();
-        for &(target, object) in objects.iter().filter(|(_, object)| !kept.contains(object)) {
+        let stays = |object: &ObjectId| kept.contains(object) || self.pool.making.is_doubtful(*object);
+        for &(target, object) in objects.iter().filter(|(_, object)| !stays(object)) {
             by_target.entry(target).or_default().push(object);
         }
         let mut removed = Vec::new();

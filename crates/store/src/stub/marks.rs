@@ -212,7 +212,7 @@ impl FdStub {
             }
             made => made,
         };
-        if !matches!(made, Ok(true)) {
+        if matches!(made, Ok(false)) {
             let _ = fs::unlink(&path); // else `check` finds it
         }
         made

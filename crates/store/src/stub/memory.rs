@@ -13,6 +13,7 @@ use policy::layout::Layout;
 use policy::{FileId, Time};
 use rustix::io::Errno;
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 
 /// Granularity of holes, in bytes.
 const BLOCK: u64 = 512;
@@ -51,6 +52,8 @@ struct Inner {
     copies: BTreeSet<Node>,
     calls: u64,
     fail_from: Option<u64>,
+    /// Calls that are carried out and fail all the same.
+    unanswered: Range<u64>,
     forget_syncs: bool,
 }
 
@@ -110,6 +113,13 @@ impl MemoryStub {
         inner.fail_from = nth.map(|n| inner.calls + n);
     }
 
+    /// The n-th call from now (counting from 1) and some after it are carried out, and fail with `EIO` all the same.
+    pub fn lose_answers(&self, nth: u64, calls: u64) {
+        let mut inner = self.0.lock();
+        let first = inner.calls + nth;
+        inner.unanswered = first..first + calls;
+    }
+
     /// A broken disk: a sync says that it was done and does nothing. For tests of the tests.
     pub fn forget_syncs(&self, forget: bool) {
         self.0.lock().forget_syncs = forget;
@@ -131,7 +141,8 @@ impl MemoryStub {
         if inner.fail_from.is_some_and(|n| inner.calls >= n) {
             return Err(Errno::IO.into());
         }
-        f(&mut inner)
+        let done = f(&mut inner);
+        if inner.unanswered.contains(&inner.calls) { Err(Errno::IO.into()) } else { done }
     }
 
     fn change(&self, change: Change) -> Result<()> {

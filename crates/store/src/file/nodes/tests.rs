@@ -63,8 +63,8 @@ impl Cluster for Member {
     fn ring(&self, nodes: &BTreeSet<Node>, _: FileId) {
         self.others.rung.fetch_add(1, Ordering::Relaxed);
         let files = self.others.files.lock().clone();
-        for file in nodes.iter().filter_map(|node| files.get(node)?.upgrade()) {
-            file.end_writing().expect("it lets go");
+        for (node, file) in nodes.iter().filter_map(|node| Some((*node, files.get(node)?.upgrade()?))) {
+            let _ = file.let_go(node); // it is asked again
         }
     }
 }
@@ -280,4 +280,35 @@ fn a_truncation_is_seen_by_who_reads_and_writes_afterwards() {
     a.writes(5000, 2, 10);
     let all = expected(&[(1, 3000), (0, 2000), (2, 10)]);
     assert!(b.bytes() == all && a.bytes() == all);
+}
+
+/// [S-203]
+#[test]
+fn whatever_answer_is_lost_while_a_file_moves_nothing_that_it_names_is_removed() {
+    let lost = |nth: u64, calls: u64| {
+        let world = World::new();
+        let (a, b) = (world.node(1), world.node(2));
+        a.writes(0, 1, 20_000);
+        b.file.refresh().unwrap();
+        world.stub.lose_answers(nth, calls);
+        let moved = b.mover.restripe(&b.file, 0, &Placement { stripe_count: 1, ..PLACE });
+        world.stub.lose_answers(1, 0);
+        // Whatever it left there: nobody waits for it.
+        let written = a.file.write(100, &[2; 100]);
+        assert!(written.is_ok(), "answers {nth} to {}: {moved:?}, {written:?}", nth + calls);
+        let all = expected(&[(1, 100), (2, 100), (1, 19_800)]);
+        assert!(a.bytes() == all && b.bytes() == all, "answers {nth} to {}: {moved:?}", nth + calls);
+        b.writes(0, 3, 100);
+        assert!(a.bytes()[..100] == [3; 100], "answers {nth} to {}: {moved:?}", nth + calls);
+        moved.is_ok()
+    };
+    // Some wait for a second until they ask for what is left.
+    std::thread::scope(|scope| {
+        for nth in 1..40 {
+            for calls in [1, 2, 3, 1 << 40] {
+                scope.spawn(move || lost(nth, calls));
+            }
+        }
+    });
+    assert!(!lost(1, 1) && lost(60, 1), "so many are asked for");
 }
