@@ -17,6 +17,7 @@ use policy::{TargetId, Time};
 use rustix::io::Errno;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 /// What all targets of a volume share.
 pub struct Shared {
@@ -248,7 +249,7 @@ impl Core {
             core.probing.store(false, Ordering::Relaxed);
             match answer {
                 // An answer that comes too late was counted as none.
-                _ if core.now() >= began + super::clock::time(core.limits.deadline) => {}
+                _ if core.now() >= core.counts_from(began) + super::clock::time(core.limits.deadline) => {}
                 answer => {
                     if let Err(errno) = answer {
                         tracing::debug!("probe of target {}: {errno}", core.name);
@@ -262,6 +263,18 @@ impl Core {
             self.probing.store(false, Ordering::Relaxed);
             self.report(if error.is_shortage() { Event::ProbeNotMade } else { Event::ProbeFailed });
         }
+    }
+
+    /// From when a deadline counts of what began then.
+    pub fn counts_from(&self, began: Time) -> Time {
+        self.shared.clock.counts_from(began)
+    }
+
+    /// Sleeps beside an operation on the target until then, or a part of that.
+    pub fn sleep_beside<T>(&self, until: Time, sleep: impl FnOnce(Duration) -> T) -> T {
+        let deadline = self.limits.deadline;
+        let span = Duration::from_nanos(until.since(self.now()).0).min(super::clock::nap(deadline));
+        self.shared.clock.sleep_beside(span, deadline, || sleep(span))
     }
 
     fn ops_of_others(&self) -> u64 {

@@ -10,7 +10,6 @@ use policy::Time;
 use policy::protect::health::Event;
 use rustix::io::Errno;
 use std::sync::{Arc, Weak};
-use std::time::Duration;
 
 /// No caller waits longer than so many deadlines for a worker, even while others are served: overload is no excuse to hang.
 const QUEUED_DEADLINES_MAX: u32 = 4;
@@ -168,19 +167,19 @@ impl<T: Send + 'static> Pending<T> {
             let until = match &*phase {
                 Phase::Done(_) => break,
                 Phase::Abandoned { error, .. } => return Err(error.clone()),
-                Phase::Running { since } => *since + time(core.limits.deadline),
+                Phase::Running { since } => core.counts_from(*since) + time(core.limits.deadline),
                 Phase::Queued { since } => {
-                    let sign_of_life = core.pool.last_progress().max(*since);
+                    let since = core.counts_from(*since);
+                    let sign_of_life = core.pool.last_progress().max(since);
                     let patience = time(core.limits.deadline * QUEUED_DEADLINES_MAX);
-                    (sign_of_life + time(core.limits.deadline)).min(*since + patience)
+                    (sign_of_life + time(core.limits.deadline)).min(since + patience)
                 }
                 Phase::Taken => unreachable!("only the one waiter takes the result"),
             };
-            let now = core.now();
-            if now >= until {
+            if core.now() >= until {
                 return Err(give_up(&mut phase, &core));
             }
-            task.changed().wait_for(&mut phase, Duration::from_nanos(until.since(now).0));
+            core.sleep_beside(until, |span| task.changed().wait_for(&mut phase, span));
         }
         match std::mem::replace(&mut *phase, Phase::Taken) {
             Phase::Done(result) => {

@@ -89,13 +89,13 @@ impl Pool {
     pub fn push(core: &Arc<Core>, work: Arc<dyn Work>, class: Class) -> Result<(), TargetError> {
         let (pool, limits) = (&core.pool, &core.limits);
         let mut crew = pool.crew.lock();
-        let until = core.now() + time(limits.deadline);
+        let began = core.now();
         while crew.queue.len() >= limits.queue_max && !crew.stopped {
-            let now = core.now();
-            if now >= until {
+            let until = core.counts_from(began) + time(limits.deadline);
+            if core.now() >= until {
                 return Err(TargetError::Deadline);
             }
-            pool.room.wait_for(&mut crew, Duration::from_nanos(until.since(now).0));
+            core.sleep_beside(until, |span| pool.room.wait_for(&mut crew, span));
         }
         if crew.stopped {
             return Err(TargetError::Failed);

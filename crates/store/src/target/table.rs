@@ -344,6 +344,9 @@ impl Targets {
     /// Answers for the callers whose operation passed the deadline.
     pub(super) fn take_overdue(&self) {
         let limit = self.shared.clock.now().since(clock::time(self.shared.limits.deadline));
+        if self.shared.clock.counts_from(limit) > limit {
+            return;
+        }
         self.slots.take_overdue(limit, |id, started| {
             if let Some(target) = self.get(id) {
                 target.core.counters.deadline_misses.add(1);

@@ -2,7 +2,7 @@
 //! measures, one that tells listeners of changes. None of them touches a medium, so none can hang.
 
 use super::Targets;
-use super::clock::time;
+use super::clock::{nap, time};
 use super::core::Shared;
 use parking_lot::{Condvar, Mutex};
 use policy::protect::health::Event;
@@ -108,9 +108,9 @@ fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> JoinHandle<()> {
 }
 
 fn watch_until_stopped(targets: &Weak<Targets>, shared: &Shared) {
-    // An eighth: a hung caller is answered for at most that much after its deadline.
-    let span = (shared.limits.deadline / 8).max(Duration::from_millis(2));
-    while shared.bell.nap(span) {
+    // A hung caller is answered for at most that much after its deadline.
+    let (deadline, span) = (shared.limits.deadline, nap(shared.limits.deadline));
+    while shared.clock.sleep_beside(span, deadline, || shared.bell.nap(span)) {
         let Some(targets) = targets.upgrade() else { return };
         targets.take_overdue();
         let rests = targets.rests();
