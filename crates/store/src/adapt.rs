@@ -1,7 +1,7 @@
 //! The live loop: what applications and devices do goes into [`policy::volume`], and what it says is carried out.
 //!
 //! ```text
-//!   read, write ──> recorder (bounded) ──.
+//!   read, write ──> recorder (bounded) ──.                      other nodes: reports ──> the one that leads
 //!   devices: idle, space, times served ──┼─> step ──> Volume ──> actions ──> lanes ──> carriers ──> mover
 //!   checkpoints, control, jobs ──────────┴─> tell ──>   ^                                 |
 //!                                                       '───── LaidOut, Done, Prepared ───'
@@ -30,6 +30,7 @@ mod record;
 mod records;
 mod replicas;
 mod report;
+mod reports;
 mod run;
 mod segments;
 mod speed;
@@ -56,6 +57,7 @@ use history::History;
 use parking_lot::Mutex;
 use policy::stripe::striper::Striper;
 use policy::volume::{self as machine, Event, ReplicasConfig, StripesConfig, Volume};
+use reports::Reports;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 use tiers::Tiers;
@@ -95,6 +97,7 @@ pub struct Parts {
 pub struct Adapt {
     settings: Settings,
     recorder: Arc<Recorder>,
+    reports: Reports,
     files: Arc<FileTable>,
     mover: Arc<Mover>,
     state: Arc<dyn State>,
@@ -140,6 +143,7 @@ impl Adapt {
             workers: Workers::of("the adapting mechanisms"),
             settings,
             recorder,
+            reports: Reports::default(),
             files,
             mover,
             state,

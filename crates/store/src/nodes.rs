@@ -9,16 +9,18 @@
 //! The lease is a file of the shared file system. The store of the state is only how one node wakes another: if it forgets, or is away,
 //! changes that need another node to let go of a file wait, and fail in the end; what was written stays.
 
+mod inbox;
 mod keeper;
 mod leases;
 
 pub use leases::Info;
 
 use crate::file::{Cluster, FileTable};
-use crate::state::State;
+use crate::state::{State, Told};
 use crate::volume::{ORDERS, Volume};
 use crate::workers::Workers;
 use crate::{Error, Result};
+use inbox::Inbox;
 use keeper::Keeper;
 use leases::Leases;
 use parking_lot::{Condvar, Mutex};
@@ -56,6 +58,9 @@ pub struct Nodes {
     volume: Weak<Volume>,
     state: Arc<dyn State>,
     info: Info,
+    /// The node that leads, and its name, as last looked up.
+    leader: Mutex<Option<(Node, String)>>,
+    inbox: Inbox,
     workers: Workers,
 }
 
@@ -93,6 +98,8 @@ impl Nodes {
             volume: Arc::downgrade(volume),
             state: volume.state().clone(),
             info,
+            leader: Mutex::default(),
+            inbox: Inbox::default(),
             workers: Workers::of("nodes"),
         });
         Keeper::start(&nodes);
@@ -104,7 +111,7 @@ impl Nodes {
         let (nodes, files) = (self.clone(), Arc::downgrade(files));
         self.workers.start("bell", move || {
             while !nodes.ends.load(Ordering::Acquire) {
-                let mut hear = |text: &str| nodes.heard(text, &files);
+                let mut hear = |told: Told<'_>| nodes.heard(told, &files);
                 if let Err(error) = nodes.state.listen(&|| !nodes.ends.load(Ordering::Acquire), &mut hear) {
                     tracing::debug!("other nodes are not heard for now: {error}");
                     std::thread::sleep(LISTEN_AGAIN);
@@ -113,9 +120,13 @@ impl Nodes {
         });
     }
 
-    fn heard(&self, text: &str, files: &Weak<FileTable>) {
-        // What was ordered while this node heard nothing, too.
-        if text == ORDERS || text.is_empty() {
+    fn heard(&self, told: Told<'_>, files: &Weak<FileTable>) {
+        let text = match told {
+            Told::All(text) => text,
+            Told::Listening => ORDERS, // some may have been missed
+            Told::One(text) => return self.inbox.put(text),
+        };
+        if text == ORDERS {
             let followed = self.volume.upgrade().map_or(Ok(()), |volume| volume.follow_orders());
             return followed
                 .unwrap_or_else(|error| tracing::warn!("what operators ordered elsewhere is not known here: {error}"));
@@ -131,6 +142,16 @@ impl Nodes {
         if let Err(error) = let_go {
             tracing::warn!("another node waits for a file that this one cannot let go of: {error}");
         }
+    }
+
+    /// The name under which the node that leads listens.
+    fn name_of_leader(&self) -> Option<String> {
+        let leader = self.membership.lock().leader()?;
+        let mut known = self.leader.lock();
+        if known.as_ref().is_none_or(|(node, _)| *node != leader) {
+            *known = Some((leader, self.leases.info(leader)?.own));
+        }
+        known.as_ref().map(|(_, name)| name.clone())
     }
 
     fn has_lease(&self) -> bool {
@@ -233,6 +254,17 @@ impl Cluster for Nodes {
         let last = others.iter().flatten().copied().max().unwrap_or(0).max(own);
         // One that just came may not have been seen, and one whose text could not be read may have any.
         epoch != own && (epoch > last || others.iter().any(|other| other.is_none_or(|other| other == epoch)))
+    }
+
+    fn report(&self, text: &str) {
+        let told = self.name_of_leader().map_or(Ok(()), |name| self.state.tell(&name, text));
+        if let Err(error) = told {
+            tracing::debug!("the node that leads does not hear what happens here: {error}");
+        }
+    }
+
+    fn reports(&self) -> Vec<String> {
+        self.inbox.take()
     }
 
     fn ring(&self, nodes: &BTreeSet<Node>, file: FileId) {

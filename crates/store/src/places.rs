@@ -131,7 +131,13 @@ impl Places {
     /// A file has a layout, or a name in the tree, since just now. `stub` is the path of its stub as the kernel knows it; one
     /// outside of the tree is not noted.
     pub fn learn(&self, file: FileId, stub: &Path) {
-        let Ok(below) = stub.strip_prefix(&self.tree_path) else { return };
+        if let Ok(below) = stub.strip_prefix(&self.tree_path) {
+            self.learn_below(file, below);
+        }
+    }
+
+    /// The same of a path below the tree.
+    pub fn learn_below(&self, file: FileId, below: &Path) {
         let (Some(directory), Some(name)) = (below.parent(), below.file_name()) else { return };
         // Removed or renamed meanwhile: whoever did it says so.
         if let Some(directory) = self.directory_at(directory) {

@@ -63,6 +63,17 @@ fn state_of(name: &str) -> Option<TargetState> {
     }
 }
 
+/// What one that listens hears.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Told<'a> {
+    /// All that comes is heard from now on; what came before may have been missed.
+    Listening,
+    /// To all.
+    All(&'a str),
+    /// To this node alone.
+    One(&'a str),
+}
+
 /// The state store of a volume. All calls block; all are durable when they return.
 pub trait State: Send + Sync {
     /// A number greater than any before and than `above`, for the upper half of ids.
@@ -128,8 +139,12 @@ pub trait State: Send + Sync {
     fn ring(&self, _text: &str) -> Result<()> {
         Ok(())
     }
-    /// Hears what is told, as long as that goes on; first an empty text, once all that comes is heard.
-    fn listen(&self, _goes_on: &dyn Fn() -> bool, _hear: &mut dyn FnMut(&str)) -> Result<()> {
+    /// Tells the node of that name, if it listens. May get lost.
+    fn tell(&self, _node: &str, _text: &str) -> Result<()> {
+        Ok(())
+    }
+    /// Hears what is told, as long as that goes on.
+    fn listen(&self, _goes_on: &dyn Fn() -> bool, _hear: &mut dyn FnMut(Told<'_>)) -> Result<()> {
         Ok(())
     }
     /// The next number of a sequence of that name, starting with 1.

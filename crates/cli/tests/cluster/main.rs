@@ -8,6 +8,7 @@ mod ceph;
 mod facts;
 mod frozen;
 mod gluster;
+mod heard;
 mod hosts;
 mod killed;
 mod moved;

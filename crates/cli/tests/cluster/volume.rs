@@ -10,7 +10,6 @@ use std::process::Output;
 pub const TARGETS: usize = 2;
 
 const NODES: &str = "nodes";
-/// A machine with much else to do is no failed target.
 
 /// A volume of the hosts; one `volume.toml` for all.
 pub struct Shared<'a> {

@@ -53,9 +53,8 @@ impl Adapt {
         let began = Instant::now();
         // By number, wherever the file is: nothing needs to have it open.
         let file = self.files.find(change.file);
-        let follows = self.files.pool().cluster.get().is_some_and(|cluster| !cluster.leads());
         let done = match &file {
-            Some(_) if follows => Err(Error::Busy("the node that leads does that".into())),
+            Some(_) if self.follows() => Err(Error::Busy("the node that leads does that".into())),
             Some(file) => self.make(change, file),
             None => Err(Error::Busy("the file is gone".into())),
         };

@@ -187,9 +187,13 @@ impl Adapt {
         let stripes = self.driver.machine().stripes_look_at().is_some_and(|at| at <= self.driver.now());
         self.recorder.look();
         let log = self.recorder.log();
-        let (laid_out, accesses) = (log.take_laid_out(), log.take_accesses());
+        let (laid_out, mut accesses) = (log.take_laid_out(), log.take_accesses());
         // Asked last: what is recorded of a file comes before its end.
-        let removed = log.take_removed();
+        let mut removed = log.take_removed();
+        let heard = self.exchange(&accesses, &removed);
+        self.tiers.heard(&heard.accesses);
+        accesses.extend(heard.accesses);
+        removed.extend(heard.removed);
         let used: BTreeSet<FileId> = laid_out.into_iter().chain(accesses.iter().map(|access| access.file)).collect();
         let lies: Vec<Event> = used.into_iter().filter_map(|id| self.lies(&*self.files.noted(id)?)).collect();
         self.feed(lies, &accesses);
@@ -244,12 +248,16 @@ impl Adapt {
         for file in self.files.files() {
             let Some(id) = file.id() else { continue };
             in_use.insert(id);
-            let counts = file.load().take();
-            if counts.is_some() || self.recorder.forks().has(id) {
-                told.extend(self.lies(&file));
+            match file.load().take() {
+                Some(counts) => self.reports.asked(id, &counts, file.load().recent()),
+                None if self.recorder.forks().has(id) => told.extend(self.lies(&file)),
+                None => {}
             }
-            if let Some(counts) = counts {
-                told.push(Event::File(id, FileEvent::Asked { counts, recent: file.load().recent() }));
+        }
+        for (id, (counts, recent)) in self.asked() {
+            in_use.insert(id);
+            if let Some(lies) = self.files.noted(id).and_then(|file| self.lies(&file)) {
+                told.extend([lies, Event::File(id, FileEvent::Asked { counts, recent })]);
             }
         }
         // One of those with forks that nobody uses: when space is scarce, these go first.

@@ -4,6 +4,7 @@ use super::Adapt;
 use super::log::Access;
 use super::placing::Placing;
 use super::quiet::{Ours, Quiet};
+use super::reports;
 use crate::target::Space;
 use parking_lot::Mutex;
 use policy::layout::{Layout, TargetView};
@@ -28,6 +29,8 @@ struct Known {
     /// The operator wants nothing to be moved.
     paused: bool,
     quiet: Quiet,
+    /// Until when the tiers count as used by other nodes.
+    busy_elsewhere: [Option<Time>; 2],
     /// Segments on the fast tier that are longer or shorter than the others, and by how much.
     odd: BTreeMap<Location, i64>,
     fast_bytes: u64,
@@ -65,6 +68,14 @@ impl Tiers {
                 odd if odd != 0 && *tier == Tier::Fast => drop(known.odd.insert(location, odd)),
                 _ => drop(known.odd.remove(&location)),
             }
+        }
+    }
+
+    /// Other nodes' users did that in the time that a report is of.
+    pub fn heard(&self, accesses: &[Access]) {
+        if !accesses.is_empty() {
+            let busy = [Tier::Fast, Tier::Slow].map(|tier| accesses.iter().any(|access| access.tier == tier));
+            self.known.lock().busy_elsewhere = busy.map(|busy| busy.then(|| accesses[0].at + reports::EVERY));
         }
     }
 
@@ -114,6 +125,8 @@ impl Adapt {
         known.reads = (known.reads.0 + reads as u64, known.reads.1 + accesses.len() as u64);
         let tiers = [tiering.fast, tiering.slow];
         let quiet = known.quiet.look(self.recorder.targets(), accesses, &self.tiers.ours, tiers);
+        let (now, elsewhere) = (self.driver.now(), known.busy_elsewhere);
+        let quiet = [0, 1].map(|at| quiet[at] && elsewhere[at].is_none_or(|until| now >= until));
         let of = |(tier, quiet)| if quiet { Told::Idle(tier) } else { Told::Busy(tier) };
         let mut told: Vec<Told> = [Tier::Fast, Tier::Slow].into_iter().zip(quiet).map(of).collect();
         // The share that is left, as odd segments and the tier's free space change it.

@@ -55,6 +55,10 @@ pub trait Cluster: Send + Sync {
     fn leads(&self) -> bool;
     /// Asks nodes to let go of a file. May get lost.
     fn ring(&self, nodes: &BTreeSet<Node>, file: FileId);
+    /// Tells the node that leads what happens here. May get lost.
+    fn report(&self, text: &str);
+    /// What others told this node since the last time, as the one that leads.
+    fn reports(&self) -> Vec<String>;
 }
 
 /// What this node said on the stub.

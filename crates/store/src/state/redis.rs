@@ -21,7 +21,7 @@ mod tables;
 
 pub use address::Address;
 
-use crate::state::TargetRecord;
+use crate::state::{TargetRecord, Told};
 use crate::{Error, Result};
 use parking_lot::Mutex;
 use redis::{Connection, ErrorKind, RedisError, RedisResult, ServerErrorKind};
@@ -272,16 +272,23 @@ impl RedisState {
         self.server.with(act)
     }
 
-    fn listen_while(&self, goes_on: &dyn Fn() -> bool, hear: &mut dyn FnMut(&str)) -> RedisResult<()> {
+    fn listen_while(&self, goes_on: &dyn Fn() -> bool, hear: &mut dyn FnMut(Told<'_>)) -> RedisResult<()> {
         let mut connection = self.server.address.connect(CONNECT_SPAN)?;
         connection.set_read_timeout(Some(LISTEN_SPAN))?;
         connection.set_write_timeout(Some(ANSWER_SPAN))?;
         let mut ear = connection.as_pubsub();
-        ear.subscribe(self.key("bell"))?;
-        hear("");
+        let to_all = self.key("bell");
+        ear.subscribe(&to_all)?;
+        if let Some(own) = &self.own {
+            ear.subscribe(self.key(&format!("bell.{own}")))?;
+        }
+        hear(Told::Listening);
         while goes_on() {
             match ear.get_message() {
-                Ok(message) => hear(&message.get_payload::<String>()?),
+                Ok(message) => {
+                    let text: String = message.get_payload()?;
+                    hear(if message.get_channel_name() == to_all { Told::All(&text) } else { Told::One(&text) });
+                }
                 Err(error) if error.is_timeout() => {}
                 Err(error) => return Err(error),
             }

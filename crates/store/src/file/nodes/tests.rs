@@ -60,6 +60,12 @@ impl Cluster for Member {
         true
     }
 
+    fn report(&self, _: &str) {}
+
+    fn reports(&self) -> Vec<String> {
+        Vec::new()
+    }
+
     fn ring(&self, nodes: &BTreeSet<Node>, _: FileId) {
         self.others.rung.fetch_add(1, Ordering::Relaxed);
         let files = self.others.files.lock().clone();

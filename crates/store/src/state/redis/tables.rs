@@ -2,7 +2,7 @@
 
 use super::RedisState;
 use crate::state::dump::{self, Row};
-use crate::state::{JournalEntry, State, TargetRecord, state_name};
+use crate::state::{JournalEntry, State, TargetRecord, Told, state_name};
 use crate::target::State as TargetState;
 use crate::{Error, Result};
 use policy::{FileId, ObjectId, TargetId};
@@ -391,7 +391,11 @@ impl State for RedisState {
         self.ask(cmd("PUBLISH").arg(self.key("bell")).arg(text))
     }
 
-    fn listen(&self, goes_on: &dyn Fn() -> bool, hear: &mut dyn FnMut(&str)) -> Result<()> {
+    fn tell(&self, node: &str, text: &str) -> Result<()> {
+        self.ask(cmd("PUBLISH").arg(self.key(&format!("bell.{node}"))).arg(text))
+    }
+
+    fn listen(&self, goes_on: &dyn Fn() -> bool, hear: &mut dyn FnMut(Told<'_>)) -> Result<()> {
         self.listen_while(goes_on, hear).map_err(|error| Error::State(format!("{}: {error}", self.server.address())))
     }
 

@@ -172,21 +172,25 @@ fn a_server_that_forgets_is_refused_and_so_is_a_newer_schema() {
 #[test]
 fn what_one_rings_another_hears_also_after_a_silence() {
     let Some(redis) = Redis::synced() else { return };
-    let (one, other) = (redis.open("v"), redis.open("v"));
+    let node = |own: &str| RedisState::open(Server::reach(&redis.url()).unwrap(), "v", Some(own.into())).unwrap();
+    let (one, other) = (node("one"), node("other"));
     let (tell, told) = std::sync::mpsc::channel::<String>();
     let ends = std::sync::atomic::AtomicBool::new(false);
     std::thread::scope(|scope| {
         scope.spawn(|| {
             let goes_on = || !ends.load(std::sync::atomic::Ordering::Relaxed);
-            other.listen(&goes_on, &mut |text| tell.send(text.to_owned()).unwrap()).unwrap();
+            other.listen(&goes_on, &mut |told| tell.send(format!("{told:?}")).unwrap()).unwrap();
         });
         let next = || told.recv_timeout(Duration::from_secs(20)).unwrap();
-        assert_eq!(next(), "", "from here on it hears");
+        assert_eq!(next(), "Listening");
         for text in ["first", "second"] {
             std::thread::sleep(LISTEN_SPAN * 3);
             one.ring(text).unwrap();
-            assert_eq!(next(), text);
+            assert_eq!(next(), format!("All({text:?})"));
         }
+        one.tell("a third", "not for it").unwrap();
+        one.tell("other", "for it").unwrap();
+        assert_eq!(next(), "One(\"for it\")");
         ends.store(true, std::sync::atomic::Ordering::Relaxed);
     });
 }

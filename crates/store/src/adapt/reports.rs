@@ -1,0 +1,267 @@
+//! What happens on other nodes. The node that leads adapts the volume for all, so the others tell it, about once a second, what their
+//! users do; it takes that as if its own had done it.
+//!
+//! A report may get lost, and what finds no room in one is counted and forgotten: then the next tells more of the same.
+
+use super::Adapt;
+use super::log::Access;
+use crate::places::Places;
+use parking_lot::Mutex;
+use policy::pattern::Request;
+use policy::stripe::profile::{CLASSES, Count, Counts};
+use policy::tier::{Region, Tier};
+use policy::{FileId, Time};
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+
+/// From one report to the next. A guess: far more often than a segment moves, and a thousand messages a second of a thousand nodes.
+pub(super) const EVERY: Time = Time::from_millis(1000);
+/// Kinds of accesses, files with counts, and removed files in a report: a quarter of a megabyte each.
+const ROWS_MAX: usize = 4096;
+/// Accesses that one look takes from all reports, as many as of a node's own.
+const ACCESSES_MAX: usize = 1 << 16;
+
+/// What is to be told, or was heard.
+#[derive(Default)]
+pub struct Reports(Mutex<Pending>);
+
+#[derive(Default)]
+struct Pending {
+    accesses: BTreeMap<Row, (u32, u64)>,
+    asked: Asked,
+    removed: BTreeSet<FileId>,
+    lost: u64,
+    told: Option<Time>,
+}
+
+/// What is asked of files, by number.
+pub(super) type Asked = BTreeMap<FileId, (Box<Counts>, Vec<Request>)>;
+
+/// File, segment, whether it lay on the fast tier, whether it was written.
+type Row = (u64, u64, bool, bool);
+
+/// A report as it travels.
+#[derive(Default, Serialize, Deserialize)]
+struct Report {
+    /// Where the files are, below the tree.
+    places: BTreeMap<u64, String>,
+    /// Each with how often and how many bytes.
+    accesses: Vec<(Row, u32, u64)>,
+    asked: Vec<AskedOf>,
+    removed: Vec<u64>,
+}
+
+/// What is asked of a file, as it travels.
+#[derive(Serialize, Deserialize)]
+struct AskedOf {
+    file: u64,
+    /// By size class: reads, writes, bytes of both.
+    counts: Vec<[u64; 3]>,
+    /// The last requests: offset, length, whether it wrote.
+    recent: Vec<(u64, u64, bool)>,
+}
+
+/// What other nodes' users did.
+#[derive(Default)]
+pub(super) struct Heard {
+    pub accesses: Vec<Access>,
+    pub removed: Vec<FileId>,
+}
+
+impl Reports {
+    fn note(&self, accesses: &[Access], removed: &[FileId]) {
+        let mut pending = self.0.lock();
+        for access in accesses {
+            let row = (access.file.0, access.segment, access.tier == Tier::Fast, access.region == Region::Write);
+            if pending.accesses.len() >= ROWS_MAX && !pending.accesses.contains_key(&row) {
+                pending.lost += 1;
+                continue;
+            }
+            let (times, bytes) = pending.accesses.entry(row).or_default();
+            (*times, *bytes) = (times.saturating_add(1), bytes.saturating_add(access.bytes));
+        }
+        let room = ROWS_MAX.saturating_sub(pending.removed.len());
+        pending.removed.extend(removed.iter().copied().take(room));
+    }
+
+    /// Requests to a file were counted here or elsewhere.
+    pub(super) fn asked(&self, file: FileId, counts: &Counts, recent: Vec<Request>) {
+        let asked = &mut self.0.lock().asked;
+        if asked.len() < ROWS_MAX || asked.contains_key(&file) {
+            let (sum, last) = asked.entry(file).or_default();
+            sum.iter_mut().zip(counts).for_each(|(sum, count)| sum.add(*count));
+            *last = recent;
+        }
+    }
+
+    fn take_asked(&self) -> Asked {
+        std::mem::take(&mut self.0.lock().asked)
+    }
+
+    fn take(&self, now: Time, places: Option<&Places>) -> Option<(Report, u64)> {
+        let mut pending = self.0.lock();
+        if pending.told.is_some_and(|told| now.since(told) < EVERY) {
+            return None;
+        }
+        let Pending { accesses, asked, removed, lost, .. } =
+            std::mem::replace(&mut *pending, Pending { told: Some(now), ..Pending::default() });
+        drop(pending);
+        let files: BTreeSet<u64> = accesses.keys().map(|row| row.0).chain(asked.keys().map(|file| file.0)).collect();
+        if files.is_empty() && removed.is_empty() {
+            return None;
+        }
+        // A name that is no text is left to the other node to find.
+        let place = |file: u64| Some((file, places?.path_of(FileId(file))?.into_os_string().into_string().ok()?));
+        let asked = asked.into_iter().map(|(file, (counts, recent))| {
+            let counts = counts.iter().map(|count| [count.reads, count.writes, count.bytes]).collect();
+            let recent = recent.into_iter().map(|one| (one.offset, one.len, one.write)).collect();
+            AskedOf { file: file.0, counts, recent }
+        });
+        let report = Report {
+            places: files.into_iter().filter_map(place).collect(),
+            accesses: accesses.into_iter().map(|(row, (times, bytes))| (row, times, bytes)).collect(),
+            asked: asked.collect(),
+            removed: removed.into_iter().map(|file| file.0).collect(),
+        };
+        Some((report, lost))
+    }
+
+    /// Takes what others said apart, and keeps what they say is asked of files.
+    fn hear(&self, texts: &[String], now: Time, places: Option<&Places>) -> Heard {
+        let mut heard = Heard::default();
+        for text in texts {
+            let Ok(report) = serde_json::from_str::<Report>(text) else {
+                tracing::debug!("a report of another node makes no sense: {} bytes", text.len());
+                continue;
+            };
+            if let Some(places) = places {
+                learn(places, report.places);
+            }
+            for ((file, segment, fast, write), times, bytes) in report.accesses {
+                let (tier, region) =
+                    (if fast { Tier::Fast } else { Tier::Slow }, if write { Region::Write } else { Region::Read });
+                let each = Access {
+                    at: now,
+                    file: FileId(file),
+                    segment,
+                    tier,
+                    bytes: bytes / u64::from(times.max(1)),
+                    region,
+                };
+                let room = ACCESSES_MAX.saturating_sub(heard.accesses.len());
+                heard.accesses.extend(std::iter::repeat_n(each, room.min(times as usize)));
+            }
+            for AskedOf { file, counts, recent } in report.asked {
+                let mut sums = [Count::default(); CLASSES];
+                for (sum, [reads, writes, bytes]) in sums.iter_mut().zip(counts) {
+                    *sum = Count { reads, writes, bytes };
+                }
+                let recent = recent.into_iter().map(|(offset, len, write)| Request { write, offset, len });
+                self.asked(FileId(file), &sums, recent.collect());
+            }
+            heard.removed.extend(report.removed.into_iter().map(FileId));
+        }
+        heard
+    }
+}
+
+/// Where files are that this node may never have seen.
+fn learn(places: &Places, said: BTreeMap<u64, String>) {
+    for (file, path) in said.into_iter().map(|(file, path)| (FileId(file), PathBuf::from(path))) {
+        if places.path_of(file).as_ref() != Some(&path) {
+            places.learn_below(file, &path);
+        }
+    }
+}
+
+impl Adapt {
+    /// Whether another node adapts the volume.
+    pub(super) fn follows(&self) -> bool {
+        self.files.pool().cluster.get().is_some_and(|cluster| !cluster.leads())
+    }
+
+    /// What is asked of files here and elsewhere; on a node that follows it waits for the next report.
+    pub(super) fn asked(&self) -> Asked {
+        if self.follows() { Asked::default() } else { self.reports.take_asked() }
+    }
+
+    /// On the node that leads: what the others told. On the others: tells what happened here.
+    pub(super) fn exchange(&self, accesses: &[Access], removed: &[FileId]) -> Heard {
+        let pool = self.files.pool();
+        let (Some(cluster), places, now) = (pool.cluster.get(), pool.places.get(), self.driver.now()) else {
+            return Heard::default();
+        };
+        let places = places.map(|places| &**places);
+        if cluster.leads() {
+            return self.reports.hear(&cluster.reports(), now, places);
+        }
+        self.reports.note(accesses, removed);
+        if let Some((report, lost)) = self.reports.take(now, places) {
+            let text = serde_json::to_string(&report).expect("numbers and texts");
+            if lost > 0 {
+                tracing::debug!("{lost} accesses found no room in a report to the node that leads");
+            }
+            cluster.report(&text);
+        }
+        Heard::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn access(file: u64, segment: u64, write: bool) -> Access {
+        let region = if write { Region::Write } else { Region::Read };
+        Access { at: Time(5), file: FileId(file), segment, tier: Tier::Slow, bytes: 100, region }
+    }
+
+    /// What one node's report has another hear.
+    fn told(from: &Reports, at: Time) -> Option<(Heard, Asked)> {
+        let (report, _) = from.take(at, None)?;
+        let to = Reports::default();
+        let heard = to.hear(&[serde_json::to_string(&report).unwrap()], Time(70), None);
+        Some((heard, to.take_asked()))
+    }
+
+    #[test]
+    fn the_node_that_leads_hears_what_was_done_and_asked_elsewhere() {
+        let reports = Reports::default();
+        reports.note(&[access(1, 0, false), access(1, 0, false), access(1, 3, true)], &[FileId(9)]);
+        let mut counts = [Count::default(); CLASSES];
+        counts[2] = Count { reads: 3, writes: 1, bytes: 400 };
+        let last = Request { write: true, offset: 7, len: 100 };
+        reports.asked(FileId(1), &counts, Vec::new());
+        reports.asked(FileId(1), &counts, vec![last]);
+        let (heard, asked) = told(&reports, Time(10)).expect("there is something to tell");
+        let at = |access| Access { at: Time(70), ..access };
+        assert_eq!(heard.accesses, [access(1, 0, false), access(1, 0, false), access(1, 3, true)].map(at));
+        assert_eq!(heard.removed, [FileId(9)]);
+        let (counts, recent) = &asked[&FileId(1)];
+        assert_eq!((counts[2], &recent[..]), (Count { reads: 6, writes: 2, bytes: 800 }, &[last][..]));
+    }
+
+    #[test]
+    fn a_report_comes_after_a_while_and_only_if_there_is_something_to_tell() {
+        let reports = Reports::default();
+        assert!(told(&reports, Time(0)).is_none());
+        reports.note(&[access(1, 0, false)], &[]);
+        assert!(told(&reports, Time(EVERY.0 - 1)).is_none(), "the last time was not long ago");
+        assert_eq!(told(&reports, EVERY).map(|(heard, _)| heard.accesses.len()), Some(1));
+        assert!(told(&reports, EVERY + EVERY).is_none());
+    }
+
+    #[test]
+    fn reports_and_what_is_taken_from_them_are_bounded_and_nonsense_is_passed_over() {
+        let reports = Reports::default();
+        let many: Vec<Access> = (0..ROWS_MAX as u64 + 3).map(|segment| access(1, segment, false)).collect();
+        reports.note(&many, &[]);
+        let (report, lost) = reports.take(Time(0), None).expect("something to tell");
+        assert_eq!((report.accesses.len(), lost), (ROWS_MAX, 3));
+        let text =
+            serde_json::to_string(&Report { accesses: vec![((1, 0, true, true), u32::MAX, 5)], ..report }).unwrap();
+        let heard = reports.hear(&["{".into(), text.clone(), text], Time(0), None);
+        assert_eq!(heard.accesses.len(), ACCESSES_MAX);
+    }
+}
