@@ -4,6 +4,7 @@ use crate::real::{Volume, code, err, noise, until};
 use crate::server::{self, Nginx};
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 use std::fs;
+use std::time::Duration;
 
 /// A process that stands still until this is dropped: dropped first, so that nothing waits for it at the end of a test.
 struct Stopped(Pid);
@@ -124,4 +125,26 @@ fn forced_down_while_calls_hang_there() {
     drop(stopped);
     outer.up_again();
     assert!(fs::read(outer.at.join("f")).expect("read") == data);
+}
+
+/// [S-030]
+#[test]
+fn a_daemon_that_stood_still_fails_nothing_for_it() {
+    let Some((inner, outer)) = with_a_target_in_another() else { return };
+    let data = noise(1 << 20);
+    let there = (0..100).map(|k| format!("f{k}")).find(|name| {
+        fs::write(outer.at.join(name), &data).expect("write");
+        !outer.ranges_on(name, "fast1").is_empty()
+    });
+    let path = outer.at.join(there.expect("one of so many lies there"));
+    let theirs = Stopped::new(inner.pid().expect("a daemon"));
+    let read = std::thread::spawn(move || fs::read(path));
+    std::thread::sleep(Duration::from_millis(1500));
+    assert!(!read.is_finished(), "it waits for the target");
+    let ours = Stopped::new(outer.pid().expect("a daemon"));
+    drop(theirs);
+    std::thread::sleep(Duration::from_secs(4));
+    drop(ours);
+    assert!(read.join().expect("no panic").expect("the target answered") == data);
+    assert!(outer.state_of("fast1") == "ok" && !outer.log().contains("no answer within"), "{}", outer.log());
 }
