@@ -80,6 +80,8 @@ impl Shared<'_> {
         let nodes: Vec<Node<'_>> = (0..self.hosts.hosts.len()).map(|host| self.node(host)).collect();
         nodes.iter().filter(|node| !node.run(&["status"]).status.success()).for_each(Node::up);
         until_within(30, "all know each other", || nodes.iter().all(|node| node.hosts().len() == nodes.len()));
+        // To a host that another test cut off, all targets had failed.
+        nodes.iter().for_each(Node::restore_failed);
         nodes
     }
 }
@@ -172,6 +174,12 @@ impl Node<'_> {
             assert!(said.contains("still holds") && began.elapsed().as_secs() < 30, "{said}\n{}", self.log());
             std::thread::sleep(std::time::Duration::from_millis(200));
         }
+    }
+
+    fn restore_failed(&self) {
+        let listed = self.entrepot(&["target", "list"])["targets"].take();
+        let failed = listed.as_array().expect("targets").iter().filter(|target| target["state"] == "failed");
+        failed.for_each(|target| self.ok(&["target", "restore", target["name"].as_str().expect("a name")]));
     }
 
     fn try_up(&self) -> Output {
