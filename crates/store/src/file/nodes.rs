@@ -562,7 +562,7 @@ impl File {
     }
 
     /// Whether objects that were made for a layout may be removed when it was not taken: not by one that was taken for dead meanwhile.
-    pub(super) fn may_discard(pool: &super::Pool, object: ObjectId) -> bool {
+    pub(crate) fn may_discard(pool: &super::Pool, object: ObjectId) -> bool {
         pool.cluster.get().is_none_or(|cluster| cluster.me().is_ok() && cluster.epoch() == object.epoch())
     }
 

@@ -5,6 +5,7 @@ use crate::source::{Identity, Opener, Place, Record, Source, SourceError};
 use crate::stage::sums::Sums;
 use crate::target::{Handle, Target};
 use parking_lot::Mutex;
+use policy::ObjectId;
 use policy::layout::{Chunk, Object, Segment, object_len};
 use std::sync::{Arc, Weak};
 
@@ -53,8 +54,13 @@ impl Case {
         self.spare.lock().clone()
     }
 
-    pub fn set_spare(&self, spare: Option<Arc<Spare>>) {
-        *self.spare.lock() = spare;
+    pub fn set_spare(&self, spare: Arc<Spare>) {
+        *self.spare.lock() = Some(spare);
+    }
+
+    /// Takes the spare away, if it is that object.
+    pub fn take_spare(&self, object: ObjectId) -> Option<Arc<Spare>> {
+        self.spare.lock().take_if(|spare| spare.new.id == object)
     }
 }
 

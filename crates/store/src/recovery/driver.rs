@@ -16,7 +16,7 @@ use policy::machine::Machine;
 use policy::protect::recovery::{
     Action, Config, Event, Finished, Key, Outcome, Recovery, Stats as Counts, Waiter, Why,
 };
-use policy::{FileId, ObjectId, Time};
+use policy::{FileId, ObjectId, TargetId, Time};
 use rustix::fd::OwnedFd;
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
@@ -56,10 +56,17 @@ impl Wait {
     }
 }
 
+/// What a worker is to do.
+enum Work {
+    Carry(Action),
+    /// Remove an object that came into no layout. Its case may be forgotten by then.
+    Remove(TargetId, ObjectId),
+}
+
 /// The coordinator and what goes with it.
 struct State {
     machine: Recovery,
-    work: VecDeque<Action>,
+    work: VecDeque<Work>,
     cases: BTreeMap<Key, Arc<Case>>,
     /// The lost object that a new one takes the place of.
     place_of: BTreeMap<ObjectId, Key>,
@@ -177,7 +184,11 @@ impl Driver {
                         wait.tell(outcome);
                     }
                 }
-                action => state.work.push_back(action),
+                Action::Discard { key, new_object } => {
+                    let spare = state.cases.get(&key).and_then(|case| case.take_spare(new_object));
+                    state.work.extend(spare.map(|spare| Work::Remove(spare.new.target, new_object)));
+                }
+                action => state.work.push_back(Work::Carry(action)),
             }
         }
         self.bell.notify_all();
@@ -235,14 +246,14 @@ impl Driver {
     /// What a worker does all its life.
     pub fn work(&self) {
         loop {
-            let action = {
+            let work = {
                 let mut state = self.state.lock();
                 loop {
                     if state.stopped {
                         return;
                     }
-                    if let Some(action) = state.work.pop_front() {
-                        break action;
+                    if let Some(work) = state.work.pop_front() {
+                        break work;
                     }
                     let now = self.now();
                     match state.machine.next_deadline() {
@@ -252,7 +263,10 @@ impl Driver {
                     }
                 }
             };
-            self.carry_out(action);
+            match work {
+                Work::Carry(action) => self.carry_out(action),
+                Work::Remove(target, object) => self.discard(target, object),
+            }
         }
     }
 
@@ -260,10 +274,9 @@ impl Driver {
         match action {
             Action::ChooseSpare { key } => self.choose_spare(key),
             Action::Publish { key, .. } => self.publish(key),
-            Action::Discard { key, new_object } => self.discard(key, new_object),
             Action::Fetch { key, row, source_index, .. } => self.fetch(key, row, source_index as usize),
             Action::Finish { key, result } => self.finish(key, result),
-            Action::Wake { .. } => {} // told at once, never handed to a worker
+            Action::Wake { .. } | Action::Discard { .. } => {} // taken at once, never handed to a worker
         }
     }
 

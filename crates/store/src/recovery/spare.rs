@@ -34,7 +34,7 @@ impl Driver {
                     spare.target.name(),
                     spare.sources[0].place.uri,
                 ));
-                case.set_spare(Some(Arc::new(spare)));
+                case.set_spare(Arc::new(spare));
                 self.handle(Event::SpareReady { key, new_object, rows, sources });
             }
             Err(e) => {
@@ -123,12 +123,11 @@ impl Driver {
         }
     }
 
-    /// Removes an object that never came into the layout.
-    pub(super) fn discard(&self, key: Key, new_object: ObjectId) {
-        let Some(case) = self.case(key) else { return };
-        let Some(spare) = case.spare().filter(|s| s.new.id == new_object) else { return };
-        case.set_spare(None);
-        self.pool.remove_object(spare.new.target, new_object);
+    /// Removes an object that never came into a layout. One that may be in one, as far as this node knows, stays: `check` finds it.
+    pub(super) fn discard(&self, target: TargetId, object: ObjectId) {
+        if File::may_discard(&self.pool, object) {
+            self.pool.remove_object(target, object);
+        }
     }
 
     /// Marks the object complete, or keeps what there is.

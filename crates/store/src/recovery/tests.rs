@@ -6,7 +6,7 @@ use crate::source::memory::{Memory, Remote, data};
 use crate::source::{Identity, Place, Record, SourceError};
 use crate::stage::sums::{name_of, sum_of};
 use crate::stub::memory::MemoryStub;
-use crate::target::{MemoryMedium, Order, State, TargetSpec, Targets, TargetsOptions};
+use crate::target::{Medium, MemoryMedium, Order, State, TargetSpec, Targets, TargetsOptions};
 use policy::layout::{ObjectState, Placement, Reason};
 use policy::{TargetId, Time};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -65,9 +65,13 @@ impl World {
 
     /// A file of `len` bytes over four targets that was staged in from `uris`.
     fn staged(&self, len: usize, uris: &[&str]) -> (Arc<File>, Vec<u8>, Vec<Arc<Remote>>) {
+        self.staged_on(&Arc::new(MemoryStub::new()), len, uris)
+    }
+
+    fn staged_on(&self, stub: &Arc<MemoryStub>, len: usize, uris: &[&str]) -> (Arc<File>, Vec<u8>, Vec<Arc<Remote>>) {
         let bytes = data(len, 7);
         let remotes: Vec<_> = uris.iter().map(|uri| self.memory.add(uri, &bytes)).collect();
-        let file = File::open(Arc::new(MemoryStub::new()), self.pool.clone()).expect("opens");
+        let file = File::open(stub.clone(), self.pool.clone()).expect("opens");
         let layout = file.lay_out(len as u64, &placement(), Reason::StagedIn).expect("laid out");
         file.write(0, &bytes).expect("written");
         let sums: Vec<u8> = bytes.chunks(STRIPE as usize).flat_map(sum_of).collect();
@@ -339,5 +343,28 @@ fn a_spare_that_fails_is_replaced_by_another() {
     assert!(read_all(&file).expect("read") == bytes);
     settle(&world, &file);
     world.lose(&file, 2);
+    assert!(read_all(&file).expect("read") == bytes);
+}
+
+/// The recovery is forgotten while a worker is still to remove its spare.
+#[test]
+fn a_spare_that_came_into_no_layout_is_removed() {
+    let (world, stub) = (World::new(), Arc::new(MemoryStub::new()));
+    let (file, bytes, _) = world.staged_on(&stub, 8 * STRIPE as usize, &["mem://a"]);
+    world.lose(&file, 1);
+    let objects = || world.media.iter().map(|medium| medium.list().map_or(0, |ids| ids.len())).sum::<usize>();
+    let before = objects();
+    for _ in 0..100 {
+        // The record of the source is read first.
+        stub.fail_from(Some(2));
+        assert!(read_all(&file).is_err(), "the layout cannot be written");
+    }
+    assert!(world.stats.get(Metric::RecoveryStripesLost) >= 200, "each time there was a spare");
+    let began = Instant::now();
+    while objects() > before {
+        assert!(began.elapsed() < Duration::from_secs(30), "{} objects are nobody's", objects() - before);
+        std::thread::yield_now();
+    }
+    stub.fail_from(None);
     assert!(read_all(&file).expect("read") == bytes);
 }
