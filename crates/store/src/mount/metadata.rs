@@ -9,7 +9,7 @@ use crate::Result;
 use crate::admission::Held;
 use crate::file::Happened;
 use crate::namespace::attributes::REQUEST;
-use crate::namespace::{Caller, Node, NodeId, ROOT};
+use crate::namespace::{Caller, Node, NodeId, ROOT, Removed};
 use fuser::{FileAttr, Generation, ReplyCreate, ReplyEmpty};
 use policy::layout::Placement;
 use rustix::fs::{OFlags, RenameFlags, Stat, XattrFlags, fstat};
@@ -105,7 +105,10 @@ impl Server {
         let name = name.to_owned();
         self.with_room_for_removal(uid, answer, move |server| {
             not_permitted(parent, &name)?;
-            server.unlinked(uid, server.parts.namespace.unlink(parent, &name)?);
+            let mut user = None;
+            let before = |removed: &mut Removed| user = server.user_of_removed(removed);
+            server.parts.namespace.unlink_after(parent, &name, before)?;
+            server.unlinked(uid, user);
             Ok(())
         });
     }
@@ -139,9 +142,10 @@ impl Server {
         self.with_room_for_removal(uid, answer, move |server| {
             not_permitted(from.0, &from.1)?;
             not_permitted(to.0, &to.1)?;
-            if let Some(removed) = server.parts.namespace.rename(from.0, &from.1, to.0, &to.1, flags)? {
-                server.unlinked(uid, removed);
-            }
+            let mut user = None;
+            let before = |removed: &mut Removed| user = server.user_of_removed(removed);
+            server.parts.namespace.rename_after((from.0, &from.1), (to.0, &to.1), flags, before)?;
+            server.unlinked(uid, user);
             Ok(())
         });
     }

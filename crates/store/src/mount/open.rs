@@ -6,13 +6,13 @@ use super::metadata::STATS_ID;
 use super::mode::{Mode, Modes, OpenRequest};
 use super::slow::OWN;
 use super::{File, PassthroughGuard, Server, SyncCursor};
-use crate::Result;
 use crate::admission::Held;
 use crate::cache::{Stream, WeakStream};
 use crate::file::{Happened, Payer};
-use crate::namespace::{Caller, Node, NodeId};
+use crate::namespace::{Caller, Node, NodeId, Removed};
 use crate::stats::Metric;
 use crate::volume::{Io, Passthrough};
+use crate::{Error, Result};
 use fuser::{BackingId, FopenFlags, ReplyOpen};
 use parking_lot::Mutex;
 use policy::advice::Reader;
@@ -37,6 +37,8 @@ pub struct Open {
     pub modes: Mutex<Modes>,
     holders: Arc<Holders>,
     users: AtomicUsize,
+    /// A name of it was removed on this node.
+    lost_name_here: AtomicBool,
     /// The stream of the newest ordinary handle, to which the next one opened with `O_NOATIME` belongs.
     newest: Mutex<Option<WeakStream>>,
 }
@@ -159,7 +161,9 @@ impl Server {
                 let (newest, holders) = (Mutex::default(), Holders::new(self.admission.clone()));
                 let payer: Arc<dyn Payer> = holders.clone();
                 file.set_payer(Arc::downgrade(&payer));
-                free.insert(Arc::new(Open { id, file, stub, born_ns, modes, holders, users, newest })).clone()
+                let lost_name_here = AtomicBool::new(false);
+                let open = Open { id, file, stub, born_ns, modes, holders, users, lost_name_here, newest };
+                free.insert(Arc::new(open)).clone()
             }
         };
         open.users.fetch_add(1, Ordering::AcqRel);
@@ -184,22 +188,34 @@ impl Server {
         }
     }
 
-    /// A user took a name of a file away. If it was the last and nobody uses the file, its objects go now.
-    pub fn unlinked(&self, uid: u32, removed: crate::namespace::Removed) {
-        let Some(stub) = removed.stub else { return };
-        // Becoming a user and leaving again decides it, in one place.
-        match self.user_of_stub(removed.id, stub) {
-            Ok(mut user) => user.uid = uid,
-            Err(error) => {
-                tracing::warn!(%error, "the objects of a removed file stay; `entrepot check` will find them");
-            }
-        }
+    /// Uses a file that is about to lose a name. A shared file system may know nothing of it afterwards but its bytes: how it lies is
+    /// learned now.
+    pub fn user_of_removed(&self, removed: &mut Removed) -> Option<User<'_>> {
+        let user = self.user_of_stub(removed.id, removed.stub.take()?);
+        let stays =
+            |error| tracing::warn!(%error, "the objects of a removed file stay; `entrepot check` will find them");
+        user.map_err(stays).ok()
+    }
+
+    /// A user took a name of a file away. If it was the last and nobody uses the file, its objects go now: leaving decides it, in one place.
+    pub fn unlinked(&self, uid: u32, user: Option<User<'_>>) {
+        let Some(mut user) = user else { return };
+        user.uid = uid;
+        user.open.lost_name_here.store(true, Ordering::Release);
     }
 
     fn remove_objects(&self, open: &Arc<Open>, uid: u32) {
-        if let Err(error) = open.file.refresh() {
-            tracing::warn!(%error, "the objects of a removed file stay; `entrepot check` will find them");
-            return;
+        match open.file.refresh() {
+            Ok(_) => {}
+            // The node that took the last name away removes the objects, whoever has the file open.
+            Err(Error::Namespace(Errno::STALE)) if open.lost_name_here.load(Ordering::Acquire) => {}
+            Err(Error::Namespace(Errno::STALE)) if open.file.is_shared() => {
+                return tracing::debug!("a file that was in use here was removed by another node");
+            }
+            Err(error) => {
+                tracing::warn!(%error, "the objects of a removed file stay; `entrepot check` will find them");
+                return;
+            }
         }
         open.file.tell(Happened::Removed);
         let Some(layout) = open.file.layout() else { return };

@@ -86,6 +86,17 @@ impl Namespace {
         new_name: &OsStr,
         flags: RenameFlags,
     ) -> Result<Option<super::Removed>> {
+        self.rename_after((parent, name), (new_parent, new_name), flags, |_| {})
+    }
+
+    /// The same. `before` is called while what is about to be replaced still has its name.
+    pub fn rename_after(
+        &self,
+        (parent, name): (NodeId, &OsStr),
+        (new_parent, new_name): (NodeId, &OsStr),
+        flags: RenameFlags,
+        before: impl FnOnce(&mut super::Removed),
+    ) -> Result<Option<super::Removed>> {
         let (from, to) = (self.directory(parent)?, self.directory(new_parent)?);
         let _exclusive = self.renames.write();
         let moved = statat(&*from, name, AtFlags::SYMLINK_NOFOLLOW)?;
@@ -109,7 +120,9 @@ impl Namespace {
         }
         let replaced = match target {
             Some(stat) if stat.st_ino != moved.st_ino && !flags.contains(RenameFlags::NOREPLACE) => {
-                Some(self.about_to_remove(&to, new_name, stat))
+                let mut removed = self.about_to_remove(&to, new_name, stat);
+                before(&mut removed);
+                Some(removed)
             }
             _ => None,
         };

@@ -24,9 +24,15 @@ pub struct Removed {
 impl Namespace {
     /// Removes a name that is not a directory's.
     pub fn unlink(&self, parent: NodeId, name: &OsStr) -> Result<Removed> {
+        self.unlink_after(parent, name, |_| {})
+    }
+
+    /// The same. `before` is called while the name is still there, with what is about to be removed.
+    pub fn unlink_after(&self, parent: NodeId, name: &OsStr, before: impl FnOnce(&mut Removed)) -> Result<Removed> {
         let directory = self.directory(parent)?;
         let stat = statat(&*directory, name, AtFlags::SYMLINK_NOFOLLOW)?;
-        let removed = self.about_to_remove(&directory, name, stat);
+        let mut removed = self.about_to_remove(&directory, name, stat);
+        before(&mut removed);
         unlinkat(&*directory, name, AtFlags::empty())?;
         Ok(self.now_removed(removed, parent, name))
     }
