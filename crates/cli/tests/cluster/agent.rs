@@ -2,6 +2,7 @@
 
 use crate::hosts::Host;
 use crate::real::until;
+use crate::saves;
 use crate::space::Lines;
 use crate::writers::{Orders, work};
 use rustix::fs::{AtFlags, FlockOperation, Mode, OFlags, XattrFlags};
@@ -92,6 +93,10 @@ pub enum Call {
     },
     /// Records of a file that others write, too.
     Records(Orders),
+    /// Versions of a file, written one after the other.
+    Save(saves::Orders),
+    /// The same file, read again and again.
+    Load(saves::Orders),
     /// A lock of a range that belongs to the open file, without waiting.
     LockRange {
         of: String,
@@ -325,6 +330,8 @@ fn carry(call: Call, files: &mut HashMap<String, File>) -> Result<Value, Errno> 
         }
         Call::Flock { of } => rustix::fs::flock(&files[&of], FlockOperation::NonBlockingLockExclusive)?,
         Call::Records(orders) => return Ok(json!(work(&orders)?)),
+        Call::Save(orders) => return Ok(json!(saves::write(&orders)?)),
+        Call::Load(orders) => return Ok(json!(saves::read(&orders)?)),
         Call::LockRange { of, exclusive, start, len } => {
             let kind = if exclusive { libc::F_WRLCK } else { libc::F_UNLCK };
             // SAFETY: zero is a value of each field.

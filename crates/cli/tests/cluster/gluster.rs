@@ -6,7 +6,7 @@ use crate::real::until;
 /// The volume's name there.
 const NAME: &str = "shared";
 
-const BRICKS: [&str; 3] = ["/run/brick/1", "/run/brick/2", "/run/brick/3"];
+pub const BRICKS: [&str; 3] = ["/run/brick/1", "/run/brick/2", "/run/brick/3"];
 
 /// What is set. Without each of the first three a test of `facts` fails; `docs/results/shared-file-systems.md` says how.
 const OPTIONS: &[(&str, &str)] = &[

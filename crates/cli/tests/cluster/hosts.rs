@@ -61,6 +61,9 @@ pub fn hosts() -> Option<MutexGuard<'static, Hosts>> {
             let hosts = hosts.lock().unwrap_or_else(PoisonError::into_inner);
             let all = hosts.hosts.iter().chain([&hosts.server]);
             all.filter(|host| host.is_cut.load(Ordering::Relaxed)).for_each(Host::join);
+            if !hosts.server.redis_answers() {
+                hosts.server.start_redis();
+            }
             Some(hosts)
         }
         Err(why) => {
@@ -124,6 +127,17 @@ impl Hosts {
     /// Ends Redis as a crash would.
     pub fn kill_redis(&self) {
         self.server.must("sh", &["-c", &format!("kill -9 $(cat {REDIS_PID})")]);
+    }
+
+    /// Remembers what Redis has on disk now.
+    pub fn keep_redis(&self) {
+        self.server.must("sh", &["-c", &format!("rm -rf {LOCAL}/redis.old; cp -a {LOCAL}/redis {LOCAL}/redis.old")]);
+    }
+
+    /// Starts Redis, which was killed, with what was remembered.
+    pub fn put_redis_back(&self) {
+        self.server.must("sh", &["-c", &format!("rm -rf {LOCAL}/redis; mv {LOCAL}/redis.old {LOCAL}/redis")]);
+        self.server.start_redis();
     }
 
     /// One process on each host that does calls.
@@ -242,8 +256,11 @@ impl Host {
             "redis-server",
             &[&port[..], &network, &files, &["--daemonize", "yes", "--pidfile", REDIS_PID]].concat(),
         );
-        let ping = || self.run("redis-cli", &["-h", &address, "ping"]).stdout.starts_with(b"PONG");
-        until("Redis answers", ping);
+        until("Redis answers", || self.redis_answers());
+    }
+
+    fn redis_answers(&self) -> bool {
+        self.run("redis-cli", &["-h", &self.address(), "ping"]).stdout.starts_with(b"PONG")
     }
 }
 

@@ -3,9 +3,12 @@
 
 mod agent;
 mod appends;
+mod audit;
 mod away;
+mod brick;
 mod ceph;
 mod facts;
+mod forgetful;
 mod frozen;
 mod gluster;
 mod heard;
@@ -17,7 +20,12 @@ mod random;
 #[path = "../end_to_end/real.rs"]
 mod real;
 mod records;
+mod removed;
 mod same;
+mod saved;
+mod saves;
 mod space;
 mod volume;
+mod wanted;
+mod web;
 mod writers;

@@ -9,7 +9,8 @@ use std::process::Output;
 /// How many targets there are: `target1` and so on.
 pub const TARGETS: usize = 2;
 
-const NODES: &str = "nodes";
+/// The name of the volume of tests of several nodes.
+pub const NODES: &str = "nodes";
 /// A machine with much else to do is no failed target.
 const PATIENT: &str = "[health]\ndeadline = \"30s\"\n";
 
@@ -79,10 +80,20 @@ impl Shared<'_> {
     pub fn up(&self) -> Vec<Node<'_>> {
         let nodes: Vec<Node<'_>> = (0..self.hosts.hosts.len()).map(|host| self.node(host)).collect();
         nodes.iter().filter(|node| !node.run(&["status"]).status.success()).for_each(Node::up);
-        until_within(30, "all know each other", || nodes.iter().all(|node| node.hosts().len() == nodes.len()));
-        // To a host that another test cut off, all targets had failed.
-        nodes.iter().for_each(Node::restore_failed);
+        is_well(&nodes);
         nodes
+    }
+}
+
+/// All know each other and use all targets: to a node that was cut off, all had failed.
+pub fn is_well(nodes: &[Node<'_>]) {
+    until_within(30, "all know each other", || nodes.iter().all(|node| node.hosts().len() == nodes.len()));
+    for node in nodes {
+        until_within(30, "it uses all targets", || {
+            let away = node.targets().into_iter().filter(|(_, state)| state != "ok");
+            let restored = away.map(|(target, _)| node.run(&["target", "restore", &target])).collect::<Vec<_>>();
+            restored.is_empty()
+        });
     }
 }
 
@@ -141,6 +152,14 @@ impl Node<'_> {
         self.listed().into_iter().find(|(_, leads)| *leads).map(|(host, _)| host).unwrap_or_default()
     }
 
+    /// The targets and their states, as this one sees them.
+    pub fn targets(&self) -> Vec<(String, String)> {
+        let targets = self.entrepot(&["target", "list"])["targets"].take();
+        let word = |target: &Value, name: &str| target[name].as_str().expect("a word").to_owned();
+        let targets = targets.as_array().expect("targets").iter();
+        targets.map(|target| (word(target, "name"), word(target, "state"))).collect()
+    }
+
     /// Runs a command of the binary.
     pub fn run(&self, words: &[&str]) -> Output {
         let mut command = self.host.command(env!("CARGO_BIN_EXE_entrepot"));
@@ -174,12 +193,6 @@ impl Node<'_> {
             assert!(said.contains("still holds") && began.elapsed().as_secs() < 30, "{said}\n{}", self.log());
             std::thread::sleep(std::time::Duration::from_millis(200));
         }
-    }
-
-    fn restore_failed(&self) {
-        let listed = self.entrepot(&["target", "list"])["targets"].take();
-        let failed = listed.as_array().expect("targets").iter().filter(|target| target["state"] == "failed");
-        failed.for_each(|target| self.ok(&["target", "restore", target["name"].as_str().expect("a name")]));
     }
 
     fn try_up(&self) -> Output {

@@ -1,0 +1,52 @@
+//! What lies on the targets beside what files name, looked up by hand: no object is missing, and none is nobody's.
+
+use crate::hosts::SHARED;
+use crate::volume::{Node, TARGETS};
+use serde_json::Value;
+use std::collections::BTreeSet;
+use std::path::Path;
+
+/// Objects, as a target and a number.
+type Objects = BTreeSet<(String, String)>;
+
+/// The objects that lie on the targets of a volume.
+pub fn lying(node: &Node<'_>, volume: &str) -> Objects {
+    let mut found = Objects::new();
+    for target in (1..=TARGETS).map(|n| format!("target{n}")) {
+        let said = node.host.must("find", &[&format!("{SHARED}/{volume}/{target}"), "-type", "f", "-printf", "%f\\n"]);
+        let is_object = |name: &&str| name.len() == 16 && name.bytes().all(|byte| byte.is_ascii_hexdigit());
+        found.extend(said.lines().filter(is_object).map(|name| (target.clone(), name.to_owned())));
+    }
+    found
+}
+
+/// The objects that the files below a directory of the mount name.
+pub fn named(node: &Node<'_>, dir: &Path) -> Objects {
+    let mut found = Objects::new();
+    for entry in std::fs::read_dir(dir).expect("a directory") {
+        let path = entry.expect("an entry").path();
+        if path.is_dir() {
+            found.extend(named(node, &path));
+            continue;
+        }
+        let below = path.strip_prefix(node.path("")).expect("below the mount");
+        let layout = node.entrepot(&["layout", &format!("{}/{}", node.at, below.display())]);
+        let list = |value: &Value, name: &str| value[name].as_array().cloned().unwrap_or_default();
+        for mirror in list(&layout, "mirrors") {
+            for object in list(&mirror, "segments").iter().flat_map(|segment| list(segment, "objects")) {
+                let word = |name: &str| object[name].as_str().unwrap_or_else(|| panic!("{object}")).to_owned();
+                found.insert((word("target"), word("object")));
+            }
+        }
+    }
+    found
+}
+
+/// Every object on the targets is one that a file names, and the other way round.
+#[track_caller]
+pub fn balances(node: &Node<'_>, volume: &str) {
+    let (lying, named) = (lying(node, volume), named(node, &node.path("")));
+    let extra: Vec<_> = lying.difference(&named).collect();
+    let lost: Vec<_> = named.difference(&lying).collect();
+    assert!(extra.is_empty() && lost.is_empty(), "nobody's: {extra:?}, lost: {lost:?}\n{}", node.log());
+}

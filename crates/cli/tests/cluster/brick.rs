@@ -1,0 +1,58 @@
+//! The bricks of the shared file system die one after the other under nodes that write and read, and come back.
+
+use crate::agent::Agent;
+use crate::hosts::hosts;
+use crate::random::seed;
+use crate::real::noise;
+use crate::volume::{NODES, Shared, are_in_order, is_well};
+use crate::writers::Writers;
+use crate::{audit, ceph, gluster};
+use std::time::{Duration, Instant};
+
+/// A target's deadline, and as long again for a write that waits for a lease.
+const SLOWEST: Duration = Duration::from_secs(60);
+
+/// [S-021] [S-162]
+#[test]
+fn a_brick_that_dies_and_comes_back_costs_nothing_acknowledged() {
+    if ceph::is_wanted() {
+        return eprintln!("skipped: bricks are GlusterFS's");
+    }
+    let Some(hosts) = hosts() else { return };
+    let shared = Shared::of_all(&hosts);
+    let nodes = shared.up();
+    let data = noise(2_000_000);
+    let files: Vec<String> = (0..6).map(|n| format!("brick{n}")).collect();
+    for (n, file) in files.iter().enumerate() {
+        std::fs::write(nodes[n % 3].path(file), &data[n..]).expect("write");
+    }
+    let lying = audit::lying(&nodes[0], NODES);
+    let writers = Writers::start(&nodes, "bricks", 60, seed());
+    let reached = hosts.directory("bricks-reached");
+    for (n, brick) in gluster::BRICKS.into_iter().enumerate() {
+        std::thread::sleep(Duration::from_millis(500));
+        gluster::kill_brick(&hosts.server, brick);
+        let began = Instant::now();
+        let checked = nodes[n].run(&["check", "--repair", "--output", "json"]);
+        println!("{brick} away: check ended with {:?} after {:.1?}", checked.status.code(), began.elapsed());
+        assert!(!checked.status.success(), "it sees that not all is there");
+        std::thread::sleep(Duration::from_secs(3).saturating_sub(began.elapsed()));
+        gluster::restart_bricks(&hosts.server);
+        nodes.iter().for_each(|node| Agent::start(node.host).reaches_all(&reached));
+        is_well(&nodes);
+        println!("{brick} and all nodes were back {:.1?} after its end", began.elapsed());
+    }
+    std::thread::sleep(Duration::from_millis(500));
+    for report in writers.stop() {
+        assert!(report.writes > 20, "only {} writes", report.writes);
+        assert!(report.slowest < SLOWEST, "{:?}", report.slowest);
+    }
+    for node in &nodes {
+        for (n, file) in files.iter().enumerate() {
+            assert!(std::fs::read(node.path(file)).expect("read") == data[n..], "host {}: {file}", node.host.number);
+        }
+    }
+    assert!(audit::lying(&nodes[0], NODES).is_superset(&lying), "nothing went meanwhile");
+    are_in_order(&nodes);
+    audit::balances(&nodes[0], NODES);
+}
