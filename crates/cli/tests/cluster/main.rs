@@ -15,6 +15,7 @@ mod heard;
 mod hosts;
 mod killed;
 mod moved;
+mod mpi;
 mod random;
 #[allow(dead_code, reason = "some of it is for other tests")]
 #[path = "../end_to_end/real.rs"]
