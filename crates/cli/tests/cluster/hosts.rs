@@ -13,7 +13,7 @@
 use crate::agent::Agent;
 use crate::real::until;
 use crate::space::Space;
-use crate::{ceph, gluster};
+use crate::{ceph, gluster, soak};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -93,8 +93,9 @@ impl Hosts {
         }
         std::fs::File::options().read(true).write(true).open("/dev/fuse").map_err(|e| format!("/dev/fuse: {e}"))?;
         std::thread::spawn(|| {
-            std::thread::sleep(PROGRAM);
-            eprintln!("cluster: not over after {PROGRAM:?}");
+            let longest = PROGRAM + soak::wanted().unwrap_or_default();
+            std::thread::sleep(longest);
+            eprintln!("cluster: not over after {longest:?}");
             std::process::abort();
         });
         let began = Instant::now();

@@ -25,6 +25,7 @@ mod removed;
 mod same;
 mod saved;
 mod saves;
+mod soak;
 mod space;
 mod volume;
 mod wanted;

@@ -1,0 +1,175 @@
+//! All at once and by a seed: files change on all nodes, and meanwhile daemons freeze and die, targets are emptied and Redis comes and goes.
+//!
+//! Seconds in a run of the tests; `ENTREPOT_MINUTES` says how long else (`tests/soak-cluster.sh`).
+
+mod files;
+
+use crate::audit;
+use crate::hosts::{Hosts, hosts};
+use crate::random::{Random, seed};
+use crate::volume::{NODES, Node, Shared, TARGETS, are_in_order, is_well};
+use crate::writers::Writers;
+use files::Known;
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+const SHORT: Duration = Duration::from_secs(15);
+const FILES: usize = 12;
+const WORKERS: u64 = 6;
+/// After a call that failed.
+const AGAIN: Duration = Duration::from_millis(100);
+
+/// How long it goes on, where somebody said so.
+pub fn wanted() -> Option<Duration> {
+    let minutes = std::env::var("ENTREPOT_MINUTES").ok()?;
+    Some(Duration::from_secs(60 * minutes.parse::<u64>().expect("ENTREPOT_MINUTES is a number")))
+}
+
+/// What the workers share.
+struct World<'a> {
+    nodes: &'a [Node<'a>],
+    files: Vec<Mutex<Known>>,
+    steps: AtomicU64,
+    errors: Mutex<BTreeMap<String, u64>>,
+    wrong: Mutex<Vec<String>>,
+    is_over: AtomicBool,
+}
+
+impl World<'_> {
+    fn work(&self, worker: u64, seed: u64) {
+        let mut random = Random(seed.wrapping_mul(1000) + worker);
+        while !self.is_over.load(Ordering::Relaxed) {
+            let node = &self.nodes[random.below(self.nodes.len() as u64) as usize];
+            let Ok(mut file) = self.files[random.below(FILES as u64) as usize].try_lock() else { continue };
+            match file.step(node, &mut random) {
+                Ok(None) => drop(self.steps.fetch_add(1, Ordering::Relaxed)),
+                Ok(Some(error)) => {
+                    drop(file);
+                    *self.errors.lock().expect("whole").entry(error.to_string()).or_default() += 1;
+                    std::thread::sleep(AGAIN);
+                }
+                Err(what) => {
+                    self.wrong.lock().expect("whole").push(what);
+                    self.is_over.store(true, Ordering::Relaxed);
+                }
+            }
+        }
+    }
+}
+
+/// Has a target emptied, as far as it goes, and used again.
+fn moves(nodes: &[Node<'_>], random: &mut Random) -> String {
+    let target = format!("target{}", 1 + random.below(TARGETS as u64));
+    let (by, again) = (random.below(3) as usize, random.below(3) as usize);
+    let emptied = nodes[by].run(&["target", "drain", &target]).status.success();
+    nodes[again].ok(&["target", "restore", &target]);
+    format!("{target} drained by {}: {}", nodes[by].name(), if emptied { "empty" } else { "not empty" })
+}
+
+/// Does one thing to the nodes or to what is between them, and sets it right again.
+fn disturb(hosts: &Hosts, nodes: &[Node<'_>], random: &mut Random) -> String {
+    let victim = random.below(3) as usize;
+    match random.below(8) {
+        0..3 => moves(nodes, random),
+        3 | 4 => {
+            let frozen = nodes[victim].freeze();
+            let order = (victim + 1 + random.below(2) as usize) % 3;
+            let target = format!("target{}", 1 + random.below(TARGETS as u64));
+            nodes[order].ok(&["target", "drain", &target, "--no-wait"]);
+            let long = Duration::from_millis(500 + random.below(8000));
+            std::thread::sleep(long);
+            drop(frozen);
+            is_well(nodes);
+            format!("{} frozen for {long:.1?} beside a drain of {target}", nodes[victim].name())
+        }
+        5 | 6 => {
+            let target = format!("target{}", 1 + random.below(TARGETS as u64));
+            nodes[random.below(3) as usize].ok(&["target", "drain", &target, "--no-wait"]);
+            std::thread::sleep(Duration::from_millis(random.below(300)));
+            nodes[victim].kill(&nodes[victim].pid());
+            std::thread::sleep(Duration::from_millis(random.below(7000)));
+            nodes[victim].up();
+            is_well(nodes);
+            format!("{} killed beside a drain of {target}", nodes[victim].name())
+        }
+        _ => {
+            hosts.kill_redis();
+            let long = Duration::from_millis(random.below(4000));
+            std::thread::sleep(long);
+            hosts.server.start_redis();
+            is_well(nodes);
+            format!("Redis away for {long:.1?}")
+        }
+    }
+}
+
+/// [S-201] [S-203] [S-204] [S-205]
+#[test]
+fn what_was_acknowledged_stays_whatever_happens_to_nodes() {
+    let Some(hosts) = hosts() else { return };
+    let (seed, long) = (seed(), wanted().unwrap_or(SHORT));
+    let shared = Shared::of_all(&hosts);
+    let nodes = shared.up();
+    std::fs::create_dir(nodes[0].path(files::DIRECTORY)).expect("a directory");
+    let world = World {
+        nodes: &nodes,
+        files: (0..FILES).map(|n| Mutex::new(Known::make(&nodes[n % 3], n))).collect(),
+        steps: AtomicU64::new(0),
+        errors: Mutex::default(),
+        wrong: Mutex::default(),
+        is_over: AtomicBool::new(false),
+    };
+    let writers = Writers::start(&nodes, "soaked", 60, seed);
+    let (mut random, began, mut disturbed) = (Random(seed), Instant::now(), 0);
+    std::thread::scope(|scope| {
+        let world = &world;
+        (0..WORKERS).for_each(|worker| drop(scope.spawn(move || world.work(worker, seed))));
+        let over = Over(&world.is_over);
+        while began.elapsed() < long && !world.is_over.load(Ordering::Relaxed) {
+            std::thread::sleep(Duration::from_millis(200 + random.below(1500)));
+            let what = disturb(&hosts, &nodes, &mut random);
+            disturbed += 1;
+            println!("{:6.1?}: {what}; {} steps so far", began.elapsed(), world.steps.load(Ordering::Relaxed));
+        }
+        drop(over);
+    });
+    println!("{:.0?}, {disturbed} disturbances, {} steps", began.elapsed(), world.steps.load(Ordering::Relaxed));
+    println!("errors: {:#?}", world.errors.lock().expect("whole"));
+    for node in &nodes {
+        for file in &world.files {
+            if let Err(what) = file.lock().expect("whole").is_whole(node) {
+                world.wrong.lock().expect("whole").push(what);
+            }
+        }
+    }
+    let wrong = world.wrong.lock().expect("whole").join("\n");
+    assert!(wrong.is_empty(), "seed {seed}:\n{wrong}\n{}", nodes.iter().map(Node::log).collect::<String>());
+    writers.stop();
+    let mut names: Vec<String> = world.files.iter().map(|file| file.lock().expect("whole").name().to_owned()).collect();
+    names.sort();
+    for node in &nodes {
+        let there = std::fs::read_dir(node.path(files::DIRECTORY)).expect("a directory");
+        let mut there: Vec<String> =
+            there.map(|e| e.expect("an entry").file_name().into_string().expect("UTF-8")).collect();
+        there.retain(|name| !name.starts_with("part"));
+        there.sort();
+        assert_eq!(there, names, "{}", node.name());
+    }
+    let began = Instant::now();
+    while !nodes[0].run(&["check", "--repair"]).status.success() {
+        assert!(began.elapsed().as_secs() < 60, "{}", nodes[0].log());
+    }
+    are_in_order(&nodes);
+    audit::balances(&nodes[1], NODES);
+}
+
+/// Tells the workers when it goes, also when a disturbance failed.
+struct Over<'a>(&'a AtomicBool);
+
+impl Drop for Over<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
