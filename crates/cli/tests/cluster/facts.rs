@@ -6,6 +6,7 @@ mod bytes;
 mod cut;
 mod locks;
 mod names;
+mod replaced;
 
 use std::time::Duration;
 

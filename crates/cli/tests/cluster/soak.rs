@@ -74,13 +74,11 @@ fn disturb(hosts: &Hosts, nodes: &[Node<'_>], random: &mut Random) -> String {
     match random.below(8) {
         0..3 => moves(nodes, random),
         3 | 4 => {
-            let frozen = nodes[victim].freeze();
             let order = (victim + 1 + random.below(2) as usize) % 3;
             let target = format!("target{}", 1 + random.below(TARGETS as u64));
             nodes[order].ok(&["target", "drain", &target, "--no-wait"]);
             let long = Duration::from_millis(500 + random.below(8000));
-            std::thread::sleep(long);
-            drop(frozen);
+            nodes[victim].stands_still(long);
             is_well(nodes);
             format!("{} frozen for {long:.1?} beside a drain of {target}", nodes[victim].name())
         }

@@ -235,6 +235,13 @@ impl Node<'_> {
         Frozen { node: self, pid }
     }
 
+    /// Stops the daemon for a while, by one process that runs before: while the daemon stands still, a process that has files of its mount
+    /// open can start no other, whose copies of them are flushed first.
+    pub fn stands_still(&self, long: std::time::Duration) {
+        let (pid, seconds) = (self.pid(), long.as_secs_f64());
+        self.host.must("sh", &["-c", &format!("kill -STOP {pid}; sleep {seconds}; kill -CONT {pid}")]);
+    }
+
     /// Ends the daemon as a crash would, frozen or not, and what is left of its mount.
     pub fn kill(&self, pid: &str) {
         self.signal("-KILL", pid);
