@@ -15,7 +15,6 @@ mod heard;
 mod hosts;
 mod killed;
 mod moved;
-mod mpi;
 mod random;
 #[allow(dead_code, reason = "some of it is for other tests")]
 #[path = "../end_to_end/real.rs"]
