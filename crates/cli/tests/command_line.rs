@@ -73,6 +73,9 @@ const WORDS: Words = Words {
         &["man"],
         &["node"],
         &["node", "list"],
+        &["node", "drain"],
+        &["node", "restore"],
+        &["node", "forget"],
         &["connect"],
     ],
 };

@@ -10,10 +10,12 @@
 mod background;
 mod crash;
 mod end;
+mod forget;
 mod purge;
 mod rebuild;
 mod requests;
 mod resolve;
+mod shutting_down;
 mod source_attribute;
 mod under_way;
 mod users;
@@ -190,6 +192,9 @@ impl Starting {
             needs: Mutex::default(),
         });
         background.start(&core);
+        if let Some(nodes) = &core.nodes {
+            shutting_down::watch(nodes, &core);
+        }
         let (volume, files) = (core.volume.clone(), core.files.clone());
         core.adapt.start(&core.pool, move |look| walk::each_file(walk::walk(&volume, &files), look));
         let ending = Ending::new(mount.clone());

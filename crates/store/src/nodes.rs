@@ -9,10 +9,12 @@
 //! The lease is a file of the shared file system. The store of the state is only how one node wakes another: if it forgets, or is away,
 //! changes that need another node to let go of a file wait, and fail in the end; what was written stays.
 
+mod draining;
 mod inbox;
 mod keeper;
 mod leases;
 
+pub use draining::Draining;
 pub use leases::Info;
 
 use crate::file::{Cluster, FileTable};
@@ -52,6 +54,9 @@ pub struct Nodes {
     ends: AtomicBool,
     /// The number is over, and there is no other yet.
     lost: AtomicBool,
+    /// The number that is to be given up while the daemon goes on; 0 is none.
+    gives_up: AtomicU32,
+    wish: draining::Wish,
     membership: Mutex<Membership>,
     changed: Condvar,
     leases: Leases,
@@ -75,6 +80,8 @@ pub struct Shown {
     pub is_self: bool,
     /// It leads.
     pub leads: bool,
+    /// What it says of its end, if it is to be shut down.
+    pub draining: Option<Draining>,
 }
 
 impl Nodes {
@@ -92,6 +99,8 @@ impl Nodes {
             leads: AtomicBool::new(false),
             ends: AtomicBool::new(false),
             lost: AtomicBool::new(false),
+            gives_up: AtomicU32::new(0),
+            wish: draining::Wish::default(),
             membership: Mutex::new(membership),
             changed: Condvar::new(),
             leases,
@@ -130,6 +139,9 @@ impl Nodes {
             let followed = self.volume.upgrade().map_or(Ok(()), |volume| volume.follow_orders());
             return followed
                 .unwrap_or_else(|error| tracing::warn!("what operators ordered elsewhere is not known here: {error}"));
+        }
+        if self.is_asked_to_drain(text) {
+            return;
         }
         let mut words = text.split(' ');
         let Some(file) = words.next().and_then(|word| u64::from_str_radix(word, 16).ok()).map(FileId) else { return };
@@ -188,9 +200,27 @@ impl Nodes {
             let membership = self.membership.lock();
             (membership.members(), membership.leader(), membership.node())
         };
-        let show =
-            |node| Shown { node, info: self.leases.info(node), is_self: node == me, leads: Some(node) == leader };
+        let show = |node| {
+            let info = self.leases.info(node);
+            let draining = info.as_ref().filter(|info| info.drains).map(|info| self.draining_of(node, info));
+            Shown { node, info, is_self: node == me, leads: Some(node) == leader, draining }
+        };
         members.into_iter().map(show).collect()
+    }
+
+    /// A thread that goes on until [`Nodes::ends`].
+    pub(crate) fn start_worker(&self, name: &str, work: impl FnOnce() + Send + 'static) {
+        self.workers.start(name, work);
+    }
+
+    /// Whether the daemon is about to end.
+    pub(crate) fn ends(&self) -> bool {
+        self.ends.load(Ordering::Acquire)
+    }
+
+    /// The number that it has now.
+    pub fn number(&self) -> Node {
+        self.me_now()
     }
 
     /// Leaves the others, at once, and ends.
@@ -231,7 +261,7 @@ impl Cluster for Nodes {
     }
 
     fn leads(&self) -> bool {
-        self.leads.load(Ordering::Acquire) && self.has_lease()
+        self.leads.load(Ordering::Acquire) && !self.drains() && self.has_lease()
     }
 
     fn epoch(&self) -> u32 {

@@ -147,6 +147,13 @@ pub trait State: Send + Sync {
     fn listen(&self, _goes_on: &dyn Fn() -> bool, _hear: &mut dyn FnMut(Told<'_>)) -> Result<()> {
         Ok(())
     }
+    /// The kinds of records that a daemon has for itself.
+    fn record_kinds(&self) -> Result<Vec<String>>;
+    /// What a node of that name had for itself (moves under way, stagings, records) and will never ask for again: it has it no more.
+    /// Nothing where one daemon has the state.
+    fn left_by(&self, _own: &str) -> Result<Option<std::sync::Arc<dyn State>>> {
+        Ok(None)
+    }
     /// The next number of a sequence of that name, starting with 1.
     fn next_number(&self, sequence: &str) -> Result<u64>;
 }

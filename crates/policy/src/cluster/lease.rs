@@ -19,8 +19,10 @@
 //! **A node is over only when its `N.over` was seen.** A directory that is listed while a file in it is renamed may
 //! show both names or neither, so a missing lease file says nothing.
 //!
-//! The leader is the lowest node that is not over; it leads while it holds its lease. Numbers leave none out, so a node
-//! leads only when it has seen *every* lower number over: what a listing misses delays a takeover, and no more. A
+//! The leader is the lowest node that is not over and does not *drain*; it leads while it holds its lease. Numbers leave
+//! none out, so a node leads only when it has seen *every* lower number over or draining: what a listing misses delays a
+//! takeover, and no more. Whether a number drains is written before it is born and never changes: a node that is to
+//! drain gives its number up and joins again under one that does. A
 //! number that was claimed and shows no lease file is ended like any other, by a rename of the file that it was to
 //! begin with.
 //!
@@ -82,6 +84,8 @@ pub struct Seen {
     pub beat: u64,
     /// How long that node's lease lasts, as its file says.
     pub lease: Time,
+    /// It is not to lead, as its file says.
+    pub drains: bool,
 }
 
 /// Events of [`Membership`]: answers to its actions, and the time.
@@ -188,6 +192,7 @@ pub struct Stats {
 struct Watch {
     beat: u64,
     lease: Time,
+    drains: bool,
     /// When this beat was first seen here.
     since: Time,
     expelling: bool,
@@ -211,6 +216,7 @@ enum Own {
 pub struct Membership {
     config: Config,
     node: Node,
+    drains: bool,
     own: Own,
     beat: u64,
     /// The lease ends so long after this.
@@ -241,6 +247,7 @@ impl Membership {
     pub fn new(config: Config, now: Time, node: Node, asked: Time) -> Membership {
         let mut new = Membership {
             node,
+            drains: false,
             own: Own::Held,
             beat: 0,
             asked,
@@ -262,6 +269,13 @@ impl Membership {
         };
         new.go_on(now);
         new
+    }
+
+    /// The node's file says that it is not to lead.
+    #[must_use]
+    pub fn draining(mut self) -> Membership {
+        self.drains = true;
+        self
     }
 
     /// This node.
@@ -293,9 +307,10 @@ impl Membership {
         self.leader() == Some(self.node) && self.holds(now)
     }
 
-    /// The node that leads if it holds its lease: the lowest that is not over, once that was seen.
+    /// The node that leads if it holds its lease: the lowest that is not over and does not drain, once that was seen.
     pub fn leader(&self) -> Option<Node> {
-        let lowest = self.members().first().copied().filter(|_| self.looked);
+        let drains = |node: &Node| self.others.get(node).map_or(self.drains, |watch| watch.drains);
+        let lowest = self.members().into_iter().find(|node| !drains(node)).filter(|_| self.looked);
         lowest.filter(|lowest| self.unseen.keys().next().is_none_or(|unseen| unseen > lowest))
     }
 
@@ -401,7 +416,7 @@ impl Membership {
 
     fn watch(&mut self, now: Time, seen: &Seen) {
         self.unseen.remove(&seen.node);
-        let fresh = || Watch { beat: seen.beat, lease: seen.lease, since: now, expelling: false };
+        let fresh = || Watch { beat: seen.beat, lease: seen.lease, drains: seen.drains, since: now, expelling: false };
         match self.others.get_mut(&seen.node) {
             None => {
                 self.others.insert(seen.node, fresh());

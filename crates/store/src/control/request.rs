@@ -16,6 +16,12 @@ pub enum Request {
     Stats {},
     #[serde(rename = "node.list")]
     Nodes {},
+    #[serde(rename = "node.drain")]
+    DrainNode { node: String, wait: bool },
+    #[serde(rename = "node.restore")]
+    RestoreNode { node: String },
+    #[serde(rename = "node.forget")]
+    ForgetNode { node: String },
     #[serde(rename = "target.list")]
     Targets {},
     #[serde(rename = "target.add")]

@@ -2,7 +2,7 @@
 
 use super::walk::walk;
 use crate::file::{File, FileTable};
-use crate::mover::{Found, Mover};
+use crate::mover::{Found, Mover, Recovered};
 use crate::volume::Volume;
 use crate::{Error, Result};
 use policy::layout::Layout;
@@ -17,9 +17,7 @@ use std::sync::Arc;
 ///
 /// The journal is this node's own. Marks may be those of other nodes that are there: with `alone` nobody else is.
 pub(super) fn settle(volume: &Volume, files: &Arc<FileTable>, mover: &Mover, alone: bool) -> Result<()> {
-    let marks = marks(volume)?;
     let open = |name: &CString| files.open_at(volume.open_links(), &**name);
-    let mut elsewhere = None;
     let copies = mover.journal_copies_of_last_run()?;
     if copies > 0 {
         tracing::info!(copies, "slow copies that the last run kept are removed");
@@ -33,28 +31,8 @@ pub(super) fn settle(volume: &Volume, files: &Arc<FileTable>, mover: &Mover, alo
             tracing::warn!("{spared} objects are noted as garbage and belong to files all the same: they stay");
         }
     }
-    let recovered = mover.recover_journal(|entry| {
-        let name = entry.file.to_string();
-        if let Some(mark) = marks.iter().find(|m| m.to_bytes() == name.as_bytes()) {
-            match open(mark).map(|file| file.and_then(|file| file.layout())) {
-                Ok(Some(layout)) => return Ok(Found::Layout(Box::new(Layout::clone(&layout)))),
-                Ok(None) => {}
-                Err(_) => return Ok(Found::Unknown),
-            }
-        }
-        // Unlinked before it could be marked, or a user took the mark away: then it is found by its number, or is gone.
-        let elsewhere = match &mut elsewhere {
-            Some(layouts) => layouts,
-            unknown => unknown.insert(moved_files(volume, files, mover)?),
-        };
-        Ok(match elsewhere.find(entry.file) {
-            Found::Gone if returned => Found::Unknown,
-            found => found,
-        })
-    })?;
-    if recovered.moves > 0 {
-        tracing::info!(moves = recovered.moves, objects = recovered.objects, "moves that were interrupted are settled");
-    }
+    settle_journal(volume, files, mover, false)?;
+    let marks = marks(volume)?;
     for mark in marks.iter().filter(|_| alone) {
         let shown = mark.to_string_lossy();
         match open(mark).and_then(|file| file.map_or(Ok(()), |file| settle_one(volume, &file, mark, named.as_ref()))) {
@@ -65,6 +43,48 @@ pub(super) fn settle(volume: &Volume, files: &Arc<FileTable>, mover: &Mover, alo
         }
     }
     Ok(())
+}
+
+/// Settles the moves of a journal; gives how many, and of how many nothing is known now. `of_another`: of a node that may yet wake, so that
+/// what it still does to a file has to come too late first.
+pub(super) fn settle_journal(
+    volume: &Volume,
+    files: &Arc<FileTable>,
+    mover: &Mover,
+    of_another: bool,
+) -> Result<Recovered> {
+    let layout_of = |file: Arc<File>| {
+        if of_another {
+            drop(file.exclusive()?);
+        }
+        Ok(file.layout())
+    };
+    let marks = marks(volume)?;
+    let returned = volume.unknown_epochs()?.is_some();
+    let mut elsewhere = None;
+    let recovered = mover.recover_journal(|entry| {
+        let name = entry.file.to_string();
+        if let Some(mark) = marks.iter().find(|m| m.to_bytes() == name.as_bytes()) {
+            match files.open_at(volume.open_links(), &**mark).and_then(|file| file.map_or(Ok(None), layout_of)) {
+                Ok(Some(layout)) => return Ok(Found::Layout(Box::new(Layout::clone(&layout)))),
+                Ok(None) => {}
+                Err(_) => return Ok(Found::Unknown),
+            }
+        }
+        // Unlinked before it could be marked, or a user took the mark away: then it is found by its number, or is gone.
+        let elsewhere = match &mut elsewhere {
+            Some(layouts) => layouts,
+            unknown => unknown.insert(moved_files(volume, files, mover, &layout_of)?),
+        };
+        Ok(match elsewhere.find(entry.file) {
+            Found::Gone if returned => Found::Unknown,
+            found => found,
+        })
+    })?;
+    if recovered.moves > 0 {
+        tracing::info!(moves = recovered.moves, objects = recovered.objects, "moves that were interrupted are settled");
+    }
+    Ok(recovered)
 }
 
 /// The files of the journal, as a walk over the tree found them.
@@ -84,15 +104,21 @@ impl Walked {
     }
 }
 
-fn moved_files(volume: &Volume, files: &FileTable, mover: &Mover) -> Result<Walked> {
+fn moved_files(
+    volume: &Volume,
+    files: &FileTable,
+    mover: &Mover,
+    layout_of: &impl Fn(Arc<File>) -> Result<Option<Arc<Layout>>>,
+) -> Result<Walked> {
     tracing::info!("looking through the tree for files whose move was interrupted");
     let moved: HashSet<FileId> = mover.journal_files()?;
     let mut walked = Walked { layouts: HashMap::new(), complete: volume.namespace_is_whole()? };
     for file in walk(volume, files)? {
-        match file.map(|file| file.layout()) {
-            Ok(Some(layout)) if moved.contains(&layout.file) => {
-                walked.layouts.insert(layout.file, layout);
-            }
+        match file {
+            Ok(file) if file.id().is_some_and(|id| moved.contains(&id)) => match layout_of(file)? {
+                Some(layout) => drop(walked.layouts.insert(layout.file, layout)),
+                None => {}
+            },
             Ok(_) => {}
             Err(_) => walked.complete = false,
         }

@@ -4,6 +4,7 @@ mod check;
 mod checkpoint;
 mod explain;
 pub(super) mod layout;
+mod node;
 mod stage;
 mod state;
 mod status;
@@ -65,7 +66,10 @@ impl Commands {
         match request {
             Request::Status {} => status::status(core, caller),
             Request::Stats {} => Ok(status::stats(core)),
-            Request::Nodes {} => status::nodes(core),
+            Request::Nodes {} => node::list(core),
+            Request::DrainNode { node, wait } => node::drain(core, caller, &node, wait, out),
+            Request::RestoreNode { node } => node::restore(core, caller, &node),
+            Request::ForgetNode { node } => node::forget(core, caller, &node),
             Request::Targets {} => Ok(json!({"targets": target::list(core)})),
             Request::AddTarget { name, dir, tier } => target::add(core, caller, &name, &dir, &tier),
             Request::RemoveTarget { name, force } => target::remove(core, caller, &name, force),

@@ -32,6 +32,11 @@ impl UnderWay {
         Entry { of: self, number }
     }
 
+    /// How many there are.
+    pub(super) fn count(&self) -> usize {
+        self.all.lock().1.len()
+    }
+
     /// Those of a user at or below these paths.
     pub fn of(&self, uid: u32, paths: &[String]) -> Vec<Progress> {
         let parts =

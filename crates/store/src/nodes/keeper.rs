@@ -27,6 +27,8 @@ pub(super) struct Keeper {
     renew: Sender<(Node, u64)>,
     look: Sender<Look>,
     leaving: bool,
+    /// The last number that was given up while the daemon goes on.
+    gave_up: Option<Node>,
 }
 
 enum Look {
@@ -64,7 +66,7 @@ impl Keeper {
                 }
             }
         });
-        let keeper = Keeper { nodes: nodes.clone(), told, tell, renew, look, leaving: false };
+        let keeper = Keeper { nodes: nodes.clone(), told, tell, renew, look, leaving: false, gave_up: None };
         nodes.workers.start("lease", move || keeper.run());
     }
 
@@ -82,7 +84,17 @@ impl Keeper {
             if self.nodes.ends.load(Ordering::Acquire) && !std::mem::replace(&mut self.leaving, true) {
                 drop(self.tell.send((self.nodes.me_now(), Event::Leave)));
             }
-            self.nodes.membership.lock().handle(now(), event);
+            // Once: a number that is over gives nothing up.
+            let me = self.nodes.me_now();
+            if self.nodes.gives_up.load(Ordering::Acquire) == me.0 && self.gave_up != Some(me) {
+                self.gave_up = Some(me);
+                drop(self.tell.send((me, Event::Leave)));
+            }
+            let mut membership = self.nodes.membership.lock();
+            membership.handle(now(), event);
+            // A lease that is given up holds nothing from here on, before anybody can see that it is over.
+            publish(&self.nodes, &membership);
+            drop(membership);
             if self.carry() {
                 return;
             }
@@ -113,10 +125,14 @@ impl Keeper {
                 Action::Lost if self.leaving => over = true,
                 Action::Lost => {
                     nodes.lost.store(true, Ordering::Release);
-                    tracing::error!(
-                        "{node} was taken for dead by another node, since it did not renew its lease in time: it joins again. Writes wait \
-                         meanwhile; none that was acknowledged is lost"
-                    );
+                    if nodes.gives_up.swap(0, Ordering::AcqRel) == node.0 {
+                        tracing::info!("{node} has given its number up: it joins again under another");
+                    } else {
+                        tracing::error!(
+                            "{node} was taken for dead by another node, since it did not renew its lease in time: it joins again. Writes \
+                             wait meanwhile; none that was acknowledged is lost"
+                        );
+                    }
                     drop(self.look.send(Look::Rejoin));
                 }
                 Action::Came { node } => tracing::info!("{node} has joined"),
@@ -179,15 +195,16 @@ fn rejoin(nodes: &Nodes) {
         let Some(volume) = nodes.volume.upgrade() else { return };
         let asked = now();
         let joined = volume.new_epoch().and_then(|epoch| {
-            let info = Info { epoch, ..nodes.info.clone() };
-            Ok((nodes.leases.claim(&info)?, epoch))
+            let info = Info { epoch, drains: nodes.drains(), ..nodes.info.clone() };
+            Ok((nodes.leases.claim(&info)?, epoch, info.drains))
         });
         match joined {
-            Ok((node, epoch)) => {
+            Ok((node, epoch, drains)) => {
                 tracing::info!("this node has joined again, as {node}");
                 nodes.epoch.store(epoch, Ordering::Release);
                 let mut membership = nodes.membership.lock();
-                *membership = Membership::new(config(), now(), node, asked);
+                let new = Membership::new(config(), now(), node, asked);
+                *membership = if drains { new.draining() } else { new };
                 publish(nodes, &membership);
                 return;
             }

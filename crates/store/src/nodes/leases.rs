@@ -40,6 +40,9 @@ pub struct Info {
     pub epoch: u32,
     /// How long its lease lasts, in milliseconds.
     pub lease_ms: u64,
+    /// It is to be shut down: it does not lead.
+    #[serde(default)]
+    pub drains: bool,
     /// Its state directory, by the random name in it: who has that locked is the only one alive that says so.
     pub own: String,
 }
@@ -56,6 +59,7 @@ impl Info {
             since_ms: since.as_millis() as u64,
             epoch,
             lease_ms: super::keeper::config().lease.0 / 1_000_000,
+            drains: false,
             own,
         }
     }
@@ -166,7 +170,7 @@ impl Leases {
         }
         let read = |(node, beat)| {
             let info = self.read(node, beat)?;
-            Some(Seen { node, beat, lease: Time::from_millis(info.lease_ms) })
+            Some(Seen { node, beat, lease: Time::from_millis(info.lease_ms), drains: info.drains })
         };
         // One whose text cannot be read now was renamed meanwhile, and is seen the next time.
         listing.leases = beats.into_iter().filter_map(read).collect();
@@ -178,13 +182,24 @@ impl Leases {
         if let Some(known) = self.info(node) {
             return Some(known);
         }
-        let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-        let file = fs::openat(&self.directory, lease(node, beat), flags, Mode::empty()).ok()?;
-        let mut text = String::new();
-        std::fs::File::from(file).take(TEXT_BYTES_MAX).read_to_string(&mut text).ok()?;
-        let info: Info = serde_json::from_str(&text).ok()?;
+        let info = self.text_of(&lease(node, beat))?;
         self.known.lock().insert(node, info.clone());
         Some(info)
+    }
+
+    fn text_of(&self, name: &str) -> Option<Info> {
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+        let file = fs::openat(&self.directory, name, flags, Mode::empty()).ok()?;
+        let mut text = String::new();
+        std::fs::File::from(file).take(TEXT_BYTES_MAX).read_to_string(&mut text).ok()?;
+        serde_json::from_str(&text).ok()
+    }
+
+    /// What nodes that are over said of themselves; one that was never born said nothing.
+    pub fn of_over(&self) -> Result<Vec<(Node, Info)>, Errno> {
+        let over = self.list()?.over;
+        let read = |node: Node| Some((node, self.text_of(&format!("{}.{OVER}", node.0))?));
+        Ok(over.into_iter().filter_map(read).collect())
     }
 
     /// What a node said of itself.

@@ -37,6 +37,8 @@ const AWAY_SPAN: Duration = Duration::from_secs(1);
 const LOADING_SPAN: Duration = Duration::from_millis(20);
 /// How often one that listens looks whether to go on.
 const LISTEN_SPAN: Duration = Duration::from_millis(500);
+/// Follows the name of a node whose things were taken.
+const TAKEN: &str = ".taken";
 /// The layout of the keys that this program knows.
 const SCHEMA: u32 = 1;
 
@@ -266,6 +268,23 @@ impl RedisState {
             }
         }
         Ok(())
+    }
+
+    /// Takes what another node had for itself out of its reach, unless something that was taken before is still there: that comes first.
+    fn take_from(&self, own: &str) -> Result<RedisState> {
+        let taken = format!("{own}{TAKEN}");
+        let (from, to) = (format!("{}at.{own}:", self.prefix), format!("{}at.{taken}:", self.prefix));
+        let there = |start: &str| self.with(|c| redis::cmd("KEYS").arg(format!("{start}*")).query::<Vec<String>>(c));
+        if there(&to)?.is_empty() {
+            for key in there(&from)? {
+                let name = key.strip_prefix(&from).unwrap_or_default();
+                self.with(|c| match redis::cmd("RENAMENX").arg(&key).arg(format!("{to}{name}")).exec(c) {
+                    Err(error) if error.code() == Some("ERR") => Ok(()), // it took it away itself
+                    done => done,
+                })?;
+            }
+        }
+        Ok(RedisState { server: Server::at(&self.server.address), prefix: self.prefix.clone(), own: Some(taken) })
     }
 
     fn with<T>(&self, act: impl FnMut(&mut Connection) -> RedisResult<T>) -> Result<T> {

@@ -16,7 +16,8 @@ fn after(machine: &mut Membership, now: f64, event: Event) -> Vec<Action> {
 
 fn seen(files: &[(u32, u64)], over: &[u32]) -> Event {
     let lease = Config::default().lease;
-    let leases = files.iter().map(|(node, beat)| Seen { node: Node(*node), beat: *beat, lease }).collect();
+    let leases =
+        files.iter().map(|(node, beat)| Seen { node: Node(*node), beat: *beat, lease, drains: false }).collect();
     Event::Seen { leases, over: over.iter().copied().map(Node).collect() }
 }
 
@@ -230,4 +231,37 @@ fn a_node_that_leaves_holds_nothing_from_then_on_and_takes_its_file_away() {
     let expel = Action::Expel { node: Node(1), beat: Some(1), silent: Time::ZERO };
     assert_eq!(renewed(&mut one, 1, 1.6, 1.8), [expel]);
     assert!(!one.holds(at(1.8)));
+}
+
+#[test]
+fn a_node_that_drains_never_leads_and_keeps_nobody_from_leading() {
+    let draining = |seen: Event, node: u32| match seen {
+        Event::Seen { mut leases, over } => {
+            leases.iter_mut().for_each(|seen| seen.drains = seen.node == Node(node));
+            Event::Seen { leases, over }
+        }
+        other => other,
+    };
+    // The lowest is passed over, by others and by itself.
+    let (two, actions) = joined(2, draining(seen(&[(1, 4), (2, 0)], &[]), 1));
+    assert_eq!(actions, [Action::Came { node: Node(1) }, Action::Lead]);
+    assert_eq!(two.leader(), Some(Node(2)));
+    let mut one = Membership::new(Config::default(), Time::ZERO, Node(1), Time::ZERO).draining();
+    one.drain().for_each(drop);
+    let alone = after(&mut one, 0.0, draining(seen(&[(1, 0)], &[]), 1));
+    assert_eq!(
+        (alone, one.leads(Time::ZERO)),
+        (vec![Action::Follow { leader: None }], false),
+        "also where it is alone"
+    );
+    let mut three = Membership::new(Config::default(), Time::ZERO, Node(3), Time::ZERO).draining();
+    three.drain().for_each(drop);
+    let actions = after(&mut three, 0.0, draining(seen(&[(2, 7), (3, 0)], &[1]), 3));
+    assert_eq!(actions, [Action::Came { node: Node(2) }, Action::Follow { leader: Some(Node(2)) }]);
+    // One that was not seen yet may be one that does not drain.
+    let (mut four, actions) = joined(4, draining(seen(&[(3, 1), (4, 0)], &[1]), 3));
+    assert_eq!(actions, [Action::Came { node: Node(3) }, Action::Follow { leader: None }]);
+    assert_eq!(four.leader(), None);
+    after(&mut four, 1.0, Event::Tick);
+    assert_eq!(after(&mut four, 1.0, draining(seen(&[(3, 1), (4, 0)], &[1, 2]), 3)), [Action::Lead]);
 }

@@ -1,10 +1,9 @@
 //! `status.get` and `stats.get`.
 
-use super::{layout, target};
+use super::{layout, node, target};
 use crate::control::{Caller, Problem};
 use crate::daemon::Core;
 use crate::mover::Phase;
-use crate::nodes::{Nodes, Shown};
 use crate::stats::Metric;
 use policy::FileId;
 use serde_json::{Value, json};
@@ -27,7 +26,7 @@ pub fn status(core: &Arc<Core>, caller: &Caller) -> Result<Value, Problem> {
         "targets": target::list(core),
     });
     if let Some(nodes) = &core.nodes {
-        answer["nodes"] = nodes_of(nodes);
+        answer["nodes"] = node::shown(nodes);
     }
     answer["mover"] = mover(core, caller.is_operator());
     answer["repair"] = repair(core);
@@ -48,32 +47,6 @@ pub fn status(core: &Arc<Core>, caller: &Caller) -> Result<Value, Problem> {
         keep_paths_back(core, caller, &mut answer);
     }
     Ok(answer)
-}
-
-pub fn nodes(core: &Core) -> Result<Value, Problem> {
-    let Some(nodes) = &core.nodes else {
-        return Err(Problem::wrong("this volume is one node's: its state is kept in a file there")
-            .so("there are no nodes to list")
-            .try_this("for several nodes name a Redis server as `state` in `volume.toml`, see `docs/guide/operate/cluster.md`"));
-    };
-    Ok(json!({"nodes": nodes_of(nodes)}))
-}
-
-/// The nodes that have the volume.
-pub fn nodes_of(nodes: &Nodes) -> Value {
-    let show = |shown: Shown| {
-        let info = shown.info.as_ref();
-        json!({
-            "node": shown.node.0,
-            "host": info.map(|info| &info.host),
-            "pid": info.map(|info| info.pid),
-            "mount_point": info.map(|info| &info.mount_point),
-            "since_ms": info.map(|info| info.since_ms),
-            "is_self": shown.is_self,
-            "leads": shown.leads,
-        })
-    };
-    nodes.shown().into_iter().map(show).collect()
 }
 
 /// What is told in sentences names files, and so is the operator's, the moves under way too; of hot files a user sees those in the user's own reach.

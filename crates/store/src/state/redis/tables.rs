@@ -387,6 +387,17 @@ impl State for RedisState {
         self.all(all.ignore())
     }
 
+    fn record_kinds(&self) -> Result<Vec<String>> {
+        self.kinds()
+    }
+
+    fn left_by(&self, own: &str) -> Result<Option<std::sync::Arc<dyn State>>> {
+        if own.is_empty() || !own.chars().all(|c| c.is_ascii_alphanumeric()) {
+            return Err(Error::State(format!("\"{own}\" is the name of no node")));
+        }
+        Ok(Some(std::sync::Arc::new(self.take_from(own)?)))
+    }
+
     fn ring(&self, text: &str) -> Result<()> {
         self.ask(cmd("PUBLISH").arg(self.key("bell")).arg(text))
     }

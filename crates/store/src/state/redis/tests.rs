@@ -201,3 +201,40 @@ fn a_wait_that_a_stopped_process_gave_up_is_told_from_other_errors() {
     assert!(is_interrupted(&error(std::io::ErrorKind::Interrupted)));
     assert!(!is_interrupted(&error(std::io::ErrorKind::TimedOut)));
 }
+
+/// [S-207]
+#[test]
+fn what_a_node_had_for_itself_is_taken_once_and_what_all_have_stays() {
+    let Some(redis) = Redis::synced() else { return };
+    let open = |own: &str| RedisState::open(Server::reach(&redis.address()).unwrap(), "v", Some(own.into())).unwrap();
+    let (one, other) = (open("1"), open("12"));
+    let target = one.new_target_number().unwrap();
+    one.remember_target(target, "t").unwrap();
+    for state in [&one, &other] {
+        state.staging_put("s", b"half").unwrap();
+        state.record_put("job", "1", b"x").unwrap();
+    }
+    let entry = crate::state::JournalEntry {
+        file: policy::FileId(7),
+        path: "a".into(),
+        inode: 1,
+        objects: vec![(target, policy::ObjectId(9))],
+    };
+    one.journal_put(&entry).unwrap();
+    let left = other.left_by("1").unwrap().expect("a state");
+    assert_eq!(left.journal().unwrap(), [entry.clone()]);
+    assert_eq!((left.stagings().unwrap().len(), left.record_kinds().unwrap()), (1, vec!["job".to_owned()]));
+    assert!(one.journal().unwrap().is_empty() && one.stagings().unwrap().is_empty(), "it is out of reach");
+    assert_eq!((other.stagings().unwrap().len(), other.records("job").unwrap().len()), (1, 1), "a name alike");
+    // One that wakes begins anew; what was taken first is settled first.
+    one.staging_put("s", b"again").unwrap();
+    let again = other.left_by("1").unwrap().expect("a state");
+    assert_eq!(again.staging_get("s").unwrap().as_deref(), Some(&b"half"[..]));
+    again.journal_finish(entry.file, &entry.objects).unwrap();
+    again.staging_remove("s").unwrap();
+    again.record_remove("job", "1").unwrap();
+    assert_eq!(one.garbage_of(target, 9).unwrap(), [policy::ObjectId(9)], "garbage is everybody's");
+    let rest = other.left_by("1").unwrap().expect("a state");
+    assert_eq!(rest.staging_get("s").unwrap().as_deref(), Some(&b"again"[..]));
+    assert!(other.left_by("*").is_err() && other.left_by("").is_err());
+}

@@ -247,6 +247,10 @@ impl State for SqliteState {
         self.read(|c| pairs(c, "SELECT key, value FROM record WHERE kind = ?1 ORDER BY key", &[kind]))
     }
 
+    fn record_kinds(&self) -> Result<Vec<String>> {
+        self.read(|c| rows(c, "SELECT DISTINCT kind FROM record ORDER BY kind", |row| row.get(0)))
+    }
+
     fn dump(&self) -> Result<Vec<Dumped>> {
         self.read(|c| {
             let mut all = rows(c, "SELECT name, last FROM sequence ORDER BY name", |row| {

@@ -1,0 +1,120 @@
+//! A node that is over and will not come back: what only it knew goes to the node that is asked.
+//!
+//! - Moves that it had begun are settled as it would have done at its start (`crash`): their objects are in the layout of their file, or go.
+//! - Stagings that it had begun go on here, when the same is staged in again. What it remembered besides goes to this node's records.
+//! - Jobs have their processes and files on that host; they are forgotten.
+//!
+//! Its number stays taken, and its file `N.over` stays: numbers leave none out.
+
+use super::{Core, crash};
+use crate::control::{Problem, exit};
+use crate::mover::Mover;
+use crate::nodes::{Info, Nodes};
+use crate::state::{NAMES, State};
+use policy::cluster::Node;
+use std::collections::BTreeSet;
+
+/// Records that are of no use elsewhere: what is durable in one life of a machine, and jobs with their processes.
+const OF_THE_HOST: [&str; 1] = [NAMES];
+const JOBS: &str = "job";
+
+/// What was found.
+#[derive(Default)]
+struct Left {
+    moves: usize,
+    objects: usize,
+    stagings: usize,
+    records: usize,
+    jobs: usize,
+    /// Moves of files that cannot be looked for now.
+    unknown: usize,
+}
+
+/// Forgets a node, by its number or by its host.
+pub(super) fn forget(core: &Core, nodes: &Nodes, name: &str) -> Result<String, Problem> {
+    let failed = |error: crate::Error| {
+        Problem::failed(error.to_string()).so("what was not settled yet is kept").try_this("mend that and say it again")
+    };
+    let over = nodes.over().map_err(failed)?;
+    let own = the_dead(nodes, &over, name)?;
+    let mut left = Left::default();
+    for own in &own {
+        // What was taken by one that was cut off comes first.
+        for _ in 0..2 {
+            let state = core.volume.state().left_by(own).map_err(failed)?;
+            let Some(state) = state else { break };
+            settle(core, state, &mut left).map_err(failed)?;
+        }
+        nodes.forget_draining(own).map_err(failed)?;
+    }
+    let Left { moves, objects, stagings, records, jobs, unknown } = left;
+    if unknown > 0 {
+        return Err(Problem::new(exit::INCOMPLETE, format!("{unknown} moves of {name} cannot be settled now"))
+            .so("they are kept, and so are their objects")
+            .try_this("say it again when all targets and names are there"));
+    }
+    tracing::info!(name, moves, objects, stagings, records, jobs, "a node is forgotten");
+    Ok(format!(
+        "{name} is forgotten: {moves} moves settled ({objects} objects removed), {stagings} stagings go on here, {records} records \
+         are this node's, {jobs} jobs are given up"
+    ))
+}
+
+/// The names of what is to be forgotten, unless it is alive.
+fn the_dead(nodes: &Nodes, over: &[(Node, Info)], name: &str) -> Result<BTreeSet<String>, Problem> {
+    let alive = nodes.shown();
+    let refused = |text: String, mend: &str| Err(Problem::wrong(text).so("nothing was forgotten").try_this(mend));
+    if let Some(unknown) = alive.iter().find(|shown| shown.info.is_none()) {
+        return refused(format!("{} is there, and nobody knows on which host", unknown.node), "say it again");
+    }
+    let is = |node: Node, info: &Info| node.0.to_string() == name || info.host == name;
+    let own: BTreeSet<String> =
+        over.iter().filter(|(node, info)| is(*node, info)).map(|(_, info)| info.own.clone()).collect();
+    let there = alive.iter().find_map(|shown| {
+        let info = shown.info.as_ref()?;
+        (is(shown.node, info) || own.contains(&info.own)).then_some((shown.node, info))
+    });
+    if let Some((node, info)) = there {
+        return refused(
+            format!("{node} on {} is alive", info.host),
+            "`entrepot down` there ends it in order; `entrepot node drain` before that empties its hands",
+        );
+    }
+    match own.is_empty() {
+        true => Err(Problem::not_found(format!("no node {name} ever had the volume"))
+            .so("nothing was forgotten")
+            .try_this("name its number or its host, as `entrepot node list` showed it")),
+        false => Ok(own),
+    }
+}
+
+fn settle(core: &Core, state: std::sync::Arc<dyn State>, left: &mut Left) -> crate::Result<()> {
+    let mover = Mover::new(core.pool.clone(), state.clone(), None);
+    mover.journal_copies_of_last_run()?;
+    if !state.journal()?.is_empty() {
+        let recovered = crash::settle_journal(&core.volume, &core.files, &mover, true)?;
+        left.moves += recovered.moves;
+        left.objects += recovered.objects;
+        left.unknown += recovered.unknown;
+    }
+    let mine = core.volume.state();
+    for (key, progress) in state.stagings()? {
+        if mine.staging_get(&key)?.is_none() {
+            mine.staging_put(&key, &progress)?;
+        }
+        state.staging_remove(&key)?;
+        left.stagings += 1;
+    }
+    for kind in state.record_kinds()? {
+        for (key, value) in state.records(&kind)? {
+            if kind.starts_with(JOBS) {
+                left.jobs += 1;
+            } else if !OF_THE_HOST.contains(&&*kind) && mine.record_get(&kind, &key)?.is_none() {
+                mine.record_put(&kind, &key, &value)?;
+                left.records += 1;
+            }
+            state.record_remove(&kind, &key)?;
+        }
+    }
+    Ok(())
+}

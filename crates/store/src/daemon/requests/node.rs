@@ -1,0 +1,115 @@
+//! `node.*`: the nodes that have the volume, and those that are to leave it.
+
+use crate::control::{Caller, Problem, Responder, exit};
+use crate::daemon::{Core, forget as forgetting};
+use crate::nodes::{Nodes, Shown};
+use serde_json::{Value, json};
+use std::time::Duration;
+
+const LOOK_EVERY: Duration = Duration::from_millis(500);
+
+fn nodes(core: &Core) -> Result<&Nodes, Problem> {
+    core.nodes.as_deref().ok_or_else(|| {
+        Problem::wrong("this volume is one node's: its state is kept in a file there")
+            .so("there are no nodes")
+            .try_this("for several nodes name a Redis server as `state` in `volume.toml`, see `docs/guide/operate/cluster.md`")
+    })
+}
+
+pub fn list(core: &Core) -> Result<Value, Problem> {
+    Ok(json!({"nodes": shown(nodes(core)?)}))
+}
+
+/// The nodes that have the volume.
+pub fn shown(nodes: &Nodes) -> Value {
+    let show = |shown: Shown| {
+        let info = shown.info.as_ref();
+        let state = match &shown.draining {
+            None => "ok",
+            Some(draining) if draining.is_over() => "drained",
+            Some(_) => "draining",
+        };
+        json!({
+            "node": shown.node.0,
+            "host": info.map(|info| &info.host),
+            "pid": info.map(|info| info.pid),
+            "mount_point": info.map(|info| &info.mount_point),
+            "since_ms": info.map(|info| info.since_ms),
+            "is_self": shown.is_self,
+            "leads": shown.leads,
+            "state": state,
+            "kept_by": shown.draining.and_then(|draining| draining.kept_by).unwrap_or_default(),
+        })
+    };
+    nodes.shown().into_iter().map(show).collect()
+}
+
+/// The node of that number or on that host.
+fn named(nodes: &Nodes, name: &str) -> Result<Shown, Problem> {
+    let shown = nodes.shown();
+    let is = |shown: &Shown| shown.node.0.to_string() == name || shown.info.as_ref().is_some_and(|i| i.host == name);
+    let mut found: Vec<_> = shown.iter().filter(|shown| is(shown)).cloned().collect();
+    match (found.pop(), found.is_empty()) {
+        (Some(one), true) => Ok(one),
+        (Some(_), false) => Err(Problem::wrong(format!("several nodes are on {name}"))
+            .so("nothing was done")
+            .try_this("name one by its number; `entrepot node list` shows them")),
+        (None, _) => Err(Problem::not_found(format!("no node {name} has the volume")).so("nothing was done").try_this(
+            "`entrepot node list` shows those that have it; one that is dead is given up with `entrepot node forget`",
+        )),
+    }
+}
+
+pub fn drain(core: &Core, caller: &Caller, name: &str, wait: bool, out: &mut Responder<'_>) -> Result<Value, Problem> {
+    caller.must_be_operator("drain a node")?;
+    let nodes = nodes(core)?;
+    let node = named(nodes, name)?;
+    order(nodes, &node, true)?;
+    let own = |shown: &Shown| shown.info.as_ref().map(|info| info.own.clone());
+    loop {
+        let now = nodes.shown().into_iter().find(|shown| own(shown) == own(&node));
+        let Some(now) = now else { return Ok(told(format!("{} is gone", node.node))) };
+        match now.draining {
+            Some(draining) if draining.is_over() => {
+                return Ok(told(format!("{} is drained: it may be shut down with `entrepot down` there", now.node)));
+            }
+            None => {
+                return Err(Problem::new(exit::INCOMPLETE, format!("{} does not drain any more", now.node))
+                    .try_this("it was started again, or restored: drain it again"));
+            }
+            Some(_) if !wait => {
+                return Ok(told(format!("{} drains; `entrepot node list` shows when it may be shut down", now.node)));
+            }
+            Some(draining) => {
+                let kept_by = draining.kept_by.unwrap_or_default().join(", ");
+                out.progress(json!(format!("waits for {kept_by}")));
+            }
+        }
+        std::thread::sleep(LOOK_EVERY);
+    }
+}
+
+pub fn restore(core: &Core, caller: &Caller, name: &str) -> Result<Value, Problem> {
+    caller.must_be_operator("restore a node")?;
+    let nodes = nodes(core)?;
+    let node = named(nodes, name)?;
+    order(nodes, &node, false)?;
+    Ok(told(format!("{name} takes part again")))
+}
+
+fn order(nodes: &Nodes, node: &Shown, drains: bool) -> Result<(), Problem> {
+    nodes.order_draining(node, drains).map_err(|error| {
+        Problem::failed(error.to_string())
+            .so("whether it follows is not known")
+            .try_this("say it again, on that node itself")
+    })
+}
+
+pub fn forget(core: &Core, caller: &Caller, name: &str) -> Result<Value, Problem> {
+    caller.must_be_operator("forget a node")?;
+    forgetting::forget(core, nodes(core)?, name).map(told)
+}
+
+fn told(text: String) -> Value {
+    json!({"text": text})
+}
