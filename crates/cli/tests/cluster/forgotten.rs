@@ -55,7 +55,8 @@ fn what_a_node_left_that_will_not_come_back_is_settled_by_another() {
         let (name, both) = (lost.name(), [asked, third]);
         let refused = asked.run(&["node", "forget", &name]);
         assert!(code(&refused) == 2 && err(&refused).contains("is alive"), "{}", err(&refused));
-        let writers = Writers::start(&nodes, "forgotten", 60, seed());
+        let how = if kills { "killed" } else { "frozen" };
+        let writers = Writers::start(&nodes, &format!("forgotten-{how}"), 60, seed());
         std::thread::sleep(Duration::from_secs(1));
         let frozen = frozen_in_a_move(&hosts, lost);
         if kills {
@@ -63,7 +64,7 @@ fn what_a_node_left_that_will_not_come_back_is_settled_by_another() {
         }
         until_within(30, "it is over", || both.iter().all(|node| node.hosts().len() == 2));
         let settled = settled(&asked.run(&["node", "forget", &name]));
-        println!("{settled} moves were settled for one that was {}", if kills { "killed" } else { "frozen" });
+        println!("{settled} moves were settled for one that was {how}");
         assert!(settled > 0, "{}", asked.log());
         assert!(own_keys(&hosts, lost, "*").is_empty(), "nothing is left that only it would ask for");
         for target in ["target1", "target2"] {
@@ -78,7 +79,13 @@ fn what_a_node_left_that_will_not_come_back_is_settled_by_another() {
             until_within(30, "it has joined again", || both.iter().all(|node| node.hosts().len() == 3));
         }
         for (n, report) in writers.stop().iter().enumerate() {
-            assert!((kills && n == led) || report.errors.is_empty(), "host {}: {:?}", n + 1, report.errors);
+            assert!(
+                (kills && n == led) || report.errors.is_empty(),
+                "host {}: {:?}\n{}",
+                n + 1,
+                report.errors,
+                nodes[n].log()
+            );
         }
         are_in_order(&nodes);
     }
