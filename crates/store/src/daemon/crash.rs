@@ -115,10 +115,11 @@ fn moved_files(
     let mut walked = Walked { layouts: HashMap::new(), complete: volume.namespace_is_whole()? };
     for file in walk(volume, files)? {
         match file {
-            Ok(file) if file.id().is_some_and(|id| moved.contains(&id)) => match layout_of(file)? {
-                Some(layout) => drop(walked.layouts.insert(layout.file, layout)),
-                None => {}
-            },
+            Ok(file) if file.id().is_some_and(|id| moved.contains(&id)) => {
+                if let Some(layout) = layout_of(file)? {
+                    walked.layouts.insert(layout.file, layout);
+                }
+            }
             Ok(_) => {}
             Err(_) => walked.complete = false,
         }

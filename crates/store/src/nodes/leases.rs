@@ -105,6 +105,7 @@ impl Leases {
             }
             // Who waited for this number for too long has ended it.
             if self.rename(&new, &lease(node, 0))? {
+                self.known.lock().insert(node, info.clone());
                 return Ok(node);
             }
         }

@@ -222,7 +222,7 @@ fn what_a_node_had_for_itself_is_taken_once_and_what_all_have_stays() {
     };
     one.journal_put(&entry).unwrap();
     let left = other.left_by("1").unwrap().expect("a state");
-    assert_eq!(left.journal().unwrap(), [entry.clone()]);
+    assert_eq!(left.journal().unwrap(), std::slice::from_ref(&entry));
     assert_eq!((left.stagings().unwrap().len(), left.record_kinds().unwrap()), (1, vec!["job".to_owned()]));
     assert!(one.journal().unwrap().is_empty() && one.stagings().unwrap().is_empty(), "it is out of reach");
     assert_eq!((other.stagings().unwrap().len(), other.records("job").unwrap().len()), (1, 1), "a name alike");
