@@ -13,6 +13,11 @@ pub fn umask() -> Option<u32> {
     status.lines().find_map(|line| u32::from_str_radix(line.strip_prefix("Umask:")?.trim(), 8).ok())
 }
 
+/// The name of this host, as the kernel has it.
+pub fn name() -> String {
+    std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default().trim().to_owned()
+}
+
 /// The name of this start of the machine; empty where the kernel tells none.
 pub fn boot() -> String {
     std::fs::read_to_string("/proc/sys/kernel/random/boot_id").map(|id| id.trim().to_owned()).unwrap_or_default()

@@ -21,7 +21,7 @@ pub use tally::Tally;
 use crate::file::{File, Pool, Recover};
 use crate::source::Opener;
 use crate::stats::{Metric, Stats};
-use crate::target::State;
+use crate::target::{Reach, State, TargetError};
 use crate::{Error, Result};
 use driver::{Driver, Wait};
 use parking_lot::Mutex;
@@ -147,6 +147,11 @@ impl Recover for Repair {
             return Ok(());
         }
         let Some((file_id, object)) = named(file, at) else { return Ok(()) };
+        // What another node reaches is not lost, and must not be made anew beside it.
+        let target = file.pool().targets.get(object.target);
+        if target.is_some_and(|target| target.reach() == Reach::Elsewhere && !target.is_given_up()) {
+            return Err(Error::Target { target: object.target, error: TargetError::Elsewhere });
+        }
         let (wait, began) = (Arc::new(Wait::new()), Instant::now());
         if is_sound(file, at, &object, rows.clone()) {
             return Ok(());

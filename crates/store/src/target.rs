@@ -17,6 +17,7 @@ pub mod memory;
 mod merged;
 mod pending;
 mod pool;
+mod reach;
 mod table;
 mod watch;
 
@@ -28,6 +29,7 @@ pub use memory::{Faults, MemoryMedium};
 pub(crate) use merged::own_part;
 pub use pending::{Pending, Queued};
 pub use policy::protect::health::State;
+pub use reach::Reach;
 pub use table::{Order, OrderError, Targets, TargetsOptions};
 
 use crate::counters::{Counter, Tally};
@@ -47,6 +49,9 @@ pub enum TargetError {
     /// The target is failed (or not known); nothing was tried.
     #[error("the target is failed")]
     Failed,
+    /// It is not failed, and this node does not reach it.
+    #[error("this node does not reach the target, others do (`only_on`)")]
+    Elsewhere,
     /// It did not answer in time.
     #[error("no answer within the deadline")]
     Deadline,
@@ -210,6 +215,34 @@ impl Target {
         self.core.state()
     }
 
+    /// Which nodes reach it.
+    pub fn reach(&self) -> Reach {
+        self.core.whereabouts.reach()
+    }
+
+    /// Whether it lies near this node, so that new files of its users go there first.
+    pub fn is_near(&self) -> bool {
+        self.core.whereabouts.is_near()
+    }
+
+    pub(crate) fn set_reach(&self, reach: Reach, near: bool) {
+        self.core.whereabouts.set(reach, near);
+    }
+
+    /// Of one that this node does not reach: whether an operator failed it.
+    pub(crate) fn set_lost(&self, lost: bool) {
+        self.core.whereabouts.set_lost(lost);
+    }
+
+    /// Whether what lies on it is to be made anew elsewhere: it is failed, and not only out of this node's reach.
+    pub fn is_given_up(&self) -> bool {
+        self.state() == State::Failed && (self.reach() != Reach::Elsewhere || self.core.whereabouts.is_lost())
+    }
+
+    fn refusal(&self) -> TargetError {
+        if self.reach() == Reach::Elsewhere { TargetError::Elsewhere } else { TargetError::Failed }
+    }
+
     /// Whether readers should prefer another mirror: suspect, or draining and just as doubtful. One relaxed load.
     pub fn in_doubt(&self) -> bool {
         self.core.in_doubt()
@@ -252,7 +285,7 @@ impl Target {
         F: FnOnce(&dyn Medium) -> Result<T, Errno> + Send + 'static,
     {
         if self.state() == State::Failed {
-            return Pending::ready(Err(TargetError::Failed));
+            return Pending::ready(Err(self.refusal()));
         }
         self.core.submit(Class::Awaited, op)
     }
@@ -265,7 +298,7 @@ impl Target {
         F: FnOnce(&dyn Medium) -> Result<T, Errno> + Send + 'static,
     {
         if self.state() == State::Failed {
-            return Err(TargetError::Failed);
+            return Err(self.refusal());
         }
         if self.execution == Execution::Threads && !self.core.pool.has_room(&self.core.limits) {
             return Err(TargetError::Deadline);
@@ -282,7 +315,7 @@ impl Target {
         F: FnOnce(&dyn Medium) -> Result<T, Errno>,
     {
         if self.state() == State::Failed {
-            return Err(TargetError::Failed.into());
+            return Err(self.refusal().into());
         }
         if self.execution == Execution::Inline {
             return self.core.guarded(op).map_err(|errno| self.core.error(errno).into());

@@ -16,6 +16,7 @@ mod gluster;
 mod heard;
 mod hosts;
 mod killed;
+mod local;
 mod moved;
 mod random;
 #[allow(dead_code, reason = "some of it is for other tests")]

@@ -46,6 +46,8 @@ pub struct TargetView {
     pub usable: bool,
     /// Free bytes; 0 also where it is full for other reasons.
     pub free_bytes: u64,
+    /// Whether it comes before others, since it is near the writer.
+    pub near: bool,
 }
 
 /// The shape of a segment to come: a range and how many objects.
@@ -117,8 +119,8 @@ pub fn choose_replica_targets(
 }
 
 /// Chooses up to `count` different targets for one segment: usable ones of the wanted tier (any tier if that has
-/// none), none of `avoid` unless nothing else is left, and of these none that is full unless all are; most free space
-/// first, with `turn` rotating among targets whose free space is within an eighth of the best, so that equal targets take
+/// none), none of `avoid` unless nothing else is left, and of these none that is full unless all are; those that are near
+/// first; of each kind most free space first, with `turn` rotating among targets whose free space is within an eighth of the best, so that equal targets take
 /// turns. Empty if no target is usable.
 pub fn choose_targets(
     targets: &[TargetView],
@@ -141,16 +143,23 @@ pub fn choose_targets(
     if candidates.iter().any(|t| t.free_bytes > 0) {
         candidates.retain(|t| t.free_bytes > 0);
     }
+    let (near, far): (Vec<_>, Vec<_>) = candidates.into_iter().partition(|t| t.near);
+    let in_order = in_turn(near, turn).chain(in_turn(far, turn));
+    in_order.take(count.max(1)).map(|t| t.id).collect()
+}
+
+/// Most free space first, and those that have about as much as the best in turn.
+fn in_turn(candidates: Vec<TargetView>, turn: u64) -> impl Iterator<Item = TargetView> {
     let best = candidates.iter().map(|t| t.free_bytes).max().unwrap_or(0);
-    let near = |t: &TargetView| t.free_bytes >= best - best / 8;
-    let (mut equal, mut rest): (Vec<_>, Vec<_>) = candidates.into_iter().partition(near);
+    let as_good = |t: &TargetView| t.free_bytes >= best - best / 8;
+    let (mut equal, mut rest): (Vec<_>, Vec<_>) = candidates.into_iter().partition(as_good);
     equal.sort_by_key(|t| t.id);
     rest.sort_by_key(|t| (u64::MAX - t.free_bytes, t.id));
     if !equal.is_empty() {
         let shift = (turn % equal.len() as u64) as usize;
         equal.rotate_left(shift);
     }
-    equal.into_iter().chain(rest).take(count.max(1)).map(|t| t.id).collect()
+    equal.into_iter().chain(rest)
 }
 
 #[cfg(test)]
@@ -158,7 +167,7 @@ mod tests {
     use super::*;
 
     fn view(id: u16, tier: u8, usable: bool) -> TargetView {
-        TargetView { id: TargetId(id), tier, usable, free_bytes: 1000 }
+        TargetView { id: TargetId(id), tier, usable, free_bytes: 1000, near: false }
     }
 
     fn replica(targets: &[TargetView], tier: Option<u8>, count: usize, avoid: &[u16]) -> Vec<u16> {
@@ -189,5 +198,24 @@ mod tests {
     fn another_tier_before_two_on_a_target_and_no_failed_one() {
         let targets = [view(0, 0, true), view(1, 0, true), view(2, 1, true), view(3, 0, false)];
         assert_eq!(replica(&targets, Some(0), 2, &[0]), [1, 2]);
+    }
+
+    #[test]
+    fn those_that_are_near_come_first_as_long_as_they_have_room_and_are_usable() {
+        let near = |id, free_bytes| TargetView { free_bytes, near: true, ..view(id, 0, true) };
+        let mut targets = vec![view(0, 0, true), near(1, 10), view(2, 0, true), near(3, 5)];
+        let chosen = |targets: &[TargetView], tier, count| -> Vec<u16> {
+            choose_targets(targets, tier, count, &[], 0).into_iter().map(|id| id.0).collect()
+        };
+        assert_eq!(chosen(&targets, None, 1), [1]);
+        assert_eq!(chosen(&targets, None, 3), [1, 3, 0]);
+        targets[1].free_bytes = 0;
+        assert_eq!(chosen(&targets, None, 2), [3, 0]);
+        targets[3].usable = false;
+        assert_eq!(chosen(&targets, None, 2), [0, 2]);
+        targets.push(TargetView { tier: 1, ..near(4, 9) });
+        assert_eq!(chosen(&targets, Some(0), 1), [0], "of the tier that is wanted");
+        let avoided = choose_targets(&targets, None, 1, &[TargetId(4)], 0);
+        assert_eq!(avoided, [TargetId(0)], "mirrors lie apart");
     }
 }

@@ -183,7 +183,7 @@ proptest! {
         let views: Vec<TargetView> = views
             .into_iter()
             .enumerate()
-            .map(|(n, (tier, usable, free_bytes))| TargetView { id: TargetId(n as u16), tier, usable, free_bytes })
+            .map(|(n, (tier, usable, free_bytes))| TargetView { id: TargetId(n as u16), tier, usable, free_bytes, near: false })
             .collect();
         let avoid: Vec<TargetId> = avoid.into_iter().map(TargetId).collect();
         let chosen = choose_targets(&views, tier, count, &avoid, turn);
@@ -212,7 +212,7 @@ proptest! {
 
 #[test]
 fn equal_targets_take_turns() {
-    let view = |n: u16, free_bytes| TargetView { id: TargetId(n), tier: 0, usable: true, free_bytes };
+    let view = |n: u16, free_bytes| TargetView { id: TargetId(n), tier: 0, usable: true, free_bytes, near: false };
     let views = [view(0, 100), view(1, 95), view(2, 90), view(3, 10)];
     let firsts: Vec<u16> = (0..4).map(|turn| choose_targets(&views, None, 1, &[], turn)[0].0).collect();
     assert_eq!(firsts, [0, 1, 2, 0]);

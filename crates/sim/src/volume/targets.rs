@@ -87,6 +87,7 @@ impl Targets {
     /// What choosing among them needs.
     pub fn views(&self) -> Vec<TargetView> {
         let view = |(at, target): (usize, &Target)| TargetView {
+            near: false,
             id: TargetId(at as u16),
             tier: target.tier,
             usable: target.up,

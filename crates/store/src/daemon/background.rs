@@ -9,7 +9,7 @@ use crate::durable_names::DurableNames;
 use crate::file::{Event, File, Observer};
 use crate::mover::DrainProgress;
 use crate::stats::{Metric, Stats};
-use crate::target::State;
+use crate::target::{Reach, State};
 use crate::workers::Workers;
 use crate::{Error, Result};
 use parking_lot::{Condvar, Mutex, MutexGuard};
@@ -97,6 +97,20 @@ impl Observer for Background {
     }
 }
 
+fn is_here(core: &Core, target: TargetId) -> bool {
+    core.volume.targets().get(target).is_some_and(|target| target.reach() == Reach::Here)
+}
+
+/// What other nodes could not remove.
+fn collect_here(core: &Core) {
+    let here = core.volume.targets().all().into_iter().filter(|target| target.reach() == Reach::Here);
+    for target in here.filter(|target| target.state() != State::Failed) {
+        if let Err(error) = core.mover.collect_garbage(target.id()) {
+            tracing::debug!("garbage stays on target {} for now: {error}", target.name());
+        }
+    }
+}
+
 impl Background {
     pub(super) fn new(stats: Arc<Stats>) -> Arc<Background> {
         Arc::new(Background {
@@ -125,8 +139,8 @@ impl Background {
                     listener.waiting.lock().collect.insert(change.target);
                     listener.rebuild_soon(Duration::ZERO);
                 }
-                // Whoever was asked does it; after that node's end the one that leads.
-                State::Draining if weak.upgrade().is_none_or(|core| core.acts()) => {
+                // Whoever was asked does it; after that node's end the one that leads, or one that reaches the target.
+                State::Draining if weak.upgrade().is_none_or(|core| core.acts() || is_here(&core, change.target)) => {
                     listener.drain(&weak, change.target)
                 }
                 State::Draining => {}
@@ -136,11 +150,13 @@ impl Background {
         });
         let (worker, weak) = (self.clone(), Arc::downgrade(core));
         self.workers.start("background", move || worker.work(&weak));
-        let (keeper, names) = (self.clone(), core.names.clone());
-        self.workers.start("names", move || keeper.keep_names(&names));
+        let (keeper, names, weak) = (self.clone(), core.names.clone(), Arc::downgrade(core));
+        self.workers.start("names", move || keeper.keep_names(&names, &weak));
         for target in core.volume.targets().all() {
             match target.state() {
-                State::Draining if core.acts() => self.drain(&Arc::downgrade(core), target.id()),
+                State::Draining if core.acts() || target.reach() == Reach::Here => {
+                    self.drain(&Arc::downgrade(core), target.id())
+                }
                 State::Draining => {}
                 State::Ok => {
                     self.waiting.lock().collect.insert(target.id());
@@ -310,8 +326,8 @@ impl Background {
         false
     }
 
-    /// Makes the names of new objects durable now and then.
-    fn keep_names(&self, names: &DurableNames) {
+    /// Makes the names of new objects durable now and then, and removes garbage from targets that few nodes reach.
+    fn keep_names(&self, names: &DurableNames, core: &Weak<Core>) {
         let mut waiting = self.waiting.lock();
         loop {
             let until = Instant::now() + NAMES_EVERY;
@@ -322,6 +338,9 @@ impl Background {
             MutexGuard::unlocked(&mut waiting, || {
                 if let Err(error) = names.pass() {
                     tracing::warn!("what new objects are durable cannot be remembered: {error}");
+                }
+                if let Some(core) = core.upgrade() {
+                    collect_here(&core);
                 }
             });
         }
@@ -360,6 +379,13 @@ impl Background {
     /// One look through the tree. What is left is tried again, after a longer and longer while, or at once when a target
     /// comes back.
     fn rebuild(&self, core: &Core) {
+        // One that another node added is not one that is gone.
+        if core.volume.config().is_shared()
+            && let Err(error) = core.volume.follow_orders()
+        {
+            tracing::warn!("nothing is made anew while the targets of all nodes are not known: {error}");
+            return;
+        }
         let report = |rebuilt: &Rebuilt, running: bool| {
             let mut waiting = self.waiting.lock();
             waiting.rebuilt = Some((rebuilt.clone(), running)).filter(|(m, _)| *m != Rebuilt::default());

@@ -10,7 +10,7 @@ use crate::durable_names::DurableNames;
 use crate::file::{File, FileTable};
 use crate::mover::Mover;
 use crate::recovery::Starts;
-use crate::target::{State, Targets};
+use crate::target::Targets;
 use crate::volume::Volume;
 use crate::{Error, Result};
 use policy::TargetId;
@@ -154,7 +154,7 @@ fn due(file: &File, targets: &Targets, starts: &Starts) -> Option<repair_order::
 }
 
 fn failed_targets(layout: &Layout, targets: &Targets) -> BTreeSet<TargetId> {
-    let is_failed = |id: &TargetId| targets.get(*id).is_none_or(|t| t.state() == State::Failed);
+    let is_failed = |id: &TargetId| targets.get(*id).is_none_or(|t| t.is_given_up());
     layout.objects().map(|(_, o)| o.target).filter(is_failed).collect()
 }
 

@@ -2,8 +2,10 @@
 
 use super::Core;
 use super::users::users_of;
+use crate::host;
 use crate::mover::Phase;
 use crate::nodes::Nodes;
+use crate::target::{Order, State, Target};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
@@ -21,10 +23,14 @@ pub(super) fn watch(nodes: &Arc<Nodes>, core: &Arc<Core>) {
 }
 
 fn look(nodes: &Nodes, core: &Weak<Core>) {
-    let (mut since, mut said, mut look_at) = (None, None, Instant::now());
+    let (mut since, mut said, mut look_at, mut empties) = (None, None, Instant::now(), false);
     while !nodes.ends() {
         std::thread::sleep(LOOK_EVERY);
         let Some(core) = core.upgrade() else { return };
+        if empties != nodes.drains() {
+            empties = nodes.drains();
+            empty_own(&core, empties);
+        }
         if !nodes.says_draining() {
             let since = *since.get_or_insert_with(Instant::now);
             if moves(&core) == 0 || since.elapsed() > MOVES_WAIT {
@@ -54,6 +60,33 @@ fn look(nodes: &Nodes, core: &Weak<Core>) {
     }
 }
 
+/// The targets that no other node reaches.
+fn own_targets(core: &Core) -> Vec<Arc<Target>> {
+    let host = host::name();
+    let blocks = core.volume.config().targets.iter().filter(|block| *block.only_on == [&*host]);
+    blocks.filter_map(|block| core.volume.targets().by_name(&block.name)).collect()
+}
+
+/// What lies where only this node reaches it goes elsewhere before it leaves, and may come back.
+fn empty_own(core: &Core, empties: bool) {
+    for target in own_targets(core) {
+        let order = match (empties, target.state()) {
+            (true, State::Ok | State::Suspect) => Order::Drain,
+            (false, State::Draining) => Order::Restore,
+            _ => continue,
+        };
+        if let Err(problems) = core.volume.order_target(target.name(), order) {
+            tracing::warn!("{problems}");
+        }
+    }
+}
+
+/// Whether something lies on a target, as far as can be told.
+fn holds_objects(core: &Core, target: &Target) -> bool {
+    let objects = target.run(|medium| medium.list());
+    objects.is_ok_and(|objects| !core.volume.is_garbage(target.id(), &objects))
+}
+
 fn moves(core: &Core) -> usize {
     core.mover.progress().list().iter().filter(|change| change.phase == Phase::Copying).count()
 }
@@ -65,6 +98,10 @@ fn kept_by(core: &Core) -> Vec<String> {
         (moves(core), "moves under way"),
         (core.background.drains().len(), "targets that are being emptied"),
         (core.under_way.count(), "stagings under way"),
+        (
+            own_targets(core).iter().filter(|target| holds_objects(core, target)).count(),
+            "targets that hold what only this node reaches",
+        ),
         (core.repair.counts().keys as usize, "recoveries under way"),
     ];
     counts.into_iter().filter(|(count, _)| *count > 0).map(|(count, what)| format!("{count} {what}")).collect()

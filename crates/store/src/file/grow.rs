@@ -123,15 +123,18 @@ impl<'a> NewObjects<'a> {
         let mut refused: Vec<(TargetId, TargetError)> = Vec::new();
         let mut collisions = 0;
         loop {
-            let mut views = self.pool.targets.views();
+            let mut views = self.pool.targets.views_of_writer();
             views.retain(|v| Some(v.id) != not_on && !self.never_on.contains(&v.id));
             views.retain(|v| refused.iter().all(|(t, _)| *t != v.id));
             let chosen = choose_targets(&views, place.tier, shape.stripe_count, avoid, self.pool.next_turn());
             if chosen.is_empty() {
-                return Err(match refused.into_iter().find(|(_, e)| *e != TargetError::Failed) {
-                    Some((target, error)) => Error::Target { target, error },
-                    None => Error::NoTarget,
-                });
+                return Err(
+                    match refused.into_iter().find(|(_, e)| !matches!(e, TargetError::Failed | TargetError::Elsewhere))
+                    {
+                        Some((target, error)) => Error::Target { target, error },
+                        None => Error::NoTarget,
+                    },
+                );
             }
             let fresh = |&target: &TargetId| Object::whole(self.pool.next_object(), target);
             let objects: Vec<Object> = chosen.iter().map(fresh).collect();

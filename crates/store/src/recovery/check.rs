@@ -47,6 +47,9 @@ pub struct CheckOptions {
 pub struct Report {
     /// Targets that did not answer or are failed, by name.
     pub targets_away: Vec<String>,
+    /// Targets that other nodes reach: what lies on them was not looked at.
+    #[serde(default)]
+    pub targets_elsewhere: Vec<String>,
     /// Files looked at.
     pub files: u64,
     /// Objects looked at.
@@ -186,6 +189,9 @@ impl Report {
             format!("{} files with {} objects looked at in {:.1} s\n", self.files, self.objects, self.took_s);
         for target in &self.targets_away {
             text += &format!("target {target} does not answer or is failed\n");
+        }
+        for target in &self.targets_elsewhere {
+            text += &format!("target {target} is not reached from here: what lies there was not looked at\n");
         }
         for f in &self.findings {
             let what = match f.kind {

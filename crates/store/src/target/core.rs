@@ -7,6 +7,7 @@ use super::medium::{Medium, Space};
 use super::memory::MISSED_DEADLINE;
 use super::pending::{Pending, Task};
 use super::pool::Pool;
+use super::reach::Whereabouts;
 use super::watch::Bell;
 use super::{Counters, Execution, Limits, State, TargetError, TargetSpec};
 use parking_lot::Mutex;
@@ -51,6 +52,8 @@ pub struct Core {
     free_bytes: AtomicU64,
     /// It had no room for something, and has little since.
     full: AtomicBool,
+    /// Who reaches it.
+    pub whereabouts: Whereabouts,
     /// One more than the device's number; 0 if none is known.
     device: AtomicU64,
 }
@@ -117,6 +120,7 @@ impl Core {
             total_bytes: AtomicU64::new(0),
             free_bytes: AtomicU64::new(0),
             full: AtomicBool::new(false),
+            whereabouts: Whereabouts::default(),
             device: AtomicU64::new(0),
         }
     }

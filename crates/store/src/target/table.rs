@@ -181,12 +181,19 @@ impl Targets {
             self.measure(true);
         }
         let view = |target: &Arc<Target>| TargetView {
+            near: false,
             id: target.id(),
             tier: target.tier(),
             usable: target.state().accepts_new_objects(),
             free_bytes: if target.core.is_full() { 0 } else { target.space().free_bytes },
         };
         self.table.read().values().map(view).collect()
+    }
+
+    /// The same for a new file of this node's users: some may be near.
+    pub fn views_of_writer(&self) -> Vec<TargetView> {
+        let near = |view: TargetView| TargetView { near: self.get(view.id).is_some_and(|t| t.is_near()), ..view };
+        self.views().into_iter().map(near).collect()
     }
 
     /// The tier that a segment lies on, by its first object.

@@ -8,6 +8,7 @@ use super::real_paths;
 use super::sections::StateStore;
 use super::state_store::known_targets;
 use crate::exit;
+use crate::host;
 use crate::state::TargetRecord;
 use crate::target::{Identity, IdentityError};
 use rustix::fs::Access;
@@ -28,8 +29,13 @@ pub fn check(config: &Config) -> Result<(), Problems> {
         check.directory(&config.state, config.state_place, "the state store");
     }
     let volume = check.namespace();
-    let (targets, paths): (Vec<_>, Vec<_>) =
-        config.targets.iter().filter_map(|target| Some((target, target.directory()?))).unzip();
+    let host = host::name();
+    let (targets, paths): (Vec<_>, Vec<_>) = config
+        .targets
+        .iter()
+        .filter(|target| target.is_on(&host))
+        .filter_map(|target| Some((target, target.directory()?)))
+        .unzip();
     let real = real_paths(&paths, config.health.deadline);
     for ((target, &path), real) in targets.iter().zip(&paths).zip(&real) {
         // Those of a volume that is in use were looked at when it was opened.

@@ -67,6 +67,10 @@ pub struct TargetConfig {
     pub keeping: Keeping,
     /// Its tier, an index into [`Config::tiers`].
     pub tier: u8,
+    /// The hosts that reach it; none are all.
+    pub only_on: Vec<String>,
+    /// The hosts that it lies near.
+    pub near: Vec<String>,
     /// Its device as it was measured.
     pub device: Option<policy::stripe::device::Measured>,
     /// Line and column of its path, or of its block if it has none.
@@ -89,6 +93,21 @@ impl TargetConfig {
             Keeping::Directory(path) => Some(path),
             Keeping::Servers(_) => None,
         }
+    }
+
+    /// Whether a host reaches it.
+    pub fn is_on(&self, host: &str) -> bool {
+        self.only_on.is_empty() || self.only_on.iter().any(|one| one == host)
+    }
+
+    /// Whether it lies near a host.
+    pub fn is_near(&self, host: &str) -> bool {
+        self.only_on.iter().chain(&self.near).any(|one| one == host)
+    }
+
+    /// Whether some host reaches both.
+    pub fn meets(&self, other: &TargetConfig) -> bool {
+        self.only_on.is_empty() || other.only_on.is_empty() || self.only_on.iter().any(|host| other.is_on(host))
     }
 
     /// What its block says of connections, if it has them.

@@ -129,6 +129,14 @@ pub fn parsed<T, E: Display>(parse: impl Fn(&str) -> Result<T, E>) -> impl Fn(&G
     move |given| parse(&text(given)?).map_err(|why| why.to_string())
 }
 
+/// A list of texts, not empty.
+pub fn texts(given: &Given<'_>) -> Read<Vec<String>> {
+    let list = given.value.as_array().map(|list| list.iter().map(|one| one.get_ref().as_str().map(str::to_owned)));
+    let list = list.and_then(|list| list.collect::<Option<Vec<_>>>()).filter(|list| !list.is_empty());
+    list.filter(|list| list.iter().all(|text| !text.is_empty()))
+        .ok_or_else(|| "Give a list of texts, such as [\"n1\", \"n2\"]".to_owned())
+}
+
 /// A key without a default.
 pub fn optional<T>(kind: impl Fn(&Given<'_>) -> Read<T>) -> impl Fn(&Given<'_>) -> Read<Option<T>> {
     move |given| kind(given).map(Some)

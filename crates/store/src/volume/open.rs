@@ -5,15 +5,18 @@ use super::config::{Config, Keeping, TargetConfig};
 use super::ids::Ids;
 use super::lock::Lock;
 use super::problem::{Problem, Problems};
+use super::roster::ORDERS;
+use super::sections::Prefer;
 use super::servers::{FileServer, FileServers};
 use super::state_store::Reached;
 use super::{Volume, VolumeId, identity, joining, namespace};
 use crate::exit;
+use crate::host;
 use crate::state::{State, TargetRecord};
 use crate::stats::Stats;
 use crate::target::Way;
 use crate::target::{
-    self, Change, DirectoryMedium, Execution, Identity, IdentityError, InlineSlots, Limits, Medium, TargetSpec,
+    self, Change, DirectoryMedium, Execution, Identity, IdentityError, InlineSlots, Limits, Medium, Reach, TargetSpec,
     Targets, TargetsOptions,
 };
 use policy::protect::health;
@@ -57,14 +60,21 @@ impl Volume {
             .map_err(|errno| problem(format!("{}: {errno}", config.namespace.display())))?;
         let known = state.targets().map_err(problem)?;
         let targets = Targets::new(options(&config));
+        let host = host::name();
         let reached = |target| Found::reach(&config, target, servers, id, &known);
         let found = config.targets.iter().map(reached).collect::<Result<Vec<_>, _>>()?;
+        let mut has_new = false;
         for (target, found) in config.targets.iter().zip(found) {
             let record = match known.iter().find(|record| record.name == target.name) {
                 Some(record) => record.clone(),
-                None => format_target(&*state, id, &target.name, &found)?,
+                // Who reaches it makes it, and says so.
+                None if !target.is_on(&host) => continue,
+                None => {
+                    has_new = true;
+                    format_target(&*state, id, &target.name, &found)?
+                }
             };
-            targets.add(spec(target.tier, found, &record, id));
+            add(&targets, &config, target, found, &record, id);
         }
         for record in known.iter().filter(|record| config.targets.iter().all(|target| target.name != record.name)) {
             tracing::error!(
@@ -79,6 +89,9 @@ impl Volume {
         remember_changes(&targets, &state, shared);
         for unwell in targets.probe_all() {
             targets.give_up(unwell);
+        }
+        if has_new && let Err(error) = state.ring(ORDERS) {
+            tracing::warn!("other nodes do not hear of new targets: {error}");
         }
         targets.measure_now();
         let (ids, seen) = Ids::new(state.clone(), &config.namespace, targets.clone()).map_err(problem)?;
@@ -125,6 +138,9 @@ impl<'a> Found<'a> {
         volume: VolumeId,
         known: &[TargetRecord],
     ) -> Result<Found<'a>, Problems> {
+        if !target.is_on(&host::name()) {
+            return Ok(Found::Away);
+        }
         let connections = match &target.keeping {
             Keeping::Directory(path) => return Ok(Found::Directory(path)),
             Keeping::Servers(connections) => connections,
@@ -197,6 +213,37 @@ pub(super) fn spec(tier: u8, found: Found<'_>, record: &TargetRecord, volume: Vo
         state: record.state,
         failed_by_operator: record.by_operator && record.state == target::State::Failed,
     }
+}
+
+/// A target's directory, if this host reaches it.
+pub(super) fn found_here<'a>(target: &TargetConfig, path: &'a Path) -> Found<'a> {
+    if target.is_on(&host::name()) { Found::Directory(path) } else { Found::Away }
+}
+
+/// Adds a target as this host sees it.
+pub(super) fn add(
+    targets: &Targets,
+    config: &Config,
+    target: &TargetConfig,
+    found: Found<'_>,
+    record: &TargetRecord,
+    volume: VolumeId,
+) -> Arc<target::Target> {
+    let host = host::name();
+    let reach = match target.is_on(&host) {
+        true if target.only_on.is_empty() => Reach::All,
+        true => Reach::Here,
+        false => Reach::Elsewhere,
+    };
+    let as_seen = spec(target.tier, found, record, volume);
+    let is_elsewhere = reach == Reach::Elsewhere;
+    let added = targets.add(match is_elsewhere {
+        true => TargetSpec { state: target::State::Failed, failed_by_operator: true, ..as_seen },
+        false => as_seen,
+    });
+    added.set_reach(reach, config.layout.prefer == Prefer::Local && target.is_near(&host));
+    added.set_lost(is_elsewhere && record.by_operator && record.state == target::State::Failed);
+    added
 }
 
 fn options(config: &Config) -> TargetsOptions {

@@ -5,8 +5,8 @@ use super::keys::Directory;
 use super::problem::Problems;
 use super::section::{Reading, Section};
 use super::sections::{
-    Burst, Cache, Health, Jobs, LayoutConfig, Mount, Mover, Purge, Recovery, Replication, StateConfig, Stripes,
-    TargetKeys, TierKeys, Tiering, Top, connections,
+    Burst, Cache, Health, Jobs, LayoutConfig, Mount, Mover, Purge, Recovery, Replication, StateConfig, StateStore,
+    Stripes, TargetKeys, TierKeys, Tiering, Top, connections,
 };
 use policy::tier::cost::DeviceCost;
 use std::ops::Range;
@@ -40,6 +40,12 @@ fn read(reading: &Reading<'_>, root: &Section<'_, '_, '_>, file: &Path) -> Confi
     let (declared, speeds) = tiers(reading, root);
     let targets = targets(reading, root, declared);
     let layout = table(root, "layout", LayoutConfig::checked);
+    if state.store == StateStore::Embedded
+        && let Some(some) = targets.iter().find(|target| !target.only_on.is_empty())
+    {
+        let cause = format!("target \"{}\" is `only_on` some hosts, and the volume is one node's", some.name);
+        root.problem("state", cause, "Name a Redis server as `state`, or remove `only_on`");
+    }
     Config {
         file: file.to_owned(),
         name: top.name,
@@ -116,7 +122,7 @@ fn targets(
             reading.problem(block.span(), format!("two targets are named \"{}\"", target.name), mend(first));
         }
         if let Some(path) = target.directory()
-            && let Some(first) = targets.iter().find(|other| other.directory() == Some(path))
+            && let Some(first) = targets.iter().find(|other| other.directory() == Some(path) && other.meets(&target))
         {
             reading.problem(block.span(), format!("two targets are in {}", path.display()), mend(first));
         }
@@ -140,7 +146,7 @@ fn targets(
 }
 
 fn target(reading: &Reading<'_>, section: Section<'_, '_, '_>, declared: bool) -> TargetConfig {
-    let TargetKeys { name, path, tier, device } = TargetKeys::read(&section);
+    let TargetKeys { name, path, tier, only_on, near, device } = TargetKeys::read(&section);
     let bad = |c: char| !(c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.'));
     if name.contains(bad) || name.len() > 64 {
         let mend = "Use at most 64 letters, digits, `-`, `_` and `.`";
@@ -167,7 +173,8 @@ fn target(reading: &Reading<'_>, section: Section<'_, '_, '_>, declared: bool) -
         (None, None) => (Keeping::Directory(section.missing("path", "\"targets/fast0\"")), (0, 0)),
     };
     section.finish();
-    TargetConfig { name, keeping, tier: u8::try_from(number).unwrap_or(u8::MAX), device, place }
+    let (only_on, near) = (only_on.unwrap_or_default(), near.unwrap_or_default());
+    TargetConfig { name, keeping, tier: u8::try_from(number).unwrap_or(u8::MAX), only_on, near, device, place }
 }
 
 #[cfg(test)]

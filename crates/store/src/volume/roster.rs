@@ -4,7 +4,8 @@ use super::config::{Keeping, TargetConfig};
 use super::open::{self, Found};
 use super::problem::{Problem, Problems};
 use super::{Volume, check, edit};
-use crate::target::{Order, State};
+use crate::state::TargetRecord;
+use crate::target::{Order, Reach, State};
 use policy::{ObjectId, TargetId};
 use std::collections::HashSet;
 use std::path::Path;
@@ -26,6 +27,15 @@ impl Volume {
     /// Fails, restores or drains a target; durable when it returns. Gives the target's state after that.
     pub fn order_target(&self, name: &str, order: Order) -> Result<State, Problems> {
         let target = self.targets.by_name(name).ok_or_else(|| self.unknown(name))?;
+        if target.reach() == Reach::Elsewhere && order != Order::Fail {
+            let only_on =
+                self.config.targets.iter().find(|known| known.name == name).map(|known| known.only_on.join(", "));
+            let cause = format!("target {name} is not reached from here");
+            return Err(refused(
+                cause,
+                format!("Give the order on a node that reaches it: {}", only_on.unwrap_or_default()),
+            ));
+        }
         let state = self
             .targets
             .operate(target.id(), order)
@@ -34,6 +44,7 @@ impl Volume {
             let cause = format!("target {name} is {state}, but a restart will not know: {error}");
             Problems::one(Problem::new(cause, "the order holds until then", "Mend the state store and repeat it"))
         })?;
+        target.set_lost(state == State::Failed);
         if let Err(error) = self.state.ring(ORDERS) {
             tracing::warn!("other nodes hear of the order for target {name} when they start: {error}");
         }
@@ -43,7 +54,14 @@ impl Volume {
     /// Carries out what operators ordered on other nodes.
     pub(crate) fn follow_orders(&self) -> crate::Result<()> {
         for record in self.state.targets()? {
-            let Some(target) = self.targets.get(record.id) else { continue };
+            let Some(target) = self.targets.get(record.id) else {
+                self.learn(&record);
+                continue;
+            };
+            if target.reach() == Reach::Elsewhere {
+                target.set_lost(record.state == State::Failed && record.by_operator);
+                continue;
+            }
             let order = match (record.state, target.state()) {
                 (State::Draining, State::Ok | State::Suspect) => Order::Drain,
                 (State::Failed, State::Failed) => continue,
@@ -56,6 +74,30 @@ impl Volume {
             }
         }
         Ok(())
+    }
+
+    /// A target that another node added.
+    fn learn(&self, record: &TargetRecord) {
+        let text = std::fs::read_to_string(&self.config.file).unwrap_or_default();
+        let config = super::Config::parse(&self.config.file, &text).ok();
+        let Some(block) = config.and_then(|config| config.targets.into_iter().find(|t| t.name == record.name)) else {
+            return tracing::warn!(
+                "target {} is new and not named in {} here",
+                record.name,
+                self.config.file.display()
+            );
+        };
+        let found = match &block.keeping {
+            Keeping::Directory(path) => open::found_here(&block, path),
+            Keeping::Servers(_) => {
+                return tracing::warn!("target {} is new: this node has it from its next start on", record.name);
+            }
+        };
+        tracing::info!("target {} was added on another node", record.name);
+        let target = open::add(&self.targets, &self.config, &block, found, record, self.id);
+        if target.reach() != Reach::Elsewhere && self.targets.probe_one(target.id()).is_err() {
+            self.targets.give_up(target.id());
+        }
     }
 
     /// Formats a directory as a new target, uses it at once, then appends it to `volume.toml`.
@@ -74,6 +116,8 @@ impl Volume {
             name: name.into(),
             keeping: Keeping::Directory(path.clone()),
             tier: tier_number as u8,
+            only_on: Vec::new(),
+            near: Vec::new(),
             device: None,
             place: (0, 0),
         };
@@ -89,7 +133,11 @@ impl Volume {
         if self.targets.probe_one(target.id()).is_err() {
             self.targets.give_up(target.id());
         }
-        edit::append_target(&self.config.file, name, shown, tier)
+        edit::append_target(&self.config.file, name, shown, tier)?;
+        if let Err(error) = self.state.ring(ORDERS) {
+            tracing::warn!("other nodes have target {name} from their next start on: {error}");
+        }
+        Ok(())
     }
 
     /// Forgets a target that is empty (with `force`: whatever it holds), then removes its block from `volume.toml`.

@@ -12,7 +12,7 @@ mod top;
 
 pub use burst::Burst;
 pub use cache::{Cache, CacheKeys};
-pub use files::{Health, Io, LayoutConfig, Mount, Mover, Passthrough, Purge, Recovery};
+pub use files::{Health, Io, LayoutConfig, Mount, Mover, Passthrough, Prefer, Purge, Recovery};
 pub use jobs::{Jobs, Offload, QueueName, Replication, ReplicationPolicy};
 pub use state::{StateConfig, StateStore, roots_directory};
 pub use stripes::Stripes;

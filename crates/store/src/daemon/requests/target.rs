@@ -3,7 +3,7 @@
 use super::told;
 use crate::control::{Caller, Problem, Responder, exit};
 use crate::daemon::Core;
-use crate::target::{Order, State, Target};
+use crate::target::{Order, Reach, State, Target};
 use serde_json::{Value, json};
 use std::path::Path;
 use std::sync::Arc;
@@ -31,7 +31,11 @@ pub fn list(core: &Core) -> Value {
             "name": t.name(),
             "id": t.id().0,
             "tier": config.tiers.get(usize::from(t.tier())),
-            "state": t.state().to_string(),
+            "state": match t.reach() {
+                Reach::Elsewhere if !t.is_given_up() => "elsewhere".to_string(),
+                _ => t.state().to_string(),
+            },
+            "only_on": config.targets.iter().find(|c| c.name == t.name()).map(|c| &c.only_on),
             "total_bytes": space.total_bytes,
             "free_bytes": space.free_bytes,
             "path": servers().or(t.directory()),

@@ -8,7 +8,7 @@ use crate::source::{Identity, Record};
 use crate::stage::place::{names, open_at};
 use crate::stage::sums::Sums;
 use crate::stage::{self, StageError, Stop};
-use crate::target::own_part;
+use crate::target::{Reach, own_part};
 use crate::{Error, Result};
 use policy::layout::{Layout, MirrorState, Object, ObjectState, Position, object_len};
 use policy::{FileId, ObjectId, TargetId};
@@ -34,6 +34,8 @@ pub(super) struct Found {
     pub to_compare: Vec<Vec<String>>,
     /// What each target that answered has.
     pub there: BTreeMap<TargetId, HashSet<ObjectId>>,
+    /// Targets that other nodes reach.
+    pub elsewhere: BTreeSet<TargetId>,
     pub seen: BTreeSet<(u64, u64)>,
     /// The directories that were walked.
     pub directories: BTreeMap<Vec<String>, Stamp>,
@@ -118,6 +120,10 @@ impl Checker {
             match answer {
                 Ok(objects) if target.state().accepts_io() && !unwell.contains(&target.id()) => {
                     found.there.insert(target.id(), objects.into_iter().collect());
+                }
+                _ if target.reach() == Reach::Elsewhere && !target.is_given_up() => {
+                    found.elsewhere.insert(target.id());
+                    found.report.targets_elsewhere.push(target.name().to_string());
                 }
                 _ => found.report.targets_away.push(target.name().to_string()),
             }
@@ -356,6 +362,9 @@ impl Checker {
 
     /// What is wrong with an object that must have so many bytes.
     fn wrong_with(&self, object: &Object, bytes: u64, found: &Found) -> Option<FindingKind> {
+        if found.elsewhere.contains(&object.target) {
+            return None;
+        }
         let Some(there) = found.there.get(&object.target) else { return Some(FindingKind::TargetAway) };
         // It may be younger than the list, or there is none.
         if bytes > 0 || !there.contains(&object.id) {

@@ -5,7 +5,6 @@ use super::look::{Candidate, Found};
 use crate::Result;
 use crate::stage::Stop;
 use crate::stage::place::names;
-use crate::target::State;
 use parking_lot::Mutex;
 use policy::protect::repair_order;
 use policy::{FileId, Time};
@@ -65,7 +64,7 @@ impl Checker {
                 let names = names(path).map_err(|e| crate::Error::Invalid(e.to_string()))?;
                 self.walk(&names, &mut found, &Stop::default())?;
             }
-            let given_up = |target| self.volume.targets().get(target).is_none_or(|t| t.state() == State::Failed);
+            let given_up = |target| self.volume.targets().get(target).is_none_or(|t| t.is_given_up());
             let there = found.there;
             let is_lost = |target| there.contains_key(&target) || given_up(target);
             let lost = found.candidates.into_iter().filter(|c| c.recoverable && is_lost(c.object.target));

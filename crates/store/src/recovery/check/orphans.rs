@@ -147,6 +147,9 @@ impl Checker {
         for target in found.report.targets_away.clone() {
             found.unseen(format!("target {target}"), "it is away");
         }
+        for target in found.report.targets_elsewhere.clone() {
+            found.unseen(format!("target {target}"), "this node does not reach it");
+        }
         let unnamed = |object: &ObjectId| !before.making.contains(object) && !found.named.contains_key(object);
         let unnamed = |(target, objects): (&TargetId, &HashSet<ObjectId>)| {
             let mut unnamed: Vec<_> = objects.iter().filter(|o| unnamed(o)).map(|o| (*target, *o)).collect();

@@ -271,3 +271,31 @@ fn the_state_is_a_directory_or_a_server_with_a_directory_of_the_node() {
     let shown = problems(&text("state = \"redis://h/0\"").replace("\"scr\"", "\"a/b\""));
     assert!(shown.contains("Add `state_dir"), "{shown}");
 }
+
+#[test]
+fn a_target_may_be_only_on_some_hosts_of_a_volume_that_nodes_share() {
+    let text = |state: &str, one: &str, other: &str, more: &str| {
+        format!(
+            "namespace = \"n\"\nstate = \"{state}\"\nstate_dir = \"s\"\n[[target]]\nname = \"a\"\npath = \"/disk\"\n{one}\n\
+             [[target]]\nname = \"b\"\npath = \"/disk\"\n{other}\n{more}"
+        )
+    };
+    let redis = "redis://h/0";
+    let (n1, n2) = ("only_on = [\"n1\"]", "only_on = [\"n2\", \"n3\"]\nnear = [\"n4\"]");
+    let config = parsed(&text(redis, n1, n2, "[layout]\nprefer = \"local\""));
+    let [a, b] = &config.targets[..] else { panic!("two") };
+    assert!(a.is_on("n1") && !a.is_on("n2") && b.is_on("n3") && !a.meets(b));
+    assert!(b.is_near("n4") && b.is_near("n2") && !b.is_on("n4") && !a.is_near("n4"));
+    assert_eq!(config.layout.prefer, crate::volume::sections::Prefer::Local);
+    for (state, one, other, cause) in [
+        (redis, n1, "", "two targets are in /disk"),
+        (redis, n1, "only_on = [\"n2\", \"n1\"]", "two targets are in /disk"),
+        (redis, n1, "only_on = []", "Give a list of texts"),
+        (redis, n1, "only_on = \"n2\"", "Give a list of texts"),
+    ] {
+        let shown = problems(&text(state, one, other, ""));
+        assert!(shown.contains(cause), "{shown}");
+    }
+    let shown = problems(&text("s", n1, n2, "").replace("state_dir = \"s\"\n", ""));
+    assert!(shown.contains("target \"a\" is `only_on` some hosts") && !shown.contains('\n'), "{shown}");
+}

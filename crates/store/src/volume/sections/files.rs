@@ -25,6 +25,9 @@ section! {
         single_max: u64 = size(0..=TIB, "a size up to 1TiB, such as \"4MiB\""), "4MiB";
         /// Cut larger files into segments of this size, each of which can lie on other targets; 0 is one segment without end.
         segment: u64 = size(0..=TIB, "a size up to 1TiB, such as \"64MiB\", or 0"), 0;
+        /// Where new files go first: "any" is by free space alone; "local" is to targets that are `only_on` the writer's host or
+        /// `near` it, while these have room.
+        prefer: Prefer = choice(Prefer::WORDS), "any";
         /// Copies of every new file, on different targets.
         mirrors: usize = count(1..=8), 1;
         /// With several copies, a write waits for all ("sync"), or for the first while the others are brought up later ("stale").
@@ -40,6 +43,16 @@ impl LayoutConfig {
             section.problem("stripe_size", cause, format!("Give {STRIPE}"));
         }
         layout
+    }
+}
+
+words! {
+    /// Which targets new files go to first.
+    Prefer {
+        /// Those with the most space.
+        Any = "any",
+        /// Those near the writer.
+        Local = "local",
     }
 }
 

@@ -1,6 +1,6 @@
 //! A `[[target]]` block, the file servers that it may lie on, and `[tier.NAME]`.
 
-use super::super::keys::{Directory, SECOND, count, directory, optional, parsed, section, size, span, text};
+use super::super::keys::{Directory, SECOND, count, directory, optional, parsed, section, size, span, text, texts};
 use super::super::section::{Given, Section};
 use policy::connections::{BytesOver, CONNECTIONS_MAX, Policy};
 use policy::stripe::device::Measured;
@@ -47,6 +47,10 @@ section! {
         path: Option<Directory> = optional(directory), "targets/fast0" else None;
         /// Its tier; the default is the first that is declared.
         tier: Option<String> = optional(text), "fast" else None;
+        /// The hosts that reach it, where nodes share the volume and not all do; all others leave it alone.
+        only_on: Option<Vec<String>> = optional(texts), ["n1"] else None;
+        /// Hosts that it lies near, for `prefer` in `[layout]`.
+        near: Option<Vec<String>> = optional(texts), ["n1", "n2"] else None;
         /// What its device does, as `entrepot-lab bench device` measures and writes it.
         device: Option<Measured> = optional(parsed(str::parse)), "disk:seek=8ms,revolution=8ms,read=150MB/s" else None;
     }
