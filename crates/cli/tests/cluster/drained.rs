@@ -16,7 +16,7 @@ fn state(asked: &Node<'_>, host: &str) -> (String, usize) {
     (found["state"].as_str().expect("a state").into(), found["kept_by"].as_array().expect("reasons").len())
 }
 
-/// [S-206]
+/// [S-209]
 #[test]
 fn a_node_that_drains_hands_the_lead_over_and_says_when_it_may_be_shut_down() {
     let Some(hosts) = hosts() else { return };

@@ -172,7 +172,7 @@ fn a_server_that_forgets_is_refused_and_so_is_a_newer_schema() {
 #[test]
 fn what_one_rings_another_hears_also_after_a_silence() {
     let Some(redis) = Redis::synced() else { return };
-    let node = |own: &str| RedisState::open(Server::reach(&redis.url()).unwrap(), "v", Some(own.into())).unwrap();
+    let node = |own: &str| RedisState::open(Server::reach(&redis.address()).unwrap(), "v", Some(own.into())).unwrap();
     let (one, other) = (node("one"), node("other"));
     let (tell, told) = std::sync::mpsc::channel::<String>();
     let ends = std::sync::atomic::AtomicBool::new(false);
