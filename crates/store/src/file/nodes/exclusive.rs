@@ -1,0 +1,153 @@
+//! A file for oneself, here and on all nodes: by a claim on how it lies next.
+
+use super::{Patience, changes, may_be_said};
+use crate::Result;
+use crate::file::File;
+use crate::file::nodes::Cluster;
+use crate::stub::marks::Look;
+use parking_lot::RwLockWriteGuard;
+use policy::cluster::Node;
+use policy::cluster::share::{self, Begin, Claim, Step};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// Nobody else writes the file or changes how it lies, on any node, until this is dropped.
+pub(crate) struct Exclusive<'a> {
+    file: &'a File,
+    io: Option<RwLockWriteGuard<'a, ()>>,
+    as_node: Option<Node>,
+}
+
+impl Exclusive<'_> {
+    /// Whether it was so until now, so that what was done may be acknowledged.
+    pub(in crate::file) fn holds(&self) -> Result<bool> {
+        let (Some(cluster), Some(node)) = (self.file.cluster(), self.as_node) else { return Ok(true) };
+        may_be_said(cluster, node)
+    }
+}
+
+impl Drop for Exclusive<'_> {
+    fn drop(&mut self) {
+        if !self.file.said.holds.load(Ordering::Acquire) {
+            self.file.give_claim_up();
+        }
+        drop(self.io.take());
+    }
+}
+
+impl File {
+    /// Takes the file for oneself, here and on all nodes; knows then how it lies and how long it is.
+    pub(crate) fn exclusive(&self) -> Result<Exclusive<'_>> {
+        let Some(cluster) = self.cluster() else {
+            return Ok(Exclusive { file: self, io: Some(self.io.write()), as_node: None });
+        };
+        let mut patience = Patience::new();
+        loop {
+            let me = cluster.me()?;
+            let io = self.io.write();
+            let look = self.stub.look()?;
+            if let Some(alone) = self.held(me, &look) {
+                self.take_over(&look)?;
+                return Ok(Exclusive { file: self, io: Some(io), as_node: Some(alone) });
+            }
+            match share::begin(me, true, &look.marks, |node| cluster.is_over(node)) {
+                Begin::Claim(claim) => {
+                    if !self.stub.claim(claim)? {
+                        continue;
+                    }
+                    self.said.claim.store(claim.generation, Ordering::Release);
+                    let exclusive = Exclusive { file: self, io: Some(io), as_node: Some(me) };
+                    if self.drained(cluster, &claim, &mut patience)? {
+                        return Ok(exclusive);
+                    }
+                }
+                Begin::End(claim) => drop(self.end(me, claim)?),
+                Begin::Wait(claim) => {
+                    self.stop_writing()?;
+                    drop(io);
+                    self.wait_for(cluster, claim, &mut patience)?;
+                }
+            }
+        }
+    }
+
+    /// This node, if it keeps the others out already. The caller holds `io` exclusively.
+    pub(super) fn held(&self, me: Node, look: &Look) -> Option<Node> {
+        if !self.said.holds.load(Ordering::Acquire) {
+            return None;
+        }
+        let claimed = self.said.claim.load(Ordering::Acquire);
+        let stands = look.marks.claim.is_some_and(|claim| claim.node == me && claim.generation == claimed);
+        if !stands {
+            self.said.holds.store(false, Ordering::Release);
+            self.said.claim.store(0, Ordering::Release);
+        }
+        stands.then_some(me)
+    }
+
+    /// Keeps other nodes from writing the file, and from changing how it lies, until [`File::let_others_in`].
+    pub(crate) fn keep_others_out(&self) -> Result<()> {
+        let alone = self.exclusive()?;
+        self.said.holds.store(self.is_shared(), Ordering::Release);
+        drop(alone);
+        Ok(())
+    }
+
+    /// Ends that.
+    pub(crate) fn let_others_in(&self) {
+        if self.is_shared() {
+            let _io = self.io.write();
+            if self.said.holds.swap(false, Ordering::AcqRel) {
+                self.give_claim_up();
+            }
+        }
+    }
+
+    /// A claim ends with its generation, as the layout is: no claim is made twice under one name, so that no removal of one that comes
+    /// late hits another's.
+    fn give_claim_up(&self) {
+        let generation = self.said.claim.swap(0, Ordering::AcqRel);
+        let Some(cluster) = self.cluster().filter(|_| generation > 0) else { return };
+        let given_up = cluster.me().and_then(|node| self.end(node, Claim { node, generation, drains: true }));
+        match given_up {
+            // Nobody else made it, so it is as the view.
+            Ok(true) => self.said.generation.store(generation, Ordering::Release),
+            Ok(false) => {}
+            Err(error) => {
+                tracing::warn!("a claim on a file stays until this node changes it again, or is over: {error}");
+            }
+        }
+    }
+
+    /// Waits a little for the end of a claim; of one that stays for long its node may know nothing.
+    pub(super) fn wait_for(&self, cluster: &Arc<dyn Cluster>, claim: Claim, patience: &mut Patience) -> Result<()> {
+        if let Some(id) = self.id().filter(|_| patience.is_long()) {
+            cluster.ring(&BTreeSet::from([claim.node]), id);
+        }
+        patience.wait(|| changes(claim))
+    }
+
+    /// Waits until no other node writes the file. No if somebody was faster.
+    fn drained(&self, cluster: &Arc<dyn Cluster>, claim: &Claim, patience: &mut Patience) -> Result<bool> {
+        loop {
+            let look = self.stub.look()?;
+            match share::step(claim, &look.marks, |node| cluster.is_over(node)) {
+                Step::Retry => return Ok(false),
+                Step::Go => {
+                    self.spoil(&look, claim.node)?;
+                    self.take_over(&look)?;
+                    return Ok(true);
+                }
+                Step::Drain(nodes) => {
+                    self.take_over(&look)?; // the file may have got its number elsewhere
+                    if let Some(id) = self.id() {
+                        cluster.ring(&nodes, id);
+                    }
+                    let shown = nodes.first().copied().unwrap_or(claim.node);
+                    patience.wait(|| format!("{shown} writes the file and does not let go of it"))?;
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,127 @@
+//! Writing a file that other nodes write, too: by a word on its stub, which goes when another node asks for the file.
+
+use super::{Cluster, LET_GO_MAX, Patience, may_be_said};
+use crate::Result;
+use crate::file::{File, View};
+use policy::cluster::share::{self, Claim, Enter, Mark};
+use policy::cluster::{Node, Standing};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+impl File {
+    /// Whether this node may write the objects of the view.
+    pub(in crate::file) fn may_write(&self, view: &View) -> bool {
+        let Some(cluster) = self.cluster() else { return true };
+        let writer = self.said.writer.load(Ordering::Acquire);
+        view.layout.is_none() || (writer != 0 && cluster.standing(Node(writer)) == Standing::Held)
+    }
+
+    /// Says on the stub that this node writes the file, and waits while another changes it. The caller holds no lock.
+    pub(in crate::file) fn begin_writing(self: &Arc<Self>) -> Result<()> {
+        let Some(cluster) = self.cluster() else { return Ok(()) };
+        if self.may_write(&self.view()) {
+            return Ok(());
+        }
+        let mut patience = Patience::new();
+        loop {
+            match self.enter(cluster)? {
+                None => return Ok(()),
+                Some(claim) => self.wait_for(cluster, claim, &mut patience)?,
+            }
+        }
+    }
+
+    /// The same without waiting; gives the claim that stands in the way.
+    fn enter(&self, cluster: &Arc<dyn Cluster>) -> Result<Option<Claim>> {
+        let me = cluster.me()?;
+        let _io = self.io.write();
+        if self.may_write(&self.view()) {
+            return Ok(None);
+        }
+        self.stop_writing()?;
+        let entry = self.said.entry.fetch_add(1, Ordering::AcqRel) + 1;
+        self.stub.set_writer(me, entry, true)?;
+        self.said.writer.store(me.0, Ordering::Release);
+        loop {
+            let look = self.stub.look()?;
+            let loaded = Some(self.said.generation.load(Ordering::Acquire));
+            match share::enter(loaded, &look.marks, |node| cluster.is_over(node)) {
+                Enter::Load(_) => self.take_over(&look)?,
+                Enter::End(claim) => {
+                    self.stop_writing()?;
+                    self.end(me, claim)?;
+                    return Ok(Some(claim));
+                }
+                Enter::Wait(claim) if self.held(me, &look).is_none() => {
+                    return self.stop_writing().map(|()| Some(claim));
+                }
+                // Whoever copies the file here hears of what is written here.
+                Enter::Go | Enter::Wait(_) => {
+                    self.spoil(&look, me)?;
+                    return self.take_over(&look).map(|()| None);
+                }
+            }
+        }
+    }
+
+    /// Whether what was just written under a view may be acknowledged; else it is to be written again.
+    pub(in crate::file) fn may_acknowledge(self: &Arc<Self>, view: &View) -> Result<bool> {
+        let Some(cluster) = self.cluster() else { return Ok(true) };
+        if view.layout.is_some() {
+            // Held shared, `io` keeps this node's word on the stub.
+            return may_be_said(cluster, Node(self.said.writer.load(Ordering::Acquire)));
+        }
+        let look = self.stub.look()?;
+        let unchanged = look.marks.generation == self.said.generation.load(Ordering::Acquire);
+        Ok(unchanged && look.marks.claim.is_none())
+    }
+
+    /// After a write that another node's change came in between of: waits for its end. The caller holds no lock.
+    pub(in crate::file) fn catch_up(self: &Arc<Self>) -> Result<()> {
+        let Some(cluster) = self.cluster() else { return Ok(()) };
+        let mut patience = Patience::new();
+        loop {
+            let me = cluster.me()?;
+            let look = self.stub.look()?;
+            match look.marks.claim {
+                None => return self.refresh().map(drop),
+                // This node's own ends by itself.
+                Some(claim) if claim.node != me && cluster.is_over(claim.node) => drop(self.end(me, claim)?),
+                Some(claim) => self.wait_for(cluster, claim, &mut patience)?,
+            }
+        }
+    }
+
+    /// Writes no more until it says so again: writers under way end first. Another node asked, or the file is closed.
+    pub(crate) fn end_writing(&self) -> Result<()> {
+        let _io = self.io.write();
+        self.stop_writing()
+    }
+
+    /// The same; the caller holds `io` exclusively.
+    pub(super) fn stop_writing(&self) -> Result<()> {
+        let writer = self.said.writer.swap(0, Ordering::AcqRel);
+        if writer == 0 {
+            return Ok(());
+        }
+        if self.said.grew.swap(false, Ordering::AcqRel) {
+            self.stub.free();
+        }
+        self.stub.set_writer(Node(writer), self.said.entry.load(Ordering::Acquire), false)
+    }
+
+    /// Another node waits for the file: writers under way end first, and what this node left on the stub goes: words of
+    /// earlier openings, and claims and words whose removal failed. A file that is in use for long is asked for again.
+    pub(crate) fn let_go(&self, node: Node) -> Result<()> {
+        let Some(_io) = self.io.try_write_for(LET_GO_MAX) else { return Ok(()) };
+        self.stop_writing()?;
+        let look = self.stub.look()?;
+        let left = |mark: &&Mark| matches!(mark, Mark::Writer { node: of, .. } if *of == node);
+        look.listed.iter().filter(left).try_for_each(|mark| self.stub.remove(*mark))?;
+        let holds = self.said.holds.load(Ordering::Acquire);
+        match look.marks.claim.filter(|claim| claim.node == node && !holds) {
+            Some(claim) => self.end(node, claim).map(drop),
+            None => Ok(()),
+        }
+    }
+}
