@@ -25,7 +25,7 @@ use crate::{Error, Result};
 use inbox::Inbox;
 use keeper::Keeper;
 use leases::Leases;
-use parking_lot::{Condvar, Mutex};
+use parking_lot::{Condvar, Mutex, MutexGuard};
 use policy::cluster::lease::Membership;
 use policy::cluster::{Node, Standing};
 use policy::{FileId, Time};
@@ -36,6 +36,9 @@ use std::time::{Duration, Instant};
 
 /// How long somebody waits for this node to have a lease.
 const LEASE_WAIT: Duration = Duration::from_secs(20);
+/// What is known of the others may be so old before a look is waited for, and how long that is. A node looks by itself at least so often
+/// while somebody asks.
+const KNOWN_FOR: Duration = Duration::from_secs(3);
 /// After a failure to listen.
 const LISTEN_AGAIN: Duration = Duration::from_secs(1);
 
@@ -52,6 +55,8 @@ pub struct Nodes {
     held_until: AtomicU64,
     leads: AtomicBool,
     ends: AtomicBool,
+    /// Somebody waits for another node, or asks about the others.
+    asks: AtomicBool,
     /// The number is over, and there is no other yet.
     lost: AtomicBool,
     /// The number that is to be given up while the daemon goes on; 0 is none.
@@ -98,6 +103,7 @@ impl Nodes {
             held_until: AtomicU64::new(membership.held_until().0),
             leads: AtomicBool::new(false),
             ends: AtomicBool::new(false),
+            asks: AtomicBool::new(false),
             lost: AtomicBool::new(false),
             gives_up: AtomicU32::new(0),
             wish: draining::Wish::default(),
@@ -174,6 +180,20 @@ impl Nodes {
         Node(self.node.load(Ordering::Acquire))
     }
 
+    /// What is known of the others, no older than [`KNOWN_FOR`] if the namespace answers.
+    fn known(&self) -> MutexGuard<'_, Membership> {
+        let until = Instant::now() + KNOWN_FOR;
+        let span = Time(KNOWN_FOR.as_nanos() as u64);
+        let mut membership = self.membership.lock();
+        while membership.known_at().is_none_or(|at| now().since(at) > span) {
+            self.asks.store(true, Ordering::Release);
+            if self.changed.wait_until(&mut membership, until).timed_out() {
+                break;
+            }
+        }
+        membership
+    }
+
     /// Whether no other node is there. Waits until that is known; if it does not become known, others are there.
     pub fn is_alone(&self) -> bool {
         let until = Instant::now() + LEASE_WAIT;
@@ -183,7 +203,8 @@ impl Nodes {
                 return false;
             }
         }
-        membership.members().len() <= 1
+        drop(membership);
+        self.known().members().len() <= 1
     }
 
     /// The others, for people.
@@ -197,7 +218,7 @@ impl Nodes {
     /// All that are there.
     pub fn shown(&self) -> Vec<Shown> {
         let (members, leader, me) = {
-            let membership = self.membership.lock();
+            let membership = self.known();
             (membership.members(), membership.leader(), membership.node())
         };
         let show = |node| {
@@ -257,7 +278,12 @@ impl Cluster for Nodes {
     }
 
     fn is_over(&self, node: Node) -> bool {
-        self.membership.lock().is_over(node)
+        let membership = self.membership.lock();
+        let is_over = membership.is_over(node);
+        if !is_over && node != membership.node() {
+            self.asks.store(true, Ordering::Release);
+        }
+        is_over
     }
 
     fn leads(&self) -> bool {
@@ -269,13 +295,13 @@ impl Cluster for Nodes {
     }
 
     fn node_of(&self, epoch: u32) -> Option<Node> {
-        let members = self.membership.lock().members();
+        let members = self.known().members();
         members.into_iter().find(|node| self.leases.info(*node).is_some_and(|info| info.epoch == epoch))
     }
 
     fn may_be_used_by_another(&self, epoch: u32) -> bool {
         let (members, me) = {
-            let membership = self.membership.lock();
+            let membership = self.known();
             (membership.members(), membership.node())
         };
         let epochs = |node: &Node| self.leases.info(*node).map(|info| info.epoch);

@@ -26,6 +26,10 @@
 //! number that was claimed and shows no lease file is ended like any other, by a rename of the file that it was to
 //! begin with.
 //!
+//! Were each node to list the others' files every second, the file system's work would grow with the square of their
+//! number. So only the lowest look that often, from among whom the next leader comes; the higher a node's rank, the
+//! rarer. A node that waits for another looks often, too, for as long ([`Event::Asked`]).
+//!
 //! How a node joins, by the driver: it creates `new.ID` (ID is random), takes the number after the highest that it sees
 //! by an exclusive symlink `N -> new.ID` (the next one if that is there), and renames `new.ID` to `N.0`. If that file
 //! is gone, the number was ended before it was born: it joins anew.
@@ -49,8 +53,10 @@ pub struct Config {
     pub lease: Time,
     /// From one renewal to the next.
     pub renew_every: Time,
-    /// From one look at the others' lease files to the next.
+    /// From one look at the others' lease files to the next, for one that has few lower nodes above it.
     pub look_every: Time,
+    /// So many of the lowest nodes look that often. [`Config::look_every_at`] has the rest.
+    pub watchers: u32,
     /// By how much one node's clock may run faster than another's, as a share.
     pub drift: f64,
 }
@@ -63,12 +69,26 @@ impl Default for Config {
             lease: Time::from_secs(5),
             renew_every: Time::from_millis(1600),
             look_every: Time::from_secs(1),
+            watchers: 4,
             drift: 0.01,
         }
     }
 }
 
+/// No node looks more rarely. A guess: what it does not know by then nobody here waited for.
+const LOOK_EVERY_MAX: Time = Time::from_secs(600);
+
 impl Config {
+    /// From one look to the next of a node that has so many lower ones beside it. It grows with the square of the rank,
+    /// so that all nodes together look at most so often as two for each watcher do, and so often as
+    /// `LOOK_EVERY_MAX` has them. When the lowest `n` are gone at once, the next leads after a lease and
+    /// two looks of a node of rank `n`.
+    pub fn look_every_at(&self, lower: usize) -> Time {
+        let turns = (lower as u64).saturating_add(1).max(u64::from(self.watchers)) as f64 / f64::from(self.watchers);
+        let every = Time((self.look_every.0 as f64 * turns * turns) as u64);
+        every.min(LOOK_EVERY_MAX.max(self.look_every))
+    }
+
     /// How long a watcher waits for a lease to end on another clock.
     fn patience(&self, lease: Time) -> Time {
         Time((lease.0 as f64 * (1.0 + self.drift)).ceil() as u64)
@@ -128,6 +148,8 @@ pub enum Event {
     },
     /// The node ends: it gives its lease up at once, so that nobody waits for it.
     Leave,
+    /// Somebody waits for another node, or asks what is known of them: for a while it looks as often as the lowest do.
+    Asked,
     /// Time passed; to be sent at [`Membership::next_deadline`].
     Tick,
 }
@@ -232,6 +254,10 @@ pub struct Membership {
     /// When the latest listing was asked for.
     look_asked: Time,
     looked: bool,
+    /// When the latest listing was asked for that was answered.
+    known_at: Option<Time>,
+    /// When somebody asked last.
+    wanted_at: Option<Time>,
     others: BTreeMap<Node, Watch>,
     /// Lower numbers that were not seen yet, and whether they are being expelled.
     unseen: BTreeMap<Node, bool>,
@@ -259,6 +285,8 @@ impl Membership {
             looking: None,
             look_asked: Time::ZERO,
             looked: false,
+            known_at: None,
+            wanted_at: None,
             others: BTreeMap::new(),
             unseen: (1..node.0).map(|number| (Node(number), false)).collect(),
             over: BTreeSet::new(),
@@ -325,6 +353,11 @@ impl Membership {
         self.over.contains(&node)
     }
 
+    /// When the listing was asked for that all this is known by; `None` before the first.
+    pub fn known_at(&self) -> Option<Time> {
+        self.known_at
+    }
+
     /// Counts since the start.
     pub fn stats(&self) -> Stats {
         self.stats
@@ -389,7 +422,8 @@ impl Membership {
     fn seen(&mut self, now: Time, leases: &[Seen], over: &[Node]) {
         let Some(asked) = self.looking.take() else { return };
         self.stats.looks += 1;
-        self.looked = true;
+        let is_first = self.known_at.is_none();
+        (self.looked, self.known_at) = (true, Some(asked));
         over.iter().for_each(|node| self.is_gone(*node));
         self.resolve(now, asked, leases);
         for seen in leases {
@@ -398,6 +432,9 @@ impl Membership {
             }
         }
         self.expel(now);
+        // Its rank is known now, or may be another.
+        let due = self.look_asked + self.look_every(now);
+        self.look_at = if is_first { due } else { self.look_at.min(due) };
     }
 
     /// The own file was not found: only a listing that was asked for since then tells whether it has the next beat.
@@ -494,14 +531,31 @@ impl Membership {
         }
         if self.looking.is_none() && now >= self.look_due() {
             (self.looking, self.look_asked) = (Some(now), now);
-            self.look_at = now + self.config.look_every;
+            self.look_at = now + self.look_every(now);
             self.actions.push_back(Action::Look);
         }
         self.say(now);
     }
 
-    /// The next look, or earlier the moment when a beat has stood still for too long.
+    /// Often while it matters to somebody here, else by its rank.
+    fn look_every(&self, now: Time) -> Time {
+        let is_asked = self.wanted_at.is_some_and(|at| now.since(at) <= self.config.patience(self.config.lease));
+        if is_asked || !self.looked || self.own != Own::Held || !self.unseen.is_empty() {
+            return self.config.look_every;
+        }
+        self.config.look_every_at(self.others.range(..self.node).count())
+    }
+
+    fn asked(&mut self, now: Time) {
+        self.wanted_at = Some(now);
+        self.look_at = self.look_at.min(now.max(self.look_asked + self.config.look_every));
+    }
+
+    /// The next look, or earlier, for one that looks often, the moment when a beat has stood still for too long.
     fn look_due(&self) -> Time {
+        if self.look_at > self.look_asked + self.config.look_every {
+            return self.look_at;
+        }
         let ends = |watch: &Watch| watch.since + self.config.patience(watch.lease);
         let waits = self.others.values().filter(|watch| !watch.expelling).map(ends);
         waits.filter(|end| *end > self.look_asked).min().map_or(self.look_at, |end| end.min(self.look_at))
@@ -553,6 +607,7 @@ impl Machine for Membership {
             }
             Event::ExpelFailed { node } => self.not_expelled(node),
             Event::Leave if self.own != Own::Leaving => self.leave(),
+            Event::Asked => self.asked(now),
             Event::Leave | Event::Tick => {}
         }
         self.go_on(now);

@@ -91,7 +91,8 @@ impl Keeper {
                 drop(self.tell.send((me, Event::Leave)));
             }
             let mut membership = self.nodes.membership.lock();
-            membership.handle(now(), event);
+            let asked = self.nodes.asks.swap(false, Ordering::AcqRel).then_some(Event::Asked);
+            asked.into_iter().chain([event]).for_each(|event| membership.handle(now(), event));
             // A lease that is given up holds nothing from here on, before anybody can see that it is over.
             publish(&self.nodes, &membership);
             drop(membership);

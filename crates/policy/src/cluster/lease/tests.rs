@@ -265,3 +265,71 @@ fn a_node_that_drains_never_leads_and_keeps_nobody_from_leading() {
     after(&mut four, 1.0, Event::Tick);
     assert_eq!(after(&mut four, 1.0, draining(seen(&[(3, 1), (4, 0)], &[1, 2]), 3)), [Action::Lead]);
 }
+
+/// Node `number` among lower ones that renew, after its first look.
+fn ranked(number: u32) -> Membership {
+    let files: Vec<(u32, u64)> = (1..=number).map(|node| (node, 0)).collect();
+    joined(number, seen(&files, &[])).0
+}
+
+/// Looks of a node among so many lower ones in so many seconds, all of which renew as it does.
+fn looks(machine: &mut Membership, until: f64) -> u64 {
+    let (mut now, before) = (machine.known_at().unwrap_or_default(), machine.stats().looks);
+    loop {
+        now = now.max(machine.next_deadline().expect("a lease that holds"));
+        if now > at(until) {
+            return machine.stats().looks - before;
+        }
+        machine.handle(now, Event::Tick);
+        let actions: Vec<Action> = machine.drain().collect();
+        for action in actions {
+            match action {
+                Action::Renew { beat } => machine.handle(now, Event::Renewed { beat: beat + 1, asked: now }),
+                Action::Look => {
+                    let beat = now.0 / 1_600_000_000;
+                    let files: Vec<(u32, u64)> = (1..=machine.node().0).map(|node| (node, beat)).collect();
+                    machine.handle(now, seen(&files, &[]));
+                }
+                other => panic!("{other:?}"),
+            }
+            machine.check();
+        }
+    }
+}
+
+#[test]
+fn the_higher_its_rank_the_rarer_a_node_looks_and_all_together_do_not_look_more_often() {
+    for (number, most, least) in [(1, 100, 99), (4, 100, 99), (8, 26, 24), (16, 8, 6), (60, 1, 0)] {
+        let looks = looks(&mut ranked(number), 100.0);
+        assert!((least..=most).contains(&looks), "node {number}: {looks} looks in 100 s");
+    }
+    let config = Config::default();
+    let a_second = |nodes: usize| (0..nodes).map(|lower| 1.0 / config.look_every_at(lower).as_secs_f64()).sum::<f64>();
+    assert!(a_second(1000) < 10.0 && a_second(10) > 5.0, "{} {}", a_second(1000), a_second(10));
+}
+
+#[test]
+fn a_node_that_is_asked_of_others_looks_at_once_and_goes_on_for_the_length_of_a_lease() {
+    let mut machine = ranked(100);
+    looks(&mut machine, 10.0);
+    assert_eq!(after(&mut machine, 10.1, Event::Asked), [Action::Look]);
+    let files: Vec<(u32, u64)> = (1..=100).map(|node| (node, 6)).collect();
+    assert_eq!(after(&mut machine, 10.2, seen(&files, &[])), []);
+    assert_eq!(machine.known_at(), Some(at(10.1)));
+    let more = looks(&mut machine, 70.0);
+    assert!((5..=8).contains(&more), "{more} looks in a minute");
+}
+
+#[test]
+fn a_node_whose_lower_ones_are_over_looks_as_the_lowest_do() {
+    let mut machine = ranked(20);
+    looks(&mut machine, 30.0);
+    let lower: Vec<u32> = (1..20).collect();
+    // It holds its lease until 33.8, and renews it at 30.4 in what follows.
+    let asked = after(&mut machine, 30.1, Event::Asked);
+    assert_eq!(asked, [Action::Look]);
+    assert_eq!(after(&mut machine, 30.2, seen(&[(20, 9)], &lower)).last(), Some(&Action::Lead));
+    assert!(machine.leads(at(30.2)) && machine.members() == [Node(20)].into());
+    let looks = looks(&mut machine, 60.2);
+    assert!((29..=31).contains(&looks), "{looks} looks");
+}

@@ -64,6 +64,7 @@ struct Host {
 }
 
 struct World {
+    config: Config,
     random: Random,
     now: u64,
     queue: BTreeMap<(u64, u64), (Node, Happens)>,
@@ -81,7 +82,10 @@ struct World {
 impl World {
     fn new(seed: u64) -> World {
         let random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
+        // With few watchers most nodes look rarely.
+        let watchers = [1, 2, Config::default().watchers][(seed % 3) as usize];
         let mut world = World {
+            config: Config { watchers, ..Config::default() },
             random,
             now: 0,
             queue: BTreeMap::new(),
@@ -187,7 +191,7 @@ impl World {
         if !self.rename(node, Name::New, Name::Beat(0)) {
             return self.claim();
         }
-        let new = Membership::new(Config::default(), now, node, now);
+        let new = Membership::new(self.config.clone(), now, node, now);
         let new = if self.drains(node) { new.draining() } else { new };
         self.hosts.get_mut(&node).unwrap().machine = Some(new);
         self.hears(node, Event::Tick);
@@ -253,6 +257,13 @@ impl World {
         }
         if self.faults {
             self.fault(node);
+        }
+    }
+
+    /// Some node of those that run waits for another.
+    fn asks(&mut self) {
+        for node in self.alive() {
+            self.push(0, node, Happens::Hears(Event::Asked));
         }
     }
 
@@ -327,6 +338,8 @@ proptest! {
         world.some_drain = some_drain;
         world.run(120_000 * MS);
         world.faults = false;
+        world.run(170_000 * MS);
+        world.asks();
         world.run(180_000 * MS);
         let alive = world.alive();
         let leader = alive.iter().copied().find(|node| !world.drains(*node));
@@ -355,7 +368,7 @@ fn the_random_worlds_have_takeovers_and_expulsions() {
 fn a_takeover_after_a_crash_takes_less_than_ten_seconds() {
     for seed in 0..200 {
         let mut world = World::new(seed);
-        world.faults = false;
+        (world.faults, world.config) = (false, Config::default());
         world.run(30_000 * MS + world.now + seed * 7 * MS);
         let leader = world.led.unwrap();
         world.hosts.get_mut(&leader).unwrap().crashed = true;
@@ -363,6 +376,27 @@ fn a_takeover_after_a_crash_takes_less_than_ten_seconds() {
         while world.led == Some(leader) {
             world.run(world.now + 10 * MS);
             assert!(world.now < from + 10_000 * MS, "seed {seed}: nobody leads after ten seconds");
+        }
+    }
+}
+
+#[test]
+fn when_the_lowest_are_gone_at_once_another_takes_over_soon() {
+    let config = Config::default();
+    for (seed, gone) in [(0, 4), (1, 8), (2, 12), (3, 12)] {
+        let mut world = World::new(seed);
+        (world.faults, world.config) = (false, config.clone());
+        (0..20).for_each(|_| world.claim());
+        world.run(40_000 * MS);
+        let lowest: Vec<Node> = world.alive().into_iter().take(gone).collect();
+        lowest.iter().for_each(|node| world.hosts.get_mut(node).unwrap().crashed = true);
+        let from = world.now;
+        while world.led.is_some_and(|led| lowest.contains(&led)) {
+            world.run(world.now + 100 * MS);
+            // One look sees the last beat, the next but one at most that it stood still for long enough.
+            let look = config.look_every_at(gone);
+            let most = config.patience(config.lease) + look + look + Time::from_secs(3);
+            assert!(world.now < from + most.0, "seed {seed}: {gone} gone, and nobody leads after {most}");
         }
     }
 }
